@@ -1,0 +1,397 @@
+//! One pod's cache as its events tell it: what is held, where, how often, and under what.
+//!
+//! Pure bookkeeping behind the pod's lock. A change happens here first, then in the table ([`crate::change`]).
+//! The rule that keeps searches exact: while the table still shows a child, the hole above it stays known;
+//! so holes and unlinked blocks that went are forgotten only in [`PodCache::settle`].
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Instant;
+
+use smallvec::SmallVec;
+
+use crate::block::{BlockHash, Parent};
+use crate::change::Left;
+use crate::digest::Digest;
+use crate::event::{Applied, Source};
+use crate::feed::Cursors;
+use crate::held::{Held, HeldMap, Spot, State};
+use crate::ledger::{Holes, Ledger};
+use crate::map::FixedMap;
+use crate::tier::{Location, Tier};
+
+/// Everything the index keeps about one pod.
+#[derive(Debug, Default)]
+pub(crate) struct PodCache {
+    held: HeldMap,
+    details: FixedMap<BlockHash, Detail>,
+    holes: Holes,
+    /// Blocks whose parent is not known, those that left and are not settled included.
+    unlinked: usize,
+    unlinked_left: usize,
+    digest: Digest,
+    deadlines: FixedMap<BlockHash, Instant>,
+    /// Deepest first among equal deadlines, so that a speculated tail never outlives its start.
+    expiries: BinaryHeap<Reverse<(Instant, Reverse<u32>, BlockHash)>>,
+    pub(crate) cursors: Cursors,
+    /// Everything that was ever applied.
+    pub(crate) totals: Applied,
+    /// Stores that named another parent than an earlier one did.
+    pub(crate) contradictions: u64,
+}
+
+/// What a block's state byte has no room for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Detail {
+    pub(crate) copies: [u32; 4],
+    pub(crate) locations: SmallVec<[(Tier, Location); 1]>,
+}
+
+impl Detail {
+    fn is_trivial(&self) -> bool {
+        self.locations.is_empty() && self.copies.iter().all(|&n| n <= 1)
+    }
+
+    fn relocate(&mut self, tier: Tier, location: Option<Location>) {
+        self.locations.retain(|(t, _)| *t != tier);
+        if let Some(location) = location {
+            self.locations.push((tier, location));
+            self.locations.sort_by_key(|(t, _)| *t);
+        }
+    }
+}
+
+/// What became of one block of a `Removed`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Outcome {
+    Gone(Left),
+    Kept,
+    Missing,
+}
+
+impl PodCache {
+    /// Counts a copy of a block the pod holds already, or makes a speculated one real.
+    pub(crate) fn add_copy(&mut self, spot: Spot, hash: BlockHash, parent: Parent, copy: NewCopy) {
+        let mut held = self.held.at(spot);
+        if held.state.has(State::SPECULATED) {
+            held.state = held.state.without(State::SPECULATED);
+            self.deadlines.remove(&hash);
+        }
+        let count = self.copies(hash, held.state, copy.tier);
+        if count == 0 || copy.source == Source::Copies {
+            self.digest.add(hash, copy.tier);
+            self.set_copies(hash, &mut held.state, copy.tier, count + 1);
+        }
+        if copy.location.is_some() {
+            self.detail(hash, &mut held.state).relocate(copy.tier, copy.location);
+        }
+        self.held.put(spot, held);
+        self.relink(hash, parent);
+    }
+
+    /// Adds a block the pod does not hold.
+    pub(crate) fn insert(&mut self, hash: BlockHash, parent: Parent, copy: NewCopy) {
+        let mut held = self.link(parent);
+        held.state = held.state.with_tiers(copy.tier.bit());
+        self.digest.add(hash, copy.tier);
+        if copy.location.is_some() {
+            self.detail(hash, &mut held.state).relocate(copy.tier, copy.location);
+        }
+        let children = self.fill(hash);
+        self.held.insert(hash, held, children);
+    }
+
+    /// Adds a block the pod does not hold and nobody has confirmed.
+    pub(crate) fn insert_speculated(&mut self, hash: BlockHash, parent: Parent, deadline: Instant) {
+        let mut held = self.link(parent);
+        held.state = held.state.with(State::SPECULATED);
+        let children = self.fill(hash);
+        self.held.insert(hash, held, children);
+        self.set_deadline(hash, held.position, deadline);
+    }
+
+    /// Lets a speculated block live until `deadline`, if that is later; does nothing to a real one.
+    pub(crate) fn prolong(&mut self, hash: BlockHash, deadline: Instant) {
+        if self.deadlines.get(&hash).is_some_and(|old| *old < deadline) {
+            let position = self.held.get(hash).and_then(|held| held.position);
+            self.set_deadline(hash, position, deadline);
+        }
+    }
+
+    /// The next speculated block whose deadline is past, if any.
+    pub(crate) fn next_expired(&mut self, now: Instant) -> Option<BlockHash> {
+        while let Some(&Reverse((deadline, _, hash))) = self.expiries.peek() {
+            let current = self.deadlines.get(&hash) == Some(&deadline);
+            if current && deadline > now {
+                return None;
+            }
+            self.expiries.pop();
+            if current {
+                return Some(hash);
+            }
+        }
+        None
+    }
+
+    /// Counts a copy out; a membership source takes all copies of the tier.
+    pub(crate) fn remove_copy(&mut self, hash: BlockHash, tier: Tier, source: Source) -> Outcome {
+        let Some(spot) = self.held.find(hash) else { return Outcome::Missing };
+        let mut held = self.held.at(spot);
+        let count = self.copies(hash, held.state, tier);
+        if count == 0 {
+            return Outcome::Missing;
+        }
+        let left = if source == Source::Copies { count - 1 } else { 0 };
+        for _ in left..count {
+            self.digest.remove(hash, tier);
+        }
+        self.set_copies(hash, &mut held.state, tier, left);
+        self.held.put(spot, held);
+        if held.state.tiers() != 0 {
+            return Outcome::Kept;
+        }
+        self.drop_block(hash).map_or(Outcome::Missing, Outcome::Gone)
+    }
+
+    /// Forgets a block altogether, whatever its copies.
+    pub(crate) fn drop_block(&mut self, hash: BlockHash) -> Option<Left> {
+        let (held, children) = self.held.remove(hash)?;
+        for tier in Tier::ALL {
+            for _ in 0..self.copies(hash, held.state, tier) {
+                self.digest.remove(hash, tier);
+            }
+        }
+        if held.state.has(State::DETAILED) {
+            self.details.remove(&hash);
+        }
+        if held.state.has(State::SPECULATED) {
+            self.deadlines.remove(&hash);
+        }
+        if children > 0 {
+            self.holes.open(hash, held.position, children);
+        }
+        self.unlink(held);
+        Some(Left { hash, before: held.parent })
+    }
+
+    /// Forgets everything; `gone` gets every block there was.
+    pub(crate) fn clear(&mut self, gone: &mut Vec<Left>) {
+        gone.extend(self.held.iter().map(|(hash, held)| Left { hash, before: held.parent }));
+        self.held = HeldMap::default();
+        self.details = FixedMap::default();
+        self.deadlines = FixedMap::default();
+        self.expiries = BinaryHeap::new();
+        self.digest = Digest::EMPTY;
+        self.holes.heal_all();
+        self.unlinked_left = self.unlinked;
+    }
+
+    /// Forgets the holes that are no more, once the table shows it.
+    pub(crate) fn settle(&mut self) {
+        self.holes.settle();
+        if self.unlinked_left > 0 {
+            self.unlinked -= std::mem::take(&mut self.unlinked_left);
+            self.holes.touch();
+        }
+    }
+
+    /// What searches should be told about holes, if anything changed.
+    pub(crate) fn ledger_news(&mut self) -> Option<Ledger> {
+        self.holes.news(self.unlinked)
+    }
+
+    /// Takes blocks out of a retired pod's map, about `budget` at a time.
+    pub(crate) fn drain_some(&mut self, budget: usize, out: &mut Vec<Left>) {
+        self.held.drain_some(budget, out);
+    }
+
+    pub(crate) fn find(&self, hash: BlockHash) -> Option<Spot> {
+        self.held.find(hash)
+    }
+
+    pub(crate) fn prefetch(&self, hash: BlockHash) {
+        self.held.prefetch(hash);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    pub(crate) fn holes(&self) -> usize {
+        self.holes.len()
+    }
+
+    pub(crate) fn speculated(&self) -> usize {
+        self.deadlines.len()
+    }
+
+    pub(crate) fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.held.bytes()
+            + self.holes.bytes()
+            + self.details.capacity() * (size_of::<(BlockHash, Detail)>() + 1)
+            + self.deadlines.capacity() * (size_of::<(BlockHash, Instant)>() + 1)
+            + self.expiries.capacity() * size_of::<(Instant, u32, BlockHash)>()
+    }
+
+    /// Every block the engine really has, with its parent, position and copies.
+    pub(crate) fn real_blocks(&self) -> impl Iterator<Item = (BlockHash, Held, Detail)> + '_ {
+        let real = self.held.iter().filter(|(_, held)| !held.state.has(State::SPECULATED));
+        real.map(|(hash, held)| (hash, held, self.detail_of(hash, held.state)))
+    }
+
+    /// Tiers and copies of a block the pod really holds.
+    pub(crate) fn real(&self, hash: BlockHash) -> Option<Detail> {
+        let held = self.held.get(hash).filter(|held| !held.state.has(State::SPECULATED))?;
+        Some(self.detail_of(hash, held.state))
+    }
+
+    /// Puts a block back as a snapshot has it; links follow in [`Self::restore_links`].
+    pub(crate) fn restore_block(&mut self, hash: BlockHash, held: Held, detail: Detail) {
+        let mut state = held.state;
+        for tier in Tier::ALL {
+            for _ in 0..detail.copies[tier.index()] {
+                self.digest.add(hash, tier);
+            }
+            if detail.copies[tier.index()] > 0 {
+                state = state.with_tiers(state.tiers() | tier.bit());
+            }
+        }
+        if !detail.is_trivial() {
+            state = state.with(State::DETAILED);
+            self.details.insert(hash, detail);
+        }
+        self.held.insert(hash, Held { state, ..held }, 0);
+    }
+
+    /// Counts every restored block under its parent.
+    pub(crate) fn restore_links(&mut self) {
+        let links: Vec<_> = self.held.iter().map(|(_, held)| held).collect();
+        for held in links {
+            if held.state.has(State::UNLINKED) {
+                self.unlinked += 1;
+                self.holes.touch();
+            } else if let Some(parent) = held.parent {
+                if self.held.add_child(parent).is_none() {
+                    self.holes.open(parent, held.position.and_then(|p| p.checked_sub(1)), 1);
+                }
+            }
+        }
+    }
+
+    fn set_deadline(&mut self, hash: BlockHash, position: Option<u32>, deadline: Instant) {
+        self.deadlines.insert(hash, deadline);
+        self.expiries.push(Reverse((deadline, Reverse(position.unwrap_or(u32::MAX)), hash)));
+    }
+
+    fn fill(&mut self, hash: BlockHash) -> u32 {
+        if self.holes.is_empty() { 0 } else { self.holes.fill(hash) }
+    }
+
+    /// Counts a new block under its parent.
+    #[inline]
+    fn link(&mut self, parent: Parent) -> Held {
+        let (parent, position, state) = match parent {
+            Parent::Root => (None, Some(0), State::default()),
+            Parent::Block(hash) => {
+                let position = self.held.add_child(hash).unwrap_or_else(|| self.holes.add_child(hash));
+                (Some(hash), position.map(|p| p.saturating_add(1)), State::default())
+            }
+            Parent::Unknown => {
+                self.unlinked += 1;
+                self.holes.touch();
+                (None, None, State::UNLINKED)
+            }
+        };
+        Held { parent, position, state }
+    }
+
+    /// Counts a block that leaves out from under its parent.
+    fn unlink(&mut self, held: Held) {
+        if let Some(parent) = held.parent {
+            if !self.held.drop_child(parent) {
+                self.holes.drop_child(parent);
+            }
+        } else if held.state.has(State::UNLINKED) {
+            self.unlinked_left += 1;
+        }
+    }
+
+    /// A held block was stored again: learns a parent that was unknown. Where the store contradicts an
+    /// earlier one, the parent counts as unknown, so that the pod is scanned rather than trusted.
+    #[inline]
+    fn relink(&mut self, hash: BlockHash, parent: Parent) {
+        let held = self.held.get(hash).expect("the block is held");
+        let known = if held.state.has(State::UNLINKED) {
+            Parent::Unknown
+        } else {
+            held.parent.map_or(Parent::Root, Parent::Block)
+        };
+        if parent == known || parent == Parent::Unknown {
+            return;
+        }
+        self.unlink(held);
+        let learned = if known == Parent::Unknown {
+            self.link(parent)
+        } else {
+            self.contradictions += 1;
+            self.link(Parent::Unknown)
+        };
+        let state = held.state.without(State::UNLINKED);
+        let state = if learned.state.has(State::UNLINKED) { state.with(State::UNLINKED) } else { state };
+        let spot = self.held.find(hash).expect("the block is held");
+        self.held.put(spot, Held { state, ..learned });
+    }
+
+    fn copies(&self, hash: BlockHash, state: State, tier: Tier) -> u32 {
+        if state.has(State::DETAILED) {
+            self.details.get(&hash).map_or(0, |detail| detail.copies[tier.index()])
+        } else {
+            u32::from(state.tiers() & tier.bit() != 0)
+        }
+    }
+
+    fn set_copies(&mut self, hash: BlockHash, state: &mut State, tier: Tier, copies: u32) {
+        if copies > 1 || state.has(State::DETAILED) {
+            let detail = self.detail(hash, state);
+            detail.copies[tier.index()] = copies;
+            if copies == 0 {
+                detail.relocate(tier, None);
+            }
+            if detail.is_trivial() {
+                self.details.remove(&hash);
+                *state = state.without(State::DETAILED);
+            }
+        }
+        let tiers = if copies > 0 { state.tiers() | tier.bit() } else { state.tiers() & !tier.bit() };
+        *state = state.with_tiers(tiers);
+    }
+
+    fn detail(&mut self, hash: BlockHash, state: &mut State) -> &mut Detail {
+        let plain = plain_detail(*state);
+        *state = state.with(State::DETAILED);
+        self.details.entry(hash).or_insert(plain)
+    }
+
+    fn detail_of(&self, hash: BlockHash, state: State) -> Detail {
+        let detailed = state.has(State::DETAILED).then(|| self.details.get(&hash).cloned()).flatten();
+        detailed.unwrap_or_else(|| plain_detail(state))
+    }
+}
+
+/// A copy that came.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewCopy {
+    pub(crate) tier: Tier,
+    pub(crate) source: Source,
+    pub(crate) location: Option<Location>,
+}
+
+/// What the state byte alone says: one copy in each tier it names.
+fn plain_detail(state: State) -> Detail {
+    let copies = std::array::from_fn(|tier| u32::from(state.tiers() >> tier & 1));
+    Detail { copies, locations: SmallVec::new() }
+}

@@ -1,0 +1,226 @@
+//! One change of one pod, from its cache to the table and the hole ledger, in the order that keeps every
+//! concurrent search explainable.
+//!
+//! The order: new holes are published, then the table changes, then healed holes are withdrawn. A search
+//! that sees a block beyond a hole therefore also sees the hole.
+
+use crate::block::{BlockHash, Parent};
+use crate::cache::{NewCopy, Outcome, PodCache};
+use crate::event::{Applied, Event, Removed, Source, Stored};
+use crate::index::Index;
+use crate::pod::PodId;
+use crate::reclaim::{Pin, pin};
+use crate::runs::RunId;
+use crate::sync::{MutexGuard, Ordering};
+use crate::table::Meta;
+
+/// A change under way: the pod's lock is held, the table not yet touched.
+pub(crate) struct Change<'a, const W: usize> {
+    index: &'a Index<W>,
+    pod: PodId,
+    cache: MutexGuard<'a, PodCache>,
+    pin: Pin,
+    fresh: Vec<Fresh>,
+    gone: Vec<Left>,
+    /// Room in the table taken for blocks not there yet, and how much of it will be used.
+    room: usize,
+    entering: usize,
+    applied: Applied,
+}
+
+/// A block the pod did not hold before, and what it follows.
+struct Fresh {
+    hash: BlockHash,
+    before: Parent,
+}
+
+/// A block the pod holds no longer, and what it followed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Left {
+    pub(crate) hash: BlockHash,
+    pub(crate) before: Option<BlockHash>,
+}
+
+/// How a store's blocks are to be entered.
+#[derive(Clone, Copy)]
+pub(crate) enum Entry {
+    Real(Source),
+    Speculated(std::time::Instant),
+}
+
+impl<'a, const W: usize> Change<'a, W> {
+    pub(crate) fn new(index: &'a Index<W>, pod: PodId, cache: MutexGuard<'a, PodCache>) -> Self {
+        Self { index, pod, cache, pin: pin(), fresh: Vec::new(), gone: Vec::new(), room: 0, entering: 0, applied: Applied::default() }
+    }
+
+    pub(crate) fn cache(&mut self) -> &mut PodCache {
+        &mut self.cache
+    }
+
+    pub(crate) fn event(&mut self, event: &Event<'_>, source: Source) {
+        match event {
+            Event::Stored(stored) => self.store(stored, Entry::Real(source)),
+            Event::Removed(removed) => self.remove(removed, source),
+            Event::Cleared => self.clear(),
+        }
+        self.commit();
+    }
+
+    /// Enters a store's blocks in chain order, up to the first that does not fit.
+    pub(crate) fn store(&mut self, stored: &Stored<'_>, entry: Entry) {
+        let blocks = stored.blocks;
+        for &hash in blocks.iter().take(AHEAD) {
+            self.prefetch(hash);
+        }
+        self.fresh.reserve(blocks.len());
+        for (offset, &hash) in blocks.iter().enumerate() {
+            if let Some(&ahead) = blocks.get(offset + AHEAD) {
+                self.prefetch(ahead);
+            }
+            let before = if offset == 0 { stored.parent } else { Parent::Block(blocks[offset - 1]) };
+            let source = if let Entry::Real(source) = entry { source } else { Source::Membership };
+            let copy = NewCopy { tier: stored.tier, source, location: stored.locations.get(offset).copied() };
+            if let Some(spot) = self.cache.find(hash) {
+                self.applied.repeated += 1;
+                match entry {
+                    Entry::Real(_) => self.cache.add_copy(spot, hash, before, copy),
+                    Entry::Speculated(deadline) => self.cache.prolong(hash, deadline),
+                }
+                continue;
+            }
+            let seen = self.index.table.probe(hash, &self.pin);
+            if !self.has_room(seen, blocks.len() - offset) {
+                self.applied.refused += blocks.len() - offset;
+                return;
+            }
+            match entry {
+                Entry::Real(_) => self.cache.insert(hash, before, copy),
+                Entry::Speculated(deadline) => self.cache.insert_speculated(hash, before, deadline),
+            }
+            self.fresh.push(Fresh { hash, before });
+        }
+    }
+
+    pub(crate) fn remove(&mut self, removed: &Removed<'_>, source: Source) {
+        let blocks = removed.blocks;
+        for &hash in blocks.iter().take(AHEAD) {
+            self.prefetch(hash);
+        }
+        for (offset, &hash) in blocks.iter().enumerate() {
+            if let Some(&ahead) = blocks.get(offset + AHEAD) {
+                self.prefetch(ahead);
+            }
+            match self.cache.remove_copy(hash, removed.tier, source) {
+                Outcome::Gone(left) => self.gone.push(left),
+                Outcome::Kept => self.applied.kept += 1,
+                Outcome::Missing => self.applied.missing += 1,
+            }
+        }
+    }
+
+    /// Takes a block out whatever its copies.
+    pub(crate) fn drop_block(&mut self, hash: BlockHash) {
+        self.gone.extend(self.cache.drop_block(hash));
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.cache.clear(&mut self.gone);
+    }
+
+    /// Carries what was entered so far to the ledger and the table.
+    pub(crate) fn commit(&mut self) {
+        self.publish_holes();
+        self.clear_bits();
+        self.set_bits();
+        self.cache.settle();
+        self.publish_holes();
+    }
+
+    /// Ends the change; what it did.
+    pub(crate) fn finish(mut self) -> Applied {
+        self.commit();
+        self.cache.totals += self.applied;
+        self.applied
+    }
+
+    fn publish_holes(&mut self) {
+        if let Some(ledger) = self.cache.ledger_news() {
+            self.index.ledgers.publish(self.pod, ledger, &self.pin);
+        }
+    }
+
+    fn clear_bits(&mut self) {
+        if self.gone.is_empty() {
+            return;
+        }
+        self.applied.removed += self.gone.len();
+        // Tail first, whatever the order of the report: a run grows shorter only from its end.
+        if self.gone.len() > 1 && self.gone[1].before == Some(self.gone[0].hash) {
+            self.gone.reverse();
+        }
+        let emptied = self.index.clear_bits(self.pod, &self.gone, &self.pin);
+        self.index.blocks.fetch_sub(emptied as u64, Ordering::Relaxed);
+        self.gone.clear();
+    }
+
+    fn set_bits(&mut self) {
+        if self.fresh.is_empty() {
+            return;
+        }
+        self.applied.stored += self.fresh.len();
+        let Self { index, pod, ref pin, .. } = *self;
+        let mut moves = index.sets.moves();
+        let mut entered = 0;
+        // The run that the block before, in chain order, is the last of.
+        let mut tail: Option<(RunId, BlockHash)> = None;
+        for (i, fresh) in self.fresh.iter().enumerate() {
+            let more = (self.fresh.len() - i - 1) as u32;
+            tail = match fresh.before {
+                Parent::Block(before) if tail.is_some_and(|(_, last)| last == before) => tail,
+                Parent::Block(before) => index.table.probe(before, pin).run().map(|run| (run, before)),
+                Parent::Root | Parent::Unknown => None,
+            };
+            let before = if let Parent::Block(before) = fresh.before { Some(before) } else { None };
+            let mut run = None;
+            let old = index.table.update(fresh.hash, pin, |old| {
+                let set = moves.with(old.set(), pod, more);
+                let kept = old.place().filter(|&at| index.runs.set(at, set, before));
+                let place = kept.or_else(|| index.runs.push(tail, fresh.hash, set));
+                run = place.map(|at| at.run);
+                Meta::new(set, place)
+            });
+            tail = run.map(|run| (run, fresh.hash));
+            entered += usize::from(old == Meta::ABSENT);
+        }
+        drop(moves);
+        // Wraps where stores raced for the last room: what was entered counts, room or not.
+        index.blocks.fetch_sub((self.room as u64).wrapping_sub(entered as u64), Ordering::Relaxed);
+        (self.room, self.entering) = (0, 0);
+        self.fresh.clear();
+    }
+
+    /// Whether a block the pod does not hold may be added; takes room in the table if it needs any.
+    fn has_room(&mut self, seen: Meta, following: usize) -> bool {
+        let config = &self.index.config;
+        if self.cache.len() >= config.max_blocks_per_pod {
+            return false;
+        }
+        if seen != Meta::ABSENT {
+            return true;
+        }
+        if self.entering == self.room {
+            self.room += self.index.reserve(following);
+        }
+        let fits = self.entering < self.room;
+        self.entering += usize::from(fits);
+        fits
+    }
+
+    fn prefetch(&self, hash: BlockHash) {
+        self.cache.prefetch(hash);
+        self.index.table.prefetch(hash);
+    }
+}
+
+/// How many blocks ahead a store or removal asks for.
+const AHEAD: usize = 12;

@@ -1,0 +1,49 @@
+//! How large an index may grow.
+
+/// The bounds of an index. Out of bounds is an outcome ([`Applied::refused`](crate::Applied::refused)), never a
+/// panic.
+///
+/// The rule: what is there stays; a block that does not fit is refused, with everything after it in its
+/// event. So the index may know less than the engines hold, never more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Config {
+    /// Pods that may be joined at once, retired ones included until they are swept; at most the set's width.
+    pub max_pods: usize,
+    /// Distinct blocks in all, at most [`Config::MOST_BLOCKS`].
+    ///
+    /// Stores that race for the last room may overshoot by the blocks of the events in flight.
+    pub max_blocks: usize,
+    /// Blocks on any one pod.
+    pub max_blocks_per_pod: usize,
+}
+
+impl Config {
+    /// What [`Config::max_blocks`] is capped at.
+    pub const MOST_BLOCKS: usize = 1 << 24;
+
+    /// Bounds the distinct blocks of all pods.
+    #[must_use]
+    pub const fn max_blocks(self, blocks: usize) -> Self {
+        Self { max_blocks: if blocks < Self::MOST_BLOCKS { blocks } else { Self::MOST_BLOCKS }, ..self }
+    }
+
+    /// Bounds the blocks of each pod.
+    #[must_use]
+    pub const fn max_blocks_per_pod(self, blocks: usize) -> Self {
+        Self { max_blocks_per_pod: blocks, ..self }
+    }
+
+    /// Bounds the pods.
+    #[must_use]
+    pub const fn max_pods(self, pods: usize) -> Self {
+        Self { max_pods: pods, ..self }
+    }
+}
+
+impl Default for Config {
+    /// As many pods as the set is wide, 16 million blocks, 8 million on a pod.
+    fn default() -> Self {
+        Self { max_pods: usize::MAX, max_blocks: Self::MOST_BLOCKS, max_blocks_per_pod: 8 << 20 }
+    }
+}

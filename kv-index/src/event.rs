@@ -1,0 +1,110 @@
+//! What an engine reports: blocks stored, blocks removed, everything cleared.
+
+use crate::block::{BlockHash, Parent};
+use crate::tier::{Location, Tier};
+
+/// One change of one pod's cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "the vocabulary of every source; a fourth kind is a new contract")]
+pub enum Event<'a> {
+    /// Consecutive blocks came.
+    Stored(Stored<'a>),
+    /// Blocks left.
+    Removed(Removed<'a>),
+    /// Everything left.
+    Cleared,
+}
+
+/// Consecutive blocks of one chain that came to a tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stored<'a> {
+    /// What the first block is stored under; each further block follows the one before.
+    pub parent: Parent,
+    /// The blocks, in the chain's order.
+    pub blocks: &'a [BlockHash],
+    /// Where they are now.
+    pub tier: Tier,
+    /// Where in the tier each block lies; empty if the source does not say.
+    pub locations: &'a [Location],
+}
+
+impl<'a> Stored<'a> {
+    /// Blocks in GPU memory, without locations.
+    #[must_use]
+    pub const fn new(parent: Parent, blocks: &'a [BlockHash]) -> Self {
+        Self { parent, blocks, tier: Tier::Gpu, locations: &[] }
+    }
+
+    /// A whole prompt's blocks in GPU memory.
+    #[must_use]
+    pub const fn prompt(blocks: &'a [BlockHash]) -> Self {
+        Self::new(Parent::Root, blocks)
+    }
+
+    /// The same blocks in another tier.
+    #[must_use]
+    pub const fn in_tier(self, tier: Tier) -> Self {
+        Self { tier, ..self }
+    }
+}
+
+/// Blocks that left a tier, in any order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Removed<'a> {
+    /// The blocks.
+    pub blocks: &'a [BlockHash],
+    /// Where they were.
+    pub tier: Tier,
+}
+
+impl<'a> Removed<'a> {
+    /// Blocks that left GPU memory.
+    #[must_use]
+    pub const fn new(blocks: &'a [BlockHash]) -> Self {
+        Self { blocks, tier: Tier::Gpu }
+    }
+}
+
+/// What a source's events count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_enums, reason = "a source states either membership or copies: complete by nature")]
+pub enum Source {
+    /// Whether a block is there: storing what is there and removing what is not change nothing.
+    ///
+    /// Idempotent per block.
+    Membership,
+    /// Each physical copy: a block leaves a tier when as many copies were removed as were stored.
+    ///
+    /// Idempotent per batch, by its sequence number (see [`Feed`](crate::Feed)).
+    Copies,
+}
+
+/// What an event, a batch or an inventory changed on its pod, in blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Applied {
+    /// The pod did not hold them before.
+    pub stored: usize,
+    /// The pod held them already: another copy or tier, a repetition, or a speculation come true.
+    pub repeated: usize,
+    /// They did not fit ([`Config::max_blocks`](crate::Config::max_blocks) and its like), and everything after
+    /// them in their event was left out with them.
+    pub refused: usize,
+    /// The pod holds them no longer.
+    pub removed: usize,
+    /// The pod still holds them, in another copy or tier.
+    pub kept: usize,
+    /// There was nothing to remove.
+    pub missing: usize,
+}
+
+impl std::ops::AddAssign for Applied {
+    fn add_assign(&mut self, other: Self) {
+        self.stored += other.stored;
+        self.repeated += other.repeated;
+        self.refused += other.refused;
+        self.removed += other.removed;
+        self.kept += other.kept;
+        self.missing += other.missing;
+    }
+}

@@ -1,0 +1,226 @@
+//! Batches by number: apply each exactly once, notice what is missing, forget what a restart made untrue.
+//!
+//! A source numbers its batches; a feed judges each by (incarnation, sequence) under the pod's lock, so two
+//! feeds of one stream, over two transports, agree on what has been applied. Nothing here knows a socket:
+//! whoever owns one hands batches to a [`Consumer`].
+
+use std::cmp::Ordering;
+
+use smallvec::SmallVec;
+
+use crate::error::Gone;
+use crate::event::{Applied, Event, Source};
+use crate::index::Index;
+use crate::pod::Pod;
+
+/// Takes batches from whatever transport brings them.
+pub trait Consumer {
+    /// Judges a batch and applies it if it is the next one.
+    ///
+    /// # Errors
+    ///
+    /// When the pod the batches are for is gone. The transport can stop.
+    fn consume(&self, batch: &Batch<'_>) -> Result<Verdict, Gone>;
+
+    /// Accepts that what is missing before `batch` will never come: forgets the source's state, applies it.
+    ///
+    /// # Errors
+    ///
+    /// When the pod the batches are for is gone.
+    fn give_up(&self, batch: &Batch<'_>) -> Result<Verdict, Gone>;
+}
+
+/// Events that travelled together under one number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batch<'a> {
+    /// Which life of the source; a higher one means it started anew.
+    pub incarnation: u64,
+    /// The batch's number in that life.
+    pub sequence: u64,
+    /// The events, in order.
+    pub events: &'a [Event<'a>],
+}
+
+/// What became of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// It was the next one, and was applied.
+    Applied(Applied),
+    /// It was applied before, by this feed or another one; nothing was changed.
+    Duplicate,
+    /// It is from an earlier life of the source; nothing was changed.
+    Stale,
+    /// Batches before it are missing, and it was not applied. Ask the source for these, then offer it again.
+    ///
+    /// If the batch is the first news of a new life of the source, the pod's blocks were forgotten.
+    Gap {
+        /// The first missing sequence.
+        from: u64,
+        /// The batch's own sequence, the first that is not missing.
+        to: u64,
+    },
+    /// Missing batches were given up: the pod's blocks were forgotten, then it was applied.
+    GapGivenUp(Applied),
+    /// The source started anew: the pod's blocks were forgotten, then it was applied.
+    Restarted(Applied),
+}
+
+/// One of the numbered streams that feed a pod.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StreamId(pub u32);
+
+/// How a stream numbers and counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FeedConfig {
+    /// Which stream of the pod; two feeds with one number share one position.
+    pub stream: StreamId,
+    /// What its events count.
+    pub source: Source,
+    /// The number of a life's first batch.
+    pub first: u64,
+}
+
+impl Default for FeedConfig {
+    /// The only stream of a pod that announces every copy, numbered from 0.
+    fn default() -> Self {
+        Self { stream: StreamId(0), source: Source::Copies, first: 0 }
+    }
+}
+
+/// A pod's end of one stream.
+///
+/// # Examples
+///
+/// ```
+/// use kv_index::{Batch, BlockHash, Config, Consumer, Event, Feed, FeedConfig, Index, Stored, Verdict};
+///
+/// let index: Index = Index::new(Config::default());
+/// let pod = index.join("a")?;
+/// let feed = Feed::new(&index, pod, FeedConfig::default());
+/// let blocks = [BlockHash::new(1)];
+/// let events = [Event::Stored(Stored::prompt(&blocks))];
+/// let batch = |sequence| Batch { incarnation: 1, sequence, events: &events };
+/// assert!(matches!(feed.consume(&batch(0))?, Verdict::Applied(_)));
+/// assert_eq!(feed.consume(&batch(0))?, Verdict::Duplicate);
+/// assert_eq!(feed.consume(&batch(3))?, Verdict::Gap { from: 1, to: 3 });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Feed<'i, const WORDS: usize = 4> {
+    index: &'i Index<WORDS>,
+    pod: Pod,
+    config: FeedConfig,
+}
+
+impl<'i, const WORDS: usize> Feed<'i, WORDS> {
+    /// A feed for the pod; its position is the pod's, so a feed made anew goes on where the last one was.
+    #[must_use]
+    pub fn new(index: &'i Index<WORDS>, pod: Pod, config: FeedConfig) -> Self {
+        Self { index, pod, config }
+    }
+
+    fn offer(&self, batch: &Batch<'_>, gap: OnGap) -> Result<Verdict, Gone> {
+        let mut change = self.index.change(self.pod)?;
+        let judged = change.cache().cursors.judge(&self.config, batch, gap);
+        if judged.forgets() {
+            change.clear();
+            change.commit();
+        }
+        let verdict: fn(Applied) -> Verdict = match judged {
+            Judged::Next => Verdict::Applied,
+            Judged::GivenUp => Verdict::GapGivenUp,
+            Judged::Restart => Verdict::Restarted,
+            Judged::Duplicate => return Ok(Verdict::Duplicate),
+            Judged::Stale => return Ok(Verdict::Stale),
+            Judged::Gap { from, .. } => return Ok(Verdict::Gap { from, to: batch.sequence }),
+        };
+        for event in batch.events {
+            change.event(event, self.config.source);
+        }
+        Ok(verdict(change.finish()))
+    }
+}
+
+impl<const WORDS: usize> Consumer for Feed<'_, WORDS> {
+    fn consume(&self, batch: &Batch<'_>) -> Result<Verdict, Gone> {
+        self.offer(batch, OnGap::Wait)
+    }
+
+    fn give_up(&self, batch: &Batch<'_>) -> Result<Verdict, Gone> {
+        self.offer(batch, OnGap::Forget)
+    }
+}
+
+/// Where each of a pod's streams stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cursors(SmallVec<[(StreamId, Cursor); 1]>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cursor {
+    pub(crate) incarnation: u64,
+    /// The sequence expected next.
+    pub(crate) next: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnGap {
+    Wait,
+    Forget,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Judged {
+    Next,
+    Duplicate,
+    Stale,
+    /// In a new life of the source, what the old one had is untrue at once.
+    Gap { from: u64, restarted: bool },
+    GivenUp,
+    Restart,
+}
+
+impl Judged {
+    fn forgets(self) -> bool {
+        matches!(self, Self::GivenUp | Self::Restart | Self::Gap { restarted: true, .. })
+    }
+}
+
+impl Cursors {
+    /// Judges a batch, and moves past it if it is to be applied.
+    pub(crate) fn judge(&mut self, config: &FeedConfig, batch: &Batch<'_>, gap: OnGap) -> Judged {
+        let known = self.0.iter_mut().find(|(stream, _)| *stream == config.stream);
+        let passed = Cursor { incarnation: batch.incarnation, next: batch.sequence.saturating_add(1) };
+        let Some((_, cursor)) = known else {
+            if batch.sequence > config.first && gap == OnGap::Wait {
+                return Judged::Gap { from: config.first, restarted: false };
+            }
+            self.0.push((config.stream, passed));
+            return Judged::Next;
+        };
+        let restarted = batch.incarnation > cursor.incarnation;
+        if batch.incarnation < cursor.incarnation {
+            return Judged::Stale;
+        }
+        if restarted {
+            *cursor = Cursor { incarnation: batch.incarnation, next: config.first };
+        }
+        let judged = match batch.sequence.cmp(&cursor.next) {
+            _ if restarted && (batch.sequence <= cursor.next || gap == OnGap::Forget) => Judged::Restart,
+            Ordering::Less => return Judged::Duplicate,
+            Ordering::Equal => Judged::Next,
+            Ordering::Greater if gap == OnGap::Wait => return Judged::Gap { from: cursor.next, restarted },
+            Ordering::Greater => Judged::GivenUp,
+        };
+        *cursor = passed;
+        judged
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (StreamId, Cursor)> + '_ {
+        self.0.iter().copied()
+    }
+
+    pub(crate) fn push(&mut self, stream: StreamId, cursor: Cursor) {
+        self.0.push((stream, cursor));
+    }
+}

@@ -1,0 +1,230 @@
+//! [`Index`]: the public face. Who holds what, fed by events, asked by searches.
+
+use std::time::Instant;
+
+use crossbeam_utils::CachePadded;
+
+use crate::block::{BlockHash, Parent};
+use crate::cache::PodCache;
+use crate::change::{Change, Entry, Left};
+use crate::config::Config;
+use crate::digest::Digest;
+use crate::error::{Gone, JoinError};
+use crate::event::{Applied, Event, Source, Stored};
+use crate::ledger::Ledgers;
+use crate::pod::{Pod, PodId};
+use crate::podset::PodSet;
+use crate::reclaim::{Pin, pin};
+use crate::registry::Registry;
+use crate::runs::Runs;
+use crate::sets::{SetId, Sets};
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
+use crate::table::{Meta, Table};
+
+/// Which pods hold which blocks, and how much of a prompt each of them holds.
+///
+/// Shared by reference between threads: searches take no lock, writers lock one pod and one shard of the
+/// table at a time. `WORDS` is the width of a [`PodSet`].
+///
+/// # Examples
+///
+/// ```
+/// use kv_index::{BlockHash, Config, Event, Index, Matches, Source, Stored};
+///
+/// let index: Index = Index::new(Config::default());
+/// let (warm, cold) = (index.join("warm")?, index.join("cold")?);
+/// let prompt: Vec<BlockHash> = (1..=8).map(BlockHash::new).collect();
+/// index.apply(warm, Source::Membership, &Event::Stored(Stored::prompt(&prompt[..6])))?;
+///
+/// let mut matches = Matches::default();
+/// index.search(&prompt, &mut matches);
+/// assert_eq!(matches.depth(warm.id()), 6);
+/// assert_eq!(matches.depth(cold.id()), 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Index<const WORDS: usize = 4> {
+    pub(crate) config: Config,
+    pub(crate) registry: Registry<WORDS>,
+    pub(crate) ledgers: Ledgers<WORDS>,
+    pub(crate) table: Table,
+    pub(crate) sets: Sets<WORDS>,
+    pub(crate) runs: Runs,
+    /// Distinct blocks, rooms taken for blocks about to be entered included.
+    pub(crate) blocks: CachePadded<AtomicU64>,
+    pods: Box<[CachePadded<Mutex<PodCache>>]>,
+    /// What swept pods had applied in their time.
+    pub(crate) past: Mutex<Applied>,
+}
+
+impl<const WORDS: usize> Index<WORDS> {
+    /// An empty index.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        let pods = config.max_pods.min(PodSet::<WORDS>::CAPACITY);
+        Self {
+            config: Config { max_pods: pods, ..config.max_blocks(config.max_blocks) },
+            registry: Registry::new(pods),
+            ledgers: Ledgers::new(pods),
+            table: Table::new(),
+            sets: Sets::new(),
+            runs: Runs::new(),
+            blocks: CachePadded::new(AtomicU64::new(0)),
+            pods: (0..pods).map(|_| CachePadded::new(Mutex::new(PodCache::default()))).collect(),
+            past: Mutex::new(Applied::default()),
+        }
+    }
+
+    /// Adds a pod and hands out its id.
+    ///
+    /// A pod that comes back while its earlier self is being swept gets a fresh id.
+    ///
+    /// # Errors
+    ///
+    /// When every id is in use, or a live pod has this name.
+    pub fn join(&self, name: &str) -> Result<Pod, JoinError> {
+        self.registry.join(name)
+    }
+
+    /// The live pod of this name.
+    #[must_use]
+    pub fn pod(&self, name: &str) -> Option<Pod> {
+        self.registry.pod(name)
+    }
+
+    /// The name a live pod joined under.
+    #[must_use]
+    pub fn name(&self, pod: Pod) -> Option<String> {
+        self.registry.name(pod)
+    }
+
+    /// The pods that searches report.
+    #[must_use]
+    pub fn alive(&self) -> PodSet<WORDS> {
+        self.registry.alive()
+    }
+
+    /// Applies one event that needs no sequence number: a membership source, or one that never repeats itself.
+    ///
+    /// A source that may repeat or lose batches goes through a [`Feed`](crate::Feed).
+    ///
+    /// # Errors
+    ///
+    /// When the pod is gone; then nothing is changed.
+    pub fn apply(&self, pod: Pod, source: Source, event: &Event<'_>) -> Result<Applied, Gone> {
+        let mut change = self.change(pod)?;
+        change.event(event, source);
+        Ok(change.finish())
+    }
+
+    /// Lets searches find `chain` on `pod` before its engine reports it, until `deadline`.
+    ///
+    /// Call it after routing a miss, so that the next request with that prefix follows the first. A block
+    /// turns real when its event comes and is dropped by [`Index::expire`] otherwise.
+    ///
+    /// # Errors
+    ///
+    /// When the pod is gone.
+    pub fn speculate(&self, pod: Pod, chain: &[BlockHash], deadline: Instant) -> Result<Applied, Gone> {
+        let mut change = self.change(pod)?;
+        change.store(&Stored::new(Parent::Root, chain), Entry::Speculated(deadline));
+        Ok(change.finish())
+    }
+
+    /// Drops speculated blocks whose deadline has come, at most `budget` of them; how many it dropped.
+    ///
+    /// Call it now and then; a return below `budget` means none is left.
+    pub fn expire(&self, now: Instant, budget: usize) -> usize {
+        let mut dropped = 0;
+        for pod in self.registry.live() {
+            let Ok(mut change) = self.change(pod) else { continue };
+            while dropped < budget {
+                let Some(hash) = change.cache().next_expired(now) else { break };
+                change.drop_block(hash);
+                dropped += 1;
+            }
+            change.finish();
+            if dropped == budget {
+                break;
+            }
+        }
+        dropped
+    }
+
+    /// The digest of what the pod's engine reported, speculation left out.
+    ///
+    /// # Errors
+    ///
+    /// When the pod is gone.
+    pub fn digest(&self, pod: Pod) -> Result<Digest, Gone> {
+        Ok(self.cache(pod)?.digest())
+    }
+
+    /// Locks a live pod's cache.
+    pub(crate) fn cache(&self, pod: Pod) -> Result<MutexGuard<'_, PodCache>, Gone> {
+        let cache = self.pods.get(pod.id().index()).ok_or(Gone(pod))?.lock();
+        // Under the lock: a retired pod may still be written, since its sweep has yet to come for the lock;
+        // a swept one may not, and is no longer live under this generation.
+        if self.registry.is_live(pod) { Ok(cache) } else { Err(Gone(pod)) }
+    }
+
+    pub(crate) fn change(&self, pod: Pod) -> Result<Change<'_, WORDS>, Gone> {
+        Ok(Change::new(self, pod.id(), self.cache(pod)?))
+    }
+
+    /// Locks the cache of whatever pod has this id, dead or alive.
+    pub(crate) fn cache_of(&self, id: PodId) -> MutexGuard<'_, PodCache> {
+        self.pods[id.index()].lock()
+    }
+
+    /// Takes room for up to `wanted` blocks; how many fit.
+    pub(crate) fn reserve(&self, wanted: usize) -> usize {
+        let max = self.config.max_blocks as u64;
+        let mut taken = self.blocks.load(Ordering::Relaxed);
+        loop {
+            let granted = max.saturating_sub(taken).min(wanted as u64);
+            // Relaxed: a count that publishes nothing.
+            match self.blocks.compare_exchange_weak(taken, taken + granted, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return granted as usize,
+                Err(now) => taken = now,
+            }
+        }
+    }
+
+    /// Takes the pod's bit out of these blocks; how many of them nobody holds any more.
+    pub(crate) fn clear_bits(&self, pod: PodId, blocks: &[Left], pin: &Pin) -> usize {
+        let mut moves = self.sets.moves();
+        let mut emptied = 0;
+        for (i, left) in blocks.iter().enumerate() {
+            if let Some(ahead) = blocks.get(i + 8) {
+                self.table.prefetch(ahead.hash);
+            }
+            let more = (blocks.len() - i - 1) as u32;
+            self.table.update(left.hash, pin, |old| {
+                let set = moves.without(old.set(), pod, more);
+                if set == old.set() {
+                    return old;
+                }
+                if set == SetId::EMPTY {
+                    emptied += 1;
+                    if let Some(at) = old.place() {
+                        self.runs.pop(at, left.before);
+                    }
+                    return Meta::ABSENT;
+                }
+                Meta::new(set, old.place().filter(|&at| self.runs.set(at, set, left.before)))
+            });
+        }
+        emptied
+    }
+}
+
+/// Frees what writers have set aside and no search can see any more, as far as that is possible now.
+///
+/// Memory is freed in passing by later writes and searches; a host that went quiet after removing a lot
+/// can call this to have it back at once.
+pub fn collect() {
+    for _ in 0..4 {
+        pin().flush();
+    }
+}

@@ -1,0 +1,73 @@
+//! The reusable answer of a search: groups of pods by how many leading blocks they hold.
+
+use crate::pod::PodId;
+use crate::podset::PodSet;
+use crate::runs::RunView;
+use crate::search::Scratch;
+
+/// Pods that hold exactly the first `depth` blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Group<const WORDS: usize = 4> {
+    /// Leading blocks held, at least one.
+    pub depth: usize,
+    /// Who holds them; never empty.
+    pub pods: PodSet<WORDS>,
+}
+
+/// How many leading blocks of a chain each live pod holds.
+///
+/// Owned by the caller and reused: a warm search allocates nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Matches<const WORDS: usize = 4> {
+    pub(crate) groups: Vec<Group<WORDS>>,
+    pub(crate) blocks: usize,
+    pub(crate) scratch: Scratch,
+    pub(crate) view: RunView,
+}
+
+impl<const WORDS: usize> Matches<WORDS> {
+    /// The pods that hold anything, deepest first, each in one group.
+    #[must_use]
+    pub fn groups(&self) -> &[Group<WORDS>] {
+        &self.groups
+    }
+
+    /// Leading blocks that `pod` holds.
+    #[must_use]
+    pub fn depth(&self, pod: PodId) -> usize {
+        self.groups.iter().find(|group| group.pods.contains(pod)).map_or(0, |group| group.depth)
+    }
+
+    /// The group that holds most.
+    #[must_use]
+    pub fn deepest(&self) -> Option<&Group<WORDS>> {
+        self.groups.first()
+    }
+
+    /// Blocks in the chain that was searched.
+    #[must_use]
+    pub fn blocks(&self) -> usize {
+        self.blocks
+    }
+
+    /// Look-ups in the table that the search took.
+    ///
+    /// Counted here because a search writes no shared memory; a host that wants a total adds these up.
+    #[must_use]
+    pub fn probes(&self) -> usize {
+        self.scratch.probes
+    }
+
+    /// Files `pods` under `depth`, keeping the groups deepest first.
+    pub(crate) fn file(&mut self, depth: usize, pods: PodSet<WORDS>) {
+        if depth == 0 || pods.is_empty() {
+            return;
+        }
+        let at = self.groups.partition_point(|group| group.depth > depth);
+        match self.groups.get_mut(at) {
+            Some(group) if group.depth == depth => group.pods = group.pods | pods,
+            _ => self.groups.insert(at, Group { depth, pods }),
+        }
+    }
+}

@@ -1,0 +1,446 @@
+//! How many leading blocks does each pod hold? Searched by position, not by pod.
+//!
+//! Along a chain the holders only grow fewer (pods with holes aside). So the search is for the *edges* where
+//! the set of holders changes. It walks run by run: a block's slot names its run, the run's last hash shows
+//! whether all of it lies on the chain, and the run lists its edges. Where no run helps, it bisects: if two
+//! positions name the same set, everything between them does too, so K edges among N positions take
+//! O(K·log N) probes, however many pods there are; the probes of a round are fetched together.
+//!
+//! [`Index::scan`] is the definition, block by block; every other search must answer the same.
+
+use crate::block::BlockHash;
+use crate::chain::LazyChain;
+use crate::index::Index;
+use crate::ledger::Ledger;
+use crate::matches::{Group, Matches};
+use crate::pod::PodId;
+use crate::podset::PodSet;
+use crate::reclaim::{Pin, pin};
+use crate::runs::{RunId, RunPlace, RunView};
+use crate::sets::SetId;
+use crate::table::Meta;
+
+impl<const WORDS: usize> Index<WORDS> {
+    /// Finds how many leading blocks of `chain` each live pod holds.
+    ///
+    /// `chain` is one prompt's block hashes in order. The answer equals [`Index::scan`]'s, holes or not;
+    /// for pods that change meanwhile it is an answer that was right at some moment of the call, with an
+    /// event's blocks taken as coming or going one by one.
+    pub fn search(&self, chain: &[BlockHash], matches: &mut Matches<WORDS>) {
+        matches.blocks = chain.len();
+        self.attempt(chain, matches);
+    }
+
+    /// The same for a prompt that is hashed on demand: hashes in proportion to what matched.
+    pub fn search_lazy(&self, chain: &mut LazyChain<'_>, matches: &mut Matches<WORDS>) {
+        matches.blocks = chain.len();
+        self.attempt(chain, matches);
+    }
+
+    /// The definition of a search: looks at every block until no pod is left.
+    pub fn scan(&self, chain: &[BlockHash], matches: &mut Matches<WORDS>) {
+        matches.blocks = chain.len();
+        matches.groups.clear();
+        matches.scratch.probes = 0;
+        let pin = pin();
+        let alive = self.registry.alive();
+        self.scan_for(alive, chain, matches, &pin);
+    }
+
+    /// Runs a search until no pod's holes or identity changed in its course.
+    fn attempt(&self, mut chain: impl Prompt, matches: &mut Matches<WORDS>) {
+        if let Some(&first) = chain.reach(1).first() {
+            self.table.prefetch(first);
+        }
+        let pin = pin();
+        let mut scratch = std::mem::take(&mut matches.scratch);
+        scratch.probes = 0;
+        for _ in 0..ATTEMPTS {
+            let joins = self.registry.joins();
+            let alive = self.registry.alive();
+            scratch.edges.clear();
+            scratch.queue.clear();
+            Finder { index: self, pin: &pin, scratch: &mut scratch }.walk(&mut chain, &mut matches.view);
+            let chain = chain.hashes();
+            // Read after the slots: whoever stored beyond a hole published the hole first.
+            let holed = self.ledgers.holed() & alive;
+            let mended = self.file_edges(alive, holed, chain, &mut scratch, matches, &pin);
+            if self.registry.joins() == joins && mended {
+                break;
+            }
+        }
+        matches.scratch = scratch;
+    }
+
+    /// Turns edges into groups, and corrects the pods whose holes lie on the chain. False if holes changed
+    /// meanwhile.
+    fn file_edges(
+        &self,
+        alive: PodSet<WORDS>,
+        holed: PodSet<WORDS>,
+        chain: &[BlockHash],
+        scratch: &mut Scratch,
+        matches: &mut Matches<WORDS>,
+        pin: &Pin,
+    ) -> bool {
+        let mut open = alive;
+        if !holed.is_empty() {
+            open = alive - self.on_chain(holed, chain, pin);
+        }
+        matches.groups.clear();
+        let suspects = alive - open;
+        for edge in scratch.edges.iter().rev() {
+            let pods = self.sets.pods(edge.set) & open;
+            if !pods.is_empty() {
+                matches.groups.push(Group { depth: edge.at as usize + 1, pods });
+                open = open - pods;
+            }
+        }
+        if holed.is_empty() {
+            return true;
+        }
+        std::mem::swap(&mut matches.scratch, scratch);
+        self.correct(suspects, chain, matches, pin);
+        std::mem::swap(&mut matches.scratch, scratch);
+        // Whoever changed holes between our reading the slots and now may have made us mix two states.
+        self.ledgers.holed() & alive == holed && self.on_chain(holed, chain, pin) == suspects
+    }
+
+    /// The pods of `holed` that a search by position may get wrong on this chain.
+    fn on_chain(&self, holed: PodSet<WORDS>, chain: &[BlockHash], pin: &Pin) -> PodSet<WORDS> {
+        let wrong = |pod: &PodId| match self.ledgers.of(*pod, pin) {
+            None => false,
+            Some(Ledger::Scan) => true,
+            Some(Ledger::Holes(holes)) => first_hole(holes, chain) < chain.len(),
+        };
+        holed.iter().filter(wrong).collect()
+    }
+
+    /// Files pods with holes on the chain: each by a search below its first hole, where it has none, or by
+    /// scanning.
+    fn correct(&self, suspects: PodSet<WORDS>, chain: &[BlockHash], matches: &mut Matches<WORDS>, pin: &Pin) {
+        let mut scan = PodSet::EMPTY;
+        for pod in suspects {
+            match self.ledgers.of(pod, pin) {
+                Some(Ledger::Holes(holes)) => {
+                    let (mut held, mut end) = (0, first_hole(holes, chain).min(chain.len()));
+                    while held < end {
+                        let middle = held + (end - held) / 2;
+                        matches.scratch.probes += 1;
+                        let set = self.table.probe(chain[middle], pin).set();
+                        if self.sets.pods(set).contains(pod) {
+                            held = middle + 1;
+                        } else {
+                            end = middle;
+                        }
+                    }
+                    matches.file(held, [pod].into_iter().collect());
+                }
+                _ => drop(scan.insert(pod)),
+            }
+        }
+        if !scan.is_empty() {
+            self.scan_for(scan, chain, matches, pin);
+        }
+    }
+
+    fn scan_for(&self, pods: PodSet<WORDS>, chain: &[BlockHash], matches: &mut Matches<WORDS>, pin: &Pin) {
+        let mut left = pods;
+        for (depth, &hash) in chain.iter().enumerate() {
+            matches.scratch.probes += 1;
+            let still = self.sets.pods(self.table.probe(hash, pin).set()) & left;
+            matches.file(depth, left - still);
+            left = still;
+            if left.is_empty() {
+                return;
+            }
+        }
+        matches.file(chain.len(), left);
+    }
+}
+
+/// A chain that can be searched, hashed or not.
+trait Prompt {
+    fn len(&self) -> usize;
+    /// Hashes up to there, if that is not out of proportion.
+    fn within_reach(&self, blocks: usize) -> bool;
+    fn reach(&mut self, blocks: usize) -> &[BlockHash];
+    fn hashes(&self) -> &[BlockHash];
+}
+
+impl Prompt for &[BlockHash] {
+    #[inline]
+    fn len(&self) -> usize {
+        <[BlockHash]>::len(self)
+    }
+
+    #[inline]
+    fn within_reach(&self, _blocks: usize) -> bool {
+        true
+    }
+
+    #[inline]
+    fn reach(&mut self, _blocks: usize) -> &[BlockHash] {
+        self
+    }
+
+    #[inline]
+    fn hashes(&self) -> &[BlockHash] {
+        self
+    }
+}
+
+impl Prompt for &mut LazyChain<'_> {
+    fn len(&self) -> usize {
+        LazyChain::len(self)
+    }
+
+    fn within_reach(&self, blocks: usize) -> bool {
+        blocks <= 2 * self.hashed() + GALLOP
+    }
+
+    fn reach(&mut self, blocks: usize) -> &[BlockHash] {
+        LazyChain::reach(self, blocks);
+        LazyChain::hashes(self)
+    }
+
+    fn hashes(&self) -> &[BlockHash] {
+        LazyChain::hashes(self)
+    }
+}
+
+/// Buffers that searches reuse.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scratch {
+    edges: Vec<Edge>,
+    queue: Vec<Gap>,
+    next: Vec<Gap>,
+    pub(crate) probes: usize,
+}
+
+/// The last position of a stretch of equal holders.
+#[derive(Clone, Copy, Debug)]
+struct Edge {
+    at: u32,
+    set: SetId,
+}
+
+/// A probed position.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    at: u32,
+    meta: Meta,
+}
+
+/// Two probed positions with different holders and unknown ones between.
+#[derive(Clone, Copy, Debug)]
+struct Gap {
+    left: Point,
+    right: Point,
+}
+
+/// One search by position.
+struct Finder<'a, 'p, const W: usize> {
+    index: &'a Index<W>,
+    pin: &'p Pin,
+    scratch: &'a mut Scratch,
+}
+
+impl<const W: usize> Finder<'_, '_, W> {
+    /// Walks from run to run; where a block has none, bisects what is left.
+    fn walk(&mut self, chain: &mut impl Prompt, view: &mut RunView) {
+        let end = chain.len();
+        let mut last: Option<Point> = None;
+        let mut at = 0;
+        while at < end {
+            let here = self.probe(chain.reach(at + 1), at);
+            if here.meta == Meta::ABSENT {
+                break;
+            }
+            let Some((offset, agreed)) = self.cover(chain, here, view) else {
+                self.join(&mut last, here);
+                last = None;
+                self.bisect(chain, here);
+                break;
+            };
+            let first = at - offset;
+            for (stretch_end, set) in view.stretches() {
+                let to = first + stretch_end.min(agreed);
+                if to > at {
+                    self.join(&mut last, Point { at: at as u32, meta: Meta::new(set, None) });
+                    last = Some(Point { at: to as u32 - 1, meta: Meta::new(set, None) });
+                    at = to;
+                }
+            }
+        }
+        if let Some(last) = last {
+            self.edge(last);
+        }
+    }
+
+    /// Reads the run that covers a block: the block's offset in it, and how many of the run's blocks, from its
+    /// first, lie on the chain. `None` if there is none, or it changed meanwhile.
+    #[inline]
+    fn cover(&mut self, chain: &mut impl Prompt, here: Point, view: &mut RunView) -> Option<(usize, usize)> {
+        let RunPlace { run, offset } = here.meta.place()?;
+        self.index.runs.prefetch(run);
+        self.index.sets.prefetch(here.meta.set());
+        if !self.index.runs.read(run, view) || offset >= view.len {
+            return None;
+        }
+        let first = (here.at as usize).checked_sub(offset)?;
+        let end = first + view.len;
+        if end <= chain.len() && chain.within_reach(end) {
+            // What comes after the run is looked up next, and the sets in the end: fetch them meanwhile.
+            if let Some(&next) = chain.reach((end + 1).min(chain.len())).get(end) {
+                self.index.table.prefetch(next);
+            }
+            for (_, set) in view.stretches() {
+                self.index.sets.prefetch(set);
+            }
+            if chain.hashes()[end - 1] == view.last {
+                return Some((offset, view.len));
+            }
+        }
+        let agreed = self.agreed(chain, here, run, end, view);
+        // The slots were read after the run: only if it is the same run still do they speak of it.
+        self.index.runs.is_unchanged(run, view).then_some((offset, agreed - first))
+    }
+
+    /// One past the last position that lies on the run, given that `here` does and not all of the run.
+    fn agreed(&mut self, chain: &mut impl Prompt, here: Point, run: RunId, end: usize, view: &RunView) -> usize {
+        let (mut on, mut off) = (here.at as usize, end.min(chain.len()));
+        let first = end - view.len;
+        // Chains part most often where their holders do.
+        for (stretch_end, _) in view.stretches() {
+            let at = first + stretch_end;
+            if at > on && at < off && chain.within_reach(at + 1) {
+                let hashes = chain.reach(at + 1);
+                self.index.table.prefetch(hashes[at]);
+                if self.probe(hashes, at - 1).meta.run() != Some(run) {
+                    off = at - 1;
+                } else if self.probe(chain.reach(at + 1), at).meta.run() != Some(run) {
+                    return at;
+                } else {
+                    on = at;
+                }
+            }
+        }
+        while on + 1 < off {
+            let middle = if chain.within_reach(off) { on + (off - on) / 2 } else { (2 * on + GALLOP).min(off - 1) };
+            if self.probe(chain.reach(middle + 1), middle).meta.run() == Some(run) {
+                on = middle;
+            } else {
+                off = middle;
+            }
+        }
+        on + 1
+    }
+
+    /// Finds the edges from `here` on without runs.
+    fn bisect(&mut self, chain: &mut impl Prompt, here: Point) {
+        let last = chain.len() - 1;
+        let mut left = here;
+        // Doubling strides find an absent block in proportion to what is there.
+        let mut stride = STRIDE;
+        while left.meta != Meta::ABSENT && (left.at as usize) < last {
+            let at = (left.at as usize + stride).min(last);
+            let right = self.probe(chain.reach(at + 1), at);
+            self.between(left, right);
+            left = right;
+            stride = (left.at as usize - here.at as usize).max(STRIDE);
+        }
+        if left.meta != Meta::ABSENT {
+            self.edge(left);
+        }
+        self.close_gaps(chain.hashes());
+        self.scratch.edges.sort_unstable_by_key(|edge| edge.at);
+    }
+
+    /// Narrows every gap until nothing is unknown.
+    fn close_gaps(&mut self, chain: &[BlockHash]) {
+        while !self.scratch.queue.is_empty() {
+            let mut queue = std::mem::take(&mut self.scratch.queue);
+            std::mem::swap(&mut self.scratch.queue, &mut self.scratch.next);
+            for gap in &queue {
+                for at in points(gap) {
+                    self.index.table.prefetch(chain[at as usize]);
+                }
+            }
+            for gap in &queue {
+                let mut left = gap.left;
+                for at in points(gap) {
+                    let right = self.probe(chain, at as usize);
+                    self.between(left, right);
+                    left = right;
+                }
+                self.between(left, gap.right);
+            }
+            queue.clear();
+            self.scratch.next = queue;
+        }
+    }
+
+    /// Notes what lies between two neighbouring probed positions: nothing, an edge, or a gap to close.
+    #[inline]
+    fn between(&mut self, left: Point, right: Point) {
+        if left.meta.set() == right.meta.set() {
+            return;
+        }
+        if left.at + 1 == right.at {
+            self.edge(left);
+        } else {
+            self.scratch.queue.push(Gap { left, right });
+        }
+    }
+
+    /// Ends the stretch before `here` if other pods hold it.
+    #[inline]
+    fn join(&mut self, last: &mut Option<Point>, here: Point) {
+        if let Some(last) = last.take_if(|last| last.meta.set() != here.meta.set()) {
+            self.edge(last);
+        }
+    }
+
+    #[inline]
+    fn edge(&mut self, end: Point) {
+        if end.meta != Meta::ABSENT {
+            self.scratch.edges.push(Edge { at: end.at, set: end.meta.set() });
+        }
+    }
+
+    #[inline]
+    fn probe(&mut self, chain: &[BlockHash], at: usize) -> Point {
+        self.scratch.probes += 1;
+        Point { at: at as u32, meta: self.index.table.probe(chain[at], self.pin) }
+    }
+}
+
+/// Where to look inside a gap: everywhere if it is small, else at three pivots.
+fn points(gap: &Gap) -> impl Iterator<Item = u32> + use<> {
+    let (a, inner) = (gap.left.at, gap.right.at - gap.left.at - 1);
+    let count = if inner <= SMALL_GAP { inner } else { PIVOTS };
+    (1..=count).map(move |i| a + (u64::from(inner + 1) * u64::from(i) / u64::from(count + 1)) as u32)
+}
+
+/// The position of the pod's first hole on the chain, or one past every chain.
+fn first_hole(holes: &[(u32, BlockHash)], chain: &[BlockHash]) -> usize {
+    let on_chain = holes.iter().filter(|(at, hash)| chain.get(*at as usize) == Some(hash));
+    on_chain.map(|(at, _)| *at as usize).min().unwrap_or(usize::MAX)
+}
+
+/// Searches begun again because holes or pods changed under way. After that many the last answer stands: exact
+/// for every pod that did not change, possibly of two moments for one whose holes keep changing.
+const ATTEMPTS: usize = 4;
+
+/// A gap of at most this many blocks is probed whole.
+const SMALL_GAP: u32 = 7;
+
+/// Pivots in a larger gap.
+const PIVOTS: u32 = 7;
+
+/// First stride without runs, in blocks.
+const STRIDE: usize = 8;
+
+/// Least stride of a lazy search along a run, in blocks.
+const GALLOP: usize = 32;

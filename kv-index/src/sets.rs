@@ -1,0 +1,299 @@
+//! Interned pod sets: each distinct set of holders is stored once, and a table slot names it by id.
+//!
+//! Neighbouring blocks mostly have the same holders, so one id serves thousands of slots, comparing two
+//! slots' holders is comparing two integers, and a reader can never see half a set. A set is immutable
+//! while anybody can see its id: the id goes back for another set only after every search that might
+//! have read it has ended ([`crate::reclaim`]).
+//!
+//! The empty set and the sets of one pod have fixed ids and are not counted; most blocks have one of those.
+
+use std::fmt;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::map::FixedMap;
+use crate::pod::PodId;
+use crate::podset::PodSet;
+use crate::prefetch::prefetch;
+use crate::reclaim::pin;
+use crate::slab::Slab;
+use crate::sync::{AtomicU64, Mutex, Ordering};
+
+/// The name of an interned set. Equal ids name equal sets for as long as a search lasts.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct SetId(u32);
+
+impl SetId {
+    /// Nobody.
+    pub(crate) const EMPTY: Self = Self(0);
+
+    /// Bits an id takes in a slot.
+    pub(crate) const BITS: u32 = 25;
+
+    /// The set of one pod.
+    pub(crate) fn of_one(pod: PodId) -> Self {
+        Self(pod.index() as u32 + 1)
+    }
+
+    pub(crate) const fn from_raw(raw: u32) -> Self {
+        Self(raw)
+    }
+
+    pub(crate) const fn raw(self) -> u32 {
+        self.0
+    }
+}
+
+impl fmt::Debug for SetId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "set {}", self.0)
+    }
+}
+
+/// Every interned set, readable without a lock.
+pub(crate) struct Sets<const W: usize> {
+    slab: Slab<[AtomicU64; W]>,
+    interner: Mutex<Interner<W>>,
+    /// Ids whose last search has ended.
+    free: Arc<Mutex<Vec<u32>>>,
+}
+
+impl<const W: usize> Sets<W> {
+    pub(crate) fn new() -> Self {
+        let sets = Self {
+            slab: Slab::new(),
+            interner: Mutex::new(Interner {
+                ids: FixedMap::default(),
+                holds: Vec::new(),
+                next: Self::UNCOUNTED,
+            }),
+            free: Arc::new(Mutex::new(Vec::new())),
+        };
+        for index in 0..PodSet::<W>::CAPACITY {
+            let pod = PodId::from_index(index);
+            sets.write(SetId::of_one(pod), [pod].into_iter().collect());
+        }
+        sets
+    }
+
+    /// The pods of a set. The caller is pinned since before it learned the id.
+    #[inline]
+    pub(crate) fn pods(&self, set: SetId) -> PodSet<W> {
+        let Some(record) = self.slab.get(set.0) else { return PodSet::EMPTY };
+        let mut words = [0; W];
+        for (word, stored) in words.iter_mut().zip(record) {
+            // Relaxed: the words were written before the id was published in a slot, and the slot was
+            // read with Acquire.
+            *word = stored.load(Ordering::Relaxed);
+        }
+        PodSet::from_words(words)
+    }
+
+    /// Fetches a set that will be read.
+    #[inline]
+    pub(crate) fn prefetch(&self, set: SetId) {
+        if let Some(record) = self.slab.get(set.0) {
+            prefetch(record.as_ptr());
+        }
+    }
+
+    /// Starts a batch of changes to slots' sets.
+    pub(crate) fn moves(&self) -> Moves<'_, W> {
+        Moves { sets: self, rows: SmallVec::new() }
+    }
+
+    /// Sets interned now, beyond the fixed ones.
+    pub(crate) fn len(&self) -> usize {
+        self.interner.lock().ids.len()
+    }
+
+    /// Bytes of the store, an estimate for the interner's map.
+    pub(crate) fn bytes(&self) -> usize {
+        let interner = self.interner.lock();
+        self.slab.bytes() + interner.holds.capacity() * 4 + interner.ids.capacity() * (size_of::<(PodSet<W>, u32)>() + 1)
+    }
+
+    const UNCOUNTED: u32 = PodSet::<W>::CAPACITY as u32 + 1;
+
+    fn is_counted(set: SetId) -> bool {
+        set.0 >= Self::UNCOUNTED
+    }
+
+    /// Writes the pods of an id nobody can see yet.
+    fn write(&self, set: SetId, pods: PodSet<W>) {
+        let record = self.slab.make(set.0, || std::array::from_fn(|_| AtomicU64::new(0)));
+        for (stored, word) in record.iter().zip(pods.words()) {
+            stored.store(*word, Ordering::Relaxed);
+        }
+    }
+
+    /// The id of `pods`, with `holds` more slots announced.
+    fn acquire(&self, pods: PodSet<W>, holds: u32) -> SetId {
+        match pods.len() {
+            0 => return SetId::EMPTY,
+            1 => return SetId::of_one(pods.first().expect("one pod")),
+            _ => {}
+        }
+        let mut interner = self.interner.lock();
+        if let Some(&id) = interner.ids.get(&pods) {
+            interner.holds[(id - Self::UNCOUNTED) as usize] += holds;
+            return SetId(id);
+        }
+        let free = self.free.lock().pop();
+        let id = free.unwrap_or_else(|| {
+            let id = interner.next;
+            // A counted set has a slot that names it and at most one slot per set in flight, so ids are
+            // bounded by the table's bound on blocks, which `Config` keeps below 2^24.
+            assert!(id < 1 << SetId::BITS, "set ids are bounded by the configured blocks");
+            interner.next += 1;
+            interner.holds.push(0);
+            id
+        });
+        self.write(SetId(id), pods);
+        interner.ids.insert(pods, id);
+        interner.holds[(id - Self::UNCOUNTED) as usize] = holds;
+        SetId(id)
+    }
+
+    /// Takes back holds of each set; a set without any is forgotten, its id reused when no search can
+    /// know it any more.
+    fn release(&self, rows: impl Iterator<Item = (SetId, u32)>) {
+        let mut dead: SmallVec<[u32; 8]> = SmallVec::new();
+        let mut interner = self.interner.lock();
+        for (set, holds) in rows.filter(|&(set, holds)| Self::is_counted(set) && holds > 0) {
+            let left = &mut interner.holds[(set.0 - Self::UNCOUNTED) as usize];
+            *left -= holds;
+            if *left == 0 {
+                interner.ids.remove(&self.pods(set));
+                dead.push(set.0);
+            }
+        }
+        drop(interner);
+        if !dead.is_empty() {
+            let free = Arc::clone(&self.free);
+            pin().later(move || free.lock().extend_from_slice(&dead));
+        }
+    }
+}
+
+impl<const W: usize> fmt::Debug for Sets<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sets").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+/// A batch of changes to slots' sets, such as one event's: each distinct change is looked up once.
+///
+/// Holds of the sets that slots left are given back at the end, so that a set seen in this batch keeps
+/// its id until then.
+pub(crate) struct Moves<'a, const W: usize> {
+    sets: &'a Sets<W>,
+    rows: SmallVec<[Row; 4]>,
+}
+
+struct Row {
+    pod: PodId,
+    join: bool,
+    from: SetId,
+    to: SetId,
+    /// Holds of `to` announced and not yet used.
+    spare: u32,
+    used: u32,
+}
+
+impl<const W: usize> Moves<'_, W> {
+    /// The set `from` with `pod`, held by the slot the caller now writes. `more` slots may follow.
+    #[inline]
+    pub(crate) fn with(&mut self, from: SetId, pod: PodId, more: u32) -> SetId {
+        if from == SetId::EMPTY {
+            return SetId::of_one(pod);
+        }
+        self.change(from, pod, true, more)
+    }
+
+    /// The set `from` without `pod`, held by the slot the caller now writes. `more` slots may follow.
+    #[inline]
+    pub(crate) fn without(&mut self, from: SetId, pod: PodId, more: u32) -> SetId {
+        if from == SetId::of_one(pod) {
+            return SetId::EMPTY;
+        }
+        self.change(from, pod, false, more)
+    }
+
+    fn change(&mut self, from: SetId, pod: PodId, join: bool, more: u32) -> SetId {
+        let known = self.rows.iter_mut().rev().find(|r| r.from == from && r.pod == pod && r.join == join);
+        if let Some(row) = known {
+            if row.spare > 0 {
+                row.spare -= 1;
+                row.used += 1;
+                return row.to;
+            }
+        }
+        let mut pods = self.sets.pods(from);
+        let changed = if join { pods.insert(pod) } else { pods.remove(pod) };
+        if !changed {
+            return from;
+        }
+        let to = self.sets.acquire(pods, more + 1);
+        self.rows.push(Row { pod, join, from, to, spare: more, used: 1 });
+        to
+    }
+}
+
+impl<const W: usize> Drop for Moves<'_, W> {
+    fn drop(&mut self) {
+        if self.rows.iter().any(|r| Sets::<W>::is_counted(r.from) || Sets::<W>::is_counted(r.to)) {
+            self.sets.release(self.rows.iter().flat_map(|r| [(r.to, r.spare), (r.from, r.used)]));
+        }
+    }
+}
+
+struct Interner<const W: usize> {
+    ids: FixedMap<PodSet<W>, u32>,
+    /// By counted id: slots that name the set, and holds announced for slots about to.
+    holds: Vec<u32>,
+    next: u32,
+}
+
+#[cfg(all(test, not(routing_loom)))]
+mod tests {
+    use super::*;
+
+    fn set(pods: &[u16]) -> PodSet<4> {
+        pods.iter().map(|&p| PodId::new(p)).collect()
+    }
+
+    #[test]
+    fn equal_sets_share_an_id_and_an_unheld_set_is_forgotten() {
+        let sets = Sets::<4>::new();
+        let one = SetId::of_one(PodId::new(1));
+        let two = {
+            let mut moves = sets.moves();
+            let two = moves.with(one, PodId::new(2), 5);
+            assert_eq!(moves.with(one, PodId::new(2), 4), two);
+            two
+        };
+        assert_eq!(sets.pods(two), set(&[1, 2]));
+        assert_eq!(sets.moves().with(SetId::of_one(PodId::new(2)), PodId::new(1), 0), two);
+        assert_eq!(sets.len(), 1);
+        for left in [1, 1, 0] {
+            assert_eq!(sets.moves().without(two, PodId::new(1), 0), SetId::of_one(PodId::new(2)));
+            assert_eq!(sets.len(), left);
+        }
+    }
+
+    #[test]
+    fn ids_come_back_after_a_while() {
+        let sets = Sets::<4>::new();
+        for round in 0..10_000u16 {
+            let (a, b) = (PodId::new(round % 7), PodId::new(10 + round % 200));
+            let pair = sets.moves().with(SetId::of_one(a), b, 0);
+            assert_eq!(sets.pods(pair), [a, b].into_iter().collect());
+            sets.moves().without(pair, b, 0);
+            pin().flush();
+        }
+        assert!(sets.interner.lock().next < 2_000, "10,000 sets came and went");
+        assert_eq!(sets.len(), 0);
+    }
+}

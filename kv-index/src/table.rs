@@ -1,0 +1,381 @@
+//! Block hash → holders, for every block of the fleet: read without locks, written one shard at a time.
+//!
+//! A shard is one array of 64-byte buckets, four slots each. **A slot's key is written once**: a block
+//! that leaves keeps its slot with the empty set, until the shard is rebuilt into a new array. So a reader
+//! that finds a key may trust the word beside it for ever, and needs neither a version nor a retry: a
+//! search never waits for a writer. A rebuilt shard is published by one pointer; the old array is frozen
+//! from then on and freed when no search can be reading it.
+//!
+//! The longest a writer can be held is one rebuild: it moves the live blocks of one shard, 1/256th of the
+//! table (`tests::a_rebuild_moves_one_shard_at_most`). Rebuilding at 80% into an array filled to 60% moves a
+//! block three times in its life on average.
+
+use std::fmt;
+
+use crossbeam_utils::CachePadded;
+
+use crate::block::BlockHash;
+use crate::prefetch::prefetch;
+use crate::reclaim::Pin;
+use crate::runs::{LONGEST, RunId, RunPlace};
+use crate::sets::SetId;
+use crate::sync::{AtomicPtr, AtomicU64, Mutex, Ordering};
+
+/// What a slot says of its block: the holders, and the run that covers it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Meta(u64);
+
+impl Meta {
+    /// Nobody holds the block, and no run covers it.
+    pub(crate) const ABSENT: Self = Self(0);
+
+    pub(crate) fn new(set: SetId, place: Option<RunPlace>) -> Self {
+        let place = place.map_or(0, |at| u64::from(at.run.raw()) | (at.offset as u64) << RunId::BITS);
+        Self(u64::from(set.raw()) | place << SetId::BITS)
+    }
+
+    #[inline]
+    pub(crate) fn set(self) -> SetId {
+        SetId::from_raw((self.0 & ((1 << SetId::BITS) - 1)) as u32)
+    }
+
+    #[inline]
+    pub(crate) fn run(self) -> Option<RunId> {
+        RunId::from_raw((self.0 >> SetId::BITS & ((1 << RunId::BITS) - 1)) as u32)
+    }
+
+    #[inline]
+    pub(crate) fn place(self) -> Option<RunPlace> {
+        self.run().map(|run| RunPlace { run, offset: (self.0 >> (SetId::BITS + RunId::BITS)) as usize })
+    }
+}
+
+// Set, run and offset share a word.
+const _: () = assert!(SetId::BITS + RunId::BITS + (LONGEST - 1).ilog2() + 1 == 64);
+
+impl fmt::Debug for Meta {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} at {:?}", self.set(), self.place())
+    }
+}
+
+/// The sharded table.
+pub(crate) struct Table {
+    /// Per shard its buckets, the size class in the low bits of the address: 2 KB that every search
+    /// reads and only a rebuild writes.
+    arrays: Box<[AtomicPtr<Bucket>]>,
+    writers: Box<[CachePadded<Mutex<Writer>>]>,
+}
+
+impl Table {
+    pub(crate) fn new() -> Self {
+        Self {
+            arrays: (0..SHARDS).map(|_| AtomicPtr::new(tag(allocate(0), 0))).collect(),
+            writers: (0..SHARDS).map(|_| CachePadded::new(Mutex::new(Writer::default()))).collect(),
+        }
+    }
+
+    /// What the slot of `hash` says, or [`Meta::ABSENT`].
+    #[inline]
+    pub(crate) fn probe(&self, hash: BlockHash, pin: &Pin) -> Meta {
+        let place = Place::of(hash);
+        self.array(place.shard, pin).read(hash, place)
+    }
+
+    /// Fetches the line that `probe` or `update` of this hash will read.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: BlockHash) {
+        let place = Place::of(hash);
+        // Relaxed: the address is not read through here, and a stale one costs a useless fetch.
+        let tagged = self.arrays[place.shard].load(Ordering::Relaxed);
+        let (buckets, class) = untag(tagged);
+        prefetch(buckets.wrapping_add(place.home(CLASSES[class])));
+    }
+
+    /// Sets what the slot of `hash` says to what `change` makes of it; returns what it said before.
+    ///
+    /// The shard's lock is held while `change` runs. A block that leaves must be left [`Meta::ABSENT`].
+    pub(crate) fn update(&self, hash: BlockHash, pin: &Pin, change: impl FnOnce(Meta) -> Meta) -> Meta {
+        let place = Place::of(hash);
+        let mut writer = self.writers[place.shard].lock();
+        let mut array = self.array(place.shard, pin);
+        let mut found = array.find(hash, place);
+        if let Found::Slot(slot) = found {
+            // Relaxed: only holders of the shard's lock write slots.
+            let old = Meta(slot.load(Ordering::Relaxed));
+            let new = change(old);
+            // Release: publishes the words of the set it names; pairs with `probe`.
+            slot.store(new.0, Ordering::Release);
+            self.count(&mut writer, place.shard, old, new, pin);
+            return old;
+        }
+        let new = change(Meta::ABSENT);
+        if new == Meta::ABSENT {
+            return new;
+        }
+        if writer.used + 1 > limit(array.buckets.len()) {
+            self.rebuild(&mut writer, place.shard, 1, pin);
+            array = self.array(place.shard, pin);
+            found = array.find(hash, place);
+        }
+        let Found::Vacant(bucket, slot) = found else { unreachable!("a rebuild adds no key") };
+        bucket.metas[slot].store(new.0, Ordering::Relaxed);
+        // Release: publishes the slot's meta and the words of the set; pairs with `find`.
+        bucket.keys[slot].store(hash.get(), Ordering::Release);
+        writer.used += 1;
+        writer.live += 1;
+        Meta::ABSENT
+    }
+
+    /// Blocks with a holder.
+    pub(crate) fn len(&self) -> usize {
+        self.writers.iter().map(|w| w.lock().live).sum()
+    }
+
+    /// Bytes of all arrays.
+    pub(crate) fn bytes(&self) -> usize {
+        let fixed = self.arrays.len() * (size_of::<AtomicPtr<Bucket>>() + size_of::<CachePadded<Mutex<Writer>>>());
+        let arrays: usize = self.arrays.iter().map(|a| CLASSES[untag(a.load(Ordering::Relaxed)).1]).sum();
+        fixed + arrays * size_of::<Bucket>()
+    }
+
+    /// The most blocks a rebuild has moved while it held a shard.
+    pub(crate) fn longest_rebuild(&self) -> usize {
+        self.writers.iter().map(|w| w.lock().longest).max().unwrap_or(0)
+    }
+
+    #[inline]
+    fn array<'p>(&self, shard: usize, _pin: &'p Pin) -> Array<'p> {
+        // Acquire: makes the keys and metas that `rebuild` wrote visible.
+        let (buckets, class) = untag(self.arrays[shard].load(Ordering::Acquire));
+        let len = CLASSES[class];
+        // SAFETY: (1) the pointer came from `allocate(class)`, which made `len` initialised buckets: every
+        // store to `arrays` tags with the class it allocated. (2) It lives until the pin ends: `rebuild` frees
+        // it only through `Pin::later`, after taking it out of `arrays`, and we were pinned when we loaded it.
+        // (3) Buckets are atomics, so shared access is all anybody needs.
+        Array { buckets: unsafe { std::slice::from_raw_parts(buckets, len) } }
+    }
+
+    /// Keeps the shard's count of live blocks, and gives memory back when most have gone.
+    fn count(&self, writer: &mut Writer, shard: usize, old: Meta, new: Meta, pin: &Pin) {
+        match (old == Meta::ABSENT, new == Meta::ABSENT) {
+            (true, false) => writer.live += 1,
+            (false, true) => {
+                writer.live -= 1;
+                let (_, class) = untag(self.arrays[shard].load(Ordering::Relaxed));
+                if class > 0 && writer.live < CLASSES[class] * SLOTS * 3 / 10 {
+                    self.rebuild(writer, shard, 0, pin);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Moves the shard's live blocks to a new array with room for `more`, and publishes it.
+    fn rebuild(&self, writer: &mut Writer, shard: usize, more: usize, pin: &Pin) {
+        let class = class_for(writer.live + more);
+        let fresh = allocate(class);
+        // SAFETY: `allocate` made this many initialised buckets, and nobody else knows them yet.
+        let new = Array { buckets: unsafe { std::slice::from_raw_parts(fresh, CLASSES[class]) } };
+        for bucket in self.array(shard, pin).buckets {
+            for (key, meta) in bucket.keys.iter().zip(&bucket.metas) {
+                let (Some(hash), meta) = (stored(key.load(Ordering::Relaxed)), Meta(meta.load(Ordering::Relaxed))) else {
+                    break;
+                };
+                if meta == Meta::ABSENT {
+                    continue;
+                }
+                let Found::Vacant(bucket, slot) = new.find(hash, Place::of(hash)) else {
+                    unreachable!("a shard holds each key once")
+                };
+                bucket.metas[slot].store(meta.0, Ordering::Relaxed);
+                bucket.keys[slot].store(hash.get(), Ordering::Relaxed);
+            }
+        }
+        // Release: publishes the new buckets; pairs with `array`.
+        let old = self.arrays[shard].swap(tag(fresh, class), Ordering::AcqRel);
+        writer.used = writer.live;
+        writer.longest = writer.longest.max(writer.live);
+        let garbage = Garbage(old);
+        pin.later(move || drop(garbage));
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        for array in &self.arrays {
+            drop(Garbage(array.load(Ordering::Relaxed)));
+        }
+    }
+}
+
+impl fmt::Debug for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Table").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+/// What only a shard's writer needs to know.
+#[derive(Debug, Default)]
+struct Writer {
+    /// Blocks with a holder.
+    live: usize,
+    /// Slots with a key, those of blocks that left included.
+    used: usize,
+    longest: usize,
+}
+
+/// Four slots on one cache line; they fill from the first.
+#[repr(C, align(64))]
+struct Bucket {
+    keys: [AtomicU64; SLOTS],
+    metas: [AtomicU64; SLOTS],
+}
+
+/// One shard's buckets, borrowed for as long as the reader is pinned.
+#[derive(Clone, Copy)]
+struct Array<'p> {
+    buckets: &'p [Bucket],
+}
+
+enum Found<'p> {
+    Slot(&'p AtomicU64),
+    /// Where the key would go.
+    Vacant(&'p Bucket, usize),
+}
+
+impl<'p> Array<'p> {
+    /// What the key's slot says. Compares all four keys of a bucket before it branches: which slot a key is
+    /// in cannot be predicted.
+    #[inline(always)]
+    fn read(self, hash: BlockHash, place: Place) -> Meta {
+        let mut at = place.home(self.buckets.len());
+        loop {
+            let bucket = &self.buckets[at];
+            let mut meta = 0;
+            for slot in 0..SLOTS {
+                // Acquire: makes the slot's meta visible; pairs with `update`.
+                let mask = u64::from(bucket.keys[slot].load(Ordering::Acquire) == hash.get()).wrapping_neg();
+                // Acquire: makes the words of the set it names visible; pairs with `update`.
+                meta |= bucket.metas[slot].load(Ordering::Acquire) & mask;
+            }
+            // A full bucket may have sent the key on. Ends: `limit` leaves a vacant slot in every array.
+            if meta != 0 || bucket.keys[SLOTS - 1].load(Ordering::Relaxed) == VACANT {
+                return Meta(meta);
+            }
+            at = if at + 1 == self.buckets.len() { 0 } else { at + 1 };
+        }
+    }
+
+    /// The key's slot, or where it would go. Only the shard's writer asks.
+    fn find(self, hash: BlockHash, place: Place) -> Found<'p> {
+        let mut at = place.home(self.buckets.len());
+        loop {
+            let bucket = &self.buckets[at];
+            for slot in 0..SLOTS {
+                match bucket.keys[slot].load(Ordering::Relaxed) {
+                    key if key == hash.get() => return Found::Slot(&bucket.metas[slot]),
+                    VACANT => return Found::Vacant(bucket, slot),
+                    _ => {}
+                }
+            }
+            at = if at + 1 == self.buckets.len() { 0 } else { at + 1 };
+        }
+    }
+}
+
+/// Where a hash lives: Fibonacci placement, the shard from the top byte, the bucket from what follows.
+#[derive(Clone, Copy)]
+struct Place {
+    shard: usize,
+    rest: u64,
+}
+
+impl Place {
+    #[inline]
+    fn of(hash: BlockHash) -> Self {
+        let mixed = hash.get().wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        Self { shard: (mixed >> 56) as usize % SHARDS, rest: mixed << 8 >> 32 }
+    }
+
+    /// The bucket where the search for the key starts, in an array of `len`.
+    #[inline]
+    fn home(self, len: usize) -> usize {
+        (self.rest * len as u64 >> 32) as usize
+    }
+}
+
+/// An array no search can reach any more.
+struct Garbage(*mut Bucket);
+
+// SAFETY: it is the array's only owner, and buckets are atomics.
+unsafe impl Send for Garbage {}
+
+impl Drop for Garbage {
+    fn drop(&mut self) {
+        let (buckets, class) = untag(self.0);
+        let slice = std::ptr::slice_from_raw_parts_mut(buckets.cast_mut(), CLASSES[class]);
+        // SAFETY: `allocate(class)` leaked exactly this boxed slice, and `Garbage` is made once per array:
+        // when `rebuild` replaced it and the pins are over, or when the table is dropped.
+        drop(unsafe { Box::from_raw(slice) });
+    }
+}
+
+/// A leaked array of the class, all vacant, owned by whoever makes a `Garbage` of it.
+fn allocate(class: usize) -> *const Bucket {
+    let vacant = || std::array::from_fn(|_| AtomicU64::new(VACANT));
+    let buckets: Box<[Bucket]> = (0..CLASSES[class]).map(|_| Bucket { keys: vacant(), metas: vacant() }).collect();
+    Box::into_raw(buckets).cast_const().cast()
+}
+
+fn tag(buckets: *const Bucket, class: usize) -> *mut Bucket {
+    buckets.map_addr(|address| address | class).cast_mut()
+}
+
+#[inline]
+fn untag(tagged: *mut Bucket) -> (*const Bucket, usize) {
+    let class = tagged.addr() & (CLASS_COUNT - 1);
+    (tagged.map_addr(|address| address & !(CLASS_COUNT - 1)).cast_const(), class)
+}
+
+fn stored(key: u64) -> Option<BlockHash> {
+    (key != VACANT).then(|| BlockHash::new(key))
+}
+
+/// Most slots that may have a key in an array of `len` buckets: 80%.
+fn limit(len: usize) -> usize {
+    len * SLOTS * 4 / 5
+}
+
+/// The smallest class that `live` blocks fill to at most 60%.
+fn class_for(live: usize) -> usize {
+    CLASSES.iter().position(|len| len * SLOTS * 3 / 5 >= live).unwrap_or(CLASS_COUNT - 1)
+}
+
+#[cfg(not(all(test, routing_loom)))]
+const SHARDS: usize = 256;
+#[cfg(all(test, routing_loom))]
+const SHARDS: usize = 1;
+
+const SLOTS: usize = 4;
+const VACANT: u64 = 0;
+
+/// A class fits in the address bits that a bucket's alignment leaves zero.
+const CLASS_COUNT: usize = align_of::<Bucket>();
+
+/// Buckets by size class: each a quarter more than the one before, up to two million.
+const CLASSES: [usize; CLASS_COUNT] = {
+    let mut classes = [1; CLASS_COUNT];
+    let mut class = 1;
+    while class < CLASS_COUNT {
+        let before = classes[class - 1];
+        classes[class] = before + if before < 4 { 1 } else { before / 4 };
+        class += 1;
+    }
+    classes
+};
+
+#[cfg(all(test, not(routing_loom)))]
+mod tests;
+#[cfg(all(test, routing_loom))]
+mod loom_tests;
