@@ -52,7 +52,7 @@ impl Detail {
         self.locations.is_empty() && self.copies.iter().all(|&n| n <= 1)
     }
 
-    fn relocate(&mut self, tier: Tier, location: Option<Location>) {
+    pub(crate) fn relocate(&mut self, tier: Tier, location: Option<Location>) {
         self.locations.retain(|(t, _)| *t != tier);
         if let Some(location) = location {
             self.locations.push((tier, location));
@@ -80,7 +80,7 @@ impl PodCache {
         let count = self.copies(hash, held.state, copy.tier);
         if count == 0 || copy.source == Source::Copies {
             self.digest.add(hash, copy.tier);
-            self.set_copies(hash, &mut held.state, copy.tier, count + 1);
+            self.set_copies(hash, &mut held.state, copy.tier, count.saturating_add(1));
         }
         if copy.location.is_some() {
             self.detail(hash, &mut held.state).relocate(copy.tier, copy.location);
@@ -133,6 +133,30 @@ impl PodCache {
         None
     }
 
+    /// Makes a held block real with exactly these copies, whatever it had.
+    pub(crate) fn replace(&mut self, spot: Spot, hash: BlockHash, parent: Parent, detail: &Detail) {
+        let mut held = self.held.at(spot);
+        if held.state.has(State::SPECULATED) {
+            held.state = held.state.without(State::SPECULATED);
+            self.deadlines.remove(&hash);
+        }
+        for tier in Tier::ALL {
+            let (have, want) = (self.copies(hash, held.state, tier), detail.copies[tier.index()]);
+            self.digest.remove_copies(hash, tier, have);
+            self.digest.add_copies(hash, tier, want);
+        }
+        let tiers = (0..4).filter(|&tier| detail.copies[tier] > 0).fold(0, |tiers, tier| tiers | 1 << tier);
+        held.state = held.state.with_tiers(tiers).without(State::DETAILED);
+        if detail.is_trivial() {
+            self.details.remove(&hash);
+        } else {
+            held.state = held.state.with(State::DETAILED);
+            self.details.insert(hash, detail.clone());
+        }
+        self.held.put(spot, held);
+        self.relink(hash, parent);
+    }
+
     /// Counts a copy out; a membership source takes all copies of the tier.
     pub(crate) fn remove_copy(&mut self, hash: BlockHash, tier: Tier, source: Source) -> Outcome {
         let Some(spot) = self.held.find(hash) else { return Outcome::Missing };
@@ -142,9 +166,7 @@ impl PodCache {
             return Outcome::Missing;
         }
         let left = if source == Source::Copies { count - 1 } else { 0 };
-        for _ in left..count {
-            self.digest.remove(hash, tier);
-        }
+        self.digest.remove_copies(hash, tier, count - left);
         self.set_copies(hash, &mut held.state, tier, left);
         self.held.put(spot, held);
         if held.state.tiers() != 0 {
@@ -157,9 +179,7 @@ impl PodCache {
     pub(crate) fn drop_block(&mut self, hash: BlockHash) -> Option<Left> {
         let (held, children) = self.held.remove(hash)?;
         for tier in Tier::ALL {
-            for _ in 0..self.copies(hash, held.state, tier) {
-                self.digest.remove(hash, tier);
-            }
+            self.digest.remove_copies(hash, tier, self.copies(hash, held.state, tier));
         }
         if held.state.has(State::DETAILED) {
             self.details.remove(&hash);
@@ -221,6 +241,11 @@ impl PodCache {
         self.holes.len()
     }
 
+    /// Whether searches scan for this pod.
+    pub(crate) fn is_scanned(&self) -> bool {
+        self.holes.need_scan(self.unlinked)
+    }
+
     pub(crate) fn speculated(&self) -> usize {
         self.deadlines.len()
     }
@@ -253,9 +278,7 @@ impl PodCache {
     pub(crate) fn restore_block(&mut self, hash: BlockHash, held: Held, detail: Detail) {
         let mut state = held.state;
         for tier in Tier::ALL {
-            for _ in 0..detail.copies[tier.index()] {
-                self.digest.add(hash, tier);
-            }
+            self.digest.add_copies(hash, tier, detail.copies[tier.index()]);
             if detail.copies[tier.index()] > 0 {
                 state = state.with_tiers(state.tiers() | tier.bit());
             }

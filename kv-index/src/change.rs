@@ -5,14 +5,16 @@
 //! that sees a block beyond a hole therefore also sees the hole.
 
 use crate::block::{BlockHash, Parent};
-use crate::cache::{NewCopy, Outcome, PodCache};
+use crate::cache::{Detail, NewCopy, Outcome, PodCache};
 use crate::event::{Applied, Event, Removed, Source, Stored};
 use crate::index::Index;
 use crate::pod::PodId;
 use crate::reclaim::{Pin, pin};
 use crate::runs::RunId;
+use crate::snapshot::RestoredBlock;
 use crate::sync::{MutexGuard, Ordering};
 use crate::table::Meta;
+use crate::tier::Tier;
 
 /// A change under way: the pod's lock is held, the table not yet touched.
 pub(crate) struct Change<'a, const W: usize> {
@@ -116,6 +118,51 @@ impl<'a, const W: usize> Change<'a, W> {
                 Outcome::Missing => self.applied.missing += 1,
             }
         }
+    }
+
+    /// Makes a block real with exactly these copies; false if it does not fit.
+    pub(crate) fn replace(&mut self, hash: BlockHash, parent: Parent, detail: &Detail) -> bool {
+        let held = self.cache.find(hash).is_some();
+        if held {
+            self.applied.repeated += 1;
+        } else {
+            let seen = self.index.table.probe(hash, &self.pin);
+            if !self.has_room(seen, 1) {
+                return false;
+            }
+            // The first tier it is in; the others follow below.
+            let tier = Tier::ALL.into_iter().find(|tier| detail.copies[tier.index()] > 0).unwrap_or(Tier::Gpu);
+            self.cache.insert(hash, parent, NewCopy { tier, source: Source::Membership, location: None });
+            self.fresh.push(Fresh { hash, before: parent });
+        }
+        if let Some(spot) = self.cache.find(hash) {
+            self.cache.replace(spot, hash, parent, detail);
+        }
+        true
+    }
+
+    /// Puts a snapshot's blocks back, as far as they fit; false if one is there twice.
+    pub(crate) fn restore(&mut self, blocks: Vec<RestoredBlock>) -> bool {
+        let count = blocks.len();
+        for (i, (hash, held, detail)) in blocks.into_iter().enumerate() {
+            if self.cache.find(hash).is_some() {
+                return false;
+            }
+            let seen = self.index.table.probe(hash, &self.pin);
+            if !self.has_room(seen, count - i) {
+                self.refuse(count - i);
+                break;
+            }
+            self.fresh.push(Fresh { hash, before: held.parent.map_or(Parent::Unknown, Parent::Block) });
+            self.cache.restore_block(hash, held, detail);
+        }
+        self.cache.restore_links();
+        true
+    }
+
+    /// Counts blocks that were left out.
+    pub(crate) fn refuse(&mut self, blocks: usize) {
+        self.applied.refused += blocks;
     }
 
     /// Takes a block out whatever its copies.

@@ -110,13 +110,18 @@ impl Holes {
         if !std::mem::take(&mut self.changed) {
             return None;
         }
-        Some(if unlinked > 0 || self.unplaced > 0 || self.len() > LEDGER_MAX {
+        Some(if self.need_scan(unlinked) {
             Ledger::Scan
         } else {
             Ledger::Holes(
                 self.by_hash.iter().filter_map(|(&hash, hole)| hole.position.map(|p| (p, hash))).collect(),
             )
         })
+    }
+
+    /// Whether the holes are too many to list, or not all placed.
+    pub(crate) fn need_scan(&self, unlinked: usize) -> bool {
+        unlinked > 0 || self.unplaced > 0 || self.len() > LEDGER_MAX
     }
 
     /// Makes the next [`Self::news`] speak up.

@@ -96,8 +96,8 @@ impl<const WORDS: usize> PodSet<WORDS> {
     }
 
     /// The pods of the set, lowest first.
-    pub fn iter(&self) -> Iter<WORDS> {
-        Iter { rest: *self, word: 0 }
+    pub fn iter(&self) -> PodSetIter<WORDS> {
+        PodSetIter { rest: *self, word: 0 }
     }
 
     fn zip(self, other: Self, join: impl Fn(u64, u64) -> u64) -> Self {
@@ -148,8 +148,8 @@ impl<const WORDS: usize> FromIterator<PodId> for PodSet<WORDS> {
 
 impl<const WORDS: usize> IntoIterator for PodSet<WORDS> {
     type Item = PodId;
-    type IntoIter = Iter<WORDS>;
-    fn into_iter(self) -> Iter<WORDS> {
+    type IntoIter = PodSetIter<WORDS>;
+    fn into_iter(self) -> PodSetIter<WORDS> {
         self.iter()
     }
 }
@@ -162,12 +162,12 @@ impl<const WORDS: usize> fmt::Debug for PodSet<WORDS> {
 
 /// The pods of a [`PodSet`], lowest first.
 #[derive(Clone, Debug)]
-pub struct Iter<const WORDS: usize> {
+pub struct PodSetIter<const WORDS: usize> {
     rest: PodSet<WORDS>,
     word: usize,
 }
 
-impl<const WORDS: usize> Iterator for Iter<WORDS> {
+impl<const WORDS: usize> Iterator for PodSetIter<WORDS> {
     type Item = PodId;
 
     fn next(&mut self) -> Option<PodId> {

@@ -139,6 +139,12 @@ impl Runs {
         ids.made as usize - ids.free.len()
     }
 
+    /// Slots that name a run, as the run knows.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn named(&self, run: u32) -> u64 {
+        self.slab.get(run).map_or(0, |run| run.named.load(Ordering::Relaxed))
+    }
+
     pub(crate) fn bytes(&self) -> usize {
         self.slab.bytes() + self.ids.lock().free.capacity() * 4
     }

@@ -114,6 +114,18 @@ impl<const W: usize> Sets<W> {
         self.slab.bytes() + interner.holds.capacity() * 4 + interner.ids.capacity() * (size_of::<(PodSet<W>, u32)>() + 1)
     }
 
+    /// Panics unless the holds are exactly these, by id.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn audit(&self, holds: &std::collections::BTreeMap<u32, u32>) {
+        let interner = self.interner.lock();
+        let counted = holds.iter().filter(|(id, _)| **id >= Self::UNCOUNTED);
+        for (id, holds) in counted.clone() {
+            assert_eq!(interner.holds[(id - Self::UNCOUNTED) as usize], *holds, "a set knows its slots");
+            assert_eq!(interner.ids.get(&self.pods(SetId(*id))), Some(id), "a set is found by its pods");
+        }
+        assert_eq!(interner.ids.len(), counted.count(), "no set is lost");
+    }
+
     const UNCOUNTED: u32 = PodSet::<W>::CAPACITY as u32 + 1;
 
     fn is_counted(set: SetId) -> bool {

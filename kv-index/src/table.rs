@@ -144,6 +144,16 @@ impl Table {
         self.writers.iter().map(|w| w.lock().longest).max().unwrap_or(0)
     }
 
+    /// Every block with a holder and what its slot says.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn slots(&self, pin: &Pin) -> Vec<(BlockHash, Meta)> {
+        let buckets = (0..SHARDS).flat_map(|shard| self.array(shard, pin).buckets);
+        let slots = buckets.flat_map(|bucket| bucket.keys.iter().zip(&bucket.metas));
+        let read = |word: &AtomicU64| word.load(Ordering::Acquire);
+        let slots = slots.map(|(key, meta)| (read(key), Meta(read(meta))));
+        slots.filter(|(_, meta)| *meta != Meta::ABSENT).map(|(key, meta)| (BlockHash::new(key), meta)).collect()
+    }
+
     #[inline]
     fn array<'p>(&self, shard: usize, _pin: &'p Pin) -> Array<'p> {
         // Acquire: makes the keys and metas that `rebuild` wrote visible.

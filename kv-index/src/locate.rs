@@ -1,0 +1,115 @@
+//! Where on the winning pod are the blocks? Read after a pod was chosen, never by a search.
+
+use crate::block::BlockHash;
+use crate::error::Gone;
+use crate::index::Index;
+use crate::pod::Pod;
+use crate::tier::{Location, Tier};
+
+/// Leading blocks of a chain that lie together in one tier of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TierRun {
+    /// Where they are.
+    pub tier: Tier,
+    /// The first block's position in the chain.
+    pub from: usize,
+    /// One past the last block's position.
+    pub to: usize,
+    /// Where in the tier they lie, if the source said: adjoining blocks as one piece.
+    pub location: Option<Location>,
+}
+
+impl<const WORDS: usize> Index<WORDS> {
+    /// Finds where `pod` keeps the leading blocks of `chain` that it really holds; how many those are.
+    ///
+    /// `runs` is cleared and gets each tier's runs, fastest tier first; a block in two tiers is in both.
+    /// With several copies in a tier, the location is the one announced last.
+    ///
+    /// # Errors
+    ///
+    /// When the pod is gone.
+    pub fn locate(&self, pod: Pod, chain: &[BlockHash], runs: &mut Vec<TierRun>) -> Result<usize, Gone> {
+        runs.clear();
+        let cache = self.cache(pod)?;
+        let mut depth = 0;
+        for &hash in chain {
+            let Some(detail) = cache.real(hash) else { break };
+            for tier in Tier::ALL {
+                if detail.copies[tier.index()] > 0 {
+                    let location = detail.locations.iter().find(|(t, _)| *t == tier).map(|(_, l)| *l);
+                    extend(runs, TierRun { tier, from: depth, to: depth + 1, location });
+                }
+            }
+            depth += 1;
+        }
+        runs.sort_by_key(|run| (run.tier, run.from));
+        Ok(depth)
+    }
+}
+
+/// Adds one block's run, to the tier's last run if it adjoins that.
+fn extend(runs: &mut Vec<TierRun>, block: TierRun) {
+    if let Some(last) = runs.iter_mut().rev().find(|run| run.tier == block.tier) {
+        let adjoins = match (last.location, block.location) {
+            (None, None) => Some(None),
+            (Some(a), Some(b)) if a.device == b.device && a.offset.checked_add(a.length) == Some(b.offset) => {
+                a.length.checked_add(b.length).map(|length| Some(Location { length, ..a }))
+            }
+            _ => None,
+        };
+        if let Some(location) = adjoins.filter(|_| last.to == block.from) {
+            last.to = block.to;
+            last.location = location;
+            return;
+        }
+    }
+    runs.push(block);
+}
+
+#[cfg(all(test, not(routing_loom)))]
+mod tests {
+    use super::*;
+    use crate::{Config, Event, Parent, Source, Stored};
+
+    fn location(offset: u64) -> Location {
+        Location { device: 0, offset, length: 10 }
+    }
+
+    #[test]
+    fn runs_come_fastest_tier_first_and_adjoining_blocks_as_one() {
+        let index: Index = Index::new(Config::default());
+        let pod = index.join("a").unwrap();
+        let chain: Vec<BlockHash> = (1..=6).map(BlockHash::new).collect();
+        let places = [location(0), location(10), location(50)];
+        let store = |stored| index.apply(pod, Source::Membership, &Event::Stored(stored)).unwrap();
+        store(Stored { locations: &places, ..Stored::prompt(&chain[..3]) });
+        store(Stored::new(Parent::Block(chain[1]), &chain[2..5]).in_tier(Tier::Disk));
+        store(Stored::new(Parent::Block(chain[4]), &chain[5..]).in_tier(Tier::Host));
+        let mut runs = Vec::new();
+        assert_eq!(index.locate(pod, &chain, &mut runs), Ok(6));
+        let run = |tier, from, to, location| TierRun { tier, from, to, location };
+        assert_eq!(
+            runs,
+            [
+                run(Tier::Gpu, 0, 2, Some(Location { device: 0, offset: 0, length: 20 })),
+                run(Tier::Gpu, 2, 3, Some(location(50))),
+                run(Tier::Host, 5, 6, None),
+                run(Tier::Disk, 2, 5, None),
+            ]
+        );
+    }
+
+    #[test]
+    fn speculated_blocks_are_not_located() {
+        let index: Index = Index::new(Config::default());
+        let pod = index.join("a").unwrap();
+        let chain: Vec<BlockHash> = (1..=4).map(BlockHash::new).collect();
+        index.apply(pod, Source::Copies, &Event::Stored(Stored::prompt(&chain[..2]))).unwrap();
+        index.speculate(pod, &chain, crate::model::origin()).unwrap();
+        let mut runs = Vec::new();
+        assert_eq!(index.locate(pod, &chain, &mut runs), Ok(2));
+        index.retire(pod);
+        assert_eq!(index.locate(pod, &chain, &mut runs), Err(Gone(pod)));
+    }
+}

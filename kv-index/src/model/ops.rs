@@ -1,0 +1,413 @@
+//! Traces of operations: everything a host can do to an index, as plain data that shrinks and prints.
+
+use std::time::Duration;
+
+use super::{Model, origin};
+use crate::{
+    Batch, BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Consumer, Event, Feed, FeedConfig, Index, InventoryBlock,
+    Location, Matches, Parent, Pod, Removed, Source, Stored, StreamId, Tier, Verdict,
+};
+
+/// One operation. Pods, prompts and places are numbers that wrap around what there is.
+#[derive(Clone, Debug)]
+#[expect(clippy::exhaustive_enums, reason = "for tests and fuzzing only")]
+pub enum Op {
+    /// A pod joins.
+    Join(u8),
+    /// A pod is retired, and perhaps swept at once.
+    Retire(u8),
+    /// Every retired pod is swept, in steps of this many blocks.
+    Sweep(u8),
+    /// An event.
+    Apply(u8, Source, Change),
+    /// A numbered batch: pod, incarnation, sequence, whether gaps are given up, events.
+    Batch(u8, u8, u8, bool, Vec<Change>),
+    /// An inventory: prompts with depth, tier and copies, of which the first few blocks are skipped.
+    Reconcile(u8, Vec<(Prompt, u8, Tier, u8)>),
+    /// A speculation until a tick.
+    Speculate(u8, Prompt, u8),
+    /// Time passes to a tick.
+    Expire(u8),
+    /// The index is replaced by its snapshot.
+    Restart,
+}
+
+/// What an event says.
+#[derive(Clone, Debug)]
+#[expect(clippy::exhaustive_enums, reason = "for tests and fuzzing only")]
+pub enum Change {
+    /// Blocks `from..to` of a prompt.
+    Stored(Prompt, u8, u8, Tier, Told),
+    /// Blocks `from..to` of a prompt.
+    Removed(Prompt, u8, u8, Tier, Order),
+    /// Everything.
+    Cleared,
+}
+
+/// Whether the source says what a block follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "for tests and fuzzing only")]
+pub enum Told {
+    /// The true parent.
+    Parent,
+    /// Nothing.
+    Nothing,
+}
+
+/// The order a removal lists its blocks in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "for tests and fuzzing only")]
+pub enum Order {
+    /// Deepest first, as most engines evict.
+    TailFirst,
+    /// As in the chain.
+    HeadFirst,
+}
+
+/// A prompt as stretches of equal tokens: token and how often. Prompts share what they start with.
+pub type Prompt = Vec<(u8, u8)>;
+
+/// Runs a trace against the index and the model and compares everything both say.
+///
+/// # Panics
+///
+/// When they disagree.
+pub fn replay<const W: usize>(config: Config, ops: &[Op]) {
+    let mut world = World::<W>::new(config);
+    for op in ops {
+        world.run(op);
+        world.compare();
+    }
+}
+
+/// A trace from any bytes, for fuzzing.
+#[must_use]
+pub fn decode(bytes: &[u8]) -> Vec<Op> {
+    let mut bytes = bytes.iter().copied();
+    let mut next = move || bytes.next();
+    let mut ops = Vec::new();
+    while let Some(op) = decode_op(&mut next) {
+        ops.push(op);
+        if ops.len() == 200 {
+            break;
+        }
+    }
+    ops
+}
+
+fn decode_op(next: &mut impl FnMut() -> Option<u8>) -> Option<Op> {
+    Some(match next()? % 16 {
+        0 => Op::Join(next()?),
+        1 => Op::Retire(next()?),
+        2 => Op::Sweep(next()?),
+        3..=8 => Op::Apply(next()?, decode_source(next()?), decode_change(next)?),
+        9 | 10 => {
+            let (pod, incarnation, sequence, give_up) = (next()?, next()?, next()?, next()?);
+            let count = next()? % 4;
+            let events = (0..count).map(|_| decode_change(next)).collect::<Option<_>>()?;
+            Op::Batch(pod, incarnation, sequence, give_up % 4 == 0, events)
+        }
+        11 | 12 => {
+            let (pod, count) = (next()?, next()? % 4);
+            let mut item = || Some((decode_prompt(next)?, next()?, decode_tier(next()?), next()?));
+            Op::Reconcile(pod, (0..count).map(|_| item()).collect::<Option<_>>()?)
+        }
+        13 => Op::Speculate(next()?, decode_prompt(next)?, next()?),
+        14 => Op::Expire(next()?),
+        _ => Op::Restart,
+    })
+}
+
+fn decode_change(next: &mut impl FnMut() -> Option<u8>) -> Option<Change> {
+    let kind = next()?;
+    if kind % 16 == 0 {
+        return Some(Change::Cleared);
+    }
+    let (prompt, from, to, tier) = (decode_prompt(next)?, next()?, next()?, decode_tier(next()?));
+    Some(if kind % 2 == 0 {
+        Change::Removed(prompt, from, to, tier, if kind & 64 == 0 { Order::TailFirst } else { Order::HeadFirst })
+    } else {
+        Change::Stored(prompt, from, to, tier, if kind & 96 == 96 { Told::Nothing } else { Told::Parent })
+    })
+}
+
+fn decode_prompt(next: &mut impl FnMut() -> Option<u8>) -> Option<Prompt> {
+    let count = next()? % 4 + 1;
+    (0..count).map(|_| Some((next()? % 3, next()? % 24))).collect()
+}
+
+fn decode_source(byte: u8) -> Source {
+    if byte % 2 == 0 { Source::Membership } else { Source::Copies }
+}
+
+fn decode_tier(byte: u8) -> Tier {
+    // Mostly one tier, or copies would hardly ever meet.
+    *Tier::ALL.get(byte as usize % 12).unwrap_or(&Tier::Gpu)
+}
+
+struct World<const W: usize> {
+    config: Config,
+    index: Index<W>,
+    model: Model,
+    /// The handle of each name's pod, live or not.
+    pods: Vec<Option<Pod>>,
+    hasher: ChainHasher,
+    /// Every prompt seen, to search for.
+    prompts: Vec<Vec<u32>>,
+    now: u8,
+    matches: Matches<W>,
+}
+
+impl<const W: usize> World<W> {
+    fn new(config: Config) -> Self {
+        let hasher = ChainHasher::new(ChainSeed::new("model"), BlockSize::new(1).expect("not zero"));
+        Self {
+            config,
+            index: Index::new(config),
+            model: Model::new(config),
+            pods: vec![None; NAMES],
+            hasher,
+            prompts: vec![vec![]],
+            now: 0,
+            matches: Matches::default(),
+        }
+    }
+
+    fn run(&mut self, op: &Op) {
+        match op {
+            Op::Join(pod) => {
+                let (slot, name) = slot(*pod);
+                let joined = self.index.join(&name);
+                assert_eq!(joined.is_ok(), self.model.join(&name), "{joined:?}");
+                if let Ok(pod) = joined {
+                    assert_ne!(Some(pod), self.pods[slot], "a handle is never given twice");
+                    self.pods[slot] = Some(pod);
+                }
+            }
+            Op::Retire(pod) => {
+                let (slot, name) = slot(*pod);
+                let retired = self.pods[slot].is_some_and(|pod| self.index.retire(pod));
+                assert_eq!(retired, self.model.retire(&name));
+                assert!(self.pods[slot].is_none_or(|pod| !self.index.retire(pod)), "retiring twice is a no-op");
+            }
+            Op::Sweep(budget) => self.sweep(usize::from(*budget)),
+            Op::Apply(pod, source, change) => self.apply(*pod, *source, change),
+            Op::Batch(pod, incarnation, sequence, give_up, changes) => {
+                self.batch(*pod, u64::from(*incarnation % 4), u64::from(*sequence % 8), *give_up, changes);
+            }
+            Op::Reconcile(pod, items) => self.reconcile(*pod, items),
+            Op::Speculate(pod, prompt, tick) => {
+                let chain = self.chain(prompt);
+                let deadline = origin() + Duration::from_secs(u64::from(*tick));
+                if let Some((pod, name)) = self.live(*pod) {
+                    let got = self.index.speculate(pod, &chain, deadline).expect("live");
+                    assert_eq!(got, self.model.speculate(&name, &chain, deadline));
+                }
+            }
+            Op::Expire(tick) => {
+                self.now = self.now.max(*tick);
+                let now = origin() + Duration::from_secs(u64::from(self.now));
+                let mut dropped = 0;
+                loop {
+                    let step = self.index.expire(now, 3);
+                    dropped += step;
+                    if step < 3 {
+                        break;
+                    }
+                }
+                assert_eq!(dropped, self.model.expire(now));
+            }
+            Op::Restart => self.restart(),
+        }
+    }
+
+    fn apply(&mut self, pod: u8, source: Source, change: &Change) {
+        let (blocks, change) = self.lower(change);
+        let places: Vec<Location> =
+            blocks.iter().map(|h| Location { device: 1, offset: h.get() % 97, length: 1 }).collect();
+        let event = raise(&blocks, &change, if blocks.len() % 5 == 4 { &places } else { &[] });
+        match self.live(pod) {
+            Some((pod, name)) => {
+                let got = self.index.apply(pod, source, &event).expect("live");
+                assert_eq!(got, self.model.apply(&name, source, &event), "{event:?}");
+            }
+            // A late event of a pod that is gone.
+            None => {
+                if let Some(pod) = self.pods[slot(pod).0] {
+                    assert!(self.index.apply(pod, source, &event).is_err());
+                }
+            }
+        }
+    }
+
+    fn batch(&mut self, pod: u8, incarnation: u64, sequence: u64, give_up: bool, changes: &[Change]) {
+        let Some((pod, name)) = self.live(pod) else { return };
+        let lowered: Vec<_> = changes.iter().map(|change| self.lower(change)).collect();
+        let events: Vec<Event<'_>> = lowered.iter().map(|(blocks, change)| raise(blocks, change, &[])).collect();
+        let batch = Batch { incarnation, sequence, events: &events };
+        let source = if incarnation % 2 == 0 { Source::Copies } else { Source::Membership };
+        let config = FeedConfig { stream: StreamId((sequence % 2) as u32), source, first: 1 };
+        let feed = Feed::new(&self.index, pod, config);
+        let got = if give_up { feed.give_up(&batch) } else { feed.consume(&batch) };
+        let got = got.expect("live");
+        let expected = self.model.consume(&name, &config, &batch, give_up);
+        assert_eq!(got, expected, "{batch:?}");
+        if matches!(got, Verdict::Applied(_) | Verdict::Restarted(_) | Verdict::GapGivenUp(_)) {
+            // Another consumer brings the same batch.
+            assert_eq!(feed.consume(&batch), Ok(Verdict::Duplicate));
+        }
+    }
+
+    fn reconcile(&mut self, pod: u8, items: &[(Prompt, u8, Tier, u8)]) {
+        let Some((pod, name)) = self.live(pod) else { return };
+        let mut inventory = Vec::new();
+        for (prompt, skip, tier, copies) in items {
+            let chain = self.chain(prompt);
+            for (i, &hash) in chain.iter().enumerate().skip(usize::from(skip % 4)) {
+                let parent = match i {
+                    _ if skip % 16 > 12 => Parent::Unknown,
+                    0 => Parent::Root,
+                    _ => Parent::Block(chain[i - 1]),
+                };
+                inventory.push(InventoryBlock {
+                    tier: *tier,
+                    copies: u32::from(copies % 3),
+                    location: (copies % 7 == 0).then_some(Location::default()),
+                    ..InventoryBlock::new(hash, parent)
+                });
+            }
+        }
+        let got = self.index.reconcile(pod, &inventory).expect("live");
+        assert_eq!(got, self.model.reconcile(&name, &inventory), "{inventory:?}");
+        let again = self.index.reconcile(pod, &inventory).expect("live");
+        assert_eq!((again.stored, again.removed), (0, 0), "the second time there is no difference");
+        self.model.reconcile(&name, &inventory);
+        if got.refused == 0 {
+            let copies = inventory.iter().flat_map(|b| (0..b.copies).map(|_| (b.hash, b.tier)));
+            assert_eq!(self.index.digest(pod), Ok(crate::Digest::of(copies)));
+        }
+    }
+
+    fn sweep(&mut self, budget: usize) {
+        let mut steps = 0;
+        loop {
+            let swept = self.index.sweep(budget);
+            assert!(swept.blocks <= budget.max(1) + 2, "a step stays near its budget: {swept:?}");
+            self.compare_searches();
+            if swept.pending == 0 {
+                break;
+            }
+            steps += 1;
+            assert!(steps < 10_000, "a sweep ends");
+        }
+        self.model.sweep();
+    }
+
+    fn restart(&mut self) {
+        let bytes = self.index.snapshot();
+        self.index = Index::restore(self.config, &bytes).expect("our own snapshot");
+        self.model.restart();
+        for slot in 0..NAMES {
+            self.pods[slot] = self.index.pod(&name(slot));
+        }
+    }
+
+    fn compare(&mut self) {
+        self.compare_searches();
+        let stats = self.index.stats();
+        assert_eq!(stats.blocks, self.model.distinct());
+        for slot in 0..NAMES {
+            let Some((pod, name)) = self.live(slot as u8) else { continue };
+            assert_eq!(self.index.pod_stats(pod).expect("live").blocks, self.model.held(&name));
+            assert_eq!(self.index.digest(pod).expect("live"), self.model.digest(&name));
+            let mut runs = Vec::new();
+            for prompt in &self.prompts {
+                let chain = self.hasher.hash(prompt);
+                let tiers = self.model.locate(&name, &chain);
+                assert_eq!(self.index.locate(pod, &chain, &mut runs), Ok(tiers.len()));
+                for (at, tiers) in tiers.iter().enumerate() {
+                    let here = runs.iter().filter(|run| (run.from..run.to).contains(&at)).map(|run| run.tier);
+                    assert_eq!(here.collect::<Vec<_>>(), *tiers);
+                }
+            }
+        }
+        self.index.audit();
+    }
+
+    fn compare_searches(&mut self) {
+        let mut buffer = Vec::new();
+        for prompt in &self.prompts {
+            let chain = self.hasher.hash(prompt);
+            let expected = self.model.search(&chain);
+            for kind in 0..3 {
+                match kind {
+                    0 => self.index.search(&chain, &mut self.matches),
+                    1 => self.index.search_lazy(&mut self.hasher.lazy(prompt, &mut buffer), &mut self.matches),
+                    _ => self.index.scan(&chain, &mut self.matches),
+                }
+                let groups = self.matches.groups();
+                assert!(groups.windows(2).all(|pair| pair[0].depth > pair[1].depth), "deepest first: {groups:?}");
+                assert!(groups.iter().all(|group| group.depth > 0 && !group.pods.is_empty()));
+                let total: usize = groups.iter().map(|group| group.pods.len()).sum();
+                assert_eq!(total, expected.values().filter(|&&depth| depth > 0).count(), "only live pods, each once");
+                for (name, depth) in &expected {
+                    let pod = self.index.pod(name).expect("live");
+                    assert_eq!(self.matches.depth(pod.id()), *depth, "{name}, search {kind}, {chain:?}");
+                }
+            }
+        }
+    }
+
+    fn live(&self, pod: u8) -> Option<(Pod, String)> {
+        let (slot, name) = slot(pod);
+        Some((self.pods[slot].filter(|&pod| self.index.pod(&name) == Some(pod))?, name))
+    }
+
+    fn chain(&mut self, prompt: &Prompt) -> Vec<BlockHash> {
+        let tokens: Vec<u32> =
+            prompt.iter().flat_map(|&(token, count)| std::iter::repeat_n(u32::from(token), usize::from(count % 24))).collect();
+        let chain = self.hasher.hash(&tokens);
+        if !self.prompts.contains(&tokens) && self.prompts.len() < 24 {
+            self.prompts.push(tokens);
+        }
+        chain
+    }
+
+    /// The blocks of a change in its order, and the change.
+    fn lower(&mut self, change: &Change) -> (Vec<BlockHash>, (Change, Parent)) {
+        let (Change::Stored(prompt, from, to, ..) | Change::Removed(prompt, from, to, ..)) = change else {
+            return (Vec::new(), (change.clone(), Parent::Root));
+        };
+        let chain = self.chain(prompt);
+        let at = |byte: u8| usize::from(byte) % (chain.len() + 1);
+        let (from, to) = (at(*from).min(at(*to)), at(*from).max(at(*to)));
+        let mut blocks = chain[from..to].to_vec();
+        let mut parent = if from == 0 { Parent::Root } else { Parent::Block(chain[from - 1]) };
+        match change {
+            Change::Removed(.., Order::TailFirst) => blocks.reverse(),
+            Change::Stored(.., Told::Nothing) => parent = Parent::Unknown,
+            _ => {}
+        }
+        (blocks, (change.clone(), parent))
+    }
+}
+
+fn raise<'a>(blocks: &'a [BlockHash], (change, parent): &(Change, Parent), locations: &'a [Location]) -> Event<'a> {
+    match change {
+        Change::Stored(.., tier, _) => Event::Stored(Stored { parent: *parent, blocks, tier: *tier, locations }),
+        Change::Removed(.., tier, _) => Event::Removed(Removed { blocks, tier: *tier }),
+        Change::Cleared => Event::Cleared,
+    }
+}
+
+fn slot(pod: u8) -> (usize, String) {
+    let slot = usize::from(pod) % NAMES;
+    (slot, name(slot))
+}
+
+fn name(slot: usize) -> String {
+    format!("pod-{slot}")
+}
+
+/// Names that pods join under.
+const NAMES: usize = 4;

@@ -1,0 +1,70 @@
+//! Whatever happens, the index answers as the literal model does.
+
+use proptest::prelude::*;
+
+use super::ops::{Change, Op, Order, Prompt, Told};
+use super::*;
+
+fn prompt() -> impl Strategy<Value = Prompt> {
+    prop::collection::vec((0u8..3, 0u8..24), 1..4)
+}
+
+fn tier() -> impl Strategy<Value = Tier> {
+    prop_oneof![6 => Just(Tier::Gpu), 1 => Just(Tier::Host), 1 => Just(Tier::Disk), 1 => Just(Tier::Remote)]
+}
+
+fn source() -> impl Strategy<Value = Source> {
+    prop_oneof![Just(Source::Membership), Just(Source::Copies)]
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let told = prop_oneof![9 => Just(Told::Parent), 1 => Just(Told::Nothing)];
+    let order = prop_oneof![3 => Just(Order::TailFirst), 1 => Just(Order::HeadFirst)];
+    let from = prop_oneof![3 => Just(0u8), 2 => any::<u8>()];
+    prop_oneof![
+        12 => (prompt(), from, any::<u8>(), tier(), told).prop_map(|(p, a, b, t, n)| Change::Stored(p, a, b, t, n)),
+        7 => (prompt(), any::<u8>(), any::<u8>(), tier(), order).prop_map(|(p, a, b, t, o)| Change::Removed(p, a, b, t, o)),
+        1 => Just(Change::Cleared),
+    ]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let inventory = prop::collection::vec((prompt(), any::<u8>(), tier(), any::<u8>()), 0..3);
+    prop_oneof![
+        4 => (0u8..4).prop_map(Op::Join),
+        1 => (0u8..4).prop_map(Op::Retire),
+        1 => (1u8..40).prop_map(Op::Sweep),
+        20 => (0u8..4, source(), change()).prop_map(|(p, s, c)| Op::Apply(p, s, c)),
+        5 => (0u8..4, 0u8..4, 0u8..8, any::<bool>(), prop::collection::vec(change(), 0..3))
+            .prop_map(|(p, i, s, g, c)| Op::Batch(p, i, s, g, c)),
+        2 => (0u8..4, inventory).prop_map(|(p, i)| Op::Reconcile(p, i)),
+        2 => (0u8..4, prompt(), any::<u8>()).prop_map(|(p, c, t)| Op::Speculate(p, c, t)),
+        1 => any::<u8>().prop_map(Op::Expire),
+        1 => Just(Op::Restart),
+    ]
+}
+
+fn trace() -> impl Strategy<Value = Vec<Op>> {
+    // Two pods are there from the start, or most operations would fall on nobody.
+    prop::collection::vec(op(), 1..40).prop_map(|mut ops| {
+        ops.splice(0..0, [Op::Join(0), Op::Join(1)]);
+        ops
+    })
+}
+
+proptest! {
+    #[test]
+    fn the_index_agrees_with_the_model(ops in trace()) {
+        replay::<4>(Config::default(), &ops);
+    }
+
+    #[test]
+    fn and_in_narrow_bounds(ops in trace(), blocks in 5usize..60, per_pod in 5usize..40, pods in 1usize..4) {
+        replay::<1>(Config::default().max_blocks(blocks).max_blocks_per_pod(per_pod).max_pods(pods), &ops);
+    }
+
+    #[test]
+    fn and_with_a_thousand_pods(ops in prop::collection::vec(op(), 1..12)) {
+        replay::<16>(Config::default(), &ops);
+    }
+}

@@ -1,0 +1,81 @@
+//! A pod's full inventory against what the index believes: only the difference is written.
+
+use crate::block::{BlockHash, Parent};
+use crate::cache::Detail;
+use crate::error::Gone;
+use crate::event::Applied;
+use crate::index::Index;
+use crate::map::FixedMap;
+use crate::pod::Pod;
+use crate::tier::{Location, Tier};
+
+/// A block in one tier of a pod, as the pod itself lists it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InventoryBlock {
+    /// The block.
+    pub hash: BlockHash,
+    /// What it follows. Listed parent before child, the index learns every position.
+    pub parent: Parent,
+    /// Where it is.
+    pub tier: Tier,
+    /// How many physical copies there are; a block listed twice counts twice.
+    pub copies: u32,
+    /// Where in the tier it lies, if that matters.
+    pub location: Option<Location>,
+}
+
+impl InventoryBlock {
+    /// One copy in GPU memory.
+    #[must_use]
+    pub const fn new(hash: BlockHash, parent: Parent) -> Self {
+        Self { hash, parent, tier: Tier::Gpu, copies: 1, location: None }
+    }
+}
+
+impl<const WORDS: usize> Index<WORDS> {
+    /// Makes what the index believes of `pod` equal to `inventory`, touching only what differs.
+    ///
+    /// Takes time in proportion to that pod's blocks, during which its feeds wait. Speculated blocks stay
+    /// speculated unless the inventory has them. Afterwards the pod's [`Digest`](crate::Digest) is that of
+    /// the inventory, unless blocks were refused; here each for itself.
+    ///
+    /// # Errors
+    ///
+    /// When the pod is gone; then nothing is changed.
+    pub fn reconcile(&self, pod: Pod, inventory: &[InventoryBlock]) -> Result<Applied, Gone> {
+        let mut change = self.change(pod)?;
+        let wanted = gather(inventory);
+        let gone: Vec<BlockHash> =
+            change.cache().real_blocks().map(|(hash, ..)| hash).filter(|hash| !wanted.contains_key(hash)).collect();
+        for hash in gone {
+            change.drop_block(hash);
+        }
+        change.commit();
+        // In the inventory's order, each block once.
+        let mut wanted = wanted;
+        for block in inventory {
+            let Some((parent, detail)) = wanted.remove(&block.hash) else { continue };
+            if !change.replace(block.hash, parent, &detail) {
+                change.refuse(1);
+            }
+        }
+        Ok(change.finish())
+    }
+}
+
+/// Tiers and copies by block.
+fn gather(inventory: &[InventoryBlock]) -> FixedMap<BlockHash, (Parent, Detail)> {
+    let mut wanted: FixedMap<BlockHash, (Parent, Detail)> = FixedMap::default();
+    for block in inventory.iter().filter(|block| block.copies > 0) {
+        let (parent, detail) = wanted.entry(block.hash).or_insert((block.parent, Detail::default()));
+        if *parent == Parent::Unknown {
+            *parent = block.parent;
+        }
+        let copies = &mut detail.copies[block.tier.index()];
+        *copies = copies.saturating_add(block.copies);
+        if block.location.is_some() {
+            detail.relocate(block.tier, block.location);
+        }
+    }
+    wanted
+}

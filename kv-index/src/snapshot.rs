@@ -1,0 +1,254 @@
+//! An index as bytes: for a warm restart, and for a new replica to start from a running one.
+//!
+//! ```text
+//! label 8 | version 4 | length of the body 8 | checksum of the body 8 | body
+//! body:   pods 4, then per pod: name, generation 4, streams 4 × (id 4, incarnation 8, next 8), blocks 8 × block
+//! block:  hash 8, what follows 1, [parent 8], [position 4], tiers 1, [copies 4 × tiers], [locations]
+//! ```
+//!
+//! All numbers are little endian. Every pod is written under its lock together with the positions of its
+//! streams, so replaying batches that the snapshot already has changes nothing. Speculation is left out.
+
+use crate::block::{BlockHash, Parent};
+use crate::cache::Detail;
+use crate::chain;
+use crate::config::Config;
+use crate::error::SnapshotError;
+use crate::feed::{Cursor, StreamId};
+use crate::held::{Held, State};
+use crate::index::Index;
+use crate::podset::PodSet;
+use crate::tier::{Location, Tier};
+
+impl<const WORDS: usize> Index<WORDS> {
+    /// Writes the live pods and what they hold.
+    #[must_use]
+    pub fn snapshot(&self) -> Vec<u8> {
+        let mut body = Vec::new();
+        let live: Vec<_> = self.registry.live().collect();
+        let mut written = 0u32;
+        put_u32(&mut body, 0);
+        for pod in live {
+            let Some(name) = self.registry.name(pod) else { continue };
+            let Ok(cache) = self.cache(pod) else { continue };
+            written += 1;
+            put_u32(&mut body, name.len() as u32);
+            body.extend_from_slice(name.as_bytes());
+            put_u32(&mut body, pod.generation());
+            let cursors: Vec<_> = cache.cursors.iter().collect();
+            put_u32(&mut body, cursors.len() as u32);
+            for (stream, cursor) in cursors {
+                put_u32(&mut body, stream.0);
+                put_u64(&mut body, cursor.incarnation);
+                put_u64(&mut body, cursor.next);
+            }
+            put_u64(&mut body, (cache.len() - cache.speculated()) as u64);
+            for (hash, held, detail) in cache.real_blocks() {
+                put_block(&mut body, hash, held, &detail);
+            }
+        }
+        body[..4].copy_from_slice(&written.to_le_bytes());
+        let mut bytes = Vec::with_capacity(HEADER + body.len());
+        bytes.extend_from_slice(LABEL);
+        put_u32(&mut bytes, VERSION);
+        put_u64(&mut bytes, body.len() as u64);
+        put_u64(&mut bytes, chain::checksum(&body));
+        bytes.extend_from_slice(&body);
+        bytes
+    }
+
+    /// Makes an index from a snapshot. Pods keep their names and get new handles ([`Index::pod`]).
+    ///
+    /// Blocks beyond the bounds of `config` are left out and counted as refused.
+    ///
+    /// # Errors
+    ///
+    /// When the bytes are not a whole, undamaged snapshot of this version, or have too many pods. Any bytes
+    /// are safe to pass.
+    pub fn restore(config: Config, bytes: &[u8]) -> Result<Self, SnapshotError> {
+        let mut reader = Reader { bytes, at: 0 };
+        check_header(&mut reader)?;
+        let index = Self::new(config);
+        let pods = reader.u32()? as usize;
+        if pods > index.config.max_pods {
+            return Err(SnapshotError::Pods { found: pods, room: PodSet::<WORDS>::CAPACITY.min(config.max_pods) });
+        }
+        for _ in 0..pods {
+            index.restore_pod(&mut reader)?;
+        }
+        if reader.at == bytes.len() { Ok(index) } else { Err(reader.malformed()) }
+    }
+
+    fn restore_pod(&self, reader: &mut Reader<'_>) -> Result<(), SnapshotError> {
+        let at = reader.at;
+        let length = reader.u32()? as usize;
+        let name = std::str::from_utf8(reader.take(length)?).map_err(|_| SnapshotError::Malformed { at })?;
+        let generation = reader.u32()?;
+        let pod = self.registry.join_after(name, generation).map_err(|_| SnapshotError::Malformed { at })?;
+        let mut change = self.change(pod).map_err(|_| SnapshotError::Malformed { at })?;
+        for _ in 0..reader.u32()? {
+            let stream = StreamId(reader.u32()?);
+            let cursor = Cursor { incarnation: reader.u64()?, next: reader.u64()? };
+            change.cache().cursors.push(stream, cursor);
+        }
+        let count = reader.u64()?;
+        // A block takes at least this much, so a count that lies is caught before anything is reserved.
+        if count > (reader.rest() / LEAST_BLOCK) as u64 {
+            return Err(reader.malformed());
+        }
+        let mut blocks = Vec::with_capacity(count as usize);
+        for _ in 0..count {
+            blocks.push(reader.block()?);
+        }
+        // Parents first, so that runs form as they did when the blocks came.
+        blocks.sort_by_key(|(hash, held, _)| (held.position.unwrap_or(u32::MAX), *hash));
+        if !change.restore(blocks) {
+            return Err(reader.malformed());
+        }
+        change.finish();
+        Ok(())
+    }
+}
+
+fn check_header(reader: &mut Reader<'_>) -> Result<(), SnapshotError> {
+    if reader.take(LABEL.len()).ok() != Some(&LABEL[..]) {
+        return Err(SnapshotError::Label);
+    }
+    let short = |reader: &Reader<'_>| SnapshotError::Length { expected: HEADER as u64, found: reader.bytes.len() as u64 };
+    let version = reader.u32().map_err(|_| short(reader))?;
+    if version != VERSION {
+        return Err(SnapshotError::Version { found: version, known: VERSION });
+    }
+    let length = reader.u64().map_err(|_| short(reader))?;
+    let expected = reader.u64().map_err(|_| short(reader))?;
+    let body = &reader.bytes[HEADER..];
+    if body.len() as u64 != length {
+        let total = |body: u64| body.saturating_add(HEADER as u64);
+        return Err(SnapshotError::Length { expected: total(length), found: total(body.len() as u64) });
+    }
+    let found = chain::checksum(body);
+    if found != expected {
+        return Err(SnapshotError::Checksum { expected, found });
+    }
+    Ok(())
+}
+
+/// What a pod's block is restored from.
+pub(crate) type RestoredBlock = (BlockHash, Held, Detail);
+
+fn put_block(out: &mut Vec<u8>, hash: BlockHash, held: Held, detail: &Detail) {
+    let parent = match held.parent {
+        _ if held.state.has(State::UNLINKED) => Parent::Unknown,
+        Some(parent) => Parent::Block(parent),
+        None => Parent::Root,
+    };
+    let copied = detail.copies.iter().any(|&copies| copies > 1);
+    let mut follows = match parent {
+        Parent::Root => 0,
+        Parent::Block(_) => 1,
+        Parent::Unknown => 2,
+    };
+    follows |= u8::from(held.position.is_some()) << 2 | u8::from(copied) << 3;
+    follows |= (detail.locations.len() as u8) << 4;
+    put_u64(out, hash.get());
+    out.push(follows);
+    if let Parent::Block(parent) = parent {
+        put_u64(out, parent.get());
+    }
+    if let Some(position) = held.position {
+        put_u32(out, position);
+    }
+    out.push(held.state.tiers());
+    if copied {
+        detail.copies.iter().for_each(|&copies| put_u32(out, copies));
+    }
+    for (tier, location) in &detail.locations {
+        out.push(*tier as u8);
+        put_u32(out, location.device);
+        put_u64(out, location.offset);
+        put_u64(out, location.length);
+    }
+}
+
+fn put_u32(out: &mut Vec<u8>, value: u32) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+fn put_u64(out: &mut Vec<u8>, value: u64) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+/// Takes bytes off a slice, never past its end.
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, count: usize) -> Result<&'a [u8], SnapshotError> {
+        let end = self.at.checked_add(count).ok_or(self.malformed())?;
+        let taken = self.bytes.get(self.at..end).ok_or(self.malformed())?;
+        self.at = end;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], SnapshotError> {
+        let taken = self.take(N)?;
+        taken.try_into().map_err(|_| self.malformed())
+    }
+
+    fn u8(&mut self) -> Result<u8, SnapshotError> {
+        Ok(self.array::<1>()?[0])
+    }
+
+    fn u32(&mut self) -> Result<u32, SnapshotError> {
+        Ok(u32::from_le_bytes(self.array()?))
+    }
+
+    fn u64(&mut self) -> Result<u64, SnapshotError> {
+        Ok(u64::from_le_bytes(self.array()?))
+    }
+
+    fn block(&mut self) -> Result<RestoredBlock, SnapshotError> {
+        let hash = BlockHash::new(self.u64()?);
+        let follows = self.u8()?;
+        let (parent, state) = match follows & 3 {
+            0 => (None, State::default()),
+            1 => (Some(BlockHash::new(self.u64()?)), State::default()),
+            2 => (None, State::UNLINKED),
+            _ => return Err(self.malformed()),
+        };
+        let position = if follows & 4 != 0 { Some(self.u32()?) } else { None };
+        let tiers = self.u8()?;
+        if tiers == 0 || tiers > 0xF {
+            return Err(self.malformed());
+        }
+        let mut detail = Detail::default();
+        for (tier, copies) in detail.copies.iter_mut().enumerate() {
+            *copies = if follows & 8 != 0 { self.u32()? } else { u32::from(tiers >> tier & 1) };
+            if (*copies > 0) != (tiers >> tier & 1 == 1) {
+                return Err(self.malformed());
+            }
+        }
+        for _ in 0..follows >> 4 {
+            let tier = *Tier::ALL.get(self.u8()? as usize).ok_or(self.malformed())?;
+            let location = Location { device: self.u32()?, offset: self.u64()?, length: self.u64()? };
+            detail.relocate(tier, Some(location));
+        }
+        Ok((hash, Held { parent, position, state }, detail))
+    }
+
+    fn rest(&self) -> usize {
+        self.bytes.len() - self.at
+    }
+
+    fn malformed(&self) -> SnapshotError {
+        SnapshotError::Malformed { at: self.at }
+    }
+}
+
+const LABEL: &[u8; 8] = b"pmkvidx\n";
+const VERSION: u32 = 1;
+const HEADER: usize = 28;
+/// Hash, what follows, tiers.
+const LEAST_BLOCK: usize = 10;
