@@ -12,6 +12,8 @@ mod held;
 mod index;
 mod ledger;
 mod locate;
+#[cfg(all(test, routing_loom))]
+mod loom_tests;
 mod map;
 mod matches;
 #[cfg(any(test, fuzzing))]

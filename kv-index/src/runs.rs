@@ -14,12 +14,10 @@
 //!
 //! Readers take a versioned copy and give up, rather than wait, when a writer is at it.
 
-use crossbeam_utils::Backoff;
-
 use crate::block::BlockHash;
 use crate::sets::SetId;
 use crate::slab::Slab;
-use crate::sync::{AtomicU64, Mutex, Ordering, fence};
+use crate::sync::{AtomicU64, Backoff, Mutex, Ordering, fence};
 
 /// The name of a run. Never zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

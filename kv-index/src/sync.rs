@@ -8,9 +8,12 @@ pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
 pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
 
 #[cfg(all(test, routing_loom))]
-pub(crate) use modelled::{Mutex, MutexGuard};
+pub(crate) use modelled::{Backoff, Mutex, MutexGuard};
 #[cfg(not(all(test, routing_loom)))]
-pub(crate) use parking_lot::{Mutex, MutexGuard};
+pub(crate) use {
+    crossbeam_utils::Backoff,
+    parking_lot::{Mutex, MutexGuard},
+};
 
 /// Loom's mutex in the shape of `parking_lot`'s: no poisoning.
 #[cfg(all(test, routing_loom))]
@@ -26,6 +29,19 @@ mod modelled {
 
         pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
             self.0.lock().unwrap()
+        }
+    }
+
+    /// Waiting, as loom's scheduler understands it.
+    pub(crate) struct Backoff;
+
+    impl Backoff {
+        pub(crate) fn new() -> Self {
+            Self
+        }
+
+        pub(crate) fn snooze(&self) {
+            loom::thread::yield_now();
         }
     }
 

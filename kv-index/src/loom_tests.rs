@@ -1,0 +1,135 @@
+//! The protocols between an index's parts, in models small enough to finish.
+//!
+//! Searches run in the spawned thread: loom remembers only the last access to an atomic, and a writer that
+//! loads before it stores would hide an earlier load of a search from it.
+
+use loom::sync::Arc;
+use loom::thread;
+
+use crate::{
+    Batch, BlockHash, Config, Consumer, Event, Feed, FeedConfig, Index, Matches, Pod, Removed, Source, Stored, Verdict,
+};
+
+/// Two preemptions find every mistake that was planted to try these models, in seconds.
+pub(crate) fn model(check: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.check(check);
+}
+
+fn index(pods: usize) -> Arc<Index<1>> {
+    Arc::new(Index::new(Config::default().max_pods(pods)))
+}
+
+fn store(index: &Index<1>, pod: Pod, blocks: &[BlockHash]) -> bool {
+    index.apply(pod, Source::Membership, &Event::Stored(Stored::prompt(blocks))).is_ok()
+}
+
+fn depth(index: &Index<1>, chain: &[BlockHash], pod: Pod) -> usize {
+    let mut matches = Matches::default();
+    index.search(chain, &mut matches);
+    matches.depth(pod.id())
+}
+
+const CHAIN: [BlockHash; 2] = [BlockHash::new(1), BlockHash::new(2)];
+
+#[test]
+fn loom_search_against_a_store_and_an_eviction() {
+    model(|| {
+        let index = index(2);
+        let (quiet, busy) = (index.join("quiet").unwrap(), index.join("busy").unwrap());
+        store(&index, quiet, &CHAIN);
+        let searcher = {
+            let index = Arc::clone(&index);
+            thread::spawn(move || {
+                let mut matches = Matches::default();
+                index.search(&CHAIN, &mut matches);
+                assert_eq!(matches.depth(quiet.id()), 2, "a pod that does not change is exact");
+            })
+        };
+        store(&index, busy, &CHAIN);
+        index.apply(busy, Source::Membership, &Event::Removed(Removed::new(&CHAIN[1..]))).unwrap();
+        searcher.join().unwrap();
+        assert_eq!((depth(&index, &CHAIN, quiet), depth(&index, &CHAIN, busy)), (2, 1));
+    });
+}
+
+/// The hole at the first block is known to whoever sees the block behind it.
+#[test]
+fn loom_search_against_a_hole() {
+    model(|| {
+        let index = index(1);
+        let pod = index.join("a").unwrap();
+        store(&index, pod, &CHAIN[..1]);
+        let searcher = {
+            let index = Arc::clone(&index);
+            thread::spawn(move || assert!(depth(&index, &CHAIN, pod) <= 1, "there never were two leading blocks"))
+        };
+        index.apply(pod, Source::Membership, &Event::Removed(Removed::new(&CHAIN[..1]))).unwrap();
+        let orphan = Stored::new(crate::Parent::Block(CHAIN[0]), &CHAIN[1..]);
+        index.apply(pod, Source::Membership, &Event::Stored(orphan)).unwrap();
+        searcher.join().unwrap();
+        assert_eq!(depth(&index, &CHAIN, pod), 0);
+    });
+}
+
+#[test]
+fn loom_retire_against_search() {
+    model(|| {
+        let index = index(1);
+        let pod = index.join("a").unwrap();
+        store(&index, pod, &CHAIN);
+        let searcher = {
+            let index = Arc::clone(&index);
+            thread::spawn(move || {
+                let first = depth(&index, &CHAIN, pod);
+                assert!([0, 2].contains(&first));
+                let second = depth(&index, &CHAIN, pod);
+                assert!(second <= first, "gone is gone");
+            })
+        };
+        assert!(index.retire(pod));
+        assert_eq!(depth(&index, &CHAIN, pod), 0, "visible to every later search");
+        searcher.join().unwrap();
+    });
+}
+
+#[test]
+fn loom_id_reuse_against_a_late_event() {
+    model(|| {
+        let index = index(1);
+        let old = index.join("old").unwrap();
+        let late = {
+            let index = Arc::clone(&index);
+            thread::spawn(move || store(&index, old, &CHAIN[..1]))
+        };
+        index.retire(old);
+        while index.sweep(10).pending > 0 {}
+        let new = index.join("new").unwrap();
+        assert_eq!((new.id(), new.generation()), (old.id(), old.generation() + 1));
+        late.join().unwrap();
+        assert_eq!(depth(&index, &CHAIN, new), 0, "the late event is not the new pod's");
+        index.audit();
+    });
+}
+
+#[test]
+fn loom_two_consumers_on_one_pod() {
+    model(|| {
+        let index = index(1);
+        let pod = index.join("a").unwrap();
+        let consume = move |index: &Index<1>| {
+            let events = [Event::Stored(Stored::prompt(&CHAIN[..1]))];
+            let batch = Batch { incarnation: 1, sequence: 0, events: &events };
+            Feed::new(index, pod, FeedConfig::default()).consume(&batch).unwrap()
+        };
+        let other = {
+            let index = Arc::clone(&index);
+            thread::spawn(move || consume(&index))
+        };
+        let verdicts = [consume(&index), other.join().unwrap()];
+        assert_eq!(verdicts.iter().filter(|v| **v == Verdict::Duplicate).count(), 1, "{verdicts:?}");
+        index.apply(pod, Source::Copies, &Event::Removed(Removed::new(&CHAIN[..1]))).unwrap();
+        assert_eq!(depth(&index, &CHAIN, pod), 0, "one copy was counted");
+    });
+}
