@@ -52,7 +52,17 @@ pub(crate) enum Entry {
 
 impl<'a, const W: usize> Change<'a, W> {
     pub(crate) fn new(index: &'a Index<W>, pod: PodId, cache: MutexGuard<'a, PodCache>) -> Self {
-        Self { index, pod, cache, pin: pin(), fresh: Vec::new(), gone: Vec::new(), room: 0, entering: 0, applied: Applied::default() }
+        Self {
+            index,
+            pod,
+            cache,
+            pin: pin(),
+            fresh: Vec::new(),
+            gone: Vec::new(),
+            room: 0,
+            entering: 0,
+            applied: Applied::default(),
+        }
     }
 
     pub(crate) fn cache(&mut self) -> &mut PodCache {

@@ -85,8 +85,7 @@ fn mix(mut x: u64) -> u64 {
     x ^ x >> 31
 }
 
-const KEYS: [u64; 4] =
-    [0x2FFD_72DB_D01A_DFB7, 0xB8E1_AFED_6A26_7E96, 0xBA7C_9045_F12C_7F99, 0x24A1_9947_B391_6CF7];
+const KEYS: [u64; 4] = [0x2FFD_72DB_D01A_DFB7, 0xB8E1_AFED_6A26_7E96, 0xBA7C_9045_F12C_7F99, 0x24A1_9947_B391_6CF7];
 
 #[cfg(all(test, not(routing_loom)))]
 mod tests {

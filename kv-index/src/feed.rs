@@ -52,13 +52,13 @@ pub enum Verdict {
     /// It is from an earlier life of the source; nothing was changed.
     Stale,
     /// Batches before it are missing, and it was not applied. Ask the source for these, then offer it again.
-    ///
-    /// If the batch is the first news of a new life of the source, the pod's blocks were forgotten.
     Gap {
         /// The first missing sequence.
         from: u64,
         /// The batch's own sequence, the first that is not missing.
         to: u64,
+        /// Whether the batch was the first news of a new life of the source, and the pod's blocks were forgotten.
+        restarted: bool,
     },
     /// Missing batches were given up: the pod's blocks were forgotten, then it was applied.
     GapGivenUp(Applied),
@@ -103,7 +103,7 @@ impl Default for FeedConfig {
 /// let batch = |sequence| Batch { incarnation: 1, sequence, events: &events };
 /// assert!(matches!(feed.consume(&batch(0))?, Verdict::Applied(_)));
 /// assert_eq!(feed.consume(&batch(0))?, Verdict::Duplicate);
-/// assert_eq!(feed.consume(&batch(3))?, Verdict::Gap { from: 1, to: 3 });
+/// assert_eq!(feed.consume(&batch(3))?, Verdict::Gap { from: 1, to: 3, restarted: false });
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -133,7 +133,7 @@ impl<'i, const WORDS: usize> Feed<'i, WORDS> {
             Judged::Restart => Verdict::Restarted,
             Judged::Duplicate => return Ok(Verdict::Duplicate),
             Judged::Stale => return Ok(Verdict::Stale),
-            Judged::Gap { from, .. } => return Ok(Verdict::Gap { from, to: batch.sequence }),
+            Judged::Gap { from, restarted } => return Ok(Verdict::Gap { from, to: batch.sequence, restarted }),
         };
         for event in batch.events {
             change.event(event, self.config.source);
@@ -175,7 +175,10 @@ pub(crate) enum Judged {
     Duplicate,
     Stale,
     /// In a new life of the source, what the old one had is untrue at once.
-    Gap { from: u64, restarted: bool },
+    Gap {
+        from: u64,
+        restarted: bool,
+    },
     GivenUp,
     Restart,
 }
@@ -224,3 +227,6 @@ impl Cursors {
         self.0.push((stream, cursor));
     }
 }
+
+#[cfg(all(test, not(routing_loom)))]
+mod tests;

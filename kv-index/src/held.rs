@@ -5,7 +5,6 @@
 //! as soon as nobody went further. 64 parts are resized one at a time, so the longest pause is one part:
 //! 1/64th of the pod's blocks (`tests::a_resize_moves_one_part_at_most`).
 
-
 use crate::block::BlockHash;
 use crate::change::Left;
 use crate::map::FixedMap;
@@ -186,9 +185,13 @@ impl HeldMap {
         while out.len() - before < budget {
             let Some(part) = self.parts.last_mut() else { break };
             match part.lines.pop() {
-                Some(line) => out.extend(line.hashes.iter().zip(&line.parents).filter(|(h, _)| **h != 0).map(|(&h, &p)| {
-                    Left { hash: BlockHash::new(h), before: (p != 0).then(|| BlockHash::new(p)) }
-                })),
+                Some(line) => out.extend(
+                    line.hashes
+                        .iter()
+                        .zip(&line.parents)
+                        .filter(|(h, _)| **h != 0)
+                        .map(|(&h, &p)| Left { hash: BlockHash::new(h), before: (p != 0).then(|| BlockHash::new(p)) }),
+                ),
                 None => drop(self.parts.pop()),
             }
         }
@@ -231,7 +234,8 @@ impl Part {
         if self.len == 0 {
             return None;
         }
-        let mut at = place.home(self.lines.len());
+        let home = place.home(self.lines.len());
+        let mut at = home;
         loop {
             let line = &self.lines[at];
             for slot in 0..PER_LINE {
@@ -239,10 +243,11 @@ impl Part {
                     return Some((at, slot));
                 }
             }
-            if line.passed == 0 {
+            at = self.after(at);
+            // In a small part every line may have been passed by somebody: once around is enough.
+            if line.passed == 0 || at == home {
                 return None;
             }
-            at = self.after(at);
         }
     }
 
@@ -349,7 +354,7 @@ impl Place {
 
     #[inline]
     fn home(self, lines: usize) -> usize {
-        (self.rest * lines as u64 >> 32) as usize
+        ((self.rest * lines as u64) >> 32) as usize
     }
 }
 
@@ -442,6 +447,27 @@ mod tests {
             }
             prop_assert_eq!(out.len(), len);
         }
+    }
+
+    #[test]
+    fn a_missing_block_is_missed_where_every_line_was_passed() {
+        // Two lines of one part: a line is passed, emptied again, and the other one is passed too.
+        let home = |line: usize| {
+            (1u64..).map(BlockHash::new).filter(move |h| {
+                let place = Place::of(*h);
+                place.part == 0 && place.home(2) == line
+            })
+        };
+        let (first, second): (Vec<_>, Vec<_>) = (home(0).take(5).collect(), home(1).take(3).collect());
+        let mut map = HeldMap::default();
+        let insert = |map: &mut HeldMap, hash| map.insert(hash, held(1), 0);
+        first[..4].iter().for_each(|&hash| insert(&mut map, hash));
+        map.remove(first[0]);
+        insert(&mut map, second[0]);
+        insert(&mut map, second[1]);
+        map.remove(first[1]);
+        insert(&mut map, second[2]);
+        assert_eq!(map.find(first[4]).map(|_| ()), None);
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::reclaim::{Pin, pin};
 use crate::registry::Registry;
 use crate::runs::Runs;
 use crate::sets::{SetId, Sets};
+use crate::shared::SharedPodSet;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 use crate::table::{Meta, Table};
 
@@ -53,6 +54,8 @@ pub struct Index<const WORDS: usize = 4> {
     /// Distinct blocks, rooms taken for blocks about to be entered included.
     pub(crate) blocks: CachePadded<AtomicU64>,
     pods: Box<[CachePadded<Mutex<PodCache>>]>,
+    /// Pods with blocks that nobody has confirmed, and perhaps some that no longer have any.
+    speculating: SharedPodSet<WORDS>,
     /// What swept pods had applied in their time.
     pub(crate) past: Mutex<Applied>,
 }
@@ -71,6 +74,7 @@ impl<const WORDS: usize> Index<WORDS> {
             runs: Runs::new(),
             blocks: CachePadded::new(AtomicU64::new(0)),
             pods: (0..pods).map(|_| CachePadded::new(Mutex::new(PodCache::default()))).collect(),
+            speculating: SharedPodSet::new(),
             past: Mutex::new(Applied::default()),
         }
     }
@@ -96,6 +100,12 @@ impl<const WORDS: usize> Index<WORDS> {
     #[must_use]
     pub fn name(&self, pod: Pod) -> Option<String> {
         self.registry.name(pod)
+    }
+
+    /// The handle of the live pod that has this id now.
+    #[must_use]
+    pub fn handle(&self, id: PodId) -> Option<Pod> {
+        self.registry.handle(id)
     }
 
     /// The pods that searches report.
@@ -127,6 +137,7 @@ impl<const WORDS: usize> Index<WORDS> {
     /// When the pod is gone.
     pub fn speculate(&self, pod: Pod, chain: &[BlockHash], deadline: Instant) -> Result<Applied, Gone> {
         let mut change = self.change(pod)?;
+        self.speculating.insert(pod.id());
         change.store(&Stored::new(Parent::Root, chain), Entry::Speculated(deadline));
         Ok(change.finish())
     }
@@ -136,12 +147,16 @@ impl<const WORDS: usize> Index<WORDS> {
     /// Call it now and then; a return below `budget` means none is left.
     pub fn expire(&self, now: Instant, budget: usize) -> usize {
         let mut dropped = 0;
-        for pod in self.registry.live() {
-            let Ok(mut change) = self.change(pod) else { continue };
+        for id in self.speculating.get() {
+            let Some(mut change) = self.registry.handle(id).and_then(|pod| self.change(pod).ok()) else { continue };
             while dropped < budget {
                 let Some(hash) = change.cache().next_expired(now) else { break };
                 change.drop_block(hash);
                 dropped += 1;
+            }
+            // Under the pod's lock, like the insert in `speculate`.
+            if change.cache().speculated() == 0 {
+                self.speculating.remove(id);
             }
             change.finish();
             if dropped == budget {

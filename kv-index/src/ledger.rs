@@ -7,13 +7,13 @@
 //! The ledger lists at most [`LEDGER_MAX`] holes. A pod with more, with a hole whose position is unknown, or
 //! with blocks whose parent is unknown is marked for scanning instead: slower, never wrong.
 
-
 use crate::block::BlockHash;
 use crate::map::FixedMap;
 use crate::pod::PodId;
 use crate::podset::PodSet;
 use crate::reclaim::Pin;
-use crate::sync::{AtomicPtr, AtomicU64, Ordering};
+use crate::shared::SharedPodSet;
+use crate::sync::{AtomicPtr, Ordering};
 
 /// The most holes a search will check for one pod before it scans instead.
 pub(crate) const LEDGER_MAX: usize = 32;
@@ -113,9 +113,7 @@ impl Holes {
         Some(if self.need_scan(unlinked) {
             Ledger::Scan
         } else {
-            Ledger::Holes(
-                self.by_hash.iter().filter_map(|(&hash, hole)| hole.position.map(|p| (p, hash))).collect(),
-            )
+            Ledger::Holes(self.by_hash.iter().filter_map(|(&hash, hole)| hole.position.map(|p| (p, hash))).collect())
         })
     }
 
@@ -146,30 +144,26 @@ pub(crate) enum Ledger {
 /// Every pod's ledger.
 #[derive(Debug)]
 pub(crate) struct Ledgers<const W: usize> {
-    holed: [AtomicU64; W],
+    holed: SharedPodSet<W>,
     by_pod: Box<[AtomicPtr<Ledger>]>,
 }
 
 impl<const W: usize> Ledgers<W> {
     pub(crate) fn new(pods: usize) -> Self {
-        Self {
-            holed: std::array::from_fn(|_| AtomicU64::new(0)),
-            by_pod: (0..pods).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect(),
-        }
+        Self { holed: SharedPodSet::new(), by_pod: (0..pods).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect() }
     }
 
     /// Shows searches a pod's ledger; the caller holds the pod's lock.
     pub(crate) fn publish(&self, pod: PodId, ledger: Ledger, pin: &Pin) {
         let none = ledger == Ledger::Holes([].into());
-        let (word, bit) = (pod.index() / 64, 1 << (pod.index() % 64));
         let new = if none { std::ptr::null_mut() } else { Box::into_raw(Box::new(ledger)) };
         // Release: publishes the ledger; pairs with `of`. A search that reads a slot written after this
         // reads this or later: `holed` is read after the slots.
         let old = self.by_pod[pod.index()].swap(new, Ordering::AcqRel);
         if none {
-            self.holed[word].fetch_and(!bit, Ordering::Release);
+            self.holed.remove(pod);
         } else {
-            self.holed[word].fetch_or(bit, Ordering::Release);
+            self.holed.insert(pod);
         }
         let old = Garbage(old);
         pin.later(move || drop(old));
@@ -178,7 +172,7 @@ impl<const W: usize> Ledgers<W> {
     /// Pods with a ledger.
     #[inline]
     pub(crate) fn holed(&self) -> PodSet<W> {
-        PodSet::from_words(std::array::from_fn(|word| self.holed[word].load(Ordering::Acquire)))
+        self.holed.get()
     }
 
     /// The pod's ledger; equal references within one pin are the same ledger.

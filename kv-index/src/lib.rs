@@ -1,4 +1,60 @@
-//! stub
+//! Which pods already hold the start of this prompt?
+//!
+//! An [`Index`] is fed the cache events of a fleet of LLM pods. Given a prompt as block hashes it says, for each
+//! pod, how many leading blocks that pod holds: exactly, in well under a microsecond, while the events go on.
+//!
+//! # How it fits together
+//!
+//! - Prompts become hashes by a [`ChainHasher`], or come as the engine's own ([`BlockHash::new`]). A hash is
+//!   cumulative: it must determine everything before its block. That is the one thing the index takes on trust.
+//! - Pods [join](Index::join) and get a [`Pod`] handle. Their engines' reports go through a numbered [`Feed`], or
+//!   straight into [`Index::apply`].
+//! - [`Index::search`] fills a reusable [`Matches`] with groups of pods, deepest first. [`Index::locate`] then says
+//!   where on the winner the blocks are.
+//! - A pod that dies is [retired](Index::retire) at once and [swept](Index::sweep) in steps. What was missed is
+//!   mended by [`Index::reconcile`], and whether anything was is told by a [`Digest`].
+//! - What is only likely is entered by [`Index::speculate`] or a [`Predictor`]; what was known before a restart
+//!   comes back by [`Index::restore`].
+//!
+//! # Guarantees
+//!
+//! - Searches are exact for every pod that does not change meanwhile, holes in its blocks or not. For one that
+//!   does, the answer was right at some moment of the search
+//!   (`model::tests::the_index_agrees_with_the_model`, `tests/stress.rs`, `loom_tests`).
+//! - A search waits for no writer, takes no lock and writes no shared memory (`table`, `runs`: the loom tests); a
+//!   warm one allocates nothing (`tests/allocations.rs`).
+//! - Membership sources may repeat themselves per block, numbered ones per batch: nothing is counted twice
+//!   (`feed::tests`).
+//! - A retired pod is in no later search; its id is used again only when nothing of it is left, under a new
+//!   generation, and its old handle changes nothing (`sweep::tests`).
+//! - What does not fit the bounds of [`Config`] is refused and counted; no input is worth a panic
+//!   (`model::tests::and_in_narrow_bounds`, `snapshot::tests`).
+//! - The same calls in the same order give the same answers: no clock, no chance, no threads, no I/O.
+//!
+//! # Example
+//!
+//! ```
+//! use kv_index::{BlockSize, ChainHasher, ChainSeed, Config, Event, Index, Matches, Source, Stored};
+//!
+//! let index: Index = Index::new(Config::default());
+//! let hasher = ChainHasher::new(ChainSeed::new("llama-8b"), BlockSize::new(16).expect("not zero"));
+//! let (a, b) = (index.join("pod-a")?, index.join("pod-b")?);
+//!
+//! // The engines report what they cached.
+//! let system: Vec<u32> = (0..64).collect();
+//! let blocks = hasher.hash(&system);
+//! index.apply(a, Source::Copies, &Event::Stored(Stored::prompt(&blocks)))?;
+//! index.apply(b, Source::Copies, &Event::Stored(Stored::prompt(&blocks[..2])))?;
+//!
+//! // A request comes that starts the same. It is hashed only as deep as it matches.
+//! let prompt: Vec<u32> = (0..64).chain(900..50_000).collect();
+//! let (mut buffer, mut matches) = (Vec::new(), Matches::default());
+//! index.search_lazy(&mut hasher.lazy(&prompt, &mut buffer), &mut matches);
+//! assert_eq!(matches.depth(a.id()), 4);
+//! assert_eq!(matches.depth(b.id()), 2);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
 mod block;
 mod cache;
 mod chain;
@@ -28,6 +84,7 @@ mod registry;
 mod runs;
 mod search;
 mod sets;
+mod shared;
 mod slab;
 mod snapshot;
 mod stats;
@@ -53,3 +110,11 @@ pub use reconcile::InventoryBlock;
 pub use stats::{PodStats, Stats};
 pub use sweep::Swept;
 pub use tier::{Location, Tier};
+
+// Shared between threads by every gateway that embeds it.
+const _: () = {
+    const fn shared<T: Send + Sync>() {}
+    shared::<Index>();
+    shared::<Matches>();
+    shared::<Feed<'_>>();
+};

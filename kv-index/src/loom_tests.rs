@@ -73,6 +73,26 @@ fn loom_search_against_a_hole() {
     });
 }
 
+/// A hole is known for as long as the table shows what is behind it.
+#[test]
+fn loom_search_against_a_hole_that_goes() {
+    model(|| {
+        let index = index(2);
+        let (quiet, busy) = (index.join("quiet").unwrap(), index.join("busy").unwrap());
+        let chain = [BlockHash::new(1), BlockHash::new(2), BlockHash::new(3)];
+        store(&index, quiet, &chain);
+        store(&index, busy, &chain);
+        let remove = |blocks| index.apply(busy, Source::Membership, &Event::Removed(Removed::new(blocks))).unwrap();
+        remove(&chain[1..2]);
+        let searcher = {
+            let index = Arc::clone(&index);
+            thread::spawn(move || assert!(depth(&index, &chain, busy) <= 1, "the second block is missing all along"))
+        };
+        remove(&chain[2..3]);
+        searcher.join().unwrap();
+    });
+}
+
 #[test]
 fn loom_retire_against_search() {
     model(|| {

@@ -14,7 +14,9 @@ use std::time::Instant;
 
 pub use ops::{Change, Op, Order, Prompt, Told, decode, replay};
 
-use crate::{Applied, Batch, BlockHash, Config, Digest, Event, FeedConfig, InventoryBlock, Source, StreamId, Tier, Verdict};
+use crate::{
+    Applied, Batch, BlockHash, Config, Digest, Event, FeedConfig, InventoryBlock, Source, StreamId, Tier, Verdict,
+};
 
 /// Everything the index promises to know.
 #[derive(Clone, Debug)]
@@ -140,7 +142,9 @@ impl Model {
                     }
                 }
             }
-            Event::Cleared => applied.removed += std::mem::take(&mut self.pods.get_mut(name).expect("live").blocks).len(),
+            Event::Cleared => {
+                applied.removed += std::mem::take(&mut self.pods.get_mut(name).expect("live").blocks).len()
+            }
         }
         applied
     }
@@ -200,14 +204,14 @@ impl Model {
         }
         let verdict: fn(Applied) -> Verdict = match pod.streams.get(&config.stream).copied() {
             None if batch.sequence > config.first && !give_up => {
-                return Verdict::Gap { from: config.first, to: batch.sequence };
+                return Verdict::Gap { from: config.first, to: batch.sequence, restarted };
             }
             None => Verdict::Applied,
             Some((incarnation, _)) if batch.incarnation < incarnation => return Verdict::Stale,
             Some((_, next)) if restarted && (give_up || batch.sequence <= next) => Verdict::Restarted,
             Some((_, next)) if batch.sequence < next => return Verdict::Duplicate,
             Some((_, next)) if batch.sequence == next => Verdict::Applied,
-            Some((_, next)) if !give_up => return Verdict::Gap { from: next, to: batch.sequence },
+            Some((_, next)) if !give_up => return Verdict::Gap { from: next, to: batch.sequence, restarted },
             Some(_) => {
                 forgotten = std::mem::take(&mut pod.blocks).len();
                 Verdict::GapGivenUp
@@ -247,6 +251,19 @@ impl Model {
             applied.stored += 1;
             add(pod.blocks.entry(hash).or_default());
         }
+    }
+}
+
+/// Restores an index from any body under a good header: what comes out, if anything, keeps every invariant.
+///
+/// # Panics
+///
+/// When it does not.
+pub fn restore_any(body: &[u8]) {
+    if let Ok(index) = crate::Index::<1>::restore(Config::default(), &crate::snapshot::with_header(body)) {
+        index.audit();
+        let again = crate::Index::<1>::restore(Config::default(), &index.snapshot()).expect("our own snapshot");
+        again.audit();
     }
 }
 

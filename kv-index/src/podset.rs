@@ -197,9 +197,7 @@ mod tests {
     use super::*;
 
     fn agrees<const W: usize>(a: &[u16], b: &[u16]) {
-        let cut = |pods: &[u16]| -> BTreeSet<PodId> {
-            pods.iter().map(|&p| PodId::new(p % (W as u16 * 64))).collect()
-        };
+        let cut = |pods: &[u16]| -> BTreeSet<PodId> { pods.iter().map(|&p| PodId::new(p % (W as u16 * 64))).collect() };
         let (a, b) = (cut(a), cut(b));
         let (x, y): (PodSet<W>, PodSet<W>) = (a.iter().copied().collect(), b.iter().copied().collect());
         let list = |set: PodSet<W>| set.iter().collect::<Vec<_>>();

@@ -60,9 +60,8 @@ impl Predictor {
         let chain = &chain[..chain.len().min(self.capacity)];
         recency.renew(chain);
         let evicted = recency.evict_down_to(self.capacity);
-        let result = index
-            .apply(pod, Source::Membership, &Event::Removed(Removed::new(&evicted)))
-            .and_then(|removed| {
+        let result =
+            index.apply(pod, Source::Membership, &Event::Removed(Removed::new(&evicted))).and_then(|removed| {
                 let mut applied = index.apply(pod, Source::Membership, &Event::Stored(Stored::prompt(chain)))?;
                 applied += removed;
                 Ok(applied)

@@ -4,11 +4,11 @@
 //! goes Free → Live → Retired → Free, the last step only under the pod's lock with nothing of the pod left in
 //! the table, and the generation grows at each Free → Live. So a handle names at most one pod for ever.
 
-
 use crate::error::JoinError;
 use crate::map::FixedMap;
 use crate::pod::{Pod, PodId};
 use crate::podset::PodSet;
+use crate::shared::SharedPodSet;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(crate) enum Stage {
 #[derive(Debug)]
 pub(crate) struct Registry<const W: usize> {
     /// Who searches may report.
-    alive: [AtomicU64; W],
+    alive: SharedPodSet<W>,
     /// Ids ever handed out; a search that sees it change starts again, lest it mix two pods of one id.
     joins: AtomicU64,
     lives: Box<[AtomicU64]>,
@@ -38,7 +38,7 @@ struct Names {
 impl<const W: usize> Registry<W> {
     pub(crate) fn new(pods: usize) -> Self {
         Self {
-            alive: std::array::from_fn(|_| AtomicU64::new(0)),
+            alive: SharedPodSet::new(),
             joins: AtomicU64::new(0),
             lives: (0..pods).map(|_| AtomicU64::new(life(0, Stage::Free))).collect(),
             names: Mutex::new(Names { pods: FixedMap::default(), of: vec![None; pods] }),
@@ -67,7 +67,7 @@ impl<const W: usize> Registry<W> {
         // bit, then reads a changed count. Pairs with `joins`.
         self.joins.fetch_add(1, Ordering::Release);
         self.lives[index].store(life(pod.generation(), Stage::Live), Ordering::Release);
-        self.alive[index / 64].fetch_or(1 << (index % 64), Ordering::Release);
+        self.alive.insert(id);
         names.pods.insert(name.to_owned(), pod);
         names.of[index] = Some(name.to_owned());
         Ok(pod)
@@ -82,9 +82,8 @@ impl<const W: usize> Registry<W> {
             return false;
         }
         // Only the winner of the exchange clears the bit, and the id is not handed out again before a sweep
-        // that sees Retired, so this is still this pod's bit. Release: pairs with `alive`.
-        let index = pod.id().index();
-        self.alive[index / 64].fetch_and(!(1 << (index % 64)), Ordering::Release);
+        // that sees Retired, so this is still this pod's bit.
+        self.alive.remove(pod.id());
         true
     }
 
@@ -102,7 +101,9 @@ impl<const W: usize> Registry<W> {
 
     /// Whether the handle's pod is joined and not retired.
     pub(crate) fn is_live(&self, pod: Pod) -> bool {
-        self.lives.get(pod.id().index()).is_some_and(|word| word.load(Ordering::Acquire) == life(pod.generation(), Stage::Live))
+        self.lives
+            .get(pod.id().index())
+            .is_some_and(|word| word.load(Ordering::Acquire) == life(pod.generation(), Stage::Live))
     }
 
     pub(crate) fn pod(&self, name: &str) -> Option<Pod> {
@@ -112,6 +113,13 @@ impl<const W: usize> Registry<W> {
     pub(crate) fn name(&self, pod: Pod) -> Option<String> {
         let names = self.names.lock();
         names.of.get(pod.id().index()).filter(|_| self.is_live(pod))?.clone()
+    }
+
+    pub(crate) fn handle(&self, id: PodId) -> Option<Pod> {
+        match (id.index() < self.lives.len()).then(|| self.stage(id)) {
+            Some((generation, Stage::Live)) => Some(Pod::new(id, generation)),
+            _ => None,
+        }
     }
 
     pub(crate) fn stage(&self, id: PodId) -> (u32, Stage) {
@@ -126,10 +134,7 @@ impl<const W: usize> Registry<W> {
 
     /// The live pods' handles, lowest id first.
     pub(crate) fn live(&self) -> impl Iterator<Item = Pod> + '_ {
-        (0..self.lives.len()).map(PodId::from_index).filter_map(|id| match self.stage(id) {
-            (generation, Stage::Live) => Some(Pod::new(id, generation)),
-            _ => None,
-        })
+        (0..self.lives.len()).filter_map(|index| self.handle(PodId::from_index(index)))
     }
 
     /// Retired pods that are not yet swept.
@@ -139,7 +144,7 @@ impl<const W: usize> Registry<W> {
 
     #[inline]
     pub(crate) fn alive(&self) -> PodSet<W> {
-        PodSet::from_words(std::array::from_fn(|word| self.alive[word].load(Ordering::Acquire)))
+        self.alive.get()
     }
 
     #[inline]

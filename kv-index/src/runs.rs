@@ -242,7 +242,10 @@ impl Run {
             let version = self.version.load(Ordering::Relaxed);
             // Acquire: pairs with the Release of `Writing::drop`: we see what the last writer wrote.
             if version & 1 == 0
-                && self.version.compare_exchange_weak(version, version + 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
+                && self
+                    .version
+                    .compare_exchange_weak(version, version + 1, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
             {
                 // Release: a reader that sees one of our stores sees the odd version; pairs with `read`.
                 fence(Ordering::Release);
@@ -407,7 +410,7 @@ const COUNT: u64 = OPEN - 1;
 const OPEN: u64 = 1 << 8;
 const SHUT: u64 = 0;
 
-#[cfg(all(test, not(routing_loom)))]
-mod tests;
 #[cfg(all(test, routing_loom))]
 mod loom_tests;
+#[cfg(all(test, not(routing_loom)))]
+mod tests;

@@ -252,12 +252,15 @@ impl<const W: usize> Finder<'_, '_, W> {
         let end = chain.len();
         let mut last: Option<Point> = None;
         let mut at = 0;
+        let mut hops = 0;
         while at < end {
             let here = self.probe(chain.reach(at + 1), at);
             if here.meta == Meta::ABSENT {
                 break;
             }
-            let Some((offset, agreed)) = self.cover(chain, here, view) else {
+            hops += 1;
+            let covered = if hops <= HOPS { self.cover(chain, here, view) } else { None };
+            let Some((offset, agreed)) = covered else {
                 self.join(&mut last, here);
                 last = None;
                 self.bisect(chain, here);
@@ -433,6 +436,9 @@ fn first_hole(holes: &[(u32, BlockHash)], chain: &[BlockHash]) -> usize {
 /// for every pod that did not change, possibly of two moments for one whose holes keep changing.
 const ATTEMPTS: usize = 4;
 
+/// Runs a walk goes along before it bisects the rest: a chain in many small runs must not cost a probe each.
+const HOPS: usize = 8;
+
 /// A gap of at most this many blocks is probed whole.
 const SMALL_GAP: u32 = 7;
 
@@ -444,3 +450,6 @@ const STRIDE: usize = 8;
 
 /// Least stride of a lazy search along a run, in blocks.
 const GALLOP: usize = 32;
+
+#[cfg(all(test, not(routing_loom)))]
+mod tests;

@@ -7,6 +7,7 @@
 //!
 //! The empty set and the sets of one pod have fixed ids and are not counted; most blocks have one of those.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
@@ -55,8 +56,6 @@ impl fmt::Debug for SetId {
 pub(crate) struct Sets<const W: usize> {
     slab: Slab<[AtomicU64; W]>,
     interner: Mutex<Interner<W>>,
-    /// Ids whose last search has ended.
-    free: Arc<Mutex<Vec<u32>>>,
 }
 
 impl<const W: usize> Sets<W> {
@@ -67,8 +66,9 @@ impl<const W: usize> Sets<W> {
                 ids: FixedMap::default(),
                 holds: Vec::new(),
                 next: Self::UNCOUNTED,
+                free: Vec::new(),
+                resting: VecDeque::new(),
             }),
-            free: Arc::new(Mutex::new(Vec::new())),
         };
         for index in 0..PodSet::<W>::CAPACITY {
             let pod = PodId::from_index(index);
@@ -111,7 +111,9 @@ impl<const W: usize> Sets<W> {
     /// Bytes of the store, an estimate for the interner's map.
     pub(crate) fn bytes(&self) -> usize {
         let interner = self.interner.lock();
-        self.slab.bytes() + interner.holds.capacity() * 4 + interner.ids.capacity() * (size_of::<(PodSet<W>, u32)>() + 1)
+        self.slab.bytes()
+            + interner.holds.capacity() * 4
+            + interner.ids.capacity() * (size_of::<(PodSet<W>, u32)>() + 1)
     }
 
     /// Panics unless the holds are exactly these, by id.
@@ -152,8 +154,8 @@ impl<const W: usize> Sets<W> {
             interner.holds[(id - Self::UNCOUNTED) as usize] += holds;
             return SetId(id);
         }
-        let free = self.free.lock().pop();
-        let id = free.unwrap_or_else(|| {
+        interner.wake();
+        let id = interner.free.pop().unwrap_or_else(|| {
             let id = interner.next;
             // A counted set has a slot that names it and at most one slot per set in flight, so ids are
             // bounded by the table's bound on blocks, which `Config` keeps below 2^24.
@@ -171,7 +173,7 @@ impl<const W: usize> Sets<W> {
     /// Takes back holds of each set; a set without any is forgotten, its id reused when no search can
     /// know it any more.
     fn release(&self, rows: impl Iterator<Item = (SetId, u32)>) {
-        let mut dead: SmallVec<[u32; 8]> = SmallVec::new();
+        let mut dead = Vec::new();
         let mut interner = self.interner.lock();
         for (set, holds) in rows.filter(|&(set, holds)| Self::is_counted(set) && holds > 0) {
             let left = &mut interner.holds[(set.0 - Self::UNCOUNTED) as usize];
@@ -181,10 +183,12 @@ impl<const W: usize> Sets<W> {
                 dead.push(set.0);
             }
         }
-        drop(interner);
         if !dead.is_empty() {
-            let free = Arc::clone(&self.free);
-            pin().later(move || free.lock().extend_from_slice(&dead));
+            // The closure may run in a search, so all it does is raise a flag.
+            let rested = Arc::new(AtomicU64::new(0));
+            interner.resting.push_back((Arc::clone(&rested), dead));
+            // Release: whoever sees the flag reuses the ids after every search that knew them has ended.
+            pin().later(move || rested.store(1, Ordering::Release));
         }
     }
 }
@@ -266,6 +270,19 @@ struct Interner<const W: usize> {
     /// By counted id: slots that name the set, and holds announced for slots about to.
     holds: Vec<u32>,
     next: u32,
+    /// Ids that name nothing.
+    free: Vec<u32>,
+    /// Ids that name nothing but that a search may still know, until their flag is raised.
+    resting: VecDeque<(Arc<AtomicU64>, Vec<u32>)>,
+}
+
+impl<const W: usize> Interner<W> {
+    /// Frees the ids that no search can know any more.
+    fn wake(&mut self) {
+        while self.resting.front().is_some_and(|(rested, _)| rested.load(Ordering::Acquire) == 1) {
+            self.free.extend(self.resting.pop_front().into_iter().flat_map(|(_, ids)| ids));
+        }
+    }
 }
 
 #[cfg(all(test, not(routing_loom)))]

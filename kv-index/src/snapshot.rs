@@ -48,13 +48,7 @@ impl<const WORDS: usize> Index<WORDS> {
             }
         }
         body[..4].copy_from_slice(&written.to_le_bytes());
-        let mut bytes = Vec::with_capacity(HEADER + body.len());
-        bytes.extend_from_slice(LABEL);
-        put_u32(&mut bytes, VERSION);
-        put_u64(&mut bytes, body.len() as u64);
-        put_u64(&mut bytes, chain::checksum(&body));
-        bytes.extend_from_slice(&body);
-        bytes
+        with_header(&body)
     }
 
     /// Makes an index from a snapshot. Pods keep their names and get new handles ([`Index::pod`]).
@@ -110,11 +104,22 @@ impl<const WORDS: usize> Index<WORDS> {
     }
 }
 
+pub(crate) fn with_header(body: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(HEADER + body.len());
+    bytes.extend_from_slice(LABEL);
+    put_u32(&mut bytes, VERSION);
+    put_u64(&mut bytes, body.len() as u64);
+    put_u64(&mut bytes, chain::checksum(body));
+    bytes.extend_from_slice(body);
+    bytes
+}
+
 fn check_header(reader: &mut Reader<'_>) -> Result<(), SnapshotError> {
     if reader.take(LABEL.len()).ok() != Some(&LABEL[..]) {
         return Err(SnapshotError::Label);
     }
-    let short = |reader: &Reader<'_>| SnapshotError::Length { expected: HEADER as u64, found: reader.bytes.len() as u64 };
+    let short =
+        |reader: &Reader<'_>| SnapshotError::Length { expected: HEADER as u64, found: reader.bytes.len() as u64 };
     let version = reader.u32().map_err(|_| short(reader))?;
     if version != VERSION {
         return Err(SnapshotError::Version { found: version, known: VERSION });
@@ -252,3 +257,6 @@ const VERSION: u32 = 1;
 const HEADER: usize = 28;
 /// Hash, what follows, tiers.
 const LEAST_BLOCK: usize = 10;
+
+#[cfg(all(test, not(routing_loom)))]
+mod tests;

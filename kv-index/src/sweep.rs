@@ -58,3 +58,79 @@ impl<const WORDS: usize> Index<WORDS> {
         swept
     }
 }
+
+#[cfg(all(test, not(routing_loom)))]
+mod tests {
+    use super::*;
+    use crate::{BlockHash, Config, Event, Gone, JoinError, Matches, Source, Stored};
+
+    fn chain(from: u64) -> Vec<BlockHash> {
+        (from..from + 100).map(BlockHash::new).collect()
+    }
+
+    fn store(index: &Index, pod: Pod, blocks: &[BlockHash]) -> Result<crate::Applied, Gone> {
+        index.apply(pod, Source::Membership, &Event::Stored(Stored::prompt(blocks)))
+    }
+
+    #[test]
+    fn a_retired_pod_is_out_of_sight_at_once_and_out_of_the_table_in_steps() {
+        let index: Index = Index::new(Config::default());
+        let (a, b) = (index.join("a").unwrap(), index.join("b").unwrap());
+        store(&index, a, &chain(1)).unwrap();
+        store(&index, b, &chain(1)[..50]).unwrap();
+        assert!(index.retire(a));
+        assert!(!index.retire(a), "twice is a no-op");
+        let mut matches = Matches::default();
+        index.search(&chain(1), &mut matches);
+        assert_eq!((matches.depth(a.id()), matches.depth(b.id())), (0, 50));
+        assert_eq!(index.stats().blocks, 100, "not swept yet");
+        assert_eq!(store(&index, a, &chain(1)), Err(Gone(a)));
+        let mut steps = 0;
+        while index.sweep(10).pending > 0 {
+            steps += 1;
+            assert_eq!(index.stats().pending_sweeps, 1);
+        }
+        assert!((5..=12).contains(&steps), "{steps} steps of ten blocks");
+        let stats = index.stats();
+        assert_eq!((stats.blocks, stats.holders, stats.pending_sweeps), (50, 50, 0));
+        assert_eq!(stats.applied.stored, 150, "what a swept pod did is not forgotten");
+        index.audit();
+    }
+
+    #[test]
+    fn an_id_is_used_again_only_after_its_sweep_and_under_a_new_generation() {
+        let index: Index = Index::new(Config::default().max_pods(2));
+        let (a, b) = (index.join("a").unwrap(), index.join("b").unwrap());
+        assert_eq!(index.join("c"), Err(JoinError::Full { live: 2, sweeping: 0 }));
+        assert_eq!(index.join("a"), Err(JoinError::Taken(a)));
+        store(&index, a, &chain(1)).unwrap();
+        index.retire(a);
+        let full = index.join("a").unwrap_err();
+        assert_eq!(full.to_string(), "no pod id is free: 1 pods are live and 1 retired ones await their sweep");
+        while index.sweep(64).pending > 0 {}
+        let again = index.join("a").unwrap();
+        assert_eq!((again.id(), again.generation()), (a.id(), a.generation() + 1));
+        assert_eq!(store(&index, a, &chain(1)), Err(Gone(a)), "a late event is a no-op");
+        assert!(!index.retire(a), "and so is a late retirement");
+        assert_eq!(index.pod("a"), Some(again));
+        assert_eq!(index.name(b).as_deref(), Some("b"));
+    }
+
+    #[test]
+    fn a_pod_that_comes_back_during_its_sweep_gets_a_fresh_id() {
+        let index: Index = Index::new(Config::default());
+        let a = index.join("a").unwrap();
+        store(&index, a, &chain(1)).unwrap();
+        index.retire(a);
+        index.sweep(10);
+        let again = index.join("a").unwrap();
+        assert_ne!(again.id(), a.id());
+        store(&index, again, &chain(1)).unwrap();
+        while index.sweep(10).pending > 0 {}
+        assert_eq!(index.pod("a"), Some(again), "the sweep of the old one leaves the new one alone");
+        let mut matches = Matches::default();
+        index.search(&chain(1), &mut matches);
+        assert_eq!(matches.depth(again.id()), 100);
+        index.audit();
+    }
+}

@@ -189,7 +189,8 @@ impl Table {
         let new = Array { buckets: unsafe { std::slice::from_raw_parts(fresh, CLASSES[class]) } };
         for bucket in self.array(shard, pin).buckets {
             for (key, meta) in bucket.keys.iter().zip(&bucket.metas) {
-                let (Some(hash), meta) = (stored(key.load(Ordering::Relaxed)), Meta(meta.load(Ordering::Relaxed))) else {
+                let (Some(hash), meta) = (stored(key.load(Ordering::Relaxed)), Meta(meta.load(Ordering::Relaxed)))
+                else {
                     break;
                 };
                 if meta == Meta::ABSENT {
@@ -311,7 +312,7 @@ impl Place {
     /// The bucket where the search for the key starts, in an array of `len`.
     #[inline]
     fn home(self, len: usize) -> usize {
-        (self.rest * len as u64 >> 32) as usize
+        ((self.rest * len as u64) >> 32) as usize
     }
 }
 
@@ -385,7 +386,7 @@ const CLASSES: [usize; CLASS_COUNT] = {
     classes
 };
 
-#[cfg(all(test, not(routing_loom)))]
-mod tests;
 #[cfg(all(test, routing_loom))]
 mod loom_tests;
+#[cfg(all(test, not(routing_loom)))]
+mod tests;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::{Model, origin};
 use crate::{
-    Batch, BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Consumer, Event, Feed, FeedConfig, Index, InventoryBlock,
-    Location, Matches, Parent, Pod, Removed, Source, Stored, StreamId, Tier, Verdict,
+    Batch, BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Consumer, Event, Feed, FeedConfig, Index,
+    InventoryBlock, Location, Matches, Parent, Pod, Removed, Source, Stored, StreamId, Tier, Verdict,
 };
 
 /// One operation. Pods, prompts and places are numbers that wrap around what there is.
@@ -364,8 +364,10 @@ impl<const W: usize> World<W> {
     }
 
     fn chain(&mut self, prompt: &Prompt) -> Vec<BlockHash> {
-        let tokens: Vec<u32> =
-            prompt.iter().flat_map(|&(token, count)| std::iter::repeat_n(u32::from(token), usize::from(count % 24))).collect();
+        let tokens: Vec<u32> = prompt
+            .iter()
+            .flat_map(|&(token, count)| std::iter::repeat_n(u32::from(token), usize::from(count % 24)))
+            .collect();
         let chain = self.hasher.hash(&tokens);
         if !self.prompts.contains(&tokens) && self.prompts.len() < 24 {
             self.prompts.push(tokens);

@@ -68,3 +68,19 @@ proptest! {
         replay::<16>(Config::default(), &ops);
     }
 }
+
+/// What fuzzing found, replayed by every test run.
+#[test]
+fn fuzz_findings_stay_fixed() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/regressions");
+    let files = |target: &str| {
+        let entries = std::fs::read_dir(format!("{folder}/{target}")).into_iter().flatten().flatten();
+        entries.map(|entry| std::fs::read(entry.path()).expect("a readable file")).collect::<Vec<_>>()
+    };
+    for bytes in files("events") {
+        replay::<1>(Config::default(), &decode(bytes.get(1..).unwrap_or_default()));
+    }
+    for bytes in files("snapshot") {
+        restore_any(&bytes);
+    }
+}

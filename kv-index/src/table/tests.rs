@@ -94,7 +94,9 @@ fn sequential_clustered_and_random_hashes_spread_over_shards() {
     let clustered: Vec<u64> = (0..1_000).flat_map(|c: u64| (0..100).map(move |i| c << 32 | i)).collect();
     let strided: Vec<u64> = (1..=100_000).map(|n| n * 4096).collect();
     let drawn: Vec<u64> = (0..100_000).map(|_| random()).collect();
-    for (name, hashes) in [("sequential", sequential), ("clustered", clustered), ("strided", strided), ("random", drawn)] {
+    for (name, hashes) in
+        [("sequential", sequential), ("clustered", clustered), ("strided", strided), ("random", drawn)]
+    {
         let mut counts = [0u32; SHARDS];
         for &hash in &hashes {
             counts[Place::of(BlockHash::new(hash)).shard] += 1;

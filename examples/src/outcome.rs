@@ -1,0 +1,90 @@
+//! How a run ended, and what it found.
+
+use std::error::Error;
+use std::fmt;
+
+use kv_index::{Gone, JoinError, Stats};
+
+use crate::check::{Census, Verdict};
+use crate::tally::Tally;
+
+/// What a run did and found.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Outcome {
+    /// What was counted and timed.
+    pub tally: Tally,
+    /// What the engines hold in the end.
+    pub census: Census,
+    /// What the index says it holds.
+    pub stats: Stats,
+    /// Whether the index agrees.
+    pub verdict: Verdict,
+    /// Whether the time limit cut the run short.
+    pub end: End,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum End {
+    /// Every turn was answered.
+    Complete,
+    /// The time was up.
+    OutOfTime,
+}
+
+impl Outcome {
+    /// Whether every comparison held, those on the way included.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        self.verdict.holds() && self.tally.counts.spot_mismatches == 0 && self.counts_agree()
+    }
+
+    /// Whether index and engines count the same blocks and the same holders of them.
+    #[must_use]
+    pub fn counts_agree(&self) -> bool {
+        let Stats { pods, blocks, holders, .. } = self.stats;
+        (pods, blocks, holders) == (self.census.pods, self.census.blocks, self.census.holders)
+    }
+}
+
+/// Why a run could not go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReplayError {
+    /// A pod could not join.
+    Join(JoinError),
+    /// A live pod is gone.
+    Gone(Gone),
+}
+
+impl fmt::Display for ReplayError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Join(_) => "a pod could not join the index",
+            Self::Gone(_) => "the index has lost a pod that is in use",
+        })
+    }
+}
+
+impl Error for ReplayError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(match self {
+            Self::Join(cause) => cause,
+            Self::Gone(cause) => cause,
+        })
+    }
+}
+
+impl From<JoinError> for ReplayError {
+    fn from(cause: JoinError) -> Self {
+        Self::Join(cause)
+    }
+}
+
+impl From<Gone> for ReplayError {
+    fn from(cause: Gone) -> Self {
+        Self::Gone(cause)
+    }
+}

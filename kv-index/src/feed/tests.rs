@@ -1,0 +1,95 @@
+//! Transcripts: what a source sends, and what must have become of it.
+
+use super::*;
+use crate::{BlockHash, Config, Matches, Parent, Stored};
+
+fn chain() -> Vec<BlockHash> {
+    (1..=10).map(BlockHash::new).collect()
+}
+
+/// Offers batch `sequence` of a stream that stores block after block.
+fn offer(feed: &Feed<'_>, incarnation: u64, sequence: u64, gap: OnGap) -> Verdict {
+    let chain = chain();
+    let at = sequence as usize;
+    let parent = if at == 0 { Parent::Root } else { Parent::Block(chain[at - 1]) };
+    let events = [Event::Stored(Stored::new(parent, &chain[at..=at]))];
+    feed.offer(&Batch { incarnation, sequence, events: &events }, gap).expect("live")
+}
+
+fn depth(index: &Index, pod: Pod) -> usize {
+    let mut matches = Matches::default();
+    index.search(&chain(), &mut matches);
+    matches.depth(pod.id())
+}
+
+fn applied(stored: usize, removed: usize) -> Applied {
+    Applied { stored, removed, ..Applied::default() }
+}
+
+#[test]
+fn a_gap_is_asked_for_filled_and_gone_past() {
+    let index = Index::new(Config::default());
+    let pod = index.join("a").unwrap();
+    let feed = Feed::new(&index, pod, FeedConfig::default());
+    assert_eq!(offer(&feed, 1, 0, OnGap::Wait), Verdict::Applied(applied(1, 0)));
+    assert_eq!(offer(&feed, 1, 3, OnGap::Wait), Verdict::Gap { from: 1, to: 3, restarted: false });
+    assert_eq!(depth(&index, pod), 1, "what comes after a gap waits");
+    for sequence in [0, 1, 2, 3] {
+        let expected = if sequence == 0 { Verdict::Duplicate } else { Verdict::Applied(applied(1, 0)) };
+        assert_eq!(offer(&feed, 1, sequence, OnGap::Wait), expected);
+    }
+    assert_eq!(depth(&index, pod), 4);
+}
+
+#[test]
+fn a_gap_given_up_forgets_what_may_be_untrue() {
+    let index = Index::new(Config::default());
+    let pod = index.join("a").unwrap();
+    let feed = Feed::new(&index, pod, FeedConfig::default());
+    offer(&feed, 1, 0, OnGap::Wait);
+    offer(&feed, 1, 1, OnGap::Wait);
+    assert_eq!(offer(&feed, 1, 5, OnGap::Forget), Verdict::GapGivenUp(applied(1, 2)));
+    assert_eq!(depth(&index, pod), 0, "block 5 alone leads nowhere");
+    assert_eq!(offer(&feed, 1, 4, OnGap::Wait), Verdict::Duplicate, "too late");
+    assert_eq!(offer(&feed, 1, 6, OnGap::Wait), Verdict::Applied(applied(1, 0)));
+}
+
+#[test]
+fn a_restart_forgets_at_once_even_if_its_first_batches_are_missing() {
+    let index = Index::new(Config::default());
+    let pod = index.join("a").unwrap();
+    let feed = Feed::new(&index, pod, FeedConfig::default());
+    offer(&feed, 1, 0, OnGap::Wait);
+    assert_eq!(offer(&feed, 2, 0, OnGap::Wait), Verdict::Restarted(applied(1, 1)));
+    assert_eq!(offer(&feed, 1, 1, OnGap::Wait), Verdict::Stale);
+    assert_eq!(offer(&feed, 2, 1, OnGap::Wait), Verdict::Applied(applied(1, 0)));
+    assert_eq!(offer(&feed, 3, 2, OnGap::Wait), Verdict::Gap { from: 0, to: 2, restarted: true });
+    assert_eq!(depth(&index, pod), 0);
+    assert_eq!(offer(&feed, 3, 0, OnGap::Wait), Verdict::Applied(applied(1, 0)));
+    assert_eq!(depth(&index, pod), 1);
+}
+
+#[test]
+fn two_transports_of_one_stream_share_a_position_and_two_streams_do_not() {
+    let index = Index::new(Config::default());
+    let pod = index.join("a").unwrap();
+    let (nats, zmq) = (Feed::new(&index, pod, FeedConfig::default()), Feed::new(&index, pod, FeedConfig::default()));
+    let other = Feed::new(&index, pod, FeedConfig { stream: StreamId(1), ..FeedConfig::default() });
+    offer(&nats, 1, 0, OnGap::Wait);
+    assert_eq!(offer(&zmq, 1, 0, OnGap::Wait), Verdict::Duplicate);
+    offer(&zmq, 1, 1, OnGap::Wait);
+    assert_eq!(offer(&nats, 1, 1, OnGap::Wait), Verdict::Duplicate);
+    assert!(matches!(offer(&other, 1, 0, OnGap::Wait), Verdict::Applied(_)));
+}
+
+#[test]
+fn a_consumer_is_object_safe_and_a_gone_pod_says_so() {
+    let index: Index = Index::new(Config::default());
+    let pod = index.join("a").unwrap();
+    let feed = Feed::new(&index, pod, FeedConfig::default());
+    let consumer: &dyn Consumer = &feed;
+    index.retire(pod);
+    let batch = Batch { incarnation: 1, sequence: 0, events: &[] };
+    assert_eq!(consumer.consume(&batch), Err(Gone(pod)));
+    assert_eq!(consumer.give_up(&batch), Err(Gone(pod)));
+}

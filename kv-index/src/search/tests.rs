@@ -1,0 +1,208 @@
+//! Holes, probes and laziness, case by case; the model covers the rest.
+
+use super::*;
+use crate::{BlockSize, ChainHasher, ChainSeed, Config, Event, Parent, Pod, Removed, Source, Stats, Stored};
+
+fn chain(blocks: u64) -> Vec<BlockHash> {
+    (1..=blocks).map(|n| BlockHash::new(n.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ n)).collect()
+}
+
+fn store(index: &Index, pod: Pod, chain: &[BlockHash], from: usize, to: usize) {
+    let parent = if from == 0 { Parent::Root } else { Parent::Block(chain[from - 1]) };
+    index.apply(pod, Source::Membership, &Event::Stored(Stored::new(parent, &chain[from..to]))).expect("live");
+}
+
+fn remove(index: &Index, pod: Pod, blocks: &[BlockHash]) {
+    index.apply(pod, Source::Membership, &Event::Removed(Removed::new(blocks))).expect("live");
+}
+
+/// The depth by `search`, after checking that `scan` says the same of every pod.
+fn depth(index: &Index, chain: &[BlockHash], pod: Pod) -> usize {
+    let (mut found, mut scanned) = (Matches::default(), Matches::default());
+    index.search(chain, &mut found);
+    index.scan(chain, &mut scanned);
+    assert_eq!(found.groups(), scanned.groups());
+    found.depth(pod.id())
+}
+
+#[test]
+fn an_eviction_in_the_middle_stops_the_match_there_until_it_heals() {
+    let index: Index = Index::new(Config::default());
+    let (a, b) = (index.join("a").unwrap(), index.join("b").unwrap());
+    let chain = chain(100);
+    store(&index, a, &chain, 0, 100);
+    store(&index, b, &chain, 0, 100);
+    remove(&index, a, &chain[40..41]);
+    assert_eq!((depth(&index, &chain, a), depth(&index, &chain, b)), (40, 100));
+    assert_eq!(index.stats().holes, 1);
+    store(&index, a, &chain, 40, 41);
+    assert_eq!(depth(&index, &chain, a), 100, "the tail counts again");
+    assert_eq!(index.stats().holes, 0);
+}
+
+#[test]
+fn the_first_of_several_holes_counts() {
+    let index: Index = Index::new(Config::default());
+    let pod = index.join("a").unwrap();
+    let chain = chain(64);
+    store(&index, pod, &chain, 0, 64);
+    for at in [50, 10, 30] {
+        remove(&index, pod, &chain[at..=at]);
+    }
+    assert_eq!(depth(&index, &chain, pod), 10);
+    store(&index, pod, &chain, 10, 11);
+    assert_eq!(depth(&index, &chain, pod), 30);
+    // The hole grows forward: what is before it now ends earlier than the ledger's entry.
+    remove(&index, pod, &chain[28..30]);
+    assert_eq!(depth(&index, &chain, pod), 28);
+}
+
+#[test]
+fn a_hole_on_one_branch_costs_the_other_nothing() {
+    let index: Index = Index::new(Config::default());
+    let pod = index.join("a").unwrap();
+    let (left, mut right) = (chain(60), chain(60));
+    for (n, hash) in right.iter_mut().enumerate().skip(20) {
+        *hash = BlockHash::new(1_000_000 + n as u64);
+    }
+    store(&index, pod, &left, 0, 60);
+    store(&index, pod, &right, 20, 60);
+    remove(&index, pod, &left[40..41]);
+    assert_eq!((depth(&index, &left, pod), depth(&index, &right, pod)), (40, 60));
+}
+
+#[test]
+fn stores_out_of_order_and_under_an_absent_parent() {
+    let index: Index = Index::new(Config::default());
+    let pod = index.join("a").unwrap();
+    let chain = chain(30);
+    store(&index, pod, &chain, 20, 30);
+    assert_eq!(depth(&index, &chain, pod), 0);
+    store(&index, pod, &chain, 10, 20);
+    assert_eq!(depth(&index, &chain, pod), 0);
+    assert!(index.pod_stats(pod).unwrap().scanned, "nobody said where they belong");
+    store(&index, pod, &chain, 0, 10);
+    assert_eq!(depth(&index, &chain, pod), 30);
+    assert!(!index.pod_stats(pod).unwrap().scanned);
+}
+
+#[test]
+fn a_block_whose_parent_is_unknown_is_scanned_for_until_it_is_told() {
+    let index: Index = Index::new(Config::default());
+    let pod = index.join("a").unwrap();
+    let chain = chain(8);
+    let unknown = Event::Stored(Stored::new(Parent::Unknown, &chain[4..]));
+    index.apply(pod, Source::Membership, &unknown).unwrap();
+    assert_eq!(depth(&index, &chain, pod), 0);
+    store(&index, pod, &chain, 0, 4);
+    assert_eq!(depth(&index, &chain, pod), 8);
+    assert!(index.pod_stats(pod).unwrap().scanned);
+    store(&index, pod, &chain, 4, 8);
+    assert!(!index.pod_stats(pod).unwrap().scanned, "told");
+    assert_eq!(depth(&index, &chain, pod), 8);
+}
+
+#[test]
+fn a_contradicted_parent_is_counted_and_answers_stay_exact() {
+    let index: Index = Index::new(Config::default());
+    let pod = index.join("a").unwrap();
+    let chain = chain(8);
+    store(&index, pod, &chain, 0, 8);
+    let wrong = Event::Stored(Stored::new(Parent::Block(chain[6]), &chain[2..3]));
+    index.apply(pod, Source::Membership, &wrong).unwrap();
+    assert_eq!(index.stats().contradictions, 1);
+    assert_eq!(depth(&index, &chain, pod), 8);
+    remove(&index, pod, &chain[1..2]);
+    assert_eq!(depth(&index, &chain, pod), 1);
+}
+
+/// Past the ledger's bound a pod is scanned, below it again it is not; the answer never changes.
+#[test]
+fn a_full_ledger_degrades_to_scanning_and_recovers() {
+    let index: Index = Index::new(Config::default());
+    let pod = index.join("a").unwrap();
+    let chain = chain(400);
+    store(&index, pod, &chain, 0, 400);
+    let holes: Vec<usize> = (1..=Stats::LEDGER_MAX + 10).map(|n| n * 8).collect();
+    for &at in holes.iter().rev() {
+        remove(&index, pod, &chain[at..=at]);
+        assert_eq!(depth(&index, &chain, pod), at);
+    }
+    assert!(index.pod_stats(pod).unwrap().scanned);
+    for (n, &at) in holes.iter().enumerate() {
+        store(&index, pod, &chain, at, at + 1);
+        let next = holes.get(n + 1).copied().unwrap_or(400);
+        assert_eq!(depth(&index, &chain, pod), next);
+    }
+    assert!(!index.pod_stats(pod).unwrap().scanned);
+}
+
+/// K edges cost O(K·log N) probes without runs, and two probes a run with them.
+#[test]
+fn probes_grow_with_edges_and_the_logarithm_of_the_chain() {
+    for blocks in [16u64, 128, 1_024, 8_192] {
+        for edges in [1u64, 4, 16] {
+            let index: Index = Index::new(Config::default());
+            let chain = chain(blocks + 8);
+            for n in 1..=edges {
+                let pod = index.join(&format!("pod-{n}")).unwrap();
+                store(&index, pod, &chain, 0, (blocks * n / edges) as usize);
+            }
+            let mut matches = Matches::default();
+            index.search(&chain, &mut matches);
+            assert_eq!(matches.groups().len() as u64, edges);
+            assert!(matches.probes() <= 4, "{} probes with a run", matches.probes());
+
+            // Blocks that came with no parent, one by one, have no run to speak of.
+            let index: Index = Index::new(Config::default());
+            for n in 1..=edges {
+                let pod = index.join(&format!("pod-{n}")).unwrap();
+                for at in (0..(blocks * n / edges) as usize).rev() {
+                    store(&index, pod, &chain, at, at + 1);
+                }
+            }
+            index.search(&chain, &mut matches);
+            assert_eq!(matches.groups().len() as u64, edges);
+            let bound = 16 + 8 * edges * u64::from(blocks.ilog2());
+            assert!(matches.probes() as u64 <= bound, "{} probes for {edges} edges in {blocks}", matches.probes());
+        }
+    }
+}
+
+#[test]
+fn a_lazy_search_hashes_in_proportion_to_what_matched() {
+    let hasher = ChainHasher::new(ChainSeed::new("m"), BlockSize::new(16).unwrap());
+    let tokens: Vec<u32> = (0..100_000).collect();
+    let blocks = hasher.hash(&tokens);
+    let mut buffer = Vec::new();
+    for held in [0, 1, 10, 300, 3_000, 6_250] {
+        let index: Index = Index::new(Config::default());
+        let pod = index.join("a").unwrap();
+        let other = index.join("b").unwrap();
+        store(&index, pod, &blocks, 0, held.max(1));
+        if held == 0 {
+            remove(&index, pod, &blocks[..1]);
+        }
+        // Another prompt that starts the same and goes on for long must not lure the search on.
+        let mut longer = tokens[..held * 16].to_vec();
+        longer.extend(7..50_000);
+        let longer = hasher.hash(&longer);
+        store(&index, other, &longer, 0, longer.len());
+        let mut matches = Matches::default();
+        let mut lazy = hasher.lazy(&tokens, &mut buffer);
+        index.search_lazy(&mut lazy, &mut matches);
+        assert_eq!(matches.depth(pod.id()), held);
+        assert!(lazy.hashed() <= 4 * held + 2 * GALLOP, "{} hashed for {held} held", lazy.hashed());
+    }
+}
+
+#[test]
+fn an_empty_chain_and_an_empty_index() {
+    let index: Index = Index::new(Config::default());
+    let mut matches = Matches::default();
+    index.search(&[], &mut matches);
+    assert!(matches.groups().is_empty() && matches.deepest().is_none());
+    index.search(&chain(9), &mut matches);
+    assert!(matches.groups().is_empty());
+    assert_eq!((matches.blocks(), matches.probes()), (9, 1), "one look tells");
+}

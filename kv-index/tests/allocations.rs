@@ -1,0 +1,66 @@
+//! A warm search allocates nothing, eager or lazy, with holes or without.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use kv_index::{
+    BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Event, Index, Matches, Parent, Pod, Removed, Source, Stored,
+};
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+}
+
+// SAFETY: every call is passed on to the system allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller keeps the contract of `dealloc`.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn allocations(mut work: impl FnMut()) -> usize {
+    // Warm: the buffers grow, and this thread joins the epochs.
+    (0..3).for_each(|_| work());
+    let before = ALLOCATIONS.get();
+    work();
+    ALLOCATIONS.get() - before
+}
+
+fn store(index: &Index, pod: Pod, parent: Parent, blocks: &[BlockHash]) {
+    index.apply(pod, Source::Membership, &Event::Stored(Stored::new(parent, blocks))).expect("live");
+}
+
+#[test]
+fn a_warm_search_allocates_nothing() {
+    let hasher = ChainHasher::new(ChainSeed::new("m"), BlockSize::new(16).unwrap());
+    let tokens: Vec<u32> = (0..16 * 1_000).collect();
+    let chain = hasher.hash(&tokens);
+    let index: Index = Index::new(Config::default());
+    for n in 1..=40 {
+        let pod = index.join(&format!("pod-{n}")).unwrap();
+        store(&index, pod, Parent::Root, &chain[..n * 20]);
+        if n % 10 == 0 {
+            index.apply(pod, Source::Membership, &Event::Removed(Removed::new(&chain[n..=n]))).unwrap();
+        }
+    }
+    let scanned = index.join("scanned").unwrap();
+    store(&index, scanned, Parent::Unknown, &chain[..500]);
+    let (mut matches, mut buffer) = (Matches::default(), Vec::new());
+    assert_eq!(allocations(|| index.search(&chain, &mut matches)), 0, "eager");
+    assert_eq!(matches.groups().len(), 38, "the search did something");
+    assert_eq!(allocations(|| index.search_lazy(&mut hasher.lazy(&tokens, &mut buffer), &mut matches)), 0, "lazy");
+    assert_eq!(allocations(|| index.scan(&chain, &mut matches)), 0, "scan");
+    assert_ne!(allocations(|| drop(chain.clone())), 0, "the counter counts");
+}

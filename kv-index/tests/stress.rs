@@ -1,0 +1,179 @@
+//! Real threads: pods that do not change are always exact, and in the end everything is.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use kv_index::{BlockHash, Config, Event, Index, Matches, Parent, Pod, Removed, Source, Stored};
+
+fn chain(seed: u64, blocks: u64) -> Vec<BlockHash> {
+    // The first half is common to all, so that runs and sets are shared and fought over.
+    (0..blocks)
+        .map(|n| {
+            let own = if n < blocks / 2 { 0 } else { seed + 1 };
+            BlockHash::new((n + 1).wrapping_mul(0xD6E8_FEB8_6659_FD93) ^ own.wrapping_mul(0x9E37_79B9_7F4A_7C15))
+        })
+        .collect()
+}
+
+fn store(index: &Index, pod: Pod, chain: &[BlockHash], from: usize, to: usize) {
+    let parent = if from == 0 { Parent::Root } else { Parent::Block(chain[from - 1]) };
+    index.apply(pod, Source::Membership, &Event::Stored(Stored::new(parent, &chain[from..to]))).expect("live");
+}
+
+fn remove(index: &Index, pod: Pod, blocks: &[BlockHash]) {
+    index.apply(pod, Source::Membership, &Event::Removed(Removed::new(blocks))).expect("live");
+}
+
+/// A small seeded generator.
+struct Rng(u64);
+
+impl Rng {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (self.0 >> 33) as usize % end
+    }
+}
+
+/// One writer's pod: grows and shrinks its chains, sometimes makes a hole and heals it; returns the depths
+/// it ended with.
+fn churn(index: &Index, pod: Pod, chains: &[Vec<BlockHash>], seed: u64, rounds: usize) -> Vec<usize> {
+    let mut rng = Rng(seed);
+    let mut held = vec![0; chains.len()];
+    for _ in 0..rounds {
+        let at = rng.below(chains.len());
+        let (chain, have) = (&chains[at], held[at]);
+        let half = chain.len() / 2;
+        match rng.below(4) {
+            // Only the private half shrinks and grows, the common half is stored once.
+            0 | 1 => {
+                let to = half + 1 + rng.below(half);
+                if to > have {
+                    store(index, pod, chain, have, to);
+                    held[at] = to;
+                }
+            }
+            2 if have > half => {
+                let to = half + rng.below(have - half);
+                let tail: Vec<BlockHash> = chain[to..have].iter().rev().copied().collect();
+                remove(index, pod, &tail);
+                held[at] = to;
+            }
+            3 if have > half + 2 => {
+                let hole = half + 1 + rng.below(have - half - 2);
+                remove(index, pod, &chain[hole..=hole]);
+                store(index, pod, chain, hole, hole + 1);
+            }
+            _ => {}
+        }
+    }
+    held
+}
+
+#[test]
+fn searches_among_writers_are_exact_for_pods_that_do_not_change() {
+    let index: Index = Index::new(Config::default());
+    let chains: Vec<Vec<BlockHash>> = (0..8).map(|seed| chain(seed, 96)).collect();
+    // Quiet pods hold every chain to a depth of their own; one of them has a hole.
+    let quiet: Vec<(Pod, usize)> = (0..6).map(|n| (index.join(&format!("quiet-{n}")).unwrap(), 10 + n * 15)).collect();
+    for &(pod, depth) in &quiet {
+        for chain in &chains {
+            store(&index, pod, chain, 0, depth);
+        }
+    }
+    let holed = index.join("holed").unwrap();
+    for chain in &chains {
+        store(&index, holed, chain, 0, 96);
+        remove(&index, holed, &chain[60..61]);
+    }
+    let writers: Vec<Pod> = (0..3).map(|n| index.join(&format!("writer-{n}")).unwrap()).collect();
+    let done = AtomicBool::new(false);
+    let rounds = 20_000;
+    let depths: Vec<Vec<usize>> = std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let (mut matches, mut searches) = (Matches::default(), 0u64);
+                while !done.load(Ordering::Relaxed) || searches < 100 {
+                    for chain in &chains {
+                        index.search(chain, &mut matches);
+                        searches += 1;
+                        for &(pod, depth) in &quiet {
+                            assert_eq!(matches.depth(pod.id()), depth);
+                        }
+                        assert_eq!(matches.depth(holed.id()), 60);
+                        for pod in &writers {
+                            let depth = matches.depth(pod.id());
+                            // A writer holds nothing, or the common half and some of its own.
+                            assert!(depth <= 96, "{depth}");
+                        }
+                    }
+                }
+            });
+        }
+        // Pods come and go all the while.
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                let pod = index.join("passing").unwrap();
+                store(&index, pod, &chains[0], 0, 96);
+                index.retire(pod);
+                while index.sweep(16).pending > 0 {}
+            }
+        });
+        let handles: Vec<_> = writers
+            .iter()
+            .enumerate()
+            .map(|(n, &pod)| {
+                let (index, chains) = (&index, &chains);
+                scope.spawn(move || churn(index, pod, chains, n as u64 + 1, rounds))
+            })
+            .collect();
+        let depths = handles.into_iter().map(|handle| handle.join().unwrap()).collect();
+        done.store(true, Ordering::Relaxed);
+        depths
+    });
+    while index.sweep(1_000).pending > 0 {}
+    let (mut matches, mut scanned) = (Matches::default(), Matches::default());
+    for (n, chain) in chains.iter().enumerate() {
+        index.search(chain, &mut matches);
+        index.scan(chain, &mut scanned);
+        assert_eq!(matches.groups(), scanned.groups());
+        for (pod, depths) in writers.iter().zip(&depths) {
+            // The common half came with whichever chain was stored first, and never left.
+            let common = if depths.iter().any(|&depth| depth > 0) { 48 } else { 0 };
+            assert_eq!(matches.depth(pod.id()), depths[n].max(common));
+        }
+    }
+    assert_eq!(index.stats().holes, 8, "one on each of the holed pod's chains, none left by the writers");
+}
+
+/// Two threads feed one pod; whatever they interleave to, the pod's own view and the table agree.
+#[test]
+fn two_writers_on_one_pod_leave_one_truth() {
+    let index: Index = Index::new(Config::default());
+    let pod = index.join("a").unwrap();
+    let chains: Vec<Vec<BlockHash>> = (0..4).map(|seed| chain(seed, 64)).collect();
+    std::thread::scope(|scope| {
+        for thread in 0..2u64 {
+            let (index, chains) = (&index, &chains);
+            scope.spawn(move || {
+                let mut rng = Rng(thread);
+                for _ in 0..20_000 {
+                    let chain = &chains[rng.below(4)];
+                    let (a, b) = (rng.below(64), rng.below(64));
+                    if rng.below(2) == 0 {
+                        store(index, pod, chain, a.min(b), a.max(b) + 1);
+                    } else {
+                        remove(index, pod, &chain[a.min(b)..=a.max(b)]);
+                    }
+                }
+            });
+        }
+    });
+    let (mut matches, mut scanned) = (Matches::default(), Matches::default());
+    let mut runs = Vec::new();
+    for chain in &chains {
+        index.search(chain, &mut matches);
+        index.scan(chain, &mut scanned);
+        assert_eq!(matches.groups(), scanned.groups());
+        assert_eq!(index.locate(pod, chain, &mut runs), Ok(matches.depth(pod.id())));
+    }
+    assert_eq!(index.stats().holders, index.stats().blocks);
+}
