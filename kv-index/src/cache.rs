@@ -18,6 +18,7 @@ use crate::feed::Cursors;
 use crate::held::{Held, HeldMap, Spot, State};
 use crate::ledger::{Holes, Ledger};
 use crate::map::FixedMap;
+use crate::runs::Follow;
 use crate::tier::{Location, Tier};
 
 /// Everything the index keeps about one pod.
@@ -34,6 +35,8 @@ pub(crate) struct PodCache {
     /// Deepest first among equal deadlines, so that a speculated tail never outlives its start.
     expiries: BinaryHeap<Reverse<(Instant, Reverse<u32>, BlockHash)>>,
     pub(crate) cursors: Cursors,
+    /// Blocks that were learned to be followed by one that was there already.
+    pub(crate) relinked: Vec<BlockHash>,
     /// Everything that was ever applied.
     pub(crate) totals: Applied,
     /// Stores that named another parent than an earlier one did.
@@ -89,25 +92,23 @@ impl PodCache {
         self.relink(hash, parent);
     }
 
-    /// Adds a block the pod does not hold.
-    pub(crate) fn insert(&mut self, hash: BlockHash, parent: Parent, copy: NewCopy) {
+    /// Adds a block the pod does not hold; whether it holds blocks under it already.
+    pub(crate) fn insert(&mut self, hash: BlockHash, parent: Parent, copy: NewCopy) -> Follow {
         let mut held = self.link(parent);
         held.state = held.state.with_tiers(copy.tier.bit());
         self.digest.add(hash, copy.tier);
         if copy.location.is_some() {
             self.detail(hash, &mut held.state).relocate(copy.tier, copy.location);
         }
-        let children = self.fill(hash);
-        self.held.insert(hash, held, children);
+        self.fill(hash, held)
     }
 
-    /// Adds a block the pod does not hold and nobody has confirmed.
-    pub(crate) fn insert_speculated(&mut self, hash: BlockHash, parent: Parent, deadline: Instant) {
+    /// Adds a block the pod does not hold and nobody has confirmed; whether it holds blocks under it already.
+    pub(crate) fn insert_speculated(&mut self, hash: BlockHash, parent: Parent, deadline: Instant) -> Follow {
         let mut held = self.link(parent);
         held.state = held.state.with(State::SPECULATED);
-        let children = self.fill(hash);
-        self.held.insert(hash, held, children);
         self.set_deadline(hash, held.position, deadline);
+        self.fill(hash, held)
     }
 
     /// Lets a speculated block live until `deadline`, if that is later; does nothing to a real one.
@@ -310,8 +311,11 @@ impl PodCache {
         self.expiries.push(Reverse((deadline, Reverse(position.unwrap_or(u32::MAX)), hash)));
     }
 
-    fn fill(&mut self, hash: BlockHash) -> u32 {
-        if self.holes.is_empty() { 0 } else { self.holes.fill(hash) }
+    /// Enters a block, over the children that came before it if there are any.
+    fn fill(&mut self, hash: BlockHash, held: Held) -> Follow {
+        let children = if self.holes.is_empty() { 0 } else { self.holes.fill(hash) };
+        self.held.insert(hash, held, children);
+        if children > 0 { Follow::Perhaps } else { Follow::Nothing }
     }
 
     /// Counts a new block under its parent.
@@ -358,6 +362,9 @@ impl PodCache {
         }
         self.unlink(held);
         let learned = if known == Parent::Unknown {
+            if let Parent::Block(parent) = parent {
+                self.relinked.push(parent);
+            }
             self.link(parent)
         } else {
             self.contradictions += 1;

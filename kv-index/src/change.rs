@@ -10,7 +10,7 @@ use crate::event::{Applied, Event, Removed, Source, Stored};
 use crate::index::Index;
 use crate::pod::PodId;
 use crate::reclaim::{Pin, pin};
-use crate::runs::RunId;
+use crate::runs::{Follow, RunId};
 use crate::snapshot::RestoredBlock;
 use crate::sync::{MutexGuard, Ordering};
 use crate::table::Meta;
@@ -34,6 +34,8 @@ pub(crate) struct Change<'a, const W: usize> {
 struct Fresh {
     hash: BlockHash,
     before: Parent,
+    /// Whether the pod may hold blocks under it already.
+    follow: Follow,
 }
 
 /// A block the pod holds no longer, and what it followed.
@@ -105,11 +107,11 @@ impl<'a, const W: usize> Change<'a, W> {
                 self.applied.refused += blocks.len() - offset;
                 return;
             }
-            match entry {
+            let follow = match entry {
                 Entry::Real(_) => self.cache.insert(hash, before, copy),
                 Entry::Speculated(deadline) => self.cache.insert_speculated(hash, before, deadline),
-            }
-            self.fresh.push(Fresh { hash, before });
+            };
+            self.fresh.push(Fresh { hash, before, follow });
         }
     }
 
@@ -142,8 +144,9 @@ impl<'a, const W: usize> Change<'a, W> {
             }
             // The first tier it is in; the others follow below.
             let tier = Tier::ALL.into_iter().find(|tier| detail.copies[tier.index()] > 0).unwrap_or(Tier::Gpu);
-            self.cache.insert(hash, parent, NewCopy { tier, source: Source::Membership, location: None });
-            self.fresh.push(Fresh { hash, before: parent });
+            let copy = NewCopy { tier, source: Source::Membership, location: None };
+            let follow = self.cache.insert(hash, parent, copy);
+            self.fresh.push(Fresh { hash, before: parent, follow });
         }
         if let Some(spot) = self.cache.find(hash) {
             self.cache.replace(spot, hash, parent, detail);
@@ -163,7 +166,10 @@ impl<'a, const W: usize> Change<'a, W> {
                 self.refuse(count - i);
                 break;
             }
-            self.fresh.push(Fresh { hash, before: held.parent.map_or(Parent::Unknown, Parent::Block) });
+            // Parents are restored before their children, as far as positions are known.
+            let follow = if held.position.is_some() { Follow::Nothing } else { Follow::Perhaps };
+            let before = held.parent.map_or(Parent::Unknown, Parent::Block);
+            self.fresh.push(Fresh { hash, before, follow });
             self.cache.restore_block(hash, held, detail);
         }
         self.cache.restore_links();
@@ -189,6 +195,7 @@ impl<'a, const W: usize> Change<'a, W> {
         self.publish_holes();
         self.clear_bits();
         self.set_bits();
+        self.mark_relinked();
         self.cache.settle();
         self.publish_holes();
     }
@@ -242,10 +249,18 @@ impl<'a, const W: usize> Change<'a, W> {
             let old = index.table.update(fresh.hash, pin, |old| {
                 let set = moves.with(old.set(), pod, more);
                 let kept = old.place().filter(|&at| index.runs.set(at, set, before));
-                let place = kept.or_else(|| index.runs.push(tail, fresh.hash, set));
+                // Of a block that is there already, nobody knows what is stored under it.
+                let follow = if old == Meta::ABSENT { fresh.follow } else { Follow::Perhaps };
+                let place = kept.or_else(|| index.runs.push(tail, fresh.hash, set, follow));
                 run = place.map(|at| at.run);
                 Meta::new(set, place)
             });
+            if let Some((followed, _)) = tail.filter(|(tail, _)| run != Some(*tail)) {
+                index.runs.mark_followed(followed);
+            }
+            if let Some(run) = run.filter(|_| fresh.follow == Follow::Perhaps) {
+                index.runs.mark_followed(run);
+            }
             tail = run.map(|run| (run, fresh.hash));
             entered += usize::from(old == Meta::ABSENT);
         }
@@ -254,6 +269,15 @@ impl<'a, const W: usize> Change<'a, W> {
         index.blocks.fetch_sub((self.room as u64).wrapping_sub(entered as u64), Ordering::Relaxed);
         (self.room, self.entering) = (0, 0);
         self.fresh.clear();
+    }
+
+    /// Blocks whose parent was learned only now follow that parent's run.
+    fn mark_relinked(&mut self) {
+        for hash in std::mem::take(&mut self.cache.relinked) {
+            if let Some(run) = self.index.table.probe(hash, &self.pin).run() {
+                self.index.runs.mark_followed(run);
+            }
+        }
     }
 
     /// Whether a block the pod does not hold may be added; takes room in the table if it needs any.

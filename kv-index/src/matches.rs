@@ -58,16 +58,4 @@ impl<const WORDS: usize> Matches<WORDS> {
     pub fn probes(&self) -> usize {
         self.scratch.probes
     }
-
-    /// Files `pods` under `depth`, keeping the groups deepest first.
-    pub(crate) fn file(&mut self, depth: usize, pods: PodSet<WORDS>) {
-        if depth == 0 || pods.is_empty() {
-            return;
-        }
-        let at = self.groups.partition_point(|group| group.depth > depth);
-        match self.groups.get_mut(at) {
-            Some(group) if group.depth == depth => group.pods = group.pods | pods,
-            _ => self.groups.insert(at, Group { depth, pods }),
-        }
-    }
 }

@@ -12,6 +12,9 @@
 //! block, and finds a new run with the next store over it. The rule that must never break: **a run says of
 //! every block it covers exactly what the block's slot says**.
 //!
+//! A run also knows whether anything may *follow* it: whether some block is stored under one of its blocks but
+//! not in the run itself. Where nothing does, a search that comes to the end of the run is done.
+//!
 //! Readers take a versioned copy and give up, rather than wait, when a writer is at it.
 
 use crate::block::BlockHash;
@@ -43,6 +46,19 @@ pub(crate) struct RunPlace {
     pub(crate) offset: usize,
 }
 
+/// Whether blocks may be stored under a block that comes to a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Follow {
+    Nothing,
+    Perhaps,
+}
+
+impl Follow {
+    fn flag(self) -> u64 {
+        if self == Self::Perhaps { FOLLOWED } else { 0 }
+    }
+}
+
 /// Every run.
 #[derive(Debug)]
 pub(crate) struct Runs {
@@ -64,15 +80,32 @@ impl Runs {
     /// Adds a block that `set` holds behind `tail`, the run and hash of the block before it, or to a new run.
     ///
     /// The caller holds the lock of the block's shard and writes the place into its slot before letting go.
-    pub(crate) fn push(&self, tail: Option<(RunId, BlockHash)>, hash: BlockHash, set: SetId) -> Option<RunPlace> {
+    /// `follow` says whether blocks may be stored under this one already.
+    pub(crate) fn push(
+        &self,
+        tail: Option<(RunId, BlockHash)>,
+        hash: BlockHash,
+        set: SetId,
+        follow: Follow,
+    ) -> Option<RunPlace> {
         if let Some((run, before)) = tail {
-            if let Some(offset) = self.run(run).lock().push(before, hash, set) {
+            if let Some(offset) = self.run(run).lock().push(before, hash, set, follow) {
                 return Some(RunPlace { run, offset });
             }
         }
         let run = self.claim()?;
-        self.run(run).lock().begin(hash, set);
+        self.run(run).lock().begin(hash, set, follow);
         Some(RunPlace { run, offset: 0 })
+    }
+
+    /// Something is stored under a block of the run, and not in the run.
+    pub(crate) fn mark_followed(&self, run: RunId) {
+        let run = self.run(run);
+        // Relaxed: if it was set for an earlier use of the id, the block has left that run, and whatever run it
+        // came to meanwhile was told that blocks may follow.
+        if run.shape.load(Ordering::Relaxed) & FOLLOWED == 0 {
+            run.lock().flag(FOLLOWED);
+        }
     }
 
     /// A block's holders are now `set`, and it has some. False if the run no longer covers it: then the slot,
@@ -126,8 +159,7 @@ impl Runs {
     pub(crate) fn prefetch(&self, run: RunId) {
         if let Some(run) = self.slab.get(run.0) {
             let at = std::ptr::from_ref(run).cast::<u8>();
-            crate::prefetch::prefetch(at);
-            crate::prefetch::prefetch(at.wrapping_add(64));
+            (0..size_of::<Run>()).step_by(64).for_each(|line| crate::prefetch::prefetch(at.wrapping_add(line)));
         }
     }
 
@@ -175,6 +207,8 @@ pub(crate) struct RunView {
     pub(crate) len: usize,
     /// The hash of the last of them.
     pub(crate) last: BlockHash,
+    /// Whether anything outside the run may follow one of its blocks.
+    pub(crate) followed: bool,
     count: usize,
     edges: [u64; EDGES],
 }
@@ -189,7 +223,7 @@ impl RunView {
 
 impl Default for RunView {
     fn default() -> Self {
-        Self { version: 0, len: 0, last: BlockHash::new(0), count: 0, edges: [0; EDGES] }
+        Self { version: 0, len: 0, last: BlockHash::new(0), followed: true, count: 0, edges: [0; EDGES] }
     }
 }
 
@@ -198,7 +232,7 @@ impl Default for RunView {
 #[repr(C, align(64))]
 struct Run {
     version: AtomicU64,
-    /// Blocks covered, whether the run is open to more, and the count of edges.
+    /// Blocks covered, whether the run is open to more and may be followed, and the count of edges.
     shape: AtomicU64,
     /// The hash of the last block covered.
     last: AtomicU64,
@@ -225,6 +259,7 @@ impl Run {
         let shape = self.shape.load(Ordering::Relaxed);
         view.last = BlockHash::new(self.last.load(Ordering::Relaxed));
         view.len = (shape >> LEN_SHIFT) as usize;
+        view.followed = shape & FOLLOWED != 0;
         view.count = ((shape & COUNT) as usize).min(EDGES);
         for (to, from) in view.edges[..view.count].iter_mut().zip(&self.edges) {
             *to = from.load(Ordering::Relaxed);
@@ -263,17 +298,17 @@ struct Writing<'a> {
 }
 
 impl Writing<'_> {
-    fn begin(&mut self, hash: BlockHash, set: SetId) {
+    fn begin(&mut self, hash: BlockHash, set: SetId, follow: Follow) {
         self.run.edges[0].store(pack(1, set), Ordering::Relaxed);
         self.run.last.store(hash.get(), Ordering::Relaxed);
         self.run.named.store(1, Ordering::Relaxed);
-        self.reshape(1, 1, OPEN);
+        self.reshape(1, 1, OPEN | follow.flag());
     }
 
     /// Appends a block behind `before`; its offset, if the run is open, ends there and has room.
-    fn push(&mut self, before: BlockHash, hash: BlockHash, set: SetId) -> Option<usize> {
+    fn push(&mut self, before: BlockHash, hash: BlockHash, set: SetId, follow: Follow) -> Option<usize> {
         let (len, count) = (self.len(), self.count());
-        let fits = self.open() == OPEN && len > 0 && len < LONGEST;
+        let fits = self.flags() & OPEN != 0 && len > 0 && len < LONGEST;
         if !fits || self.run.last.load(Ordering::Relaxed) != before.get() {
             return None;
         }
@@ -285,15 +320,15 @@ impl Writing<'_> {
         self.run.edges[count - 1].store(pack(len + 1, set), Ordering::Relaxed);
         self.run.last.store(hash.get(), Ordering::Relaxed);
         self.run.named.store(self.named() + 1, Ordering::Relaxed);
-        self.reshape(len + 1, count, OPEN);
+        self.reshape(len + 1, count, self.flags() | follow.flag());
         Some(len)
     }
 
     /// Uncovers the last block. The run stays open: nobody behind it names it.
     fn cut_last(&mut self, before: Option<BlockHash>) {
-        let open = self.open();
+        let flags = self.flags();
         self.cut(self.len() - 1, before);
-        self.reshape(self.len(), self.count(), open);
+        self.reshape(self.len(), self.count(), flags);
     }
 
     /// Uncovers the block at `offset` and everything behind it, for good. What remains ends with `before`; if
@@ -309,7 +344,7 @@ impl Writing<'_> {
             self.run.edges[count - 1].store(pack(len, set), Ordering::Relaxed);
         }
         self.run.last.store(before.map_or(0, BlockHash::get), Ordering::Relaxed);
-        self.reshape(len, count, SHUT);
+        self.reshape(len, count, FOLLOWED);
     }
 
     /// Changes one block's holders; false if the edges would not fit.
@@ -346,7 +381,7 @@ impl Writing<'_> {
         for (to, edge) in self.run.edges.iter().zip(&edges[..written]) {
             to.store(*edge, Ordering::Relaxed);
         }
-        self.reshape(len, written, self.open());
+        self.reshape(len, written, self.flags());
         true
     }
 
@@ -366,8 +401,12 @@ impl Writing<'_> {
         (self.run.shape.load(Ordering::Relaxed) & COUNT) as usize
     }
 
-    fn open(&self) -> u64 {
-        self.run.shape.load(Ordering::Relaxed) & OPEN
+    fn flags(&self) -> u64 {
+        self.run.shape.load(Ordering::Relaxed) & (OPEN | FOLLOWED)
+    }
+
+    fn flag(&mut self, flag: u64) {
+        self.reshape(self.len(), self.count(), self.flags() | flag);
     }
 
     fn named(&self) -> u64 {
@@ -378,8 +417,8 @@ impl Writing<'_> {
         unpack(self.run.edges[at].load(Ordering::Relaxed))
     }
 
-    fn reshape(&mut self, len: usize, count: usize, open: u64) {
-        self.run.shape.store((len as u64) << LEN_SHIFT | open | count as u64, Ordering::Relaxed);
+    fn reshape(&mut self, len: usize, count: usize, flags: u64) {
+        self.run.shape.store((len as u64) << LEN_SHIFT | flags | count as u64, Ordering::Relaxed);
     }
 }
 
@@ -407,8 +446,10 @@ pub(crate) const LONGEST: usize = 1 << 16;
 
 const LEN_SHIFT: u32 = 32;
 const COUNT: u64 = OPEN - 1;
+/// The run may grow.
 const OPEN: u64 = 1 << 8;
-const SHUT: u64 = 0;
+/// Something outside the run may follow one of its blocks.
+const FOLLOWED: u64 = 1 << 9;
 
 #[cfg(all(test, routing_loom))]
 mod loom_tests;

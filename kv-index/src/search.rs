@@ -38,76 +38,64 @@ impl<const WORDS: usize> Index<WORDS> {
     }
 
     /// The definition of a search: looks at every block until no pod is left.
-    pub fn scan(&self, chain: &[BlockHash], matches: &mut Matches<WORDS>) {
+    pub fn scan(&self, mut chain: &[BlockHash], matches: &mut Matches<WORDS>) {
+        let pin = pin();
         matches.blocks = chain.len();
         matches.groups.clear();
         matches.scratch.probes = 0;
-        let pin = pin();
-        let alive = self.registry.alive();
-        self.scan_for(alive, chain, matches, &pin);
+        self.scan_for(self.registry.alive(), &mut chain, &mut matches.groups, &mut matches.scratch.probes, &pin);
     }
 
     /// Runs a search until no pod's holes or identity changed in its course.
     fn attempt(&self, mut chain: impl Prompt, matches: &mut Matches<WORDS>) {
-        if let Some(&first) = chain.reach(1).first() {
-            self.table.prefetch(first);
-        }
-        let pin = pin();
-        let mut scratch = std::mem::take(&mut matches.scratch);
+        let Matches { groups, scratch, view, .. } = matches;
         scratch.probes = 0;
+        let Some(&first) = chain.reach(1).first() else {
+            groups.clear();
+            return;
+        };
+        self.table.prefetch(first);
+        let pin = pin();
         for _ in 0..ATTEMPTS {
             let joins = self.registry.joins();
             let alive = self.registry.alive();
             scratch.edges.clear();
             scratch.queue.clear();
-            Finder { index: self, pin: &pin, scratch: &mut scratch }.walk(&mut chain, &mut matches.view);
-            let chain = chain.hashes();
+            Finder { index: self, pin: &pin, scratch }.walk(&mut chain, view);
             // Read after the slots: whoever stored beyond a hole published the hole first.
             let holed = self.ledgers.holed() & alive;
-            let mended = self.file_edges(alive, holed, chain, &mut scratch, matches, &pin);
-            if self.registry.joins() == joins && mended {
+            let suspects = self.on_chain(holed, chain.hashes(), &pin);
+            self.file_edges(alive - suspects, &scratch.edges, groups);
+            if !suspects.is_empty() {
+                self.correct(suspects, &mut chain, groups, &mut scratch.probes, &pin);
+            }
+            // Whoever changed holes between our reading the slots and now may have made us mix two states.
+            let kept = self.ledgers.holed() & alive == holed && self.on_chain(holed, chain.hashes(), &pin) == suspects;
+            if kept && self.registry.joins() == joins {
                 break;
             }
         }
-        matches.scratch = scratch;
     }
 
-    /// Turns edges into groups, and corrects the pods whose holes lie on the chain. False if holes changed
-    /// meanwhile.
-    fn file_edges(
-        &self,
-        alive: PodSet<WORDS>,
-        holed: PodSet<WORDS>,
-        chain: &[BlockHash],
-        scratch: &mut Scratch,
-        matches: &mut Matches<WORDS>,
-        pin: &Pin,
-    ) -> bool {
-        let mut open = alive;
-        if !holed.is_empty() {
-            open = alive - self.on_chain(holed, chain, pin);
-        }
-        matches.groups.clear();
-        let suspects = alive - open;
-        for edge in scratch.edges.iter().rev() {
-            let pods = self.sets.pods(edge.set) & open;
+    /// Turns edges into groups, deepest first: each pod goes with the last edge that has it.
+    fn file_edges(&self, pods: PodSet<WORDS>, edges: &[Edge], groups: &mut Vec<Group<WORDS>>) {
+        groups.clear();
+        let mut left = pods;
+        for edge in edges.iter().rev() {
+            let pods = self.sets.pods(edge.set) & left;
             if !pods.is_empty() {
-                matches.groups.push(Group { depth: edge.at as usize + 1, pods });
-                open = open - pods;
+                groups.push(Group { depth: edge.at as usize + 1, pods });
+                left = left - pods;
             }
         }
-        if holed.is_empty() {
-            return true;
-        }
-        std::mem::swap(&mut matches.scratch, scratch);
-        self.correct(suspects, chain, matches, pin);
-        std::mem::swap(&mut matches.scratch, scratch);
-        // Whoever changed holes between our reading the slots and now may have made us mix two states.
-        self.ledgers.holed() & alive == holed && self.on_chain(holed, chain, pin) == suspects
     }
 
     /// The pods of `holed` that a search by position may get wrong on this chain.
+    #[inline]
     fn on_chain(&self, holed: PodSet<WORDS>, chain: &[BlockHash], pin: &Pin) -> PodSet<WORDS> {
+        if holed.is_empty() {
+            return holed;
+        }
         let wrong = |pod: &PodId| match self.ledgers.of(*pod, pin) {
             None => false,
             Some(Ledger::Scan) => true,
@@ -118,44 +106,72 @@ impl<const WORDS: usize> Index<WORDS> {
 
     /// Files pods with holes on the chain: each by a search below its first hole, where it has none, or by
     /// scanning.
-    fn correct(&self, suspects: PodSet<WORDS>, chain: &[BlockHash], matches: &mut Matches<WORDS>, pin: &Pin) {
+    fn correct(
+        &self,
+        suspects: PodSet<WORDS>,
+        chain: &mut impl Prompt,
+        groups: &mut Vec<Group<WORDS>>,
+        probes: &mut usize,
+        pin: &Pin,
+    ) {
         let mut scan = PodSet::EMPTY;
         for pod in suspects {
             match self.ledgers.of(pod, pin) {
                 Some(Ledger::Holes(holes)) => {
-                    let (mut held, mut end) = (0, first_hole(holes, chain).min(chain.len()));
+                    let hashes = chain.hashes();
+                    let (mut held, mut end) = (0, first_hole(holes, hashes).min(hashes.len()));
                     while held < end {
                         let middle = held + (end - held) / 2;
-                        matches.scratch.probes += 1;
-                        let set = self.table.probe(chain[middle], pin).set();
+                        *probes += 1;
+                        let set = self.table.probe(hashes[middle], pin).set();
                         if self.sets.pods(set).contains(pod) {
                             held = middle + 1;
                         } else {
                             end = middle;
                         }
                     }
-                    matches.file(held, [pod].into_iter().collect());
+                    file(groups, held, [pod].into_iter().collect());
                 }
                 _ => drop(scan.insert(pod)),
             }
         }
         if !scan.is_empty() {
-            self.scan_for(scan, chain, matches, pin);
+            self.scan_for(scan, chain, groups, probes, pin);
         }
     }
 
-    fn scan_for(&self, pods: PodSet<WORDS>, chain: &[BlockHash], matches: &mut Matches<WORDS>, pin: &Pin) {
+    fn scan_for(
+        &self,
+        pods: PodSet<WORDS>,
+        chain: &mut impl Prompt,
+        groups: &mut Vec<Group<WORDS>>,
+        probes: &mut usize,
+        pin: &Pin,
+    ) {
         let mut left = pods;
-        for (depth, &hash) in chain.iter().enumerate() {
-            matches.scratch.probes += 1;
+        for depth in 0..chain.len() {
+            *probes += 1;
+            let hash = chain.reach(depth + 1)[depth];
             let still = self.sets.pods(self.table.probe(hash, pin).set()) & left;
-            matches.file(depth, left - still);
+            file(groups, depth, left - still);
             left = still;
             if left.is_empty() {
                 return;
             }
         }
-        matches.file(chain.len(), left);
+        file(groups, chain.len(), left);
+    }
+}
+
+/// Files `pods` under `depth`, keeping the groups deepest first.
+fn file<const W: usize>(groups: &mut Vec<Group<W>>, depth: usize, pods: PodSet<W>) {
+    if depth == 0 || pods.is_empty() {
+        return;
+    }
+    let at = groups.partition_point(|group| group.depth > depth);
+    match groups.get_mut(at) {
+        Some(group) if group.depth == depth => group.pods = group.pods | pods,
+        _ => groups.insert(at, Group { depth, pods }),
     }
 }
 
@@ -275,6 +291,9 @@ impl<const W: usize> Finder<'_, '_, W> {
                     at = to;
                 }
             }
+            if !view.followed {
+                break;
+            }
         }
         if let Some(last) = last {
             self.edge(last);
@@ -294,8 +313,9 @@ impl<const W: usize> Finder<'_, '_, W> {
         let first = (here.at as usize).checked_sub(offset)?;
         let end = first + view.len;
         if end <= chain.len() && chain.within_reach(end) {
-            // What comes after the run is looked up next, and the sets in the end: fetch them meanwhile.
-            if let Some(&next) = chain.reach((end + 1).min(chain.len())).get(end) {
+            // What follows the run is looked up next, and the sets in the end: fetch them meanwhile.
+            let hashes = chain.reach(if view.followed { (end + 1).min(chain.len()) } else { end });
+            if let Some(&next) = hashes.get(end).filter(|_| view.followed) {
                 self.index.table.prefetch(next);
             }
             for (_, set) in view.stretches() {

@@ -313,16 +313,21 @@ mod tests {
     }
 
     #[test]
-    fn ids_come_back_after_a_while() {
+    fn ids_come_back_once_no_search_can_know_them() {
         let sets = Sets::<4>::new();
-        for round in 0..10_000u16 {
+        for round in 0..2_000u16 {
             let (a, b) = (PodId::new(round % 7), PodId::new(10 + round % 200));
             let pair = sets.moves().with(SetId::of_one(a), b, 0);
             assert_eq!(sets.pods(pair), [a, b].into_iter().collect());
             sets.moves().without(pair, b, 0);
-            pin().flush();
+            // Other tests' searches may keep ids from coming back for a while.
+            while sets.interner.lock().resting.len() > 100 {
+                crate::collect();
+                sets.interner.lock().wake();
+                std::thread::yield_now();
+            }
         }
-        assert!(sets.interner.lock().next < 2_000, "10,000 sets came and went");
+        assert!(sets.interner.lock().next < Sets::<4>::UNCOUNTED + 200, "2,000 sets came and went");
         assert_eq!(sets.len(), 0);
     }
 }

@@ -19,7 +19,7 @@ fn loom_a_run_is_read_whole_or_not_at_all() {
     model(|| {
         let runs = Arc::new(Runs::new());
         let (one, two) = (BlockHash::new(1), BlockHash::new(2));
-        let first = runs.push(None, one, set(1)).unwrap();
+        let first = runs.push(None, one, set(1), Follow::Nothing).unwrap();
         let reader = {
             let runs = Arc::clone(&runs);
             thread::spawn(move || {
@@ -37,7 +37,7 @@ fn loom_a_run_is_read_whole_or_not_at_all() {
                 assert!(whole.contains(&(view.len, view.last, sets.clone())), "{} {:?} {sets:?}", view.len, view.last);
             })
         };
-        let second = runs.push(Some((first.run, one)), two, set(2)).unwrap();
+        let second = runs.push(Some((first.run, one)), two, set(2), Follow::Nothing).unwrap();
         assert!(runs.set(first, set(3), None));
         runs.pop(second, Some(one));
         reader.join().unwrap();

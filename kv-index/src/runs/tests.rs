@@ -40,7 +40,7 @@ proptest! {
     #[test]
     fn a_run_says_what_its_blocks_say(ops in prop::collection::vec((0u8..10, any::<u16>(), 1u16..4), 1..300)) {
         let runs = Runs::new();
-        let first = runs.push(None, hash(0), set(1)).unwrap();
+        let first = runs.push(None, hash(0), set(1), Follow::Nothing).unwrap();
         let run = first.run;
         let mut literal = Literal { covered: vec![set(1)], stale: 0, shut: false };
         for (op, at, pod) in ops {
@@ -51,7 +51,7 @@ proptest! {
             let at = usize::from(at) % len;
             match op {
                 0..=4 => {
-                    let place = runs.push(Some((run, hash(len - 1))), hash(len), set(pod)).unwrap();
+                    let place = runs.push(Some((run, hash(len - 1))), hash(len), set(pod), Follow::Nothing).unwrap();
                     let grew = place.run == run;
                     if grew {
                         prop_assert_eq!(place.offset, len);
@@ -94,8 +94,8 @@ proptest! {
 #[test]
 fn an_id_comes_back_when_nobody_names_it() {
     let runs = Runs::new();
-    let a = runs.push(None, hash(0), set(1)).unwrap();
-    let b = runs.push(Some((a.run, hash(0))), hash(1), set(1)).unwrap();
+    let a = runs.push(None, hash(0), set(1), Follow::Nothing).unwrap();
+    let b = runs.push(Some((a.run, hash(0))), hash(1), set(1), Follow::Nothing).unwrap();
     assert_eq!((b.run, b.offset), (a.run, 1));
     runs.pop(a, None);
     let mut view = RunView::default();
@@ -103,24 +103,24 @@ fn an_id_comes_back_when_nobody_names_it() {
     assert_eq!(runs.len(), 1, "still named by the second");
     assert!(!runs.set(b, set(2), Some(hash(0))), "which it does not cover");
     assert_eq!(runs.len(), 0);
-    assert_eq!(runs.push(None, hash(5), set(1)).unwrap().run, a.run);
+    assert_eq!(runs.push(None, hash(5), set(1), Follow::Nothing).unwrap().run, a.run);
 }
 
 #[test]
 fn a_run_grows_only_behind_its_last_block() {
     let runs = Runs::new();
-    let a = runs.push(None, hash(0), set(1)).unwrap();
-    runs.push(Some((a.run, hash(0))), hash(1), set(1)).unwrap();
-    let branch = runs.push(Some((a.run, hash(0))), hash(7), set(1)).unwrap();
+    let a = runs.push(None, hash(0), set(1), Follow::Nothing).unwrap();
+    runs.push(Some((a.run, hash(0))), hash(1), set(1), Follow::Nothing).unwrap();
+    let branch = runs.push(Some((a.run, hash(0))), hash(7), set(1), Follow::Nothing).unwrap();
     assert_ne!(branch.run, a.run);
 }
 
 #[test]
 fn a_run_ends_where_offsets_do() {
     let runs = Runs::new();
-    let mut tail = runs.push(None, hash(0), set(1)).unwrap();
+    let mut tail = runs.push(None, hash(0), set(1), Follow::Nothing).unwrap();
     for n in 1..LONGEST + 5 {
-        tail = runs.push(Some((tail.run, hash(n - 1))), hash(n), set(1)).unwrap();
+        tail = runs.push(Some((tail.run, hash(n - 1))), hash(n), set(1), Follow::Nothing).unwrap();
     }
     assert_eq!(tail.offset, 4, "a second run began");
 }
