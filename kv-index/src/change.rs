@@ -248,10 +248,10 @@ impl<'a, const W: usize> Change<'a, W> {
             let mut run = None;
             let old = index.table.update(fresh.hash, pin, |old| {
                 let set = moves.with(old.set(), pod, more);
-                let kept = old.place().filter(|&at| index.runs.set(at, set, before));
+                let kept = old.place().filter(|&at| index.runs.set(&index.sets, at, set, before));
                 // Of a block that is there already, nobody knows what is stored under it.
                 let follow = if old == Meta::ABSENT { fresh.follow } else { Follow::Perhaps };
-                let place = kept.or_else(|| index.runs.push(tail, fresh.hash, set, follow));
+                let place = kept.or_else(|| index.runs.push(&index.sets, tail, fresh.hash, set, follow));
                 run = place.map(|at| at.run);
                 Meta::new(set, place)
             });

@@ -227,7 +227,7 @@ impl<const WORDS: usize> Index<WORDS> {
                     }
                     return Meta::ABSENT;
                 }
-                Meta::new(set, old.place().filter(|&at| self.runs.set(at, set, left.before)))
+                Meta::new(set, old.place().filter(|&at| self.runs.set(&self.sets, at, set, left.before)))
             });
         }
         emptied

@@ -64,6 +64,10 @@ impl<const WORDS: usize> PodSet<WORDS> {
         &self.words
     }
 
+    pub(crate) const fn words_mut(&mut self) -> &mut [u64; WORDS] {
+        &mut self.words
+    }
+
     /// Whether `pod` is in the set. A pod beyond the width is in no set.
     #[must_use]
     pub fn contains(&self, pod: PodId) -> bool {

@@ -18,7 +18,8 @@
 //! Readers take a versioned copy and give up, rather than wait, when a writer is at it.
 
 use crate::block::BlockHash;
-use crate::sets::SetId;
+use crate::pod::PodId;
+use crate::sets::{SetId, Sets};
 use crate::slab::Slab;
 use crate::sync::{AtomicU64, Backoff, Mutex, Ordering, fence};
 
@@ -62,7 +63,7 @@ impl Follow {
 /// Every run.
 #[derive(Debug)]
 pub(crate) struct Runs {
-    slab: Slab<Run>,
+    slab: Slab<Run, FIRST>,
     ids: Mutex<Ids>,
 }
 
@@ -81,15 +82,16 @@ impl Runs {
     ///
     /// The caller holds the lock of the block's shard and writes the place into its slot before letting go.
     /// `follow` says whether blocks may be stored under this one already.
-    pub(crate) fn push(
+    pub(crate) fn push<const W: usize>(
         &self,
+        sets: &Sets<W>,
         tail: Option<(RunId, BlockHash)>,
         hash: BlockHash,
         set: SetId,
         follow: Follow,
     ) -> Option<RunPlace> {
         if let Some((run, before)) = tail {
-            if let Some(offset) = self.run(run).lock().push(before, hash, set, follow) {
+            if let Some(offset) = self.run(run).lock().push(sets, before, hash, set, follow) {
                 return Some(RunPlace { run, offset });
             }
         }
@@ -110,10 +112,16 @@ impl Runs {
 
     /// A block's holders are now `set`, and it has some. False if the run no longer covers it: then the slot,
     /// whose lock the caller holds, must no longer name it.
-    pub(crate) fn set(&self, at: RunPlace, set: SetId, before: Option<BlockHash>) -> bool {
+    pub(crate) fn set<const W: usize>(
+        &self,
+        sets: &Sets<W>,
+        at: RunPlace,
+        set: SetId,
+        before: Option<BlockHash>,
+    ) -> bool {
         let mut run = self.run(at.run).lock();
         let covers = at.offset < run.len();
-        if covers && run.set(at.offset, set) {
+        if covers && run.set(sets, at.offset, set) {
             return true;
         }
         if covers {
@@ -214,11 +222,21 @@ pub(crate) struct RunView {
 }
 
 impl RunView {
-    /// Stretches of equal holders in order: one past their last offset, and who.
+    /// Stretches of equal holders in order.
     #[inline]
-    pub(crate) fn stretches(&self) -> impl Iterator<Item = (usize, SetId)> + '_ {
+    pub(crate) fn stretches(&self) -> impl Iterator<Item = Stretch> + '_ {
         self.edges[..self.count].iter().map(|&edge| unpack(edge))
     }
+}
+
+/// Consecutive blocks of a run with the same holders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stretch {
+    /// One past the offset of the last.
+    pub(crate) end: usize,
+    pub(crate) set: SetId,
+    /// The only pod that does not hold the next stretch too, if there is one next and it is so.
+    pub(crate) leaver: Option<PodId>,
 }
 
 impl Default for RunView {
@@ -299,25 +317,35 @@ struct Writing<'a> {
 
 impl Writing<'_> {
     fn begin(&mut self, hash: BlockHash, set: SetId, follow: Follow) {
-        self.run.edges[0].store(pack(1, set), Ordering::Relaxed);
+        self.put(0, 1, set);
         self.run.last.store(hash.get(), Ordering::Relaxed);
         self.run.named.store(1, Ordering::Relaxed);
         self.reshape(1, 1, OPEN | follow.flag());
     }
 
     /// Appends a block behind `before`; its offset, if the run is open, ends there and has room.
-    fn push(&mut self, before: BlockHash, hash: BlockHash, set: SetId, follow: Follow) -> Option<usize> {
+    fn push<const W: usize>(
+        &mut self,
+        sets: &Sets<W>,
+        before: BlockHash,
+        hash: BlockHash,
+        set: SetId,
+        follow: Follow,
+    ) -> Option<usize> {
         let (len, count) = (self.len(), self.count());
         let fits = self.flags() & OPEN != 0 && len > 0 && len < LONGEST;
         if !fits || self.run.last.load(Ordering::Relaxed) != before.get() {
             return None;
         }
-        let (_, last) = self.edge(count - 1);
+        let last = self.edge(count - 1).set;
         let count = if last == set { count } else { count + 1 };
         if count > EDGES {
             return None;
         }
-        self.run.edges[count - 1].store(pack(len + 1, set), Ordering::Relaxed);
+        self.put(count - 1, len + 1, set);
+        if last != set {
+            self.label(sets, count - 2);
+        }
         self.run.last.store(hash.get(), Ordering::Relaxed);
         self.run.named.store(self.named() + 1, Ordering::Relaxed);
         self.reshape(len + 1, count, self.flags() | follow.flag());
@@ -336,50 +364,53 @@ impl Writing<'_> {
     fn cut(&mut self, offset: usize, before: Option<BlockHash>) {
         let len = if before.is_some() { offset } else { 0 };
         let mut count = self.count();
-        while count > 0 && (if count > 1 { self.edge(count - 2).0 } else { 0 }) >= len {
+        while count > 0 && (if count > 1 { self.edge(count - 2).end } else { 0 }) >= len {
             count -= 1;
         }
         if count > 0 {
-            let (_, set) = self.edge(count - 1);
-            self.run.edges[count - 1].store(pack(len, set), Ordering::Relaxed);
+            self.put(count - 1, len, self.edge(count - 1).set);
         }
         self.run.last.store(before.map_or(0, BlockHash::get), Ordering::Relaxed);
         self.reshape(len, count, FOLLOWED);
     }
 
     /// Changes one block's holders; false if the edges would not fit.
-    fn set(&mut self, offset: usize, set: SetId) -> bool {
+    fn set<const W: usize>(&mut self, sets: &Sets<W>, offset: usize, set: SetId) -> bool {
         let (len, count) = (self.len(), self.count());
         let mut edges = [0; EDGES + 2];
-        let mut written = 0;
-        let mut start = 0;
-        let mut put = |end: usize, set: SetId| {
-            if written > 0 && unpack(edges[written - 1]).1 == set {
+        let (mut written, mut start, mut changed) = (0, 0, 0);
+        let mut put = |stretch: Stretch| {
+            if written > 0 && unpack(edges[written - 1]).set == stretch.set {
                 written -= 1;
             }
-            edges[written] = pack(end, set);
+            edges[written] = pack(stretch);
             written += 1;
+            written - 1
         };
         for edge in &self.run.edges[..count] {
-            let (end, old) = unpack(edge.load(Ordering::Relaxed));
-            if (start..end).contains(&offset) {
+            let old = unpack(edge.load(Ordering::Relaxed));
+            if (start..old.end).contains(&offset) {
                 if start < offset {
-                    put(offset, old);
+                    put(Stretch { end: offset, ..old });
                 }
-                put(offset + 1, set);
-                if offset + 1 < end {
-                    put(end, old);
+                changed = put(Stretch { end: offset + 1, set, leaver: None });
+                if offset + 1 < old.end {
+                    put(old);
                 }
             } else {
-                put(end, old);
+                put(old);
             }
-            start = end;
+            start = old.end;
         }
         if written > EDGES {
             return false;
         }
         for (to, edge) in self.run.edges.iter().zip(&edges[..written]) {
             to.store(*edge, Ordering::Relaxed);
+        }
+        // Who leaves at its end, and who before it, may be another now.
+        for at in changed.saturating_sub(1)..(changed + 1).min(written - 1) {
+            self.label(sets, at);
         }
         self.reshape(len, written, self.flags());
         true
@@ -413,8 +444,19 @@ impl Writing<'_> {
         self.run.named.load(Ordering::Relaxed)
     }
 
-    fn edge(&self, at: usize) -> (usize, SetId) {
+    fn edge(&self, at: usize) -> Stretch {
         unpack(self.run.edges[at].load(Ordering::Relaxed))
+    }
+
+    fn put(&mut self, at: usize, end: usize, set: SetId) {
+        self.run.edges[at].store(pack(Stretch { end, set, leaver: None }), Ordering::Relaxed);
+    }
+
+    /// Works out who leaves between a stretch and the next.
+    fn label<const W: usize>(&mut self, sets: &Sets<W>, at: usize) {
+        let stretch = self.edge(at);
+        let leaver = sets.leaver(stretch.set, self.edge(at + 1).set);
+        self.run.edges[at].store(pack(Stretch { leaver, ..stretch }), Ordering::Relaxed);
     }
 
     fn reshape(&mut self, len: usize, count: usize, flags: u64) {
@@ -429,20 +471,33 @@ impl Drop for Writing<'_> {
     }
 }
 
-fn pack(end: usize, set: SetId) -> u64 {
-    (end as u64) << 32 | u64::from(set.raw())
+/// A stretch in a word: who leaves (or zero), where it ends, who holds it.
+fn pack(stretch: Stretch) -> u64 {
+    let leaver = stretch.leaver.map_or(0, |pod| pod.index() as u64 + 1);
+    leaver << LEAVER_SHIFT | (stretch.end as u64) << SetId::BITS | u64::from(stretch.set.raw())
 }
 
 #[inline]
-fn unpack(edge: u64) -> (usize, SetId) {
-    ((edge >> 32) as usize, SetId::from_raw(edge as u32))
+fn unpack(edge: u64) -> Stretch {
+    let leaver = (edge >> LEAVER_SHIFT) as u16;
+    Stretch {
+        end: (edge >> SetId::BITS) as usize & (2 * LONGEST - 1),
+        set: SetId::from_raw((edge & ((1 << SetId::BITS) - 1)) as u32),
+        leaver: leaver.checked_sub(1).map(PodId::new),
+    }
 }
+
+/// Runs of the first chunk; modelled, few, since loom keeps an eye on every one.
+const FIRST: usize = if cfg!(routing_loom) { 4 } else { 512 };
 
 /// Stretches a run can tell apart.
 const EDGES: usize = 28;
 
 /// Blocks a run can cover: what an offset in a slot can count.
 pub(crate) const LONGEST: usize = 1 << 16;
+
+/// An end is at most `LONGEST`, so it takes one bit more than an offset.
+const LEAVER_SHIFT: u32 = SetId::BITS + LONGEST.ilog2() + 1;
 
 const LEN_SHIFT: u32 = 32;
 const COUNT: u64 = OPEN - 1;

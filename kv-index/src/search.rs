@@ -82,10 +82,15 @@ impl<const WORDS: usize> Index<WORDS> {
         groups.clear();
         let mut left = pods;
         for edge in edges.iter().rev() {
-            let pods = self.sets.pods(edge.set) & left;
-            if !pods.is_empty() {
-                groups.push(Group { depth: edge.at as usize + 1, pods });
-                left = left - pods;
+            groups.push(Group { depth: edge.at as usize + 1, pods: PodSet::EMPTY });
+            let Some(group) = groups.last_mut() else { return };
+            let any = match edge.leaver {
+                // All others of the set were taken with the edge after this.
+                Some(pod) => left.remove(pod) && group.pods.insert(pod),
+                None => self.sets.take(edge.set, &mut left, &mut group.pods),
+            };
+            if !any {
+                groups.pop();
             }
         }
     }
@@ -234,11 +239,13 @@ pub(crate) struct Scratch {
     pub(crate) probes: usize,
 }
 
-/// The last position of a stretch of equal holders.
+/// The last position of a stretch of equal holders, or of a part of one.
 #[derive(Clone, Copy, Debug)]
 struct Edge {
     at: u32,
     set: SetId,
+    /// The only pod of the set that is not in the next edge's, if that is known.
+    leaver: Option<PodId>,
 }
 
 /// A probed position.
@@ -266,37 +273,33 @@ impl<const W: usize> Finder<'_, '_, W> {
     /// Walks from run to run; where a block has none, bisects what is left.
     fn walk(&mut self, chain: &mut impl Prompt, view: &mut RunView) {
         let end = chain.len();
-        let mut last: Option<Point> = None;
         let mut at = 0;
-        let mut hops = 0;
-        while at < end {
+        for hop in 0.. {
+            if at >= end {
+                break;
+            }
             let here = self.probe(chain.reach(at + 1), at);
             if here.meta == Meta::ABSENT {
                 break;
             }
-            hops += 1;
-            let covered = if hops <= HOPS { self.cover(chain, here, view) } else { None };
+            let covered = if hop < HOPS { self.cover(chain, here, view) } else { None };
             let Some((offset, agreed)) = covered else {
-                self.join(&mut last, here);
-                last = None;
                 self.bisect(chain, here);
                 break;
             };
             let first = at - offset;
-            for (stretch_end, set) in view.stretches() {
-                let to = first + stretch_end.min(agreed);
+            for stretch in view.stretches() {
+                let to = first + stretch.end.min(agreed);
                 if to > at {
-                    self.join(&mut last, Point { at: at as u32, meta: Meta::new(set, None) });
-                    last = Some(Point { at: to as u32 - 1, meta: Meta::new(set, None) });
+                    // Who leaves is known only if what they leave is there.
+                    let leaver = if stretch.end < agreed { stretch.leaver } else { None };
+                    self.scratch.edges.push(Edge { at: to as u32 - 1, set: stretch.set, leaver });
                     at = to;
                 }
             }
             if !view.followed {
                 break;
             }
-        }
-        if let Some(last) = last {
-            self.edge(last);
         }
     }
 
@@ -318,8 +321,8 @@ impl<const W: usize> Finder<'_, '_, W> {
             if let Some(&next) = hashes.get(end).filter(|_| view.followed) {
                 self.index.table.prefetch(next);
             }
-            for (_, set) in view.stretches() {
-                self.index.sets.prefetch(set);
+            for stretch in view.stretches().filter(|stretch| stretch.leaver.is_none()) {
+                self.index.sets.prefetch(stretch.set);
             }
             if chain.hashes()[end - 1] == view.last {
                 return Some((offset, view.len));
@@ -335,8 +338,8 @@ impl<const W: usize> Finder<'_, '_, W> {
         let (mut on, mut off) = (here.at as usize, end.min(chain.len()));
         let first = end - view.len;
         // Chains part most often where their holders do.
-        for (stretch_end, _) in view.stretches() {
-            let at = first + stretch_end;
+        for stretch in view.stretches() {
+            let at = first + stretch.end;
             if at > on && at < off && chain.within_reach(at + 1) {
                 let hashes = chain.reach(at + 1);
                 self.index.table.prefetch(hashes[at]);
@@ -417,18 +420,10 @@ impl<const W: usize> Finder<'_, '_, W> {
         }
     }
 
-    /// Ends the stretch before `here` if other pods hold it.
-    #[inline]
-    fn join(&mut self, last: &mut Option<Point>, here: Point) {
-        if let Some(last) = last.take_if(|last| last.meta.set() != here.meta.set()) {
-            self.edge(last);
-        }
-    }
-
     #[inline]
     fn edge(&mut self, end: Point) {
         if end.meta != Meta::ABSENT {
-            self.scratch.edges.push(Edge { at: end.at, set: end.meta.set() });
+            self.scratch.edges.push(Edge { at: end.at, set: end.meta.set(), leaver: None });
         }
     }
 

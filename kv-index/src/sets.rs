@@ -54,7 +54,7 @@ impl fmt::Debug for SetId {
 
 /// Every interned set, readable without a lock.
 pub(crate) struct Sets<const W: usize> {
-    slab: Slab<[AtomicU64; W]>,
+    slab: Slab<[AtomicU64; W], FIRST>,
     interner: Mutex<Interner<W>>,
 }
 
@@ -88,6 +88,31 @@ impl<const W: usize> Sets<W> {
             *word = stored.load(Ordering::Relaxed);
         }
         PodSet::from_words(words)
+    }
+
+    /// Moves the pods of a set from `left` to `taken`, which is empty; false if there were none. The caller is
+    /// pinned as for `pods`.
+    ///
+    /// Word by word, so that nothing written as words is read back wider at once, which processors dislike.
+    #[inline]
+    pub(crate) fn take(&self, set: SetId, left: &mut PodSet<W>, taken: &mut PodSet<W>) -> bool {
+        let Some(record) = self.slab.get(set.0) else { return false };
+        let mut any = 0;
+        for (word, stored) in record.iter().enumerate() {
+            let moved = stored.load(Ordering::Relaxed) & left.words()[word];
+            left.words_mut()[word] ^= moved;
+            taken.words_mut()[word] = moved;
+            any |= moved;
+        }
+        any != 0
+    }
+
+    /// The only pod of `set` that is not in `next`, if there is just one and `next` has no other. The caller
+    /// keeps both from being forgotten.
+    pub(crate) fn leaver(&self, set: SetId, next: SetId) -> Option<PodId> {
+        let (set, next) = (self.pods(set), self.pods(next));
+        let gone = set - next;
+        (gone.len() == 1 && next.is_subset(&set)).then(|| gone.first()).flatten()
     }
 
     /// Fetches a set that will be read.
@@ -264,6 +289,9 @@ impl<const W: usize> Drop for Moves<'_, W> {
         }
     }
 }
+
+/// Sets of the first chunk.
+const FIRST: usize = if cfg!(routing_loom) { 4 } else { 2048 };
 
 struct Interner<const W: usize> {
     ids: FixedMap<PodSet<W>, u32>,

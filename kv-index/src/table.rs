@@ -29,6 +29,7 @@ impl Meta {
     /// Nobody holds the block, and no run covers it.
     pub(crate) const ABSENT: Self = Self(0);
 
+    #[inline]
     pub(crate) fn new(set: SetId, place: Option<RunPlace>) -> Self {
         let place = place.map_or(0, |at| u64::from(at.run.raw()) | (at.offset as u64) << RunId::BITS);
         Self(u64::from(set.raw()) | place << SetId::BITS)

@@ -31,8 +31,11 @@ impl<const WORDS: usize> Index<WORDS> {
             *named.entry(place.run.raw()).or_default() += 1;
             if self.runs.read(place.run, &mut view) && place.offset < view.len {
                 *covered.entry(place.run.raw()).or_default() += 1;
-                let set = view.stretches().find(|(end, _)| place.offset < *end).map(|(_, set)| set);
+                let set = view.stretches().find(|stretch| place.offset < stretch.end).map(|stretch| stretch.set);
                 assert_eq!(set, Some(meta.set()), "run and slot agree on {hash:?}");
+                for (stretch, next) in view.stretches().zip(view.stretches().skip(1)) {
+                    assert_eq!(stretch.leaver, self.sets.leaver(stretch.set, next.set), "a run knows who leaves");
+                }
                 if place.offset + 1 == view.len {
                     assert_eq!(view.last, *hash, "the last hash is the last block's");
                 }

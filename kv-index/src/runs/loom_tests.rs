@@ -17,9 +17,9 @@ fn set(pod: u16) -> SetId {
 #[test]
 fn loom_a_run_is_read_whole_or_not_at_all() {
     model(|| {
-        let runs = Arc::new(Runs::new());
+        let (runs, sets) = (Arc::new(Runs::new()), Sets::<1>::new());
         let (one, two) = (BlockHash::new(1), BlockHash::new(2));
-        let first = runs.push(None, one, set(1), Follow::Nothing).unwrap();
+        let first = runs.push(&sets, None, one, set(1), Follow::Nothing).unwrap();
         let reader = {
             let runs = Arc::clone(&runs);
             thread::spawn(move || {
@@ -27,7 +27,7 @@ fn loom_a_run_is_read_whole_or_not_at_all() {
                 if !runs.read(first.run, &mut view) {
                     return;
                 }
-                let sets: Vec<_> = view.stretches().collect();
+                let sets: Vec<_> = view.stretches().map(|s| (s.end, s.set)).collect();
                 let whole = [
                     (1, one, vec![(1, set(1))]),
                     (2, two, vec![(1, set(1)), (2, set(2))]),
@@ -37,8 +37,8 @@ fn loom_a_run_is_read_whole_or_not_at_all() {
                 assert!(whole.contains(&(view.len, view.last, sets.clone())), "{} {:?} {sets:?}", view.len, view.last);
             })
         };
-        let second = runs.push(Some((first.run, one)), two, set(2), Follow::Nothing).unwrap();
-        assert!(runs.set(first, set(3), None));
+        let second = runs.push(&sets, Some((first.run, one)), two, set(2), Follow::Nothing).unwrap();
+        assert!(runs.set(&sets, first, set(3), None));
         runs.pop(second, Some(one));
         reader.join().unwrap();
         let mut view = RunView::default();

@@ -26,21 +26,21 @@ fn agree(runs: &Runs, run: RunId, literal: &Literal) {
     if read {
         assert_eq!(view.len, literal.covered.len());
         assert_eq!(view.last, hash(view.len - 1));
-        let mut sets = Vec::new();
-        for (end, set) in view.stretches() {
-            assert!(end > sets.len(), "no empty stretch");
-            assert_ne!(sets.last(), Some(&set), "equal neighbours are one stretch");
-            sets.resize(end, set);
+        let mut listed = Vec::new();
+        for Stretch { end, set, .. } in view.stretches() {
+            assert!(end > listed.len(), "no empty stretch");
+            assert_ne!(listed.last(), Some(&set), "equal neighbours are one stretch");
+            listed.resize(end, set);
         }
-        assert_eq!(sets, literal.covered);
+        assert_eq!(listed, literal.covered);
     }
 }
 
 proptest! {
     #[test]
     fn a_run_says_what_its_blocks_say(ops in prop::collection::vec((0u8..10, any::<u16>(), 1u16..4), 1..300)) {
-        let runs = Runs::new();
-        let first = runs.push(None, hash(0), set(1), Follow::Nothing).unwrap();
+        let (runs, sets) = (Runs::new(), Sets::<4>::new());
+        let first = runs.push(&sets, None, hash(0), set(1), Follow::Nothing).unwrap();
         let run = first.run;
         let mut literal = Literal { covered: vec![set(1)], stale: 0, shut: false };
         for (op, at, pod) in ops {
@@ -51,7 +51,7 @@ proptest! {
             let at = usize::from(at) % len;
             match op {
                 0..=4 => {
-                    let place = runs.push(Some((run, hash(len - 1))), hash(len), set(pod), Follow::Nothing).unwrap();
+                    let place = runs.push(&sets, Some((run, hash(len - 1))), hash(len), set(pod), Follow::Nothing).unwrap();
                     let grew = place.run == run;
                     if grew {
                         prop_assert_eq!(place.offset, len);
@@ -62,7 +62,7 @@ proptest! {
                     }
                 }
                 5..=7 => {
-                    if runs.set(RunPlace { run, offset: at }, set(pod), (at > 0).then(|| hash(at - 1))) {
+                    if runs.set(&sets, RunPlace { run, offset: at }, set(pod), (at > 0).then(|| hash(at - 1))) {
                         literal.covered[at] = set(pod);
                     } else {
                         // Too many stretches: cut here.
@@ -93,34 +93,34 @@ proptest! {
 
 #[test]
 fn an_id_comes_back_when_nobody_names_it() {
-    let runs = Runs::new();
-    let a = runs.push(None, hash(0), set(1), Follow::Nothing).unwrap();
-    let b = runs.push(Some((a.run, hash(0))), hash(1), set(1), Follow::Nothing).unwrap();
+    let (runs, sets) = (Runs::new(), Sets::<4>::new());
+    let a = runs.push(&sets, None, hash(0), set(1), Follow::Nothing).unwrap();
+    let b = runs.push(&sets, Some((a.run, hash(0))), hash(1), set(1), Follow::Nothing).unwrap();
     assert_eq!((b.run, b.offset), (a.run, 1));
     runs.pop(a, None);
     let mut view = RunView::default();
     assert!(!runs.read(a.run, &mut view), "cut at its first block");
     assert_eq!(runs.len(), 1, "still named by the second");
-    assert!(!runs.set(b, set(2), Some(hash(0))), "which it does not cover");
+    assert!(!runs.set(&sets, b, set(2), Some(hash(0))), "which it does not cover");
     assert_eq!(runs.len(), 0);
-    assert_eq!(runs.push(None, hash(5), set(1), Follow::Nothing).unwrap().run, a.run);
+    assert_eq!(runs.push(&sets, None, hash(5), set(1), Follow::Nothing).unwrap().run, a.run);
 }
 
 #[test]
 fn a_run_grows_only_behind_its_last_block() {
-    let runs = Runs::new();
-    let a = runs.push(None, hash(0), set(1), Follow::Nothing).unwrap();
-    runs.push(Some((a.run, hash(0))), hash(1), set(1), Follow::Nothing).unwrap();
-    let branch = runs.push(Some((a.run, hash(0))), hash(7), set(1), Follow::Nothing).unwrap();
+    let (runs, sets) = (Runs::new(), Sets::<4>::new());
+    let a = runs.push(&sets, None, hash(0), set(1), Follow::Nothing).unwrap();
+    runs.push(&sets, Some((a.run, hash(0))), hash(1), set(1), Follow::Nothing).unwrap();
+    let branch = runs.push(&sets, Some((a.run, hash(0))), hash(7), set(1), Follow::Nothing).unwrap();
     assert_ne!(branch.run, a.run);
 }
 
 #[test]
 fn a_run_ends_where_offsets_do() {
-    let runs = Runs::new();
-    let mut tail = runs.push(None, hash(0), set(1), Follow::Nothing).unwrap();
+    let (runs, sets) = (Runs::new(), Sets::<4>::new());
+    let mut tail = runs.push(&sets, None, hash(0), set(1), Follow::Nothing).unwrap();
     for n in 1..LONGEST + 5 {
-        tail = runs.push(Some((tail.run, hash(n - 1))), hash(n), set(1), Follow::Nothing).unwrap();
+        tail = runs.push(&sets, Some((tail.run, hash(n - 1))), hash(n), set(1), Follow::Nothing).unwrap();
     }
     assert_eq!(tail.offset, 4, "a second run began");
 }
