@@ -13,7 +13,7 @@ use crate::pod::PodId;
 use crate::podset::PodSet;
 use crate::reclaim::Pin;
 use crate::shared::SharedPodSet;
-use crate::sync::{AtomicPtr, Ordering};
+use crate::sync::{AtomicPtr, AtomicU64, Ordering};
 
 /// The most holes a search will check for one pod before it scans instead.
 pub(crate) const LEDGER_MAX: usize = 32;
@@ -144,19 +144,29 @@ pub(crate) enum Ledger {
 /// Every pod's ledger.
 #[derive(Debug)]
 pub(crate) struct Ledgers<const W: usize> {
+    /// Changes begun; a search in whose course it moves starts again.
+    changes: AtomicU64,
     holed: SharedPodSet<W>,
     by_pod: Box<[AtomicPtr<Ledger>]>,
 }
 
 impl<const W: usize> Ledgers<W> {
     pub(crate) fn new(pods: usize) -> Self {
-        Self { holed: SharedPodSet::new(), by_pod: (0..pods).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect() }
+        Self {
+            changes: AtomicU64::new(0),
+            holed: SharedPodSet::new(),
+            by_pod: (0..pods).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect(),
+        }
     }
 
     /// Shows searches a pod's ledger; the caller holds the pod's lock.
     pub(crate) fn publish(&self, pod: PodId, ledger: Ledger, pin: &Pin) {
         let none = ledger == Ledger::Holes([].into());
         let new = if none { std::ptr::null_mut() } else { Box::into_raw(Box::new(ledger)) };
+        // Before the change, so that a search which read slots before it and reads the ledger after it notices
+        // that it has two moments in hand. Release: whoever starts from this count sees the slots that led to it;
+        // pairs with `changes`.
+        self.changes.fetch_add(1, Ordering::Release);
         // Release: publishes the ledger; pairs with `of`. A search that reads a slot written after this
         // reads this or later: `holed` is read after the slots.
         let old = self.by_pod[pod.index()].swap(new, Ordering::AcqRel);
@@ -169,13 +179,19 @@ impl<const W: usize> Ledgers<W> {
         pin.later(move || drop(old));
     }
 
+    /// Changes to any ledger so far.
+    #[inline]
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
     /// Pods with a ledger.
     #[inline]
     pub(crate) fn holed(&self) -> PodSet<W> {
         self.holed.get()
     }
 
-    /// The pod's ledger; equal references within one pin are the same ledger.
+    /// The pod's ledger.
     pub(crate) fn of<'p>(&self, pod: PodId, _pin: &'p Pin) -> Option<&'p Ledger> {
         let ledger = self.by_pod[pod.index()].load(Ordering::Acquire);
         // SAFETY: (1) null, or leaked by `publish` as a valid box. (2) It lives until the pin ends: `publish`

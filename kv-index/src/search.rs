@@ -57,7 +57,7 @@ impl<const WORDS: usize> Index<WORDS> {
         self.table.prefetch(first);
         let pin = pin();
         for _ in 0..ATTEMPTS {
-            let joins = self.registry.joins();
+            let before = (self.registry.joins(), self.ledgers.changes());
             let alive = self.registry.alive();
             scratch.edges.clear();
             scratch.queue.clear();
@@ -69,9 +69,7 @@ impl<const WORDS: usize> Index<WORDS> {
             if !suspects.is_empty() {
                 self.correct(suspects, &mut chain, groups, &mut scratch.probes, &pin);
             }
-            // Whoever changed holes between our reading the slots and now may have made us mix two states.
-            let kept = self.ledgers.holed() & alive == holed && self.on_chain(holed, chain.hashes(), &pin) == suspects;
-            if kept && self.registry.joins() == joins {
+            if (self.registry.joins(), self.ledgers.changes()) == before {
                 break;
             }
         }
