@@ -11,7 +11,7 @@ use std::time::Instant;
 use smallvec::SmallVec;
 
 use crate::block::{BlockHash, Parent};
-use crate::change::Left;
+use crate::change::{Buffers, Left};
 use crate::digest::Digest;
 use crate::event::{Applied, Source};
 use crate::feed::Cursors;
@@ -35,6 +35,7 @@ pub(crate) struct PodCache {
     /// Deepest first among equal deadlines, so that a speculated tail never outlives its start.
     expiries: BinaryHeap<Reverse<(Instant, Reverse<u32>, BlockHash)>>,
     pub(crate) cursors: Cursors,
+    pub(crate) buffers: Buffers,
     /// Blocks that were learned to be followed by one that was there already.
     pub(crate) relinked: Vec<BlockHash>,
     /// Everything that was ever applied.

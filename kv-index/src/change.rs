@@ -12,7 +12,7 @@ use crate::pod::PodId;
 use crate::reclaim::{Pin, pin};
 use crate::runs::{Follow, RunId};
 use crate::snapshot::RestoredBlock;
-use crate::sync::{MutexGuard, Ordering};
+use crate::sync::MutexGuard;
 use crate::table::Meta;
 use crate::tier::Tier;
 
@@ -22,15 +22,15 @@ pub(crate) struct Change<'a, const W: usize> {
     pod: PodId,
     cache: MutexGuard<'a, PodCache>,
     pin: Pin,
-    fresh: Vec<Fresh>,
-    gone: Vec<Left>,
-    /// Room in the table taken for blocks not there yet, and how much of it will be used.
+    buffers: Buffers,
+    /// Room in the table taken for blocks not there yet, and how much of it the blocks that follow may use.
     room: usize,
-    entering: usize,
+    promised: usize,
     applied: Applied,
 }
 
 /// A block the pod did not hold before, and what it follows.
+#[derive(Debug)]
 struct Fresh {
     hash: BlockHash,
     before: Parent,
@@ -54,17 +54,9 @@ pub(crate) enum Entry {
 
 impl<'a, const W: usize> Change<'a, W> {
     pub(crate) fn new(index: &'a Index<W>, pod: PodId, cache: MutexGuard<'a, PodCache>) -> Self {
-        Self {
-            index,
-            pod,
-            cache,
-            pin: pin(),
-            fresh: Vec::new(),
-            gone: Vec::new(),
-            room: 0,
-            entering: 0,
-            applied: Applied::default(),
-        }
+        let mut cache = cache;
+        let buffers = std::mem::take(&mut cache.buffers);
+        Self { index, pod, cache, pin: pin(), buffers, room: 0, promised: 0, applied: Applied::default() }
     }
 
     pub(crate) fn cache(&mut self) -> &mut PodCache {
@@ -86,7 +78,7 @@ impl<'a, const W: usize> Change<'a, W> {
         for &hash in blocks.iter().take(AHEAD) {
             self.prefetch(hash);
         }
-        self.fresh.reserve(blocks.len());
+        self.buffers.fresh.reserve(blocks.len());
         for (offset, &hash) in blocks.iter().enumerate() {
             if let Some(&ahead) = blocks.get(offset + AHEAD) {
                 self.prefetch(ahead);
@@ -102,8 +94,7 @@ impl<'a, const W: usize> Change<'a, W> {
                 }
                 continue;
             }
-            let seen = self.index.table.probe(hash, &self.pin);
-            if !self.has_room(seen, blocks.len() - offset) {
+            if !self.has_room(hash, blocks.len() - offset) {
                 self.applied.refused += blocks.len() - offset;
                 return;
             }
@@ -111,7 +102,7 @@ impl<'a, const W: usize> Change<'a, W> {
                 Entry::Real(_) => self.cache.insert(hash, before, copy),
                 Entry::Speculated(deadline) => self.cache.insert_speculated(hash, before, deadline),
             };
-            self.fresh.push(Fresh { hash, before, follow });
+            self.buffers.fresh.push(Fresh { hash, before, follow });
         }
     }
 
@@ -125,7 +116,7 @@ impl<'a, const W: usize> Change<'a, W> {
                 self.prefetch(ahead);
             }
             match self.cache.remove_copy(hash, removed.tier, source) {
-                Outcome::Gone(left) => self.gone.push(left),
+                Outcome::Gone(left) => self.buffers.gone.push(left),
                 Outcome::Kept => self.applied.kept += 1,
                 Outcome::Missing => self.applied.missing += 1,
             }
@@ -138,15 +129,14 @@ impl<'a, const W: usize> Change<'a, W> {
         if held {
             self.applied.repeated += 1;
         } else {
-            let seen = self.index.table.probe(hash, &self.pin);
-            if !self.has_room(seen, 1) {
+            if !self.has_room(hash, 0) {
                 return false;
             }
             // The first tier it is in; the others follow below.
             let tier = Tier::ALL.into_iter().find(|tier| detail.copies[tier.index()] > 0).unwrap_or(Tier::Gpu);
             let copy = NewCopy { tier, source: Source::Membership, location: None };
             let follow = self.cache.insert(hash, parent, copy);
-            self.fresh.push(Fresh { hash, before: parent, follow });
+            self.buffers.fresh.push(Fresh { hash, before: parent, follow });
         }
         if let Some(spot) = self.cache.find(hash) {
             self.cache.replace(spot, hash, parent, detail);
@@ -161,15 +151,14 @@ impl<'a, const W: usize> Change<'a, W> {
             if self.cache.find(hash).is_some() {
                 return false;
             }
-            let seen = self.index.table.probe(hash, &self.pin);
-            if !self.has_room(seen, count - i) {
+            if !self.has_room(hash, count - i) {
                 self.refuse(count - i);
                 break;
             }
             // Parents are restored before their children, as far as positions are known.
             let follow = if held.position.is_some() { Follow::Nothing } else { Follow::Perhaps };
             let before = held.parent.map_or(Parent::Unknown, Parent::Block);
-            self.fresh.push(Fresh { hash, before, follow });
+            self.buffers.fresh.push(Fresh { hash, before, follow });
             self.cache.restore_block(hash, held, detail);
         }
         self.cache.restore_links();
@@ -183,11 +172,11 @@ impl<'a, const W: usize> Change<'a, W> {
 
     /// Takes a block out whatever its copies.
     pub(crate) fn drop_block(&mut self, hash: BlockHash) {
-        self.gone.extend(self.cache.drop_block(hash));
+        self.buffers.gone.extend(self.cache.drop_block(hash));
     }
 
     pub(crate) fn clear(&mut self) {
-        self.cache.clear(&mut self.gone);
+        self.cache.clear(&mut self.buffers.gone);
     }
 
     /// Carries what was entered so far to the ledger and the table.
@@ -214,31 +203,31 @@ impl<'a, const W: usize> Change<'a, W> {
     }
 
     fn clear_bits(&mut self) {
-        if self.gone.is_empty() {
+        if self.buffers.gone.is_empty() {
             return;
         }
-        self.applied.removed += self.gone.len();
+        self.applied.removed += self.buffers.gone.len();
         // Tail first, whatever the order of the report: a run grows shorter only from its end.
-        if self.gone.len() > 1 && self.gone[1].before == Some(self.gone[0].hash) {
-            self.gone.reverse();
+        if self.buffers.gone.len() > 1 && self.buffers.gone[1].before == Some(self.buffers.gone[0].hash) {
+            self.buffers.gone.reverse();
         }
-        let emptied = self.index.clear_bits(self.pod, &self.gone, &self.pin);
-        self.index.blocks.fetch_sub(emptied as u64, Ordering::Relaxed);
-        self.gone.clear();
+        let emptied = self.index.clear_bits(self.pod, &self.buffers.gone, &self.pin);
+        self.index.give_back(emptied);
+        self.buffers.gone.clear();
     }
 
     fn set_bits(&mut self) {
-        if self.fresh.is_empty() {
+        if self.buffers.fresh.is_empty() {
             return;
         }
-        self.applied.stored += self.fresh.len();
+        self.applied.stored += self.buffers.fresh.len();
         let Self { index, pod, ref pin, .. } = *self;
         let mut moves = index.sets.moves();
         let mut entered = 0;
         // The run that the block before, in chain order, is the last of.
         let mut tail: Option<(RunId, BlockHash)> = None;
-        for (i, fresh) in self.fresh.iter().enumerate() {
-            let more = (self.fresh.len() - i - 1) as u32;
+        for (i, fresh) in self.buffers.fresh.iter().enumerate() {
+            let more = (self.buffers.fresh.len() - i - 1) as u32;
             tail = match fresh.before {
                 Parent::Block(before) if tail.is_some_and(|(_, last)| last == before) => tail,
                 Parent::Block(before) => index.table.probe(before, pin).run().map(|run| (run, before)),
@@ -266,9 +255,9 @@ impl<'a, const W: usize> Change<'a, W> {
         }
         drop(moves);
         // Wraps where stores raced for the last room: what was entered counts, room or not.
-        index.blocks.fetch_sub((self.room as u64).wrapping_sub(entered as u64), Ordering::Relaxed);
-        (self.room, self.entering) = (0, 0);
-        self.fresh.clear();
+        index.give_back(self.room.wrapping_sub(entered));
+        (self.room, self.promised) = (0, 0);
+        self.buffers.fresh.clear();
     }
 
     /// Blocks whose parent was learned only now follow that parent's run.
@@ -281,26 +270,55 @@ impl<'a, const W: usize> Change<'a, W> {
     }
 
     /// Whether a block the pod does not hold may be added; takes room in the table if it needs any.
-    fn has_room(&mut self, seen: Meta, following: usize) -> bool {
-        let config = &self.index.config;
-        if self.cache.len() >= config.max_blocks_per_pod {
+    ///
+    /// Mostly there is room for all of the `following` blocks, this one included, and nobody has to ask which of
+    /// them the table has already; what was not needed is given back with the commit.
+    fn has_room(&mut self, hash: BlockHash, following: usize) -> bool {
+        if self.cache.len() >= self.index.config.max_blocks_per_pod {
             return false;
         }
-        if seen != Meta::ABSENT {
+        if self.promised > 0 {
+            self.promised -= 1;
             return true;
         }
-        if self.entering == self.room {
-            self.room += self.index.reserve(following);
+        let granted = self.index.reserve(following);
+        if granted > 0 && granted == following {
+            self.room += granted;
+            self.promised = granted - 1;
+            return true;
         }
-        let fits = self.entering < self.room;
-        self.entering += usize::from(fits);
-        fits
+        self.index.give_back(granted);
+        if self.index.table.probe(hash, &self.pin) != Meta::ABSENT {
+            return true;
+        }
+        let granted = self.index.reserve(1);
+        self.room += granted;
+        granted == 1
     }
 
     fn prefetch(&self, hash: BlockHash) {
         self.cache.prefetch(hash);
         self.index.table.prefetch(hash);
     }
+}
+
+impl<const W: usize> Drop for Change<'_, W> {
+    fn drop(&mut self) {
+        let mut buffers = std::mem::take(&mut self.buffers);
+        buffers.fresh.clear();
+        buffers.gone.clear();
+        // A burst's buffer is not kept for good.
+        if buffers.fresh.capacity() + buffers.gone.capacity() <= 1024 {
+            self.cache.buffers = buffers;
+        }
+    }
+}
+
+/// What a change gathers, kept from one to the next.
+#[derive(Debug, Default)]
+pub(crate) struct Buffers {
+    fresh: Vec<Fresh>,
+    gone: Vec<Left>,
 }
 
 /// How many blocks ahead a store or removal asks for.

@@ -58,6 +58,8 @@ impl State {
 pub(crate) struct HeldMap {
     parts: Vec<Part>,
     len: usize,
+    /// Where the block inserted last is, unless something moved: its child mostly comes next.
+    last: Option<Spot>,
     /// Children of the few blocks with more than a byte can count.
     crowds: FixedMap<BlockHash, u32>,
 }
@@ -108,15 +110,16 @@ impl HeldMap {
         }
         let place = Place::of(hash);
         let part = &mut self.parts[place.part];
-        let (line, slot) = part.insert(hash, place);
-        let line = &mut part.lines[line];
+        let (at, slot) = part.insert(hash, place);
+        let line = &mut part.lines[at];
         line.links[slot] = 0;
         line.write(slot, held);
         self.len += 1;
+        let spot = Spot { part: place.part, line: at, slot };
         if children > 0 {
-            let spot = self.find(hash).expect("just inserted");
             self.set_children(spot, hash, children);
         }
+        self.last = Some(spot);
     }
 
     /// Takes a block out; returns its entry and how many children it had.
@@ -133,7 +136,7 @@ impl HeldMap {
     /// Counts a child under `hash`; the block's position, or `None` if the pod does not hold it.
     #[inline]
     pub(crate) fn add_child(&mut self, hash: BlockHash) -> Option<Option<u32>> {
-        let spot = self.find(hash)?;
+        let spot = self.last.filter(|spot| self.is_at(hash, *spot)).or_else(|| self.find(hash))?;
         let link = &mut self.parts[spot.part].lines[spot.line].links[spot.slot];
         let position = *link & POSITION_MAX;
         if *link >> CHILD_SHIFT < CROWD - 1 {
@@ -201,6 +204,12 @@ impl HeldMap {
     pub(crate) fn bytes(&self) -> usize {
         self.parts.iter().map(|p| p.lines.capacity() * size_of::<Line>() + size_of::<Part>()).sum::<usize>()
             + self.crowds.capacity() * 17
+    }
+
+    /// Whether the block is at a spot that may be out of date.
+    fn is_at(&self, hash: BlockHash, spot: Spot) -> bool {
+        let line = self.parts.get(spot.part).and_then(|part| part.lines.get(spot.line));
+        line.is_some_and(|line| line.hashes[spot.slot] == hash.get())
     }
 
     fn children(&self, spot: Spot, hash: BlockHash) -> u32 {
@@ -290,9 +299,10 @@ impl Part {
         }
     }
 
-    /// Moves the part to a new array that `len` blocks fill to 65%.
+    /// Moves the part to a new array that `len` blocks fill to 65%, or to half while it is small and would have
+    /// to move often.
     fn resize(&mut self, len: usize) {
-        let lines = (len * 20).div_ceil(PER_LINE * 13);
+        let lines = if len < SMALL { (len * 2).div_ceil(PER_LINE) } else { (len * 20).div_ceil(PER_LINE * 13) };
         if lines == self.lines.len() {
             return;
         }
@@ -359,6 +369,8 @@ impl Place {
 }
 
 const PARTS: usize = 64;
+/// Blocks of a part up to which it grows in larger steps.
+const SMALL: usize = 100;
 const PER_LINE: usize = 3;
 const CHILD_SHIFT: u32 = 24;
 /// Positions from here on are not told apart from unknown ones.

@@ -192,6 +192,12 @@ impl<const WORDS: usize> Index<WORDS> {
         self.pods[id.index()].lock()
     }
 
+    /// Gives room back that blocks left or did not need.
+    pub(crate) fn give_back(&self, blocks: usize) {
+        // Relaxed: a count that publishes nothing.
+        self.blocks.fetch_sub(blocks as u64, Ordering::Relaxed);
+    }
+
     /// Takes room for up to `wanted` blocks; how many fit.
     pub(crate) fn reserve(&self, wanted: usize) -> usize {
         let max = self.config.max_blocks as u64;

@@ -72,6 +72,8 @@ mod locate;
 mod loom_tests;
 mod map;
 mod matches;
+#[cfg(all(test, not(routing_loom)))]
+mod miri_tests;
 #[cfg(any(test, fuzzing))]
 pub mod model;
 mod pod;

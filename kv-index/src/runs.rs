@@ -17,6 +17,8 @@
 //!
 //! Readers take a versioned copy and give up, rather than wait, when a writer is at it.
 
+use smallvec::SmallVec;
+
 use crate::block::BlockHash;
 use crate::pod::PodId;
 use crate::sets::{SetId, Sets};
@@ -376,19 +378,37 @@ impl Writing<'_> {
 
     /// Changes one block's holders; false if the edges would not fit.
     fn set<const W: usize>(&mut self, sets: &Sets<W>, offset: usize, set: SetId) -> bool {
-        let (len, count) = (self.len(), self.count());
-        let mut edges = [0; EDGES + 2];
-        let (mut written, mut start, mut changed) = (0, 0, 0);
-        let mut put = |stretch: Stretch| {
-            if written > 0 && unpack(edges[written - 1]).set == stretch.set {
-                written -= 1;
+        let count = self.count();
+        let at = (0..count).find(|&at| offset < self.edge(at).end).unwrap_or(count - 1);
+        let start = if at > 0 { self.edge(at - 1).end } else { 0 };
+        let here = self.edge(at);
+        if here.end - start > 1 {
+            // A store goes forward and an eviction backward, so mostly an edge moves by one.
+            if at > 0 && offset == start && self.edge(at - 1).set == set {
+                self.rewrite(at - 1, Stretch { end: offset + 1, ..self.edge(at - 1) });
+                return true;
             }
-            edges[written] = pack(stretch);
-            written += 1;
-            written - 1
+            if at + 1 < count && offset + 1 == here.end && self.edge(at + 1).set == set {
+                self.rewrite(at, Stretch { end: offset, ..here });
+                return true;
+            }
+        }
+        self.split(sets, offset, set)
+    }
+
+    /// Changes one block's holders wherever it lies, writing all edges anew.
+    fn split<const W: usize>(&mut self, sets: &Sets<W>, offset: usize, set: SetId) -> bool {
+        let mut edges: SmallVec<[Stretch; EDGES + 2]> = SmallVec::new();
+        let (mut start, mut changed) = (0, 0);
+        let mut put = |stretch: Stretch| {
+            if edges.last().is_some_and(|last| last.set == stretch.set) {
+                edges.pop();
+            }
+            edges.push(stretch);
+            edges.len() - 1
         };
-        for edge in &self.run.edges[..count] {
-            let old = unpack(edge.load(Ordering::Relaxed));
+        for at in 0..self.count() {
+            let old = self.edge(at);
             if (start..old.end).contains(&offset) {
                 if start < offset {
                     put(Stretch { end: offset, ..old });
@@ -402,17 +422,17 @@ impl Writing<'_> {
             }
             start = old.end;
         }
-        if written > EDGES {
+        if edges.len() > EDGES {
             return false;
         }
-        for (to, edge) in self.run.edges.iter().zip(&edges[..written]) {
-            to.store(*edge, Ordering::Relaxed);
+        for (at, stretch) in edges.iter().enumerate() {
+            self.rewrite(at, *stretch);
         }
         // Who leaves at its end, and who before it, may be another now.
-        for at in changed.saturating_sub(1)..(changed + 1).min(written - 1) {
+        for at in changed.saturating_sub(1)..(changed + 1).min(edges.len() - 1) {
             self.label(sets, at);
         }
-        self.reshape(len, written, self.flags());
+        self.reshape(self.len(), edges.len(), self.flags());
         true
     }
 
@@ -444,19 +464,25 @@ impl Writing<'_> {
         self.run.named.load(Ordering::Relaxed)
     }
 
+    #[inline]
     fn edge(&self, at: usize) -> Stretch {
         unpack(self.run.edges[at].load(Ordering::Relaxed))
     }
 
     fn put(&mut self, at: usize, end: usize, set: SetId) {
-        self.run.edges[at].store(pack(Stretch { end, set, leaver: None }), Ordering::Relaxed);
+        self.rewrite(at, Stretch { end, set, leaver: None });
+    }
+
+    #[inline]
+    fn rewrite(&mut self, at: usize, stretch: Stretch) {
+        self.run.edges[at].store(pack(stretch), Ordering::Relaxed);
     }
 
     /// Works out who leaves between a stretch and the next.
     fn label<const W: usize>(&mut self, sets: &Sets<W>, at: usize) {
         let stretch = self.edge(at);
         let leaver = sets.leaver(stretch.set, self.edge(at + 1).set);
-        self.run.edges[at].store(pack(Stretch { leaver, ..stretch }), Ordering::Relaxed);
+        self.rewrite(at, Stretch { leaver, ..stretch });
     }
 
     fn reshape(&mut self, len: usize, count: usize, flags: u64) {
@@ -472,6 +498,7 @@ impl Drop for Writing<'_> {
 }
 
 /// A stretch in a word: who leaves (or zero), where it ends, who holds it.
+#[inline]
 fn pack(stretch: Stretch) -> u64 {
     let leaver = stretch.leaver.map_or(0, |pod| pod.index() as u64 + 1);
     leaver << LEAVER_SHIFT | (stretch.end as u64) << SetId::BITS | u64::from(stretch.set.raw())

@@ -56,6 +56,13 @@ impl<const WORDS: usize> Index<WORDS> {
         };
         self.table.prefetch(first);
         let pin = pin();
+        // Nobody has the first block: nobody has anything. The commonest cold prompt ends here.
+        scratch.probes = 1;
+        if self.table.probe(first, &pin) == Meta::ABSENT {
+            groups.clear();
+            return;
+        }
+        scratch.probes = 0;
         for _ in 0..ATTEMPTS {
             let before = (self.registry.joins(), self.ledgers.changes());
             let alive = self.registry.alive();

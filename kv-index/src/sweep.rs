@@ -3,7 +3,6 @@
 use crate::index::Index;
 use crate::pod::Pod;
 use crate::reclaim::pin;
-use crate::sync::Ordering;
 
 /// What a step of a sweep did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,8 +40,7 @@ impl<const WORDS: usize> Index<WORDS> {
             let mut cache = self.cache_of(id);
             cache.drain_some(budget.max(1) - swept.blocks, &mut gone);
             let emptied = self.clear_bits(id, &gone, &pin);
-            // Relaxed: a count that publishes nothing.
-            self.blocks.fetch_sub(emptied as u64, Ordering::Relaxed);
+            self.give_back(emptied);
             swept.blocks += gone.len();
             gone.clear();
             if cache.len() > 0 {

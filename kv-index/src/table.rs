@@ -359,9 +359,11 @@ fn limit(len: usize) -> usize {
     len * SLOTS * 4 / 5
 }
 
-/// The smallest class that `live` blocks fill to at most 60%.
+/// The smallest class that `live` blocks fill to at most 60%, or to 40% while a shard is small and would have to
+/// be rebuilt often.
 fn class_for(live: usize) -> usize {
-    CLASSES.iter().position(|len| len * SLOTS * 3 / 5 >= live).unwrap_or(CLASS_COUNT - 1)
+    let fifths = if live < SMALL { 2 } else { 3 };
+    CLASSES.iter().position(|len| len * SLOTS * fifths / 5 >= live).unwrap_or(CLASS_COUNT - 1)
 }
 
 #[cfg(not(all(test, routing_loom)))]
@@ -370,6 +372,8 @@ const SHARDS: usize = 256;
 const SHARDS: usize = 1;
 
 const SLOTS: usize = 4;
+/// Blocks of a shard up to which it grows in larger steps.
+const SMALL: usize = 48;
 const VACANT: u64 = 0;
 
 /// A class fits in the address bits that a bucket's alignment leaves zero.
