@@ -1,138 +1,225 @@
-//! The systems under test behind one small face: the same content in each, each by its fastest call.
+//! The systems under test behind one small face: the same content in each, each by its fastest public call.
+//!
+//! [`System`] is what a system implements, generic so that nothing stands between the clock and its calls;
+//! [`Contender`] is what sections see. The rule: what a system's calls want to own is made before the clock
+//! starts, and what they leave undone when they return is waited for before it stops.
 
-use kv_index::{BlockHash, Config, Event, Index, Matches, Parent, Pod, Removed, Source, Stored};
-use smg_kv_index::{ChainBlockMap, ChainIndex, SequenceHash, StoredBlock};
+mod dynamo;
+mod ours;
+mod smg;
 
-use crate::fleet::{Fleet, Step};
+use std::fmt;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use kv_index::BlockHash;
+
+pub use self::dynamo::{Dynamo, DynamoChain};
+pub use self::ours::{OurChain, Ours};
+pub use self::smg::{Smg, SmgChain};
+use crate::fleet::Step;
 
 /// A system that can be fed and asked.
 pub trait System {
     /// What it is called in tables.
     const NAME: &'static str;
+    /// One prompt in the forms that the system's calls take.
+    type Chain;
+
     /// An empty one for so many pods.
     fn new(pods: usize) -> Self;
-    /// Applies a step.
-    fn step(&mut self, fleet: &Fleet, step: &Step);
-    /// Asks for a chain; a number that depends on the whole answer.
-    fn ask(&mut self, chain: &[BlockHash]) -> u64;
-    /// The same as depths by pod, for comparing.
-    fn depths(&mut self, chain: &[BlockHash], depths: &mut [u32]);
+    /// A prompt whose hashes are the same numbers for every system.
+    fn chain(hashes: &[BlockHash]) -> Self::Chain;
+    /// A prompt by the system's own hashes.
+    fn chain_of_tokens(tokens: &[u32]) -> Self::Chain;
+    /// Reads a prompt as a query; a number that depends on all of it.
+    fn touch(chain: &Self::Chain) -> u64;
+    /// Applies steps; how long that took until a search sees them.
+    fn write(&mut self, chains: &[Self::Chain], steps: &[Step]) -> Duration;
+    /// Searches; a number that depends on the whole answer.
+    fn ask(&mut self, chain: &Self::Chain) -> u64;
+    /// Hashes tokens and searches.
+    fn ask_tokens(&mut self, tokens: &[u32]) -> u64;
+    /// The answer by pod.
+    fn depths(&mut self, chain: &Self::Chain, depths: &mut [u32]);
 
-    /// Applies every step of a fleet.
-    fn fill(&mut self, fleet: &Fleet) {
-        for step in &fleet.steps {
-            self.step(fleet, step);
-        }
+    /// Searches and reads the answer pod by pod; the same where it comes so anyway.
+    fn ask_by_pod(&mut self, chain: &Self::Chain) -> u64 {
+        self.ask(chain)
+    }
+    /// Hashes only as many tokens as the search asks for, if the system can.
+    fn ask_tokens_lazily(&mut self, tokens: &[u32]) -> u64 {
+        self.ask_tokens(tokens)
+    }
+    /// Look-ups that the last search took, if the system counts them.
+    fn probes(&self) -> Option<usize> {
+        None
+    }
+    /// Bytes the system itself says it takes.
+    fn claimed_bytes(&self) -> Option<usize> {
+        None
+    }
+    /// Gives back what can be given back.
+    fn tidy(&mut self) {}
+}
+
+/// One way to ask.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Lap<'a> {
+    /// Search for hashed prompts.
+    Search,
+    /// The same, the answer read pod by pod.
+    ByPod,
+    /// Hash these prompts and search.
+    Tokens(&'a [Vec<u32>]),
+    /// The same, hashing on demand.
+    TokensLazily(&'a [Vec<u32>]),
+}
+
+/// Prompts for a contender to be filled with and asked about.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Prompts<'a> {
+    /// By hashes that all systems share.
+    Hashes(&'a [Vec<BlockHash>]),
+    /// By tokens, for each system's own hashes.
+    Tokens(&'a [Vec<u32>]),
+}
+
+/// A system with the prompts it works on, whatever its types.
+pub trait Contender: fmt::Debug {
+    /// What it is called in tables.
+    fn name(&self) -> &'static str;
+    /// Replaces the prompts that steps and queries speak of; what is held stays.
+    fn load(&mut self, prompts: Prompts<'_>);
+    /// Applies steps; how long that took until a search sees them.
+    fn write(&mut self, steps: &[Step]) -> Duration;
+    /// Asks for prompts in this order; how long that took.
+    fn time(&mut self, lap: Lap<'_>, order: &[usize]) -> Duration;
+    /// The answer for one prompt by pod.
+    fn depths(&mut self, chain: usize, depths: &mut [u32]);
+    /// Look-ups per search over these prompts, if the system counts them.
+    fn probes(&mut self, order: &[usize]) -> Option<f64>;
+    /// Bytes the system itself says it takes.
+    fn claimed_bytes(&self) -> Option<usize>;
+    /// Gives back what can be given back.
+    fn tidy(&mut self);
+}
+
+/// Every system, empty, ours first.
+#[must_use]
+pub fn contenders(pods: usize, prompts: Prompts<'_>) -> Vec<Box<dyn Contender>> {
+    MAKERS.iter().map(|make| make(pods, prompts)).collect()
+}
+
+/// Makes one empty system with prompts to work on.
+pub type Maker = fn(usize, Prompts<'_>) -> Box<dyn Contender>;
+
+/// Makes each system, ours first.
+pub const MAKERS: [Maker; 3] = [enter::<Ours>, enter::<Smg>, enter::<Dynamo>];
+
+/// What the systems are called, in the same order.
+pub const NAMES: [&str; 3] = [Ours::NAME, Smg::NAME, Dynamo::NAME];
+
+fn enter<S: System + 'static>(pods: usize, prompts: Prompts<'_>) -> Box<dyn Contender> {
+    let mut entrant = Entrant { system: S::new(pods), chains: Vec::new() };
+    entrant.load(prompts);
+    Box::new(entrant)
+}
+
+struct Entrant<S: System> {
+    system: S,
+    chains: Vec<S::Chain>,
+}
+
+impl<S: System> fmt::Debug for Entrant<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Entrant({}, {} chains)", S::NAME, self.chains.len())
     }
 }
 
-/// Ours.
-#[derive(Debug)]
-pub struct Ours {
-    /// The index.
-    pub index: Index,
-    pods: Vec<Pod>,
-    matches: Matches,
-}
-
-impl System for Ours {
-    const NAME: &'static str = "pointsman";
-
-    fn new(pods: usize) -> Self {
-        let index = Index::new(Config::default());
-        let pods = (0..pods).map(|i| index.join(&format!("pod-{i}")).expect("room")).collect();
-        Self { index, pods, matches: Matches::default() }
+impl<S: System> Contender for Entrant<S> {
+    fn name(&self) -> &'static str {
+        S::NAME
     }
 
-    fn step(&mut self, fleet: &Fleet, step: &Step) {
-        let chain = &fleet.chains[step.chain];
-        let blocks = &chain[step.from..step.to];
-        let parent = if step.from == 0 { Parent::Root } else { Parent::Block(chain[step.from - 1]) };
-        let event = if step.store {
-            Event::Stored(Stored::new(parent, blocks))
-        } else {
-            Event::Removed(Removed::new(blocks))
+    fn load(&mut self, prompts: Prompts<'_>) {
+        self.chains = match prompts {
+            Prompts::Hashes(chains) => chains.iter().map(|chain| S::chain(chain)).collect(),
+            Prompts::Tokens(chains) => chains.iter().map(|tokens| S::chain_of_tokens(tokens)).collect(),
         };
-        self.index.apply(self.pods[step.pod], Source::Membership, &event).expect("live");
     }
 
-    fn ask(&mut self, chain: &[BlockHash]) -> u64 {
-        self.index.search(chain, &mut self.matches);
-        self.matches.groups().iter().map(|g| g.depth as u64 ^ g.pods.words()[0]).sum()
+    fn write(&mut self, steps: &[Step]) -> Duration {
+        // In portions, so that events made beforehand do not pile up.
+        steps.chunks(PORTION).map(|steps| self.system.write(&self.chains, steps)).sum()
     }
 
-    fn depths(&mut self, chain: &[BlockHash], depths: &mut [u32]) {
-        self.index.search(chain, &mut self.matches);
-        depths.fill(0);
-        for group in self.matches.groups() {
-            for pod in group.pods {
-                depths[pod.index()] = group.depth as u32;
+    fn time(&mut self, lap: Lap<'_>, order: &[usize]) -> Duration {
+        let Self { system, chains } = self;
+        let chain = |i: usize| S::touch(&chains[i]);
+        match lap {
+            Lap::Search => clock(order, 16, chain, |i| system.ask(&chains[i])),
+            Lap::ByPod => clock(order, 16, chain, |i| system.ask_by_pod(&chains[i])),
+            Lap::Tokens(prompts) => clock(order, 1, |i| sum(&prompts[i]), |i| system.ask_tokens(&prompts[i])),
+            Lap::TokensLazily(prompts) => {
+                clock(order, 1, |i| sum(&prompts[i]), |i| system.ask_tokens_lazily(&prompts[i]))
             }
         }
     }
-}
 
-impl Ours {
-    /// Probes of the last search.
-    #[must_use]
-    pub fn probes(&self) -> usize {
-        self.matches.probes()
-    }
-}
-
-/// SMG's chain index with its caller-owned maps.
-pub struct Smg {
-    /// The index.
-    pub index: ChainIndex,
-    maps: Vec<ChainBlockMap>,
-    workers: Vec<u32>,
-    buffer: Vec<StoredBlock>,
-    hashes: Vec<SequenceHash>,
-}
-
-impl std::fmt::Debug for Smg {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Smg")
-    }
-}
-
-impl System for Smg {
-    const NAME: &'static str = "smg";
-
-    fn new(pods: usize) -> Self {
-        let index = ChainIndex::with_max_workers(pods);
-        let workers = (0..pods).map(|i| index.intern_worker(&format!("pod-{i}")).expect("room")).collect();
-        let maps = (0..pods).map(|_| ChainBlockMap::new()).collect();
-        Self { index, maps, workers, buffer: Vec::new(), hashes: Vec::new() }
+    fn depths(&mut self, chain: usize, depths: &mut [u32]) {
+        self.system.depths(&self.chains[chain], depths);
     }
 
-    fn step(&mut self, fleet: &Fleet, step: &Step) {
-        let chain = &fleet.chains[step.chain];
-        let blocks = &chain[step.from..step.to];
-        let (worker, map) = (self.workers[step.pod], &mut self.maps[step.pod]);
-        if step.store {
-            self.buffer.clear();
-            self.buffer.extend(blocks.iter().map(|h| StoredBlock {
-                seq_hash: SequenceHash(h.get()),
-                content_hash: smg_kv_index::ContentHash(h.get()),
-            }));
-            let parent = (step.from > 0).then(|| SequenceHash(chain[step.from - 1].get()));
-            self.index.apply_stored(worker, &self.buffer, parent, map).expect("parent is held");
-        } else {
-            self.hashes.clear();
-            self.hashes.extend(blocks.iter().map(|h| SequenceHash(h.get())));
-            self.index.apply_removed(worker, &self.hashes, map);
+    fn probes(&mut self, order: &[usize]) -> Option<f64> {
+        let mut sum = 0;
+        for &i in order {
+            self.system.ask(&self.chains[i]);
+            sum += self.system.probes()?;
         }
+        Some(sum as f64 / order.len() as f64)
     }
 
-    fn ask(&mut self, chain: &[BlockHash]) -> u64 {
-        let mut sum = 0u64;
-        self.index.score_into(chain, |h| h.get(), false, |worker, depth| sum += u64::from(worker ^ depth));
-        sum
+    fn claimed_bytes(&self) -> Option<usize> {
+        self.system.claimed_bytes()
     }
 
-    fn depths(&mut self, chain: &[BlockHash], depths: &mut [u32]) {
-        depths.fill(0);
-        self.index.score_into(chain, |h| h.get(), false, |worker, depth| depths[worker as usize] = depth);
+    fn tidy(&mut self) {
+        self.system.tidy();
     }
 }
+
+/// Times questions, a few between two looks at the clock. What is asked was touched just before: in a router
+/// the prompt has just been hashed.
+#[inline(always)]
+fn clock(
+    order: &[usize],
+    at_once: usize,
+    mut touch: impl FnMut(usize) -> u64,
+    mut ask: impl FnMut(usize) -> u64,
+) -> Duration {
+    let mut time = Duration::ZERO;
+    for questions in order.chunks(at_once) {
+        for &i in questions {
+            black_box(touch(i));
+        }
+        let start = Instant::now();
+        for &i in questions {
+            black_box(ask(black_box(i)));
+        }
+        time += start.elapsed();
+    }
+    time
+}
+
+fn sum(tokens: &[u32]) -> u64 {
+    tokens.iter().map(|&token| u64::from(token)).sum()
+}
+
+/// Steps written at a time.
+const PORTION: usize = 1 << 14;
+
+/// Tokens in a block.
+pub const BLOCK_TOKENS: usize = 16;

@@ -1,0 +1,53 @@
+//! Timing on a machine that is not quiet: rounds of all lanes in turn, medians with their spread.
+
+/// The middle and the ends of repeated measurements.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Spread {
+    /// The middle one.
+    pub median: f64,
+    /// The least.
+    pub min: f64,
+    /// The greatest.
+    pub max: f64,
+}
+
+impl Spread {
+    /// Of these samples, of which there is at least one.
+    #[must_use]
+    pub fn of(mut samples: Vec<f64>) -> Self {
+        samples.sort_by(f64::total_cmp);
+        Self { median: samples[samples.len() / 2], min: samples[0], max: samples[samples.len() - 1] }
+    }
+}
+
+/// Measures every lane once a round, each round beginning with another one.
+///
+/// What disturbs the machine disturbs neighbours in time alike, and who runs first warms the caches for
+/// the rest.
+pub fn interleaved(rounds: usize, lanes: usize, mut measure: impl FnMut(usize) -> f64) -> Vec<Spread> {
+    let mut samples = vec![Vec::with_capacity(rounds); lanes];
+    for round in 0..rounds {
+        for i in 0..lanes {
+            let lane = (round + i) % lanes;
+            samples[lane].push(measure(lane));
+        }
+    }
+    samples.into_iter().map(Spread::of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_lane_is_measured_every_round() {
+        let mut calls = Vec::new();
+        let spreads = interleaved(3, 2, |lane| {
+            calls.push(lane);
+            calls.len() as f64
+        });
+        assert_eq!(calls, [0, 1, 1, 0, 0, 1]);
+        assert_eq!(spreads[0], Spread { median: 4.0, min: 1.0, max: 5.0 });
+    }
+}

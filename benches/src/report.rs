@@ -1,0 +1,221 @@
+//! Results as data, and as Markdown for people and JSON for tools.
+
+use std::fmt::{self, Write as _};
+
+use crate::measure::Spread;
+
+/// One value of a table.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Value {
+    /// Words.
+    Text(String),
+    /// A count that is exact.
+    Count(usize),
+    /// A number worth three digits.
+    Number(f64),
+    /// Repeated measurements.
+    Spread(Spread),
+    /// Not measured.
+    Missing,
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<usize> for Value {
+    fn from(count: usize) -> Self {
+        Self::Count(count)
+    }
+}
+
+impl From<f64> for Value {
+    fn from(number: f64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<Spread> for Value {
+    fn from(spread: Spread) -> Self {
+        Self::Spread(spread)
+    }
+}
+
+impl<T: Into<Self>> From<Option<T>> for Value {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Missing, Into::into)
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Count(count) => f.write_str(&grouped(*count as f64)),
+            Self::Number(number) => f.write_str(&digits(*number)),
+            Self::Spread(s) => write!(f, "{} ({}..{})", digits(s.median), digits(s.min), digits(s.max)),
+            Self::Missing => f.write_str("–"),
+        }
+    }
+}
+
+/// One table with what there is to say about it.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Table {
+    /// Its name in JSON.
+    pub id: &'static str,
+    /// The question it answers, and in which unit.
+    pub title: String,
+    /// Names of its columns.
+    pub columns: Vec<String>,
+    /// Its rows, each as long as `columns`.
+    pub rows: Vec<Vec<Value>>,
+    /// Summaries and disagreements.
+    pub findings: Vec<String>,
+}
+
+impl Table {
+    /// An empty table.
+    #[must_use]
+    pub fn new(id: &'static str, title: &str, columns: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        let columns = columns.into_iter().map(Into::into).collect();
+        Self { id, title: title.to_owned(), columns, ..Self::default() }
+    }
+
+    /// The table as Markdown.
+    #[must_use]
+    pub fn markdown(&self) -> String {
+        let rows: Vec<Vec<String>> = self.rows.iter().map(|row| row.iter().map(Value::to_string).collect()).collect();
+        let width = |at: usize| {
+            let cells = rows.iter().map(|row| row[at].chars().count());
+            cells.chain([self.columns[at].chars().count()]).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
+        let mut out = format!("### {}\n\n", self.title);
+        line(&mut out, &self.columns, &widths);
+        let rules: Vec<String> = widths.iter().map(|&width| format!("{:->1$}:", "", width - 1)).collect();
+        line(&mut out, &rules, &widths);
+        for row in &rows {
+            line(&mut out, row, &widths);
+        }
+        if !self.findings.is_empty() {
+            out.push('\n');
+        }
+        for finding in &self.findings {
+            let _ = writeln!(out, "- {finding}");
+        }
+        out
+    }
+
+    fn json(&self, out: &mut String) {
+        let _ = write!(out, "{{\"id\":{},\"title\":{},\"rows\":[", quoted(self.id), quoted(&self.title));
+        for (i, row) in self.rows.iter().enumerate() {
+            out.push_str(if i == 0 { "{" } else { ",{" });
+            for (j, (name, value)) in self.columns.iter().zip(row).enumerate() {
+                let comma = if j == 0 { "" } else { "," };
+                let _ = write!(out, "{comma}{}:{}", quoted(name), json_value(value));
+            }
+            out.push('}');
+        }
+        let findings: Vec<String> = self.findings.iter().map(|finding| quoted(finding)).collect();
+        let _ = write!(out, "],\"findings\":[{}]}}", findings.join(","));
+    }
+}
+
+/// Every table as one JSON document.
+#[must_use]
+pub fn json(command: &str, tables: &[Table]) -> String {
+    let mut out = format!("{{\"command\":{},\"tables\":[", quoted(command));
+    for (i, table) in tables.iter().enumerate() {
+        if i > 0 {
+            out.push(',');
+        }
+        table.json(&mut out);
+    }
+    out.push_str("]}\n");
+    out
+}
+
+fn line(out: &mut String, cells: &[String], widths: &[usize]) {
+    for (cell, &width) in cells.iter().zip(widths) {
+        let _ = write!(out, "| {cell:>width$} ");
+    }
+    out.push_str("|\n");
+}
+
+/// Three digits, or all of them before the point.
+fn digits(number: f64) -> String {
+    match number.abs() {
+        size if size >= 99.95 => grouped(number),
+        size if size >= 9.995 => format!("{number:.1}"),
+        _ => format!("{number:.2}"),
+    }
+}
+
+/// A whole number with commas between thousands.
+fn grouped(number: f64) -> String {
+    let plain = format!("{number:.0}");
+    let mut out = String::new();
+    for (i, digit) in plain.chars().enumerate() {
+        if i > 0 && (plain.len() - i) % 3 == 0 && !out.ends_with('-') {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+fn json_value(value: &Value) -> String {
+    match value {
+        Value::Text(text) => quoted(text),
+        Value::Count(count) => count.to_string(),
+        Value::Number(number) => json_number(*number),
+        Value::Spread(Spread { median, min, max }) => {
+            let [median, min, max] = [median, min, max].map(|number| json_number(*number));
+            format!("{{\"median\":{median},\"min\":{min},\"max\":{max}}}")
+        }
+        Value::Missing => "null".to_owned(),
+    }
+}
+
+fn json_number(number: f64) -> String {
+    if number.is_finite() { format!("{number:.4}") } else { "null".to_owned() }
+}
+
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for char in text.chars() {
+        match char {
+            '"' | '\\' => out.extend(['\\', char]),
+            char if char < ' ' => {
+                let _ = write!(out, "\\u{:04x}", u32::from(char));
+            }
+            char => out.push(char),
+        }
+    }
+    out.push('"');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_prints_as_markdown_and_json() {
+        let mut table = Table::new("t", "Who \"wins\"", ["who", "ns"]);
+        let spread = Spread::of(vec![1234.0, 9.0, 1.0]);
+        table.rows.push(vec!["ours".into(), spread.into()]);
+        table.rows.push(vec!["theirs".into(), Value::Missing]);
+        let markdown = table.markdown();
+        assert!(markdown.contains("|   ours | 9.00 (1.00..1,234) |"), "{markdown}");
+        assert!(markdown.contains("| -----: | -----------------: |"), "{markdown}");
+        let json = json("compare", &[table]);
+        assert!(json.contains(r#""title":"Who \"wins\"","rows":[{"who":"ours","ns":{"median":9.0000"#), "{json}");
+        assert!(json.contains(r#"{"who":"theirs","ns":null}"#), "{json}");
+    }
+}
