@@ -8,15 +8,18 @@
 //!
 //! [`Index::scan`] is the definition, block by block; every other search must answer the same.
 
+mod holes;
+mod prompt;
+
 use crate::block::BlockHash;
 use crate::chain::LazyChain;
 use crate::index::Index;
-use crate::ledger::Ledger;
 use crate::matches::{Group, Matches};
 use crate::pod::PodId;
 use crate::podset::PodSet;
 use crate::reclaim::{Pin, pin};
 use crate::runs::{RunId, RunPlace, RunView};
+use crate::search::prompt::{GALLOP, Prompt};
 use crate::sets::SetId;
 use crate::table::Meta;
 
@@ -98,140 +101,6 @@ impl<const WORDS: usize> Index<WORDS> {
                 groups.pop();
             }
         }
-    }
-
-    /// The pods of `holed` that a search by position may get wrong on this chain.
-    #[inline]
-    fn on_chain(&self, holed: PodSet<WORDS>, chain: &[BlockHash], pin: &Pin) -> PodSet<WORDS> {
-        if holed.is_empty() {
-            return holed;
-        }
-        let wrong = |pod: &PodId| match self.ledgers.of(*pod, pin) {
-            None => false,
-            Some(Ledger::Scan) => true,
-            Some(Ledger::Holes(holes)) => first_hole(holes, chain) < chain.len(),
-        };
-        holed.iter().filter(wrong).collect()
-    }
-
-    /// Files pods with holes on the chain: each by a search below its first hole, where it has none, or by
-    /// scanning.
-    fn correct(
-        &self,
-        suspects: PodSet<WORDS>,
-        chain: &mut impl Prompt,
-        groups: &mut Vec<Group<WORDS>>,
-        probes: &mut usize,
-        pin: &Pin,
-    ) {
-        let mut scan = PodSet::EMPTY;
-        for pod in suspects {
-            match self.ledgers.of(pod, pin) {
-                Some(Ledger::Holes(holes)) => {
-                    let hashes = chain.hashes();
-                    let (mut held, mut end) = (0, first_hole(holes, hashes).min(hashes.len()));
-                    while held < end {
-                        let middle = held + (end - held) / 2;
-                        *probes += 1;
-                        let set = self.table.probe(hashes[middle], pin).set();
-                        if self.sets.pods(set).contains(pod) {
-                            held = middle + 1;
-                        } else {
-                            end = middle;
-                        }
-                    }
-                    file(groups, held, [pod].into_iter().collect());
-                }
-                _ => drop(scan.insert(pod)),
-            }
-        }
-        if !scan.is_empty() {
-            self.scan_for(scan, chain, groups, probes, pin);
-        }
-    }
-
-    fn scan_for(
-        &self,
-        pods: PodSet<WORDS>,
-        chain: &mut impl Prompt,
-        groups: &mut Vec<Group<WORDS>>,
-        probes: &mut usize,
-        pin: &Pin,
-    ) {
-        let mut left = pods;
-        for depth in 0..chain.len() {
-            *probes += 1;
-            let hash = chain.reach(depth + 1)[depth];
-            let still = self.sets.pods(self.table.probe(hash, pin).set()) & left;
-            file(groups, depth, left - still);
-            left = still;
-            if left.is_empty() {
-                return;
-            }
-        }
-        file(groups, chain.len(), left);
-    }
-}
-
-/// Files `pods` under `depth`, keeping the groups deepest first.
-fn file<const W: usize>(groups: &mut Vec<Group<W>>, depth: usize, pods: PodSet<W>) {
-    if depth == 0 || pods.is_empty() {
-        return;
-    }
-    let at = groups.partition_point(|group| group.depth > depth);
-    match groups.get_mut(at) {
-        Some(group) if group.depth == depth => group.pods = group.pods | pods,
-        _ => groups.insert(at, Group { depth, pods }),
-    }
-}
-
-/// A chain that can be searched, hashed or not.
-trait Prompt {
-    fn len(&self) -> usize;
-    /// Hashes up to there, if that is not out of proportion.
-    fn within_reach(&self, blocks: usize) -> bool;
-    fn reach(&mut self, blocks: usize) -> &[BlockHash];
-    fn hashes(&self) -> &[BlockHash];
-}
-
-impl Prompt for &[BlockHash] {
-    #[inline]
-    fn len(&self) -> usize {
-        <[BlockHash]>::len(self)
-    }
-
-    #[inline]
-    fn within_reach(&self, _blocks: usize) -> bool {
-        true
-    }
-
-    #[inline]
-    fn reach(&mut self, _blocks: usize) -> &[BlockHash] {
-        self
-    }
-
-    #[inline]
-    fn hashes(&self) -> &[BlockHash] {
-        self
-    }
-}
-
-impl Prompt for &mut LazyChain<'_> {
-    fn len(&self) -> usize {
-        LazyChain::len(self)
-    }
-
-    fn within_reach(&self, blocks: usize) -> bool {
-        blocks <= 2 * self.hashed() + GALLOP
-    }
-
-    fn reach(&mut self, blocks: usize) -> &[BlockHash] {
-        LazyChain::reach(self, blocks);
-        LazyChain::hashes(self)
-    }
-
-    fn hashes(&self) -> &[BlockHash] {
-        LazyChain::hashes(self)
     }
 }
 
@@ -446,12 +315,6 @@ fn points(gap: &Gap) -> impl Iterator<Item = u32> + use<> {
     (1..=count).map(move |i| a + (u64::from(inner + 1) * u64::from(i) / u64::from(count + 1)) as u32)
 }
 
-/// The position of the pod's first hole on the chain, or one past every chain.
-fn first_hole(holes: &[(u32, BlockHash)], chain: &[BlockHash]) -> usize {
-    let on_chain = holes.iter().filter(|(at, hash)| chain.get(*at as usize) == Some(hash));
-    on_chain.map(|(at, _)| *at as usize).min().unwrap_or(usize::MAX)
-}
-
 /// Searches begun again because holes or pods changed under way. After that many the last answer stands: exact
 /// for every pod that did not change, possibly of two moments for one whose holes keep changing.
 const ATTEMPTS: usize = 4;
@@ -467,9 +330,6 @@ const PIVOTS: u32 = 7;
 
 /// First stride without runs, in blocks.
 const STRIDE: usize = 8;
-
-/// Least stride of a lazy search along a run, in blocks.
-const GALLOP: usize = 32;
 
 #[cfg(all(test, not(routing_loom)))]
 mod tests;

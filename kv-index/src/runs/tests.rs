@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 
+use super::run::Stretch;
 use super::*;
 use crate::pod::PodId;
 
