@@ -124,7 +124,7 @@ impl<'i> Replay<'i> {
             self.in_flight -= 1;
             self.traffic.end_turn(client);
         }
-        self.tally.counts.expired += self.index.expire(self.now, usize::MAX);
+        self.tally.counts.expired += self.index.expire(self.now, usize::MAX).dropped;
         self.tally.counts.swept += self.index.sweep(SWEEP_PER_TICK).freed;
         Ok(Progress::Going)
     }
@@ -188,7 +188,7 @@ impl<'i> Replay<'i> {
     /// Lets speculation run out, fetches what was lost last, and finishes every sweep.
     fn settle(&mut self) -> Result<(), ReplayError> {
         let later = self.now + 2 * SPECULATION;
-        self.tally.counts.expired += self.index.expire(later, usize::MAX);
+        self.tally.counts.expired += self.index.expire(later, usize::MAX).dropped;
         self.fleet.heal(&mut self.tally)?;
         loop {
             let swept = self.index.sweep(SWEEP_PER_TICK);

@@ -114,25 +114,34 @@ impl PodCache {
 
     /// Lets a speculated block live until `deadline`, if that is later; does nothing to a real one.
     pub(crate) fn prolong(&mut self, hash: BlockHash, deadline: Instant) {
-        if self.deadlines.get(&hash).is_some_and(|old| *old < deadline) {
-            let position = self.held.get(hash).and_then(|held| held.position);
-            self.set_deadline(hash, position, deadline);
+        if let Some(old) = self.deadlines.get_mut(&hash) {
+            *old = deadline.max(*old);
         }
     }
 
-    /// The next speculated block whose deadline is past, if any.
-    pub(crate) fn next_expired(&mut self, now: Instant) -> Option<BlockHash> {
-        while let Some(&Reverse((deadline, _, hash))) = self.expiries.peek() {
-            let current = self.deadlines.get(&hash) == Some(&deadline);
-            if current && deadline > now {
-                return None;
-            }
-            self.expiries.pop();
-            if current {
-                return Some(hash);
-            }
+    /// Whether an expiry is due.
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
+        self.expiries.peek().is_some_and(|Reverse((deadline, ..))| *deadline <= now)
+    }
+
+    /// Takes the next expiry that is due: the block to drop, or none if it was confirmed or given more time.
+    pub(crate) fn next_due(&mut self, now: Instant) -> Option<Option<BlockHash>> {
+        if !self.is_due(now) {
+            return None;
         }
-        None
+        let Reverse((_, position, hash)) = self.expiries.pop()?;
+        let due = match self.deadlines.get(&hash).copied() {
+            Some(later) if later > now => {
+                self.expiries.push(Reverse((later, position, hash)));
+                None
+            }
+            Some(_) => Some(hash),
+            None => None,
+        };
+        if self.expiries.is_empty() {
+            self.expiries = BinaryHeap::new();
+        }
+        Some(due)
     }
 
     /// Makes a held block real with exactly these copies, whatever it had.

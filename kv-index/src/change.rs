@@ -7,7 +7,7 @@
 use crate::block::{BlockHash, Parent};
 use crate::cache::{Detail, NewCopy, Outcome, PodCache};
 use crate::event::{Applied, Event, Removed, Source, Stored};
-use crate::index::Index;
+use crate::index::{Index, MOVES_AT_ONCE};
 use crate::pod::PodId;
 use crate::reclaim::{Pin, pin};
 use crate::runs::{Follow, RunId};
@@ -212,7 +212,7 @@ impl<'a, const W: usize> Change<'a, W> {
             self.buffers.gone.reverse();
         }
         let emptied = self.index.clear_bits(self.pod, &self.buffers.gone, &self.pin);
-        self.index.give_back(emptied);
+        self.index.give_back(emptied, 0);
         self.buffers.gone.clear();
     }
 
@@ -227,7 +227,10 @@ impl<'a, const W: usize> Change<'a, W> {
         // The run that the block before, in chain order, is the last of.
         let mut tail: Option<(RunId, BlockHash)> = None;
         for (i, fresh) in self.buffers.fresh.iter().enumerate() {
-            let more = (self.buffers.fresh.len() - i - 1) as u32;
+            if i > 0 && i % MOVES_AT_ONCE == 0 {
+                moves = index.sets.moves();
+            }
+            let more = (self.buffers.fresh.len() - i - 1).min(MOVES_AT_ONCE) as u32;
             tail = match fresh.before {
                 Parent::Block(before) if tail.is_some_and(|(_, last)| last == before) => tail,
                 Parent::Block(before) => index.table.probe(before, pin).run().map(|run| (run, before)),
@@ -254,8 +257,7 @@ impl<'a, const W: usize> Change<'a, W> {
             entered += usize::from(old == Meta::ABSENT);
         }
         drop(moves);
-        // Wraps where stores raced for the last room: what was entered counts, room or not.
-        index.give_back(self.room.wrapping_sub(entered));
+        index.give_back(self.room, entered);
         (self.room, self.promised) = (0, 0);
         self.buffers.fresh.clear();
     }
@@ -287,7 +289,7 @@ impl<'a, const W: usize> Change<'a, W> {
             self.promised = granted - 1;
             return true;
         }
-        self.index.give_back(granted);
+        self.index.give_back(granted, 0);
         if self.index.table.probe(hash, &self.pin) != Meta::ABSENT {
             return true;
         }

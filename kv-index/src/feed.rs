@@ -74,6 +74,9 @@ pub struct StreamId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeedConfig {
     /// Which stream of the pod; two feeds with one number share one position.
+    ///
+    /// When one stream restarts or gives up a gap, all the pod's blocks are forgotten, and its other streams must
+    /// be replayed from their first batch.
     pub stream: StreamId,
     /// What its events count.
     pub source: Source,
@@ -124,6 +127,8 @@ impl<'i, const WORDS: usize> Feed<'i, WORDS> {
         let mut change = self.index.change(self.pod)?;
         let judged = change.cache().cursors.judge(&self.config, batch, gap);
         if judged.forgets() {
+            // Whatever other streams had brought is gone with it: they begin anew, by a gap.
+            change.cache().cursors.keep_only(self.config.stream);
             change.clear();
             change.commit();
         }
@@ -133,7 +138,10 @@ impl<'i, const WORDS: usize> Feed<'i, WORDS> {
             Judged::Restart => Verdict::Restarted,
             Judged::Duplicate => return Ok(Verdict::Duplicate),
             Judged::Stale => return Ok(Verdict::Stale),
-            Judged::Gap { from, restarted } => return Ok(Verdict::Gap { from, to: batch.sequence, restarted }),
+            Judged::Gap { from, restarted } => {
+                change.finish();
+                return Ok(Verdict::Gap { from, to: batch.sequence, restarted });
+            }
         };
         for event in batch.events {
             change.event(event, self.config.source);
@@ -217,6 +225,10 @@ impl Cursors {
         };
         *cursor = passed;
         judged
+    }
+
+    fn keep_only(&mut self, stream: StreamId) {
+        self.0.retain(|(other, _)| *other == stream);
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (StreamId, Cursor)> + '_ {

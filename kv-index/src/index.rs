@@ -57,7 +57,7 @@ pub struct Index<const WORDS: usize = 4> {
     /// Pods with blocks that nobody has confirmed, and perhaps some that no longer have any.
     speculating: SharedPodSet<WORDS>,
     /// What swept pods had applied in their time.
-    pub(crate) past: Mutex<Applied>,
+    pub(crate) past: Mutex<Past>,
 }
 
 impl<const WORDS: usize> Index<WORDS> {
@@ -75,7 +75,7 @@ impl<const WORDS: usize> Index<WORDS> {
             blocks: CachePadded::new(AtomicU64::new(0)),
             pods: (0..pods).map(|_| CachePadded::new(Mutex::new(PodCache::default()))).collect(),
             speculating: SharedPodSet::new(),
-            past: Mutex::new(Applied::default()),
+            past: Mutex::new(Past::default()),
         }
     }
 
@@ -142,28 +142,34 @@ impl<const WORDS: usize> Index<WORDS> {
         Ok(change.finish())
     }
 
-    /// Drops speculated blocks whose deadline has come, at most `budget` of them; how many it dropped.
+    /// Drops speculated blocks whose deadline has come, in a step of about `budget` blocks.
     ///
-    /// Call it now and then; a return below `budget` means none is left.
-    pub fn expire(&self, now: Instant, budget: usize) -> usize {
-        let mut dropped = 0;
+    /// Call it now and then, and again while something is left.
+    pub fn expire(&self, now: Instant, budget: usize) -> Expired {
+        let mut step = Expired::default();
+        let mut work = 0;
         for id in self.speculating.get() {
-            let Some(mut change) = self.registry.handle(id).and_then(|pod| self.change(pod).ok()) else { continue };
-            while dropped < budget {
-                let Some(hash) = change.cache().next_expired(now) else { break };
-                change.drop_block(hash);
-                dropped += 1;
+            if work >= budget.max(1) {
+                step.pending = true;
+                break;
             }
+            let Some(mut change) = self.registry.handle(id).and_then(|pod| self.change(pod).ok()) else { continue };
+            while work < budget.max(1) {
+                let Some(due) = change.cache().next_due(now) else { break };
+                work += 1;
+                if let Some(hash) = due {
+                    change.drop_block(hash);
+                    step.dropped += 1;
+                }
+            }
+            step.pending |= change.cache().is_due(now);
             // Under the pod's lock, like the insert in `speculate`.
             if change.cache().speculated() == 0 {
                 self.speculating.remove(id);
             }
             change.finish();
-            if dropped == budget {
-                break;
-            }
         }
-        dropped
+        step
     }
 
     /// The digest of what the pod's engine reported, speculation left out.
@@ -192,10 +198,10 @@ impl<const WORDS: usize> Index<WORDS> {
         self.pods[id.index()].lock()
     }
 
-    /// Gives room back that blocks left or did not need.
-    pub(crate) fn give_back(&self, blocks: usize) {
-        // Relaxed: a count that publishes nothing.
-        self.blocks.fetch_sub(blocks as u64, Ordering::Relaxed);
+    /// Gives room back that blocks left or did not need; takes it where more were entered than there was room for.
+    pub(crate) fn give_back(&self, taken: usize, used: usize) {
+        // Relaxed: a count that publishes nothing. Wraps, both ways, to the right sum.
+        self.blocks.fetch_sub((taken as u64).wrapping_sub(used as u64), Ordering::Relaxed);
     }
 
     /// Takes room for up to `wanted` blocks; how many fit.
@@ -214,30 +220,52 @@ impl<const WORDS: usize> Index<WORDS> {
 
     /// Takes the pod's bit out of these blocks; how many of them nobody holds any more.
     pub(crate) fn clear_bits(&self, pod: PodId, blocks: &[Left], pin: &Pin) -> usize {
-        let mut moves = self.sets.moves();
         let mut emptied = 0;
-        for (i, left) in blocks.iter().enumerate() {
-            if let Some(ahead) = blocks.get(i + 8) {
-                self.table.prefetch(ahead.hash);
-            }
-            let more = (blocks.len() - i - 1) as u32;
-            self.table.update(left.hash, pin, |old| {
-                let set = moves.without(old.set(), pod, more);
-                if set == old.set() {
-                    return old;
+        for batch in blocks.chunks(MOVES_AT_ONCE) {
+            let mut moves = self.sets.moves();
+            for (i, left) in batch.iter().enumerate() {
+                if let Some(ahead) = batch.get(i + 8) {
+                    self.table.prefetch(ahead.hash);
                 }
-                if set == SetId::EMPTY {
-                    emptied += 1;
-                    if let Some(at) = old.place() {
-                        self.runs.pop(at, left.before);
+                let more = (batch.len() - i - 1) as u32;
+                self.table.update(left.hash, pin, |old| {
+                    let set = moves.without(old.set(), pod, more);
+                    if set == old.set() {
+                        return old;
                     }
-                    return Meta::ABSENT;
-                }
-                Meta::new(set, old.place().filter(|&at| self.runs.set(&self.sets, at, set, left.before)))
-            });
+                    if set == SetId::EMPTY {
+                        emptied += 1;
+                        if let Some(at) = old.place() {
+                            self.runs.pop(at, left.before);
+                        }
+                        return Meta::ABSENT;
+                    }
+                    Meta::new(set, old.place().filter(|&at| self.runs.set(&self.sets, at, set, left.before)))
+                });
+            }
         }
         emptied
     }
+}
+
+/// What a step of expiry did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Expired {
+    /// Blocks dropped.
+    pub dropped: usize,
+    /// Whether more are due.
+    pub pending: bool,
+}
+
+/// Blocks whose sets are changed in one batch: holds of the sets they leave are kept until it ends.
+pub(crate) const MOVES_AT_ONCE: usize = 1024;
+
+/// What swept pods leave behind.
+#[derive(Debug, Default)]
+pub(crate) struct Past {
+    pub(crate) applied: Applied,
+    pub(crate) contradictions: u64,
 }
 
 /// Frees what writers have set aside and no search can see any more, as far as that is possible now.

@@ -162,6 +162,9 @@ impl<const W: usize> Ledgers<W> {
     /// Shows searches a pod's ledger; the caller holds the pod's lock.
     pub(crate) fn publish(&self, pod: PodId, ledger: Ledger, pin: &Pin) {
         let none = ledger == Ledger::Holes([].into());
+        if self.of(pod, pin) == Some(&ledger).filter(|_| !none) {
+            return;
+        }
         let new = if none { std::ptr::null_mut() } else { Box::into_raw(Box::new(ledger)) };
         // Before the change, so that a search which read slots before it and reads the ledger after it notices
         // that it has two moments in hand. Release: whoever starts from this count sees the slots that led to it;

@@ -102,7 +102,7 @@ pub use digest::Digest;
 pub use error::{Gone, JoinError, SnapshotError};
 pub use event::{Applied, Event, Removed, Source, Stored};
 pub use feed::{Batch, Consumer, Feed, FeedConfig, StreamId, Verdict};
-pub use index::{Index, collect};
+pub use index::{Expired, Index, collect};
 pub use locate::TierRun;
 pub use matches::{Group, Matches};
 pub use pod::{Pod, PodId};

@@ -200,6 +200,7 @@ impl Model {
         let mut forgotten = 0;
         if restarted {
             forgotten = std::mem::take(&mut pod.blocks).len();
+            pod.streams.clear();
             pod.streams.insert(config.stream, (batch.incarnation, config.first));
         }
         let verdict: fn(Applied) -> Verdict = match pod.streams.get(&config.stream).copied() {
@@ -214,6 +215,7 @@ impl Model {
             Some((_, next)) if !give_up => return Verdict::Gap { from: next, to: batch.sequence, restarted },
             Some(_) => {
                 forgotten = std::mem::take(&mut pod.blocks).len();
+                pod.streams.clear();
                 Verdict::GapGivenUp
             }
         };
@@ -252,6 +254,17 @@ impl Model {
             add(pod.blocks.entry(hash).or_default());
         }
     }
+}
+
+/// Runs any bytes as a trace, half of them in narrow bounds: the fuzz target, and the replay of its findings.
+///
+/// # Panics
+///
+/// When index and model disagree.
+pub fn replay_any(bytes: &[u8]) {
+    let Some((&first, rest)) = bytes.split_first() else { return };
+    let narrow = Config::default().max_blocks(usize::from(first)).max_blocks_per_pod(40).max_pods(3);
+    replay::<1>(if first % 2 == 0 { Config::default() } else { narrow }, &decode(rest));
 }
 
 /// Restores an index from any body under a good header: what comes out, if anything, keeps every invariant.

@@ -82,7 +82,7 @@ impl<const W: usize> Registry<W> {
             return false;
         }
         // Only the winner of the exchange clears the bit, and the id is not handed out again before a sweep
-        // that sees Retired, so this is still this pod's bit.
+        // that sees Retired, and that the bit is gone, so this is still this pod's bit.
         self.alive.remove(pod.id());
         true
     }

@@ -202,6 +202,10 @@ impl<const W: usize> Finder<'_, '_, W> {
                 return Some((offset, view.len));
             }
         }
+        // The id may have gone to another run between our reading the slot and the run.
+        if self.probe(chain.hashes(), here.at as usize).meta.place() != here.meta.place() {
+            return None;
+        }
         let agreed = self.agreed(chain, here, run, end, view);
         // The slots were read after the run: only if it is the same run still do they speak of it.
         self.index.runs.is_unchanged(run, view).then_some((offset, agreed - first))

@@ -182,8 +182,8 @@ impl<const W: usize> Sets<W> {
         interner.wake();
         let id = interner.free.pop().unwrap_or_else(|| {
             let id = interner.next;
-            // A counted set has a slot that names it and at most one slot per set in flight, so ids are
-            // bounded by the table's bound on blocks, which `Config` keeps below 2^24.
+            // Ids in use have a slot each, of which `Config` allows 2^24; as many again may be resting, but what
+            // rests is flushed as it gathers, so that only a thread that stays pinned for long could get there.
             assert!(id < 1 << SetId::BITS, "set ids are bounded by the configured blocks");
             interner.next += 1;
             interner.holds.push(0);
@@ -213,7 +213,11 @@ impl<const W: usize> Sets<W> {
             let rested = Arc::new(AtomicU64::new(0));
             interner.resting.push_back((Arc::clone(&rested), dead));
             // Release: whoever sees the flag reuses the ids after every search that knew them has ended.
-            pin().later(move || rested.store(1, Ordering::Release));
+            let pin = pin();
+            pin.later(move || rested.store(1, Ordering::Release));
+            if interner.resting.len() > LONG_REST {
+                pin.flush();
+            }
         }
     }
 }
@@ -263,7 +267,7 @@ impl<const W: usize> Moves<'_, W> {
     }
 
     fn change(&mut self, from: SetId, pod: PodId, join: bool, more: u32) -> SetId {
-        let known = self.rows.iter_mut().rev().find(|r| r.from == from && r.pod == pod && r.join == join);
+        let known = self.rows.iter_mut().rev().take(8).find(|r| r.from == from && r.pod == pod && r.join == join);
         if let Some(row) = known {
             if row.spare > 0 {
                 row.spare -= 1;
@@ -290,6 +294,9 @@ impl<const W: usize> Drop for Moves<'_, W> {
     }
 }
 
+/// Batches of resting ids from which on each new one asks for a collection.
+const LONG_REST: usize = 64;
+
 /// Sets of the first chunk.
 const FIRST: usize = if cfg!(routing_loom) { 4 } else { 2048 };
 
@@ -307,8 +314,14 @@ struct Interner<const W: usize> {
 impl<const W: usize> Interner<W> {
     /// Frees the ids that no search can know any more.
     fn wake(&mut self) {
-        while self.resting.front().is_some_and(|(rested, _)| rested.load(Ordering::Acquire) == 1) {
-            self.free.extend(self.resting.pop_front().into_iter().flat_map(|(_, ids)| ids));
+        // A few at a time, going round: one that a parked thread keeps from waking must not keep the others.
+        for _ in 0..4 {
+            let Some((rested, ids)) = self.resting.pop_front() else { return };
+            if rested.load(Ordering::Acquire) == 1 {
+                self.free.extend(ids);
+            } else {
+                self.resting.push_back((rested, ids));
+            }
         }
     }
 }

@@ -78,6 +78,9 @@ impl<const WORDS: usize> Index<WORDS> {
         let length = reader.u32()? as usize;
         let name = std::str::from_utf8(reader.take(length)?).map_err(|_| SnapshotError::Malformed { at })?;
         let generation = reader.u32()?;
+        if generation == u32::MAX {
+            return Err(SnapshotError::Malformed { at });
+        }
         let pod = self.registry.join_after(name, generation).map_err(|_| SnapshotError::Malformed { at })?;
         let mut change = self.change(pod).map_err(|_| SnapshotError::Malformed { at })?;
         for _ in 0..reader.u32()? {

@@ -32,7 +32,7 @@ pub struct Stats {
     pub contradictions: u64,
     /// Everything ever applied: what came and left, and what was dropped and why.
     pub applied: Applied,
-    /// Bytes of everything that grows.
+    /// Bytes of the structures that grow with blocks, holders and holes; an estimate for hash maps.
     pub bytes: usize,
     /// The most blocks a resize has moved while writers of a shard waited.
     pub longest_rebuild: usize,
@@ -68,9 +68,12 @@ impl<const WORDS: usize> Index<WORDS> {
             runs: self.runs.len(),
             bytes: self.table.bytes() + self.sets.bytes() + self.runs.bytes(),
             longest_rebuild: self.table.longest_rebuild(),
-            applied: *self.past.lock(),
             ..Stats::default()
         };
+        {
+            let past = self.past.lock();
+            (stats.applied, stats.contradictions) = (past.applied, past.contradictions);
+        }
         for id in (0..self.config.max_pods).map(PodId::from_index) {
             match self.registry.stage(id).1 {
                 Stage::Free => continue,

@@ -3,6 +3,7 @@
 use crate::index::Index;
 use crate::pod::Pod;
 use crate::reclaim::pin;
+use crate::registry::Stage;
 
 /// What a step of a sweep did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,16 +39,29 @@ impl<const WORDS: usize> Index<WORDS> {
                 continue;
             }
             let mut cache = self.cache_of(id);
+            // Another sweep may have been here, and the id be a live pod's by now.
+            if self.registry.stage(id).1 != Stage::Retired {
+                continue;
+            }
+            // Or the retirement is not quite over: its last act must not fall on the next pod.
+            if self.registry.alive().contains(id) {
+                swept.pending += 1;
+                continue;
+            }
             cache.drain_some(budget.max(1) - swept.blocks, &mut gone);
             let emptied = self.clear_bits(id, &gone, &pin);
-            self.give_back(emptied);
+            self.give_back(emptied, 0);
             swept.blocks += gone.len();
             gone.clear();
             if cache.len() > 0 {
                 swept.pending += 1;
                 continue;
             }
-            *self.past.lock() += cache.totals;
+            {
+                let mut past = self.past.lock();
+                past.applied += cache.totals;
+                past.contradictions += cache.contradictions;
+            }
             *cache = Default::default();
             self.ledgers.publish(id, crate::ledger::Ledger::Holes([].into()), &pin);
             self.registry.free(id);

@@ -210,8 +210,9 @@ impl<const W: usize> World<W> {
                 let mut dropped = 0;
                 loop {
                     let step = self.index.expire(now, 3);
-                    dropped += step;
-                    if step < 3 {
+                    assert!(step.dropped <= 3, "a step keeps to its budget");
+                    dropped += step.dropped;
+                    if !step.pending {
                         break;
                     }
                 }

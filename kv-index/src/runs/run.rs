@@ -224,11 +224,11 @@ impl Writing<'_> {
                 return true;
             }
         }
-        self.split(sets, offset, set)
+        self.respell(sets, offset, set)
     }
 
     /// Changes one block's holders wherever it lies, writing all edges anew.
-    fn split<const W: usize>(&mut self, sets: &Sets<W>, offset: usize, set: SetId) -> bool {
+    fn respell<const W: usize>(&mut self, sets: &Sets<W>, offset: usize, set: SetId) -> bool {
         let mut edges: SmallVec<[Stretch; EDGES + 2]> = SmallVec::new();
         let (mut start, mut changed) = (0, 0);
         let mut put = |stretch: Stretch| {
