@@ -277,3 +277,71 @@ pub fn collect() {
         pin().flush();
     }
 }
+
+#[cfg(all(test, not(routing_loom)))]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::model::origin;
+
+    fn blocks(count: u64) -> Vec<BlockHash> {
+        (1..=count).map(BlockHash::new).collect()
+    }
+
+    /// Prolonging costs no memory, and a step of expiry does no more than it was asked to.
+    #[test]
+    fn speculation_prolonged_again_and_again_expires_in_steps() {
+        let index: Index = Index::new(Config::default());
+        let pod = index.join("a").expect("room");
+        let chain = blocks(500);
+        let at = |tick| origin() + Duration::from_millis(tick);
+        for tick in 1..=200 {
+            index.speculate(pod, &chain, at(tick)).expect("live");
+        }
+        let bytes = index.pod_stats(pod).expect("live").bytes;
+        assert!(bytes < 200_000, "{bytes} bytes for 500 blocks");
+        assert_eq!(index.expire(at(199), 10_000), Expired { dropped: 0, pending: false });
+        let mut steps = 0;
+        loop {
+            let step = index.expire(at(200), 10);
+            assert!(step.dropped <= 10);
+            steps += 1;
+            if !step.pending {
+                break;
+            }
+        }
+        assert!((50..=51).contains(&steps), "{steps} steps");
+        assert_eq!(index.stats().blocks, 0);
+    }
+
+    #[test]
+    fn sets_come_and_go_without_using_ids_up() {
+        let index: Index = Index::new(Config::default());
+        let (a, b) = (index.join("a").expect("room"), index.join("b").expect("room"));
+        let block = blocks(1);
+        let stored = Event::Stored(Stored::prompt(&block));
+        let removed = Event::Removed(crate::Removed::new(&block));
+        index.apply(a, Source::Membership, &stored).expect("live");
+        // Another thread sets an id to rest, and then does nothing for the rest of the test.
+        std::thread::scope(|scope| {
+            let (tell, told) = std::sync::mpsc::channel();
+            let (free, freed) = std::sync::mpsc::channel::<()>();
+            let index = &index;
+            let (stored, removed) = (&stored, &removed);
+            scope.spawn(move || {
+                index.apply(b, Source::Membership, stored).expect("live");
+                index.apply(b, Source::Membership, removed).expect("live");
+                tell.send(()).expect("the test waits");
+                let _ = freed.recv();
+            });
+            told.recv().expect("the thread speaks");
+            for _ in 0..100_000 {
+                index.apply(b, Source::Membership, stored).expect("live");
+                index.apply(b, Source::Membership, removed).expect("live");
+            }
+            drop(free);
+        });
+        assert!(index.sets.bytes() < 1_000_000, "{} bytes for one set", index.sets.bytes());
+    }
+}

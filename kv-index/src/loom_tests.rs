@@ -133,6 +133,60 @@ fn loom_id_reuse_against_a_late_event() {
     });
 }
 
+/// The block's run ends and its id goes to another run, between a search's reading the slot and the run.
+#[test]
+fn loom_search_against_a_run_used_again() {
+    model(|| {
+        let index = index(2);
+        let (a, b) = (index.join("a").unwrap(), index.join("b").unwrap());
+        let (x, y) = (BlockHash::new(1), BlockHash::new(2));
+        store(&index, a, &[x]);
+        let searcher = {
+            let index = Arc::clone(&index);
+            thread::spawn(move || assert_eq!(depth(&index, &[x], b), 0, "this pod never held the block"))
+        };
+        index.apply(a, Source::Membership, &Event::Removed(Removed::new(&[x]))).unwrap();
+        store(&index, b, &[y]);
+        searcher.join().unwrap();
+    });
+}
+
+#[test]
+fn loom_retire_against_a_sweep_and_a_join() {
+    model(|| {
+        let index = index(1);
+        let a = index.join("a").unwrap();
+        let other = {
+            let index = Arc::clone(&index);
+            thread::spawn(move || {
+                index.sweep(10);
+                index.join("b").ok()
+            })
+        };
+        index.retire(a);
+        if let Some(b) = other.join().unwrap() {
+            assert!(index.alive().contains(b.id()), "the next pod of the id is seen");
+        }
+    });
+}
+
+#[test]
+fn loom_two_sweeps_at_once() {
+    model(|| {
+        let index = index(1);
+        let a = index.join("a").unwrap();
+        index.retire(a);
+        let other = {
+            let index = Arc::clone(&index);
+            thread::spawn(move || drop(index.sweep(10)))
+        };
+        index.sweep(10);
+        let b = index.join("b").ok();
+        other.join().unwrap();
+        assert!(b.is_none_or(|b| index.handle(b.id()) == Some(b)), "a live pod is not swept");
+    });
+}
+
 #[test]
 fn loom_two_consumers_on_one_pod() {
     model(|| {

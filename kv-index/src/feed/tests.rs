@@ -83,6 +83,22 @@ fn two_transports_of_one_stream_share_a_position_and_two_streams_do_not() {
 }
 
 #[test]
+fn a_restart_of_one_stream_makes_the_others_begin_anew() {
+    let index = Index::new(Config::default());
+    let pod = index.join("a").unwrap();
+    let one = Feed::new(&index, pod, FeedConfig::default());
+    let two = Feed::new(&index, pod, FeedConfig { stream: StreamId(1), ..FeedConfig::default() });
+    offer(&one, 1, 0, OnGap::Wait);
+    offer(&two, 1, 0, OnGap::Wait);
+    offer(&two, 1, 1, OnGap::Wait);
+    assert!(matches!(offer(&one, 2, 1, OnGap::Wait), Verdict::Gap { restarted: true, .. }));
+    let applied = index.stats().applied;
+    assert_eq!(applied.stored - applied.removed, index.stats().holders, "what a restart forgot is counted");
+    assert_eq!(offer(&two, 1, 2, OnGap::Wait), Verdict::Gap { from: 0, to: 2, restarted: false });
+    assert!(matches!(offer(&two, 1, 0, OnGap::Wait), Verdict::Applied(_)), "its blocks are wanted again");
+}
+
+#[test]
 fn a_consumer_is_object_safe_and_a_gone_pod_says_so() {
     let index: Index = Index::new(Config::default());
     let pod = index.join("a").unwrap();
