@@ -99,21 +99,23 @@ impl ChainHasher {
         let size = self.size.tokens();
         let mut state = hashes.last().map_or(self.start, |last| last.get());
         let Some(tokens) = tokens.get(done * size..blocks * size) else { return };
-        hashes.reserve(blocks - done);
+        hashes.resize(blocks, BlockHash::new(state));
+        let out = &mut hashes[done..];
+        // Plain loops over both slices: the state must stay in a register, the next block waits for it.
         if size == CHUNK {
-            // The common size, with the chunk's length known to the compiler.
-            hashes.extend(tokens.chunks_exact(CHUNK).map(|block| {
-                state = step(state, digest_chunk(block));
-                seal(&mut state)
-            }));
+            for (hash, block) in out.iter_mut().zip(tokens.chunks_exact(CHUNK)) {
+                let sealed = seal(step(state, digest_chunk(block)));
+                (*hash, state) = (sealed, sealed.get());
+            }
         } else {
-            hashes.extend(tokens.chunks_exact(size).map(|block| {
+            for (hash, block) in out.iter_mut().zip(tokens.chunks_exact(size)) {
                 for chunk in block.chunks(CHUNK) {
                     let digest = if chunk.len() == CHUNK { digest_chunk(chunk) } else { digest_short(chunk) };
                     state = step(state, digest);
                 }
-                seal(&mut state)
-            }));
+                let sealed = seal(state);
+                (*hash, state) = (sealed, sealed.get());
+            }
         }
     }
 }
@@ -217,12 +219,10 @@ fn step(state: u64, digest: u64) -> u64 {
     fold(state ^ digest, KEYS[8])
 }
 
-/// Emits a block's hash; the state goes on from what was emitted, so a chain resumes from its last hash.
+/// A block's hash from the state after it; the state goes on from the hash, so a chain resumes from its last one.
 #[inline(always)]
-fn seal(state: &mut u64) -> BlockHash {
-    let hash = BlockHash::new(*state);
-    *state = hash.get();
-    hash
+fn seal(state: u64) -> BlockHash {
+    BlockHash::new(state)
 }
 
 /// Both halves of a 128-bit product, folded together.

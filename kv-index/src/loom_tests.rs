@@ -178,7 +178,7 @@ fn loom_two_sweeps_at_once() {
         index.retire(a);
         let other = {
             let index = Arc::clone(&index);
-            thread::spawn(move || drop(index.sweep(10)))
+            thread::spawn(move || index.sweep(10))
         };
         index.sweep(10);
         let b = index.join("b").ok();
