@@ -8,10 +8,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Instant;
 
-use smallvec::SmallVec;
-
 use crate::block::{BlockHash, Parent};
 use crate::change::{Buffers, Left};
+use crate::detail::Detail;
 use crate::digest::Digest;
 use crate::event::{Applied, Source};
 use crate::feed::Cursors;
@@ -42,27 +41,6 @@ pub(crate) struct PodCache {
     pub(crate) totals: Applied,
     /// Stores that named another parent than an earlier one did.
     pub(crate) contradictions: u64,
-}
-
-/// What a block's state byte has no room for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Detail {
-    pub(crate) copies: [u32; 4],
-    pub(crate) locations: SmallVec<[(Tier, Location); 1]>,
-}
-
-impl Detail {
-    fn is_trivial(&self) -> bool {
-        self.locations.is_empty() && self.copies.iter().all(|&n| n <= 1)
-    }
-
-    pub(crate) fn relocate(&mut self, tier: Tier, location: Option<Location>) {
-        self.locations.retain(|(t, _)| *t != tier);
-        if let Some(location) = location {
-            self.locations.push((tier, location));
-            self.locations.sort_by_key(|(t, _)| *t);
-        }
-    }
 }
 
 /// What became of one block of a `Removed`.
@@ -411,14 +389,14 @@ impl PodCache {
     }
 
     fn detail(&mut self, hash: BlockHash, state: &mut State) -> &mut Detail {
-        let plain = plain_detail(*state);
+        let plain = Detail::plain(*state);
         *state = state.with(State::DETAILED);
         self.details.entry(hash).or_insert(plain)
     }
 
     fn detail_of(&self, hash: BlockHash, state: State) -> Detail {
         let detailed = state.has(State::DETAILED).then(|| self.details.get(&hash).cloned()).flatten();
-        detailed.unwrap_or_else(|| plain_detail(state))
+        detailed.unwrap_or_else(|| Detail::plain(state))
     }
 }
 
@@ -428,10 +406,4 @@ pub(crate) struct NewCopy {
     pub(crate) tier: Tier,
     pub(crate) source: Source,
     pub(crate) location: Option<Location>,
-}
-
-/// What the state byte alone says: one copy in each tier it names.
-fn plain_detail(state: State) -> Detail {
-    let copies = std::array::from_fn(|tier| u32::from(state.tiers() >> tier & 1));
-    Detail { copies, locations: SmallVec::new() }
 }

@@ -5,7 +5,8 @@
 //! that sees a block beyond a hole therefore also sees the hole.
 
 use crate::block::{BlockHash, Parent};
-use crate::cache::{Detail, NewCopy, Outcome, PodCache};
+use crate::cache::{NewCopy, Outcome, PodCache};
+use crate::detail::Detail;
 use crate::event::{Applied, Event, Removed, Source, Stored};
 use crate::index::{Index, MOVES_AT_ONCE};
 use crate::pod::PodId;

@@ -60,6 +60,7 @@ mod cache;
 mod chain;
 mod change;
 mod config;
+mod detail;
 mod digest;
 mod error;
 mod event;

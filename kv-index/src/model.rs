@@ -4,6 +4,7 @@
 //! parents, sets, runs, holes or shards; whatever events come in whatever order, the index must agree.
 
 mod audit;
+mod decode;
 mod ops;
 #[cfg(all(test, not(routing_loom)))]
 mod tests;
@@ -12,7 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 use std::time::Instant;
 
-pub use ops::{Change, Op, Order, Prompt, Told, decode, replay};
+pub use decode::decode;
+pub use ops::{Change, Op, Order, Prompt, Told, replay};
 
 use crate::{
     Applied, Batch, BlockHash, Config, Digest, Event, FeedConfig, InventoryBlock, Source, StreamId, Tier, Verdict,

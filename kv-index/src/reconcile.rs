@@ -1,7 +1,7 @@
 //! A pod's full inventory against what the index believes: only the difference is written.
 
 use crate::block::{BlockHash, Parent};
-use crate::cache::Detail;
+use crate::detail::Detail;
 use crate::error::Gone;
 use crate::event::Applied;
 use crate::index::Index;

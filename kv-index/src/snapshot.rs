@@ -10,9 +10,9 @@
 //! streams, so replaying batches that the snapshot already has changes nothing. Speculation is left out.
 
 use crate::block::{BlockHash, Parent};
-use crate::cache::Detail;
 use crate::chain;
 use crate::config::Config;
+use crate::detail::Detail;
 use crate::error::SnapshotError;
 use crate::feed::{Cursor, StreamId};
 use crate::held::{Held, State};

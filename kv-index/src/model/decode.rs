@@ -1,0 +1,69 @@
+//! Any bytes as a trace, for fuzzing.
+
+use super::ops::{Change, Op, Order, Prompt, Told};
+use crate::{Source, Tier};
+
+/// A trace from any bytes, for fuzzing.
+#[must_use]
+pub fn decode(bytes: &[u8]) -> Vec<Op> {
+    let mut bytes = bytes.iter().copied();
+    let mut next = move || bytes.next();
+    let mut ops = Vec::new();
+    while let Some(op) = decode_op(&mut next) {
+        ops.push(op);
+        if ops.len() == 200 {
+            break;
+        }
+    }
+    ops
+}
+
+fn decode_op(next: &mut impl FnMut() -> Option<u8>) -> Option<Op> {
+    Some(match next()? % 16 {
+        0 => Op::Join(next()?),
+        1 => Op::Retire(next()?),
+        2 => Op::Sweep(next()?),
+        3..=8 => Op::Apply(next()?, decode_source(next()?), decode_change(next)?),
+        9 | 10 => {
+            let (pod, incarnation, sequence, give_up) = (next()?, next()?, next()?, next()?);
+            let count = next()? % 4;
+            let events = (0..count).map(|_| decode_change(next)).collect::<Option<_>>()?;
+            Op::Batch(pod, incarnation, sequence, give_up % 4 == 0, events)
+        }
+        11 | 12 => {
+            let (pod, count) = (next()?, next()? % 4);
+            let mut item = || Some((decode_prompt(next)?, next()?, decode_tier(next()?), next()?));
+            Op::Reconcile(pod, (0..count).map(|_| item()).collect::<Option<_>>()?)
+        }
+        13 => Op::Speculate(next()?, decode_prompt(next)?, next()?),
+        14 => Op::Expire(next()?),
+        _ => Op::Restart,
+    })
+}
+
+fn decode_change(next: &mut impl FnMut() -> Option<u8>) -> Option<Change> {
+    let kind = next()?;
+    if kind % 16 == 0 {
+        return Some(Change::Cleared);
+    }
+    let (prompt, from, to, tier) = (decode_prompt(next)?, next()?, next()?, decode_tier(next()?));
+    Some(if kind % 2 == 0 {
+        Change::Removed(prompt, from, to, tier, if kind & 64 == 0 { Order::TailFirst } else { Order::HeadFirst })
+    } else {
+        Change::Stored(prompt, from, to, tier, if kind & 96 == 96 { Told::Nothing } else { Told::Parent })
+    })
+}
+
+fn decode_prompt(next: &mut impl FnMut() -> Option<u8>) -> Option<Prompt> {
+    let count = next()? % 4 + 1;
+    (0..count).map(|_| Some((next()? % 3, next()? % 24))).collect()
+}
+
+fn decode_source(byte: u8) -> Source {
+    if byte % 2 == 0 { Source::Membership } else { Source::Copies }
+}
+
+fn decode_tier(byte: u8) -> Tier {
+    // Mostly one tier, or copies would hardly ever meet.
+    *Tier::ALL.get(byte as usize % 12).unwrap_or(&Tier::Gpu)
+}
