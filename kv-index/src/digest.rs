@@ -50,7 +50,9 @@ impl Digest {
 
     /// Counts several copies in.
     pub fn add_copies(&mut self, hash: BlockHash, tier: Tier, copies: u32) {
-        self.0 = self.0.wrapping_add(term(hash, tier).wrapping_mul(copies.into()));
+        if copies > 0 {
+            self.0 = self.0.wrapping_add(term(hash, tier).wrapping_mul(copies.into()));
+        }
     }
 
     /// Counts a copy out.
@@ -60,7 +62,9 @@ impl Digest {
 
     /// Counts several copies out.
     pub fn remove_copies(&mut self, hash: BlockHash, tier: Tier, copies: u32) {
-        self.0 = self.0.wrapping_sub(term(hash, tier).wrapping_mul(copies.into()));
+        if copies > 0 {
+            self.0 = self.0.wrapping_sub(term(hash, tier).wrapping_mul(copies.into()));
+        }
     }
 
     /// The digest as sixteen bytes.
