@@ -1,4 +1,4 @@
-//! What disturbs a search? Threads beside it, writers at a steady rate, and the sweep of a large pod.
+//! What disturbs a search? Threads beside it, writers at a steady rate, the sweep of a large pod, a wide fleet.
 //!
 //! Prints p50, p99 and p99.9 of one searching thread in each situation, the time a retirement takes, and
 //! searches a second by threads. Figures are of this machine; read the ratios.
@@ -55,6 +55,7 @@ fn main() {
         sweeper.join().expect("the sweeper ends")
     });
     println!("  (retiring it took {} ns, sweeping it {} ms)", retired.as_nanos(), sweep.as_millis());
+    by_width(&chains);
     println!("\n{:<8} {:>22} {:>26}", "threads", "searches a second", "with a writer on one more");
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     for threads in [1, 2, 4, 8, 12, 15, 16].into_iter().filter(|&threads| threads <= cores) {
@@ -62,6 +63,35 @@ fn main() {
         let beside = throughput(&index, &chains, threads, Some(pods[60]));
         println!("{threads:<8} {alone:>22.0} {beside:>26.0}");
     }
+}
+
+/// The same holders, eight to a chain, in a fleet of 64 pods and in one of 256.
+fn by_width(chains: &[Vec<BlockHash>]) {
+    let fleets = [64, 256].map(|width| {
+        let index: Index = Index::new(Config::default());
+        let pods: Vec<Pod> = (0..width).map(|n| index.join(&format!("pod-{n}")).expect("room")).collect();
+        for (n, chain) in chains.iter().enumerate() {
+            for holder in 0..8 {
+                let pod = (n * 5 + holder * (width / 8 - 1)) % width;
+                store(&index, pods[pod], Parent::Root, &chain[..128 - 24 * (holder % 4)]);
+            }
+        }
+        index
+    });
+    let mut medians = [Vec::new(), Vec::new()];
+    for _ in 0..9 {
+        for (index, medians) in fleets.iter().zip(&mut medians) {
+            medians.push(timed(index, chains, Duration::from_millis(300), || {})[0]);
+        }
+    }
+    let [narrow, wide] = medians.map(|mut rounds| {
+        rounds.sort_unstable();
+        rounds[rounds.len() / 2]
+    });
+    println!(
+        "\n8 holders among 64 pods: p50 {narrow} ns; among 256: {wide} ns; ratio {:.2}",
+        wide as f64 / narrow as f64
+    );
 }
 
 /// When to stop early.
