@@ -336,12 +336,13 @@ mod tests {
                 let _ = freed.recv();
             });
             told.recv().expect("the thread speaks");
-            for _ in 0..100_000 {
+            for _ in 0..300_000 {
                 index.apply(b, Source::Membership, stored).expect("live");
                 index.apply(b, Source::Membership, removed).expect("live");
             }
             drop(free);
         });
-        assert!(index.sets.bytes() < 1_000_000, "{} bytes for one set", index.sets.bytes());
+        // Were ids not used again it would be 14 MB; a few rest while threads of other tests stay pinned.
+        assert!(index.sets.bytes() < 6_000_000, "{} bytes for one set", index.sets.bytes());
     }
 }
