@@ -62,6 +62,8 @@ mod change;
 mod config;
 mod detail;
 mod digest;
+#[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
+pub mod engine;
 mod error;
 mod event;
 mod feed;
