@@ -41,6 +41,8 @@ pub(crate) struct PodCache {
     pub(crate) totals: Applied,
     /// Stores that named another parent than an earlier one did.
     pub(crate) contradictions: u64,
+    /// How often everything was forgotten, so that whoever keeps state beside the pod's notices.
+    pub(crate) clears: u64,
 }
 
 /// What became of one block of a `Removed`.
@@ -193,6 +195,7 @@ impl PodCache {
         self.digest = Digest::EMPTY;
         self.holes.heal_all();
         self.unlinked_left = self.unlinked;
+        self.clears += 1;
     }
 
     /// Forgets the holes that are no more, once the table shows it.

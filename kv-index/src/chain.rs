@@ -62,7 +62,15 @@ impl ChainHasher {
     /// A hasher for one cache namespace and block size. Another block size gives other hashes.
     #[must_use]
     pub fn new(seed: ChainSeed, size: BlockSize) -> Self {
-        Self { start: absorb(seed.0, Field::BlockSize, &(size.tokens() as u64).to_le_bytes()), size }
+        let start = absorb(seed.0, Field::BlockSize, &(size.tokens() as u64).to_le_bytes());
+        // Like a block's hash, so that a chain can be told by the hash before its first block too.
+        Self { start: seal(start).get(), size }
+    }
+
+    /// What stands before the first block.
+    #[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
+    pub(crate) fn start(&self) -> BlockHash {
+        BlockHash::new(self.start)
     }
 
     /// Tokens in a block.
@@ -92,6 +100,25 @@ impl ChainHasher {
     pub fn lazy<'a>(&'a self, tokens: &'a [u32], buffer: &'a mut Vec<BlockHash>) -> LazyChain<'a> {
         buffer.clear();
         LazyChain { hasher: self, tokens, hashes: buffer }
+    }
+
+    /// The hash of one block after the block `before` it, or of a first block.
+    ///
+    /// `keys` tells it from blocks with the same tokens: an image's content, say. Without keys the hash is the one
+    /// that [`Self::hash`] gives. Returns `None` if `tokens` is not exactly one block.
+    #[must_use]
+    pub fn block(&self, before: Option<BlockHash>, tokens: &[u32], keys: &[u8]) -> Option<BlockHash> {
+        if tokens.len() != self.size.tokens() {
+            return None;
+        }
+        let mut state = before.map_or(self.start, BlockHash::get);
+        if !keys.is_empty() {
+            state = absorb(state, Field::Keys, keys);
+        }
+        for chunk in tokens.chunks(CHUNK) {
+            state = step(state, if chunk.len() == CHUNK { digest_chunk(chunk) } else { digest_short(chunk) });
+        }
+        Some(seal(state))
     }
 
     fn extend_to(&self, tokens: &[u32], hashes: &mut Vec<BlockHash>, blocks: usize) {
@@ -184,6 +211,7 @@ enum Field {
     Tenant,
     BlockSize,
     Checksum,
+    Keys,
 }
 
 fn absorb(state: u64, field: Field, bytes: &[u8]) -> u64 {
@@ -263,7 +291,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn in_pieces_at_once_or_lazily_the_hashes_are_the_same(
+        fn in_pieces_at_once_or_lazily_or_by_the_block_the_hashes_are_the_same(
             tokens in prop::collection::vec(any::<u32>(), 0..200),
             size in 1u32..40,
             cut in 0usize..200,
@@ -281,6 +309,12 @@ mod tests {
             prop_assert_eq!(lazy.reach(depth), &whole[..depth]);
             prop_assert_eq!(lazy.hashed(), depth, "no deeper than asked");
             prop_assert_eq!(lazy.reach(usize::MAX), &whole[..]);
+            let mut before = None;
+            for (block, &hash) in tokens.chunks_exact(size as usize).zip(&whole) {
+                prop_assert_eq!(hasher.block(before, block, &[]), Some(hash));
+                prop_assert_ne!(hasher.block(before, block, b"image"), Some(hash));
+                before = Some(hash);
+            }
         }
 
         #[test]

@@ -8,6 +8,7 @@ use std::cmp::Ordering;
 
 use smallvec::SmallVec;
 
+use crate::change::Change;
 use crate::error::Gone;
 use crate::event::{Applied, Event, Source};
 use crate::index::Index;
@@ -39,6 +40,19 @@ pub struct Batch<'a> {
     pub sequence: u64,
     /// The events, in order.
     pub events: &'a [Event<'a>],
+}
+
+impl Batch<'_> {
+    fn number(&self) -> Number {
+        Number { incarnation: self.incarnation, sequence: self.sequence }
+    }
+}
+
+/// Which batch of which life of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Number {
+    pub(crate) incarnation: u64,
+    pub(crate) sequence: u64,
 }
 
 /// What became of a batch.
@@ -124,8 +138,23 @@ impl<'i, const WORDS: usize> Feed<'i, WORDS> {
     }
 
     fn offer(&self, batch: &Batch<'_>, gap: OnGap) -> Result<Verdict, Gone> {
+        self.offer_with(batch.number(), gap, |change| {
+            for event in batch.events {
+                change.event(event, self.config.source);
+            }
+        })
+    }
+
+    /// Judges a batch by its number, and has it applied if it is to be: under the pod's lock, so that whatever
+    /// `apply` keeps beside the index is told of exactly the batches that the index is.
+    pub(crate) fn offer_with(
+        &self,
+        number: Number,
+        gap: OnGap,
+        apply: impl FnOnce(&mut Change<'_, WORDS>),
+    ) -> Result<Verdict, Gone> {
         let mut change = self.index.change(self.pod)?;
-        let judged = change.cache().cursors.judge(&self.config, batch, gap);
+        let judged = change.cache().cursors.judge(&self.config, number, gap);
         if judged.forgets() {
             // Whatever other streams had brought is gone with it: they begin anew, by a gap.
             change.cache().cursors.keep_only(self.config.stream);
@@ -140,12 +169,10 @@ impl<'i, const WORDS: usize> Feed<'i, WORDS> {
             Judged::Stale => return Ok(Verdict::Stale),
             Judged::Gap { from, restarted } => {
                 change.finish();
-                return Ok(Verdict::Gap { from, to: batch.sequence, restarted });
+                return Ok(Verdict::Gap { from, to: number.sequence, restarted });
             }
         };
-        for event in batch.events {
-            change.event(event, self.config.source);
-        }
+        apply(&mut change);
         Ok(verdict(change.finish()))
     }
 }
@@ -199,7 +226,7 @@ impl Judged {
 
 impl Cursors {
     /// Judges a batch, and moves past it if it is to be applied.
-    pub(crate) fn judge(&mut self, config: &FeedConfig, batch: &Batch<'_>, gap: OnGap) -> Judged {
+    pub(crate) fn judge(&mut self, config: &FeedConfig, batch: Number, gap: OnGap) -> Judged {
         let known = self.0.iter_mut().find(|(stream, _)| *stream == config.stream);
         let passed = Cursor { incarnation: batch.incarnation, next: batch.sequence.saturating_add(1) };
         let Some((_, cursor)) = known else {
@@ -229,6 +256,11 @@ impl Cursors {
 
     fn keep_only(&mut self, stream: StreamId) {
         self.0.retain(|(other, _)| *other == stream);
+    }
+
+    #[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
+    pub(crate) fn forget(&mut self, stream: StreamId) {
+        self.0.retain(|(other, _)| *other != stream);
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (StreamId, Cursor)> + '_ {

@@ -52,6 +52,8 @@ pub struct PodStats {
     pub scanned: bool,
     /// Stores that named another parent than an earlier one did.
     pub contradictions: u64,
+    /// How often all its blocks were forgotten: cleared by the engine, or because a source started anew.
+    pub clears: u64,
     /// Everything ever applied to it.
     pub applied: Applied,
     /// Bytes of its own structures.
@@ -106,6 +108,7 @@ impl<const WORDS: usize> Index<WORDS> {
             holes: cache.holes(),
             scanned: cache.is_scanned(),
             contradictions: cache.contradictions,
+            clears: cache.clears,
             applied: cache.totals,
             bytes: cache.bytes(),
         }

@@ -1,0 +1,95 @@
+//! What a batch comes to in the index's own terms, in buffers that are used again.
+
+use std::ops::Range;
+
+use crate::block::{BlockHash, Parent};
+use crate::event::{Event, Removed, Stored};
+use crate::tier::Tier;
+
+/// A batch in the index's terms.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    blocks: Vec<BlockHash>,
+    steps: Vec<Step>,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Stored { parent: Parent, tier: Tier, blocks: Range<usize> },
+    Removed { tier: Tier, blocks: Range<usize> },
+    Cleared,
+}
+
+impl Changes {
+    pub(super) fn reset(&mut self) {
+        self.blocks.clear();
+        self.steps.clear();
+    }
+
+    /// A block came; it joins the store before it where that goes on to it.
+    pub(super) fn stored(&mut self, parent: Parent, block: BlockHash, tier: Tier) {
+        let at = self.blocks.len();
+        let follows = self.blocks.last().is_some_and(|&last| parent == Parent::Block(last));
+        match self.steps.last_mut() {
+            Some(Step::Stored { tier: last, blocks, .. }) if *last == tier && follows => blocks.end = at + 1,
+            _ => self.steps.push(Step::Stored { parent, tier, blocks: at..at + 1 }),
+        }
+        self.blocks.push(block);
+    }
+
+    /// A block left.
+    pub(super) fn removed(&mut self, block: BlockHash, tier: Tier) {
+        let at = self.blocks.len();
+        match self.steps.last_mut() {
+            Some(Step::Removed { tier: last, blocks }) if *last == tier => blocks.end = at + 1,
+            _ => self.steps.push(Step::Removed { tier, blocks: at..at + 1 }),
+        }
+        self.blocks.push(block);
+    }
+
+    /// Everything left.
+    pub(super) fn cleared(&mut self) {
+        self.steps.push(Step::Cleared);
+    }
+
+    /// The events, in order.
+    pub(super) fn events(&self) -> impl Iterator<Item = Event<'_>> {
+        self.steps.iter().map(|step| match step {
+            Step::Stored { parent, tier, blocks } => {
+                Event::Stored(Stored::new(*parent, &self.blocks[blocks.clone()]).in_tier(*tier))
+            }
+            Step::Removed { tier, blocks } => {
+                Event::Removed(Removed { blocks: &self.blocks[blocks.clone()], tier: *tier })
+            }
+            Step::Cleared => Event::Cleared,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_that_follow_each_other_travel_together() {
+        let hash = BlockHash::new;
+        let mut changes = Changes::default();
+        changes.stored(Parent::Root, hash(1), Tier::Gpu);
+        changes.stored(Parent::Block(hash(1)), hash(2), Tier::Gpu);
+        changes.stored(Parent::Block(hash(2)), hash(3), Tier::Host);
+        changes.stored(Parent::Block(hash(1)), hash(4), Tier::Host);
+        changes.removed(hash(2), Tier::Gpu);
+        changes.removed(hash(1), Tier::Gpu);
+        changes.removed(hash(3), Tier::Host);
+        changes.cleared();
+        let events: Vec<_> = changes.events().collect();
+        assert_eq!(events[0], Event::Stored(Stored::prompt(&[hash(1), hash(2)])));
+        assert_eq!(events[1], Event::Stored(Stored::new(Parent::Block(hash(2)), &[hash(3)]).in_tier(Tier::Host)));
+        assert_eq!(events[2], Event::Stored(Stored::new(Parent::Block(hash(1)), &[hash(4)]).in_tier(Tier::Host)));
+        assert_eq!(events[3], Event::Removed(Removed { blocks: &[hash(2), hash(1)], tier: Tier::Gpu }));
+        assert_eq!(events[4], Event::Removed(Removed { blocks: &[hash(3)], tier: Tier::Host }));
+        assert_eq!(events[5..], [Event::Cleared]);
+        changes.reset();
+        assert_eq!(changes.events().count(), 0);
+    }
+}

@@ -1,0 +1,402 @@
+//! An engine's stream from its bytes to the index: decode, judge by number, translate, apply, verify.
+//!
+//! No socket is here. Whoever owns one hands over the frames it read, and is told when to ask the engine's replay
+//! socket, and from where. Everything a batch changes beside the index (which engine block is which) is changed
+//! under the pod's lock exactly when the index is, so batches may come twice, over two transports, in any order.
+
+use std::ops::Deref;
+
+use crate::block::BlockSize;
+use crate::chain::ChainSeed;
+use crate::error::Gone;
+use crate::event::Source;
+use crate::feed::{Feed, FeedConfig, Number, OnGap, StreamId, Verdict};
+use crate::index::Index;
+use crate::pod::Pod;
+use crate::sync::Mutex;
+
+use super::decode::{DecodeError, decode_batch};
+use super::drops::{DropReason, Drops};
+use super::event::EngineBatch;
+use super::frames::{FrameError, Message, ReplayReply};
+use super::lives::{Life, Lives, Mark};
+use super::translate::{Mode, OddSize, Reading, Translator};
+use super::verify::{Agreement, Disagreement, Verifier, Verify};
+
+/// How an engine's stream is to be read.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct EngineFeedConfig {
+    /// Which stream of the pod.
+    pub stream: StreamId,
+    /// The number of a life's first batch: 0 in the engines, 1 in Mooncake's master.
+    pub first: u64,
+    /// What the index calls the blocks.
+    pub mode: Mode,
+    /// Tokens in a block of the index.
+    pub block_size: BlockSize,
+    /// Whether smaller pages of the engine may make up a block of the index.
+    pub accumulate: bool,
+    /// What the engine's events count.
+    pub source: Source,
+    /// The data-parallel rank the pod stands for; batches of other ranks are left out. None takes any.
+    pub rank: Option<u32>,
+    /// Whether the engine has a replay socket to ask. Without one a gap costs the pod's state.
+    pub replay: bool,
+    /// Pages that may be in the map of names at once. What does not fit is left out and counted.
+    pub most_pages: usize,
+    /// Whether and how the engine's hashes are checked.
+    pub verify: Option<Verify>,
+}
+
+impl EngineFeedConfig {
+    /// Token mode: blocks are called by our own hash of their tokens.
+    #[must_use]
+    pub fn tokens(model: ChainSeed, block_size: BlockSize) -> Self {
+        Self::new(Mode::Tokens(model), block_size)
+    }
+
+    /// Engine mode: blocks are called as the engine does, and requests are hashed in its dialect.
+    #[must_use]
+    pub fn engine_hashes(block_size: BlockSize) -> Self {
+        Self::new(Mode::EngineHashes, block_size)
+    }
+
+    fn new(mode: Mode, block_size: BlockSize) -> Self {
+        Self {
+            stream: StreamId::default(),
+            first: 0,
+            mode,
+            block_size,
+            accumulate: false,
+            source: Source::Copies,
+            rank: None,
+            replay: true,
+            most_pages: 8 << 20,
+            verify: None,
+        }
+    }
+}
+
+/// What became of a batch, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Received {
+    /// What became of it.
+    pub verdict: Verdict,
+    /// Ask the engine's replay socket for everything from this sequence on
+    /// ([`replay_request`](super::replay_request)).
+    pub ask: Option<u64>,
+    /// The engine announced a hash that its dialect does not give: the first time it did so, or for a new cause.
+    pub disagreement: Option<Disagreement>,
+}
+
+/// What a reply of the replay socket came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Replayed {
+    /// One batch of the past.
+    Batch(Received),
+    /// The replay is over.
+    End {
+        /// Something is still missing: ask again from here.
+        ask: Option<u64>,
+    },
+}
+
+/// Why a message came to nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReceiveError {
+    /// The frames are not those of an engine's message. The host connected to something else.
+    #[error("frames that are no engine's message")]
+    Frames(#[from] FrameError),
+    /// The payload is damaged, or of a release this build does not know. A live batch is left out, and asked for
+    /// again by the gap it leaves; a replayed one cannot come again, so the pod's state was forgotten.
+    #[error("batch {sequence} cannot be decoded")]
+    Decode {
+        /// The batch's number.
+        sequence: u64,
+        /// What is wrong with it.
+        source: DecodeError,
+    },
+    /// The engine's blocks are not the index's. An operator makes the two equal, or lets smaller pages accumulate.
+    /// Nothing was changed.
+    #[error("pod `{pod}` has blocks of {engine} tokens, the index of {index}")]
+    BlockSize {
+        /// The pod's name.
+        pod: Box<str>,
+        /// Tokens in a block of the engine.
+        engine: u32,
+        /// Tokens in a block of the index.
+        index: u32,
+    },
+    /// The pod is retired. The host can stop listening.
+    #[error(transparent)]
+    Gone(#[from] Gone),
+}
+
+/// A pod's end of its engine's stream.
+///
+/// Share it between transports of one stream by reference; two feeds made for one stream would not know of each
+/// other's names. A feed starts from nothing: what the pod held before is forgotten.
+#[derive(Debug)]
+pub struct EngineFeed<I> {
+    index: I,
+    pod: Pod,
+    config: EngineFeedConfig,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    translator: Translator,
+    lives: Lives,
+    verifier: Option<Verifier>,
+    replay: Replay,
+    /// How often the pod had been cleared when the translator last saw it.
+    clears: u64,
+}
+
+/// What is known of what is missing.
+#[derive(Clone, Copy, Debug, Default)]
+struct Replay {
+    /// The batch before the asked for ones, while an answer is awaited.
+    asked: Option<Option<Mark>>,
+    /// The highest number seen.
+    newest: Option<u64>,
+    /// The last answer brought nothing: what is missing will not come.
+    hopeless: bool,
+}
+
+/// How a batch came.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Via {
+    Live,
+    Replay,
+}
+
+impl<I, const WORDS: usize> EngineFeed<I>
+where
+    I: Deref<Target = Index<WORDS>>,
+{
+    /// A feed for a pod of an index that is borrowed or shared, by `&Index` or `Arc<Index>`.
+    ///
+    /// # Errors
+    ///
+    /// When the pod is gone.
+    pub fn new(index: I, pod: Pod, config: EngineFeedConfig) -> Result<Self, Gone> {
+        let mut change = index.change(pod)?;
+        if change.cache().cursors.iter().any(|(stream, _)| stream == config.stream) {
+            // Names of blocks that another feed brought are not known to this one.
+            change.cache().cursors.forget(config.stream);
+            change.clear();
+        }
+        let clears = change.cache().clears;
+        change.finish();
+        let reading = Reading {
+            mode: config.mode,
+            block_size: config.block_size,
+            accumulate: config.accumulate,
+            source: config.source,
+            most_pages: config.most_pages,
+        };
+        let state = State {
+            translator: Translator::new(reading),
+            lives: Lives::default(),
+            verifier: config.verify.clone().map(Verifier::new),
+            replay: Replay::default(),
+            clears,
+        };
+        Ok(Self { index, pod, config, state: Mutex::new(state) })
+    }
+
+    /// Takes a message of the engine's live socket.
+    ///
+    /// # Errors
+    ///
+    /// When the frames or the payload are malformed, the block size is not the index's, or the pod is gone.
+    pub fn live<F: AsRef<[u8]>>(&self, frames: &[F]) -> Result<Received, ReceiveError> {
+        self.message(&Message::parse(frames)?, Via::Live)
+    }
+
+    /// Takes a reply of the engine's replay socket.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::live`].
+    pub fn replayed<F: AsRef<[u8]>>(&self, frames: &[F]) -> Result<Replayed, ReceiveError> {
+        match ReplayReply::parse(frames)? {
+            ReplayReply::Batch(message) => Ok(Replayed::Batch(self.message(&message, Via::Replay)?)),
+            ReplayReply::End => Ok(Replayed::End { ask: self.end_of_replay() }),
+        }
+    }
+
+    /// Takes a decoded batch, from a transport that has no frames.
+    ///
+    /// # Errors
+    ///
+    /// When the block size is not the index's, or the pod is gone.
+    pub fn batch(&self, sequence: u64, batch: &EngineBatch<'_>) -> Result<Received, ReceiveError> {
+        self.offer(sequence, batch, Via::Live)
+    }
+
+    /// The transport connected, or did so again: where to ask for a replay from.
+    ///
+    /// The replay begins with the last batch that was applied. If the engine has started anew meanwhile, its batch
+    /// of that number is another one, and the feed notices.
+    pub fn connected(&self) -> u64 {
+        self.state.lock().ask(self.config.first)
+    }
+
+    /// What was left out so far, and why.
+    #[must_use]
+    pub fn drops(&self) -> Drops {
+        self.state.lock().translator.drops
+    }
+
+    /// Whether the engine hashes as its dialect says; none if that is not checked.
+    #[must_use]
+    pub fn agreement(&self) -> Option<Agreement> {
+        self.state.lock().verifier.as_ref().map(Verifier::agreement)
+    }
+
+    /// Engine pages whose names are kept, and the bytes that takes. Without a map of names both are 0.
+    #[must_use]
+    pub fn names(&self) -> (usize, usize) {
+        self.state.lock().translator.map_size()
+    }
+
+    fn message(&self, message: &Message<'_>, via: Via) -> Result<Received, ReceiveError> {
+        let sequence = message.sequence;
+        match decode_batch(message.payload) {
+            Ok(batch) => self.offer(sequence, &batch, via),
+            Err(source) => {
+                if via == Via::Replay {
+                    self.skip(sequence)?;
+                }
+                Err(ReceiveError::Decode { sequence, source })
+            }
+        }
+    }
+
+    fn offer(&self, sequence: u64, batch: &EngineBatch<'_>, via: Via) -> Result<Received, ReceiveError> {
+        let mut state = self.state.lock();
+        let other_rank = self.config.rank.is_some_and(|rank| batch.rank.is_some_and(|found| found != rank));
+        if !other_rank {
+            state.translator.check(batch).map_err(|size| self.odd_size(size))?;
+        }
+        let mark = Mark { sequence, time: Some(batch.timestamp).filter(|time| !time.is_nan()) };
+        match state.lives.judge(mark) {
+            Life::This => {}
+            Life::Past => return Ok(Received::of(Verdict::Stale)),
+            Life::Next => state.begin_life(),
+        }
+        state.replay.newest = state.replay.newest.max(Some(sequence));
+        let gives_up = via == Via::Replay || !self.config.replay || state.replay.hopeless;
+        let verdict = self.apply(&mut state, sequence, if gives_up { OnGap::Forget } else { OnGap::Wait }, |state| {
+            if other_rank {
+                state.translator.leave_out(DropReason::OtherRank);
+            } else {
+                state.translator.translate(batch);
+            }
+        })?;
+        let mut received = Received::of(verdict);
+        match verdict {
+            Verdict::Applied(_) | Verdict::Restarted(_) | Verdict::GapGivenUp(_) => {
+                state.lives.applied(mark);
+                state.replay.hopeless = false;
+                received.disagreement = state.verifier.as_mut().and_then(|verifier| verifier.look_at(batch));
+            }
+            Verdict::Gap { from, .. } => {
+                if state.lives.last.is_some_and(|last| from <= last.sequence) {
+                    // Another stream of the pod forgot everything: this one has to begin anew.
+                    state.lives.last = None;
+                    state.replay.asked = None;
+                }
+                if state.replay.asked.is_none() {
+                    received.ask = Some(state.ask(self.config.first));
+                }
+            }
+            _ => {}
+        }
+        Ok(received)
+    }
+
+    /// Has the feed judge a number, and applies what `fill` makes the translator's changes be.
+    fn apply(
+        &self,
+        state: &mut State,
+        sequence: u64,
+        gap: OnGap,
+        fill: impl FnOnce(&mut State),
+    ) -> Result<Verdict, Gone> {
+        let number = Number { incarnation: state.lives.incarnation, sequence };
+        let config = &self.config;
+        let config = FeedConfig { stream: config.stream, source: config.source, first: config.first };
+        Feed::new(&*self.index, self.pod, config).offer_with(number, gap, |change| {
+            if change.cache().clears != state.clears {
+                state.translator.reset();
+                state.verifier.iter_mut().for_each(Verifier::reset);
+            }
+            fill(state);
+            let source = state.translator.source();
+            for event in state.translator.changes.events() {
+                change.event(&event, source);
+            }
+            state.clears = change.cache().clears;
+        })
+    }
+
+    /// Goes past a batch that cannot be had: what it changed is not known, so everything is forgotten.
+    fn skip(&self, sequence: u64) -> Result<(), Gone> {
+        let mut state = self.state.lock();
+        if state.lives.last.is_some_and(|last| sequence <= last.sequence) {
+            return Ok(());
+        }
+        self.apply(&mut state, sequence, OnGap::Forget, |state| {
+            state.translator.leave_out(DropReason::Undecodable);
+            state.translator.forget();
+        })?;
+        state.lives.applied(Mark { sequence, time: None });
+        Ok(())
+    }
+
+    fn end_of_replay(&self) -> Option<u64> {
+        let mut state = self.state.lock();
+        let asked = state.replay.asked.take();
+        let last = state.lives.last;
+        let missing = state.replay.newest > last.map(|last| last.sequence);
+        if !missing {
+            return None;
+        }
+        if asked == Some(last) {
+            state.replay.hopeless = true;
+            return None;
+        }
+        Some(state.ask(self.config.first))
+    }
+
+    fn odd_size(&self, OddSize(engine): OddSize) -> ReceiveError {
+        let pod = self.index.name(self.pod).unwrap_or_default().into_boxed_str();
+        ReceiveError::BlockSize { pod, engine, index: self.config.block_size.tokens() as u32 }
+    }
+}
+
+impl State {
+    fn begin_life(&mut self) {
+        self.lives.begin();
+        self.replay = Replay::default();
+    }
+
+    fn ask(&mut self, first: u64) -> u64 {
+        self.replay.asked = Some(self.lives.last);
+        self.lives.resume_from(first)
+    }
+}
+
+impl Received {
+    fn of(verdict: Verdict) -> Self {
+        Self { verdict, ask: None, disagreement: None }
+    }
+}

@@ -1,0 +1,116 @@
+//! Which life of its engine a batch is from.
+//!
+//! Engines number their batches from the start of the process and say nothing of earlier ones, so a lower number
+//! is either a batch that came twice or the first news of a new process. The time of publication tells: a batch
+//! that comes again has the time it had before, and a new process publishes later than the old one did.
+
+/// The life that a stream's batches are from.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Lives {
+    /// Grows with each life.
+    pub(super) incarnation: u64,
+    /// The last batch of this life that was applied.
+    pub(super) last: Option<Mark>,
+    /// When the life before this one published for the last time, as far as we know.
+    ended: Option<f64>,
+}
+
+/// A batch by its number and its time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Mark {
+    pub(super) sequence: u64,
+    /// None if the source sends none, or the batch could not be read.
+    pub(super) time: Option<f64>,
+}
+
+/// What a batch's number and time say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Life {
+    /// Nothing against its being of this life.
+    This,
+    /// It is of a life that is over.
+    Past,
+    /// It is of a new life.
+    Next,
+}
+
+impl Lives {
+    /// Says which life a batch is from.
+    pub(super) fn judge(&self, batch: Mark) -> Life {
+        if let (Some(time), Some(ended)) = (batch.time, self.ended) {
+            if time <= ended {
+                return Life::Past;
+            }
+        }
+        let Some(last) = self.last.filter(|last| batch.sequence <= last.sequence) else { return Life::This };
+        let other = match (batch.time, last.time) {
+            (Some(time), Some(known)) if batch.sequence == last.sequence => time != known,
+            (Some(time), Some(known)) => time > known,
+            _ => false,
+        };
+        if other { Life::Next } else { Life::This }
+    }
+
+    /// Begins a new life.
+    pub(super) fn begin(&mut self) {
+        self.incarnation += 1;
+        if let Some(time) = self.last.take().and_then(|last| last.time) {
+            self.ended = Some(time);
+        }
+    }
+
+    /// Notes a batch that was applied.
+    pub(super) fn applied(&mut self, batch: Mark) {
+        self.last = Some(batch);
+    }
+
+    /// Where to ask for a replay: from the last batch that was applied, so that its time shows whether the engine is
+    /// still the one we know.
+    pub(super) fn resume_from(&self, first: u64) -> u64 {
+        self.last.map_or(first, |last| last.sequence)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mark(sequence: u64, time: f64) -> Mark {
+        Mark { sequence, time: Some(time) }
+    }
+
+    #[test]
+    fn a_batch_that_comes_again_is_of_this_life_and_a_later_one_with_its_number_is_not() {
+        let mut lives = Lives::default();
+        assert_eq!(lives.judge(mark(7, 1.0)), Life::This);
+        lives.applied(mark(7, 1.0));
+        assert_eq!(lives.judge(mark(7, 1.0)), Life::This);
+        assert_eq!(lives.judge(mark(3, 0.5)), Life::This);
+        assert_eq!(lives.judge(mark(8, 1.5)), Life::This);
+        assert_eq!(lives.judge(mark(8, 0.9)), Life::This, "clocks may step back");
+        assert_eq!(lives.judge(mark(7, 0.9)), Life::Next, "the same number at another time");
+        assert_eq!(lives.judge(mark(3, 2.0)), Life::Next);
+        assert_eq!(lives.resume_from(0), 7);
+    }
+
+    #[test]
+    fn what_a_past_life_published_stays_past() {
+        let mut lives = Lives::default();
+        lives.applied(mark(500, 10.0));
+        assert_eq!(lives.judge(mark(2, 11.0)), Life::Next);
+        lives.begin();
+        assert_eq!(lives.resume_from(0), 0);
+        assert_eq!(lives.judge(mark(499, 9.9)), Life::Past);
+        assert_eq!(lives.judge(mark(500, 10.0)), Life::Past);
+        assert_eq!(lives.judge(mark(0, 10.5)), Life::This);
+    }
+
+    #[test]
+    fn without_times_nothing_is_concluded() {
+        let mut lives = Lives::default();
+        let silent = |sequence| Mark { sequence, time: None };
+        lives.applied(silent(5));
+        assert_eq!(lives.judge(silent(2)), Life::This);
+        assert_eq!(lives.judge(mark(5, 1.0)), Life::This);
+    }
+}

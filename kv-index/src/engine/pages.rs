@@ -1,0 +1,373 @@
+//! An engine's pages, by the engine's names, and the index blocks they make up.
+//!
+//! Token mode files blocks under hashes of our own, so an eviction that names the engine's block has to be looked
+//! up: this map is what it is looked up in. Where engine pages are smaller than index blocks, it also knows which
+//! pages a block is made of: a block is there while all of them are.
+//!
+//! The rules: a page is in the map while a copy of it is anywhere, or while a page of the same block hangs under
+//! it; a block is told to the index once for each of its last pages and tiers, so that two engine names of one
+//! block count as two copies.
+
+use smallvec::SmallVec;
+
+use crate::block::{BlockHash, Parent};
+use crate::chain::ChainHasher;
+use crate::event::Source;
+use crate::map::FixedMap;
+use crate::tier::Tier;
+
+use super::changes::Changes;
+use super::drops::{DropReason, Drops};
+use super::event::EngineHash;
+
+/// The pages of one pod.
+#[derive(Debug)]
+pub(super) struct Pages {
+    pages: FixedMap<EngineHash, Page>,
+    /// How pages hang together inside a block; empty where every page is a block.
+    links: FixedMap<EngineHash, Link>,
+    per_block: u16,
+    most: usize,
+}
+
+/// A page of which the engine has a copy, or had one that others still hang under.
+#[derive(Clone, Copy, Debug)]
+struct Page {
+    /// The chain up to and with this page, as far as it is whole blocks.
+    chain: Chain,
+    /// Physical copies, tier by tier.
+    copies: [u16; 4],
+    /// Which page of its block it is.
+    place: u16,
+    /// The tiers in which the block it completes was told to be.
+    told: u8,
+}
+
+/// A chain's last whole block.
+///
+/// Pages before the first whole block remember what their chain begins with: the event that completes the block
+/// need not say which namespace it is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Chain {
+    Seed(BlockHash),
+    Block(BlockHash),
+}
+
+impl Chain {
+    fn state(self) -> BlockHash {
+        let (Self::Seed(state) | Self::Block(state)) = self;
+        state
+    }
+
+    fn parent(self) -> Parent {
+        match self {
+            Self::Seed(_) => Parent::Root,
+            Self::Block(hash) => Parent::Block(hash),
+        }
+    }
+}
+
+/// What a page's block needs to be put together.
+#[derive(Debug, Default)]
+struct Link {
+    before: Option<EngineHash>,
+    tokens: SmallVec<[u32; 4]>,
+    keys: Vec<Vec<u8>>,
+    /// Pages of the same block that come after this one.
+    after: SmallVec<[EngineHash; 1]>,
+}
+
+/// Pages that came, as one event tells them.
+pub(super) struct NewPages<'a> {
+    pub(super) names: &'a [EngineHash],
+    pub(super) before: Option<EngineHash>,
+    /// All their tokens; none if the event brought none.
+    pub(super) tokens: Option<&'a [u32]>,
+    pub(super) tier: Tier,
+    pub(super) source: Source,
+    /// The keys of each page, given how many tokens of its block come before it.
+    pub(super) keys: &'a dyn Fn(usize, usize) -> Vec<Vec<u8>>,
+    pub(super) naming: Naming<'a>,
+}
+
+/// How a block that its pages complete is called.
+#[derive(Clone, Copy)]
+pub(super) enum Naming<'a> {
+    /// By our own chain hash over the tokens.
+    Native(&'a ChainHasher),
+    /// As the engine calls its last page.
+    Engine,
+}
+
+impl Naming<'_> {
+    /// What stands before a chain's first block.
+    fn seed(self) -> BlockHash {
+        match self {
+            Self::Native(hasher) => hasher.start(),
+            Self::Engine => BlockHash::new(0),
+        }
+    }
+}
+
+/// What a page follows.
+#[derive(Clone, Copy)]
+enum Before {
+    Root,
+    Page { id: EngineHash, chain: Chain, place: u16 },
+    Unknown,
+}
+
+impl Pages {
+    /// A map of at most `most` pages, `per_block` of which make a block.
+    pub(super) fn new(per_block: u16, most: usize) -> Self {
+        Self { pages: FixedMap::default(), links: FixedMap::default(), per_block: per_block.max(1), most }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// Bytes of the maps; an estimate.
+    pub(super) fn bytes(&self) -> usize {
+        self.pages.capacity() * (size_of::<(EngineHash, Page)>() + 1)
+            + self.links.capacity() * (size_of::<(EngineHash, Link)>() + 1)
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.pages = FixedMap::default();
+        self.links = FixedMap::default();
+    }
+
+    /// Counts pages in, up to the first that cannot be placed.
+    pub(super) fn store(&mut self, new: &NewPages<'_>, changes: &mut Changes, drops: &mut Drops) {
+        let mut before = match new.before {
+            None if new.tokens.is_none() => Before::Unknown,
+            None => Before::Root,
+            Some(id) => self.before(id),
+        };
+        for (at, &id) in new.names.iter().enumerate() {
+            if !self.pages.contains_key(&id) {
+                if let Err(reason) = self.enter(new, at, before) {
+                    drops.count(reason, new.names.len() - at);
+                    return;
+                }
+            }
+            if self.count_in(id, new.tier, new.source) {
+                self.came(id, before, new.tier, changes);
+            }
+            before = self.before(id);
+        }
+    }
+
+    /// Counts a copy of a page out; false if there was none.
+    pub(super) fn remove(&mut self, id: EngineHash, tier: Tier, source: Source, changes: &mut Changes) -> bool {
+        let Some(page) = self.pages.get_mut(&id) else { return false };
+        let copies = &mut page.copies[tier.index()];
+        if *copies == 0 {
+            return false;
+        }
+        *copies = if source == Source::Copies { *copies - 1 } else { 0 };
+        if *copies == 0 {
+            self.left(id, tier, changes);
+            self.free(id);
+        }
+        true
+    }
+
+    /// Moves a page's copies from one tier to another; false if there were none.
+    pub(super) fn shift(&mut self, id: EngineHash, from: Tier, to: Tier, changes: &mut Changes) -> bool {
+        if !self.pages.get(&id).is_some_and(|page| page.copies[from.index()] > 0) {
+            return false;
+        }
+        // In before out: between the two the page must not be forgotten.
+        if self.count_in(id, to, Source::Membership) {
+            self.came(id, Before::Unknown, to, changes);
+        }
+        self.remove(id, from, Source::Membership, changes)
+    }
+
+    fn before(&self, id: EngineHash) -> Before {
+        self.pages.get(&id).map_or(Before::Unknown, |page| Before::Page { id, chain: page.chain, place: page.place })
+    }
+
+    /// Enters a page that is not there, without a copy of it.
+    fn enter(&mut self, new: &NewPages<'_>, at: usize, before: Before) -> Result<(), DropReason> {
+        let (chain, place) = match before {
+            Before::Root => (Chain::Seed(new.naming.seed()), 0),
+            Before::Page { chain, place, .. } => (chain, (place + 1) % self.per_block),
+            Before::Unknown if new.tokens.is_none() => return Err(DropReason::NoTokens),
+            Before::Unknown => return Err(DropReason::UnknownParent),
+        };
+        if self.pages.len() >= self.most {
+            return Err(DropReason::MapFull);
+        }
+        let id = new.names[at];
+        let size = new.tokens.map_or(0, |tokens| tokens.len() / new.names.len());
+        let tokens = new.tokens.map(|tokens| &tokens[at * size..(at + 1) * size]);
+        let keys = (new.keys)(at, place as usize * size);
+        let whole = place + 1 == self.per_block;
+        let chain = match new.naming {
+            Naming::Native(_) if tokens.is_none() => return Err(DropReason::NoTokens),
+            _ if !whole => chain,
+            Naming::Engine => Chain::Block(BlockHash::from(id)),
+            Naming::Native(hasher) => {
+                Chain::Block(self.hash(hasher, chain.state(), before, tokens.unwrap_or(&[]), &keys)?)
+            }
+        };
+        self.pages.insert(id, Page { chain, copies: [0; 4], place, told: 0 });
+        if self.per_block > 1 {
+            let before = if let Before::Page { id, .. } = before { Some(id) } else { None };
+            if let Some(link) = before.filter(|_| place > 0).and_then(|before| self.links.get_mut(&before)) {
+                link.after.push(id);
+            }
+            let tokens = tokens.unwrap_or(&[]).into();
+            self.links.insert(id, Link { before, tokens, keys, after: SmallVec::new() });
+        }
+        Ok(())
+    }
+
+    /// The hash of the block that a page completes.
+    fn hash(
+        &self,
+        hasher: &ChainHasher,
+        state: BlockHash,
+        before: Before,
+        tokens: &[u32],
+        keys: &[Vec<u8>],
+    ) -> Result<BlockHash, DropReason> {
+        if self.per_block == 1 {
+            return hasher.block(Some(state), tokens, &keys.concat()).ok_or(DropReason::UnknownParent);
+        }
+        let mut links = SmallVec::<[&Link; 16]>::new();
+        let mut next = if let Before::Page { id, .. } = before { Some(id) } else { None };
+        for _ in 1..self.per_block {
+            let link = next.and_then(|id| self.links.get(&id)).ok_or(DropReason::UnknownParent)?;
+            links.push(link);
+            next = link.before;
+        }
+        links.reverse();
+        let mut all: SmallVec<[u32; 64]> = links.iter().flat_map(|link| link.tokens.iter().copied()).collect();
+        all.extend_from_slice(tokens);
+        // An item that spans pages is one key of the block.
+        let mut seen: Vec<&Vec<u8>> = Vec::new();
+        for key in links.iter().flat_map(|link| &link.keys).chain(keys) {
+            if !seen.contains(&key) {
+                seen.push(key);
+            }
+        }
+        let keys: Vec<u8> = seen.into_iter().flatten().copied().collect();
+        hasher.block(Some(state), &all, &keys).ok_or(DropReason::UnknownParent)
+    }
+
+    /// Counts a copy in; whether it is the first in its tier.
+    fn count_in(&mut self, id: EngineHash, tier: Tier, source: Source) -> bool {
+        let Some(page) = self.pages.get_mut(&id) else { return false };
+        let copies = &mut page.copies[tier.index()];
+        let first = *copies == 0;
+        if first || source == Source::Copies {
+            *copies = copies.saturating_add(1);
+        }
+        first
+    }
+
+    /// A page is in a tier now, and was not: tells the index of the blocks that are whole with it.
+    fn came(&mut self, id: EngineHash, before: Before, tier: Tier, changes: &mut Changes) {
+        if self.per_block == 1 {
+            let parent = match before {
+                Before::Root => Parent::Root,
+                Before::Page { chain, .. } => chain.parent(),
+                Before::Unknown => Parent::Unknown,
+            };
+            if let (Some(name), true) = (self.block(id), self.tell(id, tier, true)) {
+                changes.stored(parent, name, tier);
+            }
+            return;
+        }
+        for last in self.completed_through(id) {
+            let Some(first) = self.whole(last, tier) else { continue };
+            if let (Some(name), true) = (self.block(last), self.tell(last, tier, true)) {
+                changes.stored(first.chain.parent(), name, tier);
+            }
+        }
+    }
+
+    /// A page is in a tier no longer: the blocks it was part of are not either.
+    fn left(&mut self, id: EngineHash, tier: Tier, changes: &mut Changes) {
+        for last in self.completed_through(id) {
+            if let (Some(name), true) = (self.block(last), self.tell(last, tier, false)) {
+                changes.removed(name, tier);
+            }
+        }
+    }
+
+    /// The block that a page completes.
+    fn block(&self, id: EngineHash) -> Option<BlockHash> {
+        self.pages.get(&id).map(|page| page.chain.state())
+    }
+
+    /// Marks what the index is told of a block; whether that is news.
+    fn tell(&mut self, last: EngineHash, tier: Tier, there: bool) -> bool {
+        let Some(page) = self.pages.get_mut(&last) else { return false };
+        let was = page.told & tier.bit() != 0;
+        page.told = if there { page.told | tier.bit() } else { page.told & !tier.bit() };
+        was != there
+    }
+
+    /// The last pages of the blocks that this page is part of.
+    fn completed_through(&self, id: EngineHash) -> SmallVec<[EngineHash; 1]> {
+        let mut last = SmallVec::new();
+        let mut open = SmallVec::<[EngineHash; 8]>::from_slice(&[id]);
+        while let Some(id) = open.pop() {
+            match self.pages.get(&id) {
+                Some(page) if page.place + 1 == self.per_block => last.push(id),
+                Some(_) => open.extend(self.links.get(&id).into_iter().flat_map(|link| link.after.iter().copied())),
+                None => {}
+            }
+        }
+        last
+    }
+
+    /// The first page of a block all of whose pages are in a tier, by its last page.
+    fn whole(&self, last: EngineHash, tier: Tier) -> Option<Page> {
+        let mut id = last;
+        loop {
+            let page = self.pages.get(&id).filter(|page| page.copies[tier.index()] > 0)?;
+            if page.place == 0 {
+                return Some(*page);
+            }
+            id = self.links.get(&id)?.before?;
+        }
+    }
+
+    /// Forgets a page without copies that nothing hangs under, and what only it kept.
+    fn free(&mut self, id: EngineHash) {
+        let mut next = Some(id);
+        while let Some(id) = next.take() {
+            let bare = self.pages.get(&id).is_some_and(|page| page.copies == [0; 4]);
+            if !bare || self.links.get(&id).is_some_and(|link| !link.after.is_empty()) {
+                break;
+            }
+            let page = self.pages.remove(&id);
+            if let (Some(page), Some(link)) = (page, self.links.remove(&id)) {
+                if let Some(before) = link.before.filter(|_| page.place > 0) {
+                    if let Some(link) = self.links.get_mut(&before) {
+                        link.after.retain(|after| *after != id);
+                    }
+                    next = Some(before);
+                }
+            }
+        }
+        shrink(&mut self.pages);
+        shrink(&mut self.links);
+    }
+}
+
+/// Gives memory back once most of it is unused.
+fn shrink<V>(map: &mut FixedMap<EngineHash, V>) {
+    if map.capacity() > 4096 && map.len() < map.capacity() / 4 {
+        map.shrink_to(map.len() * 2);
+    }
+}
+
+#[cfg(all(test, not(routing_loom)))]
+mod tests;

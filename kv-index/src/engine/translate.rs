@@ -1,0 +1,299 @@
+//! The normalizer: what an engine announced, as changes of the index.
+//!
+//! Pure bookkeeping for one stream. It keeps what events leave unsaid (which group carries the prefix, which of
+//! our blocks an engine's name stands for) and counts everything it leaves out, by reason.
+
+use crate::block::{BlockHash, BlockSize, Parent};
+use crate::chain::{ChainHasher, ChainSeed};
+use crate::event::Source;
+use crate::tier::Tier;
+
+use super::changes::Changes;
+use super::drops::{DropReason, Drops};
+use super::event::{EngineBatch, EngineEvent, EngineMoved, EngineRemoved, EngineStored, TokenIds};
+use super::groups::{Groups, Standing};
+use super::medium::tier;
+use super::native::{namespace, native_seed, page_keys};
+use super::pages::{Naming, NewPages, Pages};
+
+/// What the index calls an engine's blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "a block is called as we do or as its engine does")]
+pub enum Mode {
+    /// By our own hash of their tokens, whatever the engine calls them. Works with every engine that sends tokens.
+    ///
+    /// The seed is the model's; adapter and salt are added from the events, as [`native_seed`] does for requests.
+    Tokens(ChainSeed),
+    /// As the engine does. Requests must be hashed in the engine's [`Dialect`](super::Dialect).
+    EngineHashes,
+}
+
+/// How a stream's events are to be read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reading {
+    pub(super) mode: Mode,
+    /// Tokens in a block of the index.
+    pub(super) block_size: BlockSize,
+    /// Whether smaller pages may make up a block.
+    pub(super) accumulate: bool,
+    pub(super) source: Source,
+    pub(super) most_pages: usize,
+}
+
+/// One stream's normalizer.
+#[derive(Debug)]
+pub(super) struct Translator {
+    reading: Reading,
+    groups: Groups,
+    /// Tokens in a page of the engine, once one was announced.
+    page_size: Option<u32>,
+    /// Its pages, where their names must be looked up.
+    pages: Option<Pages>,
+    pub(super) drops: Drops,
+    pub(super) changes: Changes,
+    /// Tokens taken out of pairs.
+    unfolded: Vec<u32>,
+}
+
+/// An engine's block size that does not go into the index's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OddSize(pub(super) u32);
+
+impl Translator {
+    pub(super) fn new(reading: Reading) -> Self {
+        Self {
+            reading,
+            groups: Groups::default(),
+            page_size: None,
+            pages: None,
+            drops: Drops::default(),
+            changes: Changes::default(),
+            unfolded: Vec::new(),
+        }
+    }
+
+    /// Forgets everything but the counts.
+    pub(super) fn reset(&mut self) {
+        self.groups = Groups::default();
+        self.page_size = None;
+        self.pages = None;
+    }
+
+    /// Pages in the map, and its bytes.
+    pub(super) fn map_size(&self) -> (usize, usize) {
+        self.pages.as_ref().map_or((0, 0), |pages| (pages.len(), pages.bytes()))
+    }
+
+    /// What index events count: in the map, copies have been counted already, and what is told is names.
+    pub(super) fn source(&self) -> Source {
+        if self.is_direct() { self.reading.source } else { Source::Copies }
+    }
+
+    /// Whether the batch's blocks are of a size the index can have; looked at before anything is changed.
+    pub(super) fn check(&self, batch: &EngineBatch<'_>) -> Result<(), OddSize> {
+        for event in &batch.events {
+            let EngineEvent::Stored(stored) = event else { continue };
+            // Only what the prefix group has in GPU memory is surely the engine's own.
+            let own = tier(stored.medium.as_deref(), stored.locality.as_deref()) == Some(Tier::Gpu)
+                && self.groups.clone().stored(stored) == Standing::Prefix
+                && !stored.hashes.is_empty();
+            if own && stored.block_size != 0 && !self.fits(stored.block_size) {
+                return Err(OddSize(stored.block_size));
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves a whole batch out.
+    pub(super) fn leave_out(&mut self, reason: DropReason) {
+        self.changes.reset();
+        self.drops.count(reason, 0);
+    }
+
+    /// Has the index forget everything, and does so itself.
+    pub(super) fn forget(&mut self) {
+        self.reset();
+        self.changes.cleared();
+    }
+
+    /// Turns a batch into [`Self::changes`].
+    pub(super) fn translate(&mut self, batch: &EngineBatch<'_>) {
+        self.changes.reset();
+        if batch.unknown > 0 {
+            self.drops.count_events(DropReason::UnknownType, batch.unknown as usize, 0);
+        }
+        if batch.malformed > 0 {
+            self.drops.count_events(DropReason::Malformed, batch.malformed as usize, 0);
+        }
+        for event in &batch.events {
+            match event {
+                EngineEvent::Stored(stored) => self.stored(stored),
+                EngineEvent::Removed(removed) => self.removed(removed),
+                EngineEvent::Moved(moved) => self.moved(moved),
+                EngineEvent::Cleared => self.cleared(),
+                EngineEvent::Created(created) => {
+                    if created.window.map(|window| self.groups.created(window)) == Some(Standing::PrefixAnew) {
+                        self.cleared();
+                    }
+                }
+            }
+        }
+    }
+
+    fn stored(&mut self, stored: &EngineStored<'_>) {
+        let tier = match self.admit(stored) {
+            Ok(tier) => tier,
+            Err(reason) => return self.drops.count(reason, stored.hashes.len()),
+        };
+        if self.is_direct() {
+            let mut parent = match stored.parent {
+                Some(parent) => Parent::Block(parent.into()),
+                // Without tokens nothing says that the store begins a prompt.
+                None if stored.tokens.is_empty() => Parent::Unknown,
+                None => Parent::Root,
+            };
+            for &hash in &stored.hashes {
+                let block = BlockHash::from(hash);
+                self.changes.stored(parent, block, tier);
+                parent = Parent::Block(block);
+            }
+            return;
+        }
+        self.store_pages(stored, tier);
+    }
+
+    /// Whether a store is for the index, and which tier it is in.
+    fn admit(&mut self, stored: &EngineStored<'_>) -> Result<Tier, DropReason> {
+        if stored.hashes.is_empty() {
+            return Err(DropReason::EmptyStore);
+        }
+        if stored.block_size == 0 {
+            return Err(DropReason::Placeholder);
+        }
+        let tier =
+            tier(stored.medium.as_deref(), stored.locality.as_deref()).ok_or(DropReason::UnknownMedium)?;
+        // Offloading layers name the group but not its kind: the group is learned from what the engine itself stored.
+        let told = tier == Tier::Gpu || stored.kind.is_some() || stored.group.is_none();
+        match if told { self.groups.stored(stored) } else { self.groups.numbered(stored.group) } {
+            Standing::Prefix => {}
+            Standing::PrefixAnew => self.cleared(),
+            Standing::Left(reason) => return Err(reason),
+        }
+        let tokens = stored.tokens.len();
+        if tokens > 0 && tokens != stored.hashes.len().saturating_mul(stored.block_size as usize) {
+            if self.groups.found_sparse(stored) {
+                self.cleared();
+            }
+            return Err(DropReason::Sparse);
+        }
+        if !self.fits(stored.block_size) {
+            return Err(DropReason::OtherBlockSize);
+        }
+        self.page_size = Some(stored.block_size);
+        Ok(tier)
+    }
+
+    fn store_pages(&mut self, stored: &EngineStored<'_>, tier: Tier) {
+        let size = self.reading.block_size;
+        let hasher;
+        let naming = match self.reading.mode {
+            Mode::EngineHashes => Naming::Engine,
+            Mode::Tokens(model) => {
+                // Only a root's namespace matters: what follows inherits it from its parent's hash.
+                let (adapter, salt) = namespace(stored);
+                hasher = ChainHasher::new(native_seed(model, adapter.as_deref(), salt), size);
+                Naming::Native(&hasher)
+            }
+        };
+        let tokens: &[u32] = match &stored.tokens {
+            TokenIds::Plain(ids) => ids,
+            // A pair is a token and the one after it; the first of each pair are the page's own.
+            TokenIds::Pairs(pairs) => {
+                self.unfolded.clear();
+                self.unfolded.extend(pairs.iter().map(|pair| pair[0]));
+                &self.unfolded
+            }
+            TokenIds::Wide(_) if matches!(naming, Naming::Engine) => &[],
+            TokenIds::Wide(_) => return self.drops.count(DropReason::WideTokens, stored.hashes.len()),
+        };
+        let reading = &self.reading;
+        let pages = self.pages.get_or_insert_with(|| {
+            let per_block = (size.tokens() as u32 / stored.block_size).try_into().unwrap_or(u16::MAX);
+            Pages::new(per_block, reading.most_pages)
+        });
+        let new = NewPages {
+            names: &stored.hashes,
+            before: stored.parent,
+            tokens: (!stored.tokens.is_empty()).then_some(tokens),
+            tier,
+            source: reading.source,
+            keys: &|page, place| page_keys(stored, page, place),
+            naming,
+        };
+        pages.store(&new, &mut self.changes, &mut self.drops);
+    }
+
+    fn removed(&mut self, removed: &EngineRemoved<'_>) {
+        let blocks = removed.hashes.len();
+        let Some(tier) = tier(removed.medium.as_deref(), removed.locality.as_deref()) else {
+            return self.drops.count(DropReason::UnknownMedium, blocks);
+        };
+        if let Standing::Left(reason) = self.groups.removed(removed) {
+            return self.drops.count(reason, blocks);
+        }
+        if self.is_direct() {
+            removed.hashes.iter().for_each(|&hash| self.changes.removed(hash.into(), tier));
+            return;
+        }
+        let source = self.reading.source;
+        let mut missing = blocks;
+        if let Some(pages) = &mut self.pages {
+            missing -= removed.hashes.iter().filter(|id| pages.remove(**id, tier, source, &mut self.changes)).count();
+        }
+        if missing > 0 {
+            self.drops.count(DropReason::UnknownBlock, missing);
+        }
+    }
+
+    fn moved(&mut self, moved: &EngineMoved<'_>) {
+        let (Some(from), Some(to)) = (tier(Some(&moved.from), None), tier(Some(&moved.to), None)) else {
+            return self.drops.count(DropReason::UnknownMedium, 1);
+        };
+        if let Standing::Left(reason) = self.groups.moved(moved.window) {
+            return self.drops.count(reason, 1);
+        }
+        if self.is_direct() {
+            // In before out: between the two the block must not be forgotten, nor its parent.
+            self.changes.stored(Parent::Unknown, moved.hash.into(), to);
+            self.changes.removed(moved.hash.into(), from);
+            return;
+        }
+        let found = self.pages.as_mut().is_some_and(|pages| pages.shift(moved.hash, from, to, &mut self.changes));
+        if !found {
+            self.drops.count(DropReason::UnknownBlock, 1);
+        }
+    }
+
+    fn cleared(&mut self) {
+        if let Some(pages) = &mut self.pages {
+            pages.clear();
+        }
+        self.changes.cleared();
+    }
+
+    /// Whether the index's blocks are the engine's, under the engine's names: nothing needs looking up.
+    fn is_direct(&self) -> bool {
+        let block = self.reading.block_size.tokens();
+        self.reading.mode == Mode::EngineHashes && self.page_size.is_none_or(|size| size as usize == block)
+    }
+
+    /// Whether engine blocks of this size make up blocks of the index.
+    fn fits(&self, size: u32) -> bool {
+        let block = self.reading.block_size.tokens() as u32;
+        let divides = size > 0 && block % size == 0 && u16::try_from(block / size).is_ok();
+        self.page_size.is_none_or(|known| known == size) && (size == block || self.reading.accumulate && divides)
+    }
+}
+
+#[cfg(all(test, not(routing_loom)))]
+mod tests;
