@@ -7,6 +7,7 @@
 use std::fmt;
 
 use crate::block::{BlockHash, BlockSize};
+use crate::reach::Chain;
 
 /// What makes caches incompatible. Any difference here gives chains that have no block in common.
 ///
@@ -188,6 +189,23 @@ impl LazyChain<'_> {
     #[must_use]
     pub fn hashed(&self) -> usize {
         self.hashes.len()
+    }
+}
+
+impl Chain for LazyChain<'_> {
+    #[inline]
+    fn len(&self) -> usize {
+        LazyChain::len(self)
+    }
+
+    #[inline]
+    fn hashes(&self) -> &[BlockHash] {
+        LazyChain::hashes(self)
+    }
+
+    #[inline]
+    fn reach(&mut self, blocks: usize) -> &[BlockHash] {
+        LazyChain::reach(self, blocks)
     }
 }
 

@@ -5,8 +5,9 @@
 //!
 //! # How it fits together
 //!
-//! - Prompts become hashes by a [`ChainHasher`], or come as the engine's own ([`BlockHash::new`]). A hash is
-//!   cumulative: it must determine everything before its block. That is the one thing the index takes on trust.
+//! - Prompts become hashes by a [`ChainHasher`], by an engine's own rules (module `engine`, with a feature for each
+//!   engine), or come ready-made ([`BlockHash::new`]). A hash is cumulative: it must determine everything before its
+//!   block. That is the one thing the index takes on trust.
 //! - Pods [join](Index::join) and get a [`Pod`] handle. Their engines' reports go through a numbered [`Feed`], or
 //!   straight into [`Index::apply`].
 //! - [`Index::search`] fills a reusable [`Matches`] with groups of pods, deepest first. [`Index::locate`] then says
@@ -83,6 +84,7 @@ mod pod;
 mod podset;
 mod predict;
 mod prefetch;
+mod reach;
 mod reclaim;
 mod reconcile;
 mod registry;
@@ -111,6 +113,7 @@ pub use matches::{Group, Matches};
 pub use pod::{Pod, PodId};
 pub use podset::{PodSet, PodSetIter};
 pub use predict::Predictor;
+pub use reach::Chain;
 pub use reconcile::InventoryBlock;
 pub use stats::{PodStats, Stats};
 pub use sweep::Swept;

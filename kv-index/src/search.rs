@@ -12,11 +12,11 @@ mod holes;
 mod prompt;
 
 use crate::block::BlockHash;
-use crate::chain::LazyChain;
 use crate::index::Index;
 use crate::matches::{Group, Matches};
 use crate::pod::PodId;
 use crate::podset::PodSet;
+use crate::reach::Chain;
 use crate::reclaim::{Pin, pin};
 use crate::runs::{RunId, RunPlace, RunView};
 use crate::search::prompt::{GALLOP, Prompt};
@@ -35,7 +35,7 @@ impl<const WORDS: usize> Index<WORDS> {
     }
 
     /// The same for a prompt that is hashed on demand: hashes in proportion to what matched.
-    pub fn search_lazy(&self, chain: &mut LazyChain<'_>, matches: &mut Matches<WORDS>) {
+    pub fn search_lazy(&self, chain: &mut (impl Chain + ?Sized), matches: &mut Matches<WORDS>) {
         matches.blocks = chain.len();
         self.attempt(chain, matches);
     }

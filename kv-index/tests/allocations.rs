@@ -64,3 +64,25 @@ fn a_warm_search_allocates_nothing() {
     assert_eq!(allocations(|| index.scan(&chain, &mut matches)), 0, "scan");
     assert_ne!(allocations(|| drop(chain.clone())), 0, "the counter counts");
 }
+
+#[cfg(feature = "vllm")]
+#[test]
+fn nor_does_one_in_an_engine_s_dialect() {
+    use kv_index::engine::vllm::VllmHashing;
+    use kv_index::engine::{Adapter, ChainBuffer, Dialect, DialectHasher, Media, Prompt, Version};
+
+    let tokens: Vec<u32> = (0..16 * 500).collect();
+    let media = [Media { identifier: "a", offset: 20, length: 100 }, Media { identifier: "b", offset: 120, length: 9 }];
+    let prompt = Prompt::new(&tokens).salt("s").adapter(Adapter::named("sql").path("/sql")).media(&media);
+    for algorithm in ["sha256", "sha256_cbor", "xxhash", "xxhash_cbor"] {
+        let hashing = VllmHashing::new(Version::new(0, 32, 0)).algorithm(algorithm.parse().unwrap()).seed("0");
+        let hasher = DialectHasher::new(Dialect::vllm(hashing).unwrap(), BlockSize::new(16).unwrap());
+        let index: Index = Index::new(Config::default());
+        let pod = index.join("a").unwrap();
+        store(&index, pod, Parent::Root, &hasher.hash(&prompt).unwrap()[..400]);
+        let (mut matches, mut buffer) = (Matches::default(), ChainBuffer::default());
+        let search = || index.search_lazy(&mut hasher.lazy(&prompt, &mut buffer).unwrap(), &mut matches);
+        assert_eq!(allocations(search), 0, "{algorithm}");
+        assert_eq!(matches.depth(pod.id()), 400);
+    }
+}

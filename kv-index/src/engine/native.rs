@@ -105,9 +105,10 @@ fn text<'e>(key: &'e ExtraKey<'_>) -> &'e str {
 
 /// The keys of a request's block, in the order events have them.
 fn prompt_keys<'p>(prompt: &Prompt<'p>, block: std::ops::Range<usize>) -> Vec<ExtraKey<'p>> {
-    let overlapping = prompt.media.iter().filter(|item| {
-        item.offset < block.end && item.offset.saturating_add(item.length) > block.start
-    });
+    let overlapping = prompt
+        .media
+        .iter()
+        .filter(|item| item.offset < block.end && item.offset.saturating_add(item.length) > block.start);
     let mut keys: Vec<_> = overlapping
         .map(|item| ExtraKey::Media {
             identifier: item.identifier.into(),

@@ -170,8 +170,7 @@ impl Translator {
         if stored.block_size == 0 {
             return Err(DropReason::Placeholder);
         }
-        let tier =
-            tier(stored.medium.as_deref(), stored.locality.as_deref()).ok_or(DropReason::UnknownMedium)?;
+        let tier = tier(stored.medium.as_deref(), stored.locality.as_deref()).ok_or(DropReason::UnknownMedium)?;
         // Offloading layers name the group but not its kind: the group is learned from what the engine itself stored.
         let told = tier == Tier::Gpu || stored.kind.is_some() || stored.group.is_none();
         match if told { self.groups.stored(stored) } else { self.groups.numbered(stored.group) } {

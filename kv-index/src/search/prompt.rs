@@ -1,7 +1,7 @@
 //! What a search asks of a chain: its hashes, as deep as it needs them.
 
 use crate::block::BlockHash;
-use crate::chain::LazyChain;
+use crate::reach::Chain;
 
 /// A chain that can be searched, hashed or not.
 pub(super) trait Prompt {
@@ -34,22 +34,22 @@ impl Prompt for &[BlockHash] {
     }
 }
 
-impl Prompt for &mut LazyChain<'_> {
+impl<C: Chain + ?Sized> Prompt for &mut C {
     fn len(&self) -> usize {
-        LazyChain::len(self)
+        C::len(self)
     }
 
     fn within_reach(&self, blocks: usize) -> bool {
-        blocks <= 2 * self.hashed() + GALLOP
+        blocks <= 2 * C::hashes(self).len() + GALLOP
     }
 
     fn reach(&mut self, blocks: usize) -> &[BlockHash] {
-        LazyChain::reach(self, blocks);
-        LazyChain::hashes(self)
+        C::reach(self, blocks);
+        C::hashes(self)
     }
 
     fn hashes(&self) -> &[BlockHash] {
-        LazyChain::hashes(self)
+        C::hashes(self)
     }
 }
 

@@ -61,7 +61,8 @@ impl Model {
             if pages % self.per_block != 0 {
                 continue;
             }
-            let of_block = (pages - self.per_block + 1..=pages).map(|page| (*alias, tokens[..page * self.page].to_vec()));
+            let of_block =
+                (pages - self.per_block + 1..=pages).map(|page| (*alias, tokens[..page * self.page].to_vec()));
             if of_block.into_iter().all(|path| self.present(&path, *tier)) {
                 *blocks.entry((*hasher.hash(tokens).last().unwrap(), *tier)).or_default() += 1;
             }
@@ -94,8 +95,12 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         // Most stores begin a prompt: others would seldom find their parent.
         Op::Store { alias, prompt, from: from.saturating_sub(3), len, tier }
     });
-    let remove = (0..2_u8, 0..4_usize, 0..8_usize, tiers())
-        .prop_map(|(alias, prompt, page, tier)| Op::Remove { alias, prompt, page, tier });
+    let remove = (0..2_u8, 0..4_usize, 0..8_usize, tiers()).prop_map(|(alias, prompt, page, tier)| Op::Remove {
+        alias,
+        prompt,
+        page,
+        tier,
+    });
     prop::collection::vec(prop_oneof![30 => store, 60 => remove, 1 => Just(Op::Clear)], 0..120)
 }
 

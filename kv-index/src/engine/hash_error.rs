@@ -1,0 +1,96 @@
+//! Why a prompt cannot be hashed as its engine would.
+
+use std::fmt;
+
+use crate::engine::name::Engine;
+use crate::engine::version::Version;
+
+/// Why a prompt cannot be hashed as its engine would. Its requests are routed by token mode, or by load alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HashError {
+    /// This release hashes it in a way that was not established. An operator can upgrade the engine.
+    #[error(
+        "how {engine} {version} hashes {what} is not established, only from {since} on: use token mode, or upgrade"
+    )]
+    NotEstablished {
+        /// The engine.
+        engine: Engine,
+        /// Its release.
+        version: Version,
+        /// What the prompt has.
+        what: Ingredient,
+        /// The first release for which it is established.
+        since: Version,
+    },
+    /// No release of this engine hashes it in a way that we can compute from what a prompt says.
+    #[error("{engine} does not hash {what} in a form that can be computed here: use token mode")]
+    NotComputable {
+        /// The engine.
+        engine: Engine,
+        /// What the prompt has.
+        what: Ingredient,
+    },
+    /// The engine hashes the adapter's path, and the host gave only its name.
+    #[error(
+        "vLLM {version} hashes an adapter's path, and the prompt's adapter has none: give the path it is loaded from"
+    )]
+    AdapterPath {
+        /// The engine's release.
+        version: Version,
+    },
+    /// SGLang hashes the request's `extra_key`, which a name does not tell.
+    #[error("SGLang tells adapters apart by `extra_key`, and the prompt has an adapter but no key: use token mode")]
+    AdapterKey,
+    /// TensorRT-LLM hashes the adapter's number, and the host gave only its name.
+    #[error("TensorRT-LLM hashes an adapter's number, and the prompt's adapter has none: give its task id")]
+    AdapterId,
+    /// TensorRT-LLM's builds make different numbers of a salt, and the dialect does not say which.
+    #[error("TensorRT-LLM's builds hash salts differently: say in the dialect how this one does, or use token mode")]
+    SaltForm,
+    /// A token id that the engine would not take. The prompt is not of this engine's tokenizer.
+    #[error("token id {id} at position {position} is not within 0..={most}, which is what {engine} hashes")]
+    Token {
+        /// The engine.
+        engine: Engine,
+        /// The id.
+        id: i128,
+        /// Where in the prompt, from 0.
+        position: usize,
+        /// The greatest id that this engine and release hashes.
+        most: u64,
+    },
+    /// A parent's digest that is not of this dialect.
+    #[error("a parent's digest of {got} bytes was given where {expected} are needed")]
+    ParentLength {
+        /// Bytes given.
+        got: usize,
+        /// Bytes of this dialect's digests.
+        expected: usize,
+    },
+}
+
+/// Something that a prompt can have besides tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Ingredient {
+    /// A LoRA adapter.
+    Adapter,
+    /// Images, audio and the like.
+    Media,
+    /// A cache salt.
+    Salt,
+    /// Embeddings given instead of tokens.
+    Embeds,
+}
+
+impl fmt::Display for Ingredient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Adapter => "adapters",
+            Self::Media => "media items",
+            Self::Salt => "cache salts",
+            Self::Embeds => "prompt embeddings",
+        })
+    }
+}

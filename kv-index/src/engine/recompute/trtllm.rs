@@ -1,0 +1,30 @@
+//! TensorRT-LLM's events name the salt in newer builds, and never the adapter.
+
+use crate::engine::event::{EngineStored, TokenIds};
+use crate::engine::recompute::{CannotTell, Recomputed, begin};
+use crate::engine::rules::ChainState;
+use crate::engine::trtllm::{Scope, TrtllmForm, TrtllmRules, number};
+
+pub(super) fn recompute(rules: &TrtllmRules, stored: &EngineStored<'_>, before: Option<&ChainState>) -> Recomputed {
+    let TokenIds::Plain(tokens) = &stored.tokens else { return Err(CannotTell::NotEstablished) };
+    if stored.extra_keys.iter().any(|keys| !keys.is_empty()) {
+        return Err(CannotTell::NotEstablished);
+    }
+    let salt = stored.salt.as_deref().filter(|salt| !salt.is_empty());
+    let adapter = stored.lora_id.map(u64::try_from).transpose().map_err(|_| CannotTell::ExtraKeys)?;
+    let scope = Scope { adapter, salt: salt.and_then(|salt| rules.salt_id(salt)) };
+    if salt.is_some() && scope.salt.is_none() {
+        return Err(CannotTell::NotEstablished);
+    }
+    let mut state = match stored.parent {
+        // In the first form the announced hash is the whole of it.
+        Some(parent) if rules.form() == TrtllmForm::V1BlockKey => ChainState::after(number(parent.get()), None),
+        _ => begin(stored, before, || ChainState::new(rules.scope_root(scope), None))?,
+    };
+    let (mut digests, mut bytes) = (Vec::with_capacity(stored.hashes.len()), Vec::new());
+    for tokens in tokens.chunks_exact(stored.block_size as usize) {
+        state.digest = rules.step(&state.digest, tokens, scope, &mut bytes);
+        digests.push(state.digest);
+    }
+    Ok((digests, state))
+}

@@ -1,0 +1,64 @@
+//! vLLM's events name every extra key, without the tags that newer releases hash: they are put back here.
+
+use crate::engine::event::{EngineStored, ExtraKey, TokenIds};
+use crate::engine::hash_error::Ingredient;
+use crate::engine::prompt::Prompt;
+use crate::engine::recompute::{CannotTell, Recomputed, begin};
+use crate::engine::rules::{ChainState, Rules};
+use crate::engine::vllm::{AdapterKey, Keys, VllmRules};
+
+pub(super) fn recompute(rules: &VllmRules, stored: &EngineStored<'_>, before: Option<&ChainState>) -> Recomputed {
+    let TokenIds::Plain(tokens) = &stored.tokens else { return Err(CannotTell::NotEstablished) };
+    // Releases before 0.17 do not send them, and a salt or an image would then pass for a disagreement.
+    if stored.extra_keys.len() != stored.hashes.len() {
+        return Err(CannotTell::ExtraKeys);
+    }
+    let root = || ChainState::new(rules.root(&Prompt::<u32>::new(&[])), None);
+    let mut state = begin(stored, before, root)?;
+    let (mut digests, mut bytes) = (Vec::with_capacity(stored.hashes.len()), Vec::new());
+    let blocks = tokens.chunks_exact(stored.block_size as usize).zip(&stored.extra_keys);
+    for (at, (tokens, extra)) in blocks.enumerate() {
+        let keys = tagged(rules, extra, stored.lora_name.as_deref(), stored.parent.is_none() && at == 0)?;
+        state.digest = rules.step(&state.digest, tokens, &keys, &mut bytes);
+        digests.push(state.digest);
+    }
+    Ok((digests, state))
+}
+
+/// What each key of a block is: the adapter's name comes first, and any other text in the first block is its salt.
+fn tagged<'a>(
+    rules: &VllmRules,
+    extra: &'a [ExtraKey<'_>],
+    adapter: Option<&'a str>,
+    first: bool,
+) -> Result<Keys<'a>, CannotTell> {
+    let mut keys = Keys::default();
+    for key in extra {
+        match key {
+            ExtraKey::Text(text) if keys.adapter.is_none() && adapter == Some(text) => {
+                established(rules, Ingredient::Adapter)?;
+                keys.adapter = Some(AdapterKey { name: text, path: "" });
+            }
+            ExtraKey::Text(text) if first && keys.salt.is_none() => keys.salt = Some(text),
+            ExtraKey::Media { identifier, offset } => {
+                established(rules, Ingredient::Media)?;
+                keys.media.push((identifier, *offset));
+            }
+            ExtraKey::Digest(digest) if keys.embeds.is_none() => {
+                established(rules, Ingredient::Embeds)?;
+                keys.embeds = Some(<[u8; 32]>::try_from(&**digest).map_err(|_| CannotTell::ExtraKeys)?);
+            }
+            ExtraKey::Number(_) => return Err(CannotTell::NotEstablished),
+            ExtraKey::Text(_) | ExtraKey::Digest(_) | ExtraKey::Other => return Err(CannotTell::ExtraKeys),
+        }
+    }
+    match (adapter, &keys.adapter) {
+        (Some(_), None) => Err(CannotTell::ExtraKeys),
+        (_, Some(_)) if rules.hashes_paths() => Err(CannotTell::AdapterPath),
+        _ => Ok(keys),
+    }
+}
+
+fn established(rules: &VllmRules, what: Ingredient) -> Result<(), CannotTell> {
+    if rules.version() < VllmRules::since(what) { Err(CannotTell::NotEstablished) } else { Ok(()) }
+}

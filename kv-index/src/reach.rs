@@ -1,0 +1,25 @@
+//! What a search asks of a prompt that is hashed on demand.
+//!
+//! The rule that must never break: what was hashed once stays as it is, and reaching deeper only adds to it.
+
+use crate::block::BlockHash;
+
+/// A prompt as block hashes, hashed front to back and only as deep as it is asked for.
+///
+/// Implemented for the native hash ([`LazyChain`](crate::LazyChain)) and, with any of the engines' features, for
+/// the engines' own. A host with hashes of another kind can implement it too.
+pub trait Chain {
+    /// Whole blocks in the prompt.
+    fn len(&self) -> usize;
+
+    /// What has been hashed so far.
+    fn hashes(&self) -> &[BlockHash];
+
+    /// The hashes of the first `blocks` blocks, or of all if there are fewer.
+    fn reach(&mut self, blocks: usize) -> &[BlockHash];
+
+    /// Whether the prompt is shorter than a block.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
