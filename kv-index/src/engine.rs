@@ -1,11 +1,59 @@
 //! The engines' own languages: how vLLM, SGLang and TensorRT-LLM hash blocks and announce them.
+//!
+//! If the router and an engine disagree on one byte of a hash, every lookup misses and nothing says so. This module
+//! speaks as the engines do, byte for byte, and makes disagreement loud. It is pure: no sockets, no clock.
+//!
+//! # From a socket to the index
+//!
+//! An [`EngineFeed`] takes the frames that an engine's publisher sent, and does the rest: [`decode_batch`] reads the
+//! payload of every listed release; the batch is judged by its number, so that what comes twice counts once, what
+//! is missing is asked for, and a restart is noticed; what does not concern prefixes is left out and counted by
+//! [`DropReason`]; and what remains is told to the index.
+//!
+//! # Two ways to name blocks
+//!
+//! - **Token mode**, the default ([`EngineFeedConfig::tokens`]): blocks are filed under our own hash of the tokens
+//!   that events carry. Works whatever the engine hashes, random seeds included. Requests are hashed by a
+//!   [`ChainHasher`](crate::ChainHasher) with [`native_seed`], or by [`native_chain`] if they have media. Costs a map
+//!   of the engine's names for each pod.
+//! - **Engine hashes** ([`EngineFeedConfig::engine_hashes`]): blocks keep the names their engine gives them, and requests are
+//!   hashed in the engine's [`Dialect`]. Works without tokens in events, where the dialect can be computed.
+//!
+//! Whether an engine hashes as a dialect says is checked by [`Verify`], in either mode.
+//!
+//! How to set up each engine, which dialect to choose and what cannot work is said in the modules `vllm`, `sglang` and
+//! `trtllm`, each there with its feature.
+//!
+//! # Example
+//!
+//! ```
+//! use kv_index::engine::{EngineFeed, EngineFeedConfig, native_seed};
+//! use kv_index::{BlockSize, ChainHasher, ChainSeed, Config, Index, Matches};
+//!
+//! let index: Index = Index::new(Config::default());
+//! let pod = index.join("pod-a")?;
+//! let (model, size) = (ChainSeed::new("llama-8b"), BlockSize::new(2).unwrap());
+//! let feed = EngineFeed::new(&index, pod, EngineFeedConfig::tokens(model, size))?;
+//!
+//! // What vLLM 0.10.2 publishes for two blocks of two tokens, the root of a prompt.
+//! let payload = b"\x93\xcb\x41\xda\x2a\x3a\x18\x08\x00\x00\x91\x97\xabBlockStored\x92\x0b\x16\xc0\x94\x01\x02\x03\x04\x02\xc0\xa3GPU\x00";
+//! feed.live(&[&b"kv-events"[..], &0_u64.to_be_bytes(), payload])?;
+//!
+//! let hasher = ChainHasher::new(native_seed(model, None, None), size);
+//! let mut matches = Matches::default();
+//! index.search(&hasher.hash(&[1, 2, 3, 4, 5, 6]), &mut matches);
+//! assert_eq!(matches.depth(pod.id()), 2);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod block_digest;
+mod cause;
 mod changes;
 mod decode;
 mod dialect;
 mod drops;
 mod event;
+mod feed;
 mod frames;
 mod groups;
 mod hash_error;
@@ -14,6 +62,7 @@ mod hasher;
 mod json;
 #[cfg(any(test, fuzzing))]
 pub mod laws;
+mod lives;
 mod medium;
 mod msgpack;
 mod name;
@@ -27,11 +76,13 @@ pub mod sglang;
 mod translate;
 #[cfg(feature = "trtllm")]
 pub mod trtllm;
+mod verify;
 mod version;
 #[cfg(feature = "vllm")]
 pub mod vllm;
 
 pub use block_digest::BlockDigest;
+pub use cause::Cause;
 pub use decode::{DecodeError, DecodeProblem, decode_batch};
 pub use dialect::{Dialect, DialectError};
 pub use drops::{DropReason, Dropped, Drops};
@@ -39,6 +90,7 @@ pub use event::{
     EngineBatch, EngineCreated, EngineEvent, EngineHash, EngineMoved, EngineRemoved, EngineStored, EventFault,
     ExtraKey, FieldProblem, TokenIds,
 };
+pub use feed::{EngineFeed, EngineFeedConfig, ReceiveError, Received, Replayed};
 pub use frames::{FrameError, Message, ReplayForm, ReplayReply, parse_replay_request, replay_request};
 pub use hash_error::{HashError, Ingredient};
 pub use hasher::{ChainBuffer, DialectChain, DialectHasher, Serialized};
@@ -49,4 +101,5 @@ pub use native::{native_chain, native_seed};
 pub use prompt::{Adapter, Embeds, Media, Prompt};
 pub use recompute::CannotTell;
 pub use translate::Mode;
+pub use verify::{Agreement, Disagreement, Verify};
 pub use version::{Version, VersionError};

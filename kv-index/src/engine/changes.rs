@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use crate::block::{BlockHash, Parent};
-use crate::event::{Event, Removed, Stored};
+use crate::change::Change;
+use crate::event::{Event, Removed, Source, Stored};
 use crate::tier::Tier;
 
 /// A batch in the index's terms.
@@ -17,6 +18,7 @@ pub(super) struct Changes {
 enum Step {
     Stored { parent: Parent, tier: Tier, blocks: Range<usize> },
     Removed { tier: Tier, blocks: Range<usize> },
+    Gone(BlockHash),
     Cleared,
 }
 
@@ -47,21 +49,48 @@ impl Changes {
         self.blocks.push(block);
     }
 
+    /// A block left every tier it was in.
+    pub(super) fn gone(&mut self, block: BlockHash) {
+        self.steps.push(Step::Gone(block));
+    }
+
     /// Everything left.
     pub(super) fn cleared(&mut self) {
         self.steps.push(Step::Cleared);
     }
 
-    /// The events, in order.
+    /// Carries the batch out on a pod.
+    pub(super) fn apply<const WORDS: usize>(&self, change: &mut Change<'_, WORDS>, source: Source) {
+        for step in &self.steps {
+            match step.event(&self.blocks) {
+                Ok(event) => change.event(&event, source),
+                Err(gone) => {
+                    change.drop_block(gone);
+                    change.commit();
+                }
+            }
+        }
+    }
+
+    /// The events, in order; not what left every tier.
+    #[cfg(test)]
     pub(super) fn events(&self) -> impl Iterator<Item = Event<'_>> {
-        self.steps.iter().map(|step| match step {
-            Step::Stored { parent, tier, blocks } => {
-                Event::Stored(Stored::new(*parent, &self.blocks[blocks.clone()]).in_tier(*tier))
+        self.steps.iter().filter_map(|step| step.event(&self.blocks).ok())
+    }
+}
+
+impl Step {
+    /// The event it is, or the block that left every tier: for that there is no event.
+    fn event<'b>(&self, blocks: &'b [BlockHash]) -> Result<Event<'b>, BlockHash> {
+        Ok(match self {
+            Self::Stored { parent, tier, blocks: range } => {
+                Event::Stored(Stored::new(*parent, &blocks[range.clone()]).in_tier(*tier))
             }
-            Step::Removed { tier, blocks } => {
-                Event::Removed(Removed { blocks: &self.blocks[blocks.clone()], tier: *tier })
+            Self::Removed { tier, blocks: range } => {
+                Event::Removed(Removed { blocks: &blocks[range.clone()], tier: *tier })
             }
-            Step::Cleared => Event::Cleared,
+            Self::Cleared => Event::Cleared,
+            Self::Gone(block) => return Err(*block),
         })
     }
 }

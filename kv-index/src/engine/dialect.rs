@@ -4,6 +4,7 @@
 //! every process draws for itself, is refused where the dialect is made, with what to do instead.
 
 mod error;
+mod variants;
 
 use std::fmt;
 

@@ -226,6 +226,15 @@ impl TokenIds {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    /// Keeps only the first `len`.
+    pub fn truncate(&mut self, len: usize) {
+        match self {
+            Self::Plain(ids) => ids.truncate(len),
+            Self::Pairs(pairs) => pairs.truncate(len),
+            Self::Wide(count) => *count = len.min(*count),
+        }
+    }
 }
 
 impl Default for TokenIds {

@@ -19,6 +19,8 @@ use super::decode::{DecodeError, decode_batch};
 use super::drops::{DropReason, Drops};
 use super::event::EngineBatch;
 use super::frames::{FrameError, Message, ReplayReply};
+#[cfg(feature = "trtllm")]
+use super::json::{JsonError, TrtllmEvent, decode_trtllm};
 use super::lives::{Life, Lives, Mark};
 use super::translate::{Mode, OddSize, Reading, Translator};
 use super::verify::{Agreement, Disagreement, Verifier, Verify};
@@ -88,7 +90,7 @@ pub struct Received {
     /// ([`replay_request`](super::replay_request)).
     pub ask: Option<u64>,
     /// The engine announced a hash that its dialect does not give: the first time it did so, or for a new cause.
-    pub disagreement: Option<Disagreement>,
+    pub disagreement: Option<Box<Disagreement>>,
 }
 
 /// What a reply of the replay socket came to.
@@ -120,6 +122,10 @@ pub enum ReceiveError {
         /// What is wrong with it.
         source: DecodeError,
     },
+    /// The body is no list of TensorRT-LLM's events. The host asked something else.
+    #[cfg(feature = "trtllm")]
+    #[error("a body that is no list of events")]
+    Json(#[from] JsonError),
     /// The engine's blocks are not the index's. An operator makes the two equal, or lets smaller pages accumulate.
     /// Nothing was changed.
     #[error("pod `{pod}` has blocks of {engine} tokens, the index of {index}")]
@@ -167,6 +173,8 @@ struct Replay {
     newest: Option<u64>,
     /// The last answer brought nothing: what is missing will not come.
     hopeless: bool,
+    /// The answer that is coming showed that the engine started anew: it does not begin where it should.
+    outdated: bool,
 }
 
 /// How a batch came.
@@ -174,6 +182,31 @@ struct Replay {
 enum Via {
     Live,
     Replay,
+    /// From a queue that is emptied by reading it: nothing comes twice, and nothing can be asked for.
+    #[cfg(feature = "trtllm")]
+    Pulled,
+}
+
+impl Via {
+    /// Which life a batch that came like this is from.
+    fn judge(self, lives: &Lives, batch: Mark) -> Life {
+        match self {
+            Self::Live | Self::Replay => lives.judge(batch),
+            #[cfg(feature = "trtllm")]
+            Self::Pulled if lives.last.is_some_and(|last| batch.sequence <= last.sequence) => Life::Next,
+            #[cfg(feature = "trtllm")]
+            Self::Pulled => Life::This,
+        }
+    }
+
+    /// Whether what is missing before such a batch can be asked for.
+    fn can_ask(self, config: &EngineFeedConfig) -> bool {
+        match self {
+            Self::Live | Self::Replay => config.replay,
+            #[cfg(feature = "trtllm")]
+            Self::Pulled => false,
+        }
+    }
 }
 
 impl<I, const WORDS: usize> EngineFeed<I>
@@ -241,6 +274,35 @@ where
         self.offer(sequence, batch, Via::Live)
     }
 
+    /// Takes the body of TensorRT-LLM's `/kv_cache_events`: what became of each event, in order.
+    ///
+    /// Reading that address empties it, so a number that does not grow means that the engine started anew, and one that
+    /// jumps that events were lost and the pod's state with them.
+    ///
+    /// # Errors
+    ///
+    /// When the body is malformed, the block size is not the index's, or the pod is gone; events before the one
+    /// in question have been applied.
+    #[cfg(feature = "trtllm")]
+    pub fn pulled(&self, json: &[u8], engine_blocks: BlockSize) -> Result<Vec<Received>, ReceiveError> {
+        let decoded = decode_trtllm(json, engine_blocks)?;
+        if let Some(engine) = decoded.odd_size {
+            return Err(self.odd_size(OddSize(engine)));
+        }
+        self.state.lock().translator.count_decoded(&decoded);
+        let mut received = Vec::with_capacity(decoded.events.len());
+        for TrtllmEvent { id, rank, events } in decoded.events {
+            let batch = EngineBatch { timestamp: f64::NAN, rank, events, ..EngineBatch::default() };
+            if self.is_of_other_rank(&batch) {
+                // Each rank counts for itself: the number is none of this stream.
+                self.state.lock().translator.drops.count(DropReason::OtherRank, 0);
+            } else {
+                received.push(self.offer(id, &batch, Via::Pulled)?);
+            }
+        }
+        Ok(received)
+    }
+
     /// The transport connected, or did so again: where to ask for a replay from.
     ///
     /// The replay begins with the last batch that was applied. If the engine has started anew meanwhile, its batch
@@ -282,31 +344,37 @@ where
 
     fn offer(&self, sequence: u64, batch: &EngineBatch<'_>, via: Via) -> Result<Received, ReceiveError> {
         let mut state = self.state.lock();
-        let other_rank = self.config.rank.is_some_and(|rank| batch.rank.is_some_and(|found| found != rank));
+        let other_rank = self.is_of_other_rank(batch);
         if !other_rank {
             state.translator.check(batch).map_err(|size| self.odd_size(size))?;
         }
         let mark = Mark { sequence, time: Some(batch.timestamp).filter(|time| !time.is_nan()) };
-        match state.lives.judge(mark) {
+        match via.judge(&state.lives, mark) {
             Life::This => {}
             Life::Past => return Ok(Received::of(Verdict::Stale)),
-            Life::Next => state.begin_life(),
+            Life::Next => {
+                state.begin_life();
+                state.replay.outdated = via == Via::Replay;
+            }
         }
         state.replay.newest = state.replay.newest.max(Some(sequence));
-        let gives_up = via == Via::Replay || !self.config.replay || state.replay.hopeless;
-        let verdict = self.apply(&mut state, sequence, if gives_up { OnGap::Forget } else { OnGap::Wait }, |state| {
-            if other_rank {
-                state.translator.leave_out(DropReason::OtherRank);
-            } else {
-                state.translator.translate(batch);
-            }
-        })?;
+        let too_late = via == Via::Replay && !state.replay.outdated;
+        let gives_up = too_late || !via.can_ask(&self.config) || state.replay.hopeless;
+        let verdict =
+            self.apply(&mut state, sequence, if gives_up { OnGap::Forget } else { OnGap::Wait }, |state| {
+                if other_rank {
+                    state.translator.leave_out(DropReason::OtherRank);
+                } else {
+                    state.translator.translate(batch);
+                }
+            })?;
         let mut received = Received::of(verdict);
         match verdict {
             Verdict::Applied(_) | Verdict::Restarted(_) | Verdict::GapGivenUp(_) => {
                 state.lives.applied(mark);
                 state.replay.hopeless = false;
-                received.disagreement = state.verifier.as_mut().and_then(|verifier| verifier.look_at(batch));
+                received.disagreement =
+                    state.verifier.as_mut().and_then(|verifier| verifier.look_at(batch)).map(Box::new);
             }
             Verdict::Gap { from, .. } => {
                 if state.lives.last.is_some_and(|last| from <= last.sequence) {
@@ -314,7 +382,7 @@ where
                     state.lives.last = None;
                     state.replay.asked = None;
                 }
-                if state.replay.asked.is_none() {
+                if state.replay.asked.is_none() && !state.replay.outdated {
                     received.ask = Some(state.ask(self.config.first));
                 }
             }
@@ -340,10 +408,7 @@ where
                 state.verifier.iter_mut().for_each(Verifier::reset);
             }
             fill(state);
-            let source = state.translator.source();
-            for event in state.translator.changes.events() {
-                change.event(&event, source);
-            }
+            state.translator.changes.apply(change, state.translator.source());
             state.clears = change.cache().clears;
         })
     }
@@ -365,6 +430,9 @@ where
     fn end_of_replay(&self) -> Option<u64> {
         let mut state = self.state.lock();
         let asked = state.replay.asked.take();
+        if std::mem::take(&mut state.replay.outdated) {
+            return Some(state.ask(self.config.first));
+        }
         let last = state.lives.last;
         let missing = state.replay.newest > last.map(|last| last.sequence);
         if !missing {
@@ -375,6 +443,10 @@ where
             return None;
         }
         Some(state.ask(self.config.first))
+    }
+
+    fn is_of_other_rank(&self, batch: &EngineBatch<'_>) -> bool {
+        self.config.rank.is_some_and(|rank| batch.rank.is_some_and(|found| found != rank))
     }
 
     fn odd_size(&self, OddSize(engine): OddSize) -> ReceiveError {

@@ -41,14 +41,14 @@ pub(super) enum Standing {
 impl Groups {
     /// Learns from a store; what it is to the index.
     pub(super) fn stored(&mut self, stored: &EngineStored<'_>) -> Standing {
-        let key = match (stored.group, stored.kind.as_deref(), stored.window) {
-            (None, None, Some(window)) => Key::Window(window),
-            (group, ..) => Key::Group(group),
+        let key = match (stored.kind.as_deref(), stored.window) {
+            (None, Some(window)) => Key::Window(window),
+            _ => Key::Group(stored.group),
         };
         if let Some(&(_, reason)) = self.others.iter().find(|(other, _)| *other == key) {
             return Standing::Left(reason);
         }
-        if !stored.kind.as_deref().is_none_or(|kind| PREFIX_KINDS.contains(&kind)) {
+        if !carries_prefix(stored.kind.as_deref()) {
             return Standing::Left(self.leave(key, DropReason::NotPrefixGroup));
         }
         match self.prefix {
@@ -125,6 +125,11 @@ impl Groups {
         }
         reason
     }
+}
+
+/// Whether attention of this kind keeps every block of a prefix. Releases that name no kind have only such.
+pub(super) fn carries_prefix(kind: Option<&str>) -> bool {
+    kind.is_none_or(|kind| PREFIX_KINDS.contains(&kind))
 }
 
 /// The kinds of attention that keep every block of a prefix.

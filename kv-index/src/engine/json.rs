@@ -20,10 +20,13 @@ use read::{Fault, hash, hashes, items, medium, object, optional, required, unsig
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TrtllmEvents {
-    /// The events in order, without malformed ones: those leave a gap in the numbers, as lost ones do.
+    /// The events in order. A malformed one stands for nothing, but its number counts if it has one.
     pub events: Vec<TrtllmEvent>,
     /// Blocks that were announced before they were full. They are left out, for nobody else can use them.
     pub partial: u64,
+    /// Tokens of a block that cannot be of the size that was said, if one shows: it has more, or has fewer and others
+    /// hang under it.
+    pub odd_size: Option<u32>,
     /// Events of a type that no listed release has. They are among the events, and stand for nothing.
     pub unknown: u32,
     /// Events of a known type that do not have its form.
@@ -149,6 +152,9 @@ impl TrtllmEvents {
         match self.event(event, block_size) {
             Ok(event) => self.events.push(event),
             Err(Fault { field, problem }) => {
+                // Its number still counts: one bad event is not a gap.
+                let id = event.as_object().and_then(|event| required(event, "event_id", unsigned).ok());
+                self.events.extend(id.map(|id| TrtllmEvent { id, rank: None, events: Vec::new() }));
                 self.malformed += 1;
                 self.fault.get_or_insert(TrtllmFault { index, field, problem });
             }
@@ -166,9 +172,10 @@ impl TrtllmEvents {
         let (id, rank) = (required(event, "event_id", unsigned)?, optional(event, "attention_dp_rank", unsigned)?);
         let events = match required(data, "type", read::text)? {
             "stored" => {
-                let (events, partial) = stored::stored(data, pool)?;
-                self.partial += partial;
-                events
+                let blocks = stored::stored(data, pool)?;
+                self.partial += blocks.partial;
+                self.odd_size = self.odd_size.or(blocks.odd_size);
+                blocks.stretches.into_iter().map(EngineEvent::Stored).collect()
             }
             "removed" => vec![EngineEvent::Removed(removed(data, pool)?)],
             "updated" => moved(data, pool)?.map(EngineEvent::Moved).into_iter().collect(),

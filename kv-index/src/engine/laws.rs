@@ -1,12 +1,14 @@
-//! What holds for the decoders whatever the bytes are: for property tests here, and for fuzzing.
+//! What holds for decoders and feeds whatever the bytes are: for property tests here, and for fuzzing.
 
 mod encode;
 mod input;
+mod stream;
 #[cfg(test)]
 mod tests;
 
 pub use encode::encode;
 pub use input::Input;
+pub use stream::any_stream;
 
 use super::{
     DecodeProblem, EngineBatch, EngineEvent, Message, ReplayForm, ReplayReply, TokenIds, decode_batch,

@@ -6,7 +6,10 @@
 //!
 //! The rules: a page is in the map while a copy of it is anywhere, or while a page of the same block hangs under
 //! it; a block is told to the index once for each of its last pages and tiers, so that two engine names of one
-//! block count as two copies.
+//! block count as two copies. Pages that left are remembered for a while: an engine may evict a block under a
+//! request that goes on, and then announce what follows it.
+
+mod departed;
 
 use smallvec::SmallVec;
 
@@ -16,6 +19,7 @@ use crate::event::Source;
 use crate::map::FixedMap;
 use crate::tier::Tier;
 
+use self::departed::Departed;
 use super::changes::Changes;
 use super::drops::{DropReason, Drops};
 use super::event::EngineHash;
@@ -26,6 +30,7 @@ pub(super) struct Pages {
     pages: FixedMap<EngineHash, Page>,
     /// How pages hang together inside a block; empty where every page is a block.
     links: FixedMap<EngineHash, Link>,
+    departed: Departed,
     per_block: u16,
     most: usize,
 }
@@ -64,6 +69,12 @@ impl Chain {
             Self::Seed(_) => Parent::Root,
             Self::Block(hash) => Parent::Block(hash),
         }
+    }
+}
+
+impl Page {
+    fn as_before(self, id: EngineHash) -> Before {
+        Before::Page { id, chain: self.chain, place: self.place }
     }
 }
 
@@ -120,7 +131,8 @@ enum Before {
 impl Pages {
     /// A map of at most `most` pages, `per_block` of which make a block.
     pub(super) fn new(per_block: u16, most: usize) -> Self {
-        Self { pages: FixedMap::default(), links: FixedMap::default(), per_block: per_block.max(1), most }
+        let (pages, links) = (FixedMap::default(), FixedMap::default());
+        Self { pages, links, departed: Departed::default(), per_block: per_block.max(1), most }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -131,11 +143,13 @@ impl Pages {
     pub(super) fn bytes(&self) -> usize {
         self.pages.capacity() * (size_of::<(EngineHash, Page)>() + 1)
             + self.links.capacity() * (size_of::<(EngineHash, Link)>() + 1)
+            + self.departed.bytes()
     }
 
     pub(super) fn clear(&mut self) {
         self.pages = FixedMap::default();
         self.links = FixedMap::default();
+        self.departed = Departed::default();
     }
 
     /// Counts pages in, up to the first that cannot be placed.
@@ -143,7 +157,7 @@ impl Pages {
         let mut before = match new.before {
             None if new.tokens.is_none() => Before::Unknown,
             None => Before::Root,
-            Some(id) => self.before(id),
+            Some(id) => self.revive(id).map_or(Before::Unknown, |page| page.as_before(id)),
         };
         for (at, &id) in new.names.iter().enumerate() {
             if !self.pages.contains_key(&id) {
@@ -155,7 +169,7 @@ impl Pages {
             if self.count_in(id, new.tier, new.source) {
                 self.came(id, before, new.tier, changes);
             }
-            before = self.before(id);
+            before = self.pages.get(&id).map_or(Before::Unknown, |page| page.as_before(id));
         }
     }
 
@@ -174,9 +188,15 @@ impl Pages {
         true
     }
 
+    /// Takes a page out of every tier; false if it was in none.
+    pub(super) fn remove_everywhere(&mut self, id: EngineHash, changes: &mut Changes) -> bool {
+        // Not `any`, which would stop at the first.
+        Tier::ALL.into_iter().filter(|tier| self.remove(id, *tier, Source::Membership, changes)).count() > 0
+    }
+
     /// Moves a page's copies from one tier to another; false if there were none.
     pub(super) fn shift(&mut self, id: EngineHash, from: Tier, to: Tier, changes: &mut Changes) -> bool {
-        if !self.pages.get(&id).is_some_and(|page| page.copies[from.index()] > 0) {
+        if self.pages.get(&id).is_none_or(|page| page.copies[from.index()] == 0) {
             return false;
         }
         // In before out: between the two the page must not be forgotten.
@@ -186,8 +206,25 @@ impl Pages {
         self.remove(id, from, Source::Membership, changes)
     }
 
-    fn before(&self, id: EngineHash) -> Before {
-        self.pages.get(&id).map_or(Before::Unknown, |page| Before::Page { id, chain: page.chain, place: page.place })
+    /// A page that something follows: as it is, or as it was when it left.
+    ///
+    /// One that is part of the block that follows comes back to the map, without a copy.
+    fn revive(&mut self, id: EngineHash) -> Option<Page> {
+        if let Some(page) = self.pages.get(&id) {
+            return Some(*page);
+        }
+        let page = self.departed.page(id)?;
+        if page.place + 1 == self.per_block {
+            return Some(page);
+        }
+        let link = self.departed.take(id)?;
+        if let Some(before) = link.before.filter(|_| page.place > 0) {
+            self.revive(before)?;
+            self.links.get_mut(&before)?.after.push(id);
+        }
+        self.pages.insert(id, page);
+        self.links.insert(id, link);
+        Some(page)
     }
 
     /// Enters a page that is not there, without a copy of it.
@@ -214,6 +251,7 @@ impl Pages {
                 Chain::Block(self.hash(hasher, chain.state(), before, tokens.unwrap_or(&[]), &keys)?)
             }
         };
+        self.departed.forget(id);
         self.pages.insert(id, Page { chain, copies: [0; 4], place, told: 0 });
         if self.per_block > 1 {
             let before = if let Before::Page { id, .. } = before { Some(id) } else { None };
@@ -347,15 +385,16 @@ impl Pages {
             if !bare || self.links.get(&id).is_some_and(|link| !link.after.is_empty()) {
                 break;
             }
-            let page = self.pages.remove(&id);
-            if let (Some(page), Some(link)) = (page, self.links.remove(&id)) {
-                if let Some(before) = link.before.filter(|_| page.place > 0) {
-                    if let Some(link) = self.links.get_mut(&before) {
-                        link.after.retain(|after| *after != id);
-                    }
-                    next = Some(before);
+            let Some(page) = self.pages.remove(&id) else { break };
+            let link = self.links.remove(&id);
+            let before = link.as_ref().and_then(|link| link.before).filter(|_| page.place > 0);
+            if let Some(before) = before {
+                if let Some(link) = self.links.get_mut(&before) {
+                    link.after.retain(|after| *after != id);
                 }
+                next = Some(before);
             }
+            self.departed.keep(id, page, link);
         }
         shrink(&mut self.pages);
         shrink(&mut self.links);

@@ -41,7 +41,6 @@ pub enum CannotTell {
     NotEstablished,
 }
 
-#[cfg_attr(not(test), expect(dead_code, reason = "for the check of engines against their dialect"))]
 impl Dialect {
     /// The hashes that an engine of this dialect announces for `stored`, and where the chain then stands.
     ///

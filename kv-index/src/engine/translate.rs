@@ -12,6 +12,8 @@ use super::changes::Changes;
 use super::drops::{DropReason, Drops};
 use super::event::{EngineBatch, EngineEvent, EngineMoved, EngineRemoved, EngineStored, TokenIds};
 use super::groups::{Groups, Standing};
+#[cfg(feature = "trtllm")]
+use super::json::TrtllmEvents;
 use super::medium::tier;
 use super::native::{namespace, native_seed, page_keys};
 use super::pages::{Naming, NewPages, Pages};
@@ -104,6 +106,14 @@ impl Translator {
         Ok(())
     }
 
+    /// Counts what a decoder left out.
+    #[cfg(feature = "trtllm")]
+    pub(super) fn count_decoded(&mut self, decoded: &TrtllmEvents) {
+        self.drops.count_events(DropReason::UnknownType, decoded.unknown as usize, 0);
+        self.drops.count_events(DropReason::Malformed, decoded.malformed as usize, 0);
+        self.drops.count_events(DropReason::PartialBlock, decoded.partial as usize, decoded.partial as usize);
+    }
+
     /// Leaves a whole batch out.
     pub(super) fn leave_out(&mut self, reason: DropReason) {
         self.changes.reset();
@@ -119,12 +129,8 @@ impl Translator {
     /// Turns a batch into [`Self::changes`].
     pub(super) fn translate(&mut self, batch: &EngineBatch<'_>) {
         self.changes.reset();
-        if batch.unknown > 0 {
-            self.drops.count_events(DropReason::UnknownType, batch.unknown as usize, 0);
-        }
-        if batch.malformed > 0 {
-            self.drops.count_events(DropReason::Malformed, batch.malformed as usize, 0);
-        }
+        self.drops.count_events(DropReason::UnknownType, batch.unknown as usize, 0);
+        self.drops.count_events(DropReason::Malformed, batch.malformed as usize, 0);
         for event in &batch.events {
             match event {
                 EngineEvent::Stored(stored) => self.stored(stored),
@@ -240,14 +246,27 @@ impl Translator {
         if let Standing::Left(reason) = self.groups.removed(removed) {
             return self.drops.count(reason, blocks);
         }
+        let source = self.reading.source;
+        // A source that states membership and names no medium means that the block is nowhere any more.
+        let everywhere = source == Source::Membership && removed.medium.is_none();
         if self.is_direct() {
-            removed.hashes.iter().for_each(|&hash| self.changes.removed(hash.into(), tier));
+            for &hash in &removed.hashes {
+                if everywhere {
+                    self.changes.gone(hash.into());
+                } else {
+                    self.changes.removed(hash.into(), tier);
+                }
+            }
             return;
         }
-        let source = self.reading.source;
         let mut missing = blocks;
         if let Some(pages) = &mut self.pages {
-            missing -= removed.hashes.iter().filter(|id| pages.remove(**id, tier, source, &mut self.changes)).count();
+            let changes = &mut self.changes;
+            let found = removed.hashes.iter().filter(|id| match everywhere {
+                true => pages.remove_everywhere(**id, changes),
+                false => pages.remove(**id, tier, source, changes),
+            });
+            missing -= found.count();
         }
         if missing > 0 {
             self.drops.count(DropReason::UnknownBlock, missing);

@@ -125,6 +125,9 @@ pub enum VllmAlgorithm {
 }
 
 impl VllmAlgorithm {
+    /// Every algorithm.
+    pub const ALL: [Self; 4] = [Self::Sha256, Self::Sha256Cbor, Self::Xxhash, Self::XxhashCbor];
+
     /// vLLM's name for it.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -158,10 +161,7 @@ impl FromStr for VllmAlgorithm {
 
     /// Reads the value of `--prefix-caching-hash-algo`.
     fn from_str(name: &str) -> Result<Self, UnknownAlgorithm> {
-        [Self::Sha256, Self::Sha256Cbor, Self::Xxhash, Self::XxhashCbor]
-            .into_iter()
-            .find(|algorithm| algorithm.name() == name)
-            .ok_or(UnknownAlgorithm)
+        Self::ALL.into_iter().find(|algorithm| algorithm.name() == name).ok_or(UnknownAlgorithm)
     }
 }
 

@@ -4,34 +4,51 @@ use serde_json::{Map, Value};
 
 use super::Pool;
 use super::read::{Fault, hash, items, medium, object, optional, required, text, unsigned};
-use crate::engine::event::{EngineEvent, EngineHash, EngineStored, ExtraKey, FieldProblem, TokenIds};
+use crate::engine::event::{EngineHash, EngineStored, ExtraKey, TokenIds};
 
-/// The stretches of a stored event, and how many partial blocks were left out.
-pub(super) fn stored(data: &Map<String, Value>, pool: Pool) -> Result<(Vec<EngineEvent<'static>>, u64), Fault> {
+/// What a stored event comes to.
+#[derive(Debug, Default)]
+pub(super) struct StoredBlocks {
+    pub(super) stretches: Vec<EngineStored<'static>>,
+    /// Blocks that are not full, left out.
+    pub(super) partial: u64,
+    /// Tokens of a block that cannot be one of the size that was said: it is larger, or not full and followed.
+    pub(super) odd_size: Option<u32>,
+}
+
+/// The stretches of a stored event.
+pub(super) fn stored(data: &Map<String, Value>, pool: Pool) -> Result<StoredBlocks, Fault> {
     let mut before = optional(data, "parent_hash", hash)?;
-    let mut stretches: Vec<EngineStored<'static>> = Vec::new();
-    let mut partial = 0;
+    let StoredBlocks { mut stretches, mut partial, mut odd_size } = StoredBlocks::default();
+    let mut last_partial = None;
     // A stretch goes on only where its last block was the one before, and was not left out.
     let mut open = false;
     for block in required(data, "blocks", items)? {
-        let block = Block::read(block, pool)?;
-        let Some(tokens) = block.tokens else {
-            (partial, open) = (partial + 1, false);
+        let block = Block::read(block)?;
+        let count = block.tokens.len() as u32;
+        odd_size = odd_size.or(last_partial.take());
+        if block.tokens.len() != pool.block_size.tokens() {
+            if block.tokens.len() > pool.block_size.tokens() {
+                odd_size = odd_size.or(Some(count));
+            } else {
+                (partial, last_partial) = (partial + 1, Some(count));
+            }
+            open = false;
             before = Some(block.hash);
             continue;
-        };
+        }
         match stretches.last_mut() {
             Some(last)
                 if open && last.medium.as_deref() == Some(block.medium) && last.salt.as_deref() == block.salt =>
             {
                 last.hashes.push(block.hash);
-                join(&mut last.tokens, tokens);
+                join(&mut last.tokens, block.tokens);
                 last.extra_keys.push(block.keys);
             }
             _ => stretches.push(EngineStored {
                 hashes: vec![block.hash],
                 parent: before,
-                tokens,
+                tokens: block.tokens,
                 block_size: pool.block_size.tokens() as u32,
                 medium: Some(block.medium.into()),
                 salt: block.salt.map(|salt| salt.to_owned().into()),
@@ -48,30 +65,26 @@ pub(super) fn stored(data: &Map<String, Value>, pool: Pool) -> Result<(Vec<Engin
             stretch.extra_keys = Vec::new();
         }
     }
-    Ok((stretches.into_iter().map(EngineEvent::Stored).collect(), partial))
+    Ok(StoredBlocks { stretches, partial, odd_size })
 }
 
 struct Block<'v> {
     hash: EngineHash,
-    /// None, if the block is not full.
-    tokens: Option<TokenIds>,
+    tokens: TokenIds,
     medium: &'static str,
     salt: Option<&'v str>,
     keys: Vec<ExtraKey<'static>>,
 }
 
 impl<'v> Block<'v> {
-    fn read(block: &'v Value, pool: Pool) -> Result<Self, Fault> {
+    fn read(block: &'v Value) -> Result<Self, Fault> {
         let block = object("blocks", block)?;
         let (tokens, extra) = read_tokens(required(block, "tokens", items)?)?;
-        if tokens.len() > pool.block_size.tokens() {
-            return Err(Fault::new("tokens", FieldProblem::OutOfRange));
-        }
         let mut keys: Vec<_> = optional(block, "mm_keys", items)?.unwrap_or_default().iter().map(media).collect();
         keys.extend(extra.map(|ids| ExtraKey::Digest(ids.into())));
         Ok(Self {
             hash: required(block, "block_hash", hash)?,
-            tokens: (tokens.len() == pool.block_size.tokens()).then_some(tokens),
+            tokens,
             medium: optional(block, "cache_level", medium)?.unwrap_or("GPU"),
             // An empty salt is none, as everywhere.
             salt: optional(block, "cache_salt", text)?.filter(|salt| !salt.is_empty()),

@@ -40,11 +40,16 @@ fn a_capture_with_any_byte_changed_keeps_the_laws() {
 
 #[test]
 fn fuzz_findings_stay_fixed() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/regressions/decode");
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        let bytes = std::fs::read(entry.path()).expect("a readable file");
-        Input::new(&bytes).check();
-    }
+    let findings = |target: &str| {
+        let folder = format!("{}/../fuzz/regressions/{target}", env!("CARGO_MANIFEST_DIR"));
+        std::fs::read_dir(folder)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| std::fs::read(entry.path()).expect("a file"))
+    };
+    findings("decode").for_each(|bytes| Input::new(&bytes).check());
+    findings("stream").for_each(|bytes| any_stream(&bytes));
 }
 
 fn text() -> impl Strategy<Value = Option<Cow<'static, str>>> {
@@ -109,6 +114,11 @@ fn event() -> impl Strategy<Value = EngineEvent<'static>> {
 }
 
 proptest! {
+    #[test]
+    fn any_stream_of_events_keeps_the_laws(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+        any_stream(&bytes);
+    }
+
     #[test]
     fn any_bytes_keep_the_laws(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         any_payload(&bytes);

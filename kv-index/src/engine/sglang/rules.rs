@@ -18,6 +18,10 @@ use crate::engine::version::Version;
 pub(in crate::engine) struct SglangRules(SglangHashing);
 
 impl SglangRules {
+    pub(in crate::engine) fn hashing(&self) -> &SglangHashing {
+        &self.0
+    }
+
     pub(in crate::engine) fn new(hashing: SglangHashing) -> Result<Self, DialectError> {
         let version = hashing.version;
         if version < SHA256 {

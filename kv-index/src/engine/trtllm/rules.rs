@@ -23,6 +23,10 @@ pub(in crate::engine) struct Scope {
 }
 
 impl TrtllmRules {
+    pub(in crate::engine) fn hashing(&self) -> &TrtllmHashing {
+        &self.0
+    }
+
     pub(in crate::engine) fn new(hashing: TrtllmHashing) -> Self {
         Self(hashing)
     }

@@ -27,6 +27,10 @@ pub(in crate::engine) struct VllmRules {
 }
 
 impl VllmRules {
+    pub(in crate::engine) fn hashing(&self) -> &VllmHashing {
+        &self.hashing
+    }
+
     pub(in crate::engine) fn new(hashing: VllmHashing) -> Result<Self, DialectError> {
         let VllmHashing { version, algorithm, ref seed, shared_identifiers } = hashing;
         if version < SHA256_BY_DEFAULT {

@@ -1,0 +1,172 @@
+//! Does the engine hash as its dialect says? Sampled, so that a misconfigured engine is loud and a right one cheap.
+//!
+//! Events carry 64 bits of a hash and the next block needs all of them, so a chain can only be recomputed from its
+//! root: some roots are chosen, and what follows them is followed.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::num::NonZeroU32;
+
+use crate::map::FixedMap;
+
+use super::cause::{self, Cause};
+use super::dialect::Dialect;
+use super::event::{EngineBatch, EngineEvent, EngineHash, EngineStored};
+use super::groups;
+use super::rules::ChainState;
+
+/// What an engine's hashes are checked against, and how often.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Verify {
+    /// What the engine is taken to speak.
+    pub dialect: Dialect,
+    /// Of how many stores one is chosen.
+    pub every: NonZeroU32,
+}
+
+impl Verify {
+    /// Checks one of `every` stores, and what continues it; all of them if `every` is 0 or 1.
+    #[must_use]
+    pub fn every(dialect: Dialect, every: u32) -> Self {
+        Self { dialect, every: NonZeroU32::new(every).unwrap_or(NonZeroU32::MIN) }
+    }
+}
+
+/// How often an engine's hashes were found to be what its dialect gives, in blocks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Agreement {
+    /// The announced hash is the computed one.
+    pub agree: u64,
+    /// It is not.
+    pub disagree: u64,
+    /// Nothing could be computed: no tokens, or a parent of which only 64 bits are known.
+    pub cannot_tell: u64,
+    /// The last disagreement.
+    pub last: Option<Disagreement>,
+}
+
+/// An engine announced a hash that its dialect does not give. Requests hashed in that dialect find nothing on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Disagreement {
+    /// What the engine is taken to speak.
+    pub dialect: Dialect,
+    /// What it announced.
+    pub announced: EngineHash,
+    /// What the dialect gives.
+    pub computed: EngineHash,
+    /// What most likely differs.
+    pub cause: Cause,
+}
+
+impl fmt::Display for Disagreement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { dialect, announced, computed, cause } = self;
+        write!(f, "the engine announced {:016x} where {dialect} gives {:016x}: ", announced.get(), computed.get())?;
+        write!(f, "{cause}")
+    }
+}
+
+/// One engine's verifier.
+#[derive(Debug)]
+pub(super) struct Verifier {
+    verify: Verify,
+    seen: u32,
+    /// Where chains that are followed stood after each block.
+    states: FixedMap<EngineHash, ChainState>,
+    /// The same blocks, oldest first.
+    order: VecDeque<EngineHash>,
+    /// Blocks of tokens alone that agreed.
+    plain: u64,
+    agreement: Agreement,
+}
+
+impl Verifier {
+    pub(super) fn new(verify: Verify) -> Self {
+        let (states, order) = (FixedMap::default(), VecDeque::new());
+        Self { verify, seen: 0, states, order, plain: 0, agreement: Agreement::default() }
+    }
+
+    pub(super) fn agreement(&self) -> Agreement {
+        self.agreement.clone()
+    }
+
+    /// Forgets the chains that are followed; the counts stay.
+    pub(super) fn reset(&mut self) {
+        self.states = FixedMap::default();
+        self.order.clear();
+    }
+
+    /// Checks what of a batch is chosen; the first disagreement, and later ones of another cause.
+    pub(super) fn look_at(&mut self, batch: &EngineBatch<'_>) -> Option<Disagreement> {
+        let mut news = None;
+        for event in &batch.events {
+            let EngineEvent::Stored(stored) = event else { continue };
+            if let Some(found) = self.look_at_store(stored) {
+                let known = self.agreement.last.as_ref().is_some_and(|last| last.cause == found.cause);
+                self.agreement.last = Some(found.clone());
+                if !known {
+                    news.get_or_insert(found);
+                }
+            }
+        }
+        news
+    }
+
+    fn look_at_store(&mut self, stored: &EngineStored<'_>) -> Option<Disagreement> {
+        // What keeps no prefix is sparse, and placeholders say nothing of their blocks.
+        let telling = stored.block_size > 0 && groups::carries_prefix(stored.kind.as_deref());
+        if stored.hashes.is_empty() || !telling {
+            return None;
+        }
+        let before = stored.parent.and_then(|parent| self.states.get(&parent));
+        if before.is_none() {
+            self.seen = (self.seen + 1) % self.verify.every;
+            if self.seen != 0 && self.verify.every.get() > 1 {
+                return None;
+            }
+        }
+        let blocks = stored.hashes.len() as u64;
+        let Ok(computed) = self.verify.dialect.recompute_each(stored, before) else {
+            self.agreement.cannot_tell += blocks;
+            return None;
+        };
+        let same = computed.iter().zip(&stored.hashes).take_while(|((computed, _), announced)| computed == *announced);
+        let same = same.count();
+        self.agreement.agree += same as u64;
+        if same == stored.hashes.len() {
+            if stored.extra_keys.iter().all(Vec::is_empty) {
+                self.plain += blocks;
+            }
+            computed.into_iter().for_each(|(block, state)| self.follow(block, state));
+            return None;
+        }
+        self.agreement.disagree += blocks - same as u64;
+        Some(Disagreement {
+            dialect: self.verify.dialect.clone(),
+            announced: stored.hashes[same],
+            computed: computed[same].0,
+            cause: cause::find(&self.verify.dialect, stored, self.plain > 0),
+        })
+    }
+
+    /// Remembers where a chain stands after a block, in place of the oldest if there are many.
+    fn follow(&mut self, block: EngineHash, state: ChainState) {
+        if self.states.insert(block, state).is_none() {
+            self.order.push_back(block);
+        }
+        if self.order.len() > MOST_FOLLOWED {
+            if let Some(oldest) = self.order.pop_front() {
+                self.states.remove(&oldest);
+            }
+        }
+    }
+}
+
+/// Blocks after which a chain may be taken up again.
+const MOST_FOLLOWED: usize = 4096;
+
+#[cfg(all(test, feature = "vllm", not(routing_loom)))]
+mod tests;

@@ -1,0 +1,64 @@
+//! A simulated vLLM pool, its events as bytes, and the index: equal after every step.
+//!
+//! The pool has several physical copies of a block, evicts the tail first, keeps a sliding-window group beside the
+//! full-attention one, and loses blocks under others' children when a connector fails.
+#![cfg(feature = "vllm")]
+
+mod support;
+
+use kv_index::engine::{DropReason, EngineFeed, ReplayForm, Verify};
+use kv_index::{Config, Index, Verdict};
+
+use support::pool::{Pool, dialect};
+use support::publisher::Publisher;
+use support::rng::Rng;
+use support::traffic::Traffic;
+use support::truth::Way;
+
+fn run(way: Way, window: Option<usize>, seed: u64, steps: usize) -> (usize, u64) {
+    let mut rng = Rng(seed);
+    let mut pool = Pool::new(4, 40 + rng.below(80), window);
+    let (mut publisher, mut traffic) = (Publisher::new(10, ReplayForm::WithTopic), Traffic::default());
+    let index: Index = Index::new(Config::default());
+    let pod = index.join("a").expect("room");
+    let mut config = way.config(&pool);
+    config.verify = Some(Verify::every(dialect(), 1));
+    let feed = EngineFeed::new(&index, pod, config).expect("live");
+    let (mut copies, mut holes) = (0, 0);
+    for step in 0..steps {
+        traffic.step(&mut pool, &mut rng);
+        copies = copies.max(pool.truth().map(|(_, copies)| copies).max().unwrap_or(0) as usize);
+        let Some(payload) = pool.payload(step as f64) else { continue };
+        let received = feed.live(&publisher.publish(payload)).expect("well-formed");
+        assert!(matches!(received.verdict, Verdict::Applied(_)), "{received:?}");
+        assert_eq!(received.disagreement, None);
+        way.compare(&index, pod, &pool, &traffic.prompts, &format!("seed {seed}, step {step}"));
+        holes += index.pod_stats(pod).expect("live").holes as u64;
+    }
+    let drops = feed.drops();
+    for (reason, dropped) in drops.iter() {
+        // A window's evictions may come before its first store: the group is not known yet.
+        let of_the_window = matches!(reason, DropReason::NotPrefixGroup | DropReason::EmptyStore);
+        assert!(window.is_some() && of_the_window, "{dropped:?} dropped, {reason}: {drops}");
+    }
+    let agreement = feed.agreement().expect("verified");
+    assert!(agreement.disagree == 0 && agreement.agree > 0, "{agreement:?}");
+    assert_eq!(feed.names().0 == 0, way == Way::EngineHashes || pool.truth().count() == 0);
+    (copies, holes)
+}
+
+#[test]
+fn the_index_equals_the_pool_at_every_step() {
+    for way in Way::ALL {
+        for window in [None, Some(2)] {
+            let (mut copies, mut holes) = (0, 0);
+            for seed in 0..12 {
+                let (most, open) = run(way, window, seed, 250);
+                (copies, holes) = (copies.max(most), holes + open);
+            }
+            // The runs were worth something: copies beyond the first, and holes where a load failed.
+            assert!(copies >= 3, "{way:?}: at most {copies} copies of a block");
+            assert!(holes > 0, "{way:?}: no hole was ever there");
+        }
+    }
+}

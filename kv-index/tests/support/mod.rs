@@ -1,0 +1,9 @@
+//! What the tests of engines' streams share: a simulated engine, its publisher, and the truth to compare with.
+#![allow(dead_code, unreachable_pub, reason = "each test takes what it needs")]
+
+pub mod pack;
+pub mod pool;
+pub mod publisher;
+pub mod rng;
+pub mod traffic;
+pub mod truth;
