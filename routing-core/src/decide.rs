@@ -1,0 +1,239 @@
+//! One decision: prepare, filter, score and pick, step by step.
+
+use std::sync::Arc;
+
+use kv_index::PodSet;
+
+use crate::context::{Context, Preparing};
+use crate::error::DecideError;
+use crate::fault::PluginName;
+use crate::fleet::Fleet;
+use crate::held::Held;
+use crate::plan::{CacheHint, Candidate, RoutingPlan};
+use crate::plugin::PluginError;
+use crate::profile::OnEmpty;
+use crate::request::Request;
+use crate::scores::{self, Scores, Totals};
+use crate::trace::Trace;
+use crate::workflow::{Step, Workflow};
+use crate::workspace::Workspace;
+
+impl<const W: usize> Workflow<W> {
+    /// Decides where a request goes.
+    ///
+    /// The same request, fleet and plugins give the same plan. Once warm it allocates nothing, takes no lock and waits
+    /// for nothing, unless a plugin does.
+    ///
+    /// # Errors
+    ///
+    /// When nobody is left, or a plugin fails. What is in `plan` then means nothing.
+    pub fn decide(
+        &self,
+        workspace: &mut Workspace<W>,
+        request: &Request<'_>,
+        fleet: &Fleet<W>,
+        plan: &mut RoutingPlan,
+    ) -> Result<(), DecideError> {
+        self.run(workspace, request, fleet, PodSet::EMPTY, plan, None)
+    }
+
+    /// The same without some pods: those that failed this request already.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::decide`].
+    pub fn decide_without(
+        &self,
+        workspace: &mut Workspace<W>,
+        request: &Request<'_>,
+        fleet: &Fleet<W>,
+        excluded: PodSet<W>,
+        plan: &mut RoutingPlan,
+    ) -> Result<(), DecideError> {
+        self.run(workspace, request, fleet, excluded, plan, None)
+    }
+
+    /// The same, and why.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::decide`]; the trace then ends where the decision did.
+    pub fn decide_traced(
+        &self,
+        workspace: &mut Workspace<W>,
+        request: &Request<'_>,
+        fleet: &Fleet<W>,
+        plan: &mut RoutingPlan,
+        trace: &mut Trace<W>,
+    ) -> Result<(), DecideError> {
+        self.run(workspace, request, fleet, PodSet::EMPTY, plan, Some(trace))
+    }
+
+    fn run(
+        &self,
+        workspace: &mut Workspace<W>,
+        request: &Request<'_>,
+        fleet: &Fleet<W>,
+        excluded: PodSet<W>,
+        plan: &mut RoutingPlan,
+        mut trace: Option<&mut Trace<W>>,
+    ) -> Result<(), DecideError> {
+        if workspace.brand != self.brand {
+            return Err(DecideError::ForeignWorkspace);
+        }
+        workspace.begin();
+        plan.begin(fleet.version());
+        if let Some(trace) = trace.as_deref_mut() {
+            trace.begin(fleet.version());
+        }
+        for (at, step) in self.steps.iter().enumerate() {
+            let mut decision = Decision { step, request, fleet, workspace, trace: trace.as_deref_mut() };
+            if !decision.is_taken()? {
+                continue;
+            }
+            decision.prepare()?;
+            let candidates = decision.filter(fleet.pods() - excluded)?;
+            decision.score(candidates)?;
+            decision.pick(candidates)?;
+            workspace.picks[at] = workspace.ranking.picks.first().map(|pick| pick.pod);
+            self.enter(step, workspace, fleet, plan);
+        }
+        // Decided in one order, executed in another.
+        plan.steps[..plan.used].sort_unstable_by_key(|step| step.order);
+        Ok(())
+    }
+
+    /// Enters a step's outcome in the plan.
+    fn enter(&self, step: &Step<W>, workspace: &Workspace<W>, fleet: &Fleet<W>, plan: &mut RoutingPlan) {
+        let held = self.held.and_then(|at| workspace.slots.read::<Held<W>>(at).ok().flatten());
+        let entry = plan.next();
+        entry.name.clone_from(&step.name);
+        entry.role = step.role;
+        entry.on_failure = step.on_failure;
+        entry.independent = step.independent;
+        entry.order = step.order;
+        let ranked = workspace.ranking.picks.iter().take(step.ranked);
+        let known = ranked.filter_map(|pick| Some(Candidate { pod: fleet.pod(pick.pod)?.pod, score: pick.score }));
+        entry.candidates.extend(known);
+        let first = workspace.ranking.picks.first().zip(held);
+        entry.cache = first.map(|(pick, held)| CacheHint { held: held.depth(pick.pod), blocks: held.blocks() });
+    }
+}
+
+/// One step's share of a decision.
+struct Decision<'d, 't, const W: usize> {
+    step: &'d Step<W>,
+    request: &'d Request<'d>,
+    fleet: &'d Fleet<W>,
+    workspace: &'d mut Workspace<W>,
+    trace: Option<&'t mut Trace<W>>,
+}
+
+impl<const W: usize> Decision<'_, '_, W> {
+    fn context(&self) -> Context<'_, W> {
+        let Workspace { slots, picks, .. } = &*self.workspace;
+        Context { request: self.request, fleet: self.fleet, slots, picks }
+    }
+
+    fn plugin(&self, name: &Arc<str>) -> PluginName {
+        PluginName { step: Arc::clone(&self.step.name), plugin: Arc::clone(name) }
+    }
+
+    fn failed(&self, name: &Arc<str>, source: PluginError) -> DecideError {
+        DecideError::Plugin { plugin: self.plugin(name), source }
+    }
+
+    fn is_taken(&mut self) -> Result<bool, DecideError> {
+        let taken = match &self.step.condition {
+            Some(condition) => {
+                condition.plugin.holds(&self.context()).map_err(|source| self.failed(&condition.name, source))?
+            }
+            None => true,
+        };
+        if let Some(trace) = &mut self.trace {
+            trace.step(&self.step.name, taken);
+        }
+        Ok(taken)
+    }
+
+    fn prepare(&mut self) -> Result<(), DecideError> {
+        for preparer in &self.step.preparers {
+            let Workspace { slots, picks, .. } = &mut *self.workspace;
+            let mut context = Preparing { request: self.request, fleet: self.fleet, slots, picks };
+            let prepared = preparer.plugin.plugin.prepare(&mut context);
+            prepared.map_err(|source| self.failed(&preparer.name, source))?;
+            for (index, slot) in &preparer.plugin.writes {
+                if !self.workspace.slots.is_written(*index) {
+                    return Err(DecideError::Unwritten { plugin: self.plugin(&preparer.name), slot });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn filter(&mut self, offered: PodSet<W>) -> Result<PodSet<W>, DecideError> {
+        if let Some(trace) = &mut self.trace {
+            trace.offered(offered);
+        }
+        if offered.is_empty() {
+            return Err(DecideError::NoneOffered { step: Arc::clone(&self.step.name) });
+        }
+        let mut candidates = offered;
+        for filter in &self.step.filters {
+            let (on_empty, plugin) = &filter.plugin;
+            let kept = plugin.filter(&self.context(), candidates);
+            let kept = kept.map_err(|source| self.failed(&filter.name, source))? & candidates;
+            if let Some(trace) = &mut self.trace {
+                trace.filtered(&filter.name, candidates - kept, kept.is_empty() && *on_empty == OnEmpty::KeepPrevious);
+            }
+            if !kept.is_empty() {
+                candidates = kept;
+            } else if *on_empty == OnEmpty::Fail {
+                let filter = self.plugin(&filter.name);
+                return Err(DecideError::AllFiltered { offered: offered.len(), filter });
+            }
+        }
+        Ok(candidates)
+    }
+
+    fn score(&mut self, candidates: PodSet<W>) -> Result<(), DecideError> {
+        self.workspace.totals.fill(0.0);
+        for scorer in &self.step.scorers {
+            let (weight, plugin) = &scorer.plugin;
+            let Workspace { slots, picks, row, totals, .. } = &mut *self.workspace;
+            row.fill(0.0);
+            let context = Context { request: self.request, fleet: self.fleet, slots, picks };
+            let scored = plugin.score(&context, &mut Scores { candidates, row });
+            let added = scored.map(|()| scores::add(&candidates, row, *weight, totals));
+            match added {
+                Ok(Ok(())) => {}
+                Ok(Err(pod)) => return Err(DecideError::NotANumber { scorer: self.plugin(&scorer.name), pod }),
+                Err(source) => return Err(self.failed(&scorer.name, source)),
+            }
+            if let Some(trace) = &mut self.trace {
+                trace.scored(&scorer.name, *weight, candidates, &self.workspace.row);
+            }
+        }
+        Ok(())
+    }
+
+    fn pick(&mut self, candidates: PodSet<W>) -> Result<(), DecideError> {
+        let Some(picker) = &self.step.picker else {
+            return Err(DecideError::NoneOffered { step: Arc::clone(&self.step.name) });
+        };
+        let Workspace { slots, picks, totals, ranking, .. } = &mut *self.workspace;
+        ranking.picks.clear();
+        let context = Context { request: self.request, fleet: self.fleet, slots, picks };
+        let picked = picker.plugin.pick(&context, &Totals { candidates, totals, seed: self.request.seed }, ranking);
+        ranking.picks.retain(|pick| candidates.contains(pick.pod));
+        picked.map_err(|source| self.failed(&picker.name, source))?;
+        if let Some(trace) = &mut self.trace {
+            trace.picked(&picker.name, candidates, &self.workspace.totals, &self.workspace.ranking.picks);
+        }
+        if self.workspace.ranking.picks.is_empty() {
+            let picker = self.plugin(&picker.name);
+            return Err(DecideError::NothingPicked { picker, candidates: candidates.len() });
+        }
+        Ok(())
+    }
+}

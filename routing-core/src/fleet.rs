@@ -1,0 +1,273 @@
+//! The fleet as a decision sees it: every pod in one version, with sets ready for what is asked often.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use kv_index::{Pod, PodId, PodSet};
+
+/// One version of the fleet.
+///
+/// Immutable: a change makes a new one, published whole by a [`FleetCell`].
+///
+/// # Examples
+///
+/// ```
+/// use kv_index::{Config, Index};
+/// use routing_core::{Fleet, PodInfo, Role};
+///
+/// let index: Index = Index::new(Config::default());
+/// let (a, b) = (index.join("a")?, index.join("b")?);
+/// let fleet: Fleet = Fleet::new(7, [
+///     PodInfo::new(a, "a").role(Role::Prefill).label("region", "eu"),
+///     PodInfo::new(b, "b").label("region", "us").unhealthy(),
+/// ]);
+/// assert_eq!(fleet.labelled("region", "eu").iter().collect::<Vec<_>>(), [a.id()]);
+/// assert!(!fleet.healthy().contains(b.id()));
+/// assert!(fleet.serving(Role::Decode).contains(b.id()));
+/// # Ok::<(), kv_index::JoinError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Fleet<const W: usize = 4> {
+    version: u64,
+    pods: Vec<Option<PodInfo>>,
+    all: PodSet<W>,
+    healthy: PodSet<W>,
+    draining: PodSet<W>,
+    serving: [PodSet<W>; 3],
+    labels: BTreeMap<Box<str>, BTreeMap<Box<str>, PodSet<W>>>,
+    adapters: BTreeMap<Box<str>, PodSet<W>>,
+}
+
+impl<const W: usize> Fleet<W> {
+    /// A version of the fleet. Of two pods with one id the later counts; ids beyond the set's width are left out.
+    pub fn new(version: u64, pods: impl IntoIterator<Item = PodInfo>) -> Self {
+        let mut fleet = Self {
+            version,
+            pods: Vec::new(),
+            all: PodSet::EMPTY,
+            healthy: PodSet::EMPTY,
+            draining: PodSet::EMPTY,
+            serving: [PodSet::EMPTY; 3],
+            labels: BTreeMap::new(),
+            adapters: BTreeMap::new(),
+        };
+        for info in pods {
+            let at = info.pod.id().index();
+            if at < PodSet::<W>::CAPACITY {
+                fleet.pods.resize_with(fleet.pods.len().max(at + 1), || None);
+                fleet.pods[at] = Some(info);
+            }
+        }
+        for info in fleet.pods.iter().flatten() {
+            let id = info.pod.id();
+            fleet.all.insert(id);
+            if info.healthy {
+                fleet.healthy.insert(id);
+            }
+            if info.draining {
+                fleet.draining.insert(id);
+            }
+            for role in [Role::Prefill, Role::Decode, Role::Encode] {
+                if info.role == role || info.role == Role::Both && role != Role::Encode {
+                    fleet.serving[role as usize].insert(id);
+                }
+            }
+            for (key, value) in &info.labels {
+                fleet.labels.entry(key.clone()).or_default().entry(value.clone()).or_default().insert(id);
+            }
+            for adapter in &info.adapters {
+                fleet.adapters.entry(adapter.clone()).or_default().insert(id);
+            }
+        }
+        fleet
+    }
+
+    /// The version that the host gave it.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Every pod.
+    #[must_use]
+    pub fn pods(&self) -> PodSet<W> {
+        self.all
+    }
+
+    /// Pods that answer their health checks.
+    #[must_use]
+    pub fn healthy(&self) -> PodSet<W> {
+        self.healthy
+    }
+
+    /// Pods that take nothing new.
+    #[must_use]
+    pub fn draining(&self) -> PodSet<W> {
+        self.draining
+    }
+
+    /// Pods that do this work: those of the role, and for prefill and decode those that do both.
+    #[must_use]
+    pub fn serving(&self, role: Role) -> PodSet<W> {
+        match role {
+            Role::Both => self.serving[Role::Prefill as usize] & self.serving[Role::Decode as usize],
+            role => self.serving[role as usize],
+        }
+    }
+
+    /// Pods with a label.
+    #[must_use]
+    pub fn labelled(&self, key: &str, value: &str) -> PodSet<W> {
+        self.labels.get(key).and_then(|values| values.get(value)).copied().unwrap_or_default()
+    }
+
+    /// Pods that have an adapter loaded.
+    #[must_use]
+    pub fn with_adapter(&self, adapter: &str) -> PodSet<W> {
+        self.adapters.get(adapter).copied().unwrap_or_default()
+    }
+
+    /// What is known of a pod.
+    #[must_use]
+    #[inline]
+    pub fn pod(&self, id: PodId) -> Option<&PodInfo> {
+        self.pods.get(id.index())?.as_ref()
+    }
+}
+
+/// What is known of a pod.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct PodInfo {
+    /// Its handle in the index.
+    pub pod: Pod,
+    /// Its name.
+    pub name: Box<str>,
+    /// What it does.
+    pub role: Role,
+    /// Where it is and what it is: zone, node, rack, region and whatever the host knows.
+    pub labels: Vec<(Box<str>, Box<str>)>,
+    /// LoRA adapters it has loaded.
+    pub adapters: Vec<Box<str>>,
+    /// Whether it answers its health checks.
+    pub healthy: bool,
+    /// Whether it takes nothing new.
+    pub draining: bool,
+    /// What its engine reports.
+    pub load: Load,
+}
+
+impl PodInfo {
+    /// A healthy pod that does everything, and of which nothing else is known.
+    #[must_use]
+    pub fn new(pod: Pod, name: &str) -> Self {
+        Self {
+            pod,
+            name: name.into(),
+            role: Role::Both,
+            labels: Vec::new(),
+            adapters: Vec::new(),
+            healthy: true,
+            draining: false,
+            load: Load::default(),
+        }
+    }
+
+    /// The same in a role.
+    #[must_use]
+    pub fn role(self, role: Role) -> Self {
+        Self { role, ..self }
+    }
+
+    /// The same with a label.
+    #[must_use]
+    pub fn label(mut self, key: &str, value: &str) -> Self {
+        self.labels.push((key.into(), value.into()));
+        self
+    }
+
+    /// The same with an adapter loaded.
+    #[must_use]
+    pub fn adapter(mut self, name: &str) -> Self {
+        self.adapters.push(name.into());
+        self
+    }
+
+    /// The same, failing its health checks.
+    #[must_use]
+    pub fn unhealthy(self) -> Self {
+        Self { healthy: false, ..self }
+    }
+
+    /// The same, taking nothing new.
+    #[must_use]
+    pub fn draining(self) -> Self {
+        Self { draining: true, ..self }
+    }
+
+    /// The same with what its engine reports.
+    #[must_use]
+    pub fn load(self, load: Load) -> Self {
+        Self { load, ..self }
+    }
+}
+
+/// What a pod does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_enums, reason = "the roles of a disaggregated fleet; a new one is a new contract")]
+pub enum Role {
+    /// Computes prompts for others to continue.
+    Prefill,
+    /// Continues what others computed.
+    Decode,
+    /// Encodes media.
+    Encode,
+    /// Prefill and decode: what a pod without a role does.
+    #[default]
+    Both,
+}
+
+/// What an engine reports of its load.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[expect(clippy::exhaustive_structs, reason = "figures that a host fills in by name")]
+pub struct Load {
+    /// Requests being worked on.
+    pub running: u32,
+    /// Requests waiting.
+    pub waiting: u32,
+    /// Tokens of all of those.
+    pub tokens: u64,
+    /// How much of the KV cache is in use, 0..=1.
+    pub kv_used: f32,
+}
+
+/// Where the current version of the fleet is published.
+///
+/// Readers take no lock; a decision that began on one version ends on it.
+#[derive(Debug)]
+pub struct FleetCell<const W: usize = 4>(ArcSwap<Fleet<W>>);
+
+impl<const W: usize> FleetCell<W> {
+    /// A cell with a first version.
+    #[must_use]
+    pub fn new(fleet: Fleet<W>) -> Self {
+        Self(ArcSwap::from_pointee(fleet))
+    }
+
+    /// Publishes a version, whole.
+    pub fn publish(&self, fleet: Fleet<W>) {
+        self.0.store(Arc::new(fleet));
+    }
+
+    /// The current version.
+    #[must_use]
+    pub fn load(&self) -> Arc<Fleet<W>> {
+        self.0.load_full()
+    }
+
+    /// Works with the current version, without counting a reference.
+    pub fn with<T>(&self, work: impl FnOnce(&Fleet<W>) -> T) -> T {
+        work(&self.0.load())
+    }
+}

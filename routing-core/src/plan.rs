@@ -1,0 +1,129 @@
+//! The outcome of a decision, as plain data: which pods to try for each step, and what to do when one fails.
+
+use std::sync::Arc;
+
+use kv_index::Pod;
+
+use crate::fleet::Role;
+
+/// Where a request goes.
+///
+/// Kept by the caller and used again: a warm decision allocates nothing for it.
+#[derive(Clone, Debug, Default)]
+pub struct RoutingPlan {
+    pub(crate) fleet: u64,
+    pub(crate) steps: Vec<PlanStep>,
+    /// Steps of this plan; what is beyond is memory of earlier ones.
+    pub(crate) used: usize,
+}
+
+impl RoutingPlan {
+    /// The steps to take, in the order they are executed.
+    #[must_use]
+    pub fn steps(&self) -> &[PlanStep] {
+        &self.steps[..self.used]
+    }
+
+    /// The step of a name.
+    #[must_use]
+    pub fn step(&self, name: &str) -> Option<&PlanStep> {
+        self.steps().iter().find(|step| *step.name == *name)
+    }
+
+    /// The version of the fleet that it was decided on.
+    #[must_use]
+    pub fn fleet(&self) -> u64 {
+        self.fleet
+    }
+
+    pub(crate) fn begin(&mut self, fleet: u64) {
+        self.fleet = fleet;
+        self.used = 0;
+    }
+
+    /// The next step to fill in, with the memory of an earlier one.
+    pub(crate) fn next(&mut self) -> &mut PlanStep {
+        if self.used == self.steps.len() {
+            self.steps.push(PlanStep::default());
+        }
+        self.used += 1;
+        let step = &mut self.steps[self.used - 1];
+        step.candidates.clear();
+        step.cache = None;
+        step
+    }
+}
+
+impl PartialEq for RoutingPlan {
+    fn eq(&self, other: &Self) -> bool {
+        self.fleet == other.fleet && self.steps() == other.steps()
+    }
+}
+
+/// One step of a plan.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct PlanStep {
+    /// Its name in the workflow.
+    pub name: Arc<str>,
+    /// What is to be done.
+    pub role: Role,
+    /// Pods to try, best first; never empty.
+    pub candidates: Vec<Candidate>,
+    /// What to do when one fails.
+    pub on_failure: FailurePolicy,
+    /// What the first candidate is known to hold of the prompt.
+    pub cache: Option<CacheHint>,
+    /// Whether it can be carried out without regard to the other steps.
+    pub independent: bool,
+    pub(crate) order: u16,
+}
+
+impl Default for PlanStep {
+    fn default() -> Self {
+        Self {
+            name: Arc::from(""),
+            role: Role::Both,
+            candidates: Vec::new(),
+            on_failure: FailurePolicy::NextCandidate,
+            cache: None,
+            independent: false,
+            order: 0,
+        }
+    }
+}
+
+/// A pod to try.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Candidate {
+    /// The pod, with its generation: a pod that was replaced meanwhile is not tried by mistake.
+    pub pod: Pod,
+    /// Its total score.
+    pub score: f32,
+}
+
+/// What a pod holds of a prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CacheHint {
+    /// Leading blocks it holds.
+    pub held: usize,
+    /// Blocks the prompt has.
+    pub blocks: usize,
+}
+
+/// What to do when a step's pod fails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FailurePolicy {
+    /// Try the next candidate.
+    #[default]
+    NextCandidate,
+    /// Go on without the step: the decode pod prefills alone.
+    Skip,
+    /// Decide anew.
+    Replan,
+    /// Fail the request.
+    Fail,
+}

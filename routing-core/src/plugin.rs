@@ -1,0 +1,122 @@
+//! What a plugin is: one trait for each stage, called with the whole set of candidates at once.
+//!
+//! Plugins are shared between requests and threads: their state is their configuration. Given the same context they
+//! answer the same.
+
+use std::fmt;
+
+use kv_index::PodSet;
+
+use crate::context::{Context, Preparing};
+use crate::scores::{Ranking, Scores, Totals};
+use crate::slot::SlotError;
+
+/// Works something out once for a request, for others to read: tokens, hashes, what pods hold.
+pub trait Preparer<const W: usize = 4>: Send + Sync {
+    /// Writes every slot that was declared to be written.
+    ///
+    /// # Errors
+    ///
+    /// When the request cannot be prepared. The decision ends with it.
+    fn prepare(&self, context: &mut Preparing<'_, W>) -> Result<(), PluginError>;
+}
+
+/// Takes candidates away.
+pub trait Filter<const W: usize = 4>: Send + Sync {
+    /// The candidates that may stay. Pods that were not offered do not become candidates by it.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be told. The decision ends with it.
+    fn filter(&self, context: &Context<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError>;
+}
+
+/// Says how good each candidate is.
+pub trait Scorer<const W: usize = 4>: Send + Sync {
+    /// Sets scores in 0..=1, higher is better. What is not set is 0.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be told. The decision ends with it.
+    fn score(&self, context: &Context<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError>;
+}
+
+/// Chooses among the scored candidates.
+pub trait Picker<const W: usize = 4>: Send + Sync {
+    /// Ranks at least one candidate. Pods that are no candidates are not taken.
+    ///
+    /// # Errors
+    ///
+    /// When nothing can be chosen. The decision ends with it.
+    fn pick(&self, context: &Context<'_, W>, totals: &Totals<'_, W>, ranking: &mut Ranking) -> Result<(), PluginError>;
+}
+
+/// Says whether a step of a workflow is taken.
+pub trait Condition<const W: usize = 4>: Send + Sync {
+    /// Whether the step is taken for this request.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be told. The decision ends with it.
+    fn holds(&self, context: &Context<'_, W>) -> Result<bool, PluginError>;
+}
+
+/// Why a plugin could not do its work.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PluginError {
+    /// It used a handle that is none of its own. A fault of the plugin.
+    #[error(transparent)]
+    Slot(#[from] SlotError),
+    /// It says why.
+    #[error("{0}")]
+    Failed(Box<str>),
+}
+
+impl PluginError {
+    /// A failure in the plugin's own words; lower case, without a full stop.
+    pub fn failed(reason: impl fmt::Display) -> Self {
+        Self::Failed(reason.to_string().into())
+    }
+}
+
+// Boxed plugins are plugins: registries make them so.
+impl<const W: usize, P: Preparer<W> + ?Sized> Preparer<W> for Box<P> {
+    fn prepare(&self, context: &mut Preparing<'_, W>) -> Result<(), PluginError> {
+        (**self).prepare(context)
+    }
+}
+
+impl<const W: usize, P: Filter<W> + ?Sized> Filter<W> for Box<P> {
+    fn filter(&self, context: &Context<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError> {
+        (**self).filter(context, candidates)
+    }
+}
+
+impl<const W: usize, P: Scorer<W> + ?Sized> Scorer<W> for Box<P> {
+    fn score(&self, context: &Context<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
+        (**self).score(context, scores)
+    }
+}
+
+impl<const W: usize, P: Picker<W> + ?Sized> Picker<W> for Box<P> {
+    fn pick(&self, context: &Context<'_, W>, totals: &Totals<'_, W>, ranking: &mut Ranking) -> Result<(), PluginError> {
+        (**self).pick(context, totals, ranking)
+    }
+}
+
+impl<const W: usize, P: Condition<W> + ?Sized> Condition<W> for Box<P> {
+    fn holds(&self, context: &Context<'_, W>) -> Result<bool, PluginError> {
+        (**self).holds(context)
+    }
+}
+
+// Object safe, all of them.
+const _: () = {
+    const fn object<T: ?Sized>() {}
+    object::<dyn Preparer>();
+    object::<dyn Filter>();
+    object::<dyn Scorer>();
+    object::<dyn Picker>();
+    object::<dyn Condition>();
+};

@@ -1,0 +1,122 @@
+//! What the host tells about a request: borrowed, so that no gateway copies a body to ask where it should go.
+
+use std::fmt;
+use std::time::Instant;
+
+/// A request as plugins see it.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Instant;
+///
+/// use routing_core::Request;
+///
+/// let headers: &[(&str, &str)] = &[("x-session", "s-1")];
+/// let request = Request::new("llama-8b", Instant::now()).headers(&headers).body(b"{}").tenant("acme");
+/// assert_eq!(request.header("X-Session"), Some(&b"s-1"[..]));
+/// ```
+#[derive(Clone, Copy)]
+#[non_exhaustive]
+pub struct Request<'r> {
+    /// The model it asks for.
+    pub model: &'r str,
+    /// The host's header map.
+    pub headers: Option<&'r dyn Headers>,
+    /// The body's bytes, as far as the host has them.
+    pub body: &'r [u8],
+    /// The prompt's token ids, if the host has them already.
+    pub tokens: Option<&'r [u32]>,
+    /// Whose request it is.
+    pub tenant: Option<&'r str>,
+    /// Labels of the client, such as its region.
+    pub labels: &'r [(&'r str, &'r str)],
+    /// When it is decided.
+    pub now: Instant,
+    /// When its answer is of no use any more.
+    pub deadline: Option<Instant>,
+    /// What ties and chance are decided by. The same seed gives the same plan.
+    pub seed: u64,
+}
+
+impl<'r> Request<'r> {
+    /// A request for a model, and nothing else known of it.
+    #[must_use]
+    pub const fn new(model: &'r str, now: Instant) -> Self {
+        Self { model, headers: None, body: &[], tokens: None, tenant: None, labels: &[], now, deadline: None, seed: 0 }
+    }
+
+    /// The same with headers.
+    #[must_use]
+    pub const fn headers(self, headers: &'r dyn Headers) -> Self {
+        Self { headers: Some(headers), ..self }
+    }
+
+    /// The same with a body.
+    #[must_use]
+    pub const fn body(self, body: &'r [u8]) -> Self {
+        Self { body, ..self }
+    }
+
+    /// The same with its prompt as tokens.
+    #[must_use]
+    pub const fn tokens(self, tokens: &'r [u32]) -> Self {
+        Self { tokens: Some(tokens), ..self }
+    }
+
+    /// The same of a tenant.
+    #[must_use]
+    pub const fn tenant(self, tenant: &'r str) -> Self {
+        Self { tenant: Some(tenant), ..self }
+    }
+
+    /// The same of a client with these labels.
+    #[must_use]
+    pub const fn labels(self, labels: &'r [(&'r str, &'r str)]) -> Self {
+        Self { labels, ..self }
+    }
+
+    /// The same with a deadline.
+    #[must_use]
+    pub const fn deadline(self, deadline: Instant) -> Self {
+        Self { deadline: Some(deadline), ..self }
+    }
+
+    /// The same with a seed for ties and chance.
+    #[must_use]
+    pub const fn seed(self, seed: u64) -> Self {
+        Self { seed, ..self }
+    }
+
+    /// A header's value; names are compared without regard to case.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&'r [u8]> {
+        self.headers?.header(name)
+    }
+
+    /// A label of the client.
+    #[must_use]
+    pub fn label(&self, key: &str) -> Option<&'r str> {
+        self.labels.iter().find(|(known, _)| *known == key).map(|(_, value)| *value)
+    }
+}
+
+impl fmt::Debug for Request<'_> {
+    /// Without the contents: they are a client's.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tokens = self.tokens.map(<[u32]>::len);
+        write!(f, "Request({:?}, {} bytes, tokens: {tokens:?}, seed {})", self.model, self.body.len(), self.seed)
+    }
+}
+
+/// A header map, as any gateway has one.
+pub trait Headers {
+    /// The first value of a header; names are compared without regard to case.
+    fn header(&self, name: &str) -> Option<&[u8]>;
+}
+
+impl Headers for &[(&str, &str)] {
+    fn header(&self, name: &str) -> Option<&[u8]> {
+        self.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_bytes())
+    }
+}

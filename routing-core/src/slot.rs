@@ -1,0 +1,228 @@
+//! Typed places that plugins pass values through, and the handles that are the only keys to them.
+//!
+//! A slot is a type, so two crates cannot mean different things by one slot. A plugin gets a handle by declaring what
+//! it does ([`Declare`](crate::Declare)); a handle is an index into the workspace of the workflow it was declared in,
+//! and carries that workflow's brand, so that it opens nothing else.
+
+use std::any::{Any, TypeId};
+use std::fmt;
+use std::marker::PhantomData;
+
+/// A place for one value that a request's plugins share.
+///
+/// # Examples
+///
+/// ```
+/// use routing_core::Slot;
+///
+/// /// The conversation that a request belongs to.
+/// struct SessionKey;
+///
+/// impl Slot for SessionKey {
+///     type Value = String;
+///     const NAME: &'static str = "session.key";
+/// }
+/// ```
+pub trait Slot: 'static {
+    /// What is in it. The same value is used for request after request: a writer overwrites what it finds, and keeps
+    /// the memory.
+    type Value: Default + Send + Sync + 'static;
+
+    /// What operators read. No two slots of a workflow may share it.
+    const NAME: &'static str;
+}
+
+macro_rules! handle {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        pub struct $name<S> {
+            pub(crate) at: At,
+            slot: PhantomData<fn() -> S>,
+        }
+
+        impl<S> $name<S> {
+            pub(crate) const fn new(at: At) -> Self {
+                Self { at, slot: PhantomData }
+            }
+        }
+
+        impl<S> Clone for $name<S> {
+            fn clone(&self) -> Self {
+                *self
+            }
+        }
+
+        impl<S> Copy for $name<S> {}
+
+        impl<S: Slot> fmt::Debug for $name<S> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}({})", stringify!($name), S::NAME)
+            }
+        }
+    };
+}
+
+handle! {
+    /// The right to read a slot that some earlier plugin writes.
+    ///
+    /// Handles come from [`Declare`](crate::Declare) and from nowhere else:
+    ///
+    /// ```compile_fail
+    /// use routing_core::{Read, Slot};
+    ///
+    /// struct Key;
+    /// impl Slot for Key {
+    ///     type Value = u32;
+    ///     const NAME: &'static str = "key";
+    /// }
+    /// let forged: Read<Key> = Read::default();
+    /// ```
+    Read
+}
+
+handle! {
+    /// The right to read a slot that perhaps nobody writes.
+    TryRead
+}
+
+handle! {
+    /// The duty to write a slot.
+    Write
+}
+
+/// A place in the workspaces of one workflow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct At {
+    pub(crate) brand: Brand,
+    pub(crate) index: u16,
+}
+
+/// Which build of a workflow handles and workspaces are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Brand(pub(crate) u64);
+
+/// Why a handle opened nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SlotError {
+    /// The handle is of another workflow than the context. A plugin's author kept a handle and gave it to another plugin;
+    /// every build has to declare anew.
+    #[error("the handle of slot `{0}` is of another workflow than this context")]
+    Foreign(&'static str),
+    /// Nothing is in the slot. It is the one that is being written, or its writer has not run: a fault of ours, since
+    /// that is checked when a workflow is built.
+    #[error("nothing is in slot `{0}`")]
+    Empty(&'static str),
+}
+
+/// What a workflow knows of a slot.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SlotInfo {
+    pub(crate) id: TypeId,
+    pub(crate) name: &'static str,
+    pub(crate) type_name: &'static str,
+    pub(crate) make: fn() -> Box<dyn Any + Send + Sync>,
+}
+
+impl SlotInfo {
+    pub(crate) fn of<S: Slot>() -> Self {
+        Self {
+            id: TypeId::of::<S>(),
+            name: S::NAME,
+            type_name: std::any::type_name::<S>(),
+            make: || Box::new(S::Value::default()),
+        }
+    }
+}
+
+/// The values of one workspace.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    pub(crate) brand: Brand,
+    values: Vec<Value>,
+}
+
+#[derive(Debug)]
+struct Value {
+    content: Box<dyn Any + Send + Sync>,
+    written: bool,
+}
+
+impl Slots {
+    pub(crate) fn new(brand: Brand, infos: &[SlotInfo]) -> Self {
+        let values = infos.iter().map(|info| Value { content: (info.make)(), written: false }).collect();
+        Self { brand, values }
+    }
+
+    /// Begins a request: nothing is written. The values stay, for their memory.
+    pub(crate) fn begin(&mut self) {
+        self.values.iter_mut().for_each(|value| value.written = false);
+    }
+
+    pub(crate) fn is_written(&self, index: u16) -> bool {
+        self.values.get(usize::from(index)).is_some_and(|value| value.written)
+    }
+
+    pub(crate) fn read<S: Slot>(&self, at: At) -> Result<Option<&S::Value>, SlotError> {
+        Reads { brand: self.brand, before: &self.values, after: &[] }.get::<S>(at)
+    }
+
+    /// A slot to write, and everything else to read.
+    pub(crate) fn write<S: Slot>(&mut self, at: At) -> Result<(Reads<'_>, &mut S::Value), SlotError> {
+        let foreign = SlotError::Foreign(S::NAME);
+        let index = usize::from(at.index);
+        if at.brand != self.brand || index >= self.values.len() {
+            return Err(foreign);
+        }
+        let (before, rest) = self.values.split_at_mut(index);
+        let (value, after) = rest.split_first_mut().ok_or(foreign)?;
+        value.written = true;
+        let content = value.content.downcast_mut::<S::Value>().ok_or(foreign)?;
+        Ok((Reads { brand: self.brand, before, after }, content))
+    }
+}
+
+/// The slots that can be read while one is being written.
+#[derive(Clone, Copy, Debug)]
+pub struct Reads<'d> {
+    brand: Brand,
+    before: &'d [Value],
+    after: &'d [Value],
+}
+
+impl<'d> Reads<'d> {
+    /// What an earlier plugin wrote.
+    ///
+    /// # Errors
+    ///
+    /// When the handle is of another workflow, or of the slot that is being written.
+    pub fn read<S: Slot>(&self, handle: Read<S>) -> Result<&'d S::Value, SlotError> {
+        self.get::<S>(handle.at)?.ok_or(SlotError::Empty(S::NAME))
+    }
+
+    /// What an earlier plugin wrote, if one did.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::read`].
+    pub fn try_read<S: Slot>(&self, handle: TryRead<S>) -> Result<Option<&'d S::Value>, SlotError> {
+        self.get::<S>(handle.at)
+    }
+
+    #[inline]
+    fn get<S: Slot>(&self, at: At) -> Result<Option<&'d S::Value>, SlotError> {
+        let foreign = SlotError::Foreign(S::NAME);
+        let index = usize::from(at.index);
+        if at.brand != self.brand {
+            return Err(foreign);
+        }
+        let value = match index.checked_sub(self.before.len()) {
+            None => &self.before[index],
+            // The slot between the two is the one being written.
+            Some(0) => return Err(SlotError::Empty(S::NAME)),
+            Some(beyond) => self.after.get(beyond - 1).ok_or(foreign)?,
+        };
+        let content = value.content.downcast_ref::<S::Value>().ok_or(foreign)?;
+        Ok(value.written.then_some(content))
+    }
+}

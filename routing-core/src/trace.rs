@@ -1,0 +1,163 @@
+//! Why a decision came out as it did: as data, and as a table to read.
+
+use std::fmt;
+use std::sync::Arc;
+
+use kv_index::{PodId, PodSet};
+
+use crate::fleet::Fleet;
+use crate::scores::Pick;
+
+/// A decision's reasons, step by step. Filled only when it is asked for.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Trace<const W: usize = 4> {
+    /// The version of the fleet it was decided on.
+    pub fleet: u64,
+    /// The steps, in the order they were decided.
+    pub steps: Vec<StepTrace<W>>,
+}
+
+/// What happened in a step.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct StepTrace<const W: usize = 4> {
+    /// Its name.
+    pub step: Arc<str>,
+    /// Whether it was taken; if not, nothing else is here.
+    pub taken: bool,
+    /// The pods it began with.
+    pub offered: PodSet<W>,
+    /// What each filter did, in order.
+    pub filters: Vec<FilterTrace<W>>,
+    /// What each scorer gave, in order.
+    pub scorers: Vec<ScorerTrace>,
+    /// The candidates' totals.
+    pub totals: Vec<(PodId, f32)>,
+    /// The picker.
+    pub picker: Option<Arc<str>>,
+    /// What it ranked, best first.
+    pub ranking: Vec<Pick>,
+}
+
+/// What a filter did.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct FilterTrace<const W: usize = 4> {
+    /// Its name.
+    pub filter: Arc<str>,
+    /// The candidates it wanted gone.
+    pub removed: PodSet<W>,
+    /// Whether that was everyone, and it was passed over.
+    pub passed_over: bool,
+}
+
+/// What a scorer gave.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ScorerTrace {
+    /// Its name.
+    pub scorer: Arc<str>,
+    /// Its share of the total.
+    pub weight: f32,
+    /// Each candidate's score, as it counted.
+    pub scores: Vec<(PodId, f32)>,
+}
+
+impl<const W: usize> Trace<W> {
+    pub(crate) fn begin(&mut self, fleet: u64) {
+        self.fleet = fleet;
+        self.steps.clear();
+    }
+
+    pub(crate) fn step(&mut self, step: &Arc<str>, taken: bool) {
+        self.steps.push(StepTrace {
+            step: Arc::clone(step),
+            taken,
+            offered: PodSet::EMPTY,
+            filters: Vec::new(),
+            scorers: Vec::new(),
+            totals: Vec::new(),
+            picker: None,
+            ranking: Vec::new(),
+        });
+    }
+
+    pub(crate) fn offered(&mut self, offered: PodSet<W>) {
+        self.last(|step| step.offered = offered);
+    }
+
+    pub(crate) fn filtered(&mut self, filter: &Arc<str>, removed: PodSet<W>, passed_over: bool) {
+        self.last(|step| step.filters.push(FilterTrace { filter: Arc::clone(filter), removed, passed_over }));
+    }
+
+    pub(crate) fn scored(&mut self, scorer: &Arc<str>, weight: f32, candidates: PodSet<W>, row: &[f32]) {
+        let scores = candidates.iter().map(|pod| (pod, row[pod.index()].clamp(0.0, 1.0))).collect();
+        self.last(|step| step.scorers.push(ScorerTrace { scorer: Arc::clone(scorer), weight, scores }));
+    }
+
+    pub(crate) fn picked(&mut self, picker: &Arc<str>, candidates: PodSet<W>, totals: &[f32], ranking: &[Pick]) {
+        self.last(|step| {
+            step.picker = Some(Arc::clone(picker));
+            step.totals = candidates.iter().map(|pod| (pod, totals[pod.index()])).collect();
+            step.ranking = ranking.to_vec();
+        });
+    }
+
+    /// A table for people: each pod with what removed it, or with its scores, its total and its rank.
+    pub fn table<'t>(&'t self, fleet: &'t Fleet<W>) -> impl fmt::Display + 't {
+        Table { trace: self, fleet }
+    }
+
+    fn last(&mut self, change: impl FnOnce(&mut StepTrace<W>)) {
+        if let Some(step) = self.steps.last_mut() {
+            change(step);
+        }
+    }
+}
+
+struct Table<'t, const W: usize> {
+    trace: &'t Trace<W>,
+    fleet: &'t Fleet<W>,
+}
+
+impl<const W: usize> fmt::Display for Table<'_, W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for step in &self.trace.steps {
+            if !step.taken {
+                writeln!(f, "step {}: skipped", step.step)?;
+                continue;
+            }
+            writeln!(f, "step {} on fleet {}, {} pods offered", step.step, self.trace.fleet, step.offered.len())?;
+            for filter in step.filters.iter().filter(|filter| filter.passed_over) {
+                writeln!(f, "  filter {} wanted nobody left, and was passed over", filter.filter)?;
+            }
+            write!(f, "  {:<20}", "pod")?;
+            for scorer in &step.scorers {
+                write!(f, " {:>14}", format!("{}×{:.2}", scorer.scorer, scorer.weight))?;
+            }
+            writeln!(f, " {:>8} {:>5}", "total", "rank")?;
+            step.offered.iter().try_for_each(|pod| self.line(f, step, pod))?;
+        }
+        Ok(())
+    }
+}
+
+impl<const W: usize> Table<'_, W> {
+    fn line(&self, f: &mut fmt::Formatter<'_>, step: &StepTrace<W>, pod: PodId) -> fmt::Result {
+        write!(f, "  {:<20}", self.fleet.pod(pod).map_or("?", |info| &info.name))?;
+        let removed = step.filters.iter().find(|filter| !filter.passed_over && filter.removed.contains(pod));
+        if let Some(filter) = removed {
+            return writeln!(f, " removed by {}", filter.filter);
+        }
+        let of = |list: &[(PodId, f32)]| list.iter().find(|(known, _)| *known == pod).map(|(_, score)| *score);
+        for scorer in &step.scorers {
+            write!(f, " {:>14.3}", of(&scorer.scores).unwrap_or(0.0))?;
+        }
+        write!(f, " {:>8.4}", of(&step.totals).unwrap_or(0.0))?;
+        match step.ranking.iter().position(|pick| pick.pod == pod) {
+            Some(rank) => writeln!(f, " {:>5}", rank + 1),
+            None => writeln!(f),
+        }
+    }
+}

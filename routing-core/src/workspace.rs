@@ -1,0 +1,38 @@
+//! The buffers of decisions, used again and again.
+
+use kv_index::{PodId, PodSet};
+
+use crate::scores::Ranking;
+use crate::slot::{Brand, SlotInfo, Slots};
+
+/// What decisions of one workflow work in: slots, score rows, a ranking.
+///
+/// A decision clears what it uses and keeps the memory, so a warm one allocates nothing.
+#[derive(Debug)]
+pub struct Workspace<const W: usize = 4> {
+    pub(crate) brand: Brand,
+    pub(crate) slots: Slots,
+    pub(crate) picks: Vec<Option<PodId>>,
+    pub(crate) row: Vec<f32>,
+    pub(crate) totals: Vec<f32>,
+    pub(crate) ranking: Ranking,
+}
+
+impl<const W: usize> Workspace<W> {
+    pub(crate) fn new(brand: Brand, slots: &[SlotInfo], steps: usize) -> Self {
+        let pods = PodSet::<W>::CAPACITY;
+        Self {
+            brand,
+            slots: Slots::new(brand, slots),
+            picks: vec![None; steps],
+            row: vec![0.0; pods],
+            totals: vec![0.0; pods],
+            ranking: Ranking::default(),
+        }
+    }
+
+    pub(crate) fn begin(&mut self) {
+        self.slots.begin();
+        self.picks.fill(None);
+    }
+}
