@@ -1,4 +1,123 @@
 //! Where should this request go?
+//!
+//! This is the decision layer of Pointsman: it turns a request and a fleet into a [`RoutingPlan`], by composing small
+//! plugins that are proven to fit together before the service starts. Two promises carry it:
+//!
+//! - To operators: a profile that builds cannot fail for reasons of composition. What is wrong is said when it is built, all
+//!   of it at once, each [`Fault`] with its mend.
+//! - To gateways: a warm decision allocates nothing, locks nothing and awaits nothing.
+//!
+//! # How a request becomes a plan
+//!
+//! A step runs four stages. [`Preparer`]s work out what others need, [`Filter`]s take pods away, [`Scorer`]s say how good
+//! those that are left are, and a [`Picker`] ranks them. Every plugin sees all candidates in one call, as a
+//! [`PodSet`](kv_index::PodSet). A [`Workflow`] has one step or several, decided over one context: prefill and decode are
+//! two steps, and the second may read what the first picked. A step may have a [`Condition`].
+//!
+//! Plugins pass values through [`Slot`]s. A slot is a type, and its only keys are handles that a plugin gets by declaring,
+//! while the workflow is built, that it reads or writes the slot. What it did not declare it cannot touch, and what
+//! it declared to read is there.
+//!
+//! # Scores
+//!
+//! A score lies in 0..=1 and higher is better; what is set beyond is brought back. A total is the weighted mean of a
+//! candidate's scores: each weight counts by its share of the step's sum, so totals lie in 0..=1 too. Ties go to the pod
+//! whose number, mixed with the request's seed, comes out highest ([`Totals::rank`]).
+//!
+//! # Guarantees
+//!
+//! - The same request, fleet and plugins give the same plan. The crate does no I/O, reads no clock and no environment, starts
+//!   no threads and logs nothing.
+//! - A decision sees one version of the fleet from start to end, and the plan says which.
+//! - A handle opens its own slot in its own workflow; used elsewhere it gives a [`SlotError`], never another's value.
+//! - Reasons come as data on request ([`Workflow::decide_traced`]). When not asked for they cost a branch.
+//!
+//! # Example
+//!
+//! ```
+//! use std::time::Instant;
+//!
+//! use kv_index::{Config, Index, PodSet};
+//! use routing_core::{
+//!     Context, Declare, Filter, Fleet, OnEmpty, Picker, PluginError, PodInfo, Preparer, Preparing, ProfileBuilder,
+//!     Ranking, Read, Request, RoutingPlan, Scorer, Scores, Slot, Totals, Write,
+//! };
+//!
+//! /// How long the prompt is.
+//! struct PromptLength;
+//!
+//! impl Slot for PromptLength {
+//!     type Value = usize;
+//!     const NAME: &'static str = "prompt.length";
+//! }
+//!
+//! /// Measures the prompt.
+//! struct Measure(Write<PromptLength>);
+//!
+//! impl Preparer for Measure {
+//!     fn prepare(&self, context: &mut Preparing<'_>) -> Result<(), PluginError> {
+//!         let length = context.request().body.len();
+//!         Ok(context.put(self.0, length)?)
+//!     }
+//! }
+//!
+//! /// Leaves pods out that fail their health checks.
+//! struct Healthy;
+//!
+//! impl Filter for Healthy {
+//!     fn filter(&self, context: &Context<'_>, candidates: PodSet) -> Result<PodSet, PluginError> {
+//!         Ok(candidates & context.fleet().healthy())
+//!     }
+//! }
+//!
+//! /// Prefers idle pods for long prompts: 1 for an idle pod, less with every request that waits.
+//! struct Idle(Read<PromptLength>);
+//!
+//! impl Scorer for Idle {
+//!     fn score(&self, context: &Context<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
+//!         let length = *context.read(self.0)? as f32;
+//!         scores.fill(|pod| {
+//!             let waiting = context.fleet().pod(pod).map_or(0, |info| info.load.waiting);
+//!             1.0 / (1.0 + waiting as f32 * length)
+//!         });
+//!         Ok(())
+//!     }
+//! }
+//!
+//! /// Takes the best.
+//! struct Best;
+//!
+//! impl Picker for Best {
+//!     fn pick(&self, _: &Context<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
+//!         totals.rank(3, ranking);
+//!         Ok(())
+//!     }
+//! }
+//!
+//! let workflow = ProfileBuilder::new("demo")
+//!     .preparer("measure", |d: &mut Declare<'_>| Measure(d.writes()))
+//!     .filter("healthy", OnEmpty::Fail, |_: &mut Declare<'_>| Healthy)
+//!     .scorer("idle", 1.0, |d: &mut Declare<'_>| Idle(d.reads()))
+//!     .picker("best", |_: &mut Declare<'_>| Best)
+//!     .build()?;
+//!
+//! let index: Index = Index::new(Config::default());
+//! let (a, b) = (index.join("a")?, index.join("b")?);
+//! let fleet = Fleet::new(1, [PodInfo::new(a, "a").unhealthy(), PodInfo::new(b, "b")]);
+//! let (mut workspace, mut plan) = (workflow.workspace(), RoutingPlan::default());
+//! let request = Request::new("llama-8b", Instant::now()).body(b"Why is the sky blue?");
+//! workflow.decide(&mut workspace, &request, &fleet, &mut plan)?;
+//! assert_eq!(plan.steps()[0].candidates[0].pod, b);
+//!
+//! // Without the preparer the profile does not build, and says what to do.
+//! let faulty = ProfileBuilder::<4>::new("demo")
+//!     .scorer("idle", 1.0, |d: &mut Declare<'_>| Idle(d.reads()))
+//!     .picker("best", |_: &mut Declare<'_>| Best)
+//!     .build();
+//! let text = faulty.expect_err("nothing writes the length").to_string();
+//! assert!(text.contains("add a preparer that writes it before `demo/idle`"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #![forbid(unsafe_code)]
 
@@ -40,3 +159,12 @@ pub use slot::{Read, Reads, Slot, SlotError, TryRead, Write};
 pub use trace::{FilterTrace, ScorerTrace, StepTrace, Trace};
 pub use workflow::{StepBuilder, Workflow, WorkflowBuilder};
 pub use workspace::Workspace;
+
+// Shared between threads by every gateway that embeds it.
+const _: () = {
+    const fn shared<T: Send + Sync>() {}
+    shared::<Workflow>();
+    shared::<Workspace>();
+    shared::<Fleet>();
+    shared::<RoutingPlan>();
+};
