@@ -43,7 +43,8 @@ pub struct EngineFeedConfig {
     pub source: Source,
     /// The data-parallel rank the pod stands for; batches of other ranks are left out. None takes any.
     pub rank: Option<u32>,
-    /// Whether the engine has a replay socket to ask. Without one a gap costs the pod's state.
+    /// Whether the engine has a replay socket to ask, and keeps its last batch at least. Without one a gap costs the pod's
+    /// state.
     pub replay: bool,
     /// Pages that may be in the map of names at once. What does not fit is left out and counted.
     pub most_pages: usize,
@@ -169,6 +170,8 @@ struct State {
 struct Replay {
     /// The batch before the asked for ones, while an answer is awaited.
     asked: Option<Option<Mark>>,
+    /// Whether the batch that was applied last has come again.
+    answered: bool,
     /// The highest number seen.
     newest: Option<u64>,
     /// The last answer brought nothing: what is missing will not come.
@@ -193,7 +196,7 @@ impl Via {
         match self {
             Self::Live | Self::Replay => lives.judge(batch),
             #[cfg(feature = "trtllm")]
-            Self::Pulled if lives.last.is_some_and(|last| batch.sequence <= last.sequence) => Life::Next,
+            Self::Pulled if lives.last().is_some_and(|last| batch.sequence <= last.sequence) => Life::Next,
             #[cfg(feature = "trtllm")]
             Self::Pulled => Life::This,
         }
@@ -303,7 +306,7 @@ where
         Ok(received)
     }
 
-    /// The transport connected, or did so again: where to ask for a replay from.
+    /// The transport connected, or did so again: where to ask for a replay from. Also when a replay broke off.
     ///
     /// The replay begins with the last batch that was applied. If the engine has started anew meanwhile, its batch
     /// of that number is another one, and the feed notices.
@@ -349,11 +352,13 @@ where
             state.translator.check(batch).map_err(|size| self.odd_size(size))?;
         }
         let mark = Mark { sequence, time: Some(batch.timestamp).filter(|time| !time.is_nan()) };
+        let mut doubtful = false;
         match via.judge(&state.lives, mark) {
             Life::This => {}
             Life::Past => return Ok(Received::of(Verdict::Stale)),
+            Life::Doubtful => doubtful = via == Via::Live && self.config.replay,
             Life::Next => {
-                state.begin_life();
+                state.begin_life(mark.time);
                 state.replay.outdated = via == Via::Replay;
             }
         }
@@ -377,14 +382,19 @@ where
                     state.verifier.as_mut().and_then(|verifier| verifier.look_at(batch)).map(Box::new);
             }
             Verdict::Gap { from, .. } => {
-                if state.lives.last.is_some_and(|last| from <= last.sequence) {
+                if state.lives.last().is_some_and(|last| from <= last.sequence) {
                     // Another stream of the pod forgot everything: this one has to begin anew.
-                    state.lives.last = None;
+                    state.lives.forget();
                     state.replay.asked = None;
                 }
                 if state.replay.asked.is_none() && !state.replay.outdated {
                     received.ask = Some(state.ask(self.config.first));
                 }
+            }
+            Verdict::Duplicate if via == Via::Replay => state.replay.answered = true,
+            // Either it comes very late, or a new engine's clock is behind: a replay will show.
+            Verdict::Duplicate if doubtful && state.replay.asked.is_none() => {
+                received.ask = Some(state.ask(self.config.first));
             }
             _ => {}
         }
@@ -416,7 +426,7 @@ where
     /// Goes past a batch that cannot be had: what it changed is not known, so everything is forgotten.
     fn skip(&self, sequence: u64) -> Result<(), Gone> {
         let mut state = self.state.lock();
-        if state.lives.last.is_some_and(|last| sequence <= last.sequence) {
+        if state.lives.last().is_some_and(|last| sequence <= last.sequence) {
             return Ok(());
         }
         self.apply(&mut state, sequence, OnGap::Forget, |state| {
@@ -433,9 +443,15 @@ where
         if std::mem::take(&mut state.replay.outdated) {
             return Some(state.ask(self.config.first));
         }
-        let last = state.lives.last;
-        let missing = state.replay.newest > last.map(|last| last.sequence);
-        if !missing {
+        let last = state.lives.last();
+        if asked == Some(last) && last.is_some() && !state.replay.answered {
+            // The engine does not have the batch we have: its numbers have not come that far, so it is another engine.
+            let newest = state.replay.newest;
+            state.begin_life(None);
+            state.replay.newest = newest;
+            return Some(state.ask(self.config.first));
+        }
+        if state.replay.newest <= last.map(|last| last.sequence) {
             return None;
         }
         if asked == Some(last) {
@@ -456,13 +472,14 @@ where
 }
 
 impl State {
-    fn begin_life(&mut self) {
-        self.lives.begin();
+    fn begin_life(&mut self, time: Option<f64>) {
+        self.lives.begin(time);
         self.replay = Replay::default();
     }
 
     fn ask(&mut self, first: u64) -> u64 {
-        self.replay.asked = Some(self.lives.last);
+        self.replay.asked = Some(self.lives.last());
+        self.replay.answered = false;
         self.lives.resume_from(first)
     }
 }

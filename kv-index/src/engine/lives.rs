@@ -2,16 +2,19 @@
 //!
 //! Engines number their batches from the start of the process and say nothing of earlier ones, so a lower number
 //! is either a batch that came twice or the first news of a new process. The time of publication tells: a batch
-//! that comes again has the time it had before, and a new process publishes later than the old one did.
+//! that comes again has the time it had before, and a new process usually publishes later than the old one did. Where
+//! the clock of the new process is behind, the engine has to be asked.
+
+use std::collections::VecDeque;
 
 /// The life that a stream's batches are from.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Lives {
     /// Grows with each life.
     pub(super) incarnation: u64,
-    /// The last batch of this life that was applied.
-    pub(super) last: Option<Mark>,
-    /// When the life before this one published for the last time, as far as we know.
+    /// The last batches of this life that were applied, oldest first.
+    recent: VecDeque<Mark>,
+    /// When the life before this one published for the last time, if this one publishes later.
     ended: Option<f64>,
 }
 
@@ -28,6 +31,8 @@ pub(super) struct Mark {
 pub(super) enum Life {
     /// Nothing against its being of this life.
     This,
+    /// It is of this life if the engine still is: its number is too low to be remembered, and its time not later.
+    Doubtful,
     /// It is of a life that is over.
     Past,
     /// It is of a new life.
@@ -35,6 +40,11 @@ pub(super) enum Life {
 }
 
 impl Lives {
+    /// The last batch of this life that was applied.
+    pub(super) fn last(&self) -> Option<Mark> {
+        self.recent.back().copied()
+    }
+
     /// Says which life a batch is from.
     pub(super) fn judge(&self, batch: Mark) -> Life {
         if let (Some(time), Some(ended)) = (batch.time, self.ended) {
@@ -42,34 +52,49 @@ impl Lives {
                 return Life::Past;
             }
         }
-        let Some(last) = self.last.filter(|last| batch.sequence <= last.sequence) else { return Life::This };
-        let other = match (batch.time, last.time) {
-            (Some(time), Some(known)) if batch.sequence == last.sequence => time != known,
-            (Some(time), Some(known)) => time > known,
-            _ => false,
-        };
-        if other { Life::Next } else { Life::This }
+        let Some(last) = self.last().filter(|last| batch.sequence <= last.sequence) else { return Life::This };
+        let (Some(time), Some(latest)) = (batch.time, last.time) else { return Life::This };
+        let known = self.recent.iter().find(|mark| mark.sequence == batch.sequence);
+        match known.map(|mark| mark.time) {
+            Some(Some(known)) if time == known => Life::This,
+            Some(Some(_)) => Life::Next,
+            Some(None) => Life::This,
+            None if time > latest => Life::Next,
+            None => Life::Doubtful,
+        }
     }
 
-    /// Begins a new life.
-    pub(super) fn begin(&mut self) {
+    /// Begins a new life, with a batch published at this time if that is known.
+    pub(super) fn begin(&mut self, time: Option<f64>) {
         self.incarnation += 1;
-        if let Some(time) = self.last.take().and_then(|last| last.time) {
-            self.ended = Some(time);
-        }
+        let ended = self.last().and_then(|last| last.time);
+        // A clock that is behind says nothing of what is past.
+        self.ended = ended.filter(|ended| time.is_some_and(|time| time > *ended));
+        self.recent.clear();
+    }
+
+    /// Forgets what was applied, in the same life.
+    pub(super) fn forget(&mut self) {
+        self.recent.clear();
     }
 
     /// Notes a batch that was applied.
     pub(super) fn applied(&mut self, batch: Mark) {
-        self.last = Some(batch);
+        if self.recent.len() == REMEMBERED {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(batch);
     }
 
     /// Where to ask for a replay: from the last batch that was applied, so that its time shows whether the engine is
     /// still the one we know.
     pub(super) fn resume_from(&self, first: u64) -> u64 {
-        self.last.map_or(first, |last| last.sequence)
+        self.last().map_or(first, |last| last.sequence)
     }
 }
+
+/// How many batches are remembered: more than two transports of one stream are apart.
+const REMEMBERED: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -85,7 +110,7 @@ mod tests {
         assert_eq!(lives.judge(mark(7, 1.0)), Life::This);
         lives.applied(mark(7, 1.0));
         assert_eq!(lives.judge(mark(7, 1.0)), Life::This);
-        assert_eq!(lives.judge(mark(3, 0.5)), Life::This);
+        assert_eq!(lives.judge(mark(3, 0.5)), Life::Doubtful, "it was not seen before");
         assert_eq!(lives.judge(mark(8, 1.5)), Life::This);
         assert_eq!(lives.judge(mark(8, 0.9)), Life::This, "clocks may step back");
         assert_eq!(lives.judge(mark(7, 0.9)), Life::Next, "the same number at another time");
@@ -98,11 +123,22 @@ mod tests {
         let mut lives = Lives::default();
         lives.applied(mark(500, 10.0));
         assert_eq!(lives.judge(mark(2, 11.0)), Life::Next);
-        lives.begin();
+        lives.begin(Some(11.0));
         assert_eq!(lives.resume_from(0), 0);
         assert_eq!(lives.judge(mark(499, 9.9)), Life::Past);
         assert_eq!(lives.judge(mark(500, 10.0)), Life::Past);
         assert_eq!(lives.judge(mark(0, 10.5)), Life::This);
+    }
+
+    #[test]
+    fn a_clock_that_is_behind_hides_nothing() {
+        let mut lives = Lives::default();
+        (0..100).for_each(|sequence| lives.applied(mark(sequence, 1000.0 + sequence as f64)));
+        assert_eq!(lives.judge(mark(60, 1060.0)), Life::This);
+        assert_eq!(lives.judge(mark(60, 5.0)), Life::Next, "it is remembered otherwise");
+        assert_eq!(lives.judge(mark(0, 5.0)), Life::Doubtful);
+        lives.begin(Some(5.0));
+        assert_eq!(lives.judge(mark(0, 5.0)), Life::This, "not taken for past");
     }
 
     #[test]
