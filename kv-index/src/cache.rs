@@ -348,7 +348,8 @@ impl PodCache {
         } else {
             held.parent.map_or(Parent::Root, Parent::Block)
         };
-        if parent == known || parent == Parent::Unknown {
+        // A block that was contradicted may lie in a run behind its first parent: no other must ever stand for it there.
+        if parent == known || parent == Parent::Unknown || held.state.has(State::CONTRADICTED) {
             return;
         }
         self.unlink(held);
@@ -361,7 +362,9 @@ impl PodCache {
             self.contradictions += 1;
             self.link(Parent::Unknown)
         };
+        let contradicted = known != Parent::Unknown;
         let state = held.state.without(State::UNLINKED);
+        let state = if contradicted { state.with(State::CONTRADICTED) } else { state };
         let state = if learned.state.has(State::UNLINKED) { state.with(State::UNLINKED) } else { state };
         let spot = self.held.find(hash).expect("the block is held");
         self.held.put(spot, Held { state, ..learned });

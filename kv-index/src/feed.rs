@@ -65,6 +65,8 @@ pub enum Verdict {
     Duplicate,
     /// It is from an earlier life of the source; nothing was changed.
     Stale,
+    /// It is not of this pod's stream; nothing was changed.
+    Foreign,
     /// Batches before it are missing, and it was not applied. Ask the source for these, then offer it again.
     Gap {
         /// The first missing sequence.
@@ -89,8 +91,8 @@ pub struct StreamId(pub u32);
 pub struct FeedConfig {
     /// Which stream of the pod; two feeds with one number share one position.
     ///
-    /// When one stream restarts or gives up a gap, all the pod's blocks are forgotten, and its other streams must
-    /// be replayed from their first batch.
+    /// When one stream restarts, gives up a gap or reports that everything was cleared, all the pod's blocks are
+    /// forgotten, and its other streams must be replayed from their first batch.
     pub stream: StreamId,
     /// What its events count.
     pub source: Source,
@@ -172,7 +174,12 @@ impl<'i, const WORDS: usize> Feed<'i, WORDS> {
                 return Ok(Verdict::Gap { from, to: number.sequence, restarted });
             }
         };
+        let clears = change.cache().clears;
         apply(&mut change);
+        if change.cache().clears != clears {
+            // The batch itself emptied the cache, of what other streams brought too.
+            change.cache().cursors.keep_only(self.config.stream);
+        }
         Ok(verdict(change.finish()))
     }
 }
@@ -258,9 +265,12 @@ impl Cursors {
         self.0.retain(|(other, _)| *other == stream);
     }
 
+    /// Forgets every stream's position; the highest incarnation there was.
     #[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
-    pub(crate) fn forget(&mut self, stream: StreamId) {
-        self.0.retain(|(other, _)| *other != stream);
+    pub(crate) fn forget(&mut self) -> Option<u64> {
+        let highest = self.0.iter().map(|(_, cursor)| cursor.incarnation).max();
+        self.0.clear();
+        highest
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (StreamId, Cursor)> + '_ {

@@ -31,6 +31,8 @@ impl State {
     pub(crate) const SPECULATED: Self = Self(1 << 5);
     /// We do not know what the block's parent is.
     pub(crate) const UNLINKED: Self = Self(1 << 6);
+    /// Sources contradicted each other about the parent: whatever is said of it from now on is not believed.
+    pub(crate) const CONTRADICTED: Self = Self(1 << 7);
 
     pub(crate) const fn tiers(self) -> u8 {
         self.0 & 0xF

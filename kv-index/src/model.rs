@@ -226,6 +226,11 @@ impl Model {
         for event in batch.events {
             applied += self.apply(name, config.source, event);
         }
+        if batch.events.contains(&Event::Cleared) {
+            // Of what other streams brought nothing is left either: they begin anew.
+            let pod = self.pods.get_mut(name).expect("live");
+            pod.streams.retain(|stream, _| *stream == config.stream);
+        }
         verdict(applied)
     }
 

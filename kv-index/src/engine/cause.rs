@@ -39,6 +39,17 @@ pub enum Cause {
     Unknown,
 }
 
+impl Cause {
+    /// Whether a dialect is known that gives what was announced, so that nothing else can be the matter.
+    pub(super) fn is_proven(&self) -> bool {
+        match self {
+            Self::Seed { spoken } | Self::Version { spoken } => spoken.is_some(),
+            Self::Algorithm { .. } | Self::BlockSize { .. } => true,
+            Self::Unknown => false,
+        }
+    }
+}
+
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

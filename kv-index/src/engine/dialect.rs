@@ -138,6 +138,19 @@ impl Dialect {
         spoken!(self, rules => rules.namespace(prompt)).map(BlockDigest::from)
     }
 
+    /// Whether such engines may hash something that their events do not carry: SGLang's `extra_key` in the dynamo format,
+    /// TensorRT-LLM's adapters.
+    pub(super) fn hides_keys(&self) -> bool {
+        match &self.0 {
+            #[cfg(feature = "vllm")]
+            Spoken::Vllm(_) => false,
+            #[cfg(feature = "sglang")]
+            Spoken::Sglang(rules) => rules.hashing().format == crate::engine::sglang::SglangFormat::Dynamo,
+            #[cfg(feature = "trtllm")]
+            Spoken::Trtllm(_) => true,
+        }
+    }
+
     pub(super) fn spoken(&self) -> &Spoken {
         &self.0
     }

@@ -31,6 +31,8 @@ pub enum DropReason {
     UnknownParent,
     /// An eviction of a block that was not there.
     UnknownBlock,
+    /// Token mode: one engine name for two different blocks, as where adapters announce the same hashes.
+    NameClash,
     /// The map of engine blocks is at its bound.
     MapFull,
     /// An event of a type no listed release has.
@@ -47,7 +49,7 @@ pub enum DropReason {
 
 impl DropReason {
     /// Every reason.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::NotPrefixGroup,
         Self::SecondGroup,
         Self::UnknownGroup,
@@ -60,6 +62,7 @@ impl DropReason {
         Self::WideTokens,
         Self::UnknownParent,
         Self::UnknownBlock,
+        Self::NameClash,
         Self::MapFull,
         Self::UnknownType,
         Self::Malformed,
@@ -79,11 +82,12 @@ impl fmt::Display for DropReason {
             Self::Placeholder => "a placeholder without tokens and block size",
             Self::EmptyStore => "a store of no blocks",
             Self::UnknownMedium => "an unknown medium",
-            Self::OtherBlockSize => "another block size outside GPU memory",
+            Self::OtherBlockSize => "another block size",
             Self::NoTokens => "no tokens to hash",
             Self::WideTokens => "a token id of more than 32 bits",
             Self::UnknownParent => "the parent is not known",
             Self::UnknownBlock => "the evicted block was not there",
+            Self::NameClash => "one name for two different blocks",
             Self::MapFull => "the map of engine blocks is full",
             Self::UnknownType => "an unknown type of event",
             Self::Malformed => "a malformed event",

@@ -31,13 +31,13 @@ use super::verify::{Agreement, Disagreement, Verifier, Verify};
 pub struct EngineFeedConfig {
     /// Which stream of the pod.
     pub stream: StreamId,
-    /// The number of a life's first batch: 0 in the engines, 1 in Mooncake's master.
+    /// The number of a life's first batch: 0 in the engines.
     pub first: u64,
     /// What the index calls the blocks.
     pub mode: Mode,
     /// Tokens in a block of the index.
     pub block_size: BlockSize,
-    /// Whether smaller pages of the engine may make up a block of the index.
+    /// Whether smaller pages of the engine may make up a block of the index. Prompt embeddings then match nothing.
     pub accumulate: bool,
     /// What the engine's events count.
     pub source: Source,
@@ -88,7 +88,7 @@ pub struct Received {
     /// What became of it.
     pub verdict: Verdict,
     /// Ask the engine's replay socket for everything from this sequence on
-    /// ([`replay_request`](super::replay_request)).
+    /// ([`replay_request`](super::replay_request)). If that fails, say so by [`EngineFeed::replay_failed`].
     pub ask: Option<u64>,
     /// The engine announced a hash that its dialect does not give: the first time it did so, or for a new cause.
     pub disagreement: Option<Box<Disagreement>>,
@@ -128,7 +128,7 @@ pub enum ReceiveError {
     #[error("a body that is no list of events")]
     Json(#[from] JsonError),
     /// The engine's blocks are not the index's. An operator makes the two equal, or lets smaller pages accumulate.
-    /// Nothing was changed.
+    /// Nothing was changed, except that what an engine held before it started anew is forgotten.
     #[error("pod `{pod}` has blocks of {engine} tokens, the index of {index}")]
     BlockSize {
         /// The pod's name.
@@ -146,7 +146,8 @@ pub enum ReceiveError {
 /// A pod's end of its engine's stream.
 ///
 /// Share it between transports of one stream by reference; two feeds made for one stream would not know of each
-/// other's names. A feed starts from nothing: what the pod held before is forgotten.
+/// other's names. A feed starts from nothing: what the pod held before is forgotten, what other streams brought too.
+/// So make the feeds of a pod that has several streams before you feed any of them.
 #[derive(Debug)]
 pub struct EngineFeed<I> {
     index: I,
@@ -172,6 +173,8 @@ struct Replay {
     asked: Option<Option<Mark>>,
     /// Whether the batch that was applied last has come again.
     answered: bool,
+    /// Batches that could not be applied since it was asked.
+    waited: u32,
     /// The highest number seen.
     newest: Option<u64>,
     /// The last answer brought nothing: what is missing will not come.
@@ -223,11 +226,10 @@ where
     /// When the pod is gone.
     pub fn new(index: I, pod: Pod, config: EngineFeedConfig) -> Result<Self, Gone> {
         let mut change = index.change(pod)?;
-        if change.cache().cursors.iter().any(|(stream, _)| stream == config.stream) {
-            // Names of blocks that another feed brought are not known to this one.
-            change.cache().cursors.forget(config.stream);
-            change.clear();
-        }
+        // Blocks that something else brought have names that are not known here, so their evictions would not be
+        // understood. Should an earlier feed of the stream still be in use, it is the past from now on.
+        let incarnation = change.cache().cursors.forget().map_or(0, |highest| highest + 1);
+        change.clear();
         let clears = change.cache().clears;
         change.finish();
         let reading = Reading {
@@ -239,7 +241,7 @@ where
         };
         let state = State {
             translator: Translator::new(reading),
-            lives: Lives::default(),
+            lives: Lives::new(incarnation),
             verifier: config.verify.clone().map(Verifier::new),
             replay: Replay::default(),
             clears,
@@ -284,8 +286,8 @@ where
     ///
     /// # Errors
     ///
-    /// When the body is malformed, the block size is not the index's, or the pod is gone; events before the one
-    /// in question have been applied.
+    /// When the body is malformed or shows another block size than was said, then nothing was applied; or when the
+    /// block size is not the index's or the pod is gone, then the events before the one in question were.
     #[cfg(feature = "trtllm")]
     pub fn pulled(&self, json: &[u8], engine_blocks: BlockSize) -> Result<Vec<Received>, ReceiveError> {
         let decoded = decode_trtllm(json, engine_blocks)?;
@@ -296,12 +298,7 @@ where
         let mut received = Vec::with_capacity(decoded.events.len());
         for TrtllmEvent { id, rank, events } in decoded.events {
             let batch = EngineBatch { timestamp: f64::NAN, rank, events, ..EngineBatch::default() };
-            if self.is_of_other_rank(&batch) {
-                // Each rank counts for itself: the number is none of this stream.
-                self.state.lock().translator.drops.count(DropReason::OtherRank, 0);
-            } else {
-                received.push(self.offer(id, &batch, Via::Pulled)?);
-            }
+            received.push(self.offer(id, &batch, Via::Pulled)?);
         }
         Ok(received)
     }
@@ -312,6 +309,16 @@ where
     /// of that number is another one, and the feed notices.
     pub fn connected(&self) -> u64 {
         self.state.lock().ask(self.config.first)
+    }
+
+    /// The replay socket is not there, or does not answer: what is missing will not come.
+    ///
+    /// The next live batch after a gap then costs the pod's state, and the stream goes on from there. A feed that
+    /// is not told asks again now and then.
+    pub fn replay_failed(&self) {
+        let mut state = self.state.lock();
+        state.replay.asked = None;
+        state.replay.hopeless = true;
     }
 
     /// What was left out so far, and why.
@@ -347,54 +354,49 @@ where
 
     fn offer(&self, sequence: u64, batch: &EngineBatch<'_>, via: Via) -> Result<Received, ReceiveError> {
         let mut state = self.state.lock();
-        let other_rank = self.is_of_other_rank(batch);
-        if !other_rank {
-            state.translator.check(batch).map_err(|size| self.odd_size(size))?;
+        if self.is_of_other_rank(batch) {
+            // Each rank numbers for itself: the number is none of this stream's.
+            state.translator.drops.count(DropReason::OtherRank, 0);
+            return Ok(Received::of(Verdict::Foreign));
         }
-        let mark = Mark { sequence, time: Some(batch.timestamp).filter(|time| !time.is_nan()) };
-        let mut doubtful = false;
-        match via.judge(&state.lives, mark) {
-            Life::This => {}
-            Life::Past => return Ok(Received::of(Verdict::Stale)),
-            Life::Doubtful => doubtful = via == Via::Live && self.config.replay,
-            Life::Next => {
-                state.begin_life(mark.time);
-                state.replay.outdated = via == Via::Replay;
+        let mark = Mark { sequence, time: Some(batch.timestamp).filter(|time| time.is_finite()) };
+        let life = via.judge(&state.lives, mark);
+        if life == Life::Past {
+            return Ok(Received::of(Verdict::Stale));
+        }
+        // What was applied already is not looked at again.
+        let comes_again = life != Life::Next && state.lives.last().is_some_and(|last| sequence <= last.sequence);
+        let fits = if comes_again { Ok(()) } else { state.translator.check(batch, life == Life::Next) };
+        if life == Life::Next {
+            state.begin_life(mark.time);
+            state.replay.outdated = via == Via::Replay;
+        }
+        if let Err(size) = fits {
+            if life == Life::Next {
+                // What the old engine held is gone, whatever can be made of the new one.
+                self.apply(&mut state, sequence, OnGap::Forget, |state| state.translator.forget())?;
             }
+            return Err(self.odd_size(size));
         }
+        state.lives.seen(mark);
         state.replay.newest = state.replay.newest.max(Some(sequence));
         let too_late = via == Via::Replay && !state.replay.outdated;
         let gives_up = too_late || !via.can_ask(&self.config) || state.replay.hopeless;
-        let verdict =
-            self.apply(&mut state, sequence, if gives_up { OnGap::Forget } else { OnGap::Wait }, |state| {
-                if other_rank {
-                    state.translator.leave_out(DropReason::OtherRank);
-                } else {
-                    state.translator.translate(batch);
-                }
-            })?;
+        let gap = if gives_up { OnGap::Forget } else { OnGap::Wait };
+        let verdict = self.apply(&mut state, sequence, gap, |state| state.translator.translate(batch))?;
         let mut received = Received::of(verdict);
         match verdict {
             Verdict::Applied(_) | Verdict::Restarted(_) | Verdict::GapGivenUp(_) => {
                 state.lives.applied(mark);
                 state.replay.hopeless = false;
-                received.disagreement =
-                    state.verifier.as_mut().and_then(|verifier| verifier.look_at(batch)).map(Box::new);
+                let found = state.verifier.as_mut().and_then(|verifier| verifier.look_at(batch));
+                received.disagreement = found.map(Box::new);
             }
-            Verdict::Gap { from, .. } => {
-                if state.lives.last().is_some_and(|last| from <= last.sequence) {
-                    // Another stream of the pod forgot everything: this one has to begin anew.
-                    state.lives.forget();
-                    state.replay.asked = None;
-                }
-                if state.replay.asked.is_none() && !state.replay.outdated {
-                    received.ask = Some(state.ask(self.config.first));
-                }
-            }
+            Verdict::Gap { from, .. } => received.ask = state.gap(from, self.config.first),
             Verdict::Duplicate if via == Via::Replay => state.replay.answered = true,
             // Either it comes very late, or a new engine's clock is behind: a replay will show.
-            Verdict::Duplicate if doubtful && state.replay.asked.is_none() => {
-                received.ask = Some(state.ask(self.config.first));
+            Verdict::Duplicate if life == Life::Doubtful && via.can_ask(&self.config) => {
+                received.ask = state.replay.asked.is_none().then(|| state.ask(self.config.first));
             }
             _ => {}
         }
@@ -434,6 +436,7 @@ where
             state.translator.forget();
         })?;
         state.lives.applied(Mark { sequence, time: None });
+        state.replay.hopeless = false;
         Ok(())
     }
 
@@ -477,12 +480,29 @@ impl State {
         self.replay = Replay::default();
     }
 
+    /// Something is missing before a batch: where to ask from, unless an answer is awaited.
+    fn gap(&mut self, from: u64, first: u64) -> Option<u64> {
+        if self.lives.last().is_some_and(|last| from <= last.sequence) {
+            // Another stream of the pod forgot everything: this one has to begin anew.
+            self.lives.forget();
+            self.replay.asked = None;
+        }
+        self.replay.waited += 1;
+        let unanswered = self.replay.waited % PATIENCE == 0;
+        let asks = (self.replay.asked.is_none() || unanswered) && !self.replay.outdated;
+        asks.then(|| self.ask(first))
+    }
+
     fn ask(&mut self, first: u64) -> u64 {
         self.replay.asked = Some(self.lives.last());
         self.replay.answered = false;
+        self.replay.waited = 0;
         self.lives.resume_from(first)
     }
 }
+
+/// After so many batches that wait for an answer, it is asked again.
+const PATIENCE: u32 = 256;
 
 impl Received {
     fn of(verdict: Verdict) -> Self {

@@ -27,6 +27,15 @@ enum Key {
     Window(u32),
 }
 
+impl Key {
+    fn of(stored: &EngineStored<'_>) -> Self {
+        match (stored.kind.as_deref(), stored.window) {
+            (None, Some(window)) => Self::Window(window),
+            _ => Self::Group(stored.group),
+        }
+    }
+}
+
 /// What a group's events are to the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
@@ -41,10 +50,7 @@ pub(super) enum Standing {
 impl Groups {
     /// Learns from a store; what it is to the index.
     pub(super) fn stored(&mut self, stored: &EngineStored<'_>) -> Standing {
-        let key = match (stored.kind.as_deref(), stored.window) {
-            (None, Some(window)) => Key::Window(window),
-            _ => Key::Group(stored.group),
-        };
+        let key = Key::of(stored);
         if let Some(&(_, reason)) = self.others.iter().find(|(other, _)| *other == key) {
             return Standing::Left(reason);
         }
@@ -94,7 +100,7 @@ impl Groups {
 
     /// Learns that a group leaves blocks out; whether it was taken for the prefix.
     pub(super) fn found_sparse(&mut self, stored: &EngineStored<'_>) -> bool {
-        let key = Key::Group(stored.group);
+        let key = Key::of(stored);
         let was_prefix = self.prefix == Some(key);
         if was_prefix {
             self.prefix = None;

@@ -153,8 +153,10 @@ impl TrtllmEvents {
             Ok(event) => self.events.push(event),
             Err(Fault { field, problem }) => {
                 // Its number still counts: one bad event is not a gap.
-                let id = event.as_object().and_then(|event| required(event, "event_id", unsigned).ok());
-                self.events.extend(id.map(|id| TrtllmEvent { id, rank: None, events: Vec::new() }));
+                let fields = event.as_object();
+                let id = fields.and_then(|event| required(event, "event_id", unsigned).ok());
+                let rank = fields.and_then(|event| optional(event, "attention_dp_rank", unsigned).ok().flatten());
+                self.events.extend(id.map(|id| TrtllmEvent { id, rank, events: Vec::new() }));
                 self.malformed += 1;
                 self.fault.get_or_insert(TrtllmFault { index, field, problem });
             }

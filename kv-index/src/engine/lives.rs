@@ -14,7 +14,9 @@ pub(super) struct Lives {
     pub(super) incarnation: u64,
     /// The last batches of this life that were applied, oldest first.
     recent: VecDeque<Mark>,
-    /// When the life before this one published for the last time, if this one publishes later.
+    /// The latest time that a batch of this life had, applied or not.
+    latest: Option<f64>,
+    /// The latest time of the life before this one, if this one publishes later.
     ended: Option<f64>,
 }
 
@@ -40,6 +42,10 @@ pub(super) enum Life {
 }
 
 impl Lives {
+    pub(super) fn new(incarnation: u64) -> Self {
+        Self { incarnation, ..Self::default() }
+    }
+
     /// The last batch of this life that was applied.
     pub(super) fn last(&self) -> Option<Mark> {
         self.recent.back().copied()
@@ -52,8 +58,10 @@ impl Lives {
                 return Life::Past;
             }
         }
-        let Some(last) = self.last().filter(|last| batch.sequence <= last.sequence) else { return Life::This };
-        let (Some(time), Some(latest)) = (batch.time, last.time) else { return Life::This };
+        if self.last().is_none_or(|last| batch.sequence > last.sequence) {
+            return Life::This;
+        }
+        let (Some(time), Some(latest)) = (batch.time, self.latest) else { return Life::This };
         let known = self.recent.iter().find(|mark| mark.sequence == batch.sequence);
         match known.map(|mark| mark.time) {
             Some(Some(known)) if time == known => Life::This,
@@ -67,10 +75,15 @@ impl Lives {
     /// Begins a new life, with a batch published at this time if that is known.
     pub(super) fn begin(&mut self, time: Option<f64>) {
         self.incarnation += 1;
-        let ended = self.last().and_then(|last| last.time);
         // A clock that is behind says nothing of what is past.
-        self.ended = ended.filter(|ended| time.is_some_and(|time| time > *ended));
+        self.ended = self.latest.take().filter(|ended| time.is_some_and(|time| time > *ended));
         self.recent.clear();
+    }
+
+    /// Notes a batch that nothing speaks against, whether it can be applied or not.
+    pub(super) fn seen(&mut self, batch: Mark) {
+        let later = |time: &f64| self.latest.is_none_or(|latest| *time > latest);
+        self.latest = batch.time.filter(later).or(self.latest);
     }
 
     /// Forgets what was applied, in the same life.
@@ -80,6 +93,7 @@ impl Lives {
 
     /// Notes a batch that was applied.
     pub(super) fn applied(&mut self, batch: Mark) {
+        self.seen(batch);
         if self.recent.len() == REMEMBERED {
             self.recent.pop_front();
         }
@@ -128,6 +142,34 @@ mod tests {
         assert_eq!(lives.judge(mark(499, 9.9)), Life::Past);
         assert_eq!(lives.judge(mark(500, 10.0)), Life::Past);
         assert_eq!(lives.judge(mark(0, 10.5)), Life::This);
+    }
+
+    #[test]
+    fn what_was_seen_and_not_applied_is_past_too_once_its_life_is() {
+        let mut lives = Lives::default();
+        lives.applied(mark(9, 9.0));
+        lives.seen(mark(12, 12.0));
+        lives.begin(Some(100.0));
+        assert_eq!(lives.judge(mark(10, 10.0)), Life::Past);
+        assert_eq!(lives.judge(mark(1, 99.0)), Life::This);
+    }
+
+    #[test]
+    fn a_clock_that_steps_back_makes_no_new_life() {
+        let mut lives = Lives::default();
+        (0..200).for_each(|sequence| lives.applied(mark(sequence, 1000.0 + sequence as f64)));
+        lives.applied(mark(200, 900.0));
+        assert_eq!(lives.judge(mark(3, 1003.0)), Life::Doubtful, "earlier than the latest");
+        assert_eq!(lives.judge(mark(198, 1198.0)), Life::This);
+    }
+
+    #[test]
+    fn two_batches_of_one_time_are_told_apart_by_their_numbers() {
+        let mut lives = Lives::default();
+        lives.applied(mark(1, 5.0));
+        lives.applied(mark(2, 5.0));
+        assert_eq!(lives.judge(mark(1, 5.0)), Life::This);
+        assert_eq!(lives.judge(mark(0, 5.0)), Life::Doubtful);
     }
 
     #[test]

@@ -27,6 +27,9 @@ pub fn native_seed(model: ChainSeed, adapter: Option<&str>, salt: Option<&str>) 
 /// Takes the model's seed and the index's block size from `hasher`'s making: make it with [`native_seed`] for the
 /// prompt's adapter and salt. For a prompt of tokens alone this is [`ChainHasher::hash`], which can also be lazy.
 ///
+/// Embeddings match only where the engine's blocks are the index's: events bring one digest a page. Media match where events
+/// say where an item begins: vLLM from 0.19.1 on.
+///
 /// # Examples
 ///
 /// ```
@@ -76,15 +79,19 @@ pub(super) fn namespace<'e>(stored: &'e EngineStored<'_>) -> (Option<Cow<'e, str
 /// `place` is how many tokens of the block come before the page: media are placed from the block's start.
 pub(super) fn page_keys(stored: &EngineStored<'_>, page: usize, place: usize) -> Vec<Vec<u8>> {
     let Some(keys) = stored.extra_keys.get(page) else { return Vec::new() };
-    let adapter = stored.lora_name.as_deref();
+    let adapter = adapter_key(stored, keys);
     let salt = if page == 0 { salt_key(stored) } else { None };
-    let named = |key: &ExtraKey<'_>| match key {
-        ExtraKey::Text(text) => adapter == Some(text.as_ref()),
+    let own = keys.iter().enumerate().filter(|(at, _)| adapter != Some(*at) && salt != Some(*at));
+    own.map(|(_, key)| key_bytes(key, place as i64)).collect()
+}
+
+/// Which of a block's keys is the adapter: the first that is its name or number. A salt may read the same.
+fn adapter_key(stored: &EngineStored<'_>, keys: &[ExtraKey<'_>]) -> Option<usize> {
+    keys.iter().position(|key| match key {
+        ExtraKey::Text(text) => stored.lora_name.as_deref() == Some(text.as_ref()),
         ExtraKey::Number(id) => stored.lora_id == Some(*id),
         _ => false,
-    };
-    let own = keys.iter().enumerate().filter(|&(at, key)| !named(key) && salt != Some(at));
-    own.map(|(_, key)| key_bytes(key, place as i64)).collect()
+    })
 }
 
 /// Which key of a prompt's first block is the salt: the last text that is not the adapter's name.
@@ -94,9 +101,9 @@ fn salt_key(stored: &EngineStored<'_>) -> Option<usize> {
     if stored.parent.is_some() || stored.salt.is_some() {
         return None;
     }
-    let adapter = stored.lora_name.as_deref();
-    let is_salt = |key: &ExtraKey<'_>| matches!(key, ExtraKey::Text(text) if adapter != Some(text.as_ref()));
-    stored.extra_keys.first()?.iter().rposition(is_salt)
+    let keys = stored.extra_keys.first()?;
+    let adapter = adapter_key(stored, keys);
+    (0..keys.len()).rev().find(|at| matches!(keys[*at], ExtraKey::Text(_)) && adapter != Some(*at))
 }
 
 fn text<'e>(key: &'e ExtraKey<'_>) -> &'e str {

@@ -160,17 +160,38 @@ impl Pages {
             Some(id) => self.revive(id).map_or(Before::Unknown, |page| page.as_before(id)),
         };
         for (at, &id) in new.names.iter().enumerate() {
-            if !self.pages.contains_key(&id) {
-                if let Err(reason) = self.enter(new, at, before) {
-                    drops.count(reason, new.names.len() - at);
-                    return;
-                }
+            let entered = match self.pages.contains_key(&id) {
+                true if at == 0 && self.clashes(new, before) => Err(DropReason::NameClash),
+                true => Ok(()),
+                false => self.enter(new, at, before),
+            };
+            if let Err(reason) = entered {
+                drops.count(reason, new.names.len() - at);
+                break;
             }
             if self.count_in(id, new.tier, new.source) {
                 self.came(id, before, new.tier, changes);
             }
             before = self.pages.get(&id).map_or(Before::Unknown, |page| page.as_before(id));
         }
+        if let Some(parent) = new.before {
+            // Brought back for nothing, if nothing came under it.
+            self.free(parent);
+        }
+    }
+
+    /// Whether a known name comes as the root of something else than it stands for.
+    fn clashes(&self, new: &NewPages<'_>, before: Before) -> bool {
+        let (Before::Root, Naming::Native(hasher), Some(tokens)) = (before, new.naming, new.tokens) else {
+            return false;
+        };
+        let Some(page) = self.pages.get(&new.names[0]) else { return false };
+        let size = tokens.len() / new.names.len();
+        let expected = match self.per_block {
+            1 => hasher.block(None, &tokens[..size], &(new.keys)(0, 0).concat()).map(Chain::Block),
+            _ => Some(Chain::Seed(hasher.start())),
+        };
+        expected != Some(page.chain)
     }
 
     /// Counts a copy of a page out; false if there was none.
@@ -216,6 +237,9 @@ impl Pages {
         let page = self.departed.page(id)?;
         if page.place + 1 == self.per_block {
             return Some(page);
+        }
+        if self.pages.len() >= self.most {
+            return None;
         }
         let link = self.departed.take(id)?;
         if let Some(before) = link.before.filter(|_| page.place > 0) {

@@ -24,9 +24,10 @@
 //! # What cannot work
 //!
 //! - Releases before 0.5.6: Python's `hash()`. Salts before 0.5.18: not established.
-//! - Adapters. From 0.5.22 on their `extra_key` ends with a UUID that is drawn at each load. Before, all adapters
-//!   announce the same hashes. Use token mode with the events' `lora_name`. A host that knows the key itself can give
-//!   it by [`Prompt::extra_key`](super::Prompt::extra_key), with [`Prompt::adapter`](super::Prompt::adapter) if a LoRA
+//! - Adapters. From 0.5.23 on, and in 0.5.22's dynamo format, their `extra_key` ends with a UUID that is drawn at each
+//!   load: use token mode with the events' `lora_name`. Before, all adapters announce the same hashes, and token mode
+//!   cannot tell them apart either: a name that comes for another adapter is left out and counted
+//!   ([`NameClash`](super::DropReason::NameClash)). A host that knows the key itself can give it by [`Prompt::extra_key`](super::Prompt::extra_key), with [`Prompt::adapter`](super::Prompt::adapter) if a LoRA
 //!   name is registered for it.
 //! - Token ids beyond 32 bits before 0.5.23.
 //!

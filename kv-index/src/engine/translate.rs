@@ -92,15 +92,25 @@ impl Translator {
     }
 
     /// Whether the batch's blocks are of a size the index can have; looked at before anything is changed.
-    pub(super) fn check(&self, batch: &EngineBatch<'_>) -> Result<(), OddSize> {
+    ///
+    /// What an engine that started anew says is not held against what the old one said.
+    pub(super) fn check(&self, batch: &EngineBatch<'_>, anew: bool) -> Result<(), OddSize> {
+        if anew {
+            return Self::new(self.reading).check(batch, false);
+        }
+        let (mut groups, mut page_size) = (self.groups.clone(), self.page_size);
         for event in &batch.events {
             let EngineEvent::Stored(stored) = event else { continue };
             // Only what the prefix group has in GPU memory is surely the engine's own.
             let own = tier(stored.medium.as_deref(), stored.locality.as_deref()) == Some(Tier::Gpu)
-                && self.groups.clone().stored(stored) == Standing::Prefix
-                && !stored.hashes.is_empty();
-            if own && stored.block_size != 0 && !self.fits(stored.block_size) {
-                return Err(OddSize(stored.block_size));
+                && !stored.hashes.is_empty()
+                && stored.block_size != 0
+                && !matches!(groups.stored(stored), Standing::Left(_));
+            if own {
+                if !self.reading.fits(page_size, stored.block_size) {
+                    return Err(OddSize(stored.block_size));
+                }
+                page_size = Some(stored.block_size);
             }
         }
         Ok(())
@@ -177,22 +187,27 @@ impl Translator {
             return Err(DropReason::Placeholder);
         }
         let tier = tier(stored.medium.as_deref(), stored.locality.as_deref()).ok_or(DropReason::UnknownMedium)?;
-        // Offloading layers name the group but not its kind: the group is learned from what the engine itself stored.
-        let told = tier == Tier::Gpu || stored.kind.is_some() || stored.group.is_none();
+        // Layers beside the engine send chunks of their own size, without saying what group they are of. Groups and the
+        // page size are learned from what the engine itself stored.
+        let own = tier == Tier::Gpu || stored.window.is_some();
+        if !own && !self.fits(stored.block_size) {
+            return Err(DropReason::OtherBlockSize);
+        }
+        let told = own || stored.kind.is_some();
         match if told { self.groups.stored(stored) } else { self.groups.numbered(stored.group) } {
             Standing::Prefix => {}
             Standing::PrefixAnew => self.cleared(),
             Standing::Left(reason) => return Err(reason),
         }
+        if !self.fits(stored.block_size) || !own && self.page_size.is_none() {
+            return Err(DropReason::OtherBlockSize);
+        }
         let tokens = stored.tokens.len();
         if tokens > 0 && tokens != stored.hashes.len().saturating_mul(stored.block_size as usize) {
-            if self.groups.found_sparse(stored) {
+            if own && self.groups.found_sparse(stored) {
                 self.cleared();
             }
             return Err(DropReason::Sparse);
-        }
-        if !self.fits(stored.block_size) {
-            return Err(DropReason::OtherBlockSize);
         }
         self.page_size = Some(stored.block_size);
         Ok(tier)
@@ -280,6 +295,9 @@ impl Translator {
         if let Standing::Left(reason) = self.groups.moved(moved.window) {
             return self.drops.count(reason, 1);
         }
+        if from == to {
+            return;
+        }
         if self.is_direct() {
             // In before out: between the two the block must not be forgotten, nor its parent.
             self.changes.stored(Parent::Unknown, moved.hash.into(), to);
@@ -305,11 +323,17 @@ impl Translator {
         self.reading.mode == Mode::EngineHashes && self.page_size.is_none_or(|size| size as usize == block)
     }
 
-    /// Whether engine blocks of this size make up blocks of the index.
     fn fits(&self, size: u32) -> bool {
-        let block = self.reading.block_size.tokens() as u32;
+        self.reading.fits(self.page_size, size)
+    }
+}
+
+impl Reading {
+    /// Whether engine blocks of this size make up blocks of the index, given the size of those before.
+    fn fits(&self, known: Option<u32>, size: u32) -> bool {
+        let block = self.block_size.tokens() as u32;
         let divides = size > 0 && block % size == 0 && u16::try_from(block / size).is_ok();
-        self.page_size.is_none_or(|known| known == size) && (size == block || self.reading.accumulate && divides)
+        known.is_none_or(|known| known == size) && (size == block || self.accumulate && divides)
     }
 }
 

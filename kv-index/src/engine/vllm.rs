@@ -36,7 +36,8 @@
 //! - An unset seed before 0.29, or with xxhash: every process draws its own. Releases before 0.10.2: Python's `hash()`.
 //! - Adapters before 0.11.2, media before 0.19.1 and prompt embeddings before 0.29: their keys are not established.
 //!
-//! Use token mode there: it needs the events' token ids only.
+//! Use token mode there: it needs the events' token ids only. Media before 0.19.1 match in neither mode: events do not
+//! say where an item begins, and before 0.17 not even which it is. Such blocks are kept apart from all others.
 //!
 //! Text, salts, adapters, media and embeddings were checked against what vLLM itself computes, for the release of
 //! August 2026 (0.29) and for 0.32.0 (`tests/vectors.rs`); that releases between and before are the same was read.

@@ -34,8 +34,8 @@ impl SglangRules {
             return Err(DialectError::NoSuchFormat { version, since: NAMESPACES });
         }
         match hashing.adapters {
-            true if version >= NAMESPACES => Err(DialectError::AdapterUuid { version }),
-            true => Err(DialectError::AdaptersAlike { version, since: NAMESPACES }),
+            true if Self(hashing).folds_adapters() => Err(DialectError::AdapterUuid { version }),
+            true => Err(DialectError::AdaptersAlike { version, since: ADAPTER_NAMESPACES }),
             false => Ok(Self(hashing)),
         }
     }

@@ -196,14 +196,14 @@ fn a_block_size_is_refused_before_anything_is_changed() {
         let stored = EngineStored { block_size, tokens, hashes, ..EngineStored::default() };
         EngineBatch { events: vec![EngineEvent::Stored(stored)], ..EngineBatch::default() }
     };
-    assert_eq!(tokens().check(&batch(16, 1)), Err(OddSize(16)));
-    assert_eq!(tokens().check(&batch(1, 2)), Err(OddSize(1)));
-    assert_eq!(tokens().check(&batch(2, 1)), Ok(()));
+    assert_eq!(tokens().check(&batch(16, 1), false), Err(OddSize(16)));
+    assert_eq!(tokens().check(&batch(1, 2), false), Err(OddSize(1)));
+    assert_eq!(tokens().check(&batch(2, 1), false), Ok(()));
     let reading = Reading { accumulate: true, block_size: size(6), ..tokens().reading };
     let mut accumulating = Translator::new(reading);
-    assert_eq!(accumulating.check(&batch(4, 1)), Err(OddSize(4)));
-    assert_eq!(accumulating.check(&batch(12, 1)), Err(OddSize(12)));
-    assert_eq!(accumulating.check(&batch(2, 3)), Ok(()));
+    assert_eq!(accumulating.check(&batch(4, 1), false), Err(OddSize(4)));
+    assert_eq!(accumulating.check(&batch(12, 1), false), Err(OddSize(12)));
+    assert_eq!(accumulating.check(&batch(2, 3), false), Ok(()));
     accumulating.translate(&batch(2, 3));
-    assert_eq!(accumulating.check(&batch(3, 2)), Err(OddSize(3)), "pages do not change their size");
+    assert_eq!(accumulating.check(&batch(3, 2), false), Err(OddSize(3)), "pages do not change their size");
 }

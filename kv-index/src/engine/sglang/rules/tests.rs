@@ -31,12 +31,16 @@ fn releases_and_formats_that_are_not_established_are_refused() {
 #[test]
 fn adapters_known_by_name_are_refused_with_what_to_do() {
     let refused = |release| Dialect::sglang(SglangHashing::new(version(release)).adapters()).unwrap_err();
-    let unlike = refused("0.5.22");
-    assert_eq!(unlike, DialectError::AdapterUuid { version: version("0.5.22") });
+    let unlike = refused("0.5.23");
+    assert_eq!(unlike, DialectError::AdapterUuid { version: version("0.5.23") });
+    let dynamo = SglangHashing::new(version("0.5.22")).format(SglangFormat::Dynamo).adapters();
+    assert_eq!(Dialect::sglang(dynamo), Err(DialectError::AdapterUuid { version: version("0.5.22") }));
     assert!(unlike.to_string().contains("use token mode"), "{unlike}");
-    let alike = refused("0.5.18");
-    assert_eq!(alike, DialectError::AdaptersAlike { version: version("0.5.18"), since: version("0.5.22") });
-    assert!(alike.to_string().contains("upgrade to 0.5.22"), "{alike}");
+    for release in ["0.5.18", "0.5.22"] {
+        let alike = refused(release);
+        assert_eq!(alike, DialectError::AdaptersAlike { version: version(release), since: version("0.5.23") });
+        assert!(alike.to_string().contains("upgrade to 0.5.23"), "{alike}");
+    }
 }
 
 #[test]
