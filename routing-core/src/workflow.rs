@@ -235,6 +235,7 @@ fn assemble<const W: usize>(at: usize, builder: StepBuilder<W>, layout: &mut Lay
         independent: builder.independent,
         order: 0,
     };
+    let mut weights = Vec::new();
     let mut own = Vec::new();
     let mut note = |name: &Arc<str>, kind: &str, stage, declared| {
         own.push(Node { step: at, name: Arc::clone(name), kind: kind.into(), stage, declared });
@@ -262,7 +263,8 @@ fn assemble<const W: usize>(at: usize, builder: StepBuilder<W>, layout: &mut Lay
             Stage::Score(weight, make) => {
                 let (plugin, declared) = layout.declare(make);
                 note(&name, &kind, NodeStage::Score(weight), declared);
-                step.scorers.push(Named { name, plugin: (weight as f32, plugin) });
+                weights.push(weight);
+                step.scorers.push(Named { name, plugin: (0.0, plugin) });
             }
             Stage::Pick(make) => {
                 let (plugin, declared) = layout.declare(make);
@@ -274,8 +276,9 @@ fn assemble<const W: usize>(at: usize, builder: StepBuilder<W>, layout: &mut Lay
     // Stages run one after the other, whatever the order in which their plugins were added.
     own.sort_by_key(|node| node.stage.rank());
     nodes.append(&mut own);
-    let sum: f32 = step.scorers.iter().map(|scorer| scorer.plugin.0).sum();
-    step.scorers.iter_mut().for_each(|scorer| scorer.plugin.0 /= sum);
+    // In doubles: singles neither hold the sum of the largest weights nor the smallest weight.
+    let sum: f64 = weights.iter().sum();
+    step.scorers.iter_mut().zip(weights).for_each(|(scorer, weight)| scorer.plugin.0 = (weight / sum) as f32);
     step
 }
 

@@ -1,0 +1,99 @@
+//! A warm decision allocates nothing: one step or two, conditions, slots, and the fleet replaced in between.
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use common::{Best, By, Keep, Number, Put, fleet, request};
+use kv_index::PodSet;
+use routing_core::{
+    Condition, Context, Declare, FleetCell, OnEmpty, PluginError, ProfileBuilder, Read, RoutingPlan, StepBuilder,
+    Trace, Workflow, WorkflowBuilder,
+};
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+}
+
+// SAFETY: every call is passed on to the system allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller keeps the contract of `dealloc`.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn counted(work: impl FnOnce()) -> usize {
+    let before = ALLOCATIONS.get();
+    work();
+    ALLOCATIONS.get() - before
+}
+
+/// Holds for odd numbers.
+struct Odd(Read<Number>);
+
+impl Condition for Odd {
+    fn holds(&self, context: &Context<'_>) -> Result<bool, PluginError> {
+        Ok(context.read(self.0)? % 2 == 1)
+    }
+}
+
+fn profile() -> ProfileBuilder {
+    ProfileBuilder::new("s")
+        .filter("even", OnEmpty::Fail, |_: &mut Declare<'_>| {
+            Keep(|pods: PodSet| pods.iter().filter(|pod| pod.index() % 2 == 0).collect())
+        })
+        .scorer("up", 2.0, |_: &mut Declare<'_>| By(|pod| pod as f32 / 256.0))
+        .scorer("down", 1.0, |_: &mut Declare<'_>| By(|pod| 1.0 - pod as f32 / 256.0))
+        .scorer("same", 1.0, |_: &mut Declare<'_>| By(|_| 0.5))
+        .picker("best", Best::declare)
+}
+
+fn two_steps() -> Workflow {
+    let first = profile().preparer("put", |declare: &mut Declare<'_>| Put(declare.writes(), 1));
+    WorkflowBuilder::new()
+        .step(StepBuilder::new("decode", first))
+        .step(StepBuilder::new("prefill", profile()).when("odd", |declare: &mut Declare<'_>| Odd(declare.reads())))
+        .executed_in(&["prefill", "decode"])
+        .build()
+        .expect("it fits together")
+}
+
+#[test]
+fn a_warm_decision_allocates_nothing() {
+    let workflows = [("one step", profile().build().expect("it fits together")), ("two steps", two_steps())];
+    for (name, workflow) in workflows {
+        let cell = FleetCell::new(fleet::<4>(64).1);
+        let (mut workspace, mut plan) = (workflow.workspace(), RoutingPlan::default());
+        let mut decide = |seed| {
+            cell.with(|fleet| workflow.decide(&mut workspace, &request().seed(seed), fleet, &mut plan)).unwrap();
+        };
+        (0..3).for_each(&mut decide);
+        assert_eq!(counted(|| (3..100).for_each(&mut decide)), 0, "{name}");
+        cell.publish(fleet::<4>(256).1);
+        assert_eq!(counted(|| decide(100)), 0, "{name}, the first on a new version");
+        assert_eq!(counted(|| (101..200).for_each(&mut decide)), 0, "{name}, on a new version");
+        assert!(plan.steps().iter().all(|step| step.candidates.len() == 3), "it did something");
+    }
+}
+
+#[test]
+fn the_counter_counts() {
+    let (workflow, (_, fleet)) = (two_steps(), fleet::<4>(64));
+    let (mut workspace, mut plan, mut trace) = (workflow.workspace(), RoutingPlan::default(), Trace::default());
+    let mut traced = || workflow.decide_traced(&mut workspace, &request(), &fleet, &mut plan, &mut trace).unwrap();
+    assert_ne!(counted(&mut traced), 0, "cold");
+    assert_ne!(counted(&mut traced), 0, "a trace is made anew");
+}

@@ -1,0 +1,324 @@
+//! One step's decision: who is filtered, how scores count, who is picked, and which errors name whom.
+
+mod common;
+
+use std::sync::{Arc, Mutex};
+
+use common::{Best, By, Keep, Number, Put, decide, fleet, plugin, pods, request};
+use kv_index::{PodId, PodSet};
+use proptest::prelude::*;
+use routing_core::{
+    Context, DecideError, Declare, OnEmpty, Picker, PluginError, Preparer, Preparing, ProfileBuilder, Ranking, Read,
+    RoutingPlan, Scorer, Scores, SlotError, StepBuilder, Totals, Trace, Workflow, WorkflowBuilder, Write,
+};
+
+fn profile<const W: usize>() -> ProfileBuilder<W> {
+    ProfileBuilder::new("s").picker("best", Best::declare)
+}
+
+fn only<const W: usize>(pods: &[u16]) -> PodSet<W> {
+    pods.iter().map(|pod| PodId::new(*pod)).collect()
+}
+
+/// The first three by a scorer.
+fn scored(score: impl Fn(usize) -> f32 + Send + Sync + 'static) -> Workflow {
+    profile().scorer("by", 1.0, |_: &mut Declare<'_>| By(score)).build().expect("it fits together")
+}
+
+#[test]
+fn the_filter_that_removed_the_last_is_named() {
+    let (_, fleet) = fleet::<4>(5);
+    let workflow = profile()
+        .filter("some", OnEmpty::Fail, |_: &mut Declare<'_>| Keep(|_| only(&[1, 2])))
+        .filter("rest", OnEmpty::Fail, |_: &mut Declare<'_>| Keep(|_| only(&[3])))
+        .filter("late", OnEmpty::Fail, |_: &mut Declare<'_>| Keep(|_| PodSet::EMPTY))
+        .build();
+    let error = decide::<4>(&workflow.unwrap(), &request(), &fleet).unwrap_err();
+    assert_eq!(error, DecideError::AllFiltered { offered: 5, filter: plugin("s", "rest") });
+    assert_eq!(error.to_string(), "none of 5 pods is left for step `s`: filter `rest` removed the last");
+}
+
+#[test]
+fn a_filter_whose_wish_cannot_be_had_is_passed_over() {
+    let (_, fleet) = fleet::<4>(5);
+    let workflow = profile()
+        .filter("some", OnEmpty::Fail, |_: &mut Declare<'_>| Keep(|_| only(&[1, 2])))
+        .filter("wish", OnEmpty::KeepPrevious, |_: &mut Declare<'_>| Keep(|_| only(&[3])))
+        .scorer("by", 1.0, |_: &mut Declare<'_>| By(|pod| pod as f32 / 10.0));
+    let plan = decide(&workflow.build().unwrap(), &request(), &fleet).unwrap();
+    assert_eq!(pods(&plan, "s"), [2, 1]);
+}
+
+#[test]
+fn filters_cannot_add_pods() {
+    let (_, fleet) = fleet::<4>(5);
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&seen);
+    let workflow = profile()
+        .filter("two", OnEmpty::Fail, |_: &mut Declare<'_>| Keep(|_| only(&[0, 2, 200])))
+        .filter("all", OnEmpty::Fail, move |_: &mut Declare<'_>| {
+            Keep(move |candidates| {
+                log.lock().unwrap().push(candidates);
+                PodSet::from_words([u64::MAX; 4])
+            })
+        })
+        .build();
+    let mut plan = pods(&decide(&workflow.unwrap(), &request(), &fleet).unwrap(), "s");
+    plan.sort_unstable();
+    assert_eq!(plan, [0, 2]);
+    assert_eq!(*seen.lock().unwrap(), [only::<4>(&[0, 2])]);
+}
+
+#[test]
+fn no_pod_is_offered_by_an_empty_fleet_or_where_all_are_excluded() {
+    let (workflow, (_, empty), (_, fleet)) = (scored(|_| 0.0), fleet::<4>(0), fleet::<4>(2));
+    let none = DecideError::NoneOffered { step: "s".into() };
+    assert_eq!(decide(&workflow, &request(), &empty).unwrap_err(), none);
+    let (mut workspace, mut plan) = (workflow.workspace(), RoutingPlan::default());
+    let excluded = workflow.decide_without(&mut workspace, &request(), &fleet, fleet.pods(), &mut plan);
+    assert_eq!(excluded, Err(none));
+}
+
+#[test]
+fn excluded_pods_are_not_in_the_plan() {
+    let (workflow, (_, fleet)) = (scored(|pod| pod as f32 / 10.0), fleet::<4>(5));
+    let (mut workspace, mut plan) = (workflow.workspace(), RoutingPlan::default());
+    workflow.decide_without(&mut workspace, &request(), &fleet, only(&[4, 2]), &mut plan).unwrap();
+    assert_eq!(pods(&plan, "s"), [3, 1, 0]);
+}
+
+#[test]
+fn scores_are_brought_into_zero_to_one() {
+    let (_, fleet) = fleet::<4>(4);
+    let workflow = scored(|pod| [-7.0, 0.5, 40.0, f32::NEG_INFINITY][pod]);
+    let plan = decide(&workflow, &request(), &fleet).unwrap();
+    let step = plan.step("s").unwrap();
+    assert_eq!(step.candidates.iter().map(|candidate| candidate.score).collect::<Vec<_>>(), [1.0, 0.5, 0.0]);
+    assert_eq!(pods(&plan, "s")[..2], [2, 1]);
+}
+
+#[test]
+fn what_is_not_a_number_names_scorer_and_pod() {
+    let (_, fleet) = fleet::<4>(4);
+    let workflow = scored(|pod| if pod == 2 { f32::NAN } else { 1.0 });
+    let error = decide(&workflow, &request(), &fleet).unwrap_err();
+    assert_eq!(error, DecideError::NotANumber { scorer: plugin("s", "by"), pod: PodId::new(2) });
+    assert_eq!(error.to_string(), "scorer `s/by` gave pod 2 a score that is not a number");
+}
+
+/// Scores every pod there could be, candidate or not.
+struct Everyone(f32);
+
+impl Scorer for Everyone {
+    fn score(&self, _: &Context<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
+        (0..300).for_each(|pod| scores.set(PodId::new(pod), self.0));
+        scores.fill(|pod| pod.index() as f32 / 10.0);
+        Ok(())
+    }
+}
+
+#[test]
+fn pods_that_are_no_candidates_may_be_given_anything() {
+    let (_, fleet) = fleet::<4>(4);
+    for odd in [f32::NAN, f32::INFINITY] {
+        let workflow = profile().scorer("all", 1.0, move |_: &mut Declare<'_>| Everyone(odd)).build().unwrap();
+        assert_eq!(pods(&decide(&workflow, &request(), &fleet).unwrap(), "s"), [3, 2, 1]);
+    }
+}
+
+#[test]
+fn weights_count_by_their_share() {
+    let (_, fleet) = fleet::<4>(2);
+    for weights in [[3.0, 1.0], [3e38, 1e38], [3e-46, 1e-46], [3e-320, 1e-320]] {
+        let workflow = profile()
+            .scorer("zero", weights[0], |_: &mut Declare<'_>| By(|pod| [1.0, 0.0][pod]))
+            .scorer("one", weights[1], |_: &mut Declare<'_>| By(|pod| [0.0, 1.0][pod]))
+            .build()
+            .unwrap();
+        let plan = decide(&workflow, &request(), &fleet).unwrap();
+        let scores: Vec<_> = plan.steps()[0].candidates.iter().map(|candidate| candidate.score).collect();
+        assert!((scores[0] - 0.75).abs() < 1e-3 && (scores[1] - 0.25).abs() < 1e-3, "{weights:?}: {scores:?}");
+        assert_eq!(pods(&plan, "s"), [0, 1], "{weights:?}");
+    }
+}
+
+#[test]
+fn ties_are_spread_over_seeds_and_each_seed_decides_alike() {
+    let (workflow, (_, fleet)) = (scored(|_| 0.5), fleet::<4>(8));
+    let (mut workspace, mut plan) = (workflow.workspace(), RoutingPlan::default());
+    let mut first = |seed| {
+        workflow.decide(&mut workspace, &request().seed(seed), &fleet, &mut plan).unwrap();
+        pods(&plan, "s")[0]
+    };
+    let mut counts = [0_u32; 8];
+    for seed in 0..8_000 {
+        let pod = first(seed);
+        assert_eq!(pod, first(seed), "seed {seed}");
+        counts[pod] += 1;
+    }
+    // Chi-square with seven degrees of freedom: 24.3 is passed by chance once in a thousand.
+    let chi: f64 = counts.iter().map(|count| (f64::from(*count) - 1_000.0).powi(2) / 1_000.0).sum();
+    assert!(chi < 24.3, "{counts:?}");
+}
+
+/// Pushes what a function says, then lets the totals rank.
+struct Push(&'static [u16], usize);
+
+impl Picker for Push {
+    fn pick(&self, _: &Context<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
+        for pod in self.0 {
+            ranking.push(PodId::new(*pod), 2.0);
+        }
+        totals.rank(self.1, ranking);
+        Ok(())
+    }
+}
+
+#[test]
+fn pods_that_are_no_candidates_are_not_picked() {
+    let (_, fleet) = fleet::<4>(3);
+    let pick = |picks, most| {
+        let profile = ProfileBuilder::new("s").picker("odd", move |_: &mut Declare<'_>| Push(picks, most));
+        let profile = profile.scorer("by", 1.0, |_: &mut Declare<'_>| By(|pod| pod as f32 / 10.0));
+        decide(&profile.build().unwrap(), &request(), &fleet).map(|plan| pods(&plan, "s"))
+    };
+    assert_eq!(pick(&[9, 1, 1, 999, 0], 0).unwrap(), [1, 0]);
+    let none = DecideError::NothingPicked { picker: plugin("s", "odd"), candidates: 3 };
+    assert_eq!(pick(&[9, 999], 0), Err(none.clone()));
+    assert_eq!(none.to_string(), "picker `s/odd` picked none of 3 candidates");
+    assert_eq!(pick(&[1], 3).unwrap(), [1, 2, 0], "nobody is ranked twice");
+}
+
+/// Declares to write, and does not.
+struct Forgets;
+
+impl Preparer for Forgets {
+    fn prepare(&self, _: &mut Preparing<'_>) -> Result<(), PluginError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_declared_write_that_did_not_happen_is_named() {
+    let (_, fleet) = fleet::<4>(1);
+    let forgets = |declare: &mut Declare<'_>| {
+        declare.writes::<Number>();
+        Forgets
+    };
+    let workflow = profile().preparer("forgets", forgets).build().unwrap();
+    let error = decide(&workflow, &request(), &fleet).unwrap_err();
+    assert_eq!(error, DecideError::Unwritten { plugin: plugin("s", "forgets"), slot: "number" });
+    assert_eq!(error.to_string(), "plugin `s/forgets` declared to write slot `number` and did not");
+}
+
+type Handles = (Read<Number>, Write<Number>);
+
+struct Peek(Read<Number>);
+
+impl Scorer for Peek {
+    fn score(&self, context: &Context<'_>, _: &mut Scores<'_>) -> Result<(), PluginError> {
+        context.read(self.0)?;
+        Ok(())
+    }
+}
+
+#[test]
+fn a_handle_of_another_workflow_opens_nothing() {
+    let (_, fleet) = fleet::<4>(1);
+    let kept: Arc<Mutex<Option<Handles>>> = Arc::default();
+    let keep = Arc::clone(&kept);
+    let first = profile::<4>().preparer("put", |declare: &mut Declare<'_>| Put(declare.writes(), 1)).scorer(
+        "keeps",
+        1.0,
+        move |declare: &mut Declare<'_>| {
+            *keep.lock().unwrap() = Some((declare.reads(), declare.writes()));
+            By(|_| 0.0)
+        },
+    );
+    assert!(first.build().is_err(), "a scorer that writes");
+    let (read, write) = kept.lock().unwrap().take().unwrap();
+    let own = |declare: &mut Declare<'_>| Put(declare.writes(), 1);
+    let foreign = |name| DecideError::Plugin {
+        plugin: plugin("s", name),
+        source: PluginError::Slot(SlotError::Foreign("number")),
+    };
+    let reads = profile().preparer("put", own).scorer("peek", 1.0, move |_: &mut Declare<'_>| Peek(read));
+    assert_eq!(decide(&reads.build().unwrap(), &request(), &fleet), Err(foreign("peek")));
+    let writes = profile().preparer("put", own).preparer("poke", move |_: &mut Declare<'_>| Put(write, 2));
+    assert_eq!(decide(&writes.build().unwrap(), &request(), &fleet), Err(foreign("poke")));
+}
+
+#[test]
+fn a_workspace_of_another_workflow_is_refused() {
+    let (one, two, (_, fleet)) = (scored(|_| 0.0), scored(|_| 0.0), fleet::<4>(1));
+    let decided = one.decide(&mut two.workspace(), &request(), &fleet, &mut RoutingPlan::default());
+    assert_eq!(decided, Err(DecideError::ForeignWorkspace));
+}
+
+/// The same on fleets of every width.
+fn widest<const W: usize>() {
+    let (_, fleet) = fleet::<W>(W * 64);
+    let last = W * 64 - 1;
+    let workflow = profile::<W>()
+        .filter("odd", OnEmpty::Fail, |_: &mut Declare<'_>| {
+            Keep(|pods: PodSet<W>| pods.iter().filter(|pod| pod.index() % 2 == 1).collect())
+        })
+        .scorer("by", 1.0, move |_: &mut Declare<'_>| By(move |pod| pod as f32 / last as f32));
+    let plan = decide(&workflow.build().expect("it fits together"), &request(), &fleet).expect("a plan");
+    assert_eq!(pods(&plan, "s"), [last, last - 2, last - 4]);
+}
+
+#[test]
+fn fleets_of_64_256_and_1024_pods_are_decided_alike() {
+    widest::<1>();
+    widest::<4>();
+    widest::<16>();
+}
+
+/// Ranks the best of a row, in a workflow whose one scorer gives that row.
+fn ranked(row: &[f32], most: usize, seed: u64, traced: bool) -> RoutingPlan {
+    let (_, fleet) = fleet::<4>(row.len());
+    let row = row.to_vec();
+    let profile = ProfileBuilder::new("s")
+        .scorer("row", 1.0, |_: &mut Declare<'_>| By(move |pod| row[pod]))
+        .picker("rank", move |_: &mut Declare<'_>| Push(&[], most));
+    let workflow = WorkflowBuilder::new()
+        .step(StepBuilder::new("s", profile).ranked(usize::MAX))
+        .build()
+        .expect("it fits together");
+    let (mut workspace, mut plan) = (workflow.workspace(), RoutingPlan::default());
+    let request = request().seed(seed);
+    let decided = if traced {
+        workflow.decide_traced(&mut workspace, &request, &fleet, &mut plan, &mut Trace::default())
+    } else {
+        workflow.decide(&mut workspace, &request, &fleet, &mut plan)
+    };
+    decided.expect("a plan");
+    plan
+}
+
+/// What breaks ties, written out.
+fn tie(seed: u64, pod: usize) -> u64 {
+    let mut z = seed ^ (pod as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+proptest! {
+    /// The ranking is a literal sort, cut off; once more, or traced, it comes out the same.
+    #[test]
+    fn ranking_is_a_sort(
+        row in prop::collection::vec(prop_oneof![Just(0.0_f32), Just(0.5), Just(1.0), 0.0_f32..1.0], 1..100),
+        most in 1_usize..120,
+        seed: u64,
+    ) {
+        let plan = ranked(&row, most, seed, false);
+        let mut sorted: Vec<usize> = (0..row.len()).collect();
+        sorted.sort_by(|a, b| (row[*b], tie(seed, *b)).partial_cmp(&(row[*a], tie(seed, *a))).unwrap());
+        sorted.truncate(most);
+        prop_assert_eq!(pods(&plan, "s"), sorted);
+        prop_assert_eq!(&ranked(&row, most, seed, false), &plan);
+        prop_assert_eq!(&ranked(&row, most, seed, true), &plan);
+    }
+}

@@ -1,0 +1,99 @@
+//! A decision's reasons, as data and as a table.
+
+mod common;
+
+use common::{Best, By, Keep, fleet, request};
+use kv_index::{PodId, PodSet};
+use routing_core::{
+    Condition, Context, DecideError, Declare, OnEmpty, PluginError, ProfileBuilder, RoutingPlan, StepBuilder, Trace,
+    Workflow, WorkflowBuilder,
+};
+
+struct Never;
+
+impl Condition for Never {
+    fn holds(&self, _: &Context<'_>) -> Result<bool, PluginError> {
+        Ok(false)
+    }
+}
+
+fn workflow() -> Workflow {
+    let without = |pod: u16| move |pods: PodSet| pods.iter().filter(|other| *other != PodId::new(pod)).collect();
+    let profile = ProfileBuilder::new("")
+        .filter("not-1", OnEmpty::Fail, move |_: &mut Declare<'_>| Keep(without(1)))
+        .filter("nobody", OnEmpty::KeepPrevious, |_: &mut Declare<'_>| Keep(|_: PodSet| PodSet::EMPTY))
+        .scorer("up", 3.0, |_: &mut Declare<'_>| By(|pod| pod as f32 / 4.0))
+        .scorer("high", 1.0, |_: &mut Declare<'_>| By(|pod| if pod == 0 { 9.0 } else { 0.0 }))
+        .picker("best", Best::declare);
+    let skipped = ProfileBuilder::new("").picker("best", Best::declare);
+    WorkflowBuilder::new()
+        .step(StepBuilder::new("decode", profile))
+        .step(StepBuilder::new("prefill", skipped).when("never", |_: &mut Declare<'_>| Never))
+        .build()
+        .expect("it fits together")
+}
+
+fn traced() -> (RoutingPlan, Trace) {
+    let (workflow, (_, fleet)) = (workflow(), fleet(5));
+    let (mut plan, mut trace) = (RoutingPlan::default(), Trace::default());
+    workflow.decide_traced(&mut workflow.workspace(), &request(), &fleet, &mut plan, &mut trace).expect("a plan");
+    (plan, trace)
+}
+
+#[test]
+fn a_trace_has_removals_rows_weights_totals_and_the_ranking() {
+    let (plan, trace) = traced();
+    assert_eq!((trace.fleet, trace.steps.len()), (1, 2));
+    let step = &trace.steps[0];
+    assert_eq!((&*step.step, step.taken, step.offered.len()), ("decode", true, 5));
+    let filters: Vec<_> = step.filters.iter().map(|f| (&*f.filter, f.removed.len(), f.passed_over)).collect();
+    assert_eq!(filters, [("not-1", 1, false), ("nobody", 4, true)]);
+    assert!(step.filters[0].removed.contains(PodId::new(1)));
+    let scorers: Vec<_> = step.scorers.iter().map(|s| (&*s.scorer, s.weight)).collect();
+    assert_eq!(scorers, [("up", 0.75), ("high", 0.25)]);
+    let row = |list: &[(PodId, f32)]| list.iter().map(|(pod, score)| (pod.index(), *score)).collect::<Vec<_>>();
+    assert_eq!(row(&step.scorers[0].scores), [(0, 0.0), (2, 0.5), (3, 0.75), (4, 1.0)]);
+    assert_eq!(row(&step.scorers[1].scores), [(0, 1.0), (2, 0.0), (3, 0.0), (4, 0.0)], "as they counted");
+    assert_eq!(row(&step.totals), [(0, 0.25), (2, 0.375), (3, 0.5625), (4, 0.75)]);
+    assert_eq!(step.picker.as_deref(), Some("best"));
+    let ranking: Vec<_> = step.ranking.iter().map(|pick| (pick.pod.index(), pick.score)).collect();
+    assert_eq!(ranking, [(4, 0.75), (3, 0.5625), (2, 0.375)]);
+    let planned: Vec<_> = plan.steps()[0].candidates.iter().map(|c| (c.pod.id().index(), c.score)).collect();
+    assert_eq!(planned, ranking);
+    assert!(!trace.steps[1].taken);
+}
+
+#[test]
+fn an_operator_can_read_why_a_pod_won() {
+    let (_, trace) = traced();
+    let (_, fleet) = fleet(5);
+    let expected = "\
+step decode on fleet 1, 5 pods offered
+  filter nobody wanted nobody left, and was passed over
+  pod                         up×0.75      high×0.25    total  rank
+  pod-0                         0.000          1.000   0.2500
+  pod-1                removed by not-1
+  pod-2                         0.500          0.000   0.3750     3
+  pod-3                         0.750          0.000   0.5625     2
+  pod-4                         1.000          0.000   0.7500     1
+step prefill: skipped
+";
+    assert_eq!(trace.table(&fleet).to_string(), expected);
+}
+
+#[test]
+fn a_trace_ends_where_the_decision_did() {
+    let (_, fleet) = fleet(2);
+    let workflow = ProfileBuilder::new("s")
+        .filter("nobody", OnEmpty::Fail, |_: &mut Declare<'_>| Keep(|_: PodSet| PodSet::EMPTY))
+        .scorer("up", 1.0, |_: &mut Declare<'_>| By(|_| 1.0))
+        .picker("best", Best::declare)
+        .build()
+        .unwrap();
+    let (mut plan, mut trace) = (RoutingPlan::default(), Trace::default());
+    let decided = workflow.decide_traced(&mut workflow.workspace(), &request(), &fleet, &mut plan, &mut trace);
+    assert!(matches!(decided, Err(DecideError::AllFiltered { offered: 2, .. })));
+    let step = &trace.steps[0];
+    assert_eq!((step.filters.len(), step.filters[0].removed.len(), step.scorers.len()), (1, 2, 0));
+    assert_eq!(step.picker, None);
+}
