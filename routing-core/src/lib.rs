@@ -126,37 +126,56 @@ mod condition;
 mod context;
 mod decide;
 mod declare;
+#[cfg(feature = "serde")]
+mod document;
 mod error;
 mod fault;
 mod fleet;
 mod held;
 mod nearest;
+#[cfg(feature = "serde")]
+mod parameters;
 mod plan;
 mod plugin;
 mod profile;
+#[cfg(feature = "serde")]
+mod registry;
 mod reload;
 mod request;
 mod scores;
 mod slot;
 mod trace;
+#[cfg(feature = "serde")]
+mod value;
 mod workflow;
 mod workspace;
 
 pub use condition::UnlessHeld;
 pub use context::{Context, Preparing};
 pub use declare::{Declare, ReadPick, TryReadPick};
+#[cfg(feature = "serde")]
+pub use document::{
+    Document, DocumentError, FilterUse, PluginDefinition, PluginStage, Problem, ProfileDefinition, ScorerUse,
+    StepDefinition, WorkflowDefinition,
+};
 pub use error::DecideError;
 pub use fault::{BuildError, Fault, PluginName, Warning};
 pub use fleet::{Fleet, FleetCell, Load, PodInfo, Role};
 pub use held::Held;
+#[cfg(feature = "serde")]
+pub use parameters::{NoParameters, ParameterError};
 pub use plan::{CacheHint, Candidate, FailurePolicy, PlanStep, RoutingPlan};
 pub use plugin::{Condition, Filter, Picker, PluginError, Preparer, Scorer};
 pub use profile::{OnEmpty, ProfileBuilder};
+#[cfg(feature = "serde")]
+pub use registry::{Registry, TypeTaken};
 pub use reload::WorkflowCell;
 pub use request::{Headers, Request};
 pub use scores::{Pick, Ranking, Scores, Totals};
 pub use slot::{Read, Reads, Slot, SlotError, TryRead, Write};
 pub use trace::{FilterTrace, ScorerTrace, StepTrace, Trace};
+#[cfg(feature = "serde")]
+pub use value::Value;
 pub use workflow::{StepBuilder, Workflow, WorkflowBuilder};
 pub use workspace::Workspace;
 

@@ -107,7 +107,7 @@ impl<const W: usize> ProfileBuilder<W> {
         WorkflowBuilder::new().step(StepBuilder::new(&name, self)).build()
     }
 
-    fn entry(mut self, name: &str, make: Stage<W>) -> Self {
+    pub(crate) fn entry(mut self, name: &str, make: Stage<W>) -> Self {
         self.entries.push(Entry { name: name.into(), kind: name.into(), make });
         self
     }

@@ -23,7 +23,10 @@ pub struct Workflow<const W: usize = 4> {
     pub(crate) steps: Vec<Step<W>>,
     /// Where what pods hold of the prompt is written, if anything writes it.
     pub(crate) held: Option<At>,
-    warnings: Vec<Warning>,
+    pub(crate) warnings: Vec<Warning>,
+    /// What it was built from, if it was a document.
+    #[cfg(feature = "serde")]
+    pub(crate) document: Option<Arc<crate::document::Document>>,
 }
 
 pub(crate) struct Step<const W: usize> {
@@ -216,7 +219,15 @@ impl<const W: usize> WorkflowBuilder<W> {
         let held = layout.slots.iter().position(|slot| slot.id == std::any::TypeId::of::<Held<W>>());
         let held = held.map(|index| At { brand: layout.brand, index: index as u16 });
         let warnings = check::warnings(&layout, &nodes);
-        Ok(Workflow { brand: layout.brand, slots: layout.slots, steps, held, warnings })
+        Ok(Workflow {
+            brand: layout.brand,
+            slots: layout.slots,
+            steps,
+            held,
+            warnings,
+            #[cfg(feature = "serde")]
+            document: None,
+        })
     }
 }
 

@@ -1,0 +1,86 @@
+//! What is wrong with a parameter. The operator who wrote the document can mend it.
+
+use std::fmt;
+
+use serde::de::Error;
+
+use crate::nearest::nearest;
+
+/// Why a plugin's parameters are refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ParameterError {
+    /// The plugin's type has no such parameter.
+    Unknown {
+        /// The name given.
+        parameter: Box<str>,
+        /// A parameter with a name like it.
+        nearest: Option<Box<str>>,
+    },
+    /// A parameter that must be given is not.
+    Missing {
+        /// Its name.
+        parameter: Box<str>,
+    },
+    /// A value is of the wrong type or out of range, or the values do not go together.
+    Invalid {
+        /// Which one, if it is one alone.
+        parameter: Option<Box<str>>,
+        /// In the words of its type.
+        reason: Box<str>,
+    },
+}
+
+impl ParameterError {
+    /// The same of a parameter: what is wrong inside of a value is wrong with the parameter.
+    pub(crate) fn of(self, parameter: &str) -> Self {
+        let reason = match self {
+            Self::Invalid { parameter: None, reason } => reason,
+            other => other.to_string().into(),
+        };
+        Self::Invalid { parameter: Some(parameter.into()), reason }
+    }
+}
+
+impl std::error::Error for ParameterError {}
+
+impl fmt::Display for ParameterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown { parameter, nearest } => {
+                write!(f, "unknown parameter `{parameter}`{}", Meant(nearest.as_deref()))
+            }
+            Self::Missing { parameter } => write!(f, "parameter `{parameter}` is missing"),
+            Self::Invalid { parameter: Some(parameter), reason } => write!(f, "parameter `{parameter}`: {reason}"),
+            Self::Invalid { parameter: None, reason } => f.write_str(reason),
+        }
+    }
+}
+
+impl Error for ParameterError {
+    fn custom<T: fmt::Display>(reason: T) -> Self {
+        Self::Invalid { parameter: None, reason: reason.to_string().into() }
+    }
+
+    fn missing_field(field: &'static str) -> Self {
+        Self::Missing { parameter: field.into() }
+    }
+
+    fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
+        Self::Unknown { parameter: field.into(), nearest: nearest(field, expected.iter().copied()).map(Into::into) }
+    }
+
+    fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
+        let meant = Meant(nearest(variant, expected.iter().copied()));
+        Self::custom(format_args!("unknown value `{variant}`{meant}"))
+    }
+}
+
+/// The end of a sentence that asks whether another name was meant.
+pub(crate) struct Meant<'n>(pub(crate) Option<&'n str>);
+
+impl fmt::Display for Meant<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |nearest| write!(f, " (is `{nearest}` meant?)"))
+    }
+}

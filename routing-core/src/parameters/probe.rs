@@ -1,0 +1,265 @@
+//! Which fields a type has, learnt by letting it deserialize itself from something that only takes notes.
+//!
+//! A derived type says what it wants before it gets it: "a struct of these fields", "an unsigned number". The probe
+//! writes that down and then refuses. Types that ask for "anything", as untagged and flattened ones do, tell nothing,
+//! and nothing is claimed of them.
+
+use std::collections::BTreeMap;
+
+use serde::de::value::{Error as Refusal, StrDeserializer};
+use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+
+use super::{ParameterError, parse};
+use crate::value::Value;
+
+/// What a type asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// It does not say.
+    #[default]
+    Any,
+    Bool,
+    Integer,
+    Unsigned,
+    Number,
+    Text,
+    /// One of several words, or a word with something to it.
+    Words(&'static [&'static str]),
+    List(Box<Shape>),
+    Map(Box<Shape>),
+    Struct(&'static [&'static str]),
+}
+
+impl Shape {
+    /// Some value of this shape; a type with a narrower idea refuses it.
+    fn sample(&self) -> Value {
+        match self {
+            Self::Any => Value::Null,
+            Self::Bool => Value::Bool(false),
+            Self::Integer | Self::Unsigned => Value::Integer(1),
+            Self::Number => Value::Float(1.0),
+            Self::Text => Value::Text(String::new()),
+            Self::Words(words) => Value::from(words.first().copied().unwrap_or_default()),
+            Self::List(_) => Value::List(Vec::new()),
+            Self::Map(_) | Self::Struct(_) => Value::Map(BTreeMap::new()),
+        }
+    }
+}
+
+/// The fields of a struct and what each takes; none for a type that is no struct.
+pub(super) fn fields<P: DeserializeOwned>() -> Option<Vec<(&'static str, Shape)>> {
+    let mut shape = Shape::Any;
+    let _ = P::deserialize(Probe { shape: &mut shape, field: None });
+    let Shape::Struct(names) = shape else { return None };
+    let probe = |name: &&'static str| {
+        let mut shape = Shape::Any;
+        let _ = P::deserialize(Probe { shape: &mut shape, field: Some(name) });
+        (*name, shape)
+    };
+    Some(names.iter().map(probe).collect())
+}
+
+/// Those that must be given: with all others left out, the type misses one after the other.
+pub(super) fn required<P: DeserializeOwned>(fields: &[(&'static str, Shape)]) -> Vec<Box<str>> {
+    let (mut given, mut required) = (BTreeMap::new(), Vec::new());
+    while let Err(ParameterError::Missing { parameter }) = parse::<P>(&given) {
+        let Some((_, shape)) = fields.iter().find(|(name, _)| **name == *parameter) else { break };
+        if given.insert(parameter.to_string(), shape.sample()).is_some() {
+            break;
+        }
+        required.push(parameter);
+    }
+    required
+}
+
+/// Takes notes of what is asked for, of one field of a struct if one is named, and never gives it.
+struct Probe<'s> {
+    shape: &'s mut Shape,
+    field: Option<&'static str>,
+}
+
+impl<'s> Probe<'s> {
+    fn noted<T>(self, shape: Shape) -> Result<T, Refusal> {
+        *self.shape = shape;
+        Err(Refusal::custom("noted"))
+    }
+
+    fn inner(shape: &'s mut Shape) -> Self {
+        Self { shape, field: None }
+    }
+}
+
+macro_rules! note {
+    ($($method:ident => $shape:expr;)*) => {$(
+        fn $method<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Refusal> {
+            self.noted($shape)
+        }
+    )*};
+}
+
+impl<'de> Deserializer<'de> for Probe<'_> {
+    type Error = Refusal;
+
+    note! {
+        deserialize_any => Shape::Any;
+        deserialize_bool => Shape::Bool;
+        deserialize_i8 => Shape::Integer;
+        deserialize_i16 => Shape::Integer;
+        deserialize_i32 => Shape::Integer;
+        deserialize_i64 => Shape::Integer;
+        deserialize_i128 => Shape::Integer;
+        deserialize_u8 => Shape::Unsigned;
+        deserialize_u16 => Shape::Unsigned;
+        deserialize_u32 => Shape::Unsigned;
+        deserialize_u64 => Shape::Unsigned;
+        deserialize_u128 => Shape::Unsigned;
+        deserialize_f32 => Shape::Number;
+        deserialize_f64 => Shape::Number;
+        deserialize_char => Shape::Text;
+        deserialize_str => Shape::Text;
+        deserialize_string => Shape::Text;
+        deserialize_bytes => Shape::Any;
+        deserialize_byte_buf => Shape::Any;
+        deserialize_unit => Shape::Any;
+        deserialize_identifier => Shape::Any;
+        deserialize_ignored_any => Shape::Any;
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Refusal> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_unit_struct<V: Visitor<'de>>(self, _: &'static str, _: V) -> Result<V::Value, Refusal> {
+        self.noted(Shape::Any)
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
+        let mut element = Shape::Any;
+        let refused = visitor.visit_seq(Probe::inner(&mut element));
+        *self.shape = Shape::List(Box::new(element));
+        refused
+    }
+
+    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, _: V) -> Result<V::Value, Refusal> {
+        self.noted(Shape::List(Box::default()))
+    }
+
+    fn deserialize_tuple_struct<V: Visitor<'de>>(self, _: &'static str, _: usize, _: V) -> Result<V::Value, Refusal> {
+        self.noted(Shape::List(Box::default()))
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
+        let mut value = Shape::Any;
+        let refused = visitor.visit_map(Probe::inner(&mut value));
+        *self.shape = Shape::Map(Box::new(value));
+        refused
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Refusal> {
+        if self.field.is_some() {
+            return visitor.visit_map(self);
+        }
+        self.noted(Shape::Struct(fields))
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        variants: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, Refusal> {
+        self.noted(Shape::Words(variants))
+    }
+}
+
+impl<'de> MapAccess<'de> for Probe<'_> {
+    type Error = Refusal;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Refusal> {
+        let name = self.field.unwrap_or("any");
+        seed.deserialize(StrDeserializer::<Refusal>::new(name)).map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Refusal> {
+        seed.deserialize(Probe::inner(self.shape))
+    }
+}
+
+impl<'de> SeqAccess<'de> for Probe<'_> {
+    type Error = Refusal;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Refusal> {
+        seed.deserialize(Probe::inner(self.shape)).map(Some)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    enum Mode {
+        Fast,
+        Exact,
+    }
+
+    #[derive(Deserialize)]
+    #[expect(dead_code, reason = "only how it deserializes matters")]
+    struct Inner {
+        x: u8,
+    }
+
+    #[derive(Deserialize)]
+    #[expect(dead_code, reason = "only how it deserializes matters")]
+    struct Sample {
+        name: String,
+        count: NonZeroU32,
+        share: Option<f32>,
+        mode: Mode,
+        #[serde(default)]
+        regions: Vec<String>,
+        #[serde(default)]
+        limits: BTreeMap<String, u64>,
+        #[serde(default)]
+        inner: Option<Inner>,
+        #[serde(default)]
+        rest: Value,
+    }
+
+    #[test]
+    fn a_derived_type_tells_its_fields_and_what_each_takes() {
+        let fields = fields::<Sample>().expect("a struct");
+        let expected = [
+            ("name", Shape::Text),
+            ("count", Shape::Unsigned),
+            ("share", Shape::Number),
+            ("mode", Shape::Words(&["fast", "exact"])),
+            ("regions", Shape::List(Box::new(Shape::Text))),
+            ("limits", Shape::Map(Box::new(Shape::Unsigned))),
+            ("inner", Shape::Struct(&["x"])),
+            ("rest", Shape::Any),
+        ];
+        assert_eq!(fields, expected);
+        assert_eq!(required::<Sample>(&fields), ["name".into(), "count".into(), "mode".into()]);
+    }
+
+    #[test]
+    fn a_type_that_is_no_struct_tells_nothing() {
+        assert_eq!(fields::<BTreeMap<String, u8>>(), None);
+        assert_eq!(fields::<Value>(), None);
+    }
+}

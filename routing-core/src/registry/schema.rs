@@ -1,0 +1,146 @@
+//! A JSON schema of the documents that a registry reads, for editors and pipelines.
+//!
+//! It says what can be learnt of a type by watching it deserialize: the names of its parameters, their JSON types, and
+//! which must be given. It does not say what a type checks by itself, such as ranges, nor what is inside of nested
+//! structs beyond the names; there it is more lenient than [`Registry::read`], never stricter.
+
+use super::{PluginType, Registry};
+use crate::document::{PluginStage, Word};
+use crate::fleet::Role;
+use crate::parameters::{ParameterType, Shape};
+use crate::plan::FailurePolicy;
+use crate::profile::OnEmpty;
+use crate::value::Value;
+
+impl<const W: usize> Registry<W> {
+    /// A JSON schema (2020-12) of the documents that this registry reads.
+    ///
+    /// A registry without plugin types describes the frame alone, and leaves types and parameters open.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use routing_core::Registry;
+    ///
+    /// let schema = serde_json::to_string_pretty(&Registry::<4>::new().schema())?;
+    /// assert!(schema.contains("unless_held"));
+    /// # Ok::<(), serde_json::Error>(())
+    /// ```
+    #[must_use]
+    pub fn schema(&self) -> Value {
+        let plugins = self.choice(|stage| stage != PluginStage::Condition);
+        let conditions = self.choice(|stage| stage == PluginStage::Condition);
+        let fields = [("plugins", list(plugins)), ("profiles", list(profile())), ("workflow", workflow(conditions))];
+        let mut schema = object(fields, &["profiles"]);
+        if let Value::Map(schema) = &mut schema {
+            schema.insert("$schema".to_owned(), "https://json-schema.org/draft/2020-12/schema".into());
+            schema.insert("title".to_owned(), "Pointsman workflow".into());
+        }
+        schema
+    }
+
+    /// One of the types in some stages.
+    fn choice(&self, is_meant: impl Fn(PluginStage) -> bool) -> Value {
+        let types = self.types.iter().filter(|(_, kind)| is_meant(kind.factory.stage()));
+        let types: Vec<Value> = types.map(|(name, kind)| plugin(name, kind)).collect();
+        if types.is_empty() {
+            let fields = [("name", of("string")), ("type", of("string")), ("parameters", of("object"))];
+            return object(fields, &["type"]);
+        }
+        map([("anyOf", Value::List(types))])
+    }
+}
+
+fn plugin<const W: usize>(name: &str, kind: &PluginType<W>) -> Value {
+    let mut required = vec!["type"];
+    if !kind.parameters.required.is_empty() {
+        required.push("parameters");
+    }
+    let stage = kind.factory.stage().to_string();
+    let kind_name = map([("const", name.into()), ("description", stage.as_str().into())]);
+    let fields = [("name", of("string")), ("type", kind_name), ("parameters", parameters(&kind.parameters))];
+    object(fields, &required)
+}
+
+fn parameters(parameters: &ParameterType) -> Value {
+    let Some(fields) = &parameters.fields else { return of("object") };
+    let required: Vec<&str> = parameters.required.iter().map(|name| &**name).collect();
+    object(fields.iter().map(|(name, shape)| (*name, shaped(shape, required.contains(name)))), &required)
+}
+
+/// What is not required may be an option, and nothing is a value for it.
+fn shaped(shape: &Shape, is_required: bool) -> Value {
+    let value = match shape {
+        Shape::Any => return Value::Bool(true),
+        Shape::Bool => of("boolean"),
+        Shape::Integer => of("integer"),
+        Shape::Unsigned => map([("type", "integer".into()), ("minimum", Value::Integer(0))]),
+        Shape::Number => of("number"),
+        Shape::Text => of("string"),
+        Shape::Words(words) => map([("anyOf", Value::List(vec![one_of(words.iter().copied()), of("object")]))]),
+        Shape::List(element) => map([("type", "array".into()), ("items", shaped(element, false))]),
+        Shape::Map(value) => map([("type", "object".into()), ("additionalProperties", shaped(value, false))]),
+        Shape::Struct(_) => of("object"),
+    };
+    if is_required {
+        return value;
+    }
+    map([("anyOf", Value::List(vec![value, of("null")]))])
+}
+
+fn profile() -> Value {
+    let filter = object([("plugin", of("string")), ("on_empty", word::<OnEmpty>())], &["plugin"]);
+    let weight = map([("type", "number".into()), ("minimum", Value::Integer(0))]);
+    let scorer = object([("plugin", of("string")), ("weight", weight)], &["plugin", "weight"]);
+    let fields = [
+        ("name", of("string")),
+        ("prepare", list(of("string"))),
+        ("filter", list(filter)),
+        ("score", list(scorer)),
+        ("pick", of("string")),
+    ];
+    object(fields, &["name", "pick"])
+}
+
+fn workflow(condition: Value) -> Value {
+    let fields = [
+        ("name", of("string")),
+        ("profile", of("string")),
+        ("role", word::<Role>()),
+        ("when", condition),
+        ("on_failure", word::<FailurePolicy>()),
+        ("ranked", map([("type", "integer".into()), ("minimum", Value::Integer(1))])),
+        ("independent", of("boolean")),
+    ];
+    let step = object(fields, &["name", "profile"]);
+    object([("steps", list(step)), ("executed_in", list(of("string")))], &["steps"])
+}
+
+fn object<'f>(fields: impl IntoIterator<Item = (&'f str, Value)>, required: &[&str]) -> Value {
+    let mut schema =
+        vec![("type", "object".into()), ("properties", map(fields)), ("additionalProperties", Value::Bool(false))];
+    if !required.is_empty() {
+        schema.push(("required", Value::List(required.iter().map(|name| Value::from(*name)).collect())));
+    }
+    map(schema)
+}
+
+fn list(items: Value) -> Value {
+    map([("type", "array".into()), ("items", items)])
+}
+
+fn word<T: Word>() -> Value {
+    one_of(T::WORDS.iter().map(|(word, _)| *word))
+}
+
+fn one_of(words: impl Iterator<Item = &'static str>) -> Value {
+    map([("enum", Value::List(words.map(Value::from).collect()))])
+}
+
+fn of(kind: &str) -> Value {
+    map([("type", kind.into())])
+}
+
+fn map<'f>(fields: impl IntoIterator<Item = (&'f str, Value)>) -> Value {
+    Value::Map(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+}

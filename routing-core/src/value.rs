@@ -1,0 +1,267 @@
+//! A value of any shape, as documents carry it until a plugin's own type takes it.
+//!
+//! It holds what YAML, JSON and TOML have in common, so that a document read from one can be written in another.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::fmt;
+
+use serde::de::value::{MapAccessDeserializer, MapDeserializer, SeqDeserializer, StrDeserializer};
+use serde::de::{Deserialize, Deserializer, Error, IntoDeserializer, MapAccess, SeqAccess, Visitor};
+use serde::ser::{Serialize, Serializer};
+
+use crate::parameters::ParameterError;
+
+/// A value of a document: of a parameter, or of a schema.
+///
+/// # Examples
+///
+/// ```
+/// use routing_core::Value;
+///
+/// let value: Value = serde_json::from_str(r#"{"regions": ["eu", "us"], "limit": 3}"#)?;
+/// let Value::Map(map) = value else { panic!("not a map") };
+/// assert_eq!(map["limit"], Value::from(3_i64));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+#[expect(clippy::exhaustive_enums, reason = "the kinds of value that the formats share: complete by nature")]
+pub enum Value {
+    /// Nothing. TOML cannot write it.
+    #[default]
+    Null,
+    /// Yes or no.
+    Bool(bool),
+    /// A whole number.
+    Integer(i64),
+    /// A whole number that only the unsigned type can hold. TOML cannot write it.
+    Unsigned(u64),
+    /// Any other number.
+    Float(f64),
+    /// A text.
+    Text(String),
+    /// Values in order.
+    List(Vec<Value>),
+    /// Values by name.
+    Map(BTreeMap<String, Value>),
+}
+
+impl From<bool> for Value {
+    fn from(value: bool) -> Self {
+        Self::Bool(value)
+    }
+}
+
+impl From<i64> for Value {
+    fn from(value: i64) -> Self {
+        Self::Integer(value)
+    }
+}
+
+impl From<u64> for Value {
+    /// One number has one form, so that equal documents are equal.
+    fn from(value: u64) -> Self {
+        i64::try_from(value).map_or(Self::Unsigned(value), Self::Integer)
+    }
+}
+
+impl From<f64> for Value {
+    fn from(value: f64) -> Self {
+        Self::Float(value)
+    }
+}
+
+impl From<&str> for Value {
+    fn from(value: &str) -> Self {
+        Self::Text(value.to_owned())
+    }
+}
+
+impl Serialize for Value {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Null => serializer.serialize_unit(),
+            Self::Bool(value) => serializer.serialize_bool(*value),
+            Self::Integer(value) => serializer.serialize_i64(*value),
+            Self::Unsigned(value) => serializer.serialize_u64(*value),
+            Self::Float(value) => serializer.serialize_f64(*value),
+            Self::Text(value) => serializer.serialize_str(value),
+            Self::List(values) => values.serialize(serializer),
+            Self::Map(values) => values.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(AnyValue(Ok::<_, Infallible>))
+    }
+}
+
+/// Takes any value and hands it on while the format still stands at it, so that a refusal is placed there.
+pub(crate) struct AnyValue<F>(pub(crate) F);
+
+impl<R: fmt::Display, F: FnOnce(Value) -> Result<Value, R>> AnyValue<F> {
+    fn hand_on<E: Error>(self, value: impl Into<Value>) -> Result<Value, E> {
+        (self.0)(value.into()).map_err(E::custom)
+    }
+}
+
+impl<'de, R: fmt::Display, F: FnOnce(Value) -> Result<Value, R>> Visitor<'de> for AnyValue<F> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Value, E> {
+        self.hand_on(Value::Null)
+    }
+
+    fn visit_none<E: Error>(self) -> Result<Value, E> {
+        self.hand_on(Value::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
+        self.hand_on(value)
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
+        self.hand_on(value)
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
+        self.hand_on(value)
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        self.hand_on(value)
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
+        self.hand_on(value)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+        let mut values = Vec::new();
+        while let Some(value) = seq.next_element()? {
+            values.push(value);
+        }
+        self.hand_on(Value::List(values))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut values = BTreeMap::new();
+        while let Some((key, value)) = map.next_entry::<String, Value>()? {
+            if values.contains_key(&key) {
+                return Err(A::Error::custom(format_args!("`{key}` is given twice")));
+            }
+            values.insert(key, value);
+        }
+        self.hand_on(Value::Map(values))
+    }
+}
+
+/// The other way: a plugin's own type is made of a value.
+impl<'de> Deserializer<'de> for &'de Value {
+    type Error = ParameterError;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParameterError> {
+        match self {
+            Value::Null => visitor.visit_unit(),
+            Value::Bool(value) => visitor.visit_bool(*value),
+            Value::Integer(value) => visitor.visit_i64(*value),
+            Value::Unsigned(value) => visitor.visit_u64(*value),
+            Value::Float(value) => visitor.visit_f64(*value),
+            Value::Text(value) => visitor.visit_borrowed_str(value),
+            Value::List(values) => SeqDeserializer::new(values.iter()).deserialize_any(visitor),
+            Value::Map(values) => entries(values).deserialize_any(visitor),
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParameterError> {
+        match self {
+            Value::Null => visitor.visit_none(),
+            value => visitor.visit_some(value),
+        }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, ParameterError> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        _variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, ParameterError> {
+        match self {
+            Value::Text(variant) => visitor.visit_enum(StrDeserializer::new(variant)),
+            Value::Map(values) => visitor.visit_enum(MapAccessDeserializer::new(entries(values))),
+            other => other.deserialize_any(visitor),
+        }
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple
+        tuple_struct map struct identifier ignored_any
+    }
+}
+
+impl<'de> IntoDeserializer<'de, ParameterError> for &'de Value {
+    type Deserializer = Self;
+
+    fn into_deserializer(self) -> Self {
+        self
+    }
+}
+
+/// A map of values as something to deserialize from.
+pub(crate) fn entries<'v>(
+    values: &'v BTreeMap<String, Value>,
+) -> MapDeserializer<'v, impl Iterator<Item = (&'v str, &'v Value)>, ParameterError> {
+    MapDeserializer::new(values.iter().map(|(name, value)| (name.as_str(), value)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, PartialEq, serde::Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    enum Shape {
+        Point,
+        Circle(f64),
+        Box { width: u8 },
+    }
+
+    fn read(json: &str) -> Result<Shape, ParameterError> {
+        let value: Value = serde_json::from_str(json).expect("valid JSON");
+        Shape::deserialize(&value)
+    }
+
+    #[test]
+    fn types_of_every_kind_are_made_of_values() {
+        assert_eq!(read("\"point\""), Ok(Shape::Point));
+        assert_eq!(read(r#"{"circle": 2}"#), Ok(Shape::Circle(2.0)));
+        assert_eq!(read(r#"{"box": {"width": 3}}"#), Ok(Shape::Box { width: 3 }));
+        assert!(read(r#"{"box": {"width": 300}}"#).is_err());
+        let nested: Value = serde_json::from_str("[null, 1, [true]]").expect("valid JSON");
+        assert_eq!(<(Option<u8>, u8, Vec<bool>)>::deserialize(&nested), Ok((None, 1, vec![true])));
+    }
+
+    #[test]
+    fn a_number_has_one_form() {
+        assert_eq!(Value::from(7_u64), Value::from(7_i64));
+        assert_eq!(Value::from(u64::MAX), Value::Unsigned(u64::MAX));
+    }
+}

@@ -1,0 +1,14 @@
+//! Documents: what is read, what is refused and where, what is built, and what is written again.
+
+mod build;
+mod format;
+mod plugins;
+mod refuse;
+mod reload;
+mod round_trip;
+mod schema;
+
+/// One document in three formats.
+const YAML: &str = include_str!("sample.yaml");
+const JSON: &str = include_str!("sample.json");
+const TOML: &str = include_str!("sample.toml");

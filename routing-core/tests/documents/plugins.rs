@@ -1,0 +1,108 @@
+//! A small stock of plugins, with parameters of several types.
+
+use std::num::NonZeroUsize;
+
+use kv_index::PodSet;
+use routing_core::{
+    Context, Declare, Filter, Held, NoParameters, Picker, PluginError, Preparer, Preparing, Ranking, Read, Registry,
+    Scorer, Scores, Totals, Write,
+};
+use serde::Deserialize;
+
+/// What the documents of these tests may name.
+pub(crate) fn registry() -> Registry {
+    let mut registry = Registry::new();
+    let registered = [
+        registry.preparer::<NoParameters, _>("prefix_search", |_, declare| Search(declare.writes())),
+        registry.filter::<LabelParameters, _>("label", |parameters, _| Label(parameters)),
+        registry.scorer::<RegionParameters, _>("region", |parameters, _| Region(parameters)),
+        registry.scorer::<NoParameters, _>("cache", |_, declare| Cache(declare.reads())),
+        registry.picker::<BestParameters, _>("best", |parameters, _: &mut Declare<'_>| Best(parameters)),
+    ];
+    assert_eq!(registered, [const { Ok(()) }; 5]);
+    registry
+}
+
+struct Search(Write<Held>);
+
+impl Preparer for Search {
+    fn prepare(&self, context: &mut Preparing<'_>) -> Result<(), PluginError> {
+        context.write(self.0)?;
+        Ok(())
+    }
+}
+
+#[derive(Deserialize)]
+struct LabelParameters {
+    key: String,
+    value: String,
+}
+
+struct Label(LabelParameters);
+
+impl Filter for Label {
+    fn filter(&self, context: &Context<'_>, candidates: PodSet) -> Result<PodSet, PluginError> {
+        Ok(context.fleet().labelled(&self.0.key, &self.0.value) & candidates)
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct RegionParameters {
+    region: String,
+    elsewhere: f32,
+    near: Vec<String>,
+    mode: Mode,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Mode {
+    #[default]
+    Strict,
+    Lenient,
+}
+
+struct Region(RegionParameters);
+
+impl Scorer for Region {
+    fn score(&self, context: &Context<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
+        let elsewhere = if matches!(self.0.mode, Mode::Strict) { 0.0 } else { self.0.elsewhere };
+        scores.fill(|_| elsewhere);
+        for region in self.0.near.iter().chain([&self.0.region]) {
+            scores.set_all(context.fleet().labelled("region", region), 1.0);
+        }
+        Ok(())
+    }
+}
+
+struct Cache(Read<Held>);
+
+impl Scorer for Cache {
+    fn score(&self, context: &Context<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
+        let held = context.read(self.0)?;
+        scores.fill(|pod| held.depth(pod) as f32 / held.blocks().max(1) as f32);
+        Ok(())
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(default)]
+struct BestParameters {
+    most: NonZeroUsize,
+}
+
+impl Default for BestParameters {
+    fn default() -> Self {
+        Self { most: NonZeroUsize::MIN }
+    }
+}
+
+struct Best(BestParameters);
+
+impl Picker for Best {
+    fn pick(&self, _: &Context<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
+        totals.rank(self.0.most.get(), ranking);
+        Ok(())
+    }
+}
