@@ -16,11 +16,15 @@
 //! | [`tally`], [`sample`], [`check`] | what was counted; which prompts are kept; index against engines |
 //! | [`progress`], [`table`] | what the user sees |
 //!
+//! `geo` is the other one: how a behaviour is added to a profile, in four steps and under sixty lines. It has a fleet to
+//! decide on from [`fleet_of_cities`].
+//!
 //! Everything is single-threaded and seeded: one seed, one run, apart from the timings.
 
 #![forbid(unsafe_code)]
 
 pub mod check;
+mod cities;
 pub mod conversation;
 pub mod engine;
 pub mod fleet;
@@ -41,6 +45,8 @@ pub mod table;
 pub mod tally;
 pub mod traffic;
 pub mod usage;
+
+pub use cities::fleet_of_cities;
 
 /// The README's example is compiled and run with the tests.
 #[cfg(doctest)]

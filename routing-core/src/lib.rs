@@ -186,4 +186,5 @@ const _: () = {
     shared::<Workspace>();
     shared::<Fleet>();
     shared::<RoutingPlan>();
+    shared::<Request<'_>>();
 };

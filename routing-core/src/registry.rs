@@ -22,6 +22,46 @@ use crate::plugin::{Condition, Filter, Picker, Preparer, Scorer};
 ///
 /// # Examples
 ///
+/// A behaviour is added in four steps: implement it, register its type, name it in a profile, weigh it.
+///
+/// ```
+/// use routing_core::{Context, NoParameters, Picker, PluginError, Ranking, Registry, Scorer, Scores, Totals};
+///
+/// /// Prefers pods that share a label with the client: 1 for those, 0 for all others.
+/// #[derive(serde::Deserialize)]
+/// struct Near {
+///     label: String,
+/// }
+///
+/// impl Scorer for Near {
+///     fn score(&self, context: &Context<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
+///         let home = context.request().label(&self.label).unwrap_or_default();
+///         scores.set_all(context.fleet().labelled(&self.label, home), 1.0);
+///         Ok(())
+///     }
+/// }
+/// # struct Best;
+/// # impl Picker for Best {
+/// #     fn pick(&self, _: &Context<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
+/// #         totals.rank(3, ranking);
+/// #         Ok(())
+/// #     }
+/// # }
+///
+/// let mut registry = Registry::<4>::new();
+/// registry.scorer::<Near, _>("near", |near, _| near)?;
+/// # registry.picker::<NoParameters, _>("best", |_, _| Best)?;
+/// let profile = r#"{
+///   "plugins": [{"type": "near", "parameters": {"label": "region"}}, {"type": "best"}],
+///   "profiles": [{"name": "serve", "score": [{"plugin": "near", "weight": 2}], "pick": "best"}]
+/// }"#;
+/// let document = registry.read(&mut serde_json::Deserializer::from_str(profile))?;
+/// assert!(document.build(&registry)?.warnings().is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// What is wrong is said where it stands, with the name that was probably meant.
+///
 /// ```
 /// use routing_core::{Context, PluginError, Registry, Scorer, Scores};
 ///

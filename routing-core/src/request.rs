@@ -110,7 +110,7 @@ impl fmt::Debug for Request<'_> {
 }
 
 /// A header map, as any gateway has one.
-pub trait Headers {
+pub trait Headers: Sync {
     /// The first value of a header; names are compared without regard to case.
     fn header(&self, name: &str) -> Option<&[u8]>;
 }
