@@ -70,19 +70,17 @@ pub(crate) fn faults(layout: &Layout, steps: &[StepInfo], nodes: &[Node]) -> Vec
     faults
 }
 
-/// What works, and was hardly meant.
-pub(crate) fn warnings(layout: &Layout, nodes: &[Node]) -> Vec<Warning> {
+/// What works, and was hardly meant. `framework` is the slot that the framework itself reads, for cache hints in plans.
+pub(crate) fn warnings(layout: &Layout, nodes: &[Node], framework: Option<u16>) -> Vec<Warning> {
     let is_read = |slot: u16| {
         let used = |node: &Node| node.declared.reads.contains(&slot) || node.declared.tries.contains(&slot);
-        nodes.iter().any(used)
+        framework == Some(slot) || nodes.iter().any(used)
     };
     let name = |node: &Node| PluginName { step: Arc::clone(&layout.steps[node.step]), plugin: Arc::clone(&node.name) };
     let unread = nodes.iter().flat_map(|node| node.declared.writes.iter().map(move |slot| (node, *slot)));
     let unread = unread.filter(|(_, slot)| !is_read(*slot));
     unread
         .map(|(node, slot)| Warning::UnreadSlot { writer: name(node), slot: layout.slots[usize::from(slot)].name })
-        // The framework reads what pods hold, for the plan's cache hints.
-        .filter(|warning| !matches!(warning, Warning::UnreadSlot { slot: "kv.held", .. }))
         .collect()
 }
 

@@ -218,7 +218,7 @@ impl<const W: usize> WorkflowBuilder<W> {
         }
         let held = layout.slots.iter().position(|slot| slot.id == std::any::TypeId::of::<Held<W>>());
         let held = held.map(|index| At { brand: layout.brand, index: index as u16 });
-        let warnings = check::warnings(&layout, &nodes);
+        let warnings = check::warnings(&layout, &nodes, held.map(|at| at.index));
         Ok(Workflow {
             brand: layout.brand,
             slots: layout.slots,
