@@ -33,6 +33,12 @@ impl<const WORDS: usize> Matches<WORDS> {
         &self.groups
     }
 
+    /// Forgets the answer, and keeps the memory.
+    pub fn clear(&mut self) {
+        self.groups.clear();
+        self.blocks = 0;
+    }
+
     /// Leading blocks that `pod` holds.
     #[must_use]
     pub fn depth(&self, pod: PodId) -> usize {

@@ -127,6 +127,9 @@ impl Check<'_> {
         if self.steps.is_empty() {
             faults.push(Fault::NoStep);
         }
+        if self.steps.len() > MOST_STEPS {
+            faults.push(Fault::TooManySteps { steps: self.steps.len(), most: MOST_STEPS });
+        }
         for (at, step) in self.steps.iter().enumerate() {
             if self.steps[..at].iter().any(|other| other.name == step.name) {
                 faults.push(Fault::DuplicateStep { step: Arc::clone(&step.name) });
@@ -236,7 +239,7 @@ impl Check<'_> {
     fn neighbours(&self, faults: &mut Vec<Fault>) {
         for (at, node) in self.nodes.iter().enumerate() {
             for requires in &node.declared.requires {
-                if self.called(node.step, requires).next().is_none() {
+                if self.called(node.step, requires).all(|other| other == at) {
                     let requires = requires.clone();
                     faults.push(Fault::MissingDependency { plugin: self.plugin(at), requires });
                 }
@@ -313,3 +316,6 @@ impl Check<'_> {
 fn in_one_cycle(cycles: &[Vec<usize>], a: usize, b: usize) -> bool {
     cycles.iter().any(|cycle| cycle.contains(&a) && cycle.contains(&b))
 }
+
+/// More than any request takes.
+const MOST_STEPS: usize = 1024;

@@ -164,7 +164,7 @@ impl<'d, const W: usize> Preparing<'d, W> {
         Context { request: self.request, fleet: self.fleet, slots: self.slots, picks: self.picks }
     }
 
-    /// A slot to write, as the last request left it, and everything else to read meanwhile.
+    /// A slot to write, empty when it is first written for a request, and everything else to read meanwhile.
     ///
     /// # Errors
     ///

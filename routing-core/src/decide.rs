@@ -26,7 +26,7 @@ impl<const W: usize> Workflow<W> {
     ///
     /// # Errors
     ///
-    /// When nobody is left, or a plugin fails. What is in `plan` then means nothing.
+    /// When nobody is left, a plugin fails, or no step is taken. The plan is then empty.
     pub fn decide(
         &self,
         workspace: &mut Workspace<W>,
@@ -76,18 +76,37 @@ impl<const W: usize> Workflow<W> {
         fleet: &Fleet<W>,
         excluded: PodSet<W>,
         plan: &mut RoutingPlan,
+        trace: Option<&mut Trace<W>>,
+    ) -> Result<(), DecideError> {
+        plan.begin(fleet.version());
+        let decided = self.take_steps(workspace, request, fleet, excluded, plan, trace);
+        if decided.is_err() {
+            // Half a plan is none.
+            plan.begin(fleet.version());
+        }
+        decided
+    }
+
+    fn take_steps(
+        &self,
+        workspace: &mut Workspace<W>,
+        request: &Request<'_>,
+        fleet: &Fleet<W>,
+        excluded: PodSet<W>,
+        plan: &mut RoutingPlan,
         mut trace: Option<&mut Trace<W>>,
     ) -> Result<(), DecideError> {
         if workspace.brand != self.brand {
             return Err(DecideError::ForeignWorkspace);
         }
         workspace.begin();
-        plan.begin(fleet.version());
         if let Some(trace) = trace.as_deref_mut() {
-            trace.begin(fleet.version());
+            trace.begin(fleet.version(), request.seed);
         }
         for (at, step) in self.steps.iter().enumerate() {
-            let mut decision = Decision { step, request, fleet, workspace, trace: trace.as_deref_mut() };
+            // Each step draws for itself: tied pods of two steps must not be the same ones every time.
+            let seed = scores::mix(request.seed.wrapping_add(at as u64));
+            let mut decision = Decision { step, request, fleet, seed, workspace, trace: trace.as_deref_mut() };
             if !decision.is_taken()? {
                 continue;
             }
@@ -97,6 +116,9 @@ impl<const W: usize> Workflow<W> {
             decision.pick(candidates)?;
             workspace.picks[at] = workspace.ranking.picks.first().map(|pick| pick.pod);
             self.enter(step, workspace, fleet, plan);
+        }
+        if plan.used == 0 {
+            return Err(DecideError::NoStepTaken);
         }
         // Decided in one order, executed in another.
         plan.steps[..plan.used].sort_unstable_by_key(|step| step.order);
@@ -125,6 +147,7 @@ struct Decision<'d, 't, const W: usize> {
     step: &'d Step<W>,
     request: &'d Request<'d>,
     fleet: &'d Fleet<W>,
+    seed: u64,
     workspace: &'d mut Workspace<W>,
     trace: Option<&'t mut Trace<W>>,
 }
@@ -224,8 +247,9 @@ impl<const W: usize> Decision<'_, '_, W> {
         let Workspace { slots, picks, totals, ranking, .. } = &mut *self.workspace;
         ranking.picks.clear();
         let context = Context { request: self.request, fleet: self.fleet, slots, picks };
-        let picked = picker.plugin.pick(&context, &Totals { candidates, totals, seed: self.request.seed }, ranking);
+        let picked = picker.plugin.pick(&context, &Totals { candidates, totals, seed: self.seed }, ranking);
         ranking.picks.retain(|pick| candidates.contains(pick.pod));
+        ranking.picks.iter_mut().for_each(|pick| pick.score = totals[pick.pod.index()]);
         picked.map_err(|source| self.failed(&picker.name, source))?;
         if let Some(trace) = &mut self.trace {
             trace.picked(&picker.name, candidates, &self.workspace.totals, &self.workspace.ranking.picks);

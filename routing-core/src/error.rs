@@ -57,6 +57,9 @@ pub enum DecideError {
         /// Candidates it had.
         candidates: usize,
     },
+    /// Every step has a condition, and none held. The operator's conditions leave this request out.
+    #[error("no step is taken: every condition says no")]
+    NoStepTaken,
     /// The workspace is of another workflow. The host mixed up its workspaces, or reloaded the workflow in between.
     #[error("the workspace is of another workflow")]
     ForeignWorkspace,

@@ -120,6 +120,14 @@ pub enum Fault {
     /// A workflow without steps.
     #[error("the workflow has no step: add one")]
     NoStep,
+    /// A workflow with more steps than it may have.
+    #[error("the workflow has {steps} steps, of at most {most}: split it")]
+    TooManySteps {
+        /// How many there are.
+        steps: usize,
+        /// How many there may be.
+        most: usize,
+    },
     /// A step without a picker.
     #[error("step `{step}` has no picker: add one")]
     NoPicker {
@@ -133,7 +141,7 @@ pub enum Fault {
         picker: PluginName,
     },
     /// A weight that is negative, infinite or not a number.
-    #[error("the weight of `{scorer}` is {weight}: give it a number from 0 on")]
+    #[error("the weight of `{scorer}` is {weight}: give it a finite number from 0 on, of at most 3e38")]
     BadWeight {
         /// Whose.
         scorer: PluginName,

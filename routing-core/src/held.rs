@@ -11,4 +11,8 @@ pub struct Held<const W: usize = 4>;
 impl<const W: usize> Slot for Held<W> {
     type Value = Matches<W>;
     const NAME: &'static str = "kv.held";
+
+    fn clear(value: &mut Matches<W>) {
+        value.clear();
+    }
 }

@@ -15,14 +15,14 @@
 //! two steps, and the second may read what the first picked. A step may have a [`Condition`].
 //!
 //! Plugins pass values through [`Slot`]s. A slot is a type, and its only keys are handles that a plugin gets by declaring,
-//! while the workflow is built, that it reads or writes the slot. What it did not declare it cannot touch, and what
-//! it declared to read is there.
+//! while the workflow is built, that it reads or writes the slot. Without a handle there is no access, and what a plugin
+//! declared to read is there.
 //!
 //! # Scores
 //!
 //! A score lies in 0..=1 and higher is better; what is set beyond is brought back. A total is the weighted mean of a
 //! candidate's scores: each weight counts by its share of the step's sum, so totals lie in 0..=1 too. Ties go to the pod
-//! whose number, mixed with the request's seed, comes out highest ([`Totals::rank`]).
+//! whose number, mixed with the request's seed and the step, comes out highest ([`Totals::rank`]).
 //!
 //! # Guarantees
 //!

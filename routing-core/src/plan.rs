@@ -1,5 +1,6 @@
 //! The outcome of a decision, as plain data: which pods to try for each step, and what to do when one fails.
 
+use std::fmt;
 use std::sync::Arc;
 
 use kv_index::Pod;
@@ -9,7 +10,7 @@ use crate::fleet::Role;
 /// Where a request goes.
 ///
 /// Kept by the caller and used again: a warm decision allocates nothing for it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct RoutingPlan {
     pub(crate) fleet: u64,
     pub(crate) steps: Vec<PlanStep>,
@@ -51,6 +52,12 @@ impl RoutingPlan {
         step.candidates.clear();
         step.cache = None;
         step
+    }
+}
+
+impl fmt::Debug for RoutingPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RoutingPlan").field("fleet", &self.fleet).field("steps", &self.steps()).finish()
     }
 }
 

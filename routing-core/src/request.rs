@@ -35,12 +35,13 @@ pub struct Request<'r> {
     pub now: Instant,
     /// When its answer is of no use any more.
     pub deadline: Option<Instant>,
-    /// What ties and chance are decided by. The same seed gives the same plan.
+    /// What ties and chance are decided by. The same seed gives the same plan, so give each request its own: with the 0
+    /// it has unless set, ties always fall to the same pods.
     pub seed: u64,
 }
 
 impl<'r> Request<'r> {
-    /// A request for a model, and nothing else known of it.
+    /// A request for a model, and nothing else known of it. Its seed is 0: set one by [`Self::seed`].
     #[must_use]
     pub const fn new(model: &'r str, now: Instant) -> Self {
         Self { model, headers: None, body: &[], tokens: None, tenant: None, labels: &[], now, deadline: None, seed: 0 }

@@ -66,7 +66,8 @@ pub(crate) fn add<const W: usize>(
         }
         for (score, total) in row.iter().zip(totals) {
             odd |= score.is_nan();
-            *total += weight * score.clamp(0.0, 1.0);
+            // Shares add up to 1 but for rounding, and totals are promised to.
+            *total = (*total + weight * score.clamp(0.0, 1.0)).min(1.0);
         }
     }
     if odd {
@@ -115,10 +116,11 @@ impl<const W: usize> Totals<'_, W> {
         let ranked: PodSet<W> =
             ranking.picks.iter().map(|pick| pick.pod).filter(|pod| self.candidates.contains(*pod)).collect();
         // What it takes to get in, once the list is full.
-        let mut least = if most == 0 { f32::INFINITY } else { f32::NEG_INFINITY };
+        let mut least = if most == 0 { (f32::INFINITY, u64::MAX) } else { (f32::NEG_INFINITY, 0) };
         each(self.candidates - ranked, |pod| {
             let score = self.totals[pod.index()];
-            if score < least {
+            // An idle fleet is all ties: a number is mixed for each, and most go no further.
+            if score < least.0 || score == least.0 && self.tie(pod) < least.1 {
                 return;
             }
             // Ranked lists are short: where to insert is found sooner than a heap is kept.
@@ -126,9 +128,9 @@ impl<const W: usize> Totals<'_, W> {
             let kept = &ranking.picks[start..];
             let at = start + kept.iter().position(|other| self.is_better(&pick, other)).unwrap_or(kept.len());
             ranking.picks.insert(at, pick);
-            ranking.picks.truncate(start + most);
+            ranking.picks.truncate(start.saturating_add(most));
             if ranking.picks.len() - start == most {
-                least = ranking.picks.last().map_or(least, |last| last.score);
+                least = ranking.picks.last().map_or(least, |last| (last.score, self.tie(last.pod)));
             }
         });
     }
@@ -173,10 +175,11 @@ pub struct Pick {
 
 impl Ranking {
     /// Puts a pod after those that are ranked already; false if it is among them.
-    pub fn push(&mut self, pod: PodId, score: f32) -> bool {
+    pub fn push(&mut self, pod: PodId) -> bool {
         let new = self.picks.iter().all(|pick| pick.pod != pod);
         if new {
-            self.picks.push(Pick { pod, score });
+            // Its total is filled in when the picker is done.
+            self.picks.push(Pick { pod, score: 0.0 });
         }
         new
     }

@@ -24,12 +24,18 @@ use std::marker::PhantomData;
 /// }
 /// ```
 pub trait Slot: 'static {
-    /// What is in it. The same value is used for request after request: a writer overwrites what it finds, and keeps
-    /// the memory.
+    /// What is in it. The same value is used for request after request.
     type Value: Default + Send + Sync + 'static;
 
     /// What operators read. No two slots of a workflow may share it.
     const NAME: &'static str;
+
+    /// Empties the value before it is written, so that nothing of an earlier request shows.
+    ///
+    /// Where the value has memory of its own, keep it: `value.clear()` instead of a new one.
+    fn clear(value: &mut Self::Value) {
+        *value = Self::Value::default();
+    }
 }
 
 macro_rules! handle {
@@ -176,8 +182,10 @@ impl Slots {
         }
         let (before, rest) = self.values.split_at_mut(index);
         let (value, after) = rest.split_first_mut().ok_or(foreign)?;
-        value.written = true;
         let content = value.content.downcast_mut::<S::Value>().ok_or(foreign)?;
+        if !std::mem::replace(&mut value.written, true) {
+            S::clear(content);
+        }
         Ok((Reads { brand: self.brand, before, after }, content))
     }
 }

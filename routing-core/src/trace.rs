@@ -14,6 +14,8 @@ use crate::scores::Pick;
 pub struct Trace<const W: usize = 4> {
     /// The version of the fleet it was decided on.
     pub fleet: u64,
+    /// The request's seed, which decided ties.
+    pub seed: u64,
     /// The steps, in the order they were decided.
     pub steps: Vec<StepTrace<W>>,
 }
@@ -65,8 +67,8 @@ pub struct ScorerTrace {
 }
 
 impl<const W: usize> Trace<W> {
-    pub(crate) fn begin(&mut self, fleet: u64) {
-        self.fleet = fleet;
+    pub(crate) fn begin(&mut self, fleet: u64, seed: u64) {
+        (self.fleet, self.seed) = (fleet, seed);
         self.steps.clear();
     }
 
@@ -154,10 +156,11 @@ impl<const W: usize> Table<'_, W> {
         for scorer in &step.scorers {
             write!(f, " {:>14.3}", of(&scorer.scores).unwrap_or(0.0))?;
         }
-        write!(f, " {:>8.4}", of(&step.totals).unwrap_or(0.0))?;
-        match step.ranking.iter().position(|pick| pick.pod == pod) {
-            Some(rank) => writeln!(f, " {:>5}", rank + 1),
-            None => writeln!(f),
-        }
+        // A decision that failed has no totals.
+        let Some(total) = of(&step.totals) else { return writeln!(f) };
+        write!(f, " {total:>8.4}")?;
+        let Some(rank) = step.ranking.iter().position(|pick| pick.pod == pod) else { return writeln!(f) };
+        let tied = step.totals.iter().any(|(other, score)| *other != pod && *score == total);
+        if tied { writeln!(f, " {:>5} by seed {}", rank + 1, self.trace.seed) } else { writeln!(f, " {:>5}", rank + 1) }
     }
 }

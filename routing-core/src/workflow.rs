@@ -129,7 +129,8 @@ impl<const W: usize> StepBuilder<W> {
         Self { condition: Some((name.into(), Box::new(|d| Box::new(declare(d))))), ..self }
     }
 
-    /// Marks the step as independent of the others' picks: an executor need not wait for them.
+    /// Marks the step as independent of the others' picks: an executor need not wait for them. Its plugins must not read a
+    /// pick; what reaches them through slots is theirs to answer for.
     pub fn independent(self) -> Self {
         Self { independent: true, ..self }
     }

@@ -8,8 +8,8 @@ use common::{Best, By, Keep, Number, Put, decide, fleet, plugin, pods, request};
 use kv_index::{PodId, PodSet};
 use proptest::prelude::*;
 use routing_core::{
-    Context, DecideError, Declare, OnEmpty, Picker, PluginError, Preparer, Preparing, ProfileBuilder, Ranking, Read,
-    RoutingPlan, Scorer, Scores, SlotError, StepBuilder, Totals, Trace, Workflow, WorkflowBuilder, Write,
+    Context, DecideError, Declare, Filter, OnEmpty, Picker, PluginError, Preparer, Preparing, ProfileBuilder, Ranking,
+    Read, RoutingPlan, Scorer, Scores, Slot, SlotError, StepBuilder, Totals, Trace, Workflow, WorkflowBuilder, Write,
 };
 
 fn profile<const W: usize>() -> ProfileBuilder<W> {
@@ -167,7 +167,7 @@ struct Push(&'static [u16], usize);
 impl Picker for Push {
     fn pick(&self, _: &Context<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
         for pod in self.0 {
-            ranking.push(PodId::new(*pod), 2.0);
+            ranking.push(PodId::new(*pod));
         }
         totals.rank(self.1, ranking);
         Ok(())
@@ -297,9 +297,12 @@ fn ranked(row: &[f32], most: usize, seed: u64, traced: bool) -> RoutingPlan {
     plan
 }
 
-/// What breaks ties, written out.
+/// What breaks ties in a workflow's first step, written out.
 fn tie(seed: u64, pod: usize) -> u64 {
-    let mut z = seed ^ (pod as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mix(mix(seed) ^ (pod as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
+fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
@@ -321,4 +324,75 @@ proptest! {
         prop_assert_eq!(&ranked(&row, most, seed, false), &plan);
         prop_assert_eq!(&ranked(&row, most, seed, true), &plan);
     }
+}
+
+/// Ranking after what was pushed, as many as there are.
+#[test]
+fn a_picker_may_ask_for_all_of_them_and_what_it_pushes_has_its_total() {
+    let (_, fleet) = fleet::<4>(5);
+    let profile = ProfileBuilder::new("s")
+        .scorer("row", 1.0, |_: &mut Declare<'_>| By(|pod| pod as f32 / 10.0))
+        .picker("push", |_: &mut Declare<'_>| Push(&[2], usize::MAX));
+    let step = StepBuilder::new("s", profile).ranked(usize::MAX);
+    let workflow = WorkflowBuilder::<4>::new().step(step).build().expect("it fits together");
+    let mut plan = RoutingPlan::default();
+    workflow.decide(&mut workflow.workspace(), &request(), &fleet, &mut plan).expect("a plan");
+    assert_eq!(pods(&plan, "s"), [2, 4, 3, 1, 0]);
+    assert_eq!(plan.steps()[0].candidates[0].score, 0.2);
+}
+
+/// Equal shares that do not add up to 1 in singles.
+#[test]
+fn totals_never_exceed_1() {
+    let (_, fleet) = fleet::<4>(2);
+    for scorers in 1..40 {
+        let mut profile = ProfileBuilder::new("s").picker("push", |_: &mut Declare<'_>| Push(&[], 2));
+        for at in 0..scorers {
+            profile = profile.scorer(&format!("one-{at}"), 1.0, |_: &mut Declare<'_>| By(|_| 1.0));
+        }
+        let workflow = profile.build().expect("it fits together");
+        let mut plan = RoutingPlan::default();
+        workflow.decide(&mut workflow.workspace(), &request(), &fleet, &mut plan).expect("a plan");
+        let total = plan.steps()[0].candidates[0].score;
+        assert!(total <= 1.0 && total > 0.9999, "{total} of {scorers}");
+    }
+}
+
+/// A preparer that writes nothing where it should leaves nothing of the last request.
+#[test]
+fn nothing_of_an_earlier_request_shows() {
+    struct Tenant;
+    impl Slot for Tenant {
+        type Value = String;
+        const NAME: &'static str = "tenant";
+        fn clear(value: &mut String) {
+            value.clear();
+        }
+    }
+    struct Note(Write<Tenant>);
+    impl Preparer for Note {
+        fn prepare(&self, context: &mut Preparing<'_>) -> Result<(), PluginError> {
+            let tenant = context.request().tenant;
+            let (_, slot) = context.write(self.0)?;
+            tenant.into_iter().for_each(|tenant| slot.push_str(tenant));
+            Ok(())
+        }
+    }
+    struct Refuse(Read<Tenant>);
+    impl Filter for Refuse {
+        fn filter(&self, context: &Context<'_>, candidates: PodSet) -> Result<PodSet, PluginError> {
+            Ok(if context.read(self.0)?.is_empty() { candidates } else { PodSet::EMPTY })
+        }
+    }
+    let (_, fleet) = fleet::<4>(2);
+    let workflow = ProfileBuilder::new("s")
+        .preparer("note", |d: &mut Declare<'_>| Note(d.writes()))
+        .filter("refuse", OnEmpty::Fail, |d: &mut Declare<'_>| Refuse(d.reads()))
+        .picker("push", |_: &mut Declare<'_>| Push(&[], 2))
+        .build()
+        .expect("it fits together");
+    let (mut workspace, mut plan) = (workflow.workspace(), RoutingPlan::default());
+    assert!(workflow.decide(&mut workspace, &request().tenant("acme"), &fleet, &mut plan).is_err());
+    assert!(plan.steps().is_empty(), "half a plan is none");
+    assert_eq!(workflow.decide(&mut workspace, &request(), &fleet, &mut plan), Ok(()));
 }

@@ -269,7 +269,7 @@ fn weights_that_are_none() {
         profile_refused(
             profile().scorer("near", weight, that(|_| {})),
             Fault::BadWeight { scorer: plugin("s", "near"), weight },
-            &format!("the weight of `s/near` is {weight}: give it a number from 0 on"),
+            &format!("the weight of `s/near` is {weight}: give it a finite number from 0 on, of at most 3e38"),
         );
     }
     let error = profile().scorer("near", f64::NAN, that(|_| {})).build().unwrap_err();

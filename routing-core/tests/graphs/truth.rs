@@ -144,7 +144,7 @@ impl Truth<'_> {
                 (0..self.order.len()).filter(is).collect()
             };
             for (relation, whom) in &plugin.relations {
-                if *relation == Relation::Requires && called(whom).is_empty() {
+                if *relation == Relation::Requires && called(whom).into_iter().all(|other| other == at) {
                     faults.push(Fault::MissingDependency { plugin: self.name(at), requires: whom.as_str().into() });
                 }
                 if *relation == Relation::Conflicts {
