@@ -27,14 +27,14 @@ impl Filter for Healthy {
 
 impl Scorer for SpareRequests {
     fn score(&self, context: &Context<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
-        scores.fill(|pod| context.fleet().pod(pod).map_or(0.0, spare_requests));
+        scores.fill(|pod| spare_requests(context.fleet().load(pod)));
         Ok(())
     }
 }
 
 impl Scorer for SpareCache {
     fn score(&self, context: &Context<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
-        scores.fill(|pod| context.fleet().pod(pod).map_or(0.0, |info| 1.0 - info.load.kv_used));
+        scores.fill(|pod| 1.0 - context.fleet().load(pod).kv_used);
         Ok(())
     }
 }
@@ -54,8 +54,8 @@ impl Picker for Best {
     }
 }
 
-fn spare_requests(info: &PodInfo) -> f32 {
-    1.0 / (1.0 + info.load.running as f32)
+fn spare_requests(load: Load) -> f32 {
+    1.0 / (1.0 + load.running as f32)
 }
 
 fn workflow() -> Workflow {
@@ -80,6 +80,13 @@ fn fleet(pods: usize) -> Fleet {
     Fleet::new(1, (0..pods).map(info).collect::<Vec<_>>())
 }
 
+/// An idle fleet: every pod is as good as any other.
+fn idle(pods: usize) -> Fleet {
+    let index: Index = Index::new(Config::default());
+    let name = |at: usize| format!("pod-{at}");
+    Fleet::new(1, (0..pods).map(|at| PodInfo::new(index.join(&name(at)).expect("room"), &name(at))).collect::<Vec<_>>())
+}
+
 /// The same decision as one function: no slots, no boxes, no rows.
 fn by_hand(request: &Request<'_>, fleet: &Fleet, best: &mut Vec<(f32, u64, PodId)>) {
     best.clear();
@@ -89,9 +96,9 @@ fn by_hand(request: &Request<'_>, fleet: &Fleet, best: &mut Vec<(f32, u64, PodId
         while bits != 0 {
             let pod = PodId::new((at * 64) as u16 + bits.trailing_zeros() as u16);
             bits &= bits - 1;
-            let Some(info) = fleet.pod(pod) else { continue };
+            let load = fleet.load(pod);
             let near = if near.contains(pod) { 1.0 } else { 0.0 };
-            let total = 0.5 * spare_requests(info) + 0.25 * (1.0 - info.load.kv_used) + 0.25 * near;
+            let total = 0.5 * spare_requests(load) + 0.25 * (1.0 - load.kv_used) + 0.25 * near;
             if best.len() == 3 && best[2].0 > total {
                 continue;
             }
@@ -103,8 +110,12 @@ fn by_hand(request: &Request<'_>, fleet: &Fleet, best: &mut Vec<(f32, u64, PodId
     }
 }
 
+/// What breaks ties in a workflow's first step.
 fn tie(seed: u64, pod: PodId) -> u64 {
-    let mut z = seed ^ (pod.index() as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mix(mix(seed) ^ (pod.index() as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
+fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
@@ -124,6 +135,10 @@ fn by_pods(c: &mut Criterion) {
         assert_eq!(planned, best.iter().map(|(_, _, pod)| *pod).collect::<Vec<_>>(), "the same decision");
         group.bench_function(BenchmarkId::new("plain", pods), |b| {
             b.iter(|| workflow.decide(&mut workspace, black_box(&request), black_box(&fleet), &mut plan));
+        });
+        let idle = idle(pods);
+        group.bench_function(BenchmarkId::new("all_tied", pods), |b| {
+            b.iter(|| workflow.decide(&mut workspace, black_box(&request), black_box(&idle), &mut plan));
         });
         group.bench_function(BenchmarkId::new("traced", pods), |b| {
             b.iter(|| {

@@ -31,6 +31,8 @@ use kv_index::{Pod, PodId, PodSet};
 pub struct Fleet<const W: usize = 4> {
     version: u64,
     pods: Vec<Option<PodInfo>>,
+    /// The pods' loads once more, side by side: scorers read them for every pod.
+    loads: Vec<Load>,
     all: PodSet<W>,
     healthy: PodSet<W>,
     draining: PodSet<W>,
@@ -45,6 +47,7 @@ impl<const W: usize> Fleet<W> {
         let mut fleet = Self {
             version,
             pods: Vec::new(),
+            loads: Vec::new(),
             all: PodSet::EMPTY,
             healthy: PodSet::EMPTY,
             draining: PodSet::EMPTY,
@@ -59,6 +62,7 @@ impl<const W: usize> Fleet<W> {
                 fleet.pods[at] = Some(info);
             }
         }
+        fleet.loads = fleet.pods.iter().map(|info| info.as_ref().map_or(Load::default(), |info| info.load)).collect();
         for info in fleet.pods.iter().flatten() {
             let id = info.pod.id();
             fleet.all.insert(id);
@@ -126,6 +130,13 @@ impl<const W: usize> Fleet<W> {
     #[must_use]
     pub fn with_adapter(&self, adapter: &str) -> PodSet<W> {
         self.adapters.get(adapter).copied().unwrap_or_default()
+    }
+
+    /// What a pod's engine reports of its load; nothing for a pod that is not there.
+    #[must_use]
+    #[inline]
+    pub fn load(&self, id: PodId) -> Load {
+        self.loads.get(id.index()).copied().unwrap_or_default()
     }
 
     /// What is known of a pod.

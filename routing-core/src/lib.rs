@@ -77,7 +77,7 @@
 //!     fn score(&self, context: &Context<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
 //!         let length = *context.read(self.0)? as f32;
 //!         scores.fill(|pod| {
-//!             let waiting = context.fleet().pod(pod).map_or(0, |info| info.load.waiting);
+//!             let waiting = context.fleet().load(pod).waiting;
 //!             1.0 / (1.0 + waiting as f32 * length)
 //!         });
 //!         Ok(())

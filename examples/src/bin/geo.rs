@@ -25,7 +25,7 @@ impl Scorer for Near {
 struct Room;
 impl Scorer for Room {
     fn score(&self, context: &Context<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
-        scores.fill(|pod| context.fleet().pod(pod).map_or(0.0, |info| 1.0 - info.load.kv_used));
+        scores.fill(|pod| 1.0 - context.fleet().load(pod).kv_used);
         Ok(())
     }
 }
