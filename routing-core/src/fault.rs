@@ -223,7 +223,13 @@ pub enum Warning {
         /// What.
         slot: &'static str,
     },
-    /// A plugin is defined, and no profile has it.
+    /// A profile is defined, and no step selects by it. It is not proven either.
+    #[error("profile `{profile}` is defined, and no step uses it")]
+    UnusedProfile {
+        /// Its name.
+        profile: Box<str>,
+    },
+    /// A plugin is defined, and no profile that is used has it.
     #[error("plugin `{plugin}` is defined, and no stage uses it")]
     UnusedPlugin {
         /// Its name.

@@ -2,28 +2,40 @@
 
 /// The known name nearest to a mistyped one, if one is near enough to be worth suggesting.
 pub(crate) fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
-    let distances = known.into_iter().map(|known| (distance(name, known), known));
+    let name = letters(name)?;
+    let distances = known.into_iter().filter_map(|known| Some((distance(&name, &letters(known)?), known)));
     let (distance, nearest) = distances.min_by_key(|(distance, _)| *distance)?;
     // Half of the letters may be wrong, not more.
-    (distance <= name.chars().count().max(nearest.chars().count()) / 2).then_some(nearest)
+    (distance <= name.len().max(nearest.chars().count()) / 2).then_some(nearest)
+}
+
+/// Longer names are hardly mistyped words, and comparing them takes the square of their length.
+const LONGEST: usize = 64;
+
+/// The letters of a name that is not too long.
+fn letters(name: &str) -> Option<Vec<char>> {
+    let letters: Vec<char> = name.chars().take(LONGEST + 1).collect();
+    (letters.len() <= LONGEST).then_some(letters)
 }
 
 /// Letters to insert, remove, replace or swap with their neighbour.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut rows = vec![(0..=b.len()).collect::<Vec<_>>()];
+fn distance(a: &[char], b: &[char]) -> usize {
+    // A letter looks back two rows at most, where a swap began.
+    let (mut before, mut last, mut row) =
+        (vec![0; b.len() + 1], (0..=b.len()).collect::<Vec<_>>(), vec![0; b.len() + 1]);
     for (i, x) in a.iter().enumerate() {
-        let mut row = vec![i + 1];
+        row[0] = i + 1;
         for (j, y) in b.iter().enumerate() {
-            let mut best = (rows[i][j] + usize::from(x != y)).min(rows[i][j + 1] + 1).min(row[j] + 1);
+            let mut best = (last[j] + usize::from(x != y)).min(last[j + 1] + 1).min(row[j] + 1);
             if i > 0 && j > 0 && *x == b[j - 1] && a[i - 1] == *y {
-                best = best.min(rows[i - 1][j - 1] + 1);
+                best = best.min(before[j - 1] + 1);
             }
-            row.push(best);
+            row[j + 1] = best;
         }
-        rows.push(row);
+        std::mem::swap(&mut before, &mut last);
+        std::mem::swap(&mut last, &mut row);
     }
-    rows[a.len()][b.len()]
+    last[b.len()]
 }
 
 #[cfg(test)]
@@ -37,7 +49,18 @@ mod tests {
         assert_eq!(nearest("cacheaffinity", known), Some("cache_affinity"));
         assert_eq!(nearest("zz", known), None);
         assert_eq!(nearest("x", []), None);
-        assert_eq!(distance("abc", "acb"), 1);
-        assert_eq!(distance("", "abc"), 3);
+        let distance = |a, b| letters(a).zip(letters(b)).map(|(a, b)| distance(&a, &b));
+        assert_eq!(distance("abc", "acb"), Some(1));
+        assert_eq!(distance("", "abc"), Some(3));
+        assert_eq!(distance("abc", ""), Some(3));
+        assert_eq!(distance("kitten", "sitting"), Some(3));
+    }
+
+    #[test]
+    fn a_name_that_is_too_long_is_not_compared() {
+        let long = "a".repeat(LONGEST);
+        let longer = format!("{long}b");
+        assert_eq!(nearest(&long[1..], [&*long, &longer]), Some(&*long));
+        assert_eq!(nearest(&longer, [&*long, &longer]), None);
     }
 }

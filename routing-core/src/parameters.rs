@@ -1,17 +1,19 @@
 //! What a plugin type takes as parameters, learnt from how the type deserializes itself.
 //!
-//! A parameter is checked alone, at the moment it is read, so that the format can say where it stands. That its name is
-//! known does not depend on whether its type denies unknown fields: it is always checked.
+//! A parameter is checked alone, at the moment it is read, so that the format can say where it stands. A derived struct
+//! tells its fields, and any other name is refused, whether or not it denies unknown fields. A type with a flattened
+//! field or a tag does not tell them: what it does not refuse itself is taken.
 
+mod entries;
 mod error;
 mod probe;
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use serde::de::value::StrDeserializer;
-use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, Visitor};
+use serde::de::DeserializeOwned;
 
+pub(crate) use entries::Entries;
 pub(crate) use error::Meant;
 pub use error::ParameterError;
 pub(crate) use probe::Shape;
@@ -82,43 +84,10 @@ pub(crate) fn parse<P: DeserializeOwned>(given: &Given) -> Result<P, ParameterEr
 }
 
 fn check_one<P: DeserializeOwned>(name: &str, value: &Value) -> Result<(), ParameterError> {
-    let mut failed = None;
-    // That others are missing is no fault of this one: only what its own value meets counts.
-    let _ = P::deserialize(Lone { name: Some(name), value, failed: &mut failed });
-    failed.map_or(Ok(()), |error: ParameterError| Err(error.of(name)))
-}
-
-/// A map of one entry that remembers whether the entry's value was refused.
-struct Lone<'v> {
-    name: Option<&'v str>,
-    value: &'v Value,
-    failed: &'v mut Option<ParameterError>,
-}
-
-impl<'de> MapAccess<'de> for Lone<'de> {
-    type Error = ParameterError;
-
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, ParameterError> {
-        let name = self.name.take().map(StrDeserializer::<ParameterError>::new);
-        name.map(|name| seed.deserialize(name)).transpose()
-    }
-
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, ParameterError> {
-        let made = seed.deserialize(self.value.into_deserializer());
-        made.inspect_err(|error| *self.failed = Some(error.clone()))
-    }
-}
-
-impl<'de> Deserializer<'de> for Lone<'de> {
-    type Error = ParameterError;
-
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParameterError> {
-        visitor.visit_map(self)
-    }
-
-    serde::forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
-        newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any
+    match P::deserialize(Entries::new([(name, value)])) {
+        Err(error @ ParameterError::Invalid { parameter: Some(_), .. }) => Err(error),
+        // That others are missing is no fault of this one: only what its own value meets counts.
+        _ => Ok(()),
     }
 }
 
@@ -164,5 +133,40 @@ mod tests {
             none.problems(&given(r#"{"x": 1}"#)),
             [ParameterError::Unknown { parameter: "x".into(), nearest: None }]
         );
+    }
+
+    #[test]
+    fn nothing_at_all_is_a_type_without_parameters() {
+        let none = ParameterType::of::<()>();
+        assert_eq!(none.problems(&given("{}")), []);
+        assert_eq!(none.problems(&given(r#"{"x": 1}"#)).len(), 1);
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[expect(dead_code, reason = "only how it deserializes matters")]
+    struct Wrapped(Sample);
+
+    #[test]
+    fn a_wrapped_type_is_what_it_wraps() {
+        let wrapped = ParameterType::of::<Wrapped>();
+        assert_eq!(wrapped.required, ["region".into()]);
+        assert_eq!(wrapped.problems(&given(r#"{"region": "eu", "limit": 3}"#)), []);
+        assert_eq!(wrapped.problems(&given(r#"{"region": "eu", "limit": 300}"#)).len(), 1);
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[expect(dead_code, reason = "only how it deserializes matters")]
+    struct Nested {
+        inner: Sample,
+        shares: BTreeMap<u16, f32>,
+    }
+
+    #[test]
+    fn what_is_wrong_inside_of_a_value_is_told_of_its_parameter() {
+        let nested = ParameterType::of::<Nested>();
+        let [problem] = &*nested.problems(&given(r#"{"inner": {}, "shares": {"1": 0.5}}"#)) else { panic!("one") };
+        assert_eq!(problem.to_string(), "parameter `inner`: parameter `region` is missing");
+        let [problem] = &*nested.problems(&given(r#"{"shares": {"70000": 0.5}}"#)) else { panic!("one") };
+        assert!(problem.to_string().starts_with("parameter `shares`: invalid value: integer `70000`"), "{problem}");
     }
 }

@@ -245,7 +245,8 @@ impl<const W: usize> Registry<W> {
     ///
     /// # Errors
     ///
-    /// As the format says; on unknown fields, types and parameters, with the nearest known name.
+    /// As the format says; on unknown fields, types and parameters, with the nearest known name. Which parameters there
+    /// are is known of derived structs; with a flattened field or a tag, they take what they do not refuse themselves.
     pub fn read<'de, D: Deserializer<'de>>(&self, deserializer: D) -> Result<Document, D::Error> {
         Document::read(self, deserializer)
     }

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt;
 
-use serde::de::value::{MapAccessDeserializer, MapDeserializer, SeqDeserializer, StrDeserializer};
+use serde::de::value::{SeqDeserializer, StrDeserializer};
 use serde::de::{Deserialize, Deserializer, Error, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-use crate::parameters::ParameterError;
+use crate::parameters::{Entries, ParameterError};
 
 /// A value of a document: of a parameter, or of a schema.
 ///
@@ -36,7 +36,7 @@ pub enum Value {
     Integer(i64),
     /// A whole number that only the unsigned type can hold. TOML cannot write it.
     Unsigned(u64),
-    /// Any other number.
+    /// Any other number. Only finite ones are read.
     Float(f64),
     /// A text.
     Text(String),
@@ -139,6 +139,10 @@ impl<'de, R: fmt::Display, F: FnOnce(Value) -> Result<Value, R>> Visitor<'de> fo
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        // JSON would write it as nothing, and the document would not be the same any more.
+        if !value.is_finite() {
+            return Err(E::custom(format_args!("`{value}` is no finite number: give one, or leave it out")));
+        }
         self.hand_on(value)
     }
 
@@ -200,13 +204,13 @@ impl<'de> Deserializer<'de> for &'de Value {
 
     fn deserialize_enum<V: Visitor<'de>>(
         self,
-        _name: &'static str,
-        _variants: &'static [&'static str],
+        name: &'static str,
+        variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, ParameterError> {
         match self {
             Value::Text(variant) => visitor.visit_enum(StrDeserializer::new(variant)),
-            Value::Map(values) => visitor.visit_enum(MapAccessDeserializer::new(entries(values))),
+            Value::Map(values) => entries(values).deserialize_enum(name, variants, visitor),
             other => other.deserialize_any(visitor),
         }
     }
@@ -226,10 +230,8 @@ impl<'de> IntoDeserializer<'de, ParameterError> for &'de Value {
 }
 
 /// A map of values as something to deserialize from.
-pub(crate) fn entries<'v>(
-    values: &'v BTreeMap<String, Value>,
-) -> MapDeserializer<'v, impl Iterator<Item = (&'v str, &'v Value)>, ParameterError> {
-    MapDeserializer::new(values.iter().map(|(name, value)| (name.as_str(), value)))
+pub(crate) fn entries(values: &BTreeMap<String, Value>) -> Entries<'_, impl Iterator<Item = (&str, &Value)>> {
+    Entries::new(values.iter().map(|(name, value)| (name.as_str(), value)))
 }
 
 #[cfg(test)]

@@ -80,13 +80,20 @@ impl<const W: usize> fmt::Debug for Workflow<W> {
     }
 }
 
+/// The condition of a step under construction.
+struct StepCondition<const W: usize> {
+    name: Arc<str>,
+    kind: Box<str>,
+    make: Make<dyn Condition<W>>,
+}
+
 /// A step under construction.
 #[must_use]
 pub struct StepBuilder<const W: usize = 4> {
     name: Arc<str>,
     role: Role,
     profile: ProfileBuilder<W>,
-    condition: Option<(Arc<str>, Make<dyn Condition<W>>)>,
+    condition: Option<StepCondition<W>>,
     on_failure: FailurePolicy,
     ranked: usize,
     independent: bool,
@@ -126,7 +133,17 @@ impl<const W: usize> StepBuilder<W> {
     where
         C: Condition<W> + 'static,
     {
-        Self { condition: Some((name.into(), Box::new(|d| Box::new(declare(d))))), ..self }
+        let make: Make<dyn Condition<W>> = Box::new(|d| Box::new(declare(d)));
+        Self { condition: Some(StepCondition { name: name.into(), kind: name.into(), make }), ..self }
+    }
+
+    /// Says of which type the condition is, where it is not called as its type.
+    #[cfg(feature = "serde")]
+    pub(crate) fn condition_type(mut self, kind: &str) -> Self {
+        if let Some(condition) = &mut self.condition {
+            condition.kind = kind.into();
+        }
+        self
     }
 
     /// Marks the step as independent of the others' picks: an executor need not wait for them. Its plugins must not read a
@@ -252,9 +269,9 @@ fn assemble<const W: usize>(at: usize, builder: StepBuilder<W>, layout: &mut Lay
     let mut note = |name: &Arc<str>, kind: &str, stage, declared| {
         own.push(Node { step: at, name: Arc::clone(name), kind: kind.into(), stage, declared });
     };
-    if let Some((name, make)) = builder.condition {
+    if let Some(StepCondition { name, kind, make }) = builder.condition {
         let (plugin, declared) = layout.declare(make);
-        note(&name, &name, NodeStage::Condition, declared);
+        note(&name, &kind, NodeStage::Condition, declared);
         step.condition = Some(Named { name, plugin });
     }
     for entry in builder.profile.entries {

@@ -3,11 +3,13 @@
 //! Everything that is wrong is reported at once. Where names do not resolve, the workflow is proven without what they
 //! stand for, and faults that the missing plugin might cure are held back: one typing error is one problem.
 
+mod left_out;
+mod names;
+
 use std::sync::Arc;
 
 use super::{Document, DocumentError, PluginDefinition, PluginStage, Problem, ProfileDefinition, StepDefinition};
 use crate::fault::{BuildError, Fault, Warning};
-use crate::nearest::nearest;
 use crate::profile::{OnEmpty, ProfileBuilder, Stage};
 use crate::registry::{Factory, PluginType, Registry};
 use crate::workflow::{StepBuilder, Workflow, WorkflowBuilder};
@@ -15,31 +17,37 @@ use crate::workflow::{StepBuilder, Workflow, WorkflowBuilder};
 impl Document {
     /// Makes the workflow that the document describes.
     ///
-    /// A plugin that no profile uses is no error: [`Workflow::warnings`] names it.
+    /// A profile that no step uses and a plugin that none of the used profiles has are no errors:
+    /// [`Workflow::warnings`] names them.
     ///
     /// # Errors
     ///
     /// With everything that is wrong.
     pub fn build<const W: usize>(&self, registry: &Registry<W>) -> Result<Workflow<W>, DocumentError> {
         let building = Building { document: self, registry };
-        let mut problems = building.problems();
+        let mut error = DocumentError::new();
+        for (path, problem) in building.problems() {
+            error.push(Some(path), problem);
+        }
         let Some(steps) = self.steps() else {
-            problems.push(Problem::NoWorkflow { profiles: self.profiles.len() });
-            return Err(DocumentError { problems });
+            error.push(None, Problem::NoWorkflow { profiles: self.profiles.len() });
+            return Err(error);
         };
         match building.workflow(&steps) {
-            Ok(mut workflow) if problems.is_empty() => {
-                workflow.warnings.extend(self.unused().map(|plugin| Warning::UnusedPlugin { plugin: plugin.into() }));
+            Ok(mut workflow) if error.problems().is_empty() => {
+                workflow.warnings.extend(self.unused(&steps));
                 workflow.document = Some(Arc::new(self.clone()));
                 Ok(workflow)
             }
-            Ok(_) => Err(DocumentError { problems }),
+            Ok(_) => Err(error),
             Err(BuildError { faults }) => {
-                let is_sound = problems.is_empty();
-                let faults = faults.into_iter().filter(|fault| is_sound || !might_be_cured(fault));
-                let faults = faults.filter(|fault| !is_told(&problems, fault)).map(Problem::Fault).collect::<Vec<_>>();
-                problems.extend(faults);
-                Err(DocumentError { problems })
+                let left_out = building.left_out(&steps);
+                for fault in faults {
+                    if !left_out.might_cure(&fault) && !is_told(error.problems(), &fault) {
+                        error.push(None, Problem::Fault(fault));
+                    }
+                }
+                Err(error)
             }
         }
     }
@@ -53,10 +61,14 @@ impl Document {
         }
     }
 
-    /// The plugins that no profile uses.
-    fn unused(&self) -> impl Iterator<Item = &str> {
-        let is_used = |name: &str| self.profiles.iter().flat_map(uses).any(|(used, _)| used == name);
-        self.plugins.iter().map(|plugin| &*plugin.name).filter(move |name| !is_used(name))
+    /// The profiles that no step uses, and the plugins that none of the others has.
+    fn unused(&self, steps: &[StepDefinition]) -> Vec<Warning> {
+        let is_taken = |profile: &&ProfileDefinition| steps.iter().any(|step| step.profile == profile.name);
+        let (taken, left): (Vec<_>, Vec<_>) = self.profiles.iter().partition(is_taken);
+        let is_used = |name: &str| taken.iter().flat_map(|profile| uses(profile)).any(|(_, used, _)| used == name);
+        let profiles = left.iter().map(|profile| Warning::UnusedProfile { profile: profile.name.as_str().into() });
+        let plugins = self.plugins.iter().map(|plugin| &*plugin.name).filter(|name| !is_used(name));
+        profiles.chain(plugins.map(|plugin| Warning::UnusedPlugin { plugin: plugin.into() })).collect()
     }
 }
 
@@ -74,80 +86,6 @@ struct Building<'d, const W: usize> {
 }
 
 impl<const W: usize> Building<'_, W> {
-    /// Every name that does not resolve and every parameter that is refused.
-    fn problems(&self) -> Vec<Problem> {
-        let mut problems = Vec::new();
-        for (at, plugin) in self.document.plugins.iter().enumerate() {
-            problems.extend(self.definition(plugin));
-            if self.document.plugins[..at].iter().any(|other| other.name == plugin.name) {
-                problems.push(Problem::DuplicatePlugin { plugin: plugin.name.as_str().into() });
-            }
-        }
-        for (at, profile) in self.document.profiles.iter().enumerate() {
-            problems.extend(uses(profile).filter_map(|(name, used_as)| self.plugin_use(profile, name, used_as)));
-            if self.document.profiles[..at].iter().any(|other| other.name == profile.name) {
-                problems.push(Problem::DuplicateProfile { profile: profile.name.as_str().into() });
-            }
-        }
-        let Some(workflow) = &self.document.workflow else { return problems };
-        for step in &workflow.steps {
-            problems.extend(self.step(step));
-        }
-        let steps = || workflow.steps.iter().map(|step| &*step.name);
-        let executed = workflow.executed_in.iter().flatten().filter(|name| steps().all(|step| step != **name));
-        problems.extend(executed.map(|name| Problem::UnknownStep {
-            step: name.as_str().into(),
-            nearest: nearest(name, steps()).map(Into::into),
-        }));
-        problems
-    }
-
-    fn definition(&self, plugin: &PluginDefinition) -> Vec<Problem> {
-        let kind = match self.registry.of_type(&plugin.kind) {
-            Ok(kind) => kind,
-            Err(nearest) => {
-                let nearest = nearest.map(Into::into);
-                return vec![Problem::UnknownType { kind: plugin.kind.as_str().into(), nearest }];
-            }
-        };
-        let errors = kind.parameters.problems(&plugin.parameters).into_iter();
-        errors.map(|error| Problem::Parameter { plugin: plugin.name.as_str().into(), error }).collect()
-    }
-
-    fn plugin_use(&self, profile: &ProfileDefinition, name: &str, used_as: PluginStage) -> Option<Problem> {
-        let Some(plugin) = self.plugin(name) else {
-            let names = self.document.plugins.iter().map(|plugin| &*plugin.name);
-            let nearest = nearest(name, names).map(Into::into);
-            return Some(Problem::UnknownPlugin {
-                profile: profile.name.as_str().into(),
-                plugin: name.into(),
-                nearest,
-            });
-        };
-        self.wrong_stage(&profile.name, plugin, used_as)
-    }
-
-    fn wrong_stage(&self, user: &str, plugin: &PluginDefinition, used_as: PluginStage) -> Option<Problem> {
-        let is = self.registry.of_type(&plugin.kind).ok()?.factory.stage();
-        let wrong = || Problem::WrongStage { user: user.into(), plugin: plugin.name.as_str().into(), is, used_as };
-        (is != used_as).then(wrong)
-    }
-
-    fn step(&self, step: &StepDefinition) -> Vec<Problem> {
-        let mut problems = Vec::new();
-        if let Some(condition) = &step.when {
-            problems.extend(self.definition(condition));
-            problems.extend(self.wrong_stage(&step.name, condition, PluginStage::Condition));
-        }
-        if self.profile(&step.profile).is_none() {
-            let names = self.document.profiles.iter().map(|profile| &*profile.name);
-            let nearest = nearest(&step.profile, names).map(Into::into);
-            let (step, profile) = (step.name.as_str().into(), step.profile.as_str().into());
-            problems.push(Problem::UnknownProfile { step, profile, nearest });
-        }
-        problems
-    }
-
     /// The workflow, without what does not resolve.
     fn workflow(&self, steps: &[StepDefinition]) -> Result<Workflow<W>, BuildError> {
         let mut builder = WorkflowBuilder::new();
@@ -176,7 +114,7 @@ impl<const W: usize> Building<'_, W> {
         let condition = step.when.as_ref().and_then(|when| Some((when, self.factory(when)?)));
         if let Some((when, Factory::Condition(make))) = condition {
             if let Ok(make) = make(&when.parameters) {
-                builder = builder.when(&when.name, make);
+                builder = builder.when(&when.name, make).condition_type(&when.kind);
             }
         }
         builder
@@ -232,22 +170,23 @@ enum Use {
     Pick,
 }
 
-/// Every plugin that a profile names, and as what.
-fn uses(profile: &ProfileDefinition) -> impl Iterator<Item = (&str, PluginStage)> {
-    let prepare = profile.prepare.iter().map(|name| (&**name, PluginStage::Preparer));
-    let filter = profile.filter.iter().map(|filter| (&*filter.plugin, PluginStage::Filter));
-    let score = profile.score.iter().map(|scorer| (&*scorer.plugin, PluginStage::Scorer));
-    prepare.chain(filter).chain(score).chain([(&*profile.pick, PluginStage::Picker)])
+/// Every plugin that a profile names: in which field, its name, and as what.
+fn uses(profile: &ProfileDefinition) -> impl Iterator<Item = (String, &str, PluginStage)> {
+    let prepare = profile.prepare.iter().enumerate();
+    let prepare = prepare.map(|(at, name)| (format!("prepare[{at}]"), &**name, PluginStage::Preparer));
+    let filter = profile.filter.iter().enumerate();
+    let filter = filter.map(|(at, filter)| (format!("filter[{at}].plugin"), &*filter.plugin, PluginStage::Filter));
+    let score = profile.score.iter().enumerate();
+    let score = score.map(|(at, scorer)| (format!("score[{at}].plugin"), &*scorer.plugin, PluginStage::Scorer));
+    prepare.chain(filter).chain(score).chain([("pick".to_owned(), &*profile.pick, PluginStage::Picker)])
 }
 
-/// Whether a plugin that does not resolve may be all that is missing.
-fn might_be_cured(fault: &Fault) -> bool {
-    let absent = matches!(fault, Fault::NoWriter { .. } | Fault::MissingDependency { .. } | Fault::NoPicker { .. });
-    absent || matches!(fault, Fault::ZeroWeights { .. })
-}
-
-/// Whether a problem says the same already, and more.
+/// Whether a problem says the same already, and more: the name that is wrong, or the one that is missing for it.
 fn is_told(problems: &[Problem], fault: &Fault) -> bool {
     let Fault::ExecutionOrder { step: odd } = fault else { return false };
-    problems.iter().any(|problem| matches!(problem, Problem::UnknownStep { step, .. } if **step == **odd))
+    let tells = |problem: &Problem| match problem {
+        Problem::UnknownStep { step, nearest } => **step == **odd || nearest.as_deref() == Some(&**odd),
+        _ => false,
+    };
+    problems.iter().any(tells)
 }

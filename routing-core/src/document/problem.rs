@@ -119,14 +119,32 @@ impl fmt::Display for PluginStage {
 /// Why a document does not build: everything that is wrong with it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DocumentError {
-    pub(super) problems: Vec<Problem>,
+    problems: Vec<Problem>,
+    /// As many as problems.
+    paths: Vec<Option<Box<str>>>,
 }
 
 impl DocumentError {
+    /// To be filled, and thrown away if it stays empty.
+    pub(super) fn new() -> Self {
+        Self { problems: Vec::new(), paths: Vec::new() }
+    }
+
+    pub(super) fn push(&mut self, path: Option<Box<str>>, problem: Problem) {
+        self.paths.push(path);
+        self.problems.push(problem);
+    }
+
     /// Every problem; never empty.
     #[must_use]
     pub fn problems(&self) -> &[Problem] {
         &self.problems
+    }
+
+    /// Every problem with where it is in the document, such as `workflow.steps[0].profile`; nowhere if it is a fault of
+    /// the whole.
+    pub fn placed(&self) -> impl Iterator<Item = (Option<&str>, &Problem)> {
+        self.paths.iter().map(Option::as_deref).zip(&self.problems)
     }
 }
 
@@ -135,6 +153,9 @@ impl std::error::Error for DocumentError {}
 impl fmt::Display for DocumentError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} problem{}", self.problems.len(), if self.problems.len() == 1 { "" } else { "s" })?;
-        self.problems.iter().try_for_each(|problem| write!(f, "\n  - {problem}"))
+        self.placed().try_for_each(|(path, problem)| match path {
+            Some(path) => write!(f, "\n  - {path}: {problem}"),
+            None => write!(f, "\n  - {problem}"),
+        })
     }
 }

@@ -40,6 +40,15 @@ impl ParameterError {
         };
         Self::Invalid { parameter: Some(parameter.into()), reason }
     }
+
+    /// The parameter that is given and wrong, if it is one alone.
+    pub(crate) fn given(&self) -> Option<&str> {
+        match self {
+            Self::Unknown { parameter, .. } => Some(parameter),
+            Self::Missing { .. } => None,
+            Self::Invalid { parameter, .. } => parameter.as_deref(),
+        }
+    }
 }
 
 impl std::error::Error for ParameterError {}

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::de::value::{Error as Refusal, StrDeserializer};
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-use super::{ParameterError, parse};
+use super::{Entries, ParameterError, parse};
 use crate::value::Value;
 
 /// What a type asks for.
@@ -49,33 +49,54 @@ impl Shape {
 /// The fields of a struct and what each takes; none for a type that is no struct.
 pub(super) fn fields<P: DeserializeOwned>() -> Option<Vec<(&'static str, Shape)>> {
     let mut shape = Shape::Any;
-    let _ = P::deserialize(Probe { shape: &mut shape, field: None });
+    let _ = P::deserialize(Probe { shape: &mut shape, field: None, depth: 0 });
     let Shape::Struct(names) = shape else { return None };
     let probe = |name: &&'static str| {
         let mut shape = Shape::Any;
-        let _ = P::deserialize(Probe { shape: &mut shape, field: Some(name) });
+        let _ = P::deserialize(Probe { shape: &mut shape, field: Some(name), depth: 0 });
         (*name, shape)
     };
     Some(names.iter().map(probe).collect())
 }
 
-/// Those that must be given: with all others left out, the type misses one after the other.
+/// Those that must be given: with all others left out, the type misses one after the other. It is found only as far as
+/// samples suit the type; one that may be given by another name is not among them.
 pub(super) fn required<P: DeserializeOwned>(fields: &[(&'static str, Shape)]) -> Vec<Box<str>> {
     let (mut given, mut required) = (BTreeMap::new(), Vec::new());
     while let Err(ParameterError::Missing { parameter }) = parse::<P>(&given) {
-        let Some((_, shape)) = fields.iter().find(|(name, _)| **name == *parameter) else { break };
-        if given.insert(parameter.to_string(), shape.sample()).is_some() {
+        let Some(field) = fields.iter().find(|(name, _)| **name == *parameter) else { break };
+        if given.insert(parameter.to_string(), field.1.sample()).is_some() {
             break;
         }
-        required.push(parameter);
+        if !has_other_name::<P>(field, fields) {
+            required.push(parameter);
+        }
     }
     required
+}
+
+/// Whether a field has an alias: serde lists it among the fields, and refuses it after the field's own name.
+fn has_other_name<P: DeserializeOwned>(field: &(&'static str, Shape), fields: &[(&'static str, Shape)]) -> bool {
+    let (name, shape) = field;
+    let sample = shape.sample();
+    let twice = ParameterError::duplicate_field(name);
+    let is_same = |(other, other_shape): &&(&'static str, Shape)| {
+        match P::deserialize(Entries::new([(*name, &sample), (*other, &Value::Null)])) {
+            Err(error) if error == twice => true,
+            // The sample is refused before it comes to the other name. What looks the same may be the same.
+            Err(error) => error.given() == Some(name) && other_shape == shape,
+            Ok(_) => false,
+        }
+    };
+    fields.iter().filter(|(other, _)| other != name).any(|other| is_same(&other))
 }
 
 /// Takes notes of what is asked for, of one field of a struct if one is named, and never gives it.
 struct Probe<'s> {
     shape: &'s mut Shape,
     field: Option<&'static str>,
+    /// How many types it is inside of.
+    depth: usize,
 }
 
 impl<'s> Probe<'s> {
@@ -84,9 +105,36 @@ impl<'s> Probe<'s> {
         Err(Refusal::custom("noted"))
     }
 
-    fn inner(shape: &'s mut Shape) -> Self {
-        Self { shape, field: None }
+    /// The same, one type further in; none where it is deep enough. A type that holds itself has no end.
+    fn deeper(self) -> Option<Self> {
+        (self.depth < DEEPEST).then_some(Self { depth: self.depth + 1, ..self })
     }
+
+    /// What is asked for inside of a list or a map: of one element, since one that takes every refusal has no end.
+    fn one<'i>(&self, shape: &'i mut Shape) -> Option<One<'i>> {
+        (self.depth < DEEPEST).then_some(One { shape, name: Some("any"), depth: self.depth + 1 })
+    }
+}
+
+/// The only element of a list, or the only entry of a map.
+struct One<'s> {
+    shape: &'s mut Shape,
+    /// Its name in a map; none once it is handed out.
+    name: Option<&'static str>,
+    depth: usize,
+}
+
+impl One<'_> {
+    fn value(&mut self) -> Probe<'_> {
+        Probe { shape: self.shape, field: None, depth: self.depth }
+    }
+}
+
+/// How far types are looked into.
+const DEEPEST: usize = 8;
+
+fn too_deep() -> Refusal {
+    Refusal::custom("too deep")
 }
 
 macro_rules! note {
@@ -126,11 +174,11 @@ impl<'de> Deserializer<'de> for Probe<'_> {
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
-        visitor.visit_some(self)
+        visitor.visit_some(self.deeper().ok_or_else(too_deep)?)
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Refusal> {
-        visitor.visit_newtype_struct(self)
+        visitor.visit_newtype_struct(self.deeper().ok_or_else(too_deep)?)
     }
 
     fn deserialize_unit_struct<V: Visitor<'de>>(self, _: &'static str, _: V) -> Result<V::Value, Refusal> {
@@ -139,7 +187,7 @@ impl<'de> Deserializer<'de> for Probe<'_> {
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
         let mut element = Shape::Any;
-        let refused = visitor.visit_seq(Probe::inner(&mut element));
+        let refused = visitor.visit_seq(self.one(&mut element).ok_or_else(too_deep)?);
         *self.shape = Shape::List(Box::new(element));
         refused
     }
@@ -154,7 +202,7 @@ impl<'de> Deserializer<'de> for Probe<'_> {
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
         let mut value = Shape::Any;
-        let refused = visitor.visit_map(Probe::inner(&mut value));
+        let refused = visitor.visit_map(self.one(&mut value).ok_or_else(too_deep)?);
         *self.shape = Shape::Map(Box::new(value));
         refused
     }
@@ -166,7 +214,7 @@ impl<'de> Deserializer<'de> for Probe<'_> {
         visitor: V,
     ) -> Result<V::Value, Refusal> {
         if self.field.is_some() {
-            return visitor.visit_map(self);
+            return visitor.visit_map(One { shape: self.shape, name: self.field, depth: self.depth });
         }
         self.noted(Shape::Struct(fields))
     }
@@ -181,24 +229,24 @@ impl<'de> Deserializer<'de> for Probe<'_> {
     }
 }
 
-impl<'de> MapAccess<'de> for Probe<'_> {
+impl<'de> MapAccess<'de> for One<'_> {
     type Error = Refusal;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Refusal> {
-        let name = self.field.unwrap_or("any");
-        seed.deserialize(StrDeserializer::<Refusal>::new(name)).map(Some)
+        let name = self.name.take().map(StrDeserializer::<Refusal>::new);
+        name.map(|name| seed.deserialize(name)).transpose()
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Refusal> {
-        seed.deserialize(Probe::inner(self.shape))
+        seed.deserialize(self.value())
     }
 }
 
-impl<'de> SeqAccess<'de> for Probe<'_> {
+impl<'de> SeqAccess<'de> for One<'_> {
     type Error = Refusal;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Refusal> {
-        seed.deserialize(Probe::inner(self.shape)).map(Some)
+        self.name.take().map(|_| seed.deserialize(self.value())).transpose()
     }
 }
 
@@ -261,5 +309,42 @@ mod tests {
     fn a_type_that_is_no_struct_tells_nothing() {
         assert_eq!(fields::<BTreeMap<String, u8>>(), None);
         assert_eq!(fields::<Value>(), None);
+    }
+
+    #[derive(Deserialize)]
+    #[serde(transparent)]
+    #[expect(dead_code, reason = "only how it deserializes matters")]
+    struct Tree(BTreeMap<String, Tree>);
+
+    #[derive(Deserialize)]
+    #[expect(dead_code, reason = "only how it deserializes matters")]
+    struct Chain(Option<Box<Chain>>);
+
+    /// Takes whatever there is, even a refusal.
+    struct Lenient;
+
+    impl<'de> Deserialize<'de> for Lenient {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            Ok(u8::deserialize(deserializer).map_or(Self, |_| Self))
+        }
+    }
+
+    #[derive(Deserialize)]
+    #[expect(dead_code, reason = "only how it deserializes matters")]
+    struct Endless {
+        tree: Tree,
+        chain: Option<Chain>,
+        list: Vec<Lenient>,
+        map: BTreeMap<String, Lenient>,
+    }
+
+    #[test]
+    fn a_type_without_end_is_looked_into_only_so_far() {
+        let fields = fields::<Endless>().expect("a struct");
+        assert!(matches!(&fields[0], ("tree", Shape::Map(inner)) if matches!(&**inner, Shape::Map(_))));
+        assert_eq!(fields[1], ("chain", Shape::Any));
+        assert_eq!(fields[2], ("list", Shape::List(Box::new(Shape::Unsigned))));
+        assert_eq!(fields[3], ("map", Shape::Map(Box::new(Shape::Unsigned))));
+        assert_eq!(required::<Endless>(&fields), ["tree".into(), "list".into(), "map".into()]);
     }
 }

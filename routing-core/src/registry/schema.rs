@@ -2,7 +2,7 @@
 //!
 //! It says what can be learnt of a type by watching it deserialize: the names of its parameters, their JSON types, and
 //! which must be given. It does not say what a type checks by itself, such as ranges, nor what is inside of nested
-//! structs beyond the names; there it is more lenient than [`Registry::read`], never stricter.
+//! structs. It may take what [`Registry::read`] refuses; what is read and builds, it takes.
 
 use super::{PluginType, Registry};
 use crate::document::{PluginStage, Word};
@@ -15,7 +15,8 @@ use crate::value::Value;
 impl<const W: usize> Registry<W> {
     /// A JSON schema (2020-12) of the documents that this registry reads.
     ///
-    /// A registry without plugin types describes the frame alone, and leaves types and parameters open.
+    /// A registry to which no plugin type is added describes the frame alone: types and parameters, of conditions too,
+    /// are left open.
     ///
     /// # Examples
     ///
@@ -23,12 +24,13 @@ impl<const W: usize> Registry<W> {
     /// use routing_core::Registry;
     ///
     /// let schema = serde_json::to_string_pretty(&Registry::<4>::new().schema())?;
-    /// assert!(schema.contains("unless_held"));
+    /// assert!(schema.contains("next_candidate"));
     /// # Ok::<(), serde_json::Error>(())
     /// ```
     #[must_use]
     pub fn schema(&self) -> Value {
-        let plugins = self.choice(|stage| stage != PluginStage::Condition);
+        // A condition that is defined among the plugins is of no use there, and no error.
+        let plugins = self.choice(|_| true);
         let conditions = self.choice(|stage| stage == PluginStage::Condition);
         let fields = [("plugins", list(plugins)), ("profiles", list(profile())), ("workflow", workflow(conditions))];
         let mut schema = object(fields, &["profiles"]);
@@ -41,12 +43,12 @@ impl<const W: usize> Registry<W> {
 
     /// One of the types in some stages.
     fn choice(&self, is_meant: impl Fn(PluginStage) -> bool) -> Value {
-        let types = self.types.iter().filter(|(_, kind)| is_meant(kind.factory.stage()));
-        let types: Vec<Value> = types.map(|(name, kind)| plugin(name, kind)).collect();
-        if types.is_empty() {
-            let fields = [("name", of("string")), ("type", of("string")), ("parameters", of("object"))];
+        if self.types.values().all(|kind| kind.factory.stage() == PluginStage::Condition) {
+            let fields = [("name", of("string")), ("type", of("string")), ("parameters", or_null(of("object")))];
             return object(fields, &["type"]);
         }
+        let types = self.types.iter().filter(|(_, kind)| is_meant(kind.factory.stage()));
+        let types: Vec<Value> = types.map(|(name, kind)| plugin(name, kind)).collect();
         map([("anyOf", Value::List(types))])
     }
 }
@@ -62,30 +64,40 @@ fn plugin<const W: usize>(name: &str, kind: &PluginType<W>) -> Value {
     object(fields, &required)
 }
 
+/// Nothing is no parameters, where none must be given.
 fn parameters(parameters: &ParameterType) -> Value {
-    let Some(fields) = &parameters.fields else { return of("object") };
+    let Some(fields) = &parameters.fields else { return or_null(of("object")) };
     let required: Vec<&str> = parameters.required.iter().map(|name| &**name).collect();
-    object(fields.iter().map(|(name, shape)| (*name, shaped(shape, required.contains(name)))), &required)
+    let field = |(name, shape): &(&'static str, Shape)| {
+        let takes_null = parameters.value(name, &Value::Null).is_ok();
+        (*name, if takes_null { or_null(shaped(shape)) } else { shaped(shape) })
+    };
+    let schema = object(fields.iter().map(field), &required);
+    if required.is_empty() { or_null(schema) } else { schema }
 }
 
-/// What is not required may be an option, and nothing is a value for it.
-fn shaped(shape: &Shape, is_required: bool) -> Value {
-    let value = match shape {
-        Shape::Any => return Value::Bool(true),
+fn shaped(shape: &Shape) -> Value {
+    match shape {
+        Shape::Any => Value::Bool(true),
         Shape::Bool => of("boolean"),
         Shape::Integer => of("integer"),
         Shape::Unsigned => map([("type", "integer".into()), ("minimum", Value::Integer(0))]),
         Shape::Number => of("number"),
         Shape::Text => of("string"),
         Shape::Words(words) => map([("anyOf", Value::List(vec![one_of(words.iter().copied()), of("object")]))]),
-        Shape::List(element) => map([("type", "array".into()), ("items", shaped(element, false))]),
-        Shape::Map(value) => map([("type", "object".into()), ("additionalProperties", shaped(value, false))]),
-        Shape::Struct(_) => of("object"),
-    };
-    if is_required {
-        return value;
+        // What is inside may be an option.
+        Shape::List(element) => map([("type", "array".into()), ("items", or_null(shaped(element)))]),
+        Shape::Map(value) => map([("type", "object".into()), ("additionalProperties", or_null(shaped(value)))]),
+        // A derived struct takes its fields in order, too.
+        Shape::Struct(_) => map([("type", Value::List(vec!["object".into(), "array".into()]))]),
     }
-    map([("anyOf", Value::List(vec![value, of("null")]))])
+}
+
+fn or_null(schema: Value) -> Value {
+    match schema {
+        Value::Bool(true) => schema,
+        schema => map([("anyOf", Value::List(vec![schema, of("null")]))]),
+    }
 }
 
 fn profile() -> Value {

@@ -1,8 +1,9 @@
 //! What is found once a document is read: names that lead nowhere, plugins in the wrong stage, faults of the workflow.
 
 use routing_core::{
-    Document, Fault, FilterUse, OnEmpty, ParameterError, PluginDefinition, PluginStage, Problem, ProfileDefinition,
-    ScorerUse, StepDefinition, Value, Warning, WorkflowDefinition,
+    Context, Document, Fault, FilterUse, NoParameters, OnEmpty, ParameterError, PluginDefinition, PluginError,
+    PluginStage, Problem, ProfileDefinition, Scorer, ScorerUse, Scores, StepDefinition, Value, Warning,
+    WorkflowDefinition,
 };
 
 use crate::format;
@@ -161,7 +162,11 @@ fn a_fault_that_a_missing_plugin_might_cure_is_held_back_and_others_are_not() {
     assert!(matches!(&found[1], Problem::Fault(Fault::BadWeight { .. })));
     assert_eq!(found.len(), 2);
     let error = document.build(&registry()).expect_err("it has problems");
-    assert!(error.to_string().starts_with("2 problems\n  - profile `only` names plugin `prefix_search`"));
+    assert!(
+        error
+            .to_string()
+            .starts_with("2 problems\n  - profiles[0].prepare[0]: profile `only` names plugin `prefix_search`")
+    );
 }
 
 #[test]
@@ -174,4 +179,108 @@ fn the_condition_names_a_step_that_there_must_be() {
         panic!("one fault: {:?}", problems(&document));
     };
     assert_eq!((&**step, nearest.as_deref()), ("decoed", Some("decode")));
+}
+
+#[test]
+fn a_profile_that_no_step_uses_is_warned_of_with_its_plugins() {
+    let mut document = small();
+    document.plugins.push(PluginDefinition::new("region"));
+    let mut other = ProfileDefinition::new("other", "best");
+    other.score.push(ScorerUse::new("region", -1.0));
+    document.profiles.push(other);
+    let mut workflow = WorkflowDefinition::default();
+    workflow.steps.push(StepDefinition::new("step", "only"));
+    document.workflow = Some(workflow);
+    let built = document.build(&registry()).expect("unused is no error");
+    let profile = Warning::UnusedProfile { profile: "other".into() };
+    assert_eq!(built.warnings(), [profile, Warning::UnusedPlugin { plugin: "region".into() }]);
+}
+
+#[test]
+fn a_typing_error_hides_no_fault_that_it_does_not_cause() {
+    let mut document = small();
+    document.plugins.push(PluginDefinition::new("cache"));
+    document.profiles[0].score = vec![ScorerUse::new("cache", 1.0)];
+    let mut workflow = WorkflowDefinition::default();
+    workflow.steps.push(StepDefinition::new("decode", "only"));
+    workflow.executed_in = Some(vec!["decodee".to_owned()]);
+    document.workflow = Some(workflow);
+    // That `decode` is not executed is told by what is meant for `decodee`.
+    let found = problems(&document);
+    assert!(matches!(&found[..], [Problem::UnknownStep { .. }, Problem::Fault(Fault::NoWriter { .. })]), "{found:?}");
+
+    // A scorer that is refused writes nothing, and is all that a step's weights may lack.
+    let mut refused = PluginDefinition::new("region");
+    refused.parameters.insert("elsewhere".to_owned(), Value::from("far"));
+    document.plugins.push(refused);
+    document.workflow = None;
+    document.profiles[0].score = vec![ScorerUse::new("cache", 0.0), ScorerUse::new("region", 1.0)];
+    let found = problems(&document);
+    assert!(matches!(&found[..], [Problem::Parameter { .. }, Problem::Fault(Fault::NoWriter { .. })]), "{found:?}");
+}
+
+#[test]
+fn a_fault_of_one_step_is_not_held_back_for_a_typing_error_in_another() {
+    let mut document = small();
+    document.plugins.push(PluginDefinition::new("region"));
+    document.profiles[0].score = vec![ScorerUse::new("region", 0.0)];
+    let mut workflow = WorkflowDefinition::default();
+    workflow.steps = vec![StepDefinition::new("a", "only"), StepDefinition::new("b", "olny")];
+    document.workflow = Some(workflow);
+    let found = problems(&document);
+    let [Problem::UnknownProfile { .. }, Problem::Fault(Fault::ZeroWeights { step })] = &found[..] else {
+        panic!("{found:?}");
+    };
+    assert_eq!(&**step, "a");
+}
+
+#[test]
+fn every_problem_tells_where_it_is() {
+    let mut document = sample();
+    document.plugins[0].kind = "prefix_serach".to_owned();
+    document.profiles[0].filter[0].plugin = "glod".to_owned();
+    document.profiles[0].score[1].plugin = "naer".to_owned();
+    document.profiles[1].pick = "bets".to_owned();
+    let workflow = document.workflow.as_mut().expect("the sample has a workflow");
+    workflow.steps[0].profile = "frist".to_owned();
+    let when = workflow.steps[1].when.as_mut().expect("the second step has a condition");
+    when.parameters.insert("lacking".to_owned(), Value::from("many"));
+    workflow.executed_in = Some(vec!["decode".to_owned(), "prefil".to_owned()]);
+    let error = document.build(&registry()).expect_err("it has problems");
+    let places: Vec<_> = error.placed().filter_map(|(path, _)| path).collect();
+    let expected = [
+        "plugins[0].type",
+        "profiles[0].filter[0].plugin",
+        "profiles[0].score[1].plugin",
+        "profiles[1].pick",
+        "workflow.steps[0].profile",
+        "workflow.steps[1].when.parameters.lacking",
+        "workflow.executed_in[1]",
+    ];
+    assert_eq!(places, expected);
+    assert!(error.to_string().contains("\n  - workflow.steps[0].profile: step `decode` names profile `frist`"));
+}
+
+#[test]
+fn a_condition_with_a_name_is_still_of_its_type() {
+    let mut registry = registry();
+    let wants = registry.scorer::<NoParameters, _>("wants", |_, declare| {
+        declare.requires("unless_held");
+        Wants
+    });
+    assert_eq!(wants, Ok(()));
+    let mut document = sample();
+    document.plugins.push(PluginDefinition::new("wants"));
+    document.profiles[1].score.push(ScorerUse::new("wants", 1.0));
+    let workflow = document.workflow.as_mut().expect("the sample has a workflow");
+    workflow.steps[1].when.as_mut().expect("the second step has a condition").name = "cold".to_owned();
+    document.build(&registry).expect("the condition is in the step");
+}
+
+struct Wants;
+
+impl Scorer for Wants {
+    fn score(&self, _: &Context<'_>, _: &mut Scores<'_>) -> Result<(), PluginError> {
+        Ok(())
+    }
 }

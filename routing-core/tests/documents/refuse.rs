@@ -178,3 +178,13 @@ fn parameters_may_be_left_empty() {
     let document = format::yaml(&registry(), text).expect("nothing is no parameter");
     assert!(document.plugins[0].parameters.is_empty());
 }
+
+#[test]
+fn a_number_that_not_every_format_can_write_is_refused() {
+    for number in [".inf", "-.inf", ".nan"] {
+        let text = format!("plugins:\n  - type: region\n    parameters: {{ elsewhere: {number} }}\nprofiles: []\n");
+        let refusal = format::yaml(&registry(), &text).expect_err("JSON cannot write it");
+        assert!(refusal.text.contains("is no finite number"), "{}", refusal.text);
+        assert_eq!(refusal.place.map(|place| place.line), Some(3));
+    }
+}

@@ -1,0 +1,64 @@
+//! What a workflow is proven without because it does not resolve, and which faults come of that alone.
+
+use super::{Building, uses};
+use crate::document::{PluginDefinition, PluginStage, StepDefinition};
+use crate::fault::Fault;
+
+/// What is left out of the steps of a workflow.
+#[derive(Default)]
+pub(super) struct LeftOut<'d> {
+    /// By step, and as what it is used there.
+    uses: Vec<(&'d str, PluginStage)>,
+    /// Whether some of it may write slots.
+    may_write: bool,
+}
+
+impl LeftOut<'_> {
+    /// Whether what is left out may be all that is missing.
+    pub(super) fn might_cure(&self, fault: &Fault) -> bool {
+        let lacks = |name: &str, stage| self.uses.contains(&(name, stage));
+        match fault {
+            Fault::NoWriter { .. } => self.may_write,
+            Fault::NoPicker { step } => lacks(step, PluginStage::Picker),
+            Fault::ZeroWeights { step } => lacks(step, PluginStage::Scorer),
+            Fault::MissingDependency { plugin, .. } => self.uses.iter().any(|(step, _)| **step == *plugin.step),
+            _ => false,
+        }
+    }
+}
+
+impl<'d, const W: usize> Building<'d, W> {
+    pub(super) fn left_out(&self, steps: &'d [StepDefinition]) -> LeftOut<'d> {
+        let mut left_out = LeftOut::default();
+        for step in steps {
+            let Some(profile) = self.profile(&step.profile) else {
+                left_out.uses.extend(STAGES.map(|stage| (&*step.name, stage)));
+                left_out.may_write = true;
+                continue;
+            };
+            for (_, name, used_as) in uses(profile) {
+                if let Some(is) = self.lacks(self.plugin(name), used_as) {
+                    left_out.uses.push((&step.name, used_as));
+                    // What does not resolve might be anything.
+                    left_out.may_write |= [Some(used_as), is].contains(&Some(PluginStage::Preparer)) || is.is_none();
+                }
+            }
+            if step.when.is_some() && self.lacks(step.when.as_ref(), PluginStage::Condition).is_some() {
+                left_out.uses.push((&step.name, PluginStage::Condition));
+            }
+        }
+        left_out
+    }
+
+    /// What a plugin is that is left out, as far as that is known; nothing if it is not left out.
+    #[expect(clippy::option_option, reason = "whether it is left out, and then what it is")]
+    fn lacks(&self, plugin: Option<&PluginDefinition>, used_as: PluginStage) -> Option<Option<PluginStage>> {
+        let Some(plugin) = plugin else { return Some(None) };
+        let Ok(kind) = self.registry.of_type(&plugin.kind) else { return Some(None) };
+        let is = kind.factory.stage();
+        (is != used_as || kind.parameters.together(&plugin.parameters).is_err()).then_some(Some(is))
+    }
+}
+
+/// What a profile may have.
+const STAGES: [PluginStage; 4] = [PluginStage::Preparer, PluginStage::Filter, PluginStage::Scorer, PluginStage::Picker];
