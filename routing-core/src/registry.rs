@@ -240,12 +240,13 @@ impl<const W: usize> Registry<W> {
     ///
     /// It ends at the first thing that is wrong, with the format's own error: YAML and JSON tell its line and column,
     /// TOML its span. A format that sorts keys, as TOML does unless told to preserve their order, hands over parameters
-    /// before their type; what is wrong with them is then refused at the plugin. References from one part of a
-    /// document to another are for [`Document::build`] to check, which reports everything at once.
+    /// before their type; what is wrong with them is then refused at the plugin. Names that refer to plugins, profiles and
+    /// steps are refused where they stand if what they refer to stands in front, as it usually does; otherwise by
+    /// [`Document::build`], which reports everything at once.
     ///
     /// # Errors
     ///
-    /// As the format says; on unknown fields, types and parameters, with the nearest known name. Which parameters there
+    /// As the format says; on unknown fields, types, parameters and names, with the nearest known one. Which parameters there
     /// are is known of derived structs; with a flattened field or a tag, they take what they do not refuse themselves.
     pub fn read<'de, D: Deserializer<'de>>(&self, deserializer: D) -> Result<Document, D::Error> {
         Document::read(self, deserializer)

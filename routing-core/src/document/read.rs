@@ -6,6 +6,7 @@
 
 mod objects;
 mod parameters;
+mod references;
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,6 +14,7 @@ use std::marker::PhantomData;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
+use self::references::{Defined, Part, Reference, References};
 use super::Document;
 use super::words::{AnyWord, Word};
 use crate::nearest::nearest;
@@ -22,6 +24,14 @@ use crate::parameters::{Meant, ParameterType};
 pub(crate) trait Vocabulary {
     /// What a type takes, and the nearest known type if it is not known; nothing if any type will do.
     fn parameters(&self, kind: &str) -> Result<Option<&ParameterType>, Option<&str>>;
+
+    /// Takes down what was defined, for what refers to it further on.
+    fn define(&self, _what: Part, _names: Vec<String>) {}
+
+    /// Whether a name refers to something; if it is known not to, the nearest that does.
+    fn refer(&self, _what: Part, _name: &str) -> Result<(), Option<String>> {
+        Ok(())
+    }
 }
 
 /// Knows nothing and takes everything: the document is judged when it is built.
@@ -34,15 +44,15 @@ impl Vocabulary for AnyType {
 }
 
 impl<'de> Deserialize<'de> for Document {
-    /// Takes any plugin type and parameters; [`Registry::read`](crate::Registry::read) is stricter.
+    /// Takes any plugin type, parameters and names; [`Registry::read`](crate::Registry::read) is stricter.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Self::read(&AnyType, deserializer)
+        Reader::new(&AnyType).deserialize(deserializer)
     }
 }
 
 impl Document {
     pub(crate) fn read<'de, D: Deserializer<'de>>(known: &dyn Vocabulary, deserializer: D) -> Result<Self, D::Error> {
-        Reader::new(known).deserialize(deserializer)
+        Reader::new(&Defined::new(known)).deserialize(deserializer)
     }
 }
 
@@ -81,6 +91,15 @@ impl<'de, A: MapAccess<'de>> Field<'_, A> {
 
     fn object<T: Object>(&mut self) -> Result<T, A::Error> {
         self.map.next_value_seed(Reader::new(self.known))
+    }
+
+    /// A name that something else must have.
+    fn reference(&mut self, what: Part) -> Result<String, A::Error> {
+        self.map.next_value_seed(Reference { what, known: self.known })
+    }
+
+    fn references(&mut self, what: Part) -> Result<Vec<String>, A::Error> {
+        self.map.next_value_seed(References(Reference { what, known: self.known }))
     }
 
     fn objects<T: Object>(&mut self) -> Result<Vec<T>, A::Error> {

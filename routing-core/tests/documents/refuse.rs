@@ -21,6 +21,24 @@ const fn everywhere(from: &'static str, to: &'static str) -> [(&'static str, &'s
 
 const CASES: &[Case] = &[
     Case {
+        changes: [
+            ("profile: second", "profile: secnd"),
+            ("\"profile\": \"second\"", "\"profile\": \"secnd\""),
+            ("profile = \"second\"", "profile = \"secnd\""),
+        ],
+        text: "unknown profile `secnd` (is `second` meant?)",
+        places: [(30, 16), (39, 26), (50, 11)],
+    },
+    Case {
+        changes: [
+            ("plugin: gold", "plugin: glod"),
+            ("\"plugin\": \"gold\"", "\"plugin\": \"glod\""),
+            ("plugin = \"gold\"", "plugin = \"glod\""),
+        ],
+        text: "unknown plugin `glod` (is `gold` meant?)",
+        places: [(18, 24), (21, 35), (27, 22)],
+    },
+    Case {
         changes: everywhere("prefix_search", "prefix_serch"),
         text: "unknown plugin type `prefix_serch` (is `prefix_search` meant?)",
         places: [(2, 11), (3, 28), (2, 8)],
@@ -187,4 +205,16 @@ fn a_number_that_not_every_format_can_write_is_refused() {
         assert!(refusal.text.contains("is no finite number"), "{}", refusal.text);
         assert_eq!(refusal.place.map(|place| place.line), Some(3));
     }
+}
+
+/// What stands further on is not known yet: the document is read, and its build says what leads nowhere.
+#[test]
+fn a_name_is_refused_at_its_place_only_if_what_it_refers_to_stands_in_front() {
+    let profiles = r#""profiles": [{"name": "p", "pick": "bets"}]"#;
+    let plugins = r#""plugins": [{"type": "best"}]"#;
+    let read = |text: String| registry().read(&mut serde_json::Deserializer::from_str(&text));
+    let refused = read(format!("{{{plugins},\n{profiles}}}")).expect_err("`bets` is not defined");
+    assert_eq!((refused.line(), refused.to_string().contains("is `best` meant?")), (2, true), "{refused}");
+    let late = read(format!("{{{profiles},\n{plugins}}}")).expect("not known yet");
+    assert!(late.build(&registry()).expect_err("`bets` is not defined").to_string().contains("bets"));
 }

@@ -3,6 +3,7 @@
 use serde::de::{Error, MapAccess};
 
 use super::parameters::{Kind, Parameters};
+use super::references::Part;
 use super::{Field, Object, Vocabulary};
 use crate::document::{
     Document, FilterUse, PluginDefinition, Problem, ProfileDefinition, ScorerUse, StepDefinition, WorkflowDefinition,
@@ -20,8 +21,16 @@ impl Object for Document {
 
     fn field<'de, A: MapAccess<'de>>(&mut self, at: &mut Field<'_, A>) -> Result<(), A::Error> {
         match at.name {
-            "plugins" => self.plugins = at.objects()?,
-            "profiles" => self.profiles = at.objects()?,
+            "plugins" => {
+                self.plugins = at.objects()?;
+                let names = self.plugins.iter().map(|plugin| plugin.name.clone()).collect();
+                at.known.define(Part::Plugin, names);
+            }
+            "profiles" => {
+                self.profiles = at.objects()?;
+                let names = self.profiles.iter().map(|profile| profile.name.clone()).collect();
+                at.known.define(Part::Profile, names);
+            }
             _ => self.workflow = Some(at.object()?),
         }
         Ok(())
@@ -78,10 +87,10 @@ impl Object for ProfileDefinition {
     fn field<'de, A: MapAccess<'de>>(&mut self, at: &mut Field<'_, A>) -> Result<(), A::Error> {
         match at.name {
             "name" => self.name = at.value()?,
-            "prepare" => self.prepare = at.value()?,
+            "prepare" => self.prepare = at.references(Part::Plugin)?,
             "filter" => self.filter = at.objects()?,
             "score" => self.score = at.objects()?,
-            _ => self.pick = at.value()?,
+            _ => self.pick = at.reference(Part::Plugin)?,
         }
         Ok(())
     }
@@ -98,7 +107,7 @@ impl Object for FilterUse {
 
     fn field<'de, A: MapAccess<'de>>(&mut self, at: &mut Field<'_, A>) -> Result<(), A::Error> {
         match at.name {
-            "plugin" => self.plugin = at.value()?,
+            "plugin" => self.plugin = at.reference(Part::Plugin)?,
             _ => self.on_empty = at.word()?,
         }
         Ok(())
@@ -116,7 +125,7 @@ impl Object for ScorerUse {
 
     fn field<'de, A: MapAccess<'de>>(&mut self, at: &mut Field<'_, A>) -> Result<(), A::Error> {
         match at.name {
-            "plugin" => self.plugin = at.value()?,
+            "plugin" => self.plugin = at.reference(Part::Plugin)?,
             _ => self.weight = at.value()?,
         }
         Ok(())
@@ -134,8 +143,11 @@ impl Object for WorkflowDefinition {
 
     fn field<'de, A: MapAccess<'de>>(&mut self, at: &mut Field<'_, A>) -> Result<(), A::Error> {
         match at.name {
-            "steps" => self.steps = at.objects()?,
-            _ => self.executed_in = Some(at.value()?),
+            "steps" => {
+                self.steps = at.objects()?;
+                at.known.define(Part::Step, self.steps.iter().map(|step| step.name.clone()).collect());
+            }
+            _ => self.executed_in = Some(at.references(Part::Step)?),
         }
         Ok(())
     }
@@ -153,7 +165,7 @@ impl Object for StepDefinition {
     fn field<'de, A: MapAccess<'de>>(&mut self, at: &mut Field<'_, A>) -> Result<(), A::Error> {
         match at.name {
             "name" => self.name = at.value()?,
-            "profile" => self.profile = at.value()?,
+            "profile" => self.profile = at.reference(Part::Profile)?,
             "role" => self.role = at.word()?,
             "when" => self.when = Some(at.object()?),
             "on_failure" => self.on_failure = at.word()?,
