@@ -4,144 +4,31 @@
 //! socket, and from where. Everything a batch changes beside the index (which engine block is which) is changed
 //! under the pod's lock exactly when the index is, so batches may come twice, over two transports, in any order.
 
+mod config;
+mod outcome;
+
 use std::ops::Deref;
 
+#[cfg(feature = "trtllm")]
 use crate::block::BlockSize;
-use crate::chain::ChainSeed;
 use crate::error::Gone;
-use crate::event::Source;
-use crate::feed::{Feed, FeedConfig, Number, OnGap, StreamId, Verdict};
+use crate::feed::{Feed, FeedConfig, Number, OnGap, Verdict};
 use crate::index::Index;
 use crate::pod::Pod;
 use crate::sync::Mutex;
 
-use super::decode::{DecodeError, decode_batch};
+use super::decode::decode_batch;
 use super::drops::{DropReason, Drops};
 use super::event::EngineBatch;
-use super::frames::{FrameError, Message, ReplayReply};
+use super::frames::{Message, ReplayReply};
 #[cfg(feature = "trtllm")]
-use super::json::{JsonError, TrtllmEvent, decode_trtllm};
+use super::json::{TrtllmEvent, decode_trtllm};
 use super::lives::{Life, Lives, Mark};
-use super::translate::{Mode, OddSize, Reading, Translator};
-use super::verify::{Agreement, Disagreement, Verifier, Verify};
+use super::translate::{OddSize, Reading, Translator};
+use super::verify::{Agreement, Verifier};
 
-/// How an engine's stream is to be read.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct EngineFeedConfig {
-    /// Which stream of the pod.
-    pub stream: StreamId,
-    /// The number of a life's first batch: 0 in the engines.
-    pub first: u64,
-    /// What the index calls the blocks.
-    pub mode: Mode,
-    /// Tokens in a block of the index.
-    pub block_size: BlockSize,
-    /// Whether smaller pages of the engine may make up a block of the index. Prompt embeddings then match nothing.
-    pub accumulate: bool,
-    /// What the engine's events count.
-    pub source: Source,
-    /// The data-parallel rank the pod stands for; batches of other ranks are left out. None takes any.
-    pub rank: Option<u32>,
-    /// Whether the engine has a replay socket to ask, and keeps its last batch at least. Without one a gap costs the pod's
-    /// state.
-    pub replay: bool,
-    /// Pages that may be in the map of names at once. What does not fit is left out and counted.
-    pub most_pages: usize,
-    /// Whether and how the engine's hashes are checked.
-    pub verify: Option<Verify>,
-}
-
-impl EngineFeedConfig {
-    /// Token mode: blocks are called by our own hash of their tokens.
-    #[must_use]
-    pub fn tokens(model: ChainSeed, block_size: BlockSize) -> Self {
-        Self::new(Mode::Tokens(model), block_size)
-    }
-
-    /// Engine mode: blocks are called as the engine does, and requests are hashed in its dialect.
-    #[must_use]
-    pub fn engine_hashes(block_size: BlockSize) -> Self {
-        Self::new(Mode::EngineHashes, block_size)
-    }
-
-    fn new(mode: Mode, block_size: BlockSize) -> Self {
-        Self {
-            stream: StreamId::default(),
-            first: 0,
-            mode,
-            block_size,
-            accumulate: false,
-            source: Source::Copies,
-            rank: None,
-            replay: true,
-            most_pages: 8 << 20,
-            verify: None,
-        }
-    }
-}
-
-/// What became of a batch, and what to do about it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Received {
-    /// What became of it.
-    pub verdict: Verdict,
-    /// Ask the engine's replay socket for everything from this sequence on
-    /// ([`replay_request`](super::replay_request)). If that fails, say so by [`EngineFeed::replay_failed`].
-    pub ask: Option<u64>,
-    /// The engine announced a hash that its dialect does not give: the first time it did so, or for a new cause.
-    pub disagreement: Option<Box<Disagreement>>,
-}
-
-/// What a reply of the replay socket came to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Replayed {
-    /// One batch of the past.
-    Batch(Received),
-    /// The replay is over.
-    End {
-        /// Something is still missing: ask again from here.
-        ask: Option<u64>,
-    },
-}
-
-/// Why a message came to nothing.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ReceiveError {
-    /// The frames are not those of an engine's message. The host connected to something else.
-    #[error("frames that are no engine's message")]
-    Frames(#[from] FrameError),
-    /// The payload is damaged, or of a release this build does not know. A live batch is left out, and asked for
-    /// again by the gap it leaves; a replayed one cannot come again, so the pod's state was forgotten.
-    #[error("batch {sequence} cannot be decoded")]
-    Decode {
-        /// The batch's number.
-        sequence: u64,
-        /// What is wrong with it.
-        source: DecodeError,
-    },
-    /// The body is no list of TensorRT-LLM's events. The host asked something else.
-    #[cfg(feature = "trtllm")]
-    #[error("a body that is no list of events")]
-    Json(#[from] JsonError),
-    /// The engine's blocks are not the index's. An operator makes the two equal, or lets smaller pages accumulate.
-    /// Nothing was changed, except that what an engine held before it started anew is forgotten.
-    #[error("pod `{pod}` has blocks of {engine} tokens, the index of {index}")]
-    BlockSize {
-        /// The pod's name.
-        pod: Box<str>,
-        /// Tokens in a block of the engine.
-        engine: u32,
-        /// Tokens in a block of the index.
-        index: u32,
-    },
-    /// The pod is retired. The host can stop listening.
-    #[error(transparent)]
-    Gone(#[from] Gone),
-}
+pub use self::config::EngineFeedConfig;
+pub use self::outcome::{ReceiveError, Received, Replayed};
 
 /// A pod's end of its engine's stream.
 ///
@@ -503,9 +390,3 @@ impl State {
 
 /// After so many batches that wait for an answer, it is asked again.
 const PATIENCE: u32 = 256;
-
-impl Received {
-    fn of(verdict: Verdict) -> Self {
-        Self { verdict, ask: None, disagreement: None }
-    }
-}

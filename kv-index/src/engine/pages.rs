@@ -10,6 +10,7 @@
 //! request that goes on, and then announce what follows it.
 
 mod departed;
+mod page;
 
 use smallvec::SmallVec;
 
@@ -20,6 +21,8 @@ use crate::map::FixedMap;
 use crate::tier::Tier;
 
 use self::departed::Departed;
+use self::page::{Before, Chain, Link, Page};
+pub(super) use self::page::{Naming, NewPages};
 use super::changes::Changes;
 use super::drops::{DropReason, Drops};
 use super::event::EngineHash;
@@ -33,99 +36,6 @@ pub(super) struct Pages {
     departed: Departed,
     per_block: u16,
     most: usize,
-}
-
-/// A page of which the engine has a copy, or had one that others still hang under.
-#[derive(Clone, Copy, Debug)]
-struct Page {
-    /// The chain up to and with this page, as far as it is whole blocks.
-    chain: Chain,
-    /// Physical copies, tier by tier.
-    copies: [u16; 4],
-    /// Which page of its block it is.
-    place: u16,
-    /// The tiers in which the block it completes was told to be.
-    told: u8,
-}
-
-/// A chain's last whole block.
-///
-/// Pages before the first whole block remember what their chain begins with: the event that completes the block
-/// need not say which namespace it is in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Chain {
-    Seed(BlockHash),
-    Block(BlockHash),
-}
-
-impl Chain {
-    fn state(self) -> BlockHash {
-        let (Self::Seed(state) | Self::Block(state)) = self;
-        state
-    }
-
-    fn parent(self) -> Parent {
-        match self {
-            Self::Seed(_) => Parent::Root,
-            Self::Block(hash) => Parent::Block(hash),
-        }
-    }
-}
-
-impl Page {
-    fn as_before(self, id: EngineHash) -> Before {
-        Before::Page { id, chain: self.chain, place: self.place }
-    }
-}
-
-/// What a page's block needs to be put together.
-#[derive(Debug, Default)]
-struct Link {
-    before: Option<EngineHash>,
-    tokens: SmallVec<[u32; 4]>,
-    keys: Vec<Vec<u8>>,
-    /// Pages of the same block that come after this one.
-    after: SmallVec<[EngineHash; 1]>,
-}
-
-/// Pages that came, as one event tells them.
-pub(super) struct NewPages<'a> {
-    pub(super) names: &'a [EngineHash],
-    pub(super) before: Option<EngineHash>,
-    /// All their tokens; none if the event brought none.
-    pub(super) tokens: Option<&'a [u32]>,
-    pub(super) tier: Tier,
-    pub(super) source: Source,
-    /// The keys of each page, given how many tokens of its block come before it.
-    pub(super) keys: &'a dyn Fn(usize, usize) -> Vec<Vec<u8>>,
-    pub(super) naming: Naming<'a>,
-}
-
-/// How a block that its pages complete is called.
-#[derive(Clone, Copy)]
-pub(super) enum Naming<'a> {
-    /// By our own chain hash over the tokens.
-    Native(&'a ChainHasher),
-    /// As the engine calls its last page.
-    Engine,
-}
-
-impl Naming<'_> {
-    /// What stands before a chain's first block.
-    fn seed(self) -> BlockHash {
-        match self {
-            Self::Native(hasher) => hasher.start(),
-            Self::Engine => BlockHash::new(0),
-        }
-    }
-}
-
-/// What a page follows.
-#[derive(Clone, Copy)]
-enum Before {
-    Root,
-    Page { id: EngineHash, chain: Chain, place: u16 },
-    Unknown,
 }
 
 impl Pages {

@@ -1,0 +1,64 @@
+//! How an engine's stream is to be read.
+
+use crate::block::BlockSize;
+use crate::chain::ChainSeed;
+use crate::engine::translate::Mode;
+use crate::engine::verify::Verify;
+use crate::event::Source;
+use crate::feed::StreamId;
+
+/// How an engine's stream is to be read.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct EngineFeedConfig {
+    /// Which stream of the pod.
+    pub stream: StreamId,
+    /// The number of a life's first batch: 0 in the engines.
+    pub first: u64,
+    /// What the index calls the blocks.
+    pub mode: Mode,
+    /// Tokens in a block of the index.
+    pub block_size: BlockSize,
+    /// Whether smaller pages of the engine may make up a block of the index. Prompt embeddings then match nothing.
+    pub accumulate: bool,
+    /// What the engine's events count.
+    pub source: Source,
+    /// The data-parallel rank the pod stands for; batches of other ranks are left out. None takes any.
+    pub rank: Option<u32>,
+    /// Whether the engine has a replay socket to ask, and keeps its last batch at least. Without one a gap costs the pod's
+    /// state.
+    pub replay: bool,
+    /// Pages that may be in the map of names at once. What does not fit is left out and counted.
+    pub most_pages: usize,
+    /// Whether and how the engine's hashes are checked.
+    pub verify: Option<Verify>,
+}
+
+impl EngineFeedConfig {
+    /// Token mode: blocks are called by our own hash of their tokens.
+    #[must_use]
+    pub fn tokens(model: ChainSeed, block_size: BlockSize) -> Self {
+        Self::new(Mode::Tokens(model), block_size)
+    }
+
+    /// Engine mode: blocks are called as the engine does, and requests are hashed in its dialect.
+    #[must_use]
+    pub fn engine_hashes(block_size: BlockSize) -> Self {
+        Self::new(Mode::EngineHashes, block_size)
+    }
+
+    fn new(mode: Mode, block_size: BlockSize) -> Self {
+        Self {
+            stream: StreamId::default(),
+            first: 0,
+            mode,
+            block_size,
+            accumulate: false,
+            source: Source::Copies,
+            rank: None,
+            replay: true,
+            most_pages: 8 << 20,
+            verify: None,
+        }
+    }
+}
