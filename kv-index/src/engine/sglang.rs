@@ -16,6 +16,12 @@
 //!   decode-context parallelism.
 //! - Under EAGLE a page holds pairs, each token with the next: say so by [`SglangHashing::eagle`].
 //!
+//! # Feeding the index
+//!
+//! One [`EngineFeed`](super::EngineFeed) for each data-parallel rank, which is a pod of its own. A SUB socket's messages go
+//! to `live`, a DEALER socket's replies to `replayed`. Ask for a replay when connecting and whenever the feed says so;
+//! without a replay socket set `replay` to false, and every gap costs the pod's state.
+//!
 //! # Which dialect
 //!
 //! [`Dialect::sglang`](super::Dialect::sglang) with the release, and the event format if it is set to `dynamo`. Media

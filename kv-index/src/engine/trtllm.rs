@@ -13,6 +13,12 @@
 //! newer builds each says by `hash_algo` in which form its hashes are. `tokens_per_block` is the block size to hash by;
 //! blocks with fewer tokens are announced too, and are not whole blocks.
 //!
+//! # Feeding the index
+//!
+//! Hand each body to [`EngineFeed::pulled`](super::EngineFeed::pulled), of every rank's feed if there are several, with
+//! `rank` set. Set `source` to [`Membership`](crate::Source::Membership): events say whether a block is there, not how
+//! often. Builds that publish over ZeroMQ as vLLM does are fed as vLLM is.
+//!
 //! # Which dialect
 //!
 //! [`Dialect::trtllm`](super::Dialect::trtllm) with the form that `hash_algo` names, or `v1_block_key` where there is

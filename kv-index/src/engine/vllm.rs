@@ -24,6 +24,12 @@
 //!   [`coarser`] views them so. Decode-context parallelism multiplies the block size.
 //! - Keep the request option `kv_cache_report_mode=full` out: it announces blocks again of which there is no new copy.
 //!
+//! # Feeding the index
+//!
+//! One [`EngineFeed`](super::EngineFeed) for each data-parallel rank, which is a pod of its own. A SUB socket's messages go
+//! to `live`, a DEALER socket's replies to `replayed`. Ask for a replay when connecting and whenever the feed says so;
+//! without a replay socket set `replay` to false, and every gap costs the pod's state.
+//!
 //! # Which dialect
 //!
 //! [`Dialect::vllm`](super::Dialect::vllm) with the release, the algorithm, and the value of `PYTHONHASHSEED` (any
