@@ -133,6 +133,8 @@ impl Translator {
     /// Has the index forget everything, and does so itself.
     pub(super) fn forget(&mut self) {
         self.reset();
+        // What the batch before came to is still there.
+        self.changes.reset();
         self.changes.cleared();
     }
 

@@ -207,3 +207,12 @@ fn a_block_size_is_refused_before_anything_is_changed() {
     accumulating.translate(&batch(2, 3));
     assert_eq!(accumulating.check(&batch(3, 2), false), Err(OddSize(3)), "pages do not change their size");
 }
+
+#[test]
+fn forgetting_repeats_nothing_of_the_batch_before() {
+    let mut translator = tokens();
+    assert_eq!(told(&mut translator, vec![EngineEvent::Stored(stored(&[11], None, &[1, 2]))]).len(), 1);
+    translator.forget();
+    let events: Vec<_> = translator.changes.events().map(line).collect();
+    assert_eq!(events, [line(Event::Cleared)]);
+}
