@@ -29,6 +29,7 @@ pub(crate) enum NodeStage {
     Filter,
     Score(f64),
     Pick,
+    Record,
 }
 
 impl NodeStage {
@@ -40,6 +41,7 @@ impl NodeStage {
             Self::Filter => 2,
             Self::Score(_) => 3,
             Self::Pick => 4,
+            Self::Record => 5,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One decision: prepare, filter, score and pick, step by step.
+//! One decision: prepare, filter, score and pick, step by step; then it is recorded.
 
 use std::sync::Arc;
 
@@ -122,6 +122,28 @@ impl<const W: usize> Workflow<W> {
         }
         // Decided in one order, executed in another.
         plan.steps[..plan.used].sort_unstable_by_key(|step| step.order);
+        self.record(workspace, request, fleet, plan)
+    }
+
+    /// Lets recorders take note, now that nothing of the decision can fail any more but they.
+    fn record(
+        &self,
+        workspace: &Workspace<W>,
+        request: &Request<'_>,
+        fleet: &Fleet<W>,
+        plan: &RoutingPlan,
+    ) -> Result<(), DecideError> {
+        for step in self.steps.iter().filter(|step| !step.recorders.is_empty()) {
+            let Some(planned) = plan.steps().iter().find(|planned| planned.order == step.order) else { continue };
+            let Workspace { slots, picks, .. } = workspace;
+            let context = Context { request, fleet, slots, picks };
+            for recorder in &step.recorders {
+                recorder.plugin.record(&context, planned).map_err(|source| {
+                    let plugin = PluginName { step: Arc::clone(&step.name), plugin: Arc::clone(&recorder.name) };
+                    DecideError::Plugin { plugin, source }
+                })?;
+            }
+        }
         Ok(())
     }
 

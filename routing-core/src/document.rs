@@ -130,6 +130,9 @@ pub struct ProfileDefinition {
     pub score: Vec<ScorerUse>,
     /// The picker.
     pub pick: String,
+    /// Recorders.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub record: Vec<String>,
 }
 
 impl ProfileDefinition {

@@ -161,6 +161,14 @@ pub struct PodInfo {
     pub labels: Vec<(Box<str>, Box<str>)>,
     /// LoRA adapters it has loaded.
     pub adapters: Vec<Box<str>>,
+    /// LoRA adapters that wait to be loaded.
+    pub adapters_waiting: Vec<Box<str>>,
+    /// How many adapters it has room for, if that is known.
+    pub adapter_slots: Option<u16>,
+    /// The longest prompt and answer together that it takes, in tokens, if that is known.
+    pub context_tokens: Option<u32>,
+    /// How many tokens its KV cache holds, if that is known.
+    pub kv_tokens: Option<u64>,
     /// Whether it answers its health checks.
     pub healthy: bool,
     /// Whether it takes nothing new.
@@ -179,6 +187,10 @@ impl PodInfo {
             role: Role::Both,
             labels: Vec::new(),
             adapters: Vec::new(),
+            adapters_waiting: Vec::new(),
+            adapter_slots: None,
+            context_tokens: None,
+            kv_tokens: None,
             healthy: true,
             draining: false,
             load: Load::default(),
@@ -203,6 +215,31 @@ impl PodInfo {
     pub fn adapter(mut self, name: &str) -> Self {
         self.adapters.push(name.into());
         self
+    }
+
+    /// The same with an adapter that waits to be loaded.
+    #[must_use]
+    pub fn adapter_waiting(mut self, name: &str) -> Self {
+        self.adapters_waiting.push(name.into());
+        self
+    }
+
+    /// The same with room for so many adapters.
+    #[must_use]
+    pub fn adapter_slots(self, slots: u16) -> Self {
+        Self { adapter_slots: Some(slots), ..self }
+    }
+
+    /// The same, taking prompts and answers of so many tokens together.
+    #[must_use]
+    pub fn context_tokens(self, tokens: u32) -> Self {
+        Self { context_tokens: Some(tokens), ..self }
+    }
+
+    /// The same with a KV cache of so many tokens.
+    #[must_use]
+    pub fn kv_tokens(self, tokens: u64) -> Self {
+        Self { kv_tokens: Some(tokens), ..self }
     }
 
     /// The same, failing its health checks.

@@ -12,7 +12,8 @@
 //! A step runs four stages. [`Preparer`]s work out what others need, [`Filter`]s take pods away, [`Scorer`]s say how good
 //! those that are left are, and a [`Picker`] ranks them. Every plugin sees all candidates in one call, as a
 //! [`PodSet`](kv_index::PodSet). A [`Workflow`] has one step or several, decided over one context: prefill and decode are
-//! two steps, and the second may read what the first picked. A step may have a [`Condition`].
+//! two steps, and the second may read what the first picked. A step may have a [`Condition`], and [`Recorder`]s that take
+//! note of a plan once it stands.
 //!
 //! Plugins pass values through [`Slot`]s. A slot is a type, and its only keys are handles that a plugin gets by declaring,
 //! while the workflow is built, that it reads or writes the slot. Without a handle there is no access, and what a plugin
@@ -122,6 +123,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod circuits;
 mod condition;
 mod context;
 mod decide;
@@ -150,6 +152,7 @@ mod value;
 mod workflow;
 mod workspace;
 
+pub use circuits::Circuits;
 pub use condition::UnlessHeld;
 pub use context::{Context, Preparing};
 pub use declare::{Declare, ReadPick, TryReadPick};
@@ -165,7 +168,7 @@ pub use held::Held;
 #[cfg(feature = "serde")]
 pub use parameters::{NoParameters, ParameterError};
 pub use plan::{CacheHint, Candidate, FailurePolicy, PlanStep, RoutingPlan};
-pub use plugin::{Condition, Filter, Picker, PluginError, Preparer, Scorer};
+pub use plugin::{Condition, Filter, Picker, PluginError, Preparer, Recorder, Scorer};
 pub use profile::{OnEmpty, ProfileBuilder};
 #[cfg(feature = "serde")]
 pub use registry::{Registry, TypeTaken};

@@ -19,6 +19,12 @@ pub struct RoutingPlan {
 }
 
 impl RoutingPlan {
+    /// A plan of a host's own making, to be executed as one that was decided: the steps in the order given.
+    pub fn new(fleet: u64, steps: impl IntoIterator<Item = PlanStep>) -> Self {
+        let steps: Vec<PlanStep> = steps.into_iter().collect();
+        Self { fleet, used: steps.len(), steps }
+    }
+
     /// The steps to take, in the order they are executed.
     #[must_use]
     pub fn steps(&self) -> &[PlanStep] {
@@ -84,6 +90,21 @@ pub struct PlanStep {
     /// Whether it can be carried out without regard to the other steps.
     pub independent: bool,
     pub(crate) order: u16,
+}
+
+impl PlanStep {
+    /// A step of a host's own making: these pods, best first, and the next one when one fails.
+    #[must_use]
+    pub fn new(name: &str, role: Role, pods: &[Pod]) -> Self {
+        let candidates = pods.iter().map(|&pod| Candidate { pod, score: 0.0 }).collect();
+        Self { name: name.into(), role, candidates, ..Self::default() }
+    }
+
+    /// The same with another answer to failure.
+    #[must_use]
+    pub fn on_failure(self, on_failure: FailurePolicy) -> Self {
+        Self { on_failure, ..self }
+    }
 }
 
 impl Default for PlanStep {

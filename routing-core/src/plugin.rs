@@ -1,13 +1,14 @@
 //! What a plugin is: one trait for each stage, called with the whole set of candidates at once.
 //!
-//! Plugins are shared between requests and threads: their state is their configuration. Given the same context they
-//! answer the same.
+//! Plugins are shared between requests and threads: their state is their configuration. Given the same context, and what
+//! the host shares with them, they answer the same.
 
 use std::fmt;
 
 use kv_index::PodSet;
 
 use crate::context::{Context, Preparing};
+use crate::plan::PlanStep;
 use crate::scores::{Ranking, Scores, Totals};
 use crate::slot::SlotError;
 
@@ -97,6 +98,18 @@ pub trait Picker<const W: usize = 4>: Send + Sync {
     fn pick(&self, context: &Context<'_, W>, totals: &Totals<'_, W>, ranking: &mut Ranking) -> Result<(), PluginError>;
 }
 
+/// Takes note of what was decided: a prompt on its way to a pod, a session bound to it.
+///
+/// What it remembers is the host's, not the plugin's: other plugins read it for later requests.
+pub trait Recorder<const W: usize = 4>: Send + Sync {
+    /// Called for its step once the whole plan stands; a decision that fails is not recorded.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be recorded. The decision ends with it.
+    fn record(&self, context: &Context<'_, W>, step: &PlanStep) -> Result<(), PluginError>;
+}
+
 /// Says whether a step of a workflow is taken.
 pub trait Condition<const W: usize = 4>: Send + Sync {
     /// Whether the step is taken for this request.
@@ -151,6 +164,12 @@ impl<const W: usize, P: Picker<W> + ?Sized> Picker<W> for Box<P> {
     }
 }
 
+impl<const W: usize, P: Recorder<W> + ?Sized> Recorder<W> for Box<P> {
+    fn record(&self, context: &Context<'_, W>, step: &PlanStep) -> Result<(), PluginError> {
+        (**self).record(context, step)
+    }
+}
+
 impl<const W: usize, P: Condition<W> + ?Sized> Condition<W> for Box<P> {
     fn holds(&self, context: &Context<'_, W>) -> Result<bool, PluginError> {
         (**self).holds(context)
@@ -164,5 +183,6 @@ const _: () = {
     object::<dyn Filter>();
     object::<dyn Scorer>();
     object::<dyn Picker>();
+    object::<dyn Recorder>();
     object::<dyn Condition>();
 };

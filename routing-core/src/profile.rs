@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use crate::declare::{Declare, Make};
 use crate::fault::BuildError;
-use crate::plugin::{Filter, Picker, Preparer, Scorer};
+use crate::plugin::{Filter, Picker, Preparer, Recorder, Scorer};
 use crate::workflow::{StepBuilder, Workflow, WorkflowBuilder};
 
-/// Collects the plugins of one step: preparers, filters and scorers in the order they run, and one picker.
+/// Collects the plugins of one step: preparers, filters, scorers and recorders in the order they run, and one picker.
 ///
 /// Nothing is checked before [`build`](Self::build), and then everything is.
 #[must_use]
@@ -27,6 +27,7 @@ pub(crate) enum Stage<const W: usize> {
     Filter(OnEmpty, Make<dyn Filter<W>>),
     Score(f64, Make<dyn Scorer<W>>),
     Pick(Make<dyn Picker<W>>),
+    Record(Make<dyn Recorder<W>>),
 }
 
 /// What happens when a filter leaves nobody.
@@ -87,6 +88,14 @@ impl<const W: usize> ProfileBuilder<W> {
         P: Picker<W> + 'static,
     {
         self.entry(name, Stage::Pick(Box::new(|d| Box::new(declare(d)))))
+    }
+
+    /// Adds a recorder after those that are there.
+    pub fn recorder<P>(self, name: &str, declare: impl FnOnce(&mut Declare<'_>) -> P + Send + 'static) -> Self
+    where
+        P: Recorder<W> + 'static,
+    {
+        self.entry(name, Stage::Record(Box::new(|d| Box::new(declare(d)))))
     }
 
     /// Says of which type the plugin added last is, for those that require or exclude it; its name, unless said.

@@ -16,7 +16,7 @@ use crate::declare::{Declare, Make};
 use crate::document::{Document, PluginStage, Vocabulary};
 use crate::nearest::nearest;
 use crate::parameters::{Given, ParameterError, ParameterType, parse};
-use crate::plugin::{Condition, Filter, Picker, Preparer, Scorer};
+use crate::plugin::{Condition, Filter, Picker, Preparer, Recorder, Scorer};
 
 /// The plugin types that documents may name.
 ///
@@ -122,6 +122,7 @@ pub(crate) enum Factory<const W: usize> {
     Filter(MakeOf<dyn Filter<W>>),
     Scorer(MakeOf<dyn Scorer<W>>),
     Picker(MakeOf<dyn Picker<W>>),
+    Recorder(MakeOf<dyn Recorder<W>>),
     Condition(MakeOf<dyn Condition<W>>),
 }
 
@@ -219,6 +220,23 @@ impl<const W: usize> Registry<W> {
         register!(self, Picker, name, make)
     }
 
+    /// Registers a type of recorder.
+    ///
+    /// # Errors
+    ///
+    /// When the name is taken.
+    pub fn recorder<P, T>(
+        &mut self,
+        name: &str,
+        make: impl Fn(P, &mut Declare<'_>) -> T + Send + Sync + 'static,
+    ) -> Result<(), TypeTaken>
+    where
+        P: DeserializeOwned + Send + 'static,
+        T: Recorder<W> + 'static,
+    {
+        register!(self, Recorder, name, make)
+    }
+
     /// Registers a type of condition, for the steps of a workflow.
     ///
     /// # Errors
@@ -291,6 +309,7 @@ impl<const W: usize> Factory<W> {
             Self::Filter(_) => PluginStage::Filter,
             Self::Scorer(_) => PluginStage::Scorer,
             Self::Picker(_) => PluginStage::Picker,
+            Self::Recorder(_) => PluginStage::Recorder,
             Self::Condition(_) => PluginStage::Condition,
         }
     }

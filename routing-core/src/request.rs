@@ -35,6 +35,16 @@ pub struct Request<'r> {
     pub now: Instant,
     /// When its answer is of no use any more.
     pub deadline: Option<Instant>,
+    /// The LoRA adapter that it asks for.
+    pub adapter: Option<&'r str>,
+    /// What tells its cache from others of the same prompt, if the client or the host wants that.
+    pub salt: Option<&'r str>,
+    /// How urgent it is; higher goes first, and what is below 0 may be turned away first.
+    pub priority: i32,
+    /// How many tokens it may generate at most.
+    pub most_output: Option<u32>,
+    /// How many leading tokens count for what pods hold; all, unless set.
+    pub most_prefix: Option<u32>,
     /// What ties and chance are decided by. The same seed gives the same plan, so give each request its own: with the 0
     /// it has unless set, ties always fall to the same pods.
     pub seed: u64,
@@ -44,7 +54,22 @@ impl<'r> Request<'r> {
     /// A request for a model, and nothing else known of it. Its seed is 0: set one by [`Self::seed`].
     #[must_use]
     pub const fn new(model: &'r str, now: Instant) -> Self {
-        Self { model, headers: None, body: &[], tokens: None, tenant: None, labels: &[], now, deadline: None, seed: 0 }
+        Self {
+            model,
+            headers: None,
+            body: &[],
+            tokens: None,
+            tenant: None,
+            labels: &[],
+            now,
+            deadline: None,
+            adapter: None,
+            salt: None,
+            priority: 0,
+            most_output: None,
+            most_prefix: None,
+            seed: 0,
+        }
     }
 
     /// The same with headers.
@@ -81,6 +106,36 @@ impl<'r> Request<'r> {
     #[must_use]
     pub const fn deadline(self, deadline: Instant) -> Self {
         Self { deadline: Some(deadline), ..self }
+    }
+
+    /// The same for a LoRA adapter.
+    #[must_use]
+    pub const fn adapter(self, name: &'r str) -> Self {
+        Self { adapter: Some(name), ..self }
+    }
+
+    /// The same with a cache salt.
+    #[must_use]
+    pub const fn salt(self, salt: &'r str) -> Self {
+        Self { salt: Some(salt), ..self }
+    }
+
+    /// The same with a priority.
+    #[must_use]
+    pub const fn priority(self, priority: i32) -> Self {
+        Self { priority, ..self }
+    }
+
+    /// The same, generating at most so many tokens.
+    #[must_use]
+    pub const fn most_output(self, tokens: u32) -> Self {
+        Self { most_output: Some(tokens), ..self }
+    }
+
+    /// The same, with only so many leading tokens counting for what pods hold.
+    #[must_use]
+    pub const fn most_prefix(self, tokens: u32) -> Self {
+        Self { most_prefix: Some(tokens), ..self }
     }
 
     /// The same with a seed for ties and chance.

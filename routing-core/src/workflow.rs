@@ -10,7 +10,7 @@ use crate::fault::{BuildError, Warning};
 use crate::fleet::Role;
 use crate::held::Held;
 use crate::plan::FailurePolicy;
-use crate::plugin::{Condition, Filter, Picker, Preparer, Scorer};
+use crate::plugin::{Condition, Filter, Picker, Preparer, Recorder, Scorer};
 use crate::profile::{OnEmpty, ProfileBuilder, Stage};
 use crate::slot::{At, Brand, SlotInfo};
 use crate::workspace::Workspace;
@@ -37,6 +37,7 @@ pub(crate) struct Step<const W: usize> {
     pub(crate) filters: Vec<Named<(OnEmpty, Box<dyn Filter<W>>)>>,
     pub(crate) scorers: Vec<Named<(f32, Box<dyn Scorer<W>>)>>,
     pub(crate) picker: Option<Named<Box<dyn Picker<W>>>>,
+    pub(crate) recorders: Vec<Named<Box<dyn Recorder<W>>>>,
     pub(crate) on_failure: FailurePolicy,
     pub(crate) ranked: usize,
     pub(crate) independent: bool,
@@ -259,6 +260,7 @@ fn assemble<const W: usize>(at: usize, builder: StepBuilder<W>, layout: &mut Lay
         filters: Vec::new(),
         scorers: Vec::new(),
         picker: None,
+        recorders: Vec::new(),
         on_failure: builder.on_failure,
         ranked: builder.ranked,
         independent: builder.independent,
@@ -299,6 +301,11 @@ fn assemble<const W: usize>(at: usize, builder: StepBuilder<W>, layout: &mut Lay
                 let (plugin, declared) = layout.declare(make);
                 note(&name, &kind, NodeStage::Pick, declared);
                 step.picker.get_or_insert(Named { name, plugin });
+            }
+            Stage::Record(make) => {
+                let (plugin, declared) = layout.declare(make);
+                note(&name, &kind, NodeStage::Record, declared);
+                step.recorders.push(Named { name, plugin });
             }
         }
     }

@@ -133,6 +133,7 @@ impl<const W: usize> Building<'_, W> {
         profile.filter.iter().for_each(|filter| add(&filter.plugin, Use::Filter(filter.on_empty)));
         profile.score.iter().for_each(|scorer| add(&scorer.plugin, Use::Score(scorer.weight)));
         add(&profile.pick, Use::Pick);
+        profile.record.iter().for_each(|name| add(name, Use::Record));
         builder
     }
 
@@ -143,6 +144,7 @@ impl<const W: usize> Building<'_, W> {
             (Factory::Filter(make), Use::Filter(on_empty)) => Some(Stage::Filter(on_empty, make(given).ok()?)),
             (Factory::Scorer(make), Use::Score(weight)) => Some(Stage::Score(weight, make(given).ok()?)),
             (Factory::Picker(make), Use::Pick) => Some(Stage::Pick(make(given).ok()?)),
+            (Factory::Recorder(make), Use::Record) => Some(Stage::Record(make(given).ok()?)),
             _ => None,
         }
     }
@@ -168,6 +170,7 @@ enum Use {
     Filter(OnEmpty),
     Score(f64),
     Pick,
+    Record,
 }
 
 /// Every plugin that a profile names: in which field, its name, and as what.
@@ -178,7 +181,10 @@ fn uses(profile: &ProfileDefinition) -> impl Iterator<Item = (String, &str, Plug
     let filter = filter.map(|(at, filter)| (format!("filter[{at}].plugin"), &*filter.plugin, PluginStage::Filter));
     let score = profile.score.iter().enumerate();
     let score = score.map(|(at, scorer)| (format!("score[{at}].plugin"), &*scorer.plugin, PluginStage::Scorer));
-    prepare.chain(filter).chain(score).chain([("pick".to_owned(), &*profile.pick, PluginStage::Picker)])
+    let pick = [("pick".to_owned(), &*profile.pick, PluginStage::Picker)];
+    let record = profile.record.iter().enumerate();
+    let record = record.map(|(at, name)| (format!("record[{at}]"), &**name, PluginStage::Recorder));
+    prepare.chain(filter).chain(score).chain(pick).chain(record)
 }
 
 /// Whether a problem says the same already, and more: the name that is wrong, or the one that is missing for it.

@@ -100,6 +100,8 @@ pub enum PluginStage {
     Scorer,
     /// It chooses among candidates.
     Picker,
+    /// It takes note of what was decided.
+    Recorder,
     /// It says whether a step is taken.
     Condition,
 }
@@ -111,6 +113,7 @@ impl fmt::Display for PluginStage {
             Self::Filter => "filter",
             Self::Scorer => "scorer",
             Self::Picker => "picker",
+            Self::Recorder => "recorder",
             Self::Condition => "condition",
         })
     }

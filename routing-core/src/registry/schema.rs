@@ -110,6 +110,7 @@ fn profile() -> Value {
         ("filter", list(filter)),
         ("score", list(scorer)),
         ("pick", of("string")),
+        ("record", list(of("string"))),
     ];
     object(fields, &["name", "pick"])
 }

@@ -61,4 +61,5 @@ impl<'d, const W: usize> Building<'d, W> {
 }
 
 /// What a profile may have.
-const STAGES: [PluginStage; 4] = [PluginStage::Preparer, PluginStage::Filter, PluginStage::Scorer, PluginStage::Picker];
+const STAGES: [PluginStage; 5] =
+    [PluginStage::Preparer, PluginStage::Filter, PluginStage::Scorer, PluginStage::Picker, PluginStage::Recorder];

@@ -77,7 +77,7 @@ impl Object for PluginDefinition {
 
 impl Object for ProfileDefinition {
     const WHAT: &'static str = "profile";
-    const FIELDS: &'static [&'static str] = &["name", "prepare", "filter", "score", "pick"];
+    const FIELDS: &'static [&'static str] = &["name", "prepare", "filter", "score", "pick", "record"];
     const REQUIRED: &'static [&'static str] = &["name", "pick"];
 
     fn empty() -> Self {
@@ -90,7 +90,8 @@ impl Object for ProfileDefinition {
             "prepare" => self.prepare = at.references(Part::Plugin)?,
             "filter" => self.filter = at.objects()?,
             "score" => self.score = at.objects()?,
-            _ => self.pick = at.reference(Part::Plugin)?,
+            "pick" => self.pick = at.reference(Part::Plugin)?,
+            _ => self.record = at.references(Part::Plugin)?,
         }
         Ok(())
     }
