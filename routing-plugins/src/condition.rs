@@ -1,0 +1,1 @@
+//! Conditions: whether a step of a workflow is taken.

@@ -1,0 +1,1 @@
+//! Filters: who may be chosen at all.

@@ -1,0 +1,1 @@
+//! Pickers: who is chosen, and who after.

@@ -1,0 +1,172 @@
+//! Says how the prompt becomes block hashes; they are made only as far as a search asks for them.
+
+use kv_index::{BlockHash, Chain, ChainHasher, ChainSeed, Index, Matches};
+use routing_core::{Declare, PluginError, Preparer, Preparing, Read, Request, Slot, Write};
+
+use crate::stock::Hashing;
+use crate::tokens::PromptTokens;
+
+/// How the prompt becomes block hashes.
+#[derive(Debug)]
+pub struct PromptChain;
+
+impl Slot for PromptChain {
+    type Value = ChainRecipe;
+    const NAME: &'static str = "prompt.chain";
+}
+
+/// A prompt that is hashed when somebody asks, and only as deep.
+#[derive(Clone, Debug, Default)]
+pub struct ChainRecipe {
+    by: Option<Hasher>,
+    /// Leading tokens that count.
+    most: usize,
+    block: usize,
+}
+
+#[derive(Clone, Debug)]
+enum Hasher {
+    Native(ChainHasher),
+    #[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
+    Engine(std::sync::Arc<kv_index::engine::DialectHasher>),
+}
+
+/// The hashes of a prompt, as far as they were asked for; memory that is used again.
+#[derive(Debug, Default)]
+pub struct HashedBlocks {
+    native: Vec<BlockHash>,
+    #[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
+    engine: kv_index::engine::ChainBuffer,
+}
+
+impl HashedBlocks {
+    /// Forgets the hashes, and keeps the memory.
+    pub fn clear(&mut self) {
+        self.native.clear();
+    }
+}
+
+impl ChainRecipe {
+    /// Tokens in a block.
+    #[must_use]
+    pub fn block_tokens(&self) -> usize {
+        self.block
+    }
+
+    /// Finds who holds the prompt's first blocks.
+    ///
+    /// # Errors
+    ///
+    /// When the engine's rules do not cover the request.
+    pub fn search<const W: usize>(
+        &self,
+        index: &Index<W>,
+        request: &Request<'_>,
+        tokens: &[u32],
+        hashed: &mut HashedBlocks,
+        matches: &mut Matches<W>,
+    ) -> Result<(), PluginError> {
+        self.with(request, tokens, hashed, &mut |chain| index.search_lazy(chain, matches))
+    }
+
+    /// Every hash of the prompt, for whoever enters it into an index.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::search`].
+    pub fn hashes(&self, request: &Request<'_>, tokens: &[u32]) -> Result<Vec<BlockHash>, PluginError> {
+        let mut hashes = Vec::new();
+        self.with(request, tokens, &mut HashedBlocks::default(), &mut |chain| {
+            hashes.extend_from_slice(chain.reach(chain.len()));
+        })?;
+        Ok(hashes)
+    }
+
+    fn with(
+        &self,
+        request: &Request<'_>,
+        tokens: &[u32],
+        hashed: &mut HashedBlocks,
+        work: &mut dyn FnMut(&mut dyn Chain),
+    ) -> Result<(), PluginError> {
+        let tokens = &tokens[..tokens.len().min(self.most)];
+        let Some(by) = &self.by else { return Ok(()) };
+        match by {
+            Hasher::Native(hasher) => work(&mut hasher.lazy(tokens, &mut hashed.native)),
+            #[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
+            Hasher::Engine(hasher) => {
+                use kv_index::engine::{Adapter, Prompt};
+
+                let mut prompt = Prompt::new(tokens);
+                prompt.adapter = request.adapter.map(Adapter::named);
+                prompt.salt = request.salt;
+                work(&mut hasher.lazy(&prompt, &mut hashed.engine).map_err(PluginError::failed)?);
+            }
+        }
+        let _ = request;
+        Ok(())
+    }
+}
+
+/// What [`BlockHashPreparer`] takes.
+#[derive(Clone, Copy, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
+#[non_exhaustive]
+pub struct BlockHashParameters {
+    /// How many leading tokens count; all, unless given. A request may set fewer.
+    pub most_tokens: Option<u32>,
+    /// Whether tenants' prompts are told apart, though they may be the same.
+    pub per_tenant: bool,
+}
+
+/// Writes [`PromptChain`]: the prompt's blocks by the hash that the index is filled with.
+///
+/// Hashing is lazy: a prompt that nobody holds costs the hashes of its first few blocks, whatever its length. Of a prompt,
+/// only the first [`most_tokens`](BlockHashParameters::most_tokens) count, and only the first
+/// [`most_prefix`](Request::most_prefix) that the request allows.
+#[derive(Debug)]
+pub struct BlockHashPreparer {
+    parameters: BlockHashParameters,
+    hashing: Hashing,
+    chain: Write<PromptChain>,
+}
+
+impl BlockHashPreparer {
+    /// Declares that it reads tokens and writes how they become blocks.
+    pub fn declare(declare: &mut Declare<'_>, parameters: BlockHashParameters, hashing: Hashing) -> Self {
+        // What the recipe is for must be there, though only who follows it reads the tokens.
+        let _: Read<PromptTokens> = declare.reads();
+        Self { parameters, hashing, chain: declare.writes() }
+    }
+
+    fn hasher(&self, request: &Request<'_>) -> (Hasher, usize) {
+        match &self.hashing {
+            Hashing::Native(size) => {
+                let mut seed = ChainSeed::new(request.model);
+                if let Some(adapter) = request.adapter {
+                    seed = seed.adapter(adapter);
+                }
+                if let Some(salt) = request.salt.filter(|salt| !salt.is_empty()) {
+                    seed = seed.salt(salt);
+                }
+                if let Some(tenant) = request.tenant.filter(|_| self.parameters.per_tenant) {
+                    seed = seed.tenant(tenant);
+                }
+                (Hasher::Native(ChainHasher::new(seed, *size)), size.tokens())
+            }
+            #[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
+            Hashing::Engine(hasher) => (Hasher::Engine(std::sync::Arc::clone(hasher)), hasher.block_size().tokens()),
+        }
+    }
+}
+
+impl<const W: usize> Preparer<W> for BlockHashPreparer {
+    fn prepare(&self, context: &mut Preparing<'_, W>) -> Result<(), PluginError> {
+        let request = context.request();
+        let (by, block) = self.hasher(request);
+        let most = [self.parameters.most_tokens, request.most_prefix].into_iter().flatten().min();
+        let most = most.map_or(usize::MAX, |most| most as usize);
+        context.put(self.chain, ChainRecipe { by: Some(by), most, block })?;
+        Ok(())
+    }
+}

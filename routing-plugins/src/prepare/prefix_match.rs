@@ -1,0 +1,54 @@
+//! Searches the index for the prompt, once for all plugins.
+
+use std::sync::Arc;
+
+use kv_index::Index;
+use routing_core::{Declare, Held, PluginError, Preparer, Preparing, Read, Slot, TryRead, Write};
+
+use super::block_hash::{HashedBlocks, PromptChain};
+use crate::tokens::PromptTokens;
+
+/// The prompt's hashes, as far as the search asked for them.
+#[derive(Debug)]
+pub struct HashedPrefix;
+
+impl Slot for HashedPrefix {
+    type Value = HashedBlocks;
+    const NAME: &'static str = "prompt.hashed";
+
+    fn clear(value: &mut HashedBlocks) {
+        value.clear();
+    }
+}
+
+/// Writes [`Held`]: how many leading blocks of the prompt each pod holds.
+#[derive(Debug)]
+pub struct PrefixMatchPreparer<const W: usize = 4> {
+    index: Arc<Index<W>>,
+    tokens: TryRead<PromptTokens>,
+    chain: Read<PromptChain>,
+    hashed: Write<HashedPrefix>,
+    held: Write<Held<W>>,
+}
+
+impl<const W: usize> PrefixMatchPreparer<W> {
+    /// Declares that it reads the prompt and writes who holds it.
+    pub fn declare(declare: &mut Declare<'_>, index: Arc<Index<W>>) -> Self {
+        // Of text there are no tokens; a recipe that needs them has declared so itself.
+        let (tokens, chain) = (declare.tries(), declare.reads());
+        Self { index, tokens, chain, hashed: declare.writes(), held: declare.writes() }
+    }
+}
+
+impl<const W: usize> Preparer<W> for PrefixMatchPreparer<W> {
+    fn prepare(&self, context: &mut Preparing<'_, W>) -> Result<(), PluginError> {
+        let request = context.request();
+        // Two slots are written: one is lent from its place for the while, with its memory.
+        let mut hashed = std::mem::take(context.write(self.hashed)?.1);
+        let (reads, held) = context.write(self.held)?;
+        let tokens = reads.try_read(self.tokens)?.map_or(&[][..], |tokens| tokens.of(request));
+        let searched = reads.read(self.chain)?.search(&self.index, request, tokens, &mut hashed, held);
+        *context.write(self.hashed)?.1 = hashed;
+        searched
+    }
+}

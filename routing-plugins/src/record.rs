@@ -1,0 +1,1 @@
+//! Recorders: what later decisions should know of this one.

@@ -1,0 +1,1 @@
+//! Scorers: how good each candidate is, 0..=1.

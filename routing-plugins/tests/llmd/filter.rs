@@ -1,0 +1,5 @@
+use super::case::{Case, Verdict};
+
+pub(crate) fn check(_case: &Case) -> Verdict {
+    Verdict::NotMine
+}
