@@ -134,6 +134,8 @@ mod error;
 mod fault;
 mod fleet;
 mod held;
+mod hold;
+pub mod json;
 mod nearest;
 #[cfg(feature = "serde")]
 mod parameters;
@@ -165,6 +167,9 @@ pub use error::DecideError;
 pub use fault::{BuildError, Fault, PluginName, Warning};
 pub use fleet::{Fleet, FleetCell, Load, PodInfo, Role};
 pub use held::Held;
+pub use hold::LoadHold;
+// What plans name pods by, for those who carry them out and need not know the index.
+pub use kv_index::{Pod, PodId, PodSet};
 #[cfg(feature = "serde")]
 pub use parameters::{NoParameters, ParameterError};
 pub use plan::{CacheHint, Candidate, FailurePolicy, PlanStep, RoutingPlan};

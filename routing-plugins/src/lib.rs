@@ -7,6 +7,8 @@
 #![forbid(unsafe_code)]
 
 pub mod condition;
+#[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
+mod engine_hashing;
 pub mod filter;
 pub mod load;
 mod parameters;
@@ -17,6 +19,8 @@ pub mod score;
 mod stock;
 mod tokens;
 
+#[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
+pub use engine_hashing::EngineHashing;
 pub use parameters::{Fraction, OutOfRange, Positive};
 pub use stock::{Hashing, Stock};
 pub use tokens::{PromptTokens, TokenList};

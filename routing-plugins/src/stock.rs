@@ -5,6 +5,8 @@ use std::sync::Arc;
 use kv_index::{BlockSize, Index};
 use routing_core::Circuits;
 
+#[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
+use crate::engine_hashing::EngineHashing;
 use crate::load::LoadTracker;
 
 /// What a host owns and stock plugins read.
@@ -39,5 +41,5 @@ pub enum Hashing {
     Native(BlockSize),
     /// By an engine's own rules: the index is fed its hashes.
     #[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
-    Engine(Arc<kv_index::engine::DialectHasher>),
+    Engine(Arc<EngineHashing>),
 }

@@ -3,6 +3,7 @@
 use kv_index::{BlockHash, Chain, ChainHasher, ChainSeed, Index, Matches};
 use routing_core::{Declare, PluginError, Preparer, Preparing, Read, Request, Slot, Write};
 
+use super::text_chain::{TextChain, TextHasher};
 use crate::stock::Hashing;
 use crate::tokens::PromptTokens;
 
@@ -21,6 +22,7 @@ pub struct ChainRecipe {
     by: Option<Hasher>,
     /// Leading tokens that count.
     most: usize,
+    /// Tokens in a block.
     block: usize,
 }
 
@@ -28,7 +30,8 @@ pub struct ChainRecipe {
 enum Hasher {
     Native(ChainHasher),
     #[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
-    Engine(std::sync::Arc<kv_index::engine::DialectHasher>),
+    Engine(std::sync::Arc<crate::EngineHashing>),
+    Text(TextHasher),
 }
 
 /// The hashes of a prompt, as far as they were asked for; memory that is used again.
@@ -47,7 +50,12 @@ impl HashedBlocks {
 }
 
 impl ChainRecipe {
-    /// Tokens in a block.
+    /// Bytes of a request's body instead of tokens; blocks are taken to have so many tokens.
+    pub(super) fn text(hasher: TextHasher, block_tokens: usize) -> Self {
+        Self { by: Some(Hasher::Text(hasher)), most: 0, block: block_tokens }
+    }
+
+    /// Tokens in a block; of text, about so many.
     #[must_use]
     pub fn block_tokens(&self) -> usize {
         self.block
@@ -94,16 +102,14 @@ impl ChainRecipe {
         match by {
             Hasher::Native(hasher) => work(&mut hasher.lazy(tokens, &mut hashed.native)),
             #[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
-            Hasher::Engine(hasher) => {
-                use kv_index::engine::{Adapter, Prompt};
-
-                let mut prompt = Prompt::new(tokens);
-                prompt.adapter = request.adapter.map(Adapter::named);
-                prompt.salt = request.salt;
-                work(&mut hasher.lazy(&prompt, &mut hashed.engine).map_err(PluginError::failed)?);
+            Hasher::Engine(engine) => {
+                let prompt = engine.prompt(request, tokens);
+                work(&mut engine.hasher().lazy(&prompt, &mut hashed.engine).map_err(PluginError::failed)?);
+            }
+            Hasher::Text(text) => {
+                work(&mut TextChain::new(text, request.body, &mut hashed.native));
             }
         }
-        let _ = request;
         Ok(())
     }
 }
@@ -155,7 +161,9 @@ impl BlockHashPreparer {
                 (Hasher::Native(ChainHasher::new(seed, *size)), size.tokens())
             }
             #[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
-            Hashing::Engine(hasher) => (Hasher::Engine(std::sync::Arc::clone(hasher)), hasher.block_size().tokens()),
+            Hashing::Engine(engine) => {
+                (Hasher::Engine(std::sync::Arc::clone(engine)), engine.hasher().block_size().tokens())
+            }
         }
     }
 }

@@ -1,0 +1,12 @@
+//! One request's share of a pod's load, as whoever carries the request out sees it.
+
+/// Held while a request is on a pod; let go when dropped.
+///
+/// Whoever counts load hands these out, and whoever sends requests keeps them: neither has to know the other.
+pub trait LoadHold: Send {
+    /// The pod's answer began: its prefill is done.
+    fn first_byte(&mut self) {}
+}
+
+/// Nothing is counted.
+impl LoadHold for () {}

@@ -1,0 +1,124 @@
+//! What a request can be known by: a header, a cookie, a field of its body, who sent it, how its prompt begins.
+
+use std::num::NonZeroUsize;
+
+use routing_core::Request;
+use routing_core::json::Object;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::text_block;
+
+/// Where a request's key is found. Keys are compared by a hash of 64 bits that is the same in every gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum KeySource {
+    /// The value of a header.
+    Header(String),
+    /// The value of a cookie.
+    Cookie(String),
+    /// A text or a number in the body, by its path: `metadata.session_id`.
+    Body(String),
+    /// The value of a label that the gateway knows of the client.
+    Label(String),
+    /// The tenant.
+    Tenant,
+    /// The prompt's first so many tokens, or all if there are fewer.
+    Tokens(NonZeroUsize),
+    /// The first so many bytes of the prompt's text, or all if there are fewer.
+    Text(NonZeroUsize),
+}
+
+impl KeySource {
+    /// The key, if the request has one there that is not empty.
+    #[must_use]
+    pub fn find(&self, request: &Request<'_>, tokens: Option<&[u32]>) -> Option<u64> {
+        let hash = |bytes: &[u8]| (!bytes.is_empty()).then(|| xxh3_64(bytes));
+        match self {
+            Self::Header(name) => hash(request.header(name)?),
+            Self::Cookie(name) => hash(cookie(request.header("cookie")?, name.as_bytes())?),
+            Self::Body(path) => {
+                let (first, rest) =
+                    path.split_once('.').map_or((path.as_str(), None), |(first, rest)| (first, Some(rest)));
+                let mut value = Object::find(request.body, first).ok()??;
+                for name in rest.into_iter().flat_map(|rest| rest.split('.')) {
+                    value = value.object()?.get(name)?;
+                }
+                match value.as_str() {
+                    Some(text) => hash(text.as_bytes()),
+                    None => value.as_f64().and_then(|_| hash(value.as_bytes())),
+                }
+            }
+            Self::Label(name) => hash(request.label(name)?.as_bytes()),
+            Self::Tenant => hash(request.tenant?.as_bytes()),
+            Self::Tokens(most) => {
+                let tokens = tokens.or(request.tokens)?;
+                let mut hasher = xxhash_rust::xxh3::Xxh3Default::new();
+                tokens.iter().take(most.get()).for_each(|token| hasher.update(&token.to_le_bytes()));
+                (!tokens.is_empty()).then(|| hasher.digest())
+            }
+            Self::Text(most) => {
+                let text = &request.body[text_block::prompt(request.body)];
+                hash(&text[..text.len().min(most.get())])
+            }
+        }
+    }
+}
+
+/// A cookie's value in a header of cookies.
+fn cookie<'h>(header: &'h [u8], name: &[u8]) -> Option<&'h [u8]> {
+    header.split(|byte| *byte == b';').find_map(|pair| pair.trim_ascii().strip_prefix(name)?.strip_prefix(b"="))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::prepare::tests::request;
+
+    fn found(source: KeySource, request: &Request<'_>) -> Option<u64> {
+        source.find(request, None)
+    }
+
+    #[test]
+    fn each_place_is_looked_at() {
+        let headers: &[(&str, &str)] = &[("X-Session", "s"), ("Cookie", "a=1; session=s ; b=2")];
+        let body = br#"{"user": "s", "metadata": {"session": "s", "number": 12.50, "list": [1]}, "prompt": "s"}"#;
+        let request = request().headers(&headers).body(body).tenant("s").labels(&[("org", "s")]);
+        let key = Some(xxh3_64(b"s"));
+        let text = |text: &str| text.to_owned();
+        assert_eq!(found(KeySource::Header(text("x-session")), &request), key);
+        assert_eq!(found(KeySource::Cookie(text("session")), &request), key);
+        assert_eq!(found(KeySource::Body(text("user")), &request), key);
+        assert_eq!(found(KeySource::Body(text("metadata.session")), &request), key);
+        assert_eq!(found(KeySource::Body(text("metadata.number")), &request), Some(xxh3_64(b"12.50")));
+        assert_eq!(found(KeySource::Label(text("org")), &request), key);
+        assert_eq!(found(KeySource::Tenant, &request), key);
+        for absent in ["metadata", "metadata.list", "metadata.session.deeper", "", ".", "metadata."] {
+            assert_eq!(found(KeySource::Body(text(absent)), &request), None, "{absent}");
+        }
+        assert_eq!(found(KeySource::Cookie(text("essio")), &request), None);
+    }
+
+    #[test]
+    fn what_is_empty_or_broken_is_no_key() {
+        let headers: &[(&str, &str)] = &[("x-session", ""), ("cookie", "session=")];
+        let request = request().headers(&headers).body(b"{\"user\": ").tenant("").tokens(&[]);
+        let text = |text: &str| text.to_owned();
+        assert_eq!(found(KeySource::Header(text("x-session")), &request), None);
+        assert_eq!(found(KeySource::Cookie(text("session")), &request), None);
+        assert_eq!(found(KeySource::Body(text("user")), &request), None);
+        assert_eq!(found(KeySource::Tenant, &request), None);
+        assert_eq!(found(KeySource::Tokens(NonZeroUsize::MIN), &request), None);
+    }
+
+    #[test]
+    fn of_a_prompt_only_its_beginning_counts() {
+        let two = NonZeroUsize::new(2).expect("not zero");
+        let of = |tokens: &[u32]| KeySource::Tokens(two).find(&request(), Some(tokens));
+        assert_eq!(of(&[1, 2, 3]), of(&[1, 2, 4]));
+        assert_ne!(of(&[1, 2, 3]), of(&[1, 3, 3]));
+        let of = |body: &[u8]| KeySource::Text(two).find(&request().body(body), None);
+        assert_eq!(of(br#"{"prompt": "abc"}"#), of(br#"{"n": 1, "prompt": "abd"}"#));
+        assert_ne!(of(br#"{"prompt": "abc"}"#), of(br#"{"prompt": "bbc"}"#));
+    }
+}

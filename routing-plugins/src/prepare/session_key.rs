@@ -1,0 +1,59 @@
+//! Finds the session that a request belongs to.
+
+use routing_core::{Declare, PluginError, Preparer, Preparing, TryRead, Write};
+
+use super::key::KeySource;
+use super::session_slot::Session;
+use crate::tokens::PromptTokens;
+
+/// What [`SessionKeyPreparer`] takes.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
+#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
+pub struct SessionKeyParameters {
+    /// Where to look, in this order; unless given, the header `x-session-id`, the cookie `session`, and the body's
+    /// `session_id` and `user`.
+    pub from: Vec<KeySource>,
+}
+
+impl Default for SessionKeyParameters {
+    fn default() -> Self {
+        let from = vec![
+            KeySource::Header("x-session-id".to_owned()),
+            KeySource::Cookie("session".to_owned()),
+            KeySource::Body("session_id".to_owned()),
+            KeySource::Body("user".to_owned()),
+        ];
+        Self { from }
+    }
+}
+
+/// Writes [`Session`]: the first key that is found; none if there is none.
+///
+/// A session is known by a hash of 64 bits: of a million sessions at once, two share one with a chance of 1 in 37 million,
+/// and are then merely routed alike. Tenants' sessions are kept apart.
+#[derive(Debug)]
+pub struct SessionKeyPreparer {
+    from: Vec<KeySource>,
+    tokens: TryRead<PromptTokens>,
+    session: Write<Session>,
+}
+
+impl SessionKeyPreparer {
+    /// Declares that it writes the session.
+    pub fn declare(declare: &mut Declare<'_>, parameters: SessionKeyParameters) -> Self {
+        Self { from: parameters.from, tokens: declare.tries(), session: declare.writes() }
+    }
+}
+
+impl<const W: usize> Preparer<W> for SessionKeyPreparer {
+    fn prepare(&self, context: &mut Preparing<'_, W>) -> Result<(), PluginError> {
+        let request = context.request();
+        let (reads, session) = context.write(self.session)?;
+        let tokens = reads.try_read(self.tokens)?.map(|tokens| tokens.of(request));
+        let key = self.from.iter().find_map(|source| source.find(request, tokens));
+        let tenant = request.tenant.unwrap_or_default();
+        *session = key.map(|key| xxhash_rust::xxh3::xxh3_64_with_seed(tenant.as_bytes(), key));
+        Ok(())
+    }
+}

@@ -1,0 +1,90 @@
+//! The prompt's text in blocks of bytes, for gateways without a tokenizer.
+
+use std::num::NonZeroUsize;
+use std::ops::Range;
+
+use routing_core::json::{Kind, Object};
+use routing_core::{Declare, PluginError, Preparer, Preparing, Request, Write};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::block_hash::{ChainRecipe, PromptChain};
+use super::text_chain::TextHasher;
+
+/// What [`TextBlockPreparer`] takes.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
+#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
+pub struct TextBlockParameters {
+    /// Bytes in a block; 256 unless given: about as many tokens as engines have in four blocks.
+    pub block_bytes: NonZeroUsize,
+    /// How many leading bytes count; all, unless given.
+    pub most_bytes: Option<NonZeroUsize>,
+    /// How many bytes are taken for a token, where others want to know; 4 unless given.
+    pub bytes_per_token: NonZeroUsize,
+}
+
+impl Default for TextBlockParameters {
+    fn default() -> Self {
+        let number = |number| NonZeroUsize::new(number).unwrap_or(NonZeroUsize::MIN);
+        Self { block_bytes: number(256), most_bytes: None, bytes_per_token: number(4) }
+    }
+}
+
+/// Writes [`PromptChain`] from the text of the request's body.
+///
+/// Its hashes have nothing to do with any engine's: the index must be fed by prediction
+/// ([`PredictRecorder`](crate::record::PredictRecorder)). Of a body in JSON the prompt counts (`messages`, `prompt`, `input`
+/// or `text`, byte for byte as it is written), so that another `max_tokens` is no other prompt; a body that is not JSON, or
+/// has none of these, counts whole. Model, adapter, salt and tenant keep prompts apart.
+#[derive(Debug)]
+pub struct TextBlockPreparer {
+    parameters: TextBlockParameters,
+    chain: Write<PromptChain>,
+}
+
+impl TextBlockPreparer {
+    /// Declares that it writes how the prompt becomes blocks.
+    pub fn declare(declare: &mut Declare<'_>, parameters: TextBlockParameters) -> Self {
+        Self { parameters, chain: declare.writes() }
+    }
+}
+
+impl<const W: usize> Preparer<W> for TextBlockPreparer {
+    fn prepare(&self, context: &mut Preparing<'_, W>) -> Result<(), PluginError> {
+        let request = context.request();
+        let TextBlockParameters { block_bytes: size, most_bytes, bytes_per_token } = self.parameters;
+        let mut bytes = prompt(request.body);
+        let most =
+            [most_bytes.map(NonZeroUsize::get), most_prefix(request, bytes_per_token)].into_iter().flatten().min();
+        bytes.end = most.map_or(bytes.end, |most| bytes.end.min(bytes.start.saturating_add(most)));
+        let recipe = ChainRecipe::text(TextHasher { seed: seed(request), size, bytes }, size.get() / bytes_per_token);
+        Ok(context.put(self.chain, recipe)?)
+    }
+}
+
+fn most_prefix(request: &Request<'_>, bytes_per_token: NonZeroUsize) -> Option<usize> {
+    Some((request.most_prefix? as usize).saturating_mul(bytes_per_token.get()))
+}
+
+/// What keeps prompts apart that read the same.
+fn seed(request: &Request<'_>) -> u64 {
+    // An empty salt is none, as in the engines.
+    let salt = request.salt.filter(|salt| !salt.is_empty());
+    let fields = [Some(request.model), request.adapter, salt, request.tenant];
+    // The place of a field is part of its hash: an adapter is not taken for a salt of the same name.
+    fields.into_iter().enumerate().fold(0, |seed, (at, field)| {
+        field.map_or(seed, |field| xxh3_64_with_seed(field.as_bytes(), seed ^ (at as u64 + 1)))
+    })
+}
+
+/// Where in a body the prompt is; everything, if that cannot be told.
+pub(super) fn prompt(body: &[u8]) -> Range<usize> {
+    let whole = 0..body.len();
+    let Ok(object) = Object::parse(body) else { return whole };
+    let value = ["messages", "prompt", "input", "text"].into_iter().find_map(|name| object.get(name));
+    let Some(value) = value.filter(|value| matches!(value.kind(), Kind::Array | Kind::String)) else { return whole };
+    // Without the bracket or quote at its end, which a longer prompt does not have there.
+    let text = value.as_bytes();
+    let start = text.as_ptr() as usize - body.as_ptr() as usize;
+    start..start + text.len() - 1
+}

@@ -1,0 +1,70 @@
+//! Enters a prompt at its pod before the pod has computed it, so that the next one like it follows.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kv_index::Index;
+use routing_core::{Context, Declare, Held, PlanStep, PluginError, Read, Recorder, TryRead};
+
+use crate::prepare::PromptChain;
+use crate::tokens::PromptTokens;
+
+/// What [`SpeculateRecorder`] takes.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
+#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
+pub struct SpeculateParameters {
+    /// How long an entry lasts that no event confirms, in milliseconds; 2,000 unless given. It should outlast the wait for
+    /// a first token: events come when blocks are full.
+    pub ttl_ms: NonZeroU32,
+}
+
+impl Default for SpeculateParameters {
+    fn default() -> Self {
+        Self { ttl_ms: NonZeroU32::new(2_000).unwrap_or(NonZeroU32::MIN) }
+    }
+}
+
+/// Enters what its step's pod lacks of the prompt as speculated blocks.
+///
+/// A burst of requests with one new prefix would otherwise be spread over the fleet, since none of them can know of the
+/// others before the first event. The entry turns real when the pod's event comes, and is gone at its deadline if none
+/// does. Each call also clears away some entries whose deadline has passed; a host without steady traffic calls
+/// [`Index::expire`] itself.
+#[derive(Debug)]
+pub struct SpeculateRecorder<const W: usize = 4> {
+    ttl: Duration,
+    index: Arc<Index<W>>,
+    tokens: TryRead<PromptTokens>,
+    chain: Read<PromptChain>,
+    held: Read<Held<W>>,
+}
+
+impl<const W: usize> SpeculateRecorder<W> {
+    /// Declares that it reads the prompt and who holds it.
+    pub fn declare(declare: &mut Declare<'_>, parameters: SpeculateParameters, index: Arc<Index<W>>) -> Self {
+        let ttl = Duration::from_millis(parameters.ttl_ms.get().into());
+        Self { ttl, index, tokens: declare.tries(), chain: declare.reads(), held: declare.reads() }
+    }
+}
+
+impl<const W: usize> Recorder<W> for SpeculateRecorder<W> {
+    fn record(&self, context: &Context<'_, W>, step: &PlanStep) -> Result<(), PluginError> {
+        let request = context.request();
+        let held = context.read(self.held)?;
+        let Some(chosen) = step.candidates.first() else { return Ok(()) };
+        let lacking = held.blocks() - held.depth(chosen.pod.id()).min(held.blocks());
+        // Twice what is entered goes, so that what is past its deadline never piles up.
+        self.index.expire(request.now, 2 * lacking + EXPIRED_AT_LEAST);
+        if lacking > 0 {
+            let tokens = context.try_read(self.tokens)?.map_or(&[][..], |tokens| tokens.of(request));
+            let chain = context.read(self.chain)?.hashes(request, tokens)?;
+            // A pod that left meanwhile holds nothing; whoever sends the request will find out.
+            let _ = self.index.speculate(chosen.pod, &chain, request.now + self.ttl);
+        }
+        Ok(())
+    }
+}
+
+const EXPIRED_AT_LEAST: usize = 16;
