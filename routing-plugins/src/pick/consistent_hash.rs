@@ -1,0 +1,97 @@
+//! Chooses by the request's key: one key, one pod, for as long as that pod is there.
+
+use std::num::{NonZeroU16, NonZeroUsize};
+
+use routing_core::{Context, Declare, Picker, PluginError, Ranking, Read, Totals};
+
+use super::bounded::with_room;
+use super::placement::Placements;
+use crate::parameters::Positive;
+use crate::prepare::{HashKey, Loads};
+
+/// What [`ConsistentHashPicker`] takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
+#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
+pub struct ConsistentHashParameters {
+    /// How many candidates are ranked; 3 unless given.
+    pub most: NonZeroUsize,
+    /// How keys are placed; by rendezvous unless given.
+    pub by: HashBy,
+    /// How far above the mean a pod's requests may be; 0.25 unless given. With none, only the key counts.
+    pub epsilon: Option<Positive>,
+    /// Points of each pod on the ring, if it is one; 160 unless given. More are more even, and a longer ring.
+    pub points: NonZeroU16,
+}
+
+impl Default for ConsistentHashParameters {
+    fn default() -> Self {
+        const POINTS: NonZeroU16 = NonZeroU16::new(160).expect("not zero");
+        Self { most: super::MOST, by: HashBy::default(), epsilon: Positive::new(0.25), points: POINTS }
+    }
+}
+
+/// How a consistent hash places keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum HashBy {
+    /// To the pod with the highest hash of its name and the key. Even, and looks at every candidate.
+    #[default]
+    Rendezvous,
+    /// To the next point on a ring on which every pod has many. Less even, and looks at few candidates.
+    Ring,
+}
+
+/// Ranks candidates in the order of the request's [`HashKey`].
+///
+/// Each key has an order of all pods, which depends on their names and nothing else: it is the same on every gateway and
+/// after every restart. When a pod leaves, only its own keys move; when one joins, keys move to it and nowhere else; and
+/// the order of the others stays (`tests/movement.rs`). Pods of one name share their places.
+///
+/// With an epsilon, loads are bounded: a candidate that, with this request, would have more than ⌈(1 + ε) · mean⌉ requests
+/// is passed over for the next in the key's order, and comes after all that have room. The mean is over the candidates and
+/// counts this request; requests are those of [`Loads`].
+///
+/// By rendezvous, pods' shares of many keys differ as chance does. On a ring of 160 points each, shares are mostly within a
+/// quarter of the mean. The names' hashes and the ring are made when pods change, not when a version does. Give every
+/// version of a fleet its own number: of two fleets with one number and the same ids, the first is placed.
+#[derive(Debug)]
+pub struct ConsistentHashPicker<const W: usize = 4> {
+    most: NonZeroUsize,
+    bound: Option<(Positive, Read<Loads>)>,
+    key: Read<HashKey>,
+    placements: Placements<W>,
+}
+
+impl<const W: usize> ConsistentHashPicker<W> {
+    /// Declares that it reads keys, and loads if they are bounded.
+    pub fn declare(declare: &mut Declare<'_>, parameters: ConsistentHashParameters) -> Self {
+        let points = (parameters.by == HashBy::Ring).then_some(parameters.points);
+        Self {
+            most: parameters.most,
+            bound: parameters.epsilon.map(|epsilon| (epsilon, declare.reads())),
+            key: declare.reads(),
+            placements: Placements::new(points),
+        }
+    }
+}
+
+impl<const W: usize> Picker<W> for ConsistentHashPicker<W> {
+    fn pick(&self, context: &Context<'_, W>, totals: &Totals<'_, W>, ranking: &mut Ranking) -> Result<(), PluginError> {
+        let (key, candidates) = (*context.read(self.key)?, totals.candidates());
+        let roomy = match self.bound {
+            Some((epsilon, loads)) => with_room(candidates, context.read(loads)?, epsilon),
+            None => candidates,
+        };
+        self.placements.with(context.fleet(), |placement| {
+            placement.rank(key, roomy, self.most.get(), ranking);
+            let left = self.most.get().saturating_sub(ranking.picks().len());
+            placement.rank(key, candidates - roomy, left, ranking);
+        });
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;
