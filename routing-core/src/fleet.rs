@@ -38,6 +38,8 @@ pub struct Fleet<const W: usize = 4> {
     draining: PodSet<W>,
     serving: [PodSet<W>; 3],
     labels: BTreeMap<Box<str>, BTreeMap<Box<str>, PodSet<W>>>,
+    /// The pods that have a label at all: asked for as often, and a label may have many values.
+    with_label: BTreeMap<Box<str>, PodSet<W>>,
     adapters: BTreeMap<Box<str>, PodSet<W>>,
 }
 
@@ -53,6 +55,7 @@ impl<const W: usize> Fleet<W> {
             draining: PodSet::EMPTY,
             serving: [PodSet::EMPTY; 3],
             labels: BTreeMap::new(),
+            with_label: BTreeMap::new(),
             adapters: BTreeMap::new(),
         };
         for info in pods {
@@ -79,6 +82,7 @@ impl<const W: usize> Fleet<W> {
             }
             for (key, value) in &info.labels {
                 fleet.labels.entry(key.clone()).or_default().entry(value.clone()).or_default().insert(id);
+                fleet.with_label.entry(key.clone()).or_default().insert(id);
             }
             for adapter in &info.adapters {
                 fleet.adapters.entry(adapter.clone()).or_default().insert(id);
@@ -124,6 +128,45 @@ impl<const W: usize> Fleet<W> {
     #[must_use]
     pub fn labelled(&self, key: &str, value: &str) -> PodSet<W> {
         self.labels.get(key).and_then(|values| values.get(value)).copied().unwrap_or_default()
+    }
+
+    /// Pods that have a label, whatever its value.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use kv_index::{Config, Index};
+    /// use routing_core::{Fleet, PodInfo};
+    ///
+    /// let index: Index = Index::new(Config::default());
+    /// let (a, b) = (index.join("a")?, index.join("b")?);
+    /// let fleet: Fleet = Fleet::new(1, [PodInfo::new(a, "a").label("gpu", "h200"), PodInfo::new(b, "b")]);
+    /// assert_eq!(fleet.with_label("gpu").iter().collect::<Vec<_>>(), [a.id()]);
+    /// assert!(fleet.with_label("zone").is_empty());
+    /// # Ok::<(), kv_index::JoinError>(())
+    /// ```
+    #[must_use]
+    pub fn with_label(&self, key: &str) -> PodSet<W> {
+        self.with_label.get(key).copied().unwrap_or_default()
+    }
+
+    /// The values that a label has in the fleet, each with its pods.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use kv_index::{Config, Index};
+    /// use routing_core::{Fleet, PodInfo};
+    ///
+    /// let index: Index = Index::new(Config::default());
+    /// let pod = |name, zone| index.join(name).map(|pod| PodInfo::new(pod, name).label("zone", zone));
+    /// let fleet: Fleet = Fleet::new(1, [pod("a", "north")?, pod("b", "south")?, pod("c", "north")?]);
+    /// let zones: Vec<(&str, usize)> = fleet.label_values("zone").map(|(zone, pods)| (zone, pods.len())).collect();
+    /// assert_eq!(zones, [("north", 2), ("south", 1)]);
+    /// # Ok::<(), kv_index::JoinError>(())
+    /// ```
+    pub fn label_values(&self, key: &str) -> impl Iterator<Item = (&str, PodSet<W>)> {
+        self.labels.get(key).into_iter().flatten().map(|(value, pods)| (&**value, *pods))
     }
 
     /// Pods that have an adapter loaded.

@@ -1,1 +1,165 @@
 //! Filters: who may be chosen at all.
+//!
+//! | filter | who stays | when nobody would |
+//! |---|---|---|
+//! | [`HealthFilter`] | pods that answer their health checks | fail |
+//! | [`DrainFilter`] | pods that take new requests | fail |
+//! | [`CircuitFilter`] | pods whose circuit is closed | keep previous |
+//! | [`RoleFilter`] | pods that do the step's work | fail |
+//! | [`LabelFilter`] | pods that a selector selects, or with a label of the client's | fail |
+//! | [`AdapterFilter`] | pods with the adapter loaded, or with room for it | keep previous |
+//! | [`CapacityFilter`] | pods with context and KV room for the request | fail |
+//! | [`ContextRangeFilter`] | pods labelled for prompts of this length | keep previous |
+//! | [`ConcurrencyFilter`] | pods with few enough requests or tokens in flight | fail |
+//! | [`PriorityHeadroomFilter`] | the same, where lower priorities stop earlier | fail |
+//! | [`UtilizationFilter`] | pods with a short queue and KV cache to spare | keep previous |
+//! | [`MetricFilter`] | pods whose figures compare as asked | either |
+//! | [`AffinityFilter`] | pods that hold enough of the prompt | keep previous |
+//!
+//! A filter says who may stay, and nothing else. What happens when that is nobody is said once, in the profile, by
+//! [`OnEmpty`](routing_core::OnEmpty); the table names the sensible choice, and each filter says why.
+//!
+//! How loaded a whole fleet is by the same limits, for hosts that shed load, is told by [`saturation`].
+
+mod adapter;
+mod affinity;
+mod amount;
+mod capacity;
+mod ceilings;
+mod circuit;
+mod concurrency;
+mod context_range;
+mod drain;
+mod health;
+mod in_flight;
+mod keep;
+mod label;
+mod metric;
+mod metrics;
+mod priority_headroom;
+mod range_filter;
+mod role;
+pub mod saturation;
+mod selector;
+#[cfg(test)]
+pub(crate) mod testing;
+mod utilization;
+
+pub use adapter::{AdapterFilter, AdapterParameters};
+pub use affinity::{AffinityFilter, AffinityParameters};
+pub use amount::Amount;
+pub use capacity::{CapacityFilter, CapacityParameters};
+pub use ceilings::{Ceilings, CeilingsError};
+pub use circuit::CircuitFilter;
+pub use concurrency::{ConcurrencyFilter, ConcurrencyParameters};
+pub use context_range::{ContextRange, ContextRangeError};
+pub use drain::DrainFilter;
+pub use health::HealthFilter;
+pub use in_flight::{Figures, InFlightLimit};
+pub use label::{LabelFilter, LabelParameters};
+pub use metric::{Comparison, Metric, Unknown, Unreported};
+pub use metrics::{MetricCondition, MetricFilter, MetricParameters};
+pub use priority_headroom::{PriorityHeadroomFilter, PriorityHeadroomParameters};
+pub use range_filter::{ContextRangeFilter, ContextRangeParameters};
+pub use role::{RoleFilter, RoleParameters, Unlabelled};
+pub use selector::{Selector, SelectorError};
+pub use utilization::{UtilizationFilter, UtilizationParameters};
+
+#[cfg(all(test, feature = "serde"))]
+mod tests {
+    use std::sync::Arc;
+
+    use routing_core::{Context, Declare, NoParameters, Picker, PluginError, Ranking, Registry, Totals};
+
+    use super::*;
+    use crate::prepare::{GivenTokensPreparer, LoadParameters, LoadPreparer};
+
+    struct Anybody;
+
+    impl Picker for Anybody {
+        fn pick(&self, _: &Context<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
+            totals.rank(1, ranking);
+            Ok(())
+        }
+    }
+
+    fn registry() -> Result<Registry<4>, routing_core::TypeTaken> {
+        let mut registry = Registry::new();
+        registry.preparer::<NoParameters, _>("tokens", |_, d| GivenTokensPreparer::declare(d))?;
+        registry.preparer::<LoadParameters, _>("loads", |p, d| LoadPreparer::<4>::declare(d, p, Arc::default()))?;
+        registry.filter::<NoParameters, _>("health", |_, d| HealthFilter::declare(d))?;
+        registry.filter::<NoParameters, _>("drain", |_, d| DrainFilter::declare(d))?;
+        registry.filter::<NoParameters, _>("circuit", |_, d| CircuitFilter::<4>::declare(d, Arc::default()))?;
+        registry.filter::<RoleParameters, _>("role", |p, d| RoleFilter::declare(d, p))?;
+        registry.filter::<LabelParameters, _>("label", |p, d| LabelFilter::declare(d, p))?;
+        registry.filter::<AdapterParameters, _>("adapter", |p, d| AdapterFilter::declare(d, p))?;
+        registry.filter::<CapacityParameters, _>("capacity", |p, d| CapacityFilter::<4>::declare(d, p))?;
+        registry.filter::<ContextRangeParameters, _>("range", |p, d| ContextRangeFilter::declare(d, p))?;
+        registry.filter::<ConcurrencyParameters, _>("concurrency", |p, d| ConcurrencyFilter::declare(d, p))?;
+        registry.filter::<PriorityHeadroomParameters, _>("headroom", |p, d| PriorityHeadroomFilter::declare(d, p))?;
+        registry.filter::<UtilizationParameters, _>("utilization", |p, d| UtilizationFilter::declare(d, p))?;
+        registry.filter::<MetricParameters, _>("metric", |p, d| MetricFilter::declare(d, p))?;
+        registry.picker::<NoParameters, _>("anybody", |_: NoParameters, _: &mut Declare<'_>| Anybody)?;
+        Ok(registry)
+    }
+
+    const PLUGINS: &str = "
+plugins:
+- {type: tokens}
+- {type: loads}
+- {type: health}
+- {type: drain}
+- {type: circuit}
+- {type: role, parameters: {role: decode, label: role, unlabelled: none}}
+- {type: label, parameters: {selector: 'zone in (a, b), !gpu', same_as_client: {zone: zone}, clients_without: remove}}
+- {type: adapter, parameters: {room: false, unknown_slots: keep}}
+- {type: capacity, parameters: {output_tokens: 256}}
+- {type: range, parameters: {label: context}}
+- {type: concurrency, parameters: {limit: {requests: 64}, headroom: 0.2, figures: counted}}
+- {type: headroom, parameters: {limit: {tokens: 100000}, ceilings: {priorities: [100, 50, 10], min: 0.5, max: 1}}}
+- {type: utilization, parameters: {waiting: 5, kv_used: 0.8, headroom: 0.2, unreported: remove}}
+- {type: metric, parameters: {conditions: [{metric: waiting, is: at_most, value: 0}], unreported: keep}}
+- {type: anybody}
+profiles:
+- name: serve
+  prepare: [tokens, loads]
+  filter:
+  - {plugin: health}
+  - {plugin: drain}
+  - {plugin: circuit}
+  - {plugin: role}
+  - {plugin: label}
+  - {plugin: adapter}
+  - {plugin: capacity}
+  - {plugin: range}
+  - {plugin: concurrency}
+  - {plugin: headroom}
+  - {plugin: utilization}
+  - {plugin: metric}
+  pick: anybody
+";
+
+    #[test]
+    fn documents_name_every_parameter() {
+        let registry = registry().unwrap();
+        let document = registry.read(serde_yaml_ng::Deserializer::from_str(PLUGINS)).unwrap();
+        assert!(document.build(&registry).unwrap().warnings().is_empty());
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_parameter_is_said() {
+        let registry = registry().unwrap();
+        let error = |parameters: &str| {
+            let text = format!("plugins: [{{type: {parameters}}}]\nprofiles: []");
+            registry.read(serde_yaml_ng::Deserializer::from_str(&text)).unwrap_err().to_string()
+        };
+        let selector = error("label, parameters: {selector: 'zone in a'}");
+        assert!(selector.contains("expected `(` after `zone in`"), "{selector}");
+        let ceilings = error("headroom, parameters: {limit: {tokens: 9}, ceilings: {priorities: [], min: 0.5}}");
+        assert!(ceilings.contains("`priorities` is empty"), "{ceilings}");
+        let limit = error("concurrency, parameters: {limit: {}}");
+        assert!(limit.contains("give `requests` or `tokens`"), "{limit}");
+        let missing = error("role, parameters: {}");
+        assert!(missing.contains("role"), "{missing}");
+    }
+}

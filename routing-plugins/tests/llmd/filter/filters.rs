@@ -1,0 +1,205 @@
+//! Their filters.
+
+use std::time::Duration;
+
+use kv_index::BlockSize;
+use routing_core::{OnEmpty, Role};
+use routing_plugins::filter::{
+    AffinityFilter, AffinityParameters, Amount, Comparison, ContextRange, ContextRangeFilter, ContextRangeParameters,
+    Metric, MetricCondition, MetricFilter, MetricParameters, RoleFilter, RoleParameters, Unlabelled, Unreported,
+};
+use routing_plugins::load::PodLoad;
+use routing_plugins::prepare::GivenTokensPreparer;
+use routing_plugins::{Fraction, Positive};
+use serde_json::Value;
+
+use super::given::{as_expected, hold, kept, known, list, number, on_empty, profile, whole, with_loads, with_search};
+use crate::case::{Case, fleet, request};
+
+pub(super) fn role(case: &Case) -> Result<(), String> {
+    known(&case.params, &[])?;
+    known(&case.input, &["role_label"])?;
+    let labels = list(&case.input, "role_label")?;
+    let (_, fleet) =
+        fleet(labels.len(), |at, pod| labels[at].as_str().into_iter().fold(pod, |pod, role| pod.label("role", role)));
+    // Only for decode does theirs take a pod without a label for one that does both.
+    let (role, unlabelled) = match &*case.plugin {
+        "prefill-filter" => (Role::Prefill, Unlabelled::None),
+        "encode-filter" => (Role::Encode, Unlabelled::None),
+        _ => (Role::Decode, Unlabelled::Both),
+    };
+    let parameters = RoleParameters::new(role).label("role").unlabelled(unlabelled);
+    let kept = kept(profile("serve"), &request(), &fleet, OnEmpty::Fail, |d| RoleFilter::declare(d, parameters))?;
+    as_expected(case, &kept)
+}
+
+fn condition(metric: Metric, is: Comparison, value: f64) -> Result<MetricCondition, String> {
+    let value = Amount::new(value).ok_or_else(|| format!("unknown limit {value}"))?;
+    Ok(MetricCondition { metric, is, value })
+}
+
+fn by_metrics(
+    case: &Case,
+    loads: Vec<PodLoad>,
+    conditions: Vec<MetricCondition>,
+    unreported: Unreported,
+) -> Result<(), String> {
+    let (_, fleet) = fleet(loads.len(), |_, pod| pod);
+    let on_empty = on_empty(&case.params, "fallbackOnEmpty")?;
+    let parameters = MetricParameters { conditions, unreported };
+    let profile = with_loads(profile("serve"), loads);
+    let kept = kept(profile, &request(), &fleet, on_empty, |d| MetricFilter::declare(d, parameters))?;
+    as_expected(case, &kept)
+}
+
+/// Their attributes have any name; ours are what engines report. Waiting requests stand for any whole number, and the use
+/// of the KV cache for any share.
+pub(super) fn attribute(case: &Case) -> Result<(), String> {
+    known(&case.params, &["attribute", "operator", "value", "onMissing", "fallbackOnEmpty"])?;
+    known(&case.input, &["values"])?;
+    let is = match case.params["operator"].as_str() {
+        Some("LessThan") => Comparison::Below,
+        Some("LessThanOrEqual") => Comparison::AtMost,
+        Some("Equal") => Comparison::Equal,
+        Some("NotEqual") => Comparison::NotEqual,
+        Some("GreaterThanOrEqual") => Comparison::AtLeast,
+        Some("GreaterThan") => Comparison::Above,
+        other => return Err(format!("unknown operator {other:?}")),
+    };
+    let unreported = match case.params["onMissing"].as_str() {
+        None | Some("Pass") => Unreported::Keep,
+        Some("Fail") => Unreported::Remove,
+        other => return Err(format!("unknown onMissing {other:?}")),
+    };
+    let value = number(&case.params, "value")?.ok_or("no value")?;
+    let values = list(&case.input, "values")?;
+    let numbers = || values.iter().filter_map(Value::as_f64).chain([value]);
+    let metric = if numbers().all(|number| number >= 0.0 && number.fract() == 0.0) {
+        Metric::Waiting
+    } else if numbers().all(|number| (0.0..=1.0).contains(&number)) {
+        Metric::KvUsed
+    } else {
+        return Err("unknown kind of value".to_owned());
+    };
+    let load = |value: &Value| {
+        let mut load = PodLoad::default();
+        if let Some(number) = value.as_f64() {
+            (load.waiting, load.kv_used) = (number as u32, number as f32);
+            load.age = Some(Duration::ZERO);
+        }
+        load
+    };
+    by_metrics(case, values.iter().map(load).collect(), vec![condition(metric, is, value)?], unreported)
+}
+
+pub(super) fn utilization(case: &Case) -> Result<(), String> {
+    known(&case.params, &["conditions", "fallbackOnEmpty"])?;
+    known(&case.input, &["endpoints"])?;
+    let mut conditions = Vec::new();
+    for given in list(&case.params, "conditions")? {
+        known(given, &["metric", "maxValue"])?;
+        let metric = match given["metric"].as_str() {
+            Some("active-requests") => Metric::InFlightRequests,
+            Some("running-requests") => Metric::Running,
+            Some("waiting-queue") => Metric::Waiting,
+            Some("kv-cache-utilization") => Metric::KvUsed,
+            other => return Err(format!("unknown metric {other:?}")),
+        };
+        let most = number(given, "maxValue")?.ok_or("no maxValue")?;
+        conditions.push(condition(metric, Comparison::AtMost, most)?);
+    }
+    let mut loads = Vec::new();
+    for endpoint in list(&case.input, "endpoints")? {
+        let mut load = PodLoad::default();
+        if !endpoint.is_null() {
+            known(endpoint, &["active", "running", "waiting", "kv"])?;
+            let count = |name| whole(endpoint, name).map(|count| count.unwrap_or_default() as u32);
+            load.in_flight.requests = count("active")?;
+            (load.running, load.waiting) = (count("running")?, count("waiting")?);
+            load.kv_used = number(endpoint, "kv")?.unwrap_or_default() as f32;
+            load.age =
+                ["running", "waiting", "kv"].iter().any(|name| !endpoint[*name].is_null()).then_some(Duration::ZERO);
+        }
+        loads.push(load);
+    }
+    // What is missing passes.
+    by_metrics(case, loads, conditions, Unreported::Keep)
+}
+
+/// Blocks of a token each, and a hundred of them, so that a percentage is a number of blocks.
+pub(super) fn affinity(case: &Case) -> Result<(), String> {
+    let names =
+        ["affinityThreshold", "explorationProbability", "maxTTFTPenaltyMs", "ttftSource", "peakPrefillThroughput"];
+    known(&case.params, &names)?;
+    known(&case.input, &["endpoints"])?;
+    let params = |name, default| number(&case.params, name).map(|number| number.unwrap_or(default));
+    let fraction = |number: f64| Fraction::try_from(number).map_err(|error| error.to_string());
+    // Their predictor says a time; ours has no predictor, and is given the backlog that takes as long.
+    let (figure, scale, rate) = match case.params["ttftSource"].as_str() {
+        None | Some("prefillThroughput") => ("inflight_tokens", 1.0, params("peakPrefillThroughput", 15_928.0)?),
+        Some("latencyPredictor") => ("predicted_ttft_ms", 1000.0, 1_000_000.0),
+        other => return Err(format!("unknown ttftSource {other:?}")),
+    };
+    let parameters = AffinityParameters {
+        share: fraction(params("affinityThreshold", 0.8)?)?,
+        most_wait: Positive::new(params("maxTTFTPenaltyMs", 18_000.0)? / 1000.0),
+        prefill_rate: Positive::new(rate).ok_or_else(|| format!("unknown throughput {rate}"))?,
+        explore: fraction(params("explorationProbability", 0.0)?)?,
+    };
+    let endpoints = list(&case.input, "endpoints")?;
+    let (index, fleet) = fleet(endpoints.len(), |_, pod| pod);
+    let (prompt, size): (Vec<u32>, _) = ((0..100).collect(), BlockSize::new(1).expect("not zero"));
+    let mut loads = Vec::new();
+    for (at, endpoint) in endpoints.iter().enumerate() {
+        known(endpoint, &["match_pct", "predicted_ttft_ms", "inflight_tokens"])?;
+        let held = whole(endpoint, "match_pct")?.unwrap_or_default();
+        hold(&index, at, prompt.get(..held as usize).ok_or("unknown share above 100 %")?, size)?;
+        let mut load = PodLoad::default();
+        let figure = number(endpoint, figure)?.ok_or_else(|| format!("unknown lack of {figure}"))?;
+        load.in_flight.uncached_tokens = (figure * scale) as u64;
+        loads.push(load);
+    }
+    let profile = with_search(with_loads(profile("serve"), loads), index, size);
+    let request = request().tokens(&prompt);
+    let kept =
+        kept(profile, &request, &fleet, OnEmpty::KeepPrevious, move |d| AffinityFilter::<4>::declare(d, parameters))?;
+    as_expected(case, &kept)
+}
+
+pub(super) fn context_range(case: &Case) -> Result<(), String> {
+    known(&case.params, &["label", "enableFiltering"])?;
+    known(&case.input, &["context_length", "ranges"])?;
+    let label = case.params["label"].as_str().unwrap_or("llm-d.ai/context-length-range");
+    let ranges = list(&case.input, "ranges")?;
+    let labelled = |at: usize, pod| {
+        ranges[at].as_str().into_iter().fold(pod, |pod: routing_core::PodInfo, range| pod.label(label, range))
+    };
+    let (_, fleet) = fleet(ranges.len(), labelled);
+    if case.params["enableFiltering"] != true {
+        // Theirs only scores then: in our profile there is no filter.
+        return as_expected(case, &(0..ranges.len()).collect::<Vec<_>>());
+    }
+    let prompt = vec![0; whole(&case.input, "context_length")?.ok_or("no length")? as usize];
+    let profile = profile("serve").preparer("tokens", GivenTokensPreparer::declare);
+    let parameters = ContextRangeParameters { label: label.into() };
+    let request = request().tokens(&prompt);
+    let kept = kept(profile, &request, &fleet, OnEmpty::Fail, |d| ContextRangeFilter::declare(d, parameters))?;
+    as_expected(case, &kept)
+}
+
+pub(super) fn parse_range(case: &Case) -> Result<(), String> {
+    known(&case.params, &[])?;
+    known(&case.input, &["range"])?;
+    known(&case.expected, &["error", "min", "max"])?;
+    let parsed = ContextRange::parse(case.input["range"].as_str().ok_or("no range")?);
+    match (&parsed, case.expected["error"].as_bool().unwrap_or(false)) {
+        (Err(_), true) => Ok(()),
+        (Ok(range), false)
+            if case.expected["min"].as_u64() == Some(range.min())
+                && case.expected["max"].as_u64() == Some(range.max()) =>
+        {
+            Ok(())
+        }
+        _ => Err(format!("{parsed:?}, expected {}", case.expected)),
+    }
+}
