@@ -23,7 +23,6 @@
 
 mod adapter;
 mod affinity;
-mod amount;
 mod capacity;
 mod ceilings;
 mod circuit;
@@ -47,7 +46,6 @@ mod utilization;
 
 pub use adapter::{AdapterFilter, AdapterParameters};
 pub use affinity::{AffinityFilter, AffinityParameters};
-pub use amount::Amount;
 pub use capacity::{CapacityFilter, CapacityParameters};
 pub use ceilings::{Ceilings, CeilingsError};
 pub use circuit::CircuitFilter;

@@ -21,6 +21,6 @@ mod tokens;
 
 #[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
 pub use engine_hashing::EngineHashing;
-pub use parameters::{Fraction, OutOfRange, Positive};
+pub use parameters::{Amount, Fraction, OutOfRange, Positive};
 pub use stock::{Hashing, Stock};
 pub use tokens::{PromptTokens, TokenList};

@@ -3,9 +3,9 @@
 use kv_index::PodSet;
 use routing_core::{Context, Declare, Filter, PluginError, Read};
 
-use super::amount::Amount;
 use super::in_flight::{Figures, InFlightLimit};
 use super::keep::keep;
+use crate::parameters::Amount;
 use crate::prepare::Loads;
 
 /// What [`ConcurrencyFilter`] takes.

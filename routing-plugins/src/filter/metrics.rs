@@ -3,10 +3,10 @@
 use kv_index::PodSet;
 use routing_core::{Context, Declare, Filter, PluginError, Read};
 
-use super::amount::Amount;
 use super::keep::keep;
 use super::metric::{Comparison, Metric, Unreported};
 use crate::load::PodLoad;
+use crate::parameters::Amount;
 use crate::prepare::Loads;
 
 /// What [`MetricFilter`] takes.

@@ -3,10 +3,9 @@
 use kv_index::PodSet;
 use routing_core::{Context, Declare, Filter, PluginError, Read};
 
-use super::amount::Amount;
 use super::keep::keep;
 use super::metric::{Metric, Unreported};
-use crate::parameters::Positive;
+use crate::parameters::{Amount, Positive};
 use crate::prepare::Loads;
 
 /// What [`UtilizationFilter`] takes.

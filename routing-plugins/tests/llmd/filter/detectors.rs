@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use routing_core::OnEmpty;
 use routing_plugins::filter::{
-    Amount, Ceilings, ConcurrencyFilter, ConcurrencyParameters, Figures, InFlightLimit, Unreported, UtilizationFilter,
+    Ceilings, ConcurrencyFilter, ConcurrencyParameters, Figures, InFlightLimit, Unreported, UtilizationFilter,
     UtilizationParameters, saturation,
 };
 use routing_plugins::load::PodLoad;
-use routing_plugins::{Fraction, Positive};
+use routing_plugins::{Amount, Fraction, Positive};
 use serde_json::Value;
 
 use super::given::{as_expected, kept, known, list, number, profile, whole, with_loads};

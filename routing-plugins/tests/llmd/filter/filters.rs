@@ -5,12 +5,12 @@ use std::time::Duration;
 use kv_index::BlockSize;
 use routing_core::{OnEmpty, Role};
 use routing_plugins::filter::{
-    AffinityFilter, AffinityParameters, Amount, Comparison, ContextRange, ContextRangeFilter, ContextRangeParameters,
-    Metric, MetricCondition, MetricFilter, MetricParameters, RoleFilter, RoleParameters, Unlabelled, Unreported,
+    AffinityFilter, AffinityParameters, Comparison, ContextRange, ContextRangeFilter, ContextRangeParameters, Metric,
+    MetricCondition, MetricFilter, MetricParameters, RoleFilter, RoleParameters, Unlabelled, Unreported,
 };
 use routing_plugins::load::PodLoad;
 use routing_plugins::prepare::GivenTokensPreparer;
-use routing_plugins::{Fraction, Positive};
+use routing_plugins::{Amount, Fraction, Positive};
 use serde_json::Value;
 
 use super::given::{as_expected, hold, kept, known, list, number, on_empty, profile, whole, with_loads, with_search};
