@@ -13,6 +13,8 @@ mod session_slot;
 mod tests;
 mod text_block;
 mod text_chain;
+mod throughput;
+mod tier_match;
 
 pub use block_hash::{BlockHashParameters, BlockHashPreparer, ChainRecipe, HashedBlocks, PromptChain};
 pub use given_tokens::GivenTokensPreparer;
@@ -24,3 +26,5 @@ pub use prefix_match::{HashedPrefix, PrefixMatchPreparer};
 pub use session_key::{SessionKeyParameters, SessionKeyPreparer};
 pub use session_slot::Session;
 pub use text_block::{TextBlockParameters, TextBlockPreparer};
+pub use throughput::{ThroughputParameters, ThroughputPredictor};
+pub use tier_match::{HeldTiers, TierCounts, TierMatchParameters, TierMatchPreparer, TierTable};

@@ -1,7 +1,9 @@
 //! Recorders: what later decisions should know of this one.
 
+mod cold_prompts;
 mod predict;
 mod speculate;
 
+pub use cold_prompts::ColdPromptRecorder;
 pub use predict::{PredictParameters, PredictRecorder};
 pub use speculate::{SpeculateParameters, SpeculateRecorder};

@@ -1,1 +1,114 @@
 //! Scorers: how good each candidate is, 0..=1.
+//!
+//! Scorers of cost ([`PrefillCostScorer`], [`LinearCostScorer`], [`ExpectedWaitScorer`]) and those of load in their relative
+//! form share one map from costs to scores: `(dearest − cost) / (dearest − cheapest)` over the candidates. The cheapest gets
+//! 1, the dearest 0, and all get 1 when they cost the same. A cheaper candidate never scores below a dearer one; it scores
+//! the same only where the two are closer than a single-precision number can tell.
+
+mod adapter;
+mod cache_affinity;
+mod context_range;
+mod expected_wait;
+mod headroom;
+mod kv_utilization;
+mod least_load;
+mod linear_cost;
+mod locality;
+mod metric;
+mod no_hit_spread;
+mod normalize;
+mod predictions;
+mod prefill_cost;
+mod prompt;
+mod round_robin;
+mod session;
+mod stamps;
+#[cfg(test)]
+pub(crate) mod testing;
+mod tier;
+
+pub use adapter::AdapterScorer;
+pub use cache_affinity::{CacheAffinityParameters, CacheAffinityScorer};
+pub use context_range::{ContextRangeParameters, ContextRangeScorer};
+pub use expected_wait::{ExpectedWaitParameters, ExpectedWaitScorer};
+pub use headroom::{HeadroomParameters, HeadroomScorer, PreferredHeadroom};
+pub use kv_utilization::KvUtilizationScorer;
+pub use least_load::{LeastLoadParameters, LeastLoadScorer, LoadFigure, LoadForm};
+pub use linear_cost::{LinearCostParameters, LinearCostScorer};
+pub use locality::{LocalityLevel, LocalityParameters, LocalityScorer};
+pub use metric::{MetricParameters, MetricRange, MetricScorer, Metrics, PreferredMetric};
+pub use no_hit_spread::{ColdPrompts, NoHitSpreadScorer};
+pub use predictions::{Prediction, PredictionTable, Predictions};
+pub use prefill_cost::PrefillCostScorer;
+pub use round_robin::{RoundRobinScorer, Turns};
+pub use session::{Bindings, SessionScorer};
+pub use tier::{TierScorer, TierWeights};
+
+pub(crate) use prompt::PromptReads;
+
+// For fleets of every width.
+const _: () = {
+    const fn scorer<S: routing_core::Scorer<16>>() {}
+    scorer::<AdapterScorer>();
+    scorer::<CacheAffinityScorer<16>>();
+    scorer::<ContextRangeScorer>();
+    scorer::<ExpectedWaitScorer<16>>();
+    scorer::<HeadroomScorer<16>>();
+    scorer::<KvUtilizationScorer>();
+    scorer::<LeastLoadScorer<16>>();
+    scorer::<LinearCostScorer<16>>();
+    scorer::<LocalityScorer>();
+    scorer::<MetricScorer>();
+    scorer::<NoHitSpreadScorer<16>>();
+    scorer::<PrefillCostScorer<16>>();
+    scorer::<RoundRobinScorer<16>>();
+    scorer::<SessionScorer<16>>();
+    scorer::<TierScorer>();
+};
+
+#[cfg(all(test, feature = "serde"))]
+mod tests {
+    use serde::de::DeserializeOwned;
+
+    use super::*;
+    use crate::Fraction;
+
+    fn read<T: DeserializeOwned>(json: &str) -> Result<T, String> {
+        serde_json::from_str(json).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_is_not_given_is_as_by_default() {
+        assert_eq!(read("{}"), Ok(CacheAffinityParameters::default()));
+        assert_eq!(read("{}"), Ok(ContextRangeParameters::default()));
+        assert_eq!(read("{}"), Ok(ExpectedWaitParameters::default()));
+        assert_eq!(read("{}"), Ok(HeadroomParameters::default()));
+        assert_eq!(read("{}"), Ok(LeastLoadParameters::default()));
+        assert_eq!(read("{}"), Ok(LinearCostParameters::default()));
+        assert_eq!(read("{}"), Ok(LocalityParameters::default()));
+        assert_eq!(read("{}"), Ok(TierWeights::default()));
+        assert_eq!(read(r#"{"metric": "heat"}"#), Ok(MetricParameters::new("heat")));
+    }
+
+    #[test]
+    fn forms_are_told_by_their_names() {
+        let half = Fraction::new(0.5).unwrap();
+        let limit = crate::Positive::new(128.0).unwrap();
+        let read = |form: &str| read::<LeastLoadParameters>(&format!(r#"{{"by": "waiting", "form": {form}}}"#));
+        let form = |form| Ok(LeastLoadParameters { by: LoadFigure::Waiting, form, ..LeastLoadParameters::default() });
+        assert_eq!(read(r#""relative""#), form(LoadForm::Relative));
+        assert_eq!(read(r#"{"limit": {"limit": 128}}"#), form(LoadForm::Limit { limit, best: Fraction::ONE }));
+        assert_eq!(read(r#"{"limit": {"limit": 128, "best": 0.5}}"#), form(LoadForm::Limit { limit, best: half }));
+        assert_eq!(read(r#"{"idle": {"busy": 0.5}}"#), form(LoadForm::Idle { idle: 0, busy: half }));
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_refused() {
+        assert!(read::<CacheAffinityParameters>(r#"{"length_weight": 1.1}"#).is_err());
+        assert!(read::<CacheAffinityParameters>(r#"{"length_scale": 0}"#).is_err());
+        assert!(read::<LinearCostParameters>(r#"{"request": -1}"#).is_err());
+        assert!(read::<ExpectedWaitParameters>(r#"{"tokens_per_second": 0}"#).is_err());
+        assert!(read::<MetricParameters>(r#"{"metric": "heat", "range": {"least": 2, "most": 1}}"#).is_err());
+        assert!(read::<TierWeights>(r#"{"host": 2}"#).is_err());
+    }
+}

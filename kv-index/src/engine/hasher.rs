@@ -175,6 +175,19 @@ pub struct ChainBuffer {
     bytes: Vec<u8>,
 }
 
+impl ChainBuffer {
+    /// What the last lazy chain hashed so far.
+    #[must_use]
+    pub fn hashes(&self) -> &[BlockHash] {
+        &self.hashes
+    }
+
+    /// Forgets the hashes, and keeps the memory.
+    pub fn clear(&mut self) {
+        self.hashes.clear();
+    }
+}
+
 /// A prompt whose blocks are hashed on demand in an engine's dialect, front to back.
 pub struct DialectChain<'a> {
     hasher: &'a DialectHasher,

@@ -46,6 +46,18 @@ impl HashedBlocks {
     /// Forgets the hashes, and keeps the memory.
     pub fn clear(&mut self) {
         self.native.clear();
+        #[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
+        self.engine.clear();
+    }
+
+    /// What was hashed so far: the prompt's first blocks, at least as many as any pod was found to hold.
+    #[must_use]
+    pub fn hashes(&self) -> &[BlockHash] {
+        #[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
+        if self.native.is_empty() {
+            return self.engine.hashes();
+        }
+        &self.native
     }
 }
 

@@ -9,7 +9,7 @@ mod pick;
 mod prepare;
 mod score;
 
-use case::{Case, Verdict};
+use case::Verdict;
 
 const CASES: &str = include_str!("../fixtures/llmd_plugin_cases.json");
 

@@ -105,6 +105,10 @@ fn an_index_is_searched_lazily_in_every_dialect() {
         index.search_lazy(&mut chain, &mut matches);
         assert_eq!(matches.depth(pod.id()), 100, "{chain:?}");
         assert!(chain.hashes().len() < 1_000, "{chain:?}");
+        let hashed = chain.hashes().len();
+        assert_eq!(buffer.hashes(), &blocks[..hashed], "the buffer keeps what was hashed");
+        buffer.clear();
+        assert!(buffer.hashes().is_empty());
     }
 }
 

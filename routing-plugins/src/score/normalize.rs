@@ -1,0 +1,137 @@
+//! Costs as scores: the cheapest candidate gets 1, the dearest 0, and all get 1 when they cost the same.
+//!
+//! Two passes, so that nothing is kept in between: the first finds the span of the costs, the second fills in. Every
+//! operation on the way is monotone, rounding included, so a cheaper candidate never scores below a dearer one.
+
+use kv_index::{Matches, PodId, PodSet};
+use routing_core::Scores;
+
+/// From the least of some numbers to the most.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    least: f64,
+    most: f64,
+}
+
+impl Span {
+    /// Of no numbers.
+    pub(super) const EMPTY: Self = Self { least: f64::INFINITY, most: f64::NEG_INFINITY };
+
+    #[inline]
+    pub(super) fn add(&mut self, number: f64) {
+        self.least = self.least.min(number);
+        self.most = self.most.max(number);
+    }
+
+    pub(super) fn most(&self) -> f64 {
+        self.most
+    }
+
+    /// How far apart they lie; 0 if there are none.
+    pub(super) fn width(&self) -> f64 {
+        (self.most - self.least).max(0.0)
+    }
+
+    /// 1 for the least, 0 for the most, 1 if they are the same.
+    #[inline]
+    pub(super) fn falling(&self, number: f64) -> f32 {
+        self.share(self.most, number) as f32
+    }
+
+    /// 0 for the least, 1 for the most, 1 if they are the same.
+    #[inline]
+    pub(super) fn rising(&self, number: f64) -> f32 {
+        self.position(number) as f32
+    }
+
+    /// The same in full.
+    pub(super) fn position(&self, number: f64) -> f64 {
+        self.share(number, self.least)
+    }
+
+    #[inline]
+    fn share(&self, high: f64, low: f64) -> f64 {
+        // Halves: the width of any two finite numbers is then finite too.
+        let width = self.most * 0.5 - self.least * 0.5;
+        if width > 0.0 { (high * 0.5 - low * 0.5) / width } else { 1.0 }
+    }
+}
+
+/// Scores every candidate by what it costs, given how many leading blocks of the prompt it holds.
+pub(super) fn by_cost_and_depth<const W: usize>(
+    scores: &mut Scores<'_, W>,
+    held: &Matches<W>,
+    cost: impl Fn(PodId, usize) -> f64,
+) {
+    let (candidates, mut span) = (scores.candidates(), Span::EMPTY);
+    by_depth(Some(held), candidates, |pods, depth| pods.iter().for_each(|pod| span.add(cost(pod, depth))));
+    by_depth(Some(held), candidates, |pods, depth| {
+        pods.iter().for_each(|pod| scores.set(pod, span.falling(cost(pod, depth))));
+    });
+}
+
+/// Candidates by how many leading blocks they hold, whole groups at once; those that hold nothing come last.
+pub(super) fn by_depth<const W: usize>(
+    held: Option<&Matches<W>>,
+    candidates: PodSet<W>,
+    mut visit: impl FnMut(PodSet<W>, usize),
+) {
+    let mut rest = candidates;
+    for group in held.map_or(&[][..], Matches::groups) {
+        visit(group.pods & candidates, group.depth);
+        rest = rest - group.pods;
+    }
+    visit(rest, 0);
+}
+
+/// How much of a KV cache is in use, whatever was reported: what is not a number counts as full.
+#[inline]
+pub(super) fn kv_used(reported: f32) -> f64 {
+    if reported.is_nan() { 1.0 } else { f64::from(reported.clamp(0.0, 1.0)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn span(numbers: &[f64]) -> Span {
+        let mut span = Span::EMPTY;
+        numbers.iter().for_each(|number| span.add(*number));
+        span
+    }
+
+    #[test]
+    fn the_cheapest_gets_1_and_the_dearest_0() {
+        let span = span(&[2.0, 4.0, 10.0]);
+        assert_eq!([2.0, 4.0, 10.0].map(|cost| span.falling(cost)), [1.0, 0.75, 0.0]);
+        assert_eq!([2.0, 4.0, 10.0].map(|cost| span.rising(cost)), [0.0, 0.25, 1.0]);
+    }
+
+    #[test]
+    fn equals_all_get_1() {
+        let equal = span(&[7.0, 7.0]);
+        assert_eq!((equal.falling(7.0), equal.rising(7.0), equal.width()), (1.0, 1.0, 0.0));
+    }
+
+    #[test]
+    fn a_cache_of_unknown_use_counts_as_full() {
+        assert_eq!([f32::NAN, -1.0, 0.25, 9.0].map(kv_used), [1.0, 0.0, 0.25, 1.0]);
+    }
+
+    proptest! {
+        /// Scores lie in 0..=1 and never turn the order of the costs round, however large these are.
+        #[test]
+        fn order_is_kept(costs in prop::collection::vec(-f64::MAX..f64::MAX, 1..20)) {
+            let span = span(&costs);
+            for a in &costs {
+                prop_assert!((0.0..=1.0).contains(&span.falling(*a)), "{}", span.falling(*a));
+                for b in &costs {
+                    prop_assert!(a > b || span.falling(*a) >= span.falling(*b));
+                    prop_assert!(a > b || span.rising(*a) <= span.rising(*b));
+                }
+            }
+        }
+    }
+}
