@@ -14,7 +14,10 @@ pub mod load;
 mod parameters;
 pub mod pick;
 pub mod prepare;
+pub mod profiles;
 pub mod record;
+#[cfg(feature = "serde")]
+mod registry;
 pub mod score;
 mod stock;
 mod tokens;
@@ -22,5 +25,7 @@ mod tokens;
 #[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
 pub use engine_hashing::EngineHashing;
 pub use parameters::{Amount, Fraction, OutOfRange, Positive};
-pub use stock::{Hashing, Stock};
+#[cfg(feature = "serde")]
+pub use registry::register;
+pub use stock::{Hashing, SessionTables, Stock, Tokens};
 pub use tokens::{PromptTokens, TokenList};

@@ -2,8 +2,10 @@
 
 mod cold_prompts;
 mod predict;
+mod session;
 mod speculate;
 
 pub use cold_prompts::ColdPromptRecorder;
 pub use predict::{PredictParameters, PredictRecorder};
+pub use session::SessionRecorder;
 pub use speculate::{SpeculateParameters, SpeculateRecorder};

@@ -11,9 +11,16 @@ use super::normalize::Span;
 use crate::parameters::OutOfRange;
 
 /// Figures of pods by name, as the host measures them.
-pub trait Metrics: Send + Sync {
+pub trait Metrics: Send + Sync + std::fmt::Debug {
     /// A pod's figure, if it has one. Asked twice for every candidate of a decision, so it should be quick.
     fn figure(&self, metric: &str, pod: PodId) -> Option<f64>;
+}
+
+/// No figures.
+impl Metrics for () {
+    fn figure(&self, _: &str, _: PodId) -> Option<f64> {
+        None
+    }
 }
 
 /// What [`MetricScorer`] takes.
@@ -134,6 +141,7 @@ mod tests {
     use super::*;
     use crate::score::testing::Scene;
 
+    #[derive(Debug)]
     struct Given(Vec<Option<f64>>);
 
     impl Metrics for Given {

@@ -7,6 +7,7 @@ use std::time::Instant;
 use kv_index::Pod;
 use routing_core::{Context, Declare, PluginError, Read, Scorer, Scores};
 
+use crate::pick::Sessions;
 use crate::prepare::Session;
 
 /// Which pods sessions are bound to, as the host remembers it.
@@ -15,10 +16,17 @@ pub trait Bindings<const W: usize = 4>: Send + Sync {
     fn bound(&self, session: u64, now: Instant) -> Option<Pod>;
 }
 
+impl<const W: usize> Bindings<W> for Sessions {
+    fn bound(&self, session: u64, now: Instant) -> Option<Pod> {
+        Sessions::bound(self, session, now)
+    }
+}
+
 /// Scores whether a session is bound to a candidate: 1 for the pod it is bound to, 0 for all others.
 ///
 /// A request of no session, one whose session is not bound, and one bound to a pod that was replaced leave every score at
-/// 0, so that other scorers decide. It takes no parameters.
+/// 0, so that other scorers decide. It takes no parameters. Sessions are bound by a
+/// [`SessionRecorder`](crate::record::SessionRecorder), or by whatever else the host has.
 pub struct SessionScorer<const W: usize = 4> {
     bindings: Arc<dyn Bindings<W>>,
     session: Read<Session>,

@@ -205,6 +205,7 @@ fn attribute(case: &Case) -> Result<(), String> {
     expect(case, &setup.scores(move |d| MetricScorer::declare(d, parameters, Arc::new(Figures(values))))?)
 }
 
+#[derive(Debug)]
 struct Figures(Vec<Option<f64>>);
 
 impl Metrics for Figures {

@@ -49,12 +49,7 @@ pub(crate) fn stock() -> Stock {
 impl World {
     /// A world of so many pods, `pod-0` on, each as `info` makes it, routed by a workflow over its stock.
     #[expect(clippy::disallowed_methods, reason = "a world begins at some instant; which one does not matter")]
-    pub(crate) fn new(
-        stock: Stock,
-        pods: usize,
-        info: impl Fn(usize, PodInfo) -> PodInfo,
-        workflow: Workflow,
-    ) -> Self {
+    pub(crate) fn new(stock: Stock, pods: usize, info: impl Fn(usize, PodInfo) -> PodInfo, workflow: Workflow) -> Self {
         let pods = (0..pods).map(|at| {
             let name = format!("pod-{at}");
             info(at, PodInfo::new(stock.index.join(&name).expect("room"), &name))
@@ -62,6 +57,10 @@ impl World {
         let pods = pods.collect();
         let workspace = workflow.workspace();
         Self { stock, pods, version: 1, workflow, workspace, now: Instant::now(), seed: 0 }
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.now
     }
 
     /// Time passes.
@@ -110,7 +109,8 @@ impl World {
         let guards = plan.steps().iter().map(|step| {
             let held = step.cache.map_or(0, |cache| cache.held) as u64 * u64::from(BLOCK);
             let prompt_tokens = tokens.len() as u64;
-            let work = Work { prompt_tokens, uncached_tokens: prompt_tokens - held.min(prompt_tokens), output_tokens: 64 };
+            let work =
+                Work { prompt_tokens, uncached_tokens: prompt_tokens - held.min(prompt_tokens), output_tokens: 64 };
             self.stock.load.begin(step.candidates[0].pod, work)
         });
         let guards = guards.collect();

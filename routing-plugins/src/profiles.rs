@@ -1,0 +1,182 @@
+//! Ready profiles, made of stock plugins. Each is also a document under `profiles/`, and the two decide alike.
+//!
+//! | profile | sends a request |
+//! |---|---|
+//! | [`round_robin`] | to each pod in its turn |
+//! | [`least_load`] | to the pod with the fewest requests |
+//! | [`consistent_hash`] | always to the same pod for a session or a prompt's beginning, within a bound on load |
+//! | [`cache_aware`] | where most of the prompt is held, unless that pod has too much more to do |
+//! | [`cache_aware_sticky`] | the same, and a session stays where it is |
+//! | [`sticky_least_loaded`] | to the least loaded of those that hold the prompt, or of all |
+//! | [`prefill_decode`] | to a prefill pod and then to a decode pod near it |
+//! | [`prefill_decode_conditional`] | the same, and to no prefill pod where the decode pod holds enough |
+//!
+//! They are builders: take one as it is, or add to it.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use routing_core::{Declare, FailurePolicy, OnEmpty, ProfileBuilder, Role, StepBuilder, WorkflowBuilder};
+
+use crate::condition::{UncachedCondition, UncachedParameters};
+use crate::filter::*;
+use crate::parameters::{Fraction, Positive};
+use crate::pick::{
+    ConsistentHashParameters, ConsistentHashPicker, MaxScorePicker, RoundRobinParameters, RoundRobinPicker,
+    SessionParameters, SessionPicker,
+};
+use crate::prepare::*;
+use crate::record::{SpeculateParameters, SpeculateRecorder};
+use crate::score::{
+    CacheAffinityParameters, CacheAffinityScorer, KvUtilizationScorer, LeastLoadParameters, LeastLoadScorer, LoadForm,
+    LocalityParameters, LocalityScorer, PrefillCostScorer,
+};
+use crate::stock::Stock;
+
+/// To each pod in its turn.
+pub fn round_robin<const W: usize>(stock: &Stock<W>) -> ProfileBuilder<W> {
+    sound(ProfileBuilder::new("round_robin"), stock).picker("in_turn", |d: &mut Declare<'_>| {
+        RoundRobinPicker::declare(d, RoundRobinParameters::default(), Arc::default())
+    })
+}
+
+/// To the pod with the fewest requests.
+pub fn least_load<const W: usize>(stock: &Stock<W>) -> ProfileBuilder<W> {
+    let profile = loads(ProfileBuilder::new("least_load"), stock);
+    let profile = sound(profile, stock)
+        .scorer("load", 1.0, |d: &mut Declare<'_>| LeastLoadScorer::<W>::declare(d, LeastLoadParameters::default()));
+    best(profile)
+}
+
+/// Always to the same pod for a session or a prompt's beginning; no pod has more than a quarter above the mean, nor more
+/// than 256 requests.
+pub fn consistent_hash<const W: usize>(stock: &Stock<W>) -> ProfileBuilder<W> {
+    let profile = loads(ProfileBuilder::new("consistent_hash"), stock)
+        .preparer("key", |d: &mut Declare<'_>| HashKeyPreparer::declare(d, HashKeyParameters::default()));
+    sound(profile, stock).filter("cap", OnEmpty::Fail, cap).picker("place", |d: &mut Declare<'_>| {
+        ConsistentHashPicker::<W>::declare(d, ConsistentHashParameters::default())
+    })
+}
+
+/// Where most of the prompt is held, unless that pod has so much more to do that computing it elsewhere is better: a whole
+/// prompt weighs as much as 32 requests.
+pub fn cache_aware<const W: usize>(stock: &Stock<W>) -> ProfileBuilder<W> {
+    best(by_cache(sound(prompt(ProfileBuilder::new("cache_aware"), stock), stock)))
+}
+
+/// As [`cache_aware`], but a session stays where it began until its pod is gone, refused, or has 256 requests.
+pub fn cache_aware_sticky<const W: usize>(stock: &Stock<W>) -> ProfileBuilder<W> {
+    let profile = prompt(ProfileBuilder::new("cache_aware_sticky"), stock)
+        .preparer("session", |d: &mut Declare<'_>| SessionKeyPreparer::declare(d, SessionKeyParameters::default()));
+    let sessions = stock.sessions.table("sessions");
+    by_cache(sound(profile, stock).filter("cap", OnEmpty::KeepPrevious, cap))
+        .picker("sticky", |d: &mut Declare<'_>| SessionPicker::declare(d, SessionParameters::default(), sessions))
+}
+
+/// A prompt of which some pods hold half goes to the least loaded of them; a new one to the least loaded of all, where it
+/// is entered at once, so that a burst of the same new prompt lands on one pod.
+pub fn sticky_least_loaded<const W: usize>(stock: &Stock<W>) -> ProfileBuilder<W> {
+    let share = Fraction::new(0.5).unwrap_or(Fraction::ONE);
+    let index = Arc::clone(&stock.index);
+    let profile = sound(prompt(ProfileBuilder::new("sticky_least_loaded"), stock), stock)
+        .filter("holders", OnEmpty::KeepPrevious, move |d: &mut Declare<'_>| {
+            AffinityFilter::<W>::declare(d, AffinityParameters { share, ..AffinityParameters::default() })
+        })
+        .scorer("load", 1.0, |d: &mut Declare<'_>| LeastLoadScorer::<W>::declare(d, LeastLoadParameters::default()));
+    best(profile)
+        .recorder("enter", |d: &mut Declare<'_>| SpeculateRecorder::declare(d, SpeculateParameters::default(), index))
+}
+
+/// Prefill where most is held and least is to be computed; decode near that pod, where there is room. Where no prefill pod
+/// does, the decode pod prefills alone.
+pub fn prefill_decode<const W: usize>(stock: &Stock<W>) -> WorkflowBuilder<W> {
+    let prefill = sound(serving(prompt(ProfileBuilder::new("prefill"), stock), "prefills", Role::Prefill), stock)
+        .scorer("cost", 2.0, PrefillCostScorer::<W>::declare)
+        .scorer("cache", 1.0, held::<W>);
+    let decode = sound(serving(ProfileBuilder::new("decode"), "decodes", Role::Decode), stock)
+        .scorer("near", 2.0, |d: &mut Declare<'_>| near(d, "prefill"))
+        .scorer("load", 3.0, |d: &mut Declare<'_>| LeastLoadScorer::<W>::declare(d, up_to(64.0)))
+        .scorer("kv", 2.0, KvUtilizationScorer::declare)
+        .scorer("cache", 1.0, held::<W>);
+    WorkflowBuilder::new()
+        .step(StepBuilder::new("prefill", best(prefill)).role(Role::Prefill).on_failure(FailurePolicy::Skip))
+        .step(StepBuilder::new("decode", best(decode)).role(Role::Decode))
+}
+
+/// Decode is decided first, and a prefill pod is asked only if the decode pod lacks 2,048 tokens of the prompt or more.
+pub fn prefill_decode_conditional<const W: usize>(stock: &Stock<W>) -> WorkflowBuilder<W> {
+    let decode = sound(serving(prompt(ProfileBuilder::new("decode"), stock), "decodes", Role::Decode), stock)
+        .scorer("cache", 3.0, held::<W>)
+        .scorer("load", 3.0, |d: &mut Declare<'_>| LeastLoadScorer::<W>::declare(d, up_to(64.0)))
+        .scorer("kv", 2.0, KvUtilizationScorer::declare);
+    let prefill = sound(serving(ProfileBuilder::new("prefill"), "prefills", Role::Prefill), stock)
+        .scorer("cost", 2.0, PrefillCostScorer::<W>::declare)
+        .scorer("cache", 1.0, held::<W>)
+        .scorer("near", 2.0, |d: &mut Declare<'_>| near(d, "decode"));
+    let prefill = StepBuilder::new("prefill", best(prefill)).role(Role::Prefill).on_failure(FailurePolicy::Skip);
+    WorkflowBuilder::new()
+        .step(StepBuilder::new("decode", best(decode)).role(Role::Decode))
+        .step(prefill.when("uncached_condition", |d: &mut Declare<'_>| {
+            let tokens = NonZeroU32::new(2048).unwrap_or(NonZeroU32::MIN);
+            UncachedCondition::<W>::declare(d, &UncachedParameters { step: "decode".into(), tokens, prompt_tokens: 0 })
+        }))
+        .executed_in(&["prefill", "decode"])
+}
+
+/// Who is well, stays, and is not known to fail.
+fn sound<const W: usize>(profile: ProfileBuilder<W>, stock: &Stock<W>) -> ProfileBuilder<W> {
+    let circuits = Arc::clone(&stock.circuits);
+    profile
+        .filter("health", OnEmpty::Fail, HealthFilter::declare)
+        .filter("drain", OnEmpty::Fail, DrainFilter::declare)
+        .filter("circuit", OnEmpty::KeepPrevious, |d: &mut Declare<'_>| CircuitFilter::declare(d, circuits))
+}
+
+fn loads<const W: usize>(profile: ProfileBuilder<W>, stock: &Stock<W>) -> ProfileBuilder<W> {
+    let load = Arc::clone(&stock.load);
+    profile.preparer("loads", |d: &mut Declare<'_>| LoadPreparer::declare(d, LoadParameters::default(), load))
+}
+
+/// The prompt, who holds it, and what everybody has to do.
+fn prompt<const W: usize>(profile: ProfileBuilder<W>, stock: &Stock<W>) -> ProfileBuilder<W> {
+    let Stock { tokens, hashing, index, .. } = stock.clone();
+    let profile = profile
+        .preparer("tokens", move |d: &mut Declare<'_>| tokens.preparer::<W>(d))
+        .preparer("hash", |d: &mut Declare<'_>| BlockHashPreparer::declare(d, BlockHashParameters::default(), hashing))
+        .preparer("held", |d: &mut Declare<'_>| PrefixMatchPreparer::declare(d, index));
+    loads(profile, stock)
+}
+
+fn by_cache<const W: usize>(profile: ProfileBuilder<W>) -> ProfileBuilder<W> {
+    profile
+        .scorer("cache", 3.0, held::<W>)
+        .scorer("load", 3.0, |d: &mut Declare<'_>| LeastLoadScorer::<W>::declare(d, up_to(32.0)))
+        .scorer("kv", 1.0, KvUtilizationScorer::declare)
+}
+
+fn serving<const W: usize>(profile: ProfileBuilder<W>, name: &str, role: Role) -> ProfileBuilder<W> {
+    profile.filter(name, OnEmpty::Fail, move |d: &mut Declare<'_>| RoleFilter::declare(d, RoleParameters::new(role)))
+}
+
+fn best<const W: usize>(profile: ProfileBuilder<W>) -> ProfileBuilder<W> {
+    profile.picker("best", |d: &mut Declare<'_>| MaxScorePicker::declare(d, Default::default()))
+}
+
+fn cap(declare: &mut Declare<'_>) -> ConcurrencyFilter {
+    let limit = InFlightLimit::Requests(NonZeroU32::new(256).unwrap_or(NonZeroU32::MAX));
+    ConcurrencyFilter::declare(declare, ConcurrencyParameters::new(limit))
+}
+
+fn held<const W: usize>(declare: &mut Declare<'_>) -> CacheAffinityScorer<W> {
+    CacheAffinityScorer::declare(declare, CacheAffinityParameters::default())
+}
+
+fn near(declare: &mut Declare<'_>, step: &str) -> LocalityScorer {
+    LocalityScorer::declare(declare, LocalityParameters { step: Some(step.to_owned()), ..Default::default() })
+}
+
+/// 1 for an idle pod, 0 for one with so many requests.
+fn up_to(requests: f64) -> LeastLoadParameters {
+    let form = Positive::new(requests).map(|limit| LoadForm::Limit { limit, best: Fraction::ONE });
+    LeastLoadParameters { form: form.unwrap_or_default(), ..LeastLoadParameters::default() }
+}

@@ -1,0 +1,222 @@
+//! Every stock plugin by the name that documents call it: its type's name in small letters.
+
+use std::sync::Arc;
+
+use routing_core::{NoParameters, Registry, TypeTaken};
+
+use crate::condition::{UncachedCondition, UncachedParameters};
+use crate::filter::*;
+use crate::pick::{
+    ConsistentHashParameters, ConsistentHashPicker, MaxScoreParameters, MaxScorePicker, RoundRobinParameters,
+    RoundRobinPicker, SessionParameters, SessionPicker, TwoChoicesParameters, TwoChoicesPicker,
+    WeightedRandomParameters, WeightedRandomPicker,
+};
+use crate::prepare::*;
+use crate::record::{
+    ColdPromptRecorder, PredictParameters, PredictRecorder, SessionRecorder, SpeculateParameters, SpeculateRecorder,
+};
+use crate::score::{
+    AdapterScorer, CacheAffinityParameters, CacheAffinityScorer, ContextRangeScorer, ExpectedWaitParameters,
+    ExpectedWaitScorer, HeadroomParameters, HeadroomScorer, KvUtilizationScorer, LeastLoadParameters, LeastLoadScorer,
+    LinearCostParameters, LinearCostScorer, LocalityParameters, LocalityScorer, MetricScorer, NoHitSpreadScorer,
+    PrefillCostScorer, RoundRobinScorer, SessionScorer, TierScorer, TierWeights,
+};
+use crate::stock::Stock;
+
+/// Registers every stock plugin, over what the host shares with them.
+///
+/// # Errors
+///
+/// When a name is taken by a type that the host registered before.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use kv_index::{BlockSize, Config, Index};
+/// use routing_core::Registry;
+/// use routing_plugins::{Hashing, Stock, register};
+///
+/// let index: Arc<Index> = Arc::new(Index::new(Config::default()));
+/// let stock = Stock::new(index, Hashing::Native(BlockSize::new(16).expect("not zero")));
+/// let mut registry = Registry::new();
+/// register(&mut registry, &stock)?;
+/// let text = include_str!("../profiles/cache_aware.yaml");
+/// let workflow = registry.read(serde_yaml_ng::Deserializer::from_str(text))?.build(&registry)?;
+/// assert!(workflow.warnings().is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn register<const W: usize>(registry: &mut Registry<W>, stock: &Stock<W>) -> Result<(), TypeTaken> {
+    preparers(registry, stock)?;
+    filters(registry, stock)?;
+    scorers(registry, stock)?;
+    pickers(registry, stock)?;
+    recorders(registry, stock)?;
+    registry.condition::<UncachedParameters, _>("uncached_condition", |parameters, declare| {
+        UncachedCondition::<W>::declare(declare, &parameters)
+    })
+}
+
+/// A type that takes parameters and nothing of the host's.
+macro_rules! plain {
+    ($registry:ident . $stage:ident, $($name:literal => $plugin:ty, $parameters:ty;)*) => {
+        $($registry.$stage::<$parameters, _>($name, |parameters, declare| <$plugin>::declare(declare, parameters))?;)*
+    };
+}
+
+/// A type that takes no parameters and nothing of the host's.
+macro_rules! bare {
+    ($registry:ident . $stage:ident, $($name:literal => $plugin:ty;)*) => {
+        $($registry.$stage::<NoParameters, _>($name, |_, declare| <$plugin>::declare(declare))?;)*
+    };
+}
+
+fn preparers<const W: usize>(registry: &mut Registry<W>, stock: &Stock<W>) -> Result<(), TypeTaken> {
+    let tokens = stock.tokens.clone();
+    registry.preparer::<NoParameters, _>("tokenize_preparer", move |_, declare| tokens.preparer::<W>(declare))?;
+    bare! { registry.preparer, "given_tokens_preparer" => GivenTokensPreparer; }
+    let hashing = stock.hashing.clone();
+    registry.preparer::<BlockHashParameters, _>("block_hash_preparer", move |parameters, declare| {
+        BlockHashPreparer::declare(declare, parameters, hashing.clone())
+    })?;
+    let index = Arc::clone(&stock.index);
+    registry.preparer::<NoParameters, _>("prefix_match_preparer", move |_, declare| {
+        PrefixMatchPreparer::declare(declare, Arc::clone(&index))
+    })?;
+    let index = Arc::clone(&stock.index);
+    registry.preparer::<TierMatchParameters, _>("tier_match_preparer", move |parameters, declare| {
+        TierMatchPreparer::declare(declare, parameters, Arc::clone(&index))
+    })?;
+    let load = Arc::clone(&stock.load);
+    registry.preparer::<LoadParameters, _>("load_preparer", move |parameters, declare| {
+        LoadPreparer::declare(declare, parameters, Arc::clone(&load))
+    })?;
+    plain! { registry.preparer,
+        "text_block_preparer" => TextBlockPreparer, TextBlockParameters;
+        "session_key_preparer" => SessionKeyPreparer, SessionKeyParameters;
+        "hash_key_preparer" => HashKeyPreparer, HashKeyParameters;
+        "throughput_preparer" => ThroughputPredictor<W>, ThroughputParameters;
+    }
+    Ok(())
+}
+
+fn filters<const W: usize>(registry: &mut Registry<W>, stock: &Stock<W>) -> Result<(), TypeTaken> {
+    bare! { registry.filter, "health_filter" => HealthFilter; "drain_filter" => DrainFilter; }
+    let circuits = Arc::clone(&stock.circuits);
+    registry.filter::<NoParameters, _>("circuit_filter", move |_, declare| {
+        CircuitFilter::declare(declare, Arc::clone(&circuits))
+    })?;
+    plain! { registry.filter,
+        "role_filter" => RoleFilter, RoleParameters;
+        "label_filter" => LabelFilter, LabelParameters;
+        "adapter_filter" => AdapterFilter, AdapterParameters;
+        "capacity_filter" => CapacityFilter<W>, CapacityParameters;
+        "context_range_filter" => ContextRangeFilter, ContextRangeParameters;
+        "concurrency_filter" => ConcurrencyFilter, ConcurrencyParameters;
+        "priority_headroom_filter" => PriorityHeadroomFilter, PriorityHeadroomParameters;
+        "utilization_filter" => UtilizationFilter, UtilizationParameters;
+        "metric_filter" => MetricFilter, MetricParameters;
+        "affinity_filter" => AffinityFilter<W>, AffinityParameters;
+    }
+    Ok(())
+}
+
+fn scorers<const W: usize>(registry: &mut Registry<W>, stock: &Stock<W>) -> Result<(), TypeTaken> {
+    plain! { registry.scorer,
+        "cache_affinity_scorer" => CacheAffinityScorer<W>, CacheAffinityParameters;
+        "least_load_scorer" => LeastLoadScorer<W>, LeastLoadParameters;
+        "linear_cost_scorer" => LinearCostScorer<W>, LinearCostParameters;
+        "expected_wait_scorer" => ExpectedWaitScorer<W>, ExpectedWaitParameters;
+        "tier_scorer" => TierScorer, TierWeights;
+        "locality_scorer" => LocalityScorer, LocalityParameters;
+        "headroom_scorer" => HeadroomScorer<W>, HeadroomParameters;
+        "context_range_scorer" => ContextRangeScorer, crate::score::ContextRangeParameters;
+    }
+    bare! { registry.scorer,
+        "kv_utilization_scorer" => KvUtilizationScorer;
+        "prefill_cost_scorer" => PrefillCostScorer<W>;
+        "adapter_scorer" => AdapterScorer;
+    }
+    registry.scorer::<NoParameters, _>("round_robin_scorer", |_, declare| {
+        RoundRobinScorer::<W>::declare(declare, Arc::default())
+    })?;
+    let sessions = Arc::clone(&stock.sessions);
+    registry.scorer::<TableParameters, _>("session_scorer", move |parameters, declare| {
+        SessionScorer::<W>::declare(declare, sessions.table(&parameters.table))
+    })?;
+    let cold = Arc::clone(&stock.cold_prompts);
+    registry.scorer::<NoParameters, _>("no_hit_spread_scorer", move |_, declare| {
+        NoHitSpreadScorer::declare(declare, Arc::clone(&cold))
+    })?;
+    let metrics = Arc::clone(&stock.metrics);
+    registry.scorer::<crate::score::MetricParameters, _>("metric_scorer", move |parameters, declare| {
+        MetricScorer::declare(declare, parameters, Arc::clone(&metrics))
+    })
+}
+
+fn pickers<const W: usize>(registry: &mut Registry<W>, stock: &Stock<W>) -> Result<(), TypeTaken> {
+    plain! { registry.picker,
+        "max_score_picker" => MaxScorePicker, MaxScoreParameters;
+        "consistent_hash_picker" => ConsistentHashPicker<W>, ConsistentHashParameters;
+        "weighted_random_picker" => WeightedRandomPicker, WeightedRandomParameters;
+        "two_choices_picker" => TwoChoicesPicker, TwoChoicesParameters;
+    }
+    registry.picker::<RoundRobinParameters, _>("round_robin_picker", |parameters, declare| {
+        RoundRobinPicker::<W>::declare(declare, parameters, Arc::default())
+    })?;
+    let sessions = Arc::clone(&stock.sessions);
+    registry.picker::<SessionPickerParameters, _>("session_picker", move |given, declare| {
+        let SessionPickerParameters { table, most, when_refused } = given;
+        SessionPicker::declare(declare, SessionParameters { most, when_refused }, sessions.table(&table))
+    })
+}
+
+fn recorders<const W: usize>(registry: &mut Registry<W>, stock: &Stock<W>) -> Result<(), TypeTaken> {
+    let index = Arc::clone(&stock.index);
+    registry.recorder::<SpeculateParameters, _>("speculate_recorder", move |parameters, declare| {
+        SpeculateRecorder::declare(declare, parameters, Arc::clone(&index))
+    })?;
+    let index = Arc::clone(&stock.index);
+    registry.recorder::<PredictParameters, _>("predict_recorder", move |parameters, declare| {
+        PredictRecorder::declare(declare, parameters, Arc::clone(&index))
+    })?;
+    let sessions = Arc::clone(&stock.sessions);
+    registry.recorder::<TableParameters, _>("session_recorder", move |parameters, declare| {
+        SessionRecorder::declare(declare, sessions.table(&parameters.table))
+    })?;
+    let cold = Arc::clone(&stock.cold_prompts);
+    registry.recorder::<NoParameters, _>("cold_prompt_recorder", move |_, declare| {
+        ColdPromptRecorder::declare(declare, Arc::clone(&cold))
+    })
+}
+
+/// Which of the host's tables of sessions is meant. Two steps of a workflow should not share one: a session would be
+/// bound now to the one's pod and now to the other's.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+struct TableParameters {
+    table: String,
+}
+
+impl Default for TableParameters {
+    fn default() -> Self {
+        Self { table: "sessions".to_owned() }
+    }
+}
+
+/// A session picker's parameters, and its table.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+struct SessionPickerParameters {
+    table: String,
+    most: std::num::NonZeroUsize,
+    when_refused: crate::pick::WhenRefused,
+}
+
+impl Default for SessionPickerParameters {
+    fn default() -> Self {
+        let SessionParameters { most, when_refused } = SessionParameters::default();
+        Self { table: TableParameters::default().table, most, when_refused }
+    }
+}

@@ -1,0 +1,80 @@
+//! Profiles that send a request to a prefill pod and then to a decode pod.
+
+use routing_core::{FailurePolicy, PodInfo, Role};
+use routing_plugins::profiles;
+
+use super::world::{World, prompt, stock};
+
+/// Two prefill pods (0, 1) and four decode pods (2 to 5): 0, 2, 3 in one zone, 1, 4, 5 in another; 1 and 5 share a host.
+fn place(at: usize, info: PodInfo) -> PodInfo {
+    let zone = if [0, 2, 3].contains(&at) { "a" } else { "b" };
+    let host = if [1, 5].contains(&at) { "h-shared".to_owned() } else { format!("h-{at}") };
+    let role = if at < 2 { Role::Prefill } else { Role::Decode };
+    info.role(role).label("zone", zone).label("host", &host)
+}
+
+fn split() -> World {
+    let stock = stock();
+    let workflow = profiles::prefill_decode(&stock).build().expect("a ready profile builds");
+    assert!(workflow.warnings().is_empty(), "{:?}", workflow.warnings());
+    World::new(stock, 6, place, workflow)
+}
+
+#[test]
+fn decode_is_near_the_prefill_pod_and_prefill_is_where_the_prompt_is() {
+    let mut world = split();
+    world.store(world.pod("pod-1"), &prompt(1, 200));
+    let sent = world.send(&prompt(1, 220));
+    assert_eq!((sent.to("prefill"), sent.to("decode")), ("pod-1".to_owned(), "pod-5".to_owned()));
+    let order: Vec<&str> = sent.plan.steps().iter().map(|step| &*step.name).collect();
+    assert_eq!(order, ["prefill", "decode"]);
+    assert_eq!(sent.plan.steps()[0].on_failure, FailurePolicy::Skip);
+}
+
+#[test]
+fn a_full_decode_pod_is_passed_over_though_it_is_near() {
+    let mut world = split();
+    world.store(world.pod("pod-1"), &prompt(1, 200));
+    world.change("pod-5", |info| {
+        info.load.running = 64;
+        info.load.kv_used = 0.97;
+    });
+    assert_ne!(world.send(&prompt(1, 220)).to("decode"), "pod-5");
+}
+
+#[test]
+fn prompts_are_spread_over_prefill_pods_by_what_they_have_to_compute() {
+    let mut world = split();
+    let first = world.send(&prompt(1, 200));
+    let second = world.send(&prompt(2, 200));
+    assert_ne!(first.to("prefill"), second.to("prefill"));
+}
+
+#[test]
+fn a_prefill_pod_is_left_out_where_the_decode_pod_holds_enough() {
+    let stock = stock();
+    let workflow = profiles::prefill_decode_conditional(&stock).build().expect("a ready profile builds");
+    assert!(workflow.warnings().is_empty(), "{:?}", workflow.warnings());
+    let mut world = World::new(stock, 6, place, workflow);
+    // Cold and long: both pods, and prefill first.
+    let cold = world.send(&prompt(1, 200));
+    assert!(cold.try_to("prefill").is_some());
+    assert_eq!(&*cold.plan.steps()[0].name, "prefill");
+    world.done(cold);
+    // The decode pod holds it now: what is new is a few blocks.
+    let warm = world.send(&prompt(1, 210));
+    assert_eq!(warm.try_to("prefill"), None);
+    // Short and cold: not worth the transfer.
+    assert_eq!(world.send(&prompt(2, 127)).try_to("prefill"), None);
+    assert!(world.send(&prompt(3, 128)).try_to("prefill").is_some(), "2,048 tokens are enough");
+}
+
+#[test]
+fn without_prefill_pods_the_split_profile_says_so() {
+    let stock = stock();
+    let workflow = profiles::prefill_decode(&stock).build().expect("a ready profile builds");
+    let mut world = World::new(stock, 2, |_, info| info.role(Role::Decode), workflow);
+    let (tokens, now) = (prompt(1, 4), world.now());
+    let refused = world.decide(routing_core::Request::new("m", now).tokens(&tokens), &[]);
+    assert!(refused.is_err_and(|error| error.to_string().contains("prefills")));
+}
