@@ -1,28 +1,24 @@
 //! What pods have to do: counted by guards, reported by engines, and merged.
+//!
+//! The host keeps one [`LoadTracker`]. Whoever sends a request holds a [`LoadGuard`] for it; whoever asks engines how
+//! they are calls [`report`](LoadTracker::report). Whatever happens to requests, what a guard counted is taken back once.
 
+mod cell;
 mod guard;
 mod tracker;
+mod view;
+mod work;
 
 use std::time::Duration;
 
 pub use guard::LoadGuard;
 pub use tracker::LoadTracker;
-
-/// What a request costs its pod, as far as it is known when it is sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "figures that a host fills in by name")]
-pub struct Work {
-    /// Tokens of the prompt.
-    pub prompt_tokens: u64,
-    /// Those of them that the pod does not hold and has to compute.
-    pub uncached_tokens: u64,
-    /// Tokens it will generate, by the host's estimate.
-    pub output_tokens: u64,
-}
+pub use view::LoadView;
+pub use work::{OutputEstimate, Work};
 
 /// What was sent to a pod from here and is not done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
+#[expect(clippy::exhaustive_structs, reason = "figures that a host's own preparer fills in by name")]
 pub struct InFlight {
     /// Requests.
     pub requests: u32,
@@ -32,13 +28,29 @@ pub struct InFlight {
     pub prompt_tokens: u64,
     /// Tokens that have to be computed before first tokens can come.
     pub uncached_tokens: u64,
-    /// Tokens that are to be generated.
+    /// Tokens that are to be generated, those that were already included.
     pub output_tokens: u64,
+}
+
+impl InFlight {
+    /// Tokens of prompts and answers together: what the requests take of a KV cache in the end.
+    #[must_use]
+    #[inline]
+    pub fn tokens(&self) -> u64 {
+        self.prompt_tokens.saturating_add(self.output_tokens)
+    }
+
+    /// Requests that have seen their first token.
+    #[must_use]
+    #[inline]
+    pub fn decoding(&self) -> u32 {
+        self.requests.saturating_sub(self.prefilling)
+    }
 }
 
 /// What a pod has to do, own figures and its engine's merged.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-#[non_exhaustive]
+#[expect(clippy::exhaustive_structs, reason = "figures that a host's own preparer fills in by name")]
 pub struct PodLoad {
     /// What was sent from here.
     pub in_flight: InFlight,
@@ -53,6 +65,28 @@ pub struct PodLoad {
     pub tokens: u64,
     /// How much of its KV cache is in use, 0..=1, as its engine reported.
     pub kv_used: f32,
-    /// How old its engine's report is; none if there is none, it is of unknown age, or too old to be used.
+    /// How old its engine's report is; none if there is none, or it is of unknown age.
     pub age: Option<Duration>,
+    /// Whether its engine's report is too old and left out: `running`, `waiting` and `kv_used` are 0 then, since nothing
+    /// is known of them, and the rest is what was sent from here.
+    pub stale: bool,
+}
+
+/// Handles of so many ids, in each of so many generations: `[generation][id]`, older ones first.
+#[cfg(test)]
+fn handles(generations: usize, ids: usize) -> Vec<Vec<kv_index::Pod>> {
+    let index: kv_index::Index = kv_index::Index::new(kv_index::Config::default());
+    let generation = |_| {
+        let pods: Vec<_> = (0..ids).map(|at| index.join(&format!("pod-{at}")).expect("room")).collect();
+        pods.iter().for_each(|&pod| assert!(index.retire(pod)));
+        assert_eq!(index.sweep(1).freed, ids);
+        pods
+    };
+    (0..generations).map(generation).collect()
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "some instant to count from; which one does not matter")]
+fn start() -> std::time::Instant {
+    std::time::Instant::now()
 }

@@ -1,24 +1,173 @@
-//! The counters of every pod.
+//! The figures of every pod, kept in one place by the host.
 
-use std::sync::Arc;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
-use kv_index::{Pod, PodId};
+use kv_index::{Pod, PodId, PodSet};
+use routing_core::Load;
 
-use super::{InFlight, LoadGuard, Work};
+use super::cell::{Cell, Cells};
+use super::{InFlight, LoadGuard, LoadView, Work};
 
-/// Counts what was sent to each pod and is not done.
-#[derive(Debug, Default)]
-pub struct LoadTracker<const W: usize = 4> {}
+/// Counts what was sent to each pod and is not done, and remembers what engines report.
+///
+/// A pod is told from others that had its id by its generation. The newest that something was sent to, or that reported,
+/// has the figures: it begins with none, guards of older ones change nothing any more, and what is sent to older ones or
+/// reported of them is not counted.
+///
+/// Sending, finishing and reporting lock the pod for a few stores; reading takes no lock.
+pub struct LoadTracker<const W: usize = 4> {
+    cells: Cells,
+    /// The first report's instant: a cell has no room for an instant, so reports are timed from there.
+    origin: OnceLock<Instant>,
+}
 
 impl<const W: usize> LoadTracker<W> {
     /// Counts a request on a pod until its guard lets go.
-    pub fn begin(self: &Arc<Self>, _pod: Pod, _work: Work) -> LoadGuard<W> {
-        LoadGuard { tracker: Arc::clone(self) }
+    ///
+    /// Each of the work's figures counts for 2³² − 1 tokens at most.
+    pub fn begin(self: &Arc<Self>, pod: Pod, work: Work) -> LoadGuard<W> {
+        LoadGuard::new(Arc::clone(self), pod, work)
     }
 
-    /// What is in flight to a pod.
+    /// Takes what a pod's engine reported at an instant; false if it says nothing new.
+    ///
+    /// That is a report that is older than one that was taken, or of an older generation. Call it as soon as the report is
+    /// there: what is in flight from here at this moment is taken to be in the report.
+    pub fn report(&self, pod: Pod, load: Load, at: Instant) -> bool {
+        let at = nanos(*self.origin.get_or_init(|| at), at);
+        let writer = self.cell(pod).and_then(|cell| cell.enter(pod.generation()));
+        writer.is_some_and(|writer| writer.report(load, at))
+    }
+
+    /// What is in flight to a pod, whichever has the id.
     #[must_use]
-    pub fn in_flight(&self, _pod: PodId) -> InFlight {
-        InFlight::default()
+    pub fn in_flight(&self, pod: PodId) -> InFlight {
+        self.cells.get(pod).map(Cell::in_flight).unwrap_or_default()
+    }
+
+    /// What pods have to do as it is known at an instant. Reports that are older than `stale_after` do not count.
+    #[must_use]
+    pub fn view(&self, now: Instant, stale_after: Duration) -> LoadView<'_> {
+        // Before the first report there is nothing that could be of any age.
+        let now = self.origin.get().map_or(0, |&origin| nanos(origin, now));
+        LoadView::new(&self.cells, now, stale_after)
+    }
+
+    pub(super) fn cell(&self, pod: Pod) -> Option<Cell<'_>> {
+        self.cells.get(pod.id())
+    }
+}
+
+impl<const W: usize> Default for LoadTracker<W> {
+    fn default() -> Self {
+        Self { cells: Cells::new(PodSet::<W>::CAPACITY), origin: OnceLock::new() }
+    }
+}
+
+impl<const W: usize> fmt::Debug for LoadTracker<W> {
+    /// The pods that have something to do.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let figures = self.cells.iter().map(Cell::in_flight).enumerate();
+        f.write_str("LoadTracker ")?;
+        f.debug_map().entries(figures.filter(|(_, figures)| *figures != InFlight::default())).finish()
+    }
+}
+
+/// Nanoseconds from one instant to another, which may be the earlier one; 292 years are for ever.
+fn nanos(from: Instant, to: Instant) -> i64 {
+    let long = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
+    match to.checked_duration_since(from) {
+        Some(after) => long(after),
+        None => -long(from.saturating_duration_since(to)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::{PodLoad, handles, start};
+
+    const ONE: Load = Load { running: 1, waiting: 0, tokens: 0, kv_used: 0.0 };
+
+    fn load(tracker: &LoadTracker, pod: Pod, now: Instant) -> PodLoad {
+        tracker.view(now, Duration::from_secs(10)).of(pod, Load::default())
+    }
+
+    #[test]
+    fn a_new_generation_begins_with_nothing() {
+        let tracker = Arc::new(LoadTracker::<4>::default());
+        let (pods, at) = (handles(2, 2), start());
+        let [old, new] = [pods[0][0], pods[1][0]];
+        let mut before = tracker.begin(old, Work::of(10).output(1));
+        let beside = tracker.begin(pods[0][1], Work::of(3));
+        assert!(tracker.report(old, Load { running: 9, ..ONE }, at));
+        assert_eq!(load(&tracker, new, at), PodLoad::default(), "what is known is of the old one");
+
+        let after = tracker.begin(new, Work::of(20));
+        let only_after = tracker.in_flight(new.id());
+        assert_eq!((only_after.requests, only_after.prompt_tokens), (1, 20));
+        assert_eq!(load(&tracker, new, at).requests, 1, "the old one's report is forgotten too");
+        assert_eq!(load(&tracker, old, at), PodLoad::default(), "nothing is known of the old one");
+        before.first_token();
+        before.generated(100);
+        drop(before);
+        assert_eq!(tracker.in_flight(new.id()), only_after, "the old guard changes nothing");
+        drop(after);
+        assert_eq!(tracker.in_flight(new.id()), InFlight::default());
+        assert_eq!(tracker.in_flight(beside.pod().id()).requests, 1, "other pods are not concerned");
+    }
+
+    #[test]
+    fn an_old_generation_counts_nowhere() {
+        let tracker = Arc::new(LoadTracker::<4>::default());
+        let (pods, at) = (handles(2, 1), start());
+        let [old, new] = [pods[0][0], pods[1][0]];
+        assert!(tracker.report(new, ONE, at), "a report is enough to be known");
+        assert!(!tracker.report(old, ONE, at + Duration::from_secs(1)));
+        let mut guard = tracker.begin(old, Work::of(10));
+        guard.generated(5);
+        assert_eq!(tracker.in_flight(new.id()), InFlight::default());
+        drop(guard);
+        assert_eq!(tracker.in_flight(new.id()), InFlight::default());
+        assert_eq!(load(&tracker, new, at).age, Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn reports_out_of_order_are_left_out() {
+        let tracker = LoadTracker::<4>::default();
+        let (pods, at) = (handles(1, 2), start());
+        let second = Duration::from_secs(1);
+        let [pod, other] = [pods[0][0], pods[0][1]];
+        assert!(tracker.report(pod, Load { running: 1, ..ONE }, at + second));
+        assert!(!tracker.report(pod, Load { running: 2, ..ONE }, at), "older");
+        assert_eq!(load(&tracker, pod, at + second).running, 1);
+        assert!(tracker.report(pod, Load { running: 3, ..ONE }, at + second), "as old: the last word counts");
+        assert_eq!(load(&tracker, pod, at + second).running, 3);
+        assert!(tracker.report(other, Load { running: 4, ..ONE }, at), "before the first of another pod");
+        assert_eq!(load(&tracker, other, at + second).age, Some(second));
+    }
+
+    #[test]
+    fn pods_beyond_the_width_count_nowhere() {
+        let index: kv_index::Index<2> = kv_index::Index::new(kv_index::Config::default());
+        let last = (0..128).map(|at| index.join(&format!("pod-{at}")).unwrap()).last().unwrap();
+        let tracker = Arc::new(LoadTracker::<1>::default());
+        let mut guard = tracker.begin(last, Work::of(10));
+        guard.generated(1);
+        assert!(!tracker.report(last, ONE, start()));
+        assert_eq!(tracker.in_flight(last.id()), InFlight::default());
+        drop(guard);
+        assert_eq!(format!("{tracker:?}"), "LoadTracker {}");
+    }
+
+    #[test]
+    fn debug_shows_the_busy() {
+        let tracker = Arc::new(LoadTracker::<4>::default());
+        let pods = handles(1, 5);
+        let _guard = tracker.begin(pods[0][4], Work::of(77));
+        let text = format!("{tracker:?}");
+        assert!(text.contains("4: InFlight") && text.contains("77") && !text.contains("0: InFlight"), "{text}");
     }
 }

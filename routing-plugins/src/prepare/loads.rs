@@ -1,8 +1,9 @@
 //! Measures what pods have to do, once, so that all plugins of a decision see the same figures.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use kv_index::PodId;
+use kv_index::{PodId, PodSet};
 use routing_core::{Declare, PluginError, Preparer, Preparing, Slot, Write};
 
 use crate::load::{LoadTracker, PodLoad};
@@ -16,14 +17,32 @@ impl Slot for Loads {
     const NAME: &'static str = "fleet.loads";
 
     fn clear(value: &mut LoadTable) {
-        value.pods.clear();
+        value.used = 0;
     }
 }
 
 /// The loads of all pods of a fleet, by pod.
-#[derive(Debug, Default)]
+///
+/// # Examples
+///
+/// By hand, for a test or a preparer of one's own:
+///
+/// ```
+/// use kv_index::PodId;
+/// use routing_plugins::load::PodLoad;
+/// use routing_plugins::prepare::LoadTable;
+///
+/// let busy = PodLoad { requests: 7, ..PodLoad::default() };
+/// let table: LoadTable = [(PodId::new(3), busy)].into_iter().collect();
+/// assert_eq!(table.of(PodId::new(3)).requests, 7);
+/// assert_eq!(table.of(PodId::new(4)), PodLoad::default());
+/// ```
+#[derive(Clone, Debug, Default)]
 pub struct LoadTable {
+    /// Made once and written again and again, which takes half as long as filling an empty list.
     pods: Vec<PodLoad>,
+    /// How many of them are of this fleet; what is beyond is memory of earlier ones.
+    used: usize,
 }
 
 impl LoadTable {
@@ -31,7 +50,29 @@ impl LoadTable {
     #[must_use]
     #[inline]
     pub fn of(&self, pod: PodId) -> PodLoad {
-        self.pods.get(pod.index()).copied().unwrap_or_default()
+        self.pods.get(pod.index()).filter(|_| pod.index() < self.used).copied().unwrap_or_default()
+    }
+
+    /// The loads of pods 0 to the last of these, to be written, all of them: they are of an earlier fleet.
+    fn begin<const W: usize>(&mut self, pods: PodSet<W>) -> &mut [PodLoad] {
+        // All at once, so that a fleet that grows does not make a later decision allocate.
+        self.pods.resize(PodSet::<W>::CAPACITY, PodLoad::default());
+        let last = pods.words().iter().enumerate().rfind(|(_, word)| **word != 0);
+        self.used = last.map_or(0, |(at, word)| (at + 1) * 64 - word.leading_zeros() as usize);
+        &mut self.pods[..self.used]
+    }
+}
+
+impl FromIterator<(PodId, PodLoad)> for LoadTable {
+    /// Of two loads of one pod the later counts.
+    fn from_iter<T: IntoIterator<Item = (PodId, PodLoad)>>(loads: T) -> Self {
+        let mut table = Self::default();
+        for (pod, load) in loads {
+            table.used = table.used.max(pod.index() + 1);
+            table.pods.resize(table.used, PodLoad::default());
+            table.pods[pod.index()] = load;
+        }
+        table
     }
 }
 
@@ -47,42 +88,177 @@ impl FromIterator<(PodId, PodLoad)> for LoadTable {
 }
 
 /// What [`LoadPreparer`] takes.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
-#[non_exhaustive]
-pub struct LoadParameters {}
+#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
+pub struct LoadParameters {
+    /// How old, in milliseconds, a report may be and still count; 10 000 unless given. 0 leaves all out but those of the
+    /// decision's own instant.
+    pub stale_after_ms: u32,
+}
 
-/// Writes [`Loads`].
+impl Default for LoadParameters {
+    fn default() -> Self {
+        Self { stale_after_ms: 10_000 }
+    }
+}
+
+/// Writes [`Loads`]: for every pod of the fleet, what was sent to it from here and what its engine reported, as
+/// [`LoadView`](crate::load::LoadView) merges them, at the request's instant.
+///
+/// Of pods that did not report to the tracker, [`Fleet::load`](routing_core::Fleet::load) is taken. Figures are those of the
+/// pod that the fleet has under an id: what is in flight to one that had the id before does not weigh on it.
 #[derive(Debug)]
 pub struct LoadPreparer<const W: usize = 4> {
     tracker: Arc<LoadTracker<W>>,
+    stale_after: Duration,
     loads: Write<Loads>,
 }
 
 impl<const W: usize> LoadPreparer<W> {
     /// Declares that it writes loads.
-    pub fn declare(declare: &mut Declare<'_>, _parameters: LoadParameters, tracker: Arc<LoadTracker<W>>) -> Self {
-        Self { tracker, loads: declare.writes() }
+    pub fn declare(declare: &mut Declare<'_>, parameters: LoadParameters, tracker: Arc<LoadTracker<W>>) -> Self {
+        let stale_after = Duration::from_millis(u64::from(parameters.stale_after_ms));
+        Self { tracker, stale_after, loads: declare.writes() }
     }
 }
 
 impl<const W: usize> Preparer<W> for LoadPreparer<W> {
     fn prepare(&self, context: &mut Preparing<'_, W>) -> Result<(), PluginError> {
-        let fleet = context.fleet();
+        let (fleet, now) = (context.fleet(), context.request().now);
         let (_, table) = context.write(self.loads)?;
-        for pod in fleet.pods().iter() {
-            table.pods.resize(pod.index() + 1, PodLoad::default());
-            let (in_flight, load) = (self.tracker.in_flight(pod), fleet.load(pod));
-            table.pods[pod.index()] = PodLoad {
-                in_flight,
-                requests: in_flight.requests.max(load.running + load.waiting),
-                running: load.running,
-                waiting: load.waiting,
-                tokens: (in_flight.prompt_tokens + in_flight.output_tokens).max(load.tokens),
-                kv_used: load.kv_used,
-                age: None,
-            };
+        let view = self.tracker.view(now, self.stale_after);
+        for (id, load) in (0..).map(PodId::new).zip(table.begin(fleet.pods())) {
+            match fleet.pod(id) {
+                Some(info) => view.write(info.pod, info.load, load),
+                None => *load = PodLoad::default(),
+            }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use kv_index::{Config, Index, Pod};
+    use parking_lot::Mutex;
+    use routing_core::{
+        Context, Fleet, Load, Picker, PodInfo, ProfileBuilder, Ranking, Read, Request, RoutingPlan, Totals, Workflow,
+        Workspace,
+    };
+
+    use super::*;
+    use crate::load::Work;
+
+    const REPORT: Load = Load { running: 6, waiting: 2, tokens: 1000, kv_used: 0.5 };
+
+    /// Ranks, and keeps what it read.
+    struct Peek(Read<Loads>, Arc<Mutex<LoadTable>>);
+
+    impl Picker for Peek {
+        fn pick(&self, context: &Context<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
+            self.1.lock().clone_from(context.read(self.0)?);
+            totals.rank(1, ranking);
+            Ok(())
+        }
+    }
+
+    struct Bench {
+        tracker: Arc<LoadTracker>,
+        workflow: Workflow,
+        workspace: Mutex<Workspace>,
+        seen: Arc<Mutex<LoadTable>>,
+        start: Instant,
+    }
+
+    impl Bench {
+        #[expect(clippy::disallowed_methods, reason = "some instant to count from; which one does not matter")]
+        fn new(parameters: LoadParameters) -> Self {
+            let (tracker, seen) = (Arc::new(LoadTracker::default()), Arc::default());
+            let (counted, peeked) = (Arc::clone(&tracker), Arc::clone(&seen));
+            let workflow = ProfileBuilder::new("serve")
+                .preparer("loads", move |declare: &mut Declare<'_>| {
+                    LoadPreparer::declare(declare, parameters, Arc::clone(&counted))
+                })
+                .picker("peek", move |declare: &mut Declare<'_>| Peek(declare.reads(), Arc::clone(&peeked)))
+                .build()
+                .expect("it fits together");
+            let workspace = Mutex::new(workflow.workspace());
+            Self { tracker, workflow, workspace, seen, start: Instant::now() }
+        }
+
+        fn decide(&self, fleet: &Fleet, after_ms: u64) -> LoadTable {
+            let request = Request::new("m", self.start + Duration::from_millis(after_ms));
+            let mut workspace = self.workspace.lock();
+            self.workflow.decide(&mut workspace, &request, fleet, &mut RoutingPlan::default()).expect("a plan");
+            self.seen.lock().clone()
+        }
+    }
+
+    #[test]
+    fn every_pod_has_its_own_figures_or_those_of_the_fleet() {
+        let (bench, index): (_, Index) = (Bench::new(LoadParameters::default()), Index::new(Config::default()));
+        let pods: Vec<_> = (0..5).map(|at| index.join(&format!("pod-{at}")).unwrap()).collect();
+        // The fleet lacks pods 0 and 3.
+        let fleet = Fleet::new(1, [1, 2, 4].map(|at| PodInfo::new(pods[at], "pod").load(REPORT)));
+        let _guards = [0, 1, 2].map(|at| bench.tracker.begin(pods[at], Work::of(40).output(2)));
+        assert!(bench.tracker.report(pods[1], Load { running: 3, tokens: 50, ..REPORT }, bench.start));
+        let table = bench.decide(&fleet, 1500);
+        let of = |at: usize| table.of(pods[at].id());
+        assert_eq!((of(1).requests, of(1).tokens, of(1).running), (5, 50, 3), "what it reported");
+        assert_eq!(of(1).age, Some(Duration::from_millis(1500)));
+        assert_eq!((of(2).requests, of(2).tokens, of(2).age), (8, 1000, None), "what the fleet says");
+        assert_eq!((of(2).in_flight.requests, of(4).in_flight.requests), (1, 0));
+        assert_eq!([of(0), of(3)], [PodLoad::default(); 2], "not of the fleet");
+        assert_eq!(table.of(PodId::new(9999)), PodLoad::default());
+    }
+
+    #[test]
+    fn what_an_earlier_fleet_had_does_not_show() {
+        let (bench, index): (_, Index) = (Bench::new(LoadParameters::default()), Index::new(Config::default()));
+        let pods: Vec<_> = (0..70).map(|at| index.join(&format!("pod-{at}")).unwrap()).collect();
+        let fleet = |pods: &[Pod]| Fleet::new(1, pods.iter().map(|&pod| PodInfo::new(pod, "pod").load(REPORT)));
+        let busy = |table: LoadTable| pods.iter().filter(|pod| table.of(pod.id()).requests == 8).count();
+        assert_eq!(busy(bench.decide(&fleet(&pods), 0)), 70);
+        let few = bench.decide(&fleet(&[pods[1], pods[65]]), 0);
+        assert_eq!((few.of(pods[1].id()).requests, few.of(pods[65].id()).requests, busy(few)), (8, 8, 2));
+        assert_eq!(busy(bench.decide(&fleet(&pods), 0)), 70);
+    }
+
+    #[test]
+    fn a_report_counts_until_it_is_stale() {
+        for (parameters, last) in [(LoadParameters::default(), 10_000), (LoadParameters { stale_after_ms: 5 }, 5)] {
+            let (bench, index): (_, Index) = (Bench::new(parameters), Index::new(Config::default()));
+            let pod = index.join("a").unwrap();
+            let fleet = Fleet::new(1, [PodInfo::new(pod, "a")]);
+            assert!(bench.tracker.report(pod, REPORT, bench.start));
+            let after = |age| bench.decide(&fleet, age).of(pod.id());
+            assert_eq!((after(last).requests, after(last).stale), (8, false));
+            assert_eq!((after(last + 1).requests, after(last + 1).stale), (0, true));
+            assert_eq!(after(last + 1).age, Some(Duration::from_millis(last + 1)));
+        }
+    }
+
+    #[test]
+    fn what_a_pod_left_does_not_weigh_on_the_next_with_its_id() {
+        let (bench, index): (_, Index) = (Bench::new(LoadParameters::default()), Index::new(Config::default()));
+        let old = index.join("old").unwrap();
+        let _stuck = bench.tracker.begin(old, Work::of(1000));
+        assert!(bench.tracker.report(old, REPORT, bench.start));
+        assert!(index.retire(old) && index.sweep(1).freed == 1);
+        let new = index.join("new").unwrap();
+        assert_eq!(new.id(), old.id());
+        let table = bench.decide(&Fleet::new(2, [PodInfo::new(new, "new")]), 1);
+        assert_eq!(table.of(new.id()), PodLoad::default());
+    }
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn parameters_are_read_by_name() {
+        let read = |text: &str| serde_json::from_str::<LoadParameters>(text).unwrap();
+        assert_eq!(read("{}"), LoadParameters::default());
+        assert_eq!(read(r#"{"stale_after_ms": 250}"#), LoadParameters { stale_after_ms: 250 });
     }
 }

@@ -1,0 +1,194 @@
+//! Own figures and reported ones, made one.
+
+use std::time::Duration;
+
+use kv_index::Pod;
+use routing_core::Load;
+
+use super::cell::{Cell, Cells, Report};
+use super::{InFlight, PodLoad};
+
+/// What pods have to do, as it is known at one instant.
+///
+/// For a pod that reported, with `own` for what is in flight from here:
+///
+/// ```text
+/// requests = max(own now, running + waiting − own at the report + own now)
+/// tokens   = max(own now, reported tokens   − own at the report + own now)
+/// ```
+///
+/// So requests of other gateways count, what is sent from here after the report counts at once, what is done since counts
+/// no more, and there are never fewer than are known here to be under way. Own tokens are [`InFlight::tokens`].
+///
+/// A report that is older than what the view allows is left out: own figures count alone, [`PodLoad::age`] still tells how
+/// old it is, and [`PodLoad::stale`] that it does not count. A report from after the view's instant is of age 0.
+///
+/// Of a pod that did not report to the tracker, figures from elsewhere are taken, such as the fleet's. When they were
+/// made is not known, so neither is what was in flight then: the larger of own and reported counts.
+///
+/// Figures are of the pod that is asked for. If its id is another's for the tracker, nothing is in flight to it.
+#[derive(Clone, Copy, Debug)]
+pub struct LoadView<'t> {
+    cells: &'t Cells,
+    now: i64,
+    stale_after: u64,
+}
+
+impl<'t> LoadView<'t> {
+    pub(super) fn new(cells: &'t Cells, now: i64, stale_after: Duration) -> Self {
+        Self { cells, now, stale_after: u64::try_from(stale_after.as_nanos()).unwrap_or(u64::MAX) }
+    }
+
+    /// What a pod has to do; `elsewhere` counts if it did not report.
+    #[must_use]
+    #[inline]
+    pub fn of(&self, pod: Pod, elsewhere: Load) -> PodLoad {
+        let mut load = PodLoad::default();
+        self.write(pod, elsewhere, &mut load);
+        load
+    }
+
+    /// The same, written where it belongs: for hundreds of pods, copying would take longer than all the rest.
+    #[inline]
+    pub(crate) fn write(&self, pod: Pod, elsewhere: Load, load: &mut PodLoad) {
+        let cell = self.cells.get(pod.id()).filter(|cell| cell.is_of(pod.generation()));
+        let own = cell.map(Cell::in_flight).unwrap_or_default();
+        match cell.and_then(Cell::report) {
+            Some(report) => {
+                let age = self.now.saturating_sub(report.at).max(0).unsigned_abs();
+                dated(own, report, age, age > self.stale_after, load);
+            }
+            None => undated(own, elsewhere, load),
+        }
+        // One by one: a whole struct would be made elsewhere and copied.
+        load.in_flight.requests = own.requests;
+        load.in_flight.prefilling = own.prefilling;
+        load.in_flight.prompt_tokens = own.prompt_tokens;
+        load.in_flight.uncached_tokens = own.uncached_tokens;
+        load.in_flight.output_tokens = own.output_tokens;
+    }
+}
+
+#[inline]
+fn dated(own: InFlight, report: Report, age: u64, stale: bool, load: &mut PodLoad) {
+    // The rule, rewritten: max(now, now + others) where others may be below 0 is now + max(0, others).
+    load.requests = own.requests.saturating_add(if stale { 0 } else { report.others });
+    load.tokens = own.tokens().saturating_add(if stale { 0 } else { report.other_tokens });
+    load.running = if stale { 0 } else { report.running };
+    load.waiting = if stale { 0 } else { report.waiting };
+    load.kv_used = if stale { 0.0 } else { share(report.kv_used) };
+    load.age = Some(Duration::from_nanos(age));
+    load.stale = stale;
+}
+
+#[inline]
+fn undated(own: InFlight, elsewhere: Load, load: &mut PodLoad) {
+    load.requests = own.requests.max(elsewhere.running.saturating_add(elsewhere.waiting));
+    load.tokens = own.tokens().max(elsewhere.tokens);
+    load.running = elsewhere.running;
+    load.waiting = elsewhere.waiting;
+    load.kv_used = share(elsewhere.kv_used);
+    load.age = None;
+    load.stale = false;
+}
+
+/// A share, whatever an engine says; what is no number is 0.
+#[inline]
+fn share(number: f32) -> f32 {
+    if number.is_nan() { 0.0 } else { number.clamp(0.0, 1.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::load::{LoadTracker, Work, handles, start};
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const REPORT: Load = Load { running: 6, waiting: 2, tokens: 1000, kv_used: 0.5 };
+
+    #[test]
+    fn others_count_and_so_does_what_was_sent_since() {
+        let (tracker, pod, at) = (Arc::new(LoadTracker::<4>::default()), handles(1, 1)[0][0], start());
+        let now = || tracker.view(at + SECOND, SECOND).of(pod, Load::default());
+        let begin = || tracker.begin(pod, Work::of(60).output(40));
+        let mut guards: Vec<_> = (0..3).map(|_| begin()).collect();
+        assert_eq!((now().requests, now().tokens, now().age), (3, 300, None), "before the report");
+
+        assert!(tracker.report(pod, REPORT, at));
+        let reported = now();
+        assert_eq!((reported.requests, reported.tokens), (8, 1000), "five of them and 700 tokens are of others");
+        assert_eq!((reported.running, reported.waiting, reported.kv_used), (6, 2, 0.5));
+        assert_eq!((reported.age, reported.stale), (Some(SECOND), false));
+        assert_eq!(reported.in_flight, tracker.in_flight(pod.id()));
+
+        guards.extend((0..4).map(|_| begin()));
+        assert_eq!((now().requests, now().tokens), (12, 1400), "sent since");
+        guards.clear();
+        assert_eq!((now().requests, now().tokens), (5, 700), "done since");
+    }
+
+    #[test]
+    fn never_fewer_than_are_under_way() {
+        let (tracker, pod, at) = (Arc::new(LoadTracker::<4>::default()), handles(1, 1)[0][0], start());
+        let mut guards: Vec<_> = (0..10).map(|_| tracker.begin(pod, Work::of(500))).collect();
+        assert!(tracker.report(pod, REPORT, at), "it has not seen all of them");
+        let now = || tracker.view(at, SECOND).of(pod, Load::default());
+        assert_eq!((now().requests, now().tokens), (10, 5000));
+        guards.truncate(1);
+        assert_eq!((now().requests, now().tokens), (1, 500));
+    }
+
+    #[test]
+    fn a_stale_report_is_left_out_and_its_age_told() {
+        let (tracker, pod, at) = (Arc::new(LoadTracker::<4>::default()), handles(1, 1)[0][0], start());
+        let _guard = tracker.begin(pod, Work::of(50));
+        assert!(tracker.report(pod, REPORT, at));
+        let after = |age| tracker.view(at + age, SECOND).of(pod, REPORT);
+        assert_eq!((after(SECOND).requests, after(SECOND).stale), (8, false), "just young enough");
+        let age = SECOND + Duration::from_nanos(1);
+        let in_flight = tracker.in_flight(pod.id());
+        let expected =
+            PodLoad { in_flight, requests: 1, tokens: 50, age: Some(age), stale: true, ..PodLoad::default() };
+        assert_eq!(after(age), expected, "and what is elsewhere does not take its place");
+    }
+
+    #[test]
+    fn a_report_from_later_is_of_age_0() {
+        let (tracker, pod, at) = (LoadTracker::<4>::default(), handles(1, 1)[0][0], start());
+        assert!(tracker.report(pod, REPORT, at + SECOND));
+        assert_eq!(tracker.view(at, Duration::ZERO).of(pod, Load::default()).age, Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn without_a_report_the_larger_figures_count() {
+        let (tracker, pods) = (Arc::new(LoadTracker::<4>::default()), handles(1, 2));
+        let [pod, other] = [pods[0][0], pods[0][1]];
+        let now = || tracker.view(start(), SECOND).of(pod, REPORT);
+        let guard = tracker.begin(pod, Work::of(2000));
+        assert_eq!((now().requests, now().tokens), (8, 2000));
+        assert_eq!((now().running, now().waiting, now().kv_used, now().age), (6, 2, 0.5, None));
+        drop(guard);
+        assert_eq!((now().requests, now().tokens), (8, 1000));
+        assert!(tracker.report(other, REPORT, start()));
+        assert_eq!((now().age, now().stale), (None, false), "what another pod reported changes nothing");
+    }
+
+    #[test]
+    fn odd_reports_do_no_harm() {
+        let (tracker, pods, at) = (Arc::new(LoadTracker::<4>::default()), handles(1, 2), start());
+        let pod = pods[0][0];
+        let most = Load { running: u32::MAX, waiting: u32::MAX, tokens: u64::MAX, kv_used: f32::NAN };
+        assert!(tracker.report(pod, most, at));
+        let _guard = tracker.begin(pod, Work::of(5));
+        for pod in [pods[0][0], pods[0][1]] {
+            let load = tracker.view(at, SECOND).of(pod, most);
+            assert_eq!((load.requests, load.tokens, load.kv_used), (u32::MAX, u64::MAX, 0.0));
+        }
+        for (told, taken) in [(-0.5, 0.0), (1.5, 1.0), (f32::INFINITY, 1.0), (0.25, 0.25)] {
+            assert!(tracker.report(pod, Load { kv_used: told, ..REPORT }, at));
+            assert_eq!(tracker.view(at, SECOND).of(pod, REPORT).kv_used, taken);
+        }
+    }
+}
