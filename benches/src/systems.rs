@@ -51,6 +51,10 @@ pub trait System {
     fn ask_tokens_lazily(&mut self, tokens: &[u32]) -> u64 {
         self.ask_tokens(tokens)
     }
+    /// Hashes tokens, searches and decides; without a decision layer of its own, the first two.
+    fn plan_tokens(&mut self, tokens: &[u32]) -> u64 {
+        self.ask_tokens(tokens)
+    }
     /// Look-ups that the last search took, if the system counts them.
     fn probes(&self) -> Option<usize> {
         None
@@ -75,6 +79,8 @@ pub enum Lap<'a> {
     Tokens(&'a [Vec<u32>]),
     /// The same, hashing on demand.
     TokensLazily(&'a [Vec<u32>]),
+    /// Hash these prompts, search and decide, if the system decides.
+    Plan(&'a [Vec<u32>]),
 }
 
 /// Prompts for a contender to be filled with and asked about.
@@ -166,6 +172,7 @@ impl<S: System> Contender for Entrant<S> {
             Lap::TokensLazily(prompts) => {
                 clock(order, 1, |i| sum(&prompts[i]), |i| system.ask_tokens_lazily(&prompts[i]))
             }
+            Lap::Plan(prompts) => clock(order, 1, |i| sum(&prompts[i]), |i| system.plan_tokens(&prompts[i])),
         }
     }
 

@@ -76,7 +76,7 @@ pub(crate) fn faults(layout: &Layout, steps: &[StepInfo], nodes: &[Node]) -> Vec
 pub(crate) fn warnings(layout: &Layout, nodes: &[Node], framework: Option<u16>) -> Vec<Warning> {
     let is_read = |slot: u16| {
         let used = |node: &Node| node.declared.reads.contains(&slot) || node.declared.tries.contains(&slot);
-        framework == Some(slot) || nodes.iter().any(used)
+        framework == Some(slot) || layout.slots[usize::from(slot)].incidental || nodes.iter().any(used)
     };
     let name = |node: &Node| PluginName { step: Arc::clone(&layout.steps[node.step]), plugin: Arc::clone(&node.name) };
     let unread = nodes.iter().flat_map(|node| node.declared.writes.iter().map(move |slot| (node, *slot)));

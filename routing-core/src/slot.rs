@@ -30,6 +30,9 @@ pub trait Slot: 'static {
     /// What operators read. No two slots of a workflow may share it.
     const NAME: &'static str;
 
+    /// Whether its writer has it anyway, so that it is no oversight when nobody reads it.
+    const INCIDENTAL: bool = false;
+
     /// Empties the value before it is written, so that nothing of an earlier request shows.
     ///
     /// Where the value has memory of its own, keep it: `value.clear()` instead of a new one.
@@ -127,6 +130,7 @@ pub(crate) struct SlotInfo {
     pub(crate) id: TypeId,
     pub(crate) name: &'static str,
     pub(crate) type_name: &'static str,
+    pub(crate) incidental: bool,
     pub(crate) make: fn() -> Box<dyn Any + Send + Sync>,
 }
 
@@ -136,6 +140,7 @@ impl SlotInfo {
             id: TypeId::of::<S>(),
             name: S::NAME,
             type_name: std::any::type_name::<S>(),
+            incidental: S::INCIDENTAL,
             make: || Box::new(S::Value::default()),
         }
     }

@@ -20,6 +20,7 @@ pub mod record;
 mod registry;
 pub mod score;
 mod stock;
+pub mod tokenize;
 mod tokens;
 
 #[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]

@@ -59,7 +59,7 @@ pub fn consistent_hash<const W: usize>(stock: &Stock<W>) -> ProfileBuilder<W> {
 }
 
 /// Where most of the prompt is held, unless that pod has so much more to do that computing it elsewhere is better: a whole
-/// prompt weighs as much as 32 requests.
+/// prompt weighs as much as 24 requests.
 pub fn cache_aware<const W: usize>(stock: &Stock<W>) -> ProfileBuilder<W> {
     best(by_cache(sound(prompt(ProfileBuilder::new("cache_aware"), stock), stock)))
 }
@@ -150,7 +150,7 @@ fn prompt<const W: usize>(profile: ProfileBuilder<W>, stock: &Stock<W>) -> Profi
 fn by_cache<const W: usize>(profile: ProfileBuilder<W>) -> ProfileBuilder<W> {
     profile
         .scorer("cache", 3.0, held::<W>)
-        .scorer("load", 3.0, |d: &mut Declare<'_>| LeastLoadScorer::<W>::declare(d, up_to(32.0)))
+        .scorer("load", 4.0, |d: &mut Declare<'_>| LeastLoadScorer::<W>::declare(d, up_to(32.0)))
         .scorer("kv", 1.0, KvUtilizationScorer::declare)
 }
 

@@ -13,6 +13,7 @@ use crate::load::LoadTracker;
 use crate::pick::{SessionLimits, Sessions};
 use crate::prepare::GivenTokensPreparer;
 use crate::score::{ColdPrompts, Metrics};
+use crate::tokenize::{TokenizePreparer, Tokenizers};
 
 /// What a host owns and stock plugins read.
 ///
@@ -54,6 +55,12 @@ impl<const W: usize> Stock<W> {
         }
     }
 
+    /// The same with tokenizers for prompts that come as text.
+    #[must_use]
+    pub fn tokenizers(self, tokenizers: Arc<dyn Tokenizers>) -> Self {
+        Self { tokens: Tokens::Made(tokenizers), ..self }
+    }
+
     /// The same with figures of pods that only the host knows.
     #[must_use]
     pub fn metrics(self, metrics: Arc<dyn Metrics>) -> Self {
@@ -78,6 +85,8 @@ pub enum Hashing {
 pub enum Tokens {
     /// The gateway, before it asks where a request should go.
     Given,
+    /// These, of requests that come without tokens.
+    Made(Arc<dyn Tokenizers>),
 }
 
 impl Tokens {
@@ -85,6 +94,7 @@ impl Tokens {
     pub fn preparer<const W: usize>(&self, declare: &mut Declare<'_>) -> Box<dyn Preparer<W>> {
         match self {
             Self::Given => Box::new(GivenTokensPreparer::declare(declare)),
+            Self::Made(tokenizers) => Box::new(TokenizePreparer::declare(declare, Arc::clone(tokenizers))),
         }
     }
 }

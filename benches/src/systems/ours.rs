@@ -1,10 +1,13 @@
 //! Ours: `Index::search` over cumulative hashes.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kv_index::{
     BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Event, Index, Matches, Parent, Pod, Removed, Source, Stored,
 };
+use routing_core::{Fleet, PodInfo, Request, RoutingPlan, Workflow, Workspace};
+use routing_plugins::{Hashing, Stock, profiles};
 
 use super::System;
 use crate::fleet::{Op, Step};
@@ -12,11 +15,42 @@ use crate::fleet::{Op, Step};
 /// Our index with one caller's buffers.
 #[derive(Debug)]
 pub struct Ours {
-    index: Index,
+    index: Arc<Index>,
     pods: Vec<Pod>,
     matches: Matches,
     hasher: ChainHasher,
     hashes: Vec<BlockHash>,
+    planner: Planner,
+}
+
+/// The profile `cache_aware` over the same index, from tokens to a plan.
+#[derive(Debug)]
+struct Planner {
+    workflow: Workflow,
+    workspace: Workspace,
+    fleet: Fleet,
+    plan: RoutingPlan,
+    now: Instant,
+    seed: u64,
+}
+
+impl Planner {
+    fn new(index: &Arc<Index>, pods: &[Pod]) -> Self {
+        let stock = Stock::new(Arc::clone(index), Hashing::Native(block_size()));
+        let workflow = profiles::cache_aware(&stock).build().expect("a ready profile builds");
+        let infos = pods.iter().enumerate().map(|(at, pod)| PodInfo::new(*pod, &format!("pod-{at}")));
+        let (workspace, fleet) = (workflow.workspace(), Fleet::new(1, infos.collect::<Vec<_>>()));
+        Self { workflow, workspace, fleet, plan: RoutingPlan::default(), now: Instant::now(), seed: 0 }
+    }
+
+    fn plan(&mut self, tokens: &[u32]) -> u64 {
+        self.seed += 1;
+        let request = Request::new(MODEL, self.now).tokens(tokens).seed(self.seed);
+        let Self { workflow, workspace, fleet, plan, .. } = self;
+        workflow.decide(workspace, &request, fleet, plan).expect("every pod is well");
+        let step = &plan.steps()[0];
+        step.candidates[0].pod.id().index() as u64 ^ step.cache.map_or(0, |cache| cache.held as u64)
+    }
 }
 
 /// A prompt, and the same from its end for evictions.
@@ -31,9 +65,10 @@ impl System for Ours {
     type Chain = OurChain;
 
     fn new(pods: usize) -> Self {
-        let index = Index::new(Config::default());
-        let pods = (0..pods).map(|i| index.join(&format!("pod-{i}")).expect("room for every pod")).collect();
-        Self { index, pods, matches: Matches::default(), hasher: hasher(), hashes: Vec::new() }
+        let index = Arc::new(Index::new(Config::default()));
+        let pods: Vec<Pod> = (0..pods).map(|i| index.join(&format!("pod-{i}")).expect("room for every pod")).collect();
+        let planner = Planner::new(&index, &pods);
+        Self { index, pods, matches: Matches::default(), hasher: hasher(), hashes: Vec::new(), planner }
     }
 
     fn chain(hashes: &[BlockHash]) -> OurChain {
@@ -94,6 +129,10 @@ impl System for Ours {
         self.sum()
     }
 
+    fn plan_tokens(&mut self, tokens: &[u32]) -> u64 {
+        self.planner.plan(tokens)
+    }
+
     fn depths(&mut self, chain: &OurChain, depths: &mut [u32]) {
         self.index.search(&chain.forward, &mut self.matches);
         depths.fill(0);
@@ -123,6 +162,12 @@ impl Ours {
     }
 }
 
+const MODEL: &str = "bench";
+
+fn block_size() -> BlockSize {
+    BlockSize::new(super::BLOCK_TOKENS as u32).expect("not zero")
+}
+
 fn hasher() -> ChainHasher {
-    ChainHasher::new(ChainSeed::new("bench"), BlockSize::new(super::BLOCK_TOKENS as u32).expect("not zero"))
+    ChainHasher::new(ChainSeed::new(MODEL), block_size())
 }

@@ -76,17 +76,6 @@ impl FromIterator<(PodId, PodLoad)> for LoadTable {
     }
 }
 
-impl FromIterator<(PodId, PodLoad)> for LoadTable {
-    fn from_iter<I: IntoIterator<Item = (PodId, PodLoad)>>(loads: I) -> Self {
-        let mut table = Self::default();
-        for (pod, load) in loads {
-            table.pods.resize(table.pods.len().max(pod.index() + 1), PodLoad::default());
-            table.pods[pod.index()] = load;
-        }
-        table
-    }
-}
-
 /// What [`LoadPreparer`] takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]

@@ -15,6 +15,7 @@ pub struct HashedPrefix;
 impl Slot for HashedPrefix {
     type Value = HashedBlocks;
     const NAME: &'static str = "prompt.hashed";
+    const INCIDENTAL: bool = true;
 
     fn clear(value: &mut HashedBlocks) {
         value.clear();

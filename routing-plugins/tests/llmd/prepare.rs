@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU32;
 
+use kv_index::{BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Index, Matches, Predictor};
 use routing_plugins::Positive;
 use routing_plugins::load::OutputEstimate;
 use serde_json::Value;
@@ -11,8 +12,71 @@ use super::case::{Case, Verdict};
 pub(crate) fn check(case: &Case) -> Verdict {
     match case.plugin.as_str() {
         "inflight-token-estimator" => Verdict::of(estimate(case)),
+        "approx-prefix-index" => Verdict::of(predicted(case)),
+        "approx-prefix-cache-producer" if case.kind == "produce" => Verdict::of(matched(case)),
+        "approx-prefix-cache-producer" if case.kind == "config" => Verdict::of(configured(case)),
         _ => Verdict::NotMine,
     }
+}
+
+/// What was routed is taken to be cached, as far as there is room.
+fn predicted(case: &Case) -> Result<(), String> {
+    only(&case.input, &["capacity", "server_gpu_blocks", "add"])?;
+    let number = |name: &str| case.input[name].as_u64().map(|number| number as usize);
+    let capacity = number("server_gpu_blocks").or(number("capacity")).ok_or("unknown capacity")?;
+    let added = case.input["add"].as_array().ok_or("unknown blocks")?;
+    let added: Vec<BlockHash> = added.iter().filter_map(Value::as_u64).map(BlockHash::new).collect();
+    let index: Index = Index::new(Config::default());
+    let pod = index.join("a").map_err(|error| error.to_string())?;
+    let mut predictor = Predictor::new(capacity);
+    predictor.routed(&index, pod, &added).map_err(|error| error.to_string())?;
+    equal(&serde_json::json!({ "len": predictor.blocks(pod) }), &case.expected)
+}
+
+/// Who is predicted to hold how much of a prompt, after what was routed.
+fn matched(case: &Case) -> Result<(), String> {
+    only(&case.params, &["blockSizeTokens"])?;
+    only(&case.input, &["history", "query_tokens", "endpoints"])?;
+    let size = case.params["blockSizeTokens"].as_u64().and_then(|size| BlockSize::new(size as u32));
+    let hasher = ChainHasher::new(ChainSeed::new("m"), size.ok_or("unknown block size")?);
+    let chain = |tokens: &Value| -> Vec<BlockHash> {
+        let tokens: Vec<u32> =
+            tokens.as_array().into_iter().flatten().filter_map(|token| Some(token.as_u64()? as u32)).collect();
+        hasher.hash(&tokens)
+    };
+    let index: Index = Index::new(Config::default());
+    let names: Vec<&str> = case.input["endpoints"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let pods: Vec<_> = names.iter().map(|name| index.join(name).expect("room")).collect();
+    let mut predictor = Predictor::new(1_000);
+    for routed in case.input["history"].as_array().ok_or("unknown history")? {
+        only(routed, &["tokens", "routed_to"])?;
+        for to in routed["routed_to"].as_object().ok_or("unknown targets")?.values() {
+            let at = names.iter().position(|name| Some(*name) == to.as_str()).ok_or("unknown target")?;
+            predictor.routed(&index, pods[at], &chain(&routed["tokens"])).map_err(|error| error.to_string())?;
+        }
+    }
+    let mut matches = Matches::default();
+    index.search(&chain(&case.input["query_tokens"]), &mut matches);
+    let depths: Vec<usize> = pods.iter().map(|pod| matches.depth(pod.id())).collect();
+    equal(&serde_json::json!({ "matched": depths, "total": matches.blocks() }), &case.expected)
+}
+
+/// A block of no tokens is no block.
+fn configured(case: &Case) -> Result<(), String> {
+    only(&case.params, &["autoTune", "blockSizeTokens"])?;
+    let size = case.params["blockSizeTokens"].as_i64().ok_or("unknown block size")?;
+    let refused = u32::try_from(size).ok().and_then(BlockSize::new).is_none();
+    equal(&serde_json::json!({ "error": refused }), &case.expected)
+}
+
+/// Whether nothing is there but what is known.
+fn only(given: &Value, known: &[&str]) -> Result<(), String> {
+    let odd = given.as_object().and_then(|given| given.keys().find(|name| !known.contains(&name.as_str())));
+    odd.map_or(Ok(()), |name| Err(format!("unknown field {name}")))
+}
+
+fn equal(found: &Value, expected: &Value) -> Result<(), String> {
+    if found == expected { Ok(()) } else { Err(format!("found {found}, expected {expected}")) }
 }
 
 /// Theirs are signed, and take what is not above 0 for none.

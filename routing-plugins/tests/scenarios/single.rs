@@ -80,8 +80,7 @@ fn least_load_counts_what_is_under_way_and_what_engines_report() {
 #[test]
 fn consistent_hash_keeps_sessions_in_place_and_moves_only_those_of_a_pod_that_dies() {
     let mut world = world(5, profiles::consistent_hash);
-    let place =
-        |world: &mut World, session: usize| world.send_as(&[], &format!("s-{session}")).to("consistent_hash");
+    let place = |world: &mut World, session: usize| world.send_as(&[], &format!("s-{session}")).to("consistent_hash");
     let before: Vec<String> = (0..200).map(|session| place(&mut world, session)).collect();
     assert_eq!(before, (0..200).map(|session| place(&mut world, session)).collect::<Vec<_>>());
     world.die("pod-3");

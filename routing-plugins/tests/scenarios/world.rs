@@ -25,8 +25,8 @@ pub(crate) struct World {
 pub(crate) struct Sent {
     pub(crate) plan: RoutingPlan,
     tokens: Vec<u32>,
-    /// One for each step.
-    pub(crate) guards: Vec<LoadGuard>,
+    /// One for each step, let go with the request.
+    _guards: Vec<LoadGuard>,
 }
 
 impl Sent {
@@ -114,7 +114,7 @@ impl World {
             self.stock.load.begin(step.candidates[0].pod, work)
         });
         let guards = guards.collect();
-        Sent { plan, tokens: tokens.to_vec(), guards }
+        Sent { plan, tokens: tokens.to_vec(), _guards: guards }
     }
 
     /// A request is done: its pods cached it and say so.
