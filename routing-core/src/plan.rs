@@ -141,17 +141,20 @@ pub struct CacheHint {
     pub blocks: usize,
 }
 
-/// What to do when a step's pod fails.
+/// What to do when a step's pods fail.
+///
+/// Under every policy but [`Fail`](Self::Fail) the step's candidates are tried first, best first, as long as the failure is worth
+/// another pod and the executor's bounds allow; the policy says what follows when no more of them may be tried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FailurePolicy {
-    /// Try the next candidate.
+    /// Try the next candidate; after the last one, fail the request.
     #[default]
     NextCandidate,
-    /// Go on without the step: the decode pod prefills alone.
+    /// Go on without the step: the decode pod prefills alone. The last step cannot be left out, and fails the request.
     Skip,
-    /// Decide anew.
+    /// Decide anew without the pods that failed, and begin with the new plan's first step.
     Replan,
-    /// Fail the request.
+    /// Fail the request at the first failure.
     Fail,
 }

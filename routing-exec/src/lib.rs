@@ -1,26 +1,36 @@
 //! How is a plan carried out?
 //!
-//! This is the execution layer of Pointsman. It will take a plan from `routing-core` and dispatch
-//! it: to a single pod, to a prefill pod and then a decode pod, or as an offline batch over a whole
-//! queue. It opens no sockets. The host binds its own client and its own timers through traits.
-//!
-//! **The crate has no API yet.** What follows is the contract it will be built to; nothing here can
-//! be called today.
-//!
-//! # How it will work
-//!
-//! A run is a state machine over a plan. It says what to do next (send this request to that pod,
-//! cancel that attempt, forward these bytes, finish with this error) and is told what happened. A
-//! host without futures can drive it by hand; a thin async driver will do so for the others. Of the
-//! other layers, this crate will know only `routing-core`.
-//!
-//! # Promises to come
-//!
-//! - No runtime of its own: no async runtime and no HTTP client in the default dependency tree.
-//! - When one leg of a request fails, the other leg is cancelled at once.
-//! - A pod's circuit breaker is charged at most once per request.
-//! - A stream that is cut after its first byte ends in a typed error. It is never silently truncated
-//!   and never replayed.
-//! - Retries stay within the budget and the deadline that the plan states.
+//! This is the execution layer of Pointsman: it takes a [`RoutingPlan`](routing_core::RoutingPlan) and carries it out, on
+//! one pod or on a prefill pod and then a decode pod, and loses neither a byte nor a share of load when one of them dies.
+//! It opens no sockets and has no runtime: it says what to do, and the host's own client does it.
 
 #![forbid(unsafe_code)]
+
+mod action;
+#[cfg(any(feature = "hyper-util", feature = "reqwest", feature = "tokio", feature = "tower"))]
+pub mod adapter;
+mod breaker;
+mod budget;
+mod config;
+mod driver;
+mod error;
+mod failure;
+pub mod handoff;
+mod hook;
+#[cfg(any(feature = "metrics", feature = "tracing"))]
+pub mod observe;
+mod record;
+mod run;
+mod sse;
+pub mod upload;
+
+pub use action::{Action, AttemptId, Input, TimerId, Verdict};
+pub use breaker::{BreakerConfig, Breakers, Permit};
+pub use budget::RetryBudget;
+pub use config::RunConfig;
+pub use driver::{BrokenOff, Driver, Execute, Host, RunBody, Timer, Transport, TransportError};
+pub use error::RunError;
+pub use failure::{Failure, RetryOn};
+pub use hook::{Hook, HookError, Target};
+pub use record::{AttemptRecord, Fate, Outcome, Report};
+pub use run::{ClientRequest, Run, Settings};

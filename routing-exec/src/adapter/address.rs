@@ -1,0 +1,96 @@
+//! Where a request goes: to its pod's address, whatever the request says.
+
+use std::error::Error;
+
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{Request, Uri};
+use routing_core::Pod;
+
+use crate::driver::TransportError;
+use crate::handoff::Addresses;
+
+/// Points a request at a pod. All of its URI but path and query is taken from the pod's address.
+pub(super) fn direct<B>(
+    addresses: &dyn Addresses,
+    pod: Pod,
+    mut request: Request<B>,
+) -> Result<Request<B>, TransportError> {
+    let address = addresses.address(pod).ok_or(TransportError::Connect("the pod has no address".into()))?;
+    let (scheme, authority) = parse(&address).ok_or(TransportError::Connect("the pod's address is none".into()))?;
+    let mut parts = http::uri::Parts::default();
+    parts.path_and_query =
+        Some(request.uri().path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/")));
+    (parts.scheme, parts.authority) = (Some(scheme), Some(authority));
+    *request.uri_mut() =
+        Uri::from_parts(parts).map_err(|_| TransportError::Connect("the pod's address is none".into()))?;
+    // A client's idea of the host is not the pod's.
+    request.headers_mut().remove(http::header::HOST);
+    Ok(request)
+}
+
+fn parse(address: &str) -> Option<(Scheme, Authority)> {
+    let (scheme, authority) = match address.split_once("://") {
+        Some(("http", authority)) => (Scheme::HTTP, authority),
+        Some(("https", authority)) => (Scheme::HTTPS, authority),
+        Some(_) => return None,
+        None => (Scheme::HTTP, address),
+    };
+    let authority = authority.strip_suffix('/').unwrap_or(authority);
+    // Nothing but a host and a port: a user's name in it would be sent along.
+    let authority: Authority = authority.parse().ok()?;
+    (!authority.host().is_empty() && !authority.as_str().contains('@')).then_some((scheme, authority))
+}
+
+/// What an error and everything behind it say.
+pub(super) fn chain(error: &dyn Error) -> Box<str> {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        source = error.source();
+    }
+    text.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+
+    use super::*;
+
+    #[derive(Debug)]
+    struct At(Option<&'static str>);
+
+    impl Addresses for At {
+        fn address(&self, _: Pod) -> Option<Cow<'_, str>> {
+            self.0.map(Cow::Borrowed)
+        }
+    }
+
+    fn directed(address: Option<&'static str>, uri: &str) -> Result<String, TransportError> {
+        let index: kv_index::Index = kv_index::Index::new(kv_index::Config::default());
+        let request = Request::post(uri).header("host", "client.said").body(()).unwrap();
+        let directed = direct(&At(address), index.join("pod").unwrap(), request)?;
+        assert!(directed.headers().is_empty());
+        Ok(directed.uri().to_string())
+    }
+
+    #[test]
+    fn the_authority_is_the_addresss_and_never_the_requests() {
+        for uri in ["/v1/chat?x=1", "http://169.254.169.254/v1/chat?x=1", "https://user@evil:1/v1/chat?x=1"] {
+            assert_eq!(directed(Some("10.0.0.1:8000"), uri).unwrap(), "http://10.0.0.1:8000/v1/chat?x=1");
+        }
+        assert_eq!(directed(Some("https://pod.example/"), "/a").unwrap(), "https://pod.example/a");
+        assert_eq!(directed(Some("[::1]:80"), "/").unwrap(), "http://[::1]:80/");
+    }
+
+    #[test]
+    fn what_is_no_address_is_not_contacted() {
+        let wrong =
+            ["", "http://", "user@host", "host/path", "a b", "http://host/path", "://host", "ftp://host", "a:b:c"];
+        for address in wrong.map(Some).into_iter().chain([None]) {
+            assert!(matches!(directed(address, "/"), Err(TransportError::Connect(_))), "{address:?}");
+        }
+    }
+}

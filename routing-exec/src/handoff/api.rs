@@ -1,0 +1,80 @@
+//! Which API a request speaks.
+
+/// Which API a request is for, told from its path.
+///
+/// # Examples
+///
+/// ```
+/// use routing_exec::handoff::Api;
+///
+/// assert_eq!(Api::of("/v1/chat/completions?user=7"), Api::Chat);
+/// assert_eq!(Api::of("/tenant/v1/completions/"), Api::Completions);
+/// assert_eq!(Api::of("/v1/embeddings"), Api::Other);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Api {
+    /// OpenAI's chat completions.
+    #[default]
+    Chat,
+    /// OpenAI's completions.
+    Completions,
+    /// OpenAI's Responses.
+    Responses,
+    /// Anthropic's Messages.
+    Messages,
+    /// SGLang's `/generate`.
+    Generate,
+    /// vLLM's `/inference/v1/generate`: tokens in, tokens out.
+    InferenceGenerate,
+    /// Any other: nothing is handed over for these.
+    Other,
+}
+
+impl Api {
+    /// The API of a path, whatever a gateway has before it.
+    #[must_use]
+    pub fn of(path: &str) -> Self {
+        let path = path.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
+        let known = [
+            ("/chat/completions", Self::Chat),
+            ("/completions", Self::Completions),
+            ("/responses", Self::Responses),
+            ("/messages", Self::Messages),
+            ("/inference/v1/generate", Self::InferenceGenerate),
+            ("/generate", Self::Generate),
+        ];
+        known.into_iter().find(|(end, _)| path.ends_with(end)).map_or(Self::Other, |(_, api)| api)
+    }
+
+    /// Whether its streams end with `data: [DONE]`.
+    #[must_use]
+    pub fn ends_with_done(self) -> bool {
+        matches!(self, Self::Chat | Self::Completions | Self::Generate | Self::InferenceGenerate)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_path_has_its_api() {
+        let cases = [
+            ("/v1/chat/completions", Api::Chat),
+            ("/v1/completions", Api::Completions),
+            ("/v1/responses", Api::Responses),
+            ("/v1/responses/resp_1", Api::Other),
+            ("/v1/messages", Api::Messages),
+            ("/v1/messages/count_tokens", Api::Other),
+            ("/generate", Api::Generate),
+            ("/inference/v1/generate", Api::InferenceGenerate),
+            ("/inference/v1/generate?x=/v1/completions", Api::InferenceGenerate),
+            ("/v1/models", Api::Other),
+            ("", Api::Other),
+        ];
+        for (path, api) in cases {
+            assert_eq!(Api::of(path), api, "{path}");
+        }
+    }
+}

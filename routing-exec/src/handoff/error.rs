@@ -1,0 +1,53 @@
+//! Why a leg has no body, and why nothing was handed over.
+
+use routing_core::Pod;
+use routing_core::json::JsonError;
+
+use super::api::Api;
+
+/// Why a leg cannot be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HandoffError {
+    /// The client's body is no JSON object. The client can act.
+    #[error("the request's body is not a JSON object")]
+    Body(#[source] JsonError),
+    /// Nothing is known of how requests of this API limit their output, so none can be prefilled. The operator can act, by
+    /// a workflow without prefill for these.
+    #[error("requests to {0:?} cannot be handed over")]
+    Api(Api),
+    /// The leg names no pod. The host can act.
+    #[error("the leg has no pod")]
+    NoPod,
+    /// A pod's address is not known. The host can act.
+    #[error("the address of {0:?} is not known")]
+    NoAddress(Pod),
+    /// Which engine runs in a pod is not known. The host can act, by asking the pod's bootstrap server.
+    #[error("the engine of {0:?} is not known")]
+    NoEngine(Pod),
+}
+
+impl HandoffError {
+    /// The status to answer a client with: 400 if the body is at fault, and 502 otherwise.
+    #[must_use]
+    pub fn status(&self) -> u16 {
+        match self {
+            Self::Body(_) => 400,
+            _ => 502,
+        }
+    }
+}
+
+/// Why a decode pod was not told of what was prefilled for it. It prefills by itself then; a host should count these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DroppedHandoff {
+    /// The prefill pod's answer is missing, or is no JSON object.
+    Unreadable,
+    /// It has no object of parameters: an aborted prefill, or an engine without a connector.
+    NoParameters,
+    /// A parameter that the decode pod cannot do without is missing, `null` or empty.
+    Missing(&'static str),
+    /// The request has several prompts, and the answer is about one.
+    Batched,
+}

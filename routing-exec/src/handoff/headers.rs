@@ -1,0 +1,69 @@
+//! Headers that say where a request goes, and by which name its legs know each other.
+//!
+//! A pod or its sidecar follows such headers to whatever host they name. So those that come from a client are always
+//! stripped, and only a plan's own pods are written into new ones.
+
+use http::header::{HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue};
+
+use super::unique::uuid;
+
+/// By which name the legs of a request know each other.
+pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Which data-parallel rank of a worker a request is for.
+pub const DATA_PARALLEL_RANK: HeaderName = HeaderName::from_static("x-data-parallel-rank");
+
+/// Who prefills, for a sidecar that fetches from there.
+pub const PREFILLER: HeaderName = HeaderName::from_static("x-prefiller-host-port");
+
+/// Who encodes media, for a sidecar that fetches from there.
+pub const ENCODERS: HeaderName = HeaderName::from_static("x-encoder-hosts-ports");
+
+/// Headers that steer a request. A client's own are never passed on.
+pub const ROUTING: [HeaderName; 7] = [
+    PREFILLER,
+    ENCODERS,
+    DATA_PARALLEL_RANK,
+    HeaderName::from_static("x-data-parallel-host-port"),
+    HeaderName::from_static("x-kv-cache-source-host-port"),
+    HeaderName::from_static("x-gateway-destination-endpoint"),
+    HeaderName::from_static("epp-profile"),
+];
+
+/// Removes every header that would steer a request. To be called with a client's headers before any are added.
+pub fn strip_routing_headers(headers: &mut HeaderMap) {
+    for name in ROUTING {
+        headers.remove(name);
+    }
+}
+
+/// Gives a request an id that follows from a random number, unless the client gave it one. To be called once for a request,
+/// so that all legs have the same.
+pub fn ensure_request_id(headers: &mut HeaderMap, number: u64) {
+    if !headers.contains_key(REQUEST_ID) {
+        // A UUID is made of what headers may consist of.
+        if let Ok(id) = HeaderValue::try_from(uuid(number)) {
+            headers.insert(REQUEST_ID, id);
+        }
+    }
+}
+
+/// Names the pods that prefill and encode to the sidecar of a decode pod, by their addresses; what a client named is removed.
+///
+/// # Errors
+///
+/// If an address is no text that a header may have.
+pub fn name_pods_to_sidecar(
+    headers: &mut HeaderMap,
+    prefiller: Option<&str>,
+    encoders: &[&str],
+) -> Result<(), InvalidHeaderValue> {
+    strip_routing_headers(headers);
+    if let Some(prefiller) = prefiller {
+        headers.insert(PREFILLER, HeaderValue::try_from(prefiller)?);
+    }
+    if !encoders.is_empty() {
+        headers.insert(ENCODERS, HeaderValue::try_from(encoders.join(","))?);
+    }
+    Ok(())
+}

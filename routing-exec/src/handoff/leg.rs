@@ -1,0 +1,142 @@
+//! One leg: what a dialect is told of it, and what it answers.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use routing_core::Pod;
+use routing_core::Role;
+use routing_core::json::Object;
+
+use super::api::Api;
+use super::error::{DroppedHandoff, HandoffError};
+use super::host::Addresses;
+
+/// One leg's request, as a [`Handoff`](super::Handoff) sees it.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct LegContext<'r> {
+    /// What the request speaks.
+    pub api: Api,
+    /// The client's own body, untouched.
+    pub body: &'r Bytes,
+    /// The step's name in its workflow.
+    pub step: &'r str,
+    /// What is done on this leg.
+    pub role: Role,
+    /// Whether this leg's answer goes to the client.
+    pub is_last: bool,
+    /// The pod of this leg.
+    pub pod: Option<Pod>,
+    /// The pod that prefills for this leg, if one does.
+    pub prefill: Option<Pod>,
+    /// Where pods are.
+    pub addresses: &'r dyn Addresses,
+    /// A random number, the same for both legs of one try and new for each try. Dialects use 63 bits of it.
+    pub transfer: u64,
+    /// The prefill leg's answer, once that is done.
+    pub prefilled: Option<&'r [u8]>,
+}
+
+impl<'r> LegContext<'r> {
+    /// The only leg of a request, until told otherwise.
+    #[must_use]
+    pub fn new(api: Api, body: &'r Bytes, addresses: &'r dyn Addresses) -> Self {
+        Self {
+            api,
+            body,
+            step: "",
+            role: Role::Both,
+            is_last: true,
+            pod: None,
+            prefill: None,
+            addresses,
+            transfer: 0,
+            prefilled: None,
+        }
+    }
+
+    /// The same for a step of a plan.
+    #[must_use]
+    pub fn step(self, name: &'r str, role: Role, is_last: bool) -> Self {
+        Self { step: name, role, is_last, ..self }
+    }
+
+    /// The same to a pod, with another one that prefills for it.
+    #[must_use]
+    pub fn pods(self, pod: Pod, prefill: Option<Pod>) -> Self {
+        Self { pod: Some(pod), prefill, ..self }
+    }
+
+    /// The same with the number of the try.
+    #[must_use]
+    pub fn transfer(self, number: u64) -> Self {
+        Self { transfer: number, ..self }
+    }
+
+    /// The same with the prefill leg's answer.
+    #[must_use]
+    pub fn prefilled(self, answer: Option<&'r [u8]>) -> Self {
+        Self { prefilled: answer, ..self }
+    }
+
+    /// Which side of a handoff the leg is on, if there is one.
+    pub(super) fn side(&self) -> Side {
+        match (self.role, self.prefill) {
+            (Role::Prefill, _) => Side::Prefill,
+            (Role::Decode | Role::Both, Some(_)) => Side::Decode,
+            _ => Side::Neither,
+        }
+    }
+
+    /// The pod that prefills, seen from either leg.
+    pub(super) fn prefiller(&self) -> Result<Pod, HandoffError> {
+        let pod = if self.role == Role::Prefill { self.pod } else { self.prefill };
+        pod.ok_or(HandoffError::NoPod)
+    }
+
+    /// Where the pod that prefills is.
+    pub(super) fn prefiller_address(&self) -> Result<Cow<'r, str>, HandoffError> {
+        let pod = self.prefiller()?;
+        self.addresses.address(pod).ok_or(HandoffError::NoAddress(pod))
+    }
+
+    /// The client's body, to be read.
+    pub(super) fn object(&self) -> Result<Object<'r>, HandoffError> {
+        Object::parse(self.body).map_err(HandoffError::Body)
+    }
+
+    /// The body as the client sent it.
+    pub(super) fn untouched(&self) -> LegBody {
+        LegBody::new(self.body.clone())
+    }
+}
+
+/// Where a leg stands in a handoff.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Prefill,
+    Decode,
+    /// Nobody prefills for it: it goes out as it came.
+    Neither,
+}
+
+/// What is sent on a leg.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LegBody {
+    /// The body. The client's own bytes, where nothing had to be changed.
+    pub body: Bytes,
+    /// Headers to add or to replace.
+    pub headers: HeaderMap,
+    /// Why what was prefilled is not passed on, to be counted.
+    pub dropped: Option<DroppedHandoff>,
+}
+
+impl LegBody {
+    /// A body alone.
+    #[must_use]
+    pub fn new(body: impl Into<Bytes>) -> Self {
+        Self { body: body.into(), headers: HeaderMap::new(), dropped: None }
+    }
+}

@@ -1,0 +1,105 @@
+//! vLLM's NIXL connector: the prefill pod answers where its blocks are, and the decode pod fetches them.
+
+use routing_core::json::{Fragment, Object, Raw};
+
+use super::api::Api;
+use super::error::{DroppedHandoff, HandoffError};
+use super::leg::{LegBody, LegContext, Side};
+use super::prefill::{self, Caps, PARAMETERS, When};
+use super::usage::{self, UsageFix};
+use super::{Handoff, Mode};
+
+/// vLLM's NIXL connector: prefill with one token, then decode with the `kv_transfer_params` that came of it.
+///
+/// The prefill leg has `max_tokens`, `max_completion_tokens` and `min_tokens` of 1 (of Responses `max_output_tokens`, of
+/// `/inference/v1/generate` those in `sampling_params`), no stream, and the parameters that ask for a transfer. The decode leg
+/// is the client's own body with the parameters of the answer, copied as they are written: engines change them between
+/// releases.
+///
+/// A decode pod that is told to fetch, but not from where, fails the request or waits for blocks that never come. So if one
+/// of the five that it needs (`remote_block_ids`, `remote_engine_id`, `remote_request_id`, `remote_host`, `remote_port`) is
+/// missing, `null` or empty, none is passed on, the decode pod prefills by itself, and [`LegBody::dropped`] says so. So too
+/// for several prompts in one request, of which the answer describes only one.
+///
+/// The answer's cached tokens are those of the prefill pod, 0 if it does not say: the decode pod would count all that it
+/// fetched.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct Nixl;
+
+impl Handoff for Nixl {
+    fn mode(&self) -> Mode {
+        Mode::Serial
+    }
+
+    /// The prefill pod keeps the blocks until they are fetched or their lease runs out.
+    fn is_reusable(&self) -> bool {
+        true
+    }
+
+    fn leg(&self, leg: &LegContext<'_>) -> Result<LegBody, HandoffError> {
+        match leg.side() {
+            Side::Neither => Ok(leg.untouched()),
+            Side::Prefill => {
+                let caps = Caps { completion: When::Always, least: When::Always };
+                let edit = prefill::one_token(leg.api, leg.object()?, caps)?;
+                Ok(LegBody::new(prefill::set_transfer(edit, leg.api, asked()).finish()))
+            }
+            Side::Decode => decode(leg),
+        }
+    }
+
+    fn usage(&self, api: Api, events: bool, prefilled: Option<&[u8]>) -> Option<UsageFix> {
+        // Where nothing was passed on, the decode pod's own figure is right.
+        transferred(prefilled).ok()?;
+        UsageFix::new(api, events, usage::cached_tokens(api, prefilled?))
+    }
+}
+
+/// The parameters by which a prefill pod is asked to keep its blocks for another.
+fn asked() -> Fragment<'static> {
+    Fragment::object([
+        ("do_remote_decode", true.into()),
+        ("do_remote_prefill", false.into()),
+        ("remote_engine_id", Fragment::NULL),
+        ("remote_block_ids", Fragment::NULL),
+        ("remote_host", Fragment::NULL),
+        ("remote_port", Fragment::NULL),
+    ])
+}
+
+fn decode(leg: &LegContext<'_>) -> Result<LegBody, HandoffError> {
+    let body = leg.object()?;
+    let is_batch = prefill::prompts(leg.api, body).is_some_and(|prompts| prompts > 1);
+    let parameters = if is_batch { Err(DroppedHandoff::Batched) } else { transferred(leg.prefilled) };
+    match parameters {
+        Ok(parameters) => {
+            let edit = routing_core::json::Edit::new(body);
+            Ok(LegBody::new(prefill::set_transfer(edit, leg.api, parameters.into()).finish()))
+        }
+        Err(why) => {
+            // What a client wrote there itself would send the pod to a host of the client's choice.
+            let without = prefill::remove_transfer(body).map(LegBody::new);
+            Ok(LegBody { dropped: Some(why), ..without.unwrap_or_else(|| leg.untouched()) })
+        }
+    }
+}
+
+/// The parameters of a prefill answer, if they are all that a decode pod needs.
+fn transferred(answer: Option<&[u8]>) -> Result<Raw<'_>, DroppedHandoff> {
+    let answer = answer.and_then(|answer| Object::parse(answer).ok()).ok_or(DroppedHandoff::Unreadable)?;
+    let parameters = answer.get(PARAMETERS).ok_or(DroppedHandoff::NoParameters)?;
+    let object = parameters.object().ok_or(DroppedHandoff::NoParameters)?;
+    let is_there = |name: &&str| object.get(name).is_some_and(says_something);
+    NEEDED.iter().find(|name| !is_there(name)).map_or(Ok(parameters), |name| Err(DroppedHandoff::Missing(name)))
+}
+
+const NEEDED: [&str; 5] = ["remote_block_ids", "remote_engine_id", "remote_request_id", "remote_host", "remote_port"];
+
+/// Whether a value is neither `null`, nor an empty string, nor a list with nothing in it or in its lists.
+fn says_something(value: Raw<'_>) -> bool {
+    if let Some(mut elements) = value.array() {
+        return elements.any(says_something);
+    }
+    !value.is_null() && value.as_bytes() != b"\"\""
+}

@@ -1,0 +1,42 @@
+//! No dialect: every pod gets the request as the client wrote it.
+
+use super::error::HandoffError;
+use super::leg::{LegBody, LegContext};
+use super::{Handoff, Mode};
+
+/// The same request to every pod, for single dispatch and for engines that find what they share by themselves.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Plain {
+    mode: Mode,
+}
+
+impl Plain {
+    /// With legs that stand to each other like this.
+    #[must_use]
+    pub const fn new(mode: Mode) -> Self {
+        Self { mode }
+    }
+}
+
+impl Default for Plain {
+    /// One leg.
+    fn default() -> Self {
+        Self::new(Mode::Single)
+    }
+}
+
+impl Handoff for Plain {
+    fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Nothing was handed out for one pod rather than another.
+    fn is_reusable(&self) -> bool {
+        true
+    }
+
+    fn leg(&self, leg: &LegContext<'_>) -> Result<LegBody, HandoffError> {
+        Ok(leg.untouched())
+    }
+}

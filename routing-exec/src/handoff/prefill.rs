@@ -1,0 +1,81 @@
+//! What all dialects do to a prefill leg: one token, and no stream.
+
+use routing_core::json::{Edit, Fragment, Object};
+
+use super::api::Api;
+use super::error::HandoffError;
+
+/// Which limits a dialect sets besides the one that every request of an API has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Caps {
+    /// `max_completion_tokens`.
+    pub(super) completion: When,
+    /// `min_tokens`. Engines refuse more than the most, so one that is there must come down.
+    pub(super) least: When,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum When {
+    Always,
+    /// Only if the client has set it.
+    IfPresent,
+}
+
+/// The client's body, changed so that one token is made and comes as a whole.
+pub(super) fn one_token<'a>(api: Api, body: Object<'a>, caps: Caps) -> Result<Edit<'a>, HandoffError> {
+    let edit = Edit::new(body).set("stream", false).remove("stream_options");
+    let set = |edit: Edit<'a>, when: When, path: &[&'a str]| {
+        if when == When::Always || body.get_path(path).is_some() { edit.set_path(path, 1) } else { edit }
+    };
+    Ok(match api {
+        Api::Chat | Api::Completions | Api::Messages => {
+            let edit = edit.set("max_tokens", 1);
+            let edit = set(edit, caps.completion, &["max_completion_tokens"]);
+            set(edit, caps.least, &["min_tokens"])
+        }
+        Api::Responses => edit.set("max_output_tokens", 1),
+        Api::InferenceGenerate => {
+            let edit = edit.set_path(&["sampling_params", "max_tokens"], 1);
+            set(edit, caps.least, &["sampling_params", "min_tokens"])
+        }
+        Api::Generate => {
+            let edit = edit.set_path(&["sampling_params", "max_new_tokens"], 1);
+            set(edit, When::IfPresent, &["sampling_params", "min_new_tokens"])
+        }
+        Api::Other => return Err(HandoffError::Api(api)),
+    })
+}
+
+/// Sets vLLM's parameters of a transfer, where the API reads them.
+pub(super) fn set_transfer<'a>(edit: Edit<'a>, api: Api, parameters: Fragment<'a>) -> Edit<'a> {
+    let edit = match api {
+        // Declared at the top, and read from the sampling parameters.
+        Api::InferenceGenerate => edit.set_path(&NESTED, parameters.clone()),
+        _ => edit,
+    };
+    edit.set(PARAMETERS, parameters)
+}
+
+/// Removes them from wherever they could be read.
+pub(super) fn remove_transfer(body: Object<'_>) -> Option<Vec<u8>> {
+    let is_there = body.get(PARAMETERS).is_some() || body.get_path(&NESTED).is_some();
+    is_there.then(|| Edit::new(body).remove(PARAMETERS).remove_path(&NESTED).finish())
+}
+
+pub(super) const PARAMETERS: &str = "kv_transfer_params";
+pub(super) const NESTED: [&str; 3] = ["sampling_params", "extra_args", PARAMETERS];
+
+/// How many prompts a request has, if it has a list of them.
+pub(super) fn prompts(api: Api, body: Object<'_>) -> Option<usize> {
+    let lists: &[&str] = match api {
+        Api::Completions => &["prompt"],
+        Api::Generate => &["text", "input_ids"],
+        _ => &[],
+    };
+    lists.iter().find_map(|name| {
+        let mut elements = body.get(name)?.array()?;
+        // A list of numbers is one prompt in tokens.
+        let first = elements.next()?;
+        (first.as_str().is_some() || first.array().is_some()).then(|| 1 + elements.count())
+    })
+}

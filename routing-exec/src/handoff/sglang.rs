@@ -1,0 +1,76 @@
+//! SGLang: both legs get the same body, with a place to meet in it.
+
+use std::borrow::Cow;
+
+use routing_core::json::{Edit, Fragment};
+
+use super::error::HandoffError;
+use super::host::host;
+use super::leg::{LegBody, LegContext, Side};
+use super::prefill::prompts;
+use super::unique::mix;
+use super::{Handoff, Mode};
+
+/// SGLang's bootstrap: both legs are sent at once with `bootstrap_host`, `bootstrap_port` and `bootstrap_room`.
+///
+/// The host is the prefill pod's and the port that of its bootstrap server. The room is 63 bits of
+/// [`LegContext::transfer`], the same on both legs; all else is as the client has it, limits and stream too. A request with
+/// a list of prompts has a list of each, with a room for every prompt.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct SglangBootstrap {
+    /// The port of the prefill pods' bootstrap servers.
+    pub port: u16,
+}
+
+impl SglangBootstrap {
+    /// With a port that is not the usual 8998.
+    #[must_use]
+    pub const fn new(port: u16) -> Self {
+        Self { port }
+    }
+}
+
+impl Default for SglangBootstrap {
+    fn default() -> Self {
+        Self::new(8998)
+    }
+}
+
+impl Handoff for SglangBootstrap {
+    fn mode(&self) -> Mode {
+        Mode::Concurrent
+    }
+
+    /// A room is for two.
+    fn is_reusable(&self) -> bool {
+        false
+    }
+
+    fn leg(&self, leg: &LegContext<'_>) -> Result<LegBody, HandoffError> {
+        if leg.side() == Side::Neither {
+            return Ok(leg.untouched());
+        }
+        let body = leg.object()?;
+        let address = leg.prefiller_address()?;
+        let host: Cow<'_, str> = host(&address);
+        let room = |prompt: u64| Fragment::from(room(leg.transfer, prompt));
+        let edit = match prompts(leg.api, body) {
+            None => Edit::new(body)
+                .set("bootstrap_host", &*host)
+                .set("bootstrap_port", self.port)
+                .set("bootstrap_room", room(0)),
+            Some(count) => Edit::new(body)
+                .set("bootstrap_host", Fragment::array((0..count).map(|_| Fragment::from(&*host))))
+                .set("bootstrap_port", Fragment::array((0..count).map(|_| Fragment::from(self.port))))
+                .set("bootstrap_room", Fragment::array((0..count as u64).map(room))),
+        };
+        Ok(LegBody::new(edit.finish()))
+    }
+}
+
+/// The room of a prompt: the transfer's own number for the first, and others that follow from it.
+fn room(transfer: u64, prompt: u64) -> u64 {
+    let number = if prompt == 0 { transfer } else { mix(transfer ^ mix(prompt)) };
+    number & i64::MAX as u64
+}

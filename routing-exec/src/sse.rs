@@ -1,0 +1,170 @@
+//! Streams of server-sent events: where one event ends, and how a stream that was cut is brought to a clean end.
+
+use routing_core::json::Object;
+
+use crate::handoff::Api;
+
+/// Where a stream stands: between two events, or inside one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Boundary {
+    /// The last bytes that passed, the newest lowest.
+    last: u128,
+}
+
+impl Boundary {
+    /// Takes note of bytes that passed.
+    pub(crate) fn pass(&mut self, bytes: &[u8]) {
+        let tail = &bytes[bytes.len().saturating_sub(16)..];
+        self.last = tail.iter().fold(self.last, |last, byte| last << 8 | u128::from(*byte));
+    }
+
+    /// Whether nothing passed, or what passed ends in an empty line.
+    pub(crate) fn is_between(&self) -> bool {
+        let last = self.last.to_be_bytes();
+        // A line ends in CR, LF or both, and so does an empty one.
+        let ends: [&[u8]; 4] = [b"\n\n", b"\r\r", b"\n\r\n", b"\n\r"];
+        self.last == 0 || ends.iter().any(|end| last.ends_with(end))
+    }
+
+    /// Whether a stream that ends here is whole. Some engines leave the last empty line out.
+    pub(crate) fn is_whole(&self) -> bool {
+        let last = self.last.to_be_bytes();
+        let last = last.trim_ascii_end();
+        self.is_between() || last.ends_with(b"data: [DONE]") || last.ends_with(b"data:[DONE]")
+    }
+}
+
+/// What a stream begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Opening {
+    /// An event that tells of an error, which is not the request's own.
+    Error,
+    /// Anything else.
+    Fine,
+    /// Its first event is not whole, and may be either.
+    Unclear,
+}
+
+/// What a stream begins with, by its first bytes. Comments alone are fine: they keep a client waiting that must not be kept
+/// from them.
+pub(crate) fn opening(first: &[u8]) -> Opening {
+    let (mut rest, mut is_error) = (first, false);
+    while !rest.is_empty() {
+        let end = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+        let line = &rest[..end.unwrap_or(rest.len())];
+        if let Some(data) = line.strip_prefix(b"data:") {
+            return data_says(data.trim_ascii(), is_error, end.is_some());
+        }
+        let Some(end) = end else { return Opening::Unclear };
+        if let Some(kind) = line.strip_prefix(b"event:") {
+            is_error = kind.trim_ascii() == b"error";
+        }
+        rest = &rest[end + 1..];
+    }
+    let mut boundary = Boundary::default();
+    boundary.pass(first);
+    match boundary.is_between() {
+        true => Opening::Fine,
+        false => Opening::Unclear,
+    }
+}
+
+/// What the data of a stream's first event says, as far as it came.
+fn data_says(data: &[u8], is_error: bool, is_whole: bool) -> Opening {
+    let Some(object) = data.strip_prefix(b"{").map(<[u8]>::trim_ascii_start) else {
+        return match (is_error, is_whole || !data.is_empty()) {
+            (true, true) => Opening::Error,
+            (_, false) => Opening::Unclear,
+            _ => Opening::Fine,
+        };
+    };
+    let may_be = object.starts_with(ERROR) || !is_whole && ERROR.starts_with(object);
+    match is_error || may_be {
+        false => Opening::Fine,
+        true if !is_whole => Opening::Unclear,
+        true if is_the_requests(data) => Opening::Fine,
+        true => Opening::Error,
+    }
+}
+
+/// Whether an error says by its code that the request is at fault: no other pod would answer it otherwise.
+fn is_the_requests(data: &[u8]) -> bool {
+    let object = Object::parse(data).ok();
+    let code = object.and_then(|object| object.get_path(&["error", "code"]).or_else(|| object.get("code")));
+    code.and_then(|code| code.as_u64()).is_some_and(|code| (400..500).contains(&code) && code != 429)
+}
+
+const ERROR: &[u8] = b"\"error\"";
+
+/// Ends a stream that cannot go on: with one event that says why, on its own, and the end that clients wait for.
+pub(crate) fn break_off(at: &Boundary, api: Api, error: &[u8], out: &mut Vec<u8>) {
+    if !at.is_between() {
+        out.extend_from_slice(b"\n\n");
+    }
+    out.extend_from_slice(b"event: error\ndata: ");
+    out.extend_from_slice(error);
+    out.extend_from_slice(b"\n\n");
+    if api.ends_with_done() {
+        out.extend_from_slice(b"data: [DONE]\n\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn between(pieces: &[&str]) -> bool {
+        let mut boundary = Boundary::default();
+        pieces.iter().for_each(|piece| boundary.pass(piece.as_bytes()));
+        boundary.is_between()
+    }
+
+    #[test]
+    fn an_empty_line_is_found_across_pieces() {
+        assert!(between(&[]));
+        assert!(between(&["data: a\n\n"]) && between(&["data: a\n", "\n"]) && between(&["data: a\r\n\r", "\n"]));
+        assert!(between(&["data: a\r", "\r"]));
+        assert!(!between(&["data: a\n"]) && !between(&["data: a\n\n", "d"]) && between(&["data: a\n\r\n"]));
+    }
+
+    #[test]
+    fn an_error_is_known_by_its_kind_or_its_first_member() {
+        let is_error = |first: &[u8]| opening(first) == Opening::Error;
+        assert!(is_error(b"data: {\"error\": {\"message\": \"x\"}}\n\n") && is_error(b"event: error\ndata: {}\n\n"));
+        assert!(is_error(b": ping\n\ndata:{ \"error\":1}\n") && is_error(b"event: error\r\ndata: gone\r\n\r\n"));
+        for fine in ["data: {\"id\": \"error\"}\n\n", "data: error\n\n", ": ping\n\n", "data: {\"errors\":1}\n\n"] {
+            assert_eq!(opening(fine.as_bytes()), Opening::Fine, "{fine}");
+        }
+    }
+
+    #[test]
+    fn an_error_of_the_requests_own_is_no_failure_of_the_pod() {
+        let with = |code: &str| opening(format!("data: {{\"error\": {{\"code\": {code}}}}}\n\n").as_bytes());
+        assert_eq!((with("400"), with("422")), (Opening::Fine, Opening::Fine));
+        assert_eq!((with("500"), with("429"), with("null")), (Opening::Error, Opening::Error, Opening::Error));
+    }
+
+    #[test]
+    fn a_first_event_in_pieces_is_unclear_until_it_can_be_told() {
+        let error = b"event: error\ndata: {\"error\": 1}\n\n";
+        let whole = error.len() - 2;
+        (0..whole).for_each(|end| {
+            let expected = if end == 0 { Opening::Fine } else { Opening::Unclear };
+            assert_eq!(opening(&error[..end]), expected, "{end}");
+        });
+        assert_eq!(opening(error), Opening::Error);
+        assert_eq!(opening(b"data: {\"id\""), Opening::Fine, "told by its first member");
+        assert_eq!(opening(b"data: {\"err"), Opening::Unclear);
+    }
+
+    #[test]
+    fn a_last_event_without_its_empty_line_is_whole_if_it_is_the_end() {
+        let whole = |text: &str| {
+            let mut boundary = Boundary::default();
+            boundary.pass(text.as_bytes());
+            boundary.is_whole()
+        };
+        assert!(whole("data: x\n\ndata: [DONE]") && whole("data: x\n\ndata: [DONE]\n") && whole("data:[DONE]\r\n"));
+        assert!(!whole("data: x\n") && !whole("data: [DONE"));
+    }
+}

@@ -1,0 +1,298 @@
+//! A scripted world around a run: it does what the run says by virtual time, and checks after every action what must
+//! always hold.
+
+#![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(clippy::unwrap_used, reason = "a world that cannot be set up is a failed test")]
+
+mod parts;
+mod rules;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response, StatusCode, response};
+use routing_core::{Pod, RoutingPlan};
+use routing_exec::{
+    Action, AttemptId, ClientRequest, Failure, Hook, Input, Outcome, Report, RetryBudget, Run, RunConfig, RunError,
+    Settings, TimerId, Verdict,
+};
+
+pub(crate) use self::parts::*;
+use self::rules::Rules;
+
+/// What a world begins with.
+pub(crate) struct Setup {
+    pub(crate) dialect: Dialect,
+    pub(crate) plan: RoutingPlan,
+    pub(crate) config: RunConfig,
+    pub(crate) budget: Option<Arc<RetryBudget>>,
+    pub(crate) deadline: Option<Duration>,
+    pub(crate) hooks: Vec<Box<dyn Hook>>,
+    pub(crate) body: &'static str,
+    pub(crate) method: http::Method,
+}
+
+impl Setup {
+    pub(crate) fn new(dialect: Dialect, plan: RoutingPlan) -> Self {
+        let (config, body, method) = (patience(), r#"{"stream":true}"#, http::Method::POST);
+        Self { dialect, plan, config, budget: None, deadline: None, hooks: Vec::new(), body, method }
+    }
+
+    pub(crate) fn config(mut self, change: impl FnOnce(&mut RunConfig)) -> Self {
+        change(&mut self.config);
+        self
+    }
+
+    pub(crate) fn deadline(mut self, deadline: u64) -> Self {
+        self.deadline = Some(seconds(deadline));
+        self
+    }
+
+    pub(crate) fn hook(mut self, hook: impl Hook + 'static) -> Self {
+        self.hooks.push(Box::new(hook));
+        self
+    }
+
+    pub(crate) fn run(self) -> Run {
+        let mut settings = Settings::new(Arc::new(self.dialect), Arc::new(()));
+        settings.config = Arc::new(self.config);
+        settings.budget = self.budget;
+        let request = Request::builder().method(self.method).uri("http://gateway/v1/chat/completions?x=1").body(());
+        let (parts, ()) = request.unwrap().into_parts();
+        let mut request = ClientRequest::new(&parts, self.body.into(), 7);
+        if let Some(deadline) = self.deadline {
+            request = request.deadline(some_instant().checked_add(deadline).unwrap());
+        }
+        Run::new(settings, request, self.plan, self.hooks)
+    }
+
+    pub(crate) fn start(self) -> World {
+        let mut world = self.idle();
+        world.run.start(world.now);
+        world.perform();
+        world
+    }
+
+    /// A world whose run has not begun.
+    pub(crate) fn idle(self) -> World {
+        let first = self.plan.clone();
+        World { rules: Rules::new(first), run: self.run(), ..World::empty() }
+    }
+}
+
+/// A request that was sent.
+#[derive(Debug)]
+pub(crate) struct Sent {
+    pub(crate) id: AttemptId,
+    pub(crate) pod: Pod,
+    pub(crate) step: usize,
+    pub(crate) request: Request<Bytes>,
+}
+
+pub(crate) struct World {
+    pub(crate) run: Run,
+    pub(crate) now: Instant,
+    pub(crate) sent: Vec<Sent>,
+    /// Attempts that were given up, by their place in `sent`.
+    pub(crate) cancelled: Vec<usize>,
+    pub(crate) judged: Vec<(Pod, Verdict)>,
+    pub(crate) replans: Vec<Vec<Pod>>,
+    pub(crate) head: Option<response::Parts>,
+    pub(crate) body: Vec<u8>,
+    pub(crate) trailers: Option<HeaderMap>,
+    pub(crate) answer: Option<Response<Bytes>>,
+    pub(crate) aborted: bool,
+    pub(crate) report: Option<Report>,
+    /// What was done, in words.
+    pub(crate) story: Vec<String>,
+    timers: BTreeMap<TimerId, Instant>,
+    rules: Rules,
+}
+
+impl World {
+    fn empty() -> Self {
+        Self {
+            run: Setup::new(REUSABLE, RoutingPlan::default()).run(),
+            now: some_instant(),
+            sent: Vec::new(),
+            cancelled: Vec::new(),
+            judged: Vec::new(),
+            replans: Vec::new(),
+            head: None,
+            body: Vec::new(),
+            trailers: None,
+            answer: None,
+            aborted: false,
+            report: None,
+            story: Vec::new(),
+            timers: BTreeMap::new(),
+            rules: Rules::new(RoutingPlan::default()),
+        }
+    }
+
+    pub(crate) fn handle(&mut self, input: Input) {
+        self.rules.told(&input);
+        self.run.handle(self.now, input);
+        self.perform();
+    }
+
+    pub(crate) fn perform(&mut self) {
+        while let Some(action) = self.run.next_action() {
+            self.rules.check(&action);
+            self.story.push(self.in_words(&action));
+            self.note(action);
+        }
+        assert_eq!(self.run.is_over(), self.report.is_some(), "a run that is over has said so");
+        if let Some(report) = &self.report {
+            self.rules.check_end(report, self.body.len() as u64);
+        }
+    }
+
+    fn note(&mut self, action: Action) {
+        match action {
+            Action::Send { attempt, pod, step, request } => self.sent.push(Sent { id: attempt, pod, step, request }),
+            Action::Cancel(id) => self.cancelled.extend(self.place(id)),
+            Action::Release(id) => drop(self.timers.remove(&TimerId::Attempt(id))),
+            Action::Judge(pod, verdict) => self.judged.push((pod, verdict)),
+            Action::Arm(timer, at) => drop(self.timers.insert(timer, at)),
+            Action::Replan(without) => self.replans.push(without),
+            Action::Head(head) => self.head = Some(head),
+            Action::Forward(chunk) => self.body.extend_from_slice(&chunk),
+            Action::Trailers(trailers) => self.trailers = Some(trailers),
+            Action::Answer(answer) => self.answer = Some(answer),
+            Action::Abort => self.aborted = true,
+            Action::Finish(report) => self.report = Some(report),
+            _ => {}
+        }
+    }
+
+    fn place(&self, id: AttemptId) -> Option<usize> {
+        self.sent.iter().position(|sent| sent.id == id)
+    }
+
+    fn in_words(&self, action: &Action) -> String {
+        match action {
+            Action::Send { pod, step, .. } => format!("send {step} to {}", pod.id().index()),
+            Action::Cancel(id) => format!("cancel {}", self.place(*id).unwrap()),
+            Action::Hold(_, pod, step) => format!("hold {step} on {}", pod.id().index()),
+            Action::FirstByte(id) => format!("first byte {}", self.place(*id).unwrap()),
+            Action::Release(id) => format!("release {}", self.place(*id).unwrap()),
+            Action::Judge(pod, Verdict::Bad(_)) => format!("charge {}", pod.id().index()),
+            Action::Judge(pod, _) => format!("praise {}", pod.id().index()),
+            Action::Arm(..) => "arm".into(),
+            Action::Replan(_) => "replan".into(),
+            Action::Head(_) => "head".into(),
+            Action::Forward(_) => "forward".into(),
+            Action::Trailers(_) => "trailers".into(),
+            Action::Answer(_) => "answer".into(),
+            Action::Abort => "abort".into(),
+            Action::Finish(_) => "finish".into(),
+            _ => "?".into(),
+        }
+    }
+
+    /// What was done since the story was last told, but for timers.
+    pub(crate) fn told(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.story).into_iter().filter(|line| line != "arm").collect()
+    }
+
+    // What pods do. An attempt is named by its place in `sent`.
+
+    pub(crate) fn head_with(&mut self, at: usize, status: u16, headers: &[(&'static str, &'static str)]) -> &mut Self {
+        let mut answer = Response::builder().status(status);
+        for (name, value) in headers {
+            answer = answer.header(*name, *value);
+        }
+        let id = self.sent[at].id;
+        self.handle(Input::Head(id, answer.body(()).unwrap().into_parts().0));
+        self
+    }
+
+    /// The head of an answer in JSON.
+    pub(crate) fn head(&mut self, at: usize, status: u16) -> &mut Self {
+        self.head_with(at, status, &[("content-type", "application/json")])
+    }
+
+    /// The head of a stream of events.
+    pub(crate) fn stream(&mut self, at: usize) -> &mut Self {
+        self.head_with(at, 200, &[("content-type", "text/event-stream; charset=utf-8")])
+    }
+
+    pub(crate) fn chunk(&mut self, at: usize, chunk: &'static str) -> &mut Self {
+        self.bytes(at, chunk.as_bytes())
+    }
+
+    pub(crate) fn bytes(&mut self, at: usize, chunk: &[u8]) -> &mut Self {
+        let id = self.sent[at].id;
+        self.handle(Input::Chunk(id, Bytes::copy_from_slice(chunk)));
+        self
+    }
+
+    pub(crate) fn end(&mut self, at: usize) -> &mut Self {
+        let id = self.sent[at].id;
+        self.handle(Input::End(id, None));
+        self
+    }
+
+    pub(crate) fn fails(&mut self, at: usize, failure: Failure) -> &mut Self {
+        let id = self.sent[at].id;
+        self.handle(Input::Failed(id, failure));
+        self
+    }
+
+    /// A whole answer of a leg that is kept.
+    pub(crate) fn prefilled(&mut self, at: usize) -> &mut Self {
+        self.head(at, 200).chunk(at, "blocks").end(at)
+    }
+
+    /// Time passes; timers go off as it does.
+    pub(crate) fn pass(&mut self, time: Duration) -> &mut Self {
+        let until = self.now.checked_add(time).unwrap();
+        while let Some((&timer, &at)) = self.timers.iter().min_by_key(|(_, at)| **at).filter(|(_, at)| **at <= until) {
+            self.timers.remove(&timer);
+            self.now = self.now.max(at);
+            self.handle(Input::Expired(timer));
+        }
+        self.now = until;
+        self
+    }
+
+    // What came of it.
+
+    pub(crate) fn pods(&self) -> Vec<usize> {
+        self.sent.iter().map(|sent| sent.pod.id().index()).collect()
+    }
+
+    pub(crate) fn request(&self, at: usize) -> String {
+        String::from_utf8(self.sent[at].request.body().to_vec()).unwrap()
+    }
+
+    pub(crate) fn outcome(&self) -> &Outcome {
+        &self.report.as_ref().expect("it is over").outcome
+    }
+
+    pub(crate) fn error(&self) -> &RunError {
+        let Outcome::Failed(error) = self.outcome() else { panic!("{:?}", self.outcome()) };
+        error
+    }
+
+    pub(crate) fn status(&self) -> StatusCode {
+        self.answer.as_ref().expect("an answer").status()
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+
+    pub(crate) fn charged(&self) -> Vec<usize> {
+        let bad = self.judged.iter().filter(|(_, verdict)| matches!(verdict, Verdict::Bad(_)));
+        bad.map(|(pod, _)| pod.id().index()).collect()
+    }
+
+    pub(crate) fn replanned(&mut self, plan: Option<RoutingPlan>) {
+        self.rules.replanned(plan.as_ref());
+        self.handle(Input::Replanned(plan));
+    }
+}

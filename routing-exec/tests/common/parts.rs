@@ -1,0 +1,140 @@
+//! What worlds are made of: pods, plans, dialects, failures and a hook that says no.
+
+use std::num::NonZeroU16;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{Request, response};
+use kv_index::{Config, Index};
+use routing_core::{FailurePolicy, PlanStep, Pod, Role, RoutingPlan};
+use routing_exec::handoff::{Api, Handoff, HandoffError, LegBody, LegContext, Mode, UsageFix};
+use routing_exec::{Failure, Hook, HookError, RunConfig, Target};
+
+/// Pods 0 to 31, all of generation 1.
+pub(crate) fn pod(at: usize) -> Pod {
+    static PODS: OnceLock<Vec<Pod>> = OnceLock::new();
+    PODS.get_or_init(|| {
+        let index: Index = Index::new(Config::default());
+        (0..32).map(|at| index.join(&format!("pod-{at}")).unwrap()).collect()
+    })[at]
+}
+
+#[expect(clippy::disallowed_methods, reason = "some instant to count from")]
+pub(crate) fn some_instant() -> Instant {
+    static START: OnceLock<Instant> = OnceLock::new();
+    *START.get_or_init(Instant::now)
+}
+
+pub(crate) fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// A dialect that writes into each request what the run told it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Dialect {
+    pub(crate) mode: Mode,
+    pub(crate) reusable: bool,
+}
+
+pub(crate) const REUSABLE: Dialect = Dialect { mode: Mode::Serial, reusable: true };
+pub(crate) const ONE_USE: Dialect = Dialect { mode: Mode::Serial, reusable: false };
+pub(crate) const CONCURRENT: Dialect = Dialect { mode: Mode::Concurrent, reusable: false };
+
+impl Handoff for Dialect {
+    fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    fn is_reusable(&self) -> bool {
+        self.reusable
+    }
+
+    fn leg(&self, leg: &LegContext<'_>) -> Result<LegBody, HandoffError> {
+        let prefill = leg.prefill.map_or_else(|| "nobody".to_owned(), |pod| pod.id().index().to_string());
+        let prefilled = leg.prefilled.map_or("nothing".into(), String::from_utf8_lossy);
+        let text = format!("{} after {prefill} said {prefilled} in {}", leg.step, leg.transfer);
+        Ok(LegBody::new(text))
+    }
+
+    fn usage(&self, _: Api, _: bool, _: Option<&[u8]>) -> Option<UsageFix> {
+        None
+    }
+}
+
+pub(crate) fn step(name: &str, pods: &[usize]) -> PlanStep {
+    let role = match name {
+        "prefill" => Role::Prefill,
+        "decode" => Role::Decode,
+        "encode" => Role::Encode,
+        _ => Role::Both,
+    };
+    let pods: Vec<Pod> = pods.iter().map(|at| pod(*at)).collect();
+    PlanStep::new(name, role, &pods)
+}
+
+pub(crate) fn plan(steps: impl IntoIterator<Item = PlanStep>) -> RoutingPlan {
+    RoutingPlan::new(1, steps)
+}
+
+/// Prefill and decode, on these pods.
+pub(crate) fn two(prefill: &[usize], decode: &[usize]) -> RoutingPlan {
+    plan([step("prefill", prefill), step("decode", decode)])
+}
+
+pub(crate) fn single(pods: &[usize]) -> RoutingPlan {
+    plan([step("both", pods)])
+}
+
+/// Patience in round numbers: 10 s for prefill, 5 s for a first byte, 20 s for a whole answer, 3 s between chunks.
+pub(crate) fn patience() -> RunConfig {
+    RunConfig {
+        prefill_first_byte: seconds(10),
+        first_byte: seconds(5),
+        whole: seconds(20),
+        idle: seconds(3),
+        most_kept: 64,
+        retry_after: seconds(7),
+        ..RunConfig::default()
+    }
+}
+
+pub(crate) fn connect() -> Failure {
+    Failure::Connect("refused".into())
+}
+
+pub(crate) fn cut() -> Failure {
+    Failure::Cut("reset".into())
+}
+
+/// A hook that says no at one place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refuses(pub(crate) &'static str, pub(crate) u16);
+
+impl Refuses {
+    fn at(&self, place: &str) -> Result<(), HookError> {
+        let no = HookError::new("refuses", place, NonZeroU16::new(self.1).unwrap());
+        if place == self.0 { Err(no) } else { Ok(()) }
+    }
+}
+
+impl Hook for Refuses {
+    fn name(&self) -> &str {
+        "refuses"
+    }
+
+    fn before_send(&mut self, to: &Target<'_>, _: &mut Request<Bytes>) -> Result<(), HookError> {
+        self.at(to.step)
+    }
+
+    fn at_head(&mut self, _: Pod, _: &mut response::Parts) -> Result<(), HookError> {
+        self.at("head")
+    }
+
+    fn at_chunk(&mut self, chunk: Bytes) -> Result<Bytes, HookError> {
+        if chunk.starts_with(b"no") { self.at("chunk").map(|()| chunk) } else { Ok(chunk) }
+    }
+}
+
+pub(crate) const POLICIES: [FailurePolicy; 4] =
+    [FailurePolicy::NextCandidate, FailurePolicy::Skip, FailurePolicy::Replan, FailurePolicy::Fail];

@@ -1,0 +1,134 @@
+//! What holds for every run, whatever happens to it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use routing_core::{Pod, RoutingPlan};
+use routing_exec::{Action, AttemptId, Fate, Input, Outcome, Report, TimerId};
+
+pub(super) struct Rules {
+    plan: RoutingPlan,
+    attempts: BTreeMap<AttemptId, Stage>,
+    judged: BTreeSet<Pod>,
+    begun: bool,
+    answered: bool,
+    forwarded: bool,
+    aborted: bool,
+    over: bool,
+    replanning: bool,
+}
+
+/// Where an attempt stands.
+#[derive(Default)]
+struct Stage {
+    sent: bool,
+    first_byte: bool,
+    /// Its end came in, or it was cancelled.
+    ended: bool,
+    released: bool,
+}
+
+impl Rules {
+    pub(super) fn new(plan: RoutingPlan) -> Self {
+        Self {
+            plan,
+            attempts: BTreeMap::new(),
+            judged: BTreeSet::new(),
+            begun: false,
+            answered: false,
+            forwarded: false,
+            aborted: false,
+            over: false,
+            replanning: false,
+        }
+    }
+
+    pub(super) fn told(&mut self, input: &Input) {
+        if let Input::End(id, _) | Input::Failed(id, _) = input {
+            if let Some(stage) = self.attempts.get_mut(id) {
+                stage.ended = true;
+            }
+        }
+    }
+
+    pub(super) fn replanned(&mut self, plan: Option<&RoutingPlan>) {
+        if let Some(plan) = plan.filter(|_| std::mem::take(&mut self.replanning)) {
+            self.plan = plan.clone();
+        }
+    }
+
+    pub(super) fn check(&mut self, action: &Action) {
+        assert!(!self.over, "after the end: {action:?}");
+        match action {
+            Action::Hold(id, ..) => {
+                assert!(self.attempts.insert(*id, Stage::default()).is_none(), "{id:?} is held twice");
+            }
+            Action::Send { attempt, pod, step, request } => {
+                assert!(!self.begun && !self.answered, "sent after the client's answer began");
+                let candidates = &self.plan.steps()[*step].candidates;
+                assert!(candidates.iter().any(|candidate| candidate.pod == *pod), "{pod:?} is not in the plan");
+                assert!(request.uri().authority().is_none(), "where a pod is is not the request's to say");
+                let stage = self.attempts.get_mut(attempt).expect("sent without being held");
+                assert!(!stage.sent && !stage.released);
+                stage.sent = true;
+            }
+            Action::FirstByte(id) => {
+                let stage = self.attempts.get_mut(id).expect("no such attempt");
+                assert!(!stage.first_byte && !stage.released);
+                stage.first_byte = true;
+            }
+            Action::Cancel(id) => {
+                let stage = self.attempts.get_mut(id).expect("no such attempt");
+                assert!(stage.sent && !stage.ended && !stage.released, "cancelled, though not under way");
+                stage.ended = true;
+            }
+            Action::Release(id) => {
+                let stage = self.attempts.get_mut(id).expect("released without being held");
+                assert!(stage.ended, "released while under way");
+                assert!(!std::mem::replace(&mut stage.released, true), "released twice");
+            }
+            Action::Arm(TimerId::Attempt(id), _) => assert!(!self.attempts[id].released, "armed for what is over"),
+            Action::Judge(pod, _) => assert!(self.judged.insert(*pod), "{pod:?} is judged twice"),
+            Action::Replan(_) => {
+                assert!(!self.begun && self.attempts.values().all(|stage| stage.released));
+                self.replanning = true;
+            }
+            Action::Head(_) => {
+                assert!(!self.answered && !std::mem::replace(&mut self.begun, true), "two answers");
+            }
+            Action::Forward(chunk) => {
+                assert!(self.begun && !self.aborted && !chunk.is_empty());
+                self.forwarded = true;
+            }
+            Action::Trailers(_) => assert!(self.begun && !self.aborted),
+            Action::Abort => assert!(self.begun && !std::mem::replace(&mut self.aborted, true)),
+            Action::Answer(_) => {
+                assert!(!self.begun && !std::mem::replace(&mut self.answered, true), "two answers");
+            }
+            Action::Finish(_) => self.over = true,
+            _ => {}
+        }
+    }
+
+    /// What holds when a run is over.
+    pub(super) fn check_end(&self, report: &Report, bytes: u64) {
+        assert!(self.over);
+        assert!(self.attempts.values().all(|stage| stage.sent && stage.ended && stage.released), "left under way");
+        assert_eq!(report.attempts.len(), self.attempts.len());
+        assert_eq!(report.bytes, bytes);
+        match &report.outcome {
+            Outcome::ClientGone => assert!(!self.answered && !self.aborted),
+            Outcome::Completed(_) => assert!(self.begun && !self.aborted),
+            _ => assert!(self.begun != self.answered, "told once"),
+        }
+        for (at, attempt) in report.attempts.iter().enumerate() {
+            assert!(attempt.fate != Fate::Pending && attempt.ended.is_some());
+            let mut later = report.attempts[at + 1..].iter();
+            let again = later.any(|later| later.pod == attempt.pod && later.step == attempt.step);
+            assert!(
+                !(again && matches!(attempt.fate, Fate::Failed(_))),
+                "{:?} failed and was asked again",
+                attempt.pod
+            );
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! More than one pod in one run: legs that meet, pods that are refused, and a host that decides anew.
+
+mod driver_world;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::task::Poll;
+
+use driver_world::*;
+use http_body::Body;
+use routing_core::{Circuits, FailurePolicy, PlanStep, Pod, Role, RoutingPlan};
+use routing_exec::{BreakerConfig, Breakers, Driver, Failure, Run, Timer, Transport, Verdict};
+
+fn driver<T: Transport, C: Timer>(transport: T, timer: C) -> Driver<T, C> {
+    Driver::new(transport, timer)
+}
+
+/// A run of a prefill and a decode that meet each other.
+fn meeting(pods: &[Pod]) -> Run {
+    let prefill = PlanStep::new("prefill", Role::Prefill, &pods[..1]);
+    let plan = RoutingPlan::new(1, [prefill, PlanStep::new("decode", Role::Decode, &pods[1..])]);
+    let mut settings = settings();
+    settings.handoff = Arc::new(Meeting);
+    Run::new(settings, request(), plan, Vec::new())
+}
+
+#[test]
+fn a_pod_whose_circuit_is_open_is_not_contacted() {
+    let clock = Clock::default();
+    let pods = pods(2);
+    let sick = pods[0];
+    let world = Pods::new(
+        &clock,
+        move |pod, _| {
+            if pod == sick { vec![Act::Refuse] } else { vec![events(), chunk("data: a\n\n")] }
+        },
+    );
+    let config = BreakerConfig { failures: 1, ..BreakerConfig::default() };
+    let breakers: Arc<Breakers> = Arc::new(Breakers::new(config, Arc::new(Circuits::new())));
+    let driver = Driver::with_breakers(world.clone(), clock.clone(), breakers);
+    for sent in [2, 3] {
+        let keeper = Keeper::default();
+        let answer = block_on(&clock, driver.execute(run(&pods), keeper.clone()));
+        assert_eq!(answer.status(), 200);
+        drop(answer);
+        assert_eq!(world.seen.sent.load(SeqCst), sent, "the second time only the other pod is asked");
+        assert_eq!(keeper.0.holds.load(SeqCst), 0);
+    }
+}
+
+#[test]
+fn a_leg_whose_other_one_is_refused_is_never_sent() {
+    let clock = Clock::default();
+    let pods = pods(2);
+    let world = Pods::new(&clock, |_, _| vec![Act::Hang]);
+    let config = BreakerConfig { failures: 1, ..BreakerConfig::default() };
+    for sick in [0, 1] {
+        let breakers: Arc<Breakers> = Arc::new(Breakers::new(config.clone(), Arc::new(Circuits::new())));
+        breakers.judge(pods[sick], &Verdict::Bad(Failure::Silent), clock.now());
+        let driver = Driver::with_breakers(world.clone(), clock.clone(), breakers);
+        let before = world.seen.sent.load(SeqCst);
+        assert_eq!(block_on(&clock, driver.execute(meeting(&pods), ())).status(), 503);
+        assert_eq!(world.seen.live.load(SeqCst), 0);
+        let sent = world.seen.sent.load(SeqCst) - before;
+        assert_eq!(sent, sick, "legs are sent in order, and none after one that was refused");
+    }
+}
+
+#[test]
+fn when_one_leg_fails_the_client_is_answered_and_the_other_cancelled_at_once() {
+    for fails in [0, 1] {
+        let clock = Clock::default();
+        let world =
+            Pods::new(
+                &clock,
+                move |pod, _| {
+                    if pod.id().index() == fails { vec![Act::Refuse] } else { vec![events(), Act::Hang] }
+                },
+            );
+        let keeper = Keeper::default();
+        let answer = poll(&mut driver(world.clone(), clock.clone()).execute(meeting(&pods(2)), keeper.clone()));
+        let Poll::Ready(answer) = answer else { panic!("nobody is waited for") };
+        assert_eq!(answer.status(), 502);
+        let left = (world.seen.live.load(SeqCst), clock.asleep(), keeper.0.holds.load(SeqCst));
+        assert_eq!(left, (0, 0, 0), "before the client has read anything of it");
+        assert_eq!(keeper.0.reports.lock().unwrap().len(), 1);
+    }
+}
+
+#[test]
+fn a_stream_that_breaks_off_lets_go_before_the_client_has_read_how() {
+    let clock = Clock::default();
+    let world = Pods::new(&clock, |pod, _| match pod.id().index() {
+        0 => vec![head(200, "application/json"), Act::Hang],
+        _ => vec![events(), chunk("data: a\n\n"), Act::Cut],
+    });
+    let keeper = Keeper::default();
+    let answer = poll(&mut driver(world.clone(), clock).execute(meeting(&pods(2)), keeper.clone()));
+    let Poll::Ready(answer) = answer else { panic!("nothing waits") };
+    let mut body = answer.into_body();
+    assert!(matches!(poll_frame(&mut body), Poll::Ready(Some(Ok(_)))));
+    assert_eq!((world.seen.live.load(SeqCst), keeper.0.holds.load(SeqCst)), (2, 2));
+    assert!(matches!(poll_frame(&mut body), Poll::Ready(Some(Ok(_)))), "the event that says so");
+    assert!(body.is_end_stream());
+    assert_eq!((world.seen.live.load(SeqCst), keeper.0.holds.load(SeqCst)), (0, 0));
+}
+
+#[test]
+fn a_host_decides_anew_for_its_own_request() {
+    let clock = Clock::default();
+    let pods = pods(2);
+    let sick = pods[0];
+    let world = Pods::new(
+        &clock,
+        move |pod, _| {
+            if pod == sick { vec![Act::Refuse] } else { vec![events(), chunk("data: a\n\n")] }
+        },
+    );
+    let plan = RoutingPlan::new(1, [PlanStep::new("serve", Role::Both, &pods[..1]).on_failure(FailurePolicy::Replan)]);
+    let keeper = Keeper(Arc::default(), Some(serve(&pods[1..])));
+    let run = Run::new(settings(), request(), plan, Vec::new());
+    let answer = block_on(&clock, driver(world, clock.clone()).execute(run, keeper));
+    assert_eq!(answer.status(), 200);
+}

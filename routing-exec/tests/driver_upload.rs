@@ -1,0 +1,91 @@
+//! A client's upload: what it may be, and what its client is told when it is not.
+
+mod driver_world;
+
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+use bytes::Bytes;
+use driver_world::*;
+use http::HeaderMap;
+use http_body::Body;
+use http_body_util::Full;
+use routing_exec::upload::{UploadError, check_length, collect};
+
+const IDLE: Duration = Duration::from_secs(10);
+
+/// Uploads these acts with a limit: what is made of them, and how much of them was read.
+fn upload(acts: Vec<Act>, limit: usize) -> (Result<Bytes, UploadError>, usize) {
+    let clock = Clock::default();
+    let pods = Pods::new(&clock, |_, _| vec![]);
+    let whole = block_on(&clock, collect(pods.play(acts), limit, IDLE, &clock));
+    assert_eq!((pods.seen.live.load(SeqCst), clock.asleep()), (0, 0));
+    (whole, pods.seen.acts.load(SeqCst))
+}
+
+#[test]
+fn pieces_are_put_together_in_order() {
+    let wait = || Act::Wait(IDLE - Duration::from_millis(1));
+    let acts = vec![chunk("{\"a"), wait(), chunk(""), chunk("\":"), wait(), chunk("1}"), wait()];
+    assert_eq!(upload(acts, 7).0.unwrap(), "{\"a\":1}");
+    assert_eq!(upload(vec![], 0).0.unwrap(), "");
+    assert_eq!(upload(vec![Act::Trailers(HeaderMap::new())], 0).0.unwrap(), "");
+}
+
+#[test]
+fn one_piece_is_not_copied() {
+    let piece = Bytes::from("{}".repeat(100));
+    let (whole, _) = upload(vec![Act::Chunk(piece.clone())], 1_000);
+    assert_eq!(whole.unwrap().as_ptr(), piece.as_ptr());
+}
+
+#[test]
+fn oversize_is_413_as_soon_as_it_is_seen() {
+    let (whole, read) = upload(vec![chunk("1234"), chunk("5"), chunk("6"), chunk("7")], 5);
+    let error = whole.unwrap_err();
+    assert_eq!((error.status().as_u16(), read), (413, 3));
+    assert_eq!(error, UploadError::TooLarge { limit: 5 });
+}
+
+#[test]
+fn a_length_above_the_limit_is_refused_before_anything_is_read() {
+    struct Unread;
+    impl Body for Unread {
+        type Data = Bytes;
+        type Error = std::convert::Infallible;
+        fn poll_frame(
+            self: std::pin::Pin<&mut Self>,
+            _: &mut std::task::Context<'_>,
+        ) -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
+            panic!("it is not to be read")
+        }
+        fn size_hint(&self) -> http_body::SizeHint {
+            http_body::SizeHint::with_exact(6)
+        }
+    }
+    let clock = Clock::default();
+    assert_eq!(block_on(&clock, collect(Unread, 5, IDLE, &clock)), Err(UploadError::TooLarge { limit: 5 }));
+    let mut headers = HeaderMap::new();
+    assert_eq!(check_length(&headers, 5), Ok(()));
+    for (length, fits) in [("5", true), ("6", false), ("99999999999999999", false), ("x", true)] {
+        headers.insert("content-length", length.parse().unwrap());
+        assert_eq!(check_length(&headers, 5).is_ok(), fits, "{length}");
+    }
+    assert_eq!(block_on(&clock, collect(Full::new(Bytes::from("12345")), 5, IDLE, &clock)).unwrap(), "12345");
+}
+
+#[test]
+fn a_stall_is_408_and_empty_frames_are_no_progress() {
+    let (whole, _) = upload(vec![chunk("12"), Act::Hang], 5);
+    let error = whole.unwrap_err();
+    assert_eq!((error.status().as_u16(), &error), (408, &UploadError::Stalled { received: 2, idle: IDLE }));
+    let drips = (0..100).flat_map(|_| [Act::Wait(IDLE / 3), chunk("")]);
+    assert!(matches!(upload(drips.collect(), 5).0, Err(UploadError::Stalled { received: 0, .. })));
+}
+
+#[test]
+fn a_client_that_breaks_off_is_400() {
+    let error = upload(vec![chunk("12"), Act::Cut], 5).0.unwrap_err();
+    assert_eq!(error.status().as_u16(), 400);
+    assert!(matches!(error, UploadError::Aborted { received: 2, .. }));
+}
