@@ -85,7 +85,7 @@ fn begun(events: &Events) -> impl Body<Data = Bytes> + Unpin + use<> {
     let pod = index.join("pod").expect("room");
     let plan = RoutingPlan::new(1, [PlanStep::new("serve", Role::Both, &[pod])]);
     let (parts, body) = Request::post("/v1/chat/completions").body(Bytes::from("{}")).expect("sound").into_parts();
-    let settings = Settings::new(Arc::new(Plain), Arc::new(()));
+    let settings = Settings::new(Arc::new(Plain::default()), Arc::new(()));
     let mut answer = driver.execute(Run::new(settings, ClientRequest::new(&parts, body, 7), plan, Vec::new()), ());
     loop {
         if let Poll::Ready(answer) = Pin::new(&mut answer).poll(&mut Context::from_waker(Waker::noop())) {

@@ -31,6 +31,7 @@ fn read(text: &str) -> Vec<Value> {
 
 /// A file of the same form in the folder that `POINTSMAN_VECTORS` names, if it does.
 fn further(name: &str) -> Option<String> {
+    #[expect(clippy::disallowed_methods, reason = "a test is configured by its environment")]
     let folder = std::env::var_os("POINTSMAN_VECTORS")?;
     std::fs::read_to_string(std::path::Path::new(&folder).join(name)).ok()
 }

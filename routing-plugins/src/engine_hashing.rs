@@ -23,7 +23,14 @@ use routing_core::Request;
 #[derive(Clone, Debug)]
 pub struct EngineHashing {
     hasher: DialectHasher,
-    adapters: BTreeMap<Box<str>, (Option<Box<str>>, Option<u64>)>,
+    adapters: BTreeMap<Box<str>, LoadedAdapter>,
+}
+
+/// What an engine knows of an adapter besides its name.
+#[derive(Clone, Debug)]
+struct LoadedAdapter {
+    path: Option<Box<str>>,
+    id: Option<u64>,
 }
 
 impl EngineHashing {
@@ -36,7 +43,7 @@ impl EngineHashing {
     /// The same with where the engine loads an adapter from and the number it has for it, where its dialect hashes those.
     #[must_use]
     pub fn adapter(mut self, name: &str, path: Option<&str>, id: Option<u64>) -> Self {
-        self.adapters.insert(name.into(), (path.map(Into::into), id));
+        self.adapters.insert(name.into(), LoadedAdapter { path: path.map(Into::into), id });
         self
     }
 
@@ -51,9 +58,10 @@ impl EngineHashing {
         let mut prompt = Prompt::new(tokens);
         prompt.salt = request.salt;
         prompt.adapter = request.adapter.map(|name| {
-            let (path, id) = self.adapters.get(name).map_or((None, None), |(path, id)| (path.as_deref(), *id));
             let mut adapter = Adapter::named(name);
-            (adapter.path, adapter.id) = (path, id);
+            if let Some(LoadedAdapter { path, id }) = self.adapters.get(name) {
+                (adapter.path, adapter.id) = (path.as_deref(), *id);
+            }
             adapter
         });
         prompt

@@ -1,8 +1,65 @@
 //! Which ways of choosing a pod are ready to use?
 //!
-//! The stock plugins of Pointsman, and ready profiles made of them. It builds on `routing-core`, which defines what a
-//! plugin is, and on `kv-index`, which answers which pods hold the start of a prompt. A host is free to bring its own
+//! The stock plugins of Pointsman, and ready [`profiles`] made of them. The crate builds on `routing-core`, which defines
+//! what a plugin is, and on `kv-index`, which answers which pods hold the start of a prompt. A host is free to bring its own
 //! plugins next to these or in their place.
+//!
+//! # How it fits together
+//!
+//! A [`Stock`] is what a host owns and plugins read: the index and how prompts are hashed for it, what is under way on each
+//! pod ([`load`]), open circuits, sessions. Plugins are made over a stock and have no state of their own but their
+//! parameters. What is remembered from one request for the next is the stock's, and written by [`record`]ers or by the
+//! picker that says so.
+//!
+//! | stage | what is there |
+//! |---|---|
+//! | [`prepare`] | tokens, block hashes, who holds them, loads, sessions, hash keys; text where there are no tokens |
+//! | [`filter`] | health, role, drain, circuits, labels, adapters, capacity, concurrency, priority, affinity |
+//! | [`score`] | cache, load, cost, wait, tiers, locality, sessions, adapters, headroom |
+//! | [`pick`] | by score, in turn, by session, by consistent hash, by chance |
+//! | [`record`] | speculation, prediction, sessions, cold prompts |
+//! | [`condition`] | whether a prefill pod is worth asking |
+//!
+//! Every plugin is a file: what it is for, its formula, what its 0 and 1 mean, its parameters with their defaults. With the
+//! feature `serde` each is also a type of documents (`register`), named as the plugin is, in small letters:
+//! `cache_affinity_scorer`. Parameters are of types that cannot hold what makes no sense.
+//!
+//! # Features
+//!
+//! - `serde`: profiles as documents.
+//! - `vllm`, `sglang`, `trtllm`: prompts hashed as these engines do.
+//! - `tokenizers`: vocabularies in the form of Hugging Face (needs Rust 1.89); `chat`: chat templates and bodies.
+//!
+//! # Example
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::time::Instant;
+//!
+//! use kv_index::{BlockSize, Config, Index};
+//! use routing_core::{Fleet, PodInfo, Request, RoutingPlan};
+//! use routing_plugins::load::Work;
+//! use routing_plugins::{Hashing, Stock, profiles};
+//!
+//! let index: Arc<Index> = Arc::new(Index::new(Config::default()));
+//! let stock = Stock::new(Arc::clone(&index), Hashing::Native(BlockSize::new(16).expect("not zero")));
+//! let workflow = profiles::sticky_least_loaded(&stock).build()?;
+//!
+//! let pods = ["a", "b"].map(|name| index.join(name).map(|pod| PodInfo::new(pod, name)));
+//! let fleet = Fleet::new(1, pods.into_iter().collect::<Result<Vec<_>, _>>()?);
+//! let tokens: Vec<u32> = (0..512).collect();
+//! let (mut workspace, mut plan) = (workflow.workspace(), RoutingPlan::default());
+//! let request = Request::new("llama-8b", Instant::now()).tokens(&tokens);
+//! workflow.decide(&mut workspace, &request, &fleet, &mut plan)?;
+//! let first = plan.steps()[0].candidates[0].pod;
+//!
+//! // Counted on its pod until the guard is dropped; and the next one like it follows.
+//! let guard = stock.load.begin(first, Work::of(512).output(100));
+//! workflow.decide(&mut workspace, &request.seed(1), &fleet, &mut plan)?;
+//! assert_eq!(plan.steps()[0].candidates[0].pod, first);
+//! drop(guard);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #![forbid(unsafe_code)]
 

@@ -10,7 +10,7 @@ mod prefix_match;
 mod session_key;
 mod session_slot;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod text_block;
 mod text_chain;
 mod throughput;

@@ -59,13 +59,11 @@ impl TokenList {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use super::*;
 
     #[test]
     fn given_tokens_are_borrowed_and_made_ones_keep_their_memory() {
-        let (bare, given) = (Request::new("m", Instant::now()), [1, 2, 3]);
+        let (bare, given) = (crate::prepare::tests::request(), [1, 2, 3]);
         let request = bare.tokens(&given);
         let mut list = TokenList::default();
         list.set_given();

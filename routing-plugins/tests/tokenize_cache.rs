@@ -1,5 +1,7 @@
 //! Ids from the prefix cache are those without it: any prompts, any vocabulary, any bound, any number of threads.
 
+#![expect(clippy::disallowed_methods, reason = "threads at once are what is tested")]
+
 mod vocabularies;
 
 use std::sync::LazyLock;

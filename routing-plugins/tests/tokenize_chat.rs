@@ -1,5 +1,7 @@
 //! Bodies of requests become the prompts that engines make of them, or typed errors.
 
+#![expect(clippy::disallowed_methods, reason = "a request has some instant; which one does not matter")]
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, UNIX_EPOCH};
