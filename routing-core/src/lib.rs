@@ -11,7 +11,7 @@
 //!
 //! A step runs four stages. [`Preparer`]s work out what others need, [`Filter`]s take pods away, [`Scorer`]s say how good
 //! those that are left are, and a [`Picker`] ranks them. Every plugin sees all candidates in one call, as a
-//! [`PodSet`](kv_index::PodSet). A [`Workflow`] has one step or several, decided over one context: prefill and decode are
+//! [`PodSet`]. A [`Workflow`] has one step or several, decided over one context: prefill and decode are
 //! two steps, and the second may read what the first picked. A step may have a [`Condition`], and [`Recorder`]s that take
 //! note of a plan once it stands.
 //!
