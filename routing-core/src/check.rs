@@ -51,6 +51,8 @@ impl NodeStage {
 pub(crate) struct StepInfo {
     pub(crate) name: Arc<str>,
     pub(crate) conditional: bool,
+    /// Whether it may be left out although its condition holds: for want of pods.
+    pub(crate) skippable: bool,
     pub(crate) independent: bool,
 }
 
@@ -270,7 +272,7 @@ impl Check<'_> {
                 }
                 if index >= node.step {
                     faults.push(Fault::PickNotYet { reader, step });
-                } else if pick.required && self.steps[index].conditional {
+                } else if pick.required && (self.steps[index].conditional || self.steps[index].skippable) {
                     faults.push(Fault::PickMayBeMissing { reader, step });
                 }
             }

@@ -9,7 +9,7 @@ use crate::error::DecideError;
 use crate::fault::PluginName;
 use crate::fleet::Fleet;
 use crate::held::Held;
-use crate::plan::{CacheHint, Candidate, RoutingPlan};
+use crate::plan::{CacheHint, Candidate, FailurePolicy, RoutingPlan};
 use crate::plugin::PluginError;
 use crate::profile::OnEmpty;
 use crate::request::Request;
@@ -26,7 +26,8 @@ impl<const W: usize> Workflow<W> {
     ///
     /// # Errors
     ///
-    /// When nobody is left, a plugin fails, or no step is taken. The plan is then empty.
+    /// When nobody is left for a step that is not to be skipped then, a plugin fails, or no step is taken. The plan is then
+    /// empty.
     pub fn decide(
         &self,
         workspace: &mut Workspace<W>,
@@ -111,7 +112,13 @@ impl<const W: usize> Workflow<W> {
                 continue;
             }
             decision.prepare()?;
-            let candidates = decision.filter(fleet.pods() - excluded)?;
+            let candidates = match decision.filter(fleet.pods() - excluded) {
+                // The step can be done without, and whether its pods fail or there are none makes no difference.
+                Err(DecideError::AllFiltered { .. } | DecideError::NoneOffered { .. }) if self.can_skip(step) => {
+                    continue;
+                }
+                candidates => candidates?,
+            };
             decision.score(candidates)?;
             decision.pick(candidates)?;
             workspace.picks[at] = workspace.ranking.picks.first().map(|pick| pick.pod);
@@ -123,6 +130,11 @@ impl<const W: usize> Workflow<W> {
         // Decided in one order, executed in another.
         plan.steps[..plan.used].sort_unstable_by_key(|step| step.order);
         self.record(workspace, request, fleet, plan)
+    }
+
+    /// Whether the plan is of use without a step: not without the one that is executed last.
+    fn can_skip(&self, step: &Step<W>) -> bool {
+        step.on_failure == FailurePolicy::Skip && usize::from(step.order) + 1 < self.steps.len()
     }
 
     /// Lets recorders take note, now that nothing of the decision can fail any more but they.

@@ -151,7 +151,8 @@ pub enum FailurePolicy {
     /// Try the next candidate; after the last one, fail the request.
     #[default]
     NextCandidate,
-    /// Go on without the step: the decode pod prefills alone. The last step cannot be left out, and fails the request.
+    /// Go on without the step: the decode pod prefills alone. Also where no pod is left for it when it is decided. The step
+    /// that is executed last cannot be left out, and fails the request.
     Skip,
     /// Decide anew without the pods that failed, and begin with the new plan's first step.
     Replan,

@@ -102,11 +102,12 @@ pub trait Picker<const W: usize = 4>: Send + Sync {
 ///
 /// What it remembers is the host's, not the plugin's: other plugins read it for later requests.
 pub trait Recorder<const W: usize = 4>: Send + Sync {
-    /// Called for its step once the whole plan stands; a decision that fails is not recorded.
+    /// Called for its step once the whole plan stands, in the order of steps and recorders; a decision that failed before is
+    /// not recorded.
     ///
     /// # Errors
     ///
-    /// When it cannot be recorded. The decision ends with it.
+    /// When it cannot be recorded. The decision ends with it; recorders before it have recorded.
     fn record(&self, context: &Context<'_, W>, step: &PlanStep) -> Result<(), PluginError>;
 }
 

@@ -322,6 +322,7 @@ fn steps_of<const W: usize>(steps: &[Step<W>]) -> Vec<check::StepInfo> {
     let info = |step: &Step<W>| check::StepInfo {
         name: Arc::clone(&step.name),
         conditional: step.condition.is_some(),
+        skippable: step.on_failure == FailurePolicy::Skip && steps.len() > 1,
         independent: step.independent,
     };
     steps.iter().map(info).collect()

@@ -8,9 +8,9 @@ use common::{Best, By, Number, Put, decide, fleet, pods, request};
 use kv_index::{BlockHash, BlockSize, ChainHasher, ChainSeed, Event, Index, Parent, PodSet, Source, Stored};
 use proptest::prelude::*;
 use routing_core::{
-    CacheHint, Condition, Context, Declare, Filter, Fleet, FleetCell, Held, OnEmpty, PluginError, PodInfo, Preparer,
-    Preparing, ProfileBuilder, Read, ReadPick, Role, RoutingPlan, Scorer, Scores, StepBuilder, Trace, TryReadPick,
-    UnlessHeld, Workflow, WorkflowBuilder, WorkflowCell, Write,
+    CacheHint, Condition, Context, DecideError, Declare, FailurePolicy, Filter, Fleet, FleetCell, Held, OnEmpty,
+    PluginError, PodInfo, Preparer, Preparing, ProfileBuilder, Read, ReadPick, Role, RoutingPlan, Scorer, Scores,
+    StepBuilder, Trace, TryReadPick, UnlessHeld, Workflow, WorkflowBuilder, WorkflowCell, Write,
 };
 
 fn profile() -> ProfileBuilder {
@@ -81,6 +81,63 @@ fn a_step_that_is_skipped_is_not_in_the_plan_and_has_no_pick() {
     let mut trace = Trace::default();
     workflow.decide_traced(&mut workspace, &request(), &fleet, &mut plan, &mut trace).unwrap();
     assert_eq!(trace.steps.iter().map(|step| step.taken).collect::<Vec<_>>(), [false, true]);
+}
+
+#[test]
+fn a_step_that_can_be_done_without_is_left_out_where_no_pod_is_left_for_it() {
+    let (_index, fleet) = fleet::<4>(2);
+    let workflow = |prefill: FailurePolicy, decode: FailurePolicy| {
+        let nobody = || profile().filter("nobody", OnEmpty::Fail, |_: &mut Declare<'_>| Nobody);
+        WorkflowBuilder::new()
+            .step(StepBuilder::new("prefill", nobody()).on_failure(prefill))
+            .step(StepBuilder::new("decode", profile()).on_failure(decode))
+            .build()
+            .expect("they fit")
+    };
+    let plan = decide(&workflow(FailurePolicy::Skip, FailurePolicy::Fail), &request(), &fleet).expect("decode is left");
+    assert_eq!(plan.steps().iter().map(|step| &*step.name).collect::<Vec<_>>(), ["decode"]);
+    let failed = decide(&workflow(FailurePolicy::NextCandidate, FailurePolicy::Skip), &request(), &fleet);
+    assert!(matches!(failed, Err(DecideError::AllFiltered { .. })), "it was not to be left out");
+    let last = WorkflowBuilder::<4>::new().step(StepBuilder::new("prefill", profile())).step(
+        StepBuilder::new("decode", profile().filter("nobody", OnEmpty::Fail, |_: &mut Declare<'_>| Nobody))
+            .on_failure(FailurePolicy::Skip),
+    );
+    let failed = decide(&last.build().expect("they fit"), &request(), &fleet);
+    assert!(matches!(failed, Err(DecideError::AllFiltered { .. })), "without the last step there is no answer");
+}
+
+#[test]
+fn the_pick_of_a_step_that_may_be_left_out_is_read_optionally() {
+    let build = |on_failure| {
+        WorkflowBuilder::<4>::new()
+            .step(StepBuilder::new("prefill", profile()).on_failure(on_failure))
+            .step(StepBuilder::new(
+                "decode",
+                profile().scorer("near", 1.0, |d: &mut Declare<'_>| {
+                    d.reads_pick("prefill");
+                    Indifferent
+                }),
+            ))
+            .build()
+    };
+    assert!(build(FailurePolicy::NextCandidate).is_ok());
+    assert!(build(FailurePolicy::Skip).is_err_and(|error| error.to_string().contains("read it optionally")));
+}
+
+struct Nobody;
+
+impl Filter for Nobody {
+    fn filter(&self, _: &Context<'_>, _: PodSet) -> Result<PodSet, PluginError> {
+        Ok(PodSet::EMPTY)
+    }
+}
+
+struct Indifferent;
+
+impl Scorer for Indifferent {
+    fn score(&self, _: &Context<'_>, _: &mut Scores<'_>) -> Result<(), PluginError> {
+        Ok(())
+    }
 }
 
 #[test]
