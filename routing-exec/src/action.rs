@@ -69,8 +69,8 @@ pub enum Action {
     FirstByte(AttemptId),
     /// The request's share of the pod's load ends.
     Release(AttemptId),
-    /// The pod did well, or failed; at most once for each pod.
-    Judge(Pod, Verdict),
+    /// The pod did well, or failed, in this attempt; at most once for each pod. It may come after the attempt's release.
+    Judge(AttemptId, Pod, Verdict),
     /// Set a timer.
     Arm(TimerId, Instant),
     /// Decide anew, without these pods, and answer with [`Input::Replanned`].

@@ -57,7 +57,8 @@ pub struct Breakers<const W: usize = 4> {
 struct Breaker {
     pod: Option<Pod>,
     state: State,
-    /// Tells one half-open time from the next, so that a late permit does not give back another's place.
+    /// Tells the time before a circuit opened from the time when it is tried out, and that from what follows: a late permit
+    /// does not give back another's place, and a late verdict decides nothing.
     term: u64,
 }
 
@@ -94,28 +95,29 @@ impl<const W: usize> Breakers<W> {
 
     /// Whether a request may go to a pod now; if so, keep the permit until the request is over.
     pub fn admit(self: &Arc<Self>, pod: Pod, now: Instant) -> Option<Permit<W>> {
-        let mut term = 0;
         let admitted = self.with(pod, |breaker, config| {
-            let admitted = breaker.state.admit(config, now);
-            if breaker.state.is_half_open() && admitted {
-                term = breaker.term;
-            }
-            admitted
+            let is_admitted = breaker.state.admit(config, now);
+            is_admitted.then(|| (Admitted { pod, term: breaker.term }, breaker.state.is_half_open()))
         });
-        admitted?.then(|| Permit { breakers: Arc::clone(self), pod, probes: term })
+        let (admitted, is_probe) = admitted??;
+        Some(Permit { breakers: Arc::clone(self), admitted, is_probe })
     }
 
-    /// What came of a request to a pod. A pod that was replaced is not judged, nor is the one in its place.
-    pub fn judge(&self, pod: Pod, verdict: &Verdict, now: Instant) {
+    /// What came of a request to a pod. A pod that was replaced is not judged, nor is the one in its place; nor does it count
+    /// what became of a request that was let through before the circuit last opened, closed, or was seen to recover: it tells
+    /// nothing of how the pod is now.
+    pub fn judge(&self, admitted: Admitted, verdict: &Verdict, now: Instant) {
         let bad = match verdict {
             Verdict::Good(first_byte) => self.is_slow(*first_byte),
             Verdict::Answered => false,
             Verdict::Bad(_) => true,
         };
-        self.with(pod, |breaker, config| {
-            let was_half_open = breaker.state.is_half_open();
-            breaker.state = std::mem::take(&mut breaker.state).judged(!bad, config, now);
-            breaker.term += u64::from(was_half_open && !breaker.state.is_half_open());
+        self.with(admitted.pod, |breaker, config| {
+            if breaker.term == admitted.term {
+                let before = breaker.state;
+                breaker.state = before.judged(!bad, config, now);
+                breaker.term += u64::from(!before.is_like(&breaker.state));
+            }
         });
     }
 
@@ -173,21 +175,36 @@ impl<const W: usize> Breakers<W> {
     }
 }
 
+/// When a request was let through to a pod: what its verdict counts for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Admitted {
+    pod: Pod,
+    term: u64,
+}
+
 /// The right to send one request to a pod; gives its place back when dropped.
 #[derive(Debug)]
 #[must_use]
 pub struct Permit<const W: usize = 4> {
     breakers: Arc<Breakers<W>>,
-    pod: Pod,
-    /// The half-open time that it has a place in; 0 if none.
-    probes: u64,
+    admitted: Admitted,
+    /// Whether it has one of the places of a half-open circuit.
+    is_probe: bool,
+}
+
+impl<const W: usize> Permit<W> {
+    /// When it was given, for [`Breakers::judge`]; that may be after the permit is dropped.
+    #[must_use]
+    pub fn admitted(&self) -> Admitted {
+        self.admitted
+    }
 }
 
 impl<const W: usize> Drop for Permit<W> {
     fn drop(&mut self) {
-        if self.probes != 0 {
-            self.breakers.with(self.pod, |breaker, _| {
-                if breaker.term == self.probes {
+        if self.is_probe {
+            self.breakers.with(self.admitted.pod, |breaker, _| {
+                if breaker.term == self.admitted.term {
                     breaker.state.give_back();
                 }
             });
@@ -207,12 +224,13 @@ mod tests {
     fn nothing_is_due_unless_a_circuit_is_open() {
         let (index, now): (Index, _) = (Index::new(Config::default()), Instant::now());
         let config = BreakerConfig { failures: 1, ..BreakerConfig::default() };
-        let breakers: Breakers = Breakers::new(config, Arc::default());
+        let breakers: Arc<Breakers> = Arc::new(Breakers::new(config, Arc::default()));
         assert_eq!(*breakers.due.lock(), None);
         let until = now + Duration::from_secs(10);
         for (pod, seconds) in [("a", 0), ("b", 5)] {
             let pod = index.join(pod).unwrap();
-            breakers.judge(pod, &Verdict::Bad(Failure::Silent), now + Duration::from_secs(seconds));
+            let admitted = breakers.admit(pod, now).unwrap().admitted();
+            breakers.judge(admitted, &Verdict::Bad(Failure::Silent), now + Duration::from_secs(seconds));
         }
         assert_eq!(*breakers.due.lock(), Some(until), "the first of them");
         breakers.tick(until);

@@ -22,7 +22,8 @@ pub struct RunConfig {
     pub whole: Duration,
     /// How long a stream may pause.
     pub idle: Duration,
-    /// How much of an answer is kept, of a leg that is not streamed to the client.
+    /// How much of an answer is kept, of a leg that is not streamed to the client: one whose answer the next leg needs, which
+    /// fails beyond that, or one that is asked first and may decline, which is the client's beyond that.
     pub most_kept: usize,
     /// How often a new plan may be asked for.
     pub replans: u32,

@@ -78,7 +78,7 @@ use crate::run::Run;
 /// let plan = RoutingPlan::new(1, [PlanStep::new("serve", Role::Both, &[pod])]);
 /// let (parts, body) = Request::post("/v1/chat/completions").body(Bytes::from("{}")).unwrap().into_parts();
 /// let run = Run::new(
-///     Settings::new(Arc::new(Plain), Arc::new(())),
+///     Settings::new(Arc::new(Plain::default()), Arc::new(())),
 ///     ClientRequest::new(&parts, body, 7),
 ///     plan,
 ///     Vec::new(),

@@ -16,7 +16,7 @@ pub enum Failure {
     Status(u16),
     /// The connection broke, or the answer ended before it was complete.
     Cut(Box<str>),
-    /// The answer began well, and its first event was an error that is not the request's own.
+    /// The answer began well, and an event of it was an error that is not the request's own.
     ErrorEvent,
     /// A leg whose answer is kept, not streamed, answered more than is kept.
     TooLong,
@@ -35,6 +35,12 @@ impl Failure {
             Self::Status(status) => *status >= 500 && *status != 503,
             Self::TooLong | Self::Refused => false,
         }
+    }
+
+    /// Whether the pod cannot have begun with the request: it never saw it, or had no room for it.
+    #[must_use]
+    pub fn is_before_it_began(&self) -> bool {
+        matches!(self, Self::Connect(_) | Self::Refused | Self::Status(429 | 503))
     }
 
     /// The status a client gets for it: 504 where the pod kept silent, 503 where it is full or held back, 502 where it failed.
@@ -56,7 +62,7 @@ impl fmt::Display for Failure {
             Self::Idle => f.write_str("no further byte within its bound"),
             Self::Status(status) => write!(f, "answered {status}"),
             Self::Cut(why) => write!(f, "cut short: {why}"),
-            Self::ErrorEvent => f.write_str("its first event was an error"),
+            Self::ErrorEvent => f.write_str("its stream told of an error"),
             Self::TooLong => f.write_str("answered more than is kept of a leg"),
             Self::Refused => f.write_str("its circuit is open"),
         }
@@ -122,6 +128,9 @@ mod tests {
             (Failure::TooLong, false, 502, false),
             (Failure::Refused, false, 503, true),
         ] {
+            let unbegun = matches!(failure, Failure::Connect(_) | Failure::Refused)
+                || [429, 503].map(Failure::Status).contains(&failure);
+            assert_eq!(failure.is_before_it_began(), unbegun, "{failure}");
             let said = (failure.is_the_pods(), failure.status(), all.covers(&failure));
             assert_eq!(said, (is_the_pods, status, is_worth_it), "{failure}");
         }

@@ -2,7 +2,8 @@
 //!
 //! A [`Handoff`] is a dialect. It is given the client's own body and makes the body of a leg from it, so that limits,
 //! streaming and all else that a prefill leg goes without are there again for the decode leg. What a leg need not change
-//! stays as the client wrote it, byte for byte; a leg that hands nothing over is sent the very same bytes.
+//! stays as the client wrote it, byte for byte; a leg that hands nothing over is sent the very same bytes,
+//! but for a threshold that [`SharedStorage`] lifts.
 //!
 //! | dialect | legs | what it passes on |
 //! |---|---|---|
@@ -54,8 +55,20 @@ pub enum Mode {
     Single,
     /// The decode leg begins when the prefill leg is done, and may need its answer.
     Serial,
-    /// Both legs are sent at once and meet by themselves.
+    /// Both legs are sent at once and meet by themselves. Of what the prefill leg answers only the beginning is kept.
     Concurrent,
+}
+
+/// When what was handed out for one decode pod serves another. Where it does not, prefill runs again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "an executor must know what to do in each")]
+pub enum Reuse {
+    /// Once it was sent to a pod it is used up.
+    Never,
+    /// As long as the pod it was for cannot have begun with it: there was no connection, or the pod was full (429, 503).
+    Unbegun,
+    /// Whatever became of the pod it was for.
+    Always,
 }
 
 /// A dialect in which a prefill pod hands over to a decode pod.
@@ -63,8 +76,8 @@ pub trait Handoff: Send + Sync + fmt::Debug {
     /// How the legs stand to each other.
     fn mode(&self) -> Mode;
 
-    /// Whether another decode pod can take up what a prefill pod handed out for one that failed before it began.
-    fn is_reusable(&self) -> bool;
+    /// When another decode pod can take up what a prefill pod handed out for one that failed.
+    fn reuse(&self) -> Reuse;
 
     /// What is sent on a leg.
     ///
@@ -83,13 +96,13 @@ pub trait Handoff: Send + Sync + fmt::Debug {
 
     /// Whether the decode pod is to be asked first, alone and with the client's own body: prefill only follows if
     /// [`Self::wants_prefill`] of what it answers.
-    fn decodes_first(&self, body: &[u8]) -> bool {
-        let _ = body;
+    fn decodes_first(&self, api: Api, body: &[u8]) -> bool {
+        let _ = (api, body);
         false
     }
 
     /// Whether the answer to a decode leg that was sent first asks for prefill. None as long as the answer's beginning does
-    /// not tell.
+    /// not tell. A stream is shown as it grows, up to a bound; a document when it is whole.
     fn wants_prefill(&self, events: bool, answer: &[u8]) -> Option<bool> {
         let _ = (events, answer);
         Some(false)

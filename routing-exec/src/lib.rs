@@ -33,7 +33,10 @@
 //! - A client that leaves charges nobody (`a_client_that_leaves_cancels_what_is_under_way_and_charges_nobody`), and a pod is
 //!   judged once a request (`a_pod_of_two_steps_is_judged_once_and_by_its_worst`).
 //! - Only pods of the plan are contacted: a request that is sent has a path and no authority, and what a client says of other
-//!   hosts, in headers or in its body, is removed.
+//!   hosts, in headers or in its body, is removed. A body that cannot be read here, but may be by an engine, is refused
+//!   (`a_body_that_only_engines_can_read_is_refused_before_anything_is_sent`).
+//! - What was handed out for a pod that may have begun with it is not handed to another, unless its dialect says that it may be
+//!   (`a_handoff_that_may_have_been_used_is_not_used_again`).
 //! - Ten thousand runs with random faults each end once, and everything comes to rest (`tests/driver_stress.rs`).
 
 #![forbid(unsafe_code)]
@@ -57,7 +60,7 @@ mod sse;
 pub mod upload;
 
 pub use action::{Action, AttemptId, Input, TimerId, Verdict};
-pub use breaker::{BreakerConfig, Breakers, Permit};
+pub use breaker::{Admitted, BreakerConfig, Breakers, Permit};
 pub use budget::RetryBudget;
 pub use config::RunConfig;
 pub use driver::{BrokenOff, Driver, Execute, Host, RunBody, Timer, Transport, TransportError};

@@ -30,7 +30,7 @@ use crate::action::{Action, AttemptId, Input, TimerId, Verdict};
 use crate::budget::RetryBudget;
 use crate::config::RunConfig;
 use crate::error::RunError;
-use crate::handoff::{Addresses, Handoff, Mode};
+use crate::handoff::{Addresses, Handoff, HandoffError, Mode};
 use crate::hook::Hook;
 use crate::record::{AttemptRecord, Fate, Outcome, Report};
 
@@ -94,7 +94,7 @@ struct Log {
     /// Pods whose breaker has heard of this request.
     judged: Vec<Pod>,
     /// Pods that did well, and may be asked again for another step: judged when all is over.
-    well: Vec<(Pod, Verdict)>,
+    well: Vec<(AttemptId, Pod, Verdict)>,
     /// Pods that failed, for whoever makes a new plan.
     failed: Vec<Pod>,
     skipped: Vec<Arc<str>>,
@@ -129,6 +129,9 @@ impl Run {
     pub fn start(&mut self, now: Instant) {
         if self.is_over() {
             return;
+        }
+        if let Some(error) = self.request.unreadable {
+            return self.finish_with(HandoffError::Body(error).into(), now);
         }
         if let Some(budget) = &self.settings.budget {
             budget.deposit(now);
@@ -202,7 +205,8 @@ impl Run {
     fn follow(&mut self, plan: RoutingPlan) {
         self.legs = plan.steps().iter().map(|_| Leg::default()).collect();
         self.plan = plan;
-        self.probing = self.legs.len() > 1 && self.settings.handoff.decodes_first(self.request.body());
+        self.probing =
+            self.legs.len() > 1 && self.settings.handoff.decodes_first(self.request.api, self.request.body());
         self.request.new_transfer();
     }
 
@@ -246,26 +250,26 @@ impl Run {
         let verdict = attempt.verdict(record, &fate, is_last);
         (record.ended, record.bytes, record.fate) = (Some(now), attempt.received, fate);
         match verdict {
-            Some(verdict @ Verdict::Bad(_)) => self.judge(attempt.pod, verdict),
-            Some(verdict) if self.may_ask(attempt.pod, leg) => self.log.well.push((attempt.pod, verdict)),
-            Some(verdict) => self.judge(attempt.pod, verdict),
+            Some(verdict @ Verdict::Bad(_)) => self.judge(attempt.id, attempt.pod, verdict),
+            Some(verdict) if self.may_ask(attempt.pod, leg) => self.log.well.push((attempt.id, attempt.pod, verdict)),
+            Some(verdict) => self.judge(attempt.id, attempt.pod, verdict),
             None => {}
         }
         self.push(Action::Release(attempt.id));
     }
 
-    /// Whether a pod may yet be asked for another step.
+    /// Whether a pod may yet be asked for another step, or for the same: one that was asked first and declined is.
     fn may_ask(&self, pod: Pod, leg: usize) -> bool {
         let steps = self.plan.steps().iter().enumerate();
-        let mut others = steps.filter(|(at, _)| *at != leg && self.legs[*at].is_pending());
-        others.any(|(_, step)| step.candidates.iter().any(|candidate| candidate.pod == pod))
+        let mut pending = steps.filter(|(at, _)| (*at != leg || self.probing) && self.legs[*at].is_pending());
+        pending.any(|(_, step)| step.candidates.iter().any(|candidate| candidate.pod == pod))
     }
 
     /// Has a pod judged, unless it was.
-    fn judge(&mut self, pod: Pod, verdict: Verdict) {
+    fn judge(&mut self, attempt: AttemptId, pod: Pod, verdict: Verdict) {
         if !self.log.judged.contains(&pod) {
             self.log.judged.push(pod);
-            self.push(Action::Judge(pod, verdict));
+            self.push(Action::Judge(attempt, pod, verdict));
         }
     }
 
@@ -301,8 +305,8 @@ impl Run {
 
     fn finish(&mut self, outcome: Outcome, now: Instant) {
         (0..self.legs.len()).for_each(|leg| self.stop(leg, Fate::Cancelled, now));
-        for (pod, verdict) in std::mem::take(&mut self.log.well) {
-            self.judge(pod, verdict);
+        for (attempt, pod, verdict) in std::mem::take(&mut self.log.well) {
+            self.judge(attempt, pod, verdict);
         }
         let Log { attempts, skipped, handoffs_dropped, replans, .. } = std::mem::take(&mut self.log);
         let bytes = self.client.forwarded;

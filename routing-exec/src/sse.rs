@@ -82,14 +82,31 @@ fn data_says(data: &[u8], is_error: bool, is_whole: bool) -> Opening {
     match is_error || may_be {
         false => Opening::Fine,
         true if !is_whole => Opening::Unclear,
-        true if is_the_requests(data) => Opening::Fine,
+        true if is_no_failure(data) => Opening::Fine,
         true => Opening::Error,
     }
 }
 
-/// Whether an error says by its code that the request is at fault: no other pod would answer it otherwise.
-fn is_the_requests(data: &[u8]) -> bool {
+/// Whether a piece of a stream tells of an error that is not the request's own: an event of that kind, or data whose first
+/// member says so, each at the beginning of a line that came whole.
+pub(crate) fn tells_of_error(piece: &[u8]) -> bool {
+    let mut lines = piece.split(|byte| matches!(byte, b'\n' | b'\r'));
+    lines.any(|line| match (line.strip_prefix(b"event:"), line.strip_prefix(b"data:").map(<[u8]>::trim_ascii)) {
+        (Some(kind), _) => kind.trim_ascii() == b"error",
+        (_, Some(data)) => {
+            let object = data.strip_prefix(b"{").map(<[u8]>::trim_ascii_start);
+            object.is_some_and(|object| object.starts_with(ERROR)) && !is_no_failure(data)
+        }
+        _ => false,
+    })
+}
+
+/// Whether an error is none of the pod's: it says by its code that the request is at fault, as any pod would, or it is null.
+fn is_no_failure(data: &[u8]) -> bool {
     let object = Object::parse(data).ok();
+    if object.and_then(|object| object.get("error")).is_some_and(|error| error.is_null()) {
+        return true;
+    }
     let code = object.and_then(|object| object.get_path(&["error", "code"]).or_else(|| object.get("code")));
     code.and_then(|code| code.as_u64()).is_some_and(|code| (400..500).contains(&code) && code != 429)
 }
@@ -142,6 +159,21 @@ mod tests {
         let with = |code: &str| opening(format!("data: {{\"error\": {{\"code\": {code}}}}}\n\n").as_bytes());
         assert_eq!((with("400"), with("422")), (Opening::Fine, Opening::Fine));
         assert_eq!((with("500"), with("429"), with("null")), (Opening::Error, Opening::Error, Opening::Error));
+    }
+
+    #[test]
+    fn an_error_in_the_midst_of_a_stream_is_found_at_the_beginning_of_a_line() {
+        for error in
+            ["data: a\n\ndata: {\"error\":{\"code\":500}}\n\n", "event: error\r\ndata: x\r\n", "data:{ \"error\": 1}"]
+        {
+            assert!(tells_of_error(error.as_bytes()), "{error}");
+        }
+        let of_the_request = "event: x\ndata: {\"error\":{\"code\":400}}\n\n";
+        for fine in
+            [of_the_request, "data: {\"error\":null}\n\n", "data: {\"a\":{\"error\":1}}\n", "data: event: error\n", ""]
+        {
+            assert!(!tells_of_error(fine.as_bytes()), "{fine}");
+        }
     }
 
     #[test]

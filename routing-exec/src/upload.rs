@@ -110,22 +110,33 @@ where
     }
     let mut body = pin!(body);
     let mut stall = Stall::new(idle, timer);
-    let mut upload = Upload::default();
+    let (mut upload, mut nothing) = (Upload::default(), false);
     loop {
         let received = upload.received();
-        let frame = poll_fn(|cx| match body.as_mut().poll_frame(cx) {
-            Poll::Ready(frame) => Poll::Ready(Ok(frame)),
-            Poll::Pending => stall.poll(cx).map(Err),
+        let frame = poll_fn(|cx| {
+            if std::mem::take(&mut nothing) {
+                // A body that always has a frame without bytes is no reason to keep others from their turn, or to forget the time.
+                cx.waker().wake_by_ref();
+                return stall.poll(cx).map(Err);
+            }
+            match body.as_mut().poll_frame(cx) {
+                Poll::Ready(frame) => Poll::Ready(Ok(frame)),
+                Poll::Pending => stall.poll(cx).map(Err),
+            }
         });
         let frame = frame.await.map_err(|()| UploadError::Stalled { received, idle })?;
         let Some(frame) = frame else { return Ok(upload.finish()) };
         let frame = frame.map_err(|error| UploadError::Aborted { received, why: error.to_string().into() })?;
         // Trailers are nothing that a pod is sent.
-        let Ok(data) = frame.into_data() else { continue };
+        let Ok(data) = frame.into_data() else {
+            nothing = true;
+            continue;
+        };
         if data.remaining() > limit - received {
             return Err(UploadError::TooLarge { limit });
         }
-        if data.has_remaining() {
+        nothing = !data.has_remaining();
+        if !nothing {
             upload.take(data);
             stall.put_off();
         }
@@ -151,7 +162,7 @@ impl Upload {
         }
         if self.rest.is_empty() {
             // As much again as came, and no more on a client's word.
-            self.rest.reserve(2 * self.first.len() + data.remaining());
+            self.rest.reserve(self.first.len().saturating_mul(2).saturating_add(data.remaining()));
             self.rest.extend_from_slice(&std::mem::take(&mut self.first));
         }
         while data.has_remaining() {
@@ -171,27 +182,29 @@ impl Upload {
 struct Stall<'t, C> {
     timer: &'t C,
     idle: Duration,
-    due: Instant,
+    /// None if that is too far off to be told as a moment.
+    due: Option<Instant>,
     sleep: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
 impl<'t, C: Timer> Stall<'t, C> {
     fn new(idle: Duration, timer: &'t C) -> Self {
-        Self { timer, idle, due: timer.now() + idle, sleep: None }
+        Self { timer, idle, due: timer.now().checked_add(idle), sleep: None }
     }
 
     fn put_off(&mut self) {
-        self.due = self.timer.now() + self.idle;
+        self.due = self.timer.now().checked_add(self.idle);
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
-            let sleep = self.sleep.get_or_insert_with(|| Box::pin(self.timer.sleep_until(self.due)));
+            let Some(due) = self.due else { return Poll::Pending };
+            let sleep = self.sleep.get_or_insert_with(|| Box::pin(self.timer.sleep_until(due)));
             if sleep.as_mut().poll(cx).is_pending() {
                 return Poll::Pending;
             }
             self.sleep = None;
-            if self.timer.now() >= self.due {
+            if self.timer.now() >= due {
                 return Poll::Ready(());
             }
         }

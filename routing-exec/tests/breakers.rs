@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use kv_index::{Config, Index};
 use proptest::prelude::*;
 use routing_core::{Circuits, Pod};
-use routing_exec::{BreakerConfig, Breakers, Failure, Permit, Verdict};
+use routing_exec::{Admitted, BreakerConfig, Breakers, Failure, Permit, Verdict};
 
 const BAD: Verdict = Verdict::Bad(Failure::Silent);
 const GOOD: Verdict = Verdict::Answered;
@@ -48,8 +48,15 @@ fn after(now: Instant, seconds: u64) -> Instant {
     now.checked_add(Duration::from_secs(seconds)).unwrap()
 }
 
-fn open(breakers: &Breakers, pod: Pod, now: Instant) {
-    (0..2).for_each(|_| breakers.judge(pod, &BAD, now));
+/// A request that is let through and judged at once; one that is not is not judged.
+fn judge(breakers: &Arc<Breakers>, pod: Pod, verdict: &Verdict, now: Instant) {
+    if let Some(permit) = breakers.admit(pod, now) {
+        breakers.judge(permit.admitted(), verdict, now);
+    }
+}
+
+fn open(breakers: &Arc<Breakers>, pod: Pod, now: Instant) {
+    (0..2).for_each(|_| judge(breakers, pod, &BAD, now));
 }
 
 #[test]
@@ -65,7 +72,7 @@ fn a_pod_that_fails_in_a_row_is_given_nothing_then_a_little_then_everything() {
     let later = after(now, 10);
     let probes = [breakers.admit(pod, later), breakers.admit(pod, later)];
     assert!(probes.iter().all(Option::is_some) && breakers.admit(pod, later).is_none());
-    (0..2).for_each(|_| breakers.judge(pod, &GOOD, later));
+    probes.iter().flatten().for_each(|probe| breakers.judge(probe.admitted(), &GOOD, later));
     assert!((0..9).all(|_| breakers.admit(pod, later).is_some()));
 }
 
@@ -75,12 +82,12 @@ fn a_place_is_given_back_once_judged_or_not() {
     open(&breakers, pod, now);
     let later = after(now, 10);
     let probe = breakers.admit(pod, later).unwrap();
-    breakers.judge(pod, &GOOD, later);
+    breakers.judge(probe.admitted(), &GOOD, later);
     drop(probe);
     let places: Vec<_> = (0..5).filter_map(|_| breakers.admit(pod, later)).collect();
     assert_eq!(places.len(), 2, "one success does not close it, and its place is free again, once");
     // It opens and is tried out anew: places of the time before are not places of this one.
-    breakers.judge(pod, &BAD, later);
+    breakers.judge(places[0].admitted(), &BAD, later);
     let much_later = after(later, 100);
     let probes: Vec<_> = (0..5).filter_map(|_| breakers.admit(pod, much_later)).collect();
     drop(places);
@@ -112,8 +119,30 @@ fn recovery_seen_by_health_closes_early() {
     open(&breakers, pod, now);
     breakers.recovered(pod);
     assert!(circuits.opened().is_empty() && breakers.admit(pod, now).is_some());
-    breakers.judge(pod, &BAD, now);
+    judge(&breakers, pod, &BAD, now);
     assert!(circuits.opened().is_empty(), "and failures before it are forgotten");
+}
+
+#[test]
+fn what_was_let_through_before_a_circuit_opened_or_recovered_decides_nothing() {
+    let ((breakers, circuits), now, pod) = (breakers(config()), start(), pods()[0][0]);
+    let old = breakers.admit(pod, now).unwrap().admitted();
+    open(&breakers, pod, now);
+    let later = after(now, 10);
+    let probe = breakers.admit(pod, later).unwrap();
+    breakers.judge(old, &BAD, later);
+    assert!(circuits.opened().is_empty(), "it does not open again");
+    (0..9).for_each(|_| breakers.judge(old, &GOOD, later));
+    let places: Vec<_> = (0..5).filter_map(|_| breakers.admit(pod, later)).collect();
+    assert_eq!(places.len(), 1, "nor does it close");
+    (0..2).for_each(|_| breakers.judge(probe.admitted(), &GOOD, later));
+    (0..9).for_each(|_| breakers.judge(old, &BAD, later));
+    (0..9).for_each(|_| breakers.judge(probe.admitted(), &BAD, later));
+    assert!(circuits.opened().is_empty(), "and closed it stays");
+    let before = breakers.admit(pod, later).unwrap().admitted();
+    breakers.recovered(pod);
+    (0..9).for_each(|_| breakers.judge(before, &BAD, later));
+    assert!(circuits.opened().is_empty());
 }
 
 #[test]
@@ -133,13 +162,13 @@ fn a_place_of_before_a_recovery_is_none_after_it() {
 #[test]
 fn a_first_byte_much_later_than_usual_is_a_failure() {
     let slow = Verdict::Good(Duration::from_secs(6));
-    let usual = |breakers: &Breakers, times: usize| {
-        (0..times).for_each(|_| breakers.judge(pods()[0][1], &Verdict::Good(Duration::from_millis(100)), start()));
+    let usual = |breakers: &Arc<Breakers>, times: usize| {
+        (0..times).for_each(|_| judge(breakers, pods()[0][1], &Verdict::Good(Duration::from_millis(100)), start()));
     };
     let opens = |config: BreakerConfig, before: usize, verdict: &Verdict| {
         let (breakers, circuits) = breakers(BreakerConfig { failures: 1, ..config });
         usual(&breakers, before);
-        breakers.judge(pods()[0][0], verdict, start());
+        judge(&breakers, pods()[0][0], verdict, start());
         !circuits.opened().is_empty()
     };
     assert!(opens(config(), 50, &slow));
@@ -154,7 +183,7 @@ fn a_first_byte_much_later_than_usual_is_a_failure() {
 #[test]
 fn times_beyond_measure_do_no_harm() {
     let (breakers, _) = breakers(config());
-    (0..200).for_each(|_| breakers.judge(pods()[0][0], &Verdict::Good(Duration::MAX), start()));
+    (0..200).for_each(|_| judge(&breakers, pods()[0][0], &Verdict::Good(Duration::MAX), start()));
 }
 
 #[test]
@@ -190,10 +219,10 @@ fn a_circuit_that_opens_while_others_are_looked_at_is_looked_at_too() {
     let (now, pods) = (start(), pods()[0]);
     for round in 0..300 {
         let (breakers, circuits) = breakers(BreakerConfig { failures: 1, ..config() });
-        breakers.judge(pods[2], &BAD, now);
+        judge(&breakers, pods[2], &BAD, now);
         std::thread::scope(|scope| {
             scope.spawn(|| breakers.tick(after(now, 10)));
-            scope.spawn(|| breakers.judge(pods[0], &BAD, after(now, 10)));
+            scope.spawn(|| judge(&breakers, pods[0], &BAD, after(now, 10)));
         });
         breakers.tick(after(now, 20));
         assert!(circuits.opened().is_empty(), "round {round}");
@@ -205,6 +234,8 @@ fn a_circuit_that_opens_while_others_are_looked_at_is_looked_at_too() {
 struct Model {
     generation: usize,
     state: Told,
+    /// Which requests were let through since it last opened, closed or recovered.
+    current: BTreeSet<usize>,
 }
 
 #[derive(Clone, Debug)]
@@ -220,7 +251,7 @@ impl Model {
     /// Whether a pod of this generation is heard; a newer one takes the older one's place.
     fn hears(&mut self, generation: usize) -> bool {
         if generation > self.generation {
-            *self = Self { generation, state: CLOSED };
+            *self = Self { generation, state: CLOSED, current: BTreeSet::new() };
         }
         generation == self.generation
     }
@@ -235,14 +266,29 @@ impl Model {
 
     fn admit(&mut self, permit: usize, now: u64) -> bool {
         self.tick(now);
-        match &mut self.state {
+        let admitted = match &mut self.state {
             Told::Closed { .. } => true,
             Told::Open { .. } => false,
             Told::HalfOpen { inside, .. } => inside.len() < 2 && inside.insert(permit),
+        };
+        if admitted {
+            self.current.insert(permit);
+        }
+        admitted
+    }
+
+    fn judge(&mut self, permit: usize, well: bool, now: u64) {
+        if !self.current.contains(&permit) {
+            return;
+        }
+        let before = std::mem::discriminant(&self.state);
+        self.judge_current(well, now);
+        if std::mem::discriminant(&self.state) != before {
+            self.current.clear();
         }
     }
 
-    fn judge(&mut self, well: bool, now: u64) {
+    fn judge_current(&mut self, well: bool, now: u64) {
         let opened = |times: u32| Told::Open { until: now + (10 << times.min(3)), times: times + 1 };
         match &mut self.state {
             Told::Closed { failures } if well => *failures = 0,
@@ -266,7 +312,7 @@ impl Model {
 enum Op {
     Admit,
     GiveBack(prop::sample::Index),
-    Judge(bool),
+    Judge(prop::sample::Index, bool),
     Recovered,
     Tick,
     Wait(u64),
@@ -276,7 +322,7 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         4 => Just(Op::Admit),
         3 => any::<prop::sample::Index>().prop_map(Op::GiveBack),
-        6 => prop::bool::weighted(0.4).prop_map(Op::Judge),
+        6 => (any::<prop::sample::Index>(), prop::bool::weighted(0.4)).prop_map(|(which, well)| Op::Judge(which, well)),
         1 => Just(Op::Recovered),
         2 => Just(Op::Tick),
         3 => (1..30_u64).prop_map(Op::Wait),
@@ -289,8 +335,10 @@ proptest! {
     #[test]
     fn breakers_do_as_the_model_does(ops in prop::collection::vec((op(), 0..3_usize, 0..40_usize), 0..200)) {
         let ((breakers, circuits), base) = (breakers(config()), start());
-        let mut models = vec![Model { generation: 0, state: CLOSED }; 3];
+        let mut models = vec![Model { generation: 0, state: CLOSED, current: BTreeSet::new() }; 3];
         let (mut permits, mut now, mut count) = (Vec::<(usize, usize, Permit)>::new(), 0, 0);
+        // Every request that was let through, whether its permit is still held or not.
+        let mut admitted = Vec::<(usize, usize, usize, Admitted)>::new();
         for (op, id, generation) in ops {
             // Mostly the first generation; now and then a newer one, and then late news of an older.
             let generation = generation.saturating_sub(37);
@@ -301,6 +349,7 @@ proptest! {
                     let expected = models[id].hears(generation) && models[id].admit(count, now);
                     let permit = breakers.admit(pod, at);
                     prop_assert_eq!(permit.is_some(), expected);
+                    admitted.extend(permit.iter().map(|permit| (id, generation, count, permit.admitted())));
                     permits.extend(permit.map(|permit| (id, count, permit)));
                 }
                 Op::GiveBack(which) if !permits.is_empty() => {
@@ -309,16 +358,20 @@ proptest! {
                     drop(permit);
                 }
                 Op::GiveBack(_) => {}
-                Op::Judge(well) => {
-                    breakers.judge(pod, if well { &GOOD } else { &BAD }, at);
+                Op::Judge(which, well) if !admitted.is_empty() => {
+                    // Mostly of the latest; now and then of one long ago.
+                    let latest = admitted.len().min(3 + which.index(admitted.len()) / 2);
+                    let (id, generation, count, admitted) = admitted[admitted.len() - 1 - which.index(latest)];
+                    breakers.judge(admitted, if well { &GOOD } else { &BAD }, at);
                     if models[id].hears(generation) {
-                        models[id].judge(well, now);
+                        models[id].judge(count, well, now);
                     }
                 }
+                Op::Judge(..) => {}
                 Op::Recovered => {
                     breakers.recovered(pod);
                     if models[id].hears(generation) {
-                        models[id].state = CLOSED;
+                        models[id] = Model { generation, state: CLOSED, current: BTreeSet::new() };
                     }
                 }
                 Op::Tick => {

@@ -56,7 +56,8 @@ fn a_leg_whose_other_one_is_refused_is_never_sent() {
     let config = BreakerConfig { failures: 1, ..BreakerConfig::default() };
     for sick in [0, 1] {
         let breakers: Arc<Breakers> = Arc::new(Breakers::new(config.clone(), Arc::new(Circuits::new())));
-        breakers.judge(pods[sick], &Verdict::Bad(Failure::Silent), clock.now());
+        let admitted = breakers.admit(pods[sick], clock.now()).unwrap().admitted();
+        breakers.judge(admitted, &Verdict::Bad(Failure::Silent), clock.now());
         let driver = Driver::with_breakers(world.clone(), clock.clone(), breakers);
         let before = world.seen.sent.load(SeqCst);
         assert_eq!(block_on(&clock, driver.execute(meeting(&pods), ())).status(), 503);

@@ -175,7 +175,11 @@ fn ten_thousand_runs_each_end_once_and_everything_comes_to_rest() {
     let mut rng = Rng(11);
     let jobs = (0..RUNS).map(|_| {
         let deadline = clock.now() + Duration::from_secs(20) + rng.millis(200_000);
-        settings.handoff = if rng.below(2) == 0 { Arc::new(Plain::default()) } else { Arc::new(Meeting) };
+        settings.handoff = match rng.below(3) {
+            0 => Arc::new(Plain::default()),
+            1 => Arc::new(OneUse),
+            _ => Arc::new(Meeting),
+        };
         let run = Run::new(settings.clone(), request().deadline(deadline), plan(&mut rng, &pods), Vec::new());
         let replanned = Some(plan(&mut rng, &pods)).filter(|_| rng.below(2) == 0);
         let answer = driver.execute(run, Keeper(Arc::clone(&keeper.0), replanned));
@@ -208,7 +212,7 @@ fn ten_thousand_runs_each_end_once_and_everything_comes_to_rest() {
     for _ in 0..2 {
         for pod in &pods {
             let permit = breakers.admit(*pod, clock.now()).expect("a free place");
-            breakers.judge(*pod, &routing_exec::Verdict::Good(Duration::from_millis(1)), clock.now());
+            breakers.judge(permit.admitted(), &routing_exec::Verdict::Good(Duration::from_millis(1)), clock.now());
             drop(permit);
         }
     }

@@ -2,7 +2,10 @@
 
 mod driver_world;
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::Ordering::SeqCst;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -81,6 +84,56 @@ fn a_stall_is_408_and_empty_frames_are_no_progress() {
     assert_eq!((error.status().as_u16(), &error), (408, &UploadError::Stalled { received: 2, idle: IDLE }));
     let drips = (0..100).flat_map(|_| [Act::Wait(IDLE / 3), chunk("")]);
     assert!(matches!(upload(drips.collect(), 5).0, Err(UploadError::Stalled { received: 0, .. })));
+}
+
+/// Time that passes by a second whenever it is asked for.
+struct Hasty(std::time::Instant, std::sync::atomic::AtomicU64);
+
+impl routing_exec::Timer for Hasty {
+    fn now(&self) -> std::time::Instant {
+        self.0 + Duration::from_secs(self.1.fetch_add(1, SeqCst))
+    }
+
+    fn sleep_until(&self, at: std::time::Instant) -> impl Future<Output = ()> + Send + 'static {
+        let is_over = self.now() >= at;
+        std::future::poll_fn(move |_| if is_over { Poll::Ready(()) } else { Poll::Pending })
+    }
+}
+
+/// A client that always has an empty frame.
+struct Empty;
+
+impl Body for Empty {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
+        Poll::Ready(Some(Ok(http_body::Frame::data(Bytes::new()))))
+    }
+}
+
+#[test]
+fn empty_frames_without_end_let_others_have_their_turn_and_are_a_stall() {
+    #[expect(clippy::disallowed_methods, reason = "some instant to count from")]
+    let begun = std::time::Instant::now();
+    let clock = Hasty(begun, 0.into());
+    let mut cx = Context::from_waker(std::task::Waker::noop());
+    let mut collecting = std::pin::pin!(collect(Empty, 5, IDLE, &clock));
+    assert!(collecting.as_mut().poll(&mut cx).is_pending(), "one at a time");
+    let late = Hasty(begun, 3_600.into());
+    let mut collecting = std::pin::pin!(collect(Empty, 5, Duration::ZERO, &late));
+    let stalled = UploadError::Stalled { received: 0, idle: Duration::ZERO };
+    assert_eq!(collecting.as_mut().poll(&mut cx), Poll::Ready(Err(stalled)));
+}
+
+#[test]
+fn a_pause_may_be_too_long_to_be_told_as_a_moment() {
+    let clock = Clock::default();
+    let body = Full::new(Bytes::from("12"));
+    assert_eq!(block_on(&clock, collect(body, 5, Duration::MAX, &clock)).unwrap(), "12");
 }
 
 #[test]

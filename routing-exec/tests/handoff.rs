@@ -8,8 +8,8 @@ use bytes::Bytes;
 use routing_core::json::Object;
 use routing_exec::handoff::headers::DATA_PARALLEL_RANK;
 use routing_exec::handoff::{
-    Api, DroppedHandoff, Handoff, HandoffError, LegBody, Mode, Mooncake, MooncakeEngine, Nixl, SglangBootstrap,
-    SharedStorage,
+    Api, DroppedHandoff, Handoff, HandoffError, LegBody, LegContext, Mode, Mooncake, MooncakeEngine, Nixl, Reuse,
+    SglangBootstrap, SharedStorage,
 };
 
 use handoff_pair::{Pair, TRANSFER, dialects};
@@ -65,7 +65,7 @@ fn nixl_decodes_the_clients_body_with_the_parameters_as_they_came() {
     assert_eq!(text(&leg), format!(r#"{client},"kv_transfer_params":{HANDED}}}"#));
     assert_eq!(leg.dropped, None);
     assert_eq!(Nixl::default().mode(), Mode::Serial);
-    assert!(Nixl::default().is_reusable());
+    assert_eq!(Nixl::default().reuse(), Reuse::Unbegun);
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn sglang_sends_the_same_to_both_with_a_place_to_meet() {
     assert_eq!(text(&prefill), expected);
     assert_eq!(decode, prefill);
     assert_eq!(sglang.mode(), Mode::Concurrent);
-    assert!(!sglang.is_reusable());
+    assert_eq!(sglang.reuse(), Reuse::Never);
     let other = pair.prefill(&SglangBootstrap::new(9000), Api::Generate, &body("{}")).expect("no fault");
     assert_eq!(
         text(&other),
@@ -270,7 +270,7 @@ fn mooncake_names_one_transfer_to_both() {
         )
     );
     assert!(decode.headers.is_empty());
-    assert_eq!((mooncake.mode(), mooncake.is_reusable()), (Mode::Concurrent, false));
+    assert_eq!((mooncake.mode(), mooncake.reuse()), (Mode::Concurrent, Reuse::Never));
     let capped = text(&pair.prefill(&mooncake, Api::Chat, &body(r#"{"max_completion_tokens":9}"#)).expect("no fault"))
         .to_owned();
     assert!(capped.starts_with(r#"{"max_completion_tokens":1,"stream":false,"max_tokens":1,"kv"#), "{capped}");
@@ -293,14 +293,31 @@ fn shared_storage_lifts_the_threshold_on_both_legs() {
     assert_eq!(text(&prefill), r#"{"cache_hit_threshold":0,"max_tokens":1,"stream":false,"max_completion_tokens":1}"#);
     let decode = pair().decode(&storage, Api::Chat, &request, Some(b"{}")).expect("no fault");
     assert_eq!(text(&decode), r#"{"cache_hit_threshold":0,"max_tokens":50,"stream":true,"stream_options":{}}"#);
-    assert_eq!((storage.mode(), storage.is_reusable()), (Mode::Serial, true));
+    assert_eq!((storage.mode(), storage.reuse()), (Mode::Serial, Reuse::Always));
+}
+
+#[test]
+fn shared_storage_lifts_the_threshold_where_nobody_prefills() {
+    let (storage, addresses) = (SharedStorage::default(), pair());
+    let request = body(r#"{"cache_hit_threshold":0.8,"stream":true}"#);
+    let leg = LegContext::new(Api::Chat, &request, &addresses);
+    assert_eq!(text(&storage.leg(&leg).expect("no fault")), r#"{"cache_hit_threshold":0,"stream":true}"#);
+    let asked_first = storage.leg(&leg.probing(true)).expect("no fault");
+    assert_eq!(asked_first.body.as_ptr(), request.as_ptr(), "the client's own");
+    let plain = body(r#"{"stream":true}"#);
+    let without = storage.leg(&LegContext::new(Api::Chat, &plain, &addresses)).expect("no fault");
+    assert_eq!(without.body.as_ptr(), plain.as_ptr());
 }
 
 #[test]
 fn shared_storage_lets_the_decode_pod_judge_first() {
     let storage = SharedStorage::default();
-    assert!(storage.decodes_first(br#"{"cache_hit_threshold":0.8}"#));
-    assert!(!storage.decodes_first(br#"{"max_tokens":1}"#));
+    assert!(storage.decodes_first(Api::Chat, br#"{"cache_hit_threshold":0.8}"#));
+    assert!(!storage.decodes_first(Api::Chat, br#"{"max_tokens":1}"#));
+    assert!(
+        !storage.decodes_first(Api::Responses, br#"{"cache_hit_threshold":0.8}"#),
+        "it has no choices to decline in"
+    );
     let document = |answer: &str| storage.wants_prefill(false, answer.as_bytes());
     assert_eq!(document(r#"{"choices":[{"finish_reason":"cache_threshold"}]}"#), Some(true));
     assert_eq!(document(r#"{"choices":[{"finish_reason":"stop"}]}"#), Some(false));
@@ -312,17 +329,18 @@ fn shared_storage_lets_the_decode_pod_judge_first() {
     let below = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"cache_threshold\"}]}\n\n";
     assert_eq!(events(&format!("{role}{below}")), Some(true));
     assert_eq!(events(&below[..below.len() - 1]), None);
+    assert_eq!(events("data: {\"type\":\"response.created\"}\n\n"), Some(false), "no choices, so none that declines");
+    assert_eq!((events("data: [DONE]\n\n"), events(": ping\n\n")), (Some(false), None));
     let word = "data: {\"choices\":[{\"delta\":{\"content\":\"Hi\"},\"finish_reason\":null}]}\n\n";
     assert_eq!(events(&format!("{role}{word}")), Some(false));
     assert_eq!(events("data: {\"choices\":[{\"text\":\"Hi\",\"finish_reason\":null}]}\n\n"), Some(false));
-    assert!(!Nixl::default().decodes_first(br#"{"cache_hit_threshold":0.8}"#));
+    assert!(!Nixl::default().decodes_first(Api::Chat, br#"{"cache_hit_threshold":0.8}"#));
     assert_eq!(Nixl::default().wants_prefill(false, b""), Some(false));
 }
 
 #[test]
 fn every_dialect_says_how_its_legs_stand() {
-    let stand: Vec<(Mode, bool)> =
-        dialects(&pair()).iter().map(|handoff| (handoff.mode(), handoff.is_reusable())).collect();
-    let (serial, concurrent) = ((Mode::Serial, true), (Mode::Concurrent, false));
-    assert_eq!(stand, [serial, concurrent, concurrent, serial, serial]);
+    let stand: Vec<(Mode, Reuse)> = dialects(&pair()).iter().map(|handoff| (handoff.mode(), handoff.reuse())).collect();
+    let (serial, concurrent) = ((Mode::Serial, Reuse::Always), (Mode::Concurrent, Reuse::Never));
+    assert_eq!(stand, [(Mode::Serial, Reuse::Unbegun), concurrent, concurrent, serial, serial]);
 }

@@ -93,7 +93,7 @@ proptest! {
             let _ = pair.prefill(&*handoff, Api::Chat, &body);
             let _ = pair.decode(&*handoff, Api::Chat, &body, Some(&answer));
             let _ = handoff.usage(Api::Chat, true, Some(&answer));
-            let _ = (handoff.decodes_first(&body), handoff.wants_prefill(true, &answer), handoff.wants_prefill(false, &answer));
+            let _ = (handoff.decodes_first(Api::Chat, &body), handoff.wants_prefill(true, &answer), handoff.wants_prefill(false, &answer));
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::handoff::Addresses;
 
 /// A reqwest client, built so that it only carries.
 ///
-/// It follows no redirects, lest a pod send it elsewhere, and unpacks nothing, so that an answer arrives byte for byte.
+/// It follows no redirects, lest a pod send it elsewhere, goes through no proxy of the environment's, and unpacks nothing, so that an answer arrives byte for byte.
 #[derive(Clone, Debug)]
 pub struct ReqwestTransport {
     client: Client,
@@ -29,7 +29,7 @@ impl ReqwestTransport {
     ///
     /// When the client cannot be built: its TLS cannot be set up, for one.
     pub fn new(client: ClientBuilder, addresses: Arc<dyn Addresses>) -> Result<Self, ::reqwest::Error> {
-        let client = client.redirect(redirect::Policy::none()).referer(false);
+        let client = client.redirect(redirect::Policy::none()).referer(false).no_proxy();
         let client = client.no_gzip().no_brotli().no_zstd().no_deflate().build()?;
         Ok(Self { client, addresses })
     }

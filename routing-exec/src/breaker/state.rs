@@ -65,6 +65,11 @@ impl State {
         if let Self::Open { until, .. } = self { Some(*until) } else { None }
     }
 
+    /// Whether another is of the same kind.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        std::mem::discriminant(self) == std::mem::discriminant(other)
+    }
+
     pub(super) fn is_half_open(&self) -> bool {
         matches!(self, Self::HalfOpen { .. })
     }

@@ -16,7 +16,7 @@ use super::alarms::Alarms;
 use super::host::{Host, Timer, Transport};
 use super::upstream::Upstream;
 use crate::action::{Action, AttemptId, Input, TimerId};
-use crate::breaker::Permit;
+use crate::breaker::{Admitted, Permit};
 use crate::failure::Failure;
 use crate::run::Run;
 
@@ -38,7 +38,8 @@ pub(super) struct Execution<T: Transport, C: Timer, H: Host, const W: usize> {
     upstream: Upstream<T::Body>,
     alarms: Alarms,
     held: Vec<(AttemptId, H::Hold)>,
-    permits: Vec<(AttemptId, Permit<W>)>,
+    /// When breakers let each attempt through, and their permits until it is over.
+    permits: Vec<(AttemptId, Admitted, Option<Permit<W>>)>,
     /// What is to be sent once the run has nothing more to say: it may yet think better of it.
     unsent: VecDeque<(AttemptId, Pod, Request<Bytes>)>,
     /// What the client gets of the last thing that happened.
@@ -157,7 +158,7 @@ impl<T: Transport, C: Timer, H: Host, const W: usize> Execution<T, C, H, W> {
             let Some(permit) = breakers.admit(pod, now) else {
                 return self.run.handle(now, Input::Failed(attempt, Failure::Refused));
             };
-            self.permits.push((attempt, permit));
+            self.permits.push((attempt, permit.admitted(), Some(permit)));
         }
         self.upstream.send(attempt, Box::pin(parts.transport.send(pod, request)));
     }
@@ -182,12 +183,13 @@ impl<T: Transport, C: Timer, H: Host, const W: usize> Execution<T, C, H, W> {
             }
             Action::Release(id) => {
                 self.held.retain(|(held, _)| *held != id);
-                self.permits.retain(|(held, _)| *held != id);
+                self.permits.iter_mut().filter(|(held, ..)| *held == id).for_each(|(.., permit)| drop(permit.take()));
                 self.alarms.disarm(TimerId::Attempt(id));
             }
-            Action::Judge(pod, verdict) => {
-                if let Some(breakers) = &parts.breakers {
-                    breakers.judge(pod, &verdict, parts.timer.now());
+            Action::Judge(id, _, verdict) => {
+                let admitted = self.permits.iter().find(|(held, ..)| *held == id).map(|(_, admitted, _)| *admitted);
+                if let Some((breakers, admitted)) = parts.breakers.as_ref().zip(admitted) {
+                    breakers.judge(admitted, &verdict, parts.timer.now());
                 }
             }
             Action::Arm(timer, at) => self.alarms.arm(timer, at, Box::pin(parts.timer.sleep_until(at))),

@@ -9,7 +9,7 @@ use super::api::Api;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HandoffError {
-    /// The client's body is no JSON object. The client can act.
+    /// The client's body is no JSON object, as strictly read here. The client can act.
     #[error("the request's body is not a JSON object")]
     Body(#[source] JsonError),
     /// Nothing is known of how requests of this API limit their output, so none can be prefilled. The operator can act, by
@@ -19,10 +19,11 @@ pub enum HandoffError {
     /// The leg names no pod. The host can act.
     #[error("the leg has no pod")]
     NoPod,
-    /// A pod's address is not known. The host can act.
+    /// A pod's address is not known. The host can act; a run asks the step's next pod first.
     #[error("the address of {0:?} is not known")]
     NoAddress(Pod),
-    /// Which engine runs in a pod is not known. The host can act, by asking the pod's bootstrap server.
+    /// Which engine runs in a pod is not known. The host can act, by asking the pod's bootstrap server; a run asks the step's
+    /// next pod first.
     #[error("the engine of {0:?} is not known")]
     NoEngine(Pod),
 }

@@ -20,13 +20,14 @@ pub const PREFILLER: HeaderName = HeaderName::from_static("x-prefiller-host-port
 pub const ENCODERS: HeaderName = HeaderName::from_static("x-encoder-hosts-ports");
 
 /// Headers that steer a request. A client's own are never passed on.
-pub const ROUTING: [HeaderName; 7] = [
+pub const ROUTING: [HeaderName; 8] = [
     PREFILLER,
     ENCODERS,
     DATA_PARALLEL_RANK,
     HeaderName::from_static("x-data-parallel-host-port"),
     HeaderName::from_static("x-kv-cache-source-host-port"),
     HeaderName::from_static("x-gateway-destination-endpoint"),
+    HeaderName::from_static("x-gateway-destination-endpoint-subset"),
     HeaderName::from_static("epp-profile"),
 ];
 

@@ -7,7 +7,7 @@ use routing_core::Pod;
 
 /// Where pods are, for engines that must be told.
 pub trait Addresses: Send + Sync + fmt::Debug {
-    /// Host and port of a pod, such as `10.0.0.5:8000`; none if it is not known.
+    /// Host and port of a pod, such as `10.0.0.5:8000`, with a scheme or without; none if it is not known.
     fn address(&self, pod: Pod) -> Option<Cow<'_, str>>;
 }
 
@@ -18,8 +18,10 @@ impl Addresses for () {
     }
 }
 
-/// The host of an address without its port. An IPv6 address is left in brackets: engines append a port to it.
+/// The host of an address without its scheme and its port. An IPv6 address is left in brackets: engines append a port to it.
 pub(super) fn host(address: &str) -> Cow<'_, str> {
+    let address = address.split_once("://").map_or(address, |(_, address)| address);
+    let address = address.strip_suffix('/').unwrap_or(address);
     if let Some((inner, _)) = address.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         return Cow::Owned(format!("[{inner}]"));
     }
@@ -42,6 +44,9 @@ mod tests {
             ("pod.svc:80", "pod.svc"),
             ("[fd00::5]:8000", "[fd00::5]"),
             ("fd00::5", "[fd00::5]"),
+            ("http://10.0.0.5:8000", "10.0.0.5"),
+            ("https://pod.svc/", "pod.svc"),
+            ("http://[fd00::5]:8000/", "[fd00::5]"),
             ("", ""),
         ];
         for (address, expected) in cases {

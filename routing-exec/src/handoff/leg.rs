@@ -36,6 +36,8 @@ pub struct LegContext<'r> {
     pub transfer: u64,
     /// The prefill leg's answer, once that is done.
     pub prefilled: Option<&'r [u8]>,
+    /// Whether this leg is sent first, to say whether prefill is wanted.
+    pub probing: bool,
 }
 
 impl<'r> LegContext<'r> {
@@ -53,6 +55,7 @@ impl<'r> LegContext<'r> {
             addresses,
             transfer: 0,
             prefilled: None,
+            probing: false,
         }
     }
 
@@ -78,6 +81,12 @@ impl<'r> LegContext<'r> {
     #[must_use]
     pub fn prefilled(self, answer: Option<&'r [u8]>) -> Self {
         Self { prefilled: answer, ..self }
+    }
+
+    /// The same as a leg that is sent first, to say whether prefill is wanted.
+    #[must_use]
+    pub fn probing(self, probing: bool) -> Self {
+        Self { probing, ..self }
     }
 
     /// Which side of a handoff the leg is on, if there is one.
@@ -117,7 +126,7 @@ impl<'r> LegContext<'r> {
 pub(super) enum Side {
     Prefill,
     Decode,
-    /// Nobody prefills for it: it goes out as it came.
+    /// Nobody prefills for it.
     Neither,
 }
 

@@ -13,7 +13,7 @@ use super::host::host;
 use super::leg::{LegBody, LegContext, Side};
 use super::prefill::{self, Caps, When};
 use super::unique::uuid;
-use super::{Handoff, Mode};
+use super::{Handoff, Mode, Reuse};
 
 /// vLLM's Mooncake connector: both legs are sent at once with `kv_transfer_params` that name one transfer.
 ///
@@ -90,8 +90,8 @@ impl Handoff for Mooncake {
     }
 
     /// The transfer is over when one of its legs is.
-    fn is_reusable(&self) -> bool {
-        false
+    fn reuse(&self) -> Reuse {
+        Reuse::Never
     }
 
     fn leg(&self, leg: &LegContext<'_>) -> Result<LegBody, HandoffError> {

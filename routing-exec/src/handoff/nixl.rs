@@ -7,7 +7,7 @@ use super::error::{DroppedHandoff, HandoffError};
 use super::leg::{LegBody, LegContext, Side};
 use super::prefill::{self, Caps, PARAMETERS, When};
 use super::usage::{self, UsageFix};
-use super::{Handoff, Mode};
+use super::{Handoff, Mode, Reuse};
 
 /// vLLM's NIXL connector: prefill with one token, then decode with the `kv_transfer_params` that came of it.
 ///
@@ -32,9 +32,10 @@ impl Handoff for Nixl {
         Mode::Serial
     }
 
-    /// The prefill pod keeps the blocks until they are fetched or their lease runs out.
-    fn is_reusable(&self) -> bool {
-        true
+    /// The prefill pod keeps the blocks until they are fetched or their lease runs out. Then it gives them to another request,
+    /// whose tokens a second decode pod would read: so only what nobody can have fetched is used again.
+    fn reuse(&self) -> Reuse {
+        Reuse::Unbegun
     }
 
     fn leg(&self, leg: &LegContext<'_>) -> Result<LegBody, HandoffError> {

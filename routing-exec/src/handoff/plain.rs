@@ -2,7 +2,7 @@
 
 use super::error::HandoffError;
 use super::leg::{LegBody, LegContext};
-use super::{Handoff, Mode};
+use super::{Handoff, Mode, Reuse};
 
 /// The same request to every pod, for single dispatch and for engines that find what they share by themselves.
 #[derive(Clone, Copy, Debug)]
@@ -32,8 +32,8 @@ impl Handoff for Plain {
     }
 
     /// Nothing was handed out for one pod rather than another.
-    fn is_reusable(&self) -> bool {
-        true
+    fn reuse(&self) -> Reuse {
+        Reuse::Always
     }
 
     fn leg(&self, leg: &LegContext<'_>) -> Result<LegBody, HandoffError> {

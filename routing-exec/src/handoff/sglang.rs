@@ -9,7 +9,7 @@ use super::host::host;
 use super::leg::{LegBody, LegContext, Side};
 use super::prefill::prompts;
 use super::unique::mix;
-use super::{Handoff, Mode};
+use super::{Handoff, Mode, Reuse};
 
 /// SGLang's bootstrap: both legs are sent at once with `bootstrap_host`, `bootstrap_port` and `bootstrap_room`.
 ///
@@ -43,8 +43,8 @@ impl Handoff for SglangBootstrap {
     }
 
     /// A room is for two.
-    fn is_reusable(&self) -> bool {
-        false
+    fn reuse(&self) -> Reuse {
+        Reuse::Never
     }
 
     fn leg(&self, leg: &LegContext<'_>) -> Result<LegBody, HandoffError> {

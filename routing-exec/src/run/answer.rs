@@ -7,6 +7,7 @@ use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, response};
 
 use super::Run;
+use super::attempt::Attempt;
 use super::headers::strip_hop_by_hop;
 use crate::action::{Action, TimerId};
 use crate::error::RunError;
@@ -52,7 +53,8 @@ impl ClientSide {
     }
 }
 
-/// How much of a stream is held back while its first event is not whole. Beyond that it is the client's, whatever it says.
+/// How much of a stream is held back while its beginning does not tell whether it is an error, or asks for prefill. Beyond
+/// that it is the client's, whatever it says. As much is kept of an answer that nobody reads but for that.
 const MOST_HELD_BACK: usize = 16 << 10;
 
 impl Run {
@@ -107,6 +109,9 @@ impl Run {
         attempt.received = attempt.received.saturating_add(chunk.len() as u64);
         // The timer is moved once. When it goes off after later chunks, it is told how things stand.
         attempt.due = now.checked_add(idle);
+        if attempt.is_too_long() {
+            return self.fail(leg, Failure::Cut("the answer is longer than it said".into()), now);
+        }
         if let Some(events) = &mut attempt.events {
             events.pass(&chunk);
         }
@@ -119,6 +124,7 @@ impl Run {
         if !answers {
             self.keep(leg, &chunk, now);
         } else if self.client.has_begun() {
+            self.look_for_error(leg, &chunk);
             self.forward(chunk, now);
         } else {
             self.open(leg, chunk, now);
@@ -131,6 +137,9 @@ impl Run {
         attempt.ended = true;
         if let Some(why) = attempt.missing() {
             return self.fail(leg, Failure::Cut(why.into()), now);
+        }
+        if !answers && attempt.begins_with_error() {
+            return self.fail(leg, Failure::ErrorEvent, now);
         }
         let (id, pod, kept) = (attempt.id, attempt.pod, attempt.take_kept());
         if !answers {
@@ -171,43 +180,46 @@ impl Run {
                 self.push(Action::Arm(TimerId::Attempt(id), due));
             }
             Some(_) if attempt.received > 0 => self.fail(leg, Failure::Idle, now),
+            Some(_) if self.waits_for_silent_decode(leg) => self.fail_both(leg, now),
             Some(_) => self.fail(leg, Failure::Silent, now),
             None => {}
         }
     }
 
-    /// Keeps a piece of an answer that is not the client's.
+    /// Whether a leg prefills for one that is under way, meets it and has not said anything either.
+    fn waits_for_silent_decode(&self, leg: usize) -> bool {
+        let Some(last) = self.legs.len().checked_sub(1).filter(|_| self.is_concurrent()) else { return false };
+        let is_silent = self.legs[last].attempt().is_some_and(|attempt| attempt.received == 0);
+        is_silent && self.prefill_leg(last) == Some(leg)
+    }
+
+    /// Keeps a piece of an answer that is not the client's. Of engines that meet nobody reads it, but for how it begins.
     fn keep(&mut self, leg: usize, chunk: &[u8], now: Instant) {
-        let most = self.settings.config.most_kept;
+        let (most, is_read) = (self.settings.config.most_kept, !self.is_concurrent());
         let Some(attempt) = self.legs[leg].attempt_mut() else { return };
+        if !is_read {
+            let left = MOST_HELD_BACK.saturating_sub(attempt.kept.len());
+            return attempt.kept.extend_from_slice(&chunk[..chunk.len().min(left)]);
+        }
         if chunk.len() > most.saturating_sub(attempt.kept.len()) {
             return self.fail(leg, Failure::TooLong, now);
         }
         attempt.kept.extend_from_slice(chunk);
     }
 
-    /// Begins the client's answer, once what came of it is known not to be a failure.
+    /// Begins the client's answer, once what came of it is known to be neither a failure nor a wish for prefill.
     fn open(&mut self, leg: usize, mut chunk: Bytes, now: Instant) {
+        let (most_kept, probing) = (self.settings.config.most_kept, self.probing);
         let Some(attempt) = self.legs[leg].attempt_mut() else { return };
+        let is_asked = probing && !attempt.passes && !attempt.is_packed;
+        if is_asked && attempt.events.is_none() && chunk.len() <= most_kept.saturating_sub(attempt.kept.len()) {
+            // A document tells when it is whole.
+            return attempt.kept.extend_from_slice(&chunk);
+        }
         if !attempt.kept.is_empty() {
             attempt.kept.extend_from_slice(&chunk);
             chunk = attempt.take_kept();
         }
-        let most_kept = self.settings.config.most_kept;
-        match self.wants_prefill(leg, &chunk) {
-            Some(true) => {
-                self.stop(leg, Fate::Cancelled, now);
-                return self.prefill_after_all(now);
-            }
-            None if chunk.len() < most_kept => {
-                if let Some(attempt) = self.legs[leg].attempt_mut() {
-                    attempt.kept = chunk.into();
-                }
-                return;
-            }
-            _ => {}
-        }
-        let Some(attempt) = self.legs[leg].attempt_mut() else { return };
         if attempt.events.is_some() && !attempt.passes {
             match sse::opening(&chunk) {
                 Opening::Unclear if chunk.len() < MOST_HELD_BACK => {
@@ -222,18 +234,42 @@ impl Run {
                         attempt.is_error = true;
                     }
                 }
-                _ => {}
+                _ => match self.wants_prefill(leg, &chunk) {
+                    Some(true) => {
+                        self.stop(leg, Fate::Cancelled, now);
+                        return self.prefill_after_all(now);
+                    }
+                    None if chunk.len() < MOST_HELD_BACK => {
+                        if let Some(attempt) = self.legs[leg].attempt_mut() {
+                            attempt.kept = chunk.into();
+                        }
+                        return;
+                    }
+                    _ => {}
+                },
             }
         }
         match self.begin(leg) {
-            Ok(()) => self.forward(chunk, now),
+            Ok(()) => {
+                self.look_for_error(leg, &chunk);
+                self.forward(chunk, now);
+            }
             Err(error) => self.finish_with(error.into(), now),
+        }
+    }
+
+    /// Takes note if a stream tells of an error in the midst of it. The client reads it as it is; the pod is judged by it.
+    fn look_for_error(&mut self, leg: usize, chunk: &[u8]) {
+        let attempt = self.legs[leg].attempt_mut().filter(|attempt| attempt.events.is_some() && !attempt.passes);
+        if let Some(attempt) = attempt {
+            attempt.is_error |= sse::tells_of_error(chunk);
         }
     }
 
     /// Whether a pod that was asked first says that it wants the prompt prefilled; none if that is not told yet.
     fn wants_prefill(&self, leg: usize, answer: &[u8]) -> Option<bool> {
-        let attempt = self.legs[leg].attempt().filter(|attempt| self.probing && !attempt.passes);
+        let asked = |attempt: &&Attempt| self.probing && !attempt.passes && !attempt.is_packed;
+        let attempt = self.legs[leg].attempt().filter(asked);
         attempt.map_or(Some(false), |attempt| self.settings.handoff.wants_prefill(attempt.events.is_some(), answer))
     }
 
@@ -246,9 +282,12 @@ impl Run {
     /// Begins the client's answer with a leg's head.
     fn begin(&mut self, leg: usize) -> Result<(), HookError> {
         let Some(attempt) = self.legs[leg].attempt_mut() else { return Ok(()) };
-        let (pod, passes, is_stream) = (attempt.pod, attempt.passes, attempt.events.is_some());
+        let (pod, is_stream) = (attempt.pod, attempt.events.is_some());
+        let is_changed = !attempt.passes && !attempt.is_packed;
         let Some(mut head) = attempt.head.take() else { return Ok(()) };
-        let usage = if passes { None } else { self.usage_fix(is_stream) };
+        // The pod was not asked in vain: it is not asked again.
+        self.probing = false;
+        let usage = if is_changed { self.usage_fix(is_stream) } else { None };
         strip_hop_by_hop(&mut head.headers);
         if usage.is_some() || is_stream || !self.hooks.is_empty() {
             // What is changed on the way may change its length, and so may an error at the end of a stream.

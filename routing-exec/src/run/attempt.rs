@@ -9,7 +9,7 @@ use routing_core::Pod;
 use crate::action::{AttemptId, Verdict};
 use crate::failure::Failure;
 use crate::record::{AttemptRecord, Fate};
-use crate::sse::Boundary;
+use crate::sse::{self, Boundary, Opening};
 
 #[derive(Debug)]
 pub(super) struct Attempt {
@@ -37,6 +37,10 @@ pub(super) struct Attempt {
     pub(super) passes: bool,
     /// Whether its answer is an error within a stream that began well.
     pub(super) is_error: bool,
+    /// Whether its answer is packed, and so nothing that can be read here.
+    pub(super) is_packed: bool,
+    /// Whether its failure may be another's.
+    pub(super) is_blameless: bool,
     /// Whether nothing more comes of it.
     pub(super) ended: bool,
 }
@@ -57,6 +61,8 @@ impl Attempt {
             due: None,
             passes: false,
             is_error: false,
+            is_packed: false,
+            is_blameless: false,
             ended: false,
         }
     }
@@ -66,9 +72,20 @@ impl Attempt {
         let bodiless = method == Method::HEAD || matches!(head.status.as_u16(), 204 | 304);
         let length = head.headers.get(header::CONTENT_LENGTH).filter(|_| !bodiless);
         self.length = length.and_then(|length| length.to_str().ok()?.trim().parse().ok());
-        self.events = is_event_stream(&head).then(Boundary::default);
+        self.is_packed = is_packed(&head);
+        self.events = (is_event_stream(&head) && !bodiless && !self.is_packed).then(Boundary::default);
         self.status = Some(head.status);
         self.head = Some(head);
+    }
+
+    /// Whether more came than its answer said there would be.
+    pub(super) fn is_too_long(&self) -> bool {
+        self.length.is_some_and(|length| self.received > length)
+    }
+
+    /// Whether what was kept of its answer is a stream that begins with an error.
+    pub(super) fn begins_with_error(&self) -> bool {
+        self.events.is_some() && sse::opening(&self.kept) == Opening::Error
     }
 
     /// Why its answer, which ended, is not whole; none if it is.
@@ -89,13 +106,14 @@ impl Attempt {
         std::mem::take(&mut self.kept).into()
     }
 
-    /// What its pod's breaker should think; none if it shows nothing: the pod was full, the request was at fault, or it
-    /// was given up.
+    /// What its pod's breaker should think; none if it shows nothing: the pod was full, the request was at fault, another pod
+    /// may be, or it was given up.
     ///
     /// Only a stream's first byte, and a prefill's answer, tell how quick a pod is: an answer that comes whole takes as
     /// long as it is long.
     pub(super) fn verdict(&self, record: &AttemptRecord, fate: &Fate, answers: bool) -> Option<Verdict> {
         match fate {
+            _ if self.is_blameless => None,
             Fate::Failed(failure) => failure.is_the_pods().then(|| Verdict::Bad(failure.clone())),
             Fate::Completed if self.is_error => Some(Verdict::Bad(Failure::ErrorEvent)),
             Fate::Completed => {
@@ -119,6 +137,14 @@ fn is_event_stream(head: &response::Parts) -> bool {
     let kind = head.headers.get(header::CONTENT_TYPE).map(|kind| kind.as_bytes());
     let kind = kind.and_then(|kind| kind.get(..EVENT_STREAM.len()));
     kind.is_some_and(|kind| kind.eq_ignore_ascii_case(EVENT_STREAM))
+}
+
+fn is_packed(head: &response::Parts) -> bool {
+    let encodings = head.headers.get_all(header::CONTENT_ENCODING).iter();
+    let mut encodings = encodings.flat_map(|encodings| encodings.as_bytes().split(|byte| *byte == b','));
+    encodings.any(|encoding| {
+        !matches!(encoding.trim_ascii(), b"") && !encoding.trim_ascii().eq_ignore_ascii_case(b"identity")
+    })
 }
 
 const EVENT_STREAM: &[u8] = b"text/event-stream";

@@ -11,6 +11,7 @@ use super::{Run, State};
 use crate::action::{Action, AttemptId, TimerId};
 use crate::error::RunError;
 use crate::failure::Failure;
+use crate::handoff::HandoffError;
 use crate::hook::Target;
 use crate::record::AttemptRecord;
 
@@ -116,6 +117,9 @@ impl Run {
         let retry = u32::try_from(self.legs[leg].failed.len()).unwrap_or(u32::MAX);
         let mut request = match self.leg_request(leg, pod) {
             Ok(request) => request,
+            Err(error @ (HandoffError::NoAddress(unknown) | HandoffError::NoEngine(unknown))) => {
+                return self.pass_over(leg, pod, unknown, error, now);
+            }
             Err(error) => return self.finish_with(error.into(), now),
         };
         let target = Target { step: &name, role, pod, retry };
@@ -128,7 +132,8 @@ impl Run {
         self.log.attempts.push(AttemptRecord::begun(name, pod, now));
         self.push(Action::Hold(id, pod, leg));
         // Where engines meet, the one that waits for the other's blocks is not late before those can have come.
-        if !(self.is_concurrent() && self.is_last(leg) && self.prefills()) {
+        let waits = self.is_concurrent() && self.is_last(leg) && self.prefills() && !self.probing;
+        if !waits {
             self.start_clock(leg, &mut attempt, now);
         }
         self.legs[leg].state = LegState::Asked(attempt);

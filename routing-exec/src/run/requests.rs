@@ -3,11 +3,11 @@
 use std::time::Instant;
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, EXPECT, HOST};
+use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST};
 use http::{HeaderMap, Method, Request, Uri, request};
 use routing_core::Pod;
 use routing_core::Role;
-use routing_core::json::Object;
+use routing_core::json::{JsonError, Object};
 
 use super::Run;
 use super::headers::strip_hop_by_hop;
@@ -23,6 +23,8 @@ pub struct ClientRequest {
     uri: Uri,
     headers: HeaderMap,
     body: Bytes,
+    /// Why the body cannot be read, where that is a reason to send it to nobody.
+    pub(super) unreadable: Option<JsonError>,
     pub(super) api: Api,
     /// Whether the answer is to come as a stream.
     pub(super) streams: bool,
@@ -34,7 +36,11 @@ pub struct ClientRequest {
 
 impl ClientRequest {
     /// A request. Its headers are cleared of what concerns the connection it came by and of what only routers may say, and so
-    /// is its body.
+    /// is its body. What it says of encodings goes too: answers are read on their way, and must not come packed.
+    ///
+    /// A body that is no JSON object and that a pod may read all the same, since engines take for JSON what is none, is sent
+    /// to nobody: its run ends with a 400. That is, any but an empty one, unless the API is none that we know of and the
+    /// content type says that it is something else.
     ///
     /// `seed` is the request's own, random one: numbers that engines meet by are drawn from it.
     #[must_use]
@@ -45,15 +51,19 @@ impl ClientRequest {
         headers.remove(HOST);
         headers.remove(EXPECT);
         headers.remove(CONTENT_LENGTH);
+        headers.remove(ACCEPT_ENCODING);
         let path = parts.uri.path_and_query().cloned();
         let uri = path.map_or_else(|| Uri::from_static("/"), Uri::from);
         ensure_request_id(&mut headers, mix(seed));
         // Where blocks are fetched from is not the client's to say either.
         let body = strip_handoff_fields(&body);
         let api = Api::of(uri.path());
-        let stream = Object::find(&body, "stream").ok().flatten();
-        let streams = stream.and_then(|stream| stream.as_bool()).unwrap_or(false);
-        Self { method: parts.method.clone(), uri, headers, body, api, streams, deadline: None, seed, transfer: 0 }
+        let stream = Object::find(&body, "stream");
+        let is_read = !body.is_empty() && (api != Api::Other || may_be_json(&headers));
+        let unreadable = stream.err().filter(|_| is_read);
+        let streams = stream.ok().flatten().and_then(|stream| stream.as_bool()).unwrap_or(false);
+        let (method, deadline) = (parts.method.clone(), None);
+        Self { method, uri, headers, body, unreadable, api, streams, deadline, seed, transfer: 0 }
     }
 
     /// The same with a time at which it is of no use any more.
@@ -77,6 +87,13 @@ impl ClientRequest {
     }
 }
 
+/// Whether a pod may take a body for JSON by what its headers say: that it is, or nothing.
+fn may_be_json(headers: &HeaderMap) -> bool {
+    let mut kinds = headers.get_all(CONTENT_TYPE).iter().map(|kind| kind.as_bytes().to_ascii_lowercase()).peekable();
+    let names_json = |kind: Vec<u8>| kind.is_empty() || kind.windows(4).any(|part| part == b"json");
+    kinds.peek().is_none() || kinds.any(names_json)
+}
+
 /// The finalizer of SplitMix64.
 fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -92,7 +109,8 @@ impl Run {
             .step(&step.name, step.role, self.is_last(leg))
             .pods(pod, self.prefill_pod(leg))
             .transfer(self.request.transfer)
-            .prefilled(self.prefilled(leg));
+            .prefilled(self.prefilled(leg))
+            .probing(self.probing);
         let made = self.settings.handoff.leg(&context)?;
         self.log.handoffs_dropped += u32::from(made.dropped.is_some());
         self.handed_over = made.dropped.is_none();
@@ -107,7 +125,7 @@ impl Run {
     }
 
     /// Who prefills for a leg: the pod that did or will, unless that was left out.
-    fn prefill_pod(&self, leg: usize) -> Option<Pod> {
+    pub(super) fn prefill_pod(&self, leg: usize) -> Option<Pod> {
         let prefill = self.prefill_leg(leg).filter(|_| !self.probing)?;
         match &self.legs[prefill].state {
             LegState::Skipped => None,

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::{Request, response};
 use kv_index::{Config, Index};
 use routing_core::{FailurePolicy, PlanStep, Pod, Role, RoutingPlan};
-use routing_exec::handoff::{Api, Handoff, HandoffError, LegBody, LegContext, Mode, UsageFix};
+use routing_exec::handoff::{Api, Handoff, HandoffError, LegBody, LegContext, Mode, Reuse, UsageFix};
 use routing_exec::{Failure, Hook, HookError, RunConfig, Target};
 
 /// Pods 0 to 31, all of generation 1.
@@ -34,20 +34,20 @@ pub(crate) fn seconds(seconds: u64) -> Duration {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dialect {
     pub(crate) mode: Mode,
-    pub(crate) reusable: bool,
+    pub(crate) reuse: Reuse,
 }
 
-pub(crate) const REUSABLE: Dialect = Dialect { mode: Mode::Serial, reusable: true };
-pub(crate) const ONE_USE: Dialect = Dialect { mode: Mode::Serial, reusable: false };
-pub(crate) const CONCURRENT: Dialect = Dialect { mode: Mode::Concurrent, reusable: false };
+pub(crate) const REUSABLE: Dialect = Dialect { mode: Mode::Serial, reuse: Reuse::Always };
+pub(crate) const ONE_USE: Dialect = Dialect { mode: Mode::Serial, reuse: Reuse::Never };
+pub(crate) const CONCURRENT: Dialect = Dialect { mode: Mode::Concurrent, reuse: Reuse::Never };
 
 impl Handoff for Dialect {
     fn mode(&self) -> Mode {
         self.mode
     }
 
-    fn is_reusable(&self) -> bool {
-        self.reusable
+    fn reuse(&self) -> Reuse {
+        self.reuse
     }
 
     fn leg(&self, leg: &LegContext<'_>) -> Result<LegBody, HandoffError> {

@@ -87,7 +87,7 @@ impl Rules {
                 assert!(!std::mem::replace(&mut stage.released, true), "released twice");
             }
             Action::Arm(TimerId::Attempt(id), _) => assert!(!self.attempts[id].released, "armed for what is over"),
-            Action::Judge(pod, _) => assert!(self.judged.insert(*pod), "{pod:?} is judged twice"),
+            Action::Judge(_, pod, _) => assert!(self.judged.insert(*pod), "{pod:?} is judged twice"),
             Action::Replan(_) => {
                 assert!(!self.begun && self.attempts.values().all(|stage| stage.released));
                 self.replanning = true;

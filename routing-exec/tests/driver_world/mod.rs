@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a world that is wrong stops the test")]
 #![allow(clippy::disallowed_methods, reason = "some instant to count from")]
 
+mod dialects;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
@@ -15,8 +17,11 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body::{Body, Frame};
 use routing_core::{LoadHold, PlanStep, Pod, Role, RoutingPlan};
-use routing_exec::handoff::{Api, Handoff, HandoffError, LegBody, LegContext, Mode, Plain, UsageFix};
+use routing_exec::handoff::Plain;
 use routing_exec::{ClientRequest, Host, Report, Run, Settings, Timer, Transport, TransportError};
+
+#[allow(unused_imports, reason = "each test uses a part of it")]
+pub(crate) use self::dialects::*;
 
 /// Time, and everyone who waits for some of it.
 #[derive(Clone, Default)]
@@ -301,28 +306,6 @@ impl Host for Keeper {
 
     fn finished(&mut self, report: Report) {
         self.0.reports.lock().unwrap().push(report);
-    }
-}
-
-/// Legs that run at once, as engines want that meet each other.
-#[derive(Debug)]
-pub(crate) struct Meeting;
-
-impl Handoff for Meeting {
-    fn mode(&self) -> Mode {
-        Mode::Concurrent
-    }
-
-    fn is_reusable(&self) -> bool {
-        false
-    }
-
-    fn leg(&self, leg: &LegContext<'_>) -> Result<LegBody, HandoffError> {
-        Plain::default().leg(leg)
-    }
-
-    fn usage(&self, _: Api, _: bool, _: Option<&[u8]>) -> Option<UsageFix> {
-        None
     }
 }
 
