@@ -25,6 +25,8 @@ mod adapter;
 mod affinity;
 mod capacity;
 mod ceilings;
+#[cfg(feature = "serde")]
+pub(crate) mod checks;
 mod circuit;
 mod concurrency;
 mod context_range;
@@ -56,7 +58,7 @@ pub use health::HealthFilter;
 pub use in_flight::{Figures, InFlightLimit};
 pub use label::{LabelFilter, LabelParameters};
 pub use metric::{Comparison, Metric, Unknown, Unreported};
-pub use metrics::{MetricCondition, MetricFilter, MetricParameters};
+pub use metrics::{MetricCondition, MetricConditionError, MetricFilter, MetricFilterParameters, MetricSource};
 pub use priority_headroom::{PriorityHeadroomFilter, PriorityHeadroomParameters};
 pub use range_filter::{ContextRangeFilter, ContextRangeParameters};
 pub use role::{RoleFilter, RoleParameters, Unlabelled};
@@ -96,7 +98,7 @@ mod tests {
         registry.filter::<ConcurrencyParameters, _>("concurrency", |p, d| ConcurrencyFilter::declare(d, p))?;
         registry.filter::<PriorityHeadroomParameters, _>("headroom", |p, d| PriorityHeadroomFilter::declare(d, p))?;
         registry.filter::<UtilizationParameters, _>("utilization", |p, d| UtilizationFilter::declare(d, p))?;
-        registry.filter::<MetricParameters, _>("metric", |p, d| MetricFilter::declare(d, p))?;
+        registry.filter::<MetricFilterParameters, _>("metric", |p, d| MetricFilter::declare(d, p, Arc::new(())))?;
         registry.picker::<NoParameters, _>("anybody", |_: NoParameters, _: &mut Declare<'_>| Anybody)?;
         Ok(registry)
     }
@@ -157,6 +159,8 @@ profiles:
         assert!(ceilings.contains("`priorities` is empty"), "{ceilings}");
         let limit = error("concurrency, parameters: {limit: {}}");
         assert!(limit.contains("give `requests` or `tokens`"), "{limit}");
+        let nothing = error("metric, parameters: {conditions: []}");
+        assert!(nothing.contains("a list is empty"), "{nothing}");
         let missing = error("role, parameters: {}");
         assert!(missing.contains("role"), "{missing}");
     }

@@ -14,6 +14,7 @@ use std::time::Duration;
 pub use guard::LoadGuard;
 pub use tracker::LoadTracker;
 pub use view::LoadView;
+pub(crate) use view::share;
 pub use work::{OutputEstimate, Work};
 
 /// What was sent to a pod from here and is not done.
@@ -67,9 +68,18 @@ pub struct PodLoad {
     pub kv_used: f32,
     /// How old its engine's report is; none if there is none, or it is of unknown age.
     pub age: Option<Duration>,
-    /// Whether its engine's report is too old and left out: `running`, `waiting` and `kv_used` are 0 then, since nothing
-    /// is known of them, and the rest is what was sent from here.
+    /// Whether its engine's report is too old to rely on. Its figures are still the last that are known: a pod that fell
+    /// silent is likelier as busy as it was than idle.
     pub stale: bool,
+}
+
+impl PodLoad {
+    /// Whether there is a report of its engine that counts: one of known age that is not too old.
+    #[must_use]
+    #[inline]
+    pub const fn is_reported(&self) -> bool {
+        self.age.is_some() && !self.stale
+    }
 }
 
 /// Handles of so many ids, in each of so many generations: `[generation][id]`, older ones first.

@@ -18,8 +18,8 @@ use crate::record::{
 use crate::score::{
     AdapterScorer, CacheAffinityParameters, CacheAffinityScorer, ContextRangeScorer, ExpectedWaitParameters,
     ExpectedWaitScorer, HeadroomParameters, HeadroomScorer, KvUtilizationScorer, LeastLoadParameters, LeastLoadScorer,
-    LinearCostParameters, LinearCostScorer, LocalityParameters, LocalityScorer, MetricScorer, NoHitSpreadScorer,
-    PrefillCostScorer, RoundRobinScorer, SessionScorer, TierScorer, TierWeights,
+    LinearCostParameters, LinearCostScorer, LocalityParameters, LocalityScorer, MetricScorer, MetricScorerParameters,
+    NoHitSpreadScorer, PrefillCostScorer, RoundRobinScorer, SessionScorer, TierScorer, TierWeights,
 };
 use crate::stock::Stock;
 
@@ -116,10 +116,12 @@ fn filters<const W: usize>(registry: &mut Registry<W>, stock: &Stock<W>) -> Resu
         "concurrency_filter" => ConcurrencyFilter, ConcurrencyParameters;
         "priority_headroom_filter" => PriorityHeadroomFilter, PriorityHeadroomParameters;
         "utilization_filter" => UtilizationFilter, UtilizationParameters;
-        "metric_filter" => MetricFilter, MetricParameters;
         "affinity_filter" => AffinityFilter<W>, AffinityParameters;
     }
-    Ok(())
+    let metrics = Arc::clone(&stock.metrics);
+    registry.filter::<MetricFilterParameters, _>("metric_filter", move |parameters, declare| {
+        MetricFilter::declare(declare, parameters, Arc::clone(&metrics))
+    })
 }
 
 fn scorers<const W: usize>(registry: &mut Registry<W>, stock: &Stock<W>) -> Result<(), TypeTaken> {
@@ -131,7 +133,7 @@ fn scorers<const W: usize>(registry: &mut Registry<W>, stock: &Stock<W>) -> Resu
         "tier_scorer" => TierScorer, TierWeights;
         "locality_scorer" => LocalityScorer, LocalityParameters;
         "headroom_scorer" => HeadroomScorer<W>, HeadroomParameters;
-        "context_range_scorer" => ContextRangeScorer, crate::score::ContextRangeParameters;
+        "context_range_scorer" => ContextRangeScorer, ContextRangeParameters;
     }
     bare! { registry.scorer,
         "kv_utilization_scorer" => KvUtilizationScorer;
@@ -150,7 +152,7 @@ fn scorers<const W: usize>(registry: &mut Registry<W>, stock: &Stock<W>) -> Resu
         NoHitSpreadScorer::declare(declare, Arc::clone(&cold))
     })?;
     let metrics = Arc::clone(&stock.metrics);
-    registry.scorer::<crate::score::MetricParameters, _>("metric_scorer", move |parameters, declare| {
+    registry.scorer::<MetricScorerParameters, _>("metric_scorer", move |parameters, declare| {
         MetricScorer::declare(declare, parameters, Arc::clone(&metrics))
     })
 }

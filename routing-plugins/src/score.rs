@@ -29,22 +29,22 @@ mod tier;
 
 pub use adapter::AdapterScorer;
 pub use cache_affinity::{CacheAffinityParameters, CacheAffinityScorer};
-pub use context_range::{ContextRangeParameters, ContextRangeScorer};
+pub use context_range::ContextRangeScorer;
 pub use expected_wait::{ExpectedWaitParameters, ExpectedWaitScorer};
 pub use headroom::{HeadroomParameters, HeadroomScorer, PreferredHeadroom};
 pub use kv_utilization::KvUtilizationScorer;
 pub use least_load::{LeastLoadParameters, LeastLoadScorer, LoadFigure, LoadForm};
 pub use linear_cost::{LinearCostParameters, LinearCostScorer};
 pub use locality::{LocalityLevel, LocalityParameters, LocalityScorer};
-pub use metric::{MetricParameters, MetricRange, MetricScorer, Metrics, PreferredMetric};
+pub use metric::{MetricRange, MetricScorer, MetricScorerParameters, Metrics, PreferredMetric};
 pub use no_hit_spread::{ColdPrompts, NoHitSpreadScorer};
 pub use predictions::{Prediction, PredictionTable, Predictions};
 pub use prefill_cost::PrefillCostScorer;
-pub use round_robin::{RoundRobinScorer, Turns};
+pub use round_robin::{RoundRobinScorer, ScoreTurns};
 pub use session::{Bindings, SessionScorer};
 pub use tier::{TierScorer, TierWeights};
 
-pub(crate) use prompt::PromptReads;
+pub(crate) use prompt::{PromptReads, uncached};
 
 // For fleets of every width.
 const _: () = {
@@ -80,14 +80,13 @@ mod tests {
     #[test]
     fn what_is_not_given_is_as_by_default() {
         assert_eq!(read("{}"), Ok(CacheAffinityParameters::default()));
-        assert_eq!(read("{}"), Ok(ContextRangeParameters::default()));
         assert_eq!(read("{}"), Ok(ExpectedWaitParameters::default()));
         assert_eq!(read("{}"), Ok(HeadroomParameters::default()));
         assert_eq!(read("{}"), Ok(LeastLoadParameters::default()));
         assert_eq!(read("{}"), Ok(LinearCostParameters::default()));
         assert_eq!(read("{}"), Ok(LocalityParameters::default()));
         assert_eq!(read("{}"), Ok(TierWeights::default()));
-        assert_eq!(read(r#"{"metric": "heat"}"#), Ok(MetricParameters::new("heat")));
+        assert_eq!(read(r#"{"metric": "heat"}"#), Ok(MetricScorerParameters::new("heat")));
     }
 
     #[test]
@@ -108,7 +107,8 @@ mod tests {
         assert!(read::<CacheAffinityParameters>(r#"{"length_scale": 0}"#).is_err());
         assert!(read::<LinearCostParameters>(r#"{"request": -1}"#).is_err());
         assert!(read::<ExpectedWaitParameters>(r#"{"tokens_per_second": 0}"#).is_err());
-        assert!(read::<MetricParameters>(r#"{"metric": "heat", "range": {"least": 2, "most": 1}}"#).is_err());
+        assert!(read::<MetricScorerParameters>(r#"{"metric": "heat", "range": {"least": 2, "most": 1}}"#).is_err());
         assert!(read::<TierWeights>(r#"{"host": 2}"#).is_err());
+        assert!(read::<MetricScorerParameters>(r#"{"metric": ""}"#).is_err());
     }
 }

@@ -1,6 +1,7 @@
-//! The load tracker against a literal model, in any interleaving, and with threads.
+//! The load tracker against a literal model, in any interleaving, with threads, and what plugins make of it.
 
 mod load {
+    mod decisions;
     mod model;
     mod threads;
 

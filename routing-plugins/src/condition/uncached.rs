@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use routing_core::{Condition, Context, Declare, Held, PluginError, Read, ReadPick};
 
 use crate::prepare::PromptChain;
+use crate::score::uncached;
 use crate::tokens::PromptTokens;
 
 /// What [`UncachedCondition`] takes.
@@ -40,6 +41,9 @@ impl UncachedParameters {
 /// Lacking = tokens of the prompt − leading blocks the pod holds × tokens in a block. It holds if lacking ≥ `tokens` and
 /// the prompt has ≥ `prompt_tokens`. As [`UnlessHeld`](routing_core::UnlessHeld), but in tokens: what is beyond the last
 /// whole block counts, and the limit means the same whatever the block size.
+///
+/// Where only the prompt's beginning is searched for, a pod that holds all of that is taken to lack nothing beyond it but
+/// the tokens after the last whole block.
 #[derive(Clone, Copy, Debug)]
 pub struct UncachedCondition<const W: usize = 4> {
     lacking: u64,
@@ -67,9 +71,9 @@ impl<const W: usize> UncachedCondition<W> {
 impl<const W: usize> Condition<W> for UncachedCondition<W> {
     fn holds(&self, context: &Context<'_, W>) -> Result<bool, PluginError> {
         let tokens = context.read(self.tokens)?.of(context.request()).len() as u64;
-        let depth = context.read(self.held)?.depth(context.pick(self.pick)?);
-        let held = (depth * context.read(self.chain)?.block_tokens()) as u64;
-        Ok(tokens >= self.prompt && tokens.saturating_sub(held) >= self.lacking)
+        let (held, block) = (context.read(self.held)?, context.read(self.chain)?.block_tokens() as u64);
+        let lacking = uncached(tokens, block, held, held.depth(context.pick(self.pick)?));
+        Ok(tokens >= self.prompt && lacking >= self.lacking)
     }
 }
 
@@ -82,6 +86,11 @@ mod tests {
 
     /// Whether prefill is taken for a prompt of 42 tokens, of which the only pod holds so many blocks.
     fn is_taken<const W: usize>(blocks: usize, parameters: &UncachedParameters) -> bool {
+        is_taken_within::<W>(None, blocks, parameters)
+    }
+
+    /// The same where only so many tokens of the prompt are searched for.
+    fn is_taken_within<const W: usize>(most: Option<u32>, blocks: usize, parameters: &UncachedParameters) -> bool {
         let prompt: Vec<u32> = (0..42).collect();
         let setup = Setup::<W>::new(1).holds(0, &prompt[..blocks * BLOCK]);
         let picker = setup.profile("decode");
@@ -91,6 +100,7 @@ mod tests {
         let workflow = WorkflowBuilder::new().step(StepBuilder::new("decode", picker)).step(prefill).build().unwrap();
         let mut plan = RoutingPlan::default();
         let request = request().tokens(&prompt);
+        let request = most.map_or(request, |most| request.most_prefix(most));
         workflow.decide(&mut workflow.workspace(), &request, &setup.fleet(), &mut plan).unwrap();
         plan.step("prefill").is_some()
     }
@@ -111,6 +121,15 @@ mod tests {
         check::<1>();
         check::<4>();
         check::<16>();
+    }
+
+    #[test]
+    fn who_holds_all_that_counts_lacks_nothing_beyond_it() {
+        let most = Some(4 * BLOCK as u32);
+        assert!(!is_taken_within::<4>(most, 10, &lacking(3)) && is_taken_within::<4>(most, 10, &lacking(2)));
+        assert!(!is_taken_within::<4>(most, 4, &lacking(3)), "what is beyond is not known, and taken to be held");
+        assert!(is_taken_within::<4>(most, 3, &lacking(42 - 3 * BLOCK as u32)));
+        assert!(is_taken_within::<4>(Some(1), 10, &lacking(42)), "where nothing counts nothing is held");
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use kv_index::{Matches, PodSet};
 use routing_core::{Context, Declare, Filter, Held, PluginError, Read};
 
+#[cfg(feature = "serde")]
+use super::checks;
 use super::utilization::positive;
 use crate::parameters::{Fraction, Positive};
 use crate::prepare::{LoadTable, Loads};
@@ -12,13 +14,15 @@ use crate::prepare::{LoadTable, Loads};
 #[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
 #[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
 pub struct AffinityParameters {
-    /// The share of the prompt's blocks that a pod must hold; 0.8 unless given.
+    /// The share of the prompt's blocks that a pod must hold, above 0; 0.8 unless given.
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "checks::some"))]
     pub share: Fraction,
     /// How many seconds longer a request may wait for that, at most; 18 unless given. Where it is null, any time.
     pub most_wait: Option<Positive>,
     /// Tokens of prompts that a pod computes in a second; 16,000 unless given. Measure it.
     pub prefill_rate: Positive,
-    /// How often the filter keeps everybody, so that other pods come to hold prompts too; 0 unless given, never.
+    /// How often the filter keeps everybody, so that other pods come to hold prompts too, below 1; 0 unless given, never.
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "checks::part"))]
     pub explore: Fraction,
 }
 
@@ -184,6 +188,10 @@ mod tests {
         let parameters = read(r#"{"share": 0.5, "most_wait": null}"#).unwrap();
         assert_eq!((parameters.share.get(), parameters.most_wait), (0.5, None));
         assert_eq!(read("{}").unwrap().most_wait, Positive::new(18.0));
+        assert!(
+            read(r#"{"share": 0}"#).is_err() && read(r#"{"explore": 1}"#).is_err(),
+            "a filter that keeps everybody"
+        );
         assert!(read(r#"{"share": 1.5}"#).is_err() && read(r#"{"prefill_rate": 0}"#).is_err());
     }
 }

@@ -4,8 +4,10 @@ use kv_index::{PodId, PodSet};
 use routing_core::{Context, Declare, Filter, Held, PluginError, PodInfo, Read, TryRead};
 
 use super::keep::keep;
-use crate::load::PodLoad;
+use crate::load::{PodLoad, share};
+
 use crate::prepare::{Loads, PromptChain};
+use crate::score::uncached;
 use crate::tokens::PromptTokens;
 
 /// What [`CapacityFilter`] takes.
@@ -25,7 +27,7 @@ pub struct CapacityParameters {
 /// - uncached + output ≤ its [`kv_tokens`](PodInfo::kv_tokens) × (1 − KV use), in whole tokens, where uncached is what the
 ///   pod does not hold of the prompt. If nothing prepares what pods hold, that is all of it.
 ///
-/// A pod that does not tell a figure is not left out by it. What a pod holds is counted as if it took no room; where
+/// A pod that does not tell a figure is not left out by it; one whose KV use is not a number counts as full. What a pod holds is counted as if it took no room; where
 /// nobody else uses it at the moment, an engine may count it as free, and then a pod that stays can be short of it.
 ///
 /// `OnEmpty::Fail` is sensible for contexts: engines refuse what does not fit. If room is what most requests lack, a second
@@ -53,20 +55,21 @@ impl<const W: usize> Filter<W> for CapacityFilter<W> {
         let (request, fleet, loads) = (context.request(), context.fleet(), context.read(self.loads)?);
         let prompt = context.read(self.tokens)?.of(request).len() as u64;
         let output = u64::from(request.most_output.unwrap_or(self.output_tokens));
-        let fits = |pod: PodId, held: u64| {
+        let fits = |pod: PodId, uncached: u64| {
             let Some(info) = fleet.pod(pod) else { return true };
-            let uncached = prompt.saturating_sub(held);
             has_context(info, prompt + output) && has_room(info, &loads.of(pod), uncached + output)
         };
-        let block = context.try_read(self.chain)?.map_or(0, |chain| chain.block_tokens() as u64);
-        let groups = context.try_read(self.held)?.map_or(&[][..], |held| held.groups());
+        let held = context.try_read(self.held)?.zip(context.try_read(self.chain)?);
         let (mut rest, mut kept) = (candidates, PodSet::EMPTY);
-        for group in groups {
-            kept = kept | keep(candidates & group.pods, |pod| fits(pod, group.depth as u64 * block));
-            // Whom it does not fit on though they hold some of it, it fits on no better without.
-            rest = rest - group.pods;
+        if let Some((held, chain)) = held {
+            for group in held.groups() {
+                let lacking = uncached(prompt, chain.block_tokens() as u64, held, group.depth);
+                kept = kept | keep(candidates & group.pods, |pod| fits(pod, lacking));
+                // Whom it does not fit on though they hold some of it, it fits on no better without.
+                rest = rest - group.pods;
+            }
         }
-        Ok(kept | keep(rest, |pod| fits(pod, 0)))
+        Ok(kept | keep(rest, |pod| fits(pod, prompt)))
     }
 }
 
@@ -75,8 +78,7 @@ fn has_context(info: &PodInfo, tokens: u64) -> bool {
 }
 
 fn has_room(info: &PodInfo, load: &PodLoad, tokens: u64) -> bool {
-    // What is not a number uses nothing, as far as anybody knows.
-    let used = if load.kv_used > 0.0 { f64::from(load.kv_used) } else { 0.0 };
+    let used = f64::from(share(load.kv_used));
     // Use is a single: rounded, or a cache that is free for 200 tokens would have room for 199.
     info.kv_tokens.is_none_or(|all| tokens as f64 <= (all as f64 * (1.0 - used)).round())
 }
@@ -122,9 +124,9 @@ mod tests {
             .holds(2, &prompt[..3 * BLOCK])
             .pod(3, |pod| pod.kv_tokens(200))
             .load(3, |load| load.kv_used = f32::NAN);
-        assert_eq!(kept(&setup, &prompt, None, 0), [0, 2, 3, 4], "40 fit into 40, not into 30; 28 do");
-        assert_eq!(kept(&setup, &prompt, Some(2), 0), [2, 3, 4]);
-        assert_eq!(kept(&setup, &prompt, Some(3), 0), [3, 4]);
+        assert_eq!(kept(&setup, &prompt, None, 0), [0, 2, 4], "40 fit into 40, not into 30; 28 do; nothing into NaN");
+        assert_eq!(kept(&setup, &prompt, Some(2), 0), [2, 4]);
+        assert_eq!(kept(&setup, &prompt, Some(3), 0), [4]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::selector::Selector;
 
 /// What [`LabelFilter`] takes.
 #[derive(Clone, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(try_from = "Raw"))]
 #[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
 pub struct LabelParameters {
     /// The labels that pods must have, such as `zone in (a, b), !gpu, tier=fast`; any, unless given.
@@ -20,6 +20,36 @@ pub struct LabelParameters {
     /// What is done where the client has no such label: `keep` asks nothing of pods, and is the default; `remove` leaves
     /// nobody.
     pub clients_without: Unknown,
+}
+
+/// Parameters as documents give them.
+#[cfg(feature = "serde")]
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw {
+    #[serde(default)]
+    selector: Selector,
+    #[serde(default)]
+    same_as_client: BTreeMap<Box<str>, Box<str>>,
+    clients_without: Option<Unknown>,
+}
+
+#[cfg(feature = "serde")]
+impl TryFrom<Raw> for LabelParameters {
+    type Error = &'static str;
+
+    fn try_from(Raw { selector, same_as_client, clients_without }: Raw) -> Result<Self, &'static str> {
+        if selector == Selector::default() && same_as_client.is_empty() {
+            return Err("give `selector` or `same_as_client`: without them nobody is left out");
+        }
+        if same_as_client.iter().any(|(label, clients)| label.is_empty() || clients.is_empty()) {
+            return Err("a label of `same_as_client` is empty");
+        }
+        if same_as_client.is_empty() && clients_without.is_some() {
+            return Err("`clients_without` goes with `same_as_client`");
+        }
+        Ok(Self { selector, same_as_client, clients_without: clients_without.unwrap_or(Unknown::Keep) })
+    }
 }
 
 impl Default for LabelParameters {
@@ -127,5 +157,9 @@ mod tests {
         assert_eq!(parameters.clients_without, Unknown::Keep);
         let error = serde_yaml_ng::from_str::<LabelParameters>("{selector: 'zone in a'}").unwrap_err();
         assert!(error.to_string().contains("expected `(` after `zone in`"), "{error}");
+        for nothing in ["{}", "{selector: ''}", "{selector: a, clients_without: keep}", "{same_as_client: {zone: ''}}"]
+        {
+            assert!(serde_yaml_ng::from_str::<LabelParameters>(nothing).is_err(), "{nothing}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! The figures of a pod's load by name, and how they are compared.
 
-use crate::load::PodLoad;
+use crate::load::{PodLoad, share};
 
 /// A figure of a pod's load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,7 +23,7 @@ pub enum Metric {
     Running,
     /// Requests that wait in the engine.
     Waiting,
-    /// How much of the KV cache is in use, 0..=1.
+    /// How much of the KV cache is in use, 0..=1; what is not a number counts as full.
     KvUsed,
 }
 
@@ -41,7 +41,7 @@ impl Metric {
             Self::Tokens => load.tokens as f64,
             Self::Running => f64::from(load.running),
             Self::Waiting => f64::from(load.waiting),
-            Self::KvUsed => f64::from(load.kv_used),
+            Self::KvUsed => f64::from(share(load.kv_used)),
         }
     }
 
@@ -110,7 +110,8 @@ pub enum Unknown {
     Remove,
 }
 
-/// What is made of an engine's figures when their age is not known, or is too high.
+/// What is made of an engine's figures when there is no [report that counts](PodLoad::is_reported): their age is not known,
+/// or is too high.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(rename_all = "snake_case"))]
 #[expect(clippy::exhaustive_enums, reason = "believe it, or one of both ways not to: complete by nature")]
@@ -128,10 +129,10 @@ impl Unreported {
     /// What becomes of a pod by this alone, if it is not asked for its figures.
     #[inline]
     pub(crate) const fn verdict(self, load: &PodLoad) -> Option<bool> {
-        match (self, load.age) {
-            (Self::Trust, _) | (_, Some(_)) => None,
-            (Self::Keep, None) => Some(true),
-            (Self::Remove, None) => Some(false),
+        match (self, load.is_reported()) {
+            (Self::Trust, _) | (_, true) => None,
+            (Self::Keep, false) => Some(true),
+            (Self::Remove, false) => Some(false),
         }
     }
 }
@@ -164,6 +165,12 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_a_number_counts_as_full() {
+        let of = |kv_used| Metric::KvUsed.of(&PodLoad { kv_used, ..PodLoad::default() });
+        assert_eq!([f32::NAN, f32::INFINITY, -1.0].map(of), [1.0, 1.0, 0.0]);
+    }
+
+    #[test]
     fn a_single_equals_the_number_it_was_made_of() {
         for number in [0.1, 0.8, 0.96, 0.3] {
             let load = PodLoad { kv_used: number as f32, ..PodLoad::default() };
@@ -185,9 +192,10 @@ mod tests {
     #[test]
     fn ages_matter_unless_trusted() {
         let (old, new) = (PodLoad::default(), PodLoad { age: Some(Duration::ZERO), ..PodLoad::default() });
-        let verdicts = |unreported: Unreported| (unreported.verdict(&old), unreported.verdict(&new));
-        assert_eq!(verdicts(Unreported::Trust), (None, None));
-        assert_eq!(verdicts(Unreported::Keep), (Some(true), None));
-        assert_eq!(verdicts(Unreported::Remove), (Some(false), None));
+        let stale = PodLoad { stale: true, ..new };
+        let verdicts = |unreported: Unreported| [old, stale, new].map(|load| unreported.verdict(&load));
+        assert_eq!(verdicts(Unreported::Trust), [None; 3]);
+        assert_eq!(verdicts(Unreported::Keep), [Some(true), Some(true), None]);
+        assert_eq!(verdicts(Unreported::Remove), [Some(false), Some(false), None]);
     }
 }

@@ -51,9 +51,10 @@ impl PriorityHeadroomFilter {
 
     /// What requests of a priority may fill of the limit, whole.
     fn below(&self, priority: i32) -> u64 {
-        let limit = self.parameters.limit.get() as f64;
-        // Ceilings are made of singles: what they lack to a whole number is their rounding, and not meant.
-        (limit * self.parameters.ceilings.of(priority) + limit * f64::from(f32::EPSILON)) as u64
+        let limit = self.parameters.limit.get();
+        let share = limit as f64 * self.parameters.ceilings.of(priority);
+        // What a product of doubles lacks to a whole number is their rounding, and not meant; beyond the limit nothing is.
+        ((share * (1.0 + 4.0 * f64::EPSILON)) as u64).min(limit)
     }
 }
 
@@ -102,6 +103,22 @@ mod tests {
         let setup = (0..12).fold(Setup::<4>::new(12), |setup, at| setup.load(at, |load| load.requests = at as u32));
         let limit = InFlightLimit::Requests(NonZeroU32::new(10).unwrap());
         assert_eq!(kept(&setup, &PriorityHeadroomParameters::new(limit, ceilings(0.7)), 0).len(), 7);
+    }
+
+    #[test]
+    fn large_limits_are_kept_to_the_token() {
+        for limit in [100_000_000, 10_000_000_000, u64::MAX] {
+            let below = limit / 10 * 7;
+            let figures = [limit - 1, limit, limit.saturating_add(5), below - 1, below, below + 5];
+            let setup = Setup::<4>::new(6);
+            let setup = (0..6).fold(setup, |setup, at| setup.load(at, |load| load.tokens = figures[at]));
+            let limit = InFlightLimit::Tokens(NonZeroU64::new(limit).unwrap());
+            let kept = |priority| kept(&setup, &PriorityHeadroomParameters::new(limit, ceilings(0.7)), priority);
+            assert_eq!(kept(2), [0, 3, 4, 5], "{limit:?}");
+            if limit.get() < 1 << 53 {
+                assert_eq!(kept(0), [3], "{limit:?}");
+            }
+        }
     }
 
     #[test]

@@ -3,15 +3,18 @@
 use kv_index::PodSet;
 use routing_core::{Context, Declare, Filter, PluginError, Read};
 
+#[cfg(feature = "serde")]
+use super::checks;
 use super::context_range::ContextRange;
 use crate::tokens::PromptTokens;
 
-/// What [`ContextRangeFilter`] takes.
-#[derive(Clone, Debug)]
+/// What [`ContextRangeFilter`] takes, and so does [`ContextRangeScorer`](crate::score::ContextRangeScorer).
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
 #[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
 pub struct ContextRangeParameters {
-    /// The label with the range; `context-length-range` unless given.
+    /// The label with the range, as [`ContextRange`] reads it; `context-length-range` unless given.
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "checks::name"))]
     pub label: Box<str>,
 }
 
@@ -76,6 +79,14 @@ mod tests {
         assert_eq!(kept(9), [0, 1, 3, 4]);
         assert_eq!(kept(10), [1, 4]);
         assert_eq!(kept(21), [4], "without a label it takes all");
+    }
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn a_label_has_a_name() {
+        let read = |text| serde_json::from_str::<ContextRangeParameters>(text);
+        assert_eq!(read("{}").unwrap(), ContextRangeParameters::default());
+        assert!(read(r#"{"label": ""}"#).is_err());
     }
 
     #[test]

@@ -5,18 +5,39 @@ use routing_core::{Context, Declare, Filter, PluginError, Role};
 
 /// What [`RoleFilter`] takes.
 #[derive(Clone, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(try_from = "Raw"))]
 #[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
 pub struct RoleParameters {
     /// The work: `prefill`, `decode`, `encode`, or `both` for pods that do prefill and decode.
-    #[cfg_attr(feature = "serde", serde(with = "RoleWord"))]
     pub role: Role,
     /// The label that says what a pod does; none for the roles that the host gave.
-    #[cfg_attr(feature = "serde", serde(default))]
     pub label: Option<Box<str>>,
-    /// What a pod without that label does; `both`, unless given.
-    #[cfg_attr(feature = "serde", serde(default))]
+    /// What a pod without that label does; `both`, unless given. Only with a label.
     pub unlabelled: Unlabelled,
+}
+
+/// Parameters as documents give them.
+#[cfg(feature = "serde")]
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw {
+    #[serde(with = "RoleWord")]
+    role: Role,
+    label: Option<Box<str>>,
+    unlabelled: Option<Unlabelled>,
+}
+
+#[cfg(feature = "serde")]
+impl TryFrom<Raw> for RoleParameters {
+    type Error = &'static str;
+
+    fn try_from(Raw { role, label, unlabelled }: Raw) -> Result<Self, &'static str> {
+        match (&label, unlabelled) {
+            (Some(label), _) if label.is_empty() => Err("`label` is empty"),
+            (None, Some(_)) => Err("`unlabelled` is for pods without the `label`, and there is none"),
+            _ => Ok(Self { role, label, unlabelled: unlabelled.unwrap_or_default() }),
+        }
+    }
 }
 
 impl RoleParameters {
@@ -170,5 +191,7 @@ mod tests {
         assert_eq!(read(r#"{"role": "decode"}"#).unwrap().unlabelled, Unlabelled::Both);
         assert!(read("{}").is_err(), "a filter without a role filters nothing");
         assert!(read(r#"{"role": "pre-fill"}"#).is_err());
+        assert!(read(r#"{"role": "decode", "unlabelled": "none"}"#).is_err(), "without which label?");
+        assert!(read(r#"{"role": "decode", "label": ""}"#).is_err());
     }
 }

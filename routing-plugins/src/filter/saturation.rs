@@ -3,13 +3,14 @@
 //! 0 is idle, 1 is full, and more is more than that. A fleet without pods is full: there is nothing to admit to.
 
 use super::in_flight::{Figures, InFlightLimit};
+use super::metric::Metric;
 use super::utilization::UtilizationParameters;
 use crate::load::PodLoad;
 
 /// How full a fleet is by what its engines report: the mean over pods of
 /// max(waiting ÷ [`waiting`](UtilizationParameters::waiting), KV use ÷ [`kv_used`](UtilizationParameters::kv_used)).
 ///
-/// A pod whose report has no known age counts as [`unreported`](UtilizationParameters::unreported) says: by its figures
+/// A pod without a [report that counts](PodLoad::is_reported) counts as [`unreported`](UtilizationParameters::unreported) says: by its figures
 /// with `Trust`, as full (1) with `Remove`, and not at all with `Keep`; if none counts, the fleet is idle. Headroom is for
 /// filters and does not count here.
 ///
@@ -28,7 +29,7 @@ use crate::load::PodLoad;
 #[must_use]
 pub fn by_utilization(limits: &UtilizationParameters, loads: impl IntoIterator<Item = PodLoad>) -> f64 {
     let fullness = |load: &PodLoad| {
-        let (waiting, kv_used) = (f64::from(load.waiting), f64::from(load.kv_used));
+        let (waiting, kv_used) = (f64::from(load.waiting), Metric::KvUsed.of(load));
         (waiting / limits.waiting.get()).max(kv_used / limits.kv_used.get())
     };
     let (mut sum, mut counted, mut pods) = (0.0, 0_u32, 0_u32);
@@ -99,6 +100,7 @@ mod tests {
         near(&[load(4, 0.4)], 0.8);
         near(&[load(4, 0.4), load(0, 0.0)], 0.4);
         near(&[load(10, 0.4)], 2.0);
+        near(&[load(0, f32::NAN)], 1.25);
         near(&[], 1.0);
     }
 
@@ -115,6 +117,9 @@ mod tests {
         assert_eq!(by(Unreported::Keep, &both), 0.0);
         assert_eq!(by(Unreported::Keep, &[old]), 0.0);
         assert_eq!(by(Unreported::Keep, &[]), 1.0);
+        let stale = PodLoad { stale: true, ..load(10, 0.0) };
+        let all = [Unreported::Trust, Unreported::Remove, Unreported::Keep];
+        assert_eq!(all.map(|unreported| by(unreported, &[stale])), [2.0, 1.0, 0.0]);
     }
 
     #[test]

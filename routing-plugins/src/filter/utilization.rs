@@ -3,6 +3,8 @@
 use kv_index::PodSet;
 use routing_core::{Context, Declare, Filter, PluginError, Read};
 
+#[cfg(feature = "serde")]
+use super::checks;
 use super::keep::keep;
 use super::metric::{Metric, Unreported};
 use crate::parameters::{Amount, Positive};
@@ -15,11 +17,12 @@ use crate::prepare::Loads;
 pub struct UtilizationParameters {
     /// Waiting requests that make a pod full; 5 unless given.
     pub waiting: Positive,
-    /// The share of the KV cache in use that makes a pod full; 0.8 unless given.
+    /// The share of the KV cache in use that makes a pod full, at most 1; 0.8 unless given.
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "checks::share"))]
     pub kv_used: Positive,
     /// How far beyond both a pod may be, as a share of them; 0 unless given.
     pub headroom: Amount,
-    /// What is made of figures of no known age; `trust` unless given.
+    /// What is made of figures of no known age, or too high a one; `trust` unless given.
     pub unreported: Unreported,
 }
 
@@ -68,7 +71,7 @@ impl<const W: usize> Filter<W> for UtilizationFilter {
         let loads = context.read(self.loads)?;
         Ok(keep(candidates, |pod| {
             let load = loads.of(pod);
-            let has_room = f64::from(load.waiting) < self.waiting && f64::from(load.kv_used) < self.kv_used;
+            let has_room = f64::from(load.waiting) < self.waiting && Metric::KvUsed.of(&load) < self.kv_used;
             self.unreported.verdict(&load).unwrap_or(has_room)
         }))
     }
@@ -107,14 +110,15 @@ mod tests {
 
     #[test]
     fn what_is_not_reported_is_believed_kept_or_removed() {
-        let setup = Setup::<4>::new(3)
+        let setup = Setup::<4>::new(4)
             .load(0, |load| load.waiting = 9)
             .load(1, |load| (load.waiting, load.age) = (9, Some(Duration::ZERO)))
-            .load(2, |load| load.age = Some(Duration::ZERO));
+            .load(2, |load| load.age = Some(Duration::ZERO))
+            .load(3, |load| (load.age, load.stale) = (Some(Duration::ZERO), true));
         let with = |unreported| kept(&setup, UtilizationParameters { unreported, ..UtilizationParameters::default() });
-        assert_eq!(with(Unreported::Trust), [2]);
-        assert_eq!(with(Unreported::Keep), [0, 2]);
-        assert_eq!(with(Unreported::Remove), [2]);
+        assert_eq!(with(Unreported::Trust), [2, 3]);
+        assert_eq!(with(Unreported::Keep), [0, 2, 3]);
+        assert_eq!(with(Unreported::Remove), [2], "a report that is too old is none");
     }
 
     #[cfg(feature = "serde")]
@@ -123,6 +127,7 @@ mod tests {
         let read = |text| serde_json::from_str::<UtilizationParameters>(text);
         let parameters = read(r#"{"waiting": 8, "unreported": "remove"}"#).unwrap();
         assert_eq!((parameters.waiting.get(), parameters.kv_used.get()), (8.0, 0.8));
-        assert!(read(r#"{"kv_used": 0}"#).is_err());
+        assert!(read(r#"{"kv_used": 0}"#).is_err() && read(r#"{"kv_used": 9}"#).is_err());
+        assert_eq!(read(r#"{"kv_used": 1}"#).unwrap().kv_used.get(), 1.0);
     }
 }

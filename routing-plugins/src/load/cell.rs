@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
-use kv_index::PodId;
+use kv_index::{Pod, PodId};
 use parking_lot::{Mutex, MutexGuard};
 use routing_core::Load;
 
@@ -13,24 +13,36 @@ use super::InFlight;
 
 /// The cells of all pods.
 ///
-/// In two arrays. Requests come and go on one, where each pod has a line to itself: pods do not disturb each other. Only
-/// reports write the other, and seldom, so it is packed: there is less to read for a decision, which reads it all.
+/// In arrays. Requests come and go on one, where each pod has a line to itself: pods do not disturb each other. Only
+/// reports write the others, and seldom, so they are packed: there is less to read for a decision, which reads one of
+/// them for each pod.
 #[derive(Debug)]
 pub(super) struct Cells {
     own: Box<[Own]>,
     reported: Box<[Reported]>,
+    seen: Box<[Seen]>,
 }
 
 impl Cells {
     pub(super) fn new(pods: usize) -> Self {
         let own = (0..pods).map(|_| Own::default()).collect();
-        Self { own, reported: (0..pods).map(|_| Reported::default()).collect() }
+        let reported = (0..pods).map(|_| Reported::default()).collect();
+        Self { own, reported, seen: (0..pods).map(|_| Seen::default()).collect() }
     }
 
     #[inline]
     pub(super) fn get(&self, pod: PodId) -> Option<Cell<'_>> {
         let (own, reported) = (self.own.get(pod.index())?, self.reported.get(pod.index())?);
         Some(Cell { own, reported })
+    }
+
+    /// What of figures from elsewhere is not from here, as of when they were first seen. `own` is what is in flight now.
+    #[inline]
+    pub(super) fn others(&self, pod: Pod, own: InFlight, load: Load) -> Others {
+        let at = pod.id().index();
+        let (Some(cell), Some(seen)) = (self.own.get(at), self.seen.get(at)) else { return Others::of(load, own) };
+        let key = key(pod, load);
+        if seen.is(key) { seen.others() } else { seen.see(key, &cell.writer, Others::of(load, own)) }
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = Cell<'_>> {
@@ -70,16 +82,71 @@ struct Reported {
     at: AtomicI64,
 }
 
+/// Figures from elsewhere that were last seen of a pod.
+#[derive(Debug, Default)]
+struct Seen {
+    key: [AtomicU64; 3],
+    others: AtomicU32,
+    other_tokens: AtomicU64,
+}
+
+/// Which pod's figures, and which: compared whole, so that no two are taken for the same.
+type Key = [u64; 3];
+
+#[inline]
+fn key(pod: Pod, load: Load) -> Key {
+    let both = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
+    [both(load.running, load.waiting), load.tokens, both(load.kv_used.to_bits(), pod.generation())]
+}
+
+impl Seen {
+    #[inline]
+    fn is(&self, key: Key) -> bool {
+        // Acquire: what was not from here is there as well. Pairs with `see`.
+        self.key.iter().zip(key).all(|(seen, key)| seen.load(Ordering::Acquire) == key)
+    }
+
+    #[inline]
+    fn others(&self) -> Others {
+        Others { requests: self.others.load(Ordering::Relaxed), tokens: self.other_tokens.load(Ordering::Relaxed) }
+    }
+
+    /// Remembers figures. If somebody else writes, they are seen by the next: no reader waits.
+    #[cold]
+    fn see(&self, key: Key, writer: &Mutex<()>, others: Others) -> Others {
+        if let Some(_alone) = writer.try_lock() {
+            self.others.store(others.requests, Ordering::Relaxed);
+            self.other_tokens.store(others.tokens, Ordering::Relaxed);
+            // Release: publishes the figures above. Pairs with `is`.
+            self.key.iter().zip(key).for_each(|(seen, key)| seen.store(key, Ordering::Release));
+        }
+        others
+    }
+}
+
+/// What of reported figures is not from here.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Others {
+    pub(super) requests: u32,
+    pub(super) tokens: u64,
+}
+
+impl Others {
+    /// What is reported beyond what is in flight from here at the same time.
+    fn of(load: Load, own: InFlight) -> Self {
+        let requests = u64::from(load.running) + u64::from(load.waiting);
+        let requests = requests.saturating_sub(u64::from(own.requests));
+        Self { requests: u32::try_from(requests).unwrap_or(u32::MAX), tokens: load.tokens.saturating_sub(own.tokens()) }
+    }
+}
+
 /// An engine's report, as far as it is needed later.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Report {
     pub(super) running: u32,
     pub(super) waiting: u32,
     pub(super) kv_used: f32,
-    /// Requests that were not from here.
-    pub(super) others: u32,
-    /// Their tokens.
-    pub(super) other_tokens: u64,
+    pub(super) others: Others,
     /// When it was made, on the tracker's scale.
     pub(super) at: i64,
 }
@@ -128,8 +195,10 @@ impl<'c> Cell<'c> {
             running: reported.running.load(Ordering::Relaxed),
             waiting: reported.waiting.load(Ordering::Relaxed),
             kv_used: f32::from_bits(reported.kv_used.load(Ordering::Relaxed)),
-            others: reported.others.load(Ordering::Relaxed),
-            other_tokens: reported.other_tokens.load(Ordering::Relaxed),
+            others: Others {
+                requests: reported.others.load(Ordering::Relaxed),
+                tokens: reported.other_tokens.load(Ordering::Relaxed),
+            },
             at: reported.at.load(Ordering::Relaxed),
         })
     }
@@ -162,14 +231,12 @@ impl Writer<'_> {
         if reported.known.load(Ordering::Relaxed) && at < reported.at.load(Ordering::Relaxed) {
             return false;
         }
-        let own = self.cell.in_flight();
-        let requests = u64::from(load.running) + u64::from(load.waiting);
-        let others = requests.saturating_sub(u64::from(own.requests));
+        let others = Others::of(load, self.cell.in_flight());
         reported.running.store(load.running, Ordering::Relaxed);
         reported.waiting.store(load.waiting, Ordering::Relaxed);
         reported.kv_used.store(load.kv_used.to_bits(), Ordering::Relaxed);
-        reported.others.store(u32::try_from(others).unwrap_or(u32::MAX), Ordering::Relaxed);
-        reported.other_tokens.store(load.tokens.saturating_sub(own.tokens()), Ordering::Relaxed);
+        reported.others.store(others.requests, Ordering::Relaxed);
+        reported.other_tokens.store(others.tokens, Ordering::Relaxed);
         reported.at.store(at, Ordering::Relaxed);
         // Release: publishes the figures above. Pairs with `Cell::report`.
         reported.known.store(true, Ordering::Release);
@@ -201,4 +268,4 @@ impl Writer<'_> {
 }
 
 // What the layout promises.
-const _: () = assert!(size_of::<Own>() == 64 && size_of::<Reported>() == 40);
+const _: () = assert!(size_of::<Own>() == 64 && size_of::<Reported>() == 40 && size_of::<Seen>() == 40);

@@ -16,7 +16,8 @@ use super::{InFlight, LoadGuard, LoadView, Work};
 /// has the figures: it begins with none, guards of older ones change nothing any more, and what is sent to older ones or
 /// reported of them is not counted.
 ///
-/// Sending, finishing and reporting lock the pod for a few stores; reading takes no lock.
+/// Sending, finishing and reporting lock the pod for a few stores. Reading waits for nobody; it notes figures from elsewhere
+/// that it sees for the first time.
 pub struct LoadTracker<const W: usize = 4> {
     cells: Cells,
     /// The first report's instant: a cell has no room for an instant, so reports are timed from there.
@@ -47,7 +48,7 @@ impl<const W: usize> LoadTracker<W> {
         self.cells.get(pod).map(Cell::in_flight).unwrap_or_default()
     }
 
-    /// What pods have to do as it is known at an instant. Reports that are older than `stale_after` do not count.
+    /// What pods have to do as it is known at an instant. Reports that are older than `stale_after` are marked as stale.
     #[must_use]
     pub fn view(&self, now: Instant, stale_after: Duration) -> LoadView<'_> {
         // Before the first report there is nothing that could be of any age.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use kv_index::Pod;
 use routing_core::Load;
 
-use super::cell::{Cell, Cells, Report};
+use super::cell::{Cell, Cells, Others, Report};
 use super::{InFlight, PodLoad};
 
 /// What pods have to do, as it is known at one instant.
@@ -20,11 +20,16 @@ use super::{InFlight, PodLoad};
 /// So requests of other gateways count, what is sent from here after the report counts at once, what is done since counts
 /// no more, and there are never fewer than are known here to be under way. Own tokens are [`InFlight::tokens`].
 ///
-/// A report that is older than what the view allows is left out: own figures count alone, [`PodLoad::age`] still tells how
-/// old it is, and [`PodLoad::stale`] that it does not count. A report from after the view's instant is of age 0.
+/// A report that is older than what the view allows is merged like any other: old figures are a better guess than none.
+/// [`PodLoad::stale`] tells that it is old and [`PodLoad::age`] how old, and [`PodLoad::is_reported`] is false. A report
+/// from after the view's instant is of age 0.
 ///
 /// Of a pod that did not report to the tracker, figures from elsewhere are taken, such as the fleet's. When they were
-/// made is not known, so neither is what was in flight then: the larger of own and reported counts.
+/// made is not known; they are taken to be of the moment when they were first asked for. So until other figures come,
+/// what is sent from here counts on top of them, and a burst between two snapshots of a fleet is seen. The same figures
+/// twice in a row are taken for one report.
+///
+/// How much of a KV cache is in use is brought into 0..=1; what is not a number counts as full.
 ///
 /// Figures are of the pod that is asked for. If its id is another's for the tracker, nothing is in flight to it.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +63,10 @@ impl<'t> LoadView<'t> {
                 let age = self.now.saturating_sub(report.at).max(0).unsigned_abs();
                 dated(own, report, age, age > self.stale_after, load);
             }
-            None => undated(own, elsewhere, load),
+            None => {
+                let others = self.cells.others(pod, own, elsewhere);
+                undated(own, elsewhere, others, load);
+            }
         }
         // One by one: a whole struct would be made elsewhere and copied.
         load.in_flight.requests = own.requests;
@@ -72,19 +80,19 @@ impl<'t> LoadView<'t> {
 #[inline]
 fn dated(own: InFlight, report: Report, age: u64, stale: bool, load: &mut PodLoad) {
     // The rule, rewritten: max(now, now + others) where others may be below 0 is now + max(0, others).
-    load.requests = own.requests.saturating_add(if stale { 0 } else { report.others });
-    load.tokens = own.tokens().saturating_add(if stale { 0 } else { report.other_tokens });
-    load.running = if stale { 0 } else { report.running };
-    load.waiting = if stale { 0 } else { report.waiting };
-    load.kv_used = if stale { 0.0 } else { share(report.kv_used) };
+    load.requests = own.requests.saturating_add(report.others.requests);
+    load.tokens = own.tokens().saturating_add(report.others.tokens);
+    load.running = report.running;
+    load.waiting = report.waiting;
+    load.kv_used = share(report.kv_used);
     load.age = Some(Duration::from_nanos(age));
     load.stale = stale;
 }
 
 #[inline]
-fn undated(own: InFlight, elsewhere: Load, load: &mut PodLoad) {
-    load.requests = own.requests.max(elsewhere.running.saturating_add(elsewhere.waiting));
-    load.tokens = own.tokens().max(elsewhere.tokens);
+fn undated(own: InFlight, elsewhere: Load, others: Others, load: &mut PodLoad) {
+    load.requests = own.requests.saturating_add(others.requests);
+    load.tokens = own.tokens().saturating_add(others.tokens);
     load.running = elsewhere.running;
     load.waiting = elsewhere.waiting;
     load.kv_used = share(elsewhere.kv_used);
@@ -92,10 +100,10 @@ fn undated(own: InFlight, elsewhere: Load, load: &mut PodLoad) {
     load.stale = false;
 }
 
-/// A share, whatever an engine says; what is no number is 0.
+/// How much of a KV cache is in use, 0..=1, whatever an engine says: what is not a number counts as full.
 #[inline]
-fn share(number: f32) -> f32 {
-    if number.is_nan() { 0.0 } else { number.clamp(0.0, 1.0) }
+pub(crate) const fn share(number: f32) -> f32 {
+    if number.is_nan() { 1.0 } else { number.clamp(0.0, 1.0) }
 }
 
 #[cfg(test)]
@@ -141,17 +149,18 @@ mod tests {
     }
 
     #[test]
-    fn a_stale_report_is_left_out_and_its_age_told() {
+    fn a_stale_report_still_says_most_and_is_told_from_others() {
         let (tracker, pod, at) = (Arc::new(LoadTracker::<4>::default()), handles(1, 1)[0][0], start());
         let _guard = tracker.begin(pod, Work::of(50));
         assert!(tracker.report(pod, REPORT, at));
         let after = |age| tracker.view(at + age, SECOND).of(pod, REPORT);
         assert_eq!((after(SECOND).requests, after(SECOND).stale), (8, false), "just young enough");
         let age = SECOND + Duration::from_nanos(1);
-        let in_flight = tracker.in_flight(pod.id());
-        let expected =
-            PodLoad { in_flight, requests: 1, tokens: 50, age: Some(age), stale: true, ..PodLoad::default() };
-        assert_eq!(after(age), expected, "and what is elsewhere does not take its place");
+        let elsewhere = tracker.view(at + age, SECOND).of(pod, Load { running: 40, ..REPORT });
+        assert_eq!(elsewhere, PodLoad { age: Some(age), stale: true, ..after(SECOND) }, "elsewhere is not asked");
+        assert!(after(SECOND).is_reported() && !after(age).is_reported());
+        let _second = tracker.begin(pod, Work::of(50));
+        assert_eq!((after(age).requests, after(age).tokens), (9, 1050), "what is sent counts on top");
     }
 
     #[test]
@@ -162,17 +171,37 @@ mod tests {
     }
 
     #[test]
-    fn without_a_report_the_larger_figures_count() {
+    fn without_a_report_those_of_elsewhere_are_of_when_they_were_first_seen() {
         let (tracker, pods) = (Arc::new(LoadTracker::<4>::default()), handles(1, 2));
         let [pod, other] = [pods[0][0], pods[0][1]];
-        let now = || tracker.view(start(), SECOND).of(pod, REPORT);
+        let seen = |load| tracker.view(start(), SECOND).of(pod, load);
+        let now = || seen(REPORT);
         let guard = tracker.begin(pod, Work::of(2000));
-        assert_eq!((now().requests, now().tokens), (8, 2000));
+        assert_eq!((now().requests, now().tokens), (8, 2000), "the larger, at first sight");
         assert_eq!((now().running, now().waiting, now().kv_used, now().age), (6, 2, 0.5, None));
+        let burst: Vec<_> = (0..5).map(|_| tracker.begin(pod, Work::of(10))).collect();
+        assert_eq!((now().requests, now().tokens), (13, 2050), "sent since");
+        let next = Load { running: 11, ..REPORT };
+        assert_eq!((seen(next).requests, seen(next).tokens), (13, 2050), "other figures have the burst in them");
         drop(guard);
+        drop(burst);
+        assert_eq!((seen(next).requests, seen(next).tokens), (7, 0), "done since");
         assert_eq!((now().requests, now().tokens), (8, 1000));
         assert!(tracker.report(other, REPORT, start()));
         assert_eq!((now().age, now().stale), (None, false), "what another pod reported changes nothing");
+    }
+
+    #[test]
+    fn what_was_seen_of_one_pod_is_not_of_the_next_with_its_id() {
+        let (tracker, pods) = (Arc::new(LoadTracker::<4>::default()), handles(2, 1));
+        let now = |pod| tracker.view(start(), SECOND).of(pod, REPORT).requests;
+        let [old, new] = [pods[0][0], pods[1][0]];
+        let before: Vec<_> = (0..8).map(|_| tracker.begin(old, Work::of(1))).collect();
+        assert_eq!(now(old), 8, "all are from here");
+        let _after = tracker.begin(new, Work::of(1));
+        assert_eq!(now(new), 8, "seven of them are not from here");
+        drop(before);
+        assert_eq!((now(new), now(old)), (8, 8), "nothing is known of the old one, and eight are told");
     }
 
     #[test]
@@ -184,7 +213,7 @@ mod tests {
         let _guard = tracker.begin(pod, Work::of(5));
         for pod in [pods[0][0], pods[0][1]] {
             let load = tracker.view(at, SECOND).of(pod, most);
-            assert_eq!((load.requests, load.tokens, load.kv_used), (u32::MAX, u64::MAX, 0.0));
+            assert_eq!((load.requests, load.tokens, load.kv_used), (u32::MAX, u64::MAX, 1.0));
         }
         for (told, taken) in [(-0.5, 0.0), (1.5, 1.0), (f32::INFINITY, 1.0), (0.25, 0.25)] {
             assert!(tracker.report(pod, Load { kv_used: told, ..REPORT }, at));

@@ -81,8 +81,8 @@ impl FromIterator<(PodId, PodLoad)> for LoadTable {
 #[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
 #[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
 pub struct LoadParameters {
-    /// How old, in milliseconds, a report may be and still count; 10 000 unless given. 0 leaves all out but those of the
-    /// decision's own instant.
+    /// How old, in milliseconds, a report may be before it is [stale](PodLoad::stale); 10 000 unless given. With 0, all
+    /// are but those of the decision's own instant.
     pub stale_after_ms: u32,
 }
 
@@ -95,7 +95,8 @@ impl Default for LoadParameters {
 /// Writes [`Loads`]: for every pod of the fleet, what was sent to it from here and what its engine reported, as
 /// [`LoadView`](crate::load::LoadView) merges them, at the request's instant.
 ///
-/// Of pods that did not report to the tracker, [`Fleet::load`](routing_core::Fleet::load) is taken. Figures are those of the
+/// Of pods that did not report to the tracker, [`Fleet::load`](routing_core::Fleet::load) is taken, as of the first decision
+/// that saw these figures: what is sent from here after it counts on top. Figures are those of the
 /// pod that the fleet has under an id: what is in flight to one that had the id before does not weigh on it.
 #[derive(Debug)]
 pub struct LoadPreparer<const W: usize = 4> {
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_counts_until_it_is_stale() {
+    fn a_report_is_stale_after_a_while_and_keeps_its_figures() {
         for (parameters, last) in [(LoadParameters::default(), 10_000), (LoadParameters { stale_after_ms: 5 }, 5)] {
             let (bench, index): (_, Index) = (Bench::new(parameters), Index::new(Config::default()));
             let pod = index.join("a").unwrap();
@@ -225,7 +226,7 @@ mod tests {
             assert!(bench.tracker.report(pod, REPORT, bench.start));
             let after = |age| bench.decide(&fleet, age).of(pod.id());
             assert_eq!((after(last).requests, after(last).stale), (8, false));
-            assert_eq!((after(last + 1).requests, after(last + 1).stale), (0, true));
+            assert_eq!((after(last + 1).requests, after(last + 1).stale), (8, true));
             assert_eq!(after(last + 1).age, Some(Duration::from_millis(last + 1)));
         }
     }

@@ -1,5 +1,6 @@
 //! Finds in which tiers pods keep what they hold of the prompt.
 
+use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use kv_index::{Index, PodId, Tier, TierRun};
@@ -37,8 +38,9 @@ impl TierTable {
         self.pods.get(pod.index()).copied().unwrap_or_default()
     }
 
+    /// Enters a pod that was looked at: of what it holds so much was found, in the runs.
     fn enter(&mut self, pod: PodId, held: usize, located: usize) {
-        let mut counts = TierCounts { unlocated: count(held.saturating_sub(located)), ..TierCounts::default() };
+        let mut counts = TierCounts { speculated: count(held.saturating_sub(located)), ..TierCounts::default() };
         self.seen.clear();
         self.seen.resize(located, false);
         // Fastest tier first: whoever sees a block first has its best copy.
@@ -51,6 +53,10 @@ impl TierTable {
                 counts.best[tier] += u32::from(!std::mem::replace(seen, true));
             }
         }
+        self.set(pod, counts);
+    }
+
+    fn set(&mut self, pod: PodId, counts: TierCounts) {
         self.pods.resize(self.pods.len().max(pod.index() + 1), TierCounts::default());
         self.pods[pod.index()] = counts;
     }
@@ -62,12 +68,15 @@ impl TierTable {
 pub struct TierCounts {
     best: [u32; 4],
     leading: [u32; 4],
-    /// Blocks that it holds of which no tier is known: they were speculated, or the pod was not looked at.
-    pub unlocated: u32,
+    /// Blocks that it holds and that are in no tier yet: they were speculated.
+    pub speculated: u32,
+    /// Blocks that it holds of which the tier is not known: the pod was not looked at.
+    pub unseen: u32,
 }
 
 impl TierCounts {
-    /// Blocks whose fastest copy is in this tier. With [`Self::unlocated`] they add up to what the pod holds.
+    /// Blocks whose fastest copy is in this tier. With [`Self::speculated`] and [`Self::unseen`] they add up to what the pod
+    /// holds.
     #[must_use]
     #[inline]
     pub fn best(&self, tier: Tier) -> u32 {
@@ -83,7 +92,7 @@ impl TierCounts {
     /// Leading blocks that it holds, in whatever tier.
     #[must_use]
     pub fn held(&self) -> u32 {
-        self.best.iter().sum::<u32>() + self.unlocated
+        self.best.iter().sum::<u32>() + self.speculated + self.unseen
     }
 }
 
@@ -93,12 +102,12 @@ impl TierCounts {
 #[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
 pub struct TierMatchParameters {
     /// How many pods are looked at, those first that hold most; 16, unless given.
-    pub most_pods: u16,
+    pub most_pods: NonZeroU16,
 }
 
 impl Default for TierMatchParameters {
     fn default() -> Self {
-        Self { most_pods: 16 }
+        Self { most_pods: const { NonZeroU16::new(16).expect("not 0") } }
     }
 }
 
@@ -106,12 +115,13 @@ impl Default for TierMatchParameters {
 ///
 /// A search does not tell tiers apart; this looks each held block up in its pod, under that pod's lock, which a feed may
 /// hold meanwhile. So it costs as many look-ups as blocks are held, and only
-/// [`most_pods`](TierMatchParameters::most_pods) pods are looked at, deepest first. What others hold counts as
-/// [unlocated](TierCounts::unlocated), and so do speculated blocks, which are in no tier yet.
+/// [`most_pods`](TierMatchParameters::most_pods) pods are looked at, deepest first and whether or not they will be candidates:
+/// preparers run before filters. What others hold counts as [unseen](TierCounts::unseen). Speculated blocks are in no
+/// tier yet and count [apart](TierCounts::speculated).
 #[derive(Debug)]
 pub struct TierMatchPreparer<const W: usize = 4> {
     index: Arc<Index<W>>,
-    most_pods: u16,
+    most_pods: NonZeroU16,
     held: Read<Held<W>>,
     hashed: Read<HashedPrefix>,
     tiers: Write<HeldTiers>,
@@ -130,21 +140,20 @@ impl<const W: usize> Preparer<W> for TierMatchPreparer<W> {
         let fleet = context.fleet();
         let (reads, table) = context.write(self.tiers)?;
         let (held, hashes) = (reads.read(self.held)?, reads.read(self.hashed)?.hashes());
-        let mut left = self.most_pods;
+        let mut left = self.most_pods.get();
         for group in held.groups() {
             let chain = &hashes[..group.depth.min(hashes.len())];
             for info in (group.pods & fleet.pods()).iter().filter_map(|id| fleet.pod(id)) {
-                table.runs.clear();
-                let located = match left.checked_sub(1) {
-                    Some(rest) => {
-                        left = rest;
-                        // A pod that left since the search holds nothing.
-                        let Ok(located) = self.index.locate(info.pod, chain, &mut table.runs) else { continue };
-                        located
-                    }
-                    None => 0,
+                let Some(rest) = left.checked_sub(1) else {
+                    table.set(info.pod.id(), TierCounts { unseen: count(group.depth), ..TierCounts::default() });
+                    continue;
                 };
-                table.enter(info.pod.id(), group.depth, located);
+                left = rest;
+                table.runs.clear();
+                // A pod that left since the search holds nothing.
+                if let Ok(located) = self.index.locate(info.pod, chain, &mut table.runs) {
+                    table.enter(info.pod.id(), group.depth, located);
+                }
             }
         }
         Ok(())
@@ -196,7 +205,7 @@ mod tests {
         let counts = counts(&scene);
         assert_eq!(tiers(|tier| counts[0].best(tier)), [3, 2, 0, 0]);
         assert_eq!(tiers(|tier| counts[0].leading(tier)), [3, 0, 2, 0]);
-        assert_eq!((counts[0].held(), counts[0].unlocated), (5, 0));
+        assert_eq!((counts[0].held(), counts[0].speculated, counts[0].unseen), (5, 0, 0));
         assert_eq!(counts[1], TierCounts::default());
     }
 
@@ -205,14 +214,15 @@ mod tests {
         let scene = Scene::new(1).prompt(6 * BLOCK, &[2]);
         scene.index.speculate(scene.pod(0), &scene.hashes()[..4], scene.now + Duration::from_secs(9)).unwrap();
         let counts = counts(&scene);
-        assert_eq!((tiers(|tier| counts[0].best(tier)), counts[0].unlocated), ([2, 0, 0, 0], 2));
-        assert_eq!(counts[0].held(), 4);
+        assert_eq!((tiers(|tier| counts[0].best(tier)), counts[0].speculated), ([2, 0, 0, 0], 2));
+        assert_eq!((counts[0].held(), counts[0].unseen), (4, 0));
     }
 
     #[test]
     fn the_deepest_pods_are_looked_at_first_and_no_more_than_allowed() {
         let counts = counts(&Scene::new(3).prompt(6 * BLOCK, &[1, 4, 2]).most_pods(2));
-        assert_eq!(counts.iter().map(|counts| counts.unlocated).collect::<Vec<_>>(), [1, 0, 0]);
+        assert_eq!(counts.iter().map(|counts| counts.unseen).collect::<Vec<_>>(), [1, 0, 0]);
+        assert!(counts.iter().all(|counts| counts.speculated == 0));
         assert_eq!(counts.iter().map(TierCounts::held).collect::<Vec<_>>(), [1, 4, 2]);
     }
 
@@ -239,5 +249,13 @@ mod tests {
         let mut runs = Vec::new();
         scene.index.locate(scene.pod(0), &scene.hashes(), &mut runs).unwrap();
         runs[0]
+    }
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn somebody_is_looked_at() {
+        let read = |text| serde_json::from_str::<TierMatchParameters>(text);
+        assert_eq!(read("{}").unwrap().most_pods.get(), 16);
+        assert!(read(r#"{"most_pods": 0}"#).is_err());
     }
 }

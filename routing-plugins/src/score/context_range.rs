@@ -2,31 +2,17 @@
 
 use routing_core::{Context, Declare, PluginError, PodInfo, Read, Scorer, Scores};
 
+use crate::filter::{ContextRange, ContextRangeParameters};
 use crate::tokens::PromptTokens;
-
-/// What [`ContextRangeScorer`] takes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
-pub struct ContextRangeParameters {
-    /// The label that says which lengths a pod is meant for, as `least-most` in tokens; `context-range`, unless given.
-    pub label: String,
-}
-
-impl Default for ContextRangeParameters {
-    fn default() -> Self {
-        Self { label: "context-range".into() }
-    }
-}
 
 /// Scores how well a candidate's range of lengths fits the prompt: 1 for the narrowest fit, towards 0 the farther off.
 ///
 /// In its range, ends included: `0.3 + 0.7 · (0.7 / (1 + width / 10000) + 0.3 · (most − length) / width)`, so narrow ranges and
 /// room above the prompt are better; 1 in a range of one length. Out of it: `0.3 / (1 + distance / 1000)`, always below any
-/// fit. A pod without the label gets 0.5, one whose label is no range 0.
+/// fit. A pod without the label gets 0.5, one whose label is no [range](ContextRange) 0.
 #[derive(Debug)]
 pub struct ContextRangeScorer {
-    label: String,
+    label: Box<str>,
     tokens: Read<PromptTokens>,
 }
 
@@ -38,7 +24,7 @@ impl ContextRangeScorer {
 
     fn score(&self, info: &PodInfo, length: u64) -> f32 {
         let Some((_, range)) = info.labels.iter().find(|(key, _)| **key == *self.label) else { return 0.5 };
-        parse(range).map_or(0.0, |range| fit(range, length) as f32)
+        ContextRange::parse(range).map_or(0.0, |range| fit((range.min(), range.max()), length) as f32)
     }
 }
 
@@ -49,12 +35,6 @@ impl<const W: usize> Scorer<W> for ContextRangeScorer {
         scores.fill(|pod| fleet.pod(pod).map_or(0.0, |info| self.score(info, length)));
         Ok(())
     }
-}
-
-fn parse(range: &str) -> Option<(u64, u64)> {
-    let (least, most) = range.split_once('-')?;
-    let (least, most) = (least.trim().parse().ok()?, most.trim().parse().ok()?);
-    (least <= most).then_some((least, most))
 }
 
 fn fit((least, most): (u64, u64), length: u64) -> f64 {
@@ -83,7 +63,7 @@ mod tests {
     fn scores(length: usize, ranges: &[Option<&str>]) -> Vec<f32> {
         let scene = Scene::new(ranges.len()).prompt(length, &[]);
         let scene = scene.infos(|at, info| match ranges[at] {
-            Some(range) => info.label("context-range", range),
+            Some(range) => info.label("context-length-range", range),
             None => info,
         });
         scene.scores(|d| ContextRangeScorer::declare(d, ContextRangeParameters::default()))

@@ -7,7 +7,7 @@ use crate::prepare::Loads;
 
 /// Scores the free share of the KV cache as the engine reported it: 0 for a full cache, 1 for an empty one.
 ///
-/// `1 − used`. What is not a number counts as full; a pod of which nothing was reported counts as empty. It takes no
+/// `1 − used`. What is not a number counts as full; a pod of which nothing was ever reported counts as empty. It takes no
 /// parameters.
 #[derive(Debug)]
 pub struct KvUtilizationScorer {

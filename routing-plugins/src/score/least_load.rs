@@ -20,7 +20,7 @@ pub struct LeastLoadParameters {
     /// Whether this request is counted too, on every pod with what it would add there: one request, the prompt's tokens, or
     /// those of them that the pod does not hold. Not counted, unless given. For tokens it takes a search of the index.
     pub with_request: bool,
-    /// Whether pods without a usable report of their engine get 0, and are left out of what others are compared with. They
+    /// Whether pods without a [report that counts](PodLoad::is_reported) get 0, and are left out of what others are compared with. They
     /// are scored like all, unless given.
     pub only_reported: bool,
 }
@@ -144,7 +144,7 @@ impl<const W: usize> Scorer<W> for LeastLoadScorer<W> {
         let loads = context.read(self.loads)?;
         let prompt = self.prompt.as_ref().map(|prompt| prompt.read(context)).transpose()?;
         let held = prompt.as_ref().map(|prompt| prompt.held);
-        let known = |load: &PodLoad| !only_reported || load.age.is_some();
+        let known = |load: &PodLoad| !only_reported || load.is_reported();
         let (candidates, mut span) = (scores.candidates(), Span::EMPTY);
         normalize::by_depth(held, candidates, |pods, depth| {
             let added = self.added(prompt.as_ref(), depth);
@@ -244,13 +244,13 @@ mod tests {
 
     #[test]
     fn pods_without_a_report_can_be_left_out() {
-        let scene = Scene::new(4).loads(|at| {
-            let age = (at < 3).then_some(Duration::ZERO);
-            PodLoad { waiting: [2, 6, 10, 0][at], age, ..PodLoad::default() }
+        let scene = Scene::new(5).loads(|at| {
+            let age = (at != 3).then_some(Duration::ZERO);
+            PodLoad { waiting: [2, 6, 10, 0, 0][at], age, stale: at == 4, ..PodLoad::default() }
         });
         let by = LoadFigure::Waiting;
         let parameters = LeastLoadParameters { by, only_reported: true, ..LeastLoadParameters::default() };
-        assert_eq!(scores(&scene, parameters), [1.0, 0.5, 0.0, 0.0]);
+        assert_eq!(scores(&scene, parameters), [1.0, 0.5, 0.0, 0.0, 0.0]);
     }
 
     proptest! {

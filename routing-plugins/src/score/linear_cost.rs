@@ -9,7 +9,7 @@ use crate::prepare::Loads;
 
 /// What [`LinearCostScorer`] takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(try_from = "Raw"))]
 #[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
 pub struct LinearCostParameters {
     /// What a block counts that has to be computed; 1, unless given.
@@ -25,6 +25,34 @@ pub struct LinearCostParameters {
 impl Default for LinearCostParameters {
     fn default() -> Self {
         Self { prefill: Amount::ONE, credit: Amount::ONE, decode: Amount::ONE, request: Amount::ZERO }
+    }
+}
+
+/// Amounts as documents give them.
+#[cfg(feature = "serde")]
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw {
+    prefill: Option<Amount>,
+    credit: Option<Amount>,
+    decode: Option<Amount>,
+    request: Option<Amount>,
+}
+
+#[cfg(feature = "serde")]
+impl TryFrom<Raw> for LinearCostParameters {
+    type Error = &'static str;
+
+    fn try_from(raw: Raw) -> Result<Self, &'static str> {
+        let default = Self::default();
+        let amounts = Self {
+            prefill: raw.prefill.unwrap_or(default.prefill),
+            credit: raw.credit.unwrap_or(default.credit),
+            decode: raw.decode.unwrap_or(default.decode),
+            request: raw.request.unwrap_or(default.request),
+        };
+        let costs = [amounts.prefill, amounts.decode, amounts.request];
+        if costs == [Amount::ZERO; 3] { Err("nothing costs anything") } else { Ok(amounts) }
     }
 }
 
@@ -55,7 +83,8 @@ impl<const W: usize> Scorer<W> for LinearCostScorer<W> {
         let (block, incoming) = (prompt.block as f64, prompt.tokens as f64);
         normalize::by_cost_and_depth(scores, prompt.held, |pod, depth| {
             let load = loads.of(pod);
-            let computed = (load.in_flight.uncached_tokens as f64 + incoming) / block - credit.get() * depth as f64;
+            let held = (incoming - prompt.uncached(depth) as f64) / block;
+            let computed = (load.in_flight.uncached_tokens as f64 + incoming) / block - credit.get() * held;
             let cost = prefill.get() * computed.max(0.0)
                 + decode.get() * (load.tokens as f64 / block)
                 + request.get() * f64::from(load.requests);
@@ -108,6 +137,14 @@ mod tests {
     fn what_is_held_pays_for_no_more_than_there_is_to_compute() {
         // 0, 10 and 0 blocks, though ten times as many are credited.
         assert_eq!(scores(amounts([1.0, 10.0, 0.0, 0.0])), [1.0, 0.0, 1.0]);
+    }
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn something_must_cost() {
+        let read = |text| serde_json::from_str::<LinearCostParameters>(text);
+        assert!(read(r#"{"prefill": 0, "decode": 0}"#).is_err() && read(r#"{"decodes": 1}"#).is_err());
+        assert_eq!(read(r#"{"prefill": 0, "decode": 0, "request": 2}"#).unwrap(), amounts([0.0, 1.0, 0.0, 2.0]));
     }
 
     proptest! {

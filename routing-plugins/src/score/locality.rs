@@ -2,6 +2,8 @@
 
 use routing_core::{Context, Declare, PluginError, Scorer, Scores, TryReadPick};
 
+#[cfg(feature = "serde")]
+use crate::filter::checks;
 use crate::parameters::Fraction;
 
 /// What [`LocalityScorer`] takes.
@@ -12,7 +14,8 @@ pub struct LocalityParameters {
     /// The earlier step whose pick to be near to; the client, unless given.
     pub step: Option<String>,
     /// What being near means, nearest first. Unless given: the same `host` 1, `rack` 0.2, `zone` 0.05, `region` 0.02, which is
-    /// about how bandwidth falls.
+    /// about how bandwidth falls. No level is worth more than a nearer one.
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "falling"))]
     pub levels: Vec<LocalityLevel>,
 }
 
@@ -22,6 +25,7 @@ pub struct LocalityParameters {
 #[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
 pub struct LocalityLevel {
     /// The label that is the same on both sides.
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "checks::name"))]
     pub label: String,
     /// What that is worth.
     pub score: Fraction,
@@ -32,6 +36,16 @@ impl LocalityLevel {
     #[must_use]
     pub fn new(label: &str, score: Fraction) -> Self {
         Self { label: label.into(), score }
+    }
+}
+
+/// Levels that are in order.
+#[cfg(feature = "serde")]
+fn falling<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<LocalityLevel>, D::Error> {
+    let levels: Vec<LocalityLevel> = checks::list(from)?;
+    match levels.is_sorted_by(|near, far| near.score >= far.score) {
+        true => Ok(levels),
+        false => Err(serde::de::Error::custom("a level is worth more than a nearer one: the nearest is first")),
     }
 }
 
@@ -127,6 +141,16 @@ mod tests {
     fn what_is_not_known_is_not_shared() {
         assert_eq!(near(&[]), [0.0; 5]);
         assert_eq!(near(&[("host", ""), ("region", "mars")]), [0.0; 5]);
+    }
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn levels_fall_from_the_nearest() {
+        let read = |levels: &str| serde_yaml_ng::from_str::<LocalityParameters>(&format!("{{levels: {levels}}}"));
+        assert_eq!(read("[{label: a, score: 1}, {label: b, score: 1}]").unwrap().levels.len(), 2);
+        let rising = read("[{label: a, score: 0.1}, {label: b, score: 1}]").unwrap_err().to_string();
+        assert!(rising.contains("the nearest is first"), "{rising}");
+        assert!(read("[]").is_err() && read("[{label: '', score: 1}]").is_err());
     }
 
     struct Only(u16);

@@ -8,6 +8,8 @@ use routing_core::{Context, Declare, PluginError, Scorer, Scores};
 
 use super::normalize::Span;
 #[cfg(feature = "serde")]
+use crate::filter::checks;
+#[cfg(feature = "serde")]
 use crate::parameters::OutOfRange;
 
 /// Figures of pods by name, as the host measures them.
@@ -27,8 +29,9 @@ impl Metrics for () {
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 #[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
-pub struct MetricParameters {
+pub struct MetricScorerParameters {
     /// The figure's name.
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "checks::name"))]
     pub metric: String,
     /// Whether high or low is better; low, unless given.
     #[cfg_attr(feature = "serde", serde(default))]
@@ -38,7 +41,7 @@ pub struct MetricParameters {
     pub range: Option<MetricRange>,
 }
 
-impl MetricParameters {
+impl MetricScorerParameters {
     /// The lower a figure, the better, compared with the other candidates.
     #[must_use]
     pub fn new(metric: &str) -> Self {
@@ -93,24 +96,24 @@ impl TryFrom<Bounds> for MetricRange {
 /// Scores a figure between the least and the most: 1 for the best, 0 for the worst.
 ///
 /// `(most − x) / (most − least)` if low is better, `(x − least) / (most − least)` if high is. In a fixed
-/// [`range`](MetricParameters::range) what is beyond it counts as at its end. Otherwise the range is that of the candidates'
+/// [`range`](MetricScorerParameters::range) what is beyond it counts as at its end. Otherwise the range is that of the candidates'
 /// figures, and all get 1 when they are the same. A candidate without a figure, or with one that is not finite, gets 0
 /// and is not compared with.
 pub struct MetricScorer {
-    parameters: MetricParameters,
+    parameters: MetricScorerParameters,
     metrics: Arc<dyn Metrics>,
 }
 
 impl MetricScorer {
     /// Reads a figure of the host's. Declares nothing: it reads no slot.
-    pub fn declare(_declare: &mut Declare<'_>, parameters: MetricParameters, metrics: Arc<dyn Metrics>) -> Self {
+    pub fn declare(_declare: &mut Declare<'_>, parameters: MetricScorerParameters, metrics: Arc<dyn Metrics>) -> Self {
         Self { parameters, metrics }
     }
 }
 
 impl<const W: usize> Scorer<W> for MetricScorer {
     fn score(&self, _: &Context<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
-        let MetricParameters { metric, prefer, range } = &self.parameters;
+        let MetricScorerParameters { metric, prefer, range } = &self.parameters;
         let figure = |pod| self.metrics.figure(metric, pod).filter(|figure| figure.is_finite());
         let mut span = Span::EMPTY;
         match range {
@@ -151,7 +154,7 @@ mod tests {
     }
 
     fn scores(figures: &[Option<f64>], prefer: PreferredMetric, range: Option<MetricRange>) -> Vec<f32> {
-        let parameters = MetricParameters { prefer, range, ..MetricParameters::new("heat") };
+        let parameters = MetricScorerParameters { prefer, range, ..MetricScorerParameters::new("heat") };
         let metrics = Arc::new(Given(figures.to_vec()));
         Scene::new(figures.len()).scores(move |d| MetricScorer::declare(d, parameters, metrics))
     }

@@ -84,10 +84,10 @@ pub(super) fn by_depth<const W: usize>(
     visit(rest, 0);
 }
 
-/// How much of a KV cache is in use, whatever was reported: what is not a number counts as full.
+/// How much of a KV cache is in use, whatever stands in a load: what is not a number counts as full.
 #[inline]
 pub(super) fn kv_used(reported: f32) -> f64 {
-    if reported.is_nan() { 1.0 } else { f64::from(reported.clamp(0.0, 1.0)) }
+    f64::from(crate::load::share(reported))
 }
 
 #[cfg(test)]

@@ -37,6 +37,19 @@ impl<const W: usize> PromptReads<W> {
     }
 }
 
+/// Tokens of a prompt that a pod has to compute which holds so many leading blocks of it.
+///
+/// Only as many blocks are searched for as count: a preparer or a request may set a limit to them. What lies beyond is
+/// taken to be held by pods that hold everything which counts, up to the last whole block, and by nobody else.
+#[inline]
+pub(crate) fn uncached<const W: usize>(tokens: u64, block: u64, held: &Matches<W>, depth: usize) -> u64 {
+    if depth > 0 && depth >= held.blocks() {
+        tokens % block.max(1)
+    } else {
+        tokens.saturating_sub(depth as u64 * block)
+    }
+}
+
 /// A prompt's length, and who holds how much of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PromptSize<'d, const W: usize> {
@@ -57,11 +70,43 @@ impl<'d, const W: usize> PromptSize<'d, W> {
     /// Tokens that a pod which holds so many leading blocks has to compute.
     #[inline]
     pub(crate) fn uncached(&self, depth: usize) -> u64 {
-        self.tokens.saturating_sub(depth as u64 * self.block)
+        uncached(self.tokens, self.block, self.held, depth)
     }
 
     /// Candidates by how many leading blocks they hold.
     pub(crate) fn by_depth(&self, candidates: PodSet<W>, visit: impl FnMut(PodSet<W>, usize)) {
         normalize::by_depth(Some(self.held), candidates, visit);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::score::PrefillCostScorer;
+    use crate::score::testing::{BLOCK, Scene};
+
+    #[test]
+    fn beyond_what_counts_nothing_is_lacking_where_all_that_counts_is_held() {
+        // Of 10 blocks 4 count. Who holds them has 5 tokens to compute, who holds 3 of them all but those.
+        let scene = Scene::new(3).prompt(10 * BLOCK + 5, &[10, 3]);
+        let request = scene.request().most_prefix(4 * BLOCK as u32);
+        let scores = scene.scores_of(&request, scene.profile().scorer("cost", 1.0, PrefillCostScorer::declare));
+        assert_eq!(scores, [1.0, (3 * BLOCK) as f32 / (10 * BLOCK) as f32, 0.0]);
+    }
+
+    proptest! {
+        /// Where everything counts, a pod lacks what it does not hold.
+        #[test]
+        fn without_a_limit_it_is_what_is_not_held(blocks in 1..12usize, rest in 0..BLOCK, held in 0..12usize) {
+            let held = held.min(blocks);
+            let scene = Scene::new(1).prompt(blocks * BLOCK + rest, &[held]);
+            let mut matches = Matches::default();
+            scene.index.search(&scene.hashes(), &mut matches);
+            let tokens = (blocks * BLOCK + rest) as u64;
+            let lacking = uncached(tokens, BLOCK as u64, &matches, matches.depth(scene.pod(0).id()));
+            prop_assert_eq!(lacking, tokens - (held * BLOCK) as u64);
+        }
     }
 }

@@ -10,9 +10,9 @@ use super::stamps::Stamps;
 ///
 /// Shared by those steps that should take turns together. It takes no lock.
 #[derive(Debug, Default)]
-pub struct Turns<const W: usize = 4>(Stamps<W>);
+pub struct ScoreTurns<const W: usize = 4>(Stamps<W>);
 
-impl<const W: usize> Turns<W> {
+impl<const W: usize> ScoreTurns<W> {
     /// Nobody had a turn.
     #[must_use]
     pub fn new() -> Self {
@@ -30,12 +30,12 @@ impl<const W: usize> Turns<W> {
 /// no parameters.
 #[derive(Debug)]
 pub struct RoundRobinScorer<const W: usize = 4> {
-    turns: Arc<Turns<W>>,
+    turns: Arc<ScoreTurns<W>>,
 }
 
 impl<const W: usize> RoundRobinScorer<W> {
     /// Takes turns by the host's memory of them. Declares nothing: it reads no slot.
-    pub fn declare(_declare: &mut Declare<'_>, turns: Arc<Turns<W>>) -> Self {
+    pub fn declare(_declare: &mut Declare<'_>, turns: Arc<ScoreTurns<W>>) -> Self {
         Self { turns }
     }
 }
@@ -54,14 +54,14 @@ mod tests {
     use super::*;
     use crate::score::testing::{Scene, best};
 
-    fn scores(scene: &Scene, turns: &Arc<Turns>) -> Vec<f32> {
+    fn scores(scene: &Scene, turns: &Arc<ScoreTurns>) -> Vec<f32> {
         let turns = Arc::clone(turns);
         scene.scores(move |d| RoundRobinScorer::declare(d, turns))
     }
 
     #[test]
     fn turns_go_round_and_scores_fall_to_the_one_just_served() {
-        let (scene, turns) = (Scene::new(3), Arc::new(Turns::new()));
+        let (scene, turns) = (Scene::new(3), Arc::new(ScoreTurns::new()));
         assert_eq!(scores(&scene, &turns), [1.0, 0.5, 0.0]);
         assert_eq!(scores(&scene, &turns), [0.0, 1.0, 0.5]);
         assert_eq!(scores(&scene, &turns), [0.5, 0.0, 1.0]);
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_replaced_pod_is_next() {
-        let (mut scene, turns) = (Scene::new(3), Arc::new(Turns::new()));
+        let (mut scene, turns) = (Scene::new(3), Arc::new(ScoreTurns::new()));
         (0..3).for_each(|_| drop(scores(&scene, &turns)));
         scene.replace(2);
         assert_eq!(best(&scores(&scene, &turns)), 2);
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn threads_share_the_turns() {
-        let (scene, turns) = (Scene::new(4), Arc::new(Turns::new()));
+        let (scene, turns) = (Scene::new(4), Arc::new(ScoreTurns::new()));
         let mut served = [0; 4];
         #[expect(clippy::disallowed_methods, reason = "a test of what threads do")]
         std::thread::scope(|scope| {
@@ -97,7 +97,7 @@ mod tests {
         fn nobody_is_served_twice_while_another_candidate_waits(
             offered in prop::collection::vec(prop::collection::btree_set(0..6usize, 1..6), 1..60),
         ) {
-            let (mut scene, turns) = (Scene::new(6), Arc::new(Turns::new()));
+            let (mut scene, turns) = (Scene::new(6), Arc::new(ScoreTurns::new()));
             let mut last = [0; 6];
             for (at, offered) in offered.iter().enumerate() {
                 scene.offer(offered);

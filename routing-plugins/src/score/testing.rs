@@ -1,6 +1,7 @@
 //! A small fleet to try scorers on: pods with given loads, that hold given stretches of one prompt.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -26,7 +27,7 @@ pub(crate) struct Scene {
     pub(crate) now: Instant,
     loads: Vec<PodLoad>,
     tokens: Vec<u32>,
-    most_pods: u16,
+    most_pods: NonZeroU16,
     excluded: PodSet,
 }
 
@@ -38,7 +39,8 @@ impl Scene {
         let info = |at: usize| PodInfo::new(index.join(&format!("pod-{at}")).unwrap(), &format!("pod-{at}"));
         let infos = (0..pods).map(info).collect();
         let (loads, tokens) = (vec![PodLoad::default(); pods], Vec::new());
-        Self { index, infos, now: Instant::now(), loads, tokens, most_pods: 16, excluded: PodSet::EMPTY }
+        let most_pods = TierMatchParameters::default().most_pods;
+        Self { index, infos, now: Instant::now(), loads, tokens, most_pods, excluded: PodSet::EMPTY }
     }
 
     /// A prompt of so many tokens; each pod holds so many blocks of it in GPU memory, those not named none.
@@ -76,7 +78,7 @@ impl Scene {
     }
 
     pub(crate) fn most_pods(self, most_pods: u16) -> Self {
-        Self { most_pods, ..self }
+        Self { most_pods: NonZeroU16::new(most_pods).unwrap(), ..self }
     }
 
     /// Retires a pod; another takes its id.

@@ -8,9 +8,9 @@ use crate::prepare::{HeldTiers, TierCounts};
 
 /// What a block counts by the tier it lies in.
 ///
-/// Blocks of which no tier is known count as those in GPU memory: most of them are about to be there.
+/// Blocks of a pod that was not looked at count by the lowest of these weights: a pod must not win because nobody looked.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(try_from = "Raw"))]
 #[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
 pub struct TierWeights {
     /// In GPU memory; 1, unless given.
@@ -21,6 +21,38 @@ pub struct TierWeights {
     pub disk: Fraction,
     /// In a store that is shared; 0.25, unless given.
     pub remote: Fraction,
+    /// Speculated, and so in no tier yet; as in GPU memory, unless given: that is where it is about to be.
+    pub speculated: Option<Fraction>,
+}
+
+/// Weights as documents give them.
+#[cfg(feature = "serde")]
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw {
+    gpu: Option<Fraction>,
+    host: Option<Fraction>,
+    disk: Option<Fraction>,
+    remote: Option<Fraction>,
+    speculated: Option<Fraction>,
+}
+
+#[cfg(feature = "serde")]
+impl TryFrom<Raw> for TierWeights {
+    type Error = &'static str;
+
+    fn try_from(raw: Raw) -> Result<Self, &'static str> {
+        let default = Self::default();
+        let weights = Self {
+            gpu: raw.gpu.unwrap_or(default.gpu),
+            host: raw.host.unwrap_or(default.host),
+            disk: raw.disk.unwrap_or(default.disk),
+            remote: raw.remote.unwrap_or(default.remote),
+            speculated: raw.speculated,
+        };
+        let Self { gpu, host, disk, remote, .. } = weights;
+        if [gpu, host, disk, remote] == [Fraction::ZERO; 4] { Err("no tier counts anything") } else { Ok(weights) }
+    }
 }
 
 impl Default for TierWeights {
@@ -31,6 +63,7 @@ impl Default for TierWeights {
                 host: Fraction::new(0.8).expect("a fraction"),
                 disk: Fraction::new(0.5).expect("a fraction"),
                 remote: Fraction::new(0.25).expect("a fraction"),
+                speculated: None,
             }
         }
     }
@@ -41,7 +74,10 @@ impl TierWeights {
     #[inline]
     pub(super) fn sum(&self, counts: &TierCounts) -> f64 {
         let weight = |weight: Fraction, blocks: u32| f64::from(weight.get()) * f64::from(blocks);
-        weight(self.gpu, counts.best(Tier::Gpu).saturating_add(counts.unlocated))
+        let least = [self.host, self.disk, self.remote].into_iter().fold(self.gpu, |a, b| if b < a { b } else { a });
+        weight(self.gpu, counts.best(Tier::Gpu))
+            + weight(self.speculated.unwrap_or(self.gpu), counts.speculated)
+            + weight(least, counts.unseen)
             + weight(self.host, counts.best(Tier::Host))
             + weight(self.disk, counts.best(Tier::Disk))
             + weight(self.remote, counts.best(Tier::Remote))
@@ -80,6 +116,8 @@ impl<const W: usize> Scorer<W> for TierScorer {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::score::testing::{BLOCK, Scene};
 
@@ -94,9 +132,27 @@ mod tests {
     }
 
     #[test]
-    fn blocks_of_no_known_tier_count_as_in_the_gpu() {
-        let scene = Scene::new(2).prompt(6 * BLOCK, &[]).most_pods(0);
-        scene.store(1, 0..4, Tier::Remote);
-        assert_eq!(scene.scores(|d| TierScorer::declare(d, TierWeights::default())), [0.0, 1.0]);
+    fn speculated_blocks_count_as_in_the_gpu_or_as_given() {
+        let scene = Scene::new(2).prompt(6 * BLOCK, &[]);
+        scene.index.speculate(scene.pod(1), &scene.hashes()[..4], scene.now + Duration::from_secs(9)).unwrap();
+        let scores = |weights| scene.scores(move |d| TierScorer::declare(d, weights));
+        assert_eq!(scores(TierWeights::default()), [0.0, 1.0]);
+        assert_eq!(scores(TierWeights { gpu: Fraction::new(0.75).unwrap(), ..TierWeights::default() }), [0.0, 0.75]);
+        assert_eq!(scores(TierWeights { speculated: Fraction::new(0.5), ..TierWeights::default() }), [0.0, 0.5]);
+    }
+
+    #[test]
+    fn a_pod_that_was_not_looked_at_is_no_better() {
+        let scene = Scene::new(3).prompt(6 * BLOCK, &[]).most_pods(2);
+        (0..3).for_each(|pod| scene.store(pod, 0..4, Tier::Disk));
+        assert_eq!(scene.scores(|d| TierScorer::declare(d, TierWeights::default())), [0.5, 0.5, 0.25]);
+    }
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn weights_that_say_nothing_are_refused() {
+        let read = |text| serde_json::from_str::<TierWeights>(text);
+        assert!(read(r#"{"gpu": 0, "host": 0, "disk": 0, "remote": 0}"#).is_err());
+        assert!(read(r#"{"gpu": 0, "host": 0, "disk": 0}"#).is_ok() && read(r#"{"cpu": 1}"#).is_err());
     }
 }

@@ -16,8 +16,8 @@ use routing_core::{
 use routing_plugins::Fraction;
 use routing_plugins::record::ColdPromptRecorder;
 use routing_plugins::score::{
-    AdapterScorer, CacheAffinityParameters, CacheAffinityScorer, ColdPrompts, MetricParameters, MetricRange,
-    MetricScorer, Metrics, NoHitSpreadScorer, PreferredMetric,
+    AdapterScorer, CacheAffinityParameters, CacheAffinityScorer, ColdPrompts, MetricRange, MetricScorer,
+    MetricScorerParameters, Metrics, NoHitSpreadScorer, PreferredMetric,
 };
 use serde_json::Value;
 
@@ -118,9 +118,18 @@ fn prefix_config(case: &Case) -> Result<(), String> {
     if parameters.is_err() == expected { Ok(()) } else { Err(format!("found {parameters:?}")) }
 }
 
+/// Theirs forgets pods beyond a number of them; ours remembers every pod, which is the same where they are fewer.
+fn forgets_nobody(case: &Case, pods: usize) -> Result<(), String> {
+    let size = &case.params["lruSize"];
+    // What is not above 0 is their default, of a thousand.
+    let size = if size.is_null() { 0 } else { size.as_i64().ok_or(format!("unknown lruSize {size}"))? };
+    if size <= 0 || size as usize >= pods { Ok(()) } else { Err(format!("unknown: {size} of {pods} remembered")) }
+}
+
 fn no_hit(case: &Case) -> Result<(), String> {
-    known(case, &[], &["matched_blocks", "lru_history"])?;
+    known(case, &["lruSize"], &["matched_blocks", "lru_history"])?;
     let matched = counts(&case.input["matched_blocks"])?;
+    forgets_nobody(case, matched.len())?;
     let setup = Setup::new(matched.len()).prompt(64, 1);
     matched.iter().enumerate().for_each(|(pod, blocks)| setup.hold(pod, *blocks as usize));
     let cold = Arc::new(ColdPrompts::new());
@@ -134,12 +143,13 @@ fn no_hit(case: &Case) -> Result<(), String> {
 
 /// Steps like `cold->a`; what comes after a blank is a remark.
 fn no_hit_sequence(case: &Case) -> Result<(), String> {
-    known(case, &[], &["endpoints", "steps"])?;
+    known(case, &["lruSize"], &["endpoints", "steps"])?;
     let texts = |list: &Value| -> Result<Vec<String>, String> {
         let list = list.as_array().ok_or("no list")?;
         list.iter().map(|value| value.as_str().map(str::to_owned).ok_or(format!("unknown {value}"))).collect()
     };
     let (pods, steps) = (texts(&case.input["endpoints"])?, texts(&case.input["steps"])?);
+    forgets_nobody(case, pods.len())?;
     let cold = Arc::new(ColdPrompts::new());
     for step in &steps {
         let step = step.split(' ').next().unwrap_or_default();
@@ -190,7 +200,7 @@ fn adapter(case: &Case) -> Result<(), String> {
 fn attribute(case: &Case) -> Result<(), String> {
     known(case, &["preference", "range", "min", "max"], &["values"])?;
     let values = figures(&case.input["values"])?;
-    let mut parameters = MetricParameters::new("value");
+    let mut parameters = MetricScorerParameters::new("value");
     parameters.prefer = match case.params["preference"].as_str() {
         Some("lower") => PreferredMetric::Lower,
         Some("higher") => PreferredMetric::Higher,
@@ -282,4 +292,36 @@ fn scorers_pass_their_cases() {
     }
     assert!(failed.is_empty(), "{} cases:\n{}", failed.len(), failed.join("\n"));
     assert!(passed >= 46, "{passed} cases");
+}
+
+/// What the cases of the file do not have, by the published rules.
+#[test]
+fn cases_that_are_not_in_the_file_are_mapped_too() {
+    use serde_json::json;
+
+    let made = |plugin: &str, params: Value, input: Value, scores: Value| -> Case {
+        let expected = json!({ "scores": scores });
+        let case = json!({
+            "id": plugin, "plugin": plugin, "kind": "score", "params": params, "input": input, "expected": expected,
+        });
+        serde_json::from_value(case).expect("a case")
+    };
+    let cold = json!({"matched_blocks": [0, 0, 0], "lru_history": [0]});
+    let tokens = json!({"inflight_tokens": [0, 2_097_152]});
+    let speculated = |weight: f64, keys: [&str; 2]| {
+        let weights = json!({"gpu": 1.0, "cpu": 0.5, "speculative": weight});
+        json!({"keys": [1, 2], "tier_weights": weights, "index": {"1": [keys[0]], "2": [keys[1]]}})
+    };
+    let cases = [
+        made("no-hit-lru-scorer", json!({"lruSize": 3}), cold.clone(), json!([0.0, 1.0, 0.5])),
+        made("no-hit-lru-scorer", json!({"lruSize": -1}), cold.clone(), json!([0.0, 1.0, 0.5])),
+        made("token-load-scorer", json!({"queueThresholdTokens": 0}), tokens, json!([1.0, 0.5])),
+        made("kv-longest-prefix", json!({}), speculated(0.25, ["a/gpu", "a/speculative"]), json!({"a": 1.25})),
+        made("kv-longest-prefix", json!({}), speculated(0.25, ["a/speculative", "a/speculative"]), json!({"a": 0.5})),
+    ];
+    for case in &cases {
+        assert!(matches!(check(case), Verdict::Passed), "{case:?}: {:?}", check(case));
+    }
+    let forgetful = made("no-hit-lru-scorer", json!({"lruSize": 1}), cold, json!([0.0, 1.0, 0.5]));
+    assert!(matches!(check(&forgetful), Verdict::Failed(_)), "ours remembers more");
 }

@@ -125,8 +125,7 @@ impl Model {
         };
         let age = now.saturating_sub(reported.at);
         let stale = age > stale_after;
-        let load = if stale { Load::default() } else { reported.load };
-        PodLoad { age: Some(Duration::from_millis(age)), stale, ..merged(own, load, own, reported.own) }
+        PodLoad { age: Some(Duration::from_millis(age)), stale, ..merged(own, reported.load, own, reported.own) }
     }
 }
 

@@ -29,7 +29,7 @@ fn is_saturated_by(case: &Case, saturation: f64) -> Result<(), String> {
     close(&[saturation], &Value::Array(vec![case.expected["saturation"].clone()]), case.tolerance)
 }
 
-/// The limits and the pods' reports; one that is stale or missing has no age.
+/// The limits and the pods' reports; where one is missing there is no age.
 fn utilization(case: &Case) -> Result<(UtilizationParameters, Vec<PodLoad>), String> {
     known(&case.params, &["queueDepthThreshold", "kvCacheUtilThreshold", "metricsStalenessThresholdMs", "headroom"])?;
     known(&case.input, &["endpoints"])?;
@@ -46,7 +46,8 @@ fn utilization(case: &Case) -> Result<(UtilizationParameters, Vec<PodLoad>), Str
             known(endpoint, &["queue", "kv", "stale"])?;
             load.waiting = whole(endpoint, "queue")?.unwrap_or_default() as u32;
             load.kv_used = number(endpoint, "kv")?.unwrap_or_default() as f32;
-            load.age = (endpoint["stale"] != true).then_some(Duration::ZERO);
+            // Figures of a stale report stay, as the tracker leaves them.
+            (load.age, load.stale) = (Some(Duration::ZERO), endpoint["stale"] == true);
         }
         loads.push(load);
     }
@@ -99,12 +100,20 @@ fn concurrency(case: &Case) -> Result<(Vec<InFlightLimit>, Vec<PodLoad>), String
 
 pub(super) fn concurrency_filter(case: &Case) -> Result<(), String> {
     let (limits, loads) = concurrency(case)?;
-    let [limit] = limits[..] else { return Err("unknown filter by two limits".to_owned()) };
-    let (_, fleet) = fleet(loads.len(), |_, pod| pod);
-    let parameters = ConcurrencyParameters { limit, headroom: headroom(&case.params)?, figures: Figures::Counted };
-    let profile = with_loads(profile("serve"), loads);
-    let filter = move |d: &mut routing_core::Declare<'_>| ConcurrencyFilter::declare(d, parameters);
-    as_expected(case, &kept(profile, &request(), &fleet, OnEmpty::KeepPrevious, filter)?)
+    let (count, headroom) = (loads.len(), headroom(&case.params)?);
+    let (_, fleet) = fleet(count, |_, pod| pod);
+    let mut passed: Vec<usize> = (0..count).collect();
+    // Two limits are two filters, one after the other.
+    for limit in limits {
+        let parameters = ConcurrencyParameters { limit, headroom, figures: Figures::Counted };
+        let profile = with_loads(profile("serve"), loads.clone());
+        let filter = move |d: &mut routing_core::Declare<'_>| ConcurrencyFilter::declare(d, parameters);
+        let kept = kept(profile, &request(), &fleet, OnEmpty::Fail, filter)?;
+        passed.retain(|pod| kept.contains(pod));
+    }
+    // Theirs fails open where nobody passes both.
+    let kept = if passed.is_empty() { (0..count).collect() } else { passed };
+    as_expected(case, &kept)
 }
 
 pub(super) fn concurrency_saturation(case: &Case) -> Result<(), String> {

@@ -1,16 +1,19 @@
 //! Their filters.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use kv_index::BlockSize;
+use kv_index::{BlockSize, PodId};
 use routing_core::{OnEmpty, Role};
 use routing_plugins::filter::{
-    AffinityFilter, AffinityParameters, Comparison, ContextRange, ContextRangeFilter, ContextRangeParameters, Metric,
-    MetricCondition, MetricFilter, MetricParameters, RoleFilter, RoleParameters, Unlabelled, Unreported,
+    AffinityFilter, AffinityParameters, Comparison, ContextRange, ContextRangeFilter, ContextRangeParameters,
+    LabelFilter, LabelParameters, Metric, MetricCondition, MetricFilter, MetricFilterParameters, MetricSource,
+    RoleFilter, RoleParameters, Selector, Unlabelled, Unreported,
 };
 use routing_plugins::load::PodLoad;
 use routing_plugins::prepare::GivenTokensPreparer;
-use routing_plugins::{Amount, Fraction, Positive};
+use routing_plugins::score::Metrics;
+use routing_plugins::{Fraction, Positive};
 use serde_json::Value;
 
 use super::given::{as_expected, hold, kept, known, list, number, on_empty, profile, whole, with_loads, with_search};
@@ -33,9 +36,8 @@ pub(super) fn role(case: &Case) -> Result<(), String> {
     as_expected(case, &kept)
 }
 
-fn condition(metric: Metric, is: Comparison, value: f64) -> Result<MetricCondition, String> {
-    let value = Amount::new(value).ok_or_else(|| format!("unknown limit {value}"))?;
-    Ok(MetricCondition { metric, is, value })
+fn condition(metric: impl Into<MetricSource>, is: Comparison, value: f64) -> Result<MetricCondition, String> {
+    MetricCondition::new(metric, is, value).map_err(|error| format!("unknown limit: {error}"))
 }
 
 fn by_metrics(
@@ -43,17 +45,17 @@ fn by_metrics(
     loads: Vec<PodLoad>,
     conditions: Vec<MetricCondition>,
     unreported: Unreported,
+    metrics: Arc<dyn Metrics>,
 ) -> Result<(), String> {
     let (_, fleet) = fleet(loads.len(), |_, pod| pod);
     let on_empty = on_empty(&case.params, "fallbackOnEmpty")?;
-    let parameters = MetricParameters { conditions, unreported };
+    let parameters = MetricFilterParameters { conditions, unreported };
     let profile = with_loads(profile("serve"), loads);
-    let kept = kept(profile, &request(), &fleet, on_empty, |d| MetricFilter::declare(d, parameters))?;
+    let kept = kept(profile, &request(), &fleet, on_empty, |d| MetricFilter::declare(d, parameters, metrics))?;
     as_expected(case, &kept)
 }
 
-/// Their attributes have any name; ours are what engines report. Waiting requests stand for any whole number, and the use
-/// of the KV cache for any share.
+/// Their attributes have any name, as figures of the host's have here.
 pub(super) fn attribute(case: &Case) -> Result<(), String> {
     known(&case.params, &["attribute", "operator", "value", "onMissing", "fallbackOnEmpty"])?;
     known(&case.input, &["values"])?;
@@ -72,24 +74,78 @@ pub(super) fn attribute(case: &Case) -> Result<(), String> {
         other => return Err(format!("unknown onMissing {other:?}")),
     };
     let value = number(&case.params, "value")?.ok_or("no value")?;
-    let values = list(&case.input, "values")?;
-    let numbers = || values.iter().filter_map(Value::as_f64).chain([value]);
-    let metric = if numbers().all(|number| number >= 0.0 && number.fract() == 0.0) {
-        Metric::Waiting
-    } else if numbers().all(|number| (0.0..=1.0).contains(&number)) {
-        Metric::KvUsed
-    } else {
-        return Err("unknown kind of value".to_owned());
-    };
-    let load = |value: &Value| {
-        let mut load = PodLoad::default();
-        if let Some(number) = value.as_f64() {
-            (load.waiting, load.kv_used) = (number as u32, number as f32);
-            load.age = Some(Duration::ZERO);
+    let mut values = Vec::new();
+    for value in list(&case.input, "values")? {
+        values.push(match value {
+            Value::Null => None,
+            number => Some(number.as_f64().ok_or_else(|| format!("unknown value {number}"))?),
+        });
+    }
+    let name = case.params["attribute"].as_str().unwrap_or("attribute");
+    let conditions = vec![condition(MetricSource::Host(name.into()), is, value)?];
+    let loads = vec![PodLoad::default(); values.len()];
+    by_metrics(case, loads, conditions, unreported, Arc::new(Attribute(name.into(), values)))
+}
+
+/// One figure of every pod, by name.
+#[derive(Debug)]
+struct Attribute(Box<str>, Vec<Option<f64>>);
+
+impl Metrics for Attribute {
+    fn figure(&self, metric: &str, pod: PodId) -> Option<f64> {
+        self.1.get(pod.index()).copied().flatten().filter(|_| *metric == *self.0)
+    }
+}
+
+/// A selector as text, or as the two lists that Kubernetes objects have.
+pub(super) fn label_selector(case: &Case) -> Result<(), String> {
+    known(&case.params, &["selector", "matchLabels", "matchExpressions"])?;
+    known(&case.input, &["labels"])?;
+    let selector = match &case.params["selector"] {
+        Value::String(text) => text.parse::<Selector>().map_err(|error| error.to_string())?,
+        Value::Null => from_lists(&case.params)?,
+        lists => {
+            known(lists, &["matchLabels", "matchExpressions"])?;
+            from_lists(lists)?
         }
-        load
     };
-    by_metrics(case, values.iter().map(load).collect(), vec![condition(metric, is, value)?], unreported)
+    let mut pods = Vec::new();
+    for labels in list(&case.input, "labels")? {
+        pods.push(pairs(labels)?);
+    }
+    let (_, fleet) = fleet(pods.len(), |at, pod| pods[at].iter().fold(pod, |pod, (key, value)| pod.label(key, value)));
+    let parameters = LabelParameters::new(selector);
+    let kept = kept(profile("serve"), &request(), &fleet, OnEmpty::Fail, |d| LabelFilter::declare(d, parameters))?;
+    as_expected(case, &kept)
+}
+
+fn pairs(labels: &Value) -> Result<Vec<(&str, &str)>, String> {
+    if labels.is_null() {
+        return Ok(Vec::new());
+    }
+    let labels = labels.as_object().ok_or_else(|| format!("unknown labels {labels}"))?;
+    labels
+        .iter()
+        .map(|(key, value)| Ok((key.as_str(), value.as_str().ok_or_else(|| format!("unknown label {value}"))?)))
+        .collect()
+}
+
+fn from_lists(lists: &Value) -> Result<Selector, String> {
+    let same = pairs(&lists["matchLabels"])?;
+    let mut selector = same.iter().fold(Selector::default(), |selector, (key, value)| selector.equal(key, value));
+    for given in lists["matchExpressions"].as_array().map(Vec::as_slice).unwrap_or_default() {
+        known(given, &["key", "operator", "values"])?;
+        let key = given["key"].as_str().ok_or("no key")?;
+        let values: Vec<&str> = given["values"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        selector = match given["operator"].as_str() {
+            Some("In") => selector.within(key, &values),
+            Some("NotIn") => selector.without(key, &values),
+            Some("Exists") => selector.present(key),
+            Some("DoesNotExist") => selector.absent(key),
+            other => return Err(format!("unknown operator {other:?}")),
+        };
+    }
+    Ok(selector)
 }
 
 pub(super) fn utilization(case: &Case) -> Result<(), String> {
@@ -106,6 +162,10 @@ pub(super) fn utilization(case: &Case) -> Result<(), String> {
             other => return Err(format!("unknown metric {other:?}")),
         };
         let most = number(given, "maxValue")?.ok_or("no maxValue")?;
+        if metric == Metric::KvUsed && most > 1.0 {
+            // A share is always below that; ours takes no condition that says nothing.
+            continue;
+        }
         conditions.push(condition(metric, Comparison::AtMost, most)?);
     }
     let mut loads = Vec::new();
@@ -123,7 +183,7 @@ pub(super) fn utilization(case: &Case) -> Result<(), String> {
         loads.push(load);
     }
     // What is missing passes.
-    by_metrics(case, loads, conditions, Unreported::Keep)
+    by_metrics(case, loads, conditions, Unreported::Keep, Arc::new(()))
 }
 
 /// Blocks of a token each, and a hundred of them, so that a percentage is a number of blocks.
@@ -150,20 +210,32 @@ pub(super) fn affinity(case: &Case) -> Result<(), String> {
     let (index, fleet) = fleet(endpoints.len(), |_, pod| pod);
     let (prompt, size): (Vec<u32>, _) = ((0..100).collect(), BlockSize::new(1).expect("not zero"));
     let mut loads = Vec::new();
+    // Whether the time is known of one that holds enough, and of one that does not.
+    let mut is_timed = [false; 2];
     for (at, endpoint) in endpoints.iter().enumerate() {
         known(endpoint, &["match_pct", "predicted_ttft_ms", "inflight_tokens"])?;
         let held = whole(endpoint, "match_pct")?.unwrap_or_default();
         hold(&index, at, prompt.get(..held as usize).ok_or("unknown share above 100 %")?, size)?;
         let mut load = PodLoad::default();
-        let figure = number(endpoint, figure)?.ok_or_else(|| format!("unknown lack of {figure}"))?;
-        load.in_flight.uncached_tokens = (figure * scale) as u64;
+        // Theirs leaves out whom it has no time of: here, nobody waits longer.
+        let figure = number(endpoint, figure)?;
+        load.in_flight.uncached_tokens = figure.map_or(u64::MAX, |figure| (figure * scale) as u64);
+        is_timed[usize::from(held as f32 / 100.0 >= parameters.share.get())] |= figure.is_some();
         loads.push(load);
+    }
+    if is_timed != [true; 2] && parameters.most_wait.is_some() && loads.iter().any(is_unknown) {
+        // Theirs does not narrow where one side has no time at all. Ours always knows what it sent: there it is no filter.
+        return as_expected(case, &(0..loads.len()).collect::<Vec<_>>());
     }
     let profile = with_search(with_loads(profile("serve"), loads), index, size);
     let request = request().tokens(&prompt);
     let kept =
         kept(profile, &request, &fleet, OnEmpty::KeepPrevious, move |d| AffinityFilter::<4>::declare(d, parameters))?;
     as_expected(case, &kept)
+}
+
+fn is_unknown(load: &PodLoad) -> bool {
+    load.in_flight.uncached_tokens == u64::MAX
 }
 
 pub(super) fn context_range(case: &Case) -> Result<(), String> {

@@ -19,16 +19,32 @@ use super::setup::{Holders, Setup};
 pub(crate) fn longest_prefix(case: &Case) -> Result<(), String> {
     known(case, &[], &["keys", "tier_weights", "index"])?;
     let scene = scene(case)?;
-    let mut weights =
-        TierWeights { gpu: Fraction::ONE, host: Fraction::ONE, disk: Fraction::ONE, remote: Fraction::ONE };
+    let one = Fraction::ONE;
+    let mut weights = TierWeights { gpu: one, host: one, disk: one, remote: one, speculated: Some(one) };
     for (name, weight) in case.input["tier_weights"].as_object().ok_or("no weights")? {
         let weight = weight.as_f64().and_then(|weight| Fraction::try_from(weight).ok()).ok_or("no weight in 0..=1")?;
+        if name == SPECULATIVE {
+            weights.speculated = Some(weight);
+            continue;
+        }
         match tier(name)? {
             Tier::Gpu => weights.gpu = weight,
             Tier::Host => weights.host = weight,
             Tier::Disk => weights.disk = weight,
             Tier::Remote => weights.remote = weight,
         }
+    }
+    // Of a block that is speculated and there, theirs takes the higher weight, and ours the true one.
+    let true_ones = [weights.gpu, weights.host, weights.disk, weights.remote];
+    let twice = |((pod, name), positions): (&(String, String), &Vec<usize>)| {
+        let others = holders(case).unwrap_or_default();
+        name == SPECULATIVE
+            && others.iter().any(|((other, name), there)| {
+                other == pod && name != SPECULATIVE && there.iter().any(|at| positions.contains(at))
+            })
+    };
+    if true_ones.iter().any(|weight| Some(*weight) < weights.speculated) && holders(case)?.iter().any(twice) {
+        return Err("unknown: a speculated block counts for more than a true one".into());
     }
     let parameters = CacheAffinityParameters { tiers: Some(weights), ..CacheAffinityParameters::default() };
     let scores = scene.setup.scores(move |d| CacheAffinityScorer::declare(d, parameters))?;
@@ -112,11 +128,14 @@ fn scene(case: &Case) -> Result<Scene, String> {
     for ((pod, name), positions) in &holders {
         let at = pods.iter().position(|known| known == pod).ok_or("a pod")?;
         if name == SPECULATIVE {
-            if !positions.iter().copied().eq(0..positions.len()) {
-                return Err("unknown: speculated blocks that are no prefix".into());
+            let end = positions.iter().max().map_or(0, |last| last + 1);
+            let is_held =
+                |at: usize| holders.iter().any(|((other, _), positions)| other == pod && positions.contains(&at));
+            if !(0..end).all(is_held) {
+                return Err("unknown: speculated blocks after some that are not held".into());
             }
             let deadline = setup.request().now + Duration::from_secs(60);
-            let chain = &setup.hashes()[..positions.len()];
+            let chain = &setup.hashes()[..end];
             setup.index.speculate(setup.pod(at), chain, deadline).map_err(|error| error.to_string())?;
         } else {
             setup.store(at, tier(name)?, positions);

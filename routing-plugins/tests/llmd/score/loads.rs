@@ -69,7 +69,8 @@ pub(crate) fn token_load(case: &Case) -> Result<(), String> {
     }
     let setup = setup.loads(&in_flight, |tokens, load| load.in_flight.uncached_tokens = u64::from(*tokens));
     let threshold = case.params["queueThresholdTokens"].as_f64().unwrap_or(4_194_304.0);
-    let limit = Positive::new(threshold).ok_or(format!("unknown threshold {threshold}"))?;
+    // What is not above 0 is their default.
+    let limit = Positive::new(threshold).or(Positive::new(4_194_304.0)).ok_or("no threshold")?;
     let form = LoadForm::Limit { limit, best: Fraction::ONE };
     let by = LoadFigure::UncachedTokens;
     least(case, &setup, LeastLoadParameters { by, form, with_request: true, only_reported: false })

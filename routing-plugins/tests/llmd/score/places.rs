@@ -1,7 +1,8 @@
 //! Scorers of labels.
 
 use routing_core::Declare;
-use routing_plugins::score::{ContextRangeParameters, ContextRangeScorer, LocalityParameters, LocalityScorer};
+use routing_plugins::filter::ContextRangeParameters;
+use routing_plugins::score::{ContextRangeScorer, LocalityParameters, LocalityScorer};
 use serde_json::Value;
 
 use super::super::case::Case;
@@ -21,7 +22,7 @@ pub(crate) fn context_range(case: &Case) -> Result<(), String> {
         Some(range) => info.label(&label, range),
         None => info,
     });
-    let parameters = ContextRangeParameters { label };
+    let parameters = ContextRangeParameters { label: label.into() };
     expect(case, &setup.prompt(length, 16).scores(move |d| ContextRangeScorer::declare(d, parameters))?)
 }
 
