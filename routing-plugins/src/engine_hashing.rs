@@ -10,15 +10,17 @@ use routing_core::Request;
 /// # Examples
 ///
 /// ```
+/// # #[cfg(feature = "vllm")] {
 /// use kv_index::BlockSize;
-/// use kv_index::engine::{Dialect, DialectHasher, SglangHashing};
+/// use kv_index::engine::vllm::VllmHashing;
+/// use kv_index::engine::{Dialect, DialectHasher, Version};
 /// use routing_plugins::{EngineHashing, Hashing};
 ///
-/// let dialect = Dialect::sglang(SglangHashing::default())?;
+/// let dialect = Dialect::vllm(VllmHashing::new(Version::new(0, 31, 0))).expect("a known release");
 /// let hasher = DialectHasher::new(dialect, BlockSize::new(16).expect("not zero"));
-/// let hashing = EngineHashing::new(hasher).adapter("sql", Some("/adapters/sql"), None);
-/// let hashing = Hashing::Engine(hashing.into());
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// // From 0.31 on, vLLM hashes where an adapter was loaded from.
+/// let hashing = Hashing::Engine(EngineHashing::new(hasher).adapter("sql", Some("org/sql-lora"), None).into());
+/// # }
 /// ```
 #[derive(Clone, Debug)]
 pub struct EngineHashing {
@@ -65,5 +67,47 @@ impl EngineHashing {
             adapter
         });
         prompt
+    }
+}
+
+#[cfg(all(test, feature = "vllm"))]
+mod tests {
+    use std::sync::Arc;
+
+    use kv_index::engine::vllm::VllmHashing;
+    use kv_index::engine::{Dialect, Version};
+    use kv_index::{BlockSize, Config, Event, Index, Source, Stored};
+    use routing_core::{Fleet, PodInfo, RoutingPlan};
+
+    use super::*;
+    use crate::prepare::tests::request;
+    use crate::{Hashing, Stock, profiles};
+
+    /// An index that is fed an engine's own hashes is searched by them, adapters included.
+    #[test]
+    fn prompts_are_found_by_the_engines_own_hashes() {
+        let dialect = Dialect::vllm(VllmHashing::new(Version::new(0, 31, 0))).unwrap();
+        let hasher = DialectHasher::new(dialect, BlockSize::new(4).unwrap());
+        let tokens: Vec<u32> = (0..40).collect();
+        let prompt = Prompt::new(&tokens).adapter(Adapter::named("sql").path("org/sql-lora"));
+        let chain = hasher.hash(&prompt).unwrap();
+        let index: Arc<Index> = Arc::new(Index::new(Config::default()));
+        let pods = ["a", "b"].map(|name| index.join(name).unwrap());
+        index.apply(pods[1], Source::Copies, &Event::Stored(Stored::prompt(&chain[..8]))).unwrap();
+        let held = |hashing: EngineHashing| {
+            let stock = Stock::new(Arc::clone(&index), Hashing::Engine(hashing.into()));
+            let workflow = profiles::cache_aware(&stock).build().unwrap();
+            let fleet = Fleet::new(1, pods.map(|pod| PodInfo::new(pod, "pod")));
+            let mut plan = RoutingPlan::default();
+            let request = request().tokens(&tokens).adapter("sql");
+            let decided = workflow.decide(&mut workflow.workspace(), &request, &fleet, &mut plan);
+            decided.map(|()| (plan.steps()[0].candidates[0].pod, plan.steps()[0].cache.unwrap().held))
+        };
+        let known = EngineHashing::new(hasher.clone()).adapter("sql", Some("org/sql-lora"), None);
+        assert_eq!(held(known), Ok((pods[1], 8)));
+        let elsewhere = EngineHashing::new(hasher.clone()).adapter("sql", Some("org/other"), None);
+        assert_eq!(held(elsewhere).map(|(_, held)| held), Ok(0));
+        // Without what the engine hashes there is no guessing.
+        assert!(held(EngineHashing::new(hasher)).is_err_and(|error| error.to_string().contains("adapter")));
     }
 }
