@@ -99,9 +99,14 @@ impl PodCache {
         }
     }
 
+    /// When the next expiry is due; that of a block which was confirmed or given more time counts too.
+    pub(crate) fn next_expiry(&self) -> Option<Instant> {
+        self.expiries.peek().map(|Reverse((deadline, ..))| *deadline)
+    }
+
     /// Whether an expiry is due.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
-        self.expiries.peek().is_some_and(|Reverse((deadline, ..))| *deadline <= now)
+        self.next_expiry().is_some_and(|deadline| deadline <= now)
     }
 
     /// Takes the next expiry that is due: the block to drop, or none if it was confirmed or given more time.

@@ -9,6 +9,7 @@ use crate::cache::PodCache;
 use crate::change::{Change, Entry, Left};
 use crate::config::Config;
 use crate::digest::Digest;
+use crate::due::Due;
 use crate::error::{Gone, JoinError};
 use crate::event::{Applied, Event, Source, Stored};
 use crate::ledger::Ledgers;
@@ -56,6 +57,8 @@ pub struct Index<const WORDS: usize = 4> {
     pods: Box<[CachePadded<Mutex<PodCache>>]>,
     /// Pods with blocks that nobody has confirmed, and perhaps some that no longer have any.
     speculating: SharedPodSet<WORDS>,
+    /// When each pod's next speculated block is due.
+    due: Due,
     /// What swept pods had applied in their time.
     pub(crate) past: Mutex<Past>,
 }
@@ -75,6 +78,7 @@ impl<const WORDS: usize> Index<WORDS> {
             blocks: CachePadded::new(AtomicU64::new(0)),
             pods: (0..pods).map(|_| CachePadded::new(Mutex::new(PodCache::default()))).collect(),
             speculating: SharedPodSet::new(),
+            due: Due::new(pods),
             past: Mutex::new(Past::default()),
         }
     }
@@ -139,16 +143,22 @@ impl<const WORDS: usize> Index<WORDS> {
         let mut change = self.change(pod)?;
         self.speculating.insert(pod.id());
         change.store(&Stored::new(Parent::Root, chain), Entry::Speculated(deadline));
+        self.due.set(pod.id(), change.cache().next_expiry());
         Ok(change.finish())
     }
 
     /// Drops speculated blocks whose deadline has come, in a step of about `budget` blocks.
     ///
-    /// Call it now and then, and again while something is left.
+    /// Call it now and then, and again while something is left. Where nothing is due it takes no lock: it may be called
+    /// before every search.
     pub fn expire(&self, now: Instant, budget: usize) -> Expired {
         let mut step = Expired::default();
+        let Some(now_tick) = self.due.tick(now) else { return step };
         let mut work = 0;
         for id in self.speculating.get() {
+            if !self.due.is_due(id, now_tick) {
+                continue;
+            }
             if work >= budget.max(1) {
                 step.pending = true;
                 break;
@@ -163,6 +173,7 @@ impl<const WORDS: usize> Index<WORDS> {
                 }
             }
             step.pending |= change.cache().is_due(now);
+            self.due.set(id, change.cache().next_expiry());
             // Under the pod's lock, like the insert in `speculate`.
             if change.cache().speculated() == 0 {
                 self.speculating.remove(id);
@@ -313,6 +324,25 @@ mod tests {
         }
         assert!((50..=51).contains(&steps), "{steps} steps");
         assert_eq!(index.stats().blocks, 0);
+    }
+
+    /// A lock that is taken twice is waited for without end: were one taken, this would not return.
+    #[test]
+    fn expiry_takes_no_lock_of_a_pod_where_nothing_is_due() {
+        let index: Index = Index::new(Config::default());
+        let (a, b) = (index.join("a").expect("room"), index.join("b").expect("room"));
+        let at = |tick| origin() + Duration::from_millis(tick);
+        let guard = index.cache_of(a.id());
+        assert_eq!(index.expire(at(0), 10), Expired::default(), "nothing was ever speculated");
+        drop(guard);
+        index.speculate(a, &blocks(4), at(20)).expect("live");
+        index.speculate(b, &blocks(3), at(10)).expect("live");
+        let guard = index.cache_of(a.id());
+        assert_eq!(index.expire(at(9), 10), Expired::default());
+        assert_eq!(index.expire(at(19), 10), Expired { dropped: 3, pending: false });
+        drop(guard);
+        assert_eq!(index.expire(at(20), 3), Expired { dropped: 3, pending: true });
+        assert_eq!(index.expire(at(20), 3), Expired { dropped: 1, pending: false });
     }
 
     #[test]

@@ -63,6 +63,7 @@ mod change;
 mod config;
 mod detail;
 mod digest;
+mod due;
 #[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
 pub mod engine;
 mod error;

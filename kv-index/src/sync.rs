@@ -7,6 +7,9 @@ pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
 #[cfg(not(all(test, routing_loom)))]
 pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
 
+// Its value is set once and never changed: there is nothing for loom to try.
+pub(crate) use std::sync::OnceLock;
+
 #[cfg(all(test, routing_loom))]
 pub(crate) use modelled::{Backoff, Mutex, MutexGuard};
 #[cfg(not(all(test, routing_loom)))]

@@ -150,6 +150,13 @@ impl<'r> Request<'r> {
         self.headers?.header(name)
     }
 
+    /// Visits every value of a header, in order: of one that may come several times.
+    pub fn each_header(&self, name: &str, visit: &mut dyn FnMut(&[u8])) {
+        if let Some(headers) = self.headers {
+            headers.all(name, visit);
+        }
+    }
+
     /// A label of the client.
     #[must_use]
     pub fn label(&self, key: &str) -> Option<&'r str> {
@@ -169,10 +176,22 @@ impl fmt::Debug for Request<'_> {
 pub trait Headers: Sync {
     /// The first value of a header; names are compared without regard to case.
     fn header(&self, name: &str) -> Option<&[u8]>;
+
+    /// Visits every value of a header, in order. The first alone, unless an implementation knows the others.
+    fn all(&self, name: &str, visit: &mut dyn FnMut(&[u8])) {
+        if let Some(value) = self.header(name) {
+            visit(value);
+        }
+    }
 }
 
 impl Headers for &[(&str, &str)] {
     fn header(&self, name: &str) -> Option<&[u8]> {
         self.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_bytes())
+    }
+
+    fn all(&self, name: &str, visit: &mut dyn FnMut(&[u8])) {
+        let own = self.iter().filter(|(known, _)| known.eq_ignore_ascii_case(name));
+        own.for_each(|(_, value)| visit(value.as_bytes()));
     }
 }

@@ -85,5 +85,5 @@ pub use engine_hashing::EngineHashing;
 pub use parameters::{Amount, Fraction, OutOfRange, Positive};
 #[cfg(feature = "serde")]
 pub use registry::register;
-pub use stock::{Hashing, SessionTables, Stock, Tokens};
+pub use stock::{Hashing, SessionTables, Stock, Tables, Tokens};
 pub use tokens::{PromptTokens, TokenList};

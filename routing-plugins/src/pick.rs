@@ -32,7 +32,7 @@ mod weighted_random;
 use std::num::NonZeroUsize;
 
 pub use consistent_hash::{ConsistentHashParameters, ConsistentHashPicker, HashBy};
-pub use max_score::{MaxScoreParameters, MaxScorePicker};
+pub use max_score::{MaxScoreParameters, MaxScorePicker, Ties};
 pub use round_robin::{RoundRobinParameters, RoundRobinPicker};
 pub use session::{SessionParameters, SessionPicker, WhenRefused};
 pub use sessions::{SessionLimits, Sessions};
@@ -63,12 +63,13 @@ mod tests {
         assert_eq!(parse("{}"), Some(WeightedRandomParameters::default()));
         assert_eq!(parse("{}"), Some(TwoChoicesParameters::default()));
         let hash: ConsistentHashParameters =
-            parse(r#"{"by": "ring", "epsilon": null, "points": 40, "most": 5}"#).unwrap();
+            parse(r#"{"by": "ring", "bounded": false, "points": 40, "most": 5}"#).unwrap();
         assert_eq!((hash.by, hash.epsilon, hash.points.get(), hash.most.get()), (HashBy::Ring, None, 40, 5));
         let session: SessionParameters = parse(r#"{"when_refused": "keep_while_alive"}"#).unwrap();
         assert_eq!(session.when_refused, WhenRefused::KeepWhileAlive);
         assert_eq!(parse::<TwoChoicesParameters>(r#"{"by": "requests"}"#).unwrap().by, BetterBy::Requests);
-        assert_eq!(parse::<WeightedRandomParameters>(r#"{"temperature": null}"#).unwrap().temperature, None);
+        assert_eq!(parse::<WeightedRandomParameters>(r#"{"softened": false}"#).unwrap().temperature, None);
+        assert_eq!(parse::<MaxScoreParameters>(r#"{"ties": "by_prompt"}"#).unwrap().ties, Ties::ByPrompt);
     }
 
     #[test]
@@ -76,7 +77,10 @@ mod tests {
         assert_eq!(parse::<MaxScoreParameters>(r#"{"most": 0}"#), None);
         assert_eq!(parse::<ConsistentHashParameters>(r#"{"epsilon": 0}"#), None);
         assert_eq!(parse::<ConsistentHashParameters>(r#"{"points": 0}"#), None);
+        assert_eq!(parse::<ConsistentHashParameters>(r#"{"points": 40}"#), None, "rendezvous has no points");
+        assert_eq!(parse::<ConsistentHashParameters>(r#"{"bounded": false, "epsilon": 0.1}"#), None);
         assert_eq!(parse::<WeightedRandomParameters>(r#"{"temperature": -1}"#), None);
+        assert_eq!(parse::<WeightedRandomParameters>(r#"{"softened": false, "temperature": 1}"#), None);
         assert_eq!(parse::<SessionLimits>(r#"{"ttl_seconds": 0}"#), None);
     }
 }

@@ -11,7 +11,8 @@
 //! | [`prefill_decode`] | to a prefill pod and then to a decode pod near it |
 //! | [`prefill_decode_conditional`] | the same, and to no prefill pod where the decode pod holds enough |
 //!
-//! They are builders: take one as it is, or add to it.
+//! They are builders: take one as it is, or add to it. A request whose prompt has no tokens is routed as one with an empty
+//! prompt, and counted in [`Stock::untokenized`].
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -22,8 +23,8 @@ use crate::condition::{UncachedCondition, UncachedParameters};
 use crate::filter::*;
 use crate::parameters::{Fraction, Positive};
 use crate::pick::{
-    ConsistentHashParameters, ConsistentHashPicker, MaxScorePicker, RoundRobinParameters, RoundRobinPicker,
-    SessionParameters, SessionPicker,
+    ConsistentHashParameters, ConsistentHashPicker, MaxScoreParameters, MaxScorePicker, RoundRobinParameters,
+    RoundRobinPicker, SessionParameters, SessionPicker, Ties,
 };
 use crate::prepare::*;
 use crate::record::{SpeculateParameters, SpeculateRecorder};
@@ -33,11 +34,11 @@ use crate::score::{
 };
 use crate::stock::Stock;
 
-/// To each pod in its turn.
+/// To each pod in its turn. The turns are the stock's, and go on when the workflow is replaced.
 pub fn round_robin<const W: usize>(stock: &Stock<W>) -> ProfileBuilder<W> {
-    sound(ProfileBuilder::new("round_robin"), stock).picker("in_turn", |d: &mut Declare<'_>| {
-        RoundRobinPicker::declare(d, RoundRobinParameters::default(), Arc::default())
-    })
+    let turns = stock.turns.table("turns");
+    sound(ProfileBuilder::new("round_robin"), stock)
+        .picker("in_turn", |d: &mut Declare<'_>| RoundRobinPicker::declare(d, RoundRobinParameters::default(), turns))
 }
 
 /// To the pod with the fewest requests.
@@ -48,7 +49,7 @@ pub fn least_load<const W: usize>(stock: &Stock<W>) -> ProfileBuilder<W> {
     best(profile)
 }
 
-/// Always to the same pod for a session or a prompt's beginning; no pod has more than a quarter above the mean, nor more
+/// Always to the same pod for a session, or else for the prompt's first 32 tokens or 128 bytes, all of it if it is shorter; no pod has more than a quarter above the mean, nor more
 /// than 256 requests.
 pub fn consistent_hash<const W: usize>(stock: &Stock<W>) -> ProfileBuilder<W> {
     let profile = loads(ProfileBuilder::new("consistent_hash"), stock)
@@ -74,7 +75,8 @@ pub fn cache_aware_sticky<const W: usize>(stock: &Stock<W>) -> ProfileBuilder<W>
 }
 
 /// A prompt of which some pods hold half goes to the least loaded of them; a new one to the least loaded of all, where it
-/// is entered at once, so that a burst of the same new prompt lands on one pod.
+/// is entered at once, so that a burst of the same new prompt lands on one pod. Those of the burst that are decided before
+/// the first is entered agree where pods are equally loaded, since ties are drawn from the prompt.
 pub fn sticky_least_loaded<const W: usize>(stock: &Stock<W>) -> ProfileBuilder<W> {
     let share = Fraction::new(0.5).unwrap_or(Fraction::ONE);
     let index = Arc::clone(&stock.index);
@@ -83,7 +85,9 @@ pub fn sticky_least_loaded<const W: usize>(stock: &Stock<W>) -> ProfileBuilder<W
             AffinityFilter::<W>::declare(d, AffinityParameters { share, ..AffinityParameters::default() })
         })
         .scorer("load", 1.0, |d: &mut Declare<'_>| LeastLoadScorer::<W>::declare(d, LeastLoadParameters::default()));
-    best(profile)
+    let ties = MaxScoreParameters { ties: Ties::ByPrompt, ..MaxScoreParameters::default() };
+    profile
+        .picker("best", move |d: &mut Declare<'_>| MaxScorePicker::declare(d, ties))
         .recorder("enter", |d: &mut Declare<'_>| SpeculateRecorder::declare(d, SpeculateParameters::default(), index))
 }
 
@@ -139,9 +143,10 @@ fn loads<const W: usize>(profile: ProfileBuilder<W>, stock: &Stock<W>) -> Profil
 
 /// The prompt, who holds it, and what everybody has to do.
 fn prompt<const W: usize>(profile: ProfileBuilder<W>, stock: &Stock<W>) -> ProfileBuilder<W> {
-    let Stock { tokens, hashing, index, .. } = stock.clone();
+    let Stock { hashing, index, .. } = stock.clone();
+    let own = stock.clone();
     let profile = profile
-        .preparer("tokens", move |d: &mut Declare<'_>| tokens.preparer::<W>(d))
+        .preparer("tokens", move |d: &mut Declare<'_>| own.tokens_preparer(d, OnUntokenized::Empty))
         .preparer("hash", |d: &mut Declare<'_>| BlockHashPreparer::declare(d, BlockHashParameters::default(), hashing))
         .preparer("held", |d: &mut Declare<'_>| PrefixMatchPreparer::declare(d, index));
     loads(profile, stock)

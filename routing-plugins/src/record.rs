@@ -1,11 +1,15 @@
 //! Recorders: what later decisions should know of this one.
 
 mod cold_prompts;
+mod guesses;
 mod predict;
 mod session;
 mod speculate;
+#[cfg(test)]
+mod testing;
 
 pub use cold_prompts::ColdPromptRecorder;
-pub use predict::{PredictParameters, PredictRecorder};
+pub use guesses::Guesses;
+pub use predict::PredictRecorder;
 pub use session::SessionRecorder;
 pub use speculate::{SpeculateParameters, SpeculateRecorder};

@@ -12,16 +12,14 @@ use crate::pick::{
     WeightedRandomParameters, WeightedRandomPicker,
 };
 use crate::prepare::*;
-use crate::record::{
-    ColdPromptRecorder, PredictParameters, PredictRecorder, SessionRecorder, SpeculateParameters, SpeculateRecorder,
-};
+use crate::record::{ColdPromptRecorder, PredictRecorder, SessionRecorder, SpeculateParameters, SpeculateRecorder};
 use crate::score::{
     AdapterScorer, CacheAffinityParameters, CacheAffinityScorer, ContextRangeScorer, ExpectedWaitParameters,
     ExpectedWaitScorer, HeadroomParameters, HeadroomScorer, KvUtilizationScorer, LeastLoadParameters, LeastLoadScorer,
     LinearCostParameters, LinearCostScorer, LocalityParameters, LocalityScorer, MetricScorer, MetricScorerParameters,
     NoHitSpreadScorer, PrefillCostScorer, RoundRobinScorer, SessionScorer, TierScorer, TierWeights,
 };
-use crate::stock::Stock;
+use crate::stock::{Stock, Tokens};
 
 /// Registers every stock plugin, over what the host shares with them.
 ///
@@ -73,9 +71,14 @@ macro_rules! bare {
 }
 
 fn preparers<const W: usize>(registry: &mut Registry<W>, stock: &Stock<W>) -> Result<(), TypeTaken> {
-    let tokens = stock.tokens.clone();
-    registry.preparer::<NoParameters, _>("tokenize_preparer", move |_, declare| tokens.preparer::<W>(declare))?;
-    bare! { registry.preparer, "given_tokens_preparer" => GivenTokensPreparer; }
+    let own = stock.clone();
+    registry.preparer::<TokensParameters, _>("tokenize_preparer", move |parameters, declare| {
+        own.tokens_preparer(declare, parameters.on_error)
+    })?;
+    let given = Stock { tokens: Tokens::Given, ..stock.clone() };
+    registry.preparer::<TokensParameters, _>("given_tokens_preparer", move |parameters, declare| {
+        given.tokens_preparer(declare, parameters.on_error)
+    })?;
     let hashing = stock.hashing.clone();
     registry.preparer::<BlockHashParameters, _>("block_hash_preparer", move |parameters, declare| {
         BlockHashPreparer::declare(declare, parameters, hashing.clone())
@@ -140,12 +143,13 @@ fn scorers<const W: usize>(registry: &mut Registry<W>, stock: &Stock<W>) -> Resu
         "prefill_cost_scorer" => PrefillCostScorer<W>;
         "adapter_scorer" => AdapterScorer;
     }
-    registry.scorer::<NoParameters, _>("round_robin_scorer", |_, declare| {
-        RoundRobinScorer::<W>::declare(declare, Arc::default())
+    let turns = Arc::clone(&stock.scored_turns);
+    registry.scorer::<TurnsParameters, _>("round_robin_scorer", move |parameters, declare| {
+        RoundRobinScorer::<W>::declare(declare, turns.table(&parameters.table.0))
     })?;
     let sessions = Arc::clone(&stock.sessions);
     registry.scorer::<TableParameters, _>("session_scorer", move |parameters, declare| {
-        SessionScorer::<W>::declare(declare, sessions.table(&parameters.table))
+        SessionScorer::<W>::declare(declare, sessions.table(&parameters.table.0))
     })?;
     let cold = Arc::clone(&stock.cold_prompts);
     registry.scorer::<NoParameters, _>("no_hit_spread_scorer", move |_, declare| {
@@ -164,13 +168,15 @@ fn pickers<const W: usize>(registry: &mut Registry<W>, stock: &Stock<W>) -> Resu
         "weighted_random_picker" => WeightedRandomPicker, WeightedRandomParameters;
         "two_choices_picker" => TwoChoicesPicker, TwoChoicesParameters;
     }
-    registry.picker::<RoundRobinParameters, _>("round_robin_picker", |parameters, declare| {
-        RoundRobinPicker::<W>::declare(declare, parameters, Arc::default())
+    let turns = Arc::clone(&stock.turns);
+    registry.picker::<RoundRobinPickerParameters, _>("round_robin_picker", move |given, declare| {
+        let RoundRobinPickerParameters { table, most } = given;
+        RoundRobinPicker::<W>::declare(declare, RoundRobinParameters { most }, turns.table(&table.0))
     })?;
     let sessions = Arc::clone(&stock.sessions);
     registry.picker::<SessionPickerParameters, _>("session_picker", move |given, declare| {
         let SessionPickerParameters { table, most, when_refused } = given;
-        SessionPicker::declare(declare, SessionParameters { most, when_refused }, sessions.table(&table))
+        SessionPicker::declare(declare, SessionParameters { most, when_refused }, sessions.table(&table.0))
     })
 }
 
@@ -179,13 +185,13 @@ fn recorders<const W: usize>(registry: &mut Registry<W>, stock: &Stock<W>) -> Re
     registry.recorder::<SpeculateParameters, _>("speculate_recorder", move |parameters, declare| {
         SpeculateRecorder::declare(declare, parameters, Arc::clone(&index))
     })?;
-    let index = Arc::clone(&stock.index);
-    registry.recorder::<PredictParameters, _>("predict_recorder", move |parameters, declare| {
-        PredictRecorder::declare(declare, parameters, Arc::clone(&index))
+    let (index, guesses) = (Arc::clone(&stock.index), Arc::clone(&stock.guesses));
+    registry.recorder::<NoParameters, _>("predict_recorder", move |_, declare| {
+        PredictRecorder::declare(declare, Arc::clone(&index), Arc::clone(&guesses))
     })?;
     let sessions = Arc::clone(&stock.sessions);
     registry.recorder::<TableParameters, _>("session_recorder", move |parameters, declare| {
-        SessionRecorder::declare(declare, sessions.table(&parameters.table))
+        SessionRecorder::declare(declare, sessions.table(&parameters.table.0))
     })?;
     let cold = Arc::clone(&stock.cold_prompts);
     registry.recorder::<NoParameters, _>("cold_prompt_recorder", move |_, declare| {
@@ -193,17 +199,57 @@ fn recorders<const W: usize>(registry: &mut Registry<W>, stock: &Stock<W>) -> Re
     })
 }
 
-/// Which of the host's tables of sessions is meant. Two steps of a workflow should not share one: a session would be
-/// bound now to the one's pod and now to the other's.
+/// The name of one of the host's tables; not empty. Two steps of a workflow should not share one: a session would be
+/// bound now to the one's pod and now to the other's, and a turn that one takes would be missing to the other.
+#[derive(serde::Deserialize)]
+#[serde(try_from = "String")]
+struct Table(String);
+
+impl TryFrom<String> for Table {
+    type Error = &'static str;
+
+    fn try_from(name: String) -> Result<Self, &'static str> {
+        if name.is_empty() { Err("a table has a name") } else { Ok(Self(name)) }
+    }
+}
+
+/// Which of the host's tables of sessions is meant.
 #[derive(serde::Deserialize)]
 #[serde(default)]
 struct TableParameters {
-    table: String,
+    table: Table,
 }
 
 impl Default for TableParameters {
     fn default() -> Self {
-        Self { table: "sessions".to_owned() }
+        Self { table: Table("sessions".to_owned()) }
+    }
+}
+
+/// Which of the host's tables of turns is meant.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+struct TurnsParameters {
+    table: Table,
+}
+
+impl Default for TurnsParameters {
+    fn default() -> Self {
+        Self { table: Table("turns".to_owned()) }
+    }
+}
+
+/// A round robin picker's parameters, and its table.
+#[derive(serde::Deserialize)]
+#[serde(default)]
+struct RoundRobinPickerParameters {
+    table: Table,
+    most: std::num::NonZeroUsize,
+}
+
+impl Default for RoundRobinPickerParameters {
+    fn default() -> Self {
+        Self { table: TurnsParameters::default().table, most: RoundRobinParameters::default().most }
     }
 }
 
@@ -211,7 +257,7 @@ impl Default for TableParameters {
 #[derive(serde::Deserialize)]
 #[serde(default)]
 struct SessionPickerParameters {
-    table: String,
+    table: Table,
     most: std::num::NonZeroUsize,
     when_refused: crate::pick::WhenRefused,
 }

@@ -1,7 +1,9 @@
 //! What stock plugins share with their host: the index, the load, the open circuits.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use kv_index::{BlockSize, Index};
 use parking_lot::Mutex;
@@ -10,8 +12,9 @@ use routing_core::{Circuits, Declare, Preparer};
 #[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
 use crate::engine_hashing::EngineHashing;
 use crate::load::LoadTracker;
-use crate::pick::{SessionLimits, Sessions};
-use crate::prepare::GivenTokensPreparer;
+use crate::pick::{SessionLimits, Sessions, Turns};
+use crate::prepare::{GivenTokensPreparer, OnUntokenized};
+use crate::record::Guesses;
 use crate::score::{ColdPrompts, Metrics};
 use crate::tokenize::{TokenizePreparer, Tokenizers};
 
@@ -35,6 +38,14 @@ pub struct Stock<const W: usize = 4> {
     pub sessions: Arc<SessionTables>,
     /// Where cold prompts went.
     pub cold_prompts: Arc<ColdPrompts<W>>,
+    /// What pods that report nothing are guessed to hold.
+    pub guesses: Arc<Guesses>,
+    /// Whose turn it is to be picked.
+    pub turns: Arc<Tables<Turns<W>>>,
+    /// Whose turn it is to be scored highest.
+    pub scored_turns: Arc<Tables<crate::score::ScoreTurns<W>>>,
+    /// Requests that were routed without their tokens, since there were none or none could be made.
+    pub untokenized: Arc<AtomicU64>,
     /// Figures of pods that only the host knows.
     pub metrics: Arc<dyn Metrics>,
 }
@@ -51,6 +62,10 @@ impl<const W: usize> Stock<W> {
             circuits: Arc::default(),
             sessions: Arc::default(),
             cold_prompts: Arc::default(),
+            guesses: Arc::default(),
+            turns: Arc::default(),
+            scored_turns: Arc::default(),
+            untokenized: Arc::default(),
             metrics: Arc::new(()),
         }
     }
@@ -59,6 +74,24 @@ impl<const W: usize> Stock<W> {
     #[must_use]
     pub fn tokenizers(self, tokenizers: Arc<dyn Tokenizers>) -> Self {
         Self { tokens: Tokens::Made(tokenizers), ..self }
+    }
+
+    /// The same for pods whose caches hold so many blocks each, where that is guessed; 31,250 unless said: half a million
+    /// tokens in blocks of 16. Nothing is guessed yet.
+    #[must_use]
+    pub fn predicting(self, blocks_per_pod: NonZeroUsize) -> Self {
+        Self { guesses: Arc::new(Guesses::new(blocks_per_pod)), ..self }
+    }
+
+    /// A preparer that writes a prompt's tokens.
+    pub fn tokens_preparer(&self, declare: &mut Declare<'_>, untokenized: OnUntokenized) -> Box<dyn Preparer<W>> {
+        let count = (untokenized == OnUntokenized::Empty).then(|| Arc::clone(&self.untokenized));
+        match &self.tokens {
+            Tokens::Given => Box::new(GivenTokensPreparer::declare(declare).or_empty(count)),
+            Tokens::Made(tokenizers) => {
+                Box::new(TokenizePreparer::declare(declare, Arc::clone(tokenizers)).or_empty(count))
+            }
+        }
     }
 
     /// The same with figures of pods that only the host knows.
@@ -89,13 +122,15 @@ pub enum Tokens {
     Made(Arc<dyn Tokenizers>),
 }
 
-impl Tokens {
-    /// A preparer that writes a prompt's tokens.
-    pub fn preparer<const W: usize>(&self, declare: &mut Declare<'_>) -> Box<dyn Preparer<W>> {
-        match self {
-            Self::Given => Box::new(GivenTokensPreparer::declare(declare)),
-            Self::Made(tokenizers) => Box::new(TokenizePreparer::declare(declare, Arc::clone(tokenizers))),
-        }
+/// What plugins remember, by name: it is the host's, so that it is still there when a workflow is replaced.
+#[derive(Debug, Default)]
+pub struct Tables<T>(Mutex<BTreeMap<String, Arc<T>>>);
+
+impl<T: Default> Tables<T> {
+    /// A table; a new one if there is none of the name.
+    #[must_use]
+    pub fn table(&self, name: &str) -> Arc<T> {
+        Arc::clone(self.0.lock().entry(name.to_owned()).or_default())
     }
 }
 

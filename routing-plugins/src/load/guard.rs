@@ -107,6 +107,13 @@ impl<const W: usize> Drop for LoadGuard<W> {
     }
 }
 
+/// Whoever sends the request says so by what it sees of the answer.
+impl<const W: usize> routing_core::LoadHold for LoadGuard<W> {
+    fn first_byte(&mut self) {
+        self.first_token();
+    }
+}
+
 /// Tokens of one request, so few that no sum of them overflows.
 fn bounded(tokens: u64) -> u64 {
     tokens.min(u64::from(u32::MAX))
@@ -146,6 +153,17 @@ mod tests {
         assert_eq!(now(), figures(1, 1, [5, 5, 1]));
         drop(other);
         assert_eq!(now(), InFlight::default());
+    }
+
+    #[test]
+    fn the_first_byte_of_an_answer_is_its_first_token() {
+        let tracker = Arc::new(LoadTracker::<4>::default());
+        let pod = handles(1, 1)[0][0];
+        let mut hold: Box<dyn routing_core::LoadHold> = Box::new(tracker.begin(pod, Work::of(100).output(10)));
+        hold.first_byte();
+        assert_eq!(tracker.in_flight(pod.id()), figures(1, 0, [100, 0, 10]));
+        drop(hold);
+        assert_eq!(tracker.in_flight(pod.id()), InFlight::default());
     }
 
     #[test]

@@ -11,16 +11,18 @@ use crate::prepare::{HashKey, Loads};
 
 /// What [`ConsistentHashPicker`] takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(try_from = "Written"))]
 #[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
 pub struct ConsistentHashParameters {
     /// How many candidates are ranked; 3 unless given.
     pub most: NonZeroUsize,
     /// How keys are placed; by rendezvous unless given.
     pub by: HashBy,
-    /// How far above the mean a pod's requests may be; 0.25 unless given. With none, only the key counts.
+    /// How far above the mean a pod's requests may be; 0.25 unless given. With none, only the key counts: documents say
+    /// `bounded: false`.
     pub epsilon: Option<Positive>,
-    /// Points of each pod on the ring, if it is one; 160 unless given. More are more even, and a longer ring.
+    /// Points of each pod on the ring, if it is one; 160 unless given. More are more even, and a longer ring. Documents give
+    /// them to rings only.
     pub points: NonZeroU16,
 }
 
@@ -28,6 +30,44 @@ impl Default for ConsistentHashParameters {
     fn default() -> Self {
         const POINTS: NonZeroU16 = NonZeroU16::new(160).expect("not zero");
         Self { most: super::MOST, by: HashBy::default(), epsilon: Positive::new(0.25), points: POINTS }
+    }
+}
+
+/// Parameters as they are written, before they are checked together.
+#[cfg(feature = "serde")]
+#[derive(serde::Deserialize)]
+#[serde(default)]
+struct Written {
+    most: NonZeroUsize,
+    by: HashBy,
+    bounded: bool,
+    epsilon: Option<Positive>,
+    points: Option<NonZeroU16>,
+}
+
+#[cfg(feature = "serde")]
+impl Default for Written {
+    fn default() -> Self {
+        Self { most: super::MOST, by: HashBy::default(), bounded: true, epsilon: None, points: None }
+    }
+}
+
+#[cfg(feature = "serde")]
+impl TryFrom<Written> for ConsistentHashParameters {
+    type Error = &'static str;
+
+    fn try_from(written: Written) -> Result<Self, &'static str> {
+        let Written { most, by, bounded, epsilon, points } = written;
+        let default = Self::default();
+        let epsilon = match (bounded, epsilon) {
+            (true, epsilon) => epsilon.or(default.epsilon),
+            (false, None) => None,
+            (false, Some(_)) => return Err("an `epsilon` bounds, and `bounded` is false"),
+        };
+        if by == HashBy::Rendezvous && points.is_some() {
+            return Err("`points` are those of a ring, and keys are placed by rendezvous");
+        }
+        Ok(Self { most, by, epsilon, points: points.unwrap_or(default.points) })
     }
 }
 

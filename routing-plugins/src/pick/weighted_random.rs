@@ -11,19 +11,50 @@ use crate::parameters::Positive;
 
 /// What [`WeightedRandomPicker`] takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(try_from = "Written"))]
 #[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
 pub struct WeightedRandomParameters {
     /// How many candidates are ranked; 3 unless given.
     pub most: NonZeroUsize,
     /// How far totals are softened; 0.1 unless given. Near 0 the highest total is always chosen, far above 1 all are equally
-    /// likely. With none, chances are in proportion to the totals themselves.
+    /// likely. With none, chances are in proportion to the totals themselves: documents say `softened: false`.
     pub temperature: Option<Positive>,
 }
 
 impl Default for WeightedRandomParameters {
     fn default() -> Self {
         Self { most: super::MOST, temperature: Positive::new(0.1) }
+    }
+}
+
+/// Parameters as they are written, before they are checked together.
+#[cfg(feature = "serde")]
+#[derive(serde::Deserialize)]
+#[serde(default)]
+struct Written {
+    most: NonZeroUsize,
+    softened: bool,
+    temperature: Option<Positive>,
+}
+
+#[cfg(feature = "serde")]
+impl Default for Written {
+    fn default() -> Self {
+        Self { most: super::MOST, softened: true, temperature: None }
+    }
+}
+
+#[cfg(feature = "serde")]
+impl TryFrom<Written> for WeightedRandomParameters {
+    type Error = &'static str;
+
+    fn try_from(Written { most, softened, temperature }: Written) -> Result<Self, &'static str> {
+        let temperature = match (softened, temperature) {
+            (true, temperature) => temperature.or(Self::default().temperature),
+            (false, None) => None,
+            (false, Some(_)) => return Err("a `temperature` softens, and `softened` is false"),
+        };
+        Ok(Self { most, temperature })
     }
 }
 

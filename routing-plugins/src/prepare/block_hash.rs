@@ -1,5 +1,7 @@
 //! Says how the prompt becomes block hashes; they are made only as far as a search asks for them.
 
+use std::num::NonZeroU32;
+
 use kv_index::{BlockHash, Chain, ChainHasher, ChainSeed, Index, Matches};
 use routing_core::{Declare, PluginError, Preparer, Preparing, Read, Request, Slot, Write};
 
@@ -132,8 +134,9 @@ impl ChainRecipe {
 #[non_exhaustive]
 pub struct BlockHashParameters {
     /// How many leading tokens count; all, unless given. A request may set fewer.
-    pub most_tokens: Option<u32>,
-    /// Whether tenants' prompts are told apart, though they may be the same.
+    pub most_tokens: Option<NonZeroU32>,
+    /// Whether tenants' prompts are told apart, though they may be the same. Only where hashing is native: an engine hashes
+    /// no tenants, so there it changes nothing, and tenants are kept apart by the salt that their requests have.
     pub per_tenant: bool,
 }
 
@@ -184,7 +187,7 @@ impl<const W: usize> Preparer<W> for BlockHashPreparer {
     fn prepare(&self, context: &mut Preparing<'_, W>) -> Result<(), PluginError> {
         let request = context.request();
         let (by, block) = self.hasher(request);
-        let most = [self.parameters.most_tokens, request.most_prefix].into_iter().flatten().min();
+        let most = [self.parameters.most_tokens.map(NonZeroU32::get), request.most_prefix].into_iter().flatten().min();
         let most = most.map_or(usize::MAX, |most| most as usize);
         context.put(self.chain, ChainRecipe { by: Some(by), most, block })?;
         Ok(())

@@ -1,28 +1,64 @@
 //! Takes the tokens that a gateway made itself.
 //!
-//! A request without tokens is refused: nothing is made up for it.
+//! Nothing is made up for a request without tokens: it is refused, or routed without.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use routing_core::{Declare, PluginError, Preparer, Preparing, Write};
 
 use crate::tokens::PromptTokens;
 
+/// What becomes of a request whose prompt has no tokens: it brought none, or none can be made of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum OnUntokenized {
+    /// It is routed as one with an empty prompt, so by load alone, and counted
+    /// ([`Stock::untokenized`](crate::Stock)). Its engine says what is wrong with it, if something is.
+    #[default]
+    Empty,
+    /// The decision ends with the reason.
+    Fail,
+}
+
+/// What a preparer of tokens takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
+#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
+pub struct TokensParameters {
+    /// What becomes of a request whose prompt has no tokens; it is routed without them unless given.
+    pub on_error: OnUntokenized,
+}
+
 /// Writes [`PromptTokens`] from [`Request::tokens`](routing_core::Request), for gateways that tokenize themselves.
 #[derive(Debug)]
 pub struct GivenTokensPreparer {
     tokens: Write<PromptTokens>,
+    untokenized: Option<Arc<AtomicU64>>,
 }
 
 impl GivenTokensPreparer {
-    /// Declares what this preparer writes.
+    /// Declares what this preparer writes. A request without tokens is refused.
     pub fn declare(d: &mut Declare<'_>) -> Self {
-        Self { tokens: d.writes() }
+        Self { tokens: d.writes(), untokenized: None }
+    }
+
+    /// The same, but requests without tokens are counted here, if somewhere, and routed as ones with an empty prompt.
+    #[must_use]
+    pub fn or_empty(self, untokenized: Option<Arc<AtomicU64>>) -> Self {
+        Self { untokenized, ..self }
     }
 }
 
 impl<const W: usize> Preparer<W> for GivenTokensPreparer {
     fn prepare(&self, context: &mut Preparing<'_, W>) -> Result<(), PluginError> {
         if context.request().tokens.is_none() {
-            return Err(PluginError::failed(NoTokensError));
+            let untokenized = self.untokenized.as_ref().ok_or_else(|| PluginError::failed(NoTokensError))?;
+            // Relaxed: a count that publishes nothing.
+            untokenized.fetch_add(1, Ordering::Relaxed);
+            context.write(self.tokens)?.1.make();
+            return Ok(());
         }
         context.write(self.tokens)?.1.set_given();
         Ok(())

@@ -14,7 +14,9 @@ use crate::tokens::PromptTokens;
 #[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
 pub struct HashKeyParameters {
     /// Where to look, in this order; unless given, the header `x-session-id`, the body's `session_id` and `user`, and the
-    /// first 256 tokens or 1,024 bytes of the prompt.
+    /// first 32 tokens or 128 bytes of the prompt. Longer beginnings tell more prompts apart, and each turn of a conversation
+    /// that is shorter still has a key of its own.
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "super::key::read_sources"))]
     pub from: Vec<KeySource>,
 }
 
@@ -25,14 +27,14 @@ impl Default for HashKeyParameters {
             KeySource::Header("x-session-id".to_owned()),
             KeySource::Body("session_id".to_owned()),
             KeySource::Body("user".to_owned()),
-            KeySource::Tokens(number(256)),
-            KeySource::Text(number(1024)),
+            KeySource::Tokens(number(32)),
+            KeySource::Text(number(128)),
         ];
         Self { from }
     }
 }
 
-/// Writes [`HashKey`]: the first key that is found. A request without any is placed by its seed, so anywhere.
+/// Writes [`HashKey`]: the first key that is found. A prompt shorter than the beginning that counts is keyed by all of it. A request without any is placed by its seed, so anywhere.
 #[derive(Debug)]
 pub struct HashKeyPreparer {
     from: Vec<KeySource>,

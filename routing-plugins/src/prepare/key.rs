@@ -36,7 +36,14 @@ impl KeySource {
         let hash = |bytes: &[u8]| (!bytes.is_empty()).then(|| xxh3_64(bytes));
         match self {
             Self::Header(name) => hash(request.header(name)?),
-            Self::Cookie(name) => hash(cookie(request.header("cookie")?, name.as_bytes())?),
+            Self::Cookie(name) => {
+                // In HTTP/2 a client may send each cookie in a header of its own.
+                let mut found = None;
+                request.each_header("cookie", &mut |header| {
+                    found = found.or_else(|| hash(cookie(header, name.as_bytes())?));
+                });
+                found
+            }
             Self::Body(path) => {
                 let (first, rest) =
                     path.split_once('.').map_or((path.as_str(), None), |(first, rest)| (first, Some(rest)));
@@ -63,6 +70,23 @@ impl KeySource {
             }
         }
     }
+}
+
+/// Reads where to look, for parameters: somewhere, and nowhere without a name.
+#[cfg(feature = "serde")]
+pub(super) fn read_sources<'d, D: serde::Deserializer<'d>>(from: D) -> Result<Vec<KeySource>, D::Error> {
+    use serde::{Deserialize, de::Error};
+
+    let sources = Vec::<KeySource>::deserialize(from)?;
+    if sources.is_empty() {
+        return Err(D::Error::custom("there is no place to look"));
+    }
+    let nameless = sources.iter().any(|source| match source {
+        KeySource::Header(name) | KeySource::Cookie(name) | KeySource::Label(name) => name.is_empty(),
+        KeySource::Body(path) => path.split('.').any(str::is_empty),
+        KeySource::Tenant | KeySource::Tokens(_) | KeySource::Text(_) => false,
+    });
+    if nameless { Err(D::Error::custom("a place to look has no name")) } else { Ok(sources) }
 }
 
 /// A cookie's value in a header of cookies.
@@ -97,6 +121,40 @@ mod tests {
             assert_eq!(found(KeySource::Body(text(absent)), &request), None, "{absent}");
         }
         assert_eq!(found(KeySource::Cookie(text("essio")), &request), None);
+    }
+
+    #[test]
+    fn cookies_may_come_in_several_headers() {
+        let headers: &[(&str, &str)] = &[("cookie", "a=1"), ("Cookie", "session=s; b=2"), ("cookie", "session=t")];
+        let request = request().headers(&headers);
+        assert_eq!(found(KeySource::Cookie("session".to_owned()), &request), Some(xxh3_64(b"s")));
+        assert_eq!(found(KeySource::Cookie("a".to_owned()), &request), Some(xxh3_64(b"1")));
+        assert_eq!(found(KeySource::Cookie("c".to_owned()), &request), None);
+    }
+
+    /// A header map that has one value of a name is one too.
+    #[test]
+    fn cookies_are_found_in_a_map_that_knows_first_values_only() {
+        struct One;
+
+        impl routing_core::Headers for One {
+            fn header(&self, name: &str) -> Option<&[u8]> {
+                name.eq_ignore_ascii_case("cookie").then_some(b"session=s")
+            }
+        }
+
+        assert_eq!(found(KeySource::Cookie("session".to_owned()), &request().headers(&One)), Some(xxh3_64(b"s")));
+        assert_eq!(found(KeySource::Cookie("session".to_owned()), &request()), None);
+    }
+
+    #[test]
+    fn of_several_fields_the_first_that_is_a_prompt_counts() {
+        let of =
+            |body: &[u8]| KeySource::Text(NonZeroUsize::new(64).expect("not zero")).find(&request().body(body), None);
+        let prompt = of(br#"{"prompt": "abc", "max_tokens": 2}"#);
+        assert_eq!(of(br#"{"messages": null, "prompt": "abc", "max_tokens": 1}"#), prompt);
+        assert_ne!(of(br#"{"messages": [], "prompt": "abc", "max_tokens": 1}"#), prompt);
+        assert_eq!(of(br#"{"n": 1, "input_ids": [1, 2]}"#), of(br#"{"input_ids": [1, 2], "n": 2}"#));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::tokens::PromptTokens;
 pub struct SessionKeyParameters {
     /// Where to look, in this order; unless given, the header `x-session-id`, the cookie `session`, and the body's
     /// `session_id` and `user`.
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "super::key::read_sources"))]
     pub from: Vec<KeySource>,
 }
 

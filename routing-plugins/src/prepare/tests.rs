@@ -1,6 +1,6 @@
 //! Preparers in profiles, on small fleets.
 
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use routing_core::{
 };
 
 use super::*;
-use crate::record::{PredictParameters, PredictRecorder};
+use crate::record::PredictRecorder;
 use crate::stock::Hashing;
 
 #[expect(clippy::disallowed_methods, reason = "a request has some instant; which one does not matter")]
@@ -83,9 +83,10 @@ fn the_search_finds_who_holds_what_and_a_cap_bounds_what_counts() {
     };
     let all = BlockHashParameters::default();
     assert_eq!(depths(all, request()), (10, [8, 2]));
-    assert_eq!(depths(BlockHashParameters { most_tokens: Some(19), ..all }, request()), (4, [4, 2]));
+    let capped = BlockHashParameters { most_tokens: NonZeroU32::new(19), ..all };
+    assert_eq!(depths(capped, request()), (4, [4, 2]));
     assert_eq!(depths(all, request().most_prefix(7)), (1, [1, 1]));
-    assert_eq!(depths(BlockHashParameters { most_tokens: Some(19), ..all }, request().most_prefix(400)), (4, [4, 2]));
+    assert_eq!(depths(capped, request().most_prefix(400)), (4, [4, 2]));
     assert_eq!(depths(all, request().most_prefix(0)), (0, [0, 0]));
 }
 
@@ -115,6 +116,21 @@ fn a_request_without_tokens_is_refused() {
 }
 
 #[test]
+fn a_request_without_tokens_is_counted_and_routed_by_what_else_there_is_where_that_is_said() {
+    let (index, fleet) = world();
+    let count = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let counted = Arc::clone(&count);
+    let profile = ProfileBuilder::new("p")
+        .preparer("tokens", move |d: &mut Declare<'_>| GivenTokensPreparer::declare(d).or_empty(Some(counted)));
+    let searched = Arc::clone(&index);
+    let profile = profile
+        .preparer("hash", |d: &mut Declare<'_>| BlockHashPreparer::declare(d, BlockHashParameters::default(), native()))
+        .preparer("match", |d: &mut Declare<'_>| PrefixMatchPreparer::declare(d, searched));
+    let held = shown::<Held>(profile, &request(), &fleet).expect("it is routed");
+    assert_eq!((held.blocks(), count.load(std::sync::atomic::Ordering::Relaxed)), (0, 1));
+}
+
+#[test]
 fn without_tokens_a_profile_that_hashes_them_does_not_build() {
     let profile = ProfileBuilder::<4>::new("p")
         .preparer("hash", |d: &mut Declare<'_>| BlockHashPreparer::declare(d, BlockHashParameters::default(), native()))
@@ -132,9 +148,7 @@ fn text_is_matched_by_what_was_routed_before() {
         ProfileBuilder::new("p")
             .preparer("text", move |d: &mut Declare<'_>| TextBlockPreparer::declare(d, parameters))
             .preparer("match", |d: &mut Declare<'_>| PrefixMatchPreparer::declare(d, searched))
-            .recorder("predict", |d: &mut Declare<'_>| {
-                PredictRecorder::declare(d, PredictParameters::default(), predicted)
-            })
+            .recorder("predict", |d: &mut Declare<'_>| PredictRecorder::declare(d, predicted, Arc::default()))
     };
     let held = |body: &str, salt| {
         let request = request().body(body.as_bytes()).salt(salt);
@@ -147,6 +161,12 @@ fn text_is_matched_by_what_was_routed_before() {
     assert_eq!(held(turn, ""), (5, 5), "it was routed before");
     assert_eq!(held(next, "").0, 5, "another turn begins as the one before, whatever else is in the body");
     assert_eq!(held(turn, "s").0, 0, "a salt keeps prompts apart");
+    assert_eq!(held(&turn.replace("max_tokens", "system"), "").0, 0, "instructions come first in a prompt");
+    let cats = turn.replace("\"max_tokens\": 5", r#""tools": null, "system": "cats""#);
+    assert_eq!(held(&cats, "").0, 0);
+    assert_eq!(held(&cats.replace(r#""tools": null, "#, ""), "").0, 5, "what is null is not there");
+    assert_eq!(held(&cats.replace("cats", "dogs"), "").0, 0);
+    assert_eq!(held(&cats.replace("system", "instructions"), "").0, 0);
     assert_eq!(held("no json at all, but long enough", "").1, 3);
 }
 
@@ -179,4 +199,8 @@ fn a_hash_key_is_found_or_drawn() {
     assert_eq!(key(request().seed(1).tokens(&[1, 2])), key(request().seed(2).tokens(&[1, 2])));
     assert_ne!(key(request().tokens(&[1, 2])), key(request().tokens(&[1, 3])));
     assert_eq!(key(request().seed(7)), 7);
+    let conversation: Vec<u32> = (0..300).collect();
+    let keys = [32, 40, 250, 300].map(|turn| key(request().tokens(&conversation[..turn])));
+    assert!(keys.iter().all(|turn| *turn == keys[0]), "turns of a conversation begin alike: {keys:?}");
+    assert_ne!(key(request().tokens(&conversation[..31])), keys[0], "a short prompt is keyed by all of it");
 }

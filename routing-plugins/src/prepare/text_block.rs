@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
-use routing_core::json::{Kind, Object};
+use routing_core::json::{Kind, Object, Raw};
 use routing_core::{Declare, PluginError, Preparer, Preparing, Request, Write};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -12,14 +12,14 @@ use super::text_chain::TextHasher;
 
 /// What [`TextBlockPreparer`] takes.
 #[derive(Clone, Copy, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(try_from = "Written"))]
 #[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
 pub struct TextBlockParameters {
     /// Bytes in a block; 256 unless given: about as many tokens as engines have in four blocks.
     pub block_bytes: NonZeroUsize,
     /// How many leading bytes count; all, unless given.
     pub most_bytes: Option<NonZeroUsize>,
-    /// How many bytes are taken for a token, where others want to know; 4 unless given.
+    /// How many bytes are taken for a token, where others want to know; 4 unless given. No more than a block has.
     pub bytes_per_token: NonZeroUsize,
 }
 
@@ -33,9 +33,10 @@ impl Default for TextBlockParameters {
 /// Writes [`PromptChain`] from the text of the request's body.
 ///
 /// Its hashes have nothing to do with any engine's: the index must be fed by prediction
-/// ([`PredictRecorder`](crate::record::PredictRecorder)). Of a body in JSON the prompt counts (`messages`, `prompt`, `input`
-/// or `text`, byte for byte as it is written), so that another `max_tokens` is no other prompt; a body that is not JSON, or
-/// has none of these, counts whole. Model, adapter, salt and tenant keep prompts apart.
+/// ([`PredictRecorder`](crate::record::PredictRecorder)). Of a body in JSON the prompt counts: the first of `messages`,
+/// `prompt`, `input`, `text` and `input_ids` that is a list or a text, byte for byte as it is written, so that another
+/// `max_tokens` is no other prompt. A body that is not JSON, or has none of these, counts whole. Model, adapter, salt and
+/// tenant keep prompts apart, and so do `system`, `instructions` and `tools`, which come before all else in a prompt.
 #[derive(Debug)]
 pub struct TextBlockPreparer {
     parameters: TextBlockParameters,
@@ -53,11 +54,14 @@ impl<const W: usize> Preparer<W> for TextBlockPreparer {
     fn prepare(&self, context: &mut Preparing<'_, W>) -> Result<(), PluginError> {
         let request = context.request();
         let TextBlockParameters { block_bytes: size, most_bytes, bytes_per_token } = self.parameters;
-        let mut bytes = prompt(request.body);
+        let Parts { prompt: mut bytes, before } = parts(request.body);
         let most =
             [most_bytes.map(NonZeroUsize::get), most_prefix(request, bytes_per_token)].into_iter().flatten().min();
         bytes.end = most.map_or(bytes.end, |most| bytes.end.min(bytes.start.saturating_add(most)));
-        let recipe = ChainRecipe::text(TextHasher { seed: seed(request), size, bytes }, size.get() / bytes_per_token);
+        let recipe = ChainRecipe::text(
+            TextHasher { seed: seed(request) ^ before, size, bytes },
+            (size.get() / bytes_per_token).max(1),
+        );
         Ok(context.put(self.chain, recipe)?)
     }
 }
@@ -79,12 +83,74 @@ fn seed(request: &Request<'_>) -> u64 {
 
 /// Where in a body the prompt is; everything, if that cannot be told.
 pub(super) fn prompt(body: &[u8]) -> Range<usize> {
-    let whole = 0..body.len();
+    parts(body).prompt
+}
+
+/// What of a body an engine makes its prompt of.
+struct Parts {
+    /// Where the prompt is; everything, if that cannot be told.
+    prompt: Range<usize>,
+    /// A hash of what comes before it; 0 if there is nothing.
+    before: u64,
+}
+
+fn parts(body: &[u8]) -> Parts {
+    let whole = Parts { prompt: 0..body.len(), before: 0 };
     let Ok(object) = Object::parse(body) else { return whole };
-    let value = ["messages", "prompt", "input", "text"].into_iter().find_map(|name| object.get(name));
-    let Some(value) = value.filter(|value| matches!(value.kind(), Kind::Array | Kind::String)) else { return whole };
+    let (mut prompts, mut preambles) = ([None; PROMPTS.len()], [None; PREAMBLES.len()]);
+    // One walk for all names; of members of one name the last counts.
+    for member in object.members() {
+        if let Some(at) = PROMPTS.iter().position(|name| member.is(name)) {
+            prompts[at] = Some(member.value());
+        } else if let Some(at) = PREAMBLES.iter().position(|name| member.is(name)) {
+            preambles[at] = Some(member.value());
+        }
+    }
+    let is_prompt = |value: &Raw<'_>| matches!(value.kind(), Kind::Array | Kind::String);
+    let Some(value) = prompts.into_iter().flatten().find(is_prompt) else { return whole };
     // Without the bracket or quote at its end, which a longer prompt does not have there.
     let text = value.as_bytes();
     let start = text.as_ptr() as usize - body.as_ptr() as usize;
-    start..start + text.len() - 1
+    let before = preambles.into_iter().enumerate().fold(0, |seed, (at, value)| match value {
+        Some(value) if value.kind() != Kind::Null => xxh3_64_with_seed(value.as_bytes(), seed ^ (at as u64 + 1)),
+        _ => seed,
+    });
+    Parts { prompt: start..start + text.len() - 1, before }
+}
+
+/// Names of what is the prompt, the first that is there.
+const PROMPTS: [&str; 5] = ["messages", "prompt", "input", "text", "input_ids"];
+
+/// Names of what comes before it, wherever in the body it is.
+const PREAMBLES: [&str; 3] = ["system", "instructions", "tools"];
+
+/// Parameters as they are written, before they are checked together.
+#[cfg(feature = "serde")]
+#[derive(serde::Deserialize)]
+#[serde(default)]
+struct Written {
+    block_bytes: NonZeroUsize,
+    most_bytes: Option<NonZeroUsize>,
+    bytes_per_token: NonZeroUsize,
+}
+
+#[cfg(feature = "serde")]
+impl Default for Written {
+    fn default() -> Self {
+        let TextBlockParameters { block_bytes, most_bytes, bytes_per_token } = TextBlockParameters::default();
+        Self { block_bytes, most_bytes, bytes_per_token }
+    }
+}
+
+#[cfg(feature = "serde")]
+impl TryFrom<Written> for TextBlockParameters {
+    type Error = &'static str;
+
+    fn try_from(raw: Written) -> Result<Self, &'static str> {
+        let Written { block_bytes, most_bytes, bytes_per_token } = raw;
+        if block_bytes < bytes_per_token {
+            return Err("a block has fewer bytes than a token");
+        }
+        Ok(Self { block_bytes, most_bytes, bytes_per_token })
+    }
 }

@@ -1,37 +1,26 @@
 //! Takes what was routed to a pod as cached there, for engines that emit no events.
 
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use kv_index::{Index, Predictor};
-use parking_lot::Mutex;
+use kv_index::Index;
 use routing_core::{Context, Declare, PlanStep, PluginError, Read, Recorder, TryRead};
 
+use super::guesses::Guesses;
 use crate::prepare::PromptChain;
 use crate::tokens::PromptTokens;
-
-/// What [`PredictRecorder`] takes.
-#[derive(Clone, Copy, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
-pub struct PredictParameters {
-    /// How many blocks a pod's cache holds; 31,250 unless given: half a million tokens in blocks of 16.
-    pub blocks_per_pod: NonZeroUsize,
-}
-
-impl Default for PredictParameters {
-    fn default() -> Self {
-        Self { blocks_per_pod: NonZeroUsize::new(31_250).unwrap_or(NonZeroUsize::MIN) }
-    }
-}
 
 /// Enters each prompt at the pod it is sent to, and evicts there what was used least recently.
 ///
 /// The index is then a guess, fed by decisions alone. It must not be fed events of the same pods, which would take back
-/// what was guessed. Decisions wait for each other here: guessing is one at a time.
+/// what was guessed. Decisions wait for each other here: guessing is one at a time. It takes no parameters: how much fits
+/// on a pod is said of the host's [`Guesses`].
+///
+/// A pod that failed a request is still guessed to hold its prompt, until that is evicted or the pod is retired: what it
+/// held before and what it computed before it failed cannot be told from what it lacks. The next plan of the request, made
+/// without that pod, enters the prompt where it goes then.
 #[derive(Debug)]
 pub struct PredictRecorder<const W: usize = 4> {
-    predictor: Mutex<Predictor>,
+    guesses: Arc<Guesses>,
     index: Arc<Index<W>>,
     tokens: TryRead<PromptTokens>,
     chain: Read<PromptChain>,
@@ -39,9 +28,8 @@ pub struct PredictRecorder<const W: usize = 4> {
 
 impl<const W: usize> PredictRecorder<W> {
     /// Declares that it reads the prompt.
-    pub fn declare(declare: &mut Declare<'_>, parameters: PredictParameters, index: Arc<Index<W>>) -> Self {
-        let predictor = Mutex::new(Predictor::new(parameters.blocks_per_pod.get()));
-        Self { predictor, index, tokens: declare.tries(), chain: declare.reads() }
+    pub fn declare(declare: &mut Declare<'_>, index: Arc<Index<W>>, guesses: Arc<Guesses>) -> Self {
+        Self { guesses, index, tokens: declare.tries(), chain: declare.reads() }
     }
 }
 
@@ -51,8 +39,64 @@ impl<const W: usize> Recorder<W> for PredictRecorder<W> {
         let Some(chosen) = step.candidates.first() else { return Ok(()) };
         let tokens = context.try_read(self.tokens)?.map_or(&[][..], |tokens| tokens.of(request));
         let chain = context.read(self.chain)?.hashes(request, tokens)?;
-        // A pod that left meanwhile holds nothing; whoever sends the request will find out.
-        let _ = self.predictor.lock().routed(&self.index, chosen.pod, &chain);
+        self.guesses.routed(&self.index, chosen.pod, &chain);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+
+    use super::*;
+    use crate::record::testing::Site;
+
+    fn site(blocks_per_pod: usize) -> (Site, Arc<Guesses>) {
+        (Site::new(), Arc::new(Guesses::new(NonZeroUsize::new(blocks_per_pod).expect("not zero"))))
+    }
+
+    fn recorder(
+        site: &Site,
+        guesses: &Arc<Guesses>,
+    ) -> impl FnOnce(&mut Declare<'_>) -> PredictRecorder + Send + 'static + use<> {
+        let (index, guesses) = (Arc::clone(&site.index), Arc::clone(guesses));
+        move |d: &mut Declare<'_>| PredictRecorder::declare(d, index, guesses)
+    }
+
+    #[test]
+    fn a_prompt_is_held_where_it_went_and_a_replan_enters_it_where_it_goes_then() {
+        let (site, guesses) = site(100);
+        let workflow = site.workflow(recorder(&site, &guesses));
+        let first = site.send(&workflow, 1, &[]);
+        assert_eq!(site.depths(1), [4, 0]);
+        assert_eq!(site.send(&workflow, 1, &[first]), 1);
+        assert_eq!(site.depths(1), [4, 4], "what the failed pod holds cannot be told");
+        assert_eq!(guesses.blocks(site.pods[1].pod), 4);
+    }
+
+    #[test]
+    fn workflows_that_replace_each_other_share_a_pod_s_room() {
+        let (site, guesses) = site(4);
+        for prompt in 0..5 {
+            site.send(&site.workflow(recorder(&site, &guesses)), prompt, &[]);
+        }
+        assert_eq!(site.index.pod_stats(site.pods[0].pod).map(|stats| stats.blocks), Some(4));
+        assert_eq!((site.depths(3), site.depths(4)), ([0, 0], [4, 0]));
+    }
+
+    #[test]
+    fn nothing_is_guessed_of_a_decision_that_fails_in_a_later_step() {
+        let (site, guesses) = site(100);
+        site.fail_later(recorder(&site, &guesses));
+        assert_eq!(site.depths(1), [0, 0]);
+    }
+
+    #[test]
+    fn a_pod_that_left_meanwhile_is_no_failure() {
+        let (site, guesses) = site(100);
+        let workflow = site.workflow(recorder(&site, &guesses));
+        site.index.retire(site.pods[0].pod);
+        site.send(&workflow, 1, &[]);
+        assert_eq!(guesses.blocks(site.pods[0].pod), 0);
     }
 }

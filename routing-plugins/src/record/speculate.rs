@@ -30,8 +30,11 @@ impl Default for SpeculateParameters {
 ///
 /// A burst of requests with one new prefix would otherwise be spread over the fleet, since none of them can know of the
 /// others before the first event. The entry turns real when the pod's event comes, and is gone at its deadline if none
-/// does. Each call also clears away some entries whose deadline has passed; a host without steady traffic calls
-/// [`Index::expire`] itself.
+/// does: [`PrefixMatchPreparer`](crate::prepare::PrefixMatchPreparer) clears such entries away before it searches, and so
+/// does each call here. A request that follows gives the entry no more time: the first one's events should come by then.
+///
+/// Decisions that are made at once cannot know of each other:
+/// [`Ties::ByPrompt`](crate::pick::Ties::ByPrompt) makes them agree where nothing else does.
 #[derive(Debug)]
 pub struct SpeculateRecorder<const W: usize = 4> {
     ttl: Duration,
@@ -68,3 +71,55 @@ impl<const W: usize> Recorder<W> for SpeculateRecorder<W> {
 }
 
 const EXPIRED_AT_LEAST: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::testing::Site;
+
+    fn recorder(site: &Site) -> impl FnOnce(&mut Declare<'_>) -> SpeculateRecorder + Send + 'static + use<> {
+        let index = Arc::clone(&site.index);
+        move |d: &mut Declare<'_>| SpeculateRecorder::declare(d, SpeculateParameters::default(), index)
+    }
+
+    #[test]
+    fn an_entry_lasts_to_its_deadline_and_following_gives_it_no_more_time() {
+        let site = Site::new();
+        let workflow = site.workflow(recorder(&site));
+        site.send(&workflow, 1, &[]);
+        assert_eq!(site.depths(1), [4, 0]);
+        site.send_at(&workflow, 1, &[], 1_999);
+        assert_eq!(site.depths(1), [4, 0]);
+        // Another prompt passes by.
+        site.send_at(&workflow, 2, &[], 2_000);
+        assert_eq!((site.depths(1), site.depths(2)), ([0, 0], [4, 0]));
+    }
+
+    #[test]
+    fn an_event_makes_an_entry_last() {
+        let site = Site::new();
+        let workflow = site.workflow(recorder(&site));
+        site.send(&workflow, 1, &[]);
+        site.store(0, 1);
+        site.send_at(&workflow, 2, &[], 60_000);
+        assert_eq!(site.depths(1), [4, 0]);
+    }
+
+    #[test]
+    fn a_replan_enters_the_prompt_at_the_next_pod_and_the_failed_one_s_entry_runs_out() {
+        let site = Site::new();
+        let workflow = site.workflow(recorder(&site));
+        site.send(&workflow, 1, &[]);
+        assert_eq!(site.send_at(&workflow, 1, &[0], 1_000), 1);
+        assert_eq!(site.depths(1), [4, 4]);
+        site.send_at(&workflow, 2, &[], 2_500);
+        assert_eq!(site.depths(1), [0, 4]);
+    }
+
+    #[test]
+    fn nothing_is_entered_by_a_decision_that_fails_in_a_later_step() {
+        let site = Site::new();
+        site.fail_later(recorder(&site));
+        assert_eq!(site.depths(1), [0, 0]);
+    }
+}

@@ -87,7 +87,7 @@ fn workflow(plugin: &str, most: NonZeroUsize, scores: Vec<f32>) -> Result<Workfl
     let given = if plugin == "random-picker" { vec![0.0; scores.len()] } else { scores };
     let declare = move |declare: &mut Declare<'_>, best: bool| -> Box<dyn Picker> {
         if best {
-            Box::new(MaxScorePicker::declare(declare, MaxScoreParameters { most }))
+            Box::new(MaxScorePicker::declare(declare, MaxScoreParameters { most, ..MaxScoreParameters::default() }))
         } else {
             Box::new(WeightedRandomPicker::declare(declare, weighted))
         }

@@ -31,9 +31,14 @@ const ALL: [(&str, &str, InCode); 8] = [
     profile!(prefill_decode_conditional),
 ];
 
-fn read(text: &str, stock: &Stock) -> Workflow {
+fn registry(stock: &Stock) -> Registry {
     let mut registry = Registry::new();
     register(&mut registry, stock).expect("nothing else is registered");
+    registry
+}
+
+fn read(text: &str, stock: &Stock) -> Workflow {
+    let registry = registry(stock);
     let document = registry.read(serde_yaml_ng::Deserializer::from_str(text)).expect("a document of known types");
     document.build(&registry).expect("it fits")
 }
@@ -76,6 +81,146 @@ fn documents_and_code_decide_alike_for_the_same_reasons() {
             assert_eq!(text, code, "{name}, decision {at}");
         }
     }
+}
+
+#[test]
+fn every_document_can_be_written_in_json_and_toml() {
+    let now = world_now();
+    for (name, text, in_code) in ALL {
+        let json = serde_yaml_ng::from_str::<serde_json::Value>(text).expect("a document").to_string();
+        let toml = serde_yaml_ng::from_str::<toml::Table>(text).expect("a document without null").to_string();
+        let (a, b, c) = (stock(), stock(), stock());
+        let from_json = registry(&a).read(&mut serde_json::Deserializer::from_str(&json)).expect("known types");
+        let from_toml = toml::Deserializer::parse(&toml).expect("TOML");
+        let from_toml = registry(&b).read(from_toml).expect("known types");
+        let workflows = [
+            (from_json.build(&registry(&a)).expect("it fits"), a),
+            (from_toml.build(&registry(&b)).expect("it fits"), b),
+            (in_code(&c), c),
+        ];
+        let [json, toml, code] = workflows.map(|(workflow, stock)| {
+            let pods = (0..6).map(|at| {
+                let role = [Role::Prefill, Role::Decode, Role::Both][at % 3];
+                PodInfo::new(stock.index.join(&at.to_string()).expect("room"), &at.to_string()).role(role)
+            });
+            let fleet = Fleet::new(1, pods.collect::<Vec<_>>());
+            let tokens = prompt(1, 150);
+            let (mut plan, mut trace) = (RoutingPlan::default(), Trace::default());
+            let request = Request::new("m", now).tokens(&tokens).seed(3);
+            workflow.decide_traced(&mut workflow.workspace(), &request, &fleet, &mut plan, &mut trace).expect("a plan");
+            format!("{:?} {trace:?}", plan.steps()[0].candidates)
+        });
+        assert_eq!((&json, &toml), (&code, &code), "{name}");
+    }
+}
+
+/// What switches a parameter off can be written in TOML, which has no null.
+#[test]
+fn parameters_are_switched_off_by_words() {
+    let text = r#"
+        profiles = []
+        [[plugins]]
+        type = "consistent_hash_picker"
+        parameters = { bounded = false }
+        [[plugins]]
+        type = "weighted_random_picker"
+        parameters = { softened = false }
+        [[plugins]]
+        type = "tokenize_preparer"
+        parameters = { on_error = "fail" }
+    "#;
+    registry(&stock()).read(toml::Deserializer::parse(text).expect("TOML")).expect("known parameters");
+}
+
+#[test]
+fn nonsense_is_refused() {
+    let registry = registry(&stock());
+    for (parameters, why) in [
+        ("session_key_preparer, parameters: { from: [] }", "no place to look"),
+        ("session_key_preparer, parameters: { from: [{ body: '' }] }", "no name"),
+        ("session_key_preparer, parameters: { from: [{ cookie: a }, { header: '' }] }", "no name"),
+        ("hash_key_preparer, parameters: { from: [] }", "no place to look"),
+        ("hash_key_preparer, parameters: { from: [{ label: '' }] }", "no name"),
+        ("hash_key_preparer, parameters: { from: [{ body: a..b }] }", "no name"),
+        ("hash_key_preparer, parameters: { from: [{ tokens: 0 }] }", "zero"),
+        ("block_hash_preparer, parameters: { most_tokens: 0 }", "zero"),
+        ("text_block_preparer, parameters: { block_bytes: 1, bytes_per_token: 400 }", "fewer bytes than a token"),
+        ("session_picker, parameters: { table: '' }", "a table has a name"),
+        ("session_scorer, parameters: { table: '' }", "a table has a name"),
+        ("session_recorder, parameters: { table: '' }", "a table has a name"),
+        ("round_robin_picker, parameters: { table: '' }", "a table has a name"),
+        ("round_robin_scorer, parameters: { table: '' }", "a table has a name"),
+        ("consistent_hash_picker, parameters: { by: rendezvous, points: 9 }", "points"),
+        ("consistent_hash_picker, parameters: { bounded: false, epsilon: 0.5 }", "bounded"),
+        ("weighted_random_picker, parameters: { softened: false, temperature: 0.5 }", "softened"),
+        ("tokenize_preparer, parameters: { on_error: ignore }", "ignore"),
+        ("predict_recorder, parameters: { blocks_per_pod: 4 }", "blocks_per_pod"),
+    ] {
+        let text = format!("plugins: [{{ type: {parameters} }}]\nprofiles: []");
+        match registry.read(serde_yaml_ng::Deserializer::from_str(&text)) {
+            Ok(_) => panic!("{parameters} was taken"),
+            Err(error) => assert!(error.to_string().contains(why), "{parameters}: {error}"),
+        }
+    }
+}
+
+/// Workflows that are built anew from one document share what the host keeps.
+#[test]
+fn a_reload_keeps_what_was_guessed_and_whose_turn_it_is() {
+    let text = "
+plugins:
+- { name: tokens, type: tokenize_preparer }
+- { name: hash, type: block_hash_preparer }
+- { name: held, type: prefix_match_preparer }
+- { name: in_turn, type: round_robin_picker }
+- { name: guess, type: predict_recorder }
+- { name: cache, type: cache_affinity_scorer }
+profiles:
+- { name: p, prepare: [tokens, hash, held], score: [{ plugin: cache, weight: 1 }], pick: in_turn, record: [guess] }";
+    let stock = stock().predicting(4.try_into().expect("not zero"));
+    let pods = ["a", "b"].map(|name| PodInfo::new(stock.index.join(name).expect("room"), name));
+    let fleet = Fleet::new(1, pods.clone());
+    let now = world_now();
+    let turns: Vec<usize> = (0..10)
+        .map(|turn| {
+            let (workflow, mut plan, tokens) = (read(text, &stock), RoutingPlan::default(), prompt(turn, 4));
+            let request = Request::new("m", now).tokens(&tokens);
+            workflow.decide(&mut workflow.workspace(), &request, &fleet, &mut plan).expect("a plan");
+            plan.steps()[0].candidates[0].pod.id().index()
+        })
+        .collect();
+    assert_eq!(turns, [0, 1, 0, 1, 0, 1, 0, 1, 0, 1]);
+    for info in pods {
+        assert_eq!(stock.index.pod_stats(info.pod).map(|stats| stats.blocks), Some(4));
+        assert_eq!(stock.guesses.blocks(info.pod), 4);
+    }
+}
+
+#[test]
+fn a_prompt_without_tokens_ends_the_decision_where_that_is_said() {
+    let text = "
+plugins:
+- { name: tokens, type: tokenize_preparer, parameters: { on_error: fail } }
+- { name: hash, type: block_hash_preparer }
+- { name: held, type: prefix_match_preparer }
+- { name: cache, type: cache_affinity_scorer }
+- { name: best, type: max_score_picker }
+profiles:
+- { name: p, prepare: [tokens, hash, held], score: [{ plugin: cache, weight: 1 }], pick: best }";
+    for (text, fails) in [(text.to_owned(), true), (text.replace("on_error: fail", "on_error: empty"), false)] {
+        let stock = stock();
+        let fleet = Fleet::new(1, [PodInfo::new(stock.index.join("a").expect("room"), "a")]);
+        let workflow = read(&text, &stock);
+        let request = Request::new("m", world_now());
+        let decided = workflow.decide(&mut workflow.workspace(), &request, &fleet, &mut RoutingPlan::default());
+        assert_eq!(decided.is_err(), fails, "{decided:?}");
+        assert_eq!(stock.untokenized.load(std::sync::atomic::Ordering::Relaxed), u64::from(!fails));
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a request has some instant; which one does not matter")]
+fn world_now() -> Instant {
+    Instant::now()
 }
 
 #[test]

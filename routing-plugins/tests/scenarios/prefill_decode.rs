@@ -70,11 +70,13 @@ fn a_prefill_pod_is_left_out_where_the_decode_pod_holds_enough() {
 }
 
 #[test]
-fn without_prefill_pods_the_split_profile_says_so() {
-    let stock = stock();
-    let workflow = profiles::prefill_decode(&stock).build().expect("a ready profile builds");
-    let mut world = World::new(stock, 2, |_, info| info.role(Role::Decode), workflow);
-    let (tokens, now) = (prompt(1, 4), world.now());
-    let refused = world.decide(routing_core::Request::new("m", now).tokens(&tokens), &[]);
-    assert!(refused.is_err_and(|error| error.to_string().contains("prefills")));
+fn without_prefill_pods_the_decode_pod_prefills_alone() {
+    for profile in [profiles::prefill_decode, profiles::prefill_decode_conditional] {
+        let stock = stock();
+        let workflow = profile(&stock).build().expect("a ready profile builds");
+        let mut world = World::new(stock, 2, |_, info| info.role(Role::Decode), workflow);
+        let sent = world.send(&prompt(1, 200));
+        assert_eq!(sent.try_to("prefill"), None);
+        assert!(sent.try_to("decode").is_some());
+    }
 }

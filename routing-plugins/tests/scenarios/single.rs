@@ -1,9 +1,12 @@
 //! Profiles of one step.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
 
-use routing_core::{PodInfo, Request};
+use kv_index::Pod;
+use routing_core::{Context, Declare, Fleet, PluginError, PodInfo, Request, RoutingPlan, Scorer, Scores, Workflow};
 use routing_plugins::{Stock, profiles};
 
 use super::world::{World, prompt, stock};
@@ -60,6 +63,22 @@ fn round_robin_takes_turns_also_when_a_pod_leaves() {
 }
 
 #[test]
+fn round_robin_goes_on_when_the_workflow_is_replaced() {
+    let stock = stock();
+    let mut turns = Vec::new();
+    let pods = (0..4).map(|at| PodInfo::new(stock.index.join(&at.to_string()).expect("room"), "p"));
+    let fleet = Fleet::new(1, pods.collect::<Vec<_>>());
+    #[expect(clippy::disallowed_methods, reason = "a request has some instant; which one does not matter")]
+    let now = Instant::now();
+    for _ in 0..8 {
+        let (workflow, mut plan) = (profiles::round_robin(&stock).build().expect("it fits"), RoutingPlan::default());
+        workflow.decide(&mut workflow.workspace(), &Request::new("m", now), &fleet, &mut plan).expect("a plan");
+        turns.push(plan.steps()[0].candidates[0].pod.id().index());
+    }
+    assert_eq!(turns, [0, 1, 2, 3, 0, 1, 2, 3]);
+}
+
+#[test]
 fn least_load_counts_what_is_under_way_and_what_engines_report() {
     let mut world = world(3, profiles::least_load);
     let first = world.send(&[]);
@@ -87,6 +106,27 @@ fn consistent_hash_keeps_sessions_in_place_and_moves_only_those_of_a_pod_that_di
     for (session, was) in before.iter().enumerate() {
         let is = place(&mut world, session);
         assert!(is == *was || *was == "pod-3", "session {session} moved from {was} to {is}");
+    }
+}
+
+#[test]
+fn consistent_hash_keeps_a_growing_conversation_without_a_session_in_place() {
+    let mut world = world(16, profiles::consistent_hash);
+    let all = prompt(1, 20);
+    let places: BTreeSet<_> = [32, 40, 90, 150, 250].map(|turn| world.send(&all[..turn]).to("consistent_hash")).into();
+    assert_eq!(places.len(), 1, "{places:?}");
+}
+
+/// By load alone, and counted; and not refused.
+#[test]
+fn a_request_without_tokens_is_routed_by_every_profile() {
+    for profile in [profiles::cache_aware, profiles::cache_aware_sticky, profiles::sticky_least_loaded] {
+        let mut world = world(3, profile);
+        let busy = ["pod-0", "pod-2"].map(|pod| world.stock.load.begin(world.pod(pod), Default::default()));
+        let plan = world.decide(Request::new("m", world.now()).body(b"{}"), &[]).expect("it is routed");
+        assert_eq!(plan.steps()[0].candidates[0].pod, world.pod("pod-1"));
+        assert_eq!(world.stock.untokenized.load(Ordering::Relaxed), 1);
+        drop(busy);
     }
 }
 
@@ -183,14 +223,60 @@ fn sticky_least_loaded_sends_a_burst_of_one_new_prompt_to_one_pod() {
     assert!(!places.contains(&other), "another new prompt goes where least is under way");
 }
 
+/// While one decision is under way, another of the same prompt is made: what two threads do.
+struct Meanwhile {
+    workflow: Arc<OnceLock<Arc<Workflow>>>,
+    fleet: Arc<Fleet>,
+    now: Instant,
+    begun: AtomicBool,
+    went: Arc<Mutex<Option<Pod>>>,
+}
+
+impl Scorer for Meanwhile {
+    fn score(&self, _: &Context<'_>, _: &mut Scores<'_>) -> Result<(), PluginError> {
+        if !self.begun.swap(true, Ordering::SeqCst) {
+            let (workflow, tokens) = (self.workflow.get().expect("it was built"), prompt(1, 8));
+            let (mut plan, request) = (RoutingPlan::default(), Request::new("m", self.now).tokens(&tokens).seed(77));
+            workflow.decide(&mut workflow.workspace(), &request, &self.fleet, &mut plan).expect("a plan");
+            *self.went.lock().expect("not poisoned") = Some(plan.steps()[0].candidates[0].pod);
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn sticky_least_loaded_sends_two_of_one_new_prompt_to_one_pod_that_are_decided_at_once() {
+    #[expect(clippy::disallowed_methods, reason = "a request has some instant; which one does not matter")]
+    let now = Instant::now();
+    for seed in 0..20 {
+        let stock = stock();
+        let pods = (0..8).map(|at| PodInfo::new(stock.index.join(&at.to_string()).expect("room"), "p"));
+        let fleet = Arc::new(Fleet::new(1, pods.collect::<Vec<_>>()));
+        let (cell, went) = (Arc::new(OnceLock::new()), Arc::new(Mutex::new(None)));
+        let meanwhile = Meanwhile {
+            workflow: Arc::clone(&cell),
+            fleet: Arc::clone(&fleet),
+            now,
+            begun: AtomicBool::new(false),
+            went: Arc::clone(&went),
+        };
+        let profile = profiles::sticky_least_loaded(&stock);
+        let workflow = profile.scorer("meanwhile", 0.001, |_: &mut Declare<'_>| meanwhile).build().expect("it fits");
+        let workflow = Arc::new(workflow);
+        cell.set(Arc::clone(&workflow)).expect("set once");
+        let (mut plan, tokens) = (RoutingPlan::default(), prompt(1, 8));
+        let request = Request::new("m", now).tokens(&tokens).seed(seed);
+        workflow.decide(&mut workflow.workspace(), &request, &fleet, &mut plan).expect("a plan");
+        assert_eq!(Some(plan.steps()[0].candidates[0].pod), *went.lock().expect("not poisoned"), "seed {seed}");
+    }
+}
+
 #[test]
 fn sticky_least_loaded_forgets_what_no_event_confirms() {
     let mut world = world(8, profiles::sticky_least_loaded);
     let first = world.send(&prompt(3, 32));
     let place = first.to("sticky_least_loaded");
     world.pass(Duration::from_millis(2_001));
-    // Some other request passes by, and what is past its deadline goes.
-    drop(world.send(&prompt(9, 32)));
     let second = world.send(&prompt(3, 32));
     assert_ne!(second.to("sticky_least_loaded"), place, "the first is still under way there, and nothing is held");
     // With events it stays.
