@@ -139,8 +139,9 @@ fn nixl_passes_nothing_on_if_one_of_the_five_is_missing() {
 #[test]
 fn nixl_says_why_it_passes_nothing_on() {
     let dropped = |answer: Option<&str>| {
-        let leg = pair().decode(&Nixl::default(), Api::Chat, &chat(), answer.map(str::as_bytes)).expect("no fault");
-        assert_eq!(leg.body.as_ptr(), CHAT.as_ptr(), "the very same bytes");
+        let own = chat();
+        let leg = pair().decode(&Nixl::default(), Api::Chat, &own, answer.map(str::as_bytes)).expect("no fault");
+        assert_eq!(leg.body.as_ptr(), own.as_ptr(), "the very same bytes");
         leg.dropped
     };
     assert_eq!(dropped(None), Some(DroppedHandoff::Unreadable));
