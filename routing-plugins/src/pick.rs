@@ -10,7 +10,7 @@
 //! | [`TwoChoicesPicker`] | the better of two that are drawn | the highest totals |
 //!
 //! Each ranks up to `most` candidates: the first is the choice, the rest is the order of failover. What is left to chance
-//! comes from the request's seed, so that a decision replays. A warm pick allocates nothing (`tests/pick_allocations.rs`), but for
+//! comes from the request's seed, so that a decision replays. A warm pick allocates nothing (`tests/allocations`), but for
 //! the first of a session and of a changed fleet.
 
 mod bounded;

@@ -1,0 +1,94 @@
+//! Several streams of one pod, and replays that do not come.
+
+use super::*;
+
+/// making a feed for stream 0 anew loses stream 1's blocks, and stream 1 is not told to begin anew
+#[test]
+fn a_feed_made_anew_makes_other_streams_begin_anew() {
+    setup(|index, pod| {
+        let one: Feed<'_> = EngineFeed::new(index, pod, EngineFeedConfig::engine_hashes(size(2))).unwrap();
+        let mut c = EngineFeedConfig::engine_hashes(size(2));
+        c.stream = StreamId(1);
+        let two: Feed<'_> = EngineFeed::new(index, pod, c).unwrap();
+        one.batch(0, &batch(1.0, vec![stored(&[1], None, &[1, 2], 2)])).unwrap();
+        two.batch(0, &batch(1.0, vec![stored(&[5], None, &[1, 3], 2)])).unwrap();
+        let _again: Feed<'_> = EngineFeed::new(index, pod, EngineFeedConfig::engine_hashes(size(2))).unwrap();
+        let r = two.batch(1, &batch(2.0, vec![stored(&[6], Some(5), &[1, 4], 2)])).unwrap();
+        assert!(
+            matches!(r.verdict, Verdict::Gap { from: 0, .. }),
+            "{r:?}: block 5 is held by the engine; blocks {}",
+            blocks(index, pod)
+        );
+    });
+}
+
+/// the same when a replayed batch is damaged
+#[test]
+fn a_batch_that_cannot_be_had_makes_other_streams_begin_anew() {
+    setup(|index, pod| {
+        let one: Feed<'_> = EngineFeed::new(index, pod, EngineFeedConfig::engine_hashes(size(2))).unwrap();
+        let mut c = EngineFeedConfig::engine_hashes(size(2));
+        c.stream = StreamId(1);
+        let two: Feed<'_> = EngineFeed::new(index, pod, c).unwrap();
+        one.batch(0, &batch(1.0, vec![stored(&[1], None, &[1, 2], 2)])).unwrap();
+        two.batch(0, &batch(1.0, vec![stored(&[5], None, &[1, 3], 2)])).unwrap();
+        one.connected();
+        let reply =
+            ReplayReply::Batch(Message { topic: b"", sequence: 1, payload: &[0xc1] }).to_frames(ReplayForm::WithTopic);
+        assert!(one.replayed(&reply).is_err());
+        let r = two.batch(1, &batch(2.0, vec![stored(&[6], Some(5), &[1, 4], 2)])).unwrap();
+        assert!(matches!(r.verdict, Verdict::Gap { from: 0, .. }), "{r:?}");
+    });
+}
+
+/// AllBlocksCleared of one stream
+#[test]
+fn a_clear_makes_other_streams_begin_anew() {
+    setup(|index, pod| {
+        let one: Feed<'_> = EngineFeed::new(index, pod, EngineFeedConfig::engine_hashes(size(2))).unwrap();
+        let mut c = EngineFeedConfig::engine_hashes(size(2));
+        c.stream = StreamId(1);
+        let two: Feed<'_> = EngineFeed::new(index, pod, c).unwrap();
+        two.batch(0, &batch(1.0, vec![stored(&[5], None, &[1, 3], 2)])).unwrap();
+        one.batch(0, &batch(1.0, vec![EngineEvent::Cleared])).unwrap();
+        let r = two.batch(1, &batch(2.0, vec![stored(&[6], Some(5), &[1, 4], 2)])).unwrap();
+        assert!(matches!(r.verdict, Verdict::Gap { from: 0, .. }), "{r:?}");
+    });
+}
+
+/// "A feed starts from nothing: what the pod held before is forgotten"
+#[test]
+fn a_feed_starts_from_nothing() {
+    setup(|index, pod| {
+        let old = [BlockHash::new(5)];
+        index.apply(pod, Source::Membership, &Event::Stored(Stored::prompt(&old))).unwrap();
+        let _feed: Feed<'_> = EngineFeed::new(index, pod, EngineFeedConfig::engine_hashes(size(2))).unwrap();
+        assert_eq!(blocks(index, pod), 0);
+    });
+}
+
+/// a lost replay is never asked for again, and the state goes stale
+#[test]
+fn a_replay_that_never_comes_is_asked_for_again() {
+    setup(|index, pod| {
+        let feed: Feed<'_> = EngineFeed::new(index, pod, EngineFeedConfig::engine_hashes(size(2))).unwrap();
+        live(&feed, 0, 0.0, 10);
+        assert_eq!(live(&feed, 2, 2.0, 12).ask, Some(0));
+        // nobody answers (vLLM has no replay socket unless it is set up)
+        let asked = (3..1000).filter(|n| live(&feed, *n, *n as f64, 10 + n).ask.is_some()).count();
+        assert!(asked > 0, "{:?}; blocks {}", live(&feed, 1000, 1000.0, 1010).verdict, blocks(index, pod));
+    });
+}
+
+/// The replay socket is known to be gone: the stream goes on without what is missing.
+#[test]
+fn a_replay_that_failed_is_not_waited_for() {
+    setup(|index, pod| {
+        let feed: Feed<'_> = EngineFeed::new(index, pod, EngineFeedConfig::engine_hashes(size(2))).unwrap();
+        live(&feed, 0, 0.0, 10);
+        assert_eq!(live(&feed, 2, 2.0, 12).ask, Some(0));
+        feed.replay_failed();
+        assert!(matches!(live(&feed, 3, 3.0, 13).verdict, Verdict::GapGivenUp(_)));
+        assert_eq!(blocks(index, pod), 1);
+    });
+}
