@@ -1,9 +1,7 @@
 //! A progress bar on standard error; where that is no terminal, a line every tenth of the way.
 
+use std::fmt::Display;
 use std::io::{IsTerminal, Write};
-
-use crate::table::grouped;
-use crate::tally::Counts;
 
 /// How far a run has come.
 #[derive(Debug)]
@@ -16,7 +14,7 @@ pub struct Progress<W> {
 }
 
 impl Progress<std::io::Stderr> {
-    /// Progress of `total` turns on standard error.
+    /// Progress to `total` on standard error.
     #[must_use]
     pub fn on_stderr(total: usize) -> Self {
         let out = std::io::stderr();
@@ -26,26 +24,26 @@ impl Progress<std::io::Stderr> {
 }
 
 impl<W: Write> Progress<W> {
-    /// Progress of `total` turns, drawn to `out`.
+    /// Progress to `total`, drawn to `out`.
     pub fn new(out: W, style: Style, total: usize) -> Self {
         Self { out, style, total: total.max(1), shown: None }
     }
 
-    /// Draws where the run is, if that has changed enough. Nothing depends on whether it can be drawn.
-    pub fn show(&mut self, counts: &Counts) {
+    /// Draws how much is `done` and what is being done, if that has changed enough. Nothing depends on whether it can be drawn.
+    pub fn show(&mut self, done: usize, doing: impl Display) {
         let steps = match self.style {
             Style::Bar => 100,
             Style::Lines => 10,
         };
-        let step = counts.turns.min(self.total) * steps / self.total;
+        let step = done.min(self.total) * steps / self.total;
         if self.shown == Some(step) {
             return;
         }
         self.shown = Some(step);
         let _ = match self.style {
-            Style::Bar => self.bar(step, counts),
+            Style::Bar => self.bar(step, &doing),
             Style::Lines if step == 0 => Ok(()),
-            Style::Lines => writeln!(self.out, "{:>3}%  {}", step * 10, doing(counts)),
+            Style::Lines => writeln!(self.out, "{:>3}%  {}", step * 10, doing),
         };
     }
 
@@ -56,9 +54,9 @@ impl<W: Write> Progress<W> {
         }
     }
 
-    fn bar(&mut self, percent: usize, counts: &Counts) -> std::io::Result<()> {
+    fn bar(&mut self, percent: usize, doing: &dyn Display) -> std::io::Result<()> {
         let filled = percent * WIDTH / 100;
-        write!(self.out, "\r[{:<WIDTH$}] {percent:>3}%  {} ", "#".repeat(filled), doing(counts))?;
+        write!(self.out, "\r[{:<WIDTH$}] {percent:>3}%  {} ", "#".repeat(filled), doing)?;
         self.out.flush()
     }
 }
@@ -73,10 +71,6 @@ pub enum Style {
     Lines,
 }
 
-fn doing(counts: &Counts) -> String {
-    format!("{} requests, {} events", grouped(counts.requests), grouped(counts.events.total()))
-}
-
 const WIDTH: usize = 40;
 
 #[cfg(test)]
@@ -86,8 +80,8 @@ mod tests {
     fn drawn(style: Style) -> String {
         let mut out = Vec::new();
         let mut progress = Progress::new(&mut out, style, 1_000);
-        for turns in 0..=1_000 {
-            progress.show(&Counts { turns, requests: turns, ..Counts::default() });
+        for done in 0..=1_000 {
+            progress.show(done, format_args!("{done} requests"));
         }
         progress.end();
         String::from_utf8(out).unwrap()
@@ -98,7 +92,7 @@ mod tests {
         let text = drawn(Style::Lines);
         assert_eq!(text.lines().count(), 10);
         assert!(text.starts_with(" 10%  100 requests"));
-        assert!(text.ends_with("100%  1,000 requests, 0 events\n"));
+        assert!(text.ends_with("100%  1000 requests\n"));
     }
 
     #[test]

@@ -6,10 +6,10 @@
 use std::error::Error;
 use std::process::ExitCode;
 
-use pointsman_examples::options::{Command, Options};
 use pointsman_examples::progress::Progress;
-use pointsman_examples::replay::replay;
-use pointsman_examples::table::Table;
+use pointsman_examples::replay::options::{Command, Options};
+use pointsman_examples::replay::play::replay;
+use pointsman_examples::replay::table::{Table, grouped};
 
 fn main() -> ExitCode {
     match Options::parse(std::env::args().skip(1)) {
@@ -27,7 +27,10 @@ fn main() -> ExitCode {
 
 fn run(options: &Options) -> Result<ExitCode, Box<dyn Error>> {
     let mut progress = Progress::on_stderr((options.conversations * options.turns) as usize);
-    let outcome = replay(options, |counts| progress.show(counts))?;
+    let outcome = replay(options, |counts| {
+        let (requests, events) = (grouped(counts.requests), grouped(counts.events.total()));
+        progress.show(counts.turns, format_args!("{requests} requests, {events} events"));
+    })?;
     progress.end();
     print!("{}", Table::of(&outcome));
     if outcome.holds() {

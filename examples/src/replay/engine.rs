@@ -14,9 +14,9 @@ use std::collections::VecDeque;
 
 use kv_index::{BlockHash, BlockSize, Parent};
 
-use crate::frames::Frame;
-use crate::pool::Pool;
-use crate::report::Report;
+use crate::paged::frames::Frame;
+use crate::paged::pool::Pool;
+use crate::replay::report::Report;
 
 /// One request, as an engine is given it.
 #[derive(Clone, Debug, PartialEq, Eq)]

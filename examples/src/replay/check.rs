@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use kv_index::{BlockHash, ChainHasher, Gone, Index, Matches};
 
-use crate::fleet::Fleet;
-use crate::sample::Sample;
+use crate::replay::fleet::Fleet;
+use crate::replay::sample::Sample;
 
 /// What the check found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -109,11 +109,11 @@ mod tests {
     use kv_index::{BlockSize, ChainSeed, Config, Event, PodId, Source, Stored};
 
     use super::*;
-    use crate::engine::Job;
-    use crate::fleet::PodKind;
-    use crate::link::Faults;
+    use crate::replay::engine::Job;
+    use crate::replay::fleet::PodKind;
+    use crate::replay::link::Faults;
+    use crate::replay::tally::Tally;
     use crate::rng::Rng;
-    use crate::tally::Tally;
 
     #[test]
     fn a_block_that_no_engine_has_is_found_out() {

@@ -4,9 +4,9 @@ use std::time::Instant;
 
 use kv_index::{Applied, Batch, Consumer, Event, Gone, Verdict};
 
-use crate::link::Link;
-use crate::report::{Packet, Report};
-use crate::tally::Tally;
+use crate::replay::link::Link;
+use crate::replay::report::{Packet, Report};
+use crate::replay::tally::Tally;
 
 /// Offers a packet; where others are missing before it, has them sent again first.
 ///
@@ -86,7 +86,7 @@ mod tests {
     use kv_index::{BlockHash, Config, Feed, FeedConfig, Index, Matches, Parent};
 
     use super::*;
-    use crate::link::Faults;
+    use crate::replay::link::Faults;
     use crate::rng::Rng;
 
     fn stored(at: u64) -> Vec<Report> {

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use kv_index::{BlockHash, Digest, Tier};
 
-use crate::frames::{Frame, FreeFrames};
+use crate::paged::frames::{Frame, FreeFrames};
 
 /// The frames of one pod.
 #[derive(Debug)]

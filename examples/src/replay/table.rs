@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Write};
 
-use crate::outcome::{End, Outcome};
+use crate::replay::outcome::{End, Outcome};
 
 /// Labels and values in two columns.
 #[derive(Debug, Default)]

@@ -5,8 +5,8 @@ use std::fmt;
 
 use kv_index::{Gone, JoinError, Stats};
 
-use crate::check::{Census, Verdict};
-use crate::tally::Tally;
+use crate::replay::check::{Census, Verdict};
+use crate::replay::tally::Tally;
 
 /// What a run did and found.
 #[derive(Debug)]

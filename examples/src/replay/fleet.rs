@@ -2,12 +2,12 @@
 
 use kv_index::{BlockSize, Feed, FeedConfig, Gone, Index, JoinError, Pod, PodId};
 
-use crate::engine::{Engine, Job};
-use crate::link::{Faults, Link};
-use crate::receive::receive;
-use crate::report::Report;
+use crate::replay::engine::{Engine, Job};
+use crate::replay::link::{Faults, Link};
+use crate::replay::receive::receive;
+use crate::replay::report::Report;
+use crate::replay::tally::Tally;
 use crate::rng::Rng;
-use crate::tally::Tally;
 
 /// What every pod of a fleet is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@
 
 use kv_index::{BlockHash, ChainHasher};
 
-use crate::engine::Job;
+use crate::replay::engine::Job;
 use crate::rng::Rng;
 
 /// How long the parts of a conversation are, in tokens. The ends are included.

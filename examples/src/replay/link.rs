@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use crate::report::{Packet, Report};
+use crate::replay::report::{Packet, Report};
 use crate::rng::Rng;
 
 /// One packet in so many, on average, meets each fate. Zero for none.

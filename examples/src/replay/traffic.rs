@@ -2,8 +2,8 @@
 
 use kv_index::{ChainHasher, ChainSeed};
 
-use crate::conversation::{Conversation, Lengths, say};
-use crate::engine::Job;
+use crate::replay::conversation::{Conversation, Lengths, say};
+use crate::replay::engine::Job;
 use crate::rng::Rng;
 
 /// What the traffic is like.

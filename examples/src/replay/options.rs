@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use kv_index::BlockSize;
 
-use crate::conversation::Lengths;
-use crate::usage::UsageError;
+use crate::replay::conversation::Lengths;
+use crate::replay::usage::UsageError;
 
 /// What a run is asked to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
