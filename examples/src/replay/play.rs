@@ -163,7 +163,7 @@ impl<'i> Replay<'i> {
         self.tally.timings.searched(start.elapsed());
 
         let counts = &mut self.tally.counts;
-        if counts.requests % SPOT_CHECK == 0 {
+        if counts.requests.is_multiple_of(SPOT_CHECK) {
             self.index.scan(chain.reach(usize::MAX), &mut self.scan);
             counts.spot_checks += 1;
             counts.spot_mismatches += usize::from(self.scan.groups() != self.matches.groups());
