@@ -16,7 +16,6 @@
 #![forbid(unsafe_code)]
 
 pub mod chaos;
-mod cities;
 pub mod demo;
 pub mod gateway;
 pub mod load;
@@ -28,8 +27,6 @@ pub mod rng;
 pub mod sim;
 pub mod text;
 pub mod wire;
-
-pub use cities::fleet_of_cities;
 
 /// The README's example is compiled and run with the tests.
 #[cfg(doctest)]

@@ -1,18 +1,22 @@
-//! Adds a behaviour in four steps: prefer pods in the client's region. Exits with 0 if the near pods won, 1 if not.
+//! Adds a behaviour in four steps: prefer pods in the client's region.
+//!
+//! `cargo run -p pointsman-examples --example custom_scorer`
 
-use std::{error::Error, process::ExitCode, time::Instant};
+use std::error::Error;
+use std::time::Instant;
 
-use pointsman_examples::fleet_of_cities as cities;
+use kv_index::{Config, Index};
 use routing_core::{
-    Context, NoParameters, Picker, PluginError, Ranking, Registry, Request, RoutingPlan, Scorer, Scores,
+    Context, Fleet, Load, NoParameters, Picker, PluginError, PodInfo, Ranking, Registry, Request, RoutingPlan, Scorer,
+    Scores, Totals, Trace,
 };
-use routing_core::{Totals, Trace};
 
 /// 1. Implement it: 1 for pods that have the client's label, 0 for all others.
 #[derive(serde::Deserialize)]
 struct Near {
     label: String,
 }
+
 impl Scorer for Near {
     fn score(&self, context: &Context<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
         let home = context.request().label(&self.label).unwrap_or_default();
@@ -23,12 +27,14 @@ impl Scorer for Near {
 
 /// What was there before: room in the cache decides.
 struct Room;
+
 impl Scorer for Room {
     fn score(&self, context: &Context<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
         scores.fill(|pod| 1.0 - context.fleet().load(pod).kv_used);
         Ok(())
     }
 }
+
 impl Picker for Room {
     fn pick(&self, _: &Context<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
         totals.rank(2, ranking);
@@ -43,17 +49,30 @@ const PROFILE: &str = r#"{
     "score": [{"plugin": "room", "weight": 1}, {"plugin": "near", "weight": 2}]}]
 }"#;
 
-fn main() -> Result<ExitCode, Box<dyn Error>> {
+pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let mut registry = Registry::<4>::new();
     registry.scorer::<NoParameters, _>("room", |_, _| Room)?;
     registry.picker::<NoParameters, _>("best", |_, _| Room)?;
     // 2. Register it.
     registry.scorer::<Near, _>("near", |near, _| near)?;
     let workflow = registry.read(&mut serde_json::Deserializer::from_str(PROFILE))?.build(&registry)?;
-    let (fleet, request) = (cities()?, Request::new("llama-8b", Instant::now()).labels(&[("region", "eu")]));
+
+    // Oslo and Rome are near, one nearly full and one half full; Reno is far and empty.
+    let index: Index = Index::new(Config::default());
+    let mut pods = Vec::new();
+    for (name, region, kv_used) in [("oslo", "eu", 0.9), ("rome", "eu", 0.5), ("reno", "us", 0.0)] {
+        let info = PodInfo::new(index.join(name)?, name).label("region", region);
+        pods.push(info.load(Load { kv_used, ..Load::default() }));
+    }
+    let fleet = Fleet::new(1, pods);
+    let request = Request::new("llama-8b", Instant::now()).labels(&[("region", "eu")]);
+
     let (mut plan, mut trace) = (RoutingPlan::default(), Trace::default());
     workflow.decide_traced(&mut workflow.workspace(), &request, &fleet, &mut plan, &mut trace)?;
     print!("{}", trace.table(&fleet));
     let first = fleet.pod(plan.steps()[0].candidates[0].pod.id()).map(|info| &*info.name);
-    Ok(if first == Some("rome") { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    if first != Some("rome") {
+        return Err(format!("Rome is near and has room, but {first:?} was picked").into());
+    }
+    Ok(())
 }
