@@ -1,3 +1,4 @@
 //! (to come)
 
 pub mod page;
+pub mod source;

@@ -25,6 +25,7 @@ pub mod replay;
 pub mod reporter;
 pub mod rng;
 pub mod sim;
+mod sockets;
 pub mod text;
 pub mod wire;
 

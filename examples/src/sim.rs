@@ -6,5 +6,6 @@
 
 mod config;
 pub mod events;
+pub mod publish;
 
 pub use config::{Fault, PodConfig};

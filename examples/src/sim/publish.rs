@@ -1,0 +1,194 @@
+//! A simulated pod's events on real ZeroMQ sockets, in vLLM's exact frames, with replay and faults.
+//!
+//! [`ZmqPublisher`] is told what the engine does and which life it is in. [`PublisherHandle`] says what goes wrong on
+//! the way, and where the sockets are. The rule that must never break: every batch is numbered and kept before a fault can
+//! touch it, so that whatever is lost on the way can be asked for.
+//!
+//! The engine never waits. What it tells goes through a channel without bound, because the task at the other end never
+//! waits for subscribers: a PUB socket drops what it cannot send, so the channel is emptied as fast as it is filled.
+
+mod encode;
+mod log;
+mod port;
+mod run;
+mod sockets;
+mod wire;
+
+use std::io;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::task::JoinHandle;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use self::port::Port;
+use self::run::{Publisher, Told};
+use super::Fault;
+use super::events::{CacheEvent, EventSink};
+
+pub use self::encode::batch as encode_batch;
+
+/// The engine's end: what it tells is published.
+#[derive(Debug)]
+pub struct ZmqPublisher {
+    told: UnboundedSender<Told>,
+    /// When the last batch was published.
+    last: f64,
+}
+
+impl ZmqPublisher {
+    /// Listens on two free loopback ports, and keeps the last `replay_batches` batches for replay.
+    ///
+    /// # Errors
+    ///
+    /// When no ports can be had.
+    pub async fn bind(topic: &str, replay_batches: usize) -> io::Result<(Self, PublisherHandle)> {
+        let ports = [Port::any()?, Port::any()?];
+        let [events, replay] = [ports[0].endpoint(), ports[1].endpoint()];
+        let endpoints = Endpoints { events, replay, topic: topic.to_owned() };
+        let publisher = Publisher::open(Bytes::from(topic.to_owned()), ports, replay_batches).await?;
+        let (told, hears) = unbounded_channel();
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(publisher.run(hears, stop.clone()));
+        let handle = PublisherHandle { told: told.clone(), endpoints, stop: stop.drop_guard(), task };
+        Ok((Self { told, last: 0.0 }, handle))
+    }
+
+    fn tell(&self, told: Told) {
+        // Nobody hears it once the publisher is stopped; the engine need not know.
+        let _ = self.told.send(told);
+    }
+
+    /// The time of the next batch: later than every one before, so that no two lives have a batch of one number and time.
+    fn time(&mut self) -> f64 {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
+        self.last = now.max(self.last + LEAST_STEP);
+        self.last
+    }
+}
+
+impl EventSink for ZmqPublisher {
+    fn step(&mut self, events: &[CacheEvent]) {
+        let payload = encode::batch(self.time(), events);
+        self.tell(Told::Batch(payload.into()));
+    }
+
+    fn restarted(&mut self) {
+        self.tell(Told::Restarted);
+    }
+}
+
+/// Where a publisher can be heard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "what a subscriber has to know: complete by nature")]
+pub struct Endpoints {
+    /// Of the PUB socket.
+    pub events: String,
+    /// Of the ROUTER socket that answers replays.
+    pub replay: String,
+    /// What it calls its stream.
+    pub topic: String,
+}
+
+/// The owner's end of a publisher. Dropping it stops the publisher, some time later.
+#[derive(Debug)]
+pub struct PublisherHandle {
+    told: UnboundedSender<Told>,
+    endpoints: Endpoints,
+    stop: DropGuard,
+    task: JoinHandle<()>,
+}
+
+impl PublisherHandle {
+    /// Makes something go wrong, after what the engine has told so far.
+    ///
+    /// [`Fault::Die`] closes the sockets until [`Fault::Restart`]. A restart ends every connection; that a new life
+    /// begins is for the engine to say, by [`EventSink::restarted`]. Faults that do not concern events change nothing.
+    pub fn fault(&self, fault: Fault) {
+        let _ = self.told.send(Told::Fault(fault));
+    }
+
+    /// Where it can be heard, in this life and all others.
+    #[must_use]
+    pub fn endpoints(&self) -> &Endpoints {
+        &self.endpoints
+    }
+
+    /// Ends it: its tasks, sockets and ports are gone when this returns.
+    pub async fn stop(self) {
+        drop(self.stop);
+        // A panic of the task has been printed, and has closed the sockets as well.
+        let _ = self.task.await;
+    }
+}
+
+/// Seconds, a little more than the resolution of a time of this century.
+const LEAST_STEP: f64 = 1e-6;
+
+#[cfg(test)]
+mod tests {
+    use kv_index::engine::{Message, decode_batch};
+    use tokio::runtime::Handle;
+    use tokio::time::{Duration, sleep, timeout};
+    use zeromq::{Socket, SocketRecv, SubSocket};
+
+    use super::*;
+    use crate::sockets::close;
+
+    async fn no_tasks() {
+        let gone = async {
+            while Handle::current().metrics().num_alive_tasks() > 0 {
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(Duration::from_secs(10), gone).await.expect("no task is left");
+    }
+
+    async fn subscriber(endpoints: &Endpoints) -> SubSocket {
+        let mut socket = SubSocket::new();
+        socket.subscribe(&endpoints.topic).await.unwrap();
+        socket.connect(&endpoints.events).await.unwrap();
+        socket
+    }
+
+    #[tokio::test]
+    async fn numbers_begin_at_zero_in_every_life_and_times_only_grow() {
+        let (mut sink, handle) = ZmqPublisher::bind("kv", 10).await.unwrap();
+        let mut socket = subscriber(handle.endpoints()).await;
+        let mut seen: Vec<(u64, f64)> = Vec::new();
+        let hear = async {
+            let mut lives = 0;
+            while lives < 3 {
+                // What is sent before the subscription has arrived is lost, so it goes on until enough was heard.
+                sink.step(&[CacheEvent::Cleared]);
+                let Ok(message) = timeout(Duration::from_millis(20), socket.recv()).await else { continue };
+                let frames = message.unwrap().into_vec();
+                let message = Message::parse(&frames).unwrap();
+                assert_eq!(message.topic, b"kv");
+                seen.push((message.sequence, decode_batch(message.payload).unwrap().timestamp));
+                if seen.len() % 4 == 0 {
+                    sink.restarted();
+                    lives += 1;
+                }
+            }
+        };
+        timeout(Duration::from_secs(10), hear).await.expect("batches are heard");
+        assert!(seen.windows(2).all(|pair| pair[0].1 < pair[1].1), "{seen:?}");
+        assert!(seen.windows(2).all(|pair| pair[1].0 == pair[0].0 + 1 || pair[1].0 == 0), "{seen:?}");
+        assert!(seen[1..].iter().filter(|(number, _)| *number == 0).count() >= 2, "{seen:?}");
+        handle.stop().await;
+        close(socket).await;
+        no_tasks().await;
+    }
+
+    #[tokio::test]
+    async fn a_dropped_handle_leaves_nothing_behind() {
+        let (mut sink, handle) = ZmqPublisher::bind("", 10).await.unwrap();
+        let socket = subscriber(handle.endpoints()).await;
+        drop(handle);
+        sink.step(&[CacheEvent::Cleared]);
+        close(socket).await;
+        no_tasks().await;
+    }
+}
