@@ -1,4 +1,5 @@
 //! (to come)
 
+pub mod inbox;
 pub mod page;
 pub mod source;

@@ -1,0 +1,134 @@
+//! A cache as its events tell it, for engines that cannot list theirs; and simulated pods as reporters.
+//!
+//! The rule: an event changes the shadow and is queued under one lock, so an inventory of the shadow has exactly the events
+//! before its cut.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use kv_index::{BlockHash, Parent, Tier};
+use parking_lot::Mutex;
+
+use crate::reporter::{Cut, Holdings, ReporterHandle};
+use crate::sim::events::{CacheEvent, EventSink};
+use crate::wire::HeldBlock;
+
+/// Copies by block, as announced one by one. Clones are the same shadow.
+#[derive(Clone, Debug, Default)]
+pub struct Shadow(Arc<Mutex<Held>>);
+
+#[derive(Debug, Default)]
+struct Held {
+    blocks: HashMap<BlockHash, Entry>,
+    /// Counts stores, so that a list has parents before children.
+    stores: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    parent: Parent,
+    copies: u32,
+    order: u64,
+}
+
+impl Shadow {
+    /// Everything held, by block.
+    #[must_use]
+    pub fn copies(&self) -> HashMap<BlockHash, u32> {
+        self.0.lock().blocks.iter().map(|(&hash, entry)| (hash, entry.copies)).collect()
+    }
+
+    /// A copy of each block was stored, the first under `parent`.
+    pub fn store(&self, handle: &ReporterHandle, parent: Parent, blocks: &[BlockHash]) {
+        let mut held = self.0.lock();
+        held.store(parent, blocks);
+        handle.stored(parent, blocks);
+    }
+
+    /// A copy of each block was overwritten.
+    pub fn evict(&self, handle: &ReporterHandle, blocks: &[BlockHash]) {
+        let mut held = self.0.lock();
+        held.evict(blocks);
+        handle.evicted(blocks);
+    }
+
+    /// Everything was forgotten.
+    pub fn clear(&self, handle: &ReporterHandle) {
+        let mut held = self.0.lock();
+        held.blocks.clear();
+        handle.cleared();
+    }
+}
+
+impl Held {
+    fn store(&mut self, mut parent: Parent, blocks: &[BlockHash]) {
+        for &hash in blocks {
+            self.stores += 1;
+            let order = self.stores;
+            self.blocks.entry(hash).or_insert(Entry { parent, copies: 0, order }).copies += 1;
+            parent = Parent::Block(hash);
+        }
+    }
+
+    fn evict(&mut self, blocks: &[BlockHash]) {
+        for hash in blocks {
+            let Some(entry) = self.blocks.get_mut(hash) else { continue };
+            entry.copies -= 1;
+            if entry.copies == 0 {
+                self.blocks.remove(hash);
+            }
+        }
+    }
+}
+
+impl Holdings for Shadow {
+    fn inventory(&mut self, cut: Cut<'_>) -> Vec<HeldBlock> {
+        let held = self.0.lock();
+        cut.here();
+        let mut blocks: Vec<(&BlockHash, &Entry)> = held.blocks.iter().collect();
+        blocks.sort_unstable_by_key(|(_, entry)| entry.order);
+        let list = |(&hash, entry): (&BlockHash, &Entry)| HeldBlock {
+            hash,
+            parent: entry.parent,
+            tier: Tier::Gpu,
+            copies: entry.copies,
+        };
+        blocks.into_iter().map(list).collect()
+    }
+}
+
+/// A simulated pod's events, told to a reporter of copies.
+#[derive(Debug)]
+pub struct ReportingSink {
+    handle: ReporterHandle,
+    shadow: Shadow,
+}
+
+impl ReportingSink {
+    /// A sink for the reporter that was started with this shadow as its holdings.
+    #[must_use]
+    pub fn new(handle: ReporterHandle, shadow: Shadow) -> Self {
+        Self { handle, shadow }
+    }
+}
+
+impl EventSink for ReportingSink {
+    fn step(&mut self, events: &[CacheEvent]) {
+        for event in events {
+            match event {
+                CacheEvent::Stored { parent, blocks, .. } => {
+                    let parent = parent.as_ref().map_or(Parent::Root, |block| Parent::Block(block.hash));
+                    let blocks: Vec<BlockHash> = blocks.iter().map(|block| block.hash).collect();
+                    self.shadow.store(&self.handle, parent, &blocks);
+                }
+                CacheEvent::Removed(block) => self.shadow.evict(&self.handle, &[block.hash]),
+                CacheEvent::Cleared => self.shadow.clear(&self.handle),
+            }
+        }
+    }
+
+    /// The reporter lives on; all that changed is that the cache is empty.
+    fn restarted(&mut self) {
+        self.shadow.clear(&self.handle);
+    }
+}

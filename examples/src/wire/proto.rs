@@ -1,0 +1,354 @@
+//! The messages as Protocol Buffers, derived in code: no schema compiler.
+//!
+//! The rule: what goes there and back is the same message, and what comes in is within the same bounds as JSON. A field left
+//! out is not a value: enumerations start at 1.
+
+pub mod codec;
+
+use kv_index::{BlockHash, Digest, Parent, Source, Tier};
+
+use crate::wire::bounds::{Bounded, Malformed};
+use crate::wire::{self, Change, HeldBlock, Message, Verdict};
+
+/// A worker's message: `oneof { report, digest, inventory }`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Frame {
+    /// Which.
+    #[prost(oneof = "Body", tags = "1, 2, 3")]
+    pub body: Option<Body>,
+}
+
+/// The kinds of messages.
+#[derive(Clone, PartialEq, prost::Oneof)]
+#[expect(clippy::exhaustive_enums, reason = "the messages of the protocol: a further one is a new protocol")]
+pub enum Body {
+    /// Changes.
+    #[prost(message, tag = "1")]
+    Report(Report),
+    /// A digest.
+    #[prost(message, tag = "2")]
+    Digest(DigestReport),
+    /// A part of an inventory.
+    #[prost(message, tag = "3")]
+    Inventory(Inventory),
+}
+
+/// See [`wire::Report`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Report {
+    /// The pod's name.
+    #[prost(string, tag = "1")]
+    pub pod: String,
+    /// Which life.
+    #[prost(uint64, tag = "2")]
+    pub incarnation: u64,
+    /// Its number.
+    #[prost(uint64, tag = "3")]
+    pub sequence: u64,
+    /// Tokens in a block.
+    #[prost(uint32, tag = "4")]
+    pub block_size: u32,
+    /// 1 membership, 2 copies.
+    #[prost(uint32, tag = "5")]
+    pub source: u32,
+    /// In order.
+    #[prost(message, repeated, tag = "6")]
+    pub changes: Vec<ChangeFrame>,
+}
+
+/// See [`wire::Change`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ChangeFrame {
+    /// 1 stored, 2 removed, 3 cleared.
+    #[prost(uint32, tag = "1")]
+    pub kind: u32,
+    /// Of a store: 1 the start of a prompt, 2 `parent`, 3 not known.
+    #[prost(uint32, tag = "2")]
+    pub under: u32,
+    /// The block before the first one.
+    #[prost(fixed64, tag = "3")]
+    pub parent: u64,
+    /// The blocks.
+    #[prost(fixed64, repeated, tag = "4")]
+    pub blocks: Vec<u64>,
+    /// 1 GPU, 2 host, 3 disk, 4 remote.
+    #[prost(uint32, tag = "5")]
+    pub tier: u32,
+}
+
+/// See [`wire::DigestReport`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct DigestReport {
+    /// The pod's name.
+    #[prost(string, tag = "1")]
+    pub pod: String,
+    /// Which life.
+    #[prost(uint64, tag = "2")]
+    pub incarnation: u64,
+    /// The next message's number.
+    #[prost(uint64, tag = "3")]
+    pub sequence: u64,
+    /// Sixteen bytes.
+    #[prost(bytes = "vec", tag = "4")]
+    pub digest: Vec<u8>,
+}
+
+/// See [`wire::Inventory`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Inventory {
+    /// The pod's name.
+    #[prost(string, tag = "1")]
+    pub pod: String,
+    /// Which life.
+    #[prost(uint64, tag = "2")]
+    pub incarnation: u64,
+    /// Its number.
+    #[prost(uint64, tag = "3")]
+    pub sequence: u64,
+    /// Tokens in a block.
+    #[prost(uint32, tag = "4")]
+    pub block_size: u32,
+    /// Which part.
+    #[prost(uint32, tag = "5")]
+    pub part: u32,
+    /// Of how many.
+    #[prost(uint32, tag = "6")]
+    pub parts: u32,
+    /// The blocks.
+    #[prost(message, repeated, tag = "7")]
+    pub blocks: Vec<HeldFrame>,
+}
+
+/// See [`wire::HeldBlock`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct HeldFrame {
+    /// The block.
+    #[prost(fixed64, tag = "1")]
+    pub hash: u64,
+    /// 1 the start of a prompt, 2 `parent`, 3 not known.
+    #[prost(uint32, tag = "2")]
+    pub under: u32,
+    /// The block before it.
+    #[prost(fixed64, tag = "3")]
+    pub parent: u64,
+    /// 1 GPU, 2 host, 3 disk, 4 remote.
+    #[prost(uint32, tag = "4")]
+    pub tier: u32,
+    /// How many.
+    #[prost(uint32, tag = "5")]
+    pub copies: u32,
+}
+
+/// See [`wire::Answer`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Answer {
+    /// From 1, in the order of [`wire::Verdict`].
+    #[prost(uint32, tag = "1")]
+    pub verdict: u32,
+    /// Blocks that did not fit.
+    #[prost(uint64, tag = "2")]
+    pub refused: u64,
+}
+
+impl From<&Message> for Frame {
+    fn from(message: &Message) -> Self {
+        Self {
+            body: Some(match message {
+                Message::Report(report) => Body::Report(Report {
+                    pod: report.pod.clone(),
+                    incarnation: report.incarnation,
+                    sequence: report.sequence,
+                    block_size: report.block_size,
+                    source: place(&SOURCES, &report.source),
+                    changes: report.changes.iter().map(ChangeFrame::from).collect(),
+                }),
+                Message::Digest(digest) => Body::Digest(DigestReport {
+                    pod: digest.pod.clone(),
+                    incarnation: digest.incarnation,
+                    sequence: digest.sequence,
+                    digest: digest.digest.to_bytes().to_vec(),
+                }),
+                Message::Inventory(inventory) => Body::Inventory(Inventory {
+                    pod: inventory.pod.clone(),
+                    incarnation: inventory.incarnation,
+                    sequence: inventory.sequence,
+                    block_size: inventory.block_size,
+                    part: inventory.part,
+                    parts: inventory.parts,
+                    blocks: inventory.blocks.iter().map(HeldFrame::from).collect(),
+                }),
+            }),
+        }
+    }
+}
+
+impl TryFrom<Frame> for Message {
+    type Error = Malformed;
+
+    fn try_from(frame: Frame) -> Result<Self, Malformed> {
+        let message = match frame.body.ok_or(Malformed::Unknown { field: "body" })? {
+            Body::Report(report) => Self::Report(wire::Report {
+                source: named(&SOURCES, report.source, "source")?,
+                changes: report.changes.into_iter().enumerate().map(read_change).collect::<Result<_, _>>()?,
+                pod: report.pod,
+                incarnation: report.incarnation,
+                sequence: report.sequence,
+                block_size: report.block_size,
+            }),
+            Body::Digest(digest) => Self::Digest(wire::DigestReport {
+                digest: Digest::from_bytes(
+                    digest.digest.try_into().map_err(|_| Malformed::Unknown { field: "digest" })?,
+                ),
+                pod: digest.pod,
+                incarnation: digest.incarnation,
+                sequence: digest.sequence,
+            }),
+            Body::Inventory(inventory) => Self::Inventory(wire::Inventory {
+                blocks: inventory.blocks.into_iter().enumerate().map(read_held).collect::<Result<_, _>>()?,
+                pod: inventory.pod,
+                incarnation: inventory.incarnation,
+                sequence: inventory.sequence,
+                block_size: inventory.block_size,
+                part: inventory.part,
+                parts: inventory.parts,
+            }),
+        };
+        message.check()?;
+        Ok(message)
+    }
+}
+
+impl From<&Change> for ChangeFrame {
+    fn from(change: &Change) -> Self {
+        let hashes = |blocks: &[BlockHash]| blocks.iter().map(|hash| hash.get()).collect();
+        match change {
+            Change::Stored { parent, blocks, tier } => {
+                let (under, parent) = under(*parent);
+                Self { kind: 1, under, parent, blocks: hashes(blocks), tier: place(&Tier::ALL, tier) }
+            }
+            Change::Removed { blocks, tier } => {
+                Self { kind: 2, blocks: hashes(blocks), tier: place(&Tier::ALL, tier), ..Self::default() }
+            }
+            Change::Cleared => Self { kind: 3, ..Self::default() },
+        }
+    }
+}
+
+fn read_change((at, frame): (usize, ChangeFrame)) -> Result<Change, Malformed> {
+    let hashes = || frame.blocks.iter().map(|&raw| hash(raw, "changes", at)).collect::<Result<Vec<_>, _>>();
+    let tier = || named(&Tier::ALL, frame.tier, "tier");
+    match frame.kind {
+        1 => {
+            let parent = read_under(frame.under, frame.parent, "changes", at)?;
+            Ok(Change::Stored { parent, blocks: hashes()?, tier: tier()? })
+        }
+        2 => Ok(Change::Removed { blocks: hashes()?, tier: tier()? }),
+        3 => Ok(Change::Cleared),
+        _ => Err(Malformed::Unknown { field: "kind" }),
+    }
+}
+
+impl From<&HeldBlock> for HeldFrame {
+    fn from(block: &HeldBlock) -> Self {
+        let (under, parent) = under(block.parent);
+        Self { hash: block.hash.get(), under, parent, tier: place(&Tier::ALL, &block.tier), copies: block.copies }
+    }
+}
+
+fn read_held((at, frame): (usize, HeldFrame)) -> Result<HeldBlock, Malformed> {
+    Ok(HeldBlock {
+        hash: hash(frame.hash, "blocks", at)?,
+        parent: read_under(frame.under, frame.parent, "blocks", at)?,
+        tier: named(&Tier::ALL, frame.tier, "tier")?,
+        copies: frame.copies,
+    })
+}
+
+impl From<wire::Answer> for Answer {
+    fn from(answer: wire::Answer) -> Self {
+        Self { verdict: place(&VERDICTS, &answer.verdict), refused: answer.refused }
+    }
+}
+
+impl TryFrom<Answer> for wire::Answer {
+    type Error = Malformed;
+
+    fn try_from(answer: Answer) -> Result<Self, Malformed> {
+        Ok(Self { verdict: named(&VERDICTS, answer.verdict, "verdict")?, refused: answer.refused })
+    }
+}
+
+fn under(parent: Parent) -> (u32, u64) {
+    match parent {
+        Parent::Root => (1, 0),
+        Parent::Block(hash) => (2, hash.get()),
+        Parent::Unknown => (3, 0),
+    }
+}
+
+fn read_under(under: u32, parent: u64, field: &'static str, at: usize) -> Result<Parent, Malformed> {
+    match under {
+        1 => Ok(Parent::Root),
+        2 => hash(parent, field, at).map(Parent::Block),
+        3 => Ok(Parent::Unknown),
+        _ => Err(Malformed::Unknown { field: "under" }),
+    }
+}
+
+fn hash(raw: u64, field: &'static str, at: usize) -> Result<BlockHash, Malformed> {
+    if raw == 0 { Err(Malformed::ZeroHash { field, at }) } else { Ok(BlockHash::new(raw)) }
+}
+
+/// A value's number: its place in the list, from 1.
+fn place<T: PartialEq>(all: &[T], value: &T) -> u32 {
+    all.iter().position(|other| other == value).map_or(0, |at| at as u32 + 1)
+}
+
+fn named<T: Copy>(all: &[T], number: u32, field: &'static str) -> Result<T, Malformed> {
+    let at = number.checked_sub(1).ok_or(Malformed::Unknown { field })?;
+    all.get(at as usize).copied().ok_or(Malformed::Unknown { field })
+}
+
+const SOURCES: [Source; 2] = [Source::Membership, Source::Copies];
+const VERDICTS: [Verdict; 9] = [
+    Verdict::Applied,
+    Verdict::Duplicate,
+    Verdict::Partial,
+    Verdict::Taken,
+    Verdict::InSync,
+    Verdict::Passed,
+    Verdict::Gap,
+    Verdict::Mismatch,
+    Verdict::Stale,
+];
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use prost::Message as _;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn every_message_comes_back(message in wire::tests::message()) {
+            let bytes = Frame::from(&message).encode_to_vec();
+            prop_assert_eq!(Message::try_from(Frame::decode(&bytes[..]).expect("own bytes")), Ok(message));
+        }
+
+        #[test]
+        fn any_bytes_are_a_message_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Frame::decode(&bytes[..]).map(Message::try_from);
+        }
+    }
+
+    #[test]
+    fn every_answer_comes_back_and_nothing_is_not_one() {
+        for verdict in VERDICTS {
+            let answer = wire::Answer { verdict, refused: 7 };
+            assert_eq!(wire::Answer::try_from(Answer::from(answer)), Ok(answer));
+        }
+        assert_eq!(wire::Answer::try_from(Answer::default()), Err(Malformed::Unknown { field: "verdict" }));
+        assert_eq!(Message::try_from(Frame::default()), Err(Malformed::Unknown { field: "body" }));
+    }
+}

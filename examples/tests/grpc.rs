@@ -1,0 +1,109 @@
+//! A worker's reporter and a gateway over a real gRPC stream.
+#![cfg(feature = "grpc")]
+#![expect(clippy::unwrap_used, reason = "what helps a test may stop it")]
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kv_index::{BlockHash, BlockSize, Config as IndexConfig, Digest, Index, Parent, Tier};
+use pointsman_examples::gateway::inbox::Inbox;
+use pointsman_examples::gateway::source::grpc::serve;
+use pointsman_examples::gateway::source::push::Token;
+use pointsman_examples::reporter::grpc::GrpcOutlet;
+use pointsman_examples::reporter::shadow::Shadow;
+use pointsman_examples::reporter::{Config, Outlet, OutletError, Reporter};
+use pointsman_examples::wire::{DigestReport, Message, Verdict};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+fn inbox() -> Arc<Inbox> {
+    let index: Index = Index::new(IndexConfig::default());
+    index.join("pod-0").unwrap();
+    Arc::new(Inbox::new(Arc::new(index), BlockSize::new(16).unwrap()))
+}
+
+async fn start(address: &str, inbox: &Arc<Inbox>) -> (SocketAddr, CancellationToken, JoinHandle<()>) {
+    let listener = TcpListener::bind(address).await.unwrap();
+    let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
+    let served = serve(Arc::clone(inbox), listener, Token::new("right"), stop.clone());
+    (address, stop, tokio::spawn(async { served.await.unwrap() }))
+}
+
+fn believed(inbox: &Inbox) -> Digest {
+    inbox.index().digest(inbox.index().pod("pod-0").unwrap()).unwrap()
+}
+
+fn truth(shadow: &Shadow) -> Digest {
+    let copies = shadow.copies();
+    Digest::of(copies.into_iter().flat_map(|(hash, n)| std::iter::repeat_n((hash, Tier::Gpu), n as usize)))
+}
+
+async fn eventually(what: &str, mut is: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !is() {
+        assert!(since.elapsed() < Duration::from_secs(10), "not within 10 s: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+async fn ends<T>(what: &str, task: JoinHandle<T>) -> T {
+    tokio::time::timeout(Duration::from_secs(10), task).await.unwrap_or_else(|_| panic!("{what} does not end")).unwrap()
+}
+
+fn digest(pod: &str) -> Message {
+    Message::Digest(DigestReport { pod: pod.into(), incarnation: 1, sequence: 0, digest: Digest::EMPTY })
+}
+
+#[tokio::test]
+async fn a_worker_reports_through_a_restart_of_the_gateway() {
+    let first = inbox();
+    let (address, stop, server) = start("127.0.0.1:0", &first).await;
+    let shadow = Shadow::default();
+    let mut config = Config::new("pod-0", 16, 1);
+    config.flush_every = Duration::from_millis(5);
+    config.digest_every = Duration::from_millis(50);
+    config.retry_first = Duration::from_millis(5);
+    config.retry_most = Duration::from_millis(50);
+    let outlet = GrpcOutlet::connect(&format!("http://{address}"), "right").unwrap();
+    let (handle, task) = Reporter::start(config, shadow.clone(), outlet);
+    let task = tokio::spawn(task);
+    // More blocks than one part of an inventory has, so that the one after the restart comes in parts.
+    let chain: Vec<BlockHash> = (1..20_000).map(BlockHash::new).collect();
+    shadow.store(&handle, Parent::Root, &chain);
+    eventually("index equals worker", || believed(&first) == truth(&shadow)).await;
+    stop.cancel();
+    ends("the server", server).await;
+    shadow.evict(&handle, &chain[15_000..]);
+    let second = inbox();
+    let (_, stop, server) = start(&address.to_string(), &second).await;
+    eventually("the new index equals the worker", || believed(&second) == truth(&shadow)).await;
+    drop(handle);
+    let figures = ends("the reporter", task).await;
+    assert!(figures.inventories >= 2, "{figures:?}");
+    stop.cancel();
+    ends("the server", server).await;
+}
+
+#[tokio::test]
+async fn refusals_have_their_status_and_the_next_message_a_new_stream() {
+    let inbox = inbox();
+    let (address, stop, server) = start("127.0.0.1:0", &inbox).await;
+    let url = format!("http://{address}");
+    let mut wrong = GrpcOutlet::connect(&url, "wrong").unwrap();
+    let refused = wrong.send(&digest("pod-0")).await.unwrap_err();
+    assert!(matches!(refused, OutletError::Refused { status: 401, .. }), "{refused}");
+    let mut outlet = GrpcOutlet::connect(&url, "right").unwrap();
+    assert_eq!(outlet.send(&digest("pod-0")).await.unwrap().verdict, Verdict::InSync);
+    let refused = outlet.send(&digest("pod-9")).await.unwrap_err();
+    assert!(matches!(refused, OutletError::Refused { status: 404, .. }), "{refused}");
+    let refused = outlet.send(&digest("")).await.unwrap_err();
+    assert!(matches!(refused, OutletError::Refused { status: 400, .. }), "{refused}");
+    let refused = outlet.send(&digest(&"p".repeat(2 << 20))).await.unwrap_err();
+    assert!(!matches!(refused, OutletError::Refused { status: 404, .. }), "too long to be looked at: {refused}");
+    assert_eq!(outlet.send(&digest("pod-0")).await.unwrap().verdict, Verdict::InSync);
+    drop((wrong, outlet));
+    stop.cancel();
+    ends("the server", server).await;
+}
