@@ -58,7 +58,7 @@ struct Client {
 }
 
 const PYTHON: Client =
-    Client { program: "python3", probe: &["-c", "import openai"], script: "openai_client.py", checks: 7 };
+    Client { program: PYTHON, probe: &["-c", "import openai"], script: "openai_client.py", checks: 7 };
 const CURL: Client = Client { program: "sh", probe: &["-c", "curl --version"], script: "curl.sh", checks: 18 };
 
 impl Client {

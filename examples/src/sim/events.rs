@@ -26,6 +26,8 @@ pub enum CacheEvent {
         tokens: Vec<u32>,
         /// Tokens in a block.
         block_size: u32,
+        /// What the prompt is kept apart by, if its first block is among these.
+        salt: Option<String>,
     },
     /// A copy of a block was overwritten.
     Removed(Block),

@@ -44,7 +44,7 @@ impl Names {
             (None, None) => self.vllm.digests(&rest),
         };
         digests.extend(named.expect("tokens and a salt are all that vLLM's dialect needs"));
-        Chain { hashes, digests }
+        Chain { hashes, digests, salt: salt.map(str::to_owned) }
     }
 }
 
@@ -53,6 +53,7 @@ impl Names {
 pub(super) struct Chain {
     pub(super) hashes: Vec<BlockHash>,
     pub(super) digests: Vec<BlockDigest>,
+    pub(super) salt: Option<String>,
 }
 
 impl Chain {

@@ -73,7 +73,7 @@ impl Engine {
         let copies = &mut self.held[at];
         copies.resize(copies.len().max(range.end), 0);
         copies[range].iter_mut().for_each(|copies| *copies += 1);
-        CacheEvent::Stored { parent, blocks, tokens, block_size: SIZE as u32 }
+        CacheEvent::Stored { parent, blocks, tokens, block_size: SIZE as u32, salt: None }
     }
 
     /// One copy of a conversation's last block goes.

@@ -57,6 +57,7 @@ impl Memory {
             blocks: (from..to).map(|at| chain.block(at)).collect(),
             tokens: tokens[from * size..to * size].to_vec(),
             block_size: size as u32,
+            salt: chain.salt.clone().filter(|_| from == 0),
         }
     }
 

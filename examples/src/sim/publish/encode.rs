@@ -22,7 +22,7 @@ pub fn batch(time: f64, events: &[CacheEvent]) -> Vec<u8> {
 
 fn event(event: &CacheEvent) -> Event<'_> {
     match event {
-        CacheEvent::Stored { parent, blocks, tokens, block_size } => Event::Stored {
+        CacheEvent::Stored { parent, blocks, tokens, block_size, salt } => Event::Stored {
             tag: "BlockStored",
             block_hashes: blocks.iter().map(|block| block.name).collect(),
             parent_block_hash: parent.as_ref().map(|block| block.name),
@@ -31,7 +31,7 @@ fn event(event: &CacheEvent) -> Event<'_> {
             lora_id: (),
             medium: MEDIUM,
             lora_name: (),
-            extra_keys: vec![(); blocks.len()],
+            extra_keys: (0..blocks.len()).map(|at| salt.as_deref().filter(|_| at == 0).map(|salt| [salt])).collect(),
             group_idx: GROUP,
             kv_cache_spec_kind: "full_attention",
         },
@@ -56,8 +56,8 @@ enum Event<'a> {
         lora_id: (),
         medium: &'static str,
         lora_name: (),
-        /// A nil for each block: nothing but tokens went into its hash.
-        extra_keys: Vec<()>,
+        /// What beside tokens went into each block's hash: the salt, for a prompt's first block.
+        extra_keys: Vec<Option<[&'a str; 1]>>,
         group_idx: u32,
         kv_cache_spec_kind: &'static str,
     },
@@ -83,7 +83,7 @@ const MEDIUM: &str = "GPU";
 #[cfg(test)]
 mod tests {
     use kv_index::BlockHash;
-    use kv_index::engine::{EngineEvent, TokenIds, decode_batch};
+    use kv_index::engine::{EngineEvent, ExtraKey, TokenIds, decode_batch};
     use serde_json::Value;
 
     use super::*;
@@ -113,6 +113,11 @@ mod tests {
                     other => panic!("{other:?}"),
                 },
                 block_size: stored.block_size,
+                salt: match stored.extra_keys.first().map_or(&[][..], |keys| keys) {
+                    [] => None,
+                    [ExtraKey::Text(salt)] => Some(salt.clone().into_owned()),
+                    other => panic!("{other:?}"),
+                },
             },
             EngineEvent::Removed(removed) => CacheEvent::Removed(block(removed.hashes[0].get())),
             EngineEvent::Cleared => CacheEvent::Cleared,
@@ -150,8 +155,16 @@ mod tests {
             blocks: [0, 127, 128, 65_536, u64::MAX].map(block).to_vec(),
             tokens: (0..80).map(|at| at * 4_001).collect(),
             block_size: 16,
+            salt: None,
         };
-        let written = vec![CacheEvent::Removed(block(300)), stored, CacheEvent::Cleared];
+        let salted = CacheEvent::Stored {
+            parent: None,
+            blocks: [1, 2].map(block).to_vec(),
+            tokens: (0..32).collect(),
+            block_size: 16,
+            salt: Some("tenant".to_owned()),
+        };
+        let written = vec![CacheEvent::Removed(block(300)), stored, salted, CacheEvent::Cleared];
         let bytes = batch(1_755_900_001.125, &written);
         assert_eq!(events(&bytes), (1_755_900_001.125, written));
         let decoded = decode_batch(&bytes).unwrap();
