@@ -13,6 +13,7 @@
 //! | `answer` | what the model says: the same on every pod |
 //! | `http` | OpenAI's API, vLLM's metrics, kept blocks for other pods |
 //! | `lease`, `ticket` | a hold on kept blocks; a client's hold on its request |
+//! | `fleet`, `oracle` | many pods and how to reach them; what each of them must answer |
 //! | `serve`, `control`, `pod` | the socket over several lives; faults; all of it together |
 //! | [`events`], [`publish`] | what is told of the cache; told over ZeroMQ, as vLLM does |
 
@@ -24,9 +25,11 @@ pub mod cost;
 mod engine;
 pub mod events;
 mod figures;
+mod fleet;
 mod http;
 mod lease;
 mod names;
+mod oracle;
 mod pod;
 pub mod publish;
 mod serve;
@@ -35,6 +38,8 @@ mod work;
 
 pub use config::{Fault, PodConfig};
 pub use figures::{Figures, Histogram};
+pub use fleet::{Fleet, FleetShape, MODEL};
+pub use oracle::Oracle;
 pub use pod::SimPod;
 
 #[cfg(test)]

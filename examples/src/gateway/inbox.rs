@@ -19,7 +19,10 @@
 mod assembly;
 mod refusal;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
 
 use kv_index::{
     Batch, BlockHash, BlockSize, Consumer, Event, Feed, FeedConfig, Index, InventoryBlock, Pod, Removed, Source,
@@ -27,6 +30,7 @@ use kv_index::{
 };
 use parking_lot::Mutex;
 
+use crate::gateway::source::{SourceState, SourceStatus};
 use crate::wire::bounds::Bounded;
 use crate::wire::{Answer, Change, DigestReport, HeldBlock, Inventory, Message, Report, Verdict};
 use assembly::{Assembly, Put};
@@ -59,6 +63,8 @@ pub use refusal::Refusal;
 pub struct Inbox {
     index: Arc<Index>,
     block_size: BlockSize,
+    /// The pods that are reported on, and how that fares; none takes any that the index knows.
+    reported: ArcSwapOption<BTreeMap<String, Arc<SourceStatus>>>,
     /// By pod id, several pods to a lock; with it the inventory that is being put together.
     desks: Vec<Mutex<Desk>>,
 }
@@ -71,7 +77,14 @@ impl Inbox {
     /// The only inbox of this index, for pods whose blocks have this many tokens.
     #[must_use]
     pub fn new(index: Arc<Index>, block_size: BlockSize) -> Self {
-        Self { index, block_size, desks: (0..DESKS).map(|_| Mutex::default()).collect() }
+        let desks = (0..DESKS).map(|_| Mutex::default()).collect();
+        Self { index, block_size, reported: ArcSwapOption::empty(), desks }
+    }
+
+    /// Takes reports on these pods only from now on, and tells how each fares. A pod that is followed otherwise must not be
+    /// among them: two streams that do not know of each other would undo each other's work.
+    pub fn only(&self, reported: BTreeMap<String, Arc<SourceStatus>>) {
+        self.reported.store(Some(Arc::new(reported)));
     }
 
     /// The index that is fed.
@@ -105,7 +118,11 @@ impl Inbox {
         let events: Vec<Event<'_>> = report.changes.iter().map(event).collect();
         let _desk = self.desk(pod).lock();
         let batch = Batch { incarnation: report.incarnation, sequence: report.sequence, events: &events };
-        Ok(answer(self.feed(pod, report.source).consume(&batch)?))
+        let verdict = self.feed(pod, report.source).consume(&batch)?;
+        if let Some(status) = self.status(&report.pod) {
+            status.count(verdict);
+        }
+        Ok(self.told(&report.pod, answer(verdict)))
     }
 
     /// Compares a digest with what the index has, if that is of the same number.
@@ -118,12 +135,13 @@ impl Inbox {
         let pod = self.pod(&digest.pod)?;
         let _desk = self.desk(pod).lock();
         let Some(next) = self.position(pod, digest.incarnation)? else { return Ok(Answer::new(Verdict::Stale)) };
-        Ok(Answer::new(match digest.sequence.cmp(&next) {
+        let verdict = match digest.sequence.cmp(&next) {
             std::cmp::Ordering::Less => Verdict::Passed,
             std::cmp::Ordering::Greater => Verdict::Gap,
             std::cmp::Ordering::Equal if self.index.digest(pod)? == digest.digest => Verdict::InSync,
             std::cmp::Ordering::Equal => Verdict::Mismatch,
-        }))
+        };
+        Ok(self.told(&digest.pod, Answer::new(verdict)))
     }
 
     /// Puts a part of an inventory to the others; with the last one, makes the index equal to it.
@@ -164,7 +182,26 @@ impl Inbox {
             feed.give_up(&Batch { events: &events, ..batch })?;
             self.index.reconcile(pod, &listed)?.refused
         };
-        Ok(Answer { verdict: Verdict::Applied, refused: refused as u64 })
+        Ok(self.told(&last.pod, Answer { verdict: Verdict::Applied, refused: refused as u64 }))
+    }
+
+    /// Notes what a pod's worker is told: whether all is there, or an inventory is wanted.
+    fn told(&self, name: &str, answer: Answer) -> Answer {
+        if let Some(status) = self.status(name) {
+            match answer.verdict {
+                Verdict::Applied | Verdict::InSync => status.set(SourceState::Live),
+                verdict if verdict.wants_inventory() => {
+                    status.replay();
+                    status.set(SourceState::Replaying);
+                }
+                _ => {}
+            }
+        }
+        answer
+    }
+
+    fn status(&self, name: &str) -> Option<Arc<SourceStatus>> {
+        self.reported.load().as_ref()?.get(name).cloned()
     }
 
     /// The number expected next from this life of the pod's worker; none if a later life is known.
@@ -184,7 +221,11 @@ impl Inbox {
     }
 
     fn pod(&self, name: &str) -> Result<Pod, Refusal> {
-        self.index.pod(name).ok_or_else(|| Refusal::UnknownPod(name.to_owned()))
+        let unknown = || Refusal::UnknownPod(name.to_owned());
+        if self.reported.load().as_ref().is_some_and(|reported| !reported.contains_key(name)) {
+            return Err(unknown());
+        }
+        self.index.pod(name).ok_or_else(unknown)
     }
 
     fn check_block_size(&self, found: u32) -> Result<(), Refusal> {

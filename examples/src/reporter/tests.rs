@@ -21,7 +21,7 @@ struct Direct {
 impl Outlet for Direct {
     async fn send(&mut self, message: &Message) -> Result<Answer, OutletError> {
         self.sent += 1;
-        if self.sent % self.lose_one_in == 0 {
+        if self.sent.is_multiple_of(self.lose_one_in) {
             return Err(OutletError::Lost("on purpose".into()));
         }
         tokio::task::yield_now().await;

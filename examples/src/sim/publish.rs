@@ -167,7 +167,7 @@ mod tests {
                 let message = Message::parse(&frames).unwrap();
                 assert_eq!(message.topic, b"kv");
                 seen.push((message.sequence, decode_batch(message.payload).unwrap().timestamp));
-                if seen.len() % 4 == 0 {
+                if seen.len().is_multiple_of(4) {
                     sink.restarted();
                     lives += 1;
                 }

@@ -1,0 +1,195 @@
+//! What must hold when it is all over, and how far it does.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use kv_index::{BlockHash, Digest, Index, Matches, Tier};
+use tokio::time::{Instant, sleep};
+
+/// Something that was looked at in the end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Check {
+    /// What must hold.
+    pub what: &'static str,
+    /// Whether it does.
+    pub finding: Finding,
+}
+
+/// What a check found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "it holds or it does not")]
+pub enum Finding {
+    /// It holds; in figures.
+    Holds(String),
+    /// It does not; how.
+    Broken(String),
+}
+
+impl Check {
+    /// A check that holds if `problems` is empty.
+    #[must_use]
+    pub fn new(what: &'static str, figures: String, problems: &[String]) -> Self {
+        let finding = if problems.is_empty() { Finding::Holds(figures) } else { Finding::Broken(problems.join("; ")) };
+        Self { what, finding }
+    }
+
+    /// Whether it holds.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        matches!(self.finding, Finding::Holds(_))
+    }
+}
+
+/// How the index and a pod's true cache differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Difference {
+    /// The pod.
+    pub pod: String,
+    /// Blocks it holds.
+    pub held: usize,
+    /// Blocks that the index says it holds, as its events told.
+    pub indexed: usize,
+    /// Held and not in the index.
+    pub missing: usize,
+    /// In the index and not held.
+    pub phantoms: usize,
+    /// In the index, and told by no event.
+    pub speculated: usize,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pod, held, indexed, missing, phantoms, speculated } = self;
+        write!(f, "{pod} holds {held} blocks, {indexed} in the index: {missing} missing, {phantoms} phantoms")?;
+        if *missing == 0 && *phantoms == 0 {
+            write!(f, ", copies differ")?;
+        }
+        if *speculated > 0 {
+            write!(f, ", {speculated} speculated")?;
+        }
+        Ok(())
+    }
+}
+
+/// Where the index differs from true caches, by pods' names: block by block and copy by copy.
+#[must_use]
+pub fn differences<'a>(
+    index: &Index,
+    caches: impl IntoIterator<Item = (&'a str, BTreeMap<BlockHash, u32>)>,
+) -> Vec<Difference> {
+    caches.into_iter().filter_map(|(pod, cache)| difference(index, pod, &cache)).collect()
+}
+
+fn difference(index: &Index, name: &str, cache: &BTreeMap<BlockHash, u32>) -> Option<Difference> {
+    let mut held = Digest::EMPTY;
+    for (&hash, &copies) in cache {
+        held.add_copies(hash, Tier::Gpu, copies);
+    }
+    let Some(pod) = index.pod(name) else {
+        let none = Difference {
+            pod: name.to_owned(),
+            held: cache.len(),
+            indexed: 0,
+            missing: cache.len(),
+            phantoms: 0,
+            speculated: 0,
+        };
+        return Some(none);
+    };
+    let stats = index.pod_stats(pod).unwrap_or_default();
+    if index.digest(pod) == Ok(held) && stats.speculated == 0 {
+        return None;
+    }
+    let mut matches = Matches::default();
+    let mut is_missing = |hash: &BlockHash| {
+        index.scan(&[*hash], &mut matches);
+        matches.depth(pod.id()) == 0
+    };
+    let missing = cache.keys().filter(|hash| is_missing(hash)).count();
+    let indexed = stats.blocks - stats.speculated;
+    let phantoms = indexed.saturating_sub(cache.len() - missing);
+    Some(Difference {
+        pod: name.to_owned(),
+        held: cache.len(),
+        indexed,
+        missing,
+        phantoms,
+        speculated: stats.speculated,
+    })
+}
+
+/// Asks again and again until there are no problems, or for so long; what there was in the end.
+pub(super) async fn settle(most: Duration, mut problems: impl FnMut() -> Vec<String>) -> Vec<String> {
+    let deadline = Instant::now() + most;
+    loop {
+        let now = problems();
+        if now.is_empty() || Instant::now() >= deadline {
+            return now;
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kv_index::{Config, Event, Source, Stored};
+
+    use super::*;
+
+    fn hash(n: u64) -> BlockHash {
+        BlockHash::new(n)
+    }
+
+    fn index() -> Index {
+        let index: Index = Index::new(Config::default());
+        let pod = index.join("a").unwrap();
+        let chain = [hash(1), hash(2), hash(3)];
+        index.apply(pod, Source::Copies, &Event::Stored(Stored::prompt(&chain))).unwrap();
+        index
+    }
+
+    fn found(cache: &[(u64, u32)]) -> Option<(usize, usize)> {
+        let cache = cache.iter().map(|&(n, copies)| (hash(n), copies)).collect();
+        let found = differences(&index(), [("a", cache)]);
+        found.first().map(|difference| (difference.missing, difference.phantoms))
+    }
+
+    #[test]
+    fn blocks_and_copies_are_compared() {
+        assert_eq!(found(&[(1, 1), (2, 1), (3, 1)]), None);
+        assert_eq!(found(&[(1, 1), (2, 1)]), Some((0, 1)));
+        assert_eq!(found(&[(1, 1), (2, 1), (3, 1), (9, 1)]), Some((1, 0)));
+        assert_eq!(found(&[(1, 1), (2, 2), (3, 1)]), Some((0, 0)), "a copy more");
+        assert_eq!(found(&[]), Some((0, 3)));
+    }
+
+    #[test]
+    fn a_guess_that_stays_is_a_difference() {
+        let (index, cache) = (index(), BTreeMap::from([1, 2, 3].map(|n| (hash(n), 1))));
+        assert_eq!(differences(&index, [("a", cache.clone())]), []);
+        let pod = index.pod("a").unwrap();
+        let later = std::time::Instant::now() + Duration::from_secs(60);
+        index.speculate(pod, &[hash(1), hash(2), hash(3), hash(4)], later).unwrap();
+        let text = differences(&index, [("a", cache)])[0].to_string();
+        assert!(text.ends_with("1 speculated"), "{text}");
+    }
+
+    #[test]
+    fn a_pod_that_the_index_does_not_know_is_a_difference() {
+        assert_eq!(differences(&index(), [("b", BTreeMap::from([(hash(5), 1)]))])[0].missing, 1);
+    }
+
+    #[tokio::test]
+    async fn problems_have_time_to_settle() {
+        let mut left = 3;
+        let count_down = || {
+            left -= 1;
+            vec!["still".to_owned(); left]
+        };
+        assert_eq!(settle(Duration::from_secs(10), count_down).await, Vec::<String>::new());
+        assert_eq!(settle(Duration::ZERO, || vec!["for ever".to_owned()]).await, ["for ever"]);
+    }
+}

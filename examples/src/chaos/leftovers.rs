@@ -1,0 +1,84 @@
+//! What is open and alive in this process, to be compared with later.
+
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep};
+
+/// Tasks of the runtime, and sockets of the process where that can be known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Leftovers {
+    /// Tasks that have not ended.
+    pub tasks: usize,
+    /// Sockets that are open; none if the system does not tell.
+    pub sockets: Option<usize>,
+}
+
+impl Leftovers {
+    /// What there is now. To be called within a runtime.
+    #[must_use]
+    pub fn now() -> Self {
+        Self { tasks: Handle::current().metrics().num_alive_tasks(), sockets: sockets() }
+    }
+
+    /// Waits until there is no more than this; what there is in the end.
+    pub async fn again(self, most: Duration) -> Self {
+        let deadline = Instant::now() + most;
+        loop {
+            let now = Self::now();
+            if now.is_within(self) || Instant::now() >= deadline {
+                return now;
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Whether nothing is left that was not there before.
+    #[must_use]
+    pub fn is_within(self, before: Self) -> bool {
+        self.tasks <= before.tasks && self.sockets <= before.sockets
+    }
+}
+
+/// Linux lists what a process has open. Other systems are not asked.
+fn sockets() -> Option<usize> {
+    let entries = std::fs::read_dir("/proc/self/fd").ok()?;
+    let is_socket = |entry: std::io::Result<std::fs::DirEntry>| {
+        let target = std::fs::read_link(entry.ok()?.path()).ok()?;
+        target.to_str()?.starts_with("socket:").then_some(())
+    };
+    Some(entries.filter_map(is_socket).count())
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_task_that_is_left_is_seen_and_waited_for() {
+        let before = Leftovers::now();
+        let (end, ended) = oneshot::channel::<()>();
+        let task = tokio::spawn(ended);
+        let during = before.again(Duration::from_millis(30)).await;
+        assert_eq!(during.tasks, before.tasks + 1);
+        assert!(!Leftovers { sockets: before.sockets, ..during }.is_within(before));
+        end.send(()).unwrap();
+        task.await.unwrap().unwrap();
+        assert_eq!(before.again(Duration::from_secs(10)).await.tasks, before.tasks);
+    }
+
+    #[test]
+    fn a_socket_more_is_a_socket_left() {
+        // Sockets of other tests come and go in this process, so they are not counted here.
+        let before = Leftovers { tasks: 0, sockets: Some(3) };
+        assert!(!Leftovers { tasks: 0, sockets: Some(4) }.is_within(before));
+        assert!(Leftovers { tasks: 0, sockets: Some(2) }.is_within(before));
+        if cfg!(target_os = "linux") {
+            let _socket = std::net::UdpSocket::bind(("127.0.0.1", 0)).unwrap();
+            assert!(sockets().unwrap() >= 1);
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Pods and a gateway that stay up, for whoever wants to try them by hand.
+
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::demo::compare::{DemoError, prefill_pods};
+use crate::gateway::Gateway;
+use crate::gateway::config::Profile;
+use crate::sim::{Fleet, FleetShape, MODEL};
+
+/// What is to stay up.
+#[derive(Clone, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "figures that a caller chooses by name")]
+pub struct ServeOptions {
+    /// Pods.
+    pub pods: usize,
+    /// How many times faster than the measured machine they are.
+    pub speed: f64,
+    /// The stock profile.
+    pub profile: String,
+    /// Where the gateway listens.
+    pub listen: SocketAddr,
+}
+
+/// What is up.
+#[derive(Debug)]
+pub struct Serving {
+    fleet: Fleet,
+    gateway: Gateway,
+}
+
+impl Serving {
+    /// Starts pods and gateway.
+    ///
+    /// # Errors
+    ///
+    /// When they cannot start.
+    pub async fn start(options: &ServeOptions) -> Result<Self, DemoError> {
+        let (pods, speed, prefill) = (options.pods, options.speed, prefill_pods(&options.profile, options.pods));
+        let shape = FleetShape { pods, prefill, speed, ..FleetShape::default() };
+        let fleet = Fleet::start(&shape).await.map_err(DemoError::Fleet)?;
+        let mut config = fleet.gateway_config();
+        (config.listen, config.profile) = (options.listen, Profile::stock(&options.profile));
+        let gateway = Gateway::start(config).await.map_err(DemoError::Gateway)?;
+        Ok(Self { fleet, gateway })
+    }
+
+    /// What can be tried, as lines for a shell.
+    #[must_use]
+    pub fn hints(&self) -> String {
+        let gateway = format!("http://{}", self.gateway.address());
+        let mut text = format!("The page: {gateway}/\n\nTry:\n");
+        let chat = |more: &str| {
+            let messages = r#"[{"role":"user","content":"Hello there"}]"#;
+            format!("{gateway}/v1/chat/completions -d '{{\"model\":\"{MODEL}\",\"messages\":{messages}{more}}}'")
+        };
+        let mut lines = vec![
+            ("a chat", format!("curl {}", chat(""))),
+            ("the same, streamed", format!("curl -N {}", chat(",\"stream\":true"))),
+            ("why that pod", format!("curl -si -H 'x-pointsman-explain: 1' {} | grep -i pointsman", chat(""))),
+            ("metrics", format!("curl {gateway}/metrics")),
+        ];
+        if let Some(pod) = self.fleet.pods().next() {
+            let fault = |fault: &str| format!("curl http://{}/sim/fault -d '{fault}'", pod.address());
+            lines.push(("a pod that takes ten times as long", fault("{\"slow\":10}")));
+            lines.push(("well again", fault("\"recover\"")));
+            lines.push(("back with an empty cache", fault("\"restart\"")));
+            lines.push(("dead for good", fault("\"die\"")));
+        }
+        for (what, line) in lines {
+            let _ = writeln!(text, "\n  # {what}\n  {line}");
+        }
+        text
+    }
+
+    /// Where the gateway is.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.gateway.address()
+    }
+
+    /// Lets streams end, for so long at most, and stops everything.
+    pub async fn stop(self, most: Duration) {
+        self.gateway.drain(most).await;
+        self.fleet.stop().await;
+    }
+}

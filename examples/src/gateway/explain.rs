@@ -1,0 +1,194 @@
+//! A decision's reasons as JSON, with names in place of ids.
+//!
+//! They go to a client in a header, `x-pointsman-trace`: a header is there before the first token and every client shows it,
+//! while trailers are dropped by most clients and by proxies, and a whole answer with a length has none. The price is a
+//! bound: what is longer than [`MOST_BYTES`] is shortened and marked, since servers and proxies refuse long headers.
+
+use routing_core::{Fleet, StepTrace, Trace};
+use serde::Serialize;
+
+/// The reasons of one step.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct StepReasons {
+    /// Its name.
+    pub step: String,
+    /// The pod that is asked first; none if the step was left out.
+    pub picked: Option<String>,
+    /// Why, in a few words.
+    pub reason: String,
+    /// Every pod that was offered.
+    pub pods: Vec<PodReasons>,
+}
+
+/// What a step made of a pod.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct PodReasons {
+    /// Its name.
+    pub name: String,
+    /// The filter that took it away, if one did.
+    pub removed_by: Option<String>,
+    /// What each scorer gave it.
+    pub scores: Vec<ScoreReason>,
+    /// Its total; none if it was taken away.
+    pub total: Option<f64>,
+    /// Its place in the ranking, from 1, if it has one.
+    pub rank: Option<usize>,
+}
+
+/// What a scorer gave.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct ScoreReason {
+    /// The scorer.
+    pub scorer: String,
+    /// Its share of the total.
+    pub weight: f64,
+    /// The score.
+    pub score: f64,
+}
+
+/// The reasons of a decision.
+#[must_use]
+pub fn reasons(trace: &Trace, fleet: &Fleet) -> Vec<StepReasons> {
+    trace.steps.iter().map(|step| step_reasons(step, fleet)).collect()
+}
+
+/// The reasons as a header's value of at most [`MOST_BYTES`].
+///
+/// Where they do not fit, pods of the lowest ranks are left out, then all scores; `shortened` says so.
+#[must_use]
+pub fn header(steps: &[StepReasons]) -> String {
+    let whole = ascii(&serde_json::json!({ "steps": steps }).to_string());
+    if whole.len() <= MOST_BYTES {
+        return whole;
+    }
+    let mut short = steps.to_vec();
+    for most in [16, 8, 4, 1, 0] {
+        for step in &mut short {
+            step.pods.retain(|pod| pod.rank.is_some() || most > 4);
+            step.pods.sort_by_key(|pod| pod.rank.unwrap_or(usize::MAX));
+            step.pods.truncate(most);
+        }
+        let text = ascii(&serde_json::json!({ "steps": short, "shortened": true }).to_string());
+        if text.len() <= MOST_BYTES {
+            return text;
+        }
+    }
+    r#"{"steps":[],"shortened":true}"#.to_owned()
+}
+
+/// What a header's value may be long.
+pub const MOST_BYTES: usize = 4096;
+
+fn step_reasons(step: &StepTrace, fleet: &Fleet) -> StepReasons {
+    let name = |pod| fleet.pod(pod).map_or_else(|| "?".to_owned(), |info| info.name.to_string());
+    let picked = step.ranking.first().map(|pick| name(pick.pod));
+    let pods = step.offered.iter().map(|pod| {
+        let of = |list: &[(routing_core::PodId, f32)]| {
+            list.iter().find(|(known, _)| *known == pod).map(|(_, score)| rounded(*score))
+        };
+        let removed = step.filters.iter().find(|filter| !filter.passed_over && filter.removed.contains(pod));
+        let scores = step.scorers.iter().filter_map(|scorer| {
+            let score = of(&scorer.scores)?;
+            Some(ScoreReason { scorer: scorer.scorer.to_string(), weight: rounded(scorer.weight), score })
+        });
+        PodReasons {
+            name: name(pod),
+            removed_by: removed.map(|filter| filter.filter.to_string()),
+            scores: scores.collect(),
+            total: of(&step.totals),
+            rank: step.ranking.iter().position(|pick| pick.pod == pod).map(|at| at + 1),
+        }
+    });
+    StepReasons { step: step.step.to_string(), pods: pods.collect(), reason: reason(step), picked }
+}
+
+fn reason(step: &StepTrace) -> String {
+    if !step.taken {
+        return "left out: its condition says no".to_owned();
+    }
+    let Some(picker) = &step.picker else { return "no pod is left".to_owned() };
+    let kept = step.totals.len();
+    let passed: Vec<&str> =
+        step.filters.iter().filter(|filter| filter.passed_over).map(|filter| &*filter.filter).collect();
+    let passed = if passed.is_empty() { String::new() } else { format!(", {} passed over", passed.join(", ")) };
+    format!("{picker} of {kept} of {} pods{passed}", step.offered.len())
+}
+
+/// Three digits are enough to compare by.
+fn rounded(score: f32) -> f64 {
+    (f64::from(score) * 1000.0).round() / 1000.0
+}
+
+/// The same JSON in letters that a header may have.
+fn ascii(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for letter in json.chars() {
+        if letter.is_ascii() {
+            text.push(letter);
+        } else {
+            letter.encode_utf16(&mut [0; 2]).iter().for_each(|unit| text.push_str(&format!("\\u{unit:04x}")));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Instant;
+
+    use kv_index::{BlockSize, Index};
+    use routing_core::{PodInfo, Request, RoutingPlan};
+    use routing_plugins::{Hashing, Stock, profiles};
+
+    use super::*;
+
+    fn decided(pods: usize, name: &str) -> Vec<StepReasons> {
+        let index: Arc<Index> = Arc::new(Index::new(kv_index::Config::default()));
+        let stock = Stock::new(Arc::clone(&index), Hashing::Native(BlockSize::new(16).unwrap()));
+        let infos: Vec<PodInfo> = (0..pods)
+            .map(|at| {
+                let pod = format!("{name}-{at}");
+                let info = PodInfo::new(index.join(&pod).unwrap(), &pod);
+                if at == 0 { info.unhealthy() } else { info }
+            })
+            .collect();
+        let fleet = Fleet::new(1, infos);
+        let workflow = profiles::cache_aware(&stock).build().unwrap();
+        let (mut plan, mut trace) = (RoutingPlan::default(), Trace::default());
+        let tokens: Vec<u32> = (0..64).collect();
+        let request = Request::new("m", Instant::now()).tokens(&tokens);
+        workflow.decide_traced(&mut workflow.workspace(), &request, &fleet, &mut plan, &mut trace).unwrap();
+        reasons(&trace, &fleet)
+    }
+
+    #[test]
+    fn reasons_name_pods_filters_and_scorers() {
+        let steps = decided(3, "pod");
+        let [step] = &steps[..] else { panic!("{steps:?}") };
+        assert_eq!(step.pods[0].removed_by.as_deref(), Some("health"));
+        assert_eq!(step.pods[0].total, None);
+        let first = step.pods.iter().find(|pod| pod.rank == Some(1)).unwrap();
+        assert_eq!(step.picked.as_ref(), Some(&first.name));
+        assert_eq!(first.scores.iter().map(|score| &*score.scorer).collect::<Vec<_>>(), ["cache", "load", "kv"]);
+        assert_eq!(step.reason, "best of 2 of 3 pods");
+    }
+
+    #[test]
+    fn a_header_is_bounded_and_says_so() {
+        let steps = decided(3, "pod");
+        let json: serde_json::Value = serde_json::from_str(&header(&steps)).unwrap();
+        assert_eq!((json["steps"][0]["pods"].as_array().map(Vec::len), json.get("shortened")), (Some(3), None));
+        let steps = decided(200, "pöd");
+        let text = header(&steps);
+        assert!(text.len() <= MOST_BYTES && text.is_ascii());
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(json["shortened"], true);
+        assert_eq!(json["steps"][0]["picked"], *steps[0].picked.as_ref().unwrap());
+        assert_eq!(json["steps"][0]["pods"][0]["rank"], 1, "the best are kept");
+        assert!(header(&decided(3, &"x".repeat(5000))).len() <= MOST_BYTES);
+    }
+}

@@ -1,0 +1,108 @@
+//! What requests are decided and carried out by, as one value: swapped whole, so a request sees one version of it.
+
+use std::sync::Arc;
+
+use kv_index::PodSet;
+use parking_lot::Mutex;
+use routing_core::{DecideError, Fleet, Request, RoutingPlan, Trace, Workflow, Workspace};
+use routing_exec::handoff::{
+    Handoff, Mooncake, MooncakeEngine, MooncakeEngines, Nixl, Plain, SglangBootstrap, SharedStorage,
+};
+use routing_exec::{RunConfig, Settings};
+
+use super::config::server_seconds as seconds;
+use super::config::{Config, HandoffKind, Limits};
+
+/// One version of everything that a reload or a health check may change.
+#[derive(Debug)]
+pub(super) struct Serving {
+    pub(super) profile: Arc<str>,
+    pub(super) deciding: Arc<Deciding>,
+    pub(super) fleet: Arc<Fleet>,
+    pub(super) limits: Limits,
+    pub(super) settings: Settings,
+}
+
+impl Serving {
+    /// The same on another version of the fleet.
+    pub(super) fn on(&self, fleet: Fleet) -> Self {
+        Self {
+            profile: Arc::clone(&self.profile),
+            deciding: Arc::clone(&self.deciding),
+            fleet: Arc::new(fleet),
+            limits: self.limits.clone(),
+            settings: self.settings.clone(),
+        }
+    }
+
+    /// Decides on a request; with reasons where they are wanted.
+    pub(super) fn decide(
+        &self,
+        request: &Request<'_>,
+        without: PodSet,
+        trace: Option<&mut Trace>,
+    ) -> Result<RoutingPlan, DecideError> {
+        let mut plan = RoutingPlan::default();
+        self.deciding.with(|workflow, workspace| match trace {
+            Some(trace) => workflow.decide_traced(workspace, request, &self.fleet, &mut plan, trace),
+            None => workflow.decide_without(workspace, request, &self.fleet, without, &mut plan),
+        })?;
+        Ok(plan)
+    }
+}
+
+/// A workflow with workspaces of its own, as many as requests were ever decided at once.
+#[derive(Debug)]
+pub(super) struct Deciding {
+    workflow: Workflow,
+    workspaces: Mutex<Vec<Workspace>>,
+}
+
+impl Deciding {
+    pub(super) fn new(workflow: Workflow) -> Self {
+        Self { workflow, workspaces: Mutex::default() }
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&Workflow, &mut Workspace) -> T) -> T {
+        let pooled = self.workspaces.lock().pop();
+        let mut workspace = pooled.unwrap_or_else(|| self.workflow.workspace());
+        let done = work(&self.workflow, &mut workspace);
+        self.workspaces.lock().push(workspace);
+        done
+    }
+}
+
+/// How runs are carried out, by a configuration: all but where pods are and what retries are left.
+pub(super) fn run_config(config: &Config) -> RunConfig {
+    let patience = &config.patience;
+    let first_byte = seconds(patience.first_byte_seconds);
+    RunConfig {
+        attempts: patience.attempts,
+        prefill_first_byte: first_byte,
+        first_byte,
+        whole: seconds(patience.whole_seconds),
+        idle: seconds(patience.idle_seconds),
+        ..RunConfig::default()
+    }
+}
+
+/// The dialect of a handoff.
+pub(super) fn handoff(kind: HandoffKind) -> Arc<dyn Handoff> {
+    match kind {
+        HandoffKind::Nixl => Arc::new(Nixl::default()),
+        HandoffKind::Sglang => Arc::new(SglangBootstrap::default()),
+        HandoffKind::Mooncake => Arc::new(Mooncake::new(Arc::new(Unknown))),
+        HandoffKind::SharedStorage => Arc::new(SharedStorage::default()),
+        HandoffKind::Plain => Arc::new(Plain::default()),
+    }
+}
+
+/// Nobody asked the bootstrap servers.
+#[derive(Debug)]
+struct Unknown;
+
+impl MooncakeEngines for Unknown {
+    fn engine(&self, _: routing_core::Pod) -> Option<MooncakeEngine> {
+        None
+    }
+}

@@ -1,0 +1,105 @@
+//! The index in a file, with how far event sources had come.
+//!
+//! The file is written aside and renamed, so there is always a whole one. The position is read before the index is: events
+//! that come in between are in both, and a source that resumes at the position repeats them, which changes nothing.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use kv_index::{Config, Index};
+
+/// What a file had.
+#[derive(Debug)]
+pub(super) struct Restored {
+    pub(super) index: Index,
+    /// How far the fleet's event source had come, if it counts.
+    pub(super) position: Option<u64>,
+}
+
+/// Why a file is not used. The gateway starts with an empty index then, which is slower and never wrong.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RestoreError {
+    #[error("cannot read `{}`: {kind}", path.display())]
+    File { path: PathBuf, kind: io::ErrorKind },
+    #[error("`{}` is no snapshot of a gateway", path.display())]
+    Foreign { path: PathBuf },
+    #[error("`{}`: {source}", path.display())]
+    Index { path: PathBuf, source: kv_index::SnapshotError },
+}
+
+/// Reads a snapshot; none if there is no file.
+pub(super) fn restore(path: &Path) -> Result<Option<Restored>, RestoreError> {
+    let bytes = match std::fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(RestoreError::File { path: path.to_owned(), kind: error.kind() }),
+    };
+    let foreign = || RestoreError::Foreign { path: path.to_owned() };
+    let rest = bytes.strip_prefix(MAGIC).ok_or_else(foreign)?;
+    let (known, rest) = rest.split_first().ok_or_else(foreign)?;
+    let (position, snapshot) = rest.split_first_chunk::<8>().ok_or_else(foreign)?;
+    let index = Index::restore(Config::default(), snapshot)
+        .map_err(|source| RestoreError::Index { path: path.to_owned(), source })?;
+    Ok(Some(Restored { index, position: (*known == 1).then_some(u64::from_le_bytes(*position)) }))
+}
+
+/// Writes a snapshot in place of the last one.
+pub(super) fn write(path: &Path, index: &Index, position: Option<u64>) -> io::Result<()> {
+    let mut bytes = MAGIC.to_vec();
+    bytes.push(u8::from(position.is_some()));
+    bytes.extend_from_slice(&position.unwrap_or(0).to_le_bytes());
+    bytes.extend_from_slice(&index.snapshot());
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(".new");
+    let aside = PathBuf::from(aside);
+    std::fs::write(&aside, bytes)?;
+    std::fs::File::open(&aside)?.sync_all()?;
+    std::fs::rename(&aside, path)
+}
+
+const MAGIC: &[u8] = b"pointsman gateway snapshot 1\n";
+
+#[cfg(test)]
+mod tests {
+    use kv_index::{BlockHash, Event, Source, Stored};
+
+    use super::*;
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("pointsman-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    #[test]
+    fn what_was_written_comes_back() {
+        let (folder, index) = (folder("snapshot"), Index::new(Config::default()));
+        let path = folder.join("index");
+        assert!(restore(&path).unwrap().is_none());
+        let pod = index.join("a").unwrap();
+        let hashes = [BlockHash::new(1), BlockHash::new(2)];
+        index.apply(pod, Source::Copies, &Event::Stored(Stored::prompt(&hashes))).unwrap();
+        for position in [None, Some(42)] {
+            write(&path, &index, position).unwrap();
+            let restored = restore(&path).unwrap().unwrap();
+            assert_eq!(restored.position, position);
+            let pod = restored.index.pod("a").unwrap();
+            assert_eq!(restored.index.pod_stats(pod).unwrap().blocks, 2);
+        }
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn damaged_files_are_refused() {
+        let (folder, index) = (folder("damaged"), Index::<4>::new(Config::default()));
+        let path = folder.join("index");
+        index.join("a").unwrap();
+        write(&path, &index, None).unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        for length in 0..whole.len() {
+            std::fs::write(&path, &whole[..length]).unwrap();
+            assert!(restore(&path).is_err(), "{length} of {} bytes", whole.len());
+        }
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}

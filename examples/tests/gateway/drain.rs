@@ -1,0 +1,98 @@
+//! Stopping: streams end, nobody new is let in, and nothing is left.
+
+use std::time::Duration;
+
+use super::world::{Client, EVENTS, FakePod, STREAMED, Script, WHOLE, config, gateway, piece, until, within};
+use pointsman_examples::gateway::Gateway;
+use pointsman_examples::gateway::config::SnapshotSettings;
+
+#[tokio::test]
+async fn streams_end_new_requests_are_refused_and_nothing_is_left() {
+    let pod = FakePod::start("a", Script::Gated(EVENTS)).await;
+    let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let baseline = alive();
+    let (gateway, client) = gateway(&[&pod]).await;
+    let address = gateway.address();
+    let mut body = client.begin("/v1/chat/completions", STREAMED, &[]).await.into_body();
+    assert_eq!(piece(&mut body).await.unwrap().unwrap(), EVENTS[0]);
+    let draining = tokio::spawn(gateway.drain(Duration::from_secs(30)));
+    let late = Client::new(address);
+    within("a drain to begin", async { while late.get("/health").await.status != 503 {} }).await;
+    assert_eq!(late.get("/health").await.json()["status"], "draining");
+    let refused = late.chat().await;
+    assert_eq!((refused.status, refused.header("connection")), (503, Some("close")));
+    assert_eq!(refused.json()["error"]["code"], "draining");
+    pod.let_go(2);
+    let mut rest = String::new();
+    while let Some(piece) = piece(&mut body).await {
+        rest.push_str(&piece.unwrap());
+    }
+    assert_eq!(rest, EVENTS[1..].concat());
+    let drained = within("the drain", draining).await.unwrap();
+    assert_eq!(drained.cut, 0);
+    assert!(tokio::net::TcpStream::connect(address).await.is_err(), "nobody listens");
+    drop((client, late, body));
+    until("all tasks to end", || alive() <= baseline).await;
+}
+
+#[tokio::test]
+async fn a_stream_that_takes_too_long_ends_with_an_error_of_its_own_frame() {
+    let pod = FakePod::start("a", Script::Gated(&["data: {\"a\":1}\n\ndata: {\"b", "\":2}\n\n"])).await;
+    let (gateway, client) = gateway(&[&pod]).await;
+    let mut body = client.begin("/v1/chat/completions", STREAMED, &[]).await.into_body();
+    piece(&mut body).await.unwrap().unwrap();
+    let drained = within("the drain", gateway.drain(Duration::from_millis(50))).await;
+    assert_eq!(drained.cut, 1);
+    let mut rest = String::new();
+    while let Some(piece) = piece(&mut body).await {
+        rest.push_str(&piece.unwrap());
+    }
+    assert!(rest.starts_with("\n\ndata: {\"error\":") && rest.ends_with("data: [DONE]\n\n"), "{rest}");
+    pod.left().await;
+}
+
+#[tokio::test]
+async fn a_gateway_that_is_dropped_leaves_nothing_behind() {
+    let pod = FakePod::start("a", Script::Gated(EVENTS)).await;
+    let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let baseline = alive();
+    let (gateway, client) = gateway(&[&pod]).await;
+    let mut body = client.begin("/v1/chat/completions", STREAMED, &[]).await.into_body();
+    piece(&mut body).await.unwrap().unwrap();
+    drop(gateway);
+    pod.left().await;
+    drop((body, client));
+    until("all tasks to end", || alive() <= baseline).await;
+}
+
+#[tokio::test]
+async fn the_index_is_there_again_after_a_restart() {
+    use kv_index::{BlockHash, Event, Source, Stored};
+    let pod = FakePod::start("a", Script::Whole(WHOLE)).await;
+    let folder = std::env::temp_dir().join(format!("pointsman-gateway-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut config = config(&[&pod]);
+    config.snapshot = Some(SnapshotSettings::new(folder.join("index")));
+    let gateway = Gateway::start(config.clone()).await.unwrap();
+    let hashes = [BlockHash::new(1), BlockHash::new(2)];
+    let index = gateway.index();
+    index.apply(index.pod("a").unwrap(), Source::Copies, &Event::Stored(Stored::prompt(&hashes))).unwrap();
+    gateway.drain(Duration::ZERO).await;
+
+    let again = Gateway::start(config.clone()).await.unwrap();
+    assert_eq!(again.state().pods[0].blocks, 2);
+    again.drain(Duration::ZERO).await;
+    config.pods[0].name = "b".to_owned();
+    let other = Gateway::start(config.clone()).await.unwrap();
+    assert_eq!(
+        (other.state().pods[0].blocks, other.index().pod("a")),
+        (0, None),
+        "pods that are no more are forgotten"
+    );
+    other.drain(Duration::ZERO).await;
+    std::fs::write(folder.join("index"), b"not a snapshot").unwrap();
+    let empty = Gateway::start(config).await.unwrap();
+    assert_eq!(empty.state().pods[0].blocks, 0, "a damaged file is no reason not to start");
+    empty.drain(Duration::ZERO).await;
+    std::fs::remove_dir_all(folder).unwrap();
+}
