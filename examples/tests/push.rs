@@ -104,6 +104,7 @@ async fn what_a_simulated_pod_does_is_in_the_index() {
             blocks: vec![block(n), block(n + 1)],
             tokens: vec![0; 32],
             block_size: 16,
+            salt: None,
         };
         sink.step(&[stored, CacheEvent::Removed(block(n))]);
     }
