@@ -285,6 +285,49 @@ fn a_body_that_said_how_long_it_is_counts_down() {
     assert!(matches!(poll_frame(&mut body), Poll::Ready(None)), "and stays over");
 }
 
+/// What became of a run whose body was read for so many pieces and then dropped.
+fn read_and_dropped(acts: Vec<Act>, pieces: usize) -> Outcome {
+    let clock = Clock::default();
+    let said = Response::builder().header("content-length", "5").body(()).unwrap();
+    let acts: Vec<Act> = [Act::Head(said)].into_iter().chain(acts).collect();
+    let (world, keeper) = (Pods::new(&clock, move |_, _| acts.clone()), Keeper::default());
+    let Poll::Ready(answer) = poll(&mut driver(world, clock).execute(run(&pods(1)), keeper.clone())) else { panic!() };
+    let mut body = answer.into_body();
+    for _ in 0..pieces {
+        assert!(matches!(poll_frame(&mut body), Poll::Ready(Some(Ok(_)))));
+    }
+    drop(body);
+    let mut reports = keeper.0.reports.lock().unwrap();
+    assert_eq!(reports.len(), 1);
+    reports.remove(0).outcome
+}
+
+/// Servers drop a body when all of its announced length is sent, without asking whether it has an end.
+#[test]
+fn a_client_that_has_all_that_was_announced_has_not_left() {
+    let whole = vec![chunk("abc"), chunk("de")];
+    assert_eq!(read_and_dropped(whole.clone(), 2), Outcome::Completed(200));
+    assert_eq!(read_and_dropped(whole, 1), Outcome::ClientGone);
+    let trailers = Act::Trailers(HeaderMap::from_iter([("x-sum".parse().unwrap(), "1".parse().unwrap())]));
+    assert_eq!(read_and_dropped(vec![chunk("abcde"), trailers], 1), Outcome::Completed(200));
+}
+
+#[test]
+fn what_comes_behind_an_announced_length_is_not_lost_on_who_reads_on() {
+    let clock = Clock::default();
+    let said = Response::builder().header("content-length", "2").body(()).unwrap();
+    let trailers = HeaderMap::from_iter([("x-sum".parse().unwrap(), "1".parse().unwrap())]);
+    let world =
+        Pods::new(&clock, move |_, _| vec![Act::Head(said.clone()), chunk("ab"), Act::Trailers(trailers.clone())]);
+    let Poll::Ready(answer) = poll(&mut driver(world, clock).execute(run(&pods(1)), ())) else { panic!() };
+    let mut body = answer.into_body();
+    assert!(matches!(poll_frame(&mut body), Poll::Ready(Some(Ok(frame))) if frame.is_data()));
+    assert!(!body.is_end_stream());
+    assert!(matches!(poll_frame(&mut body), Poll::Ready(Some(Ok(frame))) if frame.is_trailers()));
+    assert!(body.is_end_stream());
+    assert!(matches!(poll_frame(&mut body), Poll::Ready(None)));
+}
+
 #[test]
 fn a_body_that_breaks_off_is_an_error_or_an_event_and_then_over() {
     let (_, (bytes, _, broken), report) = carried_out(vec![head(200, "application/json"), chunk("{\"a\":"), Act::Cut]);

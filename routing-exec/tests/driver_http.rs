@@ -233,6 +233,41 @@ async fn breaks<T: Transport>(by: impl Fn(Arc<dyn Addresses>) -> T) {
     assert!(matches!(reports[0].attempts[0].fate, Fate::Failed(Failure::Cut(_))), "{:?}", reports[0]);
 }
 
+/// Behind a real server an answer with a length is complete, though the server never asks for its end.
+async fn completes<T: Transport>(by: impl Fn(Arc<dyn Addresses>) -> T) {
+    const SHORT: &[(&str, &str)] = &[("content-length", "4"), ("content-type", "application/json")];
+    let address = server(200, SHORT, |_, sender| async move {
+        for piece in ["{\"", "\"}"] {
+            // The last piece may be all that the server wants of it.
+            let _ = sender.send(piece.into()).await;
+        }
+    });
+    let (pods, keeper) = (pods(1), Keeper::default());
+    let driver = driver(by(at(&[(pods[0], address.await)])));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let front = format!("http://{}/", listener.local_addr().unwrap());
+    let kept = keeper.clone();
+    let service = hyper::service::service_fn(move |_: Request<Incoming>| {
+        let answer = driver.execute(run(&pods), kept.clone());
+        async move { Ok::<_, Infallible>(answer.await) }
+    });
+    let asking = async {
+        let client = hyper_client();
+        for _ in 0..20 {
+            let answer = client.request(Request::get(&front).body(Full::default()).unwrap()).await.unwrap();
+            assert_eq!(read(answer.into_body()).await.0, b"{\"\"}");
+        }
+    };
+    let serving = async {
+        let (stream, _) = listener.accept().await.unwrap();
+        hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await.unwrap();
+    };
+    tokio::join!(asking, serving);
+    let reports = keeper.0.reports.lock().unwrap();
+    let outcomes: Vec<_> = reports.iter().map(|report| report.outcome.clone()).collect();
+    assert_eq!(outcomes, vec![Outcome::Completed(200); 20]);
+}
+
 /// What a pod says of other places is for the client to read, not for us to follow.
 async fn stays<T: Transport>(by: impl Fn(Arc<dyn Addresses>) -> T) {
     let elsewhere = Arc::new(AtomicUsize::new(0));
@@ -270,6 +305,11 @@ macro_rules! adapters {
             #[tokio::test]
             async fn breaks() {
                 super::breaks($by).await;
+            }
+
+            #[tokio::test]
+            async fn completes() {
+                super::completes($by).await;
             }
 
             #[tokio::test]

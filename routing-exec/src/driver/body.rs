@@ -18,6 +18,8 @@ pub struct RunBody<T: Transport, C: Timer, H: Host, const W: usize = 4> {
     answer: Answer<T, C, H, W>,
     /// How much is left of an answer that said how long it is.
     left: Option<u64>,
+    /// What came right behind the last byte of an answer that said how long it is, trailers for example.
+    ahead: Option<Result<Frame<Bytes>, BrokenOff>>,
 }
 
 enum Answer<T: Transport, C: Timer, H: Host, const W: usize> {
@@ -36,13 +38,26 @@ pub struct BrokenOff;
 impl<T: Transport, C: Timer, H: Host, const W: usize> RunBody<T, C, H, W> {
     pub(super) fn streaming(execution: Box<Execution<T, C, H, W>>, length: Option<u64>) -> Self {
         let answer = if execution.is_over() { Answer::Over } else { Answer::Running(execution) };
-        Self { answer, left: length }
+        Self { answer, left: length, ahead: None }
     }
 
     pub(super) fn whole(whole: Bytes) -> Self {
         let left = Some(whole.len() as u64);
         let answer = if whole.is_empty() { Answer::Over } else { Answer::Whole(whole) };
-        Self { answer, left }
+        Self { answer, left, ahead: None }
+    }
+
+    /// Reads on behind the last byte that was announced.
+    ///
+    /// A server that has sent all of an announced length asks no more and drops the body: a run that is complete but for its
+    /// pod's last word would end as one whose client left.
+    fn look_ahead(&mut self, cx: &mut Context<'_>) {
+        if self.left != Some(0) {
+            return;
+        }
+        if let Poll::Ready(next) = self.poll_running(cx) {
+            self.ahead = next;
+        }
     }
 
     fn poll_running(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
@@ -71,6 +86,9 @@ impl<T: Transport, C: Timer, H: Host, const W: usize> Body for RunBody<T, C, H, 
     type Error = BrokenOff;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
+        if let Some(frame) = self.ahead.take() {
+            return Poll::Ready(Some(frame));
+        }
         let frame = match &mut self.answer {
             Answer::Over => return Poll::Ready(None),
             Answer::Running(_) => match self.poll_running(cx) {
@@ -87,12 +105,13 @@ impl<T: Transport, C: Timer, H: Host, const W: usize> Body for RunBody<T, C, H, 
         if let (Some(left), Some(data)) = (self.left, data) {
             // An answer that is longer than it said has no length.
             self.left = left.checked_sub(data.len() as u64);
+            self.look_ahead(cx);
         }
         Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self.answer, Answer::Over)
+        self.ahead.is_none() && matches!(self.answer, Answer::Over)
     }
 
     fn size_hint(&self) -> SizeHint {

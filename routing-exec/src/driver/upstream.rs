@@ -86,6 +86,8 @@ impl<B: Body<Data = Bytes, Error: std::fmt::Display>> Live<B> {
                 }
                 Err(error) => Input::Failed(id, error.into()),
             }),
+            // All of a length that was announced has come. What would say so again may take its time.
+            Stage::Answering(body, _) if body.is_end_stream() => Poll::Ready(Input::End(id, None)),
             Stage::Answering(body, begun) => body.as_mut().poll_frame(cx).map(|frame| match frame {
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(chunk) => {
