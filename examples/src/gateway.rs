@@ -13,7 +13,7 @@
 //! | [`config`] | what an operator writes, checked whole |
 //! | `serving`, `roster`, `reload` | one version of profile, fleet and limits, swapped at once |
 //! | `complete`, `asked`, `wanted`, `host`, `passing` | one request from its bytes to its answer |
-//! | `serve`, `tls`, `routes`, `answer` | listeners, connections, paths, errors |
+//! | `serve`, `tls`, `taking`, `routes`, `answer` | listeners, connections, paths, errors |
 //! | `health`, `scrape` | how pods are |
 //! | `sources`, [`source`], [`inbox`], `snapshot` | where the index comes from |
 //! | `book`, [`state`], `metrics`, [`explain`], [`page`] | what happened and why |
@@ -49,6 +49,7 @@ pub mod source;
 mod sources;
 mod start;
 pub mod state;
+mod taking;
 mod tasks;
 mod tls;
 mod tokens;

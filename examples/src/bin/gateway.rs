@@ -1,8 +1,9 @@
 //! The gateway, as a demonstration or for real.
 //!
-//! Exits with 0 if all went well, 1 if not, 2 if the arguments make no sense.
+//! Exits with 0 if all went well, 1 if not, 2 if the arguments or the configuration make no sense.
 
 use std::error::Error;
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -12,7 +13,8 @@ use clap::Parser;
 use pointsman_examples::chaos;
 use pointsman_examples::demo::{self, ServeOptions, Serving, Table};
 use pointsman_examples::gateway::config::{Config, STOCK_PROFILES};
-use pointsman_examples::gateway::{Gateway, signals, watch};
+use pointsman_examples::gateway::signals::Signals;
+use pointsman_examples::gateway::{Gateway, watch};
 use pointsman_examples::progress::Progress;
 use pointsman_examples::replay::table::grouped;
 use tokio::sync::Notify;
@@ -112,31 +114,59 @@ async fn serve(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     let serving = Serving::start(&options).await?;
     println!("{}", serving.hints());
     println!("Ctrl-C ends it.");
-    signals::stop(&Notify::new(), &CancellationToken::new()).await?;
+    Signals::listen()?.stop(&Notify::new()).await?;
     println!("draining");
     serving.stop(Duration::from_secs(30)).await;
     Ok(ExitCode::SUCCESS)
 }
 
 async fn operate(path: &Path) -> Result<ExitCode, Box<dyn Error>> {
-    let config = Config::read(path)?;
-    let most = Duration::from_secs_f64(config.drain_seconds);
-    let gateway = Gateway::start(config).await?;
-    println!("clients are served at {}", gateway.address());
-    if let Some(internal) = gateway.internal_address() {
-        println!("the page, metrics and reports are at {internal}");
-    }
+    let config = match Config::read(path) {
+        Ok(config) => config,
+        Err(error) => return Ok(misconfigured(path, &error)),
+    };
     let (reload, stop) = (Notify::new(), CancellationToken::new());
-    tokio::select! {
-        () = watch::follow(&gateway, path, &reload, &stop, |text| println!("{text}")) => {}
-        ended = signals::stop(&reload, &stop) => ended?,
+    // Heard from now on, while pods are asked how they are too.
+    let mut signals = Signals::listen()?;
+    let started = tokio::select! {
+        ended = signals.stop(&reload) => return Ok(ended.map(|()| ExitCode::SUCCESS)?),
+        started = Gateway::start(config) => started,
+    };
+    let gateway = match started {
+        Ok(gateway) => gateway,
+        Err(error) if error.is_configuration() => return Ok(misconfigured(path, &error)),
+        Err(error) => return Err(error.into()),
+    };
+    say(format_args!("clients are served at {}", gateway.address()));
+    if let Some(internal) = gateway.internal_address() {
+        say(format_args!("the page, metrics and reports are at {internal}"));
     }
-    println!("draining");
-    let drained = gateway.drain(most).await;
+    tokio::select! {
+        () = watch::follow(&gateway, path, &reload, &stop, |text| say(format_args!("{text}"))) => {}
+        ended = signals.stop(&reload) => ended?,
+    }
+    say(format_args!("draining; another signal stops at once"));
+    // As long as the configuration in force says, which need not be the one that it began with.
+    let most = Duration::from_secs_f64(gateway.config().drain_seconds);
+    let drained = tokio::select! {
+        drained = gateway.drain(most) => drained,
+        ended = signals.stop(&reload) => return Ok(ended.map(|()| ExitCode::FAILURE)?),
+    };
     if drained.cut > 0 {
-        println!("{} answers took too long and were cut", drained.cut);
+        say(format_args!("{} answers took too long and were cut", drained.cut));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says what is wrong with a configuration, all of it.
+fn misconfigured(path: &Path, error: &dyn Error) -> ExitCode {
+    eprintln!("gateway: `{}` cannot be used:\n{error}", path.display());
+    ExitCode::from(2)
+}
+
+/// Prints a line. Nobody may be there to read it, which is no reason to end.
+fn say(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stdout(), "{line}");
 }
 
 async fn break_things(args: &Args) -> Result<ExitCode, Box<dyn Error>> {

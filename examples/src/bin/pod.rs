@@ -5,12 +5,11 @@ use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
 use kv_index::BlockSize;
-use pointsman_examples::gateway::signals;
+use pointsman_examples::gateway::signals::Signals;
 use pointsman_examples::sim::publish::ZmqPublisher;
 use pointsman_examples::sim::{PodConfig, SimPod};
 use routing_core::Role;
 use tokio::sync::Notify;
-use tokio_util::sync::CancellationToken;
 
 /// A simulated vLLM pod: OpenAI's API over HTTP, cache events over ZeroMQ, costs as measured on an H200.
 #[derive(Debug, Parser)]
@@ -81,7 +80,7 @@ async fn run(args: Args) -> std::io::Result<()> {
     let endpoints = publisher.endpoints();
     println!("{} serves {} at http://{}", pod.name(), args.model, pod.address());
     println!("events at {}, replay at {}", endpoints.events, endpoints.replay);
-    signals::stop(&Notify::new(), &CancellationToken::new()).await?;
+    Signals::listen()?.stop(&Notify::new()).await?;
     pod.stop().await;
     publisher.stop().await;
     Ok(())

@@ -4,7 +4,7 @@
 //! is. An answer passes through as it comes; a client that leaves cancels its pod.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -12,7 +12,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
-use http::{HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use kv_index::PodSet;
 use routing_core::{RoutingPlan, Trace};
 use routing_exec::adapter::TokioTimer;
@@ -47,25 +47,45 @@ pub(super) async fn complete(State(shared): State<Arc<Shared>>, request: Request
 
 async fn answer(shared: &Arc<Shared>, request: Request, id: &HeaderValue, seed: u64) -> Result<Response, Refusal> {
     let began = Instant::now();
-    if shared.is_draining() {
-        return Err(Refusal::draining());
-    }
     // One version of everything, from here to the end.
     let serving = shared.serving.load_full();
     let limit = serving.limits.in_flight;
     let admission = shared.admit(limit).ok_or_else(|| Refusal::busy(limit))?;
+    // Only now: a drain that did not count this request was seen to begin by it.
+    if shared.is_draining() {
+        return Err(Refusal::draining());
+    }
     let (mut parts, body) = request.into_parts();
     parts.headers.insert(REQUEST_ID, id.clone());
-    let body = upload::collect(body, serving.limits.body_bytes, UPLOAD_IDLE, &TokioTimer::new()).await;
-    let body = body.map_err(|error| {
-        // What is left of the body is not read, so nothing can follow it on this connection.
-        Refusal { close: true, ..Refusal::new(error.status(), "upload", error.to_string()) }
-    })?;
+    let body = uploaded(&serving, body).await?;
     let asked = Asked::read(body, &shared.model)?;
-    let wanted = Wanted::new(shared, asked, parts.headers.clone(), seed);
+    let wanted = wanted(shared, asked, parts.headers.clone(), seed).await?;
     let explained = parts.headers.get(EXPLAIN).is_some_and(|value| value == "1");
     let decided = decide(shared, &serving, &wanted, explained || shared.is_watched())?;
     carry_out(shared, Order { serving, wanted, decided, parts, began, explained, admission, id }).await
+}
+
+/// The request with its tokens. Those of a long prompt take a while, and are made where nobody else waits.
+async fn wanted(shared: &Arc<Shared>, asked: Asked, headers: HeaderMap, seed: u64) -> Result<Arc<Wanted>, Refusal> {
+    if asked.body.len() < LONG_BODY {
+        return Ok(Wanted::new(shared, asked, headers, seed));
+    }
+    let shared = Arc::clone(shared);
+    let made = tokio::task::spawn_blocking(move || Wanted::new(&shared, asked, headers, seed)).await;
+    let broken = |_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "untokenized", "the prompt could not be read");
+    made.map_err(broken)
+}
+
+/// The client's body, if it comes in time and is not too large.
+async fn uploaded(serving: &Serving, body: Body) -> Result<Bytes, Refusal> {
+    let (limit, pause) = (serving.limits.body_bytes, serving.client_pause);
+    // What is left of the body is not read, so nothing can follow it on this connection.
+    let refused = |status, message: String| Refusal { close: true, ..Refusal::new(status, "upload", message) };
+    let timer = TokioTimer::new();
+    match tokio::time::timeout(pause * UPLOAD_PAUSES, upload::collect(body, limit, pause, &timer)).await {
+        Ok(body) => body.map_err(|error| refused(error.status(), error.to_string())),
+        Err(_) => Err(refused(StatusCode::REQUEST_TIMEOUT, "the request's body took too long".to_owned())),
+    }
 }
 
 /// What was decided, and why if that was wanted.
@@ -96,7 +116,7 @@ struct Order<'o> {
 }
 
 async fn carry_out(shared: &Arc<Shared>, order: Order<'_>) -> Result<Response, Refusal> {
-    let Order { serving, wanted, decided, parts, began, explained, admission, id } = order;
+    let Order { serving, wanted, decided, mut parts, began, explained, admission, id } = order;
     let Decided { plan, trace } = decided;
     let reasons = trace.as_ref().filter(|_| explained).map(|trace| explain::reasons(trace, &serving.fleet));
     let key = shared.book.decided(Decision {
@@ -106,14 +126,16 @@ async fn carry_out(shared: &Arc<Shared>, order: Order<'_>) -> Result<Response, R
         trace,
         ..Decision::new(id.to_str().unwrap_or("?").into(), began, Arc::clone(&serving))
     });
+    strip_own(&mut parts.headers);
     let client = ClientRequest::new(&parts, wanted.asked.body.clone(), wanted.seed);
     let host = Hosted::new(Arc::clone(shared), Arc::clone(&serving), wanted, key);
     let about = About::new(operation(parts.uri.path())).model(shared.model.name.clone());
     let run = Run::new(serving.settings.clone(), client, plan, Vec::new());
-    let answer = tokio::select! {
+    let mut answer = tokio::select! {
         answer = shared.driver.execute(run, Counted::new(host, about)) => answer,
         () = shared.cut.cancelled() => return Ok(Refusal::draining().response()),
     };
+    strip_own(answer.headers_mut());
     // Read now: the run may be over before its answer is passed on.
     let pod = shared.book.last_pod(key);
     let is_events = answer.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(EVENTS));
@@ -128,6 +150,12 @@ async fn carry_out(shared: &Arc<Shared>, order: Order<'_>) -> Result<Response, R
         }
     }
     Ok(answer)
+}
+
+/// Takes out what only a gateway and its client say to each other.
+fn strip_own(headers: &mut HeaderMap) {
+    let own: Vec<_> = headers.keys().filter(|name| name.as_str().starts_with(OWN)).cloned().collect();
+    own.iter().for_each(|name| drop(headers.remove(name)));
 }
 
 fn first(step: &routing_core::PlanStep) -> Option<routing_core::Pod> {
@@ -153,5 +181,9 @@ const TRACE: &str = "x-pointsman-trace";
 /// Which pod answered.
 const POD: &str = "x-pointsman-pod";
 const EVENTS: &[u8] = b"text/event-stream";
-/// How long a client may pause in its own request.
-const UPLOAD_IDLE: Duration = Duration::from_secs(10);
+/// What is between a client and its gateway, and no pod's to hear or to say.
+const OWN: &str = "x-pointsman-";
+/// From how many bytes on a prompt's tokens are made aside: about a millisecond of work.
+const LONG_BODY: usize = 64 << 10;
+/// In how many of its longest pauses a request must have come: who sends a byte now and then takes a place for no use.
+const UPLOAD_PAUSES: u32 = 4;

@@ -64,7 +64,7 @@ pub struct Config {
     /// What a client may ask of the gateway at most.
     #[serde(default)]
     pub limits: Limits,
-    /// How long pods are waited for, and how many are tried.
+    /// How long pods and clients are waited for, and how many pods are tried.
     #[serde(default)]
     pub patience: Patience,
     /// How often pods are asked how they are.

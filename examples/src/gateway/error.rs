@@ -57,6 +57,14 @@ pub enum StartError {
     },
 }
 
+impl StartError {
+    /// Whether the same configuration would fail everywhere and always, as far as can be told.
+    #[must_use]
+    pub fn is_configuration(&self) -> bool {
+        !matches!(self, Self::Listen { .. } | Self::Source { .. })
+    }
+}
+
 /// Why a profile cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -31,27 +31,30 @@ pub(super) fn install() -> Option<&'static PrometheusHandle> {
 pub(super) fn text(shared: &Arc<Shared>) -> String {
     let mut text = install().map(PrometheusHandle::render).unwrap_or_default();
     let mut out = Text(&mut text);
-    let (state, totals) = (state::gather(shared), shared.book.totals());
+    // The last decisions are not gathered: whoever asks here every few seconds wants figures.
+    let (pods, totals) = (state::pods(shared), shared.book.totals());
     out.family("pods", "gauge", "Pods of the fleet.");
-    out.line("pods", &[], state.pods.len() as f64);
+    out.line("pods", &[], pods.len() as f64);
     out.family("pod_healthy", "gauge", "Whether a pod answers its health checks.");
-    out.pods("pod_healthy", &state, |pod| f64::from(u8::from(pod.healthy)));
+    out.pods("pod_healthy", &pods, |pod| f64::from(u8::from(pod.healthy)));
     out.family("pod_circuit_open", "gauge", "Whether a pod's circuit is open.");
-    out.pods("pod_circuit_open", &state, |pod| f64::from(u8::from(pod.circuit == "open")));
+    out.pods("pod_circuit_open", &pods, |pod| f64::from(u8::from(pod.circuit == "open")));
     out.family("pod_in_flight", "gauge", "Requests under way on a pod, from this gateway.");
-    out.pods("pod_in_flight", &state, |pod| f64::from(pod.in_flight));
+    out.pods("pod_in_flight", &pods, |pod| f64::from(pod.in_flight));
     out.family("pod_queued_tokens", "gauge", "Tokens of prompts that a pod has yet to compute for this gateway.");
-    out.pods("pod_queued_tokens", &state, |pod| pod.queued_tokens as f64);
+    out.pods("pod_queued_tokens", &pods, |pod| pod.queued_tokens as f64);
     out.family("pod_index_blocks", "gauge", "Blocks that the index knows a pod to hold.");
-    out.pods("pod_index_blocks", &state, |pod| pod.blocks as f64);
+    out.pods("pod_index_blocks", &pods, |pod| pod.blocks as f64);
+    out.family("pod_events_live", "gauge", "Whether all that a pod announced of its cache is in the index.");
+    out.pods("pod_events_live", &pods, |pod| f64::from(u8::from(pod.events.state == "live")));
     out.family("pod_event_batches_total", "counter", "Batches of events taken from a pod.");
-    out.pods("pod_event_batches_total", &state, |pod| pod.events.batches as f64);
+    out.pods("pod_event_batches_total", &pods, |pod| pod.events.batches as f64);
     out.family("pod_event_gaps_total", "counter", "Times that something was missing of a pod's events.");
-    out.pods("pod_event_gaps_total", &state, |pod| pod.events.gaps as f64);
+    out.pods("pod_event_gaps_total", &pods, |pod| pod.events.gaps as f64);
     out.family("pod_event_lost_total", "counter", "Batches of a pod's events that never came.");
-    out.pods("pod_event_lost_total", &state, |pod| pod.events.lost as f64);
+    out.pods("pod_event_lost_total", &pods, |pod| pod.events.lost as f64);
     out.family("in_flight", "gauge", "Requests under way.");
-    out.line("in_flight", &[], state.totals.in_flight as f64);
+    out.line("in_flight", &[], *shared.in_flight.borrow() as f64);
     out.family("index_blocks", "gauge", "Distinct blocks in the index.");
     out.line("index_blocks", &[], shared.stock.index.stats().blocks as f64);
     requests(&mut out, shared, &totals);
@@ -107,8 +110,8 @@ impl Text<'_> {
         let _ = writeln!(self.0, "{} {value}", if labels.is_empty() { "" } else { "}" });
     }
 
-    fn pods(&mut self, name: &str, state: &state::State, value: impl Fn(&state::PodState) -> f64) {
-        for pod in &state.pods {
+    fn pods(&mut self, name: &str, pods: &[state::PodState], value: impl Fn(&state::PodState) -> f64) {
+        for pod in pods {
             self.line(name, &[("pod", &pod.name)], value(pod));
         }
     }

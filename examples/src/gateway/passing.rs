@@ -23,8 +23,6 @@ pub(super) struct Passing<B> {
     cutting: Pin<Box<WaitForCancellationFutureOwned>>,
     /// Whether it is a stream of events.
     is_events: bool,
-    /// What came right behind the last byte of an answer with a length, trailers for example.
-    ahead: Option<Result<Frame<Bytes>, BrokenOff>>,
     /// The last two bytes that passed.
     last: [u8; 2],
     /// Counted until the client has all of it, or is gone.
@@ -43,7 +41,7 @@ pub(super) enum PassingError {
 impl<B> Passing<B> {
     pub(super) fn new(body: B, admission: Admission, cut: CancellationToken, is_events: bool) -> Self {
         let cutting = Box::pin(cut.clone().cancelled_owned());
-        Self { body: Some(body), cut, cutting, is_events, ahead: None, last: *b"\n\n", _admission: admission }
+        Self { body: Some(body), cut, cutting, is_events, last: *b"\n\n", _admission: admission }
     }
 
     /// The end of an answer that was cut.
@@ -77,22 +75,10 @@ impl<B: Body<Data = Bytes, Error = BrokenOff> + Unpin> Body for Passing<B> {
         if this.cut.is_cancelled() {
             return Poll::Ready(Some(this.ending()));
         }
-        if let Some(frame) = this.ahead.take() {
-            return Poll::Ready(Some(frame.map_err(PassingError::Broken)));
-        }
-        match Pin::new(&mut *body).poll_frame(cx) {
+        match Pin::new(body).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
-                // A server that has sent all that was announced asks no more, and would drop a run that is over but for its
-                // last word: the client would seem to have left.
-                if body.size_hint().exact() == Some(0)
-                    && !body.is_end_stream()
-                    && let Poll::Ready(Some(next)) = Pin::new(&mut *body).poll_frame(cx)
-                {
-                    this.ahead = Some(next);
-                }
                 if let Some(data) = frame.data_ref() {
-                    let data = data.clone();
-                    this.passed(&data);
+                    this.passed(data);
                 }
                 Poll::Ready(Some(Ok(frame)))
             }
@@ -105,7 +91,7 @@ impl<B: Body<Data = Bytes, Error = BrokenOff> + Unpin> Body for Passing<B> {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.ahead.is_none() && self.body.as_ref().is_none_or(|body| body.is_end_stream())
+        self.body.as_ref().is_none_or(|body| body.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {

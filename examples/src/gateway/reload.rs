@@ -10,6 +10,7 @@ use routing_exec::Settings;
 use routing_plugins::Stock;
 
 use super::config::Config;
+use super::config::server_seconds as seconds;
 use super::error::{ReloadError, StartError};
 use super::health;
 use super::roster::Member;
@@ -82,6 +83,7 @@ pub(super) fn serving(
         deciding: Arc::new(deciding),
         fleet: Arc::new(fleet()?),
         limits: config.limits.clone(),
+        client_pause: seconds(config.patience.client_seconds),
         settings,
     })
 }
@@ -95,6 +97,7 @@ fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
         ("model", old.model != new.model),
         ("sources", old.sources != new.sources),
         ("snapshot", old.snapshot != new.snapshot),
+        ("limits.connections", old.limits.connections != new.limits.connections),
         ("limits.header_bytes", old.limits.header_bytes != new.limits.header_bytes),
         ("patience.connect_seconds", old.patience.connect_seconds != new.patience.connect_seconds),
     ];

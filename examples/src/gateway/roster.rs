@@ -1,7 +1,7 @@
 //! The pods a gateway knows, with what is known of each; and where they are.
 //!
-//! A pod of a name and an address keeps its handle over reloads; at another address it is another pod, whose cache is
-//! not known.
+//! A pod of a name, an address and a source of events keeps its handle over reloads; at another address, or with another
+//! source, it is another pod to the index, whose cache is not known.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -49,20 +49,17 @@ impl Roster {
         self.check_room(index, pods)?;
         let mut members: Vec<Member> = Vec::with_capacity(pods.len());
         let mut joined = Vec::new();
-        // Old pods of a name go first: the name is free for the new one only then.
-        let moved = |settings: &PodSettings| {
-            let old = self.members.iter().find(|old| old.settings.name == settings.name);
-            old.filter(|old| !old.settings.is_same_pod(settings)).map(|old| old.pod)
-        };
         for settings in pods {
-            if let Some(known) = self.members.iter().find(|known| known.settings.is_same_pod(settings)) {
+            if let Some(known) = self.members.iter().find(|known| known.settings.is_same_cache(settings)) {
                 members.push(Member { settings: settings.clone(), ..known.clone() });
                 continue;
             }
             // A snapshot may have brought the pod along.
             let restored = index.pod(&settings.name).filter(|pod| self.members.iter().all(|known| known.pod != *pod));
-            if let Some(pod) = moved(settings) {
-                index.retire(pod);
+            // The old pod of the name goes first: the name is free for the new one only then.
+            let old = self.members.iter().find(|old| old.settings.name == settings.name);
+            if let Some(old) = old {
+                index.retire(old.pod);
             }
             let pod = match restored.map_or_else(|| index.join(&settings.name), Ok) {
                 Ok(pod) => pod,
@@ -78,11 +75,12 @@ impl Roster {
             };
             joined.push(pod);
             // Nobody is sent anything before it was asked how it is.
+            let asked = old.filter(|old| old.settings.is_same_server(settings));
             members.push(Member {
                 settings: settings.clone(),
                 pod,
-                healthy: false,
-                load: Load::default(),
+                healthy: asked.is_some_and(|old| old.healthy),
+                load: asked.map_or_else(Load::default, |old| old.load),
                 stop: stop(),
             });
         }
@@ -91,7 +89,7 @@ impl Roster {
 
     /// Whether all new pods find room, so that no pod that moves is retired in vain.
     fn check_room(&self, index: &Index, pods: &[PodSettings]) -> Result<(), StartError> {
-        let is_new = |settings: &&PodSettings| !self.members.iter().any(|known| known.settings.is_same_pod(settings));
+        let is_new = |settings: &&PodSettings| !self.members.iter().any(|known| known.settings.is_same_cache(settings));
         let stats = index.stats();
         let room = PodSet::<4>::CAPACITY.saturating_sub(stats.pods + stats.pending_sweeps);
         // A pod that a snapshot brought along needs no room of its own; then it is not among the members.
@@ -151,6 +149,7 @@ mod tests {
     use kv_index::Config;
 
     use super::*;
+    use crate::gateway::config::Events;
 
     fn names(roster: &Roster) -> Vec<(&str, Pod)> {
         roster.members.iter().map(|member| (&*member.settings.name, member.pod)).collect()
@@ -166,6 +165,35 @@ mod tests {
         assert_eq!(names(&second)[0], names(&first)[1]);
         assert_ne!(names(&second)[1].1, names(&first)[0].1);
         assert_eq!(first.without(&second).map(|member| &*member.settings.url).collect::<Vec<_>>(), ["http://a"]);
+    }
+
+    #[test]
+    fn a_pod_whose_events_come_from_elsewhere_is_another_one_and_as_well_as_before() {
+        let index: Index = Index::new(Config::default());
+        let pod = PodSettings::new("a", "http://a").events(Events::Pushed);
+        let mut first = Roster::default().next(&index, std::slice::from_ref(&pod), CancellationToken::new).unwrap();
+        first.members[0].healthy = true;
+        let second = first.next(&index, &[pod.events(Events::None)], CancellationToken::new).unwrap();
+        assert_ne!(names(&second)[0].1, names(&first)[0].1);
+        assert!(second.members[0].healthy);
+        let moved = [PodSettings::new("a", "http://elsewhere")];
+        let third = second.next(&index, &moved, CancellationToken::new).unwrap();
+        assert!(!third.members[0].healthy, "another server has not been asked yet");
+    }
+
+    #[test]
+    fn pods_that_move_stay_where_they_are_if_there_is_no_room_for_all() {
+        let index: Index = Index::new(Config::default());
+        let pods = ["a", "b"].map(|name| PodSettings::new(name, &format!("http://{name}")));
+        let roster = Roster::default().next(&index, &pods, CancellationToken::new).unwrap();
+        for at in 0..253 {
+            index.join(&format!("other-{at}")).unwrap();
+        }
+        // There is room for one more.
+        let moved = ["a", "b"].map(|name| PodSettings::new(name, &format!("http://elsewhere-{name}")));
+        roster.next(&index, &moved, CancellationToken::new).unwrap_err();
+        assert!(roster.members.iter().all(|member| index.pod(&member.settings.name) == Some(member.pod)));
+        roster.next(&index, &[pods[0].clone(), moved[1].clone()], CancellationToken::new).unwrap();
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Listeners and connections.
 //!
 //! A connection is one task. When a drain begins, those that wait for a request are closed and the others close behind the
-//! answer they are at; who connects after that is told to go elsewhere.
+//! answer they are at; who connects after that is told to go elsewhere. A client that takes its time in every possible way
+//! has its connection for a bounded time only, and there are only so many connections.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,9 +14,11 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::TaskTracker;
 
 use super::shared::Shared;
+use super::taking::Taking;
 use super::tls::Acceptor;
 
 /// A listener with what it serves.
@@ -25,18 +29,21 @@ pub(super) struct Door {
     pub(super) tls: Option<Acceptor>,
     pub(super) header_bytes: usize,
     pub(super) connections: TaskTracker,
+    /// How many connections there may be.
+    pub(super) most: usize,
 }
 
 impl Door {
     /// Takes connections until nobody is let in any more.
     pub(super) async fn open(self, listener: TcpListener) {
         let closed = self.shared.closed.clone();
+        let room = Arc::new(Semaphore::new(self.most.min(Semaphore::MAX_PERMITS)));
         loop {
             let accepted = tokio::select! {
                 () = closed.cancelled() => return,
-                accepted = listener.accept() => accepted,
+                accepted = accept(&listener, &room) => accepted,
             };
-            let Ok((stream, _)) = accepted else {
+            let Ok((stream, place)) = accepted else {
                 // Out of sockets, most likely: they come back as connections end.
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 continue;
@@ -45,7 +52,7 @@ impl Door {
             let counted = self.connections.token();
             self.shared.tasks.spawn(async move {
                 door.greet(stream).await;
-                drop(counted);
+                drop((counted, place));
             });
         }
     }
@@ -69,6 +76,7 @@ impl Door {
         let is_late = winding_down.is_cancelled();
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(self.header_bytes);
+        let stream = Taking::new(stream, self.shared.serving.load().client_pause);
         let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(self.router));
         let mut connection = std::pin::pin!(connection);
         if !is_late {
@@ -80,6 +88,12 @@ impl Door {
         }
         let _ = connection.await;
     }
+}
+
+/// The next connection, once there is a place for it.
+async fn accept(listener: &TcpListener, room: &Arc<Semaphore>) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
+    let place = Arc::clone(room).acquire_owned().await.map_err(io::Error::other)?;
+    Ok((listener.accept().await?.0, place))
 }
 
 /// How long a client may take to agree on keys.

@@ -1,6 +1,7 @@
 //! What requests are decided and carried out by, as one value: swapped whole, so a request sees one version of it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kv_index::PodSet;
 use parking_lot::Mutex;
@@ -20,6 +21,8 @@ pub(super) struct Serving {
     pub(super) deciding: Arc<Deciding>,
     pub(super) fleet: Arc<Fleet>,
     pub(super) limits: Limits,
+    /// How long a client may pause.
+    pub(super) client_pause: Duration,
     pub(super) settings: Settings,
 }
 
@@ -31,6 +34,7 @@ impl Serving {
             deciding: Arc::clone(&self.deciding),
             fleet: Arc::new(fleet),
             limits: self.limits.clone(),
+            client_pause: self.client_pause,
             settings: self.settings.clone(),
         }
     }

@@ -3,39 +3,69 @@
 use std::io;
 
 use tokio::sync::Notify;
-use tokio_util::sync::CancellationToken;
 
-/// Waits for SIGTERM or SIGINT. Until then each SIGHUP notifies `reload`.
-///
-/// # Errors
-///
-/// When the signals cannot be listened for.
+/// The signals of this process, heard from when this is made: from then on they do not end the process, and none is lost between
+/// two waits.
+#[derive(Debug)]
+pub struct Signals {
+    #[cfg(unix)]
+    terminate: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    interrupt: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    hang_up: tokio::signal::unix::Signal,
+}
+
 #[cfg(unix)]
-pub async fn stop(reload: &Notify, stop: &CancellationToken) -> io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
+impl Signals {
+    /// Listens. Only within a runtime.
+    ///
+    /// # Errors
+    ///
+    /// When the signals cannot be listened for.
+    pub fn listen() -> io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
 
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut hang_up = signal(SignalKind::hangup())?;
-    loop {
-        tokio::select! {
-            _ = terminate.recv() => return Ok(()),
-            _ = interrupt.recv() => return Ok(()),
-            _ = hang_up.recv() => reload.notify_one(),
-            () = stop.cancelled() => return Ok(()),
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for SIGTERM or SIGINT. Until then each SIGHUP notifies `reload`.
+    ///
+    /// # Errors
+    ///
+    /// None here; where there are no such signals, listening may fail only now.
+    pub async fn stop(&mut self, reload: &Notify) -> io::Result<()> {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return Ok(()),
+                _ = self.interrupt.recv() => return Ok(()),
+                _ = self.hang_up.recv() => reload.notify_one(),
+            }
         }
     }
 }
 
-/// Waits for Ctrl-C; there are no other signals here.
-///
-/// # Errors
-///
-/// When it cannot be listened for.
 #[cfg(not(unix))]
-pub async fn stop(_reload: &Notify, stop: &CancellationToken) -> io::Result<()> {
-    tokio::select! {
-        pressed = tokio::signal::ctrl_c() => pressed,
-        () = stop.cancelled() => Ok(()),
+impl Signals {
+    /// Listens.
+    ///
+    /// # Errors
+    ///
+    /// None here.
+    pub fn listen() -> io::Result<Self> {
+        Ok(Self {})
+    }
+
+    /// Waits for Ctrl-C; there are no other signals here.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be listened for.
+    pub async fn stop(&mut self, _reload: &Notify) -> io::Result<()> {
+        tokio::signal::ctrl_c().await
     }
 }

@@ -175,8 +175,18 @@ fn start_grpc(shared: &Arc<Shared>, grpc: &GrpcSource, token: &str) -> Result<()
     let listener = tokio::net::TcpListener::from_std(listener).map_err(wrong)?;
     let (inbox, token, stop) = (Arc::clone(&shared.inbox), push::Token::new(token), shared.tasks.token());
     shared.tasks.spawn_closing(async move {
-        if let Err(error) = super::source::grpc::serve(inbox, listener, token, stop).await {
-            eprintln!("reports by gRPC have ended: {error}");
+        // A peer that never says a word would be waited for without end.
+        let patience = async {
+            stop.cancelled().await;
+            tokio::time::sleep(super::LAST_WORDS).await;
+        };
+        tokio::select! {
+            () = patience => {}
+            served = super::source::grpc::serve(inbox, listener, token, stop.clone()) => {
+                if let Err(error) = served {
+                    eprintln!("reports by gRPC have ended: {error}");
+                }
+            }
         }
     });
     Ok(())

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioTimer;
-use kv_index::{BlockSize, Index};
+use kv_index::{BlockSize, Index, Pod};
 use routing_exec::{BreakerConfig, Breakers, RetryBudget, Settings};
 use routing_plugins::{Hashing, Stock};
 use tokio::net::TcpListener;
@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 
 use super::Gateway;
 use super::config::server_seconds as seconds;
-use super::config::{Config, InternalSettings};
+use super::config::{Config, Events, InternalSettings, PodSettings};
 use super::error::StartError;
 use super::roster::{Directory, Roster};
 use super::serve::Door;
@@ -34,7 +34,7 @@ pub(super) async fn start(config: Config) -> Result<Gateway, StartError> {
         Some(address) => Some(listen(address).await?),
         None => None,
     };
-    let (header_bytes, connections) = (config.limits.header_bytes, TaskTracker::new());
+    let (header_bytes, most, connections) = (config.limits.header_bytes, config.limits.connections, TaskTracker::new());
     metrics::install();
     let (shared, position) = share(config)?;
     // From here on tasks run: they end with the gateway, or right now if it does not come to be.
@@ -45,7 +45,7 @@ pub(super) async fn start(config: Config) -> Result<Gateway, StartError> {
     shared.sources.lock().start_fleet(&shared, token.as_deref(), position)?;
 
     let (router, operators) = (routes::public(&shared), routes::internal(&shared, token.as_deref()));
-    let door = Door { shared: Arc::clone(&shared), router, tls, header_bytes, connections };
+    let door = Door { shared: Arc::clone(&shared), router, tls, header_bytes, connections, most };
     let door = match internal {
         Some((listener, _)) => {
             shared.tasks.spawn(Door { router: operators, tls: None, ..door.clone() }.open(listener));
@@ -68,6 +68,7 @@ fn follow(shared: &Arc<Shared>) {
 /// What all share, and how far the fleet's event source had come in an earlier life.
 fn share(config: Config) -> Result<(Arc<Shared>, Option<u64>), StartError> {
     let Restored { index, position } = restored(&config);
+    forget(&index, &config.pods);
     let index = Arc::new(index);
     let size = BlockSize::new(config.model.block_size.get()).expect("a block size is not zero");
     let stock = Stock::new(Arc::clone(&index), Hashing::Native(size));
@@ -75,12 +76,6 @@ fn share(config: Config) -> Result<(Arc<Shared>, Option<u64>), StartError> {
     let (tasks, directory) = (Tasks::default(), Arc::new(Directory::default()));
     let mut roster = Roster::default().next(&index, &config.pods, || tasks.token())?;
     directory.publish(&roster, &Roster::default());
-    // A snapshot may have pods that are no more.
-    for id in index.alive().iter() {
-        if let Some(pod) = index.handle(id).filter(|pod| roster.members.iter().all(|member| member.pod != *pod)) {
-            index.retire(pod);
-        }
-    }
     let mut settings = Settings::new(serving::handoff(config.handoff), Arc::clone(&directory) as _);
     settings.budget = Some(Arc::new(budget()));
     let serving = reload::serving(&config, &stock, || Ok(roster.fleet()), settings)?;
@@ -107,6 +102,19 @@ fn restored(config: &Config) -> Restored {
         Err(error) => eprintln!("the index begins empty: {error}"),
     }
     Restored { index: Index::new(kv_index::Config::default()), position: None }
+}
+
+/// Forgets what nobody will put right: pods that a snapshot brought along and that are no more, or that nobody reports on.
+fn forget(index: &Index, pods: &[PodSettings]) {
+    let reported = pods.iter().filter(|settings| settings.events != Events::None);
+    let kept: Vec<Pod> = reported.filter_map(|settings| index.pod(&settings.name)).collect();
+    for pod in index.alive().iter().filter_map(|id| index.handle(id)).filter(|pod| !kept.contains(pod)) {
+        index.retire(pod);
+    }
+    // At once: the pods of now need the room.
+    while index.stats().pending_sweeps > 0 {
+        index.sweep(usize::MAX);
+    }
 }
 
 /// The client that pods are spoken to by. Its tasks are the gateway's.

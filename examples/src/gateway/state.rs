@@ -130,7 +130,7 @@ pub struct FlowState {
 
 /// Gathers the state.
 pub(super) fn gather(shared: &Arc<Shared>) -> State {
-    let (members, serving) = (shared.roster.lock().members.clone(), shared.serving.load_full());
+    let serving = shared.serving.load_full();
     let totals = shared.book.totals();
     let name = |pod: routing_core::Pod| {
         let known = serving.fleet.pod(pod.id()).filter(|info| info.pod == pod);
@@ -142,7 +142,7 @@ pub(super) fn gather(shared: &Arc<Shared>) -> State {
         profile: serving.profile.to_string(),
         draining: shared.is_draining(),
         model: shared.model.name.clone(),
-        pods: members.iter().map(|member| pod_state(shared, member)).collect(),
+        pods: pods(shared),
         totals: TotalsState {
             requests: totals.requests,
             in_flight: *shared.in_flight.borrow(),
@@ -165,6 +165,12 @@ pub(super) fn gather(shared: &Arc<Shared>) -> State {
             })
             .collect(),
     }
+}
+
+/// The pods, in the order of the configuration.
+pub(super) fn pods(shared: &Shared) -> Vec<PodState> {
+    let members = shared.roster.lock().members.clone();
+    members.iter().map(|member| pod_state(shared, member)).collect()
 }
 
 fn pod_state(shared: &Shared, member: &Member) -> PodState {

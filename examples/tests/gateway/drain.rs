@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use super::world::{Client, EVENTS, FakePod, STREAMED, Script, WHOLE, config, gateway, piece, until, within};
-use pointsman_examples::gateway::Gateway;
-use pointsman_examples::gateway::config::SnapshotSettings;
+use super::world::{Client, EVENTS, FakePod, STREAMED, Script, gateway, piece, until, within};
 
 #[tokio::test]
 async fn streams_end_new_requests_are_refused_and_nothing_is_left() {
@@ -63,36 +61,4 @@ async fn a_gateway_that_is_dropped_leaves_nothing_behind() {
     pod.left().await;
     drop((body, client));
     until("all tasks to end", || alive() <= baseline).await;
-}
-
-#[tokio::test]
-async fn the_index_is_there_again_after_a_restart() {
-    use kv_index::{BlockHash, Event, Source, Stored};
-    let pod = FakePod::start("a", Script::Whole(WHOLE)).await;
-    let folder = std::env::temp_dir().join(format!("pointsman-gateway-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let mut config = config(&[&pod]);
-    config.snapshot = Some(SnapshotSettings::new(folder.join("index")));
-    let gateway = Gateway::start(config.clone()).await.unwrap();
-    let hashes = [BlockHash::new(1), BlockHash::new(2)];
-    let index = gateway.index();
-    index.apply(index.pod("a").unwrap(), Source::Copies, &Event::Stored(Stored::prompt(&hashes))).unwrap();
-    gateway.drain(Duration::ZERO).await;
-
-    let again = Gateway::start(config.clone()).await.unwrap();
-    assert_eq!(again.state().pods[0].blocks, 2);
-    again.drain(Duration::ZERO).await;
-    config.pods[0].name = "b".to_owned();
-    let other = Gateway::start(config.clone()).await.unwrap();
-    assert_eq!(
-        (other.state().pods[0].blocks, other.index().pod("a")),
-        (0, None),
-        "pods that are no more are forgotten"
-    );
-    other.drain(Duration::ZERO).await;
-    std::fs::write(folder.join("index"), b"not a snapshot").unwrap();
-    let empty = Gateway::start(config).await.unwrap();
-    assert_eq!(empty.state().pods[0].blocks, 0, "a damaged file is no reason not to start");
-    empty.drain(Duration::ZERO).await;
-    std::fs::remove_dir_all(folder).unwrap();
 }

@@ -40,6 +40,8 @@ async fn metrics_are_prometheus_text() {
         if let Some(about) = line.strip_prefix("# TYPE ") {
             let (name, kind) = about.split_once(' ').unwrap();
             assert!(["counter", "gauge", "histogram", "summary"].contains(&kind), "{line}");
+            assert_eq!(name.ends_with("_total"), kind == "counter", "{line}");
+            assert!(page.text().contains(&format!("# HELP {name} ")), "{name} is not explained");
             assert!(families.insert(name.to_owned()), "{name} is there twice");
         } else if !line.starts_with('#') {
             let (series, value) = line.rsplit_once(' ').unwrap();

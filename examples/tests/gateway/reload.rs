@@ -84,12 +84,11 @@ async fn a_file_is_followed_and_a_bad_one_is_not_taken() {
     let (log, mut logged) = tokio::sync::mpsc::unbounded_channel();
     let following = watch::follow(&gateway, &path, &now, &stop, |line| log.send(line.to_owned()).unwrap());
     let steps = async {
-        std::fs::write(&path, text(&[&a, &b], "round_robin")).unwrap();
+        replace(&path, &text(&[&a, &b], "round_robin"));
         let line = within("the change to be seen", logged.recv()).await.unwrap();
         assert!(line.ends_with("is in force"), "{line}");
         assert_eq!(gateway.state().pods.len(), 2);
-        std::fs::write(&path, text(&[&a], "round_robbin")).unwrap();
-        now.notify_one();
+        replace(&path, &text(&[&a], "round_robbin"));
         let line = within("the mistake to be seen", logged.recv()).await.unwrap();
         assert!(line.contains("did you mean `round_robin`?"), "{line}");
         assert_eq!(gateway.state().pods.len(), 2, "what runs goes on");
@@ -100,4 +99,56 @@ async fn a_file_is_followed_and_a_bad_one_is_not_taken() {
     assert!(metrics.text().contains("pointsman_gateway_bad_reloads_total 1"));
     gateway.drain(Duration::ZERO).await;
     std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[tokio::test]
+async fn a_profile_in_a_file_of_its_own_is_followed_too() {
+    let pod = FakePod::start("a", Script::Whole(WHOLE)).await;
+    let folder = std::env::temp_dir().join(format!("pointsman-profile-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (path, profile) = (folder.join("gateway.yaml"), folder.join("profile.yaml"));
+    let document = |name: &str| {
+        format!("{{ plugins: [{{ name: p, type: max_score_picker }}], profiles: [{{ name: {name}, pick: p }}] }}")
+    };
+    std::fs::write(&profile, document("first")).unwrap();
+    let text = format!(
+        "listen: 127.0.0.1:0\nmodel: {{ name: sim }}\nprofile: {{ file: '{}' }}\npods: [{{ name: a, url: 'http://{}' }}]",
+        profile.display(),
+        pod.address
+    );
+    std::fs::write(&path, text).unwrap();
+    let gateway = Gateway::start(pointsman_examples::gateway::Config::read(&path).unwrap()).await.unwrap();
+    let (client, now, stop) = (Client::new(gateway.address()), Notify::new(), CancellationToken::new());
+    let (log, mut logged) = tokio::sync::mpsc::unbounded_channel();
+    let following = watch::follow(&gateway, &path, &now, &stop, |line| log.send(line.to_owned()).unwrap());
+    let step = async || {
+        client.chat().await;
+        gateway.state().decisions[0].steps[0].step.clone()
+    };
+    assert_eq!(step().await, "first");
+    let steps = async {
+        // At a signal, and without one.
+        for (name, signalled) in [("second", true), ("third", false)] {
+            replace(&profile, &document(name));
+            if signalled {
+                now.notify_one();
+            }
+            // It may have been noticed before the signal, and is taken again then.
+            while step().await != name {
+                let line = within("the change to be seen", logged.recv()).await.unwrap();
+                assert!(line.ends_with("is in force"), "{line}");
+            }
+        }
+        stop.cancel();
+    };
+    within("the file to be followed", async { tokio::join!(following, steps) }).await;
+    gateway.drain(Duration::ZERO).await;
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// Puts a text in place of a file: whoever reads it gets all of the old one or all of the new one.
+pub(crate) fn replace(path: &std::path::Path, text: &str) {
+    let aside = path.with_extension("new");
+    std::fs::write(&aside, text).unwrap();
+    std::fs::rename(aside, path).unwrap();
 }

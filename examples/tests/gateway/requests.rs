@@ -137,3 +137,14 @@ async fn a_pod_that_is_down_is_passed_over_and_nothing_is_left_behind() {
     }
     gateway.drain(std::time::Duration::ZERO).await;
 }
+
+#[tokio::test]
+async fn a_long_prompt_is_passed_on_whole() {
+    let pod = FakePod::start("a", Script::Whole(WHOLE)).await;
+    let (gateway, client) = gateway(&[&pod]).await;
+    let body = serde_json::json!({"model": "sim", "prompt": " word".repeat(40_000)}).to_string();
+    assert_eq!(client.post("/v1/completions", &body, &[]).await.status, 200);
+    assert_eq!(pod.seen()[0].1, body);
+    assert_eq!(gateway.state().decisions[0].prompt_tokens, 40_000);
+    gateway.drain(std::time::Duration::ZERO).await;
+}

@@ -36,6 +36,10 @@ pub(crate) enum Script {
     Gated(&'static [&'static str]),
     /// An error.
     Status(u16),
+    /// A document, with these headers.
+    With(&'static [(&'static str, &'static str)]),
+    /// Events without end.
+    Endless,
 }
 
 pub(crate) struct FakePod {
@@ -133,6 +137,14 @@ async fn answer(State(pod): State<Arc<Inner>>, request: Request) -> Response {
         }
         Script::Events(pieces) => events(Body::from(pieces.concat())),
         Script::Status(status) => Response::builder().status(status).body(r#"{"error":{}}"#.into()).unwrap(),
+        Script::With(headers) => {
+            let answer = headers.iter().fold(Response::builder(), |answer, (name, value)| answer.header(*name, *value));
+            answer.body(WHOLE.into()).unwrap()
+        }
+        Script::Endless => {
+            let event = Bytes::from(format!("data: {}\n\n", "x".repeat(64 << 10)));
+            events(Body::from_stream(futures_util::stream::repeat(Ok::<_, Infallible>(event))))
+        }
         Script::Gated(pieces) => {
             let (sender, mut receiver) = mpsc::channel::<&'static str>(1);
             tokio::spawn(write(pod, pieces, sender));

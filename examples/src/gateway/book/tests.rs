@@ -16,6 +16,7 @@ fn serving() -> Arc<Serving> {
         deciding: Arc::new(Deciding::new(profiles::round_robin(&stock).build().unwrap())),
         fleet: Arc::new(Fleet::new(1, [])),
         limits: Limits::default(),
+        client_pause: Duration::from_secs(30),
         settings: Settings::new(Arc::new(Plain::default()), Arc::new(())),
     })
 }

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Config, Events, PodRole, PodSettings, Problem, Profile, STOCK_PROFILES};
+use super::{Config, Events, Limits, PodRole, PodSettings, Problem, Profile, STOCK_PROFILES};
 
 pub(super) fn problems(config: &Config) -> Vec<Problem> {
     let mut found = Vec::new();
@@ -106,11 +106,22 @@ fn server(config: &Config, found: &mut Vec<Problem>) {
         }
         _ => {}
     }
+    if let Some(nats) = &config.sources.nats {
+        if !["nats://", "tls://"].iter().any(|scheme| nats.url.len() > scheme.len() && nats.url.starts_with(scheme)) {
+            found.push(Problem::new("sources.nats.url", "does not begin with nats:// or tls://"));
+        }
+        for (field, name) in [("stream", &nats.stream), ("subject", &nats.subject)] {
+            if name.is_empty() || name.contains(char::is_whitespace) {
+                found.push(Problem::new(format!("sources.nats.{field}"), format!("`{name}` is no name")));
+            }
+        }
+    }
     if config.limits.header_bytes < LEAST_HEADER_BYTES {
         let reason = format!("{} is below {LEAST_HEADER_BYTES}", config.limits.header_bytes);
         found.push(Problem::new("limits.header_bytes", reason));
     }
-    for (field, value) in [("body_bytes", config.limits.body_bytes), ("in_flight", config.limits.in_flight)] {
+    let Limits { body_bytes, in_flight, connections, .. } = config.limits;
+    for (field, value) in [("body_bytes", body_bytes), ("in_flight", in_flight), ("connections", connections)] {
         if value == 0 {
             found.push(Problem::new(format!("limits.{field}"), "0 lets nothing through"));
         }
@@ -128,6 +139,7 @@ fn times(config: &Config, found: &mut Vec<Problem>) {
         ("patience.idle_seconds", patience.idle_seconds),
         ("patience.whole_seconds", patience.whole_seconds),
         ("patience.connect_seconds", patience.connect_seconds),
+        ("patience.client_seconds", patience.client_seconds),
         ("health.every_seconds", health.every_seconds),
         ("health.timeout_seconds", health.timeout_seconds),
         ("snapshot.every_seconds", snapshot),

@@ -45,8 +45,14 @@ impl PodSettings {
         Self { events, ..self }
     }
 
-    /// Whether a gateway that knew the other one talks to the same pod.
-    pub(in crate::gateway) fn is_same_pod(&self, other: &Self) -> bool {
+    /// Whether what a gateway knows of the other one's cache is true of this one's too. Not if its events come from
+    /// elsewhere: what one source told, another one never takes back.
+    pub(in crate::gateway) fn is_same_cache(&self, other: &Self) -> bool {
+        self.is_same_server(other) && self.events == other.events
+    }
+
+    /// Whether both are one server.
+    pub(in crate::gateway) fn is_same_server(&self, other: &Self) -> bool {
         self.name == other.name && self.url == other.url
     }
 }

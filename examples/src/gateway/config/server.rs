@@ -1,5 +1,6 @@
 //! What an operator says of the gateway itself: listeners, limits, patience, sources, snapshots.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use serde::Deserialize;
 ///
 /// `/internal/*` takes reports and needs a token; without one it is off. `/metrics`, `/state` and the page only show figures,
 /// no prompts, and need none; they go where the internal endpoints are.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct InternalSettings {
@@ -20,6 +21,19 @@ pub struct InternalSettings {
     pub token: Option<String>,
     /// The same, read from a file: its first line.
     pub token_file: Option<PathBuf>,
+}
+
+/// A configuration may be logged; its token may not.
+impl fmt::Debug for InternalSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { listen, token, token_file } = self;
+        let token = token.as_ref().map(|_| "..");
+        f.debug_struct("InternalSettings")
+            .field("listen", listen)
+            .field("token", &token)
+            .field("token_file", token_file)
+            .finish()
+    }
 }
 
 /// A certificate chain and its key, as PEM files.
@@ -44,15 +58,17 @@ pub struct Limits {
     pub header_bytes: usize,
     /// Requests under way; more are told to come back, by a 503.
     pub in_flight: usize,
+    /// Connections of a listener; more wait to be taken. Changes need a restart.
+    pub connections: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { body_bytes: 16 << 20, header_bytes: 32 << 10, in_flight: 4096 }
+        Self { body_bytes: 16 << 20, header_bytes: 32 << 10, in_flight: 4096, connections: 16_384 }
     }
 }
 
-/// How long pods are waited for, and how many are tried.
+/// How long pods and clients are waited for, and how many pods are tried.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
@@ -67,11 +83,21 @@ pub struct Patience {
     pub whole_seconds: f64,
     /// How long connecting to a pod may take.
     pub connect_seconds: f64,
+    /// How long a client may pause, in sending its request or in taking its answer. All of a request may take four times as
+    /// long.
+    pub client_seconds: f64,
 }
 
 impl Default for Patience {
     fn default() -> Self {
-        Self { attempts: 3, first_byte_seconds: 60.0, idle_seconds: 30.0, whole_seconds: 600.0, connect_seconds: 2.0 }
+        Self {
+            attempts: 3,
+            first_byte_seconds: 60.0,
+            idle_seconds: 30.0,
+            whole_seconds: 600.0,
+            connect_seconds: 2.0,
+            client_seconds: 30.0,
+        }
     }
 }
 

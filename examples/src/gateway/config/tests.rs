@@ -102,3 +102,24 @@ fn a_profile_is_a_name_a_file_or_a_document() {
     assert!(matches!(parse("{ file: p.yaml }"), Profile::File(file) if file.file.ends_with("p.yaml")));
     assert!(matches!(parse("{ plugins: [], profiles: [] }"), Profile::Document(_)));
 }
+
+#[test]
+fn a_configuration_that_is_printed_keeps_its_token_to_itself() {
+    let config = Config::parse("model: { name: sim }\ninternal: { token: hush }").unwrap();
+    let text = format!("{config:?}");
+    assert!(text.contains("token: Some(") && !text.contains("hush"), "{text}");
+}
+
+#[test]
+fn the_sample_file_shows_the_defaults() {
+    let config = Config::parse(include_str!("../../../gateway.yaml")).unwrap();
+    assert_eq!((config.limits, config.patience), (Limits::default(), Patience::default()));
+    assert_eq!((config.health, config.drain_seconds), (HealthSettings::default(), default_drain()));
+}
+
+#[test]
+fn a_stream_of_reports_has_a_server_and_a_name() {
+    let found = problems("model: { name: sim }\nsources: { nats: { url: 'localhost', stream: '', subject: 'a b' } }");
+    let places: Vec<&str> = found.iter().filter_map(|problem| problem.split(':').next()).collect();
+    assert_eq!(places, ["sources.nats.url", "sources.nats.stream", "sources.nats.subject"]);
+}
