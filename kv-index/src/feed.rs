@@ -13,6 +13,7 @@ use crate::error::Gone;
 use crate::event::{Applied, Event, Source};
 use crate::index::Index;
 use crate::pod::Pod;
+use crate::reconcile::Inventory;
 
 /// Takes batches from whatever transport brings them.
 pub trait Consumer {
@@ -139,6 +140,57 @@ impl<'i, const WORDS: usize> Feed<'i, WORDS> {
         Self { index, pod, config }
     }
 
+    /// Makes the pod's blocks those of the inventory and passes its number, both under the pod's lock.
+    ///
+    /// An inventory is taken unless its number was passed, whatever is missing before it and whichever life it is of: it
+    /// stands for all that. The verdict names what it stood for, as it does for a batch. But nothing is forgotten
+    /// first: a block that the pod had and has is found all the while, and speculated blocks stay, as with
+    /// [`Index::reconcile`]. Positions of the pod's other streams stay, too.
+    ///
+    /// # Errors
+    ///
+    /// When the pod is gone; then nothing is changed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use kv_index::{BlockHash, Config, Feed, FeedConfig, Index, Inventory, InventoryBlock, Parent, Verdict};
+    ///
+    /// let index: Index = Index::new(Config::default());
+    /// let pod = index.join("a")?;
+    /// let feed = Feed::new(&index, pod, FeedConfig::default());
+    /// let blocks = [InventoryBlock::new(BlockHash::new(1), Parent::Root)];
+    /// let inventory = Inventory { incarnation: 1, sequence: 7, blocks: &blocks };
+    /// assert!(matches!(feed.reconcile(&inventory)?, Verdict::Applied(_)));
+    /// assert_eq!(feed.reconcile(&inventory)?, Verdict::Duplicate);
+    /// assert_eq!(feed.cursor()?.map(|cursor| cursor.next), Some(8));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn reconcile(&self, inventory: &Inventory<'_>) -> Result<Verdict, Gone> {
+        let number = Number { incarnation: inventory.incarnation, sequence: inventory.sequence };
+        let mut change = self.index.change(self.pod)?;
+        let verdict: fn(Applied) -> Verdict = match change.cache().cursors.judge(&self.config, number, OnGap::Forget) {
+            Judged::Next => Verdict::Applied,
+            Judged::GivenUp => Verdict::GapGivenUp,
+            Judged::Restart => Verdict::Restarted,
+            Judged::Stale => return Ok(Verdict::Stale),
+            // A gap is never waited for here.
+            Judged::Duplicate | Judged::Gap { .. } => return Ok(Verdict::Duplicate),
+        };
+        change.reconcile(inventory.blocks);
+        Ok(verdict(change.finish()))
+    }
+
+    /// Where the stream stands; none before its first batch.
+    ///
+    /// # Errors
+    ///
+    /// When the pod is gone.
+    pub fn cursor(&self) -> Result<Option<Cursor>, Gone> {
+        let cache = self.index.cache(self.pod)?;
+        Ok(cache.cursors.iter().find(|(stream, _)| *stream == self.config.stream).map(|(_, cursor)| cursor))
+    }
+
     fn offer(&self, batch: &Batch<'_>, gap: OnGap) -> Result<Verdict, Gone> {
         self.offer_with(batch.number(), gap, |change| {
             for event in batch.events {
@@ -198,11 +250,14 @@ impl<const WORDS: usize> Consumer for Feed<'_, WORDS> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cursors(SmallVec<[(StreamId, Cursor); 1]>);
 
+/// Where a stream stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cursor {
-    pub(crate) incarnation: u64,
+#[expect(clippy::exhaustive_structs, reason = "which life and which number of it: complete by nature")]
+pub struct Cursor {
+    /// The life that was last heard of.
+    pub incarnation: u64,
     /// The sequence expected next.
-    pub(crate) next: u64,
+    pub next: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@
 //! - [`Index::search`] fills a reusable [`Matches`] with groups of pods, deepest first. [`Index::locate`] then says
 //!   where on the winner the blocks are.
 //! - A pod that dies is [retired](Index::retire) at once and [swept](Index::sweep) in steps. What was missed is
-//!   mended by [`Index::reconcile`], and whether anything was is told by a [`Digest`].
+//!   mended by [`Index::reconcile`], or under a number by [`Feed::reconcile`]; whether anything was is told by a [`Digest`].
 //! - What is only likely is entered by [`Index::speculate`] or a [`Predictor`]; what was known before a restart
 //!   comes back by [`Index::restore`].
 //!
@@ -107,7 +107,7 @@ pub use config::Config;
 pub use digest::Digest;
 pub use error::{Gone, JoinError, SnapshotError};
 pub use event::{Applied, Event, Removed, Source, Stored};
-pub use feed::{Batch, Consumer, Feed, FeedConfig, StreamId, Verdict};
+pub use feed::{Batch, Consumer, Cursor, Feed, FeedConfig, StreamId, Verdict};
 pub use index::{Expired, Index, collect};
 pub use locate::TierRun;
 pub use matches::{Group, Matches};
@@ -115,7 +115,7 @@ pub use pod::{Pod, PodId};
 pub use podset::{PodSet, PodSetIter};
 pub use predict::Predictor;
 pub use reach::Chain;
-pub use reconcile::InventoryBlock;
+pub use reconcile::{Inventory, InventoryBlock};
 pub use stats::{PodStats, Stats};
 pub use sweep::Swept;
 pub use tier::{Location, Tier};

@@ -17,7 +17,8 @@ pub use decode::decode;
 pub use ops::{Change, Op, Order, Prompt, Told, replay};
 
 use crate::{
-    Applied, Batch, BlockHash, Config, Digest, Event, FeedConfig, InventoryBlock, Source, StreamId, Tier, Verdict,
+    Applied, Batch, BlockHash, Config, Cursor, Digest, Event, FeedConfig, Inventory, InventoryBlock, Source, StreamId,
+    Tier, Verdict,
 };
 
 /// Everything the index promises to know.
@@ -232,6 +233,28 @@ impl Model {
             pod.streams.retain(|stream, _| *stream == config.stream);
         }
         verdict(applied)
+    }
+
+    /// Makes a pod's real blocks those of a numbered inventory, unless its number was passed.
+    pub fn take_inventory(&mut self, name: &str, config: &FeedConfig, inventory: &Inventory<'_>) -> Verdict {
+        let streams = &mut self.pods.get_mut(name).expect("live").streams;
+        let verdict: fn(Applied) -> Verdict = match streams.get(&config.stream).copied() {
+            None => Verdict::Applied,
+            Some((incarnation, _)) if inventory.incarnation < incarnation => return Verdict::Stale,
+            Some((incarnation, _)) if inventory.incarnation > incarnation => Verdict::Restarted,
+            Some((_, next)) if inventory.sequence < next => return Verdict::Duplicate,
+            Some((_, next)) if inventory.sequence == next => Verdict::Applied,
+            Some(_) => Verdict::GapGivenUp,
+        };
+        streams.insert(config.stream, (inventory.incarnation, inventory.sequence + 1));
+        verdict(self.reconcile(name, inventory.blocks))
+    }
+
+    /// Where a pod's stream stands.
+    #[must_use]
+    pub fn cursor(&self, name: &str, stream: StreamId) -> Option<Cursor> {
+        let (incarnation, next) = *self.pods.get(name)?.streams.get(&stream)?;
+        Some(Cursor { incarnation, next })
     }
 
     /// What survives a snapshot: live pods, without speculation.

@@ -1,6 +1,7 @@
 //! A pod's full inventory against what the index believes: only the difference is written.
 
 use crate::block::{BlockHash, Parent};
+use crate::change::Change;
 use crate::detail::Detail;
 use crate::error::Gone;
 use crate::event::Applied;
@@ -32,6 +33,18 @@ impl InventoryBlock {
     }
 }
 
+/// Everything a pod holds, under a number of one of its streams: what happened before that number is in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "a batch's number with blocks in place of events: complete by nature")]
+pub struct Inventory<'a> {
+    /// Which life of the source.
+    pub incarnation: u64,
+    /// The inventory's own number in that life.
+    pub sequence: u64,
+    /// The blocks, those of the pod's other streams included.
+    pub blocks: &'a [InventoryBlock],
+}
+
 impl<const WORDS: usize> Index<WORDS> {
     /// Makes what the index believes of `pod` equal to `inventory`, touching only what differs.
     ///
@@ -44,22 +57,28 @@ impl<const WORDS: usize> Index<WORDS> {
     /// When the pod is gone; then nothing is changed.
     pub fn reconcile(&self, pod: Pod, inventory: &[InventoryBlock]) -> Result<Applied, Gone> {
         let mut change = self.change(pod)?;
-        let wanted = gather(inventory);
+        change.reconcile(inventory);
+        Ok(change.finish())
+    }
+}
+
+impl<const WORDS: usize> Change<'_, WORDS> {
+    /// Makes the pod's blocks those of the inventory. A block of both is there all the while.
+    pub(crate) fn reconcile(&mut self, inventory: &[InventoryBlock]) {
+        let mut wanted = gather(inventory);
         let gone: Vec<BlockHash> =
-            change.cache().real_blocks().map(|(hash, ..)| hash).filter(|hash| !wanted.contains_key(hash)).collect();
+            self.cache().real_blocks().map(|(hash, ..)| hash).filter(|hash| !wanted.contains_key(hash)).collect();
         for hash in gone {
-            change.drop_block(hash);
+            self.drop_block(hash);
         }
-        change.commit();
+        self.commit();
         // In the inventory's order, each block once.
-        let mut wanted = wanted;
         for block in inventory {
             let Some((parent, detail)) = wanted.remove(&block.hash) else { continue };
-            if !change.replace(block.hash, parent, &detail) {
-                change.refuse(1);
+            if !self.replace(block.hash, parent, &detail) {
+                self.refuse(1);
             }
         }
-        Ok(change.finish())
     }
 }
 

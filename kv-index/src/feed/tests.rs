@@ -1,7 +1,7 @@
 //! Transcripts: what a source sends, and what must have become of it.
 
 use super::*;
-use crate::{BlockHash, Config, Matches, Parent, Stored};
+use crate::{BlockHash, Config, Inventory, InventoryBlock, Matches, Parent, Stored};
 
 fn chain() -> Vec<BlockHash> {
     (1..=10).map(BlockHash::new).collect()
@@ -108,4 +108,53 @@ fn a_consumer_is_object_safe_and_a_gone_pod_says_so() {
     let batch = Batch { incarnation: 1, sequence: 0, events: &[] };
     assert_eq!(consumer.consume(&batch), Err(Gone(pod)));
     assert_eq!(consumer.give_up(&batch), Err(Gone(pod)));
+}
+
+/// The first so many blocks of the chain, under a number.
+fn list(feed: &Feed<'_>, incarnation: u64, sequence: u64, blocks: usize) -> Verdict {
+    let parents = std::iter::once(Parent::Root).chain(chain().into_iter().map(Parent::Block));
+    let blocks: Vec<_> =
+        chain().into_iter().zip(parents).take(blocks).map(|(h, p)| InventoryBlock::new(h, p)).collect();
+    feed.reconcile(&Inventory { incarnation, sequence, blocks: &blocks }).expect("live")
+}
+
+#[test]
+fn an_inventory_stands_for_whatever_is_before_its_number() {
+    let index = Index::new(Config::default());
+    let pod = index.join("a").unwrap();
+    let feed = Feed::new(&index, pod, FeedConfig::default());
+    let other = Feed::new(&index, pod, FeedConfig { stream: StreamId(1), ..FeedConfig::default() });
+    offer(&other, 1, 0, OnGap::Wait);
+    assert_eq!(feed.cursor(), Ok(None));
+    assert!(matches!(list(&feed, 1, 5, 3), Verdict::Applied(_)), "of a stream that is new, like a batch given up for");
+    assert_eq!(feed.cursor(), Ok(Some(Cursor { incarnation: 1, next: 6 })));
+    assert_eq!(list(&feed, 1, 5, 9), Verdict::Duplicate);
+    assert_eq!(offer(&feed, 1, 4, OnGap::Wait), Verdict::Duplicate, "what came before it is in it");
+    assert_eq!(depth(&index, pod), 3);
+    assert!(matches!(list(&feed, 1, 9, 2), Verdict::GapGivenUp(Applied { removed: 1, stored: 0, .. })));
+    assert!(matches!(list(&feed, 2, 3, 4), Verdict::Restarted(Applied { removed: 0, stored: 2, .. })));
+    assert_eq!(list(&feed, 1, 99, 0), Verdict::Stale);
+    assert_eq!(offer(&feed, 2, 4, OnGap::Wait), Verdict::Applied(applied(1, 0)));
+    assert_eq!(depth(&index, pod), 5);
+    assert_eq!(offer(&other, 1, 1, OnGap::Wait), Verdict::Applied(Applied { repeated: 1, ..Applied::default() }));
+}
+
+/// A batch that gives a gap up forgets first; an inventory over a gap, or of a new life, must not.
+#[test]
+fn what_an_inventory_keeps_is_found_all_the_while() {
+    let index = Index::new(Config::default());
+    let pod = index.join("a").unwrap();
+    let feed = Feed::new(&index, pod, FeedConfig::default());
+    list(&feed, 1, 0, 5);
+    let rounds = if cfg!(miri) { 5 } else { 500 };
+    std::thread::scope(|scope| {
+        let listing = scope.spawn(|| {
+            for round in 1..rounds {
+                list(&feed, 1 + round / 10, 3 * round, 5 + (round % 6) as usize);
+            }
+        });
+        while !listing.is_finished() {
+            assert!((5..=10).contains(&depth(&index, pod)), "the first five never left");
+        }
+    });
 }

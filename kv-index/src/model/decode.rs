@@ -31,9 +31,11 @@ fn decode_op(next: &mut impl FnMut() -> Option<u8>) -> Option<Op> {
             Op::Batch(pod, incarnation, sequence, give_up % 4 == 0, events)
         }
         11 | 12 => {
-            let (pod, count) = (next()?, next()? % 4);
+            let (pod, count) = (next()?, next()?);
             let mut item = || Some((decode_prompt(next)?, next()?, decode_tier(next()?), next()?));
-            Op::Reconcile(pod, (0..count).map(|_| item()).collect::<Option<_>>()?)
+            let items = (0..count % 4).map(|_| item()).collect::<Option<_>>()?;
+            // The upper half of the byte is a number, or says that there is none.
+            if count < 128 { Op::Reconcile(pod, items) } else { Op::Inventory(pod, count >> 2, next()?, items) }
         }
         13 => Op::Speculate(next()?, decode_prompt(next)?, next()?),
         14 => Op::Expire(next()?),

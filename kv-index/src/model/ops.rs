@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Model, origin};
 use crate::{
-    Batch, BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Consumer, Event, Feed, FeedConfig, Index,
+    Batch, BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Consumer, Event, Feed, FeedConfig, Index, Inventory,
     InventoryBlock, Location, Matches, Parent, Pod, Removed, Source, Stored, StreamId, Tier, Verdict,
 };
 
@@ -24,6 +24,8 @@ pub enum Op {
     Batch(u8, u8, u8, bool, Vec<Change>),
     /// An inventory: prompts with depth, tier and copies, of which the first few blocks are skipped.
     Reconcile(u8, Vec<(Prompt, u8, Tier, u8)>),
+    /// The same under a number: pod, incarnation, sequence, prompts.
+    Inventory(u8, u8, u8, Vec<(Prompt, u8, Tier, u8)>),
     /// A speculation until a tick.
     Speculate(u8, Prompt, u8),
     /// Time passes to a tick.
@@ -131,6 +133,9 @@ impl<const W: usize> World<W> {
                 self.batch(*pod, u64::from(*incarnation % 4), u64::from(*sequence % 8), *give_up, changes);
             }
             Op::Reconcile(pod, items) => self.reconcile(*pod, items),
+            Op::Inventory(pod, incarnation, sequence, items) => {
+                self.inventory(*pod, u64::from(*incarnation % 4), u64::from(*sequence % 8), items);
+            }
             Op::Speculate(pod, prompt, tick) => {
                 let chain = self.chain(prompt);
                 let deadline = origin() + Duration::from_secs(u64::from(*tick));
@@ -181,8 +186,7 @@ impl<const W: usize> World<W> {
         let lowered: Vec<_> = changes.iter().map(|change| self.lower(change)).collect();
         let events: Vec<Event<'_>> = lowered.iter().map(|(blocks, change)| raise(blocks, change, &[])).collect();
         let batch = Batch { incarnation, sequence, events: &events };
-        let source = if incarnation % 2 == 0 { Source::Copies } else { Source::Membership };
-        let config = FeedConfig { stream: StreamId((sequence % 2) as u32), source, first: 1 };
+        let config = stream(incarnation, sequence);
         let feed = Feed::new(&self.index, pod, config);
         let got = if give_up { feed.give_up(&batch) } else { feed.consume(&batch) };
         let got = got.expect("live");
@@ -196,6 +200,33 @@ impl<const W: usize> World<W> {
 
     fn reconcile(&mut self, pod: u8, items: &[(Prompt, u8, Tier, u8)]) {
         let Some((pod, name)) = self.live(pod) else { return };
+        let inventory = self.list(items);
+        let got = self.index.reconcile(pod, &inventory).expect("live");
+        assert_eq!(got, self.model.reconcile(&name, &inventory), "{inventory:?}");
+        let again = self.index.reconcile(pod, &inventory).expect("live");
+        assert_eq!((again.stored, again.removed), (0, 0), "the second time there is no difference");
+        self.model.reconcile(&name, &inventory);
+        if got.refused == 0 {
+            assert_eq!(self.index.digest(pod), Ok(digest(&inventory)));
+        }
+    }
+
+    fn inventory(&mut self, pod: u8, incarnation: u64, sequence: u64, items: &[(Prompt, u8, Tier, u8)]) {
+        let Some((pod, name)) = self.live(pod) else { return };
+        let blocks = self.list(items);
+        let inventory = Inventory { incarnation, sequence, blocks: &blocks };
+        let config = stream(incarnation, sequence);
+        let feed = Feed::new(&self.index, pod, config);
+        let got = feed.reconcile(&inventory).expect("live");
+        assert_eq!(got, self.model.take_inventory(&name, &config, &inventory), "{inventory:?}");
+        if let Verdict::Applied(applied) | Verdict::Restarted(applied) | Verdict::GapGivenUp(applied) = got {
+            assert_eq!(feed.reconcile(&inventory), Ok(Verdict::Duplicate));
+            assert!(applied.refused > 0 || self.index.digest(pod) == Ok(digest(&blocks)));
+        }
+    }
+
+    /// An inventory's blocks.
+    fn list(&mut self, items: &[(Prompt, u8, Tier, u8)]) -> Vec<InventoryBlock> {
         let mut inventory = Vec::new();
         for (prompt, skip, tier, copies) in items {
             let chain = self.chain(prompt);
@@ -213,15 +244,7 @@ impl<const W: usize> World<W> {
                 });
             }
         }
-        let got = self.index.reconcile(pod, &inventory).expect("live");
-        assert_eq!(got, self.model.reconcile(&name, &inventory), "{inventory:?}");
-        let again = self.index.reconcile(pod, &inventory).expect("live");
-        assert_eq!((again.stored, again.removed), (0, 0), "the second time there is no difference");
-        self.model.reconcile(&name, &inventory);
-        if got.refused == 0 {
-            let copies = inventory.iter().flat_map(|b| (0..b.copies).map(|_| (b.hash, b.tier)));
-            assert_eq!(self.index.digest(pod), Ok(crate::Digest::of(copies)));
-        }
+        inventory
     }
 
     fn sweep(&mut self, budget: usize) {
@@ -256,6 +279,10 @@ impl<const W: usize> World<W> {
             let Some((pod, name)) = self.live(slot as u8) else { continue };
             assert_eq!(self.index.pod_stats(pod).expect("live").blocks, self.model.held(&name));
             assert_eq!(self.index.digest(pod).expect("live"), self.model.digest(&name));
+            for stream in [StreamId(0), StreamId(1)] {
+                let feed = Feed::new(&self.index, pod, FeedConfig { stream, ..FeedConfig::default() });
+                assert_eq!(feed.cursor(), Ok(self.model.cursor(&name, stream)));
+            }
             let mut runs = Vec::new();
             for prompt in &self.prompts {
                 let chain = self.hasher.hash(prompt);
@@ -336,6 +363,16 @@ fn raise<'a>(blocks: &'a [BlockHash], (change, parent): &(Change, Parent), locat
         Change::Removed(.., tier, _) => Event::Removed(Removed { blocks, tier: *tier }),
         Change::Cleared => Event::Cleared,
     }
+}
+
+/// Two streams, one of odd numbers and one of even ones: every other number of each is missing.
+fn stream(incarnation: u64, sequence: u64) -> FeedConfig {
+    let source = if incarnation % 2 == 0 { Source::Copies } else { Source::Membership };
+    FeedConfig { stream: StreamId((sequence % 2) as u32), source, first: 1 }
+}
+
+fn digest(inventory: &[InventoryBlock]) -> crate::Digest {
+    crate::Digest::of(inventory.iter().flat_map(|b| (0..b.copies).map(|_| (b.hash, b.tier))))
 }
 
 fn slot(pod: u8) -> (usize, String) {

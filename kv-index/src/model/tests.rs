@@ -29,7 +29,7 @@ fn change() -> impl Strategy<Value = Change> {
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    let inventory = prop::collection::vec((prompt(), any::<u8>(), tier(), any::<u8>()), 0..3);
+    let inventory = || prop::collection::vec((prompt(), any::<u8>(), tier(), any::<u8>()), 0..3);
     prop_oneof![
         4 => (0u8..4).prop_map(Op::Join),
         1 => (0u8..4).prop_map(Op::Retire),
@@ -37,7 +37,8 @@ fn op() -> impl Strategy<Value = Op> {
         20 => (0u8..4, source(), change()).prop_map(|(p, s, c)| Op::Apply(p, s, c)),
         5 => (0u8..4, 0u8..4, 0u8..8, any::<bool>(), prop::collection::vec(change(), 0..3))
             .prop_map(|(p, i, s, g, c)| Op::Batch(p, i, s, g, c)),
-        2 => (0u8..4, inventory).prop_map(|(p, i)| Op::Reconcile(p, i)),
+        2 => (0u8..4, inventory()).prop_map(|(p, i)| Op::Reconcile(p, i)),
+        2 => (0u8..4, 0u8..4, 0u8..8, inventory()).prop_map(|(p, l, s, i)| Op::Inventory(p, l, s, i)),
         2 => (0u8..4, prompt(), any::<u8>()).prop_map(|(p, c, t)| Op::Speculate(p, c, t)),
         1 => any::<u8>().prop_map(Op::Expire),
         1 => Just(Op::Restart),
