@@ -30,17 +30,28 @@ mod tally;
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use tokio::time::sleep_until;
 
 use crate::wire::HeldBlock;
+use crate::wire::bounds::MOST_NUMBER;
 use backlog::Backlog;
 use core::{Core, Step, Supply};
 
 pub use backlog::ReporterHandle;
 pub use core::{Config, Figures};
 pub use outlet::{Outlet, OutletError};
+
+/// The incarnation of a worker that starts now: microseconds since 1970.
+///
+/// It is all that tells two lives apart, so a worker must not start twice with one. Should the clock have gone back since the
+/// last start, gateways call the worker stale, and it takes a higher one by itself.
+#[must_use]
+pub fn incarnation_now() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(MOST_NUMBER).min(MOST_NUMBER)
+}
 
 /// A worker's whole cache, on demand.
 pub trait Holdings: Send + 'static {

@@ -22,9 +22,13 @@
 //! 4. An inventory travels in parts that share its number, in order, with nothing between them; each but the last
 //!    is answered `partial`. The gateway applies it when it has the last part. If it does not have the parts before
 //!    (it was restarted), that is a `gap`, and the worker takes a new inventory.
-//! 5. A higher incarnation means that the worker started anew: the gateway forgets the pod's blocks. A lower one is
-//!    `stale`. A worker whose clock went back sees that, takes a higher incarnation and sends an inventory.
-//! 6. A message without an answer is sent again, under its number. A digest is not numbered and is made anew.
+//! 5. A report of a higher incarnation means that the worker started anew: the gateway forgets the pod's blocks. An
+//!    inventory of one takes their place; a digest of one changes nothing and is a `gap`. A lower one is `stale`. A worker
+//!    whose clock went back sees that, takes a higher incarnation and sends an inventory; two workers of one
+//!    name do so in turns, more and more seldom, until an operator ends one.
+//! 6. Both ends must cut and hash prompts alike. Reports and inventories say how theirs were ([`Hashing`]); if the gateway does it
+//!    otherwise, they are refused.
+//! 7. A message without an answer is sent again, under its number. A digest is not numbered and is made anew.
 //!
 //! A stream that keeps messages for many gateways (NATS JetStream) answers `taken`; those gateways speak up by
 //! themselves when they are missing something ([`Resync`]).
@@ -37,7 +41,7 @@
 //! ```
 //! use pointsman_examples::wire::Report;
 //!
-//! let json = r#"{"pod":"a","incarnation":1,"sequence":0,"block_size":16,"source":"copies","changes":[
+//! let json = r#"{"pod":"a","incarnation":1,"sequence":0,"source":"copies","hashing":{"block_size":16,"probe":"00000000000000a0"},"changes":[
 //!     {"stored":{"parent":"root","blocks":["00000000000000a1","00000000000000a2"],"tier":"gpu"}},
 //!     {"removed":{"blocks":["00000000000000a2"],"tier":"gpu"}},
 //!     "cleared"]}"#;
@@ -51,7 +55,7 @@ mod hex;
 #[cfg(feature = "grpc")]
 pub mod proto;
 
-use kv_index::{BlockHash, Digest, Parent, Source, Tier};
+use kv_index::{BlockHash, BlockSize, ChainHasher, ChainSeed, Digest, Parent, Source, Tier};
 use serde::{Deserialize, Serialize};
 
 pub use bounds::{DecodeError, Malformed, decode};
@@ -67,13 +71,47 @@ pub struct Report {
     pub incarnation: u64,
     /// The report's own number.
     pub sequence: u64,
-    /// Tokens in a block.
-    pub block_size: u32,
+    /// How its blocks came to be.
+    pub hashing: Hashing,
     /// What the changes count.
     #[serde(with = "hex::source")]
     pub source: Source,
     /// In the order they happened.
     pub changes: Vec<Change>,
+}
+
+/// How prompts become blocks. Where two ends differ, they have no block in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(clippy::exhaustive_structs, reason = "made by workers; a further field is a new protocol")]
+pub struct Hashing {
+    /// Tokens in a block.
+    pub block_size: u32,
+    /// What the prompt of the tokens 0, 1, 2 and so on has as its first block: another model's name, seed or rule
+    /// makes another one.
+    #[serde(with = "hex::hash")]
+    pub probe: BlockHash,
+}
+
+impl Hashing {
+    /// The router's own, for a model of this name.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use kv_index::BlockSize;
+    /// use pointsman_examples::wire::Hashing;
+    ///
+    /// let size = BlockSize::new(16).expect("not zero");
+    /// assert_ne!(Hashing::native("llama", size), Hashing::native("qwen", size));
+    /// ```
+    #[must_use]
+    pub fn native(model: &str, size: BlockSize) -> Self {
+        let tokens = size.tokens() as u32;
+        let prompt: Vec<u32> = (0..tokens).collect();
+        let probe = ChainHasher::new(ChainSeed::new(model), size).hash(&prompt)[0];
+        Self { block_size: tokens, probe }
+    }
 }
 
 /// One change of a cache.
@@ -144,8 +182,8 @@ pub struct Inventory {
     pub incarnation: u64,
     /// The inventory's own number, the same in all its parts.
     pub sequence: u64,
-    /// Tokens in a block.
-    pub block_size: u32,
+    /// How its blocks came to be.
+    pub hashing: Hashing,
     /// Which part this is, from 0.
     pub part: u32,
     /// How many parts there are; at least one.

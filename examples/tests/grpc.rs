@@ -2,6 +2,9 @@
 #![cfg(feature = "grpc")]
 #![expect(clippy::unwrap_used, reason = "what helps a test may stop it")]
 
+#[path = "support/reported.rs"]
+mod reported;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,18 +13,23 @@ use kv_index::{BlockHash, BlockSize, Config as IndexConfig, Digest, Index, Paren
 use pointsman_examples::gateway::inbox::Inbox;
 use pointsman_examples::gateway::source::grpc::serve;
 use pointsman_examples::gateway::source::push::Token;
+use pointsman_examples::gateway::{Config as GatewayConfig, Gateway};
 use pointsman_examples::reporter::grpc::GrpcOutlet;
 use pointsman_examples::reporter::shadow::Shadow;
 use pointsman_examples::reporter::{Config, Outlet, OutletError, Reporter};
-use pointsman_examples::wire::{DigestReport, Message, Verdict};
+use pointsman_examples::wire::{DigestReport, Hashing, Message, Verdict};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+fn hashing() -> Hashing {
+    Hashing::native("sim", BlockSize::new(16).unwrap())
+}
+
 fn inbox() -> Arc<Inbox> {
     let index: Index = Index::new(IndexConfig::default());
     index.join("pod-0").unwrap();
-    Arc::new(Inbox::new(Arc::new(index), BlockSize::new(16).unwrap()))
+    Arc::new(Inbox::new(Arc::new(index), hashing()))
 }
 
 async fn start(address: &str, inbox: &Arc<Inbox>) -> (SocketAddr, CancellationToken, JoinHandle<()>) {
@@ -61,7 +69,7 @@ async fn a_worker_reports_through_a_restart_of_the_gateway() {
     let first = inbox();
     let (address, stop, server) = start("127.0.0.1:0", &first).await;
     let shadow = Shadow::default();
-    let mut config = Config::new("pod-0", 16, 1);
+    let mut config = Config::new("pod-0", hashing(), 1);
     config.flush_every = Duration::from_millis(5);
     config.digest_every = Duration::from_millis(50);
     config.retry_first = Duration::from_millis(5);
@@ -86,6 +94,21 @@ async fn a_worker_reports_through_a_restart_of_the_gateway() {
     ends("the server", server).await;
 }
 
+/// A gateway's drain waits for this server, so nobody may hold it up: not who says nothing, nor who never leaves.
+#[tokio::test]
+async fn a_peer_that_does_not_leave_is_cut() {
+    let inbox = inbox();
+    let (address, stop, server) = start("127.0.0.1:0", &inbox).await;
+    let mut silent = tokio::net::TcpStream::connect(address).await.unwrap();
+    let mut polite = GrpcOutlet::connect(&format!("http://{address}"), "right").unwrap();
+    polite.send(&digest("pod-0")).await.unwrap();
+    stop.cancel();
+    ends("the server", server).await;
+    let mut rest = Vec::new();
+    let read = tokio::io::AsyncReadExt::read_to_end(&mut silent, &mut rest);
+    let _ = tokio::time::timeout(Duration::from_secs(10), read).await.expect("the connection was cut");
+}
+
 #[tokio::test]
 async fn refusals_have_their_status_and_the_next_message_a_new_stream() {
     let inbox = inbox();
@@ -106,4 +129,29 @@ async fn refusals_have_their_status_and_the_next_message_a_new_stream() {
     drop((wrong, outlet));
     stop.cancel();
     ends("the server", server).await;
+}
+
+/// Reporters try until the gateway is there; requests go through it to pods whose caches it then knows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_knows_what_pods_report_over_grpc() {
+    let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let mut pods = Vec::new();
+    for name in ["pod-0", "pod-1"] {
+        let outlet = GrpcOutlet::connect(&format!("http://{address}"), "right").unwrap();
+        pods.push(reported::ReportedPod::start(name, outlet).await);
+    }
+    let fleet: Vec<String> = pods.iter().map(reported::ReportedPod::yaml).collect();
+    let yaml = format!(
+        "listen: 127.0.0.1:0\nmodel: {{ name: sim }}\npods: [{}]\ninternal: {{ token: right }}\n\
+         sources: {{ grpc: {{ listen: '{address}' }} }}\n",
+        fleet.join(", ")
+    );
+    let gateway = Gateway::start(GatewayConfig::parse(&yaml).unwrap()).await.unwrap();
+    reported::Client::new(gateway.address()).work(&mut pointsman_examples::rng::Rng::new(3), 40).await;
+    reported::eventually("the index has every cache", || reported::knows(gateway.index(), &pods)).await;
+    assert!(pods.iter().any(|pod| pod.truth() != Digest::EMPTY));
+    gateway.drain(Duration::from_secs(1)).await;
+    for pod in pods {
+        pod.stop().await;
+    }
 }

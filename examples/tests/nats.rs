@@ -4,10 +4,10 @@
 #![cfg(feature = "nats")]
 #![expect(clippy::unwrap_used, reason = "what helps a test may stop it")]
 
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+#[path = "support/nats.rs"]
+mod server;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use kv_index::{BlockHash, BlockSize, Config as IndexConfig, Digest, Index, Matches, Parent, Tier};
@@ -17,60 +17,16 @@ use pointsman_examples::reporter::nats::NatsOutlet;
 use pointsman_examples::reporter::shadow::Shadow;
 use pointsman_examples::reporter::{Config, Figures, Reporter, ReporterHandle};
 use pointsman_examples::rng::Rng;
+use pointsman_examples::wire::Hashing;
+use server::Server;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+fn hashing() -> Hashing {
+    Hashing::native("sim", BlockSize::new(16).unwrap())
+}
+
 const PODS: [&str; 2] = ["pod-0", "pod.1"];
-
-/// A server of this test's own, gone with it.
-struct Server {
-    child: Option<Child>,
-    port: u16,
-    folder: PathBuf,
-}
-
-impl Server {
-    /// None where there is no server to start and none is demanded.
-    fn start() -> Option<Self> {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let name = format!("pointsman-nats-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let mut server = Self { child: None, port, folder: std::env::temp_dir().join(name) };
-        if server.run() {
-            return Some(server);
-        }
-        let demanded = std::env::var_os("POINTSMAN_REAL_PARTS").is_some_and(|value| value == "1");
-        assert!(!demanded, "POINTSMAN_REAL_PARTS=1, and there is no nats-server");
-        println!("skipped: there is no nats-server");
-        None
-    }
-
-    /// Starts it, again on the same port and folder; false if there is none.
-    fn run(&mut self) -> bool {
-        let mut command = Command::new("nats-server");
-        command.args(["-js", "-a", "127.0.0.1", "-p", &self.port.to_string(), "-sd"]).arg(&self.folder);
-        self.child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok();
-        self.child.is_some()
-    }
-
-    fn kill(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-
-    fn config(&self) -> NatsConfig {
-        NatsConfig::new(&format!("nats://127.0.0.1:{}", self.port), "KV", "kv")
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.kill();
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
 
 /// A pod with its reporter.
 struct Worker {
@@ -81,7 +37,7 @@ struct Worker {
 
 impl Worker {
     async fn start(pod: &str, nats: &NatsConfig) -> Self {
-        let mut config = Config::new(pod, 16, 1);
+        let mut config = Config::new(pod, hashing(), 1);
         config.flush_every = Duration::from_millis(5);
         config.digest_every = Duration::from_millis(100);
         config.retry_first = Duration::from_millis(10);
@@ -129,7 +85,7 @@ impl Replica {
                 index.join(pod).unwrap();
             }
         }
-        let inbox = Arc::new(Inbox::new(Arc::new(index), BlockSize::new(16).unwrap()));
+        let inbox = Arc::new(Inbox::new(Arc::new(index), hashing()));
         let (status, stop) = (Arc::new(Position::default()), CancellationToken::new());
         let following = follow(Arc::clone(&inbox), nats.clone(), from, Arc::clone(&status), stop.clone());
         Self { inbox, status, stop, task: tokio::spawn(following) }
@@ -258,7 +214,13 @@ async fn what_the_stream_no_longer_has_is_asked_for_and_a_server_may_be_killed()
     server.kill();
     workers.iter().for_each(|worker| worker.work(&mut rng));
     assert!(server.run());
+    let since = Instant::now();
     agree("all find back to the server", &[&one, &two], &workers).await;
+    assert!(
+        since.elapsed() < Duration::from_secs(10),
+        "before a consumer's heartbeats would tell: {:?}",
+        since.elapsed()
+    );
 
     for worker in workers {
         worker.stop().await;

@@ -1,6 +1,9 @@
 //! A worker's reporter and a gateway's internal endpoints over real HTTP.
 #![expect(clippy::unwrap_used, reason = "what helps a test may stop it")]
 
+#[path = "support/reported.rs"]
+mod reported;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,11 +12,12 @@ use axum::Router;
 use kv_index::{BlockHash, BlockSize, Config as IndexConfig, Digest, Index, Parent, Tier};
 use pointsman_examples::gateway::inbox::Inbox;
 use pointsman_examples::gateway::source::push::{Limits, Token, routes};
+use pointsman_examples::gateway::{Config as GatewayConfig, Gateway};
 use pointsman_examples::reporter::http::HttpOutlet;
 use pointsman_examples::reporter::shadow::{ReportingSink, Shadow};
 use pointsman_examples::reporter::{Config, Outlet, OutletError, Reporter};
 use pointsman_examples::sim::events::{Block, CacheEvent, EventSink};
-use pointsman_examples::wire::{Change, Message, Report};
+use pointsman_examples::wire::{Change, Hashing, Message, Report};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -21,10 +25,14 @@ use tokio_util::sync::CancellationToken;
 
 const TOKEN: &str = "a token";
 
+fn hashing() -> Hashing {
+    Hashing::native("sim", BlockSize::new(16).unwrap())
+}
+
 fn inbox() -> Arc<Inbox> {
     let index: Index = Index::new(IndexConfig::default());
     index.join("pod-0").unwrap();
-    Arc::new(Inbox::new(Arc::new(index), BlockSize::new(16).unwrap()))
+    Arc::new(Inbox::new(Arc::new(index), hashing()))
 }
 
 /// A gateway's internal endpoints.
@@ -75,7 +83,7 @@ async fn eventually(what: &str, mut is: impl FnMut() -> bool) {
 }
 
 fn hurried() -> Config {
-    let mut config = Config::new("pod-0", 16, 1);
+    let mut config = Config::new("pod-0", hashing(), 1);
     config.flush_every = Duration::from_millis(5);
     config.digest_every = Duration::from_millis(50);
     config.retry_first = Duration::from_millis(5);
@@ -180,7 +188,7 @@ async fn every_refusal_is_a_clear_4xx_and_changes_nothing() {
         pod: "pod-0".into(),
         incarnation: 1,
         sequence: 0,
-        block_size: 16,
+        hashing: hashing(),
         source: kv_index::Source::Copies,
         changes: vec![stored],
     };
@@ -198,10 +206,16 @@ async fn every_refusal_is_a_clear_4xx_and_changes_nothing() {
     let long = " ".repeat(5_000) + &next;
     let unknown = next.replace("pod-0", "pod-9");
     let sized = next.replace("\"block_size\":16", "\"block_size\":32");
+    let hashed = serde_json::to_string(&Report {
+        hashing: Hashing::native("another", BlockSize::new(16).unwrap()),
+        incarnation: 2,
+        ..good.clone()
+    });
+    let hashed = hashed.unwrap();
     let spelled = next.replace("0000000000000001", "1");
     let extra = next.replacen('{', "{\"x\":1,", 1);
     let as_message = format!("{{\"report\":{next}}}");
-    let cases: [(&str, &str, &str, &str, u16, &str); 13] = [
+    let cases: [(&str, &str, &str, &str, u16, &str); 14] = [
         ("/internal/events", "Bearer wrong", json, &next, 401, "token"),
         ("/internal/events", "a token", json, &next, 401, "token"),
         ("/internal/sync", "Bearer ", json, &next, 401, "token"),
@@ -209,6 +223,7 @@ async fn every_refusal_is_a_clear_4xx_and_changes_nothing() {
         ("/internal/events", &right, json, &long, 413, "4096 bytes"),
         ("/internal/events", &right, json, &unknown, 404, "pod-9"),
         ("/internal/events", &right, json, &sized, 422, "blocks of 32 tokens"),
+        ("/internal/events", &right, json, &hashed, 422, "hashed otherwise"),
         ("/internal/events", &right, json, &spelled, 400, "line 1, column"),
         ("/internal/events", &right, json, &extra, 400, "unknown field `x`"),
         ("/internal/events", &right, json, &next[..40], 400, "EOF"),
@@ -235,4 +250,38 @@ async fn every_refusal_is_a_clear_4xx_and_changes_nothing() {
     let refused = wrong.send(&Message::Report(good)).await.unwrap_err();
     assert!(matches!(refused, OutletError::Refused { status: 401, .. }), "{refused}");
     server.stop().await;
+}
+
+/// The fleet comes by a reload: until then its reporters are refused, and go on trying. A pod whose events come another way is
+/// not reported on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_knows_what_pods_push() {
+    let yaml = |fleet: &[String]| {
+        let fleet = fleet.join(", ");
+        let text = format!(
+            "listen: 127.0.0.1:0\nmodel: {{ name: sim }}\npods: [{fleet}]\n\
+             internal: {{ token: {TOKEN}, listen: '127.0.0.1:0' }}\n"
+        );
+        GatewayConfig::parse(&text).unwrap()
+    };
+    let gateway = Gateway::start(yaml(&[])).await.unwrap();
+    let url = format!("http://{}", gateway.internal_address().unwrap());
+    let mut pods = Vec::new();
+    for name in ["pod-0", "pod-1", "pod-2"] {
+        pods.push(reported::ReportedPod::start(name, HttpOutlet::new(&url, TOKEN).unwrap()).await);
+    }
+    let mut fleet: Vec<String> = pods.iter().map(reported::ReportedPod::yaml).collect();
+    fleet[2] = fleet[2].replace("pushed", "none");
+    gateway.reload(yaml(&fleet)).unwrap();
+    reported::eventually("the pods are healthy", || gateway.state().pods.iter().all(|pod| pod.healthy)).await;
+    reported::Client::new(gateway.address()).work(&mut pointsman_examples::rng::Rng::new(3), 60).await;
+    reported::eventually("the index has every cache", || reported::knows(gateway.index(), &pods[..2])).await;
+    assert!(pods.iter().any(|pod| pod.truth() != Digest::EMPTY));
+    let other = gateway.index().pod("pod-2").unwrap();
+    assert_eq!(gateway.index().digest(other), Ok(Digest::EMPTY), "nobody was to report on it");
+    gateway.drain(Duration::from_secs(1)).await;
+    for (pod, refused) in pods.into_iter().zip([false, false, true]) {
+        let figures = pod.stop().await;
+        assert_eq!(figures.inventories == 0, refused, "{figures:?}");
+    }
 }

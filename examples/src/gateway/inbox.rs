@@ -1,38 +1,30 @@
 //! Where reports of all transports come together: each is judged by its number and applied to the index once.
 //!
-//! The rule: a pod's content and its position in the pod's stream change together. Reports go through
-//! [`kv_index::Feed`], which judges and applies under the index's lock of that pod. An inventory is the exception, and
-//! needs an argument:
+//! The rule: a pod's content and its position in the pod's stream change together. Reports and inventories go through
+//! [`kv_index::Feed`], which judges and applies under the index's lock of that pod. So whoever takes a snapshot gets one
+//! that goes on exactly where it was taken, and a search finds what an inventory keeps all the while.
 //!
-//! - Nothing is missing before it (the usual case: an overflow, a mismatch). The index is reconciled, which touches only what
-//!   differs, and then the number is passed. Between the two the content is *ahead* of the position: whoever takes a
-//!   snapshot there gets one that still expects the inventory's number, and is mended by the same inventory
-//!   replayed, or by a gap. The other order would give a snapshot that believes old content to be complete.
-//! - Something is missing, or the worker started anew. Then what the index has may be untrue, and the inventory goes in as a
-//!   batch of its own that gives the gap up: forgotten, filled and numbered under one lock, each block with one copy. Further
-//!   copies are counted right after. A snapshot between has every block, and may lose one too early; a digest tells.
-//!
-//! Between the look at the position and the change of it nothing else of that pod may come in, over whatever transport:
-//! each pod has a lock here that is held over all of it, and the stream is this inbox's alone. So there is one inbox
-//! to an index.
+//! Parts of an inventory are put together here, under a lock for each pod. A digest is compared under it too: position and
+//! content are read one after the other, and no report over another transport may come between. So there is one inbox to
+//! an index.
 
 mod assembly;
 mod refusal;
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 
 use kv_index::{
-    Batch, BlockHash, BlockSize, Consumer, Event, Feed, FeedConfig, Index, InventoryBlock, Pod, Removed, Source,
-    Stored, StreamId,
+    Batch, Consumer, Event, Feed, FeedConfig, Gone, Index, InventoryBlock, Pod, Removed, Source, Stored, StreamId,
 };
 use parking_lot::Mutex;
 
 use crate::gateway::source::{SourceState, SourceStatus};
 use crate::wire::bounds::Bounded;
-use crate::wire::{Answer, Change, DigestReport, HeldBlock, Inventory, Message, Report, Verdict};
+use crate::wire::{Answer, Change, DigestReport, Hashing, HeldBlock, Inventory, Message, Report, Verdict};
 use assembly::{Assembly, Put};
 
 pub use refusal::Refusal;
@@ -45,14 +37,15 @@ pub use refusal::Refusal;
 /// use std::sync::Arc;
 /// use kv_index::{BlockHash, BlockSize, Config, Index, Parent, Source, Tier};
 /// use pointsman_examples::gateway::inbox::Inbox;
-/// use pointsman_examples::wire::{Change, Report, Verdict};
+/// use pointsman_examples::wire::{Change, Hashing, Report, Verdict};
 ///
 /// let index: Arc<Index> = Arc::new(Index::new(Config::default()));
 /// index.join("pod-0")?;
-/// let inbox = Inbox::new(index, BlockSize::new(16).expect("not zero"));
+/// let hashing = Hashing::native("llama", BlockSize::new(16).expect("not zero"));
+/// let inbox = Inbox::new(index, hashing);
 /// let stored = Change::Stored { parent: Parent::Root, blocks: vec![BlockHash::new(1)], tier: Tier::Gpu };
 /// let report = Report {
-///     pod: "pod-0".into(), incarnation: 1, sequence: 0, block_size: 16, source: Source::Copies, changes: vec![stored],
+///     pod: "pod-0".into(), incarnation: 1, sequence: 0, hashing, source: Source::Copies, changes: vec![stored],
 /// };
 /// assert_eq!(inbox.report(&report)?.verdict, Verdict::Applied);
 /// assert_eq!(inbox.report(&report)?.verdict, Verdict::Duplicate);
@@ -62,7 +55,7 @@ pub use refusal::Refusal;
 #[derive(Debug)]
 pub struct Inbox {
     index: Arc<Index>,
-    block_size: BlockSize,
+    hashing: Hashing,
     /// The pods that are reported on, and how that fares; none takes any that the index knows.
     reported: ArcSwapOption<BTreeMap<String, Arc<SourceStatus>>>,
     /// By pod id, several pods to a lock; with it the inventory that is being put together.
@@ -74,11 +67,11 @@ pub struct Inbox {
 struct Desk(Vec<(Pod, Assembly)>);
 
 impl Inbox {
-    /// The only inbox of this index, for pods whose blocks have this many tokens.
+    /// The only inbox of this index, for pods whose blocks come to be this way.
     #[must_use]
-    pub fn new(index: Arc<Index>, block_size: BlockSize) -> Self {
+    pub fn new(index: Arc<Index>, hashing: Hashing) -> Self {
         let desks = (0..DESKS).map(|_| Mutex::default()).collect();
-        Self { index, block_size, reported: ArcSwapOption::empty(), desks }
+        Self { index, hashing, reported: ArcSwapOption::empty(), desks }
     }
 
     /// Takes reports on these pods only from now on, and tells how each fares. A pod that is followed otherwise must not be
@@ -106,15 +99,38 @@ impl Inbox {
         }
     }
 
+    /// The same for tasks that must not be held up: where a whole inventory takes effect, in time in proportion to the pod's blocks,
+    /// that happens on a thread for such things.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::message`].
+    pub async fn take(self: &Arc<Self>, message: Message) -> Result<Answer, Refusal> {
+        match message {
+            Message::Inventory(last) if last.part.saturating_add(1) == last.parts => {
+                let inbox = Arc::clone(self);
+                match tokio::task::spawn_blocking(move || inbox.inventory(&last)).await {
+                    Ok(answer) => answer,
+                    Err(error) => match error.try_into_panic() {
+                        Ok(panic) => std::panic::resume_unwind(panic),
+                        // The runtime is going down, and this task with it.
+                        Err(_) => std::future::pending().await,
+                    },
+                }
+            }
+            message => self.message(&message),
+        }
+    }
+
     /// Applies a report if it is the next one.
     ///
     /// # Errors
     ///
-    /// When it is malformed, of an unknown pod or of another block size; then nothing is changed.
+    /// When it is malformed, of an unknown pod or hashed otherwise; then nothing is changed.
     pub fn report(&self, report: &Report) -> Result<Answer, Refusal> {
         report.check()?;
         let pod = self.pod(&report.pod)?;
-        self.check_block_size(report.block_size)?;
+        self.check_hashing(report.hashing)?;
         let events: Vec<Event<'_>> = report.changes.iter().map(event).collect();
         let _desk = self.desk(pod).lock();
         let batch = Batch { incarnation: report.incarnation, sequence: report.sequence, events: &events };
@@ -134,12 +150,16 @@ impl Inbox {
         digest.check()?;
         let pod = self.pod(&digest.pod)?;
         let _desk = self.desk(pod).lock();
-        let Some(next) = self.position(pod, digest.incarnation)? else { return Ok(Answer::new(Verdict::Stale)) };
-        let verdict = match digest.sequence.cmp(&next) {
-            std::cmp::Ordering::Less => Verdict::Passed,
-            std::cmp::Ordering::Greater => Verdict::Gap,
-            std::cmp::Ordering::Equal if self.index.digest(pod)? == digest.digest => Verdict::InSync,
-            std::cmp::Ordering::Equal => Verdict::Mismatch,
+        let verdict = match self.next(pod, digest.incarnation)? {
+            Next::PassedBy => Verdict::Stale,
+            // Of a life that nothing is known of yet, everything is missing.
+            Next::Unheard => Verdict::Gap,
+            Next::At(next) => match digest.sequence.cmp(&next) {
+                Ordering::Less => Verdict::Passed,
+                Ordering::Greater => Verdict::Gap,
+                Ordering::Equal if self.index.digest(pod)? == digest.digest => Verdict::InSync,
+                Ordering::Equal => Verdict::Mismatch,
+            },
         };
         Ok(self.told(&digest.pod, Answer::new(verdict)))
     }
@@ -148,41 +168,28 @@ impl Inbox {
     ///
     /// # Errors
     ///
-    /// When it is malformed, of an unknown pod or of another block size; then nothing is changed.
+    /// When it is malformed, of an unknown pod or hashed otherwise; then nothing is changed.
     pub fn inventory(&self, part: &Inventory) -> Result<Answer, Refusal> {
         part.check()?;
         let pod = self.pod(&part.pod)?;
-        self.check_block_size(part.block_size)?;
+        self.check_hashing(part.hashing)?;
         let mut desk = self.desk(pod).lock();
-        let Some(next) = self.position(pod, part.incarnation)? else { return Ok(Answer::new(Verdict::Stale)) };
-        if part.sequence < next {
-            return Ok(Answer::new(Verdict::Duplicate));
+        match self.next(pod, part.incarnation)? {
+            Next::PassedBy => return Ok(Answer::new(Verdict::Stale)),
+            Next::At(next) if part.sequence < next => return Ok(Answer::new(Verdict::Duplicate)),
+            _ => {}
         }
         match desk.assembly(pod).put(part) {
             Put::Wanting => Ok(Answer::new(Verdict::Partial)),
             Put::Torn => Ok(Answer::new(Verdict::Gap)),
-            Put::Whole(blocks) => self.replace(pod, part, next, &blocks),
+            Put::Whole(blocks) => {
+                let blocks: Vec<InventoryBlock> = blocks.iter().map(listed).collect();
+                let (incarnation, sequence) = (part.incarnation, part.sequence);
+                let whole = kv_index::Inventory { incarnation, sequence, blocks: &blocks };
+                let verdict = self.feed(pod, Source::Copies).reconcile(&whole)?;
+                Ok(self.told(&part.pod, answer(verdict)))
+            }
         }
-    }
-
-    /// Makes the pod's blocks these, and passes the inventory's number.
-    fn replace(&self, pod: Pod, last: &Inventory, next: u64, blocks: &[HeldBlock]) -> Result<Answer, Refusal> {
-        let listed: Vec<InventoryBlock> = blocks.iter().map(listed).collect();
-        let batch = Batch { incarnation: last.incarnation, sequence: last.sequence, events: &[] };
-        let feed = self.feed(pod, Source::Membership);
-        let refused = if last.sequence == next {
-            let refused = self.index.reconcile(pod, &listed)?.refused;
-            feed.consume(&batch)?;
-            refused
-        } else {
-            let runs: Vec<(HeldBlock, Vec<BlockHash>)> =
-                blocks.chunk_by(follows).map(|run| (run[0], run.iter().map(|block| block.hash).collect())).collect();
-            let store = |first: &HeldBlock, run| Event::Stored(Stored::new(first.parent, run).in_tier(first.tier));
-            let events: Vec<Event<'_>> = runs.iter().map(|(first, run)| store(first, &run[..])).collect();
-            feed.give_up(&Batch { events: &events, ..batch })?;
-            self.index.reconcile(pod, &listed)?.refused
-        };
-        Ok(self.told(&last.pod, Answer { verdict: Verdict::Applied, refused: refused as u64 }))
     }
 
     /// Notes what a pod's worker is told: whether all is there, or an inventory is wanted.
@@ -190,6 +197,8 @@ impl Inbox {
         if let Some(status) = self.status(name) {
             match answer.verdict {
                 Verdict::Applied | Verdict::InSync => status.set(SourceState::Live),
+                // One that was passed by is not this pod's worker any more.
+                Verdict::Stale => {}
                 verdict if verdict.wants_inventory() => {
                     status.replay();
                     status.set(SourceState::Replaying);
@@ -204,16 +213,15 @@ impl Inbox {
         self.reported.load().as_ref()?.get(name).cloned()
     }
 
-    /// The number expected next from this life of the pod's worker; none if a later life is known.
-    ///
-    /// A batch beyond every number is never applied, and its gap says where the stream stands. If the life is a
-    /// new one, this is the news of it, and the pod's blocks are forgotten.
-    fn position(&self, pod: Pod, incarnation: u64) -> Result<Option<u64>, Refusal> {
-        let beyond = Batch { incarnation, sequence: u64::MAX, events: &[] };
-        match self.feed(pod, Source::Copies).consume(&beyond)? {
-            kv_index::Verdict::Gap { from, .. } => Ok(Some(from)),
-            _ => Ok(None),
-        }
+    /// Where this life of the pod's worker stands.
+    fn next(&self, pod: Pod, incarnation: u64) -> Result<Next, Gone> {
+        Ok(match self.feed(pod, Source::Copies).cursor()? {
+            Some(cursor) if incarnation < cursor.incarnation => Next::PassedBy,
+            Some(cursor) if incarnation == cursor.incarnation => Next::At(cursor.next),
+            // A worker that has told nothing yet has nothing: its digest is worth comparing, as if it had begun.
+            None => Next::At(0),
+            Some(_) => Next::Unheard,
+        })
     }
 
     fn feed(&self, pod: Pod, source: Source) -> Feed<'_> {
@@ -221,21 +229,38 @@ impl Inbox {
     }
 
     fn pod(&self, name: &str) -> Result<Pod, Refusal> {
-        let unknown = || Refusal::UnknownPod(name.to_owned());
+        let pod = self.index.pod(name).ok_or_else(|| Refusal::UnknownPod(name.to_owned()))?;
         if self.reported.load().as_ref().is_some_and(|reported| !reported.contains_key(name)) {
-            return Err(unknown());
+            return Err(Refusal::NotReported(name.to_owned()));
         }
-        self.index.pod(name).ok_or_else(unknown)
+        Ok(pod)
     }
 
-    fn check_block_size(&self, found: u32) -> Result<(), Refusal> {
-        let expected = self.block_size.tokens() as u32;
-        if found == expected { Ok(()) } else { Err(Refusal::BlockSize { found, expected }) }
+    fn check_hashing(&self, found: Hashing) -> Result<(), Refusal> {
+        let expected = self.hashing;
+        match found {
+            found if found == expected => Ok(()),
+            Hashing { block_size, .. } if block_size != expected.block_size => {
+                Err(Refusal::BlockSize { found: block_size, expected: expected.block_size })
+            }
+            found => Err(Refusal::Hashing { found, expected }),
+        }
     }
 
     fn desk(&self, pod: Pod) -> &Mutex<Desk> {
         &self.desks[pod.id().index() % DESKS]
     }
+}
+
+/// Where one life of a pod's worker stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// This number is expected.
+    At(u64),
+    /// It is later than the life that is known.
+    Unheard,
+    /// A later life is known.
+    PassedBy,
 }
 
 impl Desk {
@@ -248,11 +273,6 @@ impl Desk {
         });
         &mut self.0[at].1
     }
-}
-
-/// Whether `b` can be stored in one event with `a`, right after it.
-fn follows(a: &HeldBlock, b: &HeldBlock) -> bool {
-    b.parent == kv_index::Parent::Block(a.hash) && a.tier == b.tier
 }
 
 fn event(change: &Change) -> Event<'_> {
@@ -281,8 +301,8 @@ fn answer(verdict: kv_index::Verdict) -> Answer {
 
 /// The stream of pushed reports, apart from those that engines number themselves.
 const STREAM: StreamId = StreamId(0x7075_7368);
-/// Locks; pods whose ids are this far apart share one.
-const DESKS: usize = 64;
+/// Locks, one for each pod of an index of the usual width: an inventory holds up nobody else.
+const DESKS: usize = 256;
 
 #[cfg(test)]
 mod tests;

@@ -26,6 +26,7 @@ use super::roster::{Directory, Roster};
 use super::serving::Serving;
 use super::sources::SourceTasks;
 use super::tasks::Tasks;
+use crate::wire::Hashing;
 
 /// The client that pods are spoken to by.
 pub(super) type PodClient = Client<HttpConnector, Full<Bytes>>;
@@ -87,7 +88,7 @@ impl Shared {
         let transport = HyperTransport::new(client.clone(), Arc::clone(&directory) as _);
         let size = BlockSize::new(config.model.block_size.get()).expect("a block size is not zero");
         Self {
-            inbox: Arc::new(Inbox::new(Arc::clone(&stock.index), size)),
+            inbox: Arc::new(Inbox::new(Arc::clone(&stock.index), Hashing::native(&config.model.name, size))),
             model: config.model.clone(),
             driver: Driver::with_breakers(transport, TokioTimer::new(), Arc::clone(&breakers)),
             stock,

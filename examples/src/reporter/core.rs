@@ -11,8 +11,8 @@ use kv_index::Source;
 use crate::reporter::outlet::OutletError;
 use crate::reporter::tally::Tally;
 use crate::rng::Rng;
-use crate::wire::bounds::{MOST_BLOCKS, MOST_CHANGES, MOST_PARTS};
-use crate::wire::{Answer, Change, DigestReport, HeldBlock, Inventory, Message, Report, Resync, Verdict};
+use crate::wire::bounds::{MOST_BLOCKS, MOST_CHANGES, MOST_NUMBER, MOST_PARTS};
+use crate::wire::{Answer, Change, DigestReport, Hashing, HeldBlock, Inventory, Message, Report, Resync, Verdict};
 
 /// How a reporter reports.
 #[derive(Clone, Debug)]
@@ -20,11 +20,11 @@ use crate::wire::{Answer, Change, DigestReport, HeldBlock, Inventory, Message, R
 pub struct Config {
     /// The pod's name, as the gateway's fleet has it.
     pub pod: String,
-    /// Tokens in a block.
-    pub block_size: u32,
+    /// How its blocks come to be: the gateway's must come the same way.
+    pub hashing: Hashing,
     /// What the engine's events count.
     pub source: Source,
-    /// Which life this is: higher each time the worker starts, for example microseconds since 1970. Below 2^53.
+    /// Which life this is: higher each time the worker starts ([`incarnation_now`](crate::reporter::incarnation_now)). Below 2^53.
     pub incarnation: u64,
     /// Blocks that may wait to be sent; more make an overflow.
     pub queue_blocks: usize,
@@ -48,10 +48,10 @@ pub struct Config {
 impl Config {
     /// A pod that announces copies, with the usual times.
     #[must_use]
-    pub fn new(pod: &str, block_size: u32, incarnation: u64) -> Self {
+    pub fn new(pod: &str, hashing: Hashing, incarnation: u64) -> Self {
         Self {
             pod: pod.to_owned(),
-            block_size,
+            hashing,
             source: Source::Copies,
             incarnation,
             queue_blocks: 1 << 16,
@@ -84,7 +84,7 @@ pub struct Figures {
     pub gaps: u64,
     /// How often a digest differed.
     pub mismatches: u64,
-    /// How often a later life of this worker was known.
+    /// How often a later life of this worker was known. If that goes on, two workers go by one name.
     pub superseded: u64,
     /// How often the queue was too short.
     pub overflows: u64,
@@ -132,6 +132,8 @@ pub struct Core {
     /// Digests that differ ask for no inventory before this.
     pause_until: Option<Instant>,
     retry_at: Option<Instant>,
+    /// Nothing is sent before this, since another worker speaks for the pod.
+    quiet_until: Option<Instant>,
     failures: u32,
     rng: Rng,
     figures: Figures,
@@ -158,6 +160,7 @@ impl Core {
             digest_at: now + config.digest_every,
             pause_until: None,
             retry_at: None,
+            quiet_until: None,
             failures: 0,
             rng: Rng::new(config.seed),
             figures: Figures::default(),
@@ -167,7 +170,7 @@ impl Core {
 
     /// What to do now. `hurry` sends what is queued without waiting for more.
     pub fn poll(&mut self, now: Instant, hurry: bool, supply: &mut impl Supply) -> Step<'_> {
-        if let Some(at) = self.retry_at.filter(|&at| at > now) {
+        if let Some(at) = self.retry_at.max(self.quiet_until).filter(|&at| at > now) {
             return Step::Wait(at);
         }
         self.retry_at = None;
@@ -209,7 +212,7 @@ impl Core {
             return;
         }
         match resync.verdict {
-            Verdict::Stale => self.supersede(),
+            Verdict::Stale => self.supersede(now),
             Verdict::Mismatch => self.differs(now),
             Verdict::Gap => {
                 self.figures.gaps += 1;
@@ -269,7 +272,7 @@ impl Core {
             pod: self.config.pod.clone(),
             incarnation: self.config.incarnation,
             sequence: self.take_number(),
-            block_size: self.config.block_size,
+            hashing: self.config.hashing,
             source: self.config.source,
             changes,
         };
@@ -291,7 +294,7 @@ impl Core {
                 pod: self.config.pod.clone(),
                 incarnation: self.config.incarnation,
                 sequence,
-                block_size: self.config.block_size,
+                hashing: self.config.hashing,
                 part,
                 parts,
                 blocks: blocks[from..blocks.len().min(from + MOST_BLOCKS)].to_vec(),
@@ -302,9 +305,9 @@ impl Core {
     fn take(&mut self, now: Instant, answer: Answer) {
         let Some(message) = self.pending.pop_front() else { return };
         match (&message, answer.verdict) {
-            (_, Verdict::Stale) => self.supersede(),
+            (_, Verdict::Stale) => self.supersede(now),
             // The gateway is further than we are: another worker of this name and incarnation speaks to it.
-            (Message::Digest(_), Verdict::Passed) => self.supersede(),
+            (Message::Digest(_), Verdict::Passed) => self.supersede(now),
             (_, Verdict::Gap) => {
                 self.figures.gaps += 1;
                 self.start_over();
@@ -331,10 +334,16 @@ impl Core {
     }
 
     /// Goes on under a higher incarnation than the one that somebody has.
-    fn supersede(&mut self) {
+    ///
+    /// Of two workers that go by one name, each does so as soon as it hears of the other. So each waits, longer every
+    /// time: in the end one of them has the word for minutes, and an operator has a figure that grows.
+    fn supersede(&mut self, now: Instant) {
         self.figures.superseded += 1;
-        // Further each time: however far ahead the other one is, it is passed in a few steps.
-        self.config.incarnation += 1 << self.figures.superseded.min(40);
+        let times = self.figures.superseded.min(16) as u32;
+        // Further each time: a clock that went back by a week is made up for in four steps, counted in microseconds.
+        let further = self.config.incarnation.saturating_add(1 << (10 * times.min(4)));
+        self.config.incarnation = further.min(MOST_NUMBER);
+        self.quiet_until = Some(now + self.config.retry_first.saturating_mul(1 << times).min(MOST_QUIET));
         self.next = 0;
         self.last_inventory = None;
         self.start_over();
@@ -360,6 +369,9 @@ impl Core {
         half + Duration::from_nanos(self.rng.below(half.as_nanos() as usize + 1) as u64)
     }
 }
+
+/// The longest time that a worker leaves the word to another one of its name.
+const MOST_QUIET: Duration = Duration::from_secs(300);
 
 #[cfg(test)]
 mod tests;

@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use async_nats::jetstream::context::ContextBuilder;
 use async_nats::jetstream::{self, message::PublishMessage, stream};
 use async_nats::{Client, Subscriber};
 use futures_util::StreamExt;
@@ -63,7 +64,15 @@ impl NatsConfig {
             duplicate_window: self.keep.min(Duration::from_secs(120)),
             ..stream::Config::default()
         };
-        jetstream::new(client).get_or_create_stream(config).await
+        Self::context(client).get_or_create_stream(config).await
+    }
+
+    /// JetStream over a connection.
+    ///
+    /// What is asked while a server goes down is never answered. By default that is noticed after ten seconds; asking
+    /// once too often costs nothing, since every message and every stream has a name.
+    pub(crate) fn context(client: Client) -> jetstream::Context {
+        ContextBuilder::new().timeout(ANSWER_WITHIN).ack_timeout(ANSWER_WITHIN).build(client)
     }
 
     /// A connection that is made, and made again, in the background.
@@ -103,7 +112,7 @@ impl NatsOutlet {
     pub async fn connect(config: NatsConfig, pod: &str) -> Result<Self, OutletError> {
         let client = config.client().await.map_err(lost)?;
         let resyncs = client.subscribe(config.resync_subject(pod)).await.map_err(lost)?;
-        let context = jetstream::new(client.clone());
+        let context = NatsConfig::context(client.clone());
         Ok(Self { config, client, context, resyncs, made: Made::NotYet })
     }
 
@@ -171,6 +180,9 @@ fn token(pod: &str) -> String {
 fn lost(error: impl std::fmt::Display) -> OutletError {
     OutletError::Lost(error.to_string())
 }
+
+/// How long a server may take to answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {

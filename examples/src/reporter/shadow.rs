@@ -83,17 +83,17 @@ impl Held {
 
 impl Holdings for Shadow {
     fn inventory(&mut self, cut: Cut<'_>) -> Vec<HeldBlock> {
-        let held = self.0.lock();
-        cut.here();
-        let mut blocks: Vec<(&BlockHash, &Entry)> = held.blocks.iter().collect();
-        blocks.sort_unstable_by_key(|(_, entry)| entry.order);
-        let list = |(&hash, entry): (&BlockHash, &Entry)| HeldBlock {
-            hash,
-            parent: entry.parent,
-            tier: Tier::Gpu,
-            copies: entry.copies,
+        let list = |(&hash, entry): (&BlockHash, &Entry)| {
+            (entry.order, HeldBlock { hash, parent: entry.parent, tier: Tier::Gpu, copies: entry.copies })
         };
-        blocks.into_iter().map(list).collect()
+        let mut blocks: Vec<(u64, HeldBlock)> = {
+            let held = self.0.lock();
+            cut.here();
+            held.blocks.iter().map(list).collect()
+        };
+        // The engine waits for the lock above, and not for this.
+        blocks.sort_unstable_by_key(|(order, _)| *order);
+        blocks.into_iter().map(|(_, block)| block).collect()
     }
 }
 

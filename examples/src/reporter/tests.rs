@@ -9,7 +9,7 @@ use super::shadow::Shadow;
 use super::*;
 use crate::gateway::inbox::Inbox;
 use crate::rng::Rng;
-use crate::wire::{Answer, Message};
+use crate::wire::{Answer, Hashing, Message};
 
 /// Straight into an inbox. Every so many messages are lost.
 struct Direct {
@@ -29,14 +29,18 @@ impl Outlet for Direct {
     }
 }
 
+fn hashing() -> Hashing {
+    Hashing::native("sim", BlockSize::new(16).unwrap())
+}
+
 fn inbox() -> Arc<Inbox> {
     let index: Index = Index::new(kv_index::Config::default());
     index.join("a").unwrap();
-    Arc::new(Inbox::new(Arc::new(index), BlockSize::new(16).unwrap()))
+    Arc::new(Inbox::new(Arc::new(index), hashing()))
 }
 
 fn hurried() -> Config {
-    let mut config = Config::new("a", 16, 1);
+    let mut config = Config::new("a", hashing(), 1);
     config.flush_every = Duration::from_millis(1);
     config.digest_every = Duration::from_millis(20);
     config.retry_first = Duration::from_millis(1);
@@ -101,7 +105,7 @@ fn inventories_and_events_never_overlap() {
 async fn the_task_ends_with_the_last_handle_and_sends_the_rest() {
     let (inbox, shadow) = (inbox(), Shadow::default());
     let outlet = Direct { inbox: Arc::clone(&inbox), sent: 0, lose_one_in: u64::MAX };
-    let (handle, task) = Reporter::start(Config::new("a", 16, 1), shadow.clone(), outlet);
+    let (handle, task) = Reporter::start(Config::new("a", hashing(), 1), shadow.clone(), outlet);
     let task = tokio::spawn(task);
     let other = handle.clone();
     shadow.store(&handle, Parent::Root, &[BlockHash::new(1), BlockHash::new(2)]);
@@ -116,7 +120,7 @@ async fn the_task_ends_with_the_last_handle_and_sends_the_rest() {
 #[tokio::test]
 async fn the_task_ends_also_if_nobody_answers() {
     let outlet = Direct { inbox: inbox(), sent: 0, lose_one_in: 1 };
-    let (handle, task) = Reporter::start(Config::new("a", 16, 1), Shadow::default(), outlet);
+    let (handle, task) = Reporter::start(Config::new("a", hashing(), 1), Shadow::default(), outlet);
     handle.cleared();
     drop(handle);
     let figures = tokio::time::timeout(Duration::from_secs(10), task).await.expect("it ends");

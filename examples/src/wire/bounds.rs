@@ -30,7 +30,7 @@ pub enum DecodeError {
         line: usize,
         /// Counted from 1.
         column: usize,
-        /// What was found and what was expected there.
+        /// What was found and what was expected there, in serde's words: its own error cannot be compared.
         what: String,
     },
     /// Of the right shape, with contents out of bounds.
@@ -140,7 +140,7 @@ fn without_place(text: &str) -> &str {
 impl Bounded for Report {
     fn check(&self) -> Result<(), Malformed> {
         check_head(&self.pod, self.incarnation, self.sequence)?;
-        check_block_size(self.block_size)?;
+        check_block_size(self.hashing.block_size)?;
         if self.changes.len() > MOST_CHANGES {
             return Err(Malformed::Changes { found: self.changes.len() });
         }
@@ -161,7 +161,7 @@ impl Bounded for DigestReport {
 impl Bounded for Inventory {
     fn check(&self) -> Result<(), Malformed> {
         check_head(&self.pod, self.incarnation, self.sequence)?;
-        check_block_size(self.block_size)?;
+        check_block_size(self.hashing.block_size)?;
         if self.part >= self.parts || self.parts > MOST_PARTS {
             return Err(Malformed::Part { part: self.part, parts: self.parts });
         }

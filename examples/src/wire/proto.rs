@@ -8,7 +8,7 @@ pub mod codec;
 use kv_index::{BlockHash, Digest, Parent, Source, Tier};
 
 use crate::wire::bounds::{Bounded, Malformed};
-use crate::wire::{self, Change, HeldBlock, Message, Verdict};
+use crate::wire::{self, Change, Hashing, HeldBlock, Message, Verdict};
 
 /// A worker's message: `oneof { report, digest, inventory }`.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -54,6 +54,9 @@ pub struct Report {
     /// In order.
     #[prost(message, repeated, tag = "6")]
     pub changes: Vec<ChangeFrame>,
+    /// See [`wire::Hashing`].
+    #[prost(fixed64, tag = "7")]
+    pub probe: u64,
 }
 
 /// See [`wire::Change`].
@@ -117,6 +120,9 @@ pub struct Inventory {
     /// The blocks.
     #[prost(message, repeated, tag = "7")]
     pub blocks: Vec<HeldFrame>,
+    /// See [`wire::Hashing`].
+    #[prost(fixed64, tag = "8")]
+    pub probe: u64,
 }
 
 /// See [`wire::HeldBlock`].
@@ -158,7 +164,8 @@ impl From<&Message> for Frame {
                     pod: report.pod.clone(),
                     incarnation: report.incarnation,
                     sequence: report.sequence,
-                    block_size: report.block_size,
+                    block_size: report.hashing.block_size,
+                    probe: report.hashing.probe.get(),
                     source: place(&SOURCES, &report.source),
                     changes: report.changes.iter().map(ChangeFrame::from).collect(),
                 }),
@@ -172,7 +179,8 @@ impl From<&Message> for Frame {
                     pod: inventory.pod.clone(),
                     incarnation: inventory.incarnation,
                     sequence: inventory.sequence,
-                    block_size: inventory.block_size,
+                    block_size: inventory.hashing.block_size,
+                    probe: inventory.hashing.probe.get(),
                     part: inventory.part,
                     parts: inventory.parts,
                     blocks: inventory.blocks.iter().map(HeldFrame::from).collect(),
@@ -193,7 +201,7 @@ impl TryFrom<Frame> for Message {
                 pod: report.pod,
                 incarnation: report.incarnation,
                 sequence: report.sequence,
-                block_size: report.block_size,
+                hashing: read_hashing(report.block_size, report.probe)?,
             }),
             Body::Digest(digest) => Self::Digest(wire::DigestReport {
                 digest: Digest::from_bytes(
@@ -208,7 +216,7 @@ impl TryFrom<Frame> for Message {
                 pod: inventory.pod,
                 incarnation: inventory.incarnation,
                 sequence: inventory.sequence,
-                block_size: inventory.block_size,
+                hashing: read_hashing(inventory.block_size, inventory.probe)?,
                 part: inventory.part,
                 parts: inventory.parts,
             }),
@@ -293,6 +301,10 @@ fn read_under(under: u32, parent: u64, field: &'static str, at: usize) -> Result
         3 => Ok(Parent::Unknown),
         _ => Err(Malformed::Unknown { field: "under" }),
     }
+}
+
+fn read_hashing(block_size: u32, probe: u64) -> Result<Hashing, Malformed> {
+    Ok(Hashing { block_size, probe: hash(probe, "probe", 0)? })
 }
 
 fn hash(raw: u64, field: &'static str, at: usize) -> Result<BlockHash, Malformed> {

@@ -28,6 +28,7 @@ fn change() -> impl Strategy<Value = Change> {
 
 pub(crate) fn message() -> impl Strategy<Value = Message> {
     let head = || ("[a-z.-]{1,12}", 0..=MOST_NUMBER, 0..=MOST_NUMBER);
+    let hashing = || (1..=u32::MAX, hash()).prop_map(|(block_size, probe)| Hashing { block_size, probe });
     let held = (hash(), parent(), tier(), 1..=u32::MAX).prop_map(|(hash, parent, tier, copies)| HeldBlock {
         hash,
         parent,
@@ -37,17 +38,15 @@ pub(crate) fn message() -> impl Strategy<Value = Message> {
     let source = prop_oneof![Just(Source::Membership), Just(Source::Copies)];
     let changes = prop::collection::vec(change(), 0..6);
     prop_oneof![
-        (head(), 1..=u32::MAX, source, changes).prop_map(
-            |((pod, incarnation, sequence), block_size, source, changes)| {
-                Message::Report(Report { pod, incarnation, sequence, block_size, source, changes })
-            }
-        ),
+        (head(), hashing(), source, changes).prop_map(|((pod, incarnation, sequence), hashing, source, changes)| {
+            Message::Report(Report { pod, incarnation, sequence, hashing, source, changes })
+        }),
         (head(), any::<[u8; 16]>()).prop_map(|((pod, incarnation, sequence), digest)| {
             Message::Digest(DigestReport { pod, incarnation, sequence, digest: Digest::from_bytes(digest) })
         }),
-        (head(), 1..=u32::MAX, 0..8u32, 8..20u32, prop::collection::vec(held, 0..6)).prop_map(
-            |((pod, incarnation, sequence), block_size, part, parts, blocks)| {
-                Message::Inventory(Inventory { pod, incarnation, sequence, block_size, part, parts, blocks })
+        (head(), hashing(), 0..8u32, 8..20u32, prop::collection::vec(held, 0..6)).prop_map(
+            |((pod, incarnation, sequence), hashing, part, parts, blocks)| {
+                Message::Inventory(Inventory { pod, incarnation, sequence, hashing, part, parts, blocks })
             }
         ),
     ]
@@ -71,7 +70,8 @@ fn report(json: &str) -> Result<Report, DecodeError> {
 }
 
 fn with(changes: &str) -> String {
-    format!(r#"{{"pod":"a","incarnation":1,"sequence":0,"block_size":16,"source":"copies","changes":[{changes}]}}"#)
+    let hashing = r#"{"block_size":16,"probe":"00000000000000a0"}"#;
+    format!(r#"{{"pod":"a","incarnation":1,"sequence":0,"hashing":{hashing},"source":"copies","changes":[{changes}]}}"#)
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn what_is_wrong_is_told_with_its_place() {
         other => panic!("{other:?}"),
     };
     let (line, column, what) = shape(&with(r#"{"removed":{"blocks":["7"],"tier":"gpu"}}"#));
-    assert_eq!((line, column), (1, 110), "right after it");
+    assert_eq!((line, column), (1, 149), "right after it");
     assert_eq!(what, r#"invalid value: string "7", expected a block hash: 16 lower-case hex digits, not all 0"#);
     assert!(shape(&with(r#"{"removed":{"blocks":[7],"tier":"gpu"}}"#)).2.contains("invalid type: integer `7`"));
     assert!(shape(&with(r#"{"removed":{"blocks":["0000000000000000"],"tier":"gpu"}}"#)).2.contains("not all 0"));
@@ -108,7 +108,10 @@ fn what_is_out_of_bounds_is_told_by_name() {
     let blocks = vec![BlockHash::new(1); MOST_BLOCKS / 2 + 1];
     let changes = vec![Change::Removed { blocks, tier: Tier::Gpu }; 2];
     assert_eq!(Report { changes, ..good.clone() }.check(), Err(Malformed::Blocks { found: MOST_BLOCKS + 2 }));
-    assert_eq!(Report { block_size: 0, ..good }.check(), Err(Malformed::BlockSize));
+    assert_eq!(
+        Report { hashing: Hashing { block_size: 0, ..good.hashing }, ..good }.check(),
+        Err(Malformed::BlockSize)
+    );
 }
 
 #[test]
@@ -119,7 +122,7 @@ fn a_full_part_fits_a_nats_message() {
         pod: "p".repeat(super::bounds::MOST_NAME),
         incarnation: MOST_NUMBER,
         sequence: MOST_NUMBER,
-        block_size: u32::MAX,
+        hashing: Hashing { block_size: u32::MAX, probe: widest },
         part: 0,
         parts: 1,
         blocks: vec![block; MOST_BLOCKS],
@@ -131,7 +134,7 @@ fn a_full_part_fits_a_nats_message() {
         pod: "p".repeat(super::bounds::MOST_NAME),
         incarnation: MOST_NUMBER,
         sequence: MOST_NUMBER,
-        block_size: u32::MAX,
+        hashing: Hashing { block_size: u32::MAX, probe: widest },
         source: Source::Membership,
         changes: vec![
             Change::Stored { parent: Parent::Block(widest), blocks: vec![widest], tier: Tier::Remote };

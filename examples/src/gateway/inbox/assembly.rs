@@ -56,11 +56,16 @@ mod tests {
     use kv_index::{BlockHash, Parent};
 
     use super::*;
+    use crate::wire::Hashing;
+
+    fn hashing() -> Hashing {
+        Hashing { block_size: 16, probe: BlockHash::new(1) }
+    }
 
     fn part(sequence: u64, part: u32, parts: u32) -> Inventory {
         let hash = BlockHash::new(1 + sequence * 100 + u64::from(part));
         let blocks = vec![HeldBlock::new(hash, Parent::Root)];
-        Inventory { pod: "a".into(), incarnation: 1, sequence, block_size: 16, part, parts, blocks }
+        Inventory { pod: "a".into(), incarnation: 1, sequence, hashing: hashing(), part, parts, blocks }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use http::StatusCode;
 use kv_index::Gone;
 
-use crate::wire::Malformed;
+use crate::wire::{Hashing, Malformed};
 
 /// Why a message was not taken. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -15,6 +15,10 @@ pub enum Refusal {
     /// No pod of this name is in the fleet. An operator adds it, or corrects the worker's configuration.
     #[error("no pod named `{0}` in the fleet")]
     UnknownPod(String),
+    /// The pod's events come in another way, and two would undo each other's work. An operator stops the worker's reporter, or
+    /// configures the pod's events as `pushed`.
+    #[error("pod `{0}` is not configured to be reported on: its `events` are not `pushed`")]
+    NotReported(String),
     /// The worker cuts prompts into other blocks. An operator makes both the same.
     #[error("blocks of {found} tokens, this gateway's have {expected}")]
     BlockSize {
@@ -22,6 +26,17 @@ pub enum Refusal {
         found: u32,
         /// The gateway's.
         expected: u32,
+    },
+    /// The worker hashes blocks otherwise. An operator gives both the same model name.
+    #[error(
+        "blocks are hashed otherwise than here: the probe is {}, this gateway's is {}; model names, seeds or releases differ",
+        found.probe, expected.probe
+    )]
+    Hashing {
+        /// The worker's.
+        found: Hashing,
+        /// The gateway's.
+        expected: Hashing,
     },
     /// The pod left the fleet at this very moment. If it is to come back, the worker tries again.
     #[error("the pod left the fleet: {0}")]
@@ -36,7 +51,7 @@ impl Refusal {
             Self::Malformed(Malformed::Changes { .. } | Malformed::Blocks { .. }) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Malformed(_) => StatusCode::BAD_REQUEST,
             Self::UnknownPod(_) => StatusCode::NOT_FOUND,
-            Self::BlockSize { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::NotReported(_) | Self::BlockSize { .. } | Self::Hashing { .. } => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Gone(_) => StatusCode::CONFLICT,
         }
     }

@@ -1,16 +1,18 @@
 //! Transcripts of one pod's messages, and two transports at once.
 
-use kv_index::{BlockHash, Config, Digest, Matches, Parent, Tier};
+use kv_index::{BlockHash, BlockSize, Config, Digest, Matches, Parent, Tier};
 
 use super::*;
 use crate::wire::Malformed;
 
-const SIZE: u32 = 16;
+fn hashing() -> Hashing {
+    Hashing::native("sim", BlockSize::new(16).unwrap())
+}
 
 fn inbox() -> (Inbox, Pod) {
     let index: Arc<Index> = Arc::new(Index::new(Config::default()));
     let pod = index.join("a").unwrap();
-    (Inbox::new(index, BlockSize::new(SIZE).unwrap()), pod)
+    (Inbox::new(index, hashing()), pod)
 }
 
 fn hash(n: u64) -> BlockHash {
@@ -21,7 +23,7 @@ fn hash(n: u64) -> BlockHash {
 fn stored(incarnation: u64, n: u64) -> Report {
     let parent = if n == 0 { Parent::Root } else { Parent::Block(hash(n)) };
     let changes = vec![Change::Stored { parent, blocks: vec![hash(n + 1)], tier: Tier::Gpu }];
-    Report { pod: "a".into(), incarnation, sequence: n, block_size: SIZE, source: Source::Copies, changes }
+    Report { pod: "a".into(), incarnation, sequence: n, hashing: hashing(), source: Source::Copies, changes }
 }
 
 /// The first `blocks` blocks of the chain, in parts of two.
@@ -38,7 +40,7 @@ fn parts(incarnation: u64, sequence: u64, blocks: u64, copies: u32) -> Vec<Inven
             pod: "a".into(),
             incarnation,
             sequence,
-            block_size: SIZE,
+            hashing: hashing(),
             part,
             parts,
             blocks: blocks.to_vec(),
@@ -108,26 +110,79 @@ fn a_digest_is_compared_at_its_own_number_only() {
 }
 
 #[test]
-fn a_new_life_forgets_the_old_one_whatever_message_tells_of_it() {
-    let second: [fn(&Inbox) -> Verdict; 3] = [
-        |inbox| say(inbox.report(&stored(2, 0))),
-        |inbox| say(inbox.digest(&digest(2, 0, Digest::EMPTY))),
-        |inbox| say(inbox.inventory(&parts(2, 0, 1, 1)[0])),
-    ];
-    for (tell, (verdict, left)) in
-        second.into_iter().zip([(Verdict::Applied, 1), (Verdict::InSync, 0), (Verdict::Applied, 1)])
-    {
+fn a_new_life_takes_the_place_of_the_old_one() {
+    let second: [fn(&Inbox) -> Verdict; 2] =
+        [|inbox| say(inbox.report(&stored(2, 0))), |inbox| say(inbox.inventory(&parts(2, 0, 1, 1)[0]))];
+    for tell in second {
         let (inbox, pod) = inbox();
         for n in 0..3 {
             inbox.report(&stored(1, n)).unwrap();
         }
-        assert_eq!(tell(&inbox), verdict);
-        assert_eq!(depth(&inbox, pod), left);
+        assert_eq!(say(inbox.digest(&digest(2, 0, Digest::EMPTY))), Verdict::Gap);
+        assert_eq!(depth(&inbox, pod), 3, "a digest changes nothing");
+        assert_eq!(tell(&inbox), Verdict::Applied);
+        assert_eq!(depth(&inbox, pod), 1);
         assert_eq!(say(inbox.report(&stored(1, 3))), Verdict::Stale);
         assert_eq!(say(inbox.digest(&digest(1, 3, of_chain(3, 1)))), Verdict::Stale);
         assert_eq!(say(inbox.inventory(&parts(1, 9, 2, 1)[0])), Verdict::Stale);
-        assert_eq!(depth(&inbox, pod), left);
+        assert_eq!(depth(&inbox, pod), 1);
     }
+}
+
+/// The engine still has its cache when only its reporter was started anew.
+#[test]
+fn while_a_new_life_lists_what_it_has_the_old_list_is_kept() {
+    let (inbox, pod) = inbox();
+    for n in 0..3 {
+        inbox.report(&stored(1, n)).unwrap();
+    }
+    let parts = parts(2, 0, 4, 1);
+    assert_eq!(say(inbox.inventory(&parts[0])), Verdict::Partial);
+    assert_eq!(depth(&inbox, pod), 3);
+    assert_eq!(say(inbox.inventory(&parts[1])), Verdict::Applied);
+    assert_eq!(depth(&inbox, pod), 4);
+}
+
+#[test]
+fn only_pods_that_are_to_be_reported_on_are() {
+    let (inbox, pod) = inbox();
+    let other = inbox.index().join("followed").unwrap();
+    inbox.report(&Report { pod: "followed".into(), ..stored(1, 0) }).unwrap();
+    let status = Arc::new(SourceStatus::new("pushed"));
+    inbox.only(BTreeMap::from([("a".to_owned(), Arc::clone(&status))]));
+    let refusal = Refusal::NotReported("followed".into());
+    let elsewhere = |message: Message| match message {
+        Message::Report(report) => Message::Report(Report { pod: "followed".into(), ..report }),
+        Message::Digest(digest) => Message::Digest(DigestReport { pod: "followed".into(), ..digest }),
+        Message::Inventory(part) => Message::Inventory(Inventory { pod: "followed".into(), ..part }),
+    };
+    let before = (inbox.index().digest(other), inbox.index().stats());
+    // A later life would make the pod forget, were it heard.
+    let messages = [
+        Message::Report(stored(9, 0)),
+        Message::Digest(digest(9, 0, Digest::EMPTY)),
+        Message::Inventory(parts(9, 0, 2, 1).remove(0)),
+    ];
+    for message in messages {
+        assert_eq!(inbox.message(&elsewhere(message)), Err(refusal.clone()));
+    }
+    assert_eq!((inbox.index().digest(other), inbox.index().stats()), before);
+    assert_eq!(inbox.report(&Report { pod: "b".into(), ..stored(1, 0) }), Err(Refusal::UnknownPod("b".into())));
+
+    assert_eq!(status.state(), SourceState::Connecting);
+    inbox.report(&stored(2, 0)).unwrap();
+    assert_eq!((status.state(), status.view().batches), (SourceState::Live, 1));
+    inbox.report(&stored(2, 2)).unwrap();
+    assert_eq!((status.state(), status.view().gaps), (SourceState::Replaying, 1));
+    inbox.inventory(&parts(2, 3, 2, 1)[0]).unwrap();
+    assert_eq!(status.state(), SourceState::Live);
+    inbox.report(&stored(1, 3)).unwrap();
+    assert_eq!(status.state(), SourceState::Live, "an earlier life is nobody to wait for");
+    inbox.digest(&digest(2, 4, Digest::EMPTY)).unwrap();
+    assert_eq!(status.state(), SourceState::Replaying);
+    inbox.only(BTreeMap::new());
+    assert_eq!(inbox.report(&stored(2, 4)), Err(Refusal::NotReported("a".into())));
+    assert_eq!(depth(&inbox, pod), 2);
 }
 
 /// Were the first inventory not to leave its incarnation behind, the next life would add to it.
@@ -148,8 +203,14 @@ fn refusals_change_nothing() {
     let unknown = Report { pod: "b".into(), ..stored(1, 1) };
     assert_eq!(inbox.report(&unknown), Err(Refusal::UnknownPod("b".into())));
     // A later incarnation would forget everything, were it looked at.
-    let sized = Report { block_size: 32, ..stored(9, 1) };
+    let sized = Report { hashing: Hashing { block_size: 32, ..hashing() }, ..stored(9, 1) };
     assert_eq!(inbox.report(&sized), Err(Refusal::BlockSize { found: 32, expected: 16 }));
+    let found = Hashing::native("another model", BlockSize::new(16).unwrap());
+    let otherwise = Refusal::Hashing { found, expected: hashing() };
+    assert_eq!(inbox.report(&Report { hashing: found, ..stored(9, 1) }), Err(otherwise.clone()));
+    assert_eq!(inbox.inventory(&Inventory { hashing: found, ..parts(9, 1, 1, 1).remove(0) }), Err(otherwise.clone()));
+    assert!(otherwise.to_string().contains(&found.probe.to_string()), "{otherwise}");
+    assert_eq!(say(inbox.digest(&digest(9, 0, Digest::EMPTY))), Verdict::Gap, "a digest says nothing of hashing");
     let empty = vec![Change::Removed { blocks: vec![], tier: Tier::Gpu }];
     let malformed = Report { changes: empty, ..stored(9, 1) };
     assert_eq!(inbox.report(&malformed), Err(Refusal::Malformed(Malformed::NoBlocks { at: 0 })));
@@ -158,7 +219,9 @@ fn refusals_change_nothing() {
     assert_eq!((inbox.index().digest(pod).unwrap(), inbox.index().stats()), (before, stats));
     for (refusal, status) in [
         (Refusal::UnknownPod("b".into()), 404),
+        (Refusal::NotReported("b".into()), 422),
         (Refusal::BlockSize { found: 1, expected: 2 }, 422),
+        (otherwise, 422),
         (Refusal::Malformed(Malformed::BlockSize), 400),
         (Refusal::Malformed(Malformed::Blocks { found: 9 }), 413),
         (Refusal::Gone(kv_index::Gone(pod)), 409),
@@ -174,7 +237,7 @@ fn a_snapshot_goes_on_where_it_was_taken() {
         inbox.report(&stored(1, n)).unwrap();
     }
     let restored: Index = Index::restore(Config::default(), &inbox.index().snapshot()).unwrap();
-    let restored = Inbox::new(Arc::new(restored), BlockSize::new(SIZE).unwrap());
+    let restored = Inbox::new(Arc::new(restored), hashing());
     for n in 0..5 {
         let verdict = if n < 3 { Verdict::Duplicate } else { Verdict::Applied };
         assert_eq!(say(restored.report(&stored(1, n))), verdict);

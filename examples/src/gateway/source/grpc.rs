@@ -2,9 +2,12 @@
 //!
 //! The rule: a refused message ends its stream with a status and changes nothing; a worker opens the next stream.
 
+mod connection;
+
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures_util::stream::{self, BoxStream, StreamExt};
 use http::{Request as HttpRequest, Response as HttpResponse, StatusCode};
@@ -20,8 +23,12 @@ use crate::gateway::source::push::Token;
 use crate::wire::Message;
 use crate::wire::proto::codec::{METHOD, MOST_BYTES, ProstCodec};
 use crate::wire::proto::{Answer, Frame};
+use connection::Connection;
 
-/// Serves workers until `stop`; then open streams are ended, and it returns when all connections are gone.
+pub use connection::GRACE;
+
+/// Serves workers until `stop`; then open streams are ended, and it returns when all connections are gone: those whose peers
+/// do not take their leave are cut after [`GRACE`].
 ///
 /// # Errors
 ///
@@ -32,13 +39,18 @@ pub async fn serve(
     token: Token,
     stop: CancellationToken,
 ) -> Result<(), tonic::transport::Error> {
-    let incoming = stream::unfold(listener, async |listener| {
-        let accepted = listener.accept().await.map(|(connection, _)| connection);
-        Some((accepted, listener))
+    let incoming = stream::unfold((listener, stop.clone()), async |(listener, stop)| {
+        loop {
+            match listener.accept().await {
+                Ok((socket, _)) => break Some((Ok::<_, Infallible>(Connection::new(socket, &stop)), (listener, stop))),
+                // Too many open files, mostly: asking again at once would only keep a core busy.
+                Err(_) => tokio::time::sleep(PAUSE).await,
+            }
+        }
     });
     tonic::transport::Server::builder()
         .max_concurrent_streams(MOST_STREAMS)
-        .http2_keepalive_interval(Some(std::time::Duration::from_secs(20)))
+        .http2_keepalive_interval(Some(Duration::from_secs(20)))
         .serve_with_incoming_shutdown(Events { inbox, token, stop: stop.clone() }, incoming, stop.cancelled_owned())
         .await
 }
@@ -94,7 +106,11 @@ impl StreamingService<Frame> for Events {
                     frame = frames.message() => frame,
                     () = events.stop.cancelled() => Err(Status::unavailable("the gateway is stopping")),
                 };
-                match frame.transpose()?.and_then(|frame| events.answer(frame)) {
+                let answer = match frame.transpose()? {
+                    Ok(frame) => events.answer(frame).await,
+                    Err(status) => Err(status),
+                };
+                match answer {
                     Ok(answer) => Some((Ok(answer), Some((events, frames)))),
                     Err(status) => Some((Err(status), None)),
                 }
@@ -105,9 +121,9 @@ impl StreamingService<Frame> for Events {
 }
 
 impl Events {
-    fn answer(&self, frame: Frame) -> Result<Answer, Status> {
+    async fn answer(&self, frame: Frame) -> Result<Answer, Status> {
         let message = Message::try_from(frame).map_err(|malformed| status(&Refusal::Malformed(malformed)))?;
-        Ok(self.inbox.message(&message).map_err(|refusal| status(&refusal))?.into())
+        Ok(self.inbox.take(message).await.map_err(|refusal| status(&refusal))?.into())
     }
 }
 
@@ -125,3 +141,5 @@ fn status(refusal: &Refusal) -> Status {
 
 /// Streams of one connection; a worker needs one.
 const MOST_STREAMS: u32 = 16;
+/// How long nobody is let in after that failed.
+const PAUSE: Duration = Duration::from_millis(100);

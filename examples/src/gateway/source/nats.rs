@@ -111,7 +111,8 @@ impl Follower {
     async fn session(&mut self) -> Result<(), async_nats::Error> {
         let client = self.config.client().await?;
         let mut stream = self.config.open(client.clone()).await?;
-        let next = self.status.position() + 1;
+        let connects = || client.statistics().connects.load(Ordering::Relaxed);
+        let (before, next) = (connects(), self.status.position() + 1);
         let last = stream.info().await?.state.last_sequence;
         // A position beyond the end is of an earlier stream of this name: this one is read from its beginning.
         let deliver_policy = match next {
@@ -128,24 +129,25 @@ impl Follower {
         loop {
             let message = tokio::select! {
                 message = messages.next() => message.transpose()?,
-                // The consumer itself would notice after many seconds that its server was gone.
+                // With its server the consumer is gone, though the connection may be back in no time. By its heartbeats that
+                // would be noticed after fifteen seconds.
                 _ = look.tick() => match client.connection_state() {
-                    State::Connected => continue,
+                    State::Connected if connects() == before => continue,
                     _ => None,
                 },
             };
             let Some(message) = message else { return Ok(()) };
             let sequence = message.info()?.stream_sequence;
-            if let Some(resync) = self.take(sequence, &message.payload) {
+            if let Some(resync) = self.take(sequence, &message.payload).await {
                 self.ask(&client, &resync).await?;
             }
         }
     }
 
     /// Applies one message and moves on; whom to ask for an inventory.
-    fn take(&mut self, sequence: u64, payload: &[u8]) -> Option<Resync> {
+    async fn take(&mut self, sequence: u64, payload: &[u8]) -> Option<Resync> {
         let resync = match decode::<Message>(payload) {
-            Ok(message) => self.apply(sequence, &message),
+            Ok(message) => self.apply(sequence, message).await,
             Err(_) => {
                 self.status.refused.fetch_add(1, Ordering::Relaxed);
                 None
@@ -157,22 +159,24 @@ impl Follower {
         resync
     }
 
-    fn apply(&mut self, sequence: u64, message: &Message) -> Option<Resync> {
-        let Ok(answer) = self.inbox.message(message) else {
+    async fn apply(&mut self, sequence: u64, message: Message) -> Option<Resync> {
+        let (pod, resync) = (message.pod().to_owned(), Resync::after(&message, Verdict::Gap));
+        let Ok(answer) = self.inbox.take(message).await else {
             self.status.refused.fetch_add(1, Ordering::Relaxed);
-            self.open.remove(message.pod());
+            self.open.remove(&pod);
             return None;
         };
         match answer.verdict {
             Verdict::Partial => {
-                self.open.entry(message.pod().to_owned()).or_insert(sequence);
+                self.open.entry(pod).or_insert(sequence);
             }
             _ => {
-                self.open.remove(message.pod());
+                self.open.remove(&pod);
             }
         }
         self.status.applied.fetch_add(u64::from(answer.verdict == Verdict::Applied), Ordering::Relaxed);
-        Resync::after(message, answer.verdict)
+        let resync = resync.filter(|_| answer.verdict.wants_inventory())?;
+        Some(Resync { verdict: answer.verdict, ..resync })
     }
 
     /// Asks a pod's worker, not more than once in a while.

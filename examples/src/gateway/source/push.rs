@@ -103,7 +103,7 @@ async fn events(State(desk): State<Desk>, request: Request<Body>) -> Result<Json
 async fn sync(State(desk): State<Desk>, request: Request<Body>) -> Result<Json<Answer>, Rejection> {
     match desk.read(request).await? {
         Message::Report(_) => Err(Rejection::Misplaced),
-        message => Ok(Json(desk.inbox.message(&message)?)),
+        message => Ok(Json(desk.inbox.take(message).await?)),
     }
 }
 
