@@ -14,7 +14,7 @@
 //! | `http` | OpenAI's API, vLLM's metrics, kept blocks for other pods |
 //! | `lease`, `ticket` | a hold on kept blocks; a client's hold on its request |
 //! | `fleet`, `oracle` | many pods and how to reach them; what each of them must answer |
-//! | `serve`, `control`, `pod` | the socket over several lives; faults; all of it together |
+//! | `serve`, `port`, `control`, `pod` | the socket over several lives; faults; all of it together |
 //! | [`events`], [`publish`] | what is told of the cache; told over ZeroMQ, as vLLM does |
 
 mod answer;
@@ -31,6 +31,7 @@ mod lease;
 mod names;
 mod oracle;
 mod pod;
+mod port;
 pub mod publish;
 mod serve;
 mod ticket;

@@ -16,7 +16,7 @@ use kv_index::{Config, Index};
 use pointsman_examples::gateway::source::SourceStatus;
 use pointsman_examples::gateway::source::zmq::{Endpoints, Follow, Pace};
 use pointsman_examples::sim::events::{CacheEvent, EventSink};
-use pointsman_examples::sim::publish::{ZmqPublisher, encode_batch};
+use pointsman_examples::sim::publish::{PublishConfig, ZmqPublisher, encode_batch};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
@@ -95,7 +95,7 @@ async fn libzmq_hears_what_our_publisher_says() {
     if !is_installed() {
         return;
     }
-    let (mut sink, handle) = ZmqPublisher::bind("kv-events", 10_000).await.unwrap();
+    let (mut sink, handle) = ZmqPublisher::bind(PublishConfig::new("kv-events", 10_000)).await.unwrap();
     let ends = handle.endpoints().clone();
     let mut peer = Peer::start(&["listen", &ends.events, &ends.replay, &ends.topic, "20"]);
     // What is published before its subscription arrives is heard by nobody, so it says when it has heard something.

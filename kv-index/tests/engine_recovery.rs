@@ -419,8 +419,12 @@ fn an_empty_replay_is_not_asked_for_for_ever() {
     let third = engine.publish();
     assert!(matches!(engine.deliver(&feed, &third)[..], [Verdict::Gap { from: 3, to: 4, .. }]));
     // Not even the last batch is there to come again: the engine is taken for another one, and the state with it.
+    // That one is asked once too.
     let fourth = engine.publish();
-    assert!(matches!(engine.deliver(&feed, &fourth)[..], [Verdict::Restarted(_)]));
+    assert!(matches!(engine.deliver(&feed, &fourth)[..], [Verdict::Gap { from: 0, to: 5, .. }]));
+    let fifth = engine.publish();
+    let verdicts = engine.deliver(&feed, &fifth);
+    assert!(matches!(verdicts[..], [Verdict::GapGivenUp(_)]), "{verdicts:?}");
 }
 
 #[test]

@@ -1,12 +1,14 @@
-//! One simulated pod as a process of its own. SIGTERM or Ctrl-C ends it.
+//! One simulated pod as a process of its own. SIGTERM or Ctrl-C ends it; `POST /sim/fault` does to it what a test or a
+//! user wants.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use kv_index::BlockSize;
 use pointsman_examples::gateway::signals::Signals;
-use pointsman_examples::sim::publish::ZmqPublisher;
+use pointsman_examples::sim::publish::{PublishConfig, ZmqPublisher};
 use pointsman_examples::sim::{PodConfig, SimPod};
 use routing_core::Role;
 use tokio::sync::Notify;
@@ -27,9 +29,24 @@ struct Args {
     /// Where it listens for HTTP; port 0 takes a free one.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
+    /// Where its events are published; port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+    events: SocketAddr,
+    /// Where its events are replayed; port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+    replay: SocketAddr,
+    /// Batches of events that it keeps for replay.
+    #[arg(long, value_name = "BATCHES", default_value_t = 10_000)]
+    replay_batches: usize,
     /// What its events are published as.
     #[arg(long, default_value = "")]
     topic: String,
+    /// What its block hashes begin with, as `PYTHONHASHSEED` does for vLLM.
+    #[arg(long, value_name = "SEED", default_value = "0")]
+    hash_seed: String,
+    /// How long prefilled blocks wait for the pod that decodes.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    lease: u32,
     /// How many times faster than an H200 it is.
     #[arg(long, value_name = "TIMES", default_value_t = 1.0, value_parser = positive)]
     speed: f64,
@@ -74,9 +91,14 @@ async fn run(args: Args) -> std::io::Result<()> {
         PodRole::Both => Role::Both,
     };
     (config.listen, config.speed, config.blocks) = (args.listen, args.speed, args.blocks);
+    (config.hash_seed, config.replay_batches) = (args.hash_seed, args.replay_batches);
+    config.lease = Duration::from_secs(args.lease.into());
     config.block_size = BlockSize::new(args.block_size).expect("the flag's range begins at 1");
-    let (sink, publisher) = ZmqPublisher::bind(&args.topic, config.replay_batches).await?;
+    let mut publish = PublishConfig::new(&args.topic, args.replay_batches);
+    (publish.events, publish.replay) = (args.events, args.replay);
+    let (sink, publisher) = ZmqPublisher::bind(publish).await?;
     let pod = SimPod::start(config, vec![Box::new(sink)]).await?;
+    pod.on_fault(publisher.faults());
     let endpoints = publisher.endpoints();
     println!("{} serves {} at http://{}", pod.name(), args.model, pod.address());
     println!("events at {}, replay at {}", endpoints.events, endpoints.replay);

@@ -66,7 +66,7 @@ impl Serving {
             lines.push(("a pod that takes ten times as long", fault("{\"slow\":10}")));
             lines.push(("well again", fault("\"recover\"")));
             lines.push(("back with an empty cache", fault("\"restart\"")));
-            lines.push(("dead for good", fault("\"die\"")));
+            lines.push(("dead for ten seconds", fault("{\"die_for\":10}")));
         }
         for (what, line) in lines {
             let _ = writeln!(text, "\n  # {what}\n  {line}");

@@ -58,6 +58,8 @@ impl PodConfig {
 pub enum Fault {
     /// Its sockets close at once, answers under way are cut, its cache is gone. Until [`Fault::Restart`].
     Die,
+    /// The same, and back after so many seconds as by [`Fault::Restart`].
+    DieFor(f64),
     /// Connections are taken and nothing is answered, streams under way stall. Until [`Fault::Recover`].
     Hang,
     /// Everything takes so many times longer. Until [`Fault::Recover`].
@@ -79,3 +81,17 @@ pub enum Fault {
     /// An end to hanging, slowness and partition.
     Recover,
 }
+
+impl Fault {
+    /// Whether its figure, if it has one, is one that can be done.
+    pub(super) fn is_possible(self) -> bool {
+        match self {
+            Self::Slow(times) => times > 0.0 && times <= MOST,
+            Self::DieFor(seconds) => (0.0..=MOST).contains(&seconds),
+            _ => true,
+        }
+    }
+}
+
+/// Of times longer, and of seconds.
+const MOST: f64 = 1e6;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -10,7 +11,7 @@ use crate::sim::config::Fault;
 use crate::sim::core::{Core, Mood};
 use crate::sim::serve::Wanted;
 
-/// Hears of the faults that concern events.
+/// Hears of every fault: some concern events.
 type Hook = Arc<dyn Fn(Fault) + Send + Sync>;
 
 /// Where faults are done to a pod, whoever asks.
@@ -22,42 +23,40 @@ pub(super) struct Control {
 
 impl Control {
     pub(super) fn new(core: Arc<Core>) -> Self {
-        let wanted = watch::Sender::new(Wanted { up: true, restarts: 0, hash_seed: None });
+        let wanted = watch::Sender::new(Wanted { up: true, back: None, restarts: 0, hash_seed: None });
         Self { core, wanted, hook: Mutex::new(None) }
     }
 
-    /// Does everything that does not concern events.
+    /// Does a fault here, and passes it on. One that is not possible does nothing.
     pub(super) fn fault(&self, fault: Fault) {
+        if !fault.is_possible() {
+            return;
+        }
+        self.act(fault);
+        let hook = self.hook.lock().clone();
+        if let Some(hook) = hook {
+            hook(fault);
+        }
+    }
+
+    fn act(&self, fault: Fault) {
         match fault {
             Fault::Die => self.end_life(|wanted| wanted.up = false),
+            Fault::DieFor(seconds) => {
+                let back = Instant::now() + Duration::from_secs_f64(seconds);
+                self.end_life(|wanted| (wanted.up, wanted.back) = (false, Some(back)));
+            }
             Fault::Restart => self.end_life(|wanted| wanted.up = true),
             Fault::ChangeHashSeed => {
                 let seed = other_seed(&self.core.hash_seed());
                 self.end_life(|wanted| (wanted.up, wanted.hash_seed) = (true, Some(seed)));
             }
             Fault::Hang => self.feel(|mood| mood.hung = true),
-            Fault::Slow(times) if times > 0.0 => self.feel(|mood| mood.slow = times),
+            Fault::Slow(times) => self.feel(|mood| mood.slow = times),
             Fault::CutStreams => self.feel(|mood| mood.cuts += 1),
             Fault::Recover => self.feel(|mood| (mood.hung, mood.slow) = (false, 1.0)),
             _ => {}
         }
-    }
-
-    /// Does it all: what concerns events is passed on.
-    pub(super) fn fault_and_tell(&self, fault: Fault) {
-        let concerns_events = matches!(
-            fault,
-            Fault::DropEvents(_)
-                | Fault::DuplicateEvents(_)
-                | Fault::ReorderEvents
-                | Fault::PartitionEvents
-                | Fault::Recover
-        );
-        let hook = self.hook.lock().clone().filter(|_| concerns_events);
-        if let Some(hook) = hook {
-            hook(fault);
-        }
-        self.fault(fault);
     }
 
     pub(super) fn set_hook(&self, hook: Hook) {
@@ -74,6 +73,7 @@ impl Control {
         // A new process neither hangs nor remembers that it was slow.
         self.feel(|mood| (mood.hung, mood.slow) = (false, 1.0));
         self.wanted.send_modify(|wanted| {
+            wanted.back = None;
             change(wanted);
             wanted.restarts += u64::from(wanted.up);
         });

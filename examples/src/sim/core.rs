@@ -116,8 +116,8 @@ impl Core {
         }
     }
 
-    /// The first half of a step: its life and how long it takes. `None` if there is nothing to do.
-    pub(super) fn begin(&self, now: Instant) -> Option<(u64, Duration)> {
+    /// The first half of a step: its life, and how long it takes at that slowness. `None` if there is nothing to do.
+    pub(super) fn begin(&self, now: Instant, slow: f64) -> Option<(u64, Duration)> {
         let mut state = self.state.lock();
         let state = &mut *state;
         state.expire(now);
@@ -133,7 +133,7 @@ impl Core {
         if !step.events.is_empty() {
             state.sinks.iter_mut().for_each(|sink| sink.step(&step.events));
         }
-        (!step.is_empty()).then(|| (state.life, self.takes(self.costs.step(&step.chunks, &step.contexts))))
+        (!step.is_empty()).then(|| (state.life, self.takes(self.costs.step(&step.chunks, &step.contexts), slow)))
     }
 
     /// The second half of a step, if the pod has lived on.
@@ -230,10 +230,9 @@ impl Core {
         *if succeeded { &mut sums.fetched } else { &mut sums.fetch_failures } += 1;
     }
 
-    /// How long this pod takes for what takes the measured machine `cost`.
-    pub(super) fn takes(&self, cost: Duration) -> Duration {
-        let slow = self.mood.borrow().slow;
-        Duration::try_from_secs_f64(cost.as_secs_f64() * slow / self.config.speed).unwrap_or(Duration::MAX)
+    /// How long this pod takes at that slowness for what takes the measured machine `cost`.
+    pub(super) fn takes(&self, cost: Duration, slow: f64) -> Duration {
+        Duration::try_from_secs_f64(cost.as_secs_f64() * slow / self.config.speed).unwrap_or(LONGEST).min(LONGEST)
     }
 
     pub(super) fn next_expiry(&self) -> Option<Instant> {
@@ -282,6 +281,9 @@ impl State {
         }
     }
 }
+
+/// A step of a pod that is slow beyond measure.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 /// Tells one life of a pod from every other: blocks of an earlier one cannot be fetched.
 fn engine_id(config: &PodConfig, life: u64) -> String {

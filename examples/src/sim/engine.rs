@@ -4,8 +4,9 @@
 //! in order; frames are taken and blocks announced here, as vLLM does. [`Engine::complete`] lets every request whose known
 //! tokens are all computed sample one more. Between the two passes as much time as the step costs.
 //!
-//! A request is admitted when there is room for all of it, answer included. vLLM admits earlier and preempts when it must; here
-//! answers are known ahead, so nothing is ever computed twice or waits in a circle, and a router sees the same: a queue.
+//! A request is admitted when there is room for all of it, answer included, which is known ahead. vLLM admits earlier and
+//! preempts when it must. So where memory is short a simulated pod runs fewer requests at once, queues sooner, and never
+//! computes anything twice: it is calmer than a real one, and shows a router nothing of preemption but the queue.
 //!
 //! The rule that must never break: events, counted copy by copy, add up to the cache; and what has a user is not evicted.
 

@@ -1,15 +1,14 @@
 //! Several simulated pods, each with a publisher of its events, and what a gateway is to know of them.
 //!
-//! A fault goes to whom it concerns: the pod, its publisher, or both. The rule that must never break: a pod that has
+//! A fault goes to the pod and on to its publisher, whether it comes from here or over HTTP. The rule that must never break: a pod that has
 //! died has closed all its sockets, those of its events included.
 
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 use routing_core::Role;
 
-use super::publish::{PublisherHandle, ZmqPublisher};
+use super::publish::{PublishConfig, PublisherHandle, ZmqPublisher};
 use super::{Fault, PodConfig, SimPod};
 use crate::gateway::Config;
 use crate::gateway::config::{Events, PodRole, PodSettings, ZmqEndpoints};
@@ -46,7 +45,7 @@ pub struct Fleet {
 struct Member {
     pod: SimPod,
     role: Role,
-    publisher: Arc<PublisherHandle>,
+    publisher: PublisherHandle,
 }
 
 impl Fleet {
@@ -85,7 +84,6 @@ impl Fleet {
     pub fn fault(&self, nth: usize, fault: Fault) {
         if let Some(member) = self.members.get(nth) {
             member.pod.fault(fault);
-            member.publisher.fault(fault);
         }
     }
 
@@ -93,25 +91,17 @@ impl Fleet {
     pub async fn stop(self) {
         for member in self.members {
             member.pod.stop().await;
-            // The pod's hook has only a weak hold on it, and the pod is gone.
-            if let Some(publisher) = Arc::into_inner(member.publisher) {
-                publisher.stop().await;
-            }
+            member.publisher.stop().await;
         }
     }
 }
 
 impl Member {
     async fn start(config: PodConfig) -> io::Result<Self> {
-        let (sink, publisher) = ZmqPublisher::bind("", config.replay_batches).await?;
-        let (role, publisher) = (config.role, Arc::new(publisher));
+        let (sink, publisher) = ZmqPublisher::bind(PublishConfig::new("", config.replay_batches)).await?;
+        let role = config.role;
         let pod = SimPod::start(config, vec![Box::new(sink)]).await?;
-        let weak = Arc::downgrade(&publisher);
-        pod.on_event_fault(move |fault| {
-            if let Some(publisher) = weak.upgrade() {
-                publisher.fault(fault);
-            }
-        });
+        pod.on_fault(publisher.faults());
         Ok(Self { pod, role, publisher })
     }
 

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `POST /v1/chat/completions`, `POST /v1/completions` | an answer, whole or streamed |
 //! | `GET /v1/models`, `GET /health`, `GET /metrics` | as vLLM |
-//! | `POST /sim/fault` | a fault as JSON: `"hang"`, `{"slow": 4.0}`; answered even by a pod that hangs |
+//! | `POST /sim/fault` | a fault as JSON: `"hang"`, `{"slow": 4.0}`, `{"die_for": 10}`; answered even by a pod that hangs |
 //! | `POST /sim/kv` | another pod fetches the blocks of a prompt that was prefilled here |
 
 mod body;
@@ -83,7 +83,10 @@ async fn metrics(State(api): State<Arc<Api>>) -> Response {
 
 async fn fault(State(control): State<Arc<Control>>, body: Bytes) -> Result<StatusCode, ApiError> {
     let fault: Fault = serde_json::from_slice(&body).map_err(|error| ApiError::bad_request(error.to_string()))?;
-    control.fault_and_tell(fault);
+    if !fault.is_possible() {
+        return Err(ApiError::bad_request("how long or how slow is not a number that can be done"));
+    }
+    control.fault(fault);
     Ok(StatusCode::NO_CONTENT)
 }
 

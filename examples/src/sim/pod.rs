@@ -19,7 +19,8 @@ use crate::sim::cost::CostModel;
 use crate::sim::events::EventSink;
 use crate::sim::figures::Figures;
 use crate::sim::http;
-use crate::sim::serve::{self, Service};
+use crate::sim::port::Port;
+use crate::sim::serve::Service;
 
 /// A pod that serves on a loopback port. Dropped, it stops.
 #[derive(Debug)]
@@ -50,16 +51,18 @@ impl SimPod {
         mut config: PodConfig,
         sinks: Vec<Box<dyn EventSink>>,
     ) -> io::Result<Self> {
-        let listener = serve::bind(config.listen)?.listen(serve::BACKLOG)?;
-        config.listen = listener.local_addr()?;
+        let port = Port::at(config.listen)?;
+        let listener = port.listen()?;
+        config.listen = port.address()?;
         let core = Arc::new(Core::new(config, costs, sinks).map_err(io::Error::other)?);
         let control = Arc::new(Control::new(Arc::clone(&core)));
         let router = http::router(Arc::clone(&core), Arc::clone(&control)).map_err(io::Error::other)?;
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         let (working, token) = (Arc::clone(&core), stop.clone());
         tasks.spawn(async move { token.run_until_cancelled(working.work()).await });
-        let service = Service { core: Arc::clone(&core), router, tasks: tasks.clone() };
-        let (lives, token) = (service.live(listener, control.wanted()), stop.clone());
+        let (lived, controlled) = (Arc::clone(&core), Arc::clone(&control));
+        let service = Service { core: lived, control: controlled, router, tasks: tasks.clone() };
+        let (lives, token) = (service.live(port, listener), stop.clone());
         tasks.spawn(async move { token.run_until_cancelled(lives).await });
         tasks.close();
         Ok(Self { core, control, tasks, stop: stop.drop_guard() })
@@ -77,15 +80,15 @@ impl SimPod {
         self.core.config.listen
     }
 
-    /// Does a fault to it. Those that concern events are for its publisher, and nothing here.
+    /// Does a fault to it, as `POST /sim/fault` does. Those that concern events are for whoever is told of them.
     ///
     /// The cache of a pod that dies is gone when this returns; its connections are cut a moment later.
     pub fn fault(&self, fault: Fault) {
         self.control.fault(fault);
     }
 
-    /// Passes on what comes by `POST /sim/fault` and concerns events; [`Fault::Recover`] does, too.
-    pub fn on_event_fault(&self, hook: impl Fn(Fault) + Send + Sync + 'static) {
+    /// Has its publisher, or whoever else has a part in them, told of all faults.
+    pub fn on_fault(&self, hook: impl Fn(Fault) + Send + Sync + 'static) {
         self.control.set_hook(Arc::new(hook));
     }
 

@@ -4,17 +4,17 @@
 //! the way, and where the sockets are. The rule that must never break: every batch is numbered and kept before a fault can
 //! touch it, so that whatever is lost on the way can be asked for.
 //!
-//! The engine never waits. What it tells goes through a channel without bound, because the task at the other end never
-//! waits for subscribers: a PUB socket drops what it cannot send, so the channel is emptied as fast as it is filled.
+//! The engine never waits. What it tells goes through a channel without bound, because the task at the other end waits for
+//! nobody long: a PUB socket drops what it cannot send, and a client that does not read its replay has a second.
 
 mod encode;
 mod log;
-mod port;
 mod run;
 mod sockets;
 mod wire;
 
 use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -22,12 +22,35 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use self::port::Port;
 use self::run::{Publisher, Told};
 use super::Fault;
 use super::events::{CacheEvent, EventSink};
+use super::port::Port;
 
 pub use self::encode::batch as encode_batch;
+
+/// How a publisher is set up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PublishConfig {
+    /// Where its PUB socket listens. Port 0 takes a free one.
+    pub events: SocketAddr,
+    /// Where its ROUTER socket for replays listens. Port 0 takes a free one.
+    pub replay: SocketAddr,
+    /// What it calls its stream.
+    pub topic: String,
+    /// Batches it keeps for replay.
+    pub replay_batches: usize,
+}
+
+impl PublishConfig {
+    /// On free ports of the loopback interface.
+    #[must_use]
+    pub fn new(topic: &str, replay_batches: usize) -> Self {
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        Self { events: any, replay: any, topic: topic.to_owned(), replay_batches }
+    }
+}
 
 /// The engine's end: what it tells is published.
 #[derive(Debug)]
@@ -38,16 +61,17 @@ pub struct ZmqPublisher {
 }
 
 impl ZmqPublisher {
-    /// Listens on two free loopback ports, and keeps the last `replay_batches` batches for replay.
+    /// Listens where it is told to.
     ///
     /// # Errors
     ///
-    /// When no ports can be had.
-    pub async fn bind(topic: &str, replay_batches: usize) -> io::Result<(Self, PublisherHandle)> {
-        let ports = [Port::any()?, Port::any()?];
-        let [events, replay] = [ports[0].endpoint(), ports[1].endpoint()];
-        let endpoints = Endpoints { events, replay, topic: topic.to_owned() };
-        let publisher = Publisher::open(Bytes::from(topic.to_owned()), ports, replay_batches).await?;
+    /// When the ports cannot be had.
+    pub async fn bind(config: PublishConfig) -> io::Result<(Self, PublisherHandle)> {
+        let PublishConfig { topic, replay_batches, .. } = config;
+        let ports = [Port::at(config.events)?, Port::at(config.replay)?];
+        let [events, replay] = [endpoint(&ports[0])?, endpoint(&ports[1])?];
+        let endpoints = Endpoints { events, replay, topic: topic.clone() };
+        let publisher = Publisher::open(Bytes::from(topic), ports, replay_batches).await?;
         let (told, hears) = unbounded_channel();
         let stop = CancellationToken::new();
         let task = tokio::spawn(publisher.run(hears, stop.clone()));
@@ -109,6 +133,12 @@ impl PublisherHandle {
         let _ = self.told.send(Told::Fault(fault));
     }
 
+    /// The same, for whoever passes faults on.
+    pub fn faults(&self) -> impl Fn(Fault) + Send + Sync + 'static {
+        let told = self.told.clone();
+        move |fault| drop(told.send(Told::Fault(fault)))
+    }
+
     /// Where it can be heard, in this life and all others.
     #[must_use]
     pub fn endpoints(&self) -> &Endpoints {
@@ -125,6 +155,11 @@ impl PublisherHandle {
 
 /// Seconds, a little more than the resolution of a time of this century.
 const LEAST_STEP: f64 = 1e-6;
+
+/// A port as ZeroMQ calls it.
+fn endpoint(port: &Port) -> io::Result<String> {
+    Ok(format!("tcp://{}", port.address()?))
+}
 
 #[cfg(test)]
 mod tests {
@@ -154,7 +189,7 @@ mod tests {
 
     #[tokio::test]
     async fn numbers_begin_at_zero_in_every_life_and_times_only_grow() {
-        let (mut sink, handle) = ZmqPublisher::bind("kv", 10).await.unwrap();
+        let (mut sink, handle) = ZmqPublisher::bind(PublishConfig::new("kv", 10)).await.unwrap();
         let mut socket = subscriber(handle.endpoints()).await;
         let mut seen: Vec<(u64, f64)> = Vec::new();
         let hear = async {
@@ -184,7 +219,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_dropped_handle_leaves_nothing_behind() {
-        let (mut sink, handle) = ZmqPublisher::bind("", 10).await.unwrap();
+        let (mut sink, handle) = ZmqPublisher::bind(PublishConfig::new("", 10)).await.unwrap();
         let socket = subscriber(handle.endpoints()).await;
         drop(handle);
         sink.step(&[CacheEvent::Cleared]);

@@ -2,26 +2,29 @@
 //!
 //! The rule that must never break: when a life ends, its connections are gone before the next one begins.
 
-use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::sim::config::Fault;
+use crate::sim::control::Control;
 use crate::sim::core::Core;
+use crate::sim::port::Port;
 
 /// Whether a pod is to be up, and in which life.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     pub(super) up: bool,
+    /// When it comes back by itself, if it does.
+    pub(super) back: Option<Instant>,
     /// How often it was restarted.
     pub(super) restarts: u64,
     pub(super) hash_seed: Option<String>,
@@ -30,6 +33,7 @@ pub(super) struct Wanted {
 /// A socket, what answers on it, and who keeps count of its connections.
 pub(super) struct Service {
     pub(super) core: Arc<Core>,
+    pub(super) control: Arc<Control>,
     pub(super) router: Router,
     /// Every connection of every life is tracked here.
     pub(super) tasks: TaskTracker,
@@ -37,8 +41,8 @@ pub(super) struct Service {
 
 impl Service {
     /// Serves one life after the other, until it is dropped.
-    pub(super) async fn live(self, listener: TcpListener, mut wanted: watch::Receiver<Wanted>) {
-        let Ok(address) = listener.local_addr() else { return };
+    pub(super) async fn live(self, port: Port, listener: TcpListener) {
+        let mut wanted = self.control.wanted();
         let (mut listener, mut life) = (Some(listener), 0);
         loop {
             if let Some(listener) = listener.take() {
@@ -52,13 +56,24 @@ impl Service {
             }
             // Dead already, unless it was told to restart once more while it was coming up.
             self.core.die();
-            // Bound and deaf: connections are refused, and nobody else gets the port.
-            let Ok(deaf) = bound(address).await else { return };
-            let next = wanted.wait_for(|wanted| wanted.up && wanted.restarts != life).await;
-            let Ok(next) = next.map(|next| next.clone()) else { return };
+            let Some(next) = self.next_life(&mut wanted, life).await else { return };
             life = next.restarts;
             self.core.revive(next.hash_seed);
-            listener = deaf.listen(BACKLOG).ok();
+            listener = port.listen().ok();
+        }
+    }
+
+    /// Waits until a dead pod is to live again. Where its time is up, that is a restart as any other.
+    async fn next_life(&self, wanted: &mut watch::Receiver<Wanted>, life: u64) -> Option<Wanted> {
+        loop {
+            let now = wanted.borrow_and_update().clone();
+            if now.up && now.restarts != life {
+                return Some(now);
+            }
+            tokio::select! {
+                changed = wanted.changed() => changed.ok()?,
+                () = reached(now.back) => self.control.fault(Fault::Restart),
+            }
         }
     }
 
@@ -77,29 +92,15 @@ impl Service {
     }
 }
 
-/// Binds an address, at first for its listener and later to keep it.
-pub(super) fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    Ok(socket)
-}
-
-/// Connections that may come in before they are taken.
-pub(super) const BACKLOG: u32 = 1024;
-
-/// Binds an address that was ours a moment ago.
-async fn bound(address: SocketAddr) -> io::Result<TcpSocket> {
-    for _ in 0..TRIES {
-        if let Ok(socket) = bind(address) {
-            return Ok(socket);
-        }
-        tokio::time::sleep(PAUSE).await;
+/// Waits for a time. Never returns where there is none.
+async fn reached(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time.into()).await,
+        None => std::future::pending().await,
     }
-    bind(address)
 }
 
-const TRIES: usize = 1_000;
+/// Before a failed accept is tried again.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// The connections of one life. Dropped, all of them end.

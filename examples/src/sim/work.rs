@@ -5,7 +5,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::sim::core::Core;
+use tokio::sync::watch;
+
+use crate::sim::core::{Core, Mood};
 
 impl Core {
     /// Works until it is dropped.
@@ -16,15 +18,15 @@ impl Core {
             if mood.wait_for(|mood| !mood.hung).await.is_err() {
                 return;
             }
-            let now = Instant::now();
-            let Some((life, cost)) = self.begin(now) else {
+            let (now, slow) = (Instant::now(), mood.borrow().slow);
+            let Some((life, cost)) = self.begin(now, slow) else {
                 self.idle().await;
                 due = Instant::now();
                 continue;
             };
             due = due.max(now.checked_sub(CATCH_UP).unwrap_or(now)).checked_add(cost).unwrap_or(now);
             if due > now {
-                tokio::time::sleep_until(due.into()).await;
+                due = pass(due, slow, &mut mood).await;
             } else {
                 tokio::task::yield_now().await;
             }
@@ -40,6 +42,22 @@ impl Core {
         match self.next_expiry() {
             Some(expiry) => _ = tokio::time::timeout_at(expiry.into(), self.wake.notified()).await,
             None => self.wake.notified().await,
+        }
+    }
+}
+
+/// Waits until a step is done that is begun at some slowness, and says when that was. Should the pod become slower or
+/// quicker meanwhile, what is left of the step does too: a pod that recovers or starts anew is not held up by its past.
+async fn pass(mut due: Instant, mut slow: f64, mood: &mut watch::Receiver<Mood>) -> Instant {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep_until(due.into()) => return due,
+            Ok(changed) = mood.wait_for(|mood| mood.slow != slow) => {
+                let (now, times) = (Instant::now(), changed.slow / slow);
+                due = now + Duration::from_secs_f64(due.saturating_duration_since(now).as_secs_f64() * times);
+                slow = changed.slow;
+            }
+            else => return due,
         }
     }
 }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use kv_index::{BlockHash, Parent, Source, Tier};
+use kv_index::{BlockHash, BlockSize, Parent, Source, Tier};
 use pointsman_examples::gateway::Gateway;
 use pointsman_examples::gateway::config::{Events, ZmqEndpoints};
-use pointsman_examples::wire::{Change, Report};
+use pointsman_examples::wire::{Change, Hashing, Report};
 
 use super::world::{Answer, Client, FakePod, Script, WHOLE, config, until};
 
@@ -17,7 +17,8 @@ fn stored(sequence: u64, blocks: std::ops::Range<u64>) -> String {
     let blocks = blocks.map(BlockHash::new).collect();
     let changes = vec![Change::Stored { parent: Parent::Root, blocks, tier: Tier::Gpu }];
     let source = Source::Copies;
-    let report = Report { pod: "a".into(), incarnation: 1, sequence, block_size: 16, source, changes };
+    let hashing = Hashing::native("sim", BlockSize::new(16).unwrap());
+    let report = Report { pod: "a".into(), incarnation: 1, sequence, hashing, source, changes };
     serde_json::to_string(&report).unwrap()
 }
 

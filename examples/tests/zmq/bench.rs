@@ -9,7 +9,7 @@ use pointsman_examples::gateway::source::zmq::{Endpoints, Follow, Pace};
 use pointsman_examples::gateway::source::{SourceStatus, SourceView};
 use pointsman_examples::sim::Fault;
 use pointsman_examples::sim::events::EventSink;
-use pointsman_examples::sim::publish::{PublisherHandle, ZmqPublisher};
+use pointsman_examples::sim::publish::{PublishConfig, PublisherHandle, ZmqPublisher};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -23,7 +23,9 @@ pub(crate) const LONG: Duration = Duration::from_secs(20);
 /// Quicker than in earnest: nothing here takes seconds.
 pub(crate) const PACE: Pace = Pace {
     idle: Duration::from_millis(100),
-    answer: Duration::from_millis(300),
+    // On a busy machine an engine may be slow, and three asks without an answer cost what is known.
+    answer: Duration::from_secs(1),
+    whole: Duration::from_secs(2),
     retry: Duration::from_millis(10),
     retry_most: Duration::from_millis(100),
 };
@@ -37,7 +39,7 @@ pub(crate) struct Source {
 
 impl Source {
     pub(crate) async fn new(seed: u64, replay_batches: usize) -> Self {
-        let (sink, handle) = ZmqPublisher::bind("kv-events", replay_batches).await.unwrap();
+        let (sink, handle) = ZmqPublisher::bind(PublishConfig::new("kv-events", replay_batches)).await.unwrap();
         Self { engine: Engine::new(seed), sink, handle }
     }
 

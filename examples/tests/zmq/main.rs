@@ -7,5 +7,7 @@ mod ends;
 #[path = "../zmq_engine/mod.rs"]
 mod engine;
 mod faults;
+mod hostile;
 mod lives;
+mod salts;
 mod seeds;

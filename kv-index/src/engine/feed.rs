@@ -6,6 +6,7 @@
 
 mod config;
 mod outcome;
+mod via;
 
 use std::ops::Deref;
 
@@ -26,6 +27,8 @@ use super::json::{TrtllmEvent, decode_trtllm};
 use super::lives::{Life, Lives, Mark};
 use super::translate::{OddSize, Reading, Translator};
 use super::verify::{Agreement, Verifier};
+
+use self::via::Via;
 
 pub use self::config::EngineFeedConfig;
 pub use self::outcome::{ReceiveError, Received, Replayed};
@@ -56,13 +59,13 @@ struct State {
 /// What is known of what is missing.
 #[derive(Clone, Copy, Debug, Default)]
 struct Replay {
-    /// The batch before the asked for ones, while an answer is awaited.
-    asked: Option<Option<Mark>>,
+    /// What was asked for, while an answer is awaited.
+    asked: Option<Asked>,
     /// Whether the batch that was applied last has come again.
     answered: bool,
     /// Batches that could not be applied since it was asked.
     waited: u32,
-    /// The highest number seen.
+    /// The highest number seen in this life.
     newest: Option<u64>,
     /// The last answer brought nothing: what is missing will not come.
     hopeless: bool,
@@ -70,36 +73,13 @@ struct Replay {
     outdated: bool,
 }
 
-/// How a batch came.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Via {
-    Live,
-    Replay,
-    /// From a queue that is emptied by reading it: nothing comes twice, and nothing can be asked for.
-    #[cfg(feature = "trtllm")]
-    Pulled,
-}
-
-impl Via {
-    /// Which life a batch that came like this is from.
-    fn judge(self, lives: &Lives, batch: Mark) -> Life {
-        match self {
-            Self::Live | Self::Replay => lives.judge(batch),
-            #[cfg(feature = "trtllm")]
-            Self::Pulled if lives.last().is_some_and(|last| batch.sequence <= last.sequence) => Life::Next,
-            #[cfg(feature = "trtllm")]
-            Self::Pulled => Life::This,
-        }
-    }
-
-    /// Whether what is missing before such a batch can be asked for.
-    fn can_ask(self, config: &EngineFeedConfig) -> bool {
-        match self {
-            Self::Live | Self::Replay => config.replay,
-            #[cfg(feature = "trtllm")]
-            Self::Pulled => false,
-        }
-    }
+/// A request for what may be missing.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    /// The batch before the asked for ones.
+    last: Option<Mark>,
+    /// Whether a later batch had been seen: then there is something to answer.
+    missing: bool,
 }
 
 impl<I, const WORDS: usize> EngineFeed<I>
@@ -334,18 +314,20 @@ where
             return Some(state.ask(self.config.first));
         }
         let last = state.lives.last();
-        if asked == Some(last) && last.is_some() && !state.replay.answered {
+        let in_vain = asked.filter(|asked| asked.last == last);
+        if in_vain.is_some() && last.is_some() && !state.replay.answered {
             // The engine does not have the batch we have: its numbers have not come that far, so it is another engine.
-            let newest = state.replay.newest;
             state.begin_life(None);
-            state.replay.newest = newest;
             return Some(state.ask(self.config.first));
         }
-        if state.replay.newest <= last.map(|last| last.sequence) {
+        let applied = last.map(|last| last.sequence);
+        if state.replay.newest <= applied {
             return None;
         }
-        if asked == Some(last) {
-            state.replay.hopeless = true;
+        // What was seen to be missing only since it was asked can still be had.
+        if in_vain.is_some_and(|asked| asked.missing) {
+            // Given up, so it is not missing any more when the stream goes on without it.
+            (state.replay.hopeless, state.replay.newest) = (true, applied);
             return None;
         }
         Some(state.ask(self.config.first))
@@ -381,7 +363,8 @@ impl State {
     }
 
     fn ask(&mut self, first: u64) -> u64 {
-        self.replay.asked = Some(self.lives.last());
+        let last = self.lives.last();
+        self.replay.asked = Some(Asked { last, missing: self.replay.newest > last.map(|last| last.sequence) });
         self.replay.answered = false;
         self.replay.waited = 0;
         self.lives.resume_from(first)

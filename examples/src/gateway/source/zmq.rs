@@ -7,7 +7,9 @@
 //! The rule that must never break: what is known of a pod is given up only where it is known to be wrong, or where the engine
 //! publishes and yet does not replay. A partition costs nothing.
 //!
-//! A frame may be as large as the engine likes: the crate has no limit. Follow engines that you trust.
+//! A frame may be as large as the engine likes: the `zeromq` crate has no limit, and makes room for a frame when it has read
+//! its length. So whoever answers at an engine's address can have this process ask for more memory than there is, which
+//! ends it. Nothing here is encrypted or authenticated either. Follow engines that you trust, over a network that you do.
 
 mod follower;
 mod replay;
@@ -44,6 +46,8 @@ pub struct Pace {
     pub idle: Duration,
     /// How long an engine may take to the next reply.
     pub answer: Duration,
+    /// How long all replies to one ask may take.
+    pub whole: Duration,
     /// How soon something that failed is tried again; twice as long each time that it fails again.
     pub retry: Duration,
     /// The longest pause before that.
@@ -53,7 +57,7 @@ pub struct Pace {
 impl Default for Pace {
     fn default() -> Self {
         let (ms, s) = (Duration::from_millis, Duration::from_secs);
-        Self { idle: s(2), answer: s(2), retry: ms(100), retry_most: s(2) }
+        Self { idle: s(2), answer: s(2), whole: s(60), retry: ms(100), retry_most: s(2) }
     }
 }
 

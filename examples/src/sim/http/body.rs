@@ -48,6 +48,9 @@ impl Body {
         if body.n.is_some_and(|n| n != 1) {
             return Err(ApiError::bad_request("`n` other than 1 is not supported"));
         }
+        if body.stream_options.is_some() && body.stream != Some(true) {
+            return Err(ApiError::bad_request("stream options can only be defined when `stream=True`"));
+        }
         Ok(body)
     }
 

@@ -152,7 +152,8 @@ pub(super) async fn give(State(api): State<Arc<Api>>, body: Bytes) -> Result<Jso
     };
     let _lease = Unlease { core: &api.core, life, request: &asked.request };
     let bytes = tokens.saturating_sub(asked.from) * BYTES_PER_TOKEN;
-    tokio::time::sleep(api.core.takes(Duration::from_secs_f64(bytes as f64 / BYTES_PER_SECOND))).await;
+    let slow = api.core.mood.borrow().slow;
+    tokio::time::sleep(api.core.takes(Duration::from_secs_f64(bytes as f64 / BYTES_PER_SECOND), slow)).await;
     Ok(Json(Given { tokens }))
 }
 

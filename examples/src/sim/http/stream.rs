@@ -60,7 +60,7 @@ impl Sending {
             Next::Opening | Next::Part => self.part().await,
             Next::Usage => {
                 self.next = Next::Done;
-                event(&self.stream.reply.usage(self.usage()))
+                event(self.stream.reply.usage(self.usage()))
             }
             Next::Done => {
                 self.next = Next::End;
@@ -95,12 +95,12 @@ impl Sending {
         };
         let Some(progress) = progress else {
             self.next = Next::Break;
-            let whole = event(&reply.part(" ", None))?;
+            let whole = event(reply.part(" ", None))?;
             return Ok(whole.slice(..whole.len() / 2));
         };
         if let (Next::Opening, Some(opening)) = (&self.next, reply.opening()) {
             self.next = Next::Part;
-            return event(&opening);
+            return event(without_usage(opening, *wants_usage));
         }
         let text = answer.words[self.sent..progress.tokens].concat();
         self.sent = progress.tokens;
@@ -109,7 +109,8 @@ impl Sending {
             (true, true) => Next::Usage,
             (true, false) => Next::Done,
         };
-        event(&reply.part(&text, progress.done.then_some(answer.finish)))
+        let part = reply.part(&text, progress.done.then_some(answer.finish));
+        event(without_usage(part, *wants_usage))
     }
 
     fn usage(&self) -> Usage {
@@ -118,7 +119,15 @@ impl Sending {
     }
 }
 
-fn event(value: &Value) -> io::Result<Bytes> {
+/// A chunk before the last: to a client that wants the usage, OpenAI says that it has not come yet.
+fn without_usage(mut chunk: Value, wanted: bool) -> Value {
+    if wanted {
+        chunk["usage"] = Value::Null;
+    }
+    chunk
+}
+
+fn event(value: Value) -> io::Result<Bytes> {
     Ok(Bytes::from(format!("data: {value}\n\n")))
 }
 

@@ -1,7 +1,8 @@
-//! Cache events as vLLM 0.32.0 writes them, byte for byte.
+//! Cache events as vLLM writes them, byte for byte: since 0.26, compared with captures up to 0.29.0.
 //!
 //! A batch is an array of time, events and rank; an event is a map with its type first, then its fields as they are
-//! declared. Fields that have their default are left out, except those without one, which are nil. The rule that must never
+//! declared. Fields that have their default are left out, except those without one, which are nil; so what later releases
+//! added (ownership, session) does not show in events of plain requests. The rule that must never
 //! break: what an engine with one full-attention group publishes and what is written here are the same bytes
 //! (`tests::captured_batches_are_written_byte_for_byte`).
 

@@ -7,10 +7,10 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
 use super::log::Log;
-use super::port::Port;
 use super::sockets::{Ask, Sockets};
 use super::wire::Wire;
 use crate::sim::Fault;
+use crate::sim::port::Port;
 
 /// What the task is told, in order.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ impl Publisher {
                 self.log.begin();
                 self.wire.begin();
             }
-            Told::Fault(Fault::Die) => self.close().await,
+            Told::Fault(Fault::Die | Fault::DieFor(_)) => self.close().await,
             Told::Fault(Fault::Restart | Fault::ChangeHashSeed) => self.cut().await,
             Told::Fault(fault) => {
                 let late = self.wire.fault(fault);
@@ -100,22 +100,19 @@ impl Publisher {
     /// Ends every connection; the ports are listened on again.
     async fn cut(&mut self) {
         self.close().await;
-        // The ports are held for us, so this fails only where the machine is out of something; then it stays dead.
+        // The ports are kept for us, so this fails only where the machine is out of something; then it stays dead.
         let _ = self.listen().await;
     }
 
     async fn listen(&mut self) -> io::Result<()> {
-        let [events, replay] = &mut self.ports;
+        let [events, replay] = &self.ports;
         self.sockets = Some(Sockets::open(events, replay).await?);
         Ok(())
     }
 
     async fn close(&mut self) {
-        let Some(sockets) = self.sockets.take() else { return };
-        sockets.close().await;
-        for port in &mut self.ports {
-            // Where it cannot be held now, `listen` binds it anew.
-            let _ = port.hold();
+        if let Some(sockets) = self.sockets.take() {
+            sockets.close().await;
         }
     }
 }

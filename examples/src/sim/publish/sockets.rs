@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use zeromq::{PubSocket, RouterSocket, Socket, SocketRecv, SocketSend, ZmqError, ZmqMessage};
 
 use super::log::{Batch, Log};
-use super::port::Port;
+use crate::sim::port::Port;
 use crate::sockets::close;
 
 /// Both sockets, open.
@@ -26,10 +26,10 @@ pub(super) struct Ask {
 
 impl Sockets {
     /// Listens on both ports.
-    pub(super) async fn open(events: &mut Port, replay: &mut Port) -> io::Result<Self> {
+    pub(super) async fn open(events: &Port, replay: &Port) -> io::Result<Self> {
         let mut sockets = Self { events: PubSocket::new(), replay: RouterSocket::new() };
-        sockets.events.bind_listener(events.listen()?).await.map_err(io::Error::other)?;
-        sockets.replay.bind_listener(replay.listen()?).await.map_err(io::Error::other)?;
+        sockets.events.bind_listener(events.listen()?.into_std()?).await.map_err(io::Error::other)?;
+        sockets.replay.bind_listener(replay.listen()?.into_std()?).await.map_err(io::Error::other)?;
         Ok(sockets)
     }
 

@@ -24,6 +24,7 @@ async fn a_stream_and_a_whole_answer_say_the_same() {
     assert_eq!(events.pop().unwrap(), "[DONE]");
     let mut chunks: Vec<Value> = events.iter().map(|event| serde_json::from_str(event).unwrap()).collect();
     let usage = chunks.pop().unwrap();
+    assert!(chunks.iter().all(|chunk| chunk.get("usage") == Some(&Value::Null)), "as OpenAI, before the last one");
     assert_eq!((&usage["usage"], &usage["choices"]), (&whole["usage"], &json!([])));
     assert_eq!(chunks[0]["choices"][0]["delta"], json!({"role": "assistant", "content": ""}));
     let content: String =
@@ -75,6 +76,7 @@ async fn completions_take_text_and_tokens() {
     assert_eq!(text["object"], "text_completion");
     let streamed = json!({"prompt": ids, "max_tokens": 5, "stream": true});
     let (_, _, bytes) = post(&pod, COMPLETIONS, &streamed).await;
+    assert!(events(&bytes).iter().all(|event| !event.contains("usage")), "nobody asked for it");
     let parts: String = events(&bytes)[..]
         .iter()
         .filter(|event| *event != "[DONE]")
@@ -92,6 +94,7 @@ async fn errors_are_in_openais_form() {
         (r#"{"model":"other","messages":[]}"#, 404, "the model `other` does not exist"),
         (r#"{"model":"sim"}"#, 400, "chats have `messages`"),
         (r#"{"messages":[{"role":"user","content":"x"}],"max_tokens":0}"#, 400, "at least 1"),
+        (r#"{"messages":[],"stream_options":{"include_usage":true}}"#, 400, "when `stream=True`"),
         (
             r#"{"messages":[{"role":"user","content":"x"}],"max_tokens":1000}"#,
             400,

@@ -159,18 +159,68 @@ async fn a_slow_pod_takes_longer() {
     pod.stop().await;
 }
 
+/// The step under way when a pod is slow would take hours.
 #[tokio::test]
-async fn faults_of_events_are_passed_on() {
+async fn a_pod_that_recovers_or_restarts_is_not_held_up_by_its_slowness() {
+    let (pod, told) = start(|_| {}).await;
+    let hi = chat("hi", &[("max_tokens", json!(1))]);
+    let body = hi.to_string();
+    for fault in [Fault::Recover, Fault::Restart] {
+        pod.fault(Fault::Slow(1e6));
+        let waits = send(&pod, CHAT, &body);
+        let recovers = async {
+            until("running", || pod.figures().running == 1).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            pod.fault(fault);
+        };
+        let (answer, ()) = soon("end", async { tokio::join!(waits, recovers) }).await;
+        assert_eq!(answer.is_ok(), fault == Fault::Recover);
+        if fault == Fault::Restart {
+            until("back", || told.restarts() == 1).await;
+            until("listening", || std::net::TcpStream::connect(pod.address()).is_ok()).await;
+        }
+        soon("answer", ask(&pod, CHAT, &hi)).await;
+    }
+    pod.stop().await;
+}
+
+#[tokio::test]
+async fn a_pod_that_dies_for_a_while_comes_back_by_itself_unless_it_is_called_before() {
+    let (pod, told) = start(|_| {}).await;
+    let listens = || std::net::TcpStream::connect(pod.address()).is_ok();
+    let body = json!({"die_for": 0.3});
+    // It may be gone before it has answered.
+    let _ = send(&pod, "/sim/fault", &body.to_string()).await;
+    until("gone", || !listens()).await;
+    until("back", || told.restarts() == 1 && listens()).await;
+    pod.fault(Fault::DieFor(3_600.0));
+    until("gone", || !listens()).await;
+    pod.fault(Fault::Restart);
+    until("back", || told.restarts() == 2 && listens()).await;
+    ask(&pod, CHAT, &chat("hi", &[("max_tokens", json!(1))])).await;
+    pod.fault(Fault::DieFor(0.0));
+    until("back", || told.restarts() == 3 && listens()).await;
+    pod.stop().await;
+}
+
+#[tokio::test]
+async fn faults_are_passed_on() {
     let (pod, _) = start(|_| {}).await;
     let heard = Arc::new(Mutex::new(Vec::new()));
     let hook = Arc::clone(&heard);
-    pod.on_event_fault(move |fault| hook.lock().push(fault));
-    for fault in [Fault::DropEvents(3), Fault::PartitionEvents, Fault::Slow(2.0), Fault::Recover] {
+    pod.on_fault(move |fault| hook.lock().push(fault));
+    let faults = [Fault::DropEvents(3), Fault::PartitionEvents, Fault::Slow(2.0), Fault::Recover];
+    for fault in faults {
         let body = serde_json::to_value(fault).unwrap();
         assert_eq!(post(&pod, "/sim/fault", &body).await.0, StatusCode::NO_CONTENT);
     }
-    assert_eq!(*heard.lock(), [Fault::DropEvents(3), Fault::PartitionEvents, Fault::Recover]);
-    assert_eq!(post(&pod, "/sim/fault", &json!("explode")).await.0, StatusCode::BAD_REQUEST);
+    pod.fault(Fault::ReorderEvents);
+    let wrong =
+        [json!("explode"), json!({"slow": 0}), json!({"slow": 1e300}), json!({"die_for": -1}), json!({"die_for": 1e9})];
+    for wrong in wrong {
+        assert_eq!(post(&pod, "/sim/fault", &wrong).await.0, StatusCode::BAD_REQUEST, "{wrong}");
+    }
+    assert_eq!(heard.lock().split_last(), Some((&Fault::ReorderEvents, &faults[..])), "and nothing of what is wrong");
     pod.stop().await;
 }
 

@@ -88,6 +88,8 @@ impl<'t> Follower<'t> {
         self.connected = false;
         self.replay = None;
         self.retry = None;
+        // An engine that was going away says nothing about one that stays and does not answer.
+        self.failures = 0;
         self.waiting.clear();
         self.what.status.set(SourceState::Connecting);
     }

@@ -37,7 +37,7 @@ impl Replay {
             let mut socket = DealerSocket::new();
             tokio::select! {
                 () = stopped.cancelled() => {}
-                _ = exchange(&mut socket, &endpoint, start, pace, &gets) => {}
+                _ = timeout(pace.whole, exchange(&mut socket, &endpoint, start, pace, &gets)) => {}
             }
             close(socket).await;
         });
@@ -59,7 +59,7 @@ pub(super) enum Cause {
     Silence,
 }
 
-/// Hands over replies until the end. None where it breaks off.
+/// Hands over replies until the end, which may never come. None where it breaks off.
 async fn exchange(
     socket: &mut DealerSocket,
     endpoint: &str,

@@ -1,0 +1,126 @@
+//! When what is missing is given up: not for what an earlier life had come to, nor for what nobody has asked for yet.
+#![cfg(feature = "vllm")]
+
+mod support;
+
+use kv_index::engine::{EngineFeed, EngineFeedConfig, ReplayForm, Replayed, replay_request};
+use kv_index::{BlockSize, Config, Index, Verdict};
+
+use support::pack::Packer;
+use support::pool::model;
+use support::publisher::{Frames, Publisher};
+
+type Feed<'i> = EngineFeed<&'i Index>;
+
+/// The next batch. What is in it does not matter here.
+fn publish(engine: &mut Publisher, time: &mut f64) -> Frames {
+    *time += 1.0;
+    let mut payload = Packer::default();
+    payload.array(3).float(*time).array(1).map(1).text("type").text("AllBlocksCleared").uint(0);
+    engine.publish(payload.0)
+}
+
+/// Asks until there is nothing more to ask for.
+fn replay(engine: &Publisher, feed: &Feed<'_>, from: u64) -> Vec<Verdict> {
+    let (mut ask, mut verdicts) = (Some(from), Vec::new());
+    while let Some(from) = ask.take() {
+        for reply in engine.replay(&replay_request(from)) {
+            match feed.replayed(&reply).expect("well-formed") {
+                Replayed::Batch(received) => verdicts.push(received.verdict),
+                Replayed::End { ask: again } => ask = again,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    verdicts
+}
+
+/// A feed that knew `lived` batches of an engine, and then heard that it started anew and has nothing to say.
+fn with_new_life(lived: usize, test: impl Fn(&mut Publisher, &mut f64, &Feed<'_>)) {
+    let index: Index = Index::new(Config::default());
+    let pod = index.join("a").expect("room");
+    let size = BlockSize::new(4).expect("not zero");
+    let feed = EngineFeed::new(&index, pod, EngineFeedConfig::tokens(model(), size)).expect("live");
+    let (mut engine, mut time) = (Publisher::new(1000, ReplayForm::WithTopic), 0.0);
+    for _ in 0..lived {
+        let frames = publish(&mut engine, &mut time);
+        assert!(matches!(feed.live(&frames).expect("well-formed").verdict, Verdict::Applied(_)));
+    }
+    engine = Publisher::new(1000, ReplayForm::WithTopic);
+    assert_eq!(replay(&engine, &feed, feed.connected()), []);
+    test(&mut engine, &mut time, &feed);
+}
+
+#[test]
+fn the_first_batch_of_a_silent_new_life_is_asked_for_if_it_is_missed() {
+    with_new_life(20, |engine, time, feed| {
+        publish(engine, time);
+        let frames = publish(engine, time);
+        let received = feed.live(&frames).expect("well-formed");
+        assert!(matches!(received.verdict, Verdict::Gap { from: 0, to: 1, .. }), "{received:?}");
+        let verdicts = replay(engine, feed, received.ask.expect("it can be replayed"));
+        assert!(matches!(verdicts[..], [Verdict::Applied(_), Verdict::Applied(_)]), "{verdicts:?}");
+    });
+}
+
+/// A host that asks in silence whether something was missed hears that nothing was: the next gap is asked for as any other.
+#[test]
+fn an_ask_in_silence_does_not_cost_the_next_gap() {
+    with_new_life(20, |engine, time, feed| {
+        for _ in 0..3 {
+            let frames = publish(engine, time);
+            feed.live(&frames).expect("well-formed");
+        }
+        assert_eq!(replay(engine, feed, feed.connected()), [Verdict::Duplicate]);
+        publish(engine, time);
+        let frames = publish(engine, time);
+        let received = feed.live(&frames).expect("well-formed");
+        assert!(matches!(received.verdict, Verdict::Gap { from: 3, to: 4, .. }), "{received:?}");
+        let verdicts = replay(engine, feed, received.ask.expect("it can be replayed"));
+        assert!(matches!(verdicts[..], [Verdict::Duplicate, Verdict::Applied(_), Verdict::Applied(_)]), "{verdicts:?}");
+    });
+}
+
+/// One batch with a number that cannot be right costs the state once, not at each gap that follows.
+#[test]
+fn a_number_far_ahead_is_given_up_once() {
+    let index: Index = Index::new(Config::default());
+    let pod = index.join("a").expect("room");
+    let size = BlockSize::new(4).expect("not zero");
+    let feed = EngineFeed::new(&index, pod, EngineFeedConfig::tokens(model(), size)).expect("live");
+    let (mut engine, mut time) = (Publisher::new(1000, ReplayForm::WithTopic), 0.0);
+    feed.live(&publish(&mut engine, &mut time)).expect("well-formed");
+    let mut odd = publish(&mut Publisher::new(0, ReplayForm::WithTopic), &mut time);
+    odd[1] = (u64::MAX - 1).to_be_bytes().to_vec();
+    let received = feed.live(&odd).expect("well-formed");
+    assert_eq!(replay(&engine, &feed, received.ask.expect("something is missing")), [Verdict::Duplicate]);
+    for _ in 0..3 {
+        let frames = publish(&mut engine, &mut time);
+        assert!(matches!(feed.live(&frames).expect("well-formed").verdict, Verdict::Applied(_)));
+        replay(&engine, &feed, feed.connected());
+        publish(&mut engine, &mut time);
+        let frames = publish(&mut engine, &mut time);
+        let received = feed.live(&frames).expect("well-formed");
+        let verdicts = replay(&engine, &feed, received.ask.expect("it can be replayed"));
+        assert!(matches!(verdicts[..], [Verdict::Duplicate, Verdict::Applied(_), Verdict::Applied(_)]), "{verdicts:?}");
+    }
+}
+
+/// The engine had answered when it published on; what was lost then is seen to be missing before the answer's end is.
+#[test]
+fn what_was_missed_since_it_was_asked_is_asked_for_again() {
+    let index: Index = Index::new(Config::default());
+    let pod = index.join("a").expect("room");
+    let size = BlockSize::new(4).expect("not zero");
+    let feed = EngineFeed::new(&index, pod, EngineFeedConfig::tokens(model(), size)).expect("live");
+    let (mut engine, mut time) = (Publisher::new(1000, ReplayForm::WithTopic), 0.0);
+    feed.live(&publish(&mut engine, &mut time)).expect("well-formed");
+    let answer = engine.replay(&replay_request(feed.connected()));
+    publish(&mut engine, &mut time);
+    let received = feed.live(&publish(&mut engine, &mut time)).expect("well-formed");
+    assert!(matches!(received.verdict, Verdict::Gap { from: 1, to: 2, .. }), "{received:?}");
+    let ends: Vec<_> = answer.iter().map(|reply| feed.replayed(reply).expect("well-formed")).collect();
+    let Some(&Replayed::End { ask: Some(from) }) = ends.last() else { panic!("{ends:?}") };
+    let verdicts = replay(&engine, &feed, from);
+    assert!(matches!(verdicts[..], [Verdict::Duplicate, Verdict::Applied(_), Verdict::Applied(_)]), "{verdicts:?}");
+}
