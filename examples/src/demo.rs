@@ -9,4 +9,4 @@ mod table;
 
 pub use compare::{DemoError, Options, Outcome, compare, prefill_pods};
 pub use serve::{ServeOptions, Serving};
-pub use table::Table;
+pub use table::{Table, reading};

@@ -33,12 +33,18 @@ struct Args {
     /// Runs a gateway by a configuration, over pods of your own; the file is followed.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["chaos", "pods", "speed", "profile", "seed", "listen"])]
     config: Option<PathBuf>,
+    /// With `--serve`: no conversations but yours.
+    #[arg(long, requires = "serve")]
+    idle: bool,
     /// Load while pods and events fail, then checks that all has healed.
     #[arg(long)]
     chaos: bool,
     /// How long faults go on.
-    #[arg(long, requires = "chaos", default_value_t = 180, value_parser = clap::value_parser!(u64).range(10..=86_400))]
+    #[arg(long, requires = "chaos", default_value_t = 180, value_parser = clap::value_parser!(u64).range(5..=86_400))]
     seconds: u64,
+    /// With `--chaos`: adds a wrong entry to the index, to see the run fail.
+    #[arg(long, requires = "chaos")]
+    sabotage: bool,
     /// A stock profile: the only one to run, or the one to serve by.
     #[arg(long, value_name = "NAME", value_parser = STOCK_PROFILES)]
     profile: Option<String>,
@@ -97,6 +103,13 @@ async fn compare(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     .await?;
     progress.end();
     println!("\n{}", Table::of(&outcomes));
+    let is_short = |outcome: &&demo::Outcome| outcome.tally.failures() == 0 && outcome.tally.requests() < requests;
+    if let Some(slow) = outcomes.iter().find(is_short) {
+        println!("This machine is too slow for all of it: {} was stopped early.\n", slow.profile);
+    }
+    if let Some(reading) = demo::reading(&outcomes) {
+        println!("{reading}");
+    }
     let errors: usize = outcomes.iter().map(|outcome| outcome.tally.failures()).sum();
     for failure in outcomes.iter().flat_map(|outcome| &outcome.tally.unclean) {
         println!("error: {failure}");
@@ -110,9 +123,14 @@ async fn serve(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
         speed: args.speed.unwrap_or(1.0),
         profile: args.profile.clone().unwrap_or_else(|| "cache_aware".to_owned()),
         listen: args.listen,
+        conversations: if args.idle { 0 } else { 2 * args.pods as usize },
+        seed: args.seed,
     };
     let serving = Serving::start(&options).await?;
     println!("{}", serving.hints());
+    if options.conversations > 0 {
+        println!("{} conversations go on beside yours; `--idle` is without them.", options.conversations);
+    }
     println!("Ctrl-C ends it.");
     Signals::listen()?.stop(&Notify::new()).await?;
     println!("draining");
@@ -176,8 +194,10 @@ async fn break_things(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
         pods: args.pods as usize,
         speed: args.speed.unwrap_or(CHAOS_SPEED),
         profile: args.profile.clone().unwrap_or_else(|| "cache_aware".to_owned()),
+        patience: Duration::from_secs(if args.sabotage { 3 } else { 60 }),
+        sabotage: args.sabotage,
     };
-    println!("Chaos with seed {} for {} s over {} pods.", options.seed, args.seconds, options.pods);
+    println!("Chaos with seed {} for {} s over {} pods, {}.", args.seed, args.seconds, args.pods, options.profile);
     let mut progress = Progress::on_stderr(args.seconds as usize);
     let report = chaos::run(&options, |over, ended| {
         progress.show(over.as_secs() as usize, format_args!("{} requests", grouped(ended)));
@@ -189,7 +209,10 @@ async fn break_things(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
         println!("Everything healed.");
         return Ok(ExitCode::SUCCESS);
     }
-    println!("Something did NOT heal; run again with `--chaos --seed {} --seconds {}`.", args.seed, args.seconds);
+    println!(
+        "Something did NOT heal. The same faults again: `--chaos --seed {} --seconds {} --pods {} --profile {}`.",
+        args.seed, args.seconds, args.pods, options.profile
+    );
     Ok(ExitCode::FAILURE)
 }
 

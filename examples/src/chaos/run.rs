@@ -4,13 +4,15 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until};
+use kv_index::{BlockHash, Event, Source, Stored};
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::chaos::check::{Check, differences, settle};
 use crate::chaos::leftovers::Leftovers;
 use crate::chaos::report::Report;
 use crate::chaos::schedule::Schedule;
+use crate::demo::prefill_pods;
 use crate::gateway::config::{Config, Profile};
 use crate::gateway::{Gateway, StartError};
 use crate::load::{Client, Drive, Ledger, Shape, Tally, Workload, drive};
@@ -30,6 +32,10 @@ pub struct Options {
     pub speed: f64,
     /// The stock profile.
     pub profile: String,
+    /// How long healing may take.
+    pub patience: Duration,
+    /// Puts a block into the index that no pod holds, before it is looked at: a run that must fail.
+    pub sabotage: bool,
 }
 
 /// Why a run could not be made. The machine lacks something, or the profile's name is wrong.
@@ -72,7 +78,7 @@ struct Scene {
 
 impl Scene {
     async fn start(options: &Options) -> Result<Self, ChaosError> {
-        let prefill = if options.profile.starts_with("prefill") { (options.pods * 3 / 8).max(1) } else { 0 };
+        let prefill = prefill_pods(&options.profile, options.pods);
         let shape = FleetShape { pods: options.pods, prefill, speed: options.speed, blocks: 1_500, lease: LEASE };
         let fleet = Fleet::start(&shape).await.map_err(ChaosError::Fleet)?;
         let gateway = Gateway::start(config(&fleet, options)).await.map_err(ChaosError::Gateway)?;
@@ -102,8 +108,8 @@ impl Scene {
     /// Ends all faults, and looks whether everything is as if there had been none.
     async fn heal(&self, options: &Options, tally: &Tally) -> Vec<Check> {
         (0..self.fleet.pods().len()).for_each(|pod| self.fleet.fault(pod, Fault::Recover));
-        let ill = || self.ill();
-        let ill = settle(PATIENCE, ill).await;
+        let ill = settle(options.patience, || self.ill()).await;
+        self.probe(options).await;
         // Every pod is up: whatever is asked now has to be answered.
         let scripts = options.pods * 2;
         let afterwards = drive(self.drive(options.seed.wrapping_add(1), scripts), |_| {}).await;
@@ -119,8 +125,11 @@ impl Scene {
         let odd: Vec<String> = odd.iter().filter(|(_, n)| *n > 0).map(|(what, n)| format!("{n} {what}")).collect();
         let mut unclean: Vec<String> = tally.unclean.iter().map(ToString::to_string).collect();
         unclean.extend(afterwards.unclean.iter().map(ToString::to_string));
-        let unlike = settle(PATIENCE, || self.unlike()).await;
-        let busy = settle(PATIENCE, || self.busy()).await;
+        if options.sabotage {
+            self.sabotage();
+        }
+        let unlike = settle(options.patience, || self.unlike()).await;
+        let busy = settle(options.patience, || self.busy()).await;
         let blocks: usize = self.fleet.pods().map(|pod| pod.cache().len()).sum();
         vec![
             Check::new("every request ended exactly once", format!("{} requests", audit.begun), &odd),
@@ -135,9 +144,20 @@ impl Scene {
         ]
     }
 
+    /// Asks until all is answered: a circuit that cut streams have opened closes by answers, not by health alone.
+    async fn probe(&self, options: &Options) {
+        let deadline = Instant::now() + options.patience;
+        while drive(self.drive(options.seed.wrapping_add(2), options.pods), |_| {}).await.failures() > 0 {
+            if Instant::now() >= deadline {
+                return;
+            }
+            sleep(Duration::from_millis(500)).await;
+        }
+    }
+
     async fn stop(self) {
         drop(self.client);
-        self.gateway.drain(PATIENCE).await;
+        self.gateway.drain(DRAIN).await;
         self.fleet.stop().await;
     }
 
@@ -153,6 +173,13 @@ impl Scene {
     fn ill(&self) -> Vec<String> {
         let pods = self.gateway.state().pods;
         pods.iter().filter(|pod| !pod.healthy).map(|pod| format!("{} is not healthy", pod.name)).collect()
+    }
+
+    fn sabotage(&self) {
+        let index = self.gateway.index();
+        let pod = self.fleet.pods().next().and_then(|pod| index.pod(pod.name())).expect("the fleet has joined");
+        let phantom = [BlockHash::new(1)];
+        index.apply(pod, Source::Copies, &Event::Stored(Stored::prompt(&phantom))).expect("the pod is there");
     }
 
     fn unlike(&self) -> Vec<String> {
@@ -208,13 +235,13 @@ fn attempts(metrics: &str) -> Vec<(String, u64)> {
     sums.into_iter().collect()
 }
 
-/// Gateways in front of pods that hang must not be patient.
+/// Not patient, or pods that hang would hold everything up; and not so quick to ask for health that no request meets one.
 fn config(fleet: &Fleet, options: &Options) -> Config {
     let mut config = fleet.gateway_config();
     config.profile = Profile::Stock(options.profile.clone());
     (config.patience.first_byte_seconds, config.patience.idle_seconds) = (3.0, 2.0);
     config.patience.whole_seconds = 30.0;
-    (config.health.every_seconds, config.health.timeout_seconds) = (0.25, 0.5);
+    (config.health.every_seconds, config.health.timeout_seconds) = (1.0, 1.0);
     config
 }
 
@@ -242,7 +269,7 @@ const SHAPE: Shape = Shape {
     one_whole_in: 5,
 };
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const DRAIN: Duration = Duration::from_secs(30);
 /// Longer than the gateway's own patience: it has to be the first to give up.
 const CLIENT_PATIENCE: Duration = Duration::from_secs(60);
 const LEASE: Duration = Duration::from_secs(3);

@@ -1,5 +1,8 @@
 //! What goes wrong when: a function of the seed.
 //!
+//! A partition comes first and lasts longest, so that load meets an index that is far behind; and the last thing that goes
+//! wrong is that some pods' last words are lost, with nothing after them to tell.
+//!
 //! Rules that must never break: the same seed, pods and length give the same schedule; every kind of fault occurs; what
 //! lasts is ended before the schedule is over; and at any time at least half of the pods can serve.
 
@@ -32,6 +35,7 @@ impl Schedule {
     pub fn new(seed: u64, pods: usize, length: Duration) -> Self {
         let mut planner = Planner::new(seed, pods.max(2), length);
         while planner.incident() {}
+        planner.last_words();
         let mut steps = planner.steps;
         // Stable: what is planned first comes first.
         steps.sort_by_key(|step| step.at);
@@ -103,7 +107,7 @@ struct Planner {
 impl Planner {
     fn new(seed: u64, pods: usize, length: Duration) -> Self {
         // Room for every kind at least once, whatever the length.
-        let gap = (length * 3 / 4 / KINDS.len() as u32).min(LONGEST_GAP);
+        let gap = (length * 3 / 4 / (KINDS.len() as u32 + 1)).min(LONGEST_GAP);
         let longest = (length / 6).min(LONGEST);
         let begin = gap / 2;
         Self {
@@ -112,7 +116,7 @@ impl Planner {
             gap,
             longest,
             end: length,
-            bag: Vec::new(),
+            bag: vec![Kind::Partition],
             busy: vec![Duration::ZERO; pods],
             down: vec![Duration::ZERO; pods],
             steps: Vec::new(),
@@ -122,9 +126,10 @@ impl Planner {
     /// Plans one; false when there is no more time.
     fn incident(&mut self) -> bool {
         let kind = self.draw();
-        let lasts = match kind.takes_down() || kind == Kind::Partition {
-            true => self.share(self.longest, 40, 100),
-            false => Duration::ZERO,
+        let lasts = match kind {
+            Kind::Partition => self.share(self.longest * 2, 60, 100),
+            kind if kind.takes_down() => self.share(self.longest, 40, 100),
+            _ => Duration::ZERO,
         };
         let pod = self.pod(kind);
         let at = self.now.max(self.busy[pod]);
@@ -144,6 +149,15 @@ impl Planner {
         let pause = self.share(self.gap, 60, 120);
         self.now += pause;
         true
+    }
+
+    /// Every second pod loses what it says next, when there is little more to say.
+    fn last_words(&mut self) {
+        let first = self.rng.below(2);
+        for pod in (first..self.busy.len()).step_by(2) {
+            let count = self.rng.between(10, 60) as u32;
+            self.steps.push(Step { at: self.end, pod, fault: Fault::DropEvents(count) });
+        }
     }
 
     /// A kind that has not come up in this round.

@@ -31,6 +31,8 @@ pub struct Options {
     pub shape: Shape,
     /// Blocks that each pod's memory holds.
     pub blocks: u32,
+    /// How long a profile may take. No turn begins after this, so that a slow machine still ends in time.
+    pub most: Duration,
 }
 
 impl Default for Options {
@@ -40,10 +42,11 @@ impl Default for Options {
             pods: 8,
             speed: 1.0,
             seed: 1,
-            scripts: 100,
-            at_once: 64,
+            scripts: 118,
+            at_once: 96,
             shape: SHAPE,
             blocks: 16_384,
+            most: MOST,
         }
     }
 }
@@ -57,10 +60,11 @@ impl Options {
     }
 }
 
-/// Pods of a fleet that prefill under a profile; 0 if all do both.
+/// Pods of a fleet that prefill under a profile; 0 if all do both. Half of them: with fewer, first tokens wait for a prefill
+/// pod; with more, decode steps get longer.
 #[must_use]
 pub fn prefill_pods(profile: &str, pods: usize) -> usize {
-    if profile.starts_with("prefill_decode") { (pods * 3 / 8).max(1) } else { 0 }
+    if profile.starts_with("prefill_decode") { (pods / 2).max(1) } else { 0 }
 }
 
 /// What came of a profile.
@@ -140,12 +144,17 @@ async fn one(options: &Options, profile: &str, mut see: impl FnMut(usize)) -> Re
     let mut load = Drive::new(client, Workload::new(options.shape, options.seed), MODEL, options.scripts);
     (load.at_once, load.stagger) = (options.at_once, STAGGER.div_f64(speed));
     load.expect = Some(Arc::new(move |body| oracle.answer(body)));
-    let (begun, mut ended) = (Instant::now(), 0);
-    let tally = drive(load, |_| {
+    let (begun, mut ended, stop) = (Instant::now(), 0, load.stop.clone());
+    let mut running = std::pin::pin!(drive(load, |_| {
         ended += 1;
         see(ended);
-    })
-    .await;
+    }));
+    let in_time = tokio::time::timeout(options.most, &mut running).await;
+    stop.cancel();
+    let tally = match in_time {
+        Ok(tally) => tally,
+        Err(_) => running.await,
+    };
     let took = begun.elapsed();
     let prefilling = if prefill > 0 { prefill } else { pods };
     // A pod that only decodes computes what is left of a prompt when its blocks have come: part of the whole as well.
@@ -163,20 +172,23 @@ async fn one(options: &Options, profile: &str, mut see: impl FnMut(usize)) -> Re
 /// Without a cache in mind, with one, and with prefill on pods of its own.
 const PROFILES: [&str; 3] = ["round_robin", "cache_aware", "prefill_decode"];
 
-/// Assistants with long instructions and tools, users who paste something now and then.
+/// Assistants with long instructions and tools, some far more popular than others; users who paste something now and then;
+/// documents that are read once and help nobody else.
 const SHAPE: Shape = Shape {
-    systems: 8,
-    system: (2_000, 5_000),
-    turns: (5, 9),
-    user: (500, 2_000),
-    answer: (8, 24),
-    think_ms: (200, 1_200),
-    one_document_in: 10,
-    document: (6_000, 14_000),
+    systems: 12,
+    system: (1_500, 4_000),
+    turns: (4, 5),
+    user: (600, 2_200),
+    answer: (20, 50),
+    think_ms: (300, 1_000),
+    one_document_in: 15,
+    document: (3_000, 8_000),
     one_whole_in: 0,
 };
 
-const STAGGER: Duration = Duration::from_millis(50);
+/// A third of what the first command may take, less what is under way then.
+const MOST: Duration = Duration::from_secs(25);
+const STAGGER: Duration = Duration::from_millis(40);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
@@ -207,7 +219,7 @@ mod tests {
     fn some_pods_prefill_where_the_profile_tells_them_apart() {
         let split = |profile: &str| [2, 8, 16].map(|pods| prefill_pods(profile, pods));
         assert_eq!(split("cache_aware"), [0, 0, 0]);
-        assert_eq!(split("prefill_decode"), [1, 3, 6]);
-        assert_eq!(split("prefill_decode_conditional"), [1, 3, 6]);
+        assert_eq!(split("prefill_decode"), [1, 4, 8]);
+        assert_eq!(split("prefill_decode_conditional"), [1, 4, 8]);
     }
 }

@@ -1,12 +1,17 @@
-//! Pods and a gateway that stay up, for whoever wants to try them by hand.
+//! Pods and a gateway that stay up, for whoever wants to try them by hand, with a little traffic so that there is
+//! something to see.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
 use crate::demo::compare::{DemoError, prefill_pods};
 use crate::gateway::Gateway;
 use crate::gateway::config::Profile;
+use crate::load::{Client, Drive, Shape, Workload, drive};
 use crate::sim::{Fleet, FleetShape, MODEL};
 
 /// What is to stay up.
@@ -21,6 +26,10 @@ pub struct ServeOptions {
     pub profile: String,
     /// Where the gateway listens.
     pub listen: SocketAddr,
+    /// Conversations that go on beside yours; 0 for none.
+    pub conversations: usize,
+    /// Where chance begins.
+    pub seed: u64,
 }
 
 /// What is up.
@@ -28,6 +37,8 @@ pub struct ServeOptions {
 pub struct Serving {
     fleet: Fleet,
     gateway: Gateway,
+    traffic: JoinHandle<()>,
+    stop: CancellationToken,
 }
 
 impl Serving {
@@ -43,7 +54,9 @@ impl Serving {
         let mut config = fleet.gateway_config();
         (config.listen, config.profile) = (options.listen, Profile::stock(&options.profile));
         let gateway = Gateway::start(config).await.map_err(DemoError::Gateway)?;
-        Ok(Self { fleet, gateway })
+        let stop = CancellationToken::new();
+        let traffic = tokio::spawn(traffic(gateway.address(), options, stop.clone()));
+        Ok(Self { fleet, gateway, traffic, stop })
     }
 
     /// What can be tried, as lines for a shell.
@@ -82,7 +95,36 @@ impl Serving {
 
     /// Lets streams end, for so long at most, and stops everything.
     pub async fn stop(self, most: Duration) {
+        self.stop.cancel();
         self.gateway.drain(most).await;
+        // What it still waited for has been answered or cut.
+        let _ = self.traffic.await;
         self.fleet.stop().await;
     }
 }
+
+/// Conversations without end. What becomes of them is for the page to show.
+fn traffic(gateway: SocketAddr, options: &ServeOptions, stop: CancellationToken) -> impl Future<Output = ()> + use<> {
+    let client = Client::new(&format!("http://{gateway}"), PATIENCE);
+    let mut load = Drive::new(client, Workload::new(SHAPE, options.seed), MODEL, usize::MAX);
+    (load.at_once, load.stagger, load.stop) = (options.conversations, STAGGER, stop);
+    async {
+        drive(load, |_| {}).await;
+    }
+}
+
+/// People who read what they are answered before they go on.
+const SHAPE: Shape = Shape {
+    systems: 8,
+    system: (1_000, 3_000),
+    turns: (3, 8),
+    user: (50, 600),
+    answer: (20, 120),
+    think_ms: (500, 4_000),
+    one_document_in: 8,
+    document: (3_000, 9_000),
+    one_whole_in: 10,
+};
+
+const STAGGER: Duration = Duration::from_millis(150);
+const PATIENCE: Duration = Duration::from_secs(60);

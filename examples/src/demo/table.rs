@@ -59,6 +59,29 @@ impl fmt::Display for Table {
     }
 }
 
+/// What the table shows and why, where it has the profiles that tell it.
+#[must_use]
+pub fn reading(outcomes: &[Outcome]) -> Option<String> {
+    let of = |profile: &str| outcomes.iter().find(|outcome| outcome.profile.starts_with(profile));
+    let (blind, aware, split) = (of("round_robin")?, of("cache_aware")?, of("prefill_decode")?);
+    let computed = |outcome: &Outcome| grouped(outcome.computed_tokens() as usize);
+    let first = |outcome: &Outcome| millis(percentile(&outcome.tally.firsts, 50));
+    let gap = |outcome: &Outcome| millis(percentile(&outcome.tally.gaps, 99));
+    Some(format!(
+        "Cache aware routing sends a conversation back to the pod that holds it, so {} prompt tokens were computed instead of\n\
+         {}, and half of the first tokens came within {} instead of {}. With prefill on pods of its own, fewer\n\
+         pods share it and first tokens wait ({}), but no prefill holds up an answer under way: {} between tokens\n\
+         at p99 instead of {}.",
+        computed(aware),
+        computed(blind),
+        first(aware),
+        first(blind),
+        first(split),
+        gap(split),
+        gap(aware),
+    ))
+}
+
 fn millis(time: Option<Duration>) -> String {
     time.map_or("-".to_owned(), |time| match time.as_secs_f64() * 1000.0 {
         ms if ms < 10.0 => format!("{ms:.1} ms"),
@@ -71,9 +94,8 @@ mod tests {
     use super::*;
     use crate::load::Tally;
 
-    #[test]
-    fn columns_line_up_and_figures_are_the_outcomes() {
-        let outcome = |profile: &str, cached, first| Outcome {
+    fn outcome(profile: &str, cached: usize, first: u64) -> Outcome {
+        Outcome {
             profile: profile.to_owned(),
             tally: Tally {
                 answered: 2,
@@ -85,7 +107,23 @@ mod tests {
             computed: vec![100, 300],
             elsewhere: 0,
             took: Duration::from_millis(1_250),
-        };
+        }
+    }
+
+    #[test]
+    fn a_reading_needs_all_it_speaks_of() {
+        let mut outcomes = vec![outcome("round_robin", 250, 1_234), outcome("cache_aware", 600, 5)];
+        assert_eq!(reading(&outcomes), None);
+        outcomes.push(outcome("prefill_decode", 600, 77));
+        let text = reading(&outcomes).unwrap();
+        for figure in ["400 prompt tokens", "within 5.0 ms instead of 1,234 ms", "(77 ms)"] {
+            assert!(text.contains(figure), "{text}");
+        }
+        assert!(text.lines().all(|line| line.len() <= 120), "{text}");
+    }
+
+    #[test]
+    fn columns_line_up_and_figures_are_the_outcomes() {
         let text = Table::of(&[outcome("one", 250, 1_234), outcome("a_longer_one", 600, 5)]).to_string();
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines.iter().all(|line| line.len() == lines[0].len()), "{text}");

@@ -48,7 +48,7 @@ const FILES: [(&str, &str, &str); 8] = [
 mod tests {
     use axum::body::Body;
     use http::Request;
-    use tower_service::Service;
+    use tower::Service;
 
     use super::*;
 

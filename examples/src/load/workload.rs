@@ -64,8 +64,7 @@ impl Workload {
             let turn = self.turn(shape.document, &mut rng);
             return Script { system: None, turns: vec![turn] };
         }
-        // The lower of two draws: some system prompts are more popular than others.
-        let system = rng.below(self.systems.len()).min(rng.below(self.systems.len()));
+        let system = popular(self.systems.len(), &mut rng);
         let turns = (0..span(shape.turns, &mut rng)).map(|_| self.turn(shape.user, &mut rng)).collect();
         Script { system: Some(Arc::clone(&self.systems[system])), turns }
     }
@@ -80,6 +79,20 @@ impl Workload {
     }
 }
 
+/// A number below `end`: the second half as often as the first, the third a third as often, as Zipf found words to be.
+fn popular(end: usize, rng: &mut Rng) -> usize {
+    let weight = |nth: usize| ZIPF / (nth + 1);
+    let mut drawn = rng.below((0..end).map(weight).sum());
+    let passes = |nth: &usize| match drawn.checked_sub(weight(*nth)) {
+        Some(rest) => {
+            drawn = rest;
+            true
+        }
+        None => false,
+    };
+    (0..end).take_while(passes).count()
+}
+
 fn span((least, most): Span, rng: &mut Rng) -> usize {
     rng.between(least, most)
 }
@@ -87,6 +100,9 @@ fn span((least, most): Span, rng: &mut Rng) -> usize {
 fn words(length: Span, rng: &mut Rng) -> String {
     (0..span(length, rng)).map(|_| word(rng.bits())).collect()
 }
+
+/// Large enough that thirds and sevenths of it are still exact enough.
+const ZIPF: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -140,6 +156,17 @@ mod tests {
             assert!((turns.0..=turns.1).contains(&script.turns.len()));
             assert!(script.turns.iter().all(|turn| (says.0..=says.1).contains(&tokens(&turn.says))));
         }
+    }
+
+    #[test]
+    fn popularity_falls_with_the_rank() {
+        let (mut rng, mut drawn) = (Rng::new(5), [0_usize; 4]);
+        (0..25_000).for_each(|_| drawn[popular(4, &mut rng)] += 1);
+        // Of 25 parts, 12 go to the first, then 6, 4 and 3.
+        for (count, parts) in drawn.into_iter().zip([12, 6, 4, 3]) {
+            assert!(count.abs_diff(parts * 1_000) < 300, "{drawn:?}");
+        }
+        assert_eq!(popular(1, &mut rng), 0);
     }
 
     #[test]

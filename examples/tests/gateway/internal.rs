@@ -129,7 +129,7 @@ async fn a_pod_whose_events_come_from_elsewhere_is_known_anew_and_served_all_the
         assert!(state.pods[0].healthy, "it is the same server");
         assert_eq!(client.chat().await.status, 200);
         let status = report(&client, &stored(0, 1..9)).await.status;
-        assert_eq!(status, if name == "pushed" { 200 } else { 404 }, "{name}");
+        assert_eq!(status, if name == "pushed" { 200 } else { 422 }, "{name}");
     }
     assert_eq!(gateway.state().pods[0].blocks, 8);
     assert_ne!(gateway.index().pod("a"), Some(before));

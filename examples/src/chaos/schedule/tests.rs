@@ -2,7 +2,7 @@
 
 use super::*;
 
-const LENGTHS: [u64; 4] = [10, 20, 30, 240];
+const LENGTHS: [u64; 4] = [5, 20, 30, 240];
 
 fn schedules() -> impl Iterator<Item = (usize, Duration, Schedule)> {
     LENGTHS.into_iter().flat_map(|seconds| {
@@ -27,6 +27,18 @@ fn every_kind_of_fault_occurs() {
         if pods >= 8 || length >= Duration::from_secs(240) {
             assert_eq!(schedule.kinds().len(), KINDS.len(), "{pods} pods, {length:?}: {:?}", schedule.kinds());
         }
+    }
+}
+
+#[test]
+fn a_long_partition_comes_first_and_lost_words_last() {
+    for (pods, length, schedule) in schedules() {
+        let steps = schedule.steps();
+        assert_eq!(steps[0].fault, Fault::PartitionEvents);
+        let end = steps.iter().find(|step| step.pod == steps[0].pod && step.fault == Fault::Recover).unwrap().at;
+        assert!(end - steps[0].at >= (length / 6).min(LONGEST), "{pods} pods, {length:?}");
+        let last: Vec<_> = steps.iter().filter(|step| step.at == length).collect();
+        assert!(last.len() >= pods / 2 && last.iter().all(|step| matches!(step.fault, Fault::DropEvents(_))));
     }
 }
 

@@ -43,8 +43,9 @@ function draw(chart, series) {
     // A second in which nothing was measured has no point.
     points: series.filter((entry) => given(entry[line.field])).map((entry) => [entry.t, entry[line.field]]),
   }));
-  const end = Math.max(60, ...series.map((entry) => entry.t));
-  const begin = Math.max(0, end - SPAN);
+  // The right edge is now, so a young gateway's chart is empty at the left.
+  const end = Math.max(0, ...series.map((entry) => entry.t));
+  const begin = end - Math.min(SPAN, Math.max(60, end));
   const top = chart.top(Math.max(0, ...lines.flatMap((line) => line.points.map(([, value]) => value))));
   const x = (t) => LEFT + ((t - begin) / (end - begin)) * (width - LEFT - RIGHT);
   const y = (value) => TOP + (1 - Math.min(value, top) / top) * (height - TOP - BOTTOM);
