@@ -71,7 +71,7 @@ fn flags_that_make_no_sense_exit_with_2() {
         assert!(output.stdout.is_empty() && output.stderr.starts_with(b"error:"), "{arguments:?}: {output:?}");
     }
     let missing = gateway(&["--config", "no-such-file.yaml"]);
-    assert_eq!(missing.status.code(), Some(1));
+    assert_eq!(missing.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&missing.stderr).contains("no-such-file.yaml"), "{missing:?}");
     assert_eq!(gateway(&["--help"]).status.code(), Some(0));
 }

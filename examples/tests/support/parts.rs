@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Whether a program can be started with these arguments and ends well.
@@ -38,9 +39,11 @@ pub(crate) fn run(command: &mut Command, folder: &Path) -> Output {
     Output { status, stdout: std::fs::read(out).unwrap(), stderr: std::fs::read(err).unwrap() }
 }
 
-/// An empty folder of this name below the tests' own.
+/// An empty folder below the tests' own that nobody else has; `name` tells whose it is.
 pub(crate) fn folder(name: &str) -> std::path::PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+    static MADE: AtomicUsize = AtomicUsize::new(0);
+    let (process, made) = (std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{process}-{made}"));
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();
     folder
