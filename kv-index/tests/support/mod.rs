@@ -1,6 +1,8 @@
 //! What the tests of engines' streams share: a simulated engine, its publisher, and the truth to compare with.
 #![allow(dead_code, unreachable_pub, reason = "each test takes what it needs")]
 
+#[cfg(feature = "vllm")]
+pub mod engine;
 pub mod pack;
 pub mod pool;
 pub mod publisher;
