@@ -126,13 +126,15 @@ async fn serve(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
         conversations: if args.idle { 0 } else { 2 * args.pods as usize },
         seed: args.seed,
     };
+    // Heard before anybody is told that there is something to end.
+    let mut signals = Signals::listen()?;
     let serving = Serving::start(&options).await?;
     println!("{}", serving.hints());
     if options.conversations > 0 {
         println!("{} conversations go on beside yours; `--idle` is without them.", options.conversations);
     }
     println!("Ctrl-C ends it.");
-    Signals::listen()?.stop(&Notify::new()).await?;
+    signals.stop(&Notify::new()).await?;
     println!("draining");
     serving.stop(Duration::from_secs(30)).await;
     Ok(ExitCode::SUCCESS)

@@ -96,13 +96,15 @@ async fn run(args: Args) -> std::io::Result<()> {
     config.block_size = BlockSize::new(args.block_size).expect("the flag's range begins at 1");
     let mut publish = PublishConfig::new(&args.topic, args.replay_batches);
     (publish.events, publish.replay) = (args.events, args.replay);
+    // Heard before anybody is told that the pod is there.
+    let mut signals = Signals::listen()?;
     let (sink, publisher) = ZmqPublisher::bind(publish).await?;
     let pod = SimPod::start(config, vec![Box::new(sink)]).await?;
     pod.on_fault(publisher.faults());
     let endpoints = publisher.endpoints();
     println!("{} serves {} at http://{}", pod.name(), args.model, pod.address());
     println!("events at {}, replay at {}", endpoints.events, endpoints.replay);
-    Signals::listen()?.stop(&Notify::new()).await?;
+    signals.stop(&Notify::new()).await?;
     pod.stop().await;
     publisher.stop().await;
     Ok(())
