@@ -5,10 +5,14 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Longer than anything takes on a busy machine.
 const LONG: Duration = Duration::from_secs(20);
+
+/// Held by each test: a port that is free for one would else be taken by another.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// A process that does not outlive its test.
 struct Pod {
@@ -81,6 +85,7 @@ fn addresses() -> [SocketAddr; 3] {
 
 #[test]
 fn it_listens_where_it_is_told_to_dies_on_demand_and_comes_back_there() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let [http, events, replay] = addresses();
     let flags = [http, events, replay].map(|address| address.to_string());
     let mut pod = Pod::start(&["--listen", &flags[0], "--events", &flags[1], "--replay", &flags[2], "--speed", "100"]);
@@ -102,10 +107,11 @@ fn it_listens_where_it_is_told_to_dies_on_demand_and_comes_back_there() {
 /// Neither an answer under way, nor a connection without a request, nor death holds up the end.
 #[test]
 fn a_signal_ends_it_whatever_it_is_doing() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     for (signal, fault) in [("TERM", None), ("INT", Some("\"hang\"")), ("TERM", Some("\"die\""))] {
-        let [http, ..] = addresses();
-        let mut pod = Pod::start(&["--listen", &http.to_string(), "--speed", "0.1"]);
-        pod.line();
+        let mut pod = Pod::start(&["--speed", "0.1"]);
+        let line = pod.line();
+        let http: SocketAddr = line.rsplit_once("http://").unwrap().1.parse().unwrap();
         let idle = TcpStream::connect(http).unwrap();
         let mut busy = TcpStream::connect(http).unwrap();
         let body = r#"{"prompt":"a long answer","max_tokens":9000,"ignore_eos":true}"#;
@@ -122,6 +128,7 @@ fn a_signal_ends_it_whatever_it_is_doing() {
 
 #[test]
 fn a_port_that_is_taken_is_said_and_fails() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     for flag in ["--listen", "--events", "--replay"] {
