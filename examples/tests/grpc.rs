@@ -7,9 +7,9 @@ mod reported;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use kv_index::{BlockHash, BlockSize, Config as IndexConfig, Digest, Index, Parent, Tier};
+use kv_index::{BlockHash, BlockSize, Config as IndexConfig, Digest, Index, Parent};
 use pointsman_examples::gateway::inbox::Inbox;
 use pointsman_examples::gateway::source::grpc::serve;
 use pointsman_examples::gateway::source::push::Token;
@@ -21,6 +21,8 @@ use pointsman_examples::wire::{DigestReport, Hashing, Message, Verdict};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+
+use reported::eventually;
 
 fn hashing() -> Hashing {
     Hashing::native("sim", BlockSize::new(16).unwrap())
@@ -44,16 +46,7 @@ fn believed(inbox: &Inbox) -> Digest {
 }
 
 fn truth(shadow: &Shadow) -> Digest {
-    let copies = shadow.copies();
-    Digest::of(copies.into_iter().flat_map(|(hash, n)| std::iter::repeat_n((hash, Tier::Gpu), n as usize)))
-}
-
-async fn eventually(what: &str, mut is: impl FnMut() -> bool) {
-    let since = Instant::now();
-    while !is() {
-        assert!(since.elapsed() < Duration::from_secs(10), "not within 10 s: {what}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    reported::digest(shadow.copies())
 }
 
 async fn ends<T>(what: &str, task: JoinHandle<T>) -> T {
@@ -148,7 +141,7 @@ async fn a_gateway_knows_what_pods_report_over_grpc() {
     );
     let gateway = Gateway::start(GatewayConfig::parse(&yaml).unwrap()).await.unwrap();
     reported::Client::new(gateway.address()).work(&mut pointsman_examples::rng::Rng::new(3), 40).await;
-    reported::eventually("the index has every cache", || reported::knows(gateway.index(), &pods)).await;
+    eventually("the index has every cache", || reported::knows(gateway.index(), &pods)).await;
     assert!(pods.iter().any(|pod| pod.truth() != Digest::EMPTY));
     gateway.drain(Duration::from_secs(1)).await;
     for pod in pods {

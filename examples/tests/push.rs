@@ -6,7 +6,7 @@ mod reported;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::Router;
 use kv_index::{BlockHash, BlockSize, Config as IndexConfig, Digest, Index, Parent, Tier};
@@ -17,11 +17,15 @@ use pointsman_examples::reporter::http::HttpOutlet;
 use pointsman_examples::reporter::shadow::{ReportingSink, Shadow};
 use pointsman_examples::reporter::{Config, Outlet, OutletError, Reporter};
 use pointsman_examples::sim::events::{Block, CacheEvent, EventSink};
+use pointsman_examples::sim::publish::{PublishConfig, ZmqPublisher};
+use pointsman_examples::sim::{PodConfig, SimPod};
 use pointsman_examples::wire::{Change, Hashing, Message, Report};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+
+use reported::eventually;
 
 const TOKEN: &str = "a token";
 
@@ -70,16 +74,7 @@ fn believed(inbox: &Inbox) -> Digest {
 }
 
 fn truth(shadow: &Shadow) -> Digest {
-    let copies = shadow.copies();
-    Digest::of(copies.into_iter().flat_map(|(hash, n)| std::iter::repeat_n((hash, Tier::Gpu), n as usize)))
-}
-
-async fn eventually(what: &str, mut is: impl FnMut() -> bool) {
-    let since = Instant::now();
-    while !is() {
-        assert!(since.elapsed() < Duration::from_secs(10), "not within 10 s: {what}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    reported::digest(shadow.copies())
 }
 
 fn hurried() -> Config {
@@ -273,9 +268,9 @@ async fn a_gateway_knows_what_pods_push() {
     let mut fleet: Vec<String> = pods.iter().map(reported::ReportedPod::yaml).collect();
     fleet[2] = fleet[2].replace("pushed", "none");
     gateway.reload(yaml(&fleet)).unwrap();
-    reported::eventually("the pods are healthy", || gateway.state().pods.iter().all(|pod| pod.healthy)).await;
+    eventually("the pods are healthy", || gateway.state().pods.iter().all(|pod| pod.healthy)).await;
     reported::Client::new(gateway.address()).work(&mut pointsman_examples::rng::Rng::new(3), 60).await;
-    reported::eventually("the index has every cache", || reported::knows(gateway.index(), &pods[..2])).await;
+    eventually("the index has every cache", || reported::knows(gateway.index(), &pods[..2])).await;
     assert!(pods.iter().any(|pod| pod.truth() != Digest::EMPTY));
     let other = gateway.index().pod("pod-2").unwrap();
     assert_eq!(gateway.index().digest(other), Ok(Digest::EMPTY), "nobody was to report on it");
@@ -284,4 +279,43 @@ async fn a_gateway_knows_what_pods_push() {
         let figures = pod.stop().await;
         assert_eq!(figures.inventories == 0, refused, "{figures:?}");
     }
+}
+
+/// Two kinds of sources at once: one pod's engine publishes over ZeroMQ, the other's reporter pushes over HTTP.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_sources_feed_one_gateway() {
+    let (sink, publisher) = ZmqPublisher::bind(PublishConfig::new("", 1_000)).await.unwrap();
+    let mut settings = PodConfig::new("published", "sim");
+    (settings.speed, settings.blocks) = (1_000.0, 120);
+    let published = SimPod::start(settings, vec![Box::new(sink)]).await.unwrap();
+    let sockets = publisher.endpoints();
+    let of_published = format!(
+        "{{ name: published, url: 'http://{}', events: {{ zmq: {{ events: '{}', replay: '{}' }} }} }}",
+        published.address(),
+        sockets.events,
+        sockets.replay
+    );
+    let yaml = |fleet: &str| {
+        let text = format!(
+            "listen: 127.0.0.1:0\nmodel: {{ name: sim }}\nprofile: round_robin\npods: [{fleet}]\n\
+             internal: {{ token: {TOKEN}, listen: '127.0.0.1:0' }}\n"
+        );
+        GatewayConfig::parse(&text).unwrap()
+    };
+    let gateway = Gateway::start(yaml(&of_published)).await.unwrap();
+    let url = format!("http://{}", gateway.internal_address().unwrap());
+    let pushed = reported::ReportedPod::start("pushed", HttpOutlet::new(&url, TOKEN).unwrap()).await;
+    gateway.reload(yaml(&format!("{of_published}, {}", pushed.yaml()))).unwrap();
+    eventually("both pods are healthy", || gateway.state().pods.iter().all(|pod| pod.healthy)).await;
+    reported::Client::new(gateway.address()).work(&mut pointsman_examples::rng::Rng::new(5), 40).await;
+    // What an engine publishes is in the index once a block, however many copies there are.
+    let blocks = || reported::digest(published.cache().into_keys().map(|hash| (hash, 1)));
+    let known = |name| gateway.index().digest(gateway.index().pod(name).unwrap()).unwrap();
+    eventually("the index has both caches", || known("published") == blocks() && known("pushed") == pushed.truth())
+        .await;
+    assert!(blocks() != Digest::EMPTY && pushed.truth() != Digest::EMPTY);
+    gateway.drain(Duration::from_secs(1)).await;
+    pushed.stop().await;
+    published.stop().await;
+    publisher.stop().await;
 }

@@ -51,8 +51,7 @@ impl ReportedPod {
 
     /// What its cache really has.
     pub(crate) fn truth(&self) -> Digest {
-        let cache = self.sim.cache();
-        Digest::of(cache.into_iter().flat_map(|(hash, copies)| std::iter::repeat_n((hash, Tier::Gpu), copies as usize)))
+        digest(self.sim.cache())
     }
 
     /// How many leading blocks of a chain it really has.
@@ -65,6 +64,11 @@ impl ReportedPod {
         self.sim.stop().await;
         tokio::time::timeout(PATIENCE, self.task).await.expect("a reporter ends with its pod").unwrap()
     }
+}
+
+/// The digest of a cache, copy by copy.
+pub(crate) fn digest(cache: impl IntoIterator<Item = (BlockHash, u32)>) -> Digest {
+    Digest::of(cache.into_iter().flat_map(|(hash, copies)| std::iter::repeat_n((hash, Tier::Gpu), copies as usize)))
 }
 
 /// Whether an index has exactly what each pod has.
