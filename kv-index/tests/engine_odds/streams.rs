@@ -2,61 +2,60 @@
 
 use super::*;
 
-/// making a feed for stream 0 anew loses stream 1's blocks, and stream 1 is not told to begin anew
+/// Two streams of one pod, both at their beginning.
+fn two_streams<'i>(index: &'i Index, pod: Pod) -> [Feed<'i>; 2] {
+    [0, 1].map(|stream| {
+        let mut config = EngineFeedConfig::engine_hashes(size(2));
+        config.stream = StreamId(stream);
+        EngineFeed::new(index, pod, config).unwrap()
+    })
+}
+
+/// What the other stream lost has to be told again: its next batch, after block 5, waits for its first.
+fn begins_anew(other: &Feed<'_>) {
+    let received = other.batch(1, &batch(2.0, vec![stored(&[6], Some(5), &[1, 4], 2)])).unwrap();
+    assert!(matches!(received.verdict, Verdict::Gap { from: 0, .. }), "{received:?}");
+}
+
+/// Making a feed for one stream forgets the pod's blocks, those of its other streams too.
 #[test]
 fn a_feed_made_anew_makes_other_streams_begin_anew() {
     setup(|index, pod| {
-        let one: Feed<'_> = EngineFeed::new(index, pod, EngineFeedConfig::engine_hashes(size(2))).unwrap();
-        let mut c = EngineFeedConfig::engine_hashes(size(2));
-        c.stream = StreamId(1);
-        let two: Feed<'_> = EngineFeed::new(index, pod, c).unwrap();
+        let [one, two] = two_streams(index, pod);
         one.batch(0, &batch(1.0, vec![stored(&[1], None, &[1, 2], 2)])).unwrap();
         two.batch(0, &batch(1.0, vec![stored(&[5], None, &[1, 3], 2)])).unwrap();
         let _again: Feed<'_> = EngineFeed::new(index, pod, EngineFeedConfig::engine_hashes(size(2))).unwrap();
-        let r = two.batch(1, &batch(2.0, vec![stored(&[6], Some(5), &[1, 4], 2)])).unwrap();
-        assert!(
-            matches!(r.verdict, Verdict::Gap { from: 0, .. }),
-            "{r:?}: block 5 is held by the engine; blocks {}",
-            blocks(index, pod)
-        );
+        begins_anew(&two);
     });
 }
 
-/// the same when a replayed batch is damaged
+/// So does a replayed batch that is damaged.
 #[test]
 fn a_batch_that_cannot_be_had_makes_other_streams_begin_anew() {
     setup(|index, pod| {
-        let one: Feed<'_> = EngineFeed::new(index, pod, EngineFeedConfig::engine_hashes(size(2))).unwrap();
-        let mut c = EngineFeedConfig::engine_hashes(size(2));
-        c.stream = StreamId(1);
-        let two: Feed<'_> = EngineFeed::new(index, pod, c).unwrap();
+        let [one, two] = two_streams(index, pod);
         one.batch(0, &batch(1.0, vec![stored(&[1], None, &[1, 2], 2)])).unwrap();
         two.batch(0, &batch(1.0, vec![stored(&[5], None, &[1, 3], 2)])).unwrap();
         one.connected();
         let reply =
             ReplayReply::Batch(Message { topic: b"", sequence: 1, payload: &[0xc1] }).to_frames(ReplayForm::WithTopic);
         assert!(one.replayed(&reply).is_err());
-        let r = two.batch(1, &batch(2.0, vec![stored(&[6], Some(5), &[1, 4], 2)])).unwrap();
-        assert!(matches!(r.verdict, Verdict::Gap { from: 0, .. }), "{r:?}");
+        begins_anew(&two);
     });
 }
 
-/// AllBlocksCleared of one stream
+/// And so does news that everything was cleared.
 #[test]
 fn a_clear_makes_other_streams_begin_anew() {
     setup(|index, pod| {
-        let one: Feed<'_> = EngineFeed::new(index, pod, EngineFeedConfig::engine_hashes(size(2))).unwrap();
-        let mut c = EngineFeedConfig::engine_hashes(size(2));
-        c.stream = StreamId(1);
-        let two: Feed<'_> = EngineFeed::new(index, pod, c).unwrap();
+        let [one, two] = two_streams(index, pod);
         two.batch(0, &batch(1.0, vec![stored(&[5], None, &[1, 3], 2)])).unwrap();
         one.batch(0, &batch(1.0, vec![EngineEvent::Cleared])).unwrap();
-        let r = two.batch(1, &batch(2.0, vec![stored(&[6], Some(5), &[1, 4], 2)])).unwrap();
-        assert!(matches!(r.verdict, Verdict::Gap { from: 0, .. }), "{r:?}");
+        begins_anew(&two);
     });
 }
 
-/// "A feed starts from nothing: what the pod held before is forgotten"
+/// What the pod held before is forgotten.
 #[test]
 fn a_feed_starts_from_nothing() {
     setup(|index, pod| {
@@ -67,14 +66,14 @@ fn a_feed_starts_from_nothing() {
     });
 }
 
-/// a lost replay is never asked for again, and the state goes stale
+/// Without that the state would go stale.
 #[test]
 fn a_replay_that_never_comes_is_asked_for_again() {
     setup(|index, pod| {
         let feed: Feed<'_> = EngineFeed::new(index, pod, EngineFeedConfig::engine_hashes(size(2))).unwrap();
         live(&feed, 0, 0.0, 10);
         assert_eq!(live(&feed, 2, 2.0, 12).ask, Some(0));
-        // nobody answers (vLLM has no replay socket unless it is set up)
+        // Nobody answers: vLLM has no replay socket unless it is set up.
         let asked = (3..1000).filter(|n| live(&feed, *n, *n as f64, 10 + n).ask.is_some()).count();
         assert!(asked > 0, "{:?}; blocks {}", live(&feed, 1000, 1000.0, 1010).verdict, blocks(index, pod));
     });
