@@ -19,8 +19,14 @@ pub struct Options {
     pub rounds: usize,
     /// A few cells of each section, for a look.
     pub quick: bool,
+    /// Most threads that search at once; as many as there are cores if it is not said.
+    pub threads: Option<usize>,
+    /// A Mooncake trace to replay, JSONL, plain or gzipped; without one, requests are made up with its statistics.
+    pub trace: Option<PathBuf>,
     /// Where to write JSON.
     pub json: Option<PathBuf>,
+    /// A folder for everything: tables, JSON and plots.
+    pub out: Option<PathBuf>,
 }
 
 /// One question.
@@ -35,13 +41,31 @@ pub enum Section {
     Writes,
     /// What does it cost to forget a conversation?
     Evict,
+    /// How do searches scale with threads, alone and beside writers?
+    Threads,
+    /// What rate of requests and events is kept up with?
+    Replay,
     /// What does a block weigh?
     Memory,
+    /// What does a decision cost by pods and plugins?
+    Decision,
+    /// What does forwarding a chunk cost?
+    Execution,
 }
 
 impl Section {
     /// Every section, in the order they run.
-    pub const ALL: [Self; 5] = [Self::Search, Self::Tokens, Self::Writes, Self::Evict, Self::Memory];
+    pub const ALL: [Self; 9] = [
+        Self::Search,
+        Self::Tokens,
+        Self::Writes,
+        Self::Evict,
+        Self::Threads,
+        Self::Replay,
+        Self::Memory,
+        Self::Decision,
+        Self::Execution,
+    ];
 
     /// Its name on the command line.
     #[must_use]
@@ -51,7 +75,11 @@ impl Section {
             Self::Tokens => "tokens",
             Self::Writes => "writes",
             Self::Evict => "evict",
+            Self::Threads => "threads",
+            Self::Replay => "replay",
             Self::Memory => "memory",
+            Self::Decision => "decision",
+            Self::Execution => "execution",
         }
     }
 }
@@ -88,7 +116,10 @@ impl fmt::Display for OptionsError {
             Self::NotANumber(flag, value) => {
                 write!(f, "`{flag}` wants a number above zero, not `{value}`")
             }
-            Self::NoSection(name) => write!(f, "no section `{name}`: there are search, tokens, writes, evict, memory"),
+            Self::NoSection(name) => {
+                let names: Vec<&str> = Section::ALL.into_iter().map(Section::name).collect();
+                write!(f, "no section `{name}`: there are {}", names.join(", "))
+            }
         }
     }
 }
@@ -105,13 +136,16 @@ impl Request {
         let mut args = args.into_iter();
         let mut only = Vec::new();
         let (mut table, mut memory_blocks, mut seed, mut rounds) = (None, None, 1, None);
-        let (mut quick, mut json) = (false, None);
+        let (mut quick, mut threads, mut trace, mut json, mut out) = (false, None, None, None, None);
         while let Some(flag) = args.next() {
             match flag.as_str() {
                 "-h" | "--help" => return Ok(Self::Help),
                 "--quick" => quick = true,
                 "--only" => only.extend(sections(&value(&flag, args.next())?)?),
                 "--json" => json = Some(PathBuf::from(value(&flag, args.next())?)),
+                "--out" => out = Some(PathBuf::from(value(&flag, args.next())?)),
+                "--trace" => trace = Some(PathBuf::from(value(&flag, args.next())?)),
+                "--threads" => threads = Some(number(&flag, args.next())?),
                 "--table" => table = Some(number(&flag, args.next())?),
                 "--memory-blocks" => memory_blocks = Some(number(&flag, args.next())?),
                 "--seed" => seed = number(&flag, args.next())? as u64,
@@ -126,7 +160,10 @@ impl Request {
             seed,
             rounds: rounds.unwrap_or(if quick { 3 } else { 9 }),
             quick,
+            threads,
+            trace,
             json,
+            out,
         }))
     }
 }
@@ -152,13 +189,17 @@ Compares this index with its peers. Tables go to stdout as Markdown, progress to
 
 Usage: compare [options]
 
-  --only SECTIONS    search, tokens, writes, evict, memory; several with commas; all by default
+  --only SECTIONS    search, tokens, writes, evict, threads, replay, memory, decision, execution;
+                     several with commas; all by default
   --table N          distinct blocks while searches and writes are measured (200000)
   --memory-blocks N  distinct blocks while memory is measured (1000000)
   --seed S           seed of every workload (1)
   --rounds R         rounds that medians are taken over (9)
   --quick            a few cells of each section, smaller and with 3 rounds
+  --threads N        most threads that search at once (as many as there are cores)
+  --trace PATH       a Mooncake trace to replay, JSONL, plain or .gz (else one is made up with its statistics)
   --json PATH        writes the tables there as JSON too
+  --out FOLDER       writes tables, JSON and plots there
   -h, --help         prints this
 ";
 

@@ -1,8 +1,12 @@
 //! The questions, one a file. Each takes the options, tells its progress and returns tables.
 
+mod decision;
 mod evict;
+mod execution;
 mod memory;
+mod replay;
 mod search;
+mod threads;
 mod tokens;
 mod writes;
 
@@ -19,7 +23,11 @@ pub fn run(section: Section, options: &Options, tell: &mut dyn FnMut(&str)) -> V
         Section::Tokens => tokens::run(options, tell),
         Section::Writes => writes::run(options, tell),
         Section::Evict => evict::run(options, tell),
+        Section::Threads => threads::run(options, tell),
+        Section::Replay => replay::run(options, tell),
         Section::Memory => memory::run(options, tell),
+        Section::Decision => decision::run(options, tell),
+        Section::Execution => execution::run(options, tell),
     }
 }
 
