@@ -1,25 +1,24 @@
 //! One pod's cache as its events tell it: what is held, where, how often, and under what.
 //!
-//! Pure bookkeeping behind the pod's lock. A change happens here first, then in the table ([`crate::change`]).
-//! The rule that keeps searches exact: while the table still shows a child, the hole above it stays known;
-//! so holes and unlinked blocks that went are forgotten only in [`PodCache::settle`].
+//! Pure bookkeeping behind the pod's lock. A change happens here and among the runs ([`crate::change`]).
 
 mod speculated;
+mod strays;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Instant;
 
-use crate::block::{BlockHash, Parent};
-use crate::change::{Buffers, Left};
+use crate::block::BlockHash;
+use crate::cache::strays::Strays;
+use crate::change::Buffers;
 use crate::detail::Detail;
 use crate::digest::Digest;
 use crate::event::{Applied, Source};
 use crate::feed::Cursors;
 use crate::held::{Held, HeldMap, Spot, State};
-use crate::ledger::{Holes, Ledger};
 use crate::map::FixedMap;
-use crate::runs::Follow;
+use crate::runs::Place;
 use crate::tier::{Location, Tier};
 
 /// Everything the index keeps about one pod.
@@ -27,24 +26,33 @@ use crate::tier::{Location, Tier};
 pub(crate) struct PodCache {
     held: HeldMap,
     details: FixedMap<BlockHash, Detail>,
-    holes: Holes,
-    /// Blocks whose parent is not known, those that left and are not settled included.
-    unlinked: usize,
-    unlinked_left: usize,
+    /// Blocks that the pod holds apart from what they follow.
+    pub(crate) strays: Strays,
+    /// Blocks that several parents were named for.
+    contradicted: usize,
     digest: Digest,
     deadlines: FixedMap<BlockHash, Instant>,
-    /// Deepest first among equal deadlines, so that a speculated tail never outlives its start.
-    expiries: BinaryHeap<Reverse<(Instant, Reverse<u32>, BlockHash)>>,
+    /// Latest first among equal deadlines, so that a speculated tail never outlives its start.
+    expiries: BinaryHeap<Reverse<(Instant, Reverse<u64>, BlockHash)>>,
+    /// Speculations so far.
+    speculations: u64,
     pub(crate) cursors: Cursors,
     pub(crate) buffers: Buffers,
-    /// Blocks that were learned to be followed by one that was there already.
-    pub(crate) relinked: Vec<BlockHash>,
     /// Everything that was ever applied.
     pub(crate) totals: Applied,
     /// Stores that named another parent than an earlier one did.
     pub(crate) contradictions: u64,
     /// How often everything was forgotten, so that whoever keeps state beside the pod's notices.
     pub(crate) clears: u64,
+}
+
+/// A block that left.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Left {
+    /// From its place.
+    Place(Place),
+    /// From among the strays.
+    Stray,
 }
 
 /// What became of one block of a `Removed`.
@@ -56,8 +64,26 @@ pub(crate) enum Outcome {
 }
 
 impl PodCache {
+    /// Finds a block, or adds it as one that is yet to be placed: where it is, and whether it was there.
+    #[inline]
+    pub(crate) fn find_or_insert(&mut self, hash: BlockHash, tier: Tier) -> (Spot, bool) {
+        let state = State::default().with_tiers(tier.bit());
+        let (spot, found) = self.held.find_or_insert(hash, Held { place: None, state });
+        if !found {
+            self.digest.add(hash, tier);
+        }
+        (spot, found)
+    }
+
+    /// Notes where in its tier a held block lies.
+    pub(crate) fn locate(&mut self, spot: Spot, hash: BlockHash, tier: Tier, location: Location) {
+        let mut held = self.held.at(spot);
+        self.detail(hash, &mut held.state).relocate(tier, Some(location));
+        self.held.put(spot, held);
+    }
+
     /// Counts a copy of a block the pod holds already, or makes a speculated one real.
-    pub(crate) fn add_copy(&mut self, spot: Spot, hash: BlockHash, parent: Parent, copy: NewCopy) {
+    pub(crate) fn add_copy(&mut self, spot: Spot, hash: BlockHash, copy: NewCopy) {
         let mut held = self.held.at(spot);
         if held.state.has(State::SPECULATED) {
             held.state = held.state.without(State::SPECULATED);
@@ -72,22 +98,10 @@ impl PodCache {
             self.detail(hash, &mut held.state).relocate(copy.tier, copy.location);
         }
         self.held.put(spot, held);
-        self.relink(hash, parent);
-    }
-
-    /// Adds a block the pod does not hold; whether it holds blocks under it already.
-    pub(crate) fn insert(&mut self, hash: BlockHash, parent: Parent, copy: NewCopy) -> Follow {
-        let mut held = self.link(parent);
-        held.state = held.state.with_tiers(copy.tier.bit());
-        self.digest.add(hash, copy.tier);
-        if copy.location.is_some() {
-            self.detail(hash, &mut held.state).relocate(copy.tier, copy.location);
-        }
-        self.fill(hash, held)
     }
 
     /// Makes a held block real with exactly these copies, whatever it had.
-    pub(crate) fn replace(&mut self, spot: Spot, hash: BlockHash, parent: Parent, detail: &Detail) {
+    pub(crate) fn replace(&mut self, spot: Spot, hash: BlockHash, detail: &Detail) {
         let mut held = self.held.at(spot);
         if held.state.has(State::SPECULATED) {
             held.state = held.state.without(State::SPECULATED);
@@ -107,7 +121,6 @@ impl PodCache {
             self.details.insert(hash, detail.clone());
         }
         self.held.put(spot, held);
-        self.relink(hash, parent);
     }
 
     /// Counts a copy out; a membership source takes all copies of the tier.
@@ -119,70 +132,105 @@ impl PodCache {
             return Outcome::Missing;
         }
         let left = if source == Source::Copies { count - 1 } else { 0 };
+        if left == 0 && held.state.tiers() == tier.bit() {
+            return self.drop_block(hash).map_or(Outcome::Missing, Outcome::Gone);
+        }
         self.digest.remove_copies(hash, tier, count - left);
         self.set_copies(hash, &mut held.state, tier, left);
         self.held.put(spot, held);
-        if held.state.tiers() != 0 {
-            return Outcome::Kept;
-        }
-        self.drop_block(hash).map_or(Outcome::Missing, Outcome::Gone)
+        Outcome::Kept
     }
 
     /// Forgets a block altogether, whatever its copies.
     pub(crate) fn drop_block(&mut self, hash: BlockHash) -> Option<Left> {
-        let (held, children) = self.held.remove(hash)?;
-        for tier in Tier::ALL {
-            self.digest.remove_copies(hash, tier, self.copies(hash, held.state, tier));
+        let Held { place, state } = self.held.remove(hash)?;
+        if state.has(State::DETAILED) {
+            let detail = self.details.remove(&hash).unwrap_or_default();
+            for tier in Tier::ALL {
+                self.digest.remove_copies(hash, tier, detail.copies[tier.index()]);
+            }
+        } else {
+            for tier in Tier::ALL.into_iter().filter(|tier| state.tiers() & tier.bit() != 0) {
+                self.digest.remove(hash, tier);
+            }
         }
-        if held.state.has(State::DETAILED) {
-            self.details.remove(&hash);
-        }
-        if held.state.has(State::SPECULATED) {
+        if state.has(State::SPECULATED) {
             self.deadlines.remove(&hash);
         }
-        if children > 0 {
-            self.holes.open(hash, held.position, children);
-        }
-        self.unlink(held);
-        Some(Left { hash, before: held.parent })
+        self.contradicted -= usize::from(state.has(State::CONTRADICTED));
+        Some(place.map_or_else(
+            || {
+                self.strays.remove(hash);
+                Left::Stray
+            },
+            Left::Place,
+        ))
     }
 
-    /// Forgets everything; `gone` gets every block there was.
-    pub(crate) fn clear(&mut self, gone: &mut Vec<Left>) {
-        gone.extend(self.held.iter().map(|(hash, held)| Left { hash, before: held.parent }));
+    /// Forgets everything; the runs that the pod had a part in are for the caller to tell.
+    pub(crate) fn clear(&mut self) {
         self.held = HeldMap::default();
         self.details = FixedMap::default();
         self.deadlines = FixedMap::default();
         self.expiries = BinaryHeap::new();
         self.digest = Digest::EMPTY;
-        self.holes.heal_all();
-        self.unlinked_left = self.unlinked;
+        self.strays = Strays::default();
+        self.contradicted = 0;
         self.clears += 1;
     }
 
-    /// Forgets the holes that are no more, once the table shows it.
-    pub(crate) fn settle(&mut self) {
-        self.holes.settle();
-        if self.unlinked_left > 0 {
-            self.unlinked -= std::mem::take(&mut self.unlinked_left);
-            self.holes.touch();
-        }
+    /// Places of all blocks, as often as there are blocks, in no order; strays have none.
+    pub(crate) fn places(&self) -> impl Iterator<Item = Place> + '_ {
+        self.held.iter().filter_map(|(_, held)| held.place)
     }
 
-    /// What searches should be told about holes, if anything changed.
-    pub(crate) fn ledger_news(&mut self) -> Option<Ledger> {
-        self.holes.news(self.unlinked)
+    /// Every block with its entry.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = (BlockHash, Held)> + '_ {
+        self.held.iter()
     }
 
     /// Takes blocks out of a retired pod's map, about `budget` at a time.
-    pub(crate) fn drain_some(&mut self, budget: usize, out: &mut Vec<Left>) {
+    pub(crate) fn drain_some(&mut self, budget: usize, out: &mut Vec<Held>) {
         self.held.drain_some(budget, out);
     }
 
+    #[inline]
     pub(crate) fn find(&self, hash: BlockHash) -> Option<Spot> {
         self.held.find(hash)
     }
 
+    #[inline]
+    pub(crate) fn get(&self, hash: BlockHash) -> Option<Held> {
+        self.held.get(hash)
+    }
+
+    #[inline]
+    pub(crate) fn at(&self, spot: Spot) -> Held {
+        self.held.at(spot)
+    }
+
+    /// Changes when spots found before are void.
+    #[inline]
+    pub(crate) fn moves(&self) -> u64 {
+        self.held.moves()
+    }
+
+    /// The blocks found at these spots have their places now, one behind the other.
+    #[inline]
+    pub(crate) fn set_places(&mut self, spots: &[Spot], first: Place) {
+        self.held.set_places(spots, first);
+    }
+
+    /// A store named another parent for a block than an earlier one did. From now on it goes by its hash alone.
+    pub(crate) fn contradict(&mut self, spot: Spot) {
+        let held = self.held.at(spot);
+        self.contradictions += 1;
+        self.contradicted += 1;
+        self.held.put(spot, Held { state: held.state.with(State::CONTRADICTED), ..held });
+    }
+
+    #[inline]
     pub(crate) fn prefetch(&self, hash: BlockHash) {
         self.held.prefetch(hash);
     }
@@ -191,13 +239,10 @@ impl PodCache {
         self.held.len()
     }
 
-    pub(crate) fn holes(&self) -> usize {
-        self.holes.len()
-    }
-
-    /// Whether searches scan for this pod.
-    pub(crate) fn is_scanned(&self) -> bool {
-        self.holes.need_scan(self.unlinked)
+    /// Whether runs do not say all there is to say of this pod: nobody told what some block follows, or what was told
+    /// does not fit together.
+    pub(crate) fn is_unlinked(&self) -> bool {
+        self.contradicted > 0 || self.strays.unknown() > 0
     }
 
     pub(crate) fn speculated(&self) -> usize {
@@ -210,13 +255,13 @@ impl PodCache {
 
     pub(crate) fn bytes(&self) -> usize {
         self.held.bytes()
-            + self.holes.bytes()
+            + self.strays.bytes()
             + self.details.capacity() * (size_of::<(BlockHash, Detail)>() + 1)
             + self.deadlines.capacity() * (size_of::<(BlockHash, Instant)>() + 1)
-            + self.expiries.capacity() * size_of::<(Instant, u32, BlockHash)>()
+            + self.expiries.capacity() * size_of::<(Instant, u64, BlockHash)>()
     }
 
-    /// Every block the engine really has, with its parent, position and copies.
+    /// Every block the engine really has, with its entry and copies.
     pub(crate) fn real_blocks(&self) -> impl Iterator<Item = (BlockHash, Held, Detail)> + '_ {
         let real = self.held.iter().filter(|(_, held)| !held.state.has(State::SPECULATED));
         real.map(|(hash, held)| (hash, held, self.detail_of(hash, held.state)))
@@ -226,105 +271,6 @@ impl PodCache {
     pub(crate) fn real(&self, hash: BlockHash) -> Option<Detail> {
         let held = self.held.get(hash).filter(|held| !held.state.has(State::SPECULATED))?;
         Some(self.detail_of(hash, held.state))
-    }
-
-    /// Puts a block back as a snapshot has it; links follow in [`Self::restore_links`].
-    pub(crate) fn restore_block(&mut self, hash: BlockHash, held: Held, detail: Detail) {
-        let mut state = held.state;
-        for tier in Tier::ALL {
-            self.digest.add_copies(hash, tier, detail.copies[tier.index()]);
-            if detail.copies[tier.index()] > 0 {
-                state = state.with_tiers(state.tiers() | tier.bit());
-            }
-        }
-        if !detail.is_trivial() {
-            state = state.with(State::DETAILED);
-            self.details.insert(hash, detail);
-        }
-        self.held.insert(hash, Held { state, ..held }, 0);
-    }
-
-    /// Counts every restored block under its parent.
-    pub(crate) fn restore_links(&mut self) {
-        let links: Vec<_> = self.held.iter().map(|(_, held)| held).collect();
-        for held in links {
-            if held.state.has(State::UNLINKED) {
-                self.unlinked += 1;
-                self.holes.touch();
-            } else if let Some(parent) = held.parent {
-                if self.held.add_child(parent).is_none() {
-                    self.holes.open(parent, held.position.and_then(|p| p.checked_sub(1)), 1);
-                }
-            }
-        }
-    }
-
-    /// Enters a block, over the children that came before it if there are any.
-    fn fill(&mut self, hash: BlockHash, held: Held) -> Follow {
-        let children = if self.holes.is_empty() { 0 } else { self.holes.fill(hash) };
-        self.held.insert(hash, held, children);
-        if children > 0 { Follow::Perhaps } else { Follow::Nothing }
-    }
-
-    /// Counts a new block under its parent.
-    #[inline]
-    fn link(&mut self, parent: Parent) -> Held {
-        let (parent, position, state) = match parent {
-            Parent::Root => (None, Some(0), State::default()),
-            Parent::Block(hash) => {
-                let position = self.held.add_child(hash).unwrap_or_else(|| self.holes.add_child(hash));
-                (Some(hash), position.map(|p| p.saturating_add(1)), State::default())
-            }
-            Parent::Unknown => {
-                self.unlinked += 1;
-                self.holes.touch();
-                (None, None, State::UNLINKED)
-            }
-        };
-        Held { parent, position, state }
-    }
-
-    /// Counts a block that leaves out from under its parent.
-    fn unlink(&mut self, held: Held) {
-        if let Some(parent) = held.parent {
-            if !self.held.drop_child(parent) {
-                self.holes.drop_child(parent);
-            }
-        } else if held.state.has(State::UNLINKED) {
-            self.unlinked_left += 1;
-        }
-    }
-
-    /// A held block was stored again: learns a parent that was unknown. Where the store contradicts an
-    /// earlier one, the parent counts as unknown, so that the pod is scanned rather than trusted.
-    #[inline]
-    fn relink(&mut self, hash: BlockHash, parent: Parent) {
-        let held = self.held.get(hash).expect("the block is held");
-        let known = if held.state.has(State::UNLINKED) {
-            Parent::Unknown
-        } else {
-            held.parent.map_or(Parent::Root, Parent::Block)
-        };
-        // A block that was contradicted may lie in a run behind its first parent: no other must ever stand for it there.
-        if parent == known || parent == Parent::Unknown || held.state.has(State::CONTRADICTED) {
-            return;
-        }
-        self.unlink(held);
-        let learned = if known == Parent::Unknown {
-            if let Parent::Block(parent) = parent {
-                self.relinked.push(parent);
-            }
-            self.link(parent)
-        } else {
-            self.contradictions += 1;
-            self.link(Parent::Unknown)
-        };
-        let contradicted = known != Parent::Unknown;
-        let state = held.state.without(State::UNLINKED);
-        let state = if contradicted { state.with(State::CONTRADICTED) } else { state };
-        let state = if learned.state.has(State::UNLINKED) { state.with(State::UNLINKED) } else { state };
-        let spot = self.held.find(hash).expect("the block is held");
-        self.held.put(spot, Held { state, ..learned });
     }
 
     fn copies(&self, hash: BlockHash, state: State, tier: Tier) -> u32 {

@@ -1,49 +1,31 @@
-//! One change of one pod, from its cache to the table and the hole ledger, in the order that keeps every
-//! concurrent search explainable.
+//! One change of one pod, carried from its cache to the runs.
 //!
-//! The order: new holes are published, then the table changes, then healed holes are withdrawn. A search
-//! that sees a block beyond a hole therefore also sees the hole.
+//! Blocks that come are entered in the pod's map first and then given their places, a stretch at a time; blocks that
+//! leave are taken out of the map first, and out of their runs by spans.
+
+mod placing;
 
 use crate::block::{BlockHash, Parent};
-use crate::cache::{NewCopy, Outcome, PodCache};
+use crate::cache::{Left, NewCopy, Outcome, PodCache};
 use crate::detail::Detail;
 use crate::event::{Applied, Event, Removed, Source, Stored};
-use crate::index::{Index, MOVES_AT_ONCE};
+use crate::held::Spot;
+use crate::index::Index;
 use crate::pod::PodId;
 use crate::reclaim::{Pin, pin};
-use crate::runs::{Follow, RunId};
+use crate::runs::{Place, Span};
 use crate::snapshot::RestoredBlock;
 use crate::sync::MutexGuard;
-use crate::table::Meta;
 use crate::tier::Tier;
 
-/// A change under way: the pod's lock is held, the table not yet touched.
+/// A change under way: the pod's lock is held.
 pub(crate) struct Change<'a, const W: usize> {
     index: &'a Index<W>,
     pod: PodId,
     cache: MutexGuard<'a, PodCache>,
     pin: Pin,
     buffers: Buffers,
-    /// Room in the table taken for blocks not there yet, and how much of it the blocks that follow may use.
-    room: usize,
-    promised: usize,
     applied: Applied,
-}
-
-/// A block the pod did not hold before, and what it follows.
-#[derive(Debug)]
-struct Fresh {
-    hash: BlockHash,
-    before: Parent,
-    /// Whether the pod may hold blocks under it already.
-    follow: Follow,
-}
-
-/// A block the pod holds no longer, and what it followed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Left {
-    pub(crate) hash: BlockHash,
-    pub(crate) before: Option<BlockHash>,
 }
 
 /// How a store's blocks are to be entered.
@@ -54,10 +36,9 @@ pub(crate) enum Entry {
 }
 
 impl<'a, const W: usize> Change<'a, W> {
-    pub(crate) fn new(index: &'a Index<W>, pod: PodId, cache: MutexGuard<'a, PodCache>) -> Self {
-        let mut cache = cache;
+    pub(crate) fn new(index: &'a Index<W>, pod: PodId, mut cache: MutexGuard<'a, PodCache>) -> Self {
         let buffers = std::mem::take(&mut cache.buffers);
-        Self { index, pod, cache, pin: pin(), buffers, room: 0, promised: 0, applied: Applied::default() }
+        Self { index, pod, cache, pin: pin(), buffers, applied: Applied::default() }
     }
 
     pub(crate) fn cache(&mut self) -> &mut PodCache {
@@ -75,49 +56,92 @@ impl<'a, const W: usize> Change<'a, W> {
 
     /// Enters a store's blocks in chain order, up to the first that does not fit.
     pub(crate) fn store(&mut self, stored: &Stored<'_>, entry: Entry) {
+        self.take_out();
         let blocks = stored.blocks;
         for &hash in blocks.iter().take(AHEAD) {
-            self.prefetch(hash);
+            self.cache.prefetch(hash);
         }
-        self.buffers.fresh.reserve(blocks.len());
-        for (offset, &hash) in blocks.iter().enumerate() {
-            if let Some(&ahead) = blocks.get(offset + AHEAD) {
-                self.prefetch(ahead);
+        if let Some(&first) = blocks.first() {
+            self.index.heads.prefetch(first);
+        }
+        self.buffers.spots.reserve(blocks.len());
+        let (mut parent, mut anchor) = (stored.parent, self.anchor(stored.parent));
+        let mut at = 0;
+        while at < blocks.len() {
+            let moves = self.cache.moves();
+            let stretch = self.gather(stored, at, entry);
+            let fresh = &blocks[at..at + self.buffers.spots.len()];
+            let placed = self.place(fresh, parent, &mut anchor, moves);
+            self.applied.stored += placed;
+            for &hash in &fresh[placed..] {
+                self.cache.drop_block(hash);
             }
-            let before = if offset == 0 { stored.parent } else { Parent::Block(blocks[offset - 1]) };
-            let source = if let Entry::Real(source) = entry { source } else { Source::Membership };
-            let copy = NewCopy { tier: stored.tier, source, location: stored.locations.get(offset).copied() };
-            if let Some(spot) = self.cache.find(hash) {
-                self.applied.repeated += 1;
-                match entry {
-                    Entry::Real(_) => self.cache.add_copy(spot, hash, before, copy),
-                    Entry::Speculated(deadline) => self.cache.prolong(hash, deadline),
-                }
-                continue;
-            }
-            if !self.has_room(hash, blocks.len() - offset) {
-                self.applied.refused += blocks.len() - offset;
+            at += placed;
+            if placed < fresh.len() || stretch == Stretch::Full {
+                self.applied.refused += blocks.len() - at;
                 return;
             }
-            let follow = match entry {
-                Entry::Real(_) => self.cache.insert(hash, before, copy),
-                Entry::Speculated(deadline) => self.cache.insert_speculated(hash, before, deadline),
-            };
-            self.buffers.fresh.push(Fresh { hash, before, follow });
+            if placed > 0 {
+                parent = Parent::Block(blocks[at - 1]);
+            }
+            if stretch == Stretch::Held {
+                let hash = blocks[at];
+                self.repeat(stored, at, entry, parent);
+                (parent, anchor) = (Parent::Block(hash), self.anchor(Parent::Block(hash)));
+                at += 1;
+            }
         }
+    }
+
+    /// Enters blocks from `at` on in the pod's map, up to the first that it holds or has no room for.
+    fn gather(&mut self, stored: &Stored<'_>, at: usize, entry: Entry) -> Stretch {
+        self.buffers.spots.clear();
+        let room = self.index.config.max_blocks_per_pod.saturating_sub(self.cache.len());
+        for (offset, &hash) in stored.blocks.iter().enumerate().skip(at) {
+            if let Some(&ahead) = stored.blocks.get(offset + AHEAD) {
+                self.cache.prefetch(ahead);
+            }
+            if self.buffers.spots.len() == room {
+                return if self.cache.find(hash).is_some() { Stretch::Held } else { Stretch::Full };
+            }
+            let (spot, found) = match entry {
+                Entry::Real(_) => self.cache.find_or_insert(hash, stored.tier),
+                Entry::Speculated(deadline) => self.cache.find_or_speculate(hash, deadline),
+            };
+            if found {
+                return Stretch::Held;
+            }
+            if let Some(&location) = stored.locations.get(offset) {
+                self.cache.locate(spot, hash, stored.tier, location);
+            }
+            self.buffers.spots.push(spot);
+        }
+        Stretch::Whole
+    }
+
+    /// A block that the pod holds was stored again, behind `parent`.
+    fn repeat(&mut self, stored: &Stored<'_>, at: usize, entry: Entry, parent: Parent) {
+        self.applied.repeated += 1;
+        let hash = stored.blocks[at];
+        let Some(spot) = self.cache.find(hash) else { return };
+        match entry {
+            Entry::Speculated(deadline) => self.cache.prolong(hash, deadline),
+            Entry::Real(source) => self.cache.add_copy(spot, hash, copy_of(stored, at, source)),
+        }
+        self.relink(spot, hash, parent);
     }
 
     pub(crate) fn remove(&mut self, removed: &Removed<'_>, source: Source) {
         let blocks = removed.blocks;
         for &hash in blocks.iter().take(AHEAD) {
-            self.prefetch(hash);
+            self.cache.prefetch(hash);
         }
         for (offset, &hash) in blocks.iter().enumerate() {
             if let Some(&ahead) = blocks.get(offset + AHEAD) {
-                self.prefetch(ahead);
+                self.cache.prefetch(ahead);
             }
             match self.cache.remove_copy(hash, removed.tier, source) {
-                Outcome::Gone(left) => self.buffers.gone.push(left),
+                Outcome::Gone(left) => self.gone(left),
                 Outcome::Kept => self.applied.kept += 1,
                 Outcome::Missing => self.applied.missing += 1,
             }
@@ -126,43 +150,50 @@ impl<'a, const W: usize> Change<'a, W> {
 
     /// Makes a block real with exactly these copies; false if it does not fit.
     pub(crate) fn replace(&mut self, hash: BlockHash, parent: Parent, detail: &Detail) -> bool {
-        let held = self.cache.find(hash).is_some();
-        if held {
+        if let Some(spot) = self.cache.find(hash) {
             self.applied.repeated += 1;
-        } else {
-            if !self.has_room(hash, 0) {
-                return false;
-            }
-            // The first tier it is in; the others follow below.
-            let tier = Tier::ALL.into_iter().find(|tier| detail.copies[tier.index()] > 0).unwrap_or(Tier::Gpu);
-            let copy = NewCopy { tier, source: Source::Membership, location: None };
-            let follow = self.cache.insert(hash, parent, copy);
-            self.buffers.fresh.push(Fresh { hash, before: parent, follow });
+            self.relink(spot, hash, parent);
+        } else if !self.enter(hash, parent, detail) {
+            return false;
         }
         if let Some(spot) = self.cache.find(hash) {
-            self.cache.replace(spot, hash, parent, detail);
+            self.cache.replace(spot, hash, detail);
         }
         true
+    }
+
+    /// Enters one block that the pod does not hold; false if it does not fit.
+    fn enter(&mut self, hash: BlockHash, parent: Parent, detail: &Detail) -> bool {
+        self.take_out();
+        if self.cache.len() >= self.index.config.max_blocks_per_pod {
+            return false;
+        }
+        // The first tier it is in; the others follow.
+        let tier = Tier::ALL.into_iter().find(|tier| detail.copies[tier.index()] > 0).unwrap_or(Tier::Gpu);
+        let (spot, _) = self.cache.find_or_insert(hash, tier);
+        self.buffers.spots.clear();
+        self.buffers.spots.push(spot);
+        let (mut anchor, moves) = (self.anchor(parent), self.cache.moves());
+        let placed = self.place(&[hash], parent, &mut anchor, moves);
+        self.applied.stored += placed;
+        if placed == 0 {
+            self.cache.drop_block(hash);
+        }
+        placed == 1
     }
 
     /// Puts a snapshot's blocks back, as far as they fit; false if one is there twice.
     pub(crate) fn restore(&mut self, blocks: Vec<RestoredBlock>) -> bool {
         let count = blocks.len();
-        for (i, (hash, held, detail)) in blocks.into_iter().enumerate() {
+        for (i, (hash, parent, detail)) in blocks.into_iter().enumerate() {
             if self.cache.find(hash).is_some() {
                 return false;
             }
-            if !self.has_room(hash, count - i) {
+            if !self.replace(hash, parent, &detail) {
                 self.refuse(count - i);
                 break;
             }
-            // Parents are restored before their children, as far as positions are known.
-            let follow = if held.position.is_some() { Follow::Nothing } else { Follow::Perhaps };
-            let before = held.parent.map_or(Parent::Unknown, Parent::Block);
-            self.buffers.fresh.push(Fresh { hash, before, follow });
-            self.cache.restore_block(hash, held, detail);
         }
-        self.cache.restore_links();
         true
     }
 
@@ -173,21 +204,61 @@ impl<'a, const W: usize> Change<'a, W> {
 
     /// Takes a block out whatever its copies.
     pub(crate) fn drop_block(&mut self, hash: BlockHash) {
-        self.buffers.gone.extend(self.cache.drop_block(hash));
+        if let Some(left) = self.cache.drop_block(hash) {
+            self.gone(left);
+        }
     }
 
     pub(crate) fn clear(&mut self) {
-        self.cache.clear(&mut self.buffers.gone);
+        self.take_out();
+        let Self { index, pod, ref pin, .. } = *self;
+        // A bit a run: each is asked once to forget the pod, however many of its blocks the pod had.
+        let mut seen = vec![0u64; index.runs.made() as usize / 64 + 1];
+        let mut emptied = self.cache.strays.len();
+        for place in self.cache.places() {
+            let run = place.run.raw() as usize;
+            if seen[run / 64] >> (run % 64) & 1 == 0 {
+                seen[run / 64] |= 1 << (run % 64);
+                emptied += index.runs.drop_pod(&index.heads, pod, place.run, pin);
+            }
+        }
+        self.applied.removed += self.cache.len();
+        self.cache.clear();
+        index.give_back(emptied, 0);
     }
 
-    /// Carries what was entered so far to the ledger and the table.
+    /// Notes a block that left.
+    fn gone(&mut self, left: Left) {
+        self.applied.removed += 1;
+        let Left::Place(Place { run, offset }) = left else {
+            self.index.give_back(1, 0);
+            return;
+        };
+        match self.buffers.gone.last_mut() {
+            Some(span) if span.run == run && offset + 1 == span.from => span.from = offset,
+            Some(span) if span.run == run && offset == span.to => span.to += 1,
+            _ => self.buffers.gone.push(Span { run, from: offset, to: offset + 1 }),
+        }
+    }
+
+    /// Takes what left out of its runs.
+    fn take_out(&mut self) {
+        if self.buffers.gone.is_empty() {
+            return;
+        }
+        let Self { index, pod, ref pin, .. } = *self;
+        let mut emptied = 0;
+        for spans in self.buffers.gone.chunk_by(|a, b| a.run == b.run) {
+            emptied += index.runs.remove(&index.heads, pod, spans, pin);
+        }
+        self.buffers.gone.clear();
+        index.give_back(emptied, 0);
+    }
+
+    /// Carries what was entered so far to the runs.
     pub(crate) fn commit(&mut self) {
-        self.publish_holes();
-        self.clear_bits();
-        self.set_bits();
-        self.mark_relinked();
-        self.cache.settle();
-        self.publish_holes();
+        self.take_out();
+        self.index.set_unlinked(self.pod, self.cache.is_unlinked());
     }
 
     /// Ends the change; what it did.
@@ -196,132 +267,41 @@ impl<'a, const W: usize> Change<'a, W> {
         self.cache.totals += self.applied;
         self.applied
     }
-
-    fn publish_holes(&mut self) {
-        if let Some(ledger) = self.cache.ledger_news() {
-            self.index.ledgers.publish(self.pod, ledger, &self.pin);
-        }
-    }
-
-    fn clear_bits(&mut self) {
-        if self.buffers.gone.is_empty() {
-            return;
-        }
-        self.applied.removed += self.buffers.gone.len();
-        // Tail first, whatever the order of the report: a run grows shorter only from its end.
-        if self.buffers.gone.len() > 1 && self.buffers.gone[1].before == Some(self.buffers.gone[0].hash) {
-            self.buffers.gone.reverse();
-        }
-        let emptied = self.index.clear_bits(self.pod, &self.buffers.gone, &self.pin);
-        self.index.give_back(emptied, 0);
-        self.buffers.gone.clear();
-    }
-
-    fn set_bits(&mut self) {
-        if self.buffers.fresh.is_empty() {
-            return;
-        }
-        self.applied.stored += self.buffers.fresh.len();
-        let Self { index, pod, ref pin, .. } = *self;
-        let mut moves = index.sets.moves();
-        let mut entered = 0;
-        // The run that the block before, in chain order, is the last of.
-        let mut tail: Option<(RunId, BlockHash)> = None;
-        for (i, fresh) in self.buffers.fresh.iter().enumerate() {
-            if i > 0 && i % MOVES_AT_ONCE == 0 {
-                moves = index.sets.moves();
-            }
-            let more = (self.buffers.fresh.len() - i - 1).min(MOVES_AT_ONCE) as u32;
-            tail = match fresh.before {
-                Parent::Block(before) if tail.is_some_and(|(_, last)| last == before) => tail,
-                Parent::Block(before) => index.table.probe(before, pin).run().map(|run| (run, before)),
-                Parent::Root | Parent::Unknown => None,
-            };
-            let before = if let Parent::Block(before) = fresh.before { Some(before) } else { None };
-            let mut run = None;
-            let old = index.table.update(fresh.hash, pin, |old| {
-                let set = moves.with(old.set(), pod, more);
-                let kept = old.place().filter(|&at| index.runs.set(&index.sets, at, set, before));
-                // Of a block that is there already, nobody knows what is stored under it.
-                let follow = if old == Meta::ABSENT { fresh.follow } else { Follow::Perhaps };
-                let place = kept.or_else(|| index.runs.push(&index.sets, tail, fresh.hash, set, follow));
-                run = place.map(|at| at.run);
-                Meta::new(set, place)
-            });
-            if let Some((followed, _)) = tail.filter(|(tail, _)| run != Some(*tail)) {
-                index.runs.mark_followed(followed);
-            }
-            if let Some(run) = run.filter(|_| fresh.follow == Follow::Perhaps) {
-                index.runs.mark_followed(run);
-            }
-            tail = run.map(|run| (run, fresh.hash));
-            entered += usize::from(old == Meta::ABSENT);
-        }
-        drop(moves);
-        index.give_back(self.room, entered);
-        (self.room, self.promised) = (0, 0);
-        self.buffers.fresh.clear();
-    }
-
-    /// Blocks whose parent was learned only now follow that parent's run.
-    fn mark_relinked(&mut self) {
-        for hash in std::mem::take(&mut self.cache.relinked) {
-            if let Some(run) = self.index.table.probe(hash, &self.pin).run() {
-                self.index.runs.mark_followed(run);
-            }
-        }
-    }
-
-    /// Whether a block the pod does not hold may be added; takes room in the table if it needs any.
-    ///
-    /// Mostly there is room for all of the `following` blocks, this one included, and nobody has to ask which of
-    /// them the table has already; what was not needed is given back with the commit.
-    fn has_room(&mut self, hash: BlockHash, following: usize) -> bool {
-        if self.cache.len() >= self.index.config.max_blocks_per_pod {
-            return false;
-        }
-        if self.promised > 0 {
-            self.promised -= 1;
-            return true;
-        }
-        let granted = self.index.reserve(following);
-        if granted > 0 && granted == following {
-            self.room += granted;
-            self.promised = granted - 1;
-            return true;
-        }
-        self.index.give_back(granted, 0);
-        if self.index.table.probe(hash, &self.pin) != Meta::ABSENT {
-            return true;
-        }
-        let granted = self.index.reserve(1);
-        self.room += granted;
-        granted == 1
-    }
-
-    fn prefetch(&self, hash: BlockHash) {
-        self.cache.prefetch(hash);
-        self.index.table.prefetch(hash);
-    }
 }
 
 impl<const W: usize> Drop for Change<'_, W> {
     fn drop(&mut self) {
         let mut buffers = std::mem::take(&mut self.buffers);
-        buffers.fresh.clear();
         buffers.gone.clear();
         // A burst's buffer is not kept for good.
-        if buffers.fresh.capacity() + buffers.gone.capacity() <= 1024 {
+        if buffers.spots.capacity() + buffers.gone.capacity() <= 1024 {
             self.cache.buffers = buffers;
         }
     }
 }
 
+fn copy_of(stored: &Stored<'_>, offset: usize, source: Source) -> NewCopy {
+    NewCopy { tier: stored.tier, source, location: stored.locations.get(offset).copied() }
+}
+
+/// Where a stretch of new blocks ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stretch {
+    /// With the event.
+    Whole,
+    /// At a block that the pod holds.
+    Held,
+    /// At a block that the pod may not have.
+    Full,
+}
+
 /// What a change gathers, kept from one to the next.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
-    fresh: Vec<Fresh>,
-    gone: Vec<Left>,
+    /// Where the blocks of the present stretch are in the pod's map.
+    spots: Vec<Spot>,
+    /// What left, by runs.
+    gone: Vec<Span>,
 }
 
 /// How many blocks ahead a store or removal asks for.

@@ -44,8 +44,9 @@ impl Digest {
     }
 
     /// Counts a copy in.
+    #[inline]
     pub fn add(&mut self, hash: BlockHash, tier: Tier) {
-        self.add_copies(hash, tier, 1);
+        self.0 = self.0.wrapping_add(term(hash, tier));
     }
 
     /// Counts several copies in.
@@ -56,8 +57,9 @@ impl Digest {
     }
 
     /// Counts a copy out.
+    #[inline]
     pub fn remove(&mut self, hash: BlockHash, tier: Tier) {
-        self.remove_copies(hash, tier, 1);
+        self.0 = self.0.wrapping_sub(term(hash, tier));
     }
 
     /// Counts several copies out.
@@ -75,6 +77,7 @@ impl Digest {
 }
 
 /// A copy's share: two mixes of the hash, keyed by tier, so that sums of few terms do not cancel.
+#[inline]
 fn term(hash: BlockHash, tier: Tier) -> u128 {
     let key = KEYS[tier.index()];
     let low = mix(hash.get() ^ key);
@@ -83,6 +86,7 @@ fn term(hash: BlockHash, tier: Tier) -> u128 {
 }
 
 /// A bijective scramble of 64 bits: xor-shifts and odd multipliers.
+#[inline]
 fn mix(mut x: u64) -> u64 {
     x = (x ^ x >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     x = (x ^ x >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);

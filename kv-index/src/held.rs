@@ -1,23 +1,34 @@
-//! What one pod holds: block → parent, position, children held under it, and state.
+//! What one pod holds: block → its place among the runs, and its state.
 //!
-//! Guarded by the pod's lock and never read by a search. Three blocks share a 64-byte line; a block that
+//! Guarded by the pod's lock and never read by a search. Four blocks share a 64-byte line; a block that
 //! finds its home line full goes to a later one, and every line it passed counts it, so that a look-up stops
-//! as soon as nobody went further. 64 parts are resized one at a time, so the longest pause is one part:
-//! 1/64th of the pod's blocks (`tests::a_resize_moves_one_part_at_most`).
+//! as soon as nobody went further. From 65,536 blocks on there are 64 parts that are resized one at a time, so the
+//! longest pause is for that many or for one part, 1/64th of the pod's blocks (`tests::a_resize_moves_one_part_at_most`).
 
 use crate::block::BlockHash;
-use crate::change::Left;
-use crate::map::FixedMap;
 use crate::prefetch::prefetch;
+use crate::runs::{Place, RunId};
 
 /// One held block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Held {
-    /// The parent this block is counted under, if it is.
-    pub(crate) parent: Option<BlockHash>,
-    /// Blocks before it, if known.
-    pub(crate) position: Option<u32>,
+    /// Where it is; none if the pod holds it apart from what it follows.
+    pub(crate) place: Option<Place>,
     pub(crate) state: State,
+}
+
+impl Held {
+    #[inline]
+    fn pack(self) -> u64 {
+        self.place.map_or(0, pack_place) | u64::from(self.state.0) << STATE_SHIFT
+    }
+
+    #[inline]
+    fn unpack(word: u64) -> Self {
+        let run = RunId::from_raw((word & ((1 << RunId::BITS) - 1)) as u32);
+        let place = run.map(|run| Place { run, offset: u32::from((word >> RunId::BITS) as u16) });
+        Self { place, state: State((word >> STATE_SHIFT) as u8) }
+    }
 }
 
 /// Tiers that hold a block, and what else there is to know about it, in a byte.
@@ -29,10 +40,8 @@ impl State {
     pub(crate) const DETAILED: Self = Self(1 << 4);
     /// No engine has confirmed the block.
     pub(crate) const SPECULATED: Self = Self(1 << 5);
-    /// We do not know what the block's parent is.
-    pub(crate) const UNLINKED: Self = Self(1 << 6);
     /// Sources contradicted each other about the parent: whatever is said of it from now on is not believed.
-    pub(crate) const CONTRADICTED: Self = Self(1 << 7);
+    pub(crate) const CONTRADICTED: Self = Self(1 << 6);
 
     pub(crate) const fn tiers(self) -> u8 {
         self.0 & 0xF
@@ -58,28 +67,45 @@ impl State {
 /// The blocks of one pod.
 #[derive(Debug, Default)]
 pub(crate) struct HeldMap {
+    /// One part while it is small, then [`PARTS`].
     parts: Vec<Part>,
     len: usize,
-    /// Where the block inserted last is, unless something moved: its child mostly comes next.
-    last: Option<Spot>,
-    /// Children of the few blocks with more than a byte can count.
-    crowds: FixedMap<BlockHash, u32>,
+    /// Counts what makes a [`Spot`] void.
+    moves: u64,
 }
 
-/// Where a block is, until the next insert or remove.
+/// Where a block is, until the map moves: part, line and slot.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Spot {
-    part: usize,
-    line: usize,
-    slot: usize,
+pub(crate) struct Spot(u64);
+
+impl Spot {
+    #[inline]
+    fn new(part: usize, line: usize, slot: u32) -> Self {
+        Self((part as u64) << 56 | (line as u64) << 2 | u64::from(slot))
+    }
+
+    #[inline]
+    fn part(self) -> usize {
+        (self.0 >> 56) as usize
+    }
+
+    #[inline]
+    fn line(self) -> usize {
+        (self.0 << 8 >> 10) as usize
+    }
+
+    #[inline]
+    fn slot(self) -> usize {
+        (self.0 & 3) as usize
+    }
 }
 
 impl HeldMap {
     #[inline]
     pub(crate) fn find(&self, hash: BlockHash) -> Option<Spot> {
-        let place = Place::of(hash);
-        let (line, slot) = self.parts.get(place.part)?.find(hash, place)?;
-        Some(Spot { part: place.part, line, slot })
+        let home = Home::of(hash);
+        let part = home.part(self.parts.len());
+        self.parts.get(part)?.find(hash, home, part)
     }
 
     #[inline]
@@ -89,82 +115,85 @@ impl HeldMap {
 
     #[inline]
     pub(crate) fn at(&self, spot: Spot) -> Held {
-        let line = &self.parts[spot.part].lines[spot.line];
-        let position = line.links[spot.slot] & POSITION_MAX;
-        let parent = line.parents[spot.slot];
-        Held {
-            parent: (parent != 0).then(|| BlockHash::new(parent)),
-            position: (position < POSITION_MAX).then_some(position),
-            state: line.states[spot.slot],
-        }
+        Held::unpack(self.parts[spot.part()].lines[spot.line()].words[spot.slot()])
     }
 
-    /// Overwrites a block's entry; its children stay counted.
+    /// Overwrites a block's entry.
     #[inline]
     pub(crate) fn put(&mut self, spot: Spot, held: Held) {
-        self.parts[spot.part].lines[spot.line].write(spot.slot, held);
+        let word = &mut self.parts[spot.part()].lines[spot.line()].words[spot.slot()];
+        *word = *word & !HELD | held.pack();
     }
 
-    /// Adds a block that is not there, with `children` already held under it.
-    pub(crate) fn insert(&mut self, hash: BlockHash, held: Held, children: u32) {
+    /// Gives blocks that have none their places, one behind the other.
+    #[inline]
+    pub(crate) fn set_places(&mut self, spots: &[Spot], first: Place) {
+        let mut packed = pack_place(first);
+        for spot in spots {
+            self.parts[spot.part()].lines[spot.line()].words[spot.slot()] |= packed;
+            packed += 1 << RunId::BITS;
+        }
+    }
+
+    /// Finds a block, or adds it with this entry: where it is, and whether it was there.
+    #[inline]
+    pub(crate) fn find_or_insert(&mut self, hash: BlockHash, held: Held) -> (Spot, bool) {
+        let home = Home::of(hash);
+        let at = home.part(self.parts.len());
+        if let Some(part) = self.parts.get_mut(at).filter(|part| part.has_room()) {
+            let line_at = home.line(part.lines.len());
+            let line = &part.lines[line_at];
+            let found = line.slots_with(hash.get());
+            if found != 0 {
+                return (Spot::new(at, line_at, found.trailing_zeros()), true);
+            }
+            if line.passed() == 0 {
+                let (line_at, slot) = part.claim(hash, line_at, held.pack());
+                self.len += 1;
+                return (Spot::new(at, line_at, slot), false);
+            }
+        }
+        self.find_or_insert_anywhere(hash, held)
+    }
+
+    /// The same where the home line does not tell.
+    #[inline(never)]
+    fn find_or_insert_anywhere(&mut self, hash: BlockHash, held: Held) -> (Spot, bool) {
+        if let Some(spot) = self.find(hash) {
+            return (spot, true);
+        }
         if self.parts.is_empty() {
-            self.parts.resize_with(PARTS, Part::default);
+            self.parts.push(Part::default());
         }
-        let place = Place::of(hash);
-        let part = &mut self.parts[place.part];
-        let (at, slot) = part.insert(hash, place);
-        let line = &mut part.lines[at];
-        line.links[slot] = 0;
-        line.write(slot, held);
+        if self.parts.len() == 1 && self.len >= WHOLE {
+            self.divide();
+        }
+        let home = Home::of(hash);
+        let at = home.part(self.parts.len());
+        let part = &mut self.parts[at];
+        self.moves += u64::from(part.make_room());
+        let (line, slot) = part.claim(hash, home.line(part.lines.len()), held.pack());
         self.len += 1;
-        let spot = Spot { part: place.part, line: at, slot };
-        if children > 0 {
-            self.set_children(spot, hash, children);
-        }
-        self.last = Some(spot);
+        (Spot::new(at, line, slot), false)
     }
 
-    /// Takes a block out; returns its entry and how many children it had.
-    pub(crate) fn remove(&mut self, hash: BlockHash) -> Option<(Held, u32)> {
-        let spot = self.find(hash)?;
-        let held = self.at(spot);
-        let children = self.children(spot, hash);
-        self.crowds.remove(&hash);
-        self.parts[spot.part].remove(Place::of(hash), spot.line, spot.slot);
+    /// Takes a block out.
+    pub(crate) fn remove(&mut self, hash: BlockHash) -> Option<Held> {
+        let home = Home::of(hash);
+        let at = home.part(self.parts.len());
+        let part = self.parts.get_mut(at)?;
+        let spot = part.find(hash, home, at)?;
+        let held = Held::unpack(part.lines[spot.line()].words[spot.slot()]);
+        self.moves += u64::from(part.remove(home, spot));
         self.len -= 1;
-        Some((held, children))
-    }
-
-    /// Counts a child under `hash`; the block's position, or `None` if the pod does not hold it.
-    #[inline]
-    pub(crate) fn add_child(&mut self, hash: BlockHash) -> Option<Option<u32>> {
-        let spot = self.last.filter(|spot| self.is_at(hash, *spot)).or_else(|| self.find(hash))?;
-        let link = &mut self.parts[spot.part].lines[spot.line].links[spot.slot];
-        let position = *link & POSITION_MAX;
-        if *link >> CHILD_SHIFT < CROWD - 1 {
-            *link += 1 << CHILD_SHIFT;
-        } else {
-            let children = self.children(spot, hash);
-            self.set_children(spot, hash, children + 1);
-        }
-        Some((position < POSITION_MAX).then_some(position))
-    }
-
-    /// Counts a child of `hash` out; false if the pod does not hold `hash`.
-    #[inline]
-    pub(crate) fn drop_child(&mut self, hash: BlockHash) -> bool {
-        let Some(spot) = self.find(hash) else { return false };
-        let children = self.children(spot, hash);
-        debug_assert!(children > 0, "only counted children are counted out");
-        self.set_children(spot, hash, children.saturating_sub(1));
-        true
+        Some(held)
     }
 
     #[inline]
     pub(crate) fn prefetch(&self, hash: BlockHash) {
-        let place = Place::of(hash);
-        if let Some(part) = self.parts.get(place.part) {
-            prefetch(part.lines.as_ptr().wrapping_add(place.home(part.lines.len())));
+        let home = Home::of(hash);
+        if let Some(part) = self.parts.get(home.part(self.parts.len())) {
+            prefetch(part.lines.as_ptr().wrapping_add(home.line(part.lines.len())));
         }
     }
 
@@ -172,31 +201,24 @@ impl HeldMap {
         self.len
     }
 
+    /// Changes when spots found before are void.
+    #[inline]
+    pub(crate) fn moves(&self) -> u64 {
+        self.moves
+    }
+
     /// Every block with its entry, in no order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (BlockHash, Held)> + '_ {
-        self.parts.iter().enumerate().flat_map(move |(part, p)| {
-            p.lines.iter().enumerate().flat_map(move |(line, l)| {
-                (0..PER_LINE)
-                    .filter(|&slot| l.hashes[slot] != 0)
-                    .map(move |slot| (BlockHash::new(l.hashes[slot]), self.at(Spot { part, line, slot })))
-            })
-        })
+        self.parts.iter().flat_map(|part| &part.lines).flat_map(Line::entries)
     }
 
     /// Takes up to about `budget` blocks out of a map nobody looks anything up in any more.
-    pub(crate) fn drain_some(&mut self, budget: usize, out: &mut Vec<Left>) {
-        self.crowds = FixedMap::default();
+    pub(crate) fn drain_some(&mut self, budget: usize, out: &mut Vec<Held>) {
         let before = out.len();
         while out.len() - before < budget {
             let Some(part) = self.parts.last_mut() else { break };
             match part.lines.pop() {
-                Some(line) => out.extend(
-                    line.hashes
-                        .iter()
-                        .zip(&line.parents)
-                        .filter(|(h, _)| **h != 0)
-                        .map(|(&h, &p)| Left { hash: BlockHash::new(h), before: (p != 0).then(|| BlockHash::new(p)) }),
-                ),
+                Some(line) => out.extend(line.entries().map(|(_, held)| held)),
                 None => drop(self.parts.pop()),
             }
         }
@@ -205,31 +227,22 @@ impl HeldMap {
 
     pub(crate) fn bytes(&self) -> usize {
         self.parts.iter().map(|p| p.lines.capacity() * size_of::<Line>() + size_of::<Part>()).sum::<usize>()
-            + self.crowds.capacity() * 17
     }
 
-    /// Whether the block is at a spot that may be out of date.
-    fn is_at(&self, hash: BlockHash, spot: Spot) -> bool {
-        let line = self.parts.get(spot.part).and_then(|part| part.lines.get(spot.line));
-        line.is_some_and(|line| line.hashes[spot.slot] == hash.get())
-    }
-
-    fn children(&self, spot: Spot, hash: BlockHash) -> u32 {
-        match self.parts[spot.part].lines[spot.line].links[spot.slot] >> CHILD_SHIFT {
-            CROWD => self.crowds.get(&hash).copied().unwrap_or(CROWD),
-            children => children,
+    /// Moves the blocks of a map that is no longer small to parts that are resized one at a time.
+    #[cold]
+    fn divide(&mut self) {
+        let whole = std::mem::take(&mut self.parts);
+        self.parts.resize_with(PARTS, Part::default);
+        for line in whole.iter().flat_map(|part| &part.lines) {
+            for (hash, word) in line.filled() {
+                let home = Home::of(hash);
+                let part = &mut self.parts[home.part(PARTS)];
+                part.make_room();
+                part.claim(hash, home.line(part.lines.len()), word);
+            }
         }
-    }
-
-    fn set_children(&mut self, spot: Spot, hash: BlockHash, children: u32) {
-        let link = &mut self.parts[spot.part].lines[spot.line].links[spot.slot];
-        let was_crowd = *link >> CHILD_SHIFT == CROWD;
-        *link = *link & POSITION_MAX | children.min(CROWD) << CHILD_SHIFT;
-        if children >= CROWD {
-            self.crowds.insert(hash, children);
-        } else if was_crowd {
-            self.crowds.remove(&hash);
-        }
+        self.moves += 1;
     }
 }
 
@@ -241,82 +254,92 @@ struct Part {
 
 impl Part {
     #[inline]
-    fn find(&self, hash: BlockHash, place: Place) -> Option<(usize, usize)> {
+    fn find(&self, hash: BlockHash, home: Home, part: usize) -> Option<Spot> {
         if self.len == 0 {
             return None;
         }
-        let home = place.home(self.lines.len());
-        let mut at = home;
+        let start = home.line(self.lines.len());
+        let mut at = start;
         loop {
             let line = &self.lines[at];
-            for slot in 0..PER_LINE {
-                if line.hashes[slot] == hash.get() {
-                    return Some((at, slot));
-                }
+            let found = line.slots_with(hash.get());
+            if found != 0 {
+                return Some(Spot::new(part, at, found.trailing_zeros()));
             }
             at = self.after(at);
             // In a small part every line may have been passed by somebody: once around is enough.
-            if line.passed == 0 || at == home {
+            if line.passed() == 0 || at == start {
                 return None;
             }
         }
     }
 
-    fn insert(&mut self, hash: BlockHash, place: Place) -> (usize, usize) {
-        if (self.len + 1) * 20 > self.lines.len() * PER_LINE * 17 {
-            self.resize(self.len + 1);
-        }
-        self.len += 1;
-        self.claim(hash, place)
+    /// Whether one more block fits.
+    #[inline]
+    fn has_room(&self) -> bool {
+        (self.len + 1) * 4 <= self.lines.len() * PER_LINE * 3
     }
 
-    /// Puts the hash into the first vacancy from its home line; says to every line passed that it passed.
-    fn claim(&mut self, hash: BlockHash, place: Place) -> (usize, usize) {
-        let mut at = place.home(self.lines.len());
+    /// Sees to it that one more block fits; whether that moved the others.
+    fn make_room(&mut self) -> bool {
+        if self.has_room() {
+            return false;
+        }
+        let grown = if self.lines.len() < STEEP { 2 * self.lines.len() } else { self.lines.len() * 3 / 2 };
+        self.resize(grown.max(2));
+        true
+    }
+
+    /// Puts a block into the first vacancy from its home line; says to every line passed that it passed.
+    #[inline]
+    fn claim(&mut self, hash: BlockHash, home: usize, word: u64) -> (usize, u32) {
+        self.len += 1;
+        let mut at = home;
         loop {
             let line = &mut self.lines[at];
-            if let Some(slot) = line.hashes.iter().position(|&h| h == 0) {
-                line.hashes[slot] = hash.get();
+            let vacant = line.slots_with(0);
+            if vacant != 0 {
+                let slot = vacant.trailing_zeros();
+                line.fill(slot, hash, word);
                 return (at, slot);
             }
-            line.passed = line.passed.saturating_add(1);
+            line.set_passed(line.passed().saturating_add(1));
             at = self.after(at);
         }
     }
 
-    fn remove(&mut self, place: Place, line: usize, slot: usize) {
-        let mut at = place.home(self.lines.len());
-        while at != line {
-            let passed = &mut self.lines[at].passed;
+    /// Takes a block out; whether that moved the others.
+    fn remove(&mut self, home: Home, spot: Spot) -> bool {
+        let mut at = home.line(self.lines.len());
+        while at != spot.line() {
+            let line = &mut self.lines[at];
             // A saturated count is no longer a count: it stays until the part is resized.
-            if *passed < u8::MAX {
-                *passed -= 1;
+            if line.passed() < u8::MAX {
+                line.set_passed(line.passed() - 1);
             }
             at = self.after(at);
         }
-        self.lines[line].hashes[slot] = 0;
+        self.lines[at].hashes[spot.slot()] = 0;
         self.len -= 1;
-        if self.len * 20 < self.lines.len() * PER_LINE * 7 {
-            self.resize(self.len);
+        let sparse = self.len * 5 < self.lines.len() * PER_LINE && self.lines.len() > 2;
+        if sparse {
+            self.resize((self.len * 5 / 9).max(2));
         }
+        sparse
     }
 
-    /// Moves the part to a new array that `len` blocks fill to 65%, or to half while it is small and would have
-    /// to move often.
-    fn resize(&mut self, len: usize) {
-        let lines = if len < SMALL { (len * 2).div_ceil(PER_LINE) } else { (len * 20).div_ceil(PER_LINE * 13) };
-        if lines == self.lines.len() {
-            return;
-        }
+    /// Moves the part to a new array of so many lines.
+    #[cold]
+    fn resize(&mut self, lines: usize) {
         let old = std::mem::replace(&mut self.lines, vec![Line::default(); lines]);
-        for line in old {
-            for slot in (0..PER_LINE).filter(|&slot| line.hashes[slot] != 0) {
+        self.len = 0;
+        for line in &old {
+            let mut left = !line.slots_with(0) & ((1 << PER_LINE) - 1);
+            while left != 0 {
+                let slot = left.trailing_zeros() as usize % PER_LINE;
+                left &= left - 1;
                 let hash = BlockHash::new(line.hashes[slot]);
-                let (at, to) = self.claim(hash, Place::of(hash));
-                let new = &mut self.lines[at];
-                new.parents[to] = line.parents[slot];
-                new.links[to] = line.links[slot];
-                new.states[to] = line.states[slot];
+                self.claim(hash, Home::of(hash).line(lines), line.words[slot] & HELD);
             }
         }
     }
@@ -327,58 +350,119 @@ impl Part {
     }
 }
 
-/// Three blocks on one cache line.
+/// Four blocks on one cache line.
 #[derive(Clone, Debug, Default)]
 #[repr(C, align(64))]
 struct Line {
     hashes: [u64; PER_LINE],
-    /// The parent each block is counted under, or 0.
-    parents: [u64; PER_LINE],
-    /// Children in the top byte, position below it.
-    links: [u32; PER_LINE],
-    states: [State; PER_LINE],
-    /// Blocks that found this line full and went on.
-    passed: u8,
+    /// Each block's entry; the top byte of the first also counts the blocks that found this line full and went on.
+    words: [u64; PER_LINE],
 }
 
 impl Line {
+    /// Which slots have this hash, a bit each. All four at once: which it is cannot be predicted.
     #[inline]
-    fn write(&mut self, slot: usize, held: Held) {
-        let position = held.position.map_or(POSITION_MAX, |p| p.min(POSITION_MAX));
-        self.parents[slot] = held.parent.map_or(0, BlockHash::get);
-        self.links[slot] = self.links[slot] & !POSITION_MAX | position;
-        self.states[slot] = held.state;
+    fn slots_with(&self, hash: u64) -> u32 {
+        bits::equal(&self.hashes, hash)
+    }
+
+    #[inline]
+    fn fill(&mut self, slot: u32, hash: BlockHash, word: u64) {
+        let slot = slot as usize % PER_LINE;
+        self.hashes[slot] = hash.get();
+        self.words[slot] = self.words[slot] & !HELD | word;
+    }
+
+    #[inline]
+    fn passed(&self) -> u8 {
+        (self.words[0] >> PASSED_SHIFT) as u8
+    }
+
+    #[inline]
+    fn set_passed(&mut self, passed: u8) {
+        self.words[0] = self.words[0] & HELD | u64::from(passed) << PASSED_SHIFT;
+    }
+
+    fn filled(&self) -> impl Iterator<Item = (BlockHash, u64)> + '_ {
+        let filled = (0..PER_LINE).filter(|&slot| self.hashes[slot] != 0);
+        filled.map(|slot| (BlockHash::new(self.hashes[slot]), self.words[slot] & HELD))
+    }
+
+    fn entries(&self) -> impl Iterator<Item = (BlockHash, Held)> + '_ {
+        self.filled().map(|(hash, word)| (hash, Held::unpack(word)))
     }
 }
 
-#[derive(Clone, Copy)]
-struct Place {
-    part: usize,
-    rest: u64,
+/// Comparing four words with one.
+mod bits {
+    /// Which of the words equal `word`, a bit each.
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    #[inline(always)]
+    pub(super) fn equal(words: &[u64; 4], word: u64) -> u32 {
+        use std::arch::x86_64::{
+            __m128i, _mm_and_si128, _mm_castsi128_pd, _mm_cmpeq_epi32, _mm_loadu_si128, _mm_movemask_pd,
+            _mm_set1_epi64x, _mm_shuffle_epi32,
+        };
+        let at: *const __m128i = words.as_ptr().cast();
+        // SAFETY: SSE2 is part of every x86-64, and the two loads, which need no alignment, read the four words.
+        unsafe {
+            let wanted = _mm_set1_epi64x(word as i64);
+            // Equal where both halves are: there is no comparison of 64 bits in SSE2.
+            let equal = |pair: __m128i| {
+                let halves = _mm_cmpeq_epi32(pair, wanted);
+                let both = _mm_and_si128(halves, _mm_shuffle_epi32::<0b10_11_00_01>(halves));
+                _mm_movemask_pd(_mm_castsi128_pd(both)) as u32
+            };
+            equal(_mm_loadu_si128(at)) | equal(_mm_loadu_si128(at.add(1))) << 2
+        }
+    }
+
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    #[inline(always)]
+    pub(super) fn equal(words: &[u64; 4], word: u64) -> u32 {
+        (0..4).fold(0, |bits, at| bits | u32::from(words[at] == word) << at)
+    }
 }
 
-impl Place {
+/// Where a block belongs: Fibonacci placement, the part from the top bits, the line from what follows.
+#[derive(Clone, Copy)]
+struct Home(u64);
+
+impl Home {
     #[inline]
     fn of(hash: BlockHash) -> Self {
-        let mixed = hash.get().wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        Self { part: (mixed >> 58) as usize, rest: mixed << 6 >> 32 }
+        Self(hash.get().wrapping_mul(0x9E37_79B9_7F4A_7C15))
+    }
+
+    /// Among one part or [`PARTS`].
+    #[inline]
+    fn part(self, parts: usize) -> usize {
+        (self.0 >> 58) as usize & parts.wrapping_sub(1)
     }
 
     #[inline]
-    fn home(self, lines: usize) -> usize {
-        ((self.rest * lines as u64) >> 32) as usize
+    fn line(self, lines: usize) -> usize {
+        (((self.0 << 6 >> 32) * lines as u64) >> 32) as usize
     }
+}
+
+#[inline]
+fn pack_place(at: Place) -> u64 {
+    u64::from(at.run.raw()) | u64::from(at.offset) << RunId::BITS
 }
 
 const PARTS: usize = 64;
-/// Blocks of a part up to which it grows in larger steps.
-const SMALL: usize = 100;
-const PER_LINE: usize = 3;
-const CHILD_SHIFT: u32 = 24;
-/// Positions from here on are not told apart from unknown ones.
-const POSITION_MAX: u32 = (1 << CHILD_SHIFT) - 1;
-/// From this many children on, the count is in `crowds`.
-const CROWD: u32 = 255;
+/// Blocks up to which a map is one part.
+const WHOLE: usize = 1 << 16;
+/// Lines of a part up to which it grows by doubling.
+const STEEP: usize = 4_096;
+const PER_LINE: usize = 4;
+/// The state follows the run and sixteen bits of offset.
+const STATE_SHIFT: u32 = RunId::BITS + 16;
+const PASSED_SHIFT: u32 = 56;
+/// What of a word is a block's entry.
+const HELD: u64 = (1 << PASSED_SHIFT) - 1;
+const _: () = assert!(STATE_SHIFT + 8 <= PASSED_SHIFT);
 
 #[cfg(all(test, not(routing_loom)))]
 mod tests;

@@ -6,27 +6,25 @@ use crossbeam_utils::CachePadded;
 
 use crate::block::{BlockHash, Parent};
 use crate::cache::PodCache;
-use crate::change::{Change, Entry, Left};
+use crate::change::{Change, Entry};
 use crate::config::Config;
 use crate::digest::Digest;
 use crate::due::Due;
 use crate::error::{Gone, JoinError};
 use crate::event::{Applied, Event, Source, Stored};
-use crate::ledger::Ledgers;
+use crate::heads::Heads;
 use crate::pod::{Pod, PodId};
 use crate::podset::PodSet;
-use crate::reclaim::{Pin, pin};
+use crate::reclaim::pin;
 use crate::registry::Registry;
 use crate::runs::Runs;
-use crate::sets::{SetId, Sets};
 use crate::shared::SharedPodSet;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
-use crate::table::{Meta, Table};
 
 /// Which pods hold which blocks, and how much of a prompt each of them holds.
 ///
-/// Shared by reference between threads: searches take no lock, writers lock one pod and one shard of the
-/// table at a time. `WORDS` is the width of a [`PodSet`].
+/// Shared by reference between threads: searches take no lock, writers lock one pod and, for a moment, the runs that
+/// they change. `WORDS` is the width of a [`PodSet`].
 ///
 /// # Examples
 ///
@@ -48,13 +46,13 @@ use crate::table::{Meta, Table};
 pub struct Index<const WORDS: usize = 4> {
     pub(crate) config: Config,
     pub(crate) registry: Registry<WORDS>,
-    pub(crate) ledgers: Ledgers<WORDS>,
-    pub(crate) table: Table,
-    pub(crate) sets: Sets<WORDS>,
-    pub(crate) runs: Runs,
+    pub(crate) heads: Heads,
+    pub(crate) runs: Runs<WORDS>,
     /// Distinct blocks, rooms taken for blocks about to be entered included.
     pub(crate) blocks: CachePadded<AtomicU64>,
     pods: Box<[CachePadded<Mutex<PodCache>>]>,
+    /// Pods with blocks that the runs do not say all of: searches ask the pod.
+    unlinked: SharedPodSet<WORDS>,
     /// Pods with blocks that nobody has confirmed, and perhaps some that no longer have any.
     speculating: SharedPodSet<WORDS>,
     /// When each pod's next speculated block is due.
@@ -71,12 +69,11 @@ impl<const WORDS: usize> Index<WORDS> {
         Self {
             config: Config { max_pods: pods, ..config.max_blocks(config.max_blocks) },
             registry: Registry::new(pods),
-            ledgers: Ledgers::new(pods),
-            table: Table::new(),
-            sets: Sets::new(),
+            heads: Heads::new(),
             runs: Runs::new(),
             blocks: CachePadded::new(AtomicU64::new(0)),
             pods: (0..pods).map(|_| CachePadded::new(Mutex::new(PodCache::default()))).collect(),
+            unlinked: SharedPodSet::new(),
             speculating: SharedPodSet::new(),
             due: Due::new(pods),
             past: Mutex::new(Past::default()),
@@ -209,10 +206,13 @@ impl<const WORDS: usize> Index<WORDS> {
         self.pods[id.index()].lock()
     }
 
-    /// Gives room back that blocks left or did not need; takes it where more were entered than there was room for.
-    pub(crate) fn give_back(&self, taken: usize, used: usize) {
-        // Relaxed: a count that publishes nothing. Wraps, both ways, to the right sum.
-        self.blocks.fetch_sub((taken as u64).wrapping_sub(used as u64), Ordering::Relaxed);
+    /// Gives room back that blocks left or did not need; what was used may be less than nothing, where strays found a place.
+    pub(crate) fn give_back(&self, taken: usize, used: isize) {
+        let less = taken as i64 - used as i64;
+        if less != 0 {
+            // Relaxed: a count that publishes nothing. Wraps, both ways, to the right sum.
+            self.blocks.fetch_sub(less as u64, Ordering::Relaxed);
+        }
     }
 
     /// Takes room for up to `wanted` blocks; how many fit.
@@ -229,33 +229,18 @@ impl<const WORDS: usize> Index<WORDS> {
         }
     }
 
-    /// Takes the pod's bit out of these blocks; how many of them nobody holds any more.
-    pub(crate) fn clear_bits(&self, pod: PodId, blocks: &[Left], pin: &Pin) -> usize {
-        let mut emptied = 0;
-        for batch in blocks.chunks(MOVES_AT_ONCE) {
-            let mut moves = self.sets.moves();
-            for (i, left) in batch.iter().enumerate() {
-                if let Some(ahead) = batch.get(i + 8) {
-                    self.table.prefetch(ahead.hash);
-                }
-                let more = (batch.len() - i - 1) as u32;
-                self.table.update(left.hash, pin, |old| {
-                    let set = moves.without(old.set(), pod, more);
-                    if set == old.set() {
-                        return old;
-                    }
-                    if set == SetId::EMPTY {
-                        emptied += 1;
-                        if let Some(at) = old.place() {
-                            self.runs.pop(at, left.before);
-                        }
-                        return Meta::ABSENT;
-                    }
-                    Meta::new(set, old.place().filter(|&at| self.runs.set(&self.sets, at, set, left.before)))
-                });
-            }
+    /// Pods that searches ask for themselves.
+    #[inline]
+    pub(crate) fn unlinked(&self) -> PodSet<WORDS> {
+        self.unlinked.get()
+    }
+
+    /// Says whether searches ask a pod, whose lock the caller holds, for itself.
+    #[inline]
+    pub(crate) fn set_unlinked(&self, pod: PodId, unlinked: bool) {
+        if self.unlinked.get().contains(pod) != unlinked {
+            if unlinked { self.unlinked.insert(pod) } else { self.unlinked.remove(pod) }
         }
-        emptied
     }
 }
 
@@ -268,9 +253,6 @@ pub struct Expired {
     /// Whether more are due.
     pub pending: bool,
 }
-
-/// Blocks whose sets are changed in one batch: holds of the sets they leave are kept until it ends.
-pub(crate) const MOVES_AT_ONCE: usize = 1024;
 
 /// What swept pods leave behind.
 #[derive(Debug, Default)]
@@ -343,36 +325,5 @@ mod tests {
         drop(guard);
         assert_eq!(index.expire(at(20), 3), Expired { dropped: 3, pending: true });
         assert_eq!(index.expire(at(20), 3), Expired { dropped: 1, pending: false });
-    }
-
-    #[test]
-    fn sets_come_and_go_without_using_ids_up() {
-        let index: Index = Index::new(Config::default());
-        let (a, b) = (index.join("a").expect("room"), index.join("b").expect("room"));
-        let block = blocks(1);
-        let stored = Event::Stored(Stored::prompt(&block));
-        let removed = Event::Removed(crate::Removed::new(&block));
-        index.apply(a, Source::Membership, &stored).expect("live");
-        // Another thread sets an id to rest, and then does nothing for the rest of the test.
-        std::thread::scope(|scope| {
-            let (tell, told) = std::sync::mpsc::channel();
-            let (free, freed) = std::sync::mpsc::channel::<()>();
-            let index = &index;
-            let (stored, removed) = (&stored, &removed);
-            scope.spawn(move || {
-                index.apply(b, Source::Membership, stored).expect("live");
-                index.apply(b, Source::Membership, removed).expect("live");
-                tell.send(()).expect("the test waits");
-                let _ = freed.recv();
-            });
-            told.recv().expect("the thread speaks");
-            for _ in 0..300_000 {
-                index.apply(b, Source::Membership, stored).expect("live");
-                index.apply(b, Source::Membership, removed).expect("live");
-            }
-            drop(free);
-        });
-        // Were ids not used again it would be 14 MB; a few rest while threads of other tests stay pinned.
-        assert!(index.sets.bytes() < 6_000_000, "{} bytes for one set", index.sets.bytes());
     }
 }

@@ -69,9 +69,9 @@ pub mod engine;
 mod error;
 mod event;
 mod feed;
+mod heads;
 mod held;
 mod index;
-mod ledger;
 mod locate;
 #[cfg(all(test, routing_loom))]
 mod loom_tests;
@@ -91,14 +91,12 @@ mod reconcile;
 mod registry;
 mod runs;
 mod search;
-mod sets;
 mod shared;
 mod slab;
 mod snapshot;
 mod stats;
 mod sweep;
 mod sync;
-mod table;
 mod tier;
 
 pub use block::{BlockHash, BlockSize, Parent};

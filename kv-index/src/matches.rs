@@ -2,8 +2,6 @@
 
 use crate::pod::PodId;
 use crate::podset::PodSet;
-use crate::runs::RunView;
-use crate::search::Scratch;
 
 /// Pods that hold exactly the first `depth` blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,8 +20,7 @@ pub struct Group<const WORDS: usize = 4> {
 pub struct Matches<const WORDS: usize = 4> {
     pub(crate) groups: Vec<Group<WORDS>>,
     pub(crate) blocks: usize,
-    pub(crate) scratch: Scratch,
-    pub(crate) view: RunView,
+    pub(crate) probes: usize,
 }
 
 impl<const WORDS: usize> Matches<WORDS> {
@@ -57,11 +54,11 @@ impl<const WORDS: usize> Matches<WORDS> {
         self.blocks
     }
 
-    /// Look-ups in the table that the search took.
+    /// Look-ups of runs that the search took.
     ///
     /// Counted here because a search writes no shared memory; a host that wants a total adds these up.
     #[must_use]
     pub fn probes(&self) -> usize {
-        self.scratch.probes
+        self.probes
     }
 }

@@ -58,14 +58,17 @@ impl<const WORDS: usize> PodSet<WORDS> {
         before & bit != 0
     }
 
+    #[inline]
+    pub(crate) fn of_one(pod: PodId) -> Self {
+        let mut set = Self::EMPTY;
+        set.insert(pod);
+        set
+    }
+
     /// The set as words, lowest pods first.
     #[must_use]
     pub const fn words(&self) -> &[u64; WORDS] {
         &self.words
-    }
-
-    pub(crate) const fn words_mut(&mut self) -> &mut [u64; WORDS] {
-        &mut self.words
     }
 
     /// Whether `pod` is in the set. A pod beyond the width is in no set.

@@ -154,7 +154,7 @@ mod tests {
                 let stats = index.pod_stats(pod).unwrap();
                 prop_assert!(stats.blocks <= capacity);
                 prop_assert_eq!(stats.blocks, predictor.blocks(pod));
-                prop_assert_eq!(stats.holes, 0, "leaf first leaves no hole");
+                prop_assert_eq!(index.stats().islands, 0, "leaf first leaves no hole");
                 for other in &prompts {
                     index.search(&chain(other), &mut matches);
                     index.scan(&chain(other), &mut scanned);

@@ -1,39 +1,41 @@
-//! Runs: the holders of a whole stretch of a chain, readable in one go.
+//! Runs: consecutive blocks of one chain, with who holds which of them.
 //!
-//! A run covers consecutive blocks of one chain and lists, run-length encoded, which set holds which of them.
-//! Every block it covers names the run and its offset in its table slot, and whoever changes the slot
-//! changes the run in the same breath. A search that finds a block's run and sees the run's *last hash* on its
-//! own chain knows, hashes being cumulative, that the whole run lies on the chain, and has the holders of
-//! all its blocks from four cache lines, mostly one.
+//! Every block that a pod holds together with what it follows lies in exactly one run: as its first block, its
+//! *head*, which [`Heads`] finds, or right behind its parent. So a search looks up heads only: it reads a run, sees
+//! how far the run agrees with its chain, and looks up the next block as the head of the next run. Hashes being
+//! cumulative, a run whose last hash is on the chain lies on it whole.
 //!
-//! A run is an accelerator, not the truth: the slots are. So nothing is ever split or merged. Where something
-//! does not fit the pattern (a block leaves the middle, there are more edges than fit) the run is *cut*: it
-//! covers what is before that block and never grows again; what is behind still names it, is searched block by
-//! block, and finds a new run with the next store over it. The rule that must never break: **a run says of
-//! every block it covers exactly what the block's slot says**.
+//! Nothing is ever split or merged, so that a pod may keep a block's place for as long as it holds the block. A chain
+//! that leaves a run in its middle goes on in a run of its own; a block that nobody holds any more in the
+//! middle of a run keeps its place there.
 //!
-//! A run also knows whether anything may *follow* it: whether some block is stored under one of its blocks but
-//! not in the run itself. Where nothing does, a search that comes to the end of the run is done.
-//!
-//! Readers take a versioned copy and give up, rather than wait, when a writer is at it.
+//! The rule that must never break: **a block is in one place**. A place for a block is made under the lock of the run
+//! that its parent is in, or by the table of heads if it has none; see [`placing`].
 
+mod holders;
+mod placing;
 mod run;
 
-pub(crate) use run::{Follow, LONGEST, RunView};
+pub(crate) use placing::{Anchor, Take, Taken};
+pub(crate) use run::View;
 
+#[cfg(any(test, fuzzing))]
 use crate::block::BlockHash;
+use crate::block::Parent;
+use crate::heads::Heads;
+use crate::pod::PodId;
+use crate::reclaim::Pin;
 use crate::runs::run::{Run, Writing};
-use crate::sets::{SetId, Sets};
 use crate::slab::Slab;
-use crate::sync::Mutex;
+use crate::sync::{AtomicU64, Mutex, Ordering};
 
 /// The name of a run. Never zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RunId(u32);
 
 impl RunId {
-    /// Bits an id takes in a slot.
-    pub(crate) const BITS: u32 = 23;
+    /// Bits an id takes: a run has a block, of which `Config` allows 2^24.
+    pub(crate) const BITS: u32 = 25;
 
     pub(crate) const fn from_raw(raw: u32) -> Option<Self> {
         if raw == 0 { None } else { Some(Self(raw)) }
@@ -46,16 +48,29 @@ impl RunId {
 
 /// A block's place: its run and how many blocks of the run come before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RunPlace {
+pub(crate) struct Place {
     pub(crate) run: RunId,
-    pub(crate) offset: usize,
+    pub(crate) offset: u32,
+}
+
+/// Consecutive blocks of a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    pub(crate) run: RunId,
+    pub(crate) from: u32,
+    pub(crate) to: u32,
 }
 
 /// Every run.
 #[derive(Debug)]
-pub(crate) struct Runs {
-    slab: Slab<Run, FIRST>,
+pub(crate) struct Runs<const W: usize> {
+    slab: Slab<Run<W>, FIRST>,
     ids: Mutex<Ids>,
+    /// Stretches that a pod holds behind a block that it lacks, over all runs.
+    islands: AtomicU64,
+    /// Runs that begin behind a block which may be nowhere, or have come anew. While there are none, a block whose
+    /// parent is new is new too, and nobody has to look it up.
+    orphans: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -64,138 +79,140 @@ struct Ids {
     made: u32,
 }
 
-impl Runs {
+impl<const W: usize> Runs<W> {
     pub(crate) fn new() -> Self {
-        Self { slab: Slab::new(), ids: Mutex::new(Ids::default()) }
+        Self {
+            slab: Slab::new(),
+            ids: Mutex::new(Ids::default()),
+            islands: AtomicU64::new(0),
+            orphans: AtomicU64::new(0),
+        }
     }
 
-    /// Adds a block that `set` holds behind `tail`, the run and hash of the block before it, or to a new run.
-    ///
-    /// The caller holds the lock of the block's shard and writes the place into its slot before letting go.
-    /// `follow` says whether blocks may be stored under this one already.
-    pub(crate) fn push<const W: usize>(
-        &self,
-        sets: &Sets<W>,
-        tail: Option<(RunId, BlockHash)>,
-        hash: BlockHash,
-        set: SetId,
-        follow: Follow,
-    ) -> Option<RunPlace> {
-        if let Some((run, before)) = tail {
-            if let Some(offset) = self.run(run).lock().push(sets, before, hash, set, follow) {
-                return Some(RunPlace { run, offset });
+    /// Looks at a run.
+    #[inline]
+    pub(crate) fn view<'p>(&'p self, run: RunId, pin: &'p Pin) -> View<'p, W> {
+        self.run(run).view(pin)
+    }
+
+    /// A pod lost spans of one run; how many of their blocks nobody holds any more.
+    pub(crate) fn remove(&self, heads: &Heads, pod: PodId, spans: &[Span], pin: &Pin) -> usize {
+        let Some(&Span { run, from, to }) = spans.first() else { return 0 };
+        if self.run(run).shorten_own(pod, from, to) {
+            return (to - from) as usize + self.remove(heads, pod, &spans[1..], pin);
+        }
+        let mut writing = self.run(run).lock(pin);
+        let before = (writing.holders.islands(), writing.holders.len());
+        let gone: u32 = spans.iter().map(|span| writing.holders.remove(pod, span.from, span.to)).sum();
+        self.finish(heads, run, writing, before, pin);
+        gone as usize
+    }
+
+    /// A pod lost all it had in a run; how many blocks nobody holds any more. Does nothing if it had nothing.
+    pub(crate) fn drop_pod(&self, heads: &Heads, pod: PodId, run: RunId, pin: &Pin) -> usize {
+        let mut writing = self.run(run).lock(pin);
+        let before = (writing.holders.islands(), writing.holders.len());
+        if !writing.holders.base().contains(pod) && before.0 == 0 {
+            return 0;
+        }
+        let gone = writing.holders.drop_pod(pod);
+        self.finish(heads, run, writing, before, pin);
+        gone as usize
+    }
+
+    /// What the block at a place that some pod holds follows.
+    pub(crate) fn parent(&self, at: Place, pin: &Pin) -> Parent {
+        let run = self.run(at.run).lock(pin);
+        let parent = if at.offset == 0 { run.parent() } else { Some(run.hash(at.offset as usize - 1)) };
+        parent.map_or(Parent::Root, Parent::Block)
+    }
+
+    /// Publishes a run that pods left, or frees it if nobody holds any of it. `before`: its islands and blocks.
+    fn finish(&self, heads: &Heads, id: RunId, mut writing: Writing<'_, W>, before: (usize, u32), pin: &Pin) {
+        self.count_islands(before.0, writing.holders.islands());
+        let len = writing.holders.len();
+        if len < before.1 {
+            let family = writing.family();
+            // Relaxed, and before the blocks can be seen to be gone: whoever sees that, under this run's lock or by
+            // the head that is removed below, sees the orphans too.
+            self.orphans.fetch_add(std::mem::take(&mut family.children).into(), Ordering::Relaxed);
+            family.life = family.life.wrapping_add(1);
+        }
+        if len > 0 {
+            return writing.publish();
+        }
+        if let Some(head) = writing.head() {
+            heads.remove(head, pin);
+        }
+        let parent = writing.family().parent.take();
+        writing.publish();
+        drop(writing);
+        self.give_back(id);
+        if let Some((parent, life)) = parent {
+            if !self.run(parent).lose_child(life) {
+                self.orphans.fetch_sub(1, Ordering::Relaxed);
             }
         }
-        let run = self.claim()?;
-        self.run(run).lock().begin(hash, set, follow);
-        Some(RunPlace { run, offset: 0 })
     }
 
-    /// Something is stored under a block of the run, and not in the run.
-    pub(crate) fn mark_followed(&self, run: RunId) {
-        // If it was set for an earlier use of the id, the block has left that run, and whatever run it came to
-        // meanwhile was told that blocks may follow.
-        if !self.run(run).is_followed() {
-            self.run(run).lock().mark_followed();
+    fn count_islands(&self, before: usize, after: usize) {
+        if before != after {
+            // Relaxed: a count that publishes nothing. Wraps, both ways, to the right sum.
+            self.islands.fetch_add((after as u64).wrapping_sub(before as u64), Ordering::Relaxed);
         }
     }
 
-    /// A block's holders are now `set`, and it has some. False if the run no longer covers it: then the slot,
-    /// whose lock the caller holds, must no longer name it.
-    pub(crate) fn set<const W: usize>(
-        &self,
-        sets: &Sets<W>,
-        at: RunPlace,
-        set: SetId,
-        before: Option<BlockHash>,
-    ) -> bool {
-        let mut run = self.run(at.run).lock();
-        let covers = at.offset < run.len();
-        if covers && run.set(sets, at.offset, set) {
-            return true;
-        }
-        if covers {
-            run.cut(at.offset, before);
-        }
-        self.forget(at.run, run);
-        false
-    }
-
-    /// A block has no holders any more; its slot, whose lock the caller holds, must no longer name the run.
-    pub(crate) fn pop(&self, at: RunPlace, before: Option<BlockHash>) {
-        let mut run = self.run(at.run).lock();
-        if at.offset + 1 == run.len() {
-            run.cut_last(before);
-        } else if at.offset < run.len() {
-            run.cut(at.offset, before);
-        }
-        self.forget(at.run, run);
-    }
-
-    /// A slot stops naming a run; the id of a run that none names is used again.
-    fn forget(&self, id: RunId, mut run: Writing<'_>) {
-        let unnamed = run.forget();
-        drop(run);
-        if unnamed {
-            self.ids.lock().free.push(id.0);
-        }
-    }
-
-    /// Copies a run for reading; false if it covers nothing or is being written.
-    #[inline]
-    pub(crate) fn read(&self, run: RunId, view: &mut RunView) -> bool {
-        self.slab.get(run.0).is_some_and(|run| run.read(view))
-    }
-
-    /// Whether the run is still as it was when `view` was copied.
-    pub(crate) fn is_unchanged(&self, run: RunId, view: &RunView) -> bool {
-        self.slab.get(run.0).is_some_and(|run| run.is_unchanged(view))
-    }
-
-    /// Fetches a run that will be read.
-    #[inline]
-    pub(crate) fn prefetch(&self, run: RunId) {
-        if let Some(run) = self.slab.get(run.0) {
-            let at = std::ptr::from_ref(run).cast::<u8>();
-            (0..size_of::<Run>()).step_by(64).for_each(|line| crate::prefetch::prefetch(at.wrapping_add(line)));
-        }
-    }
-
-    /// Runs that a block names.
+    /// Runs in use.
     pub(crate) fn len(&self) -> usize {
         let ids = self.ids.lock();
         ids.made as usize - ids.free.len()
     }
 
-    /// Slots that name a run, as the run knows.
-    #[cfg(any(test, fuzzing))]
-    pub(crate) fn named(&self, run: u32) -> u64 {
-        self.slab.get(run).map_or(0, Run::named)
+    /// Ids given out so far, from 1 on.
+    pub(crate) fn made(&self) -> u32 {
+        self.ids.lock().made
     }
 
+    pub(crate) fn islands(&self) -> usize {
+        self.islands.load(Ordering::Relaxed) as usize
+    }
+
+    /// Bytes of all runs, arrays of hashes included.
     pub(crate) fn bytes(&self) -> usize {
-        self.slab.bytes() + self.ids.lock().free.capacity() * 4
+        let arrays: usize = (1..=self.made()).map(|id| self.run(RunId(id)).bytes()).sum();
+        arrays + self.slab.bytes() + self.ids.lock().free.capacity() * 4
     }
 
-    fn run(&self, id: RunId) -> &Run {
+    /// A run's blocks and who holds which: for audits.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn content(&self, run: RunId, pin: &Pin) -> (Vec<BlockHash>, holders::Holders<W>) {
+        let writing = self.run(run).lock(pin);
+        let hashes = (0..writing.holders.len() as usize).map(|at| writing.hash(at)).collect();
+        (hashes, writing.holders.clone())
+    }
+
+    #[inline]
+    fn run(&self, id: RunId) -> &Run<W> {
         self.slab.get(id.0).expect("an id names a run that was made")
     }
 
-    fn claim(&self) -> Option<RunId> {
+    fn claim(&self) -> RunId {
         let mut ids = self.ids.lock();
-        let id = match ids.free.pop() {
-            Some(id) => id,
-            // Out of ids the index is slower, not wrong.
-            None if ids.made + 1 >= 1 << RunId::BITS => return None,
-            None => {
-                ids.made += 1;
-                self.slab.make(ids.made, Run::new);
-                ids.made
-            }
-        };
-        Some(RunId(id))
+        RunId(ids.free.pop().unwrap_or_else(|| {
+            ids.made += 1;
+            assert!(ids.made < 1 << RunId::BITS, "runs are bounded by the configured blocks");
+            self.slab.make(ids.made, Run::new);
+            ids.made
+        }))
+    }
+
+    fn give_back(&self, id: RunId) {
+        self.ids.lock().free.push(id.0);
     }
 }
+
+/// Most blocks of a run: an offset takes sixteen bits.
+pub(crate) const LONGEST: usize = if cfg!(routing_loom) { 3 } else { u16::MAX as usize };
 
 /// Runs of the first chunk; modelled, few, since loom keeps an eye on every one.
 const FIRST: usize = if cfg!(routing_loom) { 4 } else { 512 };

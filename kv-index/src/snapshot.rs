@@ -3,13 +3,14 @@
 //! ```text
 //! label 8 | version 4 | length of the body 8 | checksum of the body 8 | body
 //! body:   pods 4, then per pod: name, generation 4, streams 4 × (id 4, incarnation 8, next 8), blocks 8 × block
-//! block:  hash 8, what follows 1, [parent 8], [position 4], tiers 1, [copies 4 × tiers], [locations]
+//! block:  hash 8, what follows 1, [parent 8], tiers 1, [copies 4 × tiers], [locations]
 //! ```
 //!
 //! All numbers are little endian. Every pod is written under its lock together with the positions of its
 //! streams, so replaying batches that the snapshot already has changes nothing. Speculation is left out.
 
 use crate::block::{BlockHash, Parent};
+use crate::cache::PodCache;
 use crate::chain;
 use crate::config::Config;
 use crate::detail::Detail;
@@ -18,6 +19,7 @@ use crate::feed::{Cursor, StreamId};
 use crate::held::{Held, State};
 use crate::index::Index;
 use crate::podset::PodSet;
+use crate::reclaim::{Pin, pin};
 use crate::tier::{Location, Tier};
 
 impl<const WORDS: usize> Index<WORDS> {
@@ -26,6 +28,7 @@ impl<const WORDS: usize> Index<WORDS> {
     pub fn snapshot(&self) -> Vec<u8> {
         let mut body = Vec::new();
         let live: Vec<_> = self.registry.live().collect();
+        let pin = pin();
         let mut written = 0u32;
         put_u32(&mut body, 0);
         for pod in live {
@@ -43,8 +46,11 @@ impl<const WORDS: usize> Index<WORDS> {
                 put_u64(&mut body, cursor.next);
             }
             put_u64(&mut body, (cache.len() - cache.speculated()) as u64);
-            for (hash, held, detail) in cache.real_blocks() {
-                put_block(&mut body, hash, held, &detail);
+            let mut blocks: Vec<_> = cache.real_blocks().collect();
+            // Along the runs: who restores them finds most parents before their children.
+            blocks.sort_unstable_by_key(|(_, held, _)| held.place.map(|at| (at.run.raw(), at.offset)));
+            for (hash, held, detail) in blocks {
+                put_block(&mut body, hash, self.parent(&cache, hash, held, &pin), &detail);
             }
         }
         body[..4].copy_from_slice(&written.to_le_bytes());
@@ -73,6 +79,15 @@ impl<const WORDS: usize> Index<WORDS> {
         if reader.at == bytes.len() { Ok(index) } else { Err(reader.malformed()) }
     }
 
+    /// What a held block is believed to follow.
+    fn parent(&self, cache: &PodCache, hash: BlockHash, held: Held, pin: &Pin) -> Parent {
+        match held.place {
+            _ if held.state.has(State::CONTRADICTED) => Parent::Unknown,
+            Some(at) => self.runs.parent(at, pin),
+            None => cache.strays.parent(hash).unwrap_or(Parent::Unknown),
+        }
+    }
+
     fn restore_pod(&self, reader: &mut Reader<'_>) -> Result<(), SnapshotError> {
         let at = reader.at;
         let length = reader.u32()? as usize;
@@ -97,8 +112,6 @@ impl<const WORDS: usize> Index<WORDS> {
         for _ in 0..count {
             blocks.push(reader.block()?);
         }
-        // Parents first, so that runs form as they did when the blocks came.
-        blocks.sort_by_key(|(hash, held, _)| (held.position.unwrap_or(u32::MAX), *hash));
         if !change.restore(blocks) {
             return Err(reader.malformed());
         }
@@ -142,31 +155,23 @@ fn check_header(reader: &mut Reader<'_>) -> Result<(), SnapshotError> {
 }
 
 /// What a pod's block is restored from.
-pub(crate) type RestoredBlock = (BlockHash, Held, Detail);
+pub(crate) type RestoredBlock = (BlockHash, Parent, Detail);
 
-fn put_block(out: &mut Vec<u8>, hash: BlockHash, held: Held, detail: &Detail) {
-    let parent = match held.parent {
-        _ if held.state.has(State::UNLINKED) => Parent::Unknown,
-        Some(parent) => Parent::Block(parent),
-        None => Parent::Root,
-    };
+fn put_block(out: &mut Vec<u8>, hash: BlockHash, parent: Parent, detail: &Detail) {
     let copied = detail.copies.iter().any(|&copies| copies > 1);
     let mut follows = match parent {
         Parent::Root => 0,
         Parent::Block(_) => 1,
         Parent::Unknown => 2,
     };
-    follows |= u8::from(held.position.is_some()) << 2 | u8::from(copied) << 3;
+    follows |= u8::from(copied) << 3;
     follows |= (detail.locations.len() as u8) << 4;
     put_u64(out, hash.get());
     out.push(follows);
     if let Parent::Block(parent) = parent {
         put_u64(out, parent.get());
     }
-    if let Some(position) = held.position {
-        put_u32(out, position);
-    }
-    out.push(held.state.tiers());
+    out.push((0..4).filter(|&tier| detail.copies[tier] > 0).fold(0, |tiers, tier| tiers | 1 << tier));
     if copied {
         detail.copies.iter().for_each(|&copies| put_u32(out, copies));
     }
@@ -220,13 +225,12 @@ impl<'a> Reader<'a> {
     fn block(&mut self) -> Result<RestoredBlock, SnapshotError> {
         let hash = BlockHash::new(self.u64()?);
         let follows = self.u8()?;
-        let (parent, state) = match follows & 3 {
-            0 => (None, State::default()),
-            1 => (Some(BlockHash::new(self.u64()?)), State::default()),
-            2 => (None, State::UNLINKED),
+        let parent = match follows & 7 {
+            0 => Parent::Root,
+            1 => Parent::Block(BlockHash::new(self.u64()?)),
+            2 => Parent::Unknown,
             _ => return Err(self.malformed()),
         };
-        let position = if follows & 4 != 0 { Some(self.u32()?) } else { None };
         let tiers = self.u8()?;
         if tiers == 0 || tiers > 0xF {
             return Err(self.malformed());
@@ -243,7 +247,7 @@ impl<'a> Reader<'a> {
             let location = Location { device: self.u32()?, offset: self.u64()?, length: self.u64()? };
             detail.relocate(tier, Some(location));
         }
-        Ok((hash, Held { parent, position, state }, detail))
+        Ok((hash, parent, detail))
     }
 
     fn rest(&self) -> usize {
@@ -256,7 +260,7 @@ impl<'a> Reader<'a> {
 }
 
 const LABEL: &[u8; 8] = b"pmkvidx\n";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HEADER: usize = 28;
 /// Hash, what follows, tiers.
 const LEAST_BLOCK: usize = 10;

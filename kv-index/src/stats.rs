@@ -2,9 +2,9 @@
 
 use crate::event::Applied;
 use crate::index::Index;
-use crate::ledger::LEDGER_MAX;
 use crate::pod::{Pod, PodId};
 use crate::registry::Stage;
+use crate::sync::Ordering;
 
 /// The state of an index. Taken pod by pod, so not of one instant while writers are at work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,27 +14,27 @@ pub struct Stats {
     pub pods: usize,
     /// Retired pods whose sweep is not complete.
     pub pending_sweeps: usize,
-    /// Distinct blocks with a holder.
+    /// Distinct blocks with a holder; a stray counts for itself.
     pub blocks: usize,
     /// Blocks held, summed over pods.
     pub holders: usize,
     /// Of those, blocks that no engine has confirmed.
     pub speculated: usize,
-    /// Distinct sets of two or more holders.
-    pub sets: usize,
-    /// Runs that speed searches up.
+    /// Runs that the blocks lie in.
     pub runs: usize,
-    /// Holes in all pods' ledgers.
-    pub holes: usize,
-    /// Pods that are scanned because their holes are too many or not all placed.
-    pub scanned_pods: usize,
+    /// Stretches of a run that a pod holds behind a block of it that it lacks.
+    pub islands: usize,
+    /// Blocks that pods hold apart from what they follow, since they lack it or nobody told what it is.
+    pub strays: usize,
+    /// Pods that searches ask under their lock, since nobody told what some block follows, or contradictory things.
+    pub unlinked_pods: usize,
     /// Stores that named another parent than an earlier one did: a hash collision, or two hash algorithms.
     pub contradictions: u64,
     /// Everything ever applied: what came and left, and what was dropped and why.
     pub applied: Applied,
     /// Bytes of the structures that grow with blocks, holders and holes; an estimate for hash maps.
     pub bytes: usize,
-    /// The most blocks a resize has moved while writers of a shard waited.
+    /// The most heads of runs a resize has moved while writers of a shard waited.
     pub longest_rebuild: usize,
 }
 
@@ -46,10 +46,10 @@ pub struct PodStats {
     pub blocks: usize,
     /// Blocks that no engine has confirmed.
     pub speculated: usize,
-    /// Holes in its ledger.
-    pub holes: usize,
-    /// Whether its holes are too many to list or not all placed, so that searches scan for it.
-    pub scanned: bool,
+    /// Blocks that it holds apart from what they follow, since it lacks it or nobody told what it is.
+    pub strays: usize,
+    /// Whether searches ask it under its lock, since nobody told what some block follows, or contradictory things.
+    pub unlinked: bool,
     /// Stores that named another parent than an earlier one did.
     pub contradictions: u64,
     /// How often all its blocks were forgotten: cleared by the engine, or because a source started anew.
@@ -65,11 +65,12 @@ impl<const WORDS: usize> Index<WORDS> {
     #[must_use]
     pub fn stats(&self) -> Stats {
         let mut stats = Stats {
-            blocks: self.table.len(),
-            sets: self.sets.len(),
+            // Relaxed: a count that publishes nothing.
+            blocks: self.blocks.load(Ordering::Relaxed) as usize,
             runs: self.runs.len(),
-            bytes: self.table.bytes() + self.sets.bytes() + self.runs.bytes(),
-            longest_rebuild: self.table.longest_rebuild(),
+            islands: self.runs.islands(),
+            bytes: self.heads.bytes() + self.runs.bytes(),
+            longest_rebuild: self.heads.longest_rebuild(),
             ..Stats::default()
         };
         {
@@ -85,8 +86,8 @@ impl<const WORDS: usize> Index<WORDS> {
             let pod = self.stats_of(id);
             stats.holders += pod.blocks;
             stats.speculated += pod.speculated;
-            stats.holes += pod.holes;
-            stats.scanned_pods += usize::from(pod.scanned);
+            stats.strays += pod.strays;
+            stats.unlinked_pods += usize::from(pod.unlinked);
             stats.contradictions += pod.contradictions;
             stats.applied += pod.applied;
             stats.bytes += pod.bytes;
@@ -105,17 +106,12 @@ impl<const WORDS: usize> Index<WORDS> {
         PodStats {
             blocks: cache.len(),
             speculated: cache.speculated(),
-            holes: cache.holes(),
-            scanned: cache.is_scanned(),
+            strays: cache.strays.len(),
+            unlinked: cache.is_unlinked(),
             contradictions: cache.contradictions,
             clears: cache.clears,
             applied: cache.totals,
             bytes: cache.bytes(),
         }
     }
-}
-
-impl Stats {
-    /// The most holes of a pod that searches check one by one; with more, the pod is scanned.
-    pub const LEDGER_MAX: usize = LEDGER_MAX;
 }

@@ -28,7 +28,7 @@ impl<const WORDS: usize> Index<WORDS> {
 
     /// Takes about `budget` blocks off retired pods, and frees the ids of those that have none left.
     ///
-    /// Locks a shard of the table for one block at a time. Call it until nothing is pending.
+    /// Locks one run at a time. Call it until nothing is pending.
     pub fn sweep(&self, budget: usize) -> Swept {
         let mut swept = Swept::default();
         let mut gone = Vec::new();
@@ -49,10 +49,12 @@ impl<const WORDS: usize> Index<WORDS> {
                 continue;
             }
             cache.drain_some(budget.max(1) - swept.blocks, &mut gone);
-            let emptied = self.clear_bits(id, &gone, &pin);
-            self.give_back(emptied, 0);
             swept.blocks += gone.len();
-            gone.clear();
+            for held in gone.drain(..) {
+                // All that the pod had in the run goes with the first of its blocks that comes up.
+                let emptied = held.place.map_or(1, |at| self.runs.drop_pod(&self.heads, id, at.run, &pin));
+                self.give_back(emptied, 0);
+            }
             if cache.len() > 0 {
                 swept.pending += 1;
                 continue;
@@ -63,7 +65,7 @@ impl<const WORDS: usize> Index<WORDS> {
                 past.contradictions += cache.contradictions;
             }
             *cache = Default::default();
-            self.ledgers.publish(id, crate::ledger::Ledger::Holes([].into()), &pin);
+            self.set_unlinked(id, false);
             self.registry.free(id);
             swept.freed += 1;
         }

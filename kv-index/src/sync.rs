@@ -3,20 +3,17 @@
 //! `test` keeps loom a dev-dependency, and the private cfg leaves our dependencies as they are.
 
 #[cfg(all(test, routing_loom))]
-pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
+pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(not(all(test, routing_loom)))]
-pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
+pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
 // Its value is set once and never changed: there is nothing for loom to try.
 pub(crate) use std::sync::OnceLock;
 
 #[cfg(all(test, routing_loom))]
-pub(crate) use modelled::{Backoff, Mutex, MutexGuard};
+pub(crate) use modelled::{Mutex, MutexGuard};
 #[cfg(not(all(test, routing_loom)))]
-pub(crate) use {
-    crossbeam_utils::Backoff,
-    parking_lot::{Mutex, MutexGuard},
-};
+pub(crate) use parking_lot::{Mutex, MutexGuard};
 
 /// Loom's mutex in the shape of `parking_lot`'s: no poisoning.
 #[cfg(all(test, routing_loom))]
@@ -32,19 +29,6 @@ mod modelled {
 
         pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
             self.0.lock().unwrap()
-        }
-    }
-
-    /// Waiting, as loom's scheduler understands it.
-    pub(crate) struct Backoff;
-
-    impl Backoff {
-        pub(crate) fn new() -> Self {
-            Self
-        }
-
-        pub(crate) fn snooze(&self) {
-            loom::thread::yield_now();
         }
     }
 

@@ -33,7 +33,7 @@ fn run(way: Way, window: Option<usize>, seed: u64, steps: usize) -> (usize, u64)
         assert!(matches!(received.verdict, Verdict::Applied(_)), "{received:?}");
         assert_eq!(received.disagreement, None);
         way.compare(&index, pod, &pool, &traffic.prompts, &format!("seed {seed}, step {step}"));
-        holes += index.pod_stats(pod).expect("live").holes as u64;
+        holes += (index.stats().islands + index.stats().strays) as u64;
     }
     let drops = feed.drops();
     for (reason, dropped) in drops.iter() {

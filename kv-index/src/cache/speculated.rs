@@ -5,17 +5,21 @@ use std::collections::BinaryHeap;
 use std::time::Instant;
 
 use super::PodCache;
-use crate::block::{BlockHash, Parent};
-use crate::held::State;
-use crate::runs::Follow;
+use crate::block::BlockHash;
+use crate::held::{Held, Spot, State};
 
 impl PodCache {
-    /// Adds a block the pod does not hold and nobody has confirmed; whether it holds blocks under it already.
-    pub(crate) fn insert_speculated(&mut self, hash: BlockHash, parent: Parent, deadline: Instant) -> Follow {
-        let mut held = self.link(parent);
-        held.state = held.state.with(State::SPECULATED);
-        self.set_deadline(hash, held.position, deadline);
-        self.fill(hash, held)
+    /// Finds a block, or adds it as one that nobody has confirmed and that is yet to be placed: where it is, and
+    /// whether it was there.
+    pub(crate) fn find_or_speculate(&mut self, hash: BlockHash, deadline: Instant) -> (Spot, bool) {
+        let state = State::default().with(State::SPECULATED);
+        let (spot, found) = self.held.find_or_insert(hash, Held { place: None, state });
+        if !found {
+            self.deadlines.insert(hash, deadline);
+            self.speculations += 1;
+            self.expiries.push(Reverse((deadline, Reverse(self.speculations), hash)));
+        }
+        (spot, found)
     }
 
     /// Lets a speculated block live until `deadline`, if that is later; does nothing to a real one.
@@ -40,10 +44,10 @@ impl PodCache {
         if !self.is_due(now) {
             return None;
         }
-        let Reverse((_, position, hash)) = self.expiries.pop()?;
+        let Reverse((_, order, hash)) = self.expiries.pop()?;
         let due = match self.deadlines.get(&hash).copied() {
             Some(later) if later > now => {
-                self.expiries.push(Reverse((later, position, hash)));
+                self.expiries.push(Reverse((later, order, hash)));
                 None
             }
             Some(_) => Some(hash),
@@ -53,10 +57,5 @@ impl PodCache {
             self.expiries = BinaryHeap::new();
         }
         Some(due)
-    }
-
-    fn set_deadline(&mut self, hash: BlockHash, position: Option<u32>, deadline: Instant) {
-        self.deadlines.insert(hash, deadline);
-        self.expiries.push(Reverse((deadline, Reverse(position.unwrap_or(u32::MAX)), hash)));
     }
 }

@@ -5,54 +5,54 @@ use std::collections::BTreeMap;
 use crate::index::Index;
 use crate::pod::PodId;
 use crate::reclaim::pin;
-use crate::runs::RunView;
-use crate::sets::SetId;
 
 impl<const WORDS: usize> Index<WORDS> {
-    /// Panics if a slot, a run, a set or a pod's map contradicts another.
+    /// Panics if a run, the table of heads or a pod's map contradicts another.
     ///
     /// # Panics
     ///
     /// When an invariant is broken.
     pub fn audit(&self) {
         let pin = pin();
-        let slots = self.table.slots(&pin);
-        let mut holds: BTreeMap<u32, u32> = BTreeMap::new();
-        let mut named: BTreeMap<u32, u64> = BTreeMap::new();
-        let mut covered: BTreeMap<u32, usize> = BTreeMap::new();
-        let mut view = RunView::default();
-        for (hash, meta) in &slots {
-            assert_ne!(meta.set(), SetId::EMPTY, "{hash:?} is absent but named");
-            *holds.entry(meta.set().raw()).or_default() += 1;
-            for pod in self.sets.pods(meta.set()) {
-                assert!(self.cache_of(pod).find(*hash).is_some(), "{pod:?} does not hold {hash:?}");
-            }
-            let Some(place) = meta.place() else { continue };
-            *named.entry(place.run.raw()).or_default() += 1;
-            if self.runs.read(place.run, &mut view) && place.offset < view.len {
-                *covered.entry(place.run.raw()).or_default() += 1;
-                let set = view.stretches().find(|stretch| place.offset < stretch.end).map(|stretch| stretch.set);
-                assert_eq!(set, Some(meta.set()), "run and slot agree on {hash:?}");
-                for (stretch, next) in view.stretches().zip(view.stretches().skip(1)) {
-                    assert_eq!(stretch.leaver, self.sets.leaver(stretch.set, next.set), "a run knows who leaves");
-                }
-                if place.offset + 1 == view.len {
-                    assert_eq!(view.last, *hash, "the last hash is the last block's");
-                }
-            }
+        let heads = self.heads.entries(&pin);
+        assert_eq!(self.heads.len(), heads.len());
+        assert_eq!(self.runs.len(), heads.len(), "every run has a head, and no run is lost");
+        let (mut live, mut islands, mut bits) = (0, 0, 0);
+        let mut contents = BTreeMap::new();
+        for (head, run) in heads {
+            let (hashes, holders) = self.runs.content(run, &pin);
+            holders.audit();
+            assert_eq!(hashes.first(), Some(&head), "a run begins with its head");
+            live += holders.live() as usize;
+            islands += holders.islands();
+            assert!(contents.insert(run.raw(), (hashes, holders)).is_none(), "a run has one head");
         }
-        for (run, count) in &named {
-            assert_eq!(self.runs.named(*run), *count, "a run knows who names it");
-            if self.runs.read(crate::runs::RunId::from_raw(*run).expect("not zero"), &mut view) {
-                assert_eq!(covered.get(run).copied().unwrap_or(0), view.len, "every block a run covers names it");
+        let mut strays = 0;
+        for pod in (0..self.config.max_pods).map(PodId::from_index) {
+            let cache = self.cache_of(pod);
+            strays += cache.strays.len();
+            let mut placed = 0;
+            for (hash, held) in cache.blocks() {
+                let Some(at) = held.place else {
+                    assert!(cache.strays.parent(hash).is_some(), "{hash:?} is nowhere");
+                    continue;
+                };
+                placed += 1;
+                let (hashes, holders) = &contents[&at.run.raw()];
+                assert_eq!(hashes[at.offset as usize], hash, "a block is where its pod thinks it is");
+                assert!(holders.holds(pod, at.offset), "{pod:?} is not among the holders of {hash:?}");
             }
+            assert_eq!(placed + cache.strays.len(), cache.len(), "a block is placed or a stray");
+            let of_pod = |len: usize, holds: &dyn Fn(u32) -> bool| (0..len as u32).filter(|&at| holds(at)).count();
+            let in_runs: usize =
+                contents.values().map(|(hashes, holders)| of_pod(hashes.len(), &|at| holders.holds(pod, at))).sum();
+            assert_eq!(in_runs, placed, "{pod:?} is in runs for what it holds and nothing else");
+            bits += placed;
+            assert_eq!(self.unlinked().contains(pod), cache.is_unlinked(), "searches know whom to ask");
         }
-        assert_eq!(self.runs.len(), named.len(), "no run is lost");
-        self.sets.audit(&holds);
-        let bits: usize = slots.iter().map(|(_, meta)| self.sets.pods(meta.set()).len()).sum();
-        let held: usize = (0..self.config.max_pods).map(|pod| self.cache_of(PodId::from_index(pod)).len()).sum();
-        assert_eq!(bits, held, "a bit for each held block");
-        assert_eq!(self.table.len(), slots.len());
-        assert_eq!(self.blocks.load(crate::sync::Ordering::Relaxed), slots.len() as u64, "no room is lost");
+        assert!(live <= bits);
+        assert_eq!(self.runs.islands(), islands, "every island is counted");
+        let blocks = self.blocks.load(crate::sync::Ordering::Relaxed);
+        assert_eq!(blocks, (live + strays) as u64, "no room is lost");
     }
 }

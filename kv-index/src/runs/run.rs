@@ -1,362 +1,487 @@
-//! One run in memory: its words, how a reader copies them, and how a writer changes them.
+//! One run in memory: what readers copy, and how a writer publishes the next state.
 //!
-//! A versioned record with one writer at a time. The rule that must never break: a reader that finds the version
-//! even and unchanged has copied what one writer left.
+//! A run has two records. A writer fills the one that is not current and makes it current by counting `version`
+//! up; a reader that finds the version unchanged has read what one writer left. A reader is turned back only by
+//! two publications in its course, never by a writer that sleeps: it waits for nobody.
 
-use smallvec::SmallVec;
+use std::fmt;
 
 use crate::block::BlockHash;
 use crate::pod::PodId;
-use crate::sets::{SetId, Sets};
-use crate::sync::{AtomicU64, Backoff, Ordering, fence};
+use crate::podset::PodSet;
+use crate::reclaim::Pin;
+use crate::runs::RunId;
+use crate::runs::holders::{Cut, Holders, INLINE, Island};
+use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, fence};
 
-/// Whether blocks may be stored under a block that comes to a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Follow {
-    Nothing,
-    Perhaps,
-}
-
-impl Follow {
-    fn flag(self) -> u64 {
-        if self == Self::Perhaps { FOLLOWED } else { 0 }
-    }
-}
-
-/// A copy of a run.
-#[derive(Clone, Debug)]
-pub(crate) struct RunView {
-    version: u64,
-    /// Blocks covered.
-    pub(crate) len: usize,
-    /// The hash of the last of them.
-    pub(crate) last: BlockHash,
-    /// Whether anything outside the run may follow one of its blocks.
-    pub(crate) followed: bool,
-    count: usize,
-    edges: [u64; EDGES],
-}
-
-impl RunView {
-    /// Stretches of equal holders in order.
-    #[inline]
-    pub(crate) fn stretches(&self) -> impl Iterator<Item = Stretch> + '_ {
-        self.edges[..self.count].iter().map(|&edge| unpack(edge))
-    }
-}
-
-/// Consecutive blocks of a run with the same holders.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stretch {
-    /// One past the offset of the last.
-    pub(crate) end: usize,
-    pub(crate) set: SetId,
-    /// The only pod that does not hold the next stretch too, if there is one next and it is so.
-    pub(crate) leaver: Option<PodId>,
-}
-
-impl Default for RunView {
-    fn default() -> Self {
-        Self { version: 0, len: 0, last: BlockHash::new(0), followed: true, count: 0, edges: [0; EDGES] }
-    }
-}
-
-/// Four cache lines. `version` is odd while a writer is at it.
-#[derive(Debug)]
+/// A run: five cache lines for 256 pods, of which a reader mostly wants two.
 #[repr(C, align(64))]
-pub(super) struct Run {
+pub(super) struct Run<const W: usize> {
+    /// Publications so far; the lowest bit says which record is current.
     version: AtomicU64,
-    /// Blocks covered, whether the run is open to more and may be followed, and the count of edges.
-    shape: AtomicU64,
-    /// The hash of the last block covered.
-    last: AtomicU64,
-    /// Blocks whose slot names this run: at least those covered.
-    named: AtomicU64,
-    edges: [AtomicU64; EDGES],
+    writer: Mutex<Writer>,
+    records: [Record<W>; 2],
 }
 
-impl Run {
+/// What only writers read.
+#[derive(Debug, Default)]
+struct Writer {
+    /// The hash of the block before the first one; zero if that is the start of a prompt.
+    parent: u64,
+    islands: Vec<Island>,
+    /// Room in the array of hashes.
+    capacity: u32,
+    family: Family,
+}
+
+/// Which runs go on where this one is left, and which one this goes on from.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Family {
+    /// Runs that begin behind a block of this one, as far as they were not told that it changed.
+    pub(super) children: u32,
+    /// Counted up when blocks leave that children may go on from: these are orphans from then on.
+    pub(super) life: u32,
+    /// The run that this one goes on from, and its life at that time.
+    pub(super) parent: Option<(RunId, u32)>,
+}
+
+/// What readers read: one state of the run.
+#[repr(C, align(64))]
+struct Record<const W: usize> {
+    /// The first block's hash; zero while the run is not in use.
+    head: AtomicU64,
+    /// The last block's.
+    last: AtomicU64,
+    /// Every block's, in a place that only grows by moving.
+    hashes: AtomicPtr<AtomicU64>,
+    /// Blocks in the low half, cuts in the high half.
+    shape: AtomicU64,
+    base: [AtomicU64; W],
+    /// The cuts that have no place in `cuts`.
+    spill: AtomicPtr<AtomicU32>,
+    cuts: [AtomicU32; INLINE],
+}
+
+impl<const W: usize> Run<W> {
     pub(super) fn new() -> Self {
         Self {
             version: AtomicU64::new(0),
-            shape: AtomicU64::new(0),
-            last: AtomicU64::new(0),
-            named: AtomicU64::new(0),
-            edges: std::array::from_fn(|_| AtomicU64::new(0)),
+            writer: Mutex::new(Writer::default()),
+            records: [Record::new(), Record::new()],
         }
     }
 
-    /// Copies the run; false if it covers nothing or is being written.
+    /// Looks at the run as it is.
     #[inline]
-    pub(super) fn read(&self, view: &mut RunView) -> bool {
-        // Acquire: pairs with the Release of `Writing::drop`, so what follows is at least that new.
-        view.version = self.version.load(Ordering::Acquire);
-        let shape = self.shape.load(Ordering::Relaxed);
-        view.last = BlockHash::new(self.last.load(Ordering::Relaxed));
-        view.len = (shape >> LEN_SHIFT) as usize;
-        view.followed = shape & FOLLOWED != 0;
-        view.count = ((shape & COUNT) as usize).min(EDGES);
-        for (to, from) in view.edges[..view.count].iter_mut().zip(&self.edges) {
-            *to = from.load(Ordering::Relaxed);
-        }
-        // Acquire: if any load above saw a writer's store, the load below sees that writer's version; pairs
-        // with the fence in `lock`.
-        fence(Ordering::Acquire);
-        let unchanged = self.version.load(Ordering::Relaxed) == view.version;
-        unchanged && view.version & 1 == 0 && view.len > 0
-    }
-
-    /// Whether the run is still as it was when `view` was copied.
-    pub(super) fn is_unchanged(&self, view: &RunView) -> bool {
-        self.version.load(Ordering::Acquire) == view.version
-    }
-
-    pub(super) fn is_followed(&self) -> bool {
-        // Relaxed: the flag publishes nothing.
-        self.shape.load(Ordering::Relaxed) & FOLLOWED != 0
-    }
-
-    #[cfg(any(test, fuzzing))]
-    pub(super) fn named(&self) -> u64 {
-        self.named.load(Ordering::Relaxed)
-    }
-
-    /// Keeps readers away, and other writers waiting, until the guard is dropped.
-    pub(super) fn lock(&self) -> Writing<'_> {
-        let backoff = Backoff::new();
+    pub(super) fn view<'p>(&'p self, pin: &'p Pin) -> View<'p, W> {
         loop {
-            let version = self.version.load(Ordering::Relaxed);
-            // Acquire: pairs with the Release of `Writing::drop`: we see what the last writer wrote.
-            if version & 1 == 0
-                && self
-                    .version
-                    .compare_exchange_weak(version, version + 1, Ordering::Acquire, Ordering::Relaxed)
-                    .is_ok()
-            {
-                // Release: a reader that sees one of our stores sees the odd version; pairs with `read`.
-                fence(Ordering::Release);
-                return Writing { run: self, version: version + 2 };
+            // Acquire: pairs with the Release of `publish`: what follows is at least that new.
+            let version = self.version.load(Ordering::Acquire);
+            let record = &self.records[(version & 1) as usize];
+            let shape = record.shape.load(Ordering::Relaxed);
+            let view = View {
+                run: self,
+                record,
+                version,
+                head: record.head.load(Ordering::Relaxed),
+                last: record.last.load(Ordering::Relaxed),
+                hashes: record.hashes.load(Ordering::Relaxed),
+                spill: record.spill.load(Ordering::Relaxed),
+                len: shape as u32,
+                cuts: (shape >> 32) as u32,
+                _pin: pin,
+            };
+            if view.is_current() {
+                return view;
             }
-            backoff.snooze();
         }
     }
-}
 
-/// A run being written; readers turn away meanwhile.
-pub(super) struct Writing<'a> {
-    run: &'a Run,
-    version: u64,
-}
-
-impl Writing<'_> {
-    pub(super) fn begin(&mut self, hash: BlockHash, set: SetId, follow: Follow) {
-        self.put(0, 1, set);
-        self.run.last.store(hash.get(), Ordering::Relaxed);
-        self.run.named.store(1, Ordering::Relaxed);
-        self.reshape(1, 1, OPEN | follow.flag());
+    /// Bytes of the arrays.
+    pub(super) fn bytes(&self) -> usize {
+        let record = &self.records[(self.version.load(Ordering::Relaxed) & 1) as usize];
+        let cuts = (record.shape.load(Ordering::Relaxed) >> 32) as usize;
+        let writer = self.writer.lock();
+        writer.capacity as usize * 8 + cuts.saturating_sub(INLINE) * 4 + writer.islands.capacity() * size_of::<Island>()
     }
 
-    /// Appends a block behind `before`; its offset, if the run is open, ends there and has room.
-    pub(super) fn push<const W: usize>(
-        &mut self,
-        sets: &Sets<W>,
-        before: BlockHash,
-        hash: BlockHash,
-        set: SetId,
-        follow: Follow,
+    /// Makes the run longer by the first `count` of `blocks`, if `pod` holds all of it, nobody else any, and it ends
+    /// at `from`; the commonest change by far, done without taking the holders apart. `count` is asked for under the lock.
+    pub(super) fn extend_own(
+        &self,
+        pod: PodId,
+        from: u32,
+        blocks: &[BlockHash],
+        count: impl FnOnce(Family) -> usize,
     ) -> Option<usize> {
-        let (len, count) = (self.len(), self.count());
-        let fits = self.flags() & OPEN != 0 && len > 0 && len < LONGEST;
-        if !fits || self.run.last.load(Ordering::Relaxed) != before.get() {
+        let writer = self.writer.lock();
+        let (version, record) = self.own(&writer, pod, from)?;
+        let count = count(writer.family);
+        let len = from as usize + count;
+        if count == 0 || len > writer.capacity as usize {
             return None;
         }
-        let last = self.edge(count - 1).set;
-        let count = if last == set { count } else { count + 1 };
-        if count > EDGES {
-            return None;
+        // SAFETY: the array has room for `len`; it lives until a writer, which only we can be now, gives it up.
+        let hashes = unsafe { std::slice::from_raw_parts(record.hashes.load(Ordering::Relaxed), len) };
+        for (to, block) in hashes[from as usize..].iter().zip(blocks) {
+            // Relaxed: as in `write`.
+            to.store(block.get(), Ordering::Relaxed);
         }
-        self.put(count - 1, len + 1, set);
-        if last != set {
-            self.label(sets, count - 2);
-        }
-        self.run.last.store(hash.get(), Ordering::Relaxed);
-        self.run.named.store(self.named() + 1, Ordering::Relaxed);
-        self.reshape(len + 1, count, self.flags() | follow.flag());
-        Some(len)
+        self.publish_length(version, record, len as u32, blocks[count - 1].get());
+        Some(count)
     }
 
-    /// Uncovers the last block. The run stays open: nobody behind it names it.
-    pub(super) fn cut_last(&mut self, before: Option<BlockHash>) {
-        let flags = self.flags();
-        self.cut(self.len() - 1, before);
-        self.reshape(self.len(), self.count(), flags);
-    }
-
-    /// Uncovers the block at `offset` and everything behind it, for good. What remains ends with `before`; if
-    /// that is not known, nothing remains.
-    pub(super) fn cut(&mut self, offset: usize, before: Option<BlockHash>) {
-        let len = if before.is_some() { offset } else { 0 };
-        let mut count = self.count();
-        while count > 0 && (if count > 1 { self.edge(count - 2).end } else { 0 }) >= len {
-            count -= 1;
-        }
-        if count > 0 {
-            self.put(count - 1, len, self.edge(count - 1).set);
-        }
-        self.run.last.store(before.map_or(0, BlockHash::get), Ordering::Relaxed);
-        self.reshape(len, count, FOLLOWED);
-    }
-
-    /// Changes one block's holders; false if the edges would not fit.
-    pub(super) fn set<const W: usize>(&mut self, sets: &Sets<W>, offset: usize, set: SetId) -> bool {
-        let count = self.count();
-        let at = (0..count).find(|&at| offset < self.edge(at).end).unwrap_or(count - 1);
-        let start = if at > 0 { self.edge(at - 1).end } else { 0 };
-        let here = self.edge(at);
-        if here.end - start > 1 {
-            // A store goes forward and an eviction backward, so mostly an edge moves by one.
-            if at > 0 && offset == start && self.edge(at - 1).set == set {
-                self.rewrite(at - 1, Stretch { end: offset + 1, ..self.edge(at - 1) });
-                return true;
-            }
-            if at + 1 < count && offset + 1 == here.end && self.edge(at + 1).set == set {
-                self.rewrite(at, Stretch { end: offset, ..here });
-                return true;
-            }
-        }
-        self.respell(sets, offset, set)
-    }
-
-    /// Changes one block's holders wherever it lies, writing all edges anew.
-    fn respell<const W: usize>(&mut self, sets: &Sets<W>, offset: usize, set: SetId) -> bool {
-        let mut edges: SmallVec<[Stretch; EDGES + 2]> = SmallVec::new();
-        let (mut start, mut changed) = (0, 0);
-        let mut put = |stretch: Stretch| {
-            if edges.last().is_some_and(|last| last.set == stretch.set) {
-                edges.pop();
-            }
-            edges.push(stretch);
-            edges.len() - 1
-        };
-        for at in 0..self.count() {
-            let old = self.edge(at);
-            if (start..old.end).contains(&offset) {
-                if start < offset {
-                    put(Stretch { end: offset, ..old });
-                }
-                changed = put(Stretch { end: offset + 1, set, leaver: None });
-                if offset + 1 < old.end {
-                    put(old);
-                }
-            } else {
-                put(old);
-            }
-            start = old.end;
-        }
-        if edges.len() > EDGES {
+    /// Makes the run end at `from` instead of `to`, if `pod` holds all of it, nobody else any, and no run goes on
+    /// from it: whether it did.
+    pub(super) fn shorten_own(&self, pod: PodId, from: u32, to: u32) -> bool {
+        let writer = self.writer.lock();
+        let Some((version, record)) = self.own(&writer, pod, to).filter(|_| from > 0 && writer.family.children == 0)
+        else {
             return false;
-        }
-        for (at, stretch) in edges.iter().enumerate() {
-            self.rewrite(at, *stretch);
-        }
-        // Who leaves at its end, and who before it, may be another now.
-        for at in changed.saturating_sub(1)..(changed + 1).min(edges.len() - 1) {
-            self.label(sets, at);
-        }
-        self.reshape(self.len(), edges.len(), self.flags());
+        };
+        // SAFETY: as in `extend_own`, and `from` is less than the run's length.
+        let last = unsafe { (*record.hashes.load(Ordering::Relaxed).add(from as usize - 1)).load(Ordering::Relaxed) };
+        self.publish_length(version, record, from, last);
         true
     }
 
-    /// A block stops naming the run; true if it was the last to.
-    pub(super) fn forget(&mut self) -> bool {
-        let named = self.named().saturating_sub(1);
-        debug_assert!(named as usize >= self.len(), "a run is named by all it covers");
-        self.run.named.store(named, Ordering::Relaxed);
-        named == 0
+    /// The version and record, if `pod` holds all of the run, nobody else any, and it has `len` blocks.
+    fn own(&self, writer: &Writer, pod: PodId, len: u32) -> Option<(u64, &Record<W>)> {
+        // Relaxed, here and below: only holders of the run's lock write it.
+        let version = self.version.load(Ordering::Relaxed);
+        let record = &self.records[(version & 1) as usize];
+        let of_length = record.shape.load(Ordering::Relaxed) == u64::from(len);
+        let one = PodSet::<W>::of_one(pod);
+        let of_one = record.base.iter().zip(one.words()).all(|(word, one)| word.load(Ordering::Relaxed) == *one);
+        (of_length && of_one && writer.islands.is_empty()).then_some((version, record))
     }
 
-    pub(super) fn len(&self) -> usize {
-        (self.run.shape.load(Ordering::Relaxed) >> LEN_SHIFT) as usize
+    /// Publishes what `record` says, with another length.
+    fn publish_length(&self, version: u64, record: &Record<W>, len: u32, last: u64) {
+        let next = &self.records[(version & 1 ^ 1) as usize];
+        // Release: as in `publish`.
+        fence(Ordering::Release);
+        next.head.store(record.head.load(Ordering::Relaxed), Ordering::Relaxed);
+        next.last.store(last, Ordering::Relaxed);
+        next.hashes.store(record.hashes.load(Ordering::Relaxed), Ordering::Relaxed);
+        next.shape.store(len.into(), Ordering::Relaxed);
+        for (to, from) in next.base.iter().zip(&record.base) {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        next.spill.store(std::ptr::null_mut(), Ordering::Relaxed);
+        // Release: publishes the record and the hashes; pairs with `view`.
+        self.version.store(version + 1, Ordering::Release);
     }
 
-    fn count(&self) -> usize {
-        (self.run.shape.load(Ordering::Relaxed) & COUNT) as usize
+    /// One run less goes on from this one as it was in that life: whether it is still that life.
+    pub(super) fn lose_child(&self, life: u32) -> bool {
+        let mut writer = self.writer.lock();
+        let same = writer.family.life == life;
+        writer.family.children -= u32::from(same);
+        same
     }
 
-    fn flags(&self) -> u64 {
-        self.run.shape.load(Ordering::Relaxed) & (OPEN | FOLLOWED)
-    }
-
-    pub(super) fn mark_followed(&mut self) {
-        self.reshape(self.len(), self.count(), self.flags() | FOLLOWED);
-    }
-
-    fn named(&self) -> u64 {
-        self.run.named.load(Ordering::Relaxed)
-    }
-
-    #[inline]
-    fn edge(&self, at: usize) -> Stretch {
-        unpack(self.run.edges[at].load(Ordering::Relaxed))
-    }
-
-    fn put(&mut self, at: usize, end: usize, set: SetId) {
-        self.rewrite(at, Stretch { end, set, leaver: None });
-    }
-
-    #[inline]
-    fn rewrite(&mut self, at: usize, stretch: Stretch) {
-        self.run.edges[at].store(pack(stretch), Ordering::Relaxed);
-    }
-
-    /// Works out who leaves between a stretch and the next.
-    fn label<const W: usize>(&mut self, sets: &Sets<W>, at: usize) {
-        let stretch = self.edge(at);
-        let leaver = sets.leaver(stretch.set, self.edge(at + 1).set);
-        self.rewrite(at, Stretch { leaver, ..stretch });
-    }
-
-    fn reshape(&mut self, len: usize, count: usize, flags: u64) {
-        self.run.shape.store((len as u64) << LEN_SHIFT | flags | count as u64, Ordering::Relaxed);
+    /// Keeps other writers waiting until the guard is dropped.
+    pub(super) fn lock<'p>(&'p self, pin: &'p Pin) -> Writing<'p, W> {
+        let mut writer = self.writer.lock();
+        let view = self.view(pin);
+        let cuts = (0..view.cuts).map(|at| view.cut(at));
+        let holders = Holders::from_parts(view.len, view.base(), cuts, std::mem::take(&mut writer.islands));
+        Writing {
+            head: view.head,
+            hashes: view.hashes,
+            spill: view.spill,
+            outgrown: None,
+            holders,
+            run: self,
+            writer,
+            pin,
+        }
     }
 }
 
-impl Drop for Writing<'_> {
+impl<const W: usize> Drop for Run<W> {
     fn drop(&mut self) {
-        // Release: publishes the run as we leave it; pairs with `lock` and `read`.
-        self.run.version.store(self.version, Ordering::Release);
+        let capacity = self.writer.lock().capacity;
+        let record = &self.records[(self.version.load(Ordering::Relaxed) & 1) as usize];
+        let cuts = (record.shape.load(Ordering::Relaxed) >> 32) as usize;
+        drop(Array::from_raw(record.hashes.load(Ordering::Relaxed), capacity as usize));
+        drop(Array::from_raw(record.spill.load(Ordering::Relaxed), cuts.saturating_sub(INLINE)));
     }
 }
 
-/// A stretch in a word: who leaves (or zero), where it ends, who holds it.
-#[inline]
-fn pack(stretch: Stretch) -> u64 {
-    let leaver = stretch.leaver.map_or(0, |pod| pod.index() as u64 + 1);
-    leaver << LEAVER_SHIFT | (stretch.end as u64) << SetId::BITS | u64::from(stretch.set.raw())
-}
-
-#[inline]
-fn unpack(edge: u64) -> Stretch {
-    let leaver = (edge >> LEAVER_SHIFT) as u16;
-    Stretch {
-        end: (edge >> SetId::BITS) as usize & (2 * LONGEST - 1),
-        set: SetId::from_raw((edge & ((1 << SetId::BITS) - 1)) as u32),
-        leaver: leaver.checked_sub(1).map(PodId::new),
+impl<const W: usize> fmt::Debug for Run<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Run").field("version", &self.version.load(Ordering::Relaxed)).finish_non_exhaustive()
     }
 }
 
-/// Stretches a run can tell apart.
-const EDGES: usize = 28;
+impl<const W: usize> Record<W> {
+    fn new() -> Self {
+        Self {
+            head: AtomicU64::new(0),
+            last: AtomicU64::new(0),
+            hashes: AtomicPtr::new(std::ptr::null_mut()),
+            shape: AtomicU64::new(0),
+            base: std::array::from_fn(|_| AtomicU64::new(0)),
+            spill: AtomicPtr::new(std::ptr::null_mut()),
+            cuts: std::array::from_fn(|_| AtomicU32::new(0)),
+        }
+    }
+}
 
-/// Blocks a run can cover: what an offset in a slot can count.
-pub(crate) const LONGEST: usize = 1 << 16;
+/// A run as a reader sees it. What is read through it counts only if the view is current afterwards.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'p, const W: usize> {
+    run: &'p Run<W>,
+    record: &'p Record<W>,
+    version: u64,
+    head: u64,
+    last: u64,
+    hashes: *mut AtomicU64,
+    spill: *mut AtomicU32,
+    len: u32,
+    cuts: u32,
+    _pin: &'p Pin,
+}
 
-/// An end is at most `LONGEST`, so it takes one bit more than an offset.
-const LEAVER_SHIFT: u32 = SetId::BITS + LONGEST.ilog2() + 1;
+impl<'p, const W: usize> View<'p, W> {
+    /// Whether nothing was published since.
+    #[inline]
+    pub(crate) fn is_current(&self) -> bool {
+        // Acquire: if a load before saw a store of a later writer, the load below sees the version that was
+        // published before that store; pairs with the fence in `publish`.
+        fence(Ordering::Acquire);
+        self.run.version.load(Ordering::Relaxed) == self.version
+    }
 
-const LEN_SHIFT: u32 = 32;
-const COUNT: u64 = OPEN - 1;
-/// The run may grow.
-const OPEN: u64 = 1 << 8;
-/// Something outside the run may follow one of its blocks.
-const FOLLOWED: u64 = 1 << 9;
+    /// Whether the run begins with this block; a run that is not in use begins with none.
+    #[inline]
+    pub(crate) fn begins_with(&self, hash: BlockHash) -> bool {
+        self.head == hash.get()
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    #[inline]
+    pub(crate) fn ends_with(&self, hash: BlockHash) -> bool {
+        self.last == hash.get()
+    }
+
+    /// Whether the block at `offset`, which is below `len`, is this one.
+    #[inline]
+    pub(crate) fn has(&self, offset: usize, hash: BlockHash) -> bool {
+        self.hash(offset) == hash.get()
+    }
+
+    #[inline]
+    pub(crate) fn hash(&self, offset: usize) -> u64 {
+        assert!(offset < self.len(), "no block beyond the run's end");
+        // SAFETY: `hashes` and `len` are of one published state, since `view` found the version unchanged after
+        // reading both, and in every such state the array has room for `len`. The array lives while we are pinned:
+        // a writer gives it to `Pin::later` after publishing another, and we were pinned when this one was current.
+        unsafe { (*self.hashes.add(offset)).load(Ordering::Relaxed) }
+    }
+
+    /// Who holds the first block.
+    #[inline]
+    pub(crate) fn base(&self) -> PodSet<W> {
+        PodSet::from_words(std::array::from_fn(|word| self.record.base[word].load(Ordering::Relaxed)))
+    }
+
+    /// The cuts, ascending.
+    #[inline]
+    pub(crate) fn cuts(&self) -> impl Iterator<Item = Cut> + use<'_, 'p, W> {
+        (0..self.cuts).map(|at| self.cut(at))
+    }
+
+    #[inline]
+    fn cut(&self, at: u32) -> Cut {
+        let raw = match self.record.cuts.get(at as usize) {
+            Some(cut) => cut.load(Ordering::Relaxed),
+            // SAFETY: as for `hash`: `spill` has room for all cuts of its state beyond the first `INLINE`, and both
+            // callers stay below that state's `cuts`.
+            None => unsafe { (*self.spill.add(at as usize - INLINE)).load(Ordering::Relaxed) },
+        };
+        Cut::from_raw(raw)
+    }
+}
+
+/// A run with its one writer.
+pub(super) struct Writing<'p, const W: usize> {
+    run: &'p Run<W>,
+    writer: MutexGuard<'p, Writer>,
+    head: u64,
+    hashes: *mut AtomicU64,
+    spill: *mut AtomicU32,
+    /// The array that readers see until the new one is published.
+    outgrown: Option<Array<AtomicU64>>,
+    pub(super) holders: Holders<W>,
+    pin: &'p Pin,
+}
+
+impl<'p, const W: usize> Writing<'p, W> {
+    pub(super) fn begins_with(&self, hash: BlockHash) -> bool {
+        self.head == hash.get()
+    }
+
+    pub(super) fn head(&self) -> Option<BlockHash> {
+        (self.head != 0).then(|| BlockHash::new(self.head))
+    }
+
+    /// The block before the first one; none at the start of a prompt.
+    pub(super) fn parent(&self) -> Option<BlockHash> {
+        (self.writer.parent != 0).then(|| BlockHash::new(self.writer.parent))
+    }
+
+    pub(super) fn family(&mut self) -> &mut Family {
+        &mut self.writer.family
+    }
+
+    /// The blocks' hashes.
+    pub(super) fn hashes(&self) -> &[AtomicU64] {
+        if self.hashes.is_null() {
+            return &[];
+        }
+        // SAFETY: the array has room for the run's blocks, and lives until a writer, which only we can be now,
+        // gives it up; it is all atomics.
+        unsafe { std::slice::from_raw_parts(self.hashes, self.holders.len() as usize) }
+    }
+
+    pub(super) fn hash(&self, offset: usize) -> BlockHash {
+        // Relaxed: only holders of the run's lock write it.
+        BlockHash::new(self.hashes()[offset].load(Ordering::Relaxed))
+    }
+
+    /// How many of `blocks` the run has from `offset` on.
+    pub(super) fn common(&self, offset: usize, blocks: &[BlockHash]) -> usize {
+        let hashes = self.hashes().get(offset..).unwrap_or_default();
+        hashes.iter().zip(blocks).take_while(|(hash, block)| hash.load(Ordering::Relaxed) == block.get()).count()
+    }
+
+    /// Begins the run anew: one pod holds these blocks, which follow `parent`.
+    pub(super) fn begin(&mut self, parent: Option<BlockHash>, blocks: &[BlockHash], holders: Holders<W>) {
+        self.writer.parent = parent.map_or(0, BlockHash::get);
+        self.head = blocks[0].get();
+        self.write(0, blocks);
+        self.holders = holders;
+    }
+
+    /// Writes blocks behind the last one. Who holds them is for the caller to say.
+    pub(super) fn write_behind(&mut self, blocks: &[BlockHash]) {
+        self.write(self.holders.len() as usize, blocks);
+    }
+
+    fn write(&mut self, from: usize, blocks: &[BlockHash]) {
+        let len = from + blocks.len();
+        if len > self.writer.capacity as usize {
+            let slack = if from == 0 { (len / 8).max(LEAST_SLACK) } else { (len / 4).max(2 * LEAST_SLACK) };
+            let array = Array::new(len + slack, AtomicU64::new);
+            for (to, hash) in array.iter().zip(&self.hashes()[..from]) {
+                to.store(hash.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
+            self.outgrown = Array::from_raw(self.hashes, self.writer.capacity as usize);
+            self.writer.capacity = array.len() as u32;
+            self.hashes = array.into_raw();
+        }
+        // SAFETY: the array has room for `len`, as was just seen to; it is ours as in `hashes`.
+        let hashes = unsafe { std::slice::from_raw_parts(self.hashes.add(from), blocks.len()) };
+        for (to, block) in hashes.iter().zip(blocks) {
+            // Relaxed: readers come here by a state that `publish` publishes, or find that theirs is no longer current.
+            to.store(block.get(), Ordering::Relaxed);
+        }
+    }
+
+    /// Makes the run's present state the one that readers see. A run without blocks is out of use.
+    pub(super) fn publish(&mut self) {
+        let (len, cuts) = (self.holders.len(), self.holders.cuts());
+        let spilled = cuts.get(INLINE..).filter(|rest| !rest.is_empty());
+        let spill = spilled.map_or(std::ptr::null_mut(), |rest| {
+            let array = Array::new(rest.len(), AtomicU32::new);
+            array.iter().zip(rest).for_each(|(to, cut)| to.store(cut.raw(), Ordering::Relaxed));
+            array.into_raw()
+        });
+        let last = self.hashes().last().map_or(0, |last| last.load(Ordering::Relaxed));
+        let head = if len > 0 { self.head } else { 0 };
+        let version = self.run.version.load(Ordering::Relaxed);
+        let old_cuts = (self.run.records[(version & 1) as usize].shape.load(Ordering::Relaxed) >> 32) as usize;
+        let record = &self.run.records[(version & 1 ^ 1) as usize];
+        // Release: a reader of the version before this one that sees a store below sees that its version has
+        // passed; pairs with the fence in `is_current`.
+        fence(Ordering::Release);
+        record.head.store(head, Ordering::Relaxed);
+        record.last.store(last, Ordering::Relaxed);
+        let hashes = if len > 0 { self.hashes } else { std::ptr::null_mut() };
+        record.hashes.store(hashes, Ordering::Relaxed);
+        record.shape.store(u64::from(len) | (cuts.len() as u64) << 32, Ordering::Relaxed);
+        for (to, word) in record.base.iter().zip(self.holders.base().words()) {
+            to.store(*word, Ordering::Relaxed);
+        }
+        for (to, cut) in record.cuts.iter().zip(cuts) {
+            to.store(cut.raw(), Ordering::Relaxed);
+        }
+        record.spill.store(spill, Ordering::Relaxed);
+        // Release: publishes the record and the arrays it names; pairs with `view`.
+        self.run.version.store(version + 1, Ordering::Release);
+        // Only now: a reader that pins after an array was given up must not be able to find it.
+        let outgrown = self.outgrown.take();
+        self.retire(outgrown);
+        let spill = std::mem::replace(&mut self.spill, spill);
+        self.retire(Array::from_raw(spill, old_cuts.saturating_sub(INLINE)));
+        if len == 0 {
+            let capacity = std::mem::take(&mut self.writer.capacity);
+            let hashes = std::mem::replace(&mut self.hashes, hashes);
+            self.retire(Array::from_raw(hashes, capacity as usize));
+        }
+    }
+
+    fn retire<T: Send + 'static>(&self, old: Option<Array<T>>) {
+        if let Some(old) = old {
+            self.pin.later(move || drop(old));
+        }
+    }
+}
+
+impl<const W: usize> Drop for Writing<'_, W> {
+    fn drop(&mut self) {
+        self.writer.islands = std::mem::take(&mut self.holders).into_islands();
+    }
+}
+
+/// A boxed slice behind a pointer of one word, its length kept elsewhere.
+struct Array<T>(Box<[T]>);
+
+impl<T> Array<T> {
+    fn new<V: Default>(len: usize, new: impl Fn(V) -> T) -> Self {
+        Self((0..len).map(|_| new(V::default())).collect())
+    }
+
+    fn into_raw(self) -> *mut T {
+        Box::into_raw(self.0).cast()
+    }
+
+    /// The array behind a pointer, if there is one; the caller is the only one to ask for it.
+    fn from_raw(pointer: *mut T, len: usize) -> Option<Self> {
+        if pointer.is_null() {
+            return None;
+        }
+        // SAFETY: the pointer came from `into_raw` of an array of this length: of hashes, whose capacity is kept
+        // beside them, or of spilled cuts, whose number is in the record. It was taken out of the run by whoever
+        // asks, under the run's lock or in its drop, so this happens once.
+        Some(Self(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(pointer, len)) }))
+    }
+}
+
+impl<T> std::ops::Deref for Array<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.0
+    }
+}
+
+/// Least room kept free in an array of hashes, in blocks.
+const LEAST_SLACK: usize = 4;

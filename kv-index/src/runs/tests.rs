@@ -1,127 +1,141 @@
-use proptest::prelude::*;
+//! Runs alone: what goes where, and what is used again. The model covers the rest.
 
-use super::run::Stretch;
 use super::*;
-use crate::pod::PodId;
+use crate::block::BlockHash;
+use crate::reclaim::pin;
 
-fn set(pod: u16) -> SetId {
-    SetId::of_one(PodId::new(pod))
+fn chain(from: u64, count: u64) -> Vec<BlockHash> {
+    (from..from + count).map(BlockHash::new).collect()
 }
 
-fn hash(n: usize) -> BlockHash {
-    BlockHash::new(1_000 + n as u64)
+struct World {
+    heads: Heads,
+    runs: Runs<1>,
 }
 
-/// What a run covers, block by block, and who still names it.
-#[derive(Debug, Default)]
-struct Literal {
-    covered: Vec<SetId>,
-    stale: usize,
-    shut: bool,
-}
+impl World {
+    fn new() -> Self {
+        Self { heads: Heads::new(), runs: Runs::new() }
+    }
 
-fn agree(runs: &Runs, run: RunId, literal: &Literal) {
-    let mut view = RunView::default();
-    let read = runs.read(run, &mut view);
-    assert_eq!(read, !literal.covered.is_empty());
-    if read {
-        assert_eq!(view.len, literal.covered.len());
-        assert_eq!(view.last, hash(view.len - 1));
-        let mut listed = Vec::new();
-        for Stretch { end, set, .. } in view.stretches() {
-            assert!(end > listed.len(), "no empty stretch");
-            assert_ne!(listed.last(), Some(&set), "equal neighbours are one stretch");
-            listed.resize(end, set);
+    /// Stores a chain on a pod that holds none of it; where each block went.
+    fn store(&self, pod: u16, anchor: Anchor, blocks: &[BlockHash]) -> Vec<Place> {
+        let pin = pin();
+        let (mut anchor, mut places) = (anchor, Vec::new());
+        while places.len() < blocks.len() {
+            let rest = &blocks[places.len()..];
+            let take = self.runs.take(&self.heads, PodId::new(pod), anchor, rest, true, &pin);
+            let Take::Taken(taken) = take else { panic!("{take:?}") };
+            places.extend((0..taken.count as u32).map(|n| Place { offset: taken.first.offset + n, ..taken.first }));
+            anchor = Anchor::Behind(blocks[places.len() - 1], places[places.len() - 1]);
         }
-        assert_eq!(listed, literal.covered);
+        places
     }
-}
 
-proptest! {
-    #[test]
-    fn a_run_says_what_its_blocks_say(ops in prop::collection::vec((0u8..10, any::<u16>(), 1u16..4), 1..300)) {
-        let (runs, sets) = (Runs::new(), Sets::<4>::new());
-        let first = runs.push(&sets, None, hash(0), set(1), Follow::Nothing).unwrap();
-        let run = first.run;
-        let mut literal = Literal { covered: vec![set(1)], stale: 0, shut: false };
-        for (op, at, pod) in ops {
-            let len = literal.covered.len();
-            if len == 0 {
-                break;
-            }
-            let at = usize::from(at) % len;
-            match op {
-                0..=4 => {
-                    let place = runs.push(&sets, Some((run, hash(len - 1))), hash(len), set(pod), Follow::Nothing).unwrap();
-                    let grew = place.run == run;
-                    if grew {
-                        prop_assert_eq!(place.offset, len);
-                        prop_assert!(!literal.shut, "a run that was cut never grows again");
-                        literal.covered.push(set(pod));
-                    } else {
-                        runs.pop(place, None);
-                    }
-                }
-                5..=7 => {
-                    if runs.set(&sets, RunPlace { run, offset: at }, set(pod), (at > 0).then(|| hash(at - 1))) {
-                        literal.covered[at] = set(pod);
-                    } else {
-                        // Too many stretches: cut here.
-                        literal.stale += literal.covered.len() - at - 1;
-                        literal.covered.truncate(at);
-                        literal.shut = true;
-                    }
-                }
-                8 => {
-                    runs.pop(RunPlace { run, offset: len - 1 }, (len > 1).then(|| hash(len.saturating_sub(2))));
-                    literal.covered.pop();
-                }
-                _ if at + 1 < len => {
-                    runs.pop(RunPlace { run, offset: at }, (at > 0).then(|| hash(at - 1)));
-                    literal.stale += len - at - 1;
-                    literal.covered.truncate(at);
-                    literal.shut = true;
-                }
-                _ => {}
-            }
-            prop_assert_eq!(runs.named(run.raw()) as usize, literal.covered.len() + literal.stale);
-            if literal.covered.len() + literal.stale > 0 {
-                agree(&runs, run, &literal);
-            }
-        }
+    fn remove(&self, pod: u16, places: &[Place]) -> usize {
+        let span = |at: &Place| Span { run: at.run, from: at.offset, to: at.offset + 1 };
+        let gone = |at: &Place| self.runs.remove(&self.heads, PodId::new(pod), &[span(at)], &pin());
+        places.iter().map(gone).sum()
     }
 }
 
 #[test]
-fn an_id_comes_back_when_nobody_names_it() {
-    let (runs, sets) = (Runs::new(), Sets::<4>::new());
-    let a = runs.push(&sets, None, hash(0), set(1), Follow::Nothing).unwrap();
-    let b = runs.push(&sets, Some((a.run, hash(0))), hash(1), set(1), Follow::Nothing).unwrap();
-    assert_eq!((b.run, b.offset), (a.run, 1));
-    runs.pop(a, None);
-    let mut view = RunView::default();
-    assert!(!runs.read(a.run, &mut view), "cut at its first block");
-    assert_eq!(runs.len(), 1, "still named by the second");
-    assert!(!runs.set(&sets, b, set(2), Some(hash(0))), "which it does not cover");
-    assert_eq!(runs.len(), 0);
-    assert_eq!(runs.push(&sets, None, hash(5), set(1), Follow::Nothing).unwrap().run, a.run);
+fn chains_that_part_have_runs_of_their_own_and_share_what_is_common() {
+    let world = World::new();
+    let (left, mut right) = (chain(1, 20), chain(1, 20));
+    right[12..].copy_from_slice(&chain(100, 8));
+    let a = world.store(1, Anchor::Root, &left);
+    let b = world.store(2, Anchor::Root, &right);
+    assert_eq!(a[..12], b[..12]);
+    assert_eq!((b[12].offset, world.runs.len()), (0, 2));
+    assert_ne!(a[0].run, b[12].run);
+    let pin = pin();
+    assert_eq!(world.runs.parent(b[12], &pin), Parent::Block(left[11]));
+    assert_eq!(world.runs.parent(b[13], &pin), Parent::Block(right[12]));
+    assert_eq!(world.runs.parent(a[0], &pin), Parent::Root);
 }
 
 #[test]
-fn a_run_grows_only_behind_its_last_block() {
-    let (runs, sets) = (Runs::new(), Sets::<4>::new());
-    let a = runs.push(&sets, None, hash(0), set(1), Follow::Nothing).unwrap();
-    runs.push(&sets, Some((a.run, hash(0))), hash(1), set(1), Follow::Nothing).unwrap();
-    let branch = runs.push(&sets, Some((a.run, hash(0))), hash(7), set(1), Follow::Nothing).unwrap();
-    assert_ne!(branch.run, a.run);
-}
-
-#[test]
-fn a_run_ends_where_offsets_do() {
-    let (runs, sets) = (Runs::new(), Sets::<4>::new());
-    let mut tail = runs.push(&sets, None, hash(0), set(1), Follow::Nothing).unwrap();
-    for n in 1..LONGEST + 5 {
-        tail = runs.push(&sets, Some((tail.run, hash(n - 1))), hash(n), set(1), Follow::Nothing).unwrap();
+fn a_shared_prompt_is_not_made_longer_by_one_of_many() {
+    let world = World::new();
+    let prompt = chain(1, 10);
+    let places: Vec<Place> = (0..4).map(|pod| world.store(pod, Anchor::Root, &prompt)[9]).collect();
+    for (pod, &end) in places.iter().enumerate() {
+        let own = chain(1_000 * (pod as u64 + 1), 5);
+        let at = world.store(pod as u16, Anchor::Behind(prompt[9], end), &own);
+        assert_eq!(at[0].offset, 0, "a run of its own");
     }
-    assert_eq!(tail.offset, 4, "a second run began");
+    assert_eq!(world.runs.len(), 5);
+    // Where one pod is the last to hold it all, it is a conversation that grows.
+    let alone = chain(50_000, 10);
+    let end = world.store(7, Anchor::Root, &alone)[9];
+    let more = world.store(7, Anchor::Behind(alone[9], end), &chain(60_000, 3));
+    assert_eq!(more[0], Place { run: end.run, offset: 10 });
+}
+
+#[test]
+fn an_orphan_is_found_again_by_whoever_comes_to_it() {
+    let world = World::new();
+    let all = chain(1, 12);
+    let others: Vec<Place> = (1..4).map(|pod| world.store(pod, Anchor::Root, &all[..8])[7]).collect();
+    let tail = world.store(1, Anchor::Behind(all[7], others[0]), &all[8..]);
+    assert_eq!(tail[0].offset, 0);
+    // All that was before it goes; the tail stays, and the next store of the whole chain comes to it.
+    for pod in 1..4 {
+        let first = Place { offset: 0, ..others[0] };
+        let all: Vec<Place> = (0..8).map(|offset| Place { offset, ..first }).collect();
+        world.remove(pod, &all);
+    }
+    assert_eq!(world.runs.len(), 1);
+    let again = world.store(9, Anchor::Root, &all);
+    assert_eq!(again[8..], tail);
+    assert_eq!(world.runs.len(), 2);
+}
+
+#[test]
+fn the_end_of_a_run_goes_with_its_last_holder_and_its_id_is_used_again() {
+    let world = World::new();
+    let places = world.store(1, Anchor::Root, &chain(1, 6));
+    world.store(2, Anchor::Root, &chain(1, 4));
+    assert_eq!(world.remove(1, &places[2..3]), 0, "the other one holds it");
+    assert_eq!(world.remove(1, &places[5..]), 1);
+    assert_eq!(world.runs.islands(), 1);
+    assert_eq!(world.runs.content(places[0].run, &pin()).0.len(), 5);
+    assert_eq!(world.runs.drop_pod(&world.heads, PodId::new(1), places[0].run, &pin()), 1);
+    assert_eq!((world.runs.content(places[0].run, &pin()).0.len(), world.runs.islands()), (4, 0));
+    assert_eq!(world.remove(2, &places[..4]), 4);
+    assert_eq!((world.runs.len(), world.heads.len()), (0, 0));
+    assert_eq!(world.store(3, Anchor::Root, &chain(70, 1))[0], places[0], "the id is used again");
+}
+
+#[test]
+fn a_contradicted_head_is_refused_and_so_is_what_has_no_room() {
+    let world = World::new();
+    let pin = pin();
+    let at = world.store(1, Anchor::Root, &chain(1, 3));
+    world.store(1, Anchor::Root, &chain(10, 3));
+    let behind = |n: usize| Anchor::Behind(BlockHash::new(n as u64 + 1), at[n]);
+    let take = |anchor, block: u64, room| {
+        world.runs.take(&world.heads, PodId::new(1), anchor, &[BlockHash::new(block)], room, &pin)
+    };
+    assert_eq!(take(behind(1), 10, true), Take::Contradicted, "it starts a prompt");
+    assert_eq!(take(behind(2), 4, false), Take::Full);
+    assert_eq!(take(Anchor::Root, 40, false), Take::Full);
+    let second = |room| world.runs.take(&world.heads, PodId::new(2), Anchor::Root, &chain(1, 1), room, &pin);
+    assert!(matches!(second(false), Take::Taken(Taken { entered: 0, .. })), "held already");
+}
+
+#[test]
+fn more_cuts_than_fit_the_run_are_kept_beside_it() {
+    let world = World::new();
+    let all = chain(1, 60);
+    for pod in (0..60).rev() {
+        world.store(pod, Anchor::Root, &all[..usize::from(pod) + 1]);
+    }
+    let pin = pin();
+    let run = world.heads.probe(all[0], &pin).expect("there");
+    let view = world.runs.view(run, &pin);
+    let cuts: Vec<u32> = view.cuts().map(|cut| cut.offset()).collect();
+    assert_eq!(view.base().len() - cuts.len(), 1);
+    assert!(cuts.len() > holders::INLINE && cuts.is_sorted());
 }

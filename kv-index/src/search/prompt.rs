@@ -9,7 +9,6 @@ pub(super) trait Prompt {
     /// Hashes up to there, if that is not out of proportion.
     fn within_reach(&self, blocks: usize) -> bool;
     fn reach(&mut self, blocks: usize) -> &[BlockHash];
-    fn hashes(&self) -> &[BlockHash];
 }
 
 impl Prompt for &[BlockHash] {
@@ -27,11 +26,6 @@ impl Prompt for &[BlockHash] {
     fn reach(&mut self, _blocks: usize) -> &[BlockHash] {
         self
     }
-
-    #[inline]
-    fn hashes(&self) -> &[BlockHash] {
-        self
-    }
 }
 
 impl<C: Chain + ?Sized> Prompt for &mut C {
@@ -45,10 +39,6 @@ impl<C: Chain + ?Sized> Prompt for &mut C {
 
     fn reach(&mut self, blocks: usize) -> &[BlockHash] {
         C::reach(self, blocks);
-        C::hashes(self)
-    }
-
-    fn hashes(&self) -> &[BlockHash] {
         C::hashes(self)
     }
 }

@@ -38,7 +38,7 @@ fn a_snapshot_restores_itself() {
         let (pod, old) = (restored.pod(name).unwrap(), index.pod(name).unwrap());
         assert_eq!(restored.digest(pod), index.digest(old));
         assert!(pod.generation() > old.generation(), "an old handle must not name the restored pod");
-        assert_eq!(restored.pod_stats(pod).unwrap().holes, 1);
+        assert!(restored.pod_stats(pod).unwrap().strays > 0, "what lies behind a hole");
     }
 }
 
@@ -100,7 +100,7 @@ fn the_errors_name_what_is_wrong() {
     assert_eq!(restore(b"hello"), SnapshotError::Label);
     let mut bytes = sample().snapshot();
     bytes[8] = 9;
-    assert_eq!(restore(&bytes).to_string(), "snapshot version 9, this build reads 1");
+    assert_eq!(restore(&bytes).to_string(), "snapshot version 9, this build reads 2");
     let bytes = sample().snapshot();
     let narrow = Index::<4>::restore(Config::default().max_pods(1), &bytes).unwrap_err();
     assert_eq!(narrow, SnapshotError::Pods { found: 2, room: 1 });

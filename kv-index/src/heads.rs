@@ -1,14 +1,14 @@
-//! Block hash → holders, for every block of the fleet: read without locks, written one shard at a time.
+//! The first block of every run → the run: read without locks, written one shard at a time.
 //!
-//! A shard is one array of 64-byte buckets, four slots each. **A slot's key is written once**: a block
-//! that leaves keeps its slot with the empty set, until the shard is rebuilt into a new array. So a reader
+//! A shard is one array of 64-byte buckets, four slots each. **A slot's key is written once**: a head
+//! that leaves keeps its slot without a run, until the shard is rebuilt into a new array. So a reader
 //! that finds a key may trust the word beside it for ever, and needs neither a version nor a retry: a
 //! search never waits for a writer. A rebuilt shard is published by one pointer; the old array is frozen
 //! from then on and freed when no search can be reading it.
 //!
-//! The longest a writer can be held is one rebuild: it moves the live blocks of one shard, 1/256th of the
+//! The longest a writer can be held is one rebuild: it moves the live heads of one shard, 1/256th of the
 //! table (`tests::a_rebuild_moves_one_shard_at_most`). Rebuilding at 80% into an array filled to 60% moves a
-//! block three times in its life on average.
+//! head three times in its life on average.
 
 use std::fmt;
 
@@ -17,58 +17,18 @@ use crossbeam_utils::CachePadded;
 use crate::block::BlockHash;
 use crate::prefetch::prefetch;
 use crate::reclaim::Pin;
-use crate::runs::{LONGEST, RunId, RunPlace};
-use crate::sets::SetId;
+use crate::runs::RunId;
 use crate::sync::{AtomicPtr, AtomicU64, Mutex, Ordering};
 
-/// What a slot says of its block: the holders, and the run that covers it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Meta(u64);
-
-impl Meta {
-    /// Nobody holds the block, and no run covers it.
-    pub(crate) const ABSENT: Self = Self(0);
-
-    #[inline]
-    pub(crate) fn new(set: SetId, place: Option<RunPlace>) -> Self {
-        let place = place.map_or(0, |at| u64::from(at.run.raw()) | (at.offset as u64) << RunId::BITS);
-        Self(u64::from(set.raw()) | place << SetId::BITS)
-    }
-
-    #[inline]
-    pub(crate) fn set(self) -> SetId {
-        SetId::from_raw((self.0 & ((1 << SetId::BITS) - 1)) as u32)
-    }
-
-    #[inline]
-    pub(crate) fn run(self) -> Option<RunId> {
-        RunId::from_raw((self.0 >> SetId::BITS & ((1 << RunId::BITS) - 1)) as u32)
-    }
-
-    #[inline]
-    pub(crate) fn place(self) -> Option<RunPlace> {
-        self.run().map(|run| RunPlace { run, offset: (self.0 >> (SetId::BITS + RunId::BITS)) as usize })
-    }
-}
-
-// Set, run and offset share a word.
-const _: () = assert!(SetId::BITS + RunId::BITS + (LONGEST - 1).ilog2() + 1 == 64);
-
-impl fmt::Debug for Meta {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} at {:?}", self.set(), self.place())
-    }
-}
-
 /// The sharded table.
-pub(crate) struct Table {
+pub(crate) struct Heads {
     /// Per shard its buckets, the size class in the low bits of the address: 2 KB that every search
     /// reads and only a rebuild writes.
     arrays: Box<[AtomicPtr<Bucket>]>,
     writers: Box<[CachePadded<Mutex<Writer>>]>,
 }
 
-impl Table {
+impl Heads {
     pub(crate) fn new() -> Self {
         Self {
             arrays: (0..SHARDS).map(|_| AtomicPtr::new(tag(allocate(0), 0))).collect(),
@@ -76,11 +36,11 @@ impl Table {
         }
     }
 
-    /// What the slot of `hash` says, or [`Meta::ABSENT`].
+    /// The run that begins with `hash`.
     #[inline]
-    pub(crate) fn probe(&self, hash: BlockHash, pin: &Pin) -> Meta {
+    pub(crate) fn probe(&self, hash: BlockHash, pin: &Pin) -> Option<RunId> {
         let place = Place::of(hash);
-        self.array(place.shard, pin).read(hash, place)
+        RunId::from_raw(self.array(place.shard, pin).read(hash, place) as u32)
     }
 
     /// Fetches the line that `probe` or `update` of this hash will read.
@@ -93,25 +53,33 @@ impl Table {
         prefetch(buckets.wrapping_add(place.home(CLASSES[class])));
     }
 
+    /// Lets `run` begin with `hash`, unless a run does already: then that one.
+    pub(crate) fn insert(&self, hash: BlockHash, run: RunId, pin: &Pin) -> Option<RunId> {
+        RunId::from_raw(self.update(hash, pin, |old| if old == ABSENT { run.raw().into() } else { old }) as u32)
+    }
+
+    /// No run begins with `hash` any more.
+    pub(crate) fn remove(&self, hash: BlockHash, pin: &Pin) {
+        self.update(hash, pin, |_| ABSENT);
+    }
+
     /// Sets what the slot of `hash` says to what `change` makes of it; returns what it said before.
-    ///
-    /// The shard's lock is held while `change` runs. A block that leaves must be left [`Meta::ABSENT`].
-    pub(crate) fn update(&self, hash: BlockHash, pin: &Pin, change: impl FnOnce(Meta) -> Meta) -> Meta {
+    fn update(&self, hash: BlockHash, pin: &Pin, change: impl FnOnce(u64) -> u64) -> u64 {
         let place = Place::of(hash);
         let mut writer = self.writers[place.shard].lock();
         let mut array = self.array(place.shard, pin);
         let mut found = array.find(hash, place);
         if let Found::Slot(slot) = found {
             // Relaxed: only holders of the shard's lock write slots.
-            let old = Meta(slot.load(Ordering::Relaxed));
+            let old = slot.load(Ordering::Relaxed);
             let new = change(old);
-            // Release: publishes the words of the set it names; pairs with `probe`.
-            slot.store(new.0, Ordering::Release);
+            // Release: publishes the run it names; pairs with `probe`.
+            slot.store(new, Ordering::Release);
             self.count(&mut writer, place.shard, old, new, pin);
             return old;
         }
-        let new = change(Meta::ABSENT);
-        if new == Meta::ABSENT {
+        let new = change(ABSENT);
+        if new == ABSENT {
             return new;
         }
         if writer.used + 1 > limit(array.buckets.len()) {
@@ -120,15 +88,15 @@ impl Table {
             found = array.find(hash, place);
         }
         let Found::Vacant(bucket, slot) = found else { unreachable!("a rebuild adds no key") };
-        bucket.metas[slot].store(new.0, Ordering::Relaxed);
-        // Release: publishes the slot's meta and the words of the set; pairs with `find`.
+        bucket.runs[slot].store(new, Ordering::Relaxed);
+        // Release: publishes the slot's run; pairs with `read`.
         bucket.keys[slot].store(hash.get(), Ordering::Release);
         writer.used += 1;
         writer.live += 1;
-        Meta::ABSENT
+        ABSENT
     }
 
-    /// Blocks with a holder.
+    /// Runs.
     pub(crate) fn len(&self) -> usize {
         self.writers.iter().map(|w| w.lock().live).sum()
     }
@@ -140,24 +108,24 @@ impl Table {
         fixed + arrays * size_of::<Bucket>()
     }
 
-    /// The most blocks a rebuild has moved while it held a shard.
+    /// The most heads a rebuild has moved while it held a shard.
     pub(crate) fn longest_rebuild(&self) -> usize {
         self.writers.iter().map(|w| w.lock().longest).max().unwrap_or(0)
     }
 
-    /// Every block with a holder and what its slot says.
+    /// Every head with its run.
     #[cfg(any(test, fuzzing))]
-    pub(crate) fn slots(&self, pin: &Pin) -> Vec<(BlockHash, Meta)> {
+    pub(crate) fn entries(&self, pin: &Pin) -> Vec<(BlockHash, RunId)> {
         let buckets = (0..SHARDS).flat_map(|shard| self.array(shard, pin).buckets);
-        let slots = buckets.flat_map(|bucket| bucket.keys.iter().zip(&bucket.metas));
+        let slots = buckets.flat_map(|bucket| bucket.keys.iter().zip(&bucket.runs));
         let read = |word: &AtomicU64| word.load(Ordering::Acquire);
-        let slots = slots.map(|(key, meta)| (read(key), Meta(read(meta))));
-        slots.filter(|(_, meta)| *meta != Meta::ABSENT).map(|(key, meta)| (BlockHash::new(key), meta)).collect()
+        let slots = slots.filter_map(|(key, run)| Some((stored(read(key))?, RunId::from_raw(read(run) as u32)?)));
+        slots.collect()
     }
 
     #[inline]
     fn array<'p>(&self, shard: usize, _pin: &'p Pin) -> Array<'p> {
-        // Acquire: makes the keys and metas that `rebuild` wrote visible.
+        // Acquire: makes the keys and runs that `rebuild` wrote visible.
         let (buckets, class) = untag(self.arrays[shard].load(Ordering::Acquire));
         let len = CLASSES[class];
         // SAFETY: (1) the pointer came from `allocate(class)`, which made `len` initialised buckets: every
@@ -167,9 +135,9 @@ impl Table {
         Array { buckets: unsafe { std::slice::from_raw_parts(buckets, len) } }
     }
 
-    /// Keeps the shard's count of live blocks, and gives memory back when most have gone.
-    fn count(&self, writer: &mut Writer, shard: usize, old: Meta, new: Meta, pin: &Pin) {
-        match (old == Meta::ABSENT, new == Meta::ABSENT) {
+    /// Keeps the shard's count of live heads, and gives memory back when most have gone.
+    fn count(&self, writer: &mut Writer, shard: usize, old: u64, new: u64, pin: &Pin) {
+        match (old == ABSENT, new == ABSENT) {
             (true, false) => writer.live += 1,
             (false, true) => {
                 writer.live -= 1;
@@ -182,25 +150,23 @@ impl Table {
         }
     }
 
-    /// Moves the shard's live blocks to a new array with room for `more`, and publishes it.
+    /// Moves the shard's live heads to a new array with room for `more`, and publishes it.
     fn rebuild(&self, writer: &mut Writer, shard: usize, more: usize, pin: &Pin) {
         let class = class_for(writer.live + more);
         let fresh = allocate(class);
         // SAFETY: `allocate` made this many initialised buckets, and nobody else knows them yet.
         let new = Array { buckets: unsafe { std::slice::from_raw_parts(fresh, CLASSES[class]) } };
         for bucket in self.array(shard, pin).buckets {
-            for (key, meta) in bucket.keys.iter().zip(&bucket.metas) {
-                let (Some(hash), meta) = (stored(key.load(Ordering::Relaxed)), Meta(meta.load(Ordering::Relaxed)))
-                else {
-                    break;
-                };
-                if meta == Meta::ABSENT {
+            for (key, run) in bucket.keys.iter().zip(&bucket.runs) {
+                let Some(hash) = stored(key.load(Ordering::Relaxed)) else { break };
+                let run = run.load(Ordering::Relaxed);
+                if run == ABSENT {
                     continue;
                 }
                 let Found::Vacant(bucket, slot) = new.find(hash, Place::of(hash)) else {
                     unreachable!("a shard holds each key once")
                 };
-                bucket.metas[slot].store(meta.0, Ordering::Relaxed);
+                bucket.runs[slot].store(run, Ordering::Relaxed);
                 bucket.keys[slot].store(hash.get(), Ordering::Relaxed);
             }
         }
@@ -213,7 +179,7 @@ impl Table {
     }
 }
 
-impl Drop for Table {
+impl Drop for Heads {
     fn drop(&mut self) {
         for array in &self.arrays {
             drop(Garbage(array.load(Ordering::Relaxed)));
@@ -221,18 +187,18 @@ impl Drop for Table {
     }
 }
 
-impl fmt::Debug for Table {
+impl fmt::Debug for Heads {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Table").field("len", &self.len()).finish_non_exhaustive()
+        f.debug_struct("Heads").field("len", &self.len()).finish_non_exhaustive()
     }
 }
 
 /// What only a shard's writer needs to know.
 #[derive(Debug, Default)]
 struct Writer {
-    /// Blocks with a holder.
+    /// Heads with a run.
     live: usize,
-    /// Slots with a key, those of blocks that left included.
+    /// Slots with a key, those of heads that left included.
     used: usize,
     longest: usize,
 }
@@ -241,7 +207,7 @@ struct Writer {
 #[repr(C, align(64))]
 struct Bucket {
     keys: [AtomicU64; SLOTS],
-    metas: [AtomicU64; SLOTS],
+    runs: [AtomicU64; SLOTS],
 }
 
 /// One shard's buckets, borrowed for as long as the reader is pinned.
@@ -257,23 +223,23 @@ enum Found<'p> {
 }
 
 impl<'p> Array<'p> {
-    /// What the key's slot says. Compares all four keys of a bucket before it branches: which slot a key is
+    /// The run of a key. Compares all four keys of a bucket before it branches: which slot a key is
     /// in cannot be predicted.
     #[inline(always)]
-    fn read(self, hash: BlockHash, place: Place) -> Meta {
+    fn read(self, hash: BlockHash, place: Place) -> u64 {
         let mut at = place.home(self.buckets.len());
         loop {
             let bucket = &self.buckets[at];
-            let mut meta = 0;
+            let mut run = 0;
             for slot in 0..SLOTS {
-                // Acquire: makes the slot's meta visible; pairs with `update`.
+                // Acquire: makes the slot's run visible; pairs with `update`.
                 let mask = u64::from(bucket.keys[slot].load(Ordering::Acquire) == hash.get()).wrapping_neg();
-                // Acquire: makes the words of the set it names visible; pairs with `update`.
-                meta |= bucket.metas[slot].load(Ordering::Acquire) & mask;
+                // Acquire: makes what the run was made of visible; pairs with `update`.
+                run |= bucket.runs[slot].load(Ordering::Acquire) & mask;
             }
             // A full bucket may have sent the key on. Ends: `limit` leaves a vacant slot in every array.
-            if meta != 0 || bucket.keys[SLOTS - 1].load(Ordering::Relaxed) == VACANT {
-                return Meta(meta);
+            if run != ABSENT || bucket.keys[SLOTS - 1].load(Ordering::Relaxed) == VACANT {
+                return run;
             }
             at = if at + 1 == self.buckets.len() { 0 } else { at + 1 };
         }
@@ -286,7 +252,7 @@ impl<'p> Array<'p> {
             let bucket = &self.buckets[at];
             for slot in 0..SLOTS {
                 match bucket.keys[slot].load(Ordering::Relaxed) {
-                    key if key == hash.get() => return Found::Slot(&bucket.metas[slot]),
+                    key if key == hash.get() => return Found::Slot(&bucket.runs[slot]),
                     VACANT => return Found::Vacant(bucket, slot),
                     _ => {}
                 }
@@ -336,7 +302,7 @@ impl Drop for Garbage {
 /// A leaked array of the class, all vacant, owned by whoever makes a `Garbage` of it.
 fn allocate(class: usize) -> *const Bucket {
     let vacant = || std::array::from_fn(|_| AtomicU64::new(VACANT));
-    let buckets: Box<[Bucket]> = (0..CLASSES[class]).map(|_| Bucket { keys: vacant(), metas: vacant() }).collect();
+    let buckets: Box<[Bucket]> = (0..CLASSES[class]).map(|_| Bucket { keys: vacant(), runs: vacant() }).collect();
     Box::into_raw(buckets).cast_const().cast()
 }
 
@@ -359,7 +325,7 @@ fn limit(len: usize) -> usize {
     len * SLOTS * 4 / 5
 }
 
-/// The smallest class that `live` blocks fill to at most 60%, or to 40% while a shard is small and would have to
+/// The smallest class that `live` heads fill to at most 60%, or to 40% while a shard is small and would have to
 /// be rebuilt often.
 fn class_for(live: usize) -> usize {
     let fifths = if live < SMALL { 2 } else { 3 };
@@ -372,9 +338,11 @@ const SHARDS: usize = 256;
 const SHARDS: usize = 1;
 
 const SLOTS: usize = 4;
-/// Blocks of a shard up to which it grows in larger steps.
+/// Heads of a shard up to which it grows in larger steps.
 const SMALL: usize = 48;
 const VACANT: u64 = 0;
+/// What the slot of a head says that has no run any more.
+const ABSENT: u64 = 0;
 
 /// A class fits in the address bits that a bucket's alignment leaves zero.
 const CLASS_COUNT: usize = align_of::<Bucket>();

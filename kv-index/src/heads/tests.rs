@@ -3,44 +3,44 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::pod::PodId;
 use crate::reclaim::pin;
 
-fn meta(pod: u16) -> Meta {
-    Meta::new(SetId::of_one(PodId::new(pod)), None)
+fn insert(table: &Heads, hash: u64, run: u32) {
+    table.insert(BlockHash::new(hash), RunId::from_raw(run).expect("not zero"), &pin());
 }
 
-fn insert(table: &Table, hash: u64, pod: u16) {
-    table.update(BlockHash::new(hash), &pin(), |_| meta(pod));
-}
-
-fn remove(table: &Table, hash: u64) {
-    table.update(BlockHash::new(hash), &pin(), |_| Meta::ABSENT);
+fn remove(table: &Heads, hash: u64) {
+    table.remove(BlockHash::new(hash), &pin());
 }
 
 proptest! {
     #[test]
-    fn it_behaves_like_a_map(ops in prop::collection::vec((0u64..300, 0u16..8), 0..800), shift in 0u32..60) {
-        let table = Table::new();
+    fn it_behaves_like_a_map(ops in prop::collection::vec((0u64..300, 0u32..8), 0..800), shift in 0u32..60) {
+        let table = Heads::new();
         let mut model = HashMap::new();
-        for (key, pod) in ops {
+        for (key, run) in ops {
             let hash = BlockHash::new(key << shift);
-            let new = if pod < 3 { Meta::ABSENT } else { meta(pod) };
-            let old = table.update(hash, &pin(), |_| new);
-            prop_assert_eq!(old, model.get(&hash).copied().unwrap_or(Meta::ABSENT));
-            if new == Meta::ABSENT { model.remove(&hash); } else { model.insert(hash, new); }
+            if run < 3 {
+                table.remove(hash, &pin());
+                model.remove(&hash);
+            } else {
+                let run = RunId::from_raw(run).unwrap();
+                // Who is there stays.
+                prop_assert_eq!(table.insert(hash, run, &pin()), model.get(&hash).copied());
+                model.entry(hash).or_insert(run);
+            }
             prop_assert_eq!(table.len(), model.len());
         }
         for key in 0..300 {
             let hash = BlockHash::new(key << shift);
-            prop_assert_eq!(table.probe(hash, &pin()), model.get(&hash).copied().unwrap_or(Meta::ABSENT));
+            prop_assert_eq!(table.probe(hash, &pin()), model.get(&hash).copied());
         }
     }
 }
 
 #[test]
 fn memory_follows_the_blocks_up_and_down() {
-    let table = Table::new();
+    let table = Heads::new();
     let empty = table.bytes();
     for hash in 0..100_000 {
         insert(&table, hash, 1);
@@ -57,7 +57,7 @@ fn memory_follows_the_blocks_up_and_down() {
 /// Blocks that come and go leave slots behind; they must not pile up.
 #[test]
 fn churn_does_not_grow_the_table() {
-    let table = Table::new();
+    let table = Heads::new();
     for hash in 0..20_000 {
         insert(&table, hash, 1);
     }
@@ -72,7 +72,7 @@ fn churn_does_not_grow_the_table() {
 
 #[test]
 fn a_rebuild_moves_one_shard_at_most() {
-    let table = Table::new();
+    let table = Heads::new();
     let blocks = 300_000;
     for hash in 0..blocks {
         insert(&table, hash, 1);
@@ -110,7 +110,7 @@ fn sequential_clustered_and_random_hashes_spread_over_shards() {
 /// Native chain hashes too, and inside a shard they must not crowd: hardly any bucket sends many keys on.
 #[test]
 fn a_probe_seldom_leaves_its_bucket() {
-    let table = Table::new();
+    let table = Heads::new();
     for hash in 1..=200_000u64 {
         insert(&table, hash.wrapping_mul(0xD6E8_FEB8_6659_FD93), 1);
     }

@@ -1,0 +1,350 @@
+//! Who holds which blocks of one run: arithmetic on plain values, shared with nobody.
+//!
+//! Pods mostly hold a run from its first block on, so that is what is kept: who holds the first block, and
+//! where those stop that stop before the end (their *cuts*). What a pod holds behind a block that it lacks is an
+//! *island*: searches never come there, so it is kept apart and read by writers only.
+
+use smallvec::SmallVec;
+
+use crate::pod::PodId;
+use crate::podset::PodSet;
+
+/// Who holds what of a run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Holders<const W: usize> {
+    /// Blocks of the run. The last one is held by somebody.
+    len: u32,
+    /// Who holds the first block, and how many they are.
+    base: PodSet<W>,
+    pods: usize,
+    /// Where pods of `base` stop, ascending; a pod without a cut holds everything.
+    cuts: SmallVec<[Cut; INLINE]>,
+    /// What pods hold behind a block that they lack: by pod and then ascending, none touching another.
+    islands: Vec<Island>,
+}
+
+/// The offset of the first block that a pod lacks, and the pod: ordered by offset, then pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Cut(u32);
+
+impl Cut {
+    fn new(offset: u32, pod: PodId) -> Self {
+        Self(offset << 16 | pod.index() as u32)
+    }
+
+    pub(crate) const fn from_raw(raw: u32) -> Self {
+        Self(raw)
+    }
+
+    pub(crate) const fn raw(self) -> u32 {
+        self.0
+    }
+
+    #[inline]
+    pub(crate) const fn offset(self) -> u32 {
+        self.0 >> 16
+    }
+
+    #[inline]
+    pub(crate) const fn pod(self) -> PodId {
+        PodId::new(self.0 as u16)
+    }
+}
+
+/// Blocks `from..to` of a run on one pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Island {
+    pod: PodId,
+    from: u32,
+    to: u32,
+}
+
+impl<const W: usize> Holders<W> {
+    /// A run of `len` blocks that one pod holds.
+    pub(crate) fn of_one(pod: PodId, len: u32) -> Self {
+        Self { len, base: PodSet::of_one(pod), pods: 1, ..Self::default() }
+    }
+
+    /// Put together from what readers see and what only writers do.
+    pub(crate) fn from_parts(len: u32, base: PodSet<W>, cuts: impl Iterator<Item = Cut>, islands: Vec<Island>) -> Self {
+        Self { len, base, pods: base.len(), cuts: cuts.collect(), islands }
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        self.len
+    }
+
+    pub(crate) fn base(&self) -> PodSet<W> {
+        self.base
+    }
+
+    pub(crate) fn cuts(&self) -> &[Cut] {
+        &self.cuts
+    }
+
+    pub(crate) fn islands(&self) -> usize {
+        self.islands.len()
+    }
+
+    pub(crate) fn into_islands(self) -> Vec<Island> {
+        self.islands
+    }
+
+    /// Blocks that somebody holds.
+    pub(crate) fn live(&self) -> u32 {
+        let front = self.front();
+        if self.islands.is_empty() { front } else { front + self.beyond(front) }
+    }
+
+    /// Whether somebody holds the block.
+    pub(crate) fn is_live(&self, offset: u32) -> bool {
+        offset < self.front() || self.islands.iter().any(|island| (island.from..island.to).contains(&offset))
+    }
+
+    /// Whether a pod holds the block.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn holds(&self, pod: PodId, offset: u32) -> bool {
+        let island = |island: &Island| island.pod == pod && (island.from..island.to).contains(&offset);
+        offset < self.reach(pod) || self.islands.iter().any(island)
+    }
+
+    /// How many cuts there would be if `pod` made the run longer.
+    pub(crate) fn cuts_if_extended(&self, pod: PodId) -> usize {
+        self.pods - usize::from(self.base.contains(pod) && self.reach(pod) == self.len)
+    }
+
+    /// Pods besides `pod` that hold everything.
+    pub(crate) fn whole_besides(&self, pod: PodId) -> usize {
+        self.cuts_if_extended(pod) - self.cuts.len()
+    }
+
+    /// A pod came to hold `from..to`; how many of these blocks nobody held before.
+    pub(crate) fn add(&mut self, pod: PodId, from: u32, to: u32) -> u32 {
+        let before = self.live();
+        let reach = self.reach(pod);
+        if from <= reach {
+            let mut end = to.max(reach);
+            self.islands.retain(|island| {
+                let absorbed = island.pod == pod && island.from <= end;
+                end = if absorbed { end.max(island.to) } else { end };
+                !absorbed
+            });
+            self.set_reach(pod, end);
+        } else {
+            let (mut from, mut to) = (from, to);
+            self.islands.retain(|island| {
+                let touches = island.pod == pod && island.from <= to && from <= island.to;
+                if touches {
+                    (from, to) = (from.min(island.from), to.max(island.to));
+                }
+                !touches
+            });
+            self.keep_island(Island { pod, from, to });
+        }
+        self.live() - before
+    }
+
+    /// The run grew by `count` blocks that `pod` holds and nobody held before.
+    pub(crate) fn append(&mut self, pod: PodId, count: u32) {
+        let end = self.len;
+        let mut whole = self.base;
+        for cut in &self.cuts {
+            whole.remove(cut.pod());
+        }
+        let whole_before = whole.remove(pod);
+        self.len += count;
+        self.cuts.extend(whole.iter().map(|pod| Cut::new(end, pod)));
+        if !whole_before {
+            self.add(pod, end, self.len);
+        }
+    }
+
+    /// A pod lost `from..to`; how many of these blocks nobody holds any more. The run ends with its last held block.
+    pub(crate) fn remove(&mut self, pod: PodId, from: u32, to: u32) -> u32 {
+        let before = self.live();
+        let reach = self.reach(pod);
+        if from < reach {
+            self.set_reach(pod, from);
+            if to < reach {
+                self.keep_island(Island { pod, from: to, to: reach });
+            }
+        }
+        if self.islands.iter().any(|island| island.pod == pod && island.from < to && from < island.to) {
+            let cut: Vec<Island> = self.islands.iter().copied().filter(|island| island.pod == pod).collect();
+            self.islands.retain(|island| island.pod != pod);
+            for island in cut {
+                let rests = [(island.from, island.to.min(from)), (island.from.max(to), island.to)];
+                for (from, to) in rests.into_iter().filter(|(from, to)| from < to) {
+                    self.keep_island(Island { pod, from, to });
+                }
+            }
+        }
+        self.trim();
+        before - self.live()
+    }
+
+    /// A pod lost everything; how many blocks nobody holds any more.
+    pub(crate) fn drop_pod(&mut self, pod: PodId) -> u32 {
+        let before = self.live();
+        if self.base.contains(pod) {
+            self.set_reach(pod, 0);
+        }
+        self.islands.retain(|island| island.pod != pod);
+        self.trim();
+        before - self.live()
+    }
+
+    /// Leading blocks of the run that the pod holds.
+    fn reach(&self, pod: PodId) -> u32 {
+        if !self.base.contains(pod) {
+            return 0;
+        }
+        self.cuts.iter().find(|cut| cut.pod() == pod).map_or(self.len, |cut| cut.offset())
+    }
+
+    fn set_reach(&mut self, pod: PodId, reach: u32) {
+        if self.base.insert(pod) {
+            self.pods += 1;
+        } else {
+            self.cuts.retain(|cut| cut.pod() != pod);
+        }
+        if reach == 0 {
+            self.base.remove(pod);
+            self.pods -= 1;
+        } else if reach < self.len {
+            let cut = Cut::new(reach, pod);
+            let at = self.cuts.partition_point(|other| *other < cut);
+            self.cuts.insert(at, cut);
+        }
+    }
+
+    fn keep_island(&mut self, island: Island) {
+        let at = self.islands.partition_point(|other| *other < island);
+        self.islands.insert(at, island);
+    }
+
+    /// Leading blocks that some pod holds together with all before them.
+    fn front(&self) -> u32 {
+        if self.pods > self.cuts.len() { self.len } else { self.cuts.last().map_or(0, |cut| cut.offset()) }
+    }
+
+    /// Blocks from `front` on that are in an island.
+    fn beyond(&self, front: u32) -> u32 {
+        let mut spans: Vec<(u32, u32)> = self.islands.iter().map(|island| (island.from, island.to)).collect();
+        spans.sort_unstable();
+        let (mut end, mut sum) = (front, 0);
+        for (from, to) in spans {
+            sum += to.saturating_sub(from.max(end));
+            end = end.max(to);
+        }
+        sum
+    }
+
+    fn trim(&mut self) {
+        let end = self.islands.iter().map(|island| island.to).fold(self.front(), u32::max);
+        if end < self.len {
+            self.len = end;
+            while self.cuts.last().is_some_and(|cut| cut.offset() == end) {
+                self.cuts.pop();
+            }
+        }
+    }
+
+    /// Panics if the parts contradict each other.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn audit(&self) {
+        assert!(self.cuts.is_sorted() && self.islands.is_sorted(), "{self:?} is in order");
+        let mut cut = PodSet::EMPTY;
+        for one in &self.cuts {
+            assert!(
+                one.offset() > 0 && one.offset() < self.len && cut.insert(one.pod()),
+                "{self:?} cuts each pod once"
+            );
+        }
+        assert!(cut.is_subset(&self.base) && self.pods == self.base.len(), "{self:?} cuts who is there");
+        for (i, island) in self.islands.iter().enumerate() {
+            let after_reach = island.from > self.reach(island.pod);
+            assert!(after_reach && island.from < island.to && island.to <= self.len, "{self:?} has real islands");
+            let next = self.islands.get(i + 1).filter(|next| next.pod == island.pod);
+            assert!(next.is_none_or(|next| next.from > island.to), "{self:?} keeps islands apart");
+        }
+        assert!(self.len == 0 || self.is_live(self.len - 1), "{self:?} ends with a held block");
+    }
+}
+
+/// Cuts kept in the run itself.
+pub(crate) const INLINE: usize = if cfg!(routing_loom) { 1 } else { 14 };
+
+#[cfg(all(test, not(routing_loom)))]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Clone, Copy, Debug)]
+    enum Op {
+        Add(u16, u32, u32),
+        Append(u16, u32),
+        Remove(u16, u32, u32),
+        Drop(u16),
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        let pod = 0u16..5;
+        prop_oneof![
+            6 => (pod.clone(), 0u32..12, 1u32..12).prop_map(|(p, a, n)| Op::Add(p, a, n)),
+            3 => (pod.clone(), 1u32..4).prop_map(|(p, n)| Op::Append(p, n)),
+            6 => (pod.clone(), 0u32..12, 1u32..6).prop_map(|(p, a, n)| Op::Remove(p, a, n)),
+            1 => pod.prop_map(Op::Drop),
+        ]
+    }
+
+    proptest! {
+        /// The literal model: a set of (pod, offset).
+        #[test]
+        fn holders_are_a_set_of_pods_and_offsets(ops in prop::collection::vec(op(), 0..60)) {
+            let mut held: BTreeSet<(u16, u32)> = BTreeSet::from([(0, 0), (0, 1), (0, 2)]);
+            let mut holders = Holders::<1>::of_one(PodId::new(0), 3);
+            let live = |held: &BTreeSet<(u16, u32)>| held.iter().map(|(_, at)| *at).collect::<BTreeSet<_>>();
+            for op in ops {
+                let before = live(&held).len();
+                if holders.len() == 0 {
+                    break;
+                }
+                let changed = match op {
+                    Op::Add(pod, from, count) => {
+                        let (from, to) = (from % holders.len(), (from % holders.len() + count).min(holders.len()));
+                        held.extend((from..to).map(|at| (pod, at)));
+                        i64::from(holders.add(PodId::new(pod), from, to))
+                    }
+                    Op::Append(pod, count) => {
+                        held.extend((holders.len()..holders.len() + count).map(|at| (pod, at)));
+                        holders.append(PodId::new(pod), count);
+                        i64::from(count)
+                    }
+                    Op::Remove(pod, from, count) => {
+                        held.retain(|(p, at)| *p != pod || !(from..from + count).contains(at));
+                        -i64::from(holders.remove(PodId::new(pod), from, from + count))
+                    }
+                    Op::Drop(pod) => {
+                        held.retain(|(p, _)| *p != pod);
+                        -i64::from(holders.drop_pod(PodId::new(pod)))
+                    }
+                };
+                holders.audit();
+                let live = live(&held);
+                prop_assert_eq!(live.len() as i64 - before as i64, changed);
+                prop_assert_eq!(holders.live() as usize, live.len());
+                prop_assert_eq!(holders.len(), live.last().map_or(0, |at| at + 1));
+                for offset in 0..holders.len() {
+                    prop_assert_eq!(holders.is_live(offset), live.contains(&offset));
+                    for pod in 0..5 {
+                        prop_assert_eq!(holders.holds(PodId::new(pod), offset), held.contains(&(pod, offset)));
+                    }
+                }
+            }
+        }
+    }
+}
