@@ -1,10 +1,15 @@
-//! A fleet's caches as engines fill them: one event per prefill, decode blocks appended one by one, tails
-//! evicted one by one.
+//! A fleet's caches as engines fill them: conversations that grow turn by turn, side by side, on several pods,
+//! and are evicted from their ends.
 //!
 //! The rule: [`Fleet::held`] is the truth by construction, and every system has to agree with it.
 
+mod story;
+
+use std::ops::Range;
+
 use kv_index::BlockHash;
 
+use self::story::{Story, interleave};
 use crate::rng::Rng;
 
 /// What a step does.
@@ -36,13 +41,13 @@ pub struct Step {
 impl Step {
     /// A pod stores these blocks of a chain.
     #[must_use]
-    pub fn store(pod: usize, chain: usize, blocks: std::ops::Range<usize>) -> Self {
+    pub fn store(pod: usize, chain: usize, blocks: Range<usize>) -> Self {
         Self { pod, chain, from: blocks.start, to: blocks.end, op: Op::Store }
     }
 
     /// A pod evicts these blocks of a chain.
     #[must_use]
-    pub fn evict(pod: usize, chain: usize, blocks: std::ops::Range<usize>) -> Self {
+    pub fn evict(pod: usize, chain: usize, blocks: Range<usize>) -> Self {
         Self { op: Op::Evict, ..Self::store(pod, chain, blocks) }
     }
 
@@ -57,7 +62,7 @@ impl Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Content {
-    /// An eighth of the pods, and at least one a depth, at so many evenly spread depths.
+    /// [`Cell::holders`] pods at so many evenly spread depths.
     Spread {
         /// Distinct depths at which pods hold a chain.
         depths: usize,
@@ -86,6 +91,33 @@ impl Cell {
     pub const fn new(pods: usize, blocks: usize, content: Content, table: usize) -> Self {
         Self { pods, blocks, content, table }
     }
+
+    /// Distinct depths that pods can really hold a chain to: no more than there are pods and blocks.
+    #[must_use]
+    pub fn depths(&self) -> usize {
+        match self.content {
+            Content::Spread { depths } => depths.min(self.pods).min(self.blocks),
+            Content::Private => 2,
+        }
+    }
+
+    /// Pods that hold a chain: one a depth, and in a table that is not large at least an eighth of them.
+    #[must_use]
+    pub fn holders(&self) -> usize {
+        let share = if self.table > LARGE { 1 } else { self.pods / 8 };
+        share.max(self.depths())
+    }
+
+    /// Chains in the table.
+    #[must_use]
+    pub fn chains(&self) -> usize {
+        let chains = match self.content {
+            Content::Spread { .. } => self.table / self.blocks,
+            // Two branches and the quarter they share.
+            Content::Private => self.table * 8 / (self.blocks * 7),
+        };
+        chains.clamp(2, MOST_CHAINS)
+    }
 }
 
 /// Chains, how they came to be cached, and who holds them in the end.
@@ -107,20 +139,35 @@ impl Fleet {
         let mut rng = Rng::new(seed);
         let mut fleet = Self { chains: Vec::new(), steps: Vec::new(), held: Vec::new() };
         let mut stories = Vec::new();
-        match cell.content {
-            Content::Spread { depths } => {
-                for _ in 0..(cell.table / cell.blocks).max(2) {
-                    fleet.add_spread(cell, depths, &mut rng, &mut stories);
-                }
-            }
-            Content::Private => {
-                for _ in 0..(cell.table * 4 / (cell.blocks * 7)).max(1) {
-                    fleet.add_family(cell, &mut rng, &mut stories);
-                }
+        while fleet.chains.len() < cell.chains() {
+            match cell.content {
+                Content::Spread { .. } => fleet.add_spread(cell, &mut rng, &mut stories),
+                Content::Private => fleet.add_family(cell, &mut rng, &mut stories),
             }
         }
         fleet.steps = interleave(stories, &mut rng);
         fleet
+    }
+
+    /// Adds prompts that go their own way after the first `shared` blocks of a held chain; their numbers.
+    pub fn add_partial(&mut self, count: usize, shared: usize, rng: &mut Rng) -> Range<usize> {
+        let first = self.chains.len();
+        for _ in 0..count {
+            let of = rng.below(first);
+            let mut chain = self.chains[of][..shared].to_vec();
+            chain.extend(rng.chain(self.chains[of].len() - shared));
+            self.chains.push(chain);
+            self.held.push(self.held[of].iter().map(|&(pod, depth)| (pod, depth.min(shared))).collect());
+        }
+        first..self.chains.len()
+    }
+
+    /// Adds prompts that nobody holds anything of; their numbers.
+    pub fn add_cold(&mut self, count: usize, blocks: usize, rng: &mut Rng) -> Range<usize> {
+        let first = self.chains.len();
+        self.chains.extend((0..count).map(|_| rng.chain(blocks)));
+        self.held.resize(self.chains.len(), Vec::new());
+        first..self.chains.len()
     }
 
     /// What every system must answer for a chain, by pod.
@@ -131,21 +178,25 @@ impl Fleet {
         }
     }
 
-    fn add_spread(&mut self, cell: Cell, depths: usize, rng: &mut Rng, stories: &mut Vec<Vec<Step>>) {
-        let depths = depths.min(cell.pods).min(cell.blocks);
-        let holders = (cell.pods / 8).max(depths);
+    fn add_spread(&mut self, cell: Cell, rng: &mut Rng, stories: &mut Vec<Story>) {
+        let (depths, holders) = (cell.depths(), cell.holders());
         let chain = self.chains.len();
         self.chains.push(rng.chain(cell.blocks + UNSEEN));
         let mut held = Vec::new();
-        for (i, pod) in some_pods(cell.pods, holders, rng).into_iter().enumerate() {
-            let depth = cell.blocks * (i % depths + 1) / depths;
-            stories.push(story(pod, chain, depth, cell.blocks));
-            held.push((pod, depth));
+        let pods = some_pods(cell.pods, holders + 1, rng);
+        for (i, &pod) in pods[..holders].iter().enumerate() {
+            let keep = cell.blocks * (i % depths + 1) / depths;
+            stories.push(Story { pod, chain, reach: keep + rng.below(UNSEEN + 1), keep });
+            held.push((pod, keep));
+        }
+        // Now and then another pod held it all and gave all of it up.
+        if let (Some(&pod), 0) = (pods.get(holders), chain % 8) {
+            stories.push(Story { pod, chain, reach: cell.blocks, keep: 0 });
         }
         self.held.push(held);
     }
 
-    fn add_family(&mut self, cell: Cell, rng: &mut Rng, stories: &mut Vec<Vec<Step>>) {
+    fn add_family(&mut self, cell: Cell, rng: &mut Rng, stories: &mut Vec<Story>) {
         let shared = cell.blocks / 4;
         let trunk = rng.chain(shared);
         let first = self.chains.len();
@@ -154,11 +205,14 @@ impl Fleet {
             let mut chain = trunk.clone();
             chain.extend(rng.chain(cell.blocks + UNSEEN - shared));
             self.chains.push(chain);
-            stories.push(story(pods[branch], first + branch, cell.blocks, cell.blocks));
+            let reach = cell.blocks + rng.below(UNSEEN + 1);
+            stories.push(Story { pod: pods[branch], chain: first + branch, reach, keep: cell.blocks });
             let depth = |i: usize| if i == branch { cell.blocks } else { shared };
             self.held.push(pods.iter().enumerate().map(|(i, &pod)| (pod, depth(i))).collect());
         }
-        stories.extend(pods[2..].iter().map(|&pod| story(pod, first, shared, shared)));
+        for &pod in &pods[2..] {
+            stories.push(Story { pod, chain: first, reach: shared + rng.below(UNSEEN + 1), keep: shared });
+        }
     }
 }
 
@@ -169,43 +223,15 @@ fn some_pods(pods: usize, count: usize, rng: &mut Rng) -> Vec<usize> {
     all
 }
 
-/// How a pod came to hold `depth` blocks of a chain: most by prefill, the rest one by one, some too many
-/// and evicted again.
-fn story(pod: usize, chain: usize, depth: usize, longest: usize) -> Vec<Step> {
-    let decode = (depth / 4).min(32);
-    let prefill = depth - decode;
-    let over = (depth + 4).min(longest);
-    let mut steps = Vec::new();
-    if prefill > 0 {
-        steps.push(Step::store(pod, chain, 0..prefill));
-    }
-    steps.extend((prefill..over).map(|at| Step::store(pod, chain, at..at + 1)));
-    steps.extend((depth..over).rev().map(|at| Step::evict(pod, chain, at..at + 1)));
-    steps
-}
-
-/// Runs stories side by side in bunches, as requests of many conversations run.
-fn interleave(mut stories: Vec<Vec<Step>>, rng: &mut Rng) -> Vec<Step> {
-    rng.shuffle(&mut stories);
-    let mut steps = Vec::new();
-    for bunch in stories.chunks(32) {
-        let mut at = vec![0; bunch.len()];
-        let mut open: Vec<usize> = (0..bunch.len()).collect();
-        while !open.is_empty() {
-            let pick = rng.below(open.len());
-            let story = open[pick];
-            steps.push(bunch[story][at[story]]);
-            at[story] += 1;
-            if at[story] == bunch[story].len() {
-                open.swap_remove(pick);
-            }
-        }
-    }
-    steps
-}
-
-/// Blocks at the end of a query that no pod holds.
+/// Blocks at the end of a query that no pod holds; some held them and gave them up.
 pub const UNSEEN: usize = 8;
+
+/// Distinct blocks from which on a table is large: a core's own caches do not hold it, and with as many holders as
+/// in a small one three systems would each keep 160 million held blocks.
+pub const LARGE: usize = 1_000_000;
+
+/// Chains in a table, at most: SMG 2.0.0 panics past 262,144 different first blocks.
+pub const MOST_CHAINS: usize = 200_000;
 
 #[cfg(test)]
 mod tests {
@@ -213,44 +239,75 @@ mod tests {
 
     use super::*;
     use crate::systems::{Prompts, contenders};
+    use crate::truth::Truth;
 
-    const CELLS: [Cell; 3] = [
+    const CELLS: [Cell; 4] = [
         Cell::new(8, 16, Content::Spread { depths: 4 }, 200),
+        Cell::new(8, 16, Content::Spread { depths: 16 }, 200),
         Cell::new(64, 40, Content::Spread { depths: 16 }, 500),
         Cell::new(64, 32, Content::Private, 500),
     ];
 
+    fn build(cell: Cell, seed: u64) -> Fleet {
+        let (mut fleet, mut rng) = (Fleet::build(cell, seed), Rng::new(!seed));
+        fleet.add_partial(5, cell.blocks / 2, &mut rng);
+        fleet.add_cold(5, cell.blocks + UNSEEN, &mut rng);
+        fleet
+    }
+
     #[test]
     fn what_is_held_is_what_the_steps_leave() {
         for cell in CELLS {
-            let fleet = Fleet::build(cell, 5);
+            let fleet = build(cell, 5);
+            let mut literal = Truth::default();
+            literal.write(&fleet.chains, &fleet.steps);
+            let (mut truth, mut held) = (vec![0; cell.pods], vec![0; cell.pods]);
+            for (chain, hashes) in fleet.chains.iter().enumerate() {
+                fleet.truth(chain, &mut truth);
+                literal.depths(hashes, &mut held);
+                assert_eq!(held, truth, "{cell:?}, chain {chain}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_pod_stores_twice_what_it_holds_or_evicts_what_it_does_not() {
+        for cell in CELLS {
+            let fleet = build(cell, 5);
             let mut blocks = HashSet::new();
             for step in &fleet.steps {
                 for &hash in &fleet.chains[step.chain][step.from..step.to] {
                     match step.op {
                         Op::Store => assert!(step.blocks() > 0 && blocks.insert((step.pod, hash))),
-                        Op::Evict => assert!(blocks.remove(&(step.pod, hash))),
+                        Op::Evict => assert!(step.blocks() == 1 && blocks.remove(&(step.pod, hash))),
                     }
-                }
-            }
-            let mut truth = vec![0; cell.pods];
-            for (chain, hashes) in fleet.chains.iter().enumerate() {
-                fleet.truth(chain, &mut truth);
-                for (pod, &depth) in truth.iter().enumerate() {
-                    let held = hashes.iter().take_while(|&&hash| blocks.contains(&(pod, hash)));
-                    assert_eq!(held.count(), depth as usize, "{cell:?}, chain {chain}, pod {pod}");
                 }
             }
         }
     }
 
     #[test]
+    fn queries_are_held_to_as_many_depths_as_the_cell_says() {
+        for cell in CELLS {
+            let fleet = Fleet::build(cell, 5);
+            for held in &fleet.held {
+                let depths: HashSet<usize> = held.iter().map(|&(_, depth)| depth).collect();
+                assert_eq!(depths.len(), cell.depths(), "{cell:?}");
+                assert!(depths.contains(&cell.blocks));
+            }
+        }
+        assert_eq!(Cell::new(256, 16, Content::Spread { depths: 1 }, 5_000_000).holders(), 1);
+        assert_eq!(Cell::new(256, 16, Content::Spread { depths: 1 }, 100_000).holders(), 32);
+    }
+
+    #[test]
     fn every_system_answers_the_truth() {
         for cell in CELLS {
-            let fleet = Fleet::build(cell, 6);
+            let fleet = build(cell, 6);
             let (mut truth, mut answer) = (vec![0; cell.pods], vec![0; cell.pods]);
             for mut contender in contenders(cell.pods, Prompts::Hashes(&fleet.chains)) {
                 contender.write(&fleet.steps);
+                assert_eq!(contender.refused(), 0);
                 for chain in 0..fleet.chains.len() {
                     fleet.truth(chain, &mut truth);
                     contender.depths(chain, &mut answer);

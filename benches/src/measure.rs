@@ -26,15 +26,23 @@ impl Spread {
 /// What disturbs the machine disturbs neighbours in time alike, and who runs first warms the caches for
 /// the rest.
 pub fn interleaved(rounds: usize, lanes: usize, mut measure: impl FnMut(usize) -> f64) -> Vec<Spread> {
+    in_turn(rounds, lanes, |_, lane| measure(lane))
+}
+
+/// The same for a measurement that differs by round: it is told the round, then the lane.
+pub fn in_turn(rounds: usize, lanes: usize, mut measure: impl FnMut(usize, usize) -> f64) -> Vec<Spread> {
     let mut samples = vec![Vec::with_capacity(rounds); lanes];
     for round in 0..rounds {
         for i in 0..lanes {
             let lane = (round + i) % lanes;
-            samples[lane].push(measure(lane));
+            samples[lane].push(measure(round, lane));
         }
     }
     samples.into_iter().map(Spread::of).collect()
 }
+
+/// Laps that a round of short questions is cut into: whoever is interrupted in one loses that lap and not the round.
+pub const LAPS: usize = 4;
 
 #[cfg(test)]
 mod tests {
@@ -49,5 +57,11 @@ mod tests {
         });
         assert_eq!(calls, [0, 1, 1, 0, 0, 1]);
         assert_eq!(spreads[0], Spread { median: 4.0, min: 1.0, max: 5.0 });
+        let mut rounds = Vec::new();
+        in_turn(2, 2, |round, lane| {
+            rounds.push((round, lane));
+            0.0
+        });
+        assert_eq!(rounds, [(0, 0), (0, 1), (1, 1), (1, 0)]);
     }
 }

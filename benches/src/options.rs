@@ -9,10 +9,12 @@ use std::path::PathBuf;
 pub struct Options {
     /// Sections to run.
     pub sections: Vec<Section>,
-    /// Distinct blocks in the table while searches and writes are measured, about.
+    /// Distinct blocks in the table while anything but searches and memory is measured, about.
     pub table: usize,
+    /// Distinct blocks in the tables that are searched, about: one that caches hold and one that they do not.
+    pub tables: Vec<usize>,
     /// Distinct blocks while memory is measured, about.
-    pub memory_blocks: usize,
+    pub memory_blocks: Vec<usize>,
     /// Seed of every workload.
     pub seed: u64,
     /// Rounds that medians are taken over.
@@ -156,7 +158,8 @@ impl Request {
         Ok(Self::Run(Options {
             sections: Section::ALL.into_iter().filter(|section| only.is_empty() || only.contains(section)).collect(),
             table: table.unwrap_or(if quick { 50_000 } else { 200_000 }),
-            memory_blocks: memory_blocks.unwrap_or(if quick { 100_000 } else { 1_000_000 }),
+            tables: sizes(table, if quick { [20_000, 100_000] } else { [100_000, 5_000_000] }),
+            memory_blocks: sizes(memory_blocks, if quick { [50_000, 200_000] } else { [1_000_000, 5_000_000] }),
             seed,
             rounds: rounds.unwrap_or(if quick { 3 } else { 9 }),
             quick,
@@ -166,6 +169,11 @@ impl Request {
             out,
         }))
     }
+}
+
+/// The one that was asked for, or both.
+fn sizes(asked: Option<usize>, both: [usize; 2]) -> Vec<usize> {
+    asked.map_or_else(|| both.to_vec(), |size| vec![size])
 }
 
 fn value(flag: &str, value: Option<String>) -> Result<String, OptionsError> {
@@ -191,15 +199,15 @@ Usage: compare [options]
 
   --only SECTIONS    search, tokens, writes, evict, threads, replay, memory, decision, execution;
                      several with commas; all by default
-  --table N          distinct blocks while searches and writes are measured (200000)
-  --memory-blocks N  distinct blocks while memory is measured (1000000)
+  --table N          distinct blocks in the table (searches: 100000, then 5000000; else 200000)
+  --memory-blocks N  distinct blocks while memory is measured (1000000, then 5000000)
   --seed S           seed of every workload (1)
   --rounds R         rounds that medians are taken over (9)
   --quick            a few cells of each section, smaller and with 3 rounds
   --threads N        most threads that search at once (as many as there are cores)
   --trace PATH       a Mooncake trace to replay, JSONL, plain or .gz (else one is made up with its statistics)
   --json PATH        writes the tables there as JSON too
-  --out FOLDER       writes tables, JSON and plots there
+  --out FOLDER       writes results.md, results.json and a plot of each table there
   -h, --help         prints this
 ";
 
@@ -219,7 +227,18 @@ mod tests {
         };
         assert_eq!(options.sections, [Section::Search, Section::Memory]);
         assert_eq!((options.table, options.seed, options.rounds), (5_000, 9, 2));
+        assert_eq!((options.tables, options.memory_blocks), (vec![5_000], vec![1_000_000, 5_000_000]));
         assert_eq!(options.json, Some(PathBuf::from("x.json")));
+    }
+
+    #[test]
+    fn one_size_can_be_asked_for_and_a_look_takes_smaller_ones() {
+        let Ok(Request::Run(options)) = parse("--memory-blocks 7 --out folder") else { panic!("refused") };
+        assert_eq!((options.tables, options.memory_blocks), (vec![100_000, 5_000_000], vec![7]));
+        assert_eq!(options.out, Some(PathBuf::from("folder")));
+        let Ok(Request::Run(quick)) = parse("--quick") else { panic!("refused") };
+        assert!(quick.tables.iter().chain(&quick.memory_blocks).all(|&size| size <= 200_000));
+        assert_eq!(quick.sections, Section::ALL);
     }
 
     #[test]

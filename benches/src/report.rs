@@ -1,5 +1,6 @@
 //! Results as data, and as Markdown for people and JSON for tools.
 
+use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
 use crate::measure::Spread;
@@ -23,6 +24,12 @@ pub enum Value {
 impl From<&str> for Value {
     fn from(text: &str) -> Self {
         Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Self::Text(text)
     }
 }
 
@@ -50,6 +57,19 @@ impl<T: Into<Self>> From<Option<T>> for Value {
     }
 }
 
+impl Value {
+    /// Its size, or that of the middle of repeated measurements.
+    #[must_use]
+    pub const fn number(&self) -> Option<f64> {
+        match self {
+            Self::Count(count) => Some(*count as f64),
+            Self::Number(number) => Some(*number),
+            Self::Spread(spread) => Some(spread.median),
+            Self::Text(_) | Self::Missing => None,
+        }
+    }
+}
+
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -67,7 +87,7 @@ impl fmt::Display for Value {
 #[non_exhaustive]
 pub struct Table {
     /// Its name in JSON.
-    pub id: &'static str,
+    pub id: Cow<'static, str>,
     /// The question it answers, and in which unit.
     pub title: String,
     /// Names of its columns.
@@ -81,9 +101,29 @@ pub struct Table {
 impl Table {
     /// An empty table.
     #[must_use]
-    pub fn new(id: &'static str, title: &str, columns: impl IntoIterator<Item = impl Into<String>>) -> Self {
+    pub fn new(
+        id: impl Into<Cow<'static, str>>,
+        title: &str,
+        columns: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
         let columns = columns.into_iter().map(Into::into).collect();
-        Self { id, title: title.to_owned(), columns, ..Self::default() }
+        Self { id: id.into(), title: title.to_owned(), columns, ..Self::default() }
+    }
+
+    /// Which column bears this name.
+    #[must_use]
+    pub fn column(&self, name: &str) -> Option<usize> {
+        self.columns.iter().position(|column| column == name)
+    }
+
+    /// Where a row stands, in the words of the first `labels` columns: `64 pods, 16 blocks, hit`.
+    #[must_use]
+    pub fn case(&self, row: &[Value], labels: usize) -> String {
+        let label = |(value, column): (&Value, &String)| match value {
+            Value::Text(text) => text.clone(),
+            number => format!("{number} {column}"),
+        };
+        row.iter().zip(&self.columns).take(labels).map(label).collect::<Vec<_>>().join(", ")
     }
 
     /// The table as Markdown.
@@ -112,7 +152,7 @@ impl Table {
     }
 
     fn json(&self, out: &mut String) {
-        let _ = write!(out, "{{\"id\":{},\"title\":{},\"rows\":[", quoted(self.id), quoted(&self.title));
+        let _ = write!(out, "{{\"id\":{},\"title\":{},\"rows\":[", quoted(&self.id), quoted(&self.title));
         for (i, row) in self.rows.iter().enumerate() {
             out.push_str(if i == 0 { "{" } else { ",{" });
             for (j, (name, value)) in self.columns.iter().zip(row).enumerate() {

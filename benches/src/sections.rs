@@ -1,8 +1,10 @@
 //! The questions, one a file. Each takes the options, tells its progress and returns tables.
 
+mod clear;
 mod decision;
 mod evict;
 mod execution;
+mod holes;
 mod memory;
 mod replay;
 mod search;
@@ -11,9 +13,12 @@ mod tokens;
 mod writes;
 
 use crate::fleet::Fleet;
+use crate::measure::Spread;
 use crate::options::{Options, Section};
-use crate::report::Table;
+use crate::report::{Table, Value};
 use crate::systems::{Contender, NAMES};
+use crate::targets::Cells;
+use crate::truth::Tally;
 
 /// Runs one section.
 #[must_use]
@@ -22,7 +27,7 @@ pub fn run(section: Section, options: &Options, tell: &mut dyn FnMut(&str)) -> V
         Section::Search => search::run(options, tell),
         Section::Tokens => tokens::run(options, tell),
         Section::Writes => writes::run(options, tell),
-        Section::Evict => evict::run(options, tell),
+        Section::Evict => [evict::run, clear::run, holes::run].iter().flat_map(|run| run(options, tell)).collect(),
         Section::Threads => threads::run(options, tell),
         Section::Replay => replay::run(options, tell),
         Section::Memory => memory::run(options, tell),
@@ -39,43 +44,75 @@ fn disagreements(
     pods: usize,
     order: &[usize],
 ) -> Vec<String> {
+    let ask = |contender: &mut dyn Contender, chain: usize, answer: &mut [u32]| contender.depths(chain, answer);
+    compare(case, fleet, contenders, pods, order, ask)
+}
+
+/// The same for any way of asking.
+fn compare(
+    case: &str,
+    fleet: &Fleet,
+    contenders: &mut [Box<dyn Contender>],
+    pods: usize,
+    order: &[usize],
+    ask: impl Fn(&mut dyn Contender, usize, &mut [u32]),
+) -> Vec<String> {
     let mut asked = order.to_vec();
     asked.sort_unstable();
     asked.dedup();
     let (mut truth, mut answer) = (vec![0; pods], vec![0; pods]);
     let mut lines = Vec::new();
     for contender in contenders {
-        let (mut wrong, mut first) = (0, None);
+        let mut tally = Tally::default();
         for &chain in &asked {
             fleet.truth(chain, &mut truth);
-            contender.depths(chain, &mut answer);
-            if let Some(pod) = (0..pods).find(|&pod| answer[pod] != truth[pod]) {
-                wrong += 1;
-                first.get_or_insert((chain, pod, answer[pod], truth[pod]));
-            }
+            ask(&mut **contender, chain, &mut answer);
+            tally.add(chain, &answer, &truth);
         }
-        if let Some((chain, pod, said, held)) = first {
-            lines.push(format!(
-                "DISAGREES: {} at {case}: {wrong} of {} prompts; first: chain {chain}, pod {pod}: says {said}, holds {held}",
-                contender.name(),
-                asked.len(),
-            ));
-        }
+        lines.extend(tally.line(contender.name(), case));
     }
     lines
 }
 
-/// Sums up how a column of ratios over ours turned out.
-fn summary(peer: &str, mut ratios: Vec<f64>) -> String {
-    ratios.sort_by(f64::total_cmp);
-    let (Some(&min), Some(&max)) = (ratios.first(), ratios.last()) else {
-        return format!("{peer}: nothing measured");
-    };
-    let behind = ratios.iter().filter(|&&ratio| ratio < 1.0).count();
-    let median = ratios[ratios.len() / 2];
-    format!(
-        "{peer} ÷ {}: min {min:.2}, median {median:.2}, max {max:.2}; ours is slower in {behind} of {}",
-        NAMES[0],
-        ratios.len()
-    )
+/// What columns of ratios are called: a peer's time over ours.
+fn ratio_columns() -> [String; 2] {
+    [1, 2].map(|peer| format!("{} ÷ ours", NAMES[peer]))
+}
+
+/// Ratios of the peers' times over ours.
+fn ratios(times: &[Spread]) -> [Value; 2] {
+    [1, 2].map(|peer| Value::from(times[peer].median / times[0].median))
+}
+
+/// Sums up the columns of ratios of a table, whose rows are named by its first `labels` columns.
+fn sum_up(table: &mut Table, labels: usize) {
+    for column in ratio_columns() {
+        table.findings.push(Cells::of(table, labels, &column).summary(&column));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Request;
+
+    #[test]
+    fn a_look_covers_every_table_and_ours_is_right_in_all() {
+        let line = "--quick --rounds 1 --table 2000 --memory-blocks 8000";
+        let Ok(Request::Run(options)) = Request::parse(line.split(' ').map(str::to_owned)) else {
+            panic!("refused");
+        };
+        let mut told = 0;
+        for section in [Section::Search, Section::Tokens, Section::Writes, Section::Evict, Section::Memory] {
+            for table in run(section, &options, &mut |_| told += 1) {
+                assert!(!table.rows.is_empty(), "{}", table.id);
+                assert!(table.rows.iter().all(|row| row.len() == table.columns.len()), "{}", table.id);
+                let ours = table.findings.iter().find(|line| line.contains(&format!("DISAGREES: {}", NAMES[0])));
+                assert_eq!(ours, None, "{}", table.id);
+                let targets = table.findings.iter().filter(|line| line.starts_with("target:")).count();
+                assert!(targets > 0 || table.id == "hashing", "{}", table.id);
+            }
+        }
+        assert!(told > 10);
+    }
 }

@@ -43,6 +43,13 @@ pub trait System {
     /// The answer by pod.
     fn depths(&mut self, chain: &Self::Chain, depths: &mut [u32]);
 
+    /// Hashes tokens as a query; a number that depends on all of it.
+    fn hash_tokens(&mut self, tokens: &[u32]) -> u64;
+    /// The answer by pod from tokens, by the call of [`System::ask_tokens_lazily`].
+    fn depths_of_tokens(&mut self, tokens: &[u32], depths: &mut [u32]);
+    /// Forgets all that a pod holds; how long that took until a search sees it.
+    fn clear(&mut self, pod: usize) -> Duration;
+
     /// Searches and reads the answer pod by pod; the same where it comes so anyway.
     fn ask_by_pod(&mut self, chain: &Self::Chain) -> u64 {
         self.ask(chain)
@@ -54,6 +61,15 @@ pub trait System {
     /// Hashes tokens, searches and decides; without a decision layer of its own, the first two.
     fn plan_tokens(&mut self, tokens: &[u32]) -> u64 {
         self.ask_tokens(tokens)
+    }
+    /// The pod that a plan for these tokens chooses, and how many blocks the plan says it holds.
+    fn planned(&mut self, tokens: &[u32]) -> Option<(usize, usize)> {
+        let _ = tokens;
+        None
+    }
+    /// Stores that the system would not take, if it says so.
+    fn refused(&self) -> usize {
+        0
     }
     /// Look-ups that the last search took, if the system counts them.
     fn probes(&self) -> Option<usize> {
@@ -75,6 +91,8 @@ pub enum Lap<'a> {
     Search,
     /// The same, the answer read pod by pod.
     ByPod,
+    /// Hash these prompts.
+    Hash(&'a [Vec<u32>]),
     /// Hash these prompts and search.
     Tokens(&'a [Vec<u32>]),
     /// The same, hashing on demand.
@@ -105,6 +123,14 @@ pub trait Contender: fmt::Debug {
     fn time(&mut self, lap: Lap<'_>, order: &[usize]) -> Duration;
     /// The answer for one prompt by pod.
     fn depths(&mut self, chain: usize, depths: &mut [u32]);
+    /// The answer for these tokens by pod, by the call that hashes on demand if there is one.
+    fn depths_of_tokens(&mut self, tokens: &[u32], depths: &mut [u32]);
+    /// The pod that a plan for these tokens chooses, and how many blocks the plan says it holds.
+    fn planned(&mut self, tokens: &[u32]) -> Option<(usize, usize)>;
+    /// Forgets all that a pod holds; how long that took until a search sees it.
+    fn clear(&mut self, pod: usize) -> Duration;
+    /// Stores that the system would not take, if it says so.
+    fn refused(&self) -> usize;
     /// Look-ups per search over these prompts, if the system counts them.
     fn probes(&mut self, order: &[usize]) -> Option<f64>;
     /// Bytes the system itself says it takes.
@@ -168,6 +194,7 @@ impl<S: System> Contender for Entrant<S> {
         match lap {
             Lap::Search => clock(order, 16, chain, |i| system.ask(&chains[i])),
             Lap::ByPod => clock(order, 16, chain, |i| system.ask_by_pod(&chains[i])),
+            Lap::Hash(prompts) => clock(order, 1, |i| sum(&prompts[i]), |i| system.hash_tokens(&prompts[i])),
             Lap::Tokens(prompts) => clock(order, 1, |i| sum(&prompts[i]), |i| system.ask_tokens(&prompts[i])),
             Lap::TokensLazily(prompts) => {
                 clock(order, 1, |i| sum(&prompts[i]), |i| system.ask_tokens_lazily(&prompts[i]))
@@ -178,6 +205,22 @@ impl<S: System> Contender for Entrant<S> {
 
     fn depths(&mut self, chain: usize, depths: &mut [u32]) {
         self.system.depths(&self.chains[chain], depths);
+    }
+
+    fn depths_of_tokens(&mut self, tokens: &[u32], depths: &mut [u32]) {
+        self.system.depths_of_tokens(tokens, depths);
+    }
+
+    fn planned(&mut self, tokens: &[u32]) -> Option<(usize, usize)> {
+        self.system.planned(tokens)
+    }
+
+    fn clear(&mut self, pod: usize) -> Duration {
+        self.system.clear(pod)
+    }
+
+    fn refused(&self) -> usize {
+        self.system.refused()
     }
 
     fn probes(&mut self, order: &[usize]) -> Option<f64> {

@@ -5,16 +5,16 @@ use std::time::Instant;
 
 use pointsman_benches::alloc::Counting;
 use pointsman_benches::options::{HELP, Options, Request};
-use pointsman_benches::{report, sections};
+use pointsman_benches::{output, report, sections};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let command = format!("compare {}", args.join(" "));
+    let command = shown(&args);
     match Request::parse(args) {
-        Ok(Request::Run(options)) => run(command.trim_end(), &options),
+        Ok(Request::Run(options)) => run(&command, &options),
         Ok(_) => {
             print!("{HELP}");
             ExitCode::SUCCESS
@@ -26,18 +26,34 @@ fn main() -> ExitCode {
     }
 }
 
+/// The command as results quote it: where they were written to does not matter.
+fn shown(args: &[String]) -> String {
+    let mut words = vec!["compare"];
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--out" | "--json" => drop(args.next()),
+            arg => words.push(arg),
+        }
+    }
+    words.join(" ")
+}
+
 fn run(command: &str, options: &Options) -> ExitCode {
-    let start = Instant::now();
-    let mut tell = |line: &str| eprintln!("[{:>5.0} s] {line}", start.elapsed().as_secs_f64());
+    let (start, sections) = (Instant::now(), &options.sections);
     let mut tables = Vec::new();
-    for &section in &options.sections {
+    for (at, &section) in sections.iter().enumerate() {
+        let place = format!("[{}/{} {}]", at + 1, sections.len(), section.name());
+        let mut tell = |line: &str| eprintln!("[{:>5.0} s] {place} {line}", start.elapsed().as_secs_f64());
         for table in sections::run(section, options, &mut tell) {
             println!("{}", table.markdown());
             tables.push(table);
         }
     }
-    if let Some(path) = &options.json {
-        if let Err(error) = std::fs::write(path, report::json(command, &tables)) {
+    let json = options.json.iter().map(|path| (path, std::fs::write(path, report::json(command, &tables))));
+    let out = options.out.iter().map(|folder| (folder, output::write(folder, command, options, &tables)));
+    for (path, written) in json.chain(out) {
+        if let Err(error) = written {
             eprintln!("compare: cannot write {}: {error}", path.display());
             return ExitCode::FAILURE;
         }

@@ -1,123 +1,200 @@
-//! What does a search cost, by pods, blocks and who holds what?
+//! What does a search cost, by pods, blocks, who holds what, and how much of the prompt is held?
 //!
-//! Every prompt is what the deepest pod holds and a few blocks nobody has: the next turn of a conversation.
+//! The rule: every round asks for other prompts, the same ones of every system, and each answer was compared
+//! with the truth before.
 
-use crate::fleet::{Cell, Content, Fleet, UNSEEN};
-use crate::measure::{Spread, interleaved};
+use std::ops::Range;
+
+use crate::fleet::{Cell, Content, Fleet, LARGE, UNSEEN};
+use crate::measure::{LAPS, Spread, in_turn};
 use crate::options::Options;
 use crate::report::{Table, Value};
 use crate::rng::Rng;
 use crate::systems::{Contender, Lap, NAMES, Prompts, contenders};
+use crate::targets::Cells;
 
 pub(super) fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> Vec<Table> {
-    let mut warm = table("search", "Search, by how many pods hold a prompt to how many depths (ns)", "depths");
-    let mut private = table("search_private", "Search, shared start and private branches (ns)", "content");
-    let mut cold = table("search_cold", "Search for a prompt nobody holds (ns)", "content");
-    let (pods, blocks, depths) = grid(options.quick);
-    for &pods in pods {
-        for &blocks in blocks {
-            for &depths in depths {
-                tell(&format!("search: {pods} pods, {blocks} blocks, {depths} depths"));
-                let mut arena = Arena::new(Cell::new(pods, blocks, Content::Spread { depths }, options.table), options);
-                arena.measure(&mut warm, depths.into(), Query::Held);
-                if depths == COLD_DEPTHS {
-                    arena.measure(&mut cold, "cold".into(), Query::Cold);
-                }
-            }
-            tell(&format!("search: {pods} pods, {blocks} blocks, private"));
-            let mut arena = Arena::new(Cell::new(pods, blocks, Content::Private, options.table), options);
-            arena.measure(&mut private, "private".into(), Query::Held);
+    let all: usize = options.tables.iter().map(|&size| cells(size, options.quick).len()).sum();
+    let (mut at, mut tables) = (0, Vec::new());
+    for &size in &options.tables {
+        let shown = Value::from(size);
+        let title = format!("Search in a table of {shown} blocks, by how many depths pods hold a prompt to (ns)");
+        let mut spread = table(format!("search_{size}"), &title, "depths");
+        let title = format!("Search in a table of {shown} blocks, shared start and private branches (ns)");
+        let mut private = table(format!("search_private_{size}"), &title, "content");
+        for cell in cells(size, options.quick) {
+            at += 1;
+            let (table, third) = match cell.content {
+                Content::Private => (&mut private, Value::from("private")),
+                Content::Spread { .. } => (&mut spread, Value::from(cell.depths())),
+            };
+            let Cell { pods, blocks, .. } = cell;
+            let case = format!("table of {shown}, {pods} pods, {blocks} blocks, {third} {}", table.columns[2]);
+            tell(&format!("cell {at} of {all}: {case}"));
+            Arena::new(cell, options).measure_all(table, &third);
+        }
+        note_size(&mut spread, size, options.quick);
+        for mut table in [spread, private] {
+            judge(&mut table);
+            tables.push(table);
         }
     }
-    let tables = [warm, private, cold];
-    tables.into_iter().map(sum_up).collect()
+    tables
 }
 
-fn grid(quick: bool) -> (&'static [usize], &'static [usize], &'static [usize]) {
-    if quick { (&[64], &[16, 512], &[1, 4]) } else { (&[8, 64, 256], &[16, 128, 512, 4_096], &[1, 4, 16]) }
+/// The grid for one size of table. In a large one a chain has one holder a depth, see [`Cell::holders`], and
+/// branches are asked for in one fleet only, to save time.
+fn cells(size: usize, quick: bool) -> Vec<Cell> {
+    let (pods, blocks, depths): (&[usize], &[usize], &[usize]) =
+        if quick { (&[64], &[16, 512], &[1, 4]) } else { (&[8, 64, 256], &[16, 128, 512, 4_096], &[1, 4, 16]) };
+    let mut cells = Vec::new();
+    for &pods in pods {
+        for &blocks in blocks {
+            let spread = depths.iter().map(|&depths| Content::Spread { depths });
+            let private = (size <= LARGE || pods == 64).then_some(Content::Private);
+            cells.extend(spread.chain(private).map(|content| Cell::new(pods, blocks, content, size)));
+        }
+    }
+    cells
 }
 
-fn table(id: &'static str, title: &str, third: &str) -> Table {
+fn table(id: String, title: &str, third: &str) -> Table {
     let [ours, smg, dynamo] = NAMES;
     let by_pod = format!("{ours}, by pod");
-    let ratios = [format!("{smg} ÷ ours"), format!("{dynamo} ÷ ours")];
-    let columns = ["pods", "blocks", third, ours, &by_pod, smg, dynamo, &ratios[0], &ratios[1], "our probes"];
+    let [to_smg, to_dynamo] = super::ratio_columns();
+    let columns = ["pods", "blocks", third, "query", ours, &by_pod, smg, dynamo, &to_smg, &to_dynamo, "our probes"];
     Table::new(id, title, columns)
 }
 
-/// One cell's fleet in every system.
+/// Says where a table is not as large as its title says.
+fn note_size(table: &mut Table, size: usize, quick: bool) {
+    let mut short: Vec<_> = cells(size, quick).iter().map(|cell| (cell.blocks, cell.chains() * cell.blocks)).collect();
+    short.retain(|&(_, held)| held < size / 10 * 9);
+    short.dedup();
+    short.sort_unstable();
+    short.dedup_by_key(|&mut (blocks, _)| blocks);
+    for (blocks, held) in short {
+        let held = Value::from(held);
+        let note = format!("note: at {blocks} blocks the table has {held}: SMG panics past 262,144 first blocks");
+        table.findings.push(note);
+    }
+}
+
+fn judge(table: &mut Table) {
+    super::sum_up(table, LABELS);
+    let [smg, dynamo] = super::ratio_columns();
+    let all = Cells::of(table, LABELS, &smg);
+    let long = Cells::among(table, LABELS, &smg, |row| row[1].number() >= Some(LONG));
+    let lines = [
+        all.every(&smg, 1.0, "every cell"),
+        Cells::of(table, LABELS, &dynamo).every(&dynamo, 4.0, "every cell"),
+        all.middle(&smg, 1.5, "the median cell"),
+        long.every(&smg, 2.0, "every cell of 512 blocks and more"),
+        long.middle(&smg, 2.0, "the median cell of 512 blocks and more"),
+    ];
+    table.findings.extend(lines);
+}
+
+/// One cell's fleet in every system, with prompts to ask about.
 struct Arena {
     cell: Cell,
     fleet: Fleet,
+    queries: [(&'static str, Range<usize>); 3],
     contenders: Vec<Box<dyn Contender>>,
     rounds: usize,
+    each: usize,
     rng: Rng,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Query {
-    Held,
-    Cold,
 }
 
 impl Arena {
     fn new(cell: Cell, options: &Options) -> Self {
         let mut fleet = Fleet::build(cell, options.seed);
         let mut rng = Rng::new(options.seed ^ 0xC01D);
-        // Prompts nobody holds come last, so that the fleet's own keep their numbers.
-        for _ in 0..cold_chains(cell) {
-            fleet.chains.push(rng.chain(cell.blocks + UNSEEN));
-            fleet.held.push(Vec::new());
-        }
+        let held = 0..fleet.chains.len();
+        let others = held.len().min(OTHERS);
+        let partial = fleet.add_partial(others, cell.blocks / 2, &mut rng);
+        let cold = fleet.add_cold(others, cell.blocks + UNSEEN, &mut rng);
         let mut contenders = contenders(cell.pods, Prompts::Hashes(&fleet.chains));
         for contender in &mut contenders {
             contender.write(&fleet.steps);
         }
-        Self { cell, fleet, contenders, rounds: options.rounds, rng }
+        let rounds = LAPS * if cell.table > LARGE { options.rounds.div_ceil(2) } else { options.rounds };
+        let each = if options.quick { QUERIES / 4 } else { QUERIES };
+        Self {
+            cell,
+            fleet,
+            queries: [("hit", held), ("partial", partial), ("cold", cold)],
+            contenders,
+            rounds,
+            each,
+            rng,
+        }
     }
 
-    fn measure(&mut self, table: &mut Table, third: Value, query: Query) {
-        let held = self.fleet.chains.len() - cold_chains(self.cell);
-        let order: Vec<usize> = match query {
-            Query::Held => self.rng.draws(QUERIES, held),
-            Query::Cold => self.rng.draws(QUERIES, cold_chains(self.cell)).into_iter().map(|i| held + i).collect(),
-        };
-        let case = format!("{} pods, {} blocks, {third}", self.cell.pods, self.cell.blocks);
-        table.findings.extend(super::disagreements(&case, &self.fleet, &mut self.contenders, self.cell.pods, &order));
+    fn measure_all(&mut self, table: &mut Table, third: &Value) {
+        for (query, chains) in self.queries.clone() {
+            self.measure(table, third, query, &chains);
+        }
+    }
+
+    fn measure(&mut self, table: &mut Table, third: &Value, query: &str, chains: &Range<usize>) {
+        let Cell { pods, blocks, .. } = self.cell;
+        let draws = self.rng.draws(self.each * self.rounds, chains.len());
+        let order: Vec<usize> = draws.into_iter().map(|draw| chains.start + draw).collect();
+        let case = format!("{pods} pods, {blocks} blocks, {third} {}, {query}", table.columns[2]);
+        table.findings.extend(super::disagreements(&case, &self.fleet, &mut self.contenders, pods, &order));
         let times = self.laps([Lap::Search; 3], &order);
         // In rounds of its own: next to our other lap it would find the caches warmed by it.
         let by_pod = self.laps([Lap::ByPod, Lap::Search, Lap::Search], &order)[0];
-        let mut row = vec![self.cell.pods.into(), self.cell.blocks.into(), third];
+        let mut row = vec![pods.into(), blocks.into(), third.clone(), query.into()];
         row.extend([times[0], by_pod, times[1], times[2]].map(Value::from));
-        row.extend([1, 2].map(|peer| Value::from(times[peer].median / times[0].median)));
+        row.extend(super::ratios(&times));
         row.push(self.contenders[0].probes(&order[..200]).into());
         table.rows.push(row);
     }
 
     /// Times every system, each by its lap, in turn.
     fn laps(&mut self, laps: [Lap<'_>; 3], order: &[usize]) -> Vec<Spread> {
-        interleaved(self.rounds, laps.len(), |lane| {
-            self.contenders[lane].time(laps[lane], order).as_nanos() as f64 / order.len() as f64
+        let each = self.each;
+        in_turn(self.rounds, laps.len(), |round, lane| {
+            let asked = &order[round * each..][..each];
+            self.contenders[lane].time(laps[lane], asked).as_nanos() as f64 / each as f64
         })
     }
 }
 
-fn sum_up(mut table: Table) -> Table {
-    for (peer, column) in [(NAMES[1], 7), (NAMES[2], 8)] {
-        let ratio = |row: &Vec<Value>| {
-            if let Value::Number(ratio) = row[column] { Some(ratio) } else { None }
-        };
-        table.findings.push(super::summary(peer, table.rows.iter().filter_map(ratio).collect()));
+/// Queries in a lap.
+const QUERIES: usize = 1_000;
+
+/// Prompts that are held in part, and prompts that are not held, at most.
+const OTHERS: usize = 4_000;
+
+/// Columns that name a row.
+const LABELS: usize = 4;
+
+/// Blocks of a chain from which on it is long.
+const LONG: f64 = 512.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_whole_grid_is_asked_in_both_tables() {
+        let count = |size, wanted: fn(&Cell) -> bool| cells(size, false).iter().filter(|cell| wanted(cell)).count();
+        for size in [100_000, 5_000_000] {
+            assert_eq!(count(size, |cell| cell.content != Content::Private), 3 * 4 * 3);
+        }
+        assert_eq!(count(100_000, |cell| cell.content == Content::Private), 3 * 4);
     }
-    table
+
+    #[test]
+    fn a_table_that_is_smaller_than_it_says_is_noted() {
+        let mut table = Table::new("t", "t", ["a"]);
+        note_size(&mut table, 100_000, false);
+        assert_eq!(table.findings, Vec::<String>::new());
+        note_size(&mut table, 5_000_000, false);
+        let note = "note: at 16 blocks the table has 3,200,000: SMG panics past 262,144 first blocks";
+        assert_eq!(table.findings, [note]);
+    }
 }
-
-fn cold_chains(cell: Cell) -> usize {
-    (cell.table / cell.blocks).clamp(2, 1_000)
-}
-
-/// Queries in a round.
-const QUERIES: usize = 4_000;
-
-/// The fleet that cold prompts are asked of.
-const COLD_DEPTHS: usize = 4;

@@ -67,12 +67,7 @@ impl System for Dynamo {
 
     fn write(&mut self, chains: &[DynamoChain], steps: &[Step]) -> Duration {
         let events: Vec<_> = steps.iter().map(|step| self.event(&chains[step.chain], step)).collect();
-        let start = Instant::now();
-        for event in events {
-            self.indexer.enqueue_event(event).expect("the writer runs");
-        }
-        block_on(self.indexer.flush_and_wait()).expect("the writer runs");
-        start.elapsed()
+        self.play(events)
     }
 
     fn ask(&mut self, chain: &DynamoChain) -> u64 {
@@ -83,15 +78,42 @@ impl System for Dynamo {
         self.sum(&hash(tokens))
     }
 
+    fn hash_tokens(&mut self, tokens: &[u32]) -> u64 {
+        hash(tokens).last().map_or(0, |hash| hash.0)
+    }
+
     fn depths(&mut self, chain: &DynamoChain, depths: &mut [u32]) {
-        depths.fill(0);
-        for (worker, depth) in self.indexer.backend().find_matches(&chain.local, false).scores {
-            depths[worker.worker_id as usize] = depth;
-        }
+        self.read(&chain.local, depths);
+    }
+
+    fn depths_of_tokens(&mut self, tokens: &[u32], depths: &mut [u32]) {
+        self.read(&hash(tokens), depths);
+    }
+
+    fn clear(&mut self, pod: usize) -> Duration {
+        self.events += 1;
+        let cleared = KvCacheEvent { event_id: self.events, data: KvCacheEventData::Cleared, dp_rank: 0 };
+        self.play([RouterEvent::new(pod as u64, cleared)])
     }
 }
 
 impl Dynamo {
+    fn play(&self, events: impl IntoIterator<Item = RouterEvent>) -> Duration {
+        let start = Instant::now();
+        for event in events {
+            self.indexer.enqueue_event(event).expect("the writer runs");
+        }
+        block_on(self.indexer.flush_and_wait()).expect("the writer runs");
+        start.elapsed()
+    }
+
+    fn read(&self, query: &[LocalBlockHash], depths: &mut [u32]) {
+        depths.fill(0);
+        for (worker, depth) in self.indexer.backend().find_matches(query, false).scores {
+            depths[worker.worker_id as usize] = depth;
+        }
+    }
+
     fn event(&mut self, chain: &DynamoChain, step: &Step) -> RouterEvent {
         let blocks = step.from..step.to;
         let data = match step.op {

@@ -48,8 +48,13 @@ impl Planner {
         let request = Request::new(MODEL, self.now).tokens(tokens).seed(self.seed);
         let Self { workflow, workspace, fleet, plan, .. } = self;
         workflow.decide(workspace, &request, fleet, plan).expect("every pod is well");
-        let step = &plan.steps()[0];
-        step.candidates[0].pod.id().index() as u64 ^ step.cache.map_or(0, |cache| cache.held as u64)
+        let (pod, held) = self.chosen();
+        (pod ^ held) as u64
+    }
+
+    fn chosen(&self) -> (usize, usize) {
+        let step = &self.plan.steps()[0];
+        (step.candidates[0].pod.id().index(), step.cache.map_or(0, |cache| cache.held))
     }
 }
 
@@ -133,14 +138,31 @@ impl System for Ours {
         self.planner.plan(tokens)
     }
 
+    fn hash_tokens(&mut self, tokens: &[u32]) -> u64 {
+        self.hashes.clear();
+        self.hasher.extend_into(tokens, &mut self.hashes);
+        self.hashes.last().map_or(0, |hash| hash.get())
+    }
+
     fn depths(&mut self, chain: &OurChain, depths: &mut [u32]) {
         self.index.search(&chain.forward, &mut self.matches);
-        depths.fill(0);
-        for group in self.matches.groups() {
-            for pod in group.pods {
-                depths[pod.index()] = group.depth as u32;
-            }
-        }
+        self.read(depths);
+    }
+
+    fn depths_of_tokens(&mut self, tokens: &[u32], depths: &mut [u32]) {
+        self.ask_tokens_lazily(tokens);
+        self.read(depths);
+    }
+
+    fn planned(&mut self, tokens: &[u32]) -> Option<(usize, usize)> {
+        self.planner.plan(tokens);
+        Some(self.planner.chosen())
+    }
+
+    fn clear(&mut self, pod: usize) -> Duration {
+        let start = Instant::now();
+        self.index.apply(self.pods[pod], Source::Membership, &Event::Cleared).expect("every pod is live");
+        start.elapsed()
     }
 
     fn probes(&self) -> Option<usize> {
@@ -157,6 +179,15 @@ impl System for Ours {
 }
 
 impl Ours {
+    fn read(&self, depths: &mut [u32]) {
+        depths.fill(0);
+        for group in self.matches.groups() {
+            for pod in group.pods {
+                depths[pod.index()] = group.depth as u32;
+            }
+        }
+    }
+
     fn sum(&self) -> u64 {
         self.matches.groups().iter().map(|group| group.depth as u64 ^ group.pods.words()[0]).sum()
     }

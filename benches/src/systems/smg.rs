@@ -17,6 +17,7 @@ pub struct Smg {
     index: ChainIndex,
     maps: Vec<ChainBlockMap>,
     workers: Vec<u32>,
+    refused: usize,
 }
 
 /// A prompt as stores, queries and evictions want it.
@@ -41,7 +42,7 @@ impl System for Smg {
         let index = ChainIndex::with_max_workers(pods);
         let workers =
             (0..pods).map(|i| index.intern_worker(&format!("pod-{i}")).expect("room for every pod")).collect();
-        Self { index, maps: (0..pods).map(|_| ChainBlockMap::new()).collect(), workers }
+        Self { index, maps: (0..pods).map(|_| ChainBlockMap::new()).collect(), workers, refused: 0 }
     }
 
     fn chain(hashes: &[BlockHash]) -> SmgChain {
@@ -69,7 +70,7 @@ impl System for Smg {
                 Op::Store => {
                     let parent = step.from.checked_sub(1).map(|before| chain.stored[before].seq_hash);
                     let stored = self.index.apply_stored(worker, &chain.stored[step.from..step.to], parent, map);
-                    stored.expect("the parent is held");
+                    self.refused += usize::from(stored.is_err());
                 }
                 Op::Evict => {
                     let len = chain.backward.len();
@@ -88,9 +89,26 @@ impl System for Smg {
         self.sum(&compute_request_content_hashes(tokens, BLOCK_TOKENS))
     }
 
+    fn hash_tokens(&mut self, tokens: &[u32]) -> u64 {
+        compute_request_content_hashes(tokens, BLOCK_TOKENS).last().map_or(0, |hash| hash.0)
+    }
+
     fn depths(&mut self, chain: &SmgChain, depths: &mut [u32]) {
-        depths.fill(0);
-        self.index.score_into(&chain.query, |hash| hash.0, false, |worker, depth| depths[worker as usize] = depth);
+        self.read(&chain.query, depths);
+    }
+
+    fn depths_of_tokens(&mut self, tokens: &[u32], depths: &mut [u32]) {
+        self.read(&compute_request_content_hashes(tokens, BLOCK_TOKENS), depths);
+    }
+
+    fn clear(&mut self, pod: usize) -> Duration {
+        let start = Instant::now();
+        self.index.apply_cleared(self.workers[pod], &mut self.maps[pod]);
+        start.elapsed()
+    }
+
+    fn refused(&self) -> usize {
+        self.refused
     }
 
     fn claimed_bytes(&self) -> Option<usize> {
@@ -101,6 +119,11 @@ impl System for Smg {
 }
 
 impl Smg {
+    fn read(&self, query: &[ContentHash], depths: &mut [u32]) {
+        depths.fill(0);
+        self.index.score_into(query, |hash| hash.0, false, |worker, depth| depths[worker as usize] = depth);
+    }
+
     fn sum(&self, query: &[ContentHash]) -> u64 {
         let mut sum = 0;
         self.index.score_into(query, |hash| hash.0, false, |worker, depth| sum += u64::from(worker ^ depth));
