@@ -1,136 +1,25 @@
 //! What does a run add to each chunk that it forwards?
 //!
-//! A stream of 64-byte events from memory is read to its end: as it is, copied into a buffer, and through the driver.
 //! Time is per chunk; the run has begun before it is timed. Before that it is checked that what comes through is the
 //! same memory.
 
-use std::convert::Infallible;
-use std::future::Future;
 use std::hint::black_box;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
-use std::time::Instant;
 
-use bytes::Bytes;
 use criterion::{
     BatchSize, BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime,
 };
-use http::{Request, Response};
-use http_body::{Body, Frame};
-use kv_index::{Config, Index};
-use routing_core::{PlanStep, Pod, Role, RoutingPlan};
-use routing_exec::handoff::Plain;
-use routing_exec::{ClientRequest, Driver, Run, Settings, Timer, TransportError};
-
-const CHUNKS: usize = 10_000;
-
-/// The same event over and over, at once or only when asked a second time.
-#[derive(Clone)]
-struct Events {
-    event: Bytes,
-    left: usize,
-    pauses: bool,
-    paused: bool,
-}
-
-impl Events {
-    fn new(pauses: bool) -> Self {
-        let event = format!("data: {:056}\n\n", 7);
-        assert_eq!(event.len(), 64);
-        Self { event: event.into(), left: CHUNKS, pauses, paused: false }
-    }
-}
-
-impl Body for Events {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.paused = self.pauses && !self.paused;
-        if self.paused {
-            cx.waker().wake_by_ref();
-            return Poll::Pending;
-        }
-        if self.left == 0 {
-            return Poll::Ready(None);
-        }
-        self.left -= 1;
-        Poll::Ready(Some(Ok(Frame::data(self.event.clone()))))
-    }
-}
-
-struct Clock;
-
-impl Timer for Clock {
-    fn now(&self) -> Instant {
-        Instant::now()
-    }
-
-    fn sleep_until(&self, _: Instant) -> impl Future<Output = ()> + Send + 'static {
-        std::future::pending()
-    }
-}
-
-/// The body of an answer that has begun.
-fn begun(events: &Events) -> impl Body<Data = Bytes> + Unpin + use<> {
-    let events = events.clone();
-    let transport = move |_: Pod, _: Request<Bytes>| {
-        let mut answer = Response::new(events.clone());
-        answer.headers_mut().insert("content-type", http::HeaderValue::from_static("text/event-stream"));
-        std::future::ready(Ok::<_, TransportError>(answer))
-    };
-    let driver: Driver<_, _> = Driver::new(transport, Clock);
-    let index: Index = Index::new(Config::default());
-    let pod = index.join("pod").expect("room");
-    let plan = RoutingPlan::new(1, [PlanStep::new("serve", Role::Both, &[pod])]);
-    let (parts, body) = Request::post("/v1/chat/completions").body(Bytes::from("{}")).expect("sound").into_parts();
-    let settings = Settings::new(Arc::new(Plain::default()), Arc::new(()));
-    let mut answer = driver.execute(Run::new(settings, ClientRequest::new(&parts, body, 7), plan, Vec::new()), ());
-    loop {
-        if let Poll::Ready(answer) = Pin::new(&mut answer).poll(&mut Context::from_waker(Waker::noop())) {
-            return answer.into_body();
-        }
-    }
-}
-
-/// Reads a body to its end; how many chunks there were.
-fn read(mut body: impl Body<Data = Bytes> + Unpin, mut each: impl FnMut(&Bytes)) -> usize {
-    let mut cx = Context::from_waker(Waker::noop());
-    let mut chunks = 0;
-    loop {
-        match Pin::new(&mut body).poll_frame(&mut cx) {
-            Poll::Pending => {}
-            Poll::Ready(Some(Ok(frame))) => {
-                each(frame.data_ref().expect("there are no trailers"));
-                chunks += 1;
-            }
-            Poll::Ready(_) => return chunks,
-        }
-    }
-}
+use pointsman_benches::forward::{CHUNKS, Events, begun, copy, read};
 
 fn through(group: &mut BenchmarkGroup<'_, WallTime>, pauses: bool) {
     let name = |way: &str| format!("{way}/{}", if pauses { "pauses" } else { "at_once" });
     let events = Events::new(pauses);
-    let chunks = read(begun(&events), |chunk| assert_eq!(chunk.as_ptr(), events.event.as_ptr(), "no copy"));
-    assert_eq!(chunks, CHUNKS);
+    assert!(events.pass_uncopied(), "every chunk, and no copy");
     group.bench_function(name("bare"), |b| {
         b.iter_batched(|| events.clone(), |body| read(body, |chunk| _ = black_box(chunk)), BatchSize::SmallInput);
     });
     group.bench_function(name("copy"), |b| {
         let mut buffer = Vec::with_capacity(64);
-        b.iter_batched(
-            || events.clone(),
-            |body| {
-                read(body, |chunk| {
-                    buffer.clear();
-                    buffer.extend_from_slice(black_box(chunk));
-                    black_box(&buffer);
-                })
-            },
-            BatchSize::SmallInput,
-        );
+        b.iter_batched(|| events.clone(), |body| copy(body, &mut buffer), BatchSize::SmallInput);
     });
     group.bench_function(name("run"), |b| {
         b.iter_batched(|| begun(&events), |body| read(body, |chunk| _ = black_box(chunk)), BatchSize::SmallInput);

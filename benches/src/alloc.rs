@@ -4,7 +4,7 @@
 //! run as they would without it.
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 
 /// Passes every call to the system's allocator.
 #[derive(Clone, Copy, Debug, Default)]
@@ -12,10 +12,12 @@ pub struct Counting;
 
 static ON: AtomicBool = AtomicBool::new(false);
 static LIVE: AtomicIsize = AtomicIsize::new(0);
+static CALLS: AtomicUsize = AtomicUsize::new(0);
 
 /// Starts counting from zero. What was allocated before must not be freed until [`stop`].
 pub fn start() {
     LIVE.store(0, Ordering::Relaxed);
+    CALLS.store(0, Ordering::Relaxed);
     ON.store(true, Ordering::Relaxed);
 }
 
@@ -30,10 +32,17 @@ pub fn live() -> usize {
     LIVE.load(Ordering::Relaxed).max(0) as usize
 }
 
+/// Allocations since [`start`], growths of one included.
+#[must_use]
+pub fn calls() -> usize {
+    CALLS.load(Ordering::Relaxed)
+}
+
 #[inline]
 fn count(bytes: isize) {
     if ON.load(Ordering::Relaxed) {
         LIVE.fetch_add(bytes, Ordering::Relaxed);
+        CALLS.fetch_add(usize::from(bytes > 0), Ordering::Relaxed);
     }
 }
 

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use kv_index::BlockHash;
 
+pub(crate) use self::dynamo::block_on;
 pub use self::dynamo::{Dynamo, DynamoChain};
 pub use self::ours::{OurChain, Ours};
 pub use self::smg::{Smg, SmgChain};

@@ -147,7 +147,7 @@ fn hash(tokens: &[u32]) -> Vec<LocalBlockHash> {
 }
 
 /// Waits for a future on this thread; all it ever waits for is the writer.
-fn block_on<F: Future>(future: F) -> F::Output {
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(Thread);
     impl Wake for Unpark {
         fn wake(self: Arc<Self>) {

@@ -1,0 +1,141 @@
+//! The decision that is measured: one filter, three scorers, one picker, and the same written out by hand.
+//!
+//! The filter takes healthy pods, the scorers weigh spare requests, spare cache and the region, and the picker takes the
+//! best three. The rule: both decide alike, which [`check`] sees to before anything is timed.
+
+use kv_index::{Config, Index, PodId, PodSet};
+use routing_core::{
+    Context, Declare, Filter, Fleet, Load, OnEmpty, Picker, PluginError, PodInfo, ProfileBuilder, Ranking, Request,
+    RoutingPlan, Scorer, Scores, Totals, Workflow,
+};
+
+struct Healthy;
+struct SpareRequests;
+struct SpareCache;
+struct Region;
+struct Best;
+
+impl Filter for Healthy {
+    fn filter(&self, context: &Context<'_>, candidates: PodSet) -> Result<PodSet, PluginError> {
+        Ok(candidates & context.fleet().healthy())
+    }
+}
+
+impl Scorer for SpareRequests {
+    fn score(&self, context: &Context<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
+        scores.fill(|pod| spare_requests(context.fleet().load(pod)));
+        Ok(())
+    }
+}
+
+impl Scorer for SpareCache {
+    fn score(&self, context: &Context<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
+        scores.fill(|pod| 1.0 - context.fleet().load(pod).kv_used);
+        Ok(())
+    }
+}
+
+impl Scorer for Region {
+    fn score(&self, context: &Context<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
+        let region = context.request().label("region").unwrap_or_default();
+        scores.set_all(context.fleet().labelled("region", region), 1.0);
+        Ok(())
+    }
+}
+
+impl Picker for Best {
+    fn pick(&self, _: &Context<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
+        totals.rank(3, ranking);
+        Ok(())
+    }
+}
+
+fn spare_requests(load: Load) -> f32 {
+    1.0 / (1.0 + load.running as f32)
+}
+
+/// The decision by plugins.
+///
+/// # Panics
+///
+/// If they do not fit together, which they do.
+#[must_use]
+pub fn workflow() -> Workflow {
+    let profile = ProfileBuilder::new("serve")
+        .filter("healthy", OnEmpty::Fail, |_: &mut Declare<'_>| Healthy)
+        .scorer("spare requests", 2.0, |_: &mut Declare<'_>| SpareRequests)
+        .scorer("spare cache", 1.0, |_: &mut Declare<'_>| SpareCache)
+        .scorer("region", 1.0, |_: &mut Declare<'_>| Region)
+        .picker("best", |_: &mut Declare<'_>| Best);
+    profile.build().expect("they fit together")
+}
+
+/// A fleet whose pods differ in load, health and region.
+///
+/// # Panics
+///
+/// If there are more pods than an index has room for.
+#[must_use]
+pub fn fleet(pods: usize) -> Fleet {
+    let index: Index = Index::new(Config::default());
+    let info = |at: usize| {
+        let name = format!("pod-{at}");
+        let load = Load { running: (at * 7 % 13) as u32, kv_used: (at * 5 % 17) as f32 / 17.0, ..Load::default() };
+        let info = PodInfo::new(index.join(&name).expect("room"), &name).load(load);
+        let info = info.label("region", if at % 3 == 0 { "eu" } else { "us" });
+        if at % 10 == 9 { info.unhealthy() } else { info }
+    };
+    Fleet::new(1, (0..pods).map(info).collect::<Vec<_>>())
+}
+
+/// An idle fleet: every pod is as good as any other.
+///
+/// # Panics
+///
+/// If there are more pods than an index has room for.
+#[must_use]
+pub fn idle(pods: usize) -> Fleet {
+    let index: Index = Index::new(Config::default());
+    let name = |at: usize| format!("pod-{at}");
+    Fleet::new(1, (0..pods).map(|at| PodInfo::new(index.join(&name(at)).expect("room"), &name(at))).collect::<Vec<_>>())
+}
+
+/// The same decision as one function: no slots, no boxes, no rows.
+pub fn by_hand(request: &Request<'_>, fleet: &Fleet, best: &mut Vec<(f32, u64, PodId)>) {
+    best.clear();
+    let near = fleet.labelled("region", request.label("region").unwrap_or_default());
+    for (at, word) in (fleet.pods() & fleet.healthy()).words().iter().enumerate() {
+        let mut bits = *word;
+        while bits != 0 {
+            let pod = PodId::new((at * 64) as u16 + bits.trailing_zeros() as u16);
+            bits &= bits - 1;
+            let load = fleet.load(pod);
+            let near = if near.contains(pod) { 1.0 } else { 0.0 };
+            let total = 0.5 * spare_requests(load) + 0.25 * (1.0 - load.kv_used) + 0.25 * near;
+            if best.len() == 3 && best[2].0 > total {
+                continue;
+            }
+            let key = (total, tie(request.seed, pod), pod);
+            let place = best.iter().position(|other| (other.0, other.1) < (key.0, key.1)).unwrap_or(best.len());
+            best.insert(place, key);
+            best.truncate(3);
+        }
+    }
+}
+
+/// Whether a plan and the decision by hand are the same.
+#[must_use]
+pub fn check(plan: &RoutingPlan, best: &[(f32, u64, PodId)]) -> bool {
+    plan.steps()[0].candidates.iter().map(|candidate| candidate.pod.id()).eq(best.iter().map(|(_, _, pod)| *pod))
+}
+
+/// What breaks ties in a workflow's first step.
+fn tie(seed: u64, pod: PodId) -> u64 {
+    mix(mix(seed) ^ (pod.index() as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
+fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
