@@ -5,6 +5,7 @@
 //! must never break: hashing a prompt in pieces, at once or lazily gives the same hashes.
 
 use std::fmt;
+use std::hint::black_box;
 
 use crate::block::{BlockHash, BlockSize};
 use crate::reach::Chain;
@@ -100,7 +101,7 @@ impl ChainHasher {
     /// `buffer` is cleared and then holds what was hashed; reuse it and nothing is allocated.
     pub fn lazy<'a>(&'a self, tokens: &'a [u32], buffer: &'a mut Vec<BlockHash>) -> LazyChain<'a> {
         buffer.clear();
-        LazyChain { hasher: self, tokens, hashes: buffer }
+        LazyChain { hasher: self, tokens, blocks: self.size.whole_blocks(tokens.len()), hashes: buffer }
     }
 
     /// The hash of one block after the block `before` it, or of a first block.
@@ -117,33 +118,32 @@ impl ChainHasher {
             state = absorb(state, Field::Keys, keys);
         }
         for chunk in tokens.chunks(CHUNK) {
-            state = step(state, if chunk.len() == CHUNK { digest_chunk(chunk) } else { digest_short(chunk) });
+            state = step(&KEYS, state, digest(&KEYS, chunk));
         }
         Some(seal(state))
     }
 
     fn extend_to(&self, tokens: &[u32], hashes: &mut Vec<BlockHash>, blocks: usize) {
-        let done = hashes.len();
         let size = self.size.tokens();
         let mut state = hashes.last().map_or(self.start, |last| last.get());
-        let Some(tokens) = tokens.get(done * size..blocks * size) else { return };
-        hashes.resize(blocks, BlockHash::new(state));
-        let out = &mut hashes[done..];
-        // Plain loops over both slices: the state must stay in a register, the next block waits for it.
+        let Some(tokens) = tokens.get(hashes.len() * size..blocks * size) else { return };
+        // As numbers in the code, where the compiler would put them, keys take longer to load than from beside the tokens.
+        let keys = black_box(&KEYS);
         if size == CHUNK {
-            for (hash, block) in out.iter_mut().zip(tokens.chunks_exact(CHUNK)) {
-                let sealed = seal(step(state, digest_chunk(block)));
-                (*hash, state) = (sealed, sealed.get());
-            }
+            hashes.extend(tokens.chunks_exact(CHUNK).map(|block| {
+                let sealed = seal(step(keys, state, digest_chunk(keys, block)));
+                state = sealed.get();
+                sealed
+            }));
         } else {
-            for (hash, block) in out.iter_mut().zip(tokens.chunks_exact(size)) {
+            hashes.extend(tokens.chunks_exact(size).map(|block| {
                 for chunk in block.chunks(CHUNK) {
-                    let digest = if chunk.len() == CHUNK { digest_chunk(chunk) } else { digest_short(chunk) };
-                    state = step(state, digest);
+                    state = step(keys, state, digest(keys, chunk));
                 }
                 let sealed = seal(state);
-                (*hash, state) = (sealed, sealed.get());
-            }
+                state = sealed.get();
+                sealed
+            }));
         }
     }
 }
@@ -154,6 +154,8 @@ impl ChainHasher {
 pub struct LazyChain<'a> {
     hasher: &'a ChainHasher,
     tokens: &'a [u32],
+    /// Whole blocks of them: asked for at every step, and a division.
+    blocks: usize,
     hashes: &'a mut Vec<BlockHash>,
 }
 
@@ -176,7 +178,7 @@ impl LazyChain<'_> {
     /// Whole blocks in the prompt.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.hasher.size.whole_blocks(self.tokens.len())
+        self.blocks
     }
 
     /// Whether the prompt is shorter than a block.
@@ -234,41 +236,54 @@ enum Field {
 
 fn absorb(state: u64, field: Field, bytes: &[u8]) -> u64 {
     let header = (bytes.len() as u64) << 8 | field as u64;
-    let mut state = step(state, fold(header ^ KEYS[0], KEYS[1]));
+    let mut state = step(&KEYS, state, fold(header ^ KEYS[0], KEYS[1]));
     for chunk in bytes.chunks(8) {
         let mut word = [0; 8];
         word[..chunk.len()].copy_from_slice(chunk);
-        state = step(state, fold(u64::from_le_bytes(word) ^ KEYS[2], KEYS[3]));
+        state = step(&KEYS, state, fold(u64::from_le_bytes(word) ^ KEYS[2], KEYS[3]));
     }
-    step(state, KEYS[4])
+    step(&KEYS, state, KEYS[4])
+}
+
+/// Digest of 1 to 16 tokens.
+#[inline]
+fn digest(keys: &Keys, tokens: &[u32]) -> u64 {
+    if tokens.len() == CHUNK { digest_chunk(keys, tokens) } else { digest_short(keys, tokens) }
 }
 
 /// Digest of exactly 16 tokens: four independent folds.
 #[inline(always)]
-fn digest_chunk(tokens: &[u32]) -> u64 {
+fn digest_chunk(keys: &Keys, tokens: &[u32]) -> u64 {
     let tokens: &[u32; CHUNK] = tokens.try_into().expect("callers pass whole chunks");
     let word = |i: usize| u64::from(tokens[2 * i]) | u64::from(tokens[2 * i + 1]) << 32;
-    let pair = |i: usize| fold(word(i) ^ KEYS[i], word(i + 1) ^ KEYS[i + 1]);
+    let pair = |i: usize| fold(word(i) ^ keys[i], word(i + 1) ^ keys[i + 1]);
     (pair(0) ^ pair(2)).wrapping_add(pair(4) ^ pair(6))
 }
 
 /// Digest of 1 to 15 tokens; the length is part of the hasher's block size, so it needs no mixing in.
-fn digest_short(tokens: &[u32]) -> u64 {
+fn digest_short(keys: &Keys, tokens: &[u32]) -> u64 {
     let mut padded = [u32::MAX; CHUNK];
     padded[..tokens.len()].copy_from_slice(tokens);
-    digest_chunk(&padded)
+    digest_chunk(keys, &padded)
 }
 
 /// Folds a digest into the chain: the only multiplication that waits for the one before.
 #[inline(always)]
-fn step(state: u64, digest: u64) -> u64 {
-    fold(state ^ digest, KEYS[8])
+fn step(keys: &Keys, state: u64, digest: u64) -> u64 {
+    fold(state ^ digest, keys[8])
 }
 
 /// A block's hash from the state after it; the state goes on from the hash, so a chain resumes from its last one.
 #[inline(always)]
 fn seal(state: u64) -> BlockHash {
-    BlockHash::new(state)
+    // Out of the way: as good as never, and every block asks.
+    if state == 0 { seal_zero() } else { BlockHash::new(state) }
+}
+
+#[cold]
+#[inline(never)]
+fn seal_zero() -> BlockHash {
+    BlockHash::new(0)
 }
 
 /// Both halves of a 128-bit product, folded together.
@@ -283,9 +298,11 @@ const CHUNK: usize = 16;
 
 const SEED: u64 = 0x243F_6A88_85A3_08D3;
 
+type Keys = [u64; 9];
+
 /// Digits of pi. Each half has bits above any vocabulary's size, so no token pair can cancel a key and
 /// zero a product.
-const KEYS: [u64; 9] = [
+static KEYS: Keys = [
     0x1319_8A2E_0370_7345,
     0xA409_3822_299F_31D1,
     0x082E_FA98_EC4E_6C89,

@@ -5,7 +5,7 @@ use kv_index::PodId;
 use crate::declare::{ReadPick, TryReadPick};
 use crate::fleet::Fleet;
 use crate::request::Request;
-use crate::slot::{Read, Reads, Slot, SlotError, Slots, TryRead, Write};
+use crate::slot::{Parts, Read, Reads, Slot, SlotError, Slots, TryRead, Write};
 
 /// What filters, scorers and pickers see.
 ///
@@ -164,11 +164,21 @@ impl<'d, const W: usize> Preparing<'d, W> {
         Context { request: self.request, fleet: self.fleet, slots: self.slots, picks: self.picks }
     }
 
+    /// The parts of a slot that plugins of this workflow read. What they do not, its writer may leave out.
+    ///
+    /// # Errors
+    ///
+    /// When the handle is of another workflow.
+    pub fn wanted<S: Slot>(&self, handle: Write<S>) -> Result<Parts, SlotError> {
+        self.slots.wanted::<S>(handle.at)
+    }
+
     /// A slot to write, empty when it is first written for a request, and everything else to read meanwhile.
     ///
     /// # Errors
     ///
     /// When the handle is of another workflow.
+    #[inline]
     pub fn write<S: Slot>(&mut self, handle: Write<S>) -> Result<(Reads<'_>, &mut S::Value), SlotError> {
         self.slots.write::<S>(handle.at)
     }

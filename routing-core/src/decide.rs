@@ -163,13 +163,16 @@ impl<const W: usize> Workflow<W> {
     fn enter(&self, step: &Step<W>, workspace: &Workspace<W>, fleet: &Fleet<W>, plan: &mut RoutingPlan) {
         let held = self.held.and_then(|at| workspace.slots.read::<Held<W>>(at).ok().flatten());
         let entry = plan.next();
-        entry.name.clone_from(&step.name);
+        // Mostly it is there from an earlier plan. Counting it anew would be a write that all threads share.
+        if !Arc::ptr_eq(&entry.name, &step.name) {
+            entry.name.clone_from(&step.name);
+        }
         entry.role = step.role;
         entry.on_failure = step.on_failure;
         entry.independent = step.independent;
         entry.order = step.order;
         let ranked = workspace.ranking.picks.iter().take(step.ranked);
-        let known = ranked.filter_map(|pick| Some(Candidate { pod: fleet.pod(pick.pod)?.pod, score: pick.score }));
+        let known = ranked.filter_map(|pick| Some(Candidate { pod: fleet.handle(pick.pod)?, score: pick.score }));
         entry.candidates.extend(known);
         let first = workspace.ranking.picks.first().zip(held);
         entry.cache = first.map(|(pick, held)| CacheHint { held: held.depth(pick.pod), blocks: held.blocks() });
@@ -254,14 +257,19 @@ impl<const W: usize> Decision<'_, '_, W> {
     }
 
     fn score(&mut self, candidates: PodSet<W>) -> Result<(), DecideError> {
-        self.workspace.totals.fill(0.0);
+        let length = scores::length(&candidates);
+        self.workspace.totals[..length].fill(0.0);
         for scorer in &self.step.scorers {
             let (weight, plugin) = &scorer.plugin;
             let Workspace { slots, picks, row, totals, .. } = &mut *self.workspace;
+            let (row, totals) = (&mut row[..length], &mut totals[..length]);
             row.fill(0.0);
             let context = Context { request: self.request, fleet: self.fleet, slots, picks };
-            let scored = plugin.score(&context, &mut Scores { candidates, row });
-            let added = scored.map(|()| scores::add(&candidates, row, *weight, totals));
+            let mut scores = Scores { candidates, row, touched: false };
+            let scored = plugin.score(&context, &mut scores);
+            let touched = scores.touched;
+            // A row that nobody set anything in is all 0, and adds nothing.
+            let added = scored.map(|()| if touched { scores::add(&candidates, row, *weight, totals) } else { Ok(()) });
             match added {
                 Ok(Ok(())) => {}
                 Ok(Err(pod)) => return Err(DecideError::NotANumber { scorer: self.plugin(&scorer.name), pod }),
@@ -280,6 +288,7 @@ impl<const W: usize> Decision<'_, '_, W> {
         };
         let Workspace { slots, picks, totals, ranking, .. } = &mut *self.workspace;
         ranking.picks.clear();
+        let totals = &totals[..scores::length(&candidates)];
         let context = Context { request: self.request, fleet: self.fleet, slots, picks };
         let picked = picker.plugin.pick(&context, &Totals { candidates, totals, seed: self.seed }, ranking);
         ranking.picks.retain(|pick| candidates.contains(pick.pod));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::slot::{At, Brand, Read, Slot, SlotInfo, TryRead, Write};
+use crate::slot::{At, Brand, Parts, Read, Slot, SlotInfo, TryRead, Write};
 
 /// Where a plugin declares what it reads and writes, and what it needs around it.
 ///
@@ -16,7 +16,13 @@ pub struct Declare<'b> {
 impl Declare<'_> {
     /// The plugin reads a slot, which a plugin before it must write.
     pub fn reads<S: Slot>(&mut self) -> Read<S> {
+        self.reads_parts(Parts::ALL)
+    }
+
+    /// The plugin reads parts of a slot, which a plugin before it must write. The writer may leave out parts that nobody reads.
+    pub fn reads_parts<S: Slot>(&mut self, parts: Parts) -> Read<S> {
         let at = self.layout.place::<S>();
+        self.layout.want(at, parts);
         self.declared.reads.push(at.index);
         Read::new(at)
     }
@@ -24,6 +30,7 @@ impl Declare<'_> {
     /// The plugin reads a slot if something is in it.
     pub fn tries<S: Slot>(&mut self) -> TryRead<S> {
         let at = self.layout.place::<S>();
+        self.layout.want(at, Parts::ALL);
         self.declared.tries.push(at.index);
         TryRead::new(at)
     }
@@ -122,6 +129,11 @@ impl Layout {
             self.slots.len() - 1
         });
         At { brand: self.brand, index: index as u16 }
+    }
+
+    fn want(&mut self, at: At, parts: Parts) {
+        let slot = &mut self.slots[usize::from(at.index)];
+        slot.wanted = slot.wanted | parts;
     }
 
     /// Runs a plugin's declaration; the plugin, and what it declared.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use kv_index::{Pod, PodId, PodSet};
@@ -30,7 +31,10 @@ use kv_index::{Pod, PodId, PodSet};
 #[derive(Clone, Debug)]
 pub struct Fleet<const W: usize = 4> {
     version: u64,
+    stamp: u64,
     pods: Vec<Option<PodInfo>>,
+    /// The pods' handles once more, side by side: every plan names some.
+    handles: Vec<Option<Pod>>,
     /// The pods' loads once more, side by side: scorers read them for every pod.
     loads: Vec<Load>,
     all: PodSet<W>,
@@ -48,7 +52,9 @@ impl<const W: usize> Fleet<W> {
     pub fn new(version: u64, pods: impl IntoIterator<Item = PodInfo>) -> Self {
         let mut fleet = Self {
             version,
+            stamp: next_stamp(),
             pods: Vec::new(),
+            handles: Vec::new(),
             loads: Vec::new(),
             all: PodSet::EMPTY,
             healthy: PodSet::EMPTY,
@@ -65,6 +71,7 @@ impl<const W: usize> Fleet<W> {
                 fleet.pods[at] = Some(info);
             }
         }
+        fleet.handles = fleet.pods.iter().map(|info| info.as_ref().map(|info| info.pod)).collect();
         fleet.loads = fleet.pods.iter().map(|info| info.as_ref().map_or(Load::default(), |info| info.load)).collect();
         for info in fleet.pods.iter().flatten() {
             let id = info.pod.id();
@@ -95,6 +102,13 @@ impl<const W: usize> Fleet<W> {
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version
+    }
+
+    /// A number, not 0, that no other fleet of this process has, and higher than that of those made before; a clone has its
+    /// original's. For whoever keeps something that was made of a fleet: versions are the host's, and two fleets may share one.
+    #[must_use]
+    pub fn stamp(&self) -> u64 {
+        self.stamp
     }
 
     /// Every pod.
@@ -182,12 +196,26 @@ impl<const W: usize> Fleet<W> {
         self.loads.get(id.index()).copied().unwrap_or_default()
     }
 
+    /// A pod's handle.
+    #[must_use]
+    #[inline]
+    pub fn handle(&self, id: PodId) -> Option<Pod> {
+        self.handles.get(id.index()).copied().flatten()
+    }
+
     /// What is known of a pod.
     #[must_use]
     #[inline]
     pub fn pod(&self, id: PodId) -> Option<&PodInfo> {
         self.pods.get(id.index())?.as_ref()
     }
+}
+
+/// Tells fleets apart. It decides nothing: what is kept by it could be made anew.
+fn next_stamp() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    // Relaxed: only the numbers matter, and each is handed out once.
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// What is known of a pod.

@@ -122,6 +122,7 @@
 
 #![forbid(unsafe_code)]
 
+mod best;
 mod check;
 mod circuits;
 mod condition;
@@ -180,7 +181,7 @@ pub use registry::{Registry, TypeTaken};
 pub use reload::WorkflowCell;
 pub use request::{Headers, Request};
 pub use scores::{Pick, Ranking, Scores, Totals};
-pub use slot::{Read, Reads, Slot, SlotError, TryRead, Write};
+pub use slot::{Parts, Read, Reads, Slot, SlotError, TryRead, Write};
 pub use trace::{FilterTrace, ScorerTrace, StepTrace, Trace};
 #[cfg(feature = "serde")]
 pub use value::Value;

@@ -1,8 +1,8 @@
 //! Scores of candidates: one scorer's row, the weighted totals, and the list that a picker ranks.
 
-use std::cmp::Ordering;
-
 use kv_index::{PodId, PodSet};
+
+use crate::best::{Best, FEW};
 
 /// One scorer's row: a number for each candidate, 0 unless set.
 ///
@@ -10,7 +10,10 @@ use kv_index::{PodId, PodSet};
 #[derive(Debug)]
 pub struct Scores<'d, const W: usize = 4> {
     pub(crate) candidates: PodSet<W>,
+    /// All 0 at first.
     pub(crate) row: &'d mut [f32],
+    /// Whether anything was set.
+    pub(crate) touched: bool,
 }
 
 impl<const W: usize> Scores<'_, W> {
@@ -23,6 +26,7 @@ impl<const W: usize> Scores<'_, W> {
     /// Sets one pod's score; of pods that are no candidates nobody takes notice.
     #[inline]
     pub fn set(&mut self, pod: PodId, score: f32) {
+        self.touched = true;
         if let Some(place) = self.row.get_mut(pod.index()) {
             *place = score;
         }
@@ -30,12 +34,53 @@ impl<const W: usize> Scores<'_, W> {
 
     /// Sets the score of every candidate in a set.
     pub fn set_all(&mut self, pods: PodSet<W>, score: f32) {
-        each(pods & self.candidates, |pod| self.set(pod, score));
+        let pods = pods & self.candidates;
+        self.touched = true;
+        for (word, row) in pods.words().iter().zip(self.row.chunks_mut(64)) {
+            each_four(*word, row.chunks_exact_mut(4), |row, mask| {
+                for (place, mask) in row.iter_mut().zip(mask) {
+                    *place = f32::from_bits(place.to_bits() & !mask | score.to_bits() & mask);
+                }
+            });
+        }
     }
 
     /// Scores every candidate by a function.
+    #[inline]
     pub fn fill(&mut self, score: impl Fn(PodId) -> f32) {
-        each(self.candidates, |pod| self.set(pod, score(pod)));
+        self.touched = true;
+        let row = &mut *self.row;
+        each(self.candidates, |pod| {
+            if let Some(place) = row.get_mut(pod.index()) {
+                *place = score(pod);
+            }
+        });
+    }
+
+    /// The row itself, a number for each pod by its index, as far as there are candidates.
+    ///
+    /// For scorers that have their figures side by side: a plain loop over two slices takes a fraction of the time that asking
+    /// pod by pod does. What is written for pods that are no candidates, nobody takes notice of.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use routing_core::{Context, PluginError, Scorer, Scores};
+    ///
+    /// struct Spare(Vec<f32>);
+    ///
+    /// impl Scorer for Spare {
+    ///     fn score(&self, _: &Context<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
+    ///         scores.row().iter_mut().zip(&self.0).for_each(|(score, used)| *score = 1.0 - used);
+    ///         Ok(())
+    ///     }
+    /// }
+    /// ```
+    #[must_use]
+    #[inline]
+    pub fn row(&mut self) -> &mut [f32] {
+        self.touched = true;
+        self.row
     }
 }
 
@@ -51,6 +96,44 @@ fn each<const W: usize>(pods: PodSet<W>, mut visit: impl FnMut(PodId)) {
     }
 }
 
+/// Calls a function for each four of a row of which a bit is set in the row's word, with a mask for the four.
+#[inline]
+pub(crate) fn each_four<T>(word: u64, fours: impl Iterator<Item = T>, mut visit: impl FnMut(T, [u32; 4])) {
+    let mut bits = word;
+    for four in fours {
+        if bits == 0 {
+            return;
+        }
+        if bits & 15 != 0 {
+            visit(four, MASKS[bits as usize & 15]);
+        }
+        bits >>= 4;
+    }
+}
+
+/// Four bits as masks for four numbers.
+const MASKS: [[u32; 4]; 16] = {
+    let mut masks = [[0; 4]; 16];
+    let mut at = 0;
+    while at < 64 {
+        if (at / 4) >> (at % 4) & 1 == 1 {
+            masks[at / 4][at % 4] = u32::MAX;
+        }
+        at += 1;
+    }
+    masks
+};
+
+/// How long rows are for these candidates: to the last of them, in whole vectors.
+pub(crate) fn length<const W: usize>(candidates: &PodSet<W>) -> usize {
+    let last = candidates.words().iter().enumerate().rfind(|(_, word)| **word != 0);
+    let pods = last.map_or(0, |(at, word)| (at + 1) * 64 - word.leading_zeros() as usize);
+    pods.next_multiple_of(LANES)
+}
+
+/// Pods that are looked at together.
+pub(crate) const LANES: usize = 8;
+
 /// Adds a row to the totals; a candidate whose score is not a number, if there is one.
 pub(crate) fn add<const W: usize>(
     candidates: &PodSet<W>,
@@ -59,16 +142,15 @@ pub(crate) fn add<const W: usize>(
     totals: &mut [f32],
 ) -> Result<(), PodId> {
     let mut odd = false;
-    // Word by word and without a branch for each pod: the compiler makes vectors of it.
-    for (word, (row, totals)) in candidates.words().iter().zip(row.chunks(64).zip(totals.chunks_mut(64))) {
-        if *word == 0 {
-            continue;
-        }
-        for (score, total) in row.iter().zip(totals) {
-            odd |= score.is_nan();
-            // Shares add up to 1 but for rounding, and totals are promised to.
-            *total = (*total + weight * score.clamp(0.0, 1.0)).min(1.0);
-        }
+    // Without a branch for each pod, and whether it is a candidate or not: the compiler makes vectors of it.
+    for (score, total) in row.iter().zip(totals) {
+        odd |= score.is_nan();
+        // Comparisons and no `clamp`: what is not a number needs no care here, it ends the decision.
+        let score = if *score > 0.0 { *score } else { 0.0 };
+        let score = if score < 1.0 { score } else { 1.0 };
+        let sum = *total + weight * score;
+        // Shares add up to 1 but for rounding, and totals are promised to.
+        *total = if sum < 1.0 { sum } else { 1.0 };
     }
     if odd {
         // Pods that are no candidates may have anything.
@@ -112,45 +194,32 @@ impl<const W: usize> Totals<'_, W> {
     /// Ties go to the pod whose number, mixed with the request's seed, comes out highest: equal pods share the load
     /// over many requests, and one request replayed is decided as before.
     pub fn rank(&self, most: usize, ranking: &mut Ranking) {
-        let start = ranking.picks.len();
-        let ranked: PodSet<W> =
-            ranking.picks.iter().map(|pick| pick.pod).filter(|pod| self.candidates.contains(*pod)).collect();
-        // What it takes to get in, once the list is full.
-        let mut least = if most == 0 { (f32::INFINITY, u64::MAX) } else { (f32::NEG_INFINITY, 0) };
-        each(self.candidates - ranked, |pod| {
-            let score = self.totals[pod.index()];
-            // An idle fleet is all ties: a number is mixed for each, and most go no further.
-            if score < least.0 || score == least.0 && self.tie(pod) < least.1 {
-                return;
+        let mut left = self.candidates;
+        for pick in &ranking.picks {
+            left.remove(pick.pod);
+        }
+        let mut room = most;
+        while room > 0 {
+            let asked = room.min(FEW);
+            let best = Best::of(self, &left, asked);
+            for &pod in best.pods() {
+                ranking.picks.push(Pick { pod, score: self.totals[pod.index()] });
+                left.remove(pod);
             }
-            // Ranked lists are short: where to insert is found sooner than a heap is kept.
-            let pick = Pick { pod, score };
-            let kept = &ranking.picks[start..];
-            let at = start + kept.iter().position(|other| self.is_better(&pick, other)).unwrap_or(kept.len());
-            ranking.picks.insert(at, pick);
-            ranking.picks.truncate(start.saturating_add(most));
-            if ranking.picks.len() - start == most {
-                least = ranking.picks.last().map_or(least, |last| (last.score, self.tie(last.pod)));
-            }
-        });
-    }
-
-    /// Whether a pick goes before another. Totals are never NaN, so they have an order; numbers are mixed only for ties.
-    #[inline]
-    fn is_better(&self, pick: &Pick, other: &Pick) -> bool {
-        match pick.score.total_cmp(&other.score) {
-            Ordering::Less => false,
-            Ordering::Greater => true,
-            Ordering::Equal => self.tie(pick.pod) > self.tie(other.pod),
+            // Fewer than asked for are all there are.
+            room = if best.pods().len() < asked { 0 } else { room - asked };
         }
     }
 
-    fn tie(&self, pod: PodId) -> u64 {
+    /// What decides between equals: a number for each pod, no two the same.
+    #[inline]
+    pub(crate) fn tie(&self, pod: PodId) -> u64 {
         mix(self.seed ^ (pod.index() as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 }
 
 /// The finalizer of SplitMix64.
+#[inline]
 pub(crate) fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -99,6 +99,49 @@ handle! {
     Write
 }
 
+/// Parts of a slot's value, for slots whose writer can leave out what nobody reads.
+///
+/// Which part is which is the slot's to say. A plugin that declares to read a slot without naming parts reads them all.
+///
+/// # Examples
+///
+/// ```
+/// use routing_core::Parts;
+///
+/// const FIRST: Parts = Parts::number(0);
+/// const SECOND: Parts = Parts::number(1);
+/// assert!((FIRST | SECOND).contains(SECOND) && !FIRST.contains(SECOND));
+/// assert!(Parts::ALL.contains(FIRST));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parts(u64);
+
+impl Parts {
+    /// Every part there is.
+    pub const ALL: Self = Self(u64::MAX);
+
+    pub(crate) const NONE: Self = Self(0);
+
+    /// One part, by its number below 64.
+    #[must_use]
+    pub const fn number(part: u32) -> Self {
+        Self(1 << part)
+    }
+
+    /// Whether all of these parts are among them.
+    #[must_use]
+    pub const fn contains(self, parts: Self) -> bool {
+        self.0 & parts.0 == parts.0
+    }
+}
+
+impl std::ops::BitOr for Parts {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
 /// A place in the workspaces of one workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct At {
@@ -131,6 +174,8 @@ pub(crate) struct SlotInfo {
     pub(crate) name: &'static str,
     pub(crate) type_name: &'static str,
     pub(crate) incidental: bool,
+    /// The parts of it that somebody declared to read.
+    pub(crate) wanted: Parts,
     pub(crate) make: fn() -> Box<dyn Any + Send + Sync>,
 }
 
@@ -141,6 +186,7 @@ impl SlotInfo {
             name: S::NAME,
             type_name: std::any::type_name::<S>(),
             incidental: S::INCIDENTAL,
+            wanted: Parts::NONE,
             make: || Box::new(S::Value::default()),
         }
     }
@@ -157,11 +203,13 @@ pub(crate) struct Slots {
 struct Value {
     content: Box<dyn Any + Send + Sync>,
     written: bool,
+    wanted: Parts,
 }
 
 impl Slots {
     pub(crate) fn new(brand: Brand, infos: &[SlotInfo]) -> Self {
-        let values = infos.iter().map(|info| Value { content: (info.make)(), written: false }).collect();
+        let value = |info: &SlotInfo| Value { content: (info.make)(), written: false, wanted: info.wanted };
+        let values = infos.iter().map(value).collect();
         Self { brand, values }
     }
 
@@ -174,11 +222,19 @@ impl Slots {
         self.values.get(usize::from(index)).is_some_and(|value| value.written)
     }
 
+    /// The parts of a slot that somebody declared to read.
+    pub(crate) fn wanted<S: Slot>(&self, at: At) -> Result<Parts, SlotError> {
+        let value = self.values.get(usize::from(at.index)).filter(|_| at.brand == self.brand);
+        value.map(|value| value.wanted).ok_or(SlotError::Foreign(S::NAME))
+    }
+
+    #[inline]
     pub(crate) fn read<S: Slot>(&self, at: At) -> Result<Option<&S::Value>, SlotError> {
         Reads { brand: self.brand, before: &self.values, after: &[] }.get::<S>(at)
     }
 
     /// A slot to write, and everything else to read.
+    #[inline]
     pub(crate) fn write<S: Slot>(&mut self, at: At) -> Result<(Reads<'_>, &mut S::Value), SlotError> {
         let foreign = SlotError::Foreign(S::NAME);
         let index = usize::from(at.index);

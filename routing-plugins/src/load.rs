@@ -82,6 +82,25 @@ impl PodLoad {
     }
 }
 
+/// What most decisions read of a pod's load.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[expect(clippy::exhaustive_structs, reason = "two figures of a load, side by side for many pods")]
+pub struct Figures {
+    /// Requests on the pod, as [`PodLoad::requests`].
+    pub requests: u32,
+    /// How much of its KV cache is in use, as [`PodLoad::kv_used`], and in 0..=1 whatever stands there.
+    pub kv_used: f32,
+}
+
+impl PodLoad {
+    /// The figures that most decisions read.
+    #[must_use]
+    #[inline]
+    pub const fn figures(&self) -> Figures {
+        Figures { requests: self.requests, kv_used: share(self.kv_used) }
+    }
+}
+
 /// Handles of so many ids, in each of so many generations: `[generation][id]`, older ones first.
 #[cfg(test)]
 fn handles(generations: usize, ids: usize) -> Vec<Vec<kv_index::Pod>> {

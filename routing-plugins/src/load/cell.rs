@@ -3,6 +3,8 @@
 //! Whoever writes holds the lock, so what a guard takes back is what it added, and from the pod that it added it to.
 //! Readers take the figures one by one: each is right, and two of them may be from moments a write apart.
 
+mod shown;
+
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use kv_index::{Pod, PodId};
@@ -10,43 +12,55 @@ use parking_lot::{Mutex, MutexGuard};
 use routing_core::Load;
 
 use super::InFlight;
+use shown::Shown;
 
 /// The cells of all pods.
 ///
 /// In arrays. Requests come and go on one, where each pod has a line to itself: pods do not disturb each other. Only
-/// reports write the others, and seldom, so they are packed: there is less to read for a decision, which reads one of
-/// them for each pod.
+/// reports write the others, and seldom, so they are packed: there is less to read for a decision that needs them. Most do
+/// with what is merged already ([`shown`]), and packed as well: eight pods a line.
 #[derive(Debug)]
 pub(super) struct Cells {
     own: Box<[Own]>,
     reported: Box<[Reported]>,
     seen: Box<[Seen]>,
+    shown: Box<[Shown]>,
+    /// For which fleet, by its stamp, what is shown of each pod is merged; 0 for none.
+    shown_for: Box<[AtomicU64]>,
 }
 
 impl Cells {
     pub(super) fn new(pods: usize) -> Self {
         let own = (0..pods).map(|_| Own::default()).collect();
         let reported = (0..pods).map(|_| Reported::default()).collect();
-        Self { own, reported, seen: (0..pods).map(|_| Seen::default()).collect() }
+        Self {
+            own,
+            reported,
+            seen: (0..pods).map(|_| Seen::default()).collect(),
+            shown: (0..pods).map(|_| Shown::default()).collect(),
+            shown_for: (0..pods).map(|_| AtomicU64::new(0)).collect(),
+        }
     }
 
     #[inline]
     pub(super) fn get(&self, pod: PodId) -> Option<Cell<'_>> {
-        let (own, reported) = (self.own.get(pod.index())?, self.reported.get(pod.index())?);
-        Some(Cell { own, reported })
+        let at = pod.index();
+        let (own, reported) = (self.own.get(at)?, self.reported.get(at)?);
+        Some(Cell { own, reported, shown: self.shown.get(at)?, shown_for: self.shown_for.get(at)? })
     }
 
     /// What of figures from elsewhere is not from here, as of when they were first seen. `own` is what is in flight now.
     #[inline]
     pub(super) fn others(&self, pod: Pod, own: InFlight, load: Load) -> Others {
-        let at = pod.id().index();
-        let (Some(cell), Some(seen)) = (self.own.get(at), self.seen.get(at)) else { return Others::of(load, own) };
+        let (Some(cell), Some(seen)) = (self.get(pod.id()), self.seen.get(pod.id().index())) else {
+            return Others::of(load, own);
+        };
         let key = key(pod, load);
-        if seen.is(key) { seen.others() } else { seen.see(key, &cell.writer, Others::of(load, own)) }
+        if seen.is(key) { seen.others() } else { seen.see(key, cell, Others::of(load, own)) }
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = Cell<'_>> {
-        self.own.iter().zip(&self.reported).map(|(own, reported)| Cell { own, reported })
+        (0..self.own.len()).filter_map(|at| self.get(PodId::new(at as u16)))
     }
 }
 
@@ -55,6 +69,8 @@ impl Cells {
 pub(super) struct Cell<'c> {
     own: &'c Own,
     reported: &'c Reported,
+    shown: &'c Shown,
+    shown_for: &'c AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -68,6 +84,10 @@ struct Own {
     prompt_tokens: AtomicU64,
     uncached_tokens: AtomicU64,
     output_tokens: AtomicU64,
+    /// Requests of others that are shown, from the pod's report or else as a fleet says.
+    others: AtomicU32,
+    /// How much of the cache is shown as in use, from there as well: the bits of a float in 0..=1.
+    kv_used: AtomicU32,
 }
 
 #[derive(Debug, Default)]
@@ -113,14 +133,20 @@ impl Seen {
 
     /// Remembers figures. If somebody else writes, they are seen by the next: no reader waits.
     #[cold]
-    fn see(&self, key: Key, writer: &Mutex<()>, others: Others) -> Others {
-        if let Some(_alone) = writer.try_lock() {
-            self.others.store(others.requests, Ordering::Relaxed);
-            self.other_tokens.store(others.tokens, Ordering::Relaxed);
-            // Release: publishes the figures above. Pairs with `is`.
-            self.key.iter().zip(key).for_each(|(seen, key)| seen.store(key, Ordering::Release));
+    fn see(&self, key: Key, cell: Cell<'_>, others: Others) -> Others {
+        if let Some(_alone) = cell.own.writer.try_lock() {
+            self.enter(key, others);
+            cell.hide();
         }
         others
+    }
+
+    /// Only for who has the lock.
+    fn enter(&self, key: Key, others: Others) {
+        self.others.store(others.requests, Ordering::Relaxed);
+        self.other_tokens.store(others.tokens, Ordering::Relaxed);
+        // Release: publishes the figures above. Pairs with `is`.
+        self.key.iter().zip(key).for_each(|(seen, key)| seen.store(key, Ordering::Release));
     }
 }
 
@@ -240,10 +266,12 @@ impl Writer<'_> {
         reported.at.store(at, Ordering::Relaxed);
         // Release: publishes the figures above. Pairs with `Cell::report`.
         reported.known.store(true, Ordering::Release);
+        self.cell.hide();
         true
     }
 
     fn restart(&self, generation: u32) {
+        self.cell.hide();
         self.take(self.cell.in_flight());
         self.cell.reported.known.store(false, Ordering::Relaxed);
         // Release: publishes that nothing is left. Pairs with `Cell::is_of`.
@@ -264,6 +292,7 @@ impl Writer<'_> {
         change_long(&own.prompt_tokens, share.prompt_tokens);
         change_long(&own.uncached_tokens, share.uncached_tokens);
         change_long(&own.output_tokens, share.output_tokens);
+        self.cell.show();
     }
 }
 

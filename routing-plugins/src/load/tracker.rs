@@ -5,10 +5,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use kv_index::{Pod, PodId, PodSet};
-use routing_core::Load;
+use routing_core::{Fleet, Load};
 
 use super::cell::{Cell, Cells};
-use super::{InFlight, LoadGuard, LoadView, Work};
+use super::{Figures, InFlight, LoadGuard, LoadView, Work};
 
 /// Counts what was sent to each pod and is not done, and remembers what engines report.
 ///
@@ -54,6 +54,23 @@ impl<const W: usize> LoadTracker<W> {
         // Before the first report there is nothing that could be of any age.
         let now = self.origin.get().map_or(0, |&origin| nanos(origin, now));
         LoadView::new(&self.cells, now, stale_after)
+    }
+
+    /// The figures of pods 0, 1 and so on, as [`LoadView::of`] tells them; 0 for pods that are not of the fleet.
+    pub(crate) fn figures_into(&self, fleet: &Fleet<W>, figures: &mut [Figures]) {
+        for (at, (shown, figures)) in self.cells.shown(fleet.stamp()).zip(figures).enumerate() {
+            // Two stores and not one of either: so the common one is a copy of a word.
+            match shown {
+                Some(shown) => *figures = shown,
+                None => *figures = self.merge(fleet, PodId::new(at as u16)),
+            }
+        }
+    }
+
+    #[cold]
+    fn merge(&self, fleet: &Fleet<W>, id: PodId) -> Figures {
+        let pod = fleet.handle(id);
+        pod.and_then(|pod| self.cells.merge(fleet.stamp(), pod, fleet.load(id))).unwrap_or_default()
     }
 
     pub(super) fn cell(&self, pod: Pod) -> Option<Cell<'_>> {

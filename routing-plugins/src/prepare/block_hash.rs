@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use kv_index::{BlockHash, Chain, ChainHasher, ChainSeed, Index, Matches};
+use kv_index::{BlockHash, BlockSize, Chain, ChainHasher, ChainSeed, Index, Matches};
 use routing_core::{Declare, PluginError, Preparer, Preparing, Read, Request, Slot, Write};
 
 use super::text_chain::{TextChain, TextHasher};
@@ -16,6 +16,10 @@ pub struct PromptChain;
 impl Slot for PromptChain {
     type Value = ChainRecipe;
     const NAME: &'static str = "prompt.chain";
+
+    fn clear(value: &mut ChainRecipe) {
+        (value.by, value.most, value.block) = (None, 0, 0);
+    }
 }
 
 /// A prompt that is hashed when somebody asks, and only as deep.
@@ -26,6 +30,8 @@ pub struct ChainRecipe {
     most: usize,
     /// Tokens in a block.
     block: usize,
+    /// The last model whose plain cache was asked for, and its hasher: most requests ask for the same.
+    plain: Option<(String, ChainHasher)>,
 }
 
 #[derive(Clone, Debug)]
@@ -66,13 +72,25 @@ impl HashedBlocks {
 impl ChainRecipe {
     /// Bytes of a request's body instead of tokens; blocks are taken to have so many tokens.
     pub(super) fn text(hasher: TextHasher, block_tokens: usize) -> Self {
-        Self { by: Some(Hasher::Text(hasher)), most: 0, block: block_tokens }
+        Self { by: Some(Hasher::Text(hasher)), block: block_tokens, ..Self::default() }
     }
 
     /// Tokens in a block; of text, about so many.
     #[must_use]
     pub fn block_tokens(&self) -> usize {
         self.block
+    }
+
+    /// The native hasher of a model's plain cache, as it was made last or made anew.
+    fn plain(&mut self, model: &str, size: BlockSize) -> ChainHasher {
+        let (known, hasher) =
+            self.plain.get_or_insert_with(|| (String::new(), ChainHasher::new(ChainSeed::new(""), size)));
+        if known != model || hasher.block_size() != size {
+            known.clear();
+            known.push_str(model);
+            *hasher = ChainHasher::new(ChainSeed::new(model), size);
+        }
+        *hasher
     }
 
     /// Finds who holds the prompt's first blocks.
@@ -160,36 +178,44 @@ impl BlockHashPreparer {
         Self { parameters, hashing, chain: declare.writes() }
     }
 
-    fn hasher(&self, request: &Request<'_>) -> (Hasher, usize) {
+    fn hasher(&self, request: &Request<'_>, recipe: &mut ChainRecipe) -> (Hasher, usize) {
         match &self.hashing {
-            Hashing::Native(size) => {
-                let mut seed = ChainSeed::new(request.model);
-                if let Some(adapter) = request.adapter {
-                    seed = seed.adapter(adapter);
-                }
-                if let Some(salt) = request.salt.filter(|salt| !salt.is_empty()) {
-                    seed = seed.salt(salt);
-                }
-                if let Some(tenant) = request.tenant.filter(|_| self.parameters.per_tenant) {
-                    seed = seed.tenant(tenant);
-                }
-                (Hasher::Native(ChainHasher::new(seed, *size)), size.tokens())
-            }
+            Hashing::Native(size) => (Hasher::Native(self.native(*size, request, recipe)), size.tokens()),
             #[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
             Hashing::Engine(engine) => {
                 (Hasher::Engine(std::sync::Arc::clone(engine)), engine.hasher().block_size().tokens())
             }
         }
     }
+
+    fn native(&self, size: BlockSize, request: &Request<'_>, recipe: &mut ChainRecipe) -> ChainHasher {
+        let salt = request.salt.filter(|salt| !salt.is_empty());
+        let tenant = request.tenant.filter(|_| self.parameters.per_tenant);
+        if let (None, None, None) = (request.adapter, salt, tenant) {
+            return recipe.plain(request.model, size);
+        }
+        let mut seed = ChainSeed::new(request.model);
+        if let Some(adapter) = request.adapter {
+            seed = seed.adapter(adapter);
+        }
+        if let Some(salt) = salt {
+            seed = seed.salt(salt);
+        }
+        if let Some(tenant) = tenant {
+            seed = seed.tenant(tenant);
+        }
+        ChainHasher::new(seed, size)
+    }
 }
 
 impl<const W: usize> Preparer<W> for BlockHashPreparer {
     fn prepare(&self, context: &mut Preparing<'_, W>) -> Result<(), PluginError> {
         let request = context.request();
-        let (by, block) = self.hasher(request);
         let most = [self.parameters.most_tokens.map(NonZeroU32::get), request.most_prefix].into_iter().flatten().min();
         let most = most.map_or(usize::MAX, |most| most as usize);
-        context.put(self.chain, ChainRecipe { by: Some(by), most, block })?;
+        let (_, recipe) = context.write(self.chain)?;
+        let (by, block) = self.hasher(request, recipe);
+        (recipe.by, recipe.most, recipe.block) = (Some(by), most, block);
         Ok(())
     }
 }

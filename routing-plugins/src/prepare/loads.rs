@@ -4,20 +4,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kv_index::{PodId, PodSet};
-use routing_core::{Declare, PluginError, Preparer, Preparing, Slot, Write};
+use routing_core::{Declare, Fleet, Parts, PluginError, Preparer, Preparing, Slot, Write};
 
-use crate::load::{LoadTracker, PodLoad};
+use crate::load::{Figures, LoadTracker, LoadView, PodLoad};
 
 /// What every pod has to do.
+///
+/// A plugin that needs no more than [`Figures`] declares to read [`Loads::FIGURES`], and reads [`LoadTable::figures`]. Where
+/// all plugins do, the rest is not gathered.
 #[derive(Debug)]
 pub struct Loads;
+
+impl Loads {
+    /// Requests on each pod, and how much of its KV cache is in use.
+    pub const FIGURES: Parts = Parts::number(0);
+}
 
 impl Slot for Loads {
     type Value = LoadTable;
     const NAME: &'static str = "fleet.loads";
 
     fn clear(value: &mut LoadTable) {
-        value.used = 0;
+        (value.used, value.whole) = (0, 0);
     }
 }
 
@@ -39,27 +47,58 @@ impl Slot for Loads {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct LoadTable {
-    /// Made once and written again and again, which takes half as long as filling an empty list.
-    pods: Vec<PodLoad>,
+    /// What most plugins read, side by side. Both lists are made once and written again and again.
+    figures: Vec<Figures>,
     /// How many of them are of this fleet; what is beyond is memory of earlier ones.
     used: usize,
+    /// Everything, where somebody reads more.
+    pods: Vec<PodLoad>,
+    whole: usize,
 }
 
 impl LoadTable {
-    /// What a pod has to do; nothing, if it is not of the fleet.
+    /// What a pod has to do; nothing, if it is not of the fleet, or if everybody declared to read no more than
+    /// [`Loads::FIGURES`].
     #[must_use]
     #[inline]
     pub fn of(&self, pod: PodId) -> PodLoad {
-        self.pods.get(pod.index()).filter(|_| pod.index() < self.used).copied().unwrap_or_default()
+        self.pods.get(pod.index()).filter(|_| pod.index() < self.whole).copied().unwrap_or_default()
     }
 
-    /// The loads of pods 0 to the last of these, to be written, all of them: they are of an earlier fleet.
-    fn begin<const W: usize>(&mut self, pods: PodSet<W>) -> &mut [PodLoad] {
-        // All at once, so that a fleet that grows does not make a later decision allocate.
+    /// The figures of pods 0, 1 and so on; pods beyond the end have nothing to do.
+    #[must_use]
+    #[inline]
+    pub fn figures(&self) -> &[Figures] {
+        &self.figures[..self.used]
+    }
+
+    /// Reads the figures of a fleet, those of all its pods.
+    fn fill<const W: usize>(&mut self, fleet: &Fleet<W>, tracker: &LoadTracker<W>) {
+        tracker.figures_into(fleet, self.begin(fleet.pods()));
+    }
+
+    /// The same, and everything else that is known of them.
+    fn fill_whole<const W: usize>(&mut self, fleet: &Fleet<W>, view: LoadView<'_>) {
+        self.begin(fleet.pods());
         self.pods.resize(PodSet::<W>::CAPACITY, PodLoad::default());
+        self.whole = self.used;
+        for (id, (load, figures)) in (0..).map(PodId::new).zip(self.pods.iter_mut().zip(&mut self.figures[..self.used]))
+        {
+            match fleet.handle(id) {
+                Some(pod) => view.write(pod, fleet.load(id), load),
+                None => *load = PodLoad::default(),
+            }
+            *figures = load.figures();
+        }
+    }
+
+    /// The figures of pods 0 to the last of these, to be written, all of them: they are of an earlier fleet.
+    fn begin<const W: usize>(&mut self, pods: PodSet<W>) -> &mut [Figures] {
+        // All at once, so that a fleet that grows does not make a later decision allocate.
+        self.figures.resize(PodSet::<W>::CAPACITY, Figures::default());
         let last = pods.words().iter().enumerate().rfind(|(_, word)| **word != 0);
         self.used = last.map_or(0, |(at, word)| (at + 1) * 64 - word.leading_zeros() as usize);
-        &mut self.pods[..self.used]
+        &mut self.figures[..self.used]
     }
 }
 
@@ -69,8 +108,11 @@ impl FromIterator<(PodId, PodLoad)> for LoadTable {
         let mut table = Self::default();
         for (pod, load) in loads {
             table.used = table.used.max(pod.index() + 1);
+            table.whole = table.used;
             table.pods.resize(table.used, PodLoad::default());
+            table.figures.resize(table.used, Figures::default());
             table.pods[pod.index()] = load;
+            table.figures[pod.index()] = load.figures();
         }
         table
     }
@@ -116,13 +158,12 @@ impl<const W: usize> LoadPreparer<W> {
 impl<const W: usize> Preparer<W> for LoadPreparer<W> {
     fn prepare(&self, context: &mut Preparing<'_, W>) -> Result<(), PluginError> {
         let (fleet, now) = (context.fleet(), context.request().now);
+        let is_whole = context.wanted(self.loads)?.contains(Parts::ALL);
         let (_, table) = context.write(self.loads)?;
-        let view = self.tracker.view(now, self.stale_after);
-        for (id, load) in (0..).map(PodId::new).zip(table.begin(fleet.pods())) {
-            match fleet.pod(id) {
-                Some(info) => view.write(info.pod, info.load, load),
-                None => *load = PodLoad::default(),
-            }
+        if is_whole {
+            table.fill_whole(fleet, self.tracker.view(now, self.stale_after));
+        } else {
+            table.fill(fleet, &self.tracker);
         }
         Ok(())
     }
@@ -135,7 +176,7 @@ mod tests {
     use kv_index::{Config, Index, Pod};
     use parking_lot::Mutex;
     use routing_core::{
-        Context, Fleet, Load, Picker, PodInfo, ProfileBuilder, Ranking, Read, Request, RoutingPlan, Totals, Workflow,
+        Context, Load, Picker, PodInfo, ProfileBuilder, Ranking, Read, Request, RoutingPlan, Totals, Workflow,
         Workspace,
     };
 

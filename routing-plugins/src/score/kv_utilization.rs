@@ -17,14 +17,14 @@ pub struct KvUtilizationScorer {
 impl KvUtilizationScorer {
     /// Declares that it reads loads.
     pub fn declare(declare: &mut Declare<'_>) -> Self {
-        Self { loads: declare.reads() }
+        Self { loads: declare.reads_parts(Loads::FIGURES) }
     }
 }
 
 impl<const W: usize> Scorer<W> for KvUtilizationScorer {
     fn score(&self, context: &Context<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
-        let loads = context.read(self.loads)?;
-        scores.fill(|pod| (1.0 - normalize::kv_used(loads.of(pod).kv_used)) as f32);
+        let figures = context.read(self.loads)?.figures();
+        normalize::by_figures(scores, figures, |figures| 1.0 - figures.kv_used);
         Ok(())
     }
 }

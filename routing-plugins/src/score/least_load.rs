@@ -4,7 +4,7 @@ use routing_core::{Context, Declare, PluginError, Read, Scorer, Scores};
 
 use super::normalize::{self, Span};
 use super::prompt::{PromptReads, PromptSize};
-use crate::load::PodLoad;
+use crate::load::{Figures, PodLoad};
 use crate::parameters::{Fraction, Positive};
 use crate::prepare::Loads;
 
@@ -88,15 +88,41 @@ pub struct LeastLoadScorer<const W: usize = 4> {
     loads: Read<Loads>,
     /// Read only if the request's tokens are counted.
     prompt: Option<PromptReads<W>>,
+    /// The scores of 0, 1 and more requests, up to where all more get the same; empty where that cannot be told beforehand.
+    by_requests: Vec<f32>,
 }
 
 impl<const W: usize> LeastLoadScorer<W> {
     /// Declares that it reads loads, and who holds the prompt if the request's tokens are counted.
     pub fn declare(declare: &mut Declare<'_>, parameters: LeastLoadParameters) -> Self {
         let tokens = matches!(parameters.by, LoadFigure::Tokens | LoadFigure::UncachedTokens);
-        let loads = declare.reads();
+        let requests = parameters.by == LoadFigure::Requests && !parameters.only_reported;
+        let loads = if requests { declare.reads_parts(Loads::FIGURES) } else { declare.reads() };
         let prompt = (parameters.with_request && tokens).then(|| PromptReads::declare(declare));
-        Self { parameters, loads, prompt }
+        let mut scorer = Self { parameters, loads, prompt, by_requests: Vec::new() };
+        if let (true, LoadForm::Limit { limit, .. }) = (requests, parameters.form) {
+            if limit.get() <= TABLED {
+                let (loads, added) = (0..=limit.get().ceil() as u32, scorer.added(None, 0));
+                let score = |load| parameters.form.score(&Span::EMPTY, f64::from(load) + added);
+                scorer.by_requests = loads.map(score).collect();
+            }
+        }
+        scorer
+    }
+
+    /// Scores by requests alone.
+    fn score_requests(&self, figures: &[Figures], scores: &mut Scores<'_, W>) {
+        if let Some(last) = self.by_requests.len().checked_sub(1) {
+            normalize::by_figures(scores, figures, |load| self.by_requests[last.min(load.requests as usize)]);
+            return;
+        }
+        let (form, added) = (self.parameters.form, self.added(None, 0));
+        let load = |figures: Figures| f64::from(figures.requests) + added;
+        let mut span = Span::EMPTY;
+        for pod in scores.candidates() {
+            span.add(load(figures.get(pod.index()).copied().unwrap_or_default()));
+        }
+        normalize::by_figures(scores, figures, |figures| form.score(&span, load(figures)));
     }
 
     /// What the request adds to a pod that holds so many leading blocks.
@@ -109,6 +135,9 @@ impl<const W: usize> LeastLoadScorer<W> {
         }
     }
 }
+
+/// The highest limit up to which scores are worked out when a workflow is built.
+const TABLED: f64 = 1024.0;
 
 impl LoadFigure {
     #[inline]
@@ -142,6 +171,10 @@ impl<const W: usize> Scorer<W> for LeastLoadScorer<W> {
     fn score(&self, context: &Context<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
         let LeastLoadParameters { by, form, only_reported, .. } = self.parameters;
         let loads = context.read(self.loads)?;
+        if by == LoadFigure::Requests && !only_reported {
+            self.score_requests(loads.figures(), scores);
+            return Ok(());
+        }
         let prompt = self.prompt.as_ref().map(|prompt| prompt.read(context)).transpose()?;
         let held = prompt.as_ref().map(|prompt| prompt.held);
         let known = |load: &PodLoad| !only_reported || load.is_reported();

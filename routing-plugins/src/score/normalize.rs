@@ -6,6 +6,8 @@
 use kv_index::{Matches, PodId, PodSet};
 use routing_core::Scores;
 
+use crate::load::Figures;
+
 /// From the least of some numbers to the most.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
@@ -68,6 +70,19 @@ pub(super) fn by_cost_and_depth<const W: usize>(
     by_depth(Some(held), candidates, |pods, depth| {
         pods.iter().for_each(|pod| scores.set(pod, span.falling(cost(pod, depth))));
     });
+}
+
+/// Scores every pod by its figures, which stand side by side: in a plain loop, candidates or not.
+#[inline]
+pub(super) fn by_figures<const W: usize>(
+    scores: &mut Scores<'_, W>,
+    figures: &[Figures],
+    score: impl Fn(Figures) -> f32,
+) {
+    let row = scores.row();
+    let (known, unknown) = row.split_at_mut(figures.len().min(row.len()));
+    known.iter_mut().zip(figures).for_each(|(place, figures)| *place = score(*figures));
+    unknown.fill(score(Figures::default()));
 }
 
 /// Candidates by how many leading blocks they hold, whole groups at once; those that hold nothing come last.

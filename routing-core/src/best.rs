@@ -1,0 +1,129 @@
+//! The best few of the candidates, found in one pass over their totals.
+//!
+//! A bound that the best few reach is found first, by vectors; few pods reach it, so few are compared with each other, and
+//! numbers for ties are mixed for few. The rule that must never break: whoever is left out is worse than every one in the
+//! list.
+
+use kv_index::{PodId, PodSet};
+
+use crate::scores::{LANES, Totals, each_four};
+
+/// The best of some pods, best first; up to [`FEW`].
+pub(crate) struct Best {
+    /// What pods are compared by, highest first; 0 where there is none.
+    keys: [u128; FEW],
+    pods: [PodId; FEW],
+    found: usize,
+}
+
+impl Best {
+    /// The best `most` of these candidates, or all if they are fewer. `most` is from 1 to [`FEW`].
+    pub(crate) fn of<const W: usize>(totals: &Totals<'_, W>, pods: &PodSet<W>, most: usize) -> Self {
+        let mut best = Self { keys: [0; FEW], pods: [PodId::new(0); FEW], found: 0 };
+        let keys = &mut best.keys[..most];
+        let bound = bound(totals.totals, pods, most);
+        for (at, (word, row)) in pods.words().iter().zip(totals.totals.chunks(64)).enumerate() {
+            let mut bits = if *word == 0 { 0 } else { *word & reaching(row, bound) };
+            while bits != 0 {
+                let lane = bits.trailing_zeros() as usize;
+                bits &= bits - 1;
+                let pod = PodId::new((at * 64 + lane) as u16);
+                // The total above, one more so that 0 is somebody's, and what decides ties below.
+                let key = u128::from(row[lane].to_bits() + 1) << 64 | u128::from(totals.tie(pod));
+                let mut place = most - 1;
+                if key < keys[place] {
+                    continue;
+                }
+                while place > 0 && key > keys[place - 1] {
+                    keys[place] = keys[place - 1];
+                    best.pods[place] = best.pods[place - 1];
+                    place -= 1;
+                }
+                (keys[place], best.pods[place]) = (key, pod);
+            }
+        }
+        best.found = best.keys.iter().filter(|key| **key != 0).count();
+        best
+    }
+
+    /// Who they are.
+    pub(crate) fn pods(&self) -> &[PodId] {
+        &self.pods[..self.found]
+    }
+}
+
+/// Those of up to 64 totals that reach a bound, as bits.
+#[inline]
+fn reaching(totals: &[f32], bound: f32) -> u64 {
+    let mut bits = 0;
+    for (at, totals) in totals.chunks_exact(LANES).enumerate() {
+        let byte = totals.iter().enumerate().fold(0u8, |byte, (lane, total)| byte | u8::from(*total >= bound) << lane);
+        bits |= u64::from(byte) << (at * LANES);
+    }
+    bits
+}
+
+/// A total that at least `most` of the pods reach, if there are as many, and that nobody misses if there are fewer.
+///
+/// Pods are dealt to four heaps, and the best of each heap is found. Those are that many different pods.
+#[inline]
+fn bound<const W: usize>(totals: &[f32], pods: &PodSet<W>, most: usize) -> f32 {
+    let mut heaps = [0.0f32; FEW];
+    for (word, row) in pods.words().iter().zip(totals.chunks(64)) {
+        if *word == u64::MAX {
+            row.chunks_exact(FEW)
+                .for_each(|row| heaps.iter_mut().zip(row).for_each(|(best, total)| raise(best, *total)));
+            continue;
+        }
+        each_four(*word, row.chunks_exact(FEW), |row, mask| {
+            for ((best, total), mask) in heaps.iter_mut().zip(row).zip(mask) {
+                // Totals are not below 0, which is what the others count for.
+                raise(best, f32::from_bits(total.to_bits() & mask));
+            }
+        });
+    }
+    // Of the best, the highest that enough of them reach.
+    let reached = |best: f32| heaps.iter().map(|other| usize::from(*other >= best)).sum::<usize>();
+    heaps.into_iter().fold(0.0, |bound, best| if best > bound && reached(best) >= most { best } else { bound })
+}
+
+#[inline]
+fn raise(best: &mut f32, total: f32) {
+    *best = if total > *best { total } else { *best };
+}
+
+/// Pods found in one pass: as many as most lists are long, and as a vector has lanes.
+pub(crate) const FEW: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::scores::{Ranking, length};
+
+    proptest! {
+        /// However many are asked for, whoever is a candidate, and whatever is tied: the start of the sorted list.
+        #[test]
+        fn it_is_the_start_of_the_sorted_list(
+            scores in prop::collection::vec(0u8..12, 256),
+            words: [u64; 4],
+            few in any::<bool>(),
+            most in 0usize..40,
+            seed: u64,
+        ) {
+            let words = if few { words.map(|word| word & word >> 1 & word >> 7 & word >> 13) } else { words };
+            let candidates = PodSet::from_words(words);
+            let totals: Vec<f32> = scores.iter().map(|score| f32::from(*score) / 11.0).collect();
+            let totals = Totals { candidates, totals: &totals[..length(&candidates)], seed };
+            let mut ranking = Ranking::default();
+            totals.rank(most, &mut ranking);
+            let mut sorted: Vec<PodId> = candidates.iter().collect();
+            let key = |pod: &PodId| (scores[pod.index()], totals.tie(*pod));
+            sorted.sort_by_key(|pod| std::cmp::Reverse(key(pod)));
+            sorted.truncate(most);
+            prop_assert_eq!(ranking.picks().iter().map(|pick| pick.pod).collect::<Vec<_>>(), sorted);
+            prop_assert!(ranking.picks().iter().all(|pick| pick.score == totals.of(pick.pod)));
+        }
+    }
+}
