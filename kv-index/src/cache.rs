@@ -22,24 +22,29 @@ use crate::runs::Place;
 use crate::tier::{Location, Tier};
 
 /// Everything the index keeps about one pod.
+///
+/// In this order: what every event touches comes first, on as few cache lines as it takes.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub(crate) struct PodCache {
     held: HeldMap,
-    details: FixedMap<BlockHash, Detail>,
-    /// Blocks that the pod holds apart from what they follow.
-    pub(crate) strays: Strays,
+    digest: Digest,
     /// Blocks that several parents were named for.
     contradicted: usize,
-    digest: Digest,
+    /// Whether searches were told to ask the pod itself.
+    pub(crate) known_unlinked: bool,
+    /// Everything that was ever applied.
+    pub(crate) totals: Applied,
+    pub(crate) buffers: Buffers,
+    /// Blocks that the pod holds apart from what they follow.
+    pub(crate) strays: Strays,
+    pub(crate) cursors: Cursors,
+    details: FixedMap<BlockHash, Detail>,
     deadlines: FixedMap<BlockHash, Instant>,
     /// Latest first among equal deadlines, so that a speculated tail never outlives its start.
     expiries: BinaryHeap<Reverse<(Instant, Reverse<u64>, BlockHash)>>,
     /// Speculations so far.
     speculations: u64,
-    pub(crate) cursors: Cursors,
-    pub(crate) buffers: Buffers,
-    /// Everything that was ever applied.
-    pub(crate) totals: Applied,
     /// Stores that named another parent than an earlier one did.
     pub(crate) contradictions: u64,
     /// How often everything was forgotten, so that whoever keeps state beside the pod's notices.
@@ -64,6 +69,11 @@ pub(crate) enum Outcome {
 }
 
 impl PodCache {
+    /// Makes room for so many more blocks, where that is not too much at once.
+    pub(crate) fn reserve(&mut self, more: usize) {
+        self.held.reserve(more);
+    }
+
     /// Finds a block, or adds it as one that is yet to be placed: where it is, and whether it was there.
     #[inline]
     pub(crate) fn find_or_insert(&mut self, hash: BlockHash, tier: Tier) -> (Spot, bool) {
@@ -73,6 +83,15 @@ impl PodCache {
             self.digest.add(hash, tier);
         }
         (spot, found)
+    }
+
+    /// Adds blocks as ones that are yet to be placed, up to the first that is there or takes a second look; how many.
+    pub(crate) fn insert_plain(&mut self, blocks: &[BlockHash], tier: Tier, spots: &mut Vec<Spot>) -> usize {
+        let count = self.held.insert_plain(blocks, State::default().with_tiers(tier.bit()), spots);
+        let mut digest = self.digest;
+        blocks[..count].iter().for_each(|&hash| digest.add(hash, tier));
+        self.digest = digest;
+        count
     }
 
     /// Notes where in its tier a held block lies.

@@ -9,11 +9,11 @@ use crate::block::{BlockHash, Parent};
 use crate::cache::{Left, NewCopy, Outcome, PodCache};
 use crate::detail::Detail;
 use crate::event::{Applied, Event, Removed, Source, Stored};
-use crate::held::Spot;
+use crate::held::{Held, Spot};
 use crate::index::Index;
 use crate::pod::PodId;
 use crate::reclaim::{Pin, pin};
-use crate::runs::{Place, Span};
+use crate::runs::{Anchor, Place, Span};
 use crate::snapshot::RestoredBlock;
 use crate::sync::MutexGuard;
 use crate::tier::Tier;
@@ -64,10 +64,19 @@ impl<'a, const W: usize> Change<'a, W> {
         if let Some(&first) = blocks.first() {
             self.index.heads.prefetch(first);
         }
-        self.buffers.spots.reserve(blocks.len());
         let (mut parent, mut anchor) = (stored.parent, self.anchor(stored.parent));
         let mut at = 0;
         while at < blocks.len() {
+            let plain = self.pass_plain(stored, at, entry, &mut anchor);
+            if plain > 0 {
+                at += plain;
+                parent = Parent::Block(blocks[at - 1]);
+                continue;
+            }
+            if blocks.len() - at > 1 {
+                self.buffers.spots.reserve(blocks.len() - at);
+                self.cache.reserve(blocks.len() - at);
+            }
             let moves = self.cache.moves();
             let stretch = self.gather(stored, at, entry);
             let fresh = &blocks[at..at + self.buffers.spots.len()];
@@ -93,15 +102,46 @@ impl<'a, const W: usize> Change<'a, W> {
         }
     }
 
+    /// Passes over blocks that the pod holds right behind `anchor` and of which the store says nothing new; how many.
+    fn pass_plain(&mut self, stored: &Stored<'_>, at: usize, entry: Entry, anchor: &mut Option<Anchor>) -> usize {
+        let Some(Anchor::Behind(_, mut last)) = *anchor else { return 0 };
+        if !matches!(entry, Entry::Real(Source::Membership)) || !stored.locations.is_empty() {
+            return 0;
+        }
+        let mut count = 0;
+        for &hash in &stored.blocks[at..] {
+            if let Some(&ahead) = stored.blocks.get(at + count + AHEAD) {
+                self.cache.prefetch(ahead);
+            }
+            let Some(Held { place: Some(place), state }) = self.cache.get(hash) else { break };
+            if place.run != last.run || place.offset != last.offset + 1 || !state.is_plainly_in(stored.tier.bit()) {
+                break;
+            }
+            last = place;
+            count += 1;
+        }
+        if count > 0 {
+            self.applied.repeated += count;
+            *anchor = Some(Anchor::Behind(stored.blocks[at + count - 1], last));
+        }
+        count
+    }
+
     /// Enters blocks from `at` on in the pod's map, up to the first that it holds or has no room for.
     fn gather(&mut self, stored: &Stored<'_>, at: usize, entry: Entry) -> Stretch {
         self.buffers.spots.clear();
         let room = self.index.config.max_blocks_per_pod.saturating_sub(self.cache.len());
-        for (offset, &hash) in stored.blocks.iter().enumerate().skip(at) {
-            if let Some(&ahead) = stored.blocks.get(offset + AHEAD) {
-                self.cache.prefetch(ahead);
+        let blocks = &stored.blocks[at..];
+        let plain = matches!(entry, Entry::Real(_)) && stored.locations.is_empty();
+        loop {
+            let done = self.buffers.spots.len();
+            if plain {
+                let rest = &blocks[done..blocks.len().min(room.max(done))];
+                self.cache.insert_plain(rest, stored.tier, &mut self.buffers.spots);
             }
-            if self.buffers.spots.len() == room {
+            let done = self.buffers.spots.len();
+            let Some(&hash) = blocks.get(done) else { break };
+            if done == room {
                 return if self.cache.find(hash).is_some() { Stretch::Held } else { Stretch::Full };
             }
             let (spot, found) = match entry {
@@ -111,7 +151,7 @@ impl<'a, const W: usize> Change<'a, W> {
             if found {
                 return Stretch::Held;
             }
-            if let Some(&location) = stored.locations.get(offset) {
+            if let Some(&location) = stored.locations.get(at + done) {
                 self.cache.locate(spot, hash, stored.tier, location);
             }
             self.buffers.spots.push(spot);
@@ -258,7 +298,11 @@ impl<'a, const W: usize> Change<'a, W> {
     /// Carries what was entered so far to the runs.
     pub(crate) fn commit(&mut self) {
         self.take_out();
-        self.index.set_unlinked(self.pod, self.cache.is_unlinked());
+        let unlinked = self.cache.is_unlinked();
+        if unlinked != self.cache.known_unlinked {
+            self.cache.known_unlinked = unlinked;
+            self.index.set_unlinked(self.pod, unlinked);
+        }
     }
 
     /// Ends the change; what it did.
@@ -305,4 +349,4 @@ pub(crate) struct Buffers {
 }
 
 /// How many blocks ahead a store or removal asks for.
-const AHEAD: usize = 12;
+const AHEAD: usize = 16;

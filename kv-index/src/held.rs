@@ -47,6 +47,11 @@ impl State {
         self.0 & 0xF
     }
 
+    /// Whether an engine has the block in these tiers, and whatever else there is to know, it is not speculated.
+    pub(crate) const fn is_plainly_in(self, tiers: u8) -> bool {
+        self.0 & (tiers | Self::SPECULATED.0) == tiers
+    }
+
     pub(crate) const fn has(self, flag: Self) -> bool {
         self.0 & flag.0 != 0
     }
@@ -74,14 +79,14 @@ pub(crate) struct HeldMap {
     moves: u64,
 }
 
-/// Where a block is, until the map moves: part, line and slot.
+/// Where a block's entry is, until the map moves: its part, and its word among those of the part's lines.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spot(u64);
 
 impl Spot {
     #[inline]
     fn new(part: usize, line: usize, slot: u32) -> Self {
-        Self((part as u64) << 56 | (line as u64) << 2 | u64::from(slot))
+        Self((part as u64) << 56 | (line * LINE + PER_LINE) as u64 + u64::from(slot))
     }
 
     #[inline]
@@ -90,13 +95,13 @@ impl Spot {
     }
 
     #[inline]
-    fn line(self) -> usize {
-        (self.0 << 8 >> 10) as usize
+    fn word(self) -> usize {
+        (self.0 << 8 >> 8) as usize
     }
 
     #[inline]
-    fn slot(self) -> usize {
-        (self.0 & 3) as usize
+    fn line(self) -> usize {
+        self.word() / LINE
     }
 }
 
@@ -115,13 +120,13 @@ impl HeldMap {
 
     #[inline]
     pub(crate) fn at(&self, spot: Spot) -> Held {
-        Held::unpack(self.parts[spot.part()].lines[spot.line()].words[spot.slot()])
+        Held::unpack(self.parts[spot.part()].lines.word(spot))
     }
 
     /// Overwrites a block's entry.
     #[inline]
     pub(crate) fn put(&mut self, spot: Spot, held: Held) {
-        let word = &mut self.parts[spot.part()].lines[spot.line()].words[spot.slot()];
+        let word = self.parts[spot.part()].lines.word_mut(spot);
         *word = *word & !HELD | held.pack();
     }
 
@@ -129,9 +134,60 @@ impl HeldMap {
     #[inline]
     pub(crate) fn set_places(&mut self, spots: &[Spot], first: Place) {
         let mut packed = pack_place(first);
+        if let [part] = &mut self.parts[..] {
+            let words = &mut part.lines.words[part.lines.skip..];
+            for spot in spots {
+                words[spot.word()] |= packed;
+                packed += 1 << RunId::BITS;
+            }
+            return;
+        }
         for spot in spots {
-            self.parts[spot.part()].lines[spot.line()].words[spot.slot()] |= packed;
+            *self.parts[spot.part()].lines.word_mut(*spot) |= packed;
             packed += 1 << RunId::BITS;
+        }
+    }
+
+    /// Adds blocks with this state, up to the first that is there or takes a second look; how many. Their spots are
+    /// added to `spots`. There is room for all of them, or none is added.
+    pub(crate) fn insert_plain(&mut self, blocks: &[BlockHash], state: State, spots: &mut Vec<Spot>) -> usize {
+        let [part] = &mut self.parts[..] else { return 0 };
+        if !part.has_room(blocks.len()) {
+            return 0;
+        }
+        let (lines, start) = (part.lines.len, spots.len());
+        let words = &mut part.lines.words[part.lines.skip..][..lines * LINE];
+        let word = Held { place: None, state }.pack();
+        for (at, hash) in blocks.iter().enumerate() {
+            if let Some(&ahead) = blocks.get(at + AHEAD) {
+                prefetch(words.as_ptr().wrapping_add(Home::of(ahead).line(lines) * LINE));
+            }
+            let home = Home::of(*hash).line(lines) * LINE;
+            let Some(line) = words.get_mut(home..).and_then(|words| words.first_chunk_mut::<LINE>()) else { break };
+            let hashes = line.first_chunk().expect("half a line");
+            let (found, vacant) = (bits::equal(hashes, hash.get()), bits::equal(hashes, 0));
+            if found != 0 || vacant == 0 || line[PER_LINE] >> PASSED_SHIFT != 0 {
+                // There, full, or passed by others: for a closer look.
+                break;
+            }
+            let slot = vacant.trailing_zeros() as usize % PER_LINE;
+            line[slot] = hash.get();
+            line[PER_LINE + slot] = word;
+            spots.push(Spot((home + PER_LINE + slot) as u64));
+        }
+        let count = spots.len() - start;
+        part.len += count;
+        self.len += count;
+        count
+    }
+
+    /// Makes room for so many more blocks in one go, where that is not too much at once.
+    pub(crate) fn reserve(&mut self, more: usize) {
+        if self.parts.is_empty() {
+            self.parts.push(Part::default());
+        }
+        if let [part] = &mut self.parts[..] {
+            self.moves += u64::from(self.len + more <= WHOLE && part.make_room(more));
         }
     }
 
@@ -140,9 +196,9 @@ impl HeldMap {
     pub(crate) fn find_or_insert(&mut self, hash: BlockHash, held: Held) -> (Spot, bool) {
         let home = Home::of(hash);
         let at = home.part(self.parts.len());
-        if let Some(part) = self.parts.get_mut(at).filter(|part| part.has_room()) {
-            let line_at = home.line(part.lines.len());
-            let line = &part.lines[line_at];
+        if let Some(part) = self.parts.get_mut(at).filter(|part| part.has_room(1)) {
+            let line_at = home.line(part.lines.len);
+            let line = part.lines.at(line_at);
             let found = line.slots_with(hash.get());
             if found != 0 {
                 return (Spot::new(at, line_at, found.trailing_zeros()), true);
@@ -171,8 +227,8 @@ impl HeldMap {
         let home = Home::of(hash);
         let at = home.part(self.parts.len());
         let part = &mut self.parts[at];
-        self.moves += u64::from(part.make_room());
-        let (line, slot) = part.claim(hash, home.line(part.lines.len()), held.pack());
+        self.moves += u64::from(part.make_room(1));
+        let (line, slot) = part.claim(hash, home.line(part.lines.len), held.pack());
         self.len += 1;
         (Spot::new(at, line, slot), false)
     }
@@ -183,7 +239,7 @@ impl HeldMap {
         let at = home.part(self.parts.len());
         let part = self.parts.get_mut(at)?;
         let spot = part.find(hash, home, at)?;
-        let held = Held::unpack(part.lines[spot.line()].words[spot.slot()]);
+        let held = Held::unpack(part.lines.word(spot));
         self.moves += u64::from(part.remove(home, spot));
         self.len -= 1;
         Some(held)
@@ -193,7 +249,7 @@ impl HeldMap {
     pub(crate) fn prefetch(&self, hash: BlockHash) {
         let home = Home::of(hash);
         if let Some(part) = self.parts.get(home.part(self.parts.len())) {
-            prefetch(part.lines.as_ptr().wrapping_add(home.line(part.lines.len())));
+            prefetch(part.lines.address(home.line(part.lines.len)));
         }
     }
 
@@ -209,7 +265,7 @@ impl HeldMap {
 
     /// Every block with its entry, in no order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (BlockHash, Held)> + '_ {
-        self.parts.iter().flat_map(|part| &part.lines).flat_map(Line::entries)
+        self.parts.iter().flat_map(|part| part.lines.iter()).flat_map(Line::entries)
     }
 
     /// Takes up to about `budget` blocks out of a map nobody looks anything up in any more.
@@ -226,7 +282,7 @@ impl HeldMap {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.parts.iter().map(|p| p.lines.capacity() * size_of::<Line>() + size_of::<Part>()).sum::<usize>()
+        self.parts.iter().map(|p| p.lines.words.capacity() * size_of::<u64>() + size_of::<Part>()).sum::<usize>()
     }
 
     /// Moves the blocks of a map that is no longer small to parts that are resized one at a time.
@@ -234,12 +290,12 @@ impl HeldMap {
     fn divide(&mut self) {
         let whole = std::mem::take(&mut self.parts);
         self.parts.resize_with(PARTS, Part::default);
-        for line in whole.iter().flat_map(|part| &part.lines) {
+        for line in whole.iter().flat_map(|part| part.lines.iter()) {
             for (hash, word) in line.filled() {
                 let home = Home::of(hash);
                 let part = &mut self.parts[home.part(PARTS)];
-                part.make_room();
-                part.claim(hash, home.line(part.lines.len()), word);
+                part.make_room(1);
+                part.claim(hash, home.line(part.lines.len), word);
             }
         }
         self.moves += 1;
@@ -248,7 +304,7 @@ impl HeldMap {
 
 #[derive(Debug, Default)]
 struct Part {
-    lines: Vec<Line>,
+    lines: Lines,
     len: usize,
 }
 
@@ -258,15 +314,15 @@ impl Part {
         if self.len == 0 {
             return None;
         }
-        let start = home.line(self.lines.len());
+        let start = home.line(self.lines.len);
         let mut at = start;
         loop {
-            let line = &self.lines[at];
+            let line = self.lines.at(at);
             let found = line.slots_with(hash.get());
             if found != 0 {
                 return Some(Spot::new(part, at, found.trailing_zeros()));
             }
-            at = self.after(at);
+            at = self.after(start, at);
             // In a small part every line may have been passed by somebody: once around is enough.
             if line.passed() == 0 || at == start {
                 return None;
@@ -274,19 +330,19 @@ impl Part {
         }
     }
 
-    /// Whether one more block fits.
+    /// Whether so many more blocks fit.
     #[inline]
-    fn has_room(&self) -> bool {
-        (self.len + 1) * 4 <= self.lines.len() * PER_LINE * 3
+    fn has_room(&self, more: usize) -> bool {
+        (self.len + more) * 4 <= self.lines.len * PER_LINE * 3
     }
 
-    /// Sees to it that one more block fits; whether that moved the others.
-    fn make_room(&mut self) -> bool {
-        if self.has_room() {
+    /// Sees to it that so many more blocks fit; whether that moved the others.
+    fn make_room(&mut self, more: usize) -> bool {
+        if self.has_room(more) {
             return false;
         }
-        let grown = if self.lines.len() < STEEP { 2 * self.lines.len() } else { self.lines.len() * 3 / 2 };
-        self.resize(grown.max(2));
+        let grown = if self.lines.len < STEEP { 2 * self.lines.len } else { self.lines.len * 3 / 2 };
+        self.resize(grown.max(2).max(((self.len + more) * 4).div_ceil(PER_LINE * 3)));
         true
     }
 
@@ -296,32 +352,33 @@ impl Part {
         self.len += 1;
         let mut at = home;
         loop {
-            let line = &mut self.lines[at];
-            let vacant = line.slots_with(0);
+            let line = self.lines.at(at);
+            let (vacant, passed) = (line.slots_with(0), line.passed());
             if vacant != 0 {
                 let slot = vacant.trailing_zeros();
-                line.fill(slot, hash, word);
+                self.lines.fill(at, slot, hash, word);
                 return (at, slot);
             }
-            line.set_passed(line.passed().saturating_add(1));
-            at = self.after(at);
+            self.lines.set_passed(at, passed.saturating_add(1));
+            at = self.after(home, at);
         }
     }
 
     /// Takes a block out; whether that moved the others.
     fn remove(&mut self, home: Home, spot: Spot) -> bool {
-        let mut at = home.line(self.lines.len());
+        let home = home.line(self.lines.len);
+        let mut at = home;
         while at != spot.line() {
-            let line = &mut self.lines[at];
+            let passed = self.lines.at(at).passed();
             // A saturated count is no longer a count: it stays until the part is resized.
-            if line.passed() < u8::MAX {
-                line.set_passed(line.passed() - 1);
+            if passed < u8::MAX {
+                self.lines.set_passed(at, passed - 1);
             }
-            at = self.after(at);
+            at = self.after(home, at);
         }
-        self.lines[at].hashes[spot.slot()] = 0;
+        *self.lines.word_mut(Spot(spot.0 - PER_LINE as u64)) = 0;
         self.len -= 1;
-        let sparse = self.len * 5 < self.lines.len() * PER_LINE && self.lines.len() > 2;
+        let sparse = self.len * 5 < self.lines.len * PER_LINE && self.lines.len > 2;
         if sparse {
             self.resize((self.len * 5 / 9).max(2));
         }
@@ -331,64 +388,129 @@ impl Part {
     /// Moves the part to a new array of so many lines.
     #[cold]
     fn resize(&mut self, lines: usize) {
-        let old = std::mem::replace(&mut self.lines, vec![Line::default(); lines]);
+        let old = std::mem::replace(&mut self.lines, Lines::new(lines));
         self.len = 0;
-        for line in &old {
+        for line in old.iter() {
             let mut left = !line.slots_with(0) & ((1 << PER_LINE) - 1);
             while left != 0 {
                 let slot = left.trailing_zeros() as usize % PER_LINE;
                 left &= left - 1;
                 let hash = BlockHash::new(line.hashes[slot]);
-                self.claim(hash, Home::of(hash).line(lines), line.words[slot] & HELD);
+                self.claim(hash, Home::of(hash).line(self.lines.len), line.words[slot] & HELD);
             }
         }
     }
 
+    /// Where a block goes on that found this line full: to the other line of its home's pair, which the processor
+    /// mostly has fetched too, and then from pair to pair, until it is home again.
     #[inline]
-    fn after(&self, at: usize) -> usize {
-        if at + 1 == self.lines.len() { 0 } else { at + 1 }
+    fn after(&self, home: usize, at: usize) -> usize {
+        if at == home {
+            return home ^ 1;
+        }
+        let next = if at == home ^ 1 { (home | 1) + 1 } else { at + 1 };
+        let next = if next == self.lines.len { 0 } else { next };
+        if next == home & !1 { home } else { next }
+    }
+}
+
+/// An array of lines, each on one cache line.
+///
+/// Of plain words, so that a new array is memory that the system hands out zeroed, and nobody has to write first.
+#[derive(Debug, Default)]
+struct Lines {
+    words: Vec<u64>,
+    /// Words before the first line.
+    skip: usize,
+    len: usize,
+}
+
+impl Lines {
+    /// So many lines, or one more: they come in pairs.
+    fn new(len: usize) -> Self {
+        let len = len.next_multiple_of(2);
+        let words = vec![0; (len + 2) * LINE - 1];
+        let skip = words.as_ptr().addr().wrapping_neg() % 128 / size_of::<u64>();
+        Self { words, skip, len }
+    }
+
+    #[inline]
+    fn at(&self, line: usize) -> Line<'_> {
+        let (hashes, words) = self.words[self.skip + line * LINE..][..LINE].split_at(PER_LINE);
+        Line { hashes: hashes.first_chunk().expect("half a line"), words: words.first_chunk().expect("half a line") }
+    }
+
+    /// The hashes and words of a line.
+    #[inline]
+    fn at_mut(&mut self, line: usize) -> (&mut [u64], &mut [u64]) {
+        self.words[self.skip + line * LINE..][..LINE].split_at_mut(PER_LINE)
+    }
+
+    #[inline]
+    fn word(&self, spot: Spot) -> u64 {
+        self.words[self.skip + spot.word()]
+    }
+
+    #[inline]
+    fn word_mut(&mut self, spot: Spot) -> &mut u64 {
+        &mut self.words[self.skip + spot.word()]
+    }
+
+    #[inline]
+    fn address(&self, line: usize) -> *const u64 {
+        self.words.as_ptr().wrapping_add(self.skip + line * LINE)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Line<'_>> {
+        (0..self.len).map(|line| self.at(line))
+    }
+
+    fn pop(&mut self) -> Option<Line<'_>> {
+        self.len = self.len.checked_sub(1)?;
+        Some(self.at(self.len))
+    }
+
+    #[inline]
+    fn fill(&mut self, line: usize, slot: u32, hash: BlockHash, word: u64) {
+        let (hashes, words) = self.at_mut(line);
+        hashes[slot as usize] = hash.get();
+        let held = &mut words[slot as usize];
+        *held = *held & !HELD | word;
+    }
+
+    #[inline]
+    fn set_passed(&mut self, line: usize, passed: u8) {
+        let (_, words) = self.at_mut(line);
+        words[0] = words[0] & HELD | u64::from(passed) << PASSED_SHIFT;
     }
 }
 
 /// Four blocks on one cache line.
-#[derive(Clone, Debug, Default)]
-#[repr(C, align(64))]
-struct Line {
-    hashes: [u64; PER_LINE],
+#[derive(Clone, Copy)]
+struct Line<'a> {
+    hashes: &'a [u64; PER_LINE],
     /// Each block's entry; the top byte of the first also counts the blocks that found this line full and went on.
-    words: [u64; PER_LINE],
+    words: &'a [u64; PER_LINE],
 }
 
-impl Line {
+impl<'a> Line<'a> {
     /// Which slots have this hash, a bit each. All four at once: which it is cannot be predicted.
     #[inline]
-    fn slots_with(&self, hash: u64) -> u32 {
-        bits::equal(&self.hashes, hash)
+    fn slots_with(self, hash: u64) -> u32 {
+        bits::equal(self.hashes, hash)
     }
 
     #[inline]
-    fn fill(&mut self, slot: u32, hash: BlockHash, word: u64) {
-        let slot = slot as usize % PER_LINE;
-        self.hashes[slot] = hash.get();
-        self.words[slot] = self.words[slot] & !HELD | word;
-    }
-
-    #[inline]
-    fn passed(&self) -> u8 {
+    fn passed(self) -> u8 {
         (self.words[0] >> PASSED_SHIFT) as u8
     }
 
-    #[inline]
-    fn set_passed(&mut self, passed: u8) {
-        self.words[0] = self.words[0] & HELD | u64::from(passed) << PASSED_SHIFT;
+    fn filled(self) -> impl Iterator<Item = (BlockHash, u64)> + 'a {
+        let filled = (0..PER_LINE).filter(move |&slot| self.hashes[slot] != 0);
+        filled.map(move |slot| (BlockHash::new(self.hashes[slot]), self.words[slot] & HELD))
     }
 
-    fn filled(&self) -> impl Iterator<Item = (BlockHash, u64)> + '_ {
-        let filled = (0..PER_LINE).filter(|&slot| self.hashes[slot] != 0);
-        filled.map(|slot| (BlockHash::new(self.hashes[slot]), self.words[slot] & HELD))
-    }
-
-    fn entries(&self) -> impl Iterator<Item = (BlockHash, Held)> + '_ {
+    fn entries(self) -> impl Iterator<Item = (BlockHash, Held)> + 'a {
         self.filled().map(|(hash, word)| (hash, Held::unpack(word)))
     }
 }
@@ -451,12 +573,16 @@ fn pack_place(at: Place) -> u64 {
     u64::from(at.run.raw()) | u64::from(at.offset) << RunId::BITS
 }
 
+/// How many blocks ahead a line is asked for.
+const AHEAD: usize = 16;
 const PARTS: usize = 64;
 /// Blocks up to which a map is one part.
 const WHOLE: usize = 1 << 16;
-/// Lines of a part up to which it grows by doubling.
-const STEEP: usize = 4_096;
+/// Lines of a part up to which it grows by doubling: those of a map that is one part.
+const STEEP: usize = WHOLE / PER_LINE;
 const PER_LINE: usize = 4;
+/// Words of a line.
+const LINE: usize = 2 * PER_LINE;
 /// The state follows the run and sixteen bits of offset.
 const STATE_SHIFT: u32 = RunId::BITS + 16;
 const PASSED_SHIFT: u32 = 56;

@@ -236,11 +236,8 @@ impl<const WORDS: usize> Index<WORDS> {
     }
 
     /// Says whether searches ask a pod, whose lock the caller holds, for itself.
-    #[inline]
     pub(crate) fn set_unlinked(&self, pod: PodId, unlinked: bool) {
-        if self.unlinked.get().contains(pod) != unlinked {
-            if unlinked { self.unlinked.insert(pod) } else { self.unlinked.remove(pod) }
-        }
+        if unlinked { self.unlinked.insert(pod) } else { self.unlinked.remove(pod) }
     }
 }
 

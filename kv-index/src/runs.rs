@@ -13,6 +13,7 @@
 //! that its parent is in, or by the table of heads if it has none; see [`placing`].
 
 mod holders;
+mod islands;
 mod placing;
 mod run;
 
@@ -93,6 +94,13 @@ impl<const W: usize> Runs<W> {
     #[inline]
     pub(crate) fn view<'p>(&'p self, run: RunId, pin: &'p Pin) -> View<'p, W> {
         self.run(run).view(pin)
+    }
+
+    /// Asks for a run's lines ahead of their use.
+    #[inline]
+    pub(crate) fn prefetch(&self, run: RunId) {
+        let at = std::ptr::from_ref(self.run(run)).cast::<u8>();
+        (0..size_of::<Run<W>>()).step_by(64).for_each(|line| crate::prefetch::prefetch(at.wrapping_add(line)));
     }
 
     /// A pod lost spans of one run; how many of their blocks nobody holds any more.

@@ -54,6 +54,16 @@ impl<const WORDS: usize> Index<WORDS> {
         let Some(&first) = chain.reach(1).first() else { return };
         self.heads.prefetch(first);
         let pin = pin();
+        let unlinked = self.unlinked();
+        // Nobody has the first block: nobody has anything. The commonest cold prompt ends here.
+        *probes = 1;
+        match self.heads.probe(first, &pin) {
+            // Its lines are on their way while we look who is there.
+            Some(run) => self.runs.prefetch(run),
+            None if unlinked.is_empty() => return,
+            None => {}
+        }
+        *probes = 0;
         for _ in 0..ATTEMPTS {
             let joins = self.registry.joins();
             let alive = self.registry.alive();
@@ -100,6 +110,7 @@ impl<const W: usize> Walk<'_, '_, W> {
             let head = chain.reach(at + 1)[at];
             *self.probes += 1;
             let Some(id) = self.index.heads.probe(head, self.pin) else { break };
+            self.index.runs.prefetch(id);
             let run = self.index.runs.view(id, self.pin);
             if !run.begins_with(head) {
                 // Given up between our finding and reading it; it may have come anew.
@@ -159,6 +170,8 @@ impl<const W: usize> Walk<'_, '_, W> {
             }
         }
         let most = run.len().min(chain.len() - at);
+        run.prefetch_hashes(most / 2);
+        run.prefetch_hashes(most - 1);
         let mut on = 1;
         while on < most {
             let to = if chain.within_reach(at + most) { most } else { (2 * on + GALLOP).min(most) };

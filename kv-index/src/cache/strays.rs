@@ -10,12 +10,13 @@ use crate::map::FixedMap;
 
 /// One pod's strays.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub(crate) struct Strays {
-    /// What each stray is said to follow.
-    parents: FixedMap<BlockHash, Parent>,
+    unknown: usize,
     /// Strays by what they follow.
     waiting: FixedMap<BlockHash, SmallVec<[BlockHash; 1]>>,
-    unknown: usize,
+    /// What each stray is said to follow.
+    parents: FixedMap<BlockHash, Parent>,
 }
 
 impl Strays {

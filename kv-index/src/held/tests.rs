@@ -104,7 +104,7 @@ fn a_missing_block_is_missed_where_every_line_was_passed() {
     insert(&mut map, second[2]);
     map.remove(first[2]);
     insert(&mut map, second[3]);
-    assert_eq!(map.parts[0].lines.len(), 2, "both lines were passed");
+    assert_eq!(map.parts[0].lines.len, 2, "both lines were passed");
     assert!(map.parts[0].lines.iter().all(|line| line.passed() > 0));
     assert!(map.find(first[5]).is_none());
 }

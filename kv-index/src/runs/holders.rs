@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 
 use crate::pod::PodId;
 use crate::podset::PodSet;
+use crate::runs::islands::Islands;
 
 /// Who holds what of a run.
 #[derive(Clone, Debug, Default)]
@@ -19,8 +20,8 @@ pub(crate) struct Holders<const W: usize> {
     pods: usize,
     /// Where pods of `base` stop, ascending; a pod without a cut holds everything.
     cuts: SmallVec<[Cut; INLINE]>,
-    /// What pods hold behind a block that they lack: by pod and then ascending, none touching another.
-    islands: Vec<Island>,
+    /// What pods hold behind a block that they lack, if any do.
+    islands: Option<Box<Islands>>,
 }
 
 /// The offset of the first block that a pod lacks, and the pod: ordered by offset, then pod.
@@ -51,14 +52,6 @@ impl Cut {
     }
 }
 
-/// Blocks `from..to` of a run on one pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Island {
-    pod: PodId,
-    from: u32,
-    to: u32,
-}
-
 impl<const W: usize> Holders<W> {
     /// A run of `len` blocks that one pod holds.
     pub(crate) fn of_one(pod: PodId, len: u32) -> Self {
@@ -66,7 +59,12 @@ impl<const W: usize> Holders<W> {
     }
 
     /// Put together from what readers see and what only writers do.
-    pub(crate) fn from_parts(len: u32, base: PodSet<W>, cuts: impl Iterator<Item = Cut>, islands: Vec<Island>) -> Self {
+    pub(crate) fn from_parts(
+        len: u32,
+        base: PodSet<W>,
+        cuts: impl Iterator<Item = Cut>,
+        islands: Option<Box<Islands>>,
+    ) -> Self {
         Self { len, base, pods: base.len(), cuts: cuts.collect(), islands }
     }
 
@@ -83,29 +81,31 @@ impl<const W: usize> Holders<W> {
     }
 
     pub(crate) fn islands(&self) -> usize {
-        self.islands.len()
+        self.islands.as_ref().map_or(0, |islands| islands.len())
     }
 
-    pub(crate) fn into_islands(self) -> Vec<Island> {
-        self.islands
+    pub(crate) fn into_islands(self) -> Option<Box<Islands>> {
+        self.islands.filter(|islands| !islands.is_empty())
     }
 
     /// Blocks that somebody holds.
     pub(crate) fn live(&self) -> u32 {
         let front = self.front();
-        if self.islands.is_empty() { front } else { front + self.beyond(front) }
+        // Somebody holds all of it: there is nothing beyond.
+        let islands = self.islands.as_ref().filter(|_| front < self.len);
+        front + islands.map_or(0, |islands| islands.covered_from(front))
     }
 
     /// Whether somebody holds the block.
     pub(crate) fn is_live(&self, offset: u32) -> bool {
-        offset < self.front() || self.islands.iter().any(|island| (island.from..island.to).contains(&offset))
+        offset < self.front() || self.islands.as_ref().is_some_and(|islands| islands.covers(offset))
     }
 
     /// Whether a pod holds the block.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn holds(&self, pod: PodId, offset: u32) -> bool {
-        let island = |island: &Island| island.pod == pod && (island.from..island.to).contains(&offset);
-        offset < self.reach(pod) || self.islands.iter().any(island)
+        let mut islands = self.islands.iter().flat_map(|islands| islands.iter());
+        offset < self.reach(pod) || islands.any(|(of, from, to)| of == pod && (from..to).contains(&offset))
     }
 
     /// How many cuts there would be if `pod` made the run longer.
@@ -122,24 +122,15 @@ impl<const W: usize> Holders<W> {
     pub(crate) fn add(&mut self, pod: PodId, from: u32, to: u32) -> u32 {
         let before = self.live();
         let reach = self.reach(pod);
-        if from <= reach {
-            let mut end = to.max(reach);
-            self.islands.retain(|island| {
-                let absorbed = island.pod == pod && island.from <= end;
-                end = if absorbed { end.max(island.to) } else { end };
-                !absorbed
-            });
-            self.set_reach(pod, end);
+        let whole = from <= reach;
+        let (mut from, mut to) = if whole { (0, to.max(reach)) } else { (from, to) };
+        if let Some(islands) = &mut self.islands {
+            (from, to) = islands.absorb(pod, from, to);
+        }
+        if whole {
+            self.set_reach(pod, to);
         } else {
-            let (mut from, mut to) = (from, to);
-            self.islands.retain(|island| {
-                let touches = island.pod == pod && island.from <= to && from <= island.to;
-                if touches {
-                    (from, to) = (from.min(island.from), to.max(island.to));
-                }
-                !touches
-            });
-            self.keep_island(Island { pod, from, to });
+            self.islands.get_or_insert_default().insert(pod, from, to);
         }
         self.live() - before
     }
@@ -163,20 +154,13 @@ impl<const W: usize> Holders<W> {
     pub(crate) fn remove(&mut self, pod: PodId, from: u32, to: u32) -> u32 {
         let before = self.live();
         let reach = self.reach(pod);
+        if let Some(islands) = &mut self.islands {
+            islands.cut(pod, from, to);
+        }
         if from < reach {
             self.set_reach(pod, from);
             if to < reach {
-                self.keep_island(Island { pod, from: to, to: reach });
-            }
-        }
-        if self.islands.iter().any(|island| island.pod == pod && island.from < to && from < island.to) {
-            let cut: Vec<Island> = self.islands.iter().copied().filter(|island| island.pod == pod).collect();
-            self.islands.retain(|island| island.pod != pod);
-            for island in cut {
-                let rests = [(island.from, island.to.min(from)), (island.from.max(to), island.to)];
-                for (from, to) in rests.into_iter().filter(|(from, to)| from < to) {
-                    self.keep_island(Island { pod, from, to });
-                }
+                self.islands.get_or_insert_default().insert(pod, to, reach);
             }
         }
         self.trim();
@@ -189,7 +173,9 @@ impl<const W: usize> Holders<W> {
         if self.base.contains(pod) {
             self.set_reach(pod, 0);
         }
-        self.islands.retain(|island| island.pod != pod);
+        if let Some(islands) = &mut self.islands {
+            islands.drop_pod(pod);
+        }
         self.trim();
         before - self.live()
     }
@@ -218,30 +204,17 @@ impl<const W: usize> Holders<W> {
         }
     }
 
-    fn keep_island(&mut self, island: Island) {
-        let at = self.islands.partition_point(|other| *other < island);
-        self.islands.insert(at, island);
-    }
-
     /// Leading blocks that some pod holds together with all before them.
     fn front(&self) -> u32 {
         if self.pods > self.cuts.len() { self.len } else { self.cuts.last().map_or(0, |cut| cut.offset()) }
     }
 
-    /// Blocks from `front` on that are in an island.
-    fn beyond(&self, front: u32) -> u32 {
-        let mut spans: Vec<(u32, u32)> = self.islands.iter().map(|island| (island.from, island.to)).collect();
-        spans.sort_unstable();
-        let (mut end, mut sum) = (front, 0);
-        for (from, to) in spans {
-            sum += to.saturating_sub(from.max(end));
-            end = end.max(to);
-        }
-        sum
-    }
-
     fn trim(&mut self) {
-        let end = self.islands.iter().map(|island| island.to).fold(self.front(), u32::max);
+        let front = self.front();
+        if front == self.len {
+            return;
+        }
+        let end = self.islands.as_ref().map_or(front, |islands| islands.end().max(front));
         if end < self.len {
             self.len = end;
             while self.cuts.last().is_some_and(|cut| cut.offset() == end) {
@@ -253,7 +226,7 @@ impl<const W: usize> Holders<W> {
     /// Panics if the parts contradict each other.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn audit(&self) {
-        assert!(self.cuts.is_sorted() && self.islands.is_sorted(), "{self:?} is in order");
+        assert!(self.cuts.is_sorted(), "{self:?} is in order");
         let mut cut = PodSet::EMPTY;
         for one in &self.cuts {
             assert!(
@@ -262,11 +235,11 @@ impl<const W: usize> Holders<W> {
             );
         }
         assert!(cut.is_subset(&self.base) && self.pods == self.base.len(), "{self:?} cuts who is there");
-        for (i, island) in self.islands.iter().enumerate() {
-            let after_reach = island.from > self.reach(island.pod);
-            assert!(after_reach && island.from < island.to && island.to <= self.len, "{self:?} has real islands");
-            let next = self.islands.get(i + 1).filter(|next| next.pod == island.pod);
-            assert!(next.is_none_or(|next| next.from > island.to), "{self:?} keeps islands apart");
+        let mut before = None;
+        for (pod, from, to) in self.islands.iter().flat_map(|islands| islands.iter()) {
+            assert!(from > self.reach(pod) && from < to && to <= self.len, "{self:?} has real islands");
+            assert!(before.is_none_or(|(of, end)| of != pod || end < from), "{self:?} keeps islands apart");
+            before = Some((pod, to));
         }
         assert!(self.len == 0 || self.is_live(self.len - 1), "{self:?} ends with a held block");
     }

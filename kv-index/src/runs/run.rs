@@ -11,7 +11,8 @@ use crate::pod::PodId;
 use crate::podset::PodSet;
 use crate::reclaim::Pin;
 use crate::runs::RunId;
-use crate::runs::holders::{Cut, Holders, INLINE, Island};
+use crate::runs::holders::{Cut, Holders, INLINE};
+use crate::runs::islands::Islands;
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, fence};
 
 /// A run: five cache lines for 256 pods, of which a reader mostly wants two.
@@ -28,7 +29,7 @@ pub(super) struct Run<const W: usize> {
 struct Writer {
     /// The hash of the block before the first one; zero if that is the start of a prompt.
     parent: u64,
-    islands: Vec<Island>,
+    islands: Option<Box<Islands>>,
     /// Room in the array of hashes.
     capacity: u32,
     family: Family,
@@ -44,6 +45,10 @@ pub(super) struct Family {
     /// The run that this one goes on from, and its life at that time.
     pub(super) parent: Option<(RunId, u32)>,
 }
+
+// What a gateway of up to 256 pods pays for a run.
+#[cfg(all(target_pointer_width = "64", not(all(test, routing_loom))))]
+const _: () = assert!(size_of::<Run<4>>() == 320);
 
 /// What readers read: one state of the run.
 #[repr(C, align(64))]
@@ -102,7 +107,9 @@ impl<const W: usize> Run<W> {
         let record = &self.records[(self.version.load(Ordering::Relaxed) & 1) as usize];
         let cuts = (record.shape.load(Ordering::Relaxed) >> 32) as usize;
         let writer = self.writer.lock();
-        writer.capacity as usize * 8 + cuts.saturating_sub(INLINE) * 4 + writer.islands.capacity() * size_of::<Island>()
+        writer.capacity as usize * 8
+            + cuts.saturating_sub(INLINE) * 4
+            + writer.islands.as_ref().map_or(0, |islands| islands.bytes())
     }
 
     /// Makes the run longer by the first `count` of `blocks`, if `pod` holds all of it, nobody else any, and it ends
@@ -153,7 +160,7 @@ impl<const W: usize> Run<W> {
         let of_length = record.shape.load(Ordering::Relaxed) == u64::from(len);
         let one = PodSet::<W>::of_one(pod);
         let of_one = record.base.iter().zip(one.words()).all(|(word, one)| word.load(Ordering::Relaxed) == *one);
-        (of_length && of_one && writer.islands.is_empty()).then_some((version, record))
+        (of_length && of_one && writer.islands.is_none()).then_some((version, record))
     }
 
     /// Publishes what `record` says, with another length.
@@ -286,6 +293,12 @@ impl<'p, const W: usize> View<'p, W> {
         unsafe { (*self.hashes.add(offset)).load(Ordering::Relaxed) }
     }
 
+    /// Asks for the line of a block's hash ahead of its use.
+    #[inline]
+    pub(crate) fn prefetch_hashes(&self, offset: usize) {
+        crate::prefetch::prefetch(self.hashes.wrapping_add(offset));
+    }
+
     /// Who holds the first block.
     #[inline]
     pub(crate) fn base(&self) -> PodSet<W> {
@@ -414,7 +427,8 @@ impl<'p, const W: usize> Writing<'p, W> {
         fence(Ordering::Release);
         record.head.store(head, Ordering::Relaxed);
         record.last.store(last, Ordering::Relaxed);
-        let hashes = if len > 0 { self.hashes } else { std::ptr::null_mut() };
+        let kept = len > 0 || self.writer.capacity as usize <= KEPT;
+        let hashes = if kept { self.hashes } else { std::ptr::null_mut() };
         record.hashes.store(hashes, Ordering::Relaxed);
         record.shape.store(u64::from(len) | (cuts.len() as u64) << 32, Ordering::Relaxed);
         for (to, word) in record.base.iter().zip(self.holders.base().words()) {
@@ -431,7 +445,8 @@ impl<'p, const W: usize> Writing<'p, W> {
         self.retire(outgrown);
         let spill = std::mem::replace(&mut self.spill, spill);
         self.retire(Array::from_raw(spill, old_cuts.saturating_sub(INLINE)));
-        if len == 0 {
+        // A small array is kept for whoever uses the run next: short conversations come and go all the time.
+        if len == 0 && self.writer.capacity as usize > KEPT {
             let capacity = std::mem::take(&mut self.writer.capacity);
             let hashes = std::mem::replace(&mut self.hashes, hashes);
             self.retire(Array::from_raw(hashes, capacity as usize));
@@ -482,6 +497,9 @@ impl<T> std::ops::Deref for Array<T> {
         &self.0
     }
 }
+
+/// Blocks that an array of hashes may have room for to be kept with a run that nobody uses.
+const KEPT: usize = 16;
 
 /// Least room kept free in an array of hashes, in blocks.
 const LEAST_SLACK: usize = 4;
