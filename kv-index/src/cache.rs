@@ -146,6 +146,12 @@ impl PodCache {
     pub(crate) fn remove_copy(&mut self, hash: BlockHash, tier: Tier, source: Source) -> Outcome {
         let Some(spot) = self.held.find(hash) else { return Outcome::Missing };
         let mut held = self.held.at(spot);
+        if let (Some(place), true) = (held.place, held.state == State::default().with_tiers(tier.bit())) {
+            // One copy in one tier and nothing else to know: most blocks are like that.
+            self.held.remove_at(hash, spot);
+            self.digest.remove(hash, tier);
+            return Outcome::Gone(Left::Place(place));
+        }
         let count = self.copies(hash, held.state, tier);
         if count == 0 {
             return Outcome::Missing;

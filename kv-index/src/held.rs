@@ -5,6 +5,8 @@
 //! as soon as nobody went further. From 65,536 blocks on there are 64 parts that are resized one at a time, so the
 //! longest pause is for that many or for one part, 1/64th of the pod's blocks (`tests::a_resize_moves_one_part_at_most`).
 
+use smallvec::SmallVec;
+
 use crate::block::BlockHash;
 use crate::prefetch::prefetch;
 use crate::runs::{Place, RunId};
@@ -72,8 +74,8 @@ impl State {
 /// The blocks of one pod.
 #[derive(Debug, Default)]
 pub(crate) struct HeldMap {
-    /// One part while it is small, then [`PARTS`].
-    parts: Vec<Part>,
+    /// One part while it is small, right here, then [`PARTS`].
+    parts: SmallVec<[Part; 1]>,
     len: usize,
     /// Counts what makes a [`Spot`] void.
     moves: u64,
@@ -86,7 +88,8 @@ pub(crate) struct Spot(u64);
 impl Spot {
     #[inline]
     fn new(part: usize, line: usize, slot: u32) -> Self {
-        Self((part as u64) << 56 | (line * LINE + PER_LINE) as u64 + u64::from(slot))
+        let word = line * LINE + PER_LINE + slot as usize;
+        Self((part as u64) << 56 | word as u64)
     }
 
     #[inline]
@@ -163,17 +166,28 @@ impl HeldMap {
                 prefetch(words.as_ptr().wrapping_add(Home::of(ahead).line(lines) * LINE));
             }
             let home = Home::of(*hash).line(lines) * LINE;
-            let Some(line) = words.get_mut(home..).and_then(|words| words.first_chunk_mut::<LINE>()) else { break };
-            let hashes = line.first_chunk().expect("half a line");
-            let (found, vacant) = (bits::equal(hashes, hash.get()), bits::equal(hashes, 0));
-            if found != 0 || vacant == 0 || line[PER_LINE] >> PASSED_SHIFT != 0 {
-                // There, full, or passed by others: for a closer look.
+            let Some((line, other)) = pair(words, home) else { break };
+            let (found, mut vacant) = (line.slots_with(hash.get()), line.slots_with(0));
+            let mut to = home;
+            if found != 0 {
                 break;
             }
-            let slot = vacant.trailing_zeros() as usize % PER_LINE;
-            line[slot] = hash.get();
-            line[PER_LINE + slot] = word;
-            spots.push(Spot((home + PER_LINE + slot) as u64));
+            if vacant == 0 || line.passed() != 0 {
+                if other.slots_with(hash.get()) != 0 || other.passed() != 0 || line.passed() == u8::MAX {
+                    break;
+                }
+                if vacant == 0 {
+                    (to, vacant) = (home ^ LINE, other.slots_with(0));
+                    if vacant == 0 {
+                        break;
+                    }
+                    words[home + PER_LINE] += 1 << PASSED_SHIFT;
+                }
+            }
+            let slot = to + vacant.trailing_zeros() as usize;
+            words[slot] = hash.get();
+            words[slot + PER_LINE] = words[slot + PER_LINE] & !HELD | word;
+            spots.push(Spot((slot + PER_LINE) as u64));
         }
         let count = spots.len() - start;
         part.len += count;
@@ -231,6 +245,13 @@ impl HeldMap {
         let (line, slot) = part.claim(hash, home.line(part.lines.len), held.pack());
         self.len += 1;
         (Spot::new(at, line, slot), false)
+    }
+
+    /// Takes out the block that was found at this spot.
+    #[inline]
+    pub(crate) fn remove_at(&mut self, hash: BlockHash, spot: Spot) {
+        self.moves += u64::from(self.parts[spot.part()].remove(Home::of(hash), spot));
+        self.len -= 1;
     }
 
     /// Takes a block out.
@@ -436,8 +457,7 @@ impl Lines {
 
     #[inline]
     fn at(&self, line: usize) -> Line<'_> {
-        let (hashes, words) = self.words[self.skip + line * LINE..][..LINE].split_at(PER_LINE);
-        Line { hashes: hashes.first_chunk().expect("half a line"), words: words.first_chunk().expect("half a line") }
+        Line::of(&self.words[self.skip + line * LINE..]).expect("a line is whole")
     }
 
     /// The hashes and words of a line.
@@ -494,6 +514,12 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
+    #[inline]
+    fn of(words: &'a [u64]) -> Option<Self> {
+        let (hashes, words) = words.split_first_chunk()?;
+        Some(Self { hashes, words: words.first_chunk()? })
+    }
+
     /// Which slots have this hash, a bit each. All four at once: which it is cannot be predicted.
     #[inline]
     fn slots_with(self, hash: u64) -> u32 {
@@ -544,6 +570,15 @@ mod bits {
     pub(super) fn equal(words: &[u64; 4], word: u64) -> u32 {
         (0..4).fold(0, |bits, at| bits | u32::from(words[at] == word) << at)
     }
+}
+
+/// The line that begins at word `home`, and the other one of its pair.
+#[inline]
+fn pair(words: &[u64], home: usize) -> Option<(Line<'_>, Line<'_>)> {
+    let both = words.get(home & !LINE..)?.first_chunk::<{ 2 * LINE }>()?;
+    let (first, second) = both.split_at(LINE);
+    let (first, second) = (Line::of(first)?, Line::of(second)?);
+    Some(if home & LINE == 0 { (first, second) } else { (second, first) })
 }
 
 /// Where a block belongs: Fibonacci placement, the part from the top bits, the line from what follows.

@@ -121,7 +121,8 @@ impl<const W: usize> Runs<W> {
     ) -> Take {
         let islands = run.holders.islands();
         let common = run.common(from as usize, blocks);
-        if !room && !(common == 1 && run.holders.is_live(from)) {
+        let fits = room || common == 1 && run.holders.is_live(from);
+        if !fits {
             return Take::Full;
         }
         let to = from + common as u32;
