@@ -94,7 +94,7 @@ pub enum Parent {
     Root,
     /// The block follows this one.
     Block(BlockHash),
-    /// The source did not say. The pod's answers stay exact, by scanning, until it is told.
+    /// The source did not say. Until it is told, searches ask the pod itself: as exact, but slower.
     Unknown,
 }
 

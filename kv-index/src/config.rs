@@ -10,9 +10,11 @@
 pub struct Config {
     /// Pods that may be joined at once, retired ones included until they are swept; at most the set's width.
     pub max_pods: usize,
-    /// Distinct blocks in all, at most [`Config::MOST_BLOCKS`].
+    /// Distinct blocks in all, at most [`Config::MOST_BLOCKS`]. A block that a pod holds apart from what it follows
+    /// counts for itself.
     ///
-    /// Stores that race for the last room may overshoot by the blocks of the events in flight.
+    /// A store takes room for all its blocks and gives back what others hold already, so of stores that race for
+    /// the last room one may be refused what would have fitted.
     pub max_blocks: usize,
     /// Blocks on any one pod.
     pub max_blocks_per_pod: usize,

@@ -23,8 +23,8 @@ use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 
 /// Which pods hold which blocks, and how much of a prompt each of them holds.
 ///
-/// Shared by reference between threads: searches take no lock, writers lock one pod and, for a moment, the runs that
-/// they change. `WORDS` is the width of a [`PodSet`].
+/// Shared by reference between threads: searches take no lock but those of [unlinked](crate::PodStats::unlinked)
+/// pods, writers lock one pod and, for a moment, the runs that they change. `WORDS` is the width of a [`PodSet`].
 ///
 /// # Examples
 ///

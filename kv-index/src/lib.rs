@@ -7,7 +7,8 @@
 //!
 //! - Prompts become hashes by a [`ChainHasher`], by an engine's own rules (module `engine`, with a feature for each
 //!   engine), or come ready-made ([`BlockHash::new`]). A hash is cumulative: it must determine everything before its
-//!   block. That is the one thing the index takes on trust.
+//!   block. That is the one thing the index takes on trust. If two pods name different
+//!   parents for one block, it counts for each behind the parent that this pod named.
 //! - Pods [join](Index::join) and get a [`Pod`] handle. Their engines' reports go through a numbered [`Feed`], or
 //!   straight into [`Index::apply`].
 //! - [`Index::search`] fills a reusable [`Matches`] with groups of pods, deepest first. [`Index::locate`] then says
@@ -22,8 +23,10 @@
 //! - Searches are exact for every pod that does not change meanwhile, holes in its blocks or not. For one that
 //!   does, the answer was right at some moment of the search
 //!   (`model::tests::the_index_agrees_with_the_model`, `tests/stress.rs`, `loom_tests`).
-//! - A search waits for no writer, takes no lock and writes no shared memory (`table`, `runs`: the loom tests); a
-//!   warm one allocates nothing (`tests/allocations.rs`).
+//! - A search waits for no writer, takes no lock and writes no shared memory (`heads`, `runs`: the loom tests). The
+//!   exception are pods with blocks whose parent nobody told, or was told contradictory things about
+//!   ([`Stats::unlinked_pods`]): these are asked under their lock. A warm search allocates nothing
+//!   (`tests/allocations.rs`), unless its chain lies in more than four runs.
 //! - Membership sources may repeat themselves per block, numbered ones per batch: nothing is counted twice
 //!   (`feed::tests`).
 //! - A retired pod is in no later search; its id is used again only when nothing of it is left, under a new

@@ -54,7 +54,7 @@ fn loom_search_against_a_store_and_an_eviction() {
     });
 }
 
-/// The hole at the first block is known to whoever sees the block behind it.
+/// The first block leaves, then the second comes: no search sees both.
 #[test]
 fn loom_search_against_a_hole() {
     model(|| {
@@ -73,7 +73,7 @@ fn loom_search_against_a_hole() {
     });
 }
 
-/// A hole is known for as long as the table shows what is behind it.
+/// What is behind a hole is not seen while it is there, nor when it goes.
 #[test]
 fn loom_search_against_a_hole_that_goes() {
     model(|| {
@@ -133,7 +133,7 @@ fn loom_id_reuse_against_a_late_event() {
     });
 }
 
-/// The block's run ends and its id goes to another run, between a search's reading the slot and the run.
+/// The block's run ends and its id goes to another run, between a search's finding the head and reading the run.
 #[test]
 fn loom_search_against_a_run_used_again() {
     model(|| {

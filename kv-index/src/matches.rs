@@ -15,7 +15,7 @@ pub struct Group<const WORDS: usize = 4> {
 
 /// How many leading blocks of a chain each live pod holds.
 ///
-/// Owned by the caller and reused: a warm search allocates nothing.
+/// Owned by the caller and reused, so that a warm search need not allocate it.
 #[derive(Clone, Debug, Default)]
 pub struct Matches<const WORDS: usize = 4> {
     pub(crate) groups: Vec<Group<WORDS>>,

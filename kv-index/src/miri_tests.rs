@@ -1,5 +1,4 @@
-//! Small enough for miri, wide enough to pass every unsafe line: arrays rebuilt and freed under readers, ledgers
-//! published and replaced, on one thread and on three.
+//! Small enough for miri: runs made, made longer and shorter, left and used again, on one thread and under readers.
 
 use crate::{BlockHash, Config, Event, Index, Matches, Parent, Pod, Removed, Source, Stored, collect};
 

@@ -15,7 +15,7 @@ use crate::tier::{Location, Tier};
 pub struct InventoryBlock {
     /// The block.
     pub hash: BlockHash,
-    /// What it follows. Listed parent before child, the index learns every position.
+    /// What it follows. Listed parent before child, no block has to wait for it.
     pub parent: Parent,
     /// Where it is.
     pub tier: Tier,

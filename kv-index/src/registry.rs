@@ -2,7 +2,7 @@
 //!
 //! A pod's life is one word, `(generation, stage)`. Everything that depends on it follows one rule: the stage
 //! goes Free → Live → Retired → Free, the last step only under the pod's lock with nothing of the pod left in
-//! the table, and the generation grows at each Free → Live. So a handle names at most one pod for ever.
+//! any run, and the generation grows at each Free → Live. So a handle names at most one pod for ever.
 
 use crate::error::JoinError;
 use crate::map::FixedMap;
@@ -63,7 +63,7 @@ impl<const W: usize> Registry<W> {
         };
         let id = PodId::from_index(index);
         let pod = Pod::new(id, self.stage(id).0.max(generation).saturating_add(1));
-        // Release, before the pod can store anything: a search that reads a slot of this pod, or its alive
+        // Release, before the pod can store anything: a search that reads a run of this pod, or its alive
         // bit, then reads a changed count. Pairs with `joins`.
         self.joins.fetch_add(1, Ordering::Release);
         self.lives[index].store(life(pod.generation(), Stage::Live), Ordering::Release);

@@ -1,6 +1,6 @@
 //! Runs: consecutive blocks of one chain, with who holds which of them.
 //!
-//! Every block that a pod holds together with what it follows lies in exactly one run: as its first block, its
+//! Every block that a pod came to hold together with what it follows lies in exactly one run: as its first block, its
 //! *head*, which [`Heads`] finds, or right behind its parent. So a search looks up heads only: it reads a run, sees
 //! how far the run agrees with its chain, and looks up the next block as the head of the next run. Hashes being
 //! cumulative, a run whose last hash is on the chain lies on it whole.

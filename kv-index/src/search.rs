@@ -3,7 +3,8 @@
 //! A search begins with every live pod. It looks up the run that begins with the chain's first block, leaves out the
 //! pods that do not hold that, then those that stop within the part of the run which lies on the chain, and goes on
 //! with the block behind that part as the head of the next run, until nobody is left or no run begins there.
-//! Whoever lacks a block is out from there on, so holes need no thought.
+//! Whoever lacks a block is out from there on, so holes need no thought. Unlinked pods take no part in this: the
+//! runs do not say all there is to say of them, and they are asked themselves.
 //!
 //! [`Index::scan`] is the definition, pod by pod and block by block; every other search must answer the same.
 

@@ -59,7 +59,8 @@ impl<const WORDS: usize> Index<WORDS> {
 
     /// Makes an index from a snapshot. Pods keep their names and get new handles ([`Index::pod`]).
     ///
-    /// Blocks beyond the bounds of `config` are left out and counted as refused.
+    /// Blocks beyond the bounds of `config` are left out and counted as refused. A block that is restored before what
+    /// it follows, or without it, takes room of its own.
     ///
     /// # Errors
     ///

@@ -24,7 +24,8 @@ pub struct Stats {
     pub runs: usize,
     /// Stretches of a run that a pod holds behind a block of it that it lacks.
     pub islands: usize,
-    /// Blocks that pods hold apart from what they follow, since they lack it or nobody told what it is.
+    /// Blocks that pods hold apart from what they follow, since they lack it, nobody told what it is, or others
+    /// contradict it.
     pub strays: usize,
     /// Pods that searches ask under their lock, since nobody told what some block follows, or contradictory things.
     pub unlinked_pods: usize,
@@ -46,7 +47,8 @@ pub struct PodStats {
     pub blocks: usize,
     /// Blocks that no engine has confirmed.
     pub speculated: usize,
-    /// Blocks that it holds apart from what they follow, since it lacks it or nobody told what it is.
+    /// Blocks that it holds apart from what they follow, since it lacks it, nobody told what it is, or others
+    /// contradict it.
     pub strays: usize,
     /// Whether searches ask it under its lock, since nobody told what some block follows, or contradictory things.
     pub unlinked: bool,
@@ -61,7 +63,7 @@ pub struct PodStats {
 }
 
 impl<const WORDS: usize> Index<WORDS> {
-    /// Counts everything; locks each pod and shard for a moment.
+    /// Counts everything; locks each pod, run and shard for a moment.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let mut stats = Stats {

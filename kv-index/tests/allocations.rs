@@ -1,4 +1,4 @@
-//! A warm search allocates nothing, eager or lazy, with holes or without.
+//! A warm search allocates nothing, eager or lazy, with holes or without, through up to four runs.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

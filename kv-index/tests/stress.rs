@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use kv_index::{BlockHash, Config, Event, Index, Matches, Parent, Pod, Removed, Source, Stored};
 
 fn chain(seed: u64, blocks: u64) -> Vec<BlockHash> {
-    // The first half is common to all, so that runs and sets are shared and fought over.
+    // The first half is common to all, so that runs are shared and fought over.
     (0..blocks)
         .map(|n| {
             let own = if n < blocks / 2 { 0 } else { seed + 1 };
@@ -145,7 +145,7 @@ fn searches_among_writers_are_exact_for_pods_that_do_not_change() {
     assert_eq!(index.stats().strays, 0);
 }
 
-/// Two threads feed one pod; whatever they interleave to, the pod's own view and the table agree.
+/// Two threads feed one pod; whatever they interleave to, the pod's own view and the runs agree.
 #[test]
 fn two_writers_on_one_pod_leave_one_truth() {
     let index: Index = Index::new(Config::default());

@@ -1,7 +1,9 @@
-//! Strays: blocks that a pod holds apart from what they follow, since it lacks that or nobody told what it is.
+//! Strays: blocks that a pod holds apart from what they follow, since it lacks that, nobody told what it is, or a run
+//! says that it is something else.
 //!
 //! No search comes to a stray: whoever lacks a block has nothing behind it. So strays are in no run, and wait under
-//! the hash of what they follow until the pod comes to hold that.
+//! the hash of what they follow until the pod comes to hold that. For the last two kinds searches ask the pod:
+//! it is unlinked.
 
 use smallvec::SmallVec;
 

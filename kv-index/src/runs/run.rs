@@ -2,7 +2,7 @@
 //!
 //! A run has two records. A writer fills the one that is not current and makes it current by counting `version`
 //! up; a reader that finds the version unchanged has read what one writer left. A reader is turned back only by
-//! two publications in its course, never by a writer that sleeps: it waits for nobody.
+//! a publication in its course, never by a writer that sleeps: it waits for nobody.
 
 use std::fmt;
 

@@ -52,7 +52,7 @@ fn the_first_of_several_holes_counts() {
     assert_eq!(depth(&index, &chain, pod), 10);
     store(&index, pod, &chain, 10, 11);
     assert_eq!(depth(&index, &chain, pod), 30);
-    // The hole grows forward: what is before it now ends earlier than the ledger's entry.
+    // The hole grows forward: what is before it now ends earlier.
     remove(&index, pod, &chain[28..30]);
     assert_eq!(depth(&index, &chain, pod), 28);
 }
