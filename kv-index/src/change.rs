@@ -5,12 +5,15 @@
 
 mod placing;
 
+use smallvec::SmallVec;
+
 use crate::block::{BlockHash, Parent};
 use crate::cache::{Left, NewCopy, Outcome, PodCache};
 use crate::detail::Detail;
 use crate::event::{Applied, Event, Removed, Source, Stored};
 use crate::held::{Held, Spot};
 use crate::index::Index;
+use crate::map::FixedMap;
 use crate::pod::PodId;
 use crate::reclaim::{Pin, pin};
 use crate::runs::{Anchor, Place, Span};
@@ -223,16 +226,31 @@ impl<'a, const W: usize> Change<'a, W> {
     }
 
     /// Puts a snapshot's blocks back, as far as they fit; false if one is there twice.
-    pub(crate) fn restore(&mut self, blocks: Vec<RestoredBlock>) -> bool {
-        let count = blocks.len();
-        for (i, (hash, parent, detail)) in blocks.into_iter().enumerate() {
-            if self.cache.find(hash).is_some() {
-                return false;
+    ///
+    /// Parents before their children, whatever the order: a child that came first would take room for itself meanwhile.
+    pub(crate) fn restore(&mut self, blocks: &[RestoredBlock]) -> bool {
+        let at: FixedMap<BlockHash, usize> = blocks.iter().enumerate().map(|(i, (hash, ..))| (*hash, i)).collect();
+        if at.len() < blocks.len() {
+            return false;
+        }
+        let mut behind: FixedMap<BlockHash, SmallVec<[usize; 1]>> = FixedMap::default();
+        let mut ready = Vec::new();
+        for (i, (_, parent, _)) in blocks.iter().enumerate() {
+            match parent {
+                Parent::Block(parent) if at.contains_key(parent) => behind.entry(*parent).or_default().push(i),
+                _ => ready.push(i),
             }
-            if !self.replace(hash, parent, &detail) {
-                self.refuse(count - i);
+        }
+        ready.reverse();
+        let mut left = blocks.len();
+        while let Some(i) = ready.pop().or_else(|| any_of(&mut behind)) {
+            let (hash, parent, detail) = &blocks[i];
+            if !self.replace(*hash, *parent, detail) {
+                self.refuse(left);
                 break;
             }
+            left -= 1;
+            ready.extend(behind.remove(hash).into_iter().flatten());
         }
         true
     }
@@ -322,6 +340,17 @@ impl<const W: usize> Drop for Change<'_, W> {
             self.cache.buffers = buffers;
         }
     }
+}
+
+/// One of blocks that follow each other in a circle, so that none is the first: no engine has such.
+fn any_of(behind: &mut FixedMap<BlockHash, SmallVec<[usize; 1]>>) -> Option<usize> {
+    let parent = *behind.keys().next()?;
+    let waiting = behind.get_mut(&parent)?;
+    let one = waiting.pop();
+    if waiting.is_empty() {
+        behind.remove(&parent);
+    }
+    one
 }
 
 fn copy_of(stored: &Stored<'_>, offset: usize, source: Source) -> NewCopy {

@@ -26,7 +26,7 @@
 //! - A search waits for no writer, takes no lock and writes no shared memory (`heads`, `runs`: the loom tests). The
 //!   exception are pods with blocks whose parent nobody told, or was told contradictory things about
 //!   ([`Stats::unlinked_pods`]): these are asked under their lock. A warm search allocates nothing
-//!   (`tests/allocations.rs`), unless its chain lies in more than four runs.
+//!   (`tests/allocations.rs`).
 //! - Membership sources may repeat themselves per block, numbered ones per batch: nothing is counted twice
 //!   (`feed::tests`).
 //! - A retired pod is in no later search; its id is used again only when nothing of it is left, under a new

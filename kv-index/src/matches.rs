@@ -2,6 +2,7 @@
 
 use crate::pod::PodId;
 use crate::podset::PodSet;
+use crate::runs::RunId;
 
 /// Pods that hold exactly the first `depth` blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub struct Matches<const WORDS: usize = 4> {
     pub(crate) groups: Vec<Group<WORDS>>,
     pub(crate) blocks: usize,
     pub(crate) probes: usize,
+    /// Runs that the last search walked, with their versions.
+    pub(crate) passed: Vec<(RunId, u64)>,
 }
 
 impl<const WORDS: usize> Matches<WORDS> {

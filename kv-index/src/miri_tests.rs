@@ -19,7 +19,7 @@ fn churn(index: &Index<1>, pod: Pod, seed: u64) {
 }
 
 #[test]
-fn miri_one_thread_passes_every_unsafe_line() {
+fn miri_one_thread_stores_and_evicts() {
     let index = Index::<1>::new(Config::default().max_pods(3));
     let pod = index.join("a").expect("room");
     let mut matches = Matches::default();
@@ -31,6 +31,36 @@ fn miri_one_thread_passes_every_unsafe_line() {
     index.audit();
     index.retire(pod);
     while index.sweep(4).pending > 0 {}
+    index.audit();
+    drop(index);
+    collect();
+}
+
+/// Arrays that are outgrown, given up and freed, cuts that are kept beside their run, and a shard that is rebuilt.
+#[test]
+fn miri_arrays_come_and_go() {
+    let index = Index::<1>::new(Config::default().max_pods(20));
+    let long: Vec<BlockHash> = (1..=60).map(BlockHash::new).collect();
+    let pods: Vec<Pod> = (0..18).map(|n| index.join(&format!("pod-{n}")).expect("room")).collect();
+    let apply = |pod: Pod, event: Event<'_>| index.apply(pod, Source::Membership, &event).expect("live");
+    apply(pods[0], Event::Stored(Stored::prompt(&long[..25])));
+    apply(pods[0], Event::Stored(Stored::new(Parent::Block(long[24]), &long[25..])));
+    for (n, &pod) in pods.iter().enumerate().skip(1) {
+        apply(pod, Event::Stored(Stored::prompt(&long[..60 - 2 * n])));
+    }
+    let mut matches = Matches::default();
+    index.search(&long, &mut matches);
+    assert_eq!(matches.groups().len(), 18);
+    index.audit();
+    for &pod in &pods {
+        apply(pod, Event::Cleared);
+        collect();
+    }
+    // Of one shard: the top byte of a hash times the golden ratio chooses it.
+    let one_shard = (1u64..).filter(|n| n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56 == 7).take(12);
+    for head in one_shard {
+        apply(pods[0], Event::Stored(Stored::prompt(&[BlockHash::new(head)])));
+    }
     index.audit();
     drop(index);
     collect();

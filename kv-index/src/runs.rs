@@ -96,6 +96,12 @@ impl<const W: usize> Runs<W> {
         self.run(run).view(pin)
     }
 
+    /// Whether nothing was published in a run since this version.
+    #[inline]
+    pub(crate) fn is_at(&self, run: RunId, version: u64) -> bool {
+        self.run(run).is_at(version)
+    }
+
     /// Asks for a run's lines ahead of their use.
     #[inline]
     pub(crate) fn prefetch(&self, run: RunId) {

@@ -10,8 +10,6 @@
 
 mod prompt;
 
-use smallvec::SmallVec;
-
 use crate::block::BlockHash;
 use crate::index::Index;
 use crate::matches::{Group, Matches};
@@ -19,7 +17,7 @@ use crate::pod::PodId;
 use crate::podset::PodSet;
 use crate::reach::Chain;
 use crate::reclaim::{Pin, pin};
-use crate::runs::View;
+use crate::runs::{RunId, View};
 use crate::search::prompt::{GALLOP, Prompt};
 
 impl<const WORDS: usize> Index<WORDS> {
@@ -49,7 +47,7 @@ impl<const WORDS: usize> Index<WORDS> {
 
     /// Walks until no run that was passed, and nobody's identity, changed in the course of it.
     fn attempt(&self, mut chain: impl Prompt, matches: &mut Matches<WORDS>) {
-        let Matches { groups, probes, .. } = matches;
+        let Matches { groups, probes, passed, .. } = matches;
         groups.clear();
         *probes = 0;
         let Some(&first) = chain.reach(1).first() else { return };
@@ -70,7 +68,7 @@ impl<const WORDS: usize> Index<WORDS> {
             let alive = self.registry.alive();
             let unlinked = self.unlinked() & alive;
             groups.clear();
-            let steady = Walk { index: self, pin: &pin, groups, probes }.run(&mut chain, alive - unlinked);
+            let steady = Walk { index: self, pin: &pin, groups, probes, passed }.run(&mut chain, alive - unlinked);
             if !unlinked.is_empty() {
                 self.scan_for(unlinked, &mut chain, groups);
             }
@@ -100,12 +98,14 @@ struct Walk<'a, 'p, const W: usize> {
     pin: &'p Pin,
     groups: &'a mut Vec<Group<W>>,
     probes: &'a mut usize,
+    /// Runs that were walked, with their versions.
+    passed: &'a mut Vec<(RunId, u64)>,
 }
 
 impl<const W: usize> Walk<'_, '_, W> {
     /// Files each of `pods` under the depth it reaches, deepest first; whether all runs were of one moment.
     fn run(&mut self, chain: &mut impl Prompt, pods: PodSet<W>) -> bool {
-        let mut passed: SmallVec<[View<'_, W>; 4]> = SmallVec::new();
+        self.passed.clear();
         let (mut left, mut at) = (pods, 0);
         while at < chain.len() && !left.is_empty() {
             let head = chain.reach(at + 1)[at];
@@ -114,8 +114,8 @@ impl<const W: usize> Walk<'_, '_, W> {
             self.index.runs.prefetch(id);
             let run = self.index.runs.view(id, self.pin);
             if !run.begins_with(head) {
-                // Given up between our finding and reading it; it may have come anew.
-                return false;
+                // Given up between our finding and reading it, and so no longer found: another look.
+                continue;
             }
             let (filed, were_left) = (self.groups.len(), left);
             let agreed = self.follow(run, chain, at, &mut left);
@@ -125,12 +125,12 @@ impl<const W: usize> Walk<'_, '_, W> {
                 left = were_left;
                 continue;
             }
-            passed.push(run);
+            self.passed.push((id, run.version()));
             at += agreed;
         }
         push(self.groups, at, left);
         self.groups.reverse();
-        passed.iter().all(View::is_current)
+        self.passed.iter().all(|&(run, version)| self.index.runs.is_at(run, version))
     }
 
     /// Leaves out the pods that stop in this run, which begins at `at`; how much of the run is on the chain.

@@ -59,8 +59,8 @@ impl<const WORDS: usize> Index<WORDS> {
 
     /// Makes an index from a snapshot. Pods keep their names and get new handles ([`Index::pod`]).
     ///
-    /// Blocks beyond the bounds of `config` are left out and counted as refused. A block that is restored before what
-    /// it follows, or without it, takes room of its own.
+    /// Blocks beyond the bounds of `config` are left out and counted as refused. A block that is restored without what it
+    /// follows takes room of its own.
     ///
     /// # Errors
     ///
@@ -113,7 +113,7 @@ impl<const WORDS: usize> Index<WORDS> {
         for _ in 0..count {
             blocks.push(reader.block()?);
         }
-        if !change.restore(blocks) {
+        if !change.restore(&blocks) {
             return Err(reader.malformed());
         }
         change.finish();

@@ -102,6 +102,13 @@ impl<const W: usize> Run<W> {
         }
     }
 
+    /// Whether nothing was published since this version.
+    #[inline]
+    pub(super) fn is_at(&self, version: u64) -> bool {
+        // Relaxed: whoever read that version has seen to the order in `View::is_current`.
+        self.version.load(Ordering::Relaxed) == version
+    }
+
     /// Bytes of the arrays.
     pub(super) fn bytes(&self) -> usize {
         let record = &self.records[(self.version.load(Ordering::Relaxed) & 1) as usize];
@@ -260,6 +267,11 @@ impl<'p, const W: usize> View<'p, W> {
         // published before that store; pairs with the fence in `publish`.
         fence(Ordering::Acquire);
         self.run.version.load(Ordering::Relaxed) == self.version
+    }
+
+    #[inline]
+    pub(crate) fn version(&self) -> u64 {
+        self.version
     }
 
     /// Whether the run begins with this block; a run that is not in use begins with none.
