@@ -116,7 +116,7 @@ impl<const W: usize> Runs<W> {
             return (to - from) as usize + self.remove(heads, pod, &spans[1..], pin);
         }
         let mut writing = self.run(run).lock(pin);
-        let before = (writing.holders.islands(), writing.holders.len());
+        let before = writing.holders.islands();
         let gone: u32 = spans.iter().map(|span| writing.holders.remove(pod, span.from, span.to)).sum();
         self.finish(heads, run, writing, before, pin);
         gone as usize
@@ -125,8 +125,8 @@ impl<const W: usize> Runs<W> {
     /// A pod lost all it had in a run; how many blocks nobody holds any more. Does nothing if it had nothing.
     pub(crate) fn drop_pod(&self, heads: &Heads, pod: PodId, run: RunId, pin: &Pin) -> usize {
         let mut writing = self.run(run).lock(pin);
-        let before = (writing.holders.islands(), writing.holders.len());
-        if !writing.holders.base().contains(pod) && before.0 == 0 {
+        let before = writing.holders.islands();
+        if !writing.holders.base().contains(pod) && before == 0 {
             return 0;
         }
         let gone = writing.holders.drop_pod(pod);
@@ -141,12 +141,12 @@ impl<const W: usize> Runs<W> {
         parent.map_or(Parent::Root, Parent::Block)
     }
 
-    /// Publishes a run that pods left, or frees it if nobody holds any of it. `before`: its islands and blocks.
-    fn finish(&self, heads: &Heads, id: RunId, mut writing: Writing<'_, W>, before: (usize, u32), pin: &Pin) {
-        self.count_islands(before.0, writing.holders.islands());
+    /// Publishes a run that pods left, or frees it if nobody holds any of it; it had so many `islands`.
+    fn finish(&self, heads: &Heads, id: RunId, mut writing: Writing<'_, W>, islands: usize, pin: &Pin) {
+        self.count_islands(islands, writing.holders.islands());
         let len = writing.holders.len();
-        if len < before.1 {
-            let family = writing.family();
+        let family = writing.family();
+        if len == 0 || family.orphans_at(len) {
             // Relaxed, and before the blocks can be seen to be gone: whoever sees that, under this run's lock or by
             // the head that is removed below, sees the orphans too.
             self.orphans.fetch_add(std::mem::take(&mut family.children).into(), Ordering::Relaxed);

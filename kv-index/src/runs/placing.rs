@@ -82,7 +82,7 @@ impl<const W: usize> Runs<W> {
                 if here || behind {
                     return self.join(heads, pod, at.run, run, next, blocks, room, pin);
                 }
-                parent_run = Some((at.run, run));
+                parent_run = Some((at, run));
             }
             let Some(id) = heads.probe(blocks[0], pin) else {
                 if !room {
@@ -149,7 +149,7 @@ impl<const W: usize> Runs<W> {
         heads: &Heads,
         pod: PodId,
         parent: Option<BlockHash>,
-        parent_run: Option<&mut (RunId, Writing<'_, W>)>,
+        parent_run: Option<&mut (Place, Writing<'_, W>)>,
         blocks: &[BlockHash],
         pin: &Pin,
     ) -> Option<Taken> {
@@ -166,9 +166,9 @@ impl<const W: usize> Runs<W> {
             self.give_back(id);
             return None;
         }
-        if let Some((parent, writing)) = parent_run {
-            writing.family().children += 1;
-            run.family().parent = Some((*parent, writing.family().life));
+        if let Some((at, writing)) = parent_run {
+            writing.family().add_child(at.offset);
+            run.family().parent = Some((at.run, writing.family().life));
         }
         Some(Taken { first: Place { run: id, offset: 0 }, count, entered: count })
     }
@@ -182,7 +182,7 @@ impl<const W: usize> Runs<W> {
             return blocks.iter().take_while(|block| loose(block)).count();
         }
         // The first may be where a child begins; what follows it can be nowhere, since it is nowhere itself.
-        if family.children > 0 && blocks.first().is_some_and(|first| !loose(first)) { 0 } else { blocks.len() }
+        if family.goes_on_at(len) && blocks.first().is_some_and(|first| !loose(first)) { 0 } else { blocks.len() }
     }
 }
 

@@ -38,12 +38,32 @@ struct Writer {
 /// Which runs go on where this one is left, and which one this goes on from.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Family {
-    /// Runs that begin behind a block of this one, as far as they were not told that it changed.
+    /// Runs that begin behind a block of this one, orphans left out.
     pub(super) children: u32,
+    /// The last block that one begins behind, or one behind that.
+    pub(super) deepest: u32,
     /// Counted up when blocks leave that children may go on from: these are orphans from then on.
     pub(super) life: u32,
     /// The run that this one goes on from, and its life at that time.
     pub(super) parent: Option<(RunId, u32)>,
+}
+
+impl Family {
+    /// Whether children would begin behind nothing if the run had `len` blocks.
+    pub(super) fn orphans_at(self, len: u32) -> bool {
+        self.children > 0 && self.deepest >= len
+    }
+
+    /// Whether a child may begin behind the last block of the run, which has `len`.
+    pub(super) fn goes_on_at(self, len: u32) -> bool {
+        self.children > 0 && self.deepest + 1 >= len
+    }
+
+    /// A run begins behind the block at `offset`.
+    pub(super) fn add_child(&mut self, offset: u32) {
+        self.deepest = if self.children == 0 { offset } else { self.deepest.max(offset) };
+        self.children += 1;
+    }
 }
 
 // What a gateway of up to 256 pods pays for a run.
@@ -149,8 +169,8 @@ impl<const W: usize> Run<W> {
     /// from it: whether it did.
     pub(super) fn shorten_own(&self, pod: PodId, from: u32, to: u32) -> bool {
         let writer = self.writer.lock();
-        let Some((version, record)) = self.own(&writer, pod, to).filter(|_| from > 0 && writer.family.children == 0)
-        else {
+        let orphans = writer.family.orphans_at(from);
+        let Some((version, record)) = self.own(&writer, pod, to).filter(|_| from > 0 && !orphans) else {
             return false;
         };
         // SAFETY: as in `extend_own`, and `from` is less than the run's length.
