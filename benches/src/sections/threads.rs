@@ -24,8 +24,8 @@ use crate::systems::NAMES;
 
 pub(super) fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> Vec<Table> {
     let columns = [
-        "system",
         "threads",
+        "system",
         "writer",
         "M searches/s",
         "of linear",
@@ -60,7 +60,7 @@ pub(super) fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> Vec<Table> {
             table.rows.push(row(NAMES[at], threads, writer, one, taken));
         }
     }
-    table.rows.sort_by_key(|row| NAMES.iter().position(|name| row[0] == Value::from(*name)));
+    table.rows.sort_by_key(|row| NAMES.iter().position(|name| row[1] == Value::from(*name)));
     table.findings.extend(verdicts(&samples, most));
     vec![table, disturb::table(options, tell)]
 }
@@ -279,7 +279,7 @@ fn quantile(samples: &[Sample], share: f64) -> Option<Spread> {
 fn row(name: &str, threads: usize, writer: bool, one: f64, samples: &[Sample]) -> Vec<Value> {
     let rate = Spread::of(rates(samples).into_iter().map(|rate| rate / 1e6).collect());
     let written = writer.then(|| Spread::of(samples.iter().map(|sample| sample.written / 1e3).collect()));
-    let mut row = vec![name.into(), threads.into(), if writer { "yes" } else { "no" }.into(), rate.into()];
+    let mut row = vec![threads.into(), name.into(), if writer { "yes" } else { "no" }.into(), rate.into()];
     row.push((rate.median * 1e6 / (one * threads as f64)).into());
     row.extend([0.5, 0.99, 0.999].map(|share| quantile(samples, share).into()));
     row.push(tail(samples).into());

@@ -1,0 +1,188 @@
+//! A run as its one writer changes it, and how the next state is published.
+
+use super::{Family, Run, Writer};
+use crate::block::BlockHash;
+use crate::reclaim::Pin;
+use crate::runs::holders::{Holders, INLINE};
+use crate::sync::{AtomicU32, AtomicU64, MutexGuard, Ordering, fence};
+
+/// A run with its one writer.
+pub(in crate::runs) struct Writing<'p, const W: usize> {
+    pub(super) run: &'p Run<W>,
+    pub(super) writer: MutexGuard<'p, Writer>,
+    pub(super) head: u64,
+    pub(super) hashes: *mut AtomicU64,
+    pub(super) spill: *mut AtomicU32,
+    /// The array that readers see until the new one is published.
+    pub(super) outgrown: Option<Array<AtomicU64>>,
+    pub(in crate::runs) holders: Holders<W>,
+    pub(super) pin: &'p Pin,
+}
+
+impl<'p, const W: usize> Writing<'p, W> {
+    pub(in crate::runs) fn begins_with(&self, hash: BlockHash) -> bool {
+        self.head == hash.get()
+    }
+
+    pub(in crate::runs) fn head(&self) -> Option<BlockHash> {
+        (self.head != 0).then(|| BlockHash::new(self.head))
+    }
+
+    /// The block before the first one; none at the start of a prompt.
+    pub(in crate::runs) fn parent(&self) -> Option<BlockHash> {
+        (self.writer.parent != 0).then(|| BlockHash::new(self.writer.parent))
+    }
+
+    pub(in crate::runs) fn family(&mut self) -> &mut Family {
+        &mut self.writer.family
+    }
+
+    /// The blocks' hashes.
+    pub(in crate::runs) fn hashes(&self) -> &[AtomicU64] {
+        if self.hashes.is_null() {
+            return &[];
+        }
+        // SAFETY: the array has room for the run's blocks, and lives until a writer, which only we can be now,
+        // gives it up; it is all atomics.
+        unsafe { std::slice::from_raw_parts(self.hashes, self.holders.len() as usize) }
+    }
+
+    pub(in crate::runs) fn hash(&self, offset: usize) -> BlockHash {
+        // Relaxed: only holders of the run's lock write it.
+        BlockHash::new(self.hashes()[offset].load(Ordering::Relaxed))
+    }
+
+    /// How many of `blocks` the run has from `offset` on.
+    pub(in crate::runs) fn common(&self, offset: usize, blocks: &[BlockHash]) -> usize {
+        let hashes = self.hashes().get(offset..).unwrap_or_default();
+        hashes.iter().zip(blocks).take_while(|(hash, block)| hash.load(Ordering::Relaxed) == block.get()).count()
+    }
+
+    /// Begins the run anew: one pod holds these blocks, which follow `parent`.
+    pub(in crate::runs) fn begin(&mut self, parent: Option<BlockHash>, blocks: &[BlockHash], holders: Holders<W>) {
+        self.writer.parent = parent.map_or(0, BlockHash::get);
+        self.head = blocks[0].get();
+        self.write(0, blocks);
+        self.holders = holders;
+    }
+
+    /// Writes blocks behind the last one. Who holds them is for the caller to say.
+    pub(in crate::runs) fn write_behind(&mut self, blocks: &[BlockHash]) {
+        self.write(self.holders.len() as usize, blocks);
+    }
+
+    fn write(&mut self, from: usize, blocks: &[BlockHash]) {
+        let len = from + blocks.len();
+        if len > self.writer.capacity as usize {
+            let slack = if from == 0 { (len / 8).max(LEAST_SLACK) } else { (len / 4).max(2 * LEAST_SLACK) };
+            let array = Array::new(len + slack, AtomicU64::new);
+            for (to, hash) in array.iter().zip(&self.hashes()[..from]) {
+                to.store(hash.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
+            self.outgrown = Array::from_raw(self.hashes, self.writer.capacity as usize);
+            self.writer.capacity = array.len() as u32;
+            self.hashes = array.into_raw();
+        }
+        // SAFETY: the array has room for `len`, as was just seen to; it is ours as in `hashes`.
+        let hashes = unsafe { std::slice::from_raw_parts(self.hashes.add(from), blocks.len()) };
+        for (to, block) in hashes.iter().zip(blocks) {
+            // Relaxed: readers come here by a state that `publish` publishes, or find that theirs is no longer current.
+            to.store(block.get(), Ordering::Relaxed);
+        }
+    }
+
+    /// Makes the run's present state the one that readers see. A run without blocks is out of use.
+    pub(in crate::runs) fn publish(&mut self) {
+        let (len, cuts) = (self.holders.len(), self.holders.cuts());
+        let spilled = cuts.get(INLINE..).filter(|rest| !rest.is_empty());
+        let spill = spilled.map_or(std::ptr::null_mut(), |rest| {
+            let array = Array::new(rest.len(), AtomicU32::new);
+            array.iter().zip(rest).for_each(|(to, cut)| to.store(cut.raw(), Ordering::Relaxed));
+            array.into_raw()
+        });
+        let last = self.hashes().last().map_or(0, |last| last.load(Ordering::Relaxed));
+        let head = if len > 0 { self.head } else { 0 };
+        let version = self.run.version.load(Ordering::Relaxed);
+        let old_cuts = (self.run.records[(version & 1) as usize].shape.load(Ordering::Relaxed) >> 32) as usize;
+        let record = &self.run.records[(version & 1 ^ 1) as usize];
+        // Release: a reader of the version before this one that sees a store below sees that its version has
+        // passed; pairs with the fence in `is_current`.
+        fence(Ordering::Release);
+        record.head.store(head, Ordering::Relaxed);
+        record.last.store(last, Ordering::Relaxed);
+        let kept = len > 0 || self.writer.capacity as usize <= KEPT;
+        let hashes = if kept { self.hashes } else { std::ptr::null_mut() };
+        record.hashes.store(hashes, Ordering::Relaxed);
+        record.shape.store(u64::from(len) | (cuts.len() as u64) << 32, Ordering::Relaxed);
+        for (to, word) in record.base.iter().zip(self.holders.base().words()) {
+            to.store(*word, Ordering::Relaxed);
+        }
+        for (to, cut) in record.cuts.iter().zip(cuts) {
+            to.store(cut.raw(), Ordering::Relaxed);
+        }
+        record.spill.store(spill, Ordering::Relaxed);
+        // Release: publishes the record and the arrays it names; pairs with `view`.
+        self.run.version.store(version + 1, Ordering::Release);
+        // Only now: a reader that pins after an array was given up must not be able to find it.
+        let outgrown = self.outgrown.take();
+        self.retire(outgrown);
+        let spill = std::mem::replace(&mut self.spill, spill);
+        self.retire(Array::from_raw(spill, old_cuts.saturating_sub(INLINE)));
+        // A small array is kept for whoever uses the run next: short conversations come and go all the time.
+        if len == 0 && self.writer.capacity as usize > KEPT {
+            let capacity = std::mem::take(&mut self.writer.capacity);
+            let hashes = std::mem::replace(&mut self.hashes, hashes);
+            self.retire(Array::from_raw(hashes, capacity as usize));
+        }
+    }
+
+    fn retire<T: Send + 'static>(&self, old: Option<Array<T>>) {
+        if let Some(old) = old {
+            self.pin.later(move || drop(old));
+        }
+    }
+}
+
+impl<const W: usize> Drop for Writing<'_, W> {
+    fn drop(&mut self) {
+        self.writer.islands = std::mem::take(&mut self.holders).into_islands();
+    }
+}
+
+/// A boxed slice behind a pointer of one word, its length kept elsewhere.
+pub(super) struct Array<T>(Box<[T]>);
+
+impl<T> Array<T> {
+    fn new<V: Default>(len: usize, new: impl Fn(V) -> T) -> Self {
+        Self((0..len).map(|_| new(V::default())).collect())
+    }
+
+    fn into_raw(self) -> *mut T {
+        Box::into_raw(self.0).cast()
+    }
+
+    /// The array behind a pointer, if there is one; the caller is the only one to ask for it.
+    pub(super) fn from_raw(pointer: *mut T, len: usize) -> Option<Self> {
+        if pointer.is_null() {
+            return None;
+        }
+        // SAFETY: the pointer came from `into_raw` of an array of this length: of hashes, whose capacity is kept
+        // beside them, or of spilled cuts, whose number is in the record. It was taken out of the run by whoever
+        // asks, under the run's lock or in its drop, so this happens once.
+        Some(Self(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(pointer, len)) }))
+    }
+}
+
+impl<T> std::ops::Deref for Array<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.0
+    }
+}
+
+/// Blocks that an array of hashes may have room for to be kept with a run that nobody uses.
+const KEPT: usize = 16;
+
+/// Least room kept free in an array of hashes, in blocks.
+const LEAST_SLACK: usize = 4;
