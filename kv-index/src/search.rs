@@ -82,6 +82,10 @@ impl<const WORDS: usize> Index<WORDS> {
     fn scan_for(&self, pods: PodSet<WORDS>, chain: &mut impl Prompt, groups: &mut Vec<Group<WORDS>>) {
         for pod in pods {
             let cache = self.cache_of(pod);
+            if !self.registry.alive().contains(pod) {
+                // Retired meanwhile: its map may be half taken apart.
+                continue;
+            }
             let mut depth = 0;
             while depth < chain.len() && cache.find(chain.reach(depth + 1)[depth]).is_some() {
                 depth += 1;

@@ -144,3 +144,66 @@ fn loom_an_orphan_against_one_who_comes_to_it() {
         other.join().unwrap();
     });
 }
+
+/// The same where what went is itself behind something: its run goes without the lock of the run before it.
+#[test]
+fn loom_an_orphan_against_one_who_comes_from_further_up() {
+    model(|| {
+        let world = Arc::new(World { heads: Heads::new(), runs: Runs::new() });
+        let first = world.store(1, Anchor::Root, &[block(1), block(9)]);
+        // Behind the first block there is another branch, and behind its first block one more.
+        let second = world.store(1, Anchor::Behind(block(1), first), &[block(2), block(8)]);
+        let third = world.store(1, Anchor::Behind(block(2), second), &[block(3)]);
+        assert!(first.run != second.run && second.run != third.run);
+        world.runs.remove(&world.heads, PodId::new(1), &[Span { run: first.run, from: 1, to: 2 }], &pin());
+        let other = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || {
+                let (pod, pin) = (PodId::new(4), pin());
+                let chain = [block(1), block(2), block(3)];
+                let (mut anchor, mut at, mut place) = (Anchor::Root, 0, None);
+                while at < chain.len() {
+                    let Take::Taken(taken) = world.runs.take(&world.heads, pod, anchor, &chain[at..], true, &pin)
+                    else {
+                        panic!("there is room");
+                    };
+                    at += taken.count;
+                    let last = Place { offset: taken.first.offset + taken.count as u32 - 1, ..taken.first };
+                    (anchor, place) = (Anchor::Behind(chain[at - 1], last), Some(last));
+                }
+                assert_eq!(place, Some(third), "the third block has a place");
+            })
+        };
+        world.runs.drop_pod(&world.heads, PodId::new(1), second.run, &pin());
+        other.join().unwrap();
+    });
+}
+
+/// A block comes and goes while another thread makes a run that begins with it.
+#[test]
+fn loom_an_orphan_against_a_new_run() {
+    model(|| {
+        let world = Arc::new(World { heads: Heads::new(), runs: Runs::new() });
+        let other = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || {
+                let (pod, pin) = (PodId::new(4), pin());
+                let take =
+                    |anchor, blocks: &[BlockHash]| match world.runs.take(&world.heads, pod, anchor, blocks, true, &pin)
+                    {
+                        Take::Taken(taken) => taken,
+                        other => panic!("{other:?}"),
+                    };
+                let taken = take(Anchor::Root, &[block(1), block(2)]);
+                if taken.count == 2 {
+                    return Place { offset: 1, ..taken.first };
+                }
+                take(Anchor::Behind(block(1), taken.first), &[block(2)]).first
+            })
+        };
+        let first = world.store(1, Anchor::Root, &[block(1), block(9)]);
+        let second = world.store(1, Anchor::Behind(block(1), first), &[block(2)]);
+        world.runs.drop_pod(&world.heads, PodId::new(1), first.run, &pin());
+        assert_eq!(other.join().unwrap(), second, "the second block has one place");
+    });
+}

@@ -153,7 +153,7 @@ impl<const W: usize> Runs<W> {
         blocks: &[BlockHash],
         pin: &Pin,
     ) -> Option<Taken> {
-        let count = 1 + self.fitting(heads, Family::default(), &blocks[1..], 1, pin);
+        let mut count = 1 + self.fitting(heads, Family::default(), &blocks[1..], 1, pin);
         let id = self.claim();
         let mut run = self.run(id).lock(pin);
         run.begin(parent, &blocks[..count], Holders::of_one(pod, count as u32));
@@ -166,6 +166,13 @@ impl<const W: usize> Runs<W> {
             self.give_back(id);
             return None;
         }
+        // The first block may have come and gone since we looked, and left an orphan. From now on nobody can do that.
+        let fitting = 1 + self.fitting(heads, Family::default(), &blocks[1..count], 1, pin);
+        if fitting < count {
+            run.holders.remove(pod, fitting as u32, count as u32);
+            run.publish();
+            count = fitting;
+        }
         if let Some((at, writing)) = parent_run {
             writing.family().add_child(at.offset);
             run.family().parent = Some((at.run, writing.family().life));
@@ -177,12 +184,16 @@ impl<const W: usize> Runs<W> {
     fn fitting(&self, heads: &Heads, family: Family, blocks: &[BlockHash], len: u32, pin: &Pin) -> usize {
         let blocks = &blocks[..blocks.len().min(LONGEST - (len as usize).min(LONGEST))];
         let loose = |block: &BlockHash| heads.probe(*block, pin).is_none();
-        // Relaxed: see `finish`.
+        // The first may be where a child begins.
+        if family.goes_on_at(len) && blocks.first().is_some_and(|first| !loose(first)) {
+            return 0;
+        }
+        // What follows it can be nowhere, since it is nowhere itself, orphans aside. Relaxed, and after the look-up: whoever
+        // sees that a head is gone sees the orphans that it left; see `finish`.
         if self.orphans.load(Ordering::Relaxed) > 0 {
             return blocks.iter().take_while(|block| loose(block)).count();
         }
-        // The first may be where a child begins; what follows it can be nowhere, since it is nowhere itself.
-        if family.goes_on_at(len) && blocks.first().is_some_and(|first| !loose(first)) { 0 } else { blocks.len() }
+        blocks.len()
     }
 }
 

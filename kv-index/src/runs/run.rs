@@ -164,6 +164,8 @@ impl<const W: usize> Run<W> {
         }
         // SAFETY: the array has room for `len`; it lives until a writer, which only we can be now, gives it up.
         let hashes = unsafe { std::slice::from_raw_parts(record.hashes.load(Ordering::Relaxed), len) };
+        // Release: a reader of an earlier version that sees a hash below sees that its version has passed, as in `publish`.
+        fence(Ordering::Release);
         for (to, block) in hashes[from as usize..].iter().zip(blocks) {
             // Relaxed: as in `write`.
             to.store(block.get(), Ordering::Relaxed);

@@ -85,6 +85,8 @@ impl<'p, const W: usize> Writing<'p, W> {
         }
         // SAFETY: the array has room for `len`, as was just seen to; it is ours as in `hashes`.
         let hashes = unsafe { std::slice::from_raw_parts(self.hashes.add(from), blocks.len()) };
+        // Release: a reader of an earlier version that sees a hash below sees that its version has passed, as in `publish`.
+        fence(Ordering::Release);
         for (to, block) in hashes.iter().zip(blocks) {
             // Relaxed: readers come here by a state that `publish` publishes, or find that theirs is no longer current.
             to.store(block.get(), Ordering::Relaxed);
