@@ -260,7 +260,7 @@ pub(crate) struct Past {
 
 /// Frees what writers have set aside and no search can see any more, as far as that is possible now.
 ///
-/// Memory is freed in passing by later writes and searches; a host that went quiet after removing a lot
+/// Memory is freed in passing by later writes; a host that went quiet after removing a lot
 /// can call this to have it back at once.
 pub fn collect() {
     for _ in 0..4 {
