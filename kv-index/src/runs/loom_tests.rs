@@ -19,8 +19,12 @@ struct World {
 
 impl World {
     fn store(&self, pod: u16, anchor: Anchor, blocks: &[BlockHash]) -> Place {
+        self.take(pod, anchor, blocks).first
+    }
+
+    fn take(&self, pod: u16, anchor: Anchor, blocks: &[BlockHash]) -> Taken {
         match self.runs.take(&self.heads, PodId::new(pod), anchor, blocks, true, &pin()) {
-            Take::Taken(taken) => taken.first,
+            Take::Taken(taken) => taken,
             other => panic!("{other:?}"),
         }
     }
@@ -128,13 +132,7 @@ fn loom_an_orphan_against_one_who_comes_to_it() {
         let other = {
             let world = Arc::clone(&world);
             thread::spawn(move || {
-                let pod = PodId::new(4);
-                let pin = pin();
-                let Take::Taken(taken) =
-                    world.runs.take(&world.heads, pod, Anchor::Root, &[block(1), block(2)], true, &pin)
-                else {
-                    panic!("there is room");
-                };
+                let taken = world.take(4, Anchor::Root, &[block(1), block(2)]);
                 assert_eq!(taken.count, 1, "the second block has a place");
                 let behind = Anchor::Behind(block(1), taken.first);
                 assert_eq!(world.store(4, behind, &[block(2)]), second);
@@ -159,14 +157,10 @@ fn loom_an_orphan_against_one_who_comes_from_further_up() {
         let other = {
             let world = Arc::clone(&world);
             thread::spawn(move || {
-                let (pod, pin) = (PodId::new(4), pin());
                 let chain = [block(1), block(2), block(3)];
                 let (mut anchor, mut at, mut place) = (Anchor::Root, 0, None);
                 while at < chain.len() {
-                    let Take::Taken(taken) = world.runs.take(&world.heads, pod, anchor, &chain[at..], true, &pin)
-                    else {
-                        panic!("there is room");
-                    };
+                    let taken = world.take(4, anchor, &chain[at..]);
                     at += taken.count;
                     let last = Place { offset: taken.first.offset + taken.count as u32 - 1, ..taken.first };
                     (anchor, place) = (Anchor::Behind(chain[at - 1], last), Some(last));
@@ -187,18 +181,11 @@ fn loom_an_orphan_against_a_new_run() {
         let other = {
             let world = Arc::clone(&world);
             thread::spawn(move || {
-                let (pod, pin) = (PodId::new(4), pin());
-                let take =
-                    |anchor, blocks: &[BlockHash]| match world.runs.take(&world.heads, pod, anchor, blocks, true, &pin)
-                    {
-                        Take::Taken(taken) => taken,
-                        other => panic!("{other:?}"),
-                    };
-                let taken = take(Anchor::Root, &[block(1), block(2)]);
+                let taken = world.take(4, Anchor::Root, &[block(1), block(2)]);
                 if taken.count == 2 {
                     return Place { offset: 1, ..taken.first };
                 }
-                take(Anchor::Behind(block(1), taken.first), &[block(2)]).first
+                world.store(4, Anchor::Behind(block(1), taken.first), &[block(2)])
             })
         };
         let first = world.store(1, Anchor::Root, &[block(1), block(9)]);
