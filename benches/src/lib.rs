@@ -10,7 +10,6 @@ pub mod alloc;
 pub mod decide;
 pub mod fleet;
 pub mod forward;
-pub mod latency;
 pub mod measure;
 pub mod options;
 pub mod output;

@@ -10,8 +10,9 @@
 //! | [`load`] | clients: conversations over real HTTP, and what they saw |
 //! | [`demo`] | the first command: three profiles, one workload, a table |
 //! | [`chaos`] | load while everything breaks, and whether it all healed |
+//! | [`simulate`] | routing on real traffic, in virtual time |
 //! | [`replay`] | a whole fleet in one thread, seeded, index against engines |
-//! | [`paged`], [`rng`], [`progress`] | a pod's memory; seeded chance; a progress bar |
+//! | [`paged`], [`progress`] | a pod's memory; a progress bar |
 
 #![forbid(unsafe_code)]
 
@@ -23,8 +24,8 @@ pub mod paged;
 pub mod progress;
 pub mod replay;
 pub mod reporter;
-pub mod rng;
 pub mod sim;
+pub mod simulate;
 mod sockets;
 pub mod text;
 pub mod wire;

@@ -16,8 +16,8 @@ use pointsman_examples::gateway::source::nats::{NatsConfig, Position, Start, fol
 use pointsman_examples::reporter::nats::NatsOutlet;
 use pointsman_examples::reporter::shadow::Shadow;
 use pointsman_examples::reporter::{Config, Figures, Reporter, ReporterHandle};
-use pointsman_examples::rng::Rng;
 use pointsman_examples::wire::Hashing;
+use pointsman_lab::rng::Rng;
 use server::Server;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;

@@ -19,7 +19,7 @@ use std::process::{Child, Command, Stdio};
 use pointsman_examples::gateway::source::nats::NatsConfig;
 use pointsman_examples::gateway::{Config, Gateway};
 use pointsman_examples::reporter::nats::NatsOutlet;
-use pointsman_examples::rng::Rng;
+use pointsman_lab::rng::Rng;
 use reported::{Client, ReportedPod, body, chain, depths, eventually, held, knows};
 use server::Server;
 

@@ -23,3 +23,18 @@ pub trait Chain {
         self.len() == 0
     }
 }
+
+/// A prompt that was hashed before.
+impl Chain for &[BlockHash] {
+    fn len(&self) -> usize {
+        <[BlockHash]>::len(self)
+    }
+
+    fn hashes(&self) -> &[BlockHash] {
+        self
+    }
+
+    fn reach(&mut self, blocks: usize) -> &[BlockHash] {
+        &self[..blocks.min(<[BlockHash]>::len(self))]
+    }
+}

@@ -122,6 +122,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod batch;
 mod best;
 mod check;
 mod circuits;

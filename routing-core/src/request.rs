@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Instant;
 
+use kv_index::BlockHash;
+
 /// A request as plugins see it.
 ///
 /// # Examples
@@ -27,6 +29,8 @@ pub struct Request<'r> {
     pub body: &'r [u8],
     /// The prompt's token ids, if the host has them already.
     pub tokens: Option<&'r [u32]>,
+    /// The hashes of the prompt's whole blocks, if the host has them already.
+    pub hashes: Option<&'r [BlockHash]>,
     /// Whose request it is.
     pub tenant: Option<&'r str>,
     /// Labels of the client, such as its region.
@@ -59,6 +63,7 @@ impl<'r> Request<'r> {
             headers: None,
             body: &[],
             tokens: None,
+            hashes: None,
             tenant: None,
             labels: &[],
             now,
@@ -88,6 +93,12 @@ impl<'r> Request<'r> {
     #[must_use]
     pub const fn tokens(self, tokens: &'r [u32]) -> Self {
         Self { tokens: Some(tokens), ..self }
+    }
+
+    /// The same with the hashes of its prompt's whole blocks, made by the rules that the index is filled by.
+    #[must_use]
+    pub const fn hashes(self, hashes: &'r [BlockHash]) -> Self {
+        Self { hashes: Some(hashes), ..self }
     }
 
     /// The same of a tenant.

@@ -107,6 +107,9 @@ impl<const W: usize> Stock<W> {
 pub enum Hashing {
     /// By the native chain hash, in blocks of this size: the index is fed tokens, or by prediction.
     Native(BlockSize),
+    /// By the host, which gives each request [its hashes](routing_core::Request::hashes), of blocks of this size. A request
+    /// without them is one that nobody holds anything of.
+    Given(BlockSize),
     /// By an engine's own rules: the index is fed its hashes.
     #[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
     Engine(Arc<EngineHashing>),

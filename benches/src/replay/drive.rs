@@ -7,8 +7,8 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use super::corpus::Corpus;
-use crate::latency::Latencies;
 use crate::shared::{Change, Shared, Span};
+use pointsman_lab::latency::Latencies;
 
 /// Threads that look up, and threads that send events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

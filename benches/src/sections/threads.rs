@@ -14,13 +14,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::fleet::{Cell, Content, Fleet};
-use crate::latency::Latencies;
 use crate::measure::Spread;
 use crate::options::Options;
 use crate::report::{Table, Value};
 use crate::rng::Rng;
 use crate::shared::{Change, Script, Shared, SharedDynamo, SharedOurs, SharedSmg, Span};
 use crate::systems::NAMES;
+use pointsman_lab::latency::Latencies;
 
 pub(super) fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> Vec<Table> {
     let columns = [

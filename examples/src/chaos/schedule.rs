@@ -8,8 +8,8 @@
 
 use std::time::Duration;
 
-use crate::rng::Rng;
 use crate::sim::Fault;
+use pointsman_lab::rng::Rng;
 
 /// Faults and their ends, in the order of time.
 #[derive(Clone, Debug, PartialEq)]

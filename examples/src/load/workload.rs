@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::load::script::{Script, Turn};
-use crate::rng::Rng;
 use crate::text::word;
+use pointsman_lab::rng::Rng;
 
 /// From the first to the second, both included.
 pub type Span = (usize, usize);

@@ -96,7 +96,7 @@ mod tests {
     use std::collections::VecDeque;
 
     use super::*;
-    use crate::rng::Rng;
+    use pointsman_lab::rng::Rng;
 
     #[test]
     fn it_behaves_like_a_plain_queue() {

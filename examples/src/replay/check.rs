@@ -113,7 +113,7 @@ mod tests {
     use crate::replay::fleet::PodKind;
     use crate::replay::link::Faults;
     use crate::replay::tally::Tally;
-    use crate::rng::Rng;
+    use pointsman_lab::rng::Rng;
 
     #[test]
     fn a_block_that_no_engine_has_is_found_out() {

@@ -6,7 +6,7 @@
 use kv_index::{BlockHash, ChainHasher};
 
 use crate::replay::engine::Job;
-use crate::rng::Rng;
+use pointsman_lab::rng::Rng;
 
 /// How long the parts of a conversation are, in tokens. The ends are included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use crate::replay::link::{Faults, Link};
 use crate::replay::receive::receive;
 use crate::replay::report::Report;
 use crate::replay::tally::Tally;
-use crate::rng::Rng;
+use pointsman_lab::rng::Rng;
 
 /// What every pod of a fleet is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use crate::replay::report::{Packet, Report};
-use crate::rng::Rng;
+use pointsman_lab::rng::Rng;
 
 /// One packet in so many, on average, meets each fate. Zero for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

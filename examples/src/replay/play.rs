@@ -19,7 +19,7 @@ use crate::replay::route::{Choice, Reason, choose};
 use crate::replay::sample::Sample;
 use crate::replay::tally::{Counts, Tally};
 use crate::replay::traffic::{Shape, Traffic, namespace};
-use crate::rng::Rng;
+use pointsman_lab::rng::Rng;
 
 /// Runs to the end; `watch` is shown the counts now and then.
 ///

@@ -87,7 +87,7 @@ mod tests {
 
     use super::*;
     use crate::replay::link::Faults;
-    use crate::rng::Rng;
+    use pointsman_lab::rng::Rng;
 
     fn stored(at: u64) -> Vec<Report> {
         let parent = if at == 1 { Parent::Root } else { Parent::Block(BlockHash::new(at - 1)) };

@@ -1,6 +1,6 @@
 //! A bounded sample of the prompts that were routed, recent ones more likely than old ones.
 
-use crate::rng::Rng;
+use pointsman_lab::rng::Rng;
 
 /// Prompts kept for the check in the end.
 #[derive(Debug)]

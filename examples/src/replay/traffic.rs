@@ -4,7 +4,7 @@ use kv_index::{ChainHasher, ChainSeed};
 
 use crate::replay::conversation::{Conversation, Lengths, say};
 use crate::replay::engine::Job;
-use crate::rng::Rng;
+use pointsman_lab::rng::Rng;
 
 /// What the traffic is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

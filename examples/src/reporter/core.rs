@@ -10,9 +10,9 @@ use kv_index::Source;
 
 use crate::reporter::outlet::OutletError;
 use crate::reporter::tally::Tally;
-use crate::rng::Rng;
 use crate::wire::bounds::{MOST_BLOCKS, MOST_CHANGES, MOST_NUMBER, MOST_PARTS};
 use crate::wire::{Answer, Change, DigestReport, Hashing, HeldBlock, Inventory, Message, Report, Resync, Verdict};
+use pointsman_lab::rng::Rng;
 
 /// How a reporter reports.
 #[derive(Clone, Debug)]

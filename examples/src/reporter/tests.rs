@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 use super::shadow::Shadow;
 use super::*;
 use crate::gateway::inbox::Inbox;
-use crate::rng::Rng;
 use crate::wire::{Answer, Hashing, Message};
+use pointsman_lab::rng::Rng;
 
 /// Straight into an inbox. Every so many messages are lost.
 struct Direct {

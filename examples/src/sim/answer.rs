@@ -2,8 +2,8 @@
 //!
 //! The rule that must never break: every pod gives the same answer, and a tighter limit gives the beginning of it.
 
-use crate::rng::Rng;
 use crate::text;
+use pointsman_lab::rng::Rng;
 
 /// How long an answer may be, as the client says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -13,10 +13,10 @@ use kv_index::{BlockHash, BlockSize, ChainHasher, ChainSeed, Digest, Index, Matc
 use pointsman_examples::load::{Message, chat};
 use pointsman_examples::reporter::shadow::{ReportingSink, Shadow};
 use pointsman_examples::reporter::{Config, Figures, Outlet, Reporter, incarnation_now};
-use pointsman_examples::rng::Rng;
 use pointsman_examples::sim::{PodConfig, SimPod};
 use pointsman_examples::text;
 use pointsman_examples::wire::Hashing;
+use pointsman_lab::rng::Rng;
 use routing_plugins::tokenize::PromptTokenizer;
 use tokio::task::JoinHandle;
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use pointsman_examples::rng::Rng;
 use pointsman_examples::sim::Fault;
+use pointsman_lab::rng::Rng;
 use tokio::time::sleep;
 
 use crate::bench::{Gateway, Source, end};

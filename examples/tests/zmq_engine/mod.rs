@@ -2,8 +2,8 @@
 
 use kv_index::engine::native_seed;
 use kv_index::{BlockHash, BlockSize, ChainHasher, ChainSeed, Digest, Tier};
-use pointsman_examples::rng::Rng;
 use pointsman_examples::sim::events::{Block, CacheEvent};
+use pointsman_lab::rng::Rng;
 
 /// Tokens in a block.
 const SIZE: usize = 4;

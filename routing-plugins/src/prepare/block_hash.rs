@@ -37,6 +37,7 @@ pub struct ChainRecipe {
 #[derive(Clone, Debug)]
 enum Hasher {
     Native(ChainHasher),
+    Given,
     #[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
     Engine(std::sync::Arc<crate::EngineHashing>),
     Text(TextHasher),
@@ -133,6 +134,12 @@ impl ChainRecipe {
         let Some(by) = &self.by else { return Ok(()) };
         match by {
             Hasher::Native(hasher) => work(&mut hasher.lazy(tokens, &mut hashed.native)),
+            Hasher::Given => {
+                let counting = request.hashes.unwrap_or_default();
+                let counting = &counting[..counting.len().min(self.most / self.block.max(1))];
+                hashed.native.extend_from_slice(counting);
+                work(&mut hashed.native.as_slice());
+            }
             #[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
             Hasher::Engine(engine) => {
                 let prompt = engine.prompt(request, tokens);
@@ -180,6 +187,7 @@ impl BlockHashPreparer {
 
     fn hasher(&self, request: &Request<'_>, recipe: &mut ChainRecipe) -> (Hasher, usize) {
         match &self.hashing {
+            Hashing::Given(size) => (Hasher::Given, size.tokens()),
             Hashing::Native(size) => (Hasher::Native(self.native(*size, request, recipe)), size.tokens()),
             #[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
             Hashing::Engine(engine) => {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::*;
-use crate::rng::Rng;
+use pointsman_lab::rng::Rng;
 
 const SIZE: BlockSize = BlockSize::new(4).expect("not zero");
 

@@ -1,11 +1,13 @@
 //! Many latencies in a small table: recorded without allocating, merged between threads, read as quantiles.
 //!
+//! The unit is the caller's: ns, unless said.
+//!
 //! The rule: a quantile is at most 1/64 above the true one, and never below.
 
 /// Counts of latencies in buckets that widen with their size.
 #[derive(Clone, Debug)]
 pub struct Latencies {
-    counts: Vec<u32>,
+    counts: Vec<u64>,
     total: u64,
 }
 
@@ -18,8 +20,13 @@ impl Default for Latencies {
 impl Latencies {
     /// Counts one latency.
     pub fn record(&mut self, ns: u64) {
-        self.counts[bucket(ns)] += 1;
-        self.total += 1;
+        self.record_many(ns, 1);
+    }
+
+    /// Counts so many that took as long.
+    pub fn record_many(&mut self, ns: u64, times: u64) {
+        self.counts[bucket(ns)] += times;
+        self.total += times;
     }
 
     /// Counts another table's too.
@@ -48,7 +55,7 @@ impl Latencies {
         let rank = (self.total as f64 * share) as u64;
         let mut passed = 0;
         let at = self.counts.iter().position(|&count| {
-            passed += u64::from(count);
+            passed += count;
             passed > rank
         });
         at.or_else(|| self.counts.iter().rposition(|&count| count > 0)).map(|at| greatest(at) as f64)
