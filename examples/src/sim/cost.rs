@@ -92,11 +92,16 @@ impl CostModel {
     /// launching a step and reading the weights is paid once.
     #[must_use]
     pub fn step(&self, chunks: &[(usize, usize)], contexts: &[usize]) -> Duration {
+        self.batch(chunks, contexts.len(), contexts.iter().sum::<usize>() / contexts.len().max(1))
+    }
+
+    /// The same of so many sequences that decode with `context` tokens each, in the mean.
+    #[must_use]
+    pub fn batch(&self, chunks: &[(usize, usize)], decoding: usize, context: usize) -> Duration {
         let new = chunks.iter().map(|chunk| chunk.1).sum();
         let extra: f64 = chunks.iter().map(|&(cached, new)| self.cached.at(new as f64, cached as f64)).sum();
         let prefill = self.prefill(0, new) + millis(extra);
-        let mean = contexts.iter().sum::<usize>() / contexts.len().max(1);
-        let decode = self.decode(contexts.len(), mean);
+        let decode = self.decode(decoding, context);
         let shared = if new == 0 { Duration::ZERO } else { decode.min(self.decode(1, 0)) };
         prefill + decode - shared
     }

@@ -1,0 +1,217 @@
+//! A pod's KV memory, block by block: shared blocks by their hash, and how many are taken by single requests.
+//!
+//! As in vLLM, blocks without a user stay until their room is needed, least recently released first; a request releases
+//! its last block first, so that of one prompt the tail goes before the head. What leaves may be kept in host memory.
+//!
+//! The rule that must never break: what has a user is never evicted, and no more blocks are taken than there are.
+
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+
+use kv_index::BlockHash;
+
+use crate::simulate::chains::AsIs;
+
+/// The memory of one pod.
+#[derive(Debug)]
+pub(super) struct Cache {
+    gpu: Lru,
+    host: Lru,
+    capacity: usize,
+    host_capacity: usize,
+    /// Blocks with a hash and a user.
+    pinned: usize,
+    /// Blocks of single requests.
+    private: usize,
+}
+
+/// A block in GPU memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slot(u32);
+
+/// What was evicted.
+#[derive(Debug, Default)]
+pub(super) struct Evicted {
+    pub(super) from_gpu: Vec<BlockHash>,
+    pub(super) to_host: Vec<BlockHash>,
+    pub(super) from_host: Vec<BlockHash>,
+}
+
+impl Cache {
+    pub(super) fn new(capacity: usize, host_capacity: usize) -> Self {
+        Self { gpu: Lru::default(), host: Lru::default(), capacity, host_capacity, pinned: 0, private: 0 }
+    }
+
+    /// Leading blocks of a chain in GPU memory, and how many more of it follow in host memory.
+    pub(super) fn prefix(&self, chain: &[BlockHash]) -> (usize, usize) {
+        let gpu = chain.iter().take_while(|hash| self.gpu.find(**hash).is_some()).count();
+        let held = |hash: &&BlockHash| self.gpu.find(**hash).is_some() || self.host.find(**hash).is_some();
+        (gpu, chain[gpu..].iter().take_while(held).count())
+    }
+
+    /// Uses the blocks of a chain that are there, and takes so many more for one request. Nothing happens without room.
+    pub(super) fn admit(&mut self, held: &[BlockHash], more: usize, slots: &mut Vec<Slot>, gone: &mut Evicted) -> bool {
+        let found: Vec<Slot> = held.iter().filter_map(|&hash| self.gpu.find(hash)).collect();
+        let waking = found.iter().filter(|slot| self.gpu.at(**slot).users == 0).count();
+        if self.private + self.pinned + waking + more > self.capacity {
+            return false;
+        }
+        found.iter().for_each(|&slot| self.wake(slot));
+        slots.extend(found);
+        self.private += more;
+        self.make_room(gone);
+        true
+    }
+
+    /// Gives one of a request's own blocks its hash. If that is there already, the request uses it, and its own is free.
+    pub(super) fn seal(&mut self, hash: BlockHash) -> (Slot, Sealed) {
+        self.private -= 1;
+        if let Some(slot) = self.gpu.find(hash) {
+            self.wake(slot);
+            return (slot, Sealed::Known);
+        }
+        let slot = self.gpu.insert(hash);
+        self.gpu.at_mut(slot).users = 1;
+        self.pinned += 1;
+        (slot, Sealed::New)
+    }
+
+    /// Lets go of a request's blocks.
+    pub(super) fn release(&mut self, slots: &[Slot], private: usize) {
+        self.private -= private;
+        for &slot in slots.iter().rev() {
+            let entry = self.gpu.at_mut(slot);
+            entry.users -= 1;
+            if entry.users == 0 {
+                self.pinned -= 1;
+                self.gpu.push_newest(slot);
+            }
+        }
+    }
+
+    /// Blocks with a user.
+    pub(super) fn in_use(&self) -> usize {
+        self.pinned + self.private
+    }
+
+    fn wake(&mut self, slot: Slot) {
+        let entry = self.gpu.at_mut(slot);
+        entry.users += 1;
+        if entry.users == 1 {
+            self.pinned += 1;
+            self.gpu.unlink(slot);
+        }
+    }
+
+    fn make_room(&mut self, gone: &mut Evicted) {
+        while self.gpu.len() + self.private > self.capacity {
+            let Some(hash) = self.gpu.pop_oldest() else { return };
+            gone.from_gpu.push(hash);
+            if self.host_capacity == 0 {
+                continue;
+            }
+            if let Some(slot) = self.host.find(hash) {
+                self.host.unlink(slot);
+                self.host.push_newest(slot);
+                continue;
+            }
+            let slot = self.host.insert(hash);
+            self.host.push_newest(slot);
+            gone.to_host.push(hash);
+            if self.host.len() > self.host_capacity {
+                gone.from_host.extend(self.host.pop_oldest());
+            }
+        }
+    }
+}
+
+/// Whether a block's hash was new to the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sealed {
+    New,
+    Known,
+}
+
+/// Blocks by their hash, and those without users in the order they were released.
+#[derive(Debug, Default)]
+struct Lru {
+    by_hash: HashMap<BlockHash, Slot, BuildHasherDefault<AsIs>>,
+    entries: Vec<Entry>,
+    free: Vec<Slot>,
+    oldest: Option<Slot>,
+    newest: Option<Slot>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    hash: BlockHash,
+    users: u32,
+    older: Option<Slot>,
+    newer: Option<Slot>,
+}
+
+impl Lru {
+    fn len(&self) -> usize {
+        self.by_hash.len()
+    }
+
+    fn find(&self, hash: BlockHash) -> Option<Slot> {
+        self.by_hash.get(&hash).copied()
+    }
+
+    fn at(&self, slot: Slot) -> &Entry {
+        &self.entries[slot.0 as usize]
+    }
+
+    fn at_mut(&mut self, slot: Slot) -> &mut Entry {
+        &mut self.entries[slot.0 as usize]
+    }
+
+    /// Enters a block, in no order yet.
+    fn insert(&mut self, hash: BlockHash) -> Slot {
+        let entry = Entry { hash, users: 0, older: None, newer: None };
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                *self.at_mut(slot) = entry;
+                slot
+            }
+            None => {
+                self.entries.push(entry);
+                Slot(self.entries.len() as u32 - 1)
+            }
+        };
+        self.by_hash.insert(hash, slot);
+        slot
+    }
+
+    fn push_newest(&mut self, slot: Slot) {
+        let older = self.newest.replace(slot);
+        let entry = self.at_mut(slot);
+        (entry.older, entry.newer) = (older, None);
+        match older {
+            Some(older) => self.at_mut(older).newer = Some(slot),
+            None => self.oldest = Some(slot),
+        }
+    }
+
+    fn unlink(&mut self, slot: Slot) {
+        let (older, newer) = (self.at(slot).older, self.at(slot).newer);
+        match older {
+            Some(older) => self.at_mut(older).newer = newer,
+            None => self.oldest = newer,
+        }
+        match newer {
+            Some(newer) => self.at_mut(newer).older = older,
+            None => self.newest = older,
+        }
+    }
+
+    fn pop_oldest(&mut self) -> Option<BlockHash> {
+        let slot = self.oldest?;
+        self.unlink(slot);
+        let hash = self.at(slot).hash;
+        self.by_hash.remove(&hash);
+        self.free.push(slot);
+        Some(hash)
+    }
+}

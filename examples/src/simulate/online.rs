@@ -1,0 +1,289 @@
+//! One policy on one trace: requests come, are routed and answered, and everything is counted.
+//!
+//! The rule that must never break: the router knows of caches from events alone, never from an engine.
+
+use pointsman_lab::rng::Rng;
+use pointsman_lab::trace::{Start, Trace};
+use routing_plugins::load::LoadGuard;
+
+use crate::simulate::SimulateError;
+use crate::simulate::chains::Chains;
+use crate::simulate::config::SimConfig;
+use crate::simulate::engine::{Admitted, Change, Job, Sampled};
+use crate::simulate::outcome::Outcome;
+use crate::simulate::policy::Policy;
+use crate::simulate::router::{Asked, Choice, Router};
+use crate::simulate::series::Series;
+use crate::simulate::world::{Alarm, Happening, World};
+
+/// A trace, ready to be simulated again and again.
+#[derive(Debug)]
+pub struct Load<'t> {
+    trace: &'t Trace,
+    chains: Chains,
+    /// Whole blocks, and those that an infinite cache would hold.
+    known: (u64, u64),
+    /// Who comes after whom is answered.
+    followers: Followers,
+}
+
+impl<'t> Load<'t> {
+    /// That of a trace.
+    #[must_use]
+    pub fn new(trace: &'t Trace) -> Self {
+        let chains = Chains::of(trace);
+        Self { known: chains.known(), chains, followers: Followers::of(trace), trace }
+    }
+
+    /// Its prompts.
+    #[must_use]
+    pub fn chains(&self) -> &Chains {
+        &self.chains
+    }
+}
+
+/// Runs a policy to the end; `watch` is shown now and then how many were answered.
+///
+/// # Errors
+///
+/// When the policy does not build or there are no pods.
+pub fn simulate(
+    policy: &Policy,
+    load: &Load<'_>,
+    config: &SimConfig,
+    watch: &mut dyn FnMut(u64),
+) -> Result<Outcome, SimulateError> {
+    let mut run = Online::new(policy, load, config)?;
+    let mut sampled = Vec::new();
+    loop {
+        match run.world.next(&mut sampled) {
+            None => return Ok(run.end()),
+            Some(Happening::Alarm(Alarm::Arrival(request))) => run.arrive(request),
+            Some(Happening::Alarm(Alarm::Received(request))) => run.received(request),
+            Some(Happening::Alarm(Alarm::Tick)) => {}
+            Some(Happening::Stepped(stepped)) => {
+                let (pod, took, decoded) = (stepped.pod, stepped.took, stepped.decoded);
+                run.outcome.between.record_many(took, decoded as u64);
+                for &one in stepped.sampled {
+                    run.sampled(pod, one);
+                }
+                run.start(pod);
+                if run.outcome.requests >= run.shown + WATCH_EVERY {
+                    run.shown = run.outcome.requests;
+                    watch(run.shown);
+                }
+            }
+        }
+    }
+}
+
+struct Online<'t> {
+    world: World<'t>,
+    router: Router,
+    load: &'t Load<'t>,
+    config: &'t SimConfig,
+    /// By place in the trace: when it came, and what it holds until it is answered.
+    flights: Vec<Option<Flight>>,
+    series: Series,
+    outcome: Outcome,
+    rng: Rng,
+    /// The next to come of those whose time is known.
+    next: usize,
+    /// Answers so far, and their tokens: what the next one is expected to have.
+    answered: (u64, u64),
+    shown: u64,
+}
+
+struct Flight {
+    came: u64,
+    serve: usize,
+    guard: LoadGuard,
+    prefill: Option<LoadGuard>,
+    /// Whether its prompt is still at another pod.
+    away: bool,
+    /// Tokens that the pod which answers lacked when it was chosen.
+    missing: u32,
+}
+
+impl<'t> Online<'t> {
+    fn new(policy: &Policy, load: &'t Load<'t>, config: &'t SimConfig) -> Result<Self, SimulateError> {
+        let longest = load.trace.requests.iter().map(|request| request.input).max().unwrap_or(0);
+        let engines: Vec<_> = config.pods.iter().map(|(engine, _)| *engine).collect();
+        let outcome = Outcome {
+            policy: policy.name.clone(),
+            blocks: load.known.0,
+            blocks_known: load.known.1,
+            ..Outcome::default()
+        };
+        let mut run = Self {
+            world: World::new(&engines, &config.costs, &load.chains),
+            router: Router::new(policy, config, longest)?,
+            load,
+            config,
+            flights: (0..load.trace.requests.len()).map(|_| None).collect(),
+            series: Series::default(),
+            outcome,
+            rng: Rng::new(config.seed),
+            next: 0,
+            answered: (FIRST_GUESS.0, FIRST_GUESS.1),
+            shown: 0,
+        };
+        run.call_next();
+        Ok(run)
+    }
+
+    /// Asks to be woken for the next request whose time is known; the others come after those they follow.
+    fn call_next(&mut self) {
+        let requests = &self.load.trace.requests;
+        while let Some(request) = requests.get(self.next) {
+            let place = self.next as u32;
+            self.next += 1;
+            if let Start::At(at) = request.start {
+                self.world.wake(at, Alarm::Arrival(place));
+                return;
+            }
+        }
+    }
+
+    fn arrive(&mut self, place: u32) {
+        let now = self.world.now;
+        if matches!(self.load.trace.requests[place as usize].start, Start::At(_)) {
+            self.call_next();
+        }
+        self.outcome.arrivals_us = now;
+        self.router.catch_up(now, self.world.chains, self.world.engines());
+        let request = &self.load.trace.requests[place as usize];
+        let asked = Asked {
+            chain: self.load.chains.get(place),
+            prompt: request.input,
+            session: request.session,
+            output: self.answered.1 / self.answered.0,
+            seed: self.rng.bits(),
+        };
+        self.series.loads(now, self.world.engines());
+        let Some(choice) = self.router.decide(now, asked) else { return self.refuse(place) };
+        let Choice { prefill, serve, prefill_guard, guard, held } = choice;
+        let missing = request.input.saturating_sub((held * self.load.trace.block) as u32);
+        self.flights[place as usize] =
+            Some(Flight { came: now, serve, guard, prefill: prefill_guard, away: prefill.is_some(), missing });
+        let job = Job { request: place, prompt: request.input, output: request.output, received: false };
+        let (pod, job) = match prefill {
+            Some(prefill) => (prefill, Job { output: 1, ..job }),
+            None => (serve, job),
+        };
+        if self.world.submit(pod, job) { self.start(pod) } else { self.refuse(place) }
+    }
+
+    fn refuse(&mut self, place: u32) {
+        self.flights[place as usize] = None;
+        self.outcome.refused += 1;
+        self.follow(place);
+    }
+
+    /// A prompt that another pod computed has come to the pod that answers.
+    fn received(&mut self, place: u32) {
+        let request = &self.load.trace.requests[place as usize];
+        let job = Job { request: place, prompt: request.input, output: request.output, received: true };
+        let Some(flight) = &mut self.flights[place as usize] else { return };
+        flight.away = false;
+        let serve = flight.serve;
+        if self.world.submit(serve, job) { self.start(serve) } else { self.refuse(place) }
+    }
+
+    fn start(&mut self, pod: usize) {
+        let (now, router, outcome, series) = (self.world.now, &mut self.router, &mut self.outcome, &mut self.series);
+        let block = self.load.trace.block as u32;
+        self.world.start(pod, |changes: &mut Vec<Change>, admitted: &mut Vec<Admitted>| {
+            router.changed(now, pod, changes);
+            for one in admitted.drain(..) {
+                outcome.blocks_hit += u64::from(one.blocks_hit);
+                outcome.prompt_tokens += u64::from(one.job.prompt);
+                series.hits(now, u64::from(one.job.prompt / block), u64::from(one.blocks_hit));
+            }
+        });
+    }
+
+    fn sampled(&mut self, _pod: usize, sampled: Sampled) {
+        let now = self.world.now;
+        let (Sampled::First(job) | Sampled::Done(job)) = sampled;
+        let Some(flight) = &mut self.flights[job.request as usize] else { return };
+        if flight.away {
+            // The prompt is computed, and travels to the pod that answers.
+            if matches!(sampled, Sampled::Done(_)) {
+                flight.prefill = None;
+                let moved = f64::from(flight.missing) * self.config.transfer_us_per_token;
+                self.world.wake(now + self.config.transfer_us + moved as u64, Alarm::Received(job.request));
+            }
+            return;
+        }
+        match sampled {
+            Sampled::First(_) => {
+                flight.guard.first_token();
+                self.outcome.ttft.record(now - flight.came);
+            }
+            Sampled::Done(_) => {
+                self.flights[job.request as usize] = None;
+                self.outcome.requests += 1;
+                self.outcome.output_tokens += u64::from(job.output);
+                self.answered = (self.answered.0 + 1, self.answered.1 + u64::from(job.output));
+                self.outcome.span_us = now;
+                self.follow(job.request);
+            }
+        }
+    }
+
+    /// Lets those come that wait for a request's answer.
+    fn follow(&mut self, place: u32) {
+        for &(follower, think) in self.load.followers.of_one(place) {
+            self.world.wake(self.world.now + think, Alarm::Arrival(follower));
+        }
+    }
+
+    fn end(mut self) -> Outcome {
+        self.outcome.pods = self.world.pods;
+        self.outcome.prefill_tokens = self.outcome.pods.iter().map(|pod| pod.prefill_tokens).sum();
+        (self.outcome.decisions, self.outcome.decision_ns) = (self.router.decisions, self.router.decision_ns);
+        self.outcome.series = self.series.moments();
+        self.outcome
+    }
+}
+
+/// Who comes after whom, with the µs between.
+#[derive(Debug)]
+struct Followers {
+    /// By the request that is followed.
+    ends: Vec<usize>,
+    followers: Vec<(u32, u64)>,
+}
+
+impl Followers {
+    fn of(trace: &Trace) -> Self {
+        let mut all: Vec<(u32, u32, u64)> = Vec::new();
+        for (place, request) in trace.requests.iter().enumerate() {
+            if let Start::After(before, think) = request.start {
+                all.push((before, place as u32, think));
+            }
+        }
+        all.sort_unstable();
+        let mut ends = vec![0; trace.requests.len()];
+        all.iter().for_each(|&(before, ..)| ends[before as usize] += 1);
+        let mut sum = 0;
+        for end in &mut ends {
+            sum += *end;
+            *end = sum;
+        }
+        Self { ends, followers: all.into_iter().map(|(_, place, think)| (place, think)).collect() }
+    }
+
+    fn of_one(&self, place: u32) -> &[(u32, u64)] {
+        let at = place as usize;
+        let from = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.followers[from..self.ends[at]]
+    }
+}
+
+/// Answers between two looks of a watcher.
+const WATCH_EVERY: u64 = 1_000;
+
+/// What answers are taken to have before there were any: so many answers, and their tokens.
+const FIRST_GUESS: (u64, u64) = (8, 8 * 256);
