@@ -15,6 +15,8 @@
 //! | [`UtilizationFilter`] | pods with a short queue and KV cache to spare | keep previous |
 //! | [`MetricFilter`] | pods whose figures compare as asked | either |
 //! | [`AffinityFilter`] | pods that hold enough of the prompt | keep previous |
+//! | [`LongestMatchFilter`] | pods that hold most of the prompt, if that is enough | keep previous |
+//! | [`ImbalanceFilter`] | the least loaded pods, if loads are far apart | fail |
 //!
 //! A filter says who may stay, and nothing else. What happens when that is nobody is said once, in the profile, by
 //! [`OnEmpty`](routing_core::OnEmpty); the table names the sensible choice, and each filter says why.
@@ -32,9 +34,11 @@ mod concurrency;
 mod context_range;
 mod drain;
 mod health;
+mod imbalance;
 mod in_flight;
 mod keep;
 mod label;
+mod longest_match;
 mod metric;
 mod metrics;
 mod priority_headroom;
@@ -55,8 +59,10 @@ pub use concurrency::{ConcurrencyFilter, ConcurrencyParameters};
 pub use context_range::{ContextRange, ContextRangeError};
 pub use drain::DrainFilter;
 pub use health::HealthFilter;
+pub use imbalance::{ImbalanceFilter, ImbalanceParameters};
 pub use in_flight::{Figures, InFlightLimit};
 pub use label::{LabelFilter, LabelParameters};
+pub use longest_match::{LongestMatchFilter, LongestMatchParameters};
 pub use metric::{Comparison, Metric, Unknown, Unreported};
 pub use metrics::{MetricCondition, MetricConditionError, MetricFilter, MetricFilterParameters, MetricSource};
 pub use priority_headroom::{PriorityHeadroomFilter, PriorityHeadroomParameters};

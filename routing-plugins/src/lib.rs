@@ -14,10 +14,10 @@
 //! | stage | what is there |
 //! |---|---|
 //! | [`prepare`] | tokens, block hashes, who holds them, loads, sessions, hash keys; text where there are no tokens |
-//! | [`filter`] | health, role, drain, circuits, labels, adapters, capacity, concurrency, priority, affinity |
-//! | [`score`] | cache, load, cost, wait, tiers, locality, sessions, adapters, headroom |
+//! | [`filter`] | health, role, drain, circuits, labels, adapters, capacity, concurrency, priority, affinity, balance |
+//! | [`score`] | cache, load, cost, wait, first tokens, recent work, tiers, locality, sessions, adapters, headroom |
 //! | [`pick`] | by score, in turn, by session, by consistent hash, by chance |
-//! | [`record`] | speculation, prediction, sessions, cold prompts |
+//! | [`record`] | speculation, prediction, sessions, cold prompts, recent work |
 //! | [`condition`] | whether a prefill pod is worth asking |
 //!
 //! Every plugin is a file: what it is for, its formula, what its 0 and 1 mean, its parameters with their defaults. With the

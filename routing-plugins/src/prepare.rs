@@ -1,6 +1,7 @@
 //! Preparers: what is worked out once for a request, for all plugins.
 
 mod block_hash;
+mod given_chain;
 mod given_tokens;
 mod hash_key;
 mod hash_key_slot;

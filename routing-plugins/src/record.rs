@@ -3,6 +3,7 @@
 mod cold_prompts;
 mod guesses;
 mod predict;
+mod recent_work;
 mod session;
 mod speculate;
 #[cfg(test)]
@@ -11,5 +12,6 @@ mod testing;
 pub use cold_prompts::ColdPromptRecorder;
 pub use guesses::Guesses;
 pub use predict::PredictRecorder;
+pub use recent_work::{RecentWorkRecorder, RecentWorkRecorderParameters};
 pub use session::SessionRecorder;
 pub use speculate::{SpeculateParameters, SpeculateRecorder};

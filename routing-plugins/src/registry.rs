@@ -12,12 +12,16 @@ use crate::pick::{
     WeightedRandomParameters, WeightedRandomPicker,
 };
 use crate::prepare::*;
-use crate::record::{ColdPromptRecorder, PredictRecorder, SessionRecorder, SpeculateParameters, SpeculateRecorder};
+use crate::record::{
+    ColdPromptRecorder, PredictRecorder, RecentWorkRecorder, RecentWorkRecorderParameters, SessionRecorder,
+    SpeculateParameters, SpeculateRecorder,
+};
 use crate::score::{
     AdapterScorer, CacheAffinityParameters, CacheAffinityScorer, ContextRangeScorer, ExpectedWaitParameters,
-    ExpectedWaitScorer, HeadroomParameters, HeadroomScorer, KvUtilizationScorer, LeastLoadParameters, LeastLoadScorer,
-    LinearCostParameters, LinearCostScorer, LocalityParameters, LocalityScorer, MetricScorer, MetricScorerParameters,
-    NoHitSpreadScorer, PrefillCostScorer, RoundRobinScorer, SessionScorer, TierScorer, TierWeights,
+    ExpectedWaitScorer, FirstTokenParameters, FirstTokenScorer, HeadroomParameters, HeadroomScorer,
+    KvUtilizationScorer, LeastLoadParameters, LeastLoadScorer, LinearCostParameters, LinearCostScorer,
+    LocalityParameters, LocalityScorer, MetricScorer, MetricScorerParameters, NoHitSpreadScorer, PrefillCostScorer,
+    RecentWorkParameters, RecentWorkScorer, RoundRobinScorer, SessionScorer, TierScorer, TierWeights,
 };
 use crate::stock::{Stock, Tokens};
 
@@ -120,6 +124,8 @@ fn filters<const W: usize>(registry: &mut Registry<W>, stock: &Stock<W>) -> Resu
         "priority_headroom_filter" => PriorityHeadroomFilter, PriorityHeadroomParameters;
         "utilization_filter" => UtilizationFilter, UtilizationParameters;
         "affinity_filter" => AffinityFilter<W>, AffinityParameters;
+        "longest_match_filter" => LongestMatchFilter<W>, LongestMatchParameters;
+        "imbalance_filter" => ImbalanceFilter, ImbalanceParameters;
     }
     let metrics = Arc::clone(&stock.metrics);
     registry.filter::<MetricFilterParameters, _>("metric_filter", move |parameters, declare| {
@@ -133,6 +139,7 @@ fn scorers<const W: usize>(registry: &mut Registry<W>, stock: &Stock<W>) -> Resu
         "least_load_scorer" => LeastLoadScorer<W>, LeastLoadParameters;
         "linear_cost_scorer" => LinearCostScorer<W>, LinearCostParameters;
         "expected_wait_scorer" => ExpectedWaitScorer<W>, ExpectedWaitParameters;
+        "first_token_scorer" => FirstTokenScorer<W>, FirstTokenParameters;
         "tier_scorer" => TierScorer, TierWeights;
         "locality_scorer" => LocalityScorer, LocalityParameters;
         "headroom_scorer" => HeadroomScorer<W>, HeadroomParameters;
@@ -154,6 +161,10 @@ fn scorers<const W: usize>(registry: &mut Registry<W>, stock: &Stock<W>) -> Resu
     let cold = Arc::clone(&stock.cold_prompts);
     registry.scorer::<NoParameters, _>("no_hit_spread_scorer", move |_, declare| {
         NoHitSpreadScorer::declare(declare, Arc::clone(&cold))
+    })?;
+    let recent = Arc::clone(&stock.recent_work);
+    registry.scorer::<RecentWorkParameters, _>("recent_work_scorer", move |parameters, declare| {
+        RecentWorkScorer::declare(declare, parameters, Arc::clone(&recent))
     })?;
     let metrics = Arc::clone(&stock.metrics);
     registry.scorer::<MetricScorerParameters, _>("metric_scorer", move |parameters, declare| {
@@ -192,6 +203,10 @@ fn recorders<const W: usize>(registry: &mut Registry<W>, stock: &Stock<W>) -> Re
     let sessions = Arc::clone(&stock.sessions);
     registry.recorder::<TableParameters, _>("session_recorder", move |parameters, declare| {
         SessionRecorder::declare(declare, sessions.table(&parameters.table.0))
+    })?;
+    let recent = Arc::clone(&stock.recent_work);
+    registry.recorder::<RecentWorkRecorderParameters, _>("recent_work_recorder", move |parameters, declare| {
+        RecentWorkRecorder::declare(declare, parameters, Arc::clone(&recent))
     })?;
     let cold = Arc::clone(&stock.cold_prompts);
     registry.recorder::<NoParameters, _>("cold_prompt_recorder", move |_, declare| {

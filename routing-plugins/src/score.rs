@@ -1,6 +1,7 @@
 //! Scorers: how good each candidate is, 0..=1.
 //!
-//! Scorers of cost ([`PrefillCostScorer`], [`LinearCostScorer`], [`ExpectedWaitScorer`]) and those of load in their relative
+//! Scorers of cost ([`PrefillCostScorer`], [`LinearCostScorer`], [`ExpectedWaitScorer`], [`FirstTokenScorer`],
+//! [`RecentWorkScorer`]) and those of load in their relative
 //! form share one map from costs to scores: `(dearest − cost) / (dearest − cheapest)` over the candidates. The cheapest gets
 //! 1, the dearest 0, and all get 1 when they cost the same. A cheaper candidate never scores below a dearer one; it scores
 //! the same only where the two are closer than a single-precision number can tell.
@@ -9,6 +10,7 @@ mod adapter;
 mod cache_affinity;
 mod context_range;
 mod expected_wait;
+mod first_token;
 mod headroom;
 mod kv_utilization;
 mod least_load;
@@ -19,18 +21,22 @@ mod no_hit_spread;
 mod normalize;
 mod predictions;
 mod prefill_cost;
+mod prefill_curve;
 mod prompt;
+mod recent_work;
 mod round_robin;
 mod session;
 mod stamps;
 #[cfg(test)]
 pub(crate) mod testing;
 mod tier;
+mod work_window;
 
 pub use adapter::AdapterScorer;
 pub use cache_affinity::{CacheAffinityParameters, CacheAffinityScorer};
 pub use context_range::ContextRangeScorer;
 pub use expected_wait::{ExpectedWaitParameters, ExpectedWaitScorer};
+pub use first_token::{FirstTokenParameters, FirstTokenScorer};
 pub use headroom::{HeadroomParameters, HeadroomScorer, PreferredHeadroom};
 pub use kv_utilization::KvUtilizationScorer;
 pub use least_load::{LeastLoadParameters, LeastLoadScorer, LoadFigure, LoadForm};
@@ -40,11 +46,14 @@ pub use metric::{MetricRange, MetricScorer, MetricScorerParameters, Metrics, Pre
 pub use no_hit_spread::{ColdPrompts, NoHitSpreadScorer};
 pub use predictions::{Prediction, PredictionTable, Predictions};
 pub use prefill_cost::PrefillCostScorer;
+pub use prefill_curve::PrefillCurve;
+pub use recent_work::{RecentWorkParameters, RecentWorkScorer};
 pub use round_robin::{RoundRobinScorer, ScoreTurns};
 pub use session::{Bindings, SessionScorer};
 pub use tier::{TierScorer, TierWeights};
+pub use work_window::RecentWork;
 
-pub(crate) use prompt::{PromptReads, uncached};
+pub(crate) use prompt::{PromptReads, length, uncached};
 
 // For fleets of every width.
 const _: () = {
@@ -53,6 +62,7 @@ const _: () = {
     scorer::<CacheAffinityScorer<16>>();
     scorer::<ContextRangeScorer>();
     scorer::<ExpectedWaitScorer<16>>();
+    scorer::<FirstTokenScorer<16>>();
     scorer::<HeadroomScorer<16>>();
     scorer::<KvUtilizationScorer>();
     scorer::<LeastLoadScorer<16>>();
@@ -61,6 +71,7 @@ const _: () = {
     scorer::<MetricScorer>();
     scorer::<NoHitSpreadScorer<16>>();
     scorer::<PrefillCostScorer<16>>();
+    scorer::<RecentWorkScorer<16>>();
     scorer::<RoundRobinScorer<16>>();
     scorer::<SessionScorer<16>>();
     scorer::<TierScorer>();
@@ -81,6 +92,8 @@ mod tests {
     fn what_is_not_given_is_as_by_default() {
         assert_eq!(read("{}"), Ok(CacheAffinityParameters::default()));
         assert_eq!(read("{}"), Ok(ExpectedWaitParameters::default()));
+        assert_eq!(read("{}"), Ok(FirstTokenParameters::default()));
+        assert_eq!(read("{}"), Ok(RecentWorkParameters::default()));
         assert_eq!(read("{}"), Ok(HeadroomParameters::default()));
         assert_eq!(read("{}"), Ok(LeastLoadParameters::default()));
         assert_eq!(read("{}"), Ok(LinearCostParameters::default()));

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use kv_index::{BlockSize, Index};
 use parking_lot::Mutex;
@@ -15,7 +16,7 @@ use crate::load::LoadTracker;
 use crate::pick::{SessionLimits, Sessions, Turns};
 use crate::prepare::{GivenTokensPreparer, OnUntokenized};
 use crate::record::Guesses;
-use crate::score::{ColdPrompts, Metrics};
+use crate::score::{ColdPrompts, Metrics, RecentWork};
 use crate::tokenize::{TokenizePreparer, Tokenizers};
 
 /// What a host owns and stock plugins read.
@@ -40,6 +41,8 @@ pub struct Stock<const W: usize = 4> {
     pub cold_prompts: Arc<ColdPrompts<W>>,
     /// What pods that report nothing are guessed to hold.
     pub guesses: Arc<Guesses>,
+    /// What was sent to each pod lately, done or not.
+    pub recent_work: Arc<RecentWork<W>>,
     /// Whose turn it is to be picked.
     pub turns: Arc<Tables<Turns<W>>>,
     /// Whose turn it is to be scored highest.
@@ -63,6 +66,7 @@ impl<const W: usize> Stock<W> {
             sessions: Arc::default(),
             cold_prompts: Arc::default(),
             guesses: Arc::default(),
+            recent_work: Arc::default(),
             turns: Arc::default(),
             scored_turns: Arc::default(),
             untokenized: Arc::default(),
@@ -83,11 +87,20 @@ impl<const W: usize> Stock<W> {
         Self { guesses: Arc::new(Guesses::new(blocks_per_pod)), ..self }
     }
 
+    /// The same where so much time counts as lately; three minutes unless said. Nothing was sent yet.
+    #[must_use]
+    pub fn recent(self, window: Duration) -> Self {
+        Self { recent_work: Arc::new(RecentWork::new(window)), ..self }
+    }
+
     /// A preparer that writes a prompt's tokens.
     pub fn tokens_preparer(&self, declare: &mut Declare<'_>, untokenized: OnUntokenized) -> Box<dyn Preparer<W>> {
         let count = (untokenized == OnUntokenized::Empty).then(|| Arc::clone(&self.untokenized));
         match &self.tokens {
-            Tokens::Given => Box::new(GivenTokensPreparer::declare(declare).or_empty(count)),
+            Tokens::Given => {
+                let hashes_suffice = matches!(self.hashing, Hashing::Given(_));
+                Box::new(GivenTokensPreparer::declare(declare).or_empty(count).or_hashes(hashes_suffice))
+            }
             Tokens::Made(tokenizers) => {
                 Box::new(TokenizePreparer::declare(declare, Arc::clone(tokenizers)).or_empty(count))
             }
@@ -109,6 +122,10 @@ pub enum Hashing {
     Native(BlockSize),
     /// By the host, which gives each request [its hashes](routing_core::Request::hashes), of blocks of this size. A request
     /// without them is one that nobody holds anything of.
+    ///
+    /// How long a prompt is, its tokens still tell, if the request has them; what they are does not matter then. Without
+    /// them it is as long as its whole blocks; only [`CapacityFilter`](crate::filter::CapacityFilter) and ranges of context
+    /// then take it for empty. Everything else works as with hashes that are made here (`tests/given_hashes.rs`).
     Given(BlockSize),
     /// By an engine's own rules: the index is fed its hashes.
     #[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]

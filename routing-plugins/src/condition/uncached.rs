@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use routing_core::{Condition, Context, Declare, Held, PluginError, Read, ReadPick};
 
 use crate::prepare::PromptChain;
-use crate::score::uncached;
+use crate::score::{length, uncached};
 use crate::tokens::PromptTokens;
 
 /// What [`UncachedCondition`] takes.
@@ -72,6 +72,7 @@ impl<const W: usize> Condition<W> for UncachedCondition<W> {
     fn holds(&self, context: &Context<'_, W>) -> Result<bool, PluginError> {
         let tokens = context.read(self.tokens)?.of(context.request()).len() as u64;
         let (held, block) = (context.read(self.held)?, context.read(self.chain)?.block_tokens() as u64);
+        let tokens = length(tokens, block, held);
         let lacking = uncached(tokens, block, held, held.depth(context.pick(self.pick)?));
         Ok(tokens >= self.prompt && lacking >= self.lacking)
     }

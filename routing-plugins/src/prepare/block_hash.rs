@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use kv_index::{BlockHash, BlockSize, Chain, ChainHasher, ChainSeed, Index, Matches};
 use routing_core::{Declare, PluginError, Preparer, Preparing, Read, Request, Slot, Write};
 
+use super::given_chain::GivenChain;
 use super::text_chain::{TextChain, TextHasher};
 use crate::stock::Hashing;
 use crate::tokens::PromptTokens;
@@ -116,11 +117,20 @@ impl ChainRecipe {
     ///
     /// As [`Self::search`].
     pub fn hashes(&self, request: &Request<'_>, tokens: &[u32]) -> Result<Vec<BlockHash>, PluginError> {
+        if let Some(Hasher::Given) = self.by {
+            return Ok(self.given(request).to_vec());
+        }
         let mut hashes = Vec::new();
         self.with(request, tokens, &mut HashedBlocks::default(), &mut |chain| {
             hashes.extend_from_slice(chain.reach(chain.len()));
         })?;
         Ok(hashes)
+    }
+
+    /// The hashes that the request brought, as far as they count.
+    fn given<'r>(&self, request: &Request<'r>) -> &'r [BlockHash] {
+        let given = request.hashes.unwrap_or_default();
+        &given[..given.len().min(self.most / self.block.max(1))]
     }
 
     fn with(
@@ -134,12 +144,7 @@ impl ChainRecipe {
         let Some(by) = &self.by else { return Ok(()) };
         match by {
             Hasher::Native(hasher) => work(&mut hasher.lazy(tokens, &mut hashed.native)),
-            Hasher::Given => {
-                let counting = request.hashes.unwrap_or_default();
-                let counting = &counting[..counting.len().min(self.most / self.block.max(1))];
-                hashed.native.extend_from_slice(counting);
-                work(&mut hashed.native.as_slice());
-            }
+            Hasher::Given => work(&mut GivenChain::new(self.given(request), &mut hashed.native)),
             #[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
             Hasher::Engine(engine) => {
                 let prompt = engine.prompt(request, tokens);
@@ -161,7 +166,8 @@ pub struct BlockHashParameters {
     /// How many leading tokens count; all, unless given. A request may set fewer.
     pub most_tokens: Option<NonZeroU32>,
     /// Whether tenants' prompts are told apart, though they may be the same. Only where hashing is native: an engine hashes
-    /// no tenants, so there it changes nothing, and tenants are kept apart by the salt that their requests have.
+    /// no tenants, so there it changes nothing, and tenants are kept apart by the salt that their requests have. Nor does it
+    /// change hashes that are given.
     pub per_tenant: bool,
 }
 
@@ -170,6 +176,9 @@ pub struct BlockHashParameters {
 /// Hashing is lazy: a prompt that nobody holds costs the hashes of its first few blocks, whatever its length. Of a prompt,
 /// only the first [`most_tokens`](BlockHashParameters::most_tokens) count, and only the first
 /// [`most_prefix`](Request::most_prefix) that the request allows.
+///
+/// With [`Hashing::Given`] nothing is hashed here: the request brings [its hashes](Request::hashes), and who reads slots or
+/// records sees no difference. Adapters, salts and tenants are in the hashes, or they are not told apart.
 #[derive(Debug)]
 pub struct BlockHashPreparer {
     parameters: BlockHashParameters,

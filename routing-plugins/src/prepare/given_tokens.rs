@@ -36,12 +36,13 @@ pub struct TokensParameters {
 pub struct GivenTokensPreparer {
     tokens: Write<PromptTokens>,
     untokenized: Option<Arc<AtomicU64>>,
+    hashes_suffice: bool,
 }
 
 impl GivenTokensPreparer {
     /// Declares what this preparer writes. A request without tokens is refused.
     pub fn declare(d: &mut Declare<'_>) -> Self {
-        Self { tokens: d.writes(), untokenized: None }
+        Self { tokens: d.writes(), untokenized: None, hashes_suffice: false }
     }
 
     /// The same, but requests without tokens are counted here, if somewhere, and routed as ones with an empty prompt.
@@ -49,11 +50,23 @@ impl GivenTokensPreparer {
     pub fn or_empty(self, untokenized: Option<Arc<AtomicU64>>) -> Self {
         Self { untokenized, ..self }
     }
+
+    /// The same, but a request that brings [its hashes](routing_core::Request::hashes) needs no tokens: it is neither
+    /// refused nor counted.
+    #[must_use]
+    pub fn or_hashes(self, suffice: bool) -> Self {
+        Self { hashes_suffice: suffice, ..self }
+    }
 }
 
 impl<const W: usize> Preparer<W> for GivenTokensPreparer {
     fn prepare(&self, context: &mut Preparing<'_, W>) -> Result<(), PluginError> {
-        if context.request().tokens.is_none() {
+        let request = context.request();
+        if request.tokens.is_none() && self.hashes_suffice && request.hashes.is_some() {
+            context.write(self.tokens)?.1.make();
+            return Ok(());
+        }
+        if request.tokens.is_none() {
             let untokenized = self.untokenized.as_ref().ok_or_else(|| PluginError::failed(NoTokensError))?;
             // Relaxed: a count that publishes nothing.
             untokenized.fetch_add(1, Ordering::Relaxed);

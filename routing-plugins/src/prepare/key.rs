@@ -23,7 +23,8 @@ pub enum KeySource {
     Label(String),
     /// The tenant.
     Tenant,
-    /// The prompt's first so many tokens, or all if there are fewer.
+    /// The prompt's first so many tokens, or all if there are fewer; of a request that brings [its
+    /// hashes](Request::hashes), its first block.
     Tokens(NonZeroUsize),
     /// The first so many bytes of the prompt's text, or all if there are fewer.
     Text(NonZeroUsize),
@@ -59,6 +60,10 @@ impl KeySource {
             Self::Label(name) => hash(request.label(name)?.as_bytes()),
             Self::Tenant => hash(request.tenant?.as_bytes()),
             Self::Tokens(most) => {
+                // Who brings hashes may bring tokens for their number alone.
+                if let Some(first) = request.hashes.and_then(<[_]>::first) {
+                    return hash(&first.get().to_le_bytes());
+                }
                 let tokens = tokens.or(request.tokens)?;
                 let mut hasher = xxhash_rust::xxh3::Xxh3Default::new();
                 tokens.iter().take(most.get()).for_each(|token| hasher.update(&token.to_le_bytes()));
@@ -101,6 +106,16 @@ mod tests {
 
     fn found(source: KeySource, request: &Request<'_>) -> Option<u64> {
         source.find(request, None)
+    }
+
+    #[test]
+    fn a_prompt_that_comes_as_hashes_is_known_by_its_first_block() {
+        let source = || KeySource::Tokens(NonZeroUsize::new(4).unwrap());
+        let [a, b, c] = [[1, 2], [1, 3], [2, 2]].map(|hashes| hashes.map(kv_index::BlockHash::new));
+        let key = |hashes, tokens| found(source(), &request().hashes(hashes).tokens(tokens));
+        assert_eq!(key(&a, &[0, 0]), key(&b, &[0, 0, 0]));
+        assert_ne!(key(&a, &[0, 0]), key(&c, &[0, 0]));
+        assert_eq!(key(&[], &[7]), found(source(), &request().tokens(&[7])), "less than a block");
     }
 
     #[test]

@@ -50,6 +50,12 @@ pub(crate) fn uncached<const W: usize>(tokens: u64, block: u64, held: &Matches<W
     }
 }
 
+/// Tokens of a prompt; of its whole blocks, where there are no tokens: it came as text, or as hashes.
+#[inline]
+pub(crate) fn length<const W: usize>(tokens: u64, block: u64, held: &Matches<W>) -> u64 {
+    if tokens == 0 { (held.blocks() as u64).saturating_mul(block) } else { tokens }
+}
+
 /// A prompt's length, and who holds how much of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PromptSize<'d, const W: usize> {
@@ -63,8 +69,7 @@ pub(crate) struct PromptSize<'d, const W: usize> {
 impl<'d, const W: usize> PromptSize<'d, W> {
     fn new(tokens: Option<usize>, block: usize, held: &'d Matches<W>) -> Self {
         let block = block.max(1) as u64;
-        let tokens = tokens.map_or(held.blocks() as u64 * block, |tokens| tokens as u64);
-        Self { tokens, block, held }
+        Self { tokens: length(tokens.unwrap_or_default() as u64, block, held), block, held }
     }
 
     /// Tokens that a pod which holds so many leading blocks has to compute.

@@ -1,7 +1,8 @@
-//! What is warm allocates nothing: decisions with loads, guards, reports, every picker.
+//! What is warm allocates nothing: decisions with loads, guards, reports, every picker, every published rule.
 
 mod load;
 mod pick;
+mod policies;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

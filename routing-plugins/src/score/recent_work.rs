@@ -1,0 +1,141 @@
+//! Prefers candidates that were sent little work lately, and would do this request's cheaply.
+
+use std::sync::Arc;
+
+use routing_core::{Context, Declare, PluginError, Read, Scorer, Scores};
+
+use super::normalize;
+use super::prefill_curve::PrefillCurve;
+use super::prompt::PromptReads;
+use super::work_window::RecentWork;
+use crate::parameters::Amount;
+use crate::prepare::Loads;
+
+/// What [`RecentWorkScorer`] takes. How long work counts as recent is said of [`RecentWork`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
+#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
+pub struct RecentWorkParameters {
+    /// How long prefills take; measured, unless given. Give a recorder of the same work the same.
+    pub prefill: PrefillCurve,
+    /// Seconds that a request on the pod counts for its answer; 1.35, unless given: 45 tokens of 30 milliseconds.
+    pub request: Amount,
+    /// How much it counts to compute again what the prompt would push out of a full cache; 1, unless given.
+    pub eviction: Amount,
+}
+
+impl Default for RecentWorkParameters {
+    fn default() -> Self {
+        let request = const { Amount::constant(1.35) };
+        Self { prefill: PrefillCurve::default(), request, eviction: Amount::ONE }
+    }
+}
+
+/// Scores by the work of a window of time: 1 for the candidate with the least, 0 for the most, all 1 when equal.
+///
+/// The cost, in seconds, is `L + M + P`, the load cost of Preble's E2:
+///
+/// - `L` = the prefills sent to the pod within the window ([`RecentWork`]) + `request` · requests on it now.
+/// - `M` = `eviction` · KV use · `per_token` · new tokens: what the prompt brings evicts as much where the cache is full, and
+///   some of that where it is partly so. Which prompts go, and whether anybody asks for them again, is not known here.
+/// - `P` = the prompt's own prefill by the [curve](PrefillCurve), from what the pod holds of it.
+///
+/// Among pods that hold as much of the prompt, as a
+/// [`LongestMatchFilter`](crate::filter::LongestMatchFilter) leaves them, it is `L` that decides.
+#[derive(Debug)]
+pub struct RecentWorkScorer<const W: usize = 4> {
+    parameters: RecentWorkParameters,
+    recent: Arc<RecentWork<W>>,
+    loads: Read<Loads>,
+    prompt: PromptReads<W>,
+}
+
+impl<const W: usize> RecentWorkScorer<W> {
+    /// Declares that it reads loads and who holds the prompt.
+    pub fn declare(declare: &mut Declare<'_>, parameters: RecentWorkParameters, recent: Arc<RecentWork<W>>) -> Self {
+        Self { parameters, recent, loads: declare.reads(), prompt: PromptReads::declare(declare) }
+    }
+}
+
+impl<const W: usize> Scorer<W> for RecentWorkScorer<W> {
+    fn score(&self, context: &Context<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
+        let (loads, prompt) = (context.read(self.loads)?, self.prompt.read(context)?);
+        let RecentWorkParameters { prefill, request, eviction } = self.parameters;
+        let (fleet, total) = (context.fleet(), prompt.tokens as f64);
+        let slice = self.recent.number(context.request().now);
+        normalize::by_cost_and_depth(scores, prompt.held, |pod, depth| {
+            let load = loads.of(pod);
+            let new = prompt.uncached(depth) as f64;
+            let recent = fleet.handle(pod).map_or(0.0, |pod| self.recent.within(pod, slice));
+            let evicted = eviction.get() * normalize::kv_used(load.kv_used) * (prefill.per_token.get() * new);
+            let sent = recent + request.get() * f64::from(load.requests);
+            (sent + evicted + prefill.seconds(new, total - new)).min(f64::MAX)
+        });
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::load::PodLoad;
+    use crate::score::testing::{BLOCK, Scene, any_load};
+
+    fn plain() -> RecentWorkParameters {
+        let amount = |number| Amount::new(number).unwrap();
+        let prefill = PrefillCurve { fixed: Amount::ZERO, per_token: amount(0.1), per_pair: Amount::ZERO };
+        RecentWorkParameters { prefill, request: amount(2.0), eviction: Amount::ONE }
+    }
+
+    fn scores(scene: &Scene, parameters: RecentWorkParameters, recent: &Arc<RecentWork>) -> Vec<f32> {
+        let recent = Arc::clone(recent);
+        scene.scores(move |d| RecentWorkScorer::declare(d, parameters, recent))
+    }
+
+    #[test]
+    fn recent_work_requests_evictions_and_the_prefill_add_up() {
+        let scene = Scene::new(5).prompt(10 * BLOCK, &[5]).loads(|at| PodLoad {
+            requests: [0, 0, 3, 0, 0][at],
+            kv_used: [0.0, 0.0, 0.0, 0.5, 0.0][at],
+            ..PodLoad::default()
+        });
+        let recent = Arc::new(RecentWork::new(Duration::from_secs(60)));
+        recent.add(scene.pod(1), 10.0, scene.now);
+        // 8; 16 + 10; 16 + 6; 16 + 8; 16.
+        assert_eq!(scores(&scene, plain(), &recent), [1.0, 0.0, 4.0 / 18.0, 2.0 / 18.0, 10.0 / 18.0]);
+        let free = RecentWorkParameters { request: Amount::ZERO, eviction: Amount::ZERO, ..plain() };
+        assert_eq!(scores(&scene, free, &recent), [1.0, 0.0, 10.0 / 18.0, 10.0 / 18.0, 10.0 / 18.0]);
+    }
+
+    #[test]
+    fn what_was_long_ago_does_not_count() {
+        let mut scene = Scene::new(2).prompt(BLOCK, &[]);
+        let recent = Arc::new(RecentWork::new(Duration::from_secs(60)));
+        recent.add(scene.pod(0), 10.0, scene.now);
+        assert_eq!(scores(&scene, plain(), &recent), [0.0, 1.0]);
+        scene.now += Duration::from_secs(61);
+        assert_eq!(scores(&scene, plain(), &recent), [1.0, 1.0]);
+    }
+
+    proptest! {
+        /// Whatever the loads, amounts and recent work, scores lie in 0..=1.
+        #[test]
+        fn scores_are_in_range(
+            loads in prop::collection::vec((any_load(), 0.0..1e9f64), 1..8),
+            numbers in prop::array::uniform3(prop_oneof![0.0..10.0, Just(f64::MAX)]),
+        ) {
+            let [per_token, request, eviction] = numbers.map(|number| Amount::new(number).unwrap());
+            let prefill = PrefillCurve { per_token, ..PrefillCurve::default() };
+            let scene = Scene::new(loads.len()).prompt(10 * BLOCK, &[3]).loads(|at| loads[at].0);
+            let recent = Arc::new(RecentWork::default());
+            (0..loads.len()).for_each(|at| recent.add(scene.pod(at), loads[at].1, scene.now));
+            let scores = scores(&scene, RecentWorkParameters { prefill, request, eviction }, &recent);
+            prop_assert!(scores.iter().all(|score| (0.0..=1.0).contains(score)), "{scores:?}");
+            prop_assert!(scores.contains(&1.0));
+        }
+    }
+}
