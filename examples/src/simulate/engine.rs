@@ -332,6 +332,9 @@ impl Running {
     };
 }
 
+#[cfg(test)]
+mod tests;
+
 /// Requests by a small number.
 #[derive(Debug, Default)]
 struct Slab {

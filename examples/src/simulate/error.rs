@@ -18,6 +18,17 @@ pub enum SimulateError {
     /// A policy's document does not build.
     #[error("policy `{0}`: {1}")]
     Policy(String, String),
+    /// A trace that cannot be read.
+    #[error("{0}: {1}")]
+    Trace(String, #[source] pointsman_lab::trace::read::TraceError),
+    /// Costs that cannot be read.
+    #[error("{0}: {1}")]
+    Costs(String, #[source] crate::sim::cost::CostError),
+    /// A sweep that says nothing.
+    #[error(
+        "a sweep is POLICY:SCORER=1,2,4 or POLICY:PLUGIN.PARAMETER=1,2,4, with a scorer or plugin that the policy has; `{0}` is not"
+    )]
+    Sweep(String),
     /// A file could not be read or written.
     #[error("{0}: {1}")]
     File(String, #[source] io::Error),

@@ -222,6 +222,7 @@ impl<'t> Online<'t> {
                 self.outcome.ttft.record(now - flight.came);
             }
             Sampled::Done(_) => {
+                self.outcome.whole.record(now - flight.came);
                 self.flights[job.request as usize] = None;
                 self.outcome.requests += 1;
                 self.outcome.output_tokens += u64::from(job.output);

@@ -32,6 +32,8 @@ pub struct Outcome {
     pub ttft: Latencies,
     /// Times between two tokens of an answer, in virtual µs.
     pub between: Latencies,
+    /// Times to the last token, in virtual µs.
+    pub whole: Latencies,
     /// What each pod did.
     pub pods: Vec<PodOutcome>,
     /// How it was, time after time.

@@ -29,10 +29,23 @@ const STOCK: [(&str, &str); 8] = documents!("../../../routing-plugins/profiles/"
     round_robin, least_load, consistent_hash, cache_aware, cache_aware_sticky, sticky_least_loaded,
     prefill_decode, prefill_decode_conditional);
 
+/// The profile that gateways should begin with.
+pub const DEFAULT: &str = "cache_aware";
+
+/// Rules that others published, as documents of stock plugins.
+const PUBLISHED: [(&str, &str); 11] = documents!("../../policies/":
+    random, longest_prefix, session_sticky, smg_cache_aware, smg_expected_wait, dynamo_linear, vllm_rfc, lmetric,
+    preble_e2, mooncake_ttft, llm_d);
+
 impl Policy {
+    /// The names of those for pods that prefill and decode.
+    pub fn for_mixed_pods() -> impl Iterator<Item = &'static str> {
+        Self::names().filter(|name| !name.starts_with("prefill_decode"))
+    }
+
     /// The names of all that come along, in the order tables list them.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        STOCK.iter().map(|(name, _)| *name)
+        STOCK.iter().chain(&PUBLISHED).map(|(name, _)| *name)
     }
 
     /// One that comes along, or of a file.
@@ -41,7 +54,8 @@ impl Policy {
     ///
     /// If there is neither, or the file is not YAML.
     pub fn find(name: &str) -> Result<Self, SimulateError> {
-        let known = STOCK.iter().find(|(known, _)| *known == name).map(|(_, text)| (*text).to_owned());
+        let known =
+            STOCK.iter().chain(&PUBLISHED).find(|(known, _)| *known == name).map(|(_, text)| (*text).to_owned());
         let (name, text) = match known {
             Some(text) => (name.to_owned(), text),
             None if Path::new(name).extension().is_some() => {

@@ -215,3 +215,118 @@ impl Lru {
         Some(hash)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The contract, literally: lists that are searched from end to end.
+    #[derive(Default)]
+    struct Model {
+        /// Blocks with a hash, and their users.
+        held: Vec<(BlockHash, u32)>,
+        /// Those without users, least recently released first.
+        released: Vec<BlockHash>,
+        private: usize,
+    }
+
+    impl Model {
+        fn admit(&mut self, capacity: usize, chain: &[BlockHash], more: usize) -> Option<(usize, Vec<BlockHash>)> {
+            let found = chain.iter().take_while(|hash| self.held.iter().any(|(held, _)| held == *hash)).count();
+            let need = more + chain.len() - found;
+            let waking = chain[..found].iter().filter(|hash| self.released.contains(hash)).count();
+            let used = self.held.len() - self.released.len();
+            if self.private + used + waking + need > capacity {
+                return None;
+            }
+            chain[..found].iter().for_each(|hash| self.wake(*hash));
+            self.private += need;
+            let mut gone = Vec::new();
+            while self.held.len() + self.private > capacity {
+                let oldest = self.released.remove(0);
+                self.held.retain(|(held, _)| *held != oldest);
+                gone.push(oldest);
+            }
+            Some((found, gone))
+        }
+
+        fn wake(&mut self, hash: BlockHash) {
+            self.released.retain(|released| *released != hash);
+            match self.held.iter_mut().find(|(held, _)| *held == hash) {
+                Some((_, users)) => *users += 1,
+                None => self.held.push((hash, 1)),
+            }
+        }
+
+        fn release(&mut self, chain: &[BlockHash], private: usize) {
+            self.private -= private;
+            for &hash in chain.iter().rev() {
+                let (_, users) = self.held.iter_mut().find(|(held, _)| *held == hash).unwrap();
+                *users -= 1;
+                if *users == 0 {
+                    self.released.push(hash);
+                }
+            }
+        }
+    }
+
+    /// Chains that share beginnings: a path in a tree with two children each.
+    fn chain(path: u8, length: usize) -> Vec<BlockHash> {
+        (0..length).map(|at| BlockHash::new(1_000 * (at as u64 + 1) + u64::from(path & ((1 << at) - 1)))).collect()
+    }
+
+    proptest! {
+        /// The same requests are admitted, find the same, evict the same in the same order.
+        #[test]
+        fn it_does_what_the_model_does(
+            capacity in 4_usize..40,
+            steps in prop::collection::vec((any::<bool>(), any::<u8>(), 0_usize..7, 0_usize..4), 1..80),
+        ) {
+            let (mut cache, mut model) = (Cache::new(capacity, 0), Model::default());
+            let mut running: Vec<(Vec<BlockHash>, Vec<Slot>, usize)> = Vec::new();
+            for (begin, path, length, more) in steps {
+                if !begin && !running.is_empty() {
+                    let (chain, slots, private) = running.remove(usize::from(path) % running.len());
+                    cache.release(&slots, private);
+                    model.release(&chain, private);
+                } else {
+                    let chain = chain(path, length);
+                    let (found, _) = cache.prefix(&chain);
+                    let (mut slots, mut gone) = (Vec::new(), Evicted::default());
+                    let admitted = cache.admit(&chain[..found], more + length - found, &mut slots, &mut gone);
+                    let expected = model.admit(capacity, &chain, more);
+                    prop_assert_eq!(admitted.then_some((found, gone.from_gpu)), expected);
+                    if admitted {
+                        slots.extend(chain[found..].iter().map(|&hash| cache.seal(hash).0));
+                        model.private -= length - found;
+                        chain[found..].iter().for_each(|hash| model.wake(*hash));
+                        running.push((chain, slots, more));
+                    }
+                }
+                prop_assert_eq!(cache.in_use(), model.private + model.held.len() - model.released.len());
+                prop_assert!(cache.gpu.len() + cache.private <= capacity);
+            }
+        }
+    }
+
+    #[test]
+    fn the_tail_goes_before_the_head_and_what_leaves_stays_in_host_memory() {
+        let mut cache = Cache::new(3, 1);
+        let (first, second) = (chain(0, 3), chain(7, 2));
+        let run = |cache: &mut Cache, chain: &[BlockHash]| {
+            let (found, _) = cache.prefix(chain);
+            let (mut slots, mut gone) = (Vec::new(), Evicted::default());
+            assert!(cache.admit(&chain[..found], chain.len() - found, &mut slots, &mut gone));
+            slots.extend(chain[found..].iter().map(|&hash| cache.seal(hash).0));
+            cache.release(&slots, 0);
+            gone
+        };
+        assert!(run(&mut cache, &first).from_gpu.is_empty());
+        let gone = run(&mut cache, &second);
+        assert_eq!(gone.from_gpu, [first[2]], "they share their first block, so one must go");
+        assert_eq!((gone.to_host, gone.from_host), (vec![first[2]], vec![]));
+        assert_eq!(cache.prefix(&first), (2, 1), "two in GPU memory and one in host memory");
+    }
+}

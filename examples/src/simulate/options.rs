@@ -1,0 +1,150 @@
+//! What `simulate` is told on its command line.
+
+use std::path::PathBuf;
+
+use clap::{Parser, ValueEnum};
+use pointsman_lab::trace::Trace;
+use pointsman_lab::trace::made::Made;
+use routing_core::Role;
+
+use crate::sim::cost::CostModel;
+use crate::simulate::SimulateError;
+use crate::simulate::config::SimConfig;
+use crate::simulate::engine::EngineConfig;
+
+/// Simulates routing rules on real or made-up traffic, in virtual time.
+///
+/// Requests of a trace are routed by real profiles over the real index to modelled pods. Nothing waits: an hour of
+/// traffic takes a second.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "simulate")]
+#[non_exhaustive]
+pub struct Options {
+    /// A trace: Mooncake's JSONL or one with `session_id`s, gzipped or not.
+    #[arg(long, value_name = "FILE", conflicts_with = "made")]
+    pub trace: Vec<PathBuf>,
+    /// Traffic to make up, where there is no trace: conversation, chat, rag, agents, or mixed:SHARE of long cold prompts.
+    #[arg(long, value_name = "KIND", default_value = "conversation")]
+    pub made: Vec<Made>,
+    /// Requests to make up; of a trace, at least so many by repeating it with other conversations.
+    #[arg(long, default_value_t = 12_000)]
+    pub requests: usize,
+    /// Share of the fleet's capacity at which requests come, in percent.
+    #[arg(long, value_name = "PERCENT", default_value = "80", value_delimiter = ',', conflicts_with = "rate")]
+    pub load: Vec<f64>,
+    /// Requests a second, instead of a share of the capacity; 0 for the trace's own times.
+    #[arg(long)]
+    pub rate: Option<f64>,
+    /// Pods.
+    #[arg(long, default_value_t = 16)]
+    pub pods: usize,
+    /// How many of them prefill only; the others then decode.
+    #[arg(long, default_value_t = 0)]
+    pub prefill_pods: usize,
+    /// Tokens that a pod's GPU memory has room for.
+    #[arg(long, default_value_t = 1_000_000)]
+    pub kv_tokens: usize,
+    /// Tokens that a pod's host memory has room for, beside it.
+    #[arg(long, default_value_t = 0)]
+    pub host_tokens: usize,
+    /// Measured costs of another machine or model, as JSON; one H200 with an 8B model, unless given.
+    #[arg(long, value_name = "FILE")]
+    pub costs: Option<PathBuf>,
+    /// Milliseconds until a pod's event reaches the index.
+    #[arg(long, value_name = "MS", default_value_t = 1.0)]
+    pub delay: f64,
+    /// Events that are lost, in percent.
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
+    pub loss: f64,
+    /// Policies to run on the same arrivals, by name or as files; all that suit the fleet, unless given.
+    #[arg(long, value_name = "A,B,C", value_delimiter = ',')]
+    pub compare: Vec<String>,
+    /// A weight to vary: POLICY:SCORER=1,2,4, or a parameter: POLICY:PLUGIN.PARAMETER=1,2,4.
+    #[arg(long, value_name = "WHAT")]
+    pub sweep: Option<String>,
+    /// What chance begins with.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Seeds to run each policy with; studies tell the median.
+    #[arg(long, default_value_t = 1)]
+    pub seeds: u64,
+    /// Writes report.html, report.json, table.md and plots into this folder.
+    #[arg(long, value_name = "FOLDER")]
+    pub out: Option<PathBuf>,
+    /// Names all policies and ends.
+    #[arg(long)]
+    pub list: bool,
+    /// A whole study, as Markdown on standard output, instead of one comparison.
+    #[arg(long, value_enum)]
+    pub study: Option<Study>,
+    /// Runs at once; as many as there are cores, unless given.
+    #[arg(long)]
+    pub jobs: Option<usize>,
+}
+
+/// The studies of `docs/routing-quality.md`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[expect(clippy::exhaustive_enums, reason = "one for each part of the document")]
+pub enum Study {
+    /// Every policy on every trace at each load: is the default ever beaten?
+    Quality,
+    /// The same with events that are late or lost.
+    Events,
+    /// Prefill and decode on pods of their own, against mixed pods.
+    Split,
+    /// The trace as one batch: planned, in order of arrival, at random, by the best profile.
+    Batch,
+    /// A batch in the gaps of online traffic.
+    Together,
+}
+
+impl Options {
+    /// The traffic: a name, and requests at times of their own.
+    ///
+    /// # Errors
+    ///
+    /// When a file cannot be read.
+    pub fn traffic(&self) -> Result<Vec<(String, Trace)>, SimulateError> {
+        if self.trace.is_empty() {
+            return Ok(self.made.iter().map(|made| (made.to_string(), made.trace(self.requests, self.seed))).collect());
+        }
+        let open = |path: &PathBuf| {
+            let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+            let trace = Trace::open(path).map_err(|error| SimulateError::Trace(path.display().to_string(), error))?;
+            let copies = self.requests.div_ceil(trace.requests.len().max(1)).max(1);
+            let trace = if copies > 1 { trace.repeated(copies, self.seed) } else { trace };
+            Ok((name.split('.').next().unwrap_or_default().to_owned(), trace))
+        };
+        self.trace.iter().map(open).collect()
+    }
+
+    /// The fleet for traffic in blocks of this size.
+    ///
+    /// # Errors
+    ///
+    /// When the costs cannot be read, or no pod would answer.
+    pub fn fleet(&self, block: usize) -> Result<SimConfig, SimulateError> {
+        if self.pods == 0 || self.kv_tokens < block || (self.prefill_pods > 0 && self.prefill_pods >= self.pods) {
+            return Err(SimulateError::NoPods);
+        }
+        let mut config = SimConfig::mixed(self.pods, self.kv_tokens, block);
+        for (engine, _) in &mut config.pods {
+            *engine = EngineConfig { host_blocks: self.host_tokens / block, ..*engine };
+        }
+        if let Some(path) = &self.costs {
+            let named = path.display().to_string();
+            let text = std::fs::read_to_string(path).map_err(|error| SimulateError::File(named.clone(), error))?;
+            config.costs = CostModel::from_json(&text).map_err(|error| SimulateError::Costs(named, error))?;
+        }
+        config.event_delay_us = (self.delay.max(0.0) * 1e3) as u64;
+        config.event_loss = (self.loss / 100.0).clamp(0.0, 1.0);
+        config.seed = self.seed;
+        Ok(if self.prefill_pods > 0 { config.split(self.prefill_pods) } else { config })
+    }
+
+    /// Whether a fleet has pods of one role only.
+    #[must_use]
+    pub fn is_split(config: &SimConfig) -> bool {
+        config.pods.iter().any(|(_, role)| *role != Role::Both)
+    }
+}
