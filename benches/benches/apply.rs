@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use pointsman_benches::fleet::Step;
-use pointsman_benches::rng::Rng;
+use pointsman_benches::invent::Invent;
 use pointsman_benches::systems::{OurChain, Ours, System};
+use pointsman_lab::rng::Rng;
 
 fn store_and_evict(c: &mut Criterion) {
     for (name, evicting) in [("apply/store", false), ("apply/evict", true)] {

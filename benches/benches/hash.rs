@@ -8,7 +8,8 @@ use kv_index::engine::trtllm::{TrtllmForm, TrtllmHashing};
 use kv_index::engine::vllm::{VllmAlgorithm, VllmHashing};
 use kv_index::engine::{ChainBuffer, Dialect, DialectError, DialectHasher, Prompt, Version};
 use kv_index::{BlockSize, Chain, ChainHasher, ChainSeed};
-use pointsman_benches::rng::Rng;
+use pointsman_benches::invent::Invent;
+use pointsman_lab::rng::Rng;
 
 fn thousand_blocks(c: &mut Criterion) {
     let mut group = c.benchmark_group("hash/1000_blocks");

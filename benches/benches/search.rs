@@ -5,8 +5,8 @@ use std::hint::black_box;
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use pointsman_benches::fleet::{Cell, Content, Fleet};
-use pointsman_benches::rng::Rng;
 use pointsman_benches::systems::{Dynamo, Ours, Smg, System};
+use pointsman_lab::rng::Rng;
 
 fn by_blocks_and_depths(c: &mut Criterion) {
     for depths in [1, 4, 16] {

@@ -10,7 +10,8 @@ use std::ops::Range;
 use kv_index::BlockHash;
 
 use self::story::{Story, interleave};
-use crate::rng::Rng;
+use crate::invent::Invent;
+use pointsman_lab::rng::Rng;
 
 /// What a step does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! What rate of requests and events does a system keep up with? A trace becomes the same lookups and events for every
 //! system, sent at their times whether the system is ready or not.
 //!
-//! [`trace`] reads one, [`made`] makes one up; [`engine`] is the cache of one pod, [`corpus`] runs one for each pod over
+//! [`pointsman_lab::trace`] reads one or makes one up; [`engine`] is the cache of one pod, [`corpus`] runs one for each pod over
 //! the trace and writes down what a router would see; [`drive`] sends that to a system, faster or slower, and
 //! [`bracket`] finds the fastest that it keeps up with. The rule: everything is decided before the clock starts.
 
@@ -9,5 +9,3 @@ pub mod bracket;
 pub mod corpus;
 pub mod drive;
 pub mod engine;
-pub mod made;
-pub mod trace;

@@ -94,8 +94,9 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rng::Rng;
+    use crate::invent::Invent;
     use crate::systems::{Prompts, contenders};
+    use pointsman_lab::rng::Rng;
 
     #[test]
     fn a_hole_ends_what_is_held_and_healing_it_brings_the_rest_back() {

@@ -41,6 +41,29 @@ impl Rng {
     pub fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
+
+    /// A number from 0 up to but not 1.
+    pub fn chance(&mut self) -> f64 {
+        // As many bits as a fraction holds, or rounding would reach 1.
+        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// A wait between two of many independent events, so long in the mean.
+    pub fn wait(&mut self, mean: f64) -> f64 {
+        -(1.0 - self.chance()).ln() * mean
+    }
+
+    /// Puts a slice in a random order.
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for i in (1..items.len()).rev() {
+            items.swap(i, self.below(i + 1));
+        }
+    }
+
+    /// `count` numbers below `end`, with repetitions.
+    pub fn draws(&mut self, count: usize, end: usize) -> Vec<usize> {
+        (0..count).map(|_| self.below(end)).collect()
+    }
 }
 
 #[cfg(test)]
@@ -65,5 +88,25 @@ mod tests {
         assert!(drawn.iter().all(|n| (5..=8).contains(n)));
         assert_eq!(rng.below(0), 0);
         assert_eq!(rng.between(7, 7), 7);
+    }
+
+    #[test]
+    fn a_shuffle_moves_and_loses_nothing() {
+        let mut items: Vec<usize> = (0..100).collect();
+        Rng::new(2).shuffle(&mut items);
+        assert!(!items.is_sorted());
+        items.sort_unstable();
+        assert!(items.into_iter().eq(0..100));
+        assert!(Rng::new(2).draws(50, 7).iter().all(|&n| n < 7));
+    }
+
+    #[test]
+    fn chances_are_even_and_waits_have_their_mean() {
+        let mut rng = Rng::new(3);
+        let chances: Vec<f64> = (0..10_000).map(|_| rng.chance()).collect();
+        assert!(chances.iter().all(|chance| (0.0..1.0).contains(chance)));
+        assert!((chances.iter().sum::<f64>() / 1e4 - 0.5).abs() < 0.02);
+        let mean = (0..10_000).map(|_| rng.wait(8.0)).sum::<f64>() / 1e4;
+        assert!((mean - 8.0).abs() < 0.4, "{mean}");
     }
 }

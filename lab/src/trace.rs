@@ -1,6 +1,24 @@
 //! Requests over time: what a simulation is given.
+//!
+//! | module | idea |
+//! |---|---|
+//! | [`read`] | from a file: Mooncake's open loop, agents' closed loop |
+//! | [`made`] | made up from a seed, with the statistics of the real ones |
+//! | [`order`] | places in the order of expected times |
+//! | [`scale`] | faster, slower, and more of the same |
+//! | [`stats`] | figures to compare traces by |
+//!
+//! The rule: equal ids mean equal prompts up to there, an [`Start::After`] names an earlier place, and the times of
+//! [`Start::At`] never fall from one place to the next. Every method keeps it.
 
-/// Requests in the order of their arrival.
+pub mod made;
+pub mod order;
+pub mod read;
+pub mod scale;
+pub mod stats;
+mod table;
+
+/// Requests in the order of their arrival; of those that wait for others, in the [expected](Trace::expected) one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Trace {
@@ -8,6 +26,33 @@ pub struct Trace {
     pub requests: Vec<Request>,
     /// Tokens that one of [`Request::ids`] stands for.
     pub block: usize,
+    /// Rows of a file that were left out since they had no prompt.
+    pub skipped: usize,
+}
+
+impl Trace {
+    /// A trace of these requests, put in [`order`].
+    ///
+    /// # Panics
+    ///
+    /// Panics if a request waits for one that is not before it.
+    #[must_use]
+    pub fn new(block: usize, requests: Vec<Request>) -> Self {
+        Self { requests: order::arrange(requests), block, skipped: 0 }
+    }
+
+    /// The first requests only.
+    #[must_use]
+    pub fn take(mut self, requests: usize) -> Self {
+        self.requests.truncate(requests);
+        self
+    }
+
+    /// Whether requests wait for others, so that their times depend on how fast those are answered.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.requests.iter().any(|request| matches!(request.start, Start::After(..)))
+    }
 }
 
 /// One request.
@@ -22,7 +67,8 @@ pub struct Request {
     pub input: u32,
     /// Tokens of its answer; at least 1.
     pub output: u32,
-    /// Its prompt's blocks: equal ids mean equal prompts up to there. The last one may be for fewer tokens.
+    /// Its prompt's blocks: equal ids mean equal prompts up to there. The last one may be for fewer tokens; tokens after
+    /// the last whole block may also have none.
     pub ids: Vec<u64>,
 }
 
@@ -49,3 +95,6 @@ impl Default for Start {
         Self::At(0)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,7 @@
 //! comes block by block, and what is evicted goes block by block from the end.
 
 use super::Step;
-use crate::rng::Rng;
+use pointsman_lab::rng::Rng;
 
 /// A pod's part in one chain.
 #[derive(Clone, Copy, Debug)]

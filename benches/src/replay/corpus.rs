@@ -12,10 +12,10 @@ use std::sync::Arc;
 use kv_index::BlockHash;
 
 use super::engine::Engine;
-use super::trace::{Request, Trace};
-use crate::rng::Rng;
 use crate::shared::{Change, Script, Span, What};
 use crate::systems::BLOCK_TOKENS;
+use pointsman_lab::rng::Rng;
+use pointsman_lab::trace::{Request, Trace};
 
 /// How many pods, and how large.
 #[derive(Clone, Copy, Debug)]
@@ -76,10 +76,10 @@ impl Corpus {
             corpus: Self { pods: pods.count, ..Self::default() },
         };
         let mut due = BinaryHeap::new();
-        let placed = place(trace, pods.count, seed);
-        for (number, (request, pod)) in trace.requests.iter().zip(placed).enumerate() {
-            builder.enter(request, trace.id_tokens, pod);
-            due.push(Reverse((request.at, number, Act::Arrive)));
+        let placed = place(trace, pods.count, seed).into_iter().zip(trace.expected());
+        for (number, (request, (pod, at))) in trace.requests.iter().zip(placed).enumerate() {
+            builder.enter(request, trace.block, pod);
+            due.push(Reverse((at, number, Act::Arrive)));
         }
         while let Some(Reverse((at, number, act))) = due.pop() {
             if let Some((wait, next)) = builder.act(at, number, act) {
@@ -127,10 +127,11 @@ struct Running {
 }
 
 impl Builder {
-    fn enter(&mut self, request: &Request, id_tokens: usize, pod: usize) {
-        let (start, parts) = (self.script.prompts.len(), (id_tokens / BLOCK_TOKENS).max(1));
-        let prompt = (request.input / BLOCK_TOKENS).min(request.ids.len() * parts);
-        let answer = (request.input + request.output) / BLOCK_TOKENS - request.input / BLOCK_TOKENS;
+    fn enter(&mut self, request: &Request, block: usize, pod: usize) {
+        let (start, parts) = (self.script.prompts.len(), (block / BLOCK_TOKENS).max(1));
+        let (input, output) = (request.input as usize, request.output as usize);
+        let prompt = (input / BLOCK_TOKENS).min(request.ids.len() * parts);
+        let answer = (input + output) / BLOCK_TOKENS - input / BLOCK_TOKENS;
         let block = |id: u64, part: usize| BlockHash::new(Rng::new(id << 12 ^ part as u64).bits());
         let blocks = (0..prompt).map(|at| block(request.ids[at / parts], at % parts));
         let own = |at: usize| block(ANSWERS + self.running.len() as u64, at);
@@ -228,9 +229,10 @@ fn place(trace: &Trace, pods: usize, seed: u64) -> Vec<usize> {
     let (mut rng, mut homes) = (Rng::new(seed ^ 0x90D5), HashMap::new());
     let mut choose = |request: &Request| {
         // The first id may be the system prompt of all.
-        let home = request.ids[1..].iter().rev().find_map(|id| homes.get(id).copied());
+        let own = request.ids.get(1..).unwrap_or_default();
+        let home = own.iter().rev().find_map(|id| homes.get(id).copied());
         let pod = home.filter(|_| rng.below(10) > 0).unwrap_or_else(|| rng.below(pods));
-        for id in &request.ids[1..] {
+        for id in own {
             homes.insert(*id, pod);
         }
         pod
@@ -253,11 +255,11 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::replay::made;
+    use pointsman_lab::trace::made::Made;
 
     #[test]
     fn events_fit_each_other_and_the_checks() {
-        let trace = made::trace(300, 2);
+        let trace = Made::Conversation.trace(300, 2);
         let corpus = Corpus::new(&trace, Pods::new(4, 3_000), 1);
         let mut held = vec![HashSet::new(); 4];
         let mut checks = corpus.checks.iter().peekable();
@@ -290,7 +292,7 @@ mod tests {
 
     #[test]
     fn a_seed_decides_where_requests_go() {
-        let trace = made::trace(200, 2);
+        let trace = Made::Conversation.trace(200, 2);
         let changes = |seed| Corpus::new(&trace, Pods::new(8, 2_000), seed).changes;
         assert_eq!(changes(1), changes(1));
         assert_ne!(changes(1), changes(2));

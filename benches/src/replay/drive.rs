@@ -177,8 +177,8 @@ const SPIN: Duration = Duration::from_micros(20);
 mod tests {
     use super::*;
     use crate::replay::corpus::Pods;
-    use crate::replay::made;
     use crate::shared::{SharedDynamo, SharedOurs, SharedSmg};
+    use pointsman_lab::trace::made::Made;
 
     fn sent<S: Shared>(corpus: &Corpus, window: Duration) -> Outcome {
         let outcome = replay::<S>(corpus, &S::text(&corpus.script), Lanes::of(2), window);
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn every_lookup_is_answered_and_every_event_taken() {
-        let corpus = Corpus::new(&made::trace(200, 2), Pods::new(4, 3_000), 1);
+        let corpus = Corpus::new(&Made::Conversation.trace(200, 2), Pods::new(4, 3_000), 1);
         sent::<SharedSmg>(&corpus, Duration::ZERO);
         sent::<SharedDynamo>(&corpus, Duration::ZERO);
         let flat_out = sent::<SharedOurs>(&corpus, Duration::ZERO);

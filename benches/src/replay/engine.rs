@@ -127,7 +127,7 @@ fn is_idle(place: Option<&Place>, stamp: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rng::Rng;
+    use pointsman_lab::rng::Rng;
 
     fn chain(of: &[u64]) -> Vec<BlockHash> {
         of.iter().map(|&hash| BlockHash::new(hash)).collect()

@@ -5,13 +5,14 @@
 use kv_index::BlockHash;
 
 use crate::fleet::Step;
+use crate::invent::Invent;
 use crate::measure::interleaved;
 use crate::options::Options;
 use crate::report::{Table, Value};
-use crate::rng::Rng;
 use crate::systems::{Contender, NAMES, Prompts, contenders};
 use crate::targets::Cells;
 use crate::truth::Truth;
+use pointsman_lab::rng::Rng;
 
 pub(super) fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> Vec<Table> {
     let [ours, smg, dynamo] = NAMES;

@@ -11,12 +11,13 @@ use kv_index::{BlockSize, ChainHasher, ChainSeed, Config, Event, Index, Pod, Sou
 use routing_core::{Fleet, Load, PodInfo, Request, Role, RoutingPlan, Trace, Workflow};
 use routing_plugins::{Hashing, Stock, profiles};
 
+use crate::invent::Invent;
 use crate::measure::interleaved;
 use crate::options::Options;
 use crate::report::{Table, Value};
-use crate::rng::Rng;
 use crate::systems::BLOCK_TOKENS;
 use crate::{alloc, decide};
+use pointsman_lab::rng::Rng;
 
 pub(super) fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> Vec<Table> {
     let columns = ["decision", "pods", "ns", "ns, traced", "traced ÷ plain", "allocations", "allocations, traced"];

@@ -10,13 +10,14 @@ use std::time::Duration;
 use kv_index::BlockHash;
 
 use crate::fleet::Step;
+use crate::invent::Invent;
 use crate::measure::in_turn;
 use crate::options::Options;
 use crate::report::{Table, Value};
-use crate::rng::Rng;
 use crate::systems::{Contender, MAKERS, NAMES, Prompts, Smg, System};
 use crate::targets::Cells;
 use crate::truth::Tally;
+use pointsman_lab::rng::Rng;
 
 pub(super) fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> Vec<Table> {
     let [ours, smg, dynamo] = NAMES;

@@ -9,13 +9,14 @@ use std::time::Duration;
 use kv_index::BlockHash;
 
 use crate::fleet::Step;
+use crate::invent::Invent;
 use crate::measure::{Spread, in_turn};
 use crate::options::Options;
 use crate::report::{Table, Value};
-use crate::rng::Rng;
 use crate::systems::{Contender, Lap, MAKERS, NAMES, Prompts, contenders};
 use crate::targets::Cells;
 use crate::truth::Truth;
+use pointsman_lab::rng::Rng;
 
 pub(super) fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> Vec<Table> {
     tell("holes: made, searched, healed, searched");

@@ -7,12 +7,13 @@ use kv_index::BlockHash;
 
 use crate::alloc;
 use crate::fleet::{Op, Step};
+use crate::invent::Invent;
 use crate::options::Options;
 use crate::report::{Table, Value};
-use crate::rng::Rng;
 use crate::systems::{Contender, MAKERS, NAMES, Prompts};
 use crate::targets::Cells;
 use crate::truth::Tally;
+use pointsman_lab::rng::Rng;
 
 pub(super) fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> Vec<Table> {
     let sizes = options.memory_blocks.iter();

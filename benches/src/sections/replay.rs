@@ -8,13 +8,15 @@ use std::time::{Duration, Instant};
 
 use crate::measure::Spread;
 use crate::options::Options;
+use crate::replay::bracket;
 use crate::replay::corpus::{Corpus, Pods};
 use crate::replay::drive::{Lanes, Outcome, replay};
-use crate::replay::trace::{Trace, TraceError};
-use crate::replay::{bracket, made};
 use crate::report::{Table, Value};
 use crate::shared::{Shared, SharedDynamo, SharedOurs, SharedSmg};
 use crate::systems::NAMES;
+use pointsman_lab::trace::Trace;
+use pointsman_lab::trace::made::Made;
+use pointsman_lab::trace::read::TraceError;
 
 pub(super) fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> Vec<Table> {
     let columns = [
@@ -59,10 +61,10 @@ pub(super) fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> Vec<Table> {
 
 fn requests(path: Option<&Path>, options: &Options) -> Result<Trace, TraceError> {
     let most = if options.quick { QUICK_REQUESTS } else { REQUESTS };
-    let Some(path) = path else { return Ok(made::trace(most, options.seed)) };
-    let mut trace = Trace::open(path)?;
-    trace.requests.truncate(if options.quick { QUICK_REQUESTS } else { MOST_REQUESTS });
-    Ok(trace)
+    let Some(path) = path else { return Ok(Made::Conversation.trace(most, options.seed)) };
+    // Nobody answers here, so nobody can wait for an answer.
+    let trace = Trace::open(path)?.opened();
+    Ok(trace.take(if options.quick { QUICK_REQUESTS } else { MOST_REQUESTS }))
 }
 
 fn describe(trace: &Trace, corpus: &Corpus, lanes: Lanes, path: Option<&Path>) -> [String; 2] {
@@ -75,11 +77,11 @@ fn describe(trace: &Trace, corpus: &Corpus, lanes: Lanes, path: Option<&Path>) -
              {:.0} tokens an answer; widest fork {}",
             stats.requests,
             stats.seconds,
-            stats.ids[5],
-            trace.id_tokens,
-            stats.ids[1],
-            stats.ids[4],
-            stats.known * 100.0,
+            stats.chain[5],
+            trace.block,
+            stats.chain[1],
+            stats.chain[4],
+            stats.known() * 100.0,
             stats.output[5],
             stats.fan[0],
         ),

@@ -9,9 +9,9 @@ use crate::fleet::{Cell, Content, Fleet, LARGE, UNSEEN};
 use crate::measure::{LAPS, Spread, in_turn};
 use crate::options::Options;
 use crate::report::{Table, Value};
-use crate::rng::Rng;
 use crate::systems::{Contender, Lap, NAMES, Prompts, contenders};
 use crate::targets::Cells;
+use pointsman_lab::rng::Rng;
 
 pub(super) fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> Vec<Table> {
     let all: usize = options.tables.iter().map(|&size| cells(size, options.quick).len()).sum();

@@ -17,10 +17,10 @@ use crate::fleet::{Cell, Content, Fleet};
 use crate::measure::Spread;
 use crate::options::Options;
 use crate::report::{Table, Value};
-use crate::rng::Rng;
 use crate::shared::{Change, Script, Shared, SharedDynamo, SharedOurs, SharedSmg, Span};
 use crate::systems::NAMES;
 use pointsman_lab::latency::Latencies;
+use pointsman_lab::rng::Rng;
 
 pub(super) fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> Vec<Table> {
     let columns = [

@@ -6,12 +6,13 @@
 use std::ops::Range;
 
 use crate::fleet::{Cell, Content, Fleet, UNSEEN};
+use crate::invent::Invent;
 use crate::measure::{LAPS, Spread, in_turn};
 use crate::options::Options;
 use crate::report::{Table, Value};
-use crate::rng::Rng;
 use crate::systems::{BLOCK_TOKENS, Contender, Lap, NAMES, Prompts, contenders};
 use crate::targets::Cells;
+use pointsman_lab::rng::Rng;
 
 pub(super) fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> Vec<Table> {
     let (mut matches, mut hashing) = tables();

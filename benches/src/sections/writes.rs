@@ -8,13 +8,14 @@ use std::ops::Range;
 use kv_index::BlockHash;
 
 use crate::fleet::Step;
+use crate::invent::Invent;
 use crate::measure::{Spread, interleaved};
 use crate::options::Options;
 use crate::report::{Table, Value};
-use crate::rng::Rng;
 use crate::systems::{MAKERS, NAMES, Prompts, contenders};
 use crate::targets::Cells;
 use crate::truth::Truth;
+use pointsman_lab::rng::Rng;
 
 pub(super) fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> Vec<Table> {
     let [ours, smg, dynamo] = NAMES;

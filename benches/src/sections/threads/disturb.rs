@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 
 use kv_index::{BlockHash, Config, Event, Index, Matches, Parent, Pod, Source, Stored};
 
+use crate::invent::Invent;
 use crate::measure::interleaved;
 use crate::options::Options;
 use crate::report::{Table, Value};
-use crate::rng::Rng;
 use pointsman_lab::latency::Latencies;
+use pointsman_lab::rng::Rng;
 
 pub(super) fn table(options: &Options, tell: &mut dyn FnMut(&str)) -> Table {
     let columns = ["one searching thread", "p50 (ns)", "p99 (ns)", "p99.9 (ns)"];

@@ -1,0 +1,118 @@
+//! Traffic made up from a seed, for those who have no trace.
+//!
+//! | kind | what it is like | loop |
+//! |---|---|---|
+//! | [`conversation`] | Mooncake's production chat | open |
+//! | [`chat`] | turns of a chat under a handful of system prompts | closed |
+//! | [`rag`] | popular documents, each time with another question | open |
+//! | [`agents`] | coding agents, and teams of agents | closed |
+//! | [`mixed`] | long cold prompts with short answers among short warm ones with long answers | open |
+//!
+//! The rule: a kind, a number and a seed make one trace, the same on every machine of one kind.
+
+pub mod agents;
+pub mod chat;
+pub mod conversation;
+mod draw;
+pub mod mixed;
+pub mod rag;
+mod text;
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::Trace;
+
+/// Kinds of traffic.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Made {
+    /// [`conversation::trace`]
+    Conversation,
+    /// [`chat::trace`]
+    Chat,
+    /// [`rag::trace`]
+    Rag,
+    /// [`agents::trace`]
+    Agents,
+    /// [`mixed::trace`] with this share of cold prompts, from 0 to 1.
+    Mixed(f64),
+}
+
+impl Made {
+    /// One of each kind.
+    pub const ALL: [Self; 5] = [Self::Conversation, Self::Chat, Self::Rag, Self::Agents, Self::Mixed(0.5)];
+
+    /// Makes so many requests.
+    #[must_use]
+    pub fn trace(self, requests: usize, seed: u64) -> Trace {
+        match self {
+            Self::Conversation => conversation::trace(requests, seed),
+            Self::Chat => chat::trace(requests, seed),
+            Self::Rag => rag::trace(requests, seed),
+            Self::Agents => agents::trace(requests, seed),
+            Self::Mixed(cold) => mixed::trace(requests, cold, seed),
+        }
+    }
+}
+
+impl fmt::Display for Made {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Conversation => f.write_str("conversation"),
+            Self::Chat => f.write_str("chat"),
+            Self::Rag => f.write_str("rag"),
+            Self::Agents => f.write_str("agents"),
+            Self::Mixed(cold) => write!(f, "mixed:{cold}"),
+        }
+    }
+}
+
+impl FromStr for Made {
+    type Err = MadeError;
+
+    fn from_str(text: &str) -> Result<Self, MadeError> {
+        let mixed = |cold: &str| cold.parse().ok().filter(|cold| (0.0..=1.0).contains(cold)).map(Self::Mixed);
+        match text {
+            "conversation" => Ok(Self::Conversation),
+            "chat" => Ok(Self::Chat),
+            "rag" => Ok(Self::Rag),
+            "agents" => Ok(Self::Agents),
+            "mixed" => Ok(Self::Mixed(0.5)),
+            other => other.strip_prefix("mixed:").and_then(mixed).ok_or(MadeError),
+        }
+    }
+}
+
+/// There is no such traffic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected conversation, chat, rag, agents, or mixed:SHARE with a share of cold prompts from 0 to 1")]
+#[non_exhaustive]
+pub struct MadeError;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        for made in Made::ALL.into_iter().chain([Made::Mixed(0.125)]) {
+            assert_eq!(made.to_string().parse(), Ok(made));
+        }
+        assert_eq!("mixed".parse(), Ok(Made::Mixed(0.5)));
+        for wrong in ["", "Chat", "mixed:", "mixed:1.1", "mixed:nan"] {
+            assert_eq!(wrong.parse::<Made>(), Err(MadeError), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_same_seed_makes_the_same_trace() {
+        for made in Made::ALL {
+            let (one, two, other) = (made.trace(500, 3), made.trace(500, 3), made.trace(500, 4));
+            assert_eq!(one, two);
+            assert_ne!(one, other);
+            assert_eq!(one.requests.len(), 500);
+            assert_eq!(made.trace(0, 3).requests, []);
+        }
+    }
+}
