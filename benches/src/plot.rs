@@ -3,11 +3,11 @@
 //! A plot is derived from a table alone. The rule: what is not a finite number is not drawn, so that a picture
 //! is well-formed whatever was measured.
 
-mod bars;
 mod lines;
-mod ratios;
-mod scale;
-mod svg;
+
+use pointsman_lab::plot::axis::Unit;
+use pointsman_lab::plot::bars::Bars;
+use pointsman_lab::plot::ratios::Ratios;
 
 use crate::report::{Table, Value};
 use crate::systems::NAMES;
@@ -53,7 +53,11 @@ impl Plot {
     /// A dot a row and column of ratios, on a logarithmic scale around 1; rows are named by the first columns.
     #[must_use]
     pub fn ratios(table: &Table, labels: usize, columns: &[usize]) -> String {
-        ratios::draw(table, labels, columns)
+        let mut ratios = Ratios::new(&*table.title, columns.iter().map(|&at| table.columns[at].clone()));
+        for row in &table.rows {
+            ratios.add(table.case(row, labels), columns.iter().map(|&at| row[at].number()));
+        }
+        ratios.draw().svg()
     }
 
     /// A line a column, and one for each combination of further labels, over the first column.
@@ -65,7 +69,11 @@ impl Plot {
     /// A group of bars a column, a bar a row.
     #[must_use]
     pub fn bars(table: &Table, label: usize, columns: &[usize]) -> String {
-        bars::draw(table, label, columns)
+        let mut bars = Bars::new(&*table.title, Unit::Plain, table.rows.iter().map(|row| row[label].to_string()));
+        for &at in columns {
+            bars.add(&*table.columns[at], table.rows.iter().map(|row| row[at].number()));
+        }
+        bars.draw().svg()
     }
 
     fn new(table: &Table, about: &str, svg: String) -> Self {

@@ -11,6 +11,7 @@ pub mod options;
 pub mod outcome;
 pub mod policy;
 pub mod pool;
+pub mod report;
 mod router;
 mod series;
 pub mod study;

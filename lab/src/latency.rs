@@ -62,6 +62,19 @@ impl Latencies {
     }
 }
 
+impl Latencies {
+    /// The distribution's steps, from the shortest: a latency, and which share of them stays within it. The last share
+    /// is 1; nothing of nothing.
+    pub fn distribution(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
+        let mut passed = 0;
+        let full = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        full.map(move |(at, count)| {
+            passed += count;
+            (greatest(at) as f64, passed as f64 / self.total as f64)
+        })
+    }
+}
+
 /// Exact below [`FINE`]; above, every doubling is cut into [`FINE`] buckets.
 fn bucket(ns: u64) -> usize {
     let ns = ns.min(LONGEST);
@@ -94,6 +107,22 @@ mod tests {
             let truth = all[((all.len() as f64 * share) as usize).min(all.len() - 1)] as f64;
             let said = some.quantile(share).expect("there are some");
             assert!(said >= truth && said <= truth * (1.0 + 1.0 / 64.0) + 1.0, "{share}: {said} for {truth}");
+        }
+    }
+
+    #[test]
+    fn the_distribution_climbs_to_one_and_agrees_with_quantiles() {
+        let mut some = Latencies::default();
+        assert_eq!(some.distribution().next(), None);
+        (0..3_000u64).for_each(|i| some.record(i * i % 50_021));
+        some.record_many(7, 500);
+        let points: Vec<(f64, f64)> = some.distribution().collect();
+        assert!(points.is_sorted_by(|a, b| a.0 < b.0 && a.1 < b.1), "{points:?}");
+        assert_eq!(points.last().map(|point| point.1), Some(1.0));
+        for share in [0.1, 0.5, 0.9, 0.99] {
+            let rank = (3_500.0 * share) as u64;
+            let first = points.iter().find(|point| (point.1 * 3_500.0).round() as u64 > rank);
+            assert_eq!(first.map(|point| point.0), some.quantile(share), "{share}");
         }
     }
 

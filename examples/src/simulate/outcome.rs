@@ -87,6 +87,12 @@ impl Outcome {
         share(self.blocks_known, self.blocks)
     }
 
+    /// Share of what an infinite cache would have held that was held; none if it would have held nothing.
+    #[must_use]
+    pub fn share_of_bound(&self) -> Option<f64> {
+        (self.blocks_known > 0).then(|| share(self.blocks_hit, self.blocks_known))
+    }
+
     /// How much the busiest pod worked against the mean.
     #[must_use]
     pub fn imbalance(&self) -> f64 {
@@ -99,6 +105,12 @@ impl Outcome {
     #[must_use]
     pub fn throughput(&self) -> f64 {
         share(self.requests * 1_000_000, self.span_us)
+    }
+
+    /// Tokens of answers in a virtual second.
+    #[must_use]
+    pub fn output_rate(&self) -> f64 {
+        share(self.output_tokens, self.span_us) * 1e6
     }
 
     /// Real µs that a decision took.

@@ -24,49 +24,76 @@ impl Scale {
         Self { kind: Kind::Log, from: from / 1.15, to: to * 1.15, places }
     }
 
-    /// A linear one from zero.
+    /// A linear one from zero, or from below if a value is.
     pub(super) fn linear(values: impl IntoIterator<Item = f64>, places: (f64, f64)) -> Self {
-        let (_, to) = ends(values.into_iter().filter(|value| value.is_finite())).unwrap_or((0.0, 1.0));
-        Self { kind: Kind::Linear, from: 0.0, to: if to > 0.0 { to * 1.08 } else { 1.0 }, places }
+        let (from, to) = ends(values.into_iter().filter(|value| value.is_finite())).unwrap_or((0.0, 1.0));
+        Self { kind: Kind::Linear, from: from.min(0.0), to: if to > 0.0 { to * 1.08 } else { 1.0 }, places }
     }
 
-    /// Logarithmic if the values are far apart, linear otherwise.
+    /// A linear one with these ends.
+    pub(super) const fn linear_within((from, to): (f64, f64), places: (f64, f64)) -> Self {
+        Self { kind: Kind::Linear, from, to, places }
+    }
+
+    /// A logarithmic one with these ends, above zero.
+    pub(super) const fn log_within((from, to): (f64, f64), places: (f64, f64)) -> Self {
+        Self { kind: Kind::Log, from, to, places }
+    }
+
+    /// Logarithmic if the values are above zero and far apart, linear otherwise.
     pub(super) fn fitting(values: &[f64], places: (f64, f64)) -> Self {
-        let positive = values.iter().copied().filter(|value| value.is_finite() && *value > 0.0);
-        match ends(positive) {
-            Some((from, to)) if to > FAR * from => Self::log(values.iter().copied(), places),
+        match ends(values.iter().copied().filter(|value| value.is_finite())) {
+            Some((from, to)) if from > 0.0 && to > FAR * from => Self::log(values.iter().copied(), places),
             _ => Self::linear(values.iter().copied(), places),
         }
     }
 
-    /// Where a value lies; none for one that has no place.
+    /// Where a value lies; none for one that has no place between the ends.
     pub(super) fn place(&self, value: f64) -> Option<f64> {
         let share = match self.kind {
             Kind::Linear => (value - self.from) / (self.to - self.from),
             Kind::Log => (value / self.from).ln() / (self.to / self.from).ln(),
         };
-        let place = self.places.0 + share * (self.places.1 - self.places.0);
-        place.is_finite().then_some(place)
+        // Rounding may put an end a little outside.
+        let within = (-1e-9..=1.0 + 1e-9).contains(&share);
+        within.then(|| self.places.0 + share.clamp(0.0, 1.0) * (self.places.1 - self.places.0))
     }
 
     /// Round values within, with their places.
     pub(super) fn ticks(&self) -> Vec<(f64, f64)> {
         let values: Vec<f64> = match self.kind {
             Kind::Linear => {
-                let rough = (self.to - self.from) / 5.0;
+                let rough = (self.to - self.from) / 6.0;
                 let decade = 10f64.powf(rough.log10().floor());
                 let step =
                     [1.0, 2.0, 5.0, 10.0].into_iter().find(|times| times * decade >= rough).unwrap_or(10.0) * decade;
-                (0..=10).map(|n| f64::from(n) * step).collect()
+                let first = (self.from / step).ceil();
+                (0..=10).map(|n| (first + f64::from(n)) * step).collect()
             }
             Kind::Log => {
                 let (first, last) = (self.from.log10().floor() as i32, self.to.log10().ceil() as i32);
-                let steps: &[f64] = if last - first > 4 { &[1.0] } else { &[1.0, 2.0, 5.0] };
+                let ratio = self.to / self.from;
+                let steps: &[f64] = match ratio {
+                    ratio if ratio > 2e3 => &[1.0],
+                    ratio if ratio > 6.0 => &[1.0, 2.0, 5.0],
+                    _ => &[1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0],
+                };
                 (first..=last).flat_map(|decade| steps.iter().map(move |step| step * 10f64.powi(decade))).collect()
             }
         };
-        let within = values.into_iter().filter(|value| (self.from..=self.to).contains(value));
-        within.filter_map(|value| Some((value, self.place(value)?))).collect()
+        values.into_iter().filter_map(|value| Some((value, self.place(value)?))).collect()
+    }
+}
+
+impl Scale {
+    /// Places between the ticks of a logarithmic scale, which show that it is one.
+    pub(super) fn between_ticks(&self) -> Vec<f64> {
+        if self.kind == Kind::Linear || self.to / self.from > 1e6 {
+            return Vec::new();
+        }
+        let (first, last) = (self.from.log10().floor() as i32, self.to.log10().ceil() as i32);
+        let all = (first..=last).flat_map(|decade| (2..10).map(move |step| f64::from(step) * 10f64.powi(decade)));
+        all.filter_map(|value| self.place(value)).collect()
     }
 }
 
@@ -97,8 +124,8 @@ mod tests {
 
     #[test]
     fn a_log_scale_places_by_ratio() {
-        let scale = Scale::log([0.5, 2.0], (0.0, 100.0));
-        assert!((scale.place(1.0).expect("within") - 50.0).abs() < 1e-9);
+        let scale = Scale::log([0.3, 3.0], (0.0, 100.0));
+        assert!((scale.place(0.9_f64.sqrt()).expect("within") - 50.0).abs() < 1e-9);
         assert_eq!(scale.place(0.0), None);
         assert_eq!(scale.place(-1.0), None);
         assert_eq!(scale.ticks().iter().map(|(value, _)| *value).collect::<Vec<_>>(), [0.5, 1.0, 2.0]);
