@@ -1,10 +1,73 @@
 //! Which pod should do what, and in which order, of a whole queue that is known beforehand?
 //!
-//! A skeleton: types that the planner gives and the runner takes.
+//! A queue can do what traffic cannot: be sorted. In the order of a depth-first walk over the trie of all prompts, requests
+//! that share a prefix stand next to each other, so it is computed once and used by all of them before it has to go, in
+//! a cache that need not hold more than the path at hand and what runs. [`BatchPlanner`] brings the queue into that order,
+//! cuts it into ranges of equal work, gives them to pods, and says what is late before anything runs.
+//!
+//! The one rule that must never break: every request is in exactly one cohort of one pod whose cache can hold it, or it
+//! is reported as [`InfeasibleReason::TooLong`] (`tests/batch/main.rs`).
+//!
+//! # How
+//!
+//! 1. Requests are sorted by their chains, with the blocks that each shares with the one before. No trie is built.
+//! 2. What it costs to compute what is new in each, and to generate its answer, is worked out by [`BatchCosts`].
+//! 3. Pods take what they already hold the beginnings of, and then ranges of what is left, until all have as much to do.
+//!    A cut computes the path that leads to it once more, so cuts are made where it is short, within
+//!    [`BatchConfig::most_imbalance`].
+//! 4. A pod's range falls into units that share next to nothing with each other. Their order is free: the most urgent are
+//!    first, and the rest are interleaved so that prompts to compute and answers to generate last equally long ([`Mixing`]).
+//! 5. Every pod's run is gone through on paper, in order, with as many running at once as its cache holds. Where pods would
+//!    end at different times, the cuts are moved; where requests would be late, the urgent ones become a queue of their own
+//!    in front of the others, which costs the prefixes that both share once more.
+//!
+//! # Example
+//!
+//! ```
+//! use kv_index::{BlockHash, Config, Index};
+//! use routing_core::batch::{BatchConfig, BatchPlanner, BatchPod, BatchRequest, Nothing};
+//!
+//! let index: Index = Index::new(Config::default());
+//! let pods = ["a", "b"].map(|name| index.join(name).map(|pod| BatchPod { pod, kv_tokens: 100_000, speed: 1.0 }));
+//! let pods: Vec<_> = pods.into_iter().collect::<Result<_, _>>()?;
+//!
+//! // Two documents of 40 blocks with four questions each, asked in turns.
+//! let chains: Vec<Vec<BlockHash>> = (0..8)
+//!     .map(|i| (0..40).map(|at| 1_000 * (1 + i % 2) + at).chain([10_000 + i]).map(BlockHash::new).collect())
+//!     .collect();
+//! let request = |chain| BatchRequest { chain, prompt_tokens: 41 * 16 + 5, output_tokens: 100, deadline: None };
+//! let requests: Vec<_> = chains.iter().map(|chain| request(chain)).collect();
+//!
+//! let plan = BatchPlanner::new(BatchConfig::default()).plan(&requests, &pods, &mut Nothing)?;
+//! assert_eq!(plan.pods[0].cohorts[0].shared_blocks, 40);
+//! assert_eq!(plan.prefill_tokens(), plan.distinct_tokens(), "each document is computed once, by one pod");
+//! assert!(plan.imbalance() < 0.01);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod arrange;
+mod cohorts;
+mod config;
+mod costs;
+mod cut;
+mod draft;
+mod even;
+mod held;
+mod layer;
+mod order;
+mod outcome;
+mod pace;
+mod planner;
+mod spread;
 
 use std::time::Duration;
 
 use kv_index::{BlockHash, Pod};
+
+pub use config::{BatchConfig, BatchError, Mixing};
+pub use costs::BatchCosts;
+pub use held::{HeldBlocks, InIndex, Nothing};
+pub use planner::BatchPlanner;
 
 /// One request of a batch.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +81,21 @@ pub struct BatchRequest<'c> {
     pub output_tokens: u32,
     /// When its answer must be there, from the start of the batch.
     pub deadline: Option<Duration>,
+}
+
+impl BatchRequest<'_> {
+    /// Tokens that it needs room for in a cache, alone.
+    pub(crate) fn room(&self) -> u64 {
+        u64::from(self.prompt_tokens) + u64::from(self.output_tokens)
+    }
+
+    /// Tokens of its prompt that are still to be computed where `blocks` of it are there: at least one, since
+    /// an answer begins with what the last token's computation gives.
+    pub(crate) fn new_tokens(&self, blocks: u32, block_tokens: u32) -> u32 {
+        let there = u64::from(blocks) * u64::from(block_tokens);
+        let left = u64::from(self.prompt_tokens).saturating_sub(there);
+        left.max(1).try_into().unwrap_or(u32::MAX)
+    }
 }
 
 /// A pod that takes part.
@@ -38,8 +116,12 @@ pub struct BatchPod {
 pub struct BatchPlan {
     /// By pod, as they were given.
     pub pods: Vec<PodPlan>,
-    /// Requests that will not be done in time, or not at all.
+    /// Requests that will not be done in time, or not at all; by their place in the batch.
     pub infeasible: Vec<Infeasible>,
+    /// Tokens of prompts that would have to be computed by one pod with an endless cache.
+    pub(crate) distinct: u64,
+    /// When each request is expected to be done, by its place in the batch.
+    pub(crate) finishes: Vec<Option<Duration>>,
 }
 
 /// What one pod does.
@@ -57,6 +139,10 @@ pub struct PodPlan {
 }
 
 /// Requests that share the beginning of their prompts.
+///
+/// They stand next to each other because they share far more than they do with those around them: at least half of
+/// what any two neighbours of the cohort share is shared by all of it, and it is no less than an eighth of the shorter of
+/// two neighbours' chains. The first one computes what all share; whoever sends them does well to let it begin first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cohort {
@@ -66,6 +152,14 @@ pub struct Cohort {
     pub requests: Vec<u32>,
     /// Leading blocks of its chains that a later cohort of this pod still needs: what lies beyond may be dropped when it is done.
     pub keep_blocks: u32,
+}
+
+impl Cohort {
+    /// A cohort that is planned by someone else.
+    #[must_use]
+    pub fn new(shared_blocks: u32, requests: Vec<u32>, keep_blocks: u32) -> Self {
+        Self { shared_blocks, requests, keep_blocks }
+    }
 }
 
 /// A request that the plan cannot serve as asked.
