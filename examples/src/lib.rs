@@ -9,6 +9,7 @@
 //! | [`text`] | words to tokens, for models that exist only here |
 //! | [`load`] | clients: conversations over real HTTP, and what they saw |
 //! | [`demo`] | the first command: three profiles, one workload, a table |
+//! | [`batch`] | a file of requests, planned as a whole and carried out |
 //! | [`chaos`] | load while everything breaks, and whether it all healed |
 //! | [`simulate`] | routing on real traffic, in virtual time |
 //! | [`replay`] | a whole fleet in one thread, seeded, index against engines |
@@ -16,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod batch;
 pub mod chaos;
 pub mod demo;
 pub mod gateway;

@@ -126,6 +126,11 @@ impl<T: Transport, C: Timer, const W: usize> Driver<T, C, W> {
     pub fn execute<H: Host>(&self, run: Run, host: H) -> Execute<T, C, H, W> {
         Execute::new(Execution::new(self.clone(), run, host))
     }
+
+    /// How time passes.
+    pub(crate) fn timer(&self) -> &C {
+        &self.parts.timer
+    }
 }
 
 impl<T, C, const W: usize> Clone for Driver<T, C, W> {

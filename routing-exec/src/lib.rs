@@ -44,6 +44,7 @@
 mod action;
 #[cfg(any(feature = "hyper-util", feature = "reqwest", feature = "tokio", feature = "tower"))]
 pub mod adapter;
+pub mod batch;
 mod breaker;
 mod budget;
 mod config;

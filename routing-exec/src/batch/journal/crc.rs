@@ -1,0 +1,32 @@
+//! The check sum of IEEE 802.3, reflected: CRC-32 as gzip has it.
+
+/// Goes on with a sum; a new one begins with 0.
+pub(super) fn sum(before: u32, bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!before, |sum, byte| TABLE[usize::from(sum as u8 ^ byte)] ^ sum >> 8)
+}
+
+const TABLE: [u32; 256] = {
+    let mut table = [0; 256];
+    let mut at = 0;
+    while at < 256 {
+        let (mut sum, mut bit) = (at as u32, 0);
+        while bit < 8 {
+            sum = if sum & 1 == 1 { 0xedb8_8320 ^ sum >> 1 } else { sum >> 1 };
+            bit += 1;
+        }
+        table[at] = sum;
+        at += 1;
+    }
+    table
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_the_sum_that_everybody_has() {
+        assert_eq!(sum(0, b"123456789"), 0xcbf4_3926);
+        assert_eq!(sum(sum(0, b"1234"), b"56789"), 0xcbf4_3926, "in parts too");
+    }
+}

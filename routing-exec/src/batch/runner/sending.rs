@@ -1,0 +1,124 @@
+//! What is sent next, and to whom.
+
+use routing_core::{PlanStep, Role, RoutingPlan};
+
+use super::{BatchRunner, Tried};
+use crate::batch::flight::{Flight, Stage, Ticket, Told};
+use crate::batch::lane::{Life, Turn};
+use crate::batch::work::BatchWork;
+use crate::driver::{Timer, Transport};
+use crate::run::Run;
+
+impl<T: Transport, C: Timer, S: BatchWork, const W: usize> BatchRunner<T, C, S, W> {
+    /// Sends all that may be sent now.
+    pub(super) fn send_more(&mut self) {
+        if !std::mem::take(&mut self.is_stirred) {
+            return;
+        }
+        self.look_after_the_dead();
+        let lanes = self.board.lanes.len();
+        for nth in 0..lanes {
+            let lane = (self.turn + nth) % lanes;
+            while self.has_room() {
+                let work = &self.work;
+                let Some(turn) = self.board.turn(lane, |place| work.size(place).tokens()) else { break };
+                self.send(lane, turn);
+            }
+        }
+        self.turn = self.turn.wrapping_add(1);
+        self.send_awaited();
+    }
+
+    /// Whether the window has room. The last place of it is for the request whose result all the others wait for.
+    pub(super) fn has_room(&mut self) -> bool {
+        let board = &self.board;
+        let kept = usize::from(self.ready.awaited(|place| board.is_past(place)).is_some());
+        self.flying + self.ready.len() + kept < self.config.window.max(1)
+    }
+
+    /// Sends the request whose result all the others wait for, if nothing else may be sent.
+    fn send_awaited(&mut self) {
+        let board = &self.board;
+        let Some(place) = self.ready.awaited(|place| board.is_past(place)) else { return };
+        if self.has_room() || self.flying + self.ready.len() >= self.config.window.max(1) {
+            return;
+        }
+        let in_batch = (place as usize) < self.board.requests();
+        let tokens = if in_batch { self.work.size(place).tokens() } else { return };
+        if let Some(lane) = self.board.pod_with_room(place, tokens) {
+            self.send(lane, Turn { place, leads: None });
+        }
+    }
+
+    /// Sends a request to a pod.
+    pub(super) fn send(&mut self, lane: usize, Turn { place, leads }: Turn) {
+        self.board.take_off(place, lane, self.work.size(place).tokens());
+        if let Some(cohort) = leads {
+            self.board.lanes[lane].led(cohort);
+        }
+        let now = self.now();
+        let before = self.tried.remove(&place).unwrap_or(Tried { sent: 0, failures: 0, since: now });
+        self.counts.retries += usize::from(before.sent > 0);
+        let Tried { sent, failures, since } = before;
+        let ticket = Ticket { place, lane, leads, sent: sent + 1, since, failures };
+        let stage = self.ask(ticket);
+        let slot = self.free.pop().unwrap_or(self.flights.len());
+        let flight = Some(Flight { ticket, stage });
+        match self.flights.get_mut(slot) {
+            Some(free) => *free = flight,
+            None => self.flights.push(flight),
+        }
+        self.flying += 1;
+        self.bells.ring(slot);
+    }
+
+    /// Sends a request again to the pod that has it.
+    pub(super) fn send_again(&mut self, slot: usize) {
+        let Some(Some(flight)) = self.flights.get_mut(slot) else { return };
+        flight.ticket.sent += 1;
+        let ticket = flight.ticket;
+        self.counts.retries += 1;
+        let stage = self.ask(ticket);
+        if let Some(Some(flight)) = self.flights.get_mut(slot) {
+            flight.stage = stage;
+        }
+        self.bells.ring(slot);
+    }
+
+    /// One request to one pod, as a run of its own: what a batch decides anew is more than a run knows.
+    fn ask(&mut self, ticket: Ticket) -> Stage<T, C, W> {
+        let pod = self.board.lanes[ticket.lane].pod;
+        let plan = RoutingPlan::new(0, [PlanStep::new("batch", Role::Both, &[pod])]);
+        let run = Run::new(self.settings.clone(), self.work.request(ticket.place), plan, Vec::new());
+        let told = Told::default();
+        Stage::Asking(self.driver.execute(run, told.clone()), told)
+    }
+
+    /// Sends one request each to pods that were dead for long enough, to see.
+    fn look_after_the_dead(&mut self) {
+        let now = self.now();
+        for lane in 0..self.board.lanes.len() {
+            let is_due = matches!(self.board.lanes[lane].life, Life::Dead(Some(at)) if at <= now);
+            if !is_due {
+                continue;
+            }
+            let spare = if self.has_room() { self.board.spare() } else { self.forsaken_awaited() };
+            let Some(place) = spare else { continue };
+            self.board.lanes[lane].life = Life::Probing;
+            self.send(lane, Turn { place, leads: None });
+        }
+    }
+
+    /// Whether there is a request to look after a dead pod with.
+    pub(super) fn can_probe(&mut self) -> bool {
+        if self.has_room() { self.board.waiting() > 0 } else { self.forsaken_awaited().is_some() }
+    }
+
+    /// The request whose result all the others wait for, if no pod has it and the window has room for it.
+    fn forsaken_awaited(&mut self) -> Option<u32> {
+        let board = &self.board;
+        let place = self.ready.awaited(|place| board.is_past(place))?;
+        let has_room = self.flying + self.ready.len() < self.config.window.max(1);
+        (has_room && self.board.is_loose(place)).then_some(place)
+    }
+}

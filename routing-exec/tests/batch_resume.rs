@@ -1,0 +1,290 @@
+//! A batch that is killed and goes on, and its journal under damage.
+#![allow(clippy::unwrap_used, reason = "what helps a test may stop it")]
+
+mod batch_world;
+mod driver_world;
+
+use std::collections::BTreeMap;
+use std::io::{self, Cursor, Write};
+use std::time::Duration;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use routing_exec::Driver;
+use routing_exec::batch::journal::{
+    BatchDigest, Durable, Journal, JournalError, JournalReader, Keep, SyncPolicy, open,
+};
+use routing_exec::batch::{
+    BatchAnswer, BatchError, BatchFailure, BatchResult, BatchRunConfig, BatchRunner, BatchUsage, Bound, Order,
+};
+
+use batch_world::*;
+use driver_world::{Act, Clock, block_on, pods, settings};
+
+const REQUESTS: u32 = 30;
+
+fn fleet(clock: &Clock) -> Fleet {
+    Fleet::new(clock, 2, |_, place, before| match place % 10 {
+        3 => says(400),
+        5 if before == 0 => vec![Act::Wait(Duration::from_millis(2)), Act::Cut],
+        _ => answers(place, u64::from(place * 13 % 9)),
+    })
+}
+
+fn config(order: Order) -> BatchRunConfig {
+    BatchRunConfig { bound: Bound { requests: 3, tokens: None }, order, ..BatchRunConfig::default() }
+}
+
+/// What a journal holds, the last record of a place winning, and where its whole part ends.
+fn read(bytes: &[u8]) -> (BTreeMap<u32, BatchResult>, Option<u64>) {
+    let mut reader = JournalReader::new(bytes, digest(), REQUESTS).unwrap();
+    let results = (&mut reader).map(|record| record.unwrap().1).map(|result| (result.place, result)).collect();
+    (results, reader.end())
+}
+
+/// Runs what a journal does not have, until so many results were taken or all were; what was sent.
+fn run(disk: &Disk, order: Order, most: usize) -> Vec<u32> {
+    let (clock, pods) = (Clock::default(), pods(2));
+    let fleet = fleet(&clock);
+    let bytes = disk.0.lock().unwrap().clone();
+    let (found, end) = read(&bytes);
+    let journal = match end {
+        Some(end) => {
+            disk.0.lock().unwrap().truncate(end as usize);
+            Journal::resume(disk.clone(), digest(), REQUESTS, SyncPolicy::Each)
+        }
+        None => {
+            disk.0.lock().unwrap().clear();
+            Journal::begin(disk.clone(), digest(), REQUESTS, SyncPolicy::Each).unwrap()
+        }
+    };
+    let rest: Vec<u32> = (0..REQUESTS).filter(|place| !found.contains_key(place)).collect();
+    let driver: Driver<_, _> = Driver::new(fleet.clone(), clock.clone());
+    let mut runner = BatchRunner::new(driver, settings(), Made::new(4), REQUESTS, split(&rest, &pods, 4))
+        .config(config(order))
+        .done(found.keys().copied())
+        .journal(journal);
+    for _ in 0..most {
+        match block_on(&clock, runner.next()) {
+            Some(result) => assert!(!found.contains_key(&result.unwrap().place), "it is not handed out again"),
+            None => break,
+        }
+    }
+    fleet.log.places()
+}
+
+fn whole(disk: &Disk) -> Vec<Essence> {
+    essence(&read(&disk.0.lock().unwrap()).0.into_values().collect::<Vec<_>>())
+}
+
+fn order() -> impl Strategy<Value = Order> {
+    prop_oneof![Just(Order::AsTheyCome), Just(Order::ByPlace)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    /// Killed several times, each time with some of its journal's last bytes lost, a batch ends with the results of one that
+    /// was not, and sends nothing again whose record was whole.
+    #[test]
+    fn killed_anywhere_and_resumed_it_is_as_if_it_had_not_been(
+        kills in prop::collection::vec((0_usize..40, 0_usize..200), 0..4),
+        order in order(),
+    ) {
+        let undisturbed = Disk::default();
+        run(&undisturbed, order, usize::MAX);
+        let disk = Disk::default();
+        for (taken, lost) in kills {
+            let before = read(&disk.0.lock().unwrap()).0;
+            let sent = run(&disk, order, taken);
+            prop_assert!(sent.iter().all(|place| !before.contains_key(place)), "{:?}", sent);
+            let mut bytes = disk.0.lock().unwrap();
+            let left = bytes.len().saturating_sub(lost);
+            bytes.truncate(left);
+        }
+        run(&disk, order, usize::MAX);
+        prop_assert_eq!(whole(&disk), whole(&undisturbed));
+    }
+
+    /// A cut or a flipped bit costs what lies behind it and nothing before it, and is never read as a result.
+    #[test]
+    fn damage_costs_what_lies_behind_it_and_invents_nothing(
+        results in prop::collection::vec(result(), 0..12),
+        cut in any::<prop::sample::Index>(),
+        flip in prop::option::of((any::<prop::sample::Index>(), 0_u8..8)),
+    ) {
+        let disk = Disk::default();
+        let mut journal = Journal::begin(disk.clone(), digest(), REQUESTS, SyncPolicy::AtEnd).unwrap();
+        let mut ends = vec![36];
+        for result in &results {
+            journal.keep(result).unwrap();
+            ends.push(disk.0.lock().unwrap().len());
+        }
+        let mut bytes = disk.0.lock().unwrap().clone();
+        let cut = cut.index(bytes.len() + 1);
+        bytes.truncate(cut);
+        let mut damaged = cut;
+        if let Some((at, bit)) = flip.filter(|_| cut > 0) {
+            let at = at.index(cut);
+            bytes[at] ^= 1 << bit;
+            damaged = damaged.min(at);
+        }
+        let reader = JournalReader::new(&*bytes, digest(), REQUESTS);
+        let whole = ends.iter().filter(|end| **end <= damaged).count();
+        match reader {
+            Err(error) => {
+                prop_assert_eq!(error, JournalError::NotAJournal);
+                prop_assert!(damaged < 36);
+            }
+            Ok(mut reader) => {
+                let found: Vec<BatchResult> = (&mut reader).map(|record| record.unwrap().1).collect();
+                prop_assert_eq!(found.len(), whole.saturating_sub(1));
+                prop_assert_eq!(&found[..], &results[..found.len()]);
+                prop_assert_eq!(reader.end(), whole.checked_sub(1).map(|last| ends[last] as u64));
+                // What is read one after the other is read by its place too.
+                let mut starts = ends[..whole].iter();
+                let mut by_place = JournalReader::new(Cursor::new(&bytes), digest(), REQUESTS).unwrap();
+                for result in &found {
+                    prop_assert_eq!(&by_place.read_at(*starts.next().unwrap() as u64).unwrap(), result);
+                }
+            }
+        }
+    }
+
+    /// Any bytes at all are read without a panic.
+    #[test]
+    fn any_bytes_behind_a_header_are_read(tail in prop::collection::vec(any::<u8>(), 0..200)) {
+        let mut bytes = Journal::begin(Vec::new(), digest(), REQUESTS, SyncPolicy::Each).unwrap().into_inner();
+        bytes.extend(tail);
+        prop_assert_eq!(read(&bytes).0.len(), 0);
+    }
+}
+
+fn result() -> impl Strategy<Value = BatchResult> {
+    let answer = (any::<u16>(), prop::collection::vec(any::<u8>(), 0..100))
+        .prop_map(|(status, body)| Ok(BatchAnswer { status, body: body.into() }));
+    let failure = ("[a-z_]{0,12}", ".{0,20}")
+        .prop_map(|(code, message)| Err(BatchFailure { code: code.into(), message: message.into() }));
+    let outcome = prop_oneof![answer, failure];
+    (0..REQUESTS, outcome, any::<u32>(), any::<[u32; 3]>(), any::<u32>()).prop_map(
+        |(place, outcome, attempts, [prompt, cached, output], micros)| BatchResult {
+            place,
+            outcome,
+            attempts,
+            usage: BatchUsage { prompt, cached, output },
+            took: Duration::from_micros(u64::from(micros)),
+            pod: None,
+        },
+    )
+}
+
+#[test]
+fn another_batchs_journal_is_refused_and_left_as_it_is() {
+    let mine = Journal::begin(Vec::new(), digest(), REQUESTS, SyncPolicy::Each).unwrap().into_inner();
+    let refused = |bytes: &[u8], batch, requests| JournalReader::new(bytes, batch, requests).err();
+    assert_eq!(refused(&mine, digest(), REQUESTS), None);
+    assert_eq!(refused(&mine, digest().with(b"more"), REQUESTS), Some(JournalError::OtherBatch));
+    assert_eq!(refused(&mine, BatchDigest::default(), REQUESTS), Some(JournalError::OtherBatch));
+    assert_eq!(refused(&mine, digest(), REQUESTS + 1), Some(JournalError::OtherBatch));
+    assert_eq!(refused(b"something else", digest(), REQUESTS), Some(JournalError::NotAJournal));
+    assert_eq!(refused(&mine[..20], digest(), REQUESTS), None, "torn in its header, it is an empty one");
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a test is a host")]
+fn a_file_is_begun_gone_on_with_and_cut_to_what_is_whole() {
+    let path = std::env::temp_dir().join(format!("pointsman-journal-{}", std::process::id()));
+    std::fs::write(&path, b"").unwrap();
+    let result = |place: u32| BatchResult {
+        place,
+        outcome: Ok(BatchAnswer { status: 200, body: Bytes::from(answer(place)) }),
+        attempts: 1,
+        usage: BatchUsage::default(),
+        took: Duration::ZERO,
+        pod: None,
+    };
+    for round in 0..5_u32 {
+        let mut seen = Vec::new();
+        let (mut journal, recovered) =
+            open(&path, digest(), REQUESTS, SyncPolicy::Every(2), |result| seen.push(result.place)).unwrap();
+        assert_eq!(seen, (0..round * 3).collect::<Vec<_>>());
+        assert_eq!((recovered.places().collect::<Vec<_>>(), recovered.len()), (seen, round as usize * 3));
+        assert_eq!(recovered.cut_off, if round == 0 { 0 } else { 3 });
+        for place in round * 3..round * 3 + 3 {
+            journal.keep(&result(place)).unwrap();
+        }
+        journal.close().unwrap();
+        let mut file = journal.into_inner();
+        file.write_all(b"rot").unwrap();
+    }
+    let other = open(&path, digest().with(b"more"), REQUESTS, SyncPolicy::Each, |_| {});
+    assert_eq!(other.err(), Some(JournalError::OtherBatch));
+    let (_, recovered) = open(&path, digest(), REQUESTS, SyncPolicy::Each, |_| {}).unwrap();
+    let file = std::fs::File::open(&path).unwrap();
+    let mut reader = JournalReader::new(file, digest(), REQUESTS).unwrap();
+    assert_eq!(reader.read_at(recovered.at(7).unwrap()).unwrap(), result(7));
+    assert_eq!(recovered.at(20), None);
+    std::fs::remove_file(&path).unwrap();
+}
+
+/// A disk that is full after so many bytes.
+struct Full(usize);
+
+impl Write for Full {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = bytes.len().min(self.0);
+        self.0 -= written;
+        if written == 0 { Err(io::ErrorKind::StorageFull.into()) } else { Ok(written) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Durable for Full {
+    fn sync(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_journal_that_cannot_be_written_ends_the_batch() {
+    let (clock, pods) = (Clock::default(), pods(2));
+    let fleet = Fleet::new(&clock, 2, |_, place, _| answers(place, 5));
+    let journal = Journal::begin(Full(500), digest(), REQUESTS, SyncPolicy::Each).unwrap();
+    let mut runner = runner(&clock, &fleet, &pods, REQUESTS, Made::new(4), config(Order::AsTheyCome)).journal(journal);
+    let (results, error) = run_all(&clock, &mut runner);
+    assert_eq!(error, Some(BatchError::Journal(io::ErrorKind::StorageFull)));
+    assert!((1..5).contains(&results.len()), "those that were written");
+    assert_eq!(clock.asleep(), 0);
+}
+
+#[test]
+fn records_are_made_safe_as_often_as_is_asked_for() {
+    #[derive(Default)]
+    struct Counted(Vec<u8>, usize);
+    impl Write for Counted {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.write(bytes)
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    impl Durable for Counted {
+        fn sync(&mut self) -> io::Result<()> {
+            self.1 += 1;
+            Ok(())
+        }
+    }
+    let outcome = Err(BatchFailure { code: "x".into(), message: "y".into() });
+    let (usage, took) = (BatchUsage::default(), Duration::ZERO);
+    let result = BatchResult { place: 1, outcome, attempts: 1, usage, took, pod: None };
+    for (policy, syncs) in [(SyncPolicy::Each, 12), (SyncPolicy::Every(4), 4), (SyncPolicy::AtEnd, 2)] {
+        let mut journal = Journal::begin(Counted::default(), digest(), REQUESTS, policy).unwrap();
+        (0..10).for_each(|_| journal.keep(&result).unwrap());
+        journal.close().unwrap();
+        assert_eq!(journal.into_inner().1, syncs, "{policy:?}: with the header's and the last");
+    }
+}
