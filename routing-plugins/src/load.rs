@@ -103,7 +103,7 @@ impl PodLoad {
 
 /// Handles of so many ids, in each of so many generations: `[generation][id]`, older ones first.
 #[cfg(test)]
-fn handles(generations: usize, ids: usize) -> Vec<Vec<kv_index::Pod>> {
+pub(crate) fn handles(generations: usize, ids: usize) -> Vec<Vec<kv_index::Pod>> {
     let index: kv_index::Index = kv_index::Index::new(kv_index::Config::default());
     let generation = |_| {
         let pods: Vec<_> = (0..ids).map(|at| index.join(&format!("pod-{at}")).expect("room")).collect();
@@ -116,6 +116,6 @@ fn handles(generations: usize, ids: usize) -> Vec<Vec<kv_index::Pod>> {
 
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "some instant to count from; which one does not matter")]
-fn start() -> std::time::Instant {
+pub(crate) fn start() -> std::time::Instant {
     std::time::Instant::now()
 }

@@ -5,6 +5,7 @@
 //! | [`round_robin`] | to each pod in its turn |
 //! | [`least_load`] | to the pod with the fewest requests |
 //! | [`consistent_hash`] | always to the same pod for a session or a prompt's beginning, within a bound on load |
+//! | [`first_token`] | where its first token is expected soonest, with patience for what is held: the one to begin with |
 //! | [`cache_aware`] | where most of the prompt is held, unless that pod has too much more to do |
 //! | [`cache_aware_sticky`] | the same, and a session stays where it is |
 //! | [`sticky_least_loaded`] | to the least loaded of those that hold the prompt, or of all |
@@ -27,10 +28,10 @@ use crate::pick::{
     RoundRobinPicker, SessionParameters, SessionPicker, Ties,
 };
 use crate::prepare::*;
-use crate::record::{SpeculateParameters, SpeculateRecorder};
+use crate::record::{PrefillQueueRecorder, SpeculateParameters, SpeculateRecorder};
 use crate::score::{
-    CacheAffinityParameters, CacheAffinityScorer, KvUtilizationScorer, LeastLoadParameters, LeastLoadScorer, LoadForm,
-    LocalityParameters, LocalityScorer, PrefillCostScorer,
+    CacheAffinityParameters, CacheAffinityScorer, FirstTokenParameters, FirstTokenScorer, KvUtilizationScorer,
+    LeastLoadParameters, LeastLoadScorer, LoadForm, LocalityParameters, LocalityScorer, Patience, PrefillCostScorer,
 };
 use crate::stock::Stock;
 
@@ -57,6 +58,22 @@ pub fn consistent_hash<const W: usize>(stock: &Stock<W>) -> ProfileBuilder<W> {
     sound(profile, stock).filter("cap", OnEmpty::Fail, cap).picker("place", |d: &mut Declare<'_>| {
         ConsistentHashPicker::<W>::declare(d, ConsistentHashParameters::default())
     })
+}
+
+/// Where the first token is expected soonest, by what each pod holds, has queued and decodes. A prompt that a pod holds waits
+/// there for a while rather than being computed again elsewhere ([`Patience::MEASURED`]). The one to begin with:
+/// `docs/routing-quality.md` holds it against all others. How fast pods are is [measured](crate::score::PrefillPace) on one kind of them;
+/// give other numbers for others.
+pub fn first_token<const W: usize>(stock: &Stock<W>) -> ProfileBuilder<W> {
+    let (queues, written) = (Arc::clone(&stock.prefill_queues), Arc::clone(&stock.prefill_queues));
+    let parameters = FirstTokenParameters { patience: Patience::MEASURED, ..FirstTokenParameters::default() };
+    let profile = sound(prompt(ProfileBuilder::new("first_token"), stock), stock).scorer(
+        "first",
+        1.0,
+        move |d: &mut Declare<'_>| FirstTokenScorer::declare(d, parameters, queues),
+    );
+    best(profile)
+        .recorder("queue", move |d: &mut Declare<'_>| PrefillQueueRecorder::declare(d, parameters.pace, written))
 }
 
 /// Where most of the prompt is held, unless that pod has so much more to do that computing it elsewhere is better: a whole

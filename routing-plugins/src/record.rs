@@ -3,6 +3,7 @@
 mod cold_prompts;
 mod guesses;
 mod predict;
+mod prefill_queue;
 mod recent_work;
 mod session;
 mod speculate;
@@ -12,6 +13,7 @@ mod testing;
 pub use cold_prompts::ColdPromptRecorder;
 pub use guesses::Guesses;
 pub use predict::PredictRecorder;
+pub use prefill_queue::PrefillQueueRecorder;
 pub use recent_work::{RecentWorkRecorder, RecentWorkRecorderParameters};
 pub use session::SessionRecorder;
 pub use speculate::{SpeculateParameters, SpeculateRecorder};

@@ -13,15 +13,15 @@ use crate::pick::{
 };
 use crate::prepare::*;
 use crate::record::{
-    ColdPromptRecorder, PredictRecorder, RecentWorkRecorder, RecentWorkRecorderParameters, SessionRecorder,
-    SpeculateParameters, SpeculateRecorder,
+    ColdPromptRecorder, PredictRecorder, PrefillQueueRecorder, RecentWorkRecorder, RecentWorkRecorderParameters,
+    SessionRecorder, SpeculateParameters, SpeculateRecorder,
 };
 use crate::score::{
     AdapterScorer, CacheAffinityParameters, CacheAffinityScorer, ContextRangeScorer, ExpectedWaitParameters,
     ExpectedWaitScorer, FirstTokenParameters, FirstTokenScorer, HeadroomParameters, HeadroomScorer,
     KvUtilizationScorer, LeastLoadParameters, LeastLoadScorer, LinearCostParameters, LinearCostScorer,
     LocalityParameters, LocalityScorer, MetricScorer, MetricScorerParameters, NoHitSpreadScorer, PrefillCostScorer,
-    RecentWorkParameters, RecentWorkScorer, RoundRobinScorer, SessionScorer, TierScorer, TierWeights,
+    PrefillPace, RecentWorkParameters, RecentWorkScorer, RoundRobinScorer, SessionScorer, TierScorer, TierWeights,
 };
 use crate::stock::{Stock, Tokens};
 
@@ -139,7 +139,6 @@ fn scorers<const W: usize>(registry: &mut Registry<W>, stock: &Stock<W>) -> Resu
         "least_load_scorer" => LeastLoadScorer<W>, LeastLoadParameters;
         "linear_cost_scorer" => LinearCostScorer<W>, LinearCostParameters;
         "expected_wait_scorer" => ExpectedWaitScorer<W>, ExpectedWaitParameters;
-        "first_token_scorer" => FirstTokenScorer<W>, FirstTokenParameters;
         "tier_scorer" => TierScorer, TierWeights;
         "locality_scorer" => LocalityScorer, LocalityParameters;
         "headroom_scorer" => HeadroomScorer<W>, HeadroomParameters;
@@ -157,6 +156,10 @@ fn scorers<const W: usize>(registry: &mut Registry<W>, stock: &Stock<W>) -> Resu
     let sessions = Arc::clone(&stock.sessions);
     registry.scorer::<TableParameters, _>("session_scorer", move |parameters, declare| {
         SessionScorer::<W>::declare(declare, sessions.table(&parameters.table.0))
+    })?;
+    let queues = Arc::clone(&stock.prefill_queues);
+    registry.scorer::<FirstTokenParameters, _>("first_token_scorer", move |parameters, declare| {
+        FirstTokenScorer::declare(declare, parameters, Arc::clone(&queues))
     })?;
     let cold = Arc::clone(&stock.cold_prompts);
     registry.scorer::<NoParameters, _>("no_hit_spread_scorer", move |_, declare| {
@@ -207,6 +210,10 @@ fn recorders<const W: usize>(registry: &mut Registry<W>, stock: &Stock<W>) -> Re
     let recent = Arc::clone(&stock.recent_work);
     registry.recorder::<RecentWorkRecorderParameters, _>("recent_work_recorder", move |parameters, declare| {
         RecentWorkRecorder::declare(declare, parameters, Arc::clone(&recent))
+    })?;
+    let queues = Arc::clone(&stock.prefill_queues);
+    registry.recorder::<PrefillPace, _>("prefill_queue_recorder", move |pace, declare| {
+        PrefillQueueRecorder::declare(declare, pace, Arc::clone(&queues))
     })?;
     let cold = Arc::clone(&stock.cold_prompts);
     registry.recorder::<NoParameters, _>("cold_prompt_recorder", move |_, declare| {

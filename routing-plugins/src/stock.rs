@@ -16,7 +16,7 @@ use crate::load::LoadTracker;
 use crate::pick::{SessionLimits, Sessions, Turns};
 use crate::prepare::{GivenTokensPreparer, OnUntokenized};
 use crate::record::Guesses;
-use crate::score::{ColdPrompts, Metrics, RecentWork};
+use crate::score::{ColdPrompts, Metrics, PrefillQueues, RecentWork};
 use crate::tokenize::{TokenizePreparer, Tokenizers};
 
 /// What a host owns and stock plugins read.
@@ -39,6 +39,8 @@ pub struct Stock<const W: usize = 4> {
     pub sessions: Arc<SessionTables>,
     /// Where cold prompts went.
     pub cold_prompts: Arc<ColdPrompts<W>>,
+    /// When pods will have computed what was sent to them.
+    pub prefill_queues: Arc<PrefillQueues<W>>,
     /// What pods that report nothing are guessed to hold.
     pub guesses: Arc<Guesses>,
     /// What was sent to each pod lately, done or not.
@@ -65,6 +67,7 @@ impl<const W: usize> Stock<W> {
             circuits: Arc::default(),
             sessions: Arc::default(),
             cold_prompts: Arc::default(),
+            prefill_queues: Arc::default(),
             guesses: Arc::default(),
             recent_work: Arc::default(),
             turns: Arc::default(),

@@ -27,6 +27,7 @@ pub(super) fn build(profile: &Profile, stock: &Stock) -> Result<Workflow, Profil
 
 fn ready(name: &str, stock: &Stock) -> Result<Workflow, ProfileError> {
     let built = match name {
+        "first_token" => profiles::first_token(stock).build(),
         "round_robin" => profiles::round_robin(stock).build(),
         "least_load" => profiles::least_load(stock).build(),
         "consistent_hash" => profiles::consistent_hash(stock).build(),

@@ -25,12 +25,12 @@ macro_rules! documents {
 }
 
 /// The profiles that [`routing_plugins::profiles`] has.
-const STOCK: [(&str, &str); 8] = documents!("../../../routing-plugins/profiles/":
-    round_robin, least_load, consistent_hash, cache_aware, cache_aware_sticky, sticky_least_loaded,
+const STOCK: [(&str, &str); 9] = documents!("../../../routing-plugins/profiles/":
+    first_token, round_robin, least_load, consistent_hash, cache_aware, cache_aware_sticky, sticky_least_loaded,
     prefill_decode, prefill_decode_conditional);
 
 /// The profile that gateways should begin with.
-pub const DEFAULT: &str = "cache_aware";
+pub const DEFAULT: &str = "first_token";
 
 /// Rules that others published, as documents of stock plugins.
 const PUBLISHED: [(&str, &str); 11] = documents!("../../policies/":

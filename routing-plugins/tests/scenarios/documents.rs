@@ -20,10 +20,11 @@ macro_rules! profile {
     };
 }
 
-const ALL: [(&str, &str, InCode); 8] = [
+const ALL: [(&str, &str, InCode); 9] = [
     profile!(round_robin),
     profile!(least_load),
     profile!(consistent_hash),
+    profile!(first_token),
     profile!(cache_aware),
     profile!(cache_aware_sticky),
     profile!(sticky_least_loaded),

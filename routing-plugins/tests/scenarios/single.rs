@@ -21,10 +21,11 @@ fn world(pods: usize, profile: impl FnOnce(&Stock) -> routing_core::ProfileBuild
 /// A fleet of six with every profile: who is ill, drains or fails is given nothing.
 #[test]
 fn no_profile_asks_a_pod_that_is_ill_or_leaves_or_fails() {
-    let all: [fn(&Stock) -> routing_core::ProfileBuilder; 6] = [
+    let all: [fn(&Stock) -> routing_core::ProfileBuilder; 7] = [
         profiles::round_robin,
         profiles::least_load,
         profiles::consistent_hash,
+        profiles::first_token,
         profiles::cache_aware,
         profiles::cache_aware_sticky,
         profiles::sticky_least_loaded,
@@ -179,6 +180,19 @@ fn cache_aware_starts_cold_then_sticks_though_another_pod_is_idler_and_recovers(
     assert_ne!(last_home, new_home);
     world.done(fourth);
     assert_eq!(world.send(&longer).to("cache_aware"), last_home);
+}
+
+#[test]
+fn first_token_follows_the_cache_and_leaves_a_pod_that_is_behind() {
+    let mut world = world(4, profiles::first_token);
+    let long = prompt(1, 3_000);
+    let home = world.send(&long).to("first_token");
+    world.store(world.pod(&home), &long);
+    assert_eq!(world.send(&long).to("first_token"), home, "computing it again takes longer");
+    // Prompts of a minute each, until their pods are too far behind to be waited for.
+    let homes: BTreeSet<String> = (2..6).map(|other| world.send(&prompt(other, 20_000)).to("first_token")).collect();
+    assert_eq!(homes.len(), 4, "each where nothing else is queued");
+    assert_eq!(world.send(&long).to("first_token"), home, "all are as far behind");
 }
 
 #[test]

@@ -37,7 +37,7 @@ impl Profile {
 
 impl Default for Profile {
     fn default() -> Self {
-        Self::stock("cache_aware")
+        Self::stock("first_token")
     }
 }
 
@@ -51,7 +51,8 @@ pub struct ProfileFile {
 }
 
 /// The names of all stock profiles.
-pub const STOCK_PROFILES: [&str; 8] = [
+pub const STOCK_PROFILES: [&str; 9] = [
+    "first_token",
     "round_robin",
     "least_load",
     "consistent_hash",

@@ -1,0 +1,70 @@
+//! Adds a prompt to the queue of the pod that is to compute it.
+
+use std::sync::Arc;
+
+use routing_core::{Context, Declare, PlanStep, PluginError, Read, Recorder};
+
+use crate::prepare::Loads;
+use crate::score::{PrefillPace, PrefillQueues, PromptReads};
+
+/// Adds the prompt's prefill to the [queue](PrefillQueues) of the pod that is tried first, by what that holds of it.
+///
+/// [`FirstTokenScorer`](crate::score::FirstTokenScorer) then knows how much of what it sent is still to be done. Give both the
+/// same pace.
+#[derive(Debug)]
+pub struct PrefillQueueRecorder<const W: usize = 4> {
+    pace: PrefillPace,
+    queues: Arc<PrefillQueues<W>>,
+    loads: Read<Loads>,
+    prompt: PromptReads<W>,
+}
+
+impl<const W: usize> PrefillQueueRecorder<W> {
+    /// Declares that it reads loads and who holds the prompt.
+    pub fn declare(declare: &mut Declare<'_>, pace: PrefillPace, queues: Arc<PrefillQueues<W>>) -> Self {
+        Self { pace, queues, loads: declare.reads(), prompt: PromptReads::declare(declare) }
+    }
+}
+
+impl<const W: usize> Recorder<W> for PrefillQueueRecorder<W> {
+    fn record(&self, context: &Context<'_, W>, step: &PlanStep) -> Result<(), PluginError> {
+        let Some(first) = step.candidates.first() else { return Ok(()) };
+        let (loads, prompt) = (context.read(self.loads)?, self.prompt.read(context)?);
+        let new = prompt.uncached(prompt.held.depth(first.pod.id()));
+        let held = prompt.tokens.saturating_sub(new);
+        let seconds = self.pace.own(&loads.of(first.pod.id()), new as f64, held as f64);
+        self.queues.add(first.pod, seconds, context.request().now);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::PodLoad;
+    use crate::parameters::{Amount, Positive};
+    use crate::score::PrefillCurve;
+    use crate::score::testing::{BLOCK, Scene};
+
+    #[test]
+    fn the_pod_that_is_tried_first_gets_what_it_lacks_of_the_prompt() {
+        let amount = |number| Amount::new(number).unwrap();
+        let prefill = PrefillCurve { fixed: Amount::ONE, per_token: amount(0.1), per_pair: amount(0.001) };
+        let pace = PrefillPace { prefill, decode: amount(0.01), step_tokens: Positive::new(100.0).unwrap() };
+        let scene = Scene::new(2).prompt(10 * BLOCK, &[6, 10]).loads(|_| PodLoad {
+            requests: 1,
+            tokens: 400,
+            ..PodLoad::default()
+        });
+        let queues = Arc::new(PrefillQueues::default());
+        for times in [1.0, 2.0] {
+            let written = Arc::clone(&queues);
+            scene.record(move |d| PrefillQueueRecorder::declare(d, pace, written));
+            // 64 new tokens after 96, and 64 / 100 of a step beside 400 tokens.
+            let one = 1.0 + 6.4 + 64.0 * 128.0 / 1_000.0 + 0.64 * 4.0;
+            let left = queues.of(scene.pod(0), scene.now).unwrap();
+            assert!((left - times * one).abs() < 1e-3, "{left} for {times} times {one}");
+            assert_eq!(queues.of(scene.pod(1), scene.now), None);
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! When each pod will have computed the prompts that were sent to it.
+//!
+//! A pod's queue is one word: when it is expected to end, and the pod's generation. Sending adds to the end, or to now if
+//! that has passed, and time takes off by itself: nobody has to tell how far a prefill is.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use kv_index::{Pod, PodSet};
+
+/// When each pod is expected to be done with the prompts that were sent to it; owned by the host.
+///
+/// Written by [`PrefillQueueRecorder`](crate::record::PrefillQueueRecorder), read by
+/// [`FirstTokenScorer`](super::FirstTokenScorer). A new pod of an old id has no queue.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::{Duration, Instant};
+///
+/// use kv_index::{Config, Index};
+/// use routing_plugins::score::PrefillQueues;
+///
+/// let index: Index = Index::new(Config::default());
+/// let (pod, start) = (index.join("a")?, Instant::now());
+/// let queues: PrefillQueues = PrefillQueues::default();
+/// assert_eq!(queues.of(pod, start), None);
+/// queues.add(pod, 1.5, start);
+/// queues.add(pod, 1.0, start + Duration::from_secs(1));
+/// assert_eq!(queues.of(pod, start + Duration::from_secs(1)), Some(1.5));
+/// assert_eq!(queues.of(pod, start + Duration::from_secs(9)), Some(0.0));
+/// # Ok::<(), kv_index::JoinError>(())
+/// ```
+#[derive(Debug)]
+pub struct PrefillQueues<const W: usize = 4> {
+    /// When the first prompt was sent: ends are counted from there.
+    start: OnceLock<Instant>,
+    ends: Box<[AtomicU64]>,
+}
+
+/// A word: some bits of the generation above, then one more than the end in microseconds. 0 is nothing sent.
+const END_BITS: u32 = 54;
+const END: u64 = (1 << END_BITS) - 1;
+
+impl<const W: usize> Default for PrefillQueues<W> {
+    fn default() -> Self {
+        Self { start: OnceLock::new(), ends: (0..PodSet::<W>::CAPACITY).map(|_| AtomicU64::new(0)).collect() }
+    }
+}
+
+impl<const W: usize> PrefillQueues<W> {
+    /// A prompt is sent to a pod that takes so long to compute.
+    pub fn add(&self, pod: Pod, seconds: f64, now: Instant) {
+        let now = self.micros(now);
+        // A cast from a float saturates, and takes what is no number for 0.
+        let more = (seconds * 1e6) as u64;
+        let Some(place) = self.ends.get(pod.id().index()) else { return };
+        let longer = |word: u64| {
+            let before = end(word, pod).unwrap_or(0);
+            Some(generation(pod) << END_BITS | (before.max(now).saturating_add(more).min(END - 1) + 1))
+        };
+        // Relaxed: an estimate that publishes nothing. It never fails.
+        let _ = place.fetch_update(Ordering::Relaxed, Ordering::Relaxed, longer);
+    }
+
+    /// Seconds until a pod is done; nothing of a pod that nothing was sent to.
+    #[must_use]
+    #[inline]
+    pub fn of(&self, pod: Pod, now: Instant) -> Option<f64> {
+        let word = self.ends.get(pod.id().index())?.load(Ordering::Relaxed);
+        let end = end(word, pod)?;
+        Some(end.saturating_sub(self.micros(now)) as f64 / 1e6)
+    }
+
+    fn micros(&self, at: Instant) -> u64 {
+        let start = *self.start.get_or_init(|| at);
+        u64::try_from(at.saturating_duration_since(start).as_micros()).unwrap_or(u64::MAX).min(END - 1)
+    }
+}
+
+/// A pod's end, if the word is of its generation.
+#[inline]
+fn end(word: u64, pod: Pod) -> Option<u64> {
+    (word != 0 && word >> END_BITS == generation(pod)).then(|| (word & END) - 1)
+}
+
+#[inline]
+fn generation(pod: Pod) -> u64 {
+    u64::from(pod.generation()) & (u64::MAX >> END_BITS)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::load::{handles, start};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn an_empty_queue_begins_now_and_time_works_it_off() {
+        let (queues, pod, now) = (PrefillQueues::<4>::default(), handles(1, 1)[0][0], start());
+        queues.add(pod, 2.0, now);
+        assert_eq!(queues.of(pod, now), Some(2.0));
+        assert_eq!(queues.of(pod, now + SECOND), Some(1.0));
+        queues.add(pod, 3.0, now + SECOND);
+        assert_eq!(queues.of(pod, now + SECOND), Some(4.0), "behind what is left");
+        queues.add(pod, 1.0, now + 60 * SECOND);
+        assert_eq!(queues.of(pod, now + 60 * SECOND), Some(1.0), "an idle pod begins at once");
+    }
+
+    #[test]
+    fn pods_are_told_apart_and_so_are_generations() {
+        let (queues, pods, now) = (PrefillQueues::<4>::default(), handles(2, 2), start());
+        queues.add(pods[0][0], 2.0, now);
+        assert_eq!((queues.of(pods[0][1], now), queues.of(pods[1][0], now)), (None, None));
+        queues.add(pods[1][0], 1.0, now);
+        assert_eq!((queues.of(pods[0][0], now), queues.of(pods[1][0], now)), (None, Some(1.0)));
+    }
+
+    #[test]
+    fn no_number_is_too_much() {
+        let (queues, pod, now) = (PrefillQueues::<4>::default(), handles(1, 1)[0][0], start());
+        for seconds in [f64::NAN, -1.0] {
+            queues.add(pod, seconds, now);
+            assert_eq!(queues.of(pod, now), Some(0.0));
+        }
+        for _ in 0..3 {
+            queues.add(pod, f64::MAX, now);
+            assert!(queues.of(pod, now).is_some_and(|left| left > 1e9));
+        }
+    }
+}
