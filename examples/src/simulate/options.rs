@@ -1,6 +1,14 @@
 //! What `simulate` is told on its command line.
+//!
+//! | module | idea |
+//! |---|---|
+//! | [`check`](Options::check) | values that make no sense, told by their flag |
+//! | [`command`](Options::command) | the command that makes a run again |
 
-use std::path::PathBuf;
+mod check;
+mod command;
+
+use std::path::{Path, PathBuf};
 
 use clap::{Parser, ValueEnum};
 use pointsman_lab::trace::Trace;
@@ -14,10 +22,11 @@ use crate::simulate::engine::EngineConfig;
 
 /// Simulates routing rules on real or made-up traffic, in virtual time.
 ///
-/// Requests of a trace are routed by real profiles over the real index to modelled pods. Nothing waits: an hour of
-/// traffic takes a second.
+/// Requests are routed by the real index, profiles and load tracker to modelled pods. Nothing waits: an hour of traffic
+/// takes a second. Without any option it makes up the traffic of a chat, finds how much of it 16 pods take, and compares
+/// all policies at 80% of that.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "simulate")]
+#[command(name = "simulate", after_help = EXAMPLES)]
 #[non_exhaustive]
 pub struct Options {
     /// A trace: Mooncake's JSONL or one with `session_id`s, gzipped or not.
@@ -65,13 +74,14 @@ pub struct Options {
     /// What chance begins with.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Seeds to run each policy with; studies tell the median.
+    /// Seeds to run each policy with: one comparison pools them, studies tell the median.
     #[arg(long, default_value_t = 1)]
     pub seeds: u64,
-    /// Writes report.html, report.json, table.md and plots into this folder.
+    /// Writes report.html, report.json, table.md and plots into this folder; into one below it for each traffic and load,
+    /// where there are several.
     #[arg(long, value_name = "FOLDER")]
     pub out: Option<PathBuf>,
-    /// Names all policies and ends.
+    /// Names all policies, says what each one does, and ends.
     #[arg(long)]
     pub list: bool,
     /// A whole study, as Markdown on standard output, instead of one comparison.
@@ -81,6 +91,13 @@ pub struct Options {
     #[arg(long)]
     pub jobs: Option<usize>,
 }
+
+const EXAMPLES: &str = "Examples:
+  simulate --out report                                    all policies, with a page to look at
+  simulate --compare cache_aware,lmetric,llm_d --load 60,80,95 --seeds 3
+  simulate --trace traffic.jsonl.gz --rate 0 --pods 8      a trace at its own times
+  simulate --sweep cache_aware:cache=1,2,4,8               a scorer's weight, varied
+  simulate --sweep cache_aware:load.form.limit.limit=8,32  a plugin's parameter, varied";
 
 /// The studies of `docs/routing-quality.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -109,7 +126,7 @@ impl Options {
             return Ok(self.made.iter().map(|made| (made.to_string(), made.trace(self.requests, self.seed))).collect());
         }
         let open = |path: &PathBuf| {
-            let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+            let name = file_name(path);
             let trace = Trace::open(path).map_err(|error| SimulateError::Trace(path.display().to_string(), error))?;
             let copies = self.requests.div_ceil(trace.requests.len().max(1)).max(1);
             let trace = if copies > 1 { trace.repeated(copies, self.seed) } else { trace };
@@ -124,8 +141,10 @@ impl Options {
     ///
     /// When the costs cannot be read, or no pod would answer.
     pub fn fleet(&self, block: usize) -> Result<SimConfig, SimulateError> {
-        if self.pods == 0 || self.kv_tokens < block || (self.prefill_pods > 0 && self.prefill_pods >= self.pods) {
-            return Err(SimulateError::NoPods);
+        self.check()?;
+        if self.kv_tokens < block {
+            let wrong = format!("{} tokens have no room for a block of {block}", self.kv_tokens);
+            return Err(SimulateError::flag("kv-tokens", wrong));
         }
         let mut config = SimConfig::mixed(self.pods, self.kv_tokens, block);
         for (engine, _) in &mut config.pods {
@@ -136,10 +155,17 @@ impl Options {
             let text = std::fs::read_to_string(path).map_err(|error| SimulateError::File(named.clone(), error))?;
             config.costs = CostModel::from_json(&text).map_err(|error| SimulateError::Costs(named, error))?;
         }
-        config.event_delay_us = (self.delay.max(0.0) * 1e3) as u64;
-        config.event_loss = (self.loss / 100.0).clamp(0.0, 1.0);
+        config.event_delay_us = (self.delay * 1e3) as u64;
+        config.event_loss = self.loss / 100.0;
         config.seed = self.seed;
         Ok(if self.prefill_pods > 0 { config.split(self.prefill_pods) } else { config })
+    }
+
+    /// Runs at once.
+    #[must_use]
+    pub fn at_once(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.jobs.unwrap_or_else(cores)
     }
 
     /// Whether a fleet has pods of one role only.
@@ -147,4 +173,9 @@ impl Options {
     pub fn is_split(config: &SimConfig) -> bool {
         config.pods.iter().any(|(_, role)| *role != Role::Both)
     }
+}
+
+/// A file's name without its folders.
+fn file_name(path: &Path) -> String {
+    path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }

@@ -123,7 +123,7 @@ impl Report {
     }
 
     /// Writes `report.html`, `report.json`, `table.md` and a picture each into a folder, which is made if it is not
-    /// there. Displays as a line a file.
+    /// there. Displays as a line a file. A file is there as a whole or not at all, whenever this is stopped.
     ///
     /// # Errors
     ///
@@ -133,7 +133,7 @@ impl Report {
         let mut written = Written { files: Vec::new() };
         let mut write = |name: String, text: String| {
             let path = folder.join(name);
-            std::fs::write(&path, text).map_err(|source| WriteError::File { path: path.clone(), source })?;
+            whole(&path, &text).map_err(|source| WriteError::File { path: path.clone(), source })?;
             written.files.push(path);
             Ok(())
         };
@@ -158,6 +158,17 @@ impl Report {
         }
         tables.join("\n")
     }
+}
+
+/// Writes a file beside its place, and moves it there once it is whole.
+fn whole(path: &Path, text: &str) -> io::Result<()> {
+    let beside = path.with_extension(format!("{}.unfinished", std::process::id()));
+    let written = std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, path));
+    if written.is_err() {
+        // It may never have been there.
+        let _ = std::fs::remove_file(&beside);
+    }
+    written
 }
 
 /// Files that were written.

@@ -7,7 +7,7 @@ use pointsman_lab::trace::Trace;
 
 use crate::progress::Progress;
 use crate::simulate::SimulateError;
-use crate::simulate::capacity::capacity;
+use crate::simulate::capacity::{Filled, fill};
 use crate::simulate::config::SimConfig;
 use crate::simulate::online::{Load, simulate};
 use crate::simulate::options::Options;
@@ -36,8 +36,8 @@ impl Site {
             at_once(options),
             |(name, trace)| {
                 let config = options.fleet(trace.block)?;
-                let capacity = capacity(trace, &config)?;
-                Ok(Self { name: name.clone(), trace: trace.clone(), config, capacity })
+                let Filled { trace, capacity, .. } = fill(trace, &config, &mut || {})?;
+                Ok(Self { name: name.clone(), trace, config, capacity })
             },
             |_| {},
         );
