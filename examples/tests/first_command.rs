@@ -92,7 +92,7 @@ fn a_phantom_in_the_index_fails_a_chaos_run() {
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains("BROKEN") && text.contains(" 1 phantoms"), "{text}");
-    assert!(text.contains("--chaos --seed 1 --seconds 5 --pods 2 --profile cache_aware"), "{text}");
+    assert!(text.contains("--chaos --seed 1 --seconds 5 --pods 2 --profile first_token"), "{text}");
 }
 
 #[tokio::test]

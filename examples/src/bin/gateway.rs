@@ -121,7 +121,7 @@ async fn serve(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     let options = ServeOptions {
         pods: args.pods as usize,
         speed: args.speed.unwrap_or(1.0),
-        profile: args.profile.clone().unwrap_or_else(|| "cache_aware".to_owned()),
+        profile: args.profile.clone().unwrap_or_else(|| "first_token".to_owned()),
         listen: args.listen,
         conversations: if args.idle { 0 } else { 2 * args.pods as usize },
         seed: args.seed,
@@ -195,7 +195,7 @@ async fn break_things(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
         length: Duration::from_secs(args.seconds),
         pods: args.pods as usize,
         speed: args.speed.unwrap_or(CHAOS_SPEED),
-        profile: args.profile.clone().unwrap_or_else(|| "cache_aware".to_owned()),
+        profile: args.profile.clone().unwrap_or_else(|| "first_token".to_owned()),
         patience: Duration::from_secs(if args.sabotage { 3 } else { 60 }),
         sabotage: args.sabotage,
     };

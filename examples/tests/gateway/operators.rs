@@ -56,7 +56,7 @@ async fn metrics_are_prometheus_text() {
         "pointsman_gateway_requests_total 1",
         "pointsman_gateway_pod_healthy{pod=\"a\"} 1",
         "pointsman_gateway_in_flight 0",
-        "pointsman_gateway_decisions_total{profile=\"cache_aware\"} 1",
+        "pointsman_gateway_decisions_total{profile=\"first_token\"} 1",
         "pointsman_gateway_ttft_seconds_count 1",
         "pointsman_gateway_untokenized_total 0",
     ] {

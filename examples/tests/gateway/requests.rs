@@ -67,7 +67,7 @@ async fn reasons_are_kept_only_while_somebody_looks() {
     assert_eq!(after["totals"]["completed"], 2);
     assert_eq!(after["decisions"][0]["outcome"], "completed 200");
     assert!(after["decisions"][0]["prompt_tokens"].as_u64().unwrap() > 3);
-    assert_eq!((&after["profile"], &after["model"]), (&"cache_aware".into(), &"sim".into()));
+    assert_eq!((&after["profile"], &after["model"]), (&"first_token".into(), &"sim".into()));
     gateway.drain(std::time::Duration::ZERO).await;
 }
 
@@ -80,7 +80,7 @@ async fn what_the_index_knows_of_a_prompt_is_in_the_state_under_every_profile() 
     let mut tokens = Vec::new();
     routing_plugins::tokenize::Tokenizer::encode(&pointsman_examples::text::Words, &text, &mut tokens).unwrap();
     let hashes = ChainHasher::new(ChainSeed::new("sim"), BlockSize::new(16).unwrap()).hash(&tokens[..32]);
-    for profile in ["cache_aware", "round_robin"] {
+    for profile in ["first_token", "cache_aware", "round_robin"] {
         let mut config = config(&[&pod]);
         config.profile = Profile::stock(profile);
         let gateway = Gateway::start(config).await.unwrap();

@@ -11,7 +11,7 @@ fn problems(text: &str) -> Vec<String> {
 fn the_sample_file_is_taken() {
     let config = Config::parse(include_str!("../../../gateway.yaml")).unwrap();
     assert_eq!(config.model.aliases, ["default"]);
-    assert_eq!(config.profile, Profile::stock("cache_aware"));
+    assert_eq!(config.profile, Profile::stock("first_token"));
     assert!(matches!(&config.pods[0].events, Events::Zmq(zmq) if zmq.events.starts_with("tcp://")));
     assert_eq!(config.pods[1].events, Events::Pushed);
     assert_eq!(config.handoff, HandoffKind::Nixl);
