@@ -5,12 +5,12 @@
 //! | [`round_robin`] | to each pod in its turn |
 //! | [`least_load`] | to the pod with the fewest requests |
 //! | [`consistent_hash`] | always to the same pod for a session or a prompt's beginning, within a bound on load |
-//! | [`first_token`] | where its first token is expected soonest, with patience for what is held: the one to begin with |
+//! | [`first_token`] | where its first token is expected soonest, with patience for what is held; begin with this |
 //! | [`cache_aware`] | where most of the prompt is held, unless that pod has too much more to do |
 //! | [`cache_aware_sticky`] | the same, and a session stays where it is |
 //! | [`sticky_least_loaded`] | to the least loaded of those that hold the prompt, or of all |
 //! | [`prefill_decode`] | to a prefill pod and then to a decode pod near it |
-//! | [`prefill_decode_conditional`] | the same, and to no prefill pod where the decode pod holds enough |
+//! | [`prefill_decode_conditional`] | to a decode pod, and to another first if that holds too little |
 //!
 //! They are builders: take one as it is, or add to it. A request whose prompt has no tokens is routed as one with an empty
 //! prompt, and counted in [`Stock::untokenized`].
@@ -22,16 +22,19 @@ use routing_core::{Declare, FailurePolicy, OnEmpty, ProfileBuilder, Role, StepBu
 
 use crate::condition::{UncachedCondition, UncachedParameters};
 use crate::filter::*;
-use crate::parameters::{Fraction, Positive};
+use crate::parameters::{Amount, Fraction, Positive};
 use crate::pick::{
     ConsistentHashParameters, ConsistentHashPicker, MaxScoreParameters, MaxScorePicker, RoundRobinParameters,
     RoundRobinPicker, SessionParameters, SessionPicker, Ties,
 };
 use crate::prepare::*;
-use crate::record::{PrefillQueueRecorder, SpeculateParameters, SpeculateRecorder};
+use crate::record::{
+    PrefillQueueRecorder, RecentWorkRecorder, RecentWorkRecorderParameters, SpeculateParameters, SpeculateRecorder,
+};
 use crate::score::{
     CacheAffinityParameters, CacheAffinityScorer, FirstTokenParameters, FirstTokenScorer, KvUtilizationScorer,
     LeastLoadParameters, LeastLoadScorer, LoadForm, LocalityParameters, LocalityScorer, Patience, PrefillCostScorer,
+    PrefillCurve, RecentWorkParameters, RecentWorkScorer,
 };
 use crate::stock::Stock;
 
@@ -62,7 +65,8 @@ pub fn consistent_hash<const W: usize>(stock: &Stock<W>) -> ProfileBuilder<W> {
 
 /// Where the first token is expected soonest, by what each pod holds, has queued and decodes. A prompt that a pod holds waits
 /// there for a while rather than being computed again elsewhere ([`Patience::MEASURED`]). The one to begin with:
-/// `docs/routing-quality.md` holds it against all others. How fast pods are is [measured](crate::score::PrefillPace) on one kind of them;
+/// `docs/routing-quality.md` holds it against all others. How fast pods are is [measured](crate::score::PrefillPace) on one
+/// kind of them;
 /// give other numbers for others.
 pub fn first_token<const W: usize>(stock: &Stock<W>) -> ProfileBuilder<W> {
     let (queues, written) = (Arc::clone(&stock.prefill_queues), Arc::clone(&stock.prefill_queues));
@@ -124,17 +128,28 @@ pub fn prefill_decode<const W: usize>(stock: &Stock<W>) -> WorkflowBuilder<W> {
         .step(StepBuilder::new("decode", best(decode)).role(Role::Decode))
 }
 
-/// Decode is decided first, and a prefill pod is asked only if the decode pod lacks 2,048 tokens of the prompt or more.
+/// Decode is decided first, where little was prefilled lately and little decodes; another pod prefills only if that one
+/// lacks 2,048 tokens of the prompt or more.
+///
+/// It is for pods that may do both, and for pods apart. Where all may do both they part by themselves: a prompt is computed
+/// where few decode, decoding keeps away from where prompts were computed within [the stock's window](Stock::recent), and so
+/// the next prompt goes there again. How many pods prefill follows from the traffic, and none does where all prompts are
+/// warm. A token on a pod counts half a millisecond of three minutes: 250,000 of them keep decoding away as a pod does that
+/// prefills two thirds of its time. The prompt's own prefill counts four times, since all that decode on the pod wait for
+/// it.
 pub fn prefill_decode_conditional<const W: usize>(stock: &Stock<W>) -> WorkflowBuilder<W> {
+    let (sent, recent) = (Arc::clone(&stock.recent_work), Arc::clone(&stock.recent_work));
     let decode = sound(serving(prompt(ProfileBuilder::new("decode"), stock), "decodes", Role::Decode), stock)
-        .scorer("cache", 3.0, held::<W>)
-        .scorer("load", 3.0, |d: &mut Declare<'_>| LeastLoadScorer::<W>::declare(d, up_to(64.0)))
-        .scorer("kv", 2.0, KvUtilizationScorer::declare);
+        .scorer("work", 4.0, |d: &mut Declare<'_>| RecentWorkScorer::declare(d, apart(), recent))
+        .scorer("kv", 1.0, KvUtilizationScorer::declare);
     let prefill = sound(serving(ProfileBuilder::new("prefill"), "prefills", Role::Prefill), stock)
         .scorer("cost", 2.0, PrefillCostScorer::<W>::declare)
         .scorer("cache", 1.0, held::<W>)
         .scorer("near", 2.0, |d: &mut Declare<'_>| near(d, "decode"));
-    let prefill = StepBuilder::new("prefill", best(prefill)).role(Role::Prefill).on_failure(FailurePolicy::Skip);
+    let prefill = best(prefill).recorder("sent", |d: &mut Declare<'_>| {
+        RecentWorkRecorder::declare(d, RecentWorkRecorderParameters::default(), sent)
+    });
+    let prefill = StepBuilder::new("prefill", prefill).role(Role::Prefill).on_failure(FailurePolicy::Skip);
     WorkflowBuilder::new()
         .step(StepBuilder::new("decode", best(decode)).role(Role::Decode))
         .step(prefill.when("uncached_condition", |d: &mut Declare<'_>| {
@@ -142,6 +157,17 @@ pub fn prefill_decode_conditional<const W: usize>(stock: &Stock<W>) -> WorkflowB
             UncachedCondition::<W>::declare(d, &UncachedParameters { step: "decode".into(), tokens, prompt_tokens: 0 })
         }))
         .executed_in(&["prefill", "decode"])
+}
+
+/// What decoding costs on a pod: what was prefilled there lately, and the tokens of those who decode there.
+fn apart() -> RecentWorkParameters {
+    let prefill = PrefillCurve {
+        fixed: const { Amount::constant(0.0896) },
+        per_token: const { Amount::constant(6.6e-5) },
+        per_pair: const { Amount::constant(6.92e-9) },
+    };
+    let token = const { Amount::constant(0.0005) };
+    RecentWorkParameters { prefill, request: Amount::ZERO, token, eviction: Amount::ZERO }
 }
 
 /// Who is well, stays, and is not known to fail.

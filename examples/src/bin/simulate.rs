@@ -35,6 +35,7 @@ fn run(options: &Options) -> Result<String, SimulateError> {
             Ok(format!("{comparison}{}", written.unwrap_or_default()))
         }
         Some(Study::Events) => study::events::events(options),
+        Some(Study::Split) => study::split::split(options),
         Some(_) => study::quality::quality(options),
     }
 }

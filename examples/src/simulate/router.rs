@@ -162,8 +162,10 @@ impl Router {
         let held = last.cache.map_or(0, |hint| hint.held);
         let serve = last.candidates.first()?.pod;
         let ahead = (steps.len() > 1).then(|| &steps[0]).filter(|step| step.role == Role::Prefill);
-        let prefill =
-            ahead.and_then(|step| Some((step.candidates.first()?.pod, step.cache.map_or(0, |hint| hint.held))));
+        // One pod for both simply serves: nothing has to travel.
+        let prefill = ahead
+            .and_then(|step| Some((step.candidates.first()?.pod, step.cache.map_or(0, |hint| hint.held))))
+            .filter(|(pod, _)| *pod != serve);
         let (prefill_guard, own) = match prefill {
             Some((pod, held)) => (Some(self.load.begin(pod, work.held_blocks(held, self.block))), work.held(u64::MAX)),
             None => (None, work.held_blocks(held, self.block)),

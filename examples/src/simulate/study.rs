@@ -2,6 +2,7 @@
 
 pub mod events;
 pub mod quality;
+pub mod split;
 
 use pointsman_lab::trace::Trace;
 

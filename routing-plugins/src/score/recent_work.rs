@@ -20,6 +20,9 @@ pub struct RecentWorkParameters {
     pub prefill: PrefillCurve,
     /// Seconds that a request on the pod counts for its answer; 1.35, unless given: 45 tokens of 30 milliseconds.
     pub request: Amount,
+    /// Seconds that a token of the requests on the pod counts, of prompts and answers alike; 0, unless given. Where some
+    /// contexts are many times as long as others, requests do not tell how long decoding takes, and tokens do.
+    pub token: Amount,
     /// How much it counts to compute again what the prompt would push out of a full cache; 1, unless given.
     pub eviction: Amount,
 }
@@ -27,7 +30,7 @@ pub struct RecentWorkParameters {
 impl Default for RecentWorkParameters {
     fn default() -> Self {
         let request = const { Amount::constant(1.35) };
-        Self { prefill: PrefillCurve::default(), request, eviction: Amount::ONE }
+        Self { prefill: PrefillCurve::default(), request, token: Amount::ZERO, eviction: Amount::ONE }
     }
 }
 
@@ -35,7 +38,7 @@ impl Default for RecentWorkParameters {
 ///
 /// The cost, in seconds, is `L + M + P`, the load cost of Preble's E2:
 ///
-/// - `L` = the prefills sent to the pod within the window ([`RecentWork`]) + `request` · requests on it now.
+/// - `L` = the prefills sent to the pod within the window ([`RecentWork`]) + `request` · requests on it now + `token` · their tokens.
 /// - `M` = `eviction` · KV use · `per_token` · new tokens: what the prompt brings evicts as much where the cache is full, and
 ///   some of that where it is partly so. Which prompts go, and whether anybody asks for them again, is not known here.
 /// - `P` = the prompt's own prefill by the [curve](PrefillCurve), from what the pod holds of it.
@@ -60,7 +63,7 @@ impl<const W: usize> RecentWorkScorer<W> {
 impl<const W: usize> Scorer<W> for RecentWorkScorer<W> {
     fn score(&self, context: &Context<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
         let (loads, prompt) = (context.read(self.loads)?, self.prompt.read(context)?);
-        let RecentWorkParameters { prefill, request, eviction } = self.parameters;
+        let RecentWorkParameters { prefill, request, token, eviction } = self.parameters;
         let (fleet, total) = (context.fleet(), prompt.tokens as f64);
         let slice = self.recent.number(context.request().now);
         normalize::by_cost_and_depth(scores, prompt.held, |pod, depth| {
@@ -68,8 +71,8 @@ impl<const W: usize> Scorer<W> for RecentWorkScorer<W> {
             let new = prompt.uncached(depth) as f64;
             let recent = fleet.handle(pod).map_or(0.0, |pod| self.recent.within(pod, slice));
             let evicted = eviction.get() * normalize::kv_used(load.kv_used) * (prefill.per_token.get() * new);
-            let sent = recent + request.get() * f64::from(load.requests);
-            (sent + evicted + prefill.seconds(new, total - new)).min(f64::MAX)
+            let now = request.get() * f64::from(load.requests) + token.get() * load.tokens as f64;
+            (recent + now + evicted + prefill.seconds(new, total - new)).min(f64::MAX)
         });
         Ok(())
     }
@@ -88,7 +91,7 @@ mod tests {
     fn plain() -> RecentWorkParameters {
         let amount = |number| Amount::new(number).unwrap();
         let prefill = PrefillCurve { fixed: Amount::ZERO, per_token: amount(0.1), per_pair: Amount::ZERO };
-        RecentWorkParameters { prefill, request: amount(2.0), eviction: Amount::ONE }
+        RecentWorkParameters { prefill, request: amount(2.0), token: Amount::ZERO, eviction: Amount::ONE }
     }
 
     fn scores(scene: &Scene, parameters: RecentWorkParameters, recent: &Arc<RecentWork>) -> Vec<f32> {
@@ -112,6 +115,16 @@ mod tests {
     }
 
     #[test]
+    fn long_contexts_count_for_more_where_tokens_count() {
+        let loads = |at: usize| PodLoad { requests: [5, 1, 0][at], tokens: [50, 100, 0][at], ..PodLoad::default() };
+        let scene = Scene::new(3).prompt(BLOCK, &[]).loads(loads);
+        let recent = Arc::new(RecentWork::default());
+        let by_tokens = RecentWorkParameters { request: Amount::ZERO, token: Amount::new(0.5).unwrap(), ..plain() };
+        assert_eq!(scores(&scene, plain(), &recent), [0.0, 0.8, 1.0]);
+        assert_eq!(scores(&scene, by_tokens, &recent), [0.5, 0.0, 1.0]);
+    }
+
+    #[test]
     fn what_was_long_ago_does_not_count() {
         let mut scene = Scene::new(2).prompt(BLOCK, &[]);
         let recent = Arc::new(RecentWork::new(Duration::from_secs(60)));
@@ -126,14 +139,14 @@ mod tests {
         #[test]
         fn scores_are_in_range(
             loads in prop::collection::vec((any_load(), 0.0..1e9f64), 1..8),
-            numbers in prop::array::uniform3(prop_oneof![0.0..10.0, Just(f64::MAX)]),
+            numbers in prop::array::uniform4(prop_oneof![0.0..10.0, Just(f64::MAX)]),
         ) {
-            let [per_token, request, eviction] = numbers.map(|number| Amount::new(number).unwrap());
+            let [per_token, request, token, eviction] = numbers.map(|number| Amount::new(number).unwrap());
             let prefill = PrefillCurve { per_token, ..PrefillCurve::default() };
             let scene = Scene::new(loads.len()).prompt(10 * BLOCK, &[3]).loads(|at| loads[at].0);
             let recent = Arc::new(RecentWork::default());
             (0..loads.len()).for_each(|at| recent.add(scene.pod(at), loads[at].1, scene.now));
-            let scores = scores(&scene, RecentWorkParameters { prefill, request, eviction }, &recent);
+            let scores = scores(&scene, RecentWorkParameters { prefill, request, token, eviction }, &recent);
             prop_assert!(scores.iter().all(|score| (0.0..=1.0).contains(score)), "{scores:?}");
             prop_assert!(scores.contains(&1.0));
         }

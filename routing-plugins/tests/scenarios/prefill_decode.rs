@@ -1,5 +1,7 @@
 //! Profiles that send a request to a prefill pod and then to a decode pod.
 
+use std::collections::VecDeque;
+
 use routing_core::{FailurePolicy, PodInfo, Role};
 use routing_plugins::profiles;
 
@@ -67,6 +69,49 @@ fn a_prefill_pod_is_left_out_where_the_decode_pod_holds_enough() {
     // Short and cold: not worth the transfer.
     assert_eq!(world.send(&prompt(2, 127)).try_to("prefill"), None);
     assert!(world.send(&prompt(3, 128)).try_to("prefill").is_some(), "2,048 tokens are enough");
+}
+
+/// Four pods that do both, on which 40 warm requests decode at any time. In each of many rounds one is done, one comes, and
+/// so do some that are cold. Who prefilled those of the last rounds, and how many decode on each pod then.
+fn parted(rounds: u32, cold_of_a_round: u32) -> ([usize; 4], [usize; 4]) {
+    let stock = stock();
+    let workflow = profiles::prefill_decode_conditional(&stock).build().expect("a ready profile builds");
+    let mut world = World::new(stock, 4, |_, info| info.role(Role::Both), workflow);
+    let at = |pod: &str| pod.trim_start_matches("pod-").parse::<usize>().expect("a number");
+    let warm = prompt(1, 100);
+    (0..4).for_each(|pod| world.store(world.pod(&format!("pod-{pod}")), &warm));
+    let (mut decoding, mut prefilled) = (VecDeque::new(), [0; 4]);
+    for round in 0..rounds {
+        decoding.push_back(world.send(&warm));
+        if decoding.len() > 40 {
+            decoding.pop_front();
+        }
+        for cold in 0..cold_of_a_round {
+            let sent = world.send(&prompt(2 + round * cold_of_a_round + cold, 200));
+            if round >= rounds - 50 {
+                prefilled[at(&sent.to("prefill"))] += 1;
+            }
+        }
+    }
+    let mut decode = [0; 4];
+    decoding.iter().for_each(|sent| decode[at(&sent.to("decode"))] += 1);
+    (prefilled, decode)
+}
+
+#[test]
+fn pods_that_do_both_part_by_themselves_where_prompts_are_cold() {
+    let (prefilled, decode) = parted(300, 2);
+    let most = (0..4).max_by_key(|&pod| prefilled[pod]).expect("four pods");
+    assert!(prefilled[most] >= 95, "one pod prefills: {prefilled:?}");
+    assert!(decode[most] <= 2, "and nobody decodes on pod {most}: {decode:?}");
+}
+
+#[test]
+fn pods_that_do_both_all_decode_where_prompts_are_warm() {
+    let (prefilled, decode) = parted(300, 0);
+    assert_eq!(prefilled, [0; 4]);
+    // One more comes before one is done.
+    assert!(decode.iter().all(|requests| (9..=11).contains(requests)), "{decode:?}");
 }
 
 #[test]
