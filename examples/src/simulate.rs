@@ -51,6 +51,7 @@ pub mod report;
 mod router;
 mod series;
 pub mod study;
+pub mod together;
 mod world;
 
 pub use error::SimulateError;

@@ -9,9 +9,11 @@
 //!
 //! # Guarantees
 //!
-//! Each is shown by the test of that name, in `tests/batch.rs`, `tests/batch_pods.rs` and `tests/batch_resume.rs`.
+//! Each is shown by the test of that name, in `tests/batch.rs`, `tests/batch_admit.rs`, `tests/batch_pods.rs` and `tests/batch_resume.rs`.
 //!
 //! - No pod has more requests, or more tokens of them, under way than its bound (`no_pod_has_more_than_its_bound`).
+//! - A pod is begun nothing on that the host does not admit, and asked again later
+//!   (`what_the_host_does_not_admit_waits_and_is_asked_again`).
 //! - A pod's requests are begun in the plan's order (`requests_are_begun_in_the_order_of_the_plan`); a cohort's others wait
 //!   for its first one's answer if they are told to (`a_cohort_waits_for_its_first_answer_and_others_pass_it`).
 //! - A request that fails for good is a result with its error (`what_fails_for_good_is_a_result`).
@@ -40,4 +42,4 @@ pub use error::BatchError;
 pub use progress::{BatchProgress, PodProgress};
 pub use result::{BatchAnswer, BatchFailure, BatchResult, BatchUsage};
 pub use runner::BatchRunner;
-pub use work::{BatchWork, Size};
+pub use work::{BatchHold, BatchWork, Size};

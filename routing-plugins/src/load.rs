@@ -3,6 +3,7 @@
 //! The host keeps one [`LoadTracker`]. Whoever sends a request holds a [`LoadGuard`] for it; whoever asks engines how
 //! they are calls [`report`](LoadTracker::report). Whatever happens to requests, what a guard counted is taken back once.
 
+mod admission;
 mod cell;
 mod guard;
 mod tracker;
@@ -11,6 +12,7 @@ mod work;
 
 use std::time::Duration;
 
+pub use admission::{BatchAdmission, BatchCrowd};
 pub use guard::LoadGuard;
 pub use tracker::LoadTracker;
 pub use view::LoadView;

@@ -36,6 +36,7 @@ fn run(options: &Options) -> Result<String, SimulateError> {
         }
         Some(Study::Events) => study::events::events(options),
         Some(Study::Split) => study::split::split(options),
+        Some(Study::Together) => study::together::together(options),
         Some(_) => study::quality::quality(options),
     }
 }

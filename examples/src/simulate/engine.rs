@@ -39,6 +39,9 @@ pub struct EngineConfig {
     pub most_running: usize,
     /// How fast it is, against the costs: 1 for as fast.
     pub speed: f64,
+    /// Whether prompts of a batch wait for all others, as under vLLM's `--scheduling-policy priority`. What runs is not
+    /// preempted.
+    pub online_first: bool,
 }
 
 impl Default for EngineConfig {
@@ -52,6 +55,7 @@ impl Default for EngineConfig {
             step_tokens: 8192,
             most_running: 256,
             speed: 1.0,
+            online_first: false,
         }
     }
 }
@@ -65,6 +69,8 @@ pub(super) struct Job {
     pub(super) output: u32,
     /// Whether another pod computed the prompt, and its blocks came along.
     pub(super) received: bool,
+    /// Whether it is of a batch that fills the gaps.
+    pub(super) filler: bool,
 }
 
 /// Something that an engine's step brought about.
@@ -108,6 +114,8 @@ pub(super) struct Engine {
     prefilling: VecDeque<u32>,
     /// Those that decode, by the step in which they are done.
     decoding: BinaryHeap<Reverse<(u64, u32)>>,
+    /// Those of them that are of a batch.
+    pub(super) fillers: usize,
     /// Tokens of all contexts that decode.
     context: u64,
     /// Steps so far.
@@ -142,6 +150,7 @@ impl Engine {
             running: Slab::default(),
             prefilling: VecDeque::new(),
             decoding: BinaryHeap::new(),
+            fillers: 0,
             context: 0,
             step: 0,
             ready: Vec::new(),
@@ -157,7 +166,8 @@ impl Engine {
     pub(super) fn submit(&mut self, job: Job) -> bool {
         let fits = self.blocks_of(job) <= self.config.blocks;
         if fits {
-            self.waiting.push_back(job);
+            let first = self.waiting.iter().position(|other| self.passes(job, *other));
+            self.waiting.insert(first.unwrap_or(self.waiting.len()), job);
         }
         fits
     }
@@ -182,7 +192,8 @@ impl Engine {
             let Some((id, load)) = self.admit(job, chains) else { break };
             self.waiting.pop_front();
             loading += load;
-            self.prefilling.push_back(id);
+            let first = self.prefilling.iter().position(|&other| self.passes(job, self.running.get(other).job));
+            self.prefilling.insert(first.unwrap_or(self.prefilling.len()), id);
             self.advance(id, &mut budget, chains);
         }
         self.prefilling.retain(|id| !self.ready.contains(id));
@@ -208,6 +219,7 @@ impl Engine {
             self.decoding.pop();
             let job = self.running.get(id).job;
             self.context -= u64::from(job.prompt) + u64::from(job.output);
+            self.fillers -= usize::from(job.filler);
             self.finish(id, sampled);
         }
         for id in std::mem::take(&mut self.ready) {
@@ -217,6 +229,7 @@ impl Engine {
                 self.finish(id, sampled);
             } else {
                 self.context += u64::from(job.prompt) + 1;
+                self.fillers += usize::from(job.filler);
                 self.decoding.push(Reverse((self.step + u64::from(job.output) - 1, id)));
             }
         }
@@ -231,6 +244,11 @@ impl Engine {
     /// Share of the memory that is in use.
     pub(super) fn used(&self) -> f32 {
         self.cache.in_use() as f32 / self.config.blocks.max(1) as f32
+    }
+
+    /// Whether one request goes before another that came earlier.
+    fn passes(&self, job: Job, other: Job) -> bool {
+        self.config.online_first && other.filler && !job.filler
     }
 
     fn finish(&mut self, id: u32, sampled: &mut Vec<Sampled>) {
@@ -325,7 +343,7 @@ impl Engine {
 
 impl Running {
     const EMPTY: Self = Self {
-        job: Job { request: 0, prompt: 0, output: 0, received: false },
+        job: Job { request: 0, prompt: 0, output: 0, received: false, filler: false },
         slots: Vec::new(),
         private: 0,
         computed: 0,

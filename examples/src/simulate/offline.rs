@@ -87,7 +87,7 @@ pub fn work_off(
             while outstanding[pod] < in_flight {
                 let Some(request) = lists.next(pod) else { break };
                 let (prompt, output) = lengths[request as usize];
-                if world.submit(pod, Job { request, prompt, output, received: false }) {
+                if world.submit(pod, Job { request, prompt, output, received: false, filler: false }) {
                     outstanding[pod] += 1;
                 } else {
                     outcome.refused += 1;

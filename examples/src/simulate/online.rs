@@ -14,6 +14,7 @@ use crate::simulate::outcome::Outcome;
 use crate::simulate::policy::Policy;
 use crate::simulate::router::{Asked, Choice, Router};
 use crate::simulate::series::Series;
+use crate::simulate::together::{Fill, FillBatch, FillOutcome, FillRule};
 use crate::simulate::world::{Alarm, Happening, World};
 
 /// A trace, ready to be simulated again and again.
@@ -53,28 +54,23 @@ pub fn simulate(
     config: &SimConfig,
     watch: &mut dyn FnMut(u64),
 ) -> Result<Outcome, SimulateError> {
-    let mut run = Online::new(policy, load, config)?;
-    let mut sampled = Vec::new();
-    loop {
-        match run.world.next(&mut sampled) {
-            None => return Ok(run.end()),
-            Some(Happening::Alarm(Alarm::Arrival(request))) => run.arrive(request),
-            Some(Happening::Alarm(Alarm::Received(request))) => run.received(request),
-            Some(Happening::Alarm(Alarm::Tick)) => {}
-            Some(Happening::Stepped(stepped)) => {
-                let (pod, took, decoded) = (stepped.pod, stepped.took, stepped.decoded);
-                run.outcome.between.record_many(took, decoded as u64);
-                for &one in stepped.sampled {
-                    run.sampled(pod, one);
-                }
-                run.start(pod);
-                if run.outcome.requests >= run.shown + WATCH_EVERY {
-                    run.shown = run.outcome.requests;
-                    watch(run.shown);
-                }
-            }
-        }
-    }
+    Ok(Online::new(policy, load, config, None)?.run(watch).0)
+}
+
+/// The same with a batch in the gaps, for as long as there are online requests to answer; or for so many virtual µs.
+///
+/// # Errors
+///
+/// As [`simulate`].
+pub fn simulate_together(
+    policy: &Policy,
+    load: &Load<'_>,
+    config: &SimConfig,
+    fill: (&FillBatch, FillRule),
+    until: Option<u64>,
+) -> Result<(Outcome, FillOutcome), SimulateError> {
+    let fill = Fill::new(fill, load.trace.block, until);
+    Ok(Online::new(policy, load, config, Some(fill))?.run(&mut |_| {}))
 }
 
 struct Online<'t> {
@@ -92,6 +88,9 @@ struct Online<'t> {
     /// Answers so far, and their tokens: what the next one is expected to have.
     answered: (u64, u64),
     shown: u64,
+    /// What fills the gaps.
+    fill: Option<Fill<'t>>,
+    filled: FillOutcome,
 }
 
 struct Flight {
@@ -106,7 +105,12 @@ struct Flight {
 }
 
 impl<'t> Online<'t> {
-    fn new(policy: &Policy, load: &'t Load<'t>, config: &'t SimConfig) -> Result<Self, SimulateError> {
+    fn new(
+        policy: &Policy,
+        load: &'t Load<'t>,
+        config: &'t SimConfig,
+        fill: Option<Fill<'t>>,
+    ) -> Result<Self, SimulateError> {
         let longest = load.trace.requests.iter().map(|request| request.input).max().unwrap_or(0);
         let engines: Vec<_> = config.pods.iter().map(|(engine, _)| *engine).collect();
         let outcome = Outcome {
@@ -116,7 +120,7 @@ impl<'t> Online<'t> {
             ..Outcome::default()
         };
         let mut run = Self {
-            world: World::new(&engines, &config.costs, &load.chains),
+            world: World::new(&engines, &config.costs, fill.as_ref().map_or(&load.chains, Fill::chains)),
             router: Router::new(policy, config, longest)?,
             load,
             config,
@@ -127,9 +131,37 @@ impl<'t> Online<'t> {
             next: 0,
             answered: (FIRST_GUESS.0, FIRST_GUESS.1),
             shown: 0,
+            fill,
+            filled: FillOutcome::default(),
         };
         run.call_next();
+        run.tick();
         Ok(run)
+    }
+
+    fn run(mut self, watch: &mut dyn FnMut(u64)) -> (Outcome, FillOutcome) {
+        let mut sampled = Vec::new();
+        loop {
+            match self.world.next(&mut sampled) {
+                None => return self.end(),
+                Some(Happening::Alarm(Alarm::Arrival(request))) => self.arrive(request),
+                Some(Happening::Alarm(Alarm::Received(request))) => self.received(request),
+                Some(Happening::Alarm(Alarm::Tick)) => self.tick(),
+                Some(Happening::Stepped(stepped)) => {
+                    let (pod, took, decoded) = (stepped.pod, stepped.took, stepped.decoded - stepped.fillers);
+                    self.outcome.between.record_many(took, decoded as u64);
+                    for &one in stepped.sampled {
+                        self.sampled(pod, one);
+                    }
+                    self.fill(pod);
+                    self.start(pod);
+                    if self.outcome.requests >= self.shown + WATCH_EVERY {
+                        self.shown = self.outcome.requests;
+                        watch(self.shown);
+                    }
+                }
+            }
+        }
     }
 
     /// Asks to be woken for the next request whose time is known; the others come after those they follow.
@@ -166,12 +198,42 @@ impl<'t> Online<'t> {
         let missing = request.input.saturating_sub((held * self.load.trace.block) as u32);
         self.flights[place as usize] =
             Some(Flight { came: now, serve, guard, prefill: prefill_guard, away: prefill.is_some(), missing });
-        let job = Job { request: place, prompt: request.input, output: request.output, received: false };
+        let job = Job { request: place, prompt: request.input, output: request.output, received: false, filler: false };
         let (pod, job) = match prefill {
             Some(prefill) => (prefill, Job { output: 1, ..job }),
             None => (serve, job),
         };
         if self.world.submit(pod, job) { self.start(pod) } else { self.refuse(place) }
+    }
+
+    /// Looks at all pods whether they have gaps, and again in a while.
+    fn tick(&mut self) {
+        let Some(fill) = &self.fill else { return };
+        let answered = (self.outcome.requests + self.outcome.refused) as usize;
+        if fill.until.map_or(answered < self.flights.len(), |until| self.world.now < until) {
+            (0..self.config.pods.len()).for_each(|pod| {
+                self.fill(pod);
+                self.start(pod);
+            });
+            self.world.wake(self.world.now + TICK_US, Alarm::Tick);
+        } else {
+            // What is under way ends, and counts no more.
+            let fill = self.fill.take();
+            self.filled = fill.map(|fill| FillOutcome { span_us: self.world.now, ..fill.outcome }).unwrap_or_default();
+        }
+    }
+
+    /// Begins what a pod has room for of the batch.
+    fn fill(&mut self, pod: usize) {
+        let (now, router) = (self.world.now, &self.router);
+        let Some(fill) = &mut self.fill else { return };
+        while let Some(job) =
+            fill.next((pod, router.handles()), &router.pod_load(now, pod), |work| router.begin(pod, work))
+        {
+            if !self.world.submit(pod, job) {
+                fill.refused(job);
+            }
+        }
     }
 
     fn refuse(&mut self, place: u32) {
@@ -183,7 +245,7 @@ impl<'t> Online<'t> {
     /// A prompt that another pod computed has come to the pod that answers.
     fn received(&mut self, place: u32) {
         let request = &self.load.trace.requests[place as usize];
-        let job = Job { request: place, prompt: request.input, output: request.output, received: true };
+        let job = Job { request: place, prompt: request.input, output: request.output, received: true, filler: false };
         let Some(flight) = &mut self.flights[place as usize] else { return };
         flight.away = false;
         let serve = flight.serve;
@@ -195,7 +257,7 @@ impl<'t> Online<'t> {
         let block = self.load.trace.block as u32;
         self.world.start(pod, |changes: &mut Vec<Change>, admitted: &mut Vec<Admitted>| {
             router.changed(now, pod, changes);
-            for one in admitted.drain(..) {
+            for one in admitted.drain(..).filter(|one| !one.job.filler) {
                 outcome.blocks_hit += u64::from(one.blocks_hit);
                 outcome.prompt_tokens += u64::from(one.job.prompt);
                 series.hits(now, u64::from(one.job.prompt / block), u64::from(one.blocks_hit));
@@ -206,6 +268,12 @@ impl<'t> Online<'t> {
     fn sampled(&mut self, _pod: usize, sampled: Sampled) {
         let now = self.world.now;
         let (Sampled::First(job) | Sampled::Done(job)) = sampled;
+        if job.filler {
+            if let Some(fill) = &mut self.fill {
+                fill.sampled(sampled);
+            }
+            return;
+        }
         let Some(flight) = &mut self.flights[job.request as usize] else { return };
         if flight.away {
             // The prompt is computed, and travels to the pod that answers.
@@ -240,12 +308,12 @@ impl<'t> Online<'t> {
         }
     }
 
-    fn end(mut self) -> Outcome {
+    fn end(mut self) -> (Outcome, FillOutcome) {
         self.outcome.pods = self.world.pods;
         self.outcome.prefill_tokens = self.outcome.pods.iter().map(|pod| pod.prefill_tokens).sum();
         (self.outcome.decisions, self.outcome.decision_ns) = (self.router.decisions, self.router.decision_ns);
         self.outcome.series = self.series.moments();
-        self.outcome
+        (self.outcome, self.filled)
     }
 }
 
@@ -282,6 +350,9 @@ impl Followers {
         &self.followers[from..self.ends[at]]
     }
 }
+
+/// µs between two looks at what pods have to do.
+const TICK_US: u64 = 20_000;
 
 /// Answers between two looks of a watcher.
 const WATCH_EVERY: u64 = 1_000;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use kv_index::{BlockHash, BlockSize, Config, Event, Index, Parent, Pod, Removed, Source, Stored, Tier};
 use pointsman_lab::rng::Rng;
 use routing_core::{Fleet, Headers, Load, PodInfo, Request, Role, RoutingPlan, Workflow, Workspace};
-use routing_plugins::load::{LoadGuard, LoadTracker, Work};
+use routing_plugins::load::{LoadGuard, LoadTracker, PodLoad, Work};
 use routing_plugins::{Hashing, Stock};
 
 use crate::simulate::SimulateError;
@@ -133,6 +133,21 @@ impl Router {
                 self.load.report(pod, load, self.at(now));
             }
         }
+    }
+
+    /// What a pod has to do, as the router knows it.
+    pub(super) fn pod_load(&self, now: u64, pod: usize) -> PodLoad {
+        self.load.view(self.at(now), Duration::from_secs(10)).of(self.pods[pod], Load::default())
+    }
+
+    /// Counts a request on a pod that was not decided about.
+    pub(super) fn begin(&self, pod: usize, work: Work) -> LoadGuard {
+        self.load.begin(self.pods[pod], work)
+    }
+
+    /// The pods' handles.
+    pub(super) fn handles(&self) -> &[Pod] {
+        &self.pods
     }
 
     /// Decides; none if no pod may have it.

@@ -3,6 +3,7 @@
 pub mod events;
 pub mod quality;
 pub mod split;
+pub mod together;
 
 use pointsman_lab::trace::Trace;
 

@@ -54,6 +54,8 @@ pub(super) struct Stepped<'w> {
     pub(super) took: u64,
     /// Requests that have one more token, beside those that have their first.
     pub(super) decoded: usize,
+    /// Those of them that are of a batch which fills the gaps.
+    pub(super) fillers: usize,
     pub(super) sampled: &'w [Sampled],
 }
 
@@ -99,6 +101,7 @@ impl<'t> World<'t> {
             Event::Stepped { pod, took } => {
                 let pod = pod as usize;
                 sampled.clear();
+                let fillers = self.engines[pod].fillers;
                 let decoded = self.engines[pod].end(sampled);
                 let figures = &mut self.pods[pod];
                 figures.busy_us += took;
@@ -110,7 +113,7 @@ impl<'t> World<'t> {
                         Sampled::Done(_) => figures.requests += 1,
                     }
                 }
-                Happening::Stepped(Stepped { pod, took, decoded, sampled })
+                Happening::Stepped(Stepped { pod, took, decoded, fillers, sampled })
             }
         })
     }

@@ -27,6 +27,9 @@ pub struct BatchRunConfig {
     pub revive: Option<Duration>,
     /// How long to wait for a pod when none lives, before the batch ends with an error.
     pub patience: Duration,
+    /// How long a pod is left alone that [`BatchWork::admit`](crate::batch::BatchWork::admit) refused, unless something else
+    /// happens.
+    pub ask_again: Duration,
     /// In which order results come.
     pub order: Order,
     /// Requests under way and results that nobody has taken, together: beyond that nothing new is sent. At least one.
@@ -37,7 +40,8 @@ pub struct BatchRunConfig {
 
 impl Default for BatchRunConfig {
     /// 64 requests a pod, first ones ahead, five tries from half a second to 30 s apart, dead after three failures and tried
-    /// again after 30 s, five minutes without a pod, results as they come, 16,384 of them held, 16 MiB each.
+    /// again after 30 s, five minutes without a pod, refused pods asked
+    /// again after 20 ms, results as they come, 16,384 of them held, 16 MiB each.
     fn default() -> Self {
         Self {
             bound: Bound::default(),
@@ -48,6 +52,7 @@ impl Default for BatchRunConfig {
             dead_after: 3,
             revive: Some(Duration::from_secs(30)),
             patience: Duration::from_secs(300),
+            ask_again: Duration::from_millis(20),
             order: Order::AsTheyCome,
             window: 16_384,
             most_answer: 16 << 20,

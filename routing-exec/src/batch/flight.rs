@@ -10,8 +10,9 @@ use http::header::RETRY_AFTER;
 use http::{HeaderMap, StatusCode};
 use http_body::Body;
 use parking_lot::Mutex;
-use routing_core::{PlanStep, Pod};
+use routing_core::{LoadHold, PlanStep, Pod};
 
+use super::work::BatchHold;
 use crate::driver::{Execute, Host, RunBody, Timer, Transport};
 use crate::record::{Outcome, Report};
 
@@ -37,7 +38,7 @@ pub(super) struct Ticket {
 }
 
 pub(super) enum Stage<T: Transport, C: Timer, const W: usize> {
-    Asking(Execute<T, C, Told, W>, Told),
+    Asking(Execute<T, C, Teller, W>, Told),
     Reading(Reading<T, C, W>),
     Resting(Pin<Box<dyn Future<Output = ()> + Send>>),
 }
@@ -45,7 +46,7 @@ pub(super) enum Stage<T: Transport, C: Timer, const W: usize> {
 pub(super) struct Reading<T: Transport, C: Timer, const W: usize> {
     told: Told,
     retry_after: Option<Duration>,
-    body: RunBody<T, C, Told, W>,
+    body: RunBody<T, C, Teller, W>,
     kept: BytesMut,
 }
 
@@ -130,13 +131,33 @@ impl Told {
     }
 }
 
-impl Host for Told {
-    type Hold = ();
+/// Who lays it down, and hands over the request's share of the pod's load.
+pub(super) struct Teller {
+    pub(super) told: Told,
+    /// Until the pod is asked; a run asks one.
+    pub(super) hold: Option<BatchHold>,
+}
 
-    fn hold(&mut self, _: Pod, _: &PlanStep) {}
+/// A request's share of its pod's load, if the host counts it.
+pub(super) struct Held(Option<BatchHold>);
+
+impl LoadHold for Held {
+    fn first_byte(&mut self) {
+        if let Some(hold) = &mut self.0 {
+            hold.first_byte();
+        }
+    }
+}
+
+impl Host for Teller {
+    type Hold = Held;
+
+    fn hold(&mut self, _: Pod, _: &PlanStep) -> Held {
+        Held(self.hold.take())
+    }
 
     fn finished(&mut self, report: Report) {
-        *self.0.lock() = Some(report);
+        *self.told.0.lock() = Some(report);
     }
 }
 

@@ -143,6 +143,8 @@ pub struct BatchRunner<T: Transport, C: Timer, S, const W: usize = 4> {
     journal: Option<Box<dyn Keep + Send>>,
     watcher: Option<Watcher>,
     alarm: Option<(Instant, Sleep)>,
+    /// When to ask again whether a pod may begin something.
+    refused: Option<Instant>,
     /// Since when no pod lives.
     forsaken: Option<Instant>,
     counts: Counts,
@@ -202,6 +204,7 @@ impl<T: Transport, C: Timer, S: BatchWork, const W: usize> BatchRunner<T, C, S, 
             journal: None,
             watcher: None,
             alarm: None,
+            refused: None,
             forsaken: None,
             counts: Counts::default(),
             plan: Some(plan),

@@ -1,7 +1,7 @@
 //! What a host brings for its batch: the requests, how large they are, and new plans.
 
-use routing_core::Pod;
 use routing_core::batch::BatchPlan;
+use routing_core::{LoadHold, Pod};
 
 use crate::run::ClientRequest;
 
@@ -9,6 +9,20 @@ use crate::run::ClientRequest;
 pub trait BatchWork: Send {
     /// How large a request is thought to be.
     fn size(&self, place: u32) -> Size;
+
+    /// Whether a pod may begin a request now, and the request's share of the pod's load, which is held until it ends; none
+    /// for not now. The host's own bound, beside [`Bound`](crate::batch::Bound): asked before a request is begun that has its
+    /// turn and whose pod has room, and once more when anything happened to the batch or after
+    /// [`ask_again`](crate::batch::BatchRunConfig::ask_again). A no holds up the pod, never the batch's order.
+    ///
+    /// So a gateway that serves others too begins a batch only in their gaps, and its decisions about others count what the batch
+    /// does. A request that is tried again keeps its pod's place, and one that tries a dead pod is alone
+    /// there: both are sent whatever the answer is, with no share after a no.
+    ///
+    /// Always, with no share, unless told otherwise.
+    fn admit(&mut self, _pod: Pod, _place: u32) -> Option<BatchHold> {
+        Some(Box::new(()))
+    }
 
     /// A request as it is sent. Asked for at every try, so that a batch need not lie in memory as requests.
     fn request(&mut self, place: u32) -> ClientRequest;
@@ -19,6 +33,9 @@ pub trait BatchWork: Send {
     /// Called when a pod died, with what it had left, and when one came to life, with all that is not under way.
     fn replan(&mut self, rest: &[u32], living: &[Pod]) -> Option<BatchPlan>;
 }
+
+/// A request's share of its pod's load: told of its first byte, dropped when it ends.
+pub type BatchHold = Box<dyn LoadHold>;
 
 /// How large a request is thought to be, in tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

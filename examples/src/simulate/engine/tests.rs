@@ -8,6 +8,7 @@ const CONFIG: EngineConfig = EngineConfig {
     step_tokens: 16,
     most_running: 4,
     speed: 1.0,
+    online_first: false,
 };
 
 fn chains(all: &[&[u64]]) -> Chains {
@@ -17,7 +18,7 @@ fn chains(all: &[&[u64]]) -> Chains {
 }
 
 fn job(request: u32, prompt: u32, output: u32) -> Job {
-    Job { request, prompt, output, received: false }
+    Job { request, prompt, output, received: false, filler: false }
 }
 
 /// Runs to the end; how many steps it took, and who was sampled when.
@@ -123,4 +124,20 @@ fn no_more_run_than_may_and_those_that_decode_go_first() {
         engine.begin(&CostModel::default(), &chains);
     }
     assert_eq!(engine.requests(), (4, 1), "four is the most");
+}
+
+#[test]
+fn online_prompts_pass_those_of_a_batch_where_engines_are_told_so() {
+    let chains = chains(&[&[1, 2, 3, 4], &[5, 6, 7, 8], &[9, 10]]);
+    for (online_first, order) in [(false, [0, 1, 2]), (true, [2, 0, 1])] {
+        let mut engine = Engine::new(EngineConfig { step_tokens: 8, online_first, ..CONFIG });
+        for (request, prompt, filler) in [(0, 16, true), (1, 16, true), (2, 8, false)] {
+            assert!(engine.submit(Job { filler, ..job(request, prompt, 1) }));
+        }
+        let firsts = run(&mut engine, &chains).into_iter().filter_map(|(_, sampled)| match sampled {
+            Sampled::First(job) => Some(job.request),
+            Sampled::Done(_) => None,
+        });
+        assert_eq!(firsts.collect::<Vec<_>>(), order);
+    }
 }

@@ -82,7 +82,7 @@ impl<T: Transport, C: Timer, S: BatchWork, const W: usize> BatchRunner<T, C, S, 
         self.is_stirred = true;
     }
 
-    /// When something is to be done without anybody's word: a dead pod looked after, or patience at its end. Ends the batch if
+    /// When something is to be done without anybody's word: a dead pod looked after, a refused one asked, or patience at its end. Ends the batch if
     /// that is now.
     pub(super) fn next_moment(&mut self) -> Option<Instant> {
         if self.board.left() == 0 {
@@ -98,7 +98,7 @@ impl<T: Transport, C: Timer, S: BatchWork, const W: usize> BatchRunner<T, C, S, 
             Life::Dead(at) => at,
             _ => None,
         });
-        due.chain(out_of_patience.filter(|_| !self.is_probing())).min()
+        due.chain(out_of_patience.filter(|_| !self.is_probing())).chain(self.refused).min()
     }
 
     fn is_probing(&self) -> bool {

@@ -3,9 +3,9 @@
 use routing_core::{PlanStep, Role, RoutingPlan};
 
 use super::{BatchRunner, Tried};
-use crate::batch::flight::{Flight, Stage, Ticket, Told};
+use crate::batch::flight::{Flight, Stage, Teller, Ticket, Told};
 use crate::batch::lane::{Life, Turn};
-use crate::batch::work::BatchWork;
+use crate::batch::work::{BatchHold, BatchWork};
 use crate::driver::{Timer, Transport};
 use crate::run::Run;
 
@@ -16,13 +16,15 @@ impl<T: Transport, C: Timer, S: BatchWork, const W: usize> BatchRunner<T, C, S, 
             return;
         }
         self.look_after_the_dead();
+        self.refused = None;
         let lanes = self.board.lanes.len();
         for nth in 0..lanes {
             let lane = (self.turn + nth) % lanes;
             while self.has_room() {
                 let work = &self.work;
                 let Some(turn) = self.board.turn(lane, |place| work.size(place).tokens()) else { break };
-                self.send(lane, turn);
+                let Some(hold) = self.admit(lane, turn.place) else { break };
+                self.send(lane, turn, Some(hold));
             }
         }
         self.turn = self.turn.wrapping_add(1);
@@ -46,12 +48,23 @@ impl<T: Transport, C: Timer, S: BatchWork, const W: usize> BatchRunner<T, C, S, 
         let in_batch = (place as usize) < self.board.requests();
         let tokens = if in_batch { self.work.size(place).tokens() } else { return };
         if let Some(lane) = self.board.pod_with_room(place, tokens) {
-            self.send(lane, Turn { place, leads: None });
+            if let Some(hold) = self.admit(lane, place) {
+                self.send(lane, Turn { place, leads: None }, Some(hold));
+            }
         }
     }
 
+    /// Asks the host whether a pod may begin a request now; if not, it is asked again in a while.
+    fn admit(&mut self, lane: usize, place: u32) -> Option<BatchHold> {
+        let hold = self.work.admit(self.board.lanes[lane].pod, place);
+        if hold.is_none() && self.refused.is_none() {
+            self.refused = self.now().checked_add(self.config.ask_again);
+        }
+        hold
+    }
+
     /// Sends a request to a pod.
-    pub(super) fn send(&mut self, lane: usize, Turn { place, leads }: Turn) {
+    pub(super) fn send(&mut self, lane: usize, Turn { place, leads }: Turn, hold: Option<BatchHold>) {
         self.board.take_off(place, lane, self.work.size(place).tokens());
         if let Some(cohort) = leads {
             self.board.lanes[lane].led(cohort);
@@ -61,7 +74,7 @@ impl<T: Transport, C: Timer, S: BatchWork, const W: usize> BatchRunner<T, C, S, 
         self.counts.retries += usize::from(before.sent > 0);
         let Tried { sent, failures, since } = before;
         let ticket = Ticket { place, lane, leads, sent: sent + 1, since, failures };
-        let stage = self.ask(ticket);
+        let stage = self.ask(ticket, hold);
         let slot = self.free.pop().unwrap_or(self.flights.len());
         let flight = Some(Flight { ticket, stage });
         match self.flights.get_mut(slot) {
@@ -78,7 +91,8 @@ impl<T: Transport, C: Timer, S: BatchWork, const W: usize> BatchRunner<T, C, S, 
         flight.ticket.sent += 1;
         let ticket = flight.ticket;
         self.counts.retries += 1;
-        let stage = self.ask(ticket);
+        let hold = self.work.admit(self.board.lanes[ticket.lane].pod, ticket.place);
+        let stage = self.ask(ticket, hold);
         if let Some(Some(flight)) = self.flights.get_mut(slot) {
             flight.stage = stage;
         }
@@ -86,12 +100,12 @@ impl<T: Transport, C: Timer, S: BatchWork, const W: usize> BatchRunner<T, C, S, 
     }
 
     /// One request to one pod, as a run of its own: what a batch decides anew is more than a run knows.
-    fn ask(&mut self, ticket: Ticket) -> Stage<T, C, W> {
+    fn ask(&mut self, ticket: Ticket, hold: Option<BatchHold>) -> Stage<T, C, W> {
         let pod = self.board.lanes[ticket.lane].pod;
         let plan = RoutingPlan::new(0, [PlanStep::new("batch", Role::Both, &[pod])]);
         let run = Run::new(self.settings.clone(), self.work.request(ticket.place), plan, Vec::new());
         let told = Told::default();
-        Stage::Asking(self.driver.execute(run, told.clone()), told)
+        Stage::Asking(self.driver.execute(run, Teller { told: told.clone(), hold }), told)
     }
 
     /// Sends one request each to pods that were dead for long enough, to see.
@@ -105,7 +119,8 @@ impl<T: Transport, C: Timer, S: BatchWork, const W: usize> BatchRunner<T, C, S, 
             let spare = if self.has_room() { self.board.spare() } else { self.forsaken_awaited() };
             let Some(place) = spare else { continue };
             self.board.lanes[lane].life = Life::Probing;
-            self.send(lane, Turn { place, leads: None });
+            let hold = self.work.admit(self.board.lanes[lane].pod, place);
+            self.send(lane, Turn { place, leads: None }, hold);
         }
     }
 

@@ -1,0 +1,113 @@
+//! A batch whose host has a say in every send.
+
+mod batch_world;
+mod driver_world;
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use routing_core::batch::BatchPlan;
+use routing_core::{LoadHold, Pod};
+use routing_exec::batch::{BatchHold, BatchRunConfig, BatchRunner, BatchWork, Bound, Lead, Size};
+use routing_exec::{ClientRequest, Driver, Timer};
+
+use batch_world::*;
+use driver_world::{Clock, block_on, pods, settings};
+
+/// Admits to one pod nothing before a time, and nothing beyond a number.
+struct Gated {
+    made: Made,
+    clock: Clock,
+    pod: Pod,
+    opens: Instant,
+    most: usize,
+    seen: Arc<Mutex<Seen>>,
+}
+
+#[derive(Default)]
+struct Seen {
+    /// Shares of the pod's load that are held.
+    held: usize,
+    most_held: usize,
+    answered: usize,
+    refused: Vec<Instant>,
+}
+
+struct Share(Arc<Mutex<Seen>>);
+
+impl LoadHold for Share {
+    fn first_byte(&mut self) {
+        self.0.lock().unwrap().answered += 1;
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.0.lock().unwrap().held -= 1;
+    }
+}
+
+impl BatchWork for Gated {
+    fn size(&self, place: u32) -> Size {
+        self.made.size(place)
+    }
+
+    fn admit(&mut self, pod: Pod, _: u32) -> Option<BatchHold> {
+        if pod != self.pod {
+            return Some(Box::new(()));
+        }
+        let (now, mut seen) = (self.clock.now(), self.seen.lock().unwrap());
+        if now < self.opens || seen.held == self.most {
+            seen.refused.push(now);
+            return None;
+        }
+        seen.held += 1;
+        seen.most_held = seen.most_held.max(seen.held);
+        Some(Box::new(Share(Arc::clone(&self.seen))))
+    }
+
+    fn request(&mut self, place: u32) -> ClientRequest {
+        self.made.request(place)
+    }
+
+    fn replan(&mut self, rest: &[u32], living: &[Pod]) -> Option<BatchPlan> {
+        self.made.replan(rest, living)
+    }
+}
+
+#[test]
+fn what_the_host_does_not_admit_waits_and_is_asked_again() {
+    let (clock, pods) = (Clock::default(), pods(2));
+    let fleet = Fleet::new(&clock, 2, |_, place, _| answers(place, 10));
+    let (began, seen) = (clock.now(), Arc::<Mutex<Seen>>::default());
+    // Long after the other pod is done, so that nothing but time brings the question up again.
+    let opens = began + Duration::from_secs(5);
+    let work =
+        Gated { made: Made::new(5), clock: clock.clone(), pod: pods[1], opens, most: 2, seen: Arc::clone(&seen) };
+    let plan = split(&(0..40).collect::<Vec<_>>(), &pods, 5);
+    let config = BatchRunConfig {
+        bound: Bound { requests: 4, tokens: None },
+        lead: Lead::Together,
+        ask_again: Duration::from_millis(100),
+        ..BatchRunConfig::default()
+    };
+    let driver: Driver<_, _> = Driver::new(fleet.clone(), clock.clone());
+    let mut runner = BatchRunner::new(driver, settings(), work, 40, plan).config(config);
+    let mut done = 0;
+    while let Some(result) = block_on(&clock, runner.next()) {
+        assert!(result.unwrap().outcome.is_ok());
+        done += 1;
+    }
+    assert_eq!(done, 40);
+    assert_eq!(fleet.log.most(), [4, 2], "the other pod has its bound, this one what the host admits");
+    assert_eq!(fleet.log.sent_to(pods[1]), (20..40).collect::<Vec<_>>(), "in the order of the plan");
+    let seen = seen.lock().unwrap();
+    assert_eq!((seen.held, seen.most_held, seen.answered), (0, 2, 20), "each share is told of its answer and let go");
+    let quiet = began + Duration::from_secs(1)..opens;
+    let asked = seen.refused.iter().filter(|at| quiet.contains(at)).count();
+    assert!((39..=41).contains(&asked), "every 100 ms while nothing else happens: {asked}");
+    assert!(
+        clock.now() < opens + Duration::from_millis(250),
+        "and begun as soon as it may: 20 of 10 ms, two at a time"
+    );
+}
