@@ -54,10 +54,12 @@ mod draft;
 mod even;
 mod held;
 mod layer;
+mod moving;
 mod order;
 mod outcome;
 mod pace;
 mod planner;
+mod queues;
 mod spread;
 
 use std::time::Duration;
@@ -68,6 +70,7 @@ pub use config::{BatchConfig, BatchError, Mixing};
 pub use costs::BatchCosts;
 pub use held::{HeldBlocks, InIndex, Nothing};
 pub use planner::BatchPlanner;
+pub use queues::BatchQueues;
 
 /// One request of a batch.
 #[derive(Clone, Copy, Debug)]

@@ -22,6 +22,12 @@
 //!   memory than results as they come (`in_order_holds_no_more_than_its_window`).
 //! - A killed run goes on where it was, and all results together are those of a run that was not
 //!   (`killed_anywhere_and_resumed_it_is_as_if_it_had_not_been`).
+//!
+//! # What it does not do yet
+//!
+//! Work does not move between pods that live: one that has done its part early is idle until the others are done.
+//! [`BatchQueues`](routing_core::batch::BatchQueues) moves it, in simulations so far; here lists are this crate's own, since
+//! cohorts may wait for their first answer.
 
 mod backoff;
 mod bells;

@@ -37,13 +37,13 @@ struct Share(Arc<Mutex<Seen>>);
 
 impl LoadHold for Share {
     fn first_byte(&mut self) {
-        self.0.lock().unwrap().answered += 1;
+        self.0.lock().expect("nobody panics with it").answered += 1;
     }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.0.lock().unwrap().held -= 1;
+        self.0.lock().expect("nobody panics with it").held -= 1;
     }
 }
 
@@ -56,7 +56,7 @@ impl BatchWork for Gated {
         if pod != self.pod {
             return Some(Box::new(()));
         }
-        let (now, mut seen) = (self.clock.now(), self.seen.lock().unwrap());
+        let (now, mut seen) = (self.clock.now(), self.seen.lock().expect("nobody panics with it"));
         if now < self.opens || seen.held == self.most {
             seen.refused.push(now);
             return None;
@@ -101,7 +101,7 @@ fn what_the_host_does_not_admit_waits_and_is_asked_again() {
     assert_eq!(done, 40);
     assert_eq!(fleet.log.most(), [4, 2], "the other pod has its bound, this one what the host admits");
     assert_eq!(fleet.log.sent_to(pods[1]), (20..40).collect::<Vec<_>>(), "in the order of the plan");
-    let seen = seen.lock().unwrap();
+    let seen = seen.lock().expect("nobody panics with it");
     assert_eq!((seen.held, seen.most_held, seen.answered), (0, 2, 20), "each share is told of its answer and let go");
     let quiet = began + Duration::from_secs(1)..opens;
     let asked = seen.refused.iter().filter(|at| quiet.contains(at)).count();

@@ -1,8 +1,10 @@
 //! Prompts as chains of block hashes, and the plan that is made of them.
 
+use std::num::NonZeroU32;
+
 use kv_index::engine::native_seed;
 use kv_index::{BlockHash, BlockSize, ChainHasher, ChainSeed};
-use routing_core::batch::{BatchPlan, BatchPod, BatchRequest, Cohort, PodPlan};
+use routing_core::batch::{BatchConfig, BatchPlan, BatchPlanner, BatchPod, BatchRequest, Nothing, PodPlan};
 use routing_core::json::Object;
 use routing_plugins::tokenize::{PromptTokenizer, TemplateError};
 
@@ -15,6 +17,8 @@ pub struct Chains {
     hashes: Vec<BlockHash>,
     /// By place, where its hashes end and how many tokens are expected.
     ends: Vec<(usize, u32, u32)>,
+    /// Tokens in a block.
+    block: NonZeroU32,
 }
 
 impl Chains {
@@ -25,8 +29,9 @@ impl Chains {
     ///
     /// None in fact: the template of words is a constant.
     pub fn of(lines: &[Line], model: &str, size: BlockSize) -> Result<Self, TemplateError> {
+        let block = u32::try_from(size.tokens()).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN);
         let (prompts, model) = (text::prompts()?, ChainSeed::new(model));
-        let mut chains = Self { hashes: Vec::new(), ends: Vec::with_capacity(lines.len()) };
+        let mut chains = Self { hashes: Vec::new(), ends: Vec::with_capacity(lines.len()), block };
         let mut tokens = Vec::new();
         for line in lines {
             tokens.clear();
@@ -55,38 +60,26 @@ impl Chains {
     }
 }
 
-/// Plans some of a batch's requests over pods: those whose prompts begin alike side by side, cut into parts of equal work.
-/// Places are those of the whole batch.
+/// Plans some of a batch's requests over pods. Places are those of the whole batch.
+///
+/// What no pod has room for is in the plan's infeasible ones, and so has an error as its result; and if there can be no plan
+/// at all, every request is in no cohort, which is an error for each too.
 #[must_use]
 pub fn plan(chains: &Chains, places: &[u32], pods: &[BatchPod]) -> BatchPlan {
-    let mut order = places.to_vec();
-    order.sort_by_key(|place| (chains.request(*place).chain, *place));
-    let work = |place: &u32| {
-        let request = chains.request(*place);
-        f64::from(request.prompt_tokens) + f64::from(request.output_tokens)
+    let config = BatchConfig { block_tokens: chains.block, ..BatchConfig::default() };
+    let requests: Vec<BatchRequest<'_>> = places.iter().map(|place| chains.request(*place)).collect();
+    let mut plan = BatchPlan::default();
+    let Ok(made) = BatchPlanner::new(config).plan(&requests, pods, &mut Nothing) else {
+        plan.pods.extend(pods.iter().map(|pod| PodPlan::new(pod.pod, Vec::new())));
+        return plan;
     };
-    let speed: f64 = pods.iter().map(|pod| pod.speed).sum();
-    let share = order.iter().map(work).sum::<f64>() / speed.max(f64::MIN_POSITIVE);
-    let (mut plan, mut rest, mut due, mut done) = (BatchPlan::default(), &order[..], 0.0, 0.0);
-    for (nth, pod) in pods.iter().enumerate() {
-        due += share * pod.speed;
-        let mut taken = 0;
-        while taken < rest.len() && (nth + 1 == pods.len() || done < due) {
-            done += work(&rest[taken]);
-            taken += 1;
-        }
-        let (part, after) = rest.split_at(taken);
-        let cohorts = part.chunk_by(|a, b| begin_alike(chains, *a, *b));
-        let cohorts = cohorts.map(|cohort| Cohort::new(u32::from(cohort.len() > 1), cohort.to_vec(), 0));
-        plan.pods.push(PodPlan::new(pod.pod, cohorts.collect()));
-        rest = after;
-    }
+    // A planner counts what it is given; the runner counts the whole batch.
+    plan.pods = made.pods;
+    plan.infeasible = made.infeasible;
+    let in_cohorts = plan.pods.iter_mut().flat_map(|pod| &mut pod.cohorts).flat_map(|cohort| &mut cohort.requests);
+    let in_neither = plan.infeasible.iter_mut().map(|infeasible| &mut infeasible.request);
+    in_cohorts.chain(in_neither).for_each(|request| *request = places[*request as usize]);
     plan
-}
-
-fn begin_alike(chains: &Chains, a: u32, b: u32) -> bool {
-    let first = |place| chains.request(place).chain.first();
-    first(a).is_some() && first(a) == first(b)
 }
 
 /// Tokens of an answer where the request sets no limit.
@@ -97,6 +90,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use kv_index::{Config, Index};
+    use routing_core::batch::{Cohort, InfeasibleReason};
 
     use super::*;
     use crate::batch::{Batch, made_up};
@@ -122,5 +116,21 @@ mod tests {
             let requests: usize = pod.cohorts.iter().map(|cohort| cohort.requests.len()).sum();
             assert!((28..=42).contains(&requests), "{requests}");
         }
+    }
+
+    #[test]
+    fn what_no_pod_has_room_for_is_said_by_its_place_in_the_batch() {
+        let batch = Batch::read(made_up(10, 7).as_bytes()).unwrap();
+        let mut chains = Chains::of(&batch.lines, MODEL, BlockSize::new(16).unwrap()).unwrap();
+        chains.ends[6].2 = 1_000_000;
+        let index: Index = Index::new(Config::default());
+        let pods = [BatchPod { pod: index.join("pod").unwrap(), kv_tokens: 65_536, speed: 1.0 }];
+        let made = plan(&chains, &[2, 4, 6, 8], &pods);
+        let mut planned: Vec<u32> = made.pods[0].requests().collect();
+        planned.sort_unstable();
+        assert_eq!(planned, [2, 4, 8]);
+        let infeasible = made.infeasible.first().unwrap();
+        assert_eq!((made.infeasible.len(), infeasible.request, infeasible.why), (1, 6, InfeasibleReason::TooLong));
+        assert_eq!(plan(&chains, &[2], &[]).pods, [], "without pods there is no plan, and no panic");
     }
 }

@@ -34,10 +34,11 @@ fn run(options: &Options) -> Result<String, SimulateError> {
             let written = options.out.as_deref().map(|folder| comparison.write_to(folder)).transpose()?;
             Ok(format!("{comparison}{}", written.unwrap_or_default()))
         }
+        Some(Study::Quality) => study::quality::quality(options),
         Some(Study::Events) => study::events::events(options),
         Some(Study::Split) => study::split::split(options),
+        Some(Study::Batch) => study::batch::batch(options),
         Some(Study::Together) => study::together::together(options),
-        Some(_) => study::quality::quality(options),
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! What is shown is how much is computed and when the last pod is done, for lists of any making.
 
+pub mod planned;
+
 use crate::simulate::chains::Chains;
 use crate::simulate::config::SimConfig;
 use crate::simulate::engine::{Admitted, Change, Job, Sampled};
@@ -109,7 +111,7 @@ pub fn work_off(
                         outcome.requests += 1;
                         outcome.ends_us[pod] = world.now;
                         lists.done(pod, job.request);
-                        if outcome.requests % 1_000 == 0 {
+                        if outcome.requests.is_multiple_of(1_000) {
                             watch(outcome.requests);
                         }
                     }
@@ -124,21 +126,64 @@ pub fn work_off(
 }
 
 /// One list for all pods, in order: whoever has room takes the next.
-#[derive(Clone, Debug)]
-pub struct OneQueue(std::vec::IntoIter<u32>);
+#[derive(Debug)]
+pub struct OneQueue {
+    order: std::iter::Peekable<std::vec::IntoIter<u32>>,
+    room: Room,
+}
 
 impl OneQueue {
-    /// A list.
+    /// A list. What pods have room for is told by the true lengths of answers.
     #[must_use]
-    pub fn new(order: Vec<u32>) -> Self {
-        Self(order.into_iter())
+    pub fn new(order: Vec<u32>, lengths: &Lengths, config: &SimConfig) -> Self {
+        Self { order: order.into_iter().peekable(), room: Room::new(lengths.iter().copied(), config) }
     }
 }
 
 impl Lists for OneQueue {
-    fn next(&mut self, _: usize) -> Option<u32> {
-        self.0.next()
+    fn next(&mut self, pod: usize) -> Option<u32> {
+        let next = *self.order.peek()?;
+        if !self.room.has(pod, next) {
+            return None;
+        }
+        self.room.take(pod, next);
+        self.order.next()
     }
 
-    fn done(&mut self, _: usize, _: u32) {}
+    fn done(&mut self, pod: usize, request: u32) {
+        self.room.give(pod, request);
+    }
+}
+
+/// What pods have under way against what their memory has room for; what requests share is counted for each.
+#[derive(Debug)]
+struct Room {
+    sizes: Vec<u64>,
+    /// By pod: tokens of its memory, and of what it has under way.
+    pods: Vec<(u64, u64)>,
+}
+
+impl Room {
+    fn new(lengths: impl Iterator<Item = (u32, u32)>, config: &SimConfig) -> Self {
+        let sizes = lengths.map(|(prompt, output)| u64::from(prompt) + u64::from(output)).collect();
+        Self { sizes, pods: config.pods.iter().map(|(engine, _)| ((engine.blocks * engine.block) as u64, 0)).collect() }
+    }
+
+    /// Whether a pod has room for a request. One that has nothing under way has room for any.
+    fn has(&self, pod: usize, request: u32) -> bool {
+        let (room, used) = self.pods[pod];
+        used == 0 || used + self.sizes[request as usize] <= room
+    }
+
+    fn is_full(&self, pod: usize) -> bool {
+        self.pods[pod].1 >= self.pods[pod].0
+    }
+
+    fn take(&mut self, pod: usize, request: u32) {
+        self.pods[pod].1 += self.sizes[request as usize];
+    }
+
+    fn give(&mut self, pod: usize, request: u32) {
+        self.pods[pod].1 -= self.sizes[request as usize];
+    }
 }

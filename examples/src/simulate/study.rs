@@ -1,5 +1,6 @@
 //! Whole studies: many runs over traces, loads and seeds, told as Markdown.
 
+pub mod batch;
 pub mod events;
 pub mod quality;
 pub mod split;

@@ -118,10 +118,6 @@ impl<'t> World<'t> {
         })
     }
 
-    pub(super) fn engine(&self, pod: usize) -> &Engine {
-        &self.engines[pod]
-    }
-
     pub(super) fn engines(&self) -> &[Engine] {
         &self.engines
     }

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use kv_index::Pod;
 
-use super::BatchCosts;
+use super::{BatchCosts, BatchRequest};
 
 /// How a planner plans.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,6 +17,8 @@ pub struct BatchConfig {
     /// How unevenly work may be cut to compute fewer prefixes twice: the share by which a pod may end later than it
     /// should; 0.02 unless told. More makes plans that compute less and end later.
     pub most_imbalance: f64,
+    /// Tokens that a pod computes in one step, of prompts and answers; 8,192 unless told.
+    pub step_tokens: NonZeroU32,
     /// Requests that a pod runs at once at most, however large its cache is; 256 unless told.
     pub most_running: u32,
     /// Whether what is heavy to compute and what is long to generate are interleaved.
@@ -29,9 +31,25 @@ impl Default for BatchConfig {
             block_tokens: const { NonZeroU32::new(16).expect("not zero") },
             costs: BatchCosts::default(),
             most_imbalance: 0.02,
+            step_tokens: const { NonZeroU32::new(8_192).expect("not zero") },
             most_running: 256,
             mixing: Mixing::default(),
         }
+    }
+}
+
+impl BatchConfig {
+    /// Seconds that a request adds to what a pod of speed 1 and so large a cache has to do, `cached` blocks of it being
+    /// there: its prompt, its answer, and its share of the steps of a batch that fills the cache.
+    pub(super) fn work(&self, request: &BatchRequest<'_>, cached: u32, kv_tokens: u64) -> f64 {
+        let new = request.new_tokens(cached, self.block_tokens.get());
+        let (prompt, output) = (request.prompt_tokens, f64::from(request.output_tokens));
+        let share =
+            ((f64::from(new) + output) / kv_tokens.max(1) as f64).max(1.0 / f64::from(self.most_running)).min(1.0);
+        let costs = &self.costs;
+        costs.prefill(prompt.saturating_sub(new), new)
+            + output * (costs.output_token + costs.context_token * (f64::from(prompt) + output / 2.0))
+            + output * costs.step * share
     }
 }
 

@@ -1,7 +1,7 @@
 //! A pod's run gone through on paper: when each request is done.
 //!
 //! Requests begin in order, each as soon as the cache has room for it. Prompts are computed one after another,
-//! in chunks, and with each chunk all that run generate a token. What both take is added up: nothing is said of what an
+//! so many tokens a step, and with each step all that run generate a token. What both take is added up: nothing is said of what an
 //! engine gains by doing both at once.
 
 use std::cmp::Reverse;
@@ -23,6 +23,7 @@ pub(super) fn pace(job: &Job<'_>, pod: usize, items: &[Item], mut done: impl FnM
         context: 0.0,
         now: 0.0,
         steps: 0,
+        chunk: 0,
     };
     for (i, item) in items.iter().enumerate() {
         // All of its prompt is in use while it runs, whoever computed it.
@@ -38,9 +39,6 @@ pub(super) fn pace(job: &Job<'_>, pod: usize, items: &[Item], mut done: impl FnM
     run.now
 }
 
-/// Tokens of a prompt that are computed in one step.
-const CHUNK: u32 = 2_048;
-
 struct Run<'a> {
     job: &'a Job<'a>,
     speed: f64,
@@ -53,26 +51,34 @@ struct Run<'a> {
     context: f64,
     now: f64,
     steps: u64,
+    /// Tokens of prompts that are computed and do not fill a step yet.
+    chunk: u64,
 }
 
 impl Run<'_> {
     fn begin(&mut self, i: u32, item: &Item, done: &mut impl FnMut(u32, f64)) {
         let (uses, reads, output) = self.needs(item);
         self.now += self.job.prefill(item.at, item.cached) / self.speed;
-        self.generate(self.job.new_tokens(item.at, item.cached).div_ceil(CHUNK).into(), done);
+        // Short prompts share a step: only what fills one is a step of its own.
+        self.chunk += u64::from(self.job.new_tokens(item.at, item.cached));
+        let step = u64::from(self.job.config.step_tokens.get());
+        let steps = self.chunk / step;
+        self.chunk %= step;
+        self.generate(steps, done);
         self.running.push(Reverse((self.steps + u64::from(output), i)));
         self.used += uses;
         self.context += reads;
     }
 
-    /// Takes so many steps, as long as something runs.
+    /// Takes so many steps beside prompts, as long as something runs: what a step costs by itself is theirs.
     fn generate(&mut self, steps: u64, done: &mut impl FnMut(u32, f64)) {
         let until = self.steps + steps;
         while self.running.peek().is_some_and(|Reverse((step, _))| *step <= until) {
             self.finish_next(done);
         }
         if !self.running.is_empty() {
-            let each = self.job.config.costs.decode_step(self.running.len(), self.context);
+            let costs = &self.job.config.costs;
+            let each = costs.decode_step(self.running.len(), self.context) - costs.step;
             self.now += (until - self.steps) as f64 * each / self.speed;
             self.steps = until;
         }

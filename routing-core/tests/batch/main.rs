@@ -1,6 +1,7 @@
 //! What the docs of `batch` promise, held against a walk through every pod's cache, block by block.
 
 mod checker;
+mod moving;
 mod queues;
 
 use std::num::NonZeroU32;
@@ -17,6 +18,12 @@ use routing_core::batch::{
 
 fn config() -> BatchConfig {
     BatchConfig { block_tokens: NonZeroU32::new(queues::BLOCK).expect("not zero"), ..BatchConfig::default() }
+}
+
+/// With steps as small as the queues' prompts are: one that begins is a step on for all that run.
+fn plan_in_small_steps(requests: &[BatchRequest<'_>], pods: &[BatchPod]) -> BatchPlan {
+    let config = BatchConfig { step_tokens: NonZeroU32::new(32).expect("not zero"), ..config() };
+    BatchPlanner::new(config).plan(requests, pods, &mut Nothing).expect("nothing is wrong")
 }
 
 fn plan(requests: &[BatchRequest<'_>], pods: &[BatchPod]) -> BatchPlan {
@@ -184,20 +191,20 @@ fn cohorts_are_deeper_than_a_block_that_all_share() {
 fn urgent_requests_are_first_and_late_ones_reported_beforehand() {
     let mut queue = documents(100, 5, 20);
     let (_, pods) = pods(&[(2_000, 1.0); 2]);
-    let free = plan(&queue.requests(), &pods);
+    let free = plan_in_small_steps(&queue.requests(), &pods);
     // Every 25th is due after a fifth of the time; without care they are done all along.
     let due = free.makespan() / 5;
     queue.rows.iter_mut().step_by(25).for_each(|row| row.deadline = Some(due));
     let requests = queue.requests();
     assert!((0..requests.len()).step_by(25).any(|number| free.finish(number as u32) > Some(due)));
-    let urgent = plan(&requests, &pods);
+    let urgent = plan_in_small_steps(&requests, &pods);
     assert_eq!(urgent.infeasible, [], "all can be done in time");
     assert!(urgent.makespan() < free.makespan().mul_f64(1.05), "at hardly any price");
 
     // Nobody can do it in no time.
     queue.rows[7].deadline = Some(Duration::from_nanos(1));
     let requests = queue.requests();
-    let late = plan(&requests, &pods);
+    let late = plan_in_small_steps(&requests, &pods);
     assert_eq!(late.infeasible.iter().map(|late| late.request).collect::<Vec<_>>(), [7]);
     walk(&late, &requests, &pods, queues::BLOCK);
 }
@@ -207,13 +214,13 @@ fn urgent_requests_are_first_and_late_ones_reported_beforehand() {
 fn urgent_work_is_shared_by_all_pods() {
     let mut queue = documents(40, 20, 20);
     let (_, pods) = pods(&[(2_000, 1.0); 4]);
-    let free = plan(&queue.requests(), &pods);
+    let free = plan_in_small_steps(&queue.requests(), &pods);
     let due = free.makespan() / 2;
     let urgent = |at: &usize| at % 40 < 4;
     assert!((0..800).filter(urgent).any(|at| free.finish(at as u32) > Some(due)), "some would be late");
     queue.rows.iter_mut().enumerate().filter(|(at, _)| urgent(at)).for_each(|(_, row)| row.deadline = Some(due));
     let requests = queue.requests();
-    assert_eq!(plan(&requests, &pods).infeasible, []);
+    assert_eq!(plan_in_small_steps(&requests, &pods).infeasible, []);
 }
 
 #[test]

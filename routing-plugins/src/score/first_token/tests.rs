@@ -73,7 +73,7 @@ fn a_queue_that_is_kept_counts_if_it_is_shorter() {
     for (kept, counted) in [(3.0, 3.0), (100.0, QUEUE)] {
         let queues = Arc::new(PrefillQueues::default());
         // Pod 2 has nobody who waits for a first token: whatever was expected is done.
-        [1, 2].map(|at| queues.add(scene.pod(at), kept, scene.now));
+        [1, 2].iter().for_each(|&at| queues.add(scene.pod(at), kept, scene.now));
         expect_queued(&scene, plain(), &queues, &[WARM, COLD + counted, COLD]);
     }
 }
