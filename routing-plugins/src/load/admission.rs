@@ -98,7 +98,7 @@ impl BatchAdmission {
     /// any work of the batch yet is one more of the crowd.
     #[must_use]
     pub fn admits(&self, all: &PodLoad, batch: &InFlight, work: Work, crowd: BatchCrowd) -> bool {
-        let others_wait = all.in_flight.prefilling > batch.prefilling || all.waiting > batch.requests;
+        let others_wait = all.in_flight.prefilling > batch.prefilling || all.waiting > batch.prefilling;
         let tokens = all.tokens.max(all.in_flight.tokens());
         let more = work.prompt_tokens.saturating_add(work.output_tokens);
         !others_wait
@@ -161,6 +161,15 @@ mod tests {
         assert!(!admits(PodLoad { kv_used: f32::NAN, ..PodLoad::default() }), "no figure is no room");
         assert!(!admits(PodLoad { waiting: 1, requests: 1, ..PodLoad::default() }), "another gateway's request waits");
         assert!(!admits(PodLoad { requests: 8, ..PodLoad::default() }), "other gateways' requests");
+    }
+
+    #[test]
+    fn who_waits_is_not_hidden_by_what_the_batch_decodes() {
+        let rule = BatchAdmission::default();
+        let batch = flight(5, 0, 2_500);
+        let waiting = |waiting| PodLoad { waiting, ..load(batch) };
+        assert!(rule.admits(&waiting(0), &batch, Work::of(100), CROWD));
+        assert!(!rule.admits(&waiting(1), &batch, Work::of(100), CROWD), "all of the batch have their first tokens");
     }
 
     #[test]

@@ -61,9 +61,9 @@ impl Patience {
 /// The cost, in seconds, is `max(0, Q − patience) + P + S · D`:
 ///
 /// - `P` is the prompt's own prefill, from what the pod holds of it.
-/// - `Q` is the time until the pod gets to it. Two figures bound it from above, and the lesser counts: all prompts that were
-///   sent there and have no first token, as if none of them had begun; and the pod's [queue](PrefillQueues), which time works
-///   off, where a [`PrefillQueueRecorder`](crate::record::PrefillQueueRecorder) keeps one. Nothing is queued where no request
+/// - `Q` is the time until the pod gets to it. There are two estimates, and the lesser counts: all prompts that were sent
+///   there and have no first token, as if none of them had begun; and the pod's [queue](PrefillQueues), which time works off
+///   at this pace, where a [`PrefillQueueRecorder`](crate::record::PrefillQueueRecorder) keeps one. Nothing is queued where no request
 ///   waits for its first token.
 /// - `S · D` is what decoding takes meanwhile: `D` for each step by the [pace](PrefillPace), in `S` = 1 + own tokens / tokens
 ///   of a step: there is always the step under way.
