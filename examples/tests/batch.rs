@@ -73,7 +73,7 @@ async fn carry_out(
     watch: impl FnMut(&BatchProgress) + Send + 'static,
 ) -> Result<(Written, Summary), RunError> {
     let (batch, mut written) = (Batch::read(file.as_bytes()).unwrap(), Written::default());
-    let done = run(batch, pods, options, &mut written.0, &mut written.1, watch);
+    let done = run(batch, pods, options, || Ok((&mut written.0, &mut written.1)), watch);
     let summary = timeout(LONG, done).await.expect("it ends")?;
     Ok((written, summary))
 }
@@ -147,5 +147,28 @@ async fn a_run_that_is_stopped_goes_on_from_its_journal() {
     assert_eq!(again.answers(), written.answers());
     let other = carry_out(&made_up(90, 6), &at, &in_order, |_| {}).await;
     assert!(matches!(other, Err(RunError::Journal(JournalError::OtherBatch))));
+    std::fs::remove_file(&journal).unwrap();
+}
+
+#[tokio::test]
+async fn a_failure_of_an_earlier_run_is_not_forgotten_and_a_wrong_journal_touches_no_file() {
+    let journal = std::env::temp_dir().join(format!("pointsman-batch-failed-{}.journal", std::process::id()));
+    _ = std::fs::remove_file(&journal);
+    let wrong =
+        r#"{"custom_id":"wrong","method":"POST","url":"/v1/completions","body":{"model":"other","prompt":"x"}}"#;
+    let (file, (_pods, at)) = (format!("{}{wrong}\n", made_up(5, 3)), pods(1).await);
+    let options = options(Order::AsTheyCome, Some(journal.clone()));
+    for (resumed, failed, failed_before) in [(0, 1, 0), (6, 0, 1)] {
+        let (written, summary) = carry_out(&file, &at, &options, |_| {}).await.unwrap();
+        let progress = &summary.progress;
+        assert_eq!((progress.resumed, progress.failed, summary.failed_before), (resumed, failed, failed_before));
+        assert!(!summary.is_well(), "as the exit code says");
+        assert_eq!((lines(&written.0).len(), lines(&written.1).len()), (5, 1));
+        assert_eq!(Table(&summary).to_string().contains("failed before"), failed_before > 0);
+    }
+    let other = Batch::read(made_up(5, 3).as_bytes()).unwrap();
+    let open = || -> std::io::Result<(Vec<u8>, Vec<u8>)> { panic!("its files would be lost") };
+    let refused = run(other, &at, &options, open, |_| {}).await;
+    assert!(matches!(refused, Err(RunError::Journal(JournalError::OtherBatch))));
     std::fs::remove_file(&journal).unwrap();
 }

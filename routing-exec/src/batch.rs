@@ -9,7 +9,8 @@
 //!
 //! # Guarantees
 //!
-//! Each is shown by the test of that name, in `tests/batch.rs`, `tests/batch_admit.rs`, `tests/batch_pods.rs` and `tests/batch_resume.rs`.
+//! Each is shown by the test of that name, in `tests/batch.rs`, `tests/batch_admit.rs`, `tests/batch_pods.rs`,
+//! `tests/batch_resume.rs` and `tests/batch_sizes.rs`.
 //!
 //! - No pod has more requests, or more tokens of them, under way than its bound (`no_pod_has_more_than_its_bound`).
 //! - A pod is begun nothing on that the host does not admit, and asked again later
@@ -18,6 +19,10 @@
 //!   for its first one's answer if they are told to (`a_cohort_waits_for_its_first_answer_and_others_pass_it`).
 //! - A request that fails for good is a result with its error (`what_fails_for_good_is_a_result`).
 //! - What a dead pod had left is planned anew and done once (`a_dead_pods_remainder_is_done_by_the_others_once`).
+//! - What only a pod has room for that is dead and looked after waits for it
+//!   (`what_only_a_pod_that_is_away_has_room_for_waits_for_it`), as long as there is patience
+//!   (`patience_ends_for_a_pod_that_stays_away`).
+//! - After an error nothing is sent, and no share of a pod's load is held (`after_an_error_nothing_is_held_and_nobody_is_asked`).
 //! - A consumer that takes no results stops new sends (`a_consumer_that_stops_stops_the_sends`); results in order hold no more
 //!   memory than results as they come (`in_order_holds_no_more_than_its_window`).
 //! - A killed run goes on where it was, and all results together are those of a run that was not

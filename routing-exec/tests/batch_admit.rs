@@ -8,19 +8,20 @@ use std::time::{Duration, Instant};
 
 use routing_core::batch::BatchPlan;
 use routing_core::{LoadHold, Pod};
-use routing_exec::batch::{BatchHold, BatchRunConfig, BatchRunner, BatchWork, Bound, Lead, Size};
+use routing_exec::batch::{BatchError, BatchHold, BatchRunConfig, BatchRunner, BatchWork, Bound, Lead, Size};
 use routing_exec::{ClientRequest, Driver, Timer};
 
 use batch_world::*;
-use driver_world::{Clock, block_on, pods, settings};
+use driver_world::{Act, Clock, block_on, pods, settings};
 
-/// Admits to one pod nothing before a time, and nothing beyond a number.
+/// Admits to one pod nothing before a time, and nothing beyond a number. Has no new plan if it is told so.
 struct Gated {
     made: Made,
     clock: Clock,
     pod: Pod,
     opens: Instant,
     most: usize,
+    is_at_a_loss: bool,
     seen: Arc<Mutex<Seen>>,
 }
 
@@ -71,7 +72,7 @@ impl BatchWork for Gated {
     }
 
     fn replan(&mut self, rest: &[u32], living: &[Pod]) -> Option<BatchPlan> {
-        self.made.replan(rest, living)
+        if self.is_at_a_loss { None } else { self.made.replan(rest, living) }
     }
 }
 
@@ -82,8 +83,8 @@ fn what_the_host_does_not_admit_waits_and_is_asked_again() {
     let (began, seen) = (clock.now(), Arc::<Mutex<Seen>>::default());
     // Long after the other pod is done, so that nothing but time brings the question up again.
     let opens = began + Duration::from_secs(5);
-    let work =
-        Gated { made: Made::new(5), clock: clock.clone(), pod: pods[1], opens, most: 2, seen: Arc::clone(&seen) };
+    let (made, pod) = (Made::new(5), pods[1]);
+    let work = Gated { made, clock: clock.clone(), pod, opens, most: 2, is_at_a_loss: false, seen: Arc::clone(&seen) };
     let plan = split(&(0..40).collect::<Vec<_>>(), &pods, 5);
     let config = BatchRunConfig {
         bound: Bound { requests: 4, tokens: None },
@@ -110,4 +111,34 @@ fn what_the_host_does_not_admit_waits_and_is_asked_again() {
         clock.now() < opens + Duration::from_millis(250),
         "and begun as soon as it may: 20 of 10 ms, two at a time"
     );
+}
+
+#[test]
+fn after_an_error_nothing_is_held_and_nobody_is_asked() {
+    let (clock, pods) = (Clock::default(), pods(3));
+    // The first pod dies at once; what is under way with the second fills the window, and nothing else keeps more from it.
+    let fleet =
+        Fleet::new(&clock, 3, |pod, place, _| if pod == 0 { vec![Act::Refuse] } else { answers(place, 60_000) });
+    let (began, seen) = (clock.now(), Arc::<Mutex<Seen>>::default());
+    let (made, pod) = (Made::new(5), pods[1]);
+    let work =
+        Gated { made, clock: clock.clone(), pod, opens: began, most: 100, is_at_a_loss: true, seen: Arc::clone(&seen) };
+    let plan = split(&(0..60).collect::<Vec<_>>(), &pods, 5);
+    let config = BatchRunConfig {
+        bound: Bound { requests: 20, tokens: None },
+        lead: Lead::Together,
+        dead_after: 1,
+        window: 10,
+        ..BatchRunConfig::default()
+    };
+    let driver: Driver<_, _> = Driver::new(fleet.clone(), clock.clone());
+    let mut runner = BatchRunner::new(driver, settings(), work, 60, plan)
+        .config(config)
+        .bound(pods[0], Bound { requests: 4, tokens: None });
+    assert_eq!(run_all(&clock, &mut runner), (Vec::new(), Some(BatchError::NoPlan { left: 60 })));
+    let shares = seen.lock().map(|seen| (seen.held, seen.most_held)).expect("nobody panics with it");
+    assert_eq!(shares, (0, 6), "what was under way is let go, and nothing is begun any more");
+    let progress = runner.progress();
+    assert_eq!((progress.in_flight, progress.waiting, progress.held), (0, 60, 0), "{progress:?}");
+    assert_eq!(clock.asleep(), 0);
 }

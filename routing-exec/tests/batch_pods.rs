@@ -133,6 +133,33 @@ fn a_host_may_say_that_a_pod_has_come() {
 }
 
 #[test]
+fn a_pod_that_comes_before_the_first_poll_is_planned_for() {
+    let (clock, pods) = (Clock::default(), pods(2));
+    for known in [0, 1] {
+        let fleet = Fleet::new(&clock, 2, |_, place, _| answers(place, 100));
+        let work = Made::new(5);
+        let mut runner = runner(&clock, &fleet, &pods[..known], 40, work.clone(), config());
+        runner.join(pods[1]);
+        let (results, error) = run_all(&clock, &mut runner);
+        assert_eq!((results.len(), error), (40, None));
+        assert!(results.iter().all(|result| result.is_success()));
+        let living = if known == 0 { vec![pods[1]] } else { pods.clone() };
+        assert_eq!(*work.replans.lock().unwrap(), [((0..40).collect(), living)]);
+        assert_eq!(fleet.log.sent_to(pods[1]).len(), 40 / (known + 1));
+    }
+}
+
+#[test]
+fn a_pod_of_the_plan_that_joins_before_the_first_poll_changes_nothing() {
+    let (clock, pods) = (Clock::default(), pods(2));
+    let (fleet, work) = (Fleet::new(&clock, 2, |_, place, _| answers(place, 100)), Made::new(5));
+    let mut runner = runner(&clock, &fleet, &pods, 40, work.clone(), config());
+    runner.join(pods[1]);
+    assert_eq!(run_all(&clock, &mut runner).0.len(), 40);
+    assert!(work.replans.lock().unwrap().is_empty());
+}
+
+#[test]
 fn a_request_that_kills_its_pods_is_given_up_before_the_fleet_is() {
     let (clock, pods) = (Clock::default(), pods(4));
     let fleet = Fleet::new(&clock, 4, |_, place, _| {

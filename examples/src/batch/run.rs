@@ -1,6 +1,7 @@
 //! A batch carried out over pods, with its journal and its files.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use kv_index::{BlockSize, Config, Index, Pod};
 use routing_core::batch::BatchPod;
 use routing_exec::adapter::{HyperTransport, TokioTimer};
 use routing_exec::batch::journal::{self, Journal, JournalError, JournalReader, Recovered, SyncPolicy};
-use routing_exec::batch::{BatchError, BatchProgress, BatchRunConfig, BatchRunner, Bound, Order};
+use routing_exec::batch::{BatchError, BatchProgress, BatchResult, BatchRunConfig, BatchRunner, Bound, Order};
 use routing_exec::handoff::{Addresses, Plain};
 use routing_exec::{Driver, Settings};
 use routing_plugins::tokenize::TemplateError;
@@ -66,8 +67,18 @@ pub struct Summary {
     pub names: Vec<String>,
     /// Lines that were no requests.
     pub bad: usize,
+    /// Requests that an earlier run did, by the journal, and that were not answered well.
+    pub failed_before: usize,
     /// Why it ended, if requests are left.
     pub error: Option<BatchError>,
+}
+
+impl Summary {
+    /// Whether every line was answered well, by this run or an earlier one.
+    #[must_use]
+    pub fn is_well(&self) -> bool {
+        self.error.is_none() && self.progress.failed + self.failed_before + self.bad == 0
+    }
 }
 
 /// Why a batch was not carried out.
@@ -91,34 +102,34 @@ pub enum RunError {
     Output(#[from] io::Error),
 }
 
-/// Carries a batch out, and writes its results to `good` and `errors`. What a journal has already is written first, or in its
-/// place if lines are to be in order. A run that is stopped is gone on with by running it again with the same journal and
-/// empty files.
+/// Carries a batch out, and writes its results to what `open` opens: those of success, and the others. What a journal has
+/// already is written first, or in its place if lines are to be in order. A run that is stopped is gone on with by running it
+/// again with the same journal and empty files, which are opened only if the journal is one of this batch.
 ///
 /// # Errors
 ///
 /// When it cannot begin, or its files cannot be written. What pods do is in the [`Summary`].
-pub async fn run(
+pub async fn run<O: Write, E: Write>(
     batch: Batch,
     pods: &[PodAt],
     options: &Options,
-    good: impl Write,
-    errors: impl Write,
+    open: impl FnOnce() -> io::Result<(O, E)>,
     watch: impl FnMut(&BatchProgress) + Send + 'static,
 ) -> Result<Summary, RunError> {
     let batch = Arc::new(batch);
     let requests = u32::try_from(batch.lines.len()).map_err(|_| RunError::TooManyRequests(batch.lines.len()))?;
-    let mut output = Output { good, errors };
-    batch.bad.iter().try_for_each(|bad| output.bad(bad))?;
     let (journal, mut past) = match &options.journal {
         Some(path) => Past::open(path, &batch, requests).map(|(journal, past)| (Some(journal), past))?,
         None => (None, Past::default()),
     };
+    let (members, addresses) = join(pods)?;
+    let chains = Chains::of(&batch.lines, &options.model, options.block_size)?;
+    let (good, errors) = open()?;
+    let mut output = Output { good, errors };
+    batch.bad.iter().try_for_each(|bad| output.bad(bad))?;
     if options.order == Order::AsTheyCome {
         past.write_until(u32::MAX, &batch, &mut output)?;
     }
-    let (members, addresses) = join(pods)?;
-    let chains = Chains::of(&batch.lines, &options.model, options.block_size)?;
     let rest: Vec<u32> = (0..requests).filter(|place| past.recovered.at(*place).is_none()).collect();
     let first = plan(&chains, &rest, &members);
     let bound = Bound { requests: options.in_flight, tokens: None };
@@ -150,13 +161,16 @@ pub async fn run(
     past.write_until(u32::MAX, &batch, &mut output)?;
     output.flush()?;
     let names = pods.iter().map(|pod| pod.name.clone()).collect();
-    Ok(Summary { progress: runner.progress(), names, bad: batch.bad.len(), error })
+    let (progress, failed_before) = (runner.progress(), past.failed.len());
+    Ok(Summary { progress, names, bad: batch.bad.len(), failed_before, error })
 }
 
 /// Results of earlier runs, until they are written.
 #[derive(Debug, Default)]
 struct Past {
     recovered: Recovered,
+    /// Those that were not answered well.
+    failed: HashSet<u32>,
     reader: Option<JournalReader<File>>,
     /// Places before this one are written.
     next: u32,
@@ -165,9 +179,14 @@ struct Past {
 impl Past {
     fn open(path: &Path, batch: &Batch, requests: u32) -> Result<(Journal<File>, Self), JournalError> {
         let digest = batch.digest();
-        let (journal, recovered) = journal::open(path, digest, requests, SyncPolicy::default(), |_| {})?;
+        let mut failed = HashSet::new();
+        // If a place comes twice, the last one counts.
+        let note = |result: BatchResult| {
+            _ = if result.is_success() { failed.remove(&result.place) } else { failed.insert(result.place) };
+        };
+        let (journal, recovered) = journal::open(path, digest, requests, SyncPolicy::default(), note)?;
         let reader = JournalReader::new(File::open(path)?, digest, requests)?;
-        Ok((journal, Self { recovered, reader: Some(reader), next: 0 }))
+        Ok((journal, Self { recovered, failed, reader: Some(reader), next: 0 }))
     }
 
     /// Writes those before a place that are not yet written.

@@ -16,7 +16,10 @@ impl fmt::Display for Table<'_> {
         let progress = &summary.progress;
         let mut line = |label: &str, value: String| writeln!(f, "{label:<22} {value:>12}");
         line("requests", grouped(progress.requests))?;
-        line("  answered before", grouped(progress.resumed))?;
+        line("  answered before", grouped(progress.resumed.saturating_sub(summary.failed_before)))?;
+        if summary.failed_before > 0 {
+            line("  failed before", grouped(summary.failed_before))?;
+        }
         line("  answered", grouped(progress.succeeded))?;
         line("  failed", grouped(progress.failed))?;
         line("bad lines", grouped(summary.bad))?;

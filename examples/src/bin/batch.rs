@@ -1,6 +1,7 @@
 //! A file of requests, planned as a whole and carried out. Killed, it goes on where it was.
 //!
-//! Exits with 0 if every request was answered, 1 if some were not, 2 if the arguments make no sense.
+//! Exits with 0 if every request was answered, by this run or an earlier one, 1 if some were not, 2 if the arguments make no
+//! sense. A journal of another batch ends it before its files are touched.
 
 use std::error::Error;
 use std::fs::File;
@@ -88,8 +89,7 @@ async fn main() -> ExitCode {
             if let Some(error) = &summary.error {
                 eprintln!("batch: {error}; run it again with the same `--journal` to go on");
             }
-            let is_well = summary.error.is_none() && summary.progress.failed + summary.bad == 0;
-            if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+            if summary.is_well() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
         Err(error) => {
             eprint!("batch: {error}");
@@ -129,9 +129,9 @@ async fn carry_out(args: &Args) -> Result<Summary, Box<dyn Error>> {
         journal: args.journal.clone(),
         revive: Some(Duration::from_secs(30)),
     };
-    let (good, errors) = (File::create(&args.output)?, File::create(&args.errors)?);
+    let open = || Ok((BufWriter::new(File::create(&args.output)?), BufWriter::new(File::create(&args.errors)?)));
     let watch = bar(batch.lines.len());
-    let summary = run(batch, &pods, &options, BufWriter::new(good), BufWriter::new(errors), watch).await?;
+    let summary = run(batch, &pods, &options, open, watch).await?;
     for pod in simulated {
         pod.stop().await;
     }

@@ -15,17 +15,18 @@ use super::lane::{Lane, Life, Turn};
 pub(super) struct Board {
     places: Vec<Place>,
     pub(super) lanes: Vec<Lane>,
-    /// Requests that no pod has: none lived when they were to be planned.
+    /// Requests that no pod has: none lived when they were to be planned, or none that lived had room for them.
     loose: Vec<u32>,
     /// Requests that are neither done nor past.
     left: usize,
 }
 
-/// Where a request is. The lane by its number.
+/// Where a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Loose,
-    Waiting(u16),
+    /// With a pod, by its lane's number, and the tokens that it counts for there.
+    Waiting(u16, u64),
     InFlight,
     Done,
     /// Its result was there before.
@@ -76,8 +77,9 @@ impl Board {
                 let mut given = VecDeque::with_capacity(cohort.requests.len());
                 for &place in &cohort.requests {
                     if let Some(state @ Place::Loose) = self.places.get_mut(place as usize) {
-                        *state = Place::Waiting(number as u16);
-                        self.lanes[number].left += tokens(place);
+                        let tokens = tokens(place);
+                        *state = Place::Waiting(number as u16, tokens);
+                        self.lanes[number].left += tokens;
                         given.push_back(place);
                     }
                 }
@@ -107,13 +109,13 @@ impl Board {
         if lane.life != Life::Living {
             return None;
         }
-        let turn = lane.turn(|place| matches!(places[place as usize], Place::Waiting(_)))?;
+        let turn = lane.turn(|place| matches!(places[place as usize], Place::Waiting(..)))?;
         lane.has_room(tokens(turn.place)).then_some(turn)
     }
 
     /// The pod that a request waits for, if it lives and has room: for requests that go ahead of their turn.
     pub(super) fn pod_with_room(&self, place: u32, tokens: u64) -> Option<usize> {
-        let Some(Place::Waiting(lane)) = self.places.get(place as usize) else { return None };
+        let Some(Place::Waiting(lane, _)) = self.places.get(place as usize) else { return None };
         let number = usize::from(*lane);
         let lane = &self.lanes[number];
         (lane.life == Life::Living && lane.has_room(tokens)).then_some(number)
@@ -122,10 +124,10 @@ impl Board {
     /// A request is sent to a pod, which may be another than it waited for.
     pub(super) fn take_off(&mut self, place: u32, lane: usize, tokens: u64) {
         match std::mem::replace(&mut self.places[place as usize], Place::InFlight) {
-            Place::Waiting(waited) => {
+            Place::Waiting(waited, counted) => {
                 let waited = &mut self.lanes[usize::from(waited)];
                 waited.waiting -= 1;
-                waited.left -= tokens;
+                waited.left -= counted;
             }
             Place::Loose => self.loose.retain(|loose| *loose != place),
             Place::InFlight | Place::Done | Place::Past => debug_assert!(false, "sent twice: {place}"),
@@ -136,7 +138,7 @@ impl Board {
         lane.left += tokens;
     }
 
-    /// A request is no longer under way: it has its result, or it is nobody's now.
+    /// A request is no longer under way: it has its result, or it is nobody's now. The tokens are those it took off with.
     pub(super) fn land(&mut self, place: u32, lane: usize, tokens: u64, is_done: bool) {
         let lane = &mut self.lanes[lane];
         lane.in_flight -= 1;
@@ -156,22 +158,27 @@ impl Board {
     }
 
     /// Takes from a pod what it has not begun.
-    pub(super) fn strand(&mut self, lane: usize, tokens: impl Fn(u32) -> u64, rest: &mut Vec<u32>) {
+    pub(super) fn strand(&mut self, lane: usize, rest: &mut Vec<u32>) {
         let (places, lane) = (&mut self.places, &mut self.lanes[lane]);
         for place in lane.take_all() {
             let state = &mut places[place as usize];
-            if let Place::Waiting(_) = state {
+            if let Place::Waiting(_, counted) = *state {
                 *state = Place::Loose;
                 lane.waiting -= 1;
-                lane.left -= tokens(place);
+                lane.left -= counted;
                 rest.push(place);
             }
         }
     }
 
-    /// Keeps requests until a pod lives.
+    /// Keeps requests until a pod lives that they can be given to.
     pub(super) fn keep(&mut self, rest: Vec<u32>) {
         self.loose.extend(rest);
+    }
+
+    /// Whether some are kept.
+    pub(super) fn has_kept(&self) -> bool {
+        !self.loose.is_empty()
     }
 
     /// Takes the requests that were kept.
@@ -179,15 +186,24 @@ impl Board {
         rest.append(&mut self.loose);
     }
 
-    /// A request to try a pod with: one that no pod has, or the last of whoever has most before it.
-    pub(super) fn spare(&mut self) -> Option<u32> {
-        if let Some(place) = self.loose.first() {
-            return Some(*place);
+    /// A request to try a pod with, out of its turn: the smallest that is not begun. Of those of a size the first that no pod has,
+    /// or the last.
+    pub(super) fn take_smallest(&mut self, tokens: impl Fn(u32) -> u64) -> Option<u32> {
+        let waiting = self.places.iter().zip(0_u32..).filter_map(|(state, place)| match state {
+            Place::Loose => Some((tokens(place), false, place, place)),
+            Place::Waiting(_, counted) => Some((*counted, true, u32::MAX - place, place)),
+            Place::InFlight | Place::Done | Place::Past => None,
+        });
+        let (.., place) = waiting.min()?;
+        if let Place::Waiting(lane, _) = self.places[place as usize] {
+            self.lanes[usize::from(lane)].take(place);
         }
-        let places = &self.places;
-        let longest = self.lanes.iter_mut().max_by_key(|lane| lane.waiting)?;
-        let place = longest.take_last(|place| matches!(places[place as usize], Place::Waiting(_)))?;
         Some(place)
+    }
+
+    /// Whether a pod is away that may come back by itself: it is looked after, or will be.
+    pub(super) fn is_one_expected(&self) -> bool {
+        self.lanes.iter().any(|lane| matches!(lane.life, Life::Dead(Some(_)) | Life::Probing))
     }
 
     /// Whether a request's result was there before.

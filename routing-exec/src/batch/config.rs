@@ -25,7 +25,8 @@ pub struct BatchRunConfig {
     /// After how long a dead pod is sent one request to see whether it lives again; none if that is for the host to say, by
     /// [`BatchRunner::join`](crate::batch::BatchRunner::join).
     pub revive: Option<Duration>,
-    /// How long to wait for a pod when none lives, before the batch ends with an error.
+    /// How long to wait for a pod when none lives, before the batch ends with an error; and how long requests wait for a dead
+    /// pod that is looked after when none that lives has room for them, before they are given up.
     pub patience: Duration,
     /// How long a pod is left alone that [`BatchWork::admit`](crate::batch::BatchWork::admit) refused, unless something else
     /// happens.
@@ -120,5 +121,6 @@ pub enum Order {
     /// Results that are early are held, and no more of them than the window allows: when it is full, nothing is sent but the
     /// request whose result is next, ahead of its turn in the plan. A window that is small beside the batch thus costs the
     /// plan its order; a host that can sort afterwards, by a journal for one, had better take them as they come.
+    /// Failures of requests that a plan leaves out are held besides, whatever the window: they are there at once.
     ByPlace,
 }

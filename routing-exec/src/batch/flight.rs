@@ -28,6 +28,8 @@ pub(super) struct Ticket {
     pub(super) place: u32,
     /// Whose turn it is in, by number.
     pub(super) lane: usize,
+    /// What it was thought to have when it was sent: what it counts for until it ends.
+    pub(super) tokens: u64,
     /// The cohort that waits for its answer.
     pub(super) leads: Option<u64>,
     /// How often it was sent, and when first.

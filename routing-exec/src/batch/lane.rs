@@ -138,17 +138,14 @@ impl Lane {
         self.set(cohort, if well { State::Open } else { State::Closed });
     }
 
-    /// Takes the request that would come last.
-    pub(super) fn take_last(&mut self, is_waiting: impl Fn(u32) -> bool) -> Option<u32> {
-        while let Some(cohort) = self.cohorts.back_mut() {
-            while let Some(place) = cohort.rest.pop_back() {
-                if is_waiting(place) {
-                    return Some(place);
-                }
+    /// Takes a request out of its cohort: it may come back to another.
+    pub(super) fn take(&mut self, place: u32) {
+        for cohort in &mut self.cohorts {
+            if let Some(at) = cohort.rest.iter().position(|known| *known == place) {
+                cohort.rest.remove(at);
+                return;
             }
-            self.cohorts.pop_back();
         }
-        None
     }
 
     /// Takes all that is not begun.

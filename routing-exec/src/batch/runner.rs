@@ -5,6 +5,7 @@
 
 mod ending;
 mod pods;
+mod polling;
 mod sending;
 
 use std::collections::HashMap;
@@ -21,7 +22,7 @@ use super::bells::Bells;
 use super::board::Board;
 use super::config::{BatchRunConfig, Bound};
 use super::error::BatchError;
-use super::flight::{Event, Flight};
+use super::flight::Flight;
 use super::journal::Keep;
 use super::progress::{BatchProgress, Counts};
 use super::ready::Ready;
@@ -147,6 +148,8 @@ pub struct BatchRunner<T: Transport, C: Timer, S, const W: usize = 4> {
     refused: Option<Instant>,
     /// Since when no pod lives.
     forsaken: Option<Instant>,
+    /// Since when requests are kept that no living pod has room for.
+    outsized: Option<Instant>,
     counts: Counts,
     /// The first plan, until the first poll.
     plan: Option<BatchPlan>,
@@ -176,9 +179,6 @@ enum State {
     Over,
 }
 
-/// Things that happen within one poll before other tasks get their turn.
-const MOST_PER_POLL: usize = 256;
-
 impl<T: Transport, C: Timer, S: BatchWork, const W: usize> BatchRunner<T, C, S, W> {
     /// A runner of a batch of so many requests by a plan, whose pods take part.
     ///
@@ -206,6 +206,7 @@ impl<T: Transport, C: Timer, S: BatchWork, const W: usize> BatchRunner<T, C, S, 
             alarm: None,
             refused: None,
             forsaken: None,
+            outsized: None,
             counts: Counts::default(),
             plan: Some(plan),
             started: None,
@@ -310,83 +311,6 @@ impl<T: Transport, C: Timer, S: BatchWork, const W: usize> BatchRunner<T, C, S, 
 
     fn now(&self) -> Instant {
         self.driver.timer().now()
-    }
-
-    fn start(&mut self) {
-        let Some(plan) = self.plan.take() else { return };
-        self.started = Some(self.now());
-        let rest = self.board.all_loose();
-        if self.board.lanes.is_empty() {
-            return self.hand_out(rest);
-        }
-        self.follow(&plan, &rest);
-    }
-
-    /// Does whatever can be done now.
-    fn carry_on(&mut self, cx: &mut Context<'_>) {
-        for _ in 0..MOST_PER_POLL {
-            self.send_more();
-            if self.state != State::Running {
-                return;
-            }
-            if let Some(slot) = self.bells.answer() {
-                self.listen(slot);
-            } else if !self.sleep_on(cx) {
-                return;
-            }
-        }
-        cx.waker().wake_by_ref();
-    }
-
-    /// Listens to a request under way.
-    fn listen(&mut self, slot: usize) {
-        let waker = self.bells.waker(slot);
-        let Some(Some(flight)) = self.flights.get_mut(slot) else { return };
-        let Poll::Ready(event) = flight.poll(&mut Context::from_waker(&waker), self.config.most_answer) else { return };
-        match event {
-            Event::Begun(status) => {
-                let ticket = flight.ticket;
-                // There is more to hear.
-                self.bells.ring(slot);
-                self.begun(ticket, status);
-            }
-            Event::Ended(ended) => self.ended(slot, ended),
-            Event::Rested => self.send_again(slot),
-        }
-    }
-
-    /// Waits for the next moment at which something is to be done without anybody's word; whether it has come.
-    fn sleep_on(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some(at) = self.next_moment() else {
-            self.alarm = None;
-            return false;
-        };
-        if self.alarm.as_ref().is_none_or(|(set, _)| *set != at) {
-            self.alarm = Some((at, Box::pin(self.driver.timer().sleep_until(at))));
-        }
-        let has_come = self.alarm.as_mut().is_some_and(|(_, sleep)| sleep.as_mut().poll(cx).is_ready());
-        if has_come {
-            self.alarm = None;
-            self.is_stirred = true;
-        }
-        has_come
-    }
-
-    /// All results are out.
-    fn close(&mut self) -> Result<(), BatchError> {
-        let Some(journal) = &mut self.journal else { return Ok(()) };
-        journal.close().map_err(|error| BatchError::Journal(error.kind()))
-    }
-
-    /// Ends before the requests do: what is under way is cancelled.
-    fn fail(&mut self, error: BatchError) {
-        self.flights.clear();
-        self.free.clear();
-        self.flying = 0;
-        self.alarm = None;
-        if self.state == State::Running {
-            self.state = State::Failing(error);
-        }
     }
 }
 

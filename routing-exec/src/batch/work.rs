@@ -7,7 +7,8 @@ use crate::run::ClientRequest;
 
 /// A host's batch. Requests are told by their places in it.
 pub trait BatchWork: Send {
-    /// How large a request is thought to be.
+    /// How large a request is thought to be. The answer may change as a host learns more: a request counts for what was said
+    /// last, when it was given to its pod or when it was sent.
     fn size(&self, place: u32) -> Size;
 
     /// Whether a pod may begin a request now, and the request's share of the pod's load, which is held until it ends; none

@@ -175,7 +175,10 @@ pub(crate) fn runner(
 }
 
 /// All results, and the error if it ended with one.
-pub(crate) fn run_all(clock: &Clock, runner: &mut Runner) -> (Vec<BatchResult>, Option<BatchError>) {
+pub(crate) fn run_all<S: BatchWork>(
+    clock: &Clock,
+    runner: &mut BatchRunner<Fleet, Clock, S>,
+) -> (Vec<BatchResult>, Option<BatchError>) {
     let mut results = Vec::new();
     loop {
         match block_on(clock, runner.next()) {

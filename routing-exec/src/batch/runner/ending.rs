@@ -94,7 +94,7 @@ impl<T: Transport, C: Timer, S: BatchWork, const W: usize> BatchRunner<T, C, S, 
         self.free.push(slot);
         self.flying -= 1;
         self.is_stirred = true;
-        self.board.land(ticket.place, ticket.lane, self.work.size(ticket.place).tokens(), is_done);
+        self.board.land(ticket.place, ticket.lane, ticket.tokens, is_done);
         if !is_done {
             let Ticket { sent, failures, since, .. } = ticket;
             self.tried.insert(ticket.place, Tried { sent, failures, since });
@@ -110,7 +110,7 @@ impl<T: Transport, C: Timer, S: BatchWork, const W: usize> BatchRunner<T, C, S, 
         let took = now.saturating_duration_since(ticket.since);
         let (place, attempts, pod) = (ticket.place, ticket.sent, Some(lane.pod));
         let result = BatchResult { place, outcome, attempts, usage, took, pod };
-        lane.done(self.work.size(place).tokens(), usage, result.is_success(), now);
+        lane.done(ticket.tokens, usage, result.is_success(), now);
         if let Some(cohort) = ticket.leads {
             lane.answered(cohort, result.is_success());
         }

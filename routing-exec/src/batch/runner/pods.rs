@@ -5,7 +5,7 @@ use std::time::Instant;
 use routing_core::Pod;
 use routing_core::batch::BatchPlan;
 
-use super::BatchRunner;
+use super::{BatchRunner, State};
 use crate::batch::board::Unplanned;
 use crate::batch::error::BatchError;
 use crate::batch::lane::Life;
@@ -25,8 +25,7 @@ impl<T: Transport, C: Timer, S: BatchWork, const W: usize> BatchRunner<T, C, S, 
                 rest.extend(self.lift(slot, false).map(|ticket| ticket.place));
             }
         }
-        let work = &self.work;
-        self.board.strand(lane, |place| work.size(place).tokens(), &mut rest);
+        self.board.strand(lane, &mut rest);
         self.hand_out(rest);
     }
 
@@ -35,15 +34,14 @@ impl<T: Transport, C: Timer, S: BatchWork, const W: usize> BatchRunner<T, C, S, 
         let Some(lane) = self.board.join(pod, self.config.bound) else { return };
         (self.board.lanes[lane].life, self.board.lanes[lane].misses) = (Life::Living, 0);
         self.forsaken = None;
-        // Before the first poll there is a plan, which may not know it yet.
+        // The first poll sees whether the plan knows it.
         if self.plan.is_some() {
             return;
         }
         let mut rest = Vec::new();
         self.board.take_kept(&mut rest);
-        let work = &self.work;
         for lane in 0..self.board.lanes.len() {
-            self.board.strand(lane, |place| work.size(place).tokens(), &mut rest);
+            self.board.strand(lane, &mut rest);
         }
         self.hand_out(rest);
     }
@@ -51,6 +49,9 @@ impl<T: Transport, C: Timer, S: BatchWork, const W: usize> BatchRunner<T, C, S, 
     /// Has requests that no pod has planned anew; if no pod lives, they are kept until one does.
     pub(super) fn hand_out(&mut self, mut rest: Vec<u32>) {
         self.is_stirred = true;
+        if self.state != State::Running {
+            return self.board.keep(rest);
+        }
         let living = self.board.living();
         if living.is_empty() {
             let now = self.now();
@@ -64,26 +65,51 @@ impl<T: Transport, C: Timer, S: BatchWork, const W: usize> BatchRunner<T, C, S, 
         self.counts.replans += 1;
         match self.work.replan(&rest, &living) {
             Some(plan) => self.follow(&plan, &rest),
-            None => self.fail(BatchError::NoPlan { left: self.board.left() }),
+            None => {
+                self.board.keep(rest);
+                self.fail(BatchError::NoPlan { left: self.board.left() });
+            }
         }
     }
 
-    /// Follows a plan for some requests. Those that it leaves out are done with.
+    /// Follows a plan for some requests. Those that it leaves out are done with, unless a pod may come back that has room.
     pub(super) fn follow(&mut self, plan: &BatchPlan, rest: &[u32]) {
         let work = &self.work;
         let unplanned = self.board.assign(plan, rest, self.config.lead, |place| work.size(place).tokens());
+        let is_one_expected = self.board.is_one_expected();
         for (place, why) in unplanned {
-            let failure = match why {
-                Unplanned::TooLong => BatchFailure::new("too_long", "no pod has room for its prompt and answer"),
-                Unplanned::Left => BatchFailure::new("unplanned", "the plan has it in no cohort"),
-            };
-            self.give_up(place, failure);
+            match why {
+                _ if self.state != State::Running => self.board.keep(vec![place]),
+                Unplanned::TooLong if is_one_expected => self.board.keep(vec![place]),
+                Unplanned::TooLong => self.give_up(place, too_long()),
+                Unplanned::Left => self.give_up(place, BatchFailure::new("unplanned", "the plan has it in no cohort")),
+            }
         }
+        let since = self.outsized.unwrap_or_else(|| self.now());
+        self.outsized = self.board.has_kept().then_some(since);
         self.is_stirred = true;
     }
 
-    /// When something is to be done without anybody's word: a dead pod looked after, a refused one asked, or patience at its end. Ends the batch if
-    /// that is now.
+    /// Gives up what no living pod has room for, once there was patience enough for one that has.
+    pub(super) fn give_up_outsized(&mut self, now: Instant) {
+        if self.outsized_until().is_none_or(|end| now < end) {
+            return;
+        }
+        self.outsized = None;
+        let mut kept = Vec::new();
+        self.board.take_kept(&mut kept);
+        kept.sort_unstable();
+        kept.into_iter().for_each(|place| self.give_up(place, too_long()));
+    }
+
+    /// When there is no more patience for what no living pod has room for; none as long as something else is to be seen first.
+    fn outsized_until(&self) -> Option<Instant> {
+        let end = self.outsized?.checked_add(self.config.patience);
+        end.filter(|_| !self.is_probing() && !self.board.living().is_empty())
+    }
+
+    /// When something is to be done without anybody's word: a dead pod looked after, a refused one asked, or patience at its
+    /// end. Ends the batch if that is now and no pod lives.
     pub(super) fn next_moment(&mut self) -> Option<Instant> {
         if self.board.left() == 0 {
             return None;
@@ -98,10 +124,15 @@ impl<T: Transport, C: Timer, S: BatchWork, const W: usize> BatchRunner<T, C, S, 
             Life::Dead(at) => at,
             _ => None,
         });
-        due.chain(out_of_patience.filter(|_| !self.is_probing())).chain(self.refused).min()
+        let patience = out_of_patience.filter(|_| !self.is_probing()).into_iter().chain(self.outsized_until());
+        due.chain(patience).chain(self.refused).min()
     }
 
     fn is_probing(&self) -> bool {
         self.board.lanes.iter().any(|lane| lane.life == Life::Probing)
     }
+}
+
+fn too_long() -> BatchFailure {
+    BatchFailure::new("too_long", "no pod has room for its prompt and answer")
 }

@@ -38,11 +38,17 @@ impl<T: Transport, C: Timer, S: BatchWork, const W: usize> BatchRunner<T, C, S, 
         self.flying + self.ready.len() + kept < self.config.window.max(1)
     }
 
+    /// Whether the window has room for the request whose result all the others wait for. It has if nothing is under way, however
+    /// many results there are: they may all wait for that one, and those of requests that no pod is asked for come unbidden.
+    fn has_room_for_awaited(&self) -> bool {
+        self.flying == 0 || self.flying + self.ready.len() < self.config.window.max(1)
+    }
+
     /// Sends the request whose result all the others wait for, if nothing else may be sent.
     fn send_awaited(&mut self) {
         let board = &self.board;
         let Some(place) = self.ready.awaited(|place| board.is_past(place)) else { return };
-        if self.has_room() || self.flying + self.ready.len() >= self.config.window.max(1) {
+        if self.has_room() || !self.has_room_for_awaited() {
             return;
         }
         let in_batch = (place as usize) < self.board.requests();
@@ -65,7 +71,8 @@ impl<T: Transport, C: Timer, S: BatchWork, const W: usize> BatchRunner<T, C, S, 
 
     /// Sends a request to a pod.
     pub(super) fn send(&mut self, lane: usize, Turn { place, leads }: Turn, hold: Option<BatchHold>) {
-        self.board.take_off(place, lane, self.work.size(place).tokens());
+        let tokens = self.work.size(place).tokens();
+        self.board.take_off(place, lane, tokens);
         if let Some(cohort) = leads {
             self.board.lanes[lane].led(cohort);
         }
@@ -73,7 +80,7 @@ impl<T: Transport, C: Timer, S: BatchWork, const W: usize> BatchRunner<T, C, S, 
         let before = self.tried.remove(&place).unwrap_or(Tried { sent: 0, failures: 0, since: now });
         self.counts.retries += usize::from(before.sent > 0);
         let Tried { sent, failures, since } = before;
-        let ticket = Ticket { place, lane, leads, sent: sent + 1, since, failures };
+        let ticket = Ticket { place, lane, tokens, leads, sent: sent + 1, since, failures };
         let stage = self.ask(ticket, hold);
         let slot = self.free.pop().unwrap_or(self.flights.len());
         let flight = Some(Flight { ticket, stage });
@@ -108,15 +115,22 @@ impl<T: Transport, C: Timer, S: BatchWork, const W: usize> BatchRunner<T, C, S, 
         Stage::Asking(self.driver.execute(run, Teller { told: told.clone(), hold }), told)
     }
 
-    /// Sends one request each to pods that were dead for long enough, to see.
+    /// Sends one request each to pods that were dead for long enough, to see. A small one: it has room with most pods, and a pod
+    /// that has none for it would fail it for good.
     fn look_after_the_dead(&mut self) {
         let now = self.now();
+        self.give_up_outsized(now);
         for lane in 0..self.board.lanes.len() {
             let is_due = matches!(self.board.lanes[lane].life, Life::Dead(Some(at)) if at <= now);
             if !is_due {
                 continue;
             }
-            let spare = if self.has_room() { self.board.spare() } else { self.forsaken_awaited() };
+            let spare = if self.has_room() {
+                let work = &self.work;
+                self.board.take_smallest(|place| work.size(place).tokens())
+            } else {
+                self.forsaken_awaited()
+            };
             let Some(place) = spare else { continue };
             self.board.lanes[lane].life = Life::Probing;
             let hold = self.work.admit(self.board.lanes[lane].pod, place);
@@ -133,7 +147,6 @@ impl<T: Transport, C: Timer, S: BatchWork, const W: usize> BatchRunner<T, C, S, 
     fn forsaken_awaited(&mut self) -> Option<u32> {
         let board = &self.board;
         let place = self.ready.awaited(|place| board.is_past(place))?;
-        let has_room = self.flying + self.ready.len() < self.config.window.max(1);
-        (has_room && self.board.is_loose(place)).then_some(place)
+        (self.has_room_for_awaited() && self.board.is_loose(place)).then_some(place)
     }
 }
