@@ -6,12 +6,14 @@
 //! | [`sweep`] | one weight or parameter of a policy, varied |
 //!
 //! For each traffic the fleet's capacity is found, and for each load every policy is run on the same arrivals. The rule that
-//! must never break: all policies of a section are asked about the same requests at the same times with the same chances, and
-//! how many of them run at once changes no figure but the router's own time.
+//! must never break: all policies of a section are asked about the same requests, each with the same chance and at the same
+//! time (in a closed loop, the same time after the answer that it follows), and how many of them run at once changes no figure
+//! but the router's own time.
 
 mod pooled;
 mod sweep;
 
+use std::collections::HashSet;
 use std::fmt::{self, Display};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,7 +28,7 @@ use crate::simulate::SimulateError;
 use crate::simulate::capacity::{Filled, fill};
 use crate::simulate::config::SimConfig;
 use crate::simulate::online::{Load, simulate};
-use crate::simulate::options::Options;
+use crate::simulate::options::{Options, told_apart};
 use crate::simulate::outcome::Outcome;
 use crate::simulate::policy::{DEFAULT, Policy};
 use crate::simulate::pool::run_all;
@@ -82,11 +84,13 @@ pub fn compare(options: &Options) -> Result<Comparison, SimulateError> {
         Some(_) => vec![None],
         None => options.load.iter().copied().map(Some).collect(),
     };
-    let mut sections = Vec::new();
+    let (mut sections, mut names) = (Vec::new(), HashSet::new());
     for site in &sites {
         for &load in &loads {
             let outcomes = run(site, load, &all, options)?;
-            sections.push(section(site, load, outcomes, &policies, sweeping.as_ref(), options));
+            let mut section = section(site, load, outcomes, &policies, sweeping.as_ref(), options);
+            section.name = told_apart(&mut names, section.name);
+            sections.push(section);
         }
     }
     Ok(Comparison { sections })

@@ -51,6 +51,9 @@ pub enum SimulateError {
     /// A file could not be read or written.
     #[error("{0}: {1}")]
     File(String, #[source] io::Error),
+    /// A batch that cannot be planned.
+    #[error("the batch has no plan: {0}")]
+    Plan(#[from] routing_core::batch::BatchError),
     /// The report could not be written.
     #[error("--out: {0}")]
     Report(#[from] crate::simulate::report::WriteError),

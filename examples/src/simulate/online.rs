@@ -82,7 +82,6 @@ struct Online<'t> {
     flights: Vec<Option<Flight>>,
     series: Series,
     outcome: Outcome,
-    rng: Rng,
     /// The next to come of those whose time is known.
     next: usize,
     /// Answers so far, and their tokens: what the next one is expected to have.
@@ -127,7 +126,6 @@ impl<'t> Online<'t> {
             flights: (0..load.trace.requests.len()).map(|_| None).collect(),
             series: Series::default(),
             outcome,
-            rng: Rng::new(config.seed),
             next: 0,
             answered: (FIRST_GUESS.0, FIRST_GUESS.1),
             shown: 0,
@@ -190,7 +188,7 @@ impl<'t> Online<'t> {
             prompt: request.input,
             session: request.session,
             output: self.answered.1 / self.answered.0,
-            seed: self.rng.bits(),
+            seed: chance(self.config.seed, place),
         };
         self.series.loads(now, self.world.engines());
         let Some(choice) = self.router.decide(now, asked) else { return self.refuse(place) };
@@ -227,11 +225,14 @@ impl<'t> Online<'t> {
     fn fill(&mut self, pod: usize) {
         let (now, router) = (self.world.now, &self.router);
         let Some(fill) = &mut self.fill else { return };
-        while let Some(job) =
-            fill.next((pod, router.handles()), &router.pod_load(now, pod), |work| router.begin(pod, work))
-        {
+        let mut refused = 0;
+        // A list of which the pod takes nothing is gone through once.
+        while refused < fill.len(pod) {
+            let load = router.pod_load(now, pod);
+            let Some(job) = fill.next((pod, router.handles()), &load, |work| router.begin(pod, work)) else { return };
             if !self.world.submit(pod, job) {
                 fill.refused(job);
+                refused += 1;
             }
         }
     }
@@ -317,6 +318,12 @@ impl<'t> Online<'t> {
     }
 }
 
+/// What chance begins with in the decision about a request: of one seed's numbers, the one at its place. Not the next one in the
+/// order of arrival, which in a closed loop depends on answers, and so on the policy.
+fn chance(seed: u64, place: u32) -> u64 {
+    Rng::new(seed.wrapping_add(u64::from(place).wrapping_mul(RNG_STEP))).bits()
+}
+
 /// Who comes after whom, with the µs between.
 #[derive(Debug)]
 struct Followers {
@@ -351,6 +358,9 @@ impl Followers {
     }
 }
 
+/// What a generator's state goes on by.
+const RNG_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+
 /// µs between two looks at what pods have to do.
 const TICK_US: u64 = 20_000;
 
@@ -359,3 +369,24 @@ const WATCH_EVERY: u64 = 1_000;
 
 /// What answers are taken to have before there were any: so many answers, and their tokens.
 const FIRST_GUESS: (u64, u64) = (8, 8 * 256);
+
+#[cfg(test)]
+mod tests {
+    use pointsman_lab::trace::made::Made;
+
+    use super::*;
+
+    #[test]
+    fn a_request_has_the_same_chance_whenever_it_comes() {
+        let trace = Made::Agents.trace(300, 3).at_rate(4.0, 3);
+        assert!(trace.is_closed());
+        let load = Load::new(&trace);
+        let tokens = |speed: f64| {
+            let mut config = SimConfig::mixed(4, 1_000_000, trace.block);
+            config.pods[0].0.speed *= speed;
+            let outcome = simulate(&Policy::find("random").unwrap(), &load, &config, &mut |_| {}).unwrap();
+            outcome.pods.iter().map(|pod| pod.output_tokens).collect::<Vec<_>>()
+        };
+        assert_eq!(tokens(1.0), tokens(0.3), "answers come in another order, and go to the same pods");
+    }
+}

@@ -8,6 +8,8 @@
 mod check;
 mod command;
 
+use std::collections::HashSet;
+use std::iter;
 use std::path::{Path, PathBuf};
 
 use clap::{Parser, ValueEnum};
@@ -116,21 +118,23 @@ pub enum Study {
 }
 
 impl Options {
-    /// The traffic: a name, and requests at times of their own.
+    /// The traffic: a name that no other has, and requests at times of their own.
     ///
     /// # Errors
     ///
     /// When a file cannot be read.
     pub fn traffic(&self) -> Result<Vec<(String, Trace)>, SimulateError> {
+        let mut names = HashSet::new();
         if self.trace.is_empty() {
-            return Ok(self.made.iter().map(|made| (made.to_string(), made.trace(self.requests, self.seed))).collect());
+            let make = |made: &Made| (told_apart(&mut names, made.to_string()), made.trace(self.requests, self.seed));
+            return Ok(self.made.iter().map(make).collect());
         }
         let open = |path: &PathBuf| {
             let name = file_name(path);
             let trace = Trace::open(path).map_err(|error| SimulateError::Trace(path.display().to_string(), error))?;
             let copies = self.requests.div_ceil(trace.requests.len().max(1)).max(1);
             let trace = if copies > 1 { trace.repeated(copies, self.seed) } else { trace };
-            Ok((name.split('.').next().unwrap_or_default().to_owned(), trace))
+            Ok((told_apart(&mut names, name.split('.').next().unwrap_or_default().to_owned()), trace))
         };
         self.trace.iter().map(open).collect()
     }
@@ -175,7 +179,30 @@ impl Options {
     }
 }
 
+/// A name that none before it has: the second `chat` is `chat-2`.
+pub(super) fn told_apart(names: &mut HashSet<String>, name: String) -> String {
+    let numbered = (2..).map(|number| format!("{name}-{number}"));
+    let free = iter::once(name.clone()).chain(numbered).find(|name| !names.contains(name)).unwrap_or(name);
+    names.insert(free.clone());
+    free
+}
+
 /// A file's name without its folders.
 fn file_name(path: &Path) -> String {
     path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_are_there_already_get_a_number() {
+        let mut names = HashSet::new();
+        let told = ["a", "a", "b", "a-2", "a"].map(|name| told_apart(&mut names, name.to_owned()));
+        assert_eq!(told, ["a", "a-2", "b", "a-2-2", "a-3"]);
+        let options = Options::parse_from(["simulate", "--made", "chat", "--made", "chat", "--requests", "5"]);
+        let traffic = options.traffic().unwrap();
+        assert_eq!(traffic.iter().map(|(name, _)| &**name).collect::<Vec<_>>(), ["chat", "chat-2"]);
+    }
 }

@@ -24,9 +24,9 @@ pub struct Outcome {
     pub prefill_tokens: u64,
     /// Tokens of all answers.
     pub output_tokens: u64,
-    /// Virtual µs from the first arrival to the last answer.
+    /// Virtual µs from the beginning of the traffic, time 0, to the last answer.
     pub span_us: u64,
-    /// Virtual µs from the first arrival to the last.
+    /// Virtual µs from the beginning of the traffic, time 0, to the last arrival.
     pub arrivals_us: u64,
     /// Times to the first token, in virtual µs.
     pub ttft: Latencies,
@@ -36,6 +36,9 @@ pub struct Outcome {
     pub whole: Latencies,
     /// What each pod did.
     pub pods: Vec<PodOutcome>,
+    /// Of several runs as one, the mean of their imbalances: the busiest pod of one is not that of another, and sums over runs
+    /// would hide it. None of one run.
+    pub mean_imbalance: Option<f64>,
     /// How it was, time after time.
     pub series: Vec<Moment>,
     /// Decisions that were made.
@@ -68,9 +71,9 @@ pub struct Moment {
     pub blocks: u64,
     /// Those of them that were held.
     pub blocks_hit: u64,
-    /// Requests in a pod at its end, in the mean.
+    /// Requests in a pod, in the mean over pods: the most that an arrival within it found.
     pub mean_load: f64,
-    /// Requests in the fullest pod at its end.
+    /// Requests in the fullest pod: the most that an arrival within it found.
     pub most_load: u32,
 }
 
@@ -93,9 +96,12 @@ impl Outcome {
         (self.blocks_known > 0).then(|| share(self.blocks_hit, self.blocks_known))
     }
 
-    /// How much the busiest pod worked against the mean.
+    /// How much the busiest pod worked against the mean; of several runs as one, in the mean over them.
     #[must_use]
     pub fn imbalance(&self) -> f64 {
+        if let Some(mean) = self.mean_imbalance {
+            return mean;
+        }
         let most = self.pods.iter().map(|pod| pod.busy_us).max().unwrap_or(0);
         let sum: u64 = self.pods.iter().map(|pod| pod.busy_us).sum();
         share(most * self.pods.len() as u64, sum)

@@ -62,10 +62,7 @@ pub(super) struct Cell {
 impl Cell {
     /// The median over the seeds.
     pub(super) fn median(&self, figure: impl Fn(&Outcome) -> f64) -> f64 {
-        let mut values: Vec<f64> = self.outcomes.iter().map(figure).collect();
-        values.sort_by(f64::total_cmp);
-        let (low, high) = ((values.len().max(1) - 1) / 2, values.len() / 2);
-        values.get(low).zip(values.get(high)).map_or(0.0, |(low, high)| f64::midpoint(*low, *high))
+        median(self.outcomes.iter().map(figure))
     }
 
     /// How far the seeds lie apart: half of the way from the least to the most, against the median.
@@ -78,6 +75,14 @@ impl Cell {
     pub(super) fn policy(&self) -> &str {
         self.outcomes.first().map_or("", |outcome| &outcome.policy)
     }
+}
+
+/// The middle one of some values, or the mean of the two in the middle; 0 of none.
+pub(super) fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let (low, high) = ((values.len().max(1) - 1) / 2, values.len() / 2);
+    values.get(low).zip(values.get(high)).map_or(0.0, |(low, high)| f64::midpoint(*low, *high))
 }
 
 /// A figure that policies are compared by: seconds to the first token that 99 in 100 stay within.
@@ -128,4 +133,16 @@ pub(super) fn grid(sites: &[Site], policies: &[Policy], options: &Options) -> Re
 pub(super) fn at_once(options: &Options) -> usize {
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     options.jobs.unwrap_or_else(cores)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::median;
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        for (values, middle) in [(&[][..], 0.0), (&[3.0], 3.0), (&[4.0, 1.0], 2.5), (&[9.0, 1.0, 2.0], 2.0)] {
+            assert_eq!(median(values.iter().copied()), middle);
+        }
+    }
 }

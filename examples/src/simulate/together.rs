@@ -113,9 +113,13 @@ impl<'t> Fill<'t> {
         load: &PodLoad,
         begin: impl FnOnce(Work) -> LoadGuard,
     ) -> Option<Job> {
-        let list = &self.batch.lists[pod];
+        let list = self.batch.lists.get(pod)?;
         let place = *list.get(self.lanes[pod].next % list.len().max(1))?;
         let request = self.batch.first + place;
+        if self.flights.contains_key(&request) {
+            // A short list begins over no sooner than this one is answered.
+            return None;
+        }
         let held = self.held(pod, request)?;
         let (prompt, output) = self.batch.lengths[place as usize];
         let there = ((held * self.block) as u32).max(self.lanes[pod].sent).min(prompt - 1);
@@ -167,11 +171,17 @@ impl<'t> Fill<'t> {
         self.flights.remove(&job.request);
     }
 
-    /// A request that no pod has room for.
+    /// A request that its pod has no room for: the one after it is the next.
     pub(super) fn refused(&mut self, job: Job) {
-        if let Some(flight) = self.flights.remove(&job.request) {
-            self.lanes[flight.pod].prefilling = None;
-        }
+        let Some(flight) = self.flights.remove(&job.request) else { return };
+        let lane = &mut self.lanes[flight.pod];
+        let next = lane.next + usize::from(flight.is_piece);
+        *lane = Lane { next, ..Lane::default() };
+    }
+
+    /// How many requests a pod's list has.
+    pub(super) fn len(&self, pod: usize) -> usize {
+        self.batch.lists.get(pod).map_or(0, Vec::len)
     }
 
     fn admits(&self, handles: &[Pod], load: &PodLoad, own: &InFlight, work: Work) -> bool {
@@ -226,6 +236,25 @@ mod tests {
         (0..2_000).for_each(|at| chains.push([BlockHash::new(0xF111 << 32 | at)].into_iter()));
         let lists = (0..pods as u32).map(|pod| (0..2_000).filter(|at| at % pods as u32 == pod).collect()).collect();
         FillBatch { chains, first, lengths: vec![(900, 100); 2_000], lists }
+    }
+
+    #[test]
+    fn a_list_that_a_pod_refuses_or_that_is_short_ends_with_the_online_requests() {
+        let trace = Made::Rag.trace(20, 3).at_rate(6.0, 3);
+        let (load, config) = (Load::new(&trace), SimConfig::mixed(2, 60_000, trace.block));
+        let policy = Policy::find("round_robin").unwrap();
+        for rule in [FillRule::Fixed(64), FillRule::Gaps(BatchAdmission::default())] {
+            let mut batch = batch(&load, 2);
+            batch.lists = vec![vec![0, 2, 4], vec![1, 3]];
+            let (online, short) = simulate_together(&policy, &load, &config, (&batch, rule), None).unwrap();
+            assert_eq!(online.requests, 20);
+            assert!(short.requests > 5, "{rule:?}: begun over and over, {short:?}");
+            batch.lengths = vec![(60_000, 100); 2_000];
+            // A pod without a list has nothing to begin.
+            batch.lists.pop();
+            let (online, refused) = simulate_together(&policy, &load, &config, (&batch, rule), None).unwrap();
+            assert_eq!((online.requests, refused.requests), (20, 0), "{rule:?}");
+        }
     }
 
     #[test]

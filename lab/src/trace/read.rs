@@ -59,6 +59,9 @@ pub enum Fault {
     /// Times fall.
     #[error("comes before the one above it")]
     Early,
+    /// A time further from the first than [`MOST_US`].
+    #[error("comes too long after the first one to be counted")]
+    Late,
     /// There is no number of tokens a block that fits it and the others.
     #[error("has another number of ids than its tokens need")]
     Length,
@@ -69,6 +72,9 @@ pub enum Fault {
     #[error("names no session, or is the first to name one")]
     Session,
 }
+
+/// µs that a trace has at most, some 285 years: up to there times as they are written are exact, and sums of them have room.
+pub const MOST_US: u64 = 1 << 53;
 
 /// A longer think time than this is cut: whoever was away does not come back in the time of a simulation.
 pub const MOST_THINK_US: u64 = 60_000_000;
@@ -192,8 +198,12 @@ fn arrivals(rows: Vec<Row>, children: &Ids<usize>) -> Result<Vec<Request>, Trace
     let mut times = Vec::with_capacity(rows.len());
     let (mut before, first) = (0, rows.first().map_or(0.0, |row| row.timestamp));
     for row in &rows {
-        before = micros(row.timestamp - first).filter(|&at| at >= before).ok_or(early(row))?;
-        times.push(before);
+        let at = micros(row, first)?;
+        if at < before {
+            return Err(TraceError::Request(row.line, Fault::Early));
+        }
+        before = at;
+        times.push(at);
     }
     spread(&mut times);
     let (mut homes, mut sessions) = (Ids::default(), 0);
@@ -219,9 +229,9 @@ fn turns(rows: Vec<Row>) -> Result<Vec<Request>, TraceError> {
     for (place, mut row) in (0..).zip(rows) {
         let (number, name) = (sessions.len() as u32, row.session_id.take());
         let (start, session) = match sessions.get(&name) {
-            None => (Start::At(micros(row.timestamp - first).ok_or(early(&row))?), number),
+            None => (Start::At(micros(&row, first)?), number),
             Some(&(session, before, at)) => {
-                let gap = micros(row.timestamp - at).ok_or(early(&row))?;
+                let gap = micros(&row, at)?;
                 let think = gap.saturating_sub(answer(requests[before as usize].output));
                 (Start::After(before, think.min(MOST_THINK_US)), session)
             }
@@ -232,12 +242,13 @@ fn turns(rows: Vec<Row>) -> Result<Vec<Request>, TraceError> {
     Ok(requests)
 }
 
-fn early(row: &Row) -> TraceError {
-    TraceError::Request(row.line, Fault::Early)
-}
-
-fn micros(ms: f64) -> Option<u64> {
-    (ms >= 0.0).then_some((ms * 1e3) as u64)
+/// When a row comes, in µs after another time in ms.
+fn micros(row: &Row, after: f64) -> Result<u64, TraceError> {
+    match (row.timestamp - after) * 1e3 {
+        us if us < 0.0 => Err(TraceError::Request(row.line, Fault::Early)),
+        us if us <= MOST_US as f64 => Ok(us as u64),
+        _ => Err(TraceError::Request(row.line, Fault::Late)),
+    }
 }
 
 /// Equal times are spread until the next.
@@ -248,7 +259,8 @@ fn spread(times: &mut [u64]) {
         let same = times[from..].iter().take_while(|&&time| time == at).count();
         let next = times.get(from + same).copied().unwrap_or(at);
         for (i, time) in times[from..from + same].iter_mut().enumerate() {
-            *time = at + (next - at) * i as u64 / same as u64;
+            // The quotient is below the factor; the product may be more than 64 bits.
+            *time = at + (u128::from(next - at) * i as u128 / same as u128) as u64;
         }
         from += same;
     }

@@ -4,6 +4,8 @@ use crate::simulate::outcome::Outcome;
 
 /// The runs of one policy as one. What happened over time is told of the first.
 pub(super) fn pooled(outcomes: Vec<Outcome>) -> Outcome {
+    let runs = outcomes.len();
+    let imbalances: f64 = outcomes.iter().map(Outcome::imbalance).sum();
     let mut outcomes = outcomes.into_iter();
     let mut all = outcomes.next().unwrap_or_default();
     for one in outcomes {
@@ -32,5 +34,26 @@ pub(super) fn pooled(outcomes: Vec<Outcome>) -> Outcome {
             pod.busy_us += more.busy_us;
         }
     }
+    all.mean_imbalance = (runs > 1).then(|| imbalances / runs as f64);
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulate::outcome::PodOutcome;
+
+    #[test]
+    fn a_busy_pod_of_one_run_does_not_make_up_for_that_of_another() {
+        let run = |busy: [u64; 2]| Outcome {
+            requests: 5,
+            pods: busy.map(|busy_us| PodOutcome { busy_us, ..PodOutcome::default() }).to_vec(),
+            ..Outcome::default()
+        };
+        assert_eq!(pooled(vec![run([30, 10])]).imbalance(), 1.5);
+        let both = pooled(vec![run([30, 10]), run([10, 50])]);
+        assert_eq!(both.requests, 10);
+        assert_eq!(both.pods.iter().map(|pod| pod.busy_us).collect::<Vec<_>>(), [40, 60]);
+        assert!((both.imbalance() - (1.5 + 50.0 / 30.0) / 2.0).abs() < 1e-12, "{}", both.imbalance());
+    }
 }

@@ -9,7 +9,7 @@ use std::fmt::{self, Write};
 use pointsman_lab::latency::Latencies;
 use pointsman_lab::trace::made::Made;
 
-use super::at_once;
+use super::{at_once, median};
 use crate::progress::Progress;
 use crate::simulate::SimulateError;
 use crate::simulate::capacity::capacity;
@@ -17,7 +17,7 @@ use crate::simulate::config::SimConfig;
 use crate::simulate::online::{Load, simulate};
 use crate::simulate::options::Options;
 use crate::simulate::outcome::Outcome;
-use crate::simulate::policy::Policy;
+use crate::simulate::policy::{DEFAULT, Policy};
 use crate::simulate::pool::run_all;
 
 /// Runs every fleet on every share of cold prompts, and tells it as Markdown.
@@ -74,7 +74,7 @@ impl Fleet {
     }
 }
 
-/// Mixed pods by two rules, every split there is, and pods that do both under the conditional workflow.
+/// Mixed pods by some rules, every split there is, and pods that do both under the conditional workflow.
 fn fleets(options: &Options) -> Result<Vec<Fleet>, SimulateError> {
     if options.pods < 2 {
         return Err(SimulateError::NoPods);
@@ -150,12 +150,7 @@ impl Figures {
     /// The medians over some runs, figure by figure.
     fn median<'f>(runs: impl Iterator<Item = &'f Self>) -> Self {
         let runs: Vec<&Self> = runs.collect();
-        let of = |figure: fn(&Self) -> f64| {
-            let mut values: Vec<f64> = runs.iter().map(|run| figure(run)).collect();
-            values.sort_by(f64::total_cmp);
-            let (low, high) = ((values.len().max(1) - 1) / 2, values.len() / 2);
-            values.get(low).zip(values.get(high)).map_or(0.0, |(low, high)| f64::midpoint(*low, *high))
-        };
+        let of = |figure: fn(&Self) -> f64| median(runs.iter().map(|run| figure(run)));
         Self {
             ttft_p50: of(|run| run.ttft_p50),
             ttft_p99: of(|run| run.ttft_p99),
@@ -197,9 +192,7 @@ impl Row {
     fn of(share: f64, runs: &[(f64, Vec<Figures>)]) -> Self {
         let fleets = runs.first().map_or(0, |(_, figures)| figures.len());
         let figures = (0..fleets).map(|at| Figures::median(runs.iter().map(|(_, figures)| &figures[at]))).collect();
-        let mut capacities: Vec<f64> = runs.iter().map(|(capacity, _)| *capacity).collect();
-        capacities.sort_by(f64::total_cmp);
-        Self { share, capacity: capacities.get(capacities.len() / 2).copied().unwrap_or(0.0), figures }
+        Self { share, capacity: median(runs.iter().map(|(capacity, _)| *capacity)), figures }
     }
 
     /// The best fleet of a kind, by its place.
@@ -287,6 +280,6 @@ const NEAR: f64 = 0.05;
 const SHARES: [f64; 7] = [0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0];
 
 /// Rules for mixed pods, the split's, and the conditional one.
-const MIXED: [&str; 2] = ["lmetric", "cache_aware"];
+const MIXED: [&str; 3] = [DEFAULT, "lmetric", "cache_aware"];
 const SPLIT: &str = "prefill_decode";
 const CONDITIONAL: &str = "prefill_decode_conditional";

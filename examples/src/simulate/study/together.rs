@@ -13,14 +13,14 @@ use pointsman_lab::trace::made::Made;
 use routing_core::batch::{BatchConfig, BatchPlanner, BatchPod, BatchRequest, Nothing};
 use routing_plugins::load::BatchAdmission;
 
-use super::{Site, at_once, ttft_p99};
+use super::{Site, at_once, median, ttft_p99};
 use crate::progress::Progress;
 use crate::simulate::SimulateError;
 use crate::simulate::config::SimConfig;
 use crate::simulate::online::{Load, simulate, simulate_together};
 use crate::simulate::options::Options;
 use crate::simulate::outcome::Outcome;
-use crate::simulate::policy::Policy;
+use crate::simulate::policy::{DEFAULT, Policy};
 use crate::simulate::pool::run_all;
 use crate::simulate::together::{FillBatch, FillOutcome, FillRule};
 
@@ -75,8 +75,8 @@ fn compare(site: &Site, policy: &Policy, load: f64, seed: u64) -> Result<Compare
     first.pods.iter_mut().for_each(|(engine, _)| engine.online_first = true);
     let nobody = Trace::new(trace.block, Vec::new());
     let (online, idle) = (Load::new(&trace), Load::new(&nobody));
-    let batch = planned(&online, trace.block, &config, seed);
-    let alone_batch = planned(&idle, trace.block, &config, seed);
+    let batch = planned(&online, trace.block, &config, seed)?;
+    let alone_batch = planned(&idle, trace.block, &config, seed)?;
     let whole = (&alone_batch, FillRule::Fixed(OFFLINE_IN_FLIGHT));
     let (_, offline) = simulate_together(policy, &idle, &config, whole, Some(OFFLINE_US))?;
     let alone = simulate(policy, &online, &config, &mut |_| {})?;
@@ -96,14 +96,13 @@ fn compare(site: &Site, policy: &Policy, load: f64, seed: u64) -> Result<Compare
 }
 
 /// A batch planned for a fleet, behind the prompts of online traffic.
-fn planned(online: &Load<'_>, block: usize, config: &SimConfig, seed: u64) -> FillBatch {
+fn planned(online: &Load<'_>, block: usize, config: &SimConfig, seed: u64) -> Result<FillBatch, SimulateError> {
     let trace = Made::Rag.trace(BATCH, seed ^ 0xBA7C);
     let mut chains = online.chains().clone();
     let first = chains.len() as u32;
-    // Blocks of another size stand for as many of the fleet's; ids apart from all others.
-    let finer = (trace.block / block).max(1) as u64;
     for request in &trace.requests {
-        let ids = request.whole_blocks(trace.block).iter().flat_map(|id| (0..finer).map(move |part| id * finer + part));
+        let ids = in_blocks(request.whole_blocks(trace.block), trace.block, block);
+        // Apart from those of the online requests.
         chains.push(ids.map(|id| BlockHash::new((id + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0xBA7C_BA7C)));
     }
     let requests: Vec<_> = (0..)
@@ -118,17 +117,25 @@ fn planned(online: &Load<'_>, block: usize, config: &SimConfig, seed: u64) -> Fi
     let index: Index = Index::new(Config::default());
     let pods: Vec<_> = (0..config.pods.len())
         .zip(&config.pods)
-        .filter_map(|(at, (engine, _))| {
-            let pod = index.join(&format!("pod-{at}")).ok()?;
-            Some(BatchPod { pod, kv_tokens: (engine.blocks * engine.block) as u64, speed: engine.speed })
+        .map(|(at, (engine, _))| {
+            let pod = index.join(&format!("pod-{at}"))?;
+            Ok(BatchPod { pod, kv_tokens: (engine.blocks * engine.block) as u64, speed: engine.speed })
         })
-        .collect();
+        .collect::<Result<_, SimulateError>>()?;
     let block_tokens = NonZeroU32::new(block as u32).unwrap_or(NonZeroU32::MIN);
     let planner = BatchPlanner::new(BatchConfig { block_tokens, ..BatchConfig::default() });
-    let plan = planner.plan(&requests, &pods, &mut Nothing).unwrap_or_default();
+    let plan = planner.plan(&requests, &pods, &mut Nothing)?;
     let lists = plan.pods.iter().map(|pod| pod.requests().collect()).collect();
     let lengths = trace.requests.iter().map(|request| (request.input, request.output)).collect();
-    FillBatch { chains, first, lengths, lists }
+    Ok(FillBatch { chains, first, lengths, lists })
+}
+
+/// The ids of a prompt's blocks of one size as those of blocks of another. A block is told by the one of the other size that
+/// its last token is in: that says all that was before.
+fn in_blocks(ids: &[u64], from: usize, to: usize) -> impl Iterator<Item = u64> {
+    // How many may end in one of the other size: each has an id of its own.
+    let parts = from.div_ceil(to);
+    (1..=ids.len() * from / to).map(move |at| ids[(at * to - 1) / from] * parts as u64 + (at % parts) as u64)
 }
 
 const HEAD: &str = "\
@@ -138,7 +145,7 @@ const HEAD: &str = "\
 fn tell(text: &mut String, cell: &str, done: &[Compared]) -> fmt::Result {
     let p50 = |outcome: &Outcome| outcome.ttft.quantile(0.5).unwrap_or(0.0) / 1e6;
     let between = |outcome: &Outcome| outcome.between.quantile(0.99).unwrap_or(0.0) / 1e3;
-    let of = |figure: &dyn Fn(&Compared) -> f64| median(done.iter().map(figure).collect());
+    let of = |figure: &dyn Fn(&Compared) -> f64| median(done.iter().map(figure));
     writeln!(
         text,
         "| {cell} | none | {:.3} s | {:.2} s | | | {:.0} ms | | {:.1}% | | |",
@@ -156,7 +163,7 @@ fn tell(text: &mut String, cell: &str, done: &[Compared]) -> fmt::Result {
             "| {cell} | {name} | {:.3} s | {:.2} s | {:.3} | {:.3} to {:.3} | {:.0} ms | {:.2} | {:.1}% | {:.0} | {:.1}% |",
             of(&|one| online(one, &p50)),
             of(&|one| online(one, &ttft_p99)),
-            median(ratios().collect()),
+            median(ratios()),
             ratios().fold(f64::MAX, f64::min),
             ratios().fold(0.0, f64::max),
             of(&|one| online(one, &between)),
@@ -169,13 +176,8 @@ fn tell(text: &mut String, cell: &str, done: &[Compared]) -> fmt::Result {
     Ok(())
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(0.0)
-}
-
 /// The policy, unless told.
-const POLICY: &str = "lmetric";
+const POLICY: &str = DEFAULT;
 /// Requests of the batch: several times what the caches of a fleet hold, so that beginning over finds nothing.
 const BATCH: usize = 64_000;
 /// At once on each pod, with no rule: what a runner has unless told.
@@ -184,3 +186,52 @@ const NAIVE_IN_FLIGHT: u32 = 64;
 const OFFLINE_IN_FLIGHT: u32 = 256;
 /// Virtual µs for which the batch has the fleet to itself.
 const OFFLINE_US: u64 = 300_000_000;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn ids_of_other_blocks_stand_for_as_many_tokens_and_share_as_many() {
+        let trace = Made::Rag.trace(2_000, 3);
+        // Tokens in whole blocks of a size, and the share of them that an earlier prompt had.
+        let told = |to: usize| {
+            let (mut seen, mut tokens, mut known) = (HashSet::new(), 0, 0);
+            for request in &trace.requests {
+                for id in in_blocks(request.whole_blocks(trace.block), trace.block, to) {
+                    tokens += to;
+                    known += if seen.insert(id) { 0 } else { to };
+                }
+            }
+            (tokens as f64, known as f64 / tokens as f64)
+        };
+        let (tokens, known) = told(trace.block);
+        for to in [16, 48, 96, 128, 512] {
+            let (other_tokens, other_known) = told(to);
+            let rest = (trace.requests.len() * to.max(trace.block)) as f64;
+            assert!(other_tokens <= tokens && other_tokens >= tokens - rest, "{to}: {other_tokens} of {tokens}");
+            assert!((other_known - known).abs() < 0.05, "{to}: {other_known} instead of {known}");
+        }
+    }
+
+    #[test]
+    fn prompts_have_the_same_blocks_as_far_as_they_are_the_same() {
+        let ids = |ids: &[u64], to: usize| in_blocks(ids, 64, to).collect::<Vec<_>>();
+        assert_eq!(ids(&[1, 2, 3, 4, 5], 128), [2, 4], "the last of each whole group");
+        assert!(ids(&[1, 2], 512).is_empty(), "no whole block");
+        assert_eq!(ids(&[7], 64), [7]);
+        let (one, other) = (ids(&[1, 2, 3], 16), ids(&[1, 2, 9], 16));
+        assert_eq!((one.len(), &one[..8], one[8..] == other[8..]), (12, &other[..8], false));
+        assert_eq!(one.iter().collect::<HashSet<_>>().len(), 12);
+    }
+
+    #[test]
+    fn a_fleet_that_cannot_be_planned_for_is_told() {
+        let nobody = Trace::new(512, Vec::new());
+        let config = SimConfig::mixed(0, 1_000_000, 512);
+        let planned = planned(&Load::new(&nobody), 512, &config, 1);
+        assert!(matches!(planned, Err(SimulateError::Plan(_))), "{planned:?}");
+    }
+}

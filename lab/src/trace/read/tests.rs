@@ -85,6 +85,23 @@ fn a_gzipped_file_reads_the_same() {
 }
 
 #[test]
+fn times_are_spread_up_to_the_latest_and_refused_after_it() {
+    let row = |ms: f64| format!(r#"{{"timestamp": {ms:?}, "input_length": 8, "output_length": 1, "hash_ids": [0]}}"#);
+    let latest = MOST_US as f64 / 1e3;
+    let mut lines = vec![row(0.0); 1 << 12];
+    lines.push(row(latest));
+    let trace = Trace::read(lines.join("\n").as_bytes()).expect("sound");
+    let step = MOST_US >> 12;
+    assert!((0..).zip(&trace.requests).all(|(at, request)| request.start == Start::At(at * step)));
+    for late in [latest * 1.001, 1e300] {
+        assert_eq!(fault(&format!("{}\n{}", row(0.0), row(late))), (2, Fault::Late));
+        let turns = CLOSED.replace("99999", &format!("{late:?}"));
+        assert_eq!(fault(&turns), (6, Fault::Late));
+    }
+    assert_eq!(fault(&format!("{}\n{}", row(1e300), row(0.0))), (2, Fault::Early));
+}
+
+#[test]
 fn errors_name_the_line() {
     let broken = format!("{OPEN}{{\"timestamp\": 1");
     assert!(matches!(Trace::read(broken.as_bytes()), Err(TraceError::Line(5, _))));
