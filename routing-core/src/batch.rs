@@ -143,9 +143,9 @@ pub struct PodPlan {
 
 /// Requests that share the beginning of their prompts.
 ///
-/// They stand next to each other because they share far more than they do with those around them: at least half of
-/// what any two neighbours of the cohort share is shared by all of it, and it is no less than an eighth of the shorter of
-/// two neighbours' chains. The first one computes what all share; whoever sends them does well to let it begin first.
+/// They stand next to each other because they share much: what a request shares with the one before it is at least half of
+/// the most that two neighbours before them share and of what it shares with the one behind, and no less than an eighth of
+/// the shorter of the two chains. The first one computes what all share; whoever sends them does well to let it begin first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cohort {

@@ -2,8 +2,8 @@
 //!
 //! | module | idea |
 //! |---|---|
-//! | [`pooled`] | runs with several seeds as one |
-//! | [`sweep`] | one weight or parameter of a policy, varied |
+//! | `pooled` | runs with several seeds as one |
+//! | `sweep` | one weight or parameter of a policy, varied |
 //!
 //! For each traffic the fleet's capacity is found, and for each load every policy is run on the same arrivals. The rule that
 //! must never break: all policies of a section are asked about the same requests, each with the same chance and at the same

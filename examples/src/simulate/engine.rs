@@ -1,8 +1,8 @@
 //! A pod's engine in virtual time: continuous batching with chunked prefill over a paged prefix cache, step by step.
 //!
 //! It does what [`sim`](crate::sim)'s engine does, on hashes instead of tokens and without visiting every request at every
-//! step, so that a million requests take seconds. A step has two halves: [`Engine::begin`] shares a budget of tokens among
-//! what decodes, what prefills and what waits, in this order, and says how long it takes; [`Engine::end`] says who has a
+//! step, so that a million requests take seconds. A step has two halves: `begin` shares a budget of tokens among
+//! what decodes, what prefills and what waits, in this order, and says how long it takes; `end` says who has a
 //! first token and who is done.
 //!
 //! A request is admitted when there is room for all of it, answer included. Real engines admit earlier and preempt when

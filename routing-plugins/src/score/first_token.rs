@@ -63,8 +63,9 @@ impl Patience {
 /// - `P` is the prompt's own prefill, from what the pod holds of it.
 /// - `Q` is the time until the pod gets to it. There are two estimates, and the lesser counts: all prompts that were sent
 ///   there and have no first token, as if none of them had begun; and the pod's [queue](PrefillQueues), which time works off
-///   at this pace, where a [`PrefillQueueRecorder`](crate::record::PrefillQueueRecorder) keeps one. Nothing is queued where no request
-///   waits for its first token.
+///   at this pace, where a [`PrefillQueueRecorder`](crate::record::PrefillQueueRecorder) keeps one. A queue that is worked off
+///   while requests still wait was taken for too short: then half of what was sent counts. Nothing is queued where no
+///   request waits for its first token.
 /// - `S · D` is what decoding takes meanwhile: `D` for each step by the [pace](PrefillPace), in `S` = 1 + own tokens / tokens
 ///   of a step: there is always the step under way.
 /// - [`Patience`] is for queues alone: they pass. How much a pod decodes lasts, and is not forgiven, or whoever holds a
@@ -95,7 +96,12 @@ impl FirstTokenParameters {
             return 0.0;
         }
         let sent = self.pace.queued(load);
-        queue.map_or(sent, |queue| queue.min(sent))
+        match queue {
+            // Time has worked the queue off, and still somebody waits: the pod is slower than its pace.
+            Some(queue) if queue <= 0.0 => 0.5 * sent,
+            Some(queue) => queue.min(sent),
+            None => sent,
+        }
     }
 }
 

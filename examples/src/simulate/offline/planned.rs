@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use kv_index::{Config, Index};
 use pointsman_lab::rng::Rng;
 use routing_core::batch::{
-    BatchConfig, BatchCosts, BatchError, BatchPlan, BatchPlanner, BatchPod, BatchQueues, BatchRequest, Nothing,
+    BatchConfig, BatchCosts, BatchPlan, BatchPlanner, BatchPod, BatchQueues, BatchRequest, Nothing,
 };
 
 use super::{Lengths, Lists, Room};
@@ -65,7 +65,7 @@ impl Planned {
     ///
     /// # Errors
     ///
-    /// When there are no pods.
+    /// When there are no pods, or no plan for them.
     pub fn new(
         chains: &Chains,
         lengths: &Lengths,
@@ -88,8 +88,7 @@ impl Planned {
             pods.push(BatchPod { pod: index.join(&at.to_string())?, kv_tokens, speed: engine.speed });
         }
         let planning = planning(config).ok_or(SimulateError::NoPods)?;
-        let plan = BatchPlanner::new(planning).plan(&requests, &pods, &mut Nothing);
-        let plan = plan.map_err(|_: BatchError| SimulateError::NoPods)?;
+        let plan = BatchPlanner::new(planning).plan(&requests, &pods, &mut Nothing)?;
         let queues = BatchQueues::new(&plan, &requests, &pods, &planning);
         let expected = lengths.iter().zip(&outputs).map(|(&(prompt, _), &output)| (prompt, output));
         Ok(Self { queues, moving, room: Room::new(expected, config), plan })

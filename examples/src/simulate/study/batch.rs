@@ -22,7 +22,7 @@ use crate::simulate::pool::run_all;
 ///
 /// # Errors
 ///
-/// As [`simulate`](crate::simulate::online::simulate).
+/// As [`simulate`].
 pub fn batch(options: &Options) -> Result<String, SimulateError> {
     let traffic = options.traffic()?;
     let tasks: Vec<(usize, Way)> = (0..traffic.len()).flat_map(|at| WAYS.map(|(_, way)| (at, way))).collect();
@@ -114,7 +114,9 @@ impl<'t> Batch<'t> {
         let (outcome, moved, bound) = match way {
             Way::Planned(guess, moving) => {
                 let mut planned = Planned::new(chains, lengths, config, guess, moving)?;
-                let outcome = work(&mut planned);
+                let mut outcome = work(&mut planned);
+                // What no pod is thought to have room for is in no list.
+                outcome.refused = self.lengths.len() as u64 - outcome.requests;
                 (outcome, Some(planned.moved()), Some(planned.plan().distinct_tokens()))
             }
             Way::Arrival => (work(&mut OneQueue::new(self.order(false), lengths, config)), None, None),

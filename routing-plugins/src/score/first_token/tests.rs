@@ -70,7 +70,7 @@ fn decoding_makes_every_step_longer() {
 #[test]
 fn a_queue_that_is_kept_counts_if_it_is_shorter() {
     let scene = scene();
-    for (kept, counted) in [(3.0, 3.0), (100.0, QUEUE)] {
+    for (kept, counted) in [(3.0, 3.0), (100.0, QUEUE), (0.0, QUEUE / 2.0)] {
         let queues = Arc::new(PrefillQueues::default());
         // Pod 2 has nobody who waits for a first token: whatever was expected is done.
         [1, 2].iter().for_each(|&at| queues.add(scene.pod(at), kept, scene.now));
