@@ -49,7 +49,7 @@ async fn a_decision_is_explained_to_who_asks() {
     let step = &trace["steps"][0];
     assert_eq!(step["picked"], answer.header("x-pointsman-pod").unwrap());
     assert_eq!(step["pods"].as_array().unwrap().len(), 2);
-    assert_eq!(step["pods"][0]["scores"][0]["scorer"], "cache");
+    assert_eq!(step["pods"][0]["scores"][0]["scorer"], "first");
     gateway.drain(std::time::Duration::ZERO).await;
 }
 
