@@ -57,12 +57,12 @@ async fn pods(nats: &NatsConfig) -> Vec<ReportedPod> {
     pods
 }
 
-/// A configuration with a snapshot in this file.
+/// A configuration with a snapshot in this file, and a profile that tells by a score how much each pod holds.
 fn config(pods: &[ReportedPod], nats: &NatsConfig, snapshot: &Path) -> String {
     let pods: Vec<String> = pods.iter().map(ReportedPod::yaml).collect();
     let (url, snapshot) = (&nats.url, snapshot.display());
     format!(
-        "listen: 127.0.0.1:0\nmodel: {{ name: sim }}\npods: [{}]\n\
+        "listen: 127.0.0.1:0\nmodel: {{ name: sim }}\nprofile: cache_aware\npods: [{}]\n\
          sources: {{ nats: {{ url: '{url}', stream: KV, subject: kv }} }}\n\
          snapshot: {{ path: '{snapshot}', every_seconds: 0.1 }}\n",
         pods.join(", ")
