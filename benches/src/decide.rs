@@ -5,8 +5,8 @@
 
 use kv_index::{Config, Index, PodId, PodSet};
 use routing_core::{
-    Context, Declare, Filter, Fleet, Load, OnEmpty, Picker, PluginError, PodInfo, ProfileBuilder, Ranking, Request,
-    RoutingPlan, Scorer, Scores, Totals, Workflow,
+    Declare, Filter, Fleet, Load, OnEmpty, Picker, PluginError, PodInfo, ProfileBuilder, Ranking, Request,
+    RoutingContext, RoutingPlan, Scorer, Scores, Totals, Workflow,
 };
 
 struct Healthy;
@@ -16,27 +16,27 @@ struct Region;
 struct Best;
 
 impl Filter for Healthy {
-    fn filter(&self, context: &Context<'_>, candidates: PodSet) -> Result<PodSet, PluginError> {
+    fn filter(&self, context: &RoutingContext<'_>, candidates: PodSet) -> Result<PodSet, PluginError> {
         Ok(candidates & context.fleet().healthy())
     }
 }
 
 impl Scorer for SpareRequests {
-    fn score(&self, context: &Context<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
+    fn score(&self, context: &RoutingContext<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
         scores.fill(|pod| spare_requests(context.fleet().load(pod)));
         Ok(())
     }
 }
 
 impl Scorer for SpareCache {
-    fn score(&self, context: &Context<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
+    fn score(&self, context: &RoutingContext<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
         scores.fill(|pod| 1.0 - context.fleet().load(pod).kv_used);
         Ok(())
     }
 }
 
 impl Scorer for Region {
-    fn score(&self, context: &Context<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
+    fn score(&self, context: &RoutingContext<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
         let region = context.request().label("region").unwrap_or_default();
         scores.set_all(context.fleet().labelled("region", region), 1.0);
         Ok(())
@@ -44,7 +44,7 @@ impl Scorer for Region {
 }
 
 impl Picker for Best {
-    fn pick(&self, _: &Context<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
+    fn pick(&self, _: &RoutingContext<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
         totals.rank(3, ranking);
         Ok(())
     }

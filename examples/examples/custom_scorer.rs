@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use kv_index::{Config, Index};
 use routing_core::{
-    Context, Fleet, Load, NoParameters, Picker, PluginError, PodInfo, Ranking, Registry, Request, RoutingPlan, Scorer,
-    Scores, Totals, Trace,
+    Fleet, Load, NoParameters, Picker, PluginError, PodInfo, Ranking, Registry, Request, RoutingContext, RoutingPlan,
+    Scorer, Scores, Totals, Trace,
 };
 
 /// 1. Implement it: 1 for pods that have the client's label, 0 for all others.
@@ -18,7 +18,7 @@ struct Near {
 }
 
 impl Scorer for Near {
-    fn score(&self, context: &Context<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
+    fn score(&self, context: &RoutingContext<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
         let home = context.request().label(&self.label).unwrap_or_default();
         scores.set_all(context.fleet().labelled(&self.label, home), 1.0);
         Ok(())
@@ -29,14 +29,14 @@ impl Scorer for Near {
 struct Room;
 
 impl Scorer for Room {
-    fn score(&self, context: &Context<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
+    fn score(&self, context: &RoutingContext<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
         scores.fill(|pod| 1.0 - context.fleet().load(pod).kv_used);
         Ok(())
     }
 }
 
 impl Picker for Room {
-    fn pick(&self, _: &Context<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
+    fn pick(&self, _: &RoutingContext<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
         totals.rank(2, ranking);
         Ok(())
     }
@@ -50,7 +50,7 @@ const PROFILE: &str = r#"{
 }"#;
 
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
-    let mut registry = Registry::<4>::new();
+    let mut registry = <Registry>::new();
     registry.scorer::<NoParameters, _>("room", |_, _| Room)?;
     registry.picker::<NoParameters, _>("best", |_, _| Room)?;
     // 2. Register it.

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use kv_index::{Batch, BlockSize, ChainHasher, ChainSeed, Config, Consumer, Event, Feed, FeedConfig, Index, Stored};
 use routing_core::{Fleet, Load, PodInfo, Request, RoutingPlan, Trace};
-use routing_plugins::{Hashing, Stock, profiles};
+use routing_plugins::{Hashing, PluginState, profiles};
 
 const MODEL: &str = "llama-8b";
 
@@ -31,7 +31,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     }
 
     // A profile is built once. What does not fit together is said here, not while requests wait.
-    let stock = Stock::new(Arc::clone(&index), Hashing::Native(size));
+    let stock = PluginState::new(Arc::clone(&index), Hashing::Native(size));
     let workflow = profiles::cache_aware(&stock).build()?;
 
     // `c` holds the most, but has a lot to do: its engine says so.

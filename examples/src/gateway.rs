@@ -64,7 +64,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use kv_index::Index;
-use routing_plugins::Stock;
+use routing_plugins::PluginState;
 use tokio_util::task::TaskTracker;
 
 pub use self::config::{Config, ConfigError};
@@ -110,7 +110,7 @@ impl Gateway {
 
     /// What plugins share with the gateway: load, circuits, sessions.
     #[must_use]
-    pub fn stock(&self) -> &Stock {
+    pub fn stock(&self) -> &PluginState {
         &self.shared.stock
     }
 

@@ -113,7 +113,7 @@ pub use index::{Expired, Index, collect};
 pub use locate::TierRun;
 pub use matches::{Group, Matches};
 pub use pod::{Pod, PodId};
-pub use podset::{PodSet, PodSetIter};
+pub use podset::{DEFAULT_POD_WORDS, PodSet, PodSetIter};
 pub use predict::Predictor;
 pub use reach::Chain;
 pub use reconcile::{Inventory, InventoryBlock};

@@ -7,6 +7,11 @@ use std::ops::{BitAnd, BitOr, Sub};
 
 use crate::pod::PodId;
 
+/// Words of a [`PodSet`] where no width is named: 64 pods each, so 256 pods.
+///
+/// The one place to change for fleets of another size; every type that is generic over a width defaults to it.
+pub const DEFAULT_POD_WORDS: usize = 4;
+
 /// A set of pods: `WORDS × 64` bits, four words and 256 pods by default.
 ///
 /// # Examples
@@ -20,7 +25,7 @@ use crate::pod::PodId;
 /// assert_eq!((warm - alive).len(), 1);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct PodSet<const WORDS: usize = 4> {
+pub struct PodSet<const WORDS: usize = DEFAULT_POD_WORDS> {
     words: [u64; WORDS],
 }
 

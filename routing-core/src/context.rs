@@ -1,6 +1,6 @@
 //! One decision as a plugin sees it: the request, one version of the fleet, and the slots it has handles for.
 
-use kv_index::PodId;
+use kv_index::{DEFAULT_POD_WORDS, PodId};
 
 use crate::declare::{ReadPick, TryReadPick};
 use crate::fleet::Fleet;
@@ -12,14 +12,14 @@ use crate::slot::{Parts, Read, Reads, Slot, SlotError, Slots, TryRead, Write};
 /// A slot is read through a handle, and through the right kind of one:
 ///
 /// ```compile_fail
-/// use routing_core::{Context, PluginError, Slot};
+/// use routing_core::{RoutingContext, PluginError, Slot};
 ///
 /// struct Key;
 /// impl Slot for Key {
 ///     type Value = u32;
 ///     const NAME: &'static str = "key";
 /// }
-/// fn peek(context: &Context<'_>) -> Result<u32, PluginError> {
+/// fn peek(context: &RoutingContext<'_>) -> Result<u32, PluginError> {
 ///     Ok(*context.read::<Key>()?) // no handle, no reading
 /// }
 /// ```
@@ -27,22 +27,22 @@ use crate::slot::{Parts, Read, Reads, Slot, SlotError, Slots, TryRead, Write};
 /// A handle of one slot does not open another, nor one of a workflow for more pods one for fewer:
 ///
 /// ```compile_fail
-/// use routing_core::{Context, Held, PluginError, Read};
+/// use routing_core::{RoutingContext, Held, PluginError, Read};
 ///
-/// fn peek(context: &Context<'_, 4>, held: Read<Held<16>>) -> Result<usize, PluginError> {
+/// fn peek(context: &RoutingContext<'_, 4>, held: Read<Held<16>>) -> Result<usize, PluginError> {
 ///     let matches: &kv_index::Matches<4> = context.read(held)?;
 ///     Ok(matches.blocks())
 /// }
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct Context<'d, const W: usize = 4> {
+pub struct RoutingContext<'d, const W: usize = DEFAULT_POD_WORDS> {
     pub(crate) request: &'d Request<'d>,
     pub(crate) fleet: &'d Fleet<W>,
     pub(crate) slots: &'d Slots,
     pub(crate) picks: &'d [Option<PodId>],
 }
 
-impl<'d, const W: usize> Context<'d, W> {
+impl<'d, const W: usize> RoutingContext<'d, W> {
     /// The request.
     #[must_use]
     pub fn request(&self) -> &'d Request<'d> {
@@ -109,14 +109,14 @@ const PICK: &str = "pick of a step";
 /// A slot is written through a write handle:
 ///
 /// ```compile_fail
-/// use routing_core::{PluginError, Preparing, Read, Slot};
+/// use routing_core::{PluginError, PrepareContext, Read, Slot};
 ///
 /// struct Key;
 /// impl Slot for Key {
 ///     type Value = u32;
 ///     const NAME: &'static str = "key";
 /// }
-/// fn overwrite(context: &mut Preparing<'_>, key: Read<Key>) -> Result<(), PluginError> {
+/// fn overwrite(context: &mut PrepareContext<'_>, key: Read<Key>) -> Result<(), PluginError> {
 ///     *context.write(key)?.1 = 7; // a read handle does not write
 ///     Ok(())
 /// }
@@ -125,27 +125,27 @@ const PICK: &str = "pick of a step";
 /// Filters and scorers have no such context, so they cannot write at all:
 ///
 /// ```compile_fail
-/// use routing_core::{Context, PluginError, Slot, Write};
+/// use routing_core::{RoutingContext, PluginError, Slot, Write};
 ///
 /// struct Key;
 /// impl Slot for Key {
 ///     type Value = u32;
 ///     const NAME: &'static str = "key";
 /// }
-/// fn write(context: &Context<'_>, key: Write<Key>) -> Result<(), PluginError> {
+/// fn write(context: &RoutingContext<'_>, key: Write<Key>) -> Result<(), PluginError> {
 ///     *context.write(key)?.1 = 7;
 ///     Ok(())
 /// }
 /// ```
 #[derive(Debug)]
-pub struct Preparing<'d, const W: usize = 4> {
+pub struct PrepareContext<'d, const W: usize = DEFAULT_POD_WORDS> {
     pub(crate) request: &'d Request<'d>,
     pub(crate) fleet: &'d Fleet<W>,
     pub(crate) slots: &'d mut Slots,
     pub(crate) picks: &'d [Option<PodId>],
 }
 
-impl<'d, const W: usize> Preparing<'d, W> {
+impl<'d, const W: usize> PrepareContext<'d, W> {
     /// The request.
     #[must_use]
     pub fn request(&self) -> &'d Request<'d> {
@@ -160,8 +160,8 @@ impl<'d, const W: usize> Preparing<'d, W> {
 
     /// Everything that can be read, as the later stages see it.
     #[must_use]
-    pub fn view(&self) -> Context<'_, W> {
-        Context { request: self.request, fleet: self.fleet, slots: self.slots, picks: self.picks }
+    pub fn view(&self) -> RoutingContext<'_, W> {
+        RoutingContext { request: self.request, fleet: self.fleet, slots: self.slots, picks: self.picks }
     }
 
     /// The parts of a slot that plugins of this workflow read. What they do not, its writer may leave out.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kv_index::PodSet;
 
-use crate::context::{Context, Preparing};
+use crate::context::{PrepareContext, RoutingContext};
 use crate::error::DecideError;
 use crate::fault::PluginName;
 use crate::fleet::Fleet;
@@ -148,7 +148,7 @@ impl<const W: usize> Workflow<W> {
         for step in self.steps.iter().filter(|step| !step.recorders.is_empty()) {
             let Some(planned) = plan.steps().iter().find(|planned| planned.order == step.order) else { continue };
             let Workspace { slots, picks, .. } = workspace;
-            let context = Context { request, fleet, slots, picks };
+            let context = RoutingContext { request, fleet, slots, picks };
             for recorder in &step.recorders {
                 recorder.plugin.record(&context, planned).map_err(|source| {
                     let plugin = PluginName { step: Arc::clone(&step.name), plugin: Arc::clone(&recorder.name) };
@@ -190,9 +190,9 @@ struct Decision<'d, 't, const W: usize> {
 }
 
 impl<const W: usize> Decision<'_, '_, W> {
-    fn context(&self) -> Context<'_, W> {
+    fn context(&self) -> RoutingContext<'_, W> {
         let Workspace { slots, picks, .. } = &*self.workspace;
-        Context { request: self.request, fleet: self.fleet, slots, picks }
+        RoutingContext { request: self.request, fleet: self.fleet, slots, picks }
     }
 
     fn plugin(&self, name: &Arc<str>) -> PluginName {
@@ -219,7 +219,7 @@ impl<const W: usize> Decision<'_, '_, W> {
     fn prepare(&mut self) -> Result<(), DecideError> {
         for preparer in &self.step.preparers {
             let Workspace { slots, picks, .. } = &mut *self.workspace;
-            let mut context = Preparing { request: self.request, fleet: self.fleet, slots, picks };
+            let mut context = PrepareContext { request: self.request, fleet: self.fleet, slots, picks };
             let prepared = preparer.plugin.plugin.prepare(&mut context);
             prepared.map_err(|source| self.failed(&preparer.name, source))?;
             for (index, slot) in &preparer.plugin.writes {
@@ -264,7 +264,7 @@ impl<const W: usize> Decision<'_, '_, W> {
             let Workspace { slots, picks, row, totals, .. } = &mut *self.workspace;
             let (row, totals) = (&mut row[..length], &mut totals[..length]);
             row.fill(0.0);
-            let context = Context { request: self.request, fleet: self.fleet, slots, picks };
+            let context = RoutingContext { request: self.request, fleet: self.fleet, slots, picks };
             let mut scores = Scores { candidates, row, touched: false };
             let scored = plugin.score(&context, &mut scores);
             let touched = scores.touched;
@@ -289,7 +289,7 @@ impl<const W: usize> Decision<'_, '_, W> {
         let Workspace { slots, picks, totals, ranking, .. } = &mut *self.workspace;
         ranking.picks.clear();
         let totals = &totals[..scores::length(&candidates)];
-        let context = Context { request: self.request, fleet: self.fleet, slots, picks };
+        let context = RoutingContext { request: self.request, fleet: self.fleet, slots, picks };
         let picked = picker.plugin.pick(&context, &Totals { candidates, totals, seed: self.seed }, ranking);
         ranking.picks.retain(|pick| candidates.contains(pick.pod));
         ranking.picks.iter_mut().for_each(|pick| pick.score = totals[pick.pod.index()]);

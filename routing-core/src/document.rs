@@ -31,10 +31,10 @@ use crate::value::Value;
 ///
 /// ```
 /// use routing_core::{NoParameters, Registry};
-/// # use routing_core::{Context, Held, Picker, PluginError, Preparer, Preparing, Ranking, Totals, Write};
+/// # use routing_core::{RoutingContext, Held, Picker, PluginError, Preparer, PrepareContext, Ranking, Totals, Write};
 /// # struct Search(Write<Held>);
 /// # impl Preparer for Search {
-/// #     fn prepare(&self, context: &mut Preparing<'_>) -> Result<(), PluginError> {
+/// #     fn prepare(&self, context: &mut PrepareContext<'_>) -> Result<(), PluginError> {
 /// #         context.write(self.0)?;
 /// #         Ok(())
 /// #     }
@@ -45,13 +45,13 @@ use crate::value::Value;
 /// # }
 /// # struct Best(usize);
 /// # impl Picker for Best {
-/// #     fn pick(&self, _: &Context<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
+/// #     fn pick(&self, _: &RoutingContext<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
 /// #         totals.rank(self.0, ranking);
 /// #         Ok(())
 /// #     }
 /// # }
 ///
-/// let mut registry = Registry::<4>::new();
+/// let mut registry = <Registry>::new();
 /// registry.preparer::<NoParameters, _>("prefix_search", |_, declare| Search(declare.writes()))?;
 /// registry.picker::<Most, _>("best", |parameters, _| Best(parameters.most))?;
 ///

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use kv_index::{Pod, PodId, PodSet};
+use kv_index::{DEFAULT_POD_WORDS, Pod, PodId, PodSet};
 
 /// One version of the fleet.
 ///
@@ -29,7 +29,7 @@ use kv_index::{Pod, PodId, PodSet};
 /// # Ok::<(), kv_index::JoinError>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Fleet<const W: usize = 4> {
+pub struct Fleet<const W: usize = DEFAULT_POD_WORDS> {
     version: u64,
     stamp: u64,
     pods: Vec<Option<PodInfo>>,
@@ -365,7 +365,7 @@ pub struct Load {
 ///
 /// Readers take no lock; a decision that began on one version ends on it.
 #[derive(Debug)]
-pub struct FleetCell<const W: usize = 4>(ArcSwap<Fleet<W>>);
+pub struct FleetCell<const W: usize = DEFAULT_POD_WORDS>(ArcSwap<Fleet<W>>);
 
 impl<const W: usize> FleetCell<W> {
     /// A cell with a first version.

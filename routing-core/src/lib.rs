@@ -40,7 +40,7 @@
 //!
 //! use kv_index::{Config, Index, PodSet};
 //! use routing_core::{
-//!     Context, Declare, Filter, Fleet, OnEmpty, Picker, PluginError, PodInfo, Preparer, Preparing, ProfileBuilder,
+//!     RoutingContext, Declare, Filter, Fleet, OnEmpty, Picker, PluginError, PodInfo, Preparer, PrepareContext, ProfileBuilder,
 //!     Ranking, Read, Request, RoutingPlan, Scorer, Scores, Slot, Totals, Write,
 //! };
 //!
@@ -56,7 +56,7 @@
 //! struct Measure(Write<PromptLength>);
 //!
 //! impl Preparer for Measure {
-//!     fn prepare(&self, context: &mut Preparing<'_>) -> Result<(), PluginError> {
+//!     fn prepare(&self, context: &mut PrepareContext<'_>) -> Result<(), PluginError> {
 //!         let length = context.request().body.len();
 //!         Ok(context.put(self.0, length)?)
 //!     }
@@ -66,7 +66,7 @@
 //! struct Healthy;
 //!
 //! impl Filter for Healthy {
-//!     fn filter(&self, context: &Context<'_>, candidates: PodSet) -> Result<PodSet, PluginError> {
+//!     fn filter(&self, context: &RoutingContext<'_>, candidates: PodSet) -> Result<PodSet, PluginError> {
 //!         Ok(candidates & context.fleet().healthy())
 //!     }
 //! }
@@ -75,7 +75,7 @@
 //! struct Idle(Read<PromptLength>);
 //!
 //! impl Scorer for Idle {
-//!     fn score(&self, context: &Context<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
+//!     fn score(&self, context: &RoutingContext<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
 //!         let length = *context.read(self.0)? as f32;
 //!         scores.fill(|pod| {
 //!             let waiting = context.fleet().load(pod).waiting;
@@ -89,7 +89,7 @@
 //! struct Best;
 //!
 //! impl Picker for Best {
-//!     fn pick(&self, _: &Context<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
+//!     fn pick(&self, _: &RoutingContext<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
 //!         totals.rank(3, ranking);
 //!         Ok(())
 //!     }
@@ -111,7 +111,7 @@
 //! assert_eq!(plan.steps()[0].candidates[0].pod, b);
 //!
 //! // Without the preparer the profile does not build, and says what to do.
-//! let faulty = ProfileBuilder::<4>::new("demo")
+//! let faulty = <ProfileBuilder>::new("demo")
 //!     .scorer("idle", 1.0, |d: &mut Declare<'_>| Idle(d.reads()))
 //!     .picker("best", |_: &mut Declare<'_>| Best)
 //!     .build();
@@ -125,7 +125,6 @@
 pub mod batch;
 mod best;
 mod check;
-mod circuits;
 mod condition;
 mod context;
 mod decide;
@@ -136,9 +135,10 @@ mod error;
 mod fault;
 mod fleet;
 mod held;
-mod hold;
+mod in_flight;
 pub mod json;
 mod nearest;
+mod open_breakers;
 #[cfg(feature = "serde")]
 mod parameters;
 mod plan;
@@ -156,9 +156,8 @@ mod value;
 mod workflow;
 mod workspace;
 
-pub use circuits::Circuits;
 pub use condition::UnlessHeld;
-pub use context::{Context, Preparing};
+pub use context::{PrepareContext, RoutingContext};
 pub use declare::{Declare, ReadPick, TryReadPick};
 #[cfg(feature = "serde")]
 pub use document::{
@@ -169,9 +168,10 @@ pub use error::DecideError;
 pub use fault::{BuildError, Fault, PluginName, Warning};
 pub use fleet::{Fleet, FleetCell, Load, PodInfo, Role};
 pub use held::Held;
-pub use hold::LoadHold;
+pub use in_flight::InFlightGuard;
+pub use open_breakers::OpenBreakers;
 // What plans name pods by, for those who carry them out and need not know the index.
-pub use kv_index::{Pod, PodId, PodSet};
+pub use kv_index::{DEFAULT_POD_WORDS, Pod, PodId, PodSet};
 #[cfg(feature = "serde")]
 pub use parameters::{NoParameters, ParameterError};
 pub use plan::{CacheHint, Candidate, FailurePolicy, PlanStep, RoutingPlan};

@@ -5,31 +5,31 @@
 
 use std::fmt;
 
-use kv_index::PodSet;
+use kv_index::{DEFAULT_POD_WORDS, PodSet};
 
-use crate::context::{Context, Preparing};
+use crate::context::{PrepareContext, RoutingContext};
 use crate::plan::PlanStep;
 use crate::scores::{Ranking, Scores, Totals};
 use crate::slot::SlotError;
 
 /// Works something out once for a request, for others to read: tokens, hashes, what pods hold.
-pub trait Preparer<const W: usize = 4>: Send + Sync {
+pub trait Preparer<const W: usize = DEFAULT_POD_WORDS>: Send + Sync {
     /// Writes every slot that was declared to be written.
     ///
     /// # Errors
     ///
     /// When the request cannot be prepared. The decision ends with it.
-    fn prepare(&self, context: &mut Preparing<'_, W>) -> Result<(), PluginError>;
+    fn prepare(&self, context: &mut PrepareContext<'_, W>) -> Result<(), PluginError>;
 }
 
 /// Takes candidates away.
-pub trait Filter<const W: usize = 4>: Send + Sync {
+pub trait Filter<const W: usize = DEFAULT_POD_WORDS>: Send + Sync {
     /// The candidates that may stay. Pods that were not offered do not become candidates by it.
     ///
     /// # Errors
     ///
     /// When it cannot be told. The decision ends with it.
-    fn filter(&self, context: &Context<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError>;
+    fn filter(&self, context: &RoutingContext<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError>;
 }
 
 /// Says how good each candidate is.
@@ -43,14 +43,14 @@ pub trait Filter<const W: usize = 4>: Send + Sync {
 ///
 /// use kv_index::{Config, Index};
 /// use routing_core::{
-///     Context, Declare, Fleet, Picker, PluginError, PodInfo, ProfileBuilder, Ranking, Request, RoutingPlan, Scorer,
+///     RoutingContext, Declare, Fleet, Picker, PluginError, PodInfo, ProfileBuilder, Ranking, Request, RoutingPlan, Scorer,
 ///     Scores, Totals,
 /// };
 ///
 /// struct Near;
 ///
 /// impl Scorer for Near {
-///     fn score(&self, context: &Context<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
+///     fn score(&self, context: &RoutingContext<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
 ///         let region = context.request().label("region").unwrap_or_default();
 ///         scores.set_all(context.fleet().labelled("region", region), 1.0);
 ///         Ok(())
@@ -59,12 +59,12 @@ pub trait Filter<const W: usize = 4>: Send + Sync {
 ///
 /// # struct Best;
 /// # impl Picker for Best {
-/// #     fn pick(&self, _: &Context<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
+/// #     fn pick(&self, _: &RoutingContext<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
 /// #         totals.rank(1, ranking);
 /// #         Ok(())
 /// #     }
 /// # }
-/// let workflow = ProfileBuilder::<4>::new("serve")
+/// let workflow = <ProfileBuilder>::new("serve")
 ///     .scorer("near", 2.0, |_: &mut Declare<'_>| Near)
 ///     .picker("best", |_: &mut Declare<'_>| Best)
 ///     .build()?;
@@ -79,46 +79,51 @@ pub trait Filter<const W: usize = 4>: Send + Sync {
 /// assert_eq!(plan.steps()[0].candidates[0].pod, reno);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub trait Scorer<const W: usize = 4>: Send + Sync {
+pub trait Scorer<const W: usize = DEFAULT_POD_WORDS>: Send + Sync {
     /// Sets scores in 0..=1, higher is better. What is not set is 0.
     ///
     /// # Errors
     ///
     /// When it cannot be told. The decision ends with it.
-    fn score(&self, context: &Context<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError>;
+    fn score(&self, context: &RoutingContext<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError>;
 }
 
 /// Chooses among the scored candidates.
-pub trait Picker<const W: usize = 4>: Send + Sync {
+pub trait Picker<const W: usize = DEFAULT_POD_WORDS>: Send + Sync {
     /// Ranks at least one candidate. Pods that are no candidates are not taken.
     ///
     /// # Errors
     ///
     /// When nothing can be chosen. The decision ends with it.
-    fn pick(&self, context: &Context<'_, W>, totals: &Totals<'_, W>, ranking: &mut Ranking) -> Result<(), PluginError>;
+    fn pick(
+        &self,
+        context: &RoutingContext<'_, W>,
+        totals: &Totals<'_, W>,
+        ranking: &mut Ranking,
+    ) -> Result<(), PluginError>;
 }
 
 /// Takes note of what was decided: a prompt on its way to a pod, a session bound to it.
 ///
 /// What it remembers is the host's, not the plugin's: other plugins read it for later requests.
-pub trait Recorder<const W: usize = 4>: Send + Sync {
+pub trait Recorder<const W: usize = DEFAULT_POD_WORDS>: Send + Sync {
     /// Called for its step once the whole plan stands, in the order of steps and recorders; a decision that failed before is
     /// not recorded.
     ///
     /// # Errors
     ///
     /// When it cannot be recorded. The decision ends with it; recorders before it have recorded.
-    fn record(&self, context: &Context<'_, W>, step: &PlanStep) -> Result<(), PluginError>;
+    fn record(&self, context: &RoutingContext<'_, W>, step: &PlanStep) -> Result<(), PluginError>;
 }
 
 /// Says whether a step of a workflow is taken.
-pub trait Condition<const W: usize = 4>: Send + Sync {
+pub trait Condition<const W: usize = DEFAULT_POD_WORDS>: Send + Sync {
     /// Whether the step is taken for this request.
     ///
     /// # Errors
     ///
     /// When it cannot be told. The decision ends with it.
-    fn holds(&self, context: &Context<'_, W>) -> Result<bool, PluginError>;
+    fn holds(&self, context: &RoutingContext<'_, W>) -> Result<bool, PluginError>;
 }
 
 /// Why a plugin could not do its work.
@@ -142,37 +147,42 @@ impl PluginError {
 
 // Boxed plugins are plugins: registries make them so.
 impl<const W: usize, P: Preparer<W> + ?Sized> Preparer<W> for Box<P> {
-    fn prepare(&self, context: &mut Preparing<'_, W>) -> Result<(), PluginError> {
+    fn prepare(&self, context: &mut PrepareContext<'_, W>) -> Result<(), PluginError> {
         (**self).prepare(context)
     }
 }
 
 impl<const W: usize, P: Filter<W> + ?Sized> Filter<W> for Box<P> {
-    fn filter(&self, context: &Context<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError> {
+    fn filter(&self, context: &RoutingContext<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError> {
         (**self).filter(context, candidates)
     }
 }
 
 impl<const W: usize, P: Scorer<W> + ?Sized> Scorer<W> for Box<P> {
-    fn score(&self, context: &Context<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
+    fn score(&self, context: &RoutingContext<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
         (**self).score(context, scores)
     }
 }
 
 impl<const W: usize, P: Picker<W> + ?Sized> Picker<W> for Box<P> {
-    fn pick(&self, context: &Context<'_, W>, totals: &Totals<'_, W>, ranking: &mut Ranking) -> Result<(), PluginError> {
+    fn pick(
+        &self,
+        context: &RoutingContext<'_, W>,
+        totals: &Totals<'_, W>,
+        ranking: &mut Ranking,
+    ) -> Result<(), PluginError> {
         (**self).pick(context, totals, ranking)
     }
 }
 
 impl<const W: usize, P: Recorder<W> + ?Sized> Recorder<W> for Box<P> {
-    fn record(&self, context: &Context<'_, W>, step: &PlanStep) -> Result<(), PluginError> {
+    fn record(&self, context: &RoutingContext<'_, W>, step: &PlanStep) -> Result<(), PluginError> {
         (**self).record(context, step)
     }
 }
 
 impl<const W: usize, P: Condition<W> + ?Sized> Condition<W> for Box<P> {
-    fn holds(&self, context: &Context<'_, W>) -> Result<bool, PluginError> {
+    fn holds(&self, context: &RoutingContext<'_, W>) -> Result<bool, PluginError> {
         (**self).holds(context)
     }
 }

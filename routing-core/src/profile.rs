@@ -1,5 +1,6 @@
 //! A profile under construction: which plugins, in which stage, in which order, with which weight.
 
+use kv_index::DEFAULT_POD_WORDS;
 use std::sync::Arc;
 
 use crate::declare::{Declare, Make};
@@ -11,7 +12,7 @@ use crate::workflow::{StepBuilder, Workflow, WorkflowBuilder};
 ///
 /// Nothing is checked before [`build`](Self::build), and then everything is.
 #[must_use]
-pub struct ProfileBuilder<const W: usize = 4> {
+pub struct ProfileBuilder<const W: usize = DEFAULT_POD_WORDS> {
     pub(crate) name: Arc<str>,
     pub(crate) entries: Vec<Entry<W>>,
 }

@@ -6,6 +6,7 @@
 
 mod schema;
 
+use kv_index::DEFAULT_POD_WORDS;
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
@@ -25,7 +26,7 @@ use crate::plugin::{Condition, Filter, Picker, Preparer, Recorder, Scorer};
 /// A behaviour is added in four steps: implement it, register its type, name it in a profile, weigh it.
 ///
 /// ```
-/// use routing_core::{Context, NoParameters, Picker, PluginError, Ranking, Registry, Scorer, Scores, Totals};
+/// use routing_core::{RoutingContext, NoParameters, Picker, PluginError, Ranking, Registry, Scorer, Scores, Totals};
 ///
 /// /// Prefers pods that share a label with the client: 1 for those, 0 for all others.
 /// #[derive(serde::Deserialize)]
@@ -34,7 +35,7 @@ use crate::plugin::{Condition, Filter, Picker, Preparer, Recorder, Scorer};
 /// }
 ///
 /// impl Scorer for Near {
-///     fn score(&self, context: &Context<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
+///     fn score(&self, context: &RoutingContext<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
 ///         let home = context.request().label(&self.label).unwrap_or_default();
 ///         scores.set_all(context.fleet().labelled(&self.label, home), 1.0);
 ///         Ok(())
@@ -42,13 +43,13 @@ use crate::plugin::{Condition, Filter, Picker, Preparer, Recorder, Scorer};
 /// }
 /// # struct Best;
 /// # impl Picker for Best {
-/// #     fn pick(&self, _: &Context<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
+/// #     fn pick(&self, _: &RoutingContext<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
 /// #         totals.rank(3, ranking);
 /// #         Ok(())
 /// #     }
 /// # }
 ///
-/// let mut registry = Registry::<4>::new();
+/// let mut registry = <Registry>::new();
 /// registry.scorer::<Near, _>("near", |near, _| near)?;
 /// # registry.picker::<NoParameters, _>("best", |_, _| Best)?;
 /// let profile = r#"{
@@ -63,7 +64,7 @@ use crate::plugin::{Condition, Filter, Picker, Preparer, Recorder, Scorer};
 /// What is wrong is said where it stands, with the name that was probably meant.
 ///
 /// ```
-/// use routing_core::{Context, PluginError, Registry, Scorer, Scores};
+/// use routing_core::{RoutingContext, PluginError, Registry, Scorer, Scores};
 ///
 /// /// Scores pods of one region 1 and all others `elsewhere`.
 /// struct Region(Parameters);
@@ -76,14 +77,14 @@ use crate::plugin::{Condition, Filter, Picker, Preparer, Recorder, Scorer};
 /// }
 ///
 /// impl Scorer for Region {
-///     fn score(&self, context: &Context<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
+///     fn score(&self, context: &RoutingContext<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
 ///         scores.fill(|_| self.0.elsewhere);
 ///         scores.set_all(context.fleet().labelled("region", &self.0.region), 1.0);
 ///         Ok(())
 ///     }
 /// }
 ///
-/// let mut registry = Registry::<4>::new();
+/// let mut registry = <Registry>::new();
 /// registry.scorer::<Parameters, _>("region", |parameters, _| Region(parameters))?;
 ///
 /// let text = r#"{
@@ -95,7 +96,7 @@ use crate::plugin::{Condition, Filter, Picker, Preparer, Recorder, Scorer};
 /// assert!(error.to_string().starts_with("plugin `region`: unknown parameter `regoin` (is `region` meant?)"));
 /// # Ok::<(), routing_core::TypeTaken>(())
 /// ```
-pub struct Registry<const W: usize = 4> {
+pub struct Registry<const W: usize = DEFAULT_POD_WORDS> {
     types: BTreeMap<Box<str>, PluginType<W>>,
 }
 
@@ -328,19 +329,19 @@ struct UnlessHeldParameters {
 mod tests {
     use super::*;
     use crate::parameters::NoParameters;
-    use crate::{Context, PluginError};
+    use crate::{PluginError, RoutingContext};
 
     struct Always;
 
     impl Condition for Always {
-        fn holds(&self, _: &Context<'_>) -> Result<bool, PluginError> {
+        fn holds(&self, _: &RoutingContext<'_>) -> Result<bool, PluginError> {
             Ok(true)
         }
     }
 
     #[test]
     fn a_name_is_registered_once() {
-        let mut registry = Registry::<4>::new();
+        let mut registry = <Registry>::new();
         let taken = TypeTaken { name: "unless_held".into(), stage: PluginStage::Condition };
         assert_eq!(registry.condition::<NoParameters, _>("unless_held", |_, _| Always), Err(taken.clone()));
         assert_eq!(registry.condition::<NoParameters, _>("always", |_, _| Always), Ok(()));

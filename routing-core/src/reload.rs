@@ -1,5 +1,6 @@
 //! A workflow that can be replaced while it is in use.
 
+use kv_index::DEFAULT_POD_WORDS;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -11,7 +12,7 @@ use crate::workflow::Workflow;
 /// A new one is built aside and swapped in whole. Decisions under way finish on the workflow they began with: each
 /// holds it together with the workspace it was made for.
 #[derive(Debug)]
-pub struct WorkflowCell<const W: usize = 4>(ArcSwap<Workflow<W>>);
+pub struct WorkflowCell<const W: usize = DEFAULT_POD_WORDS>(ArcSwap<Workflow<W>>);
 
 impl<const W: usize> WorkflowCell<W> {
     /// A cell with a first workflow.
@@ -43,8 +44,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        Context, DecideError, Fleet, Picker, PluginError, PodInfo, ProfileBuilder, Ranking, Request, RoutingPlan,
-        Scorer, Scores, Totals,
+        DecideError, Fleet, Picker, PluginError, PodInfo, ProfileBuilder, Ranking, Request, RoutingContext,
+        RoutingPlan, Scorer, Scores, Totals,
     };
 
     /// Says that it was asked, and waits to be let on.
@@ -54,7 +55,7 @@ mod tests {
     }
 
     impl Scorer for Gate {
-        fn score(&self, _: &Context<'_>, _: &mut Scores<'_>) -> Result<(), PluginError> {
+        fn score(&self, _: &RoutingContext<'_>, _: &mut Scores<'_>) -> Result<(), PluginError> {
             self.asked.send(()).map_err(PluginError::failed)?;
             self.let_on.lock().unwrap_or_else(PoisonError::into_inner).recv().map_err(PluginError::failed)
         }
@@ -63,7 +64,7 @@ mod tests {
     struct Best;
 
     impl Picker for Best {
-        fn pick(&self, _: &Context<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
+        fn pick(&self, _: &RoutingContext<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
             totals.rank(1, ranking);
             Ok(())
         }

@@ -1,6 +1,6 @@
 //! Scores of candidates: one scorer's row, the weighted totals, and the list that a picker ranks.
 
-use kv_index::{PodId, PodSet};
+use kv_index::{DEFAULT_POD_WORDS, PodId, PodSet};
 
 use crate::best::{Best, FEW};
 
@@ -8,7 +8,7 @@ use crate::best::{Best, FEW};
 ///
 /// Higher is better. Whatever is set is brought into 0..=1; what is not a number ends the decision.
 #[derive(Debug)]
-pub struct Scores<'d, const W: usize = 4> {
+pub struct Scores<'d, const W: usize = DEFAULT_POD_WORDS> {
     pub(crate) candidates: PodSet<W>,
     /// All 0 at first.
     pub(crate) row: &'d mut [f32],
@@ -65,12 +65,12 @@ impl<const W: usize> Scores<'_, W> {
     /// # Examples
     ///
     /// ```
-    /// use routing_core::{Context, PluginError, Scorer, Scores};
+    /// use routing_core::{RoutingContext, PluginError, Scorer, Scores};
     ///
     /// struct Spare(Vec<f32>);
     ///
     /// impl Scorer for Spare {
-    ///     fn score(&self, _: &Context<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
+    ///     fn score(&self, _: &RoutingContext<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
     ///         scores.row().iter_mut().zip(&self.0).for_each(|(score, used)| *score = 1.0 - used);
     ///         Ok(())
     ///     }
@@ -163,7 +163,7 @@ pub(crate) fn add<const W: usize>(
 
 /// What all scorers make of the candidates: weighted sums in 0..=1, the weights adding up to 1.
 #[derive(Clone, Copy, Debug)]
-pub struct Totals<'d, const W: usize = 4> {
+pub struct Totals<'d, const W: usize = DEFAULT_POD_WORDS> {
     pub(crate) candidates: PodSet<W>,
     pub(crate) totals: &'d [f32],
     pub(crate) seed: u64,

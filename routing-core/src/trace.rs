@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use kv_index::{PodId, PodSet};
+use kv_index::{DEFAULT_POD_WORDS, PodId, PodSet};
 
 use crate::fleet::Fleet;
 use crate::scores::Pick;
@@ -11,7 +11,7 @@ use crate::scores::Pick;
 /// A decision's reasons, step by step. Filled only when it is asked for.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct Trace<const W: usize = 4> {
+pub struct Trace<const W: usize = DEFAULT_POD_WORDS> {
     /// The version of the fleet it was decided on.
     pub fleet: u64,
     /// The request's seed, which decided ties.
@@ -23,7 +23,7 @@ pub struct Trace<const W: usize = 4> {
 /// What happened in a step.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct StepTrace<const W: usize = 4> {
+pub struct StepTrace<const W: usize = DEFAULT_POD_WORDS> {
     /// Its name.
     pub step: Arc<str>,
     /// Whether it was taken; if not, nothing else is here.
@@ -45,7 +45,7 @@ pub struct StepTrace<const W: usize = 4> {
 /// What a filter did.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct FilterTrace<const W: usize = 4> {
+pub struct FilterTrace<const W: usize = DEFAULT_POD_WORDS> {
     /// Its name.
     pub filter: Arc<str>,
     /// The candidates it wanted gone.

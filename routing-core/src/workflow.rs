@@ -1,5 +1,6 @@
 //! A workflow: steps that are decided one after the other over one context, proven to fit together before it runs.
 
+use kv_index::DEFAULT_POD_WORDS;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +17,7 @@ use crate::slot::{At, Brand, SlotInfo};
 use crate::workspace::Workspace;
 
 /// What turns requests into plans: immutable, shared between threads, and known to fit together.
-pub struct Workflow<const W: usize = 4> {
+pub struct Workflow<const W: usize = DEFAULT_POD_WORDS> {
     pub(crate) brand: Brand,
     pub(crate) slots: Vec<SlotInfo>,
     /// In the order they are decided.
@@ -90,7 +91,7 @@ struct StepCondition<const W: usize> {
 
 /// A step under construction.
 #[must_use]
-pub struct StepBuilder<const W: usize = 4> {
+pub struct StepBuilder<const W: usize = DEFAULT_POD_WORDS> {
     name: Arc<str>,
     role: Role,
     profile: ProfileBuilder<W>,
@@ -168,19 +169,19 @@ impl<const W: usize> fmt::Debug for StepBuilder<W> {
 ///
 /// ```
 /// use routing_core::{
-///     Context, Declare, PluginError, Picker, ProfileBuilder, Ranking, Role, StepBuilder, Totals, WorkflowBuilder,
+///     RoutingContext, Declare, PluginError, Picker, ProfileBuilder, Ranking, Role, StepBuilder, Totals, WorkflowBuilder,
 /// };
 ///
 /// struct Best;
 /// impl Picker for Best {
-///     fn pick(&self, _: &Context<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
+///     fn pick(&self, _: &RoutingContext<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
 ///         totals.rank(3, ranking);
 ///         Ok(())
 ///     }
 /// }
 ///
 /// let profile = |name| ProfileBuilder::new(name).picker("best", |_: &mut Declare<'_>| Best);
-/// let workflow = WorkflowBuilder::<4>::new()
+/// let workflow = <WorkflowBuilder>::new()
 ///     .step(StepBuilder::new("decode", profile("decode")).role(Role::Decode))
 ///     .step(StepBuilder::new("prefill", profile("prefill")).role(Role::Prefill))
 ///     .executed_in(&["prefill", "decode"])
@@ -190,7 +191,7 @@ impl<const W: usize> fmt::Debug for StepBuilder<W> {
 /// ```
 #[derive(Debug, Default)]
 #[must_use]
-pub struct WorkflowBuilder<const W: usize = 4> {
+pub struct WorkflowBuilder<const W: usize = DEFAULT_POD_WORDS> {
     steps: Vec<StepBuilder<W>>,
     executed: Option<Vec<Arc<str>>>,
 }

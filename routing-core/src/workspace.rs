@@ -1,6 +1,6 @@
 //! The buffers of decisions, used again and again.
 
-use kv_index::{PodId, PodSet};
+use kv_index::{DEFAULT_POD_WORDS, PodId, PodSet};
 
 use crate::scores::Ranking;
 use crate::slot::{Brand, SlotInfo, Slots};
@@ -9,7 +9,7 @@ use crate::slot::{Brand, SlotInfo, Slots};
 ///
 /// A decision clears what it uses and keeps the memory, so a warm one allocates nothing.
 #[derive(Debug)]
-pub struct Workspace<const W: usize = 4> {
+pub struct Workspace<const W: usize = DEFAULT_POD_WORDS> {
     pub(crate) brand: Brand,
     pub(crate) slots: Slots,
     pub(crate) picks: Vec<Option<PodId>>,

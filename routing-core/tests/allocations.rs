@@ -8,8 +8,8 @@ use std::cell::Cell;
 use common::{Best, By, Keep, Number, Put, fleet, request};
 use kv_index::PodSet;
 use routing_core::{
-    Condition, Context, Declare, FleetCell, OnEmpty, PluginError, ProfileBuilder, Read, RoutingPlan, StepBuilder,
-    Trace, Workflow, WorkflowBuilder,
+    Condition, DEFAULT_POD_WORDS, Declare, FleetCell, OnEmpty, PluginError, ProfileBuilder, Read, RoutingContext,
+    RoutingPlan, StepBuilder, Trace, Workflow, WorkflowBuilder,
 };
 
 struct Counting;
@@ -45,7 +45,7 @@ fn counted(work: impl FnOnce()) -> usize {
 struct Odd(Read<Number>);
 
 impl Condition for Odd {
-    fn holds(&self, context: &Context<'_>) -> Result<bool, PluginError> {
+    fn holds(&self, context: &RoutingContext<'_>) -> Result<bool, PluginError> {
         Ok(context.read(self.0)? % 2 == 1)
     }
 }
@@ -75,14 +75,14 @@ fn two_steps() -> Workflow {
 fn a_warm_decision_allocates_nothing() {
     let workflows = [("one step", profile().build().expect("it fits together")), ("two steps", two_steps())];
     for (name, workflow) in workflows {
-        let cell = FleetCell::new(fleet::<4>(64).1);
+        let cell = FleetCell::new(fleet::<DEFAULT_POD_WORDS>(64).1);
         let (mut workspace, mut plan) = (workflow.workspace(), RoutingPlan::default());
         let mut decide = |seed| {
             cell.with(|fleet| workflow.decide(&mut workspace, &request().seed(seed), fleet, &mut plan)).unwrap();
         };
         (0..3).for_each(&mut decide);
         assert_eq!(counted(|| (3..100).for_each(&mut decide)), 0, "{name}");
-        cell.publish(fleet::<4>(256).1);
+        cell.publish(fleet::<DEFAULT_POD_WORDS>(256).1);
         assert_eq!(counted(|| decide(100)), 0, "{name}, the first on a new version");
         assert_eq!(counted(|| (101..200).for_each(&mut decide)), 0, "{name}, on a new version");
         assert!(plan.steps().iter().all(|step| step.candidates.len() == 3), "it did something");
@@ -91,7 +91,7 @@ fn a_warm_decision_allocates_nothing() {
 
 #[test]
 fn the_counter_counts() {
-    let (workflow, (_, fleet)) = (two_steps(), fleet::<4>(64));
+    let (workflow, (_, fleet)) = (two_steps(), fleet::<DEFAULT_POD_WORDS>(64));
     let (mut workspace, mut plan, mut trace) = (workflow.workspace(), RoutingPlan::default(), Trace::default());
     let mut traced = || workflow.decide_traced(&mut workspace, &request(), &fleet, &mut plan, &mut trace).unwrap();
     assert_ne!(counted(&mut traced), 0, "cold");

@@ -8,8 +8,9 @@ use common::{Best, By, Keep, Number, Put, decide, fleet, plugin, pods, request};
 use kv_index::{PodId, PodSet};
 use proptest::prelude::*;
 use routing_core::{
-    Context, DecideError, Declare, Filter, OnEmpty, Picker, PluginError, Preparer, Preparing, ProfileBuilder, Ranking,
-    Read, RoutingPlan, Scorer, Scores, Slot, SlotError, StepBuilder, Totals, Trace, Workflow, WorkflowBuilder, Write,
+    DEFAULT_POD_WORDS, DecideError, Declare, Filter, OnEmpty, Picker, PluginError, PrepareContext, Preparer,
+    ProfileBuilder, Ranking, Read, RoutingContext, RoutingPlan, Scorer, Scores, Slot, SlotError, StepBuilder, Totals,
+    Trace, Workflow, WorkflowBuilder, Write,
 };
 
 fn profile<const W: usize>() -> ProfileBuilder<W> {
@@ -27,20 +28,20 @@ fn scored(score: impl Fn(usize) -> f32 + Send + Sync + 'static) -> Workflow {
 
 #[test]
 fn the_filter_that_removed_the_last_is_named() {
-    let (_, fleet) = fleet::<4>(5);
+    let (_, fleet) = fleet::<DEFAULT_POD_WORDS>(5);
     let workflow = profile()
         .filter("some", OnEmpty::Fail, |_: &mut Declare<'_>| Keep(|_| only(&[1, 2])))
         .filter("rest", OnEmpty::Fail, |_: &mut Declare<'_>| Keep(|_| only(&[3])))
         .filter("late", OnEmpty::Fail, |_: &mut Declare<'_>| Keep(|_| PodSet::EMPTY))
         .build();
-    let error = decide::<4>(&workflow.unwrap(), &request(), &fleet).unwrap_err();
+    let error = decide::<DEFAULT_POD_WORDS>(&workflow.unwrap(), &request(), &fleet).unwrap_err();
     assert_eq!(error, DecideError::AllFiltered { offered: 5, filter: plugin("s", "rest") });
     assert_eq!(error.to_string(), "none of 5 pods is left for step `s`: filter `rest` removed the last");
 }
 
 #[test]
 fn a_filter_whose_wish_cannot_be_had_is_passed_over() {
-    let (_, fleet) = fleet::<4>(5);
+    let (_, fleet) = fleet::<DEFAULT_POD_WORDS>(5);
     let workflow = profile()
         .filter("some", OnEmpty::Fail, |_: &mut Declare<'_>| Keep(|_| only(&[1, 2])))
         .filter("wish", OnEmpty::KeepPrevious, |_: &mut Declare<'_>| Keep(|_| only(&[3])))
@@ -51,7 +52,7 @@ fn a_filter_whose_wish_cannot_be_had_is_passed_over() {
 
 #[test]
 fn filters_cannot_add_pods() {
-    let (_, fleet) = fleet::<4>(5);
+    let (_, fleet) = fleet::<DEFAULT_POD_WORDS>(5);
     let seen = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&seen);
     let workflow = profile()
@@ -66,12 +67,13 @@ fn filters_cannot_add_pods() {
     let mut plan = pods(&decide(&workflow.unwrap(), &request(), &fleet).unwrap(), "s");
     plan.sort_unstable();
     assert_eq!(plan, [0, 2]);
-    assert_eq!(*seen.lock().unwrap(), [only::<4>(&[0, 2])]);
+    assert_eq!(*seen.lock().unwrap(), [only::<DEFAULT_POD_WORDS>(&[0, 2])]);
 }
 
 #[test]
 fn no_pod_is_offered_by_an_empty_fleet_or_where_all_are_excluded() {
-    let (workflow, (_, empty), (_, fleet)) = (scored(|_| 0.0), fleet::<4>(0), fleet::<4>(2));
+    let (workflow, (_, empty), (_, fleet)) =
+        (scored(|_| 0.0), fleet::<DEFAULT_POD_WORDS>(0), fleet::<DEFAULT_POD_WORDS>(2));
     let none = DecideError::NoneOffered { step: "s".into() };
     assert_eq!(decide(&workflow, &request(), &empty).unwrap_err(), none);
     let (mut workspace, mut plan) = (workflow.workspace(), RoutingPlan::default());
@@ -81,7 +83,7 @@ fn no_pod_is_offered_by_an_empty_fleet_or_where_all_are_excluded() {
 
 #[test]
 fn excluded_pods_are_not_in_the_plan() {
-    let (workflow, (_, fleet)) = (scored(|pod| pod as f32 / 10.0), fleet::<4>(5));
+    let (workflow, (_, fleet)) = (scored(|pod| pod as f32 / 10.0), fleet::<DEFAULT_POD_WORDS>(5));
     let (mut workspace, mut plan) = (workflow.workspace(), RoutingPlan::default());
     workflow.decide_without(&mut workspace, &request(), &fleet, only(&[4, 2]), &mut plan).unwrap();
     assert_eq!(pods(&plan, "s"), [3, 1, 0]);
@@ -89,7 +91,7 @@ fn excluded_pods_are_not_in_the_plan() {
 
 #[test]
 fn scores_are_brought_into_zero_to_one() {
-    let (_, fleet) = fleet::<4>(4);
+    let (_, fleet) = fleet::<DEFAULT_POD_WORDS>(4);
     let workflow = scored(|pod| [-7.0, 0.5, 40.0, f32::NEG_INFINITY][pod]);
     let plan = decide(&workflow, &request(), &fleet).unwrap();
     let step = plan.step("s").unwrap();
@@ -99,7 +101,7 @@ fn scores_are_brought_into_zero_to_one() {
 
 #[test]
 fn what_is_not_a_number_names_scorer_and_pod() {
-    let (_, fleet) = fleet::<4>(4);
+    let (_, fleet) = fleet::<DEFAULT_POD_WORDS>(4);
     let workflow = scored(|pod| if pod == 2 { f32::NAN } else { 1.0 });
     let error = decide(&workflow, &request(), &fleet).unwrap_err();
     assert_eq!(error, DecideError::NotANumber { scorer: plugin("s", "by"), pod: PodId::new(2) });
@@ -110,7 +112,7 @@ fn what_is_not_a_number_names_scorer_and_pod() {
 struct Everyone(f32);
 
 impl Scorer for Everyone {
-    fn score(&self, _: &Context<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
+    fn score(&self, _: &RoutingContext<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
         (0..300).for_each(|pod| scores.set(PodId::new(pod), self.0));
         scores.fill(|pod| pod.index() as f32 / 10.0);
         Ok(())
@@ -119,7 +121,7 @@ impl Scorer for Everyone {
 
 #[test]
 fn pods_that_are_no_candidates_may_be_given_anything() {
-    let (_, fleet) = fleet::<4>(4);
+    let (_, fleet) = fleet::<DEFAULT_POD_WORDS>(4);
     for odd in [f32::NAN, f32::INFINITY] {
         let workflow = profile().scorer("all", 1.0, move |_: &mut Declare<'_>| Everyone(odd)).build().unwrap();
         assert_eq!(pods(&decide(&workflow, &request(), &fleet).unwrap(), "s"), [3, 2, 1]);
@@ -128,7 +130,7 @@ fn pods_that_are_no_candidates_may_be_given_anything() {
 
 #[test]
 fn weights_count_by_their_share() {
-    let (_, fleet) = fleet::<4>(2);
+    let (_, fleet) = fleet::<DEFAULT_POD_WORDS>(2);
     for weights in [[3.0, 1.0], [3e38, 1e38], [3e-46, 1e-46], [3e-320, 1e-320]] {
         let workflow = profile()
             .scorer("zero", weights[0], |_: &mut Declare<'_>| By(|pod| [1.0, 0.0][pod]))
@@ -144,7 +146,7 @@ fn weights_count_by_their_share() {
 
 #[test]
 fn ties_are_spread_over_seeds_and_each_seed_decides_alike() {
-    let (workflow, (_, fleet)) = (scored(|_| 0.5), fleet::<4>(8));
+    let (workflow, (_, fleet)) = (scored(|_| 0.5), fleet::<DEFAULT_POD_WORDS>(8));
     let (mut workspace, mut plan) = (workflow.workspace(), RoutingPlan::default());
     let mut first = |seed| {
         workflow.decide(&mut workspace, &request().seed(seed), &fleet, &mut plan).unwrap();
@@ -165,7 +167,7 @@ fn ties_are_spread_over_seeds_and_each_seed_decides_alike() {
 struct Push(&'static [u16], usize);
 
 impl Picker for Push {
-    fn pick(&self, _: &Context<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
+    fn pick(&self, _: &RoutingContext<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
         for pod in self.0 {
             ranking.push(PodId::new(*pod));
         }
@@ -176,7 +178,7 @@ impl Picker for Push {
 
 #[test]
 fn pods_that_are_no_candidates_are_not_picked() {
-    let (_, fleet) = fleet::<4>(3);
+    let (_, fleet) = fleet::<DEFAULT_POD_WORDS>(3);
     let pick = |picks, most| {
         let profile = ProfileBuilder::new("s").picker("odd", move |_: &mut Declare<'_>| Push(picks, most));
         let profile = profile.scorer("by", 1.0, |_: &mut Declare<'_>| By(|pod| pod as f32 / 10.0));
@@ -193,14 +195,14 @@ fn pods_that_are_no_candidates_are_not_picked() {
 struct Forgets;
 
 impl Preparer for Forgets {
-    fn prepare(&self, _: &mut Preparing<'_>) -> Result<(), PluginError> {
+    fn prepare(&self, _: &mut PrepareContext<'_>) -> Result<(), PluginError> {
         Ok(())
     }
 }
 
 #[test]
 fn a_declared_write_that_did_not_happen_is_named() {
-    let (_, fleet) = fleet::<4>(1);
+    let (_, fleet) = fleet::<DEFAULT_POD_WORDS>(1);
     let forgets = |declare: &mut Declare<'_>| {
         declare.writes::<Number>();
         Forgets
@@ -216,7 +218,7 @@ type Handles = (Read<Number>, Write<Number>);
 struct Peek(Read<Number>);
 
 impl Scorer for Peek {
-    fn score(&self, context: &Context<'_>, _: &mut Scores<'_>) -> Result<(), PluginError> {
+    fn score(&self, context: &RoutingContext<'_>, _: &mut Scores<'_>) -> Result<(), PluginError> {
         context.read(self.0)?;
         Ok(())
     }
@@ -224,17 +226,15 @@ impl Scorer for Peek {
 
 #[test]
 fn a_handle_of_another_workflow_opens_nothing() {
-    let (_, fleet) = fleet::<4>(1);
+    let (_, fleet) = fleet::<DEFAULT_POD_WORDS>(1);
     let kept: Arc<Mutex<Option<Handles>>> = Arc::default();
     let keep = Arc::clone(&kept);
-    let first = profile::<4>().preparer("put", |declare: &mut Declare<'_>| Put(declare.writes(), 1)).scorer(
-        "keeps",
-        1.0,
-        move |declare: &mut Declare<'_>| {
+    let first = profile::<DEFAULT_POD_WORDS>()
+        .preparer("put", |declare: &mut Declare<'_>| Put(declare.writes(), 1))
+        .scorer("keeps", 1.0, move |declare: &mut Declare<'_>| {
             *keep.lock().unwrap() = Some((declare.reads(), declare.writes()));
             By(|_| 0.0)
-        },
-    );
+        });
     assert!(first.build().is_err(), "a scorer that writes");
     let (read, write) = kept.lock().unwrap().take().unwrap();
     let own = |declare: &mut Declare<'_>| Put(declare.writes(), 1);
@@ -250,7 +250,7 @@ fn a_handle_of_another_workflow_opens_nothing() {
 
 #[test]
 fn a_workspace_of_another_workflow_is_refused() {
-    let (one, two, (_, fleet)) = (scored(|_| 0.0), scored(|_| 0.0), fleet::<4>(1));
+    let (one, two, (_, fleet)) = (scored(|_| 0.0), scored(|_| 0.0), fleet::<DEFAULT_POD_WORDS>(1));
     let decided = one.decide(&mut two.workspace(), &request(), &fleet, &mut RoutingPlan::default());
     assert_eq!(decided, Err(DecideError::ForeignWorkspace));
 }
@@ -277,7 +277,7 @@ fn fleets_of_64_256_and_1024_pods_are_decided_alike() {
 
 /// Ranks the best of a row, in a workflow whose one scorer gives that row.
 fn ranked(row: &[f32], most: usize, seed: u64, traced: bool) -> RoutingPlan {
-    let (_, fleet) = fleet::<4>(row.len());
+    let (_, fleet) = fleet::<DEFAULT_POD_WORDS>(row.len());
     let row = row.to_vec();
     let profile = ProfileBuilder::new("s")
         .scorer("row", 1.0, |_: &mut Declare<'_>| By(move |pod| row[pod]))
@@ -329,12 +329,12 @@ proptest! {
 /// Ranking after what was pushed, as many as there are.
 #[test]
 fn a_picker_may_ask_for_all_of_them_and_what_it_pushes_has_its_total() {
-    let (_, fleet) = fleet::<4>(5);
+    let (_, fleet) = fleet::<DEFAULT_POD_WORDS>(5);
     let profile = ProfileBuilder::new("s")
         .scorer("row", 1.0, |_: &mut Declare<'_>| By(|pod| pod as f32 / 10.0))
         .picker("push", |_: &mut Declare<'_>| Push(&[2], usize::MAX));
     let step = StepBuilder::new("s", profile).ranked(usize::MAX);
-    let workflow = WorkflowBuilder::<4>::new().step(step).build().expect("it fits together");
+    let workflow = <WorkflowBuilder>::new().step(step).build().expect("it fits together");
     let mut plan = RoutingPlan::default();
     workflow.decide(&mut workflow.workspace(), &request(), &fleet, &mut plan).expect("a plan");
     assert_eq!(pods(&plan, "s"), [2, 4, 3, 1, 0]);
@@ -344,7 +344,7 @@ fn a_picker_may_ask_for_all_of_them_and_what_it_pushes_has_its_total() {
 /// Equal shares that do not add up to 1 in singles.
 #[test]
 fn totals_never_exceed_1() {
-    let (_, fleet) = fleet::<4>(2);
+    let (_, fleet) = fleet::<DEFAULT_POD_WORDS>(2);
     for scorers in 1..40 {
         let mut profile = ProfileBuilder::new("s").picker("push", |_: &mut Declare<'_>| Push(&[], 2));
         for at in 0..scorers {
@@ -371,7 +371,7 @@ fn nothing_of_an_earlier_request_shows() {
     }
     struct Note(Write<Tenant>);
     impl Preparer for Note {
-        fn prepare(&self, context: &mut Preparing<'_>) -> Result<(), PluginError> {
+        fn prepare(&self, context: &mut PrepareContext<'_>) -> Result<(), PluginError> {
             let tenant = context.request().tenant;
             let (_, slot) = context.write(self.0)?;
             tenant.into_iter().for_each(|tenant| slot.push_str(tenant));
@@ -380,11 +380,11 @@ fn nothing_of_an_earlier_request_shows() {
     }
     struct Refuse(Read<Tenant>);
     impl Filter for Refuse {
-        fn filter(&self, context: &Context<'_>, candidates: PodSet) -> Result<PodSet, PluginError> {
+        fn filter(&self, context: &RoutingContext<'_>, candidates: PodSet) -> Result<PodSet, PluginError> {
             Ok(if context.read(self.0)?.is_empty() { candidates } else { PodSet::EMPTY })
         }
     }
-    let (_, fleet) = fleet::<4>(2);
+    let (_, fleet) = fleet::<DEFAULT_POD_WORDS>(2);
     let workflow = ProfileBuilder::new("s")
         .preparer("note", |d: &mut Declare<'_>| Note(d.writes()))
         .filter("refuse", OnEmpty::Fail, |d: &mut Declare<'_>| Refuse(d.reads()))

@@ -5,8 +5,8 @@ mod common;
 use common::{Best, plugin};
 use kv_index::PodSet;
 use routing_core::{
-    Condition, Context, Declare, Fault, Filter, OnEmpty, Picker, PluginError, Preparer, Preparing, ProfileBuilder,
-    Ranking, Scorer, Scores, Slot, StepBuilder, Totals, Warning, WorkflowBuilder,
+    Condition, Declare, Fault, Filter, OnEmpty, Picker, PluginError, PrepareContext, Preparer, ProfileBuilder, Ranking,
+    RoutingContext, Scorer, Scores, Slot, StepBuilder, Totals, Warning, WorkflowBuilder,
 };
 
 struct A;
@@ -32,31 +32,31 @@ impl Slot for FalseA {
 struct Idle;
 
 impl Preparer for Idle {
-    fn prepare(&self, _: &mut Preparing<'_>) -> Result<(), PluginError> {
+    fn prepare(&self, _: &mut PrepareContext<'_>) -> Result<(), PluginError> {
         Ok(())
     }
 }
 
 impl Filter for Idle {
-    fn filter(&self, _: &Context<'_>, candidates: PodSet) -> Result<PodSet, PluginError> {
+    fn filter(&self, _: &RoutingContext<'_>, candidates: PodSet) -> Result<PodSet, PluginError> {
         Ok(candidates)
     }
 }
 
 impl Scorer for Idle {
-    fn score(&self, _: &Context<'_>, _: &mut Scores<'_>) -> Result<(), PluginError> {
+    fn score(&self, _: &RoutingContext<'_>, _: &mut Scores<'_>) -> Result<(), PluginError> {
         Ok(())
     }
 }
 
 impl Picker for Idle {
-    fn pick(&self, _: &Context<'_>, _: &Totals<'_>, _: &mut Ranking) -> Result<(), PluginError> {
+    fn pick(&self, _: &RoutingContext<'_>, _: &Totals<'_>, _: &mut Ranking) -> Result<(), PluginError> {
         Ok(())
     }
 }
 
 impl Condition for Idle {
-    fn holds(&self, _: &Context<'_>) -> Result<bool, PluginError> {
+    fn holds(&self, _: &RoutingContext<'_>) -> Result<bool, PluginError> {
         Ok(true)
     }
 }
@@ -370,7 +370,7 @@ fn an_order_of_execution_that_forgets_repeats_or_invents() {
 
 #[test]
 fn everything_that_is_wrong_is_listed_at_once() {
-    let profile = ProfileBuilder::<4>::new("s").preparer("w", that(reads_a)).scorer("near", -1.0, that(|_| {}));
+    let profile = <ProfileBuilder>::new("s").preparer("w", that(reads_a)).scorer("near", -1.0, that(|_| {}));
     let error = profile.build().unwrap_err();
     let none = Fault::NoPicker { step: "s".into() };
     let weight = Fault::BadWeight { scorer: plugin("s", "near"), weight: -1.0 };

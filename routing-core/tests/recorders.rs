@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use kv_index::PodSet;
 use routing_core::{
-    Condition, Context, DecideError, Declare, Filter, OnEmpty, PlanStep, PluginError, ProfileBuilder, Recorder,
-    StepBuilder, WorkflowBuilder,
+    Condition, DEFAULT_POD_WORDS, DecideError, Declare, Filter, OnEmpty, PlanStep, PluginError, ProfileBuilder,
+    Recorder, RoutingContext, StepBuilder, WorkflowBuilder,
 };
 
 use common::{Best, decide, fleet, plugin, request};
@@ -18,7 +18,7 @@ type Notes = Arc<Mutex<Vec<(String, usize)>>>;
 struct Note(Notes, bool);
 
 impl Recorder for Note {
-    fn record(&self, _: &Context<'_>, step: &PlanStep) -> Result<(), PluginError> {
+    fn record(&self, _: &RoutingContext<'_>, step: &PlanStep) -> Result<(), PluginError> {
         if self.1 {
             return Err(PluginError::failed("no room"));
         }
@@ -31,7 +31,7 @@ impl Recorder for Note {
 struct Nobody;
 
 impl Filter for Nobody {
-    fn filter(&self, _: &Context<'_>, _: PodSet) -> Result<PodSet, PluginError> {
+    fn filter(&self, _: &RoutingContext<'_>, _: PodSet) -> Result<PodSet, PluginError> {
         Ok(PodSet::EMPTY)
     }
 }
@@ -39,7 +39,7 @@ impl Filter for Nobody {
 struct Never;
 
 impl Condition for Never {
-    fn holds(&self, _: &Context<'_>) -> Result<bool, PluginError> {
+    fn holds(&self, _: &RoutingContext<'_>) -> Result<bool, PluginError> {
         Ok(false)
     }
 }
@@ -59,7 +59,7 @@ fn each_step_that_is_taken_is_recorded_once_the_plan_stands() {
         .executed_in(&["encode", "prefill", "decode"])
         .build()
         .expect("it fits");
-    let (_index, fleet) = fleet::<4>(3);
+    let (_index, fleet) = fleet::<DEFAULT_POD_WORDS>(3);
     let plan = decide(&workflow, &request(), &fleet).expect("pods are there");
     let first = |step: &str| common::pods(&plan, step)[0];
     let expected = [("decode".to_owned(), first("decode")), ("prefill".to_owned(), first("prefill"))];
@@ -75,7 +75,7 @@ fn a_decision_that_fails_is_not_recorded() {
         .step(StepBuilder::new("prefill", nobody.picker("best", Best::declare)))
         .build()
         .expect("it fits");
-    let (_index, fleet) = fleet::<4>(3);
+    let (_index, fleet) = fleet::<DEFAULT_POD_WORDS>(3);
     assert!(decide(&workflow, &request(), &fleet).is_err());
     assert!(notes.lock().expect("no panic").is_empty());
 }
@@ -84,7 +84,7 @@ fn a_decision_that_fails_is_not_recorded() {
 fn a_recorder_that_fails_ends_the_decision() {
     let failing = ProfileBuilder::new("serve").picker("best", Best::declare);
     let workflow = failing.recorder("note", |_| Note(Notes::default(), true)).build().expect("it fits");
-    let (_index, fleet) = fleet::<4>(3);
+    let (_index, fleet) = fleet::<DEFAULT_POD_WORDS>(3);
     let failed = DecideError::Plugin { plugin: plugin("serve", "note"), source: PluginError::failed("no room") };
     assert_eq!(decide(&workflow, &request(), &fleet), Err(failed));
 }

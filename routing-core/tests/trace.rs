@@ -5,14 +5,14 @@ mod common;
 use common::{Best, By, Keep, fleet, request};
 use kv_index::{PodId, PodSet};
 use routing_core::{
-    Condition, Context, DecideError, Declare, OnEmpty, PluginError, ProfileBuilder, RoutingPlan, StepBuilder, Trace,
-    Workflow, WorkflowBuilder,
+    Condition, DecideError, Declare, OnEmpty, PluginError, ProfileBuilder, RoutingContext, RoutingPlan, StepBuilder,
+    Trace, Workflow, WorkflowBuilder,
 };
 
 struct Never;
 
 impl Condition for Never {
-    fn holds(&self, _: &Context<'_>) -> Result<bool, PluginError> {
+    fn holds(&self, _: &RoutingContext<'_>) -> Result<bool, PluginError> {
         Ok(false)
     }
 }

@@ -8,9 +8,10 @@ use common::{Best, By, Number, Put, decide, fleet, pods, request};
 use kv_index::{BlockHash, BlockSize, ChainHasher, ChainSeed, Event, Index, Parent, PodSet, Source, Stored};
 use proptest::prelude::*;
 use routing_core::{
-    CacheHint, Condition, Context, DecideError, Declare, FailurePolicy, Filter, Fleet, FleetCell, Held, OnEmpty,
-    PluginError, PodInfo, Preparer, Preparing, ProfileBuilder, Read, ReadPick, Role, RoutingPlan, Scorer, Scores,
-    StepBuilder, Trace, TryReadPick, UnlessHeld, Workflow, WorkflowBuilder, WorkflowCell, Write,
+    CacheHint, Condition, DEFAULT_POD_WORDS, DecideError, Declare, FailurePolicy, Filter, Fleet, FleetCell, Held,
+    OnEmpty, PluginError, PodInfo, PrepareContext, Preparer, ProfileBuilder, Read, ReadPick, Role, RoutingContext,
+    RoutingPlan, Scorer, Scores, StepBuilder, Trace, TryReadPick, UnlessHeld, Workflow, WorkflowBuilder, WorkflowCell,
+    Write,
 };
 
 fn profile() -> ProfileBuilder {
@@ -21,7 +22,7 @@ fn profile() -> ProfileBuilder {
 struct Serves(Role);
 
 impl Filter for Serves {
-    fn filter(&self, context: &Context<'_>, candidates: PodSet) -> Result<PodSet, PluginError> {
+    fn filter(&self, context: &RoutingContext<'_>, candidates: PodSet) -> Result<PodSet, PluginError> {
         Ok(candidates & context.fleet().serving(self.0))
     }
 }
@@ -34,7 +35,7 @@ fn serving(role: Role) -> ProfileBuilder {
 struct Apart(ReadPick);
 
 impl Filter for Apart {
-    fn filter(&self, context: &Context<'_>, candidates: PodSet) -> Result<PodSet, PluginError> {
+    fn filter(&self, context: &RoutingContext<'_>, candidates: PodSet) -> Result<PodSet, PluginError> {
         let taken: PodSet = [context.pick(self.0)?].into_iter().collect();
         Ok(candidates - taken)
     }
@@ -44,7 +45,7 @@ impl Filter for Apart {
 struct Notes(TryReadPick, Arc<Mutex<Vec<Option<usize>>>>);
 
 impl Scorer for Notes {
-    fn score(&self, context: &Context<'_>, _: &mut Scores<'_>) -> Result<(), PluginError> {
+    fn score(&self, context: &RoutingContext<'_>, _: &mut Scores<'_>) -> Result<(), PluginError> {
         self.1.lock().expect("nobody panicked").push(context.try_pick(self.0)?.map(|pod| pod.index()));
         Ok(())
     }
@@ -54,14 +55,14 @@ impl Scorer for Notes {
 struct Odd;
 
 impl Condition for Odd {
-    fn holds(&self, context: &Context<'_>) -> Result<bool, PluginError> {
+    fn holds(&self, context: &RoutingContext<'_>) -> Result<bool, PluginError> {
         Ok(context.request().seed % 2 == 1)
     }
 }
 
 #[test]
 fn a_step_that_is_skipped_is_not_in_the_plan_and_has_no_pick() {
-    let (_, fleet) = fleet::<4>(1);
+    let (_, fleet) = fleet::<DEFAULT_POD_WORDS>(1);
     let seen = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&seen);
     let second = profile().scorer("notes", 1.0, |declare: &mut Declare<'_>| Notes(declare.tries_pick("first"), log));
@@ -85,7 +86,7 @@ fn a_step_that_is_skipped_is_not_in_the_plan_and_has_no_pick() {
 
 #[test]
 fn a_step_that_can_be_done_without_is_left_out_where_no_pod_is_left_for_it() {
-    let (_index, fleet) = fleet::<4>(2);
+    let (_index, fleet) = fleet::<DEFAULT_POD_WORDS>(2);
     let workflow = |prefill: FailurePolicy, decode: FailurePolicy| {
         let nobody = || profile().filter("nobody", OnEmpty::Fail, |_: &mut Declare<'_>| Nobody);
         WorkflowBuilder::new()
@@ -98,7 +99,7 @@ fn a_step_that_can_be_done_without_is_left_out_where_no_pod_is_left_for_it() {
     assert_eq!(plan.steps().iter().map(|step| &*step.name).collect::<Vec<_>>(), ["decode"]);
     let failed = decide(&workflow(FailurePolicy::NextCandidate, FailurePolicy::Skip), &request(), &fleet);
     assert!(matches!(failed, Err(DecideError::AllFiltered { .. })), "it was not to be left out");
-    let last = WorkflowBuilder::<4>::new().step(StepBuilder::new("prefill", profile())).step(
+    let last = <WorkflowBuilder>::new().step(StepBuilder::new("prefill", profile())).step(
         StepBuilder::new("decode", profile().filter("nobody", OnEmpty::Fail, |_: &mut Declare<'_>| Nobody))
             .on_failure(FailurePolicy::Skip),
     );
@@ -109,7 +110,7 @@ fn a_step_that_can_be_done_without_is_left_out_where_no_pod_is_left_for_it() {
 #[test]
 fn the_pick_of_a_step_that_may_be_left_out_is_read_optionally() {
     let build = |on_failure| {
-        WorkflowBuilder::<4>::new()
+        <WorkflowBuilder>::new()
             .step(StepBuilder::new("prefill", profile()).on_failure(on_failure))
             .step(StepBuilder::new(
                 "decode",
@@ -127,7 +128,7 @@ fn the_pick_of_a_step_that_may_be_left_out_is_read_optionally() {
 struct Nobody;
 
 impl Filter for Nobody {
-    fn filter(&self, _: &Context<'_>, _: PodSet) -> Result<PodSet, PluginError> {
+    fn filter(&self, _: &RoutingContext<'_>, _: PodSet) -> Result<PodSet, PluginError> {
         Ok(PodSet::EMPTY)
     }
 }
@@ -135,7 +136,7 @@ impl Filter for Nobody {
 struct Indifferent;
 
 impl Scorer for Indifferent {
-    fn score(&self, _: &Context<'_>, _: &mut Scores<'_>) -> Result<(), PluginError> {
+    fn score(&self, _: &RoutingContext<'_>, _: &mut Scores<'_>) -> Result<(), PluginError> {
         Ok(())
     }
 }
@@ -173,7 +174,7 @@ fn three_steps_share_one_context_and_are_executed_in_an_order_of_their_own() {
 struct Peek(Read<Number>);
 
 impl Scorer for Peek {
-    fn score(&self, context: &Context<'_>, _: &mut Scores<'_>) -> Result<(), PluginError> {
+    fn score(&self, context: &RoutingContext<'_>, _: &mut Scores<'_>) -> Result<(), PluginError> {
         assert_eq!(*context.read(self.0)?, 1);
         Ok(())
     }
@@ -186,7 +187,7 @@ struct Search {
 }
 
 impl Preparer for Search {
-    fn prepare(&self, context: &mut Preparing<'_>) -> Result<(), PluginError> {
+    fn prepare(&self, context: &mut PrepareContext<'_>) -> Result<(), PluginError> {
         let tokens = context.request().tokens.unwrap_or_default();
         let (_, held) = context.write(self.held)?;
         self.index.search(&chain(tokens), held);
@@ -198,7 +199,7 @@ impl Preparer for Search {
 struct HeldShare(Read<Held>);
 
 impl Scorer for HeldShare {
-    fn score(&self, context: &Context<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
+    fn score(&self, context: &RoutingContext<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
         let held = context.read(self.0)?;
         for group in held.groups() {
             scores.set_all(group.pods, group.depth as f32 / held.blocks() as f32);
@@ -223,7 +224,7 @@ fn decode_then_prefill(index: &Arc<Index>) -> Workflow {
         .step(
             StepBuilder::new("prefill", prefill)
                 .role(Role::Prefill)
-                .when("worth it", |declare: &mut Declare<'_>| UnlessHeld::<4>::declare(declare, "decode", 3)),
+                .when("worth it", |declare: &mut Declare<'_>| <UnlessHeld>::declare(declare, "decode", 3)),
         )
         .executed_in(&["prefill", "decode"])
         .build()
@@ -232,7 +233,7 @@ fn decode_then_prefill(index: &Arc<Index>) -> Workflow {
 
 #[test]
 fn prefill_is_left_out_where_the_decode_pod_holds_enough() {
-    let (index, fleet) = fleet::<4>(3);
+    let (index, fleet) = fleet::<DEFAULT_POD_WORDS>(3);
     let index = Arc::new(index);
     let tokens: Vec<u32> = (0..32).collect();
     let workflow = decode_then_prefill(&index);
@@ -264,7 +265,7 @@ fn prefill_is_left_out_where_the_decode_pod_holds_enough() {
 
 #[test]
 fn a_plan_has_no_cache_hint_where_nothing_searches() {
-    let (_, fleet) = fleet::<4>(1);
+    let (_, fleet) = fleet::<DEFAULT_POD_WORDS>(1);
     let plan = decide(&profile().build().unwrap(), &request(), &fleet).unwrap();
     assert_eq!(plan.steps()[0].cache, None);
 }
@@ -273,7 +274,7 @@ fn a_plan_has_no_cache_hint_where_nothing_searches() {
 struct Publishes(Arc<FleetCell>);
 
 impl Preparer for Publishes {
-    fn prepare(&self, context: &mut Preparing<'_>) -> Result<(), PluginError> {
+    fn prepare(&self, context: &mut PrepareContext<'_>) -> Result<(), PluginError> {
         self.0.publish(Fleet::new(context.fleet().version() + 1, []));
         Ok(())
     }
@@ -281,7 +282,7 @@ impl Preparer for Publishes {
 
 #[test]
 fn a_decision_sees_one_version_of_the_fleet() {
-    let (_, fleet) = fleet::<4>(3);
+    let (_, fleet) = fleet::<DEFAULT_POD_WORDS>(3);
     let cell = Arc::new(FleetCell::new(fleet));
     let publisher = Arc::clone(&cell);
     let workflow = WorkflowBuilder::new()
@@ -297,7 +298,7 @@ fn a_decision_sees_one_version_of_the_fleet() {
 
 #[test]
 fn a_workflow_is_replaced_whole() {
-    let (_, fleet) = fleet::<4>(3);
+    let (_, fleet) = fleet::<DEFAULT_POD_WORDS>(3);
     let best = |pod: usize| {
         let by = move |_: &mut Declare<'_>| By(move |other| if other == pod { 1.0 } else { 0.0 });
         profile().scorer("by", 1.0, by).build().unwrap()
@@ -318,7 +319,7 @@ proptest! {
         held in prop::collection::vec(0_usize..9, 1..20),
         requests in prop::collection::vec((0_u32..40, any::<u64>()), 1..8),
     ) {
-        let (index, fleet) = fleet::<4>(held.len() + 1);
+        let (index, fleet) = fleet::<DEFAULT_POD_WORDS>(held.len() + 1);
         let index = Arc::new(index);
         let blocks = chain(&(0..32).collect::<Vec<_>>());
         for (at, held) in held.iter().enumerate() {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use routing_core::Circuits;
-use routing_core::{Pod, PodId, PodSet};
+use routing_core::OpenBreakers;
+use routing_core::{DEFAULT_POD_WORDS, Pod, PodId, PodSet};
 
 use self::state::State;
 use crate::action::Verdict;
@@ -40,13 +40,13 @@ impl Default for BreakerConfig {
 
 /// The breakers of all pods.
 ///
-/// Which circuits are open is published in [`Circuits`], for decisions to leave those pods out. What a client does wrong
+/// Which circuits are open is published in [`OpenBreakers`], for decisions to leave those pods out. What a client does wrong
 /// never reaches a breaker, and one request counts once for a pod, however often it was tried: a
 /// [`Run`](crate::Run) sees to both.
 #[derive(Debug)]
-pub struct Breakers<const W: usize = 4> {
+pub struct Breakers<const W: usize = DEFAULT_POD_WORDS> {
     config: BreakerConfig,
-    circuits: Arc<Circuits<W>>,
+    circuits: Arc<OpenBreakers<W>>,
     pods: Box<[Mutex<Breaker>]>,
     fleet: Mutex<Usual>,
     /// When the next open circuit is due to be tried out.
@@ -88,7 +88,7 @@ const SMOOTHED: u32 = 200;
 impl<const W: usize> Breakers<W> {
     /// Breakers that publish which circuits are open.
     #[must_use]
-    pub fn new(config: BreakerConfig, circuits: Arc<Circuits<W>>) -> Self {
+    pub fn new(config: BreakerConfig, circuits: Arc<OpenBreakers<W>>) -> Self {
         let pods = (0..PodSet::<W>::CAPACITY).map(|_| Mutex::default()).collect();
         Self { config, circuits, pods, fleet: Mutex::default(), due: Mutex::new(None) }
     }
@@ -185,7 +185,7 @@ pub struct Admitted {
 /// The right to send one request to a pod; gives its place back when dropped.
 #[derive(Debug)]
 #[must_use]
-pub struct Permit<const W: usize = 4> {
+pub struct Permit<const W: usize = DEFAULT_POD_WORDS> {
     breakers: Arc<Breakers<W>>,
     admitted: Admitted,
     /// Whether it has one of the places of a half-open circuit.

@@ -10,6 +10,7 @@ mod execution;
 mod host;
 mod upstream;
 
+use routing_core::DEFAULT_POD_WORDS;
 use std::fmt;
 use std::sync::Arc;
 
@@ -99,7 +100,7 @@ use crate::run::Run;
 /// assert!(matches!(Pin::new(&mut body).poll_frame(&mut cx), Poll::Ready(None)));
 /// assert_eq!(reports.lock().unwrap()[0].outcome, Outcome::Completed(200));
 /// ```
-pub struct Driver<T, C, const W: usize = 4> {
+pub struct Driver<T, C, const W: usize = DEFAULT_POD_WORDS> {
     parts: Arc<Parts<T, C, W>>,
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use routing_core::batch::BatchPlan;
-use routing_core::{LoadHold, Pod};
+use routing_core::{InFlightGuard, Pod};
 use routing_exec::batch::{BatchError, BatchHold, BatchRunConfig, BatchRunner, BatchWork, Bound, Lead, Size};
 use routing_exec::{ClientRequest, Driver, Timer};
 
@@ -36,7 +36,7 @@ struct Seen {
 
 struct Share(Arc<Mutex<Seen>>);
 
-impl LoadHold for Share {
+impl InFlightGuard for Share {
     fn first_byte(&mut self) {
         self.0.lock().expect("nobody panics with it").answered += 1;
     }

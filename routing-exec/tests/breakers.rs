@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use kv_index::{Config, Index};
 use proptest::prelude::*;
-use routing_core::{Circuits, Pod};
+use routing_core::{OpenBreakers, Pod};
 use routing_exec::{Admitted, BreakerConfig, Breakers, Failure, Permit, Verdict};
 
 const BAD: Verdict = Verdict::Bad(Failure::Silent);
@@ -39,8 +39,8 @@ fn config() -> BreakerConfig {
     BreakerConfig { failures: 2, open_for, probes: 2, successes: 2, slow: Some(10.0), never_slow }
 }
 
-fn breakers(config: BreakerConfig) -> (Arc<Breakers>, Arc<Circuits>) {
-    let circuits = Arc::new(Circuits::new());
+fn breakers(config: BreakerConfig) -> (Arc<Breakers>, Arc<OpenBreakers>) {
+    let circuits = Arc::new(OpenBreakers::new());
     (Arc::new(Breakers::new(config, Arc::clone(&circuits))), circuits)
 }
 

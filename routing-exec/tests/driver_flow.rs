@@ -13,7 +13,7 @@ use bytes::Bytes;
 use driver_world::*;
 use http::{HeaderMap, Response};
 use http_body::Body;
-use routing_core::{Circuits, FailurePolicy, PlanStep, Pod, Role, RoutingPlan};
+use routing_core::{FailurePolicy, OpenBreakers, PlanStep, Pod, Role, RoutingPlan};
 use routing_exec::{BreakerConfig, Breakers, Driver, Failure, Fate, Outcome, Report, Run, RunConfig, Timer, Transport};
 
 fn driver<T: Transport, C: Timer>(transport: T, timer: C) -> Driver<T, C> {
@@ -75,7 +75,7 @@ fn dropped_after(polls: usize, plan: &RoutingPlan, script: fn(Pod) -> Vec<Act>) 
     let clock = Clock::default();
     let world = Pods::new(&clock, move |pod, _| script(pod));
     let keeper = Keeper::default();
-    let circuits = Arc::new(Circuits::new());
+    let circuits = Arc::new(OpenBreakers::new());
     let config = BreakerConfig { failures: 1, ..BreakerConfig::default() };
     let breakers: Arc<Breakers> = Arc::new(Breakers::new(config, circuits));
     let driver = Driver::with_breakers(world.clone(), clock.clone(), Arc::clone(&breakers));

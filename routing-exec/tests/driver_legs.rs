@@ -8,7 +8,7 @@ use std::task::Poll;
 
 use driver_world::*;
 use http_body::Body;
-use routing_core::{Circuits, FailurePolicy, PlanStep, Pod, Role, RoutingPlan};
+use routing_core::{FailurePolicy, OpenBreakers, PlanStep, Pod, Role, RoutingPlan};
 use routing_exec::{BreakerConfig, Breakers, Driver, Failure, Run, Timer, Transport, Verdict};
 
 fn driver<T: Transport, C: Timer>(transport: T, timer: C) -> Driver<T, C> {
@@ -36,7 +36,7 @@ fn a_pod_whose_circuit_is_open_is_not_contacted() {
         },
     );
     let config = BreakerConfig { failures: 1, ..BreakerConfig::default() };
-    let breakers: Arc<Breakers> = Arc::new(Breakers::new(config, Arc::new(Circuits::new())));
+    let breakers: Arc<Breakers> = Arc::new(Breakers::new(config, Arc::new(OpenBreakers::new())));
     let driver = Driver::with_breakers(world.clone(), clock.clone(), breakers);
     for sent in [2, 3] {
         let keeper = Keeper::default();
@@ -55,7 +55,7 @@ fn a_leg_whose_other_one_is_refused_is_never_sent() {
     let world = Pods::new(&clock, |_, _| vec![Act::Hang]);
     let config = BreakerConfig { failures: 1, ..BreakerConfig::default() };
     for sick in [0, 1] {
-        let breakers: Arc<Breakers> = Arc::new(Breakers::new(config.clone(), Arc::new(Circuits::new())));
+        let breakers: Arc<Breakers> = Arc::new(Breakers::new(config.clone(), Arc::new(OpenBreakers::new())));
         let admitted = breakers.admit(pods[sick], clock.now()).unwrap().admitted();
         breakers.judge(admitted, &Verdict::Bad(Failure::Silent), clock.now());
         let driver = Driver::with_breakers(world.clone(), clock.clone(), breakers);

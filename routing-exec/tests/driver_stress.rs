@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use driver_world::*;
 use http_body::Body;
-use routing_core::{Circuits, FailurePolicy, PlanStep, Pod, Role, RoutingPlan};
+use routing_core::{FailurePolicy, OpenBreakers, PlanStep, Pod, Role, RoutingPlan};
 use routing_exec::handoff::Plain;
 use routing_exec::{BreakerConfig, Breakers, Driver, Outcome, RetryBudget, Run, Timer};
 
@@ -166,7 +166,7 @@ fn ten_thousand_runs_each_end_once_and_everything_comes_to_rest() {
     let pods = pods(32);
     let drawn = AtomicU64::new(0);
     let world = Pods::new(&clock, move |_, _| acts(&mut Rng(drawn.fetch_add(1, SeqCst))));
-    let circuits = Arc::new(Circuits::new());
+    let circuits = Arc::new(OpenBreakers::new());
     let breakers: Arc<Breakers> = Arc::new(Breakers::new(BreakerConfig::default(), Arc::clone(&circuits)));
     let driver = Driver::with_breakers(world.clone(), clock.clone(), Arc::clone(&breakers));
     let mut settings = settings();

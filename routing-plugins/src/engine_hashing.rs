@@ -81,7 +81,7 @@ mod tests {
 
     use super::*;
     use crate::prepare::tests::request;
-    use crate::{Hashing, Stock, profiles};
+    use crate::{Hashing, PluginState, profiles};
 
     /// An index that is fed an engine's own hashes is searched by them, adapters included.
     #[test]
@@ -95,7 +95,7 @@ mod tests {
         let pods = ["a", "b"].map(|name| index.join(name).unwrap());
         index.apply(pods[1], Source::Copies, &Event::Stored(Stored::prompt(&chain[..8]))).unwrap();
         let held = |hashing: EngineHashing| {
-            let stock = Stock::new(Arc::clone(&index), Hashing::Engine(hashing.into()));
+            let stock = PluginState::new(Arc::clone(&index), Hashing::Engine(hashing.into()));
             let workflow = profiles::cache_aware(&stock).build().unwrap();
             let fleet = Fleet::new(1, pods.map(|pod| PodInfo::new(pod, "pod")));
             let mut plan = RoutingPlan::default();

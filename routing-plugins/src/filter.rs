@@ -75,7 +75,7 @@ pub use utilization::{UtilizationFilter, UtilizationParameters};
 mod tests {
     use std::sync::Arc;
 
-    use routing_core::{Context, Declare, NoParameters, Picker, PluginError, Ranking, Registry, Totals};
+    use routing_core::{Declare, NoParameters, Picker, PluginError, Ranking, Registry, RoutingContext, Totals};
 
     use super::*;
     use crate::prepare::{GivenTokensPreparer, LoadParameters, LoadPreparer};
@@ -83,23 +83,23 @@ mod tests {
     struct Anybody;
 
     impl Picker for Anybody {
-        fn pick(&self, _: &Context<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
+        fn pick(&self, _: &RoutingContext<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
             totals.rank(1, ranking);
             Ok(())
         }
     }
 
-    fn registry() -> Result<Registry<4>, routing_core::TypeTaken> {
+    fn registry() -> Result<Registry, routing_core::TypeTaken> {
         let mut registry = Registry::new();
         registry.preparer::<NoParameters, _>("tokens", |_, d| GivenTokensPreparer::declare(d))?;
-        registry.preparer::<LoadParameters, _>("loads", |p, d| LoadPreparer::<4>::declare(d, p, Arc::default()))?;
+        registry.preparer::<LoadParameters, _>("loads", |p, d| <LoadPreparer>::declare(d, p, Arc::default()))?;
         registry.filter::<NoParameters, _>("health", |_, d| HealthFilter::declare(d))?;
         registry.filter::<NoParameters, _>("drain", |_, d| DrainFilter::declare(d))?;
-        registry.filter::<NoParameters, _>("circuit", |_, d| CircuitFilter::<4>::declare(d, Arc::default()))?;
+        registry.filter::<NoParameters, _>("circuit", |_, d| <CircuitFilter>::declare(d, Arc::default()))?;
         registry.filter::<RoleParameters, _>("role", |p, d| RoleFilter::declare(d, p))?;
         registry.filter::<LabelParameters, _>("label", |p, d| LabelFilter::declare(d, p))?;
         registry.filter::<AdapterParameters, _>("adapter", |p, d| AdapterFilter::declare(d, p))?;
-        registry.filter::<CapacityParameters, _>("capacity", |p, d| CapacityFilter::<4>::declare(d, p))?;
+        registry.filter::<CapacityParameters, _>("capacity", |p, d| <CapacityFilter>::declare(d, p))?;
         registry.filter::<ContextRangeParameters, _>("range", |p, d| ContextRangeFilter::declare(d, p))?;
         registry.filter::<ConcurrencyParameters, _>("concurrency", |p, d| ConcurrencyFilter::declare(d, p))?;
         registry.filter::<PriorityHeadroomParameters, _>("headroom", |p, d| PriorityHeadroomFilter::declare(d, p))?;

@@ -6,7 +6,7 @@
 //!
 //! # How it fits together
 //!
-//! A [`Stock`] is what a host owns and plugins read: the index and how prompts are hashed for it, what is under way on each
+//! A [`PluginState`] is what a host owns and plugins read: the index and how prompts are hashed for it, what is under way on each
 //! pod ([`load`]), open circuits, sessions. Plugins are made over a stock and have no state of their own but their
 //! parameters. What is remembered from one request for the next is the stock's, and written by [`record`]ers or by the
 //! picker that says so.
@@ -39,10 +39,10 @@
 //! use kv_index::{BlockSize, Config, Index};
 //! use routing_core::{Fleet, PodInfo, Request, RoutingPlan};
 //! use routing_plugins::load::Work;
-//! use routing_plugins::{Hashing, Stock, profiles};
+//! use routing_plugins::{Hashing, PluginState, profiles};
 //!
 //! let index: Arc<Index> = Arc::new(Index::new(Config::default()));
-//! let stock = Stock::new(Arc::clone(&index), Hashing::Native(BlockSize::new(16).expect("not zero")));
+//! let stock = PluginState::new(Arc::clone(&index), Hashing::Native(BlockSize::new(16).expect("not zero")));
 //! let workflow = profiles::sticky_least_loaded(&stock).build()?;
 //!
 //! let pods = ["a", "b"].map(|name| index.join(name).map(|pod| PodInfo::new(pod, name)));
@@ -70,20 +70,20 @@ pub mod filter;
 pub mod load;
 mod parameters;
 pub mod pick;
+mod plugin_state;
 pub mod prepare;
 pub mod profiles;
 pub mod record;
 #[cfg(feature = "serde")]
 mod registry;
 pub mod score;
-mod stock;
 pub mod tokenize;
 mod tokens;
 
 #[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
 pub use engine_hashing::EngineHashing;
 pub use parameters::{Amount, Fraction, OutOfRange, Positive};
+pub use plugin_state::{Hashing, PluginState, SessionTables, Tables, Tokens};
 #[cfg(feature = "serde")]
 pub use registry::register;
-pub use stock::{Hashing, SessionTables, Stock, Tables, Tokens};
 pub use tokens::{PromptTokens, TokenList};

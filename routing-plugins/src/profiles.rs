@@ -13,7 +13,7 @@
 //! | [`prefill_decode_conditional`] | to a decode pod, and to another first if that holds too little |
 //!
 //! They are builders: take one as it is, or add to it. A request whose prompt has no tokens is routed as one with an empty
-//! prompt, and counted in [`Stock::untokenized`].
+//! prompt, and counted in [`PluginState::untokenized`].
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -27,6 +27,7 @@ use crate::pick::{
     ConsistentHashParameters, ConsistentHashPicker, MaxScoreParameters, MaxScorePicker, RoundRobinParameters,
     RoundRobinPicker, SessionParameters, SessionPicker, Ties,
 };
+use crate::plugin_state::PluginState;
 use crate::prepare::*;
 use crate::record::{
     PrefillQueueRecorder, RecentWorkRecorder, RecentWorkRecorderParameters, SpeculateParameters, SpeculateRecorder,
@@ -36,17 +37,16 @@ use crate::score::{
     LeastLoadParameters, LeastLoadScorer, LoadForm, LocalityParameters, LocalityScorer, Patience, PrefillCostScorer,
     PrefillCurve, RecentWorkParameters, RecentWorkScorer,
 };
-use crate::stock::Stock;
 
 /// To each pod in its turn. The turns are the stock's, and go on when the workflow is replaced.
-pub fn round_robin<const W: usize>(stock: &Stock<W>) -> ProfileBuilder<W> {
+pub fn round_robin<const W: usize>(stock: &PluginState<W>) -> ProfileBuilder<W> {
     let turns = stock.turns.table("turns");
     sound(ProfileBuilder::new("round_robin"), stock)
         .picker("in_turn", |d: &mut Declare<'_>| RoundRobinPicker::declare(d, RoundRobinParameters::default(), turns))
 }
 
 /// To the pod with the fewest requests.
-pub fn least_load<const W: usize>(stock: &Stock<W>) -> ProfileBuilder<W> {
+pub fn least_load<const W: usize>(stock: &PluginState<W>) -> ProfileBuilder<W> {
     let profile = loads(ProfileBuilder::new("least_load"), stock);
     let profile = sound(profile, stock)
         .scorer("load", 1.0, |d: &mut Declare<'_>| LeastLoadScorer::<W>::declare(d, LeastLoadParameters::default()));
@@ -55,7 +55,7 @@ pub fn least_load<const W: usize>(stock: &Stock<W>) -> ProfileBuilder<W> {
 
 /// Always to the same pod for a session, or else for the prompt's first 32 tokens or 128 bytes, all of it if it is shorter; no pod has more than a quarter above the mean, nor more
 /// than 256 requests.
-pub fn consistent_hash<const W: usize>(stock: &Stock<W>) -> ProfileBuilder<W> {
+pub fn consistent_hash<const W: usize>(stock: &PluginState<W>) -> ProfileBuilder<W> {
     let profile = loads(ProfileBuilder::new("consistent_hash"), stock)
         .preparer("key", |d: &mut Declare<'_>| HashKeyPreparer::declare(d, HashKeyParameters::default()));
     sound(profile, stock).filter("cap", OnEmpty::Fail, cap).picker("place", |d: &mut Declare<'_>| {
@@ -68,7 +68,7 @@ pub fn consistent_hash<const W: usize>(stock: &Stock<W>) -> ProfileBuilder<W> {
 /// `docs/routing-quality.md` holds it against all others. How fast pods are is [measured](crate::score::PrefillPace) on one
 /// kind of them;
 /// give other numbers for others.
-pub fn first_token<const W: usize>(stock: &Stock<W>) -> ProfileBuilder<W> {
+pub fn first_token<const W: usize>(stock: &PluginState<W>) -> ProfileBuilder<W> {
     let (queues, written) = (Arc::clone(&stock.prefill_queues), Arc::clone(&stock.prefill_queues));
     let parameters = FirstTokenParameters { patience: Patience::MEASURED, ..FirstTokenParameters::default() };
     let profile = sound(prompt(ProfileBuilder::new("first_token"), stock), stock).scorer(
@@ -82,12 +82,12 @@ pub fn first_token<const W: usize>(stock: &Stock<W>) -> ProfileBuilder<W> {
 
 /// Where most of the prompt is held, unless that pod has so much more to do that computing it elsewhere is better: a whole
 /// prompt weighs as much as 24 requests.
-pub fn cache_aware<const W: usize>(stock: &Stock<W>) -> ProfileBuilder<W> {
+pub fn cache_aware<const W: usize>(stock: &PluginState<W>) -> ProfileBuilder<W> {
     best(by_cache(sound(prompt(ProfileBuilder::new("cache_aware"), stock), stock)))
 }
 
 /// As [`cache_aware`], but a session stays where it began until its pod is gone, refused, or has 256 requests.
-pub fn cache_aware_sticky<const W: usize>(stock: &Stock<W>) -> ProfileBuilder<W> {
+pub fn cache_aware_sticky<const W: usize>(stock: &PluginState<W>) -> ProfileBuilder<W> {
     let profile = prompt(ProfileBuilder::new("cache_aware_sticky"), stock)
         .preparer("session", |d: &mut Declare<'_>| SessionKeyPreparer::declare(d, SessionKeyParameters::default()));
     let sessions = stock.sessions.table("sessions");
@@ -98,7 +98,7 @@ pub fn cache_aware_sticky<const W: usize>(stock: &Stock<W>) -> ProfileBuilder<W>
 /// A prompt of which some pods hold half goes to the least loaded of them; a new one to the least loaded of all, where it
 /// is entered at once, so that a burst of the same new prompt lands on one pod. Those of the burst that are decided before
 /// the first is entered agree where pods are equally loaded, since ties are drawn from the prompt.
-pub fn sticky_least_loaded<const W: usize>(stock: &Stock<W>) -> ProfileBuilder<W> {
+pub fn sticky_least_loaded<const W: usize>(stock: &PluginState<W>) -> ProfileBuilder<W> {
     let share = Fraction::new(0.5).unwrap_or(Fraction::ONE);
     let index = Arc::clone(&stock.index);
     let profile = sound(prompt(ProfileBuilder::new("sticky_least_loaded"), stock), stock)
@@ -114,7 +114,7 @@ pub fn sticky_least_loaded<const W: usize>(stock: &Stock<W>) -> ProfileBuilder<W
 
 /// Prefill where most is held and least is to be computed; decode near that pod, where there is room. Where no prefill pod
 /// does, the decode pod prefills alone.
-pub fn prefill_decode<const W: usize>(stock: &Stock<W>) -> WorkflowBuilder<W> {
+pub fn prefill_decode<const W: usize>(stock: &PluginState<W>) -> WorkflowBuilder<W> {
     let prefill = sound(serving(prompt(ProfileBuilder::new("prefill"), stock), "prefills", Role::Prefill), stock)
         .scorer("cost", 2.0, PrefillCostScorer::<W>::declare)
         .scorer("cache", 1.0, held::<W>);
@@ -132,12 +132,12 @@ pub fn prefill_decode<const W: usize>(stock: &Stock<W>) -> WorkflowBuilder<W> {
 /// lacks 2,048 tokens of the prompt or more.
 ///
 /// It is for pods that may do both, and for pods apart. Where all may do both they part by themselves: a prompt is computed
-/// where few decode, decoding keeps away from where prompts were computed within [the stock's window](Stock::recent), and so
+/// where few decode, decoding keeps away from where prompts were computed within [the stock's window](PluginState::recent), and so
 /// the next prompt goes there again. How many pods prefill follows from the traffic, and none does where all prompts are
 /// warm. A token on a pod counts half a millisecond of three minutes: 250,000 of them keep decoding away as a pod does that
 /// prefills two thirds of its time. The prompt's own prefill counts four times, since all that decode on the pod wait for
 /// it.
-pub fn prefill_decode_conditional<const W: usize>(stock: &Stock<W>) -> WorkflowBuilder<W> {
+pub fn prefill_decode_conditional<const W: usize>(stock: &PluginState<W>) -> WorkflowBuilder<W> {
     let (sent, recent) = (Arc::clone(&stock.recent_work), Arc::clone(&stock.recent_work));
     let decode = sound(serving(prompt(ProfileBuilder::new("decode"), stock), "decodes", Role::Decode), stock)
         .scorer("work", 4.0, |d: &mut Declare<'_>| RecentWorkScorer::declare(d, apart(), recent))
@@ -171,7 +171,7 @@ fn apart() -> RecentWorkParameters {
 }
 
 /// Who is well, stays, and is not known to fail.
-fn sound<const W: usize>(profile: ProfileBuilder<W>, stock: &Stock<W>) -> ProfileBuilder<W> {
+fn sound<const W: usize>(profile: ProfileBuilder<W>, stock: &PluginState<W>) -> ProfileBuilder<W> {
     let circuits = Arc::clone(&stock.circuits);
     profile
         .filter("health", OnEmpty::Fail, HealthFilter::declare)
@@ -179,14 +179,14 @@ fn sound<const W: usize>(profile: ProfileBuilder<W>, stock: &Stock<W>) -> Profil
         .filter("circuit", OnEmpty::KeepPrevious, |d: &mut Declare<'_>| CircuitFilter::declare(d, circuits))
 }
 
-fn loads<const W: usize>(profile: ProfileBuilder<W>, stock: &Stock<W>) -> ProfileBuilder<W> {
+fn loads<const W: usize>(profile: ProfileBuilder<W>, stock: &PluginState<W>) -> ProfileBuilder<W> {
     let load = Arc::clone(&stock.load);
     profile.preparer("loads", |d: &mut Declare<'_>| LoadPreparer::declare(d, LoadParameters::default(), load))
 }
 
 /// The prompt, who holds it, and what everybody has to do.
-fn prompt<const W: usize>(profile: ProfileBuilder<W>, stock: &Stock<W>) -> ProfileBuilder<W> {
-    let Stock { hashing, index, .. } = stock.clone();
+fn prompt<const W: usize>(profile: ProfileBuilder<W>, stock: &PluginState<W>) -> ProfileBuilder<W> {
+    let PluginState { hashing, index, .. } = stock.clone();
     let own = stock.clone();
     let profile = profile
         .preparer("tokens", move |d: &mut Declare<'_>| own.tokens_preparer(d, OnUntokenized::Empty))

@@ -11,6 +11,7 @@ use crate::pick::{
     RoundRobinPicker, SessionParameters, SessionPicker, TwoChoicesParameters, TwoChoicesPicker,
     WeightedRandomParameters, WeightedRandomPicker,
 };
+use crate::plugin_state::{PluginState, Tokens};
 use crate::prepare::*;
 use crate::record::{
     ColdPromptRecorder, PredictRecorder, PrefillQueueRecorder, RecentWorkRecorder, RecentWorkRecorderParameters,
@@ -23,7 +24,6 @@ use crate::score::{
     LocalityParameters, LocalityScorer, MetricScorer, MetricScorerParameters, NoHitSpreadScorer, PrefillCostScorer,
     PrefillPace, RecentWorkParameters, RecentWorkScorer, RoundRobinScorer, SessionScorer, TierScorer, TierWeights,
 };
-use crate::stock::{Stock, Tokens};
 
 /// Registers every stock plugin, over what the host shares with them.
 ///
@@ -38,10 +38,10 @@ use crate::stock::{Stock, Tokens};
 ///
 /// use kv_index::{BlockSize, Config, Index};
 /// use routing_core::Registry;
-/// use routing_plugins::{Hashing, Stock, register};
+/// use routing_plugins::{Hashing, PluginState, register};
 ///
 /// let index: Arc<Index> = Arc::new(Index::new(Config::default()));
-/// let stock = Stock::new(index, Hashing::Native(BlockSize::new(16).expect("not zero")));
+/// let stock = PluginState::new(index, Hashing::Native(BlockSize::new(16).expect("not zero")));
 /// let mut registry = Registry::new();
 /// register(&mut registry, &stock)?;
 /// let text = include_str!("../profiles/cache_aware.yaml");
@@ -49,7 +49,7 @@ use crate::stock::{Stock, Tokens};
 /// assert!(workflow.warnings().is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn register<const W: usize>(registry: &mut Registry<W>, stock: &Stock<W>) -> Result<(), TypeTaken> {
+pub fn register<const W: usize>(registry: &mut Registry<W>, stock: &PluginState<W>) -> Result<(), TypeTaken> {
     preparers(registry, stock)?;
     filters(registry, stock)?;
     scorers(registry, stock)?;
@@ -74,12 +74,12 @@ macro_rules! bare {
     };
 }
 
-fn preparers<const W: usize>(registry: &mut Registry<W>, stock: &Stock<W>) -> Result<(), TypeTaken> {
+fn preparers<const W: usize>(registry: &mut Registry<W>, stock: &PluginState<W>) -> Result<(), TypeTaken> {
     let own = stock.clone();
     registry.preparer::<TokensParameters, _>("tokenize_preparer", move |parameters, declare| {
         own.tokens_preparer(declare, parameters.on_error)
     })?;
-    let given = Stock { tokens: Tokens::Given, ..stock.clone() };
+    let given = PluginState { tokens: Tokens::Given, ..stock.clone() };
     registry.preparer::<TokensParameters, _>("given_tokens_preparer", move |parameters, declare| {
         given.tokens_preparer(declare, parameters.on_error)
     })?;
@@ -108,7 +108,7 @@ fn preparers<const W: usize>(registry: &mut Registry<W>, stock: &Stock<W>) -> Re
     Ok(())
 }
 
-fn filters<const W: usize>(registry: &mut Registry<W>, stock: &Stock<W>) -> Result<(), TypeTaken> {
+fn filters<const W: usize>(registry: &mut Registry<W>, stock: &PluginState<W>) -> Result<(), TypeTaken> {
     bare! { registry.filter, "health_filter" => HealthFilter; "drain_filter" => DrainFilter; }
     let circuits = Arc::clone(&stock.circuits);
     registry.filter::<NoParameters, _>("circuit_filter", move |_, declare| {
@@ -133,7 +133,7 @@ fn filters<const W: usize>(registry: &mut Registry<W>, stock: &Stock<W>) -> Resu
     })
 }
 
-fn scorers<const W: usize>(registry: &mut Registry<W>, stock: &Stock<W>) -> Result<(), TypeTaken> {
+fn scorers<const W: usize>(registry: &mut Registry<W>, stock: &PluginState<W>) -> Result<(), TypeTaken> {
     plain! { registry.scorer,
         "cache_affinity_scorer" => CacheAffinityScorer<W>, CacheAffinityParameters;
         "least_load_scorer" => LeastLoadScorer<W>, LeastLoadParameters;
@@ -175,7 +175,7 @@ fn scorers<const W: usize>(registry: &mut Registry<W>, stock: &Stock<W>) -> Resu
     })
 }
 
-fn pickers<const W: usize>(registry: &mut Registry<W>, stock: &Stock<W>) -> Result<(), TypeTaken> {
+fn pickers<const W: usize>(registry: &mut Registry<W>, stock: &PluginState<W>) -> Result<(), TypeTaken> {
     plain! { registry.picker,
         "max_score_picker" => MaxScorePicker, MaxScoreParameters;
         "consistent_hash_picker" => ConsistentHashPicker<W>, ConsistentHashParameters;
@@ -194,7 +194,7 @@ fn pickers<const W: usize>(registry: &mut Registry<W>, stock: &Stock<W>) -> Resu
     })
 }
 
-fn recorders<const W: usize>(registry: &mut Registry<W>, stock: &Stock<W>) -> Result<(), TypeTaken> {
+fn recorders<const W: usize>(registry: &mut Registry<W>, stock: &PluginState<W>) -> Result<(), TypeTaken> {
     let index = Arc::clone(&stock.index);
     registry.recorder::<SpeculateParameters, _>("speculate_recorder", move |parameters, declare| {
         SpeculateRecorder::declare(declare, parameters, Arc::clone(&index))

@@ -9,7 +9,7 @@ use kv_index::{BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Event, Inde
 use proptest::prelude::*;
 use routing_core::{Fleet, PodInfo, Registry, Request, RoutingPlan, Trace, Workflow};
 use routing_plugins::load::{LoadGuard, Work};
-use routing_plugins::{Hashing, Stock, register};
+use routing_plugins::{Hashing, PluginState, register};
 
 const BLOCK: u32 = 4;
 const PODS: usize = 3;
@@ -104,7 +104,7 @@ fn size() -> BlockSize {
 
 struct Gateway {
     told: Told,
-    stock: Stock,
+    stock: PluginState,
     workflow: Workflow,
     fleet: Fleet,
     guards: Vec<LoadGuard>,
@@ -118,7 +118,7 @@ impl Gateway {
             Told::Tokens => Hashing::Native(size()),
             Told::HashesAndLength | Told::Hashes => Hashing::Given(size()),
         };
-        let stock = Stock::new(Arc::new(Index::new(Config::default())), hashing);
+        let stock = PluginState::new(Arc::new(Index::new(Config::default())), hashing);
         let stock = stock.predicting(12.try_into().expect("not zero"));
         let mut registry = Registry::new();
         register(&mut registry, &stock).expect("nothing else is registered");

@@ -10,7 +10,7 @@ use std::time::Instant;
 use kv_index::{Config, Index, Pod};
 use proptest::prelude::*;
 use routing_core::{
-    Declare, Fleet, Picker, PluginError, PodInfo, Preparer, Preparing, ProfileBuilder, Request, RoutingPlan, Slot,
+    Declare, Fleet, Picker, PluginError, PodInfo, PrepareContext, Preparer, ProfileBuilder, Request, RoutingPlan, Slot,
     StepBuilder, Workflow, WorkflowBuilder, Write,
 };
 use routing_plugins::pick::{
@@ -22,7 +22,7 @@ use routing_plugins::prepare::{HashKey, Session};
 struct Put<S: Slot>(Write<S>, fn(u64) -> S::Value);
 
 impl<S: Slot> Preparer for Put<S> {
-    fn prepare(&self, context: &mut Preparing<'_>) -> Result<(), PluginError> {
+    fn prepare(&self, context: &mut PrepareContext<'_>) -> Result<(), PluginError> {
         let key = u64::from(context.request().most_output.unwrap_or_default());
         Ok(context.put(self.0, (self.1)(key))?)
     }

@@ -245,7 +245,7 @@ struct Any;
 impl Picker for Any {
     fn pick(
         &self,
-        _: &routing_core::Context<'_>,
+        _: &routing_core::RoutingContext<'_>,
         totals: &Totals<'_>,
         ranking: &mut Ranking,
     ) -> Result<(), PluginError> {

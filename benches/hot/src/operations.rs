@@ -10,7 +10,7 @@ use kv_index::{
     BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Event, Index, Matches, Parent, Pod, Removed, Source, Stored,
 };
 use routing_core::{Fleet, Load, PodInfo, Request, RoutingPlan, Workflow, Workspace};
-use routing_plugins::{Hashing, Stock, profiles};
+use routing_plugins::{Hashing, PluginState, profiles};
 
 /// One operation.
 pub(crate) struct Operation {
@@ -175,7 +175,7 @@ impl Decide {
             PodInfo::new(*pod, &format!("pod-{at}")).load(load)
         };
         let fleet = Fleet::new(1, filled.pods.iter().enumerate().map(info).collect::<Vec<_>>());
-        let workflow = profiles::cache_aware(&Stock::new(filled.index, Hashing::Native(block_size())));
+        let workflow = profiles::cache_aware(&PluginState::new(filled.index, Hashing::Native(block_size())));
         let workflow = workflow.build().expect("a ready profile builds");
         let workspace = workflow.workspace();
         Self { workflow, workspace, fleet, plan: RoutingPlan::default(), prompts, now: Instant::now() }

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use kv_index::{BlockSize, ChainHasher, ChainSeed, Config, Event, Index, Pod, Source, Stored};
 use routing_core::{Fleet, Load, PodInfo, Request, Role, RoutingPlan, Trace, Workflow};
-use routing_plugins::{Hashing, Stock, profiles};
+use routing_plugins::{Hashing, PluginState, profiles};
 
 use crate::invent::Invent;
 use crate::measure::interleaved;
@@ -38,7 +38,7 @@ pub(super) fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> Vec<Table> {
 }
 
 /// One of the ready profiles.
-type Build = fn(&Stock) -> Workflow;
+type Build = fn(&PluginState) -> Workflow;
 
 const STOCK: [(&str, Build); 6] = [
     ("round_robin", |stock| profiles::round_robin(stock).build().expect(READY)),
@@ -83,7 +83,7 @@ impl Case {
             PodInfo::new(*pod, &format!("pod-{at}")).load(load).role(Role::Both)
         };
         let fleet = Fleet::new(1, joined.iter().enumerate().map(info).collect::<Vec<_>>());
-        let workflow = build(&Stock::new(index, Hashing::Native(size)));
+        let workflow = build(&PluginState::new(index, Hashing::Native(size)));
         Self { workflow, fleet, prompts, sessions: (0..PROMPTS).map(|at| format!("session-{at}")).collect() }
     }
 

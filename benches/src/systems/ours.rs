@@ -7,7 +7,7 @@ use kv_index::{
     BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Event, Index, Matches, Parent, Pod, Removed, Source, Stored,
 };
 use routing_core::{Fleet, PodInfo, Request, RoutingPlan, Workflow, Workspace};
-use routing_plugins::{Hashing, Stock, profiles};
+use routing_plugins::{Hashing, PluginState, profiles};
 
 use super::System;
 use crate::fleet::{Op, Step};
@@ -36,7 +36,7 @@ struct Planner {
 
 impl Planner {
     fn new(index: &Arc<Index>, pods: &[Pod]) -> Self {
-        let stock = Stock::new(Arc::clone(index), Hashing::Native(block_size()));
+        let stock = PluginState::new(Arc::clone(index), Hashing::Native(block_size()));
         let workflow = profiles::cache_aware(&stock).build().expect("a ready profile builds");
         let infos = pods.iter().enumerate().map(|(at, pod)| PodInfo::new(*pod, &format!("pod-{at}")));
         let (workspace, fleet) = (workflow.workspace(), Fleet::new(1, infos.collect::<Vec<_>>()));

@@ -16,10 +16,10 @@ use pingora::prelude::{HttpPeer, Opt, ProxyHttp, Server, Session, http_proxy_ser
 use pingora::{ErrorType, OrErr};
 use routing_core::{Fleet, Pod, PodInfo, Request, RoutingPlan, Workflow};
 use routing_plugins::load::{LoadGuard, Work};
-use routing_plugins::{Hashing, Stock, profiles};
+use routing_plugins::{Hashing, PluginState, profiles};
 
 struct Router {
-    stock: Stock,
+    stock: PluginState,
     workflow: Workflow,
     fleet: Fleet,
 }
@@ -36,7 +36,7 @@ impl Router {
     fn new(pods: &[String]) -> Result<Self, Box<dyn Error>> {
         let index: Arc<Index> = Arc::new(Index::new(Config::default()));
         let size = BlockSize::new(64).ok_or("a block has tokens")?;
-        let stock = Stock::new(Arc::clone(&index), Hashing::Native(size));
+        let stock = PluginState::new(Arc::clone(&index), Hashing::Native(size));
         let workflow = profiles::sticky_least_loaded(&stock).build()?;
         // A pod's name is its address.
         let pods = pods.iter().map(|address| index.join(address).map(|pod| PodInfo::new(pod, address)));

@@ -238,7 +238,7 @@ fn attempts(metrics: &str) -> Vec<(String, u64)> {
 /// Not patient, or pods that hang would hold everything up; and not so quick to ask for health that no request meets one.
 fn config(fleet: &Fleet, options: &Options) -> Config {
     let mut config = fleet.gateway_config();
-    config.profile = Profile::Stock(options.profile.clone());
+    config.profile = Profile::PluginState(options.profile.clone());
     (config.patience.first_byte_seconds, config.patience.idle_seconds) = (3.0, 2.0);
     config.patience.whole_seconds = 30.0;
     (config.health.every_seconds, config.health.timeout_seconds) = (1.0, 1.0);

@@ -142,13 +142,13 @@ mod tests {
 
     use kv_index::{BlockSize, Index};
     use routing_core::{PodInfo, Request, RoutingPlan};
-    use routing_plugins::{Hashing, Stock, profiles};
+    use routing_plugins::{Hashing, PluginState, profiles};
 
     use super::*;
 
     fn decided(pods: usize, name: &str) -> Vec<StepReasons> {
         let index: Arc<Index> = Arc::new(Index::new(kv_index::Config::default()));
-        let stock = Stock::new(Arc::clone(&index), Hashing::Native(BlockSize::new(16).unwrap()));
+        let stock = PluginState::new(Arc::clone(&index), Hashing::Native(BlockSize::new(16).unwrap()));
         let infos: Vec<PodInfo> = (0..pods)
             .map(|at| {
                 let pod = format!("{name}-{at}");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kv_index::{BlockSize, PodSet};
-use routing_core::{LoadHold, PlanStep, Pod, Role, RoutingPlan};
+use routing_core::{InFlightGuard, PlanStep, Pod, Role, RoutingPlan};
 use routing_exec::{Host, Report};
 use routing_plugins::load::{LoadGuard, OutputEstimate, Work};
 
@@ -82,7 +82,7 @@ pub(super) struct Share {
     answers: Option<(Arc<Shared>, u64)>,
 }
 
-impl LoadHold for Share {
+impl InFlightGuard for Share {
     fn first_byte(&mut self) {
         self.guard.first_token();
         if let Some((shared, key)) = self.answers.take() {

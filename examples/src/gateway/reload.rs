@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use routing_core::Fleet;
 use routing_exec::Settings;
-use routing_plugins::Stock;
+use routing_plugins::PluginState;
 
 use super::config::Config;
 use super::config::server_seconds as seconds;
@@ -71,7 +71,7 @@ pub(super) fn follow_all(shared: &Arc<Shared>, members: Vec<Member>) {
 /// When its profile cannot be used.
 pub(super) fn serving(
     config: &Config,
-    stock: &Stock,
+    stock: &PluginState,
     fleet: impl FnOnce() -> Result<Fleet, StartError>,
     mut settings: Settings,
 ) -> Result<Serving, StartError> {

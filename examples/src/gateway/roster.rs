@@ -91,7 +91,7 @@ impl Roster {
     fn check_room(&self, index: &Index, pods: &[PodSettings]) -> Result<(), StartError> {
         let is_new = |settings: &&PodSettings| !self.members.iter().any(|known| known.settings.is_same_cache(settings));
         let stats = index.stats();
-        let room = PodSet::<4>::CAPACITY.saturating_sub(stats.pods + stats.pending_sweeps);
+        let room = <PodSet>::CAPACITY.saturating_sub(stats.pods + stats.pending_sweeps);
         // A pod that a snapshot brought along needs no room of its own; then it is not among the members.
         let known = |settings: &&PodSettings| {
             index.pod(&settings.name).is_some() && self.members.iter().all(|old| old.settings.name != settings.name)

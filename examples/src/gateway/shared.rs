@@ -14,7 +14,7 @@ use kv_index::BlockSize;
 use parking_lot::Mutex;
 use routing_exec::adapter::{HyperTransport, TokioTimer};
 use routing_exec::{Breakers, Driver};
-use routing_plugins::Stock;
+use routing_plugins::PluginState;
 use routing_plugins::tokenize::PromptTokenizer;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -35,7 +35,7 @@ pub(super) type PodTransport = HyperTransport<HttpConnector, Full<Bytes>>;
 
 pub(super) struct Shared {
     pub(super) model: ModelSettings,
-    pub(super) stock: Stock,
+    pub(super) stock: PluginState,
     pub(super) tokenizer: Arc<dyn PromptTokenizer>,
     pub(super) client: PodClient,
     pub(super) driver: Driver<PodTransport, TokioTimer>,
@@ -72,7 +72,7 @@ pub(super) struct Shared {
 /// What makes a [`Shared`].
 pub(super) struct Parts {
     pub(super) config: Config,
-    pub(super) stock: Stock,
+    pub(super) stock: PluginState,
     pub(super) tokenizer: Arc<dyn PromptTokenizer>,
     pub(super) client: PodClient,
     pub(super) directory: Arc<Directory>,

@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn damaged_files_are_refused() {
-        let (folder, index) = (folder("damaged"), Index::<4>::new(Config::default()));
+        let (folder, index) = (folder("damaged"), <Index>::new(Config::default()));
         let path = folder.join("index");
         index.join("a").unwrap();
         write(&path, &index, None).unwrap();

@@ -9,7 +9,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioTimer;
 use kv_index::{BlockSize, Index, Pod};
 use routing_exec::{BreakerConfig, Breakers, RetryBudget, Settings};
-use routing_plugins::{Hashing, Stock};
+use routing_plugins::{Hashing, PluginState};
 use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 
@@ -71,7 +71,7 @@ fn share(config: Config) -> Result<(Arc<Shared>, Option<u64>), StartError> {
     forget(&index, &config.pods);
     let index = Arc::new(index);
     let size = BlockSize::new(config.model.block_size.get()).expect("a block size is not zero");
-    let stock = Stock::new(Arc::clone(&index), Hashing::Native(size));
+    let stock = PluginState::new(Arc::clone(&index), Hashing::Native(size));
     let tokenizer = tokens::tokenizer(&config.model)?;
     let (tasks, directory) = (Tasks::default(), Arc::new(Directory::default()));
     let mut roster = Roster::default().next(&index, &config.pods, || tasks.token())?;

@@ -1,7 +1,7 @@
 //! A profile as it is configured, built over the gateway's stock.
 
 use routing_core::{Registry, Workflow};
-use routing_plugins::{Stock, profiles, register};
+use routing_plugins::{PluginState, profiles, register};
 
 use super::config::Profile;
 use super::error::ProfileError;
@@ -11,9 +11,9 @@ use super::error::ProfileError;
 /// # Errors
 ///
 /// Every problem of its document, or that there is no such document.
-pub(super) fn build(profile: &Profile, stock: &Stock) -> Result<Workflow, ProfileError> {
+pub(super) fn build(profile: &Profile, stock: &PluginState) -> Result<Workflow, ProfileError> {
     match profile {
-        Profile::Stock(name) => ready(name, stock),
+        Profile::PluginState(name) => ready(name, stock),
         Profile::File(file) => {
             let text = std::fs::read_to_string(&file.file).map_err(|error| ProfileError::File {
                 path: file.file.display().to_string().into(),
@@ -25,7 +25,7 @@ pub(super) fn build(profile: &Profile, stock: &Stock) -> Result<Workflow, Profil
     }
 }
 
-fn ready(name: &str, stock: &Stock) -> Result<Workflow, ProfileError> {
+fn ready(name: &str, stock: &PluginState) -> Result<Workflow, ProfileError> {
     let built = match name {
         "first_token" => profiles::first_token(stock).build(),
         "round_robin" => profiles::round_robin(stock).build(),
@@ -41,7 +41,7 @@ fn ready(name: &str, stock: &Stock) -> Result<Workflow, ProfileError> {
     built.map_err(|error| ProfileError::Document(error.to_string().into()))
 }
 
-fn document<'de>(document: impl serde::Deserializer<'de>, stock: &Stock) -> Result<Workflow, ProfileError> {
+fn document<'de>(document: impl serde::Deserializer<'de>, stock: &PluginState) -> Result<Workflow, ProfileError> {
     let wrong = |error: &dyn std::fmt::Display| ProfileError::Document(error.to_string().into());
     let mut registry = Registry::new();
     register(&mut registry, stock).map_err(|error| wrong(&error))?;
@@ -59,9 +59,9 @@ mod tests {
     use super::*;
     use crate::gateway::config::STOCK_PROFILES;
 
-    fn stock() -> Stock {
+    fn stock() -> PluginState {
         let index: Arc<Index> = Arc::new(Index::new(Config::default()));
-        Stock::new(index, Hashing::Native(BlockSize::new(16).unwrap()))
+        PluginState::new(index, Hashing::Native(BlockSize::new(16).unwrap()))
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use kv_index::{BlockSize, Config, Index};
 use routing_core::{Registry, Workflow};
-use routing_plugins::{Hashing, Stock, register};
+use routing_plugins::{Hashing, PluginState, register};
 use serde_yaml_ng::{Mapping, Value};
 
 use crate::simulate::SimulateError;
@@ -124,7 +124,7 @@ impl Policy {
     /// Every problem of its document.
     pub fn check(&self) -> Result<(), SimulateError> {
         let block = BlockSize::new(16).ok_or(SimulateError::NoPods)?;
-        self.build(&Stock::new(Index::new(Config::default()).into(), Hashing::Given(block))).map(|_| ())
+        self.build(&PluginState::new(Index::new(Config::default()).into(), Hashing::Given(block))).map(|_| ())
     }
 
     /// Builds it over a stock.
@@ -132,7 +132,7 @@ impl Policy {
     /// # Errors
     ///
     /// Every problem of its document.
-    pub fn build(&self, stock: &Stock) -> Result<Workflow, SimulateError> {
+    pub fn build(&self, stock: &PluginState) -> Result<Workflow, SimulateError> {
         let wrong = |error: &dyn std::fmt::Display| SimulateError::Policy(self.name.clone(), error.to_string());
         let mut registry = Registry::new();
         register(&mut registry, stock).map_err(|error| wrong(&error))?;

@@ -8,7 +8,7 @@ use kv_index::{BlockHash, BlockSize, Config, Event, Index, Parent, Pod, Removed,
 use pointsman_lab::rng::Rng;
 use routing_core::{Fleet, Headers, Load, PodInfo, Request, Role, RoutingPlan, Workflow, Workspace};
 use routing_plugins::load::{LoadGuard, LoadTracker, PodLoad, Work};
-use routing_plugins::{Hashing, Stock};
+use routing_plugins::{Hashing, PluginState};
 
 use crate::simulate::SimulateError;
 use crate::simulate::chains::Chains;
@@ -81,7 +81,7 @@ impl Router {
             .zip(&config.pods)
             .map(|(&pod, &(_, role))| PodInfo::new(pod, &format!("pod-{pod:?}")).role(role));
         let fleet = Fleet::new(1, infos);
-        let mut stock = Stock::new(Arc::clone(&index), Hashing::Given(block));
+        let mut stock = PluginState::new(Arc::clone(&index), Hashing::Given(block));
         if let Some(blocks) = std::num::NonZeroUsize::new(config.pods[0].0.blocks) {
             stock = stock.predicting(blocks);
         }

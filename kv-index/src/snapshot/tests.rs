@@ -27,7 +27,7 @@ fn sample() -> Index {
 fn a_snapshot_restores_itself() {
     let index = sample();
     let bytes = index.snapshot();
-    let restored = Index::<4>::restore(Config::default(), &bytes).unwrap();
+    let restored = <Index>::restore(Config::default(), &bytes).unwrap();
     assert_eq!(restored.snapshot().len(), bytes.len());
     restored.audit();
     let (mut live, mut back) = (Matches::default(), Matches::default());
@@ -52,7 +52,7 @@ fn restoring_and_replaying_what_overlaps_gives_the_live_index() {
     let pod = index.pod("a").unwrap();
     Feed::new(&index, pod, FeedConfig::default()).consume(&later).unwrap();
 
-    let restored = Index::<4>::restore(Config::default(), &bytes).unwrap();
+    let restored = <Index>::restore(Config::default(), &bytes).unwrap();
     let again = restored.pod("a").unwrap();
     let feed = Feed::new(&restored, again, FeedConfig::default());
     let before = Batch { incarnation: 1, sequence: 0, events: &events };
@@ -65,15 +65,15 @@ fn restoring_and_replaying_what_overlaps_gives_the_live_index() {
 fn every_damaged_byte_and_every_cut_is_noticed() {
     let bytes = sample().snapshot();
     for at in 0..bytes.len() {
-        assert!(Index::<4>::restore(Config::default(), &bytes[..at]).is_err(), "cut at {at}");
+        assert!(<Index>::restore(Config::default(), &bytes[..at]).is_err(), "cut at {at}");
         let mut damaged = bytes.clone();
         damaged[at] ^= 0x10;
-        assert!(Index::<4>::restore(Config::default(), &damaged).is_err(), "damaged at {at}");
+        assert!(<Index>::restore(Config::default(), &damaged).is_err(), "damaged at {at}");
     }
     let mut longer = bytes.clone();
     longer.push(0);
     let found = bytes.len() as u64 + 1;
-    let error = Index::<4>::restore(Config::default(), &longer).unwrap_err();
+    let error = <Index>::restore(Config::default(), &longer).unwrap_err();
     assert_eq!(error, SnapshotError::Length { expected: found - 1, found });
 }
 
@@ -87,7 +87,7 @@ fn malformed_contents_under_a_good_checksum_are_errors() {
             bytes[at] = value;
             let sum = chain::checksum(&bytes[HEADER..]);
             bytes[20..28].copy_from_slice(&sum.to_le_bytes());
-            if let Ok(index) = Index::<4>::restore(Config::default(), &bytes) {
+            if let Ok(index) = <Index>::restore(Config::default(), &bytes) {
                 index.audit();
             }
         }
@@ -96,20 +96,20 @@ fn malformed_contents_under_a_good_checksum_are_errors() {
 
 #[test]
 fn the_errors_name_what_is_wrong() {
-    let restore = |bytes: &[u8]| Index::<4>::restore(Config::default(), bytes).unwrap_err();
+    let restore = |bytes: &[u8]| <Index>::restore(Config::default(), bytes).unwrap_err();
     assert_eq!(restore(b"hello"), SnapshotError::Label);
     let mut bytes = sample().snapshot();
     bytes[8] = 9;
     assert_eq!(restore(&bytes).to_string(), "snapshot version 9, this build reads 2");
     let bytes = sample().snapshot();
-    let narrow = Index::<4>::restore(Config::default().max_pods(1), &bytes).unwrap_err();
+    let narrow = <Index>::restore(Config::default().max_pods(1), &bytes).unwrap_err();
     assert_eq!(narrow, SnapshotError::Pods { found: 2, room: 1 });
 }
 
 #[test]
 fn blocks_beyond_the_bounds_are_left_out() {
     let bytes = sample().snapshot();
-    let index = Index::<4>::restore(Config::default().max_blocks(7), &bytes).unwrap();
+    let index = <Index>::restore(Config::default().max_blocks(7), &bytes).unwrap();
     let stats = index.stats();
     assert_eq!(stats.blocks, 7);
     assert!(stats.applied.refused > 0);

@@ -1,6 +1,6 @@
 //! What pods hold already: asked prompt by prompt, in trie order, and only where the answer can differ.
 
-use kv_index::{BlockHash, Index, Matches};
+use kv_index::{BlockHash, DEFAULT_POD_WORDS, Index, Matches};
 
 use super::BatchPod;
 use super::order::Queue;
@@ -24,7 +24,7 @@ impl HeldBlocks for Nothing {
 
 /// Pods hold what an index says.
 #[derive(Debug)]
-pub struct InIndex<'i, const W: usize = 4> {
+pub struct InIndex<'i, const W: usize = DEFAULT_POD_WORDS> {
     index: &'i Index<W>,
     matches: Matches<W>,
 }

@@ -23,7 +23,7 @@ impl<const W: usize> Registry<W> {
     /// ```
     /// use routing_core::Registry;
     ///
-    /// let schema = serde_json::to_string_pretty(&Registry::<4>::new().schema())?;
+    /// let schema = serde_json::to_string_pretty(&<Registry>::new().schema())?;
     /// assert!(schema.contains("next_candidate"));
     /// # Ok::<(), serde_json::Error>(())
     /// ```

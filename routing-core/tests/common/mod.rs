@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use kv_index::{Config, Index, PodSet};
 use routing_core::{
-    Context, DecideError, Declare, Filter, Fleet, Picker, PluginError, PluginName, PodInfo, Preparer, Preparing,
-    Ranking, Request, RoutingPlan, Scorer, Scores, Slot, Totals, Workflow, Write,
+    DecideError, Declare, Filter, Fleet, Picker, PluginError, PluginName, PodInfo, PrepareContext, Preparer, Ranking,
+    Request, RoutingContext, RoutingPlan, Scorer, Scores, Slot, Totals, Workflow, Write,
 };
 
 #[expect(clippy::disallowed_methods, reason = "a request has some instant; which one does not matter")]
@@ -53,7 +53,12 @@ impl Best {
 }
 
 impl<const W: usize> Picker<W> for Best {
-    fn pick(&self, _: &Context<'_, W>, totals: &Totals<'_, W>, ranking: &mut Ranking) -> Result<(), PluginError> {
+    fn pick(
+        &self,
+        _: &RoutingContext<'_, W>,
+        totals: &Totals<'_, W>,
+        ranking: &mut Ranking,
+    ) -> Result<(), PluginError> {
         totals.rank(3, ranking);
         Ok(())
     }
@@ -63,7 +68,7 @@ impl<const W: usize> Picker<W> for Best {
 pub(crate) struct Keep<F>(pub(crate) F);
 
 impl<const W: usize, F: Fn(PodSet<W>) -> PodSet<W> + Send + Sync> Filter<W> for Keep<F> {
-    fn filter(&self, _: &Context<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError> {
+    fn filter(&self, _: &RoutingContext<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError> {
         Ok((self.0)(candidates))
     }
 }
@@ -72,7 +77,7 @@ impl<const W: usize, F: Fn(PodSet<W>) -> PodSet<W> + Send + Sync> Filter<W> for 
 pub(crate) struct By<F>(pub(crate) F);
 
 impl<const W: usize, F: Fn(usize) -> f32 + Send + Sync> Scorer<W> for By<F> {
-    fn score(&self, _: &Context<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
+    fn score(&self, _: &RoutingContext<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
         scores.fill(|pod| (self.0)(pod.index()));
         Ok(())
     }
@@ -91,7 +96,7 @@ impl Slot for Number {
 pub(crate) struct Put(pub(crate) Write<Number>, pub(crate) u64);
 
 impl<const W: usize> Preparer<W> for Put {
-    fn prepare(&self, context: &mut Preparing<'_, W>) -> Result<(), PluginError> {
+    fn prepare(&self, context: &mut PrepareContext<'_, W>) -> Result<(), PluginError> {
         Ok(context.put(self.0, self.1)?)
     }
 }

@@ -1,8 +1,8 @@
 //! What is found once a document is read: names that lead nowhere, plugins in the wrong stage, faults of the workflow.
 
 use routing_core::{
-    Context, Document, Fault, FilterUse, NoParameters, OnEmpty, ParameterError, PluginDefinition, PluginError,
-    PluginStage, Problem, ProfileDefinition, Scorer, ScorerUse, Scores, StepDefinition, Value, Warning,
+    Document, Fault, FilterUse, NoParameters, OnEmpty, ParameterError, PluginDefinition, PluginError, PluginStage,
+    Problem, ProfileDefinition, RoutingContext, Scorer, ScorerUse, Scores, StepDefinition, Value, Warning,
     WorkflowDefinition,
 };
 
@@ -280,7 +280,7 @@ fn a_condition_with_a_name_is_still_of_its_type() {
 struct Wants;
 
 impl Scorer for Wants {
-    fn score(&self, _: &Context<'_>, _: &mut Scores<'_>) -> Result<(), PluginError> {
+    fn score(&self, _: &RoutingContext<'_>, _: &mut Scores<'_>) -> Result<(), PluginError> {
         Ok(())
     }
 }

@@ -4,8 +4,8 @@ use std::num::NonZeroUsize;
 
 use kv_index::PodSet;
 use routing_core::{
-    Context, Declare, Filter, Held, NoParameters, Picker, PluginError, Preparer, Preparing, Ranking, Read, Registry,
-    Scorer, Scores, Totals, Write,
+    Declare, Filter, Held, NoParameters, Picker, PluginError, PrepareContext, Preparer, Ranking, Read, Registry,
+    RoutingContext, Scorer, Scores, Totals, Write,
 };
 use serde::Deserialize;
 
@@ -26,7 +26,7 @@ pub(crate) fn registry() -> Registry {
 struct Search(Write<Held>);
 
 impl Preparer for Search {
-    fn prepare(&self, context: &mut Preparing<'_>) -> Result<(), PluginError> {
+    fn prepare(&self, context: &mut PrepareContext<'_>) -> Result<(), PluginError> {
         context.write(self.0)?;
         Ok(())
     }
@@ -41,7 +41,7 @@ struct LabelParameters {
 struct Label(LabelParameters);
 
 impl Filter for Label {
-    fn filter(&self, context: &Context<'_>, candidates: PodSet) -> Result<PodSet, PluginError> {
+    fn filter(&self, context: &RoutingContext<'_>, candidates: PodSet) -> Result<PodSet, PluginError> {
         Ok(context.fleet().labelled(&self.0.key, &self.0.value) & candidates)
     }
 }
@@ -66,7 +66,7 @@ enum Mode {
 struct Region(RegionParameters);
 
 impl Scorer for Region {
-    fn score(&self, context: &Context<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
+    fn score(&self, context: &RoutingContext<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
         let elsewhere = if matches!(self.0.mode, Mode::Strict) { 0.0 } else { self.0.elsewhere };
         scores.fill(|_| elsewhere);
         for region in self.0.near.iter().chain([&self.0.region]) {
@@ -79,7 +79,7 @@ impl Scorer for Region {
 struct Cache(Read<Held>);
 
 impl Scorer for Cache {
-    fn score(&self, context: &Context<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
+    fn score(&self, context: &RoutingContext<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
         let held = context.read(self.0)?;
         scores.fill(|pod| held.depth(pod) as f32 / held.blocks().max(1) as f32);
         Ok(())
@@ -101,7 +101,7 @@ impl Default for BestParameters {
 struct Best(BestParameters);
 
 impl Picker for Best {
-    fn pick(&self, _: &Context<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
+    fn pick(&self, _: &RoutingContext<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
         totals.rank(self.0.most.get(), ranking);
         Ok(())
     }

@@ -2,8 +2,8 @@
 
 use kv_index::PodSet;
 use routing_core::{
-    BuildError, Condition, Context, Declare, Filter, OnEmpty, Picker, PluginError, Preparer, Preparing, ProfileBuilder,
-    Ranking, Reads, Scorer, Scores, Slot, SlotError, StepBuilder, Totals, Workflow, WorkflowBuilder,
+    BuildError, Condition, Declare, Filter, OnEmpty, Picker, PluginError, PrepareContext, Preparer, ProfileBuilder,
+    Ranking, Reads, RoutingContext, Scorer, Scores, Slot, SlotError, StepBuilder, Totals, Workflow, WorkflowBuilder,
 };
 
 use crate::data::{Flow, Plugin, Relation, Stage};
@@ -52,9 +52,9 @@ fn add(profile: ProfileBuilder, plugin: &Plugin) -> ProfileBuilder {
     }
 }
 
-type ByContext = Box<dyn Fn(&Context<'_>) -> Result<u64, SlotError> + Send + Sync>;
+type ByContext = Box<dyn Fn(&RoutingContext<'_>) -> Result<u64, SlotError> + Send + Sync>;
 type ByReads = Box<dyn Fn(&Reads<'_>) -> Result<u64, SlotError> + Send + Sync>;
-type Writer = Box<dyn Fn(&mut Preparing<'_>, &[ByReads], u64) -> Result<(), SlotError> + Send + Sync>;
+type Writer = Box<dyn Fn(&mut PrepareContext<'_>, &[ByReads], u64) -> Result<(), SlotError> + Send + Sync>;
 
 /// What a plugin got for its declaration.
 struct Own {
@@ -75,8 +75,9 @@ impl Own {
                 own.inputs.push(Box::new(move |context| Ok((context.pick(pick)?.index() as u64 + 1) << 8)));
             } else {
                 let pick = declare.tries_pick(step);
-                let index =
-                    move |context: &Context<'_>| context.try_pick(pick).map(|pod| pod.map_or(0, |pod| pod.index()));
+                let index = move |context: &RoutingContext<'_>| {
+                    context.try_pick(pick).map(|pod| pod.map_or(0, |pod| pod.index()))
+                };
                 own.inputs.push(Box::new(move |context| Ok((index(context)? as u64) << 8)));
             }
         }
@@ -113,7 +114,7 @@ impl Own {
             Use::Try => {
                 let handle = declare.tries::<Numbered<N>>();
                 // A value of this request's, if there is none.
-                let none = |context: &Context<'_>| context.request().seed & 0xff;
+                let none = |context: &RoutingContext<'_>| context.request().seed & 0xff;
                 self.inputs.push(Box::new(move |context| {
                     Ok(context.try_read(handle)?.copied().unwrap_or_else(|| none(context)))
                 }));
@@ -132,7 +133,7 @@ impl Own {
     }
 
     /// Reads everything that was declared to be read; no value may be an earlier request's.
-    fn gather(&self, context: &Context<'_>) -> Result<u64, PluginError> {
+    fn gather(&self, context: &RoutingContext<'_>) -> Result<u64, PluginError> {
         let mut sum = 0_u64;
         for input in &self.inputs {
             let value = input(context)?;
@@ -153,7 +154,7 @@ enum Use {
 }
 
 impl Preparer for Own {
-    fn prepare(&self, context: &mut Preparing<'_>) -> Result<(), PluginError> {
+    fn prepare(&self, context: &mut PrepareContext<'_>) -> Result<(), PluginError> {
         self.gather(&context.view())?;
         let seed = context.request().seed & 0xff;
         self.writers.iter().try_for_each(|write| write(context, &self.reads, seed))?;
@@ -162,7 +163,7 @@ impl Preparer for Own {
 }
 
 impl Filter for Own {
-    fn filter(&self, context: &Context<'_>, candidates: PodSet) -> Result<PodSet, PluginError> {
+    fn filter(&self, context: &RoutingContext<'_>, candidates: PodSet) -> Result<PodSet, PluginError> {
         let drop = self.gather(context)? as usize % (candidates.len() + 1);
         let kept: PodSet = candidates.iter().enumerate().filter(|(at, _)| *at != drop).map(|(_, pod)| pod).collect();
         Ok(if kept.is_empty() { candidates } else { kept })
@@ -170,7 +171,7 @@ impl Filter for Own {
 }
 
 impl Scorer for Own {
-    fn score(&self, context: &Context<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
+    fn score(&self, context: &RoutingContext<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
         let sum = self.gather(context)?;
         scores.fill(|pod| (sum.wrapping_add(pod.index() as u64 * 7) % 11) as f32 / 10.0);
         Ok(())
@@ -178,7 +179,12 @@ impl Scorer for Own {
 }
 
 impl Picker for Own {
-    fn pick(&self, context: &Context<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
+    fn pick(
+        &self,
+        context: &RoutingContext<'_>,
+        totals: &Totals<'_>,
+        ranking: &mut Ranking,
+    ) -> Result<(), PluginError> {
         self.gather(context)?;
         totals.rank(2, ranking);
         Ok(())
@@ -192,7 +198,7 @@ struct If {
 }
 
 impl Condition for If {
-    fn holds(&self, context: &Context<'_>) -> Result<bool, PluginError> {
+    fn holds(&self, context: &RoutingContext<'_>) -> Result<bool, PluginError> {
         self.own.gather(context)?;
         Ok(context.request().seed >> self.bit & 1 == 1)
     }

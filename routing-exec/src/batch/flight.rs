@@ -10,7 +10,7 @@ use http::header::RETRY_AFTER;
 use http::{HeaderMap, StatusCode};
 use http_body::Body;
 use parking_lot::Mutex;
-use routing_core::{LoadHold, PlanStep, Pod};
+use routing_core::{InFlightGuard, PlanStep, Pod};
 
 use super::work::BatchHold;
 use crate::driver::{Execute, Host, RunBody, Timer, Transport};
@@ -143,7 +143,7 @@ pub(super) struct Teller {
 /// A request's share of its pod's load, if the host counts it.
 pub(super) struct Held(Option<BatchHold>);
 
-impl LoadHold for Held {
+impl InFlightGuard for Held {
     fn first_byte(&mut self) {
         if let Some(hold) = &mut self.0 {
             hold.first_byte();

@@ -15,8 +15,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use routing_core::Pod;
 use routing_core::batch::BatchPlan;
+use routing_core::{DEFAULT_POD_WORDS, Pod};
 
 use super::bells::Bells;
 use super::board::Board;
@@ -128,7 +128,7 @@ use crate::run::Settings;
 /// assert_eq!(runner.progress().succeeded, 3);
 /// # Ok::<(), routing_exec::batch::BatchError>(())
 /// ```
-pub struct BatchRunner<T: Transport, C: Timer, S, const W: usize = 4> {
+pub struct BatchRunner<T: Transport, C: Timer, S, const W: usize = DEFAULT_POD_WORDS> {
     driver: Driver<T, C, W>,
     settings: Settings,
     config: BatchRunConfig,

@@ -1,7 +1,7 @@
 //! What a host brings for its batch: the requests, how large they are, and new plans.
 
 use routing_core::batch::BatchPlan;
-use routing_core::{LoadHold, Pod};
+use routing_core::{InFlightGuard, Pod};
 
 use crate::run::ClientRequest;
 
@@ -36,7 +36,7 @@ pub trait BatchWork: Send {
 }
 
 /// A request's share of its pod's load: told of its first byte, dropped when it ends.
-pub type BatchHold = Box<dyn LoadHold>;
+pub type BatchHold = Box<dyn InFlightGuard>;
 
 /// How large a request is thought to be, in tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

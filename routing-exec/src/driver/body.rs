@@ -1,5 +1,6 @@
 //! The client's answer as a body: reading it carries the run on.
 
+use routing_core::DEFAULT_POD_WORDS;
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -14,7 +15,7 @@ use super::host::{Host, Timer, Transport};
 ///
 /// A pod is read from only while this is polled, so a client that reads slowly slows its pod down; the time it takes is
 /// not held against the pod. A client that stops reading for good is the server's to end, by dropping this.
-pub struct RunBody<T: Transport, C: Timer, H: Host, const W: usize = 4> {
+pub struct RunBody<T: Transport, C: Timer, H: Host, const W: usize = DEFAULT_POD_WORDS> {
     answer: Answer<T, C, H, W>,
     /// How much is left of an answer that said how long it is.
     left: Option<u64>,

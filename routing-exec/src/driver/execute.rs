@@ -1,5 +1,6 @@
 //! The wait for the beginning of a client's answer.
 
+use routing_core::DEFAULT_POD_WORDS;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -15,7 +16,7 @@ use super::host::{Host, Timer, Transport};
 ///
 /// Nothing is sent before it is first polled. The host hears of the run's end once, even if it never is.
 #[must_use = "nothing is sent before it is polled"]
-pub struct Execute<T: Transport, C: Timer, H: Host, const W: usize = 4> {
+pub struct Execute<T: Transport, C: Timer, H: Host, const W: usize = DEFAULT_POD_WORDS> {
     /// None once the answer has begun.
     execution: Option<Box<Execution<T, C, H, W>>>,
 }

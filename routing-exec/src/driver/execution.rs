@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, response};
-use routing_core::{LoadHold, Pod};
+use routing_core::{InFlightGuard, Pod};
 
 use super::Driver;
 use super::alarms::Alarms;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use routing_core::Pod;
-use routing_core::{LoadHold, PlanStep, RoutingPlan};
+use routing_core::{InFlightGuard, PlanStep, RoutingPlan};
 
 use crate::failure::Failure;
 use crate::record::Report;
@@ -81,7 +81,7 @@ pub trait Timer: Send + Sync + 'static {
 /// A function `FnMut(Report)` is one too, which only wants to know the end; `()` is one that does not even want that.
 pub trait Host: Send + 'static {
     /// A request's share of a pod's load.
-    type Hold: LoadHold + 'static;
+    type Hold: InFlightGuard + 'static;
 
     /// A request is about to go to a pod: what is returned is kept until it is over.
     fn hold(&mut self, pod: Pod, step: &PlanStep) -> Self::Hold;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use routing_core::{LoadHold, PlanStep, Pod, RoutingPlan};
+use routing_core::{InFlightGuard, PlanStep, Pod, RoutingPlan};
 use tracing::{Span, debug, field, info_span};
 
 use super::names::{About, duration, error, fate, first_byte, outcome};
@@ -121,7 +121,7 @@ pub struct TracedHold<L> {
     span: Span,
 }
 
-impl<L: LoadHold> LoadHold for TracedHold<L> {
+impl<L: InFlightGuard> InFlightGuard for TracedHold<L> {
     fn first_byte(&mut self) {
         debug!(target: TARGET, parent: &self.span, "first byte");
         self.hold.first_byte();

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body::{Body, Frame};
-use routing_core::{LoadHold, PlanStep, Pod, Role, RoutingPlan};
+use routing_core::{InFlightGuard, PlanStep, Pod, Role, RoutingPlan};
 use routing_exec::handoff::Plain;
 use routing_exec::{ClientRequest, Host, Report, Run, Settings, Timer, Transport, TransportError};
 
@@ -279,7 +279,7 @@ pub(crate) struct Keeper(pub(crate) Arc<Ledger>, pub(crate) Option<RoutingPlan>)
 #[derive(Debug)]
 pub(crate) struct Hold(Arc<Ledger>);
 
-impl LoadHold for Hold {
+impl InFlightGuard for Hold {
     fn first_byte(&mut self) {
         self.0.first_bytes.fetch_add(1, SeqCst);
     }

@@ -1,8 +1,9 @@
 //! Takes a step where enough of the prompt has to be computed: prefill, where the decode pod holds too little.
 
+use kv_index::DEFAULT_POD_WORDS;
 use std::num::NonZeroU32;
 
-use routing_core::{Condition, Context, Declare, Held, PluginError, Read, ReadPick};
+use routing_core::{Condition, Declare, Held, PluginError, Read, ReadPick, RoutingContext};
 
 use crate::prepare::PromptChain;
 use crate::score::{length, uncached};
@@ -45,7 +46,7 @@ impl UncachedParameters {
 /// Where only the prompt's beginning is searched for, a pod that holds all of that is taken to lack nothing beyond it but
 /// the tokens after the last whole block.
 #[derive(Clone, Copy, Debug)]
-pub struct UncachedCondition<const W: usize = 4> {
+pub struct UncachedCondition<const W: usize = DEFAULT_POD_WORDS> {
     lacking: u64,
     prompt: u64,
     tokens: Read<PromptTokens>,
@@ -69,7 +70,7 @@ impl<const W: usize> UncachedCondition<W> {
 }
 
 impl<const W: usize> Condition<W> for UncachedCondition<W> {
-    fn holds(&self, context: &Context<'_, W>) -> Result<bool, PluginError> {
+    fn holds(&self, context: &RoutingContext<'_, W>) -> Result<bool, PluginError> {
         let tokens = context.read(self.tokens)?.of(context.request()).len() as u64;
         let (held, block) = (context.read(self.held)?, context.read(self.chain)?.block_tokens() as u64);
         let tokens = length(tokens, block, held);
@@ -141,8 +142,8 @@ mod tests {
 
     #[test]
     fn without_a_search_it_does_not_build() {
-        let step = |name: &str| StepBuilder::<4>::new(name, Setup::<4>::anybody(name));
-        let condition = step("prefill").when("uncached", |d| UncachedCondition::<4>::declare(d, &lacking(1)));
+        let step = |name: &str| <StepBuilder>::new(name, <Setup>::anybody(name));
+        let condition = step("prefill").when("uncached", |d| <UncachedCondition>::declare(d, &lacking(1)));
         let faults = WorkflowBuilder::new().step(step("decode")).step(condition).build().unwrap_err().to_string();
         for slot in ["kv.held", "prompt.tokens", "prompt.chain"] {
             assert!(faults.contains(slot), "{faults}");

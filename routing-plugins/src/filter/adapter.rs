@@ -1,7 +1,7 @@
 //! Leaves out pods that cannot serve the request's LoRA adapter.
 
 use kv_index::PodSet;
-use routing_core::{Context, Declare, Filter, PluginError, PodInfo};
+use routing_core::{Declare, Filter, PluginError, PodInfo, RoutingContext};
 
 use super::keep::keep;
 use super::metric::Unknown;
@@ -53,7 +53,7 @@ impl AdapterFilter {
 }
 
 impl<const W: usize> Filter<W> for AdapterFilter {
-    fn filter(&self, context: &Context<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError> {
+    fn filter(&self, context: &RoutingContext<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError> {
         let Some(adapter) = context.request().adapter else { return Ok(candidates) };
         let fleet = context.fleet();
         let loaded = candidates & fleet.with_adapter(adapter);

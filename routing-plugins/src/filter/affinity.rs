@@ -1,7 +1,7 @@
 //! Keeps a prompt with the pods that hold it, unless they are too busy.
 
-use kv_index::{Matches, PodSet};
-use routing_core::{Context, Declare, Filter, Held, PluginError, Read};
+use kv_index::{DEFAULT_POD_WORDS, Matches, PodSet};
+use routing_core::{Declare, Filter, Held, PluginError, Read, RoutingContext};
 
 #[cfg(feature = "serde")]
 use super::checks;
@@ -46,7 +46,7 @@ impl Default for AffinityParameters {
 ///
 /// `OnEmpty::KeepPrevious` is sensible, and almost always meant: for a prompt that nobody holds, anybody is as good.
 #[derive(Clone, Copy, Debug)]
-pub struct AffinityFilter<const W: usize = 4> {
+pub struct AffinityFilter<const W: usize = DEFAULT_POD_WORDS> {
     parameters: AffinityParameters,
     held: Read<Held<W>>,
     loads: Read<Loads>,
@@ -77,7 +77,7 @@ impl<const W: usize> AffinityFilter<W> {
 }
 
 impl<const W: usize> Filter<W> for AffinityFilter<W> {
-    fn filter(&self, context: &Context<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError> {
+    fn filter(&self, context: &RoutingContext<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError> {
         if chance(context.request().seed) < f64::from(self.parameters.explore.get()) {
             return Ok(candidates);
         }
@@ -177,7 +177,7 @@ mod tests {
     fn a_prompt_without_a_block_is_held_by_nobody() {
         let parameters = AffinityParameters::default();
         let kept =
-            setup::<4>().kept(request().tokens(&[1]), move |declare| AffinityFilter::<4>::declare(declare, parameters));
+            setup::<4>().kept(request().tokens(&[1]), move |declare| <AffinityFilter>::declare(declare, parameters));
         assert_eq!(kept, [0; 0]);
     }
 

@@ -1,7 +1,7 @@
 //! Leaves out pods that the request does not fit on.
 
-use kv_index::{PodId, PodSet};
-use routing_core::{Context, Declare, Filter, Held, PluginError, PodInfo, Read, TryRead};
+use kv_index::{DEFAULT_POD_WORDS, PodId, PodSet};
+use routing_core::{Declare, Filter, Held, PluginError, PodInfo, Read, RoutingContext, TryRead};
 
 use super::keep::keep;
 use crate::load::{PodLoad, share};
@@ -33,7 +33,7 @@ pub struct CapacityParameters {
 /// `OnEmpty::Fail` is sensible for contexts: engines refuse what does not fit. If room is what most requests lack, a second
 /// filter for it is better a [`UtilizationFilter`](super::UtilizationFilter) that gives way.
 #[derive(Clone, Copy, Debug)]
-pub struct CapacityFilter<const W: usize = 4> {
+pub struct CapacityFilter<const W: usize = DEFAULT_POD_WORDS> {
     output_tokens: u32,
     tokens: Read<PromptTokens>,
     loads: Read<Loads>,
@@ -51,7 +51,7 @@ impl<const W: usize> CapacityFilter<W> {
 }
 
 impl<const W: usize> Filter<W> for CapacityFilter<W> {
-    fn filter(&self, context: &Context<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError> {
+    fn filter(&self, context: &RoutingContext<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError> {
         let (request, fleet, loads) = (context.request(), context.fleet(), context.read(self.loads)?);
         let prompt = context.read(self.tokens)?.of(request).len() as u64;
         let output = u64::from(request.most_output.unwrap_or(self.output_tokens));
@@ -142,13 +142,13 @@ mod tests {
 
         use crate::prepare::{GivenTokensPreparer, LoadParameters, LoadPreparer};
 
-        let built = ProfileBuilder::<4>::new("serve")
+        let built = <ProfileBuilder>::new("serve")
             .preparer("tokens", GivenTokensPreparer::declare)
             .preparer("loads", |declare| {
-                LoadPreparer::<4>::declare(declare, LoadParameters::default(), Default::default())
+                <LoadPreparer>::declare(declare, LoadParameters::default(), Default::default())
             })
             .filter("capacity", OnEmpty::Fail, |declare| {
-                CapacityFilter::<4>::declare(declare, CapacityParameters::default())
+                <CapacityFilter>::declare(declare, CapacityParameters::default())
             })
             .build();
         let faults = built.unwrap_err().to_string();

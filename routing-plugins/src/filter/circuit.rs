@@ -2,27 +2,27 @@
 
 use std::sync::Arc;
 
-use kv_index::PodSet;
-use routing_core::{Circuits, Context, Declare, Filter, PluginError};
+use kv_index::{DEFAULT_POD_WORDS, PodSet};
+use routing_core::{Declare, Filter, OpenBreakers, PluginError, RoutingContext};
 
 /// Keeps the pods whose circuit is closed, by what the executor's breakers say at that moment.
 ///
 /// `OnEmpty::KeepPrevious` is sensible: if every circuit is open, the fault is hardly the pods', and refusing everything
 /// keeps anybody from finding out.
 #[derive(Clone, Debug)]
-pub struct CircuitFilter<const W: usize = 4> {
-    circuits: Arc<Circuits<W>>,
+pub struct CircuitFilter<const W: usize = DEFAULT_POD_WORDS> {
+    circuits: Arc<OpenBreakers<W>>,
 }
 
 impl<const W: usize> CircuitFilter<W> {
     /// Declares nothing: the circuits are the host's.
-    pub fn declare(_: &mut Declare<'_>, circuits: Arc<Circuits<W>>) -> Self {
+    pub fn declare(_: &mut Declare<'_>, circuits: Arc<OpenBreakers<W>>) -> Self {
         Self { circuits }
     }
 }
 
 impl<const W: usize> Filter<W> for CircuitFilter<W> {
-    fn filter(&self, _: &Context<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError> {
+    fn filter(&self, _: &RoutingContext<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError> {
         Ok(candidates - self.circuits.opened())
     }
 }
@@ -36,7 +36,7 @@ mod tests {
 
     fn check<const W: usize>() {
         let setup = Setup::<W>::full();
-        let circuits = Arc::new(Circuits::new());
+        let circuits = Arc::new(OpenBreakers::new());
         circuits.open(PodId::new(0));
         circuits.open(PodId::new(setup.last() as u16));
         let kept = |circuits| setup.kept(request(), move |declare| CircuitFilter::declare(declare, circuits));

@@ -1,7 +1,7 @@
 //! Leaves out pods that have enough in flight.
 
 use kv_index::PodSet;
-use routing_core::{Context, Declare, Filter, PluginError, Read};
+use routing_core::{Declare, Filter, PluginError, Read, RoutingContext};
 
 use super::in_flight::{Figures, InFlightLimit};
 use super::keep::keep;
@@ -55,7 +55,7 @@ impl ConcurrencyFilter {
 }
 
 impl<const W: usize> Filter<W> for ConcurrencyFilter {
-    fn filter(&self, context: &Context<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError> {
+    fn filter(&self, context: &RoutingContext<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError> {
         let loads = context.read(self.loads)?;
         Ok(keep(candidates, |pod| self.limit.of(&loads.of(pod), self.figures) < self.below))
     }
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn headroom_is_on_top_and_rounded_down() {
-        let setup = (0..14).fold(Setup::<4>::new(14), |setup, at| setup.load(at, |load| load.requests = at as u32));
+        let setup = (0..14).fold(<Setup>::new(14), |setup, at| setup.load(at, |load| load.requests = at as u32));
         let with = |headroom| ConcurrencyParameters {
             headroom: Amount::new(headroom).unwrap(),
             ..ConcurrencyParameters::new(TEN)
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn tokens_and_own_figures_count_where_asked() {
         let setup =
-            Setup::<4>::new(2).load(0, |load| load.in_flight.prompt_tokens = 100).load(1, |load| load.tokens = 100);
+            <Setup>::new(2).load(0, |load| load.in_flight.prompt_tokens = 100).load(1, |load| load.tokens = 100);
         let limit = InFlightLimit::Tokens(NonZeroU64::new(100).unwrap());
         let parameters = ConcurrencyParameters::new(limit);
         assert_eq!(kept(&setup, parameters), [0]);

@@ -1,7 +1,7 @@
 //! Leaves out pods that fail their health checks.
 
 use kv_index::PodSet;
-use routing_core::{Context, Declare, Filter, PluginError};
+use routing_core::{Declare, Filter, PluginError, RoutingContext};
 
 /// Keeps the pods that answer their health checks.
 ///
@@ -18,7 +18,7 @@ impl HealthFilter {
 }
 
 impl<const W: usize> Filter<W> for HealthFilter {
-    fn filter(&self, context: &Context<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError> {
+    fn filter(&self, context: &RoutingContext<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError> {
         Ok(candidates & context.fleet().healthy())
     }
 }

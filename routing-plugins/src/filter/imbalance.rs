@@ -1,7 +1,7 @@
 //! Keeps the least loaded pods where loads have come far apart.
 
 use kv_index::PodSet;
-use routing_core::{Context, Declare, Filter, PluginError, Read};
+use routing_core::{Declare, Filter, PluginError, Read, RoutingContext};
 
 use super::keep::keep;
 use super::metric::Metric;
@@ -52,7 +52,7 @@ impl ImbalanceFilter {
 }
 
 impl<const W: usize> Filter<W> for ImbalanceFilter {
-    fn filter(&self, context: &Context<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError> {
+    fn filter(&self, context: &RoutingContext<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError> {
         let ImbalanceParameters { by, difference, ratio } = self.parameters;
         let loads = context.read(self.loads)?;
         let load = |pod| by.of(&loads.of(pod));
@@ -110,7 +110,7 @@ mod tests {
         /// The rule, in whole numbers; and somebody stays.
         #[test]
         fn it_is_the_rule(loads in prop::collection::vec(0..200u32, 1..8), difference in 0..100u32, halves in 1..6u32) {
-            let setup = loads.iter().enumerate().fold(Setup::<4>::new(loads.len()), |setup, (at, requests)| {
+            let setup = loads.iter().enumerate().fold(<Setup>::new(loads.len()), |setup, (at, requests)| {
                 setup.load(at, |load| load.requests = *requests)
             });
             let (least, most) = (*loads.iter().min().unwrap(), *loads.iter().max().unwrap());

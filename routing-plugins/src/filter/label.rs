@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kv_index::PodSet;
-use routing_core::{Context, Declare, Filter, PluginError};
+use routing_core::{Declare, Filter, PluginError, RoutingContext};
 
 use super::metric::Unknown;
 use super::selector::Selector;
@@ -90,7 +90,7 @@ impl LabelFilter {
 }
 
 impl<const W: usize> Filter<W> for LabelFilter {
-    fn filter(&self, context: &Context<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError> {
+    fn filter(&self, context: &RoutingContext<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError> {
         let LabelParameters { selector, same_as_client, clients_without } = &self.parameters;
         let (fleet, request) = (context.fleet(), context.request());
         let mut kept = candidates & selector.select(fleet);

@@ -1,7 +1,7 @@
 //! Keeps the pods that hold most of the prompt, if they hold enough of it.
 
-use kv_index::PodSet;
-use routing_core::{Context, Declare, Filter, PluginError};
+use kv_index::{DEFAULT_POD_WORDS, PodSet};
+use routing_core::{Declare, Filter, PluginError, RoutingContext};
 
 #[cfg(feature = "serde")]
 use super::checks;
@@ -37,7 +37,7 @@ impl Default for LongestMatchParameters {
 ///
 /// `OnEmpty::KeepPrevious` is sensible, and almost always meant: for a prompt that nobody holds, anybody is as good.
 #[derive(Debug)]
-pub struct LongestMatchFilter<const W: usize = 4> {
+pub struct LongestMatchFilter<const W: usize = DEFAULT_POD_WORDS> {
     share: f64,
     prompt: PromptReads<W>,
 }
@@ -50,7 +50,7 @@ impl<const W: usize> LongestMatchFilter<W> {
 }
 
 impl<const W: usize> Filter<W> for LongestMatchFilter<W> {
-    fn filter(&self, context: &Context<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError> {
+    fn filter(&self, context: &RoutingContext<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError> {
         let prompt = self.prompt.read(context)?;
         // Deepest first.
         let longest = prompt.held.groups().iter().find(|group| !(group.pods & candidates).is_empty());
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn as_much_as_the_share_is_not_more_than_it() {
         let prompt: Vec<u32> = (0..10 * BLOCK as u32 + 1).collect();
-        let setup = Setup::<4>::new(2).holds(1, &prompt[..5 * BLOCK]);
+        let setup = <Setup>::new(2).holds(1, &prompt[..5 * BLOCK]);
         assert_eq!(kept(&setup, &prompt[..10 * BLOCK], 0.5), [0; 0]);
         assert_eq!(
             kept(&setup, &prompt[..10 * BLOCK - 1], 0.5),
@@ -106,8 +106,8 @@ mod tests {
 
     #[test]
     fn a_prompt_without_a_block_is_held_by_nobody() {
-        assert_eq!(kept(&Setup::<4>::new(2), &[1], 0.0), [0; 0]);
-        assert_eq!(kept(&Setup::<4>::new(2), &[], 0.0), [0; 0]);
+        assert_eq!(kept(&<Setup>::new(2), &[1], 0.0), [0; 0]);
+        assert_eq!(kept(&<Setup>::new(2), &[], 0.0), [0; 0]);
     }
 
     #[cfg(feature = "serde")]
@@ -124,7 +124,7 @@ mod tests {
         fn it_keeps_whoever_nobody_exceeds(held in prop::collection::vec(0..8usize, 1..8), share in 0.0..0.99f32) {
             let prompt: Vec<u32> = (0..8 * BLOCK as u32).collect();
             let setup = held.iter().enumerate().filter(|(_, held)| **held > 0);
-            let setup = setup.fold(Setup::<4>::new(held.len()), |setup, (at, held)| setup.holds(at, &prompt[..held * BLOCK]));
+            let setup = setup.fold(<Setup>::new(held.len()), |setup, (at, held)| setup.holds(at, &prompt[..held * BLOCK]));
             let most = held.iter().copied().max().unwrap();
             let enough = |held: usize| held > 0 && held == most && held as f64 / 8.0 > f64::from(share);
             let expected: Vec<usize> = (0..held.len()).filter(|at| enough(held[*at])).collect();

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use kv_index::{PodId, PodSet};
-use routing_core::{Context, Declare, Filter, PluginError, Read};
+use routing_core::{Declare, Filter, PluginError, Read, RoutingContext};
 
 #[cfg(feature = "serde")]
 use super::checks;
@@ -177,7 +177,7 @@ impl MetricFilter {
 }
 
 impl<const W: usize> Filter<W> for MetricFilter {
-    fn filter(&self, context: &Context<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError> {
+    fn filter(&self, context: &RoutingContext<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError> {
         let MetricFilterParameters { conditions, unreported } = &self.parameters;
         let loads = context.read(self.loads)?;
         Ok(keep(candidates, |pod| {
@@ -231,7 +231,7 @@ mod tests {
     fn figures_of_no_age_are_believed_kept_or_removed() {
         let fresh = |load: &mut PodLoad| load.age = Some(Duration::from_millis(5));
         let stale = |load: &mut PodLoad| (load.age, load.stale) = (Some(Duration::from_secs(50)), true);
-        let setup = Setup::<4>::new(4).load(0, |load| load.waiting = 9).load(1, fresh).load(3, stale);
+        let setup = <Setup>::new(4).load(0, |load| load.waiting = 9).load(1, fresh).load(3, stale);
         let with = |metric, unreported| {
             let conditions = vec![condition(metric, Comparison::Below, 9.0)];
             kept(&setup, MetricFilterParameters { conditions, unreported })
@@ -257,7 +257,7 @@ mod tests {
         let with = |name: &str, is, value, unreported| {
             let conditions = vec![MetricCondition::new(MetricSource::Host(name.into()), is, value).unwrap()];
             let parameters = MetricFilterParameters { conditions, unreported };
-            Setup::<4>::new(5).kept(request(), move |d| MetricFilter::declare(d, parameters, Arc::new(Heat)))
+            <Setup>::new(5).kept(request(), move |d| MetricFilter::declare(d, parameters, Arc::new(Heat)))
         };
         assert_eq!(with("heat", Comparison::Below, -0.5, Unreported::Remove), [0]);
         assert_eq!(with("heat", Comparison::AtLeast, 0.0, Unreported::Remove), [1, 2]);

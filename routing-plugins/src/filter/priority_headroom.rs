@@ -1,7 +1,7 @@
 //! Leaves room on every pod for requests that matter more.
 
 use kv_index::PodSet;
-use routing_core::{Context, Declare, Filter, PluginError, Read};
+use routing_core::{Declare, Filter, PluginError, Read, RoutingContext};
 
 use super::ceilings::Ceilings;
 use super::in_flight::{Figures, InFlightLimit};
@@ -59,7 +59,7 @@ impl PriorityHeadroomFilter {
 }
 
 impl<const W: usize> Filter<W> for PriorityHeadroomFilter {
-    fn filter(&self, context: &Context<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError> {
+    fn filter(&self, context: &RoutingContext<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError> {
         let PriorityHeadroomParameters { limit, figures, .. } = self.parameters;
         let (loads, below) = (context.read(self.loads)?, self.below(context.request().priority));
         Ok(keep(candidates, |pod| limit.of(&loads.of(pod), figures) < below))
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn seven_tenths_of_ten_are_seven() {
-        let setup = (0..12).fold(Setup::<4>::new(12), |setup, at| setup.load(at, |load| load.requests = at as u32));
+        let setup = (0..12).fold(<Setup>::new(12), |setup, at| setup.load(at, |load| load.requests = at as u32));
         let limit = InFlightLimit::Requests(NonZeroU32::new(10).unwrap());
         assert_eq!(kept(&setup, &PriorityHeadroomParameters::new(limit, ceilings(0.7)), 0).len(), 7);
     }
@@ -110,7 +110,7 @@ mod tests {
         for limit in [100_000_000, 10_000_000_000, u64::MAX] {
             let below = limit / 10 * 7;
             let figures = [limit - 1, limit, limit.saturating_add(5), below - 1, below, below + 5];
-            let setup = Setup::<4>::new(6);
+            let setup = <Setup>::new(6);
             let setup = (0..6).fold(setup, |setup, at| setup.load(at, |load| load.tokens = figures[at]));
             let limit = InFlightLimit::Tokens(NonZeroU64::new(limit).unwrap());
             let kept = |priority| kept(&setup, &PriorityHeadroomParameters::new(limit, ceilings(0.7)), priority);
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_priority_may_be_left_nothing() {
-        let setup = Setup::<4>::new(1);
+        let setup = <Setup>::new(1);
         let limit = InFlightLimit::Tokens(NonZeroU64::new(100).unwrap());
         let parameters = PriorityHeadroomParameters::new(limit, ceilings(0.0));
         assert_eq!(kept(&setup, &parameters, 0), [0; 0]);
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn own_figures_count_where_asked() {
-        let setup = Setup::<4>::new(2).load(0, |load| load.in_flight.requests = 9).load(1, |load| load.requests = 9);
+        let setup = <Setup>::new(2).load(0, |load| load.in_flight.requests = 9).load(1, |load| load.requests = 9);
         let limit = InFlightLimit::Requests(NonZeroU32::new(9).unwrap());
         let parameters = PriorityHeadroomParameters::new(limit, ceilings(0.5));
         assert_eq!(kept(&setup, &parameters, 2), [0]);

@@ -1,7 +1,7 @@
 //! Leaves out pods that are meant for shorter or longer prompts.
 
 use kv_index::PodSet;
-use routing_core::{Context, Declare, Filter, PluginError, Read};
+use routing_core::{Declare, Filter, PluginError, Read, RoutingContext};
 
 #[cfg(feature = "serde")]
 use super::checks;
@@ -45,7 +45,7 @@ impl ContextRangeFilter {
 }
 
 impl<const W: usize> Filter<W> for ContextRangeFilter {
-    fn filter(&self, context: &Context<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError> {
+    fn filter(&self, context: &RoutingContext<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError> {
         let length = context.read(self.tokens)?.of(context.request()).len() as u64;
         let fleet = context.fleet();
         let mut kept = fleet.pods() - fleet.with_label(&self.label);

@@ -1,7 +1,7 @@
 //! Leaves out pods that do other work than the step's.
 
 use kv_index::PodSet;
-use routing_core::{Context, Declare, Filter, PluginError, Role};
+use routing_core::{Declare, Filter, PluginError, Role, RoutingContext};
 
 /// What [`RoleFilter`] takes.
 #[derive(Clone, Debug)]
@@ -102,7 +102,7 @@ impl RoleFilter {
         Self { parameters }
     }
 
-    fn labelled<const W: usize>(&self, context: &Context<'_, W>, label: &str) -> PodSet<W> {
+    fn labelled<const W: usize>(&self, context: &RoutingContext<'_, W>, label: &str) -> PodSet<W> {
         let RoleParameters { role, unlabelled, .. } = self.parameters;
         let fleet = context.fleet();
         let with_value = |pods, value: &&str| pods | fleet.labelled(label, value);
@@ -116,7 +116,7 @@ impl RoleFilter {
 }
 
 impl<const W: usize> Filter<W> for RoleFilter {
-    fn filter(&self, context: &Context<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError> {
+    fn filter(&self, context: &RoutingContext<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError> {
         Ok(candidates
             & match &self.parameters.label {
                 None => context.fleet().serving(self.parameters.role),
@@ -168,7 +168,7 @@ mod tests {
     fn a_label_names_the_work() {
         let words =
             ["decode", "prefill", "encode", "prefill-decode", "both", "encode-prefill", "encode-prefill-decode"];
-        let mut setup = Setup::<4>::new(9).pod(7, |pod| pod.label("role", "drain").role(Role::Prefill));
+        let mut setup = <Setup>::new(9).pod(7, |pod| pod.label("role", "drain").role(Role::Prefill));
         for (at, word) in words.iter().enumerate() {
             setup = setup.pod(at, |pod| pod.label("role", word));
         }

@@ -265,7 +265,7 @@ mod tests {
     use crate::filter::testing::Setup;
 
     fn selected(selector: &str) -> Vec<usize> {
-        let fleet = Setup::<4>::new(4)
+        let fleet = <Setup>::new(4)
             .pod(0, |pod| pod.label("zone", "a").label("gpu", "h200"))
             .pod(1, |pod| pod.label("zone", "b"))
             .pod(2, |pod| pod.label("zone", ""))

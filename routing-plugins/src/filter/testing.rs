@@ -3,24 +3,24 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use kv_index::{BlockSize, ChainHasher, ChainSeed, Config, Event, Index, PodSet, Source, Stored};
+use kv_index::{BlockSize, ChainHasher, ChainSeed, Config, DEFAULT_POD_WORDS, Event, Index, PodSet, Source, Stored};
 use routing_core::{
-    Context, Declare, Filter, Fleet, OnEmpty, Picker, PluginError, PodInfo, Preparer, Preparing, ProfileBuilder,
-    Ranking, Request, RoutingPlan, Totals, Trace, Write,
+    Declare, Filter, Fleet, OnEmpty, Picker, PluginError, PodInfo, PrepareContext, Preparer, ProfileBuilder, Ranking,
+    Request, RoutingContext, RoutingPlan, Totals, Trace, Write,
 };
 
 use crate::load::PodLoad;
+use crate::plugin_state::Hashing;
 use crate::prepare::{
     BlockHashParameters, BlockHashPreparer, GivenTokensPreparer, LoadTable, Loads, PrefixMatchPreparer,
 };
-use crate::stock::Hashing;
 
 /// Tokens in a block of these fleets.
 pub(crate) const BLOCK: usize = 4;
 
 /// A fleet with what its pods have to do and what they hold.
 #[derive(Clone)]
-pub(crate) struct Setup<const W: usize = 4> {
+pub(crate) struct Setup<const W: usize = DEFAULT_POD_WORDS> {
     index: Arc<Index<W>>,
     pods: Vec<PodInfo>,
     loads: Vec<PodLoad>,
@@ -124,7 +124,7 @@ struct GivenLoads {
 }
 
 impl<const W: usize> Preparer<W> for GivenLoads {
-    fn prepare(&self, context: &mut Preparing<'_, W>) -> Result<(), PluginError> {
+    fn prepare(&self, context: &mut PrepareContext<'_, W>) -> Result<(), PluginError> {
         let fleet = context.fleet();
         let loads: LoadTable = fleet.pods().iter().zip(self.loads.iter().copied()).collect();
         context.put(self.table, loads)?;
@@ -135,7 +135,12 @@ impl<const W: usize> Preparer<W> for GivenLoads {
 struct Anybody;
 
 impl<const W: usize> Picker<W> for Anybody {
-    fn pick(&self, _: &Context<'_, W>, totals: &Totals<'_, W>, ranking: &mut Ranking) -> Result<(), PluginError> {
+    fn pick(
+        &self,
+        _: &RoutingContext<'_, W>,
+        totals: &Totals<'_, W>,
+        ranking: &mut Ranking,
+    ) -> Result<(), PluginError> {
         totals.rank(1, ranking);
         Ok(())
     }

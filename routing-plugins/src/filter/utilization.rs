@@ -1,7 +1,7 @@
 //! Leaves out pods whose engines report that they are full.
 
 use kv_index::PodSet;
-use routing_core::{Context, Declare, Filter, PluginError, Read};
+use routing_core::{Declare, Filter, PluginError, Read, RoutingContext};
 
 #[cfg(feature = "serde")]
 use super::checks;
@@ -67,7 +67,7 @@ impl UtilizationFilter {
 }
 
 impl<const W: usize> Filter<W> for UtilizationFilter {
-    fn filter(&self, context: &Context<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError> {
+    fn filter(&self, context: &RoutingContext<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError> {
         let loads = context.read(self.loads)?;
         Ok(keep(candidates, |pod| {
             let load = loads.of(pod);
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn what_is_not_reported_is_believed_kept_or_removed() {
-        let setup = Setup::<4>::new(4)
+        let setup = <Setup>::new(4)
             .load(0, |load| load.waiting = 9)
             .load(1, |load| (load.waiting, load.age) = (9, Some(Duration::ZERO)))
             .load(2, |load| load.age = Some(Duration::ZERO))

@@ -32,7 +32,7 @@ use super::{InFlight, PodLoad, Work};
 /// let index: Index = Index::new(Config::default());
 /// let (pod, rule) = (index.join("a")?, BatchAdmission::default());
 /// // One tracker counts all, for decisions too; another what is of the batch.
-/// let (all, batch) = (Arc::new(LoadTracker::<4>::default()), Arc::new(LoadTracker::<4>::default()));
+/// let (all, batch) = (Arc::new(<LoadTracker>::default()), Arc::new(<LoadTracker>::default()));
 /// let crowd = BatchCrowd { pods: 16, busy: 0 };
 /// let now = Instant::now();
 /// let admits = || {

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use kv_index::Pod;
+use kv_index::{DEFAULT_POD_WORDS, Pod};
 
 use super::{InFlight, LoadTracker, Work};
 
@@ -22,7 +22,7 @@ use super::{InFlight, LoadTracker, Work};
 /// use routing_plugins::load::{LoadTracker, Work};
 ///
 /// let index: Index = Index::new(Config::default());
-/// let (pod, load) = (index.join("a")?, Arc::new(LoadTracker::<4>::default()));
+/// let (pod, load) = (index.join("a")?, Arc::new(<LoadTracker>::default()));
 ///
 /// let mut guard = load.begin(pod, Work::of(1000).held(600).output(50));
 /// assert_eq!(load.in_flight(pod.id()).uncached_tokens, 400);
@@ -36,7 +36,7 @@ use super::{InFlight, LoadTracker, Work};
 /// ```
 #[derive(Debug)]
 #[must_use = "a request counts while its guard is held"]
-pub struct LoadGuard<const W: usize = 4> {
+pub struct LoadGuard<const W: usize = DEFAULT_POD_WORDS> {
     tracker: Arc<LoadTracker<W>>,
     pod: Pod,
     share: InFlight,
@@ -108,7 +108,7 @@ impl<const W: usize> Drop for LoadGuard<W> {
 }
 
 /// Whoever sends the request says so by what it sees of the answer.
-impl<const W: usize> routing_core::LoadHold for LoadGuard<W> {
+impl<const W: usize> routing_core::InFlightGuard for LoadGuard<W> {
     fn first_byte(&mut self) {
         self.first_token();
     }
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn each_stage_lets_go_of_its_part_once() {
-        let tracker = Arc::new(LoadTracker::<4>::default());
+        let tracker = Arc::new(<LoadTracker>::default());
         let pod = handles(1, 1)[0][0];
         let now = || tracker.in_flight(pod.id());
         let other = tracker.begin(pod, Work::of(5).output(1));
@@ -157,9 +157,9 @@ mod tests {
 
     #[test]
     fn the_first_byte_of_an_answer_is_its_first_token() {
-        let tracker = Arc::new(LoadTracker::<4>::default());
+        let tracker = Arc::new(<LoadTracker>::default());
         let pod = handles(1, 1)[0][0];
-        let mut hold: Box<dyn routing_core::LoadHold> = Box::new(tracker.begin(pod, Work::of(100).output(10)));
+        let mut hold: Box<dyn routing_core::InFlightGuard> = Box::new(tracker.begin(pod, Work::of(100).output(10)));
         hold.first_byte();
         assert_eq!(tracker.in_flight(pod.id()), figures(1, 0, [100, 0, 10]));
         drop(hold);
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn the_expected_counts_until_more_was_generated() {
-        let tracker = Arc::new(LoadTracker::<4>::default());
+        let tracker = Arc::new(<LoadTracker>::default());
         let pod = handles(1, 1)[0][0];
         let mut guard = tracker.begin(pod, Work::of(100).output(10));
         let mut generated = |tokens| {
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn no_figures_are_too_large_to_count() {
-        let tracker = Arc::new(LoadTracker::<4>::default());
+        let tracker = Arc::new(<LoadTracker>::default());
         let pod = handles(1, 1)[0][0];
         let most = Work { prompt_tokens: u64::MAX, uncached_tokens: u64::MAX, output_tokens: u64::MAX };
         let mut guards: Vec<_> = (0..3).map(|_| tracker.begin(pod, most)).collect();
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_guard_lets_go_when_its_holder_panics() {
-        let tracker = Arc::new(LoadTracker::<4>::default());
+        let tracker = Arc::new(<LoadTracker>::default());
         let pod = handles(1, 1)[0][0];
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let _guard = tracker.begin(pod, Work::of(1));

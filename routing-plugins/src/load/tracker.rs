@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use kv_index::{Pod, PodId, PodSet};
+use kv_index::{DEFAULT_POD_WORDS, Pod, PodId, PodSet};
 use routing_core::{Fleet, Load};
 
 use super::cell::{Cell, Cells};
@@ -18,7 +18,7 @@ use super::{Figures, InFlight, LoadGuard, LoadView, Work};
 ///
 /// Sending, finishing and reporting lock the pod for a few stores. Reading waits for nobody; it notes figures from elsewhere
 /// that it sees for the first time.
-pub struct LoadTracker<const W: usize = 4> {
+pub struct LoadTracker<const W: usize = DEFAULT_POD_WORDS> {
     cells: Cells,
     /// The first report's instant: a cell has no room for an instant, so reports are timed from there.
     origin: OnceLock<Instant>,
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_new_generation_begins_with_nothing() {
-        let tracker = Arc::new(LoadTracker::<4>::default());
+        let tracker = Arc::new(<LoadTracker>::default());
         let (pods, at) = (handles(2, 2), start());
         let [old, new] = [pods[0][0], pods[1][0]];
         let mut before = tracker.begin(old, Work::of(10).output(1));
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn an_old_generation_counts_nowhere() {
-        let tracker = Arc::new(LoadTracker::<4>::default());
+        let tracker = Arc::new(<LoadTracker>::default());
         let (pods, at) = (handles(2, 1), start());
         let [old, new] = [pods[0][0], pods[1][0]];
         assert!(tracker.report(new, ONE, at), "a report is enough to be known");
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn reports_out_of_order_are_left_out() {
-        let tracker = LoadTracker::<4>::default();
+        let tracker = <LoadTracker>::default();
         let (pods, at) = (handles(1, 2), start());
         let second = Duration::from_secs(1);
         let [pod, other] = [pods[0][0], pods[0][1]];
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn debug_shows_the_busy() {
-        let tracker = Arc::new(LoadTracker::<4>::default());
+        let tracker = Arc::new(<LoadTracker>::default());
         let pods = handles(1, 5);
         let _guard = tracker.begin(pods[0][4], Work::of(77));
         let text = format!("{tracker:?}");

@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn others_count_and_so_does_what_was_sent_since() {
-        let (tracker, pod, at) = (Arc::new(LoadTracker::<4>::default()), handles(1, 1)[0][0], start());
+        let (tracker, pod, at) = (Arc::new(<LoadTracker>::default()), handles(1, 1)[0][0], start());
         let now = || tracker.view(at + SECOND, SECOND).of(pod, Load::default());
         let begin = || tracker.begin(pod, Work::of(60).output(40));
         let mut guards: Vec<_> = (0..3).map(|_| begin()).collect();
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn never_fewer_than_are_under_way() {
-        let (tracker, pod, at) = (Arc::new(LoadTracker::<4>::default()), handles(1, 1)[0][0], start());
+        let (tracker, pod, at) = (Arc::new(<LoadTracker>::default()), handles(1, 1)[0][0], start());
         let mut guards: Vec<_> = (0..10).map(|_| tracker.begin(pod, Work::of(500))).collect();
         assert!(tracker.report(pod, REPORT, at), "it has not seen all of them");
         let now = || tracker.view(at, SECOND).of(pod, Load::default());
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_stale_report_still_says_most_and_is_told_from_others() {
-        let (tracker, pod, at) = (Arc::new(LoadTracker::<4>::default()), handles(1, 1)[0][0], start());
+        let (tracker, pod, at) = (Arc::new(<LoadTracker>::default()), handles(1, 1)[0][0], start());
         let _guard = tracker.begin(pod, Work::of(50));
         assert!(tracker.report(pod, REPORT, at));
         let after = |age| tracker.view(at + age, SECOND).of(pod, REPORT);
@@ -165,14 +165,14 @@ mod tests {
 
     #[test]
     fn a_report_from_later_is_of_age_0() {
-        let (tracker, pod, at) = (LoadTracker::<4>::default(), handles(1, 1)[0][0], start());
+        let (tracker, pod, at) = (<LoadTracker>::default(), handles(1, 1)[0][0], start());
         assert!(tracker.report(pod, REPORT, at + SECOND));
         assert_eq!(tracker.view(at, Duration::ZERO).of(pod, Load::default()).age, Some(Duration::ZERO));
     }
 
     #[test]
     fn without_a_report_those_of_elsewhere_are_of_when_they_were_first_seen() {
-        let (tracker, pods) = (Arc::new(LoadTracker::<4>::default()), handles(1, 2));
+        let (tracker, pods) = (Arc::new(<LoadTracker>::default()), handles(1, 2));
         let [pod, other] = [pods[0][0], pods[0][1]];
         let seen = |load| tracker.view(start(), SECOND).of(pod, load);
         let now = || seen(REPORT);
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn what_was_seen_of_one_pod_is_not_of_the_next_with_its_id() {
-        let (tracker, pods) = (Arc::new(LoadTracker::<4>::default()), handles(2, 1));
+        let (tracker, pods) = (Arc::new(<LoadTracker>::default()), handles(2, 1));
         let now = |pod| tracker.view(start(), SECOND).of(pod, REPORT).requests;
         let [old, new] = [pods[0][0], pods[1][0]];
         let before: Vec<_> = (0..8).map(|_| tracker.begin(old, Work::of(1))).collect();
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn odd_reports_do_no_harm() {
-        let (tracker, pods, at) = (Arc::new(LoadTracker::<4>::default()), handles(1, 2), start());
+        let (tracker, pods, at) = (Arc::new(<LoadTracker>::default()), handles(1, 2), start());
         let pod = pods[0][0];
         let most = Load { running: u32::MAX, waiting: u32::MAX, tokens: u64::MAX, kv_used: f32::NAN };
         assert!(tracker.report(pod, most, at));

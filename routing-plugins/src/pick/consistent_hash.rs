@@ -1,8 +1,9 @@
 //! Chooses by the request's key: one key, one pod, for as long as that pod is there.
 
+use kv_index::DEFAULT_POD_WORDS;
 use std::num::{NonZeroU16, NonZeroUsize};
 
-use routing_core::{Context, Declare, Picker, PluginError, Ranking, Read, Totals};
+use routing_core::{Declare, Picker, PluginError, Ranking, Read, RoutingContext, Totals};
 
 use super::bounded::with_room;
 use super::placement::Placements;
@@ -97,7 +98,7 @@ pub enum HashBy {
 /// quarter of the mean. The names' hashes and the ring are made when pods change, not when a version does. Give every
 /// version of a fleet its own number: of two fleets with one number and the same ids, the first is placed.
 #[derive(Debug)]
-pub struct ConsistentHashPicker<const W: usize = 4> {
+pub struct ConsistentHashPicker<const W: usize = DEFAULT_POD_WORDS> {
     most: NonZeroUsize,
     bound: Option<(Positive, Read<Loads>)>,
     key: Read<HashKey>,
@@ -118,7 +119,12 @@ impl<const W: usize> ConsistentHashPicker<W> {
 }
 
 impl<const W: usize> Picker<W> for ConsistentHashPicker<W> {
-    fn pick(&self, context: &Context<'_, W>, totals: &Totals<'_, W>, ranking: &mut Ranking) -> Result<(), PluginError> {
+    fn pick(
+        &self,
+        context: &RoutingContext<'_, W>,
+        totals: &Totals<'_, W>,
+        ranking: &mut Ranking,
+    ) -> Result<(), PluginError> {
         let (key, candidates) = (*context.read(self.key)?, totals.candidates());
         let roomy = match self.bound {
             Some((epsilon, loads)) => with_room(candidates, context.read(loads)?, epsilon),

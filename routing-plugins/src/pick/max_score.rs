@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 
 use kv_index::PodId;
-use routing_core::{Context, Declare, Picker, PluginError, Ranking, Read, Totals};
+use routing_core::{Declare, Picker, PluginError, Ranking, Read, RoutingContext, Totals};
 
 use super::chance::draw;
 use super::least::{ordered, rank_least};
@@ -60,7 +60,12 @@ impl MaxScorePicker {
 }
 
 impl<const W: usize> Picker<W> for MaxScorePicker {
-    fn pick(&self, context: &Context<'_, W>, totals: &Totals<'_, W>, ranking: &mut Ranking) -> Result<(), PluginError> {
+    fn pick(
+        &self,
+        context: &RoutingContext<'_, W>,
+        totals: &Totals<'_, W>,
+        ranking: &mut Ranking,
+    ) -> Result<(), PluginError> {
         let prompt = match self.prompt {
             Some(prompt) => context.read(prompt)?.hashes().last(),
             None => None,
@@ -93,8 +98,8 @@ mod tests {
 
     use super::*;
     use crate::pick::testing::{build, fleet, numbers, profile, request};
+    use crate::plugin_state::Hashing;
     use crate::prepare::{BlockHashParameters, BlockHashPreparer, GivenTokensPreparer, PrefixMatchPreparer};
-    use crate::stock::Hashing;
 
     fn picker(most: usize) -> impl FnOnce(&mut Declare<'_>) -> MaxScorePicker {
         let most = NonZeroUsize::new(most).unwrap();

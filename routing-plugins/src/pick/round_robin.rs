@@ -1,9 +1,10 @@
 //! Chooses in turn, whatever the totals are.
 
+use kv_index::DEFAULT_POD_WORDS;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use routing_core::{Context, Declare, Picker, PluginError, Ranking, Totals};
+use routing_core::{Declare, Picker, PluginError, Ranking, RoutingContext, Totals};
 
 use super::least::rank_least;
 use super::turns::Turns;
@@ -30,7 +31,7 @@ impl Default for RoundRobinParameters {
 ///
 /// The turns are the host's, so that they go on when a workflow is replaced. Replaying a request takes another turn.
 #[derive(Debug)]
-pub struct RoundRobinPicker<const W: usize = 4> {
+pub struct RoundRobinPicker<const W: usize = DEFAULT_POD_WORDS> {
     most: NonZeroUsize,
     turns: Arc<Turns<W>>,
 }
@@ -43,7 +44,12 @@ impl<const W: usize> RoundRobinPicker<W> {
 }
 
 impl<const W: usize> Picker<W> for RoundRobinPicker<W> {
-    fn pick(&self, _: &Context<'_, W>, totals: &Totals<'_, W>, ranking: &mut Ranking) -> Result<(), PluginError> {
+    fn pick(
+        &self,
+        _: &RoutingContext<'_, W>,
+        totals: &Totals<'_, W>,
+        ranking: &mut Ranking,
+    ) -> Result<(), PluginError> {
         let mut others = totals.candidates();
         if let Some(pod) = self.turns.take(others) {
             ranking.push(pod);

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use kv_index::{Pod, PodId};
-use routing_core::{Context, Declare, Picker, PluginError, Ranking, Read, Totals};
+use routing_core::{Declare, Picker, PluginError, Ranking, Read, RoutingContext, Totals};
 
 use super::sessions::Sessions;
 use crate::prepare::Session;
@@ -61,7 +61,12 @@ impl SessionPicker {
     }
 
     /// The candidate that a session is bound to, now if not before; none if it stays with a pod that is refused.
-    fn home<const W: usize>(&self, context: &Context<'_, W>, totals: &Totals<'_, W>, session: u64) -> Option<PodId> {
+    fn home<const W: usize>(
+        &self,
+        context: &RoutingContext<'_, W>,
+        totals: &Totals<'_, W>,
+        session: u64,
+    ) -> Option<PodId> {
         let (fleet, now, candidates) = (context.fleet(), context.request().now, totals.candidates());
         let stays = |pod: Pod| {
             let alive = fleet.pod(pod.id()).is_some_and(|info| info.pod == pod);
@@ -78,7 +83,12 @@ impl SessionPicker {
 }
 
 impl<const W: usize> Picker<W> for SessionPicker {
-    fn pick(&self, context: &Context<'_, W>, totals: &Totals<'_, W>, ranking: &mut Ranking) -> Result<(), PluginError> {
+    fn pick(
+        &self,
+        context: &RoutingContext<'_, W>,
+        totals: &Totals<'_, W>,
+        ranking: &mut Ranking,
+    ) -> Result<(), PluginError> {
         if let Some(pod) = context.read(self.session)?.and_then(|session| self.home(context, totals, session)) {
             ranking.push(pod);
         }

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use kv_index::{Config, Index, Pod, PodId};
 use routing_core::{
-    Context, Declare, Fleet, Picker, PluginError, PodInfo, Preparer, Preparing, ProfileBuilder, Request, RoutingPlan,
-    Scorer, Scores, Slot, StepBuilder, Workflow, WorkflowBuilder, Write,
+    Declare, Fleet, Picker, PluginError, PodInfo, PrepareContext, Preparer, ProfileBuilder, Request, RoutingContext,
+    RoutingPlan, Scorer, Scores, Slot, StepBuilder, Workflow, WorkflowBuilder, Write,
 };
 
 /// An index with pods `pod-0` on.
@@ -38,7 +38,7 @@ pub(crate) fn request(seed: u64) -> Request<'static> {
 struct By<F>(F);
 
 impl<F: Fn(usize) -> f32 + Send + Sync> Scorer for By<F> {
-    fn score(&self, _: &Context<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
+    fn score(&self, _: &RoutingContext<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
         scores.fill(|pod| (self.0)(pod.index()));
         Ok(())
     }
@@ -48,7 +48,7 @@ impl<F: Fn(usize) -> f32 + Send + Sync> Scorer for By<F> {
 struct Put<S: Slot, F>(Write<S>, F);
 
 impl<S: Slot, F: Fn(&Request<'_>) -> S::Value + Send + Sync> Preparer for Put<S, F> {
-    fn prepare(&self, context: &mut Preparing<'_>) -> Result<(), PluginError> {
+    fn prepare(&self, context: &mut PrepareContext<'_>) -> Result<(), PluginError> {
         let value = (self.1)(context.request());
         Ok(context.put(self.0, value)?)
     }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use kv_index::{PodId, PodSet};
+use kv_index::{DEFAULT_POD_WORDS, PodId, PodSet};
 
 /// When each pod was last chosen, counted in turns.
 ///
@@ -12,7 +12,7 @@ use kv_index::{PodId, PodSet};
 ///
 /// Two calls never take the same turn: whoever is second sees the first one's pod as just served.
 #[derive(Debug)]
-pub struct Turns<const W: usize = 4> {
+pub struct Turns<const W: usize = DEFAULT_POD_WORDS> {
     next: AtomicU64,
     /// By pod; 0 for one that had no turn.
     last: Box<[AtomicU64]>,

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 
 use kv_index::{PodId, PodSet};
-use routing_core::{Context, Declare, Picker, PluginError, Ranking, Read, Totals};
+use routing_core::{Declare, Picker, PluginError, Ranking, Read, RoutingContext, Totals};
 
 use super::chance::{below, draw};
 use crate::prepare::Loads;
@@ -57,7 +57,12 @@ impl TwoChoicesPicker {
 }
 
 impl<const W: usize> Picker<W> for TwoChoicesPicker {
-    fn pick(&self, context: &Context<'_, W>, totals: &Totals<'_, W>, ranking: &mut Ranking) -> Result<(), PluginError> {
+    fn pick(
+        &self,
+        context: &RoutingContext<'_, W>,
+        totals: &Totals<'_, W>,
+        ranking: &mut Ranking,
+    ) -> Result<(), PluginError> {
         if let Some((first, second)) = two(totals.candidates(), totals.seed()) {
             let second_is_better = match self.loads {
                 None => totals.of(second) > totals.of(first),

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 
 use kv_index::PodSet;
-use routing_core::{Context, Declare, Picker, PluginError, Ranking, Totals};
+use routing_core::{Declare, Picker, PluginError, Ranking, RoutingContext, Totals};
 
 use super::chance::exponential;
 use super::least::{ordered, rank_least};
@@ -78,7 +78,12 @@ impl WeightedRandomPicker {
 }
 
 impl<const W: usize> Picker<W> for WeightedRandomPicker {
-    fn pick(&self, _: &Context<'_, W>, totals: &Totals<'_, W>, ranking: &mut Ranking) -> Result<(), PluginError> {
+    fn pick(
+        &self,
+        _: &RoutingContext<'_, W>,
+        totals: &Totals<'_, W>,
+        ranking: &mut Ranking,
+    ) -> Result<(), PluginError> {
         let (candidates, seed, most) = (totals.candidates(), totals.seed(), self.parameters.most.get());
         match self.parameters.temperature {
             Some(temperature) => {

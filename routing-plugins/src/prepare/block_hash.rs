@@ -3,11 +3,11 @@
 use std::num::NonZeroU32;
 
 use kv_index::{BlockHash, BlockSize, Chain, ChainHasher, ChainSeed, Index, Matches};
-use routing_core::{Declare, PluginError, Preparer, Preparing, Read, Request, Slot, Write};
+use routing_core::{Declare, PluginError, PrepareContext, Preparer, Read, Request, Slot, Write};
 
 use super::given_chain::GivenChain;
 use super::text_chain::{TextChain, TextHasher};
-use crate::stock::Hashing;
+use crate::plugin_state::Hashing;
 use crate::tokens::PromptTokens;
 
 /// How the prompt becomes block hashes.
@@ -226,7 +226,7 @@ impl BlockHashPreparer {
 }
 
 impl<const W: usize> Preparer<W> for BlockHashPreparer {
-    fn prepare(&self, context: &mut Preparing<'_, W>) -> Result<(), PluginError> {
+    fn prepare(&self, context: &mut PrepareContext<'_, W>) -> Result<(), PluginError> {
         let request = context.request();
         let most = [self.parameters.most_tokens.map(NonZeroU32::get), request.most_prefix].into_iter().flatten().min();
         let most = most.map_or(usize::MAX, |most| most as usize);

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use routing_core::{Declare, PluginError, Preparer, Preparing, Write};
+use routing_core::{Declare, PluginError, PrepareContext, Preparer, Write};
 
 use crate::tokens::PromptTokens;
 
@@ -15,7 +15,7 @@ use crate::tokens::PromptTokens;
 #[non_exhaustive]
 pub enum OnUntokenized {
     /// It is routed as one with an empty prompt, so by load alone, and counted
-    /// ([`Stock::untokenized`](crate::Stock)). Its engine says what is wrong with it, if something is.
+    /// ([`PluginState::untokenized`](crate::PluginState)). Its engine says what is wrong with it, if something is.
     #[default]
     Empty,
     /// The decision ends with the reason.
@@ -60,7 +60,7 @@ impl GivenTokensPreparer {
 }
 
 impl<const W: usize> Preparer<W> for GivenTokensPreparer {
-    fn prepare(&self, context: &mut Preparing<'_, W>) -> Result<(), PluginError> {
+    fn prepare(&self, context: &mut PrepareContext<'_, W>) -> Result<(), PluginError> {
         let request = context.request();
         if request.tokens.is_none() && self.hashes_suffice && request.hashes.is_some() {
             context.write(self.tokens)?.1.make();

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use routing_core::{Declare, PluginError, Preparer, Preparing, TryRead, Write};
+use routing_core::{Declare, PluginError, PrepareContext, Preparer, TryRead, Write};
 
 use super::hash_key_slot::HashKey;
 use super::key::KeySource;
@@ -50,7 +50,7 @@ impl HashKeyPreparer {
 }
 
 impl<const W: usize> Preparer<W> for HashKeyPreparer {
-    fn prepare(&self, context: &mut Preparing<'_, W>) -> Result<(), PluginError> {
+    fn prepare(&self, context: &mut PrepareContext<'_, W>) -> Result<(), PluginError> {
         let request = context.request();
         let (reads, key) = context.write(self.key)?;
         let tokens = reads.try_read(self.tokens)?.map(|tokens| tokens.of(request));

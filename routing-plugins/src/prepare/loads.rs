@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kv_index::{PodId, PodSet};
-use routing_core::{Declare, Fleet, Parts, PluginError, Preparer, Preparing, Slot, Write};
+use kv_index::{DEFAULT_POD_WORDS, PodId, PodSet};
+use routing_core::{Declare, Fleet, Parts, PluginError, PrepareContext, Preparer, Slot, Write};
 
 use crate::load::{Figures, LoadTracker, LoadView, PodLoad};
 
@@ -141,7 +141,7 @@ impl Default for LoadParameters {
 /// that saw these figures: what is sent from here after it counts on top. Figures are those of the
 /// pod that the fleet has under an id: what is in flight to one that had the id before does not weigh on it.
 #[derive(Debug)]
-pub struct LoadPreparer<const W: usize = 4> {
+pub struct LoadPreparer<const W: usize = DEFAULT_POD_WORDS> {
     tracker: Arc<LoadTracker<W>>,
     stale_after: Duration,
     loads: Write<Loads>,
@@ -156,7 +156,7 @@ impl<const W: usize> LoadPreparer<W> {
 }
 
 impl<const W: usize> Preparer<W> for LoadPreparer<W> {
-    fn prepare(&self, context: &mut Preparing<'_, W>) -> Result<(), PluginError> {
+    fn prepare(&self, context: &mut PrepareContext<'_, W>) -> Result<(), PluginError> {
         let (fleet, now) = (context.fleet(), context.request().now);
         let is_whole = context.wanted(self.loads)?.contains(Parts::ALL);
         let (_, table) = context.write(self.loads)?;
@@ -176,7 +176,7 @@ mod tests {
     use kv_index::{Config, Index, Pod};
     use parking_lot::Mutex;
     use routing_core::{
-        Context, Load, Picker, PodInfo, ProfileBuilder, Ranking, Read, Request, RoutingPlan, Totals, Workflow,
+        Load, Picker, PodInfo, ProfileBuilder, Ranking, Read, Request, RoutingContext, RoutingPlan, Totals, Workflow,
         Workspace,
     };
 
@@ -189,7 +189,12 @@ mod tests {
     struct Peek(Read<Loads>, Arc<Mutex<LoadTable>>);
 
     impl Picker for Peek {
-        fn pick(&self, context: &Context<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
+        fn pick(
+            &self,
+            context: &RoutingContext<'_>,
+            totals: &Totals<'_>,
+            ranking: &mut Ranking,
+        ) -> Result<(), PluginError> {
             self.1.lock().clone_from(context.read(self.0)?);
             totals.rank(1, ranking);
             Ok(())

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use kv_index::Index;
-use routing_core::{Declare, Held, PluginError, Preparer, Preparing, Read, Slot, TryRead, Write};
+use kv_index::{DEFAULT_POD_WORDS, Index};
+use routing_core::{Declare, Held, PluginError, PrepareContext, Preparer, Read, Slot, TryRead, Write};
 
 use super::block_hash::{HashedBlocks, PromptChain};
 use crate::tokens::PromptTokens;
@@ -27,7 +27,7 @@ impl Slot for HashedPrefix {
 /// What is speculated and past its deadline is cleared away before the search, up to 4,096 blocks of it each time; where
 /// nothing is, that takes no lock.
 #[derive(Debug)]
-pub struct PrefixMatchPreparer<const W: usize = 4> {
+pub struct PrefixMatchPreparer<const W: usize = DEFAULT_POD_WORDS> {
     index: Arc<Index<W>>,
     tokens: TryRead<PromptTokens>,
     chain: Read<PromptChain>,
@@ -45,7 +45,7 @@ impl<const W: usize> PrefixMatchPreparer<W> {
 }
 
 impl<const W: usize> Preparer<W> for PrefixMatchPreparer<W> {
-    fn prepare(&self, context: &mut Preparing<'_, W>) -> Result<(), PluginError> {
+    fn prepare(&self, context: &mut PrepareContext<'_, W>) -> Result<(), PluginError> {
         let request = context.request();
         self.index.expire(request.now, EXPIRED_AT_ONCE);
         // Two slots are written: one is lent from its place for the while, with its memory.

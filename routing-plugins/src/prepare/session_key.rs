@@ -1,6 +1,6 @@
 //! Finds the session that a request belongs to.
 
-use routing_core::{Declare, PluginError, Preparer, Preparing, TryRead, Write};
+use routing_core::{Declare, PluginError, PrepareContext, Preparer, TryRead, Write};
 
 use super::key::KeySource;
 use super::session_slot::Session;
@@ -48,7 +48,7 @@ impl SessionKeyPreparer {
 }
 
 impl<const W: usize> Preparer<W> for SessionKeyPreparer {
-    fn prepare(&self, context: &mut Preparing<'_, W>) -> Result<(), PluginError> {
+    fn prepare(&self, context: &mut PrepareContext<'_, W>) -> Result<(), PluginError> {
         let request = context.request();
         let (reads, session) = context.write(self.session)?;
         let tokens = reads.try_read(self.tokens)?.map(|tokens| tokens.of(request));

@@ -6,13 +6,13 @@ use std::time::Instant;
 
 use kv_index::{BlockSize, ChainHasher, ChainSeed, Config, Event, Index, Source, Stored};
 use routing_core::{
-    Context, DecideError, Declare, Fleet, Held, Picker, PluginError, PodInfo, ProfileBuilder, Ranking, Read, Request,
-    RoutingPlan, Slot, Totals,
+    DecideError, Declare, Fleet, Held, Picker, PluginError, PodInfo, ProfileBuilder, Ranking, Read, Request,
+    RoutingContext, RoutingPlan, Slot, Totals,
 };
 
 use super::*;
+use crate::plugin_state::Hashing;
 use crate::record::PredictRecorder;
-use crate::stock::Hashing;
 
 #[expect(clippy::disallowed_methods, reason = "a request has some instant; which one does not matter")]
 pub(crate) fn request() -> Request<'static> {
@@ -23,7 +23,12 @@ pub(crate) fn request() -> Request<'static> {
 struct Show<S: Slot>(Read<S>, Arc<parking_lot::Mutex<Option<S::Value>>>);
 
 impl<S: Slot<Value: Clone>> Picker for Show<S> {
-    fn pick(&self, context: &Context<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
+    fn pick(
+        &self,
+        context: &RoutingContext<'_>,
+        totals: &Totals<'_>,
+        ranking: &mut Ranking,
+    ) -> Result<(), PluginError> {
         *self.1.lock() = Some(context.read(self.0)?.clone());
         totals.rank(1, ranking);
         Ok(())
@@ -132,7 +137,7 @@ fn a_request_without_tokens_is_counted_and_routed_by_what_else_there_is_where_th
 
 #[test]
 fn without_tokens_a_profile_that_hashes_them_does_not_build() {
-    let profile = ProfileBuilder::<4>::new("p")
+    let profile = <ProfileBuilder>::new("p")
         .preparer("hash", |d: &mut Declare<'_>| BlockHashPreparer::declare(d, BlockHashParameters::default(), native()))
         .picker("show", |d: &mut Declare<'_>| Show::<PromptChain>(d.reads(), Arc::default()));
     let fault = profile.build().expect_err("nobody writes the tokens").to_string();

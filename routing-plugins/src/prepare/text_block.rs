@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 
 use routing_core::json::{Kind, Object, Raw};
-use routing_core::{Declare, PluginError, Preparer, Preparing, Request, Write};
+use routing_core::{Declare, PluginError, PrepareContext, Preparer, Request, Write};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::block_hash::{ChainRecipe, PromptChain};
@@ -51,7 +51,7 @@ impl TextBlockPreparer {
 }
 
 impl<const W: usize> Preparer<W> for TextBlockPreparer {
-    fn prepare(&self, context: &mut Preparing<'_, W>) -> Result<(), PluginError> {
+    fn prepare(&self, context: &mut PrepareContext<'_, W>) -> Result<(), PluginError> {
         let request = context.request();
         let TextBlockParameters { block_bytes: size, most_bytes, bytes_per_token } = self.parameters;
         let Parts { prompt: mut bytes, before } = parts(request.body);

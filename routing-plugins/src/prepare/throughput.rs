@@ -1,8 +1,9 @@
 //! Predicts times to first token from how fast pods compute prompts.
 
+use kv_index::DEFAULT_POD_WORDS;
 use std::time::Duration;
 
-use routing_core::{Declare, PluginError, Preparer, Preparing, Read, Write};
+use routing_core::{Declare, PluginError, PrepareContext, Preparer, Read, Write};
 
 use super::loads::Loads;
 use crate::parameters::Positive;
@@ -28,7 +29,7 @@ impl Default for ThroughputParameters {
 /// It takes prompts to be computed one after the other, and foreign requests not to be there; for each token after the
 /// first nothing is predicted.
 #[derive(Debug)]
-pub struct ThroughputPredictor<const W: usize = 4> {
+pub struct ThroughputPredictor<const W: usize = DEFAULT_POD_WORDS> {
     rate: f64,
     loads: Read<Loads>,
     prompt: PromptReads<W>,
@@ -44,7 +45,7 @@ impl<const W: usize> ThroughputPredictor<W> {
 }
 
 impl<const W: usize> Preparer<W> for ThroughputPredictor<W> {
-    fn prepare(&self, context: &mut Preparing<'_, W>) -> Result<(), PluginError> {
+    fn prepare(&self, context: &mut PrepareContext<'_, W>) -> Result<(), PluginError> {
         let (request, fleet) = (context.request(), context.fleet());
         let (reads, table) = context.write(self.predictions)?;
         let (loads, prompt) = (reads.read(self.loads)?, self.prompt.read_from(&reads, request)?);

@@ -3,8 +3,8 @@
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
-use kv_index::{Index, PodId, Tier, TierRun};
-use routing_core::{Declare, Held, PluginError, Preparer, Preparing, Read, Slot, Write};
+use kv_index::{DEFAULT_POD_WORDS, Index, PodId, Tier, TierRun};
+use routing_core::{Declare, Held, PluginError, PrepareContext, Preparer, Read, Slot, Write};
 
 use super::prefix_match::HashedPrefix;
 
@@ -119,7 +119,7 @@ impl Default for TierMatchParameters {
 /// preparers run before filters. What others hold counts as [unseen](TierCounts::unseen). Speculated blocks are in no
 /// tier yet and count [apart](TierCounts::speculated).
 #[derive(Debug)]
-pub struct TierMatchPreparer<const W: usize = 4> {
+pub struct TierMatchPreparer<const W: usize = DEFAULT_POD_WORDS> {
     index: Arc<Index<W>>,
     most_pods: NonZeroU16,
     held: Read<Held<W>>,
@@ -136,7 +136,7 @@ impl<const W: usize> TierMatchPreparer<W> {
 }
 
 impl<const W: usize> Preparer<W> for TierMatchPreparer<W> {
-    fn prepare(&self, context: &mut Preparing<'_, W>) -> Result<(), PluginError> {
+    fn prepare(&self, context: &mut PrepareContext<'_, W>) -> Result<(), PluginError> {
         let fleet = context.fleet();
         let (reads, table) = context.write(self.tiers)?;
         let (held, hashes) = (reads.read(self.held)?, reads.read(self.hashed)?.hashes());
@@ -170,7 +170,7 @@ mod tests {
 
     use kv_index::Location;
     use parking_lot::Mutex;
-    use routing_core::{Context, Scorer, Scores};
+    use routing_core::{RoutingContext, Scorer, Scores};
 
     use super::*;
     use crate::score::testing::{BLOCK, Scene};
@@ -179,7 +179,7 @@ mod tests {
     struct Keep(Read<HeldTiers>, Arc<Mutex<Vec<TierCounts>>>);
 
     impl Scorer for Keep {
-        fn score(&self, context: &Context<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
+        fn score(&self, context: &RoutingContext<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
             let table = context.read(self.0)?;
             *self.1.lock() = scores.candidates().iter().map(|pod| table.of(pod)).collect();
             Ok(())

@@ -1,8 +1,9 @@
 //! Remembers where prompts went that nobody held.
 
+use kv_index::DEFAULT_POD_WORDS;
 use std::sync::Arc;
 
-use routing_core::{Context, Declare, Held, PlanStep, PluginError, Read, Recorder};
+use routing_core::{Declare, Held, PlanStep, PluginError, Read, Recorder, RoutingContext};
 
 use crate::score::ColdPrompts;
 
@@ -11,7 +12,7 @@ use crate::score::ColdPrompts;
 /// [`NoHitSpreadScorer`](crate::score::NoHitSpreadScorer) sends the next such prompt elsewhere. A prompt that some pod holds
 /// is not cold, though that pod may be no candidate: it is not noted. It takes no parameters.
 #[derive(Debug)]
-pub struct ColdPromptRecorder<const W: usize = 4> {
+pub struct ColdPromptRecorder<const W: usize = DEFAULT_POD_WORDS> {
     cold: Arc<ColdPrompts<W>>,
     held: Read<Held<W>>,
 }
@@ -24,7 +25,7 @@ impl<const W: usize> ColdPromptRecorder<W> {
 }
 
 impl<const W: usize> Recorder<W> for ColdPromptRecorder<W> {
-    fn record(&self, context: &Context<'_, W>, step: &PlanStep) -> Result<(), PluginError> {
+    fn record(&self, context: &RoutingContext<'_, W>, step: &PlanStep) -> Result<(), PluginError> {
         if context.read(self.held)?.groups().is_empty() {
             if let Some(first) = step.candidates.first() {
                 self.cold.given(first.pod);

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use kv_index::Index;
-use routing_core::{Context, Declare, PlanStep, PluginError, Read, Recorder, TryRead};
+use kv_index::{DEFAULT_POD_WORDS, Index};
+use routing_core::{Declare, PlanStep, PluginError, Read, Recorder, RoutingContext, TryRead};
 
 use super::guesses::Guesses;
 use crate::prepare::PromptChain;
@@ -19,7 +19,7 @@ use crate::tokens::PromptTokens;
 /// held before and what it computed before it failed cannot be told from what it lacks. The next plan of the request, made
 /// without that pod, enters the prompt where it goes then.
 #[derive(Debug)]
-pub struct PredictRecorder<const W: usize = 4> {
+pub struct PredictRecorder<const W: usize = DEFAULT_POD_WORDS> {
     guesses: Arc<Guesses>,
     index: Arc<Index<W>>,
     tokens: TryRead<PromptTokens>,
@@ -34,7 +34,7 @@ impl<const W: usize> PredictRecorder<W> {
 }
 
 impl<const W: usize> Recorder<W> for PredictRecorder<W> {
-    fn record(&self, context: &Context<'_, W>, step: &PlanStep) -> Result<(), PluginError> {
+    fn record(&self, context: &RoutingContext<'_, W>, step: &PlanStep) -> Result<(), PluginError> {
         let request = context.request();
         let Some(chosen) = step.candidates.first() else { return Ok(()) };
         let tokens = context.try_read(self.tokens)?.map_or(&[][..], |tokens| tokens.of(request));

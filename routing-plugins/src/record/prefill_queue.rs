@@ -1,8 +1,9 @@
 //! Adds a prompt to the queue of the pod that is to compute it.
 
+use kv_index::DEFAULT_POD_WORDS;
 use std::sync::Arc;
 
-use routing_core::{Context, Declare, PlanStep, PluginError, Read, Recorder};
+use routing_core::{Declare, PlanStep, PluginError, Read, Recorder, RoutingContext};
 
 use crate::prepare::Loads;
 use crate::score::{PrefillPace, PrefillQueues, PromptReads};
@@ -12,7 +13,7 @@ use crate::score::{PrefillPace, PrefillQueues, PromptReads};
 /// [`FirstTokenScorer`](crate::score::FirstTokenScorer) then knows how much of what it sent is still to be done. Give both the
 /// same pace.
 #[derive(Debug)]
-pub struct PrefillQueueRecorder<const W: usize = 4> {
+pub struct PrefillQueueRecorder<const W: usize = DEFAULT_POD_WORDS> {
     pace: PrefillPace,
     queues: Arc<PrefillQueues<W>>,
     loads: Read<Loads>,
@@ -27,7 +28,7 @@ impl<const W: usize> PrefillQueueRecorder<W> {
 }
 
 impl<const W: usize> Recorder<W> for PrefillQueueRecorder<W> {
-    fn record(&self, context: &Context<'_, W>, step: &PlanStep) -> Result<(), PluginError> {
+    fn record(&self, context: &RoutingContext<'_, W>, step: &PlanStep) -> Result<(), PluginError> {
         let Some(first) = step.candidates.first() else { return Ok(()) };
         let (loads, prompt) = (context.read(self.loads)?, self.prompt.read(context)?);
         let new = prompt.uncached(prompt.held.depth(first.pod.id()));

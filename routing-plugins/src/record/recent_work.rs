@@ -1,8 +1,9 @@
 //! Remembers how much work prompts were where they went.
 
+use kv_index::DEFAULT_POD_WORDS;
 use std::sync::Arc;
 
-use routing_core::{Context, Declare, PlanStep, PluginError, Recorder};
+use routing_core::{Declare, PlanStep, PluginError, Recorder, RoutingContext};
 
 use crate::score::{PrefillCurve, PromptReads, RecentWork};
 
@@ -20,7 +21,7 @@ pub struct RecentWorkRecorderParameters {
 /// [`RecentWorkScorer`](crate::score::RecentWorkScorer) then sends work elsewhere. A pod that fails the request has it on its
 /// account until the window is over: nobody tells how much of it was done.
 #[derive(Debug)]
-pub struct RecentWorkRecorder<const W: usize = 4> {
+pub struct RecentWorkRecorder<const W: usize = DEFAULT_POD_WORDS> {
     prefill: PrefillCurve,
     recent: Arc<RecentWork<W>>,
     prompt: PromptReads<W>,
@@ -38,7 +39,7 @@ impl<const W: usize> RecentWorkRecorder<W> {
 }
 
 impl<const W: usize> Recorder<W> for RecentWorkRecorder<W> {
-    fn record(&self, context: &Context<'_, W>, step: &PlanStep) -> Result<(), PluginError> {
+    fn record(&self, context: &RoutingContext<'_, W>, step: &PlanStep) -> Result<(), PluginError> {
         let Some(first) = step.candidates.first() else { return Ok(()) };
         let prompt = self.prompt.read(context)?;
         let new = prompt.uncached(prompt.held.depth(first.pod.id()));

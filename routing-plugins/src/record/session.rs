@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use routing_core::{Context, Declare, PlanStep, PluginError, Read, Recorder};
+use routing_core::{Declare, PlanStep, PluginError, Read, Recorder, RoutingContext};
 
 use crate::pick::Sessions;
 use crate::prepare::Session;
@@ -25,7 +25,7 @@ impl SessionRecorder {
 }
 
 impl<const W: usize> Recorder<W> for SessionRecorder {
-    fn record(&self, context: &Context<'_, W>, step: &PlanStep) -> Result<(), PluginError> {
+    fn record(&self, context: &RoutingContext<'_, W>, step: &PlanStep) -> Result<(), PluginError> {
         if let (Some(session), Some(chosen)) = (*context.read(self.session)?, step.candidates.first()) {
             self.sessions.bind(session, chosen.pod, context.request().now);
         }

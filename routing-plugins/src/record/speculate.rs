@@ -4,8 +4,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kv_index::Index;
-use routing_core::{Context, Declare, Held, PlanStep, PluginError, Read, Recorder, TryRead};
+use kv_index::{DEFAULT_POD_WORDS, Index};
+use routing_core::{Declare, Held, PlanStep, PluginError, Read, Recorder, RoutingContext, TryRead};
 
 use crate::prepare::PromptChain;
 use crate::tokens::PromptTokens;
@@ -36,7 +36,7 @@ impl Default for SpeculateParameters {
 /// Decisions that are made at once cannot know of each other:
 /// [`Ties::ByPrompt`](crate::pick::Ties::ByPrompt) makes them agree where nothing else does.
 #[derive(Debug)]
-pub struct SpeculateRecorder<const W: usize = 4> {
+pub struct SpeculateRecorder<const W: usize = DEFAULT_POD_WORDS> {
     ttl: Duration,
     index: Arc<Index<W>>,
     tokens: TryRead<PromptTokens>,
@@ -53,7 +53,7 @@ impl<const W: usize> SpeculateRecorder<W> {
 }
 
 impl<const W: usize> Recorder<W> for SpeculateRecorder<W> {
-    fn record(&self, context: &Context<'_, W>, step: &PlanStep) -> Result<(), PluginError> {
+    fn record(&self, context: &RoutingContext<'_, W>, step: &PlanStep) -> Result<(), PluginError> {
         let request = context.request();
         let held = context.read(self.held)?;
         let Some(chosen) = step.candidates.first() else { return Ok(()) };

@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 
 use kv_index::{BlockSize, ChainHasher, ChainSeed, Config, Event, Index, Matches, PodSet, Source, Stored};
 use routing_core::{
-    Context, Declare, Fleet, Picker, PluginError, PodInfo, ProfileBuilder, Ranking, Recorder, Request, RoutingPlan,
-    StepBuilder, Totals, Workflow, WorkflowBuilder,
+    Declare, Fleet, Picker, PluginError, PodInfo, ProfileBuilder, Ranking, Recorder, Request, RoutingContext,
+    RoutingPlan, StepBuilder, Totals, Workflow, WorkflowBuilder,
 };
 
+use crate::plugin_state::Hashing;
 use crate::prepare::{
     BlockHashParameters, BlockHashPreparer, GivenTokensPreparer, PrefixMatchPreparer, SessionKeyParameters,
     SessionKeyPreparer,
 };
-use crate::stock::Hashing;
 
 /// Two pods of one index; a request goes to the first that is left. Prompts are of four blocks, sessions are users.
 pub(super) struct Site {
@@ -113,7 +113,7 @@ fn tokens(prompt: u32) -> Vec<u32> {
 struct First;
 
 impl Picker for First {
-    fn pick(&self, _: &Context<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
+    fn pick(&self, _: &RoutingContext<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
         ranking.push(totals.candidates().first().expect("a candidate"));
         Ok(())
     }
@@ -122,7 +122,7 @@ impl Picker for First {
 struct Broken;
 
 impl Picker for Broken {
-    fn pick(&self, _: &Context<'_>, _: &Totals<'_>, _: &mut Ranking) -> Result<(), PluginError> {
+    fn pick(&self, _: &RoutingContext<'_>, _: &Totals<'_>, _: &mut Ranking) -> Result<(), PluginError> {
         Err(PluginError::failed("nobody"))
     }
 }

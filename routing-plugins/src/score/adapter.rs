@@ -1,6 +1,6 @@
 //! Prefers candidates that have the request's adapter, or room for it.
 
-use routing_core::{Context, Declare, PluginError, PodInfo, Scorer, Scores};
+use routing_core::{Declare, PluginError, PodInfo, RoutingContext, Scorer, Scores};
 
 /// Scores how soon a candidate can serve the request's LoRA adapter: 1 if it is loaded there, 0 if it would have to wait
 /// for another to leave.
@@ -20,7 +20,7 @@ impl AdapterScorer {
 }
 
 impl<const W: usize> Scorer<W> for AdapterScorer {
-    fn score(&self, context: &Context<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
+    fn score(&self, context: &RoutingContext<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
         let Some(adapter) = context.request().adapter else { return Ok(()) };
         let fleet = context.fleet();
         let loaded = fleet.with_adapter(adapter);

@@ -2,8 +2,8 @@
 
 use std::num::NonZeroU32;
 
-use kv_index::Matches;
-use routing_core::{Context, Declare, Held, PluginError, Read, Scorer, Scores};
+use kv_index::{DEFAULT_POD_WORDS, Matches};
+use routing_core::{Declare, Held, PluginError, Read, RoutingContext, Scorer, Scores};
 
 use super::normalize;
 use super::tier::TierWeights;
@@ -41,7 +41,7 @@ impl Default for CacheAffinityParameters {
 ///
 /// A prompt shorter than one block leaves every score at 0, so that other scorers decide.
 #[derive(Debug)]
-pub struct CacheAffinityScorer<const W: usize = 4> {
+pub struct CacheAffinityScorer<const W: usize = DEFAULT_POD_WORDS> {
     parameters: CacheAffinityParameters,
     held: Read<Held<W>>,
     /// Read only if lengths count.
@@ -61,7 +61,7 @@ impl<const W: usize> CacheAffinityScorer<W> {
 
     fn formula(
         &self,
-        context: &Context<'_, W>,
+        context: &RoutingContext<'_, W>,
         held: &Matches<W>,
     ) -> Result<impl Fn(f64) -> f32 + use<W>, PluginError> {
         let block = self.chain.map(|chain| context.read(chain)).transpose()?.map_or(0, |chain| chain.block_tokens());
@@ -76,7 +76,7 @@ impl<const W: usize> CacheAffinityScorer<W> {
 }
 
 impl<const W: usize> Scorer<W> for CacheAffinityScorer<W> {
-    fn score(&self, context: &Context<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
+    fn score(&self, context: &RoutingContext<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
         let held = context.read(self.held)?;
         let formula = self.formula(context, held)?;
         let Some((weights, tiers)) = self.tiers else {

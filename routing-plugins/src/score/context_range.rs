@@ -1,6 +1,6 @@
 //! Prefers candidates that are meant for prompts of this length.
 
-use routing_core::{Context, Declare, PluginError, PodInfo, Read, Scorer, Scores};
+use routing_core::{Declare, PluginError, PodInfo, Read, RoutingContext, Scorer, Scores};
 
 use crate::filter::{ContextRange, ContextRangeParameters};
 use crate::tokens::PromptTokens;
@@ -29,7 +29,7 @@ impl ContextRangeScorer {
 }
 
 impl<const W: usize> Scorer<W> for ContextRangeScorer {
-    fn score(&self, context: &Context<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
+    fn score(&self, context: &RoutingContext<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
         let length = context.read(self.tokens)?.of(context.request()).len() as u64;
         let fleet = context.fleet();
         scores.fill(|pod| fleet.pod(pod).map_or(0.0, |info| self.score(info, length)));

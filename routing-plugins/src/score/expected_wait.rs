@@ -1,6 +1,7 @@
 //! Prefers candidates where the request would wait least.
 
-use routing_core::{Context, Declare, PluginError, Read, Scorer, Scores};
+use kv_index::DEFAULT_POD_WORDS;
+use routing_core::{Declare, PluginError, Read, RoutingContext, Scorer, Scores};
 
 use super::normalize;
 use super::prompt::PromptReads;
@@ -40,7 +41,7 @@ impl Default for ExpectedWaitParameters {
 /// all of them, so that a burst does not go to one pod. The last term is a barrier: `k` is the used share of the KV cache,
 /// and a pod whose cache runs full will preempt. `k` counts up to 0.99.
 #[derive(Debug)]
-pub struct ExpectedWaitScorer<const W: usize = 4> {
+pub struct ExpectedWaitScorer<const W: usize = DEFAULT_POD_WORDS> {
     parameters: ExpectedWaitParameters,
     loads: Read<Loads>,
     prompt: PromptReads<W>,
@@ -54,7 +55,7 @@ impl<const W: usize> ExpectedWaitScorer<W> {
 }
 
 impl<const W: usize> Scorer<W> for ExpectedWaitScorer<W> {
-    fn score(&self, context: &Context<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
+    fn score(&self, context: &RoutingContext<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
         let (loads, prompt) = (context.read(self.loads)?, self.prompt.read(context)?);
         let ExpectedWaitParameters { tokens_per_second, foreign_request_tokens, kv_seconds } = self.parameters;
         normalize::by_cost_and_depth(scores, prompt.held, |pod, depth| {

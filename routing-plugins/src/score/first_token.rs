@@ -1,8 +1,9 @@
 //! Prefers candidates where the first token comes soonest, with some patience for what is held.
 
+use kv_index::DEFAULT_POD_WORDS;
 use std::sync::Arc;
 
-use routing_core::{Context, Declare, PluginError, Read, Scorer, Scores};
+use routing_core::{Declare, PluginError, Read, RoutingContext, Scorer, Scores};
 
 use super::normalize;
 use super::prefill_pace::PrefillPace;
@@ -74,7 +75,7 @@ impl Patience {
 /// Without patience, without a queue and with `decode` at 0 this is the estimate that Mooncake's conductor goes by. It sees
 /// only its own request, and so does not mind filling one pod with decoding requests while another has none.
 #[derive(Debug)]
-pub struct FirstTokenScorer<const W: usize = 4> {
+pub struct FirstTokenScorer<const W: usize = DEFAULT_POD_WORDS> {
     parameters: FirstTokenParameters,
     queues: Arc<PrefillQueues<W>>,
     loads: Read<Loads>,
@@ -106,7 +107,7 @@ impl FirstTokenParameters {
 }
 
 impl<const W: usize> Scorer<W> for FirstTokenScorer<W> {
-    fn score(&self, context: &Context<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
+    fn score(&self, context: &RoutingContext<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
         let (loads, prompt) = (context.read(self.loads)?, self.prompt.read(context)?);
         let (fleet, now) = (context.fleet(), context.request().now);
         let FirstTokenParameters { pace, patience } = self.parameters;

@@ -1,7 +1,7 @@
 //! Prefers candidates that are predicted to meet latency targets.
 
-use kv_index::{Matches, PodId, PodSet};
-use routing_core::{Context, Declare, Held, PluginError, Read, Request, Scorer, Scores, TryRead};
+use kv_index::{DEFAULT_POD_WORDS, Matches, PodId, PodSet};
+use routing_core::{Declare, Held, PluginError, Read, Request, RoutingContext, Scorer, Scores, TryRead};
 
 use super::normalize::{self, Span};
 use super::predictions::{PredictionTable, Predictions};
@@ -76,7 +76,7 @@ pub enum PreferredHeadroom {
 /// · held / blocks`, the weights in proportion, rounded to hundredths; an idle queue counts 1, and if no weight is above
 /// 0, `kv` counts alone.
 #[derive(Debug)]
-pub struct HeadroomScorer<const W: usize = 4> {
+pub struct HeadroomScorer<const W: usize = DEFAULT_POD_WORDS> {
     parameters: HeadroomParameters,
     predictions: TryRead<Predictions>,
     loads: Read<Loads>,
@@ -129,7 +129,7 @@ impl<const W: usize> HeadroomScorer<W> {
 }
 
 impl<const W: usize> Scorer<W> for HeadroomScorer<W> {
-    fn score(&self, context: &Context<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
+    fn score(&self, context: &RoutingContext<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
         let loads = context.read(self.loads)?;
         let candidates = scores.candidates();
         let table = context.try_read(self.predictions)?;

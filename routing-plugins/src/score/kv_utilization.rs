@@ -1,6 +1,6 @@
 //! Prefers candidates with room in their KV cache.
 
-use routing_core::{Context, Declare, PluginError, Read, Scorer, Scores};
+use routing_core::{Declare, PluginError, Read, RoutingContext, Scorer, Scores};
 
 use super::normalize;
 use crate::prepare::Loads;
@@ -22,7 +22,7 @@ impl KvUtilizationScorer {
 }
 
 impl<const W: usize> Scorer<W> for KvUtilizationScorer {
-    fn score(&self, context: &Context<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
+    fn score(&self, context: &RoutingContext<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
         let figures = context.read(self.loads)?.figures();
         normalize::by_figures(scores, figures, |figures| 1.0 - figures.kv_used);
         Ok(())

@@ -1,6 +1,7 @@
 //! Prefers candidates with little to do.
 
-use routing_core::{Context, Declare, PluginError, Read, Scorer, Scores};
+use kv_index::DEFAULT_POD_WORDS;
+use routing_core::{Declare, PluginError, Read, RoutingContext, Scorer, Scores};
 
 use super::normalize::{self, Span};
 use super::prompt::{PromptReads, PromptSize};
@@ -83,7 +84,7 @@ fn all() -> Fraction {
 ///
 /// What is counted and how it becomes a score is said by [`LoadFigure`] and [`LoadForm`].
 #[derive(Debug)]
-pub struct LeastLoadScorer<const W: usize = 4> {
+pub struct LeastLoadScorer<const W: usize = DEFAULT_POD_WORDS> {
     parameters: LeastLoadParameters,
     loads: Read<Loads>,
     /// Read only if the request's tokens are counted.
@@ -168,7 +169,7 @@ impl LoadForm {
 }
 
 impl<const W: usize> Scorer<W> for LeastLoadScorer<W> {
-    fn score(&self, context: &Context<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
+    fn score(&self, context: &RoutingContext<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
         let LeastLoadParameters { by, form, only_reported, .. } = self.parameters;
         let loads = context.read(self.loads)?;
         if by == LoadFigure::Requests && !only_reported {

@@ -1,6 +1,7 @@
 //! Prefers candidates where prefill, decode and requests together cost least.
 
-use routing_core::{Context, Declare, PluginError, Read, Scorer, Scores};
+use kv_index::DEFAULT_POD_WORDS;
+use routing_core::{Declare, PluginError, Read, RoutingContext, Scorer, Scores};
 
 use super::normalize;
 use super::prompt::PromptReads;
@@ -63,7 +64,7 @@ impl TryFrom<Raw> for LinearCostParameters {
 /// are the prompt's leading blocks that the pod holds; `occupied` are the tokens of all requests on the pod, as blocks. The
 /// request itself would occupy as many blocks on every pod, so they are left out.
 #[derive(Debug)]
-pub struct LinearCostScorer<const W: usize = 4> {
+pub struct LinearCostScorer<const W: usize = DEFAULT_POD_WORDS> {
     parameters: LinearCostParameters,
     loads: Read<Loads>,
     prompt: PromptReads<W>,
@@ -77,7 +78,7 @@ impl<const W: usize> LinearCostScorer<W> {
 }
 
 impl<const W: usize> Scorer<W> for LinearCostScorer<W> {
-    fn score(&self, context: &Context<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
+    fn score(&self, context: &RoutingContext<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
         let (loads, prompt) = (context.read(self.loads)?, self.prompt.read(context)?);
         let LinearCostParameters { prefill, credit, decode, request } = self.parameters;
         let (block, incoming) = (prompt.block as f64, prompt.tokens as f64);

@@ -1,6 +1,6 @@
 //! Prefers candidates near another step's pick, or near the client.
 
-use routing_core::{Context, Declare, PluginError, Scorer, Scores, TryReadPick};
+use routing_core::{Declare, PluginError, RoutingContext, Scorer, Scores, TryReadPick};
 
 #[cfg(feature = "serde")]
 use crate::filter::checks;
@@ -78,7 +78,7 @@ impl LocalityScorer {
 }
 
 impl<const W: usize> Scorer<W> for LocalityScorer {
-    fn score(&self, context: &Context<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
+    fn score(&self, context: &RoutingContext<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
         let fleet = context.fleet();
         let peer = match self.step {
             Some(step) => {
@@ -156,7 +156,7 @@ mod tests {
     struct Only(u16);
 
     impl routing_core::Filter for Only {
-        fn filter(&self, _: &Context<'_>, _: kv_index::PodSet) -> Result<kv_index::PodSet, PluginError> {
+        fn filter(&self, _: &RoutingContext<'_>, _: kv_index::PodSet) -> Result<kv_index::PodSet, PluginError> {
             Ok([PodId::new(self.0)].into_iter().collect())
         }
     }
@@ -166,7 +166,7 @@ mod tests {
     impl routing_core::Picker for First {
         fn pick(
             &self,
-            _: &Context<'_>,
+            _: &RoutingContext<'_>,
             totals: &routing_core::Totals<'_>,
             ranking: &mut routing_core::Ranking,
         ) -> Result<(), PluginError> {
@@ -178,10 +178,10 @@ mod tests {
     #[test]
     fn it_can_be_another_steps_pick() {
         let parameters = LocalityParameters { step: Some("decode".into()), ..LocalityParameters::default() };
-        let decode = ProfileBuilder::<4>::new("decode")
+        let decode = <ProfileBuilder>::new("decode")
             .filter("only", OnEmpty::Fail, |_: &mut Declare<'_>| Only(1))
             .picker("first", |_: &mut Declare<'_>| First);
-        let prefill = ProfileBuilder::<4>::new("prefill")
+        let prefill = <ProfileBuilder>::new("prefill")
             .scorer("near", 1.0, |d: &mut Declare<'_>| LocalityScorer::declare(d, parameters))
             .picker("first", |_: &mut Declare<'_>| First);
         let steps = WorkflowBuilder::new().step(StepBuilder::new("decode", decode));

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use kv_index::PodId;
-use routing_core::{Context, Declare, PluginError, Scorer, Scores};
+use routing_core::{Declare, PluginError, RoutingContext, Scorer, Scores};
 
 use super::normalize::Span;
 #[cfg(feature = "serde")]
@@ -112,7 +112,7 @@ impl MetricScorer {
 }
 
 impl<const W: usize> Scorer<W> for MetricScorer {
-    fn score(&self, _: &Context<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
+    fn score(&self, _: &RoutingContext<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
         let MetricScorerParameters { metric, prefer, range } = &self.parameters;
         let figure = |pod| self.metrics.figure(metric, pod).filter(|figure| figure.is_finite());
         let mut span = Span::EMPTY;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use kv_index::Pod;
-use routing_core::{Context, Declare, Held, PluginError, Read, Scorer, Scores};
+use kv_index::{DEFAULT_POD_WORDS, Pod};
+use routing_core::{Declare, Held, PluginError, Read, RoutingContext, Scorer, Scores};
 
 use super::stamps::Stamps;
 
@@ -12,7 +12,7 @@ use super::stamps::Stamps;
 /// Written by [`ColdPromptRecorder`](crate::record::ColdPromptRecorder), read by [`NoHitSpreadScorer`]. It takes no lock, and
 /// a new pod of an old id counts as never given any.
 #[derive(Debug, Default)]
-pub struct ColdPrompts<const W: usize = 4>(Stamps<W>);
+pub struct ColdPrompts<const W: usize = DEFAULT_POD_WORDS>(Stamps<W>);
 
 impl<const W: usize> ColdPrompts<W> {
     /// Nobody was given any.
@@ -33,7 +33,7 @@ impl<const W: usize> ColdPrompts<W> {
 /// ranked: those never given a cold prompt first, then by the time they were, ties in order of pod number. Of n candidates
 /// the one at rank r gets `1 − r / (n − 1)`; a lone one gets 1. It takes no parameters.
 #[derive(Debug)]
-pub struct NoHitSpreadScorer<const W: usize = 4> {
+pub struct NoHitSpreadScorer<const W: usize = DEFAULT_POD_WORDS> {
     cold: Arc<ColdPrompts<W>>,
     held: Read<Held<W>>,
 }
@@ -46,7 +46,7 @@ impl<const W: usize> NoHitSpreadScorer<W> {
 }
 
 impl<const W: usize> Scorer<W> for NoHitSpreadScorer<W> {
-    fn score(&self, context: &Context<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
+    fn score(&self, context: &RoutingContext<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
         let candidates = scores.candidates();
         let groups = context.read(self.held)?.groups();
         if groups.iter().any(|group| !(group.pods & candidates).is_empty()) {

@@ -1,6 +1,7 @@
 //! Prefers candidates where the prompt is computed soon and beside few others.
 
-use routing_core::{Context, Declare, PluginError, Read, Scorer, Scores};
+use kv_index::DEFAULT_POD_WORDS;
+use routing_core::{Declare, PluginError, Read, RoutingContext, Scorer, Scores};
 
 use super::normalize;
 use super::prompt::PromptReads;
@@ -16,7 +17,7 @@ use crate::prepare::Loads;
 /// requests sent in a row would otherwise see the same queue. It takes no parameters, and so nothing to tune: a pod's cost
 /// grows with what it would take to start, and with how slow it is meanwhile.
 #[derive(Debug)]
-pub struct PrefillCostScorer<const W: usize = 4> {
+pub struct PrefillCostScorer<const W: usize = DEFAULT_POD_WORDS> {
     loads: Read<Loads>,
     prompt: PromptReads<W>,
 }
@@ -29,7 +30,7 @@ impl<const W: usize> PrefillCostScorer<W> {
 }
 
 impl<const W: usize> Scorer<W> for PrefillCostScorer<W> {
-    fn score(&self, context: &Context<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
+    fn score(&self, context: &RoutingContext<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
         let (loads, prompt) = (context.read(self.loads)?, self.prompt.read(context)?);
         normalize::by_cost_and_depth(scores, prompt.held, |pod, depth| {
             let load = loads.of(pod);

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use kv_index::{Pod, PodSet};
+use kv_index::{DEFAULT_POD_WORDS, Pod, PodSet};
 
 /// When each pod is expected to be done with the prompts that were sent to it; owned by the host.
 ///
@@ -33,7 +33,7 @@ use kv_index::{Pod, PodSet};
 /// # Ok::<(), kv_index::JoinError>(())
 /// ```
 #[derive(Debug)]
-pub struct PrefillQueues<const W: usize = 4> {
+pub struct PrefillQueues<const W: usize = DEFAULT_POD_WORDS> {
     /// When the first prompt was sent: ends are counted from there.
     start: OnceLock<Instant>,
     ends: Box<[AtomicU64]>,
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn an_empty_queue_begins_now_and_time_works_it_off() {
-        let (queues, pod, now) = (PrefillQueues::<4>::default(), handles(1, 1)[0][0], start());
+        let (queues, pod, now) = (<PrefillQueues>::default(), handles(1, 1)[0][0], start());
         queues.add(pod, 2.0, now);
         assert_eq!(queues.of(pod, now), Some(2.0));
         assert_eq!(queues.of(pod, now + SECOND), Some(1.0));
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn pods_are_told_apart_and_so_are_generations() {
-        let (queues, pods, now) = (PrefillQueues::<4>::default(), handles(2, 2), start());
+        let (queues, pods, now) = (<PrefillQueues>::default(), handles(2, 2), start());
         queues.add(pods[0][0], 2.0, now);
         assert_eq!((queues.of(pods[0][1], now), queues.of(pods[1][0], now)), (None, None));
         queues.add(pods[1][0], 1.0, now);
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn no_number_is_too_much() {
-        let (queues, pod, now) = (PrefillQueues::<4>::default(), handles(1, 1)[0][0], start());
+        let (queues, pod, now) = (<PrefillQueues>::default(), handles(1, 1)[0][0], start());
         for seconds in [f64::NAN, -1.0] {
             queues.add(pod, seconds, now);
             assert_eq!(queues.of(pod, now), Some(0.0));

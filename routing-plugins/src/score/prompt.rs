@@ -1,7 +1,7 @@
 //! How long the prompt is, and how much of it a pod would have to compute.
 
 use kv_index::{Matches, PodSet};
-use routing_core::{Context, Declare, Held, Read, Reads, Request, SlotError, TryRead};
+use routing_core::{Declare, Held, Read, Reads, Request, RoutingContext, SlotError, TryRead};
 
 use super::normalize;
 use crate::prepare::PromptChain;
@@ -20,7 +20,7 @@ impl<const W: usize> PromptReads<W> {
         Self { tokens: declare.tries(), chain: declare.reads(), held: declare.reads() }
     }
 
-    pub(crate) fn read<'d>(&self, context: &Context<'d, W>) -> Result<PromptSize<'d, W>, SlotError> {
+    pub(crate) fn read<'d>(&self, context: &RoutingContext<'d, W>) -> Result<PromptSize<'d, W>, SlotError> {
         let tokens = context.try_read(self.tokens)?.map(|tokens| tokens.of(context.request()).len());
         let (chain, held) = (context.read(self.chain)?, context.read(self.held)?);
         Ok(PromptSize::new(tokens, chain.block_tokens(), held))

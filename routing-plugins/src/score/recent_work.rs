@@ -1,8 +1,9 @@
 //! Prefers candidates that were sent little work lately, and would do this request's cheaply.
 
+use kv_index::DEFAULT_POD_WORDS;
 use std::sync::Arc;
 
-use routing_core::{Context, Declare, PluginError, Read, Scorer, Scores};
+use routing_core::{Declare, PluginError, Read, RoutingContext, Scorer, Scores};
 
 use super::normalize;
 use super::prefill_curve::PrefillCurve;
@@ -46,7 +47,7 @@ impl Default for RecentWorkParameters {
 /// Among pods that hold as much of the prompt, as a
 /// [`LongestMatchFilter`](crate::filter::LongestMatchFilter) leaves them, it is `L` that decides.
 #[derive(Debug)]
-pub struct RecentWorkScorer<const W: usize = 4> {
+pub struct RecentWorkScorer<const W: usize = DEFAULT_POD_WORDS> {
     parameters: RecentWorkParameters,
     recent: Arc<RecentWork<W>>,
     loads: Read<Loads>,
@@ -61,7 +62,7 @@ impl<const W: usize> RecentWorkScorer<W> {
 }
 
 impl<const W: usize> Scorer<W> for RecentWorkScorer<W> {
-    fn score(&self, context: &Context<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
+    fn score(&self, context: &RoutingContext<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
         let (loads, prompt) = (context.read(self.loads)?, self.prompt.read(context)?);
         let RecentWorkParameters { prefill, request, token, eviction } = self.parameters;
         let (fleet, total) = (context.fleet(), prompt.tokens as f64);

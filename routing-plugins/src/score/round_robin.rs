@@ -1,8 +1,9 @@
 //! Gives every candidate its turn.
 
+use kv_index::DEFAULT_POD_WORDS;
 use std::sync::Arc;
 
-use routing_core::{Context, Declare, PluginError, Scorer, Scores};
+use routing_core::{Declare, PluginError, RoutingContext, Scorer, Scores};
 
 use super::stamps::Stamps;
 
@@ -10,7 +11,7 @@ use super::stamps::Stamps;
 ///
 /// Shared by those steps that should take turns together. It takes no lock.
 #[derive(Debug, Default)]
-pub struct ScoreTurns<const W: usize = 4>(Stamps<W>);
+pub struct ScoreTurns<const W: usize = DEFAULT_POD_WORDS>(Stamps<W>);
 
 impl<const W: usize> ScoreTurns<W> {
     /// Nobody had a turn.
@@ -29,7 +30,7 @@ impl<const W: usize> ScoreTurns<W> {
 /// are filtered out keep their place. Decisions at the same time get different pods, as far as there are as many. It takes
 /// no parameters.
 #[derive(Debug)]
-pub struct RoundRobinScorer<const W: usize = 4> {
+pub struct RoundRobinScorer<const W: usize = DEFAULT_POD_WORDS> {
     turns: Arc<ScoreTurns<W>>,
 }
 
@@ -41,7 +42,7 @@ impl<const W: usize> RoundRobinScorer<W> {
 }
 
 impl<const W: usize> Scorer<W> for RoundRobinScorer<W> {
-    fn score(&self, context: &Context<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
+    fn score(&self, context: &RoutingContext<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
         self.turns.0.score_and_stamp(context.fleet(), scores);
         Ok(())
     }

@@ -4,14 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use kv_index::Pod;
-use routing_core::{Context, Declare, PluginError, Read, Scorer, Scores};
+use kv_index::{DEFAULT_POD_WORDS, Pod};
+use routing_core::{Declare, PluginError, Read, RoutingContext, Scorer, Scores};
 
 use crate::pick::Sessions;
 use crate::prepare::Session;
 
 /// Which pods sessions are bound to, as the host remembers it.
-pub trait Bindings<const W: usize = 4>: Send + Sync {
+pub trait Bindings<const W: usize = DEFAULT_POD_WORDS>: Send + Sync {
     /// The pod that a session is bound to at this time, if it is.
     fn bound(&self, session: u64, now: Instant) -> Option<Pod>;
 }
@@ -27,7 +27,7 @@ impl<const W: usize> Bindings<W> for Sessions {
 /// A request of no session, one whose session is not bound, and one bound to a pod that was replaced leave every score at
 /// 0, so that other scorers decide. It takes no parameters. Sessions are bound by a
 /// [`SessionRecorder`](crate::record::SessionRecorder), or by whatever else the host has.
-pub struct SessionScorer<const W: usize = 4> {
+pub struct SessionScorer<const W: usize = DEFAULT_POD_WORDS> {
     bindings: Arc<dyn Bindings<W>>,
     session: Read<Session>,
 }
@@ -40,7 +40,7 @@ impl<const W: usize> SessionScorer<W> {
 }
 
 impl<const W: usize> Scorer<W> for SessionScorer<W> {
-    fn score(&self, context: &Context<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
+    fn score(&self, context: &RoutingContext<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
         let Some(session) = *context.read(self.session)? else { return Ok(()) };
         let Some(pod) = self.bindings.bound(session, context.request().now) else { return Ok(()) };
         if context.fleet().pod(pod.id()).is_some_and(|info| info.pod == pod) {

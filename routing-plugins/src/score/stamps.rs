@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn of_two_that_saw_the_same_turn_one_gets_it() {
-        let (scene, stamps) = (Scene::new(1), Stamps::<4>::new());
+        let (scene, stamps) = (Scene::new(1), Stamps::<{ kv_index::DEFAULT_POD_WORDS }>::new());
         let (pod, seen) = (scene.pod(0), stamps.of(scene.pod(0)));
         assert!(stamps.restamp(pod, seen));
         assert!(!stamps.restamp(pod, seen));
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn stamps_are_in_order_and_of_one_generation() {
-        let (mut scene, stamps) = (Scene::new(2), Stamps::<4>::new());
+        let (mut scene, stamps) = (Scene::new(2), Stamps::<{ kv_index::DEFAULT_POD_WORDS }>::new());
         assert_eq!(stamps.of(scene.pod(0)), 0);
         stamps.stamp(scene.pod(1));
         stamps.stamp(scene.pod(0));

@@ -7,16 +7,16 @@ use std::time::Instant;
 
 use kv_index::{BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Event, Index, Pod, PodSet, Source, Stored, Tier};
 use routing_core::{
-    Context, Declare, Fleet, Picker, PluginError, PodInfo, Preparer, Preparing, ProfileBuilder, Ranking, Recorder,
-    Request, RoutingPlan, Scorer, Slot, Totals, Trace, Write,
+    Declare, Fleet, Picker, PluginError, PodInfo, PrepareContext, Preparer, ProfileBuilder, Ranking, Recorder, Request,
+    RoutingContext, RoutingPlan, Scorer, Slot, Totals, Trace, Write,
 };
 
 use crate::load::PodLoad;
+use crate::plugin_state::Hashing;
 use crate::prepare::{
     BlockHashParameters, BlockHashPreparer, GivenTokensPreparer, Loads, PrefixMatchPreparer, TierMatchParameters,
     TierMatchPreparer,
 };
-use crate::stock::Hashing;
 
 /// Tokens in a block of a scene's prompt.
 pub(crate) const BLOCK: usize = 16;
@@ -193,7 +193,7 @@ impl<S: Slot, F> Given<S, F> {
 }
 
 impl<S: Slot, F: Fn() -> S::Value + Send + Sync> Preparer for Given<S, F> {
-    fn prepare(&self, context: &mut Preparing<'_>) -> Result<(), PluginError> {
+    fn prepare(&self, context: &mut PrepareContext<'_>) -> Result<(), PluginError> {
         Ok(context.put(self.0, (self.1)())?)
     }
 }
@@ -202,7 +202,7 @@ impl<S: Slot, F: Fn() -> S::Value + Send + Sync> Preparer for Given<S, F> {
 struct Without(PodSet);
 
 impl routing_core::Filter for Without {
-    fn filter(&self, _: &Context<'_>, candidates: PodSet) -> Result<PodSet, PluginError> {
+    fn filter(&self, _: &RoutingContext<'_>, candidates: PodSet) -> Result<PodSet, PluginError> {
         Ok(candidates - self.0)
     }
 }
@@ -211,7 +211,7 @@ impl routing_core::Filter for Without {
 struct First;
 
 impl Picker for First {
-    fn pick(&self, _: &Context<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
+    fn pick(&self, _: &RoutingContext<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
         ranking.push(totals.candidates().first().unwrap());
         Ok(())
     }

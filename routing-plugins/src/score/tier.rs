@@ -1,7 +1,7 @@
 //! Prefers candidates whose blocks lie near their GPU.
 
 use kv_index::Tier;
-use routing_core::{Context, Declare, PluginError, Read, Scorer, Scores};
+use routing_core::{Declare, PluginError, Read, RoutingContext, Scorer, Scores};
 
 use crate::parameters::Fraction;
 use crate::prepare::{HeldTiers, TierCounts};
@@ -103,7 +103,7 @@ impl TierScorer {
 }
 
 impl<const W: usize> Scorer<W> for TierScorer {
-    fn score(&self, context: &Context<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
+    fn score(&self, context: &RoutingContext<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
         let tiers = context.read(self.tiers)?;
         scores.fill(|pod| {
             let counts = tiers.of(pod);

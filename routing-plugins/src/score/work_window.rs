@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use kv_index::{Pod, PodSet};
+use kv_index::{DEFAULT_POD_WORDS, Pod, PodSet};
 
 /// What was sent to each pod within a window of time, in seconds of work; owned by the host.
 ///
@@ -32,7 +32,7 @@ use kv_index::{Pod, PodSet};
 /// # Ok::<(), kv_index::JoinError>(())
 /// ```
 #[derive(Debug)]
-pub struct RecentWork<const W: usize = 4> {
+pub struct RecentWork<const W: usize = DEFAULT_POD_WORDS> {
     /// Nanoseconds in a slice, at least 1.
     slice: u64,
     /// When the first work was sent: slices are counted from there.
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_new_pod_of_an_old_id_was_sent_nothing_and_takes_the_place() {
-        let (mut scene, recent) = (Scene::new(1), RecentWork::<4>::new(16 * SECOND));
+        let (mut scene, recent) = (Scene::new(1), <RecentWork>::new(16 * SECOND));
         let (old, now) = (scene.pod(0), scene.now);
         recent.add(old, 2.0, now);
         scene.replace(0);
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn odd_work_does_no_harm() {
-        let (scene, recent) = (Scene::new(2), RecentWork::<4>::default());
+        let (scene, recent) = (Scene::new(2), <RecentWork>::default());
         for seconds in [f64::NAN, -1.0, f64::NEG_INFINITY] {
             recent.add(scene.pod(0), seconds, scene.now);
         }
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn what_comes_late_is_counted_in_its_own_time_or_not_at_all() {
-        let (scene, recent) = (Scene::new(1), RecentWork::<4>::new(16 * SECOND));
+        let (scene, recent) = (Scene::new(1), <RecentWork>::new(16 * SECOND));
         let (pod, start) = (scene.pod(0), scene.now);
         recent.add(pod, 1.0, start);
         recent.add(pod, 1.0, start + 20 * SECOND);
@@ -183,7 +183,7 @@ mod tests {
             sent in prop::collection::vec((0..3usize, 0..100u32, 0..9_000u64), 1..60),
             later in 0..30_000u64,
         ) {
-            let (scene, recent) = (Scene::new(3), RecentWork::<4>::new(16 * SECOND));
+            let (scene, recent) = (Scene::new(3), <RecentWork>::new(16 * SECOND));
             let (mut at, mut literal) = (0, Vec::new());
             for (pod, tenths, after) in sent {
                 at += after;

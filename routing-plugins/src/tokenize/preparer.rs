@@ -8,7 +8,7 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use routing_core::{Declare, PluginError, Preparer, Preparing, Request, Write};
+use routing_core::{Declare, PluginError, PrepareContext, Preparer, Request, Write};
 
 use super::PromptError;
 use crate::tokens::PromptTokens;
@@ -41,7 +41,7 @@ impl TokenizePreparer {
 }
 
 impl<const W: usize> Preparer<W> for TokenizePreparer {
-    fn prepare(&self, context: &mut Preparing<'_, W>) -> Result<(), PluginError> {
+    fn prepare(&self, context: &mut PrepareContext<'_, W>) -> Result<(), PluginError> {
         let request = context.request();
         let (_, list) = context.write(self.tokens)?;
         if request.tokens.is_some() {
@@ -100,7 +100,9 @@ impl std::fmt::Display for Chain<'_> {
 #[cfg(test)]
 mod tests {
     use parking_lot::Mutex;
-    use routing_core::{Context, Fleet, Picker, PodInfo, ProfileBuilder, Ranking, Read, Request, RoutingPlan, Totals};
+    use routing_core::{
+        Fleet, Picker, PodInfo, ProfileBuilder, Ranking, Read, Request, RoutingContext, RoutingPlan, Totals,
+    };
 
     use super::*;
 
@@ -119,7 +121,12 @@ mod tests {
     struct Show(Read<PromptTokens>, Arc<Mutex<Vec<u32>>>);
 
     impl Picker for Show {
-        fn pick(&self, context: &Context<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
+        fn pick(
+            &self,
+            context: &RoutingContext<'_>,
+            totals: &Totals<'_>,
+            ranking: &mut Ranking,
+        ) -> Result<(), PluginError> {
             *self.1.lock() = context.read(self.0)?.of(context.request()).to_vec();
             totals.rank(1, ranking);
             Ok(())

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use kv_index::{Config, Index};
 use routing_core::{
-    Context, Declare, Fleet, Load, Picker, PluginError, PodInfo, ProfileBuilder, Ranking, Request, RoutingPlan, Totals,
+    Declare, Fleet, Load, Picker, PluginError, PodInfo, ProfileBuilder, Ranking, Request, RoutingContext, RoutingPlan,
+    Totals,
 };
 use routing_plugins::load::{LoadTracker, Work};
 use routing_plugins::prepare::{LoadParameters, LoadPreparer};
@@ -15,7 +16,7 @@ use crate::counted;
 struct First;
 
 impl Picker for First {
-    fn pick(&self, _: &Context<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
+    fn pick(&self, _: &RoutingContext<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
         totals.rank(1, ranking);
         Ok(())
     }
@@ -26,7 +27,7 @@ impl Picker for First {
 fn a_warm_decision_allocates_nothing() {
     let tracker = Arc::new(LoadTracker::default());
     let counting = Arc::clone(&tracker);
-    let workflow = ProfileBuilder::<4>::new("serve")
+    let workflow = <ProfileBuilder>::new("serve")
         .preparer("loads", move |declare: &mut Declare<'_>| {
             LoadPreparer::declare(declare, LoadParameters::default(), Arc::clone(&counting))
         })

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use kv_index::{Config, Index};
 use routing_core::{
-    Context, Declare, Fleet, Picker, PluginError, PodInfo, Preparer, Preparing, ProfileBuilder, Request, RoutingPlan,
-    Scorer, Scores, Workflow, Write,
+    Declare, Fleet, Picker, PluginError, PodInfo, PrepareContext, Preparer, ProfileBuilder, Request, RoutingContext,
+    RoutingPlan, Scorer, Scores, Workflow, Write,
 };
 use routing_plugins::load::PodLoad;
 use routing_plugins::pick::{
@@ -21,7 +21,7 @@ use crate::counted;
 struct Keys(Write<HashKey>, Write<Session>, Write<Loads>);
 
 impl Preparer for Keys {
-    fn prepare(&self, context: &mut Preparing<'_>) -> Result<(), PluginError> {
+    fn prepare(&self, context: &mut PrepareContext<'_>) -> Result<(), PluginError> {
         let seed = context.request().seed;
         context.put(self.0, seed)?;
         context.put(self.1, Some(seed % 10))?;
@@ -32,7 +32,7 @@ impl Preparer for Keys {
 struct By;
 
 impl Scorer for By {
-    fn score(&self, _: &Context<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
+    fn score(&self, _: &RoutingContext<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
         scores.fill(|pod| (pod.index() % 7) as f32 / 7.0);
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use kv_index::{BlockHash, BlockSize, Config, Event, Index, Source, Stored};
 use routing_core::{Fleet, PodInfo, Registry, Request, RoutingPlan};
 use routing_plugins::load::Work;
-use routing_plugins::{Hashing, Stock, register};
+use routing_plugins::{Hashing, PluginState, register};
 
 use crate::counted;
 
@@ -18,8 +18,10 @@ fn a_warm_decision_allocates_nothing() {
     let mut tested = 0;
     for file in std::fs::read_dir(folder).expect("the folder of policies") {
         let path = file.expect("a file").path();
-        let stock: Stock =
-            Stock::new(Arc::new(Index::new(Config::default())), Hashing::Given(BlockSize::new(512).expect("not zero")));
+        let stock: PluginState = PluginState::new(
+            Arc::new(Index::new(Config::default())),
+            Hashing::Given(BlockSize::new(512).expect("not zero")),
+        );
         let mut registry = Registry::new();
         register(&mut registry, &stock).expect("nothing else is registered");
         let text = std::fs::read_to_string(&path).expect("a text");

@@ -3,8 +3,8 @@
 use std::num::NonZeroUsize;
 
 use routing_core::{
-    Context, Declare, Fleet, Picker, PluginError, ProfileBuilder, RoutingPlan, Scorer, Scores, StepBuilder, Workflow,
-    WorkflowBuilder,
+    Declare, Fleet, Picker, PluginError, ProfileBuilder, RoutingContext, RoutingPlan, Scorer, Scores, StepBuilder,
+    Workflow, WorkflowBuilder,
 };
 use routing_plugins::pick::{MaxScoreParameters, MaxScorePicker, WeightedRandomParameters, WeightedRandomPicker};
 use serde_json::Value;
@@ -75,7 +75,7 @@ fn scaled(scores: &[f64]) -> Vec<f32> {
 struct Given(Vec<f32>);
 
 impl Scorer for Given {
-    fn score(&self, _: &Context<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
+    fn score(&self, _: &RoutingContext<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
         scores.fill(|pod| self.0[pod.index()]);
         Ok(())
     }

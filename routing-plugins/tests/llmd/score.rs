@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use kv_index::{PodId, PodSet};
 use routing_core::{
-    Context, Declare, Filter, OnEmpty, PluginError, ProfileBuilder, RoutingPlan, Scorer, Scores, Trace,
+    Declare, Filter, OnEmpty, PluginError, ProfileBuilder, RoutingContext, RoutingPlan, Scorer, Scores, Trace,
 };
 use routing_plugins::Fraction;
 use routing_plugins::record::ColdPromptRecorder;
@@ -261,7 +261,7 @@ fn profile(case: &Case) -> Result<(), String> {
 struct Only(Vec<usize>);
 
 impl Filter for Only {
-    fn filter(&self, _: &Context<'_>, _: PodSet) -> Result<PodSet, PluginError> {
+    fn filter(&self, _: &RoutingContext<'_>, _: PodSet) -> Result<PodSet, PluginError> {
         Ok(self.0.iter().map(|at| PodId::new(*at as u16)).collect())
     }
 }
@@ -270,7 +270,7 @@ impl Filter for Only {
 struct Even(f32);
 
 impl Scorer for Even {
-    fn score(&self, _: &Context<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
+    fn score(&self, _: &RoutingContext<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
         scores.fill(|_| self.0);
         Ok(())
     }

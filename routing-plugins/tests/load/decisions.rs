@@ -10,17 +10,17 @@ use routing_plugins::load::Work;
 use routing_plugins::pick::MaxScorePicker;
 use routing_plugins::prepare::{LoadParameters, LoadPreparer};
 use routing_plugins::score::{KvUtilizationScorer, LeastLoadParameters, LeastLoadScorer, LoadFigure};
-use routing_plugins::{Hashing, Stock, profiles};
+use routing_plugins::{Hashing, PluginState, profiles};
 
 const BUSY: Load = Load { running: 50, waiting: 100, tokens: 1_000_000, kv_used: 0.99 };
 const CALM: Load = Load { running: 1, waiting: 0, tokens: 100, kv_used: 0.1 };
 
-fn stock() -> Stock {
+fn stock() -> PluginState {
     let size = BlockSize::new(16).expect("not zero");
-    Stock::new(Arc::new(Index::new(Config::default())), Hashing::Native(size))
+    PluginState::new(Arc::new(Index::new(Config::default())), Hashing::Native(size))
 }
 
-fn fleet(stock: &Stock, loads: &[Load]) -> Fleet {
+fn fleet(stock: &PluginState, loads: &[Load]) -> Fleet {
     let pod = |(at, load): (usize, &Load)| {
         let name = format!("pod-{at}");
         PodInfo::new(stock.index.join(&name).expect("room"), &name).load(*load)
@@ -34,7 +34,7 @@ fn start() -> Instant {
 }
 
 /// Pod 0 told this 11 seconds ago and fell silent; pod 1 says now that it is calm.
-fn silent(told: Load) -> (Stock, Fleet, Instant) {
+fn silent(told: Load) -> (PluginState, Fleet, Instant) {
     let stock = stock();
     let fleet = fleet(&stock, &[Load::default(); 2]);
     let pods: Vec<_> = fleet.pods().iter().map(|id| fleet.pod(id).expect("a pod").pod).collect();
@@ -44,7 +44,7 @@ fn silent(told: Load) -> (Stock, Fleet, Instant) {
     (stock, fleet, now)
 }
 
-fn profile(stock: &Stock) -> ProfileBuilder {
+fn profile(stock: &PluginState) -> ProfileBuilder {
     let load = Arc::clone(&stock.load);
     ProfileBuilder::new("serve")
         .preparer("loads", |d: &mut Declare<'_>| LoadPreparer::declare(d, LoadParameters::default(), load))
@@ -74,7 +74,7 @@ fn a_pod_whose_report_is_too_old_goes_where_reports_are_asked_for() {
 fn a_pod_whose_report_is_too_old_gets_0_where_reports_are_asked_for() {
     let (stock, fleet, now) = silent(CALM);
     let parameters = LeastLoadParameters { by: LoadFigure::Waiting, only_reported: true, ..Default::default() };
-    let load = move |d: &mut Declare<'_>| LeastLoadScorer::<4>::declare(d, parameters);
+    let load = move |d: &mut Declare<'_>| <LeastLoadScorer>::declare(d, parameters);
     let workflow = profile(&stock).scorer("load", 1.0, load).build().expect("a workflow");
     assert_eq!(decide(&workflow, &fleet, now, 0).1, [0.0, 1.0]);
 }

@@ -8,7 +8,7 @@ use kv_index::{BlockHash, BlockSize, Config, Event, Index, Source, Stored};
 use proptest::prelude::*;
 use routing_core::{Fleet, Load, PodInfo, Registry, Request, RoutingPlan, Workflow, Workspace};
 use routing_plugins::load::{LoadGuard, Work};
-use routing_plugins::{Hashing, Stock, register};
+use routing_plugins::{Hashing, PluginState, register};
 
 pub(crate) const BLOCK: u64 = 512;
 pub(crate) const BLOCKS: u64 = 20;
@@ -80,7 +80,7 @@ pub(crate) fn pods() -> impl Strategy<Value = Vec<Pod>> {
 
 /// Pods, and a gateway.
 pub(crate) struct Scene {
-    pub(crate) stock: Stock,
+    pub(crate) stock: PluginState,
     pub(crate) now: Instant,
     workflow: Workflow,
     workspace: Workspace,
@@ -164,12 +164,12 @@ pub(crate) fn cheapest(policy: &str, pods: &[Pod], cost: impl Fn(&Pod) -> f64) -
 }
 
 /// What documents are built over: hashes come with the request, in blocks of 512 tokens.
-pub(crate) fn stock() -> Stock {
+pub(crate) fn stock() -> PluginState {
     let size = BlockSize::new(BLOCK as u32).expect("not zero");
-    Stock::new(Arc::new(Index::new(Config::default())), Hashing::Given(size))
+    PluginState::new(Arc::new(Index::new(Config::default())), Hashing::Given(size))
 }
 
-pub(crate) fn build(name: &str, stock: &Stock) -> Workflow {
+pub(crate) fn build(name: &str, stock: &PluginState) -> Workflow {
     let mut registry = Registry::new();
     register(&mut registry, stock).expect("nothing else is registered");
     let text = document(name);

@@ -4,18 +4,18 @@
 use std::time::Instant;
 
 use routing_core::{Fleet, PodInfo, Registry, Request, Role, RoutingPlan, Trace, Workflow};
-use routing_plugins::{Stock, profiles, register};
+use routing_plugins::{PluginState, profiles, register};
 
 use super::world::{prompt, stock};
 
-type InCode = fn(&Stock) -> Workflow;
+type InCode = fn(&PluginState) -> Workflow;
 
 macro_rules! profile {
     ($name:ident) => {
         (
             stringify!($name),
             include_str!(concat!("../../profiles/", stringify!($name), ".yaml")),
-            (|stock: &Stock| profiles::$name(stock).build().expect("a ready profile builds")) as InCode,
+            (|stock: &PluginState| profiles::$name(stock).build().expect("a ready profile builds")) as InCode,
         )
     };
 }
@@ -32,13 +32,13 @@ const ALL: [(&str, &str, InCode); 9] = [
     profile!(prefill_decode_conditional),
 ];
 
-fn registry(stock: &Stock) -> Registry {
+fn registry(stock: &PluginState) -> Registry {
     let mut registry = Registry::new();
     register(&mut registry, stock).expect("nothing else is registered");
     registry
 }
 
-fn read(text: &str, stock: &Stock) -> Workflow {
+fn read(text: &str, stock: &PluginState) -> Workflow {
     let registry = registry(stock);
     let document = registry.read(serde_yaml_ng::Deserializer::from_str(text)).expect("a document of known types");
     document.build(&registry).expect("it fits")

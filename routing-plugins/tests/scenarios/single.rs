@@ -6,12 +6,14 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use kv_index::Pod;
-use routing_core::{Context, Declare, Fleet, PluginError, PodInfo, Request, RoutingPlan, Scorer, Scores, Workflow};
-use routing_plugins::{Stock, profiles};
+use routing_core::{
+    Declare, Fleet, PluginError, PodInfo, Request, RoutingContext, RoutingPlan, Scorer, Scores, Workflow,
+};
+use routing_plugins::{PluginState, profiles};
 
 use super::world::{Sent, World, prompt, stock};
 
-fn world(pods: usize, profile: impl FnOnce(&Stock) -> routing_core::ProfileBuilder) -> World {
+fn world(pods: usize, profile: impl FnOnce(&PluginState) -> routing_core::ProfileBuilder) -> World {
     let stock = stock();
     let workflow = profile(&stock).build().expect("a ready profile builds");
     assert!(workflow.warnings().is_empty(), "{:?}", workflow.warnings());
@@ -21,7 +23,7 @@ fn world(pods: usize, profile: impl FnOnce(&Stock) -> routing_core::ProfileBuild
 /// A fleet of six with every profile: who is ill, drains or fails is given nothing.
 #[test]
 fn no_profile_asks_a_pod_that_is_ill_or_leaves_or_fails() {
-    let all: [fn(&Stock) -> routing_core::ProfileBuilder; 7] = [
+    let all: [fn(&PluginState) -> routing_core::ProfileBuilder; 7] = [
         profiles::round_robin,
         profiles::least_load,
         profiles::consistent_hash,
@@ -252,7 +254,7 @@ struct Meanwhile {
 }
 
 impl Scorer for Meanwhile {
-    fn score(&self, _: &Context<'_>, _: &mut Scores<'_>) -> Result<(), PluginError> {
+    fn score(&self, _: &RoutingContext<'_>, _: &mut Scores<'_>) -> Result<(), PluginError> {
         if !self.begun.swap(true, Ordering::SeqCst) {
             let (workflow, tokens) = (self.workflow.get().expect("it was built"), prompt(1, 8));
             let (mut plan, request) = (RoutingPlan::default(), Request::new("m", self.now).tokens(&tokens).seed(77));

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 use kv_index::{BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Event, Index, Pod, Removed, Source, Stored};
 use routing_core::{DecideError, Fleet, PodInfo, PodSet, Request, RoutingPlan, Workflow, Workspace};
 use routing_plugins::load::{LoadGuard, Work};
-use routing_plugins::{Hashing, Stock};
+use routing_plugins::{Hashing, PluginState};
 
 const BLOCK: u32 = 16;
 
 /// A fleet, and a gateway that routes by a workflow.
 pub(crate) struct World {
-    pub(crate) stock: Stock,
+    pub(crate) stock: PluginState,
     pods: Vec<PodInfo>,
     version: u64,
     workflow: Workflow,
@@ -41,15 +41,20 @@ impl Sent {
 }
 
 /// What the pods of a world share with its gateway.
-pub(crate) fn stock() -> Stock {
+pub(crate) fn stock() -> PluginState {
     let size = BlockSize::new(BLOCK).expect("not zero");
-    Stock::new(Arc::new(Index::new(Config::default())), Hashing::Native(size))
+    PluginState::new(Arc::new(Index::new(Config::default())), Hashing::Native(size))
 }
 
 impl World {
     /// A world of so many pods, `pod-0` on, each as `info` makes it, routed by a workflow over its stock.
     #[expect(clippy::disallowed_methods, reason = "a world begins at some instant; which one does not matter")]
-    pub(crate) fn new(stock: Stock, pods: usize, info: impl Fn(usize, PodInfo) -> PodInfo, workflow: Workflow) -> Self {
+    pub(crate) fn new(
+        stock: PluginState,
+        pods: usize,
+        info: impl Fn(usize, PodInfo) -> PodInfo,
+        workflow: Workflow,
+    ) -> Self {
         let pods = (0..pods).map(|at| {
             let name = format!("pod-{at}");
             info(at, PodInfo::new(stock.index.join(&name).expect("room"), &name))

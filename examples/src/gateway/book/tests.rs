@@ -2,7 +2,7 @@ use kv_index::{BlockSize, Config, Index};
 use routing_core::{Fleet, RoutingPlan};
 use routing_exec::handoff::Plain;
 use routing_exec::{ClientRequest, Run, Settings};
-use routing_plugins::{Hashing, Stock, profiles};
+use routing_plugins::{Hashing, PluginState, profiles};
 
 use super::*;
 use crate::gateway::config::Limits;
@@ -10,7 +10,7 @@ use crate::gateway::serving::{Deciding, Serving};
 
 fn serving() -> Arc<Serving> {
     let index: Arc<Index> = Arc::new(Index::new(Config::default()));
-    let stock = Stock::new(index, Hashing::Native(BlockSize::new(16).unwrap()));
+    let stock = PluginState::new(index, Hashing::Native(BlockSize::new(16).unwrap()));
     Arc::new(Serving {
         profile: "round_robin".into(),
         deciding: Arc::new(Deciding::new(profiles::round_robin(&stock).build().unwrap())),

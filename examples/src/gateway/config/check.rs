@@ -73,7 +73,7 @@ fn url(text: &str) -> Result<(), &'static str> {
 }
 
 fn profile(config: &Config, found: &mut Vec<Problem>) {
-    let Profile::Stock(name) = &config.profile else { return };
+    let Profile::PluginState(name) = &config.profile else { return };
     if !STOCK_PROFILES.contains(&&**name) {
         let meant = nearest(name).map_or(String::new(), |meant| format!("; did you mean `{meant}`?"));
         found.push(Problem::new("profile", format!("there is no stock profile `{name}`{meant}")));

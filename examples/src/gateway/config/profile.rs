@@ -10,7 +10,7 @@ use serde::Deserialize;
 #[non_exhaustive]
 pub enum Profile {
     /// A ready profile of `routing_plugins::profiles`.
-    Stock(String),
+    PluginState(String),
     /// A document in a file of its own.
     File(ProfileFile),
     /// A document, right here.
@@ -21,14 +21,14 @@ impl Profile {
     /// A stock profile.
     #[must_use]
     pub fn stock(name: &str) -> Self {
-        Self::Stock(name.to_owned())
+        Self::PluginState(name.to_owned())
     }
 
     /// What pages and metrics call it.
     #[must_use]
     pub fn label(&self) -> String {
         match self {
-            Self::Stock(name) => name.clone(),
+            Self::PluginState(name) => name.clone(),
             Self::File(file) => file.file.display().to_string(),
             Self::Document(_) => "document".to_owned(),
         }

@@ -132,7 +132,7 @@ mod tests {
                 Fleet::new(1, ids.iter().map(|id| PodInfo::new(pods[generation][*id], "pod").load(load(running))))
             };
             let fleets = [of(0, &[0, 2], 1), of(0, &[0, 1, 2], 3), of(0, &[0, 1, 2], 3), of(1, &[0, 1, 2], 2)];
-            let [shown, anew] = [Arc::new(LoadTracker::<4>::default()), Arc::new(LoadTracker::<4>::default())];
+            let [shown, anew] = [Arc::new(<LoadTracker>::default()), Arc::new(<LoadTracker>::default())];
             let mut guards = Vec::new();
             for op in ops {
                 match op {

@@ -37,7 +37,7 @@ fn disaggregates(case: &Case) -> Result<bool, String> {
     };
     let prefill: ProfileBuilder = profile("prefill");
     let prefill = StepBuilder::new("prefill", prefill)
-        .when("uncached", move |declare| UncachedCondition::<4>::declare(declare, &parameters));
+        .when("uncached", move |declare| <UncachedCondition>::declare(declare, &parameters));
     let built = WorkflowBuilder::new().step(StepBuilder::new("decode", decode)).step(prefill).build();
     if !case.input["block_size"].is_u64() {
         // Of what theirs finds missing at every request, ours complains once, before there is a request.

@@ -230,7 +230,7 @@ pub(super) fn affinity(case: &Case) -> Result<(), String> {
     let profile = with_search(with_loads(profile("serve"), loads), index, size);
     let request = request().tokens(&prompt);
     let kept =
-        kept(profile, &request, &fleet, OnEmpty::KeepPrevious, move |d| AffinityFilter::<4>::declare(d, parameters))?;
+        kept(profile, &request, &fleet, OnEmpty::KeepPrevious, move |d| <AffinityFilter>::declare(d, parameters))?;
     as_expected(case, &kept)
 }
 

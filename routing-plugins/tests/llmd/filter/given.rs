@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use kv_index::{BlockSize, ChainHasher, ChainSeed, Event, Index, PodSet, Source, Stored};
 use routing_core::{
-    Context, Declare, Filter, Fleet, OnEmpty, Picker, PluginError, Preparer, Preparing, ProfileBuilder, Ranking,
-    Request, RoutingPlan, Totals, Trace, Write,
+    Declare, Filter, Fleet, OnEmpty, Picker, PluginError, PrepareContext, Preparer, ProfileBuilder, Ranking, Request,
+    RoutingContext, RoutingPlan, Totals, Trace, Write,
 };
 use routing_plugins::Hashing;
 use routing_plugins::load::PodLoad;
@@ -115,7 +115,7 @@ struct GivenLoads {
 }
 
 impl Preparer for GivenLoads {
-    fn prepare(&self, context: &mut Preparing<'_>) -> Result<(), PluginError> {
+    fn prepare(&self, context: &mut PrepareContext<'_>) -> Result<(), PluginError> {
         let loads: LoadTable = context.fleet().pods().iter().zip(self.loads.iter().copied()).collect();
         context.put(self.table, loads)?;
         Ok(())
@@ -125,7 +125,7 @@ impl Preparer for GivenLoads {
 struct Anybody;
 
 impl Picker for Anybody {
-    fn pick(&self, _: &Context<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
+    fn pick(&self, _: &RoutingContext<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
         totals.rank(1, ranking);
         Ok(())
     }

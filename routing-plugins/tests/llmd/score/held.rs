@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kv_index::{PodId, Tier};
-use routing_core::{Context, PluginError, Read, Scorer, Scores};
+use routing_core::{PluginError, Read, RoutingContext, Scorer, Scores};
 use routing_plugins::Fraction;
 use routing_plugins::prepare::{HeldTiers, TierCounts};
 use routing_plugins::score::{CacheAffinityParameters, CacheAffinityScorer, TierWeights};
@@ -105,7 +105,7 @@ fn counts(case: &Case) -> Result<TierCounts, String> {
 struct Keep(Read<HeldTiers>, PodId, Arc<Mutex<TierCounts>>);
 
 impl Scorer for Keep {
-    fn score(&self, context: &Context<'_>, _: &mut Scores<'_>) -> Result<(), PluginError> {
+    fn score(&self, context: &RoutingContext<'_>, _: &mut Scores<'_>) -> Result<(), PluginError> {
         *self.2.lock().expect("not poisoned") = context.read(self.0)?.of(self.1);
         Ok(())
     }

@@ -7,8 +7,8 @@ use kv_index::{
     BlockHash, BlockSize, ChainHasher, ChainSeed, Event, Index, Parent, Pod, PodId, Removed, Source, Stored, Tier,
 };
 use routing_core::{
-    Context, Declare, Fleet, Picker, PluginError, PodInfo, Preparer, Preparing, ProfileBuilder, Ranking, Request,
-    Scorer, Slot, Totals, Write,
+    Declare, Fleet, Picker, PluginError, PodInfo, PrepareContext, Preparer, ProfileBuilder, Ranking, Request,
+    RoutingContext, Scorer, Slot, Totals, Write,
 };
 use routing_plugins::Hashing;
 use routing_plugins::load::PodLoad;
@@ -116,7 +116,7 @@ impl Setup {
 pub(crate) struct Given<S, F>(pub(crate) Write<S>, pub(crate) F);
 
 impl<S: Slot, F: Fn() -> S::Value + Send + Sync> Preparer for Given<S, F> {
-    fn prepare(&self, context: &mut Preparing<'_>) -> Result<(), PluginError> {
+    fn prepare(&self, context: &mut PrepareContext<'_>) -> Result<(), PluginError> {
         Ok(context.put(self.0, (self.1)())?)
     }
 }
@@ -124,7 +124,7 @@ impl<S: Slot, F: Fn() -> S::Value + Send + Sync> Preparer for Given<S, F> {
 pub(crate) struct Best;
 
 impl Picker for Best {
-    fn pick(&self, _: &Context<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
+    fn pick(&self, _: &RoutingContext<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
         totals.rank(1, ranking);
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use kv_index::{PodId, PodSet};
+use kv_index::{DEFAULT_POD_WORDS, PodId, PodSet};
 
 /// The pods that are given nothing for now, because requests to them failed.
 ///
@@ -12,20 +12,20 @@ use kv_index::{PodId, PodSet};
 ///
 /// ```
 /// use kv_index::PodId;
-/// use routing_core::Circuits;
+/// use routing_core::OpenBreakers;
 ///
-/// let circuits: Circuits = Circuits::new();
+/// let circuits: OpenBreakers = OpenBreakers::new();
 /// circuits.open(PodId::new(3));
 /// assert!(circuits.opened().contains(PodId::new(3)));
 /// circuits.close(PodId::new(3));
 /// assert!(circuits.opened().is_empty());
 /// ```
 #[derive(Debug)]
-pub struct Circuits<const W: usize = 4> {
+pub struct OpenBreakers<const W: usize = DEFAULT_POD_WORDS> {
     words: [AtomicU64; W],
 }
 
-impl<const W: usize> Circuits<W> {
+impl<const W: usize> OpenBreakers<W> {
     /// No open circuit.
     #[must_use]
     pub fn new() -> Self {
@@ -54,7 +54,7 @@ impl<const W: usize> Circuits<W> {
     }
 }
 
-impl<const W: usize> Default for Circuits<W> {
+impl<const W: usize> Default for OpenBreakers<W> {
     fn default() -> Self {
         Self::new()
     }

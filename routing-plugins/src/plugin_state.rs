@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use kv_index::{BlockSize, Index};
+use kv_index::{BlockSize, DEFAULT_POD_WORDS, Index};
 use parking_lot::Mutex;
-use routing_core::{Circuits, Declare, Preparer};
+use routing_core::{Declare, OpenBreakers, Preparer};
 
 #[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
 use crate::engine_hashing::EngineHashing;
@@ -24,7 +24,7 @@ use crate::tokenize::{TokenizePreparer, Tokenizers};
 /// The index and how prompts are hashed belong together: hashes of another kind match nothing, silently.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Stock<const W: usize = 4> {
+pub struct PluginState<const W: usize = DEFAULT_POD_WORDS> {
     /// Which pods hold which blocks.
     pub index: Arc<Index<W>>,
     /// How prompts become the hashes that are in the index.
@@ -34,7 +34,7 @@ pub struct Stock<const W: usize = 4> {
     /// What was sent to each pod and is not done.
     pub load: Arc<LoadTracker<W>>,
     /// The pods that are given nothing for now.
-    pub circuits: Arc<Circuits<W>>,
+    pub circuits: Arc<OpenBreakers<W>>,
     /// Which sessions are bound to which pods.
     pub sessions: Arc<SessionTables>,
     /// Where cold prompts went.
@@ -55,7 +55,7 @@ pub struct Stock<const W: usize = 4> {
     pub metrics: Arc<dyn Metrics>,
 }
 
-impl<const W: usize> Stock<W> {
+impl<const W: usize> PluginState<W> {
     /// What plugins share, around an index. Prompts come as tokens; everything else is empty.
     #[must_use]
     pub fn new(index: Arc<Index<W>>, hashing: Hashing) -> Self {
