@@ -121,7 +121,7 @@ fn an_answer_longer_than_it_said_is_no_success() {
 #[test]
 fn a_verdict_of_before_the_circuit_opened_is_no_probes() {
     use routing_exec::{BreakerConfig, Breakers, Verdict};
-    let circuits = Arc::new(routing_core::<OpenBreakers>::default());
+    let circuits = Arc::new(<routing_core::OpenBreakers>::default());
     let breakers =
         Arc::new(Breakers::new(BreakerConfig { failures: 1, ..BreakerConfig::default() }, Arc::clone(&circuits)));
     let now = some_instant();
