@@ -136,7 +136,6 @@ mod fault;
 mod fleet;
 mod held;
 mod in_flight;
-pub mod json;
 mod nearest;
 mod open_breakers;
 #[cfg(feature = "serde")]

@@ -94,9 +94,9 @@ impl RunError {
     /// The error as a body in the form that clients of the OpenAI API know.
     pub(crate) fn body(&self) -> String {
         let mut body = r#"{"error":{"message":"#.to_owned();
-        routing_core::json::write_string(&self.to_string(), &mut body);
+        json_edit::write_string(&self.to_string(), &mut body);
         body.push_str(r#","type":"#);
-        routing_core::json::write_string(self.code(), &mut body);
+        json_edit::write_string(self.code(), &mut body);
         body.push_str(&format!(r#","code":{}}}}}"#, self.status().as_u16()));
         body
     }

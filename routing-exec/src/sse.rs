@@ -1,6 +1,6 @@
 //! Streams of server-sent events: where one event ends, and how a stream that was cut is brought to a clean end.
 
-use routing_core::json::Object;
+use json_edit::Object;
 
 use crate::handoff::Api;
 

@@ -5,7 +5,7 @@ mod handoff_pair;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use routing_core::json::Object;
+use json_edit::Object;
 use routing_exec::handoff::headers::DATA_PARALLEL_RANK;
 use routing_exec::handoff::{
     Api, DroppedHandoff, Handoff, HandoffError, LegBody, LegContext, Mode, Mooncake, MooncakeEngine, Nixl, Reuse,

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::HeaderMap;
+use json_edit::Expected;
 use kv_index::Pod;
 use routing_core::Role;
-use routing_core::json::Expected;
 use routing_exec::handoff::headers::{self, ENCODERS, PREFILLER, REQUEST_ID};
 use routing_exec::handoff::{
     Api, Handoff, HandoffError, LegContext, Mode, Mooncake, MooncakeEngine, MooncakeEngines, Nixl, Plain,

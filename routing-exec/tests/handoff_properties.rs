@@ -3,10 +3,10 @@
 mod handoff_pair;
 
 use bytes::Bytes;
+use json_edit::Object;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-use routing_core::json::Object;
 use routing_exec::handoff::Api;
 
 use handoff_pair::{Pair, dialects};

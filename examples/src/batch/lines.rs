@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::{self, BufRead};
 
 use bytes::Bytes;
-use routing_core::json::{Kind, Object};
+use json_edit::{Kind, Object};
 use routing_exec::batch::journal::BatchDigest;
 
 /// The requests of a batch, in the order of their lines.

@@ -2,10 +2,10 @@
 
 use std::num::NonZeroU32;
 
+use json_edit::Object;
 use kv_index::engine::native_seed;
 use kv_index::{BlockHash, BlockSize, ChainHasher, ChainSeed};
 use routing_core::batch::{BatchConfig, BatchPlan, BatchPlanner, BatchPod, BatchRequest, Nothing, PodPlan};
-use routing_core::json::Object;
 use routing_plugins::tokenize::{PromptTokenizer, TemplateError};
 
 use crate::batch::Line;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode};
-use routing_core::json::{Edit, Object};
+use json_edit::{Edit, Object};
 
 use super::answer::Refusal;
 use super::config::ModelSettings;

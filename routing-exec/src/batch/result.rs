@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use json_edit::{Object, Raw};
 use routing_core::Pod;
-use routing_core::json::{Object, Raw};
 
 use crate::error::RunError;
 

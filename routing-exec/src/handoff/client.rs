@@ -1,7 +1,7 @@
 //! What a client has no say in.
 
 use bytes::Bytes;
-use routing_core::json::{Edit, Object};
+use json_edit::{Edit, Object};
 
 use super::prefill;
 

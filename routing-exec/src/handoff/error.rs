@@ -1,7 +1,7 @@
 //! Why a leg has no body, and why nothing was handed over.
 
+use json_edit::JsonError;
 use routing_core::Pod;
-use routing_core::json::JsonError;
 
 use super::api::Api;
 

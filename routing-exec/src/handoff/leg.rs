@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use http::HeaderMap;
+use json_edit::Object;
 use routing_core::Pod;
 use routing_core::Role;
-use routing_core::json::Object;
 
 use super::api::Api;
 use super::error::{DroppedHandoff, HandoffError};

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use http::HeaderValue;
+use json_edit::{Edit, Fragment, JsonError, Object};
 use routing_core::Pod;
-use routing_core::json::{Edit, Fragment, JsonError, Object};
 
 use super::error::HandoffError;
 use super::headers::DATA_PARALLEL_RANK;

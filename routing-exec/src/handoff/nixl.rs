@@ -1,6 +1,6 @@
 //! vLLM's NIXL connector: the prefill pod answers where its blocks are, and the decode pod fetches them.
 
-use routing_core::json::{Fragment, Object, Raw};
+use json_edit::{Fragment, Object, Raw};
 
 use super::api::Api;
 use super::error::{DroppedHandoff, HandoffError};
@@ -75,7 +75,7 @@ fn decode(leg: &LegContext<'_>) -> Result<LegBody, HandoffError> {
     let parameters = if is_batch { Err(DroppedHandoff::Batched) } else { transferred(leg.prefilled) };
     match parameters {
         Ok(parameters) => {
-            let edit = routing_core::json::Edit::new(body);
+            let edit = json_edit::Edit::new(body);
             Ok(LegBody::new(prefill::set_transfer(edit, leg.api, parameters.into()).finish()))
         }
         Err(why) => {

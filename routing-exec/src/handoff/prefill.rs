@@ -1,6 +1,6 @@
 //! What all dialects do to a prefill leg: one token, and no stream.
 
-use routing_core::json::{Edit, Fragment, Object};
+use json_edit::{Edit, Fragment, Object};
 
 use super::api::Api;
 use super::error::HandoffError;

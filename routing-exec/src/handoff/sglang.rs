@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use routing_core::json::{Edit, Fragment};
+use json_edit::{Edit, Fragment};
 
 use super::error::HandoffError;
 use super::host::host;

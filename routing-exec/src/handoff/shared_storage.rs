@@ -1,6 +1,6 @@
 //! Pods that share a store of blocks: the prefill pod writes, the decode pod reads, and nothing is passed on.
 
-use routing_core::json::{Edit, Object, Raw};
+use json_edit::{Edit, Object, Raw};
 
 use super::api::Api;
 use super::error::HandoffError;

@@ -1,7 +1,7 @@
 //! What an answer says of cached tokens, put right while it passes.
 
 use bytes::{Bytes, BytesMut};
-use routing_core::json::{Edit, Object};
+use json_edit::{Edit, Object};
 
 use super::api::Api;
 use super::events::{self, FrameEnds};

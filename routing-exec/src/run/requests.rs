@@ -5,9 +5,9 @@ use std::time::Instant;
 use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST};
 use http::{HeaderMap, Method, Request, Uri, request};
+use json_edit::{JsonError, Object};
 use routing_core::Pod;
 use routing_core::Role;
-use routing_core::json::{JsonError, Object};
 
 use super::Run;
 use super::headers::strip_hop_by_hop;

@@ -2,8 +2,8 @@
 
 use std::num::NonZeroUsize;
 
+use json_edit::Object;
 use routing_core::Request;
-use routing_core::json::Object;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::text_block;

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
-use routing_core::json::{Kind, Object, Raw};
+use json_edit::{Kind, Object, Raw};
 use routing_core::{Declare, PluginError, PrepareContext, Preparer, Request, Write};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 

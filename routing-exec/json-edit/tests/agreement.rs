@@ -1,9 +1,9 @@
 //! JSON read and edited in place, held against serde_json.
 
+use json_edit::{Edit, Fragment, Object, Raw};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
-use routing_core::json::{Edit, Fragment, Object, Raw};
 use serde_json::{Map, Value};
 
 fn space() -> impl Strategy<Value = &'static str> {
@@ -78,9 +78,8 @@ fn tree(raw: Raw<'_>) -> Value {
 /// A value, read by this crate alone.
 fn reread(raw: Raw<'_>) -> Value {
     if let Some(object) = raw.object() {
-        let member = |member: routing_core::json::Member<'_>| {
-            (member.name().expect("text").into_owned(), reread(member.value()))
-        };
+        let member =
+            |member: json_edit::Member<'_>| (member.name().expect("text").into_owned(), reread(member.value()));
         return Value::Object(object.members().map(member).collect());
     }
     if let Some(elements) = raw.array() {
@@ -184,7 +183,7 @@ fn change(tree: &mut Map<String, Value>, path: &[&str], to: Option<&Value>) {
 
 /// The members whose names are not among these, as they are written.
 fn others<'a>(object: Object<'a>, names: &[&str]) -> Vec<(Option<String>, &'a [u8])> {
-    let is_other = |member: &routing_core::json::Member<'_>| !names.iter().any(|name| member.is(name));
+    let is_other = |member: &json_edit::Member<'_>| !names.iter().any(|name| member.is(name));
     object.members().filter(is_other).map(|m| (m.name().map(Into::into), m.value().as_bytes())).collect()
 }
 

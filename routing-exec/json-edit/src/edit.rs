@@ -15,12 +15,12 @@ use super::{Member, Object, Walk};
 /// # Examples
 ///
 /// ```
-/// use routing_core::json::{Edit, Object};
+/// use json_edit::{Edit, Object};
 ///
 /// let body = Object::parse(br#"{"sampling_params": {"max_tokens": 9, "seed": 1e2}}"#)?;
 /// let edited = Edit::new(body).set_path(&["sampling_params", "max_tokens"], 1).set("stream", false).finish();
 /// assert_eq!(edited, br#"{"sampling_params": {"max_tokens": 1, "seed": 1e2},"stream":false}"#);
-/// # Ok::<(), routing_core::json::JsonError>(())
+/// # Ok::<(), json_edit::JsonError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Edit<'a> {

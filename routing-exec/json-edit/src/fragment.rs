@@ -12,7 +12,7 @@ use super::text::write_string;
 /// # Examples
 ///
 /// ```
-/// use routing_core::json::Fragment;
+/// use json_edit::Fragment;
 ///
 /// let params = Fragment::object([("remote", Fragment::from(true)), ("host", Fragment::NULL)]);
 /// assert_eq!(params.as_str(), r#"{"remote":true,"host":null}"#);

@@ -1,4 +1,4 @@
-//! A client's JSON, read where it lies and changed byte for byte.
+//! JSON read in place (zero-copy) and edited byte for byte.
 //!
 //! Bodies pass through a router on their way to an engine. Plugins look at one field of them; executors change two or three.
 //! So nothing here builds a tree: an [`Object`] is a checked text whose values are slices of it, and an [`Edit`] copies all
@@ -14,15 +14,17 @@
 //! # Examples
 //!
 //! ```
-//! use routing_core::json::{Edit, Object};
+//! use json_edit::{Edit, Object};
 //!
 //! let body = Object::parse(br#"{"model": "m",  "n": 1.0, "max_tokens": 50}"#)?;
 //! assert_eq!(body.get("max_tokens").and_then(|value| value.as_u64()), Some(50));
 //!
 //! let prefill = Edit::new(body).set("max_tokens", 1).set("stream", false).remove("model").finish();
 //! assert_eq!(prefill, br#"{  "n": 1.0, "max_tokens": 1,"stream":false}"#);
-//! # Ok::<(), routing_core::json::JsonError>(())
+//! # Ok::<(), json_edit::JsonError>(())
 //! ```
+
+#![forbid(unsafe_code)]
 
 mod edit;
 mod error;

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 ///
 /// ```
 /// let mut json = String::new();
-/// routing_core::json::write_string("say \"é\"\n", &mut json);
+/// json_edit::write_string("say \"é\"\n", &mut json);
 /// assert_eq!(json, r#""say \"é\"\n""#);
 /// ```
 pub fn write_string(text: &str, json: &mut String) {
