@@ -174,7 +174,8 @@ impl Heads {
         let old = self.arrays[shard].swap(tag(fresh, class), Ordering::AcqRel);
         writer.used = writer.live;
         writer.longest = writer.longest.max(writer.live);
-        let garbage = Garbage(old);
+        // SAFETY: (1) only tagged arrays are stored in `arrays`; (2) the swap took this one out.
+        let garbage = unsafe { Garbage::new(old) };
         pin.later(move || drop(garbage));
     }
 }
@@ -182,7 +183,8 @@ impl Heads {
 impl Drop for Heads {
     fn drop(&mut self) {
         for array in &self.arrays {
-            drop(Garbage(array.load(Ordering::Relaxed)));
+            // SAFETY: (1) as in `rebuild`; (2) the table ends here, and searches borrow it.
+            drop(unsafe { Garbage::new(array.load(Ordering::Relaxed)) });
         }
     }
 }
@@ -289,12 +291,24 @@ struct Garbage(*mut Bucket);
 // SAFETY: it is the array's only owner, and buckets are atomics.
 unsafe impl Send for Garbage {}
 
+impl Garbage {
+    /// Takes a tagged array over; it is freed on drop.
+    ///
+    /// # Safety
+    ///
+    /// 1. The pointer is `tag(allocate(class), class)` for some class.
+    /// 2. It is handed over once, and searches that began after that do not find it.
+    unsafe fn new(tagged: *mut Bucket) -> Self {
+        Self(tagged)
+    }
+}
+
 impl Drop for Garbage {
     fn drop(&mut self) {
         let (buckets, class) = untag(self.0);
         let slice = std::ptr::slice_from_raw_parts_mut(buckets.cast_mut(), CLASSES[class]);
-        // SAFETY: `allocate(class)` leaked exactly this boxed slice, and `Garbage` is made once per array:
-        // when `rebuild` replaced it and the pins are over, or when the table is dropped.
+        // SAFETY: by (1) of `new`, `allocate(class)` leaked exactly this boxed slice; by (2) nobody else owns it, and
+        // `rebuild` drops it through `Pin::later`, when the searches that may have found it are over.
         drop(unsafe { Box::from_raw(slice) });
     }
 }

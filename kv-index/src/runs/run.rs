@@ -248,8 +248,12 @@ impl<const W: usize> Drop for Run<W> {
         let capacity = self.writer.lock().capacity;
         let record = &self.records[(self.version.load(Ordering::Relaxed) & 1) as usize];
         let cuts = (record.shape.load(Ordering::Relaxed) >> 32) as usize;
-        drop(Array::from_raw(record.hashes.load(Ordering::Relaxed), capacity as usize));
-        drop(Array::from_raw(record.spill.load(Ordering::Relaxed), cuts.saturating_sub(INLINE)));
+        let (hashes, spill) = (record.hashes.load(Ordering::Relaxed), record.spill.load(Ordering::Relaxed));
+        // SAFETY: (1) `capacity` is the length of the current record's array, see `Writing::write`; (2) the run ends here,
+        // and arrays of earlier records were taken back when they were replaced.
+        drop(unsafe { Array::from_raw(hashes, capacity as usize) });
+        // SAFETY: (1) the record spills its cuts beyond `INLINE`, see `Writing::publish`; (2) as above.
+        drop(unsafe { Array::from_raw(spill, cuts.saturating_sub(INLINE)) });
     }
 }
 

@@ -79,7 +79,9 @@ impl<'p, const W: usize> Writing<'p, W> {
             for (to, hash) in array.iter().zip(&self.hashes()[..from]) {
                 to.store(hash.load(Ordering::Relaxed), Ordering::Relaxed);
             }
-            self.outgrown = Array::from_raw(self.hashes, self.writer.capacity as usize);
+            // SAFETY: (1) the array of hashes is as long as `capacity` says, both changed together; (2) the next lines
+            // replace it, and `publish` replaces it in the record, under the lock that we hold.
+            self.outgrown = unsafe { Array::from_raw(self.hashes, self.writer.capacity as usize) };
             self.writer.capacity = array.len() as u32;
             self.hashes = array.into_raw();
         }
@@ -129,12 +131,15 @@ impl<'p, const W: usize> Writing<'p, W> {
         let outgrown = self.outgrown.take();
         self.retire(outgrown);
         let spill = std::mem::replace(&mut self.spill, spill);
-        self.retire(Array::from_raw(spill, old_cuts.saturating_sub(INLINE)));
+        // SAFETY: (1) the record before this one had `old_cuts`, and spilled all beyond `INLINE`; (2) neither this guard nor
+        // the current record names it any more.
+        self.retire(unsafe { Array::from_raw(spill, old_cuts.saturating_sub(INLINE)) });
         // A small array is kept for whoever uses the run next: short conversations come and go all the time.
         if len == 0 && self.writer.capacity as usize > KEPT {
             let capacity = std::mem::take(&mut self.writer.capacity);
             let hashes = std::mem::replace(&mut self.hashes, hashes);
-            self.retire(Array::from_raw(hashes, capacity as usize));
+            // SAFETY: (1) as in `write`; (2) both this guard and the current record have null in its place.
+            self.retire(unsafe { Array::from_raw(hashes, capacity as usize) });
         }
     }
 
@@ -163,14 +168,19 @@ impl<T> Array<T> {
         Box::into_raw(self.0).cast()
     }
 
-    /// The array behind a pointer, if there is one; the caller is the only one to ask for it.
-    pub(super) fn from_raw(pointer: *mut T, len: usize) -> Option<Self> {
+    /// Takes the array behind a pointer back; none if the pointer is null.
+    ///
+    /// # Safety
+    ///
+    /// Unless the pointer is null:
+    ///
+    /// 1. It came from `into_raw` of an array of `len`.
+    /// 2. No other call takes it back.
+    pub(super) unsafe fn from_raw(pointer: *mut T, len: usize) -> Option<Self> {
         if pointer.is_null() {
             return None;
         }
-        // SAFETY: the pointer came from `into_raw` of an array of this length: of hashes, whose capacity is kept
-        // beside them, or of spilled cuts, whose number is in the record. It was taken out of the run by whoever
-        // asks, under the run's lock or in its drop, so this happens once.
+        // SAFETY: by (1) this is the boxed slice that `into_raw` leaked, and by (2) nobody else owns it.
         Some(Self(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(pointer, len)) }))
     }
 }
