@@ -14,18 +14,21 @@ use std::path::{Path, PathBuf};
 
 use recording::Section;
 use routing_core::{Registry, Workflow};
-use routing_plugins::{Stock, profiles, register};
+use routing_plugins::{PluginState, profiles, register};
 use traffic::Traffic;
 use world::World;
 
 /// Decisions of each profile.
 const DECISIONS: u64 = 400;
 
-type InCode = fn(&Stock) -> Workflow;
+type InCode = fn(&PluginState) -> Workflow;
 
 macro_rules! profile {
     ($name:ident) => {
-        (stringify!($name), (|stock: &Stock| profiles::$name(stock).build().expect("a ready profile builds")) as InCode)
+        (
+            stringify!($name),
+            (|stock: &PluginState| profiles::$name(stock).build().expect("a ready profile builds")) as InCode,
+        )
     };
 }
 
@@ -62,7 +65,7 @@ fn folder(name: &str) -> PathBuf {
 }
 
 /// The workflow that a file describes.
-fn read(file: &Path, stock: &Stock) -> Workflow {
+fn read(file: &Path, stock: &PluginState) -> Workflow {
     let text = std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     let mut registry = Registry::new();
     register(&mut registry, stock).expect("nothing else is registered");
@@ -71,7 +74,7 @@ fn read(file: &Path, stock: &Stock) -> Workflow {
     document.build(&registry).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
-fn record(name: String, build: impl Fn(&Stock) -> Workflow) -> Section {
+fn record(name: String, build: impl Fn(&PluginState) -> Workflow) -> Section {
     let stock = world::stock();
     let workflow = build(&stock);
     let (mut world, mut traffic) = (World::new(stock, workflow), Traffic::default());

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use kv_index::{BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Event, Index, Pod, Removed, Source, Stored};
 use routing_core::{DecideError, Fleet, Load, PodInfo, PodSet, Request, Role, RoutingPlan, Workflow, Workspace};
 use routing_plugins::load::{LoadGuard, Work};
-use routing_plugins::{Hashing, Stock};
+use routing_plugins::{Hashing, PluginState};
 
 use super::recording::{error, plan};
 use super::traffic::{Asked, BLOCK, Chance};
@@ -20,7 +20,7 @@ const REMEMBERED: usize = 64;
 
 /// A fleet, and a gateway that routes by a workflow.
 pub(crate) struct World {
-    stock: Stock,
+    stock: PluginState,
     workflow: Workflow,
     workspace: Workspace,
     /// By place; a place is empty while its pod is away.
@@ -45,8 +45,8 @@ struct Running {
 }
 
 /// What the pods of a world share with its gateway. They are guessed to hold few blocks.
-pub(crate) fn stock() -> Stock {
-    let stock = Stock::new(Arc::new(Index::new(Config::default())), Hashing::Native(block_size()));
+pub(crate) fn stock() -> PluginState {
+    let stock = PluginState::new(Arc::new(Index::new(Config::default())), Hashing::Native(block_size()));
     stock.predicting(NonZeroUsize::new(600).expect("not zero"))
 }
 
@@ -56,7 +56,7 @@ fn block_size() -> BlockSize {
 
 impl World {
     #[expect(clippy::disallowed_methods, reason = "a world begins at some instant; which one does not matter")]
-    pub(crate) fn new(stock: Stock, workflow: Workflow) -> Self {
+    pub(crate) fn new(stock: PluginState, workflow: Workflow) -> Self {
         let pods: Vec<_> = (0..PODS).map(|place| Some(born(&stock, place, 0))).collect();
         Self {
             workspace: workflow.workspace(),
@@ -232,7 +232,7 @@ impl World {
 }
 
 /// A pod of a place: what it is stays the same, its name tells when it came.
-fn born(stock: &Stock, place: usize, version: u64) -> PodInfo {
+fn born(stock: &PluginState, place: usize, version: u64) -> PodInfo {
     let name = if version == 0 { format!("p{place}") } else { format!("p{place}v{version}") };
     let role = [Role::Both, Role::Prefill, Role::Decode, Role::Both, Role::Decode][place % 5];
     let info = PodInfo::new(stock.index.join(&name).expect("room"), &name).role(role);
