@@ -38,6 +38,7 @@ mod imbalance;
 mod in_flight;
 mod keep;
 mod label;
+mod label_selector;
 mod longest_match;
 mod metric;
 mod metrics;
@@ -45,7 +46,6 @@ mod priority_headroom;
 mod range_filter;
 mod role;
 pub mod saturation;
-mod selector;
 #[cfg(test)]
 pub(crate) mod testing;
 mod utilization;
@@ -62,13 +62,13 @@ pub use health::HealthFilter;
 pub use imbalance::{ImbalanceFilter, ImbalanceParameters};
 pub use in_flight::{Figures, InFlightLimit};
 pub use label::{LabelFilter, LabelParameters};
+pub use label_selector::{LabelSelector, LabelSelectorError};
 pub use longest_match::{LongestMatchFilter, LongestMatchParameters};
 pub use metric::{Comparison, Metric, Unknown, Unreported};
 pub use metrics::{MetricCondition, MetricConditionError, MetricFilter, MetricFilterParameters, MetricSource};
 pub use priority_headroom::{PriorityHeadroomFilter, PriorityHeadroomParameters};
 pub use range_filter::{ContextRangeFilter, ContextRangeParameters};
 pub use role::{RoleFilter, RoleParameters, Unlabelled};
-pub use selector::{Selector, SelectorError};
 pub use utilization::{UtilizationFilter, UtilizationParameters};
 
 #[cfg(all(test, feature = "serde"))]

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use kv_index::PodSet;
 use routing_core::{Declare, Filter, PluginError, RoutingContext};
 
+use super::label_selector::LabelSelector;
 use super::metric::Unknown;
-use super::selector::Selector;
 
 /// What [`LabelFilter`] takes.
 #[derive(Clone, Debug)]
@@ -14,7 +14,7 @@ use super::selector::Selector;
 #[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
 pub struct LabelParameters {
     /// The labels that pods must have, such as `zone in (a, b), !gpu, tier=fast`; any, unless given.
-    pub selector: Selector,
+    pub selector: LabelSelector,
     /// Labels of pods that must be as a label of the client: the pods' label, and the client's.
     pub same_as_client: BTreeMap<Box<str>, Box<str>>,
     /// What is done where the client has no such label: `keep` asks nothing of pods, and is the default; `remove` leaves
@@ -28,7 +28,7 @@ pub struct LabelParameters {
 #[serde(deny_unknown_fields)]
 struct Raw {
     #[serde(default)]
-    selector: Selector,
+    selector: LabelSelector,
     #[serde(default)]
     same_as_client: BTreeMap<Box<str>, Box<str>>,
     clients_without: Option<Unknown>,
@@ -39,7 +39,7 @@ impl TryFrom<Raw> for LabelParameters {
     type Error = &'static str;
 
     fn try_from(Raw { selector, same_as_client, clients_without }: Raw) -> Result<Self, &'static str> {
-        if selector == Selector::default() && same_as_client.is_empty() {
+        if selector == LabelSelector::default() && same_as_client.is_empty() {
             return Err("give `selector` or `same_as_client`: without them nobody is left out");
         }
         if same_as_client.iter().any(|(label, clients)| label.is_empty() || clients.is_empty()) {
@@ -54,14 +54,14 @@ impl TryFrom<Raw> for LabelParameters {
 
 impl Default for LabelParameters {
     fn default() -> Self {
-        Self { selector: Selector::default(), same_as_client: BTreeMap::new(), clients_without: Unknown::Keep }
+        Self { selector: LabelSelector::default(), same_as_client: BTreeMap::new(), clients_without: Unknown::Keep }
     }
 }
 
 impl LabelParameters {
     /// Pods that a selector selects.
     #[must_use]
-    pub fn new(selector: Selector) -> Self {
+    pub fn new(selector: LabelSelector) -> Self {
         Self { selector, ..Self::default() }
     }
 
@@ -73,7 +73,7 @@ impl LabelParameters {
     }
 }
 
-/// Keeps the pods whose labels a [`Selector`] selects, and whose labels are the client's where that is asked.
+/// Keeps the pods whose labels a [`LabelSelector`] selects, and whose labels are the client's where that is asked.
 ///
 /// `OnEmpty::Fail` is sensible for what must be, such as a tenant's own pods or a country; `OnEmpty::KeepPrevious` for
 /// what is only better, such as the client's zone.
@@ -153,7 +153,7 @@ mod tests {
     fn parameters_are_a_selector_and_a_map() {
         let text = "{selector: 'zone in (a,b),!gpu', same_as_client: {zone: zone}}";
         let parameters: LabelParameters = serde_yaml_ng::from_str(text).unwrap();
-        assert_eq!(parameters.selector, Selector::default().within("zone", &["a", "b"]).absent("gpu"));
+        assert_eq!(parameters.selector, LabelSelector::default().within("zone", &["a", "b"]).absent("gpu"));
         assert_eq!(parameters.clients_without, Unknown::Keep);
         let error = serde_yaml_ng::from_str::<LabelParameters>("{selector: 'zone in a'}").unwrap_err();
         assert!(error.to_string().contains("expected `(` after `zone in`"), "{error}");

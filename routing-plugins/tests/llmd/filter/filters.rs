@@ -7,8 +7,8 @@ use kv_index::{BlockSize, PodId};
 use routing_core::{OnEmpty, Role};
 use routing_plugins::filter::{
     AffinityFilter, AffinityParameters, Comparison, ContextRange, ContextRangeFilter, ContextRangeParameters,
-    LabelFilter, LabelParameters, Metric, MetricCondition, MetricFilter, MetricFilterParameters, MetricSource,
-    RoleFilter, RoleParameters, Selector, Unlabelled, Unreported,
+    LabelFilter, LabelParameters, LabelSelector, Metric, MetricCondition, MetricFilter, MetricFilterParameters,
+    MetricSource, RoleFilter, RoleParameters, Unlabelled, Unreported,
 };
 use routing_plugins::load::PodLoad;
 use routing_plugins::prepare::GivenTokensPreparer;
@@ -102,7 +102,7 @@ pub(super) fn label_selector(case: &Case) -> Result<(), String> {
     known(&case.params, &["selector", "matchLabels", "matchExpressions"])?;
     known(&case.input, &["labels"])?;
     let selector = match &case.params["selector"] {
-        Value::String(text) => text.parse::<Selector>().map_err(|error| error.to_string())?,
+        Value::String(text) => text.parse::<LabelSelector>().map_err(|error| error.to_string())?,
         Value::Null => from_lists(&case.params)?,
         lists => {
             known(lists, &["matchLabels", "matchExpressions"])?;
@@ -130,9 +130,9 @@ fn pairs(labels: &Value) -> Result<Vec<(&str, &str)>, String> {
         .collect()
 }
 
-fn from_lists(lists: &Value) -> Result<Selector, String> {
+fn from_lists(lists: &Value) -> Result<LabelSelector, String> {
     let same = pairs(&lists["matchLabels"])?;
-    let mut selector = same.iter().fold(Selector::default(), |selector, (key, value)| selector.equal(key, value));
+    let mut selector = same.iter().fold(LabelSelector::default(), |selector, (key, value)| selector.equal(key, value));
     for given in lists["matchExpressions"].as_array().map(Vec::as_slice).unwrap_or_default() {
         known(given, &["key", "operator", "values"])?;
         let key = given["key"].as_str().ok_or("no key")?;

@@ -23,17 +23,17 @@ use routing_core::Fleet;
 /// # Examples
 ///
 /// ```
-/// use routing_plugins::filter::Selector;
+/// use routing_plugins::filter::LabelSelector;
 ///
-/// let selector: Selector = "zone in (a, b), !gpu, tier=fast".parse()?;
-/// assert_eq!(selector, Selector::default().within("zone", &["a", "b"]).absent("gpu").equal("tier", "fast"));
-/// let error = "zone in (a".parse::<Selector>().unwrap_err();
+/// let selector: LabelSelector = "zone in (a, b), !gpu, tier=fast".parse()?;
+/// assert_eq!(selector, LabelSelector::default().within("zone", &["a", "b"]).absent("gpu").equal("tier", "fast"));
+/// let error = "zone in (a".parse::<LabelSelector>().unwrap_err();
 /// assert_eq!(error.to_string(), "expected `,` or `)` after `zone in (a`");
-/// # Ok::<(), routing_plugins::filter::SelectorError>(())
+/// # Ok::<(), routing_plugins::filter::LabelSelectorError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(try_from = "String"))]
-pub struct Selector {
+pub struct LabelSelector {
     requirements: Vec<Requirement>,
 }
 
@@ -51,7 +51,7 @@ enum Test {
     Absent,
 }
 
-impl Selector {
+impl LabelSelector {
     /// The same, and a label has this value.
     #[must_use]
     pub fn equal(self, label: &str, value: &str) -> Self {
@@ -112,7 +112,7 @@ fn boxed(values: &[&str]) -> Box<[Box<str>]> {
     values.iter().map(|value| Box::from(*value)).collect()
 }
 
-impl fmt::Display for Selector {
+impl fmt::Display for LabelSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, Requirement { label, test }) in self.requirements.iter().enumerate() {
             f.write_str(if at == 0 { "" } else { "," })?;
@@ -137,17 +137,17 @@ impl fmt::Display for Selector {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected {expected} after `{understood}`")]
 #[non_exhaustive]
-pub struct SelectorError {
+pub struct LabelSelectorError {
     /// What should have come.
     pub expected: &'static str,
     /// What was understood before.
     pub understood: Box<str>,
 }
 
-impl FromStr for Selector {
-    type Err = SelectorError;
+impl FromStr for LabelSelector {
+    type Err = LabelSelectorError;
 
-    fn from_str(text: &str) -> Result<Self, SelectorError> {
+    fn from_str(text: &str) -> Result<Self, LabelSelectorError> {
         let (mut scanner, mut selector) = (Scanner { text, at: 0 }, Self::default());
         scanner.skip();
         if scanner.rest().is_empty() {
@@ -165,10 +165,10 @@ impl FromStr for Selector {
     }
 }
 
-impl TryFrom<String> for Selector {
-    type Error = SelectorError;
+impl TryFrom<String> for LabelSelector {
+    type Error = LabelSelectorError;
 
-    fn try_from(text: String) -> Result<Self, SelectorError> {
+    fn try_from(text: String) -> Result<Self, LabelSelectorError> {
         text.parse()
     }
 }
@@ -180,7 +180,7 @@ struct Scanner<'s> {
 }
 
 impl<'s> Scanner<'s> {
-    fn requirement(&mut self) -> Result<Requirement, SelectorError> {
+    fn requirement(&mut self) -> Result<Requirement, LabelSelectorError> {
         let absent = self.eat("!");
         let label = Box::from(self.word("a label")?);
         let test = if absent {
@@ -198,7 +198,7 @@ impl<'s> Scanner<'s> {
     }
 
     /// `in (a, b)` or `notin (a, b)`.
-    fn set(&mut self) -> Result<Test, SelectorError> {
+    fn set(&mut self) -> Result<Test, LabelSelectorError> {
         const OPERATORS: &str = "`=`, `!=`, `in`, `notin` or `,`";
         let before = self.at;
         let operator = self.word(OPERATORS)?;
@@ -219,7 +219,7 @@ impl<'s> Scanner<'s> {
         Ok(if operator == "in" { Test::Within(values.into()) } else { Test::Without(values.into()) })
     }
 
-    fn word(&mut self, expected: &'static str) -> Result<&'s str, SelectorError> {
+    fn word(&mut self, expected: &'static str) -> Result<&'s str, LabelSelectorError> {
         let rest = self.rest();
         let end = rest.find(|letter: char| letter.is_whitespace() || ",()=!<>".contains(letter)).unwrap_or(rest.len());
         if end == 0 {
@@ -252,8 +252,8 @@ impl<'s> Scanner<'s> {
         &self.text[self.at..]
     }
 
-    fn expected(&self, expected: &'static str) -> SelectorError {
-        SelectorError { expected, understood: self.text[..self.at].trim_end().into() }
+    fn expected(&self, expected: &'static str) -> LabelSelectorError {
+        LabelSelectorError { expected, understood: self.text[..self.at].trim_end().into() }
     }
 }
 
@@ -270,7 +270,7 @@ mod tests {
             .pod(1, |pod| pod.label("zone", "b"))
             .pod(2, |pod| pod.label("zone", ""))
             .fleet();
-        let selector: Selector = selector.parse().unwrap();
+        let selector: LabelSelector = selector.parse().unwrap();
         selector.select(&fleet).iter().map(|pod| pod.index()).collect()
     }
 
@@ -291,7 +291,7 @@ mod tests {
 
     #[test]
     fn what_is_not_understood_is_named() {
-        let error = |text: &str| text.parse::<Selector>().unwrap_err().to_string();
+        let error = |text: &str| text.parse::<LabelSelector>().unwrap_err().to_string();
         assert_eq!(error("zone in a"), "expected `(` after `zone in`");
         assert_eq!(error("zone in ()"), "expected a value after `zone in (`");
         assert_eq!(error("zone in (a,)"), "expected a value after `zone in (a,`");
@@ -304,12 +304,12 @@ mod tests {
         assert_eq!(error("!"), "expected a label after `!`");
     }
 
-    fn selectors() -> impl Strategy<Value = Selector> {
+    fn selectors() -> impl Strategy<Value = LabelSelector> {
         let word = || "[a-z./-]{1,6}";
         let values = || prop::collection::vec(word(), 1..4);
         let requirement = (word(), values(), 0..4_u8);
         prop::collection::vec(requirement, 0..5).prop_map(|requirements| {
-            requirements.iter().fold(Selector::default(), |selector, (label, values, kind)| {
+            requirements.iter().fold(LabelSelector::default(), |selector, (label, values, kind)| {
                 let values: Vec<&str> = values.iter().map(String::as_str).collect();
                 match kind {
                     0 => selector.within(label, &values),
@@ -324,13 +324,13 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_is_read(selector in selectors()) {
-            prop_assert_eq!(selector.to_string().parse::<Selector>(), Ok(selector));
+            prop_assert_eq!(selector.to_string().parse::<LabelSelector>(), Ok(selector));
         }
 
         #[test]
         fn any_text_is_a_selector_or_an_error(text in "[a-z !=,()<ü]{0,24}") {
-            if let Ok(selector) = text.parse::<Selector>() {
-                prop_assert_eq!(selector.to_string().parse::<Selector>(), Ok(selector));
+            if let Ok(selector) = text.parse::<LabelSelector>() {
+                prop_assert_eq!(selector.to_string().parse::<LabelSelector>(), Ok(selector));
             }
         }
     }
