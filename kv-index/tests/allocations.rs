@@ -1,41 +1,17 @@
 //! A warm search allocates nothing, eager or lazy, with holes or without.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
 use kv_index::{
     BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Event, Index, Matches, Parent, Pod, Removed, Source, Stored,
 };
-
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: every call is passed on to the system allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of `dealloc`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
+use pointsman_test_support::alloc::{self, CountingAllocator};
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator::new();
 
 fn allocations(mut work: impl FnMut()) -> usize {
     // Warm: the buffers grow, and this thread joins the epochs.
     (0..3).for_each(|_| work());
-    let before = ALLOCATIONS.get();
-    work();
-    ALLOCATIONS.get() - before
+    alloc::allocations(work)
 }
 
 fn store(index: &Index, pod: Pod, parent: Parent, blocks: &[BlockHash]) {

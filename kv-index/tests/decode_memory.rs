@@ -2,44 +2,11 @@
 
 #![cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
 use kv_index::engine::{DecodeProblem, decode_batch};
-
-struct Counting;
-
-thread_local! {
-    static LIVE: Cell<usize> = const { Cell::new(0) };
-    static PEAK: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: every call is passed on to the system allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let _ = LIVE.try_with(|live| live.set(live.get().wrapping_add(layout.size())));
-        let _ = PEAK.try_with(|peak| peak.set(peak.get().max(LIVE.get())));
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        let _ = LIVE.try_with(|live| live.set(live.get().wrapping_sub(layout.size())));
-        // SAFETY: the caller keeps the contract of `dealloc`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
+use pointsman_test_support::alloc::{CountingAllocator, peak_bytes};
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// The most that was allocated at any one time meanwhile. A list that grows is there twice for a moment.
-fn allocated<T>(work: impl FnOnce() -> T) -> (usize, T) {
-    let before = LIVE.get();
-    PEAK.set(before);
-    let result = work();
-    (PEAK.get() - before, result)
-}
+static ALLOCATOR: CountingAllocator = CountingAllocator::new();
 
 #[test]
 fn a_claim_of_four_billion_elements_costs_nothing() {
@@ -52,7 +19,7 @@ fn a_claim_of_four_billion_elements_costs_nothing() {
         for before in [&b""[..], b"\x92\x01", b"\x92\x01\x91", b"\x92\x01\x91\x92", b"\x93\x01\x90", stored, removed] {
             for after in [&b""[..], b"\x01\x02\x03\x04\x05"] {
                 let payload = [before, claim, after].concat();
-                let (bytes, result) = allocated(|| decode_batch(&payload).map(drop));
+                let (bytes, result) = peak_bytes(|| decode_batch(&payload).map(drop));
                 assert_eq!(bytes, 0, "{payload:02x?}");
                 let error = result.expect_err("the claim is wrong");
                 assert!(matches!(error.problem, DecodeProblem::EndsEarly { .. }), "{error}");
@@ -84,7 +51,7 @@ fn what_is_decoded_costs_a_bounded_multiple_of_the_payload() {
         many(keys, b"\x91\xc0"),
         many(&[&keys[..], b"\x91"].concat(), b"\xc0"),
     ] {
-        let (bytes, result) = allocated(|| decode_batch(&payload).map(|batch| batch.events.len()));
+        let (bytes, result) = peak_bytes(|| decode_batch(&payload).map(|batch| batch.events.len()));
         let times = bytes / payload.len();
         println!("{times} times {} bytes", payload.len());
         assert!(result.is_ok(), "{result:?}");

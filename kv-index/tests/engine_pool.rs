@@ -8,15 +8,14 @@ mod support;
 
 use kv_index::engine::{DropReason, EngineFeed, ReplayForm, Verify};
 use kv_index::{Config, Index, Verdict};
-
+use pointsman_test_support::SplitMix64;
 use support::pool::{Pool, dialect};
 use support::publisher::Publisher;
-use support::rng::Rng;
 use support::traffic::Traffic;
 use support::truth::Way;
 
 fn run(way: Way, window: Option<usize>, seed: u64, steps: usize) -> (usize, u64) {
-    let mut rng = Rng(seed);
+    let mut rng = SplitMix64::new(seed);
     let mut pool = Pool::new(4, 40 + rng.below(80), window);
     let (mut publisher, mut traffic) = (Publisher::new(10, ReplayForm::WithTopic), Traffic::default());
     let index: Index = Index::new(Config::default());

@@ -5,12 +5,11 @@ mod support;
 
 use kv_index::engine::{DropReason, EngineFeed, EngineFeedConfig, ReceiveError, ReplayForm, Replayed, replay_request};
 use kv_index::{BlockSize, Config, Index, Pod, Verdict};
-
+use pointsman_test_support::SplitMix64;
 use support::engine::{Engine, Feed};
 use support::pack::Packer;
 use support::pool::model;
 use support::publisher::{Frames, Publisher};
-use support::rng::Rng;
 use support::truth::Way;
 
 fn with_feed(way: Way, keeps: usize, form: ReplayForm, test: impl Fn(Engine, &Index, Pod, &Feed<'_>)) {
@@ -220,7 +219,7 @@ fn whatever_the_wire_does_the_state_is_right_in_the_end() {
     for seed in 0..24 {
         let way = Way::ALL[seed as usize % 4];
         let mut engine = Engine::new(seed, 10_000, ReplayForm::WithTopic);
-        let mut wire = Rng(seed ^ 0xabcd);
+        let mut wire = SplitMix64::new(seed ^ 0xabcd);
         let index: Index = Index::new(Config::default());
         let pod = index.join("a").expect("room");
         let feed = EngineFeed::new(&index, pod, way.config(&engine.pool)).expect("live");
@@ -234,11 +233,11 @@ fn whatever_the_wire_does_the_state_is_right_in_the_end() {
                     engine.deliver(&feed, &frames);
                     engine.deliver(&feed, &frames);
                 }
-                5 if wire.chance(20) => {
+                5 if wire.percent(20) => {
                     engine.restart();
                     delayed.clear();
                 }
-                6 if wire.chance(30) => {
+                6 if wire.percent(30) => {
                     (0..wire.below(30)).for_each(|_| drop(engine.publish()));
                     engine.replay(&feed, Some(feed.connected()));
                 }
@@ -246,7 +245,7 @@ fn whatever_the_wire_does_the_state_is_right_in_the_end() {
                     engine.deliver(&feed, &frames);
                 }
             }
-            if !delayed.is_empty() && wire.chance(30) {
+            if !delayed.is_empty() && wire.percent(30) {
                 let frames = delayed.remove(wire.below(delayed.len()));
                 engine.deliver(&feed, &frames);
             }

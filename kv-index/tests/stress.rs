@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use kv_index::{BlockHash, Config, Event, Index, Matches, Parent, Pod, Removed, Source, Stored};
+use pointsman_test_support::SplitMix64;
 
 fn chain(seed: u64, blocks: u64) -> Vec<BlockHash> {
     // The first half is common to all, so that runs are shared and fought over.
@@ -23,20 +24,10 @@ fn remove(index: &Index, pod: Pod, blocks: &[BlockHash]) {
     index.apply(pod, Source::Membership, &Event::Removed(Removed::new(blocks))).expect("live");
 }
 
-/// A small seeded generator.
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (self.0 >> 33) as usize % end
-    }
-}
-
 /// One writer's pod: grows and shrinks its chains, sometimes makes a hole and heals it; returns the depths
 /// it ended with.
 fn churn(index: &Index, pod: Pod, chains: &[Vec<BlockHash>], seed: u64, rounds: usize) -> Vec<usize> {
-    let mut rng = Rng(seed);
+    let mut rng = SplitMix64::new(seed);
     let mut held = vec![chains[0].len() / 2; chains.len()];
     for _ in 0..rounds {
         let at = rng.below(chains.len());
@@ -155,7 +146,7 @@ fn two_writers_on_one_pod_leave_one_truth() {
         for thread in 0..2u64 {
             let (index, chains) = (&index, &chains);
             scope.spawn(move || {
-                let mut rng = Rng(thread);
+                let mut rng = SplitMix64::new(thread);
                 for _ in 0..20_000 {
                     let chain = &chains[rng.below(4)];
                     let (a, b) = (rng.below(64), rng.below(64));

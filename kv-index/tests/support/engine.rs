@@ -2,10 +2,10 @@
 
 use kv_index::engine::{EngineFeed, ReplayForm, Replayed, replay_request};
 use kv_index::{Index, Pod, Verdict};
+use pointsman_test_support::SplitMix64;
 
 use super::pool::Pool;
 use super::publisher::{Frames, Publisher};
-use super::rng::Rng;
 use super::traffic::Traffic;
 use super::truth::Way;
 
@@ -16,7 +16,7 @@ pub struct Engine {
     pub pool: Pool,
     pub publisher: Publisher,
     pub traffic: Traffic,
-    pub rng: Rng,
+    pub rng: SplitMix64,
     pub time: f64,
     keeps: usize,
     form: ReplayForm,
@@ -26,7 +26,7 @@ impl Engine {
     pub fn new(seed: u64, keeps: usize, form: ReplayForm) -> Self {
         let publisher = Publisher::new(keeps, form);
         let pool = Pool::new(4, 64, None);
-        Self { pool, publisher, traffic: Traffic::default(), rng: Rng(seed), time: 0.0, keeps, form }
+        Self { pool, publisher, traffic: Traffic::default(), rng: SplitMix64::new(seed), time: 0.0, keeps, form }
     }
 
     /// Works until there is something to publish.

@@ -6,6 +6,5 @@ pub mod engine;
 pub mod pack;
 pub mod pool;
 pub mod publisher;
-pub mod rng;
 pub mod traffic;
 pub mod truth;

@@ -1,7 +1,8 @@
 //! What happens to an engine: requests that share beginnings, turns, failures, resets; chosen by a seed.
 
+use pointsman_test_support::SplitMix64;
+
 use super::pool::{NAMESPACES, Namespace, Pool};
-use super::rng::Rng;
 
 /// Prompts that were seen, so that later ones can continue or repeat them.
 #[derive(Clone, Debug, Default)]
@@ -11,7 +12,7 @@ pub struct Traffic {
 
 impl Traffic {
     /// One scheduling step of the engine.
-    pub fn step(&mut self, pool: &mut Pool, rng: &mut Rng) {
+    pub fn step(&mut self, pool: &mut Pool, rng: &mut SplitMix64) {
         let running = pool.requests();
         match rng.below(100) {
             0..30 => {
@@ -34,7 +35,7 @@ impl Traffic {
     }
 
     /// A prompt: an exact repeat, a continuation, or a new one under a common beginning.
-    fn prompt(&mut self, rng: &mut Rng) -> (Namespace, Vec<u32>) {
+    fn prompt(&mut self, rng: &mut SplitMix64) -> (Namespace, Vec<u32>) {
         let (namespace, mut tokens) = match rng.below(10) {
             0..2 if !self.prompts.is_empty() => return self.prompts[rng.below(self.prompts.len())].clone(),
             2..6 if !self.prompts.is_empty() => self.prompts[rng.below(self.prompts.len())].clone(),
