@@ -64,6 +64,7 @@
 #![forbid(unsafe_code)]
 
 pub mod condition;
+mod cost_model;
 #[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
 mod engine_hashing;
 pub mod filter;
@@ -80,6 +81,9 @@ pub mod score;
 pub mod tokenize;
 mod tokens;
 
+pub use cost_model::{
+    CostModel, DecodeRow, Fit, FitError, Measurements, MixedRow, PrefillRow, Products, RelativeError,
+};
 #[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
 pub use engine_hashing::EngineHashing;
 pub use parameters::{Amount, Fraction, OutOfRange, Positive};
