@@ -14,7 +14,7 @@ use crate::counted;
 #[test]
 #[expect(clippy::disallowed_methods, reason = "some instant to count from; which one does not matter")]
 fn a_warm_decision_allocates_nothing() {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/policies");
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/simulator/policies");
     let mut tested = 0;
     for file in std::fs::read_dir(folder).expect("the folder of policies") {
         let path = file.expect("a file").path();

@@ -1,4 +1,4 @@
-//! The published rules of `examples/policies`: each builds, and decides as its formula says.
+//! The published rules of `examples/simulator/policies`: each builds, and decides as its formula says.
 #![cfg(feature = "serde")]
 
 mod costs;

@@ -184,5 +184,5 @@ pub(crate) fn document(name: &str) -> String {
 }
 
 pub(crate) fn folder() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../examples/policies")
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../examples/simulator/policies")
 }

@@ -1,0 +1,136 @@
+//! Prompts as chains of block hashes, and the plan that is made of them.
+
+use std::num::NonZeroU32;
+
+use json_edit::Object;
+use kv_index::engine::native_seed;
+use kv_index::{BlockHash, BlockSize, ChainHasher, ChainSeed};
+use routing_core::batch::{BatchConfig, BatchPlan, BatchPlanner, BatchPod, BatchRequest, Nothing, PodPlan};
+use routing_plugins::tokenize::{PromptTokenizer, TemplateError};
+
+use crate::Line;
+use pointsman_example_common::words;
+
+/// The prompts of a batch as pods see them: chains of block hashes, and how long they are.
+#[derive(Clone, Debug)]
+pub struct Chains {
+    hashes: Vec<BlockHash>,
+    /// By place, where its hashes end and how many tokens are expected.
+    ends: Vec<(usize, u32, u32)>,
+    /// Tokens in a block.
+    block: NonZeroU32,
+}
+
+impl Chains {
+    /// The chains of a batch for a model, in blocks of so many tokens, by words as simulated pods have them. A prompt that
+    /// cannot be read is an empty one: its pod will say what is wrong with it.
+    ///
+    /// # Errors
+    ///
+    /// None in fact: the template of words is a constant.
+    pub fn of(lines: &[Line], model: &str, size: BlockSize) -> Result<Self, TemplateError> {
+        let block = u32::try_from(size.tokens()).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN);
+        let (prompts, model) = (words::prompts()?, ChainSeed::new(model));
+        let mut chains = Self { hashes: Vec::new(), ends: Vec::with_capacity(lines.len()), block };
+        let mut tokens = Vec::new();
+        for line in lines {
+            tokens.clear();
+            if prompts.tokenize(&line.body, &mut tokens).is_err() {
+                tokens.clear();
+            }
+            let body = Object::parse(&line.body).ok();
+            let salt = body.and_then(|body| body.get("cache_salt")?.as_str());
+            let hasher = ChainHasher::new(native_seed(model, None, salt.as_deref()), size);
+            chains.hashes.extend(hasher.hash(&tokens));
+            let limit = |name: &str| body.and_then(|body| body.get(name)?.as_u64());
+            let output = limit("max_completion_tokens").or_else(|| limit("max_tokens")).unwrap_or(OUTPUT);
+            let count = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+            chains.ends.push((chains.hashes.len(), count(tokens.len() as u64), count(output)));
+        }
+        Ok(chains)
+    }
+
+    /// A request as planners see it.
+    #[must_use]
+    pub fn request(&self, place: u32) -> BatchRequest<'_> {
+        let at = place as usize;
+        let begin = at.checked_sub(1).map_or(0, |before| self.ends[before].0);
+        let (end, prompt_tokens, output_tokens) = self.ends[at];
+        BatchRequest { chain: &self.hashes[begin..end], prompt_tokens, output_tokens, deadline: None }
+    }
+}
+
+/// Plans some of a batch's requests over pods. Places are those of the whole batch.
+///
+/// What no pod has room for is in the plan's infeasible ones, and so has an error as its result; and if there can be no plan
+/// at all, every request is in no cohort, which is an error for each too.
+#[must_use]
+pub fn plan(chains: &Chains, places: &[u32], pods: &[BatchPod]) -> BatchPlan {
+    let config = BatchConfig { block_tokens: chains.block, ..BatchConfig::default() };
+    let requests: Vec<BatchRequest<'_>> = places.iter().map(|place| chains.request(*place)).collect();
+    let mut plan = BatchPlan::default();
+    let Ok(made) = BatchPlanner::new(config).plan(&requests, pods, &mut Nothing) else {
+        plan.pods.extend(pods.iter().map(|pod| PodPlan::new(pod.pod, Vec::new())));
+        return plan;
+    };
+    // A planner counts what it is given; the runner counts the whole batch.
+    plan.pods = made.pods;
+    plan.infeasible = made.infeasible;
+    let in_cohorts = plan.pods.iter_mut().flat_map(|pod| &mut pod.cohorts).flat_map(|cohort| &mut cohort.requests);
+    let in_neither = plan.infeasible.iter_mut().map(|infeasible| &mut infeasible.request);
+    in_cohorts.chain(in_neither).for_each(|request| *request = places[*request as usize]);
+    plan
+}
+
+/// Tokens of an answer where the request sets no limit.
+const OUTPUT: u64 = 256;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use kv_index::{Config, Index};
+    use routing_core::batch::{Cohort, InfeasibleReason};
+
+    use super::*;
+    use crate::{Batch, made_up};
+    use pointsman_engine_sim::MODEL;
+
+    #[test]
+    fn a_plan_has_every_request_once_and_few_pods_a_document() {
+        let batch = Batch::read(made_up(120, 7).as_bytes()).unwrap();
+        let chains = Chains::of(&batch.lines, MODEL, BlockSize::new(16).unwrap()).unwrap();
+        let index: Index = Index::new(Config::default());
+        let pods: Vec<BatchPod> = (0..3)
+            .map(|nth| BatchPod { pod: index.join(&format!("pod-{nth}")).unwrap(), kv_tokens: 65_536, speed: 1.0 })
+            .collect();
+        let places: Vec<u32> = (0..120).filter(|place| place % 7 != 0).collect();
+        let plan = plan(&chains, &places, &pods);
+        let planned: Vec<&Cohort> = plan.pods.iter().flat_map(|pod| &pod.cohorts).collect();
+        let mut all: Vec<u32> = planned.iter().flat_map(|cohort| cohort.requests.clone()).collect();
+        all.sort_unstable();
+        assert_eq!(all, places);
+        let documents: BTreeSet<_> = places.iter().map(|place| chains.request(*place).chain[0]).collect();
+        assert!(planned.len() <= documents.len() + 2, "a document is cut where a pod's share ends, at most");
+        for pod in &plan.pods {
+            let requests: usize = pod.cohorts.iter().map(|cohort| cohort.requests.len()).sum();
+            assert!((28..=42).contains(&requests), "{requests}");
+        }
+    }
+
+    #[test]
+    fn what_no_pod_has_room_for_is_said_by_its_place_in_the_batch() {
+        let batch = Batch::read(made_up(10, 7).as_bytes()).unwrap();
+        let mut chains = Chains::of(&batch.lines, MODEL, BlockSize::new(16).unwrap()).unwrap();
+        chains.ends[6].2 = 1_000_000;
+        let index: Index = Index::new(Config::default());
+        let pods = [BatchPod { pod: index.join("pod").unwrap(), kv_tokens: 65_536, speed: 1.0 }];
+        let made = plan(&chains, &[2, 4, 6, 8], &pods);
+        let mut planned: Vec<u32> = made.pods[0].requests().collect();
+        planned.sort_unstable();
+        assert_eq!(planned, [2, 4, 8]);
+        let infeasible = made.infeasible.first().unwrap();
+        assert_eq!((made.infeasible.len(), infeasible.request, infeasible.why), (1, 6, InfeasibleReason::TooLong));
+        assert_eq!(plan(&chains, &[2], &[]).pods, [], "without pods there is no plan, and no panic");
+    }
+}

@@ -1,0 +1,54 @@
+//! ZeroMQ sockets that leave nothing behind.
+//!
+//! The `zeromq` crate gives each connection tasks of its own. They end some time after their socket is dropped, and a
+//! connection whose handshake was under way lives on with nobody to read it. The rule that must never break: after
+//! [`close`] none of a socket's tasks and none of its connections are left. One thing it cannot end is a peer that connects
+//! and then says nothing; for that it waits only so long.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+use zeromq::Socket;
+
+/// Closes a socket, and waits until its tasks are gone.
+pub async fn close(socket: impl Socket) {
+    let backend = socket.backend();
+    // An address that cannot be left any more has been left.
+    let _ = socket.close().await;
+    // Every task of the socket holds on to its backend, so the last holder knows that they are gone. Connections that
+    // were made meanwhile are shut down too.
+    let alone = async {
+        while Arc::strong_count(&backend) > 1 {
+            backend.shutdown();
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let _ = timeout(LONGEST, alone).await;
+}
+
+/// How long a silent peer can hold up the end.
+const LONGEST: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpStream;
+    use tokio::runtime::Handle;
+    use zeromq::{PubSocket, SubSocket};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn nothing_is_left_of_a_closed_pair() {
+        let mut publisher = PubSocket::new();
+        let endpoint = publisher.bind("tcp://127.0.0.1:0").await.unwrap().to_string();
+        let mut subscriber = SubSocket::new();
+        subscriber.subscribe("").await.unwrap();
+        subscriber.connect(&endpoint).await.unwrap();
+        assert!(Handle::current().metrics().num_alive_tasks() > 0, "the crate has tasks of its own");
+        close(publisher).await;
+        close(subscriber).await;
+        assert_eq!(Handle::current().metrics().num_alive_tasks(), 0);
+        assert!(TcpStream::connect(endpoint.trim_start_matches("tcp://")).await.is_err());
+    }
+}

@@ -1,0 +1,254 @@
+//! What goes wrong when: a function of the seed.
+//!
+//! A partition comes first and lasts longest, so that load meets an index that is far behind; and the last thing that goes
+//! wrong is that some pods' last words are lost, with nothing after them to tell.
+//!
+//! Rules that must never break: the same seed, pods and length give the same schedule; every kind of fault occurs; what
+//! lasts is ended before the schedule is over; and at any time at least half of the pods can serve.
+
+use std::time::Duration;
+
+use pointsman_engine_sim::Fault;
+use pointsman_lab::rng::Rng;
+
+/// Faults and their ends, in the order of time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Schedule {
+    steps: Vec<Step>,
+}
+
+/// Something is done to a pod.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[expect(clippy::exhaustive_structs, reason = "what a step is: when, whom, what")]
+pub struct Step {
+    /// After the beginning of the load.
+    pub at: Duration,
+    /// The pod's number.
+    pub pod: usize,
+    /// What.
+    pub fault: Fault,
+}
+
+impl Schedule {
+    /// The schedule of a seed, for at least two pods.
+    #[must_use]
+    pub fn new(seed: u64, pods: usize, length: Duration) -> Self {
+        let mut planner = Planner::new(seed, pods.max(2), length);
+        while planner.incident() {}
+        planner.last_words();
+        let mut steps = planner.steps;
+        // Stable: what is planned first comes first.
+        steps.sort_by_key(|step| step.at);
+        Self { steps }
+    }
+
+    /// All of it.
+    #[must_use]
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// How often each kind of fault occurs, in the order of first occurrence; what only ends a fault is left out.
+    #[must_use]
+    pub fn kinds(&self) -> Vec<(&'static str, usize)> {
+        let mut kinds: Vec<(&'static str, usize)> = Vec::new();
+        let mut dead = std::collections::HashSet::new();
+        for step in &self.steps {
+            let revives = step.fault == Fault::Restart && dead.remove(&step.pod);
+            if step.fault == Fault::Die {
+                dead.insert(step.pod);
+            }
+            let Some(name) = name(step.fault).filter(|_| !revives) else { continue };
+            match kinds.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, count)) => *count += 1,
+                None => kinds.push((name, 1)),
+            }
+        }
+        kinds
+    }
+}
+
+/// What a fault is called; none for what ends one.
+fn name(fault: Fault) -> Option<&'static str> {
+    Some(match fault {
+        Fault::Die => "die",
+        Fault::Hang => "hang",
+        Fault::Slow(_) => "slow",
+        Fault::CutStreams => "cut streams",
+        Fault::Restart => "restart",
+        Fault::ChangeHashSeed => "change hash seed",
+        Fault::DropEvents(_) => "drop events",
+        Fault::DuplicateEvents(_) => "double events",
+        Fault::ReorderEvents => "reorder events",
+        Fault::PartitionEvents => "partition events",
+        _ => return None,
+    })
+}
+
+struct Planner {
+    rng: Rng,
+    /// When the next incident begins.
+    now: Duration,
+    /// Between two incidents, on average.
+    gap: Duration,
+    /// The longest that anything lasts.
+    longest: Duration,
+    /// When everything has ended.
+    end: Duration,
+    /// Kinds not drawn yet: each comes up before any comes up again.
+    bag: Vec<Kind>,
+    /// Until when each pod has its fault.
+    busy: Vec<Duration>,
+    /// Until when each pod cannot be counted on to serve.
+    down: Vec<Duration>,
+    steps: Vec<Step>,
+}
+
+impl Planner {
+    fn new(seed: u64, pods: usize, length: Duration) -> Self {
+        // Room for every kind at least once, whatever the length.
+        let gap = (length * 3 / 4 / (KINDS.len() as u32 + 1)).min(LONGEST_GAP);
+        let longest = (length / 6).min(LONGEST);
+        let begin = gap / 2;
+        Self {
+            rng: Rng::new(seed),
+            now: begin,
+            gap,
+            longest,
+            end: length,
+            bag: vec![Kind::Partition],
+            busy: vec![Duration::ZERO; pods],
+            down: vec![Duration::ZERO; pods],
+            steps: Vec::new(),
+        }
+    }
+
+    /// Plans one; false when there is no more time.
+    fn incident(&mut self) -> bool {
+        let kind = self.draw();
+        let lasts = match kind {
+            Kind::Partition => self.share(self.longest * 2, 60, 100),
+            kind if kind.takes_down() => self.share(self.longest, 40, 100),
+            _ => Duration::ZERO,
+        };
+        let pod = self.pod(kind);
+        let at = self.now.max(self.busy[pod]);
+        if at + lasts + self.gap / 4 > self.end {
+            return false;
+        }
+        let fault = self.fault(kind);
+        self.steps.push(Step { at, pod, fault });
+        if let Some(end) = kind.end() {
+            self.steps.push(Step { at: at + lasts, pod, fault: end });
+        }
+        // A breath between two faults of one pod.
+        self.busy[pod] = at + lasts + self.gap / 4;
+        if kind.takes_down() {
+            self.down[pod] = at + lasts;
+        }
+        let pause = self.share(self.gap, 60, 120);
+        self.now += pause;
+        true
+    }
+
+    /// Every second pod loses what it says next, when there is little more to say.
+    fn last_words(&mut self) {
+        let first = self.rng.below(2);
+        for pod in (first..self.busy.len()).step_by(2) {
+            let count = self.rng.between(10, 60) as u32;
+            self.steps.push(Step { at: self.end, pod, fault: Fault::DropEvents(count) });
+        }
+    }
+
+    /// A kind that has not come up in this round.
+    fn draw(&mut self) -> Kind {
+        if self.bag.is_empty() {
+            self.bag = KINDS.to_vec();
+        }
+        let at = self.rng.below(self.bag.len());
+        self.bag.swap_remove(at)
+    }
+
+    /// A pod for it: one that has no fault, or the first to be free again. What takes a pod down does so only while at
+    /// least half of the pods stay up.
+    fn pod(&mut self, kind: Kind) -> usize {
+        let pods = self.busy.len();
+        let down = self.down.iter().filter(|until| **until > self.now).count();
+        if kind.takes_down() && down + 1 > pods / 2 {
+            // The place of a pod that is down already, once it is up.
+            let first = (0..pods).filter(|pod| self.down[*pod] > self.now).min_by_key(|pod| self.busy[*pod]);
+            return first.unwrap_or(0);
+        }
+        let free: Vec<usize> = (0..pods).filter(|pod| self.busy[*pod] <= self.now).collect();
+        match free.is_empty() {
+            true => (0..pods).min_by_key(|pod| self.busy[*pod]).unwrap_or(0),
+            false => free[self.rng.below(free.len())],
+        }
+    }
+
+    fn fault(&mut self, kind: Kind) -> Fault {
+        match kind {
+            Kind::Die => Fault::Die,
+            Kind::Hang => Fault::Hang,
+            Kind::Slow => Fault::Slow(self.rng.between(3, 12) as f64),
+            Kind::Cut => Fault::CutStreams,
+            Kind::Restart => Fault::Restart,
+            Kind::Seed => Fault::ChangeHashSeed,
+            Kind::Drop => Fault::DropEvents(self.rng.between(1, 20) as u32),
+            Kind::Duplicate => Fault::DuplicateEvents(self.rng.between(1, 20) as u32),
+            Kind::Reorder => Fault::ReorderEvents,
+            Kind::Partition => Fault::PartitionEvents,
+        }
+    }
+
+    fn share(&mut self, of: Duration, least: usize, most: usize) -> Duration {
+        of * self.rng.between(least, most) as u32 / 100
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Die,
+    Hang,
+    Slow,
+    Cut,
+    Restart,
+    Seed,
+    Drop,
+    Duplicate,
+    Reorder,
+    Partition,
+}
+
+impl Kind {
+    fn takes_down(self) -> bool {
+        matches!(self, Self::Die | Self::Hang | Self::Slow)
+    }
+
+    fn end(self) -> Option<Fault> {
+        match self {
+            Self::Die => Some(Fault::Restart),
+            Self::Hang | Self::Slow | Self::Partition => Some(Fault::Recover),
+            _ => None,
+        }
+    }
+}
+
+const KINDS: [Kind; 10] = [
+    Kind::Die,
+    Kind::Hang,
+    Kind::Slow,
+    Kind::Cut,
+    Kind::Restart,
+    Kind::Seed,
+    Kind::Drop,
+    Kind::Duplicate,
+    Kind::Reorder,
+    Kind::Partition,
+];
+
+const LONGEST_GAP: Duration = Duration::from_millis(1_500);
+const LONGEST: Duration = Duration::from_secs(6);
+
+#[cfg(test)]
+mod tests;

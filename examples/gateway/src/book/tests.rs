@@ -1,0 +1,73 @@
+use kv_index::{BlockSize, Config, Index};
+use routing_core::{Fleet, RoutingPlan};
+use routing_exec::handoff::Plain;
+use routing_exec::{ClientRequest, Run, Settings};
+use routing_plugins::{Hashing, PluginState, profiles};
+
+use super::*;
+use crate::config::Limits;
+use crate::serving::{Deciding, Serving};
+
+fn serving() -> Arc<Serving> {
+    let index: Arc<Index> = Arc::new(Index::new(Config::default()));
+    let stock = PluginState::new(index, Hashing::Native(BlockSize::new(16).unwrap()));
+    Arc::new(Serving {
+        profile: "round_robin".into(),
+        deciding: Arc::new(Deciding::new(profiles::round_robin(&stock).build().unwrap())),
+        fleet: Arc::new(Fleet::new(1, [])),
+        limits: Limits::default(),
+        client_pause: Duration::from_secs(30),
+        settings: Settings::new(Arc::new(Plain::default()), Arc::new(())),
+    })
+}
+
+/// The report of a run that found no pod.
+fn report() -> Report {
+    let (parts, ()) = http::Request::post("/v1/completions").body(()).unwrap().into_parts();
+    let client = ClientRequest::new(&parts, bytes::Bytes::from_static(b"{}"), 1);
+    let settings = Settings::new(Arc::new(Plain::default()), Arc::new(()));
+    let mut run = Run::new(settings, client, RoutingPlan::default(), Vec::new());
+    run.start(Instant::now());
+    loop {
+        match run.next_action().expect("it ends at once") {
+            routing_exec::Action::Finish(report) => return report,
+            routing_exec::Action::Replan(_) => run.handle(Instant::now(), routing_exec::Input::Replanned(None)),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn a_request_is_counted_once_and_is_under_way_until_it_ends() {
+    let (book, serving) = (Book::new(Instant::now()), serving());
+    let decision = Decision {
+        prompt_tokens: 100,
+        matched_tokens: 64,
+        ..Decision::new("req-1".into(), Instant::now(), Arc::clone(&serving))
+    };
+    let key = book.decided(decision);
+    assert_eq!(book.flows(10)[0].stage, Stage::Prefill);
+    book.first_byte(key);
+    book.first_byte(key);
+    assert_eq!(book.flows(10)[0].stage, Stage::Streaming);
+    assert_eq!(book.decisions()[0].outcome, None);
+    book.finished(key, &report());
+    book.finished(key, &report());
+    let totals = book.totals();
+    assert_eq!((totals.requests, totals.failed, totals.completed), (1, 1, 0));
+    assert_eq!((totals.prompt_tokens, totals.cached_tokens), (100, 64));
+    assert_eq!(totals.ttft.iter().sum::<u64>(), 1);
+    assert_eq!(book.decisions()[0].outcome.as_deref(), Some("failed: no_pod_available"));
+    assert!(book.flows(10).is_empty());
+}
+
+#[test]
+fn the_last_fifty_decisions_are_kept_newest_first() {
+    let (book, serving) = (Book::new(Instant::now()), serving());
+    for at in 0..60 {
+        book.decided(Decision::new(format!("req-{at}").into(), Instant::now(), Arc::clone(&serving)));
+    }
+    let decisions = book.decisions();
+    assert_eq!((decisions.len(), &*decisions[0].id, &*decisions[49].id), (50, "req-59", "req-10"));
+    assert_eq!(book.flows(20).len(), 20);
+}

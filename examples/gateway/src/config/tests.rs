@@ -1,0 +1,125 @@
+use super::*;
+
+fn problems(text: &str) -> Vec<String> {
+    match Config::parse(text) {
+        Err(ConfigError::Values(problems)) => problems.0.iter().map(ToString::to_string).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_sample_file_is_taken() {
+    let config = Config::parse(include_str!("../../gateway.yaml")).unwrap();
+    assert_eq!(config.model.aliases, ["default"]);
+    assert_eq!(config.profile, Profile::stock("first_token"));
+    assert!(matches!(&config.pods[0].events, Events::Zmq(zmq) if zmq.events.starts_with("tcp://")));
+    assert_eq!(config.pods[1].events, Events::Pushed);
+    assert_eq!(config.handoff, HandoffKind::Nixl);
+}
+
+#[test]
+fn a_minimal_file_has_the_defaults_of_the_built_in_one() {
+    let parsed = Config::parse("model: { name: sim }").unwrap();
+    let mut default = Config::default_for(Vec::new());
+    default.listen = parsed.listen;
+    assert_eq!(parsed, default);
+}
+
+#[test]
+fn what_is_no_yaml_or_unknown_is_named_with_its_place() {
+    for (text, line, says) in [
+        ("model: { name: sim }\nlisten_on: x", 2, "listen_on"),
+        ("model: { name: sim }\npods:\n  - { name: a, url: u, rol: both }", 3, "rol"),
+        ("model: { name: sim }\nlisten: nowhere", 2, "socket address"),
+        ("model: { name: sim }\nlimits: { body_bytes: -1 }", 2, "-1"),
+        ("model: [", 1, ""),
+    ] {
+        match Config::parse(text) {
+            Err(ConfigError::Text { line: found, reason, .. }) => {
+                assert!(found >= line && reason.contains(says), "{text}: line {found}, {reason}");
+            }
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+    let error = Config::parse("model: { name: sim }\npods: [{ name: a, url: 'http://a', events: sometimes }]");
+    assert!(error.unwrap_err().to_string().contains("sometimes"));
+}
+
+#[test]
+fn every_problem_is_listed_at_once() {
+    let found = problems(
+        "model: { name: '' }
+profile: cache_awar
+internal: { token: a, token_file: b }
+limits: { in_flight: 0, header_bytes: 10 }
+patience: { first_byte_seconds: 0 }
+drain_seconds: -1
+pods:
+  - { name: a, url: 'http://one:1' }
+  - { name: a, url: 'https://two:2' }
+  - { name: '', url: 'http://one:1' }
+  - { name: d, url: 'http://d/path', events: { zmq: { events: 'ipc://x' } } }",
+    );
+    for says in [
+        "model.name: ",
+        "did you mean `cache_aware`?",
+        "internal: `token` and `token_file`",
+        "limits.in_flight: 0",
+        "limits.header_bytes: 10",
+        "patience.first_byte_seconds: 0",
+        "drain_seconds: -1",
+        "pods[1].name: `a` is the name of pods[0] already",
+        "pods[1].url: `https://two:2` is https",
+        "pods[2].name: a pod has a name",
+        "pods[2].url: `http://one:1` is the url of pods[0] already",
+        "pods[3].url: `http://d/path` has a path",
+        "pods[3].events.zmq.events: `ipc://x`",
+    ] {
+        assert!(found.iter().any(|problem| problem.contains(says)), "{says} is not among {found:#?}");
+    }
+    assert_eq!(found.len(), 13, "{found:#?}");
+}
+
+#[test]
+fn a_profile_needs_pods_of_its_roles() {
+    let text = "model: { name: m }\nprofile: prefill_decode\npods: [{ name: a, url: 'http://a', role: ROLE }]";
+    assert_eq!(problems(&text.replace("ROLE", "prefill")).len(), 1);
+    assert_eq!(problems(&text.replace("ROLE", "decode")).len(), 1);
+    Config::parse(&text.replace("ROLE", "both")).unwrap();
+}
+
+#[test]
+fn pushed_events_need_a_token() {
+    let text = "model: { name: m }\npods: [{ name: a, url: 'http://a', events: pushed }]\n";
+    assert!(problems(text)[0].starts_with("internal.token"));
+    Config::parse(&format!("{text}internal: {{ token: t }}")).unwrap();
+}
+
+#[test]
+fn a_profile_is_a_name_a_file_or_a_document() {
+    let parse = |profile: &str| Config::parse(&format!("model: {{ name: m }}\nprofile: {profile}")).unwrap().profile;
+    assert_eq!(parse("round_robin"), Profile::stock("round_robin"));
+    assert!(matches!(parse("{ file: p.yaml }"), Profile::File(file) if file.file.ends_with("p.yaml")));
+    assert!(matches!(parse("{ plugins: [], profiles: [] }"), Profile::Document(_)));
+}
+
+#[test]
+fn a_configuration_that_is_printed_keeps_its_token_to_itself() {
+    let config = Config::parse("model: { name: sim }\ninternal: { token: hush }").unwrap();
+    let text = format!("{config:?}");
+    assert!(text.contains("token: Some(") && !text.contains("hush"), "{text}");
+}
+
+#[test]
+fn the_sample_file_shows_the_defaults() {
+    let config = Config::parse(include_str!("../../gateway.yaml")).unwrap();
+    assert_eq!((config.limits, config.patience), (Limits::default(), Patience::default()));
+    assert_eq!((config.health, config.drain_seconds), (HealthSettings::default(), default_drain()));
+}
+
+#[test]
+fn a_stream_of_reports_has_a_server_and_a_name() {
+    let found = problems("model: { name: sim }\nsources: { nats: { url: 'localhost', stream: '', subject: 'a b' } }");
+    let places: Vec<&str> = found.iter().filter_map(|problem| problem.split(':').next()).collect();
+    assert_eq!(places, ["sources.nats.url", "sources.nats.stream", "sources.nats.subject"]);
+}

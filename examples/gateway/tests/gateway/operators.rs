@@ -1,0 +1,103 @@
+//! What operators see: health, metrics, and where they see it.
+
+use std::time::Duration;
+
+use pointsman_gateway::config::TlsFiles;
+use pointsman_gateway::{Gateway, StartError};
+
+use super::world::{Client, FakePod, Script, WHOLE, config, gateway, until};
+
+#[tokio::test]
+async fn health_follows_the_pods() {
+    let mut a = FakePod::start("a", Script::Whole(WHOLE)).await;
+    let (gateway, client) = gateway(&[&a]).await;
+    let health = client.get("/health").await;
+    assert_eq!((health.status, &health.json()["healthy"]), (200, &1.into()));
+    until("the load to be scraped", || gateway.state().pods[0].kv_used == 0.25).await;
+    a.is_healthy(false);
+    until("the pod to be ill", || !gateway.state().pods[0].healthy).await;
+    let health = client.get("/health").await;
+    assert_eq!((health.status, &health.json()["status"]), (503, &"no healthy pod".into()));
+    let refused = client.chat().await;
+    assert_eq!((refused.status, &refused.json()["error"]["code"]), (503, &"no_pod_available".into()));
+    a.is_healthy(true);
+    until("the pod to be well", || gateway.state().pods[0].healthy).await;
+    assert_eq!(client.chat().await.status, 200);
+    a.die().await;
+    until("the pod to be gone", || !gateway.state().pods[0].healthy).await;
+    gateway.drain(Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn metrics_are_prometheus_text() {
+    let pod = FakePod::start("a", Script::Whole(WHOLE)).await;
+    let (gateway, client) = gateway(&[&pod]).await;
+    client.chat().await;
+    let page = client.get("/metrics").await;
+    assert!(page.header("content-type").unwrap().starts_with("text/plain"));
+    let mut families = std::collections::BTreeSet::new();
+    for line in page.text().lines().filter(|line| !line.is_empty()) {
+        if let Some(about) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = about.split_once(' ').unwrap();
+            assert!(["counter", "gauge", "histogram", "summary"].contains(&kind), "{line}");
+            assert_eq!(name.ends_with("_total"), kind == "counter", "{line}");
+            assert!(page.text().contains(&format!("# HELP {name} ")), "{name} is not explained");
+            assert!(families.insert(name.to_owned()), "{name} is there twice");
+        } else if !line.starts_with('#') {
+            let (series, value) = line.rsplit_once(' ').unwrap();
+            value.parse::<f64>().unwrap_or_else(|_| panic!("{line}"));
+            let name = series.split('{').next().unwrap();
+            assert!(name.chars().all(|letter| letter.is_ascii_alphanumeric() || "_:".contains(letter)), "{line}");
+            let family = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
+            assert!(families.contains(name) || families.contains(family.unwrap_or(name)), "{line} has no type");
+        }
+    }
+    for line in [
+        "pointsman_gateway_requests_total 1",
+        "pointsman_gateway_pod_healthy{pod=\"a\"} 1",
+        "pointsman_gateway_in_flight 0",
+        "pointsman_gateway_decisions_total{profile=\"first_token\"} 1",
+        "pointsman_gateway_ttft_seconds_count 1",
+        "pointsman_gateway_untokenized_total 0",
+    ] {
+        assert!(page.text().lines().any(|found| found == line), "{line} is not in\n{}", page.text());
+    }
+    assert!(page.text().contains("pointsman_exec_runs_total"), "what routing-exec counts is there too");
+    gateway.drain(Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn an_internal_listener_takes_the_internal_endpoints_with_it() {
+    let pod = FakePod::start("a", Script::Whole(WHOLE)).await;
+    let mut config = config(&[&pod]);
+    config.internal.listen = Some("127.0.0.1:0".parse().unwrap());
+    let gateway = Gateway::start(config).await.unwrap();
+    let (public, internal) = (Client::new(gateway.address()), Client::new(gateway.internal_address().unwrap()));
+    for path in ["/metrics", "/state"] {
+        assert_eq!((public.get(path).await.status, internal.get(path).await.status), (404, 200), "{path}");
+    }
+    assert_eq!((public.get("/v1/models").await.status, internal.get("/v1/models").await.status), (200, 404));
+    gateway.drain(Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn a_gateway_that_cannot_start_says_why() {
+    let pod = FakePod::start("a", Script::Whole(WHOLE)).await;
+    let taken = Gateway::start(config(&[&pod])).await.unwrap();
+    let mut wrong = config(&[&pod]);
+    wrong.listen = taken.address();
+    let error = Gateway::start(wrong).await.unwrap_err();
+    assert!(matches!(error, StartError::Listen { address, .. } if address == taken.address()), "{error}");
+    let mut wrong = config(&[&pod]);
+    wrong.internal.token_file = Some("/does/not/exist".into());
+    assert!(Gateway::start(wrong).await.unwrap_err().to_string().starts_with("internal.token_file"));
+    let mut wrong = config(&[&pod]);
+    wrong.tls = Some(TlsFiles { certificate: "none.pem".into(), key: "none.key".into() });
+    let error = Gateway::start(wrong).await.unwrap_err();
+    if cfg!(feature = "tls") {
+        assert!(error.to_string().contains("none.pem"), "{error}");
+    } else {
+        assert_eq!(error, StartError::Feature { setting: "tls", feature: "tls" });
+    }
+    taken.drain(Duration::ZERO).await;
+}

@@ -1,0 +1,154 @@
+//! Another configuration: all of it or nothing, while streams go on.
+
+use std::time::Duration;
+
+use pointsman_gateway::config::Profile;
+use pointsman_gateway::{Gateway, ReloadError, watch};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::world::{CHAT, Client, EVENTS, FakePod, STREAMED, Script, WHOLE, config, gateway, piece, until, within};
+
+#[tokio::test]
+async fn pods_come_and_go_while_a_stream_runs() {
+    let (a, b) = (FakePod::start("a", Script::Gated(EVENTS)).await, FakePod::start("b", Script::Whole(WHOLE)).await);
+    let (gateway, client) = gateway(&[&a]).await;
+    let mut body = client.begin("/v1/chat/completions", STREAMED, &[]).await.into_body();
+    piece(&mut body).await.unwrap().unwrap();
+    let gone = gateway.index().pod("a").unwrap();
+
+    let mut next = config(&[&b]);
+    next.profile = Profile::stock("least_load");
+    gateway.reload(next.clone()).unwrap();
+    until("the new pod to be well", || gateway.state().pods[0].healthy).await;
+    let state = gateway.state();
+    assert_eq!((&*state.profile, &*state.pods[0].name, state.pods.len()), ("least_load", "b", 1));
+    let answer = client.post("/v1/chat/completions", CHAT, &[("x-pointsman-explain", "1")]).await;
+    assert_eq!((answer.status, answer.header("x-pointsman-pod")), (200, Some("b")));
+
+    a.let_go(2);
+    let mut rest = String::new();
+    while let Some(piece) = piece(&mut body).await {
+        rest.push_str(&piece.unwrap());
+    }
+    assert_eq!(rest, EVENTS[1..].concat(), "the stream of a pod that was removed goes on");
+    until("the removed pod to be swept", || gateway.index().stats().pending_sweeps == 0).await;
+    assert_eq!((gateway.index().pod("a"), gateway.stock().load.in_flight(gone.id()).requests), (None, 0));
+    assert_eq!(gateway.config(), next);
+    gateway.drain(Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn what_is_wrong_changes_nothing() {
+    let (a, b) = (FakePod::start("a", Script::Whole(WHOLE)).await, FakePod::start("b", Script::Whole(WHOLE)).await);
+    let (gateway, client) = gateway(&[&a]).await;
+    let before = (gateway.config(), gateway.state().pods, gateway.index().alive());
+
+    let mut wrong = config(&[&a, &b]);
+    wrong.pods[1].name = "a".to_owned();
+    assert!(gateway.reload(wrong).unwrap_err().to_string().contains("pods[1].name"));
+    let mut wrong = config(&[&a, &b]);
+    wrong.profile =
+        Profile::Document(serde_yaml_ng::from_str("{ plugins: [{ type: nothing }], profiles: [] }").unwrap());
+    assert!(matches!(gateway.reload(wrong), Err(ReloadError::Wrong(_))));
+    let mut wrong = config(&[&a, &b]);
+    wrong.model.name = "other".to_owned();
+    wrong.listen.set_port(1);
+    let error = gateway.reload(wrong).unwrap_err();
+    assert_eq!(error, ReloadError::NeedsRestart(vec!["listen", "model"]));
+    assert_eq!(error.to_string(), "changes of `listen`, `model` need a restart");
+
+    assert_eq!(before.0, gateway.config());
+    assert_eq!(before.1.iter().map(|pod| &pod.name).collect::<Vec<_>>(), ["a"]);
+    assert_eq!(before.2, gateway.index().alive());
+    assert_eq!(client.chat().await.status, 200);
+    let metrics = client.get("/metrics").await;
+    assert!(metrics.text().contains("pointsman_gateway_bad_reloads_total 3"));
+    gateway.drain(Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn a_file_is_followed_and_a_bad_one_is_not_taken() {
+    let (a, b) = (FakePod::start("a", Script::Whole(WHOLE)).await, FakePod::start("b", Script::Whole(WHOLE)).await);
+    let folder = std::env::temp_dir().join(format!("pointsman-watch-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("gateway.yaml");
+    let text = |pods: &[&FakePod], profile: &str| {
+        let pods: String =
+            pods.iter().map(|pod| format!("  - {{ name: {}, url: 'http://{}' }}\n", pod.name, pod.address)).collect();
+        format!("listen: 127.0.0.1:0\nmodel: {{ name: sim }}\nprofile: {profile}\npods:\n{pods}")
+    };
+    std::fs::write(&path, text(&[&a], "round_robin")).unwrap();
+    let gateway = Gateway::start(pointsman_gateway::Config::read(&path).unwrap()).await.unwrap();
+    let (now, stop) = (Notify::new(), CancellationToken::new());
+    let (log, mut logged) = tokio::sync::mpsc::unbounded_channel();
+    let following = watch::follow(&gateway, &path, &now, &stop, |line| log.send(line.to_owned()).unwrap());
+    let steps = async {
+        replace(&path, &text(&[&a, &b], "round_robin"));
+        let line = within("the change to be seen", logged.recv()).await.unwrap();
+        assert!(line.ends_with("is in force"), "{line}");
+        assert_eq!(gateway.state().pods.len(), 2);
+        replace(&path, &text(&[&a], "round_robbin"));
+        let line = within("the mistake to be seen", logged.recv()).await.unwrap();
+        assert!(line.contains("did you mean `round_robin`?"), "{line}");
+        assert_eq!(gateway.state().pods.len(), 2, "what runs goes on");
+        stop.cancel();
+    };
+    within("the file to be followed", async { tokio::join!(following, steps) }).await;
+    let metrics = Client::new(gateway.address()).get("/metrics").await;
+    assert!(metrics.text().contains("pointsman_gateway_bad_reloads_total 1"));
+    gateway.drain(Duration::ZERO).await;
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[tokio::test]
+async fn a_profile_in_a_file_of_its_own_is_followed_too() {
+    let pod = FakePod::start("a", Script::Whole(WHOLE)).await;
+    let folder = std::env::temp_dir().join(format!("pointsman-profile-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (path, profile) = (folder.join("gateway.yaml"), folder.join("profile.yaml"));
+    let document = |name: &str| {
+        format!("{{ plugins: [{{ name: p, type: max_score_picker }}], profiles: [{{ name: {name}, pick: p }}] }}")
+    };
+    std::fs::write(&profile, document("first")).unwrap();
+    let text = format!(
+        "listen: 127.0.0.1:0\nmodel: {{ name: sim }}\nprofile: {{ file: '{}' }}\npods: [{{ name: a, url: 'http://{}' }}]",
+        profile.display(),
+        pod.address
+    );
+    std::fs::write(&path, text).unwrap();
+    let gateway = Gateway::start(pointsman_gateway::Config::read(&path).unwrap()).await.unwrap();
+    let (client, now, stop) = (Client::new(gateway.address()), Notify::new(), CancellationToken::new());
+    let (log, mut logged) = tokio::sync::mpsc::unbounded_channel();
+    let following = watch::follow(&gateway, &path, &now, &stop, |line| log.send(line.to_owned()).unwrap());
+    let step = async || {
+        client.chat().await;
+        gateway.state().decisions[0].steps[0].step.clone()
+    };
+    assert_eq!(step().await, "first");
+    let steps = async {
+        // At a signal, and without one.
+        for (name, signalled) in [("second", true), ("third", false)] {
+            replace(&profile, &document(name));
+            if signalled {
+                now.notify_one();
+            }
+            // It may have been noticed before the signal, and is taken again then.
+            while step().await != name {
+                let line = within("the change to be seen", logged.recv()).await.unwrap();
+                assert!(line.ends_with("is in force"), "{line}");
+            }
+        }
+        stop.cancel();
+    };
+    within("the file to be followed", async { tokio::join!(following, steps) }).await;
+    gateway.drain(Duration::ZERO).await;
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// Puts a text in place of a file: whoever reads it gets all of the old one or all of the new one.
+pub(crate) fn replace(path: &std::path::Path, text: &str) {
+    let aside = path.with_extension("new");
+    std::fs::write(&aside, text).unwrap();
+    std::fs::rename(aside, path).unwrap();
+}

@@ -1,0 +1,150 @@
+//! A worker's reporter and a gateway over a real gRPC stream.
+#![cfg(feature = "grpc")]
+#![expect(clippy::unwrap_used, reason = "what helps a test may stop it")]
+
+#[path = "support/reported.rs"]
+mod reported;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kv_index::{BlockHash, BlockSize, Config as IndexConfig, Digest, Index, Parent};
+use pointsman_gateway::source::grpc::serve;
+use pointsman_gateway::source::push::Token;
+use pointsman_gateway::{Config as GatewayConfig, Gateway};
+use pointsman_reporter::event_ingest::EventIngest;
+use pointsman_reporter::grpc::GrpcOutlet;
+use pointsman_reporter::shadow::Shadow;
+use pointsman_reporter::wire::{DigestReport, Hashing, Message, Verdict};
+use pointsman_reporter::{Config, Outlet, OutletError, Reporter};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use reported::eventually;
+
+fn hashing() -> Hashing {
+    Hashing::native("sim", BlockSize::new(16).unwrap())
+}
+
+fn inbox() -> Arc<EventIngest> {
+    let index: Index = Index::new(IndexConfig::default());
+    index.join("pod-0").unwrap();
+    Arc::new(EventIngest::new(Arc::new(index), hashing()))
+}
+
+async fn start(address: &str, inbox: &Arc<EventIngest>) -> (SocketAddr, CancellationToken, JoinHandle<()>) {
+    let listener = TcpListener::bind(address).await.unwrap();
+    let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
+    let served = serve(Arc::clone(inbox), listener, Token::new("right"), stop.clone());
+    (address, stop, tokio::spawn(async { served.await.unwrap() }))
+}
+
+fn believed(inbox: &EventIngest) -> Digest {
+    inbox.index().digest(inbox.index().pod("pod-0").unwrap()).unwrap()
+}
+
+fn truth(shadow: &Shadow) -> Digest {
+    reported::digest(shadow.copies())
+}
+
+async fn ends<T>(what: &str, task: JoinHandle<T>) -> T {
+    tokio::time::timeout(Duration::from_secs(10), task).await.unwrap_or_else(|_| panic!("{what} does not end")).unwrap()
+}
+
+fn digest(pod: &str) -> Message {
+    Message::Digest(DigestReport { pod: pod.into(), incarnation: 1, sequence: 0, digest: Digest::EMPTY })
+}
+
+#[tokio::test]
+async fn a_worker_reports_through_a_restart_of_the_gateway() {
+    let first = inbox();
+    let (address, stop, server) = start("127.0.0.1:0", &first).await;
+    let shadow = Shadow::default();
+    let mut config = Config::new("pod-0", hashing(), 1);
+    config.flush_every = Duration::from_millis(5);
+    config.digest_every = Duration::from_millis(50);
+    config.retry_first = Duration::from_millis(5);
+    config.retry_most = Duration::from_millis(50);
+    let outlet = GrpcOutlet::connect(&format!("http://{address}"), "right").unwrap();
+    let (handle, task) = Reporter::start(config, shadow.clone(), outlet);
+    let task = tokio::spawn(task);
+    // More blocks than one part of an inventory has, so that the one after the restart comes in parts.
+    let chain: Vec<BlockHash> = (1..20_000).map(BlockHash::new).collect();
+    shadow.store(&handle, Parent::Root, &chain);
+    eventually("index equals worker", || believed(&first) == truth(&shadow)).await;
+    stop.cancel();
+    ends("the server", server).await;
+    shadow.evict(&handle, &chain[15_000..]);
+    let second = inbox();
+    let (_, stop, server) = start(&address.to_string(), &second).await;
+    eventually("the new index equals the worker", || believed(&second) == truth(&shadow)).await;
+    drop(handle);
+    let figures = ends("the reporter", task).await;
+    assert!(figures.inventories >= 2, "{figures:?}");
+    stop.cancel();
+    ends("the server", server).await;
+}
+
+/// A gateway's drain waits for this server, so nobody may hold it up: not who says nothing, nor who never leaves.
+#[tokio::test]
+async fn a_peer_that_does_not_leave_is_cut() {
+    let inbox = inbox();
+    let (address, stop, server) = start("127.0.0.1:0", &inbox).await;
+    let mut silent = tokio::net::TcpStream::connect(address).await.unwrap();
+    let mut polite = GrpcOutlet::connect(&format!("http://{address}"), "right").unwrap();
+    polite.send(&digest("pod-0")).await.unwrap();
+    stop.cancel();
+    ends("the server", server).await;
+    let mut rest = Vec::new();
+    let read = tokio::io::AsyncReadExt::read_to_end(&mut silent, &mut rest);
+    let _ = tokio::time::timeout(Duration::from_secs(10), read).await.expect("the connection was cut");
+}
+
+#[tokio::test]
+async fn refusals_have_their_status_and_the_next_message_a_new_stream() {
+    let inbox = inbox();
+    let (address, stop, server) = start("127.0.0.1:0", &inbox).await;
+    let url = format!("http://{address}");
+    let mut wrong = GrpcOutlet::connect(&url, "wrong").unwrap();
+    let refused = wrong.send(&digest("pod-0")).await.unwrap_err();
+    assert!(matches!(refused, OutletError::Refused { status: 401, .. }), "{refused}");
+    let mut outlet = GrpcOutlet::connect(&url, "right").unwrap();
+    assert_eq!(outlet.send(&digest("pod-0")).await.unwrap().verdict, Verdict::InSync);
+    let refused = outlet.send(&digest("pod-9")).await.unwrap_err();
+    assert!(matches!(refused, OutletError::Refused { status: 404, .. }), "{refused}");
+    let refused = outlet.send(&digest("")).await.unwrap_err();
+    assert!(matches!(refused, OutletError::Refused { status: 400, .. }), "{refused}");
+    let refused = outlet.send(&digest(&"p".repeat(2 << 20))).await.unwrap_err();
+    assert!(!matches!(refused, OutletError::Refused { status: 404, .. }), "too long to be looked at: {refused}");
+    assert_eq!(outlet.send(&digest("pod-0")).await.unwrap().verdict, Verdict::InSync);
+    drop((wrong, outlet));
+    stop.cancel();
+    ends("the server", server).await;
+}
+
+/// Reporters try until the gateway is there; requests go through it to pods whose caches it then knows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_knows_what_pods_report_over_grpc() {
+    let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let mut pods = Vec::new();
+    for name in ["pod-0", "pod-1"] {
+        let outlet = GrpcOutlet::connect(&format!("http://{address}"), "right").unwrap();
+        pods.push(reported::ReportedPod::start(name, outlet).await);
+    }
+    let fleet: Vec<String> = pods.iter().map(reported::ReportedPod::yaml).collect();
+    let yaml = format!(
+        "listen: 127.0.0.1:0\nmodel: {{ name: sim }}\npods: [{}]\ninternal: {{ token: right }}\n\
+         sources: {{ grpc: {{ listen: '{address}' }} }}\n",
+        fleet.join(", ")
+    );
+    let gateway = Gateway::start(GatewayConfig::parse(&yaml).unwrap()).await.unwrap();
+    reported::Client::new(gateway.address()).work(&mut pointsman_lab::rng::Rng::new(3), 40).await;
+    eventually("the index has every cache", || reported::knows(gateway.index(), &pods)).await;
+    assert!(pods.iter().any(|pod| pod.truth() != Digest::EMPTY));
+    gateway.drain(Duration::from_secs(1)).await;
+    for pod in pods {
+        pod.stop().await;
+    }
+}

@@ -1,0 +1,322 @@
+//! A worker's reporter and a gateway's internal endpoints over real HTTP.
+#![expect(clippy::unwrap_used, reason = "what helps a test may stop it")]
+
+#[path = "support/reported.rs"]
+mod reported;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use kv_index::{BlockHash, BlockSize, Config as IndexConfig, Digest, Index, Parent, Tier};
+use pointsman_engine_sim::events::{Block, CacheEvent, EventSink};
+use pointsman_engine_sim::publish::{PublishConfig, ZmqPublisher};
+use pointsman_engine_sim::{PodConfig, SimPod};
+use pointsman_gateway::source::push::{Limits, Token, routes};
+use pointsman_gateway::{Config as GatewayConfig, Gateway};
+use pointsman_reporter::event_ingest::EventIngest;
+use pointsman_reporter::http::HttpOutlet;
+use pointsman_reporter::shadow::Shadow;
+use pointsman_reporter::wire::{Change, Hashing, Message, Report};
+use pointsman_reporter::{Config, Outlet, OutletError, Reporter};
+use reported::sink::ReportingSink;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use reported::eventually;
+
+const TOKEN: &str = "a token";
+
+fn hashing() -> Hashing {
+    Hashing::native("sim", BlockSize::new(16).unwrap())
+}
+
+fn inbox() -> Arc<EventIngest> {
+    let index: Index = Index::new(IndexConfig::default());
+    index.join("pod-0").unwrap();
+    Arc::new(EventIngest::new(Arc::new(index), hashing()))
+}
+
+/// A gateway's internal endpoints.
+struct Server {
+    address: SocketAddr,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Server {
+    async fn start(address: &str, inbox: &Arc<EventIngest>) -> Self {
+        let router: Router = routes(Arc::clone(inbox), Limits::default().body_bytes(4_096), Token::new(TOKEN));
+        let listener = TcpListener::bind(address).await.unwrap();
+        let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
+        let stopped = stop.clone().cancelled_owned();
+        let task =
+            tokio::spawn(async move { axum::serve(listener, router).with_graceful_shutdown(stopped).await.unwrap() });
+        Self { address, stop, task }
+    }
+
+    async fn stop(self) {
+        self.stop.cancel();
+        // Connections that workers keep open would hold it up; a gateway that dies does not ask either.
+        self.task.abort();
+        let _ = self.task.await;
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+}
+
+fn believed(inbox: &EventIngest) -> Digest {
+    inbox.index().digest(inbox.index().pod("pod-0").unwrap()).unwrap()
+}
+
+fn truth(shadow: &Shadow) -> Digest {
+    reported::digest(shadow.copies())
+}
+
+fn hurried() -> Config {
+    let mut config = Config::new("pod-0", hashing(), 1);
+    config.flush_every = Duration::from_millis(5);
+    config.digest_every = Duration::from_millis(50);
+    config.retry_first = Duration::from_millis(5);
+    config.retry_most = Duration::from_millis(50);
+    config.inventory_pause = Duration::from_millis(50);
+    config
+}
+
+fn chain(from: u64, to: u64) -> Vec<BlockHash> {
+    (from..to).map(BlockHash::new).collect()
+}
+
+#[tokio::test]
+async fn what_a_simulated_pod_does_is_in_the_index() {
+    let inbox = inbox();
+    let server = Server::start("127.0.0.1:0", &inbox).await;
+    let shadow = Shadow::default();
+    let outlet = HttpOutlet::new(&server.url(), TOKEN).unwrap();
+    let (handle, task) = Reporter::start(hurried(), shadow.clone(), outlet);
+    let task = tokio::spawn(task);
+    let mut sink = ReportingSink::new(handle.clone(), shadow.clone());
+    let block = |n: u64| Block { hash: BlockHash::new(n), name: n };
+    for n in 1..20 {
+        let stored = CacheEvent::Stored {
+            parent: (n > 1).then(|| block(n - 1)),
+            blocks: vec![block(n), block(n + 1)],
+            tokens: vec![0; 32],
+            block_size: 16,
+            salt: None,
+        };
+        sink.step(&[stored, CacheEvent::Removed(block(n))]);
+    }
+    eventually("index equals pod", || believed(&inbox) == truth(&shadow) && believed(&inbox) != Digest::EMPTY).await;
+    sink.restarted();
+    eventually("an empty cache", || believed(&inbox) == Digest::EMPTY).await;
+    drop((sink, handle));
+    let figures = tokio::time::timeout(Duration::from_secs(10), task).await.expect("it ends").unwrap();
+    assert_eq!((figures.gaps, figures.mismatches, figures.refusals), (0, 0, 0), "{figures:?}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_overflow_forces_an_inventory_and_nothing_is_lost() {
+    let inbox = inbox();
+    let server = Server::start("127.0.0.1:0", &inbox).await;
+    let shadow = Shadow::default();
+    let mut config = hurried();
+    config.queue_blocks = 20;
+    let (handle, task) = Reporter::start(config, shadow.clone(), HttpOutlet::new(&server.url(), TOKEN).unwrap());
+    // Before the task runs: nothing can be sent meanwhile.
+    shadow.store(&handle, Parent::Root, &chain(1, 19));
+    shadow.evict(&handle, &chain(10, 19));
+    let task = tokio::spawn(task);
+    eventually("index equals worker", || believed(&inbox) == truth(&shadow)).await;
+    eventually("the figures are shown", || handle.figures().inventories >= 1).await;
+    assert_eq!((handle.figures().overflows, handle.figures().dropped), (1, 27));
+    drop(handle);
+    tokio::time::timeout(Duration::from_secs(10), task).await.expect("it ends").unwrap();
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_gateway_that_comes_back_with_nothing_is_healed() {
+    let first = inbox();
+    let server = Server::start("127.0.0.1:0", &first).await;
+    let (address, shadow) = (server.address.to_string(), Shadow::default());
+    let (handle, task) = Reporter::start(hurried(), shadow.clone(), HttpOutlet::new(&server.url(), TOKEN).unwrap());
+    let task = tokio::spawn(task);
+    shadow.store(&handle, Parent::Root, &chain(1, 30));
+    eventually("index equals worker", || believed(&first) == truth(&shadow)).await;
+    server.stop().await;
+    shadow.evict(&handle, &chain(20, 30));
+    let second = inbox();
+    let server = Server::start(&address, &second).await;
+    eventually("the new index equals the worker", || believed(&second) == truth(&shadow)).await;
+    drop(handle);
+    let figures = tokio::time::timeout(Duration::from_secs(10), task).await.expect("it ends").unwrap();
+    assert!(figures.inventories >= 2, "{figures:?}");
+    server.stop().await;
+}
+
+/// Sends bytes as they are; the status line and the body of the answer.
+async fn raw(address: SocketAddr, head: &str, body: &[u8]) -> (u16, String) {
+    let mut connection = TcpStream::connect(address).await.unwrap();
+    let head = format!("{head}host: gateway\r\nconnection: close\r\n\r\n");
+    connection.write_all(head.as_bytes()).await.unwrap();
+    let _ = connection.write_all(body).await;
+    let mut answer = Vec::new();
+    let read = tokio::time::timeout(Duration::from_secs(10), connection.read_to_end(&mut answer));
+    let _ = read.await.expect("an answer within 10 s");
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    let status = answer.get(9..12).and_then(|status| status.parse().ok()).unwrap_or(0);
+    (status, answer.split("\r\n\r\n").nth(1).unwrap_or("").to_owned())
+}
+
+#[tokio::test]
+async fn every_refusal_is_a_clear_4xx_and_changes_nothing() {
+    let inbox = inbox();
+    let server = Server::start("127.0.0.1:0", &inbox).await;
+    let stored = Change::Stored { parent: Parent::Root, blocks: chain(1, 3), tier: Tier::Gpu };
+    let good = Report {
+        pod: "pod-0".into(),
+        incarnation: 1,
+        sequence: 0,
+        hashing: hashing(),
+        source: kv_index::Source::Copies,
+        changes: vec![stored],
+    };
+    let mut outlet = HttpOutlet::new(&server.url(), TOKEN).unwrap();
+    outlet.send(&Message::Report(good.clone())).await.unwrap();
+    let before = (believed(&inbox), inbox.index().stats());
+
+    let next = serde_json::to_string(&Report { incarnation: 2, ..good.clone() }).unwrap();
+    let head = |path: &str, token: &str, kind: &str, length: usize| {
+        format!(
+            "POST {path} HTTP/1.1\r\nauthorization: {token}\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n"
+        )
+    };
+    let (json, right) = ("application/json", format!("Bearer {TOKEN}"));
+    let long = " ".repeat(5_000) + &next;
+    let unknown = next.replace("pod-0", "pod-9");
+    let sized = next.replace("\"block_size\":16", "\"block_size\":32");
+    let hashed = serde_json::to_string(&Report {
+        hashing: Hashing::native("another", BlockSize::new(16).unwrap()),
+        incarnation: 2,
+        ..good.clone()
+    });
+    let hashed = hashed.unwrap();
+    let spelled = next.replace("0000000000000001", "1");
+    let extra = next.replacen('{', "{\"x\":1,", 1);
+    let as_message = format!("{{\"report\":{next}}}");
+    let cases: [(&str, &str, &str, &str, u16, &str); 14] = [
+        ("/internal/events", "Bearer wrong", json, &next, 401, "token"),
+        ("/internal/events", "a token", json, &next, 401, "token"),
+        ("/internal/sync", "Bearer ", json, &next, 401, "token"),
+        ("/internal/events", &right, "text/plain", &next, 415, "application/json"),
+        ("/internal/events", &right, json, &long, 413, "4096 bytes"),
+        ("/internal/events", &right, json, &unknown, 404, "pod-9"),
+        ("/internal/events", &right, json, &sized, 422, "blocks of 32 tokens"),
+        ("/internal/events", &right, json, &hashed, 422, "hashed otherwise"),
+        ("/internal/events", &right, json, &spelled, 400, "line 1, column"),
+        ("/internal/events", &right, json, &extra, 400, "unknown field `x`"),
+        ("/internal/events", &right, json, &next[..40], 400, "EOF"),
+        ("/internal/events", &right, json, &as_message, 400, "unknown field `report`"),
+        ("/internal/sync", &right, json, &as_message, 400, "/internal/events"),
+        ("/internal/sync", &right, json, &next, 400, "unknown variant `pod`"),
+    ];
+    for (path, token, kind, body, status, words) in cases {
+        let (found, answer) = raw(server.address, &head(path, token, kind, body.len()), body.as_bytes()).await;
+        assert_eq!(found, status, "{answer}");
+        assert!(answer.contains(words), "{answer}");
+    }
+    // Without a length, the limit is met while reading.
+    let chunked = format!(
+        "POST /internal/events HTTP/1.1\r\nauthorization: {right}\r\ncontent-type: {json}\r\ntransfer-encoding: chunked\r\n"
+    );
+    let body = format!("{:x}\r\n{long}\r\n0\r\n\r\n", long.len());
+    assert_eq!(raw(server.address, &chunked, body.as_bytes()).await.0, 413);
+    // And with a lie about it, before reading.
+    assert_eq!(raw(server.address, &head("/internal/events", &right, json, 1 << 40), b"").await.0, 413);
+    assert_eq!((believed(&inbox), inbox.index().stats()), before);
+
+    let mut wrong = HttpOutlet::new(&server.url(), "another").unwrap();
+    let refused = wrong.send(&Message::Report(good)).await.unwrap_err();
+    assert!(matches!(refused, OutletError::Refused { status: 401, .. }), "{refused}");
+    server.stop().await;
+}
+
+/// The fleet comes by a reload: until then its reporters are refused, and go on trying. A pod whose events come another way is
+/// not reported on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_knows_what_pods_push() {
+    let yaml = |fleet: &[String]| {
+        let fleet = fleet.join(", ");
+        let text = format!(
+            "listen: 127.0.0.1:0\nmodel: {{ name: sim }}\npods: [{fleet}]\n\
+             internal: {{ token: {TOKEN}, listen: '127.0.0.1:0' }}\n"
+        );
+        GatewayConfig::parse(&text).unwrap()
+    };
+    let gateway = Gateway::start(yaml(&[])).await.unwrap();
+    let url = format!("http://{}", gateway.internal_address().unwrap());
+    let mut pods = Vec::new();
+    for name in ["pod-0", "pod-1", "pod-2"] {
+        pods.push(reported::ReportedPod::start(name, HttpOutlet::new(&url, TOKEN).unwrap()).await);
+    }
+    let mut fleet: Vec<String> = pods.iter().map(reported::ReportedPod::yaml).collect();
+    fleet[2] = fleet[2].replace("pushed", "none");
+    gateway.reload(yaml(&fleet)).unwrap();
+    eventually("the pods are healthy", || gateway.state().pods.iter().all(|pod| pod.healthy)).await;
+    reported::Client::new(gateway.address()).work(&mut pointsman_lab::rng::Rng::new(3), 60).await;
+    eventually("the index has every cache", || reported::knows(gateway.index(), &pods[..2])).await;
+    assert!(pods.iter().any(|pod| pod.truth() != Digest::EMPTY));
+    let other = gateway.index().pod("pod-2").unwrap();
+    assert_eq!(gateway.index().digest(other), Ok(Digest::EMPTY), "nobody was to report on it");
+    gateway.drain(Duration::from_secs(1)).await;
+    for (pod, refused) in pods.into_iter().zip([false, false, true]) {
+        let figures = pod.stop().await;
+        assert_eq!(figures.inventories == 0, refused, "{figures:?}");
+    }
+}
+
+/// Two kinds of sources at once: one pod's engine publishes over ZeroMQ, the other's reporter pushes over HTTP.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_sources_feed_one_gateway() {
+    let (sink, publisher) = ZmqPublisher::bind(PublishConfig::new("", 1_000)).await.unwrap();
+    let mut settings = PodConfig::new("published", "sim");
+    (settings.speed, settings.blocks) = (1_000.0, 120);
+    let published = SimPod::start(settings, vec![Box::new(sink)]).await.unwrap();
+    let sockets = publisher.endpoints();
+    let of_published = format!(
+        "{{ name: published, url: 'http://{}', events: {{ zmq: {{ events: '{}', replay: '{}' }} }} }}",
+        published.address(),
+        sockets.events,
+        sockets.replay
+    );
+    let yaml = |fleet: &str| {
+        let text = format!(
+            "listen: 127.0.0.1:0\nmodel: {{ name: sim }}\nprofile: round_robin\npods: [{fleet}]\n\
+             internal: {{ token: {TOKEN}, listen: '127.0.0.1:0' }}\n"
+        );
+        GatewayConfig::parse(&text).unwrap()
+    };
+    let gateway = Gateway::start(yaml(&of_published)).await.unwrap();
+    let url = format!("http://{}", gateway.internal_address().unwrap());
+    let pushed = reported::ReportedPod::start("pushed", HttpOutlet::new(&url, TOKEN).unwrap()).await;
+    gateway.reload(yaml(&format!("{of_published}, {}", pushed.yaml()))).unwrap();
+    eventually("both pods are healthy", || gateway.state().pods.iter().all(|pod| pod.healthy)).await;
+    reported::Client::new(gateway.address()).work(&mut pointsman_lab::rng::Rng::new(5), 40).await;
+    // What an engine publishes is in the index once a block, however many copies there are.
+    let blocks = || reported::digest(published.cache().into_keys().map(|hash| (hash, 1)));
+    let known = |name| gateway.index().digest(gateway.index().pod(name).unwrap()).unwrap();
+    eventually("the index has both caches", || known("published") == blocks() && known("pushed") == pushed.truth())
+        .await;
+    assert!(blocks() != Digest::EMPTY && pushed.truth() != Digest::EMPTY);
+    gateway.drain(Duration::from_secs(1)).await;
+    pushed.stop().await;
+    published.stop().await;
+    publisher.stop().await;
+}

@@ -1,0 +1,175 @@
+//! Health and counters of one event source: lock-free, written by the source, read by metrics and the admin page.
+//!
+//! The rule that must never break: a source never says that it is live while it knows that something is missing.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::Instant;
+
+use kv_index::Verdict;
+use serde::Serialize;
+
+/// How a source of events fares. Written by the source, read by whoever shows it.
+#[derive(Debug)]
+pub struct SourceStatus {
+    source: &'static str,
+    began: Instant,
+    state: AtomicU8,
+    batches: AtomicU64,
+    gaps: AtomicU64,
+    replays: AtomicU64,
+    lost: AtomicU64,
+    duplicates: AtomicU64,
+    errors: AtomicU64,
+    /// Microseconds since `began`, plus one; 0 before the first batch.
+    last: AtomicU64,
+}
+
+impl SourceStatus {
+    /// Of a source of this name, such as `zmq`, that is connecting.
+    #[must_use]
+    pub fn new(source: &'static str) -> Self {
+        Self {
+            source,
+            began: Instant::now(),
+            state: AtomicU8::new(SourceState::Connecting as u8),
+            batches: AtomicU64::new(0),
+            gaps: AtomicU64::new(0),
+            replays: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+            duplicates: AtomicU64::new(0),
+            errors: AtomicU64::new(0),
+            last: AtomicU64::new(0),
+        }
+    }
+
+    /// Says how it is now.
+    pub fn set(&self, state: SourceState) {
+        self.state.store(state as u8, Ordering::Relaxed);
+    }
+
+    /// Counts a batch by what became of it.
+    pub fn count(&self, verdict: Verdict) {
+        let counter = match verdict {
+            Verdict::Applied(_) | Verdict::Restarted(_) => &self.batches,
+            Verdict::GapGivenUp(_) => {
+                self.lost.fetch_add(1, Ordering::Relaxed);
+                &self.batches
+            }
+            Verdict::Gap { .. } => &self.gaps,
+            _ => &self.duplicates,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        let since = self.began.elapsed().as_micros() as u64;
+        self.last.store(since + 1, Ordering::Relaxed);
+    }
+
+    /// Counts a request for what is missing.
+    pub fn replay(&self) {
+        self.replays.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts something that could not be read.
+    pub fn error(&self) {
+        self.errors.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How it is now.
+    #[must_use]
+    pub fn state(&self) -> SourceState {
+        SourceState::ALL[usize::from(self.state.load(Ordering::Relaxed))]
+    }
+
+    /// Everything as plain data.
+    #[must_use]
+    pub fn view(&self) -> SourceView {
+        let last = self.last.load(Ordering::Relaxed).checked_sub(1);
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        SourceView {
+            source: self.source,
+            state: self.state(),
+            batches: read(&self.batches),
+            gaps: read(&self.gaps),
+            replays: read(&self.replays),
+            lost: read(&self.lost),
+            duplicates: read(&self.duplicates),
+            errors: read(&self.errors),
+            age_s: last.map(|last| (self.began.elapsed().as_secs_f64() - last as f64 / 1e6).max(0.0)),
+        }
+    }
+}
+
+/// How a source is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(clippy::exhaustive_enums, reason = "metrics and the page name each of them")]
+pub enum SourceState {
+    /// No connection: nothing is known of what happens.
+    Connecting,
+    /// Everything that was announced is in the index, as far as can be known.
+    Live,
+    /// Something is missing, and has been asked for.
+    Replaying,
+    /// Something is missing and does not come: the next batch costs what is known of the pod.
+    Lost,
+}
+
+impl SourceState {
+    /// Every state, in order of their numbers.
+    const ALL: [Self; 4] = [Self::Connecting, Self::Live, Self::Replaying, Self::Lost];
+}
+
+/// How a source fared until now.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct SourceView {
+    /// Its kind.
+    pub source: &'static str,
+    /// How it is.
+    pub state: SourceState,
+    /// Batches that were applied.
+    pub batches: u64,
+    /// Batches that came before one that was missing.
+    pub gaps: u64,
+    /// Requests for what was missing, or to see whether something is.
+    pub replays: u64,
+    /// Gaps that were given up, each at the cost of what was known.
+    pub lost: u64,
+    /// Batches that came again, late, or from elsewhere.
+    pub duplicates: u64,
+    /// Messages that could not be read or did not fit.
+    pub errors: u64,
+    /// Seconds since the last batch; none before the first.
+    pub age_s: Option<f64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_state_is_read_as_it_was_said() {
+        let status = SourceStatus::new("zmq");
+        assert_eq!(status.state(), SourceState::Connecting);
+        for state in SourceState::ALL {
+            status.set(state);
+            assert_eq!(status.state(), state);
+        }
+    }
+
+    #[test]
+    fn the_view_is_what_the_page_reads() {
+        let status = SourceStatus::new("zmq");
+        assert_eq!(status.view().age_s, None);
+        status.set(SourceState::Live);
+        status.count(Verdict::Gap { from: 1, to: 2, restarted: false });
+        status.count(Verdict::Duplicate);
+        status.replay();
+        status.error();
+        let view = status.view();
+        assert!(view.age_s.is_some());
+        let json = serde_json::to_value(SourceView { age_s: Some(0.5), ..view }).unwrap();
+        let expected = serde_json::json!({"source": "zmq", "state": "live", "batches": 0, "gaps": 1, "replays": 1, "lost": 0,
+            "duplicates": 1, "errors": 1, "age_s": 0.5});
+        assert_eq!(json, expected);
+    }
+}

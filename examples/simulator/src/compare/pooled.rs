@@ -1,0 +1,59 @@
+//! Runs with several seeds as one: counts are summed, times are thrown together.
+
+use crate::outcome::Outcome;
+
+/// The runs of one policy as one. What happened over time is told of the first.
+pub(super) fn pooled(outcomes: Vec<Outcome>) -> Outcome {
+    let runs = outcomes.len();
+    let imbalances: f64 = outcomes.iter().map(Outcome::imbalance).sum();
+    let mut outcomes = outcomes.into_iter();
+    let mut all = outcomes.next().unwrap_or_default();
+    for one in outcomes {
+        let sums = [
+            (&mut all.requests, one.requests),
+            (&mut all.refused, one.refused),
+            (&mut all.blocks, one.blocks),
+            (&mut all.blocks_hit, one.blocks_hit),
+            (&mut all.blocks_known, one.blocks_known),
+            (&mut all.prompt_tokens, one.prompt_tokens),
+            (&mut all.prefill_tokens, one.prefill_tokens),
+            (&mut all.output_tokens, one.output_tokens),
+            (&mut all.span_us, one.span_us),
+            (&mut all.arrivals_us, one.arrivals_us),
+            (&mut all.decisions, one.decisions),
+            (&mut all.decision_ns, one.decision_ns),
+        ];
+        sums.into_iter().for_each(|(sum, more)| *sum += more);
+        all.ttft.merge(&one.ttft);
+        all.between.merge(&one.between);
+        all.whole.merge(&one.whole);
+        for (pod, more) in all.pods.iter_mut().zip(one.pods) {
+            pod.requests += more.requests;
+            pod.prefill_tokens += more.prefill_tokens;
+            pod.output_tokens += more.output_tokens;
+            pod.busy_us += more.busy_us;
+        }
+    }
+    all.mean_imbalance = (runs > 1).then(|| imbalances / runs as f64);
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::PodOutcome;
+
+    #[test]
+    fn a_busy_pod_of_one_run_does_not_make_up_for_that_of_another() {
+        let run = |busy: [u64; 2]| Outcome {
+            requests: 5,
+            pods: busy.map(|busy_us| PodOutcome { busy_us, ..PodOutcome::default() }).to_vec(),
+            ..Outcome::default()
+        };
+        assert_eq!(pooled(vec![run([30, 10])]).imbalance(), 1.5);
+        let both = pooled(vec![run([30, 10]), run([10, 50])]);
+        assert_eq!(both.requests, 10);
+        assert_eq!(both.pods.iter().map(|pod| pod.busy_us).collect::<Vec<_>>(), [40, 60]);
+        assert!((both.imbalance() - (1.5 + 50.0 / 30.0) / 2.0).abs() < 1e-12, "{}", both.imbalance());
+    }
+}

@@ -1,0 +1,56 @@
+//! What is simulated: the fleet, what its events go through, and how prompts travel between pods.
+
+use routing_core::Role;
+
+use crate::engine::EngineConfig;
+use pointsman_engine_sim::cost::CostModel;
+
+/// A fleet and its surroundings.
+#[derive(Clone, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "what a host fills in by name")]
+pub struct SimConfig {
+    /// The pods, and what each one does.
+    pub pods: Vec<(EngineConfig, Role)>,
+    /// How long steps take.
+    pub costs: CostModel,
+    /// µs until an event of a pod's cache reaches the index.
+    pub event_delay_us: u64,
+    /// Share of events that never do.
+    pub event_loss: f64,
+    /// µs between two reports of a pod's own figures.
+    pub report_every_us: u64,
+    /// µs to move the KV of a token from a prefill pod to a decode pod.
+    pub transfer_us_per_token: f64,
+    /// µs that such a move takes at least.
+    pub transfer_us: u64,
+    /// What chance begins with.
+    pub seed: u64,
+}
+
+impl SimConfig {
+    /// So many pods alike that prefill and decode, each with room for so many tokens in blocks of this size.
+    #[must_use]
+    pub fn mixed(pods: usize, tokens: usize, block: usize) -> Self {
+        let engine = EngineConfig { block, blocks: tokens / block, ..EngineConfig::default() };
+        Self {
+            pods: vec![(engine, Role::Both); pods],
+            costs: CostModel::default(),
+            event_delay_us: 1_000,
+            event_loss: 0.0,
+            report_every_us: 1_000_000,
+            // 128 KiB of a Llama-8B over 400 Gb/s.
+            transfer_us_per_token: 2.6,
+            transfer_us: 2_000,
+            seed: 1,
+        }
+    }
+
+    /// The same with the first so many pods prefilling only, and the others decoding.
+    #[must_use]
+    pub fn split(mut self, prefill: usize) -> Self {
+        for (at, (_, role)) in self.pods.iter_mut().enumerate() {
+            *role = if at < prefill { Role::Prefill } else { Role::Decode };
+        }
+        self
+    }
+}

@@ -1,0 +1,67 @@
+//! Why there is no simulation.
+
+use std::io;
+
+/// Why there is no simulation. The operator's to mend.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SimulateError {
+    /// A flag has a value that makes no sense.
+    #[error("--{flag}: {wrong}")]
+    Flag {
+        /// Its name, without dashes.
+        flag: &'static str,
+        /// What is wrong with it.
+        wrong: String,
+    },
+    /// A fleet without pods, or pods without blocks.
+    #[error("a fleet needs at least one pod, and its blocks at least one token")]
+    NoPods,
+    /// More pods than the index has room for.
+    #[error(transparent)]
+    Pods(#[from] kv_index::JoinError),
+    /// The traffic cannot fill the fleet, so that nothing can be said about how much that takes.
+    #[error(
+        "{requests} requests cannot keep {pods} pods busy, however fast they come, so there is no capacity to tell: \
+         raise --requests, lower --pods, or name a --rate"
+    )]
+    TooFew {
+        /// Requests of the traffic, with all copies of it that were tried.
+        requests: usize,
+        /// Pods of the fleet.
+        pods: usize,
+    },
+    /// No policy has this name.
+    #[error(
+        "there is no policy `{0}`; did you mean `{1}`? `--list` names all, and a path with an extension is read as a document"
+    )]
+    UnknownPolicy(String, &'static str),
+    /// A policy's document does not build.
+    #[error("policy `{0}`: {1}")]
+    Policy(String, String),
+    /// A trace that cannot be read.
+    #[error("--trace {0}: {1}")]
+    Trace(String, #[source] pointsman_lab::trace::read::TraceError),
+    /// Costs that cannot be read.
+    #[error("--costs {0}: {1}")]
+    Costs(String, #[source] pointsman_engine_sim::cost::CostError),
+    /// A sweep that says nothing.
+    #[error("--sweep {0}: {1}; it is POLICY:SCORER=1,2,4 for a weight, or POLICY:PLUGIN.PARAMETER=1,2,4")]
+    Sweep(String, String),
+    /// A file could not be read or written.
+    #[error("{0}: {1}")]
+    File(String, #[source] io::Error),
+    /// A batch that cannot be planned.
+    #[error("the batch has no plan: {0}")]
+    Plan(#[from] routing_core::batch::BatchError),
+    /// The report could not be written.
+    #[error("--out: {0}")]
+    Report(#[from] crate::report::WriteError),
+}
+
+impl SimulateError {
+    /// A flag with a wrong value.
+    pub(super) fn flag(flag: &'static str, wrong: impl Into<String>) -> Self {
+        Self::Flag { flag, wrong: wrong.into() }
+    }
+}

@@ -1,0 +1,143 @@
+//! A batch worked off by a plan: as it was planned, or with work that moves to pods that run dry.
+
+use std::num::NonZeroU32;
+
+use kv_index::{Config, Index};
+use pointsman_lab::rng::Rng;
+use routing_core::batch::{
+    BatchConfig, BatchCosts, BatchPlan, BatchPlanner, BatchPod, BatchQueues, BatchRequest, Nothing,
+};
+
+use super::{Lengths, Lists, Room};
+use crate::SimulateError;
+use crate::chains::Chains;
+use crate::config::SimConfig;
+
+/// What a planner is told of how long answers will be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "what the study compares")]
+pub enum Guess {
+    /// The truth.
+    Exact,
+    /// Twice as long for half of the requests, half as long for the others.
+    Doubtful,
+    /// The mean for all.
+    Mean,
+}
+
+impl Guess {
+    /// What it says of answers of these lengths.
+    #[must_use]
+    pub fn outputs(self, lengths: &Lengths, seed: u64) -> Vec<u32> {
+        let mut rng = Rng::new(seed ^ 0x6E55);
+        let mean = lengths.iter().map(|&(_, output)| u64::from(output)).sum::<u64>() / lengths.len().max(1) as u64;
+        let guess = |&(_, output): &(u32, u32)| match self {
+            Self::Exact => output,
+            Self::Doubtful if rng.bits() & 1 == 0 => output.saturating_mul(2),
+            Self::Doubtful => (output / 2).max(1),
+            Self::Mean => mean.max(1) as u32,
+        };
+        lengths.iter().map(guess).collect()
+    }
+}
+
+/// Whether work moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "either or not")]
+pub enum Moving {
+    /// Each pod does what was planned for it.
+    Never,
+    /// A pod that runs dry takes over some of another's.
+    WhenDry,
+}
+
+/// Lists after a plan.
+#[derive(Debug)]
+pub struct Planned {
+    plan: BatchPlan,
+    queues: BatchQueues,
+    moving: Moving,
+    room: Room,
+}
+
+impl Planned {
+    /// Plans a batch for a fleet.
+    ///
+    /// # Errors
+    ///
+    /// When there are no pods, or no plan for them.
+    pub fn new(
+        chains: &Chains,
+        lengths: &Lengths,
+        config: &SimConfig,
+        guess: Guess,
+        moving: Moving,
+    ) -> Result<Self, SimulateError> {
+        let outputs = guess.outputs(lengths, config.seed);
+        let request = |at: usize| BatchRequest {
+            chain: chains.get(at as u32),
+            prompt_tokens: lengths[at].0,
+            output_tokens: outputs[at],
+            deadline: None,
+        };
+        let requests: Vec<BatchRequest<'_>> = (0..lengths.len()).map(request).collect();
+        let index: Index = Index::new(Config::default());
+        let mut pods = Vec::new();
+        for (at, (engine, _)) in config.pods.iter().enumerate() {
+            let kv_tokens = (engine.blocks * engine.block) as u64;
+            pods.push(BatchPod { pod: index.join(&at.to_string())?, kv_tokens, speed: engine.speed });
+        }
+        let planning = planning(config).ok_or(SimulateError::NoPods)?;
+        let plan = BatchPlanner::new(planning).plan(&requests, &pods, &mut Nothing)?;
+        let queues = BatchQueues::new(&plan, &requests, &pods, &planning);
+        let expected = lengths.iter().zip(&outputs).map(|(&(prompt, _), &output)| (prompt, output));
+        Ok(Self { queues, moving, room: Room::new(expected, config), plan })
+    }
+
+    /// The plan.
+    #[must_use]
+    pub fn plan(&self) -> &BatchPlan {
+        &self.plan
+    }
+
+    /// Requests that were moved.
+    #[must_use]
+    pub fn moved(&self) -> usize {
+        self.queues.moved()
+    }
+}
+
+impl Lists for Planned {
+    fn next(&mut self, pod: usize) -> Option<u32> {
+        match self.queues.peek(pod) {
+            Some(next) if !self.room.has(pod, next) => return None,
+            None if self.moving == Moving::Never || self.room.is_full(pod) => return None,
+            _ => {}
+        }
+        let next = self.queues.next(pod)?;
+        self.room.take(pod, next);
+        Some(next)
+    }
+
+    fn done(&mut self, pod: usize, request: u32) {
+        self.queues.done(pod, request);
+        self.room.give(pod, request);
+    }
+}
+
+/// How a planner plans for modelled pods; none if there are none.
+fn planning(config: &SimConfig) -> Option<BatchConfig> {
+    let (engine, _) = config.pods.first()?;
+    let number = |value: usize| u32::try_from(value).ok().and_then(NonZeroU32::new);
+    // Modelled pods compute long prompts in chunks, for which a cached part costs what it was measured to without a fused
+    // kernel; and large batches cost more than the line that fits what was measured of small ones.
+    let costs =
+        BatchCosts { prompt_token: 22.3e-6, attended_pair: 2.1e-9, output_token: 250e-6, ..BatchCosts::default() };
+    Some(BatchConfig {
+        block_tokens: number(engine.block)?,
+        step_tokens: number(engine.step_tokens)?,
+        most_running: u32::try_from(engine.most_running).ok()?,
+        costs,
+        ..BatchConfig::default()
+    })
+}

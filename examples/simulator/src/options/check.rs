@@ -1,0 +1,103 @@
+//! Values that make no sense, told by their flag before anything is run.
+
+use super::Options;
+use crate::SimulateError;
+
+impl Options {
+    /// Whether all values make sense, and together.
+    ///
+    /// # Errors
+    ///
+    /// Names the first flag that does not.
+    pub fn check(&self) -> Result<(), SimulateError> {
+        let within = |flag, value: f64, least: f64, most: f64| match value {
+            _ if (least..=most).contains(&value) => Ok(()),
+            _ => Err(SimulateError::flag(flag, format!("{value} is not from {least} to {most}"))),
+        };
+        let counts = [
+            ("requests", self.requests, MOST_REQUESTS),
+            ("pods", self.pods, MOST_PODS),
+            ("kv-tokens", self.kv_tokens, MOST_TOKENS),
+            ("jobs", self.jobs.unwrap_or(1), MOST_JOBS),
+        ];
+        for (flag, value, most) in counts {
+            within(flag, value as f64, 1.0, most as f64)?;
+        }
+        within("host-tokens", self.host_tokens as f64, 0.0, MOST_TOKENS as f64)?;
+        if self.prefill_pods >= self.pods {
+            let wrong = format!("{} of {} pods leave none that decodes", self.prefill_pods, self.pods);
+            return Err(SimulateError::flag("prefill-pods", wrong));
+        }
+        for &load in &self.load {
+            within("load", load, 1.0, MOST_LOAD)?;
+        }
+        within("rate", self.rate.unwrap_or(0.0), 0.0, MOST_RATE)?;
+        within("delay", self.delay, 0.0, MOST_DELAY)?;
+        within("loss", self.loss, 0.0, 100.0)?;
+        within("seeds", self.seeds as f64, 1.0, MOST_SEEDS)?;
+        if self.seed.checked_add(self.seeds).is_none() {
+            return Err(SimulateError::flag("seed", "there are no seeds after it"));
+        }
+        match &self.out {
+            Some(out) if out.exists() && !out.is_dir() => {
+                Err(SimulateError::flag("out", format!("{} is no folder", out.display())))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Places of requests are `u32`s, and their prompts must fit into memory.
+const MOST_REQUESTS: usize = 100_000_000;
+const MOST_PODS: usize = 4_096;
+const MOST_TOKENS: usize = 1 << 40;
+const MOST_JOBS: usize = 1_024;
+/// Percent; ten times what a fleet takes shows all there is to see.
+const MOST_LOAD: f64 = 1_000.0;
+const MOST_RATE: f64 = 1e6;
+/// An hour, in ms.
+const MOST_DELAY: f64 = 3.6e6;
+const MOST_SEEDS: f64 = 1_000.0;
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    fn read(args: &str) -> Options {
+        Options::try_parse_from(std::iter::once("simulate").chain(args.split_whitespace())).unwrap()
+    }
+
+    #[test]
+    fn nonsense_is_told_by_its_flag() {
+        read("").check().unwrap();
+        let wrong = [
+            "--pods 0",
+            "--pods 5000",
+            "--requests 0",
+            "--kv-tokens 0",
+            "--jobs 0",
+            "--prefill-pods 16",
+            "--load 80,0",
+            "--load nan",
+            "--load 1e9",
+            "--rate inf",
+            "--rate=-1",
+            "--delay nan",
+            "--delay=-1",
+            "--loss 101",
+            "--loss nan",
+            "--seeds 0",
+            "--seed 18446744073709551615",
+            "--out /dev/null",
+        ];
+        for args in wrong {
+            let error = read(args).check().unwrap_err().to_string();
+            let flag = args.split([' ', '=']).next().unwrap();
+            assert!(error.starts_with(&format!("{flag}: ")), "{args}: {error}");
+        }
+        let error = read("--kv-tokens 100").fleet(512).unwrap_err().to_string();
+        assert!(error.starts_with("--kv-tokens: 100 tokens"), "{error}");
+    }
+}

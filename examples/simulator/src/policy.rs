@@ -1,0 +1,218 @@
+//! The rules that are compared, each a workflow document made of stock plugins.
+
+use std::fs;
+use std::path::Path;
+
+use kv_index::{BlockSize, Config, Index};
+use routing_core::{Registry, Workflow};
+use routing_plugins::{Hashing, PluginState, register};
+use serde_yaml_ng::{Mapping, Value};
+
+use crate::SimulateError;
+
+/// A rule by its name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    /// What tables call it.
+    pub name: String,
+    document: Value,
+}
+
+/// A document that comes along: its name, and its text.
+macro_rules! documents {
+    ($folder:literal: $($name:ident),* $(,)?) => {
+        [$((stringify!($name), include_str!(concat!($folder, stringify!($name), ".yaml")))),*]
+    };
+}
+
+/// The profiles that [`routing_plugins::profiles`] has.
+const STOCK: [(&str, &str); 9] = documents!("../../../routing-plugins/profiles/":
+    first_token, round_robin, least_load, consistent_hash, cache_aware, cache_aware_sticky, sticky_least_loaded,
+    prefill_decode, prefill_decode_conditional);
+
+/// The profile that gateways should begin with.
+pub const DEFAULT: &str = "first_token";
+
+/// Rules that others published, as documents of stock plugins.
+const PUBLISHED: [(&str, &str); 11] = documents!("../policies/":
+    random, longest_prefix, session_sticky, smg_cache_aware, smg_expected_wait, dynamo_linear, vllm_rfc, lmetric,
+    preble_e2, mooncake_ttft, llm_d);
+
+impl Policy {
+    /// The names of those for pods that prefill and decode.
+    pub fn for_mixed_pods() -> impl Iterator<Item = &'static str> {
+        Self::names().filter(|name| !Self::is_for_split(name))
+    }
+
+    /// Whether a policy is for pods of which some prefill and others decode.
+    #[must_use]
+    pub fn is_for_split(name: &str) -> bool {
+        name.starts_with("prefill_decode")
+    }
+
+    /// The names of all that come along, in the order tables list them.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        STOCK.iter().chain(&PUBLISHED).map(|(name, _)| *name)
+    }
+
+    /// All that come along, each with what it says of itself in one sentence.
+    pub fn described() -> impl Iterator<Item = (&'static str, String)> {
+        STOCK.iter().chain(&PUBLISHED).map(|(name, text)| (*name, first_sentence(text)))
+    }
+
+    /// One that comes along, or of a file.
+    ///
+    /// # Errors
+    ///
+    /// If there is neither, or the file is not YAML.
+    pub fn find(name: &str) -> Result<Self, SimulateError> {
+        let known =
+            STOCK.iter().chain(&PUBLISHED).find(|(known, _)| *known == name).map(|(_, text)| (*text).to_owned());
+        let (name, text) = match known {
+            Some(text) => (name.to_owned(), text),
+            None if Path::new(name).extension().is_some() => {
+                let text = fs::read_to_string(name).map_err(|error| SimulateError::File(name.into(), error))?;
+                let stem = Path::new(name).file_stem().map_or(name.into(), |stem| stem.to_string_lossy().into_owned());
+                (stem, text)
+            }
+            None => return Err(SimulateError::UnknownPolicy(name.into(), nearest(name))),
+        };
+        let document =
+            serde_yaml_ng::from_str(&text).map_err(|error| SimulateError::Policy(name.clone(), error.to_string()))?;
+        Ok(Self { name, document })
+    }
+
+    /// The same with another weight of a scorer, in every profile that uses it; none if none does.
+    #[must_use]
+    pub fn with_weight(&self, scorer: &str, weight: f64) -> Option<Self> {
+        let mut document = self.document.clone();
+        let mut found = false;
+        for profile in document.get_mut("profiles")?.as_sequence_mut()? {
+            let Some(uses) = profile.get_mut("score").and_then(Value::as_sequence_mut) else { continue };
+            for used in uses.iter_mut().filter(|used| used.get("plugin").and_then(Value::as_str) == Some(scorer)) {
+                used.as_mapping_mut()?.insert("weight".into(), number(weight));
+                found = true;
+            }
+        }
+        found.then(|| Self { name: format!("{} {scorer}={weight}", self.name), document })
+    }
+
+    /// The same with another parameter of a plugin, one within others by names with dots between; none if there is no such
+    /// plugin, or something else is where the name leads.
+    #[must_use]
+    pub fn with_parameter(&self, plugin: &str, parameter: &str, value: f64) -> Option<Self> {
+        let mut document = self.document.clone();
+        let plugins = document.get_mut("plugins")?.as_sequence_mut()?;
+        let mut place = plugins.iter_mut().find(|one| one.get("name").and_then(Value::as_str) == Some(plugin))?;
+        for name in ["parameters"].into_iter().chain(parameter.split('.')) {
+            if place.is_null() {
+                *place = Value::Mapping(Mapping::new());
+            }
+            place = place.as_mapping_mut()?.entry(name.into()).or_insert(Value::Null);
+        }
+        if place.is_mapping() || place.is_sequence() {
+            return None;
+        }
+        *place = number(value);
+        Some(Self { name: format!("{} {plugin}.{parameter}={value}", self.name), document })
+    }
+
+    /// Whether it builds.
+    ///
+    /// # Errors
+    ///
+    /// Every problem of its document.
+    pub fn check(&self) -> Result<(), SimulateError> {
+        let block = BlockSize::new(16).ok_or(SimulateError::NoPods)?;
+        self.build(&PluginState::new(Index::new(Config::default()).into(), Hashing::Given(block))).map(|_| ())
+    }
+
+    /// Builds it over a stock.
+    ///
+    /// # Errors
+    ///
+    /// Every problem of its document.
+    pub fn build(&self, stock: &PluginState) -> Result<Workflow, SimulateError> {
+        let wrong = |error: &dyn std::fmt::Display| SimulateError::Policy(self.name.clone(), error.to_string());
+        let mut registry = Registry::new();
+        register(&mut registry, stock).map_err(|error| wrong(&error))?;
+        let document = registry.read(self.document.clone()).map_err(|error| wrong(&error))?;
+        document.build(&registry).map_err(|error| wrong(&error))
+    }
+}
+
+/// A number as a document would have it: whole ones are whole, since parameters that count take no others.
+fn number(value: f64) -> Value {
+    if value.fract() == 0.0 && value.abs() < 1e15 { (value as i64).into() } else { value.into() }
+}
+
+/// The first sentence of the comment that a document begins with.
+fn first_sentence(document: &str) -> String {
+    let lines = document.lines().map_while(|line| line.strip_prefix("# "));
+    let comment = lines.collect::<Vec<_>>().join(" ");
+    comment.split_once(". ").map_or(comment.as_str(), |(first, _)| first).trim_end_matches('.').to_owned()
+}
+
+/// The name of a policy that takes the fewest letters to become this one.
+fn nearest(name: &str) -> &'static str {
+    Policy::names().min_by_key(|known| distance(known, name)).unwrap_or(DEFAULT)
+}
+
+/// Letters to insert, drop or change until one text is the other.
+fn distance(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (at, letter) in from.chars().enumerate() {
+        let mut corner = row[0];
+        row[0] = at + 1;
+        for (place, other) in to.iter().enumerate() {
+            let changed = corner + usize::from(letter != *other);
+            corner = row[place + 1];
+            row[place + 1] = changed.min(corner + 1).min(row[place] + 1);
+        }
+    }
+    row[to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_policy_builds_and_says_what_it_is() {
+        for (name, about) in Policy::described() {
+            Policy::find(name).unwrap().check().unwrap();
+            assert!((20..=240).contains(&about.len()) && !about.contains('#'), "{name}: {about}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_is_told_with_the_nearest() {
+        for (wrong, nearest) in [("lmetrik", "lmetric"), ("leastload", "least_load"), ("cache-aware", "cache_aware")] {
+            let error = Policy::find(wrong).unwrap_err();
+            assert!(matches!(error, SimulateError::UnknownPolicy(_, name) if name == nearest), "{error}");
+        }
+        assert_eq!([distance("", "abc"), distance("kitten", "sitting"), distance("same", "same")], [3, 3, 0]);
+        assert!(matches!(Policy::find("no/such/file.yaml"), Err(SimulateError::File(..))));
+    }
+
+    #[test]
+    fn weights_and_parameters_are_changed_where_they_are() {
+        let policy = Policy::find("cache_aware").unwrap();
+        let heavier = policy.with_weight("cache", 5.5).unwrap();
+        assert_eq!(heavier.document["profiles"][0]["score"][0]["weight"], Value::from(5.5));
+        assert_eq!(heavier.name, "cache_aware cache=5.5");
+        let limited = policy.with_parameter("load", "form.limit.limit", 8.0).unwrap();
+        let load = limited.document["plugins"].as_sequence().unwrap().iter().find(|one| one["name"] == "load").unwrap();
+        assert_eq!(load["parameters"]["form"]["limit"]["limit"], Value::from(8));
+        for changed in [heavier, limited] {
+            changed.check().unwrap();
+        }
+        assert_eq!(policy.with_weight("nobody", 1.0), None);
+        assert_eq!(policy.with_parameter("nobody", "limit", 1.0), None);
+        assert_eq!(policy.with_parameter("load", "form", 1.0), None, "there is more than a number");
+        // What a plugin does not know is told by the plugin.
+        let unknown = policy.with_parameter("kv", "colour", 1.0).unwrap().check().unwrap_err();
+        assert!(unknown.to_string().contains("colour"), "{unknown}");
+    }
+}

@@ -1,0 +1,279 @@
+//! A row a policy, the best of each column marked.
+//!
+//! The rule: what is marked as the best is what reads as the best. Values that print alike are marked alike, and a
+//! column in which all are alike has no best.
+
+use std::cmp::Ordering;
+
+use crate::outcome::Outcome;
+
+/// The table for a terminal; the best of a column has a `*`.
+#[must_use]
+pub fn text(outcomes: &[Outcome]) -> String {
+    let table = Table::of(outcomes);
+    let mut columns: Vec<Vec<String>> = vec![[String::new(), "policy".to_owned()].to_vec()];
+    columns[0].extend(table.policies.iter().cloned());
+    for column in &table.columns {
+        // A space for the star, so that digits stay under digits.
+        let star = |cell: &Cell| format!("{}{}", cell.text, if cell.best { '*' } else { ' ' });
+        let head = [format!("{} ", column.name), format!("{} ", column.unit)];
+        columns.push(head.into_iter().chain(column.cells.iter().map(star)).collect());
+    }
+    let mut out = String::new();
+    for line in 0..table.policies.len() + 2 {
+        for (at, column) in columns.iter().enumerate() {
+            let width = column.iter().map(|cell| cell.chars().count()).max().unwrap_or(0);
+            let cell = &column[line];
+            out.push_str(&if at == 0 { format!("{cell:<width$}") } else { format!("  {cell:>width$}") });
+        }
+        out.truncate(out.trim_end().len());
+        out.push('\n');
+        if line == 1 {
+            let width: usize = columns
+                .iter()
+                .map(|column| column.iter().map(|cell| cell.chars().count()).max().unwrap_or(0) + 2)
+                .sum();
+            out.push_str(&"─".repeat(width - 3));
+            out.push('\n');
+        }
+    }
+    out
+}
+
+/// The table as Markdown; the best of a column is bold.
+#[must_use]
+pub fn markdown(outcomes: &[Outcome]) -> String {
+    let table = Table::of(outcomes);
+    let heads = table.columns.iter().map(Column::head).collect::<Vec<_>>().join(" | ");
+    let mut out = format!("| policy | {heads} |\n|---|{}\n", "---:|".repeat(table.columns.len()));
+    for (row, policy) in table.policies.iter().enumerate() {
+        let bold = |cell: &Cell| if cell.best { format!("**{}**", cell.text) } else { cell.text.clone() };
+        let cells: Vec<String> = table.columns.iter().map(|column| bold(&column.cells[row])).collect();
+        out.push_str(&format!("| {} | {} |\n", policy.replace('|', "\\|").replace('\n', " "), cells.join(" | ")));
+    }
+    out
+}
+
+/// The table as data.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Table {
+    /// Names of the rows.
+    pub policies: Vec<String>,
+    /// Columns after the name, each with a cell for each row.
+    pub columns: Vec<Column>,
+}
+
+/// One column.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Column {
+    /// Its name.
+    pub name: &'static str,
+    /// The unit of its cells; may be empty.
+    pub unit: &'static str,
+    /// What it tells.
+    pub about: &'static str,
+    /// A cell for each row.
+    pub cells: Vec<Cell>,
+}
+
+/// One figure.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Cell {
+    /// The figure, in its own base unit.
+    pub value: Option<f64>,
+    /// As it is read, in the column's unit.
+    pub text: String,
+    /// Whether none of its column is better.
+    pub best: bool,
+}
+
+impl Table {
+    /// Of these outcomes.
+    #[must_use]
+    pub fn of(outcomes: &[Outcome]) -> Self {
+        let policies = outcomes.iter().map(|outcome| outcome.policy.clone()).collect();
+        Self { policies, columns: SPECS.iter().map(|spec| spec.column(outcomes)).collect() }
+    }
+}
+
+impl Column {
+    /// Name and unit.
+    #[must_use]
+    pub fn head(&self) -> String {
+        if self.unit.is_empty() { self.name.to_owned() } else { format!("{} ({})", self.name, self.unit) }
+    }
+}
+
+/// How a column is made.
+struct Spec {
+    name: &'static str,
+    kind: Kind,
+    better: Ordering,
+    about: &'static str,
+    value: fn(&Outcome) -> Option<f64>,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Share,
+    Tokens,
+    /// µs, read as ms or s.
+    Time,
+    /// µs, read as such.
+    Micros,
+    Rate(&'static str),
+    Ratio,
+    Count,
+}
+
+impl Spec {
+    fn column(&self, outcomes: &[Outcome]) -> Column {
+        let values: Vec<Option<f64>> =
+            outcomes.iter().map(|outcome| (self.value)(outcome).filter(|value| value.is_finite())).collect();
+        let most = values.iter().flatten().copied().fold(0.0, f64::max);
+        let (unit, times) = self.kind.unit(most);
+        let text = |value: &Option<f64>| value.map_or_else(|| "–".to_owned(), |value| self.kind.format(value * times));
+        let texts: Vec<String> = values.iter().map(text).collect();
+        let better = |a: f64, b: f64| if a.total_cmp(&b) == self.better { a } else { b };
+        let best = values.iter().zip(&texts).filter_map(|(value, text)| Some(((*value)?, text)));
+        let best = best.reduce(|a, b| if better(a.0, b.0) == a.0 { a } else { b }).map(|(_, text)| text.clone());
+        let alike = texts.iter().all(|text| Some(text) == texts.first());
+        let cells = values.into_iter().zip(texts);
+        let cells = cells.map(|(value, text)| Cell { value, best: !alike && best.as_ref() == Some(&text), text });
+        Column { name: self.name, unit, about: self.about, cells: cells.collect() }
+    }
+}
+
+impl Kind {
+    /// The unit that reads best up to this value, and how many of it are one of the value's own.
+    const fn unit(self, most: f64) -> (&'static str, f64) {
+        match self {
+            Self::Share => ("%", 100.0),
+            Self::Tokens if most >= 1e9 => ("G tokens", 1e-9),
+            Self::Tokens if most >= 1e5 => ("M tokens", 1e-6),
+            Self::Tokens => ("k tokens", 1e-3),
+            Self::Time if most >= 1e8 => ("s", 1e-6),
+            Self::Time => ("ms", 1e-3),
+            Self::Micros => ("µs", 1.0),
+            Self::Rate(unit) => (unit, 1.0),
+            Self::Ratio => ("×", 1.0),
+            Self::Count => ("", 1.0),
+        }
+    }
+
+    fn format(self, value: f64) -> String {
+        match self {
+            Self::Share => format!("{value:.1}"),
+            Self::Ratio => format!("{value:.2}"),
+            Self::Count => grouped(&format!("{value:.0}")),
+            _ if value >= 99.95 => grouped(&format!("{value:.0}")),
+            _ if value >= 9.995 => format!("{value:.1}"),
+            _ => format!("{value:.2}"),
+        }
+    }
+}
+
+/// Digits in threes.
+fn grouped(digits: &str) -> String {
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) && !out.ends_with('-') {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+const MORE: Ordering = Ordering::Greater;
+const LESS: Ordering = Ordering::Less;
+
+const SPECS: [Spec; 12] = [
+    Spec {
+        name: "hit rate",
+        kind: Kind::Share,
+        better: MORE,
+        about: "whole blocks of prompts that the pod held that was asked",
+        value: |outcome| (outcome.blocks > 0).then(|| outcome.hit_rate()),
+    },
+    Spec {
+        name: "of bound",
+        kind: Kind::Share,
+        better: MORE,
+        about: "hits against those of an infinite cache shared by all pods",
+        value: Outcome::share_of_bound,
+    },
+    Spec {
+        name: "prefill",
+        kind: Kind::Tokens,
+        better: LESS,
+        about: "tokens of prompts that had to be computed",
+        value: |outcome| Some(outcome.prefill_tokens as f64),
+    },
+    Spec {
+        name: "TTFT p50",
+        kind: Kind::Time,
+        better: LESS,
+        about: "time to the first token that half of the requests stay within",
+        value: |outcome| outcome.ttft.quantile(0.5),
+    },
+    Spec {
+        name: "TTFT p90",
+        kind: Kind::Time,
+        better: LESS,
+        about: "time to the first token that nine of ten requests stay within",
+        value: |outcome| outcome.ttft.quantile(0.9),
+    },
+    Spec {
+        name: "TTFT p99",
+        kind: Kind::Time,
+        better: LESS,
+        about: "time to the first token that 99 of 100 requests stay within",
+        value: |outcome| outcome.ttft.quantile(0.99),
+    },
+    Spec {
+        name: "inter-token p99",
+        kind: Kind::Time,
+        better: LESS,
+        about: "time between two tokens of an answer that 99 of 100 stay within",
+        value: |outcome| outcome.between.quantile(0.99),
+    },
+    Spec {
+        name: "requests",
+        kind: Kind::Rate("/s"),
+        better: MORE,
+        about: "requests answered in a virtual second",
+        value: |outcome| Some(outcome.throughput()),
+    },
+    Spec {
+        name: "output",
+        kind: Kind::Rate("tokens/s"),
+        better: MORE,
+        about: "tokens generated in a virtual second",
+        value: |outcome| Some(outcome.output_rate()),
+    },
+    Spec {
+        name: "max/mean load",
+        kind: Kind::Ratio,
+        better: LESS,
+        about: "time that the busiest pod worked against the mean",
+        value: |outcome| outcome.pods.iter().any(|pod| pod.busy_us > 0).then(|| outcome.imbalance()),
+    },
+    Spec {
+        name: "router",
+        kind: Kind::Micros,
+        better: LESS,
+        about: "real time of one routing decision on one core, in the mean",
+        value: |outcome| (outcome.decisions > 0).then(|| outcome.decision_us()),
+    },
+    Spec {
+        name: "refused",
+        kind: Kind::Count,
+        better: LESS,
+        about: "requests that no pod could take",
+        value: |outcome| Some(outcome.refused as f64),
+    },
+];

@@ -1,0 +1,240 @@
+//! The router under test: the real index, the real profile and the real load tracker, told of the modelled pods.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kv_index::{BlockHash, BlockSize, Config, Event, Index, Parent, Pod, Removed, Source, Stored, Tier};
+use pointsman_lab::rng::Rng;
+use routing_core::{Fleet, Headers, Load, PodInfo, Request, Role, RoutingPlan, Workflow, Workspace};
+use routing_plugins::load::{LoadGuard, LoadTracker, PodLoad, Work};
+use routing_plugins::{Hashing, PluginState};
+
+use crate::SimulateError;
+use crate::chains::Chains;
+use crate::config::SimConfig;
+use crate::engine::{Change, Engine};
+use crate::policy::Policy;
+
+/// The router and what it knows.
+#[derive(Debug)]
+pub(super) struct Router {
+    index: Arc<Index>,
+    load: Arc<LoadTracker>,
+    workflow: Workflow,
+    workspace: Workspace,
+    plan: RoutingPlan,
+    fleet: Fleet,
+    pods: Vec<Pod>,
+    block: BlockSize,
+    /// Virtual time begins here.
+    origin: Instant,
+    /// Prompts as tokens, as far as anybody looks at them: how many, and the first few.
+    tokens: Vec<u32>,
+    rng: Rng,
+    delay: u64,
+    loss: f64,
+    /// Events under way, the oldest first.
+    coming: VecDeque<(u64, usize, Change)>,
+    reported: Option<u64>,
+    report_every: u64,
+    pub(super) decisions: u64,
+    pub(super) decision_ns: u64,
+}
+
+/// Where a request goes.
+#[derive(Debug)]
+pub(super) struct Choice {
+    /// The pod that prefills alone, if there is one.
+    pub(super) prefill: Option<usize>,
+    /// The pod that answers.
+    pub(super) serve: usize,
+    /// The request's shares of their load.
+    pub(super) prefill_guard: Option<LoadGuard>,
+    pub(super) guard: LoadGuard,
+    /// Leading blocks that the pod which answers is known to hold.
+    pub(super) held: usize,
+}
+
+/// A request as the router is asked about it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked<'t> {
+    pub(super) chain: &'t [BlockHash],
+    pub(super) prompt: u32,
+    pub(super) session: u32,
+    /// Tokens that its answer is expected to have.
+    pub(super) output: u64,
+    pub(super) seed: u64,
+}
+
+impl Router {
+    pub(super) fn new(policy: &Policy, config: &SimConfig, longest: u32) -> Result<Self, SimulateError> {
+        let index = Arc::new(Index::new(Config::default()));
+        let block = config
+            .pods
+            .first()
+            .and_then(|(pod, _)| BlockSize::new(u32::try_from(pod.block).ok()?))
+            .ok_or(SimulateError::NoPods)?;
+        let pods = (0..config.pods.len()).map(|at| index.join(&format!("pod-{at}"))).collect::<Result<Vec<_>, _>>()?;
+        let infos = pods
+            .iter()
+            .zip(&config.pods)
+            .map(|(&pod, &(_, role))| PodInfo::new(pod, &format!("pod-{pod:?}")).role(role));
+        let fleet = Fleet::new(1, infos);
+        let mut stock = PluginState::new(Arc::clone(&index), Hashing::Given(block));
+        if let Some(blocks) = std::num::NonZeroUsize::new(config.pods[0].0.blocks) {
+            stock = stock.predicting(blocks);
+        }
+        let workflow = policy.build(&stock)?;
+        Ok(Self {
+            load: Arc::clone(&stock.load),
+            workspace: workflow.workspace(),
+            workflow,
+            plan: RoutingPlan::default(),
+            index,
+            fleet,
+            pods,
+            block,
+            origin: Instant::now(),
+            tokens: vec![0; longest as usize],
+            rng: Rng::new(config.seed ^ 0x0E7E_4175),
+            delay: config.event_delay_us,
+            loss: config.event_loss,
+            coming: VecDeque::new(),
+            reported: None,
+            report_every: config.report_every_us.max(1),
+            decisions: 0,
+            decision_ns: 0,
+        })
+    }
+
+    /// Takes note of what changed in a pod's cache; it is known after the delay, or never.
+    pub(super) fn changed(&mut self, now: u64, pod: usize, changes: &mut Vec<Change>) {
+        for change in changes.drain(..) {
+            let lost = self.loss > 0.0 && (self.rng.bits() as f64 / u64::MAX as f64) < self.loss;
+            if !lost {
+                self.coming.push_back((now + self.delay, pod, change));
+            }
+        }
+    }
+
+    /// Applies the events that have come by now, and the pods' reports if they are due.
+    pub(super) fn catch_up(&mut self, now: u64, chains: &Chains, engines: &[Engine]) {
+        while self.coming.front().is_some_and(|(due, ..)| *due <= now) {
+            if let Some((_, pod, change)) = self.coming.pop_front() {
+                self.apply(pod, &change, chains);
+            }
+        }
+        if self.reported.is_none_or(|last| now >= last + self.report_every) {
+            self.reported = Some(now - now % self.report_every);
+            for (&pod, engine) in self.pods.iter().zip(engines) {
+                let (running, waiting) = engine.requests();
+                let load = Load { running: running as u32, waiting: waiting as u32, tokens: 0, kv_used: engine.used() };
+                self.load.report(pod, load, self.at(now));
+            }
+        }
+    }
+
+    /// What a pod has to do, as the router knows it.
+    pub(super) fn pod_load(&self, now: u64, pod: usize) -> PodLoad {
+        self.load.view(self.at(now), Duration::from_secs(10)).of(self.pods[pod], Load::default())
+    }
+
+    /// Counts a request on a pod that was not decided about.
+    pub(super) fn begin(&self, pod: usize, work: Work) -> LoadGuard {
+        self.load.begin(self.pods[pod], work)
+    }
+
+    /// The pods' handles.
+    pub(super) fn handles(&self) -> &[Pod] {
+        &self.pods
+    }
+
+    /// Decides; none if no pod may have it.
+    pub(super) fn decide(&mut self, now: u64, asked: Asked<'_>) -> Option<Choice> {
+        let first: u64 =
+            asked.chain.iter().take(2).fold(u64::from(asked.prompt), |mix, hash| mix.rotate_left(7) ^ hash.get());
+        let tokens = &mut self.tokens[..asked.prompt as usize];
+        for (at, token) in tokens.iter_mut().take(FIRST_TOKENS).enumerate() {
+            *token = (first >> (at % 8 * 8)) as u32 & 0xFFFF;
+        }
+        let mut name = [0; 20];
+        let session = SessionHeader(write_number(asked.session, &mut name));
+        let request = Request::new("model", self.origin + Duration::from_micros(now))
+            .tokens(&self.tokens[..asked.prompt as usize])
+            .hashes(asked.chain)
+            .headers(&session)
+            .most_output(u32::try_from(asked.output).unwrap_or(u32::MAX))
+            .seed(asked.seed);
+        let began = Instant::now();
+        let decided = self.workflow.decide(&mut self.workspace, &request, &self.fleet, &mut self.plan);
+        self.decision_ns += began.elapsed().as_nanos() as u64;
+        self.decisions += 1;
+        decided.ok()?;
+        let steps = self.plan.steps();
+        let last = steps.last()?;
+        let work = Work::of(asked.prompt.into());
+        let held = last.cache.map_or(0, |hint| hint.held);
+        let serve = last.candidates.first()?.pod;
+        let ahead = (steps.len() > 1).then(|| &steps[0]).filter(|step| step.role == Role::Prefill);
+        // One pod for both simply serves: nothing has to travel.
+        let prefill = ahead
+            .and_then(|step| Some((step.candidates.first()?.pod, step.cache.map_or(0, |hint| hint.held))))
+            .filter(|(pod, _)| *pod != serve);
+        let (prefill_guard, own) = match prefill {
+            Some((pod, held)) => (Some(self.load.begin(pod, work.held_blocks(held, self.block))), work.held(u64::MAX)),
+            None => (None, work.held_blocks(held, self.block)),
+        };
+        let guard = self.load.begin(serve, own.output(asked.output));
+        let at = |pod: Pod| self.pods.iter().position(|&known| known == pod);
+        Some(Choice { prefill: prefill.and_then(|(pod, _)| at(pod)), serve: at(serve)?, prefill_guard, guard, held })
+    }
+
+    fn apply(&self, pod: usize, change: &Change, chains: &Chains) {
+        let tell = |event: &Event<'_>| {
+            // Pods of a simulation never leave.
+            let _ = self.index.apply(self.pods[pod], Source::Membership, event);
+        };
+        match change {
+            Change::Stored { request, from, to } => {
+                let (chain, from) = (chains.get(*request), *from as usize);
+                let parent = from.checked_sub(1).map_or(Parent::Root, |before| Parent::Block(chain[before]));
+                tell(&Event::Stored(Stored::new(parent, &chain[from..*to as usize])));
+            }
+            Change::Kept(hashes) => {
+                for hash in hashes {
+                    tell(&Event::Stored(Stored::new(Parent::Unknown, std::slice::from_ref(hash)).in_tier(Tier::Host)));
+                }
+            }
+            Change::Removed(hashes, tier) => tell(&Event::Removed(Removed { tier: *tier, ..Removed::new(hashes) })),
+        }
+    }
+
+    fn at(&self, now: u64) -> Instant {
+        self.origin + Duration::from_micros(now)
+    }
+}
+
+/// A session's name in the header that gateways look into.
+struct SessionHeader<'n>(&'n [u8]);
+
+impl Headers for SessionHeader<'_> {
+    fn header(&self, name: &str) -> Option<&[u8]> {
+        name.eq_ignore_ascii_case("x-session-id").then_some(self.0)
+    }
+}
+
+fn write_number(number: u32, into: &mut [u8; 20]) -> &[u8] {
+    let (mut left, mut at) = (number, into.len());
+    loop {
+        at -= 1;
+        into[at] = b'0' + (left % 10) as u8;
+        left /= 10;
+        if left == 0 {
+            return &into[at..];
+        }
+    }
+}
+
+/// Tokens that differ from prompt to prompt: more than any plugin looks at.
+const FIRST_TOKENS: usize = 64;

@@ -1,0 +1,285 @@
+//! Prefill and decode on pods of their own, against pods that do both: which is better, and does the workflow that
+//! decides request by request keep up with the better one?
+//!
+//! The traffic is a share of long cold prompts with short answers among short warm ones with long answers. Every fleet
+//! has as many pods, and gets the same arrivals: a share of what mixed pods can take.
+
+use std::fmt::{self, Write};
+
+use pointsman_lab::latency::Latencies;
+use pointsman_lab::trace::made::Made;
+
+use super::{at_once, median};
+use crate::SimulateError;
+use crate::capacity::capacity;
+use crate::config::SimConfig;
+use crate::online::{Load, simulate};
+use crate::options::Options;
+use crate::outcome::Outcome;
+use crate::policy::{DEFAULT, Policy};
+use crate::pool::run_all;
+use pointsman_example_common::progress::Progress;
+
+/// Runs every fleet on every share of cold prompts, and tells it as Markdown.
+///
+/// # Errors
+///
+/// As [`simulate`].
+pub fn split(options: &Options) -> Result<String, SimulateError> {
+    let fleets = fleets(options)?;
+    let mut tasks = Vec::new();
+    for &load in &options.load {
+        for share in SHARES {
+            for seed in 0..options.seeds.max(1) {
+                tasks.push((load, share, options.seed + seed));
+            }
+        }
+    }
+    let bar = parking_lot::Mutex::new(Progress::on_stderr(tasks.len()));
+    let run = |&(load, share, seed): &(f64, f64, u64)| run(options, &fleets, load, share, seed);
+    let results = run_all(&tasks, at_once(options), run, |done| bar.lock().show(done, "runs"));
+    bar.lock().end();
+    let results = results.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let mut text = String::new();
+    let seeds = options.seeds.max(1) as usize;
+    for (&load, runs) in options.load.iter().zip(results.chunks(seeds * SHARES.len())) {
+        let rows: Vec<Row> = runs.chunks(seeds).zip(SHARES).map(|(runs, share)| Row::of(share, runs)).collect();
+        // Writing to a string does not fail.
+        let _ = tell(&mut text, options, load, &fleets, &rows);
+    }
+    Ok(text)
+}
+
+/// Pods of some roles, and who routes to them.
+struct Fleet {
+    kind: Kind,
+    policy: Policy,
+    /// Pods that prefill only, the others then decode only; 0 if all do both.
+    prefill: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Mixed,
+    Split,
+    Conditional,
+}
+
+impl Fleet {
+    fn name(&self, pods: usize) -> String {
+        match self.kind {
+            Kind::Split => format!("split {} : {}", self.prefill, pods - self.prefill),
+            Kind::Mixed | Kind::Conditional => format!("`{}`", self.policy.name),
+        }
+    }
+}
+
+/// Mixed pods by some rules, every split there is, and pods that do both under the conditional workflow.
+fn fleets(options: &Options) -> Result<Vec<Fleet>, SimulateError> {
+    if options.pods < 2 {
+        return Err(SimulateError::NoPods);
+    }
+    let one = |kind, name: &str, prefill| Policy::find(name).map(|policy| Fleet { kind, policy, prefill });
+    let mut fleets = Vec::new();
+    for name in MIXED {
+        fleets.push(one(Kind::Mixed, name, 0)?);
+    }
+    for prefill in 1..options.pods {
+        fleets.push(one(Kind::Split, SPLIT, prefill)?);
+    }
+    if options.compare.is_empty() {
+        fleets.push(one(Kind::Conditional, CONDITIONAL, 0)?);
+    }
+    for name in &options.compare {
+        fleets.push(one(Kind::Conditional, name, 0)?);
+    }
+    Ok(fleets)
+}
+
+/// The figures of every fleet, on the same arrivals.
+fn run(
+    options: &Options,
+    fleets: &[Fleet],
+    load: f64,
+    share: f64,
+    seed: u64,
+) -> Result<(f64, Vec<Figures>), SimulateError> {
+    let trace = Made::Mixed(share).trace(options.requests, seed);
+    let config = SimConfig { seed, ..options.fleet(trace.block)? };
+    let capacity = capacity(&trace, &config)?;
+    let trace = trace.at_rate(capacity * load / 100.0, seed);
+    let arrivals = Load::new(&trace);
+    let figures = fleets.iter().map(|fleet| {
+        let config = match fleet.prefill {
+            0 => config.clone(),
+            pods => config.clone().split(pods),
+        };
+        Ok(Figures::of(&simulate(&fleet.policy, &arrivals, &config, &mut |_| {})?))
+    });
+    Ok((capacity, figures.collect::<Result<_, SimulateError>>()?))
+}
+
+/// What a fleet is judged by; seconds, and requests a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Figures {
+    ttft_p50: f64,
+    ttft_p99: f64,
+    between_mean: f64,
+    between_p99: f64,
+    whole_mean: f64,
+    whole_p99: f64,
+    rate: f64,
+    refused: f64,
+}
+
+impl Figures {
+    fn of(outcome: &Outcome) -> Self {
+        let at = |times: &Latencies, share| times.quantile(share).unwrap_or(0.0) / 1e6;
+        Self {
+            ttft_p50: at(&outcome.ttft, 0.5),
+            ttft_p99: at(&outcome.ttft, 0.99),
+            between_mean: mean(&outcome.between) / 1e6,
+            between_p99: at(&outcome.between, 0.99),
+            whole_mean: mean(&outcome.whole) / 1e6,
+            whole_p99: at(&outcome.whole, 0.99),
+            rate: outcome.throughput(),
+            refused: outcome.refused as f64,
+        }
+    }
+
+    /// The medians over some runs, figure by figure.
+    fn median<'f>(runs: impl Iterator<Item = &'f Self>) -> Self {
+        let runs: Vec<&Self> = runs.collect();
+        let of = |figure: fn(&Self) -> f64| median(runs.iter().map(|run| figure(run)));
+        Self {
+            ttft_p50: of(|run| run.ttft_p50),
+            ttft_p99: of(|run| run.ttft_p99),
+            between_mean: of(|run| run.between_mean),
+            between_p99: of(|run| run.between_p99),
+            whole_mean: of(|run| run.whole_mean),
+            whole_p99: of(|run| run.whole_p99),
+            rate: of(|run| run.rate),
+            refused: of(|run| run.refused),
+        }
+    }
+
+    /// How long first tokens and the gaps after them are at worst: the geometric mean of both, so that halving the one
+    /// makes up for doubling the other.
+    fn worst(&self) -> f64 {
+        (self.ttft_p99 * self.between_p99).sqrt()
+    }
+
+    /// What decides which fleet is better: the mean time of whole answers.
+    fn measure(&self) -> f64 {
+        self.whole_mean
+    }
+}
+
+/// The mean, within a bucket of the histogram.
+fn mean(times: &Latencies) -> f64 {
+    let mut before = 0.0;
+    times.distribution().map(|(time, within)| time * (within - std::mem::replace(&mut before, within))).sum()
+}
+
+/// A share of cold prompts: what mixed pods can take of it, and every fleet's figures.
+struct Row {
+    share: f64,
+    capacity: f64,
+    figures: Vec<Figures>,
+}
+
+impl Row {
+    fn of(share: f64, runs: &[(f64, Vec<Figures>)]) -> Self {
+        let fleets = runs.first().map_or(0, |(_, figures)| figures.len());
+        let figures = (0..fleets).map(|at| Figures::median(runs.iter().map(|(_, figures)| &figures[at]))).collect();
+        Self { share, capacity: median(runs.iter().map(|(capacity, _)| *capacity)), figures }
+    }
+
+    /// The best fleet of a kind, by its place.
+    fn best(&self, fleets: &[Fleet], kind: Kind) -> usize {
+        let of_kind = (0..fleets.len()).filter(|&at| fleets[at].kind == kind);
+        of_kind.min_by(|&a, &b| self.figures[a].measure().total_cmp(&self.figures[b].measure())).unwrap_or(0)
+    }
+}
+
+fn tell(text: &mut String, options: &Options, load: f64, fleets: &[Fleet], rows: &[Row]) -> fmt::Result {
+    let pods = options.pods;
+    writeln!(text, "\n### {pods} pods at {load}% of what mixed ones take\n")?;
+    writeln!(text, "| cold | fleet | TTFT p50 | p99 | between tokens | p99 | whole answer | p99 | requests/s |")?;
+    writeln!(text, "|---|---|---|---|---|---|---|---|---|")?;
+    for row in rows {
+        let (mixed, split) = (row.best(fleets, Kind::Mixed), row.best(fleets, Kind::Split));
+        let fixed = (0..fleets.len()).find(|&at| fleets[at].prefill == pods / 2).unwrap_or(split);
+        let shown = |&at: &usize| fleets[at].kind != Kind::Split || at == split || at == fixed;
+        let better = row.figures[mixed].measure().min(row.figures[split].measure());
+        for at in (0..fleets.len()).filter(shown) {
+            let figures = &row.figures[at];
+            let mark = if figures.measure() <= better * (1.0 + NEAR) { "**" } else { "" };
+            writeln!(
+                text,
+                "| {:.0}% | {} | {:.2} s | {:.2} s | {:.0} ms | {:.0} ms | {mark}{:.2} s{mark} | {:.1} s | {:.1}{} |",
+                row.share * 100.0,
+                fleets[at].name(pods),
+                figures.ttft_p50,
+                figures.ttft_p99,
+                figures.between_mean * 1e3,
+                figures.between_p99 * 1e3,
+                figures.whole_mean,
+                figures.whole_p99,
+                figures.rate,
+                if figures.refused > 0.0 { " (some refused)" } else { "" },
+            )?;
+        }
+    }
+    verdict(text, options, fleets, rows)
+}
+
+/// Who wins, and how far behind the better one the conditional workflow is.
+fn verdict(text: &mut String, options: &Options, fleets: &[Fleet], rows: &[Row]) -> fmt::Result {
+    writeln!(
+        text,
+        "\n| cold | mixed pods take | better | by | conditional | against the better | TTFT p99 | between tokens p99 | both | both against the best |"
+    )?;
+    writeln!(text, "|---|---|---|---|---|---|---|---|---|---|")?;
+    let (mut kept, mut all) = (0, 0);
+    for row in rows {
+        let (mixed, split) = (row.best(fleets, Kind::Mixed), row.best(fleets, Kind::Split));
+        let (better, worse) =
+            if row.figures[mixed].measure() <= row.figures[split].measure() { (mixed, split) } else { (split, mixed) };
+        let against = |figure: fn(&Figures) -> f64, at: usize, other: usize| {
+            figure(&row.figures[at]) / figure(&row.figures[other]).max(f64::MIN_POSITIVE)
+        };
+        let others = (0..fleets.len()).filter(|&at| fleets[at].kind != Kind::Conditional);
+        let smoothest = others.map(|at| row.figures[at].worst()).fold(f64::MAX, f64::min);
+        for at in (0..fleets.len()).filter(|&at| fleets[at].kind == Kind::Conditional) {
+            let behind = against(Figures::measure, at, better);
+            all += 1;
+            kept += usize::from(behind <= 1.0 + NEAR);
+            writeln!(
+                text,
+                "| {:.0}% | {:.1}/s | {} | {:.1}% | {} | {behind:.2} | {:.2} | {:.2} | {:.2} | {:.2} |",
+                row.share * 100.0,
+                row.capacity,
+                fleets[better].name(options.pods),
+                (against(Figures::measure, worse, better) - 1.0) * 100.0,
+                fleets[at].name(options.pods),
+                against(|figures| figures.ttft_p99, at, better),
+                against(|figures| figures.between_p99, at, better),
+                against(Figures::worst, at, better),
+                row.figures[at].worst() / smoothest.max(f64::MIN_POSITIVE),
+            )?;
+        }
+    }
+    writeln!(text, "\nWithin {:.0}% of the better one in {kept} of {all} cells.", NEAR * 100.0)
+}
+
+/// How far behind the better one is as good.
+const NEAR: f64 = 0.05;
+
+/// Shares of long cold prompts.
+const SHARES: [f64; 7] = [0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0];
+
+/// Rules for mixed pods, the split's, and the conditional one.
+const MIXED: [&str; 3] = [DEFAULT, "lmetric", "cache_aware"];
+const SPLIT: &str = "prefill_decode";
+const CONDITIONAL: &str = "prefill_decode_conditional";

@@ -1,0 +1,237 @@
+//! A batch in the gaps of online traffic: what does it cost those who wait, and what is done of it?
+//!
+//! The batch is made-up questions about documents, planned for the fleet as a whole and begun over when it is done. It is
+//! begun with no rule (so many at once on each pod), and by the stock admission rule; each by engines that take requests as they
+//! come, and by engines that take online ones first.
+
+use std::fmt::{self, Write};
+use std::num::NonZeroU32;
+
+use kv_index::{BlockHash, Config, Index};
+use pointsman_lab::trace::Trace;
+use pointsman_lab::trace::made::Made;
+use routing_core::batch::{BatchConfig, BatchPlanner, BatchPod, BatchRequest, Nothing};
+use routing_plugins::load::BatchAdmission;
+
+use super::{Site, at_once, median, ttft_p99};
+use crate::SimulateError;
+use crate::config::SimConfig;
+use crate::online::{Load, simulate, simulate_together};
+use crate::options::Options;
+use crate::outcome::Outcome;
+use crate::policy::{DEFAULT, Policy};
+use crate::pool::run_all;
+use crate::together::{FillBatch, FillOutcome, FillRule};
+use pointsman_example_common::progress::Progress;
+
+/// Runs it, and tells it as Markdown.
+///
+/// # Errors
+///
+/// As [`simulate`].
+pub fn together(options: &Options) -> Result<String, SimulateError> {
+    let sites = Site::all(options)?;
+    let names = if options.compare.is_empty() { vec![POLICY.to_owned()] } else { options.compare.clone() };
+    let policies = names.iter().map(|name| Policy::find(name)).collect::<Result<Vec<_>, _>>()?;
+    let mut tasks = Vec::new();
+    for site in &sites {
+        for policy in &policies {
+            for &load in &options.load {
+                tasks.extend((0..options.seeds.max(1)).map(|seed| (site, policy, load, options.seed + seed)));
+            }
+        }
+    }
+    let bar = parking_lot::Mutex::new(Progress::on_stderr(tasks.len()));
+    let done = run_all(
+        &tasks,
+        at_once(options),
+        |&(site, policy, load, seed)| compare(site, policy, load, seed),
+        |done| bar.lock().show(done, "runs"),
+    );
+    bar.lock().end();
+    let done = done.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let mut text = String::from(HEAD);
+    let seeds = options.seeds.max(1) as usize;
+    for (tasks, done) in tasks.chunks(seeds).zip(done.chunks(seeds)) {
+        let Some(&(site, policy, load, _)) = tasks.first() else { continue };
+        // Writing to a string does not fail.
+        let _ = tell(&mut text, &format!("{} | {load}% | `{}`", site.name, policy.name), done);
+    }
+    Ok(text)
+}
+
+/// What came of one seed.
+struct Compared {
+    alone: Outcome,
+    /// Tokens a second of the batch with the fleet to itself.
+    offline: f64,
+    variants: Vec<(&'static str, Outcome, FillOutcome)>,
+}
+
+fn compare(site: &Site, policy: &Policy, load: f64, seed: u64) -> Result<Compared, SimulateError> {
+    let trace = site.trace.clone().at_rate(site.capacity * load / 100.0, seed);
+    let config = SimConfig { seed, ..site.config.clone() };
+    let mut first = config.clone();
+    first.pods.iter_mut().for_each(|(engine, _)| engine.online_first = true);
+    let nobody = Trace::new(trace.block, Vec::new());
+    let (online, idle) = (Load::new(&trace), Load::new(&nobody));
+    let batch = planned(&online, trace.block, &config, seed)?;
+    let alone_batch = planned(&idle, trace.block, &config, seed)?;
+    let whole = (&alone_batch, FillRule::Fixed(OFFLINE_IN_FLIGHT));
+    let (_, offline) = simulate_together(policy, &idle, &config, whole, Some(OFFLINE_US))?;
+    let alone = simulate(policy, &online, &config, &mut |_| {})?;
+    let mut variants = Vec::new();
+    for (name, rule, config) in [
+        ("no rule", FillRule::Fixed(NAIVE_IN_FLIGHT), &config),
+        ("no rule, online first", FillRule::Fixed(NAIVE_IN_FLIGHT), &first),
+        ("rule", FillRule::Gaps(BatchAdmission::default()), &config),
+        ("rule, online first", FillRule::Gaps(BatchAdmission::default()), &first),
+        ("rule, unseen", FillRule::Unseen(BatchAdmission::default()), &config),
+    ] {
+        let (mut outcome, filled) = simulate_together(policy, &online, config, (&batch, rule), None)?;
+        outcome.series.clear();
+        variants.push((name, outcome, filled));
+    }
+    Ok(Compared { alone, offline: offline.rate(), variants })
+}
+
+/// A batch planned for a fleet, behind the prompts of online traffic.
+fn planned(online: &Load<'_>, block: usize, config: &SimConfig, seed: u64) -> Result<FillBatch, SimulateError> {
+    let trace = Made::Rag.trace(BATCH, seed ^ 0xBA7C);
+    let mut chains = online.chains().clone();
+    let first = chains.len() as u32;
+    for request in &trace.requests {
+        let ids = in_blocks(request.whole_blocks(trace.block), trace.block, block);
+        // Apart from those of the online requests.
+        chains.push(ids.map(|id| BlockHash::new((id + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0xBA7C_BA7C)));
+    }
+    let requests: Vec<_> = (0..)
+        .zip(&trace.requests)
+        .map(|(at, request)| BatchRequest {
+            chain: chains.get(first + at),
+            prompt_tokens: request.input,
+            output_tokens: request.output,
+            deadline: None,
+        })
+        .collect();
+    let index: Index = Index::new(Config::default());
+    let pods: Vec<_> = (0..config.pods.len())
+        .zip(&config.pods)
+        .map(|(at, (engine, _))| {
+            let pod = index.join(&format!("pod-{at}"))?;
+            Ok(BatchPod { pod, kv_tokens: (engine.blocks * engine.block) as u64, speed: engine.speed })
+        })
+        .collect::<Result<_, SimulateError>>()?;
+    let block_tokens = NonZeroU32::new(block as u32).unwrap_or(NonZeroU32::MIN);
+    let planner = BatchPlanner::new(BatchConfig { block_tokens, ..BatchConfig::default() });
+    let plan = planner.plan(&requests, &pods, &mut Nothing)?;
+    let lists = plan.pods.iter().map(|pod| pod.requests().collect()).collect();
+    let lengths = trace.requests.iter().map(|request| (request.input, request.output)).collect();
+    Ok(FillBatch { chains, first, lengths, lists })
+}
+
+/// The ids of a prompt's blocks of one size as those of blocks of another. A block is told by the one of the other size that
+/// its last token is in: that says all that was before.
+fn in_blocks(ids: &[u64], from: usize, to: usize) -> impl Iterator<Item = u64> {
+    // How many may end in one of the other size: each has an id of its own.
+    let parts = from.div_ceil(to);
+    (1..=ids.len() * from / to).map(move |at| ids[(at * to - 1) / from] * parts as u64 + (at % parts) as u64)
+}
+
+const HEAD: &str = "\
+| trace | load | policy | batch | TTFT p50 | p99 | against alone | of the seeds, from to | between tokens p99 | against alone \
+| hits | batch tokens/s | of an idle fleet's |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
+
+fn tell(text: &mut String, cell: &str, done: &[Compared]) -> fmt::Result {
+    let p50 = |outcome: &Outcome| outcome.ttft.quantile(0.5).unwrap_or(0.0) / 1e6;
+    let between = |outcome: &Outcome| outcome.between.quantile(0.99).unwrap_or(0.0) / 1e3;
+    let of = |figure: &dyn Fn(&Compared) -> f64| median(done.iter().map(figure));
+    writeln!(
+        text,
+        "| {cell} | none | {:.3} s | {:.2} s | | | {:.0} ms | | {:.1}% | | |",
+        of(&|one| p50(&one.alone)),
+        of(&|one| ttft_p99(&one.alone)),
+        of(&|one| between(&one.alone)),
+        of(&|one| one.alone.hit_rate() * 100.0),
+    )?;
+    for (at, (name, ..)) in done.first().into_iter().flat_map(|one| one.variants.iter().enumerate()) {
+        let online = |one: &Compared, figure: &dyn Fn(&Outcome) -> f64| figure(&one.variants[at].1);
+        let slower = |one: &Compared| online(one, &ttft_p99) / ttft_p99(&one.alone).max(f64::MIN_POSITIVE);
+        let ratios = || done.iter().map(slower);
+        writeln!(
+            text,
+            "| {cell} | {name} | {:.3} s | {:.2} s | {:.3} | {:.3} to {:.3} | {:.0} ms | {:.2} | {:.1}% | {:.0} | {:.1}% |",
+            of(&|one| online(one, &p50)),
+            of(&|one| online(one, &ttft_p99)),
+            median(ratios()),
+            ratios().fold(f64::MAX, f64::min),
+            ratios().fold(0.0, f64::max),
+            of(&|one| online(one, &between)),
+            of(&|one| online(one, &between) / between(&one.alone).max(f64::MIN_POSITIVE)),
+            of(&|one| online(one, &Outcome::hit_rate) * 100.0),
+            of(&|one| one.variants[at].2.rate()),
+            of(&|one| one.variants[at].2.rate() / one.offline.max(f64::MIN_POSITIVE) * 100.0),
+        )?;
+    }
+    Ok(())
+}
+
+/// The policy, unless told.
+const POLICY: &str = DEFAULT;
+/// Requests of the batch: several times what the caches of a fleet hold, so that beginning over finds nothing.
+const BATCH: usize = 64_000;
+/// At once on each pod, with no rule: what a runner has unless told.
+const NAIVE_IN_FLIGHT: u32 = 64;
+/// At once on each pod, with the fleet to itself: what an engine runs at most.
+const OFFLINE_IN_FLIGHT: u32 = 256;
+/// Virtual µs for which the batch has the fleet to itself.
+const OFFLINE_US: u64 = 300_000_000;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn ids_of_other_blocks_stand_for_as_many_tokens_and_share_as_many() {
+        let trace = Made::Rag.trace(2_000, 3);
+        // Tokens in whole blocks of a size, and the share of them that an earlier prompt had.
+        let told = |to: usize| {
+            let (mut seen, mut tokens, mut known) = (HashSet::new(), 0, 0);
+            for request in &trace.requests {
+                for id in in_blocks(request.whole_blocks(trace.block), trace.block, to) {
+                    tokens += to;
+                    known += if seen.insert(id) { 0 } else { to };
+                }
+            }
+            (tokens as f64, known as f64 / tokens as f64)
+        };
+        let (tokens, known) = told(trace.block);
+        for to in [16, 48, 96, 128, 512] {
+            let (other_tokens, other_known) = told(to);
+            let rest = (trace.requests.len() * to.max(trace.block)) as f64;
+            assert!(other_tokens <= tokens && other_tokens >= tokens - rest, "{to}: {other_tokens} of {tokens}");
+            assert!((other_known - known).abs() < 0.05, "{to}: {other_known} instead of {known}");
+        }
+    }
+
+    #[test]
+    fn prompts_have_the_same_blocks_as_far_as_they_are_the_same() {
+        let ids = |ids: &[u64], to: usize| in_blocks(ids, 64, to).collect::<Vec<_>>();
+        assert_eq!(ids(&[1, 2, 3, 4, 5], 128), [2, 4], "the last of each whole group");
+        assert!(ids(&[1, 2], 512).is_empty(), "no whole block");
+        assert_eq!(ids(&[7], 64), [7]);
+        let (one, other) = (ids(&[1, 2, 3], 16), ids(&[1, 2, 9], 16));
+        assert_eq!((one.len(), &one[..8], one[8..] == other[8..]), (12, &other[..8], false));
+        assert_eq!(one.iter().collect::<HashSet<_>>().len(), 12);
+    }
+
+    #[test]
+    fn a_fleet_that_cannot_be_planned_for_is_told() {
+        let nobody = Trace::new(512, Vec::new());
+        let config = SimConfig::mixed(0, 1_000_000, 512);
+        let planned = planned(&Load::new(&nobody), 512, &config, 1);
+        assert!(matches!(planned, Err(SimulateError::Plan(_))), "{planned:?}");
+    }
+}
