@@ -1,4 +1,4 @@
-//! Plans a made-up queue and says how long planning took and what it is worth.
+//! Plans a synthetic queue and says how long planning took and what it is worth.
 //!
 //! `cargo run --release -p pointsman-routing-core --example plan_batch -- 1000000 100 16` plans a million requests of a
 //! hundred blocks for sixteen pods.
@@ -8,6 +8,7 @@
 use std::time::Instant;
 
 use kv_index::{BlockHash, Config, Index};
+use pointsman_test_support::{SplitMix64, splitmix64};
 use routing_core::batch::{BatchConfig, BatchPlanner, BatchPod, BatchRequest, InIndex};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -21,13 +22,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .collect::<Result<_, kv_index::JoinError>>()?;
     let began = Instant::now();
     let hashes = chains(requests, blocks);
-    let mut draw = Draw(7);
+    let mut rng = SplitMix64::new(7);
     let queue: Vec<BatchRequest<'_>> = hashes
         .chunks(blocks)
         .map(|chain| BatchRequest {
             chain,
             prompt_tokens: (blocks * 16) as u32 + 5,
-            output_tokens: 1 + (draw.next() % 400) as u32,
+            output_tokens: 1 + (rng.next_u64() % 400) as u32,
             deadline: None,
         })
         .collect();
@@ -55,32 +56,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// rest of one's own.
 fn chains(requests: usize, blocks: usize) -> Vec<BlockHash> {
     let levels = [(blocks / 10, 20_u64), (blocks / 2, 1 + requests as u64 / 50), (blocks / 4, 1 + requests as u64 / 4)];
-    let mut draw = Draw(1);
+    let mut rng = SplitMix64::new(1);
     let mut hashes = Vec::with_capacity(requests * blocks);
     for own in 0..requests as u64 {
         let (mut parent, mut left) = (0, blocks);
         for (length, choices) in levels {
             // What is below a node is drawn from few, and each is below one node.
-            parent = mix(parent ^ mix(draw.next() % choices.max(1)));
-            hashes.extend((0..length as u64).map(|at| BlockHash::new(mix(parent.wrapping_add(at)))));
+            parent = splitmix64(parent ^ splitmix64(rng.next_u64() % choices.max(1)));
+            hashes.extend((0..length as u64).map(|at| BlockHash::new(splitmix64(parent.wrapping_add(at)))));
             left -= length;
         }
-        hashes.extend((0..left as u64).map(|at| BlockHash::new(mix(parent ^ mix(own << 20 | at)))));
+        hashes.extend((0..left as u64).map(|at| BlockHash::new(splitmix64(parent ^ splitmix64(own << 20 | at)))));
     }
     hashes
-}
-
-struct Draw(u64);
-
-impl Draw {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.0)
-    }
-}
-
-fn mix(mut bits: u64) -> u64 {
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^ (bits >> 31)
 }

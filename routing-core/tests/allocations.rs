@@ -2,44 +2,16 @@
 
 mod common;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
 use common::{Best, By, Keep, Number, Put, fleet, request};
 use kv_index::PodSet;
+use pointsman_test_support::alloc::{CountingAllocator, allocations};
 use routing_core::{
     Condition, DEFAULT_POD_WORDS, Declare, FleetCell, OnEmpty, PluginError, ProfileBuilder, Read, RoutingContext,
     RoutingPlan, StepBuilder, Trace, Workflow, WorkflowBuilder,
 };
 
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: every call is passed on to the system allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of `dealloc`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-fn counted(work: impl FnOnce()) -> usize {
-    let before = ALLOCATIONS.get();
-    work();
-    ALLOCATIONS.get() - before
-}
+static ALLOCATOR: CountingAllocator = CountingAllocator::new();
 
 /// Holds for odd numbers.
 struct Odd(Read<Number>);
@@ -81,10 +53,10 @@ fn a_warm_decision_allocates_nothing() {
             cell.with(|fleet| workflow.decide(&mut workspace, &request().seed(seed), fleet, &mut plan)).unwrap();
         };
         (0..3).for_each(&mut decide);
-        assert_eq!(counted(|| (3..100).for_each(&mut decide)), 0, "{name}");
+        assert_eq!(allocations(|| (3..100).for_each(&mut decide)), 0, "{name}");
         cell.publish(fleet::<DEFAULT_POD_WORDS>(256).1);
-        assert_eq!(counted(|| decide(100)), 0, "{name}, the first on a new version");
-        assert_eq!(counted(|| (101..200).for_each(&mut decide)), 0, "{name}, on a new version");
+        assert_eq!(allocations(|| decide(100)), 0, "{name}, the first on a new version");
+        assert_eq!(allocations(|| (101..200).for_each(&mut decide)), 0, "{name}, on a new version");
         assert!(plan.steps().iter().all(|step| step.candidates.len() == 3), "it did something");
     }
 }
@@ -94,6 +66,6 @@ fn the_counter_counts() {
     let (workflow, (_, fleet)) = (two_steps(), fleet::<DEFAULT_POD_WORDS>(64));
     let (mut workspace, mut plan, mut trace) = (workflow.workspace(), RoutingPlan::default(), Trace::default());
     let mut traced = || workflow.decide_traced(&mut workspace, &request(), &fleet, &mut plan, &mut trace).unwrap();
-    assert_ne!(counted(&mut traced), 0, "cold");
-    assert_ne!(counted(&mut traced), 0, "a trace is made anew");
+    assert_ne!(allocations(&mut traced), 0, "cold");
+    assert_ne!(allocations(&mut traced), 0, "a trace is made anew");
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use common::{Best, By, Keep, Number, Put, decide, fleet, plugin, pods, request};
 use kv_index::{PodId, PodSet};
+use pointsman_test_support::splitmix64;
 use proptest::prelude::*;
 use routing_core::{
     DEFAULT_POD_WORDS, DecideError, Declare, Filter, OnEmpty, Picker, PluginError, PrepareContext, Preparer,
@@ -299,13 +300,7 @@ fn ranked(row: &[f32], most: usize, seed: u64, traced: bool) -> RoutingPlan {
 
 /// What breaks ties in a workflow's first step, written out.
 fn tie(seed: u64, pod: usize) -> u64 {
-    mix(mix(seed) ^ (pod as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
-}
-
-fn mix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+    splitmix64(splitmix64(seed) ^ (pod as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
 proptest! {

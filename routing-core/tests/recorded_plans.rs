@@ -12,6 +12,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use kv_index::{BlockHash, Config, Event, Index, Source, Stored};
+use pointsman_test_support::SplitMix64;
 use routing_core::batch::{
     BatchConfig, BatchCosts, BatchPlan, BatchPlanner, BatchPod, BatchRequest, HeldBlocks, InIndex, InfeasibleReason,
     Mixing, Nothing,
@@ -28,21 +29,9 @@ const COSTS: BatchCosts = BatchCosts {
     context_token: 3.0e-7,
 };
 
-/// SplitMix64.
-struct Chance(u64);
-
-impl Chance {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ (bits >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
+/// By remainder: what is recorded was drawn so.
+fn below(rng: &mut SplitMix64, bound: u64) -> u64 {
+    rng.next_u64() % bound
 }
 
 /// A queue to plan, and the pods for it.
@@ -139,23 +128,23 @@ const CASES: [Case; 7] = [
 /// A request's chain, tokens of its prompt and of its answer, and its deadline.
 type Row = (Vec<BlockHash>, u32, u32, Option<Duration>);
 
-fn row(case: &Case, chance: &mut Chance) -> Row {
+fn row(case: &Case, rng: &mut SplitMix64) -> Row {
     let (mut chain, mut path) = (Vec::new(), case.seed);
-    for _ in 0..chance.below(6) {
-        path = path.wrapping_mul(31).wrapping_add(1 + chance.below(case.branches));
+    for _ in 0..below(rng, 6) {
+        path = path.wrapping_mul(31).wrapping_add(1 + below(rng, case.branches));
         // A hash stands for all that came before it; a branch is always as long.
-        let blocks = 1 + Chance(path).below(9);
-        chain.extend((0..blocks).map(|block| BlockHash::new(Chance(path << 8 | block).next())));
+        let blocks = 1 + below(&mut SplitMix64::new(path), 9);
+        chain.extend((0..blocks).map(|block| BlockHash::new(SplitMix64::new(path << 8 | block).next_u64())));
     }
-    let prompt_tokens = chain.len() as u32 * BLOCK + 1 + chance.below(u64::from(BLOCK)) as u32;
-    let output_tokens = [5, 60, 300][chance.below(3) as usize] + chance.below(40) as u32;
-    let deadline = Duration::from_millis(200 + chance.below(6_000));
-    (chain, prompt_tokens, output_tokens, (chance.below(100) < case.urgent).then_some(deadline))
+    let prompt_tokens = chain.len() as u32 * BLOCK + 1 + below(rng, u64::from(BLOCK)) as u32;
+    let output_tokens = [5, 60, 300][below(rng, 3) as usize] + below(rng, 40) as u32;
+    let deadline = Duration::from_millis(200 + below(rng, 6_000));
+    (chain, prompt_tokens, output_tokens, (below(rng, 100) < case.urgent).then_some(deadline))
 }
 
 fn plan(case: &Case) -> BatchPlan {
-    let mut chance = Chance(case.seed);
-    let rows: Vec<Row> = (0..case.requests).map(|_| row(case, &mut chance)).collect();
+    let mut rng = SplitMix64::new(case.seed);
+    let rows: Vec<Row> = (0..case.requests).map(|_| row(case, &mut rng)).collect();
     let mut requests = Vec::new();
     for (chain, prompt_tokens, output_tokens, deadline) in &rows {
         let (prompt_tokens, output_tokens, deadline) = (*prompt_tokens, *output_tokens, *deadline);
@@ -168,8 +157,8 @@ fn plan(case: &Case) -> BatchPlan {
         pods.push(BatchPod { pod, kv_tokens: blocks * u64::from(BLOCK), speed });
         // Each holds three prompts, whole or in part.
         for _ in 0..3 {
-            let chain = &rows[chance.below(rows.len() as u64) as usize].0;
-            let held = &chain[..chain.len() - chain.len() / (1 + chance.below(4) as usize) / 2];
+            let chain = &rows[below(&mut rng, rows.len() as u64) as usize].0;
+            let held = &chain[..chain.len() - chain.len() / (1 + below(&mut rng, 4) as usize) / 2];
             index.apply(pod, Source::Membership, &Event::Stored(Stored::prompt(held))).expect("it is alive");
         }
     }
