@@ -1,37 +1,10 @@
 //! A prefix cache takes no more memory than it says, and says no more than its bound: counted at the allocator.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
+use pointsman_test_support::alloc::{CountingAllocator, live_bytes};
 use routing_plugins::tokenize::{Cut, PrefixCache, TokenizeError, Tokenizer};
 
-struct Counting;
-
-thread_local! {
-    static HELD: Cell<isize> = const { Cell::new(0) };
-}
-
-fn count(change: isize) {
-    let _ = HELD.try_with(|held| held.set(held.get() + change));
-}
-
-// SAFETY: every call is passed on to the system allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size() as isize);
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        count(-(layout.size() as isize));
-        // SAFETY: the caller keeps the contract of `dealloc`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator::new();
 
 /// One token for two bytes, and `|` is special.
 #[derive(Debug)]
@@ -53,13 +26,13 @@ fn what_is_held_is_what_is_counted_and_stays_within_the_bound() {
     for bound in [0, 500, 4_000, 60_000, 1_000_000] {
         let cache = PrefixCache::new(Pairs, bound);
         let mut ids = Vec::with_capacity(1 << 20);
-        let before = HELD.get();
+        let before = live_bytes();
         for round in 0..2_000_u32 {
             let prompt = prompt(round);
             ids.clear();
             cache.encode(&prompt, &mut ids).expect("pairs encode everything");
             drop(prompt);
-            let (held, stats) = (HELD.get() - before, cache.stats());
+            let (held, stats) = (live_bytes() - before, cache.stats());
             assert_eq!(held, stats.bytes as isize, "round {round} of bound {bound}: {stats:?}");
             assert!(stats.bytes <= bound, "round {round} of bound {bound}: {stats:?}");
         }

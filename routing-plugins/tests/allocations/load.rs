@@ -4,14 +4,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kv_index::{Config, Index};
+use pointsman_test_support::alloc::allocations;
 use routing_core::{
     Declare, Fleet, Load, Picker, PluginError, PodInfo, ProfileBuilder, Ranking, Request, RoutingContext, RoutingPlan,
     Totals,
 };
 use routing_plugins::load::{LoadTracker, Work};
 use routing_plugins::prepare::{LoadParameters, LoadPreparer};
-
-use crate::counted;
 
 struct First;
 
@@ -48,8 +47,8 @@ fn a_warm_decision_allocates_nothing() {
         tracker.report(guard.pod(), Load { running: 2, ..Load::default() }, now);
         guard.generated(seed);
     };
-    assert_ne!(counted(|| decide(&small, 0)), 0, "cold");
-    assert_eq!(counted(|| (1..100).for_each(|seed| decide(&small, seed))), 0);
-    assert_eq!(counted(|| decide(&large, 100)), 0, "the first on a larger fleet");
-    assert_eq!(counted(|| (101..200).for_each(|seed| decide(&large, seed))), 0);
+    assert_ne!(allocations(|| decide(&small, 0)), 0, "cold");
+    assert_eq!(allocations(|| (1..100).for_each(|seed| decide(&small, seed))), 0);
+    assert_eq!(allocations(|| decide(&large, 100)), 0, "the first on a larger fleet");
+    assert_eq!(allocations(|| (101..200).for_each(|seed| decide(&large, seed))), 0);
 }

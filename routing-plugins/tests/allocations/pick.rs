@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kv_index::{Config, Index};
+use pointsman_test_support::alloc::allocations;
 use routing_core::{
     Declare, Fleet, Picker, PluginError, PodInfo, PrepareContext, Preparer, ProfileBuilder, Request, RoutingContext,
     RoutingPlan, Scorer, Scores, Workflow, Write,
@@ -14,8 +15,6 @@ use routing_plugins::pick::{
     TwoChoicesParameters, TwoChoicesPicker, WeightedRandomParameters, WeightedRandomPicker,
 };
 use routing_plugins::prepare::{HashKey, LoadTable, Loads, Session};
-
-use crate::counted;
 
 /// Writes a key and a session of ten, and no loads, which takes no memory.
 struct Keys(Write<HashKey>, Write<Session>, Write<Loads>);
@@ -62,8 +61,8 @@ fn check(name: &str, picker: Workflow) {
         picker.decide(&mut workspace, &request, fleet, &mut plan).expect("a plan");
     };
     (0..20).for_each(|seed| decide(seed, &fleets[0]));
-    assert_eq!(counted(|| (20..200).for_each(|seed| decide(seed, &fleets[0]))), 0, "{name}");
-    assert_eq!(counted(|| (20..200).for_each(|seed| decide(seed, &fleets[1]))), 0, "{name}, on a new version");
+    assert_eq!(allocations(|| (20..200).for_each(|seed| decide(seed, &fleets[0]))), 0, "{name}");
+    assert_eq!(allocations(|| (20..200).for_each(|seed| decide(seed, &fleets[1]))), 0, "{name}, on a new version");
     assert_eq!(plan.steps()[0].candidates.len(), 3, "it did something");
 }
 
@@ -89,5 +88,5 @@ fn a_warm_pick_allocates_nothing() {
 #[test]
 fn the_counter_counts() {
     let table = || -> LoadTable { [(kv_index::PodId::new(3), PodLoad::default())].into_iter().collect() };
-    assert_ne!(counted(|| drop(std::hint::black_box(table()))), 0);
+    assert_ne!(allocations(|| drop(std::hint::black_box(table()))), 0);
 }

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kv_index::{BlockHash, BlockSize, Config, Event, Index, Source, Stored};
+use pointsman_test_support::alloc::allocations;
 use routing_core::{Fleet, PodInfo, Registry, Request, RoutingPlan};
 use routing_plugins::load::Work;
 use routing_plugins::{Hashing, PluginState, register};
-
-use crate::counted;
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "some instant to count from; which one does not matter")]
@@ -45,7 +44,7 @@ fn a_warm_decision_allocates_nothing() {
             drop(stock.load.begin(plan.steps()[0].candidates[0].pod, Work::of(seed)));
         };
         (0..20).for_each(&mut decide);
-        assert_eq!(counted(|| (20..200).for_each(&mut decide)), 0, "{}", path.display());
+        assert_eq!(allocations(|| (20..200).for_each(&mut decide)), 0, "{}", path.display());
         tested += 1;
     }
     assert!(tested >= 13, "{tested}");

@@ -5,6 +5,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use kv_index::{Pod, PodId};
+use pointsman_test_support::SplitMix64;
 use routing_core::Load;
 use routing_plugins::load::{InFlight, LoadGuard, LoadTracker, Work};
 
@@ -16,20 +17,14 @@ const EACH: u64 = 20_000;
 const HELD: usize = 32;
 const MOST_TOKENS: u64 = 100;
 
-/// A small generator, so that runs are alike.
-fn next(seed: &mut u64) -> u64 {
-    *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-    *seed >> 33
-}
-
-fn send(tracker: &Arc<LoadTracker>, pods: &[Pod], mut seed: u64, away: &mpsc::Sender<LoadGuard>) {
+fn send(tracker: &Arc<LoadTracker>, pods: &[Pod], mut rng: SplitMix64, away: &mpsc::Sender<LoadGuard>) {
     let mut held = Vec::new();
     for _ in 0..EACH {
-        let work = Work::of(next(&mut seed) % MOST_TOKENS).output(next(&mut seed) % MOST_TOKENS);
-        let mut guard = tracker.begin(pods[next(&mut seed) as usize % pods.len()], work);
-        match next(&mut seed) % 4 {
+        let work = Work::of(rng.next_u64() % MOST_TOKENS).output(rng.next_u64() % MOST_TOKENS);
+        let mut guard = tracker.begin(pods[rng.next_u64() as usize % pods.len()], work);
+        match rng.next_u64() % 4 {
             0 => guard.first_token(),
-            1 => guard.generated(next(&mut seed) % MOST_TOKENS),
+            1 => guard.generated(rng.next_u64() % MOST_TOKENS),
             2 => guard.end(),
             _ => held.push(guard),
         }
@@ -59,7 +54,7 @@ fn run(generations: &[&[Pod]]) -> Arc<LoadTracker> {
             .map(|at| {
                 let (tracker, away) = (&tracker, away.clone());
                 let pods = generations[at as usize % generations.len()];
-                scope.spawn(move || send(tracker, pods, at, &away))
+                scope.spawn(move || send(tracker, pods, SplitMix64::new(at), &away))
             })
             .collect();
         drop(away);

@@ -1,27 +1,24 @@
 //! Made-up requests: conversations that grow, bursts of one new prompt, prompts without tokens. Drawn from numbers alone.
 
+use pointsman_test_support::SplitMix64;
+
 /// Tokens of a block.
 pub(crate) const BLOCK: u32 = 16;
 /// No prompt is longer, in blocks.
 const MOST_BLOCKS: u64 = 300;
 const CONVERSATIONS: usize = 24;
 
-/// SplitMix64.
-pub(crate) struct Chance(u64);
+/// Draws by remainder: what is recorded was drawn so.
+pub(crate) struct Chance(SplitMix64);
 
 impl Chance {
     /// What a number draws for a purpose, whatever was drawn before.
     pub(crate) fn of(purpose: u64, number: u64) -> Self {
-        let mut chance = Self(number);
-        Self(chance.next() ^ purpose.wrapping_mul(0xd1b5_4a32_d192_ed03))
+        Self(SplitMix64::new(SplitMix64::new(number).next_u64() ^ purpose.wrapping_mul(0xd1b5_4a32_d192_ed03)))
     }
 
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ (bits >> 31)
+        self.0.next_u64()
     }
 
     pub(crate) fn below(&mut self, bound: usize) -> usize {
