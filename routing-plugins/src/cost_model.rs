@@ -5,6 +5,7 @@
 
 mod fit;
 mod table;
+mod under_load;
 
 use std::time::Duration;
 

@@ -5,7 +5,7 @@
 //! | [`round_robin`] | to each pod in its turn |
 //! | [`least_load`] | to the pod with the fewest requests |
 //! | [`consistent_hash`] | always to the same pod for a session or a prompt's beginning, within a bound on load |
-//! | [`first_token`] | where its first token is expected soonest, with patience for what is held; begin with this |
+//! | [`first_token`] | where its first token is expected soonest, with a wait credit for what is held; begin with this |
 //! | [`cache_aware`] | where most of the prompt is held, unless that pod has too much more to do |
 //! | [`cache_aware_sticky`] | the same, and a session stays where it is |
 //! | [`sticky_least_loaded`] | to the least loaded of those that hold the prompt, or of all |
@@ -21,6 +21,7 @@ use std::sync::Arc;
 use routing_core::{Declare, FailurePolicy, OnEmpty, ProfileBuilder, Role, StepBuilder, WorkflowBuilder};
 
 use crate::condition::{UncachedCondition, UncachedParameters};
+use crate::cost_model::CostModel;
 use crate::filter::*;
 use crate::parameters::{Amount, Fraction, Positive};
 use crate::pick::{
@@ -30,12 +31,13 @@ use crate::pick::{
 use crate::plugin_state::PluginState;
 use crate::prepare::*;
 use crate::record::{
-    PrefillQueueRecorder, RecentWorkRecorder, RecentWorkRecorderParameters, SpeculateParameters, SpeculateRecorder,
+    PrefillQueueParameters, PrefillQueueRecorder, RecentWorkRecorder, RecentWorkRecorderParameters,
+    SpeculateParameters, SpeculateRecorder,
 };
 use crate::score::{
     CacheAffinityParameters, CacheAffinityScorer, FirstTokenParameters, FirstTokenScorer, KvUtilizationScorer,
-    LeastLoadParameters, LeastLoadScorer, LoadForm, LocalityParameters, LocalityScorer, Patience, PrefillCostScorer,
-    PrefillCurve, RecentWorkParameters, RecentWorkScorer,
+    LeastLoadParameters, LeastLoadScorer, LoadForm, LocalityParameters, LocalityScorer, PrefillCostScorer,
+    RecentWorkParameters, RecentWorkScorer, WaitCredit,
 };
 
 /// To each pod in its turn. The turns are the stock's, and go on when the workflow is replaced.
@@ -64,20 +66,19 @@ pub fn consistent_hash<const W: usize>(stock: &PluginState<W>) -> ProfileBuilder
 }
 
 /// Where the first token is expected soonest, by what each pod holds, has queued and decodes. A prompt that a pod holds waits
-/// there for a while rather than being computed again elsewhere ([`Patience::MEASURED`]). The one to begin with:
-/// `docs/routing-quality.md` holds it against all others. How fast pods are is [measured](crate::score::PrefillPace) on one
-/// kind of them;
-/// give other numbers for others.
+/// there for a while rather than being computed again elsewhere ([`WaitCredit::MEASURED`]). The one to begin with:
+/// `docs/routing-quality.md` holds it against all others. How fast pods are is [measured](CostModel) on one
+/// kind of them; give a model of your own for others.
 pub fn first_token<const W: usize>(stock: &PluginState<W>) -> ProfileBuilder<W> {
     let (queues, written) = (Arc::clone(&stock.prefill_queues), Arc::clone(&stock.prefill_queues));
-    let parameters = FirstTokenParameters { patience: Patience::MEASURED, ..FirstTokenParameters::default() };
+    let parameters = FirstTokenParameters { wait_credit: WaitCredit::MEASURED, ..FirstTokenParameters::default() };
     let profile = sound(prompt(ProfileBuilder::new("first_token"), stock), stock).scorer(
         "first",
         1.0,
         move |d: &mut Declare<'_>| FirstTokenScorer::declare(d, parameters, queues),
     );
-    best(profile)
-        .recorder("queue", move |d: &mut Declare<'_>| PrefillQueueRecorder::declare(d, parameters.pace, written))
+    let queued = PrefillQueueParameters { cost_model: parameters.cost_model };
+    best(profile).recorder("queue", move |d: &mut Declare<'_>| PrefillQueueRecorder::declare(d, queued, written))
 }
 
 /// Where most of the prompt is held, unless that pod has so much more to do that computing it elsewhere is better: a whole
@@ -161,13 +162,14 @@ pub fn prefill_decode_conditional<const W: usize>(stock: &PluginState<W>) -> Wor
 
 /// What decoding costs on a pod: what was prefilled there lately, and the tokens of those who decode there.
 fn apart() -> RecentWorkParameters {
-    let prefill = PrefillCurve {
+    let cost_model = CostModel {
         fixed: const { Amount::constant(0.0896) },
         per_token: const { Amount::constant(6.6e-5) },
         per_pair: const { Amount::constant(6.92e-9) },
+        ..CostModel::default()
     };
     let token = const { Amount::constant(0.0005) };
-    RecentWorkParameters { prefill, request: Amount::ZERO, token, eviction: Amount::ZERO }
+    RecentWorkParameters { cost_model, request: Amount::ZERO, token, eviction: Amount::ZERO }
 }
 
 /// Who is well, stays, and is not known to fail.

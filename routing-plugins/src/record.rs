@@ -13,7 +13,7 @@ mod testing;
 pub use cold_prompts::ColdPromptRecorder;
 pub use guesses::Guesses;
 pub use predict::PredictRecorder;
-pub use prefill_queue::PrefillQueueRecorder;
+pub use prefill_queue::{PrefillQueueParameters, PrefillQueueRecorder};
 pub use recent_work::{RecentWorkRecorder, RecentWorkRecorderParameters};
 pub use session::SessionRecorder;
 pub use speculate::{SpeculateParameters, SpeculateRecorder};

@@ -14,15 +14,15 @@ use crate::pick::{
 use crate::plugin_state::{PluginState, Tokens};
 use crate::prepare::*;
 use crate::record::{
-    ColdPromptRecorder, PredictRecorder, PrefillQueueRecorder, RecentWorkRecorder, RecentWorkRecorderParameters,
-    SessionRecorder, SpeculateParameters, SpeculateRecorder,
+    ColdPromptRecorder, PredictRecorder, PrefillQueueParameters, PrefillQueueRecorder, RecentWorkRecorder,
+    RecentWorkRecorderParameters, SessionRecorder, SpeculateParameters, SpeculateRecorder,
 };
 use crate::score::{
     AdapterScorer, CacheAffinityParameters, CacheAffinityScorer, ContextRangeScorer, ExpectedWaitParameters,
     ExpectedWaitScorer, FirstTokenParameters, FirstTokenScorer, HeadroomParameters, HeadroomScorer,
     KvUtilizationScorer, LeastLoadParameters, LeastLoadScorer, LinearCostParameters, LinearCostScorer,
     LocalityParameters, LocalityScorer, MetricScorer, MetricScorerParameters, NoHitSpreadScorer, PrefillCostScorer,
-    PrefillPace, RecentWorkParameters, RecentWorkScorer, RoundRobinScorer, SessionScorer, TierScorer, TierWeights,
+    RecentWorkParameters, RecentWorkScorer, RoundRobinScorer, SessionScorer, TierScorer, TierWeights,
 };
 
 /// Registers every stock plugin, over what the host shares with them.
@@ -212,8 +212,8 @@ fn recorders<const W: usize>(registry: &mut Registry<W>, stock: &PluginState<W>)
         RecentWorkRecorder::declare(declare, parameters, Arc::clone(&recent))
     })?;
     let queues = Arc::clone(&stock.prefill_queues);
-    registry.recorder::<PrefillPace, _>("prefill_queue_recorder", move |pace, declare| {
-        PrefillQueueRecorder::declare(declare, pace, Arc::clone(&queues))
+    registry.recorder::<PrefillQueueParameters, _>("prefill_queue_recorder", move |parameters, declare| {
+        PrefillQueueRecorder::declare(declare, parameters, Arc::clone(&queues))
     })?;
     let cold = Arc::clone(&stock.cold_prompts);
     registry.recorder::<NoParameters, _>("cold_prompt_recorder", move |_, declare| {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use routing_core::{Declare, PlanStep, PluginError, Recorder, RoutingContext};
 
-use crate::score::{PrefillCurve, PromptReads, RecentWork};
+use crate::cost_model::CostModel;
+use crate::score::{PromptReads, RecentWork};
 
 /// What [`RecentWorkRecorder`] takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -13,7 +14,7 @@ use crate::score::{PrefillCurve, PromptReads, RecentWork};
 #[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
 pub struct RecentWorkRecorderParameters {
     /// How long prefills take; measured, unless given.
-    pub prefill: PrefillCurve,
+    pub cost_model: CostModel,
 }
 
 /// Adds the prompt's prefill to the recent work of the pod that is tried first, by what that holds of it.
@@ -22,7 +23,7 @@ pub struct RecentWorkRecorderParameters {
 /// account until the window is over: nobody tells how much of it was done.
 #[derive(Debug)]
 pub struct RecentWorkRecorder<const W: usize = DEFAULT_POD_WORDS> {
-    prefill: PrefillCurve,
+    cost_model: CostModel,
     recent: Arc<RecentWork<W>>,
     prompt: PromptReads<W>,
 }
@@ -34,7 +35,7 @@ impl<const W: usize> RecentWorkRecorder<W> {
         parameters: RecentWorkRecorderParameters,
         recent: Arc<RecentWork<W>>,
     ) -> Self {
-        Self { prefill: parameters.prefill, recent, prompt: PromptReads::declare(declare) }
+        Self { cost_model: parameters.cost_model, recent, prompt: PromptReads::declare(declare) }
     }
 }
 
@@ -44,7 +45,7 @@ impl<const W: usize> Recorder<W> for RecentWorkRecorder<W> {
         let prompt = self.prompt.read(context)?;
         let new = prompt.uncached(prompt.held.depth(first.pod.id()));
         let held = prompt.tokens.saturating_sub(new);
-        self.recent.add(first.pod, self.prefill.seconds(new as f64, held as f64), context.request().now);
+        self.recent.add(first.pod, self.cost_model.prefill_seconds(new as f64, held as f64), context.request().now);
         Ok(())
     }
 }
@@ -60,10 +61,11 @@ mod tests {
         let scene = Scene::new(2).prompt(10 * BLOCK, &[6, 10]);
         let recent = Arc::new(RecentWork::default());
         let amount = |number| Amount::new(number).unwrap();
-        let prefill = PrefillCurve { fixed: Amount::ONE, per_token: amount(0.1), per_pair: amount(0.001) };
+        let (fixed, per_token, per_pair) = (Amount::ONE, amount(0.1), amount(0.001));
+        let cost_model = CostModel { fixed, per_token, per_pair, ..CostModel::default() };
         for times in [1.0, 2.0] {
             let written = Arc::clone(&recent);
-            scene.record(move |d| RecentWorkRecorder::declare(d, RecentWorkRecorderParameters { prefill }, written));
+            scene.record(move |d| RecentWorkRecorder::declare(d, RecentWorkRecorderParameters { cost_model }, written));
             // 64 new tokens after 96.
             let one = 1.0 + 6.4 + 64.0 * 128.0 / 1_000.0;
             assert!((recent.of(scene.pod(0), scene.now) - times * one).abs() < 1e-3);

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use routing_core::{Declare, PluginError, Read, RoutingContext, Scorer, Scores};
 
 use super::normalize;
-use super::prefill_curve::PrefillCurve;
 use super::prompt::PromptReads;
 use super::work_window::RecentWork;
+use crate::cost_model::CostModel;
 use crate::parameters::Amount;
 use crate::prepare::Loads;
 
@@ -18,7 +18,7 @@ use crate::prepare::Loads;
 #[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
 pub struct RecentWorkParameters {
     /// How long prefills take; measured, unless given. Give a recorder of the same work the same.
-    pub prefill: PrefillCurve,
+    pub cost_model: CostModel,
     /// Seconds that a request on the pod counts for its answer; 1.35, unless given: 45 tokens of 30 milliseconds.
     pub request: Amount,
     /// Seconds that a token of the requests on the pod counts, of prompts and answers alike; 0, unless given. Where some
@@ -31,7 +31,7 @@ pub struct RecentWorkParameters {
 impl Default for RecentWorkParameters {
     fn default() -> Self {
         let request = const { Amount::constant(1.35) };
-        Self { prefill: PrefillCurve::default(), request, token: Amount::ZERO, eviction: Amount::ONE }
+        Self { cost_model: CostModel::default(), request, token: Amount::ZERO, eviction: Amount::ONE }
     }
 }
 
@@ -42,7 +42,7 @@ impl Default for RecentWorkParameters {
 /// - `L` = the prefills sent to the pod within the window ([`RecentWork`]) + `request` · requests on it now + `token` · their tokens.
 /// - `M` = `eviction` · KV use · `per_token` · new tokens: what the prompt brings evicts as much where the cache is full, and
 ///   some of that where it is partly so. Which prompts go, and whether anybody asks for them again, is not known here.
-/// - `P` = the prompt's own prefill by the [curve](PrefillCurve), from what the pod holds of it.
+/// - `P` = the prompt's own prefill by the [cost model](CostModel), from what the pod holds of it.
 ///
 /// Among pods that hold as much of the prompt, as a
 /// [`LongestMatchFilter`](crate::filter::LongestMatchFilter) leaves them, it is `L` that decides.
@@ -64,16 +64,16 @@ impl<const W: usize> RecentWorkScorer<W> {
 impl<const W: usize> Scorer<W> for RecentWorkScorer<W> {
     fn score(&self, context: &RoutingContext<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
         let (loads, prompt) = (context.read(self.loads)?, self.prompt.read(context)?);
-        let RecentWorkParameters { prefill, request, token, eviction } = self.parameters;
+        let RecentWorkParameters { cost_model, request, token, eviction } = self.parameters;
         let (fleet, total) = (context.fleet(), prompt.tokens as f64);
         let slice = self.recent.number(context.request().now);
         normalize::by_cost_and_depth(scores, prompt.held, |pod, depth| {
             let load = loads.of(pod);
             let new = prompt.uncached(depth) as f64;
             let recent = fleet.handle(pod).map_or(0.0, |pod| self.recent.within(pod, slice));
-            let evicted = eviction.get() * normalize::kv_used(load.kv_used) * (prefill.per_token.get() * new);
+            let evicted = eviction.get() * normalize::kv_used(load.kv_used) * (cost_model.per_token.get() * new);
             let now = request.get() * f64::from(load.requests) + token.get() * load.tokens as f64;
-            (recent + now + evicted + prefill.seconds(new, total - new)).min(f64::MAX)
+            (recent + now + evicted + cost_model.prefill_seconds(new, total - new)).min(f64::MAX)
         });
         Ok(())
     }
@@ -91,8 +91,9 @@ mod tests {
 
     fn plain() -> RecentWorkParameters {
         let amount = |number| Amount::new(number).unwrap();
-        let prefill = PrefillCurve { fixed: Amount::ZERO, per_token: amount(0.1), per_pair: Amount::ZERO };
-        RecentWorkParameters { prefill, request: amount(2.0), token: Amount::ZERO, eviction: Amount::ONE }
+        let (fixed, per_token, per_pair) = (Amount::ZERO, amount(0.1), Amount::ZERO);
+        let cost_model = CostModel { fixed, per_token, per_pair, ..CostModel::default() };
+        RecentWorkParameters { cost_model, request: amount(2.0), token: Amount::ZERO, eviction: Amount::ONE }
     }
 
     fn scores(scene: &Scene, parameters: RecentWorkParameters, recent: &Arc<RecentWork>) -> Vec<f32> {
@@ -143,11 +144,11 @@ mod tests {
             numbers in prop::array::uniform4(prop_oneof![0.0..10.0, Just(f64::MAX)]),
         ) {
             let [per_token, request, token, eviction] = numbers.map(|number| Amount::new(number).unwrap());
-            let prefill = PrefillCurve { per_token, ..PrefillCurve::default() };
+            let cost_model = CostModel { per_token, ..CostModel::default() };
             let scene = Scene::new(loads.len()).prompt(10 * BLOCK, &[3]).loads(|at| loads[at].0);
             let recent = Arc::new(RecentWork::default());
             (0..loads.len()).for_each(|at| recent.add(scene.pod(at), loads[at].1, scene.now));
-            let scores = scores(&scene, RecentWorkParameters { prefill, request, token, eviction }, &recent);
+            let scores = scores(&scene, RecentWorkParameters { cost_model, request, token, eviction }, &recent);
             prop_assert!(scores.iter().all(|score| (0.0..=1.0).contains(score)), "{scores:?}");
             prop_assert!(scores.contains(&1.0));
         }

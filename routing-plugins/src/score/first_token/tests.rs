@@ -3,7 +3,6 @@ use proptest::prelude::*;
 use super::*;
 use crate::load::InFlight;
 use crate::parameters::Positive;
-use crate::score::PrefillCurve;
 use crate::score::testing::{BLOCK, Scene, any_load, best};
 
 fn amount(number: f64) -> Amount {
@@ -16,9 +15,15 @@ fn plain() -> FirstTokenParameters {
 }
 
 fn decoding(decode: f64) -> FirstTokenParameters {
-    let prefill = PrefillCurve { fixed: Amount::ONE, per_token: amount(0.1), per_pair: amount(0.001) };
-    let pace = PrefillPace { prefill, decode: amount(decode), step_tokens: Positive::new(100.0).unwrap() };
-    FirstTokenParameters { pace, patience: Patience::default() }
+    let cost_model = CostModel {
+        fixed: Amount::ONE,
+        per_token: amount(0.1),
+        per_pair: amount(0.001),
+        per_context: amount(decode),
+        step_tokens: Positive::new(100.0).unwrap(),
+        ..CostModel::default()
+    };
+    FirstTokenParameters { cost_model, wait_credit: WaitCredit::default() }
 }
 
 fn scores(scene: &Scene, parameters: FirstTokenParameters, queues: &Arc<PrefillQueues>) -> Vec<f32> {
@@ -79,9 +84,9 @@ fn a_queue_that_is_kept_counts_if_it_is_shorter() {
 }
 
 #[test]
-fn patience_forgives_queues_and_nothing_else() {
+fn the_credit_forgives_queues_and_nothing_else() {
     let patient = |factor, above, most| FirstTokenParameters {
-        patience: Patience { factor: amount(factor), above: amount(above), most: amount(most) },
+        wait_credit: WaitCredit { factor: amount(factor), above: amount(above), most: amount(most) },
         ..decoding(0.01)
     };
     // All hold half: 11.2 seconds are saved. Pod 1 waits 17.5 seconds; pod 2 decodes 400 tokens, for 1.8 steps.
@@ -95,8 +100,8 @@ fn patience_forgives_queues_and_nothing_else() {
 }
 
 #[test]
-fn a_busy_holder_loses_to_an_idle_pod_when_computing_is_sooner_and_patience_is_at_its_end() {
-    let patient = FirstTokenParameters { patience: Patience::MEASURED, ..FirstTokenParameters::default() };
+fn a_busy_holder_loses_to_an_idle_pod_when_computing_is_sooner_and_the_credit_is_used_up() {
+    let patient = FirstTokenParameters { wait_credit: WaitCredit::MEASURED, ..FirstTokenParameters::default() };
     let impatient = FirstTokenParameters::default();
     for (queued, parameters, winner) in
         [(8_000, impatient, 0), (30_000, impatient, 1), (30_000, patient, 0), (200_000, patient, 1)]
@@ -116,12 +121,14 @@ fn a_busy_holder_loses_to_an_idle_pod_when_computing_is_sooner_and_patience_is_a
 #[test]
 fn parameters_are_read_by_name() {
     let read = |text| serde_json::from_str::<FirstTokenParameters>(text);
-    let given = read(r#"{"pace": {"prefill": {"per_token": 0.5}, "decode": 0}, "patience": {"factor": 2}}"#).unwrap();
-    let prefill = PrefillCurve { per_token: amount(0.5), ..PrefillCurve::default() };
-    let pace = PrefillPace { prefill, decode: Amount::ZERO, ..PrefillPace::default() };
-    let patience = Patience { factor: amount(2.0), ..Patience::default() };
-    assert_eq!(given, FirstTokenParameters { pace, patience });
-    assert!(read(r#"{"pace": {"step_tokens": 0}}"#).is_err() && read(r#"{"patience": {"most": -1}}"#).is_err());
+    let given = read(r#"{"cost_model": {"per_token": 0.5, "per_context": 0}, "wait_credit": {"factor": 2}}"#).unwrap();
+    let cost_model = CostModel { per_token: amount(0.5), per_context: Amount::ZERO, ..CostModel::default() };
+    let wait_credit = WaitCredit { factor: amount(2.0), ..WaitCredit::default() };
+    assert_eq!(given, FirstTokenParameters { cost_model, wait_credit });
+    assert!(
+        read(r#"{"cost_model": {"step_tokens": 0}}"#).is_err() && read(r#"{"wait_credit": {"most": -1}}"#).is_err()
+    );
+    assert!(read(r#"{"cost_model": {"per_tokn": 1}}"#).is_err(), "a name that there is not");
 }
 
 proptest! {
@@ -131,10 +138,9 @@ proptest! {
         loads in prop::collection::vec(any_load(), 1..8),
         numbers in prop::array::uniform7(prop_oneof![0.0..10.0, Just(f64::MAX)]),
     ) {
-        let [fixed, per_token, per_pair, decode, factor, above, most] = numbers.map(amount);
-        let prefill = PrefillCurve { fixed, per_token, per_pair };
-        let pace = PrefillPace { prefill, decode, ..PrefillPace::default() };
-        let parameters = FirstTokenParameters { pace, patience: Patience { factor, above, most } };
+        let [fixed, per_token, per_pair, per_context, factor, above, most] = numbers.map(amount);
+        let cost_model = CostModel { fixed, per_token, per_pair, per_context, ..CostModel::default() };
+        let parameters = FirstTokenParameters { cost_model, wait_credit: WaitCredit { factor, above, most } };
         let scene = Scene::new(loads.len()).prompt(10 * BLOCK, &[3]).loads(|at| loads[at]);
         let scores = scores(&scene, parameters, &Arc::default());
         prop_assert!(scores.iter().all(|score| (0.0..=1.0).contains(score)), "{scores:?}");
@@ -146,7 +152,7 @@ proptest! {
     fn holding_more_and_having_less_to_do_never_hurts(
         held in prop::array::uniform2(0..10usize),
         queued in prop::array::uniform2(0..100_000u64),
-        patience in prop::sample::select(vec![Patience::default(), Patience::MEASURED]),
+        wait_credit in prop::sample::select(vec![WaitCredit::default(), WaitCredit::MEASURED]),
     ) {
         let scores = |held: [usize; 2], queued: [u64; 2]| {
             let scene = Scene::new(2).prompt(10 * BLOCK, &held).loads(|at| {
@@ -155,7 +161,7 @@ proptest! {
                 (load.in_flight.uncached_tokens, load.in_flight.prompt_tokens) = (queued[at], 300_000);
                 load
             });
-            scores(&scene, FirstTokenParameters { patience, ..FirstTokenParameters::default() }, &Arc::default())
+            scores(&scene, FirstTokenParameters { wait_credit, ..FirstTokenParameters::default() }, &Arc::default())
         };
         let by_held = scores(held, [7, 7]);
         prop_assert!(held[0] < held[1] || by_held[0] >= by_held[1]);
