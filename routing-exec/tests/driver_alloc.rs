@@ -2,8 +2,6 @@
 
 mod driver_world;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::convert::Infallible;
 use std::future::{Future, pending, ready};
 use std::pin::Pin;
@@ -14,31 +12,12 @@ use bytes::Bytes;
 use driver_world::{Clock, pods, run};
 use http::{Request, Response};
 use http_body::{Body, Frame};
+use pointsman_test_support::alloc::{CountingAllocator, allocations};
 use routing_core::Pod;
 use routing_exec::{Driver, Timer, TransportError};
 
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: every call is passed on to the system allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of `dealloc`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator::new();
 
 /// The same event over and over, after a pause each or not.
 struct Events {
@@ -86,11 +65,12 @@ fn a_forwarded_chunk_allocates_nothing() {
                 break answer.into_body();
             }
         };
-        let before = ALLOCATIONS.get();
-        let mut chunks = 0;
-        while chunks < 1_000 {
-            chunks += u32::from(Pin::new(&mut body).poll_frame(&mut cx).is_ready());
-        }
-        assert_eq!(ALLOCATIONS.get() - before, 0, "pauses: {pauses}");
+        let read = allocations(|| {
+            let mut chunks = 0;
+            while chunks < 1_000 {
+                chunks += u32::from(Pin::new(&mut body).poll_frame(&mut cx).is_ready());
+            }
+        });
+        assert_eq!(read, 0, "pauses: {pauses}");
     }
 }

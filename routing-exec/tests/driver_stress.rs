@@ -13,36 +13,20 @@ use std::time::Duration;
 
 use driver_world::*;
 use http_body::Body;
+use pointsman_test_support::SplitMix64;
 use routing_core::{FailurePolicy, OpenBreakers, PlanStep, Pod, Role, RoutingPlan};
 use routing_exec::handoff::Plain;
 use routing_exec::{BreakerConfig, Breakers, Driver, Outcome, RetryBudget, Run, Timer};
 
 const RUNS: usize = 10_000;
 
-/// SplitMix64.
-#[derive(Clone)]
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    fn millis(&mut self, most: u64) -> Duration {
-        Duration::from_millis(self.below(most))
-    }
+fn millis(rng: &mut SplitMix64, most: usize) -> Duration {
+    Duration::from_millis(rng.below(most) as u64)
 }
 
 /// What a pod does this time.
-fn acts(rng: &mut Rng) -> Vec<Act> {
-    let mut acts = vec![Act::Wait(rng.millis(500))];
+fn acts(rng: &mut SplitMix64) -> Vec<Act> {
+    let mut acts = vec![Act::Wait(millis(rng, 500))];
     match rng.below(20) {
         0 => return vec![Act::Refuse],
         1 => acts.push(Act::Hang),
@@ -60,12 +44,12 @@ fn acts(rng: &mut Rng) -> Vec<Act> {
         match rng.below(60) {
             0 => acts.push(Act::Cut),
             1 => acts.push(Act::Hang),
-            2 => acts.push(Act::Wait(Duration::from_secs(rng.below(60)))),
+            2 => acts.push(Act::Wait(Duration::from_secs(rng.below(60) as u64))),
             3 => acts.push(chunk("")),
             4 => acts.push(chunk("data: half")),
             _ => acts.push(Act::Yield),
         }
-        acts.push(Act::Wait(rng.millis(50)));
+        acts.push(Act::Wait(millis(rng, 50)));
         acts.push(chunk(&format!("data: {at}\n\n")));
     }
     acts
@@ -83,9 +67,9 @@ enum End {
 async fn client<B: Body<Data = bytes::Bytes> + Unpin>(
     answer: impl Future<Output = http::Response<B>>,
     clock: Clock,
-    mut rng: Rng,
+    mut rng: SplitMix64,
 ) -> End {
-    let leaves = (rng.below(5) == 0).then(|| clock.now() + rng.millis(2_000));
+    let leaves = (rng.below(5) == 0).then(|| clock.now() + millis(&mut rng, 2_000));
     let slow = rng.below(10) == 0;
     let reading = async {
         let mut body = answer.await.into_body();
@@ -93,7 +77,7 @@ async fn client<B: Body<Data = bytes::Bytes> + Unpin>(
             match std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
                 None => return End::Complete,
                 Some(Err(_)) => return End::Broken,
-                Some(Ok(_)) if slow => sleep(&clock, clock.now() + rng.millis(5_000)).await,
+                Some(Ok(_)) if slow => sleep(&clock, clock.now() + millis(&mut rng, 5_000)).await,
                 Some(Ok(_)) => {}
             }
         }
@@ -143,9 +127,9 @@ fn run_all(clock: &Clock, jobs: Vec<Job>) -> Vec<End> {
     ends.into_iter().flatten().collect()
 }
 
-fn plan(rng: &mut Rng, pods: &[Pod]) -> RoutingPlan {
+fn plan(rng: &mut SplitMix64, pods: &[Pod]) -> RoutingPlan {
     let mut pick = |count: usize| -> Vec<Pod> {
-        let first = rng.below(pods.len() as u64) as usize;
+        let first = rng.below(pods.len());
         (0..count).map(|nth| pods[(first + nth) % pods.len()]).collect()
     };
     let (prefill, decode) = (pick(2), pick(3));
@@ -165,16 +149,16 @@ fn ten_thousand_runs_each_end_once_and_everything_comes_to_rest() {
     let clock = Clock::default();
     let pods = pods(32);
     let drawn = AtomicU64::new(0);
-    let world = Pods::new(&clock, move |_, _| acts(&mut Rng(drawn.fetch_add(1, SeqCst))));
+    let world = Pods::new(&clock, move |_, _| acts(&mut SplitMix64::new(drawn.fetch_add(1, SeqCst))));
     let circuits = Arc::new(OpenBreakers::new());
     let breakers: Arc<Breakers> = Arc::new(Breakers::new(BreakerConfig::default(), Arc::clone(&circuits)));
     let driver = Driver::with_breakers(world.clone(), clock.clone(), Arc::clone(&breakers));
     let mut settings = settings();
     settings.budget = Some(Arc::new(RetryBudget::default()));
     let keeper = Keeper::default();
-    let mut rng = Rng(11);
+    let mut rng = SplitMix64::new(11);
     let jobs = (0..RUNS).map(|_| {
-        let deadline = clock.now() + Duration::from_secs(20) + rng.millis(200_000);
+        let deadline = clock.now() + Duration::from_secs(20) + millis(&mut rng, 200_000);
         settings.handoff = match rng.below(3) {
             0 => Arc::new(Plain::default()),
             1 => Arc::new(OneUse),
@@ -183,7 +167,7 @@ fn ten_thousand_runs_each_end_once_and_everything_comes_to_rest() {
         let run = Run::new(settings.clone(), request().deadline(deadline), plan(&mut rng, &pods), Vec::new());
         let replanned = Some(plan(&mut rng, &pods)).filter(|_| rng.below(2) == 0);
         let answer = driver.execute(run, Keeper(Arc::clone(&keeper.0), replanned));
-        let (clock, rng, begins) = (clock.clone(), Rng(rng.next()), clock.now() + rng.millis(3_000));
+        let (clock, rng, begins) = (clock.clone(), rng.fork(), clock.now() + millis(&mut rng, 3_000));
         let job: Job = Box::pin(async move {
             sleep(&clock, begins).await;
             client(answer, clock, rng).await

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use common::*;
 use http::Request;
+use pointsman_test_support::SplitMix64;
 use routing_core::{FailurePolicy, RoutingPlan};
 use routing_exec::handoff::{Api, Handoff, HandoffError, LegBody, LegContext, Mode, Reuse, SharedStorage};
 use routing_exec::{ClientRequest, Failure, Fate, Input, Outcome, Run, RunConfig, Settings};
@@ -349,11 +350,8 @@ fn a_pod_that_declines_in_a_document_is_not_cancelled() {
 /// Whatever happens, what must always hold holds (`common::rules`), and time ends every run.
 #[test]
 fn whatever_happens_to_a_run_that_decodes_first_the_rules_hold() {
-    let mut seed = 1_u64;
-    let mut below = |bound: u64| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) % bound
-    };
+    let mut rng = SplitMix64::new(1);
+    let mut below = |bound: u64| rng.next_u64() % bound;
     for _ in 0..20_000 {
         let policies = [POLICIES[below(4) as usize], POLICIES[below(4) as usize]];
         let steps =
