@@ -10,6 +10,7 @@ use std::sync::Arc;
 use crate::declare::{Declared, Layout};
 use crate::fault::{Fault, PluginName, Warning};
 use crate::nearest::nearest;
+use crate::stage::Stage;
 
 /// A plugin as it is checked.
 #[derive(Debug)]
@@ -17,33 +18,10 @@ pub(crate) struct Node {
     pub(crate) step: usize,
     pub(crate) name: Arc<str>,
     pub(crate) kind: Box<str>,
-    pub(crate) stage: NodeStage,
+    pub(crate) stage: Stage,
+    /// Of scorers.
+    pub(crate) weight: f64,
     pub(crate) declared: Declared,
-}
-
-/// Which stage a plugin is in.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum NodeStage {
-    Condition,
-    Prepare,
-    Filter,
-    Score(f64),
-    Pick,
-    Record,
-}
-
-impl NodeStage {
-    /// Stages run in this order.
-    pub(crate) fn rank(self) -> u8 {
-        match self {
-            Self::Condition => 0,
-            Self::Prepare => 1,
-            Self::Filter => 2,
-            Self::Score(_) => 3,
-            Self::Pick => 4,
-            Self::Record => 5,
-        }
-    }
 }
 
 /// A step as it is checked.
@@ -159,17 +137,14 @@ impl Check<'_> {
     fn pickers_and_weights(&self, faults: &mut Vec<Fault>) {
         for (step, info) in self.steps.iter().enumerate() {
             let own = || self.nodes.iter().enumerate().filter(move |(_, node)| node.step == step);
-            let mut pickers = own().filter(|(_, node)| node.stage == NodeStage::Pick);
+            let mut pickers = own().filter(|(_, node)| node.stage == Stage::Pick);
             if pickers.next().is_none() {
                 faults.push(Fault::NoPicker { step: Arc::clone(&info.name) });
             }
             faults.extend(pickers.map(|(at, _)| Fault::SecondPicker { picker: self.plugin(at) }));
-            let weights = own().filter_map(|(at, node)| match node.stage {
-                NodeStage::Score(weight) => Some((at, weight)),
-                _ => None,
-            });
+            let scorers = own().filter(|(_, node)| node.stage == Stage::Score);
             let (mut sum, mut bad, mut any) = (0.0, false, false);
-            for (at, weight) in weights {
+            for (at, &Node { weight, .. }) in scorers {
                 any = true;
                 sum += weight;
                 // What a single cannot hold is no weight either.
@@ -193,7 +168,7 @@ impl Check<'_> {
                 faults.push(Fault::TwoWriters { slot: self.slot(slot), first, second });
             }
         }
-        for (at, node) in self.nodes.iter().enumerate().filter(|(_, node)| node.stage != NodeStage::Prepare) {
+        for (at, node) in self.nodes.iter().enumerate().filter(|(_, node)| node.stage != Stage::Prepare) {
             for slot in &node.declared.writes {
                 faults.push(Fault::WriteOutsidePrepare { plugin: self.plugin(at), slot: self.slot(*slot) });
             }

@@ -14,8 +14,9 @@ use crate::plugin::PluginError;
 use crate::profile::OnEmpty;
 use crate::request::Request;
 use crate::scores::{self, Scores, Totals};
+use crate::step::Step;
 use crate::trace::Trace;
-use crate::workflow::{Step, Workflow};
+use crate::workflow::Workflow;
 use crate::workspace::Workspace;
 
 impl<const W: usize> Workflow<W> {
@@ -145,11 +146,11 @@ impl<const W: usize> Workflow<W> {
         fleet: &Fleet<W>,
         plan: &RoutingPlan,
     ) -> Result<(), DecideError> {
-        for step in self.steps.iter().filter(|step| !step.recorders.is_empty()) {
+        for step in self.steps.iter().filter(|step| !step.stages.recorders.is_empty()) {
             let Some(planned) = plan.steps().iter().find(|planned| planned.order == step.order) else { continue };
             let Workspace { slots, picks, .. } = workspace;
             let context = RoutingContext { request, fleet, slots, picks };
-            for recorder in &step.recorders {
+            for recorder in &step.stages.recorders {
                 recorder.plugin.record(&context, planned).map_err(|source| {
                     let plugin = PluginName { step: Arc::clone(&step.name), plugin: Arc::clone(&recorder.name) };
                     DecideError::Plugin { plugin, source }
@@ -217,7 +218,7 @@ impl<const W: usize> Decision<'_, '_, W> {
     }
 
     fn prepare(&mut self) -> Result<(), DecideError> {
-        for preparer in &self.step.preparers {
+        for preparer in &self.step.stages.preparers {
             let Workspace { slots, picks, .. } = &mut *self.workspace;
             let mut context = PrepareContext { request: self.request, fleet: self.fleet, slots, picks };
             let prepared = preparer.plugin.plugin.prepare(&mut context);
@@ -239,7 +240,7 @@ impl<const W: usize> Decision<'_, '_, W> {
             return Err(DecideError::NoneOffered { step: Arc::clone(&self.step.name) });
         }
         let mut candidates = offered;
-        for filter in &self.step.filters {
+        for filter in &self.step.stages.filters {
             let (on_empty, plugin) = &filter.plugin;
             let kept = plugin.filter(&self.context(), candidates);
             let kept = kept.map_err(|source| self.failed(&filter.name, source))? & candidates;
@@ -259,7 +260,7 @@ impl<const W: usize> Decision<'_, '_, W> {
     fn score(&mut self, candidates: PodSet<W>) -> Result<(), DecideError> {
         let length = scores::length(&candidates);
         self.workspace.totals[..length].fill(0.0);
-        for scorer in &self.step.scorers {
+        for scorer in &self.step.stages.scorers {
             let (weight, plugin) = &scorer.plugin;
             let Workspace { slots, picks, row, totals, .. } = &mut *self.workspace;
             let (row, totals) = (&mut row[..length], &mut totals[..length]);
@@ -283,7 +284,7 @@ impl<const W: usize> Decision<'_, '_, W> {
     }
 
     fn pick(&mut self, candidates: PodSet<W>) -> Result<(), DecideError> {
-        let Some(picker) = &self.step.picker else {
+        let Some(picker) = &self.step.stages.picker else {
             return Err(DecideError::NoneOffered { step: Arc::clone(&self.step.name) });
         };
         let Workspace { slots, picks, totals, ranking, .. } = &mut *self.workspace;

@@ -14,7 +14,7 @@ use std::num::NonZeroUsize;
 
 use serde::Serialize;
 
-pub use problem::{DocumentError, PluginStage, Problem};
+pub use problem::{DocumentError, Problem};
 pub(crate) use read::Vocabulary;
 pub(crate) use words::Word;
 
@@ -31,12 +31,26 @@ use crate::value::Value;
 ///
 /// ```
 /// use routing_core::{NoParameters, Registry};
-/// # use routing_core::{RoutingContext, Held, Picker, PluginError, Preparer, PrepareContext, Ranking, Totals, Write};
+/// # use routing_core::{
+/// #     Condition, Held, Picker, PluginError, PrepareContext, Preparer, Ranking, Read, ReadPick, RoutingContext, Totals, Write,
+/// # };
 /// # struct Search(Write<Held>);
 /// # impl Preparer for Search {
 /// #     fn prepare(&self, context: &mut PrepareContext<'_>) -> Result<(), PluginError> {
 /// #         context.write(self.0)?;
 /// #         Ok(())
+/// #     }
+/// # }
+/// # #[derive(serde::Deserialize)]
+/// # struct Lacking {
+/// #     step: String,
+/// #     blocks: usize,
+/// # }
+/// # struct Uncached(Read<Held>, ReadPick, usize);
+/// # impl Condition for Uncached {
+/// #     fn holds(&self, context: &RoutingContext<'_>) -> Result<bool, PluginError> {
+/// #         let (held, pick) = (context.read(self.0)?, context.pick(self.1)?);
+/// #         Ok(held.blocks() - held.depth(pick) >= self.2)
 /// #     }
 /// # }
 /// # #[derive(serde::Deserialize)]
@@ -53,6 +67,9 @@ use crate::value::Value;
 ///
 /// let mut registry = <Registry>::new();
 /// registry.preparer::<NoParameters, _>("prefix_search", |_, declare| Search(declare.writes()))?;
+/// registry.condition::<Lacking, _>("uncached", |parameters, declare| {
+///     Uncached(declare.reads(), declare.reads_pick(&parameters.step), parameters.blocks)
+/// })?;
 /// registry.picker::<Most, _>("best", |parameters, _| Best(parameters.most))?;
 ///
 /// let text = "
@@ -70,7 +87,7 @@ use crate::value::Value;
 ///     - name: prefill
 ///       profile: second
 ///       role: prefill
-///       when: { type: unless_held, parameters: { step: decode, lacking: 16 } }
+///       when: { type: uncached, parameters: { step: decode, blocks: 16 } }
 ///       on_failure: skip
 ///   executed_in: [prefill, decode]
 /// ";

@@ -125,7 +125,6 @@
 pub mod batch;
 mod best;
 mod check;
-mod condition;
 mod context;
 mod decide;
 mod declare;
@@ -149,19 +148,20 @@ mod reload;
 mod request;
 mod scores;
 mod slot;
+mod stage;
+mod step;
 mod trace;
 #[cfg(feature = "serde")]
 mod value;
 mod workflow;
 mod workspace;
 
-pub use condition::UnlessHeld;
 pub use context::{PrepareContext, RoutingContext};
 pub use declare::{Declare, ReadPick, TryReadPick};
 #[cfg(feature = "serde")]
 pub use document::{
-    Document, DocumentError, FilterUse, PluginDefinition, PluginStage, Problem, ProfileDefinition, ScorerUse,
-    StepDefinition, WorkflowDefinition,
+    Document, DocumentError, FilterUse, PluginDefinition, Problem, ProfileDefinition, ScorerUse, StepDefinition,
+    WorkflowDefinition,
 };
 pub use error::DecideError;
 pub use fault::{BuildError, Fault, PluginName, Warning};
@@ -182,10 +182,12 @@ pub use reload::WorkflowCell;
 pub use request::{Headers, Request};
 pub use scores::{Pick, Ranking, Scores, Totals};
 pub use slot::{Parts, Read, Reads, Slot, SlotError, TryRead, Write};
+pub use stage::Stage;
+pub use step::StepBuilder;
 pub use trace::{FilterTrace, ScorerTrace, StepTrace, Trace};
 #[cfg(feature = "serde")]
 pub use value::Value;
-pub use workflow::{StepBuilder, Workflow, WorkflowBuilder};
+pub use workflow::{Workflow, WorkflowBuilder};
 pub use workspace::Workspace;
 
 // Shared between threads by every gateway that embeds it.

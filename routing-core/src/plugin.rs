@@ -145,7 +145,7 @@ impl PluginError {
     }
 }
 
-// Boxed plugins are plugins: registries make them so.
+// Boxed plugins are plugins, so that a declaration may choose among types.
 impl<const W: usize, P: Preparer<W> + ?Sized> Preparer<W> for Box<P> {
     fn prepare(&self, context: &mut PrepareContext<'_, W>) -> Result<(), PluginError> {
         (**self).prepare(context)

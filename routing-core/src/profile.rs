@@ -3,10 +3,12 @@
 use kv_index::DEFAULT_POD_WORDS;
 use std::sync::Arc;
 
-use crate::declare::{Declare, Make};
+use crate::declare::Declare;
 use crate::fault::BuildError;
 use crate::plugin::{Filter, Picker, Preparer, Recorder, Scorer};
-use crate::workflow::{StepBuilder, Workflow, WorkflowBuilder};
+use crate::stage::MakePlugin;
+use crate::step::StepBuilder;
+use crate::workflow::{Workflow, WorkflowBuilder};
 
 /// Collects the plugins of one step: preparers, filters, scorers and recorders in the order they run, and one picker.
 ///
@@ -17,18 +19,22 @@ pub struct ProfileBuilder<const W: usize = DEFAULT_POD_WORDS> {
     pub(crate) entries: Vec<Entry<W>>,
 }
 
+/// A plugin of a profile, or the condition of a step.
 pub(crate) struct Entry<const W: usize> {
     pub(crate) name: Arc<str>,
     pub(crate) kind: Box<str>,
-    pub(crate) make: Stage<W>,
+    pub(crate) make: MakePlugin<W>,
+    /// Of filters.
+    pub(crate) on_empty: OnEmpty,
+    /// Of scorers.
+    pub(crate) weight: f64,
 }
 
-pub(crate) enum Stage<const W: usize> {
-    Prepare(Make<dyn Preparer<W>>),
-    Filter(OnEmpty, Make<dyn Filter<W>>),
-    Score(f64, Make<dyn Scorer<W>>),
-    Pick(Make<dyn Picker<W>>),
-    Record(Make<dyn Recorder<W>>),
+impl<const W: usize> Entry<W> {
+    /// A plugin that is called as its type is.
+    pub(crate) fn new(name: &str, make: MakePlugin<W>) -> Self {
+        Self { name: name.into(), kind: name.into(), make, on_empty: OnEmpty::Fail, weight: 1.0 }
+    }
 }
 
 /// What happens when a filter leaves nobody.
@@ -54,7 +60,7 @@ impl<const W: usize> ProfileBuilder<W> {
     where
         P: Preparer<W> + 'static,
     {
-        self.entry(name, Stage::Prepare(Box::new(|d| Box::new(declare(d)))))
+        self.entry(Entry::new(name, MakePlugin::Prepare(Box::new(|d| Box::new(declare(d))))))
     }
 
     /// Adds a filter after those that are there.
@@ -67,7 +73,8 @@ impl<const W: usize> ProfileBuilder<W> {
     where
         P: Filter<W> + 'static,
     {
-        self.entry(name, Stage::Filter(on_empty, Box::new(|d| Box::new(declare(d)))))
+        let make = MakePlugin::Filter(Box::new(|d| Box::new(declare(d))));
+        self.entry(Entry { on_empty, ..Entry::new(name, make) })
     }
 
     /// Adds a scorer. Its weight counts in proportion to the sum of all weights of the step.
@@ -80,7 +87,8 @@ impl<const W: usize> ProfileBuilder<W> {
     where
         P: Scorer<W> + 'static,
     {
-        self.entry(name, Stage::Score(weight, Box::new(|d| Box::new(declare(d)))))
+        let make = MakePlugin::Score(Box::new(|d| Box::new(declare(d))));
+        self.entry(Entry { weight, ..Entry::new(name, make) })
     }
 
     /// Sets the picker.
@@ -88,7 +96,7 @@ impl<const W: usize> ProfileBuilder<W> {
     where
         P: Picker<W> + 'static,
     {
-        self.entry(name, Stage::Pick(Box::new(|d| Box::new(declare(d)))))
+        self.entry(Entry::new(name, MakePlugin::Pick(Box::new(|d| Box::new(declare(d))))))
     }
 
     /// Adds a recorder after those that are there.
@@ -96,7 +104,7 @@ impl<const W: usize> ProfileBuilder<W> {
     where
         P: Recorder<W> + 'static,
     {
-        self.entry(name, Stage::Record(Box::new(|d| Box::new(declare(d)))))
+        self.entry(Entry::new(name, MakePlugin::Record(Box::new(|d| Box::new(declare(d))))))
     }
 
     /// Says of which type the plugin added last is, for those that require or exclude it; its name, unless said.
@@ -117,8 +125,8 @@ impl<const W: usize> ProfileBuilder<W> {
         WorkflowBuilder::new().step(StepBuilder::new(&name, self)).build()
     }
 
-    pub(crate) fn entry(mut self, name: &str, make: Stage<W>) -> Self {
-        self.entries.push(Entry { name: name.into(), kind: name.into(), make });
+    pub(crate) fn entry(mut self, entry: Entry<W>) -> Self {
+        self.entries.push(entry);
         self
     }
 }

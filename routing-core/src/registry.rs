@@ -6,18 +6,18 @@
 
 mod schema;
 
-use kv_index::DEFAULT_POD_WORDS;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use serde::Deserialize;
+use kv_index::DEFAULT_POD_WORDS;
 use serde::de::{DeserializeOwned, Deserializer};
 
-use crate::condition::UnlessHeld;
-use crate::declare::{Declare, Make};
-use crate::document::{Document, PluginStage, Vocabulary};
+use crate::declare::Declare;
+use crate::document::{Document, Vocabulary};
 use crate::nearest::nearest;
 use crate::parameters::{Given, ParameterError, ParameterType, parse};
 use crate::plugin::{Condition, Filter, Picker, Preparer, Recorder, Scorer};
+use crate::stage::{MakePlugin, Stage};
 
 /// The plugin types that documents may name.
 ///
@@ -108,151 +108,87 @@ pub struct TypeTaken {
     /// The name.
     pub name: Box<str>,
     /// What has it.
-    pub stage: PluginStage,
+    pub stage: Stage,
 }
 
 /// How a plugin type is made, and of what.
 pub(crate) struct PluginType<const W: usize> {
+    pub(crate) stage: Stage,
     pub(crate) parameters: ParameterType,
     pub(crate) factory: Factory<W>,
 }
 
 /// Makes a plugin of parameters.
-pub(crate) enum Factory<const W: usize> {
-    Preparer(MakeOf<dyn Preparer<W>>),
-    Filter(MakeOf<dyn Filter<W>>),
-    Scorer(MakeOf<dyn Scorer<W>>),
-    Picker(MakeOf<dyn Picker<W>>),
-    Recorder(MakeOf<dyn Recorder<W>>),
-    Condition(MakeOf<dyn Condition<W>>),
-}
+type Factory<const W: usize> = Box<dyn Fn(&Given) -> Result<MakePlugin<W>, ParameterError> + Send + Sync>;
 
-pub(crate) type MakeOf<T> = Box<dyn Fn(&Given) -> Result<Make<T>, ParameterError> + Send + Sync>;
-
-/// Registers a type: parses its parameters now, and makes the plugin once it can declare.
+/// The method that registers types of a stage.
 macro_rules! register {
-    ($self:ident, $kind:ident, $name:ident, $make:ident) => {{
-        let make = std::sync::Arc::new($make);
-        let factory = Factory::$kind(Box::new(move |given| {
-            let (parameters, make) = (parse::<P>(given)?, std::sync::Arc::clone(&make));
-            Ok(Box::new(move |declare: &mut Declare<'_>| Box::new(make(parameters, declare)) as _))
-        }));
-        $self.register::<P>($name, factory)
-    }};
+    ($(#[$doc:meta])* $method:ident, $plugin:ident, $stage:ident) => {
+        $(#[$doc])*
+        ///
+        /// # Errors
+        ///
+        /// When the name is taken.
+        pub fn $method<P, T>(
+            &mut self,
+            name: &str,
+            make: impl Fn(P, &mut Declare<'_>) -> T + Send + Sync + 'static,
+        ) -> Result<(), TypeTaken>
+        where
+            P: DeserializeOwned + Send + 'static,
+            T: $plugin<W> + 'static,
+        {
+            let make = Arc::new(make);
+            // Parameters are parsed now, and the plugin is made once it can declare.
+            let factory: Factory<W> = Box::new(move |given| {
+                let (parameters, make) = (parse::<P>(given)?, Arc::clone(&make));
+                Ok(MakePlugin::$stage(Box::new(move |declare| Box::new(make(parameters, declare)))))
+            });
+            if let Some(taken) = self.types.get(name) {
+                return Err(TypeTaken { name: name.into(), stage: taken.stage });
+            }
+            let parameters = ParameterType::of::<P>();
+            self.types.insert(name.into(), PluginType { stage: Stage::$stage, parameters, factory });
+            Ok(())
+        }
+    };
 }
 
 impl<const W: usize> Registry<W> {
-    /// A registry of what is in this crate: the condition `unless_held`.
+    /// A registry without plugin types.
     #[must_use]
     pub fn new() -> Self {
-        let mut registry = Self { types: BTreeMap::new() };
-        let unless_held = registry.condition::<UnlessHeldParameters, _>("unless_held", |parameters, declare| {
-            UnlessHeld::<W>::declare(declare, &parameters.step, parameters.lacking)
-        });
-        debug_assert_eq!(unless_held, Ok(()), "an empty registry has no name taken");
-        registry
+        Self { types: BTreeMap::new() }
     }
 
-    /// Registers a type of preparer. `make` makes one, and declares on the way what it reads and writes.
-    ///
-    /// # Errors
-    ///
-    /// When the name is taken, here and below.
-    pub fn preparer<P, T>(
-        &mut self,
-        name: &str,
-        make: impl Fn(P, &mut Declare<'_>) -> T + Send + Sync + 'static,
-    ) -> Result<(), TypeTaken>
-    where
-        P: DeserializeOwned + Send + 'static,
-        T: Preparer<W> + 'static,
-    {
-        register!(self, Preparer, name, make)
+    register! {
+        /// Registers a type of preparer. `make` makes one, and declares on the way what it reads and writes.
+        preparer, Preparer, Prepare
     }
 
-    /// Registers a type of filter.
-    ///
-    /// # Errors
-    ///
-    /// When the name is taken.
-    pub fn filter<P, T>(
-        &mut self,
-        name: &str,
-        make: impl Fn(P, &mut Declare<'_>) -> T + Send + Sync + 'static,
-    ) -> Result<(), TypeTaken>
-    where
-        P: DeserializeOwned + Send + 'static,
-        T: Filter<W> + 'static,
-    {
-        register!(self, Filter, name, make)
+    register! {
+        /// Registers a type of filter.
+        filter, Filter, Filter
     }
 
-    /// Registers a type of scorer.
-    ///
-    /// # Errors
-    ///
-    /// When the name is taken.
-    pub fn scorer<P, T>(
-        &mut self,
-        name: &str,
-        make: impl Fn(P, &mut Declare<'_>) -> T + Send + Sync + 'static,
-    ) -> Result<(), TypeTaken>
-    where
-        P: DeserializeOwned + Send + 'static,
-        T: Scorer<W> + 'static,
-    {
-        register!(self, Scorer, name, make)
+    register! {
+        /// Registers a type of scorer.
+        scorer, Scorer, Score
     }
 
-    /// Registers a type of picker.
-    ///
-    /// # Errors
-    ///
-    /// When the name is taken.
-    pub fn picker<P, T>(
-        &mut self,
-        name: &str,
-        make: impl Fn(P, &mut Declare<'_>) -> T + Send + Sync + 'static,
-    ) -> Result<(), TypeTaken>
-    where
-        P: DeserializeOwned + Send + 'static,
-        T: Picker<W> + 'static,
-    {
-        register!(self, Picker, name, make)
+    register! {
+        /// Registers a type of picker.
+        picker, Picker, Pick
     }
 
-    /// Registers a type of recorder.
-    ///
-    /// # Errors
-    ///
-    /// When the name is taken.
-    pub fn recorder<P, T>(
-        &mut self,
-        name: &str,
-        make: impl Fn(P, &mut Declare<'_>) -> T + Send + Sync + 'static,
-    ) -> Result<(), TypeTaken>
-    where
-        P: DeserializeOwned + Send + 'static,
-        T: Recorder<W> + 'static,
-    {
-        register!(self, Recorder, name, make)
+    register! {
+        /// Registers a type of recorder.
+        recorder, Recorder, Record
     }
 
-    /// Registers a type of condition, for the steps of a workflow.
-    ///
-    /// # Errors
-    ///
-    /// When the name is taken.
-    pub fn condition<P, T>(
-        &mut self,
-        name: &str,
-        make: impl Fn(P, &mut Declare<'_>) -> T + Send + Sync + 'static,
-    ) -> Result<(), TypeTaken>
-    where
-        P: DeserializeOwned + Send + 'static,
-        T: Condition<W> + 'static,
-    {
-        register!(self, Condition, name, make)
+    register! {
+        /// Registers a type of condition, for the steps of a workflow.
+        condition, Condition, Condition
     }
 
     /// Reads a document, and refuses at its place what this registry does not know.
@@ -275,14 +211,6 @@ impl<const W: usize> Registry<W> {
     pub(crate) fn of_type(&self, kind: &str) -> Result<&PluginType<W>, Option<&str>> {
         self.types.get(kind).ok_or_else(|| nearest(kind, self.types.keys().map(|known| &**known)))
     }
-
-    fn register<P: DeserializeOwned>(&mut self, name: &str, factory: Factory<W>) -> Result<(), TypeTaken> {
-        if let Some(taken) = self.types.get(name) {
-            return Err(TypeTaken { name: name.into(), stage: taken.factory.stage() });
-        }
-        self.types.insert(name.into(), PluginType { parameters: ParameterType::of::<P>(), factory });
-        Ok(())
-    }
 }
 
 impl<const W: usize> Default for Registry<W> {
@@ -293,7 +221,7 @@ impl<const W: usize> Default for Registry<W> {
 
 impl<const W: usize> std::fmt::Debug for Registry<W> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_map().entries(self.types.iter().map(|(name, kind)| (name, kind.factory.stage()))).finish()
+        f.debug_map().entries(self.types.iter().map(|(name, kind)| (name, kind.stage))).finish()
     }
 }
 
@@ -301,28 +229,6 @@ impl<const W: usize> Vocabulary for Registry<W> {
     fn parameters(&self, kind: &str) -> Result<Option<&ParameterType>, Option<&str>> {
         self.of_type(kind).map(|kind| Some(&kind.parameters))
     }
-}
-
-impl<const W: usize> Factory<W> {
-    pub(crate) fn stage(&self) -> PluginStage {
-        match self {
-            Self::Preparer(_) => PluginStage::Preparer,
-            Self::Filter(_) => PluginStage::Filter,
-            Self::Scorer(_) => PluginStage::Scorer,
-            Self::Picker(_) => PluginStage::Picker,
-            Self::Recorder(_) => PluginStage::Recorder,
-            Self::Condition(_) => PluginStage::Condition,
-        }
-    }
-}
-
-/// What `unless_held` takes.
-#[derive(Deserialize)]
-struct UnlessHeldParameters {
-    /// The step whose pick is looked at.
-    step: String,
-    /// So many blocks it must lack.
-    lacking: usize,
 }
 
 #[cfg(test)]
@@ -342,11 +248,12 @@ mod tests {
     #[test]
     fn a_name_is_registered_once() {
         let mut registry = <Registry>::new();
-        let taken = TypeTaken { name: "unless_held".into(), stage: PluginStage::Condition };
-        assert_eq!(registry.condition::<NoParameters, _>("unless_held", |_, _| Always), Err(taken.clone()));
+        let taken = TypeTaken { name: "always".into(), stage: Stage::Condition };
         assert_eq!(registry.condition::<NoParameters, _>("always", |_, _| Always), Ok(()));
-        assert_eq!(taken.to_string(), "plugin type `unless_held` is registered already, as a condition");
-        assert_eq!(format!("{registry:?}"), r#"{"always": Condition, "unless_held": Condition}"#);
+        assert_eq!(registry.condition::<NoParameters, _>("always", |_, _| Always), Err(taken.clone()));
+        assert_eq!(registry.condition::<NoParameters, _>("ever", |_, _| Always), Ok(()));
+        assert_eq!(taken.to_string(), "plugin type `always` is registered already, as a condition");
+        assert_eq!(format!("{registry:?}"), r#"{"always": Condition, "ever": Condition}"#);
     }
 
     #[test]

@@ -4,14 +4,13 @@ mod common;
 
 use std::sync::{Arc, Mutex};
 
-use common::{Best, By, Number, Put, decide, fleet, pods, request};
+use common::{Best, By, Number, PrefixMiss, Put, decide, fleet, pods, request};
 use kv_index::{BlockHash, BlockSize, ChainHasher, ChainSeed, Event, Index, Parent, PodSet, Source, Stored};
 use proptest::prelude::*;
 use routing_core::{
     CacheHint, Condition, DEFAULT_POD_WORDS, DecideError, Declare, FailurePolicy, Filter, Fleet, FleetCell, Held,
     OnEmpty, PluginError, PodInfo, PrepareContext, Preparer, ProfileBuilder, Read, ReadPick, Role, RoutingContext,
-    RoutingPlan, Scorer, Scores, StepBuilder, Trace, TryReadPick, UnlessHeld, Workflow, WorkflowBuilder, WorkflowCell,
-    Write,
+    RoutingPlan, Scorer, Scores, StepBuilder, Trace, TryReadPick, Workflow, WorkflowBuilder, WorkflowCell, Write,
 };
 
 fn profile() -> ProfileBuilder {
@@ -224,7 +223,7 @@ fn decode_then_prefill(index: &Arc<Index>) -> Workflow {
         .step(
             StepBuilder::new("prefill", prefill)
                 .role(Role::Prefill)
-                .when("worth it", |declare: &mut Declare<'_>| <UnlessHeld>::declare(declare, "decode", 3)),
+                .when("worth it", |declare: &mut Declare<'_>| PrefixMiss::declare(declare, "decode", 3)),
         )
         .executed_in(&["prefill", "decode"])
         .build()

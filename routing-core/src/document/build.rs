@@ -8,11 +8,13 @@ mod names;
 
 use std::sync::Arc;
 
-use super::{Document, DocumentError, PluginDefinition, PluginStage, Problem, ProfileDefinition, StepDefinition};
+use super::{Document, DocumentError, PluginDefinition, Problem, ProfileDefinition, StepDefinition};
 use crate::fault::{BuildError, Fault, Warning};
-use crate::profile::{OnEmpty, ProfileBuilder, Stage};
-use crate::registry::{Factory, PluginType, Registry};
-use crate::workflow::{StepBuilder, Workflow, WorkflowBuilder};
+use crate::profile::{Entry, OnEmpty, ProfileBuilder};
+use crate::registry::Registry;
+use crate::stage::Stage;
+use crate::step::StepBuilder;
+use crate::workflow::{Workflow, WorkflowBuilder};
 
 impl Document {
     /// Makes the workflow that the document describes.
@@ -65,7 +67,7 @@ impl Document {
     fn unused(&self, steps: &[StepDefinition]) -> Vec<Warning> {
         let is_taken = |profile: &&ProfileDefinition| steps.iter().any(|step| step.profile == profile.name);
         let (taken, left): (Vec<_>, Vec<_>) = self.profiles.iter().partition(is_taken);
-        let is_used = |name: &str| taken.iter().flat_map(|profile| uses(profile)).any(|(_, used, _)| used == name);
+        let is_used = |name: &str| taken.iter().flat_map(|profile| uses(profile)).any(|used| used.name == name);
         let profiles = left.iter().map(|profile| Warning::UnusedProfile { profile: profile.name.as_str().into() });
         let plugins = self.plugins.iter().map(|plugin| &*plugin.name).filter(|name| !is_used(name));
         profiles.chain(plugins.map(|plugin| Warning::UnusedPlugin { plugin: plugin.into() })).collect()
@@ -101,8 +103,8 @@ impl<const W: usize> Building<'_, W> {
 
     fn step_builder(&self, step: &StepDefinition) -> StepBuilder<W> {
         let mut profile = ProfileBuilder::new(&step.profile);
-        if let Some(definition) = self.profile(&step.profile) {
-            profile = self.profile_builder(profile, definition);
+        for used in self.profile(&step.profile).into_iter().flat_map(uses) {
+            profile.entries.extend(self.plugin(used.name).and_then(|plugin| self.entry(plugin, &used)));
         }
         let mut builder = StepBuilder::new(&step.name, profile).role(step.role).on_failure(step.on_failure);
         if let Some(ranked) = step.ranked {
@@ -111,47 +113,22 @@ impl<const W: usize> Building<'_, W> {
         if step.independent {
             builder = builder.independent();
         }
-        let condition = step.when.as_ref().and_then(|when| Some((when, self.factory(when)?)));
-        if let Some((when, Factory::Condition(make))) = condition {
-            if let Ok(make) = make(&when.parameters) {
-                builder = builder.when(&when.name, make).condition_type(&when.kind);
-            }
-        }
-        builder
-    }
-
-    fn profile_builder(&self, mut builder: ProfileBuilder<W>, profile: &ProfileDefinition) -> ProfileBuilder<W> {
-        let mut add = |name: &str, used_as: Use| {
-            let made = self.plugin(name).and_then(|plugin| Some((plugin, self.make(plugin, used_as)?)));
-            if let Some((plugin, make)) = made {
-                // The builder is taken and given back.
-                let taken = std::mem::replace(&mut builder, ProfileBuilder::new(""));
-                builder = taken.entry(name, make).of_type(&plugin.kind);
-            }
-        };
-        profile.prepare.iter().for_each(|name| add(name, Use::Prepare));
-        profile.filter.iter().for_each(|filter| add(&filter.plugin, Use::Filter(filter.on_empty)));
-        profile.score.iter().for_each(|scorer| add(&scorer.plugin, Use::Score(scorer.weight)));
-        add(&profile.pick, Use::Pick);
-        profile.record.iter().for_each(|name| add(name, Use::Record));
-        builder
-    }
-
-    fn make(&self, plugin: &PluginDefinition, used_as: Use) -> Option<Stage<W>> {
-        let given = &plugin.parameters;
-        match (self.factory(plugin)?, used_as) {
-            (Factory::Preparer(make), Use::Prepare) => Some(Stage::Prepare(make(given).ok()?)),
-            (Factory::Filter(make), Use::Filter(on_empty)) => Some(Stage::Filter(on_empty, make(given).ok()?)),
-            (Factory::Scorer(make), Use::Score(weight)) => Some(Stage::Score(weight, make(given).ok()?)),
-            (Factory::Picker(make), Use::Pick) => Some(Stage::Pick(make(given).ok()?)),
-            (Factory::Recorder(make), Use::Record) => Some(Stage::Record(make(given).ok()?)),
-            _ => None,
+        let condition = step
+            .when
+            .as_ref()
+            .and_then(|when| self.entry(when, &Use::new(String::new(), &when.name, Stage::Condition)));
+        match condition {
+            Some(condition) => builder.condition(condition),
+            None => builder,
         }
     }
 
-    fn factory(&self, plugin: &PluginDefinition) -> Option<&Factory<W>> {
-        let kind: &PluginType<W> = self.registry.of_type(&plugin.kind).ok()?;
-        Some(&kind.factory)
+    /// A plugin as it is used; none if that does not resolve.
+    fn entry(&self, plugin: &PluginDefinition, used: &Use<'_>) -> Option<Entry<W>> {
+        let kind = self.registry.of_type(&plugin.kind).ok().filter(|kind| kind.stage == used.stage)?;
+        let make = (kind.factory)(&plugin.parameters).ok()?;
+        let (on_empty, weight) = (used.on_empty, used.weight);
+        Some(Entry { name: used.name.into(), kind: plugin.kind.as_str().into(), make, on_empty, weight })
     }
 
     fn plugin(&self, name: &str) -> Option<&PluginDefinition> {
@@ -164,26 +141,36 @@ impl<const W: usize> Building<'_, W> {
 }
 
 /// How a profile uses a plugin.
-#[derive(Clone, Copy)]
-enum Use {
-    Prepare,
-    Filter(OnEmpty),
-    Score(f64),
-    Pick,
-    Record,
+struct Use<'d> {
+    /// Where the profile names it.
+    field: String,
+    name: &'d str,
+    stage: Stage,
+    on_empty: OnEmpty,
+    weight: f64,
 }
 
-/// Every plugin that a profile names: in which field, its name, and as what.
-fn uses(profile: &ProfileDefinition) -> impl Iterator<Item = (String, &str, PluginStage)> {
+impl<'d> Use<'d> {
+    fn new(field: String, name: &'d str, stage: Stage) -> Self {
+        Self { field, name, stage, on_empty: OnEmpty::Fail, weight: 1.0 }
+    }
+}
+
+/// Every plugin that a profile names.
+fn uses(profile: &ProfileDefinition) -> impl Iterator<Item = Use<'_>> {
     let prepare = profile.prepare.iter().enumerate();
-    let prepare = prepare.map(|(at, name)| (format!("prepare[{at}]"), &**name, PluginStage::Preparer));
-    let filter = profile.filter.iter().enumerate();
-    let filter = filter.map(|(at, filter)| (format!("filter[{at}].plugin"), &*filter.plugin, PluginStage::Filter));
-    let score = profile.score.iter().enumerate();
-    let score = score.map(|(at, scorer)| (format!("score[{at}].plugin"), &*scorer.plugin, PluginStage::Scorer));
-    let pick = [("pick".to_owned(), &*profile.pick, PluginStage::Picker)];
+    let prepare = prepare.map(|(at, name)| Use::new(format!("prepare[{at}]"), name, Stage::Prepare));
+    let filter = profile.filter.iter().enumerate().map(|(at, filter)| Use {
+        on_empty: filter.on_empty,
+        ..Use::new(format!("filter[{at}].plugin"), &filter.plugin, Stage::Filter)
+    });
+    let score = profile.score.iter().enumerate().map(|(at, scorer)| Use {
+        weight: scorer.weight,
+        ..Use::new(format!("score[{at}].plugin"), &scorer.plugin, Stage::Score)
+    });
+    let pick = [Use::new("pick".to_owned(), &profile.pick, Stage::Pick)];
     let record = profile.record.iter().enumerate();
-    let record = record.map(|(at, name)| (format!("record[{at}]"), &**name, PluginStage::Recorder));
+    let record = record.map(|(at, name)| Use::new(format!("record[{at}]"), name, Stage::Record));
     prepare.chain(filter).chain(score).chain(pick).chain(record)
 }
 

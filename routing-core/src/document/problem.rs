@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::fault::Fault;
 use crate::parameters::{Meant, ParameterError};
+use crate::stage::Stage;
 
 /// One thing that is wrong with a document. The operator who wrote it can mend it.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -61,9 +62,9 @@ pub enum Problem {
         /// The plugin.
         plugin: Box<str>,
         /// What it is.
-        is: PluginStage,
+        is: Stage,
         /// What it is used as.
-        used_as: PluginStage,
+        used_as: Stage,
     },
     /// Two plugins are defined under one name.
     #[error("plugin `{plugin}` is defined twice: rename one of them")]
@@ -86,37 +87,6 @@ pub enum Problem {
     /// The workflow that the document describes does not fit together.
     #[error(transparent)]
     Fault(#[from] Fault),
-}
-
-/// What a plugin type is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum PluginStage {
-    /// It computes what others read.
-    Preparer,
-    /// It removes candidates.
-    Filter,
-    /// It scores candidates.
-    Scorer,
-    /// It chooses among candidates.
-    Picker,
-    /// It takes note of what was decided.
-    Recorder,
-    /// It says whether a step is taken.
-    Condition,
-}
-
-impl fmt::Display for PluginStage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Preparer => "preparer",
-            Self::Filter => "filter",
-            Self::Scorer => "scorer",
-            Self::Picker => "picker",
-            Self::Recorder => "recorder",
-            Self::Condition => "condition",
-        })
-    }
 }
 
 /// Why a document does not build: everything that is wrong with it.

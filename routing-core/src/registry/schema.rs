@@ -5,11 +5,12 @@
 //! structs. It may take what [`Registry::read`] refuses; what is read and builds, it takes.
 
 use super::{PluginType, Registry};
-use crate::document::{PluginStage, Word};
+use crate::document::Word;
 use crate::fleet::Role;
 use crate::parameters::{ParameterType, Shape};
 use crate::plan::FailurePolicy;
 use crate::profile::OnEmpty;
+use crate::stage::Stage;
 use crate::value::Value;
 
 impl<const W: usize> Registry<W> {
@@ -31,7 +32,7 @@ impl<const W: usize> Registry<W> {
     pub fn schema(&self) -> Value {
         // A condition that is defined among the plugins is of no use there, and no error.
         let plugins = self.choice(|_| true);
-        let conditions = self.choice(|stage| stage == PluginStage::Condition);
+        let conditions = self.choice(|stage| stage == Stage::Condition);
         let fields = [("plugins", list(plugins)), ("profiles", list(profile())), ("workflow", workflow(conditions))];
         let mut schema = object(fields, &["profiles"]);
         if let Value::Map(schema) = &mut schema {
@@ -42,13 +43,13 @@ impl<const W: usize> Registry<W> {
     }
 
     /// One of the types in some stages.
-    fn choice(&self, is_meant: impl Fn(PluginStage) -> bool) -> Value {
-        if self.types.values().all(|kind| kind.factory.stage() == PluginStage::Condition) {
+    fn choice(&self, is_meant: impl Fn(Stage) -> bool) -> Value {
+        let types = self.types.iter().filter(|(_, kind)| is_meant(kind.stage));
+        let types: Vec<Value> = types.map(|(name, kind)| plugin(name, kind)).collect();
+        if types.is_empty() {
             let fields = [("name", of("string")), ("type", of("string")), ("parameters", or_null(of("object")))];
             return object(fields, &["type"]);
         }
-        let types = self.types.iter().filter(|(_, kind)| is_meant(kind.factory.stage()));
-        let types: Vec<Value> = types.map(|(name, kind)| plugin(name, kind)).collect();
         map([("anyOf", Value::List(types))])
     }
 }
@@ -58,7 +59,7 @@ fn plugin<const W: usize>(name: &str, kind: &PluginType<W>) -> Value {
     if !kind.parameters.required.is_empty() {
         required.push("parameters");
     }
-    let stage = kind.factory.stage().to_string();
+    let stage = kind.stage.to_string();
     let kind_name = map([("const", name.into()), ("description", stage.as_str().into())]);
     let fields = [("name", of("string")), ("type", kind_name), ("parameters", parameters(&kind.parameters))];
     object(fields, &required)

@@ -6,8 +6,9 @@ use std::time::Instant;
 
 use kv_index::{Config, Index, PodSet};
 use routing_core::{
-    DecideError, Declare, Filter, Fleet, Picker, PluginError, PluginName, PodInfo, PrepareContext, Preparer, Ranking,
-    Request, RoutingContext, RoutingPlan, Scorer, Scores, Slot, Totals, Workflow, Write,
+    Condition, DecideError, Declare, Filter, Fleet, Held, Picker, PluginError, PluginName, PodInfo, PrepareContext,
+    Preparer, Ranking, Read, ReadPick, Request, RoutingContext, RoutingPlan, Scorer, Scores, Slot, Totals, Workflow,
+    Write,
 };
 
 #[expect(clippy::disallowed_methods, reason = "a request has some instant; which one does not matter")]
@@ -80,6 +81,26 @@ impl<const W: usize, F: Fn(usize) -> f32 + Send + Sync> Scorer<W> for By<F> {
     fn score(&self, _: &RoutingContext<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
         scores.fill(|pod| (self.0)(pod.index()));
         Ok(())
+    }
+}
+
+/// Holds if the pod that another step picked lacks so many blocks of the prompt.
+pub(crate) struct PrefixMiss {
+    held: Read<Held>,
+    pick: ReadPick,
+    lacking: usize,
+}
+
+impl PrefixMiss {
+    pub(crate) fn declare(declare: &mut Declare<'_>, step: &str, lacking: usize) -> Self {
+        Self { held: declare.reads(), pick: declare.reads_pick(step), lacking }
+    }
+}
+
+impl Condition for PrefixMiss {
+    fn holds(&self, context: &RoutingContext<'_>) -> Result<bool, PluginError> {
+        let (held, pick) = (context.read(self.held)?, context.pick(self.pick)?);
+        Ok(held.blocks() - held.depth(pick) >= self.lacking)
     }
 }
 

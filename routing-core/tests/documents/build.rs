@@ -1,8 +1,8 @@
 //! What is found once a document is read: names that lead nowhere, plugins in the wrong stage, faults of the workflow.
 
 use routing_core::{
-    Document, Fault, FilterUse, NoParameters, OnEmpty, ParameterError, PluginDefinition, PluginError, PluginStage,
-    Problem, ProfileDefinition, RoutingContext, Scorer, ScorerUse, Scores, StepDefinition, Value, Warning,
+    Document, Fault, FilterUse, NoParameters, OnEmpty, ParameterError, PluginDefinition, PluginError, Problem,
+    ProfileDefinition, RoutingContext, Scorer, ScorerUse, Scores, Stage, StepDefinition, Value, Warning,
     WorkflowDefinition,
 };
 
@@ -97,10 +97,10 @@ fn a_plugin_in_the_wrong_stage_is_told() {
     let wrong = |user: &str, plugin: &str, used_as| Problem::WrongStage {
         user: user.into(),
         plugin: plugin.into(),
-        is: PluginStage::Scorer,
+        is: Stage::Score,
         used_as,
     };
-    let expected = [wrong("first", "near", PluginStage::Filter), wrong("prefill", "cache", PluginStage::Condition)];
+    let expected = [wrong("first", "near", Stage::Filter), wrong("prefill", "cache", Stage::Condition)];
     assert_eq!(problems(&document), expected);
     assert_eq!(texts(&document)[0], "`first` uses `near` as a filter, but it is a scorer");
 }
@@ -265,7 +265,7 @@ fn every_problem_tells_where_it_is() {
 fn a_condition_with_a_name_is_still_of_its_type() {
     let mut registry = registry();
     let wants = registry.scorer::<NoParameters, _>("wants", |_, declare| {
-        declare.requires("unless_held");
+        declare.requires("prefix_miss");
         Wants
     });
     assert_eq!(wants, Ok(()));

@@ -1,6 +1,8 @@
 //! Documents: what is read, what is refused and where, what is built, and what is written again.
 
 mod build;
+#[path = "../common/mod.rs"]
+mod common;
 mod format;
 mod plugins;
 mod refuse;

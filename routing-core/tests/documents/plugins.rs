@@ -9,6 +9,8 @@ use routing_core::{
 };
 use serde::Deserialize;
 
+use crate::common::PrefixMiss;
+
 /// What the documents of these tests may name.
 pub(crate) fn registry() -> Registry {
     let mut registry = Registry::new();
@@ -17,9 +19,12 @@ pub(crate) fn registry() -> Registry {
         registry.filter::<LabelParameters, _>("label", |parameters, _| Label(parameters)),
         registry.scorer::<RegionParameters, _>("region", |parameters, _| Region(parameters)),
         registry.scorer::<NoParameters, _>("cache", |_, declare| Cache(declare.reads())),
+        registry.condition::<PrefixMissParameters, _>("prefix_miss", |parameters, declare| {
+            PrefixMiss::declare(declare, &parameters.step, parameters.lacking)
+        }),
         registry.picker::<BestParameters, _>("best", |parameters, _: &mut Declare<'_>| Best(parameters)),
     ];
-    assert_eq!(registered, [const { Ok(()) }; 5]);
+    assert_eq!(registered, [const { Ok(()) }; 6]);
     registry
 }
 
@@ -84,6 +89,12 @@ impl Scorer for Cache {
         scores.fill(|pod| held.depth(pod) as f32 / held.blocks().max(1) as f32);
         Ok(())
     }
+}
+
+#[derive(Deserialize)]
+struct PrefixMissParameters {
+    step: String,
+    lacking: usize,
 }
 
 #[derive(Deserialize)]

@@ -74,12 +74,12 @@ const CASES: &[Case] = &[
     },
     Case {
         changes: everywhere("lacking", "lakcing"),
-        text: "plugin `unless_held`: unknown parameter `lakcing` (is `lacking` meant?)",
+        text: "plugin `prefix_miss`: unknown parameter `lakcing` (is `lacking` meant?)",
         places: [(34, 37), (41, 84), (53, 64)],
     },
     Case {
-        changes: everywhere("unless_held", "unless_hold"),
-        text: "unknown plugin type `unless_hold` (is `unless_held` meant?)",
+        changes: everywhere("prefix_miss", "prefix_mist"),
+        text: "unknown plugin type `prefix_mist` (is `prefix_miss` meant?)",
         places: [(33, 15), (41, 39), (53, 17)],
     },
     Case {

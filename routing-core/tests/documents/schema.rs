@@ -95,7 +95,7 @@ fn a_schema_takes_what_is_read() {
 plugins:
   - type: best
     parameters:
-  - { type: unless_held, parameters: { step: only, lacking: 1 } }
+  - { type: prefix_miss, parameters: { step: only, lacking: 1 } }
   - { type: lenient, parameters: { zone: eu, share: null, inner: [3] } }
 profiles:
   - { name: only, pick: best }
@@ -105,7 +105,7 @@ profiles:
     let schema = registry.schema();
     assert_eq!(at(plugin(&schema, "best"), &["properties", "parameters", "anyOf", "1", "type"]), &Value::from("null"));
     // A condition among the plugins is of no use, and no error.
-    plugin(&schema, "unless_held");
+    plugin(&schema, "prefix_miss");
     let lenient = at(plugin(&schema, "lenient"), &["properties", "parameters"]);
     // Not the region, which has another name, nor the limit, which only the inner one must have.
     assert_eq!(at(lenient, &["required"]), &texts(&["share", "inner"]));

@@ -40,8 +40,8 @@ impl UncachedParameters {
 /// Holds if the pod that another step picked lacks so much of the prompt that it is worth another pod.
 ///
 /// Lacking = tokens of the prompt − leading blocks the pod holds × tokens in a block. It holds if lacking ≥ `tokens` and
-/// the prompt has ≥ `prompt_tokens`. As [`UnlessHeld`](routing_core::UnlessHeld), but in tokens: what is beyond the last
-/// whole block counts, and the limit means the same whatever the block size.
+/// the prompt has ≥ `prompt_tokens`. What is beyond the last whole block counts, and the
+/// limit means the same whatever the block size.
 ///
 /// Where only the prompt's beginning is searched for, a pod that holds all of that is taken to lack nothing beyond it but
 /// the tokens after the last whole block.

@@ -1,14 +1,15 @@
 //! What a workflow is proven without because it does not resolve, and which faults come of that alone.
 
 use super::{Building, uses};
-use crate::document::{PluginDefinition, PluginStage, StepDefinition};
+use crate::document::{PluginDefinition, StepDefinition};
 use crate::fault::Fault;
+use crate::stage::Stage;
 
 /// What is left out of the steps of a workflow.
 #[derive(Default)]
 pub(super) struct LeftOut<'d> {
     /// By step, and as what it is used there.
-    uses: Vec<(&'d str, PluginStage)>,
+    uses: Vec<(&'d str, Stage)>,
     /// Whether some of it may write slots.
     may_write: bool,
 }
@@ -19,8 +20,8 @@ impl LeftOut<'_> {
         let lacks = |name: &str, stage| self.uses.contains(&(name, stage));
         match fault {
             Fault::NoWriter { .. } => self.may_write,
-            Fault::NoPicker { step } => lacks(step, PluginStage::Picker),
-            Fault::ZeroWeights { step } => lacks(step, PluginStage::Scorer),
+            Fault::NoPicker { step } => lacks(step, Stage::Pick),
+            Fault::ZeroWeights { step } => lacks(step, Stage::Score),
             Fault::MissingDependency { plugin, .. } => self.uses.iter().any(|(step, _)| **step == *plugin.step),
             _ => false,
         }
@@ -36,15 +37,15 @@ impl<'d, const W: usize> Building<'d, W> {
                 left_out.may_write = true;
                 continue;
             };
-            for (_, name, used_as) in uses(profile) {
-                if let Some(is) = self.lacks(self.plugin(name), used_as) {
-                    left_out.uses.push((&step.name, used_as));
+            for used in uses(profile) {
+                if let Some(is) = self.lacks(self.plugin(used.name), used.stage) {
+                    left_out.uses.push((&step.name, used.stage));
                     // What does not resolve might be anything.
-                    left_out.may_write |= [Some(used_as), is].contains(&Some(PluginStage::Preparer)) || is.is_none();
+                    left_out.may_write |= [Some(used.stage), is].contains(&Some(Stage::Prepare)) || is.is_none();
                 }
             }
-            if step.when.is_some() && self.lacks(step.when.as_ref(), PluginStage::Condition).is_some() {
-                left_out.uses.push((&step.name, PluginStage::Condition));
+            if step.when.is_some() && self.lacks(step.when.as_ref(), Stage::Condition).is_some() {
+                left_out.uses.push((&step.name, Stage::Condition));
             }
         }
         left_out
@@ -52,14 +53,13 @@ impl<'d, const W: usize> Building<'d, W> {
 
     /// What a plugin is that is left out, as far as that is known; nothing if it is not left out.
     #[expect(clippy::option_option, reason = "whether it is left out, and then what it is")]
-    fn lacks(&self, plugin: Option<&PluginDefinition>, used_as: PluginStage) -> Option<Option<PluginStage>> {
+    fn lacks(&self, plugin: Option<&PluginDefinition>, used_as: Stage) -> Option<Option<Stage>> {
         let Some(plugin) = plugin else { return Some(None) };
         let Ok(kind) = self.registry.of_type(&plugin.kind) else { return Some(None) };
-        let is = kind.factory.stage();
+        let is = kind.stage;
         (is != used_as || kind.parameters.together(&plugin.parameters).is_err()).then_some(Some(is))
     }
 }
 
 /// What a profile may have.
-const STAGES: [PluginStage; 5] =
-    [PluginStage::Preparer, PluginStage::Filter, PluginStage::Scorer, PluginStage::Picker, PluginStage::Recorder];
+const STAGES: [Stage; 5] = [Stage::Prepare, Stage::Filter, Stage::Score, Stage::Pick, Stage::Record];

@@ -1,9 +1,10 @@
 //! Every name of a document that does not resolve and every parameter that is refused, each with where it is.
 
-use super::{Building, uses};
-use crate::document::{PluginDefinition, PluginStage, Problem, ProfileDefinition, StepDefinition};
+use super::{Building, Use, uses};
+use crate::document::{PluginDefinition, Problem, ProfileDefinition, StepDefinition};
 use crate::nearest::nearest;
 use crate::parameters::ParameterError;
+use crate::stage::Stage;
 
 /// A problem and the path to it: fields by name, elements by number from 0.
 pub(super) type Placed = (Box<str>, Problem);
@@ -48,13 +49,13 @@ impl<const W: usize> Building<'_, W> {
     }
 
     fn profile_uses(&self, path: &str, profile: &ProfileDefinition) -> Vec<Placed> {
-        let problem = |(field, name, used_as): (String, &str, PluginStage)| {
-            Some((format!("{path}.{field}").into(), self.plugin_use(profile, name, used_as)?))
+        let problem = |used: Use<'_>| {
+            Some((format!("{path}.{}", used.field).into(), self.plugin_use(profile, used.name, used.stage)?))
         };
         uses(profile).filter_map(problem).collect()
     }
 
-    fn plugin_use(&self, profile: &ProfileDefinition, name: &str, used_as: PluginStage) -> Option<Problem> {
+    fn plugin_use(&self, profile: &ProfileDefinition, name: &str, used_as: Stage) -> Option<Problem> {
         let Some(plugin) = self.plugin(name) else {
             let names = self.document.plugins.iter().map(|plugin| &*plugin.name);
             let nearest = nearest(name, names).map(Into::into);
@@ -67,8 +68,8 @@ impl<const W: usize> Building<'_, W> {
         self.wrong_stage(&profile.name, plugin, used_as)
     }
 
-    fn wrong_stage(&self, user: &str, plugin: &PluginDefinition, used_as: PluginStage) -> Option<Problem> {
-        let is = self.registry.of_type(&plugin.kind).ok()?.factory.stage();
+    fn wrong_stage(&self, user: &str, plugin: &PluginDefinition, used_as: Stage) -> Option<Problem> {
+        let is = self.registry.of_type(&plugin.kind).ok()?.stage;
         let wrong = || Problem::WrongStage { user: user.into(), plugin: plugin.name.as_str().into(), is, used_as };
         (is != used_as).then(wrong)
     }
@@ -92,7 +93,7 @@ impl<const W: usize> Building<'_, W> {
         let mut problems = Vec::new();
         if let Some(condition) = &step.when {
             problems.extend(self.definition(&format!("{path}.when"), condition));
-            let wrong = self.wrong_stage(&step.name, condition, PluginStage::Condition);
+            let wrong = self.wrong_stage(&step.name, condition, Stage::Condition);
             problems.extend(wrong.map(|problem| (format!("{path}.when.type").into(), problem)));
         }
         if self.profile(&step.profile).is_none() {
