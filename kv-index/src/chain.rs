@@ -70,7 +70,7 @@ impl ChainHasher {
     }
 
     /// What stands before the first block.
-    #[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
+    #[cfg(feature = "engine")]
     pub(crate) fn start(&self) -> BlockHash {
         BlockHash::new(self.start)
     }

@@ -321,7 +321,7 @@ impl Cursors {
     }
 
     /// Forgets every stream's position; the highest incarnation there was.
-    #[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
+    #[cfg(feature = "engine")]
     pub(crate) fn forget(&mut self) -> Option<u64> {
         let highest = self.0.iter().map(|(_, cursor)| cursor.incarnation).max();
         self.0.clear();

@@ -67,7 +67,7 @@ mod config;
 mod detail;
 mod digest;
 mod due;
-#[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
+#[cfg(feature = "engine")]
 pub mod engine;
 mod error;
 mod event;

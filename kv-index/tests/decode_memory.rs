@@ -1,6 +1,6 @@
 //! What a payload claims costs nothing; what it holds costs a bounded multiple of its length.
 
-#![cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
+#![cfg(feature = "engine")]
 
 use kv_index::engine::{DecodeProblem, decode_batch};
 use pointsman_test_support::alloc::{CountingAllocator, peak_bytes};

@@ -7,7 +7,9 @@ use std::path::Path;
 
 use kv_index::engine::sglang::SglangHashing;
 use kv_index::engine::vllm::{VllmAlgorithm, VllmHashing};
-use kv_index::engine::{Agreement, Cause, Dialect, EngineFeed, EngineFeedConfig, Verify, Version, decode_batch};
+use kv_index::engine::{
+    Dialect, EngineFeed, EngineFeedConfig, MismatchCause, VerifyConfig, VerifyStats, Version, decode_batch,
+};
 use kv_index::{BlockHash, BlockSize, ChainSeed, Config, Digest, Index, Tier};
 use serde_json::Value;
 
@@ -56,7 +58,7 @@ fn bytes(hex: &Value) -> Vec<u8> {
     (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).expect("hex")).collect()
 }
 
-fn play(file: &str, dialect: Dialect) -> Agreement {
+fn play(file: &str, dialect: Dialect) -> VerifyStats {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors").join(file);
     let captured: Value = serde_json::from_slice(&std::fs::read(path).expect("the capture")).expect("JSON");
     let messages = captured["messages"].as_array().expect("messages").iter();
@@ -67,7 +69,7 @@ fn play(file: &str, dialect: Dialect) -> Agreement {
     let size = BlockSize::new(4).expect("not zero");
     let (named, rehashed) = (index.join("named").expect("room"), index.join("rehashed").expect("room"));
     let mut config = EngineFeedConfig::engine_hashes(size);
-    config.verify = Some(Verify::every(dialect, 1));
+    config.verify = Some(VerifyConfig::every(dialect, 1));
     let by_name = EngineFeed::new(&index, named, config).expect("live");
     let by_token =
         EngineFeed::new(&index, rehashed, EngineFeedConfig::tokens(ChainSeed::new("m"), size)).expect("live");
@@ -83,25 +85,25 @@ fn play(file: &str, dialect: Dialect) -> Agreement {
         // Where a message that is not here stored the parent, token mode knows less; never more, and it says so.
         let known = index.pod_stats(rehashed).expect("live").blocks;
         assert!(known <= count.0.len(), "{}", message["name"]);
-        assert!(known == count.0.len() || by_token.drops().iter().count() > 0, "{}", message["name"]);
+        assert!(known == count.0.len() || by_token.drop_counts().iter().count() > 0, "{}", message["name"]);
     }
-    by_name.agreement().expect("verified")
+    by_name.verify_stats().expect("verified")
 }
 
 #[test]
 fn vllm() {
     let hashing = VllmHashing::new(Version::new(0, 29, 0)).algorithm(VllmAlgorithm::Sha256Cbor);
-    let agreement = play("vllm_events.json", Dialect::vllm(hashing).expect("computable"));
-    assert!(agreement.agree >= 8 && agreement.disagree == 0, "{agreement:?}");
+    let stats = play("vllm_events.json", Dialect::vllm(hashing).expect("computable"));
+    assert!(stats.matched >= 8 && stats.mismatched == 0, "{stats:?}");
 }
 
 #[test]
 fn sglang() {
     let hashing = SglangHashing::new(Version::new(0, 5, 18));
-    let agreement = play("sglang_events.json", Dialect::sglang(hashing).expect("computable"));
-    assert!(agreement.agree >= 3, "{agreement:?}");
+    let stats = play("sglang_events.json", Dialect::sglang(hashing).expect("computable"));
+    assert!(stats.matched >= 3, "{stats:?}");
     // One message is of an engine that speculates with EAGLE, and that is what is said of it.
-    assert_eq!(agreement.disagree, 3, "{agreement:?}");
-    let spoken = Dialect::sglang(hashing.eagle()).expect("computable");
-    assert_eq!(agreement.last.map(|last| last.cause), Some(Cause::Algorithm { spoken }));
+    assert_eq!(stats.mismatched, 3, "{stats:?}");
+    let actual = Dialect::sglang(hashing.eagle()).expect("computable");
+    assert_eq!(stats.last_mismatch.map(|last| last.cause), Some(MismatchCause::Algorithm { actual }));
 }

@@ -2,7 +2,7 @@
 //!
 //! `POINTSMAN_VECTORS` may name a folder with more files of the same names.
 
-#![cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
+#![cfg(feature = "engine")]
 
 mod captures;
 

@@ -6,7 +6,7 @@
 
 mod support;
 
-use kv_index::engine::{DropReason, EngineFeed, ReplayForm, Verify};
+use kv_index::engine::{DropReason, EngineFeed, ReplayForm, VerifyConfig};
 use kv_index::{Config, Index, Verdict};
 use pointsman_test_support::SplitMix64;
 use support::pool::{Pool, dialect};
@@ -21,7 +21,7 @@ fn run(way: Way, window: Option<usize>, seed: u64, steps: usize) -> (usize, u64)
     let index: Index = Index::new(Config::default());
     let pod = index.join("a").expect("room");
     let mut config = way.config(&pool);
-    config.verify = Some(Verify::every(dialect(), 1));
+    config.verify = Some(VerifyConfig::every(dialect(), 1));
     let feed = EngineFeed::new(&index, pod, config).expect("live");
     let (mut copies, mut holes) = (0, 0);
     for step in 0..steps {
@@ -30,19 +30,19 @@ fn run(way: Way, window: Option<usize>, seed: u64, steps: usize) -> (usize, u64)
         let Some(payload) = pool.payload(step as f64) else { continue };
         let received = feed.live(&publisher.publish(payload)).expect("well-formed");
         assert!(matches!(received.verdict, Verdict::Applied(_)), "{received:?}");
-        assert_eq!(received.disagreement, None);
+        assert_eq!(received.mismatch, None);
         way.compare(&index, pod, &pool, &traffic.prompts, &format!("seed {seed}, step {step}"));
         holes += (index.stats().islands + index.stats().strays) as u64;
     }
-    let drops = feed.drops();
-    for (reason, dropped) in drops.iter() {
+    let drop_counts = feed.drop_counts();
+    for (reason, dropped) in drop_counts.iter() {
         // A window's evictions may come before its first store: the group is not known yet.
         let of_the_window = matches!(reason, DropReason::NotPrefixGroup | DropReason::EmptyStore);
-        assert!(window.is_some() && of_the_window, "{dropped:?} dropped, {reason}: {drops}");
+        assert!(window.is_some() && of_the_window, "{dropped:?} dropped, {reason}: {drop_counts}");
     }
-    let agreement = feed.agreement().expect("verified");
-    assert!(agreement.disagree == 0 && agreement.agree > 0, "{agreement:?}");
-    assert_eq!(feed.names().0 == 0, way == Way::EngineHashes || pool.truth().count() == 0);
+    let stats = feed.verify_stats().expect("verified");
+    assert!(stats.mismatched == 0 && stats.matched > 0, "{stats:?}");
+    assert_eq!(feed.page_map_size().0 == 0, way == Way::EngineHashes || pool.truth().count() == 0);
     (copies, holes)
 }
 

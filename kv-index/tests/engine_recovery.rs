@@ -95,7 +95,7 @@ fn a_replay_that_starts_too_late_costs_what_was_known() {
                 other.replayed(&reply).expect("well-formed");
             }
             assert_eq!(index.digest(pod), fresh.digest(twin));
-            assert_eq!(feed.drops(), other.drops());
+            assert_eq!(feed.drop_counts(), other.drop_counts());
 
             // Nothing is claimed that is not there, whatever comes; and once the engine empties its cache, all is known.
             for _ in 0..30 {
@@ -281,7 +281,7 @@ fn a_start_up_clear_is_the_state_it_says() {
     let verdict = feed.live(&reborn.publish(cleared(3.0))).expect("well-formed").verdict;
     assert!(matches!(verdict, Verdict::Restarted(_)), "{verdict:?}");
     assert_eq!(index.pod_stats(pod).expect("live").blocks, 0);
-    assert_eq!(feed.names().0, 0);
+    assert_eq!(feed.page_map_size().0, 0);
     feed.live(&reborn.publish(stored(4.0))).expect("well-formed");
     assert_eq!(index.pod_stats(pod).expect("live").blocks, 2);
 }
@@ -308,7 +308,7 @@ fn a_damaged_batch_is_asked_for_again_and_costs_the_state_only_if_it_stays_damag
         let replies = engine.publisher.replay(&replay_request(ask));
         assert!(matches!(feed.replayed(&replies[1]), Err(ReceiveError::Decode { sequence: 12, .. })));
         assert_eq!(index.pod_stats(pod).expect("live").blocks, 0);
-        assert_eq!(feed.drops().of(DropReason::Undecodable).events, 1);
+        assert_eq!(feed.drop_counts().of(DropReason::Undecodable).events, 1);
         assert!(
             matches!(feed.replayed(&replies[2]), Ok(Replayed::Batch(batch)) if matches!(batch.verdict, Verdict::Applied(_)))
         );

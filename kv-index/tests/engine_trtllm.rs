@@ -65,8 +65,8 @@ fn events_come_to_the_same_in_both_modes() {
         let received = feed.pulled(&body(&first), size(2)).expect("well-formed");
         assert!(received.iter().all(|one| matches!(one.verdict, Verdict::Applied(_))), "{received:?}");
         assert_eq!(depth(), 3);
-        assert_eq!(feed.drops().of(DropReason::PartialBlock).blocks, 1);
-        assert_eq!(feed.drops().of(DropReason::NotPrefixGroup).blocks, 2);
+        assert_eq!(feed.drop_counts().of(DropReason::PartialBlock).blocks, 1);
+        assert_eq!(feed.drop_counts().of(DropReason::NotPrefixGroup).blocks, 2);
 
         // To host memory it is still held; the eviction does not say from where.
         let diff = r#"{"type": "event_diff", "new_value": 1, "old_value": 0}"#;
@@ -112,7 +112,7 @@ fn ranks_that_share_a_body_are_told_apart() {
             "{received:?}"
         );
         assert_eq!(index.pod_stats(pod).expect("live").blocks, 2);
-        assert_eq!(feed.drops().of(DropReason::OtherRank).events, 2);
+        assert_eq!(feed.drop_counts().of(DropReason::OtherRank).events, 2);
     }
 }
 

@@ -65,7 +65,7 @@
 
 pub mod condition;
 mod cost_model;
-#[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
+#[cfg(feature = "engine")]
 mod engine_hashing;
 pub mod filter;
 pub mod load;
@@ -84,7 +84,7 @@ mod tokens;
 pub use cost_model::{
     CostModel, DecodeRow, Fit, FitError, Measurements, MixedRow, PrefillRow, Products, RelativeError,
 };
-#[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
+#[cfg(feature = "engine")]
 pub use engine_hashing::EngineHashing;
 pub use parameters::{Amount, Fraction, OutOfRange, Positive};
 pub use plugin_state::{Hashing, PluginState, SessionTables, Tables, Tokens};

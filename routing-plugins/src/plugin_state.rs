@@ -10,7 +10,7 @@ use kv_index::{BlockSize, DEFAULT_POD_WORDS, Index};
 use parking_lot::Mutex;
 use routing_core::{Declare, OpenBreakers, Preparer};
 
-#[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
+#[cfg(feature = "engine")]
 use crate::engine_hashing::EngineHashing;
 use crate::load::LoadTracker;
 use crate::pick::{SessionLimits, Sessions, Turns};
@@ -131,7 +131,7 @@ pub enum Hashing {
     /// then take it for empty. Everything else works as with hashes that are made here (`tests/given_hashes.rs`).
     Given(BlockSize),
     /// By an engine's own rules: the index is fed its hashes.
-    #[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
+    #[cfg(feature = "engine")]
     Engine(Arc<EngineHashing>),
 }
 

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use sha2::{Digest, Sha256};
+
 /// A block's hash as its engine keeps it: 32 bytes of SHA-256, 16 of XXH3, or 8 of TensorRT-LLM's first form.
 ///
 /// # Examples
@@ -34,6 +36,12 @@ impl BlockDigest {
         })
     }
 
+    /// The SHA-256 of what an engine serialized.
+    #[inline]
+    pub(super) fn sha256(bytes: &[u8]) -> Self {
+        Self::from(<[u8; 32]>::from(Sha256::digest(bytes)))
+    }
+
     /// The bytes, in the engine's order.
     #[must_use]
     #[inline]
@@ -42,14 +50,12 @@ impl BlockDigest {
     }
 
     /// The first eight bytes, big endian: how SGLang and TensorRT-LLM cut a digest.
-    #[cfg(any(feature = "sglang", feature = "trtllm"))]
     #[inline]
     pub(super) fn first_word(&self) -> u64 {
         self.as_bytes().first_chunk().map_or(0, |word| u64::from_be_bytes(*word))
     }
 
     /// The last eight bytes, big endian: how vLLM cuts a digest.
-    #[cfg(feature = "vllm")]
     #[inline]
     pub(super) fn last_word(&self) -> u64 {
         self.as_bytes().last_chunk().map_or(0, |word| u64::from_be_bytes(*word))

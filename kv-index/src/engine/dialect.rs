@@ -4,15 +4,20 @@
 //! every process draws for itself, is refused where the dialect is made, with what to do instead.
 
 mod error;
-mod variants;
+#[cfg(not(any(feature = "vllm", feature = "sglang", feature = "trtllm")))]
+mod no_dialect;
 
+#[cfg(not(any(feature = "vllm", feature = "sglang", feature = "trtllm")))]
+use std::convert::Infallible;
 use std::fmt;
 
 use crate::engine::block_digest::BlockDigest;
+use crate::engine::engine_kind::EngineKind;
+use crate::engine::event::EngineStored;
 use crate::engine::hash_error::HashError;
-use crate::engine::name::Engine;
-use crate::engine::prompt::Prompt;
-use crate::engine::rules::{ChainState, Rules, Stretch};
+use crate::engine::prompt::{Prompt, TokenId};
+use crate::engine::recompute::Recomputed;
+use crate::engine::rules::{ChainState, Rules, Setting, Stretch};
 #[cfg(feature = "sglang")]
 use crate::engine::sglang::{SglangHashing, SglangRules};
 #[cfg(feature = "trtllm")]
@@ -41,28 +46,32 @@ pub use error::DialectError;
 /// # }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Dialect(Spoken);
+pub struct Dialect(DialectKind);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Spoken {
+enum DialectKind {
     #[cfg(feature = "vllm")]
     Vllm(VllmRules),
     #[cfg(feature = "sglang")]
     Sglang(SglangRules),
     #[cfg(feature = "trtllm")]
     Trtllm(TrtllmRules),
+    #[cfg(not(any(feature = "vllm", feature = "sglang", feature = "trtllm")))]
+    NoDialect(Infallible),
 }
 
 /// Evaluates an expression with the rules of whichever engine it is.
-macro_rules! spoken {
+macro_rules! with_rules {
     ($dialect:expr, $rules:ident => $result:expr) => {
         match &$dialect.0 {
             #[cfg(feature = "vllm")]
-            Spoken::Vllm($rules) => $result,
+            DialectKind::Vllm($rules) => $result,
             #[cfg(feature = "sglang")]
-            Spoken::Sglang($rules) => $result,
+            DialectKind::Sglang($rules) => $result,
             #[cfg(feature = "trtllm")]
-            Spoken::Trtllm($rules) => $result,
+            DialectKind::Trtllm($rules) => $result,
+            #[cfg(not(any(feature = "vllm", feature = "sglang", feature = "trtllm")))]
+            DialectKind::NoDialect($rules) => $result,
         }
     };
 }
@@ -75,7 +84,7 @@ impl Dialect {
     /// If they start from random seeds, are too old or too new, or have no such algorithm.
     #[cfg(feature = "vllm")]
     pub fn vllm(hashing: VllmHashing) -> Result<Self, DialectError> {
-        VllmRules::new(hashing).map(|rules| Self(Spoken::Vllm(rules)))
+        VllmRules::new(hashing).map(Self::from)
     }
 
     /// The dialect of SGLang engines that are set up like this.
@@ -85,7 +94,7 @@ impl Dialect {
     /// If they are too old or too new, have no such event format, or serve adapters.
     #[cfg(feature = "sglang")]
     pub fn sglang(hashing: SglangHashing) -> Result<Self, DialectError> {
-        SglangRules::new(hashing).map(|rules| Self(Spoken::Sglang(rules)))
+        SglangRules::new(hashing).map(Self::from)
     }
 
     /// The dialect of TensorRT-LLM engines that are set up like this.
@@ -95,116 +104,127 @@ impl Dialect {
     /// None today: what their releases have in common is all that is established. See [the module](super::trtllm).
     #[cfg(feature = "trtllm")]
     pub fn trtllm(hashing: TrtllmHashing) -> Result<Self, DialectError> {
-        Ok(Self(Spoken::Trtllm(TrtllmRules::new(hashing))))
+        Ok(TrtllmRules::new(hashing).into())
     }
 
     /// Whose dialect it is.
     #[must_use]
-    pub fn engine(&self) -> Engine {
-        match &self.0 {
-            #[cfg(feature = "vllm")]
-            Spoken::Vllm(_) => Engine::Vllm,
-            #[cfg(feature = "sglang")]
-            Spoken::Sglang(_) => Engine::Sglang,
-            #[cfg(feature = "trtllm")]
-            Spoken::Trtllm(_) => Engine::Trtllm,
-        }
+    pub fn engine(&self) -> EngineKind {
+        with_rules!(self, rules => engine_of(rules))
     }
 
     /// The release it was made for; none where releases are not told apart.
     #[must_use]
     pub fn version(&self) -> Option<Version> {
-        match &self.0 {
-            #[cfg(feature = "vllm")]
-            Spoken::Vllm(rules) => Some(rules.version()),
-            #[cfg(feature = "sglang")]
-            Spoken::Sglang(rules) => Some(rules.version()),
-            #[cfg(feature = "trtllm")]
-            Spoken::Trtllm(_) => None,
-        }
+        with_rules!(self, rules => rules.version())
     }
 
     /// What the chain of `prompt` starts from: vLLM's `NONE_HASH`, SGLang's salt root, TensorRT-LLM's scope. None
     /// where the first block is hashed alone.
     #[must_use]
     pub fn root<T>(&self, prompt: &Prompt<'_, T>) -> Option<BlockDigest> {
-        let root = spoken!(self, rules => rules.root(prompt));
+        let root = with_rules!(self, rules => rules.root(prompt));
         (root != BlockDigest::EMPTY).then_some(root)
     }
 
     /// What SGLang folds into the announced hashes of `prompt` to keep adapters and tenants apart; none elsewhere.
     #[must_use]
     pub fn namespace<T>(&self, prompt: &Prompt<'_, T>) -> Option<BlockDigest> {
-        spoken!(self, rules => rules.namespace(prompt)).map(BlockDigest::from)
+        with_rules!(self, rules => rules.namespace(prompt)).map(BlockDigest::from)
     }
 
-    /// Whether such engines may hash something that their events do not carry: SGLang's `extra_key` in the dynamo format,
-    /// TensorRT-LLM's adapters.
     pub(super) fn hides_keys(&self) -> bool {
-        match &self.0 {
-            #[cfg(feature = "vllm")]
-            Spoken::Vllm(_) => false,
-            #[cfg(feature = "sglang")]
-            Spoken::Sglang(rules) => rules.hashing().format == crate::engine::sglang::SglangFormat::Dynamo,
-            #[cfg(feature = "trtllm")]
-            Spoken::Trtllm(_) => true,
-        }
+        with_rules!(self, rules => rules.hides_keys())
     }
 
-    pub(super) fn spoken(&self) -> &Spoken {
-        &self.0
+    /// Dialects that differ in one setting: what an engine may speak instead.
+    pub(super) fn alternatives(&self, setting: Setting) -> Vec<Self> {
+        let others: Vec<Self> =
+            with_rules!(self, rules => rules.alternatives(setting).into_iter().map(Self::from).collect());
+        others.into_iter().filter(|other| other != self).collect()
+    }
+
+    pub(super) fn recompute_digests(&self, stored: &EngineStored<'_>, before: Option<&ChainState>) -> Recomputed {
+        with_rules!(self, rules => rules.recompute(stored, before))
     }
 
     pub(super) fn root_bytes<T>(&self, prompt: &Prompt<'_, T>, bytes: &mut Vec<u8>) {
-        spoken!(self, rules => rules.root_bytes(prompt, bytes));
+        with_rules!(self, rules => rules.root_bytes(prompt, bytes));
     }
 
     pub(super) fn units(&self, tokens: usize) -> usize {
-        spoken!(self, rules => rules.units(tokens))
+        with_rules!(self, rules => rules.units(tokens))
     }
 
     /// Makes every refusal, and says where the chain of `prompt` starts.
-    pub(super) fn start<T>(
+    pub(super) fn start<T: TokenId>(
         &self,
         prompt: &Prompt<'_, T>,
         size: usize,
         parent: Option<&BlockDigest>,
-    ) -> Result<ChainState, HashError>
-    where
-        T: Copy + Into<i128>,
-    {
+    ) -> Result<ChainState, HashError> {
         let blocks = self.units(prompt.tokens.len()) / size;
-        spoken!(self, rules => rules.check(prompt, size, blocks))?;
-        let expected = spoken!(self, rules => rules.digest_length());
-        let namespace = spoken!(self, rules => rules.namespace(prompt));
+        with_rules!(self, rules => rules.check(prompt, size, blocks))?;
+        let expected = with_rules!(self, rules => rules.digest_length());
+        let namespace = with_rules!(self, rules => rules.namespace(prompt));
         match parent {
-            None => Ok(ChainState::new(spoken!(self, rules => rules.root(prompt)), namespace)),
+            None => Ok(ChainState::new(with_rules!(self, rules => rules.root(prompt)), namespace)),
             Some(parent) if parent.as_bytes().len() == expected => Ok(ChainState::after(*parent, namespace)),
             Some(parent) => Err(HashError::ParentLength { got: parent.as_bytes().len(), expected }),
         }
     }
 
-    pub(super) fn extend<T>(
+    pub(super) fn extend<T: TokenId>(
         &self,
         stretch: &Stretch<'_, T>,
         state: &mut ChainState,
         bytes: &mut Vec<u8>,
         each: impl FnMut(&[u8], &BlockDigest),
-    ) where
-        T: Copy + Into<i128>,
-    {
-        spoken!(self, rules => rules.extend(stretch, state, bytes, each));
+    ) {
+        with_rules!(self, rules => rules.extend(stretch, state, bytes, each));
     }
 
     #[inline]
     pub(super) fn announced(&self, digest: &BlockDigest, namespace: Option<&[u8; 32]>) -> u64 {
-        spoken!(self, rules => rules.announced(digest, namespace))
+        with_rules!(self, rules => rules.announced(digest, namespace))
     }
+}
+
+#[cfg(feature = "vllm")]
+impl From<VllmRules> for Dialect {
+    fn from(rules: VllmRules) -> Self {
+        Self(DialectKind::Vllm(rules))
+    }
+}
+
+#[cfg(feature = "sglang")]
+impl From<SglangRules> for Dialect {
+    fn from(rules: SglangRules) -> Self {
+        Self(DialectKind::Sglang(rules))
+    }
+}
+
+#[cfg(feature = "trtllm")]
+impl From<TrtllmRules> for Dialect {
+    fn from(rules: TrtllmRules) -> Self {
+        Self(DialectKind::Trtllm(rules))
+    }
+}
+
+#[cfg(not(any(feature = "vllm", feature = "sglang", feature = "trtllm")))]
+impl From<Infallible> for Dialect {
+    fn from(rules: Infallible) -> Self {
+        match rules {}
+    }
+}
+
+fn engine_of<R: Rules>(_: &R) -> EngineKind {
+    R::ENGINE
 }
 
 impl fmt::Display for Dialect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ", self.engine())?;
-        spoken!(self, rules => fmt::Display::fmt(rules, f))
+        with_rules!(self, rules => fmt::Display::fmt(rules, f))
     }
 }

@@ -1,7 +1,7 @@
-//! An engine's stream from its bytes to the index: decode, judge by number, translate, apply, verify.
+//! Event ingestion for one engine, sans-IO: decode, sequence, normalize, apply, verify.
 //!
-//! No socket is here. Whoever owns one hands over the frames it read, and is told when to ask the engine's replay
-//! socket, and from where. Everything a batch changes beside the index (which engine block is which) is changed
+//! No socket is here. Its owner hands over the frames it read, and learns when to request a replay, and from which
+//! sequence. Everything a batch changes beside the index (which engine block is which) is changed
 //! under the pod's lock exactly when the index is, so batches may come twice, over two transports, in any order.
 
 mod config;
@@ -19,14 +19,14 @@ use crate::pod::Pod;
 use crate::sync::Mutex;
 
 use super::decode::decode_batch;
-use super::drops::{DropReason, Drops};
+use super::drop_reason::{DropCounts, DropReason};
 use super::event::EngineBatch;
 use super::frames::{Message, ReplayReply};
+use super::incarnations::{BatchIncarnation, BatchStamp, Incarnations};
 #[cfg(feature = "trtllm")]
 use super::json::{TrtllmEvent, decode_trtllm};
-use super::lives::{Life, Lives, Mark};
 use super::translate::{OddSize, Reading, Translator};
-use super::verify::{Agreement, Verifier};
+use super::verify::{Verifier, VerifyStats};
 
 use self::via::Via;
 
@@ -49,36 +49,36 @@ pub struct EngineFeed<I> {
 #[derive(Debug)]
 struct State {
     translator: Translator,
-    lives: Lives,
+    incarnations: Incarnations,
     verifier: Option<Verifier>,
     replay: Replay,
     /// How often the pod had been cleared when the translator last saw it.
     clears: u64,
 }
 
-/// What is known of what is missing.
+/// Gap recovery: what is missing, and the replay that may bring it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Replay {
-    /// What was asked for, while an answer is awaited.
-    asked: Option<Asked>,
+    /// The request whose replies are awaited.
+    pending: Option<ReplayRequest>,
     /// Whether the batch that was applied last has come again.
-    answered: bool,
-    /// Batches that could not be applied since it was asked.
-    waited: u32,
-    /// The highest number seen in this life.
+    overlapped: bool,
+    /// Batches that could not be applied since the request.
+    waiting: u32,
+    /// The highest sequence seen in this incarnation.
     newest: Option<u64>,
-    /// The last answer brought nothing: what is missing will not come.
-    hopeless: bool,
-    /// The answer that is coming showed that the engine started anew: it does not begin where it should.
+    /// The last replay brought nothing: what is missing will not come.
+    exhausted: bool,
+    /// The replay that is coming showed that the engine restarted: it does not begin where it should.
     outdated: bool,
 }
 
 /// A request for what may be missing.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
-    /// The batch before the asked for ones.
-    last: Option<Mark>,
-    /// Whether a later batch had been seen: then there is something to answer.
+struct ReplayRequest {
+    /// The last batch applied before it.
+    last: Option<BatchStamp>,
+    /// Whether a later batch had been seen: then there is something to replay.
     missing: bool,
 }
 
@@ -104,11 +104,11 @@ where
             block_size: config.block_size,
             accumulate: config.accumulate,
             source: config.source,
-            most_pages: config.most_pages,
+            max_pages: config.max_pages,
         };
         let state = State {
             translator: Translator::new(reading),
-            lives: Lives::new(incarnation),
+            incarnations: Incarnations::new(incarnation),
             verifier: config.verify.clone().map(Verifier::new),
             replay: Replay::default(),
             clears,
@@ -184,25 +184,25 @@ where
     /// is not told asks again now and then.
     pub fn replay_failed(&self) {
         let mut state = self.state.lock();
-        state.replay.asked = None;
-        state.replay.hopeless = true;
+        state.replay.pending = None;
+        state.replay.exhausted = true;
     }
 
     /// What was left out so far, and why.
     #[must_use]
-    pub fn drops(&self) -> Drops {
-        self.state.lock().translator.drops
+    pub fn drop_counts(&self) -> DropCounts {
+        self.state.lock().translator.drop_counts
     }
 
     /// Whether the engine hashes as its dialect says; none if that is not checked.
     #[must_use]
-    pub fn agreement(&self) -> Option<Agreement> {
-        self.state.lock().verifier.as_ref().map(Verifier::agreement)
+    pub fn verify_stats(&self) -> Option<VerifyStats> {
+        self.state.lock().verifier.as_ref().map(Verifier::stats)
     }
 
     /// Engine pages whose names are kept, and the bytes that takes. Without a map of names both are 0.
     #[must_use]
-    pub fn names(&self) -> (usize, usize) {
+    pub fn page_map_size(&self) -> (usize, usize) {
         self.state.lock().translator.map_size()
     }
 
@@ -223,47 +223,49 @@ where
         let mut state = self.state.lock();
         if self.is_of_other_rank(batch) {
             // Each rank numbers for itself: the number is none of this stream's.
-            state.translator.drops.count(DropReason::OtherRank, 0);
+            state.translator.drop_counts.count(DropReason::OtherRank, 0);
             return Ok(Received::of(Verdict::Foreign));
         }
-        let mark = Mark { sequence, time: Some(batch.timestamp).filter(|time| time.is_finite()) };
-        let life = via.judge(&state.lives, mark);
-        if life == Life::Past {
+        let stamp = BatchStamp { sequence, time: Some(batch.timestamp).filter(|time| time.is_finite()) };
+        let incarnation = via.judge(&state.incarnations, stamp);
+        if incarnation == BatchIncarnation::Past {
             return Ok(Received::of(Verdict::Stale));
         }
         // What was applied already is not looked at again.
-        let comes_again = life != Life::Next && state.lives.last().is_some_and(|last| sequence <= last.sequence);
-        let fits = if comes_again { Ok(()) } else { state.translator.check(batch, life == Life::Next) };
-        if life == Life::Next {
-            state.begin_life(mark.time);
+        let comes_again = incarnation != BatchIncarnation::New
+            && state.incarnations.last().is_some_and(|last| sequence <= last.sequence);
+        let fits =
+            if comes_again { Ok(()) } else { state.translator.check(batch, incarnation == BatchIncarnation::New) };
+        if incarnation == BatchIncarnation::New {
+            state.begin_incarnation(stamp.time);
             state.replay.outdated = via == Via::Replay;
         }
         if let Err(size) = fits {
-            if life == Life::Next {
+            if incarnation == BatchIncarnation::New {
                 // What the old engine held is gone, whatever can be made of the new one.
                 self.apply(&mut state, sequence, OnGap::Forget, |state| state.translator.forget())?;
             }
             return Err(self.odd_size(size));
         }
-        state.lives.seen(mark);
+        state.incarnations.seen(stamp);
         state.replay.newest = state.replay.newest.max(Some(sequence));
         let too_late = via == Via::Replay && !state.replay.outdated;
-        let gives_up = too_late || !via.can_ask(&self.config) || state.replay.hopeless;
+        let gives_up = too_late || !via.can_ask(&self.config) || state.replay.exhausted;
         let gap = if gives_up { OnGap::Forget } else { OnGap::Wait };
         let verdict = self.apply(&mut state, sequence, gap, |state| state.translator.translate(batch))?;
         let mut received = Received::of(verdict);
         match verdict {
             Verdict::Applied(_) | Verdict::Restarted(_) | Verdict::GapGivenUp(_) => {
-                state.lives.applied(mark);
-                state.replay.hopeless = false;
+                state.incarnations.applied(stamp);
+                state.replay.exhausted = false;
                 let found = state.verifier.as_mut().and_then(|verifier| verifier.look_at(batch));
-                received.disagreement = found.map(Box::new);
+                received.mismatch = found.map(Box::new);
             }
             Verdict::Gap { from, .. } => received.ask = state.gap(from, self.config.first),
-            Verdict::Duplicate if via == Via::Replay => state.replay.answered = true,
+            Verdict::Duplicate if via == Via::Replay => state.replay.overlapped = true,
             // Either it comes very late, or a new engine's clock is behind: a replay will show.
-            Verdict::Duplicate if life == Life::Doubtful && via.can_ask(&self.config) => {
-                received.ask = state.replay.asked.is_none().then(|| state.ask(self.config.first));
+            Verdict::Duplicate if incarnation == BatchIncarnation::Uncertain && via.can_ask(&self.config) => {
+                received.ask = state.replay.pending.is_none().then(|| state.ask(self.config.first));
             }
             _ => {}
         }
@@ -278,7 +280,7 @@ where
         gap: OnGap,
         fill: impl FnOnce(&mut State),
     ) -> Result<Verdict, Gone> {
-        let number = Number { incarnation: state.lives.incarnation, sequence };
+        let number = Number { incarnation: state.incarnations.incarnation, sequence };
         let config = &self.config;
         let config = FeedConfig { stream: config.stream, source: config.source, first: config.first };
         Feed::new(&*self.index, self.pod, config).offer_with(number, gap, |change| {
@@ -295,29 +297,29 @@ where
     /// Goes past a batch that cannot be had: what it changed is not known, so everything is forgotten.
     fn skip(&self, sequence: u64) -> Result<(), Gone> {
         let mut state = self.state.lock();
-        if state.lives.last().is_some_and(|last| sequence <= last.sequence) {
+        if state.incarnations.last().is_some_and(|last| sequence <= last.sequence) {
             return Ok(());
         }
         self.apply(&mut state, sequence, OnGap::Forget, |state| {
             state.translator.leave_out(DropReason::Undecodable);
             state.translator.forget();
         })?;
-        state.lives.applied(Mark { sequence, time: None });
-        state.replay.hopeless = false;
+        state.incarnations.applied(BatchStamp { sequence, time: None });
+        state.replay.exhausted = false;
         Ok(())
     }
 
     fn end_of_replay(&self) -> Option<u64> {
         let mut state = self.state.lock();
-        let asked = state.replay.asked.take();
+        let request = state.replay.pending.take();
         if std::mem::take(&mut state.replay.outdated) {
             return Some(state.ask(self.config.first));
         }
-        let last = state.lives.last();
-        let in_vain = asked.filter(|asked| asked.last == last);
-        if in_vain.is_some() && last.is_some() && !state.replay.answered {
+        let last = state.incarnations.last();
+        let in_vain = request.filter(|request| request.last == last);
+        if in_vain.is_some() && last.is_some() && !state.replay.overlapped {
             // The engine does not have the batch we have: its numbers have not come that far, so it is another engine.
-            state.begin_life(None);
+            state.begin_incarnation(None);
             return Some(state.ask(self.config.first));
         }
         let applied = last.map(|last| last.sequence);
@@ -325,9 +327,9 @@ where
             return None;
         }
         // What was seen to be missing only since it was asked can still be had.
-        if in_vain.is_some_and(|asked| asked.missing) {
+        if in_vain.is_some_and(|request| request.missing) {
             // Given up, so it is not missing any more when the stream goes on without it.
-            (state.replay.hopeless, state.replay.newest) = (true, applied);
+            (state.replay.exhausted, state.replay.newest) = (true, applied);
             return None;
         }
         Some(state.ask(self.config.first))
@@ -344,32 +346,33 @@ where
 }
 
 impl State {
-    fn begin_life(&mut self, time: Option<f64>) {
-        self.lives.begin(time);
+    fn begin_incarnation(&mut self, time: Option<f64>) {
+        self.incarnations.begin(time);
         self.replay = Replay::default();
     }
 
     /// Something is missing before a batch: where to ask from, unless an answer is awaited.
     fn gap(&mut self, from: u64, first: u64) -> Option<u64> {
-        if self.lives.last().is_some_and(|last| from <= last.sequence) {
+        if self.incarnations.last().is_some_and(|last| from <= last.sequence) {
             // Another stream of the pod forgot everything: this one has to begin anew.
-            self.lives.forget();
-            self.replay.asked = None;
+            self.incarnations.forget();
+            self.replay.pending = None;
         }
-        self.replay.waited += 1;
-        let unanswered = self.replay.waited % PATIENCE == 0;
-        let asks = (self.replay.asked.is_none() || unanswered) && !self.replay.outdated;
+        self.replay.waiting += 1;
+        let unanswered = self.replay.waiting % REPLAY_RETRY == 0;
+        let asks = (self.replay.pending.is_none() || unanswered) && !self.replay.outdated;
         asks.then(|| self.ask(first))
     }
 
     fn ask(&mut self, first: u64) -> u64 {
-        let last = self.lives.last();
-        self.replay.asked = Some(Asked { last, missing: self.replay.newest > last.map(|last| last.sequence) });
-        self.replay.answered = false;
-        self.replay.waited = 0;
-        self.lives.resume_from(first)
+        let last = self.incarnations.last();
+        self.replay.pending =
+            Some(ReplayRequest { last, missing: self.replay.newest > last.map(|last| last.sequence) });
+        self.replay.overlapped = false;
+        self.replay.waiting = 0;
+        self.incarnations.resume_from(first)
     }
 }
 
-/// After so many batches that wait for an answer, it is asked again.
-const PATIENCE: u32 = 256;
+/// After so many batches that wait for a replay, it is requested again.
+const REPLAY_RETRY: u32 = 256;

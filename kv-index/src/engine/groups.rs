@@ -6,7 +6,7 @@
 
 use smallvec::SmallVec;
 
-use super::drops::DropReason;
+use super::drop_reason::DropReason;
 use super::event::{EngineRemoved, EngineStored};
 
 /// What a stream has told about its groups.

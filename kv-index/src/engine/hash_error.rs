@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::engine::name::Engine;
+use crate::engine::engine_kind::EngineKind;
 use crate::engine::version::Version;
 
 /// Why a prompt cannot be hashed as its engine would. Its requests are routed by token mode, or by load alone.
@@ -15,11 +15,11 @@ pub enum HashError {
     )]
     NotEstablished {
         /// The engine.
-        engine: Engine,
+        engine: EngineKind,
         /// Its release.
         version: Version,
         /// What the prompt has.
-        what: Ingredient,
+        what: PromptFeature,
         /// The first release for which it is established.
         since: Version,
     },
@@ -27,9 +27,9 @@ pub enum HashError {
     #[error("{engine} does not hash {what} in a form that can be computed here: use token mode")]
     NotComputable {
         /// The engine.
-        engine: Engine,
+        engine: EngineKind,
         /// What the prompt has.
-        what: Ingredient,
+        what: PromptFeature,
     },
     /// The engine hashes the adapter's path, and the host gave only its name.
     #[error(
@@ -52,7 +52,7 @@ pub enum HashError {
     #[error("token id {id} at position {position} is not within 0..={most}, which is what {engine} hashes")]
     Token {
         /// The engine.
-        engine: Engine,
+        engine: EngineKind,
         /// The id.
         id: i128,
         /// Where in the prompt, from 0.
@@ -73,7 +73,7 @@ pub enum HashError {
 /// Something that a prompt can have besides tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Ingredient {
+pub enum PromptFeature {
     /// A LoRA adapter.
     Adapter,
     /// Images, audio and the like.
@@ -84,7 +84,7 @@ pub enum Ingredient {
     Embeds,
 }
 
-impl fmt::Display for Ingredient {
+impl fmt::Display for PromptFeature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Adapter => "adapters",

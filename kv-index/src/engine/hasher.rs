@@ -9,7 +9,7 @@ use crate::block::{BlockHash, BlockSize};
 use crate::engine::block_digest::BlockDigest;
 use crate::engine::dialect::Dialect;
 use crate::engine::hash_error::HashError;
-use crate::engine::prompt::Prompt;
+use crate::engine::prompt::{Prompt, TokenId};
 use crate::engine::rules::{ChainState, Stretch};
 use crate::reach::Chain;
 
@@ -60,10 +60,7 @@ impl DialectHasher {
     /// # Errors
     ///
     /// If the prompt has something that this dialect does not hash, or not computably.
-    pub fn hash<T>(&self, prompt: &Prompt<'_, T>) -> Result<Vec<BlockHash>, HashError>
-    where
-        T: Copy + Into<i128>,
-    {
+    pub fn hash<T: TokenId>(&self, prompt: &Prompt<'_, T>) -> Result<Vec<BlockHash>, HashError> {
         let state = self.dialect.start(prompt, self.size.tokens(), None)?;
         let namespace = state.namespace;
         let mut hashes = Vec::with_capacity(self.blocks(prompt));
@@ -78,10 +75,7 @@ impl DialectHasher {
     /// # Errors
     ///
     /// As for [`hash`](Self::hash).
-    pub fn digests<T>(&self, prompt: &Prompt<'_, T>) -> Result<Vec<BlockDigest>, HashError>
-    where
-        T: Copy + Into<i128>,
-    {
+    pub fn digests<T: TokenId>(&self, prompt: &Prompt<'_, T>) -> Result<Vec<BlockDigest>, HashError> {
         self.digests_from(prompt, None)
     }
 
@@ -91,10 +85,11 @@ impl DialectHasher {
     /// # Errors
     ///
     /// As for [`hash`](Self::hash), and if `parent` is not of this dialect.
-    pub fn digests_after<T>(&self, parent: &BlockDigest, prompt: &Prompt<'_, T>) -> Result<Vec<BlockDigest>, HashError>
-    where
-        T: Copy + Into<i128>,
-    {
+    pub fn digests_after<T: TokenId>(
+        &self,
+        parent: &BlockDigest,
+        prompt: &Prompt<'_, T>,
+    ) -> Result<Vec<BlockDigest>, HashError> {
         self.digests_from(prompt, Some(parent))
     }
 
@@ -103,12 +98,9 @@ impl DialectHasher {
     /// # Errors
     ///
     /// As for [`hash`](Self::hash).
-    pub fn serialized<T>(&self, prompt: &Prompt<'_, T>) -> Result<Serialized, HashError>
-    where
-        T: Copy + Into<i128>,
-    {
+    pub fn preimages<T: TokenId>(&self, prompt: &Prompt<'_, T>) -> Result<HashPreimages, HashError> {
         let state = self.dialect.start(prompt, self.size.tokens(), None)?;
-        let mut serialized = Serialized::default();
+        let mut serialized = HashPreimages::default();
         self.dialect.root_bytes(prompt, &mut serialized.root);
         self.all(prompt, state, |bytes, _| serialized.blocks.push(bytes.to_vec()));
         Ok(serialized)
@@ -131,24 +123,18 @@ impl DialectHasher {
         Ok(DialectChain { hasher: self, prompt, buffer, state, blocks: self.blocks(prompt) })
     }
 
-    fn digests_from<T>(
+    fn digests_from<T: TokenId>(
         &self,
         prompt: &Prompt<'_, T>,
         parent: Option<&BlockDigest>,
-    ) -> Result<Vec<BlockDigest>, HashError>
-    where
-        T: Copy + Into<i128>,
-    {
+    ) -> Result<Vec<BlockDigest>, HashError> {
         let state = self.dialect.start(prompt, self.size.tokens(), parent)?;
         let mut digests = Vec::with_capacity(self.blocks(prompt));
         self.all(prompt, state, |_, digest| digests.push(*digest));
         Ok(digests)
     }
 
-    fn all<T>(&self, prompt: &Prompt<'_, T>, mut state: ChainState, each: impl FnMut(&[u8], &BlockDigest))
-    where
-        T: Copy + Into<i128>,
-    {
+    fn all<T: TokenId>(&self, prompt: &Prompt<'_, T>, mut state: ChainState, each: impl FnMut(&[u8], &BlockDigest)) {
         let stretch = Stretch { prompt, size: self.size.tokens(), blocks: 0..self.blocks(prompt) };
         self.dialect.extend(&stretch, &mut state, &mut Vec::new(), each);
     }
@@ -161,7 +147,7 @@ impl DialectHasher {
 /// What an engine hashes for a prompt, byte for byte.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Serialized {
+pub struct HashPreimages {
     /// What the root is the hash of; empty where the chain starts from nothing.
     pub root: Vec<u8>,
     /// What each block's hash is the hash of; empty ones in TensorRT-LLM's first form, which mixes numbers instead.

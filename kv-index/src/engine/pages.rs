@@ -24,7 +24,7 @@ use self::departed::Departed;
 use self::page::{Before, Chain, Link, Page};
 pub(super) use self::page::{Naming, NewPages};
 use super::changes::Changes;
-use super::drops::{DropReason, Drops};
+use super::drop_reason::{DropCounts, DropReason};
 use super::event::EngineHash;
 
 /// The pages of one pod.
@@ -63,7 +63,7 @@ impl Pages {
     }
 
     /// Counts pages in, up to the first that cannot be placed.
-    pub(super) fn store(&mut self, new: &NewPages<'_>, changes: &mut Changes, drops: &mut Drops) {
+    pub(super) fn store(&mut self, new: &NewPages<'_>, changes: &mut Changes, drop_counts: &mut DropCounts) {
         let mut before = match new.before {
             None if new.tokens.is_none() => Before::Unknown,
             None => Before::Root,
@@ -76,7 +76,7 @@ impl Pages {
                 false => self.enter(new, at, before),
             };
             if let Err(reason) = entered {
-                drops.count(reason, new.names.len() - at);
+                drop_counts.count(reason, new.names.len() - at);
                 break;
             }
             if self.count_in(id, new.tier, new.source) {

@@ -33,6 +33,11 @@ pub struct Prompt<'a, T = u32> {
     pub extra_key: Option<&'a str>,
 }
 
+/// A token id of any integer type.
+pub trait TokenId: Copy + Into<i128> {}
+
+impl<T: Copy + Into<i128>> TokenId for T {}
+
 impl<'a, T> Prompt<'a, T> {
     /// A prompt of tokens alone.
     #[must_use]
@@ -75,6 +80,11 @@ impl<'a, T> Prompt<'a, T> {
     #[must_use]
     pub const fn extra_key(self, key: &'a str) -> Self {
         Self { extra_key: Some(key), ..self }
+    }
+
+    /// The cache salt, unless it is empty.
+    pub(super) fn cache_salt(&self) -> Option<&'a str> {
+        self.salt.filter(|salt| !salt.is_empty())
     }
 }
 

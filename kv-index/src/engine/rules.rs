@@ -6,15 +6,35 @@
 use std::ops::Range;
 
 use crate::engine::block_digest::BlockDigest;
-use crate::engine::hash_error::HashError;
-use crate::engine::prompt::Prompt;
+use crate::engine::engine_kind::EngineKind;
+use crate::engine::event::EngineStored;
+use crate::engine::hash_error::{HashError, PromptFeature};
+use crate::engine::prompt::{Prompt, TokenId};
+use crate::engine::recompute::Recomputed;
+use crate::engine::version::Version;
 
-/// One engine's hashing, as one release of it does it.
-pub(super) trait Rules {
+/// One engine's hashing, as one release of it does it. Everything a dialect adds besides its name is here.
+pub(super) trait Rules: Sized {
+    /// Whose rules they are.
+    const ENGINE: EngineKind;
+
+    /// The release they are made for; none where releases are not told apart.
+    fn version(&self) -> Option<Version>;
+
+    /// Whether such engines may hash something that their events do not carry.
+    fn hides_keys(&self) -> bool {
+        false
+    }
+
+    /// The same rules with other values of one setting: what a misconfigured engine may be using instead.
+    fn alternatives(&self, setting: Setting) -> Vec<Self>;
+
+    /// The digests that an event's tokens and keys give, and where the chain then stands. `before` is where it stood after
+    /// the event's parent.
+    fn recompute(&self, stored: &EngineStored<'_>, before: Option<&ChainState>) -> Recomputed;
+
     /// Refuses what cannot be hashed as this engine would. `blocks` whole blocks of `size` will be hashed.
-    fn check<T>(&self, prompt: &Prompt<'_, T>, size: usize, blocks: usize) -> Result<(), HashError>
-    where
-        T: Copy + Into<i128>;
+    fn check<T: TokenId>(&self, prompt: &Prompt<'_, T>, size: usize, blocks: usize) -> Result<(), HashError>;
 
     /// What a chain starts from; nothing where the engine starts from nothing.
     fn root<T>(&self, prompt: &Prompt<'_, T>) -> BlockDigest;
@@ -36,17 +56,48 @@ pub(super) trait Rules {
     }
 
     /// Hashes the blocks of a stretch. `each` gets what was serialized, if anything was, and the digest.
-    fn extend<T>(
+    fn extend<T: TokenId>(
         &self,
         stretch: &Stretch<'_, T>,
         state: &mut ChainState,
         bytes: &mut Vec<u8>,
         each: impl FnMut(&[u8], &BlockDigest),
-    ) where
-        T: Copy + Into<i128>;
+    );
 
     /// The 64 bits that events carry for a digest.
     fn announced(&self, digest: &BlockDigest, namespace: Option<&[u8; 32]>) -> u64;
+}
+
+/// What operators set, and may set differently than the dialect says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Setting {
+    /// The engine's release.
+    Release,
+    /// The hash algorithm, or another choice of what is hashed.
+    Algorithm,
+    /// The seed of chains.
+    Seed,
+}
+
+/// Refuses prompts with media items or embeddings.
+pub(super) fn check_features<T>(engine: EngineKind, prompt: &Prompt<'_, T>) -> Result<(), HashError> {
+    let what = match prompt {
+        Prompt { media: [_, ..], .. } => PromptFeature::Media,
+        Prompt { embeds: Some(_), .. } => PromptFeature::Embeds,
+        _ => return Ok(()),
+    };
+    Err(HashError::NotComputable { engine, what })
+}
+
+/// Refuses token ids that are negative or above `most`.
+pub(super) fn check_tokens<T: TokenId>(engine: EngineKind, tokens: &[T], most: u64) -> Result<(), HashError> {
+    for (position, &id) in tokens.iter().enumerate() {
+        let id: i128 = id.into();
+        if !(0..=i128::from(most)).contains(&id) {
+            return Err(HashError::Token { engine, id, position, most });
+        }
+    }
+    Ok(())
 }
 
 /// Blocks of a prompt that are to be hashed.
@@ -67,32 +118,19 @@ pub(crate) struct ChainState {
     /// What the announced form of every hash is folded with.
     pub(super) namespace: Option<[u8; 32]>,
     /// Whether the prompt begins the chain, or follows a block that is not in it.
-    #[cfg(feature = "vllm")]
     pub(super) rooted: bool,
     /// The first media item that may still lie ahead.
-    #[cfg(feature = "vllm")]
     pub(super) media: usize,
 }
 
 impl ChainState {
     /// At the root of a chain.
     pub(super) fn new(digest: BlockDigest, namespace: Option<[u8; 32]>) -> Self {
-        Self {
-            digest,
-            namespace,
-            #[cfg(feature = "vllm")]
-            rooted: true,
-            #[cfg(feature = "vllm")]
-            media: 0,
-        }
+        Self { digest, namespace, rooted: true, media: 0 }
     }
 
     /// After a block.
     pub(super) fn after(digest: BlockDigest, namespace: Option<[u8; 32]>) -> Self {
-        Self {
-            #[cfg(feature = "vllm")]
-            rooted: false,
-            ..Self::new(digest, namespace)
-        }
+        Self { rooted: false, ..Self::new(digest, namespace) }
     }
 }

@@ -40,6 +40,7 @@
 //! All of it was checked against what SGLang itself computes, for the release of August 2026 (0.5.18) and for 0.5.23
 //! (`tests/vectors.rs`); that releases between are the same was read.
 
+mod recompute;
 mod rules;
 
 use crate::engine::version::Version;

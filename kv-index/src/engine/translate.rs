@@ -9,7 +9,7 @@ use crate::event::Source;
 use crate::tier::Tier;
 
 use super::changes::Changes;
-use super::drops::{DropReason, Drops};
+use super::drop_reason::{DropCounts, DropReason};
 use super::event::{EngineBatch, EngineEvent, EngineMoved, EngineRemoved, EngineStored, TokenIds};
 use super::groups::{Groups, Standing};
 #[cfg(feature = "trtllm")]
@@ -21,7 +21,7 @@ use super::pages::{Naming, NewPages, Pages};
 /// What the index calls an engine's blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a block is called as we do or as its engine does")]
-pub enum Mode {
+pub enum HashMode {
     /// By our own hash of their tokens, whatever the engine calls them. Works with every engine that sends tokens.
     ///
     /// The seed is the model's; adapter and salt are added from the events, as [`native_seed`] does for requests.
@@ -33,13 +33,13 @@ pub enum Mode {
 /// How a stream's events are to be read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading {
-    pub(super) mode: Mode,
+    pub(super) mode: HashMode,
     /// Tokens in a block of the index.
     pub(super) block_size: BlockSize,
     /// Whether smaller pages may make up a block.
     pub(super) accumulate: bool,
     pub(super) source: Source,
-    pub(super) most_pages: usize,
+    pub(super) max_pages: usize,
 }
 
 /// One stream's normalizer.
@@ -51,7 +51,7 @@ pub(super) struct Translator {
     page_size: Option<u32>,
     /// Its pages, where their names must be looked up.
     pages: Option<Pages>,
-    pub(super) drops: Drops,
+    pub(super) drop_counts: DropCounts,
     pub(super) changes: Changes,
     /// Tokens taken out of pairs.
     unfolded: Vec<u32>,
@@ -68,7 +68,7 @@ impl Translator {
             groups: Groups::default(),
             page_size: None,
             pages: None,
-            drops: Drops::default(),
+            drop_counts: DropCounts::default(),
             changes: Changes::default(),
             unfolded: Vec::new(),
         }
@@ -119,15 +119,15 @@ impl Translator {
     /// Counts what a decoder left out.
     #[cfg(feature = "trtllm")]
     pub(super) fn count_decoded(&mut self, decoded: &TrtllmEvents) {
-        self.drops.count_events(DropReason::UnknownType, decoded.unknown as usize, 0);
-        self.drops.count_events(DropReason::Malformed, decoded.malformed as usize, 0);
-        self.drops.count_events(DropReason::PartialBlock, decoded.partial as usize, decoded.partial as usize);
+        self.drop_counts.count_events(DropReason::UnknownType, decoded.unknown as usize, 0);
+        self.drop_counts.count_events(DropReason::Malformed, decoded.malformed as usize, 0);
+        self.drop_counts.count_events(DropReason::PartialBlock, decoded.partial as usize, decoded.partial as usize);
     }
 
     /// Leaves a whole batch out.
     pub(super) fn leave_out(&mut self, reason: DropReason) {
         self.changes.reset();
-        self.drops.count(reason, 0);
+        self.drop_counts.count(reason, 0);
     }
 
     /// Has the index forget everything, and does so itself.
@@ -141,8 +141,8 @@ impl Translator {
     /// Turns a batch into [`Self::changes`].
     pub(super) fn translate(&mut self, batch: &EngineBatch<'_>) {
         self.changes.reset();
-        self.drops.count_events(DropReason::UnknownType, batch.unknown as usize, 0);
-        self.drops.count_events(DropReason::Malformed, batch.malformed as usize, 0);
+        self.drop_counts.count_events(DropReason::UnknownType, batch.unknown as usize, 0);
+        self.drop_counts.count_events(DropReason::Malformed, batch.malformed as usize, 0);
         for event in &batch.events {
             match event {
                 EngineEvent::Stored(stored) => self.stored(stored),
@@ -161,7 +161,7 @@ impl Translator {
     fn stored(&mut self, stored: &EngineStored<'_>) {
         let tier = match self.admit(stored) {
             Ok(tier) => tier,
-            Err(reason) => return self.drops.count(reason, stored.hashes.len()),
+            Err(reason) => return self.drop_counts.count(reason, stored.hashes.len()),
         };
         if self.is_direct() {
             let mut parent = match stored.parent {
@@ -219,8 +219,8 @@ impl Translator {
         let size = self.reading.block_size;
         let hasher;
         let naming = match self.reading.mode {
-            Mode::EngineHashes => Naming::Engine,
-            Mode::Tokens(model) => {
+            HashMode::EngineHashes => Naming::Engine,
+            HashMode::Tokens(model) => {
                 // Only a root's namespace matters: what follows inherits it from its parent's hash.
                 let (adapter, salt) = namespace(stored);
                 hasher = ChainHasher::new(native_seed(model, adapter.as_deref(), salt), size);
@@ -236,12 +236,12 @@ impl Translator {
                 &self.unfolded
             }
             TokenIds::Wide(_) if matches!(naming, Naming::Engine) => &[],
-            TokenIds::Wide(_) => return self.drops.count(DropReason::WideTokens, stored.hashes.len()),
+            TokenIds::Wide(_) => return self.drop_counts.count(DropReason::WideTokens, stored.hashes.len()),
         };
         let reading = &self.reading;
         let pages = self.pages.get_or_insert_with(|| {
             let per_block = (size.tokens() as u32 / stored.block_size).try_into().unwrap_or(u16::MAX);
-            Pages::new(per_block, reading.most_pages)
+            Pages::new(per_block, reading.max_pages)
         });
         let new = NewPages {
             names: &stored.hashes,
@@ -252,16 +252,16 @@ impl Translator {
             keys: &|page, place| page_keys(stored, page, place),
             naming,
         };
-        pages.store(&new, &mut self.changes, &mut self.drops);
+        pages.store(&new, &mut self.changes, &mut self.drop_counts);
     }
 
     fn removed(&mut self, removed: &EngineRemoved<'_>) {
         let blocks = removed.hashes.len();
         let Some(tier) = tier(removed.medium.as_deref(), removed.locality.as_deref()) else {
-            return self.drops.count(DropReason::UnknownMedium, blocks);
+            return self.drop_counts.count(DropReason::UnknownMedium, blocks);
         };
         if let Standing::Left(reason) = self.groups.removed(removed) {
-            return self.drops.count(reason, blocks);
+            return self.drop_counts.count(reason, blocks);
         }
         let source = self.reading.source;
         // A source that states membership and names no medium means that the block is nowhere any more.
@@ -286,16 +286,16 @@ impl Translator {
             missing -= found.count();
         }
         if missing > 0 {
-            self.drops.count(DropReason::UnknownBlock, missing);
+            self.drop_counts.count(DropReason::UnknownBlock, missing);
         }
     }
 
     fn moved(&mut self, moved: &EngineMoved<'_>) {
         let (Some(from), Some(to)) = (tier(Some(&moved.from), None), tier(Some(&moved.to), None)) else {
-            return self.drops.count(DropReason::UnknownMedium, 1);
+            return self.drop_counts.count(DropReason::UnknownMedium, 1);
         };
         if let Standing::Left(reason) = self.groups.moved(moved.window) {
-            return self.drops.count(reason, 1);
+            return self.drop_counts.count(reason, 1);
         }
         if from == to {
             return;
@@ -308,7 +308,7 @@ impl Translator {
         }
         let found = self.pages.as_mut().is_some_and(|pages| pages.shift(moved.hash, from, to, &mut self.changes));
         if !found {
-            self.drops.count(DropReason::UnknownBlock, 1);
+            self.drop_counts.count(DropReason::UnknownBlock, 1);
         }
     }
 
@@ -322,7 +322,7 @@ impl Translator {
     /// Whether the index's blocks are the engine's, under the engine's names: nothing needs looking up.
     fn is_direct(&self) -> bool {
         let block = self.reading.block_size.tokens();
-        self.reading.mode == Mode::EngineHashes && self.page_size.is_none_or(|size| size as usize == block)
+        self.reading.mode == HashMode::EngineHashes && self.page_size.is_none_or(|size| size as usize == block)
     }
 
     fn fits(&self, size: u32) -> bool {

@@ -43,12 +43,13 @@
 //!
 //! Use token mode there.
 
+mod recompute;
 mod rules;
 
 use std::fmt;
 use std::str::FromStr;
 
-pub(super) use rules::{Scope, TrtllmRules, number};
+pub(super) use rules::TrtllmRules;
 
 /// How TensorRT-LLM engines are set up, as far as their hashes depend on it.
 ///

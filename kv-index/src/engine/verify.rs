@@ -9,23 +9,23 @@ use std::num::NonZeroU32;
 
 use crate::map::FixedMap;
 
-use super::cause::{self, Cause};
 use super::dialect::Dialect;
 use super::event::{EngineBatch, EngineEvent, EngineHash, EngineStored};
 use super::groups;
+use super::mismatch_cause::{self, MismatchCause};
 use super::rules::ChainState;
 
 /// What an engine's hashes are checked against, and how often.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Verify {
+pub struct VerifyConfig {
     /// What the engine is taken to speak.
     pub dialect: Dialect,
     /// Of how many stores one is chosen.
     pub every: NonZeroU32,
 }
 
-impl Verify {
+impl VerifyConfig {
     /// Checks one of `every` stores, and what continues it; all of them if `every` is 0 or 1.
     #[must_use]
     pub fn every(dialect: Dialect, every: u32) -> Self {
@@ -36,21 +36,21 @@ impl Verify {
 /// How often an engine's hashes were found to be what its dialect gives, in blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Agreement {
+pub struct VerifyStats {
     /// The announced hash is the computed one.
-    pub agree: u64,
+    pub matched: u64,
     /// It is not.
-    pub disagree: u64,
+    pub mismatched: u64,
     /// Nothing could be computed: no tokens, or a parent of which only 64 bits are known.
-    pub cannot_tell: u64,
+    pub unverifiable: u64,
     /// The last disagreement.
-    pub last: Option<Disagreement>,
+    pub last_mismatch: Option<HashMismatch>,
 }
 
 /// An engine announced a hash that its dialect does not give. Requests hashed in that dialect find nothing on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Disagreement {
+pub struct HashMismatch {
     /// What the engine is taken to speak.
     pub dialect: Dialect,
     /// What it announced.
@@ -58,10 +58,10 @@ pub struct Disagreement {
     /// What the dialect gives.
     pub computed: EngineHash,
     /// What most likely differs.
-    pub cause: Cause,
+    pub cause: MismatchCause,
 }
 
-impl fmt::Display for Disagreement {
+impl fmt::Display for HashMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { dialect, announced, computed, cause } = self;
         write!(f, "the engine announced {:016x} where {dialect} gives {:016x}: ", announced.get(), computed.get())?;
@@ -72,7 +72,7 @@ impl fmt::Display for Disagreement {
 /// One engine's verifier.
 #[derive(Debug)]
 pub(super) struct Verifier {
-    verify: Verify,
+    verify: VerifyConfig,
     seen: u32,
     /// Where chains that are followed stood after each block.
     states: FixedMap<EngineHash, ChainState>,
@@ -80,17 +80,17 @@ pub(super) struct Verifier {
     order: VecDeque<EngineHash>,
     /// Blocks of tokens alone that agreed.
     plain: u64,
-    agreement: Agreement,
+    stats: VerifyStats,
 }
 
 impl Verifier {
-    pub(super) fn new(verify: Verify) -> Self {
+    pub(super) fn new(verify: VerifyConfig) -> Self {
         let (states, order) = (FixedMap::default(), VecDeque::new());
-        Self { verify, seen: 0, states, order, plain: 0, agreement: Agreement::default() }
+        Self { verify, seen: 0, states, order, plain: 0, stats: VerifyStats::default() }
     }
 
-    pub(super) fn agreement(&self) -> Agreement {
-        self.agreement.clone()
+    pub(super) fn stats(&self) -> VerifyStats {
+        self.stats.clone()
     }
 
     /// Forgets the chains that are followed; the counts stay.
@@ -100,13 +100,13 @@ impl Verifier {
     }
 
     /// Checks what of a batch is chosen; the first disagreement, and later ones of another cause.
-    pub(super) fn look_at(&mut self, batch: &EngineBatch<'_>) -> Option<Disagreement> {
+    pub(super) fn look_at(&mut self, batch: &EngineBatch<'_>) -> Option<HashMismatch> {
         let mut news = None;
         for event in &batch.events {
             let EngineEvent::Stored(stored) = event else { continue };
             if let Some(found) = self.look_at_store(stored) {
-                let known = self.agreement.last.as_ref().is_some_and(|last| last.cause == found.cause);
-                self.agreement.last = Some(found.clone());
+                let known = self.stats.last_mismatch.as_ref().is_some_and(|last| last.cause == found.cause);
+                self.stats.last_mismatch = Some(found.clone());
                 if !known {
                     news.get_or_insert(found);
                 }
@@ -115,7 +115,7 @@ impl Verifier {
         news
     }
 
-    fn look_at_store(&mut self, stored: &EngineStored<'_>) -> Option<Disagreement> {
+    fn look_at_store(&mut self, stored: &EngineStored<'_>) -> Option<HashMismatch> {
         // What keeps no prefix is sparse, and placeholders say nothing of their blocks.
         let telling = stored.block_size > 0 && groups::carries_prefix(stored.kind.as_deref());
         if stored.hashes.is_empty() || !telling {
@@ -130,12 +130,12 @@ impl Verifier {
         }
         let blocks = stored.hashes.len() as u64;
         let Ok(computed) = self.verify.dialect.recompute_each(stored, before) else {
-            self.agreement.cannot_tell += blocks;
+            self.stats.unverifiable += blocks;
             return None;
         };
         let same = computed.iter().zip(&stored.hashes).take_while(|((computed, _), announced)| computed == *announced);
         let same = same.count();
-        self.agreement.agree += same as u64;
+        self.stats.matched += same as u64;
         if same == stored.hashes.len() {
             if stored.extra_keys.iter().all(Vec::is_empty) {
                 self.plain += blocks;
@@ -146,11 +146,11 @@ impl Verifier {
         let cause = self.cause(stored);
         if self.verify.dialect.hides_keys() && !cause.is_proven() {
             // A key that events do not carry may have been hashed too.
-            self.agreement.cannot_tell += blocks - same as u64;
+            self.stats.unverifiable += blocks - same as u64;
             return None;
         }
-        self.agreement.disagree += blocks - same as u64;
-        Some(Disagreement {
+        self.stats.mismatched += blocks - same as u64;
+        Some(HashMismatch {
             dialect: self.verify.dialect.clone(),
             announced: stored.hashes[same],
             computed: computed[same].0,
@@ -159,10 +159,10 @@ impl Verifier {
     }
 
     /// Why they disagree. Trying takes long, so what was found is believed for a while.
-    fn cause(&self, stored: &EngineStored<'_>) -> Cause {
-        match &self.agreement.last {
-            Some(last) if self.agreement.disagree % 64 != 0 => last.cause.clone(),
-            _ => cause::find(&self.verify.dialect, stored, self.plain > 0),
+    fn cause(&self, stored: &EngineStored<'_>) -> MismatchCause {
+        match &self.stats.last_mismatch {
+            Some(last) if self.stats.mismatched % 64 != 0 => last.cause.clone(),
+            _ => mismatch_cause::find(&self.verify.dialect, stored, self.plain > 0),
         }
     }
 

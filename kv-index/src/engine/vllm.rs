@@ -52,6 +52,7 @@ mod cbor;
 mod encode;
 mod keys;
 mod pickle;
+mod recompute;
 mod rules;
 
 use std::fmt;
@@ -60,7 +61,6 @@ use std::str::FromStr;
 
 use crate::engine::version::Version;
 
-pub(super) use keys::{AdapterKey, Keys};
 pub(super) use rules::VllmRules;
 
 /// How vLLM engines are set up, as far as their hashes depend on it.

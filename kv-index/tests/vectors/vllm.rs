@@ -39,7 +39,7 @@ fn check_root(mut root: Fields, version: Version) {
     let digest = dialect.root(&prompt).map(|root| root.to_string());
     assert_eq!(digest, root.text("none_hash"), "{dialect}: {seed:?}");
     let hasher = DialectHasher::new(dialect, BlockSize::new(16).unwrap());
-    let serialized = hasher.serialized(&prompt).unwrap();
+    let serialized = hasher.preimages(&prompt).unwrap();
     assert_eq!(Some(hex(&serialized.root)), root.text("serialized_hex"), "{seed:?}");
     assert!(serialized.blocks.is_empty());
     root.finish();
@@ -128,7 +128,7 @@ impl Case {
         let Self { mut fields, hasher, .. } = self;
         let name = fields.name().to_owned();
         assert_eq!(hasher.dialect().root(&prompt).unwrap().to_string(), fields.text("none_hash").unwrap(), "{name}");
-        let serialized = hasher.serialized(&prompt).unwrap();
+        let serialized = hasher.preimages(&prompt).unwrap();
         if fields.has("serialized_hex_per_block") {
             let blocks: Vec<_> = serialized.blocks.iter().map(|block| hex(block)).collect();
             assert_eq!(blocks, fields.texts("serialized_hex_per_block"), "{name}");

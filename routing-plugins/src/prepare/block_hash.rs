@@ -39,7 +39,7 @@ pub struct ChainRecipe {
 enum Hasher {
     Native(ChainHasher),
     Given,
-    #[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
+    #[cfg(feature = "engine")]
     Engine(std::sync::Arc<crate::EngineHashing>),
     Text(TextHasher),
 }
@@ -48,7 +48,7 @@ enum Hasher {
 #[derive(Debug, Default)]
 pub struct HashedBlocks {
     native: Vec<BlockHash>,
-    #[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
+    #[cfg(feature = "engine")]
     engine: kv_index::engine::ChainBuffer,
 }
 
@@ -56,14 +56,14 @@ impl HashedBlocks {
     /// Forgets the hashes, and keeps the memory.
     pub fn clear(&mut self) {
         self.native.clear();
-        #[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
+        #[cfg(feature = "engine")]
         self.engine.clear();
     }
 
     /// What was hashed so far: the prompt's first blocks, at least as many as any pod was found to hold.
     #[must_use]
     pub fn hashes(&self) -> &[BlockHash] {
-        #[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
+        #[cfg(feature = "engine")]
         if self.native.is_empty() {
             return self.engine.hashes();
         }
@@ -145,7 +145,7 @@ impl ChainRecipe {
         match by {
             Hasher::Native(hasher) => work(&mut hasher.lazy(tokens, &mut hashed.native)),
             Hasher::Given => work(&mut GivenChain::new(self.given(request), &mut hashed.native)),
-            #[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
+            #[cfg(feature = "engine")]
             Hasher::Engine(engine) => {
                 let prompt = engine.prompt(request, tokens);
                 work(&mut engine.hasher().lazy(&prompt, &mut hashed.engine).map_err(PluginError::failed)?);
@@ -198,7 +198,7 @@ impl BlockHashPreparer {
         match &self.hashing {
             Hashing::Given(size) => (Hasher::Given, size.tokens()),
             Hashing::Native(size) => (Hasher::Native(self.native(*size, request, recipe)), size.tokens()),
-            #[cfg(any(feature = "vllm", feature = "sglang", feature = "trtllm"))]
+            #[cfg(feature = "engine")]
             Hashing::Engine(engine) => {
                 (Hasher::Engine(std::sync::Arc::clone(engine)), engine.hasher().block_size().tokens())
             }

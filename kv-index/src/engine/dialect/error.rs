@@ -1,6 +1,6 @@
 //! Why an engine's hashes cannot be computed outside it, and what to do instead.
 
-use crate::engine::name::Engine;
+use crate::engine::engine_kind::EngineKind;
 use crate::engine::version::Version;
 
 /// Why an engine, as it is set up, hashes in a way that nobody else can compute.
@@ -25,7 +25,7 @@ pub enum DialectError {
     #[error("{engine} {version} hashes by Python's own hash(): upgrade to {since} or newer, or use token mode")]
     PythonHash {
         /// The engine.
-        engine: Engine,
+        engine: EngineKind,
         /// Its release.
         version: Version,
         /// The first release that does not.
@@ -56,7 +56,7 @@ pub enum DialectError {
     )]
     TooNew {
         /// The engine.
-        engine: Engine,
+        engine: EngineKind,
         /// The release it says it is.
         version: Version,
         /// The newest release, or the first of the newest series, that is established.

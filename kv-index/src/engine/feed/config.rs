@@ -1,9 +1,9 @@
-//! How an engine's stream is to be read.
+//! Configuration of an engine's event feed.
 
 use crate::block::BlockSize;
 use crate::chain::ChainSeed;
-use crate::engine::translate::Mode;
-use crate::engine::verify::Verify;
+use crate::engine::translate::HashMode;
+use crate::engine::verify::VerifyConfig;
 use crate::event::Source;
 use crate::feed::StreamId;
 
@@ -13,10 +13,10 @@ use crate::feed::StreamId;
 pub struct EngineFeedConfig {
     /// Which stream of the pod.
     pub stream: StreamId,
-    /// The number of a life's first batch: 0 in the engines.
+    /// The number of an incarnation's first batch: 0 in the engines.
     pub first: u64,
     /// What the index calls the blocks.
-    pub mode: Mode,
+    pub mode: HashMode,
     /// Tokens in a block of the index.
     pub block_size: BlockSize,
     /// Whether smaller pages of the engine may make up a block of the index. Prompt embeddings then match nothing.
@@ -29,25 +29,25 @@ pub struct EngineFeedConfig {
     /// state.
     pub replay: bool,
     /// Pages that may be in the map of names at once. What does not fit is left out and counted.
-    pub most_pages: usize,
+    pub max_pages: usize,
     /// Whether and how the engine's hashes are checked.
-    pub verify: Option<Verify>,
+    pub verify: Option<VerifyConfig>,
 }
 
 impl EngineFeedConfig {
     /// Token mode: blocks are called by our own hash of their tokens.
     #[must_use]
     pub fn tokens(model: ChainSeed, block_size: BlockSize) -> Self {
-        Self::new(Mode::Tokens(model), block_size)
+        Self::new(HashMode::Tokens(model), block_size)
     }
 
     /// Engine mode: blocks are called as the engine does, and requests are hashed in its dialect.
     #[must_use]
     pub fn engine_hashes(block_size: BlockSize) -> Self {
-        Self::new(Mode::EngineHashes, block_size)
+        Self::new(HashMode::EngineHashes, block_size)
     }
 
-    fn new(mode: Mode, block_size: BlockSize) -> Self {
+    fn new(mode: HashMode, block_size: BlockSize) -> Self {
         Self {
             stream: StreamId::default(),
             first: 0,
@@ -57,7 +57,7 @@ impl EngineFeedConfig {
             source: Source::Copies,
             rank: None,
             replay: true,
-            most_pages: 8 << 20,
+            max_pages: 8 << 20,
             verify: None,
         }
     }

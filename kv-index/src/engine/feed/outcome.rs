@@ -1,10 +1,10 @@
-//! What comes of a message, and why one may come to nothing.
+//! What came of a message: batch outcome, replay request, hash mismatch, or the error.
 
 use crate::engine::decode::DecodeError;
 use crate::engine::frames::FrameError;
 #[cfg(feature = "trtllm")]
 use crate::engine::json::JsonError;
-use crate::engine::verify::Disagreement;
+use crate::engine::verify::HashMismatch;
 use crate::error::Gone;
 use crate::feed::Verdict;
 
@@ -18,7 +18,7 @@ pub struct Received {
     /// ([`replay_request`](crate::engine::replay_request)). If that fails, say so by [`EngineFeed::replay_failed`](super::EngineFeed::replay_failed).
     pub ask: Option<u64>,
     /// The engine announced a hash that its dialect does not give: the first time it did so, or for a new cause.
-    pub disagreement: Option<Box<Disagreement>>,
+    pub mismatch: Option<Box<HashMismatch>>,
 }
 
 /// What a reply of the replay socket came to.
@@ -72,6 +72,6 @@ pub enum ReceiveError {
 
 impl Received {
     pub(super) fn of(verdict: Verdict) -> Self {
-        Self { verdict, ask: None, disagreement: None }
+        Self { verdict, ask: None, mismatch: None }
     }
 }

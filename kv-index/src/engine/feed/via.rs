@@ -1,6 +1,6 @@
-//! By which way a batch came: what its number and time can say, and whether what is missing can be asked for.
+//! Delivery paths: live, replayed or polled, and what each says of sequence and recovery.
 
-use crate::engine::lives::{Life, Lives, Mark};
+use crate::engine::incarnations::{BatchIncarnation, BatchStamp, Incarnations};
 
 use super::EngineFeedConfig;
 
@@ -15,14 +15,16 @@ pub(super) enum Via {
 }
 
 impl Via {
-    /// Which life a batch that came like this is from.
-    pub(super) fn judge(self, lives: &Lives, batch: Mark) -> Life {
+    /// Which incarnation a batch that came like this is from.
+    pub(super) fn judge(self, incarnations: &Incarnations, batch: BatchStamp) -> BatchIncarnation {
         match self {
-            Self::Live | Self::Replay => lives.judge(batch),
+            Self::Live | Self::Replay => incarnations.judge(batch),
             #[cfg(feature = "trtllm")]
-            Self::Pulled if lives.last().is_some_and(|last| batch.sequence <= last.sequence) => Life::Next,
+            Self::Pulled if incarnations.last().is_some_and(|last| batch.sequence <= last.sequence) => {
+                BatchIncarnation::New
+            }
             #[cfg(feature = "trtllm")]
-            Self::Pulled => Life::This,
+            Self::Pulled => BatchIncarnation::Current,
         }
     }
 

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::engine::{Adapter, Engine};
+use crate::engine::{Adapter, EngineKind};
 #[cfg(feature = "vllm")]
 use crate::engine::{Embeds, Media};
 use crate::{Config, Event, Index, Matches, Source, Stored};
@@ -41,7 +41,7 @@ fn dressed<'a>(dialect: &Dialect, what: u8, prompt: Prompt<'a, u32>) -> Prompt<'
         prompt = prompt.adapter(Adapter::named("sql").path("/sql").id(3)).extra_key("key");
     }
     #[cfg(feature = "vllm")]
-    if dialect.engine() == Engine::Vllm {
+    if dialect.engine() == EngineKind::Vllm {
         if what & 4 != 0 {
             prompt = prompt.media(&MEDIA);
         }
@@ -49,7 +49,7 @@ fn dressed<'a>(dialect: &Dialect, what: u8, prompt: Prompt<'a, u32>) -> Prompt<'
             prompt = prompt.embeds(Embeds { bytes: &[9; 70], row: 2 });
         }
     }
-    assert!(matches!(dialect.engine(), Engine::Vllm | Engine::Sglang | Engine::Trtllm));
+    assert!(matches!(dialect.engine(), EngineKind::Vllm | EngineKind::Sglang | EngineKind::Trtllm));
     prompt
 }
 

@@ -25,7 +25,7 @@ pub fn any_stream(bytes: &[u8]) {
     };
     config.accumulate = choice & 1 != 0;
     config.source = if choice & 4 == 0 { Source::Copies } else { Source::Membership };
-    config.most_pages = if choice & 8 == 0 { 1_000 } else { 6 };
+    config.max_pages = if choice & 8 == 0 { 1_000 } else { 6 };
     let feed = EngineFeed::new(&index, pod, config).expect("live");
     let mut sequence = 0;
     while !bytes.0.is_empty() {
@@ -35,16 +35,16 @@ pub fn any_stream(bytes: &[u8]) {
         let Ok(received) = feed.batch(sequence, &batch) else { continue };
         assert!(matches!(received.verdict, Verdict::Applied(_)), "{received:?}");
         index.audit();
-        let before = (index.digest(pod), feed.drops(), feed.names().0);
+        let before = (index.digest(pod), feed.drop_counts(), feed.page_map_size().0);
         let again = feed.batch(sequence, &batch).expect("of the same size");
         assert_eq!(again.verdict, Verdict::Duplicate);
-        assert_eq!((index.digest(pod), feed.drops(), feed.names().0), before);
+        assert_eq!((index.digest(pod), feed.drop_counts(), feed.page_map_size().0), before);
         sequence += 1;
     }
     let events = vec![EngineEvent::Cleared];
     let cleared = EngineBatch { timestamp: sequence as f64, events, ..EngineBatch::default() };
     feed.batch(sequence, &cleared).expect("no blocks, no size");
-    assert_eq!((index.stats().blocks, feed.names().0), (0, 0));
+    assert_eq!((index.stats().blocks, feed.page_map_size().0), (0, 0));
 }
 
 /// Bytes to choose by; zeros when they are used up.

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::block::BlockSize;
 use crate::chain::ChainSeed;
-use crate::engine::drops::Dropped;
+use crate::engine::drop_reason::DropCount;
 use crate::event::Event;
 
 /// A page as the model knows it: the engine's alias of the cache it is in, and every token up to its end.
@@ -131,7 +131,7 @@ proptest! {
             .to_vec();
         let mut model = Model { page, per_block, copies: BTreeMap::new(), seen: BTreeSet::new() };
         let mut pages = Pages::new(per_block as u16, usize::MAX);
-        let (mut index, mut drops) = (BTreeMap::new(), Drops::default());
+        let (mut index, mut drop_counts) = (BTreeMap::new(), DropCounts::default());
         for op in ops {
             let mut changes = Changes::default();
             match op {
@@ -148,10 +148,10 @@ proptest! {
                         keys: &|_, _| Vec::new(),
                         naming: Naming::Native(&hasher),
                     };
-                    let before = drops.of(DropReason::UnknownParent);
-                    pages.store(&new, &mut changes, &mut drops);
+                    let before = drop_counts.of(DropReason::UnknownParent);
+                    pages.store(&new, &mut changes, &mut drop_counts);
                     let lost = model.store(alias, &prompts[prompt], from, from + len, tier);
-                    let Dropped { blocks, .. } = drops.of(DropReason::UnknownParent);
+                    let DropCount { blocks, .. } = drop_counts.of(DropReason::UnknownParent);
                     prop_assert_eq!(blocks - before.blocks, lost as u64);
                 }
                 Op::Remove { alias, prompt, page: at, tier } => {
@@ -196,8 +196,8 @@ fn memory_follows_the_pages_down() {
         keys: &|_, _| Vec::new(),
         naming: Naming::Native(&hasher),
     };
-    let (mut changes, mut drops) = (Changes::default(), Drops::default());
-    pages.store(&new, &mut changes, &mut drops);
+    let (mut changes, mut drop_counts) = (Changes::default(), DropCounts::default());
+    pages.store(&new, &mut changes, &mut drop_counts);
     let full = pages.bytes();
     for name in &names {
         assert!(pages.remove(*name, Tier::Gpu, Source::Copies, &mut changes));
@@ -210,7 +210,7 @@ fn a_full_map_leaves_out_what_does_not_fit_and_says_so() {
     let hasher = ChainHasher::new(ChainSeed::new("m"), BlockSize::new(1).unwrap());
     let mut pages = Pages::new(1, 3);
     let names: Vec<_> = (0..5).map(EngineHash::new).collect();
-    let (mut changes, mut drops) = (Changes::default(), Drops::default());
+    let (mut changes, mut drop_counts) = (Changes::default(), DropCounts::default());
     let new = NewPages {
         names: &names,
         before: None,
@@ -220,9 +220,9 @@ fn a_full_map_leaves_out_what_does_not_fit_and_says_so() {
         keys: &|_, _| Vec::new(),
         naming: Naming::Native(&hasher),
     };
-    pages.store(&new, &mut changes, &mut drops);
+    pages.store(&new, &mut changes, &mut drop_counts);
     assert_eq!(pages.len(), 3);
-    assert_eq!(drops.of(DropReason::MapFull).blocks, 2);
+    assert_eq!(drop_counts.of(DropReason::MapFull).blocks, 2);
     let Some(Event::Stored(stored)) = changes.events().next() else { panic!("three blocks fit") };
     assert_eq!(stored.blocks, &hasher.hash(&[1, 2, 3]));
 }

@@ -22,13 +22,13 @@ fn what_an_event_does_not_tell_is_not_guessed() {
         let told = |event: &EngineStored<'_>| dialect.recompute(event, None).map(|_| ());
         let whole = stored(&one, TokenIds::Plain(vec![1, 2]), 2);
         assert_eq!(told(&whole), Ok(()));
-        assert_eq!(told(&stored(&one, TokenIds::Plain(vec![]), 2)), Err(CannotTell::NoTokens));
-        assert_eq!(told(&stored(&one, TokenIds::Plain(vec![1]), 0)), Err(CannotTell::NoTokens));
-        assert_eq!(told(&stored(&one, TokenIds::Wide(2), 2)), Err(CannotTell::WideTokens));
-        assert_eq!(told(&stored(&one, TokenIds::Plain(vec![1, 2, 3, 4]), 2)), Err(CannotTell::Sparse));
-        assert_eq!(told(&stored(&one, TokenIds::Plain(vec![1]), u32::MAX)), Err(CannotTell::Sparse));
+        assert_eq!(told(&stored(&one, TokenIds::Plain(vec![]), 2)), Err(Unverifiable::NoTokens));
+        assert_eq!(told(&stored(&one, TokenIds::Plain(vec![1]), 0)), Err(Unverifiable::NoTokens));
+        assert_eq!(told(&stored(&one, TokenIds::Wide(2), 2)), Err(Unverifiable::WideTokens));
+        assert_eq!(told(&stored(&one, TokenIds::Plain(vec![1, 2, 3, 4]), 2)), Err(Unverifiable::Sparse));
+        assert_eq!(told(&stored(&one, TokenIds::Plain(vec![1]), u32::MAX)), Err(Unverifiable::Sparse));
         let orphan = EngineStored { parent: Some(EngineHash::new(9)), ..whole };
-        assert_eq!(told(&orphan), Err(CannotTell::UnknownParent));
+        assert_eq!(told(&orphan), Err(Unverifiable::UnknownParent));
     }
 }
 
@@ -76,7 +76,7 @@ mod captured {
     }
 
     /// Recomputes each event from where the chain stood, and says how many could be.
-    pub(super) fn follow(dialect: &Dialect, events: &[(String, EngineStored<'_>)]) -> (usize, Vec<CannotTell>) {
+    pub(super) fn follow(dialect: &Dialect, events: &[(String, EngineStored<'_>)]) -> (usize, Vec<Unverifiable>) {
         let mut states: HashMap<EngineHash, ChainState> = HashMap::new();
         let (mut told, mut untold) = (0, Vec::new());
         for (name, event) in events {
@@ -145,7 +145,7 @@ mod vllm {
         let (told, untold) = follow(&dialect, &events);
         assert_eq!(told, 8);
         // The sparse group of the hybrid model, and no other.
-        assert_eq!(untold, [CannotTell::Sparse]);
+        assert_eq!(untold, [Unverifiable::Sparse]);
     }
 
     #[test]
@@ -177,7 +177,7 @@ mod vllm {
         assert_eq!(told(old, &salted), told(old, &adapted), "untagged, a salt is a name");
         assert_ne!(told(old, &salted), told(old, &both));
         assert_ne!(told(old, &salted), told(new, &salted));
-        assert_eq!(told(new, &adapted), Err(CannotTell::AdapterPath));
+        assert_eq!(told(new, &adapted), Err(Unverifiable::AdapterPath));
         for unclear in [
             event(vec![text("b")], None, Some(1)),
             event(vec![text("b"), text("c")], None, None),
@@ -186,9 +186,9 @@ mod vllm {
             event(vec![ExtraKey::Digest(Cow::Borrowed(&[1; 5]))], None, None),
             EngineStored { extra_keys: vec![], ..salted.clone() },
         ] {
-            assert_eq!(told(old, &unclear), Err(CannotTell::ExtraKeys), "{unclear:?}");
+            assert_eq!(told(old, &unclear), Err(Unverifiable::ExtraKeys), "{unclear:?}");
         }
-        assert_eq!(told(old, &event(vec![ExtraKey::Number(4)], None, None)), Err(CannotTell::NotEstablished));
+        assert_eq!(told(old, &event(vec![ExtraKey::Number(4)], None, None)), Err(Unverifiable::NotEstablished));
     }
 }
 
@@ -230,10 +230,10 @@ mod sglang {
         let hashing = SglangHashing::new(Version::new(0, 5, 18));
         assert_eq!(follow(&dialect(hashing.eagle()), &pairs), (1, vec![]));
         // Two events follow one that the sample does not have.
-        assert_eq!(follow(&dialect(hashing), &plain), (2, vec![CannotTell::UnknownParent; 2]));
+        assert_eq!(follow(&dialect(hashing), &plain), (2, vec![Unverifiable::UnknownParent; 2]));
         let (got, _) = dialect(hashing).recompute(&pairs[0].1, None).unwrap();
         assert_ne!(got, pairs[0].1.hashes, "a dialect without pairs disagrees");
-        assert_eq!(follow(&dialect(hashing.eagle()), &plain).1[2], CannotTell::NotPairs);
+        assert_eq!(follow(&dialect(hashing.eagle()), &plain).1[2], Unverifiable::NotPairs);
     }
 
     #[test]
@@ -253,7 +253,7 @@ mod sglang {
         let last = EngineStored { parent: Some(first[2]), ..event(&hashes[3..], &tokens[6..]) };
         assert_eq!(dialect.recompute(&last, Some(&state)).unwrap().0, hashes[3..]);
         let adapted = EngineStored { lora_name: Some("sql".into()), ..last };
-        assert_eq!(dialect.recompute(&adapted, Some(&state)).unwrap_err(), CannotTell::AdapterKey);
+        assert_eq!(dialect.recompute(&adapted, Some(&state)).unwrap_err(), Unverifiable::AdapterKey);
     }
 }
 
@@ -269,5 +269,5 @@ fn the_first_form_of_trtllm_needs_no_state() {
     assert_eq!(dialect.recompute(&event, None).unwrap().0, hashes[1..]);
     assert_eq!(dialect.recompute_each(&event, None).unwrap()[0].0, hashes[1]);
     let salted = EngineStored { salt: Some("s".into()), ..event };
-    assert_eq!(dialect.recompute(&salted, None).unwrap_err(), CannotTell::NotEstablished);
+    assert_eq!(dialect.recompute(&salted, None).unwrap_err(), Unverifiable::NotEstablished);
 }

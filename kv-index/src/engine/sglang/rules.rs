@@ -6,10 +6,13 @@ use sha2::{Digest, Sha256};
 
 use crate::engine::block_digest::BlockDigest;
 use crate::engine::dialect::DialectError;
-use crate::engine::hash_error::{HashError, Ingredient};
-use crate::engine::name::Engine;
-use crate::engine::prompt::Prompt;
-use crate::engine::rules::{ChainState, Rules, Stretch};
+use crate::engine::engine_kind::EngineKind;
+use crate::engine::event::EngineStored;
+use crate::engine::hash_error::{HashError, PromptFeature};
+use crate::engine::prompt::{Prompt, TokenId};
+use crate::engine::recompute::Recomputed;
+use crate::engine::rules::{ChainState, Rules, Setting, Stretch, check_features, check_tokens};
+use crate::engine::sglang::recompute::recompute;
 use crate::engine::sglang::{SglangFormat, SglangHashing};
 use crate::engine::version::Version;
 
@@ -18,17 +21,13 @@ use crate::engine::version::Version;
 pub(in crate::engine) struct SglangRules(SglangHashing);
 
 impl SglangRules {
-    pub(in crate::engine) fn hashing(&self) -> &SglangHashing {
-        &self.0
-    }
-
     pub(in crate::engine) fn new(hashing: SglangHashing) -> Result<Self, DialectError> {
         let version = hashing.version;
         if version < SHA256 {
-            return Err(DialectError::PythonHash { engine: Engine::Sglang, version, since: SHA256 });
+            return Err(DialectError::PythonHash { engine: EngineKind::Sglang, version, since: SHA256 });
         }
         if version > NEWEST {
-            return Err(DialectError::TooNew { engine: Engine::Sglang, version, newest: NEWEST });
+            return Err(DialectError::TooNew { engine: EngineKind::Sglang, version, newest: NEWEST });
         }
         if hashing.format == SglangFormat::Dynamo && version < NAMESPACES {
             return Err(DialectError::NoSuchFormat { version, since: NAMESPACES });
@@ -38,10 +37,6 @@ impl SglangRules {
             true => Err(DialectError::AdaptersAlike { version, since: ADAPTER_NAMESPACES }),
             false => Ok(Self(hashing)),
         }
-    }
-
-    pub(in crate::engine) fn version(&self) -> Version {
-        self.0.version
     }
 
     /// Whether a page holds pairs of tokens.
@@ -56,15 +51,12 @@ impl SglangRules {
 
     /// The hash of one page of units, each of one id or more. What was serialized is then in `bytes`.
     #[inline]
-    pub(in crate::engine) fn step<T, const IDS: usize>(
+    pub(in crate::engine) fn step<T: TokenId, const IDS: usize>(
         &self,
         parent: &BlockDigest,
         units: impl ExactSizeIterator<Item = [T; IDS]> + Clone,
         bytes: &mut Vec<u8>,
-    ) -> BlockDigest
-    where
-        T: Copy + Into<i128>,
-    {
+    ) -> BlockDigest {
         bytes.clear();
         bytes.extend_from_slice(parent.as_bytes());
         let ids = |unit: [T; IDS]| unit.map(Into::<i128>::into);
@@ -80,45 +72,54 @@ impl SglangRules {
                 }
             }
         }
-        sha256(bytes)
+        BlockDigest::sha256(bytes)
     }
 
     fn most(&self) -> u64 {
         if self.0.version >= WIDE_TOKENS { u64::MAX } else { NARROW as u64 }
     }
-
-    fn refuse(what: Ingredient, has: bool) -> Result<(), HashError> {
-        if has { Err(HashError::NotComputable { engine: Engine::Sglang, what }) } else { Ok(()) }
-    }
 }
 
 impl Rules for SglangRules {
-    fn check<T>(&self, prompt: &Prompt<'_, T>, size: usize, blocks: usize) -> Result<(), HashError>
-    where
-        T: Copy + Into<i128>,
-    {
-        Self::refuse(Ingredient::Media, !prompt.media.is_empty())?;
-        Self::refuse(Ingredient::Embeds, prompt.embeds.is_some())?;
+    const ENGINE: EngineKind = EngineKind::Sglang;
+
+    fn version(&self) -> Option<Version> {
+        Some(self.0.version)
+    }
+
+    /// The dynamo format hashes a request's `extra_key`.
+    fn hides_keys(&self) -> bool {
+        self.0.format == SglangFormat::Dynamo
+    }
+
+    fn alternatives(&self, setting: Setting) -> Vec<Self> {
+        let others = match setting {
+            Setting::Release => FORMATS.map(|(version, format)| SglangHashing { version, format, ..self.0 }).into(),
+            Setting::Algorithm => vec![SglangHashing { eagle: !self.0.eagle, ..self.0 }],
+            Setting::Seed => Vec::new(),
+        };
+        others.into_iter().filter_map(|hashing| Self::new(hashing).ok()).collect()
+    }
+
+    fn recompute(&self, stored: &EngineStored<'_>, before: Option<&ChainState>) -> Recomputed {
+        recompute(self, stored, before)
+    }
+
+    fn check<T: TokenId>(&self, prompt: &Prompt<'_, T>, size: usize, blocks: usize) -> Result<(), HashError> {
+        let (engine, version) = (Self::ENGINE, self.0.version);
+        check_features(engine, prompt)?;
         if prompt.adapter.is_some() && prompt.extra_key.is_none() {
             return Err(HashError::AdapterKey);
         }
-        let (engine, version) = (Engine::Sglang, self.0.version);
-        if salt(prompt).is_some() && version < SALTS {
-            return Err(HashError::NotEstablished { engine, version, what: Ingredient::Salt, since: SALTS });
+        if prompt.cache_salt().is_some() && version < SALTS {
+            return Err(HashError::NotEstablished { engine, version, what: PromptFeature::Salt, since: SALTS });
         }
-        let most = self.most();
         let hashed = blocks * size + usize::from(self.0.eagle && blocks > 0);
-        for (position, &id) in prompt.tokens[..hashed].iter().enumerate() {
-            let id: i128 = id.into();
-            if !(0..=i128::from(most)).contains(&id) {
-                return Err(HashError::Token { engine, id, position, most });
-            }
-        }
-        Ok(())
+        check_tokens(engine, &prompt.tokens[..hashed], self.most())
     }
 
     fn root<T>(&self, prompt: &Prompt<'_, T>) -> BlockDigest {
-        salt(prompt).map_or(BlockDigest::EMPTY, |salt| {
+        prompt.cache_salt().map_or(BlockDigest::EMPTY, |salt| {
             let digest = Sha256::new_with_prefix(SALT_LABEL).chain_update(salt).finalize();
             BlockDigest::from(<[u8; 32]>::from(digest))
         })
@@ -126,7 +127,7 @@ impl Rules for SglangRules {
 
     fn root_bytes<T>(&self, prompt: &Prompt<'_, T>, bytes: &mut Vec<u8>) {
         bytes.clear();
-        if let Some(salt) = salt(prompt) {
+        if let Some(salt) = prompt.cache_salt() {
             bytes.extend_from_slice(SALT_LABEL);
             bytes.extend_from_slice(salt.as_bytes());
         }
@@ -143,7 +144,7 @@ impl Rules for SglangRules {
     fn namespace<T>(&self, prompt: &Prompt<'_, T>) -> Option<[u8; 32]> {
         let key = prompt.extra_key.filter(|key| !key.is_empty());
         let (key, salt) = match self.0.format {
-            SglangFormat::Dynamo => (key, salt(prompt)),
+            SglangFormat::Dynamo => (key, prompt.cache_salt()),
             SglangFormat::Default if self.0.version < ADAPTER_NAMESPACES => (None, None),
             SglangFormat::Default => (key.filter(|_| prompt.adapter.is_some()), None),
         };
@@ -164,15 +165,13 @@ impl Rules for SglangRules {
         Some(hash.finalize().into())
     }
 
-    fn extend<T>(
+    fn extend<T: TokenId>(
         &self,
         stretch: &Stretch<'_, T>,
         state: &mut ChainState,
         bytes: &mut Vec<u8>,
         mut each: impl FnMut(&[u8], &BlockDigest),
-    ) where
-        T: Copy + Into<i128>,
-    {
+    ) {
         let &Stretch { prompt, size, ref blocks } = stretch;
         for at in blocks.clone() {
             let page = at * size..(at + 1) * size;
@@ -210,15 +209,6 @@ impl fmt::Display for SglangRules {
     }
 }
 
-fn salt<'a, T>(prompt: &Prompt<'a, T>) -> Option<&'a str> {
-    prompt.salt.filter(|salt| !salt.is_empty())
-}
-
-#[inline]
-fn sha256(bytes: &[u8]) -> BlockDigest {
-    BlockDigest::from(<[u8; 32]>::from(Sha256::digest(bytes)))
-}
-
 const SALT_LABEL: &[u8] = b"sglang-cache-salt-v1\0";
 const NAMESPACE_LABEL: &[u8] = b"sglang-kv-event-namespace-v1";
 /// The greatest id that a page of plain tokens has.
@@ -232,6 +222,9 @@ const NAMESPACES: Version = Version::new(0, 5, 22);
 const ADAPTER_NAMESPACES: Version = Version::new(0, 5, 23);
 const WIDE_TOKENS: Version = Version::new(0, 5, 23);
 const NEWEST: Version = Version::new(0, 5, 23);
+/// A release of each way of hashing: before adapters had hashes of their own, and after, in both formats.
+const FORMATS: [(Version, SglangFormat); 3] =
+    [(SALTS, SglangFormat::Default), (NEWEST, SglangFormat::Default), (NEWEST, SglangFormat::Dynamo)];
 
 #[cfg(test)]
 mod tests;

@@ -6,13 +6,13 @@ fn size(tokens: u32) -> BlockSize {
     BlockSize::new(tokens).expect("not zero")
 }
 
-fn translator(mode: Mode) -> Translator {
+fn translator(mode: HashMode) -> Translator {
     let source = Source::Copies;
-    Translator::new(Reading { mode, block_size: size(2), accumulate: false, source, most_pages: 1000 })
+    Translator::new(Reading { mode, block_size: size(2), accumulate: false, source, max_pages: 1000 })
 }
 
 fn tokens() -> Translator {
-    translator(Mode::Tokens(ChainSeed::new("m")))
+    translator(HashMode::Tokens(ChainSeed::new("m")))
 }
 
 fn hasher(adapter: Option<&str>, salt: Option<&str>) -> ChainHasher {
@@ -55,8 +55,9 @@ fn blocks(told: &[BlockHash]) -> String {
 #[track_caller]
 fn dropped(mut translator: Translator, event: EngineEvent<'_>, reason: DropReason, blocks: u64) {
     assert_eq!(told(&mut translator, vec![event]), [""; 0]);
-    let drops: Vec<_> = translator.drops.iter().map(|(reason, drop)| (reason, drop.events, drop.blocks)).collect();
-    assert_eq!(drops, [(reason, 1, blocks)]);
+    let drop_counts: Vec<_> =
+        translator.drop_counts.iter().map(|(reason, drop)| (reason, drop.events, drop.blocks)).collect();
+    assert_eq!(drop_counts, [(reason, 1, blocks)]);
 }
 
 #[test]
@@ -83,7 +84,7 @@ fn every_reason_to_leave_a_store_out_is_counted() {
 
 #[test]
 fn a_sparse_store_is_never_zipped() {
-    for mode in [Mode::Tokens(ChainSeed::new("m")), Mode::EngineHashes] {
+    for mode in [HashMode::Tokens(ChainSeed::new("m")), HashMode::EngineHashes] {
         let mut translator = translator(mode);
         // Two hashes for three blocks of tokens: nothing says which.
         let sparse =
@@ -93,7 +94,7 @@ fn a_sparse_store_is_never_zipped() {
             [line(Event::Cleared)],
             "what was taken for the prefix is none"
         );
-        assert_eq!(translator.drops.of(DropReason::Sparse).blocks, 2);
+        assert_eq!(translator.drop_counts.of(DropReason::Sparse).blocks, 2);
         // Its evictions are none of ours either, and another group may be the prefix.
         let evicted = EngineRemoved { group: Some(1), ..removed(&[22]) };
         assert_eq!(told(&mut translator, vec![EngineEvent::Removed(evicted)]), [""; 0]);
@@ -114,7 +115,7 @@ fn engine_names_are_looked_up_and_copies_counted() {
     let gone = line(Event::Removed(crate::event::Removed::new(&chain[1..])));
     assert_eq!(told(&mut translator, vec![evict()]), [gone]);
     assert_eq!(told(&mut translator, vec![evict()]), [""; 0]);
-    assert_eq!(translator.drops.of(DropReason::UnknownBlock).blocks, 1);
+    assert_eq!(translator.drop_counts.of(DropReason::UnknownBlock).blocks, 1);
     assert_eq!(translator.map_size().0, 1);
 }
 
@@ -144,7 +145,7 @@ fn pairs_unfold_to_their_first_tokens() {
 
 #[test]
 fn blocks_that_are_known_need_no_tokens_to_come_to_another_tier() {
-    for mode in [Mode::Tokens(ChainSeed::new("m")), Mode::EngineHashes] {
+    for mode in [HashMode::Tokens(ChainSeed::new("m")), HashMode::EngineHashes] {
         let mut translator = translator(mode);
         let on_gpu = EngineStored { group: Some(0), ..stored(&[11, 22], None, &[1, 2, 3, 4]) };
         told(&mut translator, vec![EngineEvent::Stored(on_gpu)]);
@@ -157,7 +158,7 @@ fn blocks_that_are_known_need_no_tokens_to_come_to_another_tier() {
 
 #[test]
 fn a_moved_block_changes_its_tier() {
-    for mode in [Mode::Tokens(ChainSeed::new("m")), Mode::EngineHashes] {
+    for mode in [HashMode::Tokens(ChainSeed::new("m")), HashMode::EngineHashes] {
         let mut translator = translator(mode);
         let window = Some(4096);
         let on_gpu = EngineStored { window, ..stored(&[11], None, &[1, 2]) };
@@ -177,15 +178,15 @@ fn a_clear_forgets_the_names() {
     assert_eq!(translator.map_size().0, 0);
     let orphan = EngineEvent::Stored(stored(&[22], Some(11), &[3, 4]));
     assert_eq!(told(&mut translator, vec![orphan]), [""; 0]);
-    assert_eq!(translator.drops.of(DropReason::UnknownParent).blocks, 1);
+    assert_eq!(translator.drop_counts.of(DropReason::UnknownParent).blocks, 1);
 }
 
 #[test]
 fn unknown_and_malformed_events_are_counted() {
     let mut translator = tokens();
     translator.translate(&EngineBatch { unknown: 2, malformed: 3, ..EngineBatch::default() });
-    assert_eq!(translator.drops.of(DropReason::UnknownType).events, 2);
-    assert_eq!(translator.drops.of(DropReason::Malformed).events, 3);
+    assert_eq!(translator.drop_counts.of(DropReason::UnknownType).events, 2);
+    assert_eq!(translator.drop_counts.of(DropReason::Malformed).events, 3);
 }
 
 #[test]

@@ -5,11 +5,15 @@ use std::fmt;
 use sha2::{Digest, Sha256};
 
 use crate::engine::block_digest::BlockDigest;
-use crate::engine::hash_error::{HashError, Ingredient};
-use crate::engine::name::Engine;
-use crate::engine::prompt::Prompt;
-use crate::engine::rules::{ChainState, Rules, Stretch};
+use crate::engine::engine_kind::EngineKind;
+use crate::engine::event::EngineStored;
+use crate::engine::hash_error::HashError;
+use crate::engine::prompt::{Prompt, TokenId};
+use crate::engine::recompute::Recomputed;
+use crate::engine::rules::{ChainState, Rules, Setting, Stretch, check_features, check_tokens};
+use crate::engine::trtllm::recompute::recompute;
 use crate::engine::trtllm::{TrtllmForm, TrtllmHashing};
+use crate::engine::version::Version;
 
 /// TensorRT-LLM engines whose hashes can be computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,10 +27,6 @@ pub(in crate::engine) struct Scope {
 }
 
 impl TrtllmRules {
-    pub(in crate::engine) fn hashing(&self) -> &TrtllmHashing {
-        &self.0
-    }
-
     pub(in crate::engine) fn new(hashing: TrtllmHashing) -> Self {
         Self(hashing)
     }
@@ -54,16 +54,13 @@ impl TrtllmRules {
 
     /// The hash of one block. What was serialized is then in `bytes`.
     #[inline]
-    pub(in crate::engine) fn step<T>(
+    pub(in crate::engine) fn step<T: TokenId>(
         &self,
         parent: &BlockDigest,
         tokens: &[T],
         scope: Scope,
         bytes: &mut Vec<u8>,
-    ) -> BlockDigest
-    where
-        T: Copy + Into<i128>,
-    {
+    ) -> BlockDigest {
         bytes.clear();
         match self.0.form {
             TrtllmForm::V1BlockKey => number(block_key(parent.first_word(), tokens, scope)),
@@ -74,7 +71,7 @@ impl TrtllmRules {
                 for (slot, &token) in bytes[start..].chunks_exact_mut(4).zip(tokens) {
                     slot.copy_from_slice(&(token.into() as u32).to_le_bytes());
                 }
-                BlockDigest::from(<[u8; 32]>::from(Sha256::digest(&*bytes)))
+                BlockDigest::sha256(bytes)
             }
         }
     }
@@ -82,35 +79,45 @@ impl TrtllmRules {
     fn scope<T>(&self, prompt: &Prompt<'_, T>) -> Scope {
         Scope {
             adapter: prompt.adapter.and_then(|adapter| adapter.id),
-            salt: salt(prompt).and_then(|salt| self.salt_id(salt)),
+            salt: prompt.cache_salt().and_then(|salt| self.salt_id(salt)),
         }
-    }
-
-    fn refuse(what: Ingredient, has: bool) -> Result<(), HashError> {
-        if has { Err(HashError::NotComputable { engine: Engine::Trtllm, what }) } else { Ok(()) }
     }
 }
 
 impl Rules for TrtllmRules {
-    fn check<T>(&self, prompt: &Prompt<'_, T>, size: usize, blocks: usize) -> Result<(), HashError>
-    where
-        T: Copy + Into<i128>,
-    {
-        Self::refuse(Ingredient::Media, !prompt.media.is_empty())?;
-        Self::refuse(Ingredient::Embeds, prompt.embeds.is_some())?;
+    const ENGINE: EngineKind = EngineKind::Trtllm;
+
+    fn version(&self) -> Option<Version> {
+        None
+    }
+
+    /// Events do not name the adapter.
+    fn hides_keys(&self) -> bool {
+        true
+    }
+
+    fn alternatives(&self, setting: Setting) -> Vec<Self> {
+        match setting {
+            Setting::Algorithm => {
+                [TrtllmForm::V1BlockKey, TrtllmForm::V2Sha256].map(|form| Self(TrtllmHashing { form, ..self.0 })).into()
+            }
+            Setting::Release | Setting::Seed => Vec::new(),
+        }
+    }
+
+    fn recompute(&self, stored: &EngineStored<'_>, before: Option<&ChainState>) -> Recomputed {
+        recompute(self, stored, before)
+    }
+
+    fn check<T: TokenId>(&self, prompt: &Prompt<'_, T>, size: usize, blocks: usize) -> Result<(), HashError> {
+        check_features(Self::ENGINE, prompt)?;
         if prompt.adapter.is_some_and(|adapter| adapter.id.is_none()) {
             return Err(HashError::AdapterId);
         }
-        if salt(prompt).is_some() && !self.0.sha256_salts {
+        if prompt.cache_salt().is_some() && !self.0.sha256_salts {
             return Err(HashError::SaltForm);
         }
-        for (position, &id) in prompt.tokens[..blocks * size].iter().enumerate() {
-            let id: i128 = id.into();
-            if !(0..=i128::from(MOST)).contains(&id) {
-                return Err(HashError::Token { engine: Engine::Trtllm, id, position, most: MOST });
-            }
-        }
-        Ok(())
+        check_tokens(Self::ENGINE, &prompt.tokens[..blocks * size], MOST)
     }
 
     fn root<T>(&self, prompt: &Prompt<'_, T>) -> BlockDigest {
@@ -131,15 +138,13 @@ impl Rules for TrtllmRules {
         }
     }
 
-    fn extend<T>(
+    fn extend<T: TokenId>(
         &self,
         stretch: &Stretch<'_, T>,
         state: &mut ChainState,
         bytes: &mut Vec<u8>,
         mut each: impl FnMut(&[u8], &BlockDigest),
-    ) where
-        T: Copy + Into<i128>,
-    {
+    ) {
         let &Stretch { prompt, size, ref blocks } = stretch;
         let scope = self.scope(prompt);
         for tokens in prompt.tokens[blocks.start * size..blocks.end * size].chunks_exact(size) {
@@ -161,10 +166,6 @@ impl fmt::Display for TrtllmRules {
     }
 }
 
-fn salt<'a, T>(prompt: &Prompt<'a, T>) -> Option<&'a str> {
-    prompt.salt.filter(|salt| !salt.is_empty())
-}
-
 /// What the second form's root is the hash of: which ids there are, and the ids.
 fn scope_bytes(scope: Scope, mut put: impl FnMut(&[u8])) {
     put(&[u8::from(scope.adapter.is_some()) | u8::from(scope.salt.is_some()) << 1]);
@@ -175,7 +176,7 @@ fn scope_bytes(scope: Scope, mut put: impl FnMut(&[u8])) {
 
 /// The first form's hash of a block.
 #[inline]
-fn block_key<T: Copy + Into<i128>>(parent: u64, tokens: &[T], scope: Scope) -> u64 {
+fn block_key<T: TokenId>(parent: u64, tokens: &[T], scope: Scope) -> u64 {
     let mut seed = tokens.len() as u64 ^ parent.wrapping_mul(MIX_A);
     // The engine takes a parent of 0 for none, so that the salt is in the first block only.
     if let (0, Some(salt)) = (parent, scope.salt) {

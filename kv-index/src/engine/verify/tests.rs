@@ -36,42 +36,42 @@ fn announced(dialect: &Dialect, salt: Option<&'static str>, hashed: u32) -> Engi
     EngineBatch { events: vec![EngineEvent::Stored(stored)], ..EngineBatch::default() }
 }
 
-fn cause(taken_for: Dialect, batch: &EngineBatch<'_>) -> Cause {
-    let mut verifier = Verifier::new(Verify::every(taken_for, 1));
+fn cause(taken_for: Dialect, batch: &EngineBatch<'_>) -> MismatchCause {
+    let mut verifier = Verifier::new(VerifyConfig::every(taken_for, 1));
     let found = verifier.look_at(batch).expect("they disagree");
-    assert_eq!(verifier.agreement().disagree, 4);
-    assert_eq!(verifier.agreement().last, Some(found.clone()));
+    assert_eq!(verifier.stats().mismatched, 4);
+    assert_eq!(verifier.stats().last_mismatch, Some(found.clone()));
     assert_eq!(verifier.look_at(batch), None, "told once");
     found.cause
 }
 
 #[test]
 fn an_engine_that_speaks_its_dialect_agrees() {
-    let mut verifier = Verifier::new(Verify::every(usual(), 1));
+    let mut verifier = Verifier::new(VerifyConfig::every(usual(), 1));
     assert_eq!(verifier.look_at(&announced(&usual(), None, 16)), None);
     assert_eq!(verifier.look_at(&announced(&usual(), Some("s"), 16)), None);
-    assert_eq!((verifier.agreement().agree, verifier.agreement().disagree), (8, 0));
+    assert_eq!((verifier.stats().matched, verifier.stats().mismatched), (8, 0));
 }
 
 #[test]
 fn each_setting_that_differs_is_named() {
     let seeded = vllm((0, 30), VllmAlgorithm::Sha256, Some("0"));
-    assert_eq!(cause(usual(), &announced(&seeded, None, 16)), Cause::Seed { spoken: Some(seeded) });
+    assert_eq!(cause(usual(), &announced(&seeded, None, 16)), MismatchCause::Seed { actual: Some(seeded) });
     let odd = vllm((0, 30), VllmAlgorithm::Sha256, Some("of this process alone"));
-    assert_eq!(cause(usual(), &announced(&odd, None, 16)), Cause::Seed { spoken: None });
+    assert_eq!(cause(usual(), &announced(&odd, None, 16)), MismatchCause::Seed { actual: None });
     let cbor = vllm((0, 30), VllmAlgorithm::Sha256Cbor, Some("42"));
-    assert_eq!(cause(usual(), &announced(&cbor, None, 16)), Cause::Algorithm { spoken: cbor });
+    assert_eq!(cause(usual(), &announced(&cbor, None, 16)), MismatchCause::Algorithm { actual: cbor });
     let xxhash = vllm((0, 30), VllmAlgorithm::XxhashCbor, Some("0"));
-    assert_eq!(cause(usual(), &announced(&xxhash, None, 16)), Cause::Algorithm { spoken: xxhash });
+    assert_eq!(cause(usual(), &announced(&xxhash, None, 16)), MismatchCause::Algorithm { actual: xxhash });
     let tagged = vllm((0, 32), VllmAlgorithm::Sha256, Some("42"));
-    assert_eq!(cause(usual(), &announced(&tagged, Some("s"), 16)), Cause::Version { spoken: Some(tagged) });
-    assert_eq!(cause(usual(), &announced(&usual(), None, 8)), Cause::BlockSize { hashed: 8, announced: 16 });
+    assert_eq!(cause(usual(), &announced(&tagged, Some("s"), 16)), MismatchCause::Version { actual: Some(tagged) });
+    assert_eq!(cause(usual(), &announced(&usual(), None, 8)), MismatchCause::BlockSize { hashed: 8, announced: 16 });
 }
 
 #[test]
 fn the_warning_says_what_was_seen_and_what_to_do() {
     let odd = vllm((0, 30), VllmAlgorithm::Sha256, Some("of this process alone"));
-    let mut verifier = Verifier::new(Verify::every(usual(), 1));
+    let mut verifier = Verifier::new(VerifyConfig::every(usual(), 1));
     let text = verifier.look_at(&announced(&odd, None, 16)).expect("they disagree").to_string();
     assert!(text.contains("where vLLM 0.30.0 sha256, seed \"42\" gives"), "{text}");
     assert!(text.contains("set it to one value on every engine, or use token mode"), "{text}");
@@ -92,12 +92,12 @@ fn what_follows_a_chosen_store_is_checked_and_what_follows_others_cannot_be() {
     stored.extra_keys.truncate(2);
     let tail = EngineBatch { events: vec![EngineEvent::Stored(tail)], ..EngineBatch::default() };
 
-    let mut verifier = Verifier::new(Verify::every(usual(), 1));
+    let mut verifier = Verifier::new(VerifyConfig::every(usual(), 1));
     verifier.look_at(&tail);
-    assert_eq!(verifier.agreement().cannot_tell, 2);
+    assert_eq!(verifier.stats().unverifiable, 2);
     verifier.look_at(&whole);
     verifier.look_at(&tail);
-    assert_eq!((verifier.agreement().agree, verifier.agreement().cannot_tell), (4, 2));
+    assert_eq!((verifier.stats().matched, verifier.stats().unverifiable), (4, 2));
 
     // Another turn may go on from any block of a chain that is followed.
     let EngineEvent::Stored(stored) = &tail.events[0] else { unreachable!("a store") };
@@ -106,7 +106,7 @@ fn what_follows_a_chosen_store_is_checked_and_what_follows_others_cannot_be() {
     branch.tokens = TokenIds::Plain((48..64).collect());
     branch.extra_keys.pop();
     verifier.look_at(&EngineBatch { events: vec![EngineEvent::Stored(branch)], ..EngineBatch::default() });
-    assert_eq!((verifier.agreement().agree, verifier.agreement().cannot_tell), (5, 2));
+    assert_eq!((verifier.stats().matched, verifier.stats().unverifiable), (5, 2));
 }
 
 #[test]
@@ -124,16 +124,16 @@ fn an_adapter_whose_path_is_not_known_cannot_be_told() {
         extra_keys: vec![vec![ExtraKey::Text("sql".into())]],
         ..EngineStored::default()
     };
-    let mut verifier = Verifier::new(Verify::every(tagged, 1));
+    let mut verifier = Verifier::new(VerifyConfig::every(tagged, 1));
     verifier.look_at(&EngineBatch { events: vec![EngineEvent::Stored(stored)], ..EngineBatch::default() });
-    assert_eq!((verifier.agreement().disagree, verifier.agreement().cannot_tell), (0, 1));
+    assert_eq!((verifier.stats().mismatched, verifier.stats().unverifiable), (0, 1));
 }
 
 #[test]
 fn one_of_so_many_stores_is_checked() {
-    let mut verifier = Verifier::new(Verify::every(usual(), 10));
+    let mut verifier = Verifier::new(VerifyConfig::every(usual(), 10));
     for _ in 0..100 {
         verifier.look_at(&announced(&usual(), None, 16));
     }
-    assert_eq!(verifier.agreement().agree, 40);
+    assert_eq!(verifier.stats().matched, 40);
 }

@@ -1,5 +1,6 @@
 //! Canonical CBOR: shortest heads, definite lengths.
 
+use crate::engine::prompt::TokenId;
 use crate::engine::vllm::encode::{Encode, Object, Packed};
 
 /// CBOR in the making.
@@ -83,7 +84,7 @@ impl Encode for Cbor<'_> {
     }
 
     #[inline]
-    fn ints<T: Copy + Into<i128>>(&mut self, values: &[T]) {
+    fn ints<T: TokenId>(&mut self, values: &[T]) {
         let mut packed = Packed::new(self.out);
         for &value in values {
             let value: i128 = value.into();

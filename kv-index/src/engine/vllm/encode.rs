@@ -5,6 +5,7 @@
 
 use smallvec::SmallVec;
 
+use crate::engine::prompt::TokenId;
 use crate::engine::vllm::keys::Keys;
 
 /// A serializer of tuples, bytes, texts and integers.
@@ -22,7 +23,7 @@ pub(super) trait Encode {
     fn none(&mut self);
 
     /// Integers that are not a tuple's only items.
-    fn ints<T: Copy + Into<i128>>(&mut self, values: &[T]) {
+    fn ints<T: TokenId>(&mut self, values: &[T]) {
         for &value in values {
             self.int(value.into());
         }
@@ -81,10 +82,13 @@ pub(super) struct KeyForm {
 
 /// Writes a block.
 #[inline]
-pub(super) fn block<T>(encoder: &mut impl Encode, form: KeyForm, parent: &[u8], tokens: &[T], keys: &Keys<'_>)
-where
-    T: Copy + Into<i128>,
-{
+pub(super) fn block<T: TokenId>(
+    encoder: &mut impl Encode,
+    form: KeyForm,
+    parent: &[u8],
+    tokens: &[T],
+    keys: &Keys<'_>,
+) {
     encoder.open(3);
     encoder.bytes(parent);
     encoder.open(tokens.len());

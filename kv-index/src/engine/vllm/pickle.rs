@@ -4,6 +4,7 @@
 //! number. Everything after the protocol's header lies in frames: one is closed before the first object that finds
 //! 64 KiB in it, and a text of 64 KiB or more stands between frames.
 
+use crate::engine::prompt::TokenId;
 use crate::engine::vllm::encode::{Encode, Object, Packed};
 
 /// A pickle in the making.
@@ -148,7 +149,7 @@ impl Encode for Pickle<'_> {
         self.write(&[NONE]);
     }
 
-    fn ints<T: Copy + Into<i128>>(&mut self, values: &[T]) {
+    fn ints<T: TokenId>(&mut self, values: &[T]) {
         if values.len() > 1 && self.framed() + values.len().saturating_mul(INT_MOST) >= FRAME_FULL {
             return values.iter().for_each(|&value| self.int(value.into()));
         }

@@ -7,16 +7,19 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::engine::block_digest::BlockDigest;
 use crate::engine::dialect::DialectError;
-use crate::engine::hash_error::{HashError, Ingredient};
-use crate::engine::name::Engine;
-use crate::engine::prompt::Prompt;
-use crate::engine::rules::{ChainState, Rules, Stretch};
+use crate::engine::engine_kind::EngineKind;
+use crate::engine::event::EngineStored;
+use crate::engine::hash_error::{HashError, PromptFeature};
+use crate::engine::prompt::{Prompt, TokenId};
+use crate::engine::recompute::Recomputed;
+use crate::engine::rules::{ChainState, Rules, Setting, Stretch};
 use crate::engine::version::Version;
-use crate::engine::vllm::VllmHashing;
 use crate::engine::vllm::cbor::Cbor;
 use crate::engine::vllm::encode::{self, Encode, KeyForm};
 use crate::engine::vllm::keys::{AdapterKey, Keys};
 use crate::engine::vllm::pickle::Pickle;
+use crate::engine::vllm::recompute::recompute;
+use crate::engine::vllm::{VllmAlgorithm, VllmHashing};
 
 /// vLLM engines whose hashes can be computed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,17 +30,13 @@ pub(in crate::engine) struct VllmRules {
 }
 
 impl VllmRules {
-    pub(in crate::engine) fn hashing(&self) -> &VllmHashing {
-        &self.hashing
-    }
-
     pub(in crate::engine) fn new(hashing: VllmHashing) -> Result<Self, DialectError> {
         let VllmHashing { version, algorithm, ref seed, shared_identifiers } = hashing;
         if version < SHA256_BY_DEFAULT {
-            return Err(DialectError::PythonHash { engine: Engine::Vllm, version, since: SHA256_BY_DEFAULT });
+            return Err(DialectError::PythonHash { engine: EngineKind::Vllm, version, since: SHA256_BY_DEFAULT });
         }
         if version > NEWEST && !version.same_series(NEWEST) {
-            return Err(DialectError::TooNew { engine: Engine::Vllm, version, newest: NEWEST });
+            return Err(DialectError::TooNew { engine: EngineKind::Vllm, version, newest: NEWEST });
         }
         if algorithm.is_xxhash() && version < XXHASH {
             return Err(DialectError::NoSuchAlgorithm { version, algorithm: algorithm.name(), since: XXHASH });
@@ -53,10 +52,6 @@ impl VllmRules {
         Ok(rules)
     }
 
-    pub(in crate::engine) fn version(&self) -> Version {
-        self.hashing.version
-    }
-
     /// Whether an adapter's path is hashed with its name.
     pub(in crate::engine) fn hashes_paths(&self) -> bool {
         self.form.tagged
@@ -64,16 +59,13 @@ impl VllmRules {
 
     /// The hash of one block. What was serialized is then in `bytes`.
     #[inline]
-    pub(in crate::engine) fn step<T>(
+    pub(in crate::engine) fn step<T: TokenId>(
         &self,
         parent: &BlockDigest,
         tokens: &[T],
         keys: &Keys<'_>,
         bytes: &mut Vec<u8>,
-    ) -> BlockDigest
-    where
-        T: Copy + Into<i128>,
-    {
+    ) -> BlockDigest {
         if self.hashing.algorithm.pickles() {
             let mut pickle = Pickle::new(bytes);
             encode::block(&mut pickle, self.form, parent.as_bytes(), tokens, keys);
@@ -85,12 +77,12 @@ impl VllmRules {
     }
 
     /// The first release from which something is established, for what the prompt has; see the module's docs.
-    pub(in crate::engine) fn since(what: Ingredient) -> Version {
+    pub(in crate::engine) fn since(what: PromptFeature) -> Version {
         match what {
-            Ingredient::Adapter => ADAPTER_NAMES,
-            Ingredient::Media => MEDIA_OFFSETS,
-            Ingredient::Embeds => EMBEDS,
-            Ingredient::Salt => SHA256_BY_DEFAULT,
+            PromptFeature::Adapter => ADAPTER_NAMES,
+            PromptFeature::Media => MEDIA_OFFSETS,
+            PromptFeature::Embeds => EMBEDS,
+            PromptFeature::Salt => SHA256_BY_DEFAULT,
         }
     }
 
@@ -100,7 +92,7 @@ impl VllmRules {
             let digest = xxh3_128(bytes).to_be_bytes();
             BlockDigest::new(&digest).unwrap_or(BlockDigest::EMPTY)
         } else {
-            BlockDigest::from(<[u8; 32]>::from(Sha256::digest(bytes)))
+            BlockDigest::sha256(bytes)
         }
     }
 
@@ -115,23 +107,45 @@ impl VllmRules {
         }
     }
 
-    fn established(&self, what: Ingredient, has: bool) -> Result<(), HashError> {
+    fn established(&self, what: PromptFeature, has: bool) -> Result<(), HashError> {
         let (version, since) = (self.hashing.version, Self::since(what));
         if has && version < since {
-            return Err(HashError::NotEstablished { engine: Engine::Vllm, version, what, since });
+            return Err(HashError::NotEstablished { engine: EngineKind::Vllm, version, what, since });
         }
         Ok(())
     }
 }
 
 impl Rules for VllmRules {
-    fn check<T>(&self, prompt: &Prompt<'_, T>, _size: usize, _blocks: usize) -> Result<(), HashError>
-    where
-        T: Copy + Into<i128>,
-    {
-        self.established(Ingredient::Adapter, prompt.adapter.is_some())?;
-        self.established(Ingredient::Media, !prompt.media.is_empty())?;
-        self.established(Ingredient::Embeds, prompt.embeds.is_some())?;
+    const ENGINE: EngineKind = EngineKind::Vllm;
+
+    fn version(&self) -> Option<Version> {
+        Some(self.hashing.version)
+    }
+
+    fn alternatives(&self, setting: Setting) -> Vec<Self> {
+        let hashing = || self.hashing.clone();
+        let others: Vec<VllmHashing> = match setting {
+            Setting::Release => FORMATS.map(|version| VllmHashing { version, ..hashing() }).into(),
+            Setting::Seed => usual_seeds().map(|seed| VllmHashing { seed, ..hashing() }).collect(),
+            Setting::Algorithm => {
+                let algorithms = VllmAlgorithm::ALL.into_iter().filter(|other| *other != self.hashing.algorithm);
+                let seeds = || std::iter::once(self.hashing.seed.clone()).chain(usual_seeds());
+                let pairs = seeds().flat_map(|seed| algorithms.clone().map(move |algorithm| (seed.clone(), algorithm)));
+                pairs.map(|(seed, algorithm)| VllmHashing { algorithm, seed, ..hashing() }).collect()
+            }
+        };
+        others.into_iter().filter_map(|hashing| Self::new(hashing).ok()).collect()
+    }
+
+    fn recompute(&self, stored: &EngineStored<'_>, before: Option<&ChainState>) -> Recomputed {
+        recompute(self, stored, before)
+    }
+
+    fn check<T: TokenId>(&self, prompt: &Prompt<'_, T>, _size: usize, _blocks: usize) -> Result<(), HashError> {
+        self.established(PromptFeature::Adapter, prompt.adapter.is_some())?;
+        self.established(PromptFeature::Media, !prompt.media.is_empty())?;
+        self.established(PromptFeature::Embeds, prompt.embeds.is_some())?;
         if self.hashes_paths() && prompt.adapter.is_some_and(|adapter| adapter.path.is_none()) {
             return Err(HashError::AdapterPath { version: self.hashing.version });
         }
@@ -150,18 +164,16 @@ impl Rules for VllmRules {
         self.none_hash.as_bytes().len()
     }
 
-    fn extend<T>(
+    fn extend<T: TokenId>(
         &self,
         stretch: &Stretch<'_, T>,
         state: &mut ChainState,
         bytes: &mut Vec<u8>,
         mut each: impl FnMut(&[u8], &BlockDigest),
-    ) where
-        T: Copy + Into<i128>,
-    {
+    ) {
         let &Stretch { prompt, size, ref blocks } = stretch;
         let adapter = prompt.adapter.map(|a| AdapterKey { name: a.name, path: a.path.unwrap_or_default() });
-        let salt = prompt.salt.filter(|salt| !salt.is_empty());
+        let salt = prompt.cache_salt();
         let prefilled = prompt.prompt_tokens / size;
         let mut keys = Keys { adapter, ..Keys::default() };
         let tokens = &prompt.tokens[blocks.start * size..blocks.end * size];
@@ -198,6 +210,11 @@ impl fmt::Display for VllmRules {
     }
 }
 
+/// None, and what guides tell operators to set.
+fn usual_seeds() -> impl Iterator<Item = Option<Box<str>>> {
+    [None, Some("0"), Some("1"), Some("42"), Some("random"), Some("")].into_iter().map(|seed| seed.map(Box::from))
+}
+
 /// The seed of releases that have a fixed one.
 const DEFAULT_SEED: &str = "vllm-none-hash";
 
@@ -209,6 +226,8 @@ const FIXED_SEED: Version = Version::new(0, 29, 0);
 /// Prompt embeddings were checked in the release of August 2026, and in none before.
 const EMBEDS: Version = Version::new(0, 29, 0);
 const TAGGED_KEYS: Version = Version::new(0, 31, 0);
+/// A release of each key format: without tags, and with.
+const FORMATS: [Version; 2] = [Version::new(0, 30, 0), NEWEST];
 /// The newest series of which hashes are established.
 const NEWEST: Version = Version::new(0, 32, 0);
 

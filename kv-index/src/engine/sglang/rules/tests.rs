@@ -14,7 +14,7 @@ fn hasher(hashing: SglangHashing) -> DialectHasher {
 #[test]
 fn releases_and_formats_that_are_not_established_are_refused() {
     let refused = |hashing| Dialect::sglang(hashing).err();
-    let engine = Engine::Sglang;
+    let engine = EngineKind::Sglang;
     let old = DialectError::PythonHash { engine, version: version("0.5.5"), since: version("0.5.6") };
     assert_eq!(refused(SglangHashing::new(version("0.5.5"))), Some(old));
     assert_eq!(refused(SglangHashing::new(version("0.5.6"))), None);
@@ -51,10 +51,10 @@ fn what_cannot_be_computed_is_refused_when_hashing() {
     assert_eq!(newest.hash(&plain.adapter(Adapter::named("ad"))), Err(HashError::AdapterKey));
     assert!(newest.hash(&plain.adapter(Adapter::named("ad")).extra_key("k")).is_ok());
     let media = [Media { identifier: "a", offset: 0, length: 1 }];
-    let error = HashError::NotComputable { engine: Engine::Sglang, what: Ingredient::Media };
+    let error = HashError::NotComputable { engine: EngineKind::Sglang, what: PromptFeature::Media };
     assert_eq!(newest.hash(&plain.media(&media)), Err(error));
     let old = hasher(SglangHashing::new(version("0.5.17")));
-    assert!(matches!(old.hash(&plain.salt("s")), Err(HashError::NotEstablished { what: Ingredient::Salt, .. })));
+    assert!(matches!(old.hash(&plain.salt("s")), Err(HashError::NotEstablished { what: PromptFeature::Salt, .. })));
     assert_eq!(old.hash(&plain.salt("")), newest.hash(&plain), "an empty salt is none");
 }
 
@@ -62,7 +62,7 @@ fn what_cannot_be_computed_is_refused_when_hashing() {
 fn token_ids_beyond_what_a_release_hashes_are_named() {
     let old = hasher(SglangHashing::new(version("0.5.22")));
     let new = hasher(SglangHashing::new(version("0.5.23")));
-    let (engine, narrow) = (Engine::Sglang, u64::from(u32::MAX));
+    let (engine, narrow) = (EngineKind::Sglang, u64::from(u32::MAX));
     for (hasher, id, most) in
         [(&old, 1_i128 << 32, narrow), (&old, -1, narrow), (&new, 1 << 64, u64::MAX), (&new, -7, u64::MAX)]
     {

@@ -1,5 +1,6 @@
 use super::*;
 use crate::BlockSize;
+use crate::engine::hash_error::PromptFeature;
 use crate::engine::prompt::{Adapter, Media};
 use crate::engine::{Dialect, DialectHasher};
 
@@ -45,9 +46,9 @@ fn only_the_second_form_has_a_root() {
     let prompt = Prompt::new(&TOKENS).adapter(Adapter::named("sql").id(7));
     assert_eq!(hasher(TrtllmForm::V1BlockKey).dialect().root(&prompt), None);
     assert!(hasher(TrtllmForm::V2Sha256).dialect().root(&prompt).is_some());
-    let serialized = hasher(TrtllmForm::V2Sha256).serialized(&prompt).unwrap();
+    let serialized = hasher(TrtllmForm::V2Sha256).preimages(&prompt).unwrap();
     assert_eq!(serialized.root, [1, 7, 0, 0, 0, 0, 0, 0, 0]);
-    let serialized = hasher(TrtllmForm::V1BlockKey).serialized(&prompt).unwrap();
+    let serialized = hasher(TrtllmForm::V1BlockKey).preimages(&prompt).unwrap();
     assert!(serialized.root.is_empty() && serialized.blocks.iter().all(Vec::is_empty));
 }
 
@@ -57,7 +58,7 @@ fn what_cannot_be_computed_is_refused_when_hashing() {
     for form in [TrtllmForm::V1BlockKey, TrtllmForm::V2Sha256] {
         assert_eq!(hasher(form).hash(&plain.adapter(Adapter::named("sql"))), Err(HashError::AdapterId));
         let media = [Media { identifier: "a", offset: 0, length: 1 }];
-        let error = HashError::NotComputable { engine: Engine::Trtllm, what: Ingredient::Media };
+        let error = HashError::NotComputable { engine: EngineKind::Trtllm, what: PromptFeature::Media };
         assert_eq!(hasher(form).hash(&plain.media(&media)), Err(error));
         let unsalted = Dialect::trtllm(TrtllmHashing::new(form)).unwrap();
         let unsalted = DialectHasher::new(unsalted, BlockSize::new(4).unwrap());
@@ -67,7 +68,7 @@ fn what_cannot_be_computed_is_refused_when_hashing() {
         let got = hasher(form).hash(&Prompt::new(&[0, id, 2, 3]));
         assert_eq!(
             got,
-            Err(HashError::Token { engine: Engine::Trtllm, id: id.into(), position: 1, most: 0x7fff_ffff })
+            Err(HashError::Token { engine: EngineKind::Trtllm, id: id.into(), position: 1, most: 0x7fff_ffff })
         );
     }
 }

@@ -10,7 +10,7 @@ use crate::engine::vllm::keys::{AdapterKey, Keys};
 const PARENT: [u8; 32] = [0x11; 32];
 
 /// The SHA-256 of a block's pickle, in hexadecimal, and its length.
-fn pickled<T: Copy + Into<i128>>(tagged: bool, shared_identifiers: bool, tokens: &[T], keys: &Keys<'_>) -> String {
+fn pickled<T: TokenId>(tagged: bool, shared_identifiers: bool, tokens: &[T], keys: &Keys<'_>) -> String {
     let mut out = vec![9; 9];
     let mut pickle = Pickle::new(&mut out);
     encode::block(&mut pickle, KeyForm { tagged, shared_identifiers }, &PARENT, tokens, keys);

@@ -35,7 +35,7 @@ fn a_seed_that_each_process_draws_is_refused() {
 
 #[test]
 fn releases_and_algorithms_that_are_not_established_are_refused() {
-    let (engine, since) = (Engine::Vllm, version("0.10.2"));
+    let (engine, since) = (EngineKind::Vllm, version("0.10.2"));
     let old = DialectError::PythonHash { engine, version: version("0.10.1"), since };
     assert_eq!(refused("0.10.1", Sha256Cbor, Some("0")), Some(old));
     let since = version("0.14.0");
@@ -55,12 +55,12 @@ fn what_a_release_hashes_in_an_unknown_way_is_refused() {
     let plain = Prompt::new(&tokens);
     let media = [Media { identifier: "a", offset: 0, length: 1 }];
     for (before, since, prompt, what) in [
-        ("0.11.1", "0.11.2", plain.adapter(Adapter::named("ad")), Ingredient::Adapter),
-        ("0.19.0", "0.19.1", plain.media(&media), Ingredient::Media),
-        ("0.28.0", "0.29.0", plain.embeds(Embeds { bytes: &[0; 8], row: 1 }), Ingredient::Embeds),
+        ("0.11.1", "0.11.2", plain.adapter(Adapter::named("ad")), PromptFeature::Adapter),
+        ("0.19.0", "0.19.1", plain.media(&media), PromptFeature::Media),
+        ("0.28.0", "0.29.0", plain.embeds(Embeds { bytes: &[0; 8], row: 1 }), PromptFeature::Embeds),
     ] {
         let (version, first) = (version(before), version(since));
-        let error = HashError::NotEstablished { engine: Engine::Vllm, version, what, since: first };
+        let error = HashError::NotEstablished { engine: EngineKind::Vllm, version, what, since: first };
         assert_eq!(hasher(before).hash(&prompt), Err(error));
         assert!(hasher(since).hash(&prompt).is_ok());
         assert!(hasher(before).hash(&plain).is_ok());
@@ -81,7 +81,7 @@ fn an_adapter_needs_its_path_where_that_is_hashed() {
 fn blocks_past_the_embeddings_have_the_digest_of_nothing() {
     let tokens = [0_u32; 12];
     let prompt = Prompt::new(&tokens).embeds(Embeds { bytes: &[7; 16], row: 2 });
-    let serialized = hasher("0.29.0").serialized(&prompt).unwrap().blocks;
+    let serialized = hasher("0.29.0").preimages(&prompt).unwrap().blocks;
     for (block, rows) in serialized.iter().zip([&[7_u8; 8][..], &[7; 8], &[]]) {
         let digest: [u8; 32] = Sha256::digest(rows).into();
         assert!(block.windows(32).any(|bytes| bytes == digest));

@@ -1,17 +1,18 @@
 //! vLLM's events name every extra key, without the tags that newer releases hash: they are put back here.
 
 use crate::engine::event::{EngineStored, ExtraKey, TokenIds};
-use crate::engine::hash_error::Ingredient;
+use crate::engine::hash_error::PromptFeature;
 use crate::engine::prompt::Prompt;
-use crate::engine::recompute::{CannotTell, Recomputed, begin};
+use crate::engine::recompute::{Recomputed, Unverifiable, begin};
 use crate::engine::rules::{ChainState, Rules};
-use crate::engine::vllm::{AdapterKey, Keys, VllmRules};
+use crate::engine::vllm::VllmRules;
+use crate::engine::vllm::keys::{AdapterKey, Keys};
 
 pub(super) fn recompute(rules: &VllmRules, stored: &EngineStored<'_>, before: Option<&ChainState>) -> Recomputed {
-    let TokenIds::Plain(tokens) = &stored.tokens else { return Err(CannotTell::NotEstablished) };
+    let TokenIds::Plain(tokens) = &stored.tokens else { return Err(Unverifiable::NotEstablished) };
     // Releases before 0.17 do not send them, and a salt or an image would then pass for a disagreement.
     if stored.extra_keys.len() != stored.hashes.len() {
-        return Err(CannotTell::ExtraKeys);
+        return Err(Unverifiable::ExtraKeys);
     }
     let root = || ChainState::new(rules.root(&Prompt::<u32>::new(&[])), None);
     let mut state = begin(stored, before, root)?;
@@ -31,34 +32,34 @@ fn tagged<'a>(
     extra: &'a [ExtraKey<'_>],
     adapter: Option<&'a str>,
     first: bool,
-) -> Result<Keys<'a>, CannotTell> {
+) -> Result<Keys<'a>, Unverifiable> {
     let mut keys = Keys::default();
     for key in extra {
         match key {
             ExtraKey::Text(text) if keys.adapter.is_none() && adapter == Some(text) => {
-                established(rules, Ingredient::Adapter)?;
+                established(rules, PromptFeature::Adapter)?;
                 keys.adapter = Some(AdapterKey { name: text, path: "" });
             }
             ExtraKey::Text(text) if first && keys.salt.is_none() => keys.salt = Some(text),
             ExtraKey::Media { identifier, offset } => {
-                established(rules, Ingredient::Media)?;
+                established(rules, PromptFeature::Media)?;
                 keys.media.push((identifier, *offset));
             }
             ExtraKey::Digest(digest) if keys.embeds.is_none() => {
-                established(rules, Ingredient::Embeds)?;
-                keys.embeds = Some(<[u8; 32]>::try_from(&**digest).map_err(|_| CannotTell::ExtraKeys)?);
+                established(rules, PromptFeature::Embeds)?;
+                keys.embeds = Some(<[u8; 32]>::try_from(&**digest).map_err(|_| Unverifiable::ExtraKeys)?);
             }
-            ExtraKey::Number(_) => return Err(CannotTell::NotEstablished),
-            ExtraKey::Text(_) | ExtraKey::Digest(_) | ExtraKey::Other => return Err(CannotTell::ExtraKeys),
+            ExtraKey::Number(_) => return Err(Unverifiable::NotEstablished),
+            ExtraKey::Text(_) | ExtraKey::Digest(_) | ExtraKey::Other => return Err(Unverifiable::ExtraKeys),
         }
     }
     match (adapter, &keys.adapter) {
-        (Some(_), None) => Err(CannotTell::ExtraKeys),
-        (_, Some(_)) if rules.hashes_paths() => Err(CannotTell::AdapterPath),
+        (Some(_), None) => Err(Unverifiable::ExtraKeys),
+        (_, Some(_)) if rules.hashes_paths() => Err(Unverifiable::AdapterPath),
         _ => Ok(keys),
     }
 }
 
-fn established(rules: &VllmRules, what: Ingredient) -> Result<(), CannotTell> {
-    if rules.version() < VllmRules::since(what) { Err(CannotTell::NotEstablished) } else { Ok(()) }
+fn established(rules: &VllmRules, what: PromptFeature) -> Result<(), Unverifiable> {
+    if rules.version() < Some(VllmRules::since(what)) { Err(Unverifiable::NotEstablished) } else { Ok(()) }
 }

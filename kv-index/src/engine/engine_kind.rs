@@ -5,7 +5,7 @@ use std::fmt;
 /// An engine whose hashes and events are known here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Engine {
+pub enum EngineKind {
     /// vLLM, version 1 of its core.
     Vllm,
     /// SGLang.
@@ -14,7 +14,7 @@ pub enum Engine {
     Trtllm,
 }
 
-impl fmt::Display for Engine {
+impl fmt::Display for EngineKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Vllm => "vLLM",

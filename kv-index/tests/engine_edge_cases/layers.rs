@@ -52,7 +52,7 @@ fn another_layers_partial_chunk_condemns_no_group() {
         chunk.medium = Some("cpu".into());
         feed.batch(1, &batch(2.0, vec![EngineEvent::Stored(chunk)])).unwrap();
         feed.batch(2, &batch(3.0, vec![stored(&[2], Some(1), &[3, 4], 2)])).unwrap();
-        assert_eq!(blocks(index, pod), 2, "{}", feed.drops());
+        assert_eq!(blocks(index, pod), 2, "{}", feed.drop_counts());
     });
 }
 
@@ -69,7 +69,7 @@ fn another_layers_chunk_claims_no_group() {
         own.group = Some(0);
         own.kind = Some("full_attention".into());
         feed.batch(1, &batch(2.0, vec![EngineEvent::Stored(own)])).unwrap();
-        assert_eq!(blocks(index, pod), 1, "{}", feed.drops());
+        assert_eq!(blocks(index, pod), 1, "{}", feed.drop_counts());
     });
 }
 

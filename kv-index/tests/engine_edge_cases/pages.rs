@@ -2,13 +2,13 @@
 
 use super::*;
 
-/// the map is not freed with its blocks: a revived page that nothing follows stays for ever, past most_pages
+/// the map is not freed with its blocks: a revived page that nothing follows stays for ever, past max_pages
 #[test]
 fn a_page_that_was_brought_back_for_nothing_is_forgotten_again() {
     setup(|index, pod| {
         let mut config = EngineFeedConfig::tokens(model(), size(4));
         config.accumulate = true;
-        config.most_pages = 4;
+        config.max_pages = 4;
         let feed: Feed<'_> = EngineFeed::new(index, pod, config).unwrap();
         let mut seq = 0;
         for n in 0..100u64 {
@@ -24,7 +24,7 @@ fn a_page_that_was_brought_back_for_nothing_is_forgotten_again() {
             }
         }
         assert_eq!(blocks(index, pod), 0);
-        assert_eq!(feed.names().0, 0, "nothing is held, most_pages is 4; {}", feed.drops());
+        assert_eq!(feed.page_map_size().0, 0, "nothing is held, max_pages is 4; {}", feed.drop_counts());
     });
 }
 
@@ -45,7 +45,7 @@ fn pages_that_left_in_odd_orders_come_back_without_end() {
             .unwrap();
             seq += 1;
         }
-        assert_eq!(feed.names().0, 0);
+        assert_eq!(feed.page_map_size().0, 0);
         feed.batch(seq, &batch(seq as f64, vec![stored(&[99_999], Some(n), &[1, 2], 2)])).unwrap();
     });
 }

@@ -100,27 +100,27 @@ impl fmt::Display for DropReason {
 
 /// How often each reason applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Drops([Dropped; DropReason::ALL.len()]);
+pub struct DropCounts([DropCount; DropReason::ALL.len()]);
 
 /// What one reason cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Dropped {
+pub struct DropCount {
     /// Events that lost something, or batches for reasons that concern whole batches.
     pub events: u64,
     /// Blocks they lost.
     pub blocks: u64,
 }
 
-impl Drops {
+impl DropCounts {
     /// What a reason cost.
     #[must_use]
-    pub fn of(&self, reason: DropReason) -> Dropped {
+    pub fn of(&self, reason: DropReason) -> DropCount {
         self.0[reason as usize]
     }
 
     /// The reasons that applied at all.
-    pub fn iter(&self) -> impl Iterator<Item = (DropReason, Dropped)> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = (DropReason, DropCount)> + '_ {
         DropReason::ALL.into_iter().map(|reason| (reason, self.of(reason))).filter(|(_, dropped)| dropped.events > 0)
     }
 
@@ -135,7 +135,7 @@ impl Drops {
     }
 }
 
-impl AddAssign for Drops {
+impl AddAssign for DropCounts {
     fn add_assign(&mut self, other: Self) {
         for (sum, more) in self.0.iter_mut().zip(other.0) {
             sum.events += more.events;
@@ -144,7 +144,7 @@ impl AddAssign for Drops {
     }
 }
 
-impl fmt::Display for Drops {
+impl fmt::Display for DropCounts {
     /// One line, such as `3 blocks in 1 event: no tokens to hash`, the reasons separated by semicolons.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut first = true;
@@ -173,13 +173,13 @@ mod tests {
 
     #[test]
     fn drops_read_as_a_line() {
-        let mut drops = Drops::default();
-        assert_eq!(drops.to_string(), "nothing");
-        drops.count(DropReason::NoTokens, 3);
-        drops.count(DropReason::EmptyStore, 0);
-        drops.count(DropReason::EmptyStore, 0);
+        let mut drop_counts = DropCounts::default();
+        assert_eq!(drop_counts.to_string(), "nothing");
+        drop_counts.count(DropReason::NoTokens, 3);
+        drop_counts.count(DropReason::EmptyStore, 0);
+        drop_counts.count(DropReason::EmptyStore, 0);
         assert_eq!(
-            drops.to_string(),
+            drop_counts.to_string(),
             "0 blocks in 2 events: a store of no blocks; 3 blocks in 1 event: no tokens to hash"
         );
     }

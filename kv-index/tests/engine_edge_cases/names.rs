@@ -16,9 +16,9 @@ fn a_salt_may_read_like_the_adapters_name() {
     });
 }
 
-/// false disagreement: SGLang dynamo with an extra_key and no adapter
+/// false disstats: SGLang dynamo with an extra_key and no adapter
 #[test]
-fn a_key_that_events_do_not_carry_is_no_disagreement() {
+fn a_key_that_events_do_not_carry_is_no_disstats() {
     setup(|index, pod| {
         let dialect =
             Dialect::sglang(SglangHashing::new("0.5.23".parse().unwrap()).format(SglangFormat::Dynamo)).unwrap();
@@ -26,24 +26,24 @@ fn a_key_that_events_do_not_carry_is_no_disagreement() {
         let hashes =
             DialectHasher::new(dialect.clone(), size(2)).hash(&Prompt::new(&tokens).extra_key("tenant-a")).unwrap();
         let mut c = EngineFeedConfig::tokens(model(), size(2));
-        c.verify = Some(Verify::every(dialect, 1));
+        c.verify = Some(VerifyConfig::every(dialect, 1));
         let feed: Feed<'_> = EngineFeed::new(index, pod, c).unwrap();
         let r =
             feed.batch(0, &batch(1.0, vec![stored(&[hashes[0].get(), hashes[1].get()], None, &tokens, 2)])).unwrap();
-        assert_eq!(r.disagreement.map(|d| d.to_string()), None);
+        assert_eq!(r.mismatch.map(|d| d.to_string()), None);
     });
 }
 
-/// false disagreement: TensorRT-LLM serving an adapter; its events never say so
+/// false disstats: TensorRT-LLM serving an adapter; its events never say so
 #[test]
-fn an_adapter_that_events_do_not_carry_is_no_disagreement() {
+fn an_adapter_that_events_do_not_carry_is_no_disstats() {
     setup(|index, pod| {
         let dialect = Dialect::trtllm(TrtllmHashing::new(TrtllmForm::V1BlockKey)).unwrap();
         let hasher = DialectHasher::new(dialect.clone(), size(2));
         let with = hasher.hash(&Prompt::new(&[1u32, 2]).adapter(Adapter::named("sql").id(7))).unwrap();
         let plain = hasher.hash(&Prompt::new(&[1u32, 2])).unwrap();
         let mut c = EngineFeedConfig::tokens(model(), size(2));
-        c.verify = Some(Verify::every(dialect, 1));
+        c.verify = Some(VerifyConfig::every(dialect, 1));
         c.source = Source::Membership;
         let feed: Feed<'_> = EngineFeed::new(index, pod, c).unwrap();
         let s = |id: u64, h: u64| {
@@ -53,7 +53,7 @@ fn an_adapter_that_events_do_not_carry_is_no_disagreement() {
         };
         feed.pulled(s(0, plain[0].get()).as_bytes(), size(2)).unwrap();
         let r = feed.pulled(s(1, with[0].get()).as_bytes(), size(2)).unwrap();
-        assert_eq!(feed.agreement().unwrap().disagree, 0, "{:?}", r[0].disagreement.as_ref().map(|d| d.to_string()));
+        assert_eq!(feed.verify_stats().unwrap().mismatched, 0, "{:?}", r[0].mismatch.as_ref().map(|d| d.to_string()));
     });
 }
 
@@ -75,7 +75,7 @@ fn one_name_for_two_adapters_is_noticed() {
             feed.batch(1, &batch(2.0, vec![of("b")])).unwrap();
             let chain = |name| ChainHasher::new(native_seed(model(), Some(name), None), size(2)).hash(&[1, 2]);
             assert_eq!((depth(index, pod, &chain("a")), depth(index, pod, &chain("b"))), (1, 0));
-            assert_eq!(feed.drops().of(DropReason::NameClash).events, 1, "{}", feed.drops());
+            assert_eq!(feed.drop_counts().of(DropReason::NameClash).events, 1, "{}", feed.drop_counts());
         });
     }
 }

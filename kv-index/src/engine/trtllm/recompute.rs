@@ -1,20 +1,21 @@
 //! TensorRT-LLM's events name the salt in newer builds, and never the adapter.
 
 use crate::engine::event::{EngineStored, TokenIds};
-use crate::engine::recompute::{CannotTell, Recomputed, begin};
+use crate::engine::recompute::{Recomputed, Unverifiable, begin};
 use crate::engine::rules::ChainState;
-use crate::engine::trtllm::{Scope, TrtllmForm, TrtllmRules, number};
+use crate::engine::trtllm::rules::{Scope, number};
+use crate::engine::trtllm::{TrtllmForm, TrtllmRules};
 
 pub(super) fn recompute(rules: &TrtllmRules, stored: &EngineStored<'_>, before: Option<&ChainState>) -> Recomputed {
-    let TokenIds::Plain(tokens) = &stored.tokens else { return Err(CannotTell::NotEstablished) };
+    let TokenIds::Plain(tokens) = &stored.tokens else { return Err(Unverifiable::NotEstablished) };
     if stored.extra_keys.iter().any(|keys| !keys.is_empty()) {
-        return Err(CannotTell::NotEstablished);
+        return Err(Unverifiable::NotEstablished);
     }
     let salt = stored.salt.as_deref().filter(|salt| !salt.is_empty());
-    let adapter = stored.lora_id.map(u64::try_from).transpose().map_err(|_| CannotTell::ExtraKeys)?;
+    let adapter = stored.lora_id.map(u64::try_from).transpose().map_err(|_| Unverifiable::ExtraKeys)?;
     let scope = Scope { adapter, salt: salt.and_then(|salt| rules.salt_id(salt)) };
     if salt.is_some() && scope.salt.is_none() {
-        return Err(CannotTell::NotEstablished);
+        return Err(Unverifiable::NotEstablished);
     }
     let mut state = match stored.parent {
         // In the first form the announced hash is the whole of it.

@@ -7,26 +7,26 @@ use std::fmt;
 
 use super::dialect::Dialect;
 use super::event::{EngineHash, EngineStored};
-use super::name::Engine;
+use super::rules::Setting;
 
 /// What most likely differs between the engine and the dialect it is taken to speak.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Cause {
+pub enum MismatchCause {
     /// `PYTHONHASHSEED`: the engine has another one than the dialect, or none and draws its own.
     Seed {
         /// The dialect that would have given the announced hash, if one of the usual seeds does.
-        spoken: Option<Dialect>,
+        actual: Option<Dialect>,
     },
     /// The hash algorithm, or for SGLang what is hashed: single tokens or pairs.
     Algorithm {
         /// The dialect that would have given the announced hash.
-        spoken: Dialect,
+        actual: Dialect,
     },
     /// The release: what besides the tokens is hashed, and how.
     Version {
         /// The dialect that would have given the announced hash, if one of the other releases' does.
-        spoken: Option<Dialect>,
+        actual: Option<Dialect>,
     },
     /// The engine hashes in smaller blocks than it caches (`--prefix-match-unit`, or several cache groups).
     BlockSize {
@@ -39,27 +39,27 @@ pub enum Cause {
     Unknown,
 }
 
-impl Cause {
+impl MismatchCause {
     /// Whether a dialect is known that gives what was announced, so that nothing else can be the matter.
     pub(super) fn is_proven(&self) -> bool {
         match self {
-            Self::Seed { spoken } | Self::Version { spoken } => spoken.is_some(),
+            Self::Seed { actual } | Self::Version { actual } => actual.is_some(),
             Self::Algorithm { .. } | Self::BlockSize { .. } => true,
             Self::Unknown => false,
         }
     }
 }
 
-impl fmt::Display for Cause {
+impl fmt::Display for MismatchCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Seed { spoken: Some(spoken) } => write!(f, "another PYTHONHASHSEED: the engine speaks {spoken}"),
-            Self::Seed { spoken: None } => {
+            Self::Seed { actual: Some(actual) } => write!(f, "another PYTHONHASHSEED: the engine speaks {actual}"),
+            Self::Seed { actual: None } => {
                 f.write_str("another PYTHONHASHSEED, or none: set it to one value on every engine, or use token mode")
             }
-            Self::Algorithm { spoken } => write!(f, "another algorithm: the engine speaks {spoken}"),
-            Self::Version { spoken: Some(spoken) } => write!(f, "another release: the engine speaks {spoken}"),
-            Self::Version { spoken: None } => {
+            Self::Algorithm { actual } => write!(f, "another algorithm: the engine speaks {actual}"),
+            Self::Version { actual: Some(actual) } => write!(f, "another release: the engine speaks {actual}"),
+            Self::Version { actual: None } => {
                 f.write_str("another release: prompts of tokens alone agree, those with more do not")
             }
             Self::BlockSize { hashed, announced } => {
@@ -73,28 +73,28 @@ impl fmt::Display for Cause {
 /// Finds what explains the first hash of a store that begins a chain.
 ///
 /// `plain_agrees` says that stores of tokens alone have been found to agree.
-pub(super) fn find(dialect: &Dialect, stored: &EngineStored<'_>, plain_agrees: bool) -> Cause {
-    let (Some(&announced), Some(first)) = (stored.hashes.first(), first_block(stored)) else { return Cause::Unknown };
+pub(super) fn find(dialect: &Dialect, stored: &EngineStored<'_>, plain_agrees: bool) -> MismatchCause {
+    let (Some(&announced), Some(first)) = (stored.hashes.first(), first_block(stored)) else {
+        return MismatchCause::Unknown;
+    };
     let gives = |dialect: &Dialect, stored: &EngineStored<'_>| {
         dialect.recompute(stored, None).is_ok_and(|(hashes, _)| hashes.last() == Some(&announced))
     };
     if let Some(finer) = finer(&first).find(|finer| gives(dialect, finer)) {
-        return Cause::BlockSize { hashed: finer.block_size, announced: stored.block_size };
+        return MismatchCause::BlockSize { hashed: finer.block_size, announced: stored.block_size };
     }
     let matching = |dialects: Vec<Dialect>| dialects.into_iter().find(|other| gives(other, &first));
-    if let Some(spoken) = matching(dialect.of_other_releases()) {
-        return Cause::Version { spoken: Some(spoken) };
+    if let Some(actual) = matching(dialect.alternatives(Setting::Release)) {
+        return MismatchCause::Version { actual: Some(actual) };
     }
-    if let Some(spoken) = matching(dialect.of_other_algorithms()) {
-        return Cause::Algorithm { spoken };
+    if let Some(actual) = matching(dialect.alternatives(Setting::Algorithm)) {
+        return MismatchCause::Algorithm { actual };
     }
     if plain_agrees {
-        return Cause::Version { spoken: None };
+        return MismatchCause::Version { actual: None };
     }
-    if dialect.engine() != Engine::Vllm {
-        return Cause::Unknown;
-    }
-    Cause::Seed { spoken: matching(dialect.of_other_seeds()) }
+    let seeds = dialect.alternatives(Setting::Seed);
+    if seeds.is_empty() { MismatchCause::Unknown } else { MismatchCause::Seed { actual: matching(seeds) } }
 }
 
 /// A store's first block alone.

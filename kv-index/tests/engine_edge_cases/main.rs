@@ -2,8 +2,8 @@
 #![cfg(all(feature = "vllm", feature = "sglang", feature = "trtllm"))]
 #![allow(clippy::unwrap_used, reason = "what does not go well fails the test")]
 
+mod incarnations;
 mod layers;
-mod lives;
 mod names;
 mod pages;
 mod streams;
