@@ -9,7 +9,16 @@ use std::time::Instant;
 
 use kv_index::{BlockHash, Config, Index};
 use pointsman_test_support::{SplitMix64, splitmix64};
-use routing_core::batch::{BatchConfig, BatchPlanner, BatchPod, BatchRequest, InIndex};
+use routing_core::batch::{BatchConfig, BatchCosts, BatchPlanner, BatchPod, BatchRequest, InIndex};
+
+/// Of an 8B model on one H200.
+const COSTS: BatchCosts = BatchCosts {
+    prompt_token: 28.8e-6,
+    attended_pair: 8.51e-10,
+    step: 17.1e-3,
+    output_token: 60.7e-6,
+    context_token: 3.34e-7,
+};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
@@ -35,7 +44,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{requests} requests of {blocks} blocks made in {:.2} s", began.elapsed().as_secs_f64());
 
     let began = Instant::now();
-    let plan = BatchPlanner::new(BatchConfig::default()).plan(&queue, &pods, &mut InIndex::new(&index))?;
+    let plan = BatchPlanner::new(BatchConfig::new(COSTS)).plan(&queue, &pods, &mut InIndex::new(&index))?;
     println!("planned for {} pods in {:.2} s", pods.len(), began.elapsed().as_secs_f64());
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     if let Some(peak) = status.lines().find(|line| line.starts_with("VmHWM")) {

@@ -25,7 +25,7 @@
 //!
 //! ```
 //! use kv_index::{BlockHash, Config, Index};
-//! use routing_core::batch::{BatchConfig, BatchPlanner, BatchPod, BatchRequest, Nothing};
+//! use routing_core::batch::{BatchConfig, BatchCosts, BatchPlanner, BatchPod, BatchRequest, Nothing};
 //!
 //! let index: Index = Index::new(Config::default());
 //! let pods = ["a", "b"].map(|name| index.join(name).map(|pod| BatchPod { pod, kv_tokens: 100_000, speed: 1.0 }));
@@ -38,7 +38,15 @@
 //! let request = |chain| BatchRequest { chain, prompt_tokens: 41 * 16 + 5, output_tokens: 100, deadline: None };
 //! let requests: Vec<_> = chains.iter().map(|chain| request(chain)).collect();
 //!
-//! let plan = BatchPlanner::new(BatchConfig::default()).plan(&requests, &pods, &mut Nothing)?;
+//! // Seconds of a device and a model.
+//! let costs = BatchCosts {
+//!     prompt_token: 28.8e-6,
+//!     attended_pair: 8.51e-10,
+//!     step: 17.1e-3,
+//!     output_token: 60.7e-6,
+//!     context_token: 3.34e-7,
+//! };
+//! let plan = BatchPlanner::new(BatchConfig::new(costs)).plan(&requests, &pods, &mut Nothing)?;
 //! assert_eq!(plan.pods[0].cohorts[0].shared_blocks, 40);
 //! assert_eq!(plan.prefill_tokens(), plan.distinct_tokens(), "each document is computed once, by one pod");
 //! assert!(plan.imbalance() < 0.01);

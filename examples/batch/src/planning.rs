@@ -6,6 +6,7 @@ use json_edit::Object;
 use kv_index::engine::native_seed;
 use kv_index::{BlockHash, BlockSize, ChainHasher, ChainSeed};
 use routing_core::batch::{BatchConfig, BatchPlan, BatchPlanner, BatchPod, BatchRequest, Nothing, PodPlan};
+use routing_plugins::CostModel;
 use routing_plugins::tokenize::{PromptTokenizer, TemplateError};
 
 use crate::Line;
@@ -66,7 +67,7 @@ impl Chains {
 /// at all, every request is in no cohort, which is an error for each too.
 #[must_use]
 pub fn plan(chains: &Chains, places: &[u32], pods: &[BatchPod]) -> BatchPlan {
-    let config = BatchConfig { block_tokens: chains.block, ..BatchConfig::default() };
+    let config = BatchConfig { block_tokens: chains.block, ..BatchConfig::new((&CostModel::default()).into()) };
     let requests: Vec<BatchRequest<'_>> = places.iter().map(|place| chains.request(*place)).collect();
     let mut plan = BatchPlan::default();
     let Ok(made) = BatchPlanner::new(config).plan(&requests, pods, &mut Nothing) else {

@@ -8,7 +8,7 @@ use super::{BatchCosts, BatchRequest};
 
 /// How a planner plans.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[expect(clippy::exhaustive_structs, reason = "what a host fills in by name, over the default")]
+#[expect(clippy::exhaustive_structs, reason = "what a host fills in by name, over `new`")]
 pub struct BatchConfig {
     /// Tokens of a block; 16 unless told.
     pub block_tokens: NonZeroU32,
@@ -25,20 +25,20 @@ pub struct BatchConfig {
     pub mixing: Mixing,
 }
 
-impl Default for BatchConfig {
-    fn default() -> Self {
+impl BatchConfig {
+    /// Plans by these costs, with everything else at its default.
+    #[must_use]
+    pub const fn new(costs: BatchCosts) -> Self {
         Self {
             block_tokens: const { NonZeroU32::new(16).expect("not zero") },
-            costs: BatchCosts::default(),
+            costs,
             most_imbalance: 0.02,
             step_tokens: const { NonZeroU32::new(8_192).expect("not zero") },
             most_running: 256,
-            mixing: Mixing::default(),
+            mixing: Mixing::TwoEnds { most_recomputed: 0.005 },
         }
     }
-}
 
-impl BatchConfig {
     /// Seconds that a request adds to what a pod of speed 1 and so large a cache has to do, `cached` blocks of it being
     /// there: its prompt, its answer, and its share of the steps of a batch that fills the cache.
     pub(super) fn work(&self, request: &BatchRequest<'_>, cached: u32, kv_tokens: u64) -> f64 {

@@ -13,7 +13,7 @@ use super::{
 };
 
 /// Plans a queue as a whole.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct BatchPlanner {
     config: BatchConfig,
 }

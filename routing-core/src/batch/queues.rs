@@ -18,6 +18,7 @@ use super::{BatchConfig, BatchPlan, BatchPod, BatchRequest, Cohort};
 ///
 /// ```
 /// use kv_index::{BlockHash, Config, Index};
+/// # use routing_core::batch::BatchCosts;
 /// use routing_core::batch::{BatchConfig, BatchPlanner, BatchPod, BatchQueues, BatchRequest, Nothing};
 ///
 /// let index: Index = Index::new(Config::default());
@@ -27,7 +28,14 @@ use super::{BatchConfig, BatchPlan, BatchPod, BatchRequest, Cohort};
 /// let request = |chain| BatchRequest { chain, prompt_tokens: 20, output_tokens: 100, deadline: None };
 /// let requests: Vec<_> = chains.iter().map(|chain| request(chain)).collect();
 ///
-/// let config = BatchConfig::default();
+/// # let costs = BatchCosts {
+/// #     prompt_token: 28.8e-6,
+/// #     attended_pair: 8.51e-10,
+/// #     step: 17.1e-3,
+/// #     output_token: 60.7e-6,
+/// #     context_token: 3.34e-7,
+/// # };
+/// let config = BatchConfig::new(costs);
 /// let plan = BatchPlanner::new(config).plan(&requests, &pods, &mut Nothing)?;
 /// let mut queues = BatchQueues::new(&plan, &requests, &pods, &config);
 /// // The second pod is slow to begin: the first one is done with its own four, and takes over three more. The last one would

@@ -7,6 +7,7 @@ use pointsman_lab::rng::Rng;
 use routing_core::batch::{
     BatchConfig, BatchCosts, BatchPlan, BatchPlanner, BatchPod, BatchQueues, BatchRequest, Nothing,
 };
+use routing_plugins::CostModel;
 
 use super::{Lengths, Lists, Room};
 use crate::SimulateError;
@@ -131,13 +132,16 @@ fn planning(config: &SimConfig) -> Option<BatchConfig> {
     let number = |value: usize| u32::try_from(value).ok().and_then(NonZeroU32::new);
     // Modelled pods compute long prompts in chunks, for which a cached part costs what it was measured to without a fused
     // kernel; and large batches cost more than the line that fits what was measured of small ones.
-    let costs =
-        BatchCosts { prompt_token: 22.3e-6, attended_pair: 2.1e-9, output_token: 250e-6, ..BatchCosts::default() };
+    let costs = BatchCosts {
+        prompt_token: 22.3e-6,
+        attended_pair: 2.1e-9,
+        output_token: 250e-6,
+        ..BatchCosts::from(&CostModel::default())
+    };
     Some(BatchConfig {
         block_tokens: number(engine.block)?,
         step_tokens: number(engine.step_tokens)?,
         most_running: u32::try_from(engine.most_running).ok()?,
-        costs,
-        ..BatchConfig::default()
+        ..BatchConfig::new(costs)
     })
 }

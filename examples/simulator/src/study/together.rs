@@ -11,6 +11,7 @@ use kv_index::{BlockHash, Config, Index};
 use pointsman_lab::trace::Trace;
 use pointsman_lab::trace::made::Made;
 use routing_core::batch::{BatchConfig, BatchPlanner, BatchPod, BatchRequest, Nothing};
+use routing_plugins::CostModel;
 use routing_plugins::load::BatchAdmission;
 
 use super::{Site, at_once, median, ttft_p99};
@@ -123,7 +124,7 @@ fn planned(online: &Load<'_>, block: usize, config: &SimConfig, seed: u64) -> Re
         })
         .collect::<Result<_, SimulateError>>()?;
     let block_tokens = NonZeroU32::new(block as u32).unwrap_or(NonZeroU32::MIN);
-    let planner = BatchPlanner::new(BatchConfig { block_tokens, ..BatchConfig::default() });
+    let planner = BatchPlanner::new(BatchConfig { block_tokens, ..BatchConfig::new((&CostModel::default()).into()) });
     let plan = planner.plan(&requests, &pods, &mut Nothing)?;
     let lists = plan.pods.iter().map(|pod| pod.requests().collect()).collect();
     let lengths = trace.requests.iter().map(|request| (request.input, request.output)).collect();
