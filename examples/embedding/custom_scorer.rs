@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use kv_index::{Config, Index};
 use routing_core::{
-    Fleet, Load, NoParameters, Picker, PluginError, PodInfo, Ranking, Registry, Request, RoutingContext, RoutingPlan,
-    Scorer, Scores, Totals, Trace,
+    Fleet, Load, NoParameters, Picker, PluginError, PodInfo, Ranking, Registry, Request, RoutingContext, RoutingInput,
+    RoutingPlan, Scorer, Scores, Totals, Trace,
 };
 
 /// 1. Implement it: 1 for pods that have the client's label, 0 for all others.
@@ -68,7 +68,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let request = Request::new("llama-8b", Instant::now()).labels(&[("region", "eu")]);
 
     let (mut plan, mut trace) = (RoutingPlan::default(), Trace::default());
-    workflow.decide_traced(&mut workflow.workspace(), &request, &fleet, &mut plan, &mut trace)?;
+    workflow.decide(&mut workflow.workspace(), RoutingInput::new(&request, &fleet).traced(&mut trace), &mut plan)?;
     print!("{}", trace.table(&fleet));
     let first = fleet.pod(plan.steps()[0].candidates[0].pod.id()).map(|info| &*info.name);
     if first != Some("rome") {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kv_index::{Batch, BlockSize, ChainHasher, ChainSeed, Config, Consumer, Event, Feed, FeedConfig, Index, Stored};
-use routing_core::{Fleet, Load, PodInfo, Request, RoutingPlan, Trace};
+use routing_core::{Fleet, Load, PodInfo, Request, RoutingInput, RoutingPlan, Trace};
 use routing_plugins::{Hashing, PluginState, profiles};
 
 const MODEL: &str = "llama-8b";
@@ -42,7 +42,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     // One decision. Workspace and plan are kept for the next one: a warm decision allocates nothing.
     let request = Request::new(MODEL, Instant::now()).tokens(&prompt);
     let (mut workspace, mut plan, mut trace) = (workflow.workspace(), RoutingPlan::default(), Trace::default());
-    workflow.decide_traced(&mut workspace, &request, &fleet, &mut plan, &mut trace)?;
+    workflow.decide(&mut workspace, RoutingInput::new(&request, &fleet).traced(&mut trace), &mut plan)?;
 
     print!("{}", trace.table(&fleet));
     let ranked: Vec<_> = plan.steps()[0].candidates.iter().map(|candidate| candidate.pod).collect();

@@ -9,6 +9,7 @@ use crate::error::DecideError;
 use crate::fault::PluginName;
 use crate::fleet::Fleet;
 use crate::held::Held;
+use crate::input::RoutingInput;
 use crate::plan::{CacheHint, Candidate, FailurePolicy, RoutingPlan};
 use crate::plugin::PluginError;
 use crate::profile::OnEmpty;
@@ -22,69 +23,25 @@ use crate::workspace::Workspace;
 impl<const W: usize> Workflow<W> {
     /// Decides where a request goes.
     ///
-    /// The same request, fleet and plugins give the same plan. Once warm it allocates nothing, takes no lock and waits
-    /// for nothing, unless a plugin does.
+    /// The same input and plugins give the same plan. Once warm it allocates nothing, takes no lock and waits for nothing,
+    /// unless a plugin does or it is traced.
     ///
     /// # Errors
     ///
-    /// When nobody is left for a step that is not to be skipped then, a plugin fails, or no step is taken. The plan is then
-    /// empty.
+    /// When no candidate is left for a step that is not to be skipped then, a plugin fails, or no step is taken. The plan is
+    /// then empty.
     pub fn decide(
         &self,
         workspace: &mut Workspace<W>,
-        request: &Request<'_>,
-        fleet: &Fleet<W>,
+        input: RoutingInput<'_, W>,
         plan: &mut RoutingPlan,
     ) -> Result<(), DecideError> {
-        self.run(workspace, request, fleet, PodSet::EMPTY, plan, None)
-    }
-
-    /// The same without some pods: those that failed this request already.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::decide`].
-    pub fn decide_without(
-        &self,
-        workspace: &mut Workspace<W>,
-        request: &Request<'_>,
-        fleet: &Fleet<W>,
-        excluded: PodSet<W>,
-        plan: &mut RoutingPlan,
-    ) -> Result<(), DecideError> {
-        self.run(workspace, request, fleet, excluded, plan, None)
-    }
-
-    /// The same, and why.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::decide`]; the trace then ends where the decision did.
-    pub fn decide_traced(
-        &self,
-        workspace: &mut Workspace<W>,
-        request: &Request<'_>,
-        fleet: &Fleet<W>,
-        plan: &mut RoutingPlan,
-        trace: &mut Trace<W>,
-    ) -> Result<(), DecideError> {
-        self.run(workspace, request, fleet, PodSet::EMPTY, plan, Some(trace))
-    }
-
-    fn run(
-        &self,
-        workspace: &mut Workspace<W>,
-        request: &Request<'_>,
-        fleet: &Fleet<W>,
-        excluded: PodSet<W>,
-        plan: &mut RoutingPlan,
-        trace: Option<&mut Trace<W>>,
-    ) -> Result<(), DecideError> {
-        plan.begin(fleet.version());
-        let decided = self.take_steps(workspace, request, fleet, excluded, plan, trace);
+        let version = input.fleet.version();
+        plan.begin(version);
+        let decided = self.take_steps(workspace, input, plan);
         if decided.is_err() {
             // Half a plan is none.
-            plan.begin(fleet.version());
+            plan.begin(version);
         }
         decided
     }
@@ -92,12 +49,10 @@ impl<const W: usize> Workflow<W> {
     fn take_steps(
         &self,
         workspace: &mut Workspace<W>,
-        request: &Request<'_>,
-        fleet: &Fleet<W>,
-        excluded: PodSet<W>,
+        input: RoutingInput<'_, W>,
         plan: &mut RoutingPlan,
-        mut trace: Option<&mut Trace<W>>,
     ) -> Result<(), DecideError> {
+        let RoutingInput { request, fleet, excluded, mut trace } = input;
         if workspace.brand != self.brand {
             return Err(DecideError::ForeignWorkspace);
         }
@@ -108,20 +63,20 @@ impl<const W: usize> Workflow<W> {
         for (at, step) in self.steps.iter().enumerate() {
             // Each step draws for itself: tied pods of two steps must not be the same ones every time.
             let seed = scores::mix(request.seed.wrapping_add(at as u64));
-            let mut decision = Decision { step, request, fleet, seed, workspace, trace: trace.as_deref_mut() };
-            if !decision.is_taken()? {
+            let mut pass = Pass { step, request, fleet, seed, workspace, trace: trace.as_deref_mut() };
+            if !pass.is_taken()? {
                 continue;
             }
-            decision.prepare()?;
-            let candidates = match decision.filter(fleet.pods() - excluded) {
+            pass.prepare()?;
+            let candidates = match pass.filter(fleet.pods() - excluded) {
                 // The step can be done without, and whether its pods fail or there are none makes no difference.
                 Err(DecideError::AllFiltered { .. } | DecideError::NoneOffered { .. }) if self.can_skip(step) => {
                     continue;
                 }
                 candidates => candidates?,
             };
-            decision.score(candidates)?;
-            decision.pick(candidates)?;
+            pass.score(candidates)?;
+            pass.pick(candidates)?;
             workspace.picks[at] = workspace.ranking.picks.first().map(|pick| pick.pod);
             self.enter(step, workspace, fleet, plan);
         }
@@ -180,8 +135,8 @@ impl<const W: usize> Workflow<W> {
     }
 }
 
-/// One step's share of a decision.
-struct Decision<'d, 't, const W: usize> {
+/// One pass Prepare → Filter → Score → Pick, over the candidates of one step.
+struct Pass<'d, 't, const W: usize> {
     step: &'d Step<W>,
     request: &'d Request<'d>,
     fleet: &'d Fleet<W>,
@@ -190,7 +145,7 @@ struct Decision<'d, 't, const W: usize> {
     trace: Option<&'t mut Trace<W>>,
 }
 
-impl<const W: usize> Decision<'_, '_, W> {
+impl<const W: usize> Pass<'_, '_, W> {
     fn context(&self) -> RoutingContext<'_, W> {
         let Workspace { slots, picks, .. } = &*self.workspace;
         RoutingContext { request: self.request, fleet: self.fleet, slots, picks }

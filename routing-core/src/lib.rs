@@ -31,7 +31,7 @@
 //!   no threads and logs nothing.
 //! - A decision sees one version of the fleet from start to end, and the plan says which.
 //! - A handle opens its own slot in its own workflow; used elsewhere it gives a [`SlotError`], never another's value.
-//! - Reasons come as data on request ([`Workflow::decide_traced`]). When not asked for they cost a branch.
+//! - Reasons come as data on request ([`RoutingInput::traced`]). When not asked for they cost a branch.
 //!
 //! # Example
 //!
@@ -41,7 +41,7 @@
 //! use kv_index::{Config, Index, PodSet};
 //! use routing_core::{
 //!     RoutingContext, Declare, Filter, Fleet, OnEmpty, Picker, PluginError, PodInfo, Preparer, PrepareContext, ProfileBuilder,
-//!     Ranking, Read, Request, RoutingPlan, Scorer, Scores, Slot, Totals, Write,
+//!     Ranking, Read, Request, RoutingInput, RoutingPlan, Scorer, Scores, Slot, Totals, Write,
 //! };
 //!
 //! /// How long the prompt is.
@@ -107,7 +107,7 @@
 //! let fleet = Fleet::new(1, [PodInfo::new(a, "a").unhealthy(), PodInfo::new(b, "b")]);
 //! let (mut workspace, mut plan) = (workflow.workspace(), RoutingPlan::default());
 //! let request = Request::new("llama-8b", Instant::now()).body(b"Why is the sky blue?");
-//! workflow.decide(&mut workspace, &request, &fleet, &mut plan)?;
+//! workflow.decide(&mut workspace, RoutingInput::new(&request, &fleet), &mut plan)?;
 //! assert_eq!(plan.steps()[0].candidates[0].pod, b);
 //!
 //! // Without the preparer the profile does not build, and says what to do.
@@ -135,6 +135,7 @@ mod fault;
 mod fleet;
 mod held;
 mod in_flight;
+mod input;
 mod nearest;
 mod open_breakers;
 #[cfg(feature = "serde")]
@@ -168,6 +169,7 @@ pub use fault::{BuildError, Fault, PluginName, Warning};
 pub use fleet::{Fleet, FleetCell, Load, PodInfo, Role};
 pub use held::Held;
 pub use in_flight::InFlightGuard;
+pub use input::RoutingInput;
 pub use open_breakers::OpenBreakers;
 // What plans name pods by, for those who carry them out and need not know the index.
 pub use kv_index::{DEFAULT_POD_WORDS, Pod, PodId, PodSet};

@@ -43,7 +43,7 @@ pub trait Filter<const W: usize = DEFAULT_POD_WORDS>: Send + Sync {
 ///
 /// use kv_index::{Config, Index};
 /// use routing_core::{
-///     RoutingContext, Declare, Fleet, Picker, PluginError, PodInfo, ProfileBuilder, Ranking, Request, RoutingPlan, Scorer,
+///     RoutingContext, Declare, Fleet, Picker, PluginError, PodInfo, ProfileBuilder, Ranking, Request, RoutingInput, RoutingPlan, Scorer,
 ///     Scores, Totals,
 /// };
 ///
@@ -75,7 +75,7 @@ pub trait Filter<const W: usize = DEFAULT_POD_WORDS>: Send + Sync {
 /// let fleet = Fleet::new(1, [pod(oslo, "oslo", "eu"), pod(reno, "reno", "us")]);
 /// let request = Request::new("llama-8b", Instant::now()).labels(&[("region", "us")]);
 /// let mut plan = RoutingPlan::default();
-/// workflow.decide(&mut workflow.workspace(), &request, &fleet, &mut plan)?;
+/// workflow.decide(&mut workflow.workspace(), RoutingInput::new(&request, &fleet), &mut plan)?;
 /// assert_eq!(plan.steps()[0].candidates[0].pod, reno);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
     use crate::{
         DecideError, Fleet, Picker, PluginError, PodInfo, ProfileBuilder, Ranking, Request, RoutingContext,
-        RoutingPlan, Scorer, Scores, Totals,
+        RoutingInput, RoutingPlan, Scorer, Scores, Totals,
     };
 
     /// Says that it was asked, and waits to be let on.
@@ -88,7 +88,9 @@ mod tests {
                 let workflow = cell.load();
                 let (mut workspace, mut plan) = (workflow.workspace(), RoutingPlan::default());
                 let request = Request::new("any", now);
-                workflow.decide(&mut workspace, &request, &fleet, &mut plan).expect("the old workflow decides");
+                workflow
+                    .decide(&mut workspace, RoutingInput::new(&request, &fleet), &mut plan)
+                    .expect("the old workflow decides");
                 (workspace, plan)
             });
             was_asked.recv().expect("the decision has begun");
@@ -98,13 +100,15 @@ mod tests {
             // The old decision is still held at the gate, and the new workflow is in service.
             let (request, mut plan) = (Request::new("any", now), RoutingPlan::default());
             let current = cell.load();
-            current.decide(&mut current.workspace(), &request, &fleet, &mut plan).expect("the new workflow decides");
+            current
+                .decide(&mut current.workspace(), RoutingInput::new(&request, &fleet), &mut plan)
+                .expect("the new workflow decides");
             assert_eq!(&*plan.steps()[0].name, "new");
 
             let_on.send(()).expect("the decision waits");
             let (mut workspace, finished) = under_way.join().expect("the decision ended");
             assert_eq!(&*finished.steps()[0].name, "old");
-            let foreign = current.decide(&mut workspace, &request, &fleet, &mut plan);
+            let foreign = current.decide(&mut workspace, RoutingInput::new(&request, &fleet), &mut plan);
             assert_eq!(foreign, Err(DecideError::ForeignWorkspace));
         });
     }

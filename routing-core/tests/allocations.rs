@@ -7,7 +7,7 @@ use kv_index::PodSet;
 use pointsman_test_support::alloc::{CountingAllocator, allocations};
 use routing_core::{
     Condition, DEFAULT_POD_WORDS, Declare, FleetCell, OnEmpty, PluginError, ProfileBuilder, Read, RoutingContext,
-    RoutingPlan, StepBuilder, Trace, Workflow, WorkflowBuilder,
+    RoutingInput, RoutingPlan, StepBuilder, Trace, Workflow, WorkflowBuilder,
 };
 
 #[global_allocator]
@@ -50,7 +50,10 @@ fn a_warm_decision_allocates_nothing() {
         let cell = FleetCell::new(fleet::<DEFAULT_POD_WORDS>(64).1);
         let (mut workspace, mut plan) = (workflow.workspace(), RoutingPlan::default());
         let mut decide = |seed| {
-            cell.with(|fleet| workflow.decide(&mut workspace, &request().seed(seed), fleet, &mut plan)).unwrap();
+            cell.with(|fleet| {
+                workflow.decide(&mut workspace, RoutingInput::new(&request().seed(seed), fleet), &mut plan)
+            })
+            .unwrap();
         };
         (0..3).for_each(&mut decide);
         assert_eq!(allocations(|| (3..100).for_each(&mut decide)), 0, "{name}");
@@ -65,7 +68,9 @@ fn a_warm_decision_allocates_nothing() {
 fn the_counter_counts() {
     let (workflow, (_, fleet)) = (two_steps(), fleet::<DEFAULT_POD_WORDS>(64));
     let (mut workspace, mut plan, mut trace) = (workflow.workspace(), RoutingPlan::default(), Trace::default());
-    let mut traced = || workflow.decide_traced(&mut workspace, &request(), &fleet, &mut plan, &mut trace).unwrap();
+    let mut traced = || {
+        workflow.decide(&mut workspace, RoutingInput::new(&request(), &fleet).traced(&mut trace), &mut plan).unwrap()
+    };
     assert_ne!(allocations(&mut traced), 0, "cold");
     assert_ne!(allocations(&mut traced), 0, "a trace is made anew");
 }

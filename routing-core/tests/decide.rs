@@ -10,8 +10,8 @@ use pointsman_test_support::splitmix64;
 use proptest::prelude::*;
 use routing_core::{
     DEFAULT_POD_WORDS, DecideError, Declare, Filter, OnEmpty, Picker, PluginError, PrepareContext, Preparer,
-    ProfileBuilder, Ranking, Read, RoutingContext, RoutingPlan, Scorer, Scores, Slot, SlotError, StepBuilder, Totals,
-    Trace, Workflow, WorkflowBuilder, Write,
+    ProfileBuilder, Ranking, Read, RoutingContext, RoutingInput, RoutingPlan, Scorer, Scores, Slot, SlotError,
+    StepBuilder, Totals, Trace, Workflow, WorkflowBuilder, Write,
 };
 
 fn profile<const W: usize>() -> ProfileBuilder<W> {
@@ -78,7 +78,8 @@ fn no_pod_is_offered_by_an_empty_fleet_or_where_all_are_excluded() {
     let none = DecideError::NoneOffered { step: "s".into() };
     assert_eq!(decide(&workflow, &request(), &empty).unwrap_err(), none);
     let (mut workspace, mut plan) = (workflow.workspace(), RoutingPlan::default());
-    let excluded = workflow.decide_without(&mut workspace, &request(), &fleet, fleet.pods(), &mut plan);
+    let excluded =
+        workflow.decide(&mut workspace, RoutingInput::new(&request(), &fleet).excluding(fleet.pods()), &mut plan);
     assert_eq!(excluded, Err(none));
 }
 
@@ -86,8 +87,21 @@ fn no_pod_is_offered_by_an_empty_fleet_or_where_all_are_excluded() {
 fn excluded_pods_are_not_in_the_plan() {
     let (workflow, (_, fleet)) = (scored(|pod| pod as f32 / 10.0), fleet::<DEFAULT_POD_WORDS>(5));
     let (mut workspace, mut plan) = (workflow.workspace(), RoutingPlan::default());
-    workflow.decide_without(&mut workspace, &request(), &fleet, only(&[4, 2]), &mut plan).unwrap();
+    workflow.decide(&mut workspace, RoutingInput::new(&request(), &fleet).excluding(only(&[4, 2])), &mut plan).unwrap();
     assert_eq!(pods(&plan, "s"), [3, 1, 0]);
+}
+
+#[test]
+fn a_traced_decision_honours_exclusions() {
+    let (workflow, (_, fleet)) = (scored(|pod| pod as f32 / 10.0), fleet::<DEFAULT_POD_WORDS>(5));
+    let (excluded, request) = (only(&[4, 2]), request());
+    let (mut trace, mut traced, mut plain) = (Trace::default(), RoutingPlan::default(), RoutingPlan::default());
+    let input = || RoutingInput::new(&request, &fleet);
+    let mut workspace = workflow.workspace();
+    workflow.decide(&mut workspace, input().excluding(excluded), &mut plain).unwrap();
+    workflow.decide(&mut workspace, input().traced(&mut trace).excluding(excluded), &mut traced).unwrap();
+    assert_eq!((pods(&traced, "s"), &traced), (vec![3, 1, 0], &plain));
+    assert_eq!(trace.steps[0].offered, fleet.pods() - excluded);
 }
 
 #[test]
@@ -150,7 +164,7 @@ fn ties_are_spread_over_seeds_and_each_seed_decides_alike() {
     let (workflow, (_, fleet)) = (scored(|_| 0.5), fleet::<DEFAULT_POD_WORDS>(8));
     let (mut workspace, mut plan) = (workflow.workspace(), RoutingPlan::default());
     let mut first = |seed| {
-        workflow.decide(&mut workspace, &request().seed(seed), &fleet, &mut plan).unwrap();
+        workflow.decide(&mut workspace, RoutingInput::new(&request().seed(seed), &fleet), &mut plan).unwrap();
         pods(&plan, "s")[0]
     };
     let mut counts = [0_u32; 8];
@@ -252,7 +266,7 @@ fn a_handle_of_another_workflow_opens_nothing() {
 #[test]
 fn a_workspace_of_another_workflow_is_refused() {
     let (one, two, (_, fleet)) = (scored(|_| 0.0), scored(|_| 0.0), fleet::<DEFAULT_POD_WORDS>(1));
-    let decided = one.decide(&mut two.workspace(), &request(), &fleet, &mut RoutingPlan::default());
+    let decided = one.decide(&mut two.workspace(), RoutingInput::new(&request(), &fleet), &mut RoutingPlan::default());
     assert_eq!(decided, Err(DecideError::ForeignWorkspace));
 }
 
@@ -290,9 +304,9 @@ fn ranked(row: &[f32], most: usize, seed: u64, traced: bool) -> RoutingPlan {
     let (mut workspace, mut plan) = (workflow.workspace(), RoutingPlan::default());
     let request = request().seed(seed);
     let decided = if traced {
-        workflow.decide_traced(&mut workspace, &request, &fleet, &mut plan, &mut Trace::default())
+        workflow.decide(&mut workspace, RoutingInput::new(&request, &fleet).traced(&mut Trace::default()), &mut plan)
     } else {
-        workflow.decide(&mut workspace, &request, &fleet, &mut plan)
+        workflow.decide(&mut workspace, RoutingInput::new(&request, &fleet), &mut plan)
     };
     decided.expect("a plan");
     plan
@@ -331,7 +345,7 @@ fn a_picker_may_ask_for_all_of_them_and_what_it_pushes_has_its_total() {
     let step = StepBuilder::new("s", profile).ranked(usize::MAX);
     let workflow = <WorkflowBuilder>::new().step(step).build().expect("it fits together");
     let mut plan = RoutingPlan::default();
-    workflow.decide(&mut workflow.workspace(), &request(), &fleet, &mut plan).expect("a plan");
+    workflow.decide(&mut workflow.workspace(), RoutingInput::new(&request(), &fleet), &mut plan).expect("a plan");
     assert_eq!(pods(&plan, "s"), [2, 4, 3, 1, 0]);
     assert_eq!(plan.steps()[0].candidates[0].score, 0.2);
 }
@@ -347,7 +361,7 @@ fn totals_never_exceed_1() {
         }
         let workflow = profile.build().expect("it fits together");
         let mut plan = RoutingPlan::default();
-        workflow.decide(&mut workflow.workspace(), &request(), &fleet, &mut plan).expect("a plan");
+        workflow.decide(&mut workflow.workspace(), RoutingInput::new(&request(), &fleet), &mut plan).expect("a plan");
         let total = plan.steps()[0].candidates[0].score;
         assert!(total <= 1.0 && total > 0.9999, "{total} of {scorers}");
     }
@@ -387,7 +401,7 @@ fn nothing_of_an_earlier_request_shows() {
         .build()
         .expect("it fits together");
     let (mut workspace, mut plan) = (workflow.workspace(), RoutingPlan::default());
-    assert!(workflow.decide(&mut workspace, &request().tenant("acme"), &fleet, &mut plan).is_err());
+    assert!(workflow.decide(&mut workspace, RoutingInput::new(&request().tenant("acme"), &fleet), &mut plan).is_err());
     assert!(plan.steps().is_empty(), "half a plan is none");
-    assert_eq!(workflow.decide(&mut workspace, &request(), &fleet, &mut plan), Ok(()));
+    assert_eq!(workflow.decide(&mut workspace, RoutingInput::new(&request(), &fleet), &mut plan), Ok(()));
 }

@@ -5,8 +5,8 @@ mod common;
 use common::{Best, By, Keep, fleet, request};
 use kv_index::{PodId, PodSet};
 use routing_core::{
-    Condition, DecideError, Declare, OnEmpty, PluginError, ProfileBuilder, RoutingContext, RoutingPlan, StepBuilder,
-    Trace, Workflow, WorkflowBuilder,
+    Condition, DecideError, Declare, OnEmpty, PluginError, ProfileBuilder, RoutingContext, RoutingInput, RoutingPlan,
+    StepBuilder, Trace, Workflow, WorkflowBuilder,
 };
 
 struct Never;
@@ -36,7 +36,9 @@ fn workflow() -> Workflow {
 fn traced() -> (RoutingPlan, Trace) {
     let (workflow, (_, fleet)) = (workflow(), fleet(5));
     let (mut plan, mut trace) = (RoutingPlan::default(), Trace::default());
-    workflow.decide_traced(&mut workflow.workspace(), &request(), &fleet, &mut plan, &mut trace).expect("a plan");
+    workflow
+        .decide(&mut workflow.workspace(), RoutingInput::new(&request(), &fleet).traced(&mut trace), &mut plan)
+        .expect("a plan");
     (plan, trace)
 }
 
@@ -91,7 +93,8 @@ fn a_trace_ends_where_the_decision_did() {
         .build()
         .unwrap();
     let (mut plan, mut trace) = (RoutingPlan::default(), Trace::default());
-    let decided = workflow.decide_traced(&mut workflow.workspace(), &request(), &fleet, &mut plan, &mut trace);
+    let decided =
+        workflow.decide(&mut workflow.workspace(), RoutingInput::new(&request(), &fleet).traced(&mut trace), &mut plan);
     assert!(matches!(decided, Err(DecideError::AllFiltered { offered: 2, .. })));
     let step = &trace.steps[0];
     assert_eq!((step.filters.len(), step.filters[0].removed.len(), step.scorers.len()), (1, 2, 0));

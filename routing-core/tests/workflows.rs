@@ -10,7 +10,8 @@ use proptest::prelude::*;
 use routing_core::{
     CacheHint, Condition, DEFAULT_POD_WORDS, DecideError, Declare, FailurePolicy, Filter, Fleet, FleetCell, Held,
     OnEmpty, PluginError, PodInfo, PrepareContext, Preparer, ProfileBuilder, Read, ReadPick, Role, RoutingContext,
-    RoutingPlan, Scorer, Scores, StepBuilder, Trace, TryReadPick, Workflow, WorkflowBuilder, WorkflowCell, Write,
+    RoutingInput, RoutingPlan, Scorer, Scores, StepBuilder, Trace, TryReadPick, Workflow, WorkflowBuilder,
+    WorkflowCell, Write,
 };
 
 fn profile() -> ProfileBuilder {
@@ -73,13 +74,13 @@ fn a_step_that_is_skipped_is_not_in_the_plan_and_has_no_pick() {
     let names = |plan: &RoutingPlan| plan.steps().iter().map(|step| step.name.to_string()).collect::<Vec<_>>();
     let (mut workspace, mut plan) = (workflow.workspace(), RoutingPlan::default());
     for (seed, steps) in [(1, vec!["first", "second"]), (2, vec!["second"])] {
-        workflow.decide(&mut workspace, &request().seed(seed), &fleet, &mut plan).unwrap();
+        workflow.decide(&mut workspace, RoutingInput::new(&request().seed(seed), &fleet), &mut plan).unwrap();
         assert_eq!(names(&plan), steps);
     }
     assert!(plan.step("first").is_none());
     assert_eq!(*seen.lock().unwrap(), [Some(0), None]);
     let mut trace = Trace::default();
-    workflow.decide_traced(&mut workspace, &request(), &fleet, &mut plan, &mut trace).unwrap();
+    workflow.decide(&mut workspace, RoutingInput::new(&request(), &fleet).traced(&mut trace), &mut plan).unwrap();
     assert_eq!(trace.steps.iter().map(|step| step.taken).collect::<Vec<_>>(), [false, true]);
 }
 
@@ -242,7 +243,7 @@ fn prefill_is_left_out_where_the_decode_pod_holds_enough() {
         let blocks = chain(&tokens);
         let stored = Stored::new(Parent::Root, &blocks[..held]);
         index.apply(pod, Source::Membership, &Event::Stored(stored)).unwrap();
-        workflow.decide(&mut workspace, &request().tokens(&tokens), &fleet, &mut plan).unwrap();
+        workflow.decide(&mut workspace, RoutingInput::new(&request().tokens(&tokens), &fleet), &mut plan).unwrap();
         let names: Vec<_> = plan.steps().iter().map(|step| &*step.name).collect();
         let decode = plan.step("decode").unwrap();
         if held > 0 {
@@ -306,7 +307,7 @@ fn a_workflow_is_replaced_whole() {
     let (old, mut plan) = (cell.load(), RoutingPlan::default());
     let mut workspace = old.workspace();
     cell.replace(best(2));
-    old.decide(&mut workspace, &request(), &fleet, &mut plan).unwrap();
+    old.decide(&mut workspace, RoutingInput::new(&request(), &fleet), &mut plan).unwrap();
     assert_eq!(plan.steps()[0].candidates[0].pod.id().index(), 0, "what began on the old one ends on it");
     assert_eq!(pods(&decide(&cell.load(), &request(), &fleet).unwrap(), "")[0], 2);
 }
@@ -332,9 +333,9 @@ proptest! {
             let tokens: Vec<u32> = (0..tokens).collect();
             let request = request().tokens(&tokens).seed(seed);
             let cold = decide(&workflow, &request, &fleet).unwrap();
-            workflow.decide(&mut workspace, &request, &fleet, &mut warm).unwrap();
+            workflow.decide(&mut workspace, RoutingInput::new(&request, &fleet), &mut warm).unwrap();
             prop_assert_eq!(&warm, &cold);
-            workflow.decide_traced(&mut workspace, &request, &fleet, &mut warm, &mut trace).unwrap();
+            workflow.decide(&mut workspace, RoutingInput::new(&request, &fleet).traced(&mut trace), &mut warm).unwrap();
             prop_assert_eq!(&warm, &cold);
             let again = decide(&decode_then_prefill(&index), &request, &fleet).unwrap();
             prop_assert_eq!(&again, &cold, "another build of the same profile");

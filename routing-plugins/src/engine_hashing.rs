@@ -77,7 +77,7 @@ mod tests {
     use kv_index::engine::vllm::VllmHashing;
     use kv_index::engine::{Dialect, Version};
     use kv_index::{BlockSize, Config, Event, Index, Source, Stored};
-    use routing_core::{Fleet, PodInfo, RoutingPlan};
+    use routing_core::{Fleet, PodInfo, RoutingInput, RoutingPlan};
 
     use super::*;
     use crate::prepare::tests::request;
@@ -100,7 +100,7 @@ mod tests {
             let fleet = Fleet::new(1, pods.map(|pod| PodInfo::new(pod, "pod")));
             let mut plan = RoutingPlan::default();
             let request = request().tokens(&tokens).adapter("sql");
-            let decided = workflow.decide(&mut workflow.workspace(), &request, &fleet, &mut plan);
+            let decided = workflow.decide(&mut workflow.workspace(), RoutingInput::new(&request, &fleet), &mut plan);
             decided.map(|()| (plan.steps()[0].candidates[0].pod, plan.steps()[0].cache.unwrap().held))
         };
         let known = EngineHashing::new(hasher.clone()).adapter("sql", Some("org/sql-lora"), None);

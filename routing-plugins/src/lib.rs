@@ -37,7 +37,7 @@
 //! use std::time::Instant;
 //!
 //! use kv_index::{BlockSize, Config, Index};
-//! use routing_core::{Fleet, PodInfo, Request, RoutingPlan};
+//! use routing_core::{Fleet, PodInfo, Request, RoutingInput, RoutingPlan};
 //! use routing_plugins::load::Work;
 //! use routing_plugins::{Hashing, PluginState, profiles};
 //!
@@ -50,12 +50,12 @@
 //! let tokens: Vec<u32> = (0..512).collect();
 //! let (mut workspace, mut plan) = (workflow.workspace(), RoutingPlan::default());
 //! let request = Request::new("llama-8b", Instant::now()).tokens(&tokens);
-//! workflow.decide(&mut workspace, &request, &fleet, &mut plan)?;
+//! workflow.decide(&mut workspace, RoutingInput::new(&request, &fleet), &mut plan)?;
 //! let first = plan.steps()[0].candidates[0].pod;
 //!
 //! // Counted on its pod until the guard is dropped; and the next one like it follows.
 //! let guard = stock.load.begin(first, Work::of(512).output(100));
-//! workflow.decide(&mut workspace, &request.seed(1), &fleet, &mut plan)?;
+//! workflow.decide(&mut workspace, RoutingInput::new(&request.seed(1), &fleet), &mut plan)?;
 //! assert_eq!(plan.steps()[0].candidates[0].pod, first);
 //! drop(guard);
 //! # Ok::<(), Box<dyn std::error::Error>>(())

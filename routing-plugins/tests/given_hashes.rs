@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use kv_index::{BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Event, Index, Source, Stored, Tier};
 use proptest::prelude::*;
-use routing_core::{Fleet, PodInfo, Registry, Request, RoutingPlan, Trace, Workflow};
+use routing_core::{Fleet, PodInfo, Registry, Request, RoutingInput, RoutingPlan, Trace, Workflow};
 use routing_plugins::load::{LoadGuard, Work};
 use routing_plugins::{Hashing, PluginState, register};
 
@@ -162,7 +162,9 @@ impl Gateway {
         };
         let (mut plan, mut trace) = (RoutingPlan::default(), Trace::default());
         let mut workspace = self.workflow.workspace();
-        self.workflow.decide_traced(&mut workspace, &request, &self.fleet, &mut plan, &mut trace).expect("a plan");
+        self.workflow
+            .decide(&mut workspace, RoutingInput::new(&request, &self.fleet).traced(&mut trace), &mut plan)
+            .expect("a plan");
         let step = &plan.steps()[0];
         let pods: Vec<_> = step.candidates.iter().map(|candidate| candidate.pod.id().index()).collect();
         let held = step.cache.map_or(0, |cache| cache.held);
@@ -230,7 +232,10 @@ fn a_request_without_hashes_is_held_by_nobody_and_one_without_both_is_counted() 
     let (tokens, mut plan) = (prompt(0, 0, 16), RoutingPlan::default());
     for (request, counted) in [(Request::new("m", now).tokens(&tokens), 0), (Request::new("m", now), 1)] {
         let mut workspace = gateway.workflow.workspace();
-        gateway.workflow.decide(&mut workspace, &request, &gateway.fleet, &mut plan).expect("a plan");
+        gateway
+            .workflow
+            .decide(&mut workspace, RoutingInput::new(&request, &gateway.fleet), &mut plan)
+            .expect("a plan");
         assert_eq!(plan.steps()[0].cache.map_or(0, |cache| cache.held), 0);
         assert_eq!(gateway.stock.untokenized.load(Ordering::Relaxed), counted);
     }

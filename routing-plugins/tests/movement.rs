@@ -10,8 +10,8 @@ use std::time::Instant;
 use kv_index::{Config, Index, Pod};
 use proptest::prelude::*;
 use routing_core::{
-    Declare, Fleet, Picker, PluginError, PodInfo, PrepareContext, Preparer, ProfileBuilder, Request, RoutingPlan, Slot,
-    StepBuilder, Workflow, WorkflowBuilder, Write,
+    Declare, Fleet, Picker, PluginError, PodInfo, PrepareContext, Preparer, ProfileBuilder, Request, RoutingInput,
+    RoutingPlan, Slot, StepBuilder, Workflow, WorkflowBuilder, Write,
 };
 use routing_plugins::pick::{
     ConsistentHashParameters, ConsistentHashPicker, HashBy, SessionParameters, SessionPicker, Sessions,
@@ -56,7 +56,7 @@ fn ranked(workflow: &Workflow, keys: u32, seed: u64, fleet: &Fleet) -> Vec<Vec<P
     let (mut workspace, mut plan, now) = (workflow.workspace(), RoutingPlan::default(), Instant::now());
     let mut decide = |key: u32| {
         let request = Request::new("m", now).seed(seed ^ u64::from(key)).most_output(key);
-        workflow.decide(&mut workspace, &request, fleet, &mut plan).expect("a plan");
+        workflow.decide(&mut workspace, RoutingInput::new(&request, fleet), &mut plan).expect("a plan");
         plan.steps()[0].candidates.iter().map(|candidate| candidate.pod).collect()
     };
     (0..keys).map(&mut decide).collect()

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use proptest::prelude::*;
-use routing_core::{Declare, Fleet, Picker, PluginError, ProfileBuilder, Ranking, Request, RoutingPlan, Totals};
+use routing_core::{
+    Declare, Fleet, Picker, PluginError, ProfileBuilder, Ranking, Request, RoutingInput, RoutingPlan, Totals,
+};
 use routing_plugins::prepare::GivenTokensPreparer;
 use routing_plugins::tokenize::{
     Chat, ChatTemplate, ContentFormat, Frame, ModelPrompts, PromptError, PromptTokenizer, TemplateError, TokenizeError,
@@ -259,7 +261,8 @@ fn decide(profile: ProfileBuilder, request: &Request<'_>) -> Option<String> {
     let workflow = profile.picker("any", |_: &mut Declare<'_>| Any).build().expect("they fit");
     let index: kv_index::Index = kv_index::Index::new(kv_index::Config::default());
     let fleet = Fleet::new(1, [routing_core::PodInfo::new(index.join("pod").expect("room"), "pod")]);
-    let decided = workflow.decide(&mut workflow.workspace(), request, &fleet, &mut RoutingPlan::default());
+    let decided =
+        workflow.decide(&mut workflow.workspace(), RoutingInput::new(request, &fleet), &mut RoutingPlan::default());
     let error = decided.err()?;
     Some(std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string))
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 use kv_index::{
     BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Event, Index, Matches, Parent, Pod, Removed, Source, Stored,
 };
-use routing_core::{Fleet, Load, PodInfo, Request, RoutingPlan, Workflow, Workspace};
+use routing_core::{Fleet, Load, PodInfo, Request, RoutingInput, RoutingPlan, Workflow, Workspace};
 use routing_plugins::{Hashing, PluginState, profiles};
 
 /// One operation.
@@ -187,7 +187,9 @@ impl Run for Decide {
         let mut sum = 0;
         for (seed, prompt) in (0..).zip(self.prompts.iter().cycle().take(times)) {
             let request = Request::new(MODEL, self.now).tokens(black_box(prompt)).seed(seed);
-            self.workflow.decide(&mut self.workspace, &request, &self.fleet, &mut self.plan).expect("all are well");
+            self.workflow
+                .decide(&mut self.workspace, RoutingInput::new(&request, &self.fleet), &mut self.plan)
+                .expect("all are well");
             sum += self.plan.steps()[0].candidates[0].pod.id().index() as u64;
         }
         sum

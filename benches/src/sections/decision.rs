@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kv_index::{BlockSize, ChainHasher, ChainSeed, Config, Event, Index, Pod, Source, Stored};
-use routing_core::{Fleet, Load, PodInfo, Request, Role, RoutingPlan, Trace, Workflow};
+use routing_core::{Fleet, Load, PodInfo, Request, Role, RoutingInput, RoutingPlan, Trace, Workflow};
 use routing_plugins::{Hashing, PluginState, profiles};
 
 use crate::invent::Invent;
@@ -96,9 +96,13 @@ impl Case {
             let headers: &[(&str, &str)] = &[("x-session-id", &self.sessions[at % self.sessions.len()])];
             let request = Request::new(MODEL, now).tokens(prompt).labels(&labels).headers(&headers).seed(at as u64);
             let decided = if traced {
-                self.workflow.decide_traced(&mut workspace, black_box(&request), &self.fleet, &mut plan, &mut trace)
+                self.workflow.decide(
+                    &mut workspace,
+                    RoutingInput::new(black_box(&request), &self.fleet).traced(&mut trace),
+                    &mut plan,
+                )
             } else {
-                self.workflow.decide(&mut workspace, black_box(&request), &self.fleet, &mut plan)
+                self.workflow.decide(&mut workspace, RoutingInput::new(black_box(&request), &self.fleet), &mut plan)
             };
             decided.expect("every profile finds a pod");
             black_box(plan.steps());
@@ -175,7 +179,7 @@ mod tests {
             let (workflow, fleet, mut best) = (decide::workflow(), decide::fleet(pods), Vec::new());
             let request = Request::new(MODEL, Instant::now()).labels(&[("region", "eu")]).seed(7);
             let mut plan = RoutingPlan::default();
-            workflow.decide(&mut workflow.workspace(), &request, &fleet, &mut plan).expect("a plan");
+            workflow.decide(&mut workflow.workspace(), RoutingInput::new(&request, &fleet), &mut plan).expect("a plan");
             decide::by_hand(&request, &fleet, &mut best);
             assert!(decide::check(&plan, &best), "{pods} pods");
             for (name, build) in STOCK {

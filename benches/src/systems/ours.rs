@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use kv_index::{
     BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Event, Index, Matches, Parent, Pod, Removed, Source, Stored,
 };
-use routing_core::{Fleet, PodInfo, Request, RoutingPlan, Workflow, Workspace};
+use routing_core::{Fleet, PodInfo, Request, RoutingInput, RoutingPlan, Workflow, Workspace};
 use routing_plugins::{Hashing, PluginState, profiles};
 
 use super::System;
@@ -47,7 +47,7 @@ impl Planner {
         self.seed += 1;
         let request = Request::new(MODEL, self.now).tokens(tokens).seed(self.seed);
         let Self { workflow, workspace, fleet, plan, .. } = self;
-        workflow.decide(workspace, &request, fleet, plan).expect("every pod is well");
+        workflow.decide(workspace, RoutingInput::new(&request, fleet), plan).expect("every pod is well");
         let (pod, held) = self.chosen();
         (pod ^ held) as u64
     }

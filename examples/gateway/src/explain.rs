@@ -141,7 +141,7 @@ mod tests {
     use std::time::Instant;
 
     use kv_index::{BlockSize, Index};
-    use routing_core::{PodInfo, Request, RoutingPlan};
+    use routing_core::{PodInfo, Request, RoutingInput, RoutingPlan};
     use routing_plugins::{Hashing, PluginState, profiles};
 
     use super::*;
@@ -161,7 +161,9 @@ mod tests {
         let (mut plan, mut trace) = (RoutingPlan::default(), Trace::default());
         let tokens: Vec<u32> = (0..64).collect();
         let request = Request::new("m", Instant::now()).tokens(&tokens);
-        workflow.decide_traced(&mut workflow.workspace(), &request, &fleet, &mut plan, &mut trace).unwrap();
+        workflow
+            .decide(&mut workflow.workspace(), RoutingInput::new(&request, &fleet).traced(&mut trace), &mut plan)
+            .unwrap();
         reasons(&trace, &fleet)
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kv_index::PodSet;
 use parking_lot::Mutex;
-use routing_core::{DecideError, Fleet, Request, RoutingPlan, Trace, Workflow, Workspace};
+use routing_core::{DecideError, Fleet, Request, RoutingInput, RoutingPlan, Trace, Workflow, Workspace};
 use routing_exec::handoff::{
     Handoff, Mooncake, MooncakeEngine, MooncakeEngines, Nixl, Plain, SglangBootstrap, SharedStorage,
 };
@@ -47,10 +47,12 @@ impl Serving {
         trace: Option<&mut Trace>,
     ) -> Result<RoutingPlan, DecideError> {
         let mut plan = RoutingPlan::default();
-        self.deciding.with(|workflow, workspace| match trace {
-            Some(trace) => workflow.decide_traced(workspace, request, &self.fleet, &mut plan, trace),
-            None => workflow.decide_without(workspace, request, &self.fleet, without, &mut plan),
-        })?;
+        let input = RoutingInput::new(request, &self.fleet).excluding(without);
+        let input = match trace {
+            Some(trace) => input.traced(trace),
+            None => input,
+        };
+        self.deciding.with(|workflow, workspace| workflow.decide(workspace, input, &mut plan))?;
         Ok(plan)
     }
 }

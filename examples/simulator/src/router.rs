@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use kv_index::{BlockHash, BlockSize, Config, Event, Index, Parent, Pod, Removed, Source, Stored, Tier};
 use pointsman_lab::rng::Rng;
-use routing_core::{Fleet, Headers, Load, PodInfo, Request, Role, RoutingPlan, Workflow, Workspace};
+use routing_core::{Fleet, Headers, Load, PodInfo, Request, Role, RoutingInput, RoutingPlan, Workflow, Workspace};
 use routing_plugins::load::{LoadGuard, LoadTracker, PodLoad, Work};
 use routing_plugins::{Hashing, PluginState};
 
@@ -167,7 +167,8 @@ impl Router {
             .most_output(u32::try_from(asked.output).unwrap_or(u32::MAX))
             .seed(asked.seed);
         let began = Instant::now();
-        let decided = self.workflow.decide(&mut self.workspace, &request, &self.fleet, &mut self.plan);
+        let decided =
+            self.workflow.decide(&mut self.workspace, RoutingInput::new(&request, &self.fleet), &mut self.plan);
         self.decision_ns += began.elapsed().as_nanos() as u64;
         self.decisions += 1;
         decided.ok()?;

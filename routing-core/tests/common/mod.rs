@@ -7,8 +7,8 @@ use std::time::Instant;
 use kv_index::{Config, Index, PodSet};
 use routing_core::{
     Condition, DecideError, Declare, Filter, Fleet, Held, Picker, PluginError, PluginName, PodInfo, PrepareContext,
-    Preparer, Ranking, Read, ReadPick, Request, RoutingContext, RoutingPlan, Scorer, Scores, Slot, Totals, Workflow,
-    Write,
+    Preparer, Ranking, Read, ReadPick, Request, RoutingContext, RoutingInput, RoutingPlan, Scorer, Scores, Slot,
+    Totals, Workflow, Write,
 };
 
 #[expect(clippy::disallowed_methods, reason = "a request has some instant; which one does not matter")]
@@ -30,7 +30,7 @@ pub(crate) fn decide<const W: usize>(
     fleet: &Fleet<W>,
 ) -> Result<RoutingPlan, DecideError> {
     let mut plan = RoutingPlan::default();
-    workflow.decide(&mut workflow.workspace(), request, fleet, &mut plan)?;
+    workflow.decide(&mut workflow.workspace(), RoutingInput::new(request, fleet), &mut plan)?;
     Ok(plan)
 }
 

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use kv_index::{Config, Index};
-use routing_core::{Fleet, PodInfo, Request, RoutingPlan, Value, WorkflowCell};
+use routing_core::{Fleet, PodInfo, Request, RoutingInput, RoutingPlan, Value, WorkflowCell};
 
 use crate::YAML;
 use crate::format;
@@ -34,10 +34,10 @@ fn a_document_is_built_aside_and_swapped_in() {
 
     // What was loaded before the swap goes on as it began; what is loaded after it is new.
     let mut plan = RoutingPlan::default();
-    old.decide(&mut old_workspace, &request, &fleet, &mut plan).expect("the old workflow decides");
+    old.decide(&mut old_workspace, RoutingInput::new(&request, &fleet), &mut plan).expect("the old workflow decides");
     assert_eq!(plan.steps()[0].candidates[0].pod, eu);
     let new = cell.load();
-    new.decide(&mut new.workspace(), &request, &fleet, &mut plan).expect("the new workflow decides");
+    new.decide(&mut new.workspace(), RoutingInput::new(&request, &fleet), &mut plan).expect("the new workflow decides");
     assert_eq!(plan.steps()[0].candidates[0].pod, us);
     assert_eq!(new.document(), Some(&document));
 }

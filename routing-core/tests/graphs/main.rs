@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use kv_index::{Config, Index};
 use proptest::prelude::*;
-use routing_core::{BuildError, DecideError, Fault, Fleet, PodInfo, Request, RoutingPlan, Workflow};
+use routing_core::{BuildError, DecideError, Fault, Fleet, PodInfo, Request, RoutingInput, RoutingPlan, Workflow};
 
 use crate::data::Flow;
 
@@ -95,7 +95,8 @@ fn runs(workflow: &Workflow, flow: &Flow) -> Result<(), TestCaseError> {
     let fleet = fleet();
     let (mut workspace, mut plan) = (workflow.workspace(), RoutingPlan::default());
     for seed in [u64::MAX, 0, 0x5555, 0xaaaa, 0x3333, 1, 2, 4] {
-        let decided = workflow.decide(&mut workspace, &Request::new("m", now()).seed(seed), &fleet, &mut plan);
+        let decided =
+            workflow.decide(&mut workspace, RoutingInput::new(&Request::new("m", now()).seed(seed), &fleet), &mut plan);
         let taken = |at: usize| flow.steps[at].condition.is_none() || seed >> at & 1 == 1;
         let any = (0..flow.steps.len()).any(taken);
         prop_assert_eq!(&decided, &if any { Ok(()) } else { Err(DecideError::NoStepTaken) }, "seed {:x}", seed);

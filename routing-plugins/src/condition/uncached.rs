@@ -81,7 +81,7 @@ impl<const W: usize> Condition<W> for UncachedCondition<W> {
 
 #[cfg(test)]
 mod tests {
-    use routing_core::{RoutingPlan, StepBuilder, WorkflowBuilder};
+    use routing_core::{RoutingInput, RoutingPlan, StepBuilder, WorkflowBuilder};
 
     use super::*;
     use crate::filter::testing::{BLOCK, Setup, request};
@@ -103,7 +103,7 @@ mod tests {
         let mut plan = RoutingPlan::default();
         let request = request().tokens(&prompt);
         let request = most.map_or(request, |most| request.most_prefix(most));
-        workflow.decide(&mut workflow.workspace(), &request, &setup.fleet(), &mut plan).unwrap();
+        workflow.decide(&mut workflow.workspace(), RoutingInput::new(&request, &setup.fleet()), &mut plan).unwrap();
         plan.step("prefill").is_some()
     }
 

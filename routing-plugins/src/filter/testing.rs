@@ -6,7 +6,7 @@ use std::time::Instant;
 use kv_index::{BlockSize, ChainHasher, ChainSeed, Config, DEFAULT_POD_WORDS, Event, Index, PodSet, Source, Stored};
 use routing_core::{
     Declare, Filter, Fleet, OnEmpty, Picker, PluginError, PodInfo, PrepareContext, Preparer, ProfileBuilder, Ranking,
-    Request, RoutingContext, RoutingPlan, Totals, Trace, Write,
+    Request, RoutingContext, RoutingInput, RoutingPlan, Totals, Trace, Write,
 };
 
 use crate::load::PodLoad;
@@ -93,12 +93,10 @@ impl<const W: usize> Setup<W> {
         let request = if request.tokens.is_none() { request.tokens(&[]) } else { request };
         let mut trace = Trace::default();
         let fleet = self.fleet();
-        let decided = workflow.decide_traced(
+        let decided = workflow.decide(
             &mut workflow.workspace(),
-            &request,
-            &fleet,
+            RoutingInput::new(&request, &fleet).traced(&mut trace),
             &mut RoutingPlan::default(),
-            &mut trace,
         );
         let step = trace.steps.last().expect("one step");
         let filter = step.filters.first().unwrap_or_else(|| panic!("the filter did not run: {decided:?}"));

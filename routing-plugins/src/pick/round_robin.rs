@@ -66,7 +66,7 @@ mod tests {
     use std::thread;
 
     use kv_index::PodSet;
-    use routing_core::{RoutingPlan, Workflow};
+    use routing_core::{RoutingInput, RoutingPlan, Workflow};
 
     use super::*;
     use crate::pick::testing::{build, fleet, numbers, pod, pods, profile, request};
@@ -125,7 +125,13 @@ mod tests {
         for turn in 0..40 {
             let excluded: PodSet =
                 if turn % 2 == 0 { [pod(0), pod(1)] } else { [pod(2), pod(3)] }.into_iter().collect();
-            workflow.decide_without(&mut workflow.workspace(), &request(0), &fleet, excluded, &mut plan).unwrap();
+            workflow
+                .decide(
+                    &mut workflow.workspace(),
+                    RoutingInput::new(&request(0), &fleet).excluding(excluded),
+                    &mut plan,
+                )
+                .unwrap();
             counts[plan.steps()[0].candidates[0].pod.id().index()] += 1;
         }
         assert_eq!(counts, [10; 4]);

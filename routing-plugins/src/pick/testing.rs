@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use kv_index::{Config, Index, Pod, PodId};
 use routing_core::{
     Declare, Fleet, Picker, PluginError, PodInfo, PrepareContext, Preparer, ProfileBuilder, Request, RoutingContext,
-    RoutingPlan, Scorer, Scores, Slot, StepBuilder, Workflow, WorkflowBuilder, Write,
+    RoutingInput, RoutingPlan, Scorer, Scores, Slot, StepBuilder, Workflow, WorkflowBuilder, Write,
 };
 
 /// An index with pods `pod-0` on.
@@ -78,7 +78,7 @@ pub(crate) fn build(profile: ProfileBuilder) -> Workflow {
 /// The pods that are ranked for a request.
 pub(crate) fn decide(workflow: &Workflow, request: &Request<'_>, fleet: &Fleet) -> Vec<Pod> {
     let mut plan = RoutingPlan::default();
-    workflow.decide(&mut workflow.workspace(), request, fleet, &mut plan).expect("a plan");
+    workflow.decide(&mut workflow.workspace(), RoutingInput::new(request, fleet), &mut plan).expect("a plan");
     plan.steps()[0].candidates.iter().map(|candidate| candidate.pod).collect()
 }
 

@@ -176,8 +176,8 @@ mod tests {
     use kv_index::{Config, Index, Pod};
     use parking_lot::Mutex;
     use routing_core::{
-        Load, Picker, PodInfo, ProfileBuilder, Ranking, Read, Request, RoutingContext, RoutingPlan, Totals, Workflow,
-        Workspace,
+        Load, Picker, PodInfo, ProfileBuilder, Ranking, Read, Request, RoutingContext, RoutingInput, RoutingPlan,
+        Totals, Workflow, Workspace,
     };
 
     use super::*;
@@ -228,7 +228,9 @@ mod tests {
         fn decide(&self, fleet: &Fleet, after_ms: u64) -> LoadTable {
             let request = Request::new("m", self.start + Duration::from_millis(after_ms));
             let mut workspace = self.workspace.lock();
-            self.workflow.decide(&mut workspace, &request, fleet, &mut RoutingPlan::default()).expect("a plan");
+            self.workflow
+                .decide(&mut workspace, RoutingInput::new(&request, fleet), &mut RoutingPlan::default())
+                .expect("a plan");
             self.seen.lock().clone()
         }
     }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use kv_index::{BlockSize, ChainHasher, ChainSeed, Config, Event, Index, Source, Stored};
 use routing_core::{
     DecideError, Declare, Fleet, Held, Picker, PluginError, PodInfo, ProfileBuilder, Ranking, Read, Request,
-    RoutingContext, RoutingPlan, Slot, Totals,
+    RoutingContext, RoutingInput, RoutingPlan, Slot, Totals,
 };
 
 use super::*;
@@ -44,7 +44,7 @@ fn shown<S: Slot<Value: Clone>>(
     let shown = Arc::new(parking_lot::Mutex::new(None));
     let seen = Arc::clone(&shown);
     let workflow = profile.picker("show", |d: &mut Declare<'_>| Show::<S>(d.reads(), seen)).build().expect("it fits");
-    workflow.decide(&mut workflow.workspace(), request, fleet, &mut RoutingPlan::default())?;
+    workflow.decide(&mut workflow.workspace(), RoutingInput::new(request, fleet), &mut RoutingPlan::default())?;
     let value = shown.lock().take();
     Ok(value.expect("the picker ran"))
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use kv_index::{BlockSize, ChainHasher, ChainSeed, Config, Event, Index, Matches, PodSet, Source, Stored};
 use routing_core::{
     Declare, Fleet, Picker, PluginError, PodInfo, ProfileBuilder, Ranking, Recorder, Request, RoutingContext,
-    RoutingPlan, StepBuilder, Totals, Workflow, WorkflowBuilder,
+    RoutingInput, RoutingPlan, StepBuilder, Totals, Workflow, WorkflowBuilder,
 };
 
 use crate::plugin_state::Hashing;
@@ -65,7 +65,9 @@ impl Site {
         let request = request.body(br#"{"user": "u"}"#);
         let (mut plan, fleet) = (RoutingPlan::default(), Fleet::new(1, self.pods.clone()));
         let without: PodSet = without.iter().map(|at| self.pods[*at].pod.id()).collect();
-        workflow.decide_without(&mut workflow.workspace(), &request, &fleet, without, &mut plan).expect("a plan");
+        workflow
+            .decide(&mut workflow.workspace(), RoutingInput::new(&request, &fleet).excluding(without), &mut plan)
+            .expect("a plan");
         plan.steps()[0].candidates[0].pod.id().index()
     }
 
@@ -82,7 +84,11 @@ impl Site {
             .expect("it fits");
         let (tokens, fleet) = (tokens(1), Fleet::new(1, self.pods.clone()));
         let request = Request::new("m", self.start).tokens(&tokens).body(br#"{"user": "u"}"#);
-        let decided = workflow.decide(&mut workflow.workspace(), &request, &fleet, &mut RoutingPlan::default());
+        let decided = workflow.decide(
+            &mut workflow.workspace(),
+            RoutingInput::new(&request, &fleet),
+            &mut RoutingPlan::default(),
+        );
         assert!(decided.is_err_and(|error| error.to_string().contains("broken")));
     }
 

@@ -104,7 +104,9 @@ impl<const W: usize> Scorer<W> for LocalityScorer {
 #[cfg(test)]
 mod tests {
     use kv_index::PodId;
-    use routing_core::{Fleet, OnEmpty, ProfileBuilder, RoutingPlan, StepBuilder, Trace, WorkflowBuilder};
+    use routing_core::{
+        Fleet, OnEmpty, ProfileBuilder, RoutingInput, RoutingPlan, StepBuilder, Trace, WorkflowBuilder,
+    };
 
     use super::*;
     use crate::score::testing::Scene;
@@ -189,7 +191,9 @@ mod tests {
         let (scene, mut plan, mut trace) = (scene(), RoutingPlan::default(), Trace::default());
         let fleet = Fleet::new(1, scene.infos.clone());
         let request = scene.request().labels(&[("host", "h3")]);
-        workflow.decide_traced(&mut workflow.workspace(), &request, &fleet, &mut plan, &mut trace).unwrap();
+        workflow
+            .decide(&mut workflow.workspace(), RoutingInput::new(&request, &fleet).traced(&mut trace), &mut plan)
+            .unwrap();
         let scores: Vec<f32> = trace.steps[1].scorers[0].scores.iter().map(|(_, score)| *score).collect();
         assert_eq!(scores, [0.2, 1.0, 0.02, 0.0, 0.0]);
     }

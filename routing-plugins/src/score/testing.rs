@@ -8,7 +8,7 @@ use std::time::Instant;
 use kv_index::{BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Event, Index, Pod, PodSet, Source, Stored, Tier};
 use routing_core::{
     Declare, Fleet, Picker, PluginError, PodInfo, PrepareContext, Preparer, ProfileBuilder, Ranking, Recorder, Request,
-    RoutingContext, RoutingPlan, Scorer, Slot, Totals, Trace, Write,
+    RoutingContext, RoutingInput, RoutingPlan, Scorer, Slot, Totals, Trace, Write,
 };
 
 use crate::load::PodLoad;
@@ -118,7 +118,9 @@ impl Scene {
         let workflow = workflow.unwrap_or_else(|error| panic!("{error}"));
         let fleet = Fleet::new(1, self.infos.clone());
         let (mut plan, mut trace) = (RoutingPlan::default(), Trace::default());
-        workflow.decide_traced(&mut workflow.workspace(), request, &fleet, &mut plan, &mut trace).unwrap();
+        workflow
+            .decide(&mut workflow.workspace(), RoutingInput::new(request, &fleet).traced(&mut trace), &mut plan)
+            .unwrap();
         let mut scores = vec![0.0; self.infos.len()];
         for (pod, score) in &trace.steps.last().unwrap().scorers[0].scores {
             scores[self.infos.iter().position(|info| info.pod.id() == *pod).unwrap()] = *score;
@@ -135,7 +137,7 @@ impl Scene {
         let workflow = profile.picker("first", |_: &mut Declare<'_>| First).build().unwrap();
         let fleet = Fleet::new(1, self.infos.clone());
         let mut plan = RoutingPlan::default();
-        workflow.decide(&mut workflow.workspace(), &self.request(), &fleet, &mut plan).unwrap();
+        workflow.decide(&mut workflow.workspace(), RoutingInput::new(&self.request(), &fleet), &mut plan).unwrap();
     }
 
     /// A profile that prepares what scorers read.

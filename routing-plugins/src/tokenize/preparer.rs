@@ -101,7 +101,8 @@ impl std::fmt::Display for Chain<'_> {
 mod tests {
     use parking_lot::Mutex;
     use routing_core::{
-        Fleet, Picker, PodInfo, ProfileBuilder, Ranking, Read, Request, RoutingContext, RoutingPlan, Totals,
+        Fleet, Picker, PodInfo, ProfileBuilder, Ranking, Read, Request, RoutingContext, RoutingInput, RoutingPlan,
+        Totals,
     };
 
     use super::*;
@@ -146,7 +147,9 @@ mod tests {
         let index: kv_index::Index = kv_index::Index::new(kv_index::Config::default());
         let fleet = Fleet::new(1, [PodInfo::new(index.join("a").expect("room"), "a")]);
         let request = Request::new(model, crate::prepare::tests::request().now).body(body);
-        workflow.decide(&mut workflow.workspace(), &request, &fleet, &mut RoutingPlan::default()).ok()?;
+        workflow
+            .decide(&mut workflow.workspace(), RoutingInput::new(&request, &fleet), &mut RoutingPlan::default())
+            .ok()?;
         let made = shown.lock().clone();
         Some((made, count.load(Ordering::Relaxed)))
     }

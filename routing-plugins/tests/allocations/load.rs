@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use kv_index::{Config, Index};
 use pointsman_test_support::alloc::allocations;
 use routing_core::{
-    Declare, Fleet, Load, Picker, PluginError, PodInfo, ProfileBuilder, Ranking, Request, RoutingContext, RoutingPlan,
-    Totals,
+    Declare, Fleet, Load, Picker, PluginError, PodInfo, ProfileBuilder, Ranking, Request, RoutingContext, RoutingInput,
+    RoutingPlan, Totals,
 };
 use routing_plugins::load::{LoadTracker, Work};
 use routing_plugins::prepare::{LoadParameters, LoadPreparer};
@@ -42,7 +42,7 @@ fn a_warm_decision_allocates_nothing() {
     let mut decide = |fleet: &Fleet, seed: u64| {
         let now = start + Duration::from_millis(seed);
         let request = Request::new("m", now).seed(seed);
-        workflow.decide(&mut workspace, &request, fleet, &mut plan).expect("a plan");
+        workflow.decide(&mut workspace, RoutingInput::new(&request, fleet), &mut plan).expect("a plan");
         let mut guard = tracker.begin(plan.steps()[0].candidates[0].pod, Work::of(seed));
         tracker.report(guard.pod(), Load { running: 2, ..Load::default() }, now);
         guard.generated(seed);

@@ -7,7 +7,7 @@ use kv_index::{Config, Index};
 use pointsman_test_support::alloc::allocations;
 use routing_core::{
     Declare, Fleet, Picker, PluginError, PodInfo, PrepareContext, Preparer, ProfileBuilder, Request, RoutingContext,
-    RoutingPlan, Scorer, Scores, Workflow, Write,
+    RoutingInput, RoutingPlan, Scorer, Scores, Workflow, Write,
 };
 use routing_plugins::load::PodLoad;
 use routing_plugins::pick::{
@@ -58,7 +58,7 @@ fn check(name: &str, picker: Workflow) {
     let (mut workspace, mut plan, now) = (picker.workspace(), RoutingPlan::default(), Instant::now());
     let mut decide = |seed: u64, fleet: &Fleet| {
         let request = Request::new("m", now).seed(seed);
-        picker.decide(&mut workspace, &request, fleet, &mut plan).expect("a plan");
+        picker.decide(&mut workspace, RoutingInput::new(&request, fleet), &mut plan).expect("a plan");
     };
     (0..20).for_each(|seed| decide(seed, &fleets[0]));
     assert_eq!(allocations(|| (20..200).for_each(|seed| decide(seed, &fleets[0]))), 0, "{name}");

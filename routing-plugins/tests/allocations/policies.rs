@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use kv_index::{BlockHash, BlockSize, Config, Event, Index, Source, Stored};
 use pointsman_test_support::alloc::allocations;
-use routing_core::{Fleet, PodInfo, Registry, Request, RoutingPlan};
+use routing_core::{Fleet, PodInfo, Registry, Request, RoutingInput, RoutingPlan};
 use routing_plugins::load::Work;
 use routing_plugins::{Hashing, PluginState, register};
 
@@ -40,7 +40,7 @@ fn a_warm_decision_allocates_nothing() {
             let headers: &[(&str, &str)] = &headers;
             let request = Request::new("m", start + Duration::from_millis(seed)).tokens(&tokens).headers(&headers);
             let request = request.hashes(&prompts[seed as usize % 4]).seed(seed);
-            workflow.decide(&mut workspace, &request, &fleet, &mut plan).expect("a plan");
+            workflow.decide(&mut workspace, RoutingInput::new(&request, &fleet), &mut plan).expect("a plan");
             drop(stock.load.begin(plan.steps()[0].candidates[0].pod, Work::of(seed)));
         };
         (0..20).for_each(&mut decide);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kv_index::{Config, Index, PodId};
-use routing_core::{Fleet, PodInfo, ProfileBuilder, Request, RoutingPlan, Trace, Workflow};
+use routing_core::{Fleet, PodInfo, ProfileBuilder, Request, RoutingInput, RoutingPlan, Trace, Workflow};
 use serde_json::Value;
 
 /// One case: what a plugin is given and what it answers.
@@ -79,7 +79,7 @@ pub(crate) fn trace(
     let workflow = profile.build().map_err(|error| error.to_string())?;
     let (mut plan, mut trace) = (RoutingPlan::default(), Trace::default());
     workflow
-        .decide_traced(&mut workflow.workspace(), request, fleet, &mut plan, &mut trace)
+        .decide(&mut workflow.workspace(), RoutingInput::new(request, fleet).traced(&mut trace), &mut plan)
         .map_err(|error| error.to_string())?;
     Ok((workflow, plan, trace))
 }

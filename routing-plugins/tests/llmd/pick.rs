@@ -3,8 +3,8 @@
 use std::num::NonZeroUsize;
 
 use routing_core::{
-    Declare, Fleet, Picker, PluginError, ProfileBuilder, RoutingContext, RoutingPlan, Scorer, Scores, StepBuilder,
-    Workflow, WorkflowBuilder,
+    Declare, Fleet, Picker, PluginError, ProfileBuilder, RoutingContext, RoutingInput, RoutingPlan, Scorer, Scores,
+    StepBuilder, Workflow, WorkflowBuilder,
 };
 use routing_plugins::pick::{MaxScoreParameters, MaxScorePicker, WeightedRandomParameters, WeightedRandomPicker};
 use serde_json::Value;
@@ -103,7 +103,7 @@ fn workflow(plugin: &str, most: NonZeroUsize, scores: Vec<f32>) -> Result<Workfl
 
 fn picks(workflow: &Workflow, request: routing_core::Request<'_>, fleet: &Fleet) -> Result<Vec<usize>, String> {
     let mut plan = RoutingPlan::default();
-    let decided = workflow.decide(&mut workflow.workspace(), &request, fleet, &mut plan);
+    let decided = workflow.decide(&mut workflow.workspace(), RoutingInput::new(&request, fleet), &mut plan);
     decided.map_err(|error| error.to_string())?;
     Ok(plan.steps()[0].candidates.iter().map(|candidate| candidate.pod.id().index()).collect())
 }

@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use kv_index::{PodId, PodSet};
 use routing_core::{
-    Declare, Filter, OnEmpty, PluginError, ProfileBuilder, RoutingContext, RoutingPlan, Scorer, Scores, Trace,
+    Declare, Filter, OnEmpty, PluginError, ProfileBuilder, RoutingContext, RoutingInput, RoutingPlan, Scorer, Scores,
+    Trace,
 };
 use routing_plugins::Fraction;
 use routing_plugins::record::ColdPromptRecorder;
@@ -243,8 +244,11 @@ fn profile(case: &Case) -> Result<(), String> {
     }
     let workflow = profile.build().map_err(|error| error.to_string())?;
     let (mut plan, mut trace) = (RoutingPlan::default(), Trace::default());
-    let decided =
-        workflow.decide_traced(&mut workflow.workspace(), &case::request(), &setup.fleet, &mut plan, &mut trace);
+    let decided = workflow.decide(
+        &mut workflow.workspace(),
+        RoutingInput::new(&case::request(), &setup.fleet).traced(&mut trace),
+        &mut plan,
+    );
     match (decided, case.expected["total"].as_f64(), case.expected["error"].as_str()) {
         (Err(routing_core::DecideError::AllFiltered { .. }), None, Some(text)) if text.contains("no endpoints") => {
             Ok(())

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kv_index::{BlockSize, Config, Index};
-use routing_core::{Declare, Fleet, Load, OnEmpty, PodInfo, ProfileBuilder, Request, RoutingPlan, Trace, Workflow};
+use routing_core::{
+    Declare, Fleet, Load, OnEmpty, PodInfo, ProfileBuilder, Request, RoutingInput, RoutingPlan, Trace, Workflow,
+};
 use routing_plugins::filter::{Unreported, UtilizationFilter, UtilizationParameters};
 use routing_plugins::load::Work;
 use routing_plugins::pick::MaxScorePicker;
@@ -55,7 +57,9 @@ fn profile(stock: &PluginState) -> ProfileBuilder {
 fn decide(workflow: &Workflow, fleet: &Fleet, now: Instant, seed: u64) -> (Vec<usize>, Vec<f32>) {
     let (mut plan, mut trace) = (RoutingPlan::default(), Trace::default());
     let request = Request::new("m", now).seed(seed);
-    workflow.decide_traced(&mut workflow.workspace(), &request, fleet, &mut plan, &mut trace).expect("a plan");
+    workflow
+        .decide(&mut workflow.workspace(), RoutingInput::new(&request, fleet).traced(&mut trace), &mut plan)
+        .expect("a plan");
     let ranked = plan.steps()[0].candidates.iter().map(|candidate| candidate.pod.id().index()).collect();
     let scores = trace.steps[0].scorers.first().map(|scorer| scorer.scores.iter().map(|(_, score)| *score).collect());
     (ranked, scores.unwrap_or_default())

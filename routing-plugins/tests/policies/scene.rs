@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use kv_index::{BlockHash, BlockSize, Config, Event, Index, Source, Stored};
 use proptest::prelude::*;
-use routing_core::{Fleet, Load, PodInfo, Registry, Request, RoutingPlan, Workflow, Workspace};
+use routing_core::{Fleet, Load, PodInfo, Registry, Request, RoutingInput, RoutingPlan, Workflow, Workspace};
 use routing_plugins::load::{LoadGuard, Work};
 use routing_plugins::{Hashing, PluginState, register};
 
@@ -141,7 +141,9 @@ impl Scene {
         let request = Request::new("m", self.now).tokens(&self.tokens).hashes(&self.prompt).headers(&headers);
         let fleet = Fleet::new(1, self.infos.iter().cloned());
         let mut plan = RoutingPlan::default();
-        self.workflow.decide(&mut self.workspace, &request.seed(seed), &fleet, &mut plan).expect("a plan");
+        self.workflow
+            .decide(&mut self.workspace, RoutingInput::new(&request.seed(seed), &fleet), &mut plan)
+            .expect("a plan");
         plan.steps()[0].candidates[0].pod.id().index()
     }
 

@@ -6,7 +6,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use kv_index::{BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Event, Index, Pod, Removed, Source, Stored};
-use routing_core::{DecideError, Fleet, Load, PodInfo, PodSet, Request, Role, RoutingPlan, Workflow, Workspace};
+use routing_core::{
+    DecideError, Fleet, Load, PodInfo, PodSet, Request, Role, RoutingInput, RoutingPlan, Workflow, Workspace,
+};
 use routing_plugins::load::{LoadGuard, Work};
 use routing_plugins::{Hashing, PluginState};
 
@@ -206,7 +208,11 @@ impl World {
         request = asked.tokens.iter().fold(request, |request, tokens| request.tokens(tokens));
         request = asked.adapter.iter().fold(request, |request, adapter| request.adapter(adapter));
         let request = request.body(asked.body.as_bytes()).labels(&labels).priority(asked.priority).seed(asked.seed);
-        self.workflow.decide_without(&mut self.workspace, &request, &self.fleet, without, &mut self.plan)
+        self.workflow.decide(
+            &mut self.workspace,
+            RoutingInput::new(&request, &self.fleet).excluding(without),
+            &mut self.plan,
+        )
     }
 
     /// Sends the request to the first pod of each step, or to the second if the first refused it.

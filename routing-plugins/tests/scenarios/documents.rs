@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use routing_core::{Fleet, PodInfo, Registry, Request, Role, RoutingPlan, Trace, Workflow};
+use routing_core::{Fleet, PodInfo, Registry, Request, Role, RoutingInput, RoutingPlan, Trace, Workflow};
 use routing_plugins::{PluginState, profiles, register};
 
 use super::world::{prompt, stock};
@@ -69,7 +69,7 @@ fn documents_and_code_decide_alike_for_the_same_reasons() {
                 let request = Request::new("m", now).tokens(&tokens).headers(&headers).seed(seed);
                 let (mut plan, mut trace) = (RoutingPlan::default(), Trace::default());
                 workflow
-                    .decide_traced(&mut workspace, &request, &fleet, &mut plan, &mut trace)
+                    .decide(&mut workspace, RoutingInput::new(&request, &fleet).traced(&mut trace), &mut plan)
                     .expect("somebody takes it");
                 let pods: Vec<_> =
                     plan.steps().iter().map(|step| (step.role, step.on_failure, step.candidates.clone())).collect();
@@ -108,7 +108,9 @@ fn every_document_can_be_written_in_json_and_toml() {
             let tokens = prompt(1, 150);
             let (mut plan, mut trace) = (RoutingPlan::default(), Trace::default());
             let request = Request::new("m", now).tokens(&tokens).seed(3);
-            workflow.decide_traced(&mut workflow.workspace(), &request, &fleet, &mut plan, &mut trace).expect("a plan");
+            workflow
+                .decide(&mut workflow.workspace(), RoutingInput::new(&request, &fleet).traced(&mut trace), &mut plan)
+                .expect("a plan");
             format!("{:?} {trace:?}", plan.steps()[0].candidates)
         });
         assert_eq!((&json, &toml), (&code, &code), "{name}");
@@ -186,7 +188,7 @@ profiles:
         .map(|turn| {
             let (workflow, mut plan, tokens) = (read(text, &stock), RoutingPlan::default(), prompt(turn, 4));
             let request = Request::new("m", now).tokens(&tokens);
-            workflow.decide(&mut workflow.workspace(), &request, &fleet, &mut plan).expect("a plan");
+            workflow.decide(&mut workflow.workspace(), RoutingInput::new(&request, &fleet), &mut plan).expect("a plan");
             plan.steps()[0].candidates[0].pod.id().index()
         })
         .collect();
@@ -213,7 +215,11 @@ profiles:
         let fleet = Fleet::new(1, [PodInfo::new(stock.index.join("a").expect("room"), "a")]);
         let workflow = read(&text, &stock);
         let request = Request::new("m", world_now());
-        let decided = workflow.decide(&mut workflow.workspace(), &request, &fleet, &mut RoutingPlan::default());
+        let decided = workflow.decide(
+            &mut workflow.workspace(),
+            RoutingInput::new(&request, &fleet),
+            &mut RoutingPlan::default(),
+        );
         assert_eq!(decided.is_err(), fails, "{decided:?}");
         assert_eq!(stock.untokenized.load(std::sync::atomic::Ordering::Relaxed), u64::from(!fails));
     }

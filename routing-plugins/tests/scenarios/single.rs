@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use kv_index::Pod;
 use routing_core::{
-    Declare, Fleet, PluginError, PodInfo, Request, RoutingContext, RoutingPlan, Scorer, Scores, Workflow,
+    Declare, Fleet, PluginError, PodInfo, Request, RoutingContext, RoutingInput, RoutingPlan, Scorer, Scores, Workflow,
 };
 use routing_plugins::{PluginState, profiles};
 
@@ -75,7 +75,9 @@ fn round_robin_goes_on_when_the_workflow_is_replaced() {
     let now = Instant::now();
     for _ in 0..8 {
         let (workflow, mut plan) = (profiles::round_robin(&stock).build().expect("it fits"), RoutingPlan::default());
-        workflow.decide(&mut workflow.workspace(), &Request::new("m", now), &fleet, &mut plan).expect("a plan");
+        workflow
+            .decide(&mut workflow.workspace(), RoutingInput::new(&Request::new("m", now), &fleet), &mut plan)
+            .expect("a plan");
         turns.push(plan.steps()[0].candidates[0].pod.id().index());
     }
     assert_eq!(turns, [0, 1, 2, 3, 0, 1, 2, 3]);
@@ -258,7 +260,9 @@ impl Scorer for Meanwhile {
         if !self.begun.swap(true, Ordering::SeqCst) {
             let (workflow, tokens) = (self.workflow.get().expect("it was built"), prompt(1, 8));
             let (mut plan, request) = (RoutingPlan::default(), Request::new("m", self.now).tokens(&tokens).seed(77));
-            workflow.decide(&mut workflow.workspace(), &request, &self.fleet, &mut plan).expect("a plan");
+            workflow
+                .decide(&mut workflow.workspace(), RoutingInput::new(&request, &self.fleet), &mut plan)
+                .expect("a plan");
             *self.went.lock().expect("not poisoned") = Some(plan.steps()[0].candidates[0].pod);
         }
         Ok(())
@@ -287,7 +291,7 @@ fn sticky_least_loaded_sends_two_of_one_new_prompt_to_one_pod_that_are_decided_a
         cell.set(Arc::clone(&workflow)).expect("set once");
         let (mut plan, tokens) = (RoutingPlan::default(), prompt(1, 8));
         let request = Request::new("m", now).tokens(&tokens).seed(seed);
-        workflow.decide(&mut workflow.workspace(), &request, &fleet, &mut plan).expect("a plan");
+        workflow.decide(&mut workflow.workspace(), RoutingInput::new(&request, &fleet), &mut plan).expect("a plan");
         assert_eq!(Some(plan.steps()[0].candidates[0].pod), *went.lock().expect("not poisoned"), "seed {seed}");
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kv_index::{BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Event, Index, Pod, Removed, Source, Stored};
-use routing_core::{DecideError, Fleet, PodInfo, PodSet, Request, RoutingPlan, Workflow, Workspace};
+use routing_core::{DecideError, Fleet, PodInfo, PodSet, Request, RoutingInput, RoutingPlan, Workflow, Workspace};
 use routing_plugins::load::{LoadGuard, Work};
 use routing_plugins::{Hashing, PluginState};
 
@@ -97,7 +97,11 @@ impl World {
         let request = request.seed(self.seed);
         let excluded: PodSet = without.iter().map(|name| self.pod(name).id()).collect();
         let mut plan = RoutingPlan::default();
-        self.workflow.decide_without(&mut self.workspace, &request, &fleet, excluded, &mut plan)?;
+        self.workflow.decide(
+            &mut self.workspace,
+            RoutingInput::new(&request, &fleet).excluding(excluded),
+            &mut plan,
+        )?;
         Ok(plan)
     }
 

@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use kv_index::{BlockSize, Config, Index};
 use pingora::prelude::{HttpPeer, Opt, ProxyHttp, Server, Session, http_proxy_service};
 use pingora::{ErrorType, OrErr};
-use routing_core::{Fleet, Pod, PodInfo, Request, RoutingPlan, Workflow};
+use routing_core::{Fleet, Pod, PodInfo, Request, RoutingInput, RoutingPlan, Workflow};
 use routing_plugins::load::{LoadGuard, Work};
 use routing_plugins::{Hashing, PluginState, profiles};
 
@@ -49,7 +49,7 @@ impl Router {
         let request = Request::new("any", Instant::now()).body(body).tokens(&tokens);
         let mut plan = RoutingPlan::default();
         self.workflow
-            .decide(&mut self.workflow.workspace(), &request, &self.fleet, &mut plan)
+            .decide(&mut self.workflow.workspace(), RoutingInput::new(&request, &self.fleet), &mut plan)
             .or_err(ErrorType::HTTPStatus(503), "no pod for this request")?;
         let pods = plan.steps()[0].candidates.iter().map(|candidate| candidate.pod).collect();
         Ok(Routed { pods: Some(pods), work: tokens.len() as u64, load: None })

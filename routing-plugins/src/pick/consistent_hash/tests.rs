@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use routing_core::{Fleet, PodInfo, Request, RoutingPlan, Workflow};
+use routing_core::{Fleet, PodInfo, Request, RoutingInput, RoutingPlan, Workflow};
 
 use super::*;
 use crate::load::PodLoad;
@@ -139,7 +139,7 @@ proptest! {
         let (mut workspace, mut plan, mut loads) = (workflow.workspace(), RoutingPlan::default(), vec![0u32; pods]);
         for (key, done) in requests {
             let body = told(&loads);
-            workflow.decide(&mut workspace, &request(key).body(&body), &fleet, &mut plan).unwrap();
+            workflow.decide(&mut workspace, RoutingInput::new(&request(key).body(&body), &fleet), &mut plan).unwrap();
             let chosen = plan.steps()[0].candidates[0].pod.id().index();
             loads[chosen] += 1;
             let mean = loads.iter().sum::<u32>() as f64 / pods as f64;

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::thread;
 
 use kv_index::PodSet;
-use routing_core::{Fleet, Request, RoutingPlan, Workflow};
+use routing_core::{Fleet, Request, RoutingInput, RoutingPlan, Workflow};
 
 use super::*;
 use crate::pick::SessionLimits;
@@ -26,7 +26,9 @@ fn of(session: u64, number: u64) -> Request<'static> {
 
 fn excluding(workflow: &Workflow, request: &Request<'_>, fleet: &Fleet, excluded: usize) -> usize {
     let (mut plan, excluded) = (RoutingPlan::default(), PodSet::from_iter([pod(excluded)]));
-    workflow.decide_without(&mut workflow.workspace(), request, fleet, excluded, &mut plan).unwrap();
+    workflow
+        .decide(&mut workflow.workspace(), RoutingInput::new(request, fleet).excluding(excluded), &mut plan)
+        .unwrap();
     plan.steps()[0].candidates[0].pod.id().index()
 }
 

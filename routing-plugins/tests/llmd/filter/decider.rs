@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use kv_index::BlockSize;
-use routing_core::{ProfileBuilder, RoutingPlan, StepBuilder, WorkflowBuilder};
+use routing_core::{ProfileBuilder, RoutingInput, RoutingPlan, StepBuilder, WorkflowBuilder};
 use routing_plugins::condition::{UncachedCondition, UncachedParameters};
 use routing_plugins::prepare::GivenTokensPreparer;
 
@@ -47,7 +47,7 @@ fn disaggregates(case: &Case) -> Result<bool, String> {
     let workflow = built.map_err(|error| error.to_string())?;
     let mut plan = RoutingPlan::default();
     workflow
-        .decide(&mut workflow.workspace(), &request().tokens(&prompt), &fleet, &mut plan)
+        .decide(&mut workflow.workspace(), RoutingInput::new(&request().tokens(&prompt), &fleet), &mut plan)
         .map_err(|error| error.to_string())?;
     Ok(plan.step("prefill").is_some())
 }

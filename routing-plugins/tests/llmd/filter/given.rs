@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kv_index::{BlockSize, ChainHasher, ChainSeed, Event, Index, PodSet, Source, Stored};
 use routing_core::{
     Declare, Filter, Fleet, OnEmpty, Picker, PluginError, PrepareContext, Preparer, ProfileBuilder, Ranking, Request,
-    RoutingContext, RoutingPlan, Totals, Trace, Write,
+    RoutingContext, RoutingInput, RoutingPlan, Totals, Trace, Write,
 };
 use routing_plugins::Hashing;
 use routing_plugins::load::PodLoad;
@@ -70,7 +70,8 @@ pub(super) fn kept<F: Filter + 'static>(
 ) -> Result<Vec<usize>, String> {
     let workflow = profile.filter("filter", on_empty, declare).build().map_err(|error| error.to_string())?;
     let (mut plan, mut trace) = (RoutingPlan::default(), Trace::default());
-    let decided = workflow.decide_traced(&mut workflow.workspace(), request, fleet, &mut plan, &mut trace);
+    let decided =
+        workflow.decide(&mut workflow.workspace(), RoutingInput::new(request, fleet).traced(&mut trace), &mut plan);
     let step = trace.steps.last().ok_or("no step")?;
     let filter = step.filters.first().ok_or_else(|| format!("the filter did not run: {decided:?}"))?;
     let removed = if filter.passed_over { PodSet::EMPTY } else { filter.removed };
