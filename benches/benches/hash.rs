@@ -7,7 +7,7 @@ use kv_index::engine::sglang::{SglangFormat, SglangHashing};
 use kv_index::engine::trtllm::{TrtllmForm, TrtllmHashing};
 use kv_index::engine::vllm::{VllmAlgorithm, VllmHashing};
 use kv_index::engine::{ChainBuffer, Dialect, DialectError, DialectHasher, Prompt, Version};
-use kv_index::{BlockSize, Chain, ChainHasher, ChainSeed};
+use kv_index::{BlockSize, ChainHasher, ChainSeed, ChainSource};
 use pointsman_benches::invent::Invent;
 use pointsman_lab::rng::Rng;
 
@@ -37,7 +37,7 @@ fn thousand_blocks_by_dialect(c: &mut Criterion) {
     group.throughput(Throughput::Elements(BLOCKS as u64));
     let (native, mut hashes) = (ChainHasher::new(ChainSeed::new("bench"), size), Vec::new());
     group.bench_function("native", |b| {
-        b.iter(|| native.lazy(black_box(&tokens), &mut hashes).reach(BLOCKS).last().copied())
+        b.iter(|| native.lazy(black_box(&tokens), &mut hashes).hash_up_to(BLOCKS).last().copied())
     });
     let prompt = Prompt::new(&tokens);
     let mut buffer = ChainBuffer::default();
@@ -46,7 +46,7 @@ fn thousand_blocks_by_dialect(c: &mut Criterion) {
         group.bench_function(hasher.dialect().to_string(), |b| {
             b.iter(|| {
                 let mut chain = hasher.lazy(black_box(&prompt), &mut buffer).expect("plain text");
-                chain.reach(BLOCKS).last().copied()
+                chain.hash_up_to(BLOCKS).last().copied()
             });
         });
     }

@@ -6,8 +6,8 @@
 use std::error::Error;
 
 use kv_index::{
-    Batch, BlockHash, Config, Consumer, Digest, Event, Feed, FeedConfig, Index, InventoryBlock, Matches, Parent,
-    Stored, Tier, Verdict,
+    Batch, BatchOutcome, BlockHash, Config, Consumer, Digest, Event, Feed, FeedConfig, Index, InventoryBlock, Matches,
+    Parent, Stored, Tier,
 };
 
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
@@ -30,20 +30,20 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     };
 
     // A transport that repeats itself does no harm.
-    expect("the first batch is applied", matches!(feed.consume(&batch(0))?, Verdict::Applied(_)))?;
-    expect("the same once more changes nothing", feed.consume(&batch(0))? == Verdict::Duplicate)?;
+    expect("the first batch is applied", matches!(feed.consume(&batch(0))?, BatchOutcome::Applied(_)))?;
+    expect("the same once more changes nothing", feed.consume(&batch(0))? == BatchOutcome::Duplicate)?;
 
     // One that loses a batch is told which: ask the engine for it again, then offer what came too early once more.
-    expect("batch 1 is missing", feed.consume(&batch(2))? == Verdict::Gap { from: 1, to: 2, restarted: false })?;
+    expect("batch 1 is missing", feed.consume(&batch(2))? == BatchOutcome::Gap { from: 1, to: 2, restarted: false })?;
     for sequence in [1, 2] {
-        expect("it comes late, in its place", matches!(feed.consume(&batch(sequence))?, Verdict::Applied(_)))?;
+        expect("it comes late, in its place", matches!(feed.consume(&batch(sequence))?, BatchOutcome::Applied(_)))?;
     }
     expect("six blocks are held", held() == 6)?;
 
     // Where the engine no longer has it, give up: what the pod held is forgotten rather than half true.
     let next = Batch { incarnation: 1, sequence: 9, events: &sent[0] };
-    expect("batches 3 to 8 are missing", matches!(feed.consume(&next)?, Verdict::Gap { from: 3, to: 9, .. }))?;
-    expect("they are given up", matches!(feed.give_up(&next)?, Verdict::GapGivenUp(_)))?;
+    expect("batches 3 to 8 are missing", matches!(feed.consume(&next)?, BatchOutcome::Gap { from: 3, to: 9, .. }))?;
+    expect("they are given up", matches!(feed.skip_gap(&next)?, BatchOutcome::GapSkipped(_)))?;
     expect("only the new batch counts", held() == 2)?;
 
     // Engine and index each keep a digest: sixteen bytes tell whether they differ. Only then the inventory travels.

@@ -14,7 +14,7 @@ use crate::cache::strays::Strays;
 use crate::change::Buffers;
 use crate::detail::Detail;
 use crate::digest::Digest;
-use crate::event::{Applied, Source};
+use crate::event::{ApplyStats, EventSemantics};
 use crate::feed::Cursors;
 use crate::held::{Held, HeldMap, Spot, State};
 use crate::map::FixedMap;
@@ -34,7 +34,7 @@ pub(crate) struct PodCache {
     /// Whether searches were told to ask the pod itself.
     pub(crate) known_unlinked: bool,
     /// Everything that was ever applied.
-    pub(crate) totals: Applied,
+    pub(crate) totals: ApplyStats,
     pub(crate) buffers: Buffers,
     /// Blocks that the pod holds apart from what they follow.
     pub(crate) strays: Strays,
@@ -63,7 +63,7 @@ pub(crate) enum Left {
 /// What became of one block of a `Removed`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Outcome {
-    Gone(Left),
+    PodRetired(Left),
     Kept,
     Missing,
 }
@@ -109,7 +109,7 @@ impl PodCache {
             self.deadlines.remove(&hash);
         }
         let count = self.copies(hash, held.state, copy.tier);
-        if count == 0 || copy.source == Source::Copies {
+        if count == 0 || copy.source == EventSemantics::Copies {
             self.digest.add(hash, copy.tier);
             self.set_copies(hash, &mut held.state, copy.tier, count.saturating_add(1));
         }
@@ -143,22 +143,22 @@ impl PodCache {
     }
 
     /// Counts a copy out; a membership source takes all copies of the tier.
-    pub(crate) fn remove_copy(&mut self, hash: BlockHash, tier: Tier, source: Source) -> Outcome {
+    pub(crate) fn remove_copy(&mut self, hash: BlockHash, tier: Tier, source: EventSemantics) -> Outcome {
         let Some(spot) = self.held.find(hash) else { return Outcome::Missing };
         let mut held = self.held.at(spot);
         if let (Some(place), true) = (held.place, held.state == State::default().with_tiers(tier.bit())) {
             // One copy in one tier and nothing else to know: most blocks are like that.
             self.held.remove_at(hash, spot);
             self.digest.remove(hash, tier);
-            return Outcome::Gone(Left::Place(place));
+            return Outcome::PodRetired(Left::Place(place));
         }
         let count = self.copies(hash, held.state, tier);
         if count == 0 {
             return Outcome::Missing;
         }
-        let left = if source == Source::Copies { count - 1 } else { 0 };
+        let left = if source == EventSemantics::Copies { count - 1 } else { 0 };
         if left == 0 && held.state.tiers() == tier.bit() {
-            return self.drop_block(hash).map_or(Outcome::Missing, Outcome::Gone);
+            return self.drop_block(hash).map_or(Outcome::Missing, Outcome::PodRetired);
         }
         self.digest.remove_copies(hash, tier, count - left);
         self.set_copies(hash, &mut held.state, tier, left);
@@ -338,6 +338,6 @@ impl PodCache {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewCopy {
     pub(crate) tier: Tier,
-    pub(crate) source: Source,
+    pub(crate) source: EventSemantics,
     pub(crate) location: Option<Location>,
 }

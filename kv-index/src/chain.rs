@@ -8,7 +8,7 @@ use std::fmt;
 use std::hint::black_box;
 
 use crate::block::{BlockHash, BlockSize};
-use crate::reach::Chain;
+use crate::chain_source::ChainSource;
 
 /// What makes caches incompatible. Any difference here gives chains that have no block in common.
 ///
@@ -161,7 +161,7 @@ pub struct LazyChain<'a> {
 
 impl LazyChain<'_> {
     /// The hashes of the first `blocks` blocks, or of all if there are fewer.
-    pub fn reach(&mut self, blocks: usize) -> &[BlockHash] {
+    pub fn hash_up_to(&mut self, blocks: usize) -> &[BlockHash] {
         let blocks = blocks.min(self.len());
         if blocks > self.hashes.len() {
             self.hasher.extend_to(self.tokens, self.hashes, blocks);
@@ -194,7 +194,7 @@ impl LazyChain<'_> {
     }
 }
 
-impl Chain for LazyChain<'_> {
+impl ChainSource for LazyChain<'_> {
     #[inline]
     fn len(&self) -> usize {
         LazyChain::len(self)
@@ -206,8 +206,8 @@ impl Chain for LazyChain<'_> {
     }
 
     #[inline]
-    fn reach(&mut self, blocks: usize) -> &[BlockHash] {
-        LazyChain::reach(self, blocks)
+    fn hash_up_to(&mut self, blocks: usize) -> &[BlockHash] {
+        LazyChain::hash_up_to(self, blocks)
     }
 }
 
@@ -341,9 +341,9 @@ mod tests {
             let mut buffer = vec![BlockHash::new(9)];
             let mut lazy = hasher.lazy(&tokens, &mut buffer);
             let depth = depth.min(whole.len());
-            prop_assert_eq!(lazy.reach(depth), &whole[..depth]);
+            prop_assert_eq!(lazy.hash_up_to(depth), &whole[..depth]);
             prop_assert_eq!(lazy.hashed(), depth, "no deeper than asked");
-            prop_assert_eq!(lazy.reach(usize::MAX), &whole[..]);
+            prop_assert_eq!(lazy.hash_up_to(usize::MAX), &whole[..]);
             let mut before = None;
             for (block, &hash) in tokens.chunks_exact(size as usize).zip(&whole) {
                 prop_assert_eq!(hasher.block(before, block, &[]), Some(hash));

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use crate::block::{BlockHash, Parent};
 use crate::cache::{Left, NewCopy, Outcome, PodCache};
 use crate::detail::Detail;
-use crate::event::{Applied, Event, Removed, Source, Stored};
+use crate::event::{ApplyStats, Event, EventSemantics, Removed, Stored};
 use crate::held::{Held, Spot};
 use crate::index::Index;
 use crate::map::FixedMap;
@@ -28,27 +28,27 @@ pub(crate) struct Change<'a, const W: usize> {
     cache: MutexGuard<'a, PodCache>,
     pin: Pin,
     buffers: Buffers,
-    applied: Applied,
+    applied: ApplyStats,
 }
 
 /// How a store's blocks are to be entered.
 #[derive(Clone, Copy)]
 pub(crate) enum Entry {
-    Real(Source),
+    Real(EventSemantics),
     Speculated(std::time::Instant),
 }
 
 impl<'a, const W: usize> Change<'a, W> {
     pub(crate) fn new(index: &'a Index<W>, pod: PodId, mut cache: MutexGuard<'a, PodCache>) -> Self {
         let buffers = std::mem::take(&mut cache.buffers);
-        Self { index, pod, cache, pin: pin(), buffers, applied: Applied::default() }
+        Self { index, pod, cache, pin: pin(), buffers, applied: ApplyStats::default() }
     }
 
     pub(crate) fn cache(&mut self) -> &mut PodCache {
         &mut self.cache
     }
 
-    pub(crate) fn event(&mut self, event: &Event<'_>, source: Source) {
+    pub(crate) fn event(&mut self, event: &Event<'_>, source: EventSemantics) {
         match event {
             Event::Stored(stored) => self.store(stored, Entry::Real(source)),
             Event::Removed(removed) => self.remove(removed, source),
@@ -108,7 +108,7 @@ impl<'a, const W: usize> Change<'a, W> {
     /// Passes over blocks that the pod holds right behind `anchor` and of which the store says nothing new; how many.
     fn pass_plain(&mut self, stored: &Stored<'_>, at: usize, entry: Entry, anchor: &mut Option<Anchor>) -> usize {
         let Some(Anchor::Behind(_, mut last)) = *anchor else { return 0 };
-        if !matches!(entry, Entry::Real(Source::Membership)) || !stored.locations.is_empty() {
+        if !matches!(entry, Entry::Real(EventSemantics::Membership)) || !stored.locations.is_empty() {
             return 0;
         }
         let mut count = 0;
@@ -124,7 +124,7 @@ impl<'a, const W: usize> Change<'a, W> {
             count += 1;
         }
         if count > 0 {
-            self.applied.repeated += count;
+            self.applied.already_held += count;
             *anchor = Some(Anchor::Behind(stored.blocks[at + count - 1], last));
         }
         count
@@ -164,7 +164,7 @@ impl<'a, const W: usize> Change<'a, W> {
 
     /// A block that the pod holds was stored again, behind `parent`.
     fn repeat(&mut self, stored: &Stored<'_>, at: usize, entry: Entry, parent: Parent) {
-        self.applied.repeated += 1;
+        self.applied.already_held += 1;
         let hash = stored.blocks[at];
         let Some(spot) = self.cache.find(hash) else { return };
         match entry {
@@ -174,7 +174,7 @@ impl<'a, const W: usize> Change<'a, W> {
         self.relink(spot, hash, parent);
     }
 
-    pub(crate) fn remove(&mut self, removed: &Removed<'_>, source: Source) {
+    pub(crate) fn remove(&mut self, removed: &Removed<'_>, source: EventSemantics) {
         let blocks = removed.blocks;
         for &hash in blocks.iter().take(AHEAD) {
             self.cache.prefetch(hash);
@@ -184,9 +184,9 @@ impl<'a, const W: usize> Change<'a, W> {
                 self.cache.prefetch(ahead);
             }
             match self.cache.remove_copy(hash, removed.tier, source) {
-                Outcome::Gone(left) => self.gone(left),
-                Outcome::Kept => self.applied.kept += 1,
-                Outcome::Missing => self.applied.missing += 1,
+                Outcome::PodRetired(left) => self.gone(left),
+                Outcome::Kept => self.applied.still_held += 1,
+                Outcome::Missing => self.applied.not_held += 1,
             }
         }
     }
@@ -194,7 +194,7 @@ impl<'a, const W: usize> Change<'a, W> {
     /// Makes a block real with exactly these copies; false if it does not fit.
     pub(crate) fn replace(&mut self, hash: BlockHash, parent: Parent, detail: &Detail) -> bool {
         if let Some(spot) = self.cache.find(hash) {
-            self.applied.repeated += 1;
+            self.applied.already_held += 1;
             self.relink(spot, hash, parent);
         } else if !self.enter(hash, parent, detail) {
             return false;
@@ -324,7 +324,7 @@ impl<'a, const W: usize> Change<'a, W> {
     }
 
     /// Ends the change; what it did.
-    pub(crate) fn finish(mut self) -> Applied {
+    pub(crate) fn finish(mut self) -> ApplyStats {
         self.commit();
         self.cache.totals += self.applied;
         self.applied
@@ -353,7 +353,7 @@ fn any_of(behind: &mut FixedMap<BlockHash, SmallVec<[usize; 1]>>) -> Option<usiz
     one
 }
 
-fn copy_of(stored: &Stored<'_>, offset: usize, source: Source) -> NewCopy {
+fn copy_of(stored: &Stored<'_>, offset: usize, source: EventSemantics) -> NewCopy {
     NewCopy { tier: stored.tier, source, location: stored.locations.get(offset).copied() }
 }
 

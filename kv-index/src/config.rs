@@ -1,6 +1,6 @@
 //! How large an index may grow.
 
-/// The bounds of an index. Out of bounds is an outcome ([`Applied::refused`](crate::Applied::refused)), never a
+/// The bounds of an index. Out of bounds is an outcome ([`ApplyStats::refused`](crate::ApplyStats::refused)), never a
 /// panic.
 ///
 /// The rule: what is there stays; a block that does not fit is refused, with everything after it in its
@@ -10,7 +10,7 @@
 pub struct Config {
     /// Pods that may be joined at once, retired ones included until they are swept; at most the set's width.
     pub max_pods: usize,
-    /// Distinct blocks in all, at most [`Config::MOST_BLOCKS`]. A block that a pod holds apart from what it follows
+    /// Distinct blocks in all, at most [`Config::MAX_BLOCKS`]. A block that a pod holds apart from what it follows
     /// counts for itself.
     ///
     /// A store takes room for all its blocks and gives back what others hold already, so of stores that race for
@@ -22,12 +22,12 @@ pub struct Config {
 
 impl Config {
     /// What [`Config::max_blocks`] is capped at.
-    pub const MOST_BLOCKS: usize = 1 << 24;
+    pub const MAX_BLOCKS: usize = 1 << 24;
 
     /// Bounds the distinct blocks of all pods.
     #[must_use]
     pub const fn max_blocks(self, blocks: usize) -> Self {
-        Self { max_blocks: if blocks < Self::MOST_BLOCKS { blocks } else { Self::MOST_BLOCKS }, ..self }
+        Self { max_blocks: if blocks < Self::MAX_BLOCKS { blocks } else { Self::MAX_BLOCKS }, ..self }
     }
 
     /// Bounds the blocks of each pod.
@@ -46,6 +46,6 @@ impl Config {
 impl Default for Config {
     /// As many pods as the set is wide, 16 million blocks, 8 million on a pod.
     fn default() -> Self {
-        Self { max_pods: usize::MAX, max_blocks: Self::MOST_BLOCKS, max_blocks_per_pod: 8 << 20 }
+        Self { max_pods: usize::MAX, max_blocks: Self::MAX_BLOCKS, max_blocks_per_pod: 8 << 20 }
     }
 }

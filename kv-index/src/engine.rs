@@ -37,7 +37,7 @@
 //!
 //! // What vLLM 0.10.2 publishes for two blocks of two tokens, the root of a prompt.
 //! let payload = b"\x93\xcb\x41\xda\x2a\x3a\x18\x08\x00\x00\x91\x97\xabBlockStored\x92\x0b\x16\xc0\x94\x01\x02\x03\x04\x02\xc0\xa3GPU\x00";
-//! feed.live(&[&b"kv-events"[..], &0_u64.to_be_bytes(), payload])?;
+//! feed.receive(&[&b"kv-events"[..], &0_u64.to_be_bytes(), payload])?;
 //!
 //! let hasher = ChainHasher::new(native_seed(model, None, None), size);
 //! let mut matches = Matches::default();

@@ -16,21 +16,21 @@ pub enum JoinError {
     },
     /// A live pod has this name. The host retires that one first, if the pod came back.
     #[error("a live pod has this name already: {0:?}")]
-    Taken(Pod),
+    NameTaken(Pod),
 }
 
 /// The handle's pod is gone: retired, or its id went to another pod. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is retired")]
-pub struct Gone(pub Pod);
+pub struct PodRetired(pub Pod);
 
 /// Why bytes are not a snapshot of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SnapshotError {
-    /// The bytes do not begin with a snapshot's label. The host read something else.
-    #[error("not a snapshot: the label is missing")]
-    Label,
+    /// The bytes do not begin with a snapshot's magic number. The host read something else.
+    #[error("not a snapshot: the magic number is missing")]
+    Magic,
     /// A snapshot of another version of the format.
     #[error("snapshot version {found}, this build reads {known}")]
     Version {
@@ -63,7 +63,7 @@ pub enum SnapshotError {
     },
     /// The snapshot has more pods than this index has room for. The host makes the index wider.
     #[error("snapshot of {found} pods, room for {room}")]
-    Pods {
+    TooManyPods {
         /// Pods in the snapshot.
         found: usize,
         /// Pods this index can have.

@@ -68,7 +68,7 @@ impl<'a> Removed<'a> {
 /// What a source's events count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "a source states either membership or copies: complete by nature")]
-pub enum Source {
+pub enum EventSemantics {
     /// Whether a block is there: storing what is there and removing what is not change nothing.
     ///
     /// Idempotent per block.
@@ -82,29 +82,29 @@ pub enum Source {
 /// What an event, a batch or an inventory changed on its pod, in blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Applied {
+pub struct ApplyStats {
     /// The pod did not hold them before.
     pub stored: usize,
     /// The pod held them already: another copy or tier, a repetition, or a speculation come true.
-    pub repeated: usize,
+    pub already_held: usize,
     /// They did not fit ([`Config::max_blocks`](crate::Config::max_blocks) and its like), and everything after
     /// them in their event was left out with them.
     pub refused: usize,
     /// The pod holds them no longer.
     pub removed: usize,
     /// The pod still holds them, in another copy or tier.
-    pub kept: usize,
+    pub still_held: usize,
     /// There was nothing to remove.
-    pub missing: usize,
+    pub not_held: usize,
 }
 
-impl std::ops::AddAssign for Applied {
+impl std::ops::AddAssign for ApplyStats {
     fn add_assign(&mut self, other: Self) {
         self.stored += other.stored;
-        self.repeated += other.repeated;
+        self.already_held += other.already_held;
         self.refused += other.refused;
         self.removed += other.removed;
-        self.kept += other.kept;
-        self.missing += other.missing;
+        self.still_held += other.still_held;
+        self.not_held += other.not_held;
     }
 }

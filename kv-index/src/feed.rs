@@ -9,10 +9,11 @@ use std::cmp::Ordering;
 use smallvec::SmallVec;
 
 use crate::change::Change;
-use crate::error::Gone;
-use crate::event::{Applied, Event, Source};
+use crate::error::PodRetired;
+use crate::event::{ApplyStats, Event, EventSemantics};
 use crate::index::Index;
 use crate::pod::Pod;
+use crate::podset::DEFAULT_POD_WORDS;
 use crate::reconcile::Inventory;
 
 /// Takes batches from whatever transport brings them.
@@ -22,14 +23,14 @@ pub trait Consumer {
     /// # Errors
     ///
     /// When the pod the batches are for is gone. The transport can stop.
-    fn consume(&self, batch: &Batch<'_>) -> Result<Verdict, Gone>;
+    fn consume(&self, batch: &Batch<'_>) -> Result<BatchOutcome, PodRetired>;
 
     /// Accepts that what is missing before `batch` will never come: forgets the source's state, applies it.
     ///
     /// # Errors
     ///
     /// When the pod the batches are for is gone.
-    fn give_up(&self, batch: &Batch<'_>) -> Result<Verdict, Gone>;
+    fn skip_gap(&self, batch: &Batch<'_>) -> Result<BatchOutcome, PodRetired>;
 }
 
 /// Events that travelled together under one number.
@@ -59,9 +60,9 @@ pub(crate) struct Number {
 /// What became of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Verdict {
+pub enum BatchOutcome {
     /// It was the next one, and was applied.
-    Applied(Applied),
+    Applied(ApplyStats),
     /// It was applied before, by this feed or another one; nothing was changed.
     Duplicate,
     /// It is from an earlier life of the source; nothing was changed.
@@ -78,9 +79,9 @@ pub enum Verdict {
         restarted: bool,
     },
     /// Missing batches were given up: the pod's blocks were forgotten, then it was applied.
-    GapGivenUp(Applied),
+    GapSkipped(ApplyStats),
     /// The source started anew: the pod's blocks were forgotten, then it was applied.
-    Restarted(Applied),
+    Restarted(ApplyStats),
 }
 
 /// One of the numbered streams that feed a pod.
@@ -96,15 +97,15 @@ pub struct FeedConfig {
     /// forgotten, and its other streams must be replayed from their first batch.
     pub stream: StreamId,
     /// What its events count.
-    pub source: Source,
+    pub semantics: EventSemantics,
     /// The number of a life's first batch.
-    pub first: u64,
+    pub first_sequence: u64,
 }
 
 impl Default for FeedConfig {
     /// The only stream of a pod that announces every copy, numbered from 0.
     fn default() -> Self {
-        Self { stream: StreamId(0), source: Source::Copies, first: 0 }
+        Self { stream: StreamId(0), semantics: EventSemantics::Copies, first_sequence: 0 }
     }
 }
 
@@ -113,7 +114,7 @@ impl Default for FeedConfig {
 /// # Examples
 ///
 /// ```
-/// use kv_index::{Batch, BlockHash, Config, Consumer, Event, Feed, FeedConfig, Index, Stored, Verdict};
+/// use kv_index::{Batch, BlockHash, Config, Consumer, Event, Feed, FeedConfig, Index, Stored, BatchOutcome};
 ///
 /// let index: Index = Index::new(Config::default());
 /// let pod = index.join("a")?;
@@ -121,13 +122,13 @@ impl Default for FeedConfig {
 /// let blocks = [BlockHash::new(1)];
 /// let events = [Event::Stored(Stored::prompt(&blocks))];
 /// let batch = |sequence| Batch { incarnation: 1, sequence, events: &events };
-/// assert!(matches!(feed.consume(&batch(0))?, Verdict::Applied(_)));
-/// assert_eq!(feed.consume(&batch(0))?, Verdict::Duplicate);
-/// assert_eq!(feed.consume(&batch(3))?, Verdict::Gap { from: 1, to: 3, restarted: false });
+/// assert!(matches!(feed.consume(&batch(0))?, BatchOutcome::Applied(_)));
+/// assert_eq!(feed.consume(&batch(0))?, BatchOutcome::Duplicate);
+/// assert_eq!(feed.consume(&batch(3))?, BatchOutcome::Gap { from: 1, to: 3, restarted: false });
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct Feed<'i, const WORDS: usize = 4> {
+pub struct Feed<'i, const WORDS: usize = DEFAULT_POD_WORDS> {
     index: &'i Index<WORDS>,
     pod: Pod,
     config: FeedConfig,
@@ -154,29 +155,30 @@ impl<'i, const WORDS: usize> Feed<'i, WORDS> {
     /// # Examples
     ///
     /// ```
-    /// use kv_index::{BlockHash, Config, Feed, FeedConfig, Index, Inventory, InventoryBlock, Parent, Verdict};
+    /// use kv_index::{BlockHash, Config, Feed, FeedConfig, Index, Inventory, InventoryBlock, Parent, BatchOutcome};
     ///
     /// let index: Index = Index::new(Config::default());
     /// let pod = index.join("a")?;
     /// let feed = Feed::new(&index, pod, FeedConfig::default());
     /// let blocks = [InventoryBlock::new(BlockHash::new(1), Parent::Root)];
     /// let inventory = Inventory { incarnation: 1, sequence: 7, blocks: &blocks };
-    /// assert!(matches!(feed.reconcile(&inventory)?, Verdict::Applied(_)));
-    /// assert_eq!(feed.reconcile(&inventory)?, Verdict::Duplicate);
+    /// assert!(matches!(feed.reconcile(&inventory)?, BatchOutcome::Applied(_)));
+    /// assert_eq!(feed.reconcile(&inventory)?, BatchOutcome::Duplicate);
     /// assert_eq!(feed.cursor()?.map(|cursor| cursor.next), Some(8));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn reconcile(&self, inventory: &Inventory<'_>) -> Result<Verdict, Gone> {
+    pub fn reconcile(&self, inventory: &Inventory<'_>) -> Result<BatchOutcome, PodRetired> {
         let number = Number { incarnation: inventory.incarnation, sequence: inventory.sequence };
         let mut change = self.index.change(self.pod)?;
-        let verdict: fn(Applied) -> Verdict = match change.cache().cursors.judge(&self.config, number, OnGap::Forget) {
-            Judged::Next => Verdict::Applied,
-            Judged::GivenUp => Verdict::GapGivenUp,
-            Judged::Restart => Verdict::Restarted,
-            Judged::Stale => return Ok(Verdict::Stale),
-            // A gap is never waited for here.
-            Judged::Duplicate | Judged::Gap { .. } => return Ok(Verdict::Duplicate),
-        };
+        let verdict: fn(ApplyStats) -> BatchOutcome =
+            match change.cache().cursors.judge(&self.config, number, OnGap::Forget) {
+                Judged::Next => BatchOutcome::Applied,
+                Judged::GivenUp => BatchOutcome::GapSkipped,
+                Judged::Restart => BatchOutcome::Restarted,
+                Judged::Stale => return Ok(BatchOutcome::Stale),
+                // A gap is never waited for here.
+                Judged::Duplicate | Judged::Gap { .. } => return Ok(BatchOutcome::Duplicate),
+            };
         change.reconcile(inventory.blocks);
         Ok(verdict(change.finish()))
     }
@@ -186,15 +188,15 @@ impl<'i, const WORDS: usize> Feed<'i, WORDS> {
     /// # Errors
     ///
     /// When the pod is gone.
-    pub fn cursor(&self) -> Result<Option<Cursor>, Gone> {
+    pub fn cursor(&self) -> Result<Option<Cursor>, PodRetired> {
         let cache = self.index.cache(self.pod)?;
         Ok(cache.cursors.iter().find(|(stream, _)| *stream == self.config.stream).map(|(_, cursor)| cursor))
     }
 
-    fn offer(&self, batch: &Batch<'_>, gap: OnGap) -> Result<Verdict, Gone> {
+    fn offer(&self, batch: &Batch<'_>, gap: OnGap) -> Result<BatchOutcome, PodRetired> {
         self.offer_with(batch.number(), gap, |change| {
             for event in batch.events {
-                change.event(event, self.config.source);
+                change.event(event, self.config.semantics);
             }
         })
     }
@@ -206,7 +208,7 @@ impl<'i, const WORDS: usize> Feed<'i, WORDS> {
         number: Number,
         gap: OnGap,
         apply: impl FnOnce(&mut Change<'_, WORDS>),
-    ) -> Result<Verdict, Gone> {
+    ) -> Result<BatchOutcome, PodRetired> {
         let mut change = self.index.change(self.pod)?;
         let judged = change.cache().cursors.judge(&self.config, number, gap);
         if judged.forgets() {
@@ -215,15 +217,15 @@ impl<'i, const WORDS: usize> Feed<'i, WORDS> {
             change.clear();
             change.commit();
         }
-        let verdict: fn(Applied) -> Verdict = match judged {
-            Judged::Next => Verdict::Applied,
-            Judged::GivenUp => Verdict::GapGivenUp,
-            Judged::Restart => Verdict::Restarted,
-            Judged::Duplicate => return Ok(Verdict::Duplicate),
-            Judged::Stale => return Ok(Verdict::Stale),
+        let verdict: fn(ApplyStats) -> BatchOutcome = match judged {
+            Judged::Next => BatchOutcome::Applied,
+            Judged::GivenUp => BatchOutcome::GapSkipped,
+            Judged::Restart => BatchOutcome::Restarted,
+            Judged::Duplicate => return Ok(BatchOutcome::Duplicate),
+            Judged::Stale => return Ok(BatchOutcome::Stale),
             Judged::Gap { from, restarted } => {
                 change.finish();
-                return Ok(Verdict::Gap { from, to: number.sequence, restarted });
+                return Ok(BatchOutcome::Gap { from, to: number.sequence, restarted });
             }
         };
         let clears = change.cache().clears;
@@ -237,11 +239,11 @@ impl<'i, const WORDS: usize> Feed<'i, WORDS> {
 }
 
 impl<const WORDS: usize> Consumer for Feed<'_, WORDS> {
-    fn consume(&self, batch: &Batch<'_>) -> Result<Verdict, Gone> {
+    fn consume(&self, batch: &Batch<'_>) -> Result<BatchOutcome, PodRetired> {
         self.offer(batch, OnGap::Wait)
     }
 
-    fn give_up(&self, batch: &Batch<'_>) -> Result<Verdict, Gone> {
+    fn skip_gap(&self, batch: &Batch<'_>) -> Result<BatchOutcome, PodRetired> {
         self.offer(batch, OnGap::Forget)
     }
 }
@@ -292,8 +294,8 @@ impl Cursors {
         let known = self.0.iter_mut().find(|(stream, _)| *stream == config.stream);
         let passed = Cursor { incarnation: batch.incarnation, next: batch.sequence.saturating_add(1) };
         let Some((_, cursor)) = known else {
-            if batch.sequence > config.first && gap == OnGap::Wait {
-                return Judged::Gap { from: config.first, restarted: false };
+            if batch.sequence > config.first_sequence && gap == OnGap::Wait {
+                return Judged::Gap { from: config.first_sequence, restarted: false };
             }
             self.0.push((config.stream, passed));
             return Judged::Next;
@@ -303,7 +305,7 @@ impl Cursors {
             return Judged::Stale;
         }
         if restarted {
-            *cursor = Cursor { incarnation: batch.incarnation, next: config.first };
+            *cursor = Cursor { incarnation: batch.incarnation, next: config.first_sequence };
         }
         let judged = match batch.sequence.cmp(&cursor.next) {
             _ if restarted && (batch.sequence <= cursor.next || gap == OnGap::Forget) => Judged::Restart,

@@ -10,11 +10,11 @@ use crate::change::{Change, Entry};
 use crate::config::Config;
 use crate::digest::Digest;
 use crate::due::Due;
-use crate::error::{Gone, JoinError};
-use crate::event::{Applied, Event, Source, Stored};
+use crate::error::{JoinError, PodRetired};
+use crate::event::{ApplyStats, Event, EventSemantics, Stored};
 use crate::heads::Heads;
 use crate::pod::{Pod, PodId};
-use crate::podset::PodSet;
+use crate::podset::{DEFAULT_POD_WORDS, PodSet};
 use crate::reclaim::pin;
 use crate::registry::Registry;
 use crate::runs::Runs;
@@ -29,12 +29,12 @@ use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 /// # Examples
 ///
 /// ```
-/// use kv_index::{BlockHash, Config, Event, Index, Matches, Source, Stored};
+/// use kv_index::{BlockHash, Config, Event, Index, Matches, EventSemantics, Stored};
 ///
 /// let index: Index = Index::new(Config::default());
 /// let (warm, cold) = (index.join("warm")?, index.join("cold")?);
 /// let prompt: Vec<BlockHash> = (1..=8).map(BlockHash::new).collect();
-/// index.apply(warm, Source::Membership, &Event::Stored(Stored::prompt(&prompt[..6])))?;
+/// index.apply(warm, EventSemantics::Membership, &Event::Stored(Stored::prompt(&prompt[..6])))?;
 ///
 /// let mut matches = Matches::default();
 /// index.search(&prompt, &mut matches);
@@ -43,7 +43,7 @@ use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct Index<const WORDS: usize = 4> {
+pub struct Index<const WORDS: usize = DEFAULT_POD_WORDS> {
     pub(crate) config: Config,
     pub(crate) registry: Registry<WORDS>,
     pub(crate) heads: Heads,
@@ -122,7 +122,7 @@ impl<const WORDS: usize> Index<WORDS> {
     /// # Errors
     ///
     /// When the pod is gone; then nothing is changed.
-    pub fn apply(&self, pod: Pod, source: Source, event: &Event<'_>) -> Result<Applied, Gone> {
+    pub fn apply(&self, pod: Pod, source: EventSemantics, event: &Event<'_>) -> Result<ApplyStats, PodRetired> {
         let mut change = self.change(pod)?;
         change.event(event, source);
         Ok(change.finish())
@@ -136,7 +136,7 @@ impl<const WORDS: usize> Index<WORDS> {
     /// # Errors
     ///
     /// When the pod is gone.
-    pub fn speculate(&self, pod: Pod, chain: &[BlockHash], deadline: Instant) -> Result<Applied, Gone> {
+    pub fn speculate(&self, pod: Pod, chain: &[BlockHash], deadline: Instant) -> Result<ApplyStats, PodRetired> {
         let mut change = self.change(pod)?;
         self.speculating.insert(pod.id());
         change.store(&Stored::new(Parent::Root, chain), Entry::Speculated(deadline));
@@ -185,19 +185,19 @@ impl<const WORDS: usize> Index<WORDS> {
     /// # Errors
     ///
     /// When the pod is gone.
-    pub fn digest(&self, pod: Pod) -> Result<Digest, Gone> {
+    pub fn digest(&self, pod: Pod) -> Result<Digest, PodRetired> {
         Ok(self.cache(pod)?.digest())
     }
 
     /// Locks a live pod's cache.
-    pub(crate) fn cache(&self, pod: Pod) -> Result<MutexGuard<'_, PodCache>, Gone> {
-        let cache = self.pods.get(pod.id().index()).ok_or(Gone(pod))?.lock();
+    pub(crate) fn cache(&self, pod: Pod) -> Result<MutexGuard<'_, PodCache>, PodRetired> {
+        let cache = self.pods.get(pod.id().index()).ok_or(PodRetired(pod))?.lock();
         // Under the lock: a retired pod may still be written, since its sweep has yet to come for the lock;
         // a swept one may not, and is no longer live under this generation.
-        if self.registry.is_live(pod) { Ok(cache) } else { Err(Gone(pod)) }
+        if self.registry.is_live(pod) { Ok(cache) } else { Err(PodRetired(pod)) }
     }
 
-    pub(crate) fn change(&self, pod: Pod) -> Result<Change<'_, WORDS>, Gone> {
+    pub(crate) fn change(&self, pod: Pod) -> Result<Change<'_, WORDS>, PodRetired> {
         Ok(Change::new(self, pod.id(), self.cache(pod)?))
     }
 
@@ -254,7 +254,7 @@ pub struct Expired {
 /// What swept pods leave behind.
 #[derive(Debug, Default)]
 pub(crate) struct Past {
-    pub(crate) applied: Applied,
+    pub(crate) applied: ApplyStats,
     pub(crate) contradictions: u64,
 }
 
@@ -262,7 +262,7 @@ pub(crate) struct Past {
 ///
 /// Memory is freed in passing by later writes; a host that went quiet after removing a lot
 /// can call this to have it back at once.
-pub fn collect() {
+pub fn collect_garbage() {
     for _ in 0..4 {
         pin().flush();
     }

@@ -38,7 +38,7 @@
 //! # Example
 //!
 //! ```
-//! use kv_index::{BlockSize, ChainHasher, ChainSeed, Config, Event, Index, Matches, Source, Stored};
+//! use kv_index::{BlockSize, ChainHasher, ChainSeed, Config, Event, Index, Matches, EventSemantics, Stored};
 //!
 //! let index: Index = Index::new(Config::default());
 //! let hasher = ChainHasher::new(ChainSeed::new("llama-8b"), BlockSize::new(16).expect("not zero"));
@@ -47,8 +47,8 @@
 //! // The engines report what they cached.
 //! let system: Vec<u32> = (0..64).collect();
 //! let blocks = hasher.hash(&system);
-//! index.apply(a, Source::Copies, &Event::Stored(Stored::prompt(&blocks)))?;
-//! index.apply(b, Source::Copies, &Event::Stored(Stored::prompt(&blocks[..2])))?;
+//! index.apply(a, EventSemantics::Copies, &Event::Stored(Stored::prompt(&blocks)))?;
+//! index.apply(b, EventSemantics::Copies, &Event::Stored(Stored::prompt(&blocks[..2])))?;
 //!
 //! // A request comes that starts the same. It is hashed only as deep as it matches.
 //! let prompt: Vec<u32> = (0..64).chain(900..50_000).collect();
@@ -62,6 +62,7 @@
 mod block;
 mod cache;
 mod chain;
+mod chain_source;
 mod change;
 mod config;
 mod detail;
@@ -88,7 +89,7 @@ mod pod;
 mod podset;
 mod predict;
 mod prefetch;
-mod reach;
+
 mod reclaim;
 mod reconcile;
 mod registry;
@@ -104,18 +105,19 @@ mod tier;
 
 pub use block::{BlockHash, BlockSize, Parent};
 pub use chain::{ChainHasher, ChainSeed, LazyChain};
+pub use chain_source::ChainSource;
 pub use config::Config;
 pub use digest::Digest;
-pub use error::{Gone, JoinError, SnapshotError};
-pub use event::{Applied, Event, Removed, Source, Stored};
-pub use feed::{Batch, Consumer, Cursor, Feed, FeedConfig, StreamId, Verdict};
-pub use index::{Expired, Index, collect};
-pub use locate::TierRun;
-pub use matches::{Group, Matches};
+pub use error::{JoinError, PodRetired, SnapshotError};
+pub use event::{ApplyStats, Event, EventSemantics, Removed, Stored};
+pub use feed::{Batch, BatchOutcome, Consumer, Cursor, Feed, FeedConfig, StreamId};
+pub use index::{Expired, Index, collect_garbage};
+pub use locate::TierSpan;
+pub use matches::{DepthGroup, Matches};
 pub use pod::{Pod, PodId};
 pub use podset::{DEFAULT_POD_WORDS, PodSet, PodSetIter};
 pub use predict::Predictor;
-pub use reach::Chain;
+
 pub use reconcile::{Inventory, InventoryBlock};
 pub use stats::{PodStats, Stats};
 pub use sweep::Swept;

@@ -1,7 +1,7 @@
 //! Where on the winning pod are the blocks? Read after a pod was chosen, never by a search.
 
 use crate::block::BlockHash;
-use crate::error::Gone;
+use crate::error::PodRetired;
 use crate::index::Index;
 use crate::pod::Pod;
 use crate::tier::{Location, Tier};
@@ -9,7 +9,7 @@ use crate::tier::{Location, Tier};
 /// Leading blocks of a chain that lie together in one tier of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct TierRun {
+pub struct TierSpan {
     /// Where they are.
     pub tier: Tier,
     /// The first block's position in the chain.
@@ -29,7 +29,7 @@ impl<const WORDS: usize> Index<WORDS> {
     /// # Errors
     ///
     /// When the pod is gone.
-    pub fn locate(&self, pod: Pod, chain: &[BlockHash], runs: &mut Vec<TierRun>) -> Result<usize, Gone> {
+    pub fn locate(&self, pod: Pod, chain: &[BlockHash], runs: &mut Vec<TierSpan>) -> Result<usize, PodRetired> {
         runs.clear();
         let cache = self.cache(pod)?;
         let mut depth = 0;
@@ -38,7 +38,7 @@ impl<const WORDS: usize> Index<WORDS> {
             for tier in Tier::ALL {
                 if detail.copies[tier.index()] > 0 {
                     let location = detail.locations.iter().find(|(t, _)| *t == tier).map(|(_, l)| *l);
-                    extend(runs, TierRun { tier, from: depth, to: depth + 1, location });
+                    extend(runs, TierSpan { tier, from: depth, to: depth + 1, location });
                 }
             }
             depth += 1;
@@ -49,7 +49,7 @@ impl<const WORDS: usize> Index<WORDS> {
 }
 
 /// Adds one block's run, to the tier's last run if it adjoins that.
-fn extend(runs: &mut Vec<TierRun>, block: TierRun) {
+fn extend(runs: &mut Vec<TierSpan>, block: TierSpan) {
     if let Some(last) = runs.iter_mut().rev().find(|run| run.tier == block.tier) {
         let adjoins = match (last.location, block.location) {
             (None, None) => Some(None),
@@ -70,7 +70,7 @@ fn extend(runs: &mut Vec<TierRun>, block: TierRun) {
 #[cfg(all(test, not(routing_loom)))]
 mod tests {
     use super::*;
-    use crate::{Config, Event, Parent, Source, Stored};
+    use crate::{Config, Event, EventSemantics, Parent, Stored};
 
     fn location(offset: u64) -> Location {
         Location { device: 0, offset, length: 10 }
@@ -82,13 +82,13 @@ mod tests {
         let pod = index.join("a").unwrap();
         let chain: Vec<BlockHash> = (1..=6).map(BlockHash::new).collect();
         let places = [location(0), location(10), location(50)];
-        let store = |stored| index.apply(pod, Source::Membership, &Event::Stored(stored)).unwrap();
+        let store = |stored| index.apply(pod, EventSemantics::Membership, &Event::Stored(stored)).unwrap();
         store(Stored { locations: &places, ..Stored::prompt(&chain[..3]) });
         store(Stored::new(Parent::Block(chain[1]), &chain[2..5]).in_tier(Tier::Disk));
         store(Stored::new(Parent::Block(chain[4]), &chain[5..]).in_tier(Tier::Host));
         let mut runs = Vec::new();
         assert_eq!(index.locate(pod, &chain, &mut runs), Ok(6));
-        let run = |tier, from, to, location| TierRun { tier, from, to, location };
+        let run = |tier, from, to, location| TierSpan { tier, from, to, location };
         assert_eq!(
             runs,
             [
@@ -105,11 +105,11 @@ mod tests {
         let index: Index = Index::new(Config::default());
         let pod = index.join("a").unwrap();
         let chain: Vec<BlockHash> = (1..=4).map(BlockHash::new).collect();
-        index.apply(pod, Source::Copies, &Event::Stored(Stored::prompt(&chain[..2]))).unwrap();
+        index.apply(pod, EventSemantics::Copies, &Event::Stored(Stored::prompt(&chain[..2]))).unwrap();
         index.speculate(pod, &chain, crate::model::origin()).unwrap();
         let mut runs = Vec::new();
         assert_eq!(index.locate(pod, &chain, &mut runs), Ok(2));
         index.retire(pod);
-        assert_eq!(index.locate(pod, &chain, &mut runs), Err(Gone(pod)));
+        assert_eq!(index.locate(pod, &chain, &mut runs), Err(PodRetired(pod)));
     }
 }

@@ -7,7 +7,8 @@ use loom::sync::Arc;
 use loom::thread;
 
 use crate::{
-    Batch, BlockHash, Config, Consumer, Event, Feed, FeedConfig, Index, Matches, Pod, Removed, Source, Stored, Verdict,
+    Batch, BatchOutcome, BlockHash, Config, Consumer, Event, EventSemantics, Feed, FeedConfig, Index, Matches, Pod,
+    Removed, Stored,
 };
 
 /// Two preemptions find every mistake that was planted to try these models, in seconds.
@@ -22,7 +23,7 @@ fn index(pods: usize) -> Arc<Index<1>> {
 }
 
 fn store(index: &Index<1>, pod: Pod, blocks: &[BlockHash]) -> bool {
-    index.apply(pod, Source::Membership, &Event::Stored(Stored::prompt(blocks))).is_ok()
+    index.apply(pod, EventSemantics::Membership, &Event::Stored(Stored::prompt(blocks))).is_ok()
 }
 
 fn depth(index: &Index<1>, chain: &[BlockHash], pod: Pod) -> usize {
@@ -48,7 +49,7 @@ fn loom_search_against_a_store_and_an_eviction() {
             })
         };
         store(&index, busy, &CHAIN);
-        index.apply(busy, Source::Membership, &Event::Removed(Removed::new(&CHAIN[1..]))).unwrap();
+        index.apply(busy, EventSemantics::Membership, &Event::Removed(Removed::new(&CHAIN[1..]))).unwrap();
         searcher.join().unwrap();
         assert_eq!((depth(&index, &CHAIN, quiet), depth(&index, &CHAIN, busy)), (2, 1));
     });
@@ -65,9 +66,9 @@ fn loom_search_against_a_hole() {
             let index = Arc::clone(&index);
             thread::spawn(move || assert!(depth(&index, &CHAIN, pod) <= 1, "there never were two leading blocks"))
         };
-        index.apply(pod, Source::Membership, &Event::Removed(Removed::new(&CHAIN[..1]))).unwrap();
+        index.apply(pod, EventSemantics::Membership, &Event::Removed(Removed::new(&CHAIN[..1]))).unwrap();
         let orphan = Stored::new(crate::Parent::Block(CHAIN[0]), &CHAIN[1..]);
-        index.apply(pod, Source::Membership, &Event::Stored(orphan)).unwrap();
+        index.apply(pod, EventSemantics::Membership, &Event::Stored(orphan)).unwrap();
         searcher.join().unwrap();
         assert_eq!(depth(&index, &CHAIN, pod), 0);
     });
@@ -82,7 +83,8 @@ fn loom_search_against_a_hole_that_goes() {
         let chain = [BlockHash::new(1), BlockHash::new(2), BlockHash::new(3)];
         store(&index, quiet, &chain);
         store(&index, busy, &chain);
-        let remove = |blocks| index.apply(busy, Source::Membership, &Event::Removed(Removed::new(blocks))).unwrap();
+        let remove =
+            |blocks| index.apply(busy, EventSemantics::Membership, &Event::Removed(Removed::new(blocks))).unwrap();
         remove(&chain[1..2]);
         let searcher = {
             let index = Arc::clone(&index);
@@ -145,7 +147,7 @@ fn loom_search_against_a_run_used_again() {
             let index = Arc::clone(&index);
             thread::spawn(move || assert_eq!(depth(&index, &[x], b), 0, "this pod never held the block"))
         };
-        index.apply(a, Source::Membership, &Event::Removed(Removed::new(&[x]))).unwrap();
+        index.apply(a, EventSemantics::Membership, &Event::Removed(Removed::new(&[x]))).unwrap();
         store(&index, b, &[y]);
         searcher.join().unwrap();
     });
@@ -202,8 +204,8 @@ fn loom_two_consumers_on_one_pod() {
             thread::spawn(move || consume(&index))
         };
         let verdicts = [consume(&index), other.join().unwrap()];
-        assert_eq!(verdicts.iter().filter(|v| **v == Verdict::Duplicate).count(), 1, "{verdicts:?}");
-        index.apply(pod, Source::Copies, &Event::Removed(Removed::new(&CHAIN[..1]))).unwrap();
+        assert_eq!(verdicts.iter().filter(|v| **v == BatchOutcome::Duplicate).count(), 1, "{verdicts:?}");
+        index.apply(pod, EventSemantics::Copies, &Event::Removed(Removed::new(&CHAIN[..1]))).unwrap();
         assert_eq!(depth(&index, &CHAIN, pod), 0, "one copy was counted");
     });
 }

@@ -1,13 +1,13 @@
 //! The reusable answer of a search: groups of pods by how many leading blocks they hold.
 
 use crate::pod::PodId;
-use crate::podset::PodSet;
+use crate::podset::{DEFAULT_POD_WORDS, PodSet};
 use crate::runs::RunId;
 
 /// Pods that hold exactly the first `depth` blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Group<const WORDS: usize = 4> {
+pub struct DepthGroup<const WORDS: usize = DEFAULT_POD_WORDS> {
     /// Leading blocks held, at least one.
     pub depth: usize,
     /// Who holds them; never empty.
@@ -18,10 +18,10 @@ pub struct Group<const WORDS: usize = 4> {
 ///
 /// Owned by the caller and reused, so that a warm search need not allocate it.
 #[derive(Clone, Debug, Default)]
-pub struct Matches<const WORDS: usize = 4> {
-    pub(crate) groups: Vec<Group<WORDS>>,
+pub struct Matches<const WORDS: usize = DEFAULT_POD_WORDS> {
+    pub(crate) groups: Vec<DepthGroup<WORDS>>,
     pub(crate) blocks: usize,
-    pub(crate) probes: usize,
+    pub(crate) lookups: usize,
     /// Runs that the last search walked, with their versions.
     pub(crate) passed: Vec<(RunId, u64)>,
 }
@@ -29,7 +29,7 @@ pub struct Matches<const WORDS: usize = 4> {
 impl<const WORDS: usize> Matches<WORDS> {
     /// The pods that hold anything, deepest first, each in one group.
     #[must_use]
-    pub fn groups(&self) -> &[Group<WORDS>] {
+    pub fn groups(&self) -> &[DepthGroup<WORDS>] {
         &self.groups
     }
 
@@ -47,7 +47,7 @@ impl<const WORDS: usize> Matches<WORDS> {
 
     /// The group that holds most.
     #[must_use]
-    pub fn deepest(&self) -> Option<&Group<WORDS>> {
+    pub fn deepest(&self) -> Option<&DepthGroup<WORDS>> {
         self.groups.first()
     }
 
@@ -61,7 +61,7 @@ impl<const WORDS: usize> Matches<WORDS> {
     ///
     /// Counted here because a search writes no shared memory; a host that wants a total adds these up.
     #[must_use]
-    pub fn probes(&self) -> usize {
-        self.probes
+    pub fn lookups(&self) -> usize {
+        self.lookups
     }
 }

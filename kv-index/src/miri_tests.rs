@@ -1,6 +1,6 @@
 //! Small enough for miri: runs made, made longer and shorter, left and used again, on one thread and under readers.
 
-use crate::{BlockHash, Config, Event, Index, Matches, Parent, Pod, Removed, Source, Stored, collect};
+use crate::{BlockHash, Config, Event, EventSemantics, Index, Matches, Parent, Pod, Removed, Stored, collect_garbage};
 
 fn chain(seed: u64) -> Vec<BlockHash> {
     (1..=12).map(|n| BlockHash::new(seed * 1_000 + n)).collect()
@@ -8,7 +8,7 @@ fn chain(seed: u64) -> Vec<BlockHash> {
 
 fn churn(index: &Index<1>, pod: Pod, seed: u64) {
     let chain = chain(seed);
-    let apply = |event: Event<'_>| index.apply(pod, Source::Membership, &event).expect("live");
+    let apply = |event: Event<'_>| index.apply(pod, EventSemantics::Membership, &event).expect("live");
     for _ in 0..3 {
         apply(Event::Stored(Stored::prompt(&chain)));
         apply(Event::Removed(Removed::new(&chain[5..6])));
@@ -33,7 +33,7 @@ fn miri_one_thread_stores_and_evicts() {
     while index.sweep(4).pending > 0 {}
     index.audit();
     drop(index);
-    collect();
+    collect_garbage();
 }
 
 /// Arrays that are outgrown, given up and freed, cuts that are kept beside their run, and a shard that is rebuilt.
@@ -42,7 +42,7 @@ fn miri_arrays_come_and_go() {
     let index = Index::<1>::new(Config::default().max_pods(20));
     let long: Vec<BlockHash> = (1..=60).map(BlockHash::new).collect();
     let pods: Vec<Pod> = (0..18).map(|n| index.join(&format!("pod-{n}")).expect("room")).collect();
-    let apply = |pod: Pod, event: Event<'_>| index.apply(pod, Source::Membership, &event).expect("live");
+    let apply = |pod: Pod, event: Event<'_>| index.apply(pod, EventSemantics::Membership, &event).expect("live");
     apply(pods[0], Event::Stored(Stored::prompt(&long[..25])));
     apply(pods[0], Event::Stored(Stored::new(Parent::Block(long[24]), &long[25..])));
     for (n, &pod) in pods.iter().enumerate().skip(1) {
@@ -54,7 +54,7 @@ fn miri_arrays_come_and_go() {
     index.audit();
     for &pod in &pods {
         apply(pod, Event::Cleared);
-        collect();
+        collect_garbage();
     }
     // Of one shard: the top byte of a hash times the golden ratio chooses it.
     let one_shard = (1u64..).filter(|n| n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56 == 7).take(12);
@@ -63,14 +63,14 @@ fn miri_arrays_come_and_go() {
     }
     index.audit();
     drop(index);
-    collect();
+    collect_garbage();
 }
 
 #[test]
 fn miri_readers_outlive_what_writers_replace() {
     let index = Index::<1>::new(Config::default().max_pods(4));
     let quiet = index.join("quiet").expect("room");
-    index.apply(quiet, Source::Membership, &Event::Stored(Stored::prompt(&chain(1)))).expect("live");
+    index.apply(quiet, EventSemantics::Membership, &Event::Stored(Stored::prompt(&chain(1)))).expect("live");
     let writers: Vec<Pod> = (0..2).map(|n| index.join(&format!("writer-{n}")).expect("room")).collect();
     std::thread::scope(|scope| {
         for (n, &pod) in writers.iter().enumerate() {

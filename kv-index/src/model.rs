@@ -18,8 +18,8 @@ pub use decode::decode;
 pub use ops::{Change, Op, Order, Prompt, Told, replay};
 
 use crate::{
-    Applied, Batch, BlockHash, Config, Cursor, Digest, Event, FeedConfig, Inventory, InventoryBlock, Parent, Source,
-    StreamId, Tier, Verdict,
+    ApplyStats, Batch, BatchOutcome, BlockHash, Config, Cursor, Digest, Event, EventSemantics, FeedConfig, Inventory,
+    InventoryBlock, Parent, StreamId, Tier,
 };
 
 /// Everything the index promises to know.
@@ -121,14 +121,14 @@ impl Model {
     }
 
     /// Applies an event.
-    pub fn apply(&mut self, name: &str, source: Source, event: &Event<'_>) -> Applied {
-        let mut applied = Applied::default();
+    pub fn apply(&mut self, name: &str, source: EventSemantics, event: &Event<'_>) -> ApplyStats {
+        let mut applied = ApplyStats::default();
         match event {
             Event::Stored(stored) => {
                 self.enter(name, &follow(stored.parent, stored.blocks), &mut applied, |entry| {
                     entry.deadline = None;
                     let copies = &mut entry.copies[stored.tier.index()];
-                    if *copies == 0 || source == Source::Copies {
+                    if *copies == 0 || source == EventSemantics::Copies {
                         *copies += 1;
                     }
                 });
@@ -138,15 +138,15 @@ impl Model {
                 for hash in removed.blocks {
                     let copies = blocks.get_mut(hash).map(|entry| &mut entry.copies[removed.tier.index()]);
                     let Some(copies) = copies.filter(|copies| **copies > 0) else {
-                        applied.missing += 1;
+                        applied.not_held += 1;
                         continue;
                     };
-                    *copies = if source == Source::Copies { *copies - 1 } else { 0 };
+                    *copies = if source == EventSemantics::Copies { *copies - 1 } else { 0 };
                     if blocks[hash].copies == [0; 4] {
                         blocks.remove(hash);
                         applied.removed += 1;
                     } else {
-                        applied.kept += 1;
+                        applied.still_held += 1;
                     }
                 }
             }
@@ -158,8 +158,8 @@ impl Model {
     }
 
     /// Lets a chain be found until a deadline.
-    pub fn speculate(&mut self, name: &str, chain: &[BlockHash], deadline: Instant) -> Applied {
-        let mut applied = Applied::default();
+    pub fn speculate(&mut self, name: &str, chain: &[BlockHash], deadline: Instant) -> ApplyStats {
+        let mut applied = ApplyStats::default();
         self.enter(name, &follow(Parent::Root, chain), &mut applied, |entry| {
             if entry.copies == [0; 4] {
                 entry.deadline = Some(entry.deadline.map_or(deadline, |old| old.max(deadline)));
@@ -178,8 +178,8 @@ impl Model {
     }
 
     /// Makes a pod's real blocks those of the inventory.
-    pub fn reconcile(&mut self, name: &str, inventory: &[InventoryBlock]) -> Applied {
-        let mut applied = Applied::default();
+    pub fn reconcile(&mut self, name: &str, inventory: &[InventoryBlock]) -> ApplyStats {
+        let mut applied = ApplyStats::default();
         let listed: BTreeSet<BlockHash> = inventory.iter().filter(|b| b.copies > 0).map(|b| b.hash).collect();
         let blocks = &mut self.pods.get_mut(name).expect("live").blocks;
         let before = blocks.len();
@@ -204,7 +204,7 @@ impl Model {
     }
 
     /// Judges a batch and applies it if it is due.
-    pub fn consume(&mut self, name: &str, config: &FeedConfig, batch: &Batch<'_>, give_up: bool) -> Verdict {
+    pub fn consume(&mut self, name: &str, config: &FeedConfig, batch: &Batch<'_>, skip_gap: bool) -> BatchOutcome {
         let pod = self.pods.get_mut(name).expect("live");
         let passed = (batch.incarnation, batch.sequence + 1);
         let known = pod.streams.get(&config.stream).copied();
@@ -213,28 +213,28 @@ impl Model {
         if restarted {
             forgotten = std::mem::take(&mut pod.blocks).len();
             pod.streams.clear();
-            pod.streams.insert(config.stream, (batch.incarnation, config.first));
+            pod.streams.insert(config.stream, (batch.incarnation, config.first_sequence));
         }
-        let verdict: fn(Applied) -> Verdict = match pod.streams.get(&config.stream).copied() {
-            None if batch.sequence > config.first && !give_up => {
-                return Verdict::Gap { from: config.first, to: batch.sequence, restarted };
+        let verdict: fn(ApplyStats) -> BatchOutcome = match pod.streams.get(&config.stream).copied() {
+            None if batch.sequence > config.first_sequence && !skip_gap => {
+                return BatchOutcome::Gap { from: config.first_sequence, to: batch.sequence, restarted };
             }
-            None => Verdict::Applied,
-            Some((incarnation, _)) if batch.incarnation < incarnation => return Verdict::Stale,
-            Some((_, next)) if restarted && (give_up || batch.sequence <= next) => Verdict::Restarted,
-            Some((_, next)) if batch.sequence < next => return Verdict::Duplicate,
-            Some((_, next)) if batch.sequence == next => Verdict::Applied,
-            Some((_, next)) if !give_up => return Verdict::Gap { from: next, to: batch.sequence, restarted },
+            None => BatchOutcome::Applied,
+            Some((incarnation, _)) if batch.incarnation < incarnation => return BatchOutcome::Stale,
+            Some((_, next)) if restarted && (skip_gap || batch.sequence <= next) => BatchOutcome::Restarted,
+            Some((_, next)) if batch.sequence < next => return BatchOutcome::Duplicate,
+            Some((_, next)) if batch.sequence == next => BatchOutcome::Applied,
+            Some((_, next)) if !skip_gap => return BatchOutcome::Gap { from: next, to: batch.sequence, restarted },
             Some(_) => {
                 forgotten = std::mem::take(&mut pod.blocks).len();
                 pod.streams.clear();
-                Verdict::GapGivenUp
+                BatchOutcome::GapSkipped
             }
         };
         pod.streams.insert(config.stream, passed);
-        let mut applied = Applied { removed: forgotten, ..Applied::default() };
+        let mut applied = ApplyStats { removed: forgotten, ..ApplyStats::default() };
         for event in batch.events {
-            applied += self.apply(name, config.source, event);
+            applied += self.apply(name, config.semantics, event);
         }
         if batch.events.contains(&Event::Cleared) {
             // Of what other streams brought nothing is left either: they begin anew.
@@ -245,15 +245,15 @@ impl Model {
     }
 
     /// Makes a pod's real blocks those of a numbered inventory, unless its number was passed.
-    pub fn take_inventory(&mut self, name: &str, config: &FeedConfig, inventory: &Inventory<'_>) -> Verdict {
+    pub fn take_inventory(&mut self, name: &str, config: &FeedConfig, inventory: &Inventory<'_>) -> BatchOutcome {
         let streams = &mut self.pods.get_mut(name).expect("live").streams;
-        let verdict: fn(Applied) -> Verdict = match streams.get(&config.stream).copied() {
-            None => Verdict::Applied,
-            Some((incarnation, _)) if inventory.incarnation < incarnation => return Verdict::Stale,
-            Some((incarnation, _)) if inventory.incarnation > incarnation => Verdict::Restarted,
-            Some((_, next)) if inventory.sequence < next => return Verdict::Duplicate,
-            Some((_, next)) if inventory.sequence == next => Verdict::Applied,
-            Some(_) => Verdict::GapGivenUp,
+        let verdict: fn(ApplyStats) -> BatchOutcome = match streams.get(&config.stream).copied() {
+            None => BatchOutcome::Applied,
+            Some((incarnation, _)) if inventory.incarnation < incarnation => return BatchOutcome::Stale,
+            Some((incarnation, _)) if inventory.incarnation > incarnation => BatchOutcome::Restarted,
+            Some((_, next)) if inventory.sequence < next => return BatchOutcome::Duplicate,
+            Some((_, next)) if inventory.sequence == next => BatchOutcome::Applied,
+            Some(_) => BatchOutcome::GapSkipped,
         };
         streams.insert(config.stream, (inventory.incarnation, inventory.sequence + 1));
         verdict(self.reconcile(name, inventory.blocks))
@@ -286,7 +286,7 @@ impl Model {
         &mut self,
         name: &str,
         blocks: &[(BlockHash, Parent)],
-        applied: &mut Applied,
+        applied: &mut ApplyStats,
         mut add: impl FnMut(&mut Entry),
     ) {
         for (i, &(hash, parent)) in blocks.iter().enumerate() {
@@ -295,7 +295,7 @@ impl Model {
             let full = self.distinct() >= self.config.max_blocks;
             let pod = self.pods.get_mut(name).expect("live");
             if let Some(entry) = pod.blocks.get_mut(&hash) {
-                applied.repeated += 1;
+                applied.already_held += 1;
                 add(entry);
                 if !entry.linked && entry.parent == Some(Parent::Unknown) {
                     entry.parent = Some(parent);

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use crate::block::BlockHash;
-use crate::error::Gone;
-use crate::event::{Applied, Event, Removed, Source, Stored};
+use crate::error::PodRetired;
+use crate::event::{ApplyStats, Event, EventSemantics, Removed, Stored};
 use crate::index::Index;
 use crate::map::FixedMap;
 use crate::pod::{Pod, PodId};
@@ -52,7 +52,12 @@ impl Predictor {
     /// # Errors
     ///
     /// When the pod is gone; its state here is dropped too.
-    pub fn routed<const W: usize>(&mut self, index: &Index<W>, pod: Pod, chain: &[BlockHash]) -> Result<Applied, Gone> {
+    pub fn routed<const W: usize>(
+        &mut self,
+        index: &Index<W>,
+        pod: Pod,
+        chain: &[BlockHash],
+    ) -> Result<ApplyStats, PodRetired> {
         let recency = self.pods.entry(pod.id()).or_insert_with(|| Recency::new(pod));
         if recency.pod != pod {
             *recency = Recency::new(pod);
@@ -61,8 +66,9 @@ impl Predictor {
         recency.renew(chain);
         let evicted = recency.evict_down_to(self.capacity);
         let result =
-            index.apply(pod, Source::Membership, &Event::Removed(Removed::new(&evicted))).and_then(|removed| {
-                let mut applied = index.apply(pod, Source::Membership, &Event::Stored(Stored::prompt(chain)))?;
+            index.apply(pod, EventSemantics::Membership, &Event::Removed(Removed::new(&evicted))).and_then(|removed| {
+                let mut applied =
+                    index.apply(pod, EventSemantics::Membership, &Event::Stored(Stored::prompt(chain)))?;
                 applied += removed;
                 Ok(applied)
             });
@@ -154,7 +160,7 @@ mod tests {
                 let stats = index.pod_stats(pod).unwrap();
                 prop_assert!(stats.blocks <= capacity);
                 prop_assert_eq!(stats.blocks, predictor.blocks(pod));
-                prop_assert_eq!(index.stats().islands, 0, "leaf first leaves no hole");
+                prop_assert_eq!(index.stats().detached_spans, 0, "leaf first leaves no hole");
                 for other in &prompts {
                     index.search(&chain(other), &mut matches);
                     index.scan(&chain(other), &mut scanned);
@@ -188,7 +194,7 @@ mod tests {
         let mut predictor = Predictor::new(6);
         predictor.routed(&index, pod, &chain(&[0, 0])).unwrap();
         index.retire(pod);
-        assert_eq!(predictor.routed(&index, pod, &chain(&[0])), Err(Gone(pod)));
+        assert_eq!(predictor.routed(&index, pod, &chain(&[0])), Err(PodRetired(pod)));
         assert_eq!(predictor.blocks(pod), 0);
     }
 }

@@ -3,8 +3,8 @@
 use crate::block::{BlockHash, Parent};
 use crate::change::Change;
 use crate::detail::Detail;
-use crate::error::Gone;
-use crate::event::Applied;
+use crate::error::PodRetired;
+use crate::event::ApplyStats;
 use crate::index::Index;
 use crate::map::FixedMap;
 use crate::pod::Pod;
@@ -55,7 +55,7 @@ impl<const WORDS: usize> Index<WORDS> {
     /// # Errors
     ///
     /// When the pod is gone; then nothing is changed.
-    pub fn reconcile(&self, pod: Pod, inventory: &[InventoryBlock]) -> Result<Applied, Gone> {
+    pub fn reconcile(&self, pod: Pod, inventory: &[InventoryBlock]) -> Result<ApplyStats, PodRetired> {
         let mut change = self.change(pod)?;
         change.reconcile(inventory);
         Ok(change.finish())

@@ -54,7 +54,7 @@ impl<const W: usize> Registry<W> {
         let mut names = self.names.lock();
         if let Some(&pod) = names.pods.get(name) {
             if self.is_live(pod) {
-                return Err(JoinError::Taken(pod));
+                return Err(JoinError::NameTaken(pod));
             }
         }
         let Some(index) = (0..self.lives.len()).find(|&i| self.stage(PodId::from_index(i)).1 == Stage::Free) else {

@@ -11,11 +11,11 @@
 mod prompt;
 
 use crate::block::BlockHash;
+use crate::chain_source::ChainSource;
 use crate::index::Index;
-use crate::matches::{Group, Matches};
+use crate::matches::{DepthGroup, Matches};
 use crate::pod::PodId;
 use crate::podset::PodSet;
-use crate::reach::Chain;
 use crate::reclaim::{Pin, pin};
 use crate::runs::{RunId, View};
 use crate::search::prompt::{GALLOP, Prompt};
@@ -32,7 +32,7 @@ impl<const WORDS: usize> Index<WORDS> {
     }
 
     /// The same for a prompt that is hashed on demand: hashes in proportion to what matched.
-    pub fn search_lazy(&self, chain: &mut (impl Chain + ?Sized), matches: &mut Matches<WORDS>) {
+    pub fn search_lazy(&self, chain: &mut (impl ChainSource + ?Sized), matches: &mut Matches<WORDS>) {
         matches.blocks = chain.len();
         self.attempt(chain, matches);
     }
@@ -41,34 +41,34 @@ impl<const WORDS: usize> Index<WORDS> {
     pub fn scan(&self, mut chain: &[BlockHash], matches: &mut Matches<WORDS>) {
         matches.blocks = chain.len();
         matches.groups.clear();
-        matches.probes = 0;
+        matches.lookups = 0;
         self.scan_for(self.registry.alive(), &mut chain, &mut matches.groups);
     }
 
     /// Walks until no run that was passed, and nobody's identity, changed in the course of it.
     fn attempt(&self, mut chain: impl Prompt, matches: &mut Matches<WORDS>) {
-        let Matches { groups, probes, passed, .. } = matches;
+        let Matches { groups, lookups, passed, .. } = matches;
         groups.clear();
-        *probes = 0;
-        let Some(&first) = chain.reach(1).first() else { return };
+        *lookups = 0;
+        let Some(&first) = chain.hash_up_to(1).first() else { return };
         self.heads.prefetch(first);
         let pin = pin();
         let unlinked = self.unlinked();
         // Nobody has the first block: nobody has anything. The commonest cold prompt ends here.
-        *probes = 1;
+        *lookups = 1;
         match self.heads.probe(first, &pin) {
             // Its lines are on their way while we look who is there.
             Some(run) => self.runs.prefetch(run),
             None if unlinked.is_empty() => return,
             None => {}
         }
-        *probes = 0;
+        *lookups = 0;
         for _ in 0..ATTEMPTS {
             let joins = self.registry.joins();
             let alive = self.registry.alive();
             let unlinked = self.unlinked() & alive;
             groups.clear();
-            let steady = Walk { index: self, pin: &pin, groups, probes, passed }.run(&mut chain, alive - unlinked);
+            let steady = Walk { index: self, pin: &pin, groups, lookups, passed }.run(&mut chain, alive - unlinked);
             if !unlinked.is_empty() {
                 self.scan_for(unlinked, &mut chain, groups);
             }
@@ -79,7 +79,7 @@ impl<const WORDS: usize> Index<WORDS> {
     }
 
     /// Asks the pods themselves, each under its lock: what they hold, whatever it is said to follow.
-    fn scan_for(&self, pods: PodSet<WORDS>, chain: &mut impl Prompt, groups: &mut Vec<Group<WORDS>>) {
+    fn scan_for(&self, pods: PodSet<WORDS>, chain: &mut impl Prompt, groups: &mut Vec<DepthGroup<WORDS>>) {
         for pod in pods {
             let cache = self.cache_of(pod);
             if !self.registry.alive().contains(pod) {
@@ -87,7 +87,7 @@ impl<const WORDS: usize> Index<WORDS> {
                 continue;
             }
             let mut depth = 0;
-            while depth < chain.len() && cache.find(chain.reach(depth + 1)[depth]).is_some() {
+            while depth < chain.len() && cache.find(chain.hash_up_to(depth + 1)[depth]).is_some() {
                 depth += 1;
             }
             drop(cache);
@@ -100,8 +100,8 @@ impl<const WORDS: usize> Index<WORDS> {
 struct Walk<'a, 'p, const W: usize> {
     index: &'a Index<W>,
     pin: &'p Pin,
-    groups: &'a mut Vec<Group<W>>,
-    probes: &'a mut usize,
+    groups: &'a mut Vec<DepthGroup<W>>,
+    lookups: &'a mut usize,
     /// Runs that were walked, with their versions.
     passed: &'a mut Vec<(RunId, u64)>,
 }
@@ -112,8 +112,8 @@ impl<const W: usize> Walk<'_, '_, W> {
         self.passed.clear();
         let (mut left, mut at) = (pods, 0);
         while at < chain.len() && !left.is_empty() {
-            let head = chain.reach(at + 1)[at];
-            *self.probes += 1;
+            let head = chain.hash_up_to(at + 1)[at];
+            *self.lookups += 1;
             let Some(id) = self.index.heads.probe(head, self.pin) else { break };
             self.index.runs.prefetch(id);
             let run = self.index.runs.view(id, self.pin);
@@ -153,7 +153,7 @@ impl<const W: usize> Walk<'_, '_, W> {
                 let depth = at + offset;
                 match self.groups.last_mut() {
                     Some(group) if group.depth == depth => drop(group.pods.insert(cut.pod())),
-                    _ => self.groups.push(Group { depth, pods: [cut.pod()].into_iter().collect() }),
+                    _ => self.groups.push(DepthGroup { depth, pods: [cut.pod()].into_iter().collect() }),
                 }
             }
         }
@@ -166,7 +166,7 @@ impl<const W: usize> Walk<'_, '_, W> {
         let end = at + run.len();
         if end <= chain.len() && chain.within_reach(end) {
             // What follows the run is looked up next: fetch it meanwhile.
-            let hashes = chain.reach((end + 1).min(chain.len()));
+            let hashes = chain.hash_up_to((end + 1).min(chain.len()));
             if let Some(&next) = hashes.get(end) {
                 self.index.heads.prefetch(next);
             }
@@ -180,7 +180,7 @@ impl<const W: usize> Walk<'_, '_, W> {
         let mut on = 1;
         while on < most {
             let to = if chain.within_reach(at + most) { most } else { (2 * on + GALLOP).min(most) };
-            let hashes = &chain.reach(at + to)[at..];
+            let hashes = &chain.hash_up_to(at + to)[at..];
             if run.has(to - 1, hashes[to - 1]) {
                 on = to;
                 continue;
@@ -209,21 +209,21 @@ fn partition(len: usize, is: impl Fn(usize) -> bool) -> usize {
 
 /// Files pods under a depth beyond all others.
 #[inline]
-fn push<const W: usize>(groups: &mut Vec<Group<W>>, depth: usize, pods: PodSet<W>) {
+fn push<const W: usize>(groups: &mut Vec<DepthGroup<W>>, depth: usize, pods: PodSet<W>) {
     if depth > 0 && !pods.is_empty() {
-        groups.push(Group { depth, pods });
+        groups.push(DepthGroup { depth, pods });
     }
 }
 
 /// Files a pod under a depth, keeping the groups deepest first.
-fn file<const W: usize>(groups: &mut Vec<Group<W>>, depth: usize, pod: PodId) {
+fn file<const W: usize>(groups: &mut Vec<DepthGroup<W>>, depth: usize, pod: PodId) {
     if depth == 0 {
         return;
     }
     let at = groups.partition_point(|group| group.depth > depth);
     match groups.get_mut(at) {
         Some(group) if group.depth == depth => drop(group.pods.insert(pod)),
-        _ => groups.insert(at, Group { depth, pods: [pod].into_iter().collect() }),
+        _ => groups.insert(at, DepthGroup { depth, pods: [pod].into_iter().collect() }),
     }
 }
 

@@ -72,7 +72,10 @@ impl<const WORDS: usize> Index<WORDS> {
         let index = Self::new(config);
         let pods = reader.u32()? as usize;
         if pods > index.config.max_pods {
-            return Err(SnapshotError::Pods { found: pods, room: PodSet::<WORDS>::CAPACITY.min(config.max_pods) });
+            return Err(SnapshotError::TooManyPods {
+                found: pods,
+                room: PodSet::<WORDS>::CAPACITY.min(config.max_pods),
+            });
         }
         for _ in 0..pods {
             index.restore_pod(&mut reader)?;
@@ -133,7 +136,7 @@ pub(crate) fn with_header(body: &[u8]) -> Vec<u8> {
 
 fn check_header(reader: &mut Reader<'_>) -> Result<(), SnapshotError> {
     if reader.take(LABEL.len()).ok() != Some(&LABEL[..]) {
-        return Err(SnapshotError::Label);
+        return Err(SnapshotError::Magic);
     }
     let short =
         |reader: &Reader<'_>| SnapshotError::Length { expected: HEADER as u64, found: reader.bytes.len() as u64 };

@@ -1,6 +1,6 @@
 //! What there is, in numbers; plain data for the host to print or export.
 
-use crate::event::Applied;
+use crate::event::ApplyStats;
 use crate::index::Index;
 use crate::pod::{Pod, PodId};
 use crate::registry::Stage;
@@ -17,26 +17,26 @@ pub struct Stats {
     /// Distinct blocks with a holder; a stray counts for itself.
     pub blocks: usize,
     /// Blocks held, summed over pods.
-    pub holders: usize,
+    pub block_replicas: usize,
     /// Of those, blocks that no engine has confirmed.
     pub speculated: usize,
     /// Runs that the blocks lie in.
-    pub runs: usize,
+    pub segments: usize,
     /// Stretches of a run that a pod holds behind a block of it that it lacks.
-    pub islands: usize,
+    pub detached_spans: usize,
     /// Blocks that pods hold apart from what they follow, since they lack it, nobody told what it is, or others
     /// contradict it.
-    pub strays: usize,
+    pub orphan_blocks: usize,
     /// Pods that searches ask under their lock, since nobody told what some block follows, or contradictory things.
-    pub unlinked_pods: usize,
+    pub slow_path_pods: usize,
     /// Stores that named another parent than an earlier one did: a hash collision, or two hash algorithms.
-    pub contradictions: u64,
+    pub parent_conflicts: u64,
     /// Everything ever applied: what came and left, and what was dropped and why.
-    pub applied: Applied,
+    pub applied: ApplyStats,
     /// Bytes of the structures that grow with blocks, holders and holes; an estimate for hash maps.
     pub bytes: usize,
     /// The most heads of runs a resize has moved while writers of a shard waited.
-    pub longest_rebuild: usize,
+    pub largest_resize: usize,
 }
 
 /// The state of one pod.
@@ -49,15 +49,15 @@ pub struct PodStats {
     pub speculated: usize,
     /// Blocks that it holds apart from what they follow, since it lacks it, nobody told what it is, or others
     /// contradict it.
-    pub strays: usize,
+    pub orphan_blocks: usize,
     /// Whether searches ask it under its lock, since nobody told what some block follows, or contradictory things.
-    pub unlinked: bool,
+    pub slow_path: bool,
     /// Stores that named another parent than an earlier one did.
-    pub contradictions: u64,
+    pub parent_conflicts: u64,
     /// How often all its blocks were forgotten: cleared by the engine, or because a source started anew.
     pub clears: u64,
     /// Everything ever applied to it.
-    pub applied: Applied,
+    pub applied: ApplyStats,
     /// Bytes of its own structures.
     pub bytes: usize,
 }
@@ -69,15 +69,15 @@ impl<const WORDS: usize> Index<WORDS> {
         let mut stats = Stats {
             // Relaxed: a count that publishes nothing.
             blocks: self.blocks.load(Ordering::Relaxed) as usize,
-            runs: self.runs.len(),
-            islands: self.runs.islands(),
+            segments: self.runs.len(),
+            detached_spans: self.runs.islands(),
             bytes: self.heads.bytes() + self.runs.bytes(),
-            longest_rebuild: self.heads.longest_rebuild(),
+            largest_resize: self.heads.longest_rebuild(),
             ..Stats::default()
         };
         {
             let past = self.past.lock();
-            (stats.applied, stats.contradictions) = (past.applied, past.contradictions);
+            (stats.applied, stats.parent_conflicts) = (past.applied, past.contradictions);
         }
         for id in (0..self.config.max_pods).map(PodId::from_index) {
             match self.registry.stage(id).1 {
@@ -86,11 +86,11 @@ impl<const WORDS: usize> Index<WORDS> {
                 Stage::Retired => stats.pending_sweeps += 1,
             }
             let pod = self.stats_of(id);
-            stats.holders += pod.blocks;
+            stats.block_replicas += pod.blocks;
             stats.speculated += pod.speculated;
-            stats.strays += pod.strays;
-            stats.unlinked_pods += usize::from(pod.unlinked);
-            stats.contradictions += pod.contradictions;
+            stats.orphan_blocks += pod.orphan_blocks;
+            stats.slow_path_pods += usize::from(pod.slow_path);
+            stats.parent_conflicts += pod.parent_conflicts;
             stats.applied += pod.applied;
             stats.bytes += pod.bytes;
         }
@@ -108,9 +108,9 @@ impl<const WORDS: usize> Index<WORDS> {
         PodStats {
             blocks: cache.len(),
             speculated: cache.speculated(),
-            strays: cache.strays.len(),
-            unlinked: cache.is_unlinked(),
-            contradictions: cache.contradictions,
+            orphan_blocks: cache.strays.len(),
+            slow_path: cache.is_unlinked(),
+            parent_conflicts: cache.contradictions,
             clears: cache.clears,
             applied: cache.totals,
             bytes: cache.bytes(),

@@ -76,14 +76,14 @@ impl<const WORDS: usize> Index<WORDS> {
 #[cfg(all(test, not(routing_loom)))]
 mod tests {
     use super::*;
-    use crate::{BlockHash, Config, Event, Gone, JoinError, Matches, Source, Stored};
+    use crate::{BlockHash, Config, Event, EventSemantics, JoinError, Matches, PodRetired, Stored};
 
     fn chain(from: u64) -> Vec<BlockHash> {
         (from..from + 100).map(BlockHash::new).collect()
     }
 
-    fn store(index: &Index, pod: Pod, blocks: &[BlockHash]) -> Result<crate::Applied, Gone> {
-        index.apply(pod, Source::Membership, &Event::Stored(Stored::prompt(blocks)))
+    fn store(index: &Index, pod: Pod, blocks: &[BlockHash]) -> Result<crate::ApplyStats, PodRetired> {
+        index.apply(pod, EventSemantics::Membership, &Event::Stored(Stored::prompt(blocks)))
     }
 
     #[test]
@@ -98,7 +98,7 @@ mod tests {
         index.search(&chain(1), &mut matches);
         assert_eq!((matches.depth(a.id()), matches.depth(b.id())), (0, 50));
         assert_eq!(index.stats().blocks, 100, "not swept yet");
-        assert_eq!(store(&index, a, &chain(1)), Err(Gone(a)));
+        assert_eq!(store(&index, a, &chain(1)), Err(PodRetired(a)));
         let mut steps = 0;
         while index.sweep(10).pending > 0 {
             steps += 1;
@@ -106,7 +106,7 @@ mod tests {
         }
         assert!((5..=12).contains(&steps), "{steps} steps of ten blocks");
         let stats = index.stats();
-        assert_eq!((stats.blocks, stats.holders, stats.pending_sweeps), (50, 50, 0));
+        assert_eq!((stats.blocks, stats.block_replicas, stats.pending_sweeps), (50, 50, 0));
         assert_eq!(stats.applied.stored, 150, "what a swept pod did is not forgotten");
         index.audit();
     }
@@ -116,7 +116,7 @@ mod tests {
         let index: Index = Index::new(Config::default().max_pods(2));
         let (a, b) = (index.join("a").unwrap(), index.join("b").unwrap());
         assert_eq!(index.join("c"), Err(JoinError::Full { live: 2, sweeping: 0 }));
-        assert_eq!(index.join("a"), Err(JoinError::Taken(a)));
+        assert_eq!(index.join("a"), Err(JoinError::NameTaken(a)));
         store(&index, a, &chain(1)).unwrap();
         index.retire(a);
         let full = index.join("a").unwrap_err();
@@ -124,7 +124,7 @@ mod tests {
         while index.sweep(64).pending > 0 {}
         let again = index.join("a").unwrap();
         assert_eq!((again.id(), again.generation()), (a.id(), a.generation() + 1));
-        assert_eq!(store(&index, a, &chain(1)), Err(Gone(a)), "a late event is a no-op");
+        assert_eq!(store(&index, a, &chain(1)), Err(PodRetired(a)), "a late event is a no-op");
         assert!(!index.retire(a), "and so is a late retirement");
         assert_eq!(index.pod("a"), Some(again));
         assert_eq!(index.name(b).as_deref(), Some("b"));

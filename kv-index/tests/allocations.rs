@@ -1,7 +1,8 @@
 //! A warm search allocates nothing, eager or lazy, with holes or without.
 
 use kv_index::{
-    BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Event, Index, Matches, Parent, Pod, Removed, Source, Stored,
+    BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Event, EventSemantics, Index, Matches, Parent, Pod, Removed,
+    Stored,
 };
 use pointsman_test_support::alloc::{self, CountingAllocator};
 
@@ -15,7 +16,7 @@ fn allocations(mut work: impl FnMut()) -> usize {
 }
 
 fn store(index: &Index, pod: Pod, parent: Parent, blocks: &[BlockHash]) {
-    index.apply(pod, Source::Membership, &Event::Stored(Stored::new(parent, blocks))).expect("live");
+    index.apply(pod, EventSemantics::Membership, &Event::Stored(Stored::new(parent, blocks))).expect("live");
 }
 
 #[test]
@@ -28,7 +29,7 @@ fn a_warm_search_allocates_nothing() {
         let pod = index.join(&format!("pod-{n}")).unwrap();
         store(&index, pod, Parent::Root, &chain[..n * 20]);
         if n % 10 == 0 {
-            index.apply(pod, Source::Membership, &Event::Removed(Removed::new(&chain[n..=n]))).unwrap();
+            index.apply(pod, EventSemantics::Membership, &Event::Removed(Removed::new(&chain[n..=n]))).unwrap();
         }
     }
     // A chain that lies in many runs: at each step several pods hold all of what one of them makes longer.

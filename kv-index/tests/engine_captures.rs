@@ -78,8 +78,8 @@ fn play(file: &str, dialect: Dialect) -> VerifyStats {
     for (number, message) in messages.iter().enumerate() {
         let payload = bytes(&message["frames_hex"][2]);
         let batch = decode_batch(&payload).expect("a captured payload");
-        by_name.batch(number as u64, &batch).expect("of four tokens");
-        by_token.batch(number as u64, &batch).expect("of four tokens");
+        by_name.receive_batch(number as u64, &batch).expect("of four tokens");
+        by_token.receive_batch(number as u64, &batch).expect("of four tokens");
         count.message(&message["decoded_untyped"]);
         assert_eq!(index.digest(named), Ok(count.digest()), "{}", message["name"]);
         // Where a message that is not here stored the parent, token mode knows less; never more, and it says so.

@@ -4,7 +4,7 @@
 mod support;
 
 use kv_index::engine::{EngineFeed, EngineFeedConfig, ReplayForm, Replayed, replay_request};
-use kv_index::{BlockSize, Config, Index, Verdict};
+use kv_index::{BatchOutcome, BlockSize, Config, Index};
 
 use support::pack::Packer;
 use support::pool::model;
@@ -21,13 +21,13 @@ fn publish(engine: &mut Publisher, time: &mut f64) -> Frames {
 }
 
 /// Asks until there is nothing more to ask for.
-fn replay(engine: &Publisher, feed: &Feed<'_>, from: u64) -> Vec<Verdict> {
+fn replay(engine: &Publisher, feed: &Feed<'_>, from: u64) -> Vec<BatchOutcome> {
     let (mut ask, mut verdicts) = (Some(from), Vec::new());
     while let Some(from) = ask.take() {
         for reply in engine.replay(&replay_request(from)) {
-            match feed.replayed(&reply).expect("well-formed") {
-                Replayed::Batch(received) => verdicts.push(received.verdict),
-                Replayed::End { ask: again } => ask = again,
+            match feed.receive_replay(&reply).expect("well-formed") {
+                Replayed::Batch(received) => verdicts.push(received.outcome),
+                Replayed::End { replay_from: again } => ask = again,
                 other => panic!("{other:?}"),
             }
         }
@@ -44,7 +44,7 @@ fn with_new_life(lived: usize, test: impl Fn(&mut Publisher, &mut f64, &Feed<'_>
     let (mut engine, mut time) = (Publisher::new(1000, ReplayForm::WithTopic), 0.0);
     for _ in 0..lived {
         let frames = publish(&mut engine, &mut time);
-        assert!(matches!(feed.live(&frames).expect("well-formed").verdict, Verdict::Applied(_)));
+        assert!(matches!(feed.receive(&frames).expect("well-formed").outcome, BatchOutcome::Applied(_)));
     }
     engine = Publisher::new(1000, ReplayForm::WithTopic);
     assert_eq!(replay(&engine, &feed, feed.connected()), []);
@@ -56,10 +56,10 @@ fn the_first_batch_of_a_silent_new_life_is_asked_for_if_it_is_missed() {
     with_new_life(20, |engine, time, feed| {
         publish(engine, time);
         let frames = publish(engine, time);
-        let received = feed.live(&frames).expect("well-formed");
-        assert!(matches!(received.verdict, Verdict::Gap { from: 0, to: 1, .. }), "{received:?}");
-        let verdicts = replay(engine, feed, received.ask.expect("it can be replayed"));
-        assert!(matches!(verdicts[..], [Verdict::Applied(_), Verdict::Applied(_)]), "{verdicts:?}");
+        let received = feed.receive(&frames).expect("well-formed");
+        assert!(matches!(received.outcome, BatchOutcome::Gap { from: 0, to: 1, .. }), "{received:?}");
+        let verdicts = replay(engine, feed, received.replay_from.expect("it can be replayed"));
+        assert!(matches!(verdicts[..], [BatchOutcome::Applied(_), BatchOutcome::Applied(_)]), "{verdicts:?}");
     });
 }
 
@@ -69,15 +69,18 @@ fn an_ask_in_silence_does_not_cost_the_next_gap() {
     with_new_life(20, |engine, time, feed| {
         for _ in 0..3 {
             let frames = publish(engine, time);
-            feed.live(&frames).expect("well-formed");
+            feed.receive(&frames).expect("well-formed");
         }
-        assert_eq!(replay(engine, feed, feed.connected()), [Verdict::Duplicate]);
+        assert_eq!(replay(engine, feed, feed.connected()), [BatchOutcome::Duplicate]);
         publish(engine, time);
         let frames = publish(engine, time);
-        let received = feed.live(&frames).expect("well-formed");
-        assert!(matches!(received.verdict, Verdict::Gap { from: 3, to: 4, .. }), "{received:?}");
-        let verdicts = replay(engine, feed, received.ask.expect("it can be replayed"));
-        assert!(matches!(verdicts[..], [Verdict::Duplicate, Verdict::Applied(_), Verdict::Applied(_)]), "{verdicts:?}");
+        let received = feed.receive(&frames).expect("well-formed");
+        assert!(matches!(received.outcome, BatchOutcome::Gap { from: 3, to: 4, .. }), "{received:?}");
+        let verdicts = replay(engine, feed, received.replay_from.expect("it can be replayed"));
+        assert!(
+            matches!(verdicts[..], [BatchOutcome::Duplicate, BatchOutcome::Applied(_), BatchOutcome::Applied(_)]),
+            "{verdicts:?}"
+        );
     });
 }
 
@@ -89,20 +92,23 @@ fn a_number_far_ahead_is_given_up_once() {
     let size = BlockSize::new(4).expect("not zero");
     let feed = EngineFeed::new(&index, pod, EngineFeedConfig::tokens(model(), size)).expect("live");
     let (mut engine, mut time) = (Publisher::new(1000, ReplayForm::WithTopic), 0.0);
-    feed.live(&publish(&mut engine, &mut time)).expect("well-formed");
+    feed.receive(&publish(&mut engine, &mut time)).expect("well-formed");
     let mut odd = publish(&mut Publisher::new(0, ReplayForm::WithTopic), &mut time);
     odd[1] = (u64::MAX - 1).to_be_bytes().to_vec();
-    let received = feed.live(&odd).expect("well-formed");
-    assert_eq!(replay(&engine, &feed, received.ask.expect("something is missing")), [Verdict::Duplicate]);
+    let received = feed.receive(&odd).expect("well-formed");
+    assert_eq!(replay(&engine, &feed, received.replay_from.expect("something is missing")), [BatchOutcome::Duplicate]);
     for _ in 0..3 {
         let frames = publish(&mut engine, &mut time);
-        assert!(matches!(feed.live(&frames).expect("well-formed").verdict, Verdict::Applied(_)));
+        assert!(matches!(feed.receive(&frames).expect("well-formed").outcome, BatchOutcome::Applied(_)));
         replay(&engine, &feed, feed.connected());
         publish(&mut engine, &mut time);
         let frames = publish(&mut engine, &mut time);
-        let received = feed.live(&frames).expect("well-formed");
-        let verdicts = replay(&engine, &feed, received.ask.expect("it can be replayed"));
-        assert!(matches!(verdicts[..], [Verdict::Duplicate, Verdict::Applied(_), Verdict::Applied(_)]), "{verdicts:?}");
+        let received = feed.receive(&frames).expect("well-formed");
+        let verdicts = replay(&engine, &feed, received.replay_from.expect("it can be replayed"));
+        assert!(
+            matches!(verdicts[..], [BatchOutcome::Duplicate, BatchOutcome::Applied(_), BatchOutcome::Applied(_)]),
+            "{verdicts:?}"
+        );
     }
 }
 
@@ -114,13 +120,16 @@ fn what_was_missed_since_it_was_asked_is_asked_for_again() {
     let size = BlockSize::new(4).expect("not zero");
     let feed = EngineFeed::new(&index, pod, EngineFeedConfig::tokens(model(), size)).expect("live");
     let (mut engine, mut time) = (Publisher::new(1000, ReplayForm::WithTopic), 0.0);
-    feed.live(&publish(&mut engine, &mut time)).expect("well-formed");
+    feed.receive(&publish(&mut engine, &mut time)).expect("well-formed");
     let answer = engine.replay(&replay_request(feed.connected()));
     publish(&mut engine, &mut time);
-    let received = feed.live(&publish(&mut engine, &mut time)).expect("well-formed");
-    assert!(matches!(received.verdict, Verdict::Gap { from: 1, to: 2, .. }), "{received:?}");
-    let ends: Vec<_> = answer.iter().map(|reply| feed.replayed(reply).expect("well-formed")).collect();
-    let Some(&Replayed::End { ask: Some(from) }) = ends.last() else { panic!("{ends:?}") };
+    let received = feed.receive(&publish(&mut engine, &mut time)).expect("well-formed");
+    assert!(matches!(received.outcome, BatchOutcome::Gap { from: 1, to: 2, .. }), "{received:?}");
+    let ends: Vec<_> = answer.iter().map(|reply| feed.receive_replay(reply).expect("well-formed")).collect();
+    let Some(&Replayed::End { replay_from: Some(from) }) = ends.last() else { panic!("{ends:?}") };
     let verdicts = replay(&engine, &feed, from);
-    assert!(matches!(verdicts[..], [Verdict::Duplicate, Verdict::Applied(_), Verdict::Applied(_)]), "{verdicts:?}");
+    assert!(
+        matches!(verdicts[..], [BatchOutcome::Duplicate, BatchOutcome::Applied(_), BatchOutcome::Applied(_)]),
+        "{verdicts:?}"
+    );
 }

@@ -7,7 +7,7 @@
 mod support;
 
 use kv_index::engine::{DropReason, EngineFeed, ReplayForm, VerifyConfig};
-use kv_index::{Config, Index, Verdict};
+use kv_index::{BatchOutcome, Config, Index};
 use pointsman_test_support::SplitMix64;
 use support::pool::{Pool, dialect};
 use support::publisher::Publisher;
@@ -28,11 +28,11 @@ fn run(way: Way, window: Option<usize>, seed: u64, steps: usize) -> (usize, u64)
         traffic.step(&mut pool, &mut rng);
         copies = copies.max(pool.truth().map(|(_, copies)| copies).max().unwrap_or(0) as usize);
         let Some(payload) = pool.payload(step as f64) else { continue };
-        let received = feed.live(&publisher.publish(payload)).expect("well-formed");
-        assert!(matches!(received.verdict, Verdict::Applied(_)), "{received:?}");
+        let received = feed.receive(&publisher.publish(payload)).expect("well-formed");
+        assert!(matches!(received.outcome, BatchOutcome::Applied(_)), "{received:?}");
         assert_eq!(received.mismatch, None);
         way.compare(&index, pod, &pool, &traffic.prompts, &format!("seed {seed}, step {step}"));
-        holes += (index.stats().islands + index.stats().strays) as u64;
+        holes += (index.stats().detached_spans + index.stats().orphan_blocks) as u64;
     }
     let drop_counts = feed.drop_counts();
     for (reason, dropped) in drop_counts.iter() {

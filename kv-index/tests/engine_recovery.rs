@@ -4,7 +4,7 @@
 mod support;
 
 use kv_index::engine::{DropReason, EngineFeed, EngineFeedConfig, ReceiveError, ReplayForm, Replayed, replay_request};
-use kv_index::{BlockSize, Config, Index, Pod, Verdict};
+use kv_index::{BatchOutcome, BlockSize, Config, Index, Pod};
 use pointsman_test_support::SplitMix64;
 use support::engine::{Engine, Feed};
 use support::pack::Packer;
@@ -28,25 +28,26 @@ fn a_gap_is_replayed_and_the_stream_goes_on() {
         with_feed(way, 1000, form, |mut engine, index, pod, feed| {
             for _ in 0..20 {
                 let frames = engine.publish();
-                assert!(matches!(engine.deliver(feed, &frames)[..], [Verdict::Applied(_)]));
+                assert!(matches!(engine.deliver(feed, &frames)[..], [BatchOutcome::Applied(_)]));
             }
             let lost: Vec<_> = (0..3).map(|_| engine.publish()).collect();
             let frames = engine.publish();
             let verdicts = engine.deliver(feed, &frames);
             // The last applied batch comes again to show that the engine is the one we know; then the missing ones.
-            let [Verdict::Gap { from: 20, to: 23, restarted: false }, Verdict::Duplicate, missing @ ..] = &verdicts[..]
+            let [BatchOutcome::Gap { from: 20, to: 23, restarted: false }, BatchOutcome::Duplicate, missing @ ..] =
+                &verdicts[..]
             else {
                 panic!("{verdicts:?}")
             };
             assert_eq!(missing.len(), 4);
-            assert!(missing.iter().all(|verdict| matches!(verdict, Verdict::Applied(_))), "{missing:?}");
+            assert!(missing.iter().all(|verdict| matches!(verdict, BatchOutcome::Applied(_))), "{missing:?}");
             engine.compare(way, index, pod, "after the replay");
             // What was lost comes late after all.
             for frames in lost {
-                assert_eq!(engine.deliver(feed, &frames), [Verdict::Duplicate]);
+                assert_eq!(engine.deliver(feed, &frames), [BatchOutcome::Duplicate]);
             }
             let frames = engine.publish();
-            assert!(matches!(engine.deliver(feed, &frames)[..], [Verdict::Applied(_)]));
+            assert!(matches!(engine.deliver(feed, &frames)[..], [BatchOutcome::Applied(_)]));
             engine.compare(way, index, pod, "after going on");
         });
     }
@@ -80,7 +81,7 @@ fn a_replay_that_starts_too_late_costs_what_was_known() {
             }
             let frames = engine.publish();
             let verdicts = engine.deliver(feed, &frames);
-            let [Verdict::Gap { .. }, Verdict::GapGivenUp(_), rest @ ..] = &verdicts[..] else {
+            let [BatchOutcome::Gap { .. }, BatchOutcome::GapSkipped(_), rest @ ..] = &verdicts[..] else {
                 panic!("{verdicts:?}")
             };
             assert_eq!(rest.len(), 4);
@@ -92,7 +93,7 @@ fn a_replay_that_starts_too_late_costs_what_was_known() {
             config.replay = false;
             let other = EngineFeed::new(&fresh, twin, config).expect("live");
             for reply in engine.publisher.replay(&replay_request(0)) {
-                other.replayed(&reply).expect("well-formed");
+                other.receive_replay(&reply).expect("well-formed");
             }
             assert_eq!(index.digest(pod), fresh.digest(twin));
             assert_eq!(feed.drop_counts(), other.drop_counts());
@@ -135,11 +136,11 @@ fn a_sequence_that_goes_backwards_is_a_new_engine() {
             engine.publish();
             let frames = engine.publish();
             let verdicts = engine.deliver(feed, &frames);
-            assert!(matches!(verdicts[0], Verdict::Gap { from: 0, to: 2, restarted: true }), "{verdicts:?}");
+            assert!(matches!(verdicts[0], BatchOutcome::Gap { from: 0, to: 2, restarted: true }), "{verdicts:?}");
             engine.compare(way, index, pod, "after the restart");
             // The old engine's batches, late: higher numbers, earlier times.
             for frames in &old[35..] {
-                assert_eq!(engine.deliver(feed, frames), [Verdict::Stale]);
+                assert_eq!(engine.deliver(feed, frames), [BatchOutcome::Stale]);
             }
             for _ in 0..20 {
                 let frames = engine.publish();
@@ -166,7 +167,7 @@ fn a_restart_that_nobody_saw_is_noticed_on_connecting() {
             let from = feed.connected();
             assert_eq!(from, 9);
             let verdicts = engine.replay(feed, Some(from));
-            assert!(matches!(verdicts[0], Verdict::Gap { from: 0, to: 9, restarted: true }), "{verdicts:?}");
+            assert!(matches!(verdicts[0], BatchOutcome::Gap { from: 0, to: 9, restarted: true }), "{verdicts:?}");
             engine.compare(way, index, pod, "after connecting");
         });
     }
@@ -202,8 +203,11 @@ fn two_transports_that_bring_everything_twice_change_nothing() {
                 for _ in 0..2 {
                     scope.spawn(|| {
                         for frames in &messages {
-                            let verdict = feed.live(frames).expect("well-formed").verdict;
-                            assert!(matches!(verdict, Verdict::Applied(_) | Verdict::Duplicate), "{verdict:?}");
+                            let verdict = feed.receive(frames).expect("well-formed").outcome;
+                            assert!(
+                                matches!(verdict, BatchOutcome::Applied(_) | BatchOutcome::Duplicate),
+                                "{verdict:?}"
+                            );
                         }
                     });
                 }
@@ -274,15 +278,15 @@ fn a_start_up_clear_is_the_state_it_says() {
         packer.0
     };
     let mut publisher = Publisher::new(100, ReplayForm::WithoutTopic);
-    feed.live(&publisher.publish(cleared(1.0))).expect("well-formed");
-    feed.live(&publisher.publish(stored(2.0))).expect("well-formed");
+    feed.receive(&publisher.publish(cleared(1.0))).expect("well-formed");
+    feed.receive(&publisher.publish(stored(2.0))).expect("well-formed");
     assert_eq!(index.pod_stats(pod).expect("live").blocks, 2);
     let mut reborn = Publisher::new(100, ReplayForm::WithoutTopic);
-    let verdict = feed.live(&reborn.publish(cleared(3.0))).expect("well-formed").verdict;
-    assert!(matches!(verdict, Verdict::Restarted(_)), "{verdict:?}");
+    let verdict = feed.receive(&reborn.publish(cleared(3.0))).expect("well-formed").outcome;
+    assert!(matches!(verdict, BatchOutcome::Restarted(_)), "{verdict:?}");
     assert_eq!(index.pod_stats(pod).expect("live").blocks, 0);
     assert_eq!(feed.page_map_size().0, 0);
-    feed.live(&reborn.publish(stored(4.0))).expect("well-formed");
+    feed.receive(&reborn.publish(stored(4.0))).expect("well-formed");
     assert_eq!(index.pod_stats(pod).expect("live").blocks, 2);
 }
 
@@ -296,7 +300,7 @@ fn a_damaged_batch_is_asked_for_again_and_costs_the_state_only_if_it_stays_damag
         }
         let mut damaged = engine.publish();
         damaged[2].truncate(9);
-        assert!(matches!(feed.live(&damaged), Err(ReceiveError::Decode { sequence: 10, .. })));
+        assert!(matches!(feed.receive(&damaged), Err(ReceiveError::Decode { sequence: 10, .. })));
         let frames = engine.publish();
         engine.deliver(feed, &frames);
         engine.compare(way, index, pod, "after the replay");
@@ -304,13 +308,13 @@ fn a_damaged_batch_is_asked_for_again_and_costs_the_state_only_if_it_stays_damag
         // This one was published damaged.
         engine.publisher.publish(vec![0xc1]);
         let frames = engine.publish();
-        let ask = feed.live(&frames).expect("well-formed").ask.expect("a gap");
+        let ask = feed.receive(&frames).expect("well-formed").replay_from.expect("a gap");
         let replies = engine.publisher.replay(&replay_request(ask));
-        assert!(matches!(feed.replayed(&replies[1]), Err(ReceiveError::Decode { sequence: 12, .. })));
+        assert!(matches!(feed.receive_replay(&replies[1]), Err(ReceiveError::Decode { sequence: 12, .. })));
         assert_eq!(index.pod_stats(pod).expect("live").blocks, 0);
         assert_eq!(feed.drop_counts().of(DropReason::Undecodable).events, 1);
         assert!(
-            matches!(feed.replayed(&replies[2]), Ok(Replayed::Batch(batch)) if matches!(batch.verdict, Verdict::Applied(_)))
+            matches!(feed.receive_replay(&replies[2]), Ok(Replayed::Batch(batch)) if matches!(batch.outcome, BatchOutcome::Applied(_)))
         );
     });
 }
@@ -326,13 +330,13 @@ fn without_a_replay_socket_a_gap_costs_the_state_at_once() {
     let mut engine = engine;
     for _ in 0..10 {
         let frames = engine.publish();
-        feed.live(&frames).expect("well-formed");
+        feed.receive(&frames).expect("well-formed");
     }
     engine.publish();
     let frames = engine.publish();
-    let received = feed.live(&frames).expect("well-formed");
-    assert!(matches!(received.verdict, Verdict::GapGivenUp(_)), "{received:?}");
-    assert_eq!(received.ask, None);
+    let received = feed.receive(&frames).expect("well-formed");
+    assert!(matches!(received.outcome, BatchOutcome::GapSkipped(_)), "{received:?}");
+    assert_eq!(received.replay_from, None);
 }
 
 /// The replay socket answers, but with nothing: what is missing will not come, so the stream goes on without it.
@@ -344,19 +348,19 @@ fn an_empty_replay_is_not_asked_for_for_ever() {
     let feed = EngineFeed::new(&index, pod, Way::Tokens.config(&engine.pool)).expect("live");
     engine.publish();
     let first = engine.publish();
-    assert!(matches!(engine.deliver(&feed, &first)[..], [Verdict::Gap { from: 0, to: 1, .. }]));
+    assert!(matches!(engine.deliver(&feed, &first)[..], [BatchOutcome::Gap { from: 0, to: 1, .. }]));
     let second = engine.publish();
-    assert!(matches!(engine.deliver(&feed, &second)[..], [Verdict::Applied(_)]));
+    assert!(matches!(engine.deliver(&feed, &second)[..], [BatchOutcome::Applied(_)]));
     engine.publish();
     let third = engine.publish();
-    assert!(matches!(engine.deliver(&feed, &third)[..], [Verdict::Gap { from: 3, to: 4, .. }]));
+    assert!(matches!(engine.deliver(&feed, &third)[..], [BatchOutcome::Gap { from: 3, to: 4, .. }]));
     // Not even the last batch is there to come again: the engine is taken for another one, and the state with it.
     // That one is asked once too.
     let fourth = engine.publish();
-    assert!(matches!(engine.deliver(&feed, &fourth)[..], [Verdict::Gap { from: 0, to: 5, .. }]));
+    assert!(matches!(engine.deliver(&feed, &fourth)[..], [BatchOutcome::Gap { from: 0, to: 5, .. }]));
     let fifth = engine.publish();
     let verdicts = engine.deliver(&feed, &fifth);
-    assert!(matches!(verdicts[..], [Verdict::GapGivenUp(_)]), "{verdicts:?}");
+    assert!(matches!(verdicts[..], [BatchOutcome::GapSkipped(_)]), "{verdicts:?}");
 }
 
 #[test]
@@ -367,7 +371,7 @@ fn another_block_size_is_an_error_that_names_both_and_the_pod_and_changes_nothin
     let size = BlockSize::new(16).expect("not zero");
     let feed = EngineFeed::new(&index, pod, EngineFeedConfig::tokens(model(), size)).expect("live");
     let frames = engine.publish();
-    let error = feed.live(&frames).expect_err("4 is not 16");
+    let error = feed.receive(&frames).expect_err("4 is not 16");
     assert_eq!(error, ReceiveError::BlockSize { pod: "llama-0".into(), engine: 4, index: 16 });
     assert_eq!(error.to_string(), "pod `llama-0` has blocks of 4 tokens, the index of 16");
     assert_eq!(index.pod_stats(pod).expect("live").blocks, 0);
@@ -376,5 +380,5 @@ fn another_block_size_is_an_error_that_names_both_and_the_pod_and_changes_nothin
     let mut config = EngineFeedConfig::tokens(model(), size);
     config.accumulate = true;
     let feed = EngineFeed::new(&index, pod, config).expect("live");
-    assert!(matches!(feed.live(&frames).expect("well-formed").verdict, Verdict::Applied(_)));
+    assert!(matches!(feed.receive(&frames).expect("well-formed").outcome, BatchOutcome::Applied(_)));
 }

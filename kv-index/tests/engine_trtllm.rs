@@ -2,7 +2,7 @@
 #![cfg(feature = "trtllm")]
 
 use kv_index::engine::{DropReason, EngineFeed, EngineFeedConfig, ReceiveError};
-use kv_index::{BlockSize, ChainHasher, ChainSeed, Config, Index, Matches, Source, Tier, Verdict};
+use kv_index::{BatchOutcome, BlockSize, ChainHasher, ChainSeed, Config, EventSemantics, Index, Matches, Tier};
 
 fn size(tokens: u32) -> BlockSize {
     BlockSize::new(tokens).expect("not zero")
@@ -11,7 +11,7 @@ fn size(tokens: u32) -> BlockSize {
 fn config(mode: EngineFeedConfig) -> EngineFeedConfig {
     let mut config = mode;
     // Its tree holds a block once: events say whether a block is there, not how often.
-    config.source = Source::Membership;
+    config.semantics = EventSemantics::Membership;
     config
 }
 
@@ -62,8 +62,8 @@ fn events_come_to_the_same_in_both_modes() {
             stored(3, "null", &[(11, &[1, 2]), (22, &[3, 4])], 512),
             stored(4, "22", &[(33, &[5, 6])], 4096),
         ];
-        let received = feed.pulled(&body(&first), size(2)).expect("well-formed");
-        assert!(received.iter().all(|one| matches!(one.verdict, Verdict::Applied(_))), "{received:?}");
+        let received = feed.receive_json(&body(&first), size(2)).expect("well-formed");
+        assert!(received.iter().all(|one| matches!(one.outcome, BatchOutcome::Applied(_))), "{received:?}");
         assert_eq!(depth(), 3);
         assert_eq!(feed.drop_counts().of(DropReason::PartialBlock).blocks, 1);
         assert_eq!(feed.drop_counts().of(DropReason::NotPrefixGroup).blocks, 2);
@@ -71,24 +71,25 @@ fn events_come_to_the_same_in_both_modes() {
         // To host memory it is still held; the eviction does not say from where.
         let diff = r#"{"type": "event_diff", "new_value": 1, "old_value": 0}"#;
         let update = format!(r#"{{"type": "updated", "block_hash": 33, "cache_level": {diff}}}"#);
-        feed.pulled(&body(&[other(5, &update, 4096)]), size(2)).expect("well-formed");
+        feed.receive_json(&body(&[other(5, &update, 4096)]), size(2)).expect("well-formed");
         assert_eq!(depth(), 3);
         let mut runs = Vec::new();
         index.locate(pod, &chain, &mut runs).expect("live");
         let places: Vec<_> = runs.iter().map(|run| (run.tier, run.from, run.to)).collect();
         assert_eq!(places, [(Tier::Gpu, 0, 2), (Tier::Host, 2, 3)]);
         let removed = r#"{"type": "removed", "block_hashes": [33]}"#;
-        feed.pulled(&body(&[other(6, removed, 4096)]), size(2)).expect("well-formed");
+        feed.receive_json(&body(&[other(6, removed, 4096)]), size(2)).expect("well-formed");
         assert_eq!(depth(), 2);
         assert_eq!(index.pod_stats(pod).expect("live").blocks, 2);
 
         // An event was lost: nothing is sure any more.
-        let received = feed.pulled(&body(&[stored(8, "null", &[(11, &[1, 2])], 4096)]), size(2)).expect("well-formed");
-        assert!(matches!(received[0].verdict, Verdict::GapGivenUp(_)), "{received:?}");
+        let received =
+            feed.receive_json(&body(&[stored(8, "null", &[(11, &[1, 2])], 4096)]), size(2)).expect("well-formed");
+        assert!(matches!(received[0].outcome, BatchOutcome::GapSkipped(_)), "{received:?}");
         assert_eq!(depth(), 1);
         // The engine started anew.
-        let received = feed.pulled(&body(&[other(0, removed, 4096)]), size(2)).expect("well-formed");
-        assert!(matches!(received[0].verdict, Verdict::Restarted(_)), "{received:?}");
+        let received = feed.receive_json(&body(&[other(0, removed, 4096)]), size(2)).expect("well-formed");
+        assert!(matches!(received[0].outcome, BatchOutcome::Restarted(_)), "{received:?}");
         assert_eq!(depth(), 0);
     }
 }
@@ -106,9 +107,9 @@ fn ranks_that_share_a_body_are_told_apart() {
         let mut config = config(EngineFeedConfig::engine_hashes(size(2)));
         config.rank = Some(rank);
         let feed = EngineFeed::new(&index, pod, config).expect("live");
-        let received = feed.pulled(&events, size(2)).expect("well-formed");
+        let received = feed.receive_json(&events, size(2)).expect("well-formed");
         assert!(
-            received.iter().all(|one| matches!(one.verdict, Verdict::Applied(_) | Verdict::Foreign)),
+            received.iter().all(|one| matches!(one.outcome, BatchOutcome::Applied(_) | BatchOutcome::Foreign)),
             "{received:?}"
         );
         assert_eq!(index.pod_stats(pod).expect("live").blocks, 2);
@@ -122,8 +123,8 @@ fn another_block_size_is_an_error_that_names_both_and_the_pod() {
     let pod = index.join("trt-0").expect("room");
     let feed = EngineFeed::new(&index, pod, config(EngineFeedConfig::engine_hashes(size(2)))).expect("live");
     let events = body(&[stored(0, "null", &[(11, &[1, 2, 3, 4])], 4096)]);
-    let error = feed.pulled(&events, size(2)).expect_err("4 is not 2");
+    let error = feed.receive_json(&events, size(2)).expect_err("4 is not 2");
     assert_eq!(error, ReceiveError::BlockSize { pod: "trt-0".into(), engine: 4, index: 2 });
-    let error = feed.pulled(&events, size(4)).expect_err("4 is not 2");
+    let error = feed.receive_json(&events, size(4)).expect_err("4 is not 2");
     assert_eq!(error, ReceiveError::BlockSize { pod: "trt-0".into(), engine: 4, index: 2 });
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use kv_index::{BlockHash, Config, Event, Index, Matches, Parent, Pod, Removed, Source, Stored};
+use kv_index::{BlockHash, Config, Event, EventSemantics, Index, Matches, Parent, Pod, Removed, Stored};
 use pointsman_test_support::SplitMix64;
 
 fn chain(seed: u64, blocks: u64) -> Vec<BlockHash> {
@@ -17,11 +17,11 @@ fn chain(seed: u64, blocks: u64) -> Vec<BlockHash> {
 
 fn store(index: &Index, pod: Pod, chain: &[BlockHash], from: usize, to: usize) {
     let parent = if from == 0 { Parent::Root } else { Parent::Block(chain[from - 1]) };
-    index.apply(pod, Source::Membership, &Event::Stored(Stored::new(parent, &chain[from..to]))).expect("live");
+    index.apply(pod, EventSemantics::Membership, &Event::Stored(Stored::new(parent, &chain[from..to]))).expect("live");
 }
 
 fn remove(index: &Index, pod: Pod, blocks: &[BlockHash]) {
-    index.apply(pod, Source::Membership, &Event::Removed(Removed::new(blocks))).expect("live");
+    index.apply(pod, EventSemantics::Membership, &Event::Removed(Removed::new(blocks))).expect("live");
 }
 
 /// One writer's pod: grows and shrinks its chains, sometimes makes a hole and heals it; returns the depths
@@ -132,8 +132,8 @@ fn searches_among_writers_are_exact_for_pods_that_do_not_change() {
             assert_eq!(matches.depth(pod.id()), depths[n]);
         }
     }
-    assert_eq!(index.stats().islands, 8, "one on each of the holed pod's chains, none left by the writers");
-    assert_eq!(index.stats().strays, 0);
+    assert_eq!(index.stats().detached_spans, 8, "one on each of the holed pod's chains, none left by the writers");
+    assert_eq!(index.stats().orphan_blocks, 0);
 }
 
 /// Two threads feed one pod; whatever they interleave to, the pod's own view and the runs agree.
@@ -167,5 +167,5 @@ fn two_writers_on_one_pod_leave_one_truth() {
         assert_eq!(matches.groups(), scanned.groups());
         assert_eq!(index.locate(pod, chain, &mut runs), Ok(matches.depth(pod.id())));
     }
-    assert_eq!(index.stats().holders, index.stats().blocks);
+    assert_eq!(index.stats().block_replicas, index.stats().blocks);
 }

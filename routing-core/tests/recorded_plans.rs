@@ -11,7 +11,7 @@ use std::num::NonZeroU32;
 use std::path::Path;
 use std::time::Duration;
 
-use kv_index::{BlockHash, Config, Event, Index, Source, Stored};
+use kv_index::{BlockHash, Config, Event, EventSemantics, Index, Stored};
 use pointsman_test_support::SplitMix64;
 use routing_core::batch::{
     BatchConfig, BatchCosts, BatchPlan, BatchPlanner, BatchPod, BatchRequest, HeldBlocks, InIndex, InfeasibleReason,
@@ -159,7 +159,7 @@ fn plan(case: &Case) -> BatchPlan {
         for _ in 0..3 {
             let chain = &rows[below(&mut rng, rows.len() as u64) as usize].0;
             let held = &chain[..chain.len() - chain.len() / (1 + below(&mut rng, 4) as usize) / 2];
-            index.apply(pod, Source::Membership, &Event::Stored(Stored::prompt(held))).expect("it is alive");
+            index.apply(pod, EventSemantics::Membership, &Event::Stored(Stored::prompt(held))).expect("it is alive");
         }
     }
     let config = BatchConfig {

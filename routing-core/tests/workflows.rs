@@ -5,7 +5,7 @@ mod common;
 use std::sync::{Arc, Mutex};
 
 use common::{Best, By, Number, PrefixMiss, Put, decide, fleet, pods, request};
-use kv_index::{BlockHash, BlockSize, ChainHasher, ChainSeed, Event, Index, Parent, PodSet, Source, Stored};
+use kv_index::{BlockHash, BlockSize, ChainHasher, ChainSeed, Event, EventSemantics, Index, Parent, PodSet, Stored};
 use proptest::prelude::*;
 use routing_core::{
     CacheHint, Condition, DEFAULT_POD_WORDS, DecideError, Declare, FailurePolicy, Filter, Fleet, FleetCell, Held,
@@ -242,7 +242,7 @@ fn prefill_is_left_out_where_the_decode_pod_holds_enough() {
     for held in 0..=8 {
         let blocks = chain(&tokens);
         let stored = Stored::new(Parent::Root, &blocks[..held]);
-        index.apply(pod, Source::Membership, &Event::Stored(stored)).unwrap();
+        index.apply(pod, EventSemantics::Membership, &Event::Stored(stored)).unwrap();
         workflow.decide(&mut workspace, RoutingInput::new(&request().tokens(&tokens), &fleet), &mut plan).unwrap();
         let names: Vec<_> = plan.steps().iter().map(|step| &*step.name).collect();
         let decode = plan.step("decode").unwrap();
@@ -325,7 +325,7 @@ proptest! {
         for (at, held) in held.iter().enumerate() {
             let pod = index.pod(&format!("pod-{at}")).unwrap();
             let stored = Stored::new(Parent::Root, &blocks[..*held]);
-            index.apply(pod, Source::Membership, &Event::Stored(stored)).unwrap();
+            index.apply(pod, EventSemantics::Membership, &Event::Stored(stored)).unwrap();
         }
         let workflow = decode_then_prefill(&index);
         let (mut workspace, mut warm, mut trace) = (workflow.workspace(), RoutingPlan::default(), Trace::default());

@@ -76,7 +76,7 @@ mod tests {
 
     use kv_index::engine::vllm::VllmHashing;
     use kv_index::engine::{Dialect, Version};
-    use kv_index::{BlockSize, Config, Event, Index, Source, Stored};
+    use kv_index::{BlockSize, Config, Event, EventSemantics, Index, Stored};
     use routing_core::{Fleet, PodInfo, RoutingInput, RoutingPlan};
 
     use super::*;
@@ -93,7 +93,7 @@ mod tests {
         let chain = hasher.hash(&prompt).unwrap();
         let index: Arc<Index> = Arc::new(Index::new(Config::default()));
         let pods = ["a", "b"].map(|name| index.join(name).unwrap());
-        index.apply(pods[1], Source::Copies, &Event::Stored(Stored::prompt(&chain[..8]))).unwrap();
+        index.apply(pods[1], EventSemantics::Copies, &Event::Stored(Stored::prompt(&chain[..8]))).unwrap();
         let held = |hashing: EngineHashing| {
             let stock = PluginState::new(Arc::clone(&index), Hashing::Engine(hashing.into()));
             let workflow = profiles::cache_aware(&stock).build().unwrap();

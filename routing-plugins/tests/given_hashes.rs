@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use kv_index::{BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Event, Index, Source, Stored, Tier};
+use kv_index::{BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Event, EventSemantics, Index, Stored, Tier};
 use proptest::prelude::*;
 use routing_core::{Fleet, PodInfo, Registry, Request, RoutingInput, RoutingPlan, Trace, Workflow};
 use routing_plugins::load::{LoadGuard, Work};
@@ -138,7 +138,7 @@ impl Gateway {
                 let hashes = chain(&prompt(beginning, middle, blocks * BLOCK));
                 if !hashes.is_empty() {
                     let stored = Event::Stored(Stored::prompt(&hashes).in_tier(tier));
-                    self.stock.index.apply(pod, Source::Membership, &stored).expect("it is alive");
+                    self.stock.index.apply(pod, EventSemantics::Membership, &stored).expect("it is alive");
                 }
             }
             Happens::Routed { beginning, middle, blocks, rest, most } => {

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kv_index::{
-    BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Event, Index, Matches, Parent, Pod, Removed, Source, Stored,
+    BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Event, EventSemantics, Index, Matches, Parent, Pod, Removed,
+    Stored,
 };
 use routing_core::{Fleet, Load, PodInfo, Request, RoutingInput, RoutingPlan, Workflow, Workspace};
 use routing_plugins::{Hashing, PluginState, profiles};
@@ -120,7 +121,7 @@ impl Run for Write {
             store(index, *pod, Parent::Root, chain);
             for block in chain.iter().rev() {
                 let removed = Event::Removed(Removed::new(std::slice::from_ref(block)));
-                index.apply(*pod, Source::Membership, &removed).expect("live");
+                index.apply(*pod, EventSemantics::Membership, &removed).expect("live");
             }
         }
         index.stats().blocks as u64
@@ -197,7 +198,7 @@ impl Run for Decide {
 }
 
 fn store(index: &Index, pod: Pod, parent: Parent, blocks: &[BlockHash]) {
-    index.apply(pod, Source::Membership, &Event::Stored(Stored::new(parent, blocks))).expect("live");
+    index.apply(pod, EventSemantics::Membership, &Event::Stored(Stored::new(parent, blocks))).expect("live");
 }
 
 fn depths(matches: &Matches) -> u64 {

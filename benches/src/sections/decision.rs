@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use kv_index::{BlockSize, ChainHasher, ChainSeed, Config, Event, Index, Pod, Source, Stored};
+use kv_index::{BlockSize, ChainHasher, ChainSeed, Config, Event, EventSemantics, Index, Pod, Stored};
 use routing_core::{Fleet, Load, PodInfo, Request, Role, RoutingInput, RoutingPlan, Trace, Workflow};
 use routing_plugins::{Hashing, PluginState, profiles};
 
@@ -75,7 +75,7 @@ impl Case {
             for holder in 0..(pods / 8).max(1) {
                 let held = blocks.len() * (holder % 4 + 1) / 4;
                 let stored = Event::Stored(Stored::prompt(&blocks[..held]));
-                index.apply(joined[(at * 5 + holder * 7) % pods], Source::Membership, &stored).expect("live");
+                index.apply(joined[(at * 5 + holder * 7) % pods], EventSemantics::Membership, &stored).expect("live");
             }
         }
         let info = |(at, pod): (usize, &Pod)| {

@@ -65,7 +65,7 @@ fn table(blocks: usize, size: usize, options: &Options, tell: &mut dyn FnMut(&st
 /// Frees what earlier sections left to be freed later, which would be counted as negative otherwise.
 fn settle() {
     for _ in 0..1_000 {
-        kv_index::collect();
+        kv_index::collect_garbage();
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use kv_index::{Config, Event, Index, Matches, Parent, Pod, Removed, Source, Stored};
+use kv_index::{Config, Event, EventSemantics, Index, Matches, Parent, Pod, Removed, Stored};
 
 use super::{Change, Script, Shared, Span, What};
 
@@ -50,7 +50,7 @@ impl Shared for SharedOurs {
             What::Removed(blocks) => Event::Removed(Removed::new(&text.removed[blocks.range()])),
         };
         self.index
-            .apply(self.pods[change.pod as usize], Source::Membership, &event)
+            .apply(self.pods[change.pod as usize], EventSemantics::Membership, &event)
             .is_ok_and(|applied| applied.refused == 0)
     }
 

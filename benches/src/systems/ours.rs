@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kv_index::{
-    BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Event, Index, Matches, Parent, Pod, Removed, Source, Stored,
+    BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Event, EventSemantics, Index, Matches, Parent, Pod, Removed,
+    Stored,
 };
 use routing_core::{Fleet, PodInfo, Request, RoutingInput, RoutingPlan, Workflow, Workspace};
 use routing_plugins::{Hashing, PluginState, profiles};
@@ -105,7 +106,7 @@ impl System for Ours {
                     Event::Removed(Removed::new(&chain.backward[len - step.to..len - step.from]))
                 }
             };
-            self.index.apply(self.pods[step.pod], Source::Membership, &event).expect("every pod is live");
+            self.index.apply(self.pods[step.pod], EventSemantics::Membership, &event).expect("every pod is live");
         }
         start.elapsed()
     }
@@ -161,12 +162,12 @@ impl System for Ours {
 
     fn clear(&mut self, pod: usize) -> Duration {
         let start = Instant::now();
-        self.index.apply(self.pods[pod], Source::Membership, &Event::Cleared).expect("every pod is live");
+        self.index.apply(self.pods[pod], EventSemantics::Membership, &Event::Cleared).expect("every pod is live");
         start.elapsed()
     }
 
     fn probes(&self) -> Option<usize> {
-        Some(self.matches.probes())
+        Some(self.matches.lookups())
     }
 
     fn claimed_bytes(&self) -> Option<usize> {
@@ -174,7 +175,7 @@ impl System for Ours {
     }
 
     fn tidy(&mut self) {
-        kv_index::collect();
+        kv_index::collect_garbage();
     }
 }
 

@@ -61,7 +61,7 @@ const MAGIC: &[u8] = b"pointsman gateway snapshot 1\n";
 
 #[cfg(test)]
 mod tests {
-    use kv_index::{BlockHash, Event, Source, Stored};
+    use kv_index::{BlockHash, Event, EventSemantics, Stored};
 
     use super::*;
 
@@ -78,7 +78,7 @@ mod tests {
         assert!(restore(&path).unwrap().is_none());
         let pod = index.join("a").unwrap();
         let hashes = [BlockHash::new(1), BlockHash::new(2)];
-        index.apply(pod, Source::Copies, &Event::Stored(Stored::prompt(&hashes))).unwrap();
+        index.apply(pod, EventSemantics::Copies, &Event::Stored(Stored::prompt(&hashes))).unwrap();
         for position in [None, Some(42)] {
             write(&path, &index, position).unwrap();
             let restored = restore(&path).unwrap().unwrap();

@@ -185,7 +185,7 @@ async fn every_refusal_is_a_clear_4xx_and_changes_nothing() {
         incarnation: 1,
         sequence: 0,
         hashing: hashing(),
-        source: kv_index::Source::Copies,
+        source: kv_index::EventSemantics::Copies,
         changes: vec![stored],
     };
     let mut outlet = HttpOutlet::new(&server.url(), TOKEN).unwrap();

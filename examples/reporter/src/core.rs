@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use kv_index::Source;
+use kv_index::EventSemantics;
 
 use crate::outlet::OutletError;
 use crate::tally::Tally;
@@ -23,7 +23,7 @@ pub struct Config {
     /// How its blocks come to be: the gateway's must come the same way.
     pub hashing: Hashing,
     /// What the engine's events count.
-    pub source: Source,
+    pub source: EventSemantics,
     /// Which life this is: higher each time the worker starts ([`incarnation_now`](crate::incarnation_now)). Below 2^53.
     pub incarnation: u64,
     /// Blocks that may wait to be sent; more make an overflow.
@@ -52,7 +52,7 @@ impl Config {
         Self {
             pod: pod.to_owned(),
             hashing,
-            source: Source::Copies,
+            source: EventSemantics::Copies,
             incarnation,
             queue_blocks: 1 << 16,
             batch_blocks: 2_048,

@@ -18,7 +18,8 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 
 use kv_index::{
-    Batch, Consumer, Event, Feed, FeedConfig, Gone, Index, InventoryBlock, Pod, Removed, Source, Stored, StreamId,
+    Batch, Consumer, Event, EventSemantics, Feed, FeedConfig, Index, InventoryBlock, Pod, PodRetired, Removed, Stored,
+    StreamId,
 };
 use parking_lot::Mutex;
 
@@ -35,7 +36,7 @@ pub use refusal::Refusal;
 ///
 /// ```
 /// use std::sync::Arc;
-/// use kv_index::{BlockHash, BlockSize, Config, Index, Parent, Source, Tier};
+/// use kv_index::{BlockHash, BlockSize, Config, Index, Parent, EventSemantics, Tier};
 /// use pointsman_reporter::event_ingest::EventIngest;
 /// use pointsman_reporter::wire::{Change, Hashing, Report, Verdict};
 ///
@@ -45,7 +46,7 @@ pub use refusal::Refusal;
 /// let inbox = EventIngest::new(index, hashing);
 /// let stored = Change::Stored { parent: Parent::Root, blocks: vec![BlockHash::new(1)], tier: Tier::Gpu };
 /// let report = Report {
-///     pod: "pod-0".into(), incarnation: 1, sequence: 0, hashing, source: Source::Copies, changes: vec![stored],
+///     pod: "pod-0".into(), incarnation: 1, sequence: 0, hashing, source: EventSemantics::Copies, changes: vec![stored],
 /// };
 /// assert_eq!(inbox.report(&report)?.verdict, Verdict::Applied);
 /// assert_eq!(inbox.report(&report)?.verdict, Verdict::Duplicate);
@@ -186,7 +187,7 @@ impl EventIngest {
                 let blocks: Vec<InventoryBlock> = blocks.iter().map(listed).collect();
                 let (incarnation, sequence) = (part.incarnation, part.sequence);
                 let whole = kv_index::Inventory { incarnation, sequence, blocks: &blocks };
-                let verdict = self.feed(pod, Source::Copies).reconcile(&whole)?;
+                let verdict = self.feed(pod, EventSemantics::Copies).reconcile(&whole)?;
                 Ok(self.told(&part.pod, answer(verdict)))
             }
         }
@@ -214,8 +215,8 @@ impl EventIngest {
     }
 
     /// Where this life of the pod's worker stands.
-    fn next(&self, pod: Pod, incarnation: u64) -> Result<Next, Gone> {
-        Ok(match self.feed(pod, Source::Copies).cursor()? {
+    fn next(&self, pod: Pod, incarnation: u64) -> Result<Next, PodRetired> {
+        Ok(match self.feed(pod, EventSemantics::Copies).cursor()? {
             Some(cursor) if incarnation < cursor.incarnation => Next::PassedBy,
             Some(cursor) if incarnation == cursor.incarnation => Next::At(cursor.next),
             // A worker that has told nothing yet has nothing: its digest is worth comparing, as if it had begun.
@@ -224,8 +225,8 @@ impl EventIngest {
         })
     }
 
-    fn feed(&self, pod: Pod, source: Source) -> Feed<'_> {
-        Feed::new(&self.index, pod, FeedConfig { stream: STREAM, source, first: 0 })
+    fn feed(&self, pod: Pod, source: EventSemantics) -> Feed<'_> {
+        Feed::new(&self.index, pod, FeedConfig { stream: STREAM, semantics: source, first_sequence: 0 })
     }
 
     fn pod(&self, name: &str) -> Result<Pod, Refusal> {
@@ -287,10 +288,10 @@ fn listed(block: &HeldBlock) -> InventoryBlock {
     InventoryBlock { tier: block.tier, copies: block.copies, ..InventoryBlock::new(block.hash, block.parent) }
 }
 
-fn answer(verdict: kv_index::Verdict) -> Answer {
-    use kv_index::Verdict as Judged;
+fn answer(verdict: kv_index::BatchOutcome) -> Answer {
+    use kv_index::BatchOutcome as Judged;
     match verdict {
-        Judged::Applied(applied) | Judged::GapGivenUp(applied) | Judged::Restarted(applied) => {
+        Judged::Applied(applied) | Judged::GapSkipped(applied) | Judged::Restarted(applied) => {
             Answer { verdict: Verdict::Applied, refused: applied.refused as u64 }
         }
         Judged::Stale => Answer::new(Verdict::Stale),

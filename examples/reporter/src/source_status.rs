@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Instant;
 
-use kv_index::Verdict;
+use kv_index::BatchOutcome;
 use serde::Serialize;
 
 /// How a source of events fares. Written by the source, read by whoever shows it.
@@ -48,14 +48,14 @@ impl SourceStatus {
     }
 
     /// Counts a batch by what became of it.
-    pub fn count(&self, verdict: Verdict) {
+    pub fn count(&self, verdict: BatchOutcome) {
         let counter = match verdict {
-            Verdict::Applied(_) | Verdict::Restarted(_) => &self.batches,
-            Verdict::GapGivenUp(_) => {
+            BatchOutcome::Applied(_) | BatchOutcome::Restarted(_) => &self.batches,
+            BatchOutcome::GapSkipped(_) => {
                 self.lost.fetch_add(1, Ordering::Relaxed);
                 &self.batches
             }
-            Verdict::Gap { .. } => &self.gaps,
+            BatchOutcome::Gap { .. } => &self.gaps,
             _ => &self.duplicates,
         };
         counter.fetch_add(1, Ordering::Relaxed);
@@ -161,8 +161,8 @@ mod tests {
         let status = SourceStatus::new("zmq");
         assert_eq!(status.view().age_s, None);
         status.set(SourceState::Live);
-        status.count(Verdict::Gap { from: 1, to: 2, restarted: false });
-        status.count(Verdict::Duplicate);
+        status.count(BatchOutcome::Gap { from: 1, to: 2, restarted: false });
+        status.count(BatchOutcome::Duplicate);
         status.replay();
         status.error();
         let view = status.view();

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use kv_index::{BlockHash, Digest, Source, Tier};
+use kv_index::{BlockHash, Digest, EventSemantics, Tier};
 
 use crate::wire::{Change, HeldBlock};
 
@@ -28,7 +28,7 @@ impl Tally {
         tally
     }
 
-    pub(super) fn apply(&mut self, change: &Change, source: Source) {
+    pub(super) fn apply(&mut self, change: &Change, source: EventSemantics) {
         match change {
             Change::Stored { blocks, tier, .. } => blocks.iter().for_each(|&hash| self.add(hash, *tier, source)),
             Change::Removed { blocks, tier } => blocks.iter().for_each(|&hash| self.remove(hash, *tier, source)),
@@ -40,17 +40,17 @@ impl Tally {
         self.digest
     }
 
-    fn add(&mut self, hash: BlockHash, tier: Tier, source: Source) {
+    fn add(&mut self, hash: BlockHash, tier: Tier, source: EventSemantics) {
         let copies = self.copies.entry((hash, tier)).or_default();
-        if *copies == 0 || source == Source::Copies {
+        if *copies == 0 || source == EventSemantics::Copies {
             *copies += 1;
             self.digest.add(hash, tier);
         }
     }
 
-    fn remove(&mut self, hash: BlockHash, tier: Tier, source: Source) {
+    fn remove(&mut self, hash: BlockHash, tier: Tier, source: EventSemantics) {
         let Some(copies) = self.copies.get_mut(&(hash, tier)) else { return };
-        let gone = if source == Source::Copies { 1 } else { *copies };
+        let gone = if source == EventSemantics::Copies { 1 } else { *copies };
         *copies -= gone;
         self.digest.remove_copies(hash, tier, gone);
         if *copies == 0 {

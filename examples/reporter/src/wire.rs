@@ -55,7 +55,7 @@ mod hex;
 #[cfg(feature = "grpc")]
 pub mod proto;
 
-use kv_index::{BlockHash, BlockSize, ChainHasher, ChainSeed, Digest, Parent, Source, Tier};
+use kv_index::{BlockHash, BlockSize, ChainHasher, ChainSeed, Digest, EventSemantics, Parent, Tier};
 use serde::{Deserialize, Serialize};
 
 pub use bounds::{DecodeError, Malformed, decode};
@@ -75,7 +75,7 @@ pub struct Report {
     pub hashing: Hashing,
     /// What the changes count.
     #[serde(with = "hex::source")]
-    pub source: Source,
+    pub source: EventSemantics,
     /// In the order they happened.
     pub changes: Vec<Change>,
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kv_index::{BlockHash, BlockSize, Config, Event, Index, Parent, Pod, Removed, Source, Stored, Tier};
+use kv_index::{BlockHash, BlockSize, Config, Event, EventSemantics, Index, Parent, Pod, Removed, Stored, Tier};
 use pointsman_lab::rng::Rng;
 use routing_core::{Fleet, Headers, Load, PodInfo, Request, Role, RoutingInput, RoutingPlan, Workflow, Workspace};
 use routing_plugins::load::{LoadGuard, LoadTracker, PodLoad, Work};
@@ -194,7 +194,7 @@ impl Router {
     fn apply(&self, pod: usize, change: &Change, chains: &Chains) {
         let tell = |event: &Event<'_>| {
             // Pods of a simulation never leave.
-            let _ = self.index.apply(self.pods[pod], Source::Membership, event);
+            let _ = self.index.apply(self.pods[pod], EventSemantics::Membership, event);
         };
         match change {
             Change::Stored { request, from, to } => {

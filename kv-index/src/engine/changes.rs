@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::block::{BlockHash, Parent};
 use crate::change::Change;
-use crate::event::{Event, Removed, Source, Stored};
+use crate::event::{Event, EventSemantics, Removed, Stored};
 use crate::tier::Tier;
 
 /// A batch in the index's terms.
@@ -18,7 +18,7 @@ pub(super) struct Changes {
 enum Step {
     Stored { parent: Parent, tier: Tier, blocks: Range<usize> },
     Removed { tier: Tier, blocks: Range<usize> },
-    Gone(BlockHash),
+    LeftAllTiers(BlockHash),
     Cleared,
 }
 
@@ -51,7 +51,7 @@ impl Changes {
 
     /// A block left every tier it was in.
     pub(super) fn gone(&mut self, block: BlockHash) {
-        self.steps.push(Step::Gone(block));
+        self.steps.push(Step::LeftAllTiers(block));
     }
 
     /// Everything left.
@@ -60,7 +60,7 @@ impl Changes {
     }
 
     /// Carries the batch out on a pod.
-    pub(super) fn apply<const WORDS: usize>(&self, change: &mut Change<'_, WORDS>, source: Source) {
+    pub(super) fn apply<const WORDS: usize>(&self, change: &mut Change<'_, WORDS>, source: EventSemantics) {
         for step in &self.steps {
             match step.event(&self.blocks) {
                 Ok(event) => change.event(&event, source),
@@ -90,7 +90,7 @@ impl Step {
                 Event::Removed(Removed { blocks: &blocks[range.clone()], tier: *tier })
             }
             Self::Cleared => Event::Cleared,
-            Self::Gone(block) => return Err(*block),
+            Self::LeftAllTiers(block) => return Err(*block),
         })
     }
 }

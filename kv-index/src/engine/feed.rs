@@ -12,8 +12,8 @@ use std::ops::Deref;
 
 #[cfg(feature = "trtllm")]
 use crate::block::BlockSize;
-use crate::error::Gone;
-use crate::feed::{Feed, FeedConfig, Number, OnGap, Verdict};
+use crate::error::PodRetired;
+use crate::feed::{BatchOutcome, Feed, FeedConfig, Number, OnGap};
 use crate::index::Index;
 use crate::pod::Pod;
 use crate::sync::Mutex;
@@ -91,7 +91,7 @@ where
     /// # Errors
     ///
     /// When the pod is gone.
-    pub fn new(index: I, pod: Pod, config: EngineFeedConfig) -> Result<Self, Gone> {
+    pub fn new(index: I, pod: Pod, config: EngineFeedConfig) -> Result<Self, PodRetired> {
         let mut change = index.change(pod)?;
         // Blocks that something else brought have names that are not known here, so their evictions would not be
         // understood. Should an earlier feed of the stream still be in use, it is the past from now on.
@@ -103,7 +103,7 @@ where
             mode: config.mode,
             block_size: config.block_size,
             accumulate: config.accumulate,
-            source: config.source,
+            semantics: config.semantics,
             max_pages: config.max_pages,
         };
         let state = State {
@@ -121,7 +121,7 @@ where
     /// # Errors
     ///
     /// When the frames or the payload are malformed, the block size is not the index's, or the pod is gone.
-    pub fn live<F: AsRef<[u8]>>(&self, frames: &[F]) -> Result<Received, ReceiveError> {
+    pub fn receive<F: AsRef<[u8]>>(&self, frames: &[F]) -> Result<Received, ReceiveError> {
         self.message(&Message::parse(frames)?, Via::Live)
     }
 
@@ -129,11 +129,11 @@ where
     ///
     /// # Errors
     ///
-    /// As [`Self::live`].
-    pub fn replayed<F: AsRef<[u8]>>(&self, frames: &[F]) -> Result<Replayed, ReceiveError> {
+    /// As [`Self::receive`].
+    pub fn receive_replay<F: AsRef<[u8]>>(&self, frames: &[F]) -> Result<Replayed, ReceiveError> {
         match ReplayReply::parse(frames)? {
             ReplayReply::Batch(message) => Ok(Replayed::Batch(self.message(&message, Via::Replay)?)),
-            ReplayReply::End => Ok(Replayed::End { ask: self.end_of_replay() }),
+            ReplayReply::End => Ok(Replayed::End { replay_from: self.end_of_replay() }),
         }
     }
 
@@ -142,7 +142,7 @@ where
     /// # Errors
     ///
     /// When the block size is not the index's, or the pod is gone.
-    pub fn batch(&self, sequence: u64, batch: &EngineBatch<'_>) -> Result<Received, ReceiveError> {
+    pub fn receive_batch(&self, sequence: u64, batch: &EngineBatch<'_>) -> Result<Received, ReceiveError> {
         self.offer(sequence, batch, Via::Live)
     }
 
@@ -156,7 +156,7 @@ where
     /// When the body is malformed or shows another block size than was said, then nothing was applied; or when the
     /// block size is not the index's or the pod is gone, then the events before the one in question were.
     #[cfg(feature = "trtllm")]
-    pub fn pulled(&self, json: &[u8], engine_blocks: BlockSize) -> Result<Vec<Received>, ReceiveError> {
+    pub fn receive_json(&self, json: &[u8], engine_blocks: BlockSize) -> Result<Vec<Received>, ReceiveError> {
         let decoded = decode_trtllm(json, engine_blocks)?;
         if let Some(engine) = decoded.odd_size {
             return Err(self.odd_size(OddSize(engine)));
@@ -175,7 +175,7 @@ where
     /// The replay begins with the last batch that was applied. If the engine has started anew meanwhile, its batch
     /// of that number is another one, and the feed notices.
     pub fn connected(&self) -> u64 {
-        self.state.lock().ask(self.config.first)
+        self.state.lock().ask(self.config.first_sequence)
     }
 
     /// The replay socket is not there, or does not answer: what is missing will not come.
@@ -224,12 +224,12 @@ where
         if self.is_of_other_rank(batch) {
             // Each rank numbers for itself: the number is none of this stream's.
             state.translator.drop_counts.count(DropReason::OtherRank, 0);
-            return Ok(Received::of(Verdict::Foreign));
+            return Ok(Received::of(BatchOutcome::Foreign));
         }
         let stamp = BatchStamp { sequence, time: Some(batch.timestamp).filter(|time| time.is_finite()) };
         let incarnation = via.judge(&state.incarnations, stamp);
         if incarnation == BatchIncarnation::Past {
-            return Ok(Received::of(Verdict::Stale));
+            return Ok(Received::of(BatchOutcome::Stale));
         }
         // What was applied already is not looked at again.
         let comes_again = incarnation != BatchIncarnation::New
@@ -255,17 +255,17 @@ where
         let verdict = self.apply(&mut state, sequence, gap, |state| state.translator.translate(batch))?;
         let mut received = Received::of(verdict);
         match verdict {
-            Verdict::Applied(_) | Verdict::Restarted(_) | Verdict::GapGivenUp(_) => {
+            BatchOutcome::Applied(_) | BatchOutcome::Restarted(_) | BatchOutcome::GapSkipped(_) => {
                 state.incarnations.applied(stamp);
                 state.replay.exhausted = false;
                 let found = state.verifier.as_mut().and_then(|verifier| verifier.look_at(batch));
                 received.mismatch = found.map(Box::new);
             }
-            Verdict::Gap { from, .. } => received.ask = state.gap(from, self.config.first),
-            Verdict::Duplicate if via == Via::Replay => state.replay.overlapped = true,
+            BatchOutcome::Gap { from, .. } => received.replay_from = state.gap(from, self.config.first_sequence),
+            BatchOutcome::Duplicate if via == Via::Replay => state.replay.overlapped = true,
             // Either it comes very late, or a new engine's clock is behind: a replay will show.
-            Verdict::Duplicate if incarnation == BatchIncarnation::Uncertain && via.can_ask(&self.config) => {
-                received.ask = state.replay.pending.is_none().then(|| state.ask(self.config.first));
+            BatchOutcome::Duplicate if incarnation == BatchIncarnation::Uncertain && via.can_ask(&self.config) => {
+                received.replay_from = state.replay.pending.is_none().then(|| state.ask(self.config.first_sequence));
             }
             _ => {}
         }
@@ -279,23 +279,24 @@ where
         sequence: u64,
         gap: OnGap,
         fill: impl FnOnce(&mut State),
-    ) -> Result<Verdict, Gone> {
+    ) -> Result<BatchOutcome, PodRetired> {
         let number = Number { incarnation: state.incarnations.incarnation, sequence };
         let config = &self.config;
-        let config = FeedConfig { stream: config.stream, source: config.source, first: config.first };
+        let config =
+            FeedConfig { stream: config.stream, semantics: config.semantics, first_sequence: config.first_sequence };
         Feed::new(&*self.index, self.pod, config).offer_with(number, gap, |change| {
             if change.cache().clears != state.clears {
                 state.translator.reset();
                 state.verifier.iter_mut().for_each(Verifier::reset);
             }
             fill(state);
-            state.translator.changes.apply(change, state.translator.source());
+            state.translator.changes.apply(change, state.translator.semantics());
             state.clears = change.cache().clears;
         })
     }
 
     /// Goes past a batch that cannot be had: what it changed is not known, so everything is forgotten.
-    fn skip(&self, sequence: u64) -> Result<(), Gone> {
+    fn skip(&self, sequence: u64) -> Result<(), PodRetired> {
         let mut state = self.state.lock();
         if state.incarnations.last().is_some_and(|last| sequence <= last.sequence) {
             return Ok(());
@@ -313,14 +314,14 @@ where
         let mut state = self.state.lock();
         let request = state.replay.pending.take();
         if std::mem::take(&mut state.replay.outdated) {
-            return Some(state.ask(self.config.first));
+            return Some(state.ask(self.config.first_sequence));
         }
         let last = state.incarnations.last();
         let in_vain = request.filter(|request| request.last == last);
         if in_vain.is_some() && last.is_some() && !state.replay.overlapped {
             // The engine does not have the batch we have: its numbers have not come that far, so it is another engine.
             state.begin_incarnation(None);
-            return Some(state.ask(self.config.first));
+            return Some(state.ask(self.config.first_sequence));
         }
         let applied = last.map(|last| last.sequence);
         if state.replay.newest <= applied {
@@ -332,7 +333,7 @@ where
             (state.replay.exhausted, state.replay.newest) = (true, applied);
             return None;
         }
-        Some(state.ask(self.config.first))
+        Some(state.ask(self.config.first_sequence))
     }
 
     fn is_of_other_rank(&self, batch: &EngineBatch<'_>) -> bool {

@@ -6,12 +6,12 @@
 use std::fmt;
 
 use crate::block::{BlockHash, BlockSize};
+use crate::chain_source::ChainSource;
 use crate::engine::block_digest::BlockDigest;
 use crate::engine::dialect::Dialect;
 use crate::engine::hash_error::HashError;
 use crate::engine::prompt::{Prompt, TokenId};
 use crate::engine::rules::{ChainState, Stretch};
-use crate::reach::Chain;
 
 /// Hashes prompts as the engines of one dialect and block size do.
 ///
@@ -183,7 +183,7 @@ pub struct DialectChain<'a> {
     blocks: usize,
 }
 
-impl Chain for DialectChain<'_> {
+impl ChainSource for DialectChain<'_> {
     fn len(&self) -> usize {
         self.blocks
     }
@@ -192,7 +192,7 @@ impl Chain for DialectChain<'_> {
         &self.buffer.hashes
     }
 
-    fn reach(&mut self, blocks: usize) -> &[BlockHash] {
+    fn hash_up_to(&mut self, blocks: usize) -> &[BlockHash] {
         let blocks = blocks.min(self.blocks);
         let ChainBuffer { hashes, bytes } = &mut *self.buffer;
         if blocks > hashes.len() {

@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 
 use crate::block::{BlockHash, Parent};
 use crate::chain::ChainHasher;
-use crate::event::Source;
+use crate::event::EventSemantics;
 use crate::map::FixedMap;
 use crate::tier::Tier;
 
@@ -105,13 +105,13 @@ impl Pages {
     }
 
     /// Counts a copy of a page out; false if there was none.
-    pub(super) fn remove(&mut self, id: EngineHash, tier: Tier, source: Source, changes: &mut Changes) -> bool {
+    pub(super) fn remove(&mut self, id: EngineHash, tier: Tier, source: EventSemantics, changes: &mut Changes) -> bool {
         let Some(page) = self.pages.get_mut(&id) else { return false };
         let copies = &mut page.copies[tier.index()];
         if *copies == 0 {
             return false;
         }
-        *copies = if source == Source::Copies { *copies - 1 } else { 0 };
+        *copies = if source == EventSemantics::Copies { *copies - 1 } else { 0 };
         if *copies == 0 {
             self.left(id, tier, changes);
             self.free(id);
@@ -122,7 +122,7 @@ impl Pages {
     /// Takes a page out of every tier; false if it was in none.
     pub(super) fn remove_everywhere(&mut self, id: EngineHash, changes: &mut Changes) -> bool {
         // Not `any`, which would stop at the first.
-        Tier::ALL.into_iter().filter(|tier| self.remove(id, *tier, Source::Membership, changes)).count() > 0
+        Tier::ALL.into_iter().filter(|tier| self.remove(id, *tier, EventSemantics::Membership, changes)).count() > 0
     }
 
     /// Moves a page's copies from one tier to another; false if there were none.
@@ -131,10 +131,10 @@ impl Pages {
             return false;
         }
         // In before out: between the two the page must not be forgotten.
-        if self.count_in(id, to, Source::Membership) {
+        if self.count_in(id, to, EventSemantics::Membership) {
             self.came(id, Before::Unknown, to, changes);
         }
-        self.remove(id, from, Source::Membership, changes)
+        self.remove(id, from, EventSemantics::Membership, changes)
     }
 
     /// A page that something follows: as it is, or as it was when it left.
@@ -232,11 +232,11 @@ impl Pages {
     }
 
     /// Counts a copy in; whether it is the first in its tier.
-    fn count_in(&mut self, id: EngineHash, tier: Tier, source: Source) -> bool {
+    fn count_in(&mut self, id: EngineHash, tier: Tier, source: EventSemantics) -> bool {
         let Some(page) = self.pages.get_mut(&id) else { return false };
         let copies = &mut page.copies[tier.index()];
         let first = *copies == 0;
-        if first || source == Source::Copies {
+        if first || source == EventSemantics::Copies {
             *copies = copies.saturating_add(1);
         }
         first

@@ -5,7 +5,7 @@
 
 use crate::block::{BlockHash, BlockSize, Parent};
 use crate::chain::{ChainHasher, ChainSeed};
-use crate::event::Source;
+use crate::event::EventSemantics;
 use crate::tier::Tier;
 
 use super::changes::Changes;
@@ -38,7 +38,7 @@ pub(super) struct Reading {
     pub(super) block_size: BlockSize,
     /// Whether smaller pages may make up a block.
     pub(super) accumulate: bool,
-    pub(super) source: Source,
+    pub(super) semantics: EventSemantics,
     pub(super) max_pages: usize,
 }
 
@@ -87,8 +87,8 @@ impl Translator {
     }
 
     /// What index events count: in the map, copies have been counted already, and what is told is names.
-    pub(super) fn source(&self) -> Source {
-        if self.is_direct() { self.reading.source } else { Source::Copies }
+    pub(super) fn semantics(&self) -> EventSemantics {
+        if self.is_direct() { self.reading.semantics } else { EventSemantics::Copies }
     }
 
     /// Whether the batch's blocks are of a size the index can have; looked at before anything is changed.
@@ -248,7 +248,7 @@ impl Translator {
             before: stored.parent,
             tokens: (!stored.tokens.is_empty()).then_some(tokens),
             tier,
-            source: reading.source,
+            source: reading.semantics,
             keys: &|page, place| page_keys(stored, page, place),
             naming,
         };
@@ -263,9 +263,9 @@ impl Translator {
         if let Standing::Left(reason) = self.groups.removed(removed) {
             return self.drop_counts.count(reason, blocks);
         }
-        let source = self.reading.source;
+        let source = self.reading.semantics;
         // A source that states membership and names no medium means that the block is nowhere any more.
-        let everywhere = source == Source::Membership && removed.medium.is_none();
+        let everywhere = source == EventSemantics::Membership && removed.medium.is_none();
         if self.is_direct() {
             for &hash in &removed.hashes {
                 if everywhere {

@@ -16,7 +16,7 @@
 //! # Feeding the index
 //!
 //! Hand each body to [`EngineFeed::pulled`](super::EngineFeed::pulled), of every rank's feed if there are several, with
-//! `rank` set. Set `source` to [`Membership`](crate::Source::Membership): events say whether a block is there, not how
+//! `rank` set. Set `source` to [`Membership`](crate::EventSemantics::Membership): events say whether a block is there, not how
 //! often. Builds that publish over ZeroMQ as vLLM does are fed as vLLM is.
 //!
 //! # Which dialect

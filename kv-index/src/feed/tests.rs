@@ -8,7 +8,7 @@ fn chain() -> Vec<BlockHash> {
 }
 
 /// Offers batch `sequence` of a stream that stores block after block.
-fn offer(feed: &Feed<'_>, incarnation: u64, sequence: u64, gap: OnGap) -> Verdict {
+fn offer(feed: &Feed<'_>, incarnation: u64, sequence: u64, gap: OnGap) -> BatchOutcome {
     let chain = chain();
     let at = sequence as usize;
     let parent = if at == 0 { Parent::Root } else { Parent::Block(chain[at - 1]) };
@@ -22,8 +22,8 @@ fn depth(index: &Index, pod: Pod) -> usize {
     matches.depth(pod.id())
 }
 
-fn applied(stored: usize, removed: usize) -> Applied {
-    Applied { stored, removed, ..Applied::default() }
+fn applied(stored: usize, removed: usize) -> ApplyStats {
+    ApplyStats { stored, removed, ..ApplyStats::default() }
 }
 
 #[test]
@@ -31,11 +31,11 @@ fn a_gap_is_asked_for_filled_and_gone_past() {
     let index = Index::new(Config::default());
     let pod = index.join("a").unwrap();
     let feed = Feed::new(&index, pod, FeedConfig::default());
-    assert_eq!(offer(&feed, 1, 0, OnGap::Wait), Verdict::Applied(applied(1, 0)));
-    assert_eq!(offer(&feed, 1, 3, OnGap::Wait), Verdict::Gap { from: 1, to: 3, restarted: false });
+    assert_eq!(offer(&feed, 1, 0, OnGap::Wait), BatchOutcome::Applied(applied(1, 0)));
+    assert_eq!(offer(&feed, 1, 3, OnGap::Wait), BatchOutcome::Gap { from: 1, to: 3, restarted: false });
     assert_eq!(depth(&index, pod), 1, "what comes after a gap waits");
     for sequence in [0, 1, 2, 3] {
-        let expected = if sequence == 0 { Verdict::Duplicate } else { Verdict::Applied(applied(1, 0)) };
+        let expected = if sequence == 0 { BatchOutcome::Duplicate } else { BatchOutcome::Applied(applied(1, 0)) };
         assert_eq!(offer(&feed, 1, sequence, OnGap::Wait), expected);
     }
     assert_eq!(depth(&index, pod), 4);
@@ -48,10 +48,10 @@ fn a_gap_given_up_forgets_what_may_be_untrue() {
     let feed = Feed::new(&index, pod, FeedConfig::default());
     offer(&feed, 1, 0, OnGap::Wait);
     offer(&feed, 1, 1, OnGap::Wait);
-    assert_eq!(offer(&feed, 1, 5, OnGap::Forget), Verdict::GapGivenUp(applied(1, 2)));
+    assert_eq!(offer(&feed, 1, 5, OnGap::Forget), BatchOutcome::GapSkipped(applied(1, 2)));
     assert_eq!(depth(&index, pod), 0, "block 5 alone leads nowhere");
-    assert_eq!(offer(&feed, 1, 4, OnGap::Wait), Verdict::Duplicate, "too late");
-    assert_eq!(offer(&feed, 1, 6, OnGap::Wait), Verdict::Applied(applied(1, 0)));
+    assert_eq!(offer(&feed, 1, 4, OnGap::Wait), BatchOutcome::Duplicate, "too late");
+    assert_eq!(offer(&feed, 1, 6, OnGap::Wait), BatchOutcome::Applied(applied(1, 0)));
 }
 
 #[test]
@@ -60,12 +60,12 @@ fn a_restart_forgets_at_once_even_if_its_first_batches_are_missing() {
     let pod = index.join("a").unwrap();
     let feed = Feed::new(&index, pod, FeedConfig::default());
     offer(&feed, 1, 0, OnGap::Wait);
-    assert_eq!(offer(&feed, 2, 0, OnGap::Wait), Verdict::Restarted(applied(1, 1)));
-    assert_eq!(offer(&feed, 1, 1, OnGap::Wait), Verdict::Stale);
-    assert_eq!(offer(&feed, 2, 1, OnGap::Wait), Verdict::Applied(applied(1, 0)));
-    assert_eq!(offer(&feed, 3, 2, OnGap::Wait), Verdict::Gap { from: 0, to: 2, restarted: true });
+    assert_eq!(offer(&feed, 2, 0, OnGap::Wait), BatchOutcome::Restarted(applied(1, 1)));
+    assert_eq!(offer(&feed, 1, 1, OnGap::Wait), BatchOutcome::Stale);
+    assert_eq!(offer(&feed, 2, 1, OnGap::Wait), BatchOutcome::Applied(applied(1, 0)));
+    assert_eq!(offer(&feed, 3, 2, OnGap::Wait), BatchOutcome::Gap { from: 0, to: 2, restarted: true });
     assert_eq!(depth(&index, pod), 0);
-    assert_eq!(offer(&feed, 3, 0, OnGap::Wait), Verdict::Applied(applied(1, 0)));
+    assert_eq!(offer(&feed, 3, 0, OnGap::Wait), BatchOutcome::Applied(applied(1, 0)));
     assert_eq!(depth(&index, pod), 1);
 }
 
@@ -76,10 +76,10 @@ fn two_transports_of_one_stream_share_a_position_and_two_streams_do_not() {
     let (nats, zmq) = (Feed::new(&index, pod, FeedConfig::default()), Feed::new(&index, pod, FeedConfig::default()));
     let other = Feed::new(&index, pod, FeedConfig { stream: StreamId(1), ..FeedConfig::default() });
     offer(&nats, 1, 0, OnGap::Wait);
-    assert_eq!(offer(&zmq, 1, 0, OnGap::Wait), Verdict::Duplicate);
+    assert_eq!(offer(&zmq, 1, 0, OnGap::Wait), BatchOutcome::Duplicate);
     offer(&zmq, 1, 1, OnGap::Wait);
-    assert_eq!(offer(&nats, 1, 1, OnGap::Wait), Verdict::Duplicate);
-    assert!(matches!(offer(&other, 1, 0, OnGap::Wait), Verdict::Applied(_)));
+    assert_eq!(offer(&nats, 1, 1, OnGap::Wait), BatchOutcome::Duplicate);
+    assert!(matches!(offer(&other, 1, 0, OnGap::Wait), BatchOutcome::Applied(_)));
 }
 
 #[test]
@@ -91,11 +91,11 @@ fn a_restart_of_one_stream_makes_the_others_begin_anew() {
     offer(&one, 1, 0, OnGap::Wait);
     offer(&two, 1, 0, OnGap::Wait);
     offer(&two, 1, 1, OnGap::Wait);
-    assert!(matches!(offer(&one, 2, 1, OnGap::Wait), Verdict::Gap { restarted: true, .. }));
+    assert!(matches!(offer(&one, 2, 1, OnGap::Wait), BatchOutcome::Gap { restarted: true, .. }));
     let applied = index.stats().applied;
-    assert_eq!(applied.stored - applied.removed, index.stats().holders, "what a restart forgot is counted");
-    assert_eq!(offer(&two, 1, 2, OnGap::Wait), Verdict::Gap { from: 0, to: 2, restarted: false });
-    assert!(matches!(offer(&two, 1, 0, OnGap::Wait), Verdict::Applied(_)), "its blocks are wanted again");
+    assert_eq!(applied.stored - applied.removed, index.stats().block_replicas, "what a restart forgot is counted");
+    assert_eq!(offer(&two, 1, 2, OnGap::Wait), BatchOutcome::Gap { from: 0, to: 2, restarted: false });
+    assert!(matches!(offer(&two, 1, 0, OnGap::Wait), BatchOutcome::Applied(_)), "its blocks are wanted again");
 }
 
 #[test]
@@ -106,12 +106,12 @@ fn a_consumer_is_object_safe_and_a_gone_pod_says_so() {
     let consumer: &dyn Consumer = &feed;
     index.retire(pod);
     let batch = Batch { incarnation: 1, sequence: 0, events: &[] };
-    assert_eq!(consumer.consume(&batch), Err(Gone(pod)));
-    assert_eq!(consumer.give_up(&batch), Err(Gone(pod)));
+    assert_eq!(consumer.consume(&batch), Err(PodRetired(pod)));
+    assert_eq!(consumer.skip_gap(&batch), Err(PodRetired(pod)));
 }
 
 /// The first so many blocks of the chain, under a number.
-fn list(feed: &Feed<'_>, incarnation: u64, sequence: u64, blocks: usize) -> Verdict {
+fn list(feed: &Feed<'_>, incarnation: u64, sequence: u64, blocks: usize) -> BatchOutcome {
     let parents = std::iter::once(Parent::Root).chain(chain().into_iter().map(Parent::Block));
     let blocks: Vec<_> =
         chain().into_iter().zip(parents).take(blocks).map(|(h, p)| InventoryBlock::new(h, p)).collect();
@@ -126,17 +126,23 @@ fn an_inventory_stands_for_whatever_is_before_its_number() {
     let other = Feed::new(&index, pod, FeedConfig { stream: StreamId(1), ..FeedConfig::default() });
     offer(&other, 1, 0, OnGap::Wait);
     assert_eq!(feed.cursor(), Ok(None));
-    assert!(matches!(list(&feed, 1, 5, 3), Verdict::Applied(_)), "of a stream that is new, like a batch given up for");
+    assert!(
+        matches!(list(&feed, 1, 5, 3), BatchOutcome::Applied(_)),
+        "of a stream that is new, like a batch given up for"
+    );
     assert_eq!(feed.cursor(), Ok(Some(Cursor { incarnation: 1, next: 6 })));
-    assert_eq!(list(&feed, 1, 5, 9), Verdict::Duplicate);
-    assert_eq!(offer(&feed, 1, 4, OnGap::Wait), Verdict::Duplicate, "what came before it is in it");
+    assert_eq!(list(&feed, 1, 5, 9), BatchOutcome::Duplicate);
+    assert_eq!(offer(&feed, 1, 4, OnGap::Wait), BatchOutcome::Duplicate, "what came before it is in it");
     assert_eq!(depth(&index, pod), 3);
-    assert!(matches!(list(&feed, 1, 9, 2), Verdict::GapGivenUp(Applied { removed: 1, stored: 0, .. })));
-    assert!(matches!(list(&feed, 2, 3, 4), Verdict::Restarted(Applied { removed: 0, stored: 2, .. })));
-    assert_eq!(list(&feed, 1, 99, 0), Verdict::Stale);
-    assert_eq!(offer(&feed, 2, 4, OnGap::Wait), Verdict::Applied(applied(1, 0)));
+    assert!(matches!(list(&feed, 1, 9, 2), BatchOutcome::GapSkipped(ApplyStats { removed: 1, stored: 0, .. })));
+    assert!(matches!(list(&feed, 2, 3, 4), BatchOutcome::Restarted(ApplyStats { removed: 0, stored: 2, .. })));
+    assert_eq!(list(&feed, 1, 99, 0), BatchOutcome::Stale);
+    assert_eq!(offer(&feed, 2, 4, OnGap::Wait), BatchOutcome::Applied(applied(1, 0)));
     assert_eq!(depth(&index, pod), 5);
-    assert_eq!(offer(&other, 1, 1, OnGap::Wait), Verdict::Applied(Applied { repeated: 1, ..Applied::default() }));
+    assert_eq!(
+        offer(&other, 1, 1, OnGap::Wait),
+        BatchOutcome::Applied(ApplyStats { already_held: 1, ..ApplyStats::default() })
+    );
 }
 
 /// A batch that gives a gap up forgets first; an inventory over a gap, or of a new life, must not.

@@ -1,7 +1,7 @@
 //! Any bytes as a trace, for fuzzing.
 
 use super::ops::{Change, Op, Order, Prompt, Told};
-use crate::{Source, Tier};
+use crate::{EventSemantics, Tier};
 
 /// A trace from any bytes, for fuzzing.
 #[must_use]
@@ -25,10 +25,10 @@ fn decode_op(next: &mut impl FnMut() -> Option<u8>) -> Option<Op> {
         2 => Op::Sweep(next()?),
         3..=8 => Op::Apply(next()?, decode_source(next()?), decode_change(next)?),
         9 | 10 => {
-            let (pod, incarnation, sequence, give_up) = (next()?, next()?, next()?, next()?);
+            let (pod, incarnation, sequence, skip_gap) = (next()?, next()?, next()?, next()?);
             let count = next()? % 4;
             let events = (0..count).map(|_| decode_change(next)).collect::<Option<_>>()?;
-            Op::Batch(pod, incarnation, sequence, give_up % 4 == 0, events)
+            Op::Batch(pod, incarnation, sequence, skip_gap % 4 == 0, events)
         }
         11 | 12 => {
             let (pod, count) = (next()?, next()?);
@@ -61,8 +61,8 @@ fn decode_prompt(next: &mut impl FnMut() -> Option<u8>) -> Option<Prompt> {
     (0..count).map(|_| Some((next()? % 3, next()? % 24))).collect()
 }
 
-fn decode_source(byte: u8) -> Source {
-    if byte % 2 == 0 { Source::Membership } else { Source::Copies }
+fn decode_source(byte: u8) -> EventSemantics {
+    if byte % 2 == 0 { EventSemantics::Membership } else { EventSemantics::Copies }
 }
 
 fn decode_tier(byte: u8) -> Tier {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::{Model, origin};
 use crate::{
-    Batch, BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Consumer, Event, Feed, FeedConfig, Index, Inventory,
-    InventoryBlock, Location, Matches, Parent, Pod, Removed, Source, Stored, StreamId, Tier, Verdict,
+    Batch, BatchOutcome, BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Consumer, Event, EventSemantics, Feed,
+    FeedConfig, Index, Inventory, InventoryBlock, Location, Matches, Parent, Pod, Removed, Stored, StreamId, Tier,
 };
 
 /// One operation. Pods, prompts and places are numbers that wrap around what there is.
@@ -19,7 +19,7 @@ pub enum Op {
     /// Every retired pod is swept, in steps of this many blocks.
     Sweep(u8),
     /// An event.
-    Apply(u8, Source, Change),
+    Apply(u8, EventSemantics, Change),
     /// A numbered batch: pod, incarnation, sequence, whether gaps are given up, events.
     Batch(u8, u8, u8, bool, Vec<Change>),
     /// An inventory: prompts with depth, tier and copies, of which the first few blocks are skipped.
@@ -129,8 +129,8 @@ impl<const W: usize> World<W> {
             }
             Op::Sweep(budget) => self.sweep(usize::from(*budget)),
             Op::Apply(pod, source, change) => self.apply(*pod, *source, change),
-            Op::Batch(pod, incarnation, sequence, give_up, changes) => {
-                self.batch(*pod, u64::from(*incarnation % 4), u64::from(*sequence % 8), *give_up, changes);
+            Op::Batch(pod, incarnation, sequence, skip_gap, changes) => {
+                self.batch(*pod, u64::from(*incarnation % 4), u64::from(*sequence % 8), *skip_gap, changes);
             }
             Op::Reconcile(pod, items) => self.reconcile(*pod, items),
             Op::Inventory(pod, incarnation, sequence, items) => {
@@ -162,7 +162,7 @@ impl<const W: usize> World<W> {
         }
     }
 
-    fn apply(&mut self, pod: u8, source: Source, change: &Change) {
+    fn apply(&mut self, pod: u8, source: EventSemantics, change: &Change) {
         let (blocks, change) = self.lower(change);
         let places: Vec<Location> =
             blocks.iter().map(|h| Location { device: 1, offset: h.get() % 97, length: 1 }).collect();
@@ -181,20 +181,20 @@ impl<const W: usize> World<W> {
         }
     }
 
-    fn batch(&mut self, pod: u8, incarnation: u64, sequence: u64, give_up: bool, changes: &[Change]) {
+    fn batch(&mut self, pod: u8, incarnation: u64, sequence: u64, skip_gap: bool, changes: &[Change]) {
         let Some((pod, name)) = self.live(pod) else { return };
         let lowered: Vec<_> = changes.iter().map(|change| self.lower(change)).collect();
         let events: Vec<Event<'_>> = lowered.iter().map(|(blocks, change)| raise(blocks, change, &[])).collect();
         let batch = Batch { incarnation, sequence, events: &events };
         let config = stream(incarnation, sequence);
         let feed = Feed::new(&self.index, pod, config);
-        let got = if give_up { feed.give_up(&batch) } else { feed.consume(&batch) };
+        let got = if skip_gap { feed.skip_gap(&batch) } else { feed.consume(&batch) };
         let got = got.expect("live");
-        let expected = self.model.consume(&name, &config, &batch, give_up);
+        let expected = self.model.consume(&name, &config, &batch, skip_gap);
         assert_eq!(got, expected, "{batch:?}");
-        if matches!(got, Verdict::Applied(_) | Verdict::Restarted(_) | Verdict::GapGivenUp(_)) {
+        if matches!(got, BatchOutcome::Applied(_) | BatchOutcome::Restarted(_) | BatchOutcome::GapSkipped(_)) {
             // Another consumer brings the same batch.
-            assert_eq!(feed.consume(&batch), Ok(Verdict::Duplicate));
+            assert_eq!(feed.consume(&batch), Ok(BatchOutcome::Duplicate));
         }
     }
 
@@ -219,8 +219,10 @@ impl<const W: usize> World<W> {
         let feed = Feed::new(&self.index, pod, config);
         let got = feed.reconcile(&inventory).expect("live");
         assert_eq!(got, self.model.take_inventory(&name, &config, &inventory), "{inventory:?}");
-        if let Verdict::Applied(applied) | Verdict::Restarted(applied) | Verdict::GapGivenUp(applied) = got {
-            assert_eq!(feed.reconcile(&inventory), Ok(Verdict::Duplicate));
+        if let BatchOutcome::Applied(applied) | BatchOutcome::Restarted(applied) | BatchOutcome::GapSkipped(applied) =
+            got
+        {
+            assert_eq!(feed.reconcile(&inventory), Ok(BatchOutcome::Duplicate));
             assert!(applied.refused > 0 || self.index.digest(pod) == Ok(digest(&blocks)));
         }
     }
@@ -370,8 +372,8 @@ fn raise<'a>(blocks: &'a [BlockHash], (change, parent): &(Change, Parent), locat
 
 /// Two streams, one of odd numbers and one of even ones: every other number of each is missing.
 fn stream(incarnation: u64, sequence: u64) -> FeedConfig {
-    let source = if incarnation % 2 == 0 { Source::Copies } else { Source::Membership };
-    FeedConfig { stream: StreamId((sequence % 2) as u32), source, first: 1 }
+    let source = if incarnation % 2 == 0 { EventSemantics::Copies } else { EventSemantics::Membership };
+    FeedConfig { stream: StreamId((sequence % 2) as u32), semantics: source, first_sequence: 1 }
 }
 
 fn digest(inventory: &[InventoryBlock]) -> crate::Digest {

@@ -13,8 +13,8 @@ fn tier() -> impl Strategy<Value = Tier> {
     prop_oneof![6 => Just(Tier::Gpu), 1 => Just(Tier::Host), 1 => Just(Tier::Disk), 1 => Just(Tier::Remote)]
 }
 
-fn source() -> impl Strategy<Value = Source> {
-    prop_oneof![Just(Source::Membership), Just(Source::Copies)]
+fn source() -> impl Strategy<Value = EventSemantics> {
+    prop_oneof![Just(EventSemantics::Membership), Just(EventSemantics::Copies)]
 }
 
 fn change() -> impl Strategy<Value = Change> {

@@ -1,14 +1,14 @@
 //! What a search asks of a chain: its hashes, as deep as it needs them.
 
 use crate::block::BlockHash;
-use crate::reach::Chain;
+use crate::chain_source::ChainSource;
 
 /// A chain that can be searched, hashed or not.
 pub(super) trait Prompt {
     fn len(&self) -> usize;
     /// Hashes up to there, if that is not out of proportion.
     fn within_reach(&self, blocks: usize) -> bool;
-    fn reach(&mut self, blocks: usize) -> &[BlockHash];
+    fn hash_up_to(&mut self, blocks: usize) -> &[BlockHash];
 }
 
 impl Prompt for &[BlockHash] {
@@ -23,12 +23,12 @@ impl Prompt for &[BlockHash] {
     }
 
     #[inline]
-    fn reach(&mut self, _blocks: usize) -> &[BlockHash] {
+    fn hash_up_to(&mut self, _blocks: usize) -> &[BlockHash] {
         self
     }
 }
 
-impl<C: Chain + ?Sized> Prompt for &mut C {
+impl<C: ChainSource + ?Sized> Prompt for &mut C {
     fn len(&self) -> usize {
         C::len(self)
     }
@@ -37,8 +37,8 @@ impl<C: Chain + ?Sized> Prompt for &mut C {
         blocks <= 2 * C::hashes(self).len() + GALLOP
     }
 
-    fn reach(&mut self, blocks: usize) -> &[BlockHash] {
-        C::reach(self, blocks);
+    fn hash_up_to(&mut self, blocks: usize) -> &[BlockHash] {
+        C::hash_up_to(self, blocks);
         C::hashes(self)
     }
 }

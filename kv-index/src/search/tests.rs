@@ -1,7 +1,7 @@
-//! Holes, probes and laziness, case by case; the model covers the rest.
+//! Holes, lookups and laziness, case by case; the model covers the rest.
 
 use super::*;
-use crate::{BlockSize, ChainHasher, ChainSeed, Config, Event, Parent, Pod, Removed, Source, Stored};
+use crate::{BlockSize, ChainHasher, ChainSeed, Config, Event, EventSemantics, Parent, Pod, Removed, Stored};
 
 fn chain(blocks: u64) -> Vec<BlockHash> {
     (1..=blocks).map(|n| BlockHash::new(n.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ n)).collect()
@@ -9,11 +9,11 @@ fn chain(blocks: u64) -> Vec<BlockHash> {
 
 fn store(index: &Index, pod: Pod, chain: &[BlockHash], from: usize, to: usize) {
     let parent = if from == 0 { Parent::Root } else { Parent::Block(chain[from - 1]) };
-    index.apply(pod, Source::Membership, &Event::Stored(Stored::new(parent, &chain[from..to]))).expect("live");
+    index.apply(pod, EventSemantics::Membership, &Event::Stored(Stored::new(parent, &chain[from..to]))).expect("live");
 }
 
 fn remove(index: &Index, pod: Pod, blocks: &[BlockHash]) {
-    index.apply(pod, Source::Membership, &Event::Removed(Removed::new(blocks))).expect("live");
+    index.apply(pod, EventSemantics::Membership, &Event::Removed(Removed::new(blocks))).expect("live");
 }
 
 /// The depth by `search`, after checking that `scan` says the same of every pod.
@@ -34,10 +34,10 @@ fn an_eviction_in_the_middle_stops_the_match_there_until_it_heals() {
     store(&index, b, &chain, 0, 100);
     remove(&index, a, &chain[40..41]);
     assert_eq!((depth(&index, &chain, a), depth(&index, &chain, b)), (40, 100));
-    assert_eq!(index.stats().islands, 1);
+    assert_eq!(index.stats().detached_spans, 1);
     store(&index, a, &chain, 40, 41);
     assert_eq!(depth(&index, &chain, a), 100, "the tail counts again");
-    assert_eq!(index.stats().islands, 0);
+    assert_eq!(index.stats().detached_spans, 0);
 }
 
 #[test]
@@ -81,10 +81,10 @@ fn stores_out_of_order_and_under_an_absent_parent() {
     store(&index, pod, &chain, 10, 20);
     assert_eq!(depth(&index, &chain, pod), 0);
     let stats = index.pod_stats(pod).unwrap();
-    assert_eq!((stats.strays, stats.unlinked), (20, false), "what they follow is known, and not there");
+    assert_eq!((stats.orphan_blocks, stats.slow_path), (20, false), "what they follow is known, and not there");
     store(&index, pod, &chain, 0, 10);
     assert_eq!(depth(&index, &chain, pod), 30);
-    assert_eq!(index.pod_stats(pod).unwrap().strays, 0);
+    assert_eq!(index.pod_stats(pod).unwrap().orphan_blocks, 0);
 }
 
 #[test]
@@ -93,13 +93,13 @@ fn a_pod_is_asked_while_nobody_told_what_a_block_follows() {
     let pod = index.join("a").unwrap();
     let chain = chain(8);
     let unknown = Event::Stored(Stored::new(Parent::Unknown, &chain[4..]));
-    index.apply(pod, Source::Membership, &unknown).unwrap();
+    index.apply(pod, EventSemantics::Membership, &unknown).unwrap();
     assert_eq!(depth(&index, &chain, pod), 0);
     store(&index, pod, &chain, 0, 4);
     assert_eq!(depth(&index, &chain, pod), 8);
-    assert!(index.pod_stats(pod).unwrap().unlinked);
+    assert!(index.pod_stats(pod).unwrap().slow_path);
     store(&index, pod, &chain, 4, 8);
-    assert!(!index.pod_stats(pod).unwrap().unlinked, "told");
+    assert!(!index.pod_stats(pod).unwrap().slow_path, "told");
     assert_eq!(depth(&index, &chain, pod), 8);
 }
 
@@ -110,8 +110,8 @@ fn a_contradicted_parent_is_counted_and_answers_stay_exact() {
     let chain = chain(8);
     store(&index, pod, &chain, 0, 8);
     let wrong = Event::Stored(Stored::new(Parent::Block(chain[6]), &chain[2..3]));
-    index.apply(pod, Source::Membership, &wrong).unwrap();
-    assert_eq!(index.stats().contradictions, 1);
+    index.apply(pod, EventSemantics::Membership, &wrong).unwrap();
+    assert_eq!(index.stats().parent_conflicts, 1);
     assert_eq!(depth(&index, &chain, pod), 8);
     remove(&index, pod, &chain[1..2]);
     assert_eq!(depth(&index, &chain, pod), 1);
@@ -129,13 +129,13 @@ fn a_thousand_holes_open_and_heal() {
         remove(&index, pod, &chain[at..=at]);
         assert_eq!(depth(&index, &chain, pod), at);
     }
-    assert_eq!(index.stats().islands, 1_024);
+    assert_eq!(index.stats().detached_spans, 1_024);
     for (n, &at) in holes.iter().enumerate() {
         store(&index, pod, &chain, at, at + 1);
         let next = holes.get(n + 1).copied().unwrap_or(8_200);
         assert_eq!(depth(&index, &chain, pod), next);
     }
-    assert_eq!((index.stats().islands, index.stats().runs), (0, 1));
+    assert_eq!((index.stats().detached_spans, index.stats().segments), (0, 1));
 }
 
 /// A pod that lost the start of a prompt and all behind it holds nothing of it, whatever is left of the run.
@@ -154,10 +154,10 @@ fn a_stray_counts_once_what_it_follows_came_back_and_not_before() {
     remove(&index, a, &chain[6..7]);
     store(&index, a, &chain, 3, 4);
     assert_eq!(depth(&index, &chain, a), 6);
-    assert_eq!((index.pod_stats(a).unwrap().strays, index.stats().blocks), (5, 17));
+    assert_eq!((index.pod_stats(a).unwrap().orphan_blocks, index.stats().blocks), (5, 17));
     store(&index, a, &chain, 6, 7);
     assert_eq!(depth(&index, &chain, a), 12);
-    assert_eq!((index.pod_stats(a).unwrap().strays, index.stats().blocks, index.stats().runs), (0, 12, 1));
+    assert_eq!((index.pod_stats(a).unwrap().orphan_blocks, index.stats().blocks, index.stats().segments), (0, 12, 1));
 }
 
 /// A search looks up one head a run, however long the chain and however many pods stop in it.
@@ -174,8 +174,8 @@ fn probes_grow_with_runs_and_nothing_else() {
             let mut matches = Matches::default();
             index.search(&chain, &mut matches);
             assert_eq!(matches.groups().len() as u64, edges);
-            assert!(matches.probes() <= 3 + edges as usize, "{} probes", matches.probes());
-            assert!(index.stats().runs <= 2 + edges as usize / 2, "{} runs", index.stats().runs);
+            assert!(matches.lookups() <= 3 + edges as usize, "{} lookups", matches.lookups());
+            assert!(index.stats().segments <= 2 + edges as usize / 2, "{} runs", index.stats().segments);
 
             // Blocks that came last one first, one by one, lie no worse in the end.
             let index: Index = Index::new(Config::default());
@@ -187,7 +187,7 @@ fn probes_grow_with_runs_and_nothing_else() {
             }
             index.search(&chain, &mut matches);
             assert_eq!(matches.groups().len() as u64, edges);
-            assert!(matches.probes() <= 3 + edges as usize, "{} probes", matches.probes());
+            assert!(matches.lookups() <= 3 + edges as usize, "{} lookups", matches.lookups());
         }
     }
 }
@@ -227,5 +227,5 @@ fn an_empty_chain_and_an_empty_index() {
     assert!(matches.groups().is_empty() && matches.deepest().is_none());
     index.search(&chain(9), &mut matches);
     assert!(matches.groups().is_empty());
-    assert_eq!((matches.blocks(), matches.probes()), (9, 1), "one look tells");
+    assert_eq!((matches.blocks(), matches.lookups()), (9, 1), "one look tells");
 }

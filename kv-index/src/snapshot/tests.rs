@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Batch, Consumer, Event, Feed, FeedConfig, Matches, Removed, Stored, Verdict};
+use crate::{Batch, BatchOutcome, Consumer, Event, Feed, FeedConfig, Matches, Removed, Stored};
 
 fn chain() -> Vec<BlockHash> {
     (1..=20).map(BlockHash::new).collect()
@@ -38,7 +38,7 @@ fn a_snapshot_restores_itself() {
         let (pod, old) = (restored.pod(name).unwrap(), index.pod(name).unwrap());
         assert_eq!(restored.digest(pod), index.digest(old));
         assert!(pod.generation() > old.generation(), "an old handle must not name the restored pod");
-        assert!(restored.pod_stats(pod).unwrap().strays > 0, "what lies behind a hole");
+        assert!(restored.pod_stats(pod).unwrap().orphan_blocks > 0, "what lies behind a hole");
     }
 }
 
@@ -56,8 +56,8 @@ fn restoring_and_replaying_what_overlaps_gives_the_live_index() {
     let again = restored.pod("a").unwrap();
     let feed = Feed::new(&restored, again, FeedConfig::default());
     let before = Batch { incarnation: 1, sequence: 0, events: &events };
-    assert_eq!(feed.consume(&before), Ok(Verdict::Duplicate), "the snapshot has it");
-    assert!(matches!(feed.consume(&later), Ok(Verdict::Applied(_))));
+    assert_eq!(feed.consume(&before), Ok(BatchOutcome::Duplicate), "the snapshot has it");
+    assert!(matches!(feed.consume(&later), Ok(BatchOutcome::Applied(_))));
     assert_eq!(restored.digest(again), index.digest(pod));
 }
 
@@ -97,13 +97,13 @@ fn malformed_contents_under_a_good_checksum_are_errors() {
 #[test]
 fn the_errors_name_what_is_wrong() {
     let restore = |bytes: &[u8]| <Index>::restore(Config::default(), bytes).unwrap_err();
-    assert_eq!(restore(b"hello"), SnapshotError::Label);
+    assert_eq!(restore(b"hello"), SnapshotError::Magic);
     let mut bytes = sample().snapshot();
     bytes[8] = 9;
     assert_eq!(restore(&bytes).to_string(), "snapshot version 9, this build reads 2");
     let bytes = sample().snapshot();
     let narrow = <Index>::restore(Config::default().max_pods(1), &bytes).unwrap_err();
-    assert_eq!(narrow, SnapshotError::Pods { found: 2, room: 1 });
+    assert_eq!(narrow, SnapshotError::TooManyPods { found: 2, room: 1 });
 }
 
 #[test]

@@ -24,7 +24,7 @@ fn a_restart_seen_in_a_replay_under_a_clock_that_is_behind_is_followed() {
         let mut last = None;
         for n in 8..20 {
             last = Some(live(&feed, n, 100.0 + n as f64, 50 + n));
-            if let Some(from) = last.as_ref().unwrap().ask {
+            if let Some(from) = last.as_ref().unwrap().replay_from {
                 for m in from..=n {
                     reply(&feed, m, 100.0 + m as f64, 50 + m);
                 }
@@ -47,7 +47,7 @@ fn a_clock_that_steps_back_is_no_restart() {
         }
         live(&feed, 6, 990.0, 16);
         let r = live(&feed, 3, 1003.0, 13); // the other transport is a little late
-        assert_eq!(r.verdict, Verdict::Duplicate);
+        assert_eq!(r.outcome, BatchOutcome::Duplicate);
         assert_eq!(blocks(index, pod), 7);
     });
 }
@@ -63,12 +63,12 @@ fn a_restart_after_a_batch_that_could_not_be_had_is_noticed() {
         feed.connected();
         let bad =
             ReplayReply::Batch(Message { topic: b"", sequence: 3, payload: &[0xc1] }).to_frames(ReplayForm::WithTopic);
-        assert!(feed.replayed(&bad).is_err());
+        assert!(feed.receive_replay(&bad).is_err());
         end(&feed);
         // engine restarts
         let mut verdicts = Vec::new();
         for n in 0..6 {
-            verdicts.push(live(&feed, n, 100.0 + n as f64, 50 + n).verdict);
+            verdicts.push(live(&feed, n, 100.0 + n as f64, 50 + n).outcome);
         }
         assert_eq!(blocks(index, pod), 6, "{verdicts:?}");
     });
@@ -82,14 +82,14 @@ fn replies_of_the_dead_engine_are_stale() {
         for n in 0..10 {
             live(&feed, n, n as f64, 10 + n);
         }
-        assert_eq!(live(&feed, 12, 12.0, 22).ask, Some(9)); // 10 and 11 were lost
+        assert_eq!(live(&feed, 12, 12.0, 22).replay_from, Some(9)); // 10 and 11 were lost
         // the engine answers, dies and restarts; the live socket is read first
-        assert!(matches!(live(&feed, 0, 100.0, 50).verdict, Verdict::Restarted(_)));
-        assert_eq!(reply(&feed, 9, 9.0, 19).verdict, Verdict::Stale);
-        let v = reply(&feed, 10, 10.0, 20).verdict;
+        assert!(matches!(live(&feed, 0, 100.0, 50).outcome, BatchOutcome::Restarted(_)));
+        assert_eq!(reply(&feed, 9, 9.0, 19).outcome, BatchOutcome::Stale);
+        let v = reply(&feed, 10, 10.0, 20).outcome;
         assert_eq!(
             v,
-            Verdict::Stale,
+            BatchOutcome::Stale,
             "an old engine's batch; depth of its block {}",
             depth(index, pod, &[BlockHash::new(20)])
         );
@@ -105,7 +105,7 @@ fn a_time_without_end_is_no_time() {
         let feed: Feed<'_> = EngineFeed::new(index, pod, c).unwrap();
         live(&feed, 0, f64::INFINITY, 10);
         live(&feed, 0, 5.0, 11);
-        let v: Vec<_> = (1..5).map(|n| live(&feed, n, 5.0 + n as f64, 11 + n).verdict).collect();
-        assert!(matches!(v[3], Verdict::Applied(_)), "{v:?}");
+        let v: Vec<_> = (1..5).map(|n| live(&feed, n, 5.0 + n as f64, 11 + n).outcome).collect();
+        assert!(matches!(v[3], BatchOutcome::Applied(_)), "{v:?}");
     });
 }

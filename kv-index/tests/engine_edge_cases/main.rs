@@ -66,17 +66,17 @@ fn payload(time: f64, hash: u64) -> Vec<u8> {
     p
 }
 fn live(feed: &Feed<'_>, seq: u64, time: f64, hash: u64) -> Received {
-    feed.live(&[b"".to_vec(), seq.to_be_bytes().to_vec(), payload(time, hash)]).unwrap()
+    feed.receive(&[b"".to_vec(), seq.to_be_bytes().to_vec(), payload(time, hash)]).unwrap()
 }
 fn reply(feed: &Feed<'_>, seq: u64, time: f64, hash: u64) -> Received {
-    match feed.replayed(&[b"".to_vec(), b"".to_vec(), seq.to_be_bytes().to_vec(), payload(time, hash)]).unwrap() {
+    match feed.receive_replay(&[b"".to_vec(), b"".to_vec(), seq.to_be_bytes().to_vec(), payload(time, hash)]).unwrap() {
         Replayed::Batch(b) => b,
         other => panic!("{other:?}"),
     }
 }
 fn end(feed: &Feed<'_>) -> Option<u64> {
-    match feed.replayed(&[b"".to_vec(), b"".to_vec(), vec![0xff; 8], vec![]]).unwrap() {
-        Replayed::End { ask } => ask,
+    match feed.receive_replay(&[b"".to_vec(), b"".to_vec(), vec![0xff; 8], vec![]]).unwrap() {
+        Replayed::End { replay_from } => replay_from,
         other => panic!("{other:?}"),
     }
 }

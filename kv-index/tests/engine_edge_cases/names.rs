@@ -10,7 +10,7 @@ fn a_salt_may_read_like_the_adapters_name() {
         let mut s = st(&[1], None, &[1, 2], 2);
         s.lora_name = Some("sql".into());
         s.extra_keys = vec![vec![ExtraKey::Text("sql".into()), ExtraKey::Text("sql".into())]];
-        feed.batch(0, &batch(1.0, vec![EngineEvent::Stored(s)])).unwrap();
+        feed.receive_batch(0, &batch(1.0, vec![EngineEvent::Stored(s)])).unwrap();
         let chain = |salt| ChainHasher::new(native_seed(model(), Some("sql"), salt), size(2)).hash(&[1, 2]);
         assert_eq!((depth(index, pod, &chain(Some("sql"))), depth(index, pod, &chain(None))), (1, 0));
     });
@@ -28,8 +28,9 @@ fn a_key_that_events_do_not_carry_is_no_disstats() {
         let mut c = EngineFeedConfig::tokens(model(), size(2));
         c.verify = Some(VerifyConfig::every(dialect, 1));
         let feed: Feed<'_> = EngineFeed::new(index, pod, c).unwrap();
-        let r =
-            feed.batch(0, &batch(1.0, vec![stored(&[hashes[0].get(), hashes[1].get()], None, &tokens, 2)])).unwrap();
+        let r = feed
+            .receive_batch(0, &batch(1.0, vec![stored(&[hashes[0].get(), hashes[1].get()], None, &tokens, 2)]))
+            .unwrap();
         assert_eq!(r.mismatch.map(|d| d.to_string()), None);
     });
 }
@@ -44,15 +45,15 @@ fn an_adapter_that_events_do_not_carry_is_no_disstats() {
         let plain = hasher.hash(&Prompt::new(&[1u32, 2])).unwrap();
         let mut c = EngineFeedConfig::tokens(model(), size(2));
         c.verify = Some(VerifyConfig::every(dialect, 1));
-        c.source = Source::Membership;
+        c.semantics = EventSemantics::Membership;
         let feed: Feed<'_> = EngineFeed::new(index, pod, c).unwrap();
         let s = |id: u64, h: u64| {
             format!(
                 r#"[{{"event_id": {id}, "window_size": 64, "data": {{"type": "stored", "parent_hash": null, "blocks": [{{"block_hash": {h}, "tokens": [{{"token_id": 1}}, {{"token_id": 2}}]}}]}}}}]"#
             )
         };
-        feed.pulled(s(0, plain[0].get()).as_bytes(), size(2)).unwrap();
-        let r = feed.pulled(s(1, with[0].get()).as_bytes(), size(2)).unwrap();
+        feed.receive_json(s(0, plain[0].get()).as_bytes(), size(2)).unwrap();
+        let r = feed.receive_json(s(1, with[0].get()).as_bytes(), size(2)).unwrap();
         assert_eq!(feed.verify_stats().unwrap().mismatched, 0, "{:?}", r[0].mismatch.as_ref().map(|d| d.to_string()));
     });
 }
@@ -71,8 +72,8 @@ fn one_name_for_two_adapters_is_noticed() {
                 s.lora_name = Some(name.into());
                 EngineEvent::Stored(s)
             };
-            feed.batch(0, &batch(1.0, vec![of("a")])).unwrap();
-            feed.batch(1, &batch(2.0, vec![of("b")])).unwrap();
+            feed.receive_batch(0, &batch(1.0, vec![of("a")])).unwrap();
+            feed.receive_batch(1, &batch(2.0, vec![of("b")])).unwrap();
             let chain = |name| ChainHasher::new(native_seed(model(), Some(name), None), size(2)).hash(&[1, 2]);
             assert_eq!((depth(index, pod, &chain("a")), depth(index, pod, &chain("b"))), (1, 0));
             assert_eq!(feed.drop_counts().of(DropReason::NameClash).events, 1, "{}", feed.drop_counts());
@@ -90,7 +91,7 @@ fn media_match_where_pages_accumulate() {
         let item = |offset| vec![ExtraKey::Media { identifier: "8f3a".into(), offset }];
         let mut s = st(&[1, 2, 3, 4], None, &[7, 99, 99, 99, 99, 5, 6, 7], 2);
         s.extra_keys = vec![item(1), item(-1), item(-3), vec![]];
-        feed.batch(0, &batch(1.0, vec![EngineEvent::Stored(s)])).unwrap();
+        feed.receive_batch(0, &batch(1.0, vec![EngineEvent::Stored(s)])).unwrap();
         let image = [Media { identifier: "8f3a", offset: 1, length: 4 }];
         let tokens = [7, 99, 99, 99, 99, 5, 6, 7];
         let chain = native_chain(&ChainHasher::new(model(), size(4)), &Prompt::new(&tokens).media(&image));
@@ -106,7 +107,7 @@ fn an_adapter_known_by_number_is_called_by_it() {
         let mut s = st(&[1], None, &[1, 2], 2);
         s.lora_id = Some(7);
         s.extra_keys = vec![vec![ExtraKey::Number(7)]];
-        feed.batch(0, &batch(1.0, vec![EngineEvent::Stored(s)])).unwrap();
+        feed.receive_batch(0, &batch(1.0, vec![EngineEvent::Stored(s)])).unwrap();
         assert_eq!(
             depth(index, pod, &ChainHasher::new(native_seed(model(), Some("7"), None), size(2)).hash(&[1, 2])),
             1

@@ -19,7 +19,7 @@ fn a_page_that_was_brought_back_for_nothing_is_forgotten_again() {
                 vec![removed(&[a])],
                 vec![stored(&[5000 + n], Some(a), &[], 2)],
             ] {
-                feed.batch(seq, &batch(seq as f64, events)).unwrap();
+                feed.receive_batch(seq, &batch(seq as f64, events)).unwrap();
                 seq += 1;
             }
         }
@@ -38,7 +38,7 @@ fn pages_that_left_in_odd_orders_come_back_without_end() {
         let mut seq = 0;
         let n = 4000u64;
         for i in (1..=n).rev() {
-            feed.batch(
+            feed.receive_batch(
                 seq,
                 &batch(seq as f64, vec![stored(&[i - 1, i], None, &[1, 2, 3, 4], 2), removed(&[i]), removed(&[i - 1])]),
             )
@@ -46,7 +46,7 @@ fn pages_that_left_in_odd_orders_come_back_without_end() {
             seq += 1;
         }
         assert_eq!(feed.page_map_size().0, 0);
-        feed.batch(seq, &batch(seq as f64, vec![stored(&[99_999], Some(n), &[1, 2], 2)])).unwrap();
+        feed.receive_batch(seq, &batch(seq as f64, vec![stored(&[99_999], Some(n), &[1, 2], 2)])).unwrap();
     });
 }
 
@@ -57,11 +57,11 @@ fn a_restart_with_another_page_size_is_a_restart() {
         let mut config = EngineFeedConfig::tokens(model(), size(4));
         config.accumulate = true;
         let feed: Feed<'_> = EngineFeed::new(index, pod, config).unwrap();
-        feed.batch(0, &batch(1.0, vec![stored(&[1, 2], None, &[1, 2, 3, 4], 2)])).unwrap();
+        feed.receive_batch(0, &batch(1.0, vec![stored(&[1, 2], None, &[1, 2, 3, 4], 2)])).unwrap();
         assert_eq!(blocks(index, pod), 1);
-        let r = feed.batch(0, &batch(9.0, vec![stored(&[7], None, &[1, 2, 3, 4], 4)]));
+        let r = feed.receive_batch(0, &batch(9.0, vec![stored(&[7], None, &[1, 2, 3, 4], 4)]));
         assert!(
-            matches!(r, Ok(Received { verdict: Verdict::Restarted(_), .. })),
+            matches!(r, Ok(Received { outcome: BatchOutcome::Restarted(_), .. })),
             "{r:?}, {} blocks",
             blocks(index, pod)
         );
@@ -77,8 +77,8 @@ fn the_page_size_is_learned_from_the_engine_itself() {
         let feed: Feed<'_> = EngineFeed::new(index, pod, config).unwrap();
         let mut chunk = st(&[900], None, &[1, 2, 3, 4], 4);
         chunk.medium = Some("cpu".into());
-        feed.batch(0, &batch(1.0, vec![EngineEvent::Stored(chunk)])).unwrap();
-        let r = feed.batch(1, &batch(2.0, vec![stored(&[1, 2], None, &[1, 2, 3, 4], 2)]));
+        feed.receive_batch(0, &batch(1.0, vec![EngineEvent::Stored(chunk)])).unwrap();
+        let r = feed.receive_batch(1, &batch(2.0, vec![stored(&[1, 2], None, &[1, 2, 3, 4], 2)]));
         assert!(r.is_ok(), "{r:?}");
     });
 }

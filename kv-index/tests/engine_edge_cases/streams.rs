@@ -13,8 +13,8 @@ fn two_streams<'i>(index: &'i Index, pod: Pod) -> [Feed<'i>; 2] {
 
 /// What the other stream lost has to be told again: its next batch, after block 5, waits for its first.
 fn begins_anew(other: &Feed<'_>) {
-    let received = other.batch(1, &batch(2.0, vec![stored(&[6], Some(5), &[1, 4], 2)])).unwrap();
-    assert!(matches!(received.verdict, Verdict::Gap { from: 0, .. }), "{received:?}");
+    let received = other.receive_batch(1, &batch(2.0, vec![stored(&[6], Some(5), &[1, 4], 2)])).unwrap();
+    assert!(matches!(received.outcome, BatchOutcome::Gap { from: 0, .. }), "{received:?}");
 }
 
 /// Making a feed for one stream forgets the pod's blocks, those of its other streams too.
@@ -22,8 +22,8 @@ fn begins_anew(other: &Feed<'_>) {
 fn a_feed_made_anew_makes_other_streams_begin_anew() {
     setup(|index, pod| {
         let [one, two] = two_streams(index, pod);
-        one.batch(0, &batch(1.0, vec![stored(&[1], None, &[1, 2], 2)])).unwrap();
-        two.batch(0, &batch(1.0, vec![stored(&[5], None, &[1, 3], 2)])).unwrap();
+        one.receive_batch(0, &batch(1.0, vec![stored(&[1], None, &[1, 2], 2)])).unwrap();
+        two.receive_batch(0, &batch(1.0, vec![stored(&[5], None, &[1, 3], 2)])).unwrap();
         let _again: Feed<'_> = EngineFeed::new(index, pod, EngineFeedConfig::engine_hashes(size(2))).unwrap();
         begins_anew(&two);
     });
@@ -34,12 +34,12 @@ fn a_feed_made_anew_makes_other_streams_begin_anew() {
 fn a_batch_that_cannot_be_had_makes_other_streams_begin_anew() {
     setup(|index, pod| {
         let [one, two] = two_streams(index, pod);
-        one.batch(0, &batch(1.0, vec![stored(&[1], None, &[1, 2], 2)])).unwrap();
-        two.batch(0, &batch(1.0, vec![stored(&[5], None, &[1, 3], 2)])).unwrap();
+        one.receive_batch(0, &batch(1.0, vec![stored(&[1], None, &[1, 2], 2)])).unwrap();
+        two.receive_batch(0, &batch(1.0, vec![stored(&[5], None, &[1, 3], 2)])).unwrap();
         one.connected();
         let reply =
             ReplayReply::Batch(Message { topic: b"", sequence: 1, payload: &[0xc1] }).to_frames(ReplayForm::WithTopic);
-        assert!(one.replayed(&reply).is_err());
+        assert!(one.receive_replay(&reply).is_err());
         begins_anew(&two);
     });
 }
@@ -49,8 +49,8 @@ fn a_batch_that_cannot_be_had_makes_other_streams_begin_anew() {
 fn a_clear_makes_other_streams_begin_anew() {
     setup(|index, pod| {
         let [one, two] = two_streams(index, pod);
-        two.batch(0, &batch(1.0, vec![stored(&[5], None, &[1, 3], 2)])).unwrap();
-        one.batch(0, &batch(1.0, vec![EngineEvent::Cleared])).unwrap();
+        two.receive_batch(0, &batch(1.0, vec![stored(&[5], None, &[1, 3], 2)])).unwrap();
+        one.receive_batch(0, &batch(1.0, vec![EngineEvent::Cleared])).unwrap();
         begins_anew(&two);
     });
 }
@@ -60,7 +60,7 @@ fn a_clear_makes_other_streams_begin_anew() {
 fn a_feed_starts_from_nothing() {
     setup(|index, pod| {
         let old = [BlockHash::new(5)];
-        index.apply(pod, Source::Membership, &Event::Stored(Stored::prompt(&old))).unwrap();
+        index.apply(pod, EventSemantics::Membership, &Event::Stored(Stored::prompt(&old))).unwrap();
         let _feed: Feed<'_> = EngineFeed::new(index, pod, EngineFeedConfig::engine_hashes(size(2))).unwrap();
         assert_eq!(blocks(index, pod), 0);
     });
@@ -72,10 +72,10 @@ fn a_replay_that_never_comes_is_asked_for_again() {
     setup(|index, pod| {
         let feed: Feed<'_> = EngineFeed::new(index, pod, EngineFeedConfig::engine_hashes(size(2))).unwrap();
         live(&feed, 0, 0.0, 10);
-        assert_eq!(live(&feed, 2, 2.0, 12).ask, Some(0));
+        assert_eq!(live(&feed, 2, 2.0, 12).replay_from, Some(0));
         // Nobody answers: vLLM has no replay socket unless it is set up.
-        let asked = (3..1000).filter(|n| live(&feed, *n, *n as f64, 10 + n).ask.is_some()).count();
-        assert!(asked > 0, "{:?}; blocks {}", live(&feed, 1000, 1000.0, 1010).verdict, blocks(index, pod));
+        let asked = (3..1000).filter(|n| live(&feed, *n, *n as f64, 10 + n).replay_from.is_some()).count();
+        assert!(asked > 0, "{:?}; blocks {}", live(&feed, 1000, 1000.0, 1010).outcome, blocks(index, pod));
     });
 }
 
@@ -85,9 +85,9 @@ fn a_replay_that_failed_is_not_waited_for() {
     setup(|index, pod| {
         let feed: Feed<'_> = EngineFeed::new(index, pod, EngineFeedConfig::engine_hashes(size(2))).unwrap();
         live(&feed, 0, 0.0, 10);
-        assert_eq!(live(&feed, 2, 2.0, 12).ask, Some(0));
+        assert_eq!(live(&feed, 2, 2.0, 12).replay_from, Some(0));
         feed.replay_failed();
-        assert!(matches!(live(&feed, 3, 3.0, 13).verdict, Verdict::GapGivenUp(_)));
+        assert!(matches!(live(&feed, 3, 3.0, 13).outcome, BatchOutcome::GapSkipped(_)));
         assert_eq!(blocks(index, pod), 1);
     });
 }

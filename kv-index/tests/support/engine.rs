@@ -1,7 +1,7 @@
 //! An engine and its publisher as bytes on a wire, and what a receiver does with them.
 
 use kv_index::engine::{EngineFeed, ReplayForm, Replayed, replay_request};
-use kv_index::{Index, Pod, Verdict};
+use kv_index::{BatchOutcome, Index, Pod};
 use pointsman_test_support::SplitMix64;
 
 use super::pool::Pool;
@@ -53,13 +53,13 @@ impl Engine {
     }
 
     /// Asks for replays until there is nothing more to ask for; what became of each reply.
-    pub fn replay(&self, feed: &Feed<'_>, mut ask: Option<u64>) -> Vec<Verdict> {
+    pub fn replay(&self, feed: &Feed<'_>, mut ask: Option<u64>) -> Vec<BatchOutcome> {
         let mut verdicts = Vec::new();
         while let Some(from) = ask.take() {
             for reply in self.publisher.replay(&replay_request(from)) {
-                match feed.replayed(&reply).expect("well-formed") {
-                    Replayed::Batch(received) => verdicts.push(received.verdict),
-                    Replayed::End { ask: again } => ask = again,
+                match feed.receive_replay(&reply).expect("well-formed") {
+                    Replayed::Batch(received) => verdicts.push(received.outcome),
+                    Replayed::End { replay_from: again } => ask = again,
                     other => panic!("{other:?}"),
                 }
             }
@@ -68,10 +68,10 @@ impl Engine {
     }
 
     /// Hands a live message over and answers what is asked for.
-    pub fn deliver(&self, feed: &Feed<'_>, frames: &Frames) -> Vec<Verdict> {
-        let received = feed.live(frames).expect("well-formed");
-        let mut verdicts = vec![received.verdict];
-        verdicts.extend(self.replay(feed, received.ask));
+    pub fn deliver(&self, feed: &Feed<'_>, frames: &Frames) -> Vec<BatchOutcome> {
+        let received = feed.receive(frames).expect("well-formed");
+        let mut verdicts = vec![received.outcome];
+        verdicts.extend(self.replay(feed, received.replay_from));
         verdicts
     }
 }

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 
 use kv_index::engine::vllm::{VllmHashing, coarser};
 use kv_index::engine::{Adapter, ChainBuffer, Dialect, DialectError, DialectHasher, Embeds, Media, Prompt, Version};
-use kv_index::{BlockHash, BlockSize, Chain};
+use kv_index::{BlockHash, BlockSize, ChainSource};
 use serde_json::Value;
 
 use crate::fields::{Fields, bytes, hex, hexes, number, text};
@@ -157,7 +157,7 @@ fn check_lazy(hasher: &DialectHasher, prompt: &Prompt<'_, i128>, expected: &[Blo
     let mut buffer = ChainBuffer::default();
     let mut chain = hasher.lazy(&narrow, &mut buffer).unwrap();
     for blocks in 0..=expected.len() {
-        assert_eq!(chain.reach(blocks), &expected[..blocks], "{name}");
+        assert_eq!(chain.hash_up_to(blocks), &expected[..blocks], "{name}");
     }
 }
 

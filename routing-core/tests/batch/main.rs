@@ -8,7 +8,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use checker::walk;
-use kv_index::{BlockHash, Event, Parent, Source, Stored};
+use kv_index::{BlockHash, Event, EventSemantics, Parent, Stored};
 use proptest::prelude::*;
 use queues::{Queue, common, documents, pods, queue};
 use routing_core::batch::{
@@ -169,7 +169,7 @@ fn pods_get_what_they_hold() {
     for (document, pod) in [(0, 3), (1, 0)] {
         let chain = &requests[document].chain[..40];
         let stored = Stored::new(Parent::Root, chain);
-        index.apply(pods[pod].pod, Source::Membership, &Event::Stored(stored)).unwrap();
+        index.apply(pods[pod].pod, EventSemantics::Membership, &Event::Stored(stored)).unwrap();
     }
     let plan = BatchPlanner::new(config()).plan(&requests, &pods, &mut InIndex::new(&index)).unwrap();
     for (document, pod) in [(0, 3), (1, 0)] {

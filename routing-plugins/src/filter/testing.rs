@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use kv_index::{BlockSize, ChainHasher, ChainSeed, Config, DEFAULT_POD_WORDS, Event, Index, PodSet, Source, Stored};
+use kv_index::{
+    BlockSize, ChainHasher, ChainSeed, Config, DEFAULT_POD_WORDS, Event, EventSemantics, Index, PodSet, Stored,
+};
 use routing_core::{
     Declare, Filter, Fleet, OnEmpty, Picker, PluginError, PodInfo, PrepareContext, Preparer, ProfileBuilder, Ranking,
     Request, RoutingContext, RoutingInput, RoutingPlan, Totals, Trace, Write,
@@ -57,7 +59,7 @@ impl<const W: usize> Setup<W> {
     /// The same where a pod holds whole blocks of a prompt.
     pub(crate) fn holds(self, at: usize, tokens: &[u32]) -> Self {
         let blocks = ChainHasher::new(ChainSeed::new("m"), block_size()).hash(tokens);
-        self.index.apply(self.pods[at].pod, Source::Copies, &Event::Stored(Stored::prompt(&blocks))).unwrap();
+        self.index.apply(self.pods[at].pod, EventSemantics::Copies, &Event::Stored(Stored::prompt(&blocks))).unwrap();
         self
     }
 

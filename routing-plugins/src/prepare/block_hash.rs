@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use kv_index::{BlockHash, BlockSize, Chain, ChainHasher, ChainSeed, Index, Matches};
+use kv_index::{BlockHash, BlockSize, ChainHasher, ChainSeed, ChainSource, Index, Matches};
 use routing_core::{Declare, PluginError, PrepareContext, Preparer, Read, Request, Slot, Write};
 
 use super::given_chain::GivenChain;
@@ -122,7 +122,7 @@ impl ChainRecipe {
         }
         let mut hashes = Vec::new();
         self.with(request, tokens, &mut HashedBlocks::default(), &mut |chain| {
-            hashes.extend_from_slice(chain.reach(chain.len()));
+            hashes.extend_from_slice(chain.hash_up_to(chain.len()));
         })?;
         Ok(hashes)
     }
@@ -138,7 +138,7 @@ impl ChainRecipe {
         request: &Request<'_>,
         tokens: &[u32],
         hashed: &mut HashedBlocks,
-        work: &mut dyn FnMut(&mut dyn Chain),
+        work: &mut dyn FnMut(&mut dyn ChainSource),
     ) -> Result<(), PluginError> {
         let tokens = &tokens[..tokens.len().min(self.most)];
         let Some(by) = &self.by else { return Ok(()) };

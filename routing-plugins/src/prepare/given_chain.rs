@@ -3,7 +3,7 @@
 //! What was not asked for stays out of the buffer: who looks there for how far the search went must find the same as for
 //! a prompt that is hashed here.
 
-use kv_index::{BlockHash, Chain};
+use kv_index::{BlockHash, ChainSource};
 
 /// A request's own hashes; those that were asked for are in the buffer.
 pub(super) struct GivenChain<'a> {
@@ -18,7 +18,7 @@ impl<'a> GivenChain<'a> {
     }
 }
 
-impl Chain for GivenChain<'_> {
+impl ChainSource for GivenChain<'_> {
     fn len(&self) -> usize {
         self.all.len()
     }
@@ -27,7 +27,7 @@ impl Chain for GivenChain<'_> {
         self.reached
     }
 
-    fn reach(&mut self, blocks: usize) -> &[BlockHash] {
+    fn hash_up_to(&mut self, blocks: usize) -> &[BlockHash] {
         let blocks = blocks.min(self.all.len());
         if let Some(more) = self.all.get(self.reached.len()..blocks) {
             self.reached.extend_from_slice(more);
@@ -56,7 +56,7 @@ mod tests {
             let mut most = 0;
             for blocks in asked {
                 most = most.max(blocks.min(length));
-                prop_assert_eq!(chain.reach(blocks), &all[..blocks.min(length)]);
+                prop_assert_eq!(chain.hash_up_to(blocks), &all[..blocks.min(length)]);
                 prop_assert_eq!(chain.hashes(), &all[..most]);
             }
         }

@@ -4,7 +4,7 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::Arc;
 use std::time::Instant;
 
-use kv_index::{BlockSize, ChainHasher, ChainSeed, Config, Event, Index, Source, Stored};
+use kv_index::{BlockSize, ChainHasher, ChainSeed, Config, Event, EventSemantics, Index, Stored};
 use routing_core::{
     DecideError, Declare, Fleet, Held, Picker, PluginError, PodInfo, ProfileBuilder, Ranking, Read, Request,
     RoutingContext, RoutingInput, RoutingPlan, Slot, Totals,
@@ -72,7 +72,7 @@ fn hashed(parameters: BlockHashParameters, index: &Arc<Index>) -> ProfileBuilder
 fn store(index: &Index, pod: &str, seed: ChainSeed, tokens: &[u32]) {
     let chain = ChainHasher::new(seed, BlockSize::new(4).expect("not zero")).hash(tokens);
     let pod = index.pod(pod).expect("it joined");
-    index.apply(pod, Source::Copies, &Event::Stored(Stored::prompt(&chain))).expect("it is there");
+    index.apply(pod, EventSemantics::Copies, &Event::Stored(Stored::prompt(&chain))).expect("it is there");
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
-use kv_index::{BlockHash, Chain};
+use kv_index::{BlockHash, ChainSource};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Which bytes of a body are hashed, and how.
@@ -33,7 +33,7 @@ impl<'a> TextChain<'a> {
     }
 }
 
-impl Chain for TextChain<'_> {
+impl ChainSource for TextChain<'_> {
     fn len(&self) -> usize {
         self.text.len() / self.hasher.size
     }
@@ -42,7 +42,7 @@ impl Chain for TextChain<'_> {
         self.hashes
     }
 
-    fn reach(&mut self, blocks: usize) -> &[BlockHash] {
+    fn hash_up_to(&mut self, blocks: usize) -> &[BlockHash] {
         let blocks = blocks.min(self.len());
         let size = self.hasher.size.get();
         let mut before = self.hashes.last().map_or(self.hasher.seed, |last| last.get());
@@ -69,7 +69,7 @@ mod tests {
     fn all(hasher: &TextHasher, body: &[u8]) -> Vec<BlockHash> {
         let mut hashes = Vec::new();
         let mut chain = TextChain::new(hasher, body, &mut hashes);
-        chain.reach(usize::MAX).to_vec()
+        chain.hash_up_to(usize::MAX).to_vec()
     }
 
     proptest! {
@@ -81,9 +81,9 @@ mod tests {
             let mut hashes = Vec::new();
             let mut chain = TextChain::new(&hasher, &body, &mut hashes);
             for step in steps {
-                chain.reach(step);
+                chain.hash_up_to(step);
             }
-            prop_assert_eq!(chain.reach(usize::MAX).to_vec(), all(&hasher, &body));
+            prop_assert_eq!(chain.hash_up_to(usize::MAX).to_vec(), all(&hasher, &body));
             prop_assert_eq!(all(&hasher, &body).len(), body.len() / size);
         }
 

@@ -3,7 +3,7 @@
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
-use kv_index::{DEFAULT_POD_WORDS, Index, PodId, Tier, TierRun};
+use kv_index::{DEFAULT_POD_WORDS, Index, PodId, Tier, TierSpan};
 use routing_core::{Declare, Held, PluginError, PrepareContext, Preparer, Read, Slot, Write};
 
 use super::prefix_match::HashedPrefix;
@@ -26,7 +26,7 @@ impl Slot for HeldTiers {
 pub struct TierTable {
     pods: Vec<TierCounts>,
     // Memory that is used again.
-    runs: Vec<TierRun>,
+    runs: Vec<TierSpan>,
     seen: Vec<bool>,
 }
 
@@ -244,7 +244,7 @@ mod tests {
     }
 
     /// Some run, to make others of: they are made by an index only.
-    fn probe() -> TierRun {
+    fn probe() -> TierSpan {
         let scene = Scene::new(1).prompt(BLOCK, &[1]);
         let mut runs = Vec::new();
         scene.index.locate(scene.pod(0), &scene.hashes(), &mut runs).unwrap();

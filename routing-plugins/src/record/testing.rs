@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kv_index::{BlockSize, ChainHasher, ChainSeed, Config, Event, Index, Matches, PodSet, Source, Stored};
+use kv_index::{BlockSize, ChainHasher, ChainSeed, Config, Event, EventSemantics, Index, Matches, PodSet, Stored};
 use routing_core::{
     Declare, Fleet, Picker, PluginError, PodInfo, ProfileBuilder, Ranking, Recorder, Request, RoutingContext,
     RoutingInput, RoutingPlan, StepBuilder, Totals, Workflow, WorkflowBuilder,
@@ -96,7 +96,7 @@ impl Site {
     pub(super) fn store(&self, pod: usize, prompt: u32) {
         let chain = ChainHasher::new(ChainSeed::new("m"), size()).hash(&tokens(prompt));
         let stored = Event::Stored(Stored::prompt(&chain));
-        self.index.apply(self.pods[pod].pod, Source::Membership, &stored).expect("it is alive");
+        self.index.apply(self.pods[pod].pod, EventSemantics::Membership, &stored).expect("it is alive");
     }
 
     /// How much of a prompt each pod is found to hold.

@@ -5,7 +5,9 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Instant;
 
-use kv_index::{BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Event, Index, Pod, PodSet, Source, Stored, Tier};
+use kv_index::{
+    BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Event, EventSemantics, Index, Pod, PodSet, Stored, Tier,
+};
 use routing_core::{
     Declare, Fleet, Picker, PluginError, PodInfo, PrepareContext, Preparer, ProfileBuilder, Ranking, Recorder, Request,
     RoutingContext, RoutingInput, RoutingPlan, Scorer, Slot, Totals, Trace, Write,
@@ -60,7 +62,7 @@ impl Scene {
             start => kv_index::Parent::Block(hashes[start - 1]),
         };
         let stored = Stored::new(parent, &hashes[blocks]).in_tier(tier);
-        self.index.apply(self.pod(pod), Source::Membership, &Event::Stored(stored)).unwrap();
+        self.index.apply(self.pod(pod), EventSemantics::Membership, &Event::Stored(stored)).unwrap();
     }
 
     pub(crate) fn hashes(&self) -> Vec<BlockHash> {

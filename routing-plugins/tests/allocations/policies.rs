@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kv_index::{BlockHash, BlockSize, Config, Event, Index, Source, Stored};
+use kv_index::{BlockHash, BlockSize, Config, Event, EventSemantics, Index, Stored};
 use pointsman_test_support::alloc::allocations;
 use routing_core::{Fleet, PodInfo, Registry, Request, RoutingInput, RoutingPlan};
 use routing_plugins::load::Work;
@@ -31,7 +31,7 @@ fn a_warm_decision_allocates_nothing() {
         let pods: Vec<_> = (0..16).map(|at| stock.index.join(&format!("pod-{at}")).expect("room")).collect();
         for (pod, prompt) in pods.iter().zip(&prompts) {
             let stored = Event::Stored(Stored::prompt(&prompt[..30]));
-            stock.index.apply(*pod, Source::Membership, &stored).expect("it is alive");
+            stock.index.apply(*pod, EventSemantics::Membership, &stored).expect("it is alive");
         }
         let fleet = Fleet::new(1, pods.iter().map(|pod| PodInfo::new(*pod, "pod")));
         let (mut workspace, mut plan, start) = (workflow.workspace(), RoutingPlan::default(), Instant::now());

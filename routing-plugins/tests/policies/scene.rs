@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use kv_index::{BlockHash, BlockSize, Config, Event, Index, Source, Stored};
+use kv_index::{BlockHash, BlockSize, Config, Event, EventSemantics, Index, Stored};
 use proptest::prelude::*;
 use routing_core::{Fleet, Load, PodInfo, Registry, Request, RoutingInput, RoutingPlan, Workflow, Workspace};
 use routing_plugins::load::{LoadGuard, Work};
@@ -115,7 +115,7 @@ impl Scene {
         let pod = self.stock.index.join(&name).expect("room");
         if made_up.held > 0 {
             let stored = Event::Stored(Stored::prompt(&self.prompt[..made_up.held as usize]));
-            self.stock.index.apply(pod, Source::Membership, &stored).expect("it is alive");
+            self.stock.index.apply(pod, EventSemantics::Membership, &stored).expect("it is alive");
         }
         for sent in &made_up.sent {
             let mut guard = self.stock.load.begin(pod, sent.work);

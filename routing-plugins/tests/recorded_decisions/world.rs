@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use kv_index::{BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Event, Index, Pod, Removed, Source, Stored};
+use kv_index::{
+    BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Event, EventSemantics, Index, Pod, Removed, Stored,
+};
 use routing_core::{
     DecideError, Fleet, Load, PodInfo, PodSet, Request, Role, RoutingInput, RoutingPlan, Workflow, Workspace,
 };
@@ -115,7 +117,7 @@ impl World {
                 for guard in &mut running.guards {
                     guard.first_token();
                     let (pod, stored) = (guard.pod(), Event::Stored(Stored::prompt(&running.chain)));
-                    if running.reported && self.stock.index.apply(pod, Source::Membership, &stored).is_ok() {
+                    if running.reported && self.stock.index.apply(pod, EventSemantics::Membership, &stored).is_ok() {
                         self.stored.push((pod, running.chain.clone()));
                     }
                 }
@@ -135,7 +137,8 @@ impl World {
             let (pod, chain) = self.stored.swap_remove(chance.below(self.stored.len()));
             let kept = chance.one_of(&[0, chain.len() / 2]);
             // A pod that left meanwhile has nothing to evict.
-            let _ = self.stock.index.apply(pod, Source::Membership, &Event::Removed(Removed::new(&chain[kept..])));
+            let _ =
+                self.stock.index.apply(pod, EventSemantics::Membership, &Event::Removed(Removed::new(&chain[kept..])));
         }
         let mut changed = self.come_or_go(place, chance);
         let Some(info) = &mut self.pods[place] else { return changed };

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kv_index::{BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Event, Index, Pod, Removed, Source, Stored};
+use kv_index::{
+    BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Event, EventSemantics, Index, Pod, Removed, Stored,
+};
 use routing_core::{DecideError, Fleet, PodInfo, PodSet, Request, RoutingInput, RoutingPlan, Workflow, Workspace};
 use routing_plugins::load::{LoadGuard, Work};
 use routing_plugins::{Hashing, PluginState};
@@ -136,14 +138,17 @@ impl World {
     /// A pod reports that it cached a prompt.
     pub(crate) fn store(&self, pod: Pod, tokens: &[u32]) {
         let chain = chain(tokens);
-        self.stock.index.apply(pod, Source::Membership, &Event::Stored(Stored::prompt(&chain))).expect("it is alive");
+        self.stock
+            .index
+            .apply(pod, EventSemantics::Membership, &Event::Stored(Stored::prompt(&chain)))
+            .expect("it is alive");
     }
 
     /// A pod reports that it evicted a prompt.
     pub(crate) fn evict(&self, pod: &str, tokens: &[u32]) {
         let chain = chain(tokens);
         let removed = Event::Removed(Removed::new(&chain));
-        self.stock.index.apply(self.pod(pod), Source::Membership, &removed).expect("it is alive");
+        self.stock.index.apply(self.pod(pod), EventSemantics::Membership, &removed).expect("it is alive");
     }
 }
 

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use kv_index::{BlockHash, Config, Event, Index, Matches, Parent, Pod, Source, Stored};
+use kv_index::{BlockHash, Config, Event, EventSemantics, Index, Matches, Parent, Pod, Stored};
 
 use crate::invent::Invent;
 use crate::measure::interleaved;
@@ -76,7 +76,7 @@ fn filled(width: usize, chains: &[Vec<BlockHash>], holders: usize) -> Index {
 }
 
 fn store(index: &Index, pod: Pod, blocks: &[BlockHash]) {
-    index.apply(pod, Source::Membership, &Event::Stored(Stored::new(Parent::Root, blocks))).expect("live");
+    index.apply(pod, EventSemantics::Membership, &Event::Stored(Stored::new(Parent::Root, blocks))).expect("live");
 }
 
 /// Latencies of single searches in random order, one at least, until it is time.

@@ -138,7 +138,7 @@ pub(super) async fn settle(most: Duration, mut problems: impl FnMut() -> Vec<Str
 
 #[cfg(test)]
 mod tests {
-    use kv_index::{Config, Event, Source, Stored};
+    use kv_index::{Config, Event, EventSemantics, Stored};
 
     use super::*;
 
@@ -150,7 +150,7 @@ mod tests {
         let index: Index = Index::new(Config::default());
         let pod = index.join("a").unwrap();
         let chain = [hash(1), hash(2), hash(3)];
-        index.apply(pod, Source::Copies, &Event::Stored(Stored::prompt(&chain))).unwrap();
+        index.apply(pod, EventSemantics::Copies, &Event::Stored(Stored::prompt(&chain))).unwrap();
         index
     }
 

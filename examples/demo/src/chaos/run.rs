@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kv_index::{BlockHash, Event, Source, Stored};
+use kv_index::{BlockHash, Event, EventSemantics, Stored};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -180,7 +180,7 @@ impl Scene {
         let index = self.gateway.index();
         let pod = self.fleet.pods().next().and_then(|pod| index.pod(pod.name())).expect("the fleet has joined");
         let phantom = [BlockHash::new(1)];
-        index.apply(pod, Source::Copies, &Event::Stored(Stored::prompt(&phantom))).expect("the pod is there");
+        index.apply(pod, EventSemantics::Copies, &Event::Stored(Stored::prompt(&phantom))).expect("the pod is there");
     }
 
     fn unlike(&self) -> Vec<String> {

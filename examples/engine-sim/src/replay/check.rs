@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use kv_index::{BlockHash, ChainHasher, Gone, Index, Matches};
+use kv_index::{BlockHash, ChainHasher, Index, Matches, PodRetired};
 
 use crate::replay::fleet::Fleet;
 use crate::replay::sample::Sample;
@@ -38,7 +38,7 @@ impl Verdict {
 /// # Errors
 ///
 /// When the index does not know a pod of the fleet.
-pub fn check(index: &Index, fleet: &Fleet<'_>, sample: &Sample, hasher: &ChainHasher) -> Result<Verdict, Gone> {
+pub fn check(index: &Index, fleet: &Fleet<'_>, sample: &Sample, hasher: &ChainHasher) -> Result<Verdict, PodRetired> {
     let mut verdict = Verdict { prompts: sample.prompts().len(), ..Verdict::default() };
     let (mut search, mut other, mut buffer) = (Matches::default(), Matches::default(), Vec::new());
     for prompt in sample.prompts() {
@@ -106,7 +106,7 @@ fn is_true(answer: &Matches, chain: &[BlockHash], fleet: &Fleet<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use kv_index::{BlockSize, ChainSeed, Config, Event, PodId, Source, Stored};
+    use kv_index::{BlockSize, ChainSeed, Config, Event, EventSemantics, PodId, Stored};
 
     use super::*;
     use crate::replay::engine::Job;
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(Census::of(&fleet), Census { pods: 1, blocks: 3, holders: 3, copies: 3 });
 
         let pod = fleet.members().next().unwrap().pod();
-        index.apply(pod, Source::Copies, &Event::Stored(Stored::prompt(&chain[..4]))).unwrap();
+        index.apply(pod, EventSemantics::Copies, &Event::Stored(Stored::prompt(&chain[..4]))).unwrap();
         let verdict = check(&index, &fleet, &sample, &hasher).unwrap();
         assert_eq!((verdict.unlike_scan, verdict.unlike_engines, verdict.unlike_digests), (0, 1, 1));
         assert!(!verdict.holds());

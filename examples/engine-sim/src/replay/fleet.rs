@@ -1,6 +1,6 @@
 //! The pods of a run: each an engine, its wire and its feed. They join, start anew and are retired.
 
-use kv_index::{BlockSize, Feed, FeedConfig, Gone, Index, JoinError, Pod, PodId};
+use kv_index::{BlockSize, Feed, FeedConfig, Index, JoinError, Pod, PodId, PodRetired};
 
 use crate::replay::engine::{Engine, Job};
 use crate::replay::link::{Faults, Link};
@@ -89,7 +89,7 @@ impl<'i> Fleet<'i> {
     /// # Errors
     ///
     /// When the index does not know a pod of this fleet.
-    pub fn restart_one(&mut self, tally: &mut Tally) -> Result<Vec<usize>, Gone> {
+    pub fn restart_one(&mut self, tally: &mut Tally) -> Result<Vec<usize>, PodRetired> {
         let Some(member) = self.pick().and_then(|id| self.members[id.index()].as_mut()) else {
             return Ok(Vec::new());
         };
@@ -111,7 +111,7 @@ impl<'i> Fleet<'i> {
     /// # Errors
     ///
     /// When the index does not know a pod of this fleet.
-    pub fn step(&mut self, tally: &mut Tally) -> Result<Vec<usize>, Gone> {
+    pub fn step(&mut self, tally: &mut Tally) -> Result<Vec<usize>, PodRetired> {
         let mut finished = Vec::new();
         for member in self.members.iter_mut().flatten() {
             let mut step = member.engine.step();
@@ -130,7 +130,7 @@ impl<'i> Fleet<'i> {
     /// # Errors
     ///
     /// When the index does not know a pod of this fleet.
-    pub fn heal(&mut self, tally: &mut Tally) -> Result<(), Gone> {
+    pub fn heal(&mut self, tally: &mut Tally) -> Result<(), PodRetired> {
         for member in self.members() {
             if self.index.digest(member.pod)? == member.engine.pool().digest() {
                 continue;
@@ -179,7 +179,7 @@ impl Member<'_> {
         &self.engine
     }
 
-    fn publish(&mut self, reports: Vec<Report>, tally: &mut Tally) -> Result<(), Gone> {
+    fn publish(&mut self, reports: Vec<Report>, tally: &mut Tally) -> Result<(), PodRetired> {
         for packet in self.link.send(reports) {
             receive(&self.feed, &self.link, &packet, tally)?;
         }

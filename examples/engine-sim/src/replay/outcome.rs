@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
-use kv_index::{Gone, JoinError, Stats};
+use kv_index::{JoinError, PodRetired, Stats};
 
 use crate::replay::check::{Census, Verdict};
 use crate::replay::tally::Tally;
@@ -44,7 +44,7 @@ impl Outcome {
     /// Whether index and engines count the same blocks and the same holders of them.
     #[must_use]
     pub fn counts_agree(&self) -> bool {
-        let Stats { pods, blocks, holders, .. } = self.stats;
+        let Stats { pods, blocks, block_replicas: holders, .. } = self.stats;
         (pods, blocks, holders) == (self.census.pods, self.census.blocks, self.census.holders)
     }
 }
@@ -56,14 +56,14 @@ pub enum ReplayError {
     /// A pod could not join.
     Join(JoinError),
     /// A live pod is gone.
-    Gone(Gone),
+    PodRetired(PodRetired),
 }
 
 impl fmt::Display for ReplayError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Join(_) => "a pod could not join the index",
-            Self::Gone(_) => "the index has lost a pod that is in use",
+            Self::PodRetired(_) => "the index has lost a pod that is in use",
         })
     }
 }
@@ -72,7 +72,7 @@ impl Error for ReplayError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         Some(match self {
             Self::Join(cause) => cause,
-            Self::Gone(cause) => cause,
+            Self::PodRetired(cause) => cause,
         })
     }
 }
@@ -83,8 +83,8 @@ impl From<JoinError> for ReplayError {
     }
 }
 
-impl From<Gone> for ReplayError {
-    fn from(cause: Gone) -> Self {
-        Self::Gone(cause)
+impl From<PodRetired> for ReplayError {
+    fn from(cause: PodRetired) -> Self {
+        Self::PodRetired(cause)
     }
 }

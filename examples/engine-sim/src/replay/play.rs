@@ -164,13 +164,13 @@ impl<'i> Replay<'i> {
 
         let counts = &mut self.tally.counts;
         if counts.requests.is_multiple_of(SPOT_CHECK) {
-            self.index.scan(chain.reach(usize::MAX), &mut self.scan);
+            self.index.scan(chain.hash_up_to(usize::MAX), &mut self.scan);
             counts.spot_checks += 1;
             counts.spot_mismatches += usize::from(self.scan.groups() != self.matches.groups());
         }
         counts.requests += 1;
         counts.tokens += prompt.len();
-        counts.probes += self.matches.probes();
+        counts.probes += self.matches.lookups();
 
         let choice = choose(&self.matches, self.index.alive(), |pod| self.fleet.load(pod));
         let Choice { pod, depth, reason } = choice.expect("a fleet has at least one pod");
@@ -178,7 +178,7 @@ impl<'i> Replay<'i> {
         if depth < chain.len() {
             let pod = self.fleet.member(pod).expect("the index reports members only").pod();
             let deadline = self.now + SPECULATION;
-            counts.speculated += self.index.speculate(pod, chain.reach(usize::MAX), deadline)?.stored;
+            counts.speculated += self.index.speculate(pod, chain.hash_up_to(usize::MAX), deadline)?.stored;
         }
         self.fleet.submit(pod, self.traffic.job(client));
         self.in_flight += 1;
@@ -248,6 +248,6 @@ mod tests {
         assert_eq!((counts.restarts, counts.retired, counts.swept), (4, 2, 2));
         assert!(counts.blocks_hit > 0 && counts.events.removed > 0 && counts.speculated > 0);
         assert!(counts.events.gaps > 0 && counts.events.duplicates > 0);
-        assert_eq!((counts.events.given_up, counts.events.applied.missing, counts.events.applied.refused), (0, 0, 0));
+        assert_eq!((counts.events.given_up, counts.events.applied.not_held, counts.events.applied.refused), (0, 0, 0));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use kv_index::{Applied, Batch, Consumer, Event, Gone, Verdict};
+use kv_index::{ApplyStats, Batch, BatchOutcome, Consumer, Event, PodRetired};
 
 use crate::replay::link::Link;
 use crate::replay::report::{Packet, Report};
@@ -13,9 +13,9 @@ use crate::replay::tally::Tally;
 /// # Errors
 ///
 /// When the feed's pod is gone.
-pub fn receive(feed: &impl Consumer, link: &Link, packet: &Packet, tally: &mut Tally) -> Result<(), Gone> {
+pub fn receive(feed: &impl Consumer, link: &Link, packet: &Packet, tally: &mut Tally) -> Result<(), PodRetired> {
     let verdict = offer(packet, tally, |batch| feed.consume(batch))?;
-    let Verdict::Gap { from, to, .. } = verdict else {
+    let BatchOutcome::Gap { from, to, .. } = verdict else {
         note(packet, verdict, tally);
         return Ok(());
     };
@@ -23,7 +23,7 @@ pub fn receive(feed: &impl Consumer, link: &Link, packet: &Packet, tally: &mut T
     for sequence in from..to {
         let Some(missing) = link.again(sequence) else {
             tally.counts.events.given_up += 1;
-            let verdict = offer(packet, tally, |batch| feed.give_up(batch))?;
+            let verdict = offer(packet, tally, |batch| feed.skip_gap(batch))?;
             note(packet, verdict, tally);
             return Ok(());
         };
@@ -39,8 +39,8 @@ pub fn receive(feed: &impl Consumer, link: &Link, packet: &Packet, tally: &mut T
 fn offer(
     packet: &Packet,
     tally: &mut Tally,
-    to: impl FnOnce(&Batch<'_>) -> Result<Verdict, Gone>,
-) -> Result<Verdict, Gone> {
+    to: impl FnOnce(&Batch<'_>) -> Result<BatchOutcome, PodRetired>,
+) -> Result<BatchOutcome, PodRetired> {
     let events: Vec<Event<'_>> = packet.reports.iter().map(Report::event).collect();
     let batch = Batch { incarnation: packet.incarnation, sequence: packet.sequence, events: &events };
     let start = Instant::now();
@@ -49,19 +49,19 @@ fn offer(
     verdict
 }
 
-fn note(packet: &Packet, verdict: Verdict, tally: &mut Tally) {
+fn note(packet: &Packet, verdict: BatchOutcome, tally: &mut Tally) {
     let counts = &mut tally.counts.events;
-    let applied: Applied = match verdict {
-        Verdict::Applied(applied) | Verdict::GapGivenUp(applied) => applied,
-        Verdict::Restarted(applied) => {
+    let applied: ApplyStats = match verdict {
+        BatchOutcome::Applied(applied) | BatchOutcome::GapSkipped(applied) => applied,
+        BatchOutcome::Restarted(applied) => {
             counts.restarts += 1;
             applied
         }
-        Verdict::Duplicate => {
+        BatchOutcome::Duplicate => {
             counts.duplicates += 1;
             return;
         }
-        Verdict::Stale => {
+        BatchOutcome::Stale => {
             counts.stale += 1;
             return;
         }
@@ -162,6 +162,6 @@ mod tests {
         let mut link = Link::new(Faults::default(), Rng::new(3));
         index.retire(pod);
         let packets = link.send(stored(1));
-        assert_eq!(receive(&feed, &link, &packets[0], &mut Tally::default()), Err(Gone(pod)));
+        assert_eq!(receive(&feed, &link, &packets[0], &mut Tally::default()), Err(PodRetired(pod)));
     }
 }

@@ -49,7 +49,7 @@ const SLACK: usize = 2;
 
 #[cfg(test)]
 mod tests {
-    use kv_index::{BlockHash, Config, Event, Index, Source, Stored};
+    use kv_index::{BlockHash, Config, Event, EventSemantics, Index, Stored};
 
     use super::*;
 
@@ -59,7 +59,7 @@ mod tests {
         let prompt: Vec<BlockHash> = (1..=4).map(BlockHash::new).collect();
         for (name, blocks) in [("a", 3), ("b", 2), ("c", 0)] {
             let pod = index.join(name).unwrap();
-            index.apply(pod, Source::Membership, &Event::Stored(Stored::prompt(&prompt[..blocks]))).unwrap();
+            index.apply(pod, EventSemantics::Membership, &Event::Stored(Stored::prompt(&prompt[..blocks]))).unwrap();
         }
         let mut matches = Matches::default();
         index.search(&prompt, &mut matches);

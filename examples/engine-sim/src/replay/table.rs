@@ -69,7 +69,7 @@ impl Table {
         self.title("index in the end");
         self.row("pods", grouped(stats.pods));
         self.row("blocks", grouped(stats.blocks));
-        self.row("holders of blocks", grouped(stats.holders));
+        self.row("holders of blocks", grouped(stats.block_replicas));
         self.row("physical copies", grouped(outcome.census.copies));
         self.row("bytes per block", format!("{:.1}", ratio(stats.bytes, stats.blocks)));
     }

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use kv_index::Applied;
+use kv_index::ApplyStats;
 
 /// What happened. Equal options without a time limit give equal counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub struct EventCounts {
     /// Reports of an empty cache.
     pub cleared: usize,
     /// What they changed, in blocks.
-    pub applied: Applied,
+    pub applied: ApplyStats,
     /// Batches that had been applied before.
     pub duplicates: usize,
     /// Batches from an earlier life of their engine.

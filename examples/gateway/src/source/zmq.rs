@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kv_index::engine::EngineFeedConfig;
-use kv_index::{Gone, Index, Pod};
+use kv_index::{Index, Pod, PodRetired};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -106,7 +106,7 @@ impl Follow {
         tasks.wait().await;
     }
 
-    async fn until_gone(self, tasks: &TaskTracker) -> Result<(), Gone> {
+    async fn until_gone(self, tasks: &TaskTracker) -> Result<(), PodRetired> {
         let mut follower = Follower::new(self, tasks)?;
         loop {
             follower.next().await?;

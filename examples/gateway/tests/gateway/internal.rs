@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kv_index::{BlockHash, BlockSize, Parent, Source, Tier};
+use kv_index::{BlockHash, BlockSize, EventSemantics, Parent, Tier};
 use pointsman_gateway::Gateway;
 use pointsman_gateway::config::{Events, ZmqEndpoints};
 use pointsman_reporter::wire::{Change, Hashing, Report};
@@ -16,7 +16,7 @@ const BEARER: (&str, &str) = ("authorization", "Bearer a token");
 fn stored(sequence: u64, blocks: std::ops::Range<u64>) -> String {
     let blocks = blocks.map(BlockHash::new).collect();
     let changes = vec![Change::Stored { parent: Parent::Root, blocks, tier: Tier::Gpu }];
-    let source = Source::Copies;
+    let source = EventSemantics::Copies;
     let hashing = Hashing::native("sim", BlockSize::new(16).unwrap());
     let report = Report { pod: "a".into(), incarnation: 1, sequence, hashing, source, changes };
     serde_json::to_string(&report).unwrap()

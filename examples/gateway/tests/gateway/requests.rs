@@ -73,7 +73,7 @@ async fn reasons_are_kept_only_while_somebody_looks() {
 
 #[tokio::test]
 async fn what_the_index_knows_of_a_prompt_is_in_the_state_under_every_profile() {
-    use kv_index::{BlockSize, ChainHasher, ChainSeed, Event, Source, Stored};
+    use kv_index::{BlockSize, ChainHasher, ChainSeed, Event, EventSemantics, Stored};
     use pointsman_gateway::config::Profile;
     let pod = FakePod::start("a", Script::Whole(WHOLE)).await;
     let text: String = (0..64).map(|at| format!(" word{at}")).collect();
@@ -85,7 +85,7 @@ async fn what_the_index_knows_of_a_prompt_is_in_the_state_under_every_profile() 
         config.profile = Profile::stock(profile);
         let gateway = Gateway::start(config).await.unwrap();
         let index = gateway.index();
-        index.apply(index.pod("a").unwrap(), Source::Copies, &Event::Stored(Stored::prompt(&hashes))).unwrap();
+        index.apply(index.pod("a").unwrap(), EventSemantics::Copies, &Event::Stored(Stored::prompt(&hashes))).unwrap();
         let body = serde_json::json!({"model": "sim", "prompt": text}).to_string();
         Client::new(gateway.address()).post("/v1/completions", &body, &[]).await;
         let state = gateway.state();

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use kv_index::{BlockHash, Event, Source, Stored};
+use kv_index::{BlockHash, Event, EventSemantics, Stored};
 use pointsman_gateway::config::{Events, PodSettings, SnapshotSettings};
 use pointsman_gateway::{Config, Gateway};
 
@@ -25,7 +25,7 @@ fn kept(pod: &FakePod, path: PathBuf) -> Config {
 
 fn store(gateway: &Gateway) {
     let (index, hashes) = (gateway.index(), [BlockHash::new(1), BlockHash::new(2)]);
-    index.apply(index.pod("a").unwrap(), Source::Copies, &Event::Stored(Stored::prompt(&hashes))).unwrap();
+    index.apply(index.pod("a").unwrap(), EventSemantics::Copies, &Event::Stored(Stored::prompt(&hashes))).unwrap();
 }
 
 #[tokio::test]

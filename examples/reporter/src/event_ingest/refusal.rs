@@ -1,7 +1,7 @@
 //! Why a message is not taken, and what that is in HTTP.
 
 use http::StatusCode;
-use kv_index::Gone;
+use kv_index::PodRetired;
 
 use crate::wire::{Hashing, Malformed};
 
@@ -40,7 +40,7 @@ pub enum Refusal {
     },
     /// The pod left the fleet at this very moment. If it is to come back, the worker tries again.
     #[error("the pod left the fleet: {0}")]
-    Gone(#[from] Gone),
+    PodRetired(#[from] PodRetired),
 }
 
 impl Refusal {
@@ -52,7 +52,7 @@ impl Refusal {
             Self::Malformed(_) => StatusCode::BAD_REQUEST,
             Self::UnknownPod(_) => StatusCode::NOT_FOUND,
             Self::NotReported(_) | Self::BlockSize { .. } | Self::Hashing { .. } => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::Gone(_) => StatusCode::CONFLICT,
+            Self::PodRetired(_) => StatusCode::CONFLICT,
         }
     }
 }

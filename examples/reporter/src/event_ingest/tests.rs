@@ -23,7 +23,7 @@ fn hash(n: u64) -> BlockHash {
 fn stored(incarnation: u64, n: u64) -> Report {
     let parent = if n == 0 { Parent::Root } else { Parent::Block(hash(n)) };
     let changes = vec![Change::Stored { parent, blocks: vec![hash(n + 1)], tier: Tier::Gpu }];
-    Report { pod: "a".into(), incarnation, sequence: n, hashing: hashing(), source: Source::Copies, changes }
+    Report { pod: "a".into(), incarnation, sequence: n, hashing: hashing(), source: EventSemantics::Copies, changes }
 }
 
 /// The first `blocks` blocks of the chain, in parts of two.
@@ -224,7 +224,7 @@ fn refusals_change_nothing() {
         (otherwise, 422),
         (Refusal::Malformed(Malformed::BlockSize), 400),
         (Refusal::Malformed(Malformed::Blocks { found: 9 }), 413),
-        (Refusal::Gone(kv_index::Gone(pod)), 409),
+        (Refusal::PodRetired(kv_index::PodRetired(pod)), 409),
     ] {
         assert_eq!(refusal.status().as_u16(), status, "{refusal}");
     }

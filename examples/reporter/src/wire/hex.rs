@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use kv_index::{BlockHash, Digest, Parent, Source, Tier};
+use kv_index::{BlockHash, Digest, EventSemantics, Parent, Tier};
 use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserializer, Serializer};
 
@@ -65,7 +65,7 @@ impl Spelled for Tier {
     }
 }
 
-impl Spelled for Source {
+impl Spelled for EventSemantics {
     const EXPECTED: &'static str = "`membership` or `copies`";
 
     fn read(text: &str) -> Option<Self> {
@@ -161,16 +161,16 @@ pub(crate) mod tier {
 
 /// What changes count.
 pub(crate) mod source {
-    use super::{Deserializer, Serializer, Source};
+    use super::{Deserializer, EventSemantics, Serializer};
 
-    pub(crate) fn serialize<S: Serializer>(source: &Source, to: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(source: &EventSemantics, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(match source {
-            Source::Membership => "membership",
-            Source::Copies => "copies",
+            EventSemantics::Membership => "membership",
+            EventSemantics::Copies => "copies",
         })
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Source, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<EventSemantics, D::Error> {
         super::read(from)
     }
 }

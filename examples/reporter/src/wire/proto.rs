@@ -5,7 +5,7 @@
 
 pub mod codec;
 
-use kv_index::{BlockHash, Digest, Parent, Source, Tier};
+use kv_index::{BlockHash, Digest, EventSemantics, Parent, Tier};
 
 use crate::wire::bounds::{Bounded, Malformed};
 use crate::wire::{self, Change, Hashing, HeldBlock, Message, Verdict};
@@ -321,7 +321,7 @@ fn named<T: Copy>(all: &[T], number: u32, field: &'static str) -> Result<T, Malf
     all.get(at as usize).copied().ok_or(Malformed::Unknown { field })
 }
 
-const SOURCES: [Source; 2] = [Source::Membership, Source::Copies];
+const SOURCES: [EventSemantics; 2] = [EventSemantics::Membership, EventSemantics::Copies];
 const VERDICTS: [Verdict; 9] = [
     Verdict::Applied,
     Verdict::Duplicate,

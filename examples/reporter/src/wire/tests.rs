@@ -35,7 +35,7 @@ pub(crate) fn message() -> impl Strategy<Value = Message> {
         tier,
         copies,
     });
-    let source = prop_oneof![Just(Source::Membership), Just(Source::Copies)];
+    let source = prop_oneof![Just(EventSemantics::Membership), Just(EventSemantics::Copies)];
     let changes = prop::collection::vec(change(), 0..6);
     prop_oneof![
         (head(), hashing(), source, changes).prop_map(|((pod, incarnation, sequence), hashing, source, changes)| {
@@ -135,7 +135,7 @@ fn a_full_part_fits_a_nats_message() {
         incarnation: MOST_NUMBER,
         sequence: MOST_NUMBER,
         hashing: Hashing { block_size: u32::MAX, probe: widest },
-        source: Source::Membership,
+        source: EventSemantics::Membership,
         changes: vec![
             Change::Stored { parent: Parent::Block(widest), blocks: vec![widest], tier: Tier::Remote };
             MOST_BLOCKS

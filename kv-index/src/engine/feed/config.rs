@@ -4,7 +4,7 @@ use crate::block::BlockSize;
 use crate::chain::ChainSeed;
 use crate::engine::translate::HashMode;
 use crate::engine::verify::VerifyConfig;
-use crate::event::Source;
+use crate::event::EventSemantics;
 use crate::feed::StreamId;
 
 /// How an engine's stream is to be read.
@@ -14,7 +14,7 @@ pub struct EngineFeedConfig {
     /// Which stream of the pod.
     pub stream: StreamId,
     /// The number of an incarnation's first batch: 0 in the engines.
-    pub first: u64,
+    pub first_sequence: u64,
     /// What the index calls the blocks.
     pub mode: HashMode,
     /// Tokens in a block of the index.
@@ -22,7 +22,7 @@ pub struct EngineFeedConfig {
     /// Whether smaller pages of the engine may make up a block of the index. Prompt embeddings then match nothing.
     pub accumulate: bool,
     /// What the engine's events count.
-    pub source: Source,
+    pub semantics: EventSemantics,
     /// The data-parallel rank the pod stands for; batches of other ranks are left out. None takes any.
     pub rank: Option<u32>,
     /// Whether the engine has a replay socket to ask, and keeps its last batch at least. Without one a gap costs the pod's
@@ -50,11 +50,11 @@ impl EngineFeedConfig {
     fn new(mode: HashMode, block_size: BlockSize) -> Self {
         Self {
             stream: StreamId::default(),
-            first: 0,
+            first_sequence: 0,
             mode,
             block_size,
             accumulate: false,
-            source: Source::Copies,
+            semantics: EventSemantics::Copies,
             rank: None,
             replay: true,
             max_pages: 8 << 20,

@@ -5,18 +5,18 @@ use crate::engine::frames::FrameError;
 #[cfg(feature = "trtllm")]
 use crate::engine::json::JsonError;
 use crate::engine::verify::HashMismatch;
-use crate::error::Gone;
-use crate::feed::Verdict;
+use crate::error::PodRetired;
+use crate::feed::BatchOutcome;
 
 /// What became of a batch, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Received {
     /// What became of it.
-    pub verdict: Verdict,
+    pub outcome: BatchOutcome,
     /// Ask the engine's replay socket for everything from this sequence on
     /// ([`replay_request`](crate::engine::replay_request)). If that fails, say so by [`EngineFeed::replay_failed`](super::EngineFeed::replay_failed).
-    pub ask: Option<u64>,
+    pub replay_from: Option<u64>,
     /// The engine announced a hash that its dialect does not give: the first time it did so, or for a new cause.
     pub mismatch: Option<Box<HashMismatch>>,
 }
@@ -30,7 +30,7 @@ pub enum Replayed {
     /// The replay is over.
     End {
         /// Something is still missing: ask again from here.
-        ask: Option<u64>,
+        replay_from: Option<u64>,
     },
 }
 
@@ -67,11 +67,11 @@ pub enum ReceiveError {
     },
     /// The pod is retired. The host can stop listening.
     #[error(transparent)]
-    Gone(#[from] Gone),
+    PodRetired(#[from] PodRetired),
 }
 
 impl Received {
-    pub(super) fn of(verdict: Verdict) -> Self {
-        Self { verdict, ask: None, mismatch: None }
+    pub(super) fn of(outcome: BatchOutcome) -> Self {
+        Self { outcome, replay_from: None, mismatch: None }
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::engine::{Adapter, EngineKind};
 #[cfg(feature = "vllm")]
 use crate::engine::{Embeds, Media};
-use crate::{Config, Event, Index, Matches, Source, Stored};
+use crate::{Config, Event, EventSemantics, Index, Matches, Stored};
 
 /// One of every kind.
 fn dialects() -> Vec<Dialect> {
@@ -81,10 +81,10 @@ proptest! {
             for depth in &steps {
                 let depth = (*depth).min(whole.len());
                 deepest = deepest.max(depth);
-                prop_assert_eq!(lazy.reach(depth), &whole[..depth]);
+                prop_assert_eq!(lazy.hash_up_to(depth), &whole[..depth]);
                 prop_assert_eq!(lazy.hashes().len(), deepest, "no deeper than asked");
             }
-            prop_assert_eq!(lazy.reach(usize::MAX), &whole[..]);
+            prop_assert_eq!(lazy.hash_up_to(usize::MAX), &whole[..]);
         }
     }
 }
@@ -99,7 +99,7 @@ fn an_index_is_searched_lazily_in_every_dialect() {
         let blocks = hasher.hash(&prompt).unwrap();
         let index: Index = Index::new(Config::default());
         let pod = index.join("a").unwrap();
-        index.apply(pod, Source::Copies, &Event::Stored(Stored::prompt(&blocks[..100]))).unwrap();
+        index.apply(pod, EventSemantics::Copies, &Event::Stored(Stored::prompt(&blocks[..100]))).unwrap();
         let mut matches = Matches::default();
         let mut chain = hasher.lazy(&prompt, &mut buffer).unwrap();
         index.search_lazy(&mut chain, &mut matches);

@@ -5,7 +5,7 @@ use crate::engine::{
     EngineBatch, EngineEvent, EngineFeed, EngineFeedConfig, EngineHash, EngineMoved, EngineRemoved, EngineStored,
     ExtraKey, TokenIds,
 };
-use crate::{BlockSize, Config, Index, Source, Verdict};
+use crate::{BatchOutcome, BlockSize, Config, EventSemantics, Index};
 
 /// Any bytes as batches of events over few names, tokens and groups. Nothing panics; the index's structures agree with
 /// each other; a batch that comes again changes nothing; and a clear leaves nothing, not even names.
@@ -24,7 +24,7 @@ pub fn any_stream(bytes: &[u8]) {
         _ => EngineFeedConfig::engine_hashes(size),
     };
     config.accumulate = choice & 1 != 0;
-    config.source = if choice & 4 == 0 { Source::Copies } else { Source::Membership };
+    config.semantics = if choice & 4 == 0 { EventSemantics::Copies } else { EventSemantics::Membership };
     config.max_pages = if choice & 8 == 0 { 1_000 } else { 6 };
     let feed = EngineFeed::new(&index, pod, config).expect("live");
     let mut sequence = 0;
@@ -32,18 +32,18 @@ pub fn any_stream(bytes: &[u8]) {
         let events = (0..=bytes.below(3)).map(|_| event(&mut bytes)).collect();
         let batch = EngineBatch { timestamp: sequence as f64, events, ..EngineBatch::default() };
         // Blocks of another size are refused whole, and leave no gap.
-        let Ok(received) = feed.batch(sequence, &batch) else { continue };
-        assert!(matches!(received.verdict, Verdict::Applied(_)), "{received:?}");
+        let Ok(received) = feed.receive_batch(sequence, &batch) else { continue };
+        assert!(matches!(received.outcome, BatchOutcome::Applied(_)), "{received:?}");
         index.audit();
         let before = (index.digest(pod), feed.drop_counts(), feed.page_map_size().0);
-        let again = feed.batch(sequence, &batch).expect("of the same size");
-        assert_eq!(again.verdict, Verdict::Duplicate);
+        let again = feed.receive_batch(sequence, &batch).expect("of the same size");
+        assert_eq!(again.outcome, BatchOutcome::Duplicate);
         assert_eq!((index.digest(pod), feed.drop_counts(), feed.page_map_size().0), before);
         sequence += 1;
     }
     let events = vec![EngineEvent::Cleared];
     let cleared = EngineBatch { timestamp: sequence as f64, events, ..EngineBatch::default() };
-    feed.batch(sequence, &cleared).expect("no blocks, no size");
+    feed.receive_batch(sequence, &cleared).expect("no blocks, no size");
     assert_eq!((index.stats().blocks, feed.page_map_size().0), (0, 0));
 }
 

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use crate::block::{BlockHash, Parent};
 use crate::chain::ChainHasher;
 use crate::engine::event::EngineHash;
-use crate::event::Source;
+use crate::event::EventSemantics;
 use crate::tier::Tier;
 
 /// A page of which the engine has a copy, or had one that others still hang under.
@@ -68,7 +68,7 @@ pub(in crate::engine) struct NewPages<'a> {
     /// All their tokens; none if the event brought none.
     pub(in crate::engine) tokens: Option<&'a [u32]>,
     pub(in crate::engine) tier: Tier,
-    pub(in crate::engine) source: Source,
+    pub(in crate::engine) source: EventSemantics,
     /// The keys of each page, given how many tokens of its block come before it.
     pub(in crate::engine) keys: &'a dyn Fn(usize, usize) -> Vec<Vec<u8>>,
     pub(in crate::engine) naming: Naming<'a>,

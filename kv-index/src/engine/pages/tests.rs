@@ -144,7 +144,7 @@ proptest! {
                         before: (from > 0).then(|| name(from)),
                         tokens: Some(tokens),
                         tier,
-                        source: Source::Copies,
+                        source: EventSemantics::Copies,
                         keys: &|_, _| Vec::new(),
                         naming: Naming::Native(&hasher),
                     };
@@ -156,7 +156,7 @@ proptest! {
                 }
                 Op::Remove { alias, prompt, page: at, tier } => {
                     let path = (alias, prompts[prompt][..((at + 1) * page).min(16)].to_vec());
-                    let found = pages.remove(id(&path), tier, Source::Copies, &mut changes);
+                    let found = pages.remove(id(&path), tier, EventSemantics::Copies, &mut changes);
                     prop_assert_eq!(found, model.remove(&path, tier));
                 }
                 Op::Clear => {
@@ -173,7 +173,7 @@ proptest! {
         // The map is freed with its blocks.
         for ((path, tier), copies) in std::mem::take(&mut model.copies) {
             for _ in 0..copies {
-                prop_assert!(pages.remove(id(&path), tier, Source::Copies, &mut Changes::default()));
+                prop_assert!(pages.remove(id(&path), tier, EventSemantics::Copies, &mut Changes::default()));
             }
         }
         prop_assert_eq!(pages.len(), 0);
@@ -192,7 +192,7 @@ fn memory_follows_the_pages_down() {
         before: None,
         tokens: Some(&tokens),
         tier: Tier::Gpu,
-        source: Source::Copies,
+        source: EventSemantics::Copies,
         keys: &|_, _| Vec::new(),
         naming: Naming::Native(&hasher),
     };
@@ -200,7 +200,7 @@ fn memory_follows_the_pages_down() {
     pages.store(&new, &mut changes, &mut drop_counts);
     let full = pages.bytes();
     for name in &names {
-        assert!(pages.remove(*name, Tier::Gpu, Source::Copies, &mut changes));
+        assert!(pages.remove(*name, Tier::Gpu, EventSemantics::Copies, &mut changes));
     }
     assert!(pages.bytes() < full / 4, "{} of {full} bytes", pages.bytes());
 }
@@ -216,7 +216,7 @@ fn a_full_map_leaves_out_what_does_not_fit_and_says_so() {
         before: None,
         tokens: Some(&[1, 2, 3, 4, 5]),
         tier: Tier::Gpu,
-        source: Source::Copies,
+        source: EventSemantics::Copies,
         keys: &|_, _| Vec::new(),
         naming: Naming::Native(&hasher),
     };

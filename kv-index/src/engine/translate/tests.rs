@@ -7,8 +7,8 @@ fn size(tokens: u32) -> BlockSize {
 }
 
 fn translator(mode: HashMode) -> Translator {
-    let source = Source::Copies;
-    Translator::new(Reading { mode, block_size: size(2), accumulate: false, source, max_pages: 1000 })
+    let source = EventSemantics::Copies;
+    Translator::new(Reading { mode, block_size: size(2), accumulate: false, semantics: source, max_pages: 1000 })
 }
 
 fn tokens() -> Translator {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kv_index::{BlockSize, ChainHasher, ChainSeed, Event, Index, PodSet, Source, Stored};
+use kv_index::{BlockSize, ChainHasher, ChainSeed, Event, EventSemantics, Index, PodSet, Stored};
 use routing_core::{
     Declare, Filter, Fleet, OnEmpty, Picker, PluginError, PrepareContext, Preparer, ProfileBuilder, Ranking, Request,
     RoutingContext, RoutingInput, RoutingPlan, Totals, Trace, Write,
@@ -106,7 +106,9 @@ pub(super) fn with_search(profile: ProfileBuilder, index: Arc<Index>, size: Bloc
 pub(super) fn hold(index: &Index, pod: usize, tokens: &[u32], size: BlockSize) -> Result<(), String> {
     let pod = index.pod(&format!("pod-{pod}")).ok_or("no such pod")?;
     let blocks = ChainHasher::new(ChainSeed::new("m"), size).hash(tokens);
-    index.apply(pod, Source::Copies, &Event::Stored(Stored::prompt(&blocks))).map_err(|gone| gone.to_string())?;
+    index
+        .apply(pod, EventSemantics::Copies, &Event::Stored(Stored::prompt(&blocks)))
+        .map_err(|gone| gone.to_string())?;
     Ok(())
 }
 

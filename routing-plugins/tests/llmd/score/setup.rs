@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kv_index::{
-    BlockHash, BlockSize, ChainHasher, ChainSeed, Event, Index, Parent, Pod, PodId, Removed, Source, Stored, Tier,
+    BlockHash, BlockSize, ChainHasher, ChainSeed, Event, EventSemantics, Index, Parent, Pod, PodId, Removed, Stored,
+    Tier,
 };
 use routing_core::{
     Declare, Fleet, Picker, PluginError, PodInfo, PrepareContext, Preparer, ProfileBuilder, Ranking, Request,
@@ -58,7 +59,7 @@ impl Setup {
     pub(crate) fn store(&self, pod: usize, tier: Tier, positions: &[usize]) {
         let Some(last) = positions.iter().max() else { return };
         let hashes = self.hashes();
-        let apply = |event| self.index.apply(self.pod(pod), Source::Membership, &event).expect("a live pod");
+        let apply = |event| self.index.apply(self.pod(pod), EventSemantics::Membership, &event).expect("a live pod");
         apply(Event::Stored(Stored::new(Parent::Root, &hashes[..=*last]).in_tier(tier)));
         let left: Vec<BlockHash> = (0..*last).filter(|at| !positions.contains(at)).map(|at| hashes[at]).collect();
         apply(Event::Removed(Removed { blocks: &left, tier }));

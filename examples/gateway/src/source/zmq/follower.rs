@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use kv_index::engine::{EngineFeed, ReceiveError, Replayed};
-use kv_index::{Gone, Index, Verdict};
+use kv_index::{BatchOutcome, Index, PodRetired};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::TaskTracker;
 
@@ -41,7 +41,7 @@ pub(super) struct Follower<'t> {
 
 impl<'t> Follower<'t> {
     /// Begins from nothing: what the pod held before is forgotten.
-    pub(super) fn new(what: Follow, tasks: &'t TaskTracker) -> Result<Self, Gone> {
+    pub(super) fn new(what: Follow, tasks: &'t TaskTracker) -> Result<Self, PodRetired> {
         let feed = EngineFeed::new(what.index.clone(), what.pod, what.feed.clone())?;
         let subscription = Subscription::open(tasks, &what.endpoints.events, &what.endpoints.topic, what.pace);
         let idle = Instant::now() + what.pace.idle;
@@ -62,7 +62,7 @@ impl<'t> Follower<'t> {
     }
 
     /// Does what is due next.
-    pub(super) async fn next(&mut self) -> Result<(), Gone> {
+    pub(super) async fn next(&mut self) -> Result<(), PodRetired> {
         tokio::select! {
             heard = self.subscription.next() => match heard {
                 Heard::Connected => self.connected(),
@@ -94,7 +94,7 @@ impl<'t> Follower<'t> {
         self.what.status.set(SourceState::Connecting);
     }
 
-    fn live(&mut self, frames: Vec<Bytes>) -> Result<(), Gone> {
+    fn live(&mut self, frames: Vec<Bytes>) -> Result<(), PodRetired> {
         self.overtaken = false;
         self.idle = Instant::now() + self.what.pace.idle;
         if let Some(replay) = &mut self.replay {
@@ -104,17 +104,17 @@ impl<'t> Follower<'t> {
                 return Ok(());
             }
         }
-        let received = match self.feed.live(&frames) {
+        let received = match self.feed.receive(&frames) {
             Ok(received) => received,
             Err(error) => return self.unread(error),
         };
         self.fed = true;
-        self.what.status.count(received.verdict);
-        if let Some(start) = received.ask {
+        self.what.status.count(received.outcome);
+        if let Some(start) = received.replay_from {
             // Also where an ask is under way: then the engine has started anew since.
             self.ask(start, Cause::Missing);
         }
-        if self.replay.is_some() && matches!(received.verdict, Verdict::Gap { .. }) {
+        if self.replay.is_some() && matches!(received.outcome, BatchOutcome::Gap { .. }) {
             self.wait(frames);
         }
         Ok(())
@@ -127,7 +127,7 @@ impl<'t> Follower<'t> {
         }
     }
 
-    fn reply(&mut self, frames: &[Bytes]) -> Result<(), Gone> {
+    fn reply(&mut self, frames: &[Bytes]) -> Result<(), PodRetired> {
         let Some(replay) = &mut self.replay else { return Ok(()) };
         let cause = replay.cause;
         if frames.last().is_some_and(|payload| !payload.is_empty()) {
@@ -136,13 +136,13 @@ impl<'t> Follower<'t> {
             self.ask(start, Cause::Missing);
             return Ok(());
         }
-        match self.feed.replayed(frames) {
+        match self.feed.receive_replay(frames) {
             Ok(Replayed::Batch(received)) => {
                 self.fed = true;
-                self.what.status.count(received.verdict);
-                self.overtaken |= cause == Cause::Silence && received.verdict != Verdict::Duplicate;
+                self.what.status.count(received.outcome);
+                self.overtaken |= cause == Cause::Silence && received.outcome != BatchOutcome::Duplicate;
             }
-            Ok(Replayed::End { ask }) => self.end(ask)?,
+            Ok(Replayed::End { replay_from: ask }) => self.end(ask)?,
             Ok(_) => {}
             Err(error) => {
                 let broken = matches!(error, ReceiveError::Frames(_));
@@ -157,15 +157,15 @@ impl<'t> Follower<'t> {
 
     /// Offers what waits, before the feed is told of the replay's end: it would ask again for what has come already.
     /// Where to ask from, if the engine is found to have started anew.
-    fn offer_what_waits(&mut self) -> Result<Option<u64>, Gone> {
+    fn offer_what_waits(&mut self) -> Result<Option<u64>, PodRetired> {
         for frames in std::mem::take(&mut self.waiting) {
-            match self.feed.live(&frames) {
+            match self.feed.receive(&frames) {
                 Ok(received) => {
-                    self.what.status.count(received.verdict);
-                    if received.ask.is_some() {
-                        return Ok(received.ask);
+                    self.what.status.count(received.outcome);
+                    if received.replay_from.is_some() {
+                        return Ok(received.replay_from);
                     }
-                    if matches!(received.verdict, Verdict::Gap { .. }) {
+                    if matches!(received.outcome, BatchOutcome::Gap { .. }) {
                         // It does not join on, so nothing after it does. The feed asks when it is told of the end.
                         break;
                     }
@@ -176,7 +176,7 @@ impl<'t> Follower<'t> {
         Ok(None)
     }
 
-    fn end(&mut self, ask: Option<u64>) -> Result<(), Gone> {
+    fn end(&mut self, ask: Option<u64>) -> Result<(), PodRetired> {
         let Some(replay) = self.replay.take() else { return Ok(()) };
         self.failures = 0;
         self.idle = Instant::now() + self.what.pace.idle;
@@ -208,9 +208,9 @@ impl<'t> Follower<'t> {
         }
     }
 
-    fn due(&mut self) -> Result<(), Gone> {
+    fn due(&mut self) -> Result<(), PodRetired> {
         if self.what.index.name(self.what.pod).is_none() {
-            return Err(Gone(self.what.pod));
+            return Err(PodRetired(self.what.pod));
         }
         self.idle = Instant::now() + self.what.pace.idle;
         if !self.connected || self.replay.is_some() {
@@ -252,10 +252,10 @@ impl<'t> Follower<'t> {
     }
 
     /// Counts what could not be read; only that the pod is gone ends anything.
-    fn unread(&mut self, error: ReceiveError) -> Result<(), Gone> {
+    fn unread(&mut self, error: ReceiveError) -> Result<(), PodRetired> {
         self.what.status.error();
         match error {
-            ReceiveError::Gone(gone) => Err(gone),
+            ReceiveError::PodRetired(gone) => Err(gone),
             _ => Ok(()),
         }
     }

@@ -8,7 +8,7 @@ use crate::block::BlockHash;
 ///
 /// Implemented for the native hash ([`LazyChain`](crate::LazyChain)) and, with any of the engines' features, for
 /// the engines' own. A host with hashes of another kind can implement it too.
-pub trait Chain {
+pub trait ChainSource {
     /// Whole blocks in the prompt.
     fn len(&self) -> usize;
 
@@ -16,7 +16,7 @@ pub trait Chain {
     fn hashes(&self) -> &[BlockHash];
 
     /// The hashes of the first `blocks` blocks, or of all if there are fewer.
-    fn reach(&mut self, blocks: usize) -> &[BlockHash];
+    fn hash_up_to(&mut self, blocks: usize) -> &[BlockHash];
 
     /// Whether the prompt is shorter than a block.
     fn is_empty(&self) -> bool {
@@ -25,7 +25,7 @@ pub trait Chain {
 }
 
 /// A prompt that was hashed before.
-impl Chain for &[BlockHash] {
+impl ChainSource for &[BlockHash] {
     fn len(&self) -> usize {
         <[BlockHash]>::len(self)
     }
@@ -34,7 +34,7 @@ impl Chain for &[BlockHash] {
         self
     }
 
-    fn reach(&mut self, blocks: usize) -> &[BlockHash] {
+    fn hash_up_to(&mut self, blocks: usize) -> &[BlockHash] {
         &self[..blocks.min(<[BlockHash]>::len(self))]
     }
 }
