@@ -1,58 +1,52 @@
-//! How many requests a second a fleet can take.
+//! Capacity search: the request rate that saturates a fleet.
 //!
-//! The greatest rate at which nine in ten requests have their first token within five times what it takes on a fleet that
-//! is nearly idle, by a rule of others' making ([`REFERENCE`]): beyond it queues grow for as long as traffic comes, and no
-//! rule is judged by a yardstick of its own.
+//! Capacity is the highest rate at which TTFT p90 stays within five times its value on a nearly idle fleet, under a
+//! [`REFERENCE`] policy published by others, so that no policy of this project sets its own yardstick. Beyond it queues grow for as
+//! long as traffic comes. In a closed loop queues are bounded and TTFT may stay short at any rate: there capacity is the throughput
+//! at which answers fall behind arrivals.
 //!
-//! Where requests wait for others, queues do not grow without end and first tokens may stay quick although pods answer no
-//! more than they can: then the fleet takes what it answers in a second once answers fall behind what is asked for.
-//!
-//! Traffic that is over before the fleet is busy says nothing about it: a hundred conversations that begin at once are no
-//! load for sixteen pods, however fast they are said to come. The rule that must never break: what is answered in a second
-//! counts only if twice the traffic would not be answered faster. Where it would, [`fill`] repeats the traffic with other
-//! conversations.
+//! Invariant: a throughput counts only if twice the traffic is not answered faster. Traffic that ends before the fleet is busy says
+//! nothing about it, so [`saturate`] repeats it with other conversations.
 
 use pointsman_lab::trace::Trace;
 
 use crate::SimulateError;
 use crate::config::SimConfig;
-use crate::online::{Load, simulate};
+use crate::online_serving::{PreparedTrace, simulate};
 use crate::policy::Policy;
 
-/// The rule by which capacity is told.
-pub const REFERENCE: &str = "lmetric";
+/// The policy that capacity is defined by.
+pub(crate) const REFERENCE: &str = "lmetric";
 
-/// Traffic that fills a fleet.
+/// Traffic that saturates a fleet, and its capacity.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Filled {
+pub(crate) struct SaturatingTrace {
     /// The traffic, with its copies.
-    pub trace: Trace,
-    /// How many times it was there in the end: 1 if once was enough.
-    pub copies: usize,
-    /// Requests a second of it that the fleet just takes.
-    pub capacity: f64,
+    pub(crate) trace: Trace,
+    /// How many copies there are; 1 if the traffic was enough.
+    pub(crate) copies: usize,
+    /// The fleet's capacity in requests a second.
+    pub(crate) capacity: f64,
 }
 
-/// Traffic, repeated until it fills the fleet, and how much of it that takes; `probed` is called after every run.
-///
-/// It is repeated up to [`MOST_REQUESTS`].
-///
-/// # Errors
-///
-/// As [`capacity`].
-pub fn fill(trace: &Trace, config: &SimConfig, probed: &mut dyn FnMut()) -> Result<Filled, SimulateError> {
+/// Repeats traffic until it saturates the fleet, up to [`MOST_REQUESTS`], and finds the capacity; `probed` is called after
+/// every simulation.
+pub(crate) fn saturate(
+    trace: &Trace,
+    config: &SimConfig,
+    probed: &mut dyn FnMut(),
+) -> Result<SaturatingTrace, SimulateError> {
     let mut search = Search { policy: Policy::find(REFERENCE)?, config, probed };
     let (mut repeated, mut copies) = (trace.clone(), 1);
     loop {
         let answered = match search.run(&repeated)? {
-            Found::Taken(capacity) => return Ok(Filled { trace: repeated, copies, capacity }),
-            Found::Behind(answered) => answered,
+            CapacityLimit::Ttft(capacity) => return Ok(SaturatingTrace { trace: repeated, copies, capacity }),
+            CapacityLimit::Throughput(answered) => answered,
         };
         let requests = repeated.requests.len();
         let more = trace.clone().repeated(copies * 2, config.seed);
         if !search.is_faster(&more, answered)? {
-            return Ok(Filled { trace: repeated, copies, capacity: answered });
+            return Ok(SaturatingTrace { trace: repeated, copies, capacity: answered });
         }
         if requests == 0 || requests * 2 > MOST_REQUESTS {
             return Err(SimulateError::TooFew { requests, pods: config.pods.len() });
@@ -62,17 +56,17 @@ pub fn fill(trace: &Trace, config: &SimConfig, probed: &mut dyn FnMut()) -> Resu
 }
 
 /// Requests a second that a fleet just takes of such traffic, within 2%. Of more than [`MOST_REQUESTS`] it tries the first.
-///
-/// # Errors
-///
-/// As [`simulate`]; when no pod has room for any request; and when the traffic is too little to tell.
-pub fn capacity(trace: &Trace, config: &SimConfig) -> Result<f64, SimulateError> {
+pub(crate) fn capacity(trace: &Trace, config: &SimConfig) -> Result<f64, SimulateError> {
     let mut search = Search { policy: Policy::find(REFERENCE)?, config, probed: &mut || {} };
     let too_few = SimulateError::TooFew { requests: trace.requests.len(), pods: config.pods.len() };
     match search.run(trace)? {
-        Found::Taken(rate) => Ok(rate),
-        Found::Behind(answered) if search.is_faster(&trace.clone().repeated(2, config.seed), answered)? => Err(too_few),
-        Found::Behind(answered) => Ok(answered),
+        CapacityLimit::Ttft(rate) => Ok(rate),
+        CapacityLimit::Throughput(answered)
+            if search.is_faster(&trace.clone().repeated(2, config.seed), answered)? =>
+        {
+            Err(too_few)
+        }
+        CapacityLimit::Throughput(answered) => Ok(answered),
     }
 }
 
@@ -82,16 +76,16 @@ struct Search<'s> {
     probed: &'s mut dyn FnMut(),
 }
 
-/// What a search found, in requests a second.
-enum Found {
-    /// Beyond it first tokens take too long.
-    Taken(f64),
-    /// First tokens stay quick, but no more than this is answered.
-    Behind(f64),
+/// What bounds the capacity, in requests a second.
+enum CapacityLimit {
+    /// Beyond it TTFT is too long.
+    Ttft(f64),
+    /// TTFT stays short, but no more than this is answered.
+    Throughput(f64),
 }
 
 impl Search<'_> {
-    fn run(&mut self, trace: &Trace) -> Result<Found, SimulateError> {
+    fn run(&mut self, trace: &Trace) -> Result<CapacityLimit, SimulateError> {
         let mut low = IDLE_PER_POD * self.config.pods.len() as f64;
         let (idle, mut best) = self.probe(trace, low)?;
         let most = 5.0 * idle;
@@ -103,7 +97,7 @@ impl Search<'_> {
                 break;
             }
             if answered < KEPT_UP * high {
-                return Ok(Found::Behind(best));
+                return Ok(CapacityLimit::Throughput(best));
             }
             (low, high) = (high, high * 2.0);
         }
@@ -113,17 +107,17 @@ impl Search<'_> {
             if p90 <= most { (low, best) = (middle, answered.max(best)) } else { high = middle }
         }
         // What comes of conversations is less than what is asked for as soon as answers take longer.
-        Ok(if trace.is_closed() && best < low { Found::Behind(best) } else { Found::Taken(low) })
+        Ok(if trace.is_closed() && best < low { CapacityLimit::Throughput(best) } else { CapacityLimit::Ttft(low) })
     }
 
-    /// µs until nine in ten have their first token, and requests answered in a second.
+    /// TTFT p90 in µs, and throughput in requests a second.
     fn probe(&mut self, trace: &Trace, rate: f64) -> Result<(f64, f64), SimulateError> {
         let part = trace.requests.len().min(MOST_REQUESTS);
         let trace = trace.clone().take(part).at_rate(rate, self.config.seed);
-        let outcome = simulate(&self.policy, &Load::new(&trace), self.config, &mut |_| {})?;
+        let result = simulate(&self.policy, &PreparedTrace::new(&trace), self.config, &mut |_| {})?;
         (self.probed)();
         let none = || SimulateError::flag("kv-tokens", "no pod has room for any request of the traffic");
-        Ok((outcome.ttft.quantile(0.9).ok_or_else(none)?, outcome.throughput()))
+        Ok((result.ttft.quantile(0.9).ok_or_else(none)?, result.throughput()))
     }
 
     /// Whether more is answered in a second of this than was of half of it: the fleet was not busy.
@@ -141,8 +135,8 @@ const KEPT_UP: f64 = 0.5;
 /// Twice the traffic on busy pods is answered a little faster, since the end, when few are left, is shorter against it.
 const FASTER: f64 = 1.2;
 
-/// Requests that capacity is told by at most.
-pub const MOST_REQUESTS: usize = 100_000;
+/// Most requests of a search.
+pub(crate) const MOST_REQUESTS: usize = 100_000;
 
 #[cfg(test)]
 mod tests {
@@ -174,33 +168,33 @@ mod tests {
     }
 
     #[test]
-    fn a_handful_of_conversations_is_repeated_until_it_fills_the_fleet() {
+    fn a_handful_of_conversations_is_repeated_until_it_saturates_the_fleet() {
         let trace = conversations(4, 3);
         let config = config(2, trace.block);
-        let told = capacity(&trace, &config).unwrap_err();
-        assert!(matches!(told, SimulateError::TooFew { requests: 12, pods: 2 }), "{told}");
+        let error = capacity(&trace, &config).unwrap_err();
+        assert!(matches!(error, SimulateError::TooFew { requests: 12, pods: 2 }), "{error}");
         let mut probes = 0;
-        let filled = fill(&trace, &config, &mut || probes += 1).unwrap();
-        assert!(filled.copies > 1 && probes > 5, "{} copies", filled.copies);
-        assert_eq!(filled.trace.requests.len(), 12 * filled.copies);
+        let saturating = saturate(&trace, &config, &mut || probes += 1).unwrap();
+        assert!(saturating.copies > 1 && probes > 5, "{} copies", saturating.copies);
+        assert_eq!(saturating.trace.requests.len(), 12 * saturating.copies);
         // It is what is answered when all come at once or less, and first tokens are as quick as they should be.
         let policy = Policy::find(REFERENCE).unwrap();
         let at = |rate: f64| {
-            let trace = filled.trace.clone().at_rate(rate, config.seed);
-            let outcome = simulate(&policy, &Load::new(&trace), &config, &mut |_| {}).unwrap();
-            (outcome.ttft.quantile(0.9).unwrap(), outcome.throughput())
+            let trace = saturating.trace.clone().at_rate(rate, config.seed);
+            let result = simulate(&policy, &PreparedTrace::new(&trace), &config, &mut |_| {}).unwrap();
+            (result.ttft.quantile(0.9).unwrap(), result.throughput())
         };
-        let (idle, within, most) = (at(0.02).0, at(filled.capacity).0, at(1e6).1);
+        let (idle, within, most) = (at(0.02).0, at(saturating.capacity).0, at(1e6).1);
         assert!(within <= 5.0 * idle, "{within} µs for {idle} on an idle fleet");
-        assert!(filled.capacity <= 1.1 * most, "{} of {most}", filled.capacity);
+        assert!(saturating.capacity <= 1.1 * most, "{} of {most}", saturating.capacity);
     }
 
     #[test]
-    fn traffic_that_no_pod_has_room_for_is_told() {
+    fn traffic_that_no_pod_has_room_for_is_an_error() {
         let trace = Made::Conversation.trace(20, 3);
         let error = capacity(&trace, &SimConfig::mixed(1, trace.block, trace.block)).unwrap_err();
         assert!(error.to_string().starts_with("--kv-tokens: "), "{error}");
         let nothing = Trace::new(512, Vec::new());
-        assert!(fill(&nothing, &config(1, 512), &mut || {}).is_err());
+        assert!(saturate(&nothing, &config(1, 512), &mut || {}).is_err());
     }
 }

@@ -7,30 +7,28 @@ use pointsman_engine_sim::cost::CostModel;
 
 /// A fleet and its surroundings.
 #[derive(Clone, Debug)]
-#[expect(clippy::exhaustive_structs, reason = "what a host fills in by name")]
-pub struct SimConfig {
+pub(crate) struct SimConfig {
     /// The pods, and what each one does.
-    pub pods: Vec<(EngineConfig, Role)>,
+    pub(crate) pods: Vec<(EngineConfig, Role)>,
     /// How long steps take.
-    pub costs: CostModel,
+    pub(crate) costs: CostModel,
     /// µs until an event of a pod's cache reaches the index.
-    pub event_delay_us: u64,
+    pub(crate) event_delay_us: u64,
     /// Share of events that never do.
-    pub event_loss: f64,
+    pub(crate) event_loss: f64,
     /// µs between two reports of a pod's own figures.
-    pub report_every_us: u64,
+    pub(crate) report_every_us: u64,
     /// µs to move the KV of a token from a prefill pod to a decode pod.
-    pub transfer_us_per_token: f64,
+    pub(crate) transfer_us_per_token: f64,
     /// µs that such a move takes at least.
-    pub transfer_us: u64,
+    pub(crate) transfer_us: u64,
     /// What chance begins with.
-    pub seed: u64,
+    pub(crate) seed: u64,
 }
 
 impl SimConfig {
     /// So many pods alike that prefill and decode, each with room for so many tokens in blocks of this size.
-    #[must_use]
-    pub fn mixed(pods: usize, tokens: usize, block: usize) -> Self {
+    pub(crate) fn mixed(pods: usize, tokens: usize, block: usize) -> Self {
         let engine = EngineConfig { block, blocks: tokens / block, ..EngineConfig::default() };
         Self {
             pods: vec![(engine, Role::Both); pods],
@@ -46,8 +44,7 @@ impl SimConfig {
     }
 
     /// The same with the first so many pods prefilling only, and the others decoding.
-    #[must_use]
-    pub fn split(mut self, prefill: usize) -> Self {
+    pub(crate) fn disaggregated(mut self, prefill: usize) -> Self {
         for (at, (_, role)) in self.pods.iter_mut().enumerate() {
             *role = if at < prefill { Role::Prefill } else { Role::Decode };
         }

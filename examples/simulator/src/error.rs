@@ -4,8 +4,7 @@ use std::io;
 
 /// Why there is no simulation. The operator's to mend.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SimulateError {
+pub(crate) enum SimulateError {
     /// A flag has a value that makes no sense.
     #[error("--{flag}: {wrong}")]
     Flag {
@@ -47,7 +46,7 @@ pub enum SimulateError {
     Costs(String, #[source] pointsman_engine_sim::cost::CostError),
     /// A sweep that says nothing.
     #[error("--sweep {0}: {1}; it is POLICY:SCORER=1,2,4 for a weight, or POLICY:PLUGIN.PARAMETER=1,2,4")]
-    Sweep(String, String),
+    SweepResult(String, String),
     /// A file could not be read or written.
     #[error("{0}: {1}")]
     File(String, #[source] io::Error),
@@ -56,12 +55,12 @@ pub enum SimulateError {
     Plan(#[from] routing_core::batch::BatchError),
     /// The report could not be written.
     #[error("--out: {0}")]
-    Report(#[from] crate::report::WriteError),
+    ComparisonReport(#[from] crate::report::WriteError),
 }
 
 impl SimulateError {
     /// A flag with a wrong value.
-    pub(super) fn flag(flag: &'static str, wrong: impl Into<String>) -> Self {
+    pub(crate) fn flag(flag: &'static str, wrong: impl Into<String>) -> Self {
         Self::Flag { flag, wrong: wrong.into() }
     }
 }

@@ -1,9 +1,9 @@
-//! What `simulate` is told on its command line.
+//! Command line of `simulate`.
 //!
-//! | module | idea |
+//! | module | content |
 //! |---|---|
-//! | [`check`](Options::check) | values that make no sense, told by their flag |
-//! | [`command`](Options::command) | the command that makes a run again |
+//! | [`check`](Options::check) | validation, with the flag in every error |
+//! | [`command`](Options::command) | the command that reproduces a run |
 
 mod check;
 mod command;
@@ -15,136 +15,123 @@ use std::path::{Path, PathBuf};
 use clap::{Parser, ValueEnum};
 use pointsman_lab::trace::Trace;
 use pointsman_lab::trace::made::Made;
-use routing_core::Role;
 
 use crate::SimulateError;
 use crate::config::SimConfig;
 use crate::engine::EngineConfig;
 use pointsman_engine_sim::cost::CostModel;
 
-/// Simulates routing rules on real or made-up traffic, in virtual time.
+/// Simulates routing policies on recorded or synthetic traffic, in virtual time.
 ///
-/// Requests are routed by the real index, profiles and load tracker to modelled pods. Nothing waits: an hour of traffic
-/// takes a second. Without any option it makes up the traffic of a chat, finds how much of it 16 pods take, and compares
-/// all policies at 80% of that.
+/// The real index, profiles and load tracker route requests to modelled pods. An hour of traffic takes a second. By default it
+/// generates conversation traffic, searches the capacity of 16 pods, and compares all policies at 80% of it.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "simulate", after_help = EXAMPLES)]
-#[non_exhaustive]
-pub struct Options {
-    /// A trace: Mooncake's JSONL or one with `session_id`s, gzipped or not.
-    #[arg(long, value_name = "FILE", conflicts_with = "made")]
-    pub trace: Vec<PathBuf>,
-    /// Traffic to make up, where there is no trace: conversation, chat, rag, agents, or mixed:SHARE of long cold prompts.
+pub(crate) struct Options {
+    /// Trace file: Mooncake JSONL or JSONL with `session_id`s, optionally gzipped; repeatable.
+    #[arg(long, value_name = "FILE", conflicts_with = "synthetic")]
+    pub(crate) trace: Vec<PathBuf>,
+    /// Synthetic traffic: conversation, chat, rag, agents, or mixed:SHARE with a share of long cold prompts; repeatable.
     #[arg(long, value_name = "KIND", default_value = "conversation")]
-    pub made: Vec<Made>,
-    /// Requests to make up; of a trace, at least so many by repeating it with other conversations.
+    pub(crate) synthetic: Vec<Made>,
+    /// Synthetic requests; a trace is repeated with other conversations until it has at least so many.
     #[arg(long, default_value_t = 12_000)]
-    pub requests: usize,
-    /// Share of the fleet's capacity at which requests come, in percent.
+    pub(crate) requests: usize,
+    /// Load in percent of the fleet's capacity.
     #[arg(long, value_name = "PERCENT", default_value = "80", value_delimiter = ',', conflicts_with = "rate")]
-    pub load: Vec<f64>,
-    /// Requests a second, instead of a share of the capacity; 0 for the trace's own times.
-    #[arg(long)]
-    pub rate: Option<f64>,
-    /// Pods.
+    pub(crate) load: Vec<f64>,
+    /// Requests per second instead of a load; 0 for the trace's own arrival times.
+    #[arg(long, conflicts_with = "study")]
+    pub(crate) rate: Option<f64>,
+    /// Pods of the fleet.
     #[arg(long, default_value_t = 16)]
-    pub pods: usize,
-    /// How many of them prefill only; the others then decode.
+    pub(crate) pods: usize,
+    /// Prefill-only pods; the others are then decode-only.
     #[arg(long, default_value_t = 0)]
-    pub prefill_pods: usize,
-    /// Tokens that a pod's GPU memory has room for.
+    pub(crate) prefill_pods: usize,
+    /// KV cache of a pod in GPU memory, in tokens.
     #[arg(long, default_value_t = 1_000_000)]
-    pub kv_tokens: usize,
-    /// Tokens that a pod's host memory has room for, beside it.
+    pub(crate) kv_tokens: usize,
+    /// KV cache of a pod in host memory, in tokens.
     #[arg(long, default_value_t = 0)]
-    pub host_tokens: usize,
-    /// Measured costs of another machine or model, as JSON; one H200 with an 8B model, unless given.
+    pub(crate) host_tokens: usize,
+    /// Cost table of another GPU or model, as JSON; one H200 with an 8B model by default.
     #[arg(long, value_name = "FILE")]
-    pub costs: Option<PathBuf>,
-    /// Milliseconds until a pod's event reaches the index.
+    pub(crate) costs: Option<PathBuf>,
+    /// Delay of cache events, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 1.0)]
-    pub delay: f64,
-    /// Events that are lost, in percent.
+    pub(crate) event_delay: f64,
+    /// Lost cache events, in percent.
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
-    pub loss: f64,
-    /// Policies to run on the same arrivals, by name or as files; all that suit the fleet, unless given.
+    pub(crate) event_loss: f64,
+    /// Policies to compare on the same arrivals, by name or file; all that fit the fleet by default.
     #[arg(long, value_name = "A,B,C", value_delimiter = ',')]
-    pub compare: Vec<String>,
-    /// A weight to vary: POLICY:SCORER=1,2,4, or a parameter: POLICY:PLUGIN.PARAMETER=1,2,4.
-    #[arg(long, value_name = "WHAT")]
-    pub sweep: Option<String>,
-    /// What chance begins with.
+    pub(crate) compare: Vec<String>,
+    /// Parameter sweep: POLICY:SCORER=1,2,4 for a weight, POLICY:PLUGIN.PARAMETER=1,2,4 for a parameter.
+    #[arg(long, value_name = "SWEEP")]
+    pub(crate) sweep: Option<String>,
+    /// Seed of the pseudorandom generators.
     #[arg(long, default_value_t = 1)]
-    pub seed: u64,
-    /// Seeds to run each policy with: one comparison pools them, studies tell the median.
+    pub(crate) seed: u64,
+    /// Seeds per policy: a comparison merges them, studies show the median.
     #[arg(long, default_value_t = 1)]
-    pub seeds: u64,
-    /// Writes report.html, report.json, table.md and plots into this folder; into one below it for each traffic and load,
-    /// where there are several.
+    pub(crate) seeds: u64,
+    /// Folder for report.html, report.json, table.md and plots; one subfolder per traffic and load if there are several.
     #[arg(long, value_name = "FOLDER")]
-    pub out: Option<PathBuf>,
-    /// Names all policies, says what each one does, and ends.
+    pub(crate) out: Option<PathBuf>,
+    /// Lists all policies with a description.
     #[arg(long)]
-    pub list: bool,
-    /// A whole study, as Markdown on standard output, instead of one comparison.
+    pub(crate) list: bool,
+    /// Runs an experiment of docs/routing-quality.md and prints it as Markdown.
     #[arg(long, value_enum)]
-    pub study: Option<Study>,
-    /// Runs at once; as many as there are cores, unless given.
+    pub(crate) study: Option<Study>,
+    /// Simulations in parallel; one per core by default.
     #[arg(long)]
-    pub jobs: Option<usize>,
+    pub(crate) jobs: Option<usize>,
 }
 
 const EXAMPLES: &str = "Examples:
-  simulate --out report                                    all policies, with a page to look at
+  simulate --out report                                    all policies, with an HTML report
   simulate --compare cache_aware,lmetric,llm_d --load 60,80,95 --seeds 3
-  simulate --trace traffic.jsonl.gz --rate 0 --pods 8      a trace at its own times
-  simulate --sweep cache_aware:cache=1,2,4,8               a scorer's weight, varied
-  simulate --sweep cache_aware:load.form.limit.limit=8,32  a plugin's parameter, varied";
+  simulate --trace traffic.jsonl.gz --rate 0 --pods 8      a trace at its own arrival times
+  simulate --sweep cache_aware:cache=1,2,4,8               sweep of a scorer's weight
+  simulate --sweep cache_aware:load.form.limit.limit=8,32  sweep of a plugin's parameter";
 
-/// The studies of `docs/routing-quality.md`.
+/// The experiments of `docs/routing-quality.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[expect(clippy::exhaustive_enums, reason = "one for each part of the document")]
-pub enum Study {
-    /// Every policy on every trace at each load: is the default ever beaten?
+pub(crate) enum Study {
+    /// Every policy on every trace at each load.
     Quality,
     /// The same with events that are late or lost.
-    Events,
-    /// Prefill and decode on pods of their own, against mixed pods.
-    Split,
-    /// The trace as one batch: planned, in order of arrival, at random, by the best profile.
-    Batch,
-    /// A batch in the gaps of online traffic.
-    Together,
+    EventLoss,
+    /// Prefill/decode disaggregation, against mixed pods.
+    Disaggregation,
+    /// The trace as one offline batch: planned, in order of arrival, at random, or routed online.
+    OfflineBatch,
+    /// A batch beside online traffic.
+    ColocatedBatch,
 }
 
 impl Options {
-    /// The traffic: a name that no other has, and requests at times of their own.
-    ///
-    /// # Errors
-    ///
-    /// When a file cannot be read.
-    pub fn traffic(&self) -> Result<Vec<(String, Trace)>, SimulateError> {
+    /// The traffic: traces under unique names, at their own arrival times.
+    pub(crate) fn traffic(&self) -> Result<Vec<(String, Trace)>, SimulateError> {
         let mut names = HashSet::new();
         if self.trace.is_empty() {
-            let make = |made: &Made| (told_apart(&mut names, made.to_string()), made.trace(self.requests, self.seed));
-            return Ok(self.made.iter().map(make).collect());
+            let make = |kind: &Made| (unique_name(&mut names, kind.to_string()), kind.trace(self.requests, self.seed));
+            return Ok(self.synthetic.iter().map(make).collect());
         }
         let open = |path: &PathBuf| {
             let name = file_name(path);
             let trace = Trace::open(path).map_err(|error| SimulateError::Trace(path.display().to_string(), error))?;
             let copies = self.requests.div_ceil(trace.requests.len().max(1)).max(1);
             let trace = if copies > 1 { trace.repeated(copies, self.seed) } else { trace };
-            Ok((told_apart(&mut names, name.split('.').next().unwrap_or_default().to_owned()), trace))
+            Ok((unique_name(&mut names, name.split('.').next().unwrap_or_default().to_owned()), trace))
         };
         self.trace.iter().map(open).collect()
     }
 
     /// The fleet for traffic in blocks of this size.
-    ///
-    /// # Errors
-    ///
-    /// When the costs cannot be read, or no pod would answer.
-    pub fn fleet(&self, block: usize) -> Result<SimConfig, SimulateError> {
+    pub(crate) fn fleet(&self, block: usize) -> Result<SimConfig, SimulateError> {
         self.check()?;
         if self.kv_tokens < block {
             let wrong = format!("{} tokens have no room for a block of {block}", self.kv_tokens);
@@ -159,28 +146,26 @@ impl Options {
             let text = std::fs::read_to_string(path).map_err(|error| SimulateError::File(named.clone(), error))?;
             config.costs = CostModel::from_json(&text).map_err(|error| SimulateError::Costs(named, error))?;
         }
-        config.event_delay_us = (self.delay * 1e3) as u64;
-        config.event_loss = self.loss / 100.0;
+        config.event_delay_us = (self.event_delay * 1e3) as u64;
+        config.event_loss = self.event_loss / 100.0;
         config.seed = self.seed;
-        Ok(if self.prefill_pods > 0 { config.split(self.prefill_pods) } else { config })
+        Ok(if self.prefill_pods > 0 { config.disaggregated(self.prefill_pods) } else { config })
     }
 
-    /// Runs at once.
-    #[must_use]
-    pub fn at_once(&self) -> usize {
+    /// The seeds to run with.
+    pub(crate) fn seeds(&self) -> impl Iterator<Item = u64> + use<> {
+        self.seed..self.seed + self.seeds.max(1)
+    }
+
+    /// Simulations at once.
+    pub(crate) fn parallelism(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         self.jobs.unwrap_or_else(cores)
-    }
-
-    /// Whether a fleet has pods of one role only.
-    #[must_use]
-    pub fn is_split(config: &SimConfig) -> bool {
-        config.pods.iter().any(|(_, role)| *role != Role::Both)
     }
 }
 
 /// A name that none before it has: the second `chat` is `chat-2`.
-pub(super) fn told_apart(names: &mut HashSet<String>, name: String) -> String {
+pub(crate) fn unique_name(names: &mut HashSet<String>, name: String) -> String {
     let numbered = (2..).map(|number| format!("{name}-{number}"));
     let free = iter::once(name.clone()).chain(numbered).find(|name| !names.contains(name)).unwrap_or(name);
     names.insert(free.clone());
@@ -199,9 +184,10 @@ mod tests {
     #[test]
     fn names_that_are_there_already_get_a_number() {
         let mut names = HashSet::new();
-        let told = ["a", "a", "b", "a-2", "a"].map(|name| told_apart(&mut names, name.to_owned()));
+        let told = ["a", "a", "b", "a-2", "a"].map(|name| unique_name(&mut names, name.to_owned()));
         assert_eq!(told, ["a", "a-2", "b", "a-2-2", "a-3"]);
-        let options = Options::parse_from(["simulate", "--made", "chat", "--made", "chat", "--requests", "5"]);
+        let options =
+            Options::parse_from(["simulate", "--synthetic", "chat", "--synthetic", "chat", "--requests", "5"]);
         let traffic = options.traffic().unwrap();
         assert_eq!(traffic.iter().map(|(name, _)| &**name).collect::<Vec<_>>(), ["chat", "chat-2"]);
     }

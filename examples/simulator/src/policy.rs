@@ -12,9 +12,9 @@ use crate::SimulateError;
 
 /// A rule by its name.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Policy {
+pub(crate) struct Policy {
     /// What tables call it.
-    pub name: String,
+    pub(crate) name: String,
     document: Value,
 }
 
@@ -31,7 +31,7 @@ const STOCK: [(&str, &str); 9] = documents!("../../../routing-plugins/profiles/"
     prefill_decode, prefill_decode_conditional);
 
 /// The profile that gateways should begin with.
-pub const DEFAULT: &str = "first_token";
+pub(crate) const DEFAULT: &str = "first_token";
 
 /// Rules that others published, as documents of stock plugins.
 const PUBLISHED: [(&str, &str); 11] = documents!("../policies/":
@@ -40,32 +40,27 @@ const PUBLISHED: [(&str, &str); 11] = documents!("../policies/":
 
 impl Policy {
     /// The names of those for pods that prefill and decode.
-    pub fn for_mixed_pods() -> impl Iterator<Item = &'static str> {
-        Self::names().filter(|name| !Self::is_for_split(name))
+    pub(crate) fn for_mixed_pods() -> impl Iterator<Item = &'static str> {
+        Self::names().filter(|name| !Self::is_disaggregated(name))
     }
 
     /// Whether a policy is for pods of which some prefill and others decode.
-    #[must_use]
-    pub fn is_for_split(name: &str) -> bool {
+    pub(crate) fn is_disaggregated(name: &str) -> bool {
         name.starts_with("prefill_decode")
     }
 
     /// The names of all that come along, in the order tables list them.
-    pub fn names() -> impl Iterator<Item = &'static str> {
+    pub(crate) fn names() -> impl Iterator<Item = &'static str> {
         STOCK.iter().chain(&PUBLISHED).map(|(name, _)| *name)
     }
 
     /// All that come along, each with what it says of itself in one sentence.
-    pub fn described() -> impl Iterator<Item = (&'static str, String)> {
+    pub(crate) fn described() -> impl Iterator<Item = (&'static str, String)> {
         STOCK.iter().chain(&PUBLISHED).map(|(name, text)| (*name, first_sentence(text)))
     }
 
     /// One that comes along, or of a file.
-    ///
-    /// # Errors
-    ///
-    /// If there is neither, or the file is not YAML.
-    pub fn find(name: &str) -> Result<Self, SimulateError> {
+    pub(crate) fn find(name: &str) -> Result<Self, SimulateError> {
         let known =
             STOCK.iter().chain(&PUBLISHED).find(|(known, _)| *known == name).map(|(_, text)| (*text).to_owned());
         let (name, text) = match known {
@@ -83,8 +78,7 @@ impl Policy {
     }
 
     /// The same with another weight of a scorer, in every profile that uses it; none if none does.
-    #[must_use]
-    pub fn with_weight(&self, scorer: &str, weight: f64) -> Option<Self> {
+    pub(crate) fn with_weight(&self, scorer: &str, weight: f64) -> Option<Self> {
         let mut document = self.document.clone();
         let mut found = false;
         for profile in document.get_mut("profiles")?.as_sequence_mut()? {
@@ -99,8 +93,7 @@ impl Policy {
 
     /// The same with another parameter of a plugin, one within others by names with dots between; none if there is no such
     /// plugin, or something else is where the name leads.
-    #[must_use]
-    pub fn with_parameter(&self, plugin: &str, parameter: &str, value: f64) -> Option<Self> {
+    pub(crate) fn with_parameter(&self, plugin: &str, parameter: &str, value: f64) -> Option<Self> {
         let mut document = self.document.clone();
         let plugins = document.get_mut("plugins")?.as_sequence_mut()?;
         let mut place = plugins.iter_mut().find(|one| one.get("name").and_then(Value::as_str) == Some(plugin))?;
@@ -118,21 +111,13 @@ impl Policy {
     }
 
     /// Whether it builds.
-    ///
-    /// # Errors
-    ///
-    /// Every problem of its document.
-    pub fn check(&self) -> Result<(), SimulateError> {
+    pub(crate) fn check(&self) -> Result<(), SimulateError> {
         let block = BlockSize::new(16).ok_or(SimulateError::NoPods)?;
         self.build(&PluginState::new(Index::new(Config::default()).into(), Hashing::Given(block))).map(|_| ())
     }
 
     /// Builds it over a stock.
-    ///
-    /// # Errors
-    ///
-    /// Every problem of its document.
-    pub fn build(&self, stock: &PluginState) -> Result<Workflow, SimulateError> {
+    pub(crate) fn build(&self, stock: &PluginState) -> Result<Workflow, SimulateError> {
         let wrong = |error: &dyn std::fmt::Display| SimulateError::Policy(self.name.clone(), error.to_string());
         let mut registry = Registry::new();
         register(&mut registry, stock).map_err(|error| wrong(&error))?;

@@ -7,12 +7,12 @@
 //! | [`plots`] | pictures, each with what to look for |
 //! | [`html`] | all of it on one page that needs nothing else |
 //!
-//! The rule: every figure comes from the [`Outcome`]s alone, so that table, JSON and pictures cannot disagree.
+//! The rule: every figure comes from the [`PolicyResult`]s alone, so that table, JSON and pictures cannot disagree.
 
-pub mod html;
-pub mod json;
-pub mod plots;
-pub mod table;
+pub(crate) mod html;
+pub(crate) mod json;
+pub(crate) mod plots;
+pub(crate) mod table;
 
 use std::fmt::{self, Display};
 use std::io;
@@ -20,29 +20,27 @@ use std::path::{Path, PathBuf};
 
 use pointsman_lab::plot::axis::Unit;
 
-use crate::outcome::Outcome;
+use crate::results::PolicyResult;
 
 /// How a run was made, in names and values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RunSettings {
+pub(crate) struct RunSettings {
     /// What the run is about.
-    pub title: String,
+    pub(crate) title: String,
     /// The command that makes it again.
-    pub command: String,
+    pub(crate) command: String,
     /// Further settings, in the order in which they are shown: trace, seed, pods and so on.
-    pub values: Vec<(String, String)>,
+    pub(crate) values: Vec<(String, String)>,
 }
 
 impl RunSettings {
     /// Without further settings.
-    pub fn new(title: impl Into<String>, command: impl Into<String>) -> Self {
+    pub(crate) fn new(title: impl Into<String>, command: impl Into<String>) -> Self {
         Self { title: title.into(), command: command.into(), values: Vec::new() }
     }
 
     /// And this one.
-    #[must_use]
-    pub fn with(mut self, name: impl Into<String>, value: impl Display) -> Self {
+    pub(crate) fn with(mut self, name: impl Into<String>, value: impl Display) -> Self {
         self.values.push((name.into(), value.to_string()));
         self
     }
@@ -50,46 +48,43 @@ impl RunSettings {
 
 /// Outcomes over something that was varied: a weight, or a share of the traffic. Outcomes of one policy are one line.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Sweep {
+pub(crate) struct SweepResult {
     /// What was varied.
-    pub name: String,
+    pub(crate) name: String,
     /// What its values are.
-    pub unit: Unit,
+    pub(crate) unit: Unit,
     /// Its values, with what came of each.
-    pub points: Vec<(f64, Outcome)>,
+    pub(crate) points: Vec<(f64, PolicyResult)>,
 }
 
-impl Sweep {
+impl SweepResult {
     /// Without points.
-    pub fn new(name: impl Into<String>, unit: Unit) -> Self {
+    pub(crate) fn new(name: impl Into<String>, unit: Unit) -> Self {
         Self { name: name.into(), unit, points: Vec::new() }
     }
 
     /// Adds what came of a value.
-    pub fn add(&mut self, value: f64, outcome: Outcome) {
-        self.points.push((value, outcome));
+    pub(crate) fn add(&mut self, value: f64, result: PolicyResult) {
+        self.points.push((value, result));
     }
 
-    /// The outcomes, each named by its policy and value, as rows of a table.
-    #[must_use]
-    pub fn rows(&self) -> Vec<Outcome> {
+    /// The results, each named by its policy and value, as rows of a table.
+    pub(crate) fn rows(&self) -> Vec<PolicyResult> {
         let several = self.policies().len() > 1;
-        let named = |(value, outcome): &(f64, Outcome)| {
+        let named = |(value, result): &(f64, PolicyResult)| {
             let value = format!("{} = {}", self.name, self.unit.format(*value));
-            let policy = if several { format!("{}, {value}", outcome.policy) } else { value };
-            Outcome { policy, ..outcome.clone() }
+            let policy = if several { format!("{}, {value}", result.policy) } else { value };
+            PolicyResult { policy, ..result.clone() }
         };
         self.points.iter().map(named).collect()
     }
 
     /// Its policies, in the order in which they came.
-    #[must_use]
-    pub fn policies(&self) -> Vec<&str> {
+    pub(crate) fn policies(&self) -> Vec<&str> {
         let mut policies: Vec<&str> = Vec::new();
-        for (_, outcome) in &self.points {
-            if !policies.contains(&&*outcome.policy) {
-                policies.push(&outcome.policy);
+        for (_, result) in &self.points {
+            if !policies.contains(&&*result.policy) {
+                policies.push(&result.policy);
             }
         }
         policies
@@ -98,39 +93,32 @@ impl Sweep {
 
 /// Everything that a run found.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct Report {
+pub(crate) struct ComparisonReport {
     /// How it was made.
-    pub settings: RunSettings,
+    pub(crate) settings: RunSettings,
     /// What came of each policy.
-    pub outcomes: Vec<Outcome>,
+    pub(crate) results: Vec<PolicyResult>,
     /// What came of varying something.
-    pub sweep: Option<Sweep>,
+    pub(crate) sweep: Option<SweepResult>,
 }
 
-impl Report {
-    /// Of these outcomes.
-    #[must_use]
-    pub const fn new(settings: RunSettings, outcomes: Vec<Outcome>) -> Self {
-        Self { settings, outcomes, sweep: None }
+impl ComparisonReport {
+    /// Of these results.
+    pub(crate) const fn new(settings: RunSettings, results: Vec<PolicyResult>) -> Self {
+        Self { settings, results, sweep: None }
     }
 
     /// With what came of varying something.
-    #[must_use]
-    pub fn with_sweep(mut self, sweep: Sweep) -> Self {
+    pub(crate) fn with_sweep(mut self, sweep: SweepResult) -> Self {
         self.sweep = Some(sweep);
         self
     }
 
     /// Writes `report.html`, `report.json`, `table.md` and a picture each into a folder, which is made if it is not
     /// there. Displays as a line a file. A file is there as a whole or not at all, whenever this is stopped.
-    ///
-    /// # Errors
-    ///
-    /// When the folder cannot be made or a file cannot be written.
-    pub fn write_to(&self, folder: &Path) -> Result<Written, WriteError> {
+    pub(crate) fn write_to(&self, folder: &Path) -> Result<WrittenFiles, WriteError> {
         std::fs::create_dir_all(folder).map_err(|source| WriteError::Folder { folder: folder.to_owned(), source })?;
-        let mut written = Written { files: Vec::new() };
+        let mut written = WrittenFiles { files: Vec::new() };
         let mut write = |name: String, text: String| {
             let path = folder.join(name);
             whole(&path, &text).map_err(|source| WriteError::File { path: path.clone(), source })?;
@@ -147,11 +135,11 @@ impl Report {
         Ok(written)
     }
 
-    /// The tables of outcomes and sweep as Markdown.
+    /// The tables of results and sweep as Markdown.
     fn markdown(&self) -> String {
         let mut tables = Vec::new();
-        if !self.outcomes.is_empty() {
-            tables.push(table::markdown(&self.outcomes));
+        if !self.results.is_empty() {
+            tables.push(table::markdown(&self.results));
         }
         if let Some(sweep) = &self.sweep {
             tables.push(table::markdown(&sweep.rows()));
@@ -173,13 +161,12 @@ fn whole(path: &Path, text: &str) -> io::Result<()> {
 
 /// Files that were written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Written {
+pub(crate) struct WrittenFiles {
     /// Where they are, the page first.
-    pub files: Vec<PathBuf>,
+    pub(crate) files: Vec<PathBuf>,
 }
 
-impl Display for Written {
+impl Display for WrittenFiles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.files.iter().try_for_each(|file| writeln!(f, "wrote {}", file.display()))
     }
@@ -187,8 +174,7 @@ impl Display for Written {
 
 /// Why a report was not written. Whoever named the folder can act.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum WriteError {
+pub(crate) enum WriteError {
     /// The folder could not be made.
     #[error("folder `{}` could not be made", folder.display())]
     Folder {

@@ -18,7 +18,7 @@ use crate::policy::Policy;
 
 /// The router and what it knows.
 #[derive(Debug)]
-pub(super) struct Router {
+pub(crate) struct Router {
     index: Arc<Index>,
     load: Arc<LoadTracker>,
     workflow: Workflow,
@@ -38,37 +38,37 @@ pub(super) struct Router {
     coming: VecDeque<(u64, usize, Change)>,
     reported: Option<u64>,
     report_every: u64,
-    pub(super) decisions: u64,
-    pub(super) decision_ns: u64,
+    pub(crate) decisions: u64,
+    pub(crate) decision_ns: u64,
 }
 
 /// Where a request goes.
 #[derive(Debug)]
-pub(super) struct Choice {
+pub(crate) struct RouteDecision {
     /// The pod that prefills alone, if there is one.
-    pub(super) prefill: Option<usize>,
+    pub(crate) prefill: Option<usize>,
     /// The pod that answers.
-    pub(super) serve: usize,
+    pub(crate) serve: usize,
     /// The request's shares of their load.
-    pub(super) prefill_guard: Option<LoadGuard>,
-    pub(super) guard: LoadGuard,
+    pub(crate) prefill_guard: Option<LoadGuard>,
+    pub(crate) guard: LoadGuard,
     /// Leading blocks that the pod which answers is known to hold.
-    pub(super) held: usize,
+    pub(crate) held: usize,
 }
 
 /// A request as the router is asked about it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked<'t> {
-    pub(super) chain: &'t [BlockHash],
-    pub(super) prompt: u32,
-    pub(super) session: u32,
+pub(crate) struct DecisionRequest<'t> {
+    pub(crate) chain: &'t [BlockHash],
+    pub(crate) prompt: u32,
+    pub(crate) session: u32,
     /// Tokens that its answer is expected to have.
-    pub(super) output: u64,
-    pub(super) seed: u64,
+    pub(crate) output: u64,
+    pub(crate) seed: u64,
 }
 
 impl Router {
-    pub(super) fn new(policy: &Policy, config: &SimConfig, longest: u32) -> Result<Self, SimulateError> {
+    pub(crate) fn new(policy: &Policy, config: &SimConfig, longest: u32) -> Result<Self, SimulateError> {
         let index = Arc::new(Index::new(Config::default()));
         let block = config
             .pods
@@ -109,7 +109,7 @@ impl Router {
     }
 
     /// Takes note of what changed in a pod's cache; it is known after the delay, or never.
-    pub(super) fn changed(&mut self, now: u64, pod: usize, changes: &mut Vec<Change>) {
+    pub(crate) fn changed(&mut self, now: u64, pod: usize, changes: &mut Vec<Change>) {
         for change in changes.drain(..) {
             let lost = self.loss > 0.0 && (self.rng.bits() as f64 / u64::MAX as f64) < self.loss;
             if !lost {
@@ -119,7 +119,7 @@ impl Router {
     }
 
     /// Applies the events that have come by now, and the pods' reports if they are due.
-    pub(super) fn catch_up(&mut self, now: u64, chains: &Chains, engines: &[Engine]) {
+    pub(crate) fn catch_up(&mut self, now: u64, chains: &Chains, engines: &[Engine]) {
         while self.coming.front().is_some_and(|(due, ..)| *due <= now) {
             if let Some((_, pod, change)) = self.coming.pop_front() {
                 self.apply(pod, &change, chains);
@@ -136,22 +136,22 @@ impl Router {
     }
 
     /// What a pod has to do, as the router knows it.
-    pub(super) fn pod_load(&self, now: u64, pod: usize) -> PodLoad {
+    pub(crate) fn pod_load(&self, now: u64, pod: usize) -> PodLoad {
         self.load.view(self.at(now), Duration::from_secs(10)).of(self.pods[pod], Load::default())
     }
 
     /// Counts a request on a pod that was not decided about.
-    pub(super) fn begin(&self, pod: usize, work: Work) -> LoadGuard {
+    pub(crate) fn begin(&self, pod: usize, work: Work) -> LoadGuard {
         self.load.begin(self.pods[pod], work)
     }
 
     /// The pods' handles.
-    pub(super) fn handles(&self) -> &[Pod] {
+    pub(crate) fn handles(&self) -> &[Pod] {
         &self.pods
     }
 
     /// Decides; none if no pod may have it.
-    pub(super) fn decide(&mut self, now: u64, asked: Asked<'_>) -> Option<Choice> {
+    pub(crate) fn decide(&mut self, now: u64, asked: DecisionRequest<'_>) -> Option<RouteDecision> {
         let first: u64 =
             asked.chain.iter().take(2).fold(u64::from(asked.prompt), |mix, hash| mix.rotate_left(7) ^ hash.get());
         let tokens = &mut self.tokens[..asked.prompt as usize];
@@ -188,7 +188,13 @@ impl Router {
         };
         let guard = self.load.begin(serve, own.output(asked.output));
         let at = |pod: Pod| self.pods.iter().position(|&known| known == pod);
-        Some(Choice { prefill: prefill.and_then(|(pod, _)| at(pod)), serve: at(serve)?, prefill_guard, guard, held })
+        Some(RouteDecision {
+            prefill: prefill.and_then(|(pod, _)| at(pod)),
+            serve: at(serve)?,
+            prefill_guard,
+            guard,
+            held,
+        })
     }
 
     fn apply(&self, pod: usize, change: &Change, chains: &Chains) {

@@ -1,84 +1,59 @@
-//! Whole studies: many runs over traces, loads and seeds, told as Markdown.
+//! Experiments over traces, loads and seeds, as Markdown: the tables of `docs/routing-quality.md`.
+//!
+//! | module | experiment |
+//! |---|---|
+//! | [`quality`] | every policy at every load |
+//! | [`event_loss`] | late and lost events |
+//! | [`disaggregation`] | prefill and decode on pods of their own |
+//! | [`offline_batch`] | batch planning against other orders |
+//! | [`colocated_batch`] | a batch beside online traffic |
 
-pub mod batch;
-pub mod events;
-pub mod quality;
-pub mod split;
-pub mod together;
+pub(crate) mod colocated_batch;
+pub(crate) mod disaggregation;
+pub(crate) mod event_loss;
+pub(crate) mod offline_batch;
+pub(crate) mod quality;
 
-use pointsman_lab::trace::Trace;
-
-use crate::SimulateError;
-use crate::capacity::{Filled, fill};
-use crate::config::SimConfig;
-use crate::online::{Load, simulate};
-use crate::options::Options;
-use crate::outcome::Outcome;
-use crate::policy::Policy;
-use crate::pool::run_all;
+use parking_lot::Mutex;
 use pointsman_example_common::progress::Progress;
 
-/// Some traffic, the fleet it goes to, and how much that can take.
-#[derive(Clone, Debug)]
-pub(super) struct Site {
-    pub(super) name: String,
-    pub(super) trace: Trace,
-    pub(super) config: SimConfig,
-    /// Requests a second.
-    pub(super) capacity: f64,
-}
+use crate::SimulateError;
+use crate::online_serving::{PreparedTrace, simulate};
+use crate::options::Options;
+use crate::parallel::parallel_map;
+use crate::policy::Policy;
+use crate::results::PolicyResult;
+use crate::workload::Workload;
 
-impl Site {
-    /// Every traffic of the options.
-    pub(super) fn all(options: &Options) -> Result<Vec<Self>, SimulateError> {
-        let traffic = options.traffic()?;
-        let mut bar = Progress::on_stderr(traffic.len());
-        bar.show(0, "capacity");
-        let sites = run_all(
-            &traffic,
-            at_once(options),
-            |(name, trace)| {
-                let config = options.fleet(trace.block)?;
-                let Filled { trace, capacity, .. } = fill(trace, &config, &mut || {})?;
-                Ok(Self { name: name.clone(), trace, config, capacity })
-            },
-            |_| {},
-        );
-        bar.show(traffic.len(), "capacity");
-        bar.end();
-        sites.into_iter().collect()
-    }
-}
-
-/// What came of one policy at one site under one load, with every seed.
+/// The results of one policy on one workload under one load, one for each seed.
 #[derive(Clone, Debug)]
-pub(super) struct Cell {
-    pub(super) site: usize,
+pub(crate) struct Cell {
+    pub(crate) workload: usize,
     /// Percent of the capacity.
-    pub(super) load: f64,
-    pub(super) outcomes: Vec<Outcome>,
+    pub(crate) load: f64,
+    pub(crate) results: Vec<PolicyResult>,
 }
 
 impl Cell {
     /// The median over the seeds.
-    pub(super) fn median(&self, figure: impl Fn(&Outcome) -> f64) -> f64 {
-        median(self.outcomes.iter().map(figure))
+    pub(crate) fn median(&self, figure: impl Fn(&PolicyResult) -> f64) -> f64 {
+        median(self.results.iter().map(figure))
     }
 
     /// How far the seeds lie apart: half of the way from the least to the most, against the median.
-    pub(super) fn spread(&self, figure: impl Fn(&Outcome) -> f64) -> f64 {
-        let values = || self.outcomes.iter().map(&figure);
+    pub(crate) fn spread(&self, figure: impl Fn(&PolicyResult) -> f64) -> f64 {
+        let values = || self.results.iter().map(&figure);
         let (least, most) = (values().fold(f64::MAX, f64::min), values().fold(0.0, f64::max));
         (most - least) / 2.0 / self.median(&figure).max(f64::MIN_POSITIVE)
     }
 
-    pub(super) fn policy(&self) -> &str {
-        self.outcomes.first().map_or("", |outcome| &outcome.policy)
+    pub(crate) fn policy(&self) -> &str {
+        self.results.first().map_or("", |result| &result.policy)
     }
 }
 
 /// The middle one of some values, or the mean of the two in the middle; 0 of none.
-pub(super) fn median(values: impl Iterator<Item = f64>) -> f64 {
+pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     let (low, high) = ((values.len().max(1) - 1) / 2, values.len() / 2);
@@ -86,53 +61,64 @@ pub(super) fn median(values: impl Iterator<Item = f64>) -> f64 {
 }
 
 /// A figure that policies are compared by: seconds to the first token that 99 in 100 stay within.
-pub(super) fn ttft_p99(outcome: &Outcome) -> f64 {
-    outcome.ttft.quantile(0.99).unwrap_or(0.0) / 1e6
+pub(crate) fn ttft_p99(result: &PolicyResult) -> f64 {
+    result.ttft.quantile(0.99).unwrap_or(0.0) / 1e6
 }
 
-/// Runs every policy at every site under every load, with every seed. Of one site, load and seed all have the same arrivals.
-pub(super) fn grid(sites: &[Site], policies: &[Policy], options: &Options) -> Result<Vec<Cell>, SimulateError> {
+/// Runs every policy on every workload under every load, with every seed. Of one workload, load and seed all have the same
+/// arrivals.
+pub(crate) fn grid(workloads: &[Workload], policies: &[Policy], options: &Options) -> Result<Vec<Cell>, SimulateError> {
     let mut tasks = Vec::new();
-    for site in 0..sites.len() {
+    for workload in 0..workloads.len() {
         for &load in &options.load {
-            for seed in 0..options.seeds.max(1) {
-                tasks.push((site, load, options.seed + seed));
-            }
+            tasks.extend(options.seeds().map(|seed| (workload, load, seed)));
         }
     }
-    let bar = parking_lot::Mutex::new(Progress::on_stderr(tasks.len()));
-    let results = run_all(
-        &tasks,
-        at_once(options),
-        |&(at, load, seed)| {
-            let site = &sites[at];
-            let trace = site.trace.clone().at_rate(site.capacity * load / 100.0, seed);
-            let config = SimConfig { seed, ..site.config.clone() };
-            let load = Load::new(&trace);
-            policies.iter().map(|policy| simulate(policy, &load, &config, &mut |_| {})).collect::<Result<Vec<_>, _>>()
-        },
-        |done| bar.lock().show(done, "runs"),
-    );
-    bar.lock().end();
+    let results = run_tasks(&tasks, options, |&(workload, load, seed)| {
+        let (trace, config) = workloads[workload].at_load(load, seed);
+        let trace = PreparedTrace::new(&trace);
+        policies.iter().map(|policy| simulate(policy, &trace, &config, &mut |_| {})).collect::<Result<Vec<_>, _>>()
+    })?;
     let mut cells: Vec<Cell> = Vec::new();
-    for (&(site, load, _), outcomes) in tasks.iter().zip(results) {
-        for mut outcome in outcomes? {
+    for (&(workload, load, _), results) in tasks.iter().zip(results) {
+        for mut result in results {
             // A thousand cells of them are too much, and studies do not draw.
-            outcome.series.clear();
-            let same = |cell: &&mut Cell| cell.site == site && cell.load == load && cell.policy() == outcome.policy;
+            result.series.clear();
+            let same =
+                |cell: &&mut Cell| cell.workload == workload && cell.load == load && cell.policy() == result.policy;
             match cells.iter_mut().find(same) {
-                Some(cell) => cell.outcomes.push(outcome),
-                None => cells.push(Cell { site, load, outcomes: vec![outcome] }),
+                Some(cell) => cell.results.push(result),
+                None => cells.push(Cell { workload, load, results: vec![result] }),
             }
         }
     }
     Ok(cells)
 }
 
-/// Runs at once.
-pub(super) fn at_once(options: &Options) -> usize {
-    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-    options.jobs.unwrap_or_else(cores)
+/// The policies that the options name, or this one.
+pub(crate) fn policies_or(default: &str, options: &Options) -> Result<Vec<Policy>, SimulateError> {
+    match &options.compare[..] {
+        [] => Ok(vec![Policy::find(default)?]),
+        names => names.iter().map(|name| Policy::find(name)).collect(),
+    }
+}
+
+/// Runs all tasks in parallel, with a progress bar.
+pub(crate) fn run_tasks<T: Sync, R: Send>(
+    tasks: &[T],
+    options: &Options,
+    work: impl Fn(&T) -> Result<R, SimulateError> + Sync,
+) -> Result<Vec<R>, SimulateError> {
+    let bar = Mutex::new((Progress::on_stderr(tasks.len()), 0));
+    let results = parallel_map(tasks, options.parallelism(), |task| {
+        let result = work(task);
+        let (bar, done) = &mut *bar.lock();
+        *done += 1;
+        bar.show(*done, "runs");
+        result
+    });
+    bar.lock().0.end();
+    results.into_iter().collect()
 }
 
 #[cfg(test)]

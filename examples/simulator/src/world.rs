@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 
 use crate::chains::Chains;
 use crate::engine::{Admitted, Change, Engine, EngineConfig, Job, Sampled};
-use crate::outcome::PodOutcome;
+use crate::results::PodResult;
 use pointsman_engine_sim::cost::CostModel;
 
 /// All pods, in virtual time. Events at one time happen in the order they were asked for, so one seed gives one run.
@@ -15,7 +15,7 @@ pub(super) struct World<'t> {
     pub(super) chains: &'t Chains,
     costs: &'t CostModel,
     engines: Vec<Engine>,
-    pub(super) pods: Vec<PodOutcome>,
+    pub(super) pods: Vec<PodResult>,
     due: BinaryHeap<Reverse<(u64, u64, Event)>>,
     asked: u64,
 }
@@ -66,7 +66,7 @@ impl<'t> World<'t> {
             chains,
             costs,
             engines: pods.iter().map(|&config| Engine::new(config)).collect(),
-            pods: vec![PodOutcome::default(); pods.len()],
+            pods: vec![PodResult::default(); pods.len()],
             due: BinaryHeap::new(),
             asked: 0,
         }

@@ -5,19 +5,19 @@ use crate::policy::Policy;
 
 /// A policy in several forms.
 #[derive(Debug)]
-pub(super) struct Sweeping {
+pub(crate) struct ParameterSweep {
     /// The policy's name.
-    pub(super) policy: String,
+    pub(crate) policy: String,
     /// What is varied.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// Each value, and the policy with it.
-    pub(super) points: Vec<(f64, Policy)>,
+    pub(crate) points: Vec<(f64, Policy)>,
 }
 
-impl Sweeping {
+impl ParameterSweep {
     /// Reads what `--sweep` says.
-    pub(super) fn read(text: &str) -> Result<Self, SimulateError> {
-        let wrong = |why: String| SimulateError::Sweep(text.to_owned(), why);
+    pub(crate) fn read(text: &str) -> Result<Self, SimulateError> {
+        let wrong = |why: String| SimulateError::SweepResult(text.to_owned(), why);
         let (what, values) = text.rsplit_once('=').ok_or_else(|| wrong("there is no `=`".to_owned()))?;
         let (policy, what) = what.rsplit_once(':').ok_or_else(|| wrong("there is no `:`".to_owned()))?;
         let policy = Policy::find(policy.trim())?;
@@ -43,18 +43,18 @@ mod tests {
 
     #[test]
     fn weights_and_parameters_are_varied() {
-        let weights = Sweeping::read("cache_aware:cache=1,2.5").unwrap();
+        let weights = ParameterSweep::read("cache_aware:cache=1,2.5").unwrap();
         assert_eq!((weights.policy.as_str(), weights.name.as_str()), ("cache_aware", "cache"));
         assert_eq!(weights.points.iter().map(|(value, _)| *value).collect::<Vec<_>>(), [1.0, 2.5]);
         assert_ne!(weights.points[0].1, weights.points[1].1);
-        let parameters = Sweeping::read("cache_aware:load.form.limit.limit=8,64").unwrap();
+        let parameters = ParameterSweep::read("cache_aware:load.form.limit.limit=8,64").unwrap();
         assert_eq!(parameters.name, "load.form.limit.limit");
         parameters.points.iter().for_each(|(_, policy)| policy.check().unwrap());
     }
 
     #[test]
     fn what_cannot_be_varied_is_told() {
-        let told = |text: &str| Sweeping::read(text).unwrap_err().to_string();
+        let told = |text: &str| ParameterSweep::read(text).unwrap_err().to_string();
         assert!(told("cache_aware").contains("no `=`"));
         assert!(told("cache=1").contains("no `:`"));
         assert!(told("cache_aware:cache=1,x").contains("`x` is not a number"));

@@ -1,15 +1,11 @@
-//! Values that make no sense, told by their flag before anything is run.
+//! Validation of the command line, before anything runs.
 
 use super::Options;
 use crate::SimulateError;
 
 impl Options {
-    /// Whether all values make sense, and together.
-    ///
-    /// # Errors
-    ///
-    /// Names the first flag that does not.
-    pub fn check(&self) -> Result<(), SimulateError> {
+    /// Checks every value, and values that depend on each other; the error names the first flag that is wrong.
+    pub(crate) fn check(&self) -> Result<(), SimulateError> {
         let within = |flag, value: f64, least: f64, most: f64| match value {
             _ if (least..=most).contains(&value) => Ok(()),
             _ => Err(SimulateError::flag(flag, format!("{value} is not from {least} to {most}"))),
@@ -32,8 +28,8 @@ impl Options {
             within("load", load, 1.0, MOST_LOAD)?;
         }
         within("rate", self.rate.unwrap_or(0.0), 0.0, MOST_RATE)?;
-        within("delay", self.delay, 0.0, MOST_DELAY)?;
-        within("loss", self.loss, 0.0, 100.0)?;
+        within("event-delay", self.event_delay, 0.0, MOST_DELAY)?;
+        within("event-loss", self.event_loss, 0.0, 100.0)?;
         within("seeds", self.seeds as f64, 1.0, MOST_SEEDS)?;
         if self.seed.checked_add(self.seeds).is_none() {
             return Err(SimulateError::flag("seed", "there are no seeds after it"));
@@ -84,10 +80,10 @@ mod tests {
             "--load 1e9",
             "--rate inf",
             "--rate=-1",
-            "--delay nan",
-            "--delay=-1",
-            "--loss 101",
-            "--loss nan",
+            "--event-delay nan",
+            "--event-delay=-1",
+            "--event-loss 101",
+            "--event-loss nan",
             "--seeds 0",
             "--seed 18446744073709551615",
             "--out /dev/null",

@@ -1,4 +1,4 @@
-//! The command that makes a run again: only what differs from the defaults, and files by their names, since their folders
+//! The command line that reproduces a run: only what differs from the defaults, and files by their names, since their folders
 //! are those of one machine.
 
 use std::path::Path;
@@ -8,11 +8,10 @@ use clap::Parser;
 use super::{Options, file_name};
 
 impl Options {
-    /// The command that makes the run again.
-    #[must_use]
-    pub fn command(&self) -> String {
+    /// The command that reproduces the run.
+    pub(crate) fn command(&self) -> String {
         let Ok(default) = Self::try_parse_from(["simulate"]) else { return String::new() };
-        let mut said = vec!["cargo run --release -p pointsman-examples --bin simulate --".to_owned()];
+        let mut said = vec!["cargo run --release -p pointsman-simulator --".to_owned()];
         let mut say = |flag: &str, value: String, usual: String| {
             if value != usual {
                 said.push(format!("--{flag} {}", quoted(&value)));
@@ -21,8 +20,8 @@ impl Options {
         for path in &self.trace {
             say("trace", file_name(path), String::new());
         }
-        if self.trace.is_empty() && self.made != default.made {
-            self.made.iter().for_each(|made| say("made", made.to_string(), String::new()));
+        if self.trace.is_empty() && self.synthetic != default.synthetic {
+            self.synthetic.iter().for_each(|kind| say("synthetic", kind.to_string(), String::new()));
         }
         say("requests", self.requests.to_string(), default.requests.to_string());
         match self.rate {
@@ -34,8 +33,8 @@ impl Options {
         say("kv-tokens", self.kv_tokens.to_string(), default.kv_tokens.to_string());
         say("host-tokens", self.host_tokens.to_string(), default.host_tokens.to_string());
         say("costs", self.costs.as_deref().map(file_name).unwrap_or_default(), String::new());
-        say("delay", self.delay.to_string(), default.delay.to_string());
-        say("loss", self.loss.to_string(), default.loss.to_string());
+        say("event-delay", self.event_delay.to_string(), default.event_delay.to_string());
+        say("event-loss", self.event_loss.to_string(), default.event_loss.to_string());
         let names: Vec<String> = self.compare.iter().map(|name| file_name(Path::new(name))).collect();
         say("compare", joined(&names), String::new());
         say("sweep", self.sweep.as_deref().map(|sweep| file_name(Path::new(sweep))).unwrap_or_default(), String::new());
@@ -65,15 +64,15 @@ mod tests {
 
     /// What is said after the program's own part.
     fn said(args: &str) -> String {
-        read(args).command().split_once(" --bin simulate --").unwrap().1.trim().to_owned()
+        read(args).command().split_once(" -p pointsman-simulator --").unwrap().1.trim().to_owned()
     }
 
     #[test]
     fn it_says_what_differs_and_reads_as_the_same() {
         assert_eq!(said(""), "");
         assert_eq!(said("--out somewhere --jobs 3"), "", "where it is written makes no other run");
-        let args = "--made rag --made mixed:0.25 --requests 500 --load 60,95.5 --pods 4 --prefill-pods 1 --kv-tokens 1000 \
-                    --host-tokens 7 --delay 20 --loss 1.5 --compare random,lmetric --sweep lmetric:a=1,2 --seed 5 --seeds 2";
+        let args = "--synthetic rag --synthetic mixed:0.25 --requests 500 --load 60,95.5 --pods 4 --prefill-pods 1 --kv-tokens 1000 \
+                    --host-tokens 7 --event-delay 20 --event-loss 1.5 --compare random,lmetric --sweep lmetric:a=1,2 --seed 5 --seeds 2";
         let words: Vec<&str> = args.split_whitespace().collect();
         assert_eq!(said(args), words.join(" "));
         assert_eq!(said(&said(args)), said(args));

@@ -11,16 +11,15 @@ use pointsman_lab::plot::swatch;
 
 use super::plots::Figure;
 use super::table::{Cell, Column, Table};
-use super::{Report, RunSettings};
-use crate::outcome::Outcome;
+use super::{ComparisonReport, RunSettings};
+use crate::results::PolicyResult;
 
 /// The page.
-#[must_use]
-pub fn page(report: &Report, figures: &[Figure]) -> String {
+pub(crate) fn page(report: &ComparisonReport, figures: &[Figure]) -> String {
     let mut main = String::new();
     header(&mut main, &report.settings);
-    if !report.outcomes.is_empty() {
-        let table = Table::of(&report.outcomes);
+    if !report.results.is_empty() {
+        let table = Table::of(&report.results);
         highlights(&mut main, &table);
         main.push_str("<section>\n<h2>Policies</h2>\n");
         rows(&mut main, &table, "policy", Marks::Lines);
@@ -29,9 +28,9 @@ pub fn page(report: &Report, figures: &[Figure]) -> String {
     gallery(&mut main, "Pictures", figures.iter().filter(|figure| !figure.sweep));
     if let Some(sweep) = &report.sweep {
         gallery(&mut main, &format!("Sweep of {}", sweep.name), figures.iter().filter(|figure| figure.sweep));
-        let outcomes: Vec<Outcome> = sweep.rows();
+        let results: Vec<PolicyResult> = sweep.rows();
         main.push_str("<section>\n");
-        rows(&mut main, &Table::of(&outcomes), "value", Marks::None);
+        rows(&mut main, &Table::of(&results), "value", Marks::None);
         main.push_str("</section>\n");
     }
     footer(&mut main, &report.settings);

@@ -25,37 +25,35 @@
 use pointsman_lab::latency::Latencies;
 use serde_json::{Map, Value, json};
 
-use super::{Report, Sweep};
-use crate::outcome::{Moment, Outcome, PodOutcome};
+use super::{ComparisonReport, SweepResult};
+use crate::results::{PodResult, PolicyResult, TimeBucket};
 
 /// The report as JSON, on one line.
-#[must_use]
-pub fn text(report: &Report) -> String {
+pub(crate) fn text(report: &ComparisonReport) -> String {
     let mut text = value(report).to_string();
     text.push('\n');
     text
 }
 
 /// The report as a JSON value.
-#[must_use]
-pub fn value(report: &Report) -> Value {
+pub(crate) fn value(report: &ComparisonReport) -> Value {
     let settings = &report.settings;
     let values: Map<String, Value> =
         settings.values.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect();
     json!({
         "format": 1,
         "settings": { "title": settings.title, "command": settings.command, "values": values },
-        "outcomes": report.outcomes.iter().map(outcome).collect::<Vec<_>>(),
+        "outcomes": report.results.iter().map(outcome).collect::<Vec<_>>(),
         "sweep": report.sweep.as_ref().map(sweep),
     })
 }
 
-fn sweep(sweep: &Sweep) -> Value {
-    let point = |(value, of): &(f64, Outcome)| json!({ "value": value, "outcome": outcome(of) });
+fn sweep(sweep: &SweepResult) -> Value {
+    let point = |(value, of): &(f64, PolicyResult)| json!({ "value": value, "outcome": outcome(of) });
     json!({ "name": sweep.name, "points": sweep.points.iter().map(point).collect::<Vec<_>>() })
 }
 
-fn outcome(of: &Outcome) -> Value {
+fn outcome(of: &PolicyResult) -> Value {
     json!({
         "policy": of.policy,
         "requests": of.requests,
@@ -104,7 +102,7 @@ fn distribution(of: &Latencies) -> Value {
     chosen.map(|(_, (us, share))| json!([us, share])).collect()
 }
 
-fn pod(of: &PodOutcome) -> Value {
+fn pod(of: &PodResult) -> Value {
     json!({
         "requests": of.requests,
         "prefill_tokens": of.prefill_tokens,
@@ -113,7 +111,7 @@ fn pod(of: &PodOutcome) -> Value {
     })
 }
 
-fn moment(of: &Moment) -> Value {
+fn moment(of: &TimeBucket) -> Value {
     json!({
         "at_us": of.at_us,
         "blocks": of.blocks,

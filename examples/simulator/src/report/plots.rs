@@ -7,72 +7,69 @@ use pointsman_lab::plot::lines::Lines;
 use pointsman_lab::plot::panels::Panels;
 use pointsman_lab::plot::picture::Picture;
 
-use super::{Report, Sweep};
-use crate::outcome::{Moment, Outcome};
+use super::{ComparisonReport, SweepResult};
+use crate::results::{PolicyResult, TimeBucket};
 
 /// A picture, its file's name and what to look for.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Figure {
+pub(crate) struct Figure {
     /// Its name, in letters that every file system takes.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// What to look for.
-    pub caption: &'static str,
+    pub(crate) caption: &'static str,
     /// The picture.
-    pub picture: Picture,
+    pub(crate) picture: Picture,
     /// Whether it is of the sweep.
-    pub sweep: bool,
+    pub(crate) sweep: bool,
 }
 
 impl Figure {
     /// Its file's name.
-    #[must_use]
-    pub fn file(&self) -> String {
+    pub(crate) fn file(&self) -> String {
         format!("{}.svg", self.name)
     }
 }
 
 /// Every picture that there is something to draw in.
-#[must_use]
-pub fn all(report: &Report) -> Vec<Figure> {
-    let mut figures = of_outcomes(&report.outcomes);
+pub(crate) fn all(report: &ComparisonReport) -> Vec<Figure> {
+    let mut figures = of_outcomes(&report.results);
     figures.extend(report.sweep.iter().filter(|sweep| !sweep.points.is_empty()).flat_map(of_sweep));
     figures
 }
 
-fn of_outcomes(outcomes: &[Outcome]) -> Vec<Figure> {
+fn of_outcomes(results: &[PolicyResult]) -> Vec<Figure> {
     let mut figures = Vec::new();
     let mut add = |name, caption, picture| figures.push(Figure { name, caption, picture, sweep: false });
-    if outcomes.iter().any(|outcome| !outcome.ttft.is_empty()) {
-        if outcomes.len() > 1 {
+    if results.iter().any(|result| !result.ttft.is_empty()) {
+        if results.len() > 1 {
             add(
                 "tradeoff",
                 "Each dot is a policy. The best are at the upper left: many hits and a short tail. A policy that is \
                  high but far to the right finds the cache and makes requests queue for it.",
-                tradeoff(outcomes),
+                tradeoff(results),
             );
         }
         add(
             "ttft_cdf",
             "How many requests have their first token within a time. A line further left and higher is better; where \
              two cross, one policy helps most requests and hurts the rest.",
-            distribution(outcomes),
+            distribution(results),
         );
         add(
             "ttft_tail",
             "The same from the other end: how many requests wait longer. Read 1% for p99 and 0.1% for p99.9; a line \
              that stays to the left all the way down has no unlucky requests.",
-            tail(outcomes),
+            tail(results),
         );
     }
-    if outcomes.iter().any(|outcome| !outcome.series.is_empty()) {
+    if results.iter().any(|result| !result.series.is_empty()) {
         add(
             "hit_rate",
             "Whole blocks of prompts that were held by the pod that was asked. Caches fill at first; a line that \
              falls later loses blocks to eviction, or spreads one prefix over many pods.",
-            over_time(outcomes, "Hit rate over time", Unit::Share, "blocks hit", |moments| {
+            over_time(results, "Hit rate over time", Unit::Share, "blocks hit", |buckets| {
                 let (hit, blocks) =
-                    moments.iter().fold((0, 0), |(hit, blocks), at| (hit + at.blocks_hit, blocks + at.blocks));
+                    buckets.iter().fold((0, 0), |(hit, blocks), at| (hit + at.blocks_hit, blocks + at.blocks));
                 (blocks > 0).then(|| hit as f64 / blocks as f64)
             }),
         );
@@ -80,8 +77,8 @@ fn of_outcomes(outcomes: &[Outcome]) -> Vec<Figure> {
             "load_mean",
             "Requests in a pod, waiting or running, in the mean. A line that climbs and does not come back is a fleet \
              that cannot keep up under that policy.",
-            over_time(outcomes, "Mean load over time", Unit::Plain, "requests in a pod, mean", |moments| {
-                Some(moments.iter().map(|at| at.mean_load).sum::<f64>() / moments.len() as f64)
+            over_time(results, "Mean load over time", Unit::Plain, "requests in a pod, mean", |buckets| {
+                Some(buckets.iter().map(|at| at.mean_load).sum::<f64>() / buckets.len() as f64)
             }),
         );
         add(
@@ -89,7 +86,7 @@ fn of_outcomes(outcomes: &[Outcome]) -> Vec<Figure> {
             "Requests in the fullest pod. Compare with the mean: peaks that the mean does not have are hot spots, and \
              they are what the tail of the first token is made of.",
             over_time(
-                outcomes,
+                results,
                 "Load of the fullest pod over time",
                 Unit::Plain,
                 "requests in the fullest pod",
@@ -97,56 +94,56 @@ fn of_outcomes(outcomes: &[Outcome]) -> Vec<Figure> {
             ),
         );
     }
-    if outcomes.iter().any(|outcome| !outcome.pods.is_empty()) {
+    if results.iter().any(|result| !result.pods.is_empty()) {
         add(
             "pods",
             "Each bar is a pod, the busiest first: the share of the run in which it worked. The dashed line is the \
              mean. An even top is a balanced fleet; lower bars at the same throughput are work that was saved.",
-            pods(outcomes),
+            pods(results),
         );
     }
     figures
 }
 
-fn tradeoff(outcomes: &[Outcome]) -> Picture {
+fn tradeoff(results: &[PolicyResult]) -> Picture {
     let x = Axis::new("time to first token, p99").unit(Unit::Micros).fitting();
     let y = Axis::new("blocks hit").unit(Unit::Share);
     let mut lines = Lines::new("Hit rate against TTFT p99", x, y);
-    for outcome in outcomes {
-        lines.add(&*outcome.policy, outcome.ttft.quantile(0.99).map(|p99| (p99, outcome.hit_rate())));
+    for result in results {
+        lines.add(&*result.policy, result.ttft.quantile(0.99).map(|p99| (p99, result.hit_rate())));
     }
     lines.draw()
 }
 
-fn distribution(outcomes: &[Outcome]) -> Picture {
+fn distribution(results: &[PolicyResult]) -> Picture {
     let x = Axis::new("time to first token").unit(Unit::Micros).log();
     let y = Axis::new("share of requests").unit(Unit::Share).within(0.0, 1.0);
     let mut lines = Lines::new("Time to first token: share of requests within", x, y);
-    for outcome in outcomes {
-        lines.add(&*outcome.policy, outcome.ttft.distribution());
+    for result in results {
+        lines.add(&*result.policy, result.ttft.distribution());
     }
     lines.draw()
 }
 
-fn tail(outcomes: &[Outcome]) -> Picture {
+fn tail(results: &[PolicyResult]) -> Picture {
     let x = Axis::new("time to first token").unit(Unit::Micros).log();
-    let least = outcomes.iter().map(|outcome| 1.0 / outcome.ttft.len().max(1) as f64).fold(0.1, f64::min);
+    let least = results.iter().map(|result| 1.0 / result.ttft.len().max(1) as f64).fold(0.1, f64::min);
     let y = Axis::new("share of requests").unit(Unit::Share).log().within(least.max(1e-4), 1.0);
     let mut lines = Lines::new("Time to first token: share of requests beyond", x, y);
-    for outcome in outcomes {
-        lines.add(&*outcome.policy, outcome.ttft.distribution().map(|(us, share)| (us, 1.0 - share)));
+    for result in results {
+        lines.add(&*result.policy, result.ttft.distribution().map(|(us, share)| (us, 1.0 - share)));
     }
     lines.draw()
 }
 
 fn over_time(
-    outcomes: &[Outcome],
+    results: &[PolicyResult],
     title: &str,
     unit: Unit,
     about: &str,
-    value: impl Fn(&[Moment]) -> Option<f64>,
+    value: impl Fn(&[TimeBucket]) -> Option<f64>,
 ) -> Picture {
-    let last = outcomes.iter().flat_map(|outcome| outcome.series.last()).map(|at| at.at_us).max().unwrap_or(0);
+    let last = results.iter().flat_map(|result| result.series.last()).map(|at| at.at_us).max().unwrap_or(0);
     let (name, us) = match last as f64 / 1e6 {
         seconds if seconds < 600.0 => ("virtual time, s", 1e6),
         seconds if seconds < 36_000.0 => ("virtual time, min", 60e6),
@@ -156,34 +153,34 @@ fn over_time(
         let axis = Axis::new(about).unit(unit);
         if unit == Unit::Share { axis.within(0.0, 1.0) } else { axis }
     });
-    for outcome in outcomes {
-        let each = outcome.series.len().div_ceil(MOMENTS).max(1);
-        let points = outcome.series.chunks(each).filter_map(|moments| {
-            let at = moments.last()?.at_us as f64 / us;
-            Some((at, value(moments)?))
+    for result in results {
+        let each = result.series.len().div_ceil(MOMENTS).max(1);
+        let points = result.series.chunks(each).filter_map(|buckets| {
+            let at = buckets.last()?.at_us as f64 / us;
+            Some((at, value(buckets)?))
         });
-        lines.add(&*outcome.policy, points);
+        lines.add(&*result.policy, points);
     }
     lines.draw()
 }
 
-fn pods(outcomes: &[Outcome]) -> Picture {
+fn pods(results: &[PolicyResult]) -> Picture {
     let mut panels = Panels::new("Share of the run in which each pod worked", Unit::Share, "pod");
-    for outcome in outcomes {
-        let span = outcome.span_us.max(1) as f64;
-        let note = format!("busiest {:.2}× the mean", outcome.imbalance());
-        panels.add(&*outcome.policy, note, outcome.pods.iter().map(|pod| pod.busy_us as f64 / span));
+    for result in results {
+        let span = result.span_us.max(1) as f64;
+        let note = format!("busiest {:.2}× the mean", result.imbalance());
+        panels.add(&*result.policy, note, result.pods.iter().map(|pod| pod.busy_us as f64 / span));
     }
     panels.draw()
 }
 
-fn of_sweep(sweep: &Sweep) -> Vec<Figure> {
-    let figure = |name, caption, title: &str, y: Axis, value: fn(&Outcome) -> Option<f64>| {
+fn of_sweep(sweep: &SweepResult) -> Vec<Figure> {
+    let figure = |name, caption, title: &str, y: Axis, value: fn(&PolicyResult) -> Option<f64>| {
         let x = Axis::new(&*sweep.name).unit(sweep.unit).fitting().at_each_value();
         let mut lines = Lines::new(format!("{title} against {}", sweep.name), x, y);
         for policy in sweep.policies() {
-            let points = sweep.points.iter().filter(|(_, outcome)| outcome.policy == policy);
-            let mut points: Vec<(f64, f64)> = points.filter_map(|(at, outcome)| Some((*at, value(outcome)?))).collect();
+            let points = sweep.points.iter().filter(|(_, result)| result.policy == policy);
+            let mut points: Vec<(f64, f64)> = points.filter_map(|(at, result)| Some((*at, value(result)?))).collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
             lines.add(policy, points);
         }
@@ -195,28 +192,28 @@ fn of_sweep(sweep: &Sweep) -> Vec<Figure> {
             "The tail of the first token. Lower is better; a flat valley is a value that need not be exact.",
             "TTFT p99",
             Axis::new("time to first token, p99").unit(Unit::Micros).fitting(),
-            |outcome| outcome.ttft.quantile(0.99),
+            |result| result.ttft.quantile(0.99),
         ),
         figure(
             "sweep_hit_rate",
             "Blocks that were held. Higher is better, as long as the tail beside it does not pay for it.",
             "Hit rate",
             Axis::new("blocks hit").unit(Unit::Share).within(0.0, 1.0),
-            |outcome| (outcome.blocks > 0).then(|| outcome.hit_rate()),
+            |result| (result.blocks > 0).then(|| result.hit_rate()),
         ),
         figure(
             "sweep_inter_token_p99",
             "The slowest gaps between tokens of an answer. Prompts computed beside running answers stretch them.",
             "Inter-token p99",
             Axis::new("time between tokens, p99").unit(Unit::Micros).fitting(),
-            |outcome| outcome.between.quantile(0.99),
+            |result| result.between.quantile(0.99),
         ),
         figure(
             "sweep_throughput",
             "Requests answered in a virtual second. Where arrivals set the pace, only a fleet that falls behind shows.",
             "Throughput",
             Axis::new("requests a second"),
-            |outcome| Some(outcome.throughput()),
+            |result| Some(result.throughput()),
         ),
     ]
 }

@@ -5,12 +5,11 @@
 
 use std::cmp::Ordering;
 
-use crate::outcome::Outcome;
+use crate::results::PolicyResult;
 
 /// The table for a terminal; the best of a column has a `*`.
-#[must_use]
-pub fn text(outcomes: &[Outcome]) -> String {
-    let table = Table::of(outcomes);
+pub(crate) fn text(results: &[PolicyResult]) -> String {
+    let table = Table::of(results);
     let mut columns: Vec<Vec<String>> = vec![[String::new(), "policy".to_owned()].to_vec()];
     columns[0].extend(table.policies.iter().cloned());
     for column in &table.columns {
@@ -41,9 +40,8 @@ pub fn text(outcomes: &[Outcome]) -> String {
 }
 
 /// The table as Markdown; the best of a column is bold.
-#[must_use]
-pub fn markdown(outcomes: &[Outcome]) -> String {
-    let table = Table::of(outcomes);
+pub(crate) fn markdown(results: &[PolicyResult]) -> String {
+    let table = Table::of(results);
     let heads = table.columns.iter().map(Column::head).collect::<Vec<_>>().join(" | ");
     let mut out = format!("| policy | {heads} |\n|---|{}\n", "---:|".repeat(table.columns.len()));
     for (row, policy) in table.policies.iter().enumerate() {
@@ -56,53 +54,48 @@ pub fn markdown(outcomes: &[Outcome]) -> String {
 
 /// The table as data.
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct Table {
+pub(crate) struct Table {
     /// Names of the rows.
-    pub policies: Vec<String>,
+    pub(crate) policies: Vec<String>,
     /// Columns after the name, each with a cell for each row.
-    pub columns: Vec<Column>,
+    pub(crate) columns: Vec<Column>,
 }
 
 /// One column.
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct Column {
+pub(crate) struct Column {
     /// Its name.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// The unit of its cells; may be empty.
-    pub unit: &'static str,
+    pub(crate) unit: &'static str,
     /// What it tells.
-    pub about: &'static str,
+    pub(crate) about: &'static str,
     /// A cell for each row.
-    pub cells: Vec<Cell>,
+    pub(crate) cells: Vec<Cell>,
 }
 
 /// One figure.
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct Cell {
+pub(crate) struct Cell {
     /// The figure, in its own base unit.
-    pub value: Option<f64>,
+    pub(crate) value: Option<f64>,
     /// As it is read, in the column's unit.
-    pub text: String,
+    pub(crate) text: String,
     /// Whether none of its column is better.
-    pub best: bool,
+    pub(crate) best: bool,
 }
 
 impl Table {
-    /// Of these outcomes.
-    #[must_use]
-    pub fn of(outcomes: &[Outcome]) -> Self {
-        let policies = outcomes.iter().map(|outcome| outcome.policy.clone()).collect();
-        Self { policies, columns: SPECS.iter().map(|spec| spec.column(outcomes)).collect() }
+    /// Of these results.
+    pub(crate) fn of(results: &[PolicyResult]) -> Self {
+        let policies = results.iter().map(|result| result.policy.clone()).collect();
+        Self { policies, columns: SPECS.iter().map(|spec| spec.column(results)).collect() }
     }
 }
 
 impl Column {
     /// Name and unit.
-    #[must_use]
-    pub fn head(&self) -> String {
+    pub(crate) fn head(&self) -> String {
         if self.unit.is_empty() { self.name.to_owned() } else { format!("{} ({})", self.name, self.unit) }
     }
 }
@@ -113,7 +106,7 @@ struct Spec {
     kind: Kind,
     better: Ordering,
     about: &'static str,
-    value: fn(&Outcome) -> Option<f64>,
+    value: fn(&PolicyResult) -> Option<f64>,
 }
 
 #[derive(Clone, Copy)]
@@ -130,9 +123,9 @@ enum Kind {
 }
 
 impl Spec {
-    fn column(&self, outcomes: &[Outcome]) -> Column {
+    fn column(&self, results: &[PolicyResult]) -> Column {
         let values: Vec<Option<f64>> =
-            outcomes.iter().map(|outcome| (self.value)(outcome).filter(|value| value.is_finite())).collect();
+            results.iter().map(|result| (self.value)(result).filter(|value| value.is_finite())).collect();
         let most = values.iter().flatten().copied().fold(0.0, f64::max);
         let (unit, times) = self.kind.unit(most);
         let text = |value: &Option<f64>| value.map_or_else(|| "–".to_owned(), |value| self.kind.format(value * times));
@@ -197,83 +190,83 @@ const SPECS: [Spec; 12] = [
         kind: Kind::Share,
         better: MORE,
         about: "whole blocks of prompts that the pod held that was asked",
-        value: |outcome| (outcome.blocks > 0).then(|| outcome.hit_rate()),
+        value: |result| (result.blocks > 0).then(|| result.hit_rate()),
     },
     Spec {
         name: "of bound",
         kind: Kind::Share,
         better: MORE,
         about: "hits against those of an infinite cache shared by all pods",
-        value: Outcome::share_of_bound,
+        value: PolicyResult::share_of_bound,
     },
     Spec {
         name: "prefill",
         kind: Kind::Tokens,
         better: LESS,
         about: "tokens of prompts that had to be computed",
-        value: |outcome| Some(outcome.prefill_tokens as f64),
+        value: |result| Some(result.prefill_tokens as f64),
     },
     Spec {
         name: "TTFT p50",
         kind: Kind::Time,
         better: LESS,
         about: "time to the first token that half of the requests stay within",
-        value: |outcome| outcome.ttft.quantile(0.5),
+        value: |result| result.ttft.quantile(0.5),
     },
     Spec {
         name: "TTFT p90",
         kind: Kind::Time,
         better: LESS,
         about: "time to the first token that nine of ten requests stay within",
-        value: |outcome| outcome.ttft.quantile(0.9),
+        value: |result| result.ttft.quantile(0.9),
     },
     Spec {
         name: "TTFT p99",
         kind: Kind::Time,
         better: LESS,
         about: "time to the first token that 99 of 100 requests stay within",
-        value: |outcome| outcome.ttft.quantile(0.99),
+        value: |result| result.ttft.quantile(0.99),
     },
     Spec {
         name: "inter-token p99",
         kind: Kind::Time,
         better: LESS,
         about: "time between two tokens of an answer that 99 of 100 stay within",
-        value: |outcome| outcome.between.quantile(0.99),
+        value: |result| result.between.quantile(0.99),
     },
     Spec {
         name: "requests",
         kind: Kind::Rate("/s"),
         better: MORE,
         about: "requests answered in a virtual second",
-        value: |outcome| Some(outcome.throughput()),
+        value: |result| Some(result.throughput()),
     },
     Spec {
         name: "output",
         kind: Kind::Rate("tokens/s"),
         better: MORE,
         about: "tokens generated in a virtual second",
-        value: |outcome| Some(outcome.output_rate()),
+        value: |result| Some(result.output_rate()),
     },
     Spec {
         name: "max/mean load",
         kind: Kind::Ratio,
         better: LESS,
         about: "time that the busiest pod worked against the mean",
-        value: |outcome| outcome.pods.iter().any(|pod| pod.busy_us > 0).then(|| outcome.imbalance()),
+        value: |result| result.pods.iter().any(|pod| pod.busy_us > 0).then(|| result.imbalance()),
     },
     Spec {
         name: "router",
         kind: Kind::Micros,
         better: LESS,
         about: "real time of one routing decision on one core, in the mean",
-        value: |outcome| (outcome.decisions > 0).then(|| outcome.decision_us()),
+        value: |result| (result.decisions > 0).then(|| result.decision_us()),
     },
     Spec {
         name: "refused",
         kind: Kind::Count,
         better: LESS,
         about: "requests that no pod could take",
-        value: |outcome| Some(outcome.refused as f64),
+        value: |result| Some(result.refused as f64),
     },
 ];

@@ -5,53 +5,53 @@ use serde_json::Value;
 
 use super::table::{Cell, Table};
 use super::*;
-use crate::outcome::{Moment, PodOutcome};
+use crate::results::{PodResult, TimeBucket};
 
-/// Made-up outcomes that look like those of a run; `at` says how far from the best.
-fn outcome(policy: &str, at: u64) -> Outcome {
+/// Made-up results that look like those of a run; `at` says how far from the best.
+fn result(policy: &str, at: u64) -> PolicyResult {
     let mut rng = Rng::new(at + 1);
     let mut uniform = || -> f64 { (rng.bits() >> 11) as f64 / (1u64 << 53) as f64 };
     let skill = 1.0 / (1.0 + 0.18 * at as f64);
-    let mut outcome = Outcome { policy: policy.to_owned(), span_us: 1_830_000_000, ..Outcome::default() };
+    let mut result = PolicyResult { policy: policy.to_owned(), span_us: 1_830_000_000, ..PolicyResult::default() };
     for _ in 0..1_000 {
-        outcome.ttft.record((55_000.0 / skill * (1.4 * (uniform() + uniform() + uniform() - 1.2)).exp()) as u64);
-        outcome.between.record_many((9_000.0 + 9_000.0 * uniform() / skill) as u64, 120);
+        result.ttft.record((55_000.0 / skill * (1.4 * (uniform() + uniform() + uniform() - 1.2)).exp()) as u64);
+        result.between.record_many((9_000.0 + 9_000.0 * uniform() / skill) as u64, 120);
     }
-    (outcome.requests, outcome.refused) = (1_000, at / 3);
-    (outcome.prompt_tokens, outcome.output_tokens) = (32_000_000, 900_000);
+    (result.requests, result.refused) = (1_000, at / 3);
+    (result.prompt_tokens, result.output_tokens) = (32_000_000, 900_000);
     for moment in 1..=60u64 {
         let blocks_hit = (30_000.0 * (1.0 - (-(moment as f64) / 9.0).exp()) * skill.sqrt() * 0.56) as u64;
         let mean_load = 5.0 / skill * (0.9 + 0.2 * uniform());
         let most_load = (mean_load * (1.3 + uniform())) as u32;
-        outcome.series.push(Moment { at_us: moment * 30_000_000, blocks: 30_000, blocks_hit, mean_load, most_load });
+        result.series.push(TimeBucket { at_us: moment * 30_000_000, blocks: 30_000, blocks_hit, mean_load, most_load });
     }
-    outcome.blocks = outcome.series.iter().map(|at| at.blocks).sum();
-    outcome.blocks_hit = outcome.series.iter().map(|at| at.blocks_hit).sum();
-    outcome.blocks_known = outcome.blocks * 6 / 10;
-    outcome.prefill_tokens = (32e6 * (1.0 - outcome.hit_rate())) as u64;
+    result.blocks = result.series.iter().map(|at| at.blocks).sum();
+    result.blocks_hit = result.series.iter().map(|at| at.blocks_hit).sum();
+    result.blocks_known = result.blocks * 6 / 10;
+    result.prefill_tokens = (32e6 * (1.0 - result.hit_rate())) as u64;
     for _ in 0..16 {
         let busy = 1.83e9 * (0.5 + 0.2 / skill * uniform()).min(1.0);
-        outcome.pods.push(PodOutcome { requests: 62, busy_us: busy as u64, ..PodOutcome::default() });
+        result.pods.push(PodResult { requests: 62, busy_us: busy as u64, ..PodResult::default() });
     }
-    (outcome.decisions, outcome.decision_ns) = (1_000, 1_000 * (900 + 310 * at));
-    outcome
+    (result.decisions, result.decision_ns) = (1_000, 1_000 * (900 + 310 * at));
+    result
 }
 
-fn outcomes(count: u64) -> Vec<Outcome> {
-    (0..count).map(|at| outcome(&format!("policy {at}"), at)).collect()
+fn results(count: u64) -> Vec<PolicyResult> {
+    (0..count).map(|at| result(&format!("policy {at}"), at)).collect()
 }
 
-fn report(outcomes: Vec<Outcome>) -> Report {
+fn report(results: Vec<PolicyResult>) -> ComparisonReport {
     let settings = RunSettings::new("A run", "simulate --seed 7").with("seed", 7).with("pods", 16);
-    let mut sweep = Sweep::new("prefix weight", Unit::Plain);
+    let mut sweep = SweepResult::new("prefix weight", Unit::Plain);
     for (at, weight) in [0.0, 0.5, 2.0, 8.0].into_iter().enumerate() {
-        sweep.add(weight, outcome("split", at as u64));
-        sweep.add(weight, outcome("mixed", at as u64 + 1));
+        sweep.add(weight, result("split", at as u64));
+        sweep.add(weight, result("mixed", at as u64 + 1));
     }
-    Report::new(settings, outcomes).with_sweep(sweep)
+    ComparisonReport::new(settings, results).with_sweep(sweep)
 }
 
-fn page(report: &Report) -> String {
+fn page(report: &ComparisonReport) -> String {
     html::page(report, &plots::all(report))
 }
 
@@ -63,36 +63,36 @@ fn read<'a>(table: &'a Table, column: &str, row: usize) -> &'a Cell {
 
 #[test]
 fn the_table_says_what_the_outcome_says() {
-    let outcomes = outcomes(3);
-    let table = Table::of(&outcomes);
-    for (row, outcome) in outcomes.iter().enumerate() {
+    let results = results(3);
+    let table = Table::of(&results);
+    for (row, result) in results.iter().enumerate() {
         let number = |column: &str| -> f64 { read(&table, column, row).text.replace(',', "").parse().expect("digits") };
         let near = |column: &str, truth: f64| {
             let said = number(column);
             assert!((said - truth).abs() <= 0.051 + 0.006 * truth, "{column}: {said} for {truth}");
         };
-        near("hit rate", 100.0 * outcome.blocks_hit as f64 / outcome.blocks as f64);
-        near("of bound", 100.0 * outcome.blocks_hit as f64 / outcome.blocks_known as f64);
-        near("prefill", outcome.prefill_tokens as f64 / 1e6);
+        near("hit rate", 100.0 * result.blocks_hit as f64 / result.blocks as f64);
+        near("of bound", 100.0 * result.blocks_hit as f64 / result.blocks_known as f64);
+        near("prefill", result.prefill_tokens as f64 / 1e6);
         for (column, share) in [("TTFT p50", 0.5), ("TTFT p90", 0.9), ("TTFT p99", 0.99)] {
-            near(column, outcome.ttft.quantile(share).expect("some") / 1e3);
+            near(column, result.ttft.quantile(share).expect("some") / 1e3);
         }
-        near("inter-token p99", outcome.between.quantile(0.99).expect("some") / 1e3);
-        near("requests", outcome.requests as f64 / (outcome.span_us as f64 / 1e6));
-        near("output", outcome.output_tokens as f64 / (outcome.span_us as f64 / 1e6));
-        near("router", outcome.decision_ns as f64 / outcome.decisions as f64 / 1e3);
-        near("refused", outcome.refused as f64);
-        let busy = || outcome.pods.iter().map(|pod| pod.busy_us as f64);
+        near("inter-token p99", result.between.quantile(0.99).expect("some") / 1e3);
+        near("requests", result.requests as f64 / (result.span_us as f64 / 1e6));
+        near("output", result.output_tokens as f64 / (result.span_us as f64 / 1e6));
+        near("router", result.decision_ns as f64 / result.decisions as f64 / 1e3);
+        near("refused", result.refused as f64);
+        let busy = || result.pods.iter().map(|pod| pod.busy_us as f64);
         near("max/mean load", busy().fold(0.0, f64::max) / (busy().sum::<f64>() / 16.0));
     }
 }
 
 #[test]
 fn the_best_is_marked_and_alike_are_marked_alike() {
-    let mut outcomes = outcomes(4);
+    let mut results = results(4);
     // Alike in all that is printed.
-    (outcomes[0].decision_ns, outcomes[1].decision_ns) = (900_000, 900_001);
-    let table = Table::of(&outcomes);
+    (results[0].decision_ns, results[1].decision_ns) = (900_000, 900_001);
+    let table = Table::of(&results);
     let best = |column| (0..4).map(|row| read(&table, column, row).best).collect::<Vec<_>>();
     assert_eq!(best("hit rate"), [true, false, false, false]);
     assert_eq!(best("TTFT p99"), [true, false, false, false]);
@@ -100,19 +100,19 @@ fn the_best_is_marked_and_alike_are_marked_alike() {
     assert_eq!(best("refused"), [true, true, true, false]);
     assert_eq!(best("requests"), [false; 4], "all alike: no best");
     let best = read(&table, "hit rate", 0).text.clone();
-    assert!(table::text(&outcomes).contains(&format!("{best}*")));
-    assert!(table::markdown(&outcomes).contains(&format!("| **{best}** |")));
-    assert!(page(&report(outcomes)).contains(&format!(">{best}</td>")));
+    assert!(table::text(&results).contains(&format!("{best}*")));
+    assert!(table::markdown(&results).contains(&format!("| **{best}** |")));
+    assert!(page(&report(results)).contains(&format!(">{best}</td>")));
 }
 
 #[test]
 fn tables_of_one_and_of_thirty_line_up() {
     for count in [0, 1, 30] {
-        let mut outcomes = outcomes(count);
-        if let Some(first) = outcomes.first_mut() {
+        let mut results = results(count);
+        if let Some(first) = results.first_mut() {
             first.policy = "a | b, with a name that is longer than others, and ünïcode".to_owned();
         }
-        let text = table::text(&outcomes);
+        let text = table::text(&results);
         assert_eq!(text.lines().count() as u64, count + 3, "{text}");
         // Each column ends where its unit ends, but for the star's place.
         let unit = text
@@ -124,7 +124,7 @@ fn tables_of_one_and_of_thirty_line_up() {
             let cell = unit.flatten().and_then(|at| line.chars().nth(at));
             assert!(cell.is_some_and(|cell| cell.is_ascii_digit()), "{text}");
         }
-        let markdown = table::markdown(&outcomes);
+        let markdown = table::markdown(&results);
         let bars = |line: &str| line.replace("\\|", "").matches('|').count();
         assert!(markdown.lines().all(|line| bars(line) == 14), "{markdown}");
     }
@@ -132,12 +132,12 @@ fn tables_of_one_and_of_thirty_line_up() {
 
 #[test]
 fn what_was_not_measured_is_a_dash_in_tables_and_null_in_json() {
-    let empty = vec![Outcome { policy: "nothing".to_owned(), ..Outcome::default() }];
+    let empty = vec![PolicyResult { policy: "nothing".to_owned(), ..PolicyResult::default() }];
     let table = Table::of(&empty);
     for column in ["hit rate", "of bound", "TTFT p50", "inter-token p99", "max/mean load", "router"] {
         assert_eq!(read(&table, column, 0).text, "–", "{column}");
     }
-    let report = Report::new(RunSettings::default(), empty);
+    let report = ComparisonReport::new(RunSettings::default(), empty);
     assert_eq!(plots::all(&report).len(), 0);
     let json = json::value(&report);
     assert_eq!(json["outcomes"][0]["ttft_us"]["p99"], Value::Null);
@@ -147,12 +147,12 @@ fn what_was_not_measured_is_a_dash_in_tables_and_null_in_json() {
 
 #[test]
 fn json_has_everything_under_its_name() {
-    let report = report(outcomes(2));
+    let report = report(results(2));
     let json: Value = serde_json::from_str(&json::text(&report)).expect("well-formed");
     assert_eq!(json["format"], 1);
     assert_eq!(json["settings"]["values"]["pods"], "16");
     assert_eq!(json["settings"]["command"], "simulate --seed 7");
-    let (said, truth) = (&json["outcomes"][1], &report.outcomes[1]);
+    let (said, truth) = (&json["outcomes"][1], &report.results[1]);
     assert_eq!(said["policy"], "policy 1");
     assert_eq!(said["prefill_tokens"], truth.prefill_tokens);
     assert_eq!(said["hit_rate"], truth.hit_rate());
@@ -181,7 +181,7 @@ fn every_name_in_json_is_documented() {
             _ => {}
         }
     }
-    let mut report = report(outcomes(1));
+    let mut report = report(results(1));
     report.settings.values.clear();
     let json = json::value(&report);
     let docs: String = include_str!("json.rs").lines().take_while(|line| line.starts_with("//!")).collect();
@@ -197,7 +197,7 @@ fn every_name_in_json_is_documented() {
 #[test]
 fn pictures_are_well_formed_for_one_and_for_thirty() {
     for count in [1, 2, 30] {
-        let report = report(outcomes(count));
+        let report = report(results(count));
         let figures = plots::all(&report);
         assert_eq!(figures.len(), if count == 1 { 6 + 4 } else { 7 + 4 });
         for figure in &figures {
@@ -212,10 +212,10 @@ fn pictures_are_well_formed_for_one_and_for_thirty() {
 
 #[test]
 fn a_picture_of_time_has_a_limited_number_of_points() {
-    let mut long = outcome("long", 0);
+    let mut long = result("long", 0);
     let moment = long.series[59];
-    long.series = (1..=10_000).map(|at| Moment { at_us: at * 1_000_000, ..moment }).collect();
-    let report = Report::new(RunSettings::default(), vec![long]);
+    long.series = (1..=10_000).map(|at| TimeBucket { at_us: at * 1_000_000, ..moment }).collect();
+    let report = ComparisonReport::new(RunSettings::default(), vec![long]);
     for figure in plots::all(&report).iter().filter(|figure| figure.name.starts_with("load")) {
         let svg = figure.picture.svg();
         let lines = svg.split(" points=\"").skip(1).filter_map(|part| part.split('"').next());
@@ -227,7 +227,7 @@ fn a_picture_of_time_has_a_limited_number_of_points() {
 
 #[test]
 fn the_page_is_whole_and_needs_nothing_else() {
-    let report = report(outcomes(5));
+    let report = report(results(5));
     let page = page(&report);
     assert_eq!(fault(&page), None);
     for outside in ["http://", "https://", "src=", "href=", "@import", "url("] {
@@ -250,9 +250,9 @@ fn the_page_is_whole_and_needs_nothing_else() {
 fn text_of_a_run_cannot_become_markup() {
     let nasty = "<script>alert('x')</script> & \"more\"";
     let settings = RunSettings::new(nasty, nasty).with(nasty, nasty);
-    let mut sweep = Sweep::new(nasty, Unit::Share);
-    sweep.add(0.5, outcome(nasty, 0));
-    let report = Report::new(settings, vec![outcome(nasty, 0), outcome(nasty, 1)]).with_sweep(sweep);
+    let mut sweep = SweepResult::new(nasty, Unit::Share);
+    sweep.add(0.5, result(nasty, 0));
+    let report = ComparisonReport::new(settings, vec![result(nasty, 0), result(nasty, 1)]).with_sweep(sweep);
     let page = page(&report);
     assert_eq!(fault(&page), None);
     assert!(!page.contains("alert('x')"));
@@ -263,7 +263,7 @@ fn text_of_a_run_cannot_become_markup() {
 #[test]
 fn a_report_is_written_and_says_so() {
     let folder = std::env::temp_dir().join(format!("pointsman-report-{}", std::process::id()));
-    let report = report(outcomes(2));
+    let report = report(results(2));
     let written = report.write_to(&folder.join("deep")).expect("a temporary folder can be written");
     assert_eq!(written.files.len(), 3 + 7 + 4);
     assert!(written.to_string().starts_with("wrote ") && written.to_string().contains("ttft_cdf.svg"));

@@ -1,31 +1,31 @@
-//! How a run was, time after time, in a bounded number of moments.
+//! How a run was, time after time, in a bounded number of buckets.
 
 use crate::engine::Engine;
-use crate::outcome::Moment;
+use crate::results::TimeBucket;
 
 /// Moments of equal length; when there are too many, two become one.
 #[derive(Debug)]
-pub(super) struct Series {
+pub(crate) struct TimeSeries {
     length: u64,
-    moments: Vec<Moment>,
+    buckets: Vec<TimeBucket>,
 }
 
-impl Default for Series {
+impl Default for TimeSeries {
     fn default() -> Self {
-        Self { length: SHORTEST, moments: Vec::new() }
+        Self { length: SHORTEST, buckets: Vec::new() }
     }
 }
 
-impl Series {
+impl TimeSeries {
     /// Counts blocks that were asked for, and those that were held.
-    pub(super) fn hits(&mut self, now: u64, blocks: u64, hit: u64) {
+    pub(crate) fn hits(&mut self, now: u64, blocks: u64, hit: u64) {
         let moment = self.at(now);
         moment.blocks += blocks;
         moment.blocks_hit += hit;
     }
 
     /// Notes how many requests the pods have.
-    pub(super) fn loads(&mut self, now: u64, engines: &[Engine]) {
+    pub(crate) fn loads(&mut self, now: u64, engines: &[Engine]) {
         let loads = || engines.iter().map(|engine| engine.requests()).map(|(running, waiting)| running + waiting);
         let (most, sum) = (loads().max().unwrap_or(0), loads().sum::<usize>());
         let moment = self.at(now);
@@ -33,28 +33,28 @@ impl Series {
         moment.mean_load = moment.mean_load.max(sum as f64 / engines.len().max(1) as f64);
     }
 
-    pub(super) fn moments(self) -> Vec<Moment> {
-        self.moments
+    pub(crate) fn buckets(self) -> Vec<TimeBucket> {
+        self.buckets
     }
 
-    fn at(&mut self, now: u64) -> &mut Moment {
+    fn at(&mut self, now: u64) -> &mut TimeBucket {
         while now / self.length >= MOST {
             self.length *= 2;
-            self.moments = self.moments.chunks(2).map(join).collect();
+            self.buckets = self.buckets.chunks(2).map(join).collect();
         }
         let at = (now / self.length) as usize;
-        while self.moments.len() <= at {
-            let at_us = (self.moments.len() as u64 + 1) * self.length;
-            self.moments.push(Moment { at_us, ..Moment::default() });
+        while self.buckets.len() <= at {
+            let at_us = (self.buckets.len() as u64 + 1) * self.length;
+            self.buckets.push(TimeBucket { at_us, ..TimeBucket::default() });
         }
-        &mut self.moments[at]
+        &mut self.buckets[at]
     }
 }
 
-fn join(pair: &[Moment]) -> Moment {
+fn join(pair: &[TimeBucket]) -> TimeBucket {
     pair.iter()
         .copied()
-        .reduce(|a, b| Moment {
+        .reduce(|a, b| TimeBucket {
             at_us: b.at_us,
             blocks: a.blocks + b.blocks,
             blocks_hit: a.blocks_hit + b.blocks_hit,
@@ -64,7 +64,7 @@ fn join(pair: &[Moment]) -> Moment {
         .unwrap_or_default()
 }
 
-/// Most moments.
+/// Most buckets.
 const MOST: u64 = 240;
 /// The shortest moment, in µs.
 const SHORTEST: u64 = 1_000_000;

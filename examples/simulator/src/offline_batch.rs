@@ -2,7 +2,7 @@
 //!
 //! What is shown is how much is computed and when the last pod is done, for lists of any making.
 
-pub mod planned;
+pub(crate) mod planned;
 
 use crate::chains::Chains;
 use crate::config::SimConfig;
@@ -10,8 +10,8 @@ use crate::engine::{Admitted, Change, Job, Sampled};
 use crate::world::{Happening, World};
 
 /// What a batch is worked off by.
-pub trait Lists {
-    /// The next request for a pod; none if there is none for now. Asked again when something was done.
+pub(crate) trait WorkSource {
+    /// The next request for a pod; none if there is none for now. DecisionRequest again when something was done.
     fn next(&mut self, pod: usize) -> Option<u32>;
 
     /// A request is done.
@@ -19,69 +19,59 @@ pub trait Lists {
 }
 
 /// Prompts and answers by their place in a batch: how many tokens each has.
-pub type Lengths = [(u32, u32)];
+pub(crate) type TokenLengths = [(u32, u32)];
 
 /// What came of a batch.
 #[derive(Clone, Debug, Default, PartialEq)]
-#[non_exhaustive]
-pub struct BatchOutcome {
+pub(crate) struct OfflineBatchResult {
     /// Requests that were answered.
-    pub requests: u64,
+    pub(crate) requests: u64,
     /// Requests that no pod had room for.
-    pub refused: u64,
+    pub(crate) refused: u64,
     /// Whole blocks of all prompts.
-    pub blocks: u64,
+    pub(crate) blocks: u64,
     /// Those of them that were held when they were needed.
-    pub blocks_hit: u64,
+    pub(crate) blocks_hit: u64,
     /// Those of them that some earlier request of the batch had: what there is to gain.
-    pub blocks_known: u64,
+    pub(crate) blocks_known: u64,
     /// Tokens of prompts that were computed.
-    pub prefill_tokens: u64,
+    pub(crate) prefill_tokens: u64,
     /// When each pod was done, in virtual µs.
-    pub ends_us: Vec<u64>,
+    pub(crate) ends_us: Vec<u64>,
 }
 
-impl BatchOutcome {
+impl OfflineBatchResult {
     /// When the last pod was done, in virtual µs.
-    #[must_use]
-    pub fn makespan_us(&self) -> u64 {
+    pub(crate) fn makespan_us(&self) -> u64 {
         self.ends_us.iter().copied().max().unwrap_or(0)
     }
 
     /// How much later the last pod was done than pods were in the mean: 0 if all ended together.
-    #[must_use]
-    pub fn imbalance(&self) -> f64 {
+    pub(crate) fn imbalance(&self) -> f64 {
         let mean = self.ends_us.iter().sum::<u64>() as f64 / self.ends_us.len().max(1) as f64;
         if mean > 0.0 { self.makespan_us() as f64 / mean - 1.0 } else { 0.0 }
     }
 
     /// Share of what there was to gain that was gained.
-    #[must_use]
-    pub fn shared_hits(&self) -> f64 {
+    pub(crate) fn shared_hits(&self) -> f64 {
         if self.blocks_known == 0 { 1.0 } else { self.blocks_hit as f64 / self.blocks_known as f64 }
-    }
-
-    /// Blocks that were computed, against those that are distinct.
-    #[must_use]
-    pub fn over_bound(&self) -> f64 {
-        (self.blocks - self.blocks_hit) as f64 / (self.blocks - self.blocks_known).max(1) as f64
     }
 }
 
 /// Works a batch off, each pod having at most so many requests at once.
-pub fn work_off(
-    lists: &mut dyn Lists,
+pub(crate) fn simulate_batch(
+    lists: &mut dyn WorkSource,
     chains: &Chains,
-    lengths: &Lengths,
+    lengths: &TokenLengths,
     config: &SimConfig,
     in_flight: usize,
     watch: &mut dyn FnMut(u64),
-) -> BatchOutcome {
+) -> OfflineBatchResult {
     let engines: Vec<_> = config.pods.iter().map(|(engine, _)| *engine).collect();
     let mut world = World::new(&engines, &config.costs, chains);
     let (blocks, blocks_known) = chains.known();
     let ends_us = vec![0; engines.len()];
-    let mut outcome = BatchOutcome { blocks, blocks_known, ends_us, ..BatchOutcome::default() };
+    let mut result = OfflineBatchResult { blocks, blocks_known, ends_us, ..OfflineBatchResult::default() };
     let mut outstanding = vec![0; engines.len()];
     let (mut sampled, mut idle) = (Vec::new(), (0..engines.len()).collect::<Vec<_>>());
     loop {
@@ -92,12 +82,12 @@ pub fn work_off(
                 if world.submit(pod, Job { request, prompt, output, received: false, filler: false }) {
                     outstanding[pod] += 1;
                 } else {
-                    outcome.refused += 1;
+                    result.refused += 1;
                     lists.done(pod, request);
                 }
             }
             world.start(pod, |_: &mut Vec<Change>, admitted: &mut Vec<Admitted>| {
-                outcome.blocks_hit += admitted.iter().map(|one| u64::from(one.blocks_hit)).sum::<u64>();
+                result.blocks_hit += admitted.iter().map(|one| u64::from(one.blocks_hit)).sum::<u64>();
             });
         }
         match world.next(&mut sampled) {
@@ -108,11 +98,11 @@ pub fn work_off(
                 for one in stepped.sampled {
                     if let Sampled::Done(job) = one {
                         outstanding[pod] -= 1;
-                        outcome.requests += 1;
-                        outcome.ends_us[pod] = world.now;
+                        result.requests += 1;
+                        result.ends_us[pod] = world.now;
                         lists.done(pod, job.request);
-                        if outcome.requests.is_multiple_of(1_000) {
-                            watch(outcome.requests);
+                        if result.requests.is_multiple_of(1_000) {
+                            watch(result.requests);
                         }
                     }
                 }
@@ -121,26 +111,25 @@ pub fn work_off(
             }
         }
     }
-    outcome.prefill_tokens = world.pods.iter().map(|pod| pod.prefill_tokens).sum();
-    outcome
+    result.prefill_tokens = world.pods.iter().map(|pod| pod.prefill_tokens).sum();
+    result
 }
 
 /// One list for all pods, in order: whoever has room takes the next.
 #[derive(Debug)]
-pub struct OneQueue {
+pub(crate) struct SharedQueue {
     order: std::iter::Peekable<std::vec::IntoIter<u32>>,
-    room: Room,
+    room: KvBudget,
 }
 
-impl OneQueue {
+impl SharedQueue {
     /// A list. What pods have room for is told by the true lengths of answers.
-    #[must_use]
-    pub fn new(order: Vec<u32>, lengths: &Lengths, config: &SimConfig) -> Self {
-        Self { order: order.into_iter().peekable(), room: Room::new(lengths.iter().copied(), config) }
+    pub(crate) fn new(order: Vec<u32>, lengths: &TokenLengths, config: &SimConfig) -> Self {
+        Self { order: order.into_iter().peekable(), room: KvBudget::new(lengths.iter().copied(), config) }
     }
 }
 
-impl Lists for OneQueue {
+impl WorkSource for SharedQueue {
     fn next(&mut self, pod: usize) -> Option<u32> {
         let next = *self.order.peek()?;
         if !self.room.has(pod, next) {
@@ -157,13 +146,13 @@ impl Lists for OneQueue {
 
 /// What pods have under way against what their memory has room for; what requests share is counted for each.
 #[derive(Debug)]
-struct Room {
+struct KvBudget {
     sizes: Vec<u64>,
     /// By pod: tokens of its memory, and of what it has under way.
     pods: Vec<(u64, u64)>,
 }
 
-impl Room {
+impl KvBudget {
     fn new(lengths: impl Iterator<Item = (u32, u32)>, config: &SimConfig) -> Self {
         let sizes = lengths.map(|(prompt, output)| u64::from(prompt) + u64::from(output)).collect();
         Self { sizes, pods: config.pods.iter().map(|(engine, _)| ((engine.blocks * engine.block) as u64, 0)).collect() }

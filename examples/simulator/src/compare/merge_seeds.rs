@@ -1,14 +1,14 @@
 //! Runs with several seeds as one: counts are summed, times are thrown together.
 
-use crate::outcome::Outcome;
+use crate::results::PolicyResult;
 
 /// The runs of one policy as one. What happened over time is told of the first.
-pub(super) fn pooled(outcomes: Vec<Outcome>) -> Outcome {
-    let runs = outcomes.len();
-    let imbalances: f64 = outcomes.iter().map(Outcome::imbalance).sum();
-    let mut outcomes = outcomes.into_iter();
-    let mut all = outcomes.next().unwrap_or_default();
-    for one in outcomes {
+pub(crate) fn merge_seeds(results: Vec<PolicyResult>) -> PolicyResult {
+    let runs = results.len();
+    let imbalances: f64 = results.iter().map(PolicyResult::imbalance).sum();
+    let mut results = results.into_iter();
+    let mut all = results.next().unwrap_or_default();
+    for one in results {
         let sums = [
             (&mut all.requests, one.requests),
             (&mut all.refused, one.refused),
@@ -41,17 +41,17 @@ pub(super) fn pooled(outcomes: Vec<Outcome>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::PodOutcome;
+    use crate::results::PodResult;
 
     #[test]
     fn a_busy_pod_of_one_run_does_not_make_up_for_that_of_another() {
-        let run = |busy: [u64; 2]| Outcome {
+        let run = |busy: [u64; 2]| PolicyResult {
             requests: 5,
-            pods: busy.map(|busy_us| PodOutcome { busy_us, ..PodOutcome::default() }).to_vec(),
-            ..Outcome::default()
+            pods: busy.map(|busy_us| PodResult { busy_us, ..PodResult::default() }).to_vec(),
+            ..PolicyResult::default()
         };
-        assert_eq!(pooled(vec![run([30, 10])]).imbalance(), 1.5);
-        let both = pooled(vec![run([30, 10]), run([10, 50])]);
+        assert_eq!(merge_seeds(vec![run([30, 10])]).imbalance(), 1.5);
+        let both = merge_seeds(vec![run([30, 10]), run([10, 50])]);
         assert_eq!(both.requests, 10);
         assert_eq!(both.pods.iter().map(|pod| pod.busy_us).collect::<Vec<_>>(), [40, 60]);
         assert!((both.imbalance() - (1.5 + 50.0 / 30.0) / 2.0).abs() < 1e-12, "{}", both.imbalance());

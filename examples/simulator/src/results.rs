@@ -4,101 +4,94 @@ use pointsman_lab::latency::Latencies;
 
 /// What came of one policy on one trace.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct Outcome {
+pub(crate) struct PolicyResult {
     /// The policy's name.
-    pub policy: String,
+    pub(crate) policy: String,
     /// Requests that were answered.
-    pub requests: u64,
+    pub(crate) requests: u64,
     /// Requests that no pod could take.
-    pub refused: u64,
+    pub(crate) refused: u64,
     /// Whole blocks of all prompts.
-    pub blocks: u64,
+    pub(crate) blocks: u64,
     /// Those of them that the pod held that was asked.
-    pub blocks_hit: u64,
+    pub(crate) blocks_hit: u64,
     /// Those of them that an infinite cache shared by all would have held.
-    pub blocks_known: u64,
+    pub(crate) blocks_known: u64,
     /// Tokens of all prompts.
-    pub prompt_tokens: u64,
+    pub(crate) prompt_tokens: u64,
     /// Those of them that had to be computed.
-    pub prefill_tokens: u64,
+    pub(crate) prefill_tokens: u64,
     /// Tokens of all answers.
-    pub output_tokens: u64,
+    pub(crate) output_tokens: u64,
     /// Virtual µs from the beginning of the traffic, time 0, to the last answer.
-    pub span_us: u64,
+    pub(crate) span_us: u64,
     /// Virtual µs from the beginning of the traffic, time 0, to the last arrival.
-    pub arrivals_us: u64,
+    pub(crate) arrivals_us: u64,
     /// Times to the first token, in virtual µs.
-    pub ttft: Latencies,
+    pub(crate) ttft: Latencies,
     /// Times between two tokens of an answer, in virtual µs.
-    pub between: Latencies,
+    pub(crate) between: Latencies,
     /// Times to the last token, in virtual µs.
-    pub whole: Latencies,
+    pub(crate) whole: Latencies,
     /// What each pod did.
-    pub pods: Vec<PodOutcome>,
+    pub(crate) pods: Vec<PodResult>,
     /// Of several runs as one, the mean of their imbalances: the busiest pod of one is not that of another, and sums over runs
     /// would hide it. None of one run.
-    pub mean_imbalance: Option<f64>,
+    pub(crate) mean_imbalance: Option<f64>,
     /// How it was, time after time.
-    pub series: Vec<Moment>,
+    pub(crate) series: Vec<TimeBucket>,
     /// Decisions that were made.
-    pub decisions: u64,
+    pub(crate) decisions: u64,
     /// Real ns that they took together.
-    pub decision_ns: u64,
+    pub(crate) decision_ns: u64,
 }
 
 /// What one pod did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct PodOutcome {
+pub(crate) struct PodResult {
     /// Requests that it answered.
-    pub requests: u64,
+    pub(crate) requests: u64,
     /// Tokens of prompts that it computed.
-    pub prefill_tokens: u64,
+    pub(crate) prefill_tokens: u64,
     /// Tokens that it generated.
-    pub output_tokens: u64,
+    pub(crate) output_tokens: u64,
     /// Virtual µs that it worked.
-    pub busy_us: u64,
+    pub(crate) busy_us: u64,
 }
 
 /// A stretch of virtual time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-#[non_exhaustive]
-pub struct Moment {
+pub(crate) struct TimeBucket {
     /// Where it ends, in virtual µs.
-    pub at_us: u64,
+    pub(crate) at_us: u64,
     /// Whole blocks of the prompts that began in it.
-    pub blocks: u64,
+    pub(crate) blocks: u64,
     /// Those of them that were held.
-    pub blocks_hit: u64,
+    pub(crate) blocks_hit: u64,
     /// Requests in a pod, in the mean over pods: the most that an arrival within it found.
-    pub mean_load: f64,
+    pub(crate) mean_load: f64,
     /// Requests in the fullest pod: the most that an arrival within it found.
-    pub most_load: u32,
+    pub(crate) most_load: u32,
 }
 
-impl Outcome {
+impl PolicyResult {
     /// Share of all whole blocks that were held.
-    #[must_use]
-    pub fn hit_rate(&self) -> f64 {
+    pub(crate) fn hit_rate(&self) -> f64 {
         share(self.blocks_hit, self.blocks)
     }
 
     /// Share of all whole blocks that an infinite cache would have held.
-    #[must_use]
-    pub fn bound(&self) -> f64 {
+    pub(crate) fn bound(&self) -> f64 {
         share(self.blocks_known, self.blocks)
     }
 
     /// Share of what an infinite cache would have held that was held; none if it would have held nothing.
-    #[must_use]
-    pub fn share_of_bound(&self) -> Option<f64> {
+    pub(crate) fn share_of_bound(&self) -> Option<f64> {
         (self.blocks_known > 0).then(|| share(self.blocks_hit, self.blocks_known))
     }
 
     /// How much the busiest pod worked against the mean; of several runs as one, in the mean over them.
-    #[must_use]
-    pub fn imbalance(&self) -> f64 {
+    pub(crate) fn imbalance(&self) -> f64 {
         if let Some(mean) = self.mean_imbalance {
             return mean;
         }
@@ -108,20 +101,17 @@ impl Outcome {
     }
 
     /// Requests answered in a virtual second.
-    #[must_use]
-    pub fn throughput(&self) -> f64 {
+    pub(crate) fn throughput(&self) -> f64 {
         share(self.requests * 1_000_000, self.span_us)
     }
 
     /// Tokens of answers in a virtual second.
-    #[must_use]
-    pub fn output_rate(&self) -> f64 {
+    pub(crate) fn output_rate(&self) -> f64 {
         share(self.output_tokens, self.span_us) * 1e6
     }
 
     /// Real µs that a decision took.
-    #[must_use]
-    pub fn decision_us(&self) -> f64 {
+    pub(crate) fn decision_us(&self) -> f64 {
         share(self.decision_ns, self.decisions) / 1e3
     }
 }

@@ -1,6 +1,6 @@
-//! One policy on one trace: requests come, are routed and answered, and everything is counted.
+//! Discrete-event simulation of online serving: one policy on one trace.
 //!
-//! The rule that must never break: the router knows of caches from events alone, never from an engine.
+//! Invariant: the router learns of caches from events alone, never from an engine.
 
 use pointsman_lab::rng::Rng;
 use pointsman_lab::trace::{Start, Trace};
@@ -8,18 +8,18 @@ use routing_plugins::load::LoadGuard;
 
 use crate::SimulateError;
 use crate::chains::Chains;
+use crate::colocated_batch::{AdmissionMode, BatchFeeder, ColocatedBatch, ColocatedBatchResult};
 use crate::config::SimConfig;
 use crate::engine::{Admitted, Change, Job, Sampled};
-use crate::outcome::Outcome;
 use crate::policy::Policy;
-use crate::router::{Asked, Choice, Router};
-use crate::series::Series;
-use crate::together::{Fill, FillBatch, FillOutcome, FillRule};
+use crate::results::PolicyResult;
+use crate::router::{DecisionRequest, RouteDecision, Router};
+use crate::time_series::TimeSeries;
 use crate::world::{Alarm, Happening, World};
 
-/// A trace, ready to be simulated again and again.
+/// A trace with what every simulation of it needs.
 #[derive(Debug)]
-pub struct Load<'t> {
+pub(crate) struct PreparedTrace<'t> {
     trace: &'t Trace,
     chains: Chains,
     /// Whole blocks, and those that an infinite cache would hold.
@@ -28,71 +28,61 @@ pub struct Load<'t> {
     followers: Followers,
 }
 
-impl<'t> Load<'t> {
-    /// That of a trace.
-    #[must_use]
-    pub fn new(trace: &'t Trace) -> Self {
+impl<'t> PreparedTrace<'t> {
+    /// Hashes a trace's prompts.
+    pub(crate) fn new(trace: &'t Trace) -> Self {
         let chains = Chains::of(trace);
         Self { known: chains.known(), chains, followers: Followers::of(trace), trace }
     }
 
     /// Its prompts.
-    #[must_use]
-    pub fn chains(&self) -> &Chains {
+    pub(crate) fn chains(&self) -> &Chains {
         &self.chains
     }
 }
 
-/// Runs a policy to the end; `watch` is shown now and then how many were answered.
-///
-/// # Errors
-///
-/// When the policy does not build or there are no pods.
-pub fn simulate(
+/// Simulates a policy on a trace; `watch` is called now and then with the number of answers.
+pub(crate) fn simulate(
     policy: &Policy,
-    load: &Load<'_>,
+    load: &PreparedTrace<'_>,
     config: &SimConfig,
     watch: &mut dyn FnMut(u64),
-) -> Result<Outcome, SimulateError> {
-    Ok(Online::new(policy, load, config, None)?.run(watch).0)
+) -> Result<PolicyResult, SimulateError> {
+    Ok(Simulation::new(policy, load, config, None)?.run(watch).0)
 }
 
-/// The same with a batch in the gaps, for as long as there are online requests to answer; or for so many virtual µs.
-///
-/// # Errors
-///
-/// As [`simulate`].
-pub fn simulate_together(
+/// The same with a colocated batch, until all online requests are answered or for so many virtual µs.
+pub(crate) fn simulate_colocated(
     policy: &Policy,
-    load: &Load<'_>,
+    load: &PreparedTrace<'_>,
     config: &SimConfig,
-    fill: (&FillBatch, FillRule),
+    batch: (&ColocatedBatch, AdmissionMode),
     until: Option<u64>,
-) -> Result<(Outcome, FillOutcome), SimulateError> {
-    let fill = Fill::new(fill, load.trace.block, until);
-    Ok(Online::new(policy, load, config, Some(fill))?.run(&mut |_| {}))
+) -> Result<(PolicyResult, ColocatedBatchResult), SimulateError> {
+    let batch = BatchFeeder::new(batch, load.trace.block, until);
+    Ok(Simulation::new(policy, load, config, Some(batch))?.run(&mut |_| {}))
 }
 
-struct Online<'t> {
+struct Simulation<'t> {
     world: World<'t>,
     router: Router,
-    load: &'t Load<'t>,
+    load: &'t PreparedTrace<'t>,
     config: &'t SimConfig,
     /// By place in the trace: when it came, and what it holds until it is answered.
-    flights: Vec<Option<Flight>>,
-    series: Series,
-    outcome: Outcome,
+    in_flight: Vec<Option<InFlightRequest>>,
+    series: TimeSeries,
+    result: PolicyResult,
     /// The next to come of those whose time is known.
     next: usize,
     /// Answers so far, and their tokens: what the next one is expected to have.
     answered: (u64, u64),
     shown: u64,
-    /// What fills the gaps.
-    fill: Option<Fill<'t>>,
-    filled: FillOutcome,
+    /// The colocated batch.
+    batch: Option<BatchFeeder<'t>>,
+    batch_result: ColocatedBatchResult,
 }
 
-struct Flight {
+struct InFlightRequest {
     came: u64,
     serve: usize,
     guard: LoadGuard,
@@ -103,58 +93,58 @@ struct Flight {
     missing: u32,
 }
 
-impl<'t> Online<'t> {
+impl<'t> Simulation<'t> {
     fn new(
         policy: &Policy,
-        load: &'t Load<'t>,
+        load: &'t PreparedTrace<'t>,
         config: &'t SimConfig,
-        fill: Option<Fill<'t>>,
+        batch: Option<BatchFeeder<'t>>,
     ) -> Result<Self, SimulateError> {
         let longest = load.trace.requests.iter().map(|request| request.input).max().unwrap_or(0);
         let engines: Vec<_> = config.pods.iter().map(|(engine, _)| *engine).collect();
-        let outcome = Outcome {
+        let result = PolicyResult {
             policy: policy.name.clone(),
             blocks: load.known.0,
             blocks_known: load.known.1,
-            ..Outcome::default()
+            ..PolicyResult::default()
         };
-        let mut run = Self {
-            world: World::new(&engines, &config.costs, fill.as_ref().map_or(&load.chains, Fill::chains)),
+        let mut simulation = Self {
+            world: World::new(&engines, &config.costs, batch.as_ref().map_or(&load.chains, BatchFeeder::chains)),
             router: Router::new(policy, config, longest)?,
             load,
             config,
-            flights: (0..load.trace.requests.len()).map(|_| None).collect(),
-            series: Series::default(),
-            outcome,
+            in_flight: (0..load.trace.requests.len()).map(|_| None).collect(),
+            series: TimeSeries::default(),
+            result,
             next: 0,
             answered: (FIRST_GUESS.0, FIRST_GUESS.1),
             shown: 0,
-            fill,
-            filled: FillOutcome::default(),
+            batch,
+            batch_result: ColocatedBatchResult::default(),
         };
-        run.call_next();
-        run.tick();
-        Ok(run)
+        simulation.schedule_next();
+        simulation.poll_batch();
+        Ok(simulation)
     }
 
-    fn run(mut self, watch: &mut dyn FnMut(u64)) -> (Outcome, FillOutcome) {
+    fn run(mut self, watch: &mut dyn FnMut(u64)) -> (PolicyResult, ColocatedBatchResult) {
         let mut sampled = Vec::new();
         loop {
             match self.world.next(&mut sampled) {
                 None => return self.end(),
                 Some(Happening::Alarm(Alarm::Arrival(request))) => self.arrive(request),
                 Some(Happening::Alarm(Alarm::Received(request))) => self.received(request),
-                Some(Happening::Alarm(Alarm::Tick)) => self.tick(),
+                Some(Happening::Alarm(Alarm::Tick)) => self.poll_batch(),
                 Some(Happening::Stepped(stepped)) => {
                     let (pod, took, decoded) = (stepped.pod, stepped.took, stepped.decoded - stepped.fillers);
-                    self.outcome.between.record_many(took, decoded as u64);
+                    self.result.between.record_many(took, decoded as u64);
                     for &one in stepped.sampled {
                         self.sampled(pod, one);
                     }
-                    self.fill(pod);
+                    self.feed_batch(pod);
                     self.start(pod);
-                    if self.outcome.requests >= self.shown + WATCH_EVERY {
-                        self.shown = self.outcome.requests;
+                    if self.result.requests >= self.shown + WATCH_EVERY {
+                        self.shown = self.result.requests;
                         watch(self.shown);
                     }
                 }
@@ -163,7 +153,7 @@ impl<'t> Online<'t> {
     }
 
     /// Asks to be woken for the next request whose time is known; the others come after those they follow.
-    fn call_next(&mut self) {
+    fn schedule_next(&mut self) {
         let requests = &self.load.trace.requests;
         while let Some(request) = requests.get(self.next) {
             let place = self.next as u32;
@@ -178,12 +168,12 @@ impl<'t> Online<'t> {
     fn arrive(&mut self, place: u32) {
         let now = self.world.now;
         if matches!(self.load.trace.requests[place as usize].start, Start::At(_)) {
-            self.call_next();
+            self.schedule_next();
         }
-        self.outcome.arrivals_us = now;
+        self.result.arrivals_us = now;
         self.router.catch_up(now, self.world.chains, self.world.engines());
         let request = &self.load.trace.requests[place as usize];
-        let asked = Asked {
+        let decision_request = DecisionRequest {
             chain: self.load.chains.get(place),
             prompt: request.input,
             session: request.session,
@@ -191,11 +181,11 @@ impl<'t> Online<'t> {
             seed: chance(self.config.seed, place),
         };
         self.series.loads(now, self.world.engines());
-        let Some(choice) = self.router.decide(now, asked) else { return self.refuse(place) };
-        let Choice { prefill, serve, prefill_guard, guard, held } = choice;
+        let Some(choice) = self.router.decide(now, decision_request) else { return self.refuse(place) };
+        let RouteDecision { prefill, serve, prefill_guard, guard, held } = choice;
         let missing = request.input.saturating_sub((held * self.load.trace.block) as u32);
-        self.flights[place as usize] =
-            Some(Flight { came: now, serve, guard, prefill: prefill_guard, away: prefill.is_some(), missing });
+        self.in_flight[place as usize] =
+            Some(InFlightRequest { came: now, serve, guard, prefill: prefill_guard, away: prefill.is_some(), missing });
         let job = Job { request: place, prompt: request.input, output: request.output, received: false, filler: false };
         let (pod, job) = match prefill {
             Some(prefill) => (prefill, Job { output: 1, ..job }),
@@ -205,41 +195,42 @@ impl<'t> Online<'t> {
     }
 
     /// Looks at all pods whether they have gaps, and again in a while.
-    fn tick(&mut self) {
-        let Some(fill) = &self.fill else { return };
-        let answered = (self.outcome.requests + self.outcome.refused) as usize;
-        if fill.until.map_or(answered < self.flights.len(), |until| self.world.now < until) {
+    fn poll_batch(&mut self) {
+        let Some(batch) = &self.batch else { return };
+        let answered = (self.result.requests + self.result.refused) as usize;
+        if batch.until.map_or(answered < self.in_flight.len(), |until| self.world.now < until) {
             (0..self.config.pods.len()).for_each(|pod| {
-                self.fill(pod);
+                self.feed_batch(pod);
                 self.start(pod);
             });
-            self.world.wake(self.world.now + TICK_US, Alarm::Tick);
+            self.world.wake(self.world.now + BATCH_POLL_US, Alarm::Tick);
         } else {
             // What is under way ends, and counts no more.
-            let fill = self.fill.take();
-            self.filled = fill.map(|fill| FillOutcome { span_us: self.world.now, ..fill.outcome }).unwrap_or_default();
+            let batch = self.batch.take();
+            self.batch_result =
+                batch.map(|batch| ColocatedBatchResult { span_us: self.world.now, ..batch.result }).unwrap_or_default();
         }
     }
 
     /// Begins what a pod has room for of the batch.
-    fn fill(&mut self, pod: usize) {
+    fn feed_batch(&mut self, pod: usize) {
         let (now, router) = (self.world.now, &self.router);
-        let Some(fill) = &mut self.fill else { return };
+        let Some(batch) = &mut self.batch else { return };
         let mut refused = 0;
         // A list of which the pod takes nothing is gone through once.
-        while refused < fill.len(pod) {
+        while refused < batch.len(pod) {
             let load = router.pod_load(now, pod);
-            let Some(job) = fill.next((pod, router.handles()), &load, |work| router.begin(pod, work)) else { return };
+            let Some(job) = batch.next((pod, router.handles()), &load, |work| router.begin(pod, work)) else { return };
             if !self.world.submit(pod, job) {
-                fill.refused(job);
+                batch.refused(job);
                 refused += 1;
             }
         }
     }
 
     fn refuse(&mut self, place: u32) {
-        self.flights[place as usize] = None;
-        self.outcome.refused += 1;
+        self.in_flight[place as usize] = None;
+        self.result.refused += 1;
         self.follow(place);
     }
 
@@ -247,20 +238,20 @@ impl<'t> Online<'t> {
     fn received(&mut self, place: u32) {
         let request = &self.load.trace.requests[place as usize];
         let job = Job { request: place, prompt: request.input, output: request.output, received: true, filler: false };
-        let Some(flight) = &mut self.flights[place as usize] else { return };
+        let Some(flight) = &mut self.in_flight[place as usize] else { return };
         flight.away = false;
         let serve = flight.serve;
         if self.world.submit(serve, job) { self.start(serve) } else { self.refuse(place) }
     }
 
     fn start(&mut self, pod: usize) {
-        let (now, router, outcome, series) = (self.world.now, &mut self.router, &mut self.outcome, &mut self.series);
+        let (now, router, result, series) = (self.world.now, &mut self.router, &mut self.result, &mut self.series);
         let block = self.load.trace.block as u32;
         self.world.start(pod, |changes: &mut Vec<Change>, admitted: &mut Vec<Admitted>| {
             router.changed(now, pod, changes);
             for one in admitted.drain(..).filter(|one| !one.job.filler) {
-                outcome.blocks_hit += u64::from(one.blocks_hit);
-                outcome.prompt_tokens += u64::from(one.job.prompt);
+                result.blocks_hit += u64::from(one.blocks_hit);
+                result.prompt_tokens += u64::from(one.job.prompt);
                 series.hits(now, u64::from(one.job.prompt / block), u64::from(one.blocks_hit));
             }
         });
@@ -270,12 +261,12 @@ impl<'t> Online<'t> {
         let now = self.world.now;
         let (Sampled::First(job) | Sampled::Done(job)) = sampled;
         if job.filler {
-            if let Some(fill) = &mut self.fill {
-                fill.sampled(sampled);
+            if let Some(batch) = &mut self.batch {
+                batch.sampled(sampled);
             }
             return;
         }
-        let Some(flight) = &mut self.flights[job.request as usize] else { return };
+        let Some(flight) = &mut self.in_flight[job.request as usize] else { return };
         if flight.away {
             // The prompt is computed, and travels to the pod that answers.
             if matches!(sampled, Sampled::Done(_)) {
@@ -288,15 +279,15 @@ impl<'t> Online<'t> {
         match sampled {
             Sampled::First(_) => {
                 flight.guard.first_token();
-                self.outcome.ttft.record(now - flight.came);
+                self.result.ttft.record(now - flight.came);
             }
             Sampled::Done(_) => {
-                self.outcome.whole.record(now - flight.came);
-                self.flights[job.request as usize] = None;
-                self.outcome.requests += 1;
-                self.outcome.output_tokens += u64::from(job.output);
+                self.result.whole.record(now - flight.came);
+                self.in_flight[job.request as usize] = None;
+                self.result.requests += 1;
+                self.result.output_tokens += u64::from(job.output);
                 self.answered = (self.answered.0 + 1, self.answered.1 + u64::from(job.output));
-                self.outcome.span_us = now;
+                self.result.span_us = now;
                 self.follow(job.request);
             }
         }
@@ -309,19 +300,19 @@ impl<'t> Online<'t> {
         }
     }
 
-    fn end(mut self) -> (Outcome, FillOutcome) {
-        self.outcome.pods = self.world.pods;
-        self.outcome.prefill_tokens = self.outcome.pods.iter().map(|pod| pod.prefill_tokens).sum();
-        (self.outcome.decisions, self.outcome.decision_ns) = (self.router.decisions, self.router.decision_ns);
-        self.outcome.series = self.series.moments();
-        (self.outcome, self.filled)
+    fn end(mut self) -> (PolicyResult, ColocatedBatchResult) {
+        self.result.pods = self.world.pods;
+        self.result.prefill_tokens = self.result.pods.iter().map(|pod| pod.prefill_tokens).sum();
+        (self.result.decisions, self.result.decision_ns) = (self.router.decisions, self.router.decision_ns);
+        self.result.series = self.series.buckets();
+        (self.result, self.batch_result)
     }
 }
 
 /// What chance begins with in the decision about a request: of one seed's numbers, the one at its place. Not the next one in the
 /// order of arrival, which in a closed loop depends on answers, and so on the policy.
 fn chance(seed: u64, place: u32) -> u64 {
-    Rng::new(seed.wrapping_add(u64::from(place).wrapping_mul(RNG_STEP))).bits()
+    Rng::new(seed.wrapping_add(u64::from(place).wrapping_mul(GOLDEN_GAMMA))).bits()
 }
 
 /// Who comes after whom, with the µs between.
@@ -359,10 +350,10 @@ impl Followers {
 }
 
 /// What a generator's state goes on by.
-const RNG_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+const GOLDEN_GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// µs between two looks at what pods have to do.
-const TICK_US: u64 = 20_000;
+const BATCH_POLL_US: u64 = 20_000;
 
 /// Answers between two looks of a watcher.
 const WATCH_EVERY: u64 = 1_000;
@@ -380,12 +371,12 @@ mod tests {
     fn a_request_has_the_same_chance_whenever_it_comes() {
         let trace = Made::Agents.trace(300, 3).at_rate(4.0, 3);
         assert!(trace.is_closed());
-        let load = Load::new(&trace);
+        let load = PreparedTrace::new(&trace);
         let tokens = |speed: f64| {
             let mut config = SimConfig::mixed(4, 1_000_000, trace.block);
             config.pods[0].0.speed *= speed;
-            let outcome = simulate(&Policy::find("random").unwrap(), &load, &config, &mut |_| {}).unwrap();
-            outcome.pods.iter().map(|pod| pod.output_tokens).collect::<Vec<_>>()
+            let result = simulate(&Policy::find("random").unwrap(), &load, &config, &mut |_| {}).unwrap();
+            result.pods.iter().map(|pod| pod.output_tokens).collect::<Vec<_>>()
         };
         assert_eq!(tokens(1.0), tokens(0.3), "answers come in another order, and go to the same pods");
     }

@@ -1,23 +1,19 @@
 //! The simulator against what must be so whatever it models: nothing is lost or computed twice, one request alone takes what
-//! the costs say, an infinite cache finds all there is to find, and one seed gives one outcome.
-#![expect(clippy::unwrap_used, reason = "what helps a test may stop it")]
-
-use std::process::Command;
-
+//! the costs say, an infinite cache finds all there is to find, and one seed gives one result.
+use crate::compare::{Comparison, Section, compare};
+use crate::config::SimConfig;
+use crate::online_serving::{PreparedTrace, simulate};
+use crate::options::Options;
+use crate::policy::Policy;
+use crate::report::json;
+use crate::results::{PodResult, PolicyResult};
 use clap::Parser;
 use pointsman_lab::trace::made::Made;
 use pointsman_lab::trace::{Request, Start, Trace};
-use pointsman_simulator::compare::{Comparison, Section, compare};
-use pointsman_simulator::config::SimConfig;
-use pointsman_simulator::online::{Load, simulate};
-use pointsman_simulator::options::Options;
-use pointsman_simulator::outcome::{Outcome, PodOutcome};
-use pointsman_simulator::policy::Policy;
-use pointsman_simulator::report::json;
 use serde_json::Value;
 
-fn run(policy: &str, trace: &Trace, config: &SimConfig) -> Outcome {
-    simulate(&Policy::find(policy).unwrap(), &Load::new(trace), config, &mut |_| {}).unwrap()
+fn run(policy: &str, trace: &Trace, config: &SimConfig) -> PolicyResult {
+    simulate(&Policy::find(policy).unwrap(), &PreparedTrace::new(trace), config, &mut |_| {}).unwrap()
 }
 
 fn compared(args: &str) -> Comparison {
@@ -43,27 +39,27 @@ fn every_token_is_computed_or_found_and_every_request_answered_or_refused() {
         let trace = made.trace(100, 5).at_rate(8.0, 5);
         // So little memory that blocks go all the time and some prompts find no room.
         let config = SimConfig::mixed(3, 24_576, trace.block);
-        let outcome = run(policy, &trace, &config);
-        assert_eq!(outcome.requests + outcome.refused, 100, "{made} {policy}");
+        let result = run(policy, &trace, &config);
+        assert_eq!(result.requests + result.refused, 100, "{made} {policy}");
         let room = 24_576 / trace.block;
         let fits = |one: &&Request| ((one.input + one.output) as usize).div_ceil(trace.block) <= room;
         let taken: Vec<&Request> = trace.requests.iter().filter(fits).collect();
-        assert_eq!(outcome.requests, taken.len() as u64, "{made} {policy}: refused only what has no room");
+        assert_eq!(result.requests, taken.len() as u64, "{made} {policy}: refused only what has no room");
         let prompts: u64 = taken.iter().map(|one| u64::from(one.input)).sum();
         let answers: u64 = taken.iter().map(|one| u64::from(one.output)).sum();
-        assert_eq!((outcome.prompt_tokens, outcome.output_tokens), (prompts, answers), "{made} {policy}");
-        let found = outcome.blocks_hit * trace.block as u64;
-        assert_eq!(outcome.prefill_tokens + found, outcome.prompt_tokens, "{made} {policy}");
-        assert!(outcome.blocks_hit <= outcome.blocks_known, "{made} {policy}");
+        assert_eq!((result.prompt_tokens, result.output_tokens), (prompts, answers), "{made} {policy}");
+        let found = result.blocks_hit * trace.block as u64;
+        assert_eq!(result.prefill_tokens + found, result.prompt_tokens, "{made} {policy}");
+        assert!(result.blocks_hit <= result.blocks_known, "{made} {policy}");
         // By pod, by time, and as a whole.
-        let sum = |figure: fn(&PodOutcome) -> u64| outcome.pods.iter().map(figure).sum::<u64>();
-        assert_eq!(sum(|pod| pod.requests), outcome.requests);
-        assert_eq!(sum(|pod| pod.output_tokens), outcome.output_tokens);
-        assert_eq!(outcome.series.iter().map(|moment| moment.blocks_hit).sum::<u64>(), outcome.blocks_hit);
-        assert_eq!((outcome.ttft.len(), outcome.whole.len()), (outcome.requests, outcome.requests));
-        assert_eq!(outcome.between.len(), outcome.output_tokens - outcome.requests, "one less than tokens each");
-        let busy = outcome.pods.iter().map(|pod| pod.busy_us).max().unwrap();
-        assert!(busy <= outcome.span_us, "no pod works longer than it takes");
+        let sum = |figure: fn(&PodResult) -> u64| result.pods.iter().map(figure).sum::<u64>();
+        assert_eq!(sum(|pod| pod.requests), result.requests);
+        assert_eq!(sum(|pod| pod.output_tokens), result.output_tokens);
+        assert_eq!(result.series.iter().map(|moment| moment.blocks_hit).sum::<u64>(), result.blocks_hit);
+        assert_eq!((result.ttft.len(), result.whole.len()), (result.requests, result.requests));
+        assert_eq!(result.between.len(), result.output_tokens - result.requests, "one less than tokens each");
+        let busy = result.pods.iter().map(|pod| pod.busy_us).max().unwrap();
+        assert!(busy <= result.span_us, "no pod works longer than it takes");
     }
 }
 
@@ -72,7 +68,7 @@ fn one_request_alone_takes_what_the_costs_say() {
     for (input, output) in [(1, 1), (700, 1), (5_000, 40), (20_000, 300)] {
         let trace = Trace::new(512, vec![request(Start::At(1_000), 1, input, output)]);
         let config = SimConfig::mixed(2, 1_000_000, 512);
-        let outcome = run("round_robin", &trace, &config);
+        let result = run("round_robin", &trace, &config);
         let us = |time: std::time::Duration| (time.as_secs_f64() * 1e6).ceil() as u64;
         // A step takes up to 8,192 tokens of a prompt.
         let (input, mut prefill, mut done) = (input as usize, 0, 0);
@@ -82,10 +78,10 @@ fn one_request_alone_takes_what_the_costs_say() {
             done += chunk;
         }
         let decode: u64 = (1..output as usize).map(|more| us(config.costs.decode(1, input + more))).sum();
-        assert_eq!(outcome.span_us, 1_000 + prefill + decode, "{input} tokens in, {output} out");
-        let ttft = outcome.ttft.quantile(1.0).unwrap();
+        assert_eq!(result.span_us, 1_000 + prefill + decode, "{input} tokens in, {output} out");
+        let ttft = result.ttft.quantile(1.0).unwrap();
         assert!(ttft >= prefill as f64 && ttft <= prefill as f64 * 1.02 + 1.0, "{ttft} for {prefill}");
-        assert_eq!(outcome.pods.iter().map(|pod| pod.busy_us).sum::<u64>(), prefill + decode);
+        assert_eq!(result.pods.iter().map(|pod| pod.busy_us).sum::<u64>(), prefill + decode);
     }
 }
 
@@ -93,26 +89,26 @@ fn one_request_alone_takes_what_the_costs_say() {
 fn the_same_prompt_again_costs_its_last_block_and_the_next_turn_waits_for_the_answer() {
     let first = request(Start::At(0), 1, 5_120, 10);
     let again = Request { start: Start::After(0, 2_000_000), ..first.clone() };
-    let outcome = run("cache_aware", &Trace::new(512, vec![first, again]), &SimConfig::mixed(2, 100_000, 512));
+    let result = run("cache_aware", &Trace::new(512, vec![first, again]), &SimConfig::mixed(2, 100_000, 512));
     // One token must be computed to sample from, so the last block is not used.
-    assert_eq!((outcome.blocks, outcome.blocks_hit, outcome.prefill_tokens), (20, 9, 5_120 + 512));
-    assert_eq!(outcome.pods.iter().filter(|pod| pod.requests > 0).count(), 1, "both went where the prompt is held");
-    assert!(outcome.arrivals_us >= 2_000_000 + outcome.whole.quantile(0.0).unwrap() as u64 * 9 / 10);
+    assert_eq!((result.blocks, result.blocks_hit, result.prefill_tokens), (20, 9, 5_120 + 512));
+    assert_eq!(result.pods.iter().filter(|pod| pod.requests > 0).count(), 1, "both went where the prompt is held");
+    assert!(result.arrivals_us >= 2_000_000 + result.whole.quantile(0.0).unwrap() as u64 * 9 / 10);
 }
 
 #[test]
 fn no_first_token_comes_before_its_own_prefill() {
     let trace = Made::Rag.trace(100, 2).at_rate(4.0, 2);
     let config = SimConfig::mixed(2, 1_000_000, trace.block);
-    let outcome = run("random", &trace, &config);
+    let result = run("random", &trace, &config);
     // The least that any request has to compute is one token.
     let least = config.costs.prefill(0, 1).as_secs_f64() * 1e6;
-    assert!(outcome.ttft.quantile(0.0).unwrap() >= least.floor());
+    assert!(result.ttft.quantile(0.0).unwrap() >= least.floor());
     // With nothing to be found and nobody else there, it is the whole prompt.
     let alone: Vec<Request> = (0..20).map(|at| request(Start::At(at * 60_000_000), at as u32, 6_000, 5)).collect();
-    let outcome = run("random", &Trace::new(512, alone), &config);
+    let result = run("random", &Trace::new(512, alone), &config);
     let own = (config.costs.prefill(0, 6_000).as_secs_f64() * 1e6).ceil();
-    let (least, most) = (outcome.ttft.quantile(0.0).unwrap(), outcome.ttft.quantile(1.0).unwrap());
+    let (least, most) = (result.ttft.quantile(0.0).unwrap(), result.ttft.quantile(1.0).unwrap());
     assert!(least == most && least >= own && least <= own * 1.02, "{least} to {most} for {own}");
 }
 
@@ -122,8 +118,8 @@ fn one_pod_with_room_for_everything_reaches_the_bound() {
     let trace = Made::Chat.trace(150, 9);
     let tokens: usize = trace.requests.iter().map(|one| (one.input + one.output) as usize).sum();
     let block = trace.block;
-    let outcome = run("round_robin", &trace.at_rate(0.02, 9), &SimConfig::mixed(1, tokens + 150 * block, block));
-    let share = outcome.share_of_bound().unwrap();
+    let result = run("round_robin", &trace.at_rate(0.02, 9), &SimConfig::mixed(1, tokens + 150 * block, block));
+    let share = result.share_of_bound().unwrap();
     // A prompt that is all known still computes its last block.
     assert!((0.97..=1.0).contains(&share), "{share}");
 }
@@ -133,8 +129,8 @@ fn round_robin_finds_what_it_does_on_the_real_trace() {
     // By hand, on the trace that `conversation` imitates: 7.1% of all blocks at 16 pods with 1M tokens each, of 36.6% that
     // an infinite cache finds. A twelfth of the requests is near.
     let trace = Made::Conversation.trace(1_000, 4).at_rate(2.0, 4);
-    let outcome = run("round_robin", &trace, &SimConfig::mixed(16, 1_000_000, trace.block));
-    let (hits, bound) = (outcome.hit_rate(), outcome.bound());
+    let result = run("round_robin", &trace, &SimConfig::mixed(16, 1_000_000, trace.block));
+    let (hits, bound) = (result.hit_rate(), result.bound());
     assert!((0.02..0.12).contains(&hits) && (0.2..0.5).contains(&bound), "{hits} of {bound}");
     let aware = run("longest_prefix", &trace, &SimConfig::mixed(1, 100_000_000, trace.block));
     assert!(aware.share_of_bound().unwrap() > 0.9);
@@ -162,7 +158,7 @@ fn found(comparison: &Comparison) -> Vec<Value> {
 
 #[test]
 fn one_seed_gives_one_outcome_however_many_run_at_once() {
-    let args = "--made conversation --made agents --requests 60 --pods 3 --rate 5 --loss 5 --seeds 2 \
+    let args = "--synthetic conversation --synthetic agents --requests 60 --pods 3 --rate 5 --event-loss 5 --seeds 2 \
                 --compare cache_aware,random,lmetric,preble_e2 --sweep cache_aware:cache=1,4";
     let alone = found(&compared(&format!("{args} --jobs 1 --seed 3")));
     assert_eq!(alone.len(), 2);
@@ -172,10 +168,10 @@ fn one_seed_gives_one_outcome_however_many_run_at_once() {
 
 #[test]
 fn a_load_is_a_share_of_what_the_fleet_takes_and_each_has_a_section() {
-    let both = compared("--made rag --requests 80 --pods 1 --load 50,100 --compare lmetric");
+    let both = compared("--synthetic rag --requests 80 --pods 1 --load 50,100 --compare lmetric");
     let names: Vec<&str> = both.sections.iter().map(|section| section.name.as_str()).collect();
     assert_eq!(names, ["rag-50", "rag-100"]);
-    let span = |at: usize| both.sections[at].report.outcomes[0].arrivals_us as f64;
+    let span = |at: usize| both.sections[at].report.results[0].arrivals_us as f64;
     assert!((span(0) / span(1) - 2.0).abs() < 0.05, "{} and {}", span(0), span(1));
     let text = both.to_string();
     assert!(text.contains("rag on 1 pods at 50% of what they take") && text.contains("lmetric"), "{text}");
@@ -184,8 +180,8 @@ fn a_load_is_a_share_of_what_the_fleet_takes_and_each_has_a_section() {
 #[test]
 fn split_fleets_run_the_policies_for_them_and_mixed_ones_the_others() {
     let names = |args: &str| {
-        let compared = compared(&format!("--made rag --requests 20 --rate 2 {args}"));
-        compared.sections[0].report.outcomes.iter().map(|one| one.policy.clone()).collect::<Vec<_>>()
+        let compared = compared(&format!("--synthetic rag --requests 20 --rate 2 {args}"));
+        compared.sections[0].report.results.iter().map(|one| one.policy.clone()).collect::<Vec<_>>()
     };
     let (split, mixed) = (names("--pods 4 --prefill-pods 1"), names("--pods 2"));
     assert!(split.len() >= 2 && split.iter().all(|name| name.starts_with("prefill_decode")), "{split:?}");
@@ -195,59 +191,11 @@ fn split_fleets_run_the_policies_for_them_and_mixed_ones_the_others() {
 
 #[test]
 fn what_is_too_long_for_a_pod_is_refused_counted_and_said() {
-    let compared = compared("--made rag --requests 60 --rate 2 --pods 2 --kv-tokens 8192 --compare random");
+    let compared = compared("--synthetic rag --requests 60 --rate 2 --pods 2 --kv-tokens 8192 --compare random");
     let Section { report, notes, .. } = &compared.sections[0];
-    let refused = report.outcomes[0].refused;
+    let refused = report.results[0].refused;
     assert!(refused > 0, "the test should have a prompt that is too long");
     let said = format!("{refused} of 60 requests are longer than a pod's 8192 tokens, and were refused.");
     assert!(notes.contains(&said), "{notes:?}");
     assert!(compared.to_string().contains(&said));
-}
-
-fn program(args: &[&str]) -> (bool, String, String) {
-    let done = Command::new(env!("CARGO_BIN_EXE_simulate")).args(args).output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (done.status.success(), text(done.stdout), text(done.stderr))
-}
-
-#[test]
-fn the_program_prints_a_table_and_writes_a_page_that_says_how_to_make_it_again() {
-    let folder = std::env::temp_dir().join(format!("pointsman-simulate-{}", std::process::id()));
-    let out = folder.display().to_string();
-    let args = ["--made", "rag", "--requests", "40", "--rate", "3", "--pods", "2", "--compare", "random,cache_aware"];
-    let (well, text, progress) = program(&[&args[..], &["--out", &out]].concat());
-    assert!(well, "{progress}");
-    assert!(text.contains("TTFT p99") && text.contains("\ncache_aware ") && text.contains("report.html"), "{text}");
-    assert!(progress.contains("100%"), "{progress}");
-    let page = std::fs::read_to_string(folder.join("report.html")).unwrap();
-    assert!(page.contains(&format!("--bin simulate -- {}</code>", args.join(" "))) && !page.contains(&out));
-    let json: Value = serde_json::from_str(&std::fs::read_to_string(folder.join("report.json")).unwrap()).unwrap();
-    assert_eq!(json["outcomes"].as_array().unwrap().len(), 2);
-    let files = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
-    let files: Vec<String> = files.collect();
-    assert!(files.len() > 6 && !files.iter().any(|name| name.contains("unfinished")), "{files:?}");
-    std::fs::remove_dir_all(&folder).unwrap();
-}
-
-#[test]
-fn the_program_says_what_is_wrong_by_its_flag_and_names_the_policies() {
-    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
-    let wrong: [(&[&str], &str); 9] = [
-        (&["--pods", "0"], "--pods: 0 is not from 1"),
-        (&["--load", "nan"], "--load: NaN is not from 1"),
-        (&["--rate", "inf"], "--rate: inf is not from 0"),
-        (&["--compare", "lmetrik"], "did you mean `lmetric`?"),
-        (&["--sweep", "lmetric:cost"], "--sweep lmetric:cost: there is no `=`"),
-        (&["--sweep", "lmetric:cost.colour=1"], "colour"),
-        (&["--trace", manifest], "line 1 of the trace is not a request"),
-        (&["--trace", "no/such/file"], "--trace no/such/file: cannot read the trace: No such file"),
-        (&["--made", "poems"], "--made"),
-    ];
-    for (args, part) in wrong {
-        let (well, text, error) = program(args);
-        assert!(!well && text.is_empty() && error.contains(part), "{args:?}: {error}");
-    }
-    let (well, text, _) = program(&["--list"]);
-    assert!(well && text.lines().count() >= 19, "{text}");
-    assert!(text.lines().any(|line| line.starts_with("lmetric ") && line.contains("smallest product")), "{text}");
 }

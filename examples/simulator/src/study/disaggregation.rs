@@ -1,5 +1,4 @@
-//! Prefill and decode on pods of their own, against pods that do both: which is better, and does the workflow that
-//! decides request by request keep up with the better one?
+//! Prefill/decode disaggregation against mixed pods, and the conditional workflow that decides for each request.
 //!
 //! The traffic is a share of long cold prompts with short answers among short warm ones with long answers. Every fleet
 //! has as many pods, and gets the same arrivals: a share of what mixed pods can take.
@@ -9,43 +8,32 @@ use std::fmt::{self, Write};
 use pointsman_lab::latency::Latencies;
 use pointsman_lab::trace::made::Made;
 
-use super::{at_once, median};
+use super::{median, run_tasks};
 use crate::SimulateError;
 use crate::capacity::capacity;
 use crate::config::SimConfig;
-use crate::online::{Load, simulate};
+use crate::online_serving::{PreparedTrace, simulate};
 use crate::options::Options;
-use crate::outcome::Outcome;
 use crate::policy::{DEFAULT, Policy};
-use crate::pool::run_all;
-use pointsman_example_common::progress::Progress;
+use crate::results::PolicyResult;
 
-/// Runs every fleet on every share of cold prompts, and tells it as Markdown.
-///
-/// # Errors
-///
-/// As [`simulate`].
-pub fn split(options: &Options) -> Result<String, SimulateError> {
+/// Runs every fleet on every share of cold prompts.
+pub(crate) fn run(options: &Options) -> Result<String, SimulateError> {
     let fleets = fleets(options)?;
     let mut tasks = Vec::new();
     for &load in &options.load {
         for share in SHARES {
-            for seed in 0..options.seeds.max(1) {
-                tasks.push((load, share, options.seed + seed));
-            }
+            tasks.extend(options.seeds().map(|seed| (load, share, seed)));
         }
     }
-    let bar = parking_lot::Mutex::new(Progress::on_stderr(tasks.len()));
-    let run = |&(load, share, seed): &(f64, f64, u64)| run(options, &fleets, load, share, seed);
-    let results = run_all(&tasks, at_once(options), run, |done| bar.lock().show(done, "runs"));
-    bar.lock().end();
-    let results = results.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let work = |&(load, share, seed): &(f64, f64, u64)| run_fleets(options, &fleets, load, share, seed);
+    let results = run_tasks(&tasks, options, work)?;
     let mut text = String::new();
-    let seeds = options.seeds.max(1) as usize;
+    let seeds = options.seeds().count();
     for (&load, runs) in options.load.iter().zip(results.chunks(seeds * SHARES.len())) {
         let rows: Vec<Row> = runs.chunks(seeds).zip(SHARES).map(|(runs, share)| Row::of(share, runs)).collect();
         // Writing to a string does not fail.
-        let _ = tell(&mut text, options, load, &fleets, &rows);
+        let _ = write_tables(&mut text, options, load, &fleets, &rows);
     }
     Ok(text)
 }
@@ -61,14 +49,14 @@ struct Fleet {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Mixed,
-    Split,
+    Disaggregated,
     Conditional,
 }
 
 impl Fleet {
     fn name(&self, pods: usize) -> String {
         match self.kind {
-            Kind::Split => format!("split {} : {}", self.prefill, pods - self.prefill),
+            Kind::Disaggregated => format!("split {} : {}", self.prefill, pods - self.prefill),
             Kind::Mixed | Kind::Conditional => format!("`{}`", self.policy.name),
         }
     }
@@ -85,7 +73,7 @@ fn fleets(options: &Options) -> Result<Vec<Fleet>, SimulateError> {
         fleets.push(one(Kind::Mixed, name, 0)?);
     }
     for prefill in 1..options.pods {
-        fleets.push(one(Kind::Split, SPLIT, prefill)?);
+        fleets.push(one(Kind::Disaggregated, DISAGGREGATED, prefill)?);
     }
     if options.compare.is_empty() {
         fleets.push(one(Kind::Conditional, CONDITIONAL, 0)?);
@@ -97,7 +85,7 @@ fn fleets(options: &Options) -> Result<Vec<Fleet>, SimulateError> {
 }
 
 /// The figures of every fleet, on the same arrivals.
-fn run(
+fn run_fleets(
     options: &Options,
     fleets: &[Fleet],
     load: f64,
@@ -108,11 +96,11 @@ fn run(
     let config = SimConfig { seed, ..options.fleet(trace.block)? };
     let capacity = capacity(&trace, &config)?;
     let trace = trace.at_rate(capacity * load / 100.0, seed);
-    let arrivals = Load::new(&trace);
+    let arrivals = PreparedTrace::new(&trace);
     let figures = fleets.iter().map(|fleet| {
         let config = match fleet.prefill {
             0 => config.clone(),
-            pods => config.clone().split(pods),
+            pods => config.clone().disaggregated(pods),
         };
         Ok(Figures::of(&simulate(&fleet.policy, &arrivals, &config, &mut |_| {})?))
     });
@@ -133,17 +121,17 @@ struct Figures {
 }
 
 impl Figures {
-    fn of(outcome: &Outcome) -> Self {
+    fn of(result: &PolicyResult) -> Self {
         let at = |times: &Latencies, share| times.quantile(share).unwrap_or(0.0) / 1e6;
         Self {
-            ttft_p50: at(&outcome.ttft, 0.5),
-            ttft_p99: at(&outcome.ttft, 0.99),
-            between_mean: mean(&outcome.between) / 1e6,
-            between_p99: at(&outcome.between, 0.99),
-            whole_mean: mean(&outcome.whole) / 1e6,
-            whole_p99: at(&outcome.whole, 0.99),
-            rate: outcome.throughput(),
-            refused: outcome.refused as f64,
+            ttft_p50: at(&result.ttft, 0.5),
+            ttft_p99: at(&result.ttft, 0.99),
+            between_mean: mean(&result.between) / 1e6,
+            between_p99: at(&result.between, 0.99),
+            whole_mean: mean(&result.whole) / 1e6,
+            whole_p99: at(&result.whole, 0.99),
+            rate: result.throughput(),
+            refused: result.refused as f64,
         }
     }
 
@@ -202,15 +190,15 @@ impl Row {
     }
 }
 
-fn tell(text: &mut String, options: &Options, load: f64, fleets: &[Fleet], rows: &[Row]) -> fmt::Result {
+fn write_tables(text: &mut String, options: &Options, load: f64, fleets: &[Fleet], rows: &[Row]) -> fmt::Result {
     let pods = options.pods;
     writeln!(text, "\n### {pods} pods at {load}% of what mixed ones take\n")?;
     writeln!(text, "| cold | fleet | TTFT p50 | p99 | between tokens | p99 | whole answer | p99 | requests/s |")?;
     writeln!(text, "|---|---|---|---|---|---|---|---|---|")?;
     for row in rows {
-        let (mixed, split) = (row.best(fleets, Kind::Mixed), row.best(fleets, Kind::Split));
+        let (mixed, split) = (row.best(fleets, Kind::Mixed), row.best(fleets, Kind::Disaggregated));
         let fixed = (0..fleets.len()).find(|&at| fleets[at].prefill == pods / 2).unwrap_or(split);
-        let shown = |&at: &usize| fleets[at].kind != Kind::Split || at == split || at == fixed;
+        let shown = |&at: &usize| fleets[at].kind != Kind::Disaggregated || at == split || at == fixed;
         let better = row.figures[mixed].measure().min(row.figures[split].measure());
         for at in (0..fleets.len()).filter(shown) {
             let figures = &row.figures[at];
@@ -231,11 +219,11 @@ fn tell(text: &mut String, options: &Options, load: f64, fleets: &[Fleet], rows:
             )?;
         }
     }
-    verdict(text, options, fleets, rows)
+    write_summary(text, options, fleets, rows)
 }
 
 /// Who wins, and how far behind the better one the conditional workflow is.
-fn verdict(text: &mut String, options: &Options, fleets: &[Fleet], rows: &[Row]) -> fmt::Result {
+fn write_summary(text: &mut String, options: &Options, fleets: &[Fleet], rows: &[Row]) -> fmt::Result {
     writeln!(
         text,
         "\n| cold | mixed pods take | better | by | conditional | against the better | TTFT p99 | between tokens p99 | both | both against the best |"
@@ -243,7 +231,7 @@ fn verdict(text: &mut String, options: &Options, fleets: &[Fleet], rows: &[Row])
     writeln!(text, "|---|---|---|---|---|---|---|---|---|---|")?;
     let (mut kept, mut all) = (0, 0);
     for row in rows {
-        let (mixed, split) = (row.best(fleets, Kind::Mixed), row.best(fleets, Kind::Split));
+        let (mixed, split) = (row.best(fleets, Kind::Mixed), row.best(fleets, Kind::Disaggregated));
         let (better, worse) =
             if row.figures[mixed].measure() <= row.figures[split].measure() { (mixed, split) } else { (split, mixed) };
         let against = |figure: fn(&Figures) -> f64, at: usize, other: usize| {
@@ -281,5 +269,5 @@ const SHARES: [f64; 7] = [0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0];
 
 /// Rules for mixed pods, the split's, and the conditional one.
 const MIXED: [&str; 3] = [DEFAULT, "lmetric", "cache_aware"];
-const SPLIT: &str = "prefill_decode";
+const DISAGGREGATED: &str = "prefill_decode";
 const CONDITIONAL: &str = "prefill_decode_conditional";

@@ -1,8 +1,8 @@
-//! A batch in the gaps of online traffic: what does it cost those who wait, and what is done of it?
+//! Colocated batch: batch throughput beside online traffic, and what it costs online latency.
 //!
-//! The batch is made-up questions about documents, planned for the fleet as a whole and begun over when it is done. It is
-//! begun with no rule (so many at once on each pod), and by the stock admission rule; each by engines that take requests as they
-//! come, and by engines that take online ones first.
+//! The batch is synthetic RAG traffic, planned for the fleet as a whole and restarted when it is done. It is admitted with a
+//! fixed concurrency ("no rule") and by the stock admission rule; on engines that serve first come, first served, and on engines
+//! that prioritize online requests.
 
 use std::fmt::{self, Write};
 use std::num::NonZeroU32;
@@ -14,90 +14,80 @@ use routing_core::batch::{BatchConfig, BatchPlanner, BatchPod, BatchRequest, Not
 use routing_plugins::CostModel;
 use routing_plugins::load::BatchAdmission;
 
-use super::{Site, at_once, median, ttft_p99};
+use super::{median, policies_or, run_tasks, ttft_p99};
 use crate::SimulateError;
+use crate::colocated_batch::{AdmissionMode, ColocatedBatch, ColocatedBatchResult};
 use crate::config::SimConfig;
-use crate::online::{Load, simulate, simulate_together};
+use crate::online_serving::{PreparedTrace, simulate, simulate_colocated};
 use crate::options::Options;
-use crate::outcome::Outcome;
 use crate::policy::{DEFAULT, Policy};
-use crate::pool::run_all;
-use crate::together::{FillBatch, FillOutcome, FillRule};
-use pointsman_example_common::progress::Progress;
+use crate::results::PolicyResult;
+use crate::workload::Workload;
 
-/// Runs it, and tells it as Markdown.
-///
-/// # Errors
-///
-/// As [`simulate`].
-pub fn together(options: &Options) -> Result<String, SimulateError> {
-    let sites = Site::all(options)?;
-    let names = if options.compare.is_empty() { vec![POLICY.to_owned()] } else { options.compare.clone() };
-    let policies = names.iter().map(|name| Policy::find(name)).collect::<Result<Vec<_>, _>>()?;
+/// Runs the experiment, with the default policy unless others are named.
+pub(crate) fn run(options: &Options) -> Result<String, SimulateError> {
+    let (workloads, policies) = (Workload::all(options)?, policies_or(DEFAULT, options)?);
     let mut tasks = Vec::new();
-    for site in &sites {
+    for workload in &workloads {
         for policy in &policies {
             for &load in &options.load {
-                tasks.extend((0..options.seeds.max(1)).map(|seed| (site, policy, load, options.seed + seed)));
+                tasks.extend(options.seeds().map(|seed| (workload, policy, load, seed)));
             }
         }
     }
-    let bar = parking_lot::Mutex::new(Progress::on_stderr(tasks.len()));
-    let done = run_all(
-        &tasks,
-        at_once(options),
-        |&(site, policy, load, seed)| compare(site, policy, load, seed),
-        |done| bar.lock().show(done, "runs"),
-    );
-    bar.lock().end();
-    let done = done.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let work = |&(workload, policy, load, seed): &(&Workload, &Policy, f64, u64)| compare(workload, policy, load, seed);
+    let results = run_tasks(&tasks, options, work)?;
     let mut text = String::from(HEAD);
-    let seeds = options.seeds.max(1) as usize;
-    for (tasks, done) in tasks.chunks(seeds).zip(done.chunks(seeds)) {
-        let Some(&(site, policy, load, _)) = tasks.first() else { continue };
+    let seeds = options.seeds().count();
+    for (tasks, results) in tasks.chunks(seeds).zip(results.chunks(seeds)) {
+        let Some(&(workload, policy, load, _)) = tasks.first() else { continue };
         // Writing to a string does not fail.
-        let _ = tell(&mut text, &format!("{} | {load}% | `{}`", site.name, policy.name), done);
+        let _ = write_rows(&mut text, &format!("{} | {load}% | `{}`", workload.name, policy.name), results);
     }
     Ok(text)
 }
 
-/// What came of one seed.
-struct Compared {
-    alone: Outcome,
+/// The results of one seed.
+struct SeedResult {
+    alone: PolicyResult,
     /// Tokens a second of the batch with the fleet to itself.
     offline: f64,
-    variants: Vec<(&'static str, Outcome, FillOutcome)>,
+    variants: Vec<(&'static str, PolicyResult, ColocatedBatchResult)>,
 }
 
-fn compare(site: &Site, policy: &Policy, load: f64, seed: u64) -> Result<Compared, SimulateError> {
-    let trace = site.trace.clone().at_rate(site.capacity * load / 100.0, seed);
-    let config = SimConfig { seed, ..site.config.clone() };
+fn compare(workload: &Workload, policy: &Policy, load: f64, seed: u64) -> Result<SeedResult, SimulateError> {
+    let (trace, config) = workload.at_load(load, seed);
     let mut first = config.clone();
     first.pods.iter_mut().for_each(|(engine, _)| engine.online_first = true);
-    let nobody = Trace::new(trace.block, Vec::new());
-    let (online, idle) = (Load::new(&trace), Load::new(&nobody));
+    let no_trace = Trace::new(trace.block, Vec::new());
+    let (online, idle) = (PreparedTrace::new(&trace), PreparedTrace::new(&no_trace));
     let batch = planned(&online, trace.block, &config, seed)?;
     let alone_batch = planned(&idle, trace.block, &config, seed)?;
-    let whole = (&alone_batch, FillRule::Fixed(OFFLINE_IN_FLIGHT));
-    let (_, offline) = simulate_together(policy, &idle, &config, whole, Some(OFFLINE_US))?;
+    let whole = (&alone_batch, AdmissionMode::FixedConcurrency(OFFLINE_IN_FLIGHT));
+    let (_, offline) = simulate_colocated(policy, &idle, &config, whole, Some(OFFLINE_US))?;
     let alone = simulate(policy, &online, &config, &mut |_| {})?;
     let mut variants = Vec::new();
     for (name, rule, config) in [
-        ("no rule", FillRule::Fixed(NAIVE_IN_FLIGHT), &config),
-        ("no rule, online first", FillRule::Fixed(NAIVE_IN_FLIGHT), &first),
-        ("rule", FillRule::Gaps(BatchAdmission::default()), &config),
-        ("rule, online first", FillRule::Gaps(BatchAdmission::default()), &first),
-        ("rule, unseen", FillRule::Unseen(BatchAdmission::default()), &config),
+        ("no rule", AdmissionMode::FixedConcurrency(NAIVE_IN_FLIGHT), &config),
+        ("no rule, online first", AdmissionMode::FixedConcurrency(NAIVE_IN_FLIGHT), &first),
+        ("rule", AdmissionMode::Admission(BatchAdmission::default()), &config),
+        ("rule, online first", AdmissionMode::Admission(BatchAdmission::default()), &first),
+        ("rule, unseen", AdmissionMode::HiddenAdmission(BatchAdmission::default()), &config),
     ] {
-        let (mut outcome, filled) = simulate_together(policy, &online, config, (&batch, rule), None)?;
-        outcome.series.clear();
-        variants.push((name, outcome, filled));
+        let (mut result, batch_result) = simulate_colocated(policy, &online, config, (&batch, rule), None)?;
+        result.series.clear();
+        variants.push((name, result, batch_result));
     }
-    Ok(Compared { alone, offline: offline.rate(), variants })
+    Ok(SeedResult { alone, offline: offline.rate(), variants })
 }
 
 /// A batch planned for a fleet, behind the prompts of online traffic.
-fn planned(online: &Load<'_>, block: usize, config: &SimConfig, seed: u64) -> Result<FillBatch, SimulateError> {
+fn planned(
+    online: &PreparedTrace<'_>,
+    block: usize,
+    config: &SimConfig,
+    seed: u64,
+) -> Result<ColocatedBatch, SimulateError> {
     let trace = Made::Rag.trace(BATCH, seed ^ 0xBA7C);
     let mut chains = online.chains().clone();
     let first = chains.len() as u32;
@@ -126,9 +116,9 @@ fn planned(online: &Load<'_>, block: usize, config: &SimConfig, seed: u64) -> Re
     let block_tokens = NonZeroU32::new(block as u32).unwrap_or(NonZeroU32::MIN);
     let planner = BatchPlanner::new(BatchConfig { block_tokens, ..BatchConfig::new((&CostModel::default()).into()) });
     let plan = planner.plan(&requests, &pods, &mut Nothing)?;
-    let lists = plan.pods.iter().map(|pod| pod.requests().collect()).collect();
+    let queues = plan.pods.iter().map(|pod| pod.requests().collect()).collect();
     let lengths = trace.requests.iter().map(|request| (request.input, request.output)).collect();
-    Ok(FillBatch { chains, first, lengths, lists })
+    Ok(ColocatedBatch { chains, first, lengths, queues })
 }
 
 /// The ids of a prompt's blocks of one size as those of blocks of another. A block is told by the one of the other size that
@@ -143,10 +133,10 @@ const HEAD: &str = "\
 | trace | load | policy | batch | TTFT p50 | p99 | against alone | of the seeds, from to | between tokens p99 | against alone \
 | hits | batch tokens/s | of an idle fleet's |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
 
-fn tell(text: &mut String, cell: &str, done: &[Compared]) -> fmt::Result {
-    let p50 = |outcome: &Outcome| outcome.ttft.quantile(0.5).unwrap_or(0.0) / 1e6;
-    let between = |outcome: &Outcome| outcome.between.quantile(0.99).unwrap_or(0.0) / 1e3;
-    let of = |figure: &dyn Fn(&Compared) -> f64| median(done.iter().map(figure));
+fn write_rows(text: &mut String, cell: &str, done: &[SeedResult]) -> fmt::Result {
+    let p50 = |result: &PolicyResult| result.ttft.quantile(0.5).unwrap_or(0.0) / 1e6;
+    let between = |result: &PolicyResult| result.between.quantile(0.99).unwrap_or(0.0) / 1e3;
+    let of = |figure: &dyn Fn(&SeedResult) -> f64| median(done.iter().map(figure));
     writeln!(
         text,
         "| {cell} | none | {:.3} s | {:.2} s | | | {:.0} ms | | {:.1}% | | |",
@@ -156,8 +146,8 @@ fn tell(text: &mut String, cell: &str, done: &[Compared]) -> fmt::Result {
         of(&|one| one.alone.hit_rate() * 100.0),
     )?;
     for (at, (name, ..)) in done.first().into_iter().flat_map(|one| one.variants.iter().enumerate()) {
-        let online = |one: &Compared, figure: &dyn Fn(&Outcome) -> f64| figure(&one.variants[at].1);
-        let slower = |one: &Compared| online(one, &ttft_p99) / ttft_p99(&one.alone).max(f64::MIN_POSITIVE);
+        let online = |one: &SeedResult, figure: &dyn Fn(&PolicyResult) -> f64| figure(&one.variants[at].1);
+        let slower = |one: &SeedResult| online(one, &ttft_p99) / ttft_p99(&one.alone).max(f64::MIN_POSITIVE);
         let ratios = || done.iter().map(slower);
         writeln!(
             text,
@@ -169,7 +159,7 @@ fn tell(text: &mut String, cell: &str, done: &[Compared]) -> fmt::Result {
             ratios().fold(0.0, f64::max),
             of(&|one| online(one, &between)),
             of(&|one| online(one, &between) / between(&one.alone).max(f64::MIN_POSITIVE)),
-            of(&|one| online(one, &Outcome::hit_rate) * 100.0),
+            of(&|one| online(one, &PolicyResult::hit_rate) * 100.0),
             of(&|one| one.variants[at].2.rate()),
             of(&|one| one.variants[at].2.rate() / one.offline.max(f64::MIN_POSITIVE) * 100.0),
         )?;
@@ -177,11 +167,9 @@ fn tell(text: &mut String, cell: &str, done: &[Compared]) -> fmt::Result {
     Ok(())
 }
 
-/// The policy, unless told.
-const POLICY: &str = DEFAULT;
 /// Requests of the batch: several times what the caches of a fleet hold, so that beginning over finds nothing.
 const BATCH: usize = 64_000;
-/// At once on each pod, with no rule: what a runner has unless told.
+/// At once on each pod, with no rule: the default of batch runners.
 const NAIVE_IN_FLIGHT: u32 = 64;
 /// At once on each pod, with the fleet to itself: what an engine runs at most.
 const OFFLINE_IN_FLIGHT: u32 = 256;
@@ -230,9 +218,9 @@ mod tests {
 
     #[test]
     fn a_fleet_that_cannot_be_planned_for_is_told() {
-        let nobody = Trace::new(512, Vec::new());
+        let no_trace = Trace::new(512, Vec::new());
         let config = SimConfig::mixed(0, 1_000_000, 512);
-        let planned = planned(&Load::new(&nobody), 512, &config, 1);
+        let planned = planned(&PreparedTrace::new(&no_trace), 512, &config, 1);
         assert!(matches!(planned, Err(SimulateError::Plan(_))), "{planned:?}");
     }
 }

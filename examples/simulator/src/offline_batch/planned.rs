@@ -9,33 +9,31 @@ use routing_core::batch::{
 };
 use routing_plugins::CostModel;
 
-use super::{Lengths, Lists, Room};
+use super::{KvBudget, TokenLengths, WorkSource};
 use crate::SimulateError;
 use crate::chains::Chains;
 use crate::config::SimConfig;
 
 /// What a planner is told of how long answers will be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "what the study compares")]
-pub enum Guess {
+pub(crate) enum OutputEstimate {
     /// The truth.
     Exact,
     /// Twice as long for half of the requests, half as long for the others.
-    Doubtful,
+    OffByTwo,
     /// The mean for all.
     Mean,
 }
 
-impl Guess {
+impl OutputEstimate {
     /// What it says of answers of these lengths.
-    #[must_use]
-    pub fn outputs(self, lengths: &Lengths, seed: u64) -> Vec<u32> {
+    pub(crate) fn outputs(self, lengths: &TokenLengths, seed: u64) -> Vec<u32> {
         let mut rng = Rng::new(seed ^ 0x6E55);
         let mean = lengths.iter().map(|&(_, output)| u64::from(output)).sum::<u64>() / lengths.len().max(1) as u64;
         let guess = |&(_, output): &(u32, u32)| match self {
             Self::Exact => output,
-            Self::Doubtful if rng.bits() & 1 == 0 => output.saturating_mul(2),
-            Self::Doubtful => (output / 2).max(1),
+            Self::OffByTwo if rng.bits() & 1 == 0 => output.saturating_mul(2),
+            Self::OffByTwo => (output / 2).max(1),
             Self::Mean => mean.max(1) as u32,
         };
         lengths.iter().map(guess).collect()
@@ -44,35 +42,30 @@ impl Guess {
 
 /// Whether work moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "either or not")]
-pub enum Moving {
+pub(crate) enum WorkStealing {
     /// Each pod does what was planned for it.
-    Never,
+    Off,
     /// A pod that runs dry takes over some of another's.
-    WhenDry,
+    On,
 }
 
-/// Lists after a plan.
+/// WorkSource after a plan.
 #[derive(Debug)]
-pub struct Planned {
+pub(crate) struct PlannedQueues {
     plan: BatchPlan,
     queues: BatchQueues,
-    moving: Moving,
-    room: Room,
+    moving: WorkStealing,
+    room: KvBudget,
 }
 
-impl Planned {
+impl PlannedQueues {
     /// Plans a batch for a fleet.
-    ///
-    /// # Errors
-    ///
-    /// When there are no pods, or no plan for them.
-    pub fn new(
+    pub(crate) fn new(
         chains: &Chains,
-        lengths: &Lengths,
+        lengths: &TokenLengths,
         config: &SimConfig,
-        guess: Guess,
-        moving: Moving,
+        guess: OutputEstimate,
+        moving: WorkStealing,
     ) -> Result<Self, SimulateError> {
         let outputs = guess.outputs(lengths, config.seed);
         let request = |at: usize| BatchRequest {
@@ -92,27 +85,25 @@ impl Planned {
         let plan = BatchPlanner::new(planning).plan(&requests, &pods, &mut Nothing)?;
         let queues = BatchQueues::new(&plan, &requests, &pods, &planning);
         let expected = lengths.iter().zip(&outputs).map(|(&(prompt, _), &output)| (prompt, output));
-        Ok(Self { queues, moving, room: Room::new(expected, config), plan })
+        Ok(Self { queues, moving, room: KvBudget::new(expected, config), plan })
     }
 
     /// The plan.
-    #[must_use]
-    pub fn plan(&self) -> &BatchPlan {
+    pub(crate) fn plan(&self) -> &BatchPlan {
         &self.plan
     }
 
     /// Requests that were moved.
-    #[must_use]
-    pub fn moved(&self) -> usize {
+    pub(crate) fn moved(&self) -> usize {
         self.queues.moved()
     }
 }
 
-impl Lists for Planned {
+impl WorkSource for PlannedQueues {
     fn next(&mut self, pod: usize) -> Option<u32> {
         match self.queues.peek(pod) {
             Some(next) if !self.room.has(pod, next) => return None,
-            None if self.moving == Moving::Never || self.room.is_full(pod) => return None,
+            None if self.moving == WorkStealing::Off || self.room.is_full(pod) => return None,
             _ => {}
         }
         let next = self.queues.next(pod)?;

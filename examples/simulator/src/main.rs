@@ -1,0 +1,118 @@
+//! Simulates routing policies in virtual time: a discrete-event simulation with the real index, profiles and load tracker.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`options`] | command line |
+//! | [`compare`] | policies on the same arrivals, the default command |
+//! | [`study`] | the experiments of `docs/routing-quality.md`, over traces, loads and seeds |
+//! | [`workload`] | traffic, its fleet and its capacity |
+//! | [`capacity`] | capacity search: the request rate that saturates a fleet |
+//! | [`policy`] | routing policies as documents of stock plugins |
+//! | [`online_serving`] | event loop: one policy on one trace |
+//! | [`offline_batch`] | a batch worked off from queues planned ahead |
+//! | [`colocated_batch`] | a batch in the gaps of online traffic |
+//! | [`router`] | the router under test |
+//! | [`engine`], [`world`], [`chains`] | modelled pods, the event queue, prompts as block hashes |
+//! | [`config`] | the fleet, event delay and loss, transfer costs |
+//! | [`results`], [`time_series`] | metrics of a run |
+//! | [`report`] | tables, JSON, plots, HTML |
+//! | [`parallel`] | parallel map over runs |
+//!
+//! **Real:** the index, the workflow with its plugins and the load tracker are called as a gateway calls them; only the clock
+//! is virtual. Decision times are measured.
+//!
+//! **Modelled:** a pod runs continuous batching with chunked prefill: decodes first, then prefill chunks up to the step's token
+//! budget, then waiting requests as memory allows. Step times come from the measured cost model. Whole prompt blocks are
+//! shared and evicted least recently used first, tail before head; evicted blocks may go to host memory. Events reach the
+//! index after a delay, or never; pods report load every second. A turn of a conversation follows the answer to the one before it
+//! after a think time. KV transfers of disaggregated fleets take network time.
+//!
+//! **Not modelled:** preemption (a request is admitted once all of it fits), blocks of answers (traces do not hold their
+//! hashes), tokenization, HTTP, router queueing, pod failures, client timeouts.
+//!
+//! Invariants:
+//!
+//! - The router learns of caches from events alone, never from an engine.
+//! - One seed gives one result, bit for bit, at any parallelism; only measured decision times differ.
+//! - Every prompt token is computed once or found in a cache; every request is answered or refused.
+
+#![forbid(unsafe_code)]
+
+mod capacity;
+mod chains;
+mod colocated_batch;
+mod compare;
+mod config;
+mod engine;
+mod error;
+mod offline_batch;
+mod online_serving;
+mod options;
+mod parallel;
+mod policy;
+mod report;
+mod results;
+mod router;
+mod study;
+#[cfg(test)]
+mod tests;
+mod time_series;
+mod workload;
+mod world;
+
+use std::error::Error;
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use compare::{compare, list};
+pub(crate) use error::SimulateError;
+use options::{Options, Study};
+
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(text) => {
+            // Whoever closed the pipe has seen enough.
+            let _ = std::io::stdout().write_all(text.as_bytes());
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("simulate: {}", told(&error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<String, SimulateError> {
+    if options.list {
+        return Ok(list());
+    }
+    options.check()?;
+    match options.study {
+        None => {
+            let comparison = compare(options)?;
+            let written = options.out.as_deref().map(|folder| comparison.write_to(folder)).transpose()?;
+            Ok(format!("{comparison}{}", written.unwrap_or_default()))
+        }
+        Some(Study::Quality) => study::quality::run(options),
+        Some(Study::EventLoss) => study::event_loss::run(options),
+        Some(Study::Disaggregation) => study::disaggregation::run(options),
+        Some(Study::OfflineBatch) => study::offline_batch::run(options),
+        Some(Study::ColocatedBatch) => study::colocated_batch::run(options),
+    }
+}
+
+/// An error with its causes, as far as it does not tell them itself.
+fn told(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    text
+}
