@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use pointsman_benches::fleet::Step;
-use pointsman_benches::invent::Invent;
-use pointsman_benches::systems::{OurChain, Ours, System};
-use pointsman_lab::rng::Rng;
+use pointsman_benches::ours::{OurChain, Ours};
+use pointsman_benches::random_prompt::RandomPrompt;
+use pointsman_benches::system::System;
+use pointsman_lab::SplitMix64;
 
 fn store_and_evict(c: &mut Criterion) {
     for (name, evicting) in [("apply/store", false), ("apply/evict", true)] {
@@ -38,7 +39,7 @@ fn store_and_evict(c: &mut Criterion) {
 
 /// A pod with conversations, each with room for one more event of so many blocks.
 fn filled(blocks: usize) -> (Ours, Vec<OurChain>) {
-    let mut rng = Rng::new(1);
+    let mut rng = SplitMix64::new(1);
     let chains: Vec<_> = (0..CHAINS).map(|_| Ours::chain(&rng.chain(KEPT + blocks))).collect();
     let mut ours = Ours::new(64);
     let steps: Vec<_> = (0..CHAINS).map(|chain| Step::store(0, chain, 0..KEPT)).collect();

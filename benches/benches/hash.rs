@@ -8,14 +8,14 @@ use kv_index::engine::trtllm::{TrtllmForm, TrtllmHashing};
 use kv_index::engine::vllm::{VllmAlgorithm, VllmHashing};
 use kv_index::engine::{ChainBuffer, Dialect, DialectError, DialectHasher, Prompt, Version};
 use kv_index::{BlockSize, ChainHasher, ChainSeed, ChainSource};
-use pointsman_benches::invent::Invent;
-use pointsman_lab::rng::Rng;
+use pointsman_benches::random_prompt::RandomPrompt;
+use pointsman_lab::SplitMix64;
 
 fn thousand_blocks(c: &mut Criterion) {
     let mut group = c.benchmark_group("hash/1000_blocks");
     for size in [1, 16, 32, 64, 128] {
         let hasher = ChainHasher::new(ChainSeed::new("bench"), BlockSize::new(size).expect("not zero"));
-        let tokens = Rng::new(1).tokens(BLOCKS * size as usize);
+        let tokens = SplitMix64::new(1).tokens(BLOCKS * size as usize);
         let mut hashes = Vec::with_capacity(BLOCKS);
         group.throughput(Throughput::Elements(BLOCKS as u64));
         group.bench_function(BenchmarkId::from_parameter(size), |b| {
@@ -32,7 +32,7 @@ fn thousand_blocks(c: &mut Criterion) {
 /// The same blocks of 16 tokens in each dialect, lazily to the end, beside the native hash.
 fn thousand_blocks_by_dialect(c: &mut Criterion) {
     let size = BlockSize::new(16).expect("not zero");
-    let tokens = Rng::new(1).tokens(BLOCKS * size.tokens());
+    let tokens = SplitMix64::new(1).tokens(BLOCKS * size.tokens());
     let mut group = c.benchmark_group("hash/1000_blocks_by_dialect");
     group.throughput(Throughput::Elements(BLOCKS as u64));
     let (native, mut hashes) = (ChainHasher::new(ChainSeed::new("bench"), size), Vec::new());

@@ -4,6 +4,7 @@
 //! best three. The rule: both decide alike, which [`check`] sees to before anything is timed.
 
 use kv_index::{Config, Index, PodId, PodSet};
+use pointsman_test_support::splitmix64;
 use routing_core::{
     Declare, Filter, Fleet, Load, OnEmpty, Picker, PluginError, PodInfo, ProfileBuilder, Ranking, Request,
     RoutingContext, RoutingPlan, Scorer, Scores, Totals, Workflow,
@@ -131,11 +132,5 @@ pub fn check(plan: &RoutingPlan, best: &[(f32, u64, PodId)]) -> bool {
 
 /// What breaks ties in a workflow's first step.
 fn tie(seed: u64, pod: PodId) -> u64 {
-    mix(mix(seed) ^ (pod.index() as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
-}
-
-fn mix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+    splitmix64(splitmix64(seed) ^ (pod.index() as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }

@@ -1,24 +1,20 @@
-//! Is it fast, and compared with what?
+//! Criterion benchmarks of ours alone, and what they share with the comparison with the peers (`benches/compare`).
 //!
-//! [`fleet`] describes what engines cached and how they came to; [`systems`] holds ours and the peers behind
-//! one face, so that every section in [`sections`] fills and asks all of them alike; [`shared`] does the same for many
-//! threads at once, and [`replay`] makes traces into what they are sent. [`targets`] judges the
-//! tables they return, and [`output`] writes them down with a [`plot`] each. The rule: an answer is compared with
-//! the [`truth`] before it is timed, and a wrong one is reported beside its time.
+//! | module | idea |
+//! |---|---|
+//! | [`fleet`] | caches as engines fill them: prompts, steps, and the depths that must come out |
+//! | [`oracle`] | the literal model that answers are compared with before they are timed |
+//! | [`system`], [`ours`] | a system under test, and ours as one |
+//! | [`decide`] | one decision by plugins, and the same by hand |
+//! | [`forward`] | a streamed response through the executor |
+//! | [`measure`] | interleaved rounds, medians with their spread |
+//! | [`random_prompt`] | random prompts as hashes and as tokens |
 
-pub mod alloc;
 pub mod decide;
 pub mod fleet;
 pub mod forward;
-pub mod invent;
 pub mod measure;
-pub mod options;
-pub mod output;
-pub mod plot;
-pub mod replay;
-pub mod report;
-pub mod sections;
-pub mod shared;
-pub mod systems;
-pub mod targets;
-pub mod truth;
+pub mod oracle;
+pub mod ours;
+pub mod random_prompt;
+pub mod system;

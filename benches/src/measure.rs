@@ -2,7 +2,6 @@
 
 /// The middle and the ends of repeated measurements.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
 pub struct Spread {
     /// The middle one.
     pub median: f64,

@@ -10,6 +10,7 @@ use kv_index::{
     BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Event, EventSemantics, Index, Matches, Parent, Pod, Removed,
     Stored,
 };
+use pointsman_test_support::SplitMix64;
 use routing_core::{Fleet, Load, PodInfo, Request, RoutingInput, RoutingPlan, Workflow, Workspace};
 use routing_plugins::{Hashing, PluginState, profiles};
 
@@ -79,7 +80,7 @@ struct Search {
 
 impl Search {
     fn new(prompts: Prompts) -> Self {
-        let mut numbers = Numbers(1);
+        let mut numbers = Prompted(SplitMix64::new(1));
         let filled = Filled::new((0..PROMPTS).map(|_| numbers.chain(128)).collect());
         let asked = filled.prompts.iter().map(|prompt| match prompts {
             Prompts::Held => prompt.iter().copied().chain(numbers.chain(8)).collect(),
@@ -108,7 +109,7 @@ struct Write {
 
 impl Write {
     fn new() -> Self {
-        let mut numbers = Numbers(2);
+        let mut numbers = Prompted(SplitMix64::new(2));
         let filled = Filled::new((0..PROMPTS).map(|_| numbers.chain(64)).collect());
         Self { filled, stored: (0..PROMPTS).map(|_| numbers.chain(64)).collect() }
     }
@@ -139,7 +140,7 @@ struct Tokens {
 
 impl Tokens {
     fn new() -> Self {
-        let (hasher, prompts) = (hasher(), Numbers(3).prompts(FEW, 512));
+        let (hasher, prompts) = (hasher(), Prompted(SplitMix64::new(3)).prompts(FEW, 512));
         let filled = Filled::new(prompts.iter().map(|prompt| hasher.hash(prompt)).collect());
         Self { filled, prompts, hasher, hashes: Vec::new(), matches: Matches::default() }
     }
@@ -169,7 +170,7 @@ struct Decide {
 
 impl Decide {
     fn new() -> Self {
-        let (hasher, prompts) = (hasher(), Numbers(4).prompts(FEW, 128));
+        let (hasher, prompts) = (hasher(), Prompted(SplitMix64::new(4)).prompts(FEW, 128));
         let filled = Filled::new(prompts.iter().map(|prompt| hasher.hash(prompt)).collect());
         let info = |(at, pod): (usize, &Pod)| {
             let load = Load { running: (at * 7 % 13) as u32, kv_used: (at * 5 % 17) as f32 / 17.0, ..Load::default() };
@@ -213,24 +214,16 @@ fn block_size() -> BlockSize {
     BlockSize::new(BLOCK_TOKENS as u32).expect("not zero")
 }
 
-/// Numbers from a seed (splitmix64).
-struct Numbers(u64);
+/// Prompts from a seed.
+struct Prompted(SplitMix64);
 
-impl Numbers {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut x = self.0;
-        x = (x ^ x >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        x = (x ^ x >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        x ^ x >> 31
-    }
-
+impl Prompted {
     fn chain(&mut self, blocks: usize) -> Vec<BlockHash> {
-        (0..blocks).map(|_| BlockHash::new(self.next())).collect()
+        (0..blocks).map(|_| BlockHash::new(self.0.next_u64())).collect()
     }
 
     fn prompts(&mut self, count: usize, blocks: usize) -> Vec<Vec<u32>> {
-        let mut prompt = || (0..blocks * BLOCK_TOKENS).map(|_| (self.next() % 128_000) as u32).collect();
+        let mut prompt = || (0..blocks * BLOCK_TOKENS).map(|_| (self.0.next_u64() % 128_000) as u32).collect();
         (0..count).map(|_| prompt()).collect()
     }
 }

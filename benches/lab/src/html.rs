@@ -83,7 +83,8 @@ fn tag_fault(tag: &str) -> Option<String> {
 }
 
 fn text_fault(text: &str) -> Option<String> {
-    let entity = |rest: &str| ["lt;", "gt;", "amp;", "quot;", "#39;"].iter().any(|name| rest.starts_with(name));
+    let entity =
+        |rest: &str| ["lt;", "gt;", "amp;", "quot;", "apos;", "#39;"].iter().any(|name| rest.starts_with(name));
     let bare = text.split('&').skip(1).find(|rest| !entity(rest));
     bare.map(|rest| format!("a bare ampersand before `{}`", rest.chars().take(20).collect::<String>()))
 }

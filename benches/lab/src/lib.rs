@@ -2,16 +2,20 @@
 //!
 //! | module | idea |
 //! |---|---|
-//! | [`trace`] | requests over time, read from a file or made up |
-//! | [`latency`] | many latencies in a small table |
-//! | [`rng`] | seeded chance |
-//! | [`plot`] | numbers as pictures |
-//! | [`html`] | text made harmless for pages and pictures |
+//! | [`trace`] | requests over time: recorded traces and synthetic traffic |
+//! | [`latency`] | latency histogram |
+//! | [`table`], [`format`] | text tables and number formatting |
+//! | `plot` (with the feature of that name) | charts as SVG |
+//! | [`html`] | escaping of markup, and a check of it |
 
 #![forbid(unsafe_code)]
 
+pub mod format;
 pub mod html;
 pub mod latency;
+#[cfg(feature = "plot")]
 pub mod plot;
-pub mod rng;
+pub mod table;
 pub mod trace;
+
+pub use pointsman_test_support::SplitMix64;

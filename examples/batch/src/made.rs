@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use pointsman_lab::rng::Rng;
+use pointsman_lab::SplitMix64;
 use serde_json::json;
 
 use pointsman_engine_sim::MODEL;
@@ -11,7 +11,7 @@ use pointsman_example_common::words;
 /// A batch of so many requests, as its file.
 #[must_use]
 pub fn made_up(requests: usize, seed: u64) -> String {
-    let mut rng = Rng::new(seed);
+    let mut rng = SplitMix64::new(seed);
     let documents: Vec<String> = (0..requests.div_ceil(PER_DOCUMENT)).map(|_| words(&mut rng, DOCUMENT)).collect();
     let mut file = String::new();
     for nth in 0..requests {
@@ -30,8 +30,8 @@ pub fn made_up(requests: usize, seed: u64) -> String {
     file
 }
 
-fn words(rng: &mut Rng, count: usize) -> String {
-    (0..count).map(|_| words::word(rng.bits())).collect()
+fn words(rng: &mut SplitMix64, count: usize) -> String {
+    (0..count).map(|_| words::word(rng.next_u64())).collect()
 }
 
 /// Requests about the same document, words of a document, words of a question.

@@ -3,7 +3,7 @@
 //! The rule that must never break: every pod gives the same answer, and a tighter limit gives the beginning of it.
 
 use pointsman_example_common::words;
-use pointsman_lab::rng::Rng;
+use pointsman_lab::SplitMix64;
 
 /// How long an answer may be, as the client says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub(super) struct Answer {
 impl Answer {
     /// The answer to a prompt. `room` is how many tokens the context has left for it; at least one is given.
     pub(super) fn to(prompt: &[u32], limits: Limits, room: usize) -> Self {
-        let mut rng = Rng::new(seed(prompt));
+        let mut rng = SplitMix64::new(seed(prompt));
         let natural = rng.between(SHORTEST, LONGEST).max(limits.least);
         let most = limits.most.unwrap_or(usize::MAX).min(room);
         let (tokens, finish) = match limits.ignore_end {
@@ -36,7 +36,7 @@ impl Answer {
             _ if most <= natural => (most, Finish::Length),
             _ => (natural, Finish::Stop),
         };
-        Self { words: (0..tokens.max(1)).map(|_| words::word(rng.bits())).collect(), finish }
+        Self { words: (0..tokens.max(1)).map(|_| words::word(rng.next_u64())).collect(), finish }
     }
 
     /// Its tokens.
@@ -63,7 +63,7 @@ impl Finish {
 }
 
 fn seed(prompt: &[u32]) -> u64 {
-    prompt.iter().fold(0, |seed, &token| Rng::new(seed ^ u64::from(token)).bits())
+    prompt.iter().fold(0, |seed, &token| SplitMix64::new(seed ^ u64::from(token)).next_u64())
 }
 
 const SHORTEST: usize = 16;

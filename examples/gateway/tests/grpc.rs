@@ -140,7 +140,7 @@ async fn a_gateway_knows_what_pods_report_over_grpc() {
         fleet.join(", ")
     );
     let gateway = Gateway::start(GatewayConfig::parse(&yaml).unwrap()).await.unwrap();
-    reported::Client::new(gateway.address()).work(&mut pointsman_lab::rng::Rng::new(3), 40).await;
+    reported::Client::new(gateway.address()).work(&mut pointsman_lab::SplitMix64::new(3), 40).await;
     eventually("the index has every cache", || reported::knows(gateway.index(), &pods)).await;
     assert!(pods.iter().any(|pod| pod.truth() != Digest::EMPTY));
     gateway.drain(Duration::from_secs(1)).await;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use kv_index::{BlockHash, BlockSize, Config as IndexConfig, Digest, Index, Matches, Parent, Tier};
 use pointsman_gateway::source::nats::{NatsConfig, Position, Start, follow};
-use pointsman_lab::rng::Rng;
+use pointsman_lab::SplitMix64;
 use pointsman_reporter::event_ingest::EventIngest;
 use pointsman_reporter::nats::NatsOutlet;
 use pointsman_reporter::shadow::Shadow;
@@ -50,7 +50,7 @@ impl Worker {
     }
 
     /// Caches the starts of some prompts, and evicts some of what there is.
-    fn work(&self, rng: &mut Rng) {
+    fn work(&self, rng: &mut SplitMix64) {
         for _ in 0..40 {
             let prompt = prompt(rng.below(8), rng.between(1, 30));
             self.shadow.store(&self.handle, Parent::Root, &prompt);
@@ -137,7 +137,7 @@ async fn agree(what: &str, replicas: &[&Replica], workers: &[Worker]) {
             .all(|replica| PODS.iter().zip(workers).all(|(pod, worker)| replica.digest(pod) == truth(worker)))
     })
     .await;
-    let mut rng = Rng::new(9);
+    let mut rng = SplitMix64::new(9);
     for _ in 0..200 {
         let prompt = prompt(rng.below(8), rng.between(1, 30));
         let expected: Vec<usize> = (workers.iter())
@@ -166,7 +166,7 @@ async fn a_replica_that_was_killed_comes_back_by_snapshot_and_replay() {
     let nats = server.config();
     let workers = workers(&nats).await;
     let (one, two) = (Replica::fresh(&nats), Replica::fresh(&nats));
-    let mut rng = Rng::new(1);
+    let mut rng = SplitMix64::new(1);
     workers.iter().for_each(|worker| worker.work(&mut rng));
     agree("both read everything", &[&one, &two], &workers).await;
 
@@ -200,7 +200,7 @@ async fn what_the_stream_no_longer_has_is_asked_for_and_a_server_may_be_killed()
     let nats = server.config();
     let workers = workers(&nats).await;
     let one = Replica::fresh(&nats);
-    let mut rng = Rng::new(2);
+    let mut rng = SplitMix64::new(2);
     workers.iter().for_each(|worker| worker.work(&mut rng));
     agree("everything is read", &[&one], &workers).await;
 

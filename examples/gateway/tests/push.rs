@@ -270,7 +270,7 @@ async fn a_gateway_knows_what_pods_push() {
     fleet[2] = fleet[2].replace("pushed", "none");
     gateway.reload(yaml(&fleet)).unwrap();
     eventually("the pods are healthy", || gateway.state().pods.iter().all(|pod| pod.healthy)).await;
-    reported::Client::new(gateway.address()).work(&mut pointsman_lab::rng::Rng::new(3), 60).await;
+    reported::Client::new(gateway.address()).work(&mut pointsman_lab::SplitMix64::new(3), 60).await;
     eventually("the index has every cache", || reported::knows(gateway.index(), &pods[..2])).await;
     assert!(pods.iter().any(|pod| pod.truth() != Digest::EMPTY));
     let other = gateway.index().pod("pod-2").unwrap();
@@ -308,7 +308,7 @@ async fn several_sources_feed_one_gateway() {
     let pushed = reported::ReportedPod::start("pushed", HttpOutlet::new(&url, TOKEN).unwrap()).await;
     gateway.reload(yaml(&format!("{of_published}, {}", pushed.yaml()))).unwrap();
     eventually("both pods are healthy", || gateway.state().pods.iter().all(|pod| pod.healthy)).await;
-    reported::Client::new(gateway.address()).work(&mut pointsman_lab::rng::Rng::new(5), 40).await;
+    reported::Client::new(gateway.address()).work(&mut pointsman_lab::SplitMix64::new(5), 40).await;
     // What an engine publishes is in the index once a block, however many copies there are.
     let blocks = || reported::digest(published.cache().into_keys().map(|hash| (hash, 1)));
     let known = |name| gateway.index().digest(gateway.index().pod(name).unwrap()).unwrap();

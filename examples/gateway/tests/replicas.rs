@@ -18,7 +18,7 @@ use std::process::{Child, Command, Stdio};
 
 use pointsman_gateway::source::nats::NatsConfig;
 use pointsman_gateway::{Config, Gateway};
-use pointsman_lab::rng::Rng;
+use pointsman_lab::SplitMix64;
 use pointsman_reporter::nats::NatsOutlet;
 use reported::{Client, ReportedPod, body, chain, depths, eventually, held, knows};
 use server::Server;
@@ -92,7 +92,7 @@ enum Stream {
 
 async fn killed_and_back(name: &str, stream: Stream) {
     let Some(server) = Server::start() else { return };
-    let (nats, folder, mut rng) = (server.config(), parts::folder(name), Rng::new(7));
+    let (nats, folder, mut rng) = (server.config(), parts::folder(name), SplitMix64::new(7));
     let pods = pods(&nats).await;
     let files: [PathBuf; 2] = ["one", "two"].map(|name| folder.join(name));
     let one = Gateway::start(Config::parse(&config(&pods, &nats, &files[0])).unwrap()).await.unwrap();

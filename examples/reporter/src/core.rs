@@ -12,7 +12,7 @@ use crate::outlet::OutletError;
 use crate::tally::Tally;
 use crate::wire::bounds::{MOST_BLOCKS, MOST_CHANGES, MOST_NUMBER, MOST_PARTS};
 use crate::wire::{Answer, Change, DigestReport, Hashing, HeldBlock, Inventory, Message, Report, Resync, Verdict};
-use pointsman_lab::rng::Rng;
+use pointsman_lab::SplitMix64;
 
 /// How a reporter reports.
 #[derive(Clone, Debug)]
@@ -135,7 +135,7 @@ pub struct Core {
     /// Nothing is sent before this, since another worker speaks for the pod.
     quiet_until: Option<Instant>,
     failures: u32,
-    rng: Rng,
+    rng: SplitMix64,
     figures: Figures,
 }
 
@@ -162,7 +162,7 @@ impl Core {
             retry_at: None,
             quiet_until: None,
             failures: 0,
-            rng: Rng::new(config.seed),
+            rng: SplitMix64::new(config.seed),
             figures: Figures::default(),
             config,
         }

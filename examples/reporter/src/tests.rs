@@ -9,7 +9,7 @@ use super::shadow::Shadow;
 use super::*;
 use crate::event_ingest::EventIngest;
 use crate::wire::{Answer, Hashing, Message};
-use pointsman_lab::rng::Rng;
+use pointsman_lab::SplitMix64;
 
 /// Straight into an inbox. Every so many messages are lost.
 struct Direct {
@@ -74,7 +74,7 @@ fn inventories_and_events_never_overlap() {
         for seed in 0..2 {
             let (handle, shadow, held) = (handle.clone(), shadow.clone(), &held);
             scope.spawn(move || {
-                let mut rng = Rng::new(seed);
+                let mut rng = SplitMix64::new(seed);
                 for n in 0..20_000 {
                     let mut held = held.lock();
                     if rng.one_in(2) || held.is_empty() {

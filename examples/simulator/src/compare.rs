@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use pointsman_lab::plot::axis::Unit;
+use pointsman_lab::format::Unit;
 use pointsman_lab::trace::Trace;
 
 use crate::SimulateError;

@@ -2,7 +2,7 @@
 //!
 //! Invariant: the router learns of caches from events alone, never from an engine.
 
-use pointsman_lab::rng::Rng;
+use pointsman_lab::SplitMix64;
 use pointsman_lab::trace::{Start, Trace};
 use routing_plugins::load::LoadGuard;
 
@@ -312,7 +312,7 @@ impl<'t> Simulation<'t> {
 /// What chance begins with in the decision about a request: of one seed's numbers, the one at its place. Not the next one in the
 /// order of arrival, which in a closed loop depends on answers, and so on the policy.
 fn chance(seed: u64, place: u32) -> u64 {
-    Rng::new(seed.wrapping_add(u64::from(place).wrapping_mul(GOLDEN_GAMMA))).bits()
+    SplitMix64::new(seed.wrapping_add(u64::from(place).wrapping_mul(GOLDEN_GAMMA))).next_u64()
 }
 
 /// Who comes after whom, with the µs between.

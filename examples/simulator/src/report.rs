@@ -18,7 +18,7 @@ use std::fmt::{self, Display};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use pointsman_lab::plot::axis::Unit;
+use pointsman_lab::format::Unit;
 
 use crate::results::PolicyResult;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kv_index::{BlockHash, BlockSize, Config, Event, EventSemantics, Index, Parent, Pod, Removed, Stored, Tier};
-use pointsman_lab::rng::Rng;
+use pointsman_lab::SplitMix64;
 use routing_core::{Fleet, Headers, Load, PodInfo, Request, Role, RoutingInput, RoutingPlan, Workflow, Workspace};
 use routing_plugins::load::{LoadGuard, LoadTracker, PodLoad, Work};
 use routing_plugins::{Hashing, PluginState};
@@ -31,7 +31,7 @@ pub(crate) struct Router {
     origin: Instant,
     /// Prompts as tokens, as far as anybody looks at them: how many, and the first few.
     tokens: Vec<u32>,
-    rng: Rng,
+    rng: SplitMix64,
     delay: u64,
     loss: f64,
     /// Events under way, the oldest first.
@@ -97,7 +97,7 @@ impl Router {
             block,
             origin: Instant::now(),
             tokens: vec![0; longest as usize],
-            rng: Rng::new(config.seed ^ 0x0E7E_4175),
+            rng: SplitMix64::new(config.seed ^ 0x0E7E_4175),
             delay: config.event_delay_us,
             loss: config.event_loss,
             coming: VecDeque::new(),
@@ -111,7 +111,7 @@ impl Router {
     /// Takes note of what changed in a pod's cache; it is known after the delay, or never.
     pub(crate) fn changed(&mut self, now: u64, pod: usize, changes: &mut Vec<Change>) {
         for change in changes.drain(..) {
-            let lost = self.loss > 0.0 && (self.rng.bits() as f64 / u64::MAX as f64) < self.loss;
+            let lost = self.loss > 0.0 && (self.rng.next_u64() as f64 / u64::MAX as f64) < self.loss;
             if !lost {
                 self.coming.push_back((now + self.delay, pod, change));
             }

@@ -1,46 +1,18 @@
-//! What is drawn along an edge, and in which unit.
+//! Axis: its name, its unit, and its scale, linear or logarithmic.
 
-use super::scale::{Scale, short};
+use std::ops::Range;
 
-/// What values of an axis are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Unit {
-    /// Numbers: `300k`.
-    #[default]
-    Plain,
-    /// µs, written in what reads best: `20 ms`.
-    Micros,
-    /// Shares of 1, written as `20%`.
-    Share,
-}
+use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
+use plotters::coord::types::RangedCoordf64;
 
-impl Unit {
-    /// A value in few characters.
-    #[must_use]
-    pub fn format(self, value: f64) -> String {
-        match self {
-            Self::Plain => short(value),
-            Self::Share => format!("{}%", trimmed(value * 100.0)),
-            Self::Micros if value == 0.0 => "0".to_owned(),
-            Self::Micros => {
-                let (times, name) = match value.abs() {
-                    size if size >= 1e6 => (1e-6, "s"),
-                    size if size >= 1e3 => (1e-3, "ms"),
-                    _ => (1.0, "µs"),
-                };
-                format!("{} {name}", trimmed(value * times))
-            }
-        }
-    }
-}
+use crate::format::Unit;
 
-/// One edge of a picture: its name, its unit, and how values become places.
+/// One axis of a chart.
 #[derive(Clone, Debug)]
 pub struct Axis {
     pub(super) name: String,
-    pub(super) unit: Unit,
-    pub(super) each: bool,
+    unit: Unit,
+    each: bool,
     kind: Kind,
     range: Option<(f64, f64)>,
 }
@@ -65,14 +37,14 @@ impl Axis {
         self
     }
 
-    /// By ratio: values above zero alone are drawn.
+    /// Logarithmic: values above zero alone are drawn.
     #[must_use]
     pub const fn log(mut self) -> Self {
         self.kind = Kind::Log;
         self
     }
 
-    /// By ratio if the values are all above zero and far apart.
+    /// Logarithmic if the values are all above zero and far apart.
     #[must_use]
     pub const fn fitting(mut self) -> Self {
         self.kind = Kind::Fitting;
@@ -94,70 +66,144 @@ impl Axis {
     }
 
     /// The scale that holds these values.
-    pub(super) fn scale(&self, values: &[f64], places: (f64, f64)) -> Scale {
-        let all = values.iter().copied();
-        match (self.range, self.kind) {
-            (Some(range), Kind::Log) => Scale::log_within(range, places),
-            (Some(range), _) => Scale::linear_within(range, places),
-            (None, Kind::Linear) => Scale::linear(all, places),
-            (None, Kind::Log) => Scale::log(all, places),
-            (None, Kind::Fitting) => Scale::fitting(values, places),
-        }
+    pub(super) fn scale(&self, values: impl IntoIterator<Item = f64>) -> Scale {
+        let mut values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
+        values.sort_by(f64::total_cmp);
+        values.dedup();
+        let ends = |values: &[f64]| Some((*values.first()?, *values.last()?));
+        let log = match self.kind {
+            Kind::Linear => false,
+            Kind::Log => true,
+            Kind::Fitting => ends(&values).is_some_and(|(least, most)| least > 0.0 && most > FAR * least),
+        };
+        let above_zero = values.partition_point(|value| *value <= 0.0);
+        let range = match (self.range, log) {
+            (Some((from, to)), _) => from..to,
+            (None, true) => ends(&values[above_zero..]).map_or(1.0..10.0, |(from, to)| from / 1.15..to * 1.15),
+            (None, false) => {
+                let (from, to) = ends(&values).unwrap_or((0.0, 1.0));
+                from.min(0.0)..if to > 0.0 { to * 1.08 } else { 1.0 }
+            }
+        };
+        let ticks = if self.each { values } else { Vec::new() };
+        let mut scale = Scale { range, log, unit: self.unit, ticks };
+        scale.thin_ticks();
+        scale
+    }
+}
+
+/// From a value to its place; a one-dimensional coordinate of `plotters`.
+#[derive(Clone, Debug)]
+pub(super) struct Scale {
+    range: Range<f64>,
+    log: bool,
+    unit: Unit,
+    /// Where ticks are; round values if this is empty.
+    ticks: Vec<f64>,
+}
+
+impl Scale {
+    /// Whether a value has a place.
+    pub(super) fn holds(&self, value: f64) -> bool {
+        // Rounding may put an end a little outside.
+        (-1e-9..=1.0 + 1e-9).contains(&self.share(value))
     }
 
-    /// Ticks: where, and what stands there. Those of each value leave out what would stand on another.
-    pub(super) fn ticks(&self, scale: &Scale, values: &[f64]) -> Vec<(f64, String)> {
-        let round = || scale.ticks().into_iter().map(|(value, place)| (place, self.unit.format(value))).collect();
-        if !self.each {
-            return round();
-        }
-        let mut sorted: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
-        sorted.sort_by(f64::total_cmp);
-        sorted.dedup();
-        let mut ticks: Vec<(f64, String)> = Vec::new();
-        for value in sorted {
-            let Some(place) = scale.place(value) else { continue };
-            let text = self.unit.format(value);
-            let room = 7.0 * text.chars().count().max(2) as f64 + 6.0;
-            if ticks.last().is_none_or(|(last, _)| (place - last).abs() >= room) {
-                ticks.push((place, text));
+    pub(super) const fn start(&self) -> f64 {
+        self.range.start
+    }
+
+    fn share(&self, value: f64) -> f64 {
+        let Range { start, end } = self.range;
+        if self.log { (value / start).ln() / (end / start).ln() } else { (value - start) / (end - start) }
+    }
+
+    /// Leaves out ticks whose names would stand on the one before.
+    fn thin_ticks(&mut self) {
+        for value in std::mem::take(&mut self.ticks) {
+            if !self.holds(value) {
+                continue;
+            }
+            let room = 0.012 * self.unit.format(value).chars().count().max(2) as f64 + 0.01;
+            if self.ticks.last().is_none_or(|last| self.share(value) - self.share(*last) >= room) {
+                self.ticks.push(value);
             }
         }
-        if ticks.is_empty() { round() } else { ticks }
+    }
+
+    /// Round values of a logarithmic scale: decades, or parts of them where there are few.
+    fn log_ticks(&self, all: bool) -> Vec<f64> {
+        let Range { start, end } = self.range;
+        let steps: &[f64] = match end / start {
+            ratio if all && ratio < 1e6 => &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0],
+            ratio if ratio > 2e3 => &[1.0],
+            ratio if ratio > 6.0 => &[1.0, 2.0, 5.0],
+            _ => &[1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0],
+        };
+        let decades = start.log10().floor() as i32..=end.log10().ceil() as i32;
+        let values = decades.flat_map(|decade| steps.iter().map(move |step| step * 10f64.powi(decade)));
+        values.filter(|value| self.holds(*value)).collect()
     }
 }
 
-fn trimmed(value: f64) -> String {
-    let text = if value.abs() >= 100.0 || value == 0.0 {
-        format!("{value:.0}")
-    } else if value.abs() >= 0.1 {
-        format!("{value:.2}")
-    } else {
-        format!("{value:.4}")
-    };
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+impl Ranged for Scale {
+    type FormatOption = NoDefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, (from, to): (i32, i32)) -> i32 {
+        from + (self.share(*value).clamp(0.0, 1.0) * f64::from(to - from)).round() as i32
+    }
+
+    fn key_points<H: KeyPointHint>(&self, hint: H) -> Vec<f64> {
+        match (self.ticks.is_empty(), self.log) {
+            (false, _) => self.ticks.clone(),
+            (true, true) => self.log_ticks(hint.weight().allow_light_points()),
+            // Lines between ticks show that a scale is logarithmic; this one is not.
+            (true, false) if hint.weight().allow_light_points() => Vec::new(),
+            (true, false) => RangedCoordf64::from(self.range.clone()).key_points(hint),
+        }
+    }
+
+    fn range(&self) -> Range<f64> {
+        self.range.clone()
+    }
 }
+
+impl ValueFormatter<f64> for Scale {
+    fn format_ext(&self, value: &f64) -> String {
+        self.unit.format(*value)
+    }
+}
+
+/// How many times the least the greatest must be for a logarithmic scale.
+const FAR: f64 = 20.0;
 
 #[cfg(test)]
 mod tests {
+    use plotters::coord::ranged1d::BoldPoints;
+
     use super::*;
 
     #[test]
-    fn values_are_written_in_what_reads_best() {
-        assert_eq!(
-            [0.0, 200.0, 20_000.0, 1_500_000.0].map(|us| Unit::Micros.format(us)),
-            ["0", "200 µs", "20 ms", "1.5 s"]
-        );
-        assert_eq!([0.0, 0.125, 0.001, 1.0].map(|share| Unit::Share.format(share)), ["0%", "12.5%", "0.1%", "100%"]);
-        assert_eq!(Unit::Plain.format(2_500_000.0), "2.5M");
+    fn a_log_scale_places_by_ratio() {
+        let scale = Axis::new("").log().scale([0.3, 3.0]);
+        assert_eq!(scale.map(&0.9_f64.sqrt(), (0, 100)), 50);
+        assert!(!scale.holds(0.0) && !scale.holds(-1.0));
+        assert_eq!(scale.key_points(BoldPoints(10)), [0.5, 1.0, 2.0]);
+    }
+
+    #[test]
+    fn values_of_one_size_begin_at_zero() {
+        let scale = Axis::new("").fitting().scale([3.0, 10.0, f64::NAN]);
+        assert_eq!(scale.map(&0.0, (100, 0)), 100);
+        assert!((0..20).contains(&scale.map(&10.0, (100, 0))));
+        assert!(Axis::new("").fitting().scale([]).holds(0.5));
+        assert!(!Axis::new("").fitting().scale([1.0, 1e6]).holds(0.0));
     }
 
     #[test]
     fn ticks_at_each_value_do_not_stand_on_each_other() {
-        let axis = Axis::new("weight").at_each_value();
-        let values = [0.0, 0.001, 0.5, 1.0, 1.0, f64::NAN];
-        let scale = axis.scale(&values, (0.0, 300.0));
-        let names: Vec<String> = axis.ticks(&scale, &values).into_iter().map(|(_, name)| name).collect();
-        assert_eq!(names, ["0", "0.5", "1"]);
+        let scale = Axis::new("weight").at_each_value().scale([0.0, 0.001, 0.5, 1.0, 1.0, f64::NAN]);
+        assert_eq!(scale.key_points(BoldPoints(10)), [0.0, 0.5, 1.0]);
     }
 }

@@ -1,20 +1,25 @@
-//! Bars: a group for each column, in it a bar for each row.
+//! Grouped bar chart: a group for each column, in it a bar for each row.
 
-use super::axis::{Axis, Unit};
-use super::picture::Picture;
-use super::style::colour;
-use super::svg::{Anchor, HEADING, MARGIN, Svg, legend_height};
+use plotters::chart::ChartBuilder;
+use plotters::element::Rectangle;
+use plotters::style::text_anchor::HPos;
 
-/// A picture of bars side by side.
+use super::Picture;
+use super::axis::Axis;
+use super::legend::{Legend, Sample};
+use super::style::{GRID, INK, Look, MARGIN, printable, text};
+use crate::format::Unit;
+
+/// A chart of bars side by side.
 #[derive(Clone, Debug)]
-pub struct Bars {
+pub struct BarChart {
     title: String,
     unit: Unit,
     rows: Vec<String>,
     groups: Vec<(String, Vec<Option<f64>>)>,
 }
 
-impl Bars {
+impl BarChart {
     /// Bars of these rows, without groups.
     pub fn new(title: impl Into<String>, unit: Unit, rows: impl IntoIterator<Item = String>) -> Self {
         Self { title: title.into(), unit, rows: rows.into_iter().collect(), groups: Vec::new() }
@@ -22,43 +27,47 @@ impl Bars {
 
     /// Adds a group with a value for each row.
     pub fn add(&mut self, name: impl Into<String>, values: impl IntoIterator<Item = Option<f64>>) {
-        self.groups.push((name.into(), values.into_iter().collect()));
+        self.groups.push((name.into(), values.into_iter().map(|value| value.filter(|v| v.is_finite())).collect()));
     }
 
     /// The picture.
     #[must_use]
     pub fn draw(&self) -> Picture {
-        let group = BAR * (self.rows.len() as f64 + 1.0);
-        let left = MARGIN + 54.0;
-        let right = left + group * self.groups.len() as f64;
-        let width = (right + MARGIN).max(700.0);
-        let top = HEADING + legend_height(self.rows.iter().map(String::as_str), width) + 22.0;
-        let bottom = top + HEIGHT;
-        let mut svg = Svg::new(&self.title, width, bottom + 34.0);
-        svg.dots_legend(self.rows.iter().enumerate().map(|(at, name)| (name.as_str(), at)));
-        let values = self.groups.iter().flat_map(|(_, values)| values.iter().flatten().copied());
-        let values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
-        let axis = Axis::new("").unit(self.unit);
-        let scale = axis.scale(&values, (bottom, top));
-        for (y, text) in axis.ticks(&scale, &values) {
-            svg.line((left, y), (right, y), "pm-grid");
-            svg.text((left - 7.0, y + 4.0), Anchor::End, 12.0, &text);
-        }
-        for (i, (name, values)) in self.groups.iter().enumerate() {
-            let from = left + group * i as f64 + BAR / 2.0;
-            let middle = from + BAR * self.rows.len() as f64 / 2.0;
-            svg.text((middle, bottom + 19.0), Anchor::Middle, 12.0, name);
-            for (j, (value, row)) in values.iter().zip(&self.rows).enumerate() {
-                let Some((value, y)) = value.and_then(|value| Some((value, scale.place(value)?))) else { continue };
-                let (x, text) = (from + BAR * j as f64, self.unit.format(value));
-                svg.bar((x, y), (BAR - 4.0, bottom - y), &colour(j), &format!("{row}: {text}"));
-                svg.text((x + BAR / 2.0 - 2.0, y - 4.0), Anchor::Middle, 10.0, &text);
+        let slots = (self.rows.len() + 1) * self.groups.len();
+        let width = (62 + BAR * slots as i32 + MARGIN).max(700);
+        let entries = self.rows.iter().enumerate().map(|(at, name)| (&**name, Sample::Dot(Look::nth(at))));
+        let legend = Legend::new(entries, width);
+        Picture::draw(&self.title, (width as u32, (legend.height() + HEIGHT) as u32), |sheet| {
+            legend.draw(sheet)?;
+            let (_, area) = sheet.split_vertically(legend.height());
+            let y = Axis::new("").unit(self.unit).scale(self.groups.iter().flat_map(|(_, row)| row).flatten().copied());
+            let mut chart = ChartBuilder::on(&area)
+                .margin_top(24)
+                .margin_right(MARGIN)
+                .margin_bottom(34)
+                .y_label_area_size(62)
+                .build_cartesian_2d(0.0..slots.max(1) as f64, y.clone())?;
+            let mut mesh = chart.configure_mesh();
+            mesh.disable_x_mesh().axis_style(INK).bold_line_style(GRID).light_line_style(GRID);
+            mesh.label_style(text(12.0, HPos::Left, &INK)).draw()?;
+            let bar = |slot: f64, value: f64| (chart.backend_coord(&(slot, value)), chart.backend_coord(&(slot, 0.0)));
+            for (group, (name, values)) in self.groups.iter().enumerate() {
+                let first = (group * (self.rows.len() + 1)) as f64 + 0.5;
+                let (_, (middle, bottom)) = bar(first + self.rows.len() as f64 / 2.0, 0.0);
+                sheet.draw_text(&printable(name), &text(12.0, HPos::Center, &INK), (middle, bottom + 16))?;
+                for (at, value) in values.iter().enumerate() {
+                    let Some(value) = value.filter(|value| y.holds(*value)) else { continue };
+                    let ((left, top), (_, bottom)) = bar(first + at as f64, value);
+                    let shape = [(left, top), (left + BAR - 4, bottom)];
+                    sheet.draw(&Rectangle::new(shape, Look::nth(at).filled()))?;
+                    let above = (left + BAR / 2 - 2, top - 8);
+                    sheet.draw_text(&self.unit.format(value), &text(10.0, HPos::Center, &INK), above)?;
+                }
             }
-        }
-        svg.line((left, bottom), (right, bottom), "pm-axis");
-        svg.finish()
+            Ok(())
+        })
     }
 }
 
-const BAR: f64 = 44.0;
-const HEIGHT: f64 = 280.0;
+const BAR: i32 = 44;
+const HEIGHT: i32 = 360;

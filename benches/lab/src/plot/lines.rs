@@ -1,14 +1,17 @@
-//! Lines: one a series, each with its look.
+//! Line chart: a line a series, each with its look.
 
+use plotters::chart::ChartBuilder;
+use plotters::element::Circle;
+use plotters::style::text_anchor::HPos;
+
+use super::Picture;
 use super::axis::Axis;
-use super::labels::Labels;
-use super::picture::Picture;
-use super::style;
-use super::svg::{Anchor, HEADING, MARGIN, Place, Sample, Svg, legend_height};
+use super::legend::{Legend, Sample, draw_line, label_points};
+use super::style::{FAINT, GRID, INK, Look, MARGIN, SOFT, text};
 
-/// A picture of lines.
+/// A chart of lines.
 #[derive(Clone, Debug)]
-pub struct Lines {
+pub struct LineChart {
     title: String,
     x: Axis,
     y: Axis,
@@ -18,12 +21,11 @@ pub struct Lines {
 #[derive(Clone, Debug)]
 struct Series {
     name: String,
-    /// Which colour and which dashes.
-    look: (usize, &'static str),
+    look: Look,
     points: Vec<(f64, f64)>,
 }
 
-impl Lines {
+impl LineChart {
     /// Without lines.
     pub fn new(title: impl Into<String>, x: Axis, y: Axis) -> Self {
         Self { title: title.into(), x, y, series: Vec::new() }
@@ -31,8 +33,7 @@ impl Lines {
 
     /// Adds a line that looks unlike those before it.
     pub fn add(&mut self, name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) {
-        let at = self.series.len();
-        self.push(name.into(), (at, style::dashes(at)), points);
+        self.push(name.into(), Look::nth(self.series.len()), points);
     }
 
     /// Adds a line whose colour says one thing and whose dashes another.
@@ -43,92 +44,72 @@ impl Lines {
         dashes: usize,
         points: impl IntoIterator<Item = (f64, f64)>,
     ) {
-        self.push(name.into(), (colour, style::dash(dashes)), points);
+        self.push(name.into(), Look::new(colour, dashes), points);
     }
 
     /// The picture.
     #[must_use]
     pub fn draw(&self) -> Picture {
-        let ends = (LEFT, LEFT + WIDTH);
-        let width = ends.1 + MARGIN + 8.0;
-        let top = HEADING + legend_height(self.series.iter().map(|series| &*series.name), width) + 31.0;
-        let bottom = top + HEIGHT;
-        let mut svg = Svg::new(&self.title, width, bottom + 48.0);
-        let samples = self.series.iter().map(|series| Sample {
-            name: &series.name,
-            colour: style::colour(series.look.0),
-            dashes: series.look.1,
+        let entries = self.series.iter().map(|series| match series.points.len() {
+            1 => (&*series.name, Sample::Dot(series.look)),
+            _ => (&*series.name, Sample::Line(series.look)),
         });
-        svg.legend(&samples.collect::<Vec<_>>());
-        let all = || self.series.iter().flat_map(|series| &series.points);
-        let (xs, ys): (Vec<f64>, Vec<f64>) = all().copied().unzip();
-        let (x_scale, y_scale) = (self.x.scale(&xs, ends), self.y.scale(&ys, (bottom, top)));
-        for y in y_scale.between_ticks() {
-            svg.line((ends.0, y), (ends.1, y), "pm-faint");
-        }
-        for x in x_scale.between_ticks() {
-            svg.line((x, top), (x, bottom), "pm-faint");
-        }
-        for (y, text) in self.y.ticks(&y_scale, &ys) {
-            svg.line((ends.0, y), (ends.1, y), "pm-grid");
-            svg.text((ends.0 - 7.0, y + 4.0), Anchor::End, 12.0, &text);
-        }
-        for (x, text) in self.x.ticks(&x_scale, &xs) {
-            svg.line((x, top), (x, bottom), "pm-grid");
-            svg.text((x, bottom + 17.0), Anchor::Middle, 12.0, &text);
-        }
-        svg.line((ends.0, bottom), (ends.1, bottom), "pm-axis");
-        svg.line((ends.0, top), (ends.0, bottom), "pm-axis");
-        svg.note((ends.1, bottom + 37.0), Anchor::End, &self.x.name);
-        svg.note((MARGIN, top - 11.0), Anchor::Start, &self.y.name);
-        let place = |&(x, y): &(f64, f64)| Some((x_scale.place(x)?, y_scale.place(y)?));
-        // Lines of a single point have their names beside it.
-        let lone = self.series.iter().filter(|series| series.points.len() == 1);
-        let lone: Vec<(&str, Place)> =
-            lone.filter_map(|series| Some((&*series.name, place(series.points.first()?)?))).collect();
-        let dots: Vec<Place> = lone.iter().map(|(_, dot)| *dot).collect();
-        let mut labels = Labels::new((ends.0, top), (ends.1, bottom), &dots);
-        for (name, dot) in lone {
-            if let Some((at, anchor)) = labels.place(dot, name) {
-                svg.text(at, anchor, 12.0, name);
-            }
-        }
-        // Those that are named first lie on top.
-        for series in self.series.iter().rev() {
-            let points: Vec<Place> = series.points.iter().filter_map(place).collect();
-            let colour = style::colour(series.look.0);
-            svg.path(&thinned(&points), &colour, series.look.1, &series.name);
-            if points.len() <= FEW {
-                for (&(x, y), point) in series.points.iter().filter_map(|at| Some((at, place(at)?))) {
-                    let about = format!("{}: {}, {}", series.name, self.x.unit.format(x), self.y.unit.format(y));
-                    svg.point(point, &colour, &about);
+        let legend = Legend::new(entries, WIDTH);
+        Picture::draw(&self.title, (WIDTH as u32, (legend.height() + HEIGHT) as u32), |sheet| {
+            legend.draw(sheet)?;
+            let (_, area) = sheet.split_vertically(legend.height());
+            let points = || self.series.iter().flat_map(|series| &series.points);
+            let (x, y) = (self.x.scale(points().map(|at| at.0)), self.y.scale(points().map(|at| at.1)));
+            let mut chart = ChartBuilder::on(&area)
+                .margin_top(24)
+                .margin_right(MARGIN + 8)
+                .margin_bottom(20)
+                .x_label_area_size(24)
+                .y_label_area_size(62)
+                .build_cartesian_2d(x.clone(), y.clone())?;
+            chart
+                .configure_mesh()
+                .axis_style(INK)
+                .bold_line_style(GRID)
+                .light_line_style(FAINT)
+                .label_style(text(12.0, HPos::Left, &INK))
+                .draw()?;
+            let (columns, rows) = chart.plotting_area().get_pixel_range();
+            let note = |side| text(12.0, side, &SOFT);
+            sheet.draw_text(&self.y.name, &note(HPos::Left), (MARGIN, rows.start - 12))?;
+            sheet.draw_text(&self.x.name, &note(HPos::Right), (columns.end, rows.end + 34))?;
+            let place = |point: &&(f64, f64)| x.holds(point.0) && y.holds(point.1);
+            let pixels = |series: &Series| -> Vec<(i32, i32)> {
+                series.points.iter().filter(place).map(|point| chart.backend_coord(point)).collect()
+            };
+            let lone = self.series.iter().filter(|series| series.points.len() == 1);
+            let lone: Vec<_> = lone.filter_map(|series| Some((&*series.name, *pixels(series).first()?))).collect();
+            label_points(sheet, (columns.start, rows.start, columns.end, rows.end), &lone)?;
+            // Those that are named first lie on top.
+            for series in self.series.iter().rev() {
+                let mut points = pixels(series);
+                if points.len() <= FEW {
+                    points.iter().try_for_each(|at| sheet.draw(&Circle::new(*at, 3, series.look.filled())))?;
+                }
+                points.dedup();
+                if points.len() > 1 {
+                    draw_line(sheet, points, series.look)?;
                 }
             }
-        }
-        svg.finish()
+            Ok(())
+        })
     }
 
-    fn push(&mut self, name: String, look: (usize, &'static str), points: impl IntoIterator<Item = (f64, f64)>) {
+    fn push(&mut self, name: String, look: Look, points: impl IntoIterator<Item = (f64, f64)>) {
         let points = points.into_iter().filter(|(x, y)| x.is_finite() && y.is_finite()).collect();
         self.series.push(Series { name, look, points });
     }
 }
 
-/// The points without those that would not be seen beside the last one kept; the ends stay.
-fn thinned(points: &[Place]) -> Vec<Place> {
-    let mut kept: Vec<Place> = Vec::new();
-    for (at, &(x, y)) in points.iter().enumerate() {
-        let near = kept.last().is_some_and(|last| (x - last.0).abs() < 0.8 && (y - last.1).abs() < 0.8);
-        if !near || at + 1 == points.len() {
-            kept.push((x, y));
-        }
-    }
-    kept
-}
+const WIDTH: i32 = 700;
 
-const LEFT: f64 = MARGIN + 54.0;
-const WIDTH: f64 = 600.0;
-const HEIGHT: f64 = 300.0;
+/// Of the chart under its legend.
+const HEIGHT: i32 = 380;
 
 /// So many points are shown each.
 const FEW: usize = 20;

@@ -1,16 +1,20 @@
-//! Small bar charts beside each other, all on one scale, so that shapes compare at a glance.
+//! Small multiples: bar charts beside each other, all on one scale, so that shapes compare at a glance.
 
-use super::axis::{Axis, Unit};
-use super::picture::Picture;
-use super::style::colour;
-use super::svg::{Anchor, HEADING, MARGIN, Svg};
+use plotters::chart::ChartBuilder;
+use plotters::element::Rectangle;
+use plotters::series::DashedLineSeries;
+use plotters::style::text_anchor::HPos;
+
+use super::axis::{Axis, Scale};
+use super::style::{GRID, INK, Look, MARGIN, SOFT, printable, text};
+use super::{Drawn, Picture, Sheet};
+use crate::format::Unit;
 
 /// A picture of panels.
 #[derive(Clone, Debug)]
 pub struct Panels {
     title: String,
     unit: Unit,
-    bar: String,
     panels: Vec<Panel>,
 }
 
@@ -18,81 +22,76 @@ pub struct Panels {
 struct Panel {
     name: String,
     note: String,
-    /// Each bar's number, and its value.
-    bars: Vec<(usize, f64)>,
+    /// Greatest first.
+    bars: Vec<f64>,
 }
 
 impl Panels {
-    /// Without panels; `bar` is what a bar is called when pointed at, before its number.
-    pub fn new(title: impl Into<String>, unit: Unit, bar: impl Into<String>) -> Self {
-        Self { title: title.into(), unit, bar: bar.into(), panels: Vec::new() }
+    /// Without panels.
+    pub fn new(title: impl Into<String>, unit: Unit) -> Self {
+        Self { title: title.into(), unit, panels: Vec::new() }
     }
 
     /// Adds a panel with a note under its name. Bars are drawn from the greatest to the least, and their mean as a
     /// line.
     pub fn add(&mut self, name: impl Into<String>, note: impl Into<String>, values: impl IntoIterator<Item = f64>) {
-        let values = values.into_iter().enumerate().filter(|(_, value)| value.is_finite());
-        let mut bars: Vec<(usize, f64)> = values.collect();
-        bars.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        let mut bars: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
+        bars.sort_by(|a, b| b.total_cmp(a));
         self.panels.push(Panel { name: name.into(), note: note.into(), bars });
     }
 
     /// The picture.
     #[must_use]
     pub fn draw(&self) -> Picture {
-        let rows = self.panels.len().div_ceil(COLUMNS);
-        let width = LEFT + COLUMNS as f64 * (WIDTH + GAP) - GAP + MARGIN;
-        let mut svg = Svg::new(&self.title, width, HEADING + rows as f64 * (HEIGHT + ABOVE) + MARGIN + 8.0);
-        let values: Vec<f64> = self.panels.iter().flat_map(|panel| panel.bars.iter().map(|bar| bar.1)).collect();
-        for (at, panel) in self.panels.iter().enumerate() {
-            let left = LEFT + (at % COLUMNS) as f64 * (WIDTH + GAP);
-            let top = HEADING + (at / COLUMNS) as f64 * (HEIGHT + ABOVE) + ABOVE;
-            self.panel(&mut svg, (left, top), (at, panel), &values);
-        }
-        svg.finish()
-    }
-
-    fn panel(&self, svg: &mut Svg, (left, top): (f64, f64), (at, panel): (usize, &Panel), all: &[f64]) {
-        let (right, bottom) = (left + WIDTH, top + HEIGHT);
-        let axis = Axis::new("").unit(self.unit);
-        let scale = axis.scale(all, (bottom, top));
-        // Every other tick has its number: panels are low.
-        for (tick, (y, text)) in axis.ticks(&scale, all).into_iter().enumerate() {
-            svg.line((left, y), (right, y), "pm-grid");
-            if at % COLUMNS == 0 && tick % 2 == 0 {
-                svg.text((left - 6.0, y + 4.0), Anchor::End, 11.0, &text);
+        let rows = self.panels.len().div_ceil(COLUMNS) as i32;
+        let size = (COLUMNS as i32 * WIDTH + MARGIN, TOP + rows * HEIGHT + MARGIN);
+        let scale = Axis::new("").unit(self.unit).scale(self.panels.iter().flat_map(|panel| panel.bars.clone()));
+        Picture::draw(&self.title, (size.0 as u32, size.1 as u32), |sheet| {
+            for (at, panel) in self.panels.iter().enumerate() {
+                let (column, row) = ((at % COLUMNS) as i32, (at / COLUMNS) as i32);
+                let area = sheet.clone().shrink((column * WIDTH, TOP + row * HEIGHT), (WIDTH, HEIGHT));
+                panel.draw(&area, at, &scale)?;
             }
-        }
-        let fits = WIDTH / (0.58 * panel.name.chars().count().max(1) as f64);
-        svg.text((left, top - 22.0), Anchor::Start, fits.clamp(6.0, 13.0), &panel.name);
-        svg.note((left, top - 7.0), Anchor::Start, &panel.note);
-        let step = WIDTH / panel.bars.len().max(1) as f64;
-        let gap = if step > 4.0 { step * 0.15 } else { 0.0 };
-        for (place, &(number, value)) in shown(&panel.bars) {
-            let Some(y) = scale.place(value) else { continue };
-            let about = format!("{} {number}: {}", self.bar, self.unit.format(value));
-            let x = left + step * place as f64 + gap / 2.0;
-            svg.bar((x, y), ((step - gap).max(1.0), bottom - y), &colour(at), &about);
-        }
-        let mean = panel.bars.iter().map(|bar| bar.1).sum::<f64>() / panel.bars.len().max(1) as f64;
-        if let Some(y) = scale.place(mean) {
-            svg.line((left, y), (right, y), "pm-mean");
-        }
-        svg.line((left, bottom), (right, bottom), "pm-axis");
+            Ok(())
+        })
     }
 }
 
-/// So many bars as there are pixels to draw them on, each with its place.
-fn shown(bars: &[(usize, f64)]) -> impl Iterator<Item = (usize, &(usize, f64))> {
-    let each = (bars.len() as f64 / WIDTH).ceil().max(1.0) as usize;
-    bars.iter().enumerate().step_by(each)
+impl Panel {
+    fn draw(&self, area: &Sheet<'_>, at: usize, scale: &Scale) -> Drawn {
+        let name = printable(&self.name);
+        let fits = f64::from(WIDTH - LABELS) / (0.58 * name.chars().count().max(1) as f64);
+        area.draw_text(&name, &text(fits.clamp(6.0, 13.0), HPos::Left, &INK), (LABELS, 12))?;
+        area.draw_text(&printable(&self.note), &text(12.0, HPos::Left, &SOFT), (LABELS, 28))?;
+        let count = self.bars.len().max(1) as f64;
+        let mut chart = ChartBuilder::on(area)
+            .margin_top(38)
+            .margin_bottom(18)
+            .margin_right(6)
+            .y_label_area_size(LABELS)
+            .build_cartesian_2d(0.0..count, scale.clone())?;
+        let mut mesh = chart.configure_mesh();
+        mesh.disable_x_mesh().axis_style(INK).bold_line_style(GRID).light_line_style(GRID).y_labels(4);
+        mesh.label_style(text(11.0, HPos::Left, &INK)).draw()?;
+        // No more bars than there are pixels to draw them on.
+        let each = (count / f64::from(WIDTH - LABELS)).ceil().max(1.0);
+        let gap = if count < 50.0 { 0.15 } else { 0.0 };
+        let bars = self.bars.iter().enumerate().step_by(each as usize).filter(|(_, value)| scale.holds(**value));
+        let bar = |(place, value): (usize, &f64)| {
+            let left = place as f64;
+            Rectangle::new([(left + gap / 2.0, *value), (left + each - gap / 2.0, 0.0)], Look::nth(at).filled())
+        };
+        chart.draw_series(bars.map(bar))?;
+        let mean = self.bars.iter().sum::<f64>() / count;
+        chart.draw_series(DashedLineSeries::new([(0.0, mean), (count, mean)], 3, 3, INK.into()))?;
+        Ok(())
+    }
 }
 
 const COLUMNS: usize = 3;
-const LEFT: f64 = MARGIN + 42.0;
-const WIDTH: f64 = 194.0;
-const HEIGHT: f64 = 84.0;
-const GAP: f64 = 18.0;
+const WIDTH: i32 = 228;
+const HEIGHT: i32 = 146;
+const TOP: i32 = 44;
 
-/// Room above a panel, for its name and note.
-const ABOVE: f64 = 56.0;
+/// Room for numbers at the left.
+const LABELS: i32 = 46;

@@ -2,7 +2,7 @@
 
 use super::table::Table;
 use super::{Request, Start, Trace, order};
-use crate::rng::Rng;
+use pointsman_test_support::SplitMix64;
 
 impl Trace {
     /// So many requests a second in the mean.
@@ -20,9 +20,9 @@ impl Trace {
         }
         let span = self.requests.len() as f64 / requests_per_second * 1e6;
         if self.is_closed() {
-            let mut rng = Rng::new(seed ^ 0x57A7);
+            let mut rng = SplitMix64::new(seed ^ 0x57A7);
             let mut sum = 0.0;
-            let sums: Vec<f64> = starts.iter().map(|_| (sum += rng.wait(1.0), sum).1).collect();
+            let sums: Vec<f64> = starts.iter().map(|_| (sum += rng.exponential(1.0), sum).1).collect();
             for (&place, at) in starts.iter().zip(sums) {
                 self.requests[place].start = Start::At((at / sum * span) as u64);
             }
@@ -52,7 +52,7 @@ impl Trace {
         let times: Vec<u64> = starts.iter().filter_map(|&place| at(&self.requests[place])).collect();
         let span = whole_span(&times) as u64;
         let sessions = self.requests.iter().map(|request| request.session + 1).max().unwrap_or(0);
-        let (mut rng, closed, mut shuffled) = (Rng::new(seed ^ 0xC0B1), self.is_closed(), starts);
+        let (mut rng, closed, mut shuffled) = (SplitMix64::new(seed ^ 0xC0B1), self.is_closed(), starts);
         let mut requests = Vec::with_capacity(self.requests.len() * copies);
         for copy in 0..copies {
             let base = requests.len();

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use pointsman_engine_sim::Fault;
-use pointsman_lab::rng::Rng;
+use pointsman_lab::SplitMix64;
 
 /// Faults and their ends, in the order of time.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,7 +86,7 @@ fn name(fault: Fault) -> Option<&'static str> {
 }
 
 struct Planner {
-    rng: Rng,
+    rng: SplitMix64,
     /// When the next incident begins.
     now: Duration,
     /// Between two incidents, on average.
@@ -111,7 +111,7 @@ impl Planner {
         let longest = (length / 6).min(LONGEST);
         let begin = gap / 2;
         Self {
-            rng: Rng::new(seed),
+            rng: SplitMix64::new(seed),
             now: begin,
             gap,
             longest,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::load::script::{Script, Turn};
 use pointsman_example_common::words::word;
-use pointsman_lab::rng::Rng;
+use pointsman_lab::SplitMix64;
 
 /// From the first to the second, both included.
 pub type Span = (usize, usize);
@@ -49,7 +49,7 @@ impl Workload {
     /// The workload of a seed.
     #[must_use]
     pub fn new(shape: Shape, seed: u64) -> Self {
-        let mut rng = Rng::new(seed);
+        let mut rng = SplitMix64::new(seed);
         let systems = (0..shape.systems.max(1)).map(|_| words(shape.system, &mut rng).into()).collect();
         Self { shape, seed, systems }
     }
@@ -58,7 +58,8 @@ impl Workload {
     #[must_use]
     pub fn script(&self, nth: usize) -> Script {
         // Far apart even where seeds are neighbours.
-        let mut rng = Rng::new(Rng::new(self.seed).fork().bits() ^ Rng::new(nth as u64).bits());
+        let mut rng =
+            SplitMix64::new(SplitMix64::new(self.seed).fork().next_u64() ^ SplitMix64::new(nth as u64).next_u64());
         let shape = &self.shape;
         if shape.one_document_in > 0 && nth % shape.one_document_in == shape.one_document_in - 1 {
             let turn = self.turn(shape.document, &mut rng);
@@ -69,7 +70,7 @@ impl Workload {
         Script { system: Some(Arc::clone(&self.systems[system])), turns }
     }
 
-    fn turn(&self, length: Span, rng: &mut Rng) -> Turn {
+    fn turn(&self, length: Span, rng: &mut SplitMix64) -> Turn {
         Turn {
             says: words(length, rng),
             max_tokens: span(self.shape.answer, rng),
@@ -80,7 +81,7 @@ impl Workload {
 }
 
 /// A number below `end`: the second half as often as the first, the third a third as often, as Zipf found words to be.
-fn popular(end: usize, rng: &mut Rng) -> usize {
+fn popular(end: usize, rng: &mut SplitMix64) -> usize {
     let weight = |nth: usize| ZIPF / (nth + 1);
     let mut drawn = rng.below((0..end).map(weight).sum());
     let passes = |nth: &usize| match drawn.checked_sub(weight(*nth)) {
@@ -93,12 +94,12 @@ fn popular(end: usize, rng: &mut Rng) -> usize {
     (0..end).take_while(passes).count()
 }
 
-fn span((least, most): Span, rng: &mut Rng) -> usize {
+fn span((least, most): Span, rng: &mut SplitMix64) -> usize {
     rng.between(least, most)
 }
 
-fn words(length: Span, rng: &mut Rng) -> String {
-    (0..span(length, rng)).map(|_| word(rng.bits())).collect()
+fn words(length: Span, rng: &mut SplitMix64) -> String {
+    (0..span(length, rng)).map(|_| word(rng.next_u64())).collect()
 }
 
 /// Large enough that thirds and sevenths of it are still exact enough.
@@ -160,7 +161,7 @@ mod tests {
 
     #[test]
     fn popularity_falls_with_the_rank() {
-        let (mut rng, mut drawn) = (Rng::new(5), [0_usize; 4]);
+        let (mut rng, mut drawn) = (SplitMix64::new(5), [0_usize; 4]);
         (0..25_000).for_each(|_| drawn[popular(4, &mut rng)] += 1);
         // Of 25 parts, 12 go to the first, then 6, 4 and 3.
         for (count, parts) in drawn.into_iter().zip([12, 6, 4, 3]) {

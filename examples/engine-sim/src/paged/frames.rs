@@ -96,11 +96,11 @@ mod tests {
     use std::collections::VecDeque;
 
     use super::*;
-    use pointsman_lab::rng::Rng;
+    use pointsman_lab::SplitMix64;
 
     #[test]
     fn it_behaves_like_a_plain_queue() {
-        let mut rng = Rng::new(5);
+        let mut rng = SplitMix64::new(5);
         let mut queue = FreeFrames::full(40);
         let mut model: VecDeque<Frame> = (0..40).map(Frame).collect();
         let mut taken = Vec::new();

@@ -113,20 +113,21 @@ mod tests {
     use crate::replay::fleet::PodKind;
     use crate::replay::link::Faults;
     use crate::replay::tally::Tally;
-    use pointsman_lab::rng::Rng;
+    use pointsman_lab::SplitMix64;
 
     #[test]
     fn a_block_that_no_engine_has_is_found_out() {
         let index = Index::new(Config::default());
         let size = BlockSize::new(4).unwrap();
         let hasher = ChainHasher::new(ChainSeed::new("test"), size);
-        let mut fleet = Fleet::new(&index, PodKind { size, capacity: 20, faults: Faults::default() }, Rng::new(1));
+        let mut fleet =
+            Fleet::new(&index, PodKind { size, capacity: 20, faults: Faults::default() }, SplitMix64::new(1));
         fleet.join().unwrap();
         let prompt: Vec<u32> = (0..20).collect();
         let chain = hasher.hash(&prompt);
         fleet.submit(PodId::new(0), Job { client: 0, chain: chain[..3].to_vec(), prompt: 12, total: 12 });
         fleet.step(&mut Tally::default()).unwrap();
-        let mut sample = Sample::new(1, Rng::new(1));
+        let mut sample = Sample::new(1, SplitMix64::new(1));
         sample.offer(&prompt);
 
         let verdict = check(&index, &fleet, &sample, &hasher).unwrap();

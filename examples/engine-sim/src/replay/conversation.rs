@@ -6,7 +6,7 @@
 use kv_index::{BlockHash, ChainHasher};
 
 use crate::replay::engine::Job;
-use pointsman_lab::rng::Rng;
+use pointsman_lab::SplitMix64;
 
 /// How long the parts of a conversation are, in tokens. The ends are included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl Conversation {
     }
 
     /// Begins the next turn: mostly new words, sometimes the last prompt once more for another answer.
-    pub fn begin_turn(&mut self, hasher: &ChainHasher, lengths: &Lengths, rng: &mut Rng) {
+    pub fn begin_turn(&mut self, hasher: &ChainHasher, lengths: &Lengths, rng: &mut SplitMix64) {
         if self.prompt < self.tokens.len() && rng.one_in(REGENERATED) {
             self.tokens.truncate(self.prompt);
         } else {
@@ -90,7 +90,7 @@ impl Conversation {
 }
 
 /// Appends a random number of random tokens.
-pub(crate) fn say((least, most): (usize, usize), tokens: &mut Vec<u32>, rng: &mut Rng) {
+pub(crate) fn say((least, most): (usize, usize), tokens: &mut Vec<u32>, rng: &mut SplitMix64) {
     let count = rng.between(least, most);
     tokens.extend((0..count).map(|_| rng.below(VOCABULARY) as u32));
 }
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_turn_starts_with_all_that_was_said_or_repeats_the_last_prompt() {
-        let (hasher, mut rng) = (hasher(), Rng::new(2));
+        let (hasher, mut rng) = (hasher(), SplitMix64::new(2));
         let mut conversation = Conversation::new(&[1; 20], 200);
         let (mut said, mut asked, mut repeats) = (vec![1; 20], Vec::new(), 0);
         while conversation.turns_left() > 0 {

@@ -7,7 +7,7 @@ use crate::replay::link::{Faults, Link};
 use crate::replay::receive::receive;
 use crate::replay::report::Report;
 use crate::replay::tally::Tally;
-use pointsman_lab::rng::Rng;
+use pointsman_lab::SplitMix64;
 
 /// What every pod of a fleet is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub struct PodKind {
 pub struct Fleet<'i> {
     index: &'i Index,
     kind: PodKind,
-    rng: Rng,
+    rng: SplitMix64,
     /// By pod id.
     members: Vec<Option<Member<'i>>>,
     joined: usize,
@@ -43,7 +43,7 @@ pub struct Member<'i> {
 impl<'i> Fleet<'i> {
     /// A fleet without pods.
     #[must_use]
-    pub fn new(index: &'i Index, kind: PodKind, rng: Rng) -> Self {
+    pub fn new(index: &'i Index, kind: PodKind, rng: SplitMix64) -> Self {
         Self { index, kind, rng, members: Vec::new(), joined: 0 }
     }
 
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn what_an_engine_caches_the_index_knows() {
         let index = Index::new(Config::default());
-        let (mut fleet, mut tally) = (Fleet::new(&index, KIND, Rng::new(1)), Tally::default());
+        let (mut fleet, mut tally) = (Fleet::new(&index, KIND, SplitMix64::new(1)), Tally::default());
         fleet.join().unwrap();
         fleet.join().unwrap();
         fleet.submit(PodId::new(1), job(5, 3));
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn a_restart_and_a_retirement_give_the_clients_back_and_the_index_forgets() {
         let index = Index::new(Config::default());
-        let (mut fleet, mut tally) = (Fleet::new(&index, KIND, Rng::new(1)), Tally::default());
+        let (mut fleet, mut tally) = (Fleet::new(&index, KIND, SplitMix64::new(1)), Tally::default());
         fleet.join().unwrap();
         fleet.submit(PodId::new(0), job(1, 4));
         fleet.step(&mut tally).unwrap();
@@ -240,7 +240,7 @@ mod tests {
     fn a_lost_tail_is_found_by_its_digest() {
         let index = Index::new(Config::default());
         let kind = PodKind { faults: Faults { lost: 1, repeated: 0 }, ..KIND };
-        let (mut fleet, mut tally) = (Fleet::new(&index, kind, Rng::new(1)), Tally::default());
+        let (mut fleet, mut tally) = (Fleet::new(&index, kind, SplitMix64::new(1)), Tally::default());
         fleet.join().unwrap();
         for client in 1..4 {
             fleet.submit(PodId::new(0), job(client, 2 * client as u64));

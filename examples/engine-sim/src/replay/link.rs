@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use crate::replay::report::{Packet, Report};
-use pointsman_lab::rng::Rng;
+use pointsman_lab::SplitMix64;
 
 /// One packet in so many, on average, meets each fate. Zero for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct Faults {
 #[derive(Debug)]
 pub struct Link {
     faults: Faults,
-    rng: Rng,
+    rng: SplitMix64,
     incarnation: u64,
     next: u64,
     /// The last packets of this life, oldest first.
@@ -34,7 +34,7 @@ pub struct Link {
 impl Link {
     /// The wire of an engine in its first life.
     #[must_use]
-    pub fn new(faults: Faults, rng: Rng) -> Self {
+    pub fn new(faults: Faults, rng: SplitMix64) -> Self {
         Self { faults, rng, incarnation: 1, next: 0, log: VecDeque::new(), echo: None }
     }
 
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_lost_packet_can_be_had_again() {
-        let mut link = Link::new(Faults { lost: 1, repeated: 0 }, Rng::new(1));
+        let mut link = Link::new(Faults { lost: 1, repeated: 0 }, SplitMix64::new(1));
         assert_eq!(link.send(vec![Report::Cleared]), []);
         assert_eq!(link.again(0).unwrap().reports, [Report::Cleared]);
         assert_eq!((link.again(1), link.last()), (None, link.again(0)));
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_repeated_packet_comes_after_its_successor_even_into_the_next_life() {
-        let mut link = Link::new(Faults { lost: 0, repeated: 1 }, Rng::new(1));
+        let mut link = Link::new(Faults { lost: 0, repeated: 1 }, SplitMix64::new(1));
         assert_eq!(numbers(&link.send(Vec::new())), [(1, 0)]);
         assert_eq!(numbers(&link.send(Vec::new())), [(1, 1), (1, 0)]);
         link.restart();
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn the_log_is_bounded() {
-        let mut link = Link::new(Faults::default(), Rng::new(1));
+        let mut link = Link::new(Faults::default(), SplitMix64::new(1));
         for sequence in 0..300 {
             assert_eq!(numbers(&link.send(Vec::new())), [(1, sequence)]);
         }

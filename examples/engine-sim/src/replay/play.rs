@@ -19,7 +19,7 @@ use crate::replay::route::{Choice, Reason, choose};
 use crate::replay::sample::Sample;
 use crate::replay::tally::{Counts, Tally};
 use crate::replay::traffic::{Shape, Traffic, namespace};
-use pointsman_lab::rng::Rng;
+use pointsman_lab::SplitMix64;
 
 /// Runs to the end; `watch` is shown the counts now and then.
 ///
@@ -72,7 +72,7 @@ enum Progress {
 
 impl<'i> Replay<'i> {
     fn new(index: &'i Index, options: &Options, now: Instant) -> Result<Self, JoinError> {
-        let mut rng = Rng::new(options.seed);
+        let mut rng = SplitMix64::new(options.seed);
         let hasher = ChainHasher::new(namespace(), options.size());
         let pods = options.pods as usize;
         let shape = Shape {

@@ -87,7 +87,7 @@ mod tests {
 
     use super::*;
     use crate::replay::link::Faults;
-    use pointsman_lab::rng::Rng;
+    use pointsman_lab::SplitMix64;
 
     fn stored(at: u64) -> Vec<Report> {
         let parent = if at == 1 { Parent::Root } else { Parent::Block(BlockHash::new(at - 1)) };
@@ -105,7 +105,7 @@ mod tests {
     fn lost_packets_are_asked_for_when_the_next_one_arrives() {
         let index: Index = Index::new(Config::default());
         let feed = Feed::new(&index, index.join("a").unwrap(), FeedConfig::default());
-        let mut link = Link::new(Faults { lost: 2, repeated: 0 }, Rng::new(3));
+        let mut link = Link::new(Faults { lost: 2, repeated: 0 }, SplitMix64::new(3));
         let mut tally = Tally::default();
         let mut arrived = 0;
         for at in 1..=200 {
@@ -124,7 +124,7 @@ mod tests {
     fn duplicates_and_earlier_lives_change_nothing() {
         let index: Index = Index::new(Config::default());
         let feed = Feed::new(&index, index.join("a").unwrap(), FeedConfig::default());
-        let mut link = Link::new(Faults { lost: 0, repeated: 1 }, Rng::new(3));
+        let mut link = Link::new(Faults { lost: 0, repeated: 1 }, SplitMix64::new(3));
         let mut tally = Tally::default();
         let mut send = |link: &mut Link, reports| {
             for packet in link.send(reports) {
@@ -145,7 +145,7 @@ mod tests {
     fn a_gap_that_the_log_no_longer_covers_is_given_up() {
         let index: Index = Index::new(Config::default());
         let feed = Feed::new(&index, index.join("a").unwrap(), FeedConfig::default());
-        let mut link = Link::new(Faults::default(), Rng::new(3));
+        let mut link = Link::new(Faults::default(), SplitMix64::new(3));
         let packets: Vec<Rc<Packet>> = (1..=400).flat_map(|at| link.send(stored(at))).collect();
         let mut tally = Tally::default();
         receive(&feed, &link, &packets[0], &mut tally).unwrap();
@@ -159,7 +159,7 @@ mod tests {
         let index: Index = Index::new(Config::default());
         let pod = index.join("a").unwrap();
         let feed = Feed::new(&index, pod, FeedConfig::default());
-        let mut link = Link::new(Faults::default(), Rng::new(3));
+        let mut link = Link::new(Faults::default(), SplitMix64::new(3));
         index.retire(pod);
         let packets = link.send(stored(1));
         assert_eq!(receive(&feed, &link, &packets[0], &mut Tally::default()), Err(PodRetired(pod)));

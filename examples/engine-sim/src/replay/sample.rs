@@ -1,19 +1,19 @@
 //! A bounded sample of the prompts that were routed, recent ones more likely than old ones.
 
-use pointsman_lab::rng::Rng;
+use pointsman_lab::SplitMix64;
 
 /// Prompts kept for the check in the end.
 #[derive(Debug)]
 pub struct Sample {
     prompts: Vec<Vec<u32>>,
     most: usize,
-    rng: Rng,
+    rng: SplitMix64,
 }
 
 impl Sample {
     /// Room for `most` prompts.
     #[must_use]
-    pub fn new(most: usize, rng: Rng) -> Self {
+    pub fn new(most: usize, rng: SplitMix64) -> Self {
         Self { prompts: Vec::new(), most, rng }
     }
 
@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn it_keeps_old_and_recent_prompts_but_no_more_than_it_has_room_for() {
-        let mut sample = Sample::new(100, Rng::new(1));
+        let mut sample = Sample::new(100, SplitMix64::new(1));
         for n in 0..2_000 {
             sample.offer(&[n]);
         }

@@ -4,7 +4,7 @@ use kv_index::{ChainHasher, ChainSeed};
 
 use crate::replay::conversation::{Conversation, Lengths, say};
 use crate::replay::engine::Job;
-use pointsman_lab::rng::Rng;
+use pointsman_lab::SplitMix64;
 
 /// What the traffic is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub struct Shape {
 pub struct Traffic {
     shape: Shape,
     hasher: ChainHasher,
-    rng: Rng,
+    rng: SplitMix64,
     systems: Vec<Vec<u32>>,
     /// By client; a client whose conversation is over gets the next one.
     open: Vec<Conversation>,
@@ -40,7 +40,7 @@ pub struct Traffic {
 impl Traffic {
     /// Traffic that depends on nothing but its arguments.
     #[must_use]
-    pub fn new(shape: Shape, hasher: ChainHasher, mut rng: Rng) -> Self {
+    pub fn new(shape: Shape, hasher: ChainHasher, mut rng: SplitMix64) -> Self {
         let mut system = || {
             let mut tokens = Vec::new();
             say(shape.lengths.system, &mut tokens, &mut rng);
@@ -139,7 +139,7 @@ mod tests {
 
     fn traffic(seed: u64) -> Traffic {
         let hasher = ChainHasher::new(namespace(), BlockSize::new(4).unwrap());
-        Traffic::new(SHAPE, hasher, Rng::new(seed))
+        Traffic::new(SHAPE, hasher, SplitMix64::new(seed))
     }
 
     /// Answers at once, or keeps some clients waiting.

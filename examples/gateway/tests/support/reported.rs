@@ -13,7 +13,7 @@ use kv_index::{BlockHash, BlockSize, ChainHasher, ChainSeed, Digest, Index, Matc
 use pointsman_demo::load::{Message, chat};
 use pointsman_engine_sim::{PodConfig, SimPod};
 use pointsman_example_common::words;
-use pointsman_lab::rng::Rng;
+use pointsman_lab::SplitMix64;
 use pointsman_reporter::shadow::Shadow;
 use pointsman_reporter::wire::Hashing;
 use pointsman_reporter::{Config, Figures, Outlet, Reporter, incarnation_now};
@@ -127,7 +127,7 @@ impl Client {
     }
 
     /// Asks for some prompts out of a few families, one after the other.
-    pub(crate) async fn work(&self, rng: &mut Rng, requests: usize) {
+    pub(crate) async fn work(&self, rng: &mut SplitMix64, requests: usize) {
         for _ in 0..requests {
             self.ask(&body(rng.below(6), rng.between(20, 300))).await;
         }

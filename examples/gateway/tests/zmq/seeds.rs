@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use pointsman_engine_sim::Fault;
-use pointsman_lab::rng::Rng;
+use pointsman_lab::SplitMix64;
 use tokio::time::sleep;
 
 use crate::bench::{Gateway, Source, end};
 
 /// Every fault that concerns events, in any order, while the engine works.
 async fn play(seed: u64) {
-    let mut rng = Rng::new(seed);
-    let mut source = Source::new(rng.bits(), 100_000).await;
+    let mut rng = SplitMix64::new(seed);
+    let mut source = Source::new(rng.next_u64(), 100_000).await;
     let gateway = Gateway::follow(source.endpoints());
     for _ in 0..120 {
         source.steps(rng.between(0, 4));

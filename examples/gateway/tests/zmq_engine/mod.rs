@@ -3,7 +3,7 @@
 use kv_index::engine::native_seed;
 use kv_index::{BlockHash, BlockSize, ChainHasher, ChainSeed, Digest, Tier};
 use pointsman_engine_sim::events::{Block, CacheEvent};
-use pointsman_lab::rng::Rng;
+use pointsman_lab::SplitMix64;
 
 /// Tokens in a block.
 const SIZE: usize = 4;
@@ -16,7 +16,7 @@ pub(crate) fn model() -> (ChainSeed, BlockSize) {
 
 /// An engine without traffic of its own.
 pub(crate) struct Engine {
-    rng: Rng,
+    rng: SplitMix64,
     /// What its hashes begin with: differs from life to life.
     seed: u64,
     /// Copies of the blocks of each conversation, from its first on.
@@ -26,7 +26,7 @@ pub(crate) struct Engine {
 impl Engine {
     /// With an empty cache.
     pub(crate) fn new(seed: u64) -> Self {
-        Self { rng: Rng::new(seed), seed, held: vec![Vec::new(); CONVERSATIONS] }
+        Self { rng: SplitMix64::new(seed), seed, held: vec![Vec::new(); CONVERSATIONS] }
     }
 
     /// Works a little: the changes of a step, never none.
@@ -56,7 +56,7 @@ impl Engine {
     #[allow(dead_code, reason = "not every test that shares this engine has it die")]
     pub(crate) fn restart(&mut self) {
         self.clear();
-        self.seed = self.rng.bits();
+        self.seed = self.rng.next_u64();
     }
 
     /// What it holds. In token mode the feed counts the copies, and the index knows a block once.

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use kv_index::{Config, Index};
-use pointsman_lab::rng::Rng;
+use pointsman_lab::SplitMix64;
 use routing_core::batch::{
     BatchConfig, BatchCosts, BatchPlan, BatchPlanner, BatchPod, BatchQueues, BatchRequest, Nothing,
 };
@@ -28,11 +28,11 @@ pub(crate) enum OutputEstimate {
 impl OutputEstimate {
     /// What it says of answers of these lengths.
     pub(crate) fn outputs(self, lengths: &TokenLengths, seed: u64) -> Vec<u32> {
-        let mut rng = Rng::new(seed ^ 0x6E55);
+        let mut rng = SplitMix64::new(seed ^ 0x6E55);
         let mean = lengths.iter().map(|&(_, output)| u64::from(output)).sum::<u64>() / lengths.len().max(1) as u64;
         let guess = |&(_, output): &(u32, u32)| match self {
             Self::Exact => output,
-            Self::OffByTwo if rng.bits() & 1 == 0 => output.saturating_mul(2),
+            Self::OffByTwo if rng.next_u64() & 1 == 0 => output.saturating_mul(2),
             Self::OffByTwo => (output / 2).max(1),
             Self::Mean => mean.max(1) as u32,
         };

@@ -6,8 +6,7 @@
 use std::fmt::Write as _;
 
 use pointsman_lab::html::escaped;
-use pointsman_lab::plot::picture::Picture;
-use pointsman_lab::plot::swatch;
+use pointsman_lab::plot::{Picture, swatch};
 
 use super::plots::Figure;
 use super::table::{Cell, Column, Table};

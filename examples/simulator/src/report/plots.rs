@@ -2,10 +2,11 @@
 //!
 //! The rule: a policy keeps its colour in all of them.
 
-use pointsman_lab::plot::axis::{Axis, Unit};
-use pointsman_lab::plot::lines::Lines;
+use pointsman_lab::format::Unit;
+use pointsman_lab::plot::Picture;
+use pointsman_lab::plot::axis::Axis;
+use pointsman_lab::plot::lines::LineChart;
 use pointsman_lab::plot::panels::Panels;
-use pointsman_lab::plot::picture::Picture;
 
 use super::{ComparisonReport, SweepResult};
 use crate::results::{PolicyResult, TimeBucket};
@@ -108,7 +109,7 @@ fn of_outcomes(results: &[PolicyResult]) -> Vec<Figure> {
 fn tradeoff(results: &[PolicyResult]) -> Picture {
     let x = Axis::new("time to first token, p99").unit(Unit::Micros).fitting();
     let y = Axis::new("blocks hit").unit(Unit::Share);
-    let mut lines = Lines::new("Hit rate against TTFT p99", x, y);
+    let mut lines = LineChart::new("Hit rate against TTFT p99", x, y);
     for result in results {
         lines.add(&*result.policy, result.ttft.quantile(0.99).map(|p99| (p99, result.hit_rate())));
     }
@@ -118,7 +119,7 @@ fn tradeoff(results: &[PolicyResult]) -> Picture {
 fn distribution(results: &[PolicyResult]) -> Picture {
     let x = Axis::new("time to first token").unit(Unit::Micros).log();
     let y = Axis::new("share of requests").unit(Unit::Share).within(0.0, 1.0);
-    let mut lines = Lines::new("Time to first token: share of requests within", x, y);
+    let mut lines = LineChart::new("Time to first token: share of requests within", x, y);
     for result in results {
         lines.add(&*result.policy, result.ttft.distribution());
     }
@@ -129,7 +130,7 @@ fn tail(results: &[PolicyResult]) -> Picture {
     let x = Axis::new("time to first token").unit(Unit::Micros).log();
     let least = results.iter().map(|result| 1.0 / result.ttft.len().max(1) as f64).fold(0.1, f64::min);
     let y = Axis::new("share of requests").unit(Unit::Share).log().within(least.max(1e-4), 1.0);
-    let mut lines = Lines::new("Time to first token: share of requests beyond", x, y);
+    let mut lines = LineChart::new("Time to first token: share of requests beyond", x, y);
     for result in results {
         lines.add(&*result.policy, result.ttft.distribution().map(|(us, share)| (us, 1.0 - share)));
     }
@@ -149,7 +150,7 @@ fn over_time(
         seconds if seconds < 36_000.0 => ("virtual time, min", 60e6),
         _ => ("virtual time, h", 3_600e6),
     };
-    let mut lines = Lines::new(title, Axis::new(name).within(0.0, (last as f64 / us).max(1e-6)), {
+    let mut lines = LineChart::new(title, Axis::new(name).within(0.0, (last as f64 / us).max(1e-6)), {
         let axis = Axis::new(about).unit(unit);
         if unit == Unit::Share { axis.within(0.0, 1.0) } else { axis }
     });
@@ -165,7 +166,7 @@ fn over_time(
 }
 
 fn pods(results: &[PolicyResult]) -> Picture {
-    let mut panels = Panels::new("Share of the run in which each pod worked", Unit::Share, "pod");
+    let mut panels = Panels::new("Share of the run in which each pod worked", Unit::Share);
     for result in results {
         let span = result.span_us.max(1) as f64;
         let note = format!("busiest {:.2}× the mean", result.imbalance());
@@ -177,7 +178,7 @@ fn pods(results: &[PolicyResult]) -> Picture {
 fn of_sweep(sweep: &SweepResult) -> Vec<Figure> {
     let figure = |name, caption, title: &str, y: Axis, value: fn(&PolicyResult) -> Option<f64>| {
         let x = Axis::new(&*sweep.name).unit(sweep.unit).fitting().at_each_value();
-        let mut lines = Lines::new(format!("{title} against {}", sweep.name), x, y);
+        let mut lines = LineChart::new(format!("{title} against {}", sweep.name), x, y);
         for policy in sweep.policies() {
             let points = sweep.points.iter().filter(|(_, result)| result.policy == policy);
             let mut points: Vec<(f64, f64)> = points.filter_map(|(at, result)| Some((*at, value(result)?))).collect();

@@ -1,6 +1,5 @@
+use pointsman_lab::SplitMix64;
 use pointsman_lab::html::fault;
-use pointsman_lab::plot;
-use pointsman_lab::rng::Rng;
 use serde_json::Value;
 
 use super::table::{Cell, Table};
@@ -9,8 +8,8 @@ use crate::results::{PodResult, TimeBucket};
 
 /// Made-up results that look like those of a run; `at` says how far from the best.
 fn result(policy: &str, at: u64) -> PolicyResult {
-    let mut rng = Rng::new(at + 1);
-    let mut uniform = || -> f64 { (rng.bits() >> 11) as f64 / (1u64 << 53) as f64 };
+    let mut rng = SplitMix64::new(at + 1);
+    let mut uniform = || -> f64 { (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64 };
     let skill = 1.0 / (1.0 + 0.18 * at as f64);
     let mut result = PolicyResult { policy: policy.to_owned(), span_us: 1_830_000_000, ..PolicyResult::default() };
     for _ in 0..1_000 {
@@ -201,7 +200,7 @@ fn pictures_are_well_formed_for_one_and_for_thirty() {
         let figures = plots::all(&report);
         assert_eq!(figures.len(), if count == 1 { 6 + 4 } else { 7 + 4 });
         for figure in &figures {
-            assert_eq!(plot::fault(&figure.picture.svg()), None, "{} of {count}", figure.name);
+            assert_eq!(fault(&figure.picture.svg()), None, "{} of {count}", figure.name);
             if !figure.sweep {
                 let last = format!("policy {}", count - 1);
                 assert!(figure.picture.svg().contains(&last), "{} of {count}", figure.name);
@@ -257,7 +256,7 @@ fn text_of_a_run_cannot_become_markup() {
     assert_eq!(fault(&page), None);
     assert!(!page.contains("alert('x')"));
     assert_eq!(page.matches("<script>").count(), 1, "the page's own");
-    plots::all(&report).iter().for_each(|figure| assert_eq!(plot::fault(&figure.picture.svg()), None));
+    plots::all(&report).iter().for_each(|figure| assert_eq!(fault(&figure.picture.svg()), None));
 }
 
 #[test]

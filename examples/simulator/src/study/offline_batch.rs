@@ -4,7 +4,7 @@
 
 use std::fmt::{self, Write};
 
-use pointsman_lab::rng::Rng;
+use pointsman_lab::SplitMix64;
 use pointsman_lab::trace::{Start, Trace};
 
 use super::run_tasks;
@@ -115,9 +115,9 @@ impl<'t> Batch<'t> {
 
     fn order(&self, shuffled: bool) -> Vec<u32> {
         let mut order: Vec<u32> = (0..self.lengths.len() as u32).collect();
-        let mut rng = Rng::new(self.config.seed ^ 0x0DE5);
+        let mut rng = SplitMix64::new(self.config.seed ^ 0x0DE5);
         for at in (1..order.len()).rev().filter(|_| shuffled) {
-            order.swap(at, (rng.bits() % (at as u64 + 1)) as usize);
+            order.swap(at, (rng.next_u64() % (at as u64 + 1)) as usize);
         }
         order
     }

@@ -20,8 +20,8 @@
 
 use super::draw::{Quantiles, draw};
 use super::text::{BLOCK, Fresh, Text};
-use crate::rng::Rng;
 use crate::trace::{Request, Start, Trace};
+use pointsman_test_support::SplitMix64;
 
 /// Makes so many requests: sessions begin so often that 10 requests come a second.
 #[must_use]
@@ -35,14 +35,14 @@ fn of_kinds(requests: usize, coders: f64, seed: u64) -> Trace {
         if maker.made.len() >= requests {
             break;
         }
-        if maker.rng.chance() < coders { maker.coder(session) } else { maker.team(session) }
+        if maker.rng.next_f64() < coders { maker.coder(session) } else { maker.team(session) }
     }
     maker.made.truncate(requests);
     Trace::new(BLOCK, maker.made).at_rate(10.0, seed)
 }
 
 struct Maker {
-    rng: Rng,
+    rng: SplitMix64,
     fresh: Fresh,
     /// How all managers begin.
     manager: Text,
@@ -53,7 +53,7 @@ impl Maker {
     fn new(requests: usize, seed: u64) -> Self {
         let mut fresh = Fresh::default();
         let manager = Text::new(MANAGER, &mut fresh);
-        Self { rng: Rng::new(seed ^ 0xA6E7), fresh, manager, made: Vec::with_capacity(requests + 64) }
+        Self { rng: SplitMix64::new(seed ^ 0xA6E7), fresh, manager, made: Vec::with_capacity(requests + 64) }
     }
 
     fn coder(&mut self, session: u32) {

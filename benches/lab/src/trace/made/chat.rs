@@ -14,13 +14,14 @@
 
 use super::draw::{Zipf, draw};
 use super::text::{BLOCK, Fresh, Text};
-use crate::rng::Rng;
 use crate::trace::{Start, Trace};
+use pointsman_test_support::SplitMix64;
 
 /// Makes so many requests: conversations begin so often that 10 requests come a second.
 #[must_use]
 pub fn trace(requests: usize, seed: u64) -> Trace {
-    let (mut rng, mut fresh, mut made) = (Rng::new(seed ^ 0xC4A7), Fresh::default(), Vec::with_capacity(requests));
+    let (mut rng, mut fresh, mut made) =
+        (SplitMix64::new(seed ^ 0xC4A7), Fresh::default(), Vec::with_capacity(requests));
     let systems = SYSTEMS.map(|tokens| Text::new(tokens, &mut fresh));
     let popular = Zipf::new(SYSTEMS.len(), 1.0);
     let mut session = 0;
@@ -31,7 +32,7 @@ pub fn trace(requests: usize, seed: u64) -> Trace {
             text.grow(draw(&mut rng, &MESSAGE) as usize, &mut fresh);
             let output = draw(&mut rng, &ANSWER);
             made.push(text.request(start, session, output));
-            if made.len() == requests || rng.chance() > GOES_ON || text.tokens() > LONGEST {
+            if made.len() == requests || rng.next_f64() > GOES_ON || text.tokens() > LONGEST {
                 break;
             }
             start = Start::After(made.len() as u32 - 1, draw(&mut rng, &THINK) as u64);

@@ -20,20 +20,20 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::draw::draw;
-use crate::rng::Rng;
 use crate::trace::{Request, Start, Trace};
+use pointsman_test_support::SplitMix64;
 
 /// Makes so many requests.
 #[must_use]
 pub fn trace(requests: usize, seed: u64) -> Trace {
-    let rng = Rng::new(seed ^ 0x7ACE);
+    let rng = SplitMix64::new(seed ^ 0x7ACE);
     let mut maker = Maker { rng, ids: 1, sessions: 0, made: Vec::with_capacity(requests) };
     let mut due = BinaryHeap::from([Reverse((0, None))]);
     while maker.made.len() < requests {
         let Some(Reverse((at, before))) = due.pop() else { break };
         let request = match before {
             None => {
-                due.push(Reverse((at + maker.rng.wait(BETWEEN) as u64, None)));
+                due.push(Reverse((at + maker.rng.exponential(BETWEEN) as u64, None)));
                 maker.begin(at)
             }
             Some(before) => maker.go_on(at, before),
@@ -47,7 +47,7 @@ pub fn trace(requests: usize, seed: u64) -> Trace {
 }
 
 struct Maker {
-    rng: Rng,
+    rng: SplitMix64,
     ids: u64,
     sessions: u32,
     made: Vec<Request>,
@@ -63,7 +63,7 @@ impl Maker {
     fn go_on(&mut self, at: u64, before: usize) -> Request {
         let (mut lost, mut grown) = (1, draw(&mut self.rng, &GROWN).round() as usize);
         let length = self.made[before].ids.len();
-        if self.rng.chance() < FORGETS {
+        if self.rng.next_f64() < FORGETS {
             lost = (draw(&mut self.rng, &LOST).round() as usize).min(length - 1);
             grown += lost;
         }
@@ -90,7 +90,7 @@ impl Maker {
             (true, _) => 0.5,
             _ => 0.58,
         };
-        self.rng.chance() < chance
+        self.rng.next_f64() < chance
     }
 }
 

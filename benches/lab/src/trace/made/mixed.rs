@@ -12,17 +12,17 @@
 
 use super::draw::draw;
 use super::text::{BLOCK, Fresh, Text, arrivals};
-use crate::rng::Rng;
 use crate::trace::Trace;
+use pointsman_test_support::SplitMix64;
 
 /// Makes so many requests, 10 a second, of which this share is cold by chance; a share below 0 is 0, one above 1 is 1.
 #[must_use]
 pub fn trace(requests: usize, cold: f64, seed: u64) -> Trace {
-    let (mut rng, mut fresh) = (Rng::new(seed ^ 0x3123), Fresh::default());
+    let (mut rng, mut fresh) = (SplitMix64::new(seed ^ 0x3123), Fresh::default());
     let warm: Vec<Text> = (0..WARM).map(|_| Text::new(draw(&mut rng, &WARM_PROMPT) as usize, &mut fresh)).collect();
     let mut next = arrivals(&mut rng, 10.0);
     let mut make = |session| {
-        if rng.chance() < cold {
+        if rng.next_f64() < cold {
             let text = Text::new(draw(&mut rng, &COLD_PROMPT) as usize, &mut fresh);
             return text.request(next(), session, draw(&mut rng, &COLD_ANSWER));
         }

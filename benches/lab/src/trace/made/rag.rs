@@ -13,13 +13,13 @@
 
 use super::draw::{Zipf, draw};
 use super::text::{BLOCK, Fresh, Text, arrivals};
-use crate::rng::Rng;
 use crate::trace::Trace;
+use pointsman_test_support::SplitMix64;
 
 /// Makes so many requests, 10 a second.
 #[must_use]
 pub fn trace(requests: usize, seed: u64) -> Trace {
-    let (mut rng, mut fresh) = (Rng::new(seed ^ 0xD0C5), Fresh::default());
+    let (mut rng, mut fresh) = (SplitMix64::new(seed ^ 0xD0C5), Fresh::default());
     let system = Text::new(SYSTEM, &mut fresh);
     let popular = Zipf::new((requests / 2).max(FEWEST), 1.0);
     let mut documents = vec![None; (requests / 2).max(FEWEST)];

@@ -3,8 +3,8 @@
 //! The rule: an id stands for all the text up to its end. What follows the last whole block has a new one whenever the
 //! text changes, since with one more token it is another block.
 
-use crate::rng::Rng;
 use crate::trace::{Request, Start};
+use pointsman_test_support::SplitMix64;
 
 /// Tokens of a block in made-up traffic, unless said otherwise: more than engines have, so that a million requests fit.
 pub(super) const BLOCK: usize = 64;
@@ -70,10 +70,10 @@ impl Text {
 }
 
 /// Times of requests that come independently of each other, in µs.
-pub(super) fn arrivals(rng: &mut Rng, per_second: f64) -> impl FnMut() -> Start + use<> {
+pub(super) fn arrivals(rng: &mut SplitMix64, per_second: f64) -> impl FnMut() -> Start + use<> {
     let (mut rng, mut at) = (rng.fork(), 0.0);
     move || {
-        at += rng.wait(1e6 / per_second);
+        at += rng.exponential(1e6 / per_second);
         Start::At(at as u64)
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::*;
-use pointsman_lab::rng::Rng;
+use pointsman_lab::SplitMix64;
 
 const SIZE: BlockSize = BlockSize::new(4).expect("not zero");
 
@@ -97,7 +97,7 @@ fn a_restart_loses_the_cache_and_every_request() {
 /// Counts copies as the reports tell them, and compares with the pool after every step.
 #[test]
 fn reports_add_up_to_the_pool_and_the_cache_is_closed_under_prefixes() {
-    let mut rng = Rng::new(11);
+    let mut rng = SplitMix64::new(11);
     let mut engine = Engine::new(SIZE, 60);
     let stories: Vec<_> = (1..9).map(|story| chain(story, 12)).collect();
     let mut told: HashMap<BlockHash, usize> = HashMap::new();

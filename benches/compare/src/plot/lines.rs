@@ -1,0 +1,42 @@
+//! Lines over the first column of a table: one a measured column and combination of further labels.
+
+use pointsman_lab::plot::axis::Axis;
+use pointsman_lab::plot::lines::LineChart;
+
+use crate::results::{ResultTable, Value};
+
+/// Colours tell columns apart and dashes the labels; with one column the labels have the colours.
+pub(super) fn draw(table: &ResultTable, labels: usize, columns: &[usize]) -> String {
+    let about = if let [column] = columns { &*table.columns[*column] } else { "" };
+    let x = Axis::new(&*table.columns[0]).log().at_each_value();
+    let mut lines = LineChart::new(&*table.title, x, Axis::new(about).fitting());
+    let mut cases: Vec<String> = Vec::new();
+    for row in &table.rows {
+        let case = case(table, row, labels);
+        if !cases.contains(&case) {
+            cases.push(case);
+        }
+    }
+    for (i, &at) in columns.iter().enumerate() {
+        for (j, name) in cases.iter().enumerate() {
+            let rows = table.rows.iter().filter(|row| case(table, row, labels) == *name);
+            let points = rows.filter_map(|row| Some((row[0].number()?, row[at].number()?)));
+            if columns.len() == 1 {
+                lines.add(&**name, points);
+                continue;
+            }
+            let parts = [&*table.columns[at], name].into_iter().filter(|part| !part.is_empty());
+            lines.add_as(parts.collect::<Vec<_>>().join(", "), i, j, points);
+        }
+    }
+    lines.draw().svg()
+}
+
+/// What the labels after the first say of a row.
+fn case(table: &ResultTable, row: &[Value], labels: usize) -> String {
+    let word = |at: usize| match row[at].number() {
+        Some(_) => format!("{} {}", row[at], table.columns[at]),
+        None => row[at].to_string(),
+    };
+    (1..labels).map(word).collect::<Vec<_>>().join(", ")
+}
