@@ -37,8 +37,8 @@ struct Planner {
 
 impl Planner {
     fn new(index: &Arc<Index>, pods: &[Pod]) -> Self {
-        let stock = PluginState::new(Arc::clone(index), Hashing::Native(block_size()));
-        let workflow = profiles::cache_aware(&stock).build().expect("a ready profile builds");
+        let state = PluginState::new(Arc::clone(index), Hashing::Native(block_size()));
+        let workflow = profiles::cache_aware(&state).build().expect("a ready profile builds");
         let infos = pods.iter().enumerate().map(|(at, pod)| PodInfo::new(*pod, &format!("pod-{at}")));
         let (workspace, fleet) = (workflow.workspace(), Fleet::new(1, infos.collect::<Vec<_>>()));
         Self { workflow, workspace, fleet, plan: RoutingPlan::default(), now: Instant::now(), seed: 0 }

@@ -31,8 +31,8 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     }
 
     // A profile is built once. What does not fit together is said here, not while requests wait.
-    let stock = PluginState::new(Arc::clone(&index), Hashing::Native(size));
-    let workflow = profiles::cache_aware(&stock).build()?;
+    let state = PluginState::new(Arc::clone(&index), Hashing::Native(size));
+    let workflow = profiles::cache_aware(&state).build()?;
 
     // `c` holds the most, but has a lot to do: its engine says so.
     let busy = Load { running: 24, waiting: 6, kv_used: 0.9, ..Load::default() };

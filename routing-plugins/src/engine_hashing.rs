@@ -95,8 +95,8 @@ mod tests {
         let pods = ["a", "b"].map(|name| index.join(name).unwrap());
         index.apply(pods[1], EventSemantics::Copies, &Event::Stored(Stored::prompt(&chain[..8]))).unwrap();
         let held = |hashing: EngineHashing| {
-            let stock = PluginState::new(Arc::clone(&index), Hashing::Engine(hashing.into()));
-            let workflow = profiles::cache_aware(&stock).build().unwrap();
+            let state = PluginState::new(Arc::clone(&index), Hashing::Engine(hashing.into()));
+            let workflow = profiles::cache_aware(&state).build().unwrap();
             let fleet = Fleet::new(1, pods.map(|pod| PodInfo::new(pod, "pod")));
             let mut plan = RoutingPlan::default();
             let request = request().tokens(&tokens).adapter("sql");

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | [`HealthFilter`] | pods that answer their health checks | fail |
 //! | [`DrainFilter`] | pods that take new requests | fail |
-//! | [`CircuitFilter`] | pods whose circuit is closed | keep previous |
+//! | [`BreakerFilter`] | pods whose circuit breaker is closed | keep previous |
 //! | [`RoleFilter`] | pods that do the step's work | fail |
 //! | [`LabelFilter`] | pods that a selector selects, or with a label of the client's | fail |
 //! | [`AdapterFilter`] | pods with the adapter loaded, or with room for it | keep previous |
@@ -25,18 +25,17 @@
 
 mod adapter;
 mod affinity;
+mod breaker;
 mod capacity;
 mod ceilings;
 #[cfg(feature = "serde")]
 pub(crate) mod checks;
-mod circuit;
 mod concurrency;
 mod context_range;
 mod drain;
 mod health;
 mod imbalance;
 mod in_flight;
-mod keep;
 mod label;
 mod label_selector;
 mod longest_match;
@@ -44,6 +43,7 @@ mod metric;
 mod metrics;
 mod priority_headroom;
 mod range_filter;
+mod retain;
 mod role;
 pub mod saturation;
 #[cfg(test)]
@@ -52,9 +52,9 @@ mod utilization;
 
 pub use adapter::{AdapterFilter, AdapterParameters};
 pub use affinity::{AffinityFilter, AffinityParameters};
+pub use breaker::BreakerFilter;
 pub use capacity::{CapacityFilter, CapacityParameters};
 pub use ceilings::{Ceilings, CeilingsError};
-pub use circuit::CircuitFilter;
 pub use concurrency::{ConcurrencyFilter, ConcurrencyParameters};
 pub use context_range::{ContextRange, ContextRangeError};
 pub use drain::DrainFilter;
@@ -95,7 +95,7 @@ mod tests {
         registry.preparer::<LoadParameters, _>("loads", |p, d| <LoadPreparer>::declare(d, p, Arc::default()))?;
         registry.filter::<NoParameters, _>("health", |_, d| HealthFilter::declare(d))?;
         registry.filter::<NoParameters, _>("drain", |_, d| DrainFilter::declare(d))?;
-        registry.filter::<NoParameters, _>("circuit", |_, d| <CircuitFilter>::declare(d, Arc::default()))?;
+        registry.filter::<NoParameters, _>("breaker", |_, d| <BreakerFilter>::declare(d, Arc::default()))?;
         registry.filter::<RoleParameters, _>("role", |p, d| RoleFilter::declare(d, p))?;
         registry.filter::<LabelParameters, _>("label", |p, d| LabelFilter::declare(d, p))?;
         registry.filter::<AdapterParameters, _>("adapter", |p, d| AdapterFilter::declare(d, p))?;
@@ -115,7 +115,7 @@ plugins:
 - {type: loads}
 - {type: health}
 - {type: drain}
-- {type: circuit}
+- {type: breaker}
 - {type: role, parameters: {role: decode, label: role, unlabelled: none}}
 - {type: label, parameters: {selector: 'zone in (a, b), !gpu', same_as_client: {zone: zone}, clients_without: remove}}
 - {type: adapter, parameters: {room: false, unknown_slots: keep}}
@@ -132,7 +132,7 @@ profiles:
   filter:
   - {plugin: health}
   - {plugin: drain}
-  - {plugin: circuit}
+  - {plugin: breaker}
   - {plugin: role}
   - {plugin: label}
   - {plugin: adapter}

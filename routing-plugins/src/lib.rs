@@ -7,14 +7,14 @@
 //! # How it fits together
 //!
 //! A [`PluginState`] is what a host owns and plugins read: the index and how prompts are hashed for it, what is under way on each
-//! pod ([`load`]), open circuits, sessions. Plugins are made over a stock and have no state of their own but their
-//! parameters. What is remembered from one request for the next is the stock's, and written by [`record`]ers or by the
+//! pod ([`load`]), open circuit breakers, sessions. Plugins are made over it and have no state of their own but their
+//! parameters. What is remembered from one request for the next is in it, and written by [`record`]ers or by the
 //! picker that says so.
 //!
 //! | stage | what is there |
 //! |---|---|
 //! | [`prepare`] | tokens, block hashes, who holds them, loads, sessions, hash keys; text where there are no tokens |
-//! | [`filter`] | health, role, drain, circuits, labels, adapters, capacity, concurrency, priority, affinity, balance |
+//! | [`filter`] | health, role, drain, breakers, labels, adapters, capacity, concurrency, priority, affinity, balance |
 //! | [`score`] | cache, load, cost, wait, first tokens, recent work, tiers, locality, sessions, adapters, headroom |
 //! | [`pick`] | by score, in turn, by session, by consistent hash, by chance |
 //! | [`record`] | speculation, prediction, sessions, cold prompts, recent work |
@@ -42,8 +42,8 @@
 //! use routing_plugins::{Hashing, PluginState, profiles};
 //!
 //! let index: Arc<Index> = Arc::new(Index::new(Config::default()));
-//! let stock = PluginState::new(Arc::clone(&index), Hashing::Native(BlockSize::new(16).expect("not zero")));
-//! let workflow = profiles::sticky_least_loaded(&stock).build()?;
+//! let state = PluginState::new(Arc::clone(&index), Hashing::Native(BlockSize::new(16).expect("not zero")));
+//! let workflow = profiles::sticky_least_loaded(&state).build()?;
 //!
 //! let pods = ["a", "b"].map(|name| index.join(name).map(|pod| PodInfo::new(pod, name)));
 //! let fleet = Fleet::new(1, pods.into_iter().collect::<Result<Vec<_>, _>>()?);
@@ -54,7 +54,7 @@
 //! let first = plan.steps()[0].candidates[0].pod;
 //!
 //! // Counted on its pod until the guard is dropped; and the next one like it follows.
-//! let guard = stock.load.begin(first, Work::of(512).output(100));
+//! let guard = state.load.begin(first, Work::of(512).output(100));
 //! workflow.decide(&mut workspace, RoutingInput::new(&request.seed(1), &fleet), &mut plan)?;
 //! assert_eq!(plan.steps()[0].candidates[0].pod, first);
 //! drop(guard);
@@ -87,7 +87,7 @@ pub use cost_model::{
 #[cfg(feature = "engine")]
 pub use engine_hashing::EngineHashing;
 pub use parameters::{Amount, Fraction, OutOfRange, Positive};
-pub use plugin_state::{Hashing, PluginState, SessionTables, Tables, Tokens};
+pub use plugin_state::{Hashing, NamedTables, PluginState, SessionTables, Tokens};
 #[cfg(feature = "serde")]
 pub use registry::register;
 pub use tokens::{PromptTokens, TokenList};

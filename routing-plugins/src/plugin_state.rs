@@ -1,4 +1,4 @@
-//! What stock plugins share with their host: the index, the load, the open circuits.
+//! Shared state of host and stock plugins: the index, load, open circuit breakers, sessions.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -14,8 +14,8 @@ use routing_core::{Declare, OpenBreakers, Preparer};
 use crate::engine_hashing::EngineHashing;
 use crate::load::LoadTracker;
 use crate::pick::{SessionLimits, Sessions, Turns};
-use crate::prepare::{GivenTokensPreparer, OnUntokenized};
-use crate::record::Guesses;
+use crate::prepare::{GivenTokensPreparer, OnTokenizeFailure};
+use crate::record::PredictedBlocks;
 use crate::score::{ColdPrompts, Metrics, PrefillQueues, RecentWork};
 use crate::tokenize::{TokenizePreparer, Tokenizers};
 
@@ -33,8 +33,8 @@ pub struct PluginState<const W: usize = DEFAULT_POD_WORDS> {
     pub tokens: Tokens,
     /// What was sent to each pod and is not done.
     pub load: Arc<LoadTracker<W>>,
-    /// The pods that are given nothing for now.
-    pub circuits: Arc<OpenBreakers<W>>,
+    /// The pods whose circuit breaker is open.
+    pub open_breakers: Arc<OpenBreakers<W>>,
     /// Which sessions are bound to which pods.
     pub sessions: Arc<SessionTables>,
     /// Where cold prompts went.
@@ -42,15 +42,15 @@ pub struct PluginState<const W: usize = DEFAULT_POD_WORDS> {
     /// When pods will have computed what was sent to them.
     pub prefill_queues: Arc<PrefillQueues<W>>,
     /// What pods that report nothing are guessed to hold.
-    pub guesses: Arc<Guesses>,
+    pub predicted_blocks: Arc<PredictedBlocks>,
     /// What was sent to each pod lately, done or not.
     pub recent_work: Arc<RecentWork<W>>,
     /// Whose turn it is to be picked.
-    pub turns: Arc<Tables<Turns<W>>>,
+    pub turns: Arc<NamedTables<Turns<W>>>,
     /// Whose turn it is to be scored highest.
-    pub scored_turns: Arc<Tables<crate::score::ScoreTurns<W>>>,
+    pub scored_turns: Arc<NamedTables<crate::score::ScoreTurns<W>>>,
     /// Requests that were routed without their tokens, since there were none or none could be made.
-    pub untokenized: Arc<AtomicU64>,
+    pub tokenize_failures: Arc<AtomicU64>,
     /// Figures of pods that only the host knows.
     pub metrics: Arc<dyn Metrics>,
 }
@@ -64,15 +64,15 @@ impl<const W: usize> PluginState<W> {
             hashing,
             tokens: Tokens::Given,
             load: Arc::default(),
-            circuits: Arc::default(),
+            open_breakers: Arc::default(),
             sessions: Arc::default(),
             cold_prompts: Arc::default(),
             prefill_queues: Arc::default(),
-            guesses: Arc::default(),
+            predicted_blocks: Arc::default(),
             recent_work: Arc::default(),
             turns: Arc::default(),
             scored_turns: Arc::default(),
-            untokenized: Arc::default(),
+            tokenize_failures: Arc::default(),
             metrics: Arc::new(()),
         }
     }
@@ -87,7 +87,7 @@ impl<const W: usize> PluginState<W> {
     /// tokens in blocks of 16. Nothing is guessed yet.
     #[must_use]
     pub fn predicting(self, blocks_per_pod: NonZeroUsize) -> Self {
-        Self { guesses: Arc::new(Guesses::new(blocks_per_pod)), ..self }
+        Self { predicted_blocks: Arc::new(PredictedBlocks::new(blocks_per_pod)), ..self }
     }
 
     /// The same where so much time counts as lately; three minutes unless said. Nothing was sent yet.
@@ -97,8 +97,8 @@ impl<const W: usize> PluginState<W> {
     }
 
     /// A preparer that writes a prompt's tokens.
-    pub fn tokens_preparer(&self, declare: &mut Declare<'_>, untokenized: OnUntokenized) -> Box<dyn Preparer<W>> {
-        let count = (untokenized == OnUntokenized::Empty).then(|| Arc::clone(&self.untokenized));
+    pub fn tokens_preparer(&self, declare: &mut Declare<'_>, on_failure: OnTokenizeFailure) -> Box<dyn Preparer<W>> {
+        let count = (on_failure == OnTokenizeFailure::Empty).then(|| Arc::clone(&self.tokenize_failures));
         match &self.tokens {
             Tokens::Given => {
                 let hashes_suffice = matches!(self.hashing, Hashing::Given(_));
@@ -147,9 +147,9 @@ pub enum Tokens {
 
 /// What plugins remember, by name: it is the host's, so that it is still there when a workflow is replaced.
 #[derive(Debug, Default)]
-pub struct Tables<T>(Mutex<BTreeMap<String, Arc<T>>>);
+pub struct NamedTables<T>(Mutex<BTreeMap<String, Arc<T>>>);
 
-impl<T: Default> Tables<T> {
+impl<T: Default> NamedTables<T> {
     /// A table; a new one if there is none of the name.
     #[must_use]
     pub fn table(&self, name: &str) -> Arc<T> {

@@ -18,7 +18,7 @@ mod throughput;
 mod tier_match;
 
 pub use block_hash::{BlockHashParameters, BlockHashPreparer, ChainRecipe, HashedBlocks, PromptChain};
-pub use given_tokens::{GivenTokensPreparer, OnUntokenized, TokensParameters};
+pub use given_tokens::{GivenTokensPreparer, OnTokenizeFailure, TokensParameters};
 pub use hash_key::{HashKeyParameters, HashKeyPreparer};
 pub use hash_key_slot::HashKey;
 pub use key::KeySource;

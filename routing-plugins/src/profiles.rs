@@ -13,7 +13,7 @@
 //! | [`prefill_decode_conditional`] | to a decode pod, and to another first if that holds too little |
 //!
 //! They are builders: take one as it is, or add to it. A request whose prompt has no tokens is routed as one with an empty
-//! prompt, and counted in [`PluginState::untokenized`].
+//! prompt, and counted in [`PluginState::tokenize_failures`].
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -40,27 +40,27 @@ use crate::score::{
     RecentWorkParameters, RecentWorkScorer, WaitCredit,
 };
 
-/// To each pod in its turn. The turns are the stock's, and go on when the workflow is replaced.
-pub fn round_robin<const W: usize>(stock: &PluginState<W>) -> ProfileBuilder<W> {
-    let turns = stock.turns.table("turns");
-    sound(ProfileBuilder::new("round_robin"), stock)
+/// To each pod in its turn. The turns are the host's, and go on when the workflow is replaced.
+pub fn round_robin<const W: usize>(state: &PluginState<W>) -> ProfileBuilder<W> {
+    let turns = state.turns.table("turns");
+    sound(ProfileBuilder::new("round_robin"), state)
         .picker("in_turn", |d: &mut Declare<'_>| RoundRobinPicker::declare(d, RoundRobinParameters::default(), turns))
 }
 
 /// To the pod with the fewest requests.
-pub fn least_load<const W: usize>(stock: &PluginState<W>) -> ProfileBuilder<W> {
-    let profile = loads(ProfileBuilder::new("least_load"), stock);
-    let profile = sound(profile, stock)
+pub fn least_load<const W: usize>(state: &PluginState<W>) -> ProfileBuilder<W> {
+    let profile = loads(ProfileBuilder::new("least_load"), state);
+    let profile = sound(profile, state)
         .scorer("load", 1.0, |d: &mut Declare<'_>| LeastLoadScorer::<W>::declare(d, LeastLoadParameters::default()));
     best(profile)
 }
 
 /// Always to the same pod for a session, or else for the prompt's first 32 tokens or 128 bytes, all of it if it is shorter; no pod has more than a quarter above the mean, nor more
 /// than 256 requests.
-pub fn consistent_hash<const W: usize>(stock: &PluginState<W>) -> ProfileBuilder<W> {
-    let profile = loads(ProfileBuilder::new("consistent_hash"), stock)
+pub fn consistent_hash<const W: usize>(state: &PluginState<W>) -> ProfileBuilder<W> {
+    let profile = loads(ProfileBuilder::new("consistent_hash"), state)
         .preparer("key", |d: &mut Declare<'_>| HashKeyPreparer::declare(d, HashKeyParameters::default()));
-    sound(profile, stock).filter("cap", OnEmpty::Fail, cap).picker("place", |d: &mut Declare<'_>| {
+    sound(profile, state).filter("cap", OnEmpty::Fail, cap).picker("place", |d: &mut Declare<'_>| {
         ConsistentHashPicker::<W>::declare(d, ConsistentHashParameters::default())
     })
 }
@@ -69,10 +69,10 @@ pub fn consistent_hash<const W: usize>(stock: &PluginState<W>) -> ProfileBuilder
 /// there for a while rather than being computed again elsewhere ([`WaitCredit::MEASURED`]). The one to begin with:
 /// `docs/routing-quality.md` holds it against all others. How fast pods are is [measured](CostModel) on one
 /// kind of them; give a model of your own for others.
-pub fn first_token<const W: usize>(stock: &PluginState<W>) -> ProfileBuilder<W> {
-    let (queues, written) = (Arc::clone(&stock.prefill_queues), Arc::clone(&stock.prefill_queues));
+pub fn first_token<const W: usize>(state: &PluginState<W>) -> ProfileBuilder<W> {
+    let (queues, written) = (Arc::clone(&state.prefill_queues), Arc::clone(&state.prefill_queues));
     let parameters = FirstTokenParameters { wait_credit: WaitCredit::MEASURED, ..FirstTokenParameters::default() };
-    let profile = sound(prompt(ProfileBuilder::new("first_token"), stock), stock).scorer(
+    let profile = sound(prompt(ProfileBuilder::new("first_token"), state), state).scorer(
         "first",
         1.0,
         move |d: &mut Declare<'_>| FirstTokenScorer::declare(d, parameters, queues),
@@ -83,26 +83,26 @@ pub fn first_token<const W: usize>(stock: &PluginState<W>) -> ProfileBuilder<W> 
 
 /// Where most of the prompt is held, unless that pod has so much more to do that computing it elsewhere is better: a whole
 /// prompt weighs as much as 24 requests.
-pub fn cache_aware<const W: usize>(stock: &PluginState<W>) -> ProfileBuilder<W> {
-    best(by_cache(sound(prompt(ProfileBuilder::new("cache_aware"), stock), stock)))
+pub fn cache_aware<const W: usize>(state: &PluginState<W>) -> ProfileBuilder<W> {
+    best(by_cache(sound(prompt(ProfileBuilder::new("cache_aware"), state), state)))
 }
 
 /// As [`cache_aware`], but a session stays where it began until its pod is gone, refused, or has 256 requests.
-pub fn cache_aware_sticky<const W: usize>(stock: &PluginState<W>) -> ProfileBuilder<W> {
-    let profile = prompt(ProfileBuilder::new("cache_aware_sticky"), stock)
+pub fn cache_aware_sticky<const W: usize>(state: &PluginState<W>) -> ProfileBuilder<W> {
+    let profile = prompt(ProfileBuilder::new("cache_aware_sticky"), state)
         .preparer("session", |d: &mut Declare<'_>| SessionKeyPreparer::declare(d, SessionKeyParameters::default()));
-    let sessions = stock.sessions.table("sessions");
-    by_cache(sound(profile, stock).filter("cap", OnEmpty::KeepPrevious, cap))
+    let sessions = state.sessions.table("sessions");
+    by_cache(sound(profile, state).filter("cap", OnEmpty::KeepPrevious, cap))
         .picker("sticky", |d: &mut Declare<'_>| SessionPicker::declare(d, SessionParameters::default(), sessions))
 }
 
 /// A prompt of which some pods hold half goes to the least loaded of them; a new one to the least loaded of all, where it
 /// is entered at once, so that a burst of the same new prompt lands on one pod. Those of the burst that are decided before
 /// the first is entered agree where pods are equally loaded, since ties are drawn from the prompt.
-pub fn sticky_least_loaded<const W: usize>(stock: &PluginState<W>) -> ProfileBuilder<W> {
+pub fn sticky_least_loaded<const W: usize>(state: &PluginState<W>) -> ProfileBuilder<W> {
     let share = Fraction::new(0.5).unwrap_or(Fraction::ONE);
-    let index = Arc::clone(&stock.index);
-    let profile = sound(prompt(ProfileBuilder::new("sticky_least_loaded"), stock), stock)
+    let index = Arc::clone(&state.index);
+    let profile = sound(prompt(ProfileBuilder::new("sticky_least_loaded"), state), state)
         .filter("holders", OnEmpty::KeepPrevious, move |d: &mut Declare<'_>| {
             AffinityFilter::<W>::declare(d, AffinityParameters { share, ..AffinityParameters::default() })
         })
@@ -115,11 +115,11 @@ pub fn sticky_least_loaded<const W: usize>(stock: &PluginState<W>) -> ProfileBui
 
 /// Prefill where most is held and least is to be computed; decode near that pod, where there is room. Where no prefill pod
 /// does, the decode pod prefills alone.
-pub fn prefill_decode<const W: usize>(stock: &PluginState<W>) -> WorkflowBuilder<W> {
-    let prefill = sound(serving(prompt(ProfileBuilder::new("prefill"), stock), "prefills", Role::Prefill), stock)
+pub fn prefill_decode<const W: usize>(state: &PluginState<W>) -> WorkflowBuilder<W> {
+    let prefill = sound(serving(prompt(ProfileBuilder::new("prefill"), state), "prefills", Role::Prefill), state)
         .scorer("cost", 2.0, PrefillCostScorer::<W>::declare)
         .scorer("cache", 1.0, held::<W>);
-    let decode = sound(serving(ProfileBuilder::new("decode"), "decodes", Role::Decode), stock)
+    let decode = sound(serving(ProfileBuilder::new("decode"), "decodes", Role::Decode), state)
         .scorer("near", 2.0, |d: &mut Declare<'_>| near(d, "prefill"))
         .scorer("load", 3.0, |d: &mut Declare<'_>| LeastLoadScorer::<W>::declare(d, up_to(64.0)))
         .scorer("kv", 2.0, KvUtilizationScorer::declare)
@@ -133,17 +133,17 @@ pub fn prefill_decode<const W: usize>(stock: &PluginState<W>) -> WorkflowBuilder
 /// lacks 2,048 tokens of the prompt or more.
 ///
 /// It is for pods that may do both, and for pods apart. Where all may do both they part by themselves: a prompt is computed
-/// where few decode, decoding keeps away from where prompts were computed within [the stock's window](PluginState::recent), and so
+/// where few decode, decoding keeps away from where prompts were computed within [the window of recent work](PluginState::recent), and so
 /// the next prompt goes there again. How many pods prefill follows from the traffic, and none does where all prompts are
 /// warm. A token on a pod counts half a millisecond of three minutes: 250,000 of them keep decoding away as a pod does that
 /// prefills two thirds of its time. The prompt's own prefill counts four times, since all that decode on the pod wait for
 /// it.
-pub fn prefill_decode_conditional<const W: usize>(stock: &PluginState<W>) -> WorkflowBuilder<W> {
-    let (sent, recent) = (Arc::clone(&stock.recent_work), Arc::clone(&stock.recent_work));
-    let decode = sound(serving(prompt(ProfileBuilder::new("decode"), stock), "decodes", Role::Decode), stock)
+pub fn prefill_decode_conditional<const W: usize>(state: &PluginState<W>) -> WorkflowBuilder<W> {
+    let (sent, recent) = (Arc::clone(&state.recent_work), Arc::clone(&state.recent_work));
+    let decode = sound(serving(prompt(ProfileBuilder::new("decode"), state), "decodes", Role::Decode), state)
         .scorer("work", 4.0, |d: &mut Declare<'_>| RecentWorkScorer::declare(d, apart(), recent))
         .scorer("kv", 1.0, KvUtilizationScorer::declare);
-    let prefill = sound(serving(ProfileBuilder::new("prefill"), "prefills", Role::Prefill), stock)
+    let prefill = sound(serving(ProfileBuilder::new("prefill"), "prefills", Role::Prefill), state)
         .scorer("cost", 2.0, PrefillCostScorer::<W>::declare)
         .scorer("cache", 1.0, held::<W>)
         .scorer("near", 2.0, |d: &mut Declare<'_>| near(d, "decode"));
@@ -173,28 +173,28 @@ fn apart() -> RecentWorkParameters {
 }
 
 /// Who is well, stays, and is not known to fail.
-fn sound<const W: usize>(profile: ProfileBuilder<W>, stock: &PluginState<W>) -> ProfileBuilder<W> {
-    let circuits = Arc::clone(&stock.circuits);
+fn sound<const W: usize>(profile: ProfileBuilder<W>, state: &PluginState<W>) -> ProfileBuilder<W> {
+    let open_breakers = Arc::clone(&state.open_breakers);
     profile
         .filter("health", OnEmpty::Fail, HealthFilter::declare)
         .filter("drain", OnEmpty::Fail, DrainFilter::declare)
-        .filter("circuit", OnEmpty::KeepPrevious, |d: &mut Declare<'_>| CircuitFilter::declare(d, circuits))
+        .filter("breaker", OnEmpty::KeepPrevious, |d: &mut Declare<'_>| BreakerFilter::declare(d, open_breakers))
 }
 
-fn loads<const W: usize>(profile: ProfileBuilder<W>, stock: &PluginState<W>) -> ProfileBuilder<W> {
-    let load = Arc::clone(&stock.load);
+fn loads<const W: usize>(profile: ProfileBuilder<W>, state: &PluginState<W>) -> ProfileBuilder<W> {
+    let load = Arc::clone(&state.load);
     profile.preparer("loads", |d: &mut Declare<'_>| LoadPreparer::declare(d, LoadParameters::default(), load))
 }
 
 /// The prompt, who holds it, and what everybody has to do.
-fn prompt<const W: usize>(profile: ProfileBuilder<W>, stock: &PluginState<W>) -> ProfileBuilder<W> {
-    let PluginState { hashing, index, .. } = stock.clone();
-    let own = stock.clone();
+fn prompt<const W: usize>(profile: ProfileBuilder<W>, state: &PluginState<W>) -> ProfileBuilder<W> {
+    let PluginState { hashing, index, .. } = state.clone();
+    let own = state.clone();
     let profile = profile
-        .preparer("tokens", move |d: &mut Declare<'_>| own.tokens_preparer(d, OnUntokenized::Empty))
+        .preparer("tokens", move |d: &mut Declare<'_>| own.tokens_preparer(d, OnTokenizeFailure::Empty))
         .preparer("hash", |d: &mut Declare<'_>| BlockHashPreparer::declare(d, BlockHashParameters::default(), hashing))
         .preparer("held", |d: &mut Declare<'_>| PrefixMatchPreparer::declare(d, index));
-    loads(profile, stock)
+    loads(profile, state)
 }
 
 fn by_cache<const W: usize>(profile: ProfileBuilder<W>) -> ProfileBuilder<W> {

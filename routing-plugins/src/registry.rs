@@ -41,20 +41,20 @@ use crate::score::{
 /// use routing_plugins::{Hashing, PluginState, register};
 ///
 /// let index: Arc<Index> = Arc::new(Index::new(Config::default()));
-/// let stock = PluginState::new(index, Hashing::Native(BlockSize::new(16).expect("not zero")));
+/// let state = PluginState::new(index, Hashing::Native(BlockSize::new(16).expect("not zero")));
 /// let mut registry = Registry::new();
-/// register(&mut registry, &stock)?;
+/// register(&mut registry, &state)?;
 /// let text = include_str!("../profiles/cache_aware.yaml");
 /// let workflow = registry.read(serde_yaml_ng::Deserializer::from_str(text))?.build(&registry)?;
 /// assert!(workflow.warnings().is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn register<const W: usize>(registry: &mut Registry<W>, stock: &PluginState<W>) -> Result<(), TypeTaken> {
-    preparers(registry, stock)?;
-    filters(registry, stock)?;
-    scorers(registry, stock)?;
-    pickers(registry, stock)?;
-    recorders(registry, stock)?;
+pub fn register<const W: usize>(registry: &mut Registry<W>, state: &PluginState<W>) -> Result<(), TypeTaken> {
+    preparers(registry, state)?;
+    filters(registry, state)?;
+    scorers(registry, state)?;
+    pickers(registry, state)?;
+    recorders(registry, state)?;
     registry.condition::<UncachedParameters, _>("uncached_condition", |parameters, declare| {
         UncachedCondition::<W>::declare(declare, &parameters)
     })
@@ -74,28 +74,28 @@ macro_rules! bare {
     };
 }
 
-fn preparers<const W: usize>(registry: &mut Registry<W>, stock: &PluginState<W>) -> Result<(), TypeTaken> {
-    let own = stock.clone();
+fn preparers<const W: usize>(registry: &mut Registry<W>, state: &PluginState<W>) -> Result<(), TypeTaken> {
+    let own = state.clone();
     registry.preparer::<TokensParameters, _>("tokenize_preparer", move |parameters, declare| {
         own.tokens_preparer(declare, parameters.on_error)
     })?;
-    let given = PluginState { tokens: Tokens::Given, ..stock.clone() };
+    let given = PluginState { tokens: Tokens::Given, ..state.clone() };
     registry.preparer::<TokensParameters, _>("given_tokens_preparer", move |parameters, declare| {
         given.tokens_preparer(declare, parameters.on_error)
     })?;
-    let hashing = stock.hashing.clone();
+    let hashing = state.hashing.clone();
     registry.preparer::<BlockHashParameters, _>("block_hash_preparer", move |parameters, declare| {
         BlockHashPreparer::declare(declare, parameters, hashing.clone())
     })?;
-    let index = Arc::clone(&stock.index);
+    let index = Arc::clone(&state.index);
     registry.preparer::<NoParameters, _>("prefix_match_preparer", move |_, declare| {
         PrefixMatchPreparer::declare(declare, Arc::clone(&index))
     })?;
-    let index = Arc::clone(&stock.index);
+    let index = Arc::clone(&state.index);
     registry.preparer::<TierMatchParameters, _>("tier_match_preparer", move |parameters, declare| {
         TierMatchPreparer::declare(declare, parameters, Arc::clone(&index))
     })?;
-    let load = Arc::clone(&stock.load);
+    let load = Arc::clone(&state.load);
     registry.preparer::<LoadParameters, _>("load_preparer", move |parameters, declare| {
         LoadPreparer::declare(declare, parameters, Arc::clone(&load))
     })?;
@@ -108,11 +108,11 @@ fn preparers<const W: usize>(registry: &mut Registry<W>, stock: &PluginState<W>)
     Ok(())
 }
 
-fn filters<const W: usize>(registry: &mut Registry<W>, stock: &PluginState<W>) -> Result<(), TypeTaken> {
+fn filters<const W: usize>(registry: &mut Registry<W>, state: &PluginState<W>) -> Result<(), TypeTaken> {
     bare! { registry.filter, "health_filter" => HealthFilter; "drain_filter" => DrainFilter; }
-    let circuits = Arc::clone(&stock.circuits);
-    registry.filter::<NoParameters, _>("circuit_filter", move |_, declare| {
-        CircuitFilter::declare(declare, Arc::clone(&circuits))
+    let open_breakers = Arc::clone(&state.open_breakers);
+    registry.filter::<NoParameters, _>("breaker_filter", move |_, declare| {
+        BreakerFilter::declare(declare, Arc::clone(&open_breakers))
     })?;
     plain! { registry.filter,
         "role_filter" => RoleFilter, RoleParameters;
@@ -127,13 +127,13 @@ fn filters<const W: usize>(registry: &mut Registry<W>, stock: &PluginState<W>) -
         "longest_match_filter" => LongestMatchFilter<W>, LongestMatchParameters;
         "imbalance_filter" => ImbalanceFilter, ImbalanceParameters;
     }
-    let metrics = Arc::clone(&stock.metrics);
+    let metrics = Arc::clone(&state.metrics);
     registry.filter::<MetricFilterParameters, _>("metric_filter", move |parameters, declare| {
         MetricFilter::declare(declare, parameters, Arc::clone(&metrics))
     })
 }
 
-fn scorers<const W: usize>(registry: &mut Registry<W>, stock: &PluginState<W>) -> Result<(), TypeTaken> {
+fn scorers<const W: usize>(registry: &mut Registry<W>, state: &PluginState<W>) -> Result<(), TypeTaken> {
     plain! { registry.scorer,
         "cache_affinity_scorer" => CacheAffinityScorer<W>, CacheAffinityParameters;
         "least_load_scorer" => LeastLoadScorer<W>, LeastLoadParameters;
@@ -149,73 +149,73 @@ fn scorers<const W: usize>(registry: &mut Registry<W>, stock: &PluginState<W>) -
         "prefill_cost_scorer" => PrefillCostScorer<W>;
         "adapter_scorer" => AdapterScorer;
     }
-    let turns = Arc::clone(&stock.scored_turns);
+    let turns = Arc::clone(&state.scored_turns);
     registry.scorer::<TurnsParameters, _>("round_robin_scorer", move |parameters, declare| {
         RoundRobinScorer::<W>::declare(declare, turns.table(&parameters.table.0))
     })?;
-    let sessions = Arc::clone(&stock.sessions);
+    let sessions = Arc::clone(&state.sessions);
     registry.scorer::<TableParameters, _>("session_scorer", move |parameters, declare| {
         SessionScorer::<W>::declare(declare, sessions.table(&parameters.table.0))
     })?;
-    let queues = Arc::clone(&stock.prefill_queues);
+    let queues = Arc::clone(&state.prefill_queues);
     registry.scorer::<FirstTokenParameters, _>("first_token_scorer", move |parameters, declare| {
         FirstTokenScorer::declare(declare, parameters, Arc::clone(&queues))
     })?;
-    let cold = Arc::clone(&stock.cold_prompts);
+    let cold = Arc::clone(&state.cold_prompts);
     registry.scorer::<NoParameters, _>("no_hit_spread_scorer", move |_, declare| {
         NoHitSpreadScorer::declare(declare, Arc::clone(&cold))
     })?;
-    let recent = Arc::clone(&stock.recent_work);
+    let recent = Arc::clone(&state.recent_work);
     registry.scorer::<RecentWorkParameters, _>("recent_work_scorer", move |parameters, declare| {
         RecentWorkScorer::declare(declare, parameters, Arc::clone(&recent))
     })?;
-    let metrics = Arc::clone(&stock.metrics);
+    let metrics = Arc::clone(&state.metrics);
     registry.scorer::<MetricScorerParameters, _>("metric_scorer", move |parameters, declare| {
         MetricScorer::declare(declare, parameters, Arc::clone(&metrics))
     })
 }
 
-fn pickers<const W: usize>(registry: &mut Registry<W>, stock: &PluginState<W>) -> Result<(), TypeTaken> {
+fn pickers<const W: usize>(registry: &mut Registry<W>, state: &PluginState<W>) -> Result<(), TypeTaken> {
     plain! { registry.picker,
         "max_score_picker" => MaxScorePicker, MaxScoreParameters;
         "consistent_hash_picker" => ConsistentHashPicker<W>, ConsistentHashParameters;
         "weighted_random_picker" => WeightedRandomPicker, WeightedRandomParameters;
         "two_choices_picker" => TwoChoicesPicker, TwoChoicesParameters;
     }
-    let turns = Arc::clone(&stock.turns);
+    let turns = Arc::clone(&state.turns);
     registry.picker::<RoundRobinPickerParameters, _>("round_robin_picker", move |given, declare| {
         let RoundRobinPickerParameters { table, most } = given;
         RoundRobinPicker::<W>::declare(declare, RoundRobinParameters { most }, turns.table(&table.0))
     })?;
-    let sessions = Arc::clone(&stock.sessions);
+    let sessions = Arc::clone(&state.sessions);
     registry.picker::<SessionPickerParameters, _>("session_picker", move |given, declare| {
         let SessionPickerParameters { table, most, when_refused } = given;
         SessionPicker::declare(declare, SessionParameters { most, when_refused }, sessions.table(&table.0))
     })
 }
 
-fn recorders<const W: usize>(registry: &mut Registry<W>, stock: &PluginState<W>) -> Result<(), TypeTaken> {
-    let index = Arc::clone(&stock.index);
+fn recorders<const W: usize>(registry: &mut Registry<W>, state: &PluginState<W>) -> Result<(), TypeTaken> {
+    let index = Arc::clone(&state.index);
     registry.recorder::<SpeculateParameters, _>("speculate_recorder", move |parameters, declare| {
         SpeculateRecorder::declare(declare, parameters, Arc::clone(&index))
     })?;
-    let (index, guesses) = (Arc::clone(&stock.index), Arc::clone(&stock.guesses));
+    let (index, predicted_blocks) = (Arc::clone(&state.index), Arc::clone(&state.predicted_blocks));
     registry.recorder::<NoParameters, _>("predict_recorder", move |_, declare| {
-        PredictRecorder::declare(declare, Arc::clone(&index), Arc::clone(&guesses))
+        PredictRecorder::declare(declare, Arc::clone(&index), Arc::clone(&predicted_blocks))
     })?;
-    let sessions = Arc::clone(&stock.sessions);
+    let sessions = Arc::clone(&state.sessions);
     registry.recorder::<TableParameters, _>("session_recorder", move |parameters, declare| {
         SessionRecorder::declare(declare, sessions.table(&parameters.table.0))
     })?;
-    let recent = Arc::clone(&stock.recent_work);
+    let recent = Arc::clone(&state.recent_work);
     registry.recorder::<RecentWorkRecorderParameters, _>("recent_work_recorder", move |parameters, declare| {
         RecentWorkRecorder::declare(declare, parameters, Arc::clone(&recent))
     })?;
-    let queues = Arc::clone(&stock.prefill_queues);
+    let queues = Arc::clone(&state.prefill_queues);
     registry.recorder::<PrefillQueueParameters, _>("prefill_queue_recorder", move |parameters, declare| {
         PrefillQueueRecorder::declare(declare, parameters, Arc::clone(&queues))
     })?;
-    let cold = Arc::clone(&stock.cold_prompts);
+    let cold = Arc::clone(&state.cold_prompts);
     registry.recorder::<NoParameters, _>("cold_prompt_recorder", move |_, declare| {
         ColdPromptRecorder::declare(declare, Arc::clone(&cold))
     })

@@ -1,7 +1,7 @@
 //! Which tokens is this prompt made of?
 //!
 //! A [`Tokenizer`] turns text into ids; a gateway can bring its own. [`PrefixCache`] wraps one and keeps the ids of
-//! prompts' beginnings, cut at special tokens, so that the next turn of a conversation costs its new text only.
+//! prompts' beginnings, split at special tokens, so that the next turn of a conversation costs its new text only.
 //! [`TokenizePreparer`] makes the tokens of a request by its model.
 //!
 //! - Feature `tokenizers`: `Vocabulary`, a tokenizer read from a model's `tokenizer.json`.
@@ -9,7 +9,7 @@
 //!   requests.
 //!
 //! The rule: ids from the cache are those that would be made without it, for every text and every vocabulary
-//! (`tests/tokenize_cache.rs`). A vocabulary that cannot promise this at a token is not cut there.
+//! (`tests/tokenize_cache.rs`). A vocabulary that cannot promise this at a token is not split there.
 
 mod cache;
 #[cfg(feature = "chat")]
@@ -31,11 +31,11 @@ pub use preparer::{PromptTokenizer, TokenizePreparer, Tokenizers};
 #[cfg(feature = "chat")]
 pub use prompt::ModelPrompts;
 #[cfg(feature = "tokenizers")]
-pub use vocabulary::{LoadError, Uncuttable, Vocabulary};
+pub use vocabulary::{LoadError, Unsplittable, Vocabulary};
 
 /// Turns text into token ids.
 ///
-/// [`Self::encode`] is all that is needed. [`Self::cuts`] is for [`PrefixCache`]: without it nothing is cached.
+/// [`Self::encode`] is all that is needed. [`Self::safe_splits`] is for [`PrefixCache`]: without it nothing is cached.
 ///
 /// # Examples
 ///
@@ -71,24 +71,24 @@ pub trait Tokenizer: Send + Sync + std::fmt::Debug {
         Frame::default()
     }
 
-    /// Appends the places where a text can be cut, in ascending order.
+    /// Appends the places where a text can be split, in ascending order.
     ///
-    /// An implementation promises, for every text and each of its cuts:
+    /// An implementation promises, for every text and each of its splits:
     ///
-    /// 1. The ids up to a cut depend on the text up to there and on nothing else, among all texts that have this cut.
-    ///    [`Self::encode`] of the text up to the cut gives them, and that shorter text has the same cuts.
+    /// 1. The ids up to a split depend on the text up to there and on nothing else, among all texts that have this split.
+    ///    [`Self::encode`] of the text up to the split gives them, and that shorter text has the same splits.
     /// 2. Those ids, followed by what [`Self::encode_after`] appends, are the ids of the whole text.
-    fn cuts(&self, text: &str, out: &mut Vec<Cut>) {
+    fn safe_splits(&self, text: &str, out: &mut Vec<SafeSplit>) {
         let _ = (text, out);
     }
 
-    /// Appends the ids of what follows a cut of this text.
+    /// Appends the ids of what follows a split of this text.
     ///
     /// # Errors
     ///
     /// As [`Self::encode`].
-    fn encode_after(&self, text: &str, cut: Cut, out: &mut Vec<u32>) -> Result<(), TokenizeError> {
-        self.encode(&text[cut.at..], out)
+    fn encode_after(&self, text: &str, split: SafeSplit, out: &mut Vec<u32>) -> Result<(), TokenizeError> {
+        self.encode(&text[split.at..], out)
     }
 }
 
@@ -104,12 +104,12 @@ macro_rules! pointer {
                 (**self).frame()
             }
 
-            fn cuts(&self, text: &str, out: &mut Vec<Cut>) {
-                (**self).cuts(text, out);
+            fn safe_splits(&self, text: &str, out: &mut Vec<SafeSplit>) {
+                (**self).safe_splits(text, out);
             }
 
-            fn encode_after(&self, text: &str, cut: Cut, out: &mut Vec<u32>) -> Result<(), TokenizeError> {
-                (**self).encode_after(text, cut, out)
+            fn encode_after(&self, text: &str, split: SafeSplit, out: &mut Vec<u32>) -> Result<(), TokenizeError> {
+                (**self).encode_after(text, split, out)
             }
         }
     )*};
@@ -120,15 +120,15 @@ pointer!(&T, Arc<T>, Box<T>);
 /// A place right behind a special token of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Cut {
+pub struct SafeSplit {
     /// Where the special token begins, with the white space that it swallows.
     pub token: usize,
     /// Where it ends, and the rest begins.
     pub at: usize,
 }
 
-impl Cut {
-    /// A cut behind the special token that lies from `token` to `at`, both byte offsets.
+impl SafeSplit {
+    /// A split behind the special token that lies from `token` to `at`, both byte offsets.
     #[must_use]
     pub const fn new(token: usize, at: usize) -> Self {
         Self { token, at }

@@ -104,7 +104,7 @@ fn size() -> BlockSize {
 
 struct Gateway {
     told: Told,
-    stock: PluginState,
+    state: PluginState,
     workflow: Workflow,
     fleet: Fleet,
     guards: Vec<LoadGuard>,
@@ -118,15 +118,15 @@ impl Gateway {
             Told::Tokens => Hashing::Native(size()),
             Told::HashesAndLength | Told::Hashes => Hashing::Given(size()),
         };
-        let stock = PluginState::new(Arc::new(Index::new(Config::default())), hashing);
-        let stock = stock.predicting(12.try_into().expect("not zero"));
+        let state = PluginState::new(Arc::new(Index::new(Config::default())), hashing);
+        let state = state.predicting(12.try_into().expect("not zero"));
         let mut registry = Registry::new();
-        register(&mut registry, &stock).expect("nothing else is registered");
+        register(&mut registry, &state).expect("nothing else is registered");
         let document = registry.read(serde_yaml_ng::Deserializer::from_str(text)).expect("a document");
         let workflow = document.build(&registry).expect("it fits");
         let pods = (0..PODS).map(|at| format!("pod-{at}"));
-        let fleet = Fleet::new(1, pods.map(|name| PodInfo::new(stock.index.join(&name).expect("room"), &name)));
-        Self { told, stock, workflow, fleet, guards: Vec::new(), now, seed: 0 }
+        let fleet = Fleet::new(1, pods.map(|name| PodInfo::new(state.index.join(&name).expect("room"), &name)));
+        Self { told, state, workflow, fleet, guards: Vec::new(), now, seed: 0 }
     }
 
     /// What a decision says of itself; nothing of what else happens.
@@ -138,7 +138,7 @@ impl Gateway {
                 let hashes = chain(&prompt(beginning, middle, blocks * BLOCK));
                 if !hashes.is_empty() {
                     let stored = Event::Stored(Stored::prompt(&hashes).in_tier(tier));
-                    self.stock.index.apply(pod, EventSemantics::Membership, &stored).expect("it is alive");
+                    self.state.index.apply(pod, EventSemantics::Membership, &stored).expect("it is alive");
                 }
             }
             Happens::Routed { beginning, middle, blocks, rest, most } => {
@@ -169,15 +169,15 @@ impl Gateway {
         let pods: Vec<_> = step.candidates.iter().map(|candidate| candidate.pod.id().index()).collect();
         let held = step.cache.map_or(0, |cache| cache.held);
         let chosen = step.candidates[0].pod;
-        self.guards.push(self.stock.load.begin(chosen, Work::of(tokens.len() as u64).held_blocks(held, size())));
+        self.guards.push(self.state.load.begin(chosen, Work::of(tokens.len() as u64).held_blocks(held, size())));
         if self.guards.len() > 4 {
             drop(self.guards.remove(0));
         }
-        let blocks = self.fleet.pods().iter().filter_map(|id| self.stock.index.pod_stats(self.fleet.handle(id)?));
+        let blocks = self.fleet.pods().iter().filter_map(|id| self.state.index.pod_stats(self.fleet.handle(id)?));
         let blocks: Vec<_> = blocks.map(|stats| stats.blocks).collect();
         let scores = trace.steps.iter().flat_map(|step| &step.scorers).map(|scorer| &scorer.scores);
         let scores: Vec<_> = scores.collect();
-        let recent = self.stock.recent_work.of(chosen, self.now);
+        let recent = self.state.recent_work.of(chosen, self.now);
         format!("{pods:?} of {held} held, scores {scores:?}, then {blocks:?} blocks and {recent} seconds")
     }
 }
@@ -191,7 +191,7 @@ fn agree(text: &str, all: &[Happens], told: [Told; 2]) -> Result<(), TestCaseErr
         prop_assert_eq!(a, b, "{:?}", happens);
     }
     for gateway in &gateways {
-        prop_assert_eq!(gateway.stock.untokenized.load(Ordering::Relaxed), 0, "nothing is missing");
+        prop_assert_eq!(gateway.state.tokenize_failures.load(Ordering::Relaxed), 0, "nothing is missing");
     }
     Ok(())
 }
@@ -237,6 +237,6 @@ fn a_request_without_hashes_is_held_by_nobody_and_one_without_both_is_counted() 
             .decide(&mut workspace, RoutingInput::new(&request, &gateway.fleet), &mut plan)
             .expect("a plan");
         assert_eq!(plan.steps()[0].cache.map_or(0, |cache| cache.held), 0);
-        assert_eq!(gateway.stock.untokenized.load(Ordering::Relaxed), counted);
+        assert_eq!(gateway.state.tokenize_failures.load(Ordering::Relaxed), counted);
     }
 }

@@ -1,7 +1,7 @@
 //! A prefix cache takes no more memory than it says, and says no more than its bound: counted at the allocator.
 
 use pointsman_test_support::alloc::{CountingAllocator, live_bytes};
-use routing_plugins::tokenize::{Cut, PrefixCache, TokenizeError, Tokenizer};
+use routing_plugins::tokenize::{PrefixCache, SafeSplit, TokenizeError, Tokenizer};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator::new();
@@ -16,8 +16,8 @@ impl Tokenizer for Pairs {
         Ok(())
     }
 
-    fn cuts(&self, text: &str, out: &mut Vec<Cut>) {
-        out.extend(text.match_indices('|').map(|(at, _)| Cut::new(at, at + 1)));
+    fn safe_splits(&self, text: &str, out: &mut Vec<SafeSplit>) {
+        out.extend(text.match_indices('|').map(|(at, _)| SafeSplit::new(at, at + 1)));
     }
 }
 

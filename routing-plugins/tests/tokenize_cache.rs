@@ -7,7 +7,7 @@ mod vocabularies;
 use std::sync::LazyLock;
 
 use proptest::prelude::*;
-use routing_plugins::tokenize::{Cut, PrefixCache, Tokenizer, Uncuttable, Vocabulary};
+use routing_plugins::tokenize::{PrefixCache, SafeSplit, Tokenizer, Unsplittable, Vocabulary};
 use vocabularies::{conversations, odd, real, special_of};
 
 static ODD: LazyLock<Vec<(&str, Vocabulary, Vec<String>)>> = LazyLock::new(|| {
@@ -34,10 +34,10 @@ fn ids(tokenizer: &impl Tokenizer, text: &str) -> Vec<u32> {
     ids
 }
 
-fn cuts(tokenizer: &impl Tokenizer, text: &str) -> Vec<Cut> {
-    let mut cuts = Vec::new();
-    tokenizer.cuts(text, &mut cuts);
-    cuts
+fn safe_splits(tokenizer: &impl Tokenizer, text: &str) -> Vec<SafeSplit> {
+    let mut splits = Vec::new();
+    tokenizer.safe_splits(text, &mut splits);
+    splits
 }
 
 /// Cached is uncached, and within the bound.
@@ -50,23 +50,23 @@ fn check(vocabulary: &Vocabulary, prompts: &[String], bound: usize) -> Result<()
     Ok(())
 }
 
-/// What [`Tokenizer::cuts`] promises, literally, for every cut and every pair of prompts.
+/// What [`Tokenizer::safe_splits`] promises, literally, for every split and every pair of prompts.
 fn check_cuts(vocabulary: &Vocabulary, prompts: &[String]) -> Result<(), TestCaseError> {
     for text in prompts {
-        let (all, whole) = (cuts(vocabulary, text), ids(vocabulary, text));
+        let (all, whole) = (safe_splits(vocabulary, text), ids(vocabulary, text));
         prop_assert!(all.windows(2).all(|pair| pair[0].at <= pair[1].token), "{:?}", all);
-        for (count, cut) in all.iter().enumerate() {
-            let begin = &text[..cut.at];
-            prop_assert_eq!(&cuts(vocabulary, begin), &all[..=count], "cuts of {:?} in {:?}", begin, text);
+        for (count, split) in all.iter().enumerate() {
+            let begin = &text[..split.at];
+            prop_assert_eq!(&safe_splits(vocabulary, begin), &all[..=count], "splits of {:?} in {:?}", begin, text);
             let mut joined = ids(vocabulary, begin);
-            vocabulary.encode_after(text, *cut, &mut joined).expect("encoded");
-            prop_assert_eq!(&joined, &whole, "{:?} cut at {}", text, cut.at);
+            vocabulary.encode_after(text, *split, &mut joined).expect("encoded");
+            prop_assert_eq!(&joined, &whole, "{:?} split at {}", text, split.at);
         }
         for other in prompts {
-            let others = cuts(vocabulary, other);
-            let shared = |cut: &&Cut| other.as_bytes().starts_with(&text.as_bytes()[..cut.at]);
-            for cut in all.iter().filter(shared).filter(|cut| others.iter().any(|other| other.at == cut.at)) {
-                prop_assert!(others.contains(cut), "{:?} and {:?} at {:?}", text, other, cut);
+            let others = safe_splits(vocabulary, other);
+            let shared = |split: &&SafeSplit| other.as_bytes().starts_with(&text.as_bytes()[..split.at]);
+            for split in all.iter().filter(shared).filter(|split| others.iter().any(|other| other.at == split.at)) {
+                prop_assert!(others.contains(split), "{:?} and {:?} at {:?}", text, other, split);
             }
         }
     }
@@ -83,7 +83,7 @@ proptest! {
     }
 
     #[test]
-    fn cuts_change_no_id(prompts in conversations(special())) {
+    fn splits_change_no_id(prompts in conversations(special())) {
         for (name, vocabulary, _) in ODD.iter() {
             check_cuts(vocabulary, &prompts).map_err(|error| TestCaseError::fail(format!("{name}: {error}")))?;
         }
@@ -95,7 +95,7 @@ fn real_vocabularies_are_cut_and_cached_without_a_trace() {
     for (name, file) in real() {
         let json = serde_json::from_str(&std::fs::read_to_string(&file).expect("a file")).expect("JSON");
         let vocabulary = Vocabulary::from_file(&file).expect("a vocabulary");
-        assert_eq!(vocabulary.uncuttable(), None, "{name}");
+        assert_eq!(vocabulary.unsplittable(), None, "{name}");
         let mut runner = proptest::test_runner::TestRunner::default();
         let prompts = conversations(special_of(&json));
         let checked = runner.run(&(prompts, prop_oneof![0..8_000_usize, Just(1 << 24)]), |(prompts, bound)| {
@@ -109,9 +109,9 @@ fn real_vocabularies_are_cut_and_cached_without_a_trace() {
 #[test]
 fn only_whole_word_tokens_forbid_cuts() {
     for (name, vocabulary, _) in ODD.iter() {
-        let expected = (*name == "single word").then_some(Uncuttable::WholeWords);
-        assert_eq!(vocabulary.uncuttable(), expected, "{name}");
-        assert_eq!(cuts(vocabulary, "x<|im_end|>y").is_empty(), expected.is_some(), "{name}");
+        let expected = (*name == "single word").then_some(Unsplittable::WholeWords);
+        assert_eq!(vocabulary.unsplittable(), expected, "{name}");
+        assert_eq!(safe_splits(vocabulary, "x<|im_end|>y").is_empty(), expected.is_some(), "{name}");
     }
 }
 
@@ -128,7 +128,7 @@ fn a_next_turn_costs_its_new_text_only() {
             ids(vocabulary, &format!("{prompt}<|im_start|>assistant\n")).len()
         });
         let cost = cache.stats().encoded_tokens - before.encoded_tokens;
-        // A few hundred bytes before the last cut may be too short for a piece of their own.
+        // A few hundred bytes before the last split may be too short for a piece of their own.
         assert!(turn == 0 || cost <= ids(vocabulary, &new).len() as u64 + 256, "turn {turn} cost {cost}");
     }
     assert_eq!((cache.stats().prompts, cache.stats().hits, cache.stats().evicted), (20, 19, 0));

@@ -5,7 +5,7 @@
 //! sends it back in the next turn. Pods and gateway use the same rules, as they would the same `tokenizer.json`.
 
 use routing_plugins::tokenize::{
-    ChatTemplate, Cut, ModelPrompts, PrefixCache, TemplateError, TokenizeError, Tokenizer,
+    ChatTemplate, ModelPrompts, PrefixCache, SafeSplit, TemplateError, TokenizeError, Tokenizer,
 };
 
 /// The vocabulary.
@@ -24,8 +24,8 @@ impl Tokenizer for Words {
         Ok(())
     }
 
-    fn cuts(&self, text: &str, out: &mut Vec<Cut>) {
-        out.extend(text.match_indices(END_OF_TURN).map(|(at, _)| Cut::new(at, at + END_OF_TURN.len())));
+    fn safe_splits(&self, text: &str, out: &mut Vec<SafeSplit>) {
+        out.extend(text.match_indices(END_OF_TURN).map(|(at, _)| SafeSplit::new(at, at + END_OF_TURN.len())));
     }
 }
 

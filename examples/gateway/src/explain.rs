@@ -148,7 +148,7 @@ mod tests {
 
     fn decided(pods: usize, name: &str) -> Vec<StepReasons> {
         let index: Arc<Index> = Arc::new(Index::new(kv_index::Config::default()));
-        let stock = PluginState::new(Arc::clone(&index), Hashing::Native(BlockSize::new(16).unwrap()));
+        let plugin_state = PluginState::new(Arc::clone(&index), Hashing::Native(BlockSize::new(16).unwrap()));
         let infos: Vec<PodInfo> = (0..pods)
             .map(|at| {
                 let pod = format!("{name}-{at}");
@@ -157,7 +157,7 @@ mod tests {
             })
             .collect();
         let fleet = Fleet::new(1, infos);
-        let workflow = profiles::cache_aware(&stock).build().unwrap();
+        let workflow = profiles::cache_aware(&plugin_state).build().unwrap();
         let (mut plan, mut trace) = (RoutingPlan::default(), Trace::default());
         let tokens: Vec<u32> = (0..64).collect();
         let request = Request::new("m", Instant::now()).tokens(&tokens);

@@ -69,7 +69,7 @@ fn take_in(shared: &Shared, pod: Pod, healthy: Option<bool>, load: Option<Load>)
     let Some(member) = roster.member_mut(pod) else { return };
     if let Some(load) = load {
         member.load = load;
-        shared.stock.load.report(pod, load, Instant::now());
+        shared.plugin_state.load.report(pod, load, Instant::now());
     }
     let Some(healthy) = healthy.filter(|healthy| *healthy != member.healthy) else { return };
     member.healthy = healthy;

@@ -50,7 +50,7 @@ impl Host for Hosted {
     type Hold = Share;
 
     fn hold(&mut self, pod: Pod, step: &PlanStep) -> Share {
-        let guard = self.shared.stock.load.begin(pod, self.work(pod, step));
+        let guard = self.shared.plugin_state.load.begin(pod, self.work(pod, step));
         self.shared.book.asked(self.key, pod, step.role, self.prefilled);
         self.prefilled |= step.role == Role::Prefill;
         let answers = (step.role != Role::Prefill).then(|| (Arc::clone(&self.shared), self.key));

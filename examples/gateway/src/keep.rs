@@ -20,8 +20,8 @@ pub(super) async fn house(shared: Arc<Shared>) {
         ticks.tick().await;
         shared.book.tick();
         // In steps: nobody waits long for the shards that a sweep locks.
-        shared.stock.index.expire(Instant::now(), STEP);
-        shared.stock.index.sweep(STEP);
+        shared.plugin_state.index.expire(Instant::now(), STEP);
+        shared.plugin_state.index.sweep(STEP);
         metrics::install().map(PrometheusHandle::run_upkeep);
         let every = shared.config.lock().snapshot.as_ref().map(|settings| seconds(settings.every_seconds));
         if every.is_some_and(|every| kept.elapsed() >= every) {
@@ -37,7 +37,7 @@ pub(super) async fn keep_now(shared: &Arc<Shared>) {
     let shared = Arc::clone(shared);
     let written = tokio::task::spawn_blocking(move || {
         let position = shared.sources.lock().position();
-        snapshot::write(&settings.path, &shared.stock.index, position)
+        snapshot::write(&settings.path, &shared.plugin_state.index, position)
             .inspect_err(|error| eprintln!("cannot keep the index in `{}`: {error}", settings.path.display()))
     });
     // What went wrong was said.

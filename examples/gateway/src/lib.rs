@@ -105,13 +105,13 @@ impl Gateway {
     /// Which pods hold which blocks.
     #[must_use]
     pub fn index(&self) -> &Arc<Index> {
-        &self.shared.stock.index
+        &self.shared.plugin_state.index
     }
 
     /// What plugins share with the gateway: load, circuits, sessions.
     #[must_use]
-    pub fn stock(&self) -> &PluginState {
-        &self.shared.stock
+    pub fn plugin_state(&self) -> &PluginState {
+        &self.shared.plugin_state
     }
 
     /// The configuration in force.

@@ -56,7 +56,7 @@ pub(super) fn text(shared: &Arc<Shared>) -> String {
     out.family("in_flight", "gauge", "Requests under way.");
     out.line("in_flight", &[], *shared.in_flight.borrow() as f64);
     out.family("index_blocks", "gauge", "Distinct blocks in the index.");
-    out.line("index_blocks", &[], shared.stock.index.stats().blocks as f64);
+    out.line("index_blocks", &[], shared.plugin_state.index.stats().blocks as f64);
     requests(&mut out, shared, &totals);
     text
 }
@@ -71,7 +71,11 @@ fn requests(out: &mut Text<'_>, shared: &Shared, totals: &Totals) {
         ("prompt_tokens_total", "Tokens of all prompts.", totals.prompt_tokens),
         ("cached_tokens_total", "Tokens of prompts that the chosen pod was known to hold.", totals.cached_tokens),
         // Relaxed: counts that publish nothing.
-        ("untokenized_total", "Prompts without tokens.", shared.stock.untokenized.load(Ordering::Relaxed)),
+        (
+            "tokenize_failures_total",
+            "Prompts without tokens.",
+            shared.plugin_state.tokenize_failures.load(Ordering::Relaxed),
+        ),
         ("bad_reloads_total", "Configurations that were refused.", shared.bad_reloads.load(Ordering::Relaxed)),
     ];
     for (name, help, value) in counters {

@@ -32,19 +32,19 @@ pub(super) fn reload(shared: &Arc<Shared>, config: Config) -> Result<(), ReloadE
     }
     let mut next = None;
     let join = || {
-        let joined = next.insert(roster.next(&shared.stock.index, &config.pods, || shared.tasks.token())?);
+        let joined = next.insert(roster.next(&shared.plugin_state.index, &config.pods, || shared.tasks.token())?);
         Ok(joined.fleet())
     };
     // Pods join last: what fails before has nothing to take back.
     let settings = shared.serving.load().settings.clone();
-    let serving = serving(&config, &shared.stock, join, settings)?;
+    let serving = serving(&config, &shared.plugin_state, join, settings)?;
     let Some(next) = next else { return Ok(()) };
     // Nothing fails from here on.
     shared.directory.publish(&next, &roster);
     shared.serving.store(Arc::new(serving));
     for gone in roster.without(&next) {
         gone.stop.cancel();
-        shared.stock.index.retire(gone.pod);
+        shared.plugin_state.index.retire(gone.pod);
     }
     let new: Vec<Member> = next.without(&roster).cloned().collect();
     *shared.config.lock() = config;
@@ -71,11 +71,11 @@ pub(super) fn follow_all(shared: &Arc<Shared>, members: Vec<Member>) {
 /// When its profile cannot be used.
 pub(super) fn serving(
     config: &Config,
-    stock: &PluginState,
+    plugin_state: &PluginState,
     fleet: impl FnOnce() -> Result<Fleet, StartError>,
     mut settings: Settings,
 ) -> Result<Serving, StartError> {
-    let deciding = Deciding::new(workflow::build(&config.profile, stock)?);
+    let deciding = Deciding::new(workflow::build(&config.profile, plugin_state)?);
     settings.config = Arc::new(serving::run_config(config));
     settings.handoff = serving::handoff(config.handoff);
     Ok(Serving {

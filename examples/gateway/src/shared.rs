@@ -35,7 +35,7 @@ pub(super) type PodTransport = HyperTransport<HttpConnector, Full<Bytes>>;
 
 pub(super) struct Shared {
     pub(super) model: ModelSettings,
-    pub(super) stock: PluginState,
+    pub(super) plugin_state: PluginState,
     pub(super) tokenizer: Arc<dyn PromptTokenizer>,
     pub(super) client: PodClient,
     pub(super) driver: Driver<PodTransport, TokioTimer>,
@@ -72,7 +72,7 @@ pub(super) struct Shared {
 /// What makes a [`Shared`].
 pub(super) struct Parts {
     pub(super) config: Config,
-    pub(super) stock: PluginState,
+    pub(super) plugin_state: PluginState,
     pub(super) tokenizer: Arc<dyn PromptTokenizer>,
     pub(super) client: PodClient,
     pub(super) directory: Arc<Directory>,
@@ -84,14 +84,17 @@ pub(super) struct Parts {
 
 impl Shared {
     pub(super) fn new(parts: Parts) -> Self {
-        let Parts { config, stock, tokenizer, client, directory, breakers, serving, roster, tasks } = parts;
+        let Parts { config, plugin_state, tokenizer, client, directory, breakers, serving, roster, tasks } = parts;
         let transport = HyperTransport::new(client.clone(), Arc::clone(&directory) as _);
         let size = BlockSize::new(config.model.block_size.get()).expect("a block size is not zero");
         Self {
-            inbox: Arc::new(EventIngest::new(Arc::clone(&stock.index), Hashing::native(&config.model.name, size))),
+            inbox: Arc::new(EventIngest::new(
+                Arc::clone(&plugin_state.index),
+                Hashing::native(&config.model.name, size),
+            )),
             model: config.model.clone(),
             driver: Driver::with_breakers(transport, TokioTimer::new(), Arc::clone(&breakers)),
-            stock,
+            plugin_state,
             tokenizer,
             client,
             breakers,

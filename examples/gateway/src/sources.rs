@@ -164,7 +164,7 @@ fn follow_zmq(
     let ZmqEndpoints { events, replay, topic, .. } = endpoints.clone();
     let size = BlockSize::new(shared.model.block_size.get()).expect("a block size is not zero");
     let feed = EngineFeedConfig::tokens(ChainSeed::new(&shared.model.name), size);
-    let (index, endpoints) = (Arc::clone(&shared.stock.index), zmq::Endpoints { events, replay, topic });
+    let (index, endpoints) = (Arc::clone(&shared.plugin_state.index), zmq::Endpoints { events, replay, topic });
     shared.tasks.spawn_closing(zmq::follow(index, pod, feed, endpoints, status, stop));
 }
 

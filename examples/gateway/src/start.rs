@@ -71,17 +71,17 @@ fn share(config: Config) -> Result<(Arc<Shared>, Option<u64>), StartError> {
     forget(&index, &config.pods);
     let index = Arc::new(index);
     let size = BlockSize::new(config.model.block_size.get()).expect("a block size is not zero");
-    let stock = PluginState::new(Arc::clone(&index), Hashing::Native(size));
+    let plugin_state = PluginState::new(Arc::clone(&index), Hashing::Native(size));
     let tokenizer = tokens::tokenizer(&config.model)?;
     let (tasks, directory) = (Tasks::default(), Arc::new(Directory::default()));
     let mut roster = Roster::default().next(&index, &config.pods, || tasks.token())?;
     directory.publish(&roster, &Roster::default());
     let mut settings = Settings::new(serving::handoff(config.handoff), Arc::clone(&directory) as _);
     settings.budget = Some(Arc::new(budget()));
-    let serving = reload::serving(&config, &stock, || Ok(roster.fleet()), settings)?;
-    let breakers = Arc::new(Breakers::new(BreakerConfig::default(), Arc::clone(&stock.circuits)));
+    let serving = reload::serving(&config, &plugin_state, || Ok(roster.fleet()), settings)?;
+    let breakers = Arc::new(Breakers::new(BreakerConfig::default(), Arc::clone(&plugin_state.open_breakers)));
     let client = client(&config, &tasks);
-    let parts = Parts { config, stock, tokenizer, client, directory, breakers, serving, roster, tasks };
+    let parts = Parts { config, plugin_state, tokenizer, client, directory, breakers, serving, roster, tasks };
     Ok((Arc::new(Shared::new(parts)), position))
 }
 

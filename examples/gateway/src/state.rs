@@ -174,8 +174,8 @@ pub(super) fn pods(shared: &Shared) -> Vec<PodState> {
 }
 
 fn pod_state(shared: &Shared, member: &Member) -> PodState {
-    let view = shared.stock.load.view(Instant::now(), Duration::from_secs(10)).of(member.pod, member.load);
-    let is_open = shared.stock.circuits.opened().contains(member.pod.id());
+    let view = shared.plugin_state.load.view(Instant::now(), Duration::from_secs(10)).of(member.pod, member.load);
+    let is_open = shared.plugin_state.open_breakers.opened().contains(member.pod.id());
     PodState {
         name: member.settings.name.clone(),
         role: member.settings.role.name(),
@@ -187,7 +187,7 @@ fn pod_state(shared: &Shared, member: &Member) -> PodState {
         kv_used: member.load.kv_used,
         waiting: member.load.waiting,
         running: member.load.running,
-        blocks: shared.stock.index.pod_stats(member.pod).map_or(0, |stats| stats.blocks),
+        blocks: shared.plugin_state.index.pod_stats(member.pod).map_or(0, |stats| stats.blocks),
         events: shared.sources.lock().figures(&member.settings.name),
     }
 }

@@ -27,7 +27,7 @@ impl Wanted {
         if shared.tokenizer.tokenize(&asked.body, &mut tokens).is_err() {
             tokens.clear();
             // Relaxed: a count that publishes nothing.
-            shared.stock.untokenized.fetch_add(1, Ordering::Relaxed);
+            shared.plugin_state.tokenize_failures.fetch_add(1, Ordering::Relaxed);
         }
         Arc::new(Self { asked, headers: ClientHeaders(headers), tokens, seed })
     }
@@ -56,7 +56,7 @@ impl Wanted {
             let (mut matches, mut buffer) = (Matches::default(), Vec::new());
             let hasher = ChainHasher::new(seed, size);
             let mut chain = hasher.lazy(&self.tokens, &mut buffer);
-            shared.stock.index.search_lazy(&mut chain, &mut matches);
+            shared.plugin_state.index.search_lazy(&mut chain, &mut matches);
             Some(matches.depth(pod.id()))
         });
         (blocks.unwrap_or(0) * size.tokens()).min(self.tokens.len()) as u64

@@ -1,4 +1,4 @@
-//! A profile as it is configured, built over the gateway's stock.
+//! A profile as it is configured, built over the gateway's plugin state.
 
 use routing_core::{Registry, Workflow};
 use routing_plugins::{PluginState, profiles, register};
@@ -11,40 +11,43 @@ use super::error::ProfileError;
 /// # Errors
 ///
 /// Every problem of its document, or that there is no such document.
-pub(super) fn build(profile: &Profile, stock: &PluginState) -> Result<Workflow, ProfileError> {
+pub(super) fn build(profile: &Profile, plugin_state: &PluginState) -> Result<Workflow, ProfileError> {
     match profile {
-        Profile::PluginState(name) => ready(name, stock),
+        Profile::PluginState(name) => ready(name, plugin_state),
         Profile::File(file) => {
             let text = std::fs::read_to_string(&file.file).map_err(|error| ProfileError::File {
                 path: file.file.display().to_string().into(),
                 kind: error.kind(),
             })?;
-            document(serde_yaml_ng::Deserializer::from_str(&text), stock)
+            document(serde_yaml_ng::Deserializer::from_str(&text), plugin_state)
         }
-        Profile::Document(mapping) => document(serde_yaml_ng::Value::Mapping(mapping.clone()), stock),
+        Profile::Document(mapping) => document(serde_yaml_ng::Value::Mapping(mapping.clone()), plugin_state),
     }
 }
 
-fn ready(name: &str, stock: &PluginState) -> Result<Workflow, ProfileError> {
+fn ready(name: &str, plugin_state: &PluginState) -> Result<Workflow, ProfileError> {
     let built = match name {
-        "first_token" => profiles::first_token(stock).build(),
-        "round_robin" => profiles::round_robin(stock).build(),
-        "least_load" => profiles::least_load(stock).build(),
-        "consistent_hash" => profiles::consistent_hash(stock).build(),
-        "cache_aware" => profiles::cache_aware(stock).build(),
-        "cache_aware_sticky" => profiles::cache_aware_sticky(stock).build(),
-        "sticky_least_loaded" => profiles::sticky_least_loaded(stock).build(),
-        "prefill_decode" => profiles::prefill_decode(stock).build(),
-        "prefill_decode_conditional" => profiles::prefill_decode_conditional(stock).build(),
+        "first_token" => profiles::first_token(plugin_state).build(),
+        "round_robin" => profiles::round_robin(plugin_state).build(),
+        "least_load" => profiles::least_load(plugin_state).build(),
+        "consistent_hash" => profiles::consistent_hash(plugin_state).build(),
+        "cache_aware" => profiles::cache_aware(plugin_state).build(),
+        "cache_aware_sticky" => profiles::cache_aware_sticky(plugin_state).build(),
+        "sticky_least_loaded" => profiles::sticky_least_loaded(plugin_state).build(),
+        "prefill_decode" => profiles::prefill_decode(plugin_state).build(),
+        "prefill_decode_conditional" => profiles::prefill_decode_conditional(plugin_state).build(),
         _ => return Err(ProfileError::Unknown(name.into())),
     };
     built.map_err(|error| ProfileError::Document(error.to_string().into()))
 }
 
-fn document<'de>(document: impl serde::Deserializer<'de>, stock: &PluginState) -> Result<Workflow, ProfileError> {
+fn document<'de>(
+    document: impl serde::Deserializer<'de>,
+    plugin_state: &PluginState,
+) -> Result<Workflow, ProfileError> {
     let wrong = |error: &dyn std::fmt::Display| ProfileError::Document(error.to_string().into());
     let mut registry = Registry::new();
-    register(&mut registry, stock).map_err(|error| wrong(&error))?;
+    register(&mut registry, plugin_state).map_err(|error| wrong(&error))?;
     let document = registry.read(document).map_err(|error| wrong(&error))?;
     document.build(&registry).map_err(|error| wrong(&error))
 }
@@ -59,7 +62,7 @@ mod tests {
     use super::*;
     use crate::config::STOCK_PROFILES;
 
-    fn stock() -> PluginState {
+    fn plugin_state() -> PluginState {
         let index: Arc<Index> = Arc::new(Index::new(Config::default()));
         PluginState::new(index, Hashing::Native(BlockSize::new(16).unwrap()))
     }
@@ -67,17 +70,17 @@ mod tests {
     #[test]
     fn every_stock_profile_is_known_and_builds() {
         for name in STOCK_PROFILES {
-            build(&Profile::stock(name), &stock()).unwrap_or_else(|error| panic!("{name}: {error}"));
+            build(&Profile::stock(name), &plugin_state()).unwrap_or_else(|error| panic!("{name}: {error}"));
         }
-        assert_eq!(build(&Profile::stock("x"), &stock()).err(), Some(ProfileError::Unknown("x".into())));
+        assert_eq!(build(&Profile::stock("x"), &plugin_state()).err(), Some(ProfileError::Unknown("x".into())));
     }
 
     #[test]
     fn a_document_in_place_is_built_and_its_problems_are_named() {
         let profile = |text: &str| Profile::Document(serde_yaml_ng::from_str(text).unwrap());
         let good = "{ plugins: [{ name: p, type: max_score_picker }], profiles: [{ name: a, pick: p }] }";
-        build(&profile(good), &stock()).unwrap();
-        let error = build(&profile(&good.replace("max_score_picker", "max_scor_picker")), &stock()).err();
+        build(&profile(good), &plugin_state()).unwrap();
+        let error = build(&profile(&good.replace("max_score_picker", "max_scor_picker")), &plugin_state()).err();
         assert!(error.unwrap().to_string().contains("max_score_picker"));
     }
 }

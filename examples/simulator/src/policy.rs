@@ -116,11 +116,11 @@ impl Policy {
         self.build(&PluginState::new(Index::new(Config::default()).into(), Hashing::Given(block))).map(|_| ())
     }
 
-    /// Builds it over a stock.
-    pub(crate) fn build(&self, stock: &PluginState) -> Result<Workflow, SimulateError> {
+    /// Builds it over plugin state.
+    pub(crate) fn build(&self, state: &PluginState) -> Result<Workflow, SimulateError> {
         let wrong = |error: &dyn std::fmt::Display| SimulateError::Policy(self.name.clone(), error.to_string());
         let mut registry = Registry::new();
-        register(&mut registry, stock).map_err(|error| wrong(&error))?;
+        register(&mut registry, state).map_err(|error| wrong(&error))?;
         let document = registry.read(self.document.clone()).map_err(|error| wrong(&error))?;
         document.build(&registry).map_err(|error| wrong(&error))
     }

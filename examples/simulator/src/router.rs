@@ -81,13 +81,13 @@ impl Router {
             .zip(&config.pods)
             .map(|(&pod, &(_, role))| PodInfo::new(pod, &format!("pod-{pod:?}")).role(role));
         let fleet = Fleet::new(1, infos);
-        let mut stock = PluginState::new(Arc::clone(&index), Hashing::Given(block));
+        let mut state = PluginState::new(Arc::clone(&index), Hashing::Given(block));
         if let Some(blocks) = std::num::NonZeroUsize::new(config.pods[0].0.blocks) {
-            stock = stock.predicting(blocks);
+            state = state.predicting(blocks);
         }
-        let workflow = policy.build(&stock)?;
+        let workflow = policy.build(&state)?;
         Ok(Self {
-            load: Arc::clone(&stock.load),
+            load: Arc::clone(&state.load),
             workspace: workflow.workspace(),
             workflow,
             plan: RoutingPlan::default(),

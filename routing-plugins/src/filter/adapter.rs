@@ -3,8 +3,8 @@
 use kv_index::PodSet;
 use routing_core::{Declare, Filter, PluginError, PodInfo, RoutingContext};
 
-use super::keep::keep;
 use super::metric::Unknown;
+use super::retain::retain;
 
 /// What [`AdapterFilter`] takes.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +61,7 @@ impl<const W: usize> Filter<W> for AdapterFilter {
             return Ok(loaded);
         }
         let with_room = |pod| fleet.pod(pod).is_some_and(|info| self.has_room(info, adapter));
-        Ok(loaded | keep(candidates - loaded, with_room))
+        Ok(loaded | retain(candidates - loaded, with_room))
     }
 }
 

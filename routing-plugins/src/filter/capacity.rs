@@ -3,7 +3,7 @@
 use kv_index::{DEFAULT_POD_WORDS, PodId, PodSet};
 use routing_core::{Declare, Filter, Held, PluginError, PodInfo, Read, RoutingContext, TryRead};
 
-use super::keep::keep;
+use super::retain::retain;
 use crate::load::{PodLoad, share};
 
 use crate::prepare::{Loads, PromptChain};
@@ -64,12 +64,12 @@ impl<const W: usize> Filter<W> for CapacityFilter<W> {
         if let Some((held, chain)) = held {
             for group in held.groups() {
                 let lacking = uncached(prompt, chain.block_tokens() as u64, held, group.depth);
-                kept = kept | keep(candidates & group.pods, |pod| fits(pod, lacking));
+                kept = kept | retain(candidates & group.pods, |pod| fits(pod, lacking));
                 // Whom it does not fit on though they hold some of it, it fits on no better without.
                 rest = rest - group.pods;
             }
         }
-        Ok(kept | keep(rest, |pod| fits(pod, prompt)))
+        Ok(kept | retain(rest, |pod| fits(pod, prompt)))
     }
 }
 

@@ -4,7 +4,7 @@ use kv_index::PodSet;
 use routing_core::{Declare, Filter, PluginError, Read, RoutingContext};
 
 use super::in_flight::{Figures, InFlightLimit};
-use super::keep::keep;
+use super::retain::retain;
 use crate::parameters::Amount;
 use crate::prepare::Loads;
 
@@ -57,7 +57,7 @@ impl ConcurrencyFilter {
 impl<const W: usize> Filter<W> for ConcurrencyFilter {
     fn filter(&self, context: &RoutingContext<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError> {
         let loads = context.read(self.loads)?;
-        Ok(keep(candidates, |pod| self.limit.of(&loads.of(pod), self.figures) < self.below))
+        Ok(retain(candidates, |pod| self.limit.of(&loads.of(pod), self.figures) < self.below))
     }
 }
 

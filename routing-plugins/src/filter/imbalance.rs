@@ -3,8 +3,8 @@
 use kv_index::PodSet;
 use routing_core::{Declare, Filter, PluginError, Read, RoutingContext};
 
-use super::keep::keep;
 use super::metric::Metric;
+use super::retain::retain;
 use crate::parameters::{Amount, Positive};
 use crate::prepare::Loads;
 
@@ -62,7 +62,7 @@ impl<const W: usize> Filter<W> for ImbalanceFilter {
             (least, most) = (least.min(load), most.max(load));
         }
         let apart = most - least > difference.get() && most > ratio.get() * least;
-        Ok(if apart { keep(candidates, |pod| load(pod) == least) } else { candidates })
+        Ok(if apart { retain(candidates, |pod| load(pod) == least) } else { candidates })
     }
 }
 

@@ -8,8 +8,8 @@ use routing_core::{Declare, Filter, PluginError, Read, RoutingContext};
 
 #[cfg(feature = "serde")]
 use super::checks;
-use super::keep::keep;
 use super::metric::{Comparison, Metric, Unreported};
+use super::retain::retain;
 use crate::load::PodLoad;
 use crate::prepare::Loads;
 use crate::score::Metrics;
@@ -180,7 +180,7 @@ impl<const W: usize> Filter<W> for MetricFilter {
     fn filter(&self, context: &RoutingContext<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError> {
         let MetricFilterParameters { conditions, unreported } = &self.parameters;
         let loads = context.read(self.loads)?;
-        Ok(keep(candidates, |pod| {
+        Ok(retain(candidates, |pod| {
             let load = loads.of(pod);
             conditions.iter().all(|condition| condition.holds(pod, &load, &*self.metrics, *unreported))
         }))

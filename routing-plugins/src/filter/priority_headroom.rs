@@ -5,7 +5,7 @@ use routing_core::{Declare, Filter, PluginError, Read, RoutingContext};
 
 use super::ceilings::Ceilings;
 use super::in_flight::{Figures, InFlightLimit};
-use super::keep::keep;
+use super::retain::retain;
 use crate::prepare::Loads;
 
 /// What [`PriorityHeadroomFilter`] takes.
@@ -62,7 +62,7 @@ impl<const W: usize> Filter<W> for PriorityHeadroomFilter {
     fn filter(&self, context: &RoutingContext<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError> {
         let PriorityHeadroomParameters { limit, figures, .. } = self.parameters;
         let (loads, below) = (context.read(self.loads)?, self.below(context.request().priority));
-        Ok(keep(candidates, |pod| limit.of(&loads.of(pod), figures) < below))
+        Ok(retain(candidates, |pod| limit.of(&loads.of(pod), figures) < below))
     }
 }
 

@@ -5,8 +5,8 @@ use routing_core::{Declare, Filter, PluginError, Read, RoutingContext};
 
 #[cfg(feature = "serde")]
 use super::checks;
-use super::keep::keep;
 use super::metric::{Metric, Unreported};
+use super::retain::retain;
 use crate::parameters::{Amount, Positive};
 use crate::prepare::Loads;
 
@@ -69,7 +69,7 @@ impl UtilizationFilter {
 impl<const W: usize> Filter<W> for UtilizationFilter {
     fn filter(&self, context: &RoutingContext<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError> {
         let loads = context.read(self.loads)?;
-        Ok(keep(candidates, |pod| {
+        Ok(retain(candidates, |pod| {
             let load = loads.of(pod);
             let has_room = f64::from(load.waiting) < self.waiting && Metric::KvUsed.of(&load) < self.kv_used;
             self.unreported.verdict(&load).unwrap_or(has_room)

@@ -168,7 +168,7 @@ impl Others {
 
 /// An engine's report, as far as it is needed later.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Report {
+pub(super) struct LoadReport {
     pub(super) running: u32,
     pub(super) waiting: u32,
     pub(super) kv_used: f32,
@@ -214,10 +214,10 @@ impl<'c> Cell<'c> {
     }
 
     #[inline]
-    pub(super) fn report(self) -> Option<Report> {
+    pub(super) fn report(self) -> Option<LoadReport> {
         let reported = self.reported;
         // Acquire: the figures of a report are there. Pairs with `Writer::report`.
-        reported.known.load(Ordering::Acquire).then(|| Report {
+        reported.known.load(Ordering::Acquire).then(|| LoadReport {
             running: reported.running.load(Ordering::Relaxed),
             waiting: reported.waiting.load(Ordering::Relaxed),
             kv_used: f32::from_bits(reported.kv_used.load(Ordering::Relaxed)),

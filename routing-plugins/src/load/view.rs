@@ -5,7 +5,7 @@ use std::time::Duration;
 use kv_index::Pod;
 use routing_core::Load;
 
-use super::cell::{Cell, Cells, Others, Report};
+use super::cell::{Cell, Cells, LoadReport, Others};
 use super::{InFlight, PodLoad};
 
 /// What pods have to do, as it is known at one instant.
@@ -78,7 +78,7 @@ impl<'t> LoadView<'t> {
 }
 
 #[inline]
-fn dated(own: InFlight, report: Report, age: u64, stale: bool, load: &mut PodLoad) {
+fn dated(own: InFlight, report: LoadReport, age: u64, stale: bool, load: &mut PodLoad) {
     // The rule, rewritten: max(now, now + others) where others may be below 0 is now + max(0, others).
     load.requests = own.requests.saturating_add(report.others.requests);
     load.tokens = own.tokens().saturating_add(report.others.tokens);

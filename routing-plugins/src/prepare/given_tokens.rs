@@ -13,9 +13,9 @@ use crate::tokens::PromptTokens;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
-pub enum OnUntokenized {
+pub enum OnTokenizeFailure {
     /// It is routed as one with an empty prompt, so by load alone, and counted
-    /// ([`PluginState::untokenized`](crate::PluginState)). Its engine says what is wrong with it, if something is.
+    /// ([`PluginState::tokenize_failures`](crate::PluginState)). Its engine says what is wrong with it, if something is.
     #[default]
     Empty,
     /// The decision ends with the reason.
@@ -28,27 +28,27 @@ pub enum OnUntokenized {
 #[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
 pub struct TokensParameters {
     /// What becomes of a request whose prompt has no tokens; it is routed without them unless given.
-    pub on_error: OnUntokenized,
+    pub on_error: OnTokenizeFailure,
 }
 
 /// Writes [`PromptTokens`] from [`Request::tokens`](routing_core::Request), for gateways that tokenize themselves.
 #[derive(Debug)]
 pub struct GivenTokensPreparer {
     tokens: Write<PromptTokens>,
-    untokenized: Option<Arc<AtomicU64>>,
+    tokenize_failures: Option<Arc<AtomicU64>>,
     hashes_suffice: bool,
 }
 
 impl GivenTokensPreparer {
     /// Declares what this preparer writes. A request without tokens is refused.
     pub fn declare(d: &mut Declare<'_>) -> Self {
-        Self { tokens: d.writes(), untokenized: None, hashes_suffice: false }
+        Self { tokens: d.writes(), tokenize_failures: None, hashes_suffice: false }
     }
 
     /// The same, but requests without tokens are counted here, if somewhere, and routed as ones with an empty prompt.
     #[must_use]
-    pub fn or_empty(self, untokenized: Option<Arc<AtomicU64>>) -> Self {
-        Self { untokenized, ..self }
+    pub fn or_empty(self, tokenize_failures: Option<Arc<AtomicU64>>) -> Self {
+        Self { tokenize_failures, ..self }
     }
 
     /// The same, but a request that brings [its hashes](routing_core::Request::hashes) needs no tokens: it is neither
@@ -67,9 +67,10 @@ impl<const W: usize> Preparer<W> for GivenTokensPreparer {
             return Ok(());
         }
         if request.tokens.is_none() {
-            let untokenized = self.untokenized.as_ref().ok_or_else(|| PluginError::failed(NoTokensError))?;
+            let tokenize_failures =
+                self.tokenize_failures.as_ref().ok_or_else(|| PluginError::failed(NoTokensError))?;
             // Relaxed: a count that publishes nothing.
-            untokenized.fetch_add(1, Ordering::Relaxed);
+            tokenize_failures.fetch_add(1, Ordering::Relaxed);
             context.write(self.tokens)?.1.make();
             return Ok(());
         }

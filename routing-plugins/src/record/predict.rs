@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kv_index::{DEFAULT_POD_WORDS, Index};
 use routing_core::{Declare, PlanStep, PluginError, Read, Recorder, RoutingContext, TryRead};
 
-use super::guesses::Guesses;
+use super::predicted_blocks::PredictedBlocks;
 use crate::prepare::PromptChain;
 use crate::tokens::PromptTokens;
 
@@ -13,14 +13,14 @@ use crate::tokens::PromptTokens;
 ///
 /// The index is then a guess, fed by decisions alone. It must not be fed events of the same pods, which would take back
 /// what was guessed. Decisions wait for each other here: guessing is one at a time. It takes no parameters: how much fits
-/// on a pod is said of the host's [`Guesses`].
+/// on a pod is said of the host's [`PredictedBlocks`].
 ///
 /// A pod that failed a request is still guessed to hold its prompt, until that is evicted or the pod is retired: what it
 /// held before and what it computed before it failed cannot be told from what it lacks. The next plan of the request, made
 /// without that pod, enters the prompt where it goes then.
 #[derive(Debug)]
 pub struct PredictRecorder<const W: usize = DEFAULT_POD_WORDS> {
-    guesses: Arc<Guesses>,
+    predicted_blocks: Arc<PredictedBlocks>,
     index: Arc<Index<W>>,
     tokens: TryRead<PromptTokens>,
     chain: Read<PromptChain>,
@@ -28,8 +28,8 @@ pub struct PredictRecorder<const W: usize = DEFAULT_POD_WORDS> {
 
 impl<const W: usize> PredictRecorder<W> {
     /// Declares that it reads the prompt.
-    pub fn declare(declare: &mut Declare<'_>, index: Arc<Index<W>>, guesses: Arc<Guesses>) -> Self {
-        Self { guesses, index, tokens: declare.tries(), chain: declare.reads() }
+    pub fn declare(declare: &mut Declare<'_>, index: Arc<Index<W>>, predicted_blocks: Arc<PredictedBlocks>) -> Self {
+        Self { predicted_blocks, index, tokens: declare.tries(), chain: declare.reads() }
     }
 }
 
@@ -39,7 +39,7 @@ impl<const W: usize> Recorder<W> for PredictRecorder<W> {
         let Some(chosen) = step.candidates.first() else { return Ok(()) };
         let tokens = context.try_read(self.tokens)?.map_or(&[][..], |tokens| tokens.of(request));
         let chain = context.read(self.chain)?.hashes(request, tokens)?;
-        self.guesses.routed(&self.index, chosen.pod, &chain);
+        self.predicted_blocks.routed(&self.index, chosen.pod, &chain);
         Ok(())
     }
 }
@@ -51,34 +51,34 @@ mod tests {
     use super::*;
     use crate::record::testing::Site;
 
-    fn site(blocks_per_pod: usize) -> (Site, Arc<Guesses>) {
-        (Site::new(), Arc::new(Guesses::new(NonZeroUsize::new(blocks_per_pod).expect("not zero"))))
+    fn site(blocks_per_pod: usize) -> (Site, Arc<PredictedBlocks>) {
+        (Site::new(), Arc::new(PredictedBlocks::new(NonZeroUsize::new(blocks_per_pod).expect("not zero"))))
     }
 
     fn recorder(
         site: &Site,
-        guesses: &Arc<Guesses>,
+        predicted_blocks: &Arc<PredictedBlocks>,
     ) -> impl FnOnce(&mut Declare<'_>) -> PredictRecorder + Send + 'static + use<> {
-        let (index, guesses) = (Arc::clone(&site.index), Arc::clone(guesses));
-        move |d: &mut Declare<'_>| PredictRecorder::declare(d, index, guesses)
+        let (index, predicted_blocks) = (Arc::clone(&site.index), Arc::clone(predicted_blocks));
+        move |d: &mut Declare<'_>| PredictRecorder::declare(d, index, predicted_blocks)
     }
 
     #[test]
     fn a_prompt_is_held_where_it_went_and_a_replan_enters_it_where_it_goes_then() {
-        let (site, guesses) = site(100);
-        let workflow = site.workflow(recorder(&site, &guesses));
+        let (site, predicted_blocks) = site(100);
+        let workflow = site.workflow(recorder(&site, &predicted_blocks));
         let first = site.send(&workflow, 1, &[]);
         assert_eq!(site.depths(1), [4, 0]);
         assert_eq!(site.send(&workflow, 1, &[first]), 1);
         assert_eq!(site.depths(1), [4, 4], "what the failed pod holds cannot be told");
-        assert_eq!(guesses.blocks(site.pods[1].pod), 4);
+        assert_eq!(predicted_blocks.blocks(site.pods[1].pod), 4);
     }
 
     #[test]
     fn workflows_that_replace_each_other_share_a_pod_s_room() {
-        let (site, guesses) = site(4);
+        let (site, predicted_blocks) = site(4);
         for prompt in 0..5 {
-            site.send(&site.workflow(recorder(&site, &guesses)), prompt, &[]);
+            site.send(&site.workflow(recorder(&site, &predicted_blocks)), prompt, &[]);
         }
         assert_eq!(site.index.pod_stats(site.pods[0].pod).map(|stats| stats.blocks), Some(4));
         assert_eq!((site.depths(3), site.depths(4)), ([0, 0], [4, 0]));
@@ -86,17 +86,17 @@ mod tests {
 
     #[test]
     fn nothing_is_guessed_of_a_decision_that_fails_in_a_later_step() {
-        let (site, guesses) = site(100);
-        site.fail_later(recorder(&site, &guesses));
+        let (site, predicted_blocks) = site(100);
+        site.fail_later(recorder(&site, &predicted_blocks));
         assert_eq!(site.depths(1), [0, 0]);
     }
 
     #[test]
     fn a_pod_that_left_meanwhile_is_no_failure() {
-        let (site, guesses) = site(100);
-        let workflow = site.workflow(recorder(&site, &guesses));
+        let (site, predicted_blocks) = site(100);
+        let workflow = site.workflow(recorder(&site, &predicted_blocks));
         site.index.retire(site.pods[0].pod);
         site.send(&workflow, 1, &[]);
-        assert_eq!(guesses.blocks(site.pods[0].pod), 0);
+        assert_eq!(predicted_blocks.blocks(site.pods[0].pod), 0);
     }
 }

@@ -1,6 +1,6 @@
 //! Remembers the ids of prompts' beginnings, so that a conversation's next turn costs its new text only.
 //!
-//! A prompt is cut into pieces at special tokens ([`Tokenizer::cuts`]). A piece is known by the piece before it and by
+//! A prompt is split into pieces at special tokens ([`Tokenizer::safe_splits`]). A piece is known by the piece before it and by
 //! its text, so pieces form a tree in which conversations share what they have in common. The rule: a piece is used
 //! only if its text is, byte for byte, the prompt's; a hash finds it and never decides.
 
@@ -13,11 +13,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 use ahash::RandomState;
 
 use self::store::{Key, Node, Part, Store};
-use super::{Cut, Frame, TokenizeError, Tokenizer};
+use super::{Frame, SafeSplit, TokenizeError, Tokenizer};
 
 /// A tokenizer that remembers.
 ///
-/// It gives the ids that the tokenizer inside gives, always (`tests/tokenize_cache.rs`). A tokenizer without cuts is
+/// It gives the ids that the tokenizer inside gives, always (`tests/tokenize_cache.rs`). A tokenizer without splits is
 /// simply called.
 ///
 /// # Bound and eviction
@@ -34,7 +34,7 @@ use super::{Cut, Frame, TokenizeError, Tokenizer};
 /// # Examples
 ///
 /// ```
-/// use routing_plugins::tokenize::{Cut, PrefixCache, TokenizeError, Tokenizer};
+/// use routing_plugins::tokenize::{SafeSplit, PrefixCache, TokenizeError, Tokenizer};
 ///
 /// /// One token a byte, and `|` is special.
 /// #[derive(Debug)]
@@ -46,8 +46,8 @@ use super::{Cut, Frame, TokenizeError, Tokenizer};
 ///         Ok(())
 ///     }
 ///
-///     fn cuts(&self, text: &str, out: &mut Vec<Cut>) {
-///         out.extend(text.match_indices('|').map(|(at, _)| Cut::new(at, at + 1)));
+///     fn safe_splits(&self, text: &str, out: &mut Vec<SafeSplit>) {
+///         out.extend(text.match_indices('|').map(|(at, _)| SafeSplit::new(at, at + 1)));
 ///     }
 /// }
 ///
@@ -99,17 +99,17 @@ impl<T: Tokenizer> PrefixCache<T> {
         }
     }
 
-    /// The pieces of a prompt, from its beginning to the last cut.
+    /// The pieces of a prompt, from its beginning to the last split.
     fn pieces(&self, text: &str) -> Vec<Piece> {
-        let mut cuts = Vec::new();
-        self.inner.cuts(text, &mut cuts);
+        let mut splits = Vec::new();
+        self.inner.safe_splits(text, &mut splits);
         let mut from = 0;
         let mut pieces = Vec::new();
-        for cut in cuts {
-            // Which cuts are taken depends on the text before them alone, so prompts that begin alike are cut alike.
-            if cut.at - from >= SHORTEST {
-                pieces.push(Piece { from, cut, hash: self.hasher.hash_one(&text.as_bytes()[from..cut.at]) });
-                from = cut.at;
+        for split in splits {
+            // Which splits are taken depends on the text before them alone, so prompts that begin alike are split alike.
+            if split.at - from >= SHORTEST {
+                pieces.push(Piece { from, split, hash: self.hasher.hash_one(&text.as_bytes()[from..split.at]) });
+                from = split.at;
             }
         }
         pieces
@@ -144,13 +144,13 @@ impl<T: Tokenizer> Tokenizer for PrefixCache<T> {
         let reused = out.len() - first;
 
         let (known, new) = pieces.split_at(path.len());
-        let mut last = known.last().map(|piece| piece.cut);
+        let mut last = known.last().map(|piece| piece.split);
         let mut learnt = Vec::with_capacity(new.len());
         for piece in new {
             let start = out.len();
-            encode_part(&self.inner, &text[..piece.cut.at], last, out)?;
+            encode_part(&self.inner, &text[..piece.split.at], last, out)?;
             learnt.push(Part { hash: piece.hash, text: piece.of(text).into(), ids: out[start..].into() });
-            last = Some(piece.cut);
+            last = Some(piece.split);
         }
         encode_part(&self.inner, text, last, out)?;
 
@@ -165,12 +165,12 @@ impl<T: Tokenizer> Tokenizer for PrefixCache<T> {
         self.inner.frame()
     }
 
-    fn cuts(&self, text: &str, out: &mut Vec<Cut>) {
-        self.inner.cuts(text, out);
+    fn safe_splits(&self, text: &str, out: &mut Vec<SafeSplit>) {
+        self.inner.safe_splits(text, out);
     }
 
-    fn encode_after(&self, text: &str, cut: Cut, out: &mut Vec<u32>) -> Result<(), TokenizeError> {
-        self.inner.encode_after(text, cut, out)
+    fn encode_after(&self, text: &str, split: SafeSplit, out: &mut Vec<u32>) -> Result<(), TokenizeError> {
+        self.inner.encode_after(text, split, out)
     }
 }
 
@@ -194,31 +194,31 @@ pub struct CacheStats {
     pub bytes: usize,
 }
 
-/// A part of a prompt that ends at a cut.
+/// A part of a prompt that ends at a split.
 #[derive(Debug)]
 struct Piece {
     from: usize,
-    cut: Cut,
+    split: SafeSplit,
     hash: u64,
 }
 
 impl Piece {
     fn of<'t>(&self, text: &'t str) -> &'t str {
-        &text[self.from..self.cut.at]
+        &text[self.from..self.split.at]
     }
 }
 
-/// Appends the ids of what follows a cut, or of everything.
+/// Appends the ids of what follows a split, or of everything.
 fn encode_part<T: Tokenizer>(
     inner: &T,
     text: &str,
-    after: Option<Cut>,
+    after: Option<SafeSplit>,
     out: &mut Vec<u32>,
 ) -> Result<(), TokenizeError> {
     match after {
         None => inner.encode(text, out),
-        Some(cut) if cut.at == text.len() => Ok(()),
-        Some(cut) => inner.encode_after(text, cut, out),
+        Some(split) if split.at == text.len() => Ok(()),
+        Some(split) => inner.encode_after(text, split, out),
     }
 }
 
@@ -240,7 +240,7 @@ impl Counters {
 }
 
 /// The shortest piece, in bytes: a piece costs about 130 bytes beside its text and ids, and a lookup. At most so much
-/// old text before the last cut is encoded again.
+/// old text before the last split is encoded again.
 const SHORTEST: usize = 256;
 
 #[cfg(test)]
@@ -269,7 +269,7 @@ mod tests {
             cache.store.write().expect("nobody panicked").insert(below, parts(texts));
         };
         let found = |text: &str| {
-            let piece = |from, at| Piece { from, cut: Cut::new(from, at), hash: 7 };
+            let piece = |from, at| Piece { from, split: SafeSplit::new(from, at), hash: 7 };
             let path = cache.find(text, &[piece(0, 1), piece(1, 2)]);
             path.iter().map(|node| node.text().to_owned()).collect::<Vec<_>>()
         };

@@ -18,20 +18,20 @@ use crate::tokens::PromptTokens;
 pub struct TokenizePreparer {
     tokenizers: Arc<dyn Tokenizers>,
     tokens: Write<PromptTokens>,
-    untokenized: Option<Arc<AtomicU64>>,
+    tokenize_failures: Option<Arc<AtomicU64>>,
 }
 
 impl TokenizePreparer {
     /// Declares what this preparer writes. A request that no tokens can be made of is refused.
     pub fn declare(d: &mut Declare<'_>, tokenizers: Arc<dyn Tokenizers>) -> Self {
-        Self { tokenizers, tokens: d.writes(), untokenized: None }
+        Self { tokenizers, tokens: d.writes(), tokenize_failures: None }
     }
 
     /// The same, but requests that no tokens can be made of are counted here, if somewhere, and routed as ones with an
     /// empty prompt.
     #[must_use]
-    pub fn or_empty(self, untokenized: Option<Arc<AtomicU64>>) -> Self {
-        Self { untokenized, ..self }
+    pub fn or_empty(self, tokenize_failures: Option<Arc<AtomicU64>>) -> Self {
+        Self { tokenize_failures, ..self }
     }
 
     fn make(&self, request: &Request<'_>, out: &mut Vec<u32>) -> Result<(), PromptError> {
@@ -49,9 +49,9 @@ impl<const W: usize> Preparer<W> for TokenizePreparer {
             return Ok(());
         }
         let Err(error) = self.make(request, list.make()) else { return Ok(()) };
-        let Some(untokenized) = &self.untokenized else { return Err(PluginError::failed(Chain(&error))) };
+        let Some(tokenize_failures) = &self.tokenize_failures else { return Err(PluginError::failed(Chain(&error))) };
         // Relaxed: a count that publishes nothing.
-        untokenized.fetch_add(1, Ordering::Relaxed);
+        tokenize_failures.fetch_add(1, Ordering::Relaxed);
         // Some were made before it failed, perhaps.
         list.make();
         Ok(())

@@ -1,25 +1,25 @@
 //! A tokenizer read from a model's `tokenizer.json`.
 //!
-//! The rule: a text is cut only where the cut changes no id. Added tokens that are matched in the raw text are found
+//! The rule: a text is split only where the split changes no id. Added tokens that are matched in the raw text are found
 //! before anything else happens, from the left, the longest first; the text between two of them is normalized, split
-//! and encoded by itself. So behind such a token a text can be cut, whatever the normalizer and the model are. What
-//! could still reach over a cut, and what is done about it:
+//! and encoded by itself. So behind such a token a text can be split, whatever the normalizer and the model are. What
+//! could still reach over a split, and what is done about it:
 //!
 //! - Something that looks at the beginning of a prompt (a blank that is prepended to the first word only). The part
-//!   after a cut is encoded with the special token before it, whose id is then dropped: it never is the beginning.
-//! - Tokens that swallow white space (`lstrip`, `rstrip`). A cut lies behind what is swallowed.
+//!   after a split is encoded with the special token before it, whose id is then dropped: it never is the beginning.
+//! - Tokens that swallow white space (`lstrip`, `rstrip`). A split lies behind what is swallowed.
 //! - Tokens that match whole words only (`single_word`). What follows decides whether they match, so a vocabulary with
-//!   such tokens is not cut at all: [`Vocabulary::uncuttable`].
-//! - Tokens that are matched in normalized text (`normalized`). They are cut at if there is no normalizer, since then
+//!   such tokens is not split at all: [`Vocabulary::unsplittable`].
+//! - Tokens that are matched in normalized text (`normalized`). They are split at if there is no normalizer, since then
 //!   it is the same text, and not otherwise.
-//! - Special tokens around a prompt are a [`Frame`], added outside of the cuts. Truncation and padding are never done.
+//! - Special tokens around a prompt are a [`Frame`], added outside of the splits. Truncation and padding are never done.
 
 use std::fmt;
 use std::path::Path;
 
 use tokenizers::pipeline::{EncodeOptions, Override, PipelinePatternMatcher, PipelineToken, PipelineTokenizer};
 
-use super::{Cut, Frame, TokenizeError, Tokenizer};
+use super::{Frame, SafeSplit, TokenizeError, Tokenizer};
 
 /// The vocabulary and the rules of one model, as Hugging Face's `tokenizers` reads them.
 pub struct Vocabulary {
@@ -57,10 +57,10 @@ impl Vocabulary {
         Self::from_json(&json)
     }
 
-    /// Why texts of this vocabulary are never cut, so that a [`PrefixCache`](super::PrefixCache) holds nothing; none
+    /// Why texts of this vocabulary are never split, so that a [`PrefixCache`](super::PrefixCache) holds nothing; none
     /// if they are.
     #[must_use]
-    pub fn uncuttable(&self) -> Option<Uncuttable> {
+    pub fn unsplittable(&self) -> Option<Unsplittable> {
         match self.cutting {
             Cutting::Never(why) => Some(why),
             Cutting::Raw | Cutting::All => None,
@@ -77,7 +77,7 @@ impl Tokenizer for Vocabulary {
         Frame::new(&self.before, &self.after)
     }
 
-    fn cuts(&self, text: &str, out: &mut Vec<Cut>) {
+    fn safe_splits(&self, text: &str, out: &mut Vec<SafeSplit>) {
         let deep = match self.cutting {
             Cutting::Never(_) => return,
             Cutting::Raw => false,
@@ -85,22 +85,22 @@ impl Tokenizer for Vocabulary {
         };
         let mut from = 0;
         loop {
-            let cut = self.next_token(text, from, Matched::Raw);
+            let split = self.next_token(text, from, Matched::Raw);
             if deep {
-                let chunk = &text[..cut.map_or(text.len(), |cut| cut.token)];
+                let chunk = &text[..split.map_or(text.len(), |split| split.token)];
                 while let Some(inner) = self.next_token(chunk, from, Matched::Normalized) {
                     from = inner.at;
                     out.push(inner);
                 }
             }
-            let Some(cut) = cut else { return };
-            from = cut.at;
-            out.push(cut);
+            let Some(split) = split else { return };
+            from = split.at;
+            out.push(split);
         }
     }
 
-    fn encode_after(&self, text: &str, cut: Cut, out: &mut Vec<u32>) -> Result<(), TokenizeError> {
-        self.encode_from(&text[cut.token..], 1, out)
+    fn encode_after(&self, text: &str, split: SafeSplit, out: &mut Vec<u32>) -> Result<(), TokenizeError> {
+        self.encode_from(&text[split.token..], 1, out)
     }
 }
 
@@ -120,11 +120,11 @@ impl Vocabulary {
     }
 
     /// The first added token at or after an offset, as the tokenizer itself finds it.
-    fn next_token(&self, text: &str, from: usize, matched: Matched) -> Option<Cut> {
+    fn next_token(&self, text: &str, from: usize, matched: Matched) -> Option<SafeSplit> {
         let normalized = matches!(matched, Matched::Normalized);
         let ((token, at), _) =
             self.pipeline.get_added_vocabulary().extract_next(text.as_bytes(), from, normalized, false)?;
-        Some(Cut { token, at })
+        Some(SafeSplit { token, at })
     }
 }
 
@@ -142,10 +142,10 @@ enum Matched {
     Normalized,
 }
 
-/// Behind which added tokens a text is cut.
+/// Behind which added tokens a text is split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cutting {
-    Never(Uncuttable),
+    Never(Unsplittable),
     /// Those that are matched in the raw text.
     Raw,
     /// All of them, for there is no normalizer.
@@ -161,20 +161,20 @@ impl Cutting {
         }
         let (normalized, raw): (Vec<_>, Vec<_>) = added.values().partition(|token| token.normalized);
         if raw.iter().any(|token| token.single_word) {
-            return Ok(Self::Never(Uncuttable::WholeWords));
+            return Ok(Self::Never(Unsplittable::WholeWords));
         }
         let deep = pipeline.get_normalizers().is_empty() && normalized.iter().all(|token| !token.single_word);
         if deep && !added.is_empty() {
             return Ok(Self::All);
         }
-        Ok(if raw.is_empty() { Self::Never(Uncuttable::NoTokens) } else { Self::Raw })
+        Ok(if raw.is_empty() { Self::Never(Unsplittable::NoTokens) } else { Self::Raw })
     }
 }
 
-/// Why texts of a vocabulary are never cut.
+/// Why texts of a vocabulary are never split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Uncuttable {
+pub enum Unsplittable {
     /// It has no added tokens that are matched in the raw text.
     NoTokens,
     /// It has added tokens that match whole words only, so what follows a token decides whether it is one.

@@ -17,15 +17,15 @@ use routing_plugins::{Hashing, PluginState, profiles};
 const BUSY: Load = Load { running: 50, waiting: 100, tokens: 1_000_000, kv_used: 0.99 };
 const CALM: Load = Load { running: 1, waiting: 0, tokens: 100, kv_used: 0.1 };
 
-fn stock() -> PluginState {
+fn state() -> PluginState {
     let size = BlockSize::new(16).expect("not zero");
     PluginState::new(Arc::new(Index::new(Config::default())), Hashing::Native(size))
 }
 
-fn fleet(stock: &PluginState, loads: &[Load]) -> Fleet {
+fn fleet(state: &PluginState, loads: &[Load]) -> Fleet {
     let pod = |(at, load): (usize, &Load)| {
         let name = format!("pod-{at}");
-        PodInfo::new(stock.index.join(&name).expect("room"), &name).load(*load)
+        PodInfo::new(state.index.join(&name).expect("room"), &name).load(*load)
     };
     Fleet::new(1, loads.iter().enumerate().map(pod).collect::<Vec<_>>())
 }
@@ -37,17 +37,17 @@ fn start() -> Instant {
 
 /// Pod 0 told this 11 seconds ago and fell silent; pod 1 says now that it is calm.
 fn silent(told: Load) -> (PluginState, Fleet, Instant) {
-    let stock = stock();
-    let fleet = fleet(&stock, &[Load::default(); 2]);
+    let state = state();
+    let fleet = fleet(&state, &[Load::default(); 2]);
     let pods: Vec<_> = fleet.pods().iter().map(|id| fleet.pod(id).expect("a pod").pod).collect();
     let then = start();
     let now = then + Duration::from_secs(11);
-    assert!(stock.load.report(pods[0], told, then) && stock.load.report(pods[1], CALM, now));
-    (stock, fleet, now)
+    assert!(state.load.report(pods[0], told, then) && state.load.report(pods[1], CALM, now));
+    (state, fleet, now)
 }
 
-fn profile(stock: &PluginState) -> ProfileBuilder {
-    let load = Arc::clone(&stock.load);
+fn profile(state: &PluginState) -> ProfileBuilder {
+    let load = Arc::clone(&state.load);
     ProfileBuilder::new("serve")
         .preparer("loads", |d: &mut Declare<'_>| LoadPreparer::declare(d, LoadParameters::default(), load))
         .picker("best", |d: &mut Declare<'_>| MaxScorePicker::declare(d, Default::default()))
@@ -67,51 +67,51 @@ fn decide(workflow: &Workflow, fleet: &Fleet, now: Instant, seed: u64) -> (Vec<u
 
 #[test]
 fn a_pod_whose_report_is_too_old_goes_where_reports_are_asked_for() {
-    let (stock, fleet, now) = silent(CALM);
+    let (state, fleet, now) = silent(CALM);
     let parameters = UtilizationParameters { unreported: Unreported::Remove, ..Default::default() };
     let full = move |d: &mut Declare<'_>| UtilizationFilter::declare(d, parameters);
-    let workflow = profile(&stock).filter("full", OnEmpty::Fail, full).build().expect("a workflow");
+    let workflow = profile(&state).filter("full", OnEmpty::Fail, full).build().expect("a workflow");
     assert_eq!(decide(&workflow, &fleet, now, 0).0, [1]);
 }
 
 #[test]
 fn a_pod_whose_report_is_too_old_gets_0_where_reports_are_asked_for() {
-    let (stock, fleet, now) = silent(CALM);
+    let (state, fleet, now) = silent(CALM);
     let parameters = LeastLoadParameters { by: LoadFigure::Waiting, only_reported: true, ..Default::default() };
     let load = move |d: &mut Declare<'_>| <LeastLoadScorer>::declare(d, parameters);
-    let workflow = profile(&stock).scorer("load", 1.0, load).build().expect("a workflow");
+    let workflow = profile(&state).scorer("load", 1.0, load).build().expect("a workflow");
     assert_eq!(decide(&workflow, &fleet, now, 0).1, [0.0, 1.0]);
 }
 
 #[test]
 fn a_busy_pod_that_fell_silent_is_not_flocked_to() {
-    let (stock, fleet, now) = silent(BUSY);
-    let workflow = profiles::least_load(&stock).build().expect("a workflow");
+    let (state, fleet, now) = silent(BUSY);
+    let workflow = profiles::least_load(&state).build().expect("a workflow");
     assert_eq!(decide(&workflow, &fleet, now, 0).0, [1, 0]);
-    let workflow = profile(&stock).scorer("kv", 1.0, KvUtilizationScorer::declare).build().expect("a workflow");
+    let workflow = profile(&state).scorer("kv", 1.0, KvUtilizationScorer::declare).build().expect("a workflow");
     assert_eq!(decide(&workflow, &fleet, now, 0).0, [1, 0]);
 }
 
 #[test]
 fn a_burst_between_two_snapshots_of_a_fleet_is_spread() {
-    let stock = stock();
-    let workflow = profiles::least_load(&stock).build().expect("a workflow");
+    let state = state();
+    let workflow = profiles::least_load(&state).build().expect("a workflow");
     let running = |running| Load { running, ..Load::default() };
-    let fleet = fleet(&stock, &[running(50), running(51)]);
+    let fleet = fleet(&state, &[running(50), running(51)]);
     let (mut sent, mut guards) = ([0; 2], Vec::new());
     for seed in 0..41 {
         let first = decide(&workflow, &fleet, start(), seed).0[0];
         sent[first] += 1;
         let pod = fleet.pods().iter().nth(first).and_then(|id| fleet.pod(id)).expect("a pod").pod;
-        guards.push(stock.load.begin(pod, Work::of(10)));
+        guards.push(state.load.begin(pod, Work::of(10)));
     }
     assert_eq!(sent, [21, 20], "as many as make 71 on both");
 }
 
 #[test]
 fn a_kv_use_that_is_not_a_number_counts_as_full() {
-    let stock = stock();
-    let fleet = fleet(&stock, &[Load { kv_used: f32::NAN, ..CALM }, CALM]);
-    let workflow = profile(&stock).scorer("kv", 1.0, KvUtilizationScorer::declare).build().expect("a workflow");
+    let state = state();
+    let fleet = fleet(&state, &[Load { kv_used: f32::NAN, ..CALM }, CALM]);
+    let workflow = profile(&state).scorer("kv", 1.0, KvUtilizationScorer::declare).build().expect("a workflow");
     assert_eq!(decide(&workflow, &fleet, start(), 0).1, [0.0, 0.9]);
 }

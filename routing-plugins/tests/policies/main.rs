@@ -40,7 +40,7 @@ fn every_document_builds_without_warnings_and_says_whose_rule_it_is() {
         let text = scene::document(name);
         let comment = text.lines().take_while(|line| line.starts_with('#')).count();
         assert!(comment >= 3, "{name}: who, the formula, and where it departs");
-        let workflow = scene::build(name, &scene::stock());
+        let workflow = scene::build(name, &scene::state());
         assert!(workflow.warnings().is_empty(), "{name}: {:?}", workflow.warnings());
     }
 }

@@ -80,7 +80,7 @@ pub(crate) fn pods() -> impl Strategy<Value = Vec<Pod>> {
 
 /// Pods, and a gateway.
 pub(crate) struct Scene {
-    pub(crate) stock: PluginState,
+    pub(crate) state: PluginState,
     pub(crate) now: Instant,
     workflow: Workflow,
     workspace: Workspace,
@@ -93,13 +93,13 @@ pub(crate) struct Scene {
 impl Scene {
     #[expect(clippy::disallowed_methods, reason = "a scene is at some instant; which one does not matter")]
     pub(crate) fn new(policy: &str, pods: &[Pod]) -> Self {
-        let (stock, now) = (stock(), Instant::now());
-        let workflow = build(policy, &stock);
+        let (state, now) = (state(), Instant::now());
+        let workflow = build(policy, &state);
         let prompt: Vec<_> = (1..=BLOCKS).map(BlockHash::new).collect();
         let mut scene = Self {
             workspace: workflow.workspace(),
             workflow,
-            stock,
+            state,
             now,
             infos: Vec::new(),
             guards: Vec::new(),
@@ -112,13 +112,13 @@ impl Scene {
 
     fn enter(&mut self, made_up: &Pod) {
         let name = format!("pod-{}", self.infos.len());
-        let pod = self.stock.index.join(&name).expect("room");
+        let pod = self.state.index.join(&name).expect("room");
         if made_up.held > 0 {
             let stored = Event::Stored(Stored::prompt(&self.prompt[..made_up.held as usize]));
-            self.stock.index.apply(pod, EventSemantics::Membership, &stored).expect("it is alive");
+            self.state.index.apply(pod, EventSemantics::Membership, &stored).expect("it is alive");
         }
         for sent in &made_up.sent {
-            let mut guard = self.stock.load.begin(pod, sent.work);
+            let mut guard = self.state.load.begin(pod, sent.work);
             if sent.decoding {
                 guard.first_token();
             }
@@ -126,7 +126,7 @@ impl Scene {
         }
         let (running, waiting) = (made_up.sent.len() as u32, made_up.waiting);
         let load = Load { running, waiting, tokens: 0, kv_used: made_up.kv_used };
-        assert!(self.stock.load.report(pod, load, self.now));
+        assert!(self.state.load.report(pod, load, self.now));
         self.infos.push(PodInfo::new(pod, &name));
     }
 
@@ -149,7 +149,7 @@ impl Scene {
 
     /// More is sent to a pod.
     pub(crate) fn send(&mut self, pod: usize, work: Work) {
-        self.guards.push(self.stock.load.begin(self.infos[pod].pod, work));
+        self.guards.push(self.state.load.begin(self.infos[pod].pod, work));
     }
 }
 
@@ -166,14 +166,14 @@ pub(crate) fn cheapest(policy: &str, pods: &[Pod], cost: impl Fn(&Pod) -> f64) -
 }
 
 /// What documents are built over: hashes come with the request, in blocks of 512 tokens.
-pub(crate) fn stock() -> PluginState {
+pub(crate) fn state() -> PluginState {
     let size = BlockSize::new(BLOCK as u32).expect("not zero");
     PluginState::new(Arc::new(Index::new(Config::default())), Hashing::Given(size))
 }
 
-pub(crate) fn build(name: &str, stock: &PluginState) -> Workflow {
+pub(crate) fn build(name: &str, state: &PluginState) -> Workflow {
     let mut registry = Registry::new();
-    register(&mut registry, stock).expect("nothing else is registered");
+    register(&mut registry, state).expect("nothing else is registered");
     let text = document(name);
     let document = registry.read(serde_yaml_ng::Deserializer::from_str(&text));
     let document = document.unwrap_or_else(|error| panic!("{name}: {error}"));

@@ -27,7 +27,7 @@ macro_rules! profile {
     ($name:ident) => {
         (
             stringify!($name),
-            (|stock: &PluginState| profiles::$name(stock).build().expect("a ready profile builds")) as InCode,
+            (|state: &PluginState| profiles::$name(state).build().expect("a ready profile builds")) as InCode,
         )
     };
 }
@@ -65,19 +65,19 @@ fn folder(name: &str) -> PathBuf {
 }
 
 /// The workflow that a file describes.
-fn read(file: &Path, stock: &PluginState) -> Workflow {
+fn read(file: &Path, state: &PluginState) -> Workflow {
     let text = std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     let mut registry = Registry::new();
-    register(&mut registry, stock).expect("nothing else is registered");
+    register(&mut registry, state).expect("nothing else is registered");
     let document = registry.read(serde_yaml_ng::Deserializer::from_str(&text));
     let document = document.unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     document.build(&registry).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
 fn record(name: String, build: impl Fn(&PluginState) -> Workflow) -> Section {
-    let stock = world::stock();
-    let workflow = build(&stock);
-    let (mut world, mut traffic) = (World::new(stock, workflow), Traffic::default());
+    let state = world::state();
+    let workflow = build(&state);
+    let (mut world, mut traffic) = (World::new(state, workflow), Traffic::default());
     let mut lines: Vec<String> = (0..DECISIONS)
         .map(|number| format!("{name} {number}: {}", world.route(&traffic.ask(number), number)))
         .collect();
@@ -90,15 +90,15 @@ fn everything() -> Vec<Section> {
     for (name, in_code) in PROFILES {
         sections.push(record(format!("{name} in code"), in_code));
         let file = folder("profiles").join(format!("{name}.yaml"));
-        sections.push(record(format!("{name} as document"), |stock| read(&file, stock)));
+        sections.push(record(format!("{name} as document"), |state| read(&file, state)));
     }
     for name in POLICIES {
         let file = folder("../examples/policies").join(format!("{name}.yaml"));
-        sections.push(record(format!("policy {name}"), |stock| read(&file, stock)));
+        sections.push(record(format!("policy {name}"), |state| read(&file, state)));
     }
     // What none of those use: guesses, bindings and cold prompts that recorders keep, priorities, adapters, two choices.
     let others = folder("tests/recorded_decisions/others.yaml");
-    sections.push(record("others".to_owned(), |stock| read(&others, stock)));
+    sections.push(record("others".to_owned(), |state| read(&others, state)));
     sections
 }
 

@@ -24,7 +24,7 @@ const REMEMBERED: usize = 64;
 
 /// A fleet, and a gateway that routes by a workflow.
 pub(crate) struct World {
-    stock: PluginState,
+    state: PluginState,
     workflow: Workflow,
     workspace: Workspace,
     /// By place; a place is empty while its pod is away.
@@ -49,9 +49,9 @@ struct Running {
 }
 
 /// What the pods of a world share with its gateway. They are guessed to hold few blocks.
-pub(crate) fn stock() -> PluginState {
-    let stock = PluginState::new(Arc::new(Index::new(Config::default())), Hashing::Native(block_size()));
-    stock.predicting(NonZeroUsize::new(600).expect("not zero"))
+pub(crate) fn state() -> PluginState {
+    let state = PluginState::new(Arc::new(Index::new(Config::default())), Hashing::Native(block_size()));
+    state.predicting(NonZeroUsize::new(600).expect("not zero"))
 }
 
 fn block_size() -> BlockSize {
@@ -60,14 +60,14 @@ fn block_size() -> BlockSize {
 
 impl World {
     #[expect(clippy::disallowed_methods, reason = "a world begins at some instant; which one does not matter")]
-    pub(crate) fn new(stock: PluginState, workflow: Workflow) -> Self {
-        let pods: Vec<_> = (0..PODS).map(|place| Some(born(&stock, place, 0))).collect();
+    pub(crate) fn new(state: PluginState, workflow: Workflow) -> Self {
+        let pods: Vec<_> = (0..PODS).map(|place| Some(born(&state, place, 0))).collect();
         Self {
             workspace: workflow.workspace(),
             workflow,
             fleet: Fleet::new(1, pods.iter().flatten().cloned()),
             pods,
-            stock,
+            state,
             version: 1,
             now: Instant::now(),
             running: Vec::new(),
@@ -100,12 +100,12 @@ impl World {
     /// What pods hold and have to do in the end: what recorders and guards left behind.
     pub(crate) fn state(&self) -> String {
         let pods = self.pods.iter().flatten().map(|info| {
-            let blocks = self.stock.index.pod_stats(info.pod).map_or(0, |stats| stats.blocks);
-            let load = self.stock.load.in_flight(info.pod.id());
+            let blocks = self.state.index.pod_stats(info.pod).map_or(0, |stats| stats.blocks);
+            let load = self.state.load.in_flight(info.pod.id());
             format!("{} {blocks} blocks {} requests {} tokens", info.name, load.requests, load.tokens())
         });
         let pods: Vec<String> = pods.collect();
-        format!("{}; {} without tokens", pods.join(", "), self.stock.untokenized.load(Ordering::Relaxed))
+        format!("{}; {} without tokens", pods.join(", "), self.state.tokenize_failures.load(Ordering::Relaxed))
     }
 
     /// First tokens come, pods say what they cached, answers end.
@@ -117,7 +117,7 @@ impl World {
                 for guard in &mut running.guards {
                     guard.first_token();
                     let (pod, stored) = (guard.pod(), Event::Stored(Stored::prompt(&running.chain)));
-                    if running.reported && self.stock.index.apply(pod, EventSemantics::Membership, &stored).is_ok() {
+                    if running.reported && self.state.index.apply(pod, EventSemantics::Membership, &stored).is_ok() {
                         self.stored.push((pod, running.chain.clone()));
                     }
                 }
@@ -138,7 +138,7 @@ impl World {
             let kept = chance.one_of(&[0, chain.len() / 2]);
             // A pod that left meanwhile has nothing to evict.
             let _ =
-                self.stock.index.apply(pod, EventSemantics::Membership, &Event::Removed(Removed::new(&chain[kept..])));
+                self.state.index.apply(pod, EventSemantics::Membership, &Event::Removed(Removed::new(&chain[kept..])));
         }
         let mut changed = self.come_or_go(place, chance);
         let Some(info) = &mut self.pods[place] else { return changed };
@@ -159,13 +159,13 @@ impl World {
                 (info.load, changed) = (load, true);
             } else {
                 let at = self.now - Duration::from_millis(chance.within(0, 90));
-                self.stock.load.report(info.pod, load, at);
+                self.state.load.report(info.pod, load, at);
             }
         }
-        let circuits = &self.stock.circuits;
+        let breakers = &self.state.open_breakers;
         match chance.below(16) {
-            0 => circuits.open(info.pod.id()),
-            1..4 => circuits.opened().iter().for_each(|pod| circuits.close(pod)),
+            0 => breakers.open(info.pod.id()),
+            1..4 => breakers.opened().iter().for_each(|pod| breakers.close(pod)),
             _ => {}
         }
         changed
@@ -173,17 +173,17 @@ impl World {
 
     fn come_or_go(&mut self, place: usize, chance: &mut Chance) -> bool {
         let Some(info) = &self.pods[place] else {
-            self.pods[place] = Some(born(&self.stock, place, self.version));
+            self.pods[place] = Some(born(&self.state, place, self.version));
             return true;
         };
         let goes = chance.percent(6);
         if goes {
-            self.stock.index.retire(info.pod);
-            self.stock.circuits.close(info.pod.id());
+            self.state.index.retire(info.pod);
+            self.state.open_breakers.close(info.pod.id());
             self.pods[place] = None;
             if chance.percent(70) {
                 // Its id is free for the next one.
-                while self.stock.index.sweep(1_000).pending > 0 {}
+                while self.state.index.sweep(1_000).pending > 0 {}
             }
         }
         goes
@@ -225,7 +225,7 @@ impl World {
             let to = step.candidates.get(usize::from(second)).unwrap_or(&step.candidates[0]);
             let held = if second { 0 } else { step.cache.map_or(0, |cache| cache.held) };
             let work = Work::of(tokens.len() as u64).held_blocks(held, block_size()).output(u64::from(asked.output));
-            self.stock.load.begin(to.pod, work)
+            self.state.load.begin(to.pod, work)
         });
         let guards = guards.collect();
         let seed = asked.adapter.iter().fold(ChainSeed::new(MODEL), |seed, adapter| seed.adapter(adapter));
@@ -241,10 +241,10 @@ impl World {
 }
 
 /// A pod of a place: what it is stays the same, its name tells when it came.
-fn born(stock: &PluginState, place: usize, version: u64) -> PodInfo {
+fn born(state: &PluginState, place: usize, version: u64) -> PodInfo {
     let name = if version == 0 { format!("p{place}") } else { format!("p{place}v{version}") };
     let role = [Role::Both, Role::Prefill, Role::Decode, Role::Both, Role::Decode][place % 5];
-    let info = PodInfo::new(stock.index.join(&name).expect("room"), &name).role(role);
+    let info = PodInfo::new(state.index.join(&name).expect("room"), &name).role(role);
     let info = info.label("zone", ["a", "b", "c"][place % 3]).label("host", &format!("h{}", place / 2));
     let info = if place % 4 == 1 { info.adapter("poet").adapter_slots(1) } else { info.adapter_slots(2) };
     let info = if place % 4 == 2 { info.adapter("coder").adapter_waiting("poet") } else { info };

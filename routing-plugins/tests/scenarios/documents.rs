@@ -6,7 +6,7 @@ use std::time::Instant;
 use routing_core::{Fleet, PodInfo, Registry, Request, Role, RoutingInput, RoutingPlan, Trace, Workflow};
 use routing_plugins::{PluginState, profiles, register};
 
-use super::world::{prompt, stock};
+use super::world::{prompt, state};
 
 type InCode = fn(&PluginState) -> Workflow;
 
@@ -15,7 +15,7 @@ macro_rules! profile {
         (
             stringify!($name),
             include_str!(concat!("../../profiles/", stringify!($name), ".yaml")),
-            (|stock: &PluginState| profiles::$name(stock).build().expect("a ready profile builds")) as InCode,
+            (|state: &PluginState| profiles::$name(state).build().expect("a ready profile builds")) as InCode,
         )
     };
 }
@@ -32,14 +32,14 @@ const ALL: [(&str, &str, InCode); 9] = [
     profile!(prefill_decode_conditional),
 ];
 
-fn registry(stock: &PluginState) -> Registry {
+fn registry(state: &PluginState) -> Registry {
     let mut registry = Registry::new();
-    register(&mut registry, stock).expect("nothing else is registered");
+    register(&mut registry, state).expect("nothing else is registered");
     registry
 }
 
-fn read(text: &str, stock: &PluginState) -> Workflow {
-    let registry = registry(stock);
+fn read(text: &str, state: &PluginState) -> Workflow {
+    let registry = registry(state);
     let document = registry.read(serde_yaml_ng::Deserializer::from_str(text)).expect("a document of known types");
     document.build(&registry).expect("it fits")
 }
@@ -49,15 +49,15 @@ fn documents_and_code_decide_alike_for_the_same_reasons() {
     #[expect(clippy::disallowed_methods, reason = "a request has some instant; which one does not matter")]
     let now = Instant::now();
     for (name, text, in_code) in ALL {
-        // Each has a stock of its own: what one remembers the other must not see.
-        let (a, b) = (stock(), stock());
+        // Each has a state of its own: what one remembers the other must not see.
+        let (a, b) = (state(), state());
         let workflows = [(read(text, &a), a), (in_code(&b), b)];
-        let mut traces = workflows.map(|(workflow, stock)| {
+        let mut traces = workflows.map(|(workflow, state)| {
             assert!(workflow.warnings().is_empty(), "{name}: {:?}", workflow.warnings());
             let pods = (0..6).map(|at| {
                 let pod = format!("pod-{at}");
                 let role = [Role::Prefill, Role::Decode, Role::Both][at % 3];
-                let info = PodInfo::new(stock.index.join(&pod).expect("room"), &pod);
+                let info = PodInfo::new(state.index.join(&pod).expect("room"), &pod);
                 info.role(role).label("zone", ["a", "b"][at % 2])
             });
             let fleet = Fleet::new(1, pods.collect::<Vec<_>>());
@@ -90,7 +90,7 @@ fn every_document_can_be_written_in_json_and_toml() {
     for (name, text, in_code) in ALL {
         let json = serde_yaml_ng::from_str::<serde_json::Value>(text).expect("a document").to_string();
         let toml = serde_yaml_ng::from_str::<toml::Table>(text).expect("a document without null").to_string();
-        let (a, b, c) = (stock(), stock(), stock());
+        let (a, b, c) = (state(), state(), state());
         let from_json = registry(&a).read(&mut serde_json::Deserializer::from_str(&json)).expect("known types");
         let from_toml = toml::Deserializer::parse(&toml).expect("TOML");
         let from_toml = registry(&b).read(from_toml).expect("known types");
@@ -99,10 +99,10 @@ fn every_document_can_be_written_in_json_and_toml() {
             (from_toml.build(&registry(&b)).expect("it fits"), b),
             (in_code(&c), c),
         ];
-        let [json, toml, code] = workflows.map(|(workflow, stock)| {
+        let [json, toml, code] = workflows.map(|(workflow, state)| {
             let pods = (0..6).map(|at| {
                 let role = [Role::Prefill, Role::Decode, Role::Both][at % 3];
-                PodInfo::new(stock.index.join(&at.to_string()).expect("room"), &at.to_string()).role(role)
+                PodInfo::new(state.index.join(&at.to_string()).expect("room"), &at.to_string()).role(role)
             });
             let fleet = Fleet::new(1, pods.collect::<Vec<_>>());
             let tokens = prompt(1, 150);
@@ -132,12 +132,12 @@ fn parameters_are_switched_off_by_words() {
         type = "tokenize_preparer"
         parameters = { on_error = "fail" }
     "#;
-    registry(&stock()).read(toml::Deserializer::parse(text).expect("TOML")).expect("known parameters");
+    registry(&state()).read(toml::Deserializer::parse(text).expect("TOML")).expect("known parameters");
 }
 
 #[test]
 fn nonsense_is_refused() {
-    let registry = registry(&stock());
+    let registry = registry(&state());
     for (parameters, why) in [
         ("session_key_preparer, parameters: { from: [] }", "no place to look"),
         ("session_key_preparer, parameters: { from: [{ body: '' }] }", "no name"),
@@ -180,13 +180,13 @@ plugins:
 - { name: cache, type: cache_affinity_scorer }
 profiles:
 - { name: p, prepare: [tokens, hash, held], score: [{ plugin: cache, weight: 1 }], pick: in_turn, record: [guess] }";
-    let stock = stock().predicting(4.try_into().expect("not zero"));
-    let pods = ["a", "b"].map(|name| PodInfo::new(stock.index.join(name).expect("room"), name));
+    let state = state().predicting(4.try_into().expect("not zero"));
+    let pods = ["a", "b"].map(|name| PodInfo::new(state.index.join(name).expect("room"), name));
     let fleet = Fleet::new(1, pods.clone());
     let now = world_now();
     let turns: Vec<usize> = (0..10)
         .map(|turn| {
-            let (workflow, mut plan, tokens) = (read(text, &stock), RoutingPlan::default(), prompt(turn, 4));
+            let (workflow, mut plan, tokens) = (read(text, &state), RoutingPlan::default(), prompt(turn, 4));
             let request = Request::new("m", now).tokens(&tokens);
             workflow.decide(&mut workflow.workspace(), RoutingInput::new(&request, &fleet), &mut plan).expect("a plan");
             plan.steps()[0].candidates[0].pod.id().index()
@@ -194,8 +194,8 @@ profiles:
         .collect();
     assert_eq!(turns, [0, 1, 0, 1, 0, 1, 0, 1, 0, 1]);
     for info in pods {
-        assert_eq!(stock.index.pod_stats(info.pod).map(|stats| stats.blocks), Some(4));
-        assert_eq!(stock.guesses.blocks(info.pod), 4);
+        assert_eq!(state.index.pod_stats(info.pod).map(|stats| stats.blocks), Some(4));
+        assert_eq!(state.predicted_blocks.blocks(info.pod), 4);
     }
 }
 
@@ -211,9 +211,9 @@ plugins:
 profiles:
 - { name: p, prepare: [tokens, hash, held], score: [{ plugin: cache, weight: 1 }], pick: best }";
     for (text, fails) in [(text.to_owned(), true), (text.replace("on_error: fail", "on_error: empty"), false)] {
-        let stock = stock();
-        let fleet = Fleet::new(1, [PodInfo::new(stock.index.join("a").expect("room"), "a")]);
-        let workflow = read(&text, &stock);
+        let state = state();
+        let fleet = Fleet::new(1, [PodInfo::new(state.index.join("a").expect("room"), "a")]);
+        let workflow = read(&text, &state);
         let request = Request::new("m", world_now());
         let decided = workflow.decide(
             &mut workflow.workspace(),
@@ -221,7 +221,7 @@ profiles:
             &mut RoutingPlan::default(),
         );
         assert_eq!(decided.is_err(), fails, "{decided:?}");
-        assert_eq!(stock.untokenized.load(std::sync::atomic::Ordering::Relaxed), u64::from(!fails));
+        assert_eq!(state.tokenize_failures.load(std::sync::atomic::Ordering::Relaxed), u64::from(!fails));
     }
 }
 
@@ -246,7 +246,7 @@ fn every_document_is_tested() {
 #[test]
 fn a_document_with_an_unknown_parameter_is_refused_with_the_one_that_is_meant() {
     let mut registry = Registry::new();
-    register(&mut registry, &stock()).expect("nothing else is registered");
+    register(&mut registry, &state()).expect("nothing else is registered");
     let text = "plugins: [{ type: concurrency_filter, parameters: { limt: { requests: 4 } } }]\nprofiles: []";
     let error = registry.read(serde_yaml_ng::Deserializer::from_str(text)).unwrap_err().to_string();
     assert!(error.contains("limit"), "{error}");

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use routing_core::{FailurePolicy, PodInfo, Role};
 use routing_plugins::profiles;
 
-use super::world::{World, prompt, stock};
+use super::world::{World, prompt, state};
 
 /// Two prefill pods (0, 1) and four decode pods (2 to 5): 0, 2, 3 in one zone, 1, 4, 5 in another; 1 and 5 share a host.
 fn place(at: usize, info: PodInfo) -> PodInfo {
@@ -16,10 +16,10 @@ fn place(at: usize, info: PodInfo) -> PodInfo {
 }
 
 fn split() -> World {
-    let stock = stock();
-    let workflow = profiles::prefill_decode(&stock).build().expect("a ready profile builds");
+    let state = state();
+    let workflow = profiles::prefill_decode(&state).build().expect("a ready profile builds");
     assert!(workflow.warnings().is_empty(), "{:?}", workflow.warnings());
-    World::new(stock, 6, place, workflow)
+    World::new(state, 6, place, workflow)
 }
 
 #[test]
@@ -54,10 +54,10 @@ fn prompts_are_spread_over_prefill_pods_by_what_they_have_to_compute() {
 
 #[test]
 fn a_prefill_pod_is_left_out_where_the_decode_pod_holds_enough() {
-    let stock = stock();
-    let workflow = profiles::prefill_decode_conditional(&stock).build().expect("a ready profile builds");
+    let state = state();
+    let workflow = profiles::prefill_decode_conditional(&state).build().expect("a ready profile builds");
     assert!(workflow.warnings().is_empty(), "{:?}", workflow.warnings());
-    let mut world = World::new(stock, 6, place, workflow);
+    let mut world = World::new(state, 6, place, workflow);
     // Cold and long: both pods, and prefill first.
     let cold = world.send(&prompt(1, 200));
     assert!(cold.try_to("prefill").is_some());
@@ -74,9 +74,9 @@ fn a_prefill_pod_is_left_out_where_the_decode_pod_holds_enough() {
 /// Four pods that do both, on which 40 warm requests decode at any time. In each of many rounds one is done, one comes, and
 /// so do some that are cold. Who prefilled those of the last rounds, and how many decode on each pod then.
 fn parted(rounds: u32, cold_of_a_round: u32) -> ([usize; 4], [usize; 4]) {
-    let stock = stock();
-    let workflow = profiles::prefill_decode_conditional(&stock).build().expect("a ready profile builds");
-    let mut world = World::new(stock, 4, |_, info| info.role(Role::Both), workflow);
+    let state = state();
+    let workflow = profiles::prefill_decode_conditional(&state).build().expect("a ready profile builds");
+    let mut world = World::new(state, 4, |_, info| info.role(Role::Both), workflow);
     let at = |pod: &str| pod.trim_start_matches("pod-").parse::<usize>().expect("a number");
     let warm = prompt(1, 100);
     (0..4).for_each(|pod| world.store(world.pod(&format!("pod-{pod}")), &warm));
@@ -117,9 +117,9 @@ fn pods_that_do_both_all_decode_where_prompts_are_warm() {
 #[test]
 fn without_prefill_pods_the_decode_pod_prefills_alone() {
     for profile in [profiles::prefill_decode, profiles::prefill_decode_conditional] {
-        let stock = stock();
-        let workflow = profile(&stock).build().expect("a ready profile builds");
-        let mut world = World::new(stock, 2, |_, info| info.role(Role::Decode), workflow);
+        let state = state();
+        let workflow = profile(&state).build().expect("a ready profile builds");
+        let mut world = World::new(state, 2, |_, info| info.role(Role::Decode), workflow);
         let sent = world.send(&prompt(1, 200));
         assert_eq!(sent.try_to("prefill"), None);
         assert!(sent.try_to("decode").is_some());

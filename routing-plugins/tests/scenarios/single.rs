@@ -11,13 +11,13 @@ use routing_core::{
 };
 use routing_plugins::{PluginState, profiles};
 
-use super::world::{Sent, World, prompt, stock};
+use super::world::{Sent, World, prompt, state};
 
 fn world(pods: usize, profile: impl FnOnce(&PluginState) -> routing_core::ProfileBuilder) -> World {
-    let stock = stock();
-    let workflow = profile(&stock).build().expect("a ready profile builds");
+    let state = state();
+    let workflow = profile(&state).build().expect("a ready profile builds");
     assert!(workflow.warnings().is_empty(), "{:?}", workflow.warnings());
-    World::new(stock, pods, |_, info| info, workflow)
+    World::new(state, pods, |_, info| info, workflow)
 }
 
 /// A fleet of six with every profile: who is ill, drains or fails is given nothing.
@@ -36,7 +36,7 @@ fn no_profile_asks_a_pod_that_is_ill_or_leaves_or_fails() {
         let mut world = world(6, profile);
         world.change("pod-0", |info| info.healthy = false);
         world.change("pod-1", |info| info.draining = true);
-        world.stock.circuits.open(world.pod("pod-2").id());
+        world.state.open_breakers.open(world.pod("pod-2").id());
         // Held there, so that nothing but the filters keeps requests away.
         for pod in ["pod-0", "pod-1", "pod-2"] {
             world.store(world.pod(pod), &prompt(1, 8));
@@ -67,14 +67,14 @@ fn round_robin_takes_turns_also_when_a_pod_leaves() {
 
 #[test]
 fn round_robin_goes_on_when_the_workflow_is_replaced() {
-    let stock = stock();
+    let state = state();
     let mut turns = Vec::new();
-    let pods = (0..4).map(|at| PodInfo::new(stock.index.join(&at.to_string()).expect("room"), "p"));
+    let pods = (0..4).map(|at| PodInfo::new(state.index.join(&at.to_string()).expect("room"), "p"));
     let fleet = Fleet::new(1, pods.collect::<Vec<_>>());
     #[expect(clippy::disallowed_methods, reason = "a request has some instant; which one does not matter")]
     let now = Instant::now();
     for _ in 0..8 {
-        let (workflow, mut plan) = (profiles::round_robin(&stock).build().expect("it fits"), RoutingPlan::default());
+        let (workflow, mut plan) = (profiles::round_robin(&state).build().expect("it fits"), RoutingPlan::default());
         workflow
             .decide(&mut workflow.workspace(), RoutingInput::new(&Request::new("m", now), &fleet), &mut plan)
             .expect("a plan");
@@ -127,10 +127,10 @@ fn consistent_hash_keeps_a_growing_conversation_without_a_session_in_place() {
 fn a_request_without_tokens_is_routed_by_every_profile() {
     for profile in [profiles::cache_aware, profiles::cache_aware_sticky, profiles::sticky_least_loaded] {
         let mut world = world(3, profile);
-        let busy = ["pod-0", "pod-2"].map(|pod| world.stock.load.begin(world.pod(pod), Default::default()));
+        let busy = ["pod-0", "pod-2"].map(|pod| world.state.load.begin(world.pod(pod), Default::default()));
         let plan = world.decide(Request::new("m", world.now()).body(b"{}"), &[]).expect("it is routed");
         assert_eq!(plan.steps()[0].candidates[0].pod, world.pod("pod-1"));
-        assert_eq!(world.stock.untokenized.load(Ordering::Relaxed), 1);
+        assert_eq!(world.state.tokenize_failures.load(Ordering::Relaxed), 1);
         drop(busy);
     }
 }
@@ -231,7 +231,7 @@ fn cache_aware_sticky_keeps_a_session_whose_prompt_was_evicted_and_rebinds_when_
     assert_eq!(after, elsewhere);
     world.pass(Duration::from_secs(301));
     world.evict(elsewhere, &prompt(1, 20));
-    let busy: Vec<_> = (0..6).map(|_| world.stock.load.begin(world.pod(elsewhere), Default::default())).collect();
+    let busy: Vec<_> = (0..6).map(|_| world.state.load.begin(world.pod(elsewhere), Default::default())).collect();
     assert_ne!(world.send_as(&prompt(1, 24), "s").to("cache_aware_sticky"), elsewhere, "long idle, it is forgotten");
     drop(busy);
 }
@@ -274,8 +274,8 @@ fn sticky_least_loaded_sends_two_of_one_new_prompt_to_one_pod_that_are_decided_a
     #[expect(clippy::disallowed_methods, reason = "a request has some instant; which one does not matter")]
     let now = Instant::now();
     for seed in 0..20 {
-        let stock = stock();
-        let pods = (0..8).map(|at| PodInfo::new(stock.index.join(&at.to_string()).expect("room"), "p"));
+        let state = state();
+        let pods = (0..8).map(|at| PodInfo::new(state.index.join(&at.to_string()).expect("room"), "p"));
         let fleet = Arc::new(Fleet::new(1, pods.collect::<Vec<_>>()));
         let (cell, went) = (Arc::new(OnceLock::new()), Arc::new(Mutex::new(None)));
         let meanwhile = Meanwhile {
@@ -285,7 +285,7 @@ fn sticky_least_loaded_sends_two_of_one_new_prompt_to_one_pod_that_are_decided_a
             begun: AtomicBool::new(false),
             went: Arc::clone(&went),
         };
-        let profile = profiles::sticky_least_loaded(&stock);
+        let profile = profiles::sticky_least_loaded(&state);
         let workflow = profile.scorer("meanwhile", 0.001, |_: &mut Declare<'_>| meanwhile).build().expect("it fits");
         let workflow = Arc::new(workflow);
         cell.set(Arc::clone(&workflow)).expect("set once");
@@ -328,12 +328,12 @@ fn sticky_least_loaded_takes_the_least_loaded_of_those_that_hold_the_prompt() {
 /// What a profile is told of pods may be anything.
 #[test]
 fn odd_reports_do_no_harm() {
-    let stock = stock();
-    let workflow = profiles::cache_aware(&stock).build().expect("a ready profile builds");
+    let state = state();
+    let workflow = profiles::cache_aware(&state).build().expect("a ready profile builds");
     let odd = |at: usize, info: PodInfo| {
         let kv_used = [f32::NAN, f32::INFINITY, -1.0, 0.5][at];
         info.load(routing_core::Load { running: u32::MAX, waiting: u32::MAX, tokens: u64::MAX, kv_used })
     };
-    let mut world = World::new(stock, 4, odd, workflow);
+    let mut world = World::new(state, 4, odd, workflow);
     assert!(world.send(&prompt(1, 4)).try_to("cache_aware").is_some());
 }

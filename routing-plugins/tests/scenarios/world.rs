@@ -14,7 +14,7 @@ const BLOCK: u32 = 16;
 
 /// A fleet, and a gateway that routes by a workflow.
 pub(crate) struct World {
-    pub(crate) stock: PluginState,
+    pub(crate) state: PluginState,
     pods: Vec<PodInfo>,
     version: u64,
     workflow: Workflow,
@@ -43,27 +43,27 @@ impl Sent {
 }
 
 /// What the pods of a world share with its gateway.
-pub(crate) fn stock() -> PluginState {
+pub(crate) fn state() -> PluginState {
     let size = BlockSize::new(BLOCK).expect("not zero");
     PluginState::new(Arc::new(Index::new(Config::default())), Hashing::Native(size))
 }
 
 impl World {
-    /// A world of so many pods, `pod-0` on, each as `info` makes it, routed by a workflow over its stock.
+    /// A world of so many pods, `pod-0` on, each as `info` makes it, routed by a workflow over its state.
     #[expect(clippy::disallowed_methods, reason = "a world begins at some instant; which one does not matter")]
     pub(crate) fn new(
-        stock: PluginState,
+        state: PluginState,
         pods: usize,
         info: impl Fn(usize, PodInfo) -> PodInfo,
         workflow: Workflow,
     ) -> Self {
         let pods = (0..pods).map(|at| {
             let name = format!("pod-{at}");
-            info(at, PodInfo::new(stock.index.join(&name).expect("room"), &name))
+            info(at, PodInfo::new(state.index.join(&name).expect("room"), &name))
         });
         let pods = pods.collect();
         let workspace = workflow.workspace();
-        Self { stock, pods, version: 1, workflow, workspace, now: Instant::now(), seed: 0 }
+        Self { state, pods, version: 1, workflow, workspace, now: Instant::now(), seed: 0 }
     }
 
     pub(crate) fn now(&self) -> Instant {
@@ -89,7 +89,7 @@ impl World {
     pub(crate) fn die(&mut self, name: &str) {
         let pod = self.pod(name);
         self.pods.retain(|info| info.pod != pod);
-        self.stock.index.retire(pod);
+        self.state.index.retire(pod);
         self.version += 1;
     }
 
@@ -122,7 +122,7 @@ impl World {
             let prompt_tokens = tokens.len() as u64;
             let work =
                 Work { prompt_tokens, uncached_tokens: prompt_tokens - held.min(prompt_tokens), output_tokens: 64 };
-            self.stock.load.begin(step.candidates[0].pod, work)
+            self.state.load.begin(step.candidates[0].pod, work)
         });
         let guards = guards.collect();
         Sent { plan, tokens: tokens.to_vec(), _guards: guards }
@@ -138,7 +138,7 @@ impl World {
     /// A pod reports that it cached a prompt.
     pub(crate) fn store(&self, pod: Pod, tokens: &[u32]) {
         let chain = chain(tokens);
-        self.stock
+        self.state
             .index
             .apply(pod, EventSemantics::Membership, &Event::Stored(Stored::prompt(&chain)))
             .expect("it is alive");
@@ -148,7 +148,7 @@ impl World {
     pub(crate) fn evict(&self, pod: &str, tokens: &[u32]) {
         let chain = chain(tokens);
         let removed = Event::Removed(Removed::new(&chain));
-        self.stock.index.apply(self.pod(pod), EventSemantics::Membership, &removed).expect("it is alive");
+        self.state.index.apply(self.pod(pod), EventSemantics::Membership, &removed).expect("it is alive");
     }
 }
 

@@ -42,12 +42,12 @@ pub(super) fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> Vec<ResultTa
 type Build = fn(&PluginState) -> Workflow;
 
 const STOCK: [(&str, Build); 6] = [
-    ("round_robin", |stock| profiles::round_robin(stock).build().expect(READY)),
-    ("least_load", |stock| profiles::least_load(stock).build().expect(READY)),
-    ("consistent_hash", |stock| profiles::consistent_hash(stock).build().expect(READY)),
-    ("cache_aware", |stock| profiles::cache_aware(stock).build().expect(READY)),
-    ("cache_aware_sticky", |stock| profiles::cache_aware_sticky(stock).build().expect(READY)),
-    ("prefill_decode", |stock| profiles::prefill_decode(stock).build().expect(READY)),
+    ("round_robin", |state| profiles::round_robin(state).build().expect(READY)),
+    ("least_load", |state| profiles::least_load(state).build().expect(READY)),
+    ("consistent_hash", |state| profiles::consistent_hash(state).build().expect(READY)),
+    ("cache_aware", |state| profiles::cache_aware(state).build().expect(READY)),
+    ("cache_aware_sticky", |state| profiles::cache_aware_sticky(state).build().expect(READY)),
+    ("prefill_decode", |state| profiles::prefill_decode(state).build().expect(READY)),
 ];
 const READY: &str = "a ready profile builds";
 

@@ -191,7 +191,7 @@ impl Scene {
     /// Whatever is counted as under way, in the gateway or in a pod.
     fn busy(&self) -> Vec<String> {
         let mut busy = Vec::new();
-        let (index, load) = (self.gateway.index(), &self.gateway.stock().load);
+        let (index, load) = (self.gateway.index(), &self.gateway.plugin_state().load);
         for pod in self.fleet.pods() {
             let counted = index.pod(pod.name()).map(|handle| load.in_flight(handle.id())).unwrap_or_default();
             if counted != routing_plugins::load::InFlight::default() {

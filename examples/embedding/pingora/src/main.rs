@@ -19,7 +19,7 @@ use routing_plugins::load::{LoadGuard, Work};
 use routing_plugins::{Hashing, PluginState, profiles};
 
 struct Router {
-    stock: PluginState,
+    state: PluginState,
     workflow: Workflow,
     fleet: Fleet,
 }
@@ -36,11 +36,11 @@ impl Router {
     fn new(pods: &[String]) -> Result<Self, Box<dyn Error>> {
         let index: Arc<Index> = Arc::new(Index::new(Config::default()));
         let size = BlockSize::new(64).ok_or("a block has tokens")?;
-        let stock = PluginState::new(Arc::clone(&index), Hashing::Native(size));
-        let workflow = profiles::sticky_least_loaded(&stock).build()?;
+        let state = PluginState::new(Arc::clone(&index), Hashing::Native(size));
+        let workflow = profiles::sticky_least_loaded(&state).build()?;
         // A pod's name is its address.
         let pods = pods.iter().map(|address| index.join(address).map(|pod| PodInfo::new(pod, address)));
-        Ok(Self { stock, workflow, fleet: Fleet::new(1, pods.collect::<Result<Vec<_>, _>>()?) })
+        Ok(Self { state, workflow, fleet: Fleet::new(1, pods.collect::<Result<Vec<_>, _>>()?) })
     }
 
     /// The pods to ask for this body, best first. Bytes stand in for tokens: bring the model's own in earnest.
@@ -71,7 +71,7 @@ impl ProxyHttp for Router {
         let pod = routed.pods.as_mut().and_then(VecDeque::pop_front);
         let pod = pod.ok_or_else(|| pingora::Error::explain(ErrorType::HTTPStatus(503), "no pod is left to ask"))?;
         // Counted on this pod until the request is over, however it ends: Pingora drops the context then.
-        routed.load = Some(self.stock.load.begin(pod, Work::of(routed.work)));
+        routed.load = Some(self.state.load.begin(pod, Work::of(routed.work)));
         let address = self.fleet.pod(pod.id()).map(|info| &*info.name).unwrap_or_default();
         Ok(Box::new(HttpPeer::new(address, false, String::new())))
     }

@@ -10,10 +10,10 @@ use crate::serving::{Deciding, Serving};
 
 fn serving() -> Arc<Serving> {
     let index: Arc<Index> = Arc::new(Index::new(Config::default()));
-    let stock = PluginState::new(index, Hashing::Native(BlockSize::new(16).unwrap()));
+    let plugin_state = PluginState::new(index, Hashing::Native(BlockSize::new(16).unwrap()));
     Arc::new(Serving {
         profile: "round_robin".into(),
-        deciding: Arc::new(Deciding::new(profiles::round_robin(&stock).build().unwrap())),
+        deciding: Arc::new(Deciding::new(profiles::round_robin(&plugin_state).build().unwrap())),
         fleet: Arc::new(Fleet::new(1, [])),
         limits: Limits::default(),
         client_pause: Duration::from_secs(30),

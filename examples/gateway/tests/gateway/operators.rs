@@ -58,7 +58,7 @@ async fn metrics_are_prometheus_text() {
         "pointsman_gateway_in_flight 0",
         "pointsman_gateway_decisions_total{profile=\"first_token\"} 1",
         "pointsman_gateway_ttft_seconds_count 1",
-        "pointsman_gateway_untokenized_total 0",
+        "pointsman_gateway_tokenize_failures_total 0",
     ] {
         assert!(page.text().lines().any(|found| found == line), "{line} is not in\n{}", page.text());
     }

@@ -33,7 +33,7 @@ async fn pods_come_and_go_while_a_stream_runs() {
     }
     assert_eq!(rest, EVENTS[1..].concat(), "the stream of a pod that was removed goes on");
     until("the removed pod to be swept", || gateway.index().stats().pending_sweeps == 0).await;
-    assert_eq!((gateway.index().pod("a"), gateway.stock().load.in_flight(gone.id()).requests), (None, 0));
+    assert_eq!((gateway.index().pod("a"), gateway.plugin_state().load.in_flight(gone.id()).requests), (None, 0));
     assert_eq!(gateway.config(), next);
     gateway.drain(Duration::ZERO).await;
 }

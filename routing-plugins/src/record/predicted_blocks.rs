@@ -10,9 +10,9 @@ use parking_lot::Mutex;
 /// Shared by all recorders over one index, also those of workflows that replace each other: what nobody remembers could
 /// never be evicted. One lock: guessing is one at a time.
 #[derive(Debug)]
-pub struct Guesses(Mutex<Predictor>);
+pub struct PredictedBlocks(Mutex<Predictor>);
 
-impl Guesses {
+impl PredictedBlocks {
     /// Nothing was routed yet, to pods whose caches hold so many blocks each.
     #[must_use]
     pub fn new(blocks_per_pod: NonZeroUsize) -> Self {
@@ -32,7 +32,7 @@ impl Guesses {
     }
 }
 
-impl Default for Guesses {
+impl Default for PredictedBlocks {
     fn default() -> Self {
         const BLOCKS: NonZeroUsize = NonZeroUsize::new(31_250).expect("not zero");
         Self::new(BLOCKS)

@@ -1,10 +1,10 @@
-//! The pods of a set that pass a test.
+//! `retain` for pod sets: the members that pass a predicate, a machine word at a time.
 
 use kv_index::{PodId, PodSet};
 
 /// The pods of a set that pass; a word at a time and without a branch on the outcome.
 #[inline]
-pub(crate) fn keep<const W: usize>(pods: PodSet<W>, passes: impl Fn(PodId) -> bool) -> PodSet<W> {
+pub(crate) fn retain<const W: usize>(pods: PodSet<W>, passes: impl Fn(PodId) -> bool) -> PodSet<W> {
     let mut words = [0; W];
     for (at, (word, kept)) in pods.words().iter().zip(&mut words).enumerate() {
         let mut bits = *word;
@@ -29,7 +29,7 @@ mod tests {
         let pods: PodSet<W> =
             pods.iter().filter(|pod| usize::from(**pod) < W * 64).map(|pod| PodId::new(*pod)).collect();
         let literal: PodSet<W> = pods.iter().filter(|pod| pod.index() % divisor == 0).collect();
-        assert_eq!(keep(pods, |pod| pod.index() % divisor == 0), literal);
+        assert_eq!(retain(pods, |pod| pod.index() % divisor == 0), literal);
     }
 
     proptest! {
