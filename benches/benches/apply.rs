@@ -1,4 +1,4 @@
-//! What does a stored block cost, and an evicted one, by blocks an event?
+//! Cost of a stored and of an evicted block, by blocks an event.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What does a decision cost beside the same decision written out by hand, without the index search?
+//! Decision latency without the index search, beside the same decision by hand.
 //!
 //! The plan made by hand is compared with the framework's before anything is timed.
 

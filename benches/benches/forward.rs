@@ -1,4 +1,4 @@
-//! What does a run add to each chunk that it forwards?
+//! Streaming overhead: what the executor adds to a forwarded chunk.
 //!
 //! Time is per chunk; the run has begun before it is timed. Before that it is checked that what comes through is the
 //! same memory.

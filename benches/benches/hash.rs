@@ -1,4 +1,4 @@
-//! How long does hashing 1,000 blocks take: natively by tokens a block, and in each engine's dialect?
+//! Block hashing of 1,000 blocks: natively by tokens a block, and in each engine's dialect.
 
 use std::hint::black_box;
 

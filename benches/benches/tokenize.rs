@@ -1,4 +1,4 @@
-//! How many tokens a second, by the stable release, by the pinned one, and with the prefix cache before it?
+//! Tokenizer throughput: the stable release, the pinned one, and the pinned one behind the prefix cache.
 //!
 //! A conversation of 16 turns is tokenized turn by turn, as a gateway sees it: every prompt is the one before with an
 //! answer and a question more. Ids are compared before anything is timed. The tiny vocabulary is trained here; real ones

@@ -1,4 +1,4 @@
-//! The decision that is measured: one filter, three scorers, one picker, and the same written out by hand.
+//! Decision workload: one filter, three scorers, one picker, and the same written out by hand.
 //!
 //! The filter takes healthy pods, the scorers weigh spare requests, spare cache and the region, and the picker takes the
 //! best three. The rule: both decide alike, which [`check`] sees to before anything is timed.

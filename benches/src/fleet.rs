@@ -1,4 +1,4 @@
-//! A fleet's caches as engines fill them: conversations that grow turn by turn, side by side, on several pods,
+//! Cache workload of a fleet, as engines fill their caches: conversations that grow turn by turn, side by side, on several pods,
 //! and are evicted from their ends.
 //!
 //! The rule: [`Fleet::held`] is right by construction, and every system has to agree with it.

@@ -1,4 +1,4 @@
-//! A stream of 64-byte events from memory, read to its end: as it is, copied into a buffer, and through the driver.
+//! Streaming workload: 64-byte events from memory, read to their end: as it is, copied into a buffer, and through the driver.
 
 use std::convert::Infallible;
 use std::future::Future;

@@ -1,4 +1,4 @@
-//! Timing on a machine that is not quiet: rounds of all lanes in turn, medians with their spread.
+//! Interleaved measurement on a noisy machine: rounds of all lanes in turn, medians with their spread.
 
 /// The middle and the ends of repeated measurements.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,4 +1,4 @@
-//! Ours: `Index::search` over cumulative hashes.
+//! Our index as a system under test: `Index::search` over cumulative hashes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

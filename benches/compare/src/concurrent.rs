@@ -1,4 +1,4 @@
-//! The systems as many threads use them: any number search while writers send events.
+//! Concurrent systems under test: any number of threads search while writers apply events.
 //!
 //! [`crate::systems::System`] has one caller; here the system is shared, and what belongs to one thread (buffers of a
 //! search, a writer's maps) is the thread's own. The rule: whatever a call wants in a form of its own is made before

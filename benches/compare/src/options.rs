@@ -1,4 +1,4 @@
-//! The command line of `compare`.
+//! Command line of `pointsman-compare`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ pub struct Options {
     pub quick: bool,
     /// Most threads that search at once; as many as there are cores if it is not said.
     pub threads: Option<usize>,
-    /// A Mooncake trace to replay, JSONL, plain or gzipped; without one, requests are made up with its statistics.
+    /// A Mooncake trace to replay, JSONL, plain or gzipped; without one, a synthetic one with its statistics.
     pub trace: Option<PathBuf>,
     /// Where to write JSON.
     pub json: Option<PathBuf>,
@@ -86,13 +86,13 @@ impl Section {
     }
 }
 
-/// What the command line asks for.
+/// A parsed command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Command {
-    /// To measure.
+    /// Measure.
     Run(Options),
-    /// To be told how to ask.
+    /// Print the usage.
     Help,
 }
 
@@ -195,7 +195,7 @@ fn sections(names: &str) -> Result<Vec<Section>, OptionsError> {
 pub const HELP: &str = "\
 Compares this index with its peers. Tables go to stdout as Markdown, progress to stderr.
 
-Usage: compare [options]
+Usage: pointsman-compare [options]
 
   --only SECTIONS    search, tokens, writes, evict, threads, replay, memory, decision, execution;
                      several with commas; all by default
@@ -205,7 +205,7 @@ Usage: compare [options]
   --rounds R         rounds that medians are taken over (9)
   --quick            a few cells of each section, smaller and with 3 rounds
   --threads N        most threads that search at once (as many as there are cores)
-  --trace PATH       a Mooncake trace to replay, JSONL, plain or .gz (else one is made up with its statistics)
+  --trace PATH       a Mooncake trace to replay, JSONL, plain or .gz (else a synthetic one with its statistics)
   --json PATH        writes the tables there as JSON too
   --out FOLDER       writes results.md, results.json and a plot of each table there
   -h, --help         prints this

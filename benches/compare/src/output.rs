@@ -1,4 +1,4 @@
-//! A folder with everything a run measured: tables with what they were measured on, JSON, and a picture each.
+//! Results folder: Markdown with machine and command, JSON, and charts.
 
 use std::fmt::Write as _;
 use std::io;

@@ -1,4 +1,4 @@
-//! Tables as pictures: ratios as dots beside the line 1, lines over a size, bars.
+//! Charts of result tables: dot plots of ratios, line charts over a size, bar charts.
 //!
 //! A plot is derived from a table alone. The rule: what is not a finite number is not drawn, so that a picture
 //! is well-formed whatever was measured.

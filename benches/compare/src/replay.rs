@@ -1,5 +1,5 @@
-//! What rate of requests and events does a system keep up with? A trace becomes the same lookups and events for every
-//! system, sent at their times whether the system is ready or not.
+//! Open-loop trace replay: a trace becomes the same lookups and events for every system, sent at their times whether the
+//! system is ready or not.
 //!
 //! [`pointsman_lab::trace`] reads one or makes one up; [`block_pool`] is the cache of one pod, [`corpus`] runs one for each pod over
 //! the trace and writes down what a router would see; [`drive`] sends that to a system, faster or slower, and

@@ -1,4 +1,4 @@
-//! The questions, one a file. Each takes the options, tells its progress and returns tables.
+//! Measurements, one a file: each takes the options, reports its progress and returns tables.
 
 mod clear;
 mod decision;

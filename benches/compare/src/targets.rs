@@ -1,4 +1,4 @@
-//! Was a target held, and if not, where was it missed worst?
+//! Performance targets: held or missed, and the worst cell.
 //!
 //! The rule: a target is judged by what was measured in this run, and by nothing else; where nothing was
 //! measured it says so.

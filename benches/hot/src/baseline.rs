@@ -1,4 +1,4 @@
-//! Counts as they are checked in, and what has become of them.
+//! Baseline of instruction counts, and the change since.
 
 use std::fmt;
 use std::path::Path;
@@ -12,7 +12,7 @@ pub(crate) struct Baseline {
 
 /// What has become of a count.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Verdict {
+pub(crate) enum Change {
     /// It is about what it was.
     Same(f64),
     /// It rose too far.
@@ -45,15 +45,15 @@ impl Baseline {
     }
 
     /// Every count of this one beside that of an earlier one.
-    pub(crate) fn against<'a>(&'a self, before: &Self) -> impl Iterator<Item = (&'a str, f64, Verdict)> {
+    pub(crate) fn against<'a>(&'a self, before: &Self) -> impl Iterator<Item = (&'a str, f64, Change)> {
         self.counts.iter().map(|(name, count)| {
             let old = before.counts.iter().find(|(known, _)| known == name);
-            (name.as_str(), *count, old.map_or(Verdict::Missing, |(_, old)| Verdict::of(*old, *count)))
+            (name.as_str(), *count, old.map_or(Change::Missing, |(_, old)| Change::of(*old, *count)))
         })
     }
 }
 
-impl Verdict {
+impl Change {
     fn of(before: f64, now: f64) -> Self {
         let change = now / before - 1.0;
         match change {
@@ -75,7 +75,7 @@ impl fmt::Display for Baseline {
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Same(change) => write!(f, "{:+.2}%", change * 100.0),
@@ -112,7 +112,7 @@ mod tests {
             of(&[("a", 100.0), ("b", 100.0), ("c", 100.0)]),
             of(&[("a", 102.9), ("b", 103.1), ("c", 96.0), ("d", 1.0)]),
         );
-        let verdicts: Vec<Verdict> = now.against(&before).map(|(.., verdict)| verdict).collect();
-        assert!(matches!(verdicts[..], [Verdict::Same(_), Verdict::Rose(_), Verdict::Fell(_), Verdict::Missing]));
+        let verdicts: Vec<Change> = now.against(&before).map(|(.., change)| change).collect();
+        assert!(matches!(verdicts[..], [Change::Same(_), Change::Rose(_), Change::Fell(_), Change::Missing]));
     }
 }

@@ -1,4 +1,4 @@
-//! How many instructions do the hottest operations take, and is that more than it was?
+//! Instruction counts of the hottest operations, against a baseline.
 //!
 //! Counts come from `valgrind --tool=callgrind`: they repeat where times do not. Each operation runs in a process of its
 //! own, some times and twice as often; the difference has no set-up in it. The rule: a rise over 3% fails.
@@ -16,7 +16,7 @@ mod operations;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::baseline::{Baseline, Verdict};
+use crate::baseline::{Baseline, Change};
 use crate::operations::OPERATIONS;
 
 fn main() -> ExitCode {
@@ -55,9 +55,9 @@ fn compare() -> Result<ExitCode, String> {
         println!("note: the baseline was counted with {}, this with {}", before.toolchain, now.toolchain);
     }
     let mut code = ExitCode::SUCCESS;
-    for (name, count, verdict) in now.against(&before) {
-        println!("{name:<24} {count:>12.1}  {verdict}");
-        if matches!(verdict, Verdict::Rose(..) | Verdict::Missing) {
+    for (name, count, change) in now.against(&before) {
+        println!("{name:<24} {count:>12.1}  {change}");
+        if matches!(change, Change::Rose(..) | Change::Missing) {
             code = ExitCode::FAILURE;
         }
     }

@@ -1,4 +1,4 @@
-//! The five hottest operations, each after a set-up that is not counted.
+//! Microbenchmark workloads: the five hottest operations, each after a set-up that is not counted.
 //!
 //! The rule: nothing here depends on time, chance or addresses, or counts would not repeat.
 
@@ -19,11 +19,11 @@ pub(crate) struct Operation {
     pub(crate) name: &'static str,
     /// How often it is run to be counted.
     pub(crate) times: usize,
-    pub(crate) prepare: fn() -> Box<dyn Run>,
+    pub(crate) prepare: fn() -> Box<dyn Workload>,
 }
 
 /// An operation that is set up.
-pub(crate) trait Run {
+pub(crate) trait Workload {
     /// Runs so many times; a number that depends on all results.
     fn run(&mut self, times: usize) -> u64;
 }
@@ -80,7 +80,7 @@ struct Search {
 
 impl Search {
     fn new(prompts: Prompts) -> Self {
-        let mut numbers = Prompted(SplitMix64::new(1));
+        let mut numbers = PromptSource(SplitMix64::new(1));
         let filled = Filled::new((0..PROMPTS).map(|_| numbers.chain(128)).collect());
         let asked = filled.prompts.iter().map(|prompt| match prompts {
             Prompts::Held => prompt.iter().copied().chain(numbers.chain(8)).collect(),
@@ -90,7 +90,7 @@ impl Search {
     }
 }
 
-impl Run for Search {
+impl Workload for Search {
     fn run(&mut self, times: usize) -> u64 {
         let mut sum = 0;
         for prompt in self.asked.iter().cycle().take(times) {
@@ -109,13 +109,13 @@ struct Write {
 
 impl Write {
     fn new() -> Self {
-        let mut numbers = Prompted(SplitMix64::new(2));
+        let mut numbers = PromptSource(SplitMix64::new(2));
         let filled = Filled::new((0..PROMPTS).map(|_| numbers.chain(64)).collect());
         Self { filled, stored: (0..PROMPTS).map(|_| numbers.chain(64)).collect() }
     }
 }
 
-impl Run for Write {
+impl Workload for Write {
     fn run(&mut self, times: usize) -> u64 {
         let Filled { index, pods, .. } = &self.filled;
         for (chain, pod) in self.stored.iter().cycle().zip(pods.iter().cycle()).take(times) {
@@ -140,13 +140,13 @@ struct Tokens {
 
 impl Tokens {
     fn new() -> Self {
-        let (hasher, prompts) = (hasher(), Prompted(SplitMix64::new(3)).prompts(FEW, 512));
+        let (hasher, prompts) = (hasher(), PromptSource(SplitMix64::new(3)).prompts(FEW, 512));
         let filled = Filled::new(prompts.iter().map(|prompt| hasher.hash(prompt)).collect());
         Self { filled, prompts, hasher, hashes: Vec::new(), matches: Matches::default() }
     }
 }
 
-impl Run for Tokens {
+impl Workload for Tokens {
     fn run(&mut self, times: usize) -> u64 {
         let mut sum = 0;
         for prompt in self.prompts.iter().cycle().take(times) {
@@ -170,7 +170,7 @@ struct Decide {
 
 impl Decide {
     fn new() -> Self {
-        let (hasher, prompts) = (hasher(), Prompted(SplitMix64::new(4)).prompts(FEW, 128));
+        let (hasher, prompts) = (hasher(), PromptSource(SplitMix64::new(4)).prompts(FEW, 128));
         let filled = Filled::new(prompts.iter().map(|prompt| hasher.hash(prompt)).collect());
         let info = |(at, pod): (usize, &Pod)| {
             let load = Load { running: (at * 7 % 13) as u32, kv_used: (at * 5 % 17) as f32 / 17.0, ..Load::default() };
@@ -184,7 +184,7 @@ impl Decide {
     }
 }
 
-impl Run for Decide {
+impl Workload for Decide {
     fn run(&mut self, times: usize) -> u64 {
         let mut sum = 0;
         for (seed, prompt) in (0..).zip(self.prompts.iter().cycle().take(times)) {
@@ -215,9 +215,9 @@ fn block_size() -> BlockSize {
 }
 
 /// Prompts from a seed.
-struct Prompted(SplitMix64);
+struct PromptSource(SplitMix64);
 
-impl Prompted {
+impl PromptSource {
     fn chain(&mut self, blocks: usize) -> Vec<BlockHash> {
         (0..blocks).map(|_| BlockHash::new(self.0.next_u64())).collect()
     }

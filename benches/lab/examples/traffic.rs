@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use pointsman_lab::trace::Trace;
-use pointsman_lab::trace::made::Made;
+use pointsman_lab::trace::synthetic::Synthetic;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -14,7 +14,7 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     };
     let number = |at: usize, otherwise: u64| arguments.get(at).and_then(|text| text.parse().ok()).unwrap_or(otherwise);
-    let trace = match what.parse::<Made>() {
+    let trace = match what.parse::<Synthetic>() {
         Ok(made) => Ok(made.trace(number(1, 10_000) as usize, number(2, 1))),
         Err(_) => Trace::open(Path::new(what)),
     };

@@ -1,4 +1,4 @@
-//! Markup: text made harmless, and whether a page or picture is well-formed.
+//! HTML escaping, and a check that markup is well-formed.
 //!
 //! The rule: text of others goes through [`escaped`] before it stands in a page, in a picture, or in an attribute.
 

@@ -1,4 +1,4 @@
-//! Many latencies in a small table: recorded without allocating, merged between threads, read as quantiles.
+//! Latency histogram with log-linear buckets: recorded without allocating, merged between threads, read as quantiles.
 //!
 //! The unit is the caller's: ns, unless said.
 //!
@@ -6,18 +6,18 @@
 
 /// Counts of latencies in buckets that widen with their size.
 #[derive(Clone, Debug)]
-pub struct Latencies {
+pub struct LatencyHistogram {
     counts: Vec<u64>,
     total: u64,
 }
 
-impl Default for Latencies {
+impl Default for LatencyHistogram {
     fn default() -> Self {
         Self { counts: vec![0; BUCKETS], total: 0 }
     }
 }
 
-impl Latencies {
+impl LatencyHistogram {
     /// Counts one latency.
     pub fn record(&mut self, ns: u64) {
         self.record_many(ns, 1);
@@ -62,7 +62,7 @@ impl Latencies {
     }
 }
 
-impl Latencies {
+impl LatencyHistogram {
     /// The distribution's steps, from the shortest: a latency, and which share of them stays within it. The last share
     /// is 1; nothing of nothing.
     pub fn distribution(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_quantile_is_never_below_the_true_one_and_hardly_above() {
-        let mut some = Latencies::default();
+        let mut some = LatencyHistogram::default();
         let mut all: Vec<u64> = (0..5_000u64).map(|i| i * i % 7_919 + i * 1_000 * (i % 97)).collect();
         all.iter().for_each(|&ns| some.record(ns));
         all.sort_unstable();
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn the_distribution_climbs_to_one_and_agrees_with_quantiles() {
-        let mut some = Latencies::default();
+        let mut some = LatencyHistogram::default();
         assert_eq!(some.distribution().next(), None);
         (0..3_000u64).for_each(|i| some.record(i * i % 50_021));
         some.record_many(7, 500);
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn merged_tables_are_one() {
-        let (mut left, mut right) = (Latencies::default(), Latencies::default());
+        let (mut left, mut right) = (LatencyHistogram::default(), LatencyHistogram::default());
         assert_eq!(left.quantile(0.5), None);
         left.record(10);
         right.record(30);

@@ -1,9 +1,9 @@
-//! Requests over time: what a simulation is given.
+//! Traces: requests over time, recorded or synthetic.
 //!
 //! | module | idea |
 //! |---|---|
 //! | [`read`] | from a file: Mooncake's open loop, agents' closed loop |
-//! | [`made`] | made up from a seed, with the statistics of the real ones |
+//! | [`synthetic`] | synthetic, with the statistics of real ones |
 //! | [`order`] | places in the order of expected times |
 //! | [`scale`] | faster, slower, and more of the same |
 //! | [`stats`] | figures to compare traces by |
@@ -11,12 +11,12 @@
 //! The rule: equal ids mean equal prompts up to there, an [`Start::After`] names an earlier place, and the times of
 //! [`Start::At`] never fall from one place to the next. Every method keeps it.
 
-pub mod made;
+mod id_map;
 pub mod order;
 pub mod read;
 pub mod scale;
 pub mod stats;
-mod table;
+pub mod synthetic;
 
 /// Requests in the order of their arrival; of those that wait for others, in the [expected](Trace::expected) one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

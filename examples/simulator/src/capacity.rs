@@ -140,7 +140,7 @@ pub(crate) const MOST_REQUESTS: usize = 100_000;
 
 #[cfg(test)]
 mod tests {
-    use pointsman_lab::trace::made::Made;
+    use pointsman_lab::trace::synthetic::Synthetic;
     use pointsman_lab::trace::{Request, Start};
 
     use super::*;
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn traffic_that_no_pod_has_room_for_is_an_error() {
-        let trace = Made::Conversation.trace(20, 3);
+        let trace = Synthetic::Conversation.trace(20, 3);
         let error = capacity(&trace, &SimConfig::mixed(1, trace.block, trace.block)).unwrap_err();
         assert!(error.to_string().starts_with("--kv-tokens: "), "{error}");
         let nothing = Trace::new(512, Vec::new());

@@ -221,7 +221,7 @@ fn with(load: PodLoad, own: &InFlight) -> PodLoad {
 #[cfg(test)]
 mod tests {
     use kv_index::BlockHash;
-    use pointsman_lab::trace::made::Made;
+    use pointsman_lab::trace::synthetic::Synthetic;
 
     use super::*;
     use crate::config::SimConfig;
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_list_that_a_pod_refuses_or_that_is_short_ends_with_the_online_requests() {
-        let trace = Made::Rag.trace(20, 3).at_rate(6.0, 3);
+        let trace = Synthetic::Rag.trace(20, 3).at_rate(6.0, 3);
         let (load, config) = (PreparedTrace::new(&trace), SimConfig::mixed(2, 60_000, trace.block));
         let policy = Policy::find("round_robin").unwrap();
         for rule in [AdmissionMode::FixedConcurrency(64), AdmissionMode::Admission(BatchAdmission::default())] {
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn the_rule_costs_those_who_wait_little_and_no_rule_costs_them_much() {
-        let trace = Made::Rag.trace(600, 3).at_rate(6.0, 3);
+        let trace = Synthetic::Rag.trace(600, 3).at_rate(6.0, 3);
         let (load, config) = (PreparedTrace::new(&trace), SimConfig::mixed(4, 200_000, trace.block));
         let policy = Policy::find("lmetric").unwrap();
         let (batch, p90) = (batch(&load, 4), |result: &crate::results::PolicyResult| result.ttft.quantile(0.9));

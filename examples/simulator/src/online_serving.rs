@@ -363,13 +363,13 @@ const FIRST_GUESS: (u64, u64) = (8, 8 * 256);
 
 #[cfg(test)]
 mod tests {
-    use pointsman_lab::trace::made::Made;
+    use pointsman_lab::trace::synthetic::Synthetic;
 
     use super::*;
 
     #[test]
     fn a_request_has_the_same_chance_whenever_it_comes() {
-        let trace = Made::Agents.trace(300, 3).at_rate(4.0, 3);
+        let trace = Synthetic::Agents.trace(300, 3).at_rate(4.0, 3);
         assert!(trace.is_closed());
         let load = PreparedTrace::new(&trace);
         let tokens = |speed: f64| {

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Parser, ValueEnum};
 use pointsman_lab::trace::Trace;
-use pointsman_lab::trace::made::Made;
+use pointsman_lab::trace::synthetic::Synthetic;
 
 use crate::SimulateError;
 use crate::config::SimConfig;
@@ -33,7 +33,7 @@ pub(crate) struct Options {
     pub(crate) trace: Vec<PathBuf>,
     /// Synthetic traffic: conversation, chat, rag, agents, or mixed:SHARE with a share of long cold prompts; repeatable.
     #[arg(long, value_name = "KIND", default_value = "conversation")]
-    pub(crate) synthetic: Vec<Made>,
+    pub(crate) synthetic: Vec<Synthetic>,
     /// Synthetic requests; a trace is repeated with other conversations until it has at least so many.
     #[arg(long, default_value_t = 12_000)]
     pub(crate) requests: usize,
@@ -117,7 +117,8 @@ impl Options {
     pub(crate) fn traffic(&self) -> Result<Vec<(String, Trace)>, SimulateError> {
         let mut names = HashSet::new();
         if self.trace.is_empty() {
-            let make = |kind: &Made| (unique_name(&mut names, kind.to_string()), kind.trace(self.requests, self.seed));
+            let make =
+                |kind: &Synthetic| (unique_name(&mut names, kind.to_string()), kind.trace(self.requests, self.seed));
             return Ok(self.synthetic.iter().map(make).collect());
         }
         let open = |path: &PathBuf| {

@@ -1,6 +1,6 @@
 //! What a simulation of one policy found.
 
-use pointsman_lab::latency::Latencies;
+use pointsman_lab::latency::LatencyHistogram;
 
 /// What came of one policy on one trace.
 #[derive(Clone, Debug, Default)]
@@ -28,11 +28,11 @@ pub(crate) struct PolicyResult {
     /// Virtual µs from the beginning of the traffic, time 0, to the last arrival.
     pub(crate) arrivals_us: u64,
     /// Times to the first token, in virtual µs.
-    pub(crate) ttft: Latencies,
+    pub(crate) ttft: LatencyHistogram,
     /// Times between two tokens of an answer, in virtual µs.
-    pub(crate) between: Latencies,
+    pub(crate) between: LatencyHistogram,
     /// Times to the last token, in virtual µs.
-    pub(crate) whole: Latencies,
+    pub(crate) whole: LatencyHistogram,
     /// What each pod did.
     pub(crate) pods: Vec<PodResult>,
     /// Of several runs as one, the mean of their imbalances: the busiest pod of one is not that of another, and sums over runs

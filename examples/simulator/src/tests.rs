@@ -8,7 +8,7 @@ use crate::policy::Policy;
 use crate::report::json;
 use crate::results::{PodResult, PolicyResult};
 use clap::Parser;
-use pointsman_lab::trace::made::Made;
+use pointsman_lab::trace::synthetic::Synthetic;
 use pointsman_lab::trace::{Request, Start, Trace};
 use serde_json::Value;
 
@@ -30,11 +30,11 @@ fn request(start: Start, session: u32, input: u32, output: u32) -> Request {
 #[test]
 fn every_token_is_computed_or_found_and_every_request_answered_or_refused() {
     for (made, policy) in [
-        (Made::Conversation, "cache_aware"),
-        (Made::Conversation, "round_robin"),
-        (Made::Chat, "lmetric"),
-        (Made::Rag, "longest_prefix"),
-        (Made::Agents, "session_sticky"),
+        (Synthetic::Conversation, "cache_aware"),
+        (Synthetic::Conversation, "round_robin"),
+        (Synthetic::Chat, "lmetric"),
+        (Synthetic::Rag, "longest_prefix"),
+        (Synthetic::Agents, "session_sticky"),
     ] {
         let trace = made.trace(100, 5).at_rate(8.0, 5);
         // So little memory that blocks go all the time and some prompts find no room.
@@ -98,7 +98,7 @@ fn the_same_prompt_again_costs_its_last_block_and_the_next_turn_waits_for_the_an
 
 #[test]
 fn no_first_token_comes_before_its_own_prefill() {
-    let trace = Made::Rag.trace(100, 2).at_rate(4.0, 2);
+    let trace = Synthetic::Rag.trace(100, 2).at_rate(4.0, 2);
     let config = SimConfig::mixed(2, 1_000_000, trace.block);
     let result = run("random", &trace, &config);
     // The least that any request has to compute is one token.
@@ -115,7 +115,7 @@ fn no_first_token_comes_before_its_own_prefill() {
 #[test]
 fn one_pod_with_room_for_everything_reaches_the_bound() {
     // Whole turns one after the other, so that what will be held is held when it is asked for.
-    let trace = Made::Chat.trace(150, 9);
+    let trace = Synthetic::Chat.trace(150, 9);
     let tokens: usize = trace.requests.iter().map(|one| (one.input + one.output) as usize).sum();
     let block = trace.block;
     let result = run("round_robin", &trace.at_rate(0.02, 9), &SimConfig::mixed(1, tokens + 150 * block, block));
@@ -128,7 +128,7 @@ fn one_pod_with_room_for_everything_reaches_the_bound() {
 fn round_robin_finds_what_it_does_on_the_real_trace() {
     // By hand, on the trace that `conversation` imitates: 7.1% of all blocks at 16 pods with 1M tokens each, of 36.6% that
     // an infinite cache finds. A twelfth of the requests is near.
-    let trace = Made::Conversation.trace(1_000, 4).at_rate(2.0, 4);
+    let trace = Synthetic::Conversation.trace(1_000, 4).at_rate(2.0, 4);
     let result = run("round_robin", &trace, &SimConfig::mixed(16, 1_000_000, trace.block));
     let (hits, bound) = (result.hit_rate(), result.bound());
     assert!((0.02..0.12).contains(&hits) && (0.2..0.5).contains(&bound), "{hits} of {bound}");

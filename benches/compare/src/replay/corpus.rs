@@ -1,4 +1,4 @@
-//! What a router sees of a trace: a lookup for every request, and the events of every pod's cache.
+//! Replay corpus: a trace as a router sees it, a lookup for every request and the events of every pod's cache.
 //!
 //! Requests go to pods by a seeded draw; one that goes on from an earlier one goes where that went, nine times in ten.
 //! The pod's [`BlockPool`] then computes the prompt (one event for what it had to evict, one for what it stored) and
@@ -255,11 +255,11 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use pointsman_lab::trace::made::Made;
+    use pointsman_lab::trace::synthetic::Synthetic;
 
     #[test]
     fn events_fit_each_other_and_the_checks() {
-        let trace = Made::Conversation.trace(300, 2);
+        let trace = Synthetic::Conversation.trace(300, 2);
         let corpus = Corpus::new(&trace, Pods::new(4, 3_000), 1);
         let mut held = vec![HashSet::new(); 4];
         let mut checks = corpus.checks.iter().peekable();
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn a_seed_decides_where_requests_go() {
-        let trace = Made::Conversation.trace(200, 2);
+        let trace = Synthetic::Conversation.trace(200, 2);
         let changes = |seed| Corpus::new(&trace, Pods::new(8, 2_000), seed).changes;
         assert_eq!(changes(1), changes(1));
         assert_ne!(changes(1), changes(2));

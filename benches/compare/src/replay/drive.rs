@@ -1,4 +1,4 @@
-//! A corpus sent to a system at its times, compressed: lanes of lookups and lanes of events, none waiting for another.
+//! Open-loop load generator: a corpus sent at its times, compressed, by lanes of lookups and of events.
 //!
 //! The rule: a lane that is late sends at once and skips nothing, so being slow shows as being late.
 
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::corpus::Corpus;
 use crate::concurrent::{Change, ConcurrentSystem, Span};
-use pointsman_lab::latency::Latencies;
+use pointsman_lab::latency::LatencyHistogram;
 
 /// Threads that look up, and threads that send events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,9 +42,9 @@ pub struct ReplayTimes {
     /// How long that was after the last event was sent.
     pub drain: Duration,
     /// How long a lookup takes once it is sent.
-    pub lookups: Latencies,
+    pub lookups: LatencyHistogram,
     /// How long a lookup takes from when it was due.
-    pub since_due: Latencies,
+    pub since_due: LatencyHistogram,
     /// Events that the system refused.
     pub refused: usize,
 }
@@ -62,8 +62,8 @@ impl ReplayTimes {
 #[derive(Default)]
 struct LaneTimes {
     ended: Duration,
-    lookups: Latencies,
-    since_due: Latencies,
+    lookups: LatencyHistogram,
+    since_due: LatencyHistogram,
     refused: usize,
 }
 
@@ -109,8 +109,8 @@ pub fn replay<S: ConcurrentSystem>(corpus: &Corpus, text: &S::Text, lanes: Lanes
         issued,
         drained: drained.max(issued),
         drain: drained - sent,
-        lookups: Latencies::default(),
-        since_due: Latencies::default(),
+        lookups: LatencyHistogram::default(),
+        since_due: LatencyHistogram::default(),
         refused: lanes_done.iter().map(|lane_times| lane_times.refused).sum(),
     };
     for lane_times in &lanes_done {
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
     use crate::concurrent::{ConcurrentDynamo, ConcurrentOurs, ConcurrentSmg};
     use crate::replay::corpus::Pods;
-    use pointsman_lab::trace::made::Made;
+    use pointsman_lab::trace::synthetic::Synthetic;
 
     fn sent<S: ConcurrentSystem>(corpus: &Corpus, window: Duration) -> ReplayTimes {
         let outcome = replay::<S>(corpus, &S::text(&corpus.script), Lanes::of(2), window);
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn every_lookup_is_answered_and_every_event_taken() {
-        let corpus = Corpus::new(&Made::Conversation.trace(200, 2), Pods::new(4, 3_000), 1);
+        let corpus = Corpus::new(&Synthetic::Conversation.trace(200, 2), Pods::new(4, 3_000), 1);
         sent::<ConcurrentSmg>(&corpus, Duration::ZERO);
         sent::<ConcurrentDynamo>(&corpus, Duration::ZERO);
         let flat_out = sent::<ConcurrentOurs>(&corpus, Duration::ZERO);
@@ -206,8 +206,8 @@ mod tests {
             issued: Duration::from_millis(issued),
             drained: Duration::from_millis(drained),
             drain: Duration::ZERO,
-            lookups: Latencies::default(),
-            since_due: Latencies::default(),
+            lookups: LatencyHistogram::default(),
+            since_due: LatencyHistogram::default(),
             refused: 0,
         };
         assert!(outcome(1_005, 1_009).kept_up());

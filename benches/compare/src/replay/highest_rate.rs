@@ -1,4 +1,4 @@
-//! The highest rate that still holds, found by trying.
+//! Highest sustainable rate, by bracketing and bisection.
 
 /// The highest rate at which `holds` gives something, to within 10%, beginning near `start`; with what it gave there.
 ///

@@ -1,4 +1,4 @@
-//! What does it cost to clear a pod that holds a lot?
+//! Cost of clearing a large pod.
 //!
 //! Another pod holds every second chain and must keep it.
 

@@ -1,4 +1,4 @@
-//! What does a decision cost by pods and plugins, with a trace and without, and what does it allocate?
+//! Decision latency and allocations, by pods and plugins, traced and not.
 //!
 //! `by hand` and `five plugins` are the same decision ([`pointsman_benches::decide`]), without a search. The stock profiles get a
 //! prompt as tokens: those that ask for the cache hash it and search, and an eighth of the pods hold a part of it.

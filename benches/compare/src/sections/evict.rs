@@ -1,4 +1,4 @@
-//! What does a conversation cost that comes and goes, by how many share its prompt?
+//! Churn: cost of conversations that come and go, by how many share a system prompt.
 //!
 //! The rule: as many conversations live after a round as before it, and those that go are not those that came
 //! last. SMG 2.0.0 panics past 262,144 conversations under one prompt and then answers no search any more, so it

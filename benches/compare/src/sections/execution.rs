@@ -1,4 +1,4 @@
-//! What does forwarding a chunk cost?
+//! Streaming overhead: cost of a forwarded chunk.
 //!
 //! A stream of 64-byte chunks from memory is read to its end: as it is, copied into a buffer, and through a run of the
 //! driver that has begun. With pauses, every chunk is asked for twice, as from a network.

@@ -1,4 +1,4 @@
-//! What do holes cost: made in the middle of chains, searched across, healed, and searched again?
+//! Cost of holes: punched in the middle of chains, searched across, healed, searched again.
 //!
 //! Every other block of the middle of a chain goes, each from one of the pods that hold it, so pods stop at
 //! different depths. The rule: answers are compared while holes are open and after; where a system is wrong its

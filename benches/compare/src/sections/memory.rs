@@ -1,4 +1,4 @@
-//! What does a block weigh, and is its memory given back?
+//! Memory footprint: bytes a block, and memory after eviction.
 //!
 //! Counted by the global allocator, so nothing a system allocates is left out. One system at a time; what its
 //! input takes is freed before the count is read.

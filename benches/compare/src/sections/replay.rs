@@ -1,4 +1,4 @@
-//! What rate of requests and events is kept up with, and how long does a lookup take then?
+//! Sustained throughput under trace replay, and lookup latency at it.
 //!
 //! One corpus for all systems ([`crate::replay`]); its answers are compared before anything is timed. A rate that is not
 //! kept up with is tried a second time, since a stall of the machine is not the system's.
@@ -15,8 +15,8 @@ use crate::results::{ResultTable, Value};
 use crate::systems::NAMES;
 use pointsman_benches::measure::Spread;
 use pointsman_lab::trace::Trace;
-use pointsman_lab::trace::made::Made;
 use pointsman_lab::trace::read::TraceError;
+use pointsman_lab::trace::synthetic::Synthetic;
 
 pub(super) fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> Vec<ResultTable> {
     let columns = [
@@ -61,7 +61,7 @@ pub(super) fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> Vec<ResultTa
 
 fn requests(path: Option<&Path>, options: &Options) -> Result<Trace, TraceError> {
     let most = if options.quick { QUICK_REQUESTS } else { REQUESTS };
-    let Some(path) = path else { return Ok(Made::Conversation.trace(most, options.seed)) };
+    let Some(path) = path else { return Ok(Synthetic::Conversation.trace(most, options.seed)) };
     // Nobody answers here, so nobody can wait for an answer.
     let trace = Trace::open(path)?.opened();
     Ok(trace.take(if options.quick { QUICK_REQUESTS } else { MOST_REQUESTS }))
@@ -69,7 +69,7 @@ fn requests(path: Option<&Path>, options: &Options) -> Result<Trace, TraceError>
 
 fn describe(trace: &Trace, corpus: &Corpus, lanes: Lanes, path: Option<&Path>) -> [String; 2] {
     let stats = trace.stats();
-    let name = path.and_then(Path::file_name).map_or("made up".into(), |name| name.to_string_lossy());
+    let name = path.and_then(Path::file_name).map_or("synthetic".into(), |name| name.to_string_lossy());
     let [asked, stored, evicted] = corpus.blocks();
     [
         format!(

@@ -1,4 +1,4 @@
-//! What does a search cost, by pods, blocks, who holds what, and how much of the prompt is held?
+//! Search latency, by pods, prompt length, drop-off depths and share of the prompt held.
 //!
 //! The rule: every round asks for other prompts, the same ones of every system, and each answer was compared
 //! with the expected before.

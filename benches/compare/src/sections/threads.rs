@@ -1,4 +1,4 @@
-//! How do searches scale with threads, alone and beside a writer?
+//! Search scalability by threads, alone and beside a writer.
 //!
 //! Every thread searches for the next turns of conversations in an order of its own. Throughput is taken without a
 //! clock in the loop; latencies in a run of their own, each search between two readings of the clock, whose cost (some
@@ -20,7 +20,7 @@ use crate::systems::NAMES;
 use pointsman_benches::fleet::{Cell, Content, Fleet};
 use pointsman_benches::measure::Spread;
 use pointsman_lab::SplitMix64;
-use pointsman_lab::latency::Latencies;
+use pointsman_lab::latency::LatencyHistogram;
 
 pub(super) fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> Vec<ResultTable> {
     let columns = [
@@ -95,7 +95,7 @@ type Samples = BTreeMap<(bool, usize), [Vec<Sample>; 3]>;
 struct Sample {
     /// Searches a second.
     rate: f64,
-    latencies: Latencies,
+    latencies: LatencyHistogram,
     /// Blocks a second.
     written: f64,
 }
@@ -184,7 +184,7 @@ impl<S: ConcurrentSystem> Lane for Filled<S> {
 
 impl<S: ConcurrentSystem> Filled<S> {
     /// Searches a second, how long each took if asked for, and blocks written a second.
-    fn search(&mut self, load: Load, timed: bool) -> (f64, Latencies, f64) {
+    fn search(&mut self, load: Load, timed: bool) -> (f64, LatencyHistogram, f64) {
         let Self { system, text, writer, spans, written } = self;
         let (system, text, spans, done) = (&*system, &*text, &*spans, &AtomicBool::new(false));
         std::thread::scope(|scope| {
@@ -200,7 +200,7 @@ impl<S: ConcurrentSystem> Filled<S> {
             let searchers: Vec<_> = (0..load.threads).map(search).collect();
             std::thread::sleep(if load.most > 4 { WINDOW / 2 } else { WINDOW });
             done.store(true, Ordering::Relaxed);
-            let (mut rate, mut latencies) = (0.0, Latencies::default());
+            let (mut rate, mut latencies) = (0.0, LatencyHistogram::default());
             for searcher in searchers {
                 let (own, taken) = searcher.join().expect("a searcher ends");
                 rate += own;
@@ -217,7 +217,7 @@ fn flat_out<S: ConcurrentSystem>(
     spans: &[Span],
     mut rng: SplitMix64,
     done: &AtomicBool,
-) -> (f64, Latencies) {
+) -> (f64, LatencyHistogram) {
     let (mut scratch, mut count, start) = (S::Scratch::default(), 0u64, Instant::now());
     while !done.load(Ordering::Relaxed) {
         for _ in 0..64 {
@@ -225,7 +225,7 @@ fn flat_out<S: ConcurrentSystem>(
         }
         count += 64;
     }
-    (count as f64 / start.elapsed().as_secs_f64(), Latencies::default())
+    (count as f64 / start.elapsed().as_secs_f64(), LatencyHistogram::default())
 }
 
 fn each<S: ConcurrentSystem>(
@@ -234,8 +234,8 @@ fn each<S: ConcurrentSystem>(
     spans: &[Span],
     mut rng: SplitMix64,
     done: &AtomicBool,
-) -> (f64, Latencies) {
-    let (mut scratch, mut taken) = (S::Scratch::default(), Latencies::default());
+) -> (f64, LatencyHistogram) {
+    let (mut scratch, mut taken) = (S::Scratch::default(), LatencyHistogram::default());
     while !done.load(Ordering::Relaxed) {
         let prompt = spans[rng.below(spans.len())];
         black_box(S::touch(text, prompt));

@@ -1,4 +1,4 @@
-//! What does a decision cost from tokens on, hashing included?
+//! Latency from tokens to match and to plan, hashing included.
 //!
 //! Each system is filled with its own hashes of the same tokens, and asked by them. Ours hashes on demand; the
 //! eager call and the way on to a plan stand beside it, and hashing alone in a table of its own.

@@ -1,4 +1,4 @@
-//! What does an event cost per block: stores that extend, diverge and repeat, and evictions?
+//! Write cost per block: stores that extend, diverge and repeat, and evictions.
 //!
 //! Each round fills a fresh system, so what its tables cost to grow is part of the figure. A round untimed comes
 //! first, in which the answers are compared with the expected after every phase.

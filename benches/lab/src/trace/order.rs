@@ -1,4 +1,4 @@
-//! When is a request expected that waits for another's answer?
+//! Arrival order of closed-loop requests: when a request is expected that waits for another's answer.
 //!
 //! A trace lists requests in the order of their arrival, but when a turn of a conversation comes depends on who
 //! serves it. Its expected time is what it would be if an answer took [`ANSWER_US`] a token and nothing else took any

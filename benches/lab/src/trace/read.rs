@@ -1,4 +1,4 @@
-//! Traces from files: one JSON object a line, plain or gzipped.
+//! Trace files in Mooncake's format: JSON lines, plain or gzipped.
 //!
 //! A row has `timestamp` (ms), `input_length` and `output_length` (tokens), `hash_ids`, and perhaps `session_id`.
 //!
@@ -30,8 +30,8 @@ use std::path::Path;
 use flate2::read::MultiGzDecoder;
 use serde::Deserialize;
 
+use super::id_map::Ids;
 use super::order::answer;
-use super::table::Ids;
 use super::{Request, Start, Trace};
 
 /// Why there is no trace.

@@ -1,6 +1,6 @@
-//! The same traffic faster or slower, and more of it.
+//! Scaling of traffic: another request rate, and more copies of it.
 
-use super::table::Table;
+use super::id_map::IdMap;
 use super::{Request, Start, Trace, order};
 use pointsman_test_support::SplitMix64;
 
@@ -99,7 +99,7 @@ fn whole_span(times: &[u64]) -> f64 {
 /// What ids are called in copies.
 struct Renaming {
     /// By id, its number among those of one conversation alone, or else [`SHARED`].
-    numbers: Table,
+    numbers: IdMap,
     /// How many are of one alone.
     alone: u64,
     /// The first id that nobody has.
@@ -108,7 +108,7 @@ struct Renaming {
 
 impl Renaming {
     fn new(trace: &Trace) -> Self {
-        let (mut owners, mut numbers) = (Table::new(&trace.requests), Table::new(&trace.requests));
+        let (mut owners, mut numbers) = (IdMap::new(&trace.requests), IdMap::new(&trace.requests));
         let each = || trace.requests.iter().flat_map(|request| request.ids.iter().map(|&id| (id, request.session)));
         for (id, session) in each() {
             if *owners.get_or_set(id, || session) != session {
@@ -119,7 +119,7 @@ impl Renaming {
         for (id, _) in each() {
             numbers.get_or_set(id, || (alone, alone += 1).0);
         }
-        Self { numbers, alone: u64::from(alone), free: Table::end(&trace.requests) }
+        Self { numbers, alone: u64::from(alone), free: IdMap::end(&trace.requests) }
     }
 
     fn of(&self, id: u64, copy: usize) -> u64 {

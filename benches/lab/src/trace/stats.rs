@@ -1,9 +1,9 @@
-//! What is a trace like? Figures to compare traces by.
+//! Trace statistics: figures to compare traces by.
 
 use std::collections::HashMap;
 use std::fmt;
 
-use super::table::Table;
+use super::id_map::IdMap;
 use super::{Start, Trace};
 
 /// What a trace is like.
@@ -97,7 +97,7 @@ impl Trace {
     pub fn stats(&self) -> Stats {
         let mut stats = Stats { requests: self.requests.len(), ..Stats::default() };
         // By id, its children.
-        let mut seen = Table::new(&self.requests);
+        let mut seen = IdMap::new(&self.requests);
         let mut turns = HashMap::<u32, usize>::new();
         for request in &self.requests {
             let known = request.ids.iter().take_while(|id| seen.get(**id).is_some()).count();

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use proptest::prelude::*;
 
-use super::made::Made;
+use super::synthetic::Synthetic;
 use super::*;
 
 /// The rule, literally.
@@ -33,9 +33,9 @@ fn check(trace: &Trace) {
     assert!(trace.expected().is_sorted());
 }
 
-fn made() -> impl Strategy<Value = (Made, Trace)> {
-    (proptest::sample::select(Made::ALL.to_vec()), 1..300usize, any::<u64>())
-        .prop_map(|(made, requests, seed)| (made, made.trace(requests, seed)))
+fn synthetic() -> impl Strategy<Value = (Synthetic, Trace)> {
+    (proptest::sample::select(Synthetic::ALL.to_vec()), 1..300usize, any::<u64>())
+        .prop_map(|(kind, requests, seed)| (kind, kind.trace(requests, seed)))
 }
 
 /// What every conversation is, whatever its number and place.
@@ -58,24 +58,24 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
-    fn made_traffic_keeps_the_rule((_, trace) in made()) {
+    fn synthetic_traffic_keeps_the_rule((_, trace) in synthetic()) {
         check(&trace);
         check(&trace.clone().opened());
     }
 
     #[test]
-    fn a_rate_changes_times_and_nothing_else((made, trace) in made(), rate in 0.01f64..1e4, seed in any::<u64>()) {
+    fn a_rate_changes_times_and_nothing_else((kind, trace) in synthetic(), rate in 0.01f64..1e4, seed in any::<u64>()) {
         let scaled = trace.clone().at_rate(rate, seed);
         check(&scaled);
         prop_assert_eq!(firsts(&scaled), firsts(&trace));
         prop_assert_eq!(conversations(&scaled), conversations(&trace));
-        prop_assert_eq!(scaled.is_closed(), matches!(made, Made::Chat | Made::Agents) && trace.is_closed());
+        prop_assert_eq!(scaled.is_closed(), matches!(kind, Synthetic::Chat | Synthetic::Agents) && trace.is_closed());
         let known = |trace: &Trace| trace.stats().blocks_known;
         prop_assert_eq!(known(&scaled), known(&trace));
     }
 
     #[test]
-    fn copies_are_other_conversations_about_the_same((_, trace) in made(), copies in 1..5usize, seed in any::<u64>()) {
+    fn copies_are_other_conversations_about_the_same((_, trace) in synthetic(), copies in 1..5usize, seed in any::<u64>()) {
         let more = trace.clone().repeated(copies, seed);
         check(&more);
         let (one, all) = (trace.stats(), more.stats());
@@ -99,7 +99,7 @@ proptest! {
     }
 
     #[test]
-    fn some_of_a_trace_is_a_trace((_, trace) in made(), most in 0..300usize) {
+    fn some_of_a_trace_is_a_trace((_, trace) in synthetic(), most in 0..300usize) {
         let some = trace.clone().take(most);
         check(&some);
         prop_assert_eq!(&some.requests[..], &trace.requests[..most.min(trace.requests.len())]);
@@ -108,20 +108,20 @@ proptest! {
 
 #[test]
 fn a_rate_is_what_was_asked_for() {
-    for made in Made::ALL {
-        let trace = made.trace(4_000, 1).at_rate(25.0, 2);
+    for kind in Synthetic::ALL {
+        let trace = kind.trace(4_000, 1).at_rate(25.0, 2);
         let last = trace.requests.iter().rev().find_map(|request| match request.start {
             Start::At(at) => Some(at),
             Start::After(..) => None,
         });
         let seconds = last.expect("somebody begins") as f64 / 1e6;
-        assert!((seconds / 160.0 - 1.0).abs() < 0.01, "{made}: {seconds}");
+        assert!((seconds / 160.0 - 1.0).abs() < 0.01, "{kind}: {seconds}");
     }
 }
 
 #[test]
 fn a_rate_that_is_none_changes_nothing() {
-    let trace = Made::Chat.trace(50, 1);
+    let trace = Synthetic::Chat.trace(50, 1);
     for rate in [0.0, -1.0, f64::NAN, f64::INFINITY] {
         assert_eq!(trace.clone().at_rate(rate, 1), trace);
     }
@@ -131,18 +131,18 @@ fn a_rate_that_is_none_changes_nothing() {
 
 #[test]
 fn the_bound_hardly_moves_with_copies() {
-    for made in Made::ALL {
-        let trace = made.trace(2_000, 1);
+    for kind in Synthetic::ALL {
+        let trace = kind.trace(2_000, 1);
         let (one, more) = (trace.stats().bound(), trace.repeated(4, 1).stats().bound());
         // Documents are shared, so a copy of questions about them finds them all.
-        let within = if made == Made::Rag { 0.25 } else { 0.02 };
-        assert!(more >= one && more - one < within, "{made}: {one} and {more}");
+        let within = if kind == Synthetic::Rag { 0.25 } else { 0.02 };
+        assert!(more >= one && more - one < within, "{kind}: {one} and {more}");
     }
 }
 
 #[test]
 fn a_seed_orders_the_conversations_of_copies() {
-    let trace = Made::Chat.trace(200, 1);
+    let trace = Synthetic::Chat.trace(200, 1);
     assert_eq!(trace.clone().repeated(3, 1), trace.clone().repeated(3, 1));
     assert_ne!(trace.clone().repeated(3, 1), trace.repeated(3, 2));
 }

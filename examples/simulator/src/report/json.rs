@@ -22,7 +22,7 @@
 //!
 //! The rule: a number that is none is null, never a word.
 
-use pointsman_lab::latency::Latencies;
+use pointsman_lab::latency::LatencyHistogram;
 use serde_json::{Map, Value, json};
 
 use super::{ComparisonReport, SweepResult};
@@ -82,7 +82,7 @@ fn outcome(of: &PolicyResult) -> Value {
     })
 }
 
-fn quantiles(of: &Latencies) -> Value {
+fn quantiles(of: &LatencyHistogram) -> Value {
     json!({
         "count": of.len(),
         "p50": of.quantile(0.5),
@@ -95,7 +95,7 @@ fn quantiles(of: &Latencies) -> Value {
 }
 
 /// Evenly chosen steps, and always the last.
-fn distribution(of: &Latencies) -> Value {
+fn distribution(of: &LatencyHistogram) -> Value {
     let all: Vec<(f64, f64)> = of.distribution().collect();
     let each = all.len().div_ceil(200).max(1);
     let chosen = all.iter().enumerate().filter(|(at, _)| at % each == 0 || at + 1 == all.len());

@@ -9,7 +9,7 @@ use std::num::NonZeroU32;
 
 use kv_index::{BlockHash, Config, Index};
 use pointsman_lab::trace::Trace;
-use pointsman_lab::trace::made::Made;
+use pointsman_lab::trace::synthetic::Synthetic;
 use routing_core::batch::{BatchConfig, BatchPlanner, BatchPod, BatchRequest, Nothing};
 use routing_plugins::CostModel;
 use routing_plugins::load::BatchAdmission;
@@ -88,7 +88,7 @@ fn planned(
     config: &SimConfig,
     seed: u64,
 ) -> Result<ColocatedBatch, SimulateError> {
-    let trace = Made::Rag.trace(BATCH, seed ^ 0xBA7C);
+    let trace = Synthetic::Rag.trace(BATCH, seed ^ 0xBA7C);
     let mut chains = online.chains().clone();
     let first = chains.len() as u32;
     for request in &trace.requests {
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn ids_of_other_blocks_stand_for_as_many_tokens_and_share_as_many() {
-        let trace = Made::Rag.trace(2_000, 3);
+        let trace = Synthetic::Rag.trace(2_000, 3);
         // Tokens in whole blocks of a size, and the share of them that an earlier prompt had.
         let told = |to: usize| {
             let (mut seen, mut tokens, mut known) = (HashSet::new(), 0, 0);

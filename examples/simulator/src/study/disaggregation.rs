@@ -5,8 +5,8 @@
 
 use std::fmt::{self, Write};
 
-use pointsman_lab::latency::Latencies;
-use pointsman_lab::trace::made::Made;
+use pointsman_lab::latency::LatencyHistogram;
+use pointsman_lab::trace::synthetic::Synthetic;
 
 use super::{median, run_tasks};
 use crate::SimulateError;
@@ -92,7 +92,7 @@ fn run_fleets(
     share: f64,
     seed: u64,
 ) -> Result<(f64, Vec<Figures>), SimulateError> {
-    let trace = Made::Mixed(share).trace(options.requests, seed);
+    let trace = Synthetic::Mixed(share).trace(options.requests, seed);
     let config = SimConfig { seed, ..options.fleet(trace.block)? };
     let capacity = capacity(&trace, &config)?;
     let trace = trace.at_rate(capacity * load / 100.0, seed);
@@ -122,7 +122,7 @@ struct Figures {
 
 impl Figures {
     fn of(result: &PolicyResult) -> Self {
-        let at = |times: &Latencies, share| times.quantile(share).unwrap_or(0.0) / 1e6;
+        let at = |times: &LatencyHistogram, share| times.quantile(share).unwrap_or(0.0) / 1e6;
         Self {
             ttft_p50: at(&result.ttft, 0.5),
             ttft_p99: at(&result.ttft, 0.99),
@@ -164,7 +164,7 @@ impl Figures {
 }
 
 /// The mean, within a bucket of the histogram.
-fn mean(times: &Latencies) -> f64 {
+fn mean(times: &LatencyHistogram) -> f64 {
     let mut before = 0.0;
     times.distribution().map(|(time, within)| time * (within - std::mem::replace(&mut before, within))).sum()
 }

@@ -11,7 +11,7 @@ use crate::results::{ResultTable, Value};
 use pointsman_benches::measure::interleaved;
 use pointsman_benches::random_prompt::RandomPrompt;
 use pointsman_lab::SplitMix64;
-use pointsman_lab::latency::Latencies;
+use pointsman_lab::latency::LatencyHistogram;
 
 pub(super) fn table(options: &Options, tell: &mut dyn FnMut(&str)) -> ResultTable {
     let columns = ["one searching thread", "p50 (ns)", "p99 (ns)", "p99.9 (ns)"];
@@ -79,9 +79,9 @@ fn store(index: &Index, pod: Pod, blocks: &[BlockHash]) {
     index.apply(pod, EventSemantics::Membership, &Event::Stored(Stored::new(Parent::Root, blocks))).expect("live");
 }
 
-/// Latencies of single searches in random order, one at least, until it is time.
-fn searched(index: &Index, chains: &[Vec<BlockHash>], done: impl Fn() -> bool) -> Latencies {
-    let (mut matches, mut taken, mut rng) = (Matches::default(), Latencies::default(), SplitMix64::new(7));
+/// LatencyHistogram of single searches in random order, one at least, until it is time.
+fn searched(index: &Index, chains: &[Vec<BlockHash>], done: impl Fn() -> bool) -> LatencyHistogram {
+    let (mut matches, mut taken, mut rng) = (Matches::default(), LatencyHistogram::default(), SplitMix64::new(7));
     loop {
         let chain = &chains[rng.below(chains.len())];
         let start = Instant::now();
@@ -94,7 +94,7 @@ fn searched(index: &Index, chains: &[Vec<BlockHash>], done: impl Fn() -> bool) -
     }
 }
 
-fn row(name: &str, taken: &Latencies) -> Vec<Value> {
+fn row(name: &str, taken: &LatencyHistogram) -> Vec<Value> {
     let mut row = vec![Value::from(name)];
     row.extend([0.5, 0.99, 0.999].map(|share| Value::from(taken.quantile(share))));
     row

@@ -1,4 +1,4 @@
-//! Chat of several turns under a handful of system prompts: closed loop.
+//! Multi-turn chat under a handful of system prompts: closed loop.
 //!
 //! What a service of a few applications sees: each conversation is under one of eight system prompts, of 100 to 6,000
 //! tokens, the popular ones far ahead (Zipf); a turn is all that was said before, the last answer, and a message that
@@ -12,7 +12,7 @@
 //! | tokens an answer: p50, p95; mean | 261, 886; 334 |
 //! | whole blocks an infinite cache would hold | 88.2% |
 
-use super::draw::{Zipf, draw};
+use super::distribution::{Zipf, draw};
 use super::text::{BLOCK, Fresh, Text};
 use crate::trace::{Start, Trace};
 use pointsman_test_support::SplitMix64;
@@ -20,27 +20,27 @@ use pointsman_test_support::SplitMix64;
 /// Makes so many requests: conversations begin so often that 10 requests come a second.
 #[must_use]
 pub fn trace(requests: usize, seed: u64) -> Trace {
-    let (mut rng, mut fresh, mut made) =
+    let (mut rng, mut fresh, mut generated) =
         (SplitMix64::new(seed ^ 0xC4A7), Fresh::default(), Vec::with_capacity(requests));
     let systems = SYSTEMS.map(|tokens| Text::new(tokens, &mut fresh));
     let popular = Zipf::new(SYSTEMS.len(), 1.0);
     let mut session = 0;
-    while made.len() < requests {
+    while generated.len() < requests {
         let mut text = systems[popular.draw(&mut rng)].clone();
         let mut start = Start::At(0);
         loop {
             text.grow(draw(&mut rng, &MESSAGE) as usize, &mut fresh);
             let output = draw(&mut rng, &ANSWER);
-            made.push(text.request(start, session, output));
-            if made.len() == requests || rng.next_f64() > GOES_ON || text.tokens() > LONGEST {
+            generated.push(text.request(start, session, output));
+            if generated.len() == requests || rng.next_f64() > GOES_ON || text.tokens() > LONGEST {
                 break;
             }
-            start = Start::After(made.len() as u32 - 1, draw(&mut rng, &THINK) as u64);
+            start = Start::After(generated.len() as u32 - 1, draw(&mut rng, &THINK) as u64);
             text.grow(output as usize, &mut fresh);
         }
         session += 1;
     }
-    Trace::new(BLOCK, made).at_rate(10.0, seed)
+    Trace::new(BLOCK, generated).at_rate(10.0, seed)
 }
 
 /// Tokens of the system prompts, the most popular first.

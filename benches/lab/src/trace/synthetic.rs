@@ -1,4 +1,4 @@
-//! Traffic made up from a seed, for those who have no trace.
+//! Synthetic traffic generators: traces from a seed.
 //!
 //! | kind | what it is like | loop |
 //! |---|---|---|
@@ -13,7 +13,7 @@
 pub mod agents;
 pub mod chat;
 pub mod conversation;
-mod draw;
+mod distribution;
 pub mod mixed;
 pub mod rag;
 mod text;
@@ -26,7 +26,7 @@ use super::Trace;
 /// Kinds of traffic.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Made {
+pub enum Synthetic {
     /// [`conversation::trace`]
     Conversation,
     /// [`chat::trace`]
@@ -39,7 +39,7 @@ pub enum Made {
     Mixed(f64),
 }
 
-impl Made {
+impl Synthetic {
     /// One of each kind.
     pub const ALL: [Self; 5] = [Self::Conversation, Self::Chat, Self::Rag, Self::Agents, Self::Mixed(0.5)];
 
@@ -56,7 +56,7 @@ impl Made {
     }
 }
 
-impl fmt::Display for Made {
+impl fmt::Display for Synthetic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Conversation => f.write_str("conversation"),
@@ -68,10 +68,10 @@ impl fmt::Display for Made {
     }
 }
 
-impl FromStr for Made {
-    type Err = MadeError;
+impl FromStr for Synthetic {
+    type Err = UnknownTrafficError;
 
-    fn from_str(text: &str) -> Result<Self, MadeError> {
+    fn from_str(text: &str) -> Result<Self, UnknownTrafficError> {
         let mixed = |cold: &str| cold.parse().ok().filter(|cold| (0.0..=1.0).contains(cold)).map(Self::Mixed);
         match text {
             "conversation" => Ok(Self::Conversation),
@@ -79,7 +79,7 @@ impl FromStr for Made {
             "rag" => Ok(Self::Rag),
             "agents" => Ok(Self::Agents),
             "mixed" => Ok(Self::Mixed(0.5)),
-            other => other.strip_prefix("mixed:").and_then(mixed).ok_or(MadeError),
+            other => other.strip_prefix("mixed:").and_then(mixed).ok_or(UnknownTrafficError),
         }
     }
 }
@@ -88,7 +88,7 @@ impl FromStr for Made {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected conversation, chat, rag, agents, or mixed:SHARE with a share of cold prompts from 0 to 1")]
 #[non_exhaustive]
-pub struct MadeError;
+pub struct UnknownTrafficError;
 
 #[cfg(test)]
 mod tests {
@@ -96,23 +96,23 @@ mod tests {
 
     #[test]
     fn names_are_read_as_they_are_written() {
-        for made in Made::ALL.into_iter().chain([Made::Mixed(0.125)]) {
-            assert_eq!(made.to_string().parse(), Ok(made));
+        for kind in Synthetic::ALL.into_iter().chain([Synthetic::Mixed(0.125)]) {
+            assert_eq!(kind.to_string().parse(), Ok(kind));
         }
-        assert_eq!("mixed".parse(), Ok(Made::Mixed(0.5)));
+        assert_eq!("mixed".parse(), Ok(Synthetic::Mixed(0.5)));
         for wrong in ["", "Chat", "mixed:", "mixed:1.1", "mixed:nan"] {
-            assert_eq!(wrong.parse::<Made>(), Err(MadeError), "{wrong}");
+            assert_eq!(wrong.parse::<Synthetic>(), Err(UnknownTrafficError), "{wrong}");
         }
     }
 
     #[test]
     fn the_same_seed_makes_the_same_trace() {
-        for made in Made::ALL {
-            let (one, two, other) = (made.trace(500, 3), made.trace(500, 3), made.trace(500, 4));
+        for kind in Synthetic::ALL {
+            let (one, two, other) = (kind.trace(500, 3), kind.trace(500, 3), kind.trace(500, 4));
             assert_eq!(one, two);
             assert_ne!(one, other);
             assert_eq!(one.requests.len(), 500);
-            assert_eq!(made.trace(0, 3).requests, []);
+            assert_eq!(kind.trace(0, 3).requests, []);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Questions about documents: open loop.
+//! Retrieval-augmented generation (RAG): questions about documents, open loop.
 //!
 //! A prompt is the system prompt of all, a document, and a question that nobody asked before. Which document is a
 //! matter of popularity (Zipf); there are half as many as requests. There is no trace of this kind here to compare
@@ -11,7 +11,7 @@
 //! | whole blocks an infinite cache would hold | 79.6% |
 //! | documents that were asked about; most questions about one | 2,276; 1,079 |
 
-use super::draw::{Zipf, draw};
+use super::distribution::{Zipf, draw};
 use super::text::{BLOCK, Fresh, Text, arrivals};
 use crate::trace::Trace;
 use pointsman_test_support::SplitMix64;

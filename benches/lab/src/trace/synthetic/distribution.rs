@@ -1,4 +1,4 @@
-//! Numbers drawn from what was measured of them.
+//! Empirical distributions: numbers drawn from measured quantiles.
 
 use pointsman_test_support::SplitMix64;
 

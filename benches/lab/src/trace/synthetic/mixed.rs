@@ -1,4 +1,4 @@
-//! Two kinds of requests that want different fleets, in any share: open loop.
+//! Mixed prefill-heavy and decode-heavy requests, in any share: open loop.
 //!
 //! **Cold**: a long prompt that nobody sent before, and a short answer: all prefill. **Warm**: one of a few short
 //! prompts that everybody sends, with a question of less than a block or two, and a long answer: all decode. What is
@@ -10,7 +10,7 @@
 //! | tokens an answer: p50, p95; mean | 24, 58; 27 | 500, 1,103; 565 |
 //! | whole blocks an infinite cache would hold (of 10,000 requests) | 0% | 96.3% |
 
-use super::draw::draw;
+use super::distribution::draw;
 use super::text::{BLOCK, Fresh, Text, arrivals};
 use crate::trace::Trace;
 use pointsman_test_support::SplitMix64;

@@ -1,4 +1,4 @@
-//! A number for every id of a trace.
+//! Map from block id to a number: dense array or hash map.
 //!
 //! Ids of most traces are counted up from 0, and there are a hundred million of them in a long one: then a flat table,
 //! which takes a quarter of the memory of a map. The rule: which of the two it is cannot be told from what it answers.
@@ -15,12 +15,12 @@ pub(super) type Ids<T> = HashMap<u64, T, BuildHasherDefault<AHasher>>;
 
 /// Numbers below `u32::MAX` by id.
 #[derive(Debug)]
-pub(super) enum Table {
+pub(super) enum IdMap {
     Flat(Vec<u32>),
     Sparse(Ids<u32>),
 }
 
-impl Table {
+impl IdMap {
     /// An empty one for the ids of these requests.
     pub(super) fn new(requests: &[Request]) -> Self {
         let end = Self::end(requests);
@@ -76,8 +76,8 @@ mod tests {
     #[test]
     fn flat_and_sparse_answer_alike() {
         let request = |ids: &[u64]| Request { ids: ids.to_vec(), ..Request::default() };
-        let (flat, sparse) = (Table::new(&[request(&[0, 2, 5])]), Table::new(&[request(&[0, 1 << 60])]));
-        assert!(matches!((&flat, &sparse), (Table::Flat(_), Table::Sparse(_))));
+        let (flat, sparse) = (IdMap::new(&[request(&[0, 2, 5])]), IdMap::new(&[request(&[0, 1 << 60])]));
+        assert!(matches!((&flat, &sparse), (IdMap::Flat(_), IdMap::Sparse(_))));
         for mut table in [flat, sparse] {
             assert_eq!(table.get(2), None);
             assert_eq!(*table.get_or_set(2, || 7), 7);

@@ -6,7 +6,7 @@
 use crate::trace::{Request, Start};
 use pointsman_test_support::SplitMix64;
 
-/// Tokens of a block in made-up traffic, unless said otherwise: more than engines have, so that a million requests fit.
+/// Tokens of a block in synthetic traffic, unless said otherwise: more than engines have, so that a million requests fit.
 pub(super) const BLOCK: usize = 64;
 
 /// Gives ids that nobody has.

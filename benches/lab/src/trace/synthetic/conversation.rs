@@ -1,4 +1,4 @@
-//! Chat as Mooncake's `conversation_trace` (FAST'25) has it: open loop, blocks of 512 tokens.
+//! Conversations as Mooncake's `conversation_trace` (FAST'25) has it: open loop, blocks of 512 tokens.
 //!
 //! All conversations begin with the same id, a system prompt. New ones come evenly; an answered one goes on with a
 //! chance that depends on its turns and its length, after a while, mostly with all it had but its last, partly filled
@@ -6,7 +6,7 @@
 //!
 //! How it compares (seed 1; the right column is what the test `it_is_like_the_real_one` prints):
 //!
-//! | | the real one | made up |
+//! | | the real one | synthetic |
 //! |---|---|---|
 //! | requests; seconds | 12,031; 3,537 | 12,031; 3,419 |
 //! | conversations (inferred in the real one) | 7,373 | 6,910 |
@@ -19,7 +19,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::draw::draw;
+use super::distribution::draw;
 use crate::trace::{Request, Start, Trace};
 use pointsman_test_support::SplitMix64;
 
@@ -27,33 +27,33 @@ use pointsman_test_support::SplitMix64;
 #[must_use]
 pub fn trace(requests: usize, seed: u64) -> Trace {
     let rng = SplitMix64::new(seed ^ 0x7ACE);
-    let mut maker = Maker { rng, ids: 1, sessions: 0, made: Vec::with_capacity(requests) };
+    let mut generator = Generator { rng, ids: 1, sessions: 0, generated: Vec::with_capacity(requests) };
     let mut due = BinaryHeap::from([Reverse((0, None))]);
-    while maker.made.len() < requests {
+    while generator.generated.len() < requests {
         let Some(Reverse((at, before))) = due.pop() else { break };
         let request = match before {
             None => {
-                due.push(Reverse((at + maker.rng.exponential(BETWEEN) as u64, None)));
-                maker.begin(at)
+                due.push(Reverse((at + generator.rng.exponential(BETWEEN) as u64, None)));
+                generator.begin(at)
             }
-            Some(before) => maker.go_on(at, before),
+            Some(before) => generator.go_on(at, before),
         };
-        if maker.goes_on(before.is_none(), request.ids.len()) {
-            due.push(Reverse((at + draw(&mut maker.rng, &GAPS) as u64, Some(maker.made.len()))));
+        if generator.goes_on(before.is_none(), request.ids.len()) {
+            due.push(Reverse((at + draw(&mut generator.rng, &GAPS) as u64, Some(generator.generated.len()))));
         }
-        maker.made.push(request);
+        generator.generated.push(request);
     }
-    Trace::new(BLOCK, maker.made)
+    Trace::new(BLOCK, generator.generated)
 }
 
-struct Maker {
+struct Generator {
     rng: SplitMix64,
     ids: u64,
     sessions: u32,
-    made: Vec<Request>,
+    generated: Vec<Request>,
 }
 
-impl Maker {
+impl Generator {
     fn begin(&mut self, at: u64) -> Request {
         let input = draw(&mut self.rng, &NEW_TOKENS) as usize;
         self.sessions += 1;
@@ -62,7 +62,7 @@ impl Maker {
 
     fn go_on(&mut self, at: u64, before: usize) -> Request {
         let (mut lost, mut grown) = (1, draw(&mut self.rng, &GROWN).round() as usize);
-        let length = self.made[before].ids.len();
+        let length = self.generated[before].ids.len();
         if self.rng.next_f64() < FORGETS {
             lost = (draw(&mut self.rng, &LOST).round() as usize).min(length - 1);
             grown += lost;
@@ -70,7 +70,7 @@ impl Maker {
         let kept = length.saturating_sub(lost).max(1);
         let length = (kept + grown).clamp(kept + 1, LONGEST.max(kept + 1));
         let input = (length - 1) * BLOCK + 1 + self.rng.below(BLOCK);
-        let (session, ids) = (self.made[before].session, self.made[before].ids[..kept].to_vec());
+        let (session, ids) = (self.generated[before].session, self.generated[before].ids[..kept].to_vec());
         self.request(at, session, ids, input)
     }
 

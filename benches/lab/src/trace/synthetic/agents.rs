@@ -1,4 +1,4 @@
-//! Agents at work: closed loop, short think times.
+//! Agentic traffic: closed loop, short think times.
 //!
 //! Two kinds of session, as the two agent traces have them (both published by LMCache, here by their figures only):
 //!
@@ -11,14 +11,14 @@
 //! How it compares (seed 1, 4,500 and 4,500 requests; the right columns are what the test `they_are_like_the_real_ones`
 //! prints; blocks are of 16 tokens in the real ones and of 64 here):
 //!
-//! | | real coders | made up | real teams | made up |
+//! | | real coders | synthetic | real teams | synthetic |
 //! |---|---|---|---|---|
 //! | sessions; requests of one: p25, p50, p75; mean | 20; 12, 30, 30; 20.1 | 237; 10, 14, 30; 19.0 | 25; 24, 29, 33; 27.7 | 164; 22, 28, 34; 27.4 |
 //! | tokens a prompt: p25, p50, p75, p95; mean | 2,555, 3,994, 5,491, 25,445; 6,317 | 2,181, 3,726, 6,167, 19,253; 5,872 | 912, 1,055, 1,455, 10,623; 2,271 | 799, 1,180, 1,853, 10,380; 2,167 |
 //! | tokens an answer: p25, p50, p75, p95; mean | 77, 95, 127, 226; 110 | 76, 94, 126, 223; 111 | 298, 340, 388, 927; 639 | 282, 338, 387, 916; 613 |
 //! | whole blocks an infinite cache would hold | 93.5% | 92.5% | 84.4% | 86.2% |
 
-use super::draw::{Quantiles, draw};
+use super::distribution::{Quantiles, draw};
 use super::text::{BLOCK, Fresh, Text};
 use crate::trace::{Request, Start, Trace};
 use pointsman_test_support::SplitMix64;
@@ -30,30 +30,30 @@ pub fn trace(requests: usize, seed: u64) -> Trace {
 }
 
 fn of_kinds(requests: usize, coders: f64, seed: u64) -> Trace {
-    let mut maker = Maker::new(requests, seed);
+    let mut generator = Generator::new(requests, seed);
     for session in 0.. {
-        if maker.made.len() >= requests {
+        if generator.generated.len() >= requests {
             break;
         }
-        if maker.rng.next_f64() < coders { maker.coder(session) } else { maker.team(session) }
+        if generator.rng.next_f64() < coders { generator.coder(session) } else { generator.team(session) }
     }
-    maker.made.truncate(requests);
-    Trace::new(BLOCK, maker.made).at_rate(10.0, seed)
+    generator.generated.truncate(requests);
+    Trace::new(BLOCK, generator.generated).at_rate(10.0, seed)
 }
 
-struct Maker {
+struct Generator {
     rng: SplitMix64,
     fresh: Fresh,
     /// How all managers begin.
     manager: Text,
-    made: Vec<Request>,
+    generated: Vec<Request>,
 }
 
-impl Maker {
+impl Generator {
     fn new(requests: usize, seed: u64) -> Self {
         let mut fresh = Fresh::default();
         let manager = Text::new(MANAGER, &mut fresh);
-        Self { rng: SplitMix64::new(seed ^ 0xA6E7), fresh, manager, made: Vec::with_capacity(requests + 64) }
+        Self { rng: SplitMix64::new(seed ^ 0xA6E7), fresh, manager, generated: Vec::with_capacity(requests + 64) }
     }
 
     fn coder(&mut self, session: u32) {
@@ -107,11 +107,11 @@ impl Maker {
 
     /// The next request of a session.
     fn send(&mut self, text: &Text, turn: Turn) {
-        let start = match (self.made.len() as u32).checked_sub(1) {
+        let start = match (self.generated.len() as u32).checked_sub(1) {
             Some(before) if turn.turn > 0 => Start::After(before, draw(&mut self.rng, turn.think) as u64),
             _ => Start::At(0),
         };
-        self.made.push(text.request(start, turn.session, turn.output));
+        self.generated.push(text.request(start, turn.session, turn.output));
     }
 
     fn draw(&mut self, quantiles: &Quantiles) -> usize {
