@@ -1,4 +1,4 @@
-//! Blocks and their hashes: the keys of everything in this crate.
+//! Block hashes, block size and parents: the keys of a prefix cache.
 //!
 //! A block is a fixed run of tokens; its hash is *cumulative*: it covers the block's own tokens and every
 //! block before it. The one rule the rest of the crate leans on: a block hash determines the block's

@@ -1,4 +1,4 @@
-//! One pod's cache as its events tell it: what is held, where, how often, and under what.
+//! Per-pod cache state: which blocks a pod holds, in which tiers, how many copies, under which parent.
 //!
 //! Pure bookkeeping behind the pod's lock. A change happens here and among the runs ([`crate::change`]).
 

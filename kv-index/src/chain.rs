@@ -1,4 +1,4 @@
-//! A prompt as block hashes: the native chain hash, eager and lazy.
+//! Chained block hashing: a prompt as cumulative block hashes (native hash), eager and lazy.
 //!
 //! Tokens are folded in chunks of up to 16 by independent 64×64→128-bit multiplications, whose results the
 //! processor overlaps; only one multiplication per chunk waits for the chunk before it. The rule that

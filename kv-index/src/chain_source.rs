@@ -1,10 +1,10 @@
-//! What a search asks of a prompt that is hashed on demand.
+//! Chain source: a prompt's block hashes, computed on demand by a search.
 //!
-//! The rule that must never break: what was hashed once stays as it is, and reaching deeper only adds to it.
+//! The rule that must never break: what was hashed once stays as it is, and hashing deeper only adds to it.
 
 use crate::block::BlockHash;
 
-/// A prompt as block hashes, hashed front to back and only as deep as it is asked for.
+/// A prompt as block hashes, computed front to back and only as deep as a search needs.
 ///
 /// Implemented for the native hash ([`LazyChain`](crate::LazyChain)) and, with any of the engines' features, for
 /// the engines' own. A host with hashes of another kind can implement it too.

@@ -1,4 +1,4 @@
-//! One change of one pod, carried from its cache to the runs.
+//! Write path: one update of one pod, carried from its cache to the path-compressed segments (runs).
 //!
 //! Blocks that come are entered in the pod's map first and then given their places, a stretch at a time; blocks that
 //! leave are taken out of the map first, and out of their runs by spans.

@@ -1,4 +1,4 @@
-//! How large an index may grow.
+//! Capacity limits of an index.
 
 /// The bounds of an index. Out of bounds is an outcome ([`ApplyStats::refused`](crate::ApplyStats::refused)), never a
 /// panic.

@@ -1,4 +1,4 @@
-//! Copies and locations of one block on one pod, tier by tier.
+//! Copies and locations of one block on one pod, per tier.
 
 use smallvec::SmallVec;
 

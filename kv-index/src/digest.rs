@@ -1,4 +1,4 @@
-//! An order-independent digest of a cache: sixteen bytes that differ when the contents do.
+//! Anti-entropy digest: an order-independent multiset hash of a cache in sixteen bytes.
 //!
 //! A worker and the router each keep one, change by change; the full inventory travels only when they
 //! differ. The digest is a sum over the copies held, so it does not matter in which order they came.

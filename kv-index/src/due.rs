@@ -1,4 +1,4 @@
-//! When each pod's next speculated block is due, to be read without its lock.
+//! Expiry deadlines: when each pod's next speculated block expires, readable without its lock.
 
 use std::time::{Duration, Instant};
 

@@ -1,16 +1,15 @@
-//! The engines' own languages: how vLLM, SGLang and TensorRT-LLM hash blocks and announce them.
+//! Engine adapters: KV-cache events and block hashing of vLLM, SGLang and TensorRT-LLM.
 //!
 //! If the router and an engine disagree on one byte of a hash, every lookup misses and nothing says so. This module
-//! speaks as the engines do, byte for byte, and makes disagreement loud. It is pure: no sockets, no clock.
+//! hashes as the engines do, byte for byte, and verifies that they do. Sans-IO: no sockets, no clock.
 //!
 //! # From a socket to the index
 //!
-//! An [`EngineFeed`] takes the frames that an engine's publisher sent, and does the rest: [`decode_batch`] reads the
-//! payload of every listed release; the batch is judged by its number, so that what comes twice counts once, what
-//! is missing is asked for, and a restart is noticed; what does not concern prefixes is left out and counted by
-//! [`DropReason`]; and what remains is told to the index.
+//! An [`EngineFeed`] takes the frames that an engine's publisher sent: [`decode_batch`] reads the payload of every listed
+//! release; the batch is sequenced, so that duplicates count once, gaps are replayed and restarts are detected; what
+//! does not concern prefixes is dropped and counted by [`DropReason`]; what remains is applied to the index.
 //!
-//! # Two ways to name blocks
+//! # Hash modes
 //!
 //! - **Token mode**, the default ([`EngineFeedConfig::tokens`]): blocks are filed under our own hash of the tokens
 //!   that events carry. Works whatever the engine hashes, random seeds included. Requests are hashed by a
@@ -19,10 +18,10 @@
 //! - **Engine hashes** ([`EngineFeedConfig::engine_hashes`]): blocks keep the names their engine gives them, and requests are
 //!   hashed in the engine's [`Dialect`]. Works without tokens in events, where the dialect can be computed.
 //!
-//! Whether an engine hashes as a dialect says is checked by [`VerifyConfig`], in either mode.
+//! Sampled verification against a dialect ([`VerifyConfig`]) works in either mode.
 //!
-//! How to set up each engine, which dialect to choose and what cannot work is said in the modules `vllm`, `sglang` and
-//! `trtllm`, each there with its feature.
+//! The feature `engine` has events and token mode; the features `vllm`, `sglang` and `trtllm` add each engine's dialect, in
+//! a module that documents how to set up that engine and what cannot work.
 //!
 //! # Example
 //!

@@ -1,4 +1,4 @@
-//! Why an operation was refused. One type per operation.
+//! Error types, one per operation.
 
 use crate::pod::Pod;
 
@@ -19,7 +19,7 @@ pub enum JoinError {
     NameTaken(Pod),
 }
 
-/// The handle's pod is gone: retired, or its id went to another pod. Nothing was changed.
+/// The handle's pod is retired; its id may be another pod's by now. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is retired")]
 pub struct PodRetired(pub Pod);

@@ -1,4 +1,4 @@
-//! What an engine reports: blocks stored, blocks removed, everything cleared.
+//! KV-cache events: blocks stored, blocks removed, all cleared.
 
 use crate::block::{BlockHash, Parent};
 use crate::tier::{Location, Tier};
@@ -65,9 +65,9 @@ impl<'a> Removed<'a> {
     }
 }
 
-/// What a source's events count.
+/// What a source's `Stored` and `Removed` count: presence of a block, or each physical copy (reference counting).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(clippy::exhaustive_enums, reason = "a source states either membership or copies: complete by nature")]
+#[expect(clippy::exhaustive_enums, reason = "presence or copies: complete by nature")]
 pub enum EventSemantics {
     /// Whether a block is there: storing what is there and removing what is not change nothing.
     ///

@@ -1,8 +1,8 @@
-//! Batches by number: apply each exactly once, notice what is missing, forget what a restart made untrue.
+//! Sequenced ingestion: exactly-once application of numbered batches, gap detection, restart detection.
 //!
 //! A source numbers its batches; a feed judges each by (incarnation, sequence) under the pod's lock, so two
-//! feeds of one stream, over two transports, agree on what has been applied. Nothing here knows a socket:
-//! whoever owns one hands batches to a [`Consumer`].
+//! feeds of one stream, over two transports, agree on what has been applied. Sans-IO: the owner of a socket hands
+//! batches to a [`Consumer`].
 
 use std::cmp::Ordering;
 
@@ -22,23 +22,23 @@ pub trait Consumer {
     ///
     /// # Errors
     ///
-    /// When the pod the batches are for is gone. The transport can stop.
+    /// When the pod is retired. The transport can stop.
     fn consume(&self, batch: &Batch<'_>) -> Result<BatchOutcome, PodRetired>;
 
-    /// Accepts that what is missing before `batch` will never come: forgets the source's state, applies it.
+    /// Applies `batch` although batches before it are missing for good: clears the pod's blocks first.
     ///
     /// # Errors
     ///
-    /// When the pod the batches are for is gone.
+    /// When the pod is retired.
     fn skip_gap(&self, batch: &Batch<'_>) -> Result<BatchOutcome, PodRetired>;
 }
 
 /// Events that travelled together under one number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch<'a> {
-    /// Which life of the source; a higher one means it started anew.
+    /// The incarnation of the source; a higher one means that it restarted.
     pub incarnation: u64,
-    /// The batch's number in that life.
+    /// The batch's number in that incarnation.
     pub sequence: u64,
     /// The events, in order.
     pub events: &'a [Event<'a>],
@@ -50,7 +50,7 @@ impl Batch<'_> {
     }
 }
 
-/// Which batch of which life of a source.
+/// Position of a batch in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Number {
     pub(crate) incarnation: u64,
@@ -65,7 +65,7 @@ pub enum BatchOutcome {
     Applied(ApplyStats),
     /// It was applied before, by this feed or another one; nothing was changed.
     Duplicate,
-    /// It is from an earlier life of the source; nothing was changed.
+    /// It is from an earlier incarnation of the source; nothing was changed.
     Stale,
     /// It is not of this pod's stream; nothing was changed.
     Foreign,
@@ -75,12 +75,12 @@ pub enum BatchOutcome {
         from: u64,
         /// The batch's own sequence, the first that is not missing.
         to: u64,
-        /// Whether the batch was the first news of a new life of the source, and the pod's blocks were forgotten.
+        /// Whether the batch was the first of a new incarnation, and the pod's blocks were cleared.
         restarted: bool,
     },
-    /// Missing batches were given up: the pod's blocks were forgotten, then it was applied.
+    /// Missing batches were skipped: the pod's blocks were cleared, then it was applied.
     GapSkipped(ApplyStats),
-    /// The source started anew: the pod's blocks were forgotten, then it was applied.
+    /// The source restarted: the pod's blocks were cleared, then it was applied.
     Restarted(ApplyStats),
 }
 
@@ -93,12 +93,12 @@ pub struct StreamId(pub u32);
 pub struct FeedConfig {
     /// Which stream of the pod; two feeds with one number share one position.
     ///
-    /// When one stream restarts, gives up a gap or reports that everything was cleared, all the pod's blocks are
+    /// When one stream restarts, skips a gap or reports that everything was cleared, all the pod's blocks are
     /// forgotten, and its other streams must be replayed from their first batch.
     pub stream: StreamId,
     /// What its events count.
     pub semantics: EventSemantics,
-    /// The number of a life's first batch.
+    /// The number of an incarnation's first batch.
     pub first_sequence: u64,
 }
 
@@ -143,14 +143,14 @@ impl<'i, const WORDS: usize> Feed<'i, WORDS> {
 
     /// Makes the pod's blocks those of the inventory and passes its number, both under the pod's lock.
     ///
-    /// An inventory is taken unless its number was passed, whatever is missing before it and whichever life it is of: it
-    /// stands for all that. The verdict names what it stood for, as it does for a batch. But nothing is forgotten
+    /// An inventory is taken unless its number was passed, whatever is missing before it and whichever incarnation it is of: it
+    /// stands for all that. The outcome names what it stood for, as it does for a batch. But nothing is forgotten
     /// first: a block that the pod had and has is found all the while, and speculated blocks stay, as with
     /// [`Index::reconcile`]. Positions of the pod's other streams stay, too.
     ///
     /// # Errors
     ///
-    /// When the pod is gone; then nothing is changed.
+    /// When the pod is retired; then nothing is changed.
     ///
     /// # Examples
     ///
@@ -187,7 +187,7 @@ impl<'i, const WORDS: usize> Feed<'i, WORDS> {
     ///
     /// # Errors
     ///
-    /// When the pod is gone.
+    /// When the pod is retired.
     pub fn cursor(&self) -> Result<Option<Cursor>, PodRetired> {
         let cache = self.index.cache(self.pod)?;
         Ok(cache.cursors.iter().find(|(stream, _)| *stream == self.config.stream).map(|(_, cursor)| cursor))
@@ -254,9 +254,9 @@ pub(crate) struct Cursors(SmallVec<[(StreamId, Cursor); 1]>);
 
 /// Where a stream stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "which life and which number of it: complete by nature")]
+#[expect(clippy::exhaustive_structs, reason = "incarnation and sequence: complete by nature")]
 pub struct Cursor {
-    /// The life that was last heard of.
+    /// The latest incarnation.
     pub incarnation: u64,
     /// The sequence expected next.
     pub next: u64,
@@ -273,7 +273,7 @@ pub(crate) enum Judged {
     Next,
     Duplicate,
     Stale,
-    /// In a new life of the source, what the old one had is untrue at once.
+    /// In a new incarnation, what the old one had is untrue at once.
     Gap {
         from: u64,
         restarted: bool,

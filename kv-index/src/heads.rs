@@ -1,4 +1,4 @@
-//! The first block of every run → the run: read without locks, written one shard at a time.
+//! Sharded hash table, lock-free reads: first block of a segment (run) → the segment.
 //!
 //! A shard is one array of 64-byte buckets, four slots each. **A slot's key is written once**: a head
 //! that leaves keeps its slot without a run, until the shard is rebuilt into a new array. So a reader

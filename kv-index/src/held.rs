@@ -1,4 +1,4 @@
-//! What one pod holds: block → its place among the runs, and its state.
+//! Per-pod block map: block hash → position in a segment (run), and state.
 //!
 //! Guarded by the pod's lock and never read by a search. Four blocks share a 64-byte line; a block that
 //! finds its home line full goes to a later one, and every line it passed counts it, so that a look-up stops

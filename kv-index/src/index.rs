@@ -1,4 +1,4 @@
-//! [`Index`]: the public face. Who holds what, fed by events, asked by searches.
+//! [`Index`]: the concurrent prefix index, fed by events, read by searches.
 
 use std::time::Instant;
 
@@ -23,8 +23,8 @@ use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 
 /// Which pods hold which blocks, and how much of a prompt each of them holds.
 ///
-/// Shared by reference between threads: searches take no lock but those of [unlinked](crate::PodStats::unlinked)
-/// pods, writers lock one pod and, for a moment, the runs that they change. `WORDS` is the width of a [`PodSet`].
+/// Shared by reference between threads: searches take no lock but those of pods on the [slow path](crate::PodStats::slow_path),
+/// writers lock one pod and, for a moment, the runs that they change. `WORDS` is the width of a [`PodSet`].
 ///
 /// # Examples
 ///
@@ -121,7 +121,7 @@ impl<const WORDS: usize> Index<WORDS> {
     ///
     /// # Errors
     ///
-    /// When the pod is gone; then nothing is changed.
+    /// When the pod is retired; then nothing is changed.
     pub fn apply(&self, pod: Pod, source: EventSemantics, event: &Event<'_>) -> Result<ApplyStats, PodRetired> {
         let mut change = self.change(pod)?;
         change.event(event, source);
@@ -135,7 +135,7 @@ impl<const WORDS: usize> Index<WORDS> {
     ///
     /// # Errors
     ///
-    /// When the pod is gone.
+    /// When the pod is retired.
     pub fn speculate(&self, pod: Pod, chain: &[BlockHash], deadline: Instant) -> Result<ApplyStats, PodRetired> {
         let mut change = self.change(pod)?;
         self.speculating.insert(pod.id());
@@ -184,7 +184,7 @@ impl<const WORDS: usize> Index<WORDS> {
     ///
     /// # Errors
     ///
-    /// When the pod is gone.
+    /// When the pod is retired.
     pub fn digest(&self, pod: Pod) -> Result<Digest, PodRetired> {
         Ok(self.cache(pod)?.digest())
     }

@@ -1,4 +1,4 @@
-//! Which pods already hold the start of this prompt?
+//! Concurrent prefix index of KV-cache blocks: prompt prefix → pods that hold it.
 //!
 //! An [`Index`] is fed the cache events of a fleet of LLM pods. Given a prompt as block hashes it says, for each
 //! pod, how many leading blocks that pod holds: exactly, in well under a microsecond, while the events go on.
@@ -9,14 +9,15 @@
 //!   engine), or come ready-made ([`BlockHash::new`]). A hash is cumulative: it must determine everything before its
 //!   block. That is the one thing the index takes on trust. If two pods name different
 //!   parents for one block, it counts for each behind the parent that this pod named.
-//! - Pods [join](Index::join) and get a [`Pod`] handle. Their engines' reports go through a numbered [`Feed`], or
+//! - Pods [join](Index::join) and get a [`Pod`] handle. Their engines' events go through a sequenced [`Feed`], or
 //!   straight into [`Index::apply`].
 //! - [`Index::search`] fills a reusable [`Matches`] with groups of pods, deepest first. [`Index::locate`] then says
 //!   where on the winner the blocks are.
-//! - A pod that dies is [retired](Index::retire) at once and [swept](Index::sweep) in steps. What was missed is
-//!   mended by [`Index::reconcile`], or under a number by [`Feed::reconcile`]; whether anything was is told by a [`Digest`].
-//! - What is only likely is entered by [`Index::speculate`] or a [`Predictor`]; what was known before a restart
-//!   comes back by [`Index::restore`].
+//! - A pod that dies is [retired](Index::retire) at once and [swept](Index::sweep) in steps (two-phase removal). Lost
+//!   events are repaired by [`Index::reconcile`], or in sequence by [`Feed::reconcile`]; a [`Digest`] detects them
+//!   (anti-entropy).
+//! - Speculative updates are entered by [`Index::speculate`] or a [`Predictor`]; [`Index::restore`] brings back the state
+//!   of before a restart.
 //!
 //! # Guarantees
 //!
@@ -24,8 +25,8 @@
 //!   does, the answer was right at some moment of the search
 //!   (`model::tests::the_index_agrees_with_the_model`, `tests/stress.rs`, `loom_tests`).
 //! - A search waits for no writer, takes no lock and writes no shared memory (`heads`, `runs`: the loom tests). The
-//!   exception are pods with blocks whose parent nobody told, or was told contradictory things about
-//!   ([`Stats::unlinked_pods`]): these are asked under their lock. A warm search allocates nothing
+//!   exception are pods with blocks whose parent is unknown or in conflict ([`Stats::slow_path_pods`]): these are
+//!   searched under their lock. A warm search allocates nothing
 //!   (`tests/allocations.rs`).
 //! - Membership sources may repeat themselves per block, numbered ones per batch: nothing is counted twice
 //!   (`feed::tests`).

@@ -1,4 +1,4 @@
-//! Where on the winning pod are the blocks? Read after a pod was chosen, never by a search.
+//! Tier map of a prompt on the chosen pod: where its blocks lie. Never read by a search.
 
 use crate::block::BlockHash;
 use crate::error::PodRetired;
@@ -28,7 +28,7 @@ impl<const WORDS: usize> Index<WORDS> {
     ///
     /// # Errors
     ///
-    /// When the pod is gone.
+    /// When the pod is retired.
     pub fn locate(&self, pod: Pod, chain: &[BlockHash], runs: &mut Vec<TierSpan>) -> Result<usize, PodRetired> {
         runs.clear();
         let cache = self.cache(pod)?;

@@ -1,4 +1,4 @@
-//! The protocols between an index's parts, in models small enough to finish.
+//! Loom models of the protocols between an index's parts, small enough to finish.
 //!
 //! Searches run in the spawned thread: loom remembers only the last access to an atomic, and a writer that
 //! loads before it stores would hide an earlier load of a search from it.

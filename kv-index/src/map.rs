@@ -1,4 +1,4 @@
-//! The hash map of the slow paths.
+//! Deterministic hash map for the slow paths.
 //!
 //! Keyed by fixed keys rather than by chance: the same events give the same index, byte for byte.
 

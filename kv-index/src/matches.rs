@@ -1,4 +1,4 @@
-//! The reusable answer of a search: groups of pods by how many leading blocks they hold.
+//! Search result, reusable: groups of pods by drop-off depth.
 
 use crate::pod::PodId;
 use crate::podset::{DEFAULT_POD_WORDS, PodSet};

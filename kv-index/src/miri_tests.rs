@@ -1,4 +1,4 @@
-//! Small enough for miri: runs made, made longer and shorter, left and used again, on one thread and under readers.
+//! Miri tests: segments (runs) made, extended, shortened, freed and reused, on one thread and under readers.
 
 use crate::{BlockHash, Config, Event, EventSemantics, Index, Matches, Parent, Pod, Removed, Stored, collect_garbage};
 

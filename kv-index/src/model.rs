@@ -1,4 +1,4 @@
-//! The literal model: the dullest code that states what the index promises. For tests and fuzzing only.
+//! Reference model: the simplest single-threaded code that states what the index promises. For tests and fuzzing.
 //!
 //! Pods are maps from block to copies. A search looks at one block after the other. Nothing here knows about
 //! runs, islands or shards; whatever events come in whatever order, the index must agree. What a block follows

@@ -1,10 +1,10 @@
-//! Who a pod is: a small dense id, and the generation that tells two pods with one id apart.
+//! Pod identity: a small dense id, and a generation against reuse of ids (ABA).
 
 use std::fmt;
 
 /// A pod's place in every [`PodSet`](crate::PodSet): a small dense number.
 ///
-/// Ids are handed out again after a pod is gone; a [`Pod`] handle tells the generations apart.
+/// Ids are handed out again after a pod is retired; a [`Pod`] handle tells the generations apart.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PodId(u16);
 

@@ -1,4 +1,4 @@
-//! Sets of pods as flat words: the one currency of every layer.
+//! Fixed-width bitset of pods, shared by every layer.
 //!
 //! A pod is a bit. A set has no heap and no pointer; the width is a const parameter.
 

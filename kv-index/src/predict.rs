@@ -1,4 +1,4 @@
-//! Prediction, for engines that report nothing: the index fed from routing decisions.
+//! Predicted cache contents for engines without events: an LRU model fed from routing decisions.
 //!
 //! Whatever was routed to a pod is taken to be cached there until the pod's capacity says otherwise. Eviction
 //! is least recently used, by whole prefixes: using a prompt renews all of it, its start last, so that what
@@ -51,7 +51,7 @@ impl Predictor {
     ///
     /// # Errors
     ///
-    /// When the pod is gone; its state here is dropped too.
+    /// When the pod is retired; its state here is dropped too.
     pub fn routed<const W: usize>(
         &mut self,
         index: &Index<W>,

@@ -1,4 +1,4 @@
-//! Asks the processor to fetch a line before it is read, so that the misses of a batch overlap.
+//! Software prefetch of cache lines, so that the misses of a batch overlap.
 
 /// Fetches the cache line at `at`, if the processor has a way to. `at` need not be valid to read.
 #[inline(always)]

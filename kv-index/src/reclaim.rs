@@ -1,4 +1,4 @@
-//! When may memory that a search might still be reading be used again?
+//! Epoch-based reclamation: when memory that a search might still read can be freed.
 //!
 //! Searches run *pinned*; what a writer takes out of sight is handed to [`Pin::later`] and freed once every
 //! search that was pinned at that moment has ended. The scheme is in [`epochs`]; here is one for all indexes of the

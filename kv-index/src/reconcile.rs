@@ -1,4 +1,4 @@
-//! A pod's full inventory against what the index believes: only the difference is written.
+//! Anti-entropy repair: a pod's full inventory against the index, writing only the difference.
 
 use crate::block::{BlockHash, Parent};
 use crate::change::Change;
@@ -37,9 +37,9 @@ impl InventoryBlock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "a batch's number with blocks in place of events: complete by nature")]
 pub struct Inventory<'a> {
-    /// Which life of the source.
+    /// The incarnation of the source.
     pub incarnation: u64,
-    /// The inventory's own number in that life.
+    /// The inventory's own number in that incarnation.
     pub sequence: u64,
     /// The blocks, those of the pod's other streams included.
     pub blocks: &'a [InventoryBlock],
@@ -54,7 +54,7 @@ impl<const WORDS: usize> Index<WORDS> {
     ///
     /// # Errors
     ///
-    /// When the pod is gone; then nothing is changed.
+    /// When the pod is retired; then nothing is changed.
     pub fn reconcile(&self, pod: Pod, inventory: &[InventoryBlock]) -> Result<ApplyStats, PodRetired> {
         let mut change = self.change(pod)?;
         change.reconcile(inventory);

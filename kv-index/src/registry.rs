@@ -1,4 +1,4 @@
-//! Which pods there are: names, generations, and who is alive.
+//! Pod registry: names, generations and the alive set.
 //!
 //! A pod's life is one word, `(generation, stage)`. Everything that depends on it follows one rule: the stage
 //! goes Free → Live → Retired → Free, the last step only under the pod's lock with nothing of the pod left in

@@ -1,4 +1,4 @@
-//! Runs: consecutive blocks of one chain, with who holds which of them.
+//! Path-compressed segments of the block tree (runs): consecutive blocks of one chain, and which pods hold them.
 //!
 //! Every block that a pod came to hold together with what it follows lies in exactly one run: as its first block, its
 //! *head*, which [`Heads`] finds, or right behind its parent. So a search looks up heads only: it reads a run, sees

@@ -1,4 +1,4 @@
-//! How many leading blocks does each pod hold? Searched run by run, not pod by pod.
+//! Longest-prefix search for all pods at once: drop-off depths, segment (run) by segment.
 //!
 //! A search begins with every live pod. It looks up the run that begins with the chain's first block, leaves out the
 //! pods that do not hold that, then those that stop within the part of the run which lies on the chain, and goes on

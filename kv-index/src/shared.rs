@@ -1,4 +1,4 @@
-//! A set of pods that several threads change and read.
+//! Atomic pod set, changed and read by several threads.
 
 use crate::pod::PodId;
 use crate::podset::PodSet;

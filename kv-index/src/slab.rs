@@ -1,4 +1,4 @@
-//! A growing array whose elements never move, readable without a lock.
+//! Append-only slab: elements never move, and are read without a lock.
 
 use std::fmt;
 use std::sync::OnceLock;

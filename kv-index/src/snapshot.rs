@@ -1,4 +1,4 @@
-//! An index as bytes: for a warm restart, and for a new replica to start from a running one.
+//! Binary snapshots: warm restart, and bootstrap of a new replica.
 //!
 //! ```text
 //! label 8 | version 4 | length of the body 8 | checksum of the body 8 | body

@@ -1,4 +1,4 @@
-//! What there is, in numbers; plain data for the host to print or export.
+//! Statistics as plain data, for the host to print or export.
 
 use crate::event::ApplyStats;
 use crate::index::Index;
@@ -14,20 +14,19 @@ pub struct Stats {
     pub pods: usize,
     /// Retired pods whose sweep is not complete.
     pub pending_sweeps: usize,
-    /// Distinct blocks with a holder; a stray counts for itself.
+    /// Distinct blocks with a holder; an orphan block counts for itself.
     pub blocks: usize,
-    /// Blocks held, summed over pods.
+    /// Blocks held, summed over pods: a block on three pods counts three times.
     pub block_replicas: usize,
     /// Of those, blocks that no engine has confirmed.
     pub speculated: usize,
-    /// Runs that the blocks lie in.
+    /// Path-compressed segments that the blocks lie in.
     pub segments: usize,
-    /// Stretches of a run that a pod holds behind a block of it that it lacks.
+    /// Spans of a segment that a pod holds behind a block of it that it lacks.
     pub detached_spans: usize,
-    /// Blocks that pods hold apart from what they follow, since they lack it, nobody told what it is, or others
-    /// contradict it.
+    /// Blocks held without their parent: the pod lacks it, it is unknown, or it is in conflict.
     pub orphan_blocks: usize,
-    /// Pods that searches ask under their lock, since nobody told what some block follows, or contradictory things.
+    /// Pods that are searched under their lock, since some block's parent is unknown or in conflict.
     pub slow_path_pods: usize,
     /// Stores that named another parent than an earlier one did: a hash collision, or two hash algorithms.
     pub parent_conflicts: u64,
@@ -35,7 +34,7 @@ pub struct Stats {
     pub applied: ApplyStats,
     /// Bytes of the structures that grow with blocks, holders and holes; an estimate for hash maps.
     pub bytes: usize,
-    /// The most heads of runs a resize has moved while writers of a shard waited.
+    /// The most segment heads that a resize has moved while writers of a shard waited.
     pub largest_resize: usize,
 }
 
@@ -47,10 +46,9 @@ pub struct PodStats {
     pub blocks: usize,
     /// Blocks that no engine has confirmed.
     pub speculated: usize,
-    /// Blocks that it holds apart from what they follow, since it lacks it, nobody told what it is, or others
-    /// contradict it.
+    /// Blocks held without their parent: it lacks it, it is unknown, or it is in conflict.
     pub orphan_blocks: usize,
-    /// Whether searches ask it under its lock, since nobody told what some block follows, or contradictory things.
+    /// Whether it is searched under its lock, since some block's parent is unknown or in conflict.
     pub slow_path: bool,
     /// Stores that named another parent than an earlier one did.
     pub parent_conflicts: u64,
@@ -97,7 +95,7 @@ impl<const WORDS: usize> Index<WORDS> {
         stats
     }
 
-    /// Counts what one pod has; `None` if it is gone.
+    /// Counts what one pod has; `None` if it is retired.
     #[must_use]
     pub fn pod_stats(&self, pod: Pod) -> Option<PodStats> {
         self.registry.is_live(pod).then(|| self.stats_of(pod.id()))

@@ -1,4 +1,4 @@
-//! Two-phase removal: a pod is out of sight at once, and out of the runs in bounded steps.
+//! Two-phase removal: a retired pod is invisible at once, and swept in bounded steps.
 
 use crate::index::Index;
 use crate::pod::Pod;

@@ -1,4 +1,4 @@
-//! Every atomic and lock this crate uses, real or modelled; no other file may name `std::sync::atomic`.
+//! Atomics and locks of this crate, real or modelled by loom; no other file may name `std::sync::atomic`.
 //!
 //! `test` keeps loom a dev-dependency, and the private cfg leaves our dependencies as they are.
 

@@ -1,4 +1,4 @@
-//! Where a pod keeps its copy of a block.
+//! Storage tiers and locations of blocks.
 
 /// A kind of memory that holds cached blocks, fastest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,4 +1,4 @@
-//! A warm search allocates nothing, eager or lazy, with holes or without.
+//! Allocation test: a warm search allocates nothing, eager or lazy, with holes or without.
 
 use kv_index::{
     BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Event, EventSemantics, Index, Matches, Parent, Pod, Removed,

@@ -1,4 +1,4 @@
-//! What a payload claims costs nothing; what it holds costs a bounded multiple of its length.
+//! Decoder memory bounds: a payload's claims cost nothing, its content a bounded multiple of its length.
 
 #![cfg(feature = "engine")]
 

@@ -1,5 +1,5 @@
-//! The streams captured from real publishers, played into the index: after every message it holds what a literal
-//! count of the captured events says.
+//! Captured streams of real publishers, replayed into the index: after every message it holds what a literal count
+//! of the captured events says.
 #![cfg(all(feature = "vllm", feature = "sglang"))]
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Every captured message and replay of every release means what its engine's own decoder said.
+//! Golden decodes: every captured message and replay of every release, as its engine's own decoder read it.
 //!
 //! `POINTSMAN_VECTORS` may name a folder with more files of the same names.
 

@@ -1,4 +1,5 @@
-//! When what is missing is given up: not for what an earlier life had come to, nor for what nobody has asked for yet.
+//! Gap recovery across restarts: what is missing is given up neither for an earlier incarnation nor before a replay
+//! was requested.
 #![cfg(feature = "vllm")]
 
 mod support;

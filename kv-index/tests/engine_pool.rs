@@ -1,4 +1,4 @@
-//! A simulated vLLM pool, its events as bytes, and the index: equal after every step.
+//! End to end: a simulated vLLM block pool, its events as bytes, and the index, equal after every step.
 //!
 //! The pool has several physical copies of a block, evicts the tail first, keeps a sliding-window group beside the
 //! full-attention one, and loses blocks under others' children when a connector fails.

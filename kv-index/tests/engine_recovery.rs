@@ -1,4 +1,4 @@
-//! Transcripts of streams that lose, repeat and restart, as bytes: each ends in the state that is right.
+//! Recovery transcripts: streams that lose, repeat and restart, each ending in the right state.
 #![cfg(feature = "vllm")]
 
 mod support;

@@ -1,4 +1,4 @@
-//! TensorRT-LLM's events from JSON to the index: levels, windows, partial blocks, lost events, restarts.
+//! TensorRT-LLM end to end, JSON to index: levels, windows, partial blocks, lost events, restarts.
 #![cfg(feature = "trtllm")]
 
 use kv_index::engine::{DropReason, EngineFeed, EngineFeedConfig, ReceiveError};

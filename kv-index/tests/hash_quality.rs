@@ -1,4 +1,4 @@
-//! The native chain hash on prompts that differ as little as prompts can.
+//! Collision test of the native chain hash on prompts that differ as little as prompts can.
 
 use kv_index::{BlockHash, BlockSize, ChainHasher, ChainSeed};
 

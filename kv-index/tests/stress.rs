@@ -1,4 +1,4 @@
-//! Real threads: pods that do not change are always exact, and in the end everything is.
+//! Stress test on real threads: pods that do not change are always exact, and in the end everything is.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,4 +1,4 @@
-//! What the engines themselves computed, case by case: the dialects must compute the same.
+//! Golden hash vectors: what the engines themselves computed, case by case.
 //!
 //! Every case of every file is run. A file without cases, a field that is not understood and a case that was not
 //! run all fail. If `POINTSMAN_VECTORS` names a folder, files of the same names there are run too.

@@ -61,7 +61,7 @@ fn filters_cannot_add_pods() {
         .filter("all", OnEmpty::Fail, move |_: &mut Declare<'_>| {
             Keep(move |candidates| {
                 log.lock().unwrap().push(candidates);
-                PodSet::from_words([u64::MAX; 4])
+                PodSet::from_words([u64::MAX; DEFAULT_POD_WORDS])
             })
         })
         .build();

@@ -1,4 +1,4 @@
-//! Blocks that nobody has confirmed: each is real or gone by its deadline.
+//! Speculative updates: blocks that no engine has confirmed, each confirmed or dropped by its deadline.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,5 +1,5 @@
-//! Strays: blocks that a pod holds apart from what they follow, since it lacks that, nobody told what it is, or a run
-//! says that it is something else.
+//! Orphan blocks (strays): held by a pod without their parent, since it lacks that, the parent is unknown, or a segment
+//! (run) has another one.
 //!
 //! No search comes to a stray: whoever lacks a block has nothing behind it. So strays are in no run, and wait under
 //! the hash of what they follow until the pod comes to hold that. For the last two kinds searches ask the pod:

@@ -1,4 +1,4 @@
-//! Places for a pod's new blocks: among the runs, or among its strays.
+//! Placement of new blocks: into the segments (runs), or among the pod's orphan blocks (strays).
 
 use crate::block::{BlockHash, Parent};
 use crate::change::Change;

@@ -1,4 +1,4 @@
-//! A block's hash in full, before an engine cuts it to the 64 bits that its events carry.
+//! Full-width block digests, before an engine truncates them to the 64 bits that its events carry.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What a batch comes to in the index's own terms, in buffers that are used again.
+//! A batch as index updates, coalesced in reusable buffers.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! A batch of events from the bytes that an engine published.
+//! Event decoder: a msgpack `KVEventBatch` as vLLM and SGLang publish it.
 //!
 //! vLLM and SGLang share the format, and so do TensorRT-LLM's push path and Mooncake: a msgpack array of timestamp,
 //! events and, in all but the first releases, rank. Events are arrays or maps, by release. Whatever the bytes are,

@@ -1,4 +1,4 @@
-//! How one set of engines hashes: the engine, its release, its algorithm and its seed as one value.
+//! Hash dialect: engine, release, algorithm and seed as one validated value.
 //!
 //! The rule that must never break: a [`Dialect`] that exists can be computed. What cannot be, such as a seed that
 //! every process draws for itself, is refused where the dialect is made, with what to do instead.

@@ -1,4 +1,4 @@
-//! What was left out of the index, and why: every drop has a reason, and every reason is counted.
+//! Drop accounting: why parts of an engine's events are not indexed, counted by reason.
 
 use std::fmt;
 use std::ops::AddAssign;

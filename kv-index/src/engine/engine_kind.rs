@@ -1,4 +1,4 @@
-//! The engines by name.
+//! Engines by name.
 
 use std::fmt;
 

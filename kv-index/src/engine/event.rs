@@ -1,4 +1,5 @@
-//! What engines announce, decoded and not yet judged: every field that any listed release sends.
+//! Engine events, decoded: vLLM's `BlockStored`, `BlockRemoved`, `AllBlocksCleared` and their like, every field that
+//! any listed release sends.
 //!
 //! Strings borrow from the payload where they can. Which events mean something for the index is the
 //! normalizer's business, not the decoder's.

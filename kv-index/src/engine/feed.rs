@@ -90,7 +90,7 @@ where
     ///
     /// # Errors
     ///
-    /// When the pod is gone.
+    /// When the pod is retired.
     pub fn new(index: I, pod: Pod, config: EngineFeedConfig) -> Result<Self, PodRetired> {
         let mut change = index.change(pod)?;
         // Blocks that something else brought have names that are not known here, so their evictions would not be
@@ -120,7 +120,7 @@ where
     ///
     /// # Errors
     ///
-    /// When the frames or the payload are malformed, the block size is not the index's, or the pod is gone.
+    /// When the frames or the payload are malformed, the block size is not the index's, or the pod is retired.
     pub fn receive<F: AsRef<[u8]>>(&self, frames: &[F]) -> Result<Received, ReceiveError> {
         self.message(&Message::parse(frames)?, Via::Live)
     }
@@ -141,7 +141,7 @@ where
     ///
     /// # Errors
     ///
-    /// When the block size is not the index's, or the pod is gone.
+    /// When the block size is not the index's, or the pod is retired.
     pub fn receive_batch(&self, sequence: u64, batch: &EngineBatch<'_>) -> Result<Received, ReceiveError> {
         self.offer(sequence, batch, Via::Live)
     }
@@ -154,7 +154,7 @@ where
     /// # Errors
     ///
     /// When the body is malformed or shows another block size than was said, then nothing was applied; or when the
-    /// block size is not the index's or the pod is gone, then the events before the one in question were.
+    /// block size is not the index's or the pod is retired, then the events before the one in question were.
     #[cfg(feature = "trtllm")]
     pub fn receive_json(&self, json: &[u8], engine_blocks: BlockSize) -> Result<Vec<Received>, ReceiveError> {
         let decoded = decode_trtllm(json, engine_blocks)?;

@@ -1,4 +1,4 @@
-//! The frames around a payload: live messages, replay requests and what answers them.
+//! ZeroMQ framing of KV events: live messages, replay requests and replies.
 //!
 //! | frames | what |
 //! |---|---|

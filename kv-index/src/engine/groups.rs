@@ -1,4 +1,4 @@
-//! Which of a stream's cache groups carries the prefix.
+//! KV-cache groups of hybrid models: which group carries the prefix.
 //!
 //! A model with several kinds of attention keeps a cache for each. Only full attention keeps every block of a
 //! prefix; windows and states keep what they still need, so their blocks say nothing about how much of a prompt

@@ -1,4 +1,4 @@
-//! Why a prompt cannot be hashed as its engine would.
+//! Hash errors: why a prompt cannot be hashed as its engine would.
 
 use std::fmt;
 
@@ -70,7 +70,7 @@ pub enum HashError {
     },
 }
 
-/// Something that a prompt can have besides tokens.
+/// A feature of a prompt besides tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PromptFeature {

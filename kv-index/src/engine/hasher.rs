@@ -1,4 +1,4 @@
-//! Prompts as an engine's block hashes: at once, or as deep as a search asks.
+//! Block hashing in an engine's dialect, eager and lazy.
 //!
 //! The rule that must never break: in pieces, at once or lazily the hashes are the same
 //! (`hasher::tests::lazily_or_at_once_every_dialect_hashes_the_same`).
@@ -93,7 +93,7 @@ impl DialectHasher {
         self.digests_from(prompt, Some(parent))
     }
 
-    /// What is hashed, byte for byte: to find where a disagreement with an engine begins.
+    /// What is hashed, byte for byte: to find where a mismatch with an engine begins.
     ///
     /// # Errors
     ///

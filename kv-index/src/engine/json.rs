@@ -1,4 +1,4 @@
-//! TensorRT-LLM's events, as its `/kv_cache_events` hands them out in JSON.
+//! TensorRT-LLM's KV-cache events: the JSON of `/kv_cache_events`.
 //!
 //! Each has a number, a window, and one of four kinds of data: a pool was created, blocks were stored, removed, or
 //! updated. They become the events the other engines send. Any bytes give an answer or an error that says where; a

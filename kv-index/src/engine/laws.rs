@@ -1,4 +1,4 @@
-//! What holds for decoders and feeds whatever the bytes are: for property tests here, and for fuzzing.
+//! Fuzzing invariants of decoders and feeds: what holds whatever the bytes are.
 
 mod encode;
 mod input;

@@ -1,4 +1,4 @@
-//! The engines' words for kinds of memory, as tiers.
+//! Storage media of engines' events, mapped to tiers.
 
 use crate::tier::Tier;
 

@@ -1,4 +1,4 @@
-//! Why an engine's hashes are not what its dialect says: the likeliest setting that differs.
+//! Hash-mismatch diagnosis: the likeliest setting that differs between an engine and its dialect.
 //!
 //! A hash says nothing of how it was made, so the likely mistakes are tried: whichever dialect would have given the
 //! announced hash is what the engine really speaks.

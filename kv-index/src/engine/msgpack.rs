@@ -1,4 +1,4 @@
-//! Reads msgpack a value at a time, from any bytes, without allocating.
+//! Msgpack pull parser: one value at a time, from any bytes, without allocating.
 //!
 //! Written by hand: it is about a page, it borrows from the payload, and its errors say where. The one rule: a
 //! length is checked against the bytes that are left before anyone sees it, so a claim can cost no more than the

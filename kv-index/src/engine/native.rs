@@ -1,4 +1,4 @@
-//! Token mode's hashes: our own chain over the engine's tokens, kept apart where the engine keeps its blocks apart.
+//! Token mode: our own chain hash over the engine's tokens, namespaced by adapter, salt and media.
 //!
 //! Events and requests must arrive at the same hash from different sides. Adapter and salt go into the chain's
 //! seed, so everything below a root inherits them. Media and embeddings go into the blocks they touch.

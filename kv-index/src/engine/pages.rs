@@ -1,4 +1,4 @@
-//! An engine's pages, by the engine's names, and the index blocks they make up.
+//! Page accumulation: an engine's pages by the engine's hashes, and the index blocks that they make up.
 //!
 //! Token mode files blocks under hashes of our own, so an eviction that names the engine's block has to be looked
 //! up: this map is what it is looked up in. Where engine pages are smaller than index blocks, it also knows which

@@ -1,4 +1,4 @@
-//! A request as the engines hash it: tokens, and whatever else tells its cache from others'.
+//! A request as engines hash it: tokens, LoRA adapter, cache salt, media and embeddings.
 
 /// A prompt with everything that goes into an engine's hashes.
 ///

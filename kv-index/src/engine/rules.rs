@@ -1,4 +1,4 @@
-//! What every engine's hashing comes down to: a root, and a step from one block's digest to the next.
+//! Hashing rules of a dialect: a root, and a step from one block's digest to the next.
 //!
 //! The rule that must never break: [`Rules::check`] makes every refusal, so that hashing itself cannot fail, however
 //! late it happens.

@@ -1,4 +1,4 @@
-//! SGLang: which settings make its hashes computable, and which dialect goes with them.
+//! SGLang's hash dialect: which settings make its block hashes computable.
 //!
 //! A page's hash is the SHA-256 of the page before it and the page's token ids; its events carry the first 64 bits,
 //! signed. A cache salt gives the chain a root; without one the first page is hashed alone.
@@ -19,7 +19,7 @@
 //! # Feeding the index
 //!
 //! One [`EngineFeed`](super::EngineFeed) for each data-parallel rank, which is a pod of its own. A SUB socket's messages go
-//! to `live`, a DEALER socket's replies to `replayed`. Ask for a replay when connecting and whenever the feed says so;
+//! to `receive`, a DEALER socket's replies to `receive_replay`. Ask for a replay when connecting and whenever the feed says so;
 //! without a replay socket set `replay` to false, and every gap costs the pod's state.
 //!
 //! # Which dialect

@@ -1,4 +1,4 @@
-//! The normalizer: what an engine announced, as changes of the index.
+//! Event normalizer: an engine's events as updates of the index.
 //!
 //! Pure bookkeeping for one stream. It keeps what events leave unsaid (which group carries the prefix, which of
 //! our blocks an engine's name stands for) and counts everything it leaves out, by reason.

@@ -1,4 +1,4 @@
-//! TensorRT-LLM: which of its hashes can be computed, and which dialect goes with them.
+//! TensorRT-LLM's hash dialect: which of its block hashes can be computed.
 //!
 //! # Setting up the engines
 //!
@@ -15,7 +15,7 @@
 //!
 //! # Feeding the index
 //!
-//! Hand each body to [`EngineFeed::pulled`](super::EngineFeed::pulled), of every rank's feed if there are several, with
+//! Hand each body to [`EngineFeed::receive_json`](super::EngineFeed::receive_json), of every rank's feed if there are several, with
 //! `rank` set. Set `source` to [`Membership`](crate::EventSemantics::Membership): events say whether a block is there, not how
 //! often. Builds that publish over ZeroMQ as vLLM does are fed as vLLM is.
 //!

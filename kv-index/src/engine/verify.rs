@@ -1,4 +1,4 @@
-//! Does the engine hash as its dialect says? Sampled, so that a misconfigured engine is loud and a right one cheap.
+//! Sampled hash verification: whether an engine hashes as its dialect says.
 //!
 //! Events carry 64 bits of a hash and the next block needs all of them, so a chain can only be recomputed from its
 //! root: some roots are chosen, and what follows them is followed.
@@ -15,7 +15,7 @@ use super::groups;
 use super::mismatch_cause::{self, MismatchCause};
 use super::rules::ChainState;
 
-/// What an engine's hashes are checked against, and how often.
+/// Sampled verification: the dialect to check against, and how often.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VerifyConfig {
@@ -33,7 +33,7 @@ impl VerifyConfig {
     }
 }
 
-/// How often an engine's hashes were found to be what its dialect gives, in blocks.
+/// Outcome of sampled verification, in blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VerifyStats {
@@ -43,7 +43,7 @@ pub struct VerifyStats {
     pub mismatched: u64,
     /// Nothing could be computed: no tokens, or a parent of which only 64 bits are known.
     pub unverifiable: u64,
-    /// The last disagreement.
+    /// The last mismatch.
     pub last_mismatch: Option<HashMismatch>,
 }
 
@@ -99,7 +99,7 @@ impl Verifier {
         self.order.clear();
     }
 
-    /// Checks what of a batch is chosen; the first disagreement, and later ones of another cause.
+    /// Checks what of a batch is chosen; the first mismatch, and later ones of another cause.
     pub(super) fn look_at(&mut self, batch: &EngineBatch<'_>) -> Option<HashMismatch> {
         let mut news = None;
         for event in &batch.events {

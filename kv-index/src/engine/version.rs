@@ -1,4 +1,4 @@
-//! Releases of an engine, in order.
+//! Release versions of engines, ordered.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! vLLM: which settings make its hashes computable, and which dialect goes with them.
+//! vLLM's hash dialect: which settings make its block hashes computable.
 //!
 //! A block's hash is `H(parent, tokens, extra keys)`, serialized by Python's pickle or as CBOR, and hashed by SHA-256
 //! or XXH3. The first block's parent, `NONE_HASH`, is the hash of a seed.
@@ -27,7 +27,7 @@
 //! # Feeding the index
 //!
 //! One [`EngineFeed`](super::EngineFeed) for each data-parallel rank, which is a pod of its own. A SUB socket's messages go
-//! to `live`, a DEALER socket's replies to `replayed`. Ask for a replay when connecting and whenever the feed says so;
+//! to `receive`, a DEALER socket's replies to `receive_replay`. Ask for a replay when connecting and whenever the feed says so;
 //! without a replay socket set `replay` to false, and every gap costs the pod's state.
 //!
 //! # Which dialect

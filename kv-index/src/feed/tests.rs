@@ -1,4 +1,4 @@
-//! Transcripts: what a source sends, and what must have become of it.
+//! Transcripts of sequenced streams: duplicates, gaps, restarts, inventories.
 
 use super::*;
 use crate::{BlockHash, Config, Inventory, InventoryBlock, Matches, Parent, Stored};

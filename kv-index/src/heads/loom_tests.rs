@@ -1,4 +1,4 @@
-//! Search against insert, remove and resize of a shard. The reader is the spawned thread, as in `runs`.
+//! Loom models of the table of heads: search against insert, remove and resize of a shard. The reader is the spawned thread, as in `runs`.
 
 use loom::sync::Arc;
 use loom::thread;

@@ -1,3 +1,5 @@
+//! Table of segment heads against `HashMap`.
+
 use std::collections::HashMap;
 
 use proptest::prelude::*;

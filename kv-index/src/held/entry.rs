@@ -1,4 +1,4 @@
-//! What a pod knows of one block it holds, in a word.
+//! Packed map entry: a block's position and state in one word.
 
 use crate::runs::{Place, RunId};
 

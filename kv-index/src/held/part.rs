@@ -1,4 +1,4 @@
-//! A part of a pod's map: pairs of lines of four blocks each, and how a block finds its way among them.
+//! Bucketized hash table: pairs of cache lines of four blocks each.
 
 use super::{Held, Spot};
 use crate::block::BlockHash;

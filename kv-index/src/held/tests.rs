@@ -1,3 +1,5 @@
+//! Per-pod block map against `BTreeMap`.
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! Checks an index that nobody is changing against its own invariants.
+//! Invariant checker of a quiescent index.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Any bytes as a trace, for fuzzing.
+//! Fuzzer input as a trace of operations.
 
 use super::ops::{Change, Op, Order, Prompt, Told};
 use crate::{EventSemantics, Tier};

@@ -1,4 +1,4 @@
-//! Traces of operations: everything a host can do to an index, as plain data that shrinks and prints.
+//! Traces of operations as plain data that shrinks and prints: everything a host can do to an index.
 
 use std::time::Duration;
 

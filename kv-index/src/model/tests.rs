@@ -1,4 +1,4 @@
-//! Whatever happens, the index answers as the literal model does.
+//! Model-based property tests: the index agrees with the reference model.
 
 use proptest::prelude::*;
 

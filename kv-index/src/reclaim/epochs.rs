@@ -1,4 +1,4 @@
-//! Epochs: readers say when they came, and garbage is freed two epochs after it became garbage.
+//! Epoch counters of readers and garbage: what is retired is freed two epochs later.
 //!
 //! The epoch moves on only while every reader that is there came in the present one. So a reader that came before
 //! something was taken out of sight keeps the epoch from moving on twice, and whoever comes after the first move no

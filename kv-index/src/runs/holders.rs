@@ -1,4 +1,4 @@
-//! Who holds which blocks of one run: arithmetic on plain values, shared with nobody.
+//! Holders of one segment (run): who holds which of its blocks, as plain values.
 //!
 //! Pods mostly hold a run from its first block on, so that is what is kept: who holds the first block, and
 //! where those stop that stop before the end (their *cuts*). What a pod holds behind a block that it lacks is an

@@ -1,4 +1,4 @@
-//! What pods hold of a run behind a block that they lack.
+//! Detached spans (islands): what pods hold of a segment behind a block that they lack.
 
 use std::collections::BTreeMap;
 

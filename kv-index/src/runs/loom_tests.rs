@@ -1,4 +1,4 @@
-//! A reader of a run against writers that publish, move its arrays and use it again. The reader is the spawned
+//! Loom models of a segment (run): a reader against writers that publish, move its arrays and use it again. The reader is the spawned
 //! thread: loom remembers only the last access to an atomic, and a writer that loads first would hide it.
 
 use loom::sync::Arc;

@@ -1,4 +1,4 @@
-//! Where a pod's new blocks go: behind their parent, into a run that begins with them, or into a new one.
+//! Placement in the block tree: behind the parent, into a segment (run) that begins with the block, or into a new one.
 //!
 //! Whoever makes a place for a block holds the lock of its parent's run while it looks whether there is one and
 //! until the new one can be found. Two runs are locked at once only where the second is not yet known to anybody.

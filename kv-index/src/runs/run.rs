@@ -1,4 +1,4 @@
-//! One run in memory: what readers copy, and how a writer publishes the next state.
+//! One segment (run) in memory: a seqlock-style versioned double buffer.
 //!
 //! A run has two records. A writer fills the one that is not current and makes it current by counting `version`
 //! up; a reader that finds the version unchanged has read what one writer left. A reader is turned back only by

@@ -1,4 +1,4 @@
-//! Runs alone: what goes where, and what is used again. The model covers the rest.
+//! Segments (runs) alone: placement and reuse. The model covers the rest.
 
 use super::*;
 use crate::block::BlockHash;

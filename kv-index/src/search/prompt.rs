@@ -1,4 +1,4 @@
-//! What a search asks of a chain: its hashes, as deep as it needs them.
+//! Galloping over a chain: the hashes that a search needs, eager or lazy.
 
 use crate::block::BlockHash;
 use crate::chain_source::ChainSource;

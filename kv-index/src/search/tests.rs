@@ -1,4 +1,4 @@
-//! Holes, lookups and laziness, case by case; the model covers the rest.
+//! Search case by case: holes, look-ups and laziness; the model covers the rest.
 
 use super::*;
 use crate::{BlockSize, ChainHasher, ChainSeed, Config, Event, EventSemantics, Parent, Pod, Removed, Stored};

@@ -1,3 +1,5 @@
+//! Snapshot round trips and damaged bytes.
+
 use super::*;
 use crate::{Batch, BatchOutcome, Consumer, Event, Feed, FeedConfig, Matches, Removed, Stored};
 

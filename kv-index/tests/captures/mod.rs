@@ -1,4 +1,4 @@
-//! Captures as they are written down, and the events they stand for: every field, or a panic.
+//! Captured engine messages and the events they stand for: every field, or a panic.
 
 use std::borrow::Cow;
 

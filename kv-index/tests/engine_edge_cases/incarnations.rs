@@ -1,4 +1,4 @@
-//! Which life of an engine a batch is from, when clocks and replies mislead.
+//! Edge cases: restart detection when clocks and replies mislead.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What other ranks, layers and tiers say.
+//! Edge cases: other ranks, layers and tiers.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Streams that are odd in one way each: other layers and ranks, clocks that lie, names that clash.
+//! Edge cases of engine streams, one oddity each: other layers and ranks, clocks that lie, hashes that clash.
 #![cfg(all(feature = "vllm", feature = "sglang", feature = "trtllm"))]
 #![allow(clippy::unwrap_used, reason = "what does not go well fails the test")]
 

@@ -1,4 +1,4 @@
-//! Adapters, salts, keys and media: what events call things.
+//! Edge cases: adapters, salts, extra keys and media.
 
 use super::*;
 

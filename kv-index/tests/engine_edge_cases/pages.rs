@@ -1,4 +1,4 @@
-//! Pages that leave and come back, and how large they are.
+//! Edge cases: pages that leave and come back, and page sizes.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Several streams of one pod, and replays that do not come.
+//! Edge cases: several streams of one pod, and replays that do not come.
 
 use super::*;
 

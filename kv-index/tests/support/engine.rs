@@ -1,4 +1,4 @@
-//! An engine and its publisher as bytes on a wire, and what a receiver does with them.
+//! A simulated engine and its publisher as bytes on a wire, and a receiver.
 
 use kv_index::engine::{EngineFeed, ReplayForm, Replayed, replay_request};
 use kv_index::{BatchOutcome, Index, Pod};

@@ -1,4 +1,4 @@
-//! What the tests of engines' streams share: a simulated engine, its publisher, and the truth to compare with.
+//! Test support for engine streams: a simulated engine, its publisher, and a reference state.
 #![allow(dead_code, unreachable_pub, reason = "each test takes what it needs")]
 
 #[cfg(feature = "vllm")]

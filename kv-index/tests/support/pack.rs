@@ -1,4 +1,4 @@
-//! Just enough msgpack to write what vLLM's publisher writes, byte for byte.
+//! Msgpack writer, as much as vLLM's publisher needs, byte for byte.
 
 /// Bytes under construction. Heads are the shortest that fit, as msgspec writes them.
 #[derive(Clone, Debug, Default)]

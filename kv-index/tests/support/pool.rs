@@ -1,4 +1,4 @@
-//! A vLLM block pool in small: physical copies, tail-first LRU, events as the real one emits them.
+//! Block pool of vLLM in small: physical copies, tail-first LRU, events as the real one emits them.
 //!
 //! What it keeps of the engine: a block is cached (and announced) when it is full, under its hash and group; a
 //! finished request frees its blocks last first; free blocks stay cached until they are allocated again, oldest

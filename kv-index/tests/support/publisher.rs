@@ -1,4 +1,4 @@
-//! An engine's publisher: numbers batches, keeps the last ones for replay, and starts again from 0.
+//! An engine's event publisher: numbers batches, keeps the last ones for replay, restarts from 0.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! What happens to an engine: requests that share beginnings, turns, failures, resets; chosen by a seed.
+//! Synthetic traffic: requests with shared prefixes, turns, failures, resets, by seed.
 
 use pointsman_test_support::SplitMix64;
 

@@ -1,4 +1,4 @@
-//! What the index must hold for a simulated engine, worked out the dull way.
+//! Reference state: what the index must hold for a simulated engine.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! A JSON object of which every field must be asked for.
+//! Strict JSON object reader: every field must be read.
 
 use kv_index::engine::BlockDigest;
 use serde_json::{Map, Value};

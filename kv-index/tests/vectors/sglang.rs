@@ -1,4 +1,4 @@
-//! SGLang's cases: pages, prior hashes, salts, pairs, wide tokens, namespaces, and the storage's own chains.
+//! SGLang's golden vectors: pages, prior hashes, salts, pairs, wide tokens, namespaces, storage chains.
 
 use kv_index::engine::sglang::{SglangFormat, SglangHashing};
 use kv_index::engine::{Adapter, BlockDigest, Dialect, DialectHasher, HashError, Prompt, Version};

@@ -1,4 +1,4 @@
-//! vLLM's cases: roots, serialized bytes, digests, announced forms, generated tokens, coarser groups.
+//! vLLM's golden vectors: roots, serialized bytes, digests, announced forms, generated tokens, coarser groups.
 
 use std::num::NonZeroUsize;
 

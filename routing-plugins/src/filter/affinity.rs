@@ -176,8 +176,8 @@ mod tests {
     #[test]
     fn a_prompt_without_a_block_is_held_by_nobody() {
         let parameters = AffinityParameters::default();
-        let kept =
-            setup::<4>().kept(request().tokens(&[1]), move |declare| <AffinityFilter>::declare(declare, parameters));
+        let kept = setup::<DEFAULT_POD_WORDS>()
+            .kept(request().tokens(&[1]), move |declare| <AffinityFilter>::declare(declare, parameters));
         assert_eq!(kept, [0; 0]);
     }
 

@@ -1,4 +1,4 @@
-//! Why a payload is no batch of events.
+//! Decode errors: why a payload is no batch of events.
 
 use crate::engine::event::FieldProblem;
 

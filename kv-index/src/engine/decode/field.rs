@@ -1,4 +1,4 @@
-//! One field of an event, read as what it should be.
+//! Field decoder: one typed field of an event.
 
 use std::borrow::Cow;
 

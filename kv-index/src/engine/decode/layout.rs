@@ -1,4 +1,4 @@
-//! Which fields an event has: by name in maps, by place in arrays.
+//! Wire layouts of events: fields by name in maps, by position in arrays.
 //!
 //! nil is the same as not there, for every field. Of a field that a map has twice, the later counts. Fields that
 //! no listed release has are passed over.

@@ -1,4 +1,4 @@
-//! Payloads written by hand: what is accepted, what is refused, and where.
+//! Decoder cases, payloads written by hand: what is accepted, what is refused, and where.
 
 use super::*;
 use crate::engine::event::{EngineHash, EngineRemoved, EngineStored, ExtraKey, TokenIds};

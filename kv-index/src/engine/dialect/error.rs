@@ -1,4 +1,4 @@
-//! Why an engine's hashes cannot be computed outside it, and what to do instead.
+//! Dialect errors: settings under which an engine's hashes cannot be computed elsewhere, and the fix.
 
 use crate::engine::engine_kind::EngineKind;
 use crate::engine::version::Version;

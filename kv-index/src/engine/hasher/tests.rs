@@ -1,3 +1,5 @@
+//! Property tests of dialect hashing: eager, lazy and in pieces.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,4 +1,4 @@
-//! Values of a JSON event, read as what they should be. A null is the same as not there.
+//! Typed reads of JSON values. A null is the same as not there.
 
 use serde_json::{Map, Value};
 

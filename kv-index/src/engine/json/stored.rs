@@ -1,4 +1,4 @@
-//! Blocks that TensorRT-LLM stored, as stretches that differ in nothing but their tokens.
+//! TensorRT-LLM's stored blocks, grouped into stretches that differ in nothing but their tokens.
 
 use serde_json::{Map, Value};
 

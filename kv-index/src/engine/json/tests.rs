@@ -1,4 +1,4 @@
-//! Bodies written by hand after the engine's serializer.
+//! Decoder cases: bodies written by hand after the engine's serializer.
 
 use super::*;
 use crate::engine::event::{EngineHash, EngineStored, ExtraKey, TokenIds};

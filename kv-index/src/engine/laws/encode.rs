@@ -1,4 +1,4 @@
-//! Writes a batch as the newest listed vLLM would, for tests: what was decoded must come back from it.
+//! Msgpack encoder of batches in the newest listed vLLM's form, for round-trip tests.
 
 use crate::engine::event::{EngineBatch, EngineEvent, EngineHash, EngineRemoved, EngineStored, ExtraKey, TokenIds};
 

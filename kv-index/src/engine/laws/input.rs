@@ -1,4 +1,4 @@
-//! What a fuzzer's bytes stand for: something an engine could send, or something damaged on the way.
+//! Fuzzer input as what an engine could send, or as something damaged on the way.
 
 use std::sync::LazyLock;
 

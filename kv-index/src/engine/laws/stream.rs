@@ -1,4 +1,4 @@
-//! Any bytes as an engine's stream: what must hold however little sense its events make.
+//! Fuzzer input as an engine's stream: invariants that hold however little sense its events make.
 
 use crate::chain::ChainSeed;
 use crate::engine::{

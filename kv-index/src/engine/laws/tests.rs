@@ -1,4 +1,4 @@
-//! The laws over arbitrary bytes, damaged captures and arbitrary batches.
+//! Property tests of the invariants: arbitrary bytes, damaged captures, arbitrary batches.
 
 use std::borrow::Cow;
 

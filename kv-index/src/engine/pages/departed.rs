@@ -1,4 +1,4 @@
-//! Pages that left, for as long as something may still be announced under them.
+//! Evicted pages, remembered while events may still name them as parents.
 
 use std::collections::VecDeque;
 

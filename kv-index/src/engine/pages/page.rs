@@ -1,4 +1,4 @@
-//! What a page is, what it hangs on, and how the block that pages make up is called.
+//! A page: its parent link and the hash of the index block that pages make up.
 
 use smallvec::SmallVec;
 

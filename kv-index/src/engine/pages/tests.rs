@@ -1,3 +1,5 @@
+//! Page accumulation against a reference map.
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! SGLang's events name the salt and the adapter, but no `extra_key`.
+//! SGLang's hashes recomputed from events, which carry the salt and the adapter but no `extra_key`.
 
 use crate::engine::event::{EngineStored, TokenIds};
 use crate::engine::prompt::Prompt;

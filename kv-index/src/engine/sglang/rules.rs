@@ -1,4 +1,4 @@
-//! SGLang's hashing by release: what is refused, the salt's root, the step from page to page, and namespaces.
+//! SGLang's block hashing by release: refusals, salt root, page step, event namespaces.
 
 use std::fmt;
 

@@ -1,3 +1,5 @@
+//! Normalizer cases: what is indexed, and what is dropped for which reason.
+
 use super::*;
 use crate::engine::{EngineHash, ExtraKey};
 use crate::event::Event;

@@ -1,4 +1,4 @@
-//! TensorRT-LLM's events name the salt in newer builds, and never the adapter.
+//! TensorRT-LLM's hashes recomputed from events, which carry the salt in newer builds and never the adapter.
 
 use crate::engine::event::{EngineStored, TokenIds};
 use crate::engine::recompute::{Recomputed, Unverifiable, begin};

@@ -1,4 +1,4 @@
-//! TensorRT-LLM's hashing: what is refused, both forms' roots, and their step from block to block.
+//! TensorRT-LLM's block hashing: refusals, and root and step of both forms.
 
 use std::fmt;
 

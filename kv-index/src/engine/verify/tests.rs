@@ -1,3 +1,5 @@
+//! Verification cases: mismatches and their causes.
+
 use super::*;
 use crate::BlockSize;
 use crate::engine::vllm::{VllmAlgorithm, VllmHashing};

@@ -1,4 +1,4 @@
-//! Canonical CBOR: shortest heads, definite lengths.
+//! Canonical CBOR encoder: shortest heads, definite lengths.
 
 use crate::engine::prompt::TokenId;
 use crate::engine::vllm::encode::{Encode, Object, Packed};

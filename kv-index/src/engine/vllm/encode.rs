@@ -1,4 +1,4 @@
-//! What a block is, to either serializer: `(parent, tokens, extra keys)`.
+//! Serialization of a block, `(parent, tokens, extra keys)`, for either encoder.
 //!
 //! The order of extra keys is vLLM's: adapter, media, salt, embeddings. Up to 0.30 each is bare; from 0.31 each is a
 //! tuple that begins with a tag.

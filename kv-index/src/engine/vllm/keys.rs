@@ -1,4 +1,4 @@
-//! What goes into a block's hash besides its tokens.
+//! Extra keys of a block's hash: adapter, media, salt, embeddings.
 //!
 //! Which media items a block has is found by walking: vLLM keeps a cursor into the items and moves it as blocks pass
 //! them. The walk is followed step by step, because it, not the geometry, decides where items overlap.

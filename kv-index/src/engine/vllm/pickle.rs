@@ -1,4 +1,4 @@
-//! Python's pickle, protocol 5, as its C implementation writes tuples, bytes, texts and integers.
+//! Pickle encoder, protocol 5, as CPython writes tuples, bytes, texts and integers.
 //!
 //! Every object but an integer is numbered as it is written (`MEMOIZE`), and one that comes again is written as its
 //! number. Everything after the protocol's header lies in frames: one is closed before the first object that finds

@@ -1,4 +1,4 @@
-//! vLLM's events name every extra key, without the tags that newer releases hash: they are put back here.
+//! vLLM's hashes recomputed from events, whose extra keys get back the tags that newer releases hash.
 
 use crate::engine::event::{EngineStored, ExtraKey, TokenIds};
 use crate::engine::hash_error::PromptFeature;

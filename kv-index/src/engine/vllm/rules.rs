@@ -1,4 +1,4 @@
-//! vLLM's hashing by release: what is refused, the root, and the step from block to block.
+//! vLLM's block hashing by release: refusals, `NONE_HASH`, block step.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! A run as a reader sees it.
+//! A reader's view of a segment (run), valid while its version is current.
 
 use super::{Record, Run};
 use crate::block::BlockHash;

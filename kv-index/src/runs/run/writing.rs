@@ -1,4 +1,4 @@
-//! A run as its one writer changes it, and how the next state is published.
+//! The writer's side of a segment (run): changes, and publication of the next version.
 
 use super::{Family, Run, Writer};
 use crate::block::BlockHash;

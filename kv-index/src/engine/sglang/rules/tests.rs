@@ -1,3 +1,5 @@
+//! SGLang's refusals and namespaces, case by case.
+
 use super::*;
 use crate::BlockSize;
 use crate::engine::prompt::{Adapter, Media};

@@ -1,3 +1,5 @@
+//! TensorRT-LLM's refusals and both forms, case by case.
+
 use super::*;
 use crate::BlockSize;
 use crate::engine::hash_error::PromptFeature;

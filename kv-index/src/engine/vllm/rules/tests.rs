@@ -1,3 +1,5 @@
+//! vLLM's refusals by release and setting.
+
 use super::*;
 use crate::BlockSize;
 use crate::engine::prompt::{Adapter, Embeds, Media};
