@@ -1,7 +1,8 @@
-//! What several of the example programs need: a toy tokenizer, Unix signals, closing of ZeroMQ sockets, progress bars.
+//! Shared by the example programs: command-line helpers, progress bars, Unix signals, a toy tokenizer, closing of ZeroMQ sockets.
 
 #![forbid(unsafe_code)]
 
+pub mod cli;
 pub mod progress;
 pub mod signals;
 pub mod words;

@@ -1,18 +1,15 @@
-//! Load while everything breaks, and whether it all healed.
+//! Chaos test: fault injection under load, then invariant checks.
 //!
-//! Pods die, hang, restart and forget; events are lost, doubled, reordered and cut off; clients go on asking. What goes wrong
-//! is a [`Schedule`], a function of the seed. The rules that must never break are what is checked in the end: every request
-//! ended exactly once, no client was given half an answer for a whole one, the index says what the pods hold, nothing is
-//! counted as under way, and neither a task nor a socket is left.
+//! Pods die, hang, restart and forget; events are lost, duplicated, reordered and partitioned, by a [`FaultSchedule`] that is a
+//! function of the seed. Afterwards every request must have ended exactly once, no client may have got a truncated answer
+//! without an error, the index must equal the pods' caches, nothing may be counted as in flight, and no task or socket may leak.
 
-mod check;
-mod leftovers;
+mod fault_schedule;
+mod invariants;
+mod leak_check;
 mod report;
 mod run;
-mod schedule;
 
-pub use check::{Check, Difference, Finding, differences};
-pub use leftovers::Leftovers;
-pub use report::Report;
-pub use run::{ChaosError, Options, run};
-pub use schedule::{Schedule, Step};
+#[cfg(doc)]
+use fault_schedule::FaultSchedule;
+pub(crate) use run::{Options, run};

@@ -1,15 +1,24 @@
-//! The demonstration: simulated pods behind the gateway, profiles compared under load, and chaos.
+//! The demo: simulated pods behind the gateway, profiles compared under load, and chaos testing.
 //!
-//! | module | idea |
+//! | module | content |
 //! |---|---|
-//! | [`fleet`] | simulated pods as one fleet, and the gateway's configuration for it |
-//! | [`load`] | load generator: conversations over real HTTP, and what they saw |
-//! | [`demo`] | the first command: three profiles, one workload, a table |
-//! | [`chaos`] | load while everything breaks, and whether it all healed |
+//! | `cli` | command line |
+//! | `compare` | one workload under several profiles |
+//! | `serve` | pods and gateway that stay up |
+//! | `chaos` | fault injection under load, then invariant checks |
+//! | `load_generator` | closed-loop load over HTTP |
+//! | [`fleet`] | simulated pods, and the gateway configuration for them |
+//! | `startup` | fleet and gateway started together |
 
 #![forbid(unsafe_code)]
 
-pub mod chaos;
-pub mod demo;
+mod chaos;
+mod cli;
+mod compare;
+mod compare_table;
 pub mod fleet;
-pub mod load;
+mod load_generator;
+mod serve;
+mod startup;
+
+pub use cli::main;

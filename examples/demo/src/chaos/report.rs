@@ -1,66 +1,64 @@
-//! What a chaos run prints: what was done, what came of it, what was checked.
+//! Chaos report: injected faults, request statistics, attempts, invariants.
 
 use std::fmt;
 use std::time::Duration;
 
-use crate::chaos::check::{Check, Finding};
-use crate::chaos::schedule::Schedule;
-use crate::load::{Tally, percentile};
+use crate::chaos::fault_schedule::FaultSchedule;
+use crate::chaos::invariants::Invariant;
+use crate::load_generator::{LoadStats, percentile};
 use pointsman_engine_sim::replay::table::grouped;
 
-/// A run that is over.
+/// The report of a chaos test.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Report {
-    /// What chance began with.
-    pub seed: u64,
-    /// How long faults went on.
-    pub length: Duration,
-    /// What went wrong.
-    pub schedule: Schedule,
-    /// What clients saw while it did.
-    pub tally: Tally,
-    /// What became of requests to pods: the outcome and how often.
-    pub attempts: Vec<(String, u64)>,
-    /// What was checked.
-    pub checks: Vec<Check>,
+pub(crate) struct ChaosReport {
+    /// The seed.
+    pub(crate) seed: u64,
+    /// Duration of fault injection.
+    pub(crate) length: Duration,
+    /// The injected faults.
+    pub(crate) schedule: FaultSchedule,
+    /// Statistics of the clients during fault injection.
+    pub(crate) stats: LoadStats,
+    /// Attempts by outcome.
+    pub(crate) attempts: Vec<(String, u64)>,
+    /// The checked invariants.
+    pub(crate) invariants: Vec<Invariant>,
 }
 
-impl Report {
+impl ChaosReport {
     /// Whether every check holds.
-    #[must_use]
-    pub fn holds(&self) -> bool {
-        self.checks.iter().all(Check::holds)
+    pub(crate) fn holds(&self) -> bool {
+        self.invariants.iter().all(Invariant::holds)
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for ChaosReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let tally = &self.tally;
+        let stats = &self.stats;
         writeln!(f, "faults, seed {}, {} s", self.seed, self.length.as_secs())?;
         for (kind, count) in self.schedule.kinds() {
             row(f, kind, &grouped(count))?;
         }
         writeln!(f, "\nrequests")?;
-        row(f, "in all", &grouped(tally.requests()))?;
-        row(f, "answered whole", &grouped(tally.answered))?;
-        for (kind, count) in &tally.failed {
+        row(f, "total", &grouped(stats.requests()))?;
+        row(f, "answered", &grouped(stats.answered))?;
+        for (kind, count) in &stats.failed {
             row(f, kind, &grouped(*count))?;
         }
-        row(f, "hit rate", &format!("{:.1}%", 100.0 * tally.hit_rate()))?;
+        row(f, "hit rate", &format!("{:.1}%", 100.0 * stats.hit_rate()))?;
         for percent in [50, 99] {
-            let first = percentile(&tally.firsts, percent).unwrap_or_default();
+            let first = percentile(&stats.ttft, percent).unwrap_or_default();
             row(f, &format!("TTFT p{percent}"), &format!("{} ms", first.as_millis()))?;
         }
-        writeln!(f, "\nasked of pods")?;
-        for (outcome, count) in &self.attempts {
-            row(f, outcome, &grouped(*count as usize))?;
+        writeln!(f, "\nattempts")?;
+        for (result, count) in &self.attempts {
+            row(f, result, &grouped(*count as usize))?;
         }
-        writeln!(f, "\nchecks")?;
-        for check in &self.checks {
-            match &check.finding {
-                Finding::Holds(figures) => row(f, check.what, &format!("holds: {figures}"))?,
-                Finding::Broken(how) => row(f, check.what, &format!("BROKEN: {how}"))?,
+        writeln!(f, "\ninvariants")?;
+        for invariant in &self.invariants {
+            match &invariant.result {
+                Ok(checked) => row(f, invariant.name, &format!("holds: {checked}"))?,
+                Err(violations) => row(f, invariant.name, &format!("VIOLATED: {violations}"))?,
             }
         }
         Ok(())
@@ -74,27 +72,27 @@ fn row(f: &mut fmt::Formatter<'_>, label: &str, value: &str) -> fmt::Result {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::Failure;
+    use crate::load_generator::Failure;
 
     #[test]
-    fn a_broken_check_stands_out_and_is_the_verdict() {
+    fn a_violated_invariant_stands_out_and_fails_the_report() {
         let length = Duration::from_secs(20);
-        let mut report = Report {
+        let mut report = ChaosReport {
             seed: 7,
             length,
-            schedule: Schedule::new(7, 8, length),
-            tally: Tally::default(),
+            schedule: FaultSchedule::new(7, 8, length),
+            stats: LoadStats::default(),
             attempts: vec![("silent".to_owned(), 3)],
-            checks: vec![Check::new("nothing is left", "0 tasks".to_owned(), &[])],
+            invariants: vec![Invariant::new("nothing is left", "0 tasks".to_owned(), &[])],
         };
-        report.tally.add(&Err(Failure::Status(502)));
+        report.stats.add(&Err(Failure::Status(502)));
         assert!(report.holds());
         let text = report.to_string();
         for line in ["seed 7", "partition events", "status 502", "silent", "holds: 0 tasks"] {
             assert!(text.contains(line), "{line} is not in\n{text}");
         }
-        report.checks.push(Check::new("x", String::new(), &["one".to_owned(), "two".to_owned()]));
+        report.invariants.push(Invariant::new("x", String::new(), &["one".to_owned(), "two".to_owned()]));
         assert!(!report.holds());
-        assert!(report.to_string().contains("BROKEN: one; two"));
+        assert!(report.to_string().contains("VIOLATED: one; two"));
     }
 }

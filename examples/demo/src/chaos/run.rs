@@ -1,6 +1,5 @@
-//! The run: start, load and faults side by side, heal, look closely, stop, look again.
+//! The chaos test: start, load and faults side by side, recovery, invariant checks, shutdown, leak check.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,147 +7,135 @@ use kv_index::{BlockHash, Event, EventSemantics, Stored};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::chaos::check::{Check, differences, settle};
-use crate::chaos::leftovers::Leftovers;
-use crate::chaos::report::Report;
-use crate::chaos::schedule::Schedule;
-use crate::demo::prefill_pods;
+use crate::chaos::fault_schedule::FaultSchedule;
+use crate::chaos::invariants::{Invariant, cache_divergences, poll_until_empty};
+use crate::chaos::leak_check::ResourceCounts;
+use crate::chaos::report::ChaosReport;
 use crate::fleet::{Fleet, FleetShape};
-use crate::load::{Client, Drive, Ledger, Shape, Tally, Workload, drive};
+use crate::load_generator::{Client, LoadGenerator, LoadStats, RequestTracker, Workload, WorkloadShape};
+use crate::startup::{StartupError, prefill_pods, start};
 use pointsman_engine_sim::{Fault, MODEL, Oracle};
+use pointsman_gateway::Gateway;
 use pointsman_gateway::config::{Config, Profile};
-use pointsman_gateway::{Gateway, StartError};
 
-/// How a run is set up.
+/// Options of a chaos test.
 #[derive(Clone, Debug)]
-#[expect(clippy::exhaustive_structs, reason = "figures that a caller chooses by name")]
-pub struct Options {
-    /// Where chance begins: schedule and workload follow from it.
-    pub seed: u64,
+pub(crate) struct Options {
+    /// Seed of fault schedule and workload.
+    pub(crate) seed: u64,
     /// How long faults go on.
-    pub length: Duration,
+    pub(crate) length: Duration,
     /// Pods; at least two.
-    pub pods: usize,
+    pub(crate) pods: usize,
     /// How many times faster than the measured machine they are.
-    pub speed: f64,
+    pub(crate) speed: f64,
     /// The stock profile.
-    pub profile: String,
-    /// How long healing may take.
-    pub patience: Duration,
+    pub(crate) profile: String,
+    /// Limit of every recovery check.
+    pub(crate) recovery_timeout: Duration,
     /// Puts a block into the index that no pod holds, before it is looked at: a run that must fail.
-    pub sabotage: bool,
+    pub(crate) corrupt_index: bool,
 }
 
-/// Why a run could not be made. The machine lacks something, or the profile's name is wrong.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ChaosError {
-    /// No pods.
-    #[error("the pods cannot start")]
-    Fleet(#[source] io::Error),
-    /// No gateway.
-    #[error("the gateway cannot start")]
-    Gateway(#[source] StartError),
-}
-
-/// Makes a run. `see` is told how much of the time is over, and how many requests have ended.
-///
-/// # Errors
-///
-/// When pods or gateway cannot start.
-pub async fn run(options: &Options, mut see: impl FnMut(Duration, usize)) -> Result<Report, ChaosError> {
-    let before = Leftovers::now();
-    let scene = Scene::start(options).await?;
-    let schedule = Schedule::new(options.seed, options.pods, options.length);
-    let tally = scene.storm(&schedule, options, &mut see).await;
-    let mut checks = scene.heal(options, &tally).await;
-    let attempts = scene.attempts().await;
-    scene.stop().await;
-    checks.push(nothing_left(before).await);
+/// Runs the test; `on_progress` gets the elapsed time and how many requests have ended.
+pub(crate) async fn run(
+    options: &Options,
+    mut on_progress: impl FnMut(Duration, usize),
+) -> Result<ChaosReport, StartupError> {
+    let before = ResourceCounts::now();
+    let harness = Harness::start(options).await?;
+    let schedule = FaultSchedule::new(options.seed, options.pods, options.length);
+    let stats = harness.inject_faults(&schedule, options, &mut on_progress).await;
+    let mut invariants = harness.check_recovery(options, &stats).await;
+    let attempts = harness.attempts().await;
+    harness.stop().await;
+    invariants.push(no_leak(before).await);
     let (seed, length) = (options.seed, options.length);
-    Ok(Report { seed, length, schedule, tally, attempts, checks })
+    Ok(ChaosReport { seed, length, schedule, stats, attempts, invariants })
 }
 
-struct Scene {
+struct Harness {
     fleet: Fleet,
     gateway: Gateway,
     client: Client,
     oracle: Arc<Oracle>,
-    ledger: Arc<Ledger>,
+    tracker: Arc<RequestTracker>,
 }
 
-impl Scene {
-    async fn start(options: &Options) -> Result<Self, ChaosError> {
+impl Harness {
+    async fn start(options: &Options) -> Result<Self, StartupError> {
         let prefill = prefill_pods(&options.profile, options.pods);
         let shape = FleetShape { pods: options.pods, prefill, speed: options.speed, blocks: 1_500, lease: LEASE };
-        let fleet = Fleet::start(&shape).await.map_err(ChaosError::Fleet)?;
-        let gateway = Gateway::start(config(&fleet, options)).await.map_err(ChaosError::Gateway)?;
-        let client = Client::new(&format!("http://{}", gateway.address()), CLIENT_PATIENCE);
-        Ok(Self { fleet, gateway, client, oracle: Arc::default(), ledger: Arc::default() })
+        let (fleet, gateway) = start(&shape, |config| configure(config, options)).await?;
+        let client = Client::new(&format!("http://{}", gateway.address()), CLIENT_TIMEOUT);
+        Ok(Self { fleet, gateway, client, oracle: Arc::default(), tracker: Arc::default() })
     }
 
     /// Load and faults at once, until the time is over and what was asked is answered.
-    async fn storm(&self, schedule: &Schedule, options: &Options, see: &mut impl FnMut(Duration, usize)) -> Tally {
+    async fn inject_faults(
+        &self,
+        schedule: &FaultSchedule,
+        options: &Options,
+        on_progress: &mut impl FnMut(Duration, usize),
+    ) -> LoadStats {
         let (stop, begun, mut ended) = (CancellationToken::new(), Instant::now(), 0);
-        let load = Drive { stop: stop.clone(), ..self.drive(options.seed, usize::MAX) };
+        let load = LoadGenerator { stop: stop.clone(), ..self.load(options.seed, usize::MAX) };
         let faults = async {
-            for step in schedule.steps() {
-                sleep_until(begun + step.at).await;
-                self.fleet.fault(step.pod, step.fault);
+            for scheduled in schedule.faults() {
+                sleep_until(begun + scheduled.at).await;
+                self.fleet.fault(scheduled.pod, scheduled.fault);
             }
             sleep_until(begun + options.length).await;
             stop.cancel();
         };
-        let load = drive(load, |_| {
+        let load = load.run(|| {
             ended += 1;
-            see(begun.elapsed().min(options.length), ended);
+            on_progress(begun.elapsed().min(options.length), ended);
         });
         tokio::join!(load, faults).0
     }
 
     /// Ends all faults, and looks whether everything is as if there had been none.
-    async fn heal(&self, options: &Options, tally: &Tally) -> Vec<Check> {
+    async fn check_recovery(&self, options: &Options, stats: &LoadStats) -> Vec<Invariant> {
         (0..self.fleet.pods().len()).for_each(|pod| self.fleet.fault(pod, Fault::Recover));
-        let ill = settle(options.patience, || self.ill()).await;
+        let unhealthy = poll_until_empty(options.recovery_timeout, || self.unhealthy_pods()).await;
         self.probe(options).await;
         // Every pod is up: whatever is asked now has to be answered.
-        let scripts = options.pods * 2;
-        let afterwards = drive(self.drive(options.seed.wrapping_add(1), scripts), |_| {}).await;
-        let answered = format!("{} requests after healing answered", afterwards.answered);
+        let conversations = options.pods * 2;
+        let afterwards = self.load(options.seed.wrapping_add(1), conversations).run(|| {}).await;
+        let answered = format!("{} requests answered after recovery", afterwards.answered);
         let mut unanswered: Vec<String> = afterwards.failed.iter().map(|(kind, n)| format!("{n} × {kind}")).collect();
-        unanswered.extend(ill);
-        let audit = self.ledger.audit();
-        let odd = [
-            ("never ended", audit.never_ended.len()),
-            ("ended again", audit.ended_again.len()),
-            ("never begun", audit.never_begun.len()),
-        ];
-        let odd: Vec<String> = odd.iter().filter(|(_, n)| *n > 0).map(|(what, n)| format!("{n} {what}")).collect();
-        let mut unclean: Vec<String> = tally.unclean.iter().map(ToString::to_string).collect();
-        unclean.extend(afterwards.unclean.iter().map(ToString::to_string));
-        if options.sabotage {
-            self.sabotage();
+        unanswered.extend(unhealthy);
+        let audit = self.tracker.audit();
+        let mut unreported: Vec<String> = stats.unreported.iter().map(ToString::to_string).collect();
+        unreported.extend(afterwards.unreported.iter().map(ToString::to_string));
+        if options.corrupt_index {
+            self.corrupt_index();
         }
-        let unlike = settle(options.patience, || self.unlike()).await;
-        let busy = settle(options.patience, || self.busy()).await;
+        let divergent = poll_until_empty(options.recovery_timeout, || self.divergent_caches()).await;
+        let busy = poll_until_empty(options.recovery_timeout, || self.in_flight_work()).await;
         let blocks: usize = self.fleet.pods().map(|pod| pod.cache().len()).sum();
         vec![
-            Check::new("every request ended exactly once", format!("{} requests", audit.begun), &odd),
-            Check::new(
-                "every failure was told, every answer whole",
-                format!("{} failures", tally.failures()),
-                &unclean,
+            Invariant::new(
+                "every request ended exactly once",
+                format!("{} requests", audit.begun),
+                &audit.violations(),
             ),
-            Check::new("a healed fleet answers", answered, &unanswered),
-            Check::new("the index equals the pods' caches", format!("{blocks} blocks"), &unlike),
-            Check::new("nothing is counted as under way", "all counters are zero".to_owned(), &busy),
+            Invariant::new(
+                "every failure was reported, every answer whole",
+                format!("{} failures", stats.failures()),
+                &unreported,
+            ),
+            Invariant::new("a recovered fleet answers", answered, &unanswered),
+            Invariant::new("the index equals the pods' caches", format!("{blocks} blocks"), &divergent),
+            Invariant::new("nothing is counted as in flight", "all counters are zero".to_owned(), &busy),
         ]
     }
 
     /// Asks until all is answered: a circuit that cut streams have opened closes by answers, not by health alone.
     async fn probe(&self, options: &Options) {
-        let deadline = Instant::now() + options.patience;
-        while drive(self.drive(options.seed.wrapping_add(2), options.pods), |_| {}).await.failures() > 0 {
+        let deadline = Instant::now() + options.recovery_timeout;
+        while self.load(options.seed.wrapping_add(2), options.pods).run(|| {}).await.failures() > 0 {
             if Instant::now() >= deadline {
                 return;
             }
@@ -162,34 +149,34 @@ impl Scene {
         self.fleet.stop().await;
     }
 
-    fn drive(&self, seed: u64, scripts: usize) -> Drive {
+    fn load(&self, seed: u64, conversations: usize) -> LoadGenerator {
         let (oracle, client) = (Arc::clone(&self.oracle), self.client.clone());
-        let mut drive = Drive::new(client, Workload::new(SHAPE, seed), MODEL, scripts);
-        drive.at_once = 64;
-        drive.expect = Some(Arc::new(move |body| oracle.answer(body)));
-        drive.ledger = Arc::clone(&self.ledger);
-        drive
+        let mut load = LoadGenerator::new(client, Workload::new(SHAPE, seed), MODEL, conversations);
+        load.concurrency = 64;
+        load.expected = Some(Arc::new(move |body| oracle.answer(body)));
+        load.tracker = Arc::clone(&self.tracker);
+        load
     }
 
-    fn ill(&self) -> Vec<String> {
+    fn unhealthy_pods(&self) -> Vec<String> {
         let pods = self.gateway.state().pods;
         pods.iter().filter(|pod| !pod.healthy).map(|pod| format!("{} is not healthy", pod.name)).collect()
     }
 
-    fn sabotage(&self) {
+    fn corrupt_index(&self) {
         let index = self.gateway.index();
         let pod = self.fleet.pods().next().and_then(|pod| index.pod(pod.name())).expect("the fleet has joined");
         let phantom = [BlockHash::new(1)];
         index.apply(pod, EventSemantics::Copies, &Event::Stored(Stored::prompt(&phantom))).expect("the pod is there");
     }
 
-    fn unlike(&self) -> Vec<String> {
+    fn divergent_caches(&self) -> Vec<String> {
         let caches = self.fleet.pods().map(|pod| (pod.name(), pod.cache()));
-        differences(self.gateway.index(), caches).iter().map(ToString::to_string).collect()
+        cache_divergences(self.gateway.index(), caches).iter().map(ToString::to_string).collect()
     }
 
     /// Whatever is counted as under way, in the gateway or in a pod.
-    fn busy(&self) -> Vec<String> {
+    fn in_flight_work(&self) -> Vec<String> {
         let mut busy = Vec::new();
         let (index, load) = (self.gateway.index(), &self.gateway.plugin_state().load);
         for pod in self.fleet.pods() {
@@ -222,57 +209,55 @@ impl Scene {
     }
 }
 
-/// Adds up the attempts in a page of metrics by their outcome.
+/// Adds up the attempts in a page of metrics by their result.
 fn attempts(metrics: &str) -> Vec<(String, u64)> {
     let mut sums: std::collections::BTreeMap<String, u64> = std::collections::BTreeMap::new();
     for line in metrics.lines().filter(|line| line.starts_with("pointsman_exec_attempts_total{")) {
-        let outcome = line.split("outcome=\"").nth(1).and_then(|rest| rest.split('"').next());
+        let result = line.split("outcome=\"").nth(1).and_then(|rest| rest.split('"').next());
         let count = line.rsplit(' ').next().and_then(|count| count.parse().ok());
-        if let (Some(outcome), Some(count)) = (outcome, count) {
+        if let (Some(result), Some(count)) = (result, count) {
             let count: u64 = count;
-            *sums.entry(outcome.to_owned()).or_default() += count;
+            *sums.entry(result.to_owned()).or_default() += count;
         }
     }
     sums.into_iter().collect()
 }
 
 /// Not patient, or pods that hang would hold everything up; and not so quick to ask for health that no request meets one.
-fn config(fleet: &Fleet, options: &Options) -> Config {
-    let mut config = fleet.gateway_config();
+fn configure(config: &mut Config, options: &Options) {
     config.profile = Profile::PluginState(options.profile.clone());
     (config.patience.first_byte_seconds, config.patience.idle_seconds) = (3.0, 2.0);
     config.patience.whole_seconds = 30.0;
     (config.health.every_seconds, config.health.timeout_seconds) = (1.0, 1.0);
-    config
 }
 
-async fn nothing_left(before: Leftovers) -> Check {
-    let after = before.again(Duration::from_secs(10)).await;
-    let figures = |found: Leftovers| {
+async fn no_leak(before: ResourceCounts) -> Invariant {
+    let after = before.wait_for_release(Duration::from_secs(10)).await;
+    let figures = |found: ResourceCounts| {
         let sockets = found.sockets.map_or("unknown".to_owned(), |sockets| sockets.to_string());
         format!("{} tasks, {sockets} sockets", found.tasks)
     };
     let problem = format!("{} before, {} after", figures(before), figures(after));
     let problems: &[String] = if after.is_within(before) { &[] } else { &[problem] };
-    Check::new("no task and no socket is left", format!("{}, as before", figures(after)), problems)
+    Invariant::new("no task or socket leaks", format!("{}, as before", figures(after)), problems)
 }
 
 /// What clients ask: short enough that much happens in a short time, long enough that caches overflow.
-const SHAPE: Shape = Shape {
-    systems: 6,
-    system: (600, 1_500),
+const SHAPE: WorkloadShape = WorkloadShape {
+    system_prompts: 6,
+    system_tokens: (600, 1_500),
     turns: (2, 6),
-    user: (40, 300),
-    answer: (16, 64),
+    user_tokens: (40, 300),
+    answer_tokens: (16, 64),
     think_ms: (0, 400),
-    one_document_in: 6,
-    document: (1_500, 4_000),
-    one_whole_in: 5,
+    document_every: 6,
+    document_tokens: (1_500, 4_000),
+    unstreamed_every: 5,
 };
 
 const DRAIN: Duration = Duration::from_secs(30);
-/// Longer than the gateway's own patience: it has to be the first to give up.
-const CLIENT_PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than the gateway's own timeout: it has to be the first to give up.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
 const LEASE: Duration = Duration::from_secs(3);
 
 #[cfg(test)]

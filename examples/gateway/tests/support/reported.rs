@@ -10,7 +10,6 @@ use hyper_util::client::legacy::Client as HyperClient;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use kv_index::{BlockHash, BlockSize, ChainHasher, ChainSeed, Digest, Index, Matches, Tier};
-use pointsman_demo::load::{Message, chat};
 use pointsman_engine_sim::{PodConfig, SimPod};
 use pointsman_example_common::words;
 use pointsman_lab::SplitMix64;
@@ -136,8 +135,9 @@ impl Client {
 
 /// A prompt of so many words; those of one family begin alike.
 pub(crate) fn body(family: usize, words: usize) -> Bytes {
-    let content = (0..words).map(|n| format!(" w{family}x{n}")).collect();
-    chat("sim", &[Message { role: "user", content }], 4, false)
+    let content: String = (0..words).map(|n| format!(" w{family}x{n}")).collect();
+    let messages = [serde_json::json!({"role": "user", "content": content})];
+    serde_json::json!({"model": "sim", "messages": messages, "max_tokens": 4}).to_string().into()
 }
 
 /// How much of the prompt each pod was found to hold, and that of the one picked.

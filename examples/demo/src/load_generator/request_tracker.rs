@@ -1,6 +1,4 @@
-//! Which requests began, and how often each ended.
-//!
-//! The rule that must never break is the one it checks: a request that began ends exactly once.
+//! Invariant checker: a request that began ends exactly once.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,8 +7,7 @@ use parking_lot::Mutex;
 
 /// The number of a request in its run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[expect(clippy::exhaustive_structs, reason = "a number")]
-pub struct RequestId(pub u64);
+pub(crate) struct RequestId(pub u64);
 
 impl fmt::Display for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -18,15 +15,15 @@ impl fmt::Display for RequestId {
     }
 }
 
-/// Beginnings and ends.
+/// Starts and ends of requests.
 #[derive(Debug, Default)]
-pub struct Ledger {
+pub(crate) struct RequestTracker {
     counts: Mutex<BTreeMap<RequestId, Counts>>,
 }
 
-impl Ledger {
+impl RequestTracker {
     /// Begins a request under a number of its own.
-    pub fn begin(&self) -> RequestId {
+    pub(crate) fn begin(&self) -> RequestId {
         let mut counts = self.counts.lock();
         let id = RequestId(counts.last_key_value().map_or(0, |(last, _)| last.0 + 1));
         counts.insert(id, Counts { begun: 1, ended: 0 });
@@ -34,13 +31,12 @@ impl Ledger {
     }
 
     /// Ends it.
-    pub fn end(&self, id: RequestId) {
+    pub(crate) fn end(&self, id: RequestId) {
         self.counts.lock().entry(id).or_default().ended += 1;
     }
 
     /// What does not add up.
-    #[must_use]
-    pub fn audit(&self) -> Audit {
+    pub(crate) fn audit(&self) -> Audit {
         let counts = self.counts.lock();
         let which = |odd: fn(&Counts) -> bool| counts.iter().filter(|(_, c)| odd(c)).map(|(id, _)| *id).collect();
         Audit {
@@ -52,25 +48,28 @@ impl Ledger {
     }
 }
 
-/// What a ledger has to say.
+/// Violations of the invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Audit {
+pub(crate) struct Audit {
     /// Requests that began.
-    pub begun: usize,
+    pub(crate) begun: usize,
     /// Those without an end.
-    pub never_ended: Vec<RequestId>,
+    pub(crate) never_ended: Vec<RequestId>,
     /// Those with more than one.
-    pub ended_again: Vec<RequestId>,
+    pub(crate) ended_again: Vec<RequestId>,
     /// Ends of nothing.
-    pub never_begun: Vec<RequestId>,
+    pub(crate) never_begun: Vec<RequestId>,
 }
 
 impl Audit {
-    /// Whether every request ended exactly once.
-    #[must_use]
-    pub fn holds(&self) -> bool {
-        self.never_ended.is_empty() && self.ended_again.is_empty() && self.never_begun.is_empty()
+    /// Every violation with its count; empty if every request ended exactly once.
+    pub(crate) fn violations(&self) -> Vec<String> {
+        let counts = [
+            ("never ended", self.never_ended.len()),
+            ("ended again", self.ended_again.len()),
+            ("never begun", self.never_begun.len()),
+        ];
+        counts.iter().filter(|(_, count)| *count > 0).map(|(kind, count)| format!("{count} {kind}")).collect()
     }
 }
 
@@ -85,23 +84,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ledger_in_order_has_nothing_to_say() {
-        let ledger = Ledger::default();
-        let ids = [ledger.begin(), ledger.begin(), ledger.begin()];
-        assert!(!ledger.audit().holds());
-        ids.iter().rev().for_each(|id| ledger.end(*id));
-        assert!(ledger.audit().holds());
-        assert_eq!(ledger.audit().begun, 3);
+    fn requests_that_end_once_pass_the_audit() {
+        let tracker = RequestTracker::default();
+        let ids = [tracker.begin(), tracker.begin(), tracker.begin()];
+        assert!(!tracker.audit().violations().is_empty());
+        ids.iter().rev().for_each(|id| tracker.end(*id));
+        assert!(tracker.audit().violations().is_empty());
+        assert_eq!(tracker.audit().begun, 3);
     }
 
     #[test]
     fn what_never_ended_ended_twice_or_never_began_is_named() {
-        let ledger = Ledger::default();
-        let (open, twice) = (ledger.begin(), ledger.begin());
-        ledger.end(twice);
-        ledger.end(twice);
-        ledger.end(RequestId(77));
-        let audit = ledger.audit();
+        let tracker = RequestTracker::default();
+        let (open, twice) = (tracker.begin(), tracker.begin());
+        tracker.end(twice);
+        tracker.end(twice);
+        tracker.end(RequestId(77));
+        let audit = tracker.audit();
         assert_eq!(
             (audit.never_ended, audit.ended_again, audit.never_begun),
             (vec![open], vec![twice], vec![RequestId(77)])

@@ -1,14 +1,13 @@
-//! How a request can end without its whole answer.
+//! Request failures as a client sees them.
 //!
-//! A failure is *clean* if the client was told: by a status, or by an error event in the stream. Anything else leaves a
-//! client that believes what it should not, and no fault of a pod excuses it.
+//! A failure is *reported* if the client got an error status or an error event in the stream. Any other leaves a client with an
+//! answer that is wrong or truncated, which no fault of a pod excuses.
 
 use std::time::Duration;
 
 /// Why a client has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Failure {
+pub(crate) enum Failure {
     /// An error status.
     #[error("status {0}")]
     Status(u16),
@@ -19,14 +18,14 @@ pub enum Failure {
     #[error("no answer: {0}")]
     Connection(String),
     /// The answer ended without its end.
-    #[error("the answer was cut after {0} tokens")]
-    Cut(usize),
+    #[error("the answer was truncated after {0} tokens")]
+    Truncated(usize),
     /// What came is no answer.
     #[error("malformed: {0}")]
     Malformed(&'static str),
     /// A whole answer, but to something else.
     #[error("another answer than the prompt's: {got} tokens for {expected}")]
-    Wrong {
+    Mismatch {
         /// Tokens that came.
         got: usize,
         /// Tokens that should have come.
@@ -38,22 +37,20 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Whether the client was told that something went wrong.
-    #[must_use]
-    pub const fn is_clean(&self) -> bool {
+    /// Whether the client got an error.
+    pub(crate) const fn is_reported(&self) -> bool {
         matches!(self, Self::Status(_) | Self::ErrorEvent)
     }
 
     /// A name to count by.
-    #[must_use]
-    pub fn kind(&self) -> String {
+    pub(crate) fn kind(&self) -> String {
         match self {
             Self::Status(status) => format!("status {status}"),
             Self::ErrorEvent => "error event".to_owned(),
             Self::Connection(_) => "no connection".to_owned(),
-            Self::Cut(_) => "cut without a word".to_owned(),
+            Self::Truncated(_) => "truncated without an error".to_owned(),
             Self::Malformed(_) => "malformed".to_owned(),
-            Self::Wrong { .. } => "wrong answer".to_owned(),
+            Self::Mismatch { .. } => "wrong answer".to_owned(),
             Self::Timeout(_) => "timeout".to_owned(),
         }
     }
@@ -64,15 +61,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_the_client_is_told_is_clean() {
-        assert!(Failure::Status(503).is_clean() && Failure::ErrorEvent.is_clean());
+    fn only_errors_that_the_client_gets_are_reported() {
+        assert!(Failure::Status(503).is_reported() && Failure::ErrorEvent.is_reported());
         let silent = [
-            Failure::Cut(3),
+            Failure::Truncated(3),
             Failure::Malformed("x"),
-            Failure::Wrong { got: 1, expected: 2 },
+            Failure::Mismatch { got: 1, expected: 2 },
             Failure::Timeout(Duration::from_secs(1)),
             Failure::Connection("refused".to_owned()),
         ];
-        assert!(silent.iter().all(|failure| !failure.is_clean()));
+        assert!(silent.iter().all(|failure| !failure.is_reported()));
     }
 }

@@ -1,21 +1,19 @@
-//! The body of a chat request, written the same way every time.
+//! Chat completion request bodies, serialized deterministically.
 
 use bytes::Bytes;
 use serde::Serialize;
 
 /// A message of a chat.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[expect(clippy::exhaustive_structs, reason = "the fields of the API")]
-pub struct Message {
+pub(crate) struct Message {
     /// `system`, `user` or `assistant`.
-    pub role: &'static str,
+    pub(crate) role: &'static str,
     /// What is said.
-    pub content: String,
+    pub(crate) content: String,
 }
 
 /// The body that asks for an answer of at most `max_tokens` tokens. A streamed one ends with its usage.
-#[must_use]
-pub fn chat(model: &str, messages: &[Message], max_tokens: usize, stream: bool) -> Bytes {
+pub(crate) fn chat(model: &str, messages: &[Message], max_tokens: usize, stream: bool) -> Bytes {
     let stream_options = stream.then_some(StreamOptions { include_usage: true });
     let body = Body { model, messages, max_tokens, stream, stream_options };
     serde_json::to_vec(&body).expect("text and numbers can always be written").into()

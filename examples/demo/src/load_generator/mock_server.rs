@@ -1,4 +1,4 @@
-//! A server for tests: answers any chat at once with the same words, or fails in a chosen way.
+//! Mock OpenAI-compatible server for tests: fixed answers, or a chosen failure.
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -16,27 +16,27 @@ use pointsman_example_common::words::word;
 
 /// How it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mood {
-    Well,
+pub(crate) enum Behavior {
+    Healthy,
     Status(u16),
     ErrorEvent,
     /// Two tokens, then the connection breaks.
-    Cut,
+    Truncated,
     NoUsage,
     Silent,
 }
 
-pub(crate) struct FakeServer {
+pub(crate) struct MockServer {
     address: std::net::SocketAddr,
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
 
-impl FakeServer {
-    pub(crate) async fn start(mood: Mood) -> Self {
+impl MockServer {
+    pub(crate) async fn start(behavior: Behavior) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
-        let app = Router::new().route("/v1/chat/completions", post(answer)).with_state(mood);
+        let app = Router::new().route("/v1/chat/completions", post(answer)).with_state(behavior);
         let ended = stop.clone().cancelled_owned();
         let task = tokio::spawn(async move {
             tokio::select! {
@@ -62,10 +62,10 @@ pub(crate) fn reply(tokens: usize) -> String {
     (0..tokens as u64).map(word).collect()
 }
 
-async fn answer(State(mood): State<Mood>, body: Bytes) -> Response {
+async fn answer(State(behavior): State<Behavior>, body: Bytes) -> Response {
     let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
     let tokens = body["max_tokens"].as_u64().unwrap() as usize;
-    if let Mood::Status(status) = mood {
+    if let Behavior::Status(status) = behavior {
         return StatusCode::from_u16(status).unwrap().into_response();
     }
     let details = serde_json::json!({"cached_tokens": 3});
@@ -74,7 +74,7 @@ async fn answer(State(mood): State<Mood>, body: Bytes) -> Response {
         let choice = serde_json::json!({"message": {"content": reply(tokens)}, "finish_reason": "length"});
         return serde_json::json!({"choices": [choice], "usage": usage}).to_string().into_response();
     }
-    let events = events(mood, tokens, &usage);
+    let events = events(behavior, tokens, &usage);
     Response::builder()
         .header("content-type", "text/event-stream; charset=utf-8")
         .body(Body::from_stream(events))
@@ -83,18 +83,18 @@ async fn answer(State(mood): State<Mood>, body: Bytes) -> Response {
 
 type Event = Result<Bytes, std::io::Error>;
 
-fn events(mood: Mood, tokens: usize, usage: &serde_json::Value) -> BoxStream<'static, Event> {
+fn events(behavior: Behavior, tokens: usize, usage: &serde_json::Value) -> BoxStream<'static, Event> {
     let event = |value: serde_json::Value| format!("data: {value}\n\n");
     let piece = |nth: u64| event(serde_json::json!({"choices": [{"delta": {"content": word(nth)}}]}));
     let mut said: Vec<String> = (0..tokens as u64).map(piece).collect();
     let finish = event(serde_json::json!({"choices": [{"delta": {}, "finish_reason": "length"}]}));
     let last = event(serde_json::json!({"choices": [], "usage": usage}));
     let done = "data: [DONE]\n\n".to_owned();
-    match mood {
-        Mood::Silent => return stream::pending().boxed(),
-        Mood::ErrorEvent => said.extend(["event: error\ndata: {\"error\":{}}\n\n".to_owned(), done]),
-        Mood::NoUsage => said.extend([finish, done]),
-        Mood::Cut => said.truncate(2),
+    match behavior {
+        Behavior::Silent => return stream::pending().boxed(),
+        Behavior::ErrorEvent => said.extend(["event: error\ndata: {\"error\":{}}\n\n".to_owned(), done]),
+        Behavior::NoUsage => said.extend([finish, done]),
+        Behavior::Truncated => said.truncate(2),
         _ => said.extend([finish, last, done]),
     }
     let whole = stream::iter(said).map(|text| Ok(Bytes::from(text)));
@@ -103,8 +103,8 @@ fn events(mood: Mood, tokens: usize, usage: &serde_json::Value) -> BoxStream<'st
         tokio::task::yield_now().await;
         event
     });
-    match mood {
-        Mood::Cut => {
+    match behavior {
+        Behavior::Truncated => {
             let broken = stream::once(async {
                 // What was said is on its way before the connection breaks.
                 tokio::time::sleep(std::time::Duration::from_millis(50)).await;

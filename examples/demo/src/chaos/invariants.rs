@@ -1,4 +1,4 @@
-//! What must hold when it is all over, and how far it does.
+//! Invariant checks after fault injection: results, and the index against the pods' caches.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,60 +7,44 @@ use std::time::Duration;
 use kv_index::{BlockHash, Digest, Index, Matches, Tier};
 use tokio::time::{Instant, sleep};
 
-/// Something that was looked at in the end.
+/// An invariant, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Check {
-    /// What must hold.
-    pub what: &'static str,
-    /// Whether it does.
-    pub finding: Finding,
+pub(crate) struct Invariant {
+    pub(crate) name: &'static str,
+    /// What was checked, or how the invariant is violated.
+    pub(crate) result: Result<String, String>,
 }
 
-/// What a check found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "it holds or it does not")]
-pub enum Finding {
-    /// It holds; in figures.
-    Holds(String),
-    /// It does not; how.
-    Broken(String),
-}
-
-impl Check {
-    /// A check that holds if `problems` is empty.
-    #[must_use]
-    pub fn new(what: &'static str, figures: String, problems: &[String]) -> Self {
-        let finding = if problems.is_empty() { Finding::Holds(figures) } else { Finding::Broken(problems.join("; ")) };
-        Self { what, finding }
+impl Invariant {
+    /// An invariant that holds if there are no violations.
+    pub(crate) fn new(name: &'static str, checked: String, violations: &[String]) -> Self {
+        let result = if violations.is_empty() { Ok(checked) } else { Err(violations.join("; ")) };
+        Self { name, result }
     }
 
-    /// Whether it holds.
-    #[must_use]
-    pub fn holds(&self) -> bool {
-        matches!(self.finding, Finding::Holds(_))
+    pub(crate) fn holds(&self) -> bool {
+        self.result.is_ok()
     }
 }
 
-/// How the index and a pod's true cache differ.
+/// How the index diverges from a pod's cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Difference {
+pub(crate) struct CacheDivergence {
     /// The pod.
-    pub pod: String,
+    pub(crate) pod: String,
     /// Blocks it holds.
-    pub held: usize,
+    pub(crate) held: usize,
     /// Blocks that the index says it holds, as its events told.
-    pub indexed: usize,
+    pub(crate) indexed: usize,
     /// Held and not in the index.
-    pub missing: usize,
+    pub(crate) missing: usize,
     /// In the index and not held.
-    pub phantoms: usize,
+    pub(crate) phantoms: usize,
     /// In the index, and told by no event.
-    pub speculated: usize,
+    pub(crate) speculated: usize,
 }
 
-impl fmt::Display for Difference {
+impl fmt::Display for CacheDivergence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { pod, held, indexed, missing, phantoms, speculated } = self;
         write!(f, "{pod} holds {held} blocks, {indexed} in the index: {missing} missing, {phantoms} phantoms")?;
@@ -78,21 +62,20 @@ impl fmt::Display for Difference {
 ///
 /// Copies are not compared: the feed of an engine's events counts them itself, and tells the index of a block once, for as long
 /// as there is a copy of it.
-#[must_use]
-pub fn differences<'a>(
+pub(crate) fn cache_divergences<'a>(
     index: &Index,
     caches: impl IntoIterator<Item = (&'a str, BTreeMap<BlockHash, u32>)>,
-) -> Vec<Difference> {
-    caches.into_iter().filter_map(|(pod, cache)| difference(index, pod, &cache)).collect()
+) -> Vec<CacheDivergence> {
+    caches.into_iter().filter_map(|(pod, cache)| cache_divergence(index, pod, &cache)).collect()
 }
 
-fn difference(index: &Index, name: &str, cache: &BTreeMap<BlockHash, u32>) -> Option<Difference> {
+fn cache_divergence(index: &Index, name: &str, cache: &BTreeMap<BlockHash, u32>) -> Option<CacheDivergence> {
     let mut held = Digest::EMPTY;
     for &hash in cache.keys() {
         held.add(hash, Tier::Gpu);
     }
     let Some(pod) = index.pod(name) else {
-        let none = Difference {
+        let none = CacheDivergence {
             pod: name.to_owned(),
             held: cache.len(),
             indexed: 0,
@@ -114,7 +97,7 @@ fn difference(index: &Index, name: &str, cache: &BTreeMap<BlockHash, u32>) -> Op
     let missing = cache.keys().filter(|hash| is_missing(hash)).count();
     let indexed = stats.blocks - stats.speculated;
     let phantoms = indexed.saturating_sub(cache.len() - missing);
-    Some(Difference {
+    Some(CacheDivergence {
         pod: name.to_owned(),
         held: cache.len(),
         indexed,
@@ -124,11 +107,11 @@ fn difference(index: &Index, name: &str, cache: &BTreeMap<BlockHash, u32>) -> Op
     })
 }
 
-/// Asks again and again until there are no problems, or for so long; what there was in the end.
-pub(super) async fn settle(most: Duration, mut problems: impl FnMut() -> Vec<String>) -> Vec<String> {
+/// Polls until there are no violations, or until a timeout; the last violations.
+pub(crate) async fn poll_until_empty(most: Duration, mut violations: impl FnMut() -> Vec<String>) -> Vec<String> {
     let deadline = Instant::now() + most;
     loop {
-        let now = problems();
+        let now = violations();
         if now.is_empty() || Instant::now() >= deadline {
             return now;
         }
@@ -156,8 +139,8 @@ mod tests {
 
     fn found(cache: &[(u64, u32)]) -> Option<(usize, usize)> {
         let cache = cache.iter().map(|&(n, copies)| (hash(n), copies)).collect();
-        let found = differences(&index(), [("a", cache)]);
-        found.first().map(|difference| (difference.missing, difference.phantoms))
+        let found = cache_divergences(&index(), [("a", cache)]);
+        found.first().map(|divergence| (divergence.missing, divergence.phantoms))
     }
 
     #[test]
@@ -172,17 +155,17 @@ mod tests {
     #[test]
     fn a_guess_that_stays_is_a_difference() {
         let (index, cache) = (index(), BTreeMap::from([1, 2, 3].map(|n| (hash(n), 1))));
-        assert_eq!(differences(&index, [("a", cache.clone())]), []);
+        assert_eq!(cache_divergences(&index, [("a", cache.clone())]), []);
         let pod = index.pod("a").unwrap();
         let later = std::time::Instant::now() + Duration::from_secs(60);
         index.speculate(pod, &[hash(1), hash(2), hash(3), hash(4)], later).unwrap();
-        let text = differences(&index, [("a", cache)])[0].to_string();
+        let text = cache_divergences(&index, [("a", cache)])[0].to_string();
         assert!(text.ends_with("1 speculated"), "{text}");
     }
 
     #[test]
     fn a_pod_that_the_index_does_not_know_is_a_difference() {
-        assert_eq!(differences(&index(), [("b", BTreeMap::from([(hash(5), 1)]))])[0].missing, 1);
+        assert_eq!(cache_divergences(&index(), [("b", BTreeMap::from([(hash(5), 1)]))])[0].missing, 1);
     }
 
     #[tokio::test]
@@ -192,7 +175,7 @@ mod tests {
             left -= 1;
             vec!["still".to_owned(); left]
         };
-        assert_eq!(settle(Duration::from_secs(10), count_down).await, Vec::<String>::new());
-        assert_eq!(settle(Duration::ZERO, || vec!["for ever".to_owned()]).await, ["for ever"]);
+        assert_eq!(poll_until_empty(Duration::from_secs(10), count_down).await, Vec::<String>::new());
+        assert_eq!(poll_until_empty(Duration::ZERO, || vec!["for ever".to_owned()]).await, ["for ever"]);
     }
 }

@@ -1,76 +1,71 @@
-//! What clients saw, added up.
+//! Load statistics: answers, failures, token counts, latencies.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::load::client::Answer;
-use crate::load::failure::Failure;
+use crate::load_generator::client::Answer;
+use crate::load_generator::failure::Failure;
 
-/// Answers and failures of a run.
+/// Statistics of a run.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct Tally {
+pub(crate) struct LoadStats {
     /// Whole answers.
-    pub answered: usize,
+    pub(crate) answered: usize,
     /// Failures by kind.
-    pub failed: BTreeMap<String, usize>,
-    /// The first failures that were not clean, as they were.
-    pub unclean: Vec<Failure>,
+    pub(crate) failed: BTreeMap<String, usize>,
+    /// The first unreported failures.
+    pub(crate) unreported: Vec<Failure>,
     /// Tokens of the answered prompts.
-    pub prompt_tokens: usize,
+    pub(crate) prompt_tokens: usize,
     /// Of those, tokens that some pod held already.
-    pub cached_tokens: usize,
+    pub(crate) cached_tokens: usize,
     /// Tokens of answers.
-    pub generated_tokens: usize,
+    pub(crate) generated_tokens: usize,
     /// Times to first tokens, in the order of ends.
-    pub firsts: Vec<Duration>,
+    pub(crate) ttft: Vec<Duration>,
     /// Times between tokens.
-    pub gaps: Vec<Duration>,
+    pub(crate) inter_token: Vec<Duration>,
 }
 
-impl Tally {
+impl LoadStats {
     /// Counts the end of a request.
-    pub fn add(&mut self, end: &Result<Answer, Failure>) {
+    pub(crate) fn add(&mut self, end: &Result<Answer, Failure>) {
         match end {
             Ok(answer) => {
                 self.answered += 1;
                 self.prompt_tokens += answer.usage.prompt;
                 self.cached_tokens += answer.usage.cached;
                 self.generated_tokens += answer.usage.generated;
-                self.firsts.extend(answer.first);
-                self.gaps.extend(&answer.gaps);
+                self.ttft.extend(answer.ttft);
+                self.inter_token.extend(&answer.inter_token);
             }
             Err(failure) => {
                 *self.failed.entry(failure.kind()).or_default() += 1;
-                if !failure.is_clean() && self.unclean.len() < KEPT {
-                    self.unclean.push(failure.clone());
+                if !failure.is_reported() && self.unreported.len() < KEPT {
+                    self.unreported.push(failure.clone());
                 }
             }
         }
     }
 
     /// Requests that ended.
-    #[must_use]
-    pub fn requests(&self) -> usize {
+    pub(crate) fn requests(&self) -> usize {
         self.answered + self.failures()
     }
 
     /// Requests that failed.
-    #[must_use]
-    pub fn failures(&self) -> usize {
+    pub(crate) fn failures(&self) -> usize {
         self.failed.values().sum()
     }
 
     /// The share of prompt tokens that were held already; 0 if there were none.
-    #[must_use]
-    pub fn hit_rate(&self) -> f64 {
+    pub(crate) fn hit_rate(&self) -> f64 {
         self.cached_tokens as f64 / self.prompt_tokens.max(1) as f64
     }
 }
 
 /// The value that so many percent do not exceed, of at least one value; the smallest such.
-#[must_use]
-pub fn percentile(values: &[Duration], percent: usize) -> Option<Duration> {
+pub(crate) fn percentile(values: &[Duration], percent: usize) -> Option<Duration> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
@@ -83,7 +78,7 @@ const KEPT: usize = 10;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::stream::Usage;
+    use crate::load_generator::sse_reader::Usage;
 
     #[test]
     fn percentiles_are_by_nearest_rank() {
@@ -97,22 +92,22 @@ mod tests {
 
     #[test]
     fn answers_and_failures_add_up() {
-        let mut tally = Tally::default();
+        let mut stats = LoadStats::default();
         let answer = Answer {
             text: String::new(),
             usage: Usage { prompt: 100, cached: 25, generated: 3 },
-            first: Some(Duration::from_millis(5)),
-            gaps: vec![Duration::from_millis(1); 2],
+            ttft: Some(Duration::from_millis(5)),
+            inter_token: vec![Duration::from_millis(1); 2],
             total: Duration::from_millis(9),
         };
-        tally.add(&Ok(answer.clone()));
-        tally.add(&Ok(answer));
-        tally.add(&Err(Failure::Status(503)));
-        tally.add(&Err(Failure::Cut(4)));
-        assert_eq!((tally.requests(), tally.answered, tally.failures()), (4, 2, 2));
-        assert_eq!((tally.prompt_tokens, tally.cached_tokens, tally.generated_tokens), (200, 50, 6));
-        assert!((tally.hit_rate() - 0.25).abs() < 1e-9);
-        assert_eq!(tally.unclean, [Failure::Cut(4)]);
-        assert_eq!((tally.firsts.len(), tally.gaps.len()), (2, 4));
+        stats.add(&Ok(answer.clone()));
+        stats.add(&Ok(answer));
+        stats.add(&Err(Failure::Status(503)));
+        stats.add(&Err(Failure::Truncated(4)));
+        assert_eq!((stats.requests(), stats.answered, stats.failures()), (4, 2, 2));
+        assert_eq!((stats.prompt_tokens, stats.cached_tokens, stats.generated_tokens), (200, 50, 6));
+        assert!((stats.hit_rate() - 0.25).abs() < 1e-9);
+        assert_eq!(stats.unreported, [Failure::Truncated(4)]);
+        assert_eq!((stats.ttft.len(), stats.inter_token.len()), (2, 4));
     }
 }

@@ -1,27 +1,26 @@
-//! An answer as it comes in: the text so far, and whether it is whole.
+//! Server-sent events reader of a streamed completion, which tells a whole answer from a truncated one.
 //!
-//! A streamed answer is whole if it has a finish reason, a usage and `[DONE]`, in this order and nothing after. Then, and
-//! only then, the client has an answer. An error event makes it a failure, whatever else is there.
+//! A stream is whole if it has a finish reason, a usage and `[DONE]`, in this order, and nothing after. An error event makes it a
+//! failure, whatever else is there.
 
 use serde::Deserialize;
 
-use crate::load::failure::Failure;
+use crate::load_generator::failure::Failure;
 
 /// Tokens, as the answer counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "the fields of the API")]
-pub struct Usage {
+pub(crate) struct Usage {
     /// Of the prompt.
-    pub prompt: usize,
+    pub(crate) prompt: usize,
     /// Of those, held already.
-    pub cached: usize,
+    pub(crate) cached: usize,
     /// Of the answer.
-    pub generated: usize,
+    pub(crate) generated: usize,
 }
 
-/// A streamed answer, as far as it came.
+/// The state of a stream.
 #[derive(Debug, Default)]
-pub struct Reading {
+pub(crate) struct SseReader {
     pending: Vec<u8>,
     /// What the event under way is called, if anything.
     event: Option<String>,
@@ -33,9 +32,9 @@ pub struct Reading {
     malformed: Option<&'static str>,
 }
 
-impl Reading {
+impl SseReader {
     /// Takes the next bytes; how many pieces of text were in them.
-    pub fn push(&mut self, bytes: &[u8]) -> usize {
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> usize {
         let before = self.tokens;
         self.pending.extend_from_slice(bytes);
         let mut pending = std::mem::take(&mut self.pending);
@@ -50,11 +49,7 @@ impl Reading {
     }
 
     /// What was read, now that nothing more comes.
-    ///
-    /// # Errors
-    ///
-    /// When it is no whole answer.
-    pub fn end(self) -> Result<(String, Usage), Failure> {
+    pub(crate) fn end(self) -> Result<(String, Usage), Failure> {
         if self.is_error {
             return Err(Failure::ErrorEvent);
         }
@@ -64,7 +59,7 @@ impl Reading {
         match (self.stage, self.usage) {
             (Stage::Done, Some(usage)) if self.pending.is_empty() => Ok((self.text, usage)),
             (Stage::Done, None) => Err(Failure::Malformed("no usage")),
-            _ => Err(Failure::Cut(self.tokens)),
+            _ => Err(Failure::Truncated(self.tokens)),
         }
     }
 
@@ -122,12 +117,8 @@ impl Reading {
     }
 }
 
-/// Reads an answer that came in one piece.
-///
-/// # Errors
-///
-/// When it is no whole answer.
-pub(crate) fn whole(body: &[u8]) -> Result<(String, Usage), Failure> {
+/// Parses an answer without streaming.
+pub(crate) fn parse_response(body: &[u8]) -> Result<(String, Usage), Failure> {
     let chunk: Chunk = serde_json::from_slice(body).map_err(|_| Failure::Malformed("a body that is no JSON"))?;
     let usage = chunk.usage.ok_or(Failure::Malformed("no usage"))?.into();
     let choice = chunk.choices.into_iter().next().ok_or(Failure::Malformed("no choices"))?;
@@ -201,11 +192,11 @@ mod tests {
     }
 
     fn read(stream: &str, step: usize) -> Result<(String, Usage), Failure> {
-        let mut reading = Reading::default();
+        let mut commentary = SseReader::default();
         for piece in stream.as_bytes().chunks(step) {
-            reading.push(piece);
+            commentary.push(piece);
         }
-        reading.end()
+        commentary.end()
     }
 
     #[test]
@@ -256,11 +247,11 @@ mod tests {
         let body = |choice: &str, usage: &str| format!("{{\"choices\":[{choice}]{usage}}}");
         let choice = r#"{"message":{"content":" a"},"finish_reason":"stop"}"#;
         let usage = r#","usage":{"prompt_tokens":3,"completion_tokens":1}"#;
-        let read = whole(body(choice, usage).as_bytes());
+        let read = parse_response(body(choice, usage).as_bytes());
         assert_eq!(read, Ok((" a".to_owned(), Usage { prompt: 3, cached: 0, generated: 1 })));
         let unfinished = r#"{"message":{"content":" a"},"finish_reason":null}"#;
         for body in [body(choice, ""), body("", usage), body(unfinished, usage), "{".to_owned()] {
-            assert!(whole(body.as_bytes()).is_err(), "{body}");
+            assert!(parse_response(body.as_bytes()).is_err(), "{body}");
         }
     }
 }

@@ -1,5 +1,4 @@
-//! Pods and a gateway that stay up, for whoever wants to try them by hand, with a little traffic so that there is
-//! something to see.
+//! Demo server: pods and a gateway that stay up, with background traffic and curl commands to try.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -8,61 +7,55 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::demo::compare::{DemoError, prefill_pods};
 use crate::fleet::{Fleet, FleetShape};
-use crate::load::{Client, Drive, Shape, Workload, drive};
+use crate::load_generator::{Client, LoadGenerator, Workload, WorkloadShape};
+use crate::startup::{StartupError, prefill_pods, start};
 use pointsman_engine_sim::MODEL;
 use pointsman_gateway::Gateway;
 use pointsman_gateway::config::Profile;
 
-/// What is to stay up.
+/// Options of [`DemoServer`].
 #[derive(Clone, Debug)]
-#[expect(clippy::exhaustive_structs, reason = "figures that a caller chooses by name")]
-pub struct ServeOptions {
+pub(crate) struct ServeOptions {
     /// Pods.
-    pub pods: usize,
+    pub(crate) pods: usize,
     /// How many times faster than the measured machine they are.
-    pub speed: f64,
+    pub(crate) speed: f64,
     /// The stock profile.
-    pub profile: String,
+    pub(crate) profile: String,
     /// Where the gateway listens.
-    pub listen: SocketAddr,
+    pub(crate) listen: SocketAddr,
     /// Conversations that go on beside yours; 0 for none.
-    pub conversations: usize,
-    /// Where chance begins.
-    pub seed: u64,
+    pub(crate) conversations: usize,
+    /// Seed of the workload.
+    pub(crate) seed: u64,
 }
 
-/// What is up.
+/// Pods, gateway and background traffic.
 #[derive(Debug)]
-pub struct Serving {
+pub(crate) struct DemoServer {
     fleet: Fleet,
     gateway: Gateway,
     traffic: JoinHandle<()>,
     stop: CancellationToken,
 }
 
-impl Serving {
+impl DemoServer {
     /// Starts pods and gateway.
-    ///
-    /// # Errors
-    ///
-    /// When they cannot start.
-    pub async fn start(options: &ServeOptions) -> Result<Self, DemoError> {
+    pub(crate) async fn start(options: &ServeOptions) -> Result<Self, StartupError> {
         let (pods, speed, prefill) = (options.pods, options.speed, prefill_pods(&options.profile, options.pods));
         let shape = FleetShape { pods, prefill, speed, ..FleetShape::default() };
-        let fleet = Fleet::start(&shape).await.map_err(DemoError::Fleet)?;
-        let mut config = fleet.gateway_config();
-        (config.listen, config.profile) = (options.listen, Profile::stock(&options.profile));
-        let gateway = Gateway::start(config).await.map_err(DemoError::Gateway)?;
+        let (fleet, gateway) = start(&shape, |config| {
+            (config.listen, config.profile) = (options.listen, Profile::stock(&options.profile));
+        })
+        .await?;
         let stop = CancellationToken::new();
         let traffic = tokio::spawn(traffic(gateway.address(), options, stop.clone()));
         Ok(Self { fleet, gateway, traffic, stop })
     }
 
     /// What can be tried, as lines for a shell.
-    #[must_use]
-    pub fn hints(&self) -> String {
+    pub(crate) fn hints(&self) -> String {
         let gateway = format!("http://{}", self.gateway.address());
         let mut text = format!("The page: {gateway}/\n\nTry:\n");
         let chat = |more: &str| {
@@ -88,14 +81,8 @@ impl Serving {
         text
     }
 
-    /// Where the gateway is.
-    #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        self.gateway.address()
-    }
-
     /// Lets streams end, for so long at most, and stops everything.
-    pub async fn stop(self, most: Duration) {
+    pub(crate) async fn stop(self, most: Duration) {
         self.stop.cancel();
         self.gateway.drain(most).await;
         // What it still waited for has been answered or cut.
@@ -106,26 +93,26 @@ impl Serving {
 
 /// Conversations without end. What becomes of them is for the page to show.
 fn traffic(gateway: SocketAddr, options: &ServeOptions, stop: CancellationToken) -> impl Future<Output = ()> + use<> {
-    let client = Client::new(&format!("http://{gateway}"), PATIENCE);
-    let mut load = Drive::new(client, Workload::new(SHAPE, options.seed), MODEL, usize::MAX);
-    (load.at_once, load.stagger, load.stop) = (options.conversations, STAGGER, stop);
+    let client = Client::new(&format!("http://{gateway}"), TIMEOUT);
+    let mut load = LoadGenerator::new(client, Workload::new(SHAPE, options.seed), MODEL, usize::MAX);
+    (load.concurrency, load.stagger, load.stop) = (options.conversations, STAGGER, stop);
     async {
-        drive(load, |_| {}).await;
+        load.run(|| {}).await;
     }
 }
 
 /// People who read what they are answered before they go on.
-const SHAPE: Shape = Shape {
-    systems: 8,
-    system: (1_000, 3_000),
+const SHAPE: WorkloadShape = WorkloadShape {
+    system_prompts: 8,
+    system_tokens: (1_000, 3_000),
     turns: (3, 8),
-    user: (50, 600),
-    answer: (20, 120),
+    user_tokens: (50, 600),
+    answer_tokens: (20, 120),
     think_ms: (500, 4_000),
-    one_document_in: 8,
-    document: (3_000, 9_000),
-    one_whole_in: 10,
+    document_every: 8,
+    document_tokens: (3_000, 9_000),
+    unstreamed_every: 10,
 };
 
 const STAGGER: Duration = Duration::from_millis(150);
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);

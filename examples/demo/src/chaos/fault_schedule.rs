@@ -1,59 +1,55 @@
-//! What goes wrong when: a function of the seed.
+//! Fault schedule: a deterministic function of the seed.
 //!
-//! A partition comes first and lasts longest, so that load meets an index that is far behind; and the last thing that goes
-//! wrong is that some pods' last words are lost, with nothing after them to tell.
+//! A partition comes first and lasts longest, so that load meets an index that is far behind. The last faults drop the final
+//! events of some pods, with no later event to reveal the gap.
 //!
-//! Rules that must never break: the same seed, pods and length give the same schedule; every kind of fault occurs; what
-//! lasts is ended before the schedule is over; and at any time at least half of the pods can serve.
+//! Invariants: the same seed, pods and length give the same schedule; every kind of fault occurs; lasting faults end before the
+//! schedule does; at any time at least half of the pods can serve.
 
 use std::time::Duration;
 
 use pointsman_engine_sim::Fault;
 use pointsman_lab::SplitMix64;
 
-/// Faults and their ends, in the order of time.
+/// Faults and their ends.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Schedule {
-    steps: Vec<Step>,
+pub(crate) struct FaultSchedule {
+    faults: Vec<ScheduledFault>,
 }
 
-/// Something is done to a pod.
+/// A fault, or the end of one.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[expect(clippy::exhaustive_structs, reason = "what a step is: when, whom, what")]
-pub struct Step {
+pub(crate) struct ScheduledFault {
     /// After the beginning of the load.
-    pub at: Duration,
+    pub(crate) at: Duration,
     /// The pod's number.
-    pub pod: usize,
+    pub(crate) pod: usize,
     /// What.
-    pub fault: Fault,
+    pub(crate) fault: Fault,
 }
 
-impl Schedule {
+impl FaultSchedule {
     /// The schedule of a seed, for at least two pods.
-    #[must_use]
-    pub fn new(seed: u64, pods: usize, length: Duration) -> Self {
-        let mut planner = Planner::new(seed, pods.max(2), length);
-        while planner.incident() {}
-        planner.last_words();
-        let mut steps = planner.steps;
+    pub(crate) fn new(seed: u64, pods: usize, length: Duration) -> Self {
+        let mut builder = ScheduleBuilder::new(seed, pods.max(2), length);
+        while builder.incident() {}
+        builder.tail_loss();
+        let mut faults = builder.faults;
         // Stable: what is planned first comes first.
-        steps.sort_by_key(|step| step.at);
-        Self { steps }
+        faults.sort_by_key(|fault| fault.at);
+        Self { faults }
     }
 
-    /// All of it.
-    #[must_use]
-    pub fn steps(&self) -> &[Step] {
-        &self.steps
+    /// The faults, in the order of time.
+    pub(crate) fn faults(&self) -> &[ScheduledFault] {
+        &self.faults
     }
 
     /// How often each kind of fault occurs, in the order of first occurrence; what only ends a fault is left out.
-    #[must_use]
-    pub fn kinds(&self) -> Vec<(&'static str, usize)> {
+    pub(crate) fn kinds(&self) -> Vec<(&'static str, usize)> {
         let mut kinds: Vec<(&'static str, usize)> = Vec::new();
         let mut dead = std::collections::HashSet::new();
-        for step in &self.steps {
+        for step in &self.faults {
             let revives = step.fault == Fault::Restart && dead.remove(&step.pod);
             if step.fault == Fault::Die {
                 dead.insert(step.pod);
@@ -78,14 +74,14 @@ fn name(fault: Fault) -> Option<&'static str> {
         Fault::Restart => "restart",
         Fault::ChangeHashSeed => "change hash seed",
         Fault::DropEvents(_) => "drop events",
-        Fault::DuplicateEvents(_) => "double events",
+        Fault::DuplicateEvents(_) => "duplicate events",
         Fault::ReorderEvents => "reorder events",
         Fault::PartitionEvents => "partition events",
         _ => return None,
     })
 }
 
-struct Planner {
+struct ScheduleBuilder {
     rng: SplitMix64,
     /// When the next incident begins.
     now: Duration,
@@ -96,15 +92,15 @@ struct Planner {
     /// When everything has ended.
     end: Duration,
     /// Kinds not drawn yet: each comes up before any comes up again.
-    bag: Vec<Kind>,
+    bag: Vec<FaultKind>,
     /// Until when each pod has its fault.
     busy: Vec<Duration>,
     /// Until when each pod cannot be counted on to serve.
     down: Vec<Duration>,
-    steps: Vec<Step>,
+    faults: Vec<ScheduledFault>,
 }
 
-impl Planner {
+impl ScheduleBuilder {
     fn new(seed: u64, pods: usize, length: Duration) -> Self {
         // Room for every kind at least once, whatever the length.
         let gap = (length * 3 / 4 / (KINDS.len() as u32 + 1)).min(LONGEST_GAP);
@@ -116,10 +112,10 @@ impl Planner {
             gap,
             longest,
             end: length,
-            bag: vec![Kind::Partition],
+            bag: vec![FaultKind::Partition],
             busy: vec![Duration::ZERO; pods],
             down: vec![Duration::ZERO; pods],
-            steps: Vec::new(),
+            faults: Vec::new(),
         }
     }
 
@@ -127,7 +123,7 @@ impl Planner {
     fn incident(&mut self) -> bool {
         let kind = self.draw();
         let lasts = match kind {
-            Kind::Partition => self.share(self.longest * 2, 60, 100),
+            FaultKind::Partition => self.share(self.longest * 2, 60, 100),
             kind if kind.takes_down() => self.share(self.longest, 40, 100),
             _ => Duration::ZERO,
         };
@@ -137,9 +133,9 @@ impl Planner {
             return false;
         }
         let fault = self.fault(kind);
-        self.steps.push(Step { at, pod, fault });
+        self.faults.push(ScheduledFault { at, pod, fault });
         if let Some(end) = kind.end() {
-            self.steps.push(Step { at: at + lasts, pod, fault: end });
+            self.faults.push(ScheduledFault { at: at + lasts, pod, fault: end });
         }
         // A breath between two faults of one pod.
         self.busy[pod] = at + lasts + self.gap / 4;
@@ -152,16 +148,16 @@ impl Planner {
     }
 
     /// Every second pod loses what it says next, when there is little more to say.
-    fn last_words(&mut self) {
+    fn tail_loss(&mut self) {
         let first = self.rng.below(2);
         for pod in (first..self.busy.len()).step_by(2) {
             let count = self.rng.between(10, 60) as u32;
-            self.steps.push(Step { at: self.end, pod, fault: Fault::DropEvents(count) });
+            self.faults.push(ScheduledFault { at: self.end, pod, fault: Fault::DropEvents(count) });
         }
     }
 
     /// A kind that has not come up in this round.
-    fn draw(&mut self) -> Kind {
+    fn draw(&mut self) -> FaultKind {
         if self.bag.is_empty() {
             self.bag = KINDS.to_vec();
         }
@@ -171,7 +167,7 @@ impl Planner {
 
     /// A pod for it: one that has no fault, or the first to be free again. What takes a pod down does so only while at
     /// least half of the pods stay up.
-    fn pod(&mut self, kind: Kind) -> usize {
+    fn pod(&mut self, kind: FaultKind) -> usize {
         let pods = self.busy.len();
         let down = self.down.iter().filter(|until| **until > self.now).count();
         if kind.takes_down() && down + 1 > pods / 2 {
@@ -186,18 +182,18 @@ impl Planner {
         }
     }
 
-    fn fault(&mut self, kind: Kind) -> Fault {
+    fn fault(&mut self, kind: FaultKind) -> Fault {
         match kind {
-            Kind::Die => Fault::Die,
-            Kind::Hang => Fault::Hang,
-            Kind::Slow => Fault::Slow(self.rng.between(3, 12) as f64),
-            Kind::Cut => Fault::CutStreams,
-            Kind::Restart => Fault::Restart,
-            Kind::Seed => Fault::ChangeHashSeed,
-            Kind::Drop => Fault::DropEvents(self.rng.between(1, 20) as u32),
-            Kind::Duplicate => Fault::DuplicateEvents(self.rng.between(1, 20) as u32),
-            Kind::Reorder => Fault::ReorderEvents,
-            Kind::Partition => Fault::PartitionEvents,
+            FaultKind::Die => Fault::Die,
+            FaultKind::Hang => Fault::Hang,
+            FaultKind::Slow => Fault::Slow(self.rng.between(3, 12) as f64),
+            FaultKind::CutStreams => Fault::CutStreams,
+            FaultKind::Restart => Fault::Restart,
+            FaultKind::Seed => Fault::ChangeHashSeed,
+            FaultKind::Drop => Fault::DropEvents(self.rng.between(1, 20) as u32),
+            FaultKind::Duplicate => Fault::DuplicateEvents(self.rng.between(1, 20) as u32),
+            FaultKind::Reorder => Fault::ReorderEvents,
+            FaultKind::Partition => Fault::PartitionEvents,
         }
     }
 
@@ -207,11 +203,11 @@ impl Planner {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum FaultKind {
     Die,
     Hang,
     Slow,
-    Cut,
+    CutStreams,
     Restart,
     Seed,
     Drop,
@@ -220,7 +216,7 @@ enum Kind {
     Partition,
 }
 
-impl Kind {
+impl FaultKind {
     fn takes_down(self) -> bool {
         matches!(self, Self::Die | Self::Hang | Self::Slow)
     }
@@ -234,17 +230,17 @@ impl Kind {
     }
 }
 
-const KINDS: [Kind; 10] = [
-    Kind::Die,
-    Kind::Hang,
-    Kind::Slow,
-    Kind::Cut,
-    Kind::Restart,
-    Kind::Seed,
-    Kind::Drop,
-    Kind::Duplicate,
-    Kind::Reorder,
-    Kind::Partition,
+const KINDS: [FaultKind; 10] = [
+    FaultKind::Die,
+    FaultKind::Hang,
+    FaultKind::Slow,
+    FaultKind::CutStreams,
+    FaultKind::Restart,
+    FaultKind::Seed,
+    FaultKind::Drop,
+    FaultKind::Duplicate,
+    FaultKind::Reorder,
+    FaultKind::Partition,
 ];
 
 const LONGEST_GAP: Duration = Duration::from_millis(1_500);

@@ -1,14 +1,14 @@
-//! The schedule's promises, over many seeds.
+//! The schedule's invariants, over many seeds.
 
 use super::*;
 
 const LENGTHS: [u64; 4] = [5, 20, 30, 240];
 
-fn schedules() -> impl Iterator<Item = (usize, Duration, Schedule)> {
+fn schedules() -> impl Iterator<Item = (usize, Duration, FaultSchedule)> {
     LENGTHS.into_iter().flat_map(|seconds| {
         [2, 3, 8].into_iter().flat_map(move |pods| {
             let length = Duration::from_secs(seconds);
-            (0..50).map(move |seed| (pods, length, Schedule::new(seed, pods, length)))
+            (0..50).map(move |seed| (pods, length, FaultSchedule::new(seed, pods, length)))
         })
     })
 }
@@ -16,8 +16,8 @@ fn schedules() -> impl Iterator<Item = (usize, Duration, Schedule)> {
 #[test]
 fn a_seed_replays_its_schedule() {
     let length = Duration::from_secs(30);
-    assert_eq!(Schedule::new(7, 8, length), Schedule::new(7, 8, length));
-    assert_ne!(Schedule::new(7, 8, length), Schedule::new(8, 8, length));
+    assert_eq!(FaultSchedule::new(7, 8, length), FaultSchedule::new(7, 8, length));
+    assert_ne!(FaultSchedule::new(7, 8, length), FaultSchedule::new(8, 8, length));
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn every_kind_of_fault_occurs() {
 #[test]
 fn a_long_partition_comes_first_and_lost_words_last() {
     for (pods, length, schedule) in schedules() {
-        let steps = schedule.steps();
+        let steps = schedule.faults();
         assert_eq!(steps[0].fault, Fault::PartitionEvents);
         let end = steps.iter().find(|step| step.pod == steps[0].pod && step.fault == Fault::Recover).unwrap().at;
         assert!(end - steps[0].at >= (length / 6).min(LONGEST), "{pods} pods, {length:?}");
@@ -45,8 +45,8 @@ fn a_long_partition_comes_first_and_lost_words_last() {
 #[test]
 fn steps_are_in_order_and_in_time() {
     for (pods, length, schedule) in schedules() {
-        assert!(schedule.steps().windows(2).all(|pair| pair[0].at <= pair[1].at));
-        assert!(schedule.steps().iter().all(|step| step.at <= length && step.pod < pods));
+        assert!(schedule.faults().windows(2).all(|pair| pair[0].at <= pair[1].at));
+        assert!(schedule.faults().iter().all(|step| step.at <= length && step.pod < pods));
     }
 }
 
@@ -55,7 +55,7 @@ fn no_pod_stays_ill_and_at_least_half_can_serve_at_any_time() {
     for (pods, length, schedule) in schedules() {
         let mut down = vec![false; pods];
         let mut cut_off = vec![false; pods];
-        for step in schedule.steps() {
+        for step in schedule.faults() {
             match step.fault {
                 Fault::Die | Fault::Hang | Fault::Slow(_) => down[step.pod] = true,
                 Fault::PartitionEvents => cut_off[step.pod] = true,
@@ -73,7 +73,7 @@ fn no_pod_stays_ill_and_at_least_half_can_serve_at_any_time() {
 fn a_pod_has_one_lasting_fault_at_a_time() {
     for (pods, _, schedule) in schedules() {
         let mut ill: Vec<Option<Fault>> = vec![None; pods];
-        for step in schedule.steps() {
+        for step in schedule.faults() {
             let is_end = match ill[step.pod] {
                 Some(Fault::Die) => step.fault == Fault::Restart,
                 Some(_) => step.fault == Fault::Recover,

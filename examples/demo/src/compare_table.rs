@@ -3,38 +3,36 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::demo::compare::Outcome;
-use crate::load::percentile;
+use crate::compare::ProfileResult;
+use crate::load_generator::percentile;
 use pointsman_engine_sim::replay::table::grouped;
 
 /// Figures in rows, profiles in columns.
 #[derive(Debug)]
-pub struct Table {
+pub(crate) struct Table {
     head: Vec<String>,
     rows: Vec<(&'static str, Vec<String>)>,
 }
 
 impl Table {
     /// What came of each profile.
-    #[must_use]
-    pub fn of(outcomes: &[Outcome]) -> Self {
-        let mut table =
-            Self { head: outcomes.iter().map(|outcome| outcome.profile.clone()).collect(), rows: Vec::new() };
-        let mut row = |label, value: fn(&Outcome) -> String| {
-            table.rows.push((label, outcomes.iter().map(value).collect()));
+    pub(crate) fn of(results: &[ProfileResult]) -> Self {
+        let mut table = Self { head: results.iter().map(|result| result.profile.clone()).collect(), rows: Vec::new() };
+        let mut row = |label, value: fn(&ProfileResult) -> String| {
+            table.rows.push((label, results.iter().map(value).collect()));
         };
-        row("requests", |o| grouped(o.tally.requests()));
-        row("prompt tokens", |o| grouped(o.tally.prompt_tokens));
-        row("  hit rate", |o| format!("{:.1}%", 100.0 * o.tally.hit_rate()));
+        row("requests", |o| grouped(o.stats.requests()));
+        row("prompt tokens", |o| grouped(o.stats.prompt_tokens));
+        row("  hit rate", |o| format!("{:.1}%", 100.0 * o.stats.hit_rate()));
         row("  computed", |o| grouped(o.computed_tokens() as usize));
         row("  saved", |o| grouped(o.saved_tokens() as usize));
-        row("TTFT p50", |o| millis(percentile(&o.tally.firsts, 50)));
-        row("TTFT p99", |o| millis(percentile(&o.tally.firsts, 99)));
-        row("between tokens p50", |o| millis(percentile(&o.tally.gaps, 50)));
-        row("between tokens p99", |o| millis(percentile(&o.tally.gaps, 99)));
+        row("TTFT p50", |o| millis(percentile(&o.stats.ttft, 50)));
+        row("TTFT p99", |o| millis(percentile(&o.stats.ttft, 99)));
+        row("between tokens p50", |o| millis(percentile(&o.stats.inter_token, 50)));
+        row("between tokens p99", |o| millis(percentile(&o.stats.inter_token, 99)));
         row("imbalance of prefill", |o| format!("{:.2}", o.imbalance()));
-        row("whole run", |o| format!("{:.1} s", o.took.as_secs_f64()));
-        row("errors", |o| grouped(o.tally.failures()));
+        row("whole run", |o| format!("{:.1} s", o.elapsed.as_secs_f64()));
+        row("errors", |o| grouped(o.stats.failures()));
         table
     }
 }
@@ -60,13 +58,12 @@ impl fmt::Display for Table {
 }
 
 /// What the table shows and why, where it has the profiles that tell it.
-#[must_use]
-pub fn reading(outcomes: &[Outcome]) -> Option<String> {
-    let of = |profile: &str| outcomes.iter().find(|outcome| outcome.profile.starts_with(profile));
+pub(crate) fn commentary(results: &[ProfileResult]) -> Option<String> {
+    let of = |profile: &str| results.iter().find(|result| result.profile.starts_with(profile));
     let (blind, aware, split) = (of("round_robin")?, of("cache_aware")?, of("prefill_decode")?);
-    let computed = |outcome: &Outcome| grouped(outcome.computed_tokens() as usize);
-    let first = |outcome: &Outcome| millis(percentile(&outcome.tally.firsts, 50));
-    let gap = |outcome: &Outcome| millis(percentile(&outcome.tally.gaps, 99));
+    let computed = |result: &ProfileResult| grouped(result.computed_tokens() as usize);
+    let first = |result: &ProfileResult| millis(percentile(&result.stats.ttft, 50));
+    let gap = |result: &ProfileResult| millis(percentile(&result.stats.inter_token, 99));
     Some(format!(
         "Cache aware routing sends a conversation back to the pod that holds it, so {} prompt tokens were computed instead of\n\
          {}, and half of the first tokens came within {} instead of {}. With prefill on pods of its own, fewer\n\
@@ -92,30 +89,30 @@ fn millis(time: Option<Duration>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::Tally;
+    use crate::load_generator::LoadStats;
 
-    fn outcome(profile: &str, cached: usize, first: u64) -> Outcome {
-        Outcome {
+    fn result(profile: &str, cached: usize, first: u64) -> ProfileResult {
+        ProfileResult {
             profile: profile.to_owned(),
-            tally: Tally {
+            stats: LoadStats {
                 answered: 2,
                 prompt_tokens: 1_000,
                 cached_tokens: cached,
-                firsts: vec![Duration::from_millis(first); 2],
-                ..Tally::default()
+                ttft: vec![Duration::from_millis(first); 2],
+                ..LoadStats::default()
             },
             computed: vec![100, 300],
             elsewhere: 0,
-            took: Duration::from_millis(1_250),
+            elapsed: Duration::from_millis(1_250),
         }
     }
 
     #[test]
     fn a_reading_needs_all_it_speaks_of() {
-        let mut outcomes = vec![outcome("round_robin", 250, 1_234), outcome("cache_aware", 600, 5)];
-        assert_eq!(reading(&outcomes), None);
-        outcomes.push(outcome("prefill_decode", 600, 77));
-        let text = reading(&outcomes).unwrap();
+        let mut results = vec![result("round_robin", 250, 1_234), result("cache_aware", 600, 5)];
+        assert_eq!(commentary(&results), None);
+        results.push(result("prefill_decode", 600, 77));
+        let text = commentary(&results).unwrap();
         for figure in ["400 prompt tokens", "within 5.0 ms instead of 1,234 ms", "(77 ms)"] {
             assert!(text.contains(figure), "{text}");
         }
@@ -124,7 +121,7 @@ mod tests {
 
     #[test]
     fn columns_line_up_and_figures_are_the_outcomes() {
-        let text = Table::of(&[outcome("one", 250, 1_234), outcome("a_longer_one", 600, 5)]).to_string();
+        let text = Table::of(&[result("one", 250, 1_234), result("a_longer_one", 600, 5)]).to_string();
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines.iter().all(|line| line.len() == lines[0].len()), "{text}");
         let row = |label: &str| {

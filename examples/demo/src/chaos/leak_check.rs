@@ -1,4 +1,4 @@
-//! What is open and alive in this process, to be compared with later.
+//! Leak check: live tasks and open sockets of this process, before and after.
 
 use std::time::Duration;
 
@@ -7,23 +7,21 @@ use tokio::time::{Instant, sleep};
 
 /// Tasks of the runtime, and sockets of the process where that can be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Leftovers {
+pub(crate) struct ResourceCounts {
     /// Tasks that have not ended.
-    pub tasks: usize,
+    pub(crate) tasks: usize,
     /// Sockets that are open; none if the system does not tell.
-    pub sockets: Option<usize>,
+    pub(crate) sockets: Option<usize>,
 }
 
-impl Leftovers {
+impl ResourceCounts {
     /// What there is now. To be called within a runtime.
-    #[must_use]
-    pub fn now() -> Self {
+    pub(crate) fn now() -> Self {
         Self { tasks: Handle::current().metrics().num_alive_tasks(), sockets: sockets() }
     }
 
-    /// Waits until there is no more than this; what there is in the end.
-    pub async fn again(self, most: Duration) -> Self {
+    /// Waits until there is no more than this, or until a timeout; the last counts.
+    pub(crate) async fn wait_for_release(self, most: Duration) -> Self {
         let deadline = Instant::now() + most;
         loop {
             let now = Self::now();
@@ -35,8 +33,7 @@ impl Leftovers {
     }
 
     /// Whether nothing is left that was not there before.
-    #[must_use]
-    pub fn is_within(self, before: Self) -> bool {
+    pub(crate) fn is_within(self, before: Self) -> bool {
         self.tasks <= before.tasks && self.sockets <= before.sockets
     }
 }
@@ -59,23 +56,23 @@ mod tests {
 
     #[tokio::test]
     async fn a_task_that_is_left_is_seen_and_waited_for() {
-        let before = Leftovers::now();
+        let before = ResourceCounts::now();
         let (end, ended) = oneshot::channel::<()>();
         let task = tokio::spawn(ended);
-        let during = before.again(Duration::from_millis(30)).await;
+        let during = before.wait_for_release(Duration::from_millis(30)).await;
         assert_eq!(during.tasks, before.tasks + 1);
-        assert!(!Leftovers { sockets: before.sockets, ..during }.is_within(before));
+        assert!(!ResourceCounts { sockets: before.sockets, ..during }.is_within(before));
         end.send(()).unwrap();
         task.await.unwrap().unwrap();
-        assert_eq!(before.again(Duration::from_secs(10)).await.tasks, before.tasks);
+        assert_eq!(before.wait_for_release(Duration::from_secs(10)).await.tasks, before.tasks);
     }
 
     #[test]
     fn a_socket_more_is_a_socket_left() {
         // Sockets of other tests come and go in this process, so they are not counted here.
-        let before = Leftovers { tasks: 0, sockets: Some(3) };
-        assert!(!Leftovers { tasks: 0, sockets: Some(4) }.is_within(before));
-        assert!(Leftovers { tasks: 0, sockets: Some(2) }.is_within(before));
+        let before = ResourceCounts { tasks: 0, sockets: Some(3) };
+        assert!(!ResourceCounts { tasks: 0, sockets: Some(4) }.is_within(before));
+        assert!(ResourceCounts { tasks: 0, sockets: Some(2) }.is_within(before));
         if cfg!(target_os = "linux") {
             let _socket = std::net::UdpSocket::bind(("127.0.0.1", 0)).unwrap();
             assert!(sockets().unwrap() >= 1);

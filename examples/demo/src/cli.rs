@@ -1,0 +1,169 @@
+//! Command line of the demo.
+//!
+//! Exit status: 0 on success, 1 on a failed request or a violated invariant, 2 on invalid arguments.
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use pointsman_engine_sim::replay::table::grouped;
+use pointsman_example_common::cli::{fail, positive};
+use pointsman_example_common::progress::Progress;
+use pointsman_example_common::signals::Signals;
+use pointsman_gateway::config::STOCK_PROFILES;
+use tokio::sync::Notify;
+
+use crate::compare::ProfileResult;
+use crate::compare_table::{Table, commentary};
+use crate::serve::{DemoServer, ServeOptions};
+use crate::{chaos, compare};
+
+/// Simulated pods behind a gateway that routes by their KV caches.
+///
+/// By default it compares round robin, cache aware and prefill/decode routing: eight simulated pods, the same conversations for
+/// each profile, a table.
+#[derive(Debug, Parser)]
+#[command(name = "demo", version)]
+struct Args {
+    /// Keeps pods and gateway up and prints commands to try.
+    #[arg(long, conflicts_with = "chaos")]
+    serve: bool,
+    /// With `--serve`: no background traffic.
+    #[arg(long, requires = "serve")]
+    idle: bool,
+    /// Chaos test: injects faults into pods and events under load, then checks invariants.
+    #[arg(long)]
+    chaos: bool,
+    /// Duration of fault injection.
+    #[arg(long, requires = "chaos", default_value_t = 180, value_parser = clap::value_parser!(u64).range(5..=86_400))]
+    seconds: u64,
+    /// With `--chaos`: adds a phantom block to the index, so that the invariant checks fail.
+    #[arg(long, requires = "chaos")]
+    corrupt_index: bool,
+    /// Stock profile: the only one to compare, or the one to serve with.
+    #[arg(long, value_name = "NAME", value_parser = STOCK_PROFILES)]
+    profile: Option<String>,
+    /// Simulated pods.
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(2..=64))]
+    pods: u64,
+    /// Speed of simulated pods as a multiple of the measured GPU.
+    #[arg(long, value_name = "FACTOR", value_parser = positive)]
+    speed: Option<f64>,
+    /// Address that the gateway listens on.
+    #[arg(long, value_name = "ADDRESS", requires = "serve", default_value = "127.0.0.1:8080")]
+    listen: SocketAddr,
+    /// Seed of the workload and of the fault schedule.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// Parses the command line and runs it.
+#[tokio::main]
+pub async fn main() -> ExitCode {
+    let args = Args::parse();
+    let done = if args.chaos {
+        run_chaos(&args).await
+    } else if args.serve {
+        serve(&args).await
+    } else {
+        compare_profiles(&args).await
+    };
+    done.unwrap_or_else(|error| fail("demo", &*error))
+}
+
+async fn compare_profiles(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
+    let mut options = compare::Options { pods: args.pods as usize, seed: args.seed, ..compare::Options::default() };
+    options.speed = args.speed.unwrap_or(options.speed);
+    options.profiles = args.profile.clone().map_or(options.profiles, |profile| vec![profile]);
+    let requests = options.requests();
+    println!(
+        "{} simulated pods behind a gateway, {} requests a profile, over real HTTP.",
+        options.pods,
+        grouped(requests)
+    );
+    println!("Prefill and decode take {} on an H200.\n", as_measured(options.speed));
+    let mut progress = Progress::on_stderr(requests);
+    let results = compare::compare(&options, |profile, ended| {
+        if ended == 0 {
+            progress.end();
+            progress = Progress::on_stderr(requests);
+        }
+        progress.show(ended, format_args!("{profile}: {ended} requests"));
+    })
+    .await?;
+    progress.end();
+    println!("\n{}", Table::of(&results));
+    let is_short = |result: &&ProfileResult| result.stats.failures() == 0 && result.stats.requests() < requests;
+    if let Some(slow) = results.iter().find(is_short) {
+        println!("This machine is too slow for all of it: {} was stopped early.\n", slow.profile);
+    }
+    if let Some(text) = commentary(&results) {
+        println!("{text}");
+    }
+    let errors: usize = results.iter().map(|result| result.stats.failures()).sum();
+    for failure in results.iter().flat_map(|result| &result.stats.unreported) {
+        println!("error: {failure}");
+    }
+    Ok(if errors == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+async fn serve(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
+    let options = ServeOptions {
+        pods: args.pods as usize,
+        speed: args.speed.unwrap_or(1.0),
+        profile: args.profile.clone().unwrap_or_else(|| "first_token".to_owned()),
+        listen: args.listen,
+        conversations: if args.idle { 0 } else { 2 * args.pods as usize },
+        seed: args.seed,
+    };
+    // Before anything is printed, so that no signal is lost.
+    let mut signals = Signals::listen()?;
+    let server = DemoServer::start(&options).await?;
+    println!("{}", server.hints());
+    if options.conversations > 0 {
+        println!("{} conversations go on beside yours; `--idle` is without them.", options.conversations);
+    }
+    println!("Ctrl-C ends it.");
+    signals.stop(&Notify::new()).await?;
+    println!("draining");
+    server.stop(Duration::from_secs(30)).await;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn run_chaos(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
+    let options = chaos::Options {
+        seed: args.seed,
+        length: Duration::from_secs(args.seconds),
+        pods: args.pods as usize,
+        speed: args.speed.unwrap_or(CHAOS_SPEED),
+        profile: args.profile.clone().unwrap_or_else(|| "first_token".to_owned()),
+        recovery_timeout: Duration::from_secs(if args.corrupt_index { 3 } else { 60 }),
+        corrupt_index: args.corrupt_index,
+    };
+    println!("Chaos with seed {} for {} s over {} pods, {}.", args.seed, args.seconds, args.pods, options.profile);
+    let mut progress = Progress::on_stderr(args.seconds as usize);
+    let report = chaos::run(&options, |over, ended| {
+        progress.show(over.as_secs() as usize, format_args!("{} requests", grouped(ended)));
+    })
+    .await?;
+    progress.end();
+    println!("\n{report}");
+    if report.holds() {
+        println!("Everything healed.");
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!(
+        "Something did NOT heal. The same faults again: `--chaos --seed {} --seconds {} --pods {} --profile {}`.",
+        args.seed, args.seconds, args.pods, options.profile
+    );
+    Ok(ExitCode::FAILURE)
+}
+
+fn as_measured(speed: f64) -> String {
+    if speed == 1.0 { "as long as measured".to_owned() } else { format!("1/{speed} of what was measured") }
+}
+
+/// Fast enough that much happens in a short time.
+const CHAOS_SPEED: f64 = 4.0;

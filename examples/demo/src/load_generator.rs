@@ -1,0 +1,25 @@
+//! Closed-loop load generator: conversations over HTTP, their latencies and failures.
+//!
+//! A [`Workload`] gives conversations as a function of a seed, a [`LoadGenerator`] sends them to a gateway with a fixed
+//! concurrency, and [`LoadStats`] sums up the answers. Invariant: every request that began ends exactly once, as a whole answer or
+//! as a [`Failure`]; the [`RequestTracker`] finds any that did not.
+
+mod chat_request;
+mod client;
+mod closed_loop;
+mod conversation;
+mod failure;
+mod load_stats;
+#[cfg(test)]
+mod mock_server;
+mod request_tracker;
+mod sse_reader;
+mod workload;
+
+pub(crate) use client::Client;
+pub(crate) use closed_loop::LoadGenerator;
+#[cfg(test)]
+pub(crate) use failure::Failure;
+pub(crate) use load_stats::{LoadStats, percentile};
+pub(crate) use request_tracker::RequestTracker;
+pub(crate) use workload::{Workload, WorkloadShape};
