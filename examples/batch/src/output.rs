@@ -1,22 +1,22 @@
-//! Results as OpenAI writes them: a line each, those of success and the others apart.
+//! OpenAI batch output files: one result a line, errors in a file of their own.
 
 use std::io::{self, Write};
 
 use routing_exec::batch::BatchResult;
 use serde_json::{Value, json};
 
-use crate::{BadLine, Batch};
+use crate::input::{Batch, InvalidLine};
 
-/// Where lines go.
+/// The output file and the error file.
 #[derive(Debug)]
-pub(super) struct Output<O, E> {
-    pub(super) good: O,
-    pub(super) errors: E,
+pub(crate) struct Output<O, E> {
+    pub(crate) good: O,
+    pub(crate) errors: E,
 }
 
 impl<O: Write, E: Write> Output<O, E> {
     /// Writes a request's result.
-    pub(super) fn result(&mut self, batch: &Batch, result: &BatchResult) -> io::Result<()> {
+    pub(crate) fn result(&mut self, batch: &Batch, result: &BatchResult) -> io::Result<()> {
         let custom_id = &batch.lines[result.place as usize].custom_id;
         let (response, error) = match &result.outcome {
             Ok(answer) => {
@@ -33,20 +33,20 @@ impl<O: Write, E: Write> Output<O, E> {
         if result.is_success() { writeln!(self.good, "{line}") } else { writeln!(self.errors, "{line}") }
     }
 
-    /// Writes what is wrong with a line.
-    pub(super) fn bad(&mut self, bad: &BadLine) -> io::Result<()> {
-        let error = json!({"code": bad.code, "message": bad.message, "line": bad.line});
-        let id = format!("batch_line_{}", bad.line);
-        writeln!(self.errors, "{}", json!({"id": id, "custom_id": bad.custom_id, "response": null, "error": error}))
+    /// Writes the error of an invalid line.
+    pub(crate) fn invalid(&mut self, invalid: &InvalidLine) -> io::Result<()> {
+        let error = json!({"code": invalid.code, "message": invalid.message, "line": invalid.line});
+        let id = format!("batch_line_{}", invalid.line);
+        writeln!(self.errors, "{}", json!({"id": id, "custom_id": invalid.custom_id, "response": null, "error": error}))
     }
 
-    pub(super) fn flush(&mut self) -> io::Result<()> {
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.good.flush()?;
         self.errors.flush()
     }
 }
 
 /// What pods call a request.
-pub(super) fn request_id(place: u32) -> String {
+pub(crate) fn request_id(place: u32) -> String {
     format!("batch-{place}")
 }

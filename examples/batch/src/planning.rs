@@ -1,4 +1,4 @@
-//! Prompts as chains of block hashes, and the plan that is made of them.
+//! Batch planning: prompts as chains of block hashes, and the plan over pods.
 
 use std::num::NonZeroU32;
 
@@ -9,12 +9,12 @@ use routing_core::batch::{BatchConfig, BatchPlan, BatchPlanner, BatchPod, BatchR
 use routing_plugins::CostModel;
 use routing_plugins::tokenize::{PromptTokenizer, TemplateError};
 
-use crate::Line;
+use crate::input::Line;
 use pointsman_example_common::words;
 
 /// The prompts of a batch as pods see them: chains of block hashes, and how long they are.
 #[derive(Clone, Debug)]
-pub struct Chains {
+pub(crate) struct PromptChains {
     hashes: Vec<BlockHash>,
     /// By place, where its hashes end and how many tokens are expected.
     ends: Vec<(usize, u32, u32)>,
@@ -22,14 +22,10 @@ pub struct Chains {
     block: NonZeroU32,
 }
 
-impl Chains {
+impl PromptChains {
     /// The chains of a batch for a model, in blocks of so many tokens, by words as simulated pods have them. A prompt that
     /// cannot be read is an empty one: its pod will say what is wrong with it.
-    ///
-    /// # Errors
-    ///
-    /// None in fact: the template of words is a constant.
-    pub fn of(lines: &[Line], model: &str, size: BlockSize) -> Result<Self, TemplateError> {
+    pub(crate) fn of(lines: &[Line], model: &str, size: BlockSize) -> Result<Self, TemplateError> {
         let block = u32::try_from(size.tokens()).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN);
         let (prompts, model) = (words::prompts()?, ChainSeed::new(model));
         let mut chains = Self { hashes: Vec::new(), ends: Vec::with_capacity(lines.len()), block };
@@ -52,8 +48,7 @@ impl Chains {
     }
 
     /// A request as planners see it.
-    #[must_use]
-    pub fn request(&self, place: u32) -> BatchRequest<'_> {
+    pub(crate) fn request(&self, place: u32) -> BatchRequest<'_> {
         let at = place as usize;
         let begin = at.checked_sub(1).map_or(0, |before| self.ends[before].0);
         let (end, prompt_tokens, output_tokens) = self.ends[at];
@@ -65,8 +60,7 @@ impl Chains {
 ///
 /// What no pod has room for is in the plan's infeasible ones, and so has an error as its result; and if there can be no plan
 /// at all, every request is in no cohort, which is an error for each too.
-#[must_use]
-pub fn plan(chains: &Chains, places: &[u32], pods: &[BatchPod]) -> BatchPlan {
+pub(crate) fn plan(chains: &PromptChains, places: &[u32], pods: &[BatchPod]) -> BatchPlan {
     let config = BatchConfig { block_tokens: chains.block, ..BatchConfig::new((&CostModel::default()).into()) };
     let requests: Vec<BatchRequest<'_>> = places.iter().map(|place| chains.request(*place)).collect();
     let mut plan = BatchPlan::default();
@@ -94,13 +88,14 @@ mod tests {
     use routing_core::batch::{Cohort, InfeasibleReason};
 
     use super::*;
-    use crate::{Batch, made_up};
+    use crate::input::Batch;
+    use crate::synthetic::synthetic_batch;
     use pointsman_engine_sim::MODEL;
 
     #[test]
     fn a_plan_has_every_request_once_and_few_pods_a_document() {
-        let batch = Batch::read(made_up(120, 7).as_bytes()).unwrap();
-        let chains = Chains::of(&batch.lines, MODEL, BlockSize::new(16).unwrap()).unwrap();
+        let batch = Batch::read(synthetic_batch(120, 7).as_bytes()).unwrap();
+        let chains = PromptChains::of(&batch.lines, MODEL, BlockSize::new(16).unwrap()).unwrap();
         let index: Index = Index::new(Config::default());
         let pods: Vec<BatchPod> = (0..3)
             .map(|nth| BatchPod { pod: index.join(&format!("pod-{nth}")).unwrap(), kv_tokens: 65_536, speed: 1.0 })
@@ -121,8 +116,8 @@ mod tests {
 
     #[test]
     fn what_no_pod_has_room_for_is_said_by_its_place_in_the_batch() {
-        let batch = Batch::read(made_up(10, 7).as_bytes()).unwrap();
-        let mut chains = Chains::of(&batch.lines, MODEL, BlockSize::new(16).unwrap()).unwrap();
+        let batch = Batch::read(synthetic_batch(10, 7).as_bytes()).unwrap();
+        let mut chains = PromptChains::of(&batch.lines, MODEL, BlockSize::new(16).unwrap()).unwrap();
         chains.ends[6].2 = 1_000_000;
         let index: Index = Index::new(Config::default());
         let pods = [BatchPod { pod: index.join("pod").unwrap(), kv_tokens: 65_536, speed: 1.0 }];

@@ -1,4 +1,4 @@
-//! A batch carried out over pods, with its journal and its files.
+//! Batch execution over pods, resumable by a journal.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -17,81 +17,55 @@ use kv_index::{BlockSize, Config, Index, Pod};
 use routing_core::batch::BatchPod;
 use routing_exec::adapter::{HyperTransport, TokioTimer};
 use routing_exec::batch::journal::{self, Journal, JournalError, JournalReader, Recovered, SyncPolicy};
-use routing_exec::batch::{BatchError, BatchProgress, BatchResult, BatchRunConfig, BatchRunner, Bound, Order};
+use routing_exec::batch::{BatchProgress, BatchResult, BatchRunConfig, BatchRunner, Bound, Order};
 use routing_exec::handoff::{Addresses, Plain};
 use routing_exec::{Driver, Settings};
 use routing_plugins::tokenize::TemplateError;
 
-use crate::Batch;
+use crate::input::Batch;
 use crate::output::Output;
-use crate::planning::{Chains, plan};
-use crate::work::Work;
+use crate::planning::{PromptChains, plan};
+use crate::summary::BatchSummary;
+use crate::work::FileWork;
 
-/// A pod that takes part.
+/// A pod of the batch.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(clippy::exhaustive_structs, reason = "what a caller says of a pod, by name")]
-pub struct PodAt {
-    /// What tables call it.
-    pub name: String,
+pub(crate) struct PodEndpoint {
+    /// Its name in tables.
+    pub(crate) name: String,
     /// Where it serves, such as `http://127.0.0.1:8000`.
-    pub url: String,
+    pub(crate) url: String,
     /// Tokens that its cache has room for.
-    pub kv_tokens: u64,
+    pub(crate) kv_tokens: u64,
 }
 
-/// How a batch is carried out.
+/// How a batch is executed.
 #[derive(Clone, Debug)]
-#[expect(clippy::exhaustive_structs, reason = "what a caller chooses by name")]
-pub struct Options {
+pub(crate) struct Options {
     /// The model that prompts are hashed for.
-    pub model: String,
+    pub(crate) model: String,
     /// Tokens in a block.
-    pub block_size: BlockSize,
-    /// Requests that a pod has under way.
-    pub in_flight: u32,
+    pub(crate) block_size: BlockSize,
+    /// Concurrency limit of a pod.
+    pub(crate) in_flight: u32,
     /// The order of the output's lines.
-    pub order: Order,
-    /// What is done is kept here, and not done again.
-    pub journal: Option<PathBuf>,
-    /// When a dead pod is looked after.
-    pub revive: Option<Duration>,
+    pub(crate) order: Order,
+    /// Journal of completed requests, which are not repeated.
+    pub(crate) journal: Option<PathBuf>,
+    /// When a dead pod is probed again.
+    pub(crate) revive: Option<Duration>,
 }
 
-/// What became of a batch.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Summary {
-    /// In figures.
-    pub progress: BatchProgress,
-    /// What its pods are called, in the order of the figures.
-    pub names: Vec<String>,
-    /// Lines that were no requests.
-    pub bad: usize,
-    /// Requests that an earlier run did, by the journal, and that were not answered well.
-    pub failed_before: usize,
-    /// Why it ended, if requests are left.
-    pub error: Option<BatchError>,
-}
-
-impl Summary {
-    /// Whether every line was answered well, by this run or an earlier one.
-    #[must_use]
-    pub fn is_well(&self) -> bool {
-        self.error.is_none() && self.progress.failed + self.failed_before + self.bad == 0
-    }
-}
-
-/// Why a batch was not carried out.
+/// Why a batch was not executed.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RunError {
+pub(crate) enum BatchRunError {
     /// More pods than an index has places for.
     #[error("{0} pods are too many")]
     TooManyPods(usize),
     /// More requests than places in a journal.
     #[error("{0} requests are too many")]
     TooManyRequests(usize),
-    /// The journal is of no use.
+    /// The journal cannot be used.
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// The vocabulary of words is broken.
@@ -102,45 +76,42 @@ pub enum RunError {
     Output(#[from] io::Error),
 }
 
-/// Carries a batch out, and writes its results to what `open` opens: those of success, and the others. What a journal has
-/// already is written first, or in its place if lines are to be in order. A run that is stopped is gone on with by running it
-/// again with the same journal and empty files, which are opened only if the journal is one of this batch.
-///
-/// # Errors
-///
-/// When it cannot begin, or its files cannot be written. What pods do is in the [`Summary`].
-pub async fn run<O: Write, E: Write>(
+/// Executes a batch and writes results to the files that `open` opens: answers, and errors. Results of the journal are written
+/// first, or in order if lines are to be. A run that was stopped resumes with the same journal and new files, which are opened
+/// only if the journal belongs to this batch.
+pub(crate) async fn run_batch<O: Write, E: Write>(
     batch: Batch,
-    pods: &[PodAt],
+    pods: &[PodEndpoint],
     options: &Options,
     open: impl FnOnce() -> io::Result<(O, E)>,
     watch: impl FnMut(&BatchProgress) + Send + 'static,
-) -> Result<Summary, RunError> {
+) -> Result<BatchSummary, BatchRunError> {
     let batch = Arc::new(batch);
-    let requests = u32::try_from(batch.lines.len()).map_err(|_| RunError::TooManyRequests(batch.lines.len()))?;
-    let (journal, mut past) = match &options.journal {
-        Some(path) => Past::open(path, &batch, requests).map(|(journal, past)| (Some(journal), past))?,
-        None => (None, Past::default()),
+    let requests = u32::try_from(batch.lines.len()).map_err(|_| BatchRunError::TooManyRequests(batch.lines.len()))?;
+    let (journal, mut recovered_results) = match &options.journal {
+        Some(path) => RecoveredResults::open(path, &batch, requests)
+            .map(|(journal, recovered_results)| (Some(journal), recovered_results))?,
+        None => (None, RecoveredResults::default()),
     };
     let (members, addresses) = join(pods)?;
-    let chains = Chains::of(&batch.lines, &options.model, options.block_size)?;
+    let chains = PromptChains::of(&batch.lines, &options.model, options.block_size)?;
     let (good, errors) = open()?;
     let mut output = Output { good, errors };
-    batch.bad.iter().try_for_each(|bad| output.bad(bad))?;
+    batch.invalid.iter().try_for_each(|invalid| output.invalid(invalid))?;
     if options.order == Order::AsTheyCome {
-        past.write_until(u32::MAX, &batch, &mut output)?;
+        recovered_results.write_until(u32::MAX, &batch, &mut output)?;
     }
-    let rest: Vec<u32> = (0..requests).filter(|place| past.recovered.at(*place).is_none()).collect();
+    let rest: Vec<u32> = (0..requests).filter(|place| recovered_results.recovered.at(*place).is_none()).collect();
     let first = plan(&chains, &rest, &members);
     let bound = Bound { requests: options.in_flight, tokens: None };
     let config = BatchRunConfig { bound, order: options.order, revive: options.revive, ..BatchRunConfig::default() };
-    let work = Work { batch: Arc::clone(&batch), chains, pods: members.clone() };
+    let work = FileWork { batch: Arc::clone(&batch), chains, pods: members.clone() };
     let addresses: Arc<dyn Addresses> = Arc::new(addresses);
     let driver: Driver<_, _> = Driver::new(HyperTransport::new(client(), Arc::clone(&addresses)), TokioTimer::new());
     let settings = Settings::new(Arc::new(Plain::default()), addresses);
     let mut runner = BatchRunner::new(driver, settings, work, requests, first)
         .config(config)
-        .done(past.recovered.places())
+        .done(recovered_results.recovered.places())
         .on_progress(watch);
     for member in &members {
         runner = runner.bound(member.pod, Bound { tokens: Some(member.kv_tokens), ..bound });
@@ -152,31 +123,31 @@ pub async fn run<O: Write, E: Write>(
     while let Some(result) = runner.next().await {
         match result {
             Ok(result) => {
-                past.write_until(result.place, &batch, &mut output)?;
+                recovered_results.write_until(result.place, &batch, &mut output)?;
                 output.result(&batch, &result)?;
             }
             Err(ended) => error = Some(ended),
         }
     }
-    past.write_until(u32::MAX, &batch, &mut output)?;
+    recovered_results.write_until(u32::MAX, &batch, &mut output)?;
     output.flush()?;
     let names = pods.iter().map(|pod| pod.name.clone()).collect();
-    let (progress, failed_before) = (runner.progress(), past.failed.len());
-    Ok(Summary { progress, names, bad: batch.bad.len(), failed_before, error })
+    let (progress, failed_before) = (runner.progress(), recovered_results.failed.len());
+    Ok(BatchSummary { progress, names, invalid: batch.invalid.len(), failed_before, error })
 }
 
-/// Results of earlier runs, until they are written.
+/// Results of earlier runs, from the journal.
 #[derive(Debug, Default)]
-struct Past {
+struct RecoveredResults {
     recovered: Recovered,
-    /// Those that were not answered well.
+    /// Those without success.
     failed: HashSet<u32>,
     reader: Option<JournalReader<File>>,
     /// Places before this one are written.
     next: u32,
 }
 
-impl Past {
+impl RecoveredResults {
     fn open(path: &Path, batch: &Batch, requests: u32) -> Result<(Journal<File>, Self), JournalError> {
         let digest = batch.digest();
         let mut failed = HashSet::new();
@@ -195,7 +166,7 @@ impl Past {
         place: u32,
         batch: &Batch,
         output: &mut Output<O, E>,
-    ) -> Result<(), RunError> {
+    ) -> Result<(), BatchRunError> {
         let Some(reader) = &mut self.reader else { return Ok(()) };
         let end = place.min(batch.lines.len() as u32);
         while self.next < end {
@@ -208,27 +179,27 @@ impl Past {
     }
 }
 
-/// Where pods are, by their numbers.
+/// The addresses of pods.
 #[derive(Debug)]
-struct Directory(Vec<(Pod, String)>);
+struct PodUrls(Vec<(Pod, String)>);
 
-impl Addresses for Directory {
+impl Addresses for PodUrls {
     fn address(&self, pod: Pod) -> Option<Cow<'_, str>> {
         self.0.iter().find(|(known, _)| *known == pod).map(|(_, url)| Cow::Borrowed(&**url))
     }
 }
 
-fn join(pods: &[PodAt]) -> Result<(Vec<BatchPod>, Directory), RunError> {
+fn join(pods: &[PodEndpoint]) -> Result<(Vec<BatchPod>, PodUrls), BatchRunError> {
     let index: Index = Index::new(Config::default());
     let mut members = Vec::with_capacity(pods.len());
     let mut directory = Vec::with_capacity(pods.len());
     for (nth, at) in pods.iter().enumerate() {
         let joined = index.join(&format!("{nth}"));
-        let pod = joined.map_err(|_| RunError::TooManyPods(pods.len()))?;
+        let pod = joined.map_err(|_| BatchRunError::TooManyPods(pods.len()))?;
         members.push(BatchPod { pod, kv_tokens: at.kv_tokens, speed: 1.0 });
         directory.push((pod, at.url.clone()));
     }
-    Ok((members, Directory(directory)))
+    Ok((members, PodUrls(directory)))
 }
 
 fn client() -> Client<HttpConnector, Full<Bytes>> {
@@ -237,7 +208,7 @@ fn client() -> Client<HttpConnector, Full<Bytes>> {
     connector.set_connect_timeout(Some(Duration::from_secs(5)));
     let mut builder = Client::builder(TokioExecutor::new());
     builder.pool_timer(PoolTimer::new()).pool_idle_timeout(Duration::from_secs(5));
-    // What is sent again is the runner's to say.
+    // Retries are the runner's.
     builder.retry_canceled_requests(false);
     builder.build(connector)
 }

@@ -1,4 +1,4 @@
-//! A file's requests, as a runner asks for them.
+//! Batch work source: the runner's view of a file's requests.
 
 use std::sync::Arc;
 
@@ -9,25 +9,25 @@ use routing_core::batch::{BatchPlan, BatchPod};
 use routing_exec::ClientRequest;
 use routing_exec::batch::{BatchWork, Size};
 
+use crate::input::{Batch, Line};
 use crate::output::request_id;
-use crate::planning::{Chains, plan};
-use crate::{Batch, Line};
+use crate::planning::{PromptChains, plan};
 
-/// A file's requests and the pods they go to.
+/// A file's requests and its pods.
 #[derive(Debug)]
-pub(super) struct Work {
-    pub(super) batch: Arc<Batch>,
-    pub(super) chains: Chains,
-    pub(super) pods: Vec<BatchPod>,
+pub(crate) struct FileWork {
+    pub(crate) batch: Arc<Batch>,
+    pub(crate) chains: PromptChains,
+    pub(crate) pods: Vec<BatchPod>,
 }
 
-impl Work {
+impl FileWork {
     fn line(&self, place: u32) -> &Line {
         &self.batch.lines[place as usize]
     }
 }
 
-impl BatchWork for Work {
+impl BatchWork for FileWork {
     fn size(&self, place: u32) -> Size {
         let request = self.chains.request(place);
         Size { prompt: request.prompt_tokens, output: request.output_tokens }

@@ -55,7 +55,8 @@ impl Workload {
     /// Conversation number `nth`.
     pub(crate) fn conversation(&self, nth: usize) -> Conversation {
         // Far apart even where seeds are neighbours.
-        let mut rng = SplitMix64::new(SplitMix64::new(self.seed).fork().next_u64() ^ SplitMix64::new(nth as u64).next_u64());
+        let mut rng =
+            SplitMix64::new(SplitMix64::new(self.seed).fork().next_u64() ^ SplitMix64::new(nth as u64).next_u64());
         let shape = &self.shape;
         if shape.document_every > 0 && nth % shape.document_every == shape.document_every - 1 {
             let turn = self.turn(shape.document_tokens, &mut rng);

@@ -1,13 +1,15 @@
-//! A batch over simulated pods and real HTTP: one dies, a run is stopped and gone on with.
-#![expect(clippy::unwrap_used, reason = "what helps a test may stop it")]
+//! Batches over simulated pods and real HTTP: a pod dies, a run is stopped and resumed.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::input::Batch;
+use crate::run::{BatchRunError, Options, PodEndpoint, run_batch};
+use crate::summary::BatchSummary;
+use crate::synthetic::synthetic_batch;
 use kv_index::BlockSize;
-use pointsman_batch::{Batch, Options, PodAt, RunError, Summary, Table, made_up, run};
 use pointsman_engine_sim::{Fault, MODEL, PodConfig, SimPod};
 use routing_exec::batch::journal::JournalError;
 use routing_exec::batch::{BatchProgress, Order};
@@ -18,14 +20,14 @@ use tokio::time::timeout;
 /// Longer than anything takes on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
 
-async fn pods(count: usize) -> (Vec<Arc<SimPod>>, Vec<PodAt>) {
+async fn pods(count: usize) -> (Vec<Arc<SimPod>>, Vec<PodEndpoint>) {
     let mut pods = Vec::new();
     for nth in 0..count {
         let mut config = PodConfig::new(&format!("pod-{nth}"), MODEL);
         config.speed = 20.0;
         pods.push(Arc::new(SimPod::start(config, Vec::new()).await.unwrap()));
     }
-    let at = |pod: &Arc<SimPod>| PodAt {
+    let at = |pod: &Arc<SimPod>| PodEndpoint {
         name: pod.name().to_owned(),
         url: format!("http://{}", pod.address()),
         kv_tokens: 65_536,
@@ -66,23 +68,23 @@ fn lines(bytes: &[u8]) -> Vec<Value> {
         .collect()
 }
 
-async fn carry_out(
+async fn run_file(
     file: &str,
-    pods: &[PodAt],
+    pods: &[PodEndpoint],
     options: &Options,
     watch: impl FnMut(&BatchProgress) + Send + 'static,
-) -> Result<(Written, Summary), RunError> {
+) -> Result<(Written, BatchSummary), BatchRunError> {
     let (batch, mut written) = (Batch::read(file.as_bytes()).unwrap(), Written::default());
-    let done = run(batch, pods, options, || Ok((&mut written.0, &mut written.1)), watch);
+    let done = run_batch(batch, pods, options, || Ok((&mut written.0, &mut written.1)), watch);
     let summary = timeout(LONG, done).await.expect("it ends")?;
     Ok((written, summary))
 }
 
 #[tokio::test]
 async fn a_batch_whose_pod_is_killed_midway_has_every_answer_once() {
-    let file = made_up(150, 3);
+    let file = synthetic_batch(150, 3);
     let (_undisturbed, at) = pods(3).await;
-    let (expected, summary) = carry_out(&file, &at, &options(Order::AsTheyCome, None), |_| {}).await.unwrap();
+    let (expected, summary) = run_file(&file, &at, &options(Order::AsTheyCome, None), |_| {}).await.unwrap();
     assert_eq!((summary.progress.succeeded, summary.progress.replans), (150, 0));
     let cached = summary.progress.cached_tokens as f64 / summary.progress.prompt_tokens as f64;
     assert!(cached > 0.75, "12 requests a document, 1,200 words of 1,240 shared: {cached}");
@@ -98,7 +100,7 @@ async fn a_batch_whose_pod_is_killed_midway_has_every_answer_once() {
     let wrong =
         r#"{"custom_id":"wrong","method":"POST","url":"/v1/completions","body":{"model":"other","prompt":"x"}}"#;
     let file = format!("{{\n{file}{wrong}\n{wrong}\n");
-    let (written, summary) = carry_out(&file, &at, &options(Order::AsTheyCome, None), watch).await.unwrap();
+    let (written, summary) = run_file(&file, &at, &options(Order::AsTheyCome, None), watch).await.unwrap();
     assert_eq!(summary.error, None);
     assert!(summary.progress.replans >= 1 && !summary.progress.pods[1].is_living);
     assert_eq!(written.answers(), expected.answers());
@@ -108,7 +110,7 @@ async fn a_batch_whose_pod_is_killed_midway_has_every_answer_once() {
     assert_eq!(of(0), (Some("invalid_json_line"), Some(1)));
     assert_eq!(of(1), (Some("duplicate_custom_id"), Some(153)));
     assert_eq!(errors[2]["response"]["status_code"], 404);
-    let table = Table(&summary).to_string();
+    let table = summary.to_string();
     assert!(table.contains("pod-1 (dead)"), "{table}");
 }
 
@@ -116,7 +118,7 @@ async fn a_batch_whose_pod_is_killed_midway_has_every_answer_once() {
 async fn a_run_that_is_stopped_goes_on_from_its_journal() {
     let journal = std::env::temp_dir().join(format!("pointsman-batch-{}.journal", std::process::id()));
     _ = std::fs::remove_file(&journal);
-    let file = made_up(90, 5);
+    let file = synthetic_batch(90, 5);
     let (pods, at) = pods(3).await;
     let in_order = options(Order::ByPlace, Some(journal.clone()));
     for stop in [20, 50] {
@@ -128,12 +130,12 @@ async fn a_run_that_is_stopped_goes_on_from_its_journal() {
             }
         };
         tokio::select! {
-            _ = carry_out(&file, &at, &in_order, watch) => panic!("it is stopped before its end"),
+            _ = run_file(&file, &at, &in_order, watch) => panic!("it is stopped before its end"),
             () = enough.notified() => {}
         }
     }
     let before: u64 = pods.iter().map(|pod| pod.figures().finished()).sum();
-    let (written, summary) = carry_out(&file, &at, &in_order, |_| {}).await.unwrap();
+    let (written, summary) = run_file(&file, &at, &in_order, |_| {}).await.unwrap();
     let resumed = summary.progress.resumed;
     assert!((50..90).contains(&resumed), "{resumed}");
     let after: u64 = pods.iter().map(|pod| pod.figures().finished()).sum();
@@ -142,11 +144,11 @@ async fn a_run_that_is_stopped_goes_on_from_its_journal() {
         lines(&written.0).iter().map(|line| line["custom_id"].as_str().unwrap().to_owned()).collect();
     assert_eq!(ids, (0..90).map(|nth| format!("request-{nth}")).collect::<Vec<_>>(), "in the order of the input");
     // Once more: there is nothing left to do, and the output is the same.
-    let (again, summary) = carry_out(&file, &at, &in_order, |_| {}).await.unwrap();
+    let (again, summary) = run_file(&file, &at, &in_order, |_| {}).await.unwrap();
     assert_eq!((summary.progress.resumed, summary.progress.succeeded), (90, 0));
     assert_eq!(again.answers(), written.answers());
-    let other = carry_out(&made_up(90, 6), &at, &in_order, |_| {}).await;
-    assert!(matches!(other, Err(RunError::Journal(JournalError::OtherBatch))));
+    let other = run_file(&synthetic_batch(90, 6), &at, &in_order, |_| {}).await;
+    assert!(matches!(other, Err(BatchRunError::Journal(JournalError::OtherBatch))));
     std::fs::remove_file(&journal).unwrap();
 }
 
@@ -156,19 +158,19 @@ async fn a_failure_of_an_earlier_run_is_not_forgotten_and_a_wrong_journal_touche
     _ = std::fs::remove_file(&journal);
     let wrong =
         r#"{"custom_id":"wrong","method":"POST","url":"/v1/completions","body":{"model":"other","prompt":"x"}}"#;
-    let (file, (_pods, at)) = (format!("{}{wrong}\n", made_up(5, 3)), pods(1).await);
+    let (file, (_pods, at)) = (format!("{}{wrong}\n", synthetic_batch(5, 3)), pods(1).await);
     let options = options(Order::AsTheyCome, Some(journal.clone()));
     for (resumed, failed, failed_before) in [(0, 1, 0), (6, 0, 1)] {
-        let (written, summary) = carry_out(&file, &at, &options, |_| {}).await.unwrap();
+        let (written, summary) = run_file(&file, &at, &options, |_| {}).await.unwrap();
         let progress = &summary.progress;
         assert_eq!((progress.resumed, progress.failed, summary.failed_before), (resumed, failed, failed_before));
-        assert!(!summary.is_well(), "as the exit code says");
+        assert!(!summary.is_success(), "as the exit code says");
         assert_eq!((lines(&written.0).len(), lines(&written.1).len()), (5, 1));
-        assert_eq!(Table(&summary).to_string().contains("failed before"), failed_before > 0);
+        assert_eq!(summary.to_string().contains("failed before"), failed_before > 0);
     }
-    let other = Batch::read(made_up(5, 3).as_bytes()).unwrap();
+    let other = Batch::read(synthetic_batch(5, 3).as_bytes()).unwrap();
     let open = || -> std::io::Result<(Vec<u8>, Vec<u8>)> { panic!("its files would be lost") };
-    let refused = run(other, &at, &options, open, |_| {}).await;
-    assert!(matches!(refused, Err(RunError::Journal(JournalError::OtherBatch))));
+    let refused = run_batch(other, &at, &options, open, |_| {}).await;
+    assert!(matches!(refused, Err(BatchRunError::Journal(JournalError::OtherBatch))));
     std::fs::remove_file(&journal).unwrap();
 }

@@ -1,7 +1,23 @@
-//! A file of requests, planned as a whole and carried out. Killed, it goes on where it was.
+//! Runs OpenAI batch files: planned as a whole over pods, resumable by a journal.
 //!
-//! Exits with 0 if every request was answered, by this run or an earlier one, 1 if some were not, 2 if the arguments make no
-//! sense. A journal of another batch ends it before its files are touched.
+//! Lines are parsed and validated ([`input`]), prompts become chains of block hashes and a plan assigns them to pods
+//! ([`planning`]), a runner executes the plan with a journal ([`run`], [`work`]) and writes OpenAI's result lines ([`output`]).
+//! Invariant: every line of the input is in the output or among the errors, once.
+//!
+//! Exit status: 0 if every request was answered, by this run or an earlier one, 1 if not, 2 on invalid arguments. A journal of
+//! another batch ends it before its files are touched.
+
+#![forbid(unsafe_code)]
+
+mod input;
+mod output;
+mod planning;
+mod run;
+mod summary;
+mod synthetic;
+#[cfg(test)]
+mod tests;
+mod work;
 
 use std::error::Error;
 use std::fs::File;
@@ -12,101 +28,92 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use kv_index::BlockSize;
-use pointsman_batch::{Batch, Options, PodAt, Summary, Table, made_up, run};
-use pointsman_engine_sim::replay::table::grouped;
 use pointsman_engine_sim::{PodConfig, SimPod};
+use pointsman_example_common::cli::{fail, positive};
 use pointsman_example_common::progress::Progress;
+use pointsman_lab::format::grouped;
 use routing_exec::batch::{BatchProgress, Order};
 
-/// Carries out a batch in OpenAI's format: a line of JSON for each request, `{"custom_id", "method", "url", "body"}`.
+use input::Batch;
+use run::{Options, PodEndpoint, run_batch};
+use summary::BatchSummary;
+use synthetic::synthetic_batch;
+
+/// Runs an OpenAI batch file: one JSON request a line, `{"custom_id", "method", "url", "body"}`.
 ///
 /// Try it without files: `batch --generate 500`.
 #[derive(Debug, Parser)]
 #[command(name = "batch", version)]
 struct Args {
-    /// The requests; with `--generate` they are written there first.
+    /// Input file; with `--generate` it is written first.
     #[arg(long, value_name = "FILE", default_value = "batch.jsonl")]
     input: PathBuf,
-    /// Where answers go.
+    /// Output file for answers.
     #[arg(long, value_name = "FILE", default_value = "batch.out.jsonl")]
     output: PathBuf,
-    /// Where errors go: of lines that are no requests, and of requests that were not answered well.
+    /// Output file for errors: invalid lines, and requests without success.
     #[arg(long, value_name = "FILE", default_value = "batch.errors.jsonl")]
     errors: PathBuf,
-    /// What is done is kept here; if it exists, the run goes on from there. Output and errors are written anew from it.
+    /// Journal of completed requests. An existing one is resumed; output and errors are rewritten from it.
     #[arg(long, value_name = "FILE")]
     journal: Option<PathBuf>,
-    /// Starts over, journal or not.
+    /// Ignores an existing journal and starts over.
     #[arg(long)]
     fresh: bool,
-    /// Makes up so many requests.
+    /// Generates a synthetic batch of so many requests.
     #[arg(long, value_name = "REQUESTS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     generate: Option<u32>,
-    /// Where the chance of made-up requests begins.
+    /// Seed of the synthetic batch.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Simulated pods, if there are no others.
+    /// Simulated pods, unless `--pod` is given.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     pods: u32,
-    /// How many times faster than an H200 simulated pods are.
-    #[arg(long, value_name = "TIMES", default_value_t = 4.0, value_parser = positive)]
+    /// Speed of simulated pods as a multiple of an H200.
+    #[arg(long, value_name = "FACTOR", default_value_t = 4.0, value_parser = positive)]
     speed: f64,
-    /// A pod of your own, such as `http://127.0.0.1:8000`; may be given several times.
+    /// URL of a pod, such as `http://127.0.0.1:8000`; repeatable.
     #[arg(long = "pod", value_name = "URL", conflicts_with_all = ["pods", "speed"])]
-    own: Vec<String>,
-    /// Tokens that each pod's cache has room for.
+    pod_urls: Vec<String>,
+    /// KV cache of each pod, in tokens.
     #[arg(long, value_name = "TOKENS", default_value_t = 65_536, value_parser = clap::value_parser!(u64).range(16..))]
     kv_tokens: u64,
-    /// Requests that each pod has under way.
+    /// Concurrency limit of each pod.
     #[arg(long, value_name = "REQUESTS", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..))]
     in_flight: u32,
-    /// Answers in the order of the input, or in any.
+    /// Order of output lines.
     #[arg(long, value_enum, default_value = "any")]
-    order: Lines,
-    /// The model that prompts are hashed for.
+    order: OutputOrder,
+    /// Model that prompts are hashed for.
     #[arg(long, default_value = "sim")]
     model: String,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Lines {
+enum OutputOrder {
+    /// The order of the input.
     In,
+    /// As answers come.
     Any,
-}
-
-fn positive(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(number) if number > 0.0 && number.is_finite() => Ok(number),
-        _ => Err("not a number above 0".to_owned()),
-    }
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match carry_out(&Args::parse()).await {
+    match run_file(&Args::parse()).await {
         Ok(summary) => {
-            println!("\n{}", Table(&summary));
+            println!("\n{summary}");
             if let Some(error) = &summary.error {
-                eprintln!("batch: {error}; run it again with the same `--journal` to go on");
+                eprintln!("batch: {error}; run again with the same `--journal` to resume");
             }
-            if summary.is_well() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+            if summary.is_success() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
-        Err(error) => {
-            eprint!("batch: {error}");
-            let mut cause = error.source();
-            while let Some(inner) = cause {
-                eprint!(": {inner}");
-                cause = inner.source();
-            }
-            eprintln!();
-            ExitCode::FAILURE
-        }
+        Err(error) => fail("batch", &*error),
     }
 }
 
-async fn carry_out(args: &Args) -> Result<Summary, Box<dyn Error>> {
+async fn run_file(args: &Args) -> Result<BatchSummary, Box<dyn Error>> {
     if let Some(requests) = args.generate {
-        std::fs::write(&args.input, made_up(requests as usize, args.seed))?;
+        std::fs::write(&args.input, synthetic_batch(requests as usize, args.seed))?;
     }
     let input = File::open(&args.input).map_err(|error| format!("cannot open `{}`: {error}", args.input.display()))?;
     let batch = Batch::read(BufReader::new(input))?;
@@ -114,8 +121,9 @@ async fn carry_out(args: &Args) -> Result<Summary, Box<dyn Error>> {
         std::fs::remove_file(journal)?;
     }
     let simulated = simulate(args).await?;
-    let own = args.own.iter().map(|url| PodAt { name: url.clone(), url: url.clone(), kv_tokens: args.kv_tokens });
-    let pods: Vec<PodAt> = own.chain(simulated.iter().map(|pod| at(pod, args.kv_tokens))).collect();
+    let own =
+        args.pod_urls.iter().map(|url| PodEndpoint { name: url.clone(), url: url.clone(), kv_tokens: args.kv_tokens });
+    let pods: Vec<PodEndpoint> = own.chain(simulated.iter().map(|pod| at(pod, args.kv_tokens))).collect();
     let kind = if simulated.is_empty() { "" } else { " simulated" };
     eprintln!("{} requests over {}{kind} pods", grouped(batch.lines.len()), pods.len());
     let options = Options {
@@ -123,15 +131,15 @@ async fn carry_out(args: &Args) -> Result<Summary, Box<dyn Error>> {
         block_size: BLOCK,
         in_flight: args.in_flight,
         order: match args.order {
-            Lines::In => Order::ByPlace,
-            Lines::Any => Order::AsTheyCome,
+            OutputOrder::In => Order::ByPlace,
+            OutputOrder::Any => Order::AsTheyCome,
         },
         journal: args.journal.clone(),
         revive: Some(Duration::from_secs(30)),
     };
     let open = || Ok((BufWriter::new(File::create(&args.output)?), BufWriter::new(File::create(&args.errors)?)));
     let watch = bar(batch.lines.len());
-    let summary = run(batch, &pods, &options, open, watch).await?;
+    let summary = run_batch(batch, &pods, &options, open, watch).await?;
     for pod in simulated {
         pod.stop().await;
     }
@@ -140,7 +148,7 @@ async fn carry_out(args: &Args) -> Result<Summary, Box<dyn Error>> {
 
 async fn simulate(args: &Args) -> std::io::Result<Vec<SimPod>> {
     let mut pods = Vec::new();
-    let count = if args.own.is_empty() { args.pods } else { 0 };
+    let count = if args.pod_urls.is_empty() { args.pods } else { 0 };
     for nth in 0..count {
         let mut config = PodConfig::new(&format!("pod-{nth}"), &args.model);
         let blocks = u32::try_from(args.kv_tokens / BLOCK.tokens() as u64).unwrap_or(u32::MAX);
@@ -150,8 +158,8 @@ async fn simulate(args: &Args) -> std::io::Result<Vec<SimPod>> {
     Ok(pods)
 }
 
-fn at(pod: &SimPod, kv_tokens: u64) -> PodAt {
-    PodAt { name: pod.name().to_owned(), url: format!("http://{}", pod.address()), kv_tokens }
+fn at(pod: &SimPod, kv_tokens: u64) -> PodEndpoint {
+    PodEndpoint { name: pod.name().to_owned(), url: format!("http://{}", pod.address()), kv_tokens }
 }
 
 /// Draws a bar of what is done.

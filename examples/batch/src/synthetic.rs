@@ -1,4 +1,4 @@
-//! A batch that is made up: questions about a few long documents, in no order.
+//! Synthetic batch: questions about shared documents, shuffled.
 
 use std::fmt::Write;
 
@@ -8,9 +8,8 @@ use serde_json::json;
 use pointsman_engine_sim::MODEL;
 use pointsman_example_common::words;
 
-/// A batch of so many requests, as its file.
-#[must_use]
-pub fn made_up(requests: usize, seed: u64) -> String {
+/// An OpenAI batch file of so many requests.
+pub(crate) fn synthetic_batch(requests: usize, seed: u64) -> String {
     let mut rng = SplitMix64::new(seed);
     let documents: Vec<String> = (0..requests.div_ceil(PER_DOCUMENT)).map(|_| words(&mut rng, DOCUMENT)).collect();
     let mut file = String::new();
