@@ -68,7 +68,7 @@ pub fn workflow() -> Workflow {
         .scorer("spare cache", 1.0, |_: &mut Declare<'_>| SpareCache)
         .scorer("region", 1.0, |_: &mut Declare<'_>| Region)
         .picker("best", |_: &mut Declare<'_>| Best);
-    profile.build().expect("they fit together")
+    profile.build().expect("they fit together").into()
 }
 
 /// A fleet whose pods differ in load, health and region.

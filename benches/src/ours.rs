@@ -7,7 +7,7 @@ use kv_index::{
     BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Event, EventSemantics, Index, Matches, Parent, Pod, Removed,
     Stored,
 };
-use routing_core::{Fleet, PodInfo, Request, RoutingInput, RoutingPlan, Workflow, Workspace};
+use routing_core::{Fleet, PodInfo, Request, RoutingInput, RoutingPlan, Selector, Workspace};
 use routing_plugins::{Hashing, PluginState, profiles};
 
 use crate::fleet::{Op, Step};
@@ -27,7 +27,7 @@ pub struct Ours {
 /// The profile `cache_aware` over the same index, from tokens to a plan.
 #[derive(Debug)]
 struct Planner {
-    workflow: Workflow,
+    selector: Selector,
     workspace: Workspace,
     fleet: Fleet,
     plan: RoutingPlan,
@@ -38,17 +38,17 @@ struct Planner {
 impl Planner {
     fn new(index: &Arc<Index>, pods: &[Pod]) -> Self {
         let state = PluginState::new(Arc::clone(index), Hashing::Native(block_size()));
-        let workflow = profiles::cache_aware(&state).build().expect("a ready profile builds");
+        let selector = profiles::cache_aware(&state).build().expect("a ready profile builds");
         let infos = pods.iter().enumerate().map(|(at, pod)| PodInfo::new(*pod, &format!("pod-{at}")));
-        let (workspace, fleet) = (workflow.workspace(), Fleet::new(1, infos.collect::<Vec<_>>()));
-        Self { workflow, workspace, fleet, plan: RoutingPlan::default(), now: Instant::now(), seed: 0 }
+        let (workspace, fleet) = (selector.workspace(), Fleet::new(1, infos.collect::<Vec<_>>()));
+        Self { selector, workspace, fleet, plan: RoutingPlan::default(), now: Instant::now(), seed: 0 }
     }
 
     fn plan(&mut self, tokens: &[u32]) -> u64 {
         self.seed += 1;
         let request = Request::new(MODEL, self.now).tokens(tokens).seed(self.seed);
-        let Self { workflow, workspace, fleet, plan, .. } = self;
-        workflow.decide(workspace, RoutingInput::new(&request, fleet), plan).expect("every pod is well");
+        let Self { selector, workspace, fleet, plan, .. } = self;
+        selector.decide(workspace, RoutingInput::new(&request, fleet), plan).expect("every pod is well");
         let (pod, held) = self.chosen();
         (pod ^ held) as u64
     }

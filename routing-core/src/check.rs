@@ -5,12 +5,17 @@
 
 mod cycle;
 
+use std::any::TypeId;
 use std::sync::Arc;
 
 use crate::declare::{Declared, Layout};
-use crate::fault::{Fault, PluginName, Warning};
+use crate::fault::{BuildError, Fault, PluginName, Warning};
+use crate::held::Held;
 use crate::nearest::nearest;
+use crate::plan::FailurePolicy;
+use crate::slot::At;
 use crate::stage::Stage;
+use crate::step::Step;
 
 /// A plugin as it is checked.
 #[derive(Debug)]
@@ -26,16 +31,41 @@ pub(crate) struct Node {
 
 /// A step as it is checked.
 #[derive(Debug)]
-pub(crate) struct StepInfo {
-    pub(crate) name: Arc<str>,
-    pub(crate) conditional: bool,
+struct StepInfo {
+    name: Arc<str>,
+    conditional: bool,
     /// Whether it may be left out although its condition holds: for want of pods.
-    pub(crate) skippable: bool,
-    pub(crate) independent: bool,
+    skippable: bool,
+    independent: bool,
+}
+
+/// Proves that the steps fit together, and completes their layout; what works and was hardly meant.
+///
+/// `known` are faults found already. `nodes` are in the order they run.
+pub(crate) fn validate<const W: usize>(
+    layout: &mut Layout,
+    steps: &[Step<W>],
+    nodes: &[Node],
+    known: Vec<Fault>,
+) -> Result<Vec<Warning>, BuildError> {
+    let info = |step: &Step<W>| StepInfo {
+        name: Arc::clone(&step.name),
+        conditional: step.condition.is_some(),
+        skippable: step.on_failure == FailurePolicy::Skip && steps.len() > 1,
+        independent: step.independent,
+    };
+    let mut faults = faults(layout, &steps.iter().map(info).collect::<Vec<_>>(), nodes);
+    faults.extend(known);
+    if !faults.is_empty() {
+        return Err(BuildError { faults });
+    }
+    let held = layout.slots.iter().position(|slot| slot.id == TypeId::of::<Held<W>>());
+    layout.held = held.map(|index| At { brand: layout.brand, index: index as u16 });
+    Ok(warnings(layout, nodes))
 }
 
 /// Everything that is wrong. `nodes` are in the order they run.
-pub(crate) fn faults(layout: &Layout, steps: &[StepInfo], nodes: &[Node]) -> Vec<Fault> {
+fn faults(layout: &Layout, steps: &[StepInfo], nodes: &[Node]) -> Vec<Fault> {
     let check = Check { layout, steps, nodes };
     let mut faults = Vec::new();
     check.names(&mut faults);
@@ -52,8 +82,10 @@ pub(crate) fn faults(layout: &Layout, steps: &[StepInfo], nodes: &[Node]) -> Vec
     faults
 }
 
-/// What works, and was hardly meant. `framework` is the slot that the framework itself reads, for cache hints in plans.
-pub(crate) fn warnings(layout: &Layout, nodes: &[Node], framework: Option<u16>) -> Vec<Warning> {
+/// What works, and was hardly meant.
+fn warnings(layout: &Layout, nodes: &[Node]) -> Vec<Warning> {
+    // Read by the framework itself, for cache hints in plans.
+    let framework = layout.held.map(|at| at.index);
     let is_read = |slot: u16| {
         let used = |node: &Node| node.declared.reads.contains(&slot) || node.declared.tries.contains(&slot);
         framework == Some(slot) || layout.slots[usize::from(slot)].incidental || nodes.iter().any(used)

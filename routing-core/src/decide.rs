@@ -5,6 +5,7 @@ use std::sync::Arc;
 use kv_index::PodSet;
 
 use crate::context::{PrepareContext, RoutingContext};
+use crate::declare::Layout;
 use crate::error::DecideError;
 use crate::fault::PluginName;
 use crate::fleet::Fleet;
@@ -17,20 +18,16 @@ use crate::request::Request;
 use crate::scores::{self, Scores, Totals};
 use crate::step::Step;
 use crate::trace::Trace;
-use crate::workflow::Workflow;
 use crate::workspace::Workspace;
 
-impl<const W: usize> Workflow<W> {
-    /// Decides where a request goes.
-    ///
-    /// The same input and plugins give the same plan. Once warm it allocates nothing, takes no lock and waits for nothing,
-    /// unless a plugin does or it is traced.
-    ///
-    /// # Errors
-    ///
-    /// When no candidate is left for a step that is not to be skipped then, a plugin fails, or no step is taken. The plan is
-    /// then empty.
-    pub fn decide(
+/// Steps over one context: the one of a selector, or those of a workflow in the order they are decided.
+pub(crate) struct Steps<'w, const W: usize> {
+    pub(crate) layout: &'w Layout,
+    pub(crate) steps: &'w [Step<W>],
+}
+
+impl<const W: usize> Steps<'_, W> {
+    pub(crate) fn decide(
         &self,
         workspace: &mut Workspace<W>,
         input: RoutingInput<'_, W>,
@@ -53,7 +50,7 @@ impl<const W: usize> Workflow<W> {
         plan: &mut RoutingPlan,
     ) -> Result<(), DecideError> {
         let RoutingInput { request, fleet, excluded, mut trace } = input;
-        if workspace.brand != self.brand {
+        if workspace.slots.brand != self.layout.brand {
             return Err(DecideError::ForeignWorkspace);
         }
         workspace.begin();
@@ -117,7 +114,7 @@ impl<const W: usize> Workflow<W> {
 
     /// Enters a step's outcome in the plan.
     fn enter(&self, step: &Step<W>, workspace: &Workspace<W>, fleet: &Fleet<W>, plan: &mut RoutingPlan) {
-        let held = self.held.and_then(|at| workspace.slots.read::<Held<W>>(at).ok().flatten());
+        let held = self.layout.held.and_then(|at| workspace.slots.read::<Held<W>>(at).ok().flatten());
         let entry = plan.next();
         // Mostly it is there from an earlier plan. Counting it anew would be a write that all threads share.
         if !Arc::ptr_eq(&entry.name, &step.name) {

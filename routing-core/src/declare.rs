@@ -109,17 +109,19 @@ pub(crate) struct PickUse {
     pub(crate) required: bool,
 }
 
-/// The slots and steps of a workflow under construction.
+/// The slots and steps of a selector or workflow, once it is built or while it is.
 #[derive(Debug)]
 pub(crate) struct Layout {
     pub(crate) brand: Brand,
     pub(crate) slots: Vec<SlotInfo>,
     pub(crate) steps: Vec<Arc<str>>,
+    /// The slot of what pods hold of the prompt, if it is used.
+    pub(crate) held: Option<At>,
 }
 
 impl Layout {
-    pub(crate) fn new(brand: Brand, steps: Vec<Arc<str>>) -> Self {
-        Self { brand, slots: Vec::new(), steps }
+    pub(crate) fn new(steps: Vec<Arc<str>>) -> Self {
+        Self { brand: Brand::next(), slots: Vec::new(), steps, held: None }
     }
 
     fn place<S: Slot>(&mut self) -> At {

@@ -148,6 +148,7 @@ mod registry;
 mod reload;
 mod request;
 mod scores;
+mod selector;
 mod slot;
 mod stage;
 mod step;
@@ -183,6 +184,7 @@ pub use registry::{Registry, TypeTaken};
 pub use reload::WorkflowCell;
 pub use request::{Headers, Request};
 pub use scores::{Pick, Ranking, Scores, Totals};
+pub use selector::Selector;
 pub use slot::{Parts, Read, Reads, Slot, SlotError, TryRead, Write};
 pub use stage::Stage;
 pub use step::StepBuilder;
@@ -195,6 +197,7 @@ pub use workspace::Workspace;
 // Shared between threads by every gateway that embeds it.
 const _: () = {
     const fn shared<T: Send + Sync>() {}
+    shared::<Selector>();
     shared::<Workflow>();
     shared::<Workspace>();
     shared::<Fleet>();

@@ -1,16 +1,19 @@
-//! A profile under construction: which plugins, in which stage, in which order, with which weight.
+//! A routing profile under construction: plugins by stage, in order, with their weights.
 
-use kv_index::DEFAULT_POD_WORDS;
+use std::slice;
 use std::sync::Arc;
 
-use crate::declare::Declare;
+use kv_index::DEFAULT_POD_WORDS;
+
+use crate::check;
+use crate::declare::{Declare, Layout};
 use crate::fault::BuildError;
 use crate::plugin::{Filter, Picker, Preparer, Recorder, Scorer};
+use crate::selector::Selector;
 use crate::stage::MakePlugin;
 use crate::step::StepBuilder;
-use crate::workflow::{Workflow, WorkflowBuilder};
 
-/// Collects the plugins of one step: preparers, filters, scorers and recorders in the order they run, and one picker.
+/// Collects the plugins of one [`Selector`]: preparers, filters, scorers and recorders in the order they run, and one picker.
 ///
 /// Nothing is checked before [`build`](Self::build), and then everything is.
 #[must_use]
@@ -115,14 +118,17 @@ impl<const W: usize> ProfileBuilder<W> {
         self
     }
 
-    /// A workflow of this profile alone, its one step called as the profile is.
+    /// Makes every plugin and checks them together.
     ///
     /// # Errors
     ///
     /// With every fault there is.
-    pub fn build(self) -> Result<Workflow<W>, BuildError> {
+    pub fn build(self) -> Result<Selector<W>, BuildError> {
         let name = Arc::clone(&self.name);
-        WorkflowBuilder::new().step(StepBuilder::new(&name, self)).build()
+        let (mut layout, mut nodes) = (Layout::new(vec![Arc::clone(&name)]), Vec::new());
+        let step = StepBuilder::new(&name, self).assemble(0, &mut layout, &mut nodes);
+        let warnings = check::validate(&mut layout, slice::from_ref(&step), &nodes, Vec::new())?;
+        Ok(Selector { layout, step, warnings })
     }
 
     pub(crate) fn entry(mut self, entry: Entry<W>) -> Self {

@@ -17,13 +17,13 @@ pub struct WorkflowCell<const W: usize = DEFAULT_POD_WORDS>(ArcSwap<Workflow<W>>
 impl<const W: usize> WorkflowCell<W> {
     /// A cell with a first workflow.
     #[must_use]
-    pub fn new(workflow: Workflow<W>) -> Self {
-        Self(ArcSwap::from_pointee(workflow))
+    pub fn new(workflow: impl Into<Workflow<W>>) -> Self {
+        Self(ArcSwap::from_pointee(workflow.into()))
     }
 
     /// Replaces the workflow for decisions that begin from now on.
-    pub fn replace(&self, workflow: Workflow<W>) {
-        self.0.store(Arc::new(workflow));
+    pub fn replace(&self, workflow: impl Into<Workflow<W>>) {
+        self.0.store(Arc::new(workflow.into()));
     }
 
     /// The current workflow.

@@ -7,6 +7,7 @@
 use std::any::{Any, TypeId};
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A place for one value that a request's plugins share.
 ///
@@ -151,7 +152,16 @@ pub(crate) struct At {
 
 /// Which build of a workflow handles and workspaces are of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Brand(pub(crate) u64);
+pub(crate) struct Brand(u64);
+
+impl Brand {
+    /// Tells builds apart. It decides nothing: two builds of the same profile still decide alike.
+    pub(crate) fn next() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        // Relaxed: only the numbers matter, and each is handed out once.
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
 
 /// Why a handle opened nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,27 +1,26 @@
-//! A workflow: steps that are decided one after the other over one context, proven to fit together before it runs.
+//! A workflow: selectors composed into steps over one context, validated together before it runs.
 
-use kv_index::DEFAULT_POD_WORDS;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+
+use kv_index::DEFAULT_POD_WORDS;
 
 use crate::check;
+use crate::decide::Steps;
 use crate::declare::Layout;
+use crate::error::DecideError;
 use crate::fault::{BuildError, Warning};
-use crate::held::Held;
-use crate::plan::FailurePolicy;
-use crate::slot::{At, Brand, SlotInfo};
+use crate::input::RoutingInput;
+use crate::plan::RoutingPlan;
+use crate::selector::Selector;
 use crate::step::{Step, StepBuilder};
 use crate::workspace::Workspace;
 
-/// What turns requests into plans: immutable, shared between threads, and known to fit together.
+/// One or more selectors over one context, each a step of the plan: immutable, shared between threads, validated as a whole.
 pub struct Workflow<const W: usize = DEFAULT_POD_WORDS> {
-    pub(crate) brand: Brand,
-    pub(crate) slots: Vec<SlotInfo>,
+    layout: Layout,
     /// In the order they are decided.
-    pub(crate) steps: Vec<Step<W>>,
-    /// Where what pods hold of the prompt is written, if anything writes it.
-    pub(crate) held: Option<At>,
+    steps: Vec<Step<W>>,
     pub(crate) warnings: Vec<Warning>,
     /// What it was built from, if it was a document.
     #[cfg(feature = "serde")]
@@ -43,7 +42,38 @@ impl<const W: usize> Workflow<W> {
     /// Buffers for decisions of this workflow. Keep one for each thread, or a pool of them.
     #[must_use]
     pub fn workspace(&self) -> Workspace<W> {
-        Workspace::new(self.brand, &self.slots, self.steps.len())
+        Workspace::new(&self.layout)
+    }
+
+    /// Decides where a request goes.
+    ///
+    /// The same input and plugins give the same plan. Once warm it allocates nothing, takes no lock and waits for nothing,
+    /// unless a plugin does or it is traced.
+    ///
+    /// # Errors
+    ///
+    /// When no candidate is left for a step that is not to be skipped then, a plugin fails, or no step is taken. The plan is
+    /// then empty.
+    pub fn decide(
+        &self,
+        workspace: &mut Workspace<W>,
+        input: RoutingInput<'_, W>,
+        plan: &mut RoutingPlan,
+    ) -> Result<(), DecideError> {
+        Steps { layout: &self.layout, steps: &self.steps }.decide(workspace, input, plan)
+    }
+}
+
+impl<const W: usize> From<Selector<W>> for Workflow<W> {
+    /// A workflow of one step, called as the selector is.
+    fn from(Selector { layout, step, warnings }: Selector<W>) -> Self {
+        Self {
+            layout,
+            steps: vec![step],
+            warnings,
+            #[cfg(feature = "serde")]
+            document: None,
+        }
     }
 }
 
@@ -112,50 +142,22 @@ impl<const W: usize> WorkflowBuilder<W> {
     /// With every fault there is.
     pub fn build(self) -> Result<Workflow<W>, BuildError> {
         let names: Vec<Arc<str>> = self.steps.iter().map(|step| Arc::clone(&step.name)).collect();
-        let mut layout = Layout::new(next_brand(), names.clone());
-        let mut nodes = Vec::new();
-        let mut steps: Vec<Step<W>> = Vec::new();
-        for (at, builder) in self.steps.into_iter().enumerate() {
-            steps.push(builder.assemble(at, &mut layout, &mut nodes));
-        }
-        let mut faults = check::faults(&layout, &steps_of(&steps), &nodes);
         let executed = self.executed.unwrap_or_else(|| names.clone());
-        faults.extend(check::execution_order(&names, &executed));
-        if !faults.is_empty() {
-            return Err(BuildError { faults });
-        }
+        let out_of_order = check::execution_order(&names, &executed);
+        let (mut layout, mut nodes) = (Layout::new(names), Vec::new());
+        let steps = self.steps.into_iter().enumerate();
+        let mut steps: Vec<_> = steps.map(|(at, step)| step.assemble(at, &mut layout, &mut nodes)).collect();
+        let warnings = check::validate(&mut layout, &steps, &nodes, out_of_order)?;
         for step in &mut steps {
             let order = executed.iter().position(|name| *name == step.name);
             step.order = order.unwrap_or_default() as u16;
         }
-        let held = layout.slots.iter().position(|slot| slot.id == std::any::TypeId::of::<Held<W>>());
-        let held = held.map(|index| At { brand: layout.brand, index: index as u16 });
-        let warnings = check::warnings(&layout, &nodes, held.map(|at| at.index));
         Ok(Workflow {
-            brand: layout.brand,
-            slots: layout.slots,
+            layout,
             steps,
-            held,
             warnings,
             #[cfg(feature = "serde")]
             document: None,
         })
     }
-}
-
-fn steps_of<const W: usize>(steps: &[Step<W>]) -> Vec<check::StepInfo> {
-    let info = |step: &Step<W>| check::StepInfo {
-        name: Arc::clone(&step.name),
-        conditional: step.condition.is_some(),
-        skippable: step.on_failure == FailurePolicy::Skip && steps.len() > 1,
-        independent: step.independent,
-    };
-    steps.iter().map(info).collect()
-}
-
-/// Tells builds apart. It decides nothing: two builds of the same profile still decide alike.
-fn next_brand() -> Brand {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    // Relaxed: only the numbers matter, and each is handed out once.
-    Brand(NEXT.fetch_add(1, Ordering::Relaxed))
 }

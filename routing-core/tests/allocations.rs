@@ -45,7 +45,7 @@ fn two_steps() -> Workflow {
 
 #[test]
 fn a_warm_decision_allocates_nothing() {
-    let workflows = [("one step", profile().build().expect("it fits together")), ("two steps", two_steps())];
+    let workflows = [("one step", profile().build().expect("it fits together").into()), ("two steps", two_steps())];
     for (name, workflow) in workflows {
         let cell = FleetCell::new(fleet::<DEFAULT_POD_WORDS>(64).1);
         let (mut workspace, mut plan) = (workflow.workspace(), RoutingPlan::default());

@@ -24,7 +24,7 @@ fn only<const W: usize>(pods: &[u16]) -> PodSet<W> {
 
 /// The first three by a scorer.
 fn scored(score: impl Fn(usize) -> f32 + Send + Sync + 'static) -> Workflow {
-    profile().scorer("by", 1.0, |_: &mut Declare<'_>| By(score)).build().expect("it fits together")
+    profile().scorer("by", 1.0, |_: &mut Declare<'_>| By(score)).build().expect("it fits together").into()
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn the_filter_that_removed_the_last_is_named() {
         .filter("rest", OnEmpty::Fail, |_: &mut Declare<'_>| Keep(|_| only(&[3])))
         .filter("late", OnEmpty::Fail, |_: &mut Declare<'_>| Keep(|_| PodSet::EMPTY))
         .build();
-    let error = decide::<DEFAULT_POD_WORDS>(&workflow.unwrap(), &request(), &fleet).unwrap_err();
+    let error = decide::<DEFAULT_POD_WORDS>(&workflow.unwrap().into(), &request(), &fleet).unwrap_err();
     assert_eq!(error, DecideError::AllFiltered { offered: 5, filter: plugin("s", "rest") });
     assert_eq!(error.to_string(), "none of 5 pods is left for step `s`: filter `rest` removed the last");
 }
@@ -47,7 +47,7 @@ fn a_filter_whose_wish_cannot_be_had_is_passed_over() {
         .filter("some", OnEmpty::Fail, |_: &mut Declare<'_>| Keep(|_| only(&[1, 2])))
         .filter("wish", OnEmpty::KeepPrevious, |_: &mut Declare<'_>| Keep(|_| only(&[3])))
         .scorer("by", 1.0, |_: &mut Declare<'_>| By(|pod| pod as f32 / 10.0));
-    let plan = decide(&workflow.build().unwrap(), &request(), &fleet).unwrap();
+    let plan = decide(&workflow.build().unwrap().into(), &request(), &fleet).unwrap();
     assert_eq!(pods(&plan, "s"), [2, 1]);
 }
 
@@ -65,7 +65,7 @@ fn filters_cannot_add_pods() {
             })
         })
         .build();
-    let mut plan = pods(&decide(&workflow.unwrap(), &request(), &fleet).unwrap(), "s");
+    let mut plan = pods(&decide(&workflow.unwrap().into(), &request(), &fleet).unwrap(), "s");
     plan.sort_unstable();
     assert_eq!(plan, [0, 2]);
     assert_eq!(*seen.lock().unwrap(), [only::<DEFAULT_POD_WORDS>(&[0, 2])]);
@@ -139,7 +139,7 @@ fn pods_that_are_no_candidates_may_be_given_anything() {
     let (_, fleet) = fleet::<DEFAULT_POD_WORDS>(4);
     for odd in [f32::NAN, f32::INFINITY] {
         let workflow = profile().scorer("all", 1.0, move |_: &mut Declare<'_>| Everyone(odd)).build().unwrap();
-        assert_eq!(pods(&decide(&workflow, &request(), &fleet).unwrap(), "s"), [3, 2, 1]);
+        assert_eq!(pods(&decide(&workflow.into(), &request(), &fleet).unwrap(), "s"), [3, 2, 1]);
     }
 }
 
@@ -152,7 +152,7 @@ fn weights_count_by_their_share() {
             .scorer("one", weights[1], |_: &mut Declare<'_>| By(|pod| [0.0, 1.0][pod]))
             .build()
             .unwrap();
-        let plan = decide(&workflow, &request(), &fleet).unwrap();
+        let plan = decide(&workflow.into(), &request(), &fleet).unwrap();
         let scores: Vec<_> = plan.steps()[0].candidates.iter().map(|candidate| candidate.score).collect();
         assert!((scores[0] - 0.75).abs() < 1e-3 && (scores[1] - 0.25).abs() < 1e-3, "{weights:?}: {scores:?}");
         assert_eq!(pods(&plan, "s"), [0, 1], "{weights:?}");
@@ -197,7 +197,7 @@ fn pods_that_are_no_candidates_are_not_picked() {
     let pick = |picks, most| {
         let profile = ProfileBuilder::new("s").picker("odd", move |_: &mut Declare<'_>| Push(picks, most));
         let profile = profile.scorer("by", 1.0, |_: &mut Declare<'_>| By(|pod| pod as f32 / 10.0));
-        decide(&profile.build().unwrap(), &request(), &fleet).map(|plan| pods(&plan, "s"))
+        decide(&profile.build().unwrap().into(), &request(), &fleet).map(|plan| pods(&plan, "s"))
     };
     assert_eq!(pick(&[9, 1, 1, 999, 0], 0).unwrap(), [1, 0]);
     let none = DecideError::NothingPicked { picker: plugin("s", "odd"), candidates: 3 };
@@ -223,7 +223,7 @@ fn a_declared_write_that_did_not_happen_is_named() {
         Forgets
     };
     let workflow = profile().preparer("forgets", forgets).build().unwrap();
-    let error = decide(&workflow, &request(), &fleet).unwrap_err();
+    let error = decide(&workflow.into(), &request(), &fleet).unwrap_err();
     assert_eq!(error, DecideError::Unwritten { plugin: plugin("s", "forgets"), slot: "number" });
     assert_eq!(error.to_string(), "plugin `s/forgets` declared to write slot `number` and did not");
 }
@@ -258,9 +258,9 @@ fn a_handle_of_another_workflow_opens_nothing() {
         source: PluginError::Slot(SlotError::Foreign("number")),
     };
     let reads = profile().preparer("put", own).scorer("peek", 1.0, move |_: &mut Declare<'_>| Peek(read));
-    assert_eq!(decide(&reads.build().unwrap(), &request(), &fleet), Err(foreign("peek")));
+    assert_eq!(decide(&reads.build().unwrap().into(), &request(), &fleet), Err(foreign("peek")));
     let writes = profile().preparer("put", own).preparer("poke", move |_: &mut Declare<'_>| Put(write, 2));
-    assert_eq!(decide(&writes.build().unwrap(), &request(), &fleet), Err(foreign("poke")));
+    assert_eq!(decide(&writes.build().unwrap().into(), &request(), &fleet), Err(foreign("poke")));
 }
 
 #[test]
@@ -279,7 +279,7 @@ fn widest<const W: usize>() {
             Keep(|pods: PodSet<W>| pods.iter().filter(|pod| pod.index() % 2 == 1).collect())
         })
         .scorer("by", 1.0, move |_: &mut Declare<'_>| By(move |pod| pod as f32 / last as f32));
-    let plan = decide(&workflow.build().expect("it fits together"), &request(), &fleet).expect("a plan");
+    let plan = decide(&workflow.build().expect("it fits together").into(), &request(), &fleet).expect("a plan");
     assert_eq!(pods(&plan, "s"), [last, last - 2, last - 4]);
 }
 

@@ -86,5 +86,5 @@ fn a_recorder_that_fails_ends_the_decision() {
     let workflow = failing.recorder("note", |_| Note(Notes::default(), true)).build().expect("it fits");
     let (_index, fleet) = fleet::<DEFAULT_POD_WORDS>(3);
     let failed = DecideError::Plugin { plugin: plugin("serve", "note"), source: PluginError::failed("no room") };
-    assert_eq!(decide(&workflow, &request(), &fleet), Err(failed));
+    assert_eq!(decide(&workflow.into(), &request(), &fleet), Err(failed));
 }

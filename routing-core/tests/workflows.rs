@@ -266,7 +266,7 @@ fn prefill_is_left_out_where_the_decode_pod_holds_enough() {
 #[test]
 fn a_plan_has_no_cache_hint_where_nothing_searches() {
     let (_, fleet) = fleet::<DEFAULT_POD_WORDS>(1);
-    let plan = decide(&profile().build().unwrap(), &request(), &fleet).unwrap();
+    let plan = decide(&profile().build().unwrap().into(), &request(), &fleet).unwrap();
     assert_eq!(plan.steps()[0].cache, None);
 }
 

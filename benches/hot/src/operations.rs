@@ -11,7 +11,7 @@ use kv_index::{
     Stored,
 };
 use pointsman_test_support::SplitMix64;
-use routing_core::{Fleet, Load, PodInfo, Request, RoutingInput, RoutingPlan, Workflow, Workspace};
+use routing_core::{Fleet, Load, PodInfo, Request, RoutingInput, RoutingPlan, Selector, Workspace};
 use routing_plugins::{Hashing, PluginState, profiles};
 
 /// One operation.
@@ -160,7 +160,7 @@ impl Workload for Tokens {
 
 /// (5): the profile `cache_aware` on prompts of 128 blocks as tokens.
 struct Decide {
-    workflow: Workflow,
+    selector: Selector,
     workspace: Workspace,
     fleet: Fleet,
     plan: RoutingPlan,
@@ -177,10 +177,10 @@ impl Decide {
             PodInfo::new(*pod, &format!("pod-{at}")).load(load)
         };
         let fleet = Fleet::new(1, filled.pods.iter().enumerate().map(info).collect::<Vec<_>>());
-        let workflow = profiles::cache_aware(&PluginState::new(filled.index, Hashing::Native(block_size())));
-        let workflow = workflow.build().expect("a ready profile builds");
-        let workspace = workflow.workspace();
-        Self { workflow, workspace, fleet, plan: RoutingPlan::default(), prompts, now: Instant::now() }
+        let selector = profiles::cache_aware(&PluginState::new(filled.index, Hashing::Native(block_size())));
+        let selector = selector.build().expect("a ready profile builds");
+        let workspace = selector.workspace();
+        Self { selector, workspace, fleet, plan: RoutingPlan::default(), prompts, now: Instant::now() }
     }
 }
 
@@ -189,7 +189,7 @@ impl Workload for Decide {
         let mut sum = 0;
         for (seed, prompt) in (0..).zip(self.prompts.iter().cycle().take(times)) {
             let request = Request::new(MODEL, self.now).tokens(black_box(prompt)).seed(seed);
-            self.workflow
+            self.selector
                 .decide(&mut self.workspace, RoutingInput::new(&request, &self.fleet), &mut self.plan)
                 .expect("all are well");
             sum += self.plan.steps()[0].candidates[0].pod.id().index() as u64;

@@ -1,6 +1,6 @@
 //! A profile as it is configured, built over the gateway's plugin state.
 
-use routing_core::{Registry, Workflow};
+use routing_core::{ProfileBuilder, Registry, Workflow};
 use routing_plugins::{PluginState, profiles, register};
 
 use super::config::Profile;
@@ -26,14 +26,15 @@ pub(super) fn build(profile: &Profile, plugin_state: &PluginState) -> Result<Wor
 }
 
 fn ready(name: &str, plugin_state: &PluginState) -> Result<Workflow, ProfileError> {
+    let one_step = |profile: ProfileBuilder| profile.build().map(Workflow::from);
     let built = match name {
-        "first_token" => profiles::first_token(plugin_state).build(),
-        "round_robin" => profiles::round_robin(plugin_state).build(),
-        "least_load" => profiles::least_load(plugin_state).build(),
-        "consistent_hash" => profiles::consistent_hash(plugin_state).build(),
-        "cache_aware" => profiles::cache_aware(plugin_state).build(),
-        "cache_aware_sticky" => profiles::cache_aware_sticky(plugin_state).build(),
-        "sticky_least_loaded" => profiles::sticky_least_loaded(plugin_state).build(),
+        "first_token" => one_step(profiles::first_token(plugin_state)),
+        "round_robin" => one_step(profiles::round_robin(plugin_state)),
+        "least_load" => one_step(profiles::least_load(plugin_state)),
+        "consistent_hash" => one_step(profiles::consistent_hash(plugin_state)),
+        "cache_aware" => one_step(profiles::cache_aware(plugin_state)),
+        "cache_aware_sticky" => one_step(profiles::cache_aware_sticky(plugin_state)),
+        "sticky_least_loaded" => one_step(profiles::sticky_least_loaded(plugin_state)),
         "prefill_decode" => profiles::prefill_decode(plugin_state).build(),
         "prefill_decode_conditional" => profiles::prefill_decode_conditional(plugin_state).build(),
         _ => return Err(ProfileError::Unknown(name.into())),

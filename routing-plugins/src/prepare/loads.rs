@@ -177,7 +177,7 @@ mod tests {
     use parking_lot::Mutex;
     use routing_core::{
         Load, Picker, PodInfo, ProfileBuilder, Ranking, Read, Request, RoutingContext, RoutingInput, RoutingPlan,
-        Totals, Workflow, Workspace,
+        Selector, Totals, Workspace,
     };
 
     use super::*;
@@ -203,7 +203,7 @@ mod tests {
 
     struct Bench {
         tracker: Arc<LoadTracker>,
-        workflow: Workflow,
+        selector: Selector,
         workspace: Mutex<Workspace>,
         seen: Arc<Mutex<LoadTable>>,
         start: Instant,
@@ -214,21 +214,21 @@ mod tests {
         fn new(parameters: LoadParameters) -> Self {
             let (tracker, seen) = (Arc::new(LoadTracker::default()), Arc::default());
             let (counted, peeked) = (Arc::clone(&tracker), Arc::clone(&seen));
-            let workflow = ProfileBuilder::new("serve")
+            let selector = ProfileBuilder::new("serve")
                 .preparer("loads", move |declare: &mut Declare<'_>| {
                     LoadPreparer::declare(declare, parameters, Arc::clone(&counted))
                 })
                 .picker("peek", move |declare: &mut Declare<'_>| Peek(declare.reads(), Arc::clone(&peeked)))
                 .build()
                 .expect("it fits together");
-            let workspace = Mutex::new(workflow.workspace());
-            Self { tracker, workflow, workspace, seen, start: Instant::now() }
+            let workspace = Mutex::new(selector.workspace());
+            Self { tracker, selector, workspace, seen, start: Instant::now() }
         }
 
         fn decide(&self, fleet: &Fleet, after_ms: u64) -> LoadTable {
             let request = Request::new("m", self.start + Duration::from_millis(after_ms));
             let mut workspace = self.workspace.lock();
-            self.workflow
+            self.selector
                 .decide(&mut workspace, RoutingInput::new(&request, fleet), &mut RoutingPlan::default())
                 .expect("a plan");
             self.seen.lock().clone()

@@ -50,7 +50,7 @@ impl Site {
         &self,
         recorder: impl FnOnce(&mut Declare<'_>) -> R + Send + 'static,
     ) -> Workflow {
-        self.profile(recorder).build().expect("it fits")
+        self.profile(recorder).build().expect("it fits").into()
     }
 
     /// Decides without some pods, at the start; who it is.

@@ -44,6 +44,7 @@ fn workflow<P: Picker + 'static>(picker: impl FnOnce(&mut Declare<'_>) -> P + Se
         .picker("picker", picker)
         .build()
         .expect("it fits together")
+        .into()
 }
 
 #[expect(clippy::disallowed_methods, reason = "a request has some instant; which one does not matter")]

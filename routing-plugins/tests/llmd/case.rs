@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kv_index::{Config, Index, PodId};
-use routing_core::{Fleet, PodInfo, ProfileBuilder, Request, RoutingInput, RoutingPlan, Trace, Workflow};
+use routing_core::{Fleet, PodInfo, ProfileBuilder, Request, RoutingInput, RoutingPlan, Selector, Trace};
 use serde_json::Value;
 
 /// One case: what a plugin is given and what it answers.
@@ -75,7 +75,7 @@ pub(crate) fn trace(
     profile: ProfileBuilder,
     request: &Request<'_>,
     fleet: &Fleet,
-) -> Result<(Workflow, RoutingPlan, Trace), String> {
+) -> Result<(Selector, RoutingPlan, Trace), String> {
     let workflow = profile.build().map_err(|error| error.to_string())?;
     let (mut plan, mut trace) = (RoutingPlan::default(), Trace::default());
     workflow

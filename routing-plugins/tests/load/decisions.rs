@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use kv_index::{BlockSize, Config, Index};
 use routing_core::{
-    Declare, Fleet, Load, OnEmpty, PodInfo, ProfileBuilder, Request, RoutingInput, RoutingPlan, Trace, Workflow,
+    Declare, Fleet, Load, OnEmpty, PodInfo, ProfileBuilder, Request, RoutingInput, RoutingPlan, Selector, Trace,
 };
 use routing_plugins::filter::{Unreported, UtilizationFilter, UtilizationParameters};
 use routing_plugins::load::Work;
@@ -54,11 +54,11 @@ fn profile(state: &PluginState) -> ProfileBuilder {
 }
 
 /// The pods in the order of their ranks, and what the first scorer gave, by pod.
-fn decide(workflow: &Workflow, fleet: &Fleet, now: Instant, seed: u64) -> (Vec<usize>, Vec<f32>) {
+fn decide(selector: &Selector, fleet: &Fleet, now: Instant, seed: u64) -> (Vec<usize>, Vec<f32>) {
     let (mut plan, mut trace) = (RoutingPlan::default(), Trace::default());
     let request = Request::new("m", now).seed(seed);
-    workflow
-        .decide(&mut workflow.workspace(), RoutingInput::new(&request, fleet).traced(&mut trace), &mut plan)
+    selector
+        .decide(&mut selector.workspace(), RoutingInput::new(&request, fleet).traced(&mut trace), &mut plan)
         .expect("a plan");
     let ranked = plan.steps()[0].candidates.iter().map(|candidate| candidate.pod.id().index()).collect();
     let scores = trace.steps[0].scorers.first().map(|scorer| scorer.scores.iter().map(|(_, score)| *score).collect());
@@ -70,8 +70,8 @@ fn a_pod_whose_report_is_too_old_goes_where_reports_are_asked_for() {
     let (state, fleet, now) = silent(CALM);
     let parameters = UtilizationParameters { unreported: Unreported::Remove, ..Default::default() };
     let full = move |d: &mut Declare<'_>| UtilizationFilter::declare(d, parameters);
-    let workflow = profile(&state).filter("full", OnEmpty::Fail, full).build().expect("a workflow");
-    assert_eq!(decide(&workflow, &fleet, now, 0).0, [1]);
+    let selector = profile(&state).filter("full", OnEmpty::Fail, full).build().expect("a selector");
+    assert_eq!(decide(&selector, &fleet, now, 0).0, [1]);
 }
 
 #[test]
@@ -79,28 +79,28 @@ fn a_pod_whose_report_is_too_old_gets_0_where_reports_are_asked_for() {
     let (state, fleet, now) = silent(CALM);
     let parameters = LeastLoadParameters { by: LoadFigure::Waiting, only_reported: true, ..Default::default() };
     let load = move |d: &mut Declare<'_>| <LeastLoadScorer>::declare(d, parameters);
-    let workflow = profile(&state).scorer("load", 1.0, load).build().expect("a workflow");
-    assert_eq!(decide(&workflow, &fleet, now, 0).1, [0.0, 1.0]);
+    let selector = profile(&state).scorer("load", 1.0, load).build().expect("a selector");
+    assert_eq!(decide(&selector, &fleet, now, 0).1, [0.0, 1.0]);
 }
 
 #[test]
 fn a_busy_pod_that_fell_silent_is_not_flocked_to() {
     let (state, fleet, now) = silent(BUSY);
-    let workflow = profiles::least_load(&state).build().expect("a workflow");
-    assert_eq!(decide(&workflow, &fleet, now, 0).0, [1, 0]);
-    let workflow = profile(&state).scorer("kv", 1.0, KvUtilizationScorer::declare).build().expect("a workflow");
-    assert_eq!(decide(&workflow, &fleet, now, 0).0, [1, 0]);
+    let selector = profiles::least_load(&state).build().expect("a selector");
+    assert_eq!(decide(&selector, &fleet, now, 0).0, [1, 0]);
+    let selector = profile(&state).scorer("kv", 1.0, KvUtilizationScorer::declare).build().expect("a selector");
+    assert_eq!(decide(&selector, &fleet, now, 0).0, [1, 0]);
 }
 
 #[test]
 fn a_burst_between_two_snapshots_of_a_fleet_is_spread() {
     let state = state();
-    let workflow = profiles::least_load(&state).build().expect("a workflow");
+    let selector = profiles::least_load(&state).build().expect("a selector");
     let running = |running| Load { running, ..Load::default() };
     let fleet = fleet(&state, &[running(50), running(51)]);
     let (mut sent, mut guards) = ([0; 2], Vec::new());
     for seed in 0..41 {
-        let first = decide(&workflow, &fleet, start(), seed).0[0];
+        let first = decide(&selector, &fleet, start(), seed).0[0];
         sent[first] += 1;
         let pod = fleet.pods().iter().nth(first).and_then(|id| fleet.pod(id)).expect("a pod").pod;
         guards.push(state.load.begin(pod, Work::of(10)));
@@ -112,6 +112,6 @@ fn a_burst_between_two_snapshots_of_a_fleet_is_spread() {
 fn a_kv_use_that_is_not_a_number_counts_as_full() {
     let state = state();
     let fleet = fleet(&state, &[Load { kv_used: f32::NAN, ..CALM }, CALM]);
-    let workflow = profile(&state).scorer("kv", 1.0, KvUtilizationScorer::declare).build().expect("a workflow");
-    assert_eq!(decide(&workflow, &fleet, start(), 0).1, [0.0, 0.9]);
+    let selector = profile(&state).scorer("kv", 1.0, KvUtilizationScorer::declare).build().expect("a selector");
+    assert_eq!(decide(&selector, &fleet, start(), 0).1, [0.0, 0.9]);
 }

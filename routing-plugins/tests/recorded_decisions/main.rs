@@ -27,7 +27,7 @@ macro_rules! profile {
     ($name:ident) => {
         (
             stringify!($name),
-            (|state: &PluginState| profiles::$name(state).build().expect("a ready profile builds")) as InCode,
+            (|state: &PluginState| profiles::$name(state).build().expect("a ready profile builds").into()) as InCode,
         )
     };
 }

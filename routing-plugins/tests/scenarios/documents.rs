@@ -15,7 +15,7 @@ macro_rules! profile {
         (
             stringify!($name),
             include_str!(concat!("../../profiles/", stringify!($name), ".yaml")),
-            (|state: &PluginState| profiles::$name(state).build().expect("a ready profile builds")) as InCode,
+            (|state: &PluginState| profiles::$name(state).build().expect("a ready profile builds").into()) as InCode,
         )
     };
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use kv_index::Pod;
 use routing_core::{
-    Declare, Fleet, PluginError, PodInfo, Request, RoutingContext, RoutingInput, RoutingPlan, Scorer, Scores, Workflow,
+    Declare, Fleet, PluginError, PodInfo, Request, RoutingContext, RoutingInput, RoutingPlan, Scorer, Scores, Selector,
 };
 use routing_plugins::{PluginState, profiles};
 
@@ -17,7 +17,7 @@ fn world(pods: usize, profile: impl FnOnce(&PluginState) -> routing_core::Profil
     let state = state();
     let workflow = profile(&state).build().expect("a ready profile builds");
     assert!(workflow.warnings().is_empty(), "{:?}", workflow.warnings());
-    World::new(state, pods, |_, info| info, workflow)
+    World::new(state, pods, |_, info| info, workflow.into())
 }
 
 /// A fleet of six with every profile: who is ill, drains or fails is given nothing.
@@ -248,7 +248,7 @@ fn sticky_least_loaded_sends_a_burst_of_one_new_prompt_to_one_pod() {
 
 /// While one decision is under way, another of the same prompt is made: what two threads do.
 struct Meanwhile {
-    workflow: Arc<OnceLock<Arc<Workflow>>>,
+    workflow: Arc<OnceLock<Arc<Selector>>>,
     fleet: Arc<Fleet>,
     now: Instant,
     begun: AtomicBool,
@@ -334,6 +334,6 @@ fn odd_reports_do_no_harm() {
         let kv_used = [f32::NAN, f32::INFINITY, -1.0, 0.5][at];
         info.load(routing_core::Load { running: u32::MAX, waiting: u32::MAX, tokens: u64::MAX, kv_used })
     };
-    let mut world = World::new(state, 4, odd, workflow);
+    let mut world = World::new(state, 4, odd, workflow.into());
     assert!(world.send(&prompt(1, 4)).try_to("cache_aware").is_some());
 }

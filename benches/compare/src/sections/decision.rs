@@ -42,11 +42,11 @@ pub(super) fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> Vec<ResultTa
 type Build = fn(&PluginState) -> Workflow;
 
 const STOCK: [(&str, Build); 6] = [
-    ("round_robin", |state| profiles::round_robin(state).build().expect(READY)),
-    ("least_load", |state| profiles::least_load(state).build().expect(READY)),
-    ("consistent_hash", |state| profiles::consistent_hash(state).build().expect(READY)),
-    ("cache_aware", |state| profiles::cache_aware(state).build().expect(READY)),
-    ("cache_aware_sticky", |state| profiles::cache_aware_sticky(state).build().expect(READY)),
+    ("round_robin", |state| profiles::round_robin(state).build().expect(READY).into()),
+    ("least_load", |state| profiles::least_load(state).build().expect(READY).into()),
+    ("consistent_hash", |state| profiles::consistent_hash(state).build().expect(READY).into()),
+    ("cache_aware", |state| profiles::cache_aware(state).build().expect(READY).into()),
+    ("cache_aware_sticky", |state| profiles::cache_aware_sticky(state).build().expect(READY).into()),
     ("prefill_decode", |state| profiles::prefill_decode(state).build().expect(READY)),
 ];
 const READY: &str = "a ready profile builds";

@@ -14,13 +14,13 @@ use async_trait::async_trait;
 use kv_index::{BlockSize, Config, Index};
 use pingora::prelude::{HttpPeer, Opt, ProxyHttp, Server, Session, http_proxy_service};
 use pingora::{ErrorType, OrErr};
-use routing_core::{Fleet, Pod, PodInfo, Request, RoutingInput, RoutingPlan, Workflow};
+use routing_core::{Fleet, Pod, PodInfo, Request, RoutingInput, RoutingPlan, Selector};
 use routing_plugins::load::{LoadGuard, Work};
 use routing_plugins::{Hashing, PluginState, profiles};
 
 struct Router {
     state: PluginState,
-    workflow: Workflow,
+    selector: Selector,
     fleet: Fleet,
 }
 
@@ -37,10 +37,10 @@ impl Router {
         let index: Arc<Index> = Arc::new(Index::new(Config::default()));
         let size = BlockSize::new(64).ok_or("a block has tokens")?;
         let state = PluginState::new(Arc::clone(&index), Hashing::Native(size));
-        let workflow = profiles::sticky_least_loaded(&state).build()?;
+        let selector = profiles::sticky_least_loaded(&state).build()?;
         // A pod's name is its address.
         let pods = pods.iter().map(|address| index.join(address).map(|pod| PodInfo::new(pod, address)));
-        Ok(Self { state, workflow, fleet: Fleet::new(1, pods.collect::<Result<Vec<_>, _>>()?) })
+        Ok(Self { state, selector, fleet: Fleet::new(1, pods.collect::<Result<Vec<_>, _>>()?) })
     }
 
     /// The pods to ask for this body, best first. Bytes stand in for tokens: bring the model's own in earnest.
@@ -48,8 +48,8 @@ impl Router {
         let tokens: Vec<u32> = body.iter().map(|&byte| byte.into()).collect();
         let request = Request::new("any", Instant::now()).body(body).tokens(&tokens);
         let mut plan = RoutingPlan::default();
-        self.workflow
-            .decide(&mut self.workflow.workspace(), RoutingInput::new(&request, &self.fleet), &mut plan)
+        self.selector
+            .decide(&mut self.selector.workspace(), RoutingInput::new(&request, &self.fleet), &mut plan)
             .or_err(ErrorType::HTTPStatus(503), "no pod for this request")?;
         let pods = plan.steps()[0].candidates.iter().map(|candidate| candidate.pod).collect();
         Ok(Routed { pods: Some(pods), work: tokens.len() as u64, load: None })

@@ -13,7 +13,7 @@ fn serving() -> Arc<Serving> {
     let plugin_state = PluginState::new(index, Hashing::Native(BlockSize::new(16).unwrap()));
     Arc::new(Serving {
         profile: "round_robin".into(),
-        deciding: Arc::new(Deciding::new(profiles::round_robin(&plugin_state).build().unwrap())),
+        deciding: Arc::new(Deciding::new(profiles::round_robin(&plugin_state).build().unwrap().into())),
         fleet: Arc::new(Fleet::new(1, [])),
         limits: Limits::default(),
         client_pause: Duration::from_secs(30),
