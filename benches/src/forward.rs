@@ -1,4 +1,4 @@
-//! Streaming workload: 64-byte events from memory, read to their end: as it is, copied into a buffer, and through the driver.
+//! Streaming workload: 64-byte events from memory, read to their end: as it is, copied into a buffer, and through the executor.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -14,7 +14,7 @@ use http_body::{Body, Frame};
 use kv_index::{Config, Index};
 use routing_core::{PlanStep, Pod, Role, RoutingPlan};
 use routing_exec::handoff::Plain;
-use routing_exec::{ClientRequest, Driver, Run, Settings, Timer, TransportError};
+use routing_exec::{ClientRequest, Dispatch, DispatchConfig, Executor, Timer, TransportError, TransportExecutor};
 
 /// Chunks of a stream.
 pub const CHUNKS: usize = 10_000;
@@ -37,7 +37,7 @@ impl Events {
         Self { event: event.into(), left: CHUNKS, pauses, paused: false }
     }
 
-    /// Whether the driver passes on all chunks of this stream, and the same memory.
+    /// Whether the executor passes on all chunks of this stream, and the same memory.
     #[must_use]
     pub fn pass_uncopied(&self) -> bool {
         let mut same = true;
@@ -75,11 +75,11 @@ impl Timer for Clock {
     }
 }
 
-/// The body of an answer that has begun, as the driver gives it.
+/// The body of a response that has begun, as the executor returns it.
 ///
 /// # Panics
 ///
-/// If the driver gives none.
+/// If the executor returns none.
 pub fn begun(events: &Events) -> impl Body<Data = Bytes> + Unpin + use<> {
     let events = events.clone();
     let transport = move |_: Pod, _: Request<Bytes>| {
@@ -87,16 +87,17 @@ pub fn begun(events: &Events) -> impl Body<Data = Bytes> + Unpin + use<> {
         answer.headers_mut().insert("content-type", http::HeaderValue::from_static("text/event-stream"));
         std::future::ready(Ok::<_, TransportError>(answer))
     };
-    let driver: Driver<_, _> = Driver::new(transport, Clock);
+    let executor: TransportExecutor<_, _> = TransportExecutor::new(transport, Clock);
     let index: Index = Index::new(Config::default());
     let pod = index.join("pod").expect("room");
     let plan = RoutingPlan::new(1, [PlanStep::new("serve", Role::Both, &[pod])]);
     let (parts, body) = Request::post("/v1/chat/completions").body(Bytes::from("{}")).expect("sound").into_parts();
-    let settings = Settings::new(Arc::new(Plain::default()), Arc::new(()));
-    let mut answer = driver.execute(Run::new(settings, ClientRequest::new(&parts, body, 7), plan, Vec::new()), ());
+    let config = DispatchConfig::new(Arc::new(Plain::default()), Arc::new(()));
+    let dispatch = Dispatch::new(config, ClientRequest::new(&parts, body, 7), plan, Vec::new());
+    let mut response = executor.execute(dispatch, ());
     loop {
-        if let Poll::Ready(answer) = Pin::new(&mut answer).poll(&mut Context::from_waker(Waker::noop())) {
-            return answer.into_body();
+        if let Poll::Ready(response) = Pin::new(&mut response).poll(&mut Context::from_waker(Waker::noop())) {
+            return response.into_body();
         }
     }
 }

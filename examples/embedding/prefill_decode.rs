@@ -14,7 +14,10 @@ use kv_index::{Config, Index};
 use routing_core::{PlanStep, Pod, Role, RoutingPlan};
 use routing_exec::adapter::TokioTimer;
 use routing_exec::handoff::Nixl;
-use routing_exec::{ClientRequest, Driver, Outcome, Report, Run, Settings, TransportError};
+use routing_exec::{
+    ClientRequest, Dispatch, DispatchConfig, DispatchOutcome, DispatchReport, Executor, TransportError,
+    TransportExecutor,
+};
 use serde_json::{Value, json};
 
 #[tokio::main(flavor = "current_thread")]
@@ -33,7 +36,7 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
         }
         async move { Ok::<_, TransportError>(Response::new(Full::new(Bytes::from(answer.to_string())))) }
     };
-    let driver: Driver<_, _> = Driver::new(client, TokioTimer::new());
+    let executor: TransportExecutor<_, _> = TransportExecutor::new(client, TokioTimer::new());
 
     // A plan of two steps, as `profiles::prefill_decode` would decide it, and a client's request.
     let plan = RoutingPlan::new(
@@ -42,20 +45,18 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
     );
     let body = json!({"model": "llama-8b", "prompt": "Why is the sky blue?", "max_tokens": 64});
     let (parts, body) = Request::post("/v1/completions").body(Bytes::from(body.to_string()))?.into_parts();
-    let settings = Settings::new(Arc::new(Nixl::default()), Arc::new(()));
-    let run = Run::new(settings, ClientRequest::new(&parts, body, 7), plan, Vec::new());
+    let config = DispatchConfig::new(Arc::new(Nixl::default()), Arc::new(()));
+    let dispatch = Dispatch::new(config, ClientRequest::new(&parts, body, 7), plan, Vec::new());
 
-    // The host is told once what became of it, attempt by attempt.
-    let report: Arc<Mutex<Option<Report>>> = Arc::default();
-    let told = Arc::clone(&report);
-    let answer = driver
-        .execute(run, move |report: Report| {
-            if let Ok(mut told) = told.lock() {
-                *told = Some(report);
-            }
-        })
-        .await;
-    let answer: Value = serde_json::from_slice(&answer.into_body().collect().await?.to_bytes())?;
+    // The report lists the outcome of every attempt.
+    let report: Arc<Mutex<Option<DispatchReport>>> = Arc::default();
+    let sink = Arc::clone(&report);
+    let on_report = move |report: DispatchReport| {
+        if let Ok(mut sink) = sink.lock() {
+            *sink = Some(report);
+        }
+    };
+    let answer = respond(&executor, dispatch, on_report).await?;
 
     let seen = seen.lock().map_err(|_| "nobody panicked with it")?;
     for (pod, body) in seen.iter() {
@@ -68,10 +69,20 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
     let fetches =
         fetched["max_tokens"] == 64 && fetched["kv_transfer_params"]["remote_block_ids"] == json!([[4, 5, 6]]);
     let outcome = report.lock().ok().and_then(|report| report.as_ref().map(|report| report.outcome.clone()));
-    if !(in_order && asks && fetches && outcome == Some(Outcome::Completed(200))) {
+    if !(in_order && asks && fetches && outcome == Some(DispatchOutcome::Completed(200))) {
         return Err(format!("the handoff was not as it should be; it ended with {outcome:?}").into());
     }
     Ok(())
+}
+
+/// Executes a dispatch by any executor, and reads the response.
+async fn respond(
+    executor: &impl Executor,
+    dispatch: Dispatch,
+    on_report: impl FnMut(DispatchReport) + Send + 'static,
+) -> Result<Value, Box<dyn Error>> {
+    let response = executor.execute(dispatch, on_report).await;
+    Ok(serde_json::from_slice(&response.into_body().collect().await?.to_bytes())?)
 }
 
 /// A prefill pod's answer: one token nobody wants, and where the blocks wait.

@@ -17,8 +17,8 @@ use http_body_util::{BodyExt, Full};
 use kv_index::{Config, Index};
 use routing_core::{PlanStep, Pod, Role, RoutingPlan};
 use routing_exec::adapter::{TokioTimer, TowerTransport};
-use routing_exec::handoff::{Addresses, Plain};
-use routing_exec::{ClientRequest, Driver, Report, Run, Settings};
+use routing_exec::handoff::{Plain, PodAddresses};
+use routing_exec::{ClientRequest, Dispatch, DispatchConfig, DispatchReport, Executor, TransportExecutor};
 use tower::{BoxError, ServiceBuilder, ServiceExt};
 
 /// The innermost service: pods on a network. The one at port 1 hangs.
@@ -34,7 +34,7 @@ async fn network(request: Request<Full<Bytes>>) -> Result<Response<Full<Bytes>>,
 #[derive(Debug)]
 struct Ports(Vec<Pod>);
 
-impl Addresses for Ports {
+impl PodAddresses for Ports {
     fn address(&self, pod: Pod) -> Option<Cow<'_, str>> {
         let at = self.0.iter().position(|other| *other == pod)?;
         Some(format!("http://10.0.0.{}:{}", at + 1, at + 1).into())
@@ -50,7 +50,7 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
     // Behind routing: any service that answers requests.
     let behind = ServiceBuilder::new().timeout(Duration::from_millis(100)).service_fn(network);
     let transport = TowerTransport::new(behind, Arc::<Ports>::clone(&ports));
-    let driver: Driver<_, _> = Driver::new(transport, TokioTimer::new());
+    let executor: TransportExecutor<_, _> = TransportExecutor::new(transport, TokioTimer::new());
 
     // Routing is a service itself, so any layer fits in front of it.
     let seen = Arc::clone(&most);
@@ -59,10 +59,10 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
         let (parts, body) = request.into_parts();
         // A profile decides this in a gateway; here the pod that hangs is always asked first.
         let plan = RoutingPlan::new(1, [PlanStep::new("serve", Role::Both, &ports.0)]);
-        let settings = Settings::new(Arc::new(Plain::default()), Arc::<Ports>::clone(&ports));
-        let run = Run::new(settings, ClientRequest::new(&parts, body, 7), plan, Vec::new());
-        let report = |report: Report| println!("{} attempts, {:?}", report.attempts.len(), report.outcome);
-        let (answer, inside) = (driver.execute(run, report), Arc::clone(&inside));
+        let config = DispatchConfig::new(Arc::new(Plain::default()), Arc::<Ports>::clone(&ports));
+        let dispatch = Dispatch::new(config, ClientRequest::new(&parts, body, 7), plan, Vec::new());
+        let report = |report: DispatchReport| println!("{} attempts, {:?}", report.attempts.len(), report.outcome);
+        let (answer, inside) = (executor.execute(dispatch, report), Arc::clone(&inside));
         async move {
             // Read to its end in here, so that the limit counts a request until then.
             let whole = answer.await.into_body().collect().await.map(|body| body.to_bytes());

@@ -1,26 +1,25 @@
-//! What a run is told, and what it says to do.
+//! Inputs and actions of the sans-IO dispatch state machine.
 
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, response};
-use routing_core::Pod;
-use routing_core::RoutingPlan;
+use routing_core::{Pod, RoutingPlan};
 
 use crate::failure::Failure;
-use crate::record::Report;
+use crate::report::DispatchReport;
 
-/// One request to one pod. Never used again in a run.
+/// One request to one pod. Never reused within a dispatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AttemptId(pub(crate) u32);
 
-/// A timer of a run. Arming it again moves it.
+/// A timer of a dispatch. Setting it again moves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[expect(clippy::exhaustive_enums, reason = "the two clocks of a run: complete by nature")]
+#[expect(clippy::exhaustive_enums, reason = "the two timers of a dispatch: complete by nature")]
 pub enum TimerId {
-    /// An attempt's: to its first byte, then between its chunks.
+    /// An attempt's timeout: to its first byte, then between its chunks.
     Attempt(AttemptId),
-    /// The whole run's.
+    /// The deadline of the whole dispatch.
     Deadline,
 }
 
@@ -28,21 +27,21 @@ pub enum TimerId {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Input {
-    /// A pod's answer begins.
+    /// The head of a pod's response.
     Head(AttemptId, response::Parts),
-    /// A piece of a pod's answer.
+    /// A chunk of a pod's response.
     Chunk(AttemptId, Bytes),
-    /// A pod's answer is complete.
+    /// A pod's response is complete.
     End(AttemptId, Option<HeaderMap>),
     /// An attempt failed: no connection, or it broke.
     Failed(AttemptId, Failure),
-    /// A timer that was armed went off.
+    /// A timer fired.
     Expired(TimerId),
-    /// The client is gone.
-    ClientGone,
-    /// The host wants the request to end.
+    /// The client disconnected.
+    ClientDisconnected,
+    /// The embedding program cancels the request.
     Cancel,
-    /// The plan that was asked for; none if there is none.
+    /// The response to [`Action::Replan`]; `None` if there is no other plan.
     Replanned(Option<RoutingPlan>),
 }
 
@@ -50,53 +49,52 @@ pub enum Input {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Action {
-    /// Send a request to a pod. Its URI has no authority: where the pod listens is the host's to know, never the request's.
+    /// Send a request to a pod. Its URI has no authority: the pod's address is never the request's to name.
     Send {
-        /// What it is called from now on.
+        /// Identifies the attempt from now on.
         attempt: AttemptId,
-        /// Where it goes.
+        /// The destination.
         pod: Pod,
-        /// The step that it is for.
+        /// The index of the plan's step.
         step: usize,
-        /// What is sent.
+        /// The request.
         request: Request<Bytes>,
     },
-    /// Give an attempt up: nothing of it is wanted any more.
+    /// Abandon an attempt.
     Cancel(AttemptId),
-    /// The request's share of a pod's load begins, for a step of the plan; comes just before the attempt is sent.
-    Hold(AttemptId, Pod, usize),
-    /// The attempt's prefill is done: its answer began.
+    /// Begin to count the request towards the pod's load, for a step of the plan; precedes [`Self::Send`].
+    Acquire(AttemptId, Pod, usize),
+    /// The attempt's prefill is done: its response has begun.
     FirstByte(AttemptId),
-    /// The request's share of the pod's load ends.
+    /// Stop counting the request towards the pod's load.
     Release(AttemptId),
-    /// The pod did well, or failed, in this attempt; at most once for each pod. It may come after the attempt's release.
-    Judge(AttemptId, Pod, Verdict),
+    /// A sample for the pod's circuit breaker, at most one for each pod. It may follow the attempt's release.
+    Sample(AttemptId, Pod, BreakerSample),
     /// Set a timer.
-    Arm(TimerId, Instant),
-    /// Decide anew, without these pods, and answer with [`Input::Replanned`].
+    SetTimer(TimerId, Instant),
+    /// Make a new plan that excludes these pods, and respond with [`Input::Replanned`].
     Replan(Vec<Pod>),
-    /// Begin the client's answer.
+    /// Begin the client's response.
     Head(response::Parts),
-    /// A piece of the client's answer.
+    /// A chunk of the client's response.
     Forward(Bytes),
-    /// The trailers of the client's answer.
+    /// The trailers of the client's response.
     Trailers(HeaderMap),
-    /// Answer the client with this, whole.
-    Answer(Response<Bytes>),
-    /// The client's answer breaks off: what it got is not all. It must not look complete.
+    /// The whole of the client's response.
+    Respond(Response<Bytes>),
+    /// Abort the client's response: it is truncated, and must not look complete.
     Abort,
-    /// The run is over. Nothing comes after it.
-    Finish(Report),
+    /// The dispatch is over. No action follows.
+    Finish(DispatchReport),
 }
 
-/// What a breaker should think of a pod after a request.
+/// What a circuit breaker learns of a pod from a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Verdict {
-    /// It answered, and so long after it was asked its first byte came.
-    Good(Duration),
-    /// It answered. How soon shows nothing: its answer came whole, or it waited for another pod.
-    Answered,
+pub enum BreakerSample {
+    /// It succeeded, with this time to first byte; `None` if that is no measure of the pod: its response was not streamed, or
+    /// it waited for another pod.
+    Success(Option<Duration>),
     /// It failed.
-    Bad(Failure),
+    Failure(Failure),
 }

@@ -1,6 +1,6 @@
 //! Clients that hosts are likely to have, as transports; and tokio's clock as a timer. Each is a feature of its own.
 //!
-//! A request goes where [`Addresses`](crate::handoff::Addresses) says its pod is, and nowhere else: the authority of its URI is always set from
+//! A request goes where [`PodAddresses`](crate::handoff::PodAddresses) says its pod is, and nowhere else: the authority of its URI is always set from
 //! there, and a pod without an address is not contacted. An address is `host:port`, or has a scheme before it
 //! (`https://host:port`); without one it is `http`.
 

@@ -1,4 +1,4 @@
-//! Breakers: pods that fail are given nothing for a while, then a little, then everything again.
+//! Circuit breakers: closed, open and half-open, one for each pod.
 
 mod state;
 
@@ -6,50 +6,55 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use routing_core::OpenBreakers;
-use routing_core::{DEFAULT_POD_WORDS, Pod, PodId, PodSet};
+use routing_core::{DEFAULT_POD_WORDS, OpenBreakers, Pod, PodId, PodSet};
 
 use self::state::State;
-use crate::action::Verdict;
+use crate::action::BreakerSample;
 
-/// When breakers open and close.
+/// Configuration of circuit breakers.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::exhaustive_structs, reason = "settings that a host fills in by name")]
 pub struct BreakerConfig {
-    /// Failures in a row that open a circuit; at least one.
-    pub failures: u32,
-    /// How long a circuit stays open. Each time in a row doubles it, up to eight times as long.
-    pub open_for: Duration,
-    /// How many requests at once try a pod out that is half open; at least one.
-    pub probes: u32,
-    /// How many of them in a row must do well before the circuit closes; at least one.
-    pub successes: u32,
-    /// A first byte that takes so many times as long as the fleet's usually do is a failure; none switches it off.
-    pub slow: Option<f64>,
-    /// No first byte is slow that comes within this time.
-    pub never_slow: Duration,
+    /// Consecutive failures that open a breaker; at least one.
+    pub failure_threshold: u32,
+    /// How long a breaker stays open. Each time in a row doubles it, up to eightfold.
+    pub open_duration: Duration,
+    /// Concurrent probes of a half-open breaker; at least one.
+    pub max_probes: u32,
+    /// Consecutive successful probes that close a half-open breaker; at least one.
+    pub success_threshold: u32,
+    /// A time to first byte of so many times the fleet's mean is a failure; `None` switches that off.
+    pub slow_factor: Option<f64>,
+    /// No time to first byte below this is slow.
+    pub slow_floor: Duration,
 }
 
 impl Default for BreakerConfig {
-    /// Five failures in a row, 10 s open, one probe, two of them well; slow is ten times the usual and above 5 s.
+    /// Five failures, 10 s open, one probe, two successes; slow is ten times the mean and above 5 s.
     fn default() -> Self {
-        let (open_for, never_slow) = (Duration::from_secs(10), Duration::from_secs(5));
-        Self { failures: 5, open_for, probes: 1, successes: 2, slow: Some(10.0), never_slow }
+        let (open_duration, slow_floor) = (Duration::from_secs(10), Duration::from_secs(5));
+        Self {
+            failure_threshold: 5,
+            open_duration,
+            max_probes: 1,
+            success_threshold: 2,
+            slow_factor: Some(10.0),
+            slow_floor,
+        }
     }
 }
 
-/// The breakers of all pods.
+/// The circuit breakers of all pods.
 ///
-/// Which circuits are open is published in [`OpenBreakers`], for decisions to leave those pods out. What a client does wrong
-/// never reaches a breaker, and one request counts once for a pod, however often it was tried: a
-/// [`Run`](crate::Run) sees to both.
+/// Open breakers are published in [`OpenBreakers`], for decisions to leave those pods out. A [`Dispatch`](crate::Dispatch) samples
+/// a breaker once a request, and never with a client's error.
 #[derive(Debug)]
 pub struct Breakers<const W: usize = DEFAULT_POD_WORDS> {
     config: BreakerConfig,
-    circuits: Arc<OpenBreakers<W>>,
+    open_breakers: Arc<OpenBreakers<W>>,
     pods: Box<[Mutex<Breaker>]>,
-    fleet: Mutex<Usual>,
-    /// When the next open circuit is due to be tried out.
+    fleet: Mutex<MeanFirstByte>,
+    /// When the next open breaker becomes half-open.
     due: Mutex<Option<Instant>>,
 }
 
@@ -57,87 +62,84 @@ pub struct Breakers<const W: usize = DEFAULT_POD_WORDS> {
 struct Breaker {
     pod: Option<Pod>,
     state: State,
-    /// Tells the time before a circuit opened from the time when it is tried out, and that from what follows: a late permit
-    /// does not give back another's place, and a late verdict decides nothing.
-    term: u64,
+    /// Incremented at every transition: permits and samples of an earlier epoch have no effect.
+    epoch: u64,
 }
 
-/// How long first bytes usually take, over the whole fleet.
+/// The fleet's mean time to first byte, exponentially smoothed.
 #[derive(Debug, Default)]
-struct Usual {
+struct MeanFirstByte {
     mean: f64,
-    seen: u32,
+    samples: u32,
 }
 
-impl Usual {
-    /// Takes in a time; the usual one before it in seconds, once enough were seen to call anything usual.
-    fn take(&mut self, first_byte: Duration) -> Option<f64> {
-        let usual = (self.seen >= ENOUGH).then_some(self.mean);
-        let share = 1.0 / f64::from(self.seen.min(SMOOTHED) + 1);
+impl MeanFirstByte {
+    /// Adds a sample; the mean before it in seconds, once there are enough.
+    fn add(&mut self, first_byte: Duration) -> Option<f64> {
+        let mean = (self.samples >= MIN_SAMPLES).then_some(self.mean);
+        let share = 1.0 / f64::from(self.samples.min(SMOOTHING) + 1);
         self.mean += (first_byte.as_secs_f64() - self.mean) * share;
-        self.seen = self.seen.saturating_add(1);
-        usual
+        self.samples = self.samples.saturating_add(1);
+        mean
     }
 }
 
-/// First bytes before anything is called slow.
-const ENOUGH: u32 = 50;
-/// How many first bytes the usual time is smoothed over.
-const SMOOTHED: u32 = 200;
+/// Samples before anything is slow.
+const MIN_SAMPLES: u32 = 50;
+/// Samples that the mean is smoothed over.
+const SMOOTHING: u32 = 200;
 
 impl<const W: usize> Breakers<W> {
-    /// Breakers that publish which circuits are open.
+    /// Closed breakers, which publish in `open_breakers`.
     #[must_use]
-    pub fn new(config: BreakerConfig, circuits: Arc<OpenBreakers<W>>) -> Self {
+    pub fn new(config: BreakerConfig, open_breakers: Arc<OpenBreakers<W>>) -> Self {
         let pods = (0..PodSet::<W>::CAPACITY).map(|_| Mutex::default()).collect();
-        Self { config, circuits, pods, fleet: Mutex::default(), due: Mutex::new(None) }
+        Self { config, open_breakers, pods, fleet: Mutex::default(), due: Mutex::new(None) }
     }
 
-    /// Whether a request may go to a pod now; if so, keep the permit until the request is over.
+    /// Admits a request to a pod; the permit is kept until the request is over.
     pub fn admit(self: &Arc<Self>, pod: Pod, now: Instant) -> Option<Permit<W>> {
-        let admitted = self.with(pod, |breaker, config| {
+        let admission = self.with(pod, |breaker, config| {
             let is_admitted = breaker.state.admit(config, now);
-            is_admitted.then(|| (Admitted { pod, term: breaker.term }, breaker.state.is_half_open()))
+            is_admitted.then(|| (Admission { pod, epoch: breaker.epoch }, breaker.state.is_half_open()))
         });
-        let (admitted, is_probe) = admitted??;
-        Some(Permit { breakers: Arc::clone(self), admitted, is_probe })
+        let (admission, is_probe) = admission??;
+        Some(Permit { breakers: Arc::clone(self), admission, is_probe })
     }
 
-    /// What came of a request to a pod. A pod that was replaced is not judged, nor is the one in its place; nor does it count
-    /// what became of a request that was let through before the circuit last opened, closed, or was seen to recover: it tells
-    /// nothing of how the pod is now.
-    pub fn judge(&self, admitted: Admitted, verdict: &Verdict, now: Instant) {
-        let bad = match verdict {
-            Verdict::Good(first_byte) => self.is_slow(*first_byte),
-            Verdict::Answered => false,
-            Verdict::Bad(_) => true,
+    /// Records a sample of a pod. It is ignored if the pod was replaced since, or if the request was admitted before the breaker's
+    /// last transition: it shows nothing of the pod's present state.
+    pub fn record(&self, admission: Admission, sample: &BreakerSample, now: Instant) {
+        let is_failure = match sample {
+            BreakerSample::Success(first_byte) => first_byte.is_some_and(|first_byte| self.is_slow(first_byte)),
+            BreakerSample::Failure(_) => true,
         };
-        self.with(admitted.pod, |breaker, config| {
-            if breaker.term == admitted.term {
+        self.with(admission.pod, |breaker, config| {
+            if breaker.epoch == admission.epoch {
                 let before = breaker.state;
-                breaker.state = before.judged(!bad, config, now);
-                breaker.term += u64::from(!before.is_like(&breaker.state));
+                breaker.state = before.sampled(!is_failure, config, now);
+                breaker.epoch += u64::from(!before.is_like(&breaker.state));
             }
         });
     }
 
-    /// Health checks say that a pod is well again, or it has just come: its circuit closes at once.
+    /// Closes a pod's breaker: it is healthy by other means, or new.
     pub fn recovered(&self, pod: Pod) {
         self.with(pod, |breaker, _| {
-            breaker.term += 1;
+            breaker.epoch += 1;
             breaker.state = State::default();
         });
     }
 
-    /// Lets pods be tried out whose circuits were open long enough. Cheap when none is; to be called now and then, as a
-    /// driver does at each request.
+    /// Turns breakers half-open whose time is up. Cheap when there are none; to be called regularly, as
+    /// [`TransportExecutor`](crate::TransportExecutor) does at each request.
     pub fn tick(&self, now: Instant) {
         {
             let mut due = self.due.lock();
             if due.is_none_or(|due| now < due) {
                 return;
             }
-            // Cleared first: a circuit that opens while the others are looked at enters its own time.
+            // Cleared first: a breaker that opens meanwhile sets its own time.
             *due = None;
         }
         for (at, breaker) in self.pods.iter().enumerate() {
@@ -147,65 +149,65 @@ impl<const W: usize> Breakers<W> {
         }
     }
 
-    /// Works on a pod's breaker, a new one if the pod has taken the place of another; none if it is another's now.
+    /// Works on a pod's breaker, a new one if the pod replaced another; `None` if it was replaced.
     fn with<T>(&self, pod: Pod, work: impl FnOnce(&mut Breaker, &BreakerConfig) -> T) -> Option<T> {
         let mut breaker = self.pods.get(pod.id().index())?.lock();
         match breaker.pod {
             Some(known) if known.generation() > pod.generation() => return None,
             Some(known) if known == pod => {}
-            _ => *breaker = Breaker { pod: Some(pod), state: State::default(), term: breaker.term + 1 },
+            _ => *breaker = Breaker { pod: Some(pod), state: State::default(), epoch: breaker.epoch + 1 },
         }
         let answer = work(&mut breaker, &self.config);
         self.publish(pod.id(), &breaker.state);
         Some(answer)
     }
 
-    /// Says whether a pod's circuit is open, and when that is to be looked at again. Its breaker is locked meanwhile.
+    /// Publishes whether a pod's breaker is open, and until when. The breaker is locked meanwhile.
     fn publish(&self, pod: PodId, state: &State) {
-        let Some(until) = state.open_until() else { return self.circuits.close(pod) };
-        self.circuits.open(pod);
+        let Some(until) = state.open_until() else { return self.open_breakers.close(pod) };
+        self.open_breakers.open(pod);
         let mut due = self.due.lock();
         *due = Some(due.map_or(until, |due| due.min(until)));
     }
 
     fn is_slow(&self, first_byte: Duration) -> bool {
-        let usual = self.fleet.lock().take(first_byte);
-        let slow = self.config.slow.zip(usual).map(|(times, usual)| usual * times);
-        first_byte > self.config.never_slow && slow.is_some_and(|slow| first_byte.as_secs_f64() > slow)
+        let mean = self.fleet.lock().add(first_byte);
+        let slow = self.config.slow_factor.zip(mean).map(|(factor, mean)| mean * factor);
+        first_byte > self.config.slow_floor && slow.is_some_and(|slow| first_byte.as_secs_f64() > slow)
     }
 }
 
-/// When a request was let through to a pod: what its verdict counts for.
+/// The admission of a request, by which its sample is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Admitted {
+pub struct Admission {
     pod: Pod,
-    term: u64,
+    epoch: u64,
 }
 
-/// The right to send one request to a pod; gives its place back when dropped.
+/// A permit to send one request to a pod; released when dropped.
 #[derive(Debug)]
 #[must_use]
 pub struct Permit<const W: usize = DEFAULT_POD_WORDS> {
     breakers: Arc<Breakers<W>>,
-    admitted: Admitted,
-    /// Whether it has one of the places of a half-open circuit.
+    admission: Admission,
+    /// Whether it is a probe of a half-open breaker.
     is_probe: bool,
 }
 
 impl<const W: usize> Permit<W> {
-    /// When it was given, for [`Breakers::judge`]; that may be after the permit is dropped.
+    /// The admission, for [`Breakers::record`]; that may be after the permit is dropped.
     #[must_use]
-    pub fn admitted(&self) -> Admitted {
-        self.admitted
+    pub fn admission(&self) -> Admission {
+        self.admission
     }
 }
 
 impl<const W: usize> Drop for Permit<W> {
     fn drop(&mut self) {
         if self.is_probe {
-            self.breakers.with(self.admitted.pod, |breaker, _| {
-                if breaker.term == self.admitted.term {
-                    breaker.state.give_back();
+            self.breakers.with(self.admission.pod, |breaker, _| {
+                if breaker.epoch == self.admission.epoch {
+                    breaker.state.release_probe();
                 }
             });
         }
@@ -221,16 +223,20 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "some instant to count from")]
-    fn nothing_is_due_unless_a_circuit_is_open() {
+    fn nothing_is_due_unless_a_breaker_is_open() {
         let (index, now): (Index, _) = (Index::new(Config::default()), Instant::now());
-        let config = BreakerConfig { failures: 1, ..BreakerConfig::default() };
+        let config = BreakerConfig { failure_threshold: 1, ..BreakerConfig::default() };
         let breakers: Arc<Breakers> = Arc::new(Breakers::new(config, Arc::default()));
         assert_eq!(*breakers.due.lock(), None);
         let until = now + Duration::from_secs(10);
         for (pod, seconds) in [("a", 0), ("b", 5)] {
             let pod = index.join(pod).unwrap();
-            let admitted = breakers.admit(pod, now).unwrap().admitted();
-            breakers.judge(admitted, &Verdict::Bad(Failure::Silent), now + Duration::from_secs(seconds));
+            let admission = breakers.admit(pod, now).unwrap().admission();
+            breakers.record(
+                admission,
+                &BreakerSample::Failure(Failure::FirstByteTimeout),
+                now + Duration::from_secs(seconds),
+            );
         }
         assert_eq!(*breakers.due.lock(), Some(until), "the first of them");
         breakers.tick(until);

@@ -1,4 +1,4 @@
-//! Why a request ended without a pod's answer, and what its client is told.
+//! Dispatch errors, and their responses in the form of the OpenAI API.
 
 use std::time::Duration;
 
@@ -9,59 +9,59 @@ use http::{HeaderValue, Response, StatusCode};
 use crate::failure::Failure;
 use crate::hook::HookError;
 
-/// Why a request ended without a pod's whole answer.
+/// Why a dispatch ended without a complete response of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum RunError {
-    /// The plan names nobody, or nobody that is not ruled out already. An operator's fleet is too small or too ill.
+pub enum DispatchError {
+    /// The plan has no candidates that are not excluded. The operator's fleet is too small or unhealthy.
     #[error("no pod is available for step `{step}`")]
     NoCandidates {
         /// The step.
         step: Box<str>,
     },
-    /// The last pod that could be asked failed.
+    /// The step's last candidate failed.
     #[error("step `{step}` failed: {failure}")]
     StepFailed {
         /// The step.
         step: Box<str>,
-        /// What its last pod did.
+        /// The last candidate's failure.
         failure: Failure,
     },
-    /// The answer broke off after its client had some of it.
-    #[error("the answer broke off: {0}")]
-    BrokenOff(Failure),
-    /// The time for the whole request is up.
+    /// The response was truncated after the client got some of it.
+    #[error("the response ended early: {0}")]
+    Truncated(Failure),
+    /// The request's deadline passed.
     #[error("the request's deadline passed")]
-    Deadline,
-    /// The host ended the request.
+    DeadlineExceeded,
+    /// The embedding program cancelled the request.
     #[error("the request was cancelled")]
     Cancelled,
-    /// More retries than the host allows; the pod's failure stands.
-    #[error("step `{step}` failed, and retries are used up: {failure}")]
-    NoBudget {
+    /// The attempt failed, and the retry budget is exhausted.
+    #[error("step `{step}` failed, and the retry budget is exhausted: {failure}")]
+    RetryBudgetExhausted {
         /// The step.
         step: Box<str>,
-        /// What its pod did.
+        /// The attempt's failure.
         failure: Failure,
     },
-    /// The request cannot be handed from one pod to the next.
+    /// The request cannot be handed off.
     #[error(transparent)]
     Handoff(#[from] crate::handoff::HandoffError),
-    /// A hook of the host's said no.
+    /// A hook rejected the request or its response.
     #[error(transparent)]
     Hook(#[from] HookError),
 }
 
-impl RunError {
-    /// The status that a client gets, if it has not had one: always one of an error, 502 where somebody gave another.
+impl DispatchError {
+    /// The client's status, if its response has not begun: 4xx or 5xx, and 502 where a hook gave another.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         let status = match self {
             Self::NoCandidates { .. } => 503,
-            Self::StepFailed { failure, .. } | Self::NoBudget { failure, .. } | Self::BrokenOff(failure) => {
-                failure.status()
-            }
-            Self::Deadline => 504,
+            Self::StepFailed { failure, .. }
+            | Self::RetryBudgetExhausted { failure, .. }
+            | Self::Truncated(failure) => failure.status(),
+            Self::DeadlineExceeded => 504,
             Self::Cancelled => 503,
             Self::Handoff(error) => error.status(),
             Self::Hook(error) => error.status.get(),
@@ -70,28 +70,28 @@ impl RunError {
         status.filter(|status| status.is_client_error() || status.is_server_error()).unwrap_or(StatusCode::BAD_GATEWAY)
     }
 
-    /// Whether the same request may do better later.
+    /// Whether the same request may succeed later.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         self.status().is_server_error()
     }
 
-    /// A short name for the kind of error, for clients that look for one.
+    /// The error's `type` in a response, and its label in metrics.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
             Self::NoCandidates { .. } => "no_pod_available",
             Self::StepFailed { .. } => "pod_failed",
-            Self::BrokenOff(_) => "answer_broke_off",
-            Self::Deadline => "deadline_passed",
+            Self::Truncated(_) => "response_truncated",
+            Self::DeadlineExceeded => "deadline_exceeded",
             Self::Cancelled => "cancelled",
-            Self::NoBudget { .. } => "retries_used_up",
+            Self::RetryBudgetExhausted { .. } => "retry_budget_exhausted",
             Self::Handoff(_) => "handoff_failed",
-            Self::Hook(_) => "refused",
+            Self::Hook(_) => "rejected_by_hook",
         }
     }
 
-    /// The error as a body in the form that clients of the OpenAI API know.
+    /// The error as a body in the form of the OpenAI API.
     pub(crate) fn body(&self) -> String {
         let mut body = r#"{"error":{"message":"#.to_owned();
         json_edit::write_string(&self.to_string(), &mut body);
@@ -101,16 +101,16 @@ impl RunError {
         body
     }
 
-    /// The answer that a client gets who has had nothing yet.
-    pub(crate) fn answer(&self, retry_after: Duration) -> Response<Bytes> {
-        let mut answer = Response::new(Bytes::from(self.body()));
-        *answer.status_mut() = self.status();
-        answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    /// The response of a client that has got nothing yet.
+    pub(crate) fn response(&self, retry_after: Duration) -> Response<Bytes> {
+        let mut response = Response::new(Bytes::from(self.body()));
+        *response.status_mut() = self.status();
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if self.status() == StatusCode::SERVICE_UNAVAILABLE {
             // Whole seconds, and never none: a client that waits no time comes back at once.
             let seconds = retry_after.as_secs().max(1);
-            answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
-        answer
+        response
     }
 }

@@ -1,4 +1,4 @@
-//! Why an attempt failed, whose fault that is, and whether another pod may do better.
+//! Attempt failures: their cause, breaker attribution, status for the client, and retry conditions.
 
 use std::fmt;
 
@@ -8,47 +8,49 @@ use std::fmt;
 pub enum Failure {
     /// No connection: refused, reset before anything was sent, no such host.
     Connect(Box<str>),
-    /// Nothing came within the bound for a first byte.
-    Silent,
-    /// The stream stopped, and nothing came within the bound between chunks.
-    Idle,
-    /// The answer's status says so.
+    /// No byte of the response within the first-byte timeout.
+    FirstByteTimeout,
+    /// No further byte within the idle timeout.
+    IdleTimeout,
+    /// An error status.
     Status(u16),
-    /// The connection broke, or the answer ended before it was complete.
-    Cut(Box<str>),
-    /// The answer began well, and an event of it was an error that is not the request's own.
+    /// The connection broke, or the response ended before it was complete.
+    Truncated(Box<str>),
+    /// An error event within a stream, not caused by the request itself.
     ErrorEvent,
-    /// A leg whose answer is kept, not streamed, answered more than is kept.
-    TooLong,
-    /// The pod's breaker lets nothing through.
-    Refused,
+    /// The response of a leg that is buffered exceeds the buffer.
+    ResponseTooLarge,
+    /// The pod's circuit breaker is open.
+    BreakerOpen,
 }
 
 impl Failure {
-    /// Whether the pod is to blame, so that its breaker is charged.
+    /// Whether it counts as a failure of the pod's circuit breaker.
     ///
-    /// A pod that pushes back (429, 503) is full, not broken, and what is wrong with a request (other 4xx) is the client's.
+    /// A pod that sheds load (429, 503) is overloaded, not broken, and other 4xx are the client's.
     #[must_use]
-    pub fn is_the_pods(&self) -> bool {
+    pub fn is_pod_fault(&self) -> bool {
         match self {
-            Self::Connect(_) | Self::Silent | Self::Idle | Self::Cut(_) | Self::ErrorEvent => true,
+            Self::Connect(_) | Self::FirstByteTimeout | Self::IdleTimeout | Self::Truncated(_) | Self::ErrorEvent => {
+                true
+            }
             Self::Status(status) => *status >= 500 && *status != 503,
-            Self::TooLong | Self::Refused => false,
+            Self::ResponseTooLarge | Self::BreakerOpen => false,
         }
     }
 
-    /// Whether the pod cannot have begun with the request: it never saw it, or had no room for it.
+    /// Whether the pod cannot have processed the request: it never received it, or rejected it for load.
     #[must_use]
-    pub fn is_before_it_began(&self) -> bool {
-        matches!(self, Self::Connect(_) | Self::Refused | Self::Status(429 | 503))
+    pub fn is_unprocessed(&self) -> bool {
+        matches!(self, Self::Connect(_) | Self::BreakerOpen | Self::Status(429 | 503))
     }
 
-    /// The status a client gets for it: 504 where the pod kept silent, 503 where it is full or held back, 502 where it failed.
+    /// The client's status: 504 for timeouts, 503 for overload and open breakers, 502 otherwise.
     #[must_use]
     pub fn status(&self) -> u16 {
         match self {
-            Self::Silent | Self::Idle => 504,
-            Self::Refused | Self::Status(429 | 503) => 503,
+            Self::FirstByteTimeout | Self::IdleTimeout => 504,
+            Self::BreakerOpen | Self::Status(429 | 503) => 503,
             _ => 502,
         }
     }
@@ -57,53 +59,53 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Connect(why) => write!(f, "no connection: {why}"),
-            Self::Silent => f.write_str("no first byte within its bound"),
-            Self::Idle => f.write_str("no further byte within its bound"),
-            Self::Status(status) => write!(f, "answered {status}"),
-            Self::Cut(why) => write!(f, "cut short: {why}"),
-            Self::ErrorEvent => f.write_str("its stream told of an error"),
-            Self::TooLong => f.write_str("answered more than is kept of a leg"),
-            Self::Refused => f.write_str("its circuit is open"),
+            Self::Connect(why) => write!(f, "connect failed: {why}"),
+            Self::FirstByteTimeout => f.write_str("first byte timed out"),
+            Self::IdleTimeout => f.write_str("stream idle for too long"),
+            Self::Status(status) => write!(f, "responded {status}"),
+            Self::Truncated(why) => write!(f, "response truncated: {why}"),
+            Self::ErrorEvent => f.write_str("error event in the stream"),
+            Self::ResponseTooLarge => f.write_str("response exceeds the buffer"),
+            Self::BreakerOpen => f.write_str("circuit breaker open"),
         }
     }
 }
 
-/// Which failures are worth another pod.
+/// Retry conditions: the failures that are retried on another pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "settings that a host fills in by name")]
 pub struct RetryOn {
     /// No connection.
-    pub connect: bool,
-    /// No first byte in time.
-    pub silent: bool,
-    /// A stream that stopped, or was cut, before anything went to the client.
-    pub broken: bool,
-    /// Statuses 500 and above.
-    pub server_errors: bool,
-    /// 429 and 503: the pod is full.
-    pub push_back: bool,
+    pub connect_failure: bool,
+    /// First-byte timeouts.
+    pub first_byte_timeout: bool,
+    /// Streams that stalled, broke or reported an error before the client got a byte.
+    pub reset: bool,
+    /// 5xx but for 503.
+    pub server_error: bool,
+    /// 429 and 503.
+    pub overloaded: bool,
 }
 
 impl RetryOn {
-    /// Whether a failure is worth another pod. What is wrong with the request itself is wrong everywhere.
+    /// Whether a failure is retried. Errors of the request itself are not: no other pod would differ.
     #[must_use]
-    pub fn covers(&self, failure: &Failure) -> bool {
+    pub fn matches(&self, failure: &Failure) -> bool {
         match failure {
-            Failure::Connect(_) => self.connect,
-            Failure::Silent => self.silent,
-            Failure::Idle | Failure::Cut(_) | Failure::ErrorEvent => self.broken,
-            Failure::Status(429 | 503) => self.push_back,
-            Failure::Status(status) => *status >= 500 && self.server_errors,
-            Failure::Refused => true,
-            Failure::TooLong => false,
+            Failure::Connect(_) => self.connect_failure,
+            Failure::FirstByteTimeout => self.first_byte_timeout,
+            Failure::IdleTimeout | Failure::Truncated(_) | Failure::ErrorEvent => self.reset,
+            Failure::Status(429 | 503) => self.overloaded,
+            Failure::Status(status) => *status >= 500 && self.server_error,
+            Failure::BreakerOpen => true,
+            Failure::ResponseTooLarge => false,
         }
     }
 }
 
 impl Default for RetryOn {
     fn default() -> Self {
-        Self { connect: true, silent: true, broken: true, server_errors: true, push_back: true }
+        Self { connect_failure: true, first_byte_timeout: true, reset: true, server_error: true, overloaded: true }
     }
 }
 
@@ -112,27 +114,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whose_fault_a_failure_is_what_a_client_is_told_and_whether_another_pod_is_asked() {
-        let cut = || Failure::Cut("reset".into());
+    fn attribution_status_and_retry_of_each_failure() {
+        let truncated = || Failure::Truncated("reset".into());
         let all = RetryOn::default();
-        for (failure, is_the_pods, status, is_worth_it) in [
+        for (failure, is_pod_fault, status, is_retried) in [
             (Failure::Connect("refused".into()), true, 502, true),
-            (Failure::Silent, true, 504, true),
-            (Failure::Idle, true, 504, true),
-            (cut(), true, 502, true),
+            (Failure::FirstByteTimeout, true, 504, true),
+            (Failure::IdleTimeout, true, 504, true),
+            (truncated(), true, 502, true),
             (Failure::ErrorEvent, true, 502, true),
             (Failure::Status(500), true, 502, true),
             (Failure::Status(503), false, 503, true),
             (Failure::Status(429), false, 503, true),
             (Failure::Status(400), false, 502, false),
-            (Failure::TooLong, false, 502, false),
-            (Failure::Refused, false, 503, true),
+            (Failure::ResponseTooLarge, false, 502, false),
+            (Failure::BreakerOpen, false, 503, true),
         ] {
-            let unbegun = matches!(failure, Failure::Connect(_) | Failure::Refused)
+            let unprocessed = matches!(failure, Failure::Connect(_) | Failure::BreakerOpen)
                 || [429, 503].map(Failure::Status).contains(&failure);
-            assert_eq!(failure.is_before_it_began(), unbegun, "{failure}");
-            let said = (failure.is_the_pods(), failure.status(), all.covers(&failure));
-            assert_eq!(said, (is_the_pods, status, is_worth_it), "{failure}");
+            assert_eq!(failure.is_unprocessed(), unprocessed, "{failure}");
+            let said = (failure.is_pod_fault(), failure.status(), all.matches(&failure));
+            assert_eq!(said, (is_pod_fault, status, is_retried), "{failure}");
         }
     }
 }

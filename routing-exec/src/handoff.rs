@@ -13,15 +13,14 @@
 //! | [`SharedStorage`] | one after the other | nothing: both pods share a store |
 //! | [`Plain`] | as told | nothing: both pods get the same request |
 //!
-//! Nothing here does I/O. A dialect names no host but those that [`Addresses`] knows of the plan's own pods, and whatever a
+//! Nothing here does I/O. A dialect names no host but those that [`PodAddresses`] knows of the plan's own pods, and whatever a
 //! client put into the fields of a handoff is replaced or removed on every leg that takes part in one.
 
+mod address;
 mod api;
-mod client;
 mod error;
-mod events;
 pub mod headers;
-mod host;
+mod ids;
 mod leg;
 mod mooncake;
 mod nixl;
@@ -29,28 +28,29 @@ mod plain;
 mod prefill;
 mod sglang;
 mod shared_storage;
-mod unique;
+mod sse_frames;
+mod strip;
 mod usage;
 
 use std::fmt;
 
+pub use address::PodAddresses;
 pub use api::Api;
-pub use client::strip_handoff_fields;
 pub use error::{DroppedHandoff, HandoffError};
 pub use headers::strip_routing_headers;
-pub use host::Addresses;
 pub use leg::{LegBody, LegContext};
 pub use mooncake::{Mooncake, MooncakeEngine, MooncakeEngines};
 pub use nixl::Nixl;
 pub use plain::Plain;
 pub use sglang::SglangBootstrap;
 pub use shared_storage::SharedStorage;
+pub use strip::strip_handoff_fields;
 pub use usage::UsageFix;
 
 /// How the legs of a request stand to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "an executor must know what to do in each")]
-pub enum Mode {
+pub enum HandoffMode {
     /// There is one leg; nothing is handed over.
     Single,
     /// The decode leg begins when the prefill leg is done, and may need its answer.
@@ -62,7 +62,7 @@ pub enum Mode {
 /// When what was handed out for one decode pod serves another. Where it does not, prefill runs again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "an executor must know what to do in each")]
-pub enum Reuse {
+pub enum HandoffReuse {
     /// Once it was sent to a pod it is used up.
     Never,
     /// As long as the pod it was for cannot have begun with it: there was no connection, or the pod was full (429, 503).
@@ -74,10 +74,10 @@ pub enum Reuse {
 /// A dialect in which a prefill pod hands over to a decode pod.
 pub trait Handoff: Send + Sync + fmt::Debug {
     /// How the legs stand to each other.
-    fn mode(&self) -> Mode;
+    fn mode(&self) -> HandoffMode;
 
     /// When another decode pod can take up what a prefill pod handed out for one that failed.
-    fn reuse(&self) -> Reuse;
+    fn reuse(&self) -> HandoffReuse;
 
     /// What is sent on a leg.
     ///

@@ -1,81 +1,80 @@
-//! Where a host looks into a run: before a request is sent, at an answer's head, at each chunk, at the end.
+//! Hooks: change the request of each step, inject into its body, watch and change the response stream.
 
 use std::num::NonZeroU16;
 
 use bytes::Bytes;
 use http::{Request, response};
-use routing_core::Pod;
-use routing_core::Role;
+use routing_core::{Pod, Role};
 
-use crate::record::Report;
+use crate::report::DispatchReport;
 
-/// What a host does at each step of a run; every part is optional. Hooks run in the order they were given.
+/// Callbacks at each step of a dispatch, each optional. Hooks run in the order in which they were given.
 ///
-/// Made for one run, so what it remembers is the run's own.
+/// One value per dispatch, so a hook may keep state.
 pub trait Hook: Send {
-    /// What operators read when it fails.
+    /// Names the hook in errors.
     fn name(&self) -> &str;
 
-    /// Before a request is sent to a pod: headers and body may be changed.
+    /// Changes a request, headers and body, before it is sent to a pod.
     ///
     /// # Errors
     ///
-    /// When the request must not go. The run ends with it.
-    fn before_send(&mut self, _to: &Target<'_>, _request: &mut Request<Bytes>) -> Result<(), HookError> {
+    /// Rejects the request, which ends the dispatch.
+    fn before_send(&mut self, _target: &Target<'_>, _request: &mut Request<Bytes>) -> Result<(), HookError> {
         Ok(())
     }
 
-    /// At the head of the answer that goes to the client.
+    /// Changes the head of the client's response.
     ///
     /// # Errors
     ///
-    /// When the answer must not go out. The run ends with it.
-    fn at_head(&mut self, _from: Pod, _head: &mut response::Parts) -> Result<(), HookError> {
+    /// Rejects the response, which ends the dispatch.
+    fn on_response_head(&mut self, _pod: Pod, _head: &mut response::Parts) -> Result<(), HookError> {
         Ok(())
     }
 
-    /// At a piece of the answer that goes to the client; an empty one is not forwarded.
+    /// Changes a chunk of the client's response; an empty one is not forwarded.
     ///
     /// # Errors
     ///
-    /// When the answer must not go on. The run ends with it.
-    fn at_chunk(&mut self, chunk: Bytes) -> Result<Bytes, HookError> {
+    /// Rejects the rest of the response, which ends the dispatch.
+    fn on_chunk(&mut self, chunk: Bytes) -> Result<Bytes, HookError> {
         Ok(chunk)
     }
 
-    /// At the end, however it ended.
-    fn at_end(&mut self, _report: &Report) {}
+    /// Receives the report at the end of the dispatch.
+    fn on_finish(&mut self, _report: &DispatchReport) {}
 }
 
-/// Where a request goes.
+/// The destination of a request.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Target<'r> {
-    /// The step that it is for.
+    /// The name of the step.
     pub step: &'r str,
-    /// What the pod is to do.
+    /// The step's role.
     pub role: Role,
     /// The pod.
     pub pod: Pod,
-    /// How many pods failed in this step before.
+    /// Pods that failed in this step before.
     pub retry: u32,
 }
 
-/// Why a hook said no.
+/// Why a hook rejected a request or a response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("hook `{hook}`: {reason}")]
 #[non_exhaustive]
 pub struct HookError {
     /// The hook.
     pub hook: Box<str>,
-    /// Why, in its own words.
+    /// The hook's own reason.
     pub reason: Box<str>,
-    /// The status that the client gets for it.
+    /// The client's status.
     pub status: NonZeroU16,
 }
 
 impl HookError {
-    /// A refusal with a status for the client.
+    /// A rejection with a status for the client.
     #[must_use]
     pub fn new(hook: &str, reason: &str, status: NonZeroU16) -> Self {
         Self { hook: hook.into(), reason: reason.into(), status }

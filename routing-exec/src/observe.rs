@@ -1,7 +1,7 @@
-//! What runs do, for those who watch a fleet: spans, counters and histograms.
+//! Observability: spans by `tracing`, counters and histograms by `metrics`.
 //!
-//! Each observer is a [`Host`](crate::Host) around another, made for one run. It changes nothing and costs nothing per chunk. Names are
-//! OpenTelemetry's for generative AI where it has one.
+//! Each observer wraps a [`DispatchHost`](crate::DispatchHost). It changes nothing and costs nothing per chunk. Names follow
+//! OpenTelemetry's semantic conventions for generative AI.
 
 #[cfg(feature = "metrics")]
 mod metrics;
@@ -10,7 +10,7 @@ mod names;
 mod tracing;
 
 #[cfg(feature = "metrics")]
-pub use self::metrics::{Counted, describe};
-pub use self::names::About;
+pub use self::metrics::{MeteredHost, describe};
+pub use self::names::RequestLabels;
 #[cfg(feature = "tracing")]
-pub use self::tracing::{Traced, TracedHold};
+pub use self::tracing::{TracedGuard, TracedHost};

@@ -1,4 +1,4 @@
-//! Streams of server-sent events: where one event ends, and how a stream that was cut is brought to a clean end.
+//! Server-sent events (SSE): event boundaries, error events, and the clean end of a truncated stream.
 
 use json_edit::Object;
 
@@ -89,7 +89,7 @@ fn data_says(data: &[u8], is_error: bool, is_whole: bool) -> Opening {
 
 /// Whether a piece of a stream tells of an error that is not the request's own: an event of that kind, or data whose first
 /// member says so, each at the beginning of a line that came whole.
-pub(crate) fn tells_of_error(piece: &[u8]) -> bool {
+pub(crate) fn has_error(piece: &[u8]) -> bool {
     let mut lines = piece.split(|byte| matches!(byte, b'\n' | b'\r'));
     lines.any(|line| match (line.strip_prefix(b"event:"), line.strip_prefix(b"data:").map(<[u8]>::trim_ascii)) {
         (Some(kind), _) => kind.trim_ascii() == b"error",
@@ -114,7 +114,7 @@ fn is_no_failure(data: &[u8]) -> bool {
 const ERROR: &[u8] = b"\"error\"";
 
 /// Ends a stream that cannot go on: with one event that says why, on its own, and the end that clients wait for.
-pub(crate) fn break_off(at: &Boundary, api: Api, error: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn write_error(at: &Boundary, api: Api, error: &[u8], out: &mut Vec<u8>) {
     if !at.is_between() {
         out.extend_from_slice(b"\n\n");
     }
@@ -166,13 +166,13 @@ mod tests {
         for error in
             ["data: a\n\ndata: {\"error\":{\"code\":500}}\n\n", "event: error\r\ndata: x\r\n", "data:{ \"error\": 1}"]
         {
-            assert!(tells_of_error(error.as_bytes()), "{error}");
+            assert!(has_error(error.as_bytes()), "{error}");
         }
         let of_the_request = "event: x\ndata: {\"error\":{\"code\":400}}\n\n";
         for fine in
             [of_the_request, "data: {\"error\":null}\n\n", "data: {\"a\":{\"error\":1}}\n", "data: event: error\n", ""]
         {
-            assert!(!tells_of_error(fine.as_bytes()), "{fine}");
+            assert!(!has_error(fine.as_bytes()), "{fine}");
         }
     }
 

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "what helps a test may stop it")]
 
 mod batch_world;
-mod driver_world;
+mod executor_world;
 
 use std::collections::BTreeMap;
 use std::io::{self, Cursor, Write};
@@ -10,40 +10,41 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use routing_exec::Driver;
+use routing_exec::TransportExecutor;
 use routing_exec::batch::journal::{
-    BatchDigest, Durable, Journal, JournalError, JournalReader, Keep, SyncPolicy, open,
+    BatchDigest, Durable, Journal, JournalError, JournalReader, ResultSink, SyncPolicy, open,
 };
 use routing_exec::batch::{
-    BatchAnswer, BatchError, BatchFailure, BatchResult, BatchRunConfig, BatchRunner, BatchUsage, Bound, Order,
+    BatchError, BatchFailure, BatchResponse, BatchResult, BatchRunner, BatchRunnerConfig, BatchUsage, ConcurrencyLimit,
+    ResultOrder,
 };
 
 use batch_world::*;
-use driver_world::{Act, Clock, block_on, pods, settings};
+use executor_world::{Act, Clock, block_on, dispatch_config, pods};
 
 const REQUESTS: u32 = 30;
 
 fn fleet(clock: &Clock) -> Fleet {
-    Fleet::new(clock, 2, |_, place, before| match place % 10 {
+    Fleet::new(clock, 2, |_, index, before| match index % 10 {
         3 => says(400),
         5 if before == 0 => vec![Act::Wait(Duration::from_millis(2)), Act::Cut],
-        _ => answers(place, u64::from(place * 13 % 9)),
+        _ => answers(index, u64::from(index * 13 % 9)),
     })
 }
 
-fn config(order: Order) -> BatchRunConfig {
-    BatchRunConfig { bound: Bound { requests: 3, tokens: None }, order, ..BatchRunConfig::default() }
+fn config(order: ResultOrder) -> BatchRunnerConfig {
+    BatchRunnerConfig { limit: ConcurrencyLimit { requests: 3, tokens: None }, order, ..BatchRunnerConfig::default() }
 }
 
 /// What a journal holds, the last record of a place winning, and where its whole part ends.
 fn read(bytes: &[u8]) -> (BTreeMap<u32, BatchResult>, Option<u64>) {
     let mut reader = JournalReader::new(bytes, digest(), REQUESTS).unwrap();
-    let results = (&mut reader).map(|record| record.unwrap().1).map(|result| (result.place, result)).collect();
+    let results = (&mut reader).map(|record| record.unwrap().1).map(|result| (result.index, result)).collect();
     (results, reader.end())
 }
 
 /// Runs what a journal does not have, until so many results were taken or all were; what was sent.
-fn run(disk: &Disk, order: Order, most: usize) -> Vec<u32> {
+fn run(disk: &Disk, order: ResultOrder, most: usize) -> Vec<u32> {
     let (clock, pods) = (Clock::default(), pods(2));
     let fleet = fleet(&clock);
     let bytes = disk.0.lock().unwrap().clone();
@@ -55,30 +56,31 @@ fn run(disk: &Disk, order: Order, most: usize) -> Vec<u32> {
         }
         None => {
             disk.0.lock().unwrap().clear();
-            Journal::begin(disk.clone(), digest(), REQUESTS, SyncPolicy::Each).unwrap()
+            Journal::create(disk.clone(), digest(), REQUESTS, SyncPolicy::Each).unwrap()
         }
     };
-    let rest: Vec<u32> = (0..REQUESTS).filter(|place| !found.contains_key(place)).collect();
-    let driver: Driver<_, _> = Driver::new(fleet.clone(), clock.clone());
-    let mut runner = BatchRunner::new(driver, settings(), Made::new(4), REQUESTS, split(&rest, &pods, 4))
-        .config(config(order))
-        .done(found.keys().copied())
-        .journal(journal);
+    let rest: Vec<u32> = (0..REQUESTS).filter(|index| !found.contains_key(index)).collect();
+    let executor: TransportExecutor<_, _> = TransportExecutor::new(fleet.clone(), clock.clone());
+    let mut runner =
+        BatchRunner::new(executor, clock.clone(), dispatch_config(), Made::new(4), REQUESTS, split(&rest, &pods, 4))
+            .config(config(order))
+            .completed(found.keys().copied())
+            .journal(journal);
     for _ in 0..most {
         match block_on(&clock, runner.next()) {
-            Some(result) => assert!(!found.contains_key(&result.unwrap().place), "it is not handed out again"),
+            Some(result) => assert!(!found.contains_key(&result.unwrap().index), "it is not handed out again"),
             None => break,
         }
     }
-    fleet.log.places()
+    fleet.log.indices()
 }
 
 fn whole(disk: &Disk) -> Vec<Essence> {
     essence(&read(&disk.0.lock().unwrap()).0.into_values().collect::<Vec<_>>())
 }
 
-fn order() -> impl Strategy<Value = Order> {
-    prop_oneof![Just(Order::AsTheyCome), Just(Order::ByPlace)]
+fn order() -> impl Strategy<Value = ResultOrder> {
+    prop_oneof![Just(ResultOrder::Completion), Just(ResultOrder::Index)]
 }
 
 proptest! {
@@ -97,7 +99,7 @@ proptest! {
         for (taken, lost) in kills {
             let before = read(&disk.0.lock().unwrap()).0;
             let sent = run(&disk, order, taken);
-            prop_assert!(sent.iter().all(|place| !before.contains_key(place)), "{:?}", sent);
+            prop_assert!(sent.iter().all(|index| !before.contains_key(index)), "{:?}", sent);
             let mut bytes = disk.0.lock().unwrap();
             let left = bytes.len().saturating_sub(lost);
             bytes.truncate(left);
@@ -114,10 +116,10 @@ proptest! {
         flip in prop::option::of((any::<prop::sample::Index>(), 0_u8..8)),
     ) {
         let disk = Disk::default();
-        let mut journal = Journal::begin(disk.clone(), digest(), REQUESTS, SyncPolicy::AtEnd).unwrap();
+        let mut journal = Journal::create(disk.clone(), digest(), REQUESTS, SyncPolicy::AtEnd).unwrap();
         let mut ends = vec![36];
         for result in &results {
-            journal.keep(result).unwrap();
+            journal.write(result).unwrap();
             ends.push(disk.0.lock().unwrap().len());
         }
         let mut bytes = disk.0.lock().unwrap().clone();
@@ -154,7 +156,7 @@ proptest! {
     /// Any bytes at all are read without a panic.
     #[test]
     fn any_bytes_behind_a_header_are_read(tail in prop::collection::vec(any::<u8>(), 0..200)) {
-        let mut bytes = Journal::begin(Vec::new(), digest(), REQUESTS, SyncPolicy::Each).unwrap().into_inner();
+        let mut bytes = Journal::create(Vec::new(), digest(), REQUESTS, SyncPolicy::Each).unwrap().into_inner();
         bytes.extend(tail);
         prop_assert_eq!(read(&bytes).0.len(), 0);
     }
@@ -162,17 +164,17 @@ proptest! {
 
 fn result() -> impl Strategy<Value = BatchResult> {
     let answer = (any::<u16>(), prop::collection::vec(any::<u8>(), 0..100))
-        .prop_map(|(status, body)| Ok(BatchAnswer { status, body: body.into() }));
+        .prop_map(|(status, body)| Ok(BatchResponse { status, body: body.into() }));
     let failure = ("[a-z_]{0,12}", ".{0,20}")
         .prop_map(|(code, message)| Err(BatchFailure { code: code.into(), message: message.into() }));
     let outcome = prop_oneof![answer, failure];
     (0..REQUESTS, outcome, any::<u32>(), any::<[u32; 3]>(), any::<u32>()).prop_map(
-        |(place, outcome, attempts, [prompt, cached, output], micros)| BatchResult {
-            place,
+        |(index, outcome, attempts, [prompt, cached, output], micros)| BatchResult {
+            index,
             outcome,
             attempts,
             usage: BatchUsage { prompt, cached, output },
-            took: Duration::from_micros(u64::from(micros)),
+            duration: Duration::from_micros(u64::from(micros)),
             pod: None,
         },
     )
@@ -180,7 +182,7 @@ fn result() -> impl Strategy<Value = BatchResult> {
 
 #[test]
 fn another_batchs_journal_is_refused_and_left_as_it_is() {
-    let mine = Journal::begin(Vec::new(), digest(), REQUESTS, SyncPolicy::Each).unwrap().into_inner();
+    let mine = Journal::create(Vec::new(), digest(), REQUESTS, SyncPolicy::Each).unwrap().into_inner();
     let refused = |bytes: &[u8], batch, requests| JournalReader::new(bytes, batch, requests).err();
     assert_eq!(refused(&mine, digest(), REQUESTS), None);
     assert_eq!(refused(&mine, digest().with(b"more"), REQUESTS), Some(JournalError::OtherBatch));
@@ -195,23 +197,23 @@ fn another_batchs_journal_is_refused_and_left_as_it_is() {
 fn a_file_is_begun_gone_on_with_and_cut_to_what_is_whole() {
     let path = std::env::temp_dir().join(format!("pointsman-journal-{}", std::process::id()));
     std::fs::write(&path, b"").unwrap();
-    let result = |place: u32| BatchResult {
-        place,
-        outcome: Ok(BatchAnswer { status: 200, body: Bytes::from(answer(place)) }),
+    let result = |index: u32| BatchResult {
+        index,
+        outcome: Ok(BatchResponse { status: 200, body: Bytes::from(answer(index)) }),
         attempts: 1,
         usage: BatchUsage::default(),
-        took: Duration::ZERO,
+        duration: Duration::ZERO,
         pod: None,
     };
     for round in 0..5_u32 {
         let mut seen = Vec::new();
         let (mut journal, recovered) =
-            open(&path, digest(), REQUESTS, SyncPolicy::Every(2), |result| seen.push(result.place)).unwrap();
+            open(&path, digest(), REQUESTS, SyncPolicy::Every(2), |result| seen.push(result.index)).unwrap();
         assert_eq!(seen, (0..round * 3).collect::<Vec<_>>());
-        assert_eq!((recovered.places().collect::<Vec<_>>(), recovered.len()), (seen, round as usize * 3));
-        assert_eq!(recovered.cut_off, if round == 0 { 0 } else { 3 });
-        for place in round * 3..round * 3 + 3 {
-            journal.keep(&result(place)).unwrap();
+        assert_eq!((recovered.indices().collect::<Vec<_>>(), recovered.len()), (seen, round as usize * 3));
+        assert_eq!(recovered.truncated_bytes, if round == 0 { 0 } else { 3 });
+        for index in round * 3..round * 3 + 3 {
+            journal.write(&result(index)).unwrap();
         }
         journal.close().unwrap();
         let mut file = journal.into_inner();
@@ -222,8 +224,8 @@ fn a_file_is_begun_gone_on_with_and_cut_to_what_is_whole() {
     let (_, recovered) = open(&path, digest(), REQUESTS, SyncPolicy::Each, |_| {}).unwrap();
     let file = std::fs::File::open(&path).unwrap();
     let mut reader = JournalReader::new(file, digest(), REQUESTS).unwrap();
-    assert_eq!(reader.read_at(recovered.at(7).unwrap()).unwrap(), result(7));
-    assert_eq!(recovered.at(20), None);
+    assert_eq!(reader.read_at(recovered.offset(7).unwrap()).unwrap(), result(7));
+    assert_eq!(recovered.offset(20), None);
     std::fs::remove_file(&path).unwrap();
 }
 
@@ -251,9 +253,10 @@ impl Durable for Full {
 #[test]
 fn a_journal_that_cannot_be_written_ends_the_batch() {
     let (clock, pods) = (Clock::default(), pods(2));
-    let fleet = Fleet::new(&clock, 2, |_, place, _| answers(place, 5));
-    let journal = Journal::begin(Full(500), digest(), REQUESTS, SyncPolicy::Each).unwrap();
-    let mut runner = runner(&clock, &fleet, &pods, REQUESTS, Made::new(4), config(Order::AsTheyCome)).journal(journal);
+    let fleet = Fleet::new(&clock, 2, |_, index, _| answers(index, 5));
+    let journal = Journal::create(Full(500), digest(), REQUESTS, SyncPolicy::Each).unwrap();
+    let mut runner =
+        runner(&clock, &fleet, &pods, REQUESTS, Made::new(4), config(ResultOrder::Completion)).journal(journal);
     let (results, error) = run_all(&clock, &mut runner);
     assert_eq!(error, Some(BatchError::Journal(io::ErrorKind::StorageFull)));
     assert!((1..5).contains(&results.len()), "those that were written");
@@ -263,8 +266,8 @@ fn a_journal_that_cannot_be_written_ends_the_batch() {
 #[test]
 fn records_are_made_safe_as_often_as_is_asked_for() {
     #[derive(Default)]
-    struct Counted(Vec<u8>, usize);
-    impl Write for Counted {
+    struct MeteredHost(Vec<u8>, usize);
+    impl Write for MeteredHost {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.write(bytes)
         }
@@ -272,18 +275,18 @@ fn records_are_made_safe_as_often_as_is_asked_for() {
             Ok(())
         }
     }
-    impl Durable for Counted {
+    impl Durable for MeteredHost {
         fn sync(&mut self) -> io::Result<()> {
             self.1 += 1;
             Ok(())
         }
     }
     let outcome = Err(BatchFailure { code: "x".into(), message: "y".into() });
-    let (usage, took) = (BatchUsage::default(), Duration::ZERO);
-    let result = BatchResult { place: 1, outcome, attempts: 1, usage, took, pod: None };
+    let (usage, duration) = (BatchUsage::default(), Duration::ZERO);
+    let result = BatchResult { index: 1, outcome, attempts: 1, usage, duration, pod: None };
     for (policy, syncs) in [(SyncPolicy::Each, 12), (SyncPolicy::Every(4), 4), (SyncPolicy::AtEnd, 2)] {
-        let mut journal = Journal::begin(Counted::default(), digest(), REQUESTS, policy).unwrap();
-        (0..10).for_each(|_| journal.keep(&result).unwrap());
+        let mut journal = Journal::create(MeteredHost::default(), digest(), REQUESTS, policy).unwrap();
+        (0..10).for_each(|_| journal.write(&result).unwrap());
         journal.close().unwrap();
         assert_eq!(journal.into_inner().1, syncs, "{policy:?}: with the header's and the last");
     }

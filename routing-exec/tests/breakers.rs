@@ -1,4 +1,4 @@
-//! Breakers as executors and deciders see them: who is let through, and which circuits are said to be open.
+//! Breakers as executors and deciders see them: who is let through, and which open_breakers are said to be open.
 
 #![expect(clippy::unwrap_used, reason = "a fleet that cannot be set up is a failed test")]
 
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use kv_index::{Config, Index};
 use proptest::prelude::*;
 use routing_core::{OpenBreakers, Pod};
-use routing_exec::{Admitted, BreakerConfig, Breakers, Failure, Permit, Verdict};
+use routing_exec::{Admission, BreakerConfig, BreakerSample, Breakers, Failure, Permit};
 
-const BAD: Verdict = Verdict::Bad(Failure::Silent);
-const GOOD: Verdict = Verdict::Answered;
+const BAD: BreakerSample = BreakerSample::Failure(Failure::FirstByteTimeout);
+const GOOD: BreakerSample = BreakerSample::Success(None);
 
 /// Three ids in three generations each: `pods()[generation][id]`.
 fn pods() -> &'static [[Pod; 3]; 3] {
@@ -35,13 +35,20 @@ fn start() -> Instant {
 }
 
 fn config() -> BreakerConfig {
-    let (open_for, never_slow) = (Duration::from_secs(10), Duration::from_secs(5));
-    BreakerConfig { failures: 2, open_for, probes: 2, successes: 2, slow: Some(10.0), never_slow }
+    let (open_duration, slow_floor) = (Duration::from_secs(10), Duration::from_secs(5));
+    BreakerConfig {
+        failure_threshold: 2,
+        open_duration,
+        max_probes: 2,
+        success_threshold: 2,
+        slow_factor: Some(10.0),
+        slow_floor,
+    }
 }
 
 fn breakers(config: BreakerConfig) -> (Arc<Breakers>, Arc<OpenBreakers>) {
-    let circuits = Arc::new(OpenBreakers::new());
-    (Arc::new(Breakers::new(config, Arc::clone(&circuits))), circuits)
+    let open_breakers = Arc::new(OpenBreakers::new());
+    (Arc::new(Breakers::new(config, Arc::clone(&open_breakers))), open_breakers)
 }
 
 fn after(now: Instant, seconds: u64) -> Instant {
@@ -49,9 +56,9 @@ fn after(now: Instant, seconds: u64) -> Instant {
 }
 
 /// A request that is let through and judged at once; one that is not is not judged.
-fn judge(breakers: &Arc<Breakers>, pod: Pod, verdict: &Verdict, now: Instant) {
+fn judge(breakers: &Arc<Breakers>, pod: Pod, sample: &BreakerSample, now: Instant) {
     if let Some(permit) = breakers.admit(pod, now) {
-        breakers.judge(permit.admitted(), verdict, now);
+        breakers.record(permit.admission(), sample, now);
     }
 }
 
@@ -61,18 +68,18 @@ fn open(breakers: &Arc<Breakers>, pod: Pod, now: Instant) {
 
 #[test]
 fn a_pod_that_fails_in_a_row_is_given_nothing_then_a_little_then_everything() {
-    let ((breakers, circuits), now, pod) = (breakers(config()), start(), pods()[0][0]);
+    let ((breakers, open_breakers), now, pod) = (breakers(config()), start(), pods()[0][0]);
     open(&breakers, pod, now);
-    assert!(circuits.opened().contains(pod.id()) && breakers.admit(pod, now).is_none());
+    assert!(open_breakers.opened().contains(pod.id()) && breakers.admit(pod, now).is_none());
     assert!(breakers.admit(pods()[0][1], now).is_some(), "others are not concerned");
     breakers.tick(after(now, 9));
-    assert!(circuits.opened().contains(pod.id()));
+    assert!(open_breakers.opened().contains(pod.id()));
     breakers.tick(after(now, 10));
-    assert!(circuits.opened().is_empty(), "deciders may pick it again");
+    assert!(open_breakers.opened().is_empty(), "deciders may pick it again");
     let later = after(now, 10);
     let probes = [breakers.admit(pod, later), breakers.admit(pod, later)];
     assert!(probes.iter().all(Option::is_some) && breakers.admit(pod, later).is_none());
-    probes.iter().flatten().for_each(|probe| breakers.judge(probe.admitted(), &GOOD, later));
+    probes.iter().flatten().for_each(|probe| breakers.record(probe.admission(), &GOOD, later));
     assert!((0..9).all(|_| breakers.admit(pod, later).is_some()));
 }
 
@@ -82,12 +89,12 @@ fn a_place_is_given_back_once_judged_or_not() {
     open(&breakers, pod, now);
     let later = after(now, 10);
     let probe = breakers.admit(pod, later).unwrap();
-    breakers.judge(probe.admitted(), &GOOD, later);
+    breakers.record(probe.admission(), &GOOD, later);
     drop(probe);
     let places: Vec<_> = (0..5).filter_map(|_| breakers.admit(pod, later)).collect();
     assert_eq!(places.len(), 2, "one success does not close it, and its place is free again, once");
     // It opens and is tried out anew: places of the time before are not places of this one.
-    breakers.judge(places[0].admitted(), &BAD, later);
+    breakers.record(places[0].admission(), &BAD, later);
     let much_later = after(later, 100);
     let probes: Vec<_> = (0..5).filter_map(|_| breakers.admit(pod, much_later)).collect();
     drop(places);
@@ -96,15 +103,15 @@ fn a_place_is_given_back_once_judged_or_not() {
 
 #[test]
 fn a_replaced_pod_starts_closed_and_hears_nothing_of_the_old_one() {
-    let ((breakers, circuits), now) = (breakers(config()), start());
+    let ((breakers, open_breakers), now) = (breakers(config()), start());
     let (old, new) = (pods()[0][0], pods()[1][0]);
     assert_eq!(old.id(), new.id());
     open(&breakers, old, now);
-    assert!(breakers.admit(new, now).is_some() && circuits.opened().is_empty());
+    assert!(breakers.admit(new, now).is_some() && open_breakers.opened().is_empty());
     open(&breakers, old, now);
     breakers.recovered(old);
     assert!(breakers.admit(old, now).is_none(), "nothing goes to a pod that is gone");
-    assert!(breakers.admit(new, now).is_some() && circuits.opened().is_empty());
+    assert!(breakers.admit(new, now).is_some() && open_breakers.opened().is_empty());
     open(&breakers, new, now);
     let later = after(now, 10);
     let probes: Vec<_> = (0..2).filter_map(|_| breakers.admit(new, later)).collect();
@@ -115,34 +122,34 @@ fn a_replaced_pod_starts_closed_and_hears_nothing_of_the_old_one() {
 
 #[test]
 fn recovery_seen_by_health_closes_early() {
-    let ((breakers, circuits), now, pod) = (breakers(config()), start(), pods()[0][0]);
+    let ((breakers, open_breakers), now, pod) = (breakers(config()), start(), pods()[0][0]);
     open(&breakers, pod, now);
     breakers.recovered(pod);
-    assert!(circuits.opened().is_empty() && breakers.admit(pod, now).is_some());
+    assert!(open_breakers.opened().is_empty() && breakers.admit(pod, now).is_some());
     judge(&breakers, pod, &BAD, now);
-    assert!(circuits.opened().is_empty(), "and failures before it are forgotten");
+    assert!(open_breakers.opened().is_empty(), "and failures before it are forgotten");
 }
 
 #[test]
 fn what_was_let_through_before_a_circuit_opened_or_recovered_decides_nothing() {
-    let ((breakers, circuits), now, pod) = (breakers(config()), start(), pods()[0][0]);
-    let old = breakers.admit(pod, now).unwrap().admitted();
+    let ((breakers, open_breakers), now, pod) = (breakers(config()), start(), pods()[0][0]);
+    let old = breakers.admit(pod, now).unwrap().admission();
     open(&breakers, pod, now);
     let later = after(now, 10);
     let probe = breakers.admit(pod, later).unwrap();
-    breakers.judge(old, &BAD, later);
-    assert!(circuits.opened().is_empty(), "it does not open again");
-    (0..9).for_each(|_| breakers.judge(old, &GOOD, later));
+    breakers.record(old, &BAD, later);
+    assert!(open_breakers.opened().is_empty(), "it does not open again");
+    (0..9).for_each(|_| breakers.record(old, &GOOD, later));
     let places: Vec<_> = (0..5).filter_map(|_| breakers.admit(pod, later)).collect();
     assert_eq!(places.len(), 1, "nor does it close");
-    (0..2).for_each(|_| breakers.judge(probe.admitted(), &GOOD, later));
-    (0..9).for_each(|_| breakers.judge(old, &BAD, later));
-    (0..9).for_each(|_| breakers.judge(probe.admitted(), &BAD, later));
-    assert!(circuits.opened().is_empty(), "and closed it stays");
-    let before = breakers.admit(pod, later).unwrap().admitted();
+    (0..2).for_each(|_| breakers.record(probe.admission(), &GOOD, later));
+    (0..9).for_each(|_| breakers.record(old, &BAD, later));
+    (0..9).for_each(|_| breakers.record(probe.admission(), &BAD, later));
+    assert!(open_breakers.opened().is_empty(), "and closed it stays");
+    let before = breakers.admit(pod, later).unwrap().admission();
     breakers.recovered(pod);
-    (0..9).for_each(|_| breakers.judge(before, &BAD, later));
-    assert!(circuits.opened().is_empty());
+    (0..9).for_each(|_| breakers.record(before, &BAD, later));
+    assert!(open_breakers.opened().is_empty());
 }
 
 #[test]
@@ -161,29 +168,31 @@ fn a_place_of_before_a_recovery_is_none_after_it() {
 
 #[test]
 fn a_first_byte_much_later_than_usual_is_a_failure() {
-    let slow = Verdict::Good(Duration::from_secs(6));
+    let slow = BreakerSample::Success(Some(Duration::from_secs(6)));
     let usual = |breakers: &Arc<Breakers>, times: usize| {
-        (0..times).for_each(|_| judge(breakers, pods()[0][1], &Verdict::Good(Duration::from_millis(100)), start()));
+        (0..times).for_each(|_| {
+            judge(breakers, pods()[0][1], &BreakerSample::Success(Some(Duration::from_millis(100))), start())
+        });
     };
-    let opens = |config: BreakerConfig, before: usize, verdict: &Verdict| {
-        let (breakers, circuits) = breakers(BreakerConfig { failures: 1, ..config });
+    let opens = |config: BreakerConfig, before: usize, sample: &BreakerSample| {
+        let (breakers, open_breakers) = breakers(BreakerConfig { failure_threshold: 1, ..config });
         usual(&breakers, before);
-        judge(&breakers, pods()[0][0], verdict, start());
-        !circuits.opened().is_empty()
+        judge(&breakers, pods()[0][0], sample, start());
+        !open_breakers.opened().is_empty()
     };
     assert!(opens(config(), 50, &slow));
     assert!(!opens(config(), 49, &slow), "too few to call anything usual");
-    assert!(!opens(config(), 50, &Verdict::Good(Duration::from_secs(5))), "never slow");
-    assert!(!opens(BreakerConfig { slow: None, ..config() }, 50, &slow));
-    assert!(!opens(BreakerConfig { slow: Some(f64::NAN), ..config() }, 50, &slow));
-    assert!(!opens(BreakerConfig { slow: Some(100.0), ..config() }, 50, &slow));
+    assert!(!opens(config(), 50, &BreakerSample::Success(Some(Duration::from_secs(5)))), "never slow");
+    assert!(!opens(BreakerConfig { slow_factor: None, ..config() }, 50, &slow));
+    assert!(!opens(BreakerConfig { slow_factor: Some(f64::NAN), ..config() }, 50, &slow));
+    assert!(!opens(BreakerConfig { slow_factor: Some(100.0), ..config() }, 50, &slow));
     assert!(!opens(config(), 50, &GOOD), "an answer that tells no time is not slow");
 }
 
 #[test]
 fn times_beyond_measure_do_no_harm() {
     let (breakers, _) = breakers(config());
-    (0..200).for_each(|_| judge(&breakers, pods()[0][0], &Verdict::Good(Duration::MAX), start()));
+    (0..200).for_each(|_| judge(&breakers, pods()[0][0], &BreakerSample::Success(Some(Duration::MAX)), start()));
 }
 
 #[test]
@@ -218,14 +227,14 @@ fn probes_are_limited_however_many_ask_at_once() {
 fn a_circuit_that_opens_while_others_are_looked_at_is_looked_at_too() {
     let (now, pods) = (start(), pods()[0]);
     for round in 0..300 {
-        let (breakers, circuits) = breakers(BreakerConfig { failures: 1, ..config() });
+        let (breakers, open_breakers) = breakers(BreakerConfig { failure_threshold: 1, ..config() });
         judge(&breakers, pods[2], &BAD, now);
         std::thread::scope(|scope| {
             scope.spawn(|| breakers.tick(after(now, 10)));
             scope.spawn(|| judge(&breakers, pods[0], &BAD, after(now, 10)));
         });
         breakers.tick(after(now, 20));
-        assert!(circuits.opened().is_empty(), "round {round}");
+        assert!(open_breakers.opened().is_empty(), "round {round}");
     }
 }
 
@@ -334,11 +343,11 @@ proptest! {
 
     #[test]
     fn breakers_do_as_the_model_does(ops in prop::collection::vec((op(), 0..3_usize, 0..40_usize), 0..200)) {
-        let ((breakers, circuits), base) = (breakers(config()), start());
+        let ((breakers, open_breakers), base) = (breakers(config()), start());
         let mut models = vec![Model { generation: 0, state: CLOSED, current: BTreeSet::new() }; 3];
         let (mut permits, mut now, mut count) = (Vec::<(usize, usize, Permit)>::new(), 0, 0);
         // Every request that was let through, whether its permit is still held or not.
-        let mut admitted = Vec::<(usize, usize, usize, Admitted)>::new();
+        let mut admitted = Vec::<(usize, usize, usize, Admission)>::new();
         for (op, id, generation) in ops {
             // Mostly the first generation; now and then a newer one, and then late news of an older.
             let generation = generation.saturating_sub(37);
@@ -349,7 +358,7 @@ proptest! {
                     let expected = models[id].hears(generation) && models[id].admit(count, now);
                     let permit = breakers.admit(pod, at);
                     prop_assert_eq!(permit.is_some(), expected);
-                    admitted.extend(permit.iter().map(|permit| (id, generation, count, permit.admitted())));
+                    admitted.extend(permit.iter().map(|permit| (id, generation, count, permit.admission())));
                     permits.extend(permit.map(|permit| (id, count, permit)));
                 }
                 Op::GiveBack(which) if !permits.is_empty() => {
@@ -362,7 +371,7 @@ proptest! {
                     // Mostly of the latest; now and then of one long ago.
                     let latest = admitted.len().min(3 + which.index(admitted.len()) / 2);
                     let (id, generation, count, admitted) = admitted[admitted.len() - 1 - which.index(latest)];
-                    breakers.judge(admitted, if well { &GOOD } else { &BAD }, at);
+                    breakers.record(admitted, if well { &GOOD } else { &BAD }, at);
                     if models[id].hears(generation) {
                         models[id].judge(count, well, now);
                     }
@@ -381,7 +390,7 @@ proptest! {
                 Op::Wait(time) => now += time,
             }
             let open = models.iter().map(|model| matches!(model.state, Told::Open { .. }));
-            let said = pods()[0].map(|pod| circuits.opened().contains(pod.id()));
+            let said = pods()[0].map(|pod| open_breakers.opened().contains(pod.id()));
             prop_assert!(open.eq(said), "{:?} {:?}", models, said);
         }
     }

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use json_edit::Object;
 use routing_exec::handoff::headers::DATA_PARALLEL_RANK;
 use routing_exec::handoff::{
-    Api, DroppedHandoff, Handoff, HandoffError, LegBody, LegContext, Mode, Mooncake, MooncakeEngine, Nixl, Reuse,
-    SglangBootstrap, SharedStorage,
+    Api, DroppedHandoff, Handoff, HandoffError, HandoffMode, HandoffReuse, LegBody, LegContext, Mooncake,
+    MooncakeEngine, Nixl, SglangBootstrap, SharedStorage,
 };
 
 use handoff_pair::{Pair, TRANSFER, dialects};
@@ -64,8 +64,8 @@ fn nixl_decodes_the_clients_body_with_the_parameters_as_they_came() {
     let client = std::str::from_utf8(CHAT).expect("no fault").strip_suffix('}').expect("no fault");
     assert_eq!(text(&leg), format!(r#"{client},"kv_transfer_params":{HANDED}}}"#));
     assert_eq!(leg.dropped, None);
-    assert_eq!(Nixl::default().mode(), Mode::Serial);
-    assert_eq!(Nixl::default().reuse(), Reuse::Unbegun);
+    assert_eq!(Nixl::default().mode(), HandoffMode::Serial);
+    assert_eq!(Nixl::default().reuse(), HandoffReuse::Unbegun);
 }
 
 #[test]
@@ -189,8 +189,8 @@ fn sglang_sends_the_same_to_both_with_a_place_to_meet() {
     let expected = format!(r#"{client},"bootstrap_host":"10.0.0.5","bootstrap_port":8998,"bootstrap_room":{room}}}"#);
     assert_eq!(text(&prefill), expected);
     assert_eq!(decode, prefill);
-    assert_eq!(sglang.mode(), Mode::Concurrent);
-    assert_eq!(sglang.reuse(), Reuse::Never);
+    assert_eq!(sglang.mode(), HandoffMode::Concurrent);
+    assert_eq!(sglang.reuse(), HandoffReuse::Never);
     let other = pair.prefill(&SglangBootstrap::new(9000), Api::Generate, &body("{}")).expect("no fault");
     assert_eq!(
         text(&other),
@@ -271,7 +271,7 @@ fn mooncake_names_one_transfer_to_both() {
         )
     );
     assert!(decode.headers.is_empty());
-    assert_eq!((mooncake.mode(), mooncake.reuse()), (Mode::Concurrent, Reuse::Never));
+    assert_eq!((mooncake.mode(), mooncake.reuse()), (HandoffMode::Concurrent, HandoffReuse::Never));
     let capped = text(&pair.prefill(&mooncake, Api::Chat, &body(r#"{"max_completion_tokens":9}"#)).expect("no fault"))
         .to_owned();
     assert!(capped.starts_with(r#"{"max_completion_tokens":1,"stream":false,"max_tokens":1,"kv"#), "{capped}");
@@ -294,7 +294,7 @@ fn shared_storage_lifts_the_threshold_on_both_legs() {
     assert_eq!(text(&prefill), r#"{"cache_hit_threshold":0,"max_tokens":1,"stream":false,"max_completion_tokens":1}"#);
     let decode = pair().decode(&storage, Api::Chat, &request, Some(b"{}")).expect("no fault");
     assert_eq!(text(&decode), r#"{"cache_hit_threshold":0,"max_tokens":50,"stream":true,"stream_options":{}}"#);
-    assert_eq!((storage.mode(), storage.reuse()), (Mode::Serial, Reuse::Always));
+    assert_eq!((storage.mode(), storage.reuse()), (HandoffMode::Serial, HandoffReuse::Always));
 }
 
 #[test]
@@ -341,7 +341,9 @@ fn shared_storage_lets_the_decode_pod_judge_first() {
 
 #[test]
 fn every_dialect_says_how_its_legs_stand() {
-    let stand: Vec<(Mode, Reuse)> = dialects(&pair()).iter().map(|handoff| (handoff.mode(), handoff.reuse())).collect();
-    let (serial, concurrent) = ((Mode::Serial, Reuse::Always), (Mode::Concurrent, Reuse::Never));
-    assert_eq!(stand, [(Mode::Serial, Reuse::Unbegun), concurrent, concurrent, serial, serial]);
+    let stand: Vec<(HandoffMode, HandoffReuse)> =
+        dialects(&pair()).iter().map(|handoff| (handoff.mode(), handoff.reuse())).collect();
+    let (serial, concurrent) =
+        ((HandoffMode::Serial, HandoffReuse::Always), (HandoffMode::Concurrent, HandoffReuse::Never));
+    assert_eq!(stand, [(HandoffMode::Serial, HandoffReuse::Unbegun), concurrent, concurrent, serial, serial]);
 }

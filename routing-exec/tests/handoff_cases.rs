@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use routing_exec::handoff::{Api, Handoff, Mode, Mooncake, Nixl, SglangBootstrap, SharedStorage, headers};
+use routing_exec::handoff::{Api, Handoff, HandoffMode, Mooncake, Nixl, SglangBootstrap, SharedStorage, headers};
 use serde_json::{Map, Value, json};
 
 use handoff_pair::{Pair, dialects};
@@ -77,7 +77,7 @@ fn wire(dialect: &Value, input: &Value, expected: &Value) -> Result<(), String> 
         equal(name, &decode[name], &input["request"][name])?;
     }
     match expected.get("concurrent").and_then(Value::as_bool) {
-        Some(concurrent) if concurrent != (handoff.mode() == Mode::Concurrent) => Err("another mode".to_owned()),
+        Some(concurrent) if concurrent != (handoff.mode() == HandoffMode::Concurrent) => Err("another mode".to_owned()),
         _ => Ok(()),
     }
 }

@@ -11,7 +11,7 @@ use kv_index::Pod;
 use routing_core::Role;
 use routing_exec::handoff::headers::{self, ENCODERS, PREFILLER, REQUEST_ID};
 use routing_exec::handoff::{
-    Api, Handoff, HandoffError, LegContext, Mode, Mooncake, MooncakeEngine, MooncakeEngines, Nixl, Plain,
+    Api, Handoff, HandoffError, HandoffMode, LegContext, Mooncake, MooncakeEngine, MooncakeEngines, Nixl, Plain,
     SglangBootstrap, UsageFix, strip_routing_headers,
 };
 
@@ -50,14 +50,14 @@ fn a_leg_that_nobody_prefills_for_goes_out_as_it_came() {
 
 #[test]
 fn plain_sends_the_same_bytes_to_both() {
-    for mode in [Mode::Single, Mode::Serial, Mode::Concurrent] {
+    for mode in [HandoffMode::Single, HandoffMode::Serial, HandoffMode::Concurrent] {
         let plain = Plain::new(mode);
         assert_eq!(plain.mode(), mode);
         let own = chat();
         assert_eq!(pair().prefill(&plain, Api::Other, &own).expect("no fault").body.as_ptr(), own.as_ptr());
         assert_eq!(pair().decode(&plain, Api::Other, &own, None).expect("no fault").body.as_ptr(), own.as_ptr());
     }
-    assert_eq!(Plain::default().mode(), Mode::Single);
+    assert_eq!(Plain::default().mode(), HandoffMode::Single);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Runs OpenAI batch files: planned as a whole over pods, resumable by a journal.
 //!
 //! Lines are parsed and validated ([`input`]), prompts become chains of block hashes and a plan assigns them to pods
-//! ([`planning`]), a runner executes the plan with a journal ([`run`], [`work`]) and writes OpenAI's result lines ([`output`]).
+//! ([`planning`]), a runner executes the plan with a journal ([`run`], [`source`]) and writes OpenAI's result lines ([`output`]).
 //! Invariant: every line of the input is in the output or among the errors, once.
 //!
 //! Exit status: 0 if every request was answered, by this run or an earlier one, 1 if not, 2 on invalid arguments. A journal of
@@ -13,11 +13,11 @@ mod input;
 mod output;
 mod planning;
 mod run;
+mod source;
 mod summary;
 mod synthetic;
 #[cfg(test)]
 mod tests;
-mod work;
 
 use std::error::Error;
 use std::fs::File;
@@ -32,7 +32,7 @@ use pointsman_engine_sim::{PodConfig, SimPod};
 use pointsman_example_common::cli::{fail, positive};
 use pointsman_example_common::progress::Progress;
 use pointsman_lab::format::grouped;
-use routing_exec::batch::{BatchProgress, Order};
+use routing_exec::batch::{BatchProgress, ResultOrder};
 
 use input::Batch;
 use run::{Options, PodEndpoint, run_batch};
@@ -131,11 +131,11 @@ async fn run_file(args: &Args) -> Result<BatchSummary, Box<dyn Error>> {
         block_size: BLOCK,
         in_flight: args.in_flight,
         order: match args.order {
-            OutputOrder::In => Order::ByPlace,
-            OutputOrder::Any => Order::AsTheyCome,
+            OutputOrder::In => ResultOrder::Index,
+            OutputOrder::Any => ResultOrder::Completion,
         },
         journal: args.journal.clone(),
-        revive: Some(Duration::from_secs(30)),
+        probe_interval: Some(Duration::from_secs(30)),
     };
     let open = || Ok((BufWriter::new(File::create(&args.output)?), BufWriter::new(File::create(&args.errors)?)));
     let watch = bar(batch.lines.len());
@@ -166,10 +166,10 @@ fn at(pod: &SimPod, kv_tokens: u64) -> PodEndpoint {
 fn bar(requests: usize) -> impl FnMut(&BatchProgress) + Send + 'static {
     let mut bar = Progress::on_stderr(requests);
     move |progress| {
-        let left = progress.left.map_or("?".to_owned(), |left| format!("{:.0} s", left.as_secs_f64()));
-        let (done, failed) = (grouped(progress.done()), progress.failed);
-        bar.show(progress.done(), format_args!("{done} done, {failed} failed, {left} left"));
-        if progress.done() == progress.requests {
+        let eta = progress.eta.map_or("?".to_owned(), |eta| format!("{:.0} s", eta.as_secs_f64()));
+        let (done, failed) = (grouped(progress.completed()), progress.failed);
+        bar.show(progress.completed(), format_args!("{done} done, {failed} failed, {eta} left"));
+        if progress.completed() == progress.requests {
             bar.end();
         }
     }

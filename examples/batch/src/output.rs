@@ -17,18 +17,18 @@ pub(crate) struct Output<O, E> {
 impl<O: Write, E: Write> Output<O, E> {
     /// Writes a request's result.
     pub(crate) fn result(&mut self, batch: &Batch, result: &BatchResult) -> io::Result<()> {
-        let custom_id = &batch.lines[result.place as usize].custom_id;
+        let custom_id = &batch.lines[result.index as usize].custom_id;
         let (response, error) = match &result.outcome {
             Ok(answer) => {
                 // What is no JSON is a text.
                 let text = || Value::String(String::from_utf8_lossy(&answer.body).into_owned());
                 let body: Value = serde_json::from_slice(&answer.body).unwrap_or_else(|_| text());
-                let id = request_id(result.place);
+                let id = request_id(result.index);
                 (json!({"status_code": answer.status, "request_id": id, "body": body}), Value::Null)
             }
             Err(failure) => (Value::Null, json!({"code": failure.code, "message": failure.message})),
         };
-        let id = format!("batch_req_{}", result.place);
+        let id = format!("batch_req_{}", result.index);
         let line = json!({"id": id, "custom_id": custom_id, "response": response, "error": error});
         if result.is_success() { writeln!(self.good, "{line}") } else { writeln!(self.errors, "{line}") }
     }
@@ -47,6 +47,6 @@ impl<O: Write, E: Write> Output<O, E> {
 }
 
 /// What pods call a request.
-pub(crate) fn request_id(place: u32) -> String {
-    format!("batch-{place}")
+pub(crate) fn request_id(index: u32) -> String {
+    format!("batch-{index}")
 }

@@ -17,16 +17,16 @@ use kv_index::{BlockSize, Config, Index, Pod};
 use routing_core::batch::BatchPod;
 use routing_exec::adapter::{HyperTransport, TokioTimer};
 use routing_exec::batch::journal::{self, Journal, JournalError, JournalReader, Recovered, SyncPolicy};
-use routing_exec::batch::{BatchProgress, BatchResult, BatchRunConfig, BatchRunner, Bound, Order};
-use routing_exec::handoff::{Addresses, Plain};
-use routing_exec::{Driver, Settings};
+use routing_exec::batch::{BatchProgress, BatchResult, BatchRunner, BatchRunnerConfig, ConcurrencyLimit, ResultOrder};
+use routing_exec::handoff::{Plain, PodAddresses};
+use routing_exec::{DispatchConfig, TransportExecutor};
 use routing_plugins::tokenize::TemplateError;
 
 use crate::input::Batch;
 use crate::output::Output;
 use crate::planning::{PromptChains, plan};
+use crate::source::FileSource;
 use crate::summary::BatchSummary;
-use crate::work::FileWork;
 
 /// A pod of the batch.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,11 +49,11 @@ pub(crate) struct Options {
     /// Concurrency limit of a pod.
     pub(crate) in_flight: u32,
     /// The order of the output's lines.
-    pub(crate) order: Order,
+    pub(crate) order: ResultOrder,
     /// Journal of completed requests, which are not repeated.
     pub(crate) journal: Option<PathBuf>,
-    /// When a dead pod is probed again.
-    pub(crate) revive: Option<Duration>,
+    /// When a pod that is down is probed.
+    pub(crate) probe_interval: Option<Duration>,
 }
 
 /// Why a batch was not executed.
@@ -62,7 +62,7 @@ pub(crate) enum BatchRunError {
     /// More pods than an index has places for.
     #[error("{0} pods are too many")]
     TooManyPods(usize),
-    /// More requests than places in a journal.
+    /// More requests than a journal has indices.
     #[error("{0} requests are too many")]
     TooManyRequests(usize),
     /// The journal cannot be used.
@@ -98,23 +98,29 @@ pub(crate) async fn run_batch<O: Write, E: Write>(
     let (good, errors) = open()?;
     let mut output = Output { good, errors };
     batch.invalid.iter().try_for_each(|invalid| output.invalid(invalid))?;
-    if options.order == Order::AsTheyCome {
+    if options.order == ResultOrder::Completion {
         recovered_results.write_until(u32::MAX, &batch, &mut output)?;
     }
-    let rest: Vec<u32> = (0..requests).filter(|place| recovered_results.recovered.at(*place).is_none()).collect();
+    let rest: Vec<u32> = (0..requests).filter(|index| recovered_results.recovered.offset(*index).is_none()).collect();
     let first = plan(&chains, &rest, &members);
-    let bound = Bound { requests: options.in_flight, tokens: None };
-    let config = BatchRunConfig { bound, order: options.order, revive: options.revive, ..BatchRunConfig::default() };
-    let work = FileWork { batch: Arc::clone(&batch), chains, pods: members.clone() };
-    let addresses: Arc<dyn Addresses> = Arc::new(addresses);
-    let driver: Driver<_, _> = Driver::new(HyperTransport::new(client(), Arc::clone(&addresses)), TokioTimer::new());
-    let settings = Settings::new(Arc::new(Plain::default()), addresses);
-    let mut runner = BatchRunner::new(driver, settings, work, requests, first)
+    let limit = ConcurrencyLimit { requests: options.in_flight, tokens: None };
+    let config = BatchRunnerConfig {
+        limit,
+        order: options.order,
+        probe_interval: options.probe_interval,
+        ..BatchRunnerConfig::default()
+    };
+    let source = FileSource { batch: Arc::clone(&batch), chains, pods: members.clone() };
+    let addresses: Arc<dyn PodAddresses> = Arc::new(addresses);
+    let transport = HyperTransport::new(client(), Arc::clone(&addresses));
+    let executor: TransportExecutor<_, _> = TransportExecutor::new(transport, TokioTimer::new());
+    let dispatch_config = DispatchConfig::new(Arc::new(Plain::default()), addresses);
+    let mut runner = BatchRunner::new(executor, TokioTimer::new(), dispatch_config, source, requests, first)
         .config(config)
-        .done(recovered_results.recovered.places())
+        .completed(recovered_results.recovered.indices())
         .on_progress(watch);
     for member in &members {
-        runner = runner.bound(member.pod, Bound { tokens: Some(member.kv_tokens), ..bound });
+        runner = runner.limit(member.pod, ConcurrencyLimit { tokens: Some(member.kv_tokens), ..limit });
     }
     if let Some(journal) = journal {
         runner = runner.journal(journal);
@@ -123,7 +129,7 @@ pub(crate) async fn run_batch<O: Write, E: Write>(
     while let Some(result) = runner.next().await {
         match result {
             Ok(result) => {
-                recovered_results.write_until(result.place, &batch, &mut output)?;
+                recovered_results.write_until(result.index, &batch, &mut output)?;
                 output.result(&batch, &result)?;
             }
             Err(ended) => error = Some(ended),
@@ -143,7 +149,7 @@ struct RecoveredResults {
     /// Those without success.
     failed: HashSet<u32>,
     reader: Option<JournalReader<File>>,
-    /// Places before this one are written.
+    /// Results before this index are written.
     next: u32,
 }
 
@@ -151,26 +157,26 @@ impl RecoveredResults {
     fn open(path: &Path, batch: &Batch, requests: u32) -> Result<(Journal<File>, Self), JournalError> {
         let digest = batch.digest();
         let mut failed = HashSet::new();
-        // If a place comes twice, the last one counts.
+        // If an index comes twice, the last one counts.
         let note = |result: BatchResult| {
-            _ = if result.is_success() { failed.remove(&result.place) } else { failed.insert(result.place) };
+            _ = if result.is_success() { failed.remove(&result.index) } else { failed.insert(result.index) };
         };
         let (journal, recovered) = journal::open(path, digest, requests, SyncPolicy::default(), note)?;
         let reader = JournalReader::new(File::open(path)?, digest, requests)?;
         Ok((journal, Self { recovered, failed, reader: Some(reader), next: 0 }))
     }
 
-    /// Writes those before a place that are not yet written.
+    /// Writes those before an index that are not yet written.
     fn write_until<O: Write, E: Write>(
         &mut self,
-        place: u32,
+        index: u32,
         batch: &Batch,
         output: &mut Output<O, E>,
     ) -> Result<(), BatchRunError> {
         let Some(reader) = &mut self.reader else { return Ok(()) };
-        let end = place.min(batch.lines.len() as u32);
+        let end = index.min(batch.lines.len() as u32);
         while self.next < end {
-            if let Some(at) = self.recovered.at(self.next) {
+            if let Some(at) = self.recovered.offset(self.next) {
                 output.result(batch, &reader.read_at(at)?)?;
             }
             self.next += 1;
@@ -183,7 +189,7 @@ impl RecoveredResults {
 #[derive(Debug)]
 struct PodUrls(Vec<(Pod, String)>);
 
-impl Addresses for PodUrls {
+impl PodAddresses for PodUrls {
     fn address(&self, pod: Pod) -> Option<Cow<'_, str>> {
         self.0.iter().find(|(known, _)| *known == pod).map(|(_, url)| Cow::Borrowed(&**url))
     }

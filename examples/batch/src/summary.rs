@@ -49,7 +49,7 @@ impl fmt::Display for BatchSummary {
         let mut pods = TextTable::new(["pod", "requests", "prompt tokens", "cached", "output tokens", "busy"]);
         for (name, pod) in self.names.iter().zip(&progress.pods) {
             pods.row([
-                if pod.is_living { name.clone() } else { format!("{name} (dead)") },
+                if pod.is_up { name.clone() } else { format!("{name} (down)") },
                 grouped(pod.succeeded),
                 grouped(pod.prompt_tokens),
                 percent(pod.cached_tokens, pod.prompt_tokens),

@@ -12,7 +12,7 @@ use crate::synthetic::synthetic_batch;
 use kv_index::BlockSize;
 use pointsman_engine_sim::{Fault, MODEL, PodConfig, SimPod};
 use routing_exec::batch::journal::JournalError;
-use routing_exec::batch::{BatchProgress, Order};
+use routing_exec::batch::{BatchProgress, ResultOrder};
 use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -36,9 +36,9 @@ async fn pods(count: usize) -> (Vec<Arc<SimPod>>, Vec<PodEndpoint>) {
     (pods, at)
 }
 
-fn options(order: Order, journal: Option<PathBuf>) -> Options {
+fn options(order: ResultOrder, journal: Option<PathBuf>) -> Options {
     let block_size = BlockSize::new(16).unwrap();
-    Options { model: MODEL.to_owned(), block_size, in_flight: 8, order, journal, revive: None }
+    Options { model: MODEL.to_owned(), block_size, in_flight: 8, order, journal, probe_interval: None }
 }
 
 /// What a run wrote.
@@ -84,7 +84,7 @@ async fn run_file(
 async fn a_batch_whose_pod_is_killed_midway_has_every_answer_once() {
     let file = synthetic_batch(150, 3);
     let (_undisturbed, at) = pods(3).await;
-    let (expected, summary) = run_file(&file, &at, &options(Order::AsTheyCome, None), |_| {}).await.unwrap();
+    let (expected, summary) = run_file(&file, &at, &options(ResultOrder::Completion, None), |_| {}).await.unwrap();
     assert_eq!((summary.progress.succeeded, summary.progress.replans), (150, 0));
     let cached = summary.progress.cached_tokens as f64 / summary.progress.prompt_tokens as f64;
     assert!(cached > 0.75, "12 requests a document, 1,200 words of 1,240 shared: {cached}");
@@ -92,7 +92,7 @@ async fn a_batch_whose_pod_is_killed_midway_has_every_answer_once() {
     let (killed, at) = pods(3).await;
     let victim = Arc::clone(&killed[1]);
     let watch = move |progress: &BatchProgress| {
-        if progress.done() == 40 {
+        if progress.completed() == 40 {
             victim.fault(Fault::Die);
         }
     };
@@ -100,9 +100,9 @@ async fn a_batch_whose_pod_is_killed_midway_has_every_answer_once() {
     let wrong =
         r#"{"custom_id":"wrong","method":"POST","url":"/v1/completions","body":{"model":"other","prompt":"x"}}"#;
     let file = format!("{{\n{file}{wrong}\n{wrong}\n");
-    let (written, summary) = run_file(&file, &at, &options(Order::AsTheyCome, None), watch).await.unwrap();
+    let (written, summary) = run_file(&file, &at, &options(ResultOrder::Completion, None), watch).await.unwrap();
     assert_eq!(summary.error, None);
-    assert!(summary.progress.replans >= 1 && !summary.progress.pods[1].is_living);
+    assert!(summary.progress.replans >= 1 && !summary.progress.pods[1].is_up);
     assert_eq!(written.answers(), expected.answers());
     let errors = lines(&written.1);
     let of = |nth: usize| (errors[nth]["error"]["code"].as_str(), errors[nth]["error"]["line"].as_u64());
@@ -120,12 +120,12 @@ async fn a_run_that_is_stopped_goes_on_from_its_journal() {
     _ = std::fs::remove_file(&journal);
     let file = synthetic_batch(90, 5);
     let (pods, at) = pods(3).await;
-    let in_order = options(Order::ByPlace, Some(journal.clone()));
+    let in_order = options(ResultOrder::Index, Some(journal.clone()));
     for stop in [20, 50] {
         let enough = Arc::new(Notify::new());
         let told = Arc::clone(&enough);
         let watch = move |progress: &BatchProgress| {
-            if progress.done() >= stop {
+            if progress.completed() >= stop {
                 told.notify_one();
             }
         };
@@ -159,7 +159,7 @@ async fn a_failure_of_an_earlier_run_is_not_forgotten_and_a_wrong_journal_touche
     let wrong =
         r#"{"custom_id":"wrong","method":"POST","url":"/v1/completions","body":{"model":"other","prompt":"x"}}"#;
     let (file, (_pods, at)) = (format!("{}{wrong}\n", synthetic_batch(5, 3)), pods(1).await);
-    let options = options(Order::AsTheyCome, Some(journal.clone()));
+    let options = options(ResultOrder::Completion, Some(journal.clone()));
     for (resumed, failed, failed_before) in [(0, 1, 0), (6, 0, 1)] {
         let (written, summary) = run_file(&file, &at, &options, |_| {}).await.unwrap();
         let progress = &summary.progress;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use routing_core::{Pod, Role};
-use routing_exec::{Outcome, Report};
+use routing_exec::{DispatchOutcome, DispatchReport};
 
 pub(super) use self::entry::{Decision, Flow, Stage};
 pub use self::seconds::Second;
@@ -118,14 +118,14 @@ impl Book {
     }
 
     /// A request is over.
-    pub(super) fn finished(&self, key: u64, report: &Report) {
+    pub(super) fn finished(&self, key: u64, report: &DispatchReport) {
         let mut pages = self.pages.lock();
         let Some(flow) = pages.flows.remove(&key) else { return };
         let (outcome, count) = match &report.outcome {
-            Outcome::Completed(status @ 500..) => (format!("completed {status}"), &mut pages.totals.failed),
-            Outcome::Completed(status) => (format!("completed {status}"), &mut pages.totals.completed),
-            Outcome::Failed(error) => (format!("failed: {}", error.code()), &mut pages.totals.failed),
-            Outcome::ClientGone => ("client gone".to_owned(), &mut pages.totals.cancelled),
+            DispatchOutcome::Completed(status @ 500..) => (format!("completed {status}"), &mut pages.totals.failed),
+            DispatchOutcome::Completed(status) => (format!("completed {status}"), &mut pages.totals.completed),
+            DispatchOutcome::Failed(error) => (format!("failed: {}", error.code()), &mut pages.totals.failed),
+            DispatchOutcome::ClientDisconnected => ("client disconnected".to_owned(), &mut pages.totals.cancelled),
             _ => ("cancelled".to_owned(), &mut pages.totals.cancelled),
         };
         *count += 1;

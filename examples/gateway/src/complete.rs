@@ -17,8 +17,8 @@ use kv_index::PodSet;
 use routing_core::{RoutingPlan, Trace};
 use routing_exec::adapter::TokioTimer;
 use routing_exec::handoff::Api;
-use routing_exec::observe::{About, Counted};
-use routing_exec::{ClientRequest, Run, upload};
+use routing_exec::observe::{MeteredHost, RequestLabels};
+use routing_exec::{ClientRequest, Dispatch, Executor, request_body};
 
 use super::answer::Refusal;
 use super::asked::{Asked, REQUEST_ID, request_id};
@@ -62,7 +62,8 @@ async fn answer(shared: &Arc<Shared>, request: Request, id: &HeaderValue, seed: 
     let wanted = wanted(shared, asked, parts.headers.clone(), seed).await?;
     let explained = parts.headers.get(EXPLAIN).is_some_and(|value| value == "1");
     let decided = decide(shared, &serving, &wanted, explained || shared.is_watched())?;
-    carry_out(shared, Order { serving, wanted, decided, parts, began, explained, admission, id }).await
+    carry_out(shared, &shared.executor, Order { serving, wanted, decided, parts, began, explained, admission, id })
+        .await
 }
 
 /// The request with its tokens. Those of a long prompt take a while, and are made where nobody else waits.
@@ -82,7 +83,7 @@ async fn uploaded(serving: &Serving, body: Body) -> Result<Bytes, Refusal> {
     // What is left of the body is not read, so nothing can follow it on this connection.
     let refused = |status, message: String| Refusal { close: true, ..Refusal::new(status, "upload", message) };
     let timer = TokioTimer::new();
-    match tokio::time::timeout(pause * UPLOAD_PAUSES, upload::collect(body, limit, pause, &timer)).await {
+    match tokio::time::timeout(pause * UPLOAD_PAUSES, request_body::collect(body, limit, pause, &timer)).await {
         Ok(body) => body.map_err(|error| refused(error.status(), error.to_string())),
         Err(_) => Err(refused(StatusCode::REQUEST_TIMEOUT, "the request's body took too long".to_owned())),
     }
@@ -115,7 +116,7 @@ struct Order<'o> {
     id: &'o HeaderValue,
 }
 
-async fn carry_out(shared: &Arc<Shared>, order: Order<'_>) -> Result<Response, Refusal> {
+async fn carry_out<E: Executor>(shared: &Arc<Shared>, executor: &E, order: Order<'_>) -> Result<Response, Refusal> {
     let Order { serving, wanted, decided, mut parts, began, explained, admission, id } = order;
     let Decided { plan, trace } = decided;
     let reasons = trace.as_ref().filter(|_| explained).map(|trace| explain::reasons(trace, &serving.fleet));
@@ -129,10 +130,10 @@ async fn carry_out(shared: &Arc<Shared>, order: Order<'_>) -> Result<Response, R
     strip_own(&mut parts.headers);
     let client = ClientRequest::new(&parts, wanted.asked.body.clone(), wanted.seed);
     let host = Hosted::new(Arc::clone(shared), Arc::clone(&serving), wanted, key);
-    let about = About::new(operation(parts.uri.path())).model(shared.model.name.clone());
-    let run = Run::new(serving.settings.clone(), client, plan, Vec::new());
+    let labels = RequestLabels::new(operation(parts.uri.path())).model(shared.model.name.clone());
+    let dispatch = Dispatch::new(serving.dispatch.clone(), client, plan, Vec::new());
     let mut answer = tokio::select! {
-        answer = shared.driver.execute(run, Counted::new(host, about)) => answer,
+        answer = executor.execute(dispatch, MeteredHost::new(host, labels)) => answer,
         () = shared.cut.cancelled() => return Ok(Refusal::draining().response()),
     };
     strip_own(answer.headers_mut());

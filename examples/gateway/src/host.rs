@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use kv_index::{BlockSize, PodSet};
 use routing_core::{InFlightGuard, PlanStep, Pod, Role, RoutingPlan};
-use routing_exec::{Host, Report};
+use routing_exec::{DispatchHost, DispatchReport};
 use routing_plugins::load::{LoadGuard, OutputEstimate, Work};
 
 use super::serving::Serving;
@@ -46,10 +46,10 @@ impl Hosted {
     }
 }
 
-impl Host for Hosted {
-    type Hold = Share;
+impl DispatchHost for Hosted {
+    type Guard = Share;
 
-    fn hold(&mut self, pod: Pod, step: &PlanStep) -> Share {
+    fn begin_attempt(&mut self, pod: Pod, step: &PlanStep) -> Share {
         let guard = self.shared.plugin_state.load.begin(pod, self.work(pod, step));
         self.shared.book.asked(self.key, pod, step.role, self.prefilled);
         self.prefilled |= step.role == Role::Prefill;
@@ -57,11 +57,11 @@ impl Host for Hosted {
         Share { guard, answers }
     }
 
-    fn replan(&mut self, without: &[Pod]) -> Option<RoutingPlan> {
+    fn replan(&mut self, failed: &[Pod]) -> Option<RoutingPlan> {
         // The newest fleet: the one that the first plan was made on has pods that failed.
         let serving = self.shared.serving.load_full();
         let mut excluded = PodSet::EMPTY;
-        for pod in without {
+        for pod in failed {
             excluded.insert(pod.id());
         }
         let request = self.wanted.request(&self.shared.model.name, Instant::now());
@@ -70,7 +70,7 @@ impl Host for Hosted {
         plan
     }
 
-    fn finished(&mut self, report: Report) {
+    fn finished(&mut self, report: DispatchReport) {
         self.shared.book.finished(self.key, &report);
     }
 }

@@ -9,7 +9,6 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use routing_exec::BrokenOff;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::answer::Refusal;
@@ -32,8 +31,8 @@ pub(super) struct Passing<B> {
 /// Why an answer has no end.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PassingError {
-    #[error(transparent)]
-    Broken(#[from] BrokenOff),
+    #[error("the response was truncated")]
+    Truncated(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error("the gateway stopped before the answer was complete")]
     Cut,
 }
@@ -65,7 +64,7 @@ impl<B> Passing<B> {
     }
 }
 
-impl<B: Body<Data = Bytes, Error = BrokenOff> + Unpin> Body for Passing<B> {
+impl<B: Body<Data = Bytes, Error: std::error::Error + Send + Sync + 'static> + Unpin> Body for Passing<B> {
     type Data = Bytes;
     type Error = PassingError;
 
@@ -82,7 +81,9 @@ impl<B: Body<Data = Bytes, Error = BrokenOff> + Unpin> Body for Passing<B> {
                 }
                 Poll::Ready(Some(Ok(frame)))
             }
-            Poll::Ready(other) => Poll::Ready(other.map(|frame| frame.map_err(PassingError::Broken))),
+            Poll::Ready(other) => {
+                Poll::Ready(other.map(|frame| frame.map_err(|error| PassingError::Truncated(Box::new(error)))))
+            }
             Poll::Pending => match this.cutting.as_mut().poll(cx) {
                 Poll::Ready(()) => Poll::Ready(Some(this.ending())),
                 Poll::Pending => Poll::Pending,

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use routing_core::Fleet;
-use routing_exec::Settings;
+use routing_exec::DispatchConfig;
 use routing_plugins::PluginState;
 
 use super::config::Config;
@@ -36,8 +36,8 @@ pub(super) fn reload(shared: &Arc<Shared>, config: Config) -> Result<(), ReloadE
         Ok(joined.fleet())
     };
     // Pods join last: what fails before has nothing to take back.
-    let settings = shared.serving.load().settings.clone();
-    let serving = serving(&config, &shared.plugin_state, join, settings)?;
+    let dispatch = shared.serving.load().dispatch.clone();
+    let serving = serving(&config, &shared.plugin_state, join, dispatch)?;
     let Some(next) = next else { return Ok(()) };
     // Nothing fails from here on.
     shared.directory.publish(&next, &roster);
@@ -73,18 +73,18 @@ pub(super) fn serving(
     config: &Config,
     plugin_state: &PluginState,
     fleet: impl FnOnce() -> Result<Fleet, StartError>,
-    mut settings: Settings,
+    mut dispatch: DispatchConfig,
 ) -> Result<Serving, StartError> {
     let deciding = Deciding::new(workflow::build(&config.profile, plugin_state)?);
-    settings.config = Arc::new(serving::run_config(config));
-    settings.handoff = serving::handoff(config.handoff);
+    dispatch.policy = Arc::new(serving::dispatch_policy(config));
+    dispatch.handoff = serving::handoff(config.handoff);
     Ok(Serving {
         profile: config.profile.label().into(),
         deciding: Arc::new(deciding),
         fleet: Arc::new(fleet()?),
         limits: config.limits.clone(),
         client_pause: seconds(config.patience.client_seconds),
-        settings,
+        dispatch,
     })
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use kv_index::{Index, Pod, PodSet};
 use routing_core::{Fleet, Load, PodInfo};
-use routing_exec::handoff::Addresses;
+use routing_exec::handoff::PodAddresses;
 use tokio_util::sync::CancellationToken;
 
 use super::config::PodSettings;
@@ -138,7 +138,7 @@ impl Directory {
     }
 }
 
-impl Addresses for Directory {
+impl PodAddresses for Directory {
     fn address(&self, pod: Pod) -> Option<Cow<'_, str>> {
         self.0.load().get(&pod).map(|address| Cow::Owned(address.to_string()))
     }

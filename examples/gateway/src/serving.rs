@@ -9,7 +9,7 @@ use routing_core::{DecideError, Fleet, Request, RoutingInput, RoutingPlan, Trace
 use routing_exec::handoff::{
     Handoff, Mooncake, MooncakeEngine, MooncakeEngines, Nixl, Plain, SglangBootstrap, SharedStorage,
 };
-use routing_exec::{RunConfig, Settings};
+use routing_exec::{DispatchConfig, DispatchPolicy};
 
 use super::config::server_seconds as seconds;
 use super::config::{Config, HandoffKind, Limits};
@@ -23,7 +23,7 @@ pub(super) struct Serving {
     pub(super) limits: Limits,
     /// How long a client may pause.
     pub(super) client_pause: Duration,
-    pub(super) settings: Settings,
+    pub(super) dispatch: DispatchConfig,
 }
 
 impl Serving {
@@ -35,7 +35,7 @@ impl Serving {
             fleet: Arc::new(fleet),
             limits: self.limits.clone(),
             client_pause: self.client_pause,
-            settings: self.settings.clone(),
+            dispatch: self.dispatch.clone(),
         }
     }
 
@@ -78,17 +78,17 @@ impl Deciding {
     }
 }
 
-/// How runs are carried out, by a configuration: all but where pods are and what retries are left.
-pub(super) fn run_config(config: &Config) -> RunConfig {
+/// Timeouts and retries, by a configuration.
+pub(super) fn dispatch_policy(config: &Config) -> DispatchPolicy {
     let patience = &config.patience;
-    let first_byte = seconds(patience.first_byte_seconds);
-    RunConfig {
-        attempts: patience.attempts,
-        prefill_first_byte: first_byte,
-        first_byte,
-        whole: seconds(patience.whole_seconds),
-        idle: seconds(patience.idle_seconds),
-        ..RunConfig::default()
+    let first_byte_timeout = seconds(patience.first_byte_seconds);
+    DispatchPolicy {
+        max_attempts: patience.attempts,
+        prefill_first_byte_timeout: first_byte_timeout,
+        first_byte_timeout,
+        request_timeout: seconds(patience.whole_seconds),
+        idle_timeout: seconds(patience.idle_seconds),
+        ..DispatchPolicy::default()
     }
 }
 

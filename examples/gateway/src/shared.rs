@@ -13,7 +13,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use kv_index::BlockSize;
 use parking_lot::Mutex;
 use routing_exec::adapter::{HyperTransport, TokioTimer};
-use routing_exec::{Breakers, Driver};
+use routing_exec::{Breakers, TransportExecutor};
 use routing_plugins::PluginState;
 use routing_plugins::tokenize::PromptTokenizer;
 use tokio::sync::watch;
@@ -38,7 +38,7 @@ pub(super) struct Shared {
     pub(super) plugin_state: PluginState,
     pub(super) tokenizer: Arc<dyn PromptTokenizer>,
     pub(super) client: PodClient,
-    pub(super) driver: Driver<PodTransport, TokioTimer>,
+    pub(super) executor: TransportExecutor<PodTransport, TokioTimer>,
     pub(super) breakers: Arc<Breakers>,
     pub(super) directory: Arc<Directory>,
     /// What requests are decided by now.
@@ -93,7 +93,7 @@ impl Shared {
                 Hashing::native(&config.model.name, size),
             )),
             model: config.model.clone(),
-            driver: Driver::with_breakers(transport, TokioTimer::new(), Arc::clone(&breakers)),
+            executor: TransportExecutor::with_breakers(transport, TokioTimer::new(), Arc::clone(&breakers)),
             plugin_state,
             tokenizer,
             client,

@@ -6,12 +6,12 @@ use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Request, Uri};
 use routing_core::Pod;
 
-use crate::driver::TransportError;
-use crate::handoff::Addresses;
+use crate::executor::TransportError;
+use crate::handoff::PodAddresses;
 
 /// Points a request at a pod. All of its URI but path and query is taken from the pod's address.
 pub(super) fn direct<B>(
-    addresses: &dyn Addresses,
+    addresses: &dyn PodAddresses,
     pod: Pod,
     mut request: Request<B>,
 ) -> Result<Request<B>, TransportError> {
@@ -62,7 +62,7 @@ mod tests {
     #[derive(Debug)]
     struct At(Option<&'static str>);
 
-    impl Addresses for At {
+    impl PodAddresses for At {
         fn address(&self, _: Pod) -> Option<Cow<'_, str>> {
             self.0.map(Cow::Borrowed)
         }

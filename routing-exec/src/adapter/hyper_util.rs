@@ -13,20 +13,20 @@ use http_body::Body;
 use routing_core::Pod;
 
 use super::address::{chain, direct};
-use crate::driver::{Transport, TransportError};
-use crate::handoff::Addresses;
+use crate::executor::{Transport, TransportError};
+use crate::handoff::PodAddresses;
 
 /// Hyper-util's client, which keeps connections open. It follows no redirects.
 ///
 /// `B` is the body that the client was built for; any that can be made of [`Bytes`] will do.
 pub struct HyperTransport<C, B> {
     client: Client<C, B>,
-    addresses: Arc<dyn Addresses>,
+    addresses: Arc<dyn PodAddresses>,
 }
 
 impl<C, B> HyperTransport<C, B> {
     /// A transport by a client, to pods at these addresses.
-    pub fn new(client: Client<C, B>, addresses: Arc<dyn Addresses>) -> Self {
+    pub fn new(client: Client<C, B>, addresses: Arc<dyn PodAddresses>) -> Self {
         Self { client, addresses }
     }
 }
@@ -47,7 +47,7 @@ where
         async move {
             client.request(request?.map(B::from)).await.map_err(|error| {
                 let why = chain(&error);
-                if error.is_connect() { TransportError::Connect(why) } else { TransportError::Broken(why) }
+                if error.is_connect() { TransportError::Connect(why) } else { TransportError::Reset(why) }
             })
         }
     }

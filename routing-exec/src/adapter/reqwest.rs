@@ -9,8 +9,8 @@ use http::{Request, Response};
 use routing_core::Pod;
 
 use super::address::{chain, direct};
-use crate::driver::{Transport, TransportError};
-use crate::handoff::Addresses;
+use crate::executor::{Transport, TransportError};
+use crate::handoff::PodAddresses;
 
 /// A reqwest client, built so that it only carries.
 ///
@@ -18,17 +18,17 @@ use crate::handoff::Addresses;
 #[derive(Clone, Debug)]
 pub struct ReqwestTransport {
     client: Client,
-    addresses: Arc<dyn Addresses>,
+    addresses: Arc<dyn PodAddresses>,
 }
 
 impl ReqwestTransport {
     /// A transport by a client that is built here, to pods at these addresses. Leave out a timeout for the whole request:
-    /// it would cut long streams, and a run has bounds of its own.
+    /// it would cut long streams, and a dispatch has bounds of its own.
     ///
     /// # Errors
     ///
     /// When the client cannot be built: its TLS cannot be set up, for one.
-    pub fn new(client: ClientBuilder, addresses: Arc<dyn Addresses>) -> Result<Self, ::reqwest::Error> {
+    pub fn new(client: ClientBuilder, addresses: Arc<dyn PodAddresses>) -> Result<Self, ::reqwest::Error> {
         let client = client.redirect(redirect::Policy::none()).referer(false).no_proxy();
         let client = client.no_gzip().no_brotli().no_zstd().no_deflate().build()?;
         Ok(Self { client, addresses })
@@ -49,7 +49,7 @@ impl Transport for ReqwestTransport {
             client.execute(request).await.map(Response::from).map_err(|error: ::reqwest::Error| {
                 // The address is in the text already, and belongs to the operator's fleet.
                 let (is_connect, why) = (error.is_connect(), chain(&error.without_url()));
-                if is_connect { TransportError::Connect(why) } else { TransportError::Broken(why) }
+                if is_connect { TransportError::Connect(why) } else { TransportError::Reset(why) }
             })
         }
     }

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::Instant;
 
-use crate::driver::Timer;
+use crate::executor::Timer;
 
 /// Time as tokio tells it: where its clock is paused, this one is too.
 #[derive(Clone, Copy, Debug, Default)]

@@ -14,8 +14,8 @@ use routing_core::Pod;
 use tower_service::Service;
 
 use super::address::{chain, direct};
-use crate::driver::{Transport, TransportError};
-use crate::handoff::Addresses;
+use crate::executor::{Transport, TransportError};
+use crate::handoff::PodAddresses;
 
 /// A tower service that carries requests: cloned for each, and called once that clone is ready.
 ///
@@ -23,14 +23,14 @@ use crate::handoff::Addresses;
 /// nothing, and neither has one whose error was caused by a refused connection; every other error is a broken one.
 pub struct TowerTransport<S, B> {
     service: S,
-    addresses: Arc<dyn Addresses>,
+    addresses: Arc<dyn PodAddresses>,
     /// Nothing of a body is kept, so whether one can be shared does not matter.
     body: PhantomData<fn(B)>,
 }
 
 impl<S, B> TowerTransport<S, B> {
     /// A transport by a service, to pods at these addresses.
-    pub fn new(service: S, addresses: Arc<dyn Addresses>) -> Self {
+    pub fn new(service: S, addresses: Arc<dyn PodAddresses>) -> Self {
         Self { service, addresses, body: PhantomData }
     }
 }
@@ -69,7 +69,7 @@ fn classify(error: &(dyn Error + 'static)) -> TransportError {
         }
         cause = error.source();
     }
-    TransportError::Broken(chain(error))
+    TransportError::Reset(chain(error))
 }
 
 /// What only happens while a connection is made. A reset may come later too.

@@ -1,26 +1,19 @@
-//! How long a request waits before it is tried again.
+//! Exponential backoff with jitter.
 
 use std::time::Duration;
 
-use super::config::BackOff;
+use super::config::Backoff;
+use crate::splitmix64;
 
-impl BackOff {
-    /// The wait before a request's next try, of which `tries` were made: the same for the same request and try.
-    pub(super) fn wait(&self, place: u32, tries: u32, asked: Option<Duration>) -> Duration {
-        let doubled = self.first.saturating_mul(1_u32.checked_shl(tries.saturating_sub(1)).unwrap_or(u32::MAX));
-        let longest = doubled.min(self.most);
-        let chance = mix(u64::from(place) << 32 | u64::from(tries)) >> 11;
+impl Backoff {
+    /// The wait before a request's next attempt: deterministic in the request's index and attempts.
+    pub(super) fn wait(&self, index: u32, attempts: u32, retry_after: Option<Duration>) -> Duration {
+        let doubled = self.initial.saturating_mul(1_u32.checked_shl(attempts.saturating_sub(1)).unwrap_or(u32::MAX));
+        let longest = doubled.min(self.max);
+        let chance = splitmix64::step(u64::from(index) << 32 | u64::from(attempts)) >> 11;
         let share = 1.0 - 0.5 * (chance as f64 / (1_u64 << 53) as f64);
-        longest.mul_f64(share).max(asked.unwrap_or_default().min(self.most))
+        longest.mul_f64(share).max(retry_after.unwrap_or_default().min(self.max))
     }
-}
-
-/// The finalizer of SplitMix64.
-fn mix(mut z: u64) -> u64 {
-    z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]
@@ -29,21 +22,21 @@ mod tests {
 
     #[test]
     fn waits_double_up_to_the_longest_and_lose_at_most_half_by_chance() {
-        let (second, back_off) =
-            (Duration::from_secs(1), BackOff { first: Duration::from_secs(1), most: Duration::from_secs(9) });
-        for place in 0..100 {
-            for (tries, whole) in [(1, 1), (2, 2), (3, 4), (4, 8), (5, 9), (33, 9), (u32::MAX, 9)] {
-                let wait = back_off.wait(place, tries, None);
-                assert!(wait <= second * whole && wait * 2 >= second * whole, "{tries}: {wait:?}");
+        let (second, backoff) =
+            (Duration::from_secs(1), Backoff { initial: Duration::from_secs(1), max: Duration::from_secs(9) });
+        for index in 0..100 {
+            for (attempts, whole) in [(1, 1), (2, 2), (3, 4), (4, 8), (5, 9), (33, 9), (u32::MAX, 9)] {
+                let wait = backoff.wait(index, attempts, None);
+                assert!(wait <= second * whole && wait * 2 >= second * whole, "{attempts}: {wait:?}");
             }
         }
-        assert_ne!(back_off.wait(1, 1, None), back_off.wait(2, 1, None));
+        assert_ne!(backoff.wait(1, 1, None), backoff.wait(2, 1, None));
     }
 
     #[test]
-    fn a_pods_wish_is_heeded_within_bounds() {
-        let back_off = BackOff { first: Duration::from_millis(1), most: Duration::from_secs(9) };
-        assert_eq!(back_off.wait(0, 1, Some(Duration::from_secs(5))), Duration::from_secs(5));
-        assert_eq!(back_off.wait(0, 1, Some(Duration::from_secs(500))), Duration::from_secs(9));
+    fn retry_after_is_respected_up_to_the_longest_wait() {
+        let backoff = Backoff { initial: Duration::from_millis(1), max: Duration::from_secs(9) };
+        assert_eq!(backoff.wait(0, 1, Some(Duration::from_secs(5))), Duration::from_secs(5));
+        assert_eq!(backoff.wait(0, 1, Some(Duration::from_secs(500))), Duration::from_secs(9));
     }
 }

@@ -1,126 +1,126 @@
-//! How a batch is carried out: how much at once, how patiently, and in which order results come.
+//! Configuration of a batch runner: concurrency limits, retries with backoff, pod health, and the order of results.
 
 use std::time::Duration;
 
 use crate::failure::RetryOn;
 
-/// How a batch is carried out.
+/// Configuration of a [`BatchRunner`](crate::batch::BatchRunner).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "settings that a host fills in by name")]
-pub struct BatchRunConfig {
-    /// How much a pod has under way at once, unless [`BatchRunner::bound`](crate::batch::BatchRunner::bound) says otherwise.
-    pub bound: Bound,
-    /// Whether a cohort's first request goes ahead of the others.
-    pub lead: Lead,
-    /// How often a request is tried whose pods had it and failed; at least once. A try that never reached a pod, because
-    /// there was no connection or its circuit was open, is not counted, unless there were four times as many.
-    pub attempts: u32,
-    /// Which failures are worth another try.
+pub struct BatchRunnerConfig {
+    /// The limit of each pod, unless [`BatchRunner::limit`](crate::batch::BatchRunner::limit) sets another.
+    pub limit: ConcurrencyLimit,
+    /// Whether a cohort's first request is sent ahead of the others.
+    pub cohort_start: CohortStart,
+    /// Attempts of a request that pods processed; at least one. Attempts that no pod processed, because there was no connection
+    /// or its breaker was open, are not counted, up to four times as many.
+    pub max_attempts: u32,
+    /// Failures that are retried.
     pub retry_on: RetryOn,
-    /// How long a request waits before another try. It keeps its pod's place meanwhile, so a pod that pushes back is sent less.
-    pub back_off: BackOff,
-    /// So many failures in a row to connect, to answer or to finish an answer, and no answer between, and a pod is dead; at
-    /// least one. A pod whose circuit is open is dead at once.
-    pub dead_after: u32,
-    /// After how long a dead pod is sent one request to see whether it lives again; none if that is for the host to say, by
+    /// The wait before a retry. The request keeps its pod's capacity meanwhile, so an overloaded pod is sent less.
+    pub backoff: Backoff,
+    /// A pod is down after so many failures to connect, to respond or to complete a response, without a response between them;
+    /// at least one. A pod whose breaker is open is down at once.
+    pub failure_threshold: u32,
+    /// After how long a pod that is down is probed with one request; `None` leaves that to
     /// [`BatchRunner::join`](crate::batch::BatchRunner::join).
-    pub revive: Option<Duration>,
-    /// How long to wait for a pod when none lives, before the batch ends with an error; and how long requests wait for a dead
-    /// pod that is looked after when none that lives has room for them, before they are given up.
-    pub patience: Duration,
-    /// How long a pod is left alone that [`BatchWork::admit`](crate::batch::BatchWork::admit) refused, unless something else
-    /// happens.
-    pub ask_again: Duration,
-    /// In which order results come.
-    pub order: Order,
-    /// Requests under way and results that nobody has taken, together: beyond that nothing new is sent. At least one.
-    pub window: usize,
-    /// Bytes of an answer; one that is longer is given up for good.
-    pub most_answer: usize,
+    pub probe_interval: Option<Duration>,
+    /// How long to wait for a pod when none is up, before the batch ends with an error; and how long requests that no pod that
+    /// is up can hold wait for one that is probed, before they fail.
+    pub no_pods_timeout: Duration,
+    /// When to consult [`BatchSource::admit`](crate::batch::BatchSource::admit) again after a rejection, unless an event of the
+    /// batch comes first.
+    pub admission_interval: Duration,
+    /// The order of results.
+    pub order: ResultOrder,
+    /// Requests in flight and results that the consumer has not taken, together: beyond that nothing is sent (backpressure). At
+    /// least one.
+    pub max_outstanding: usize,
+    /// Bytes of a response; a larger one is a failure, and not retried.
+    pub max_response_bytes: usize,
 }
 
-impl Default for BatchRunConfig {
-    /// 64 requests a pod, first ones ahead, five tries from half a second to 30 s apart, dead after three failures and tried
-    /// again after 30 s, five minutes without a pod, refused pods asked
-    /// again after 20 ms, results as they come, 16,384 of them held, 16 MiB each.
+impl Default for BatchRunnerConfig {
+    /// 64 requests a pod, leaders first, five attempts with a backoff of 0.5 s to 30 s, down after three failures and probed
+    /// every 30 s, five minutes without a pod, admission every 20 ms, results as completed, 16,384 outstanding, 16 MiB each.
     fn default() -> Self {
         Self {
-            bound: Bound::default(),
-            lead: Lead::Ahead,
-            attempts: 5,
+            limit: ConcurrencyLimit::default(),
+            cohort_start: CohortStart::LeaderFirst,
+            max_attempts: 5,
             retry_on: RetryOn::default(),
-            back_off: BackOff::default(),
-            dead_after: 3,
-            revive: Some(Duration::from_secs(30)),
-            patience: Duration::from_secs(300),
-            ask_again: Duration::from_millis(20),
-            order: Order::AsTheyCome,
-            window: 16_384,
-            most_answer: 16 << 20,
+            backoff: Backoff::default(),
+            failure_threshold: 3,
+            probe_interval: Some(Duration::from_secs(30)),
+            no_pods_timeout: Duration::from_secs(300),
+            admission_interval: Duration::from_millis(20),
+            order: ResultOrder::Completion,
+            max_outstanding: 16_384,
+            max_response_bytes: 16 << 20,
         }
     }
 }
 
-/// How much a pod has under way at once. A request that waits to be tried again counts.
+/// A pod's concurrency limit. Requests that back off count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "settings that a host fills in by name")]
-pub struct Bound {
+pub struct ConcurrencyLimit {
     /// Requests; at least one.
     pub requests: u32,
-    /// Tokens of their prompts and expected answers, as the pod's KV cache has to hold them; none for no such bound. What
-    /// requests share is counted for each. A request that is larger than that is sent when the pod has nothing else.
+    /// Tokens of prompts and expected outputs, as the pod's KV cache has to hold them; `None` for no limit. Shared prefixes count
+    /// for each request. A larger request is sent when the pod is idle.
     pub tokens: Option<u64>,
 }
 
-impl Default for Bound {
+impl Default for ConcurrencyLimit {
     /// 64 requests of any size.
     fn default() -> Self {
         Self { requests: 64, tokens: None }
     }
 }
 
-/// Whether a cohort's first request, which computes what all of it share, goes ahead of the others.
+/// Whether a cohort's first request, which computes the shared prefix, is sent ahead of the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Lead {
-    /// The others wait until its answer begins; later cohorts of the pod pass them meanwhile. For engines that share blocks only
-    /// once they are computed: sent together, each request of the cohort would compute the shared ones.
+pub enum CohortStart {
+    /// The others wait until its response begins; later cohorts of the pod overtake them. For engines that share blocks once they
+    /// are computed: sent together, each request of the cohort would compute them.
     ///
-    /// An answer that is not streamed begins when it is complete, so this costs a large cohort one answer's time.
-    Ahead,
-    /// All are sent as the pod's bound allows. For engines that see what two waiting prompts share.
+    /// A response that is not streamed begins when it is complete, so this costs a large cohort one response's time.
+    LeaderFirst,
+    /// All are sent within the pod's limit. For engines that share prefixes between waiting prompts.
     Together,
 }
 
-/// How long a request waits before it is tried again: twice as long each time, less up to half of it by chance, so that
-/// requests that failed together do not come back together. A pod's `Retry-After` is heeded up to the longest wait.
+/// Exponential backoff with jitter: each wait doubles, less up to half of it at random, so that requests that failed together do
+/// not come back together. A pod's `Retry-After` is respected up to the longest wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "settings that a host fills in by name")]
-pub struct BackOff {
-    /// Before the second try.
-    pub first: Duration,
+pub struct Backoff {
+    /// Before the second attempt.
+    pub initial: Duration,
     /// The longest wait.
-    pub most: Duration,
+    pub max: Duration,
 }
 
-impl Default for BackOff {
+impl Default for Backoff {
     /// From half a second to 30 s.
     fn default() -> Self {
-        Self { first: Duration::from_millis(500), most: Duration::from_secs(30) }
+        Self { initial: Duration::from_millis(500), max: Duration::from_secs(30) }
     }
 }
 
-/// In which order results come.
+/// The order of results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Order {
-    /// As they come.
-    AsTheyCome,
-    /// By the requests' places in the batch.
+pub enum ResultOrder {
+    /// As requests complete.
+    Completion,
+    /// By index.
     ///
-    /// Results that are early are held, and no more of them than the window allows: when it is full, nothing is sent but the
-    /// request whose result is next, ahead of its turn in the plan. A window that is small beside the batch thus costs the
-    /// plan its order; a host that can sort afterwards, by a journal for one, had better take them as they come.
-    /// Failures of requests that a plan leaves out are held besides, whatever the window: they are there at once.
-    ByPlace,
+    /// Early results are buffered within [`BatchRunnerConfig::max_outstanding`]: when that is reached, only the request whose
+    /// result is next is sent, out of the plan's order. A bound that is small beside the batch thus costs the plan its order;
+    /// where results can be sorted afterwards, by a journal for example, prefer [`Self::Completion`]. Failures of requests that a
+    /// plan leaves out are buffered besides.
+    Index,
 }

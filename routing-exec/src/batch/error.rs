@@ -1,23 +1,23 @@
-//! Why a batch ended before its requests did.
+//! Batch errors: why a batch ended before all its requests had results.
 
-/// Why a batch ended before all of its requests had results. What has one is in the journal, if there is one: the same
-/// batch can be resumed.
+/// Why a batch ended before all its requests had results. Results are in the journal, if there is one: the same batch can be
+/// resumed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BatchError {
-    /// No pod lived for as long as there was patience. An operator's to mend.
-    #[error("no pod lives, and {left} requests are left")]
+    /// No pod was up within the timeout. The operator can act.
+    #[error("no pod is up, and {remaining} requests remain")]
     NoPods {
         /// Requests without a result.
-        left: usize,
+        remaining: usize,
     },
-    /// The host had no new plan for pods that live.
-    #[error("there is no new plan for {left} requests")]
+    /// The source had no new plan for the pods that are up.
+    #[error("no plan for the {remaining} requests that remain")]
     NoPlan {
         /// Requests without a result.
-        left: usize,
+        remaining: usize,
     },
-    /// The journal could not be written; an operator's to mend. The result that was to be written is lost.
+    /// The journal could not be written; the operator can act. The result that was to be written is lost.
     #[error("the journal cannot be written: {0}")]
     Journal(std::io::ErrorKind),
 }

@@ -1,26 +1,25 @@
-//! What is done of a batch, on disk: a killed run goes on where it was.
+//! Batch journal: a write-ahead log of results, from which a killed run is resumed.
 //!
-//! A journal is a header and then records, each written once and never changed.
+//! A journal is a header and then records, append-only.
 //!
 //! | part | bytes |
 //! |---|---|
 //! | header | `PMBATCH\0`, version (4), the batch's [`BatchDigest`] (16), its requests (4), CRC-32 of these (4) |
 //! | record | length of its content (4), CRC-32 of that and the content (4), the content |
-//! | content | place (4), attempts (4), microseconds (8), tokens of prompt, cache and output (3 × 4), kind (1), then |
-//! | answer, kind 0 | status (2), body |
+//! | content | index (4), attempts (4), microseconds (8), tokens of prompt, cache and output (3 × 4), kind (1), then |
+//! | response, kind 0 | status (2), body |
 //! | failure, kind 1 | length of its code (2), code, message |
 //!
-//! Numbers are little-endian. A record's sum begins with the header's, so that one of another batch is none of this.
+//! Numbers are little-endian. A record's checksum is seeded with the header's, so that a record of another batch is invalid.
 //!
-//! The rule that must never break: a record counts only if it and all before it are whole. So a torn tail, or one whose
-//! bytes changed, costs the records from there on, whose requests are done again, and nothing else. (A CRC-32 tells every
-//! change within 32 bits in a row, and all but one in four thousand million of the others: it guards against accidents, not
-//! against forgers.)
+//! The rule that must never break: a record is valid only if it and all before it are complete. So a torn or corrupt record
+//! invalidates the records from there on, whose requests are executed again, and nothing else. (CRC-32 detects every burst of 32
+//! bits, and all but one in 2³² of other changes; it is no defence against forgery.)
 //!
-//! A record is handed to the system before its result is handed out, so a killed process loses none. When it is on disk,
-//! where a machine that loses power finds it, is the host's to say, by [`SyncPolicy`].
+//! A record is written to the system before its result is returned, so a killed process loses none. Durability against power
+//! loss is set by [`SyncPolicy`].
 
-mod crc;
+mod crc32;
 mod digest;
 mod file;
 mod header;
@@ -38,30 +37,30 @@ pub use read::{JournalError, JournalReader};
 
 use super::result::BatchResult;
 
-/// Where results are kept before they are handed out.
-pub trait Keep {
-    /// Keeps a result.
+/// A sink to which results are written before they are returned.
+pub trait ResultSink {
+    /// Writes a result.
     ///
     /// # Errors
     ///
     /// When it cannot be written; the batch ends.
-    fn keep(&mut self, result: &BatchResult) -> io::Result<()>;
+    fn write(&mut self, result: &BatchResult) -> io::Result<()>;
 
-    /// All results are kept.
+    /// Makes all results durable, after the last one.
     ///
     /// # Errors
     ///
-    /// When they are not safe.
+    /// When they are not durable.
     fn close(&mut self) -> io::Result<()>;
 }
 
-/// What a journal is written to.
+/// A writer whose contents can be made durable.
 pub trait Durable: Write {
-    /// Makes all that was written safe.
+    /// Makes all that was written durable, as `fdatasync` does.
     ///
     /// # Errors
     ///
-    /// When that cannot be.
+    /// When that fails.
     fn sync(&mut self) -> io::Result<()>;
 }
 
@@ -77,7 +76,7 @@ impl Durable for Vec<u8> {
     }
 }
 
-/// How often records are made safe against a machine that loses power. Each is handed to the system at once in any case.
+/// How often records are synced to disk. Each is written to the system at once in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SyncPolicy {
@@ -90,32 +89,32 @@ pub enum SyncPolicy {
 }
 
 impl Default for SyncPolicy {
-    /// After 256 records: a second or two of work may be done again.
+    /// After 256 records: a power loss costs a second or two of work.
     fn default() -> Self {
         Self::Every(256)
     }
 }
 
-/// A journal that is being written.
+/// A journal writer.
 pub struct Journal<W> {
     out: W,
     sync: SyncPolicy,
-    /// What records' sums begin with.
+    /// The seed of records' checksums.
     seed: u32,
-    /// Records since the last time all was made safe.
-    unsafe_records: u32,
-    /// A record was written in part: what came behind it would not be read.
-    is_broken: bool,
+    /// Records since the last sync.
+    unsynced_records: u32,
+    /// A record was written in part: records behind it would be invalid.
+    is_torn: bool,
     record: Vec<u8>,
 }
 
 impl<W: Durable> Journal<W> {
-    /// Begins a journal of a batch, in what is empty.
+    /// Creates a journal, in an empty writer.
     ///
     /// # Errors
     ///
     /// When the header cannot be written.
-    pub fn begin(mut out: W, batch: BatchDigest, requests: u32, sync: SyncPolicy) -> io::Result<Self> {
+    pub fn create(mut out: W, batch: BatchDigest, requests: u32, sync: SyncPolicy) -> io::Result<Self> {
         let header = Header { batch, requests };
         out.write_all(&header.to_bytes())?;
         out.flush()?;
@@ -123,49 +122,49 @@ impl<W: Durable> Journal<W> {
         Ok(Self::resume(out, batch, requests, sync))
     }
 
-    /// Goes on with a journal of the same batch that was read to its end, where its last whole record ends.
+    /// Resumes a journal of the same batch, at the end of its last complete record.
     pub fn resume(out: W, batch: BatchDigest, requests: u32, sync: SyncPolicy) -> Self {
-        let seed = Header { batch, requests }.sum();
-        Self { out, sync, seed, unsafe_records: 0, is_broken: false, record: Vec::new() }
+        let seed = Header { batch, requests }.checksum();
+        Self { out, sync, seed, unsynced_records: 0, is_torn: false, record: Vec::new() }
     }
 
-    /// What it is written to.
+    /// The writer.
     pub fn into_inner(self) -> W {
         self.out
     }
 
-    fn make_safe(&mut self) -> io::Result<()> {
-        self.unsafe_records = 0;
+    fn sync_now(&mut self) -> io::Result<()> {
+        self.unsynced_records = 0;
         self.out.sync()
     }
 }
 
-impl<W: Durable> Keep for Journal<W> {
-    fn keep(&mut self, result: &BatchResult) -> io::Result<()> {
-        if self.is_broken {
+impl<W: Durable> ResultSink for Journal<W> {
+    fn write(&mut self, result: &BatchResult) -> io::Result<()> {
+        if self.is_torn {
             return Err(io::Error::other("an earlier record was written in part"));
         }
         record::write(result, self.seed, &mut self.record)?;
-        // In one call, so that what is torn is the last record.
+        // In one call, so that only the last record can be torn.
         let written = self.out.write_all(&self.record).and_then(|()| self.out.flush());
-        self.is_broken = written.is_err();
+        self.is_torn = written.is_err();
         written?;
-        self.unsafe_records = self.unsafe_records.saturating_add(1);
-        let often = match self.sync {
+        self.unsynced_records = self.unsynced_records.saturating_add(1);
+        let interval = match self.sync {
             SyncPolicy::Each => 1,
             SyncPolicy::Every(records) => records.max(1),
             SyncPolicy::AtEnd => u32::MAX,
         };
-        if self.unsafe_records >= often { self.make_safe() } else { Ok(()) }
+        if self.unsynced_records >= interval { self.sync_now() } else { Ok(()) }
     }
 
     fn close(&mut self) -> io::Result<()> {
-        self.make_safe()
+        self.sync_now()
     }
 }
 
 impl<W> fmt::Debug for Journal<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Journal").field("sync", &self.sync).field("is_broken", &self.is_broken).finish_non_exhaustive()
+        f.debug_struct("Journal").field("sync", &self.sync).field("is_torn", &self.is_torn).finish_non_exhaustive()
     }
 }

@@ -1,84 +1,84 @@
-//! How far a batch has come.
+//! Batch progress: counts, tokens and the estimated time to completion, in all and by pod.
 
 use std::time::{Duration, Instant};
 
 use routing_core::Pod;
 
-use super::board::Board;
-use super::lane::{Lane, Life};
+use super::pod_queue::{PodHealth, PodQueue};
+use super::request_states::RequestStates;
 
-/// How far a batch has come.
+/// The progress of a batch.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct BatchProgress {
     /// Requests of the batch.
     pub requests: usize,
-    /// Those whose results were there before this run.
+    /// Those with a result from an earlier run.
     pub resumed: usize,
-    /// Those that this run has an answer of success for.
+    /// Those that succeeded in this run.
     pub succeeded: usize,
-    /// Those that failed for good, or whose answer is one of an error.
+    /// Those that failed for good, or whose response is an error.
     pub failed: usize,
-    /// Under way, or waiting to be tried again.
+    /// In flight, or backing off.
     pub in_flight: usize,
-    /// Not begun.
-    pub waiting: usize,
-    /// Results that nobody has taken yet.
-    pub held: usize,
-    /// Requests that were sent again.
+    /// Not started.
+    pub queued: usize,
+    /// Results that the consumer has not taken.
+    pub buffered: usize,
+    /// Retries.
     pub retries: usize,
-    /// Times that a plan was made anew.
+    /// New plans.
     pub replans: usize,
-    /// Tokens of prompts, as answers say.
+    /// Prompt tokens, by the responses' usage.
     pub prompt_tokens: u64,
-    /// Of those, from caches.
+    /// Prompt tokens from caches.
     pub cached_tokens: u64,
-    /// Tokens of answers, as they say.
+    /// Output tokens.
     pub output_tokens: u64,
     /// Since the first poll.
     pub elapsed: Duration,
-    /// How long the rest will take: of the living pods the one that is done last, if each goes on through the expected tokens
-    /// of what it has left as fast as through what it has done. None until something is done.
-    pub left: Option<Duration>,
+    /// The estimated time to completion: the slowest pod's, at each one's rate of expected tokens so far. `None` until something
+    /// is done.
+    pub eta: Option<Duration>,
     /// By pod.
     pub pods: Vec<PodProgress>,
 }
 
 impl BatchProgress {
-    /// Requests that have a result, from this run or before it.
+    /// Requests with a result, from this run or an earlier one.
     #[must_use]
-    pub fn done(&self) -> usize {
+    pub fn completed(&self) -> usize {
         self.resumed + self.succeeded + self.failed
     }
 }
 
-/// How far a pod has come.
+/// The progress of a pod.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PodProgress {
-    /// Which.
+    /// The pod.
     pub pod: Pod,
-    /// Whether it is thought to live.
-    pub is_living: bool,
-    /// Requests it did.
+    /// Whether it is up.
+    pub is_up: bool,
+    /// Requests that succeeded.
     pub succeeded: usize,
-    /// Requests that failed for good with it.
+    /// Requests that failed for good.
     pub failed: usize,
-    /// Requests under way with it.
+    /// Requests in flight.
     pub in_flight: usize,
-    /// Requests it has not begun.
-    pub waiting: usize,
-    /// Tokens of prompts, as its answers say.
+    /// Requests that are not started.
+    pub queued: usize,
+    /// Prompt tokens, by its responses' usage.
     pub prompt_tokens: u64,
-    /// Of those, from its cache.
+    /// Prompt tokens from its cache.
     pub cached_tokens: u64,
-    /// Tokens of its answers, as they say.
+    /// Output tokens.
     pub output_tokens: u64,
-    /// From the first poll to the last thing it was done with.
+    /// From the first poll to its last completion.
     pub busy: Duration,
 }
 
-/// What is counted besides what the board knows.
+/// Counts besides the request states.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) resumed: usize,
@@ -89,65 +89,70 @@ pub(super) struct Counts {
 }
 
 impl BatchProgress {
-    pub(super) fn of(board: &Board, counts: Counts, held: usize, started: Option<Instant>, now: Instant) -> Self {
+    pub(super) fn of(
+        states: &RequestStates,
+        counts: Counts,
+        buffered: usize,
+        started: Option<Instant>,
+        now: Instant,
+    ) -> Self {
         let started = started.unwrap_or(now);
         let elapsed = now.saturating_duration_since(started);
-        let sum = |count: fn(&Lane) -> u64| board.lanes.iter().map(count).sum::<u64>();
+        let sum = |count: fn(&PodQueue) -> u64| states.queues.iter().map(count).sum::<u64>();
         Self {
-            requests: board.requests(),
+            requests: states.requests(),
             resumed: counts.resumed,
             succeeded: counts.succeeded,
             failed: counts.failed,
-            in_flight: sum(|lane| u64::from(lane.in_flight)) as usize,
-            waiting: board.waiting(),
-            held,
+            in_flight: sum(|queue| u64::from(queue.in_flight)) as usize,
+            queued: states.queued(),
+            buffered,
             retries: counts.retries,
             replans: counts.replans,
-            prompt_tokens: sum(|lane| lane.tally.prompt),
-            cached_tokens: sum(|lane| lane.tally.cached),
-            output_tokens: sum(|lane| lane.tally.output),
+            prompt_tokens: sum(|queue| queue.totals.prompt),
+            cached_tokens: sum(|queue| queue.totals.cached),
+            output_tokens: sum(|queue| queue.totals.output),
             elapsed,
-            left: left(board, started, now),
-            pods: board.lanes.iter().map(|lane| PodProgress::of(lane, started)).collect(),
+            eta: eta(states, started, now),
+            pods: states.queues.iter().map(|queue| PodProgress::of(queue, started)).collect(),
         }
     }
 }
 
 impl PodProgress {
-    fn of(lane: &Lane, started: Instant) -> Self {
+    fn of(queue: &PodQueue, started: Instant) -> Self {
         Self {
-            pod: lane.pod,
-            is_living: lane.life == Life::Living,
-            succeeded: lane.tally.succeeded,
-            failed: lane.tally.failed,
-            in_flight: lane.in_flight as usize,
-            waiting: lane.waiting,
-            prompt_tokens: lane.tally.prompt,
-            cached_tokens: lane.tally.cached,
-            output_tokens: lane.tally.output,
-            busy: lane.tally.last.map_or(Duration::ZERO, |last| last.saturating_duration_since(started)),
+            pod: queue.pod,
+            is_up: queue.health == PodHealth::Up,
+            succeeded: queue.totals.succeeded,
+            failed: queue.totals.failed,
+            in_flight: queue.in_flight as usize,
+            queued: queue.queued,
+            prompt_tokens: queue.totals.prompt,
+            cached_tokens: queue.totals.cached,
+            output_tokens: queue.totals.output,
+            busy: queue.totals.last.map_or(Duration::ZERO, |last| last.saturating_duration_since(started)),
         }
     }
 }
 
-/// The time that a pod took for what it has done tells what it takes for the rest. One that has done nothing yet is thought to
-/// be as fast as the others are on average.
-fn left(board: &Board, started: Instant, now: Instant) -> Option<Duration> {
-    if board.left() == 0 {
+/// Extrapolates each pod's rate; a pod that has done nothing yet is taken to be as fast as the average.
+fn eta(states: &RequestStates, started: Instant, now: Instant) -> Option<Duration> {
+    if states.remaining() == 0 {
         return Some(Duration::ZERO);
     }
     let elapsed = now.saturating_duration_since(started).as_secs_f64();
-    let living = || board.lanes.iter().filter(|lane| lane.life == Life::Living);
-    let (all, pods) = (board.lanes.iter().map(|lane| lane.tally.done).sum::<u64>(), living().count());
+    let up = || states.queues.iter().filter(|queue| queue.health == PodHealth::Up);
+    let (all, pods) = (states.queues.iter().map(|queue| queue.totals.done).sum::<u64>(), up().count());
     if all == 0 || pods == 0 {
         return None;
     }
     let usual = elapsed * pods as f64 / all as f64;
-    let times = living().filter(|lane| lane.left > 0).map(|lane| {
-        let last = lane.tally.last.filter(|_| lane.tally.done > 0);
-        last.map_or(lane.left as f64 * usual, |last| {
+    let times = up().filter(|queue| queue.remaining > 0).map(|queue| {
+        let last = queue.totals.last.filter(|_| queue.totals.done > 0);
+        last.map_or(queue.remaining as f64 * usual, |last| {
             let busy = last.saturating_duration_since(started).as_secs_f64();
-            busy * lane.left as f64 / lane.tally.done as f64 - (elapsed - busy)
+            busy * queue.remaining as f64 / queue.totals.done as f64 - (elapsed - busy)
         })
     });
     Duration::try_from_secs_f64(times.fold(0.0, f64::max)).ok()

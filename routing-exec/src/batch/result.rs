@@ -1,4 +1,4 @@
-//! What became of one request of a batch.
+//! Batch results: the response or the failure of one request, and its token usage.
 
 use std::time::Duration;
 
@@ -6,52 +6,52 @@ use bytes::Bytes;
 use json_edit::{Object, Raw};
 use routing_core::Pod;
 
-use crate::error::RunError;
+use crate::error::DispatchError;
 
-/// What became of one request of a batch.
+/// The result of one request of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "what a host reads, and makes in its tests")]
 pub struct BatchResult {
-    /// Its place in the batch.
-    pub place: u32,
-    /// What a pod answered, or why none did.
-    pub outcome: Result<BatchAnswer, BatchFailure>,
+    /// Its index in the batch.
+    pub index: u32,
+    /// A pod's response, or why there is none.
+    pub outcome: Result<BatchResponse, BatchFailure>,
     /// How often it was sent.
     pub attempts: u32,
-    /// What the answer says it took.
+    /// The response's token usage.
     pub usage: BatchUsage,
-    /// From its first sending to its end.
-    pub took: Duration,
-    /// Who was asked last; none if nobody was, or if it was read from a journal.
+    /// From its first attempt to its end.
+    pub duration: Duration,
+    /// The pod of its last attempt; `None` if there was none, or if it was read from a journal.
     pub pod: Option<Pod>,
 }
 
 impl BatchResult {
-    /// Whether it is a pod's whole answer with a status of success.
+    /// Whether it is a response with a 2xx status.
     #[must_use]
     pub fn is_success(&self) -> bool {
-        self.outcome.as_ref().is_ok_and(|answer| (200..300).contains(&answer.status))
+        self.outcome.as_ref().is_ok_and(|response| (200..300).contains(&response.status))
     }
 }
 
-/// A pod's whole answer, which may be one of an error that no other try would change.
+/// A pod's complete response, which may be an error that no other attempt would change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "what a host reads, and makes in its tests")]
-pub struct BatchAnswer {
+pub struct BatchResponse {
     /// Its status.
     pub status: u16,
     /// Its body.
     pub body: Bytes,
 }
 
-/// Why a request has no answer.
+/// Why a request has no response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 #[expect(clippy::exhaustive_structs, reason = "what a host reads, and makes in its tests")]
 pub struct BatchFailure {
-    /// A short name for the kind of failure: those of [`RunError::code`], or `too_long`, `unplanned`, `answer_too_long`.
+    /// The kind of failure: a [`DispatchError::code`], or `too_long`, `unplanned`, `response_too_large`.
     pub code: Box<str>,
-    /// What happened, for people.
+    /// A message for people.
     pub message: Box<str>,
 }
 
@@ -61,28 +61,28 @@ impl BatchFailure {
     }
 }
 
-impl From<&RunError> for BatchFailure {
-    fn from(error: &RunError) -> Self {
+impl From<&DispatchError> for BatchFailure {
+    fn from(error: &DispatchError) -> Self {
         Self::new(error.code(), &error.to_string())
     }
 }
 
-/// What an answer says it took, in tokens; zeros where it does not say.
+/// A response's token usage; zeros where it has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "what a host reads, and makes in its tests")]
 pub struct BatchUsage {
-    /// Of the prompt.
+    /// Prompt tokens.
     pub prompt: u32,
-    /// Of those, from the pod's cache.
+    /// Prompt tokens from the pod's cache.
     pub cached: u32,
-    /// Of the answer.
+    /// Output tokens.
     pub output: u32,
 }
 
 impl BatchUsage {
-    /// Reads the `usage` of an answer in the form of the OpenAI API.
-    pub(super) fn of(answer: &[u8]) -> Self {
-        let Ok(Some(usage)) = Object::find(answer, "usage") else { return Self::default() };
+    /// Parses the `usage` of a response in the form of the OpenAI API.
+    pub(super) fn of(response: &[u8]) -> Self {
+        let Ok(Some(usage)) = Object::find(response, "usage") else { return Self::default() };
         let Some(usage) = usage.object() else { return Self::default() };
         let count = |value: Option<Raw<'_>>| {
             let count = value.and_then(Raw::as_u64).unwrap_or(0);

@@ -1,12 +1,12 @@
-//! The runner: carries a batch out, as a stream that the host polls.
+//! Batch runner: executes a batch plan, as a stream of results.
 //!
-//! It holds as many futures as there are requests under way, and polls the ones that were woken. The rule that must never break:
-//! a result is in the journal before anybody has it.
+//! It holds a future for each request in flight, and polls those that were woken. The rule that must never break: a result is in
+//! the journal before the consumer has it.
 
-mod ending;
-mod pods;
-mod polling;
-mod sending;
+mod completion;
+mod pod_health;
+mod poll;
+mod send;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,31 +15,30 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use routing_core::Pod;
 use routing_core::batch::BatchPlan;
-use routing_core::{DEFAULT_POD_WORDS, Pod};
 
-use super::bells::Bells;
-use super::board::Board;
-use super::config::{BatchRunConfig, Bound};
+use super::config::{BatchRunnerConfig, ConcurrencyLimit};
 use super::error::BatchError;
-use super::flight::Flight;
-use super::journal::Keep;
+use super::in_flight::{Attempts, InFlight};
+use super::journal::ResultSink;
 use super::progress::{BatchProgress, Counts};
-use super::ready::Ready;
+use super::request_states::RequestStates;
 use super::result::BatchResult;
-use super::work::BatchWork;
-use crate::driver::{Driver, Timer, Transport};
-use crate::run::Settings;
+use super::result_queue::ResultQueue;
+use super::source::BatchSource;
+use super::wakers::SlotWakers;
+use crate::dispatch::DispatchConfig;
+use crate::executor::{Executor, Timer};
 
-/// Carries a batch out. Nothing is sent before it is first polled, nothing goes on unless it is polled, and dropping it
-/// cancels what is under way.
+/// Executes a batch plan through an [`Executor`]. It is driven by polling only, and dropping it cancels what is in flight.
 ///
-/// Requests that were under way when a pod died, or when the runner was dropped, may have been carried out without anybody
-/// having the answer: they are sent again, and have one result.
+/// Requests that were in flight when a pod went down, or when the runner was dropped, may have been processed without a response:
+/// they are sent again (at least once), and have one result.
 ///
 /// # Examples
 ///
-/// Three requests for one pod that answers from memory.
+/// Three requests for one pod that responds from memory.
 ///
 /// ```
 /// use std::convert::Infallible;
@@ -54,33 +53,33 @@ use crate::run::Settings;
 /// use http_body::{Body, Frame};
 /// use routing_core::Pod;
 /// use routing_core::batch::{BatchPlan, Cohort, PodPlan};
-/// use routing_exec::batch::{BatchRunner, BatchWork, Size};
+/// use routing_exec::batch::{BatchRunner, BatchSource, RequestSize};
 /// use routing_exec::handoff::Plain;
-/// use routing_exec::{ClientRequest, Driver, Settings, Timer, TransportError};
+/// use routing_exec::{ClientRequest, DispatchConfig, Timer, TransportError, TransportExecutor};
 ///
-/// /// The batch: questions, and who plans anew if a pod dies.
+/// /// The batch.
 /// struct Questions(Vec<&'static str>);
 ///
-/// /// All in one cohort for the first pod. A real host asks a planner.
-/// fn plan(rest: &[u32], pods: &[Pod]) -> Option<BatchPlan> {
+/// /// All in one cohort for the first pod. A real source calls a planner.
+/// fn plan(requests: &[u32], pods: &[Pod]) -> Option<BatchPlan> {
 ///     let mut plan = BatchPlan::default();
-///     plan.pods.push(PodPlan::new(*pods.first()?, vec![Cohort::new(0, rest.to_vec(), 0)]));
+///     plan.pods.push(PodPlan::new(*pods.first()?, vec![Cohort::new(0, requests.to_vec(), 0)]));
 ///     Some(plan)
 /// }
 ///
-/// impl BatchWork for Questions {
-///     fn size(&self, place: u32) -> Size {
-///         Size { prompt: self.0[place as usize].len() as u32, output: 16 }
+/// impl BatchSource for Questions {
+///     fn size(&self, index: u32) -> RequestSize {
+///         RequestSize { prompt: self.0[index as usize].len() as u32, output: 16 }
 ///     }
 ///
-///     fn request(&mut self, place: u32) -> ClientRequest {
-///         let body = Bytes::from(format!(r#"{{"prompt":"{}"}}"#, self.0[place as usize]));
+///     fn request(&mut self, index: u32) -> ClientRequest {
+///         let body = Bytes::from(format!(r#"{{"prompt":"{}"}}"#, self.0[index as usize]));
 ///         let (parts, body) = Request::post("/v1/completions").body(body).unwrap().into_parts();
-///         ClientRequest::new(&parts, body, u64::from(place))
+///         ClientRequest::new(&parts, body, u64::from(index))
 ///     }
 ///
-///     fn replan(&mut self, rest: &[u32], living: &[Pod]) -> Option<BatchPlan> {
-///         plan(rest, living)
+///     fn replan(&mut self, requests: &[u32], pods: &[Pod]) -> Option<BatchPlan> {
+///         plan(requests, pods)
 ///     }
 /// }
 ///
@@ -92,6 +91,7 @@ use crate::run::Settings;
 /// #         Poll::Ready(self.0.take().map(|piece| Ok(Frame::data(piece))))
 /// #     }
 /// # }
+/// # #[derive(Clone)]
 /// # struct Clock;
 /// # impl Timer for Clock {
 /// #     fn now(&self) -> Instant {
@@ -101,20 +101,20 @@ use crate::run::Settings;
 /// #         pending()
 /// #     }
 /// # }
-/// // `Piece` is a body in one piece and `Clock` a timer, as in the example of `Driver`.
+/// // `Piece` is a body of one chunk and `Clock` a timer, as in the example of `TransportExecutor`.
 /// let transport = |_: Pod, request: Request<Bytes>| async move {
 ///     Ok::<_, TransportError>(Response::new(Piece(Some(request.into_body()))))
 /// };
-/// let driver: Driver<_, _> = Driver::new(transport, Clock);
-/// let settings = Settings::new(Arc::new(Plain::default()), Arc::new(()));
+/// let executor: TransportExecutor<_, _> = TransportExecutor::new(transport, Clock);
+/// let config = DispatchConfig::new(Arc::new(Plain::default()), Arc::new(()));
 ///
 /// let index: kv_index::Index = kv_index::Index::new(kv_index::Config::default());
 /// let pod = index.join("pod-0").unwrap();
 /// let batch = Questions(vec!["why", "where", "when"]);
 /// let plan = plan(&[0, 1, 2], &[pod]).unwrap();
-/// let mut runner = BatchRunner::new(driver, settings, batch, 3, plan);
+/// let mut runner = BatchRunner::new(executor, Clock, config, batch, 3, plan);
 ///
-/// // Nothing here waits for long; a host awaits.
+/// // Nothing here waits, so polling is enough.
 /// let mut cx = Context::from_waker(Waker::noop());
 /// let mut answers = Vec::new();
 /// loop {
@@ -128,161 +128,163 @@ use crate::run::Settings;
 /// assert_eq!(runner.progress().succeeded, 3);
 /// # Ok::<(), routing_exec::batch::BatchError>(())
 /// ```
-pub struct BatchRunner<T: Transport, C: Timer, S, const W: usize = DEFAULT_POD_WORDS> {
-    driver: Driver<T, C, W>,
-    settings: Settings,
-    config: BatchRunConfig,
-    work: S,
-    board: Board,
-    flights: Vec<Option<Flight<T, C, W>>>,
-    free: Vec<usize>,
-    flying: usize,
-    bells: Bells,
-    ready: Ready,
-    /// Requests that a dead pod had or that a pod failed, and that are to be sent again: what counts of it.
-    tried: HashMap<u32, Tried>,
-    journal: Option<Box<dyn Keep + Send>>,
-    watcher: Option<Watcher>,
-    alarm: Option<(Instant, Sleep)>,
-    /// When to ask again whether a pod may begin something.
-    refused: Option<Instant>,
-    /// Since when no pod lives.
-    forsaken: Option<Instant>,
-    /// Since when requests are kept that no living pod has room for.
-    outsized: Option<Instant>,
+pub struct BatchRunner<E: Executor, C: Timer, S> {
+    executor: E,
+    timer: C,
+    dispatch_config: DispatchConfig,
+    config: BatchRunnerConfig,
+    source: S,
+    states: RequestStates,
+    slots: Vec<Option<InFlight<E>>>,
+    free_slots: Vec<usize>,
+    in_flight: usize,
+    wakers: SlotWakers,
+    results: ResultQueue,
+    /// Attempts of requests that lost their pod and are to be sent again.
+    attempts: HashMap<u32, Attempts>,
+    journal: Option<Box<dyn ResultSink + Send>>,
+    on_progress: Option<OnProgress>,
+    wakeup: Option<(Instant, Sleep)>,
+    /// When to consult the source's admission again.
+    admit_at: Option<Instant>,
+    /// Since when no pod is up.
+    no_pods_since: Option<Instant>,
+    /// Since when requests are parked that no pod that is up can hold.
+    oversized_since: Option<Instant>,
     counts: Counts,
     /// The first plan, until the first poll.
     plan: Option<BatchPlan>,
     started: Option<Instant>,
-    /// Who is given something first, so that a full window does not always starve the same pods.
-    turn: usize,
-    /// Whether anything may have changed what can be sent.
-    is_stirred: bool,
+    /// The first queue to send from, so that backpressure does not starve the same pods.
+    first_queue: usize,
+    /// Whether something may have become sendable.
+    may_send: bool,
     state: State,
 }
 
 type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
-type Watcher = Box<dyn FnMut(&BatchProgress) + Send>;
-
-#[derive(Clone, Copy, Debug)]
-struct Tried {
-    sent: u32,
-    failures: u32,
-    since: Instant,
-}
+type OnProgress = Box<dyn FnMut(&BatchProgress) + Send>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
     Running,
-    /// Results that are there are handed out, then this.
+    /// Buffered results are returned, then this.
     Failing(BatchError),
     Over,
 }
 
-impl<T: Transport, C: Timer, S: BatchWork, const W: usize> BatchRunner<T, C, S, W> {
-    /// A runner of a batch of so many requests by a plan, whose pods take part.
+impl<E: Executor, C: Timer, S: BatchSource> BatchRunner<E, C, S> {
+    /// A runner of a batch of so many requests, on the pods of a plan.
     ///
-    /// A request that the plan has in no cohort has a failure as its result, unless it is [done](Self::done) already.
-    pub fn new(driver: Driver<T, C, W>, settings: Settings, work: S, requests: u32, plan: BatchPlan) -> Self {
-        let config = BatchRunConfig::default();
-        let mut board = Board::new(requests);
+    /// A request that the plan leaves out fails, unless it is [completed](Self::completed) already.
+    pub fn new(
+        executor: E,
+        timer: C,
+        dispatch_config: DispatchConfig,
+        source: S,
+        requests: u32,
+        plan: BatchPlan,
+    ) -> Self {
+        let config = BatchRunnerConfig::default();
+        let mut states = RequestStates::new(requests);
         for part in &plan.pods {
-            board.join(part.pod, config.bound);
+            states.add_pod(part.pod, config.limit);
         }
         Self {
-            driver,
-            settings,
-            ready: Ready::new(config.order),
+            executor,
+            timer,
+            dispatch_config,
+            results: ResultQueue::new(config.order),
             config,
-            work,
-            board,
-            flights: Vec::new(),
-            free: Vec::new(),
-            flying: 0,
-            bells: Bells::default(),
-            tried: HashMap::new(),
+            source,
+            states,
+            slots: Vec::new(),
+            free_slots: Vec::new(),
+            in_flight: 0,
+            wakers: SlotWakers::default(),
+            attempts: HashMap::new(),
             journal: None,
-            watcher: None,
-            alarm: None,
-            refused: None,
-            forsaken: None,
-            outsized: None,
+            on_progress: None,
+            wakeup: None,
+            admit_at: None,
+            no_pods_since: None,
+            oversized_since: None,
             counts: Counts::default(),
             plan: Some(plan),
             started: None,
-            turn: 0,
-            is_stirred: true,
+            first_queue: 0,
+            may_send: true,
             state: State::Running,
         }
     }
 
-    /// The same, carried out like this. To be called before [`bound`](Self::bound), whose say it replaces.
+    /// Sets the configuration. To be called before [`limit`](Self::limit), which it resets.
     #[must_use]
-    pub fn config(mut self, config: BatchRunConfig) -> Self {
-        self.ready = Ready::new(config.order);
-        self.board.lanes.iter_mut().for_each(|lane| lane.bound = config.bound);
+    pub fn config(mut self, config: BatchRunnerConfig) -> Self {
+        self.results = ResultQueue::new(config.order);
+        self.states.queues.iter_mut().for_each(|queue| queue.limit = config.limit);
         self.config = config;
         self
     }
 
-    /// The same with another bound for a pod of the plan.
+    /// Sets the limit of a pod of the plan.
     #[must_use]
-    pub fn bound(mut self, pod: Pod, bound: Bound) -> Self {
-        self.board.lanes.iter_mut().filter(|lane| lane.pod == pod).for_each(|lane| lane.bound = bound);
+    pub fn limit(mut self, pod: Pod, limit: ConcurrencyLimit) -> Self {
+        self.states.queues.iter_mut().filter(|queue| queue.pod == pod).for_each(|queue| queue.limit = limit);
         self
     }
 
-    /// The same with requests that have results already, from a journal: they are not sent, and their results do not come
+    /// Sets requests that have results from an earlier run, by a journal: they are not sent, and their results are not returned
     /// again.
     #[must_use]
-    pub fn done(mut self, places: impl IntoIterator<Item = u32>) -> Self {
-        let before = self.board.left();
-        places.into_iter().for_each(|place| self.board.set_past(place));
-        self.counts.resumed += before - self.board.left();
+    pub fn completed(mut self, indices: impl IntoIterator<Item = u32>) -> Self {
+        let before = self.states.remaining();
+        indices.into_iter().for_each(|index| self.states.mark_resumed(index));
+        self.counts.resumed += before - self.states.remaining();
         self
     }
 
-    /// The same with a journal that every result is written to before it is handed out.
+    /// Sets a journal, to which every result is written before it is returned.
     ///
-    /// It is written within [`poll_next`](Self::poll_next), and so blocks for as long as its file does.
+    /// It is written within [`poll_next`](Self::poll_next), which blocks for as long as its file does.
     #[must_use]
-    pub fn journal(mut self, journal: impl Keep + Send + 'static) -> Self {
+    pub fn journal(mut self, journal: impl ResultSink + Send + 'static) -> Self {
         self.journal = Some(Box::new(journal));
         self
     }
 
-    /// The same with somebody who is told of the progress at every result.
+    /// Sets a callback for the progress at every result.
     #[must_use]
-    pub fn on_progress(mut self, watcher: impl FnMut(&BatchProgress) + Send + 'static) -> Self {
-        self.watcher = Some(Box::new(watcher));
+    pub fn on_progress(mut self, on_progress: impl FnMut(&BatchProgress) + Send + 'static) -> Self {
+        self.on_progress = Some(Box::new(on_progress));
         self
     }
 
-    /// The next result; none when all are out. After an error there is nothing more.
+    /// The next result; `None` after the last one and after an error.
     ///
     /// # Errors
     ///
-    /// When the batch ends before its requests do.
+    /// When the batch ends before all its requests have results.
     pub async fn next(&mut self) -> Option<Result<BatchResult, BatchError>> {
         std::future::poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    /// The same for hosts that poll.
+    /// Polls for the [`next`](Self::next) result.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<BatchResult, BatchError>>> {
         if self.state == State::Running {
-            self.bells.attend(cx.waker());
+            self.wakers.register(cx.waker());
             self.start();
-            self.carry_on(cx);
+            self.run_ready(cx);
         }
-        let board = &self.board;
-        if let Some(result) = self.ready.pop(|place| board.is_past(place)) {
-            self.is_stirred = true;
+        let states = &self.states;
+        if let Some(result) = self.results.pop(|index| states.is_resumed(index)) {
+            self.may_send = true;
             return Poll::Ready(Some(Ok(result)));
         }
         match std::mem::replace(&mut self.state, State::Over) {
             State::Over => Poll::Ready(None),
             State::Failing(error) => Poll::Ready(Some(Err(error))),
-            State::Running if self.board.left() > 0 => {
+            State::Running if self.states.remaining() > 0 => {
                 self.state = State::Running;
                 Poll::Pending
             }
@@ -290,37 +292,40 @@ impl<T: Transport, C: Timer, S: BatchWork, const W: usize> BatchRunner<T, C, S, 
         }
     }
 
-    /// A pod has come, or is known to live again: what is not under way is planned anew, with it.
+    /// Adds a pod, or marks it as up: all that is not in flight is replanned.
     pub fn join(&mut self, pod: Pod) {
         if self.state == State::Running {
-            self.revived(pod);
+            self.mark_up(pod);
         }
     }
 
-    /// How far it has come.
+    /// The progress.
     #[must_use]
     pub fn progress(&self) -> BatchProgress {
-        BatchProgress::of(&self.board, self.counts, self.ready.len(), self.started, self.now())
+        BatchProgress::of(&self.states, self.counts, self.results.len(), self.started, self.now())
     }
 
-    /// The host's batch.
+    /// The source.
     #[must_use]
-    pub fn work(&self) -> &S {
-        &self.work
+    pub fn source(&self) -> &S {
+        &self.source
     }
 
     fn now(&self) -> Instant {
-        self.driver.timer().now()
+        self.timer.now()
     }
 }
 
-// What is pinned is boxed.
-impl<T: Transport, C: Timer, S, const W: usize> Unpin for BatchRunner<T, C, S, W> {}
+// Pinned futures are boxed, and bodies are `Unpin`.
+impl<E: Executor, C: Timer, S> Unpin for BatchRunner<E, C, S> {}
 
-impl<T: Transport, C: Timer, S, const W: usize> fmt::Debug for BatchRunner<T, C, S, W> {
+impl<E: Executor, C: Timer, S> fmt::Debug for BatchRunner<E, C, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("BatchRunner");
-        shown.field("left", &self.board.left()).field("in_flight", &self.flying).field("state", &self.state);
+        shown
+            .field("remaining", &self.states.remaining())
+            .field("in_flight", &self.in_flight)
+            .field("state", &self.state);
         shown.finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! The three states of a breaker, one function each.
+//! Circuit breaker states: closed, open and half-open.
 
 use std::time::{Duration, Instant};
 
@@ -6,11 +6,11 @@ use super::BreakerConfig;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Everything goes through; so many failed in a row.
+    /// All requests are admitted.
     Closed { failures: u32 },
-    /// Nothing goes through until then; so often in a row was it opened.
+    /// None is admitted until then; `times` counts openings in a row.
     Open { until: Instant, times: u32 },
-    /// So many are being tried out, and so many did well in a row.
+    /// Probes are admitted.
     HalfOpen { probes: u32, successes: u32, times: u32 },
 }
 
@@ -21,31 +21,33 @@ impl Default for State {
 }
 
 impl State {
-    /// Whether one more request may go through; counts it if it is a probe.
+    /// Admits a request or not; counts a probe.
     pub(super) fn admit(&mut self, config: &BreakerConfig, now: Instant) -> bool {
         self.tick(now);
         match self {
             Self::Closed { .. } => true,
             Self::Open { .. } => false,
             Self::HalfOpen { probes, .. } => {
-                let free = *probes < config.probes.max(1);
+                let free = *probes < config.max_probes.max(1);
                 *probes += u32::from(free);
                 free
             }
         }
     }
 
-    /// What follows a request that did well or did not.
-    pub(super) fn judged(self, well: bool, config: &BreakerConfig, now: Instant) -> Self {
+    /// The state after a sample.
+    pub(super) fn sampled(self, is_success: bool, config: &BreakerConfig, now: Instant) -> Self {
         match self {
-            Self::Closed { failures } => closed(failures, well, config, now),
-            // A request that was sent before the circuit opened tells nothing new.
+            Self::Closed { failures } => closed(failures, is_success, config, now),
+            // The request was sent before the breaker opened.
             Self::Open { .. } => self,
-            Self::HalfOpen { probes, successes, times } => half_open((probes, successes, times), well, config, now),
+            Self::HalfOpen { probes, successes, times } => {
+                half_open((probes, successes, times), is_success, config, now)
+            }
         }
     }
 
-    /// An open circuit whose time is up is tried out.
+    /// Turns an open breaker half-open when its time is up.
     pub(super) fn tick(&mut self, now: Instant) {
         if let Self::Open { until, times } = *self {
             if now >= until {
@@ -54,8 +56,8 @@ impl State {
         }
     }
 
-    /// A probe ended, however it did.
-    pub(super) fn give_back(&mut self) {
+    /// A probe ended.
+    pub(super) fn release_probe(&mut self) {
         if let Self::HalfOpen { probes, .. } = self {
             *probes = probes.saturating_sub(1);
         }
@@ -65,7 +67,7 @@ impl State {
         if let Self::Open { until, .. } = self { Some(*until) } else { None }
     }
 
-    /// Whether another is of the same kind.
+    /// Whether another is the same variant.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }
@@ -75,27 +77,36 @@ impl State {
     }
 }
 
-fn closed(failures: u32, well: bool, config: &BreakerConfig, now: Instant) -> State {
-    let failures = if well { 0 } else { failures.saturating_add(1) };
-    if failures < config.failures.max(1) { State::Closed { failures } } else { opened(0, config, now) }
+fn closed(failures: u32, is_success: bool, config: &BreakerConfig, now: Instant) -> State {
+    let failures = if is_success { 0 } else { failures.saturating_add(1) };
+    if failures < config.failure_threshold.max(1) { State::Closed { failures } } else { opened(0, config, now) }
 }
 
-fn half_open((probes, successes, times): (u32, u32, u32), well: bool, config: &BreakerConfig, now: Instant) -> State {
-    if !well {
+fn half_open(
+    (probes, successes, times): (u32, u32, u32),
+    is_success: bool,
+    config: &BreakerConfig,
+    now: Instant,
+) -> State {
+    if !is_success {
         return opened(times, config, now);
     }
     let successes = successes.saturating_add(1);
-    if successes < config.successes.max(1) { State::HalfOpen { probes, successes, times } } else { State::default() }
+    if successes < config.success_threshold.max(1) {
+        State::HalfOpen { probes, successes, times }
+    } else {
+        State::default()
+    }
 }
 
-/// Opens, for twice as long each time in a row.
+/// Opens, with exponential backoff.
 fn opened(times: u32, config: &BreakerConfig, now: Instant) -> State {
-    let open_for = config.open_for.saturating_mul(1 << times.min(3)).min(LONGEST);
+    let open_for = config.open_duration.saturating_mul(1 << times.min(3)).min(MAX_OPEN);
     State::Open { until: now.checked_add(open_for).unwrap_or(now), times: times.saturating_add(1) }
 }
 
-/// No circuit stays open for longer, so that its end can be told as a moment.
-const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+/// The longest time open, within the range of `Instant`.
+const MAX_OPEN: Duration = Duration::from_secs(365 * 24 * 3600);
 
 #[cfg(test)]
 mod tests {
@@ -107,24 +118,31 @@ mod tests {
     }
 
     fn config() -> BreakerConfig {
-        let (open_for, never_slow) = (Duration::from_secs(10), Duration::from_secs(5));
-        BreakerConfig { failures: 3, open_for, probes: 2, successes: 2, slow: None, never_slow }
+        let (open_duration, slow_floor) = (Duration::from_secs(10), Duration::from_secs(5));
+        BreakerConfig {
+            failure_threshold: 3,
+            open_duration,
+            max_probes: 2,
+            success_threshold: 2,
+            slow_factor: None,
+            slow_floor,
+        }
     }
 
     #[test]
     fn closed_lets_everything_through_and_a_success_forgets_failures() {
         let (mut state, now) = (State::Closed { failures: 2 }, start());
         assert!((0..100).all(|_| state.admit(&config(), now)));
-        assert_eq!(state.judged(true, &config(), now), State::Closed { failures: 0 });
+        assert_eq!(state.sampled(true, &config(), now), State::Closed { failures: 0 });
     }
 
     #[test]
     fn closed_opens_at_the_last_failure_in_a_row() {
         let now = start();
-        let state = State::default().judged(false, &config(), now).judged(false, &config(), now);
+        let state = State::default().sampled(false, &config(), now).sampled(false, &config(), now);
         assert_eq!(state, State::Closed { failures: 2 });
         let until = now + Duration::from_secs(10);
-        assert_eq!(state.judged(false, &config(), now), State::Open { until, times: 1 });
+        assert_eq!(state.sampled(false, &config(), now), State::Open { until, times: 1 });
     }
 
     #[test]
@@ -134,7 +152,7 @@ mod tests {
         let mut state = open;
         assert!(!state.admit(&config(), now + Duration::from_millis(9_999)) && state == open);
         let late = now + Duration::from_secs(60);
-        assert!([true, false].iter().all(|well| open.judged(*well, &config(), late) == open));
+        assert!([true, false].iter().all(|well| open.sampled(*well, &config(), late) == open));
         state.tick(now + Duration::from_secs(10));
         assert_eq!(state, State::HalfOpen { probes: 0, successes: 0, times: 1 });
     }
@@ -151,16 +169,16 @@ mod tests {
     fn half_open_lets_so_many_through_at_once() {
         let (mut state, now) = (State::HalfOpen { probes: 0, successes: 0, times: 1 }, start());
         assert!(state.admit(&config(), now) && state.admit(&config(), now) && !state.admit(&config(), now));
-        state.give_back();
+        state.release_probe();
         assert!(state.admit(&config(), now) && !state.admit(&config(), now));
     }
 
     #[test]
     fn half_open_closes_after_so_many_successes_in_a_row() {
         let now = start();
-        let state = State::HalfOpen { probes: 1, successes: 0, times: 3 }.judged(true, &config(), now);
+        let state = State::HalfOpen { probes: 1, successes: 0, times: 3 }.sampled(true, &config(), now);
         assert_eq!(state, State::HalfOpen { probes: 1, successes: 1, times: 3 });
-        assert_eq!(state.judged(true, &config(), now), State::default(), "and the times it was open are forgotten");
+        assert_eq!(state.sampled(true, &config(), now), State::default(), "and the times it was open are forgotten");
     }
 
     #[test]
@@ -168,7 +186,7 @@ mod tests {
         let now = start();
         let seconds = [0, 1, 2, 3, 4, u32::MAX].map(|times| {
             let half_open = State::HalfOpen { probes: 1, successes: 1, times };
-            half_open.judged(false, &config(), now).open_until().map(|until| (until - now).as_secs())
+            half_open.sampled(false, &config(), now).open_until().map(|until| (until - now).as_secs())
         });
         assert_eq!(seconds, [10, 20, 40, 80, 80, 80].map(Some));
     }
@@ -176,19 +194,25 @@ mod tests {
     #[test]
     fn numbers_at_their_limits_do_no_harm() {
         let now = start();
-        let config = BreakerConfig { failures: 0, open_for: Duration::MAX, probes: 0, successes: 0, ..config() };
-        let open = State::Closed { failures: u32::MAX }.judged(false, &config, now);
-        assert_eq!(open.open_until().map(|until| until - now), Some(LONGEST), "one failure is enough");
+        let config = BreakerConfig {
+            failure_threshold: 0,
+            open_duration: Duration::MAX,
+            max_probes: 0,
+            success_threshold: 0,
+            ..config()
+        };
+        let open = State::Closed { failures: u32::MAX }.sampled(false, &config, now);
+        assert_eq!(open.open_until().map(|until| until - now), Some(MAX_OPEN), "one failure is enough");
         let mut half_open = State::HalfOpen { probes: 0, successes: u32::MAX, times: 0 };
         assert!(half_open.admit(&config, now), "one is let through");
-        assert_eq!(half_open.judged(true, &config, now), State::default());
+        assert_eq!(half_open.sampled(true, &config, now), State::default());
     }
 
     #[test]
     fn a_place_is_given_back_only_where_there_are_places() {
         for mut state in [State::default(), State::HalfOpen { probes: 0, successes: 0, times: 1 }] {
             let before = state;
-            state.give_back();
+            state.release_probe();
             assert_eq!(state, before);
         }
     }

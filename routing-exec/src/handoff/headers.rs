@@ -5,7 +5,7 @@
 
 use http::header::{HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue};
 
-use super::unique::uuid;
+use super::ids::uuid;
 
 /// By which name the legs of a request know each other.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");

@@ -8,9 +8,9 @@ use json_edit::Object;
 use routing_core::Pod;
 use routing_core::Role;
 
+use super::address::PodAddresses;
 use super::api::Api;
 use super::error::{DroppedHandoff, HandoffError};
-use super::host::Addresses;
 
 /// One leg's request, as a [`Handoff`](super::Handoff) sees it.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +31,7 @@ pub struct LegContext<'r> {
     /// The pod that prefills for this leg, if one does.
     pub prefill: Option<Pod>,
     /// Where pods are.
-    pub addresses: &'r dyn Addresses,
+    pub addresses: &'r dyn PodAddresses,
     /// A random number, the same for both legs of one try and new for each try. Dialects use 63 bits of it.
     pub transfer: u64,
     /// The prefill leg's answer, once that is done.
@@ -43,7 +43,7 @@ pub struct LegContext<'r> {
 impl<'r> LegContext<'r> {
     /// The only leg of a request, until told otherwise.
     #[must_use]
-    pub fn new(api: Api, body: &'r Bytes, addresses: &'r dyn Addresses) -> Self {
+    pub fn new(api: Api, body: &'r Bytes, addresses: &'r dyn PodAddresses) -> Self {
         Self {
             api,
             body,

@@ -7,13 +7,13 @@ use http::HeaderValue;
 use json_edit::{Edit, Fragment, JsonError, Object};
 use routing_core::Pod;
 
+use super::address::host;
 use super::error::HandoffError;
 use super::headers::DATA_PARALLEL_RANK;
-use super::host::host;
+use super::ids::uuid;
 use super::leg::{LegBody, LegContext, Side};
 use super::prefill::{self, Caps, When};
-use super::unique::uuid;
-use super::{Handoff, Mode, Reuse};
+use super::{Handoff, HandoffMode, HandoffReuse};
 
 /// vLLM's Mooncake connector: both legs are sent at once with `kv_transfer_params` that name one transfer.
 ///
@@ -85,13 +85,13 @@ impl MooncakeEngine {
 }
 
 impl Handoff for Mooncake {
-    fn mode(&self) -> Mode {
-        Mode::Concurrent
+    fn mode(&self) -> HandoffMode {
+        HandoffMode::Concurrent
     }
 
     /// The transfer is over when one of its legs is.
-    fn reuse(&self) -> Reuse {
-        Reuse::Never
+    fn reuse(&self) -> HandoffReuse {
+        HandoffReuse::Never
     }
 
     fn leg(&self, leg: &LegContext<'_>) -> Result<LegBody, HandoffError> {

@@ -7,7 +7,7 @@ use super::error::{DroppedHandoff, HandoffError};
 use super::leg::{LegBody, LegContext, Side};
 use super::prefill::{self, Caps, PARAMETERS, When};
 use super::usage::{self, UsageFix};
-use super::{Handoff, Mode, Reuse};
+use super::{Handoff, HandoffMode, HandoffReuse};
 
 /// vLLM's NIXL connector: prefill with one token, then decode with the `kv_transfer_params` that came of it.
 ///
@@ -28,14 +28,14 @@ use super::{Handoff, Mode, Reuse};
 pub struct Nixl;
 
 impl Handoff for Nixl {
-    fn mode(&self) -> Mode {
-        Mode::Serial
+    fn mode(&self) -> HandoffMode {
+        HandoffMode::Serial
     }
 
     /// The prefill pod keeps the blocks until they are fetched or their lease runs out. Then it gives them to another request,
     /// whose tokens a second decode pod would read: so only what nobody can have fetched is used again.
-    fn reuse(&self) -> Reuse {
-        Reuse::Unbegun
+    fn reuse(&self) -> HandoffReuse {
+        HandoffReuse::Unbegun
     }
 
     fn leg(&self, leg: &LegContext<'_>) -> Result<LegBody, HandoffError> {

@@ -4,12 +4,12 @@ use std::borrow::Cow;
 
 use json_edit::{Edit, Fragment};
 
+use super::address::host;
 use super::error::HandoffError;
-use super::host::host;
 use super::leg::{LegBody, LegContext, Side};
 use super::prefill::prompts;
-use super::unique::mix;
-use super::{Handoff, Mode, Reuse};
+use super::{Handoff, HandoffMode, HandoffReuse};
+use crate::splitmix64;
 
 /// SGLang's bootstrap: both legs are sent at once with `bootstrap_host`, `bootstrap_port` and `bootstrap_room`.
 ///
@@ -38,13 +38,13 @@ impl Default for SglangBootstrap {
 }
 
 impl Handoff for SglangBootstrap {
-    fn mode(&self) -> Mode {
-        Mode::Concurrent
+    fn mode(&self) -> HandoffMode {
+        HandoffMode::Concurrent
     }
 
     /// A room is for two.
-    fn reuse(&self) -> Reuse {
-        Reuse::Never
+    fn reuse(&self) -> HandoffReuse {
+        HandoffReuse::Never
     }
 
     fn leg(&self, leg: &LegContext<'_>) -> Result<LegBody, HandoffError> {
@@ -71,6 +71,6 @@ impl Handoff for SglangBootstrap {
 
 /// The room of a prompt: the transfer's own number for the first, and others that follow from it.
 fn room(transfer: u64, prompt: u64) -> u64 {
-    let number = if prompt == 0 { transfer } else { mix(transfer ^ mix(prompt)) };
+    let number = if prompt == 0 { transfer } else { splitmix64::step(transfer ^ splitmix64::step(prompt)) };
     number & i64::MAX as u64
 }

@@ -4,10 +4,10 @@ use json_edit::{Edit, Object, Raw};
 
 use super::api::Api;
 use super::error::HandoffError;
-use super::events;
 use super::leg::{LegBody, LegContext, Side};
 use super::prefill::{self, Caps, When};
-use super::{Handoff, Mode, Reuse};
+use super::sse_frames;
+use super::{Handoff, HandoffMode, HandoffReuse};
 
 /// A store of blocks that both pods use, such as LMCache's.
 ///
@@ -24,13 +24,13 @@ use super::{Handoff, Mode, Reuse};
 pub struct SharedStorage;
 
 impl Handoff for SharedStorage {
-    fn mode(&self) -> Mode {
-        Mode::Serial
+    fn mode(&self) -> HandoffMode {
+        HandoffMode::Serial
     }
 
     /// What is in the store is there for everybody.
-    fn reuse(&self) -> Reuse {
-        Reuse::Always
+    fn reuse(&self) -> HandoffReuse {
+        HandoffReuse::Always
     }
 
     fn leg(&self, leg: &LegContext<'_>) -> Result<LegBody, HandoffError> {
@@ -54,7 +54,7 @@ impl Handoff for SharedStorage {
 
     fn wants_prefill(&self, events: bool, answer: &[u8]) -> Option<bool> {
         if events {
-            return events::frames(answer).filter_map(events::data).find_map(first_choice);
+            return sse_frames::frames(answer).filter_map(sse_frames::data).find_map(first_choice);
         }
         // A document tells once it is whole; one that never is, is the client's to see.
         Object::parse(answer).ok().map(|_| first_choice(answer).unwrap_or_default())

@@ -4,7 +4,7 @@ use bytes::{Bytes, BytesMut};
 use json_edit::{Edit, Object};
 
 use super::api::Api;
-use super::events::{self, FrameEnds};
+use super::sse_frames::{self, FrameEnds};
 
 /// Puts right what a decode pod's answer says of cached tokens, piece by piece as it arrives.
 ///
@@ -99,13 +99,13 @@ impl UsageFix {
 
     /// Whether a piece is whole events of which none needs a change.
     fn is_right(&self, chunk: &[u8]) -> bool {
-        let frames = || events::frames(chunk);
+        let frames = || sse_frames::frames(chunk);
         frames().map(<[u8]>::len).sum::<usize>() == chunk.len() && frames().all(|frame| self.frame(frame).is_none())
     }
 
     /// An event, if it has to be changed.
     fn frame(&self, frame: &[u8]) -> Option<Vec<u8>> {
-        let place = events::place_of_data(frame)?;
+        let place = sse_frames::place_of_data(frame)?;
         let fixed = self.document(frame.get(place.clone())?)?;
         Some([frame.get(..place.start)?, &fixed, frame.get(place.end..)?].concat())
     }
@@ -215,7 +215,7 @@ mod tests {
             prop_assert_eq!(fed(fix(events, most_held), &bytes).0, whole);
             prop_assert!(most <= most_held);
             if events {
-                let longest = events::frames(&text).map(<[u8]>::len).chain([text.len() - events::frames(&text).map(<[u8]>::len).sum::<usize>()]).max();
+                let longest = sse_frames::frames(&text).map(<[u8]>::len).chain([text.len() - sse_frames::frames(&text).map(<[u8]>::len).sum::<usize>()]).max();
                 prop_assert!(most <= longest.unwrap_or_default());
             }
         }

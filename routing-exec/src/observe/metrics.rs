@@ -3,85 +3,86 @@
 use metrics::{Label, SharedString, Unit, counter, describe_counter, describe_histogram, histogram};
 use routing_core::{PlanStep, Pod, RoutingPlan};
 
-use super::names::{About, duration, error, fate, first_byte, outcome};
-use crate::driver::Host;
-use crate::record::Report;
+use super::names::{RequestLabels, attempt_outcome, dispatch_outcome, duration, error_type, time_to_first_byte};
+use crate::executor::DispatchHost;
+use crate::report::DispatchReport;
 
-/// A host that counts what becomes of its run, around another.
+/// Exports a dispatch's report as metrics, around another host.
 ///
 /// | name | kind | labels |
 /// |---|---|---|
-/// | `gen_ai.server.request.duration` | histogram, seconds | `gen_ai.operation.name`, `gen_ai.request.model`, `error.type` |
-/// | `gen_ai.server.time_to_first_token` | histogram, seconds | `gen_ai.operation.name`, `gen_ai.request.model` |
-/// | `pointsman_exec_runs_total` | counter | `outcome` |
+/// | `gen_ai_server_request_duration_seconds` | histogram | `gen_ai_operation_name`, `gen_ai_request_model`, `error_type` |
+/// | `gen_ai_server_time_to_first_token_seconds` | histogram | `gen_ai_operation_name`, `gen_ai_request_model` |
+/// | `pointsman_exec_dispatches_total` | counter | `outcome` |
 /// | `pointsman_exec_attempts_total` | counter | `step`, `outcome` |
 /// | `pointsman_exec_attempt_duration_seconds` | histogram | `step`, `outcome` |
 /// | `pointsman_exec_skipped_steps_total` | counter | `step` |
-/// | `pointsman_exec_replans_total`, `pointsman_exec_handoffs_dropped_total` | counter | |
+/// | `pointsman_exec_replans_total`, `pointsman_exec_dropped_handoffs_total` | counter | |
 /// | `pointsman_exec_forwarded_bytes_total` | counter | |
 ///
-/// The first token is taken to be in the first byte.
+/// The names are OpenTelemetry's, in Prometheus' spelling. The first token is taken to be in the first byte.
 #[derive(Debug)]
-pub struct Counted<H> {
+pub struct MeteredHost<H> {
     host: H,
-    about: About,
+    labels: RequestLabels,
 }
 
-impl<H: Host> Counted<H> {
-    /// Counts a run of this request.
-    pub fn new(host: H, about: About) -> Self {
-        Self { host, about }
+impl<H: DispatchHost> MeteredHost<H> {
+    /// Wraps a host.
+    pub fn new(host: H, labels: RequestLabels) -> Self {
+        Self { host, labels }
     }
 }
 
-impl<H: Host> Host for Counted<H> {
-    type Hold = H::Hold;
+impl<H: DispatchHost> DispatchHost for MeteredHost<H> {
+    type Guard = H::Guard;
 
-    fn hold(&mut self, pod: Pod, step: &PlanStep) -> H::Hold {
-        self.host.hold(pod, step)
+    fn begin_attempt(&mut self, pod: Pod, step: &PlanStep) -> H::Guard {
+        self.host.begin_attempt(pod, step)
     }
 
-    fn replan(&mut self, without: &[Pod]) -> Option<RoutingPlan> {
-        self.host.replan(without)
+    fn replan(&mut self, excluded: &[Pod]) -> Option<RoutingPlan> {
+        self.host.replan(excluded)
     }
 
-    fn finished(&mut self, report: Report) {
-        count(&self.about, &report);
+    fn finished(&mut self, report: DispatchReport) {
+        record(&self.labels, &report);
         self.host.finished(report);
     }
 }
 
-/// Tells the recorder what the metrics are. To be called once, after the recorder is installed.
+/// Describes the metrics to the recorder. To be called once, after the recorder is installed.
 pub fn describe() {
     let seconds = Unit::Seconds;
-    describe_histogram!(DURATION, seconds, "How long requests took, to the end of their answers.");
-    describe_histogram!(FIRST_TOKEN, seconds, "How long clients waited for a first byte.");
-    describe_counter!(RUNS, "Requests that ended, by how they did.");
-    describe_counter!(ATTEMPTS, "Requests sent to pods, by step and what became of them.");
-    describe_histogram!(ATTEMPT_DURATION, seconds, "How long requests to pods took.");
-    describe_counter!(SKIPPED, "Steps that were left out because their pods failed.");
-    describe_counter!(REPLANS, "New plans that were asked for.");
-    describe_counter!(DROPPED, "Handoffs that were dropped because a pod did not give all that they take.");
-    describe_counter!(BYTES, Unit::Bytes, "Bytes that went to clients.");
+    describe_histogram!(DURATION, seconds, "Duration of requests, to the end of their responses.");
+    describe_histogram!(FIRST_TOKEN, seconds, "Time to first byte of clients.");
+    describe_counter!(DISPATCHES, "Dispatches by outcome.");
+    describe_counter!(ATTEMPTS, "Requests sent to pods, by step and outcome.");
+    describe_histogram!(ATTEMPT_DURATION, seconds, "Duration of requests to pods.");
+    describe_counter!(SKIPPED, "Steps that were skipped because their pods failed.");
+    describe_counter!(REPLANS, "New plans that were requested.");
+    describe_counter!(DROPPED, "Handoffs that were dropped because a prefill response lacked parameters.");
+    describe_counter!(BYTES, Unit::Bytes, "Bytes forwarded to clients.");
 }
 
-fn count(about: &About, report: &Report) {
+fn record(request: &RequestLabels, report: &DispatchReport) {
     let labels = |error: Option<SharedString>| {
-        let model = about.model.clone().map(|model| Label::new("gen_ai.request.model", model));
-        let error = error.map(|error| Label::new("error.type", error));
-        let operation = Label::new("gen_ai.operation.name", about.operation.clone());
+        let model = request.model.clone().map(|model| Label::new("gen_ai_request_model", model));
+        let error = error.map(|error| Label::new("error_type", error));
+        let operation = Label::new("gen_ai_operation_name", request.operation.clone());
         [Some(operation), model, error].into_iter().flatten().collect::<Vec<_>>()
     };
     if let Some(took) = duration(report) {
-        let error = error(&report.outcome).map(SharedString::from);
+        let error = error_type(&report.outcome).map(SharedString::from);
         histogram!(DURATION, labels(error)).record(took);
     }
-    if let Some(waited) = first_byte(report) {
+    if let Some(waited) = time_to_first_byte(report) {
         histogram!(FIRST_TOKEN, labels(None)).record(waited);
     }
-    counter!(RUNS, "outcome" => outcome(&report.outcome)).increment(1);
+    counter!(DISPATCHES, "outcome" => dispatch_outcome(&report.outcome)).increment(1);
     for attempt in &report.attempts {
-        let labels = vec![Label::new("step", attempt.step.to_string()), Label::new("outcome", fate(&attempt.fate))];
+        let outcome = attempt_outcome(&attempt.outcome);
+        let labels = vec![Label::new("step", attempt.step.to_string()), Label::new("outcome", outcome)];
         if let Some(ended) = attempt.ended {
             let took = ended.saturating_duration_since(attempt.sent);
             histogram!(ATTEMPT_DURATION, labels.clone()).record(took);
@@ -96,12 +97,12 @@ fn count(about: &About, report: &Report) {
     counter!(BYTES).increment(report.bytes);
 }
 
-const DURATION: &str = "gen_ai.server.request.duration";
-const FIRST_TOKEN: &str = "gen_ai.server.time_to_first_token";
-const RUNS: &str = "pointsman_exec_runs_total";
+const DURATION: &str = "gen_ai_server_request_duration_seconds";
+const FIRST_TOKEN: &str = "gen_ai_server_time_to_first_token_seconds";
+const DISPATCHES: &str = "pointsman_exec_dispatches_total";
 const ATTEMPTS: &str = "pointsman_exec_attempts_total";
 const ATTEMPT_DURATION: &str = "pointsman_exec_attempt_duration_seconds";
 const SKIPPED: &str = "pointsman_exec_skipped_steps_total";
 const REPLANS: &str = "pointsman_exec_replans_total";
-const DROPPED: &str = "pointsman_exec_handoffs_dropped_total";
+const DROPPED: &str = "pointsman_exec_dropped_handoffs_total";
 const BYTES: &str = "pointsman_exec_forwarded_bytes_total";

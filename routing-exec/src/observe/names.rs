@@ -1,89 +1,89 @@
-//! What things are called in spans and metrics. Names stay few: nothing a client wrote is among them but the model.
+//! Label values of spans and metrics. Cardinality is bounded: of what a client wrote only the model is among them.
 
 use std::borrow::Cow;
 use std::time::Duration;
 
 use crate::failure::Failure;
-use crate::record::{Fate, Outcome, Report};
+use crate::report::{AttemptOutcome, DispatchOutcome, DispatchReport};
 
-/// What a request is, in OpenTelemetry's words.
+/// OpenTelemetry's attributes of a request.
 ///
 /// # Examples
 ///
 /// ```
-/// use routing_exec::observe::About;
+/// use routing_exec::observe::RequestLabels;
 ///
-/// let about = About::new("chat").model("llama-3-8b");
-/// assert_eq!(format!("{about:?}"), r#"About { operation: "chat", model: Some("llama-3-8b") }"#);
+/// let about = RequestLabels::new("chat").model("llama-3-8b");
+/// assert_eq!(format!("{about:?}"), r#"RequestLabels { operation: "chat", model: Some("llama-3-8b") }"#);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct About {
+pub struct RequestLabels {
     pub(super) operation: Cow<'static, str>,
     pub(super) model: Option<Cow<'static, str>>,
 }
 
-impl About {
-    /// A request for an operation: `chat`, `text_completion`, `embeddings`, `generate_content`.
+impl RequestLabels {
+    /// A request of an operation: `chat`, `text_completion`, `embeddings`, `generate_content`.
     #[must_use]
     pub fn new(operation: impl Into<Cow<'static, str>>) -> Self {
         Self { operation: operation.into(), model: None }
     }
 
-    /// The same, of a model. Give it only if the host knows it: a label for each name that clients make up is too many.
+    /// Sets the model. Only for models that the caller serves: clients may make up any number of names.
     #[must_use]
     pub fn model(self, model: impl Into<Cow<'static, str>>) -> Self {
         Self { model: Some(model.into()), ..self }
     }
 }
 
-/// How a request ended.
-pub(super) fn outcome(outcome: &Outcome) -> &'static str {
+/// The outcome of a dispatch.
+pub(super) fn dispatch_outcome(outcome: &DispatchOutcome) -> &'static str {
     match outcome {
-        Outcome::Completed(_) => "completed",
-        Outcome::Failed(_) => "failed",
-        Outcome::ClientGone => "client_gone",
-        Outcome::Cancelled => "cancelled",
+        DispatchOutcome::Completed(_) => "completed",
+        DispatchOutcome::Failed(_) => "failed",
+        DispatchOutcome::ClientDisconnected => "client_disconnected",
+        DispatchOutcome::Cancelled => "cancelled",
     }
 }
 
-/// The kind of error that a request ended in, if it did.
-pub(super) fn error(outcome: &Outcome) -> Option<Cow<'static, str>> {
+/// The `error.type` of a dispatch, if it failed.
+pub(super) fn error_type(outcome: &DispatchOutcome) -> Option<Cow<'static, str>> {
     match outcome {
-        Outcome::Completed(status @ 400..) => Some(status.to_string().into()),
-        Outcome::Completed(_) => None,
-        Outcome::Failed(error) => Some(error.code().into()),
-        Outcome::ClientGone => Some("client_gone".into()),
-        Outcome::Cancelled => Some("cancelled".into()),
+        DispatchOutcome::Completed(status @ 400..) => Some(status.to_string().into()),
+        DispatchOutcome::Completed(_) => None,
+        DispatchOutcome::Failed(error) => Some(error.code().into()),
+        DispatchOutcome::ClientDisconnected => Some("client_disconnected".into()),
+        DispatchOutcome::Cancelled => Some("cancelled".into()),
     }
 }
 
-/// What became of an attempt.
-pub(super) fn fate(fate: &Fate) -> &'static str {
-    match fate {
-        Fate::Pending => "pending",
-        Fate::Completed => "completed",
-        Fate::Cancelled => "cancelled",
-        Fate::Failed(failure) => match failure {
-            Failure::Connect(_) => "connect",
-            Failure::Silent => "silent",
-            Failure::Idle => "idle",
+/// The outcome of an attempt.
+pub(super) fn attempt_outcome(outcome: &AttemptOutcome) -> &'static str {
+    match outcome {
+        AttemptOutcome::Pending => "pending",
+        AttemptOutcome::Completed => "completed",
+        AttemptOutcome::Cancelled => "cancelled",
+        AttemptOutcome::Failed(failure) => match failure {
+            Failure::Connect(_) => "connect_failure",
+            Failure::FirstByteTimeout => "first_byte_timeout",
+            Failure::IdleTimeout => "idle_timeout",
             Failure::Status(_) => "status",
-            Failure::Cut(_) => "cut",
+            Failure::Truncated(_) => "truncated",
             Failure::ErrorEvent => "error_event",
-            Failure::TooLong => "too_long",
-            Failure::Refused => "refused",
+            Failure::ResponseTooLarge => "response_too_large",
+            Failure::BreakerOpen => "breaker_open",
         },
     }
 }
 
-/// How long a request took, from when its first attempt was sent; none if none was.
-pub(super) fn duration(report: &Report) -> Option<Duration> {
+/// The duration of a dispatch, from its first attempt; `None` without one.
+pub(super) fn duration(report: &DispatchReport) -> Option<Duration> {
     let ended = report.attempts.iter().filter_map(|attempt| attempt.ended).max()?;
     Some(ended.saturating_duration_since(report.attempts.first()?.sent))
 }
 
-/// How long its client waited for a first byte of a pod's, failed attempts and other legs included.
-pub(super) fn first_byte(report: &Report) -> Option<Duration> {
-    let answering = report.attempts.last().filter(|_| report.bytes > 0)?;
-    Some(answering.first_byte?.saturating_duration_since(report.attempts.first()?.sent))
+/// The client's time to first byte, failed attempts and other legs included.
+pub(super) fn time_to_first_byte(report: &DispatchReport) -> Option<Duration> {
+    let last = report.attempts.last().filter(|_| report.bytes > 0)?;
+    Some(last.first_byte?.saturating_duration_since(report.attempts.first()?.sent))
 }

@@ -1,4 +1,4 @@
-//! Spans by the `tracing` crate: one for a run, and one within it for each attempt.
+//! Spans by the `tracing` crate: one for each dispatch, and one within it for each attempt.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,31 +6,30 @@ use std::sync::Arc;
 use routing_core::{InFlightGuard, PlanStep, Pod, RoutingPlan};
 use tracing::{Span, debug, field, info_span};
 
-use super::names::{About, duration, error, fate, first_byte, outcome};
-use crate::driver::Host;
-use crate::handoff::Addresses;
-use crate::record::{Outcome, Report};
+use super::names::{RequestLabels, attempt_outcome, dispatch_outcome, duration, error_type, time_to_first_byte};
+use crate::executor::DispatchHost;
+use crate::handoff::PodAddresses;
+use crate::report::{DispatchOutcome, DispatchReport};
 
-/// A host that traces its run, around another.
+/// Traces a dispatch, around another host.
 ///
-/// The run's span, `request`, is a child of the one that is current when this is made, and lasts until the run is over. Within
-/// it an `attempt` span lasts as long as its pod is held, with an event at its first byte. At the end an event for each attempt
-/// says what became of it.
-pub struct Traced<H> {
+/// The dispatch's span, `request`, is a child of the current one, and lasts until the dispatch is over. Within it an `attempt` span
+/// lasts as long as the attempt's guard, with an event at its first byte. At the end an event for each attempt has its outcome.
+pub struct TracedHost<H> {
     host: H,
-    addresses: Option<Arc<dyn Addresses>>,
+    addresses: Option<Arc<dyn PodAddresses>>,
     span: Span,
 }
 
-impl<H: Host> Traced<H> {
-    /// Begins the span of a run of this request.
-    pub fn new(host: H, about: &About) -> Self {
+impl<H: DispatchHost> TracedHost<H> {
+    /// Wraps a host, and begins the span.
+    pub fn new(host: H, labels: &RequestLabels) -> Self {
         let span = info_span!(
             target: TARGET,
             "request",
             otel.kind = "server",
-            gen_ai.operation.name = &*about.operation,
-            gen_ai.request.model = about.model.as_deref(),
+            gen_ai.operation.name = &*labels.operation,
+            gen_ai.request.model = labels.model.as_deref(),
             http.response.status_code = field::Empty,
             "error.type" = field::Empty,
             pointsman.outcome = field::Empty,
@@ -42,23 +41,23 @@ impl<H: Host> Traced<H> {
         Self { host, addresses: None, span }
     }
 
-    /// The same, whose attempts tell where their pods are.
+    /// Adds the addresses of pods to attempts.
     #[must_use]
-    pub fn addresses(self, addresses: Arc<dyn Addresses>) -> Self {
+    pub fn addresses(self, addresses: Arc<dyn PodAddresses>) -> Self {
         Self { addresses: Some(addresses), ..self }
     }
 
-    /// The run's span, for a host to add to.
+    /// The dispatch's span.
     #[must_use]
     pub fn span(&self) -> &Span {
         &self.span
     }
 }
 
-impl<H: Host> Host for Traced<H> {
-    type Hold = TracedHold<H::Hold>;
+impl<H: DispatchHost> DispatchHost for TracedHost<H> {
+    type Guard = TracedGuard<H::Guard>;
 
-    fn hold(&mut self, pod: Pod, step: &PlanStep) -> Self::Hold {
+    fn begin_attempt(&mut self, pod: Pod, step: &PlanStep) -> Self::Guard {
         let address = self.addresses.as_ref().and_then(|addresses| addresses.address(pod));
         let (server, port) = address.as_deref().map_or((None, None), split);
         let span = info_span!(
@@ -73,16 +72,16 @@ impl<H: Host> Host for Traced<H> {
             server.address = server,
             server.port = port,
         );
-        TracedHold { hold: self.host.hold(pod, step), span }
+        TracedGuard { guard: self.host.begin_attempt(pod, step), span }
     }
 
-    fn replan(&mut self, without: &[Pod]) -> Option<RoutingPlan> {
-        debug!(target: TARGET, parent: &self.span, without = without.len(), "decided anew");
-        self.host.replan(without)
+    fn replan(&mut self, excluded: &[Pod]) -> Option<RoutingPlan> {
+        debug!(target: TARGET, parent: &self.span, excluded = excluded.len(), "replan");
+        self.host.replan(excluded)
     }
 
-    fn finished(&mut self, report: Report) {
-        // The span ends here, though its host may be kept a while longer.
+    fn finished(&mut self, report: DispatchReport) {
+        // The span ends here, though the host may live longer.
         let span = std::mem::replace(&mut self.span, Span::none());
         for attempt in &report.attempts {
             debug!(
@@ -91,50 +90,50 @@ impl<H: Host> Host for Traced<H> {
                 {
                     pointsman.step = &*attempt.step,
                     pointsman.pod = attempt.pod.id().index(),
-                    pointsman.outcome = fate(&attempt.fate),
+                    pointsman.outcome = attempt_outcome(&attempt.outcome),
                     http.response.status_code = attempt.status,
                     pointsman.bytes = attempt.bytes,
                 },
                 "attempt ended"
             );
         }
-        if let Outcome::Completed(status) = report.outcome {
+        if let DispatchOutcome::Completed(status) = report.outcome {
             span.record("http.response.status_code", status);
         }
-        if let Some(error) = error(&report.outcome) {
+        if let Some(error) = error_type(&report.outcome) {
             span.record("error.type", &*error);
         }
-        span.record("pointsman.outcome", outcome(&report.outcome));
+        span.record("pointsman.outcome", dispatch_outcome(&report.outcome));
         span.record("pointsman.attempts", report.attempts.len());
         span.record("pointsman.bytes", report.bytes);
-        span.record("gen_ai.server.time_to_first_token", first_byte(&report).map(|time| time.as_secs_f64()));
+        span.record("gen_ai.server.time_to_first_token", time_to_first_byte(&report).map(|time| time.as_secs_f64()));
         span.record("gen_ai.server.request.duration", duration(&report).map(|time| time.as_secs_f64()));
         drop(span);
         self.host.finished(report);
     }
 }
 
-/// A share of load, and the span of the attempt that it is for.
+/// A guard, and the span of its attempt.
 #[derive(Debug)]
-pub struct TracedHold<L> {
-    hold: L,
+pub struct TracedGuard<L> {
+    guard: L,
     span: Span,
 }
 
-impl<L: InFlightGuard> InFlightGuard for TracedHold<L> {
+impl<L: InFlightGuard> InFlightGuard for TracedGuard<L> {
     fn first_byte(&mut self) {
         debug!(target: TARGET, parent: &self.span, "first byte");
-        self.hold.first_byte();
+        self.guard.first_byte();
     }
 }
 
-impl<H: fmt::Debug> fmt::Debug for Traced<H> {
+impl<H: fmt::Debug> fmt::Debug for TracedHost<H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Traced").field("host", &self.host).field("span", &self.span).finish_non_exhaustive()
+        f.debug_struct("TracedHost").field("host", &self.host).field("span", &self.span).finish_non_exhaustive()
     }
 }
 
-/// A host and its port.
+/// The host and port of an address.
 fn split(address: &str) -> (Option<&str>, Option<u64>) {
     let authority = address.split_once("://").map_or(address, |(_, authority)| authority).trim_end_matches('/');
     match authority.rsplit_once(':') {

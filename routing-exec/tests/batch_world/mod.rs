@@ -11,10 +11,10 @@ use http::{Request, Response};
 use routing_core::Pod;
 use routing_core::batch::{BatchPlan, Cohort, PodPlan};
 use routing_exec::batch::journal::{BatchDigest, Durable};
-use routing_exec::batch::{BatchError, BatchResult, BatchRunConfig, BatchRunner, BatchWork, Size};
-use routing_exec::{ClientRequest, Driver, Transport, TransportError};
+use routing_exec::batch::{BatchError, BatchResult, BatchRunner, BatchRunnerConfig, BatchSource, RequestSize};
+use routing_exec::{ClientRequest, Transport, TransportError, TransportExecutor};
 
-use super::driver_world::{Act, Clock, Play, Pods, block_on, chunk, head, settings};
+use super::executor_world::{Act, Clock, Play, Pods, block_on, chunk, dispatch_config, head};
 
 /// What a fleet saw.
 #[derive(Clone, Default)]
@@ -27,11 +27,11 @@ impl Log {
     }
 
     pub(crate) fn sent_to(&self, pod: Pod) -> Vec<u32> {
-        self.sent().into_iter().filter(|(to, _)| *to == pod).map(|(_, place)| place).collect()
+        self.sent().into_iter().filter(|(to, _)| *to == pod).map(|(_, index)| index).collect()
     }
 
-    pub(crate) fn places(&self) -> Vec<u32> {
-        self.sent().into_iter().map(|(_, place)| place).collect()
+    pub(crate) fn indices(&self) -> Vec<u32> {
+        self.sent().into_iter().map(|(_, index)| index).collect()
     }
 
     /// The most that each pod ever had under way.
@@ -60,12 +60,12 @@ impl Fleet {
         let one = |number: usize| {
             let (script, log) = (Arc::clone(&script), log.clone());
             Pods::new(clock, move |pod, request| {
-                let place = place_of(request.body());
+                let index = place_of(request.body());
                 let mut sent = log.0.lock().unwrap();
-                let before = sent.iter().filter(|(_, known)| *known == place).count();
-                sent.push((pod, place));
+                let before = sent.iter().filter(|(_, known)| *known == index).count();
+                sent.push((pod, index));
                 drop(sent);
-                script(number, place, before)
+                script(number, index, before)
             })
         };
         Self { pods: (0..pods).map(one).collect(), log }
@@ -96,16 +96,16 @@ fn place_of(body: &[u8]) -> u32 {
 }
 
 /// The answer to a request: it depends on nothing but its place.
-pub(crate) fn answer(place: u32) -> String {
+pub(crate) fn answer(index: u32) -> String {
     format!(
         r#"{{"text":{},"usage":{{"prompt_tokens":10,"completion_tokens":5,"prompt_tokens_details":{{"cached_tokens":8}}}}}}"#,
-        place * 7
+        index * 7
     )
 }
 
 /// A pod that takes its time and answers.
-pub(crate) fn answers(place: u32, after: u64) -> Vec<Act> {
-    vec![Act::Wait(Duration::from_millis(after)), head(200, "application/json"), chunk(&answer(place))]
+pub(crate) fn answers(index: u32, after: u64) -> Vec<Act> {
+    vec![Act::Wait(Duration::from_millis(after)), head(200, "application/json"), chunk(&answer(index))]
 }
 
 pub(crate) fn says(status: u16) -> Vec<Act> {
@@ -129,15 +129,15 @@ impl Made {
     }
 }
 
-impl BatchWork for Made {
-    fn size(&self, _: u32) -> Size {
-        Size { prompt: 10, output: 10 }
+impl BatchSource for Made {
+    fn size(&self, _: u32) -> RequestSize {
+        RequestSize { prompt: 10, output: 10 }
     }
 
-    fn request(&mut self, place: u32) -> ClientRequest {
-        let body = Bytes::from(format!(r#"{{"prompt":{place}}}"#));
+    fn request(&mut self, index: u32) -> ClientRequest {
+        let body = Bytes::from(format!(r#"{{"prompt":{index}}}"#));
         let (parts, body) = Request::post("/v1/completions").body(body).unwrap().into_parts();
-        ClientRequest::new(&parts, body, u64::from(place))
+        ClientRequest::new(&parts, body, u64::from(index))
     }
 
     fn replan(&mut self, rest: &[u32], living: &[Pod]) -> Option<BatchPlan> {
@@ -158,7 +158,7 @@ pub(crate) fn split(rest: &[u32], pods: &[Pod], cohort: usize) -> BatchPlan {
     plan
 }
 
-pub(crate) type Runner = BatchRunner<Fleet, Clock, Made>;
+pub(crate) type Runner = BatchRunner<TransportExecutor<Fleet, Clock>, Clock, Made>;
 
 /// A runner of a whole batch by the trivial plan.
 pub(crate) fn runner(
@@ -166,18 +166,26 @@ pub(crate) fn runner(
     fleet: &Fleet,
     pods: &[Pod],
     requests: u32,
-    work: Made,
-    config: BatchRunConfig,
+    source: Made,
+    config: BatchRunnerConfig,
 ) -> Runner {
     let all: Vec<u32> = (0..requests).collect();
-    let plan = split(&all, pods, work.cohort);
-    BatchRunner::new(Driver::new(fleet.clone(), clock.clone()), settings(), work, requests, plan).config(config)
+    let plan = split(&all, pods, source.cohort);
+    BatchRunner::new(
+        TransportExecutor::new(fleet.clone(), clock.clone()),
+        clock.clone(),
+        dispatch_config(),
+        source,
+        requests,
+        plan,
+    )
+    .config(config)
 }
 
 /// All results, and the error if it ended with one.
-pub(crate) fn run_all<S: BatchWork>(
+pub(crate) fn run_all<S: BatchSource>(
     clock: &Clock,
-    runner: &mut BatchRunner<Fleet, Clock, S>,
+    runner: &mut BatchRunner<TransportExecutor<Fleet, Clock>, Clock, S>,
 ) -> (Vec<BatchResult>, Option<BatchError>) {
     let mut results = Vec::new();
     loop {
@@ -196,10 +204,10 @@ pub(crate) type Essence = (u32, Result<(u16, Bytes), String>);
 pub(crate) fn essence(results: &[BatchResult]) -> Vec<Essence> {
     let one = |result: &BatchResult| {
         let outcome = result.outcome.as_ref().map(|answer| (answer.status, answer.body.clone()));
-        (result.place, outcome.map_err(|failure| failure.code.to_string()))
+        (result.index, outcome.map_err(|failure| failure.code.to_string()))
     };
     let mut all: Vec<_> = results.iter().map(one).collect();
-    all.sort_by_key(|(place, _)| *place);
+    all.sort_by_key(|(index, _)| *index);
     all
 }
 

@@ -1,4 +1,4 @@
-//! A scripted world around a run: it does what the run says by virtual time, and checks after every action what must
+//! A scripted world around a dispatch: it does what the dispatch says by virtual time, and checks after every action what must
 //! always hold.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
@@ -15,8 +15,8 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode, response};
 use routing_core::{Pod, RoutingPlan};
 use routing_exec::{
-    Action, AttemptId, ClientRequest, Failure, Hook, Input, Outcome, Report, RetryBudget, Run, RunConfig, RunError,
-    Settings, TimerId, Verdict,
+    Action, AttemptId, BreakerSample, ClientRequest, Dispatch, DispatchConfig, DispatchError, DispatchOutcome,
+    DispatchPolicy, DispatchReport, Failure, Hook, Input, RetryBudget, TimerId,
 };
 
 pub(crate) use self::parts::*;
@@ -26,7 +26,7 @@ use self::rules::Rules;
 pub(crate) struct Setup {
     pub(crate) dialect: Dialect,
     pub(crate) plan: RoutingPlan,
-    pub(crate) config: RunConfig,
+    pub(crate) config: DispatchPolicy,
     pub(crate) budget: Option<Arc<RetryBudget>>,
     pub(crate) deadline: Option<Duration>,
     pub(crate) hooks: Vec<Box<dyn Hook>>,
@@ -40,7 +40,7 @@ impl Setup {
         Self { dialect, plan, config, budget: None, deadline: None, hooks: Vec::new(), body, method }
     }
 
-    pub(crate) fn config(mut self, change: impl FnOnce(&mut RunConfig)) -> Self {
+    pub(crate) fn config(mut self, change: impl FnOnce(&mut DispatchPolicy)) -> Self {
         change(&mut self.config);
         self
     }
@@ -55,30 +55,30 @@ impl Setup {
         self
     }
 
-    pub(crate) fn run(self) -> Run {
-        let mut settings = Settings::new(Arc::new(self.dialect), Arc::new(()));
-        settings.config = Arc::new(self.config);
-        settings.budget = self.budget;
+    pub(crate) fn dispatch(self) -> Dispatch {
+        let mut dispatch_config = DispatchConfig::new(Arc::new(self.dialect), Arc::new(()));
+        dispatch_config.policy = Arc::new(self.config);
+        dispatch_config.retry_budget = self.budget;
         let request = Request::builder().method(self.method).uri("http://gateway/v1/chat/completions?x=1").body(());
         let (parts, ()) = request.unwrap().into_parts();
         let mut request = ClientRequest::new(&parts, self.body.into(), 7);
         if let Some(deadline) = self.deadline {
             request = request.deadline(some_instant().checked_add(deadline).unwrap());
         }
-        Run::new(settings, request, self.plan, self.hooks)
+        Dispatch::new(dispatch_config, request, self.plan, self.hooks)
     }
 
     pub(crate) fn start(self) -> World {
         let mut world = self.idle();
-        world.run.start(world.now);
+        world.dispatch.start(world.now);
         world.perform();
         world
     }
 
-    /// A world whose run has not begun.
+    /// A world whose dispatch has not begun.
     pub(crate) fn idle(self) -> World {
         let first = self.plan.clone();
-        World { rules: Rules::new(first), run: self.run(), ..World::empty() }
+        World { rules: Rules::new(first), dispatch: self.dispatch(), ..World::empty() }
     }
 }
 
@@ -92,19 +92,19 @@ pub(crate) struct Sent {
 }
 
 pub(crate) struct World {
-    pub(crate) run: Run,
+    pub(crate) dispatch: Dispatch,
     pub(crate) now: Instant,
     pub(crate) sent: Vec<Sent>,
     /// Attempts that were given up, by their place in `sent`.
     pub(crate) cancelled: Vec<usize>,
-    pub(crate) judged: Vec<(Pod, Verdict)>,
+    pub(crate) judged: Vec<(Pod, BreakerSample)>,
     pub(crate) replans: Vec<Vec<Pod>>,
     pub(crate) head: Option<response::Parts>,
     pub(crate) body: Vec<u8>,
     pub(crate) trailers: Option<HeaderMap>,
     pub(crate) answer: Option<Response<Bytes>>,
     pub(crate) aborted: bool,
-    pub(crate) report: Option<Report>,
+    pub(crate) report: Option<DispatchReport>,
     /// What was done, in words.
     pub(crate) story: Vec<String>,
     timers: BTreeMap<TimerId, Instant>,
@@ -114,7 +114,7 @@ pub(crate) struct World {
 impl World {
     fn empty() -> Self {
         Self {
-            run: Setup::new(REUSABLE, RoutingPlan::default()).run(),
+            dispatch: Setup::new(REUSABLE, RoutingPlan::default()).dispatch(),
             now: some_instant(),
             sent: Vec::new(),
             cancelled: Vec::new(),
@@ -134,17 +134,17 @@ impl World {
 
     pub(crate) fn handle(&mut self, input: Input) {
         self.rules.told(&input);
-        self.run.handle(self.now, input);
+        self.dispatch.handle(self.now, input);
         self.perform();
     }
 
     pub(crate) fn perform(&mut self) {
-        while let Some(action) = self.run.next_action() {
+        while let Some(action) = self.dispatch.next_action() {
             self.rules.check(&action);
             self.story.push(self.in_words(&action));
             self.note(action);
         }
-        assert_eq!(self.run.is_over(), self.report.is_some(), "a run that is over has said so");
+        assert_eq!(self.dispatch.is_over(), self.report.is_some(), "a dispatch that is over has said so");
         if let Some(report) = &self.report {
             self.rules.check_end(report, self.body.len() as u64);
         }
@@ -155,13 +155,13 @@ impl World {
             Action::Send { attempt, pod, step, request } => self.sent.push(Sent { id: attempt, pod, step, request }),
             Action::Cancel(id) => self.cancelled.extend(self.place(id)),
             Action::Release(id) => drop(self.timers.remove(&TimerId::Attempt(id))),
-            Action::Judge(_, pod, verdict) => self.judged.push((pod, verdict)),
-            Action::Arm(timer, at) => drop(self.timers.insert(timer, at)),
+            Action::Sample(_, pod, sample) => self.judged.push((pod, sample)),
+            Action::SetTimer(timer, at) => drop(self.timers.insert(timer, at)),
             Action::Replan(without) => self.replans.push(without),
             Action::Head(head) => self.head = Some(head),
             Action::Forward(chunk) => self.body.extend_from_slice(&chunk),
             Action::Trailers(trailers) => self.trailers = Some(trailers),
-            Action::Answer(answer) => self.answer = Some(answer),
+            Action::Respond(answer) => self.answer = Some(answer),
             Action::Abort => self.aborted = true,
             Action::Finish(report) => self.report = Some(report),
             _ => {}
@@ -176,17 +176,17 @@ impl World {
         match action {
             Action::Send { pod, step, .. } => format!("send {step} to {}", pod.id().index()),
             Action::Cancel(id) => format!("cancel {}", self.place(*id).unwrap()),
-            Action::Hold(_, pod, step) => format!("hold {step} on {}", pod.id().index()),
+            Action::Acquire(_, pod, step) => format!("hold {step} on {}", pod.id().index()),
             Action::FirstByte(id) => format!("first byte {}", self.place(*id).unwrap()),
             Action::Release(id) => format!("release {}", self.place(*id).unwrap()),
-            Action::Judge(_, pod, Verdict::Bad(_)) => format!("charge {}", pod.id().index()),
-            Action::Judge(_, pod, _) => format!("praise {}", pod.id().index()),
-            Action::Arm(..) => "arm".into(),
+            Action::Sample(_, pod, BreakerSample::Failure(_)) => format!("charge {}", pod.id().index()),
+            Action::Sample(_, pod, _) => format!("praise {}", pod.id().index()),
+            Action::SetTimer(..) => "arm".into(),
             Action::Replan(_) => "replan".into(),
             Action::Head(_) => "head".into(),
             Action::Forward(_) => "forward".into(),
             Action::Trailers(_) => "trailers".into(),
-            Action::Answer(_) => "answer".into(),
+            Action::Respond(_) => "answer".into(),
             Action::Abort => "abort".into(),
             Action::Finish(_) => "finish".into(),
             _ => "?".into(),
@@ -269,12 +269,12 @@ impl World {
         String::from_utf8(self.sent[at].request.body().to_vec()).unwrap()
     }
 
-    pub(crate) fn outcome(&self) -> &Outcome {
+    pub(crate) fn outcome(&self) -> &DispatchOutcome {
         &self.report.as_ref().expect("it is over").outcome
     }
 
-    pub(crate) fn error(&self) -> &RunError {
-        let Outcome::Failed(error) = self.outcome() else { panic!("{:?}", self.outcome()) };
+    pub(crate) fn error(&self) -> &DispatchError {
+        let DispatchOutcome::Failed(error) = self.outcome() else { panic!("{:?}", self.outcome()) };
         error
     }
 
@@ -287,7 +287,7 @@ impl World {
     }
 
     pub(crate) fn charged(&self) -> Vec<usize> {
-        let bad = self.judged.iter().filter(|(_, verdict)| matches!(verdict, Verdict::Bad(_)));
+        let bad = self.judged.iter().filter(|(_, sample)| matches!(sample, BreakerSample::Failure(_)));
         bad.map(|(pod, _)| pod.id().index()).collect()
     }
 

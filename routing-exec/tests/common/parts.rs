@@ -8,8 +8,8 @@ use bytes::Bytes;
 use http::{Request, response};
 use kv_index::{Config, Index};
 use routing_core::{FailurePolicy, PlanStep, Pod, Role, RoutingPlan};
-use routing_exec::handoff::{Api, Handoff, HandoffError, LegBody, LegContext, Mode, Reuse, UsageFix};
-use routing_exec::{Failure, Hook, HookError, RunConfig, Target};
+use routing_exec::handoff::{Api, Handoff, HandoffError, HandoffMode, HandoffReuse, LegBody, LegContext, UsageFix};
+use routing_exec::{DispatchPolicy, Failure, Hook, HookError, Target};
 
 /// Pods 0 to 31, all of generation 1.
 pub(crate) fn pod(at: usize) -> Pod {
@@ -30,23 +30,23 @@ pub(crate) fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// A dialect that writes into each request what the run told it.
+/// A dialect that writes into each request what the dispatch told it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dialect {
-    pub(crate) mode: Mode,
-    pub(crate) reuse: Reuse,
+    pub(crate) mode: HandoffMode,
+    pub(crate) reuse: HandoffReuse,
 }
 
-pub(crate) const REUSABLE: Dialect = Dialect { mode: Mode::Serial, reuse: Reuse::Always };
-pub(crate) const ONE_USE: Dialect = Dialect { mode: Mode::Serial, reuse: Reuse::Never };
-pub(crate) const CONCURRENT: Dialect = Dialect { mode: Mode::Concurrent, reuse: Reuse::Never };
+pub(crate) const REUSABLE: Dialect = Dialect { mode: HandoffMode::Serial, reuse: HandoffReuse::Always };
+pub(crate) const ONE_USE: Dialect = Dialect { mode: HandoffMode::Serial, reuse: HandoffReuse::Never };
+pub(crate) const CONCURRENT: Dialect = Dialect { mode: HandoffMode::Concurrent, reuse: HandoffReuse::Never };
 
 impl Handoff for Dialect {
-    fn mode(&self) -> Mode {
+    fn mode(&self) -> HandoffMode {
         self.mode
     }
 
-    fn reuse(&self) -> Reuse {
+    fn reuse(&self) -> HandoffReuse {
         self.reuse
     }
 
@@ -87,15 +87,15 @@ pub(crate) fn single(pods: &[usize]) -> RoutingPlan {
 }
 
 /// Patience in round numbers: 10 s for prefill, 5 s for a first byte, 20 s for a whole answer, 3 s between chunks.
-pub(crate) fn patience() -> RunConfig {
-    RunConfig {
-        prefill_first_byte: seconds(10),
-        first_byte: seconds(5),
-        whole: seconds(20),
-        idle: seconds(3),
-        most_kept: 64,
+pub(crate) fn patience() -> DispatchPolicy {
+    DispatchPolicy {
+        prefill_first_byte_timeout: seconds(10),
+        first_byte_timeout: seconds(5),
+        request_timeout: seconds(20),
+        idle_timeout: seconds(3),
+        max_buffered_bytes: 64,
         retry_after: seconds(7),
-        ..RunConfig::default()
+        ..DispatchPolicy::default()
     }
 }
 
@@ -104,7 +104,7 @@ pub(crate) fn connect() -> Failure {
 }
 
 pub(crate) fn cut() -> Failure {
-    Failure::Cut("reset".into())
+    Failure::Truncated("reset".into())
 }
 
 /// A hook that says no at one place.
@@ -127,11 +127,11 @@ impl Hook for Refuses {
         self.at(to.step)
     }
 
-    fn at_head(&mut self, _: Pod, _: &mut response::Parts) -> Result<(), HookError> {
+    fn on_response_head(&mut self, _: Pod, _: &mut response::Parts) -> Result<(), HookError> {
         self.at("head")
     }
 
-    fn at_chunk(&mut self, chunk: Bytes) -> Result<Bytes, HookError> {
+    fn on_chunk(&mut self, chunk: Bytes) -> Result<Bytes, HookError> {
         if chunk.starts_with(b"no") { self.at("chunk").map(|()| chunk) } else { Ok(chunk) }
     }
 }

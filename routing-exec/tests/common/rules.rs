@@ -1,9 +1,9 @@
-//! What holds for every run, whatever happens to it.
+//! What holds for every dispatch, whatever happens to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use routing_core::{Pod, RoutingPlan};
-use routing_exec::{Action, AttemptId, Fate, Input, Outcome, Report, TimerId};
+use routing_exec::{Action, AttemptId, AttemptOutcome, DispatchOutcome, DispatchReport, Input, TimerId};
 
 pub(super) struct Rules {
     plan: RoutingPlan,
@@ -59,7 +59,7 @@ impl Rules {
     pub(super) fn check(&mut self, action: &Action) {
         assert!(!self.over, "after the end: {action:?}");
         match action {
-            Action::Hold(id, ..) => {
+            Action::Acquire(id, ..) => {
                 assert!(self.attempts.insert(*id, Stage::default()).is_none(), "{id:?} is held twice");
             }
             Action::Send { attempt, pod, step, request } => {
@@ -86,8 +86,8 @@ impl Rules {
                 assert!(stage.ended, "released while under way");
                 assert!(!std::mem::replace(&mut stage.released, true), "released twice");
             }
-            Action::Arm(TimerId::Attempt(id), _) => assert!(!self.attempts[id].released, "armed for what is over"),
-            Action::Judge(_, pod, _) => assert!(self.judged.insert(*pod), "{pod:?} is judged twice"),
+            Action::SetTimer(TimerId::Attempt(id), _) => assert!(!self.attempts[id].released, "armed for what is over"),
+            Action::Sample(_, pod, _) => assert!(self.judged.insert(*pod), "{pod:?} is judged twice"),
             Action::Replan(_) => {
                 assert!(!self.begun && self.attempts.values().all(|stage| stage.released));
                 self.replanning = true;
@@ -101,7 +101,7 @@ impl Rules {
             }
             Action::Trailers(_) => assert!(self.begun && !self.aborted),
             Action::Abort => assert!(self.begun && !std::mem::replace(&mut self.aborted, true)),
-            Action::Answer(_) => {
+            Action::Respond(_) => {
                 assert!(!self.begun && !std::mem::replace(&mut self.answered, true), "two answers");
             }
             Action::Finish(_) => self.over = true,
@@ -109,23 +109,23 @@ impl Rules {
         }
     }
 
-    /// What holds when a run is over.
-    pub(super) fn check_end(&self, report: &Report, bytes: u64) {
+    /// What holds when a dispatch is over.
+    pub(super) fn check_end(&self, report: &DispatchReport, bytes: u64) {
         assert!(self.over);
         assert!(self.attempts.values().all(|stage| stage.sent && stage.ended && stage.released), "left under way");
         assert_eq!(report.attempts.len(), self.attempts.len());
         assert_eq!(report.bytes, bytes);
         match &report.outcome {
-            Outcome::ClientGone => assert!(!self.answered && !self.aborted),
-            Outcome::Completed(_) => assert!(self.begun && !self.aborted),
+            DispatchOutcome::ClientDisconnected => assert!(!self.answered && !self.aborted),
+            DispatchOutcome::Completed(_) => assert!(self.begun && !self.aborted),
             _ => assert!(self.begun != self.answered, "told once"),
         }
         for (at, attempt) in report.attempts.iter().enumerate() {
-            assert!(attempt.fate != Fate::Pending && attempt.ended.is_some());
+            assert!(attempt.outcome != AttemptOutcome::Pending && attempt.ended.is_some());
             let mut later = report.attempts[at + 1..].iter();
             let again = later.any(|later| later.pod == attempt.pod && later.step == attempt.step);
             assert!(
-                !(again && matches!(attempt.fate, Fate::Failed(_))),
+                !(again && matches!(attempt.outcome, AttemptOutcome::Failed(_))),
                 "{:?} failed and was asked again",
                 attempt.pod
             );

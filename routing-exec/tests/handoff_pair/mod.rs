@@ -7,7 +7,7 @@ use bytes::Bytes;
 use kv_index::{Config, Index, Pod};
 use routing_core::Role;
 use routing_exec::handoff::{
-    Addresses, Api, Handoff, HandoffError, LegBody, LegContext, MooncakeEngine, MooncakeEngines,
+    Api, Handoff, HandoffError, LegBody, LegContext, MooncakeEngine, MooncakeEngines, PodAddresses,
 };
 
 /// A prefill and a decode pod.
@@ -46,7 +46,7 @@ impl Pair {
 /// With its highest bit set, which no room may have.
 pub(crate) const TRANSFER: u64 = 1 << 63 | 0x0123_4567_89ab_cdef;
 
-impl Addresses for Pair {
+impl PodAddresses for Pair {
     fn address(&self, pod: Pod) -> Option<Cow<'_, str>> {
         (pod == self.prefill).then_some(Cow::Borrowed(&self.address))
     }
@@ -60,12 +60,12 @@ impl MooncakeEngines for Pair {
 
 /// All of them.
 pub(crate) fn dialects(pair: &Pair) -> Vec<Box<dyn Handoff>> {
-    use routing_exec::handoff::{Mode, Mooncake, Nixl, Plain, SglangBootstrap, SharedStorage};
+    use routing_exec::handoff::{HandoffMode, Mooncake, Nixl, Plain, SglangBootstrap, SharedStorage};
     vec![
         Box::new(Nixl::default()),
         Box::new(SglangBootstrap::default()),
         Box::new(Mooncake::new(Arc::new(pair.clone()))),
         Box::new(SharedStorage::default()),
-        Box::new(Plain::new(Mode::Serial)),
+        Box::new(Plain::new(HandoffMode::Serial)),
     ]
 }

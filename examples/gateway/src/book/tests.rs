@@ -1,7 +1,7 @@
 use kv_index::{BlockSize, Config, Index};
 use routing_core::{Fleet, RoutingPlan};
 use routing_exec::handoff::Plain;
-use routing_exec::{ClientRequest, Run, Settings};
+use routing_exec::{ClientRequest, Dispatch, DispatchConfig};
 use routing_plugins::{Hashing, PluginState, profiles};
 
 use super::*;
@@ -17,21 +17,21 @@ fn serving() -> Arc<Serving> {
         fleet: Arc::new(Fleet::new(1, [])),
         limits: Limits::default(),
         client_pause: Duration::from_secs(30),
-        settings: Settings::new(Arc::new(Plain::default()), Arc::new(())),
+        dispatch: DispatchConfig::new(Arc::new(Plain::default()), Arc::new(())),
     })
 }
 
 /// The report of a run that found no pod.
-fn report() -> Report {
+fn report() -> DispatchReport {
     let (parts, ()) = http::Request::post("/v1/completions").body(()).unwrap().into_parts();
     let client = ClientRequest::new(&parts, bytes::Bytes::from_static(b"{}"), 1);
-    let settings = Settings::new(Arc::new(Plain::default()), Arc::new(()));
-    let mut run = Run::new(settings, client, RoutingPlan::default(), Vec::new());
-    run.start(Instant::now());
+    let config = DispatchConfig::new(Arc::new(Plain::default()), Arc::new(()));
+    let mut dispatch = Dispatch::new(config, client, RoutingPlan::default(), Vec::new());
+    dispatch.start(Instant::now());
     loop {
-        match run.next_action().expect("it ends at once") {
+        match dispatch.next_action().expect("it ends at once") {
             routing_exec::Action::Finish(report) => return report,
-            routing_exec::Action::Replan(_) => run.handle(Instant::now(), routing_exec::Input::Replanned(None)),
+            routing_exec::Action::Replan(_) => dispatch.handle(Instant::now(), routing_exec::Input::Replanned(None)),
             _ => {}
         }
     }

@@ -1,6 +1,6 @@
-//! Which batch a journal is of.
+//! Batch digest: FNV-1a over the requests.
 
-/// Tells batches apart: 128 bits of FNV-1a over the requests, each with its length. Not against forgers.
+/// Identifies a batch: 128 bits of FNV-1a over the requests, each with its length. Not cryptographic.
 ///
 /// # Examples
 ///
@@ -16,7 +16,7 @@
 pub struct BatchDigest(u128);
 
 impl BatchDigest {
-    /// The same with one request more.
+    /// Adds a request.
     #[must_use]
     pub fn with(self, request: &[u8]) -> Self {
         let length = (request.len() as u64).to_le_bytes();
@@ -34,7 +34,7 @@ impl BatchDigest {
 }
 
 impl Default for BatchDigest {
-    /// That of no requests.
+    /// The digest of no requests.
     fn default() -> Self {
         Self(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
     }

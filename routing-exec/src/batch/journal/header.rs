@@ -1,10 +1,10 @@
-//! A journal's first bytes: what it is, and of which batch.
+//! Journal header: magic, version and the batch's digest.
 
-use super::crc;
+use super::crc32;
 use super::digest::BatchDigest;
 use super::read::JournalError;
 
-/// Of which batch a journal is.
+/// The header of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) batch: BatchDigest,
@@ -12,7 +12,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Its bytes, sum and all.
+    /// Its bytes, checksum included.
     pub(super) const LENGTH: usize = 36;
 
     pub(super) fn to_bytes(self) -> [u8; Self::LENGTH] {
@@ -23,18 +23,18 @@ impl Header {
             bytes[at..at + part.len()].copy_from_slice(part);
             at += part.len();
         }
-        let sum = crc::sum(0, &bytes[..at]);
+        let sum = crc32::update(0, &bytes[..at]);
         bytes[at..].copy_from_slice(&sum.to_le_bytes());
         bytes
     }
 
-    /// The sum at its end.
-    pub(super) fn sum(self) -> u32 {
+    /// The checksum at its end.
+    pub(super) fn checksum(self) -> u32 {
         let bytes = self.to_bytes();
-        crc::sum(0, &bytes[..Self::LENGTH - 4])
+        crc32::update(0, &bytes[..Self::LENGTH - 4])
     }
 
-    /// Checks the first bytes of a journal; whether they are all there. Of a header that was torn there is a beginning.
+    /// Checks the first bytes of a journal; false if the header is torn.
     pub(super) fn check(self, found: &[u8]) -> Result<bool, JournalError> {
         let expected = self.to_bytes();
         if found.len() < Self::LENGTH {
@@ -42,7 +42,7 @@ impl Header {
             return if is_torn { Ok(false) } else { Err(JournalError::NotAJournal) };
         }
         let (said, sum) = found[..Self::LENGTH].split_at(Self::LENGTH - 4);
-        if !said.starts_with(&MAGIC) || crc::sum(0, said).to_le_bytes() != *sum {
+        if !said.starts_with(&MAGIC) || crc32::update(0, said).to_le_bytes() != *sum {
             return Err(JournalError::NotAJournal);
         }
         let version = u32::from_le_bytes([said[8], said[9], said[10], said[11]]);

@@ -1,32 +1,32 @@
-//! One result as bytes.
+//! Journal record: one result as bytes, framed by length and CRC-32.
 
 use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::crc;
-use crate::batch::result::{BatchAnswer, BatchFailure, BatchResult, BatchUsage};
+use super::crc32;
+use crate::batch::result::{BatchFailure, BatchResponse, BatchResult, BatchUsage};
 
-/// Bytes before a record's content: its length and its sum.
+/// Bytes before a record's content: its length and its checksum.
 pub(super) const FRAME: usize = 8;
 
 /// Writes a record in place of what `out` holds.
 pub(super) fn write(result: &BatchResult, seed: u32, out: &mut Vec<u8>) -> io::Result<()> {
     out.clear();
     out.extend([0; FRAME]);
-    let micros = u64::try_from(result.took.as_micros()).unwrap_or(u64::MAX);
-    out.extend(result.place.to_le_bytes());
+    let micros = u64::try_from(result.duration.as_micros()).unwrap_or(u64::MAX);
+    out.extend(result.index.to_le_bytes());
     out.extend(result.attempts.to_le_bytes());
     out.extend(micros.to_le_bytes());
     for tokens in [result.usage.prompt, result.usage.cached, result.usage.output] {
         out.extend(tokens.to_le_bytes());
     }
     match &result.outcome {
-        Ok(answer) => {
-            out.push(ANSWER);
-            out.extend(answer.status.to_le_bytes());
-            out.extend_from_slice(&answer.body);
+        Ok(response) => {
+            out.push(RESPONSE);
+            out.extend(response.status.to_le_bytes());
+            out.extend_from_slice(&response.body);
         }
         Err(failure) => {
             let length = u16::try_from(failure.code.len()).map_err(|_| too_long())?;
@@ -37,27 +37,27 @@ pub(super) fn write(result: &BatchResult, seed: u32, out: &mut Vec<u8>) -> io::R
         }
     }
     let length = u32::try_from(out.len() - FRAME).map_err(|_| too_long())?.to_le_bytes();
-    let sum = sum(seed, length, &out[FRAME..]).to_le_bytes();
+    let sum = checksum(seed, length, &out[FRAME..]).to_le_bytes();
     out[..4].copy_from_slice(&length);
     out[4..FRAME].copy_from_slice(&sum);
     Ok(())
 }
 
-/// The sum of a record of that length.
-pub(super) fn sum(seed: u32, length: [u8; 4], content: &[u8]) -> u32 {
-    crc::sum(crc::sum(seed, &length), content)
+/// The checksum of a record.
+pub(super) fn checksum(seed: u32, length: [u8; 4], content: &[u8]) -> u32 {
+    crc32::update(crc32::update(seed, &length), content)
 }
 
-/// Reads a record's content; none if it is not one.
+/// Decodes a record's content; `None` if it is none.
 pub(super) fn read(content: &[u8]) -> Option<BatchResult> {
     let mut rest = content;
-    let (place, attempts) = (number(&mut rest)?, number(&mut rest)?);
-    let took = Duration::from_micros(u64::from_le_bytes(take(&mut rest)?));
+    let (index, attempts) = (number(&mut rest)?, number(&mut rest)?);
+    let duration = Duration::from_micros(u64::from_le_bytes(take(&mut rest)?));
     let usage = BatchUsage { prompt: number(&mut rest)?, cached: number(&mut rest)?, output: number(&mut rest)? };
     let [kind] = take(&mut rest)?;
     let short = u16::from_le_bytes(take(&mut rest)?);
     let outcome = match kind {
-        ANSWER => Ok(BatchAnswer { status: short, body: Bytes::copy_from_slice(rest) }),
+        RESPONSE => Ok(BatchResponse { status: short, body: Bytes::copy_from_slice(rest) }),
         FAILURE => {
             let (code, message) = rest.split_at_checked(usize::from(short))?;
             let text = |bytes| std::str::from_utf8(bytes).ok();
@@ -65,7 +65,7 @@ pub(super) fn read(content: &[u8]) -> Option<BatchResult> {
         }
         _ => return None,
     };
-    Some(BatchResult { place, outcome, attempts, usage, took, pod: None })
+    Some(BatchResult { index, outcome, attempts, usage, duration, pod: None })
 }
 
 fn number(rest: &mut &[u8]) -> Option<u32> {
@@ -82,5 +82,5 @@ fn too_long() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "a result of more than 4 GiB")
 }
 
-const ANSWER: u8 = 0;
+const RESPONSE: u8 = 0;
 const FAILURE: u8 = 1;

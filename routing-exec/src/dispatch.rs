@@ -1,0 +1,331 @@
+//! Dispatch: one request executed by its plan, as a sans-IO state machine.
+//!
+//! Three rules hold whatever the order of inputs: a dispatch ends once, and no action follows its end; what is acquired for an
+//! attempt is released once; and nothing is retried after the client got a byte.
+//!
+//! Time is an argument: time that goes backwards is none, and a timeout beyond the range of `Instant` is none.
+
+mod attempt;
+mod headers;
+mod legs;
+mod request;
+mod response;
+mod retry;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use routing_core::{Pod, RoutingPlan};
+
+use self::attempt::Attempt;
+use self::legs::Leg;
+pub use self::request::ClientRequest;
+use self::response::ClientResponse;
+use crate::action::{Action, AttemptId, BreakerSample, Input, TimerId};
+use crate::error::DispatchError;
+use crate::handoff::{Handoff, HandoffError, HandoffMode, PodAddresses};
+use crate::hook::Hook;
+use crate::policy::DispatchPolicy;
+use crate::report::{AttemptOutcome, AttemptRecord, DispatchOutcome, DispatchReport};
+use crate::retry_budget::RetryBudget;
+
+/// Configuration that dispatches share.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct DispatchConfig {
+    /// Timeouts, retries and buffering.
+    pub policy: Arc<DispatchPolicy>,
+    /// The dialect of prefill/decode handoffs.
+    pub handoff: Arc<dyn Handoff>,
+    /// Addresses of pods, for dialects that name them to engines.
+    pub addresses: Arc<dyn PodAddresses>,
+    /// A bound on the retries of all dispatches together.
+    pub retry_budget: Option<Arc<RetryBudget>>,
+}
+
+impl DispatchConfig {
+    /// The default policy, and no retry budget.
+    #[must_use]
+    pub fn new(handoff: Arc<dyn Handoff>, addresses: Arc<dyn PodAddresses>) -> Self {
+        Self { policy: Arc::default(), handoff, addresses, retry_budget: None }
+    }
+}
+
+/// One request executed by its plan, as a sans-IO state machine.
+///
+/// To drive it: [`start`](Self::start), perform every [`next_action`](Self::next_action), [`handle`](Self::handle) what
+/// happened, and so on until [`Action::Finish`]. [`TransportExecutor`](crate::TransportExecutor) does so.
+pub struct Dispatch {
+    config: DispatchConfig,
+    request: ClientRequest,
+    plan: RoutingPlan,
+    hooks: Vec<Box<dyn Hook>>,
+    legs: Vec<Leg>,
+    client: ClientResponse,
+    log: Log,
+    /// Pods that failed under an earlier plan.
+    excluded: Vec<Pod>,
+    /// Whether the decode pod is sent its request first, and may decline it for prefill.
+    probing: bool,
+    /// Whether the latest leg was sent a handoff.
+    handed_off: bool,
+    actions: VecDeque<Action>,
+    next_attempt: u32,
+    state: State,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum State {
+    Running,
+    /// Waits for a new plan; without one, ends with this error.
+    Replanning(DispatchError),
+    Over,
+}
+
+/// What the report and the breakers' samples are made of.
+#[derive(Debug, Default)]
+struct Log {
+    attempts: Vec<AttemptRecord>,
+    /// Pods whose breakers got their sample.
+    sampled: Vec<Pod>,
+    /// Successes of pods that may get another request of this dispatch: sampled at its end.
+    deferred: Vec<(AttemptId, Pod, BreakerSample)>,
+    /// Pods that failed, which a new plan excludes.
+    failed: Vec<Pod>,
+    skipped: Vec<Arc<str>>,
+    handoffs_dropped: u32,
+    replans: u32,
+}
+
+impl Dispatch {
+    /// A dispatch of a plan. The last step's response goes to the client.
+    #[must_use]
+    pub fn new(config: DispatchConfig, request: ClientRequest, plan: RoutingPlan, hooks: Vec<Box<dyn Hook>>) -> Self {
+        let mut dispatch = Self {
+            config,
+            request,
+            plan: RoutingPlan::default(),
+            hooks,
+            legs: Vec::new(),
+            client: ClientResponse::default(),
+            log: Log::default(),
+            excluded: Vec::new(),
+            probing: false,
+            handed_off: false,
+            actions: VecDeque::new(),
+            next_attempt: 0,
+            state: State::Running,
+        };
+        dispatch.follow(plan);
+        dispatch
+    }
+
+    /// Starts it. A dispatch that is over before it started stays over.
+    pub fn start(&mut self, now: Instant) {
+        if self.is_over() {
+            return;
+        }
+        if let Some(error) = self.request.unreadable {
+            return self.finish_with(HandoffError::Body(error).into(), now);
+        }
+        if let Some(budget) = &self.config.retry_budget {
+            budget.deposit(now);
+        }
+        if let Some(deadline) = self.request.deadline {
+            self.push(Action::SetTimer(TimerId::Deadline, deadline));
+        }
+        self.advance(now);
+    }
+
+    /// The next action; `None` until the next input.
+    pub fn next_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// The current plan.
+    #[must_use]
+    pub fn plan(&self) -> &RoutingPlan {
+        &self.plan
+    }
+
+    /// The client's request.
+    #[must_use]
+    pub fn request(&self) -> &ClientRequest {
+        &self.request
+    }
+
+    /// Whether it is over.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.state == State::Over
+    }
+
+    /// Handles an input. One that concerns a cancelled attempt, or comes after the end, is ignored.
+    pub fn handle(&mut self, now: Instant, input: Input) {
+        if self.is_over() {
+            return;
+        }
+        match input {
+            Input::Head(id, head) => {
+                if let Some(leg) = self.leg_of(id) {
+                    self.on_head(leg, head, now);
+                }
+            }
+            Input::Chunk(id, chunk) => {
+                if let Some(leg) = self.leg_of(id) {
+                    self.on_chunk(leg, chunk, now);
+                }
+            }
+            Input::End(id, trailers) => {
+                if let Some(leg) = self.leg_of(id) {
+                    self.on_end(leg, trailers, now);
+                }
+            }
+            Input::Failed(id, failure) => {
+                if let Some(leg) = self.leg_of(id) {
+                    self.mark_ended(leg);
+                    self.fail(leg, failure, now);
+                }
+            }
+            Input::Expired(TimerId::Deadline) => self.on_deadline(now),
+            Input::Expired(TimerId::Attempt(id)) => {
+                if let Some(leg) = self.leg_of(id) {
+                    self.on_timer(leg, now);
+                }
+            }
+            Input::ClientDisconnected => self.finish(DispatchOutcome::ClientDisconnected, now),
+            Input::Cancel => {
+                self.respond_error(&DispatchError::Cancelled);
+                self.finish(DispatchOutcome::Cancelled, now);
+            }
+            Input::Replanned(plan) => self.on_replanned(plan, now),
+        }
+    }
+
+    /// Starts a plan from its first step: what was done by an earlier plan was for other pods.
+    fn follow(&mut self, plan: RoutingPlan) {
+        self.legs = plan.steps().iter().map(|_| Leg::default()).collect();
+        self.plan = plan;
+        self.probing = self.legs.len() > 1 && self.config.handoff.decodes_first(self.request.api, self.request.body());
+        self.request.new_transfer();
+    }
+
+    fn on_replanned(&mut self, plan: Option<RoutingPlan>, now: Instant) {
+        let error = match std::mem::replace(&mut self.state, State::Running) {
+            State::Replanning(error) => error,
+            state => return self.state = state,
+        };
+        let Some(plan) = plan.filter(|plan| !plan.steps().is_empty()) else { return self.finish_with(error, now) };
+        self.follow(plan);
+        self.advance(now);
+    }
+
+    fn on_deadline(&mut self, now: Instant) {
+        match self.request.deadline {
+            Some(deadline) if now < deadline => self.push(Action::SetTimer(TimerId::Deadline, deadline)),
+            Some(_) => self.finish_with(DispatchError::DeadlineExceeded, now),
+            None => {}
+        }
+    }
+
+    /// The leg of an attempt in flight.
+    fn leg_of(&self, id: AttemptId) -> Option<usize> {
+        self.legs.iter().position(|leg| leg.attempt().is_some_and(|attempt| attempt.id == id))
+    }
+
+    fn is_concurrent(&self) -> bool {
+        self.config.handoff.mode() == HandoffMode::Concurrent && self.legs.len() > 1
+    }
+
+    fn is_last(&self, leg: usize) -> bool {
+        leg + 1 == self.legs.len()
+    }
+
+    /// Records the end of an attempt, samples its pod's breaker and releases it.
+    ///
+    /// In this order, so that a half-open breaker has the sample of a probe before its permit is free again.
+    fn close(&mut self, leg: usize, attempt: &Attempt, outcome: AttemptOutcome, now: Instant) {
+        let is_last = self.is_last(leg);
+        let record = &mut self.log.attempts[attempt.record];
+        let sample = attempt.sample(record, &outcome, is_last);
+        (record.ended, record.bytes, record.outcome) = (Some(now), attempt.received, outcome);
+        match sample {
+            Some(BreakerSample::Success(first_byte)) if self.may_send_again(attempt.pod, leg) => {
+                self.log.deferred.push((attempt.id, attempt.pod, BreakerSample::Success(first_byte)));
+            }
+            Some(sample) => self.sample(attempt.id, attempt.pod, sample),
+            None => {}
+        }
+        self.push(Action::Release(attempt.id));
+    }
+
+    /// Whether a pod may yet be sent another step, or the same one: after it declined, it is.
+    fn may_send_again(&self, pod: Pod, leg: usize) -> bool {
+        let steps = self.plan.steps().iter().enumerate();
+        let mut pending = steps.filter(|(at, _)| (*at != leg || self.probing) && self.legs[*at].is_unfinished());
+        pending.any(|(_, step)| step.candidates.iter().any(|candidate| candidate.pod == pod))
+    }
+
+    /// Samples a pod's breaker, once.
+    fn sample(&mut self, attempt: AttemptId, pod: Pod, sample: BreakerSample) {
+        if !self.log.sampled.contains(&pod) {
+            self.log.sampled.push(pod);
+            self.push(Action::Sample(attempt, pod, sample));
+        }
+    }
+
+    /// Marks a leg's attempt as ended, so that it is not cancelled.
+    fn mark_ended(&mut self, leg: usize) {
+        if let Some(attempt) = self.legs[leg].attempt_mut() {
+            attempt.ended = true;
+        }
+    }
+
+    /// Ends a leg's attempt, if one is in flight; the leg is pending then.
+    fn stop(&mut self, leg: usize, outcome: AttemptOutcome, now: Instant) {
+        if let Some(attempt) = self.legs[leg].take_attempt() {
+            if !attempt.ended {
+                self.push(Action::Cancel(attempt.id));
+            }
+            self.close(leg, &attempt, outcome, now);
+        }
+    }
+
+    /// Cancels every leg but one.
+    fn stop_others(&mut self, leg: usize, now: Instant) {
+        for other in (0..self.legs.len()).filter(|other| *other != leg) {
+            self.stop(other, AttemptOutcome::Cancelled, now);
+        }
+    }
+
+    /// Ends the dispatch with an error response.
+    fn finish_with(&mut self, error: DispatchError, now: Instant) {
+        self.respond_error(&error);
+        self.finish(DispatchOutcome::Failed(error), now);
+    }
+
+    fn finish(&mut self, outcome: DispatchOutcome, now: Instant) {
+        (0..self.legs.len()).for_each(|leg| self.stop(leg, AttemptOutcome::Cancelled, now));
+        for (attempt, pod, sample) in std::mem::take(&mut self.log.deferred) {
+            self.sample(attempt, pod, sample);
+        }
+        let Log { attempts, skipped, handoffs_dropped, replans, .. } = std::mem::take(&mut self.log);
+        let bytes = self.client.forwarded;
+        let report = DispatchReport { outcome, attempts, skipped, handoffs_dropped, replans, bytes };
+        self.hooks.iter_mut().for_each(|hook| hook.on_finish(&report));
+        self.push(Action::Finish(report));
+        self.state = State::Over;
+    }
+
+    fn push(&mut self, action: Action) {
+        self.actions.push_back(action);
+    }
+}
+
+impl fmt::Debug for Dispatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dispatch").field("state", &self.state).field("legs", &self.legs).finish_non_exhaustive()
+    }
+}

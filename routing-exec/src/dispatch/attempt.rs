@@ -1,0 +1,156 @@
+//! Attempt: one request to one pod, in flight.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::{Method, StatusCode, header, response};
+use routing_core::Pod;
+
+use crate::action::{AttemptId, BreakerSample};
+use crate::failure::Failure;
+use crate::report::{AttemptOutcome, AttemptRecord};
+use crate::sse::{self, Boundary, Opening};
+
+#[derive(Debug)]
+pub(super) struct Attempt {
+    pub(super) id: AttemptId,
+    pub(super) pod: Pod,
+    /// The index of its record.
+    pub(super) record: usize,
+    /// The status of its response.
+    pub(super) status: Option<StatusCode>,
+    /// The head of its response, until that is forwarded.
+    pub(super) head: Option<response::Parts>,
+    /// The event boundary of an SSE stream; `None` for other responses.
+    pub(super) events: Option<Boundary>,
+    /// The buffered body: all of it if it is not forwarded, else an incomplete first event.
+    pub(super) buffered: Vec<u8>,
+    /// The announced `content-length`.
+    pub(super) length: Option<u64>,
+    /// Bytes of its body that arrived.
+    pub(super) received: u64,
+    /// When its first-byte timeout started; `None` while it waits for another leg.
+    pub(super) timed_from: Option<Instant>,
+    /// When it times out; `None` while it waits for another leg.
+    pub(super) due: Option<Instant>,
+    /// Whether its response is forwarded unchanged: an error that no other pod would change.
+    pub(super) passes_through: bool,
+    /// Whether its stream had an error event.
+    pub(super) has_error_event: bool,
+    /// Whether its response is compressed, so that it cannot be parsed.
+    pub(super) is_compressed: bool,
+    /// Whether its failure may be another pod's.
+    pub(super) is_unattributable: bool,
+    /// Whether its transport has ended.
+    pub(super) ended: bool,
+}
+
+impl Attempt {
+    pub(super) fn new(id: AttemptId, pod: Pod, record: usize) -> Self {
+        Self {
+            id,
+            pod,
+            record,
+            status: None,
+            head: None,
+            events: None,
+            buffered: Vec::new(),
+            length: None,
+            received: 0,
+            timed_from: None,
+            due: None,
+            passes_through: false,
+            has_error_event: false,
+            is_compressed: false,
+            is_unattributable: false,
+            ended: false,
+        }
+    }
+
+    /// Takes the head of its response.
+    pub(super) fn set_head(&mut self, head: response::Parts, method: &Method) {
+        let bodiless = method == Method::HEAD || matches!(head.status.as_u16(), 204 | 304);
+        let length = head.headers.get(header::CONTENT_LENGTH).filter(|_| !bodiless);
+        self.length = length.and_then(|length| length.to_str().ok()?.trim().parse().ok());
+        self.is_compressed = is_compressed(&head);
+        self.events = (is_event_stream(&head) && !bodiless && !self.is_compressed).then(Boundary::default);
+        self.status = Some(head.status);
+        self.head = Some(head);
+    }
+
+    /// Whether it exceeds its announced length.
+    pub(super) fn exceeds_length(&self) -> bool {
+        self.length.is_some_and(|length| self.received > length)
+    }
+
+    /// Whether the buffered stream begins with an error event.
+    pub(super) fn begins_with_error(&self) -> bool {
+        self.events.is_some() && sse::opening(&self.buffered) == Opening::Error
+    }
+
+    /// Why its response, which ended, is truncated; `None` if it is complete.
+    pub(super) fn truncated(&self) -> Option<&'static str> {
+        let Some(status) = self.status else { return Some("no response head") };
+        if self.length.is_some_and(|length| self.received < length) {
+            return Some("shorter than its content-length");
+        }
+        match &self.events {
+            Some(_) if self.received == 0 && status.is_success() => Some("stream ended before its first event"),
+            Some(events) if !events.is_whole() => Some("stream ended inside an event"),
+            _ => None,
+        }
+    }
+
+    /// Takes the buffered body.
+    pub(super) fn take_buffered(&mut self) -> Bytes {
+        std::mem::take(&mut self.buffered).into()
+    }
+
+    /// The sample for its pod's breaker; `None` if it shows nothing of the pod: it was overloaded, the request was at fault,
+    /// another pod may be, or it was cancelled.
+    ///
+    /// Only a stream's first byte, and a prefill's response, measure a pod's latency: other responses take as long as their
+    /// generation.
+    pub(super) fn sample(
+        &self,
+        record: &AttemptRecord,
+        outcome: &AttemptOutcome,
+        is_last: bool,
+    ) -> Option<BreakerSample> {
+        match outcome {
+            _ if self.is_unattributable => None,
+            AttemptOutcome::Failed(failure) => failure.is_pod_fault().then(|| BreakerSample::Failure(failure.clone())),
+            AttemptOutcome::Completed if self.has_error_event => Some(BreakerSample::Failure(Failure::ErrorEvent)),
+            AttemptOutcome::Completed => {
+                let failure = Failure::Status(self.status?.as_u16());
+                if failure.is_pod_fault() {
+                    return Some(BreakerSample::Failure(failure));
+                }
+                if self.status?.is_client_error() || self.status?.is_server_error() {
+                    return None;
+                }
+                let from = self.timed_from.filter(|_| !is_last || self.events.is_some());
+                let first_byte =
+                    from.zip(record.first_byte).and_then(|(from, first)| first.checked_duration_since(from));
+                Some(BreakerSample::Success(first_byte))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn is_event_stream(head: &response::Parts) -> bool {
+    let kind = head.headers.get(header::CONTENT_TYPE).map(|kind| kind.as_bytes());
+    let kind = kind.and_then(|kind| kind.get(..EVENT_STREAM.len()));
+    kind.is_some_and(|kind| kind.eq_ignore_ascii_case(EVENT_STREAM))
+}
+
+fn is_compressed(head: &response::Parts) -> bool {
+    let encodings = head.headers.get_all(header::CONTENT_ENCODING).iter();
+    let mut encodings = encodings.flat_map(|encodings| encodings.as_bytes().split(|byte| *byte == b','));
+    encodings.any(|encoding| {
+        !matches!(encoding.trim_ascii(), b"") && !encoding.trim_ascii().eq_ignore_ascii_case(b"identity")
+    })
+}
+
+const EVENT_STREAM: &[u8] = b"text/event-stream";

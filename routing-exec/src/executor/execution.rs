@@ -1,0 +1,225 @@
+//! Execution: one dispatch with its attempts, timers, guards and breaker permits.
+//!
+//! Actions are performed at once, except those for the client: they wait until the body is polled, and no pod is read before
+//! that (backpressure).
+
+use std::collections::VecDeque;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response, response};
+use routing_core::{InFlightGuard, Pod};
+
+use super::host::DispatchHost;
+use super::timers::Timers;
+use super::transport::{Timer, Transport};
+use super::transport_executor::TransportExecutor;
+use super::upstream::Upstream;
+use crate::action::{Action, AttemptId, Input, TimerId};
+use crate::breaker::{Admission, Permit};
+use crate::dispatch::Dispatch;
+use crate::failure::Failure;
+
+/// A part of the client's response. Parts that come once are boxed, so that chunks, which are many, move cheaply.
+pub(super) enum Event {
+    Head(Box<response::Parts>),
+    Respond(Box<Response<Bytes>>),
+    Chunk(Bytes),
+    Trailers(Box<HeaderMap>),
+    /// The response is truncated.
+    Abort,
+    Over,
+}
+
+pub(super) struct Execution<T: Transport, C: Timer, H: DispatchHost, const W: usize> {
+    executor: TransportExecutor<T, C, W>,
+    dispatch: Dispatch,
+    host: H,
+    upstream: Upstream<T::Body>,
+    timers: Timers,
+    guards: Vec<(AttemptId, H::Guard)>,
+    /// The breakers' admission of each attempt, and their permits until it is over.
+    permits: Vec<(AttemptId, Admission, Option<Permit<W>>)>,
+    /// Attempts to send once no action is left: one of those may cancel them.
+    unsent: VecDeque<(AttemptId, Pod, Request<Bytes>)>,
+    /// Parts of the client's response that were not polled yet.
+    ready: VecDeque<Event>,
+    started: bool,
+    /// Whether the client was handed something since pods were last polled.
+    paused: bool,
+}
+
+// Pinned futures and bodies are boxed.
+impl<T: Transport, C: Timer, H: DispatchHost, const W: usize> Unpin for Execution<T, C, H, W> {}
+
+/// Inputs handled within one poll before it yields to other tasks. Only pods with a steady stream of chunks that are not
+/// forwarded come near it.
+const MAX_INPUTS_PER_POLL: usize = 64;
+
+impl<T: Transport, C: Timer, H: DispatchHost, const W: usize> Execution<T, C, H, W> {
+    pub(super) fn new(executor: TransportExecutor<T, C, W>, dispatch: Dispatch, host: H) -> Self {
+        Self {
+            executor,
+            dispatch,
+            host,
+            upstream: Upstream::default(),
+            timers: Timers::default(),
+            guards: Vec::new(),
+            permits: Vec::new(),
+            unsent: VecDeque::new(),
+            ready: VecDeque::new(),
+            started: false,
+            paused: false,
+        }
+    }
+
+    /// The next part of the client's response.
+    pub(super) fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
+        if !self.started {
+            self.start();
+        }
+        for _ in 0..MAX_INPUTS_PER_POLL {
+            self.perform_all();
+            if let Some(event) = self.ready.pop_front() {
+                self.paused = true;
+                return Poll::Ready(event);
+            }
+            if self.dispatch.is_over() {
+                return Poll::Ready(Event::Over);
+            }
+            match self.upstream.poll(cx) {
+                Poll::Ready((id, input)) => self.handle(id, input),
+                Poll::Pending => {
+                    self.resume(None);
+                    let Poll::Ready(timer) = self.timers.poll(cx) else { return Poll::Pending };
+                    self.dispatch.handle(self.now(), Input::Expired(timer));
+                }
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Whether the client has got everything.
+    pub(super) fn is_over(&self) -> bool {
+        self.dispatch.is_over() && self.ready.is_empty()
+    }
+
+    fn now(&self) -> Instant {
+        self.executor.parts.timer.now()
+    }
+
+    fn start(&mut self) {
+        self.started = true;
+        let now = self.now();
+        if let Some(breakers) = &self.executor.parts.breakers {
+            breakers.tick(now);
+        }
+        self.dispatch.start(now);
+    }
+
+    /// Handles a pod's input, and then due timers, lest a pod that always has input outlive them.
+    fn handle(&mut self, id: AttemptId, input: Input) {
+        self.resume(Some(id));
+        let now = self.now();
+        self.dispatch.handle(now, input);
+        self.perform_all();
+        while let Some(timer) = self.timers.take_due(now) {
+            self.dispatch.handle(now, Input::Expired(timer));
+        }
+    }
+
+    /// Restarts the idle timeouts of pods that were not polled while the client was busy: an empty chunk does so.
+    fn resume(&mut self, ready: Option<AttemptId>) {
+        if !std::mem::take(&mut self.paused) {
+            return;
+        }
+        for id in self.upstream.begun().filter(|id| Some(*id) != ready) {
+            self.dispatch.handle(self.executor.parts.timer.now(), Input::Chunk(id, Bytes::new()));
+        }
+    }
+
+    /// Performs all actions, and queues those for the client.
+    fn perform_all(&mut self) {
+        loop {
+            while let Some(action) = self.dispatch.next_action() {
+                self.perform(action);
+            }
+            let Some((attempt, pod, request)) = self.unsent.pop_front() else { return };
+            self.send(attempt, pod, request);
+        }
+    }
+
+    fn send(&mut self, attempt: AttemptId, pod: Pod, request: Request<Bytes>) {
+        let parts = &self.executor.parts;
+        if let Some(breakers) = &parts.breakers {
+            let now = parts.timer.now();
+            let Some(permit) = breakers.admit(pod, now) else {
+                return self.dispatch.handle(now, Input::Failed(attempt, Failure::BreakerOpen));
+            };
+            self.permits.push((attempt, permit.admission(), Some(permit)));
+        }
+        self.upstream.send(attempt, Box::pin(parts.transport.send(pod, request)));
+    }
+
+    fn perform(&mut self, action: Action) {
+        let parts = &self.executor.parts;
+        match action {
+            Action::Send { attempt, pod, request, .. } => self.unsent.push_back((attempt, pod, request)),
+            Action::Cancel(id) => {
+                self.unsent.retain(|(unsent, ..)| *unsent != id);
+                self.upstream.cancel(id);
+            }
+            Action::Acquire(id, pod, step) => {
+                if let Some(step) = self.dispatch.plan().steps().get(step) {
+                    self.guards.push((id, self.host.begin_attempt(pod, step)));
+                }
+            }
+            Action::FirstByte(id) => {
+                if let Some((_, guard)) = self.guards.iter_mut().find(|(held, _)| *held == id) {
+                    guard.first_byte();
+                }
+            }
+            Action::Release(id) => {
+                self.guards.retain(|(held, _)| *held != id);
+                self.permits.iter_mut().filter(|(held, ..)| *held == id).for_each(|(.., permit)| drop(permit.take()));
+                self.timers.clear(TimerId::Attempt(id));
+            }
+            Action::Sample(id, _, sample) => {
+                let admission = self.permits.iter().find(|(held, ..)| *held == id).map(|(_, admission, _)| *admission);
+                if let Some((breakers, admission)) = parts.breakers.as_ref().zip(admission) {
+                    breakers.record(admission, &sample, parts.timer.now());
+                }
+            }
+            Action::SetTimer(timer, at) => self.timers.set(timer, at, Box::pin(parts.timer.sleep_until(at))),
+            Action::Replan(excluded) => {
+                let plan = self.host.replan(&excluded);
+                self.dispatch.handle(parts.timer.now(), Input::Replanned(plan));
+            }
+            Action::Head(head) => self.ready.push_back(Event::Head(Box::new(head))),
+            Action::Forward(chunk) => self.ready.push_back(Event::Chunk(chunk)),
+            Action::Trailers(trailers) => self.ready.push_back(Event::Trailers(Box::new(trailers))),
+            Action::Respond(response) => self.ready.push_back(Event::Respond(Box::new(response))),
+            Action::Abort => self.ready.push_back(Event::Abort),
+            Action::Finish(report) => {
+                self.upstream.clear();
+                self.timers.clear_all();
+                self.host.finished(report);
+            }
+        }
+    }
+}
+
+impl<T: Transport, C: Timer, H: DispatchHost, const W: usize> Drop for Execution<T, C, H, W> {
+    /// The client disconnected: cancels what is in flight, and reports that to the host.
+    fn drop(&mut self) {
+        self.dispatch.handle(self.executor.parts.timer.now(), Input::ClientDisconnected);
+        while let Some(action) = self.dispatch.next_action() {
+            // Nothing is started any more.
+            if !matches!(action, Action::Send { .. } | Action::Acquire(..) | Action::SetTimer(..) | Action::Replan(_)) {
+                self.perform(action);
+            }
+        }
+    }
+}
