@@ -6,8 +6,7 @@
 mod lines;
 
 use pointsman_lab::format::Unit;
-use pointsman_lab::plot::bars::BarChart;
-use pointsman_lab::plot::ratios::RatioPlot;
+use pointsman_lab::plot::{BarChart, RatioPlot};
 
 use crate::results::{ResultTable, Value};
 use crate::systems::NAMES;
@@ -57,7 +56,7 @@ impl Plot {
         for row in &table.rows {
             ratios.add(table.case(row, labels), columns.iter().map(|&at| row[at].number()));
         }
-        ratios.draw().svg()
+        ratios.draw()
     }
 
     /// A line a column, and one for each combination of further labels, over the first column.
@@ -73,7 +72,7 @@ impl Plot {
         for &at in columns {
             bars.add(&*table.columns[at], table.rows.iter().map(|row| row[at].number()));
         }
-        bars.draw().svg()
+        bars.draw()
     }
 
     fn new(table: &ResultTable, about: &str, svg: String) -> Self {

@@ -1,87 +1,73 @@
-//! Charts as SVG, drawn by `plotters`: lines, bars, small multiples of bars, ratios as dots beside the line 1.
+//! Charts as SVG, drawn by `plotters`: lines, grouped bars, small multiples of bars, dot plots of ratios.
 //!
-//! | module | idea |
-//! |---|---|
-//! | [`lines`] | a line a series, over a size, a time or a share |
-//! | [`bars`] | a group for each column, in it a bar for each row |
-//! | [`panels`] | small multiples: many bar charts on one scale |
-//! | [`ratios`] | how many times ours |
-//! | [`axis`] | an axis: its name, unit and scale |
-//!
-//! Colours are told apart by the colour-blind and follow the reader's light or dark theme; no fonts, scripts or
-//! other files are needed. The rule: what is not a finite number within its axis is not drawn.
+//! No fonts, scripts or other files are needed. The rule: what is not a finite number within its axis is not drawn, so that
+//! a chart is well-formed whatever was measured.
 
-pub mod axis;
-pub mod bars;
-mod legend;
-pub mod lines;
-pub mod panels;
-pub mod ratios;
-mod style;
+mod axis;
+mod bars;
+mod lines;
 
 use plotters::backend::SVGBackend;
 use plotters::coord::Shift;
 use plotters::drawing::{DrawingArea, DrawingAreaErrorKind, IntoDrawingArea};
+use plotters::element::Circle;
+use plotters::style::{BLACK, Color, IntoFont, Palette, Palette99, PaletteColor, WHITE};
 
-pub use self::style::swatch;
-use crate::html::escaped;
-
-/// A finished chart: a file of its own, or part of a page.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Picture {
-    title: String,
-    size: (u32, u32),
-    shapes: String,
-}
+pub use self::axis::Axis;
+pub use self::bars::{BarChart, Panels};
+pub use self::lines::{LineChart, RatioPlot};
 
 type Sheet<'s> = DrawingArea<SVGBackend<'s>, Shift>;
 type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
 
-impl Picture {
-    fn draw(title: &str, size: (u32, u32), draw: impl FnOnce(&Sheet<'_>) -> Drawn) -> Self {
-        let mut svg = String::new();
-        {
-            let sheet = SVGBackend::with_string(&mut svg, size).into_drawing_area();
-            let drawn = sheet.fill(&style::SHEET).and_then(|()| style::heading(&sheet, title));
-            drawn.and_then(|()| draw(&sheet)).and_then(|()| sheet.present()).expect("a string takes every shape");
-        }
-        let (from, to) = (svg.find('>').map_or(0, |at| at + 1), svg.rfind("</svg>").unwrap_or(svg.len()));
-        Self { title: title.to_owned(), size, shapes: svg[from..to].to_owned() }
+/// Draws a chart with its heading, and at the right a legend of `series`.
+fn svg(title: &str, size: (u32, u32), series: &[String], draw: impl FnOnce(&Sheet<'_>) -> Drawn) -> String {
+    let mut text = String::new();
+    let (width, height) = (size.0, size.1.max(60 + ROW * series.len() as u32));
+    let legend = if series.is_empty() { 0 } else { LEGEND };
+    {
+        let sheet = SVGBackend::with_string(&mut text, (width + legend, height)).into_drawing_area();
+        let drawn = sheet.fill(&WHITE).and_then(|()| {
+            let (chart, names) = sheet.titled(&printable(title), font(16.0))?.split_horizontally(width);
+            for (at, name) in series.iter().enumerate() {
+                let y = 12 + (ROW as usize * at) as i32;
+                names.draw(&Circle::new((6, y), 4, color(at).filled()))?;
+                names.draw_text(&printable(name), &font(12.0).color(&BLACK), (16, y - 6))?;
+            }
+            draw(&chart)
+        });
+        drawn.and_then(|()| sheet.present()).expect("a string takes every shape");
     }
-
-    /// Its heading.
-    #[must_use]
-    pub fn title(&self) -> &str {
-        &self.title
-    }
-
-    /// As the text of an SVG file.
-    #[must_use]
-    pub fn svg(&self) -> String {
-        self.within("xmlns=\"http://www.w3.org/2000/svg\" ", &format!("<style>{}</style>", style::rules()))
-    }
-
-    /// As part of an HTML page that has the [rules](Self::rules) in its style.
-    #[must_use]
-    pub fn inline(&self) -> String {
-        self.within("", "")
-    }
-
-    /// What a page's style must hold for pictures in it.
-    #[must_use]
-    pub fn rules() -> String {
-        style::rules()
-    }
-
-    fn within(&self, namespace: &str, style: &str) -> String {
-        let Self { title, size: (width, height), shapes } = self;
-        let title = escaped(title);
-        format!(
-            "<svg {namespace}class=\"pm-plot\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" \
-             role=\"img\" aria-label=\"{title}\">{style}{shapes}</svg>\n"
-        )
-    }
+    text
 }
+
+/// The colour of the `at`th series, in every chart the same.
+fn color(at: usize) -> PaletteColor<Palette99> {
+    Palette99::pick(at)
+}
+
+/// A sample of the `at`th series' colour, to stand in a page's text beside the name.
+#[must_use]
+pub fn swatch(at: usize) -> String {
+    let (r, g, b) = Palette99::COLORS[at % Palette99::COLORS.len()];
+    format!(
+        "<svg viewBox=\"0 0 10 10\" width=\"10\" height=\"10\" aria-hidden=\"true\">\
+         <circle cx=\"5\" cy=\"5\" r=\"4\" fill=\"#{r:02X}{g:02X}{b:02X}\"/></svg> "
+    )
+}
+
+fn font(pixels: f64) -> plotters::style::TextStyle<'static> {
+    ("system-ui, sans-serif", pixels).into_font().into()
+}
+
+/// Text that markup can hold.
+fn printable(text: &str) -> String {
+    text.chars().map(|char| if char.is_control() { '\u{fffd}' } else { char }).collect()
+}
+
+/// Pixels of a legend's line, and of the legend's width.
+const ROW: u32 = 18;
+const LEGEND: u32 = 240;
 
 #[cfg(test)]
 mod tests;

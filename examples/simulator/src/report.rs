@@ -130,7 +130,7 @@ impl ComparisonReport {
         write("report.json".to_owned(), json::text(self))?;
         write("table.md".to_owned(), self.markdown())?;
         for figure in &figures {
-            write(figure.file(), figure.picture.svg())?;
+            write(figure.file(), figure.picture.clone())?;
         }
         Ok(written)
     }

@@ -1,14 +1,13 @@
 //! Lines over the first column of a table: one a measured column and combination of further labels.
 
-use pointsman_lab::plot::axis::Axis;
-use pointsman_lab::plot::lines::LineChart;
+use pointsman_lab::plot::{Axis, LineChart};
 
 use crate::results::{ResultTable, Value};
 
-/// Colours tell columns apart and dashes the labels; with one column the labels have the colours.
+/// A line for each column and combination of labels.
 pub(super) fn draw(table: &ResultTable, labels: usize, columns: &[usize]) -> String {
     let about = if let [column] = columns { &*table.columns[*column] } else { "" };
-    let x = Axis::new(&*table.columns[0]).log().at_each_value();
+    let x = Axis::new(&*table.columns[0]).log(10.0);
     let mut lines = LineChart::new(&*table.title, x, Axis::new(about).fitting());
     let mut cases: Vec<String> = Vec::new();
     for row in &table.rows {
@@ -17,19 +16,16 @@ pub(super) fn draw(table: &ResultTable, labels: usize, columns: &[usize]) -> Str
             cases.push(case);
         }
     }
-    for (i, &at) in columns.iter().enumerate() {
-        for (j, name) in cases.iter().enumerate() {
+    for &at in columns {
+        for name in &cases {
             let rows = table.rows.iter().filter(|row| case(table, row, labels) == *name);
             let points = rows.filter_map(|row| Some((row[0].number()?, row[at].number()?)));
-            if columns.len() == 1 {
-                lines.add(&**name, points);
-                continue;
-            }
-            let parts = [&*table.columns[at], name].into_iter().filter(|part| !part.is_empty());
-            lines.add_as(parts.collect::<Vec<_>>().join(", "), i, j, points);
+            let column = if columns.len() == 1 { "" } else { &*table.columns[at] };
+            let parts = [column, name].into_iter().filter(|part| !part.is_empty());
+            lines.add(parts.collect::<Vec<_>>().join(", "), points);
         }
     }
-    lines.draw().svg()
+    lines.draw()
 }
 
 /// What the labels after the first say of a row.

@@ -1,16 +1,13 @@
-//! Grouped bar chart: a group for each column, in it a bar for each row.
+//! Grouped bar chart, and small multiples of bars on one scale.
 
 use plotters::chart::ChartBuilder;
-use plotters::element::Rectangle;
-use plotters::style::text_anchor::HPos;
+use plotters::element::{PathElement, Rectangle};
+use plotters::style::{BLACK, Color};
 
-use super::Picture;
-use super::axis::Axis;
-use super::legend::{Legend, Sample};
-use super::style::{GRID, INK, Look, MARGIN, printable, text};
+use super::{Axis, Drawn, Sheet, color, font, printable, svg};
 use crate::format::Unit;
 
-/// A chart of bars side by side.
+/// A group for each column, in it a bar for each row.
 #[derive(Clone, Debug)]
 pub struct BarChart {
     title: String,
@@ -27,47 +24,107 @@ impl BarChart {
 
     /// Adds a group with a value for each row.
     pub fn add(&mut self, name: impl Into<String>, values: impl IntoIterator<Item = Option<f64>>) {
-        self.groups.push((name.into(), values.into_iter().map(|value| value.filter(|v| v.is_finite())).collect()));
+        self.groups.push((name.into(), values.into_iter().collect()));
     }
 
-    /// The picture.
+    /// The chart as SVG.
     #[must_use]
-    pub fn draw(&self) -> Picture {
-        let slots = (self.rows.len() + 1) * self.groups.len();
-        let width = (62 + BAR * slots as i32 + MARGIN).max(700);
-        let entries = self.rows.iter().enumerate().map(|(at, name)| (&**name, Sample::Dot(Look::nth(at))));
-        let legend = Legend::new(entries, width);
-        Picture::draw(&self.title, (width as u32, (legend.height() + HEIGHT) as u32), |sheet| {
-            legend.draw(sheet)?;
-            let (_, area) = sheet.split_vertically(legend.height());
-            let y = Axis::new("").unit(self.unit).scale(self.groups.iter().flat_map(|(_, row)| row).flatten().copied());
-            let mut chart = ChartBuilder::on(&area)
-                .margin_top(24)
-                .margin_right(MARGIN)
-                .margin_bottom(34)
-                .y_label_area_size(62)
-                .build_cartesian_2d(0.0..slots.max(1) as f64, y.clone())?;
-            let mut mesh = chart.configure_mesh();
-            mesh.disable_x_mesh().axis_style(INK).bold_line_style(GRID).light_line_style(GRID);
-            mesh.label_style(text(12.0, HPos::Left, &INK)).draw()?;
-            let bar = |slot: f64, value: f64| (chart.backend_coord(&(slot, value)), chart.backend_coord(&(slot, 0.0)));
-            for (group, (name, values)) in self.groups.iter().enumerate() {
-                let first = (group * (self.rows.len() + 1)) as f64 + 0.5;
-                let (_, (middle, bottom)) = bar(first + self.rows.len() as f64 / 2.0, 0.0);
-                sheet.draw_text(&printable(name), &text(12.0, HPos::Center, &INK), (middle, bottom + 16))?;
-                for (at, value) in values.iter().enumerate() {
-                    let Some(value) = value.filter(|value| y.holds(*value)) else { continue };
-                    let ((left, top), (_, bottom)) = bar(first + at as f64, value);
-                    let shape = [(left, top), (left + BAR - 4, bottom)];
-                    sheet.draw(&Rectangle::new(shape, Look::nth(at).filled()))?;
-                    let above = (left + BAR / 2 - 2, top - 8);
-                    sheet.draw_text(&self.unit.format(value), &text(10.0, HPos::Center, &INK), above)?;
-                }
+    pub fn draw(&self) -> String {
+        svg(&self.title, (700, 360), &self.rows, |area| {
+            let width = 1.0 / (self.rows.len() + 1) as f64;
+            let bars = self.groups.iter().enumerate().flat_map(|(group, (_, values))| {
+                let bar = move |(row, value): (usize, &Option<f64>)| {
+                    Some((group as f64 + row as f64 * width, row, (*value)?))
+                };
+                values.iter().enumerate().filter_map(bar)
+            });
+            let named = |place: f64| if place.fract() == 0.0 { self.groups.get(place as usize) } else { None };
+            let name = |place: f64| named(place).map_or(String::new(), |group| group.0.clone());
+            let bars = Bars { slots: self.groups.len(), width, bars: bars.collect(), name: &name, line: None };
+            bars.draw(area, &Axis::new("").unit(self.unit))
+        })
+    }
+}
+
+/// Small multiples: a bar chart for each panel, all on one scale, the highest bar first, a line at the mean.
+#[derive(Clone, Debug)]
+pub struct Panels {
+    title: String,
+    unit: Unit,
+    panels: Vec<(String, Vec<f64>)>,
+}
+
+impl Panels {
+    /// Without panels.
+    pub fn new(title: impl Into<String>, unit: Unit) -> Self {
+        Self { title: title.into(), unit, panels: Vec::new() }
+    }
+
+    /// Adds a panel, its bars in any order.
+    pub fn add(&mut self, name: impl Into<String>, note: impl Into<String>, bars: impl IntoIterator<Item = f64>) {
+        let mut bars: Vec<f64> = bars.into_iter().filter(|bar| bar.is_finite()).collect();
+        bars.sort_by(|a, b| b.total_cmp(a));
+        self.panels.push((format!("{}: {}", name.into(), note.into()), bars));
+    }
+
+    /// The chart as SVG.
+    #[must_use]
+    pub fn draw(&self) -> String {
+        let rows = self.panels.len().div_ceil(COLUMNS).max(1);
+        svg(&self.title, (900, 40 + 170 * rows as u32), &[], |area| {
+            let most = self.panels.iter().flat_map(|(_, bars)| bars.first()).copied().fold(0.0, f64::max);
+            let axis = Axis::new("").unit(self.unit).within(0.0, if most > 0.0 { most } else { 1.0 });
+            for (at, (cell, (name, bars))) in area.split_evenly((rows, COLUMNS)).iter().zip(&self.panels).enumerate() {
+                // No more bars than can be seen.
+                let step = bars.len().div_ceil(WIDEST).max(1);
+                let shown: Vec<_> =
+                    bars.iter().step_by(step).enumerate().map(|(slot, bar)| (slot as f64, at, *bar)).collect();
+                let line = (!bars.is_empty()).then(|| bars.iter().sum::<f64>() / bars.len() as f64);
+                let bars = Bars { slots: shown.len(), width: 1.0, bars: shown, name: &|_| String::new(), line };
+                bars.draw(&cell.titled(&printable(name), font(12.0))?, &axis)?;
             }
             Ok(())
         })
     }
 }
 
-const BAR: i32 = 44;
-const HEIGHT: i32 = 360;
+/// Bars as (left edge, colour, value), and a line across them.
+struct Bars<'n> {
+    slots: usize,
+    width: f64,
+    bars: Vec<(f64, usize, f64)>,
+    /// What stands under a place.
+    name: &'n dyn Fn(f64) -> String,
+    line: Option<f64>,
+}
+
+impl Bars<'_> {
+    fn draw(&self, area: &Sheet<'_>, axis: &Axis) -> Drawn {
+        let y = axis.scale(self.bars.iter().map(|bar| bar.2));
+        let slots = self.slots.max(1) as f64;
+        let mut chart = ChartBuilder::on(area)
+            .margin(4)
+            .x_label_area_size(20)
+            .y_label_area_size(52)
+            .build_cartesian_2d(0.0..slots, y.range.clone())?;
+        chart
+            .configure_mesh()
+            .disable_mesh()
+            .label_style(font(11.0))
+            .x_labels(self.slots.min(8) + 1)
+            .y_labels(y.ticks())
+            .x_label_formatter(&|slot| printable(&(self.name)(*slot)))
+            .y_label_formatter(&|place| y.label(*place))
+            .draw()?;
+        let bars = self.bars.iter().filter_map(|&(left, at, value)| Some((left, at, y.place(value)?)));
+        let bar = |(left, at, top): (f64, usize, f64)| {
+            Rectangle::new([(left + 0.1 * self.width, top), (left + 0.9 * self.width, 0.0)], color(at).filled())
+        };
+        chart.draw_series(bars.map(bar))?;
+        chart.draw_series(self.line.map(|mean| PathElement::new([(0.0, mean), (slots, mean)], BLACK)))?;
+        Ok(())
+    }
+}
+
+const COLUMNS: usize = 3;
+const WIDEST: usize = 120;

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use pointsman_lab::html::escaped;
-use pointsman_lab::plot::{Picture, swatch};
+use pointsman_lab::plot::swatch;
 
 use super::plots::Figure;
 use super::table::{Cell, Column, Table};
@@ -34,12 +34,11 @@ pub(crate) fn page(report: &ComparisonReport, figures: &[Figure]) -> String {
     }
     footer(&mut main, &report.settings);
     let title = escaped(&report.settings.title);
-    let rules = Picture::rules();
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
          <meta name=\"color-scheme\" content=\"light dark\"/>\n<title>{title}</title>\n\
-         <style>{rules}\n{STYLE}</style>\n</head>\n<body>\n<main>\n{main}</main>\n<script>{SCRIPT}</script>\n\
+         <style>{STYLE}</style>\n</head>\n<body>\n<main>\n{main}</main>\n<script>{SCRIPT}</script>\n\
          </body>\n</html>\n"
     )
 }
@@ -131,7 +130,7 @@ fn gallery<'a>(out: &mut String, title: &str, figures: impl Iterator<Item = &'a 
     }
     let _ = writeln!(out, "<section>\n<h2>{}</h2>\n<div class=\"figures\">", escaped(title));
     for figure in figures {
-        let (picture, caption) = (figure.picture.inline(), escaped(figure.caption));
+        let (picture, caption) = (&figure.picture, escaped(figure.caption));
         let _ = writeln!(
             out,
             "<figure id=\"{}\">\n<div class=\"scroll\">{picture}</div>\n<figcaption>{caption}</figcaption>\n</figure>",

@@ -3,10 +3,7 @@
 //! The rule: a policy keeps its colour in all of them.
 
 use pointsman_lab::format::Unit;
-use pointsman_lab::plot::Picture;
-use pointsman_lab::plot::axis::Axis;
-use pointsman_lab::plot::lines::LineChart;
-use pointsman_lab::plot::panels::Panels;
+use pointsman_lab::plot::{Axis, LineChart, Panels};
 
 use super::{ComparisonReport, SweepResult};
 use crate::results::{PolicyResult, TimeBucket};
@@ -19,7 +16,7 @@ pub(crate) struct Figure {
     /// What to look for.
     pub(crate) caption: &'static str,
     /// The picture.
-    pub(crate) picture: Picture,
+    pub(crate) picture: String,
     /// Whether it is of the sweep.
     pub(crate) sweep: bool,
 }
@@ -106,7 +103,7 @@ fn of_outcomes(results: &[PolicyResult]) -> Vec<Figure> {
     figures
 }
 
-fn tradeoff(results: &[PolicyResult]) -> Picture {
+fn tradeoff(results: &[PolicyResult]) -> String {
     let x = Axis::new("time to first token, p99").unit(Unit::Micros).fitting();
     let y = Axis::new("blocks hit").unit(Unit::Share);
     let mut lines = LineChart::new("Hit rate against TTFT p99", x, y);
@@ -116,8 +113,8 @@ fn tradeoff(results: &[PolicyResult]) -> Picture {
     lines.draw()
 }
 
-fn distribution(results: &[PolicyResult]) -> Picture {
-    let x = Axis::new("time to first token").unit(Unit::Micros).log();
+fn distribution(results: &[PolicyResult]) -> String {
+    let x = Axis::new("time to first token").unit(Unit::Micros).log(10.0);
     let y = Axis::new("share of requests").unit(Unit::Share).within(0.0, 1.0);
     let mut lines = LineChart::new("Time to first token: share of requests within", x, y);
     for result in results {
@@ -126,10 +123,10 @@ fn distribution(results: &[PolicyResult]) -> Picture {
     lines.draw()
 }
 
-fn tail(results: &[PolicyResult]) -> Picture {
-    let x = Axis::new("time to first token").unit(Unit::Micros).log();
+fn tail(results: &[PolicyResult]) -> String {
+    let x = Axis::new("time to first token").unit(Unit::Micros).log(10.0);
     let least = results.iter().map(|result| 1.0 / result.ttft.len().max(1) as f64).fold(0.1, f64::min);
-    let y = Axis::new("share of requests").unit(Unit::Share).log().within(least.max(1e-4), 1.0);
+    let y = Axis::new("share of requests").unit(Unit::Share).log(10.0).within(least.max(1e-4), 1.0);
     let mut lines = LineChart::new("Time to first token: share of requests beyond", x, y);
     for result in results {
         lines.add(&*result.policy, result.ttft.distribution().map(|(us, share)| (us, 1.0 - share)));
@@ -143,7 +140,7 @@ fn over_time(
     unit: Unit,
     about: &str,
     value: impl Fn(&[TimeBucket]) -> Option<f64>,
-) -> Picture {
+) -> String {
     let last = results.iter().flat_map(|result| result.series.last()).map(|at| at.at_us).max().unwrap_or(0);
     let (name, us) = match last as f64 / 1e6 {
         seconds if seconds < 600.0 => ("virtual time, s", 1e6),
@@ -165,7 +162,7 @@ fn over_time(
     lines.draw()
 }
 
-fn pods(results: &[PolicyResult]) -> Picture {
+fn pods(results: &[PolicyResult]) -> String {
     let mut panels = Panels::new("Share of the run in which each pod worked", Unit::Share);
     for result in results {
         let span = result.span_us.max(1) as f64;
@@ -177,7 +174,7 @@ fn pods(results: &[PolicyResult]) -> Picture {
 
 fn of_sweep(sweep: &SweepResult) -> Vec<Figure> {
     let figure = |name, caption, title: &str, y: Axis, value: fn(&PolicyResult) -> Option<f64>| {
-        let x = Axis::new(&*sweep.name).unit(sweep.unit).fitting().at_each_value();
+        let x = Axis::new(&*sweep.name).unit(sweep.unit).fitting();
         let mut lines = LineChart::new(format!("{title} against {}", sweep.name), x, y);
         for policy in sweep.policies() {
             let points = sweep.points.iter().filter(|(_, result)| result.policy == policy);

@@ -200,10 +200,10 @@ fn pictures_are_well_formed_for_one_and_for_thirty() {
         let figures = plots::all(&report);
         assert_eq!(figures.len(), if count == 1 { 6 + 4 } else { 7 + 4 });
         for figure in &figures {
-            assert_eq!(fault(&figure.picture.svg()), None, "{} of {count}", figure.name);
+            assert_eq!(fault(&figure.picture), None, "{} of {count}", figure.name);
             if !figure.sweep {
                 let last = format!("policy {}", count - 1);
-                assert!(figure.picture.svg().contains(&last), "{} of {count}", figure.name);
+                assert!(&figure.picture.contains(&last), "{} of {count}", figure.name);
             }
         }
     }
@@ -216,7 +216,7 @@ fn a_picture_of_time_has_a_limited_number_of_points() {
     long.series = (1..=10_000).map(|at| TimeBucket { at_us: at * 1_000_000, ..moment }).collect();
     let report = ComparisonReport::new(RunSettings::default(), vec![long]);
     for figure in plots::all(&report).iter().filter(|figure| figure.name.starts_with("load")) {
-        let svg = figure.picture.svg();
+        let svg = &figure.picture;
         let lines = svg.split(" points=\"").skip(1).filter_map(|part| part.split('"').next());
         let most = lines.map(|line| line.split(' ').count()).max();
         assert!((50..=60).contains(&most.unwrap_or(0)), "{most:?} in {}", figure.name);
@@ -256,7 +256,7 @@ fn text_of_a_run_cannot_become_markup() {
     assert_eq!(fault(&page), None);
     assert!(!page.contains("alert('x')"));
     assert_eq!(page.matches("<script>").count(), 1, "the page's own");
-    plots::all(&report).iter().for_each(|figure| assert_eq!(fault(&figure.picture.svg()), None));
+    plots::all(&report).iter().for_each(|figure| assert_eq!(fault(&figure.picture), None));
 }
 
 #[test]
