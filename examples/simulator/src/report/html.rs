@@ -9,7 +9,7 @@ use pointsman_lab::html::escaped;
 use pointsman_lab::plot::swatch;
 
 use super::plots::Figure;
-use super::table::{Cell, Column, Table};
+use super::table::{Cell, Column, PolicyTable};
 use super::{ComparisonReport, RunSettings};
 use crate::results::PolicyResult;
 
@@ -18,7 +18,7 @@ pub(crate) fn page(report: &ComparisonReport, figures: &[Figure]) -> String {
     let mut main = String::new();
     header(&mut main, &report.settings);
     if !report.results.is_empty() {
-        let table = Table::of(&report.results);
+        let table = PolicyTable::of(&report.results);
         highlights(&mut main, &table);
         main.push_str("<section>\n<h2>Policies</h2>\n");
         rows(&mut main, &table, "policy", Marks::Lines);
@@ -29,7 +29,7 @@ pub(crate) fn page(report: &ComparisonReport, figures: &[Figure]) -> String {
         gallery(&mut main, &format!("Sweep of {}", sweep.name), figures.iter().filter(|figure| figure.sweep));
         let results: Vec<PolicyResult> = sweep.rows();
         main.push_str("<section>\n");
-        rows(&mut main, &Table::of(&results), "value", Marks::None);
+        rows(&mut main, &PolicyTable::of(&results), "value", Marks::None);
         main.push_str("</section>\n");
     }
     footer(&mut main, &report.settings);
@@ -56,7 +56,7 @@ fn header(out: &mut String, settings: &RunSettings) {
 }
 
 /// Who is the best at what matters most; nothing where there is nobody to compare with.
-fn highlights(out: &mut String, table: &Table) {
+fn highlights(out: &mut String, table: &PolicyTable) {
     let best = |name: &str, label: &str| {
         let column = table.columns.iter().find(|column| column.name == name)?;
         let who = column.cells.iter().zip(&table.policies).filter(|(cell, _)| cell.best);
@@ -86,7 +86,7 @@ enum Marks {
     None,
 }
 
-fn rows(out: &mut String, table: &Table, first: &str, marks: Marks) {
+fn rows(out: &mut String, table: &PolicyTable, first: &str, marks: Marks) {
     out.push_str("<div class=\"scroll\">\n<table>\n<thead>\n<tr>");
     let _ = write!(out, "<th scope=\"col\">{first}</th>");
     for Column { name, unit, about, .. } in &table.columns {

@@ -1,47 +1,33 @@
-//! A row a policy, the best of each column marked.
+//! Comparison table: a row a policy, the best of each column marked.
 //!
 //! The rule: what is marked as the best is what reads as the best. Values that print alike are marked alike, and a
 //! column in which all are alike has no best.
 
 use std::cmp::Ordering;
 
+use pointsman_lab::format::{grouped, significant};
+use pointsman_lab::table::TextTable;
+
 use crate::results::PolicyResult;
 
 /// The table for a terminal; the best of a column has a `*`.
 pub(crate) fn text(results: &[PolicyResult]) -> String {
-    let table = Table::of(results);
-    let mut columns: Vec<Vec<String>> = vec![[String::new(), "policy".to_owned()].to_vec()];
-    columns[0].extend(table.policies.iter().cloned());
-    for column in &table.columns {
-        // A space for the star, so that digits stay under digits.
+    let table = PolicyTable::of(results);
+    // A space for the star, so that digits stay under digits.
+    let headings = |head: fn(&Column) -> &str| table.columns.iter().map(move |column| format!("{} ", head(column)));
+    let first = |name: &str| std::iter::once(name.to_owned());
+    let mut out = TextTable::new(first("").chain(headings(|column| column.name)))
+        .heading(first("policy").chain(headings(|column| column.unit)));
+    for (row, policy) in table.policies.iter().enumerate() {
         let star = |cell: &Cell| format!("{}{}", cell.text, if cell.best { '*' } else { ' ' });
-        let head = [format!("{} ", column.name), format!("{} ", column.unit)];
-        columns.push(head.into_iter().chain(column.cells.iter().map(star)).collect());
+        out.row(first(policy).chain(table.columns.iter().map(|column| star(&column.cells[row]))));
     }
-    let mut out = String::new();
-    for line in 0..table.policies.len() + 2 {
-        for (at, column) in columns.iter().enumerate() {
-            let width = column.iter().map(|cell| cell.chars().count()).max().unwrap_or(0);
-            let cell = &column[line];
-            out.push_str(&if at == 0 { format!("{cell:<width$}") } else { format!("  {cell:>width$}") });
-        }
-        out.truncate(out.trim_end().len());
-        out.push('\n');
-        if line == 1 {
-            let width: usize = columns
-                .iter()
-                .map(|column| column.iter().map(|cell| cell.chars().count()).max().unwrap_or(0) + 2)
-                .sum();
-            out.push_str(&"─".repeat(width - 3));
-            out.push('\n');
-        }
-    }
-    out
+    out.ruled_text(2)
 }
 
 /// The table as Markdown; the best of a column is bold.
 pub(crate) fn markdown(results: &[PolicyResult]) -> String {
-    let table = Table::of(results);
+    let table = PolicyTable::of(results);
     let heads = table.columns.iter().map(Column::head).collect::<Vec<_>>().join(" | ");
     let mut out = format!("| policy | {heads} |\n|---|{}\n", "---:|".repeat(table.columns.len()));
     for (row, policy) in table.policies.iter().enumerate() {
@@ -54,7 +40,7 @@ pub(crate) fn markdown(results: &[PolicyResult]) -> String {
 
 /// The table as data.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Table {
+pub(crate) struct PolicyTable {
     /// Names of the rows.
     pub(crate) policies: Vec<String>,
     /// Columns after the name, each with a cell for each row.
@@ -85,7 +71,7 @@ pub(crate) struct Cell {
     pub(crate) best: bool,
 }
 
-impl Table {
+impl PolicyTable {
     /// Of these results.
     pub(crate) fn of(results: &[PolicyResult]) -> Self {
         let policies = results.iter().map(|result| result.policy.clone()).collect();
@@ -161,24 +147,10 @@ impl Kind {
         match self {
             Self::Share => format!("{value:.1}"),
             Self::Ratio => format!("{value:.2}"),
-            Self::Count => grouped(&format!("{value:.0}")),
-            _ if value >= 99.95 => grouped(&format!("{value:.0}")),
-            _ if value >= 9.995 => format!("{value:.1}"),
-            _ => format!("{value:.2}"),
+            Self::Count => grouped(format_args!("{value:.0}")),
+            _ => significant(value),
         }
     }
-}
-
-/// Digits in threes.
-fn grouped(digits: &str) -> String {
-    let mut out = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) && !out.ends_with('-') {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }
 
 const MORE: Ordering = Ordering::Greater;

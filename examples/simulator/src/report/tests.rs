@@ -2,7 +2,7 @@ use pointsman_lab::SplitMix64;
 use pointsman_lab::html::fault;
 use serde_json::Value;
 
-use super::table::{Cell, Table};
+use super::table::{Cell, PolicyTable};
 use super::*;
 use crate::results::{PodResult, TimeBucket};
 
@@ -55,7 +55,7 @@ fn page(report: &ComparisonReport) -> String {
 }
 
 /// A cell of the terminal's table, by its column's name and its row.
-fn read<'a>(table: &'a Table, column: &str, row: usize) -> &'a Cell {
+fn read<'a>(table: &'a PolicyTable, column: &str, row: usize) -> &'a Cell {
     let found = table.columns.iter().find(|found| found.name == column);
     &found.unwrap_or_else(|| panic!("no column {column}")).cells[row]
 }
@@ -63,7 +63,7 @@ fn read<'a>(table: &'a Table, column: &str, row: usize) -> &'a Cell {
 #[test]
 fn the_table_says_what_the_outcome_says() {
     let results = results(3);
-    let table = Table::of(&results);
+    let table = PolicyTable::of(&results);
     for (row, result) in results.iter().enumerate() {
         let number = |column: &str| -> f64 { read(&table, column, row).text.replace(',', "").parse().expect("digits") };
         let near = |column: &str, truth: f64| {
@@ -91,7 +91,7 @@ fn the_best_is_marked_and_alike_are_marked_alike() {
     let mut results = results(4);
     // Alike in all that is printed.
     (results[0].decision_ns, results[1].decision_ns) = (900_000, 900_001);
-    let table = Table::of(&results);
+    let table = PolicyTable::of(&results);
     let best = |column| (0..4).map(|row| read(&table, column, row).best).collect::<Vec<_>>();
     assert_eq!(best("hit rate"), [true, false, false, false]);
     assert_eq!(best("TTFT p99"), [true, false, false, false]);
@@ -132,7 +132,7 @@ fn tables_of_one_and_of_thirty_line_up() {
 #[test]
 fn what_was_not_measured_is_a_dash_in_tables_and_null_in_json() {
     let empty = vec![PolicyResult { policy: "nothing".to_owned(), ..PolicyResult::default() }];
-    let table = Table::of(&empty);
+    let table = PolicyTable::of(&empty);
     for column in ["hit rate", "of bound", "TTFT p50", "inter-token p99", "max/mean load", "router"] {
         assert_eq!(read(&table, column, 0).text, "–", "{column}");
     }
