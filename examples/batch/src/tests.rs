@@ -134,11 +134,11 @@ async fn a_run_that_is_stopped_goes_on_from_its_journal() {
             () = enough.notified() => {}
         }
     }
-    let before: u64 = pods.iter().map(|pod| pod.figures().finished()).sum();
+    let before: u64 = pods.iter().map(|pod| pod.metrics().finished()).sum();
     let (written, summary) = run_file(&file, &at, &in_order, |_| {}).await.unwrap();
     let resumed = summary.progress.resumed;
     assert!((50..90).contains(&resumed), "{resumed}");
-    let after: u64 = pods.iter().map(|pod| pod.figures().finished()).sum();
+    let after: u64 = pods.iter().map(|pod| pod.metrics().finished()).sum();
     assert_eq!((after - before) as usize, 90 - resumed, "nothing is done again");
     let ids: Vec<String> =
         lines(&written.0).iter().map(|line| line["custom_id"].as_str().unwrap().to_owned()).collect();

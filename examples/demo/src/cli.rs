@@ -8,11 +8,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use pointsman_engine_sim::replay::table::grouped;
 use pointsman_example_common::cli::{fail, positive};
 use pointsman_example_common::progress::Progress;
 use pointsman_example_common::signals::Signals;
 use pointsman_gateway::config::STOCK_PROFILES;
+use pointsman_lab::format::grouped;
 use tokio::sync::Notify;
 
 use crate::compare::ProfileResult;

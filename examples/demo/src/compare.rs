@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::fleet::FleetShape;
 use crate::load_generator::{Client, LoadGenerator, LoadStats, Workload, WorkloadShape};
 use crate::startup::{StartupError, prefill_pods, start};
-use pointsman_engine_sim::{MODEL, Oracle};
+use pointsman_engine_sim::{CompletionOracle, MODEL};
 use pointsman_gateway::config::Profile;
 
 /// A comparison.
@@ -118,11 +118,11 @@ async fn one(
     let shape = FleetShape { pods, prefill, speed, blocks, ..FleetShape::default() };
     let (fleet, gateway) = start(&shape, |config| config.profile = Profile::stock(profile)).await?;
     let client = Client::new(&format!("http://{}", gateway.address()), TIMEOUT);
-    let oracle = Oracle::new();
+    let oracle = CompletionOracle::new();
     let workload = Workload::new(options.shape, options.seed);
     let mut load = LoadGenerator::new(client, workload, MODEL, options.conversations);
     (load.concurrency, load.stagger) = (options.concurrency, STAGGER.div_f64(speed));
-    load.expected = Some(Arc::new(move |body| oracle.answer(body)));
+    load.expected = Some(Arc::new(move |body| oracle.completion(body)));
     let (begun, mut ended, stop) = (Instant::now(), 0, load.stop.clone());
     let mut running = std::pin::pin!(load.run(|| {
         ended += 1;
@@ -138,8 +138,8 @@ async fn one(
     let prefilling = if prefill > 0 { prefill } else { pods };
     // A pod that only decodes computes what is left of a prompt when its blocks have come: part of the whole as well.
     let computed = |pod: &pointsman_engine_sim::SimPod| {
-        let figures = pod.figures();
-        figures.prompt_tokens.saturating_sub(figures.cached_tokens + figures.received_tokens)
+        let metrics = pod.metrics();
+        metrics.prompt_tokens.saturating_sub(metrics.cached_tokens + metrics.received_tokens)
     };
     let mut by_pod: Vec<u64> = fleet.pods().map(computed).collect();
     let elsewhere: u64 = by_pod.drain(prefilling..).sum();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::compare::ProfileResult;
 use crate::load_generator::percentile;
-use pointsman_engine_sim::replay::table::grouped;
+use pointsman_lab::format::grouped;
 
 /// Figures in rows, profiles in columns.
 #[derive(Debug)]

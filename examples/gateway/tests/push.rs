@@ -101,7 +101,7 @@ async fn what_a_simulated_pod_does_is_in_the_index() {
     let (handle, task) = Reporter::start(hurried(), shadow.clone(), outlet);
     let task = tokio::spawn(task);
     let mut sink = ReportingSink::new(handle.clone(), shadow.clone());
-    let block = |n: u64| Block { hash: BlockHash::new(n), name: n };
+    let block = |n: u64| Block { hash: BlockHash::new(n), engine_hash: n };
     for n in 1..20 {
         let stored = CacheEvent::Stored {
             parent: (n > 1).then(|| block(n - 1)),

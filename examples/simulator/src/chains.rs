@@ -1,9 +1,11 @@
 //! The prompts of a trace as block hashes, side by side: a million of them in two allocations.
 
 use std::collections::HashSet;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 
 use kv_index::BlockHash;
+use pointsman_engine_sim::block_pool::IdentityHasher;
+use pointsman_engine_sim::scheduler::BlockChains;
 use pointsman_lab::trace::Trace;
 
 /// The hashes of every request's whole blocks, by its place in the trace.
@@ -54,8 +56,14 @@ impl Chains {
     /// Blocks of all of them, and those of them that an earlier one had: what an infinite cache of the whole fleet would hold.
     #[must_use]
     pub fn known(&self) -> (u64, u64) {
-        let distinct: HashSet<BlockHash, BuildHasherDefault<AsIs>> = self.hashes.iter().copied().collect();
+        let distinct: HashSet<BlockHash, BuildHasherDefault<IdentityHasher>> = self.hashes.iter().copied().collect();
         (self.hashes.len() as u64, (self.hashes.len() - distinct.len()) as u64)
+    }
+}
+
+impl BlockChains for Chains {
+    fn chain(&self, request: u32) -> &[BlockHash] {
+        self.get(request)
     }
 }
 
@@ -65,22 +73,4 @@ fn hash(id: u64) -> BlockHash {
     bits = (bits ^ bits >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     bits = (bits ^ bits >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
     BlockHash::new(bits ^ bits >> 31)
-}
-
-/// Hashes as they are: they are spread already.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct AsIs(u64);
-
-impl Hasher for AsIs {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|&byte| self.0 = self.0.rotate_left(8) ^ u64::from(byte));
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
 }

@@ -8,11 +8,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use pointsman_engine_sim::scheduler::{EngineRequest, Sampled};
 use routing_core::Pod;
 use routing_plugins::load::{BatchAdmission, BatchCrowd, InFlight, LoadGuard, LoadTracker, PodLoad, Work};
 
 use crate::chains::Chains;
-use crate::engine::{Job, Sampled};
 
 /// How batch requests are admitted.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -109,7 +109,7 @@ impl<'t> BatchFeeder<'t> {
         (pod, handles): (usize, &[Pod]),
         load: &PodLoad,
         begin: impl FnOnce(Work) -> LoadGuard,
-    ) -> Option<Job> {
+    ) -> Option<EngineRequest> {
         let list = self.batch.queues.get(pod)?;
         let place = *list.get(self.cursors[pod].next % list.len().max(1))?;
         let request = self.batch.first + place;
@@ -128,9 +128,9 @@ impl<'t> BatchFeeder<'t> {
                 let chunk = (rule.most_prefill as usize / self.block).max(1) * self.block;
                 let prompt = there / self.block as u32 * self.block as u32 + chunk as u32;
                 let work = Work::of(prompt.into()).held(there.into()).output(1);
-                (work, Job { request, prompt, output: 1, received: false, filler: true })
+                (work, EngineRequest { id: request, prompt, output: 1, background: true, ..EngineRequest::default() })
             }
-            _ => (whole, Job { request, prompt, output, received: false, filler: true }),
+            _ => (whole, EngineRequest { id: request, prompt, output, background: true, ..EngineRequest::default() }),
         };
         let own = self.own.in_flight(handles[pod].id());
         let seen = matches!(self.rule, AdmissionMode::Admission(_) | AdmissionMode::FixedConcurrency(_));
@@ -154,9 +154,9 @@ impl<'t> BatchFeeder<'t> {
     /// Takes note of what became of a request.
     pub(crate) fn sampled(&mut self, sampled: Sampled) {
         let (Sampled::First(job) | Sampled::Done(job)) = sampled;
-        let Some(request) = self.in_flight.get_mut(&job.request) else { return };
+        let Some(request) = self.in_flight.get_mut(&job.id) else { return };
         let cursor = &mut self.cursors[request.pod];
-        if cursor.prefilling == Some(job.request) {
+        if cursor.prefilling == Some(job.id) {
             cursor.prefilling = None;
         }
         if matches!(sampled, Sampled::First(_)) {
@@ -167,12 +167,12 @@ impl<'t> BatchFeeder<'t> {
             self.result.prompt_tokens += u64::from(job.prompt);
             self.result.output_tokens += u64::from(job.output);
         }
-        self.in_flight.remove(&job.request);
+        self.in_flight.remove(&job.id);
     }
 
     /// A request that its pod has no room for: the one after it is the next.
-    pub(crate) fn refused(&mut self, job: Job) {
-        let Some(request) = self.in_flight.remove(&job.request) else { return };
+    pub(crate) fn refused(&mut self, job: EngineRequest) {
+        let Some(request) = self.in_flight.remove(&job.id) else { return };
         let cursor = &mut self.cursors[request.pod];
         let next = cursor.next + usize::from(request.is_chunk);
         *cursor = QueueCursor { next, ..QueueCursor::default() };

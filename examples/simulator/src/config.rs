@@ -1,9 +1,8 @@
 //! What is simulated: the fleet, what its events go through, and how prompts travel between pods.
 
+use pointsman_engine_sim::scheduler::EngineConfig;
 use routing_core::Role;
-
-use crate::engine::EngineConfig;
-use pointsman_engine_sim::cost::CostModel;
+use routing_plugins::CostModel;
 
 /// A fleet and its surroundings.
 #[derive(Clone, Debug)]
@@ -29,7 +28,7 @@ pub(crate) struct SimConfig {
 impl SimConfig {
     /// So many pods alike that prefill and decode, each with room for so many tokens in blocks of this size.
     pub(crate) fn mixed(pods: usize, tokens: usize, block: usize) -> Self {
-        let engine = EngineConfig { block, blocks: tokens / block, ..EngineConfig::default() };
+        let engine = EngineConfig { block_tokens: block, blocks: tokens / block, ..EngineConfig::default() };
         Self {
             pods: vec![(engine, Role::Both); pods],
             costs: CostModel::default(),

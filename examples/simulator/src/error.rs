@@ -41,9 +41,12 @@ pub(crate) enum SimulateError {
     /// A trace that cannot be read.
     #[error("--trace {0}: {1}")]
     Trace(String, #[source] pointsman_lab::trace::read::TraceError),
-    /// Costs that cannot be read.
+    /// Measured costs that cannot be read.
     #[error("--costs {0}: {1}")]
-    Costs(String, #[source] pointsman_engine_sim::cost::CostError),
+    Costs(String, #[source] serde_json::Error),
+    /// Measured costs that give no model.
+    #[error("--costs {0}: {1}")]
+    Fit(String, #[source] routing_plugins::FitError),
     /// A sweep that says nothing.
     #[error("--sweep {0}: {1}; it is POLICY:SCORER=1,2,4 for a weight, or POLICY:PLUGIN.PARAMETER=1,2,4")]
     SweepResult(String, String),

@@ -12,7 +12,7 @@
 //! | [`offline_batch`] | a batch worked off from queues planned ahead |
 //! | [`colocated_batch`] | a batch in the gaps of online traffic |
 //! | [`router`] | the router under test |
-//! | [`engine`], [`world`], [`chains`] | modelled pods, the event queue, prompts as block hashes |
+//! | [`chains`] | prompts as block hashes |
 //! | [`config`] | the fleet, event delay and loss, transfer costs |
 //! | [`results`], [`time_series`] | metrics of a run |
 //! | [`report`] | tables, JSON, plots, HTML |
@@ -43,7 +43,6 @@ mod chains;
 mod colocated_batch;
 mod compare;
 mod config;
-mod engine;
 mod error;
 mod offline_batch;
 mod online_serving;
@@ -58,7 +57,6 @@ mod study;
 mod tests;
 mod time_series;
 mod workload;
-mod world;
 
 use std::error::Error;
 use std::io::Write;

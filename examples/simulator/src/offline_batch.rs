@@ -4,10 +4,11 @@
 
 pub(crate) mod planned;
 
+use pointsman_engine_sim::scheduler::{EngineRequest, Sampled};
+use pointsman_engine_sim::virtual_time::{Occurrence, VirtualFleet};
+
 use crate::chains::Chains;
 use crate::config::SimConfig;
-use crate::engine::{Admitted, Change, Job, Sampled};
-use crate::world::{Happening, World};
 
 /// What a batch is worked off by.
 pub(crate) trait WorkSource {
@@ -68,7 +69,7 @@ pub(crate) fn simulate_batch(
     watch: &mut dyn FnMut(u64),
 ) -> OfflineBatchResult {
     let engines: Vec<_> = config.pods.iter().map(|(engine, _)| *engine).collect();
-    let mut world = World::new(&engines, &config.costs, chains);
+    let mut fleet: VirtualFleet<'_, Chains, ()> = VirtualFleet::new(engines.iter().copied(), &config.costs, chains);
     let (blocks, blocks_known) = chains.known();
     let ends_us = vec![0; engines.len()];
     let mut result = OfflineBatchResult { blocks, blocks_known, ends_us, ..OfflineBatchResult::default() };
@@ -79,28 +80,29 @@ pub(crate) fn simulate_batch(
             while outstanding[pod] < in_flight {
                 let Some(request) = lists.next(pod) else { break };
                 let (prompt, output) = lengths[request as usize];
-                if world.submit(pod, Job { request, prompt, output, received: false, filler: false }) {
+                if fleet.submit(pod, EngineRequest { id: request, prompt, output, ..EngineRequest::default() }) {
                     outstanding[pod] += 1;
                 } else {
                     result.refused += 1;
                     lists.done(pod, request);
                 }
             }
-            world.start(pod, |_: &mut Vec<Change>, admitted: &mut Vec<Admitted>| {
-                result.blocks_hit += admitted.iter().map(|one| u64::from(one.blocks_hit)).sum::<u64>();
-            });
+            if let Some(engine) = fleet.start(pod) {
+                result.blocks_hit += engine.admitted().map(|one| u64::from(one.cached_blocks)).sum::<u64>();
+                drop(engine.events());
+            }
         }
-        match world.next(&mut sampled) {
+        match fleet.next(&mut sampled) {
             None => break,
-            Some(Happening::Alarm(_)) => {}
-            Some(Happening::Stepped(stepped)) => {
-                let pod = stepped.pod;
-                for one in stepped.sampled {
-                    if let Sampled::Done(job) = one {
+            Some(Occurrence::Timer(())) => {}
+            Some(Occurrence::Step(step)) => {
+                let pod = step.engine;
+                for one in step.sampled {
+                    if let Sampled::Done(request) = one {
                         outstanding[pod] -= 1;
                         result.requests += 1;
-                        result.ends_us[pod] = world.now;
-                        lists.done(pod, job.request);
+                        result.ends_us[pod] = fleet.now();
+                        lists.done(pod, request.id);
                         if result.requests.is_multiple_of(1_000) {
                             watch(result.requests);
                         }
@@ -111,7 +113,7 @@ pub(crate) fn simulate_batch(
             }
         }
     }
-    result.prefill_tokens = world.pods.iter().map(|pod| pod.prefill_tokens).sum();
+    result.prefill_tokens = fleet.totals().iter().map(|pod| pod.prefill_tokens).sum();
     result
 }
 
@@ -155,7 +157,10 @@ struct KvBudget {
 impl KvBudget {
     fn new(lengths: impl Iterator<Item = (u32, u32)>, config: &SimConfig) -> Self {
         let sizes = lengths.map(|(prompt, output)| u64::from(prompt) + u64::from(output)).collect();
-        Self { sizes, pods: config.pods.iter().map(|(engine, _)| ((engine.blocks * engine.block) as u64, 0)).collect() }
+        Self {
+            sizes,
+            pods: config.pods.iter().map(|(engine, _)| ((engine.blocks * engine.block_tokens) as u64, 0)).collect(),
+        }
     }
 
     /// Whether a pod has room for a request. One that has nothing under way has room for any.

@@ -2,6 +2,8 @@
 //!
 //! Invariant: the router learns of caches from events alone, never from an engine.
 
+use pointsman_engine_sim::scheduler::{EngineRequest, Sampled};
+use pointsman_engine_sim::virtual_time::{Occurrence, VirtualFleet};
 use pointsman_lab::SplitMix64;
 use pointsman_lab::trace::{Start, Trace};
 use routing_plugins::load::LoadGuard;
@@ -10,12 +12,10 @@ use crate::SimulateError;
 use crate::chains::Chains;
 use crate::colocated_batch::{AdmissionMode, BatchFeeder, ColocatedBatch, ColocatedBatchResult};
 use crate::config::SimConfig;
-use crate::engine::{Admitted, Change, Job, Sampled};
 use crate::policy::Policy;
 use crate::results::PolicyResult;
 use crate::router::{DecisionRequest, RouteDecision, Router};
 use crate::time_series::TimeSeries;
-use crate::world::{Alarm, Happening, World};
 
 /// A trace with what every simulation of it needs.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ pub(crate) fn simulate_colocated(
 }
 
 struct Simulation<'t> {
-    world: World<'t>,
+    fleet: VirtualFleet<'t, Chains, Timer>,
     router: Router,
     load: &'t PreparedTrace<'t>,
     config: &'t SimConfig,
@@ -80,6 +80,17 @@ struct Simulation<'t> {
     /// The colocated batch.
     batch: Option<BatchFeeder<'t>>,
     batch_result: ColocatedBatchResult,
+}
+
+/// What the simulation is woken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    /// A request comes.
+    Arrival(u32),
+    /// A request's blocks have reached the pod that decodes.
+    Received(u32),
+    /// A look at the gaps that a batch may fill.
+    Tick,
 }
 
 struct InFlightRequest {
@@ -101,7 +112,6 @@ impl<'t> Simulation<'t> {
         batch: Option<BatchFeeder<'t>>,
     ) -> Result<Self, SimulateError> {
         let longest = load.trace.requests.iter().map(|request| request.input).max().unwrap_or(0);
-        let engines: Vec<_> = config.pods.iter().map(|(engine, _)| *engine).collect();
         let result = PolicyResult {
             policy: policy.name.clone(),
             blocks: load.known.0,
@@ -109,7 +119,11 @@ impl<'t> Simulation<'t> {
             ..PolicyResult::default()
         };
         let mut simulation = Self {
-            world: World::new(&engines, &config.costs, batch.as_ref().map_or(&load.chains, BatchFeeder::chains)),
+            fleet: VirtualFleet::new(
+                config.pods.iter().map(|(engine, _)| *engine),
+                &config.costs,
+                batch.as_ref().map_or(&load.chains, BatchFeeder::chains),
+            ),
             router: Router::new(policy, config, longest)?,
             load,
             config,
@@ -130,15 +144,15 @@ impl<'t> Simulation<'t> {
     fn run(mut self, watch: &mut dyn FnMut(u64)) -> (PolicyResult, ColocatedBatchResult) {
         let mut sampled = Vec::new();
         loop {
-            match self.world.next(&mut sampled) {
+            match self.fleet.next(&mut sampled) {
                 None => return self.end(),
-                Some(Happening::Alarm(Alarm::Arrival(request))) => self.arrive(request),
-                Some(Happening::Alarm(Alarm::Received(request))) => self.received(request),
-                Some(Happening::Alarm(Alarm::Tick)) => self.poll_batch(),
-                Some(Happening::Stepped(stepped)) => {
-                    let (pod, took, decoded) = (stepped.pod, stepped.took, stepped.decoded - stepped.fillers);
+                Some(Occurrence::Timer(Timer::Arrival(request))) => self.arrive(request),
+                Some(Occurrence::Timer(Timer::Received(request))) => self.received(request),
+                Some(Occurrence::Timer(Timer::Tick)) => self.poll_batch(),
+                Some(Occurrence::Step(step)) => {
+                    let (pod, took, decoded) = (step.engine, step.took, step.decoded - step.background);
                     self.result.between.record_many(took, decoded as u64);
-                    for &one in stepped.sampled {
+                    for &one in step.sampled {
                         self.sampled(pod, one);
                     }
                     self.feed_batch(pod);
@@ -159,19 +173,19 @@ impl<'t> Simulation<'t> {
             let place = self.next as u32;
             self.next += 1;
             if let Start::At(at) = request.start {
-                self.world.wake(at, Alarm::Arrival(place));
+                self.fleet.set_timer(at, Timer::Arrival(place));
                 return;
             }
         }
     }
 
     fn arrive(&mut self, place: u32) {
-        let now = self.world.now;
+        let now = self.fleet.now();
         if matches!(self.load.trace.requests[place as usize].start, Start::At(_)) {
             self.schedule_next();
         }
         self.result.arrivals_us = now;
-        self.router.catch_up(now, self.world.chains, self.world.engines());
+        self.router.catch_up(now, self.fleet.chains(), self.fleet.engines());
         let request = &self.load.trace.requests[place as usize];
         let decision_request = DecisionRequest {
             chain: self.load.chains.get(place),
@@ -180,48 +194,50 @@ impl<'t> Simulation<'t> {
             output: self.answered.1 / self.answered.0,
             seed: chance(self.config.seed, place),
         };
-        self.series.loads(now, self.world.engines());
+        self.series.loads(now, self.fleet.engines());
         let Some(choice) = self.router.decide(now, decision_request) else { return self.refuse(place) };
         let RouteDecision { prefill, serve, prefill_guard, guard, held } = choice;
         let missing = request.input.saturating_sub((held * self.load.trace.block) as u32);
         self.in_flight[place as usize] =
             Some(InFlightRequest { came: now, serve, guard, prefill: prefill_guard, away: prefill.is_some(), missing });
-        let job = Job { request: place, prompt: request.input, output: request.output, received: false, filler: false };
+        let job =
+            EngineRequest { id: place, prompt: request.input, output: request.output, ..EngineRequest::default() };
         let (pod, job) = match prefill {
-            Some(prefill) => (prefill, Job { output: 1, ..job }),
+            Some(prefill) => (prefill, EngineRequest { output: 1, ..job }),
             None => (serve, job),
         };
-        if self.world.submit(pod, job) { self.start(pod) } else { self.refuse(place) }
+        if self.fleet.submit(pod, job) { self.start(pod) } else { self.refuse(place) }
     }
 
     /// Looks at all pods whether they have gaps, and again in a while.
     fn poll_batch(&mut self) {
         let Some(batch) = &self.batch else { return };
         let answered = (self.result.requests + self.result.refused) as usize;
-        if batch.until.map_or(answered < self.in_flight.len(), |until| self.world.now < until) {
+        if batch.until.map_or(answered < self.in_flight.len(), |until| self.fleet.now() < until) {
             (0..self.config.pods.len()).for_each(|pod| {
                 self.feed_batch(pod);
                 self.start(pod);
             });
-            self.world.wake(self.world.now + BATCH_POLL_US, Alarm::Tick);
+            self.fleet.set_timer(self.fleet.now() + BATCH_POLL_US, Timer::Tick);
         } else {
             // What is under way ends, and counts no more.
             let batch = self.batch.take();
-            self.batch_result =
-                batch.map(|batch| ColocatedBatchResult { span_us: self.world.now, ..batch.result }).unwrap_or_default();
+            self.batch_result = batch
+                .map(|batch| ColocatedBatchResult { span_us: self.fleet.now(), ..batch.result })
+                .unwrap_or_default();
         }
     }
 
     /// Begins what a pod has room for of the batch.
     fn feed_batch(&mut self, pod: usize) {
-        let (now, router) = (self.world.now, &self.router);
+        let (now, router) = (self.fleet.now(), &self.router);
         let Some(batch) = &mut self.batch else { return };
         let mut refused = 0;
         // A list of which the pod takes nothing is gone through once.
         while refused < batch.len(pod) {
             let load = router.pod_load(now, pod);
             let Some(job) = batch.next((pod, router.handles()), &load, |work| router.begin(pod, work)) else { return };
-            if !self.world.submit(pod, job) {
+            if !self.fleet.submit(pod, job) {
                 batch.refused(job);
                 refused += 1;
             }
@@ -237,42 +253,43 @@ impl<'t> Simulation<'t> {
     /// A prompt that another pod computed has come to the pod that answers.
     fn received(&mut self, place: u32) {
         let request = &self.load.trace.requests[place as usize];
-        let job = Job { request: place, prompt: request.input, output: request.output, received: true, filler: false };
+        let (prompt, output) = (request.input, request.output);
+        let job = EngineRequest { id: place, prompt, output, received: prompt, ..EngineRequest::default() };
         let Some(flight) = &mut self.in_flight[place as usize] else { return };
         flight.away = false;
         let serve = flight.serve;
-        if self.world.submit(serve, job) { self.start(serve) } else { self.refuse(place) }
+        if self.fleet.submit(serve, job) { self.start(serve) } else { self.refuse(place) }
     }
 
     fn start(&mut self, pod: usize) {
-        let (now, router, result, series) = (self.world.now, &mut self.router, &mut self.result, &mut self.series);
-        let block = self.load.trace.block as u32;
-        self.world.start(pod, |changes: &mut Vec<Change>, admitted: &mut Vec<Admitted>| {
-            router.changed(now, pod, changes);
-            for one in admitted.drain(..).filter(|one| !one.job.filler) {
-                result.blocks_hit += u64::from(one.blocks_hit);
-                result.prompt_tokens += u64::from(one.job.prompt);
-                series.hits(now, u64::from(one.job.prompt / block), u64::from(one.blocks_hit));
-            }
-        });
+        let (now, block) = (self.fleet.now(), self.load.trace.block as u32);
+        let Some(engine) = self.fleet.start(pod) else { return };
+        self.router.changed(now, pod, engine.events());
+        // What came from another pod was counted there.
+        for one in engine.admitted().filter(|one| !one.request.background && one.request.received == 0) {
+            let (prompt, hit) = (one.request.prompt, u64::from(one.cached_blocks));
+            self.result.blocks_hit += hit;
+            self.result.prompt_tokens += u64::from(prompt);
+            self.series.hits(now, u64::from(prompt / block), hit);
+        }
     }
 
     fn sampled(&mut self, _pod: usize, sampled: Sampled) {
-        let now = self.world.now;
+        let now = self.fleet.now();
         let (Sampled::First(job) | Sampled::Done(job)) = sampled;
-        if job.filler {
+        if job.background {
             if let Some(batch) = &mut self.batch {
                 batch.sampled(sampled);
             }
             return;
         }
-        let Some(flight) = &mut self.in_flight[job.request as usize] else { return };
+        let Some(flight) = &mut self.in_flight[job.id as usize] else { return };
         if flight.away {
             // The prompt is computed, and travels to the pod that answers.
             if matches!(sampled, Sampled::Done(_)) {
                 flight.prefill = None;
                 let moved = f64::from(flight.missing) * self.config.transfer_us_per_token;
-                self.world.wake(now + self.config.transfer_us + moved as u64, Alarm::Received(job.request));
+                self.fleet.set_timer(now + self.config.transfer_us + moved as u64, Timer::Received(job.id));
             }
             return;
         }
@@ -283,12 +300,12 @@ impl<'t> Simulation<'t> {
             }
             Sampled::Done(_) => {
                 self.result.whole.record(now - flight.came);
-                self.in_flight[job.request as usize] = None;
+                self.in_flight[job.id as usize] = None;
                 self.result.requests += 1;
                 self.result.output_tokens += u64::from(job.output);
                 self.answered = (self.answered.0 + 1, self.answered.1 + u64::from(job.output));
                 self.result.span_us = now;
-                self.follow(job.request);
+                self.follow(job.id);
             }
         }
     }
@@ -296,12 +313,12 @@ impl<'t> Simulation<'t> {
     /// Lets those come that wait for a request's answer.
     fn follow(&mut self, place: u32) {
         for &(follower, think) in self.load.followers.of_one(place) {
-            self.world.wake(self.world.now + think, Alarm::Arrival(follower));
+            self.fleet.set_timer(self.fleet.now() + think, Timer::Arrival(follower));
         }
     }
 
     fn end(mut self) -> (PolicyResult, ColocatedBatchResult) {
-        self.result.pods = self.world.pods;
+        self.result.pods = self.fleet.totals().to_vec();
         self.result.prefill_tokens = self.result.pods.iter().map(|pod| pod.prefill_tokens).sum();
         (self.result.decisions, self.result.decision_ns) = (self.router.decisions, self.router.decision_ns);
         self.result.series = self.series.buckets();

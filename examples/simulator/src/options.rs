@@ -13,13 +13,13 @@ use std::iter;
 use std::path::{Path, PathBuf};
 
 use clap::{Parser, ValueEnum};
+use pointsman_engine_sim::scheduler::EngineConfig;
 use pointsman_lab::trace::Trace;
 use pointsman_lab::trace::synthetic::Synthetic;
+use routing_plugins::{CostModel, Fit, FitError, Measurements, Products};
 
 use crate::SimulateError;
 use crate::config::SimConfig;
-use crate::engine::EngineConfig;
-use pointsman_engine_sim::cost::CostModel;
 
 /// Simulates routing policies on recorded or synthetic traffic, in virtual time.
 ///
@@ -145,7 +145,8 @@ impl Options {
         if let Some(path) = &self.costs {
             let named = path.display().to_string();
             let text = std::fs::read_to_string(path).map_err(|error| SimulateError::File(named.clone(), error))?;
-            config.costs = CostModel::from_json(&text).map_err(|error| SimulateError::Costs(named, error))?;
+            let table = serde_json::from_str(&text).map_err(|error| SimulateError::Costs(named.clone(), error))?;
+            config.costs = best_fit(&table).map_err(|error| SimulateError::Fit(named, error))?;
         }
         config.event_delay_us = (self.event_delay * 1e3) as u64;
         config.event_loss = self.event_loss / 100.0;
@@ -163,6 +164,13 @@ impl Options {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         self.jobs.unwrap_or_else(cores)
     }
+}
+
+/// The cost model of either form that is closer to the measurements.
+fn best_fit(table: &Measurements) -> Result<CostModel, FitError> {
+    let error = |fit: &Fit| fit.prefill_error.mean + fit.decode_error.mean;
+    let (additive, roofline) = (CostModel::fit(table, Products::Additive)?, CostModel::fit(table, Products::Roofline)?);
+    Ok(if error(&roofline) < error(&additive) { roofline } else { additive }.model)
 }
 
 /// A name that none before it has: the second `chat` is `chat-2`.

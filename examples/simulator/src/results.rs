@@ -1,5 +1,6 @@
 //! What a simulation of one policy found.
 
+use pointsman_engine_sim::virtual_time::EngineTotals;
 use pointsman_lab::latency::LatencyHistogram;
 
 /// What came of one policy on one trace.
@@ -34,7 +35,7 @@ pub(crate) struct PolicyResult {
     /// Times to the last token, in virtual µs.
     pub(crate) whole: LatencyHistogram,
     /// What each pod did.
-    pub(crate) pods: Vec<PodResult>,
+    pub(crate) pods: Vec<EngineTotals>,
     /// Of several runs as one, the mean of their imbalances: the busiest pod of one is not that of another, and sums over runs
     /// would hide it. None of one run.
     pub(crate) mean_imbalance: Option<f64>,
@@ -44,19 +45,6 @@ pub(crate) struct PolicyResult {
     pub(crate) decisions: u64,
     /// Real ns that they took together.
     pub(crate) decision_ns: u64,
-}
-
-/// What one pod did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PodResult {
-    /// Requests that it answered.
-    pub(crate) requests: u64,
-    /// Tokens of prompts that it computed.
-    pub(crate) prefill_tokens: u64,
-    /// Tokens that it generated.
-    pub(crate) output_tokens: u64,
-    /// Virtual µs that it worked.
-    pub(crate) busy_us: u64,
 }
 
 /// A stretch of virtual time.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kv_index::{BlockHash, BlockSize, Config, Event, EventSemantics, Index, Parent, Pod, Removed, Stored, Tier};
+use pointsman_engine_sim::scheduler::{BlockEvent, Scheduler};
 use pointsman_lab::SplitMix64;
 use routing_core::{Fleet, Headers, Load, PodInfo, Request, Role, RoutingInput, RoutingPlan, Workflow, Workspace};
 use routing_plugins::load::{LoadGuard, LoadTracker, PodLoad, Work};
@@ -13,7 +14,6 @@ use routing_plugins::{Hashing, PluginState};
 use crate::SimulateError;
 use crate::chains::Chains;
 use crate::config::SimConfig;
-use crate::engine::{Change, Engine};
 use crate::policy::Policy;
 
 /// The router and what it knows.
@@ -35,7 +35,7 @@ pub(crate) struct Router {
     delay: u64,
     loss: f64,
     /// Events under way, the oldest first.
-    coming: VecDeque<(u64, usize, Change)>,
+    coming: VecDeque<(u64, usize, BlockEvent)>,
     reported: Option<u64>,
     report_every: u64,
     pub(crate) decisions: u64,
@@ -73,7 +73,7 @@ impl Router {
         let block = config
             .pods
             .first()
-            .and_then(|(pod, _)| BlockSize::new(u32::try_from(pod.block).ok()?))
+            .and_then(|(pod, _)| BlockSize::new(u32::try_from(pod.block_tokens).ok()?))
             .ok_or(SimulateError::NoPods)?;
         let pods = (0..config.pods.len()).map(|at| index.join(&format!("pod-{at}"))).collect::<Result<Vec<_>, _>>()?;
         let infos = pods
@@ -109,8 +109,8 @@ impl Router {
     }
 
     /// Takes note of what changed in a pod's cache; it is known after the delay, or never.
-    pub(crate) fn changed(&mut self, now: u64, pod: usize, changes: &mut Vec<Change>) {
-        for change in changes.drain(..) {
+    pub(crate) fn changed(&mut self, now: u64, pod: usize, changes: impl Iterator<Item = BlockEvent>) {
+        for change in changes {
             let lost = self.loss > 0.0 && (self.rng.next_u64() as f64 / u64::MAX as f64) < self.loss;
             if !lost {
                 self.coming.push_back((now + self.delay, pod, change));
@@ -119,7 +119,7 @@ impl Router {
     }
 
     /// Applies the events that have come by now, and the pods' reports if they are due.
-    pub(crate) fn catch_up(&mut self, now: u64, chains: &Chains, engines: &[Engine]) {
+    pub(crate) fn catch_up(&mut self, now: u64, chains: &Chains, engines: &[Scheduler]) {
         while self.coming.front().is_some_and(|(due, ..)| *due <= now) {
             if let Some((_, pod, change)) = self.coming.pop_front() {
                 self.apply(pod, &change, chains);
@@ -129,7 +129,8 @@ impl Router {
             self.reported = Some(now - now % self.report_every);
             for (&pod, engine) in self.pods.iter().zip(engines) {
                 let (running, waiting) = engine.requests();
-                let load = Load { running: running as u32, waiting: waiting as u32, tokens: 0, kv_used: engine.used() };
+                let load =
+                    Load { running: running as u32, waiting: waiting as u32, tokens: 0, kv_used: engine.kv_usage() };
                 self.load.report(pod, load, self.at(now));
             }
         }
@@ -197,23 +198,23 @@ impl Router {
         })
     }
 
-    fn apply(&self, pod: usize, change: &Change, chains: &Chains) {
+    fn apply(&self, pod: usize, change: &BlockEvent, chains: &Chains) {
         let tell = |event: &Event<'_>| {
             // Pods of a simulation never leave.
             let _ = self.index.apply(self.pods[pod], EventSemantics::Membership, event);
         };
         match change {
-            Change::Stored { request, from, to } => {
+            BlockEvent::Stored { request, from, to } => {
                 let (chain, from) = (chains.get(*request), *from as usize);
                 let parent = from.checked_sub(1).map_or(Parent::Root, |before| Parent::Block(chain[before]));
                 tell(&Event::Stored(Stored::new(parent, &chain[from..*to as usize])));
             }
-            Change::Kept(hashes) => {
+            BlockEvent::Offloaded(hashes) => {
                 for hash in hashes {
                     tell(&Event::Stored(Stored::new(Parent::Unknown, std::slice::from_ref(hash)).in_tier(Tier::Host)));
                 }
             }
-            Change::Removed(hashes, tier) => tell(&Event::Removed(Removed { tier: *tier, ..Removed::new(hashes) })),
+            BlockEvent::Removed(hashes, tier) => tell(&Event::Removed(Removed { tier: *tier, ..Removed::new(hashes) })),
         }
     }
 

@@ -6,8 +6,9 @@ use crate::online_serving::{PreparedTrace, simulate};
 use crate::options::Options;
 use crate::policy::Policy;
 use crate::report::json;
-use crate::results::{PodResult, PolicyResult};
+use crate::results::PolicyResult;
 use clap::Parser;
+use pointsman_engine_sim::virtual_time::EngineTotals;
 use pointsman_lab::trace::synthetic::Synthetic;
 use pointsman_lab::trace::{Request, Start, Trace};
 use serde_json::Value;
@@ -52,7 +53,7 @@ fn every_token_is_computed_or_found_and_every_request_answered_or_refused() {
         assert_eq!(result.prefill_tokens + found, result.prompt_tokens, "{made} {policy}");
         assert!(result.blocks_hit <= result.blocks_known, "{made} {policy}");
         // By pod, by time, and as a whole.
-        let sum = |figure: fn(&PodResult) -> u64| result.pods.iter().map(figure).sum::<u64>();
+        let sum = |figure: fn(&EngineTotals) -> u64| result.pods.iter().map(figure).sum::<u64>();
         assert_eq!(sum(|pod| pod.requests), result.requests);
         assert_eq!(sum(|pod| pod.output_tokens), result.output_tokens);
         assert_eq!(result.series.iter().map(|moment| moment.blocks_hit).sum::<u64>(), result.blocks_hit);
@@ -74,7 +75,7 @@ fn one_request_alone_takes_what_the_costs_say() {
         let (input, mut prefill, mut done) = (input as usize, 0, 0);
         while done < input {
             let chunk = (input - done).min(8_192);
-            prefill += us(config.costs.batch(&[(done, chunk)], 0, 0));
+            prefill += us(config.costs.step(&[(done, chunk)], 0, 0));
             done += chunk;
         }
         let decode: u64 = (1..output as usize).map(|more| us(config.costs.decode(1, input + more))).sum();

@@ -1,6 +1,7 @@
 //! How a run was, time after time, in a bounded number of buckets.
 
-use crate::engine::Engine;
+use pointsman_engine_sim::scheduler::Scheduler;
+
 use crate::results::TimeBucket;
 
 /// Moments of equal length; when there are too many, two become one.
@@ -25,7 +26,7 @@ impl TimeSeries {
     }
 
     /// Notes how many requests the pods have.
-    pub(crate) fn loads(&mut self, now: u64, engines: &[Engine]) {
+    pub(crate) fn loads(&mut self, now: u64, engines: &[Scheduler]) {
         let loads = || engines.iter().map(|engine| engine.requests()).map(|(running, waiting)| running + waiting);
         let (most, sum) = (loads().max().unwrap_or(0), loads().sum::<usize>());
         let moment = self.at(now);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::chaos::fault_schedule::FaultSchedule;
 use crate::chaos::invariants::Invariant;
 use crate::load_generator::{LoadStats, percentile};
-use pointsman_engine_sim::replay::table::grouped;
+use pointsman_lab::format::grouped;
 
 /// The report of a chaos test.
 #[derive(Clone, Debug)]

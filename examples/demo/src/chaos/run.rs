@@ -14,7 +14,7 @@ use crate::chaos::report::ChaosReport;
 use crate::fleet::{Fleet, FleetShape};
 use crate::load_generator::{Client, LoadGenerator, LoadStats, RequestTracker, Workload, WorkloadShape};
 use crate::startup::{StartupError, prefill_pods, start};
-use pointsman_engine_sim::{Fault, MODEL, Oracle};
+use pointsman_engine_sim::{CompletionOracle, Fault, MODEL};
 use pointsman_gateway::Gateway;
 use pointsman_gateway::config::{Config, Profile};
 
@@ -58,7 +58,7 @@ struct Harness {
     fleet: Fleet,
     gateway: Gateway,
     client: Client,
-    oracle: Arc<Oracle>,
+    oracle: Arc<CompletionOracle>,
     tracker: Arc<RequestTracker>,
 }
 
@@ -153,7 +153,7 @@ impl Harness {
         let (oracle, client) = (Arc::clone(&self.oracle), self.client.clone());
         let mut load = LoadGenerator::new(client, Workload::new(SHAPE, seed), MODEL, conversations);
         load.concurrency = 64;
-        load.expected = Some(Arc::new(move |body| oracle.answer(body)));
+        load.expected = Some(Arc::new(move |body| oracle.completion(body)));
         load.tracker = Arc::clone(&self.tracker);
         load
     }
@@ -184,10 +184,10 @@ impl Harness {
             if counted != routing_plugins::load::InFlight::default() {
                 busy.push(format!("{}: {counted:?}", pod.name()));
             }
-            let figures = pod.figures();
-            if (figures.running, figures.waiting, figures.leases, figures.blocks_used) != (0, 0, 0, 0) {
-                let (running, waiting, leases) = (figures.running, figures.waiting, figures.leases);
-                let used = figures.blocks_used;
+            let metrics = pod.metrics();
+            if (metrics.running, metrics.waiting, metrics.leases, metrics.blocks_used) != (0, 0, 0, 0) {
+                let (running, waiting, leases) = (metrics.running, metrics.waiting, metrics.leases);
+                let used = metrics.blocks_used;
                 busy.push(format!("{} runs {running}, {waiting} wait, {leases} leases, {used} blocks", pod.name()));
             }
         }

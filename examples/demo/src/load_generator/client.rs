@@ -124,7 +124,7 @@ const STREAM: &[u8] = b"text/event-stream";
 
 #[cfg(test)]
 mod tests {
-    use pointsman_engine_sim::{Oracle, PodConfig, SimPod};
+    use pointsman_engine_sim::{CompletionOracle, PodConfig, SimPod};
 
     use super::*;
     use crate::load_generator::chat_request::{Message, chat};
@@ -183,13 +183,13 @@ mod tests {
         config.speed = 1_000.0;
         let pod = SimPod::start(config, Vec::new()).await.unwrap();
         let client = Client::new(&format!("http://{}", pod.address()), LONG);
-        let (oracle, tracker) = (Oracle::new(), RequestTracker::default());
+        let (oracle, tracker) = (CompletionOracle::new(), RequestTracker::default());
         for (says, tokens, stream) in [(" a day", 7, true), (" a day", 12, false), (" by and by", 500, true)] {
             let body = chat("sim", &[Message { role: "user", content: says.to_owned() }], tokens, stream);
             let answer = client.ask(tracker.begin(), body.clone()).await.unwrap();
-            assert_eq!(answer.text, oracle.answer(&body));
+            assert_eq!(answer.text, oracle.completion(&body));
         }
-        assert_eq!(oracle.answer(b"{}"), "");
+        assert_eq!(oracle.completion(b"{}"), "");
         pod.stop().await;
     }
 }

@@ -88,7 +88,7 @@ impl Engine {
     }
 
     fn block(&self, hash: BlockHash) -> Block {
-        Block { hash, name: hash.get().rotate_left(17) ^ self.seed }
+        Block { hash, engine_hash: hash.get().rotate_left(17) ^ self.seed }
     }
 }
 

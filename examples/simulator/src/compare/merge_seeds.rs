@@ -41,13 +41,13 @@ pub(crate) fn merge_seeds(results: Vec<PolicyResult>) -> PolicyResult {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::PodResult;
+    use pointsman_engine_sim::virtual_time::EngineTotals;
 
     #[test]
     fn a_busy_pod_of_one_run_does_not_make_up_for_that_of_another() {
         let run = |busy: [u64; 2]| PolicyResult {
             requests: 5,
-            pods: busy.map(|busy_us| PodResult { busy_us, ..PodResult::default() }).to_vec(),
+            pods: busy.map(|busy_us| EngineTotals { busy_us, ..EngineTotals::default() }).to_vec(),
             ..PolicyResult::default()
         };
         assert_eq!(merge_seeds(vec![run([30, 10])]).imbalance(), 1.5);

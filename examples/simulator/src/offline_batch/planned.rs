@@ -7,7 +7,6 @@ use pointsman_lab::SplitMix64;
 use routing_core::batch::{
     BatchConfig, BatchCosts, BatchPlan, BatchPlanner, BatchPod, BatchQueues, BatchRequest, Nothing,
 };
-use routing_plugins::CostModel;
 
 use super::{KvBudget, TokenLengths, WorkSource};
 use crate::SimulateError;
@@ -78,7 +77,7 @@ impl PlannedQueues {
         let index: Index = Index::new(Config::default());
         let mut pods = Vec::new();
         for (at, (engine, _)) in config.pods.iter().enumerate() {
-            let kv_tokens = (engine.blocks * engine.block) as u64;
+            let kv_tokens = (engine.blocks * engine.block_tokens) as u64;
             pods.push(BatchPod { pod: index.join(&at.to_string())?, kv_tokens, speed: engine.speed });
         }
         let planning = planning(config).ok_or(SimulateError::NoPods)?;
@@ -121,18 +120,10 @@ impl WorkSource for PlannedQueues {
 fn planning(config: &SimConfig) -> Option<BatchConfig> {
     let (engine, _) = config.pods.first()?;
     let number = |value: usize| u32::try_from(value).ok().and_then(NonZeroU32::new);
-    // Modelled pods compute long prompts in chunks, for which a cached part costs what it was measured to without a fused
-    // kernel; and large batches cost more than the line that fits what was measured of small ones.
-    let costs = BatchCosts {
-        prompt_token: 22.3e-6,
-        attended_pair: 2.1e-9,
-        output_token: 250e-6,
-        ..BatchCosts::from(&CostModel::default())
-    };
     Some(BatchConfig {
-        block_tokens: number(engine.block)?,
+        block_tokens: number(engine.block_tokens)?,
         step_tokens: number(engine.step_tokens)?,
-        most_running: u32::try_from(engine.most_running).ok()?,
-        ..BatchConfig::new(costs)
+        most_running: u32::try_from(engine.max_running).ok()?,
+        ..BatchConfig::new(BatchCosts::from(&config.costs))
     })
 }

@@ -26,7 +26,8 @@ use pointsman_lab::latency::LatencyHistogram;
 use serde_json::{Map, Value, json};
 
 use super::{ComparisonReport, SweepResult};
-use crate::results::{PodResult, PolicyResult, TimeBucket};
+use crate::results::{PolicyResult, TimeBucket};
+use pointsman_engine_sim::virtual_time::EngineTotals;
 
 /// The report as JSON, on one line.
 pub(crate) fn text(report: &ComparisonReport) -> String {
@@ -102,7 +103,7 @@ fn distribution(of: &LatencyHistogram) -> Value {
     chosen.map(|(_, (us, share))| json!([us, share])).collect()
 }
 
-fn pod(of: &PodResult) -> Value {
+fn pod(of: &EngineTotals) -> Value {
     json!({
         "requests": of.requests,
         "prefill_tokens": of.prefill_tokens,

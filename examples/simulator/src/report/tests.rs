@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use super::table::{Cell, PolicyTable};
 use super::*;
-use crate::results::{PodResult, TimeBucket};
+use crate::results::TimeBucket;
+use pointsman_engine_sim::virtual_time::EngineTotals;
 
 /// Made-up results that look like those of a run; `at` says how far from the best.
 fn result(policy: &str, at: u64) -> PolicyResult {
@@ -30,7 +31,7 @@ fn result(policy: &str, at: u64) -> PolicyResult {
     result.prefill_tokens = (32e6 * (1.0 - result.hit_rate())) as u64;
     for _ in 0..16 {
         let busy = 1.83e9 * (0.5 + 0.2 / skill * uniform()).min(1.0);
-        result.pods.push(PodResult { requests: 62, busy_us: busy as u64, ..PodResult::default() });
+        result.pods.push(EngineTotals { requests: 62, busy_us: busy as u64, ..EngineTotals::default() });
     }
     (result.decisions, result.decision_ns) = (1_000, 1_000 * (900 + 310 * at));
     result

@@ -58,7 +58,7 @@ struct SeedResult {
 fn compare(workload: &Workload, policy: &Policy, load: f64, seed: u64) -> Result<SeedResult, SimulateError> {
     let (trace, config) = workload.at_load(load, seed);
     let mut first = config.clone();
-    first.pods.iter_mut().for_each(|(engine, _)| engine.online_first = true);
+    first.pods.iter_mut().for_each(|(engine, _)| engine.priority_scheduling = true);
     let no_trace = Trace::new(trace.block, Vec::new());
     let (online, idle) = (PreparedTrace::new(&trace), PreparedTrace::new(&no_trace));
     let batch = planned(&online, trace.block, &config, seed)?;
@@ -110,7 +110,7 @@ fn planned(
         .zip(&config.pods)
         .map(|(at, (engine, _))| {
             let pod = index.join(&format!("pod-{at}"))?;
-            Ok(BatchPod { pod, kv_tokens: (engine.blocks * engine.block) as u64, speed: engine.speed })
+            Ok(BatchPod { pod, kv_tokens: (engine.blocks * engine.block_tokens) as u64, speed: engine.speed })
         })
         .collect::<Result<_, SimulateError>>()?;
     let block_tokens = NonZeroU32::new(block as u32).unwrap_or(NonZeroU32::MIN);

@@ -1,0 +1,128 @@
+//! What the wire does to batches: lets them pass, loses them, doubles them, swaps them.
+//!
+//! The rule that must never break: a fault touches only what goes out live. The log is not asked, so what was lost can be
+//! replayed, except during a partition, when replays are not answered either.
+
+use super::replay_buffer::Batch;
+use crate::http::config::Fault;
+
+/// The faults that are due.
+#[derive(Debug, Default)]
+pub(super) struct EventFaults {
+    drop: u32,
+    duplicate: u32,
+    reorder: Reorder,
+    partitioned: bool,
+}
+
+#[derive(Debug, Default)]
+enum Reorder {
+    #[default]
+    No,
+    /// The next batch waits for the one after it.
+    Next,
+    /// This one waits.
+    Waiting(Batch),
+}
+
+impl EventFaults {
+    /// Notes a fault. Batches that had been held back and go out now.
+    pub(super) fn fault(&mut self, fault: Fault) -> Option<Batch> {
+        match fault {
+            Fault::DropEvents(count) => self.drop = self.drop.saturating_add(count),
+            Fault::DuplicateEvents(count) => self.duplicate = self.duplicate.saturating_add(count),
+            Fault::ReorderEvents if matches!(self.reorder, Reorder::No) => self.reorder = Reorder::Next,
+            Fault::PartitionEvents => self.partitioned = true,
+            Fault::Recover => {
+                if let Reorder::Waiting(batch) = std::mem::take(self).reorder {
+                    return Some(batch);
+                }
+            }
+            _ => {}
+        }
+        None
+    }
+
+    /// What goes out when a batch is published, in this order.
+    pub(super) fn pass(&mut self, batch: Batch) -> Vec<Batch> {
+        if self.partitioned {
+            return Vec::new();
+        }
+        if self.drop > 0 {
+            self.drop -= 1;
+            return Vec::new();
+        }
+        let mut out = match std::mem::take(&mut self.reorder) {
+            Reorder::No => vec![batch],
+            Reorder::Next => {
+                self.reorder = Reorder::Waiting(batch);
+                return Vec::new();
+            }
+            Reorder::Waiting(first) => vec![batch, first],
+        };
+        if self.duplicate > 0 {
+            self.duplicate -= 1;
+            out.extend(out.clone());
+        }
+        out
+    }
+
+    /// Forgets a batch that waits: its incarnation is over.
+    pub(super) fn begin(&mut self) {
+        if matches!(self.reorder, Reorder::Waiting(_)) {
+            self.reorder = Reorder::No;
+        }
+    }
+
+    /// Whether replays are answered.
+    pub(super) fn answers(&self) -> bool {
+        !self.partitioned
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn published(wire: &mut EventFaults, numbers: std::ops::Range<u64>) -> Vec<u64> {
+        let batches = numbers.map(|sequence| Batch { sequence, payload: Bytes::new() });
+        batches.flat_map(|batch| wire.pass(batch)).map(|batch| batch.sequence).collect()
+    }
+
+    #[test]
+    fn each_fault_does_what_it_says_and_ends() {
+        let mut wire = EventFaults::default();
+        assert_eq!(published(&mut wire, 0..3), [0, 1, 2]);
+        wire.fault(Fault::DropEvents(2));
+        assert_eq!(published(&mut wire, 3..7), [5, 6]);
+        wire.fault(Fault::DuplicateEvents(2));
+        assert_eq!(published(&mut wire, 7..10), [7, 7, 8, 8, 9]);
+        wire.fault(Fault::ReorderEvents);
+        assert_eq!(published(&mut wire, 10..13), [11, 10, 12]);
+    }
+
+    #[test]
+    fn a_partition_lasts_until_it_is_ended() {
+        let mut wire = EventFaults::default();
+        wire.fault(Fault::PartitionEvents);
+        assert!(published(&mut wire, 0..3).is_empty());
+        assert!(!wire.answers());
+        wire.fault(Fault::Recover);
+        assert!(wire.answers());
+        assert_eq!(published(&mut wire, 3..5), [3, 4]);
+    }
+
+    #[test]
+    fn a_batch_that_waits_goes_out_when_all_is_well_again_and_not_in_another_life() {
+        let mut wire = EventFaults::default();
+        wire.fault(Fault::ReorderEvents);
+        assert!(published(&mut wire, 0..1).is_empty());
+        assert_eq!(wire.fault(Fault::Recover).map(|batch| batch.sequence), Some(0));
+        wire.fault(Fault::ReorderEvents);
+        assert!(published(&mut wire, 1..2).is_empty());
+        wire.begin();
+        assert_eq!(published(&mut wire, 0..2), [0, 1]);
+    }
+}

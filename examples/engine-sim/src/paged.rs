@@ -1,4 +1,0 @@
-//! A pod's memory: frames, the blocks that lie in them, and what is evicted for what.
-
-pub mod frames;
-pub mod pool;

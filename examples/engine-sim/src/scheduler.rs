@@ -1,0 +1,486 @@
+//! Continuous batching with chunked prefill: a sans-IO scheduler over a block pool, one step at a time, without a clock.
+//!
+//! A step has two halves. [`Scheduler::begin`] shares a budget of tokens among decoding, prefilling and waiting requests, in
+//! this order, and gives the step's duration; [`Scheduler::end`] gives the requests with a first token and those that are
+//! done. A decoding request is visited only when it fills a block that has a hash and when it is done.
+//!
+//! A request is admitted when there are blocks for all of it, output included, and takes them at once. Real engines admit
+//! earlier and preempt when they must; so where memory is short a modelled one queues sooner, evicts sooner, and never
+//! computes anything twice.
+//!
+//! Invariant: events, counted copy by copy, add up to the pool (`tests::events_add_up_to_the_pool`).
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::time::Duration;
+
+use kv_index::{BlockHash, Tier};
+use routing_plugins::CostModel;
+
+use crate::block_pool::{BlockId, BlockPool, Evicted};
+
+/// Memory, limits and speed of an engine.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
+pub struct EngineConfig {
+    /// Tokens in a block.
+    pub block_tokens: usize,
+    /// Blocks of GPU memory.
+    pub blocks: usize,
+    /// Blocks of host memory; 0 for none.
+    pub host_blocks: usize,
+    /// µs to fetch the KV of a token from host memory.
+    pub host_us_per_token: f64,
+    /// Most tokens of one step, vLLM's `max_num_batched_tokens`.
+    pub step_tokens: usize,
+    /// Most requests that run at once, vLLM's `max_num_seqs`.
+    pub max_running: usize,
+    /// How many times faster than the cost model it is.
+    pub speed: f64,
+    /// Whether background requests wait for all others, as under vLLM's `--scheduling-policy priority`. What runs is not
+    /// preempted.
+    pub priority_scheduling: bool,
+    /// When a block is reported as removed.
+    pub removed_events: RemovedEvents,
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        Self {
+            block_tokens: 512,
+            blocks: 1953,
+            host_blocks: 0,
+            // 128 KiB of a Llama-8B over PCIe 5.0 at 50 GB/s.
+            host_us_per_token: 2.6,
+            step_tokens: 8192,
+            max_running: 256,
+            speed: 1.0,
+            priority_scheduling: false,
+            removed_events: RemovedEvents::LastCopy,
+        }
+    }
+}
+
+/// When a block is reported as removed from GPU memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "the two ways of engines")]
+pub enum RemovedEvents {
+    /// With every copy, as vLLM does.
+    EveryCopy,
+    /// With the last copy.
+    LastCopy,
+}
+
+/// Block hashes of requests: of whole blocks only, and as far as they are known.
+pub trait BlockChains {
+    /// The chain of a request. Blocks beyond its end are never shared.
+    fn chain(&self, request: u32) -> &[BlockHash];
+}
+
+/// A request as an engine gets it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "what a host fills in by name")]
+pub struct EngineRequest {
+    /// The caller's number of it, and of its chain.
+    pub id: u32,
+    /// Tokens of the prompt: at least one.
+    pub prompt: u32,
+    /// Tokens of the output: at least one.
+    pub output: u32,
+    /// Leading tokens of the prompt whose KV another engine computed and sent.
+    pub received: u32,
+    /// Whether its blocks stay in use when it is done, until [`Scheduler::release`].
+    pub keep_blocks: bool,
+    /// Whether it is of a batch that fills the gaps.
+    pub background: bool,
+}
+
+/// What a step sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "what a step can bring")]
+pub enum Sampled {
+    /// The first token.
+    First(EngineRequest),
+    /// The last token. Comes after the first one, be it the same.
+    Done(EngineRequest),
+}
+
+/// A change of the cache, for an index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "what a pool can do")]
+pub enum BlockEvent {
+    /// Blocks of a request's chain are in GPU memory, one copy each.
+    Stored {
+        /// Whose.
+        request: u32,
+        /// The first.
+        from: u32,
+        /// Behind the last.
+        to: u32,
+    },
+    /// Blocks came to host memory, in no order.
+    Offloaded(Vec<BlockHash>),
+    /// Blocks, or copies of them, left.
+    Removed(Vec<BlockHash>, Tier),
+}
+
+/// A request that began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "a fact, complete by nature")]
+pub struct Admitted {
+    /// Which.
+    pub request: EngineRequest,
+    /// Leading blocks of its prompt that were cached here.
+    pub cached_blocks: u32,
+}
+
+/// The scheduler of one engine and its memory.
+#[derive(Debug)]
+pub struct Scheduler {
+    config: EngineConfig,
+    pool: BlockPool,
+    waiting: VecDeque<EngineRequest>,
+    running: Vec<Running>,
+    /// Places in `running` that are free.
+    vacant: Vec<u32>,
+    /// In the order they came.
+    prefilling: VecDeque<u32>,
+    /// By the step in which something is due: a full block, or the end.
+    decoding: BinaryHeap<Reverse<(u64, u32)>>,
+    background_decoding: usize,
+    /// Tokens of all contexts that decode.
+    context: u64,
+    /// Steps so far.
+    step: u64,
+    /// Those that have their first token at the end of this step.
+    ready: Vec<u32>,
+    stepping: bool,
+    chunks: Vec<(usize, usize)>,
+    evicted: Evicted,
+    events: Vec<BlockEvent>,
+    admitted: Vec<Admitted>,
+    prefilled: u64,
+    /// Blocks of requests that are done, until they are released.
+    kept: HashMap<u32, Vec<BlockId>>,
+}
+
+/// A request that was admitted.
+#[derive(Debug, Default)]
+struct Running {
+    request: EngineRequest,
+    /// All that it will need.
+    blocks: Vec<BlockId>,
+    /// Leading blocks that are cached under their hash.
+    sealed: usize,
+    /// Tokens of the prompt that are computed.
+    computed: usize,
+    /// The step that gave the first token.
+    first: u64,
+}
+
+impl Scheduler {
+    /// An idle engine with an empty cache.
+    #[must_use]
+    pub fn new(config: EngineConfig) -> Self {
+        Self {
+            pool: BlockPool::new(config.blocks, config.host_blocks),
+            config,
+            waiting: VecDeque::new(),
+            running: Vec::new(),
+            vacant: Vec::new(),
+            prefilling: VecDeque::new(),
+            decoding: BinaryHeap::new(),
+            background_decoding: 0,
+            context: 0,
+            step: 0,
+            ready: Vec::new(),
+            stepping: false,
+            chunks: Vec::new(),
+            evicted: Evicted::default(),
+            events: Vec::new(),
+            admitted: Vec::new(),
+            prefilled: 0,
+            kept: HashMap::new(),
+        }
+    }
+
+    /// Queues a request; false if all of the memory could not hold it.
+    pub fn submit(&mut self, request: EngineRequest) -> bool {
+        let tokens = request.prompt as usize + request.output as usize;
+        let fits = tokens <= self.config.blocks * self.config.block_tokens;
+        if fits {
+            let place = self.waiting.iter().position(|other| self.passes(request, *other));
+            self.waiting.insert(place.unwrap_or(self.waiting.len()), request);
+        }
+        fits
+    }
+
+    /// The first half of a step; how long it takes. None if there is nothing to do or one is under way.
+    pub fn begin(&mut self, costs: &CostModel, chains: &impl BlockChains) -> Option<Duration> {
+        if self.stepping {
+            return None;
+        }
+        let decoding = self.decoding.len();
+        let mut budget = self.config.step_tokens.saturating_sub(decoding);
+        self.chunks.clear();
+        for at in 0..self.prefilling.len() {
+            if budget == 0 {
+                break;
+            }
+            self.prefill(self.prefilling[at], &mut budget, chains);
+        }
+        let mut fetched = 0;
+        while budget > 0 && decoding + self.prefilling.len() < self.config.max_running {
+            let Some(&request) = self.waiting.front() else { break };
+            let Some((slot, tokens)) = self.admit(request, chains) else { break };
+            self.waiting.pop_front();
+            fetched += tokens;
+            let passes = |&other: &u32| self.passes(request, self.running[other as usize].request);
+            let place = self.prefilling.iter().position(passes);
+            self.prefilling.insert(place.unwrap_or(self.prefilling.len()), slot);
+            self.prefill(slot, &mut budget, chains);
+        }
+        self.prefilling.retain(|slot| !self.ready.contains(slot));
+        if self.chunks.is_empty() && decoding == 0 {
+            return None;
+        }
+        self.stepping = true;
+        let step = costs.step(&self.chunks, decoding, self.context as usize).as_secs_f64() / self.config.speed;
+        let fetching = fetched as f64 * self.config.host_us_per_token / 1e6;
+        Some(Duration::try_from_secs_f64(step + fetching).unwrap_or(Duration::MAX))
+    }
+
+    /// The second half: the requests that have a first token and those that are done; how many decoded.
+    pub fn end(&mut self, chains: &impl BlockChains, sampled: &mut Vec<Sampled>) -> usize {
+        self.stepping = false;
+        self.step += 1;
+        let decoded = self.decoding.len();
+        self.context += decoded as u64;
+        while let Some(&Reverse((due, slot))) = self.decoding.peek() {
+            if due > self.step {
+                break;
+            }
+            self.decoding.pop();
+            let Running { request, first, .. } = self.running[slot as usize];
+            let written = u64::from(request.prompt) + self.step - first;
+            self.seal(slot, written as usize / self.config.block_tokens, chains);
+            if written + 1 == u64::from(request.prompt) + u64::from(request.output) {
+                self.context -= written + 1;
+                self.background_decoding -= usize::from(request.background);
+                self.finish(slot, sampled);
+            } else {
+                self.decode(slot, chains);
+            }
+        }
+        for slot in std::mem::take(&mut self.ready) {
+            let running = &mut self.running[slot as usize];
+            let request = running.request;
+            running.first = self.step;
+            sampled.push(Sampled::First(request));
+            if request.output <= 1 {
+                self.finish(slot, sampled);
+            } else {
+                self.context += u64::from(request.prompt) + 1;
+                self.background_decoding += usize::from(request.background);
+                self.decode(slot, chains);
+            }
+        }
+        decoded
+    }
+
+    /// Gives up a request and its blocks; false if it is not there any more.
+    pub fn abort(&mut self, id: u32) -> bool {
+        if let Some(at) = self.waiting.iter().position(|request| request.id == id) {
+            self.waiting.remove(at);
+            return true;
+        }
+        let decoding = self.decoding.iter().map(|&Reverse((_, slot))| slot);
+        let mut slots = self.prefilling.iter().chain(&self.ready).copied().chain(decoding);
+        let Some(slot) = slots.find(|&slot| self.running[slot as usize].request.id == id) else { return false };
+        let before = self.decoding.len();
+        self.decoding.retain(|Reverse((_, other))| *other != slot);
+        self.prefilling.retain(|other| *other != slot);
+        self.ready.retain(|other| *other != slot);
+        let Running { request, blocks, first, .. } = self.remove(slot);
+        if self.decoding.len() < before {
+            self.context -= u64::from(request.prompt) + 1 + self.step - first;
+            self.background_decoding -= usize::from(request.background);
+        }
+        self.pool.release(&blocks);
+        true
+    }
+
+    /// Releases the blocks that a done request kept; false if there are none.
+    pub fn release(&mut self, id: u32) -> bool {
+        self.kept.remove(&id).inspect(|blocks| self.pool.release(blocks)).is_some()
+    }
+
+    /// The blocks that a done request keeps.
+    #[must_use]
+    pub fn kept(&self, id: u32) -> &[BlockId] {
+        self.kept.get(&id).map_or(&[], Vec::as_slice)
+    }
+
+    /// Takes the changes of the cache since the last time, in order.
+    pub fn events(&mut self) -> std::vec::Drain<'_, BlockEvent> {
+        self.events.drain(..)
+    }
+
+    /// Takes the requests that were admitted since the last time.
+    pub fn admitted(&mut self) -> std::vec::Drain<'_, Admitted> {
+        self.admitted.drain(..)
+    }
+
+    /// Requests that run, and that wait.
+    #[must_use]
+    pub fn requests(&self) -> (usize, usize) {
+        (self.decoding.len() + self.prefilling.len() + self.ready.len(), self.waiting.len())
+    }
+
+    /// Background requests that decode.
+    #[must_use]
+    pub fn background_decoding(&self) -> usize {
+        self.background_decoding
+    }
+
+    /// Prompt tokens computed so far; those of prompts that came from another engine are left out.
+    #[must_use]
+    pub fn prefilled(&self) -> u64 {
+        self.prefilled
+    }
+
+    /// Share of the GPU memory that is in use.
+    #[must_use]
+    pub fn kv_usage(&self) -> f32 {
+        self.pool.used() as f32 / self.config.blocks.max(1) as f32
+    }
+
+    /// The memory.
+    #[must_use]
+    pub fn pool(&self) -> &BlockPool {
+        &self.pool
+    }
+
+    /// Whether one request goes before another that came earlier.
+    fn passes(&self, request: EngineRequest, other: EngineRequest) -> bool {
+        self.config.priority_scheduling && other.background && !request.background
+    }
+
+    /// Gives a request its blocks and what of its prompt is there; its place, and tokens to fetch from host memory.
+    fn admit(&mut self, request: EngineRequest, chains: &impl BlockChains) -> Option<(u32, usize)> {
+        let (chain, size) = (chains.chain(request.id), self.config.block_tokens);
+        let prompt = request.prompt as usize;
+        // At least one token is computed, so that there is something to sample from.
+        let reusable = &chain[..chain.len().min((prompt - 1) / size)];
+        // The last token of the output is never read, and so takes no room.
+        let needed = (prompt + request.output.max(1) as usize - 1).div_ceil(size);
+        let mut blocks = Vec::with_capacity(needed);
+        blocks.extend(self.pool.prefix(reusable));
+        let cached = blocks.len();
+        let waking = blocks.iter().filter(|id| self.pool.is_free(**id)).count();
+        if needed - cached + waking > self.pool.free() {
+            return None;
+        }
+        // Before eviction: what leaves may be among it.
+        let fetched = if request.received > 0 { 0 } else { self.pool.host_prefix(&reusable[cached..]) };
+        blocks.iter().for_each(|&id| self.pool.share(id));
+        for _ in cached..needed {
+            blocks.push(self.pool.allocate(&mut self.evicted).expect("counted above"));
+        }
+        self.report_evicted();
+        let cached_blocks = (cached + fetched) as u32;
+        self.admitted.push(Admitted { request, cached_blocks });
+        let received = (request.received as usize).min(prompt);
+        let have = cached + fetched;
+        let computed = (have * size).max(received.min(prompt - 1));
+        let slot = self.insert(Running { request, blocks, sealed: cached, computed, first: 0 });
+        self.seal(slot, have.max(received / size), chains);
+        Some((slot, fetched * size))
+    }
+
+    fn prefill(&mut self, slot: u32, budget: &mut usize, chains: &impl BlockChains) {
+        let running = &mut self.running[slot as usize];
+        let prompt = running.request.prompt as usize;
+        let tokens = (prompt - running.computed).min(*budget);
+        *budget -= tokens;
+        self.chunks.push((running.computed, tokens));
+        if running.request.received == 0 {
+            self.prefilled += tokens as u64;
+        }
+        running.computed += tokens;
+        let computed = running.computed;
+        self.seal(slot, computed / self.config.block_tokens, chains);
+        if computed == prompt {
+            self.ready.push(slot);
+        }
+    }
+
+    /// Notes when a decoding request has to be looked at next.
+    fn decode(&mut self, slot: u32, chains: &impl BlockChains) {
+        let running = &self.running[slot as usize];
+        let done = running.first + u64::from(running.request.output) - 1;
+        let is_hashed = running.sealed < chains.chain(running.request.id).len();
+        let full = ((running.sealed + 1) * self.config.block_tokens) as u64;
+        let due = if is_hashed { done.min(running.first + full - u64::from(running.request.prompt)) } else { done };
+        self.decoding.push(Reverse((due, slot)));
+    }
+
+    /// Enters a request's leading blocks under their hashes.
+    fn seal(&mut self, slot: u32, blocks: usize, chains: &impl BlockChains) {
+        let running = &mut self.running[slot as usize];
+        let chain = chains.chain(running.request.id);
+        let (from, to) = (running.sealed, blocks.min(chain.len()));
+        if from >= to {
+            return;
+        }
+        for (&id, &hash) in running.blocks[from..to].iter().zip(&chain[from..to]) {
+            self.pool.seal(id, hash);
+        }
+        running.sealed = to;
+        self.events.push(BlockEvent::Stored { request: running.request.id, from: from as u32, to: to as u32 });
+    }
+
+    fn report_evicted(&mut self) {
+        let Evicted { mut gpu, offloaded, host } = std::mem::take(&mut self.evicted);
+        if self.config.removed_events == RemovedEvents::LastCopy {
+            gpu.retain(|&hash| self.pool.find(hash).is_none());
+        }
+        let events = [
+            (!offloaded.is_empty()).then_some(BlockEvent::Offloaded(offloaded)),
+            (!gpu.is_empty()).then_some(BlockEvent::Removed(gpu, Tier::Gpu)),
+            (!host.is_empty()).then_some(BlockEvent::Removed(host, Tier::Host)),
+        ];
+        self.events.extend(events.into_iter().flatten());
+    }
+
+    fn finish(&mut self, slot: u32, sampled: &mut Vec<Sampled>) {
+        let Running { request, blocks, .. } = self.remove(slot);
+        if request.keep_blocks {
+            self.kept.insert(request.id, blocks);
+        } else {
+            self.pool.release(&blocks);
+        }
+        sampled.push(Sampled::Done(request));
+    }
+
+    fn insert(&mut self, running: Running) -> u32 {
+        match self.vacant.pop() {
+            Some(slot) => {
+                self.running[slot as usize] = running;
+                slot
+            }
+            None => {
+                self.running.push(running);
+                self.running.len() as u32 - 1
+            }
+        }
+    }
+
+    fn remove(&mut self, slot: u32) -> Running {
+        self.vacant.push(slot);
+        std::mem::take(&mut self.running[slot as usize])
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,323 @@
+//! What the scheduler promises, request by request and under any load.
+
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const CONFIG: EngineConfig = EngineConfig {
+    block_tokens: 4,
+    blocks: 20,
+    host_blocks: 0,
+    host_us_per_token: 0.0,
+    step_tokens: 16,
+    max_running: 4,
+    speed: 1.0,
+    priority_scheduling: false,
+    removed_events: RemovedEvents::EveryCopy,
+};
+
+/// Chains by request.
+#[derive(Default)]
+struct Chains(Vec<Vec<BlockHash>>);
+
+impl BlockChains for Chains {
+    fn chain(&self, request: u32) -> &[BlockHash] {
+        &self.0[request as usize]
+    }
+}
+
+fn chains(all: &[&[u64]]) -> Chains {
+    Chains(all.iter().map(|chain| chain.iter().map(|&hash| BlockHash::new(hash)).collect()).collect())
+}
+
+fn request(id: u32, prompt: u32, output: u32) -> EngineRequest {
+    EngineRequest { id, prompt, output, ..EngineRequest::default() }
+}
+
+/// Runs to the end; who was sampled in which step.
+fn run(engine: &mut Scheduler, chains: &Chains) -> Vec<(u64, Sampled)> {
+    let (costs, mut all, mut sampled) = (CostModel::default(), Vec::new(), Vec::new());
+    while engine.begin(&costs, chains).is_some() {
+        engine.end(chains, &mut sampled);
+        all.extend(sampled.drain(..).map(|one| (engine.step, one)));
+    }
+    all
+}
+
+fn stored(request: u32, from: u32, to: u32) -> BlockEvent {
+    BlockEvent::Stored { request, from, to }
+}
+
+fn cached(engine: &mut Scheduler) -> Vec<u32> {
+    engine.admitted().map(|one| one.cached_blocks).collect()
+}
+
+#[test]
+fn a_long_prompt_takes_several_steps_and_then_decodes_one_token_a_step() {
+    let chains = chains(&[&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]]);
+    let mut engine = Scheduler::new(CONFIG);
+    let long = request(0, 40, 3);
+    assert!(engine.submit(long));
+    // 16, 16 and 8 tokens, which gives the first; then two more.
+    assert_eq!(run(&mut engine, &chains), [(3, Sampled::First(long)), (5, Sampled::Done(long))]);
+    assert_eq!((engine.prefilled(), engine.pool.used()), (40, 0));
+    assert!(engine.events().eq([stored(0, 0, 4), stored(0, 4, 8), stored(0, 8, 10)]));
+}
+
+#[test]
+fn each_decoded_block_is_an_event_but_not_that_of_the_last_token() {
+    // 10 tokens prefilled, 6 of the 7 decoded ones are ever read again: 16 tokens, 4 blocks.
+    let chains = chains(&[&[1, 2, 3, 4], &[1, 2, 3, 4]]);
+    let mut engine = Scheduler::new(CONFIG);
+    assert!(engine.submit(request(0, 10, 7)));
+    run(&mut engine, &chains);
+    assert!(engine.events().eq([stored(0, 0, 2), stored(0, 2, 3), stored(0, 3, 4)]));
+    assert!(engine.submit(request(1, 17, 1)));
+    run(&mut engine, &chains);
+    assert_eq!(cached(&mut engine), [0, 4]);
+}
+
+#[test]
+fn a_prompt_is_prefilled_in_chunks_beside_what_decodes() {
+    let chains = chains(&[&[], &[]]);
+    let (mut engine, costs, mut sampled) = (Scheduler::new(CONFIG), CostModel::default(), Vec::new());
+    assert!(engine.submit(request(0, 4, 9)));
+    engine.begin(&costs, &chains).unwrap();
+    assert_eq!((engine.end(&chains, &mut sampled), sampled.len()), (0, 1));
+    assert!(engine.submit(request(1, 20, 1)));
+    for (chunk, context, first) in [((0, 15), 5, 1), ((15, 5), 6, 2)] {
+        let took = engine.begin(&costs, &chains).unwrap();
+        assert_eq!((engine.chunks.as_slice(), engine.context), ([chunk].as_slice(), context));
+        assert!(took.abs_diff(costs.step(&[chunk], 1, context as usize)) < Duration::from_nanos(2));
+        assert_eq!(engine.end(&chains, &mut sampled), 1);
+        assert_eq!(sampled.iter().filter(|one| matches!(one, Sampled::First(_))).count(), first);
+    }
+}
+
+#[test]
+fn what_is_cached_is_not_computed_but_for_one_token() {
+    let chains = chains(&[&[1, 2, 3], &[1, 2, 3], &[1, 2, 9]]);
+    let mut engine = Scheduler::new(CONFIG);
+    for (id, tokens) in [(0, 12), (1, 4), (2, 4)] {
+        let before = engine.prefilled();
+        assert!(engine.submit(request(id, 12, 1)));
+        run(&mut engine, &chains);
+        assert_eq!(engine.prefilled() - before, tokens, "request {id}");
+    }
+    assert_eq!(cached(&mut engine), [0, 2, 2]);
+    let copies: HashMap<BlockHash, u32> = engine.pool().copies().collect();
+    assert_eq!([1, 2, 3, 9].map(|hash| copies[&BlockHash::new(hash)]), [1, 1, 2, 1], "the last block again: a copy");
+}
+
+#[test]
+fn equal_prompts_of_one_step_are_computed_once() {
+    let chains = chains(&[&[1, 2], &[1, 2]]);
+    let mut engine = Scheduler::new(CONFIG);
+    assert!(engine.submit(request(0, 8, 1)) && engine.submit(request(1, 8, 1)));
+    run(&mut engine, &chains);
+    assert_eq!((engine.prefilled(), engine.step), (12, 1));
+}
+
+#[test]
+fn what_does_not_fit_waits_in_order_and_what_never_will_is_refused() {
+    let chains = chains(&[&[1, 2, 3, 4], &[5, 6, 7, 8], &[9]]);
+    let mut engine = Scheduler::new(EngineConfig { blocks: 6, ..CONFIG });
+    let (first, second) = (request(0, 16, 4), request(1, 16, 4));
+    assert!(!engine.submit(request(2, 4, 21)) && engine.submit(request(2, 4, 20)), "room for 24 tokens");
+    assert!(engine.abort(2) && engine.submit(first) && engine.submit(second) && engine.submit(request(2, 2, 1)));
+    engine.begin(&CostModel::default(), &chains).unwrap();
+    assert_eq!(engine.requests(), (1, 2), "the third would fit, and does not overtake");
+    engine.end(&chains, &mut Vec::new());
+    let sampled = run(&mut engine, &chains);
+    assert_eq!(sampled[0], (4, Sampled::Done(first)));
+    assert_eq!(sampled[1], (5, Sampled::First(second)), "it began when the first was done");
+    let events: Vec<BlockEvent> = engine.events().collect();
+    let tail = BlockEvent::Removed([4, 3, 2].map(BlockHash::new).to_vec(), Tier::Gpu);
+    assert_eq!(events[..3], [stored(0, 0, 4), tail, stored(1, 0, 4)], "the first one's tail made room");
+}
+
+#[test]
+fn a_received_prompt_is_announced_and_not_computed() {
+    let chains = chains(&[&[1, 2, 3], &[1, 2, 3, 4]]);
+    let mut engine = Scheduler::new(CONFIG);
+    assert!(engine.submit(EngineRequest { received: 12, ..request(0, 12, 2) }));
+    engine.begin(&CostModel::default(), &chains).unwrap();
+    assert_eq!((engine.chunks.as_slice(), engine.prefilled()), ([(11, 1)].as_slice(), 0));
+    assert!(engine.events().eq([stored(0, 0, 3)]));
+    engine.end(&chains, &mut Vec::new());
+    assert!(engine.submit(request(1, 16, 1)));
+    run(&mut engine, &chains);
+    assert_eq!((engine.prefilled(), cached(&mut engine)), (4, vec![0, 3]));
+}
+
+#[test]
+fn kept_blocks_stay_until_they_are_released() {
+    let chains = chains(&[&[1, 2]]);
+    let mut engine = Scheduler::new(CONFIG);
+    assert!(engine.submit(EngineRequest { keep_blocks: true, ..request(0, 10, 1) }));
+    run(&mut engine, &chains);
+    assert_eq!((engine.pool().used(), engine.kept(0).len(), engine.requests()), (3, 3, (0, 0)));
+    assert!(engine.release(0) && !engine.release(0));
+    assert_eq!(engine.pool().used(), 0);
+}
+
+#[test]
+fn blocks_in_host_memory_are_fetched_and_not_computed() {
+    let chains = chains(&[&[1, 2, 3, 4], &[5, 6, 7, 8], &[1, 2, 3, 4]]);
+    let config = EngineConfig { blocks: 5, host_blocks: 10, host_us_per_token: 1e9, ..CONFIG };
+    let mut engine = Scheduler::new(config);
+    for id in 0..2 {
+        assert!(engine.submit(request(id, 17, 1)));
+        run(&mut engine, &chains);
+    }
+    assert!(engine.submit(request(2, 17, 1)));
+    let took = engine.begin(&CostModel::default(), &chains).unwrap();
+    assert_eq!(cached(&mut engine).last(), Some(&4));
+    assert!(took >= Duration::from_secs(12_000), "three blocks or four were away: {took:?}");
+}
+
+#[test]
+fn no_more_run_than_may_and_those_that_decode_go_first() {
+    let chains = chains(&[&[], &[], &[], &[], &[]]);
+    let mut engine = Scheduler::new(EngineConfig { step_tokens: 4, ..CONFIG });
+    for id in 0..5 {
+        assert!(engine.submit(request(id, 3, 5)));
+    }
+    engine.begin(&CostModel::default(), &chains).unwrap();
+    assert_eq!(engine.requests(), (2, 3), "four tokens are three of the first and one of the second");
+    for _ in 0..3 {
+        engine.end(&chains, &mut Vec::new());
+        engine.begin(&CostModel::default(), &chains);
+    }
+    assert_eq!(engine.requests(), (4, 1), "four is the most");
+}
+
+#[test]
+fn background_requests_are_passed_under_priority_scheduling() {
+    let chains = chains(&[&[1, 2, 3, 4], &[5, 6, 7, 8], &[9, 10]]);
+    for (priority_scheduling, order) in [(false, [0, 1, 2]), (true, [2, 0, 1])] {
+        let mut engine = Scheduler::new(EngineConfig { step_tokens: 8, priority_scheduling, ..CONFIG });
+        for (id, prompt, background) in [(0, 16, true), (1, 16, true), (2, 8, false)] {
+            assert!(engine.submit(EngineRequest { background, ..request(id, prompt, 1) }));
+        }
+        let firsts = run(&mut engine, &chains).into_iter().filter_map(|(_, sampled)| match sampled {
+            Sampled::First(request) => Some(request.id),
+            Sampled::Done(_) => None,
+        });
+        assert_eq!(firsts.collect::<Vec<_>>(), order);
+    }
+}
+
+#[test]
+fn a_block_is_removed_with_its_last_copy_where_copies_are_not_reported() {
+    let chains = chains(&[&[1, 2], &[1, 2], &[3, 4]]);
+    for (removed_events, count) in [(RemovedEvents::EveryCopy, 2), (RemovedEvents::LastCopy, 1)] {
+        let mut engine = Scheduler::new(EngineConfig { blocks: 3, removed_events, ..CONFIG });
+        for id in 0..3 {
+            // The second one computes the second block again; then all three copies have to go but one.
+            assert!(engine.submit(request(id, 8, 1)));
+            run(&mut engine, &chains);
+        }
+        let removed = engine.events().filter_map(|event| match event {
+            BlockEvent::Removed(hashes, Tier::Gpu) => Some(hashes.len()),
+            _ => None,
+        });
+        assert_eq!(removed.sum::<usize>(), count, "{removed_events:?}");
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    /// A story, and the request's own numbers.
+    Submit(u64, EngineRequest),
+    Begin,
+    End,
+    Abort(u32),
+    Release(u32),
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let submit = (0_u64..5, 1_u32..40, 1_u32..12, 0_u32..4, any::<bool>(), any::<bool>()).prop_map(
+        |(story, prompt, output, received, keep_blocks, background)| {
+            let received = received * 13;
+            Act::Submit(story, EngineRequest { id: 0, prompt, output, received, keep_blocks, background })
+        },
+    );
+    prop_oneof![
+        3 => submit,
+        6 => Just(Act::Begin),
+        6 => Just(Act::End),
+        1 => (0_u32..40).prop_map(Act::Abort),
+        2 => (0_u32..40).prop_map(Act::Release),
+    ]
+}
+
+/// Copies as events tell them.
+fn count(told: &mut HashMap<BlockHash, u32>, engine: &mut Scheduler, chains: &Chains) {
+    for event in engine.events() {
+        match event {
+            BlockEvent::Stored { request, from, to } => {
+                let blocks = &chains.chain(request)[from as usize..to as usize];
+                blocks.iter().for_each(|&hash| *told.entry(hash).or_default() += 1);
+            }
+            BlockEvent::Removed(hashes, Tier::Gpu) => {
+                hashes.iter().for_each(|hash| *told.get_mut(hash).expect("told before") -= 1);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    told.retain(|_, copies| *copies > 0);
+}
+
+proptest! {
+    /// Whatever is asked: events add up to the pool, blocks in use stay, sums are right, and in the end nothing is in use.
+    #[test]
+    fn events_add_up_to_the_pool(acts in proptest::collection::vec(act(), 0..120), priority_scheduling: bool) {
+        let config = EngineConfig { blocks: 24, max_running: 6, priority_scheduling, ..CONFIG };
+        let (mut engine, costs) = (Scheduler::new(config), CostModel::default());
+        let (mut chains, mut told, mut sampled) = (Chains::default(), HashMap::new(), Vec::new());
+        for act in acts {
+            match act {
+                Act::Submit(story, request) => {
+                    let request = EngineRequest { id: chains.0.len() as u32, ..request };
+                    let blocks = u64::from(request.prompt + request.output - 1) / 4;
+                    chains.0.push((0..blocks).map(|at| BlockHash::new(story * 1_000 + at)).collect());
+                    prop_assert!(engine.submit(request));
+                }
+                Act::Begin => _ = engine.begin(&costs, &chains),
+                Act::End if engine.stepping => _ = engine.end(&chains, &mut sampled),
+                Act::End => {}
+                Act::Abort(id) => _ = engine.abort(id),
+                Act::Release(id) => _ = engine.release(id),
+            }
+            count(&mut told, &mut engine, &chains);
+            prop_assert_eq!(&told, &engine.pool().copies().collect::<HashMap<_, _>>());
+            let mut context = 0;
+            for &Reverse((_, slot)) in &engine.decoding {
+                let running = &engine.running[slot as usize];
+                context += u64::from(running.request.prompt) + 1 + engine.step - running.first;
+            }
+            prop_assert_eq!(context, engine.context);
+            for running in &engine.running {
+                for hash in chains.0.get(running.request.id as usize).into_iter().flatten().take(running.sealed) {
+                    prop_assert!(told.contains_key(hash), "a block in use was evicted");
+                }
+            }
+        }
+        for _ in 0..2_000 {
+            if engine.stepping {
+                engine.end(&chains, &mut sampled);
+            }
+            (0..chains.0.len() as u32).for_each(|id| _ = engine.release(id));
+            if engine.requests() == (0, 0) {
+                break;
+            }
+            engine.begin(&costs, &chains);
+            count(&mut told, &mut engine, &chains);
+        }
+        prop_assert_eq!((engine.requests(), engine.pool().used(), engine.context), ((0, 0), 0, 0));
+        prop_assert_eq!(engine.background_decoding(), 0);
+    }
+}
