@@ -1,4 +1,4 @@
-//! The prompts of a trace as block hashes, side by side: a million of them in two allocations.
+//! Block hash chains of all prompts of a trace, in two allocations.
 
 use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
@@ -10,7 +10,7 @@ use pointsman_lab::trace::Trace;
 
 /// The hashes of every request's whole blocks, by its place in the trace.
 #[derive(Clone, Debug, Default)]
-pub struct Chains {
+pub(crate) struct Chains {
     hashes: Vec<BlockHash>,
     /// Where each one ends.
     ends: Vec<usize>,
@@ -18,8 +18,7 @@ pub struct Chains {
 
 impl Chains {
     /// Those of a trace.
-    #[must_use]
-    pub fn of(trace: &Trace) -> Self {
+    pub(crate) fn of(trace: &Trace) -> Self {
         let mut chains = Self::default();
         for request in &trace.requests {
             chains.push(request.whole_blocks(trace.block).iter().map(|&id| hash(id)));
@@ -28,34 +27,25 @@ impl Chains {
     }
 
     /// One more.
-    pub fn push(&mut self, chain: impl Iterator<Item = BlockHash>) {
+    pub(crate) fn push(&mut self, chain: impl Iterator<Item = BlockHash>) {
         self.hashes.extend(chain);
         self.ends.push(self.hashes.len());
     }
 
     /// The chain of a request.
-    #[must_use]
-    pub fn get(&self, request: u32) -> &[BlockHash] {
+    pub(crate) fn get(&self, request: u32) -> &[BlockHash] {
         let at = request as usize;
         let from = at.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.hashes[from..self.ends[at]]
     }
 
     /// How many there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
-    }
-
     /// Blocks of all of them, and those of them that an earlier one had: what an infinite cache of the whole fleet would hold.
-    #[must_use]
-    pub fn known(&self) -> (u64, u64) {
+    pub(crate) fn known(&self) -> (u64, u64) {
         let distinct: HashSet<BlockHash, BuildHasherDefault<IdentityHasher>> = self.hashes.iter().copied().collect();
         (self.hashes.len() as u64, (self.hashes.len() - distinct.len()) as u64)
     }

@@ -213,10 +213,10 @@ fn background_requests_are_passed_under_priority_scheduling() {
 #[test]
 fn a_block_is_removed_with_its_last_copy_where_copies_are_not_reported() {
     let chains = chains(&[&[1, 2], &[1, 2], &[3, 4]]);
-    for (removed_events, count) in [(RemovedEvents::EveryCopy, 2), (RemovedEvents::LastCopy, 1)] {
-        let mut engine = Scheduler::new(EngineConfig { blocks: 3, removed_events, ..CONFIG });
+    for (removed_events, count) in [(RemovedEvents::EveryCopy, 1), (RemovedEvents::LastCopy, 0)] {
+        let mut engine = Scheduler::new(EngineConfig { blocks: 4, removed_events, ..CONFIG });
         for id in 0..3 {
-            // The second one computes the second block again; then all three copies have to go but one.
+            // The second one computes the second block again; the third one takes the place of the first copy.
             assert!(engine.submit(request(id, 8, 1)));
             run(&mut engine, &chains);
         }
