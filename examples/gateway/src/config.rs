@@ -1,30 +1,33 @@
-//! What an operator writes: where to listen, which model, which profile, which pods.
+//! Configuration file: schema, defaults, validation.
 //!
-//! A file is taken whole or not at all. What YAML gets wrong is named with line and column; what is wrong in itself is
-//! listed all at once, each problem with the path of its field.
+//! A file is applied whole or not at all. A syntax error has line and column; invalid values are listed all at once, each with
+//! the path of its key and a fix.
 
 mod check;
+mod duration;
 mod error;
+mod events;
 mod pod;
 mod profile;
 mod server;
+mod suggest;
+mod timeouts;
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::Deserialize;
 
 pub use self::error::{ConfigError, Problem, Problems};
-pub use self::pod::{Events, PodRole, PodSettings, ZmqEndpoints};
+pub use self::events::{EventSourceSettings, Events, GrpcSource, NatsSource, ZmqEndpoints};
+pub use self::pod::{PodRole, PodSettings};
 pub use self::profile::{Profile, ProfileFile, STOCK_PROFILES};
-pub(super) use self::server::seconds as server_seconds;
-pub use self::server::{
-    GrpcSource, HandoffKind, HealthSettings, InternalSettings, Limits, NatsSource, Patience, SnapshotSettings, Sources,
-    TlsFiles,
-};
+pub use self::server::{HandoffKind, InternalSettings, Limits, TlsFiles};
+pub use self::timeouts::{HealthCheck, Retry, SnapshotSettings, Timeouts};
 
-/// Everything a gateway is told when it starts, and most of it again at a reload.
+/// A gateway's configuration. Most of it can be reloaded.
 ///
 /// # Examples
 ///
@@ -35,16 +38,16 @@ pub use self::server::{
 /// assert_eq!(config.pods[0].name, "a");
 /// let wrong = Config::parse("model: { name: sim }\npods: [{ name: a, url: 'ftp://x' }, { name: a, url: 'http://y' }]");
 /// assert!(wrong.expect_err("two problems").to_string().contains("pods[1].name"));
-/// # Ok::<(), crate::ConfigError>(())
+/// # Ok::<(), pointsman_gateway::ConfigError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Config {
-    /// Where clients are served. Port 0 takes a free one.
+    /// The clients' listener. Port 0 takes a free port.
     #[serde(default = "default_listen")]
     pub listen: SocketAddr,
-    /// The endpoints that are not for clients.
+    /// The internal listener.
     #[serde(default)]
     pub internal: InternalSettings,
     /// TLS in front of clients; plain HTTP without.
@@ -58,25 +61,28 @@ pub struct Config {
     /// The fleet.
     #[serde(default)]
     pub pods: Vec<PodSettings>,
-    /// Event sources that serve the whole fleet.
+    /// Fleet-wide event sources.
     #[serde(default)]
-    pub sources: Sources,
-    /// What a client may ask of the gateway at most.
+    pub event_sources: EventSourceSettings,
+    /// Limits towards clients.
     #[serde(default)]
     pub limits: Limits,
-    /// How long pods and clients are waited for, and how many pods are tried.
+    /// Timeouts towards pods and clients.
     #[serde(default)]
-    pub patience: Patience,
-    /// How often pods are asked how they are.
+    pub timeouts: Timeouts,
+    /// Retry policy.
     #[serde(default)]
-    pub health: HealthSettings,
-    /// Where the index is kept over a restart.
+    pub retry: Retry,
+    /// Active health checks.
+    #[serde(default)]
+    pub health_check: HealthCheck,
+    /// Snapshots of the index; none if unset.
     #[serde(default)]
     pub snapshot: Option<SnapshotSettings>,
-    /// How long streams may go on after the gateway was told to stop.
-    #[serde(default = "default_drain")]
-    pub drain_seconds: f64,
-    /// How a prefill pod hands over to a decode pod.
+    /// How long streams may continue after a stop signal.
+    #[serde(default = "default_drain_timeout", deserialize_with = "duration::deserialize")]
+    pub drain_timeout: Duration,
+    /// The KV transfer dialect between prefill and decode pods.
     #[serde(default)]
     pub handoff: HandoffKind,
 }
@@ -86,7 +92,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// What the text gets wrong, with line and column; or every problem that the values have.
+    /// A syntax error with line and column, or every invalid value.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let config: Self = serde_yaml_ng::from_str(text).map_err(ConfigError::of_yaml)?;
         config.check()?;
@@ -105,7 +111,7 @@ impl Config {
         Self::parse(&text)
     }
 
-    /// The built-in default for some pods: the model `sim` in blocks of 16, cache aware, on a free loopback port.
+    /// The defaults for some pods: the model `sim` in blocks of 16, on a free loopback port.
     #[must_use]
     pub fn default_for(pods: Vec<PodSettings>) -> Self {
         Self {
@@ -115,21 +121,22 @@ impl Config {
             model: ModelSettings::new("sim"),
             profile: Profile::default(),
             pods,
-            sources: Sources::default(),
+            event_sources: EventSourceSettings::default(),
             limits: Limits::default(),
-            patience: Patience::default(),
-            health: HealthSettings::default(),
+            timeouts: Timeouts::default(),
+            retry: Retry::default(),
+            health_check: HealthCheck::default(),
             snapshot: None,
-            drain_seconds: default_drain(),
+            drain_timeout: default_drain_timeout(),
             handoff: HandoffKind::default(),
         }
     }
 
-    /// Looks for everything that is wrong with the values.
+    /// Validates the values.
     ///
     /// # Errors
     ///
-    /// Every problem there is, at once.
+    /// Every invalid value, at once.
     pub fn check(&self) -> Result<(), ConfigError> {
         let problems = check::problems(self);
         if problems.is_empty() { Ok(()) } else { Err(ConfigError::Values(Problems(problems))) }
@@ -141,9 +148,9 @@ impl Config {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ModelSettings {
-    /// The name pods know it by.
+    /// Its name at the pods.
     pub name: String,
-    /// Other names that clients may use; pods are sent the first one.
+    /// Other names for clients; pods are sent `name`.
     #[serde(default)]
     pub aliases: Vec<String>,
     /// Tokens in a block, as the pods' engines have it.
@@ -209,8 +216,8 @@ fn default_block_size() -> NonZeroU32 {
     NonZeroU32::new(16).unwrap_or(NonZeroU32::MIN)
 }
 
-fn default_drain() -> f64 {
-    30.0
+fn default_drain_timeout() -> Duration {
+    Duration::from_secs(30)
 }
 
 #[cfg(test)]

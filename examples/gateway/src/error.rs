@@ -1,4 +1,4 @@
-//! Why a gateway does not start, and why a reload changes nothing.
+//! Errors of startup and reload.
 
 use std::net::SocketAddr;
 
@@ -14,16 +14,16 @@ pub enum StartError {
     /// The profile cannot be used.
     #[error(transparent)]
     Profile(#[from] ProfileError),
-    /// An address cannot be listened at.
-    #[error("cannot listen at {address}: {kind}")]
+    /// An address cannot be bound.
+    #[error("cannot bind {address}: {kind}")]
     Listen {
         /// Which.
         address: SocketAddr,
         /// Why.
         kind: std::io::ErrorKind,
     },
-    /// A setting needs a feature that this program was built without.
-    #[error("`{setting}` needs the feature `{feature}`, which this program was built without")]
+    /// A setting needs a feature that is not compiled in.
+    #[error("`{setting}` needs the feature `{feature}`; build with `--features {feature}`")]
     Feature {
         /// The setting.
         setting: &'static str,
@@ -40,7 +40,7 @@ pub enum StartError {
     #[error("internal.token_file: {0}")]
     Token(Box<str>),
     /// There are more pods than the index takes.
-    #[error("pod `{name}` finds no room: {reason}")]
+    #[error("pod `{name}` does not fit the index: {reason}")]
     Pod {
         /// Which.
         name: Box<str>,
@@ -48,7 +48,7 @@ pub enum StartError {
         reason: Box<str>,
     },
     /// An event source does not start.
-    #[error("sources.{source_name}: {reason}")]
+    #[error("event_sources.{source_name}: {reason}")]
     Source {
         /// Which.
         source_name: &'static str,

@@ -1,8 +1,8 @@
-//! A decision's reasons as JSON, with names in place of ids.
+//! Decision traces as JSON, with names in place of ids.
 //!
-//! They go to a client in a header, `x-pointsman-trace`: a header is there before the first token and every client shows it,
-//! while trailers are dropped by most clients and by proxies, and a whole answer with a length has none. The price is a
-//! bound: what is longer than [`MOST_BYTES`] is shortened and marked, since servers and proxies refuse long headers.
+//! A client gets them in a header, `x-pointsman-trace`: a header arrives before the first token and every client shows it,
+//! while trailers are dropped by most clients and proxies. The price is a bound: what is longer than [`MAX_BYTES`] is
+//! shortened and marked, since servers and proxies reject long headers.
 
 use routing_core::{Fleet, StepTrace, Trace};
 use serde::Serialize;
@@ -55,13 +55,13 @@ pub fn reasons(trace: &Trace, fleet: &Fleet) -> Vec<StepReasons> {
     trace.steps.iter().map(|step| step_reasons(step, fleet)).collect()
 }
 
-/// The reasons as a header's value of at most [`MOST_BYTES`].
+/// The reasons as a header's value of at most [`MAX_BYTES`].
 ///
 /// Where they do not fit, pods of the lowest ranks are left out, then all scores; `shortened` says so.
 #[must_use]
 pub fn header(steps: &[StepReasons]) -> String {
     let whole = ascii(&serde_json::json!({ "steps": steps }).to_string());
-    if whole.len() <= MOST_BYTES {
+    if whole.len() <= MAX_BYTES {
         return whole;
     }
     let mut short = steps.to_vec();
@@ -72,7 +72,7 @@ pub fn header(steps: &[StepReasons]) -> String {
             step.pods.truncate(most);
         }
         let text = ascii(&serde_json::json!({ "steps": short, "shortened": true }).to_string());
-        if text.len() <= MOST_BYTES {
+        if text.len() <= MAX_BYTES {
             return text;
         }
     }
@@ -80,7 +80,7 @@ pub fn header(steps: &[StepReasons]) -> String {
 }
 
 /// What a header's value may be long.
-pub const MOST_BYTES: usize = 4096;
+pub const MAX_BYTES: usize = 4096;
 
 fn step_reasons(step: &StepTrace, fleet: &Fleet) -> StepReasons {
     let name = |pod| fleet.pod(pod).map_or_else(|| "?".to_owned(), |info| info.name.to_string());
@@ -186,11 +186,11 @@ mod tests {
         assert_eq!((json["steps"][0]["pods"].as_array().map(Vec::len), json.get("shortened")), (Some(3), None));
         let steps = decided(200, "pöd");
         let text = header(&steps);
-        assert!(text.len() <= MOST_BYTES && text.is_ascii());
+        assert!(text.len() <= MAX_BYTES && text.is_ascii());
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(json["shortened"], true);
         assert_eq!(json["steps"][0]["picked"], *steps[0].picked.as_ref().unwrap());
         assert_eq!(json["steps"][0]["pods"][0]["rank"], 1, "the best are kept");
-        assert!(header(&decided(3, &"x".repeat(5000))).len() <= MOST_BYTES);
+        assert!(header(&decided(3, &"x".repeat(5000))).len() <= MAX_BYTES);
     }
 }

@@ -1,7 +1,7 @@
-//! Asks each pod how it is, and publishes a new fleet when that changes.
+//! Active health checks: `GET /health` and `/metrics` of each pod; a change publishes a new fleet.
 //!
-//! One task a pod, so that one that hangs delays no other. A pod that refuses a connection is unhealthy at once; one that is
-//! silent or says no, after the second time in a row. One good answer makes it healthy again, and closes its circuit.
+//! One task a pod, so that one that hangs delays no other. A refused connection makes a pod unhealthy at once; a timeout or an
+//! error status, the second time in a row. One success makes it healthy again, and closes its circuit breaker.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,98 +11,97 @@ use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use routing_core::{Load, Pod};
 
-use super::config::server_seconds as seconds;
-use super::roster::Member;
+use super::app_state::AppState;
+use super::pod_registry::RegisteredPod;
 use super::scrape;
-use super::shared::Shared;
 
-/// Asks a pod again and again, until it is removed.
-pub(super) async fn follow(shared: Arc<Shared>, member: Member) {
+/// Checks a pod at the configured interval, until it is removed.
+pub(super) async fn check_periodically(app: Arc<AppState>, entry: RegisteredPod) {
     let mut failures = 0;
     loop {
-        let health = shared.config.lock().health.clone();
-        let timeout = seconds(health.timeout_seconds);
-        let asked = ask(&shared, &member, timeout).await;
-        let verdict = match asked {
+        let settings = app.config.lock().health_check.clone();
+        let probed = probe(&app, &entry, settings.timeout).await;
+        let healthy = match probed {
             Ok(()) => {
                 failures = 0;
                 Some(true)
             }
-            Err(Ill::Refused) => Some(false),
-            Err(Ill::Silent) => {
+            Err(ProbeError::Refused) => Some(false),
+            Err(ProbeError::Failed) => {
                 failures += 1;
                 (failures >= 2).then_some(false)
             }
         };
-        let load = if asked.is_ok() { scraped(&shared, &member, timeout).await } else { None };
-        take_in(&shared, member.pod, verdict, load);
+        let load = if probed.is_ok() { scrape_load(&app, &entry, settings.timeout).await } else { None };
+        record(&app, entry.pod, healthy, load);
         tokio::select! {
-            () = member.stop.cancelled() => return,
-            () = tokio::time::sleep(seconds(health.every_seconds)) => {}
+            () = entry.stop.cancelled() => return,
+            () = tokio::time::sleep(settings.interval) => {}
         }
     }
 }
 
-/// Asks every pod once, at the start, so that the first request already knows who is there.
-pub(super) async fn first_round(shared: &Arc<Shared>) {
-    let members = shared.roster.lock().members.clone();
-    let timeout = seconds(shared.config.lock().health.timeout_seconds);
-    let asked = members.iter().map(|member| async {
-        let well = ask(shared, member, timeout).await.is_ok();
-        let load = if well { scraped(shared, member, timeout).await } else { None };
-        take_in(shared, member.pod, Some(well), load);
+/// Checks every pod once, at the start, so that the first request finds healthy pods.
+pub(super) async fn check_all(app: &Arc<AppState>) {
+    let pods = app.registry.lock().pods.clone();
+    let timeout = app.config.lock().health_check.timeout;
+    let checks = pods.iter().map(|entry| async {
+        let healthy = probe(app, entry, timeout).await.is_ok();
+        let load = if healthy { scrape_load(app, entry, timeout).await } else { None };
+        record(app, entry.pod, Some(healthy), load);
     });
-    futures_util::future::join_all(asked).await;
+    futures_util::future::join_all(checks).await;
 }
 
-/// Why a pod is not well.
+/// Why a probe failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ill {
-    /// Nobody listens.
+enum ProbeError {
+    /// The connection was refused.
     Refused,
-    /// No answer in time, or one that says no.
-    Silent,
+    /// Timeout, or an error status.
+    Failed,
 }
 
-fn take_in(shared: &Shared, pod: Pod, healthy: Option<bool>, load: Option<Load>) {
-    let mut roster = shared.roster.lock();
-    let Some(member) = roster.member_mut(pod) else { return };
+/// Publishes a new fleet if the health changed.
+fn record(app: &AppState, pod: Pod, healthy: Option<bool>, load: Option<Load>) {
+    let mut registry = app.registry.lock();
+    let Some(entry) = registry.get_mut(pod) else { return };
     if let Some(load) = load {
-        member.load = load;
-        shared.plugin_state.load.report(pod, load, Instant::now());
+        entry.load = load;
+        app.plugin_state.load.report(pod, load, Instant::now());
     }
-    let Some(healthy) = healthy.filter(|healthy| *healthy != member.healthy) else { return };
-    member.healthy = healthy;
+    let Some(healthy) = healthy.filter(|healthy| *healthy != entry.healthy) else { return };
+    entry.healthy = healthy;
     if healthy {
-        shared.breakers.recovered(pod);
+        app.breakers.recovered(pod);
     }
-    let fleet = roster.fleet();
-    // Under the roster's lock: versions are published in their order.
-    shared.serving.store(Arc::new(shared.serving.load().on(fleet)));
+    let fleet = registry.fleet();
+    // Under the registry's lock: versions are published in order.
+    app.live_config.store(Arc::new(app.live_config.load().with_fleet(fleet)));
 }
 
-async fn ask(shared: &Shared, member: &Member, timeout: Duration) -> Result<(), Ill> {
-    match tokio::time::timeout(timeout, get(shared, member, "/health")).await {
+async fn probe(app: &AppState, entry: &RegisteredPod, timeout: Duration) -> Result<(), ProbeError> {
+    match tokio::time::timeout(timeout, get(app, entry, "/health")).await {
         Ok(Ok((status, _))) if status.is_success() => Ok(()),
-        Ok(Err(true)) => Err(Ill::Refused),
-        _ => Err(Ill::Silent),
+        Ok(Err(true)) => Err(ProbeError::Refused),
+        _ => Err(ProbeError::Failed),
     }
 }
 
-async fn scraped(shared: &Shared, member: &Member, timeout: Duration) -> Option<Load> {
-    let (status, text) = tokio::time::timeout(timeout, get(shared, member, "/metrics")).await.ok()?.ok()?;
+async fn scrape_load(app: &AppState, entry: &RegisteredPod, timeout: Duration) -> Option<Load> {
+    let (status, text) = tokio::time::timeout(timeout, get(app, entry, "/metrics")).await.ok()?.ok()?;
     status.is_success().then(|| scrape::load(&String::from_utf8_lossy(&text))).flatten()
 }
 
-/// A page of a pod; an error is true if there was no connection.
-async fn get(shared: &Shared, member: &Member, path: &str) -> Result<(StatusCode, Bytes), bool> {
-    let url = format!("{}{path}", member.settings.url.trim_end_matches('/'));
+/// `GET` of a pod; an error is true if there was no connection.
+async fn get(app: &AppState, entry: &RegisteredPod, path: &str) -> Result<(StatusCode, Bytes), bool> {
+    let url = format!("{}{path}", entry.settings.url.trim_end_matches('/'));
     let request = Request::get(url).body(Full::default()).map_err(|_| false)?;
-    let answer = shared.client.request(request).await.map_err(|error| error.is_connect())?;
-    let status = answer.status();
-    let body = Limited::new(answer.into_body(), MOST_METRICS).collect().await.map_err(|_| false)?;
+    let response = app.client.request(request).await.map_err(|error| error.is_connect())?;
+    let status = response.status();
+    let body = Limited::new(response.into_body(), MAX_METRICS).collect().await.map_err(|_| false)?;
     Ok((status, body.to_bytes()))
 }
 
-/// What is read of a pod's metrics.
-const MOST_METRICS: usize = 4 << 20;
+/// Bytes read of a pod's metrics.
+const MAX_METRICS: usize = 4 << 20;

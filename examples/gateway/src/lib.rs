@@ -1,61 +1,60 @@
-//! A gateway: HTTP in front, pods behind, profile and fleet from a file.
+//! LLM gateway on the Pointsman crates: OpenAI's HTTP API in front, engine pods behind.
 //!
 //! ```text
-//!  client ──▶ serve ──▶ complete: asked → wanted → serving (decide) → host + driver (carry out) → passing ──▶ client
-//!                                                    ▲                     │
-//!  file ──▶ watch ──▶ reload ────────────────────────┤                     ▼
-//!  pods ──▶ health, scrape ──────────────────────────┘                   book ──▶ state, metrics, explain
-//!  events ──▶ sources ──▶ the index ──▶ snapshot
+//!  client ─▶ listener ─▶ handler: parsed_request ─▶ routing_request ─▶ live_config (decide) ─▶ host + executor ─▶ response_body ─▶ client
+//!                                                                     ▲                      │
+//!  gateway.yaml ─▶ watch ─▶ reload ───────────────────────────────────┤                      ▼
+//!  pods ─▶ health, scrape ─▶ pod_registry ────────────────────────────┘                 request_log ─▶ state, metrics, explain
+//!  cache events ─▶ event_sources (zmq, nats, grpc, http) ─▶ index ─▶ snapshot
 //! ```
 //!
-//! | file | idea |
+//! | files | concept |
 //! |---|---|
-//! | [`config`] | what an operator writes, checked whole |
-//! | `serving`, `roster`, `reload` | one version of profile, fleet and limits, swapped at once |
-//! | `complete`, `asked`, `wanted`, `host`, `passing` | one request from its bytes to its answer |
-//! | `serve`, `tls`, `taking`, `routes`, `answer` | listeners, connections, paths, errors |
-//! | `health`, `scrape` | how pods are |
-//! | `sources`, [`source`], `snapshot` | where the index comes from |
-//! | `book`, [`state`], `metrics`, [`explain`], [`page`] | what happened and why |
-//! | [`watch`] | the file that changes |
+//! | [`config`] | configuration file: schema, defaults, validation |
+//! | `live_config`, `pod_registry`, `reload`, [`watch`] | atomic reload of profile, fleet and limits |
+//! | `listener`, `tls`, `write_timeout`, `routes` | connections and routes |
+//! | `handler`, `parsed_request`, `routing_request`, `host`, `response_body`, `error_response` | the way of a request |
+//! | `health`, `scrape` | active health checks, engine load |
+//! | [`event_sources`], `snapshot` | what feeds the index |
+//! | `request_log`, [`state`], `metrics`, [`explain`], [`admin_page`] | observability |
+//! | `start`, `app_state`, `tasks`, `maintenance` | startup, shared state, tasks |
 //!
-//! Rules that hold whatever happens: a request sees one version of everything; a reload takes effect whole or not at all;
-//! after [`Gateway::drain`], or when a [`Gateway`] is dropped, no task and no socket of it is left.
+//! Invariants: a request sees one version of everything; a reload takes effect whole or not at all; after
+//! [`Gateway::drain`], or when a [`Gateway`] is dropped, no task and no socket of it is left.
 
 #![forbid(unsafe_code)]
 
-mod answer;
-mod asked;
-mod book;
-mod complete;
+pub mod admin_page;
+mod app_state;
 pub mod config;
 mod error;
+mod error_response;
+pub mod event_sources;
 pub mod explain;
+mod handler;
 mod health;
 mod host;
-mod keep;
+mod listener;
+mod live_config;
+mod maintenance;
 mod metrics;
-pub mod page;
-mod passing;
+mod parsed_request;
+mod pod_registry;
 mod reload;
-mod roster;
+mod request_log;
+mod response_body;
 mod routes;
+mod routing_request;
 mod scrape;
-mod serve;
-mod serving;
-mod shared;
 mod snapshot;
-pub mod source;
-mod sources;
 mod start;
 pub mod state;
-mod taking;
 mod tasks;
 mod tls;
-mod tokens;
-mod wanted;
+mod tokenizer;
 pub mod watch;
 mod workflow;
+mod write_timeout;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -67,113 +66,113 @@ use kv_index::Index;
 use routing_plugins::PluginState;
 use tokio_util::task::TaskTracker;
 
+use self::app_state::AppState;
 pub use self::config::{Config, ConfigError};
 pub use self::error::{ProfileError, ReloadError, StartError};
-use self::shared::Shared;
 pub use self::state::State;
 
-/// A gateway that runs. Dropped, it stops at once, and answers under way break off; [`Self::drain`] is the kind way.
+/// A running gateway. Dropping it aborts all responses; [`Self::drain`] is the graceful shutdown.
 pub struct Gateway {
-    shared: Arc<Shared>,
+    app: Arc<AppState>,
     address: SocketAddr,
     internal_address: Option<SocketAddr>,
     connections: TaskTracker,
 }
 
 impl Gateway {
-    /// Starts a gateway: everything listens, and every pod was asked once how it is, when this returns.
+    /// Starts a gateway. When this returns, everything listens and every pod had its first health check.
     ///
     /// # Errors
     ///
-    /// When the configuration, the profile, a file that it names or an address cannot be used. Nothing runs then.
+    /// When the configuration, the profile, a file that it names or an address is invalid. Nothing runs then.
     pub async fn start(config: Config) -> Result<Self, StartError> {
         start::start(config).await
     }
 
-    /// Where clients are served.
+    /// The address of the clients' listener.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where the internal endpoints are, if they have an address of their own.
+    /// The address of the internal listener, if there is one.
     #[must_use]
     pub fn internal_address(&self) -> Option<SocketAddr> {
         self.internal_address
     }
 
-    /// Which pods hold which blocks.
+    /// The index of cache blocks.
     #[must_use]
     pub fn index(&self) -> &Arc<Index> {
-        &self.shared.plugin_state.index
+        &self.app.plugin_state.index
     }
 
-    /// What plugins share with the gateway: load, circuits, sessions.
+    /// State shared with plugins: load, circuit breakers, sessions.
     #[must_use]
     pub fn plugin_state(&self) -> &PluginState {
-        &self.shared.plugin_state
+        &self.app.plugin_state
     }
 
-    /// The configuration in force.
+    /// The current configuration.
     #[must_use]
     pub fn config(&self) -> Config {
-        self.shared.config.lock().clone()
+        self.app.config.lock().clone()
     }
 
-    /// Takes another configuration: profile, fleet, limits, patience, health. Requests that come from now on see all of it;
-    /// streams go on.
+    /// Applies another configuration: profile, fleet, limits, timeouts, health checks. Later requests see all of it; streams
+    /// continue.
     ///
     /// # Errors
     ///
-    /// When it cannot be served, or changes what is fixed at the start; then nothing changes, and it is counted.
+    /// When it is invalid, or changes what needs a restart; then nothing changes, and the failure is counted.
     pub fn reload(&self, config: Config) -> Result<(), ReloadError> {
-        reload::reload(&self.shared, config).inspect_err(|_| self.count_bad_reload())
+        reload::reload(&self.app, config).inspect_err(|_| self.count_reload_failure())
     }
 
-    /// What the gateway is at, as its page shows it. Who asks is taken to look: reasons of decisions are kept for a while.
+    /// The state, as the admin page shows it. Traces of decisions are recorded for ten seconds from now.
     #[must_use]
     pub fn state(&self) -> State {
-        self.shared.look();
-        state::gather(&self.shared)
+        self.app.mark_viewed();
+        state::gather(&self.app)
     }
 
-    /// Stops: takes nothing new, lets streams end, but for no longer than `most`; then nothing is left running.
+    /// Graceful shutdown: rejects new requests and lets streams end, up to `timeout`; then nothing is left running.
     ///
-    /// From the first moment `/health` says 503 and new requests get a 503 that closes their connection. What is under way
-    /// after `most` is cut: a stream ends with an error event, any other answer breaks off. A configured snapshot is written.
-    pub async fn drain(self, most: Duration) -> Drained {
-        let shared = &self.shared;
-        // Relaxed: the tokens wake whoever waits; requests only need to see it soon.
-        shared.draining.store(true, Ordering::Relaxed);
-        shared.winding_down.cancel();
-        let mut under_way = shared.in_flight.subscribe();
-        let ended = tokio::time::timeout(most, under_way.wait_for(|count| *count == 0)).await.is_ok();
-        let mut cut = 0;
+    /// From the start `/health` is 503 and new requests get a 503 that closes their connection. At the timeout an event stream
+    /// ends with an error event, and any other response is aborted. A configured snapshot is written.
+    pub async fn drain(self, timeout: Duration) -> Drained {
+        let app = &self.app;
+        // Relaxed: the token wakes waiting tasks; requests only need to see it soon.
+        app.draining.store(true, Ordering::Relaxed);
+        app.winding_down.cancel();
+        let mut in_flight = app.in_flight.subscribe();
+        let ended = tokio::time::timeout(timeout, in_flight.wait_for(|count| *count == 0)).await.is_ok();
+        let mut truncated = 0;
         if !ended {
-            cut = *shared.in_flight.borrow();
-            shared.cut.cancel();
-            // A client that does not read has had its chance.
-            let _ = tokio::time::timeout(LAST_WORDS, under_way.wait_for(|count| *count == 0)).await;
+            truncated = *app.in_flight.borrow();
+            app.force_closed.cancel();
+            // Not longer: a client may have stopped reading.
+            let _ = tokio::time::timeout(LAST_BYTES_TIMEOUT, in_flight.wait_for(|count| *count == 0)).await;
         }
-        shared.closed.cancel();
+        app.closed.cancel();
         self.connections.close();
-        let _ = tokio::time::timeout(LAST_WORDS, self.connections.wait()).await;
-        keep::keep_now(shared).await;
-        shared.tasks.stop();
-        shared.tasks.wait().await;
-        Drained { cut }
+        let _ = tokio::time::timeout(LAST_BYTES_TIMEOUT, self.connections.wait()).await;
+        maintenance::write_snapshot(app).await;
+        app.tasks.stop();
+        app.tasks.wait().await;
+        Drained { truncated }
     }
 
-    fn count_bad_reload(&self) {
-        // Relaxed: a count that publishes nothing.
-        self.shared.bad_reloads.fetch_add(1, Ordering::Relaxed);
+    fn count_reload_failure(&self) {
+        // Relaxed: a counter that publishes nothing.
+        self.app.reload_failures.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        self.shared.closed.cancel();
-        self.shared.tasks.stop();
+        self.app.closed.cancel();
+        self.app.tasks.stop();
     }
 }
 
@@ -184,13 +183,13 @@ impl fmt::Debug for Gateway {
     }
 }
 
-/// How a drain went.
+/// Result of a drain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Drained {
-    /// Answers that were cut, because they took too long.
-    pub cut: usize,
+    /// Responses truncated at the timeout.
+    pub truncated: usize,
 }
 
-/// How long the last bytes may take to reach their clients.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// Time for the last bytes to reach clients.
+const LAST_BYTES_TIMEOUT: Duration = Duration::from_secs(2);

@@ -1,10 +1,10 @@
-//! What an engine says of its load, in Prometheus' text and vLLM's names.
+//! Engine load from vLLM's metrics in the Prometheus text format.
 
 use routing_core::Load;
 
-/// The load in a text of metrics; none if it has none of the figures.
+/// The load in a metrics text; none if it has none of the metrics.
 ///
-/// An engine with several ranks has several lines: requests are summed up, and the fullest cache counts.
+/// An engine with several ranks has several samples: requests are summed, and the fullest cache counts.
 pub(super) fn load(text: &str) -> Option<Load> {
     let (mut load, mut found) = (Load::default(), false);
     for line in text.lines() {

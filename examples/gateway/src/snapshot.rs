@@ -1,27 +1,27 @@
-//! The index in a file, with how far event sources had come.
+//! Snapshot file: the index with the position of the event stream, replaced by an atomic rename.
 //!
-//! The file is written aside and renamed, so there is always a whole one. The position is read before the index is: events
-//! that come in between are in both, and a source that resumes at the position repeats them, which changes nothing.
+//! The position is read before the index is: events in between are in both, and a source that resumes at the position repeats
+//! them, which changes nothing.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use kv_index::{Config, Index};
 
-/// What a file had.
+/// A restored snapshot.
 #[derive(Debug)]
 pub(super) struct Restored {
     pub(super) index: Index,
-    /// How far the fleet's event source had come, if it counts.
+    /// The position of the fleet-wide stream, if there is one.
     pub(super) position: Option<u64>,
 }
 
-/// Why a file is not used. The gateway starts with an empty index then, which is slower and never wrong.
+/// Why a snapshot is not used. The gateway starts with an empty index then, which is slower and never wrong.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RestoreError {
     #[error("cannot read `{}`: {kind}", path.display())]
     File { path: PathBuf, kind: io::ErrorKind },
-    #[error("`{}` is no snapshot of a gateway", path.display())]
+    #[error("`{}` is not a snapshot of a gateway", path.display())]
     Foreign { path: PathBuf },
     #[error("`{}`: {source}", path.display())]
     Index { path: PathBuf, source: kv_index::SnapshotError },

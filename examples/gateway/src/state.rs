@@ -1,20 +1,20 @@
-//! What a gateway is at, as its page shows it: `GET /state`.
+//! `GET /state`: the gateway's state as JSON, for the admin page.
 //!
-//! Gathered only when somebody asks. Reasons of decisions are kept while somebody looks, and for ten seconds after.
+//! Gathered on demand. Traces of decisions are recorded while it is read, and for ten seconds after.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::book::Decision;
-pub use super::book::Second;
+use super::app_state::AppState;
 use super::explain::{self, StepReasons};
-use super::roster::Member;
-use super::shared::Shared;
-pub use super::sources::EventFigures;
+use super::pod_registry::RegisteredPod;
+use super::request_log::Decision;
+pub use super::request_log::Sample;
+pub use pointsman_reporter::source_status::SourceView;
 
-/// What a gateway is at.
+/// State of a gateway.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct State {
@@ -28,14 +28,14 @@ pub struct State {
     pub model: String,
     /// Its pods, in the order of the configuration.
     pub pods: Vec<PodState>,
-    /// What is counted from the start.
+    /// Counters since the start.
     pub totals: TotalsState,
-    /// A figure a second, oldest first.
-    pub series: Vec<Second>,
+    /// One sample a second, oldest first.
+    pub series: Vec<Sample>,
     /// The last decisions, newest first.
     pub decisions: Vec<DecisionState>,
-    /// What is under way.
-    pub flow: Vec<FlowState>,
+    /// Requests in flight.
+    pub active_requests: Vec<ActiveRequestState>,
 }
 
 /// A pod.
@@ -44,49 +44,49 @@ pub struct State {
 pub struct PodState {
     /// Its name.
     pub name: String,
-    /// What it does.
+    /// Its role.
     pub role: &'static str,
     /// Whether it answers its health checks.
     pub healthy: bool,
-    /// `closed` or `open`.
+    /// Its circuit breaker: `closed` or `open`.
     pub circuit: &'static str,
-    /// Requests from here.
+    /// Requests in flight from this gateway.
     pub in_flight: u32,
-    /// Those of them that wait for a first token.
+    /// Those waiting for a first token.
     pub prefilling: u32,
-    /// Their prompts' tokens that are yet to be computed.
+    /// Their prompt tokens yet to be computed.
     pub queued_tokens: u64,
-    /// How full its cache is, as it reports.
+    /// Used share of its KV cache, as it reports.
     pub kv_used: f32,
-    /// Requests that wait, as it reports.
+    /// Requests waiting, as it reports.
     pub waiting: u32,
-    /// Requests that run, as it reports.
+    /// Requests running, as it reports.
     pub running: u32,
-    /// Blocks that the index knows it to hold.
+    /// Its blocks in the index.
     pub blocks: usize,
-    /// How its events come in.
-    pub events: EventFigures,
+    /// Its event source.
+    pub events: SourceView,
 }
 
-/// What is counted from the start.
+/// Counters since the start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct TotalsState {
-    /// Requests that were decided on.
+    /// Requests routed.
     pub requests: u64,
-    /// Requests under way, those that are read or decided on included.
+    /// Requests in flight, including those being read.
     pub in_flight: usize,
-    /// Requests that a pod answered.
+    /// Requests completed by a pod.
     pub completed: u64,
     /// Requests that ended in an error.
     pub failed: u64,
-    /// Requests whose client left.
+    /// Requests cancelled by their client.
     pub cancelled: u64,
-    /// Requests that no pod was asked for.
-    pub refused: u64,
-    /// Tokens of all prompts.
+    /// Requests rejected before dispatch.
+    pub rejected: u64,
+    /// Prompt tokens.
     pub prompt_tokens: u64,
-    /// Those that the index knew the chosen pod to hold.
+    /// Prompt tokens that the chosen pod was known to hold.
     pub cached_tokens: u64,
 }
 
@@ -104,97 +104,97 @@ pub struct DecisionState {
     pub prompt_tokens: u64,
     /// Those that the chosen pod was known to hold.
     pub matched_tokens: u64,
-    /// What became of it; `under way` until it is over.
+    /// Its outcome; `in flight` until it has ended.
     pub outcome: String,
-    /// How long its first byte took, once that came.
+    /// Time to first token, once known.
     pub ttft_ms: Option<f64>,
-    /// How long it took, once it is over.
+    /// Duration, once it has ended.
     pub total_ms: Option<f64>,
-    /// Its steps. Without reasons, if nobody looked when it was decided.
+    /// Its steps; without a trace, if `/state` was not being read.
     pub steps: Vec<StepReasons>,
 }
 
-/// A request under way.
+/// A request in flight.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct FlowState {
+pub struct ActiveRequestState {
     /// Its id.
     pub id: String,
-    /// Seconds since it came.
+    /// Seconds since it arrived.
     pub age_s: f64,
-    /// The pod that was asked last.
+    /// Its last pod.
     pub pod: Option<String>,
     /// `prefill`, `decode` or `streaming`.
     pub stage: &'static str,
 }
 
 /// Gathers the state.
-pub(super) fn gather(shared: &Arc<Shared>) -> State {
-    let serving = shared.serving.load_full();
-    let totals = shared.book.totals();
+pub(super) fn gather(app: &Arc<AppState>) -> State {
+    let live_config = app.live_config.load_full();
+    let totals = app.request_log.totals();
     let name = |pod: routing_core::Pod| {
-        let known = serving.fleet.pod(pod.id()).filter(|info| info.pod == pod);
+        let known = live_config.fleet.pod(pod.id()).filter(|info| info.pod == pod);
         known.map_or_else(|| "?".to_owned(), |info| info.name.to_string())
     };
-    let flows = shared.book.flows(MOST_FLOWS);
+    let active = app.request_log.active(MAX_ACTIVE);
     State {
-        uptime_s: shared.book.uptime().as_secs_f64(),
-        profile: serving.profile.to_string(),
-        draining: shared.is_draining(),
-        model: shared.model.name.clone(),
-        pods: pods(shared),
+        uptime_s: app.request_log.uptime().as_secs_f64(),
+        profile: live_config.profile.to_string(),
+        draining: app.is_draining(),
+        model: app.model.name.clone(),
+        pods: pods(app),
         totals: TotalsState {
             requests: totals.requests,
-            in_flight: *shared.in_flight.borrow(),
+            in_flight: *app.in_flight.borrow(),
             completed: totals.completed,
             failed: totals.failed,
             cancelled: totals.cancelled,
-            refused: totals.refused,
+            rejected: totals.rejected,
             prompt_tokens: totals.prompt_tokens,
             cached_tokens: totals.cached_tokens,
         },
-        series: shared.book.series(),
-        decisions: shared.book.decisions().iter().map(|decision| decision_state(shared, decision)).collect(),
-        flow: flows
+        series: app.request_log.series(),
+        decisions: app.request_log.decisions().iter().map(|decision| decision_state(app, decision)).collect(),
+        active_requests: active
             .iter()
-            .map(|flow| FlowState {
-                id: flow.id.to_string(),
-                age_s: flow.began.elapsed().as_secs_f64(),
-                pod: flow.pod.map(name),
-                stage: flow.stage.name(),
+            .map(|request| ActiveRequestState {
+                id: request.id.to_string(),
+                age_s: request.began.elapsed().as_secs_f64(),
+                pod: request.pod.map(name),
+                stage: request.stage.name(),
             })
             .collect(),
     }
 }
 
 /// The pods, in the order of the configuration.
-pub(super) fn pods(shared: &Shared) -> Vec<PodState> {
-    let members = shared.roster.lock().members.clone();
-    members.iter().map(|member| pod_state(shared, member)).collect()
+pub(super) fn pods(app: &AppState) -> Vec<PodState> {
+    let pods = app.registry.lock().pods.clone();
+    pods.iter().map(|entry| pod_state(app, entry)).collect()
 }
 
-fn pod_state(shared: &Shared, member: &Member) -> PodState {
-    let view = shared.plugin_state.load.view(Instant::now(), Duration::from_secs(10)).of(member.pod, member.load);
-    let is_open = shared.plugin_state.open_breakers.opened().contains(member.pod.id());
+fn pod_state(app: &AppState, entry: &RegisteredPod) -> PodState {
+    let view = app.plugin_state.load.view(Instant::now(), Duration::from_secs(10)).of(entry.pod, entry.load);
+    let is_open = app.plugin_state.open_breakers.opened().contains(entry.pod.id());
     PodState {
-        name: member.settings.name.clone(),
-        role: member.settings.role.name(),
-        healthy: member.healthy,
+        name: entry.settings.name.clone(),
+        role: entry.settings.role.name(),
+        healthy: entry.healthy,
         circuit: if is_open { "open" } else { "closed" },
         in_flight: view.in_flight.requests,
         prefilling: view.in_flight.prefilling,
         queued_tokens: view.in_flight.uncached_tokens,
-        kv_used: member.load.kv_used,
-        waiting: member.load.waiting,
-        running: member.load.running,
-        blocks: shared.plugin_state.index.pod_stats(member.pod).map_or(0, |stats| stats.blocks),
-        events: shared.sources.lock().figures(&member.settings.name),
+        kv_used: entry.load.kv_used,
+        waiting: entry.load.waiting,
+        running: entry.load.running,
+        blocks: app.plugin_state.index.pod_stats(entry.pod).map_or(0, |stats| stats.blocks),
+        events: app.sources.lock().view(&entry.settings.name),
     }
 }
 
-fn decision_state(shared: &Shared, decision: &Decision) -> DecisionState {
+fn decision_state(app: &AppState, decision: &Decision) -> DecisionState {
     let millis = |time: Duration| time.as_secs_f64() * 1000.0;
-    let fleet = &decision.serving.fleet;
+    let fleet = &decision.live_config.fleet;
     let steps = match &decision.trace {
         Some(trace) => explain::reasons(trace, fleet),
         None => decision
@@ -202,22 +202,22 @@ fn decision_state(shared: &Shared, decision: &Decision) -> DecisionState {
             .iter()
             .map(|(step, pod)| {
                 let picked = pod.and_then(|pod| fleet.pod(pod.id())).map(|info| info.name.to_string());
-                StepReasons { step: step.to_string(), picked, reason: UNWATCHED.to_owned(), pods: Vec::new() }
+                StepReasons { step: step.to_string(), picked, reason: UNTRACED.to_owned(), pods: Vec::new() }
             })
             .collect(),
     };
     DecisionState {
         id: decision.id.to_string(),
         age_s: decision.at.elapsed().as_secs_f64(),
-        model: shared.model.name.clone(),
+        model: app.model.name.clone(),
         prompt_tokens: decision.prompt_tokens,
         matched_tokens: decision.matched_tokens,
-        outcome: decision.outcome.clone().unwrap_or_else(|| "under way".to_owned()),
+        outcome: decision.outcome.clone().unwrap_or_else(|| "in flight".to_owned()),
         ttft_ms: decision.ttft.map(millis),
         total_ms: decision.total.map(millis),
         steps,
     }
 }
 
-const UNWATCHED: &str = "nobody looked, so no reasons were kept";
-const MOST_FLOWS: usize = 200;
+const UNTRACED: &str = "no trace: /state was not being read";
+const MAX_ACTIVE: usize = 200;

@@ -1,4 +1,4 @@
-//! Every task of a gateway belongs to it: none outlives it, whoever started it.
+//! Structured concurrency: every task of a gateway is tracked, and none outlives it.
 //!
 //! The rule: what is spawned here ends when [`Tasks::stop`] is called, and [`Tasks::wait`] returns when it has.
 

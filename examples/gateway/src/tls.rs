@@ -1,4 +1,4 @@
-//! TLS in front of clients, by rustls; without the feature `tls` there is none, and asking for it is a clear error.
+//! TLS termination by rustls; without the feature `tls`, configuring it is an error.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ mod real {
 
     use super::*;
 
-    /// Agrees on keys with clients.
+    /// Accepts TLS connections.
     #[derive(Clone)]
     pub(crate) struct Acceptor(tokio_rustls::TlsAcceptor);
 
@@ -38,7 +38,7 @@ mod real {
             Ok(Self(Arc::new(config).into()))
         }
 
-        /// The client's connection; none if it speaks no TLS that is known here.
+        /// The handshake; none if it fails.
         pub(crate) async fn accept(&self, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
             self.0.accept(stream).await.ok()
         }

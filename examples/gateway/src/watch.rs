@@ -1,5 +1,4 @@
-//! Follows a configuration's file, and that of its profile if it has one of its own: a change is taken, a mistake is said and
-//! counted, and what runs goes on.
+//! File watcher: reloads when the configuration file, or the profile's own, changes; a failed reload is logged and counted.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -10,11 +9,11 @@ use tokio_util::sync::CancellationToken;
 use super::Gateway;
 use super::config::{self, Config};
 
-/// Looks at a file once a second, and at once when `now` is notified (on SIGHUP), until it is stopped.
+/// Polls the file once a second, and reloads at once when `now` is notified (on SIGHUP), until it is stopped.
 ///
-/// A file counts as changed when its time or its length did, and its content did; when `now` is notified, everything is read
-/// and taken again. What is wrong with it goes to `log`, one text for each change.
-pub async fn follow(
+/// A file has changed when its modification time or length did, and its content did; when `now` is notified, everything is
+/// read and applied again. Results go to `log`, one line for each change.
+pub async fn watch(
     gateway: &Gateway,
     path: impl Into<PathBuf>,
     now: &Notify,
@@ -22,37 +21,39 @@ pub async fn follow(
     mut log: impl FnMut(&str),
 ) {
     let path = path.into();
-    // Nothing was seen yet: what changed since the gateway read the file is taken too.
-    let mut seen = Seen { stamps: [None, None], text: None, profile: Seen::of(&path, gateway).await.profile };
+    // Nothing was read yet: what changed since the gateway started is applied too.
+    let mut files = Files { stamps: [None, None], text: None, profile: Files::of(&path, gateway).await.profile };
     loop {
         let forced = tokio::select! {
             () = stop.cancelled() => return,
             () = now.notified() => true,
-            () = tokio::time::sleep(EVERY) => false,
+            () = tokio::time::sleep(POLL_INTERVAL) => false,
         };
-        if !forced && Seen::stamps(&path, gateway).await == seen.stamps {
+        if !forced && Files::stamps(&path, gateway).await == files.stamps {
             continue;
         }
-        let current = Seen::of(&path, gateway).await;
-        let (changed, another_profile) = (current.text != seen.text, current.profile != seen.profile);
-        seen = current;
+        let current = Files::of(&path, gateway).await;
+        let (changed, another_profile) = (current.text != files.text, current.profile != files.profile);
+        files = current;
         if !changed && !another_profile && !forced {
             continue;
         }
-        let loaded = load(gateway, seen.text.as_deref(), &path, forced || another_profile);
-        if seen.profile.as_ref().map(|(path, _)| path) != profile_path(gateway).as_ref() {
+        let loaded = load(gateway, files.text.as_deref(), &path, forced || another_profile);
+        if files.profile.as_ref().map(|(path, _)| path) != profile_path(gateway).as_ref() {
             // Another file is the profile's now, and it was just read.
-            seen.profile = Seen::of(&path, gateway).await.profile;
+            files.profile = Files::of(&path, gateway).await.profile;
         }
         match loaded {
             Ok(Loaded::Same) => {}
-            Ok(Loaded::New) => log(&format!("`{}` is in force", path.display())),
-            Err(error) => log(&format!("`{}` is not taken, and the old configuration stays: {error}", path.display())),
+            Ok(Loaded::New) => log(&format!("`{}` is applied", path.display())),
+            Err(error) => {
+                log(&format!("`{}` is not applied, and the old configuration stays: {error}", path.display()))
+            }
         }
     }
 }
 
-/// Whether a file said anything new.
+/// Whether a file had changes.
 enum Loaded {
     Same,
     New,
@@ -63,8 +64,8 @@ fn load(gateway: &Gateway, text: Option<&str>, path: &Path, again: bool) -> Resu
         Some(text) => Config::parse(text).map_err(|error| error.to_string()),
         None => Err(format!("cannot read `{}`", path.display())),
     };
-    // A configuration that cannot be read is a bad one too, and is counted as those are that are refused.
-    let loaded = loaded.inspect_err(|_| gateway.count_bad_reload());
+    // A configuration that cannot be parsed counts as a failed reload too.
+    let loaded = loaded.inspect_err(|_| gateway.count_reload_failure());
     let config = loaded?;
     if !again && config == gateway.config() {
         return Ok(Loaded::Same);
@@ -73,8 +74,8 @@ fn load(gateway: &Gateway, text: Option<&str>, path: &Path, again: bool) -> Resu
     Ok(Loaded::New)
 }
 
-/// The files as they were last seen.
-struct Seen {
+/// The files as they were last files.
+struct Files {
     /// Of the configuration and of its profile.
     stamps: [Option<Stamp>; 2],
     text: Option<String>,
@@ -85,9 +86,9 @@ type Stamp = (SystemTime, u64);
 /// The file of the profile in force, if it is in one, and what is in it.
 type Profile = Option<(PathBuf, Option<String>)>;
 
-impl Seen {
+impl Files {
     async fn of(path: &Path, gateway: &Gateway) -> Self {
-        // The stamps first: a change in between is seen the next time.
+        // The stamps first: a change in between is files the next time.
         let stamps = Self::stamps(path, gateway).await;
         let text = tokio::fs::read_to_string(path).await.ok();
         let profile = match profile_path(gateway) {
@@ -121,4 +122,4 @@ async fn stamp(path: &Path) -> Option<Stamp> {
     Some((about.modified().ok()?, about.len()))
 }
 
-const EVERY: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);

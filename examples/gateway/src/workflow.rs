@@ -1,4 +1,4 @@
-//! A profile as it is configured, built over the gateway's plugin state.
+//! Builds the configured routing profile into a workflow.
 
 use routing_core::{ProfileBuilder, Registry, Workflow};
 use routing_plugins::{PluginState, profiles, register};
@@ -13,7 +13,7 @@ use super::error::ProfileError;
 /// Every problem of its document, or that there is no such document.
 pub(super) fn build(profile: &Profile, plugin_state: &PluginState) -> Result<Workflow, ProfileError> {
     match profile {
-        Profile::PluginState(name) => ready(name, plugin_state),
+        Profile::Stock(name) => ready(name, plugin_state),
         Profile::File(file) => {
             let text = std::fs::read_to_string(&file.file).map_err(|error| ProfileError::File {
                 path: file.file.display().to_string().into(),

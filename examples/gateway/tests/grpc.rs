@@ -10,42 +10,42 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kv_index::{BlockHash, BlockSize, Config as IndexConfig, Digest, Index, Parent};
-use pointsman_gateway::source::grpc::serve;
-use pointsman_gateway::source::push::Token;
+use pointsman_gateway::event_sources::grpc::serve;
+use pointsman_gateway::event_sources::http::Token;
 use pointsman_gateway::{Config as GatewayConfig, Gateway};
 use pointsman_reporter::event_ingest::EventIngest;
-use pointsman_reporter::grpc::GrpcOutlet;
-use pointsman_reporter::shadow::Shadow;
-use pointsman_reporter::wire::{DigestReport, Hashing, Message, Verdict};
-use pointsman_reporter::{Config, Outlet, OutletError, Reporter};
+use pointsman_reporter::grpc::GrpcSink;
+use pointsman_reporter::shadow_cache::ShadowCache;
+use pointsman_reporter::wire::{AckStatus, DigestMessage, HashScheme, Message};
+use pointsman_reporter::{Config, MessageSink, SinkError};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use reported::eventually;
 
-fn hashing() -> Hashing {
-    Hashing::native("sim", BlockSize::new(16).unwrap())
+fn hashing() -> HashScheme {
+    HashScheme::native("sim", BlockSize::new(16).unwrap())
 }
 
-fn inbox() -> Arc<EventIngest> {
+fn ingest() -> Arc<EventIngest> {
     let index: Index = Index::new(IndexConfig::default());
     index.join("pod-0").unwrap();
     Arc::new(EventIngest::new(Arc::new(index), hashing()))
 }
 
-async fn start(address: &str, inbox: &Arc<EventIngest>) -> (SocketAddr, CancellationToken, JoinHandle<()>) {
+async fn start(address: &str, ingest: &Arc<EventIngest>) -> (SocketAddr, CancellationToken, JoinHandle<()>) {
     let listener = TcpListener::bind(address).await.unwrap();
     let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
-    let served = serve(Arc::clone(inbox), listener, Token::new("right"), stop.clone());
+    let served = serve(Arc::clone(ingest), listener, Token::new("right"), stop.clone());
     (address, stop, tokio::spawn(async { served.await.unwrap() }))
 }
 
-fn believed(inbox: &EventIngest) -> Digest {
-    inbox.index().digest(inbox.index().pod("pod-0").unwrap()).unwrap()
+fn believed(ingest: &EventIngest) -> Digest {
+    ingest.index().digest(ingest.index().pod("pod-0").unwrap()).unwrap()
 }
 
-fn truth(shadow: &Shadow) -> Digest {
+fn truth(shadow: &ShadowCache) -> Digest {
     reported::digest(shadow.copies())
 }
 
@@ -54,21 +54,21 @@ async fn ends<T>(what: &str, task: JoinHandle<T>) -> T {
 }
 
 fn digest(pod: &str) -> Message {
-    Message::Digest(DigestReport { pod: pod.into(), incarnation: 1, sequence: 0, digest: Digest::EMPTY })
+    Message::Digest(DigestMessage { pod: pod.into(), incarnation: 1, sequence: 0, digest: Digest::EMPTY })
 }
 
 #[tokio::test]
 async fn a_worker_reports_through_a_restart_of_the_gateway() {
-    let first = inbox();
+    let first = ingest();
     let (address, stop, server) = start("127.0.0.1:0", &first).await;
-    let shadow = Shadow::default();
+    let shadow = ShadowCache::default();
     let mut config = Config::new("pod-0", hashing(), 1);
-    config.flush_every = Duration::from_millis(5);
-    config.digest_every = Duration::from_millis(50);
-    config.retry_first = Duration::from_millis(5);
-    config.retry_most = Duration::from_millis(50);
-    let outlet = GrpcOutlet::connect(&format!("http://{address}"), "right").unwrap();
-    let (handle, task) = Reporter::start(config, shadow.clone(), outlet);
+    config.flush_interval = Duration::from_millis(5);
+    config.digest_interval = Duration::from_millis(50);
+    config.retry_initial = Duration::from_millis(5);
+    config.retry_max = Duration::from_millis(50);
+    let sink = GrpcSink::connect(&format!("http://{address}"), "right").unwrap();
+    let (handle, task) = pointsman_reporter::start(config, shadow.clone(), sink);
     let task = tokio::spawn(task);
     // More blocks than one part of an inventory has, so that the one after the restart comes in parts.
     let chain: Vec<BlockHash> = (1..20_000).map(BlockHash::new).collect();
@@ -77,12 +77,12 @@ async fn a_worker_reports_through_a_restart_of_the_gateway() {
     stop.cancel();
     ends("the server", server).await;
     shadow.evict(&handle, &chain[15_000..]);
-    let second = inbox();
+    let second = ingest();
     let (_, stop, server) = start(&address.to_string(), &second).await;
     eventually("the new index equals the worker", || believed(&second) == truth(&shadow)).await;
     drop(handle);
-    let figures = ends("the reporter", task).await;
-    assert!(figures.inventories >= 2, "{figures:?}");
+    let stats = ends("the reporter", task).await;
+    assert!(stats.inventories >= 2, "{stats:?}");
     stop.cancel();
     ends("the server", server).await;
 }
@@ -90,10 +90,10 @@ async fn a_worker_reports_through_a_restart_of_the_gateway() {
 /// A gateway's drain waits for this server, so nobody may hold it up: not who says nothing, nor who never leaves.
 #[tokio::test]
 async fn a_peer_that_does_not_leave_is_cut() {
-    let inbox = inbox();
-    let (address, stop, server) = start("127.0.0.1:0", &inbox).await;
+    let ingest = ingest();
+    let (address, stop, server) = start("127.0.0.1:0", &ingest).await;
     let mut silent = tokio::net::TcpStream::connect(address).await.unwrap();
-    let mut polite = GrpcOutlet::connect(&format!("http://{address}"), "right").unwrap();
+    let mut polite = GrpcSink::connect(&format!("http://{address}"), "right").unwrap();
     polite.send(&digest("pod-0")).await.unwrap();
     stop.cancel();
     ends("the server", server).await;
@@ -104,22 +104,22 @@ async fn a_peer_that_does_not_leave_is_cut() {
 
 #[tokio::test]
 async fn refusals_have_their_status_and_the_next_message_a_new_stream() {
-    let inbox = inbox();
-    let (address, stop, server) = start("127.0.0.1:0", &inbox).await;
+    let ingest = ingest();
+    let (address, stop, server) = start("127.0.0.1:0", &ingest).await;
     let url = format!("http://{address}");
-    let mut wrong = GrpcOutlet::connect(&url, "wrong").unwrap();
+    let mut wrong = GrpcSink::connect(&url, "wrong").unwrap();
     let refused = wrong.send(&digest("pod-0")).await.unwrap_err();
-    assert!(matches!(refused, OutletError::Refused { status: 401, .. }), "{refused}");
-    let mut outlet = GrpcOutlet::connect(&url, "right").unwrap();
-    assert_eq!(outlet.send(&digest("pod-0")).await.unwrap().verdict, Verdict::InSync);
-    let refused = outlet.send(&digest("pod-9")).await.unwrap_err();
-    assert!(matches!(refused, OutletError::Refused { status: 404, .. }), "{refused}");
-    let refused = outlet.send(&digest("")).await.unwrap_err();
-    assert!(matches!(refused, OutletError::Refused { status: 400, .. }), "{refused}");
-    let refused = outlet.send(&digest(&"p".repeat(2 << 20))).await.unwrap_err();
-    assert!(!matches!(refused, OutletError::Refused { status: 404, .. }), "too long to be looked at: {refused}");
-    assert_eq!(outlet.send(&digest("pod-0")).await.unwrap().verdict, Verdict::InSync);
-    drop((wrong, outlet));
+    assert!(matches!(refused, SinkError::Rejected { status: 401, .. }), "{refused}");
+    let mut sink = GrpcSink::connect(&url, "right").unwrap();
+    assert_eq!(sink.send(&digest("pod-0")).await.unwrap().status, AckStatus::InSync);
+    let refused = sink.send(&digest("pod-9")).await.unwrap_err();
+    assert!(matches!(refused, SinkError::Rejected { status: 404, .. }), "{refused}");
+    let refused = sink.send(&digest("")).await.unwrap_err();
+    assert!(matches!(refused, SinkError::Rejected { status: 400, .. }), "{refused}");
+    let refused = sink.send(&digest(&"p".repeat(2 << 20))).await.unwrap_err();
+    assert!(!matches!(refused, SinkError::Rejected { status: 404, .. }), "too long to be looked at: {refused}");
+    assert_eq!(sink.send(&digest("pod-0")).await.unwrap().status, AckStatus::InSync);
+    drop((wrong, sink));
     stop.cancel();
     ends("the server", server).await;
 }
@@ -130,13 +130,13 @@ async fn a_gateway_knows_what_pods_report_over_grpc() {
     let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let mut pods = Vec::new();
     for name in ["pod-0", "pod-1"] {
-        let outlet = GrpcOutlet::connect(&format!("http://{address}"), "right").unwrap();
-        pods.push(reported::ReportedPod::start(name, outlet).await);
+        let sink = GrpcSink::connect(&format!("http://{address}"), "right").unwrap();
+        pods.push(reported::ReportedPod::start(name, sink).await);
     }
     let fleet: Vec<String> = pods.iter().map(reported::ReportedPod::yaml).collect();
     let yaml = format!(
         "listen: 127.0.0.1:0\nmodel: {{ name: sim }}\npods: [{}]\ninternal: {{ token: right }}\n\
-         sources: {{ grpc: {{ listen: '{address}' }} }}\n",
+         event_sources: {{ grpc: {{ listen: '{address}' }} }}\n",
         fleet.join(", ")
     );
     let gateway = Gateway::start(GatewayConfig::parse(&yaml).unwrap()).await.unwrap();

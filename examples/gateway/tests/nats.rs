@@ -11,41 +11,41 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kv_index::{BlockHash, BlockSize, Config as IndexConfig, Digest, Index, Matches, Parent, Tier};
-use pointsman_gateway::source::nats::{NatsConfig, Position, Start, follow};
+use pointsman_gateway::event_sources::nats::{NatsConfig, Start, StreamPosition, consume};
 use pointsman_lab::SplitMix64;
 use pointsman_reporter::event_ingest::EventIngest;
-use pointsman_reporter::nats::NatsOutlet;
-use pointsman_reporter::shadow::Shadow;
-use pointsman_reporter::wire::Hashing;
-use pointsman_reporter::{Config, Figures, Reporter, ReporterHandle};
+use pointsman_reporter::nats::NatsSink;
+use pointsman_reporter::shadow_cache::ShadowCache;
+use pointsman_reporter::wire::HashScheme;
+use pointsman_reporter::{Config, ReporterHandle, ReporterStats, start};
 use server::Server;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-fn hashing() -> Hashing {
-    Hashing::native("sim", BlockSize::new(16).unwrap())
+fn hashing() -> HashScheme {
+    HashScheme::native("sim", BlockSize::new(16).unwrap())
 }
 
 const PODS: [&str; 2] = ["pod-0", "pod.1"];
 
 /// A pod with its reporter.
 struct Worker {
-    shadow: Shadow,
+    shadow: ShadowCache,
     handle: ReporterHandle,
-    task: JoinHandle<Figures>,
+    task: JoinHandle<ReporterStats>,
 }
 
 impl Worker {
     async fn start(pod: &str, nats: &NatsConfig) -> Self {
         let mut config = Config::new(pod, hashing(), 1);
-        config.flush_every = Duration::from_millis(5);
-        config.digest_every = Duration::from_millis(100);
-        config.retry_first = Duration::from_millis(10);
-        config.retry_most = Duration::from_millis(100);
-        config.inventory_pause = Duration::from_millis(100);
-        let shadow = Shadow::default();
-        let outlet = NatsOutlet::connect(nats.clone(), pod).await.unwrap();
-        let (handle, task) = Reporter::start(config, shadow.clone(), outlet);
+        config.flush_interval = Duration::from_millis(5);
+        config.digest_interval = Duration::from_millis(100);
+        config.retry_initial = Duration::from_millis(10);
+        config.retry_max = Duration::from_millis(100);
+        config.inventory_interval = Duration::from_millis(100);
+        let shadow = ShadowCache::default();
+        let sink = NatsSink::connect(nats.clone(), pod).await.unwrap();
+        let (handle, task) = start(config, shadow.clone(), sink);
         Self { shadow, handle, task: tokio::spawn(task) }
     }
 
@@ -72,8 +72,8 @@ fn prompt(which: usize, blocks: usize) -> Vec<BlockHash> {
 
 /// A gateway that reads the stream.
 struct Replica {
-    inbox: Arc<EventIngest>,
-    status: Arc<Position>,
+    ingest: Arc<EventIngest>,
+    status: Arc<StreamPosition>,
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
@@ -85,10 +85,10 @@ impl Replica {
                 index.join(pod).unwrap();
             }
         }
-        let inbox = Arc::new(EventIngest::new(Arc::new(index), hashing()));
-        let (status, stop) = (Arc::new(Position::default()), CancellationToken::new());
-        let following = follow(Arc::clone(&inbox), nats.clone(), from, Arc::clone(&status), stop.clone());
-        Self { inbox, status, stop, task: tokio::spawn(following) }
+        let ingest = Arc::new(EventIngest::new(Arc::new(index), hashing()));
+        let (status, stop) = (Arc::new(StreamPosition::default()), CancellationToken::new());
+        let following = consume(Arc::clone(&ingest), nats.clone(), from, Arc::clone(&status), stop.clone());
+        Self { ingest, status, stop, task: tokio::spawn(following) }
     }
 
     fn fresh(nats: &NatsConfig) -> Self {
@@ -96,12 +96,12 @@ impl Replica {
     }
 
     fn digest(&self, pod: &str) -> Digest {
-        self.inbox.index().digest(self.inbox.index().pod(pod).unwrap()).unwrap()
+        self.ingest.index().digest(self.ingest.index().pod(pod).unwrap()).unwrap()
     }
 
     /// Leading blocks by pod.
     fn depths(&self, prompt: &[BlockHash]) -> Vec<usize> {
-        let index = self.inbox.index();
+        let index = self.ingest.index();
         let mut matches = Matches::default();
         index.search(prompt, &mut matches);
         PODS.iter().map(|pod| matches.depth(index.pod(pod).unwrap().id())).collect()
@@ -172,7 +172,7 @@ async fn a_replica_that_was_killed_comes_back_by_snapshot_and_replay() {
 
     // The position first, then the snapshot; and the gateway goes on before it is killed.
     let position = two.status.position();
-    let snapshot = two.inbox.index().snapshot();
+    let snapshot = two.ingest.index().snapshot();
     workers.iter().for_each(|worker| worker.work(&mut rng));
     agree("both go on", &[&one, &two], &workers).await;
     two.task.abort();
@@ -180,11 +180,11 @@ async fn a_replica_that_was_killed_comes_back_by_snapshot_and_replay() {
     workers.iter().for_each(|worker| worker.work(&mut rng));
     agree("one goes on alone", &[&one], &workers).await;
 
-    let asked = one.status.asked();
+    let resyncs = one.status.resyncs();
     let index = Index::restore(IndexConfig::default(), &snapshot).unwrap();
     let two = Replica::start(&nats, index, Start::After(position));
     agree("both answer alike", &[&one, &two], &workers).await;
-    assert_eq!((one.status.asked(), two.status.asked()), (asked, 0), "replay was enough");
+    assert_eq!((one.status.resyncs(), two.status.resyncs()), (resyncs, 0), "replay was enough");
     assert!(two.status.position() > position);
 
     for worker in workers {
@@ -208,8 +208,8 @@ async fn what_the_stream_no_longer_has_is_asked_for_and_a_server_may_be_killed()
     let client = async_nats::connect(&nats.url).await.unwrap();
     async_nats::jetstream::new(client).get_stream("KV").await.unwrap().purge().await.unwrap();
     let two = Replica::fresh(&nats);
-    agree("the late one asked for inventories", &[&one, &two], &workers).await;
-    assert!(two.status.asked() >= 1);
+    agree("the late one asks for inventories", &[&one, &two], &workers).await;
+    assert!(two.status.resyncs() >= 1);
 
     server.kill();
     workers.iter().for_each(|worker| worker.work(&mut rng));

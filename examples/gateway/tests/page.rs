@@ -14,7 +14,7 @@ use axum::response::Html;
 use axum::routing::get;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
-use pointsman_gateway::page;
+use pointsman_gateway::admin_page;
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -39,7 +39,8 @@ fn the_page_shows_the_whole_state() {
         for part in [health, &circuit, &load, &cache] {
             assert!(text.contains(part), "`{part}` is missing in `{text}`");
         }
-        let under_way = state["flow"].as_array().unwrap().iter().filter(|request| request["pod"] == pod["name"]);
+        let under_way =
+            state["active_requests"].as_array().unwrap().iter().filter(|request| request["pod"] == pod["name"]);
         assert_eq!(shown["dots"], under_way.count(), "one dot for each request on its way to {text}");
         assert_eq!(shown["bars"][1], pod["kv_used"]);
     }
@@ -161,8 +162,8 @@ async fn serve(runtime: &Runtime, state: fn(usize) -> Option<String>) -> SocketA
         let status = if told.is_some() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
         async move { (status, [(CONTENT_TYPE, "application/json")], told.unwrap_or_default()) }
     };
-    let routes =
-        page::routes().merge(Router::new().route("/state", get(state)).route("/frame", get(|| async { Html(FRAME) })));
+    let routes = admin_page::routes()
+        .merge(Router::new().route("/state", get(state)).route("/frame", get(|| async { Html(FRAME) })));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     runtime.spawn(async move { axum::serve(listener, routes).await.unwrap() });

@@ -13,13 +13,13 @@ use kv_index::{BlockHash, BlockSize, Config as IndexConfig, Digest, Index, Paren
 use pointsman_engine_sim::events::{Block, CacheEvent, EventSink};
 use pointsman_engine_sim::publish::{PublishConfig, ZmqPublisher};
 use pointsman_engine_sim::{PodConfig, SimPod};
-use pointsman_gateway::source::push::{Limits, Token, routes};
+use pointsman_gateway::event_sources::http::{BodyLimits, Token, routes};
 use pointsman_gateway::{Config as GatewayConfig, Gateway};
 use pointsman_reporter::event_ingest::EventIngest;
-use pointsman_reporter::http::HttpOutlet;
-use pointsman_reporter::shadow::Shadow;
-use pointsman_reporter::wire::{Change, Hashing, Message, Report};
-use pointsman_reporter::{Config, Outlet, OutletError, Reporter};
+use pointsman_reporter::http::HttpSink;
+use pointsman_reporter::shadow_cache::ShadowCache;
+use pointsman_reporter::wire::{Change, EventBatch, HashScheme, Message};
+use pointsman_reporter::{Config, MessageSink, SinkError, start};
 use reported::sink::ReportingSink;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -30,11 +30,11 @@ use reported::eventually;
 
 const TOKEN: &str = "a token";
 
-fn hashing() -> Hashing {
-    Hashing::native("sim", BlockSize::new(16).unwrap())
+fn hashing() -> HashScheme {
+    HashScheme::native("sim", BlockSize::new(16).unwrap())
 }
 
-fn inbox() -> Arc<EventIngest> {
+fn ingest() -> Arc<EventIngest> {
     let index: Index = Index::new(IndexConfig::default());
     index.join("pod-0").unwrap();
     Arc::new(EventIngest::new(Arc::new(index), hashing()))
@@ -48,8 +48,8 @@ struct Server {
 }
 
 impl Server {
-    async fn start(address: &str, inbox: &Arc<EventIngest>) -> Self {
-        let router: Router = routes(Arc::clone(inbox), Limits::default().body_bytes(4_096), Token::new(TOKEN));
+    async fn start(address: &str, ingest: &Arc<EventIngest>) -> Self {
+        let router: Router = routes(Arc::clone(ingest), BodyLimits::default().body_bytes(4_096), Token::new(TOKEN));
         let listener = TcpListener::bind(address).await.unwrap();
         let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
         let stopped = stop.clone().cancelled_owned();
@@ -70,21 +70,21 @@ impl Server {
     }
 }
 
-fn believed(inbox: &EventIngest) -> Digest {
-    inbox.index().digest(inbox.index().pod("pod-0").unwrap()).unwrap()
+fn believed(ingest: &EventIngest) -> Digest {
+    ingest.index().digest(ingest.index().pod("pod-0").unwrap()).unwrap()
 }
 
-fn truth(shadow: &Shadow) -> Digest {
+fn truth(shadow: &ShadowCache) -> Digest {
     reported::digest(shadow.copies())
 }
 
 fn hurried() -> Config {
     let mut config = Config::new("pod-0", hashing(), 1);
-    config.flush_every = Duration::from_millis(5);
-    config.digest_every = Duration::from_millis(50);
-    config.retry_first = Duration::from_millis(5);
-    config.retry_most = Duration::from_millis(50);
-    config.inventory_pause = Duration::from_millis(50);
+    config.flush_interval = Duration::from_millis(5);
+    config.digest_interval = Duration::from_millis(50);
+    config.retry_initial = Duration::from_millis(5);
+    config.retry_max = Duration::from_millis(50);
+    config.inventory_interval = Duration::from_millis(50);
     config
 }
 
@@ -94,11 +94,11 @@ fn chain(from: u64, to: u64) -> Vec<BlockHash> {
 
 #[tokio::test]
 async fn what_a_simulated_pod_does_is_in_the_index() {
-    let inbox = inbox();
-    let server = Server::start("127.0.0.1:0", &inbox).await;
-    let shadow = Shadow::default();
-    let outlet = HttpOutlet::new(&server.url(), TOKEN).unwrap();
-    let (handle, task) = Reporter::start(hurried(), shadow.clone(), outlet);
+    let ingest = ingest();
+    let server = Server::start("127.0.0.1:0", &ingest).await;
+    let shadow = ShadowCache::default();
+    let sink = HttpSink::new(&server.url(), TOKEN).unwrap();
+    let (handle, task) = start(hurried(), shadow.clone(), sink);
     let task = tokio::spawn(task);
     let mut sink = ReportingSink::new(handle.clone(), shadow.clone());
     let block = |n: u64| Block { hash: BlockHash::new(n), engine_hash: n };
@@ -112,30 +112,30 @@ async fn what_a_simulated_pod_does_is_in_the_index() {
         };
         sink.step(&[stored, CacheEvent::Removed(block(n))]);
     }
-    eventually("index equals pod", || believed(&inbox) == truth(&shadow) && believed(&inbox) != Digest::EMPTY).await;
+    eventually("index equals pod", || believed(&ingest) == truth(&shadow) && believed(&ingest) != Digest::EMPTY).await;
     sink.restarted();
-    eventually("an empty cache", || believed(&inbox) == Digest::EMPTY).await;
+    eventually("an empty cache", || believed(&ingest) == Digest::EMPTY).await;
     drop((sink, handle));
-    let figures = tokio::time::timeout(Duration::from_secs(10), task).await.expect("it ends").unwrap();
-    assert_eq!((figures.gaps, figures.mismatches, figures.refusals), (0, 0, 0), "{figures:?}");
+    let stats = tokio::time::timeout(Duration::from_secs(10), task).await.expect("it ends").unwrap();
+    assert_eq!((stats.gaps, stats.mismatches, stats.rejections), (0, 0, 0), "{stats:?}");
     server.stop().await;
 }
 
 #[tokio::test]
 async fn an_overflow_forces_an_inventory_and_nothing_is_lost() {
-    let inbox = inbox();
-    let server = Server::start("127.0.0.1:0", &inbox).await;
-    let shadow = Shadow::default();
+    let ingest = ingest();
+    let server = Server::start("127.0.0.1:0", &ingest).await;
+    let shadow = ShadowCache::default();
     let mut config = hurried();
     config.queue_blocks = 20;
-    let (handle, task) = Reporter::start(config, shadow.clone(), HttpOutlet::new(&server.url(), TOKEN).unwrap());
+    let (handle, task) = start(config, shadow.clone(), HttpSink::new(&server.url(), TOKEN).unwrap());
     // Before the task runs: nothing can be sent meanwhile.
     shadow.store(&handle, Parent::Root, &chain(1, 19));
     shadow.evict(&handle, &chain(10, 19));
     let task = tokio::spawn(task);
-    eventually("index equals worker", || believed(&inbox) == truth(&shadow)).await;
-    eventually("the figures are shown", || handle.figures().inventories >= 1).await;
-    assert_eq!((handle.figures().overflows, handle.figures().dropped), (1, 27));
+    eventually("index equals worker", || believed(&ingest) == truth(&shadow)).await;
+    eventually("the stats are shown", || handle.stats().inventories >= 1).await;
+    assert_eq!((handle.stats().overflows, handle.stats().dropped), (1, 27));
     drop(handle);
     tokio::time::timeout(Duration::from_secs(10), task).await.expect("it ends").unwrap();
     server.stop().await;
@@ -143,21 +143,21 @@ async fn an_overflow_forces_an_inventory_and_nothing_is_lost() {
 
 #[tokio::test]
 async fn a_gateway_that_comes_back_with_nothing_is_healed() {
-    let first = inbox();
+    let first = ingest();
     let server = Server::start("127.0.0.1:0", &first).await;
-    let (address, shadow) = (server.address.to_string(), Shadow::default());
-    let (handle, task) = Reporter::start(hurried(), shadow.clone(), HttpOutlet::new(&server.url(), TOKEN).unwrap());
+    let (address, shadow) = (server.address.to_string(), ShadowCache::default());
+    let (handle, task) = start(hurried(), shadow.clone(), HttpSink::new(&server.url(), TOKEN).unwrap());
     let task = tokio::spawn(task);
     shadow.store(&handle, Parent::Root, &chain(1, 30));
     eventually("index equals worker", || believed(&first) == truth(&shadow)).await;
     server.stop().await;
     shadow.evict(&handle, &chain(20, 30));
-    let second = inbox();
+    let second = ingest();
     let server = Server::start(&address, &second).await;
     eventually("the new index equals the worker", || believed(&second) == truth(&shadow)).await;
     drop(handle);
-    let figures = tokio::time::timeout(Duration::from_secs(10), task).await.expect("it ends").unwrap();
-    assert!(figures.inventories >= 2, "{figures:?}");
+    let stats = tokio::time::timeout(Duration::from_secs(10), task).await.expect("it ends").unwrap();
+    assert!(stats.inventories >= 2, "{stats:?}");
     server.stop().await;
 }
 
@@ -177,10 +177,10 @@ async fn raw(address: SocketAddr, head: &str, body: &[u8]) -> (u16, String) {
 
 #[tokio::test]
 async fn every_refusal_is_a_clear_4xx_and_changes_nothing() {
-    let inbox = inbox();
-    let server = Server::start("127.0.0.1:0", &inbox).await;
+    let ingest = ingest();
+    let server = Server::start("127.0.0.1:0", &ingest).await;
     let stored = Change::Stored { parent: Parent::Root, blocks: chain(1, 3), tier: Tier::Gpu };
-    let good = Report {
+    let good = EventBatch {
         pod: "pod-0".into(),
         incarnation: 1,
         sequence: 0,
@@ -188,11 +188,11 @@ async fn every_refusal_is_a_clear_4xx_and_changes_nothing() {
         source: kv_index::EventSemantics::Copies,
         changes: vec![stored],
     };
-    let mut outlet = HttpOutlet::new(&server.url(), TOKEN).unwrap();
-    outlet.send(&Message::Report(good.clone())).await.unwrap();
-    let before = (believed(&inbox), inbox.index().stats());
+    let mut sink = HttpSink::new(&server.url(), TOKEN).unwrap();
+    sink.send(&Message::Batch(good.clone())).await.unwrap();
+    let before = (believed(&ingest), ingest.index().stats());
 
-    let next = serde_json::to_string(&Report { incarnation: 2, ..good.clone() }).unwrap();
+    let next = serde_json::to_string(&EventBatch { incarnation: 2, ..good.clone() }).unwrap();
     let head = |path: &str, token: &str, kind: &str, length: usize| {
         format!(
             "POST {path} HTTP/1.1\r\nauthorization: {token}\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n"
@@ -202,8 +202,8 @@ async fn every_refusal_is_a_clear_4xx_and_changes_nothing() {
     let long = " ".repeat(5_000) + &next;
     let unknown = next.replace("pod-0", "pod-9");
     let sized = next.replace("\"block_size\":16", "\"block_size\":32");
-    let hashed = serde_json::to_string(&Report {
-        hashing: Hashing::native("another", BlockSize::new(16).unwrap()),
+    let hashed = serde_json::to_string(&EventBatch {
+        hashing: HashScheme::native("another", BlockSize::new(16).unwrap()),
         incarnation: 2,
         ..good.clone()
     });
@@ -240,11 +240,11 @@ async fn every_refusal_is_a_clear_4xx_and_changes_nothing() {
     assert_eq!(raw(server.address, &chunked, body.as_bytes()).await.0, 413);
     // And with a lie about it, before reading.
     assert_eq!(raw(server.address, &head("/internal/events", &right, json, 1 << 40), b"").await.0, 413);
-    assert_eq!((believed(&inbox), inbox.index().stats()), before);
+    assert_eq!((believed(&ingest), ingest.index().stats()), before);
 
-    let mut wrong = HttpOutlet::new(&server.url(), "another").unwrap();
-    let refused = wrong.send(&Message::Report(good)).await.unwrap_err();
-    assert!(matches!(refused, OutletError::Refused { status: 401, .. }), "{refused}");
+    let mut wrong = HttpSink::new(&server.url(), "another").unwrap();
+    let refused = wrong.send(&Message::Batch(good)).await.unwrap_err();
+    assert!(matches!(refused, SinkError::Rejected { status: 401, .. }), "{refused}");
     server.stop().await;
 }
 
@@ -264,7 +264,7 @@ async fn a_gateway_knows_what_pods_push() {
     let url = format!("http://{}", gateway.internal_address().unwrap());
     let mut pods = Vec::new();
     for name in ["pod-0", "pod-1", "pod-2"] {
-        pods.push(reported::ReportedPod::start(name, HttpOutlet::new(&url, TOKEN).unwrap()).await);
+        pods.push(reported::ReportedPod::start(name, HttpSink::new(&url, TOKEN).unwrap()).await);
     }
     let mut fleet: Vec<String> = pods.iter().map(reported::ReportedPod::yaml).collect();
     fleet[2] = fleet[2].replace("pushed", "none");
@@ -277,8 +277,8 @@ async fn a_gateway_knows_what_pods_push() {
     assert_eq!(gateway.index().digest(other), Ok(Digest::EMPTY), "nobody was to report on it");
     gateway.drain(Duration::from_secs(1)).await;
     for (pod, refused) in pods.into_iter().zip([false, false, true]) {
-        let figures = pod.stop().await;
-        assert_eq!(figures.inventories == 0, refused, "{figures:?}");
+        let stats = pod.stop().await;
+        assert_eq!(stats.inventories == 0, refused, "{stats:?}");
     }
 }
 
@@ -305,7 +305,7 @@ async fn several_sources_feed_one_gateway() {
     };
     let gateway = Gateway::start(yaml(&of_published)).await.unwrap();
     let url = format!("http://{}", gateway.internal_address().unwrap());
-    let pushed = reported::ReportedPod::start("pushed", HttpOutlet::new(&url, TOKEN).unwrap()).await;
+    let pushed = reported::ReportedPod::start("pushed", HttpSink::new(&url, TOKEN).unwrap()).await;
     gateway.reload(yaml(&format!("{of_published}, {}", pushed.yaml()))).unwrap();
     eventually("both pods are healthy", || gateway.state().pods.iter().all(|pod| pod.healthy)).await;
     reported::Client::new(gateway.address()).work(&mut pointsman_lab::SplitMix64::new(5), 40).await;

@@ -15,7 +15,8 @@ use kv_index::engine::EngineFeedConfig;
 use kv_index::{Config, Index};
 use pointsman_engine_sim::events::{CacheEvent, EventSink};
 use pointsman_engine_sim::publish::{PublishConfig, ZmqPublisher, encode_batch};
-use pointsman_gateway::source::zmq::{Endpoints, Follow, Pace};
+use pointsman_gateway::config::ZmqEndpoints;
+use pointsman_gateway::event_sources::zmq::{Subscriber, Timing};
 use pointsman_reporter::source_status::SourceStatus;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -175,13 +176,13 @@ async fn our_follower_hears_what_libzmq_says() {
     let (model, size) = model();
     let [events, replay] = endpoints.try_into().unwrap();
     let status = Arc::new(SourceStatus::new("zmq"));
-    let follow = Follow {
+    let follow = Subscriber {
         index: index.clone(),
         pod,
         feed: EngineFeedConfig::tokens(model, size),
-        endpoints: Endpoints { events, replay: Some(replay), topic: "kv-events".to_owned() },
+        endpoints: ZmqEndpoints { events, replay: Some(replay), topic: "kv-events".to_owned() },
         status: status.clone(),
-        pace: Pace { idle: Duration::from_millis(200), ..Pace::default() },
+        timing: Timing { idle: Duration::from_millis(200), ..Timing::default() },
     };
     let stop = CancellationToken::new();
     let task = tokio::spawn(follow.run(stop.clone()));

@@ -16,10 +16,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use pointsman_gateway::source::nats::NatsConfig;
+use pointsman_gateway::event_sources::nats::NatsConfig;
 use pointsman_gateway::{Config, Gateway};
 use pointsman_lab::SplitMix64;
-use pointsman_reporter::nats::NatsOutlet;
+use pointsman_reporter::nats::NatsSink;
 use reported::{Client, ReportedPod, body, chain, depths, eventually, held, knows};
 use server::Server;
 
@@ -51,8 +51,8 @@ impl Drop for Process {
 async fn pods(nats: &NatsConfig) -> Vec<ReportedPod> {
     let mut pods = Vec::new();
     for name in ["pod-0", "pod.1", "pod-2"] {
-        let outlet = NatsOutlet::connect(nats.clone(), name).await.unwrap();
-        pods.push(ReportedPod::start(name, outlet).await);
+        let sink = NatsSink::connect(nats.clone(), name).await.unwrap();
+        pods.push(ReportedPod::start(name, sink).await);
     }
     pods
 }
@@ -63,8 +63,8 @@ fn config(pods: &[ReportedPod], nats: &NatsConfig, snapshot: &Path) -> String {
     let (url, snapshot) = (&nats.url, snapshot.display());
     format!(
         "listen: 127.0.0.1:0\nmodel: {{ name: sim }}\nprofile: cache_aware\npods: [{}]\n\
-         sources: {{ nats: {{ url: '{url}', stream: KV, subject: kv }} }}\n\
-         snapshot: {{ path: '{snapshot}', every_seconds: 0.1 }}\n",
+         event_sources: {{ nats: {{ url: '{url}', stream: KV, subject_prefix: kv }} }}\n\
+         snapshot: {{ path: '{snapshot}', interval: 100ms }}\n",
         pods.join(", ")
     )
 }
@@ -134,9 +134,9 @@ async fn killed_and_back(name: &str, stream: Stream) {
     }
 
     for pod in pods {
-        let figures = pod.stop().await;
-        assert_eq!(figures.superseded, 0, "{figures:?}");
-        assert!(stream == Stream::Purged || figures.gaps == 0, "replay was enough: {figures:?}");
+        let stats = pod.stop().await;
+        assert_eq!(stats.superseded, 0, "{stats:?}");
+        assert!(stream == Stream::Purged || stats.gaps == 0, "replay was enough: {stats:?}");
     }
     drop((one, two));
     std::fs::remove_dir_all(folder).unwrap();

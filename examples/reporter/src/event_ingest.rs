@@ -1,15 +1,14 @@
-//! Where reports of all transports come together: each is judged by its number and applied to the index once.
+//! Event ingestion: where messages of all transports meet; each is checked by sequence number and applied to the index once.
 //!
-//! The rule: a pod's content and its position in the pod's stream change together. Reports and inventories go through
-//! [`kv_index::Feed`], which judges and applies under the index's lock of that pod. So whoever takes a snapshot gets one
-//! that goes on exactly where it was taken, and a search finds what an inventory keeps all the while.
+//! The rule: a pod's content and its position in the pod's stream change together. Batches and inventories go through
+//! [`kv_index::Feed`], which checks and applies under the index's lock of that pod. So a snapshot resumes exactly where it was
+//! taken, and a search finds what an inventory keeps all the while.
 //!
-//! Parts of an inventory are put together here, under a lock for each pod. A digest is compared under it too: position and
-//! content are read one after the other, and no report over another transport may come between. So there is one inbox to
-//! an index.
+//! Parts of an inventory are reassembled here, under a lock for each pod. A digest is compared under it too: position and
+//! content are read one after the other, and no batch over another transport may come between. So an index has one ingest.
 
-mod assembly;
-mod refusal;
+mod error;
+mod reassembly;
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -25,12 +24,12 @@ use parking_lot::Mutex;
 
 use crate::source_status::{SourceState, SourceStatus};
 use crate::wire::bounds::Bounded;
-use crate::wire::{Answer, Change, DigestReport, Hashing, HeldBlock, Inventory, Message, Report, Verdict};
-use assembly::{Assembly, Put};
+use crate::wire::{Ack, AckStatus, Change, DigestMessage, EventBatch, HashScheme, Inventory, InventoryEntry, Message};
+use reassembly::{PartOutcome, Reassembly};
 
-pub use refusal::Refusal;
+pub use error::IngestError;
 
-/// Applies what workers report.
+/// Applies workers' messages to an index.
 ///
 /// # Examples
 ///
@@ -38,47 +37,47 @@ pub use refusal::Refusal;
 /// use std::sync::Arc;
 /// use kv_index::{BlockHash, BlockSize, Config, Index, Parent, EventSemantics, Tier};
 /// use pointsman_reporter::event_ingest::EventIngest;
-/// use pointsman_reporter::wire::{Change, Hashing, Report, Verdict};
+/// use pointsman_reporter::wire::{AckStatus, Change, EventBatch, HashScheme};
 ///
 /// let index: Arc<Index> = Arc::new(Index::new(Config::default()));
 /// index.join("pod-0")?;
-/// let hashing = Hashing::native("llama", BlockSize::new(16).expect("not zero"));
-/// let inbox = EventIngest::new(index, hashing);
+/// let hashing = HashScheme::native("llama", BlockSize::new(16).expect("not zero"));
+/// let ingest = EventIngest::new(index, hashing);
 /// let stored = Change::Stored { parent: Parent::Root, blocks: vec![BlockHash::new(1)], tier: Tier::Gpu };
-/// let report = Report {
+/// let batch = EventBatch {
 ///     pod: "pod-0".into(), incarnation: 1, sequence: 0, hashing, source: EventSemantics::Copies, changes: vec![stored],
 /// };
-/// assert_eq!(inbox.report(&report)?.verdict, Verdict::Applied);
-/// assert_eq!(inbox.report(&report)?.verdict, Verdict::Duplicate);
-/// assert_eq!(inbox.report(&Report { sequence: 2, ..report })?.verdict, Verdict::Gap);
+/// assert_eq!(ingest.batch(&batch)?.status, AckStatus::Applied);
+/// assert_eq!(ingest.batch(&batch)?.status, AckStatus::Duplicate);
+/// assert_eq!(ingest.batch(&EventBatch { sequence: 2, ..batch })?.status, AckStatus::Gap);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct EventIngest {
     index: Arc<Index>,
-    hashing: Hashing,
-    /// The pods that are reported on, and how that fares; none takes any that the index knows.
-    reported: ArcSwapOption<BTreeMap<String, Arc<SourceStatus>>>,
-    /// By pod id, several pods to a lock; with it the inventory that is being put together.
-    desks: Vec<Mutex<Desk>>,
+    hashing: HashScheme,
+    /// The pods whose events are pushed, with their status; none accepts any pod of the index.
+    accepted: ArcSwapOption<BTreeMap<String, Arc<SourceStatus>>>,
+    /// Locks by pod id, with the inventories being reassembled.
+    shards: Vec<Mutex<Shard>>,
 }
 
-/// What is kept between messages about the pods of one lock.
+/// State kept between messages, of the pods of one lock.
 #[derive(Debug, Default)]
-struct Desk(Vec<(Pod, Assembly)>);
+struct Shard(Vec<(Pod, Reassembly)>);
 
 impl EventIngest {
-    /// The only inbox of this index, for pods whose blocks come to be this way.
+    /// The only ingest of this index, for pods of this hash scheme.
     #[must_use]
-    pub fn new(index: Arc<Index>, hashing: Hashing) -> Self {
-        let desks = (0..DESKS).map(|_| Mutex::default()).collect();
-        Self { index, hashing, reported: ArcSwapOption::empty(), desks }
+    pub fn new(index: Arc<Index>, hashing: HashScheme) -> Self {
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        Self { index, hashing, accepted: ArcSwapOption::empty(), shards }
     }
 
-    /// Takes reports on these pods only from now on, and tells how each fares. A pod that is followed otherwise must not be
+    /// Accepts messages of these pods only from now on, and updates their status. A pod with another event source must not be
     /// among them: two streams that do not know of each other would undo each other's work.
-    pub fn only(&self, reported: BTreeMap<String, Arc<SourceStatus>>) {
-        self.reported.store(Some(Arc::new(reported)));
+    pub fn accept_only(&self, accepted: BTreeMap<String, Arc<SourceStatus>>) {
+        self.accepted.store(Some(Arc::new(accepted)));
     }
 
     /// The index that is fed.
@@ -87,31 +86,31 @@ impl EventIngest {
         &self.index
     }
 
-    /// Takes whatever a worker sent.
+    /// Applies any message.
     ///
     /// # Errors
     ///
-    /// When the message cannot be this pod's; then nothing is changed.
-    pub fn message(&self, message: &Message) -> Result<Answer, Refusal> {
+    /// When the message is malformed or cannot be of this pod; then nothing is changed.
+    pub fn message(&self, message: &Message) -> Result<Ack, IngestError> {
         match message {
-            Message::Report(report) => self.report(report),
+            Message::Batch(batch) => self.batch(batch),
             Message::Digest(digest) => self.digest(digest),
             Message::Inventory(inventory) => self.inventory(inventory),
         }
     }
 
-    /// The same for tasks that must not be held up: where a whole inventory takes effect, in time in proportion to the pod's blocks,
-    /// that happens on a thread for such things.
+    /// [`Self::message`] for async tasks: the last part of an inventory, which takes time in proportion to the pod's blocks,
+    /// is applied on a blocking thread.
     ///
     /// # Errors
     ///
     /// As [`Self::message`].
-    pub async fn take(self: &Arc<Self>, message: Message) -> Result<Answer, Refusal> {
+    pub async fn message_async(self: &Arc<Self>, message: Message) -> Result<Ack, IngestError> {
         match message {
             Message::Inventory(last) if last.part.saturating_add(1) == last.parts => {
-                let inbox = Arc::clone(self);
-                match tokio::task::spawn_blocking(move || inbox.inventory(&last)).await {
-                    Ok(answer) => answer,
+                let ingest = Arc::clone(self);
+                match tokio::task::spawn_blocking(move || ingest.inventory(&last)).await {
+                    Ok(ack) => ack,
                     Err(error) => match error.try_into_panic() {
                         Ok(panic) => std::panic::resume_unwind(panic),
                         // The runtime is going down, and this task with it.
@@ -123,105 +122,105 @@ impl EventIngest {
         }
     }
 
-    /// Applies a report if it is the next one.
+    /// Applies a batch if it is next in sequence.
     ///
     /// # Errors
     ///
-    /// When it is malformed, of an unknown pod or hashed otherwise; then nothing is changed.
-    pub fn report(&self, report: &Report) -> Result<Answer, Refusal> {
-        report.check()?;
-        let pod = self.pod(&report.pod)?;
-        self.check_hashing(report.hashing)?;
-        let events: Vec<Event<'_>> = report.changes.iter().map(event).collect();
-        let _desk = self.desk(pod).lock();
-        let batch = Batch { incarnation: report.incarnation, sequence: report.sequence, events: &events };
-        let verdict = self.feed(pod, report.source).consume(&batch)?;
-        if let Some(status) = self.status(&report.pod) {
-            status.count(verdict);
+    /// When it is malformed, of an unknown pod or of another hash scheme; then nothing is changed.
+    pub fn batch(&self, batch: &EventBatch) -> Result<Ack, IngestError> {
+        batch.check()?;
+        let pod = self.pod(&batch.pod)?;
+        self.check_hashing(batch.hashing)?;
+        let events: Vec<Event<'_>> = batch.changes.iter().map(event).collect();
+        let _shard = self.shard(pod).lock();
+        let numbered = Batch { incarnation: batch.incarnation, sequence: batch.sequence, events: &events };
+        let outcome = self.feed(pod, batch.source).consume(&numbered)?;
+        if let Some(status) = self.status(&batch.pod) {
+            status.count(outcome);
         }
-        Ok(self.told(&report.pod, answer(verdict)))
+        Ok(self.acknowledge(&batch.pod, ack(outcome)))
     }
 
-    /// Compares a digest with what the index has, if that is of the same number.
+    /// Compares a digest with the index's, if both are at the same sequence number.
     ///
     /// # Errors
     ///
     /// When it is malformed or of an unknown pod; then nothing is changed.
-    pub fn digest(&self, digest: &DigestReport) -> Result<Answer, Refusal> {
+    pub fn digest(&self, digest: &DigestMessage) -> Result<Ack, IngestError> {
         digest.check()?;
         let pod = self.pod(&digest.pod)?;
-        let _desk = self.desk(pod).lock();
-        let verdict = match self.next(pod, digest.incarnation)? {
-            Next::PassedBy => Verdict::Stale,
-            // Of a life that nothing is known of yet, everything is missing.
-            Next::Unheard => Verdict::Gap,
-            Next::At(next) => match digest.sequence.cmp(&next) {
-                Ordering::Less => Verdict::Passed,
-                Ordering::Greater => Verdict::Gap,
-                Ordering::Equal if self.index.digest(pod)? == digest.digest => Verdict::InSync,
-                Ordering::Equal => Verdict::Mismatch,
+        let _shard = self.shard(pod).lock();
+        let status = match self.expected(pod, digest.incarnation)? {
+            Expected::Superseded => AckStatus::Stale,
+            // Of an incarnation that nothing is known of yet, everything is missing.
+            Expected::NewIncarnation => AckStatus::Gap,
+            Expected::Sequence(next) => match digest.sequence.cmp(&next) {
+                Ordering::Less => AckStatus::Passed,
+                Ordering::Greater => AckStatus::Gap,
+                Ordering::Equal if self.index.digest(pod)? == digest.digest => AckStatus::InSync,
+                Ordering::Equal => AckStatus::Mismatch,
             },
         };
-        Ok(self.told(&digest.pod, Answer::new(verdict)))
+        Ok(self.acknowledge(&digest.pod, Ack::new(status)))
     }
 
-    /// Puts a part of an inventory to the others; with the last one, makes the index equal to it.
+    /// Buffers a part of an inventory; with the last one, makes the index equal to it.
     ///
     /// # Errors
     ///
-    /// When it is malformed, of an unknown pod or hashed otherwise; then nothing is changed.
-    pub fn inventory(&self, part: &Inventory) -> Result<Answer, Refusal> {
+    /// When it is malformed, of an unknown pod or of another hash scheme; then nothing is changed.
+    pub fn inventory(&self, part: &Inventory) -> Result<Ack, IngestError> {
         part.check()?;
         let pod = self.pod(&part.pod)?;
         self.check_hashing(part.hashing)?;
-        let mut desk = self.desk(pod).lock();
-        match self.next(pod, part.incarnation)? {
-            Next::PassedBy => return Ok(Answer::new(Verdict::Stale)),
-            Next::At(next) if part.sequence < next => return Ok(Answer::new(Verdict::Duplicate)),
+        let mut shard = self.shard(pod).lock();
+        match self.expected(pod, part.incarnation)? {
+            Expected::Superseded => return Ok(Ack::new(AckStatus::Stale)),
+            Expected::Sequence(next) if part.sequence < next => return Ok(Ack::new(AckStatus::Duplicate)),
             _ => {}
         }
-        match desk.assembly(pod).put(part) {
-            Put::Wanting => Ok(Answer::new(Verdict::Partial)),
-            Put::Torn => Ok(Answer::new(Verdict::Gap)),
-            Put::Whole(blocks) => {
-                let blocks: Vec<InventoryBlock> = blocks.iter().map(listed).collect();
+        match shard.reassembly(pod).push(part) {
+            PartOutcome::Incomplete => Ok(Ack::new(AckStatus::Partial)),
+            PartOutcome::OutOfOrder => Ok(Ack::new(AckStatus::Gap)),
+            PartOutcome::Complete(entries) => {
+                let blocks: Vec<InventoryBlock> = entries.iter().map(inventory_block).collect();
                 let (incarnation, sequence) = (part.incarnation, part.sequence);
                 let whole = kv_index::Inventory { incarnation, sequence, blocks: &blocks };
-                let verdict = self.feed(pod, EventSemantics::Copies).reconcile(&whole)?;
-                Ok(self.told(&part.pod, answer(verdict)))
+                let outcome = self.feed(pod, EventSemantics::Copies).reconcile(&whole)?;
+                Ok(self.acknowledge(&part.pod, ack(outcome)))
             }
         }
     }
 
-    /// Notes what a pod's worker is told: whether all is there, or an inventory is wanted.
-    fn told(&self, name: &str, answer: Answer) -> Answer {
-        if let Some(status) = self.status(name) {
-            match answer.verdict {
-                Verdict::Applied | Verdict::InSync => status.set(SourceState::Live),
-                // One that was passed by is not this pod's worker any more.
-                Verdict::Stale => {}
-                verdict if verdict.wants_inventory() => {
-                    status.replay();
-                    status.set(SourceState::Replaying);
+    /// Updates the pod's source status by what its worker is answered.
+    fn acknowledge(&self, name: &str, ack: Ack) -> Ack {
+        if let Some(source) = self.status(name) {
+            match ack.status {
+                AckStatus::Applied | AckStatus::InSync => source.set(SourceState::Live),
+                // A superseded incarnation says nothing about the pod's current worker.
+                AckStatus::Stale => {}
+                status if status.needs_inventory() => {
+                    source.replay();
+                    source.set(SourceState::Replaying);
                 }
                 _ => {}
             }
         }
-        answer
+        ack
     }
 
     fn status(&self, name: &str) -> Option<Arc<SourceStatus>> {
-        self.reported.load().as_ref()?.get(name).cloned()
+        self.accepted.load().as_ref()?.get(name).cloned()
     }
 
-    /// Where this life of the pod's worker stands.
-    fn next(&self, pod: Pod, incarnation: u64) -> Result<Next, PodRetired> {
+    /// The position that is expected of an incarnation.
+    fn expected(&self, pod: Pod, incarnation: u64) -> Result<Expected, PodRetired> {
         Ok(match self.feed(pod, EventSemantics::Copies).cursor()? {
-            Some(cursor) if incarnation < cursor.incarnation => Next::PassedBy,
-            Some(cursor) if incarnation == cursor.incarnation => Next::At(cursor.next),
-            // A worker that has told nothing yet has nothing: its digest is worth comparing, as if it had begun.
-            None => Next::At(0),
-            Some(_) => Next::Unheard,
+            Some(cursor) if incarnation < cursor.incarnation => Expected::Superseded,
+            Some(cursor) if incarnation == cursor.incarnation => Expected::Sequence(cursor.next),
+            // A worker that has sent nothing yet has nothing: its digest is worth comparing, as if it had begun.
+            None => Expected::Sequence(0),
+            Some(_) => Expected::NewIncarnation,
         })
     }
 
@@ -229,47 +228,47 @@ impl EventIngest {
         Feed::new(&self.index, pod, FeedConfig { stream: STREAM, semantics: source, first_sequence: 0 })
     }
 
-    fn pod(&self, name: &str) -> Result<Pod, Refusal> {
-        let pod = self.index.pod(name).ok_or_else(|| Refusal::UnknownPod(name.to_owned()))?;
-        if self.reported.load().as_ref().is_some_and(|reported| !reported.contains_key(name)) {
-            return Err(Refusal::NotReported(name.to_owned()));
+    fn pod(&self, name: &str) -> Result<Pod, IngestError> {
+        let pod = self.index.pod(name).ok_or_else(|| IngestError::UnknownPod(name.to_owned()))?;
+        if self.accepted.load().as_ref().is_some_and(|accepted| !accepted.contains_key(name)) {
+            return Err(IngestError::NotPushed(name.to_owned()));
         }
         Ok(pod)
     }
 
-    fn check_hashing(&self, found: Hashing) -> Result<(), Refusal> {
+    fn check_hashing(&self, found: HashScheme) -> Result<(), IngestError> {
         let expected = self.hashing;
         match found {
             found if found == expected => Ok(()),
-            Hashing { block_size, .. } if block_size != expected.block_size => {
-                Err(Refusal::BlockSize { found: block_size, expected: expected.block_size })
+            HashScheme { block_size, .. } if block_size != expected.block_size => {
+                Err(IngestError::BlockSize { found: block_size, expected: expected.block_size })
             }
-            found => Err(Refusal::Hashing { found, expected }),
+            found => Err(IngestError::HashScheme { found, expected }),
         }
     }
 
-    fn desk(&self, pod: Pod) -> &Mutex<Desk> {
-        &self.desks[pod.id().index() % DESKS]
+    fn shard(&self, pod: Pod) -> &Mutex<Shard> {
+        &self.shards[pod.id().index() % SHARDS]
     }
 }
 
-/// Where one life of a pod's worker stands.
+/// The position that is expected of an incarnation of a pod's worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
-    /// This number is expected.
-    At(u64),
-    /// It is later than the life that is known.
-    Unheard,
-    /// A later life is known.
-    PassedBy,
+enum Expected {
+    /// This sequence number is next.
+    Sequence(u64),
+    /// The incarnation is later than the known one.
+    NewIncarnation,
+    /// A later incarnation is known.
+    Superseded,
 }
 
-impl Desk {
-    /// The pod's assembly; those of earlier holders of its id are dropped.
-    fn assembly(&mut self, pod: Pod) -> &mut Assembly {
+impl Shard {
+    /// The pod's reassembly buffer; those of earlier holders of its id are dropped.
+    fn reassembly(&mut self, pod: Pod) -> &mut Reassembly {
         self.0.retain(|(other, _)| other.id() != pod.id() || *other == pod);
         let at = self.0.iter().position(|(other, _)| *other == pod).unwrap_or_else(|| {
-            self.0.push((pod, Assembly::default()));
+            self.0.push((pod, Reassembly::default()));
             self.0.len() - 1
         });
         &mut self.0[at].1
@@ -284,26 +283,26 @@ fn event(change: &Change) -> Event<'_> {
     }
 }
 
-fn listed(block: &HeldBlock) -> InventoryBlock {
-    InventoryBlock { tier: block.tier, copies: block.copies, ..InventoryBlock::new(block.hash, block.parent) }
+fn inventory_block(entry: &InventoryEntry) -> InventoryBlock {
+    InventoryBlock { tier: entry.tier, copies: entry.copies, ..InventoryBlock::new(entry.hash, entry.parent) }
 }
 
-fn answer(verdict: kv_index::BatchOutcome) -> Answer {
-    use kv_index::BatchOutcome as Judged;
-    match verdict {
-        Judged::Applied(applied) | Judged::GapSkipped(applied) | Judged::Restarted(applied) => {
-            Answer { verdict: Verdict::Applied, refused: applied.refused as u64 }
+fn ack(outcome: kv_index::BatchOutcome) -> Ack {
+    use kv_index::BatchOutcome;
+    match outcome {
+        BatchOutcome::Applied(applied) | BatchOutcome::GapSkipped(applied) | BatchOutcome::Restarted(applied) => {
+            Ack { status: AckStatus::Applied, refused: applied.refused as u64 }
         }
-        Judged::Stale => Answer::new(Verdict::Stale),
-        Judged::Gap { .. } => Answer::new(Verdict::Gap),
-        _ => Answer::new(Verdict::Duplicate),
+        BatchOutcome::Stale => Ack::new(AckStatus::Stale),
+        BatchOutcome::Gap { .. } => Ack::new(AckStatus::Gap),
+        _ => Ack::new(AckStatus::Duplicate),
     }
 }
 
-/// The stream of pushed reports, apart from those that engines number themselves.
+/// The stream id of pushed events, apart from those that engines number themselves.
 const STREAM: StreamId = StreamId(0x7075_7368);
-/// Locks, one for each pod of an index of the usual width: an inventory holds up nobody else.
-const DESKS: usize = 256;
+/// Locks, one for each pod of an index of the usual width: an inventory blocks no other pod.
+const SHARDS: usize = 256;
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
-//! Reports over a gRPC stream to a gateway.
+//! gRPC sink: messages over a bidirectional stream to a gateway.
 //!
-//! The rule: answers come in the order of messages. So a message whose answer did not come in time ends its
-//! stream, lest the late answer be taken for the next message's.
+//! The rule: acknowledgements come in the order of messages. So a message whose acknowledgement is late ends its stream, lest
+//! it be taken for that of the next message.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status, Streaming};
 
-use crate::outlet::{Outlet, OutletError};
-use crate::wire::proto::codec::{METHOD, MOST_BYTES, ProstCodec};
-use crate::wire::proto::{Answer as AnswerFrame, Frame};
-use crate::wire::{Answer, Message};
+use crate::message_sink::{MessageSink, SinkError};
+use crate::wire::proto::codec::{MAX_BYTES, METHOD, ProstCodec};
+use crate::wire::proto::{Ack as AckFrame, Frame};
+use crate::wire::{Ack, Message};
 
 /// Sends to `pointsman.v1.Events/Report` of one gateway.
 #[derive(Debug)]
-pub struct GrpcOutlet {
+pub struct GrpcSink {
     channel: Channel,
     authorization: MetadataValue<Ascii>,
     open: Option<Open>,
@@ -29,10 +29,10 @@ pub struct GrpcOutlet {
 #[derive(Debug)]
 struct Open {
     frames: mpsc::Sender<Frame>,
-    answers: Streaming<AnswerFrame>,
+    answers: Streaming<AckFrame>,
 }
 
-/// Why there is no outlet. The worker's operator can act.
+/// Why a sink cannot be made. The worker's operator can act.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
@@ -44,8 +44,8 @@ pub enum ConnectError {
     Token(#[from] tonic::metadata::errors::InvalidMetadataValue),
 }
 
-impl GrpcOutlet {
-    /// An outlet to `url` (`http://host:port`) with the gateway's token. Connects with the first message, and
+impl GrpcSink {
+    /// An sink to `url` (`http://host:port`) with the gateway's token. Connects with the first message, and
     /// again whenever it must.
     ///
     /// # Errors
@@ -58,7 +58,7 @@ impl GrpcOutlet {
         Ok(Self { channel: endpoint.connect_lazy(), authorization, open: None, timeout: Duration::from_secs(10) })
     }
 
-    async fn exchange(&mut self, message: &Message) -> Result<Answer, Status> {
+    async fn exchange(&mut self, message: &Message) -> Result<Ack, Status> {
         // Taken out: if anything goes wrong, also if this future is dropped, the stream is not used again.
         let mut open = match self.open.take() {
             Some(open) => {
@@ -74,29 +74,29 @@ impl GrpcOutlet {
 
     /// Opens a stream with its first message.
     async fn stream(&mut self, first: Frame) -> Result<Open, Status> {
-        let mut grpc = Grpc::new(self.channel.clone()).max_decoding_message_size(MOST_BYTES);
+        let mut grpc = Grpc::new(self.channel.clone()).max_decoding_message_size(MAX_BYTES);
         grpc.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
         let (frames, queue) = mpsc::channel(1);
         let _ = frames.try_send(first);
         let queue = stream::unfold(queue, async |mut queue| Some((queue.recv().await?, queue)));
         let mut request = Request::new(queue);
         request.metadata_mut().insert("authorization", self.authorization.clone());
-        let codec = ProstCodec::<Frame, AnswerFrame>::default();
+        let codec = ProstCodec::<Frame, AckFrame>::default();
         let answers = grpc.streaming(request, http::uri::PathAndQuery::from_static(METHOD), codec).await?.into_inner();
         Ok(Open { frames, answers })
     }
 }
 
-impl Outlet for GrpcOutlet {
-    async fn send(&mut self, message: &Message) -> Result<Answer, OutletError> {
+impl MessageSink for GrpcSink {
+    async fn send(&mut self, message: &Message) -> Result<Ack, SinkError> {
         match tokio::time::timeout(self.timeout, self.exchange(message)).await {
-            Ok(answer) => answer.map_err(|status| refused(&status)),
-            Err(late) => Err(OutletError::Lost(late.to_string())),
+            Ok(answer) => answer.map_err(|status| sink_error(&status)),
+            Err(late) => Err(SinkError::unacknowledged(late)),
         }
     }
 }
 
-fn refused(status: &Status) -> OutletError {
+fn sink_error(status: &Status) -> SinkError {
     let http = match status.code() {
         Code::InvalidArgument => 400,
         Code::Unauthenticated => 401,
@@ -104,7 +104,7 @@ fn refused(status: &Status) -> OutletError {
         Code::ResourceExhausted => 413,
         Code::FailedPrecondition => 422,
         Code::Unimplemented => 501,
-        _ => return OutletError::Lost(format!("{:?}: {}", status.code(), status.message())),
+        _ => return SinkError::Unacknowledged(format!("{:?}: {}", status.code(), status.message())),
     };
-    OutletError::Refused { status: http, reason: status.message().to_owned() }
+    SinkError::Rejected { status: http, reason: status.message().to_owned() }
 }

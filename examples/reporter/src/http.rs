@@ -1,4 +1,4 @@
-//! Reports by HTTP POST to a gateway's internal endpoints.
+//! HTTP sink: messages by POST to a gateway's internal endpoints.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 
-use crate::outlet::{Outlet, OutletError};
-use crate::wire::{Answer, Message};
+use crate::message_sink::{MessageSink, SinkError};
+use crate::wire::{Ack, Message};
 
-/// Sends to `/internal/events` and `/internal/sync` of one gateway.
-pub struct HttpOutlet {
+/// Posts to `/internal/events` and `/internal/sync` of one gateway.
+pub struct HttpSink {
     client: Client<HttpConnector, Full<Bytes>>,
     events: Uri,
     sync: Uri,
@@ -21,8 +21,8 @@ pub struct HttpOutlet {
     timeout: Duration,
 }
 
-impl HttpOutlet {
-    /// An outlet to `base` (`http://host:port`) with the gateway's token.
+impl HttpSink {
+    /// A sink to `base` (`http://host:port`) with the gateway's token.
     ///
     /// # Errors
     ///
@@ -40,9 +40,9 @@ impl HttpOutlet {
         })
     }
 
-    async fn post(&self, message: &Message) -> Result<Answer, OutletError> {
+    async fn post(&self, message: &Message) -> Result<Ack, SinkError> {
         let (uri, body) = match message {
-            Message::Report(report) => (&self.events, serde_json::to_vec(report)),
+            Message::Batch(batch) => (&self.events, serde_json::to_vec(batch)),
             _ => (&self.sync, serde_json::to_vec(message)),
         };
         let request = Request::builder()
@@ -50,39 +50,38 @@ impl HttpOutlet {
             .uri(uri)
             .header(header::AUTHORIZATION, self.authorization.clone())
             .header(header::CONTENT_TYPE, "application/json")
-            .body(Full::from(body.map_err(lost)?))
-            .map_err(lost)?;
-        let response = self.client.request(request).await.map_err(lost)?;
+            .body(Full::from(body.map_err(SinkError::unacknowledged)?))
+            .map_err(SinkError::unacknowledged)?;
+        let response = self.client.request(request).await.map_err(SinkError::unacknowledged)?;
         let status = response.status();
-        let body = Limited::new(response.into_body(), MOST_ANSWER).collect().await.map_err(lost)?.to_bytes();
+        let body =
+            Limited::new(response.into_body(), MAX_ACK).collect().await.map_err(SinkError::unacknowledged)?.to_bytes();
         if status.is_success() {
-            return serde_json::from_slice(&body).map_err(lost);
+            return serde_json::from_slice(&body).map_err(SinkError::unacknowledged);
         }
         let reason = String::from_utf8_lossy(&body).into_owned();
-        let passing =
+        let is_transient =
             matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS | StatusCode::CONFLICT);
-        if status.is_client_error() && !passing {
-            return Err(OutletError::Refused { status: status.as_u16(), reason });
+        if status.is_client_error() && !is_transient {
+            return Err(SinkError::Rejected { status: status.as_u16(), reason });
         }
-        Err(OutletError::Lost(format!("status {status}: {reason}")))
+        Err(SinkError::Unacknowledged(format!("status {status}: {reason}")))
     }
 }
 
-impl Outlet for HttpOutlet {
-    async fn send(&mut self, message: &Message) -> Result<Answer, OutletError> {
-        tokio::time::timeout(self.timeout, self.post(message)).await.unwrap_or_else(|late| Err(lost(late)))
+impl MessageSink for HttpSink {
+    async fn send(&mut self, message: &Message) -> Result<Ack, SinkError> {
+        tokio::time::timeout(self.timeout, self.post(message))
+            .await
+            .unwrap_or_else(|late| Err(SinkError::unacknowledged(late)))
     }
 }
 
-impl std::fmt::Debug for HttpOutlet {
+impl std::fmt::Debug for HttpSink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HttpOutlet").field("events", &self.events).finish_non_exhaustive()
+        f.debug_struct("HttpSink").field("events", &self.events).finish_non_exhaustive()
     }
 }
 
-fn lost(error: impl std::fmt::Display) -> OutletError {
-    OutletError::Lost(error.to_string())
-}
-
-/// Bytes of an answer that are read.
-const MOST_ANSWER: usize = 1 << 16;
+/// Bytes of an acknowledgement that are read.
+const MAX_ACK: usize = 1 << 16;

@@ -1,9 +1,9 @@
-//! Reports into a NATS JetStream stream that every gateway reads.
+//! NATS JetStream sink: messages into a stream that every gateway reads.
 //!
-//! Each message goes as JSON to `<prefix>.<pod>`, and counts as sent when the stream has it. A message sent again has the same
-//! `Nats-Msg-Id`, so the stream keeps it once; should its window be over, gateways still see the number twice and
-//! apply it once. The stream is bounded by age and bytes: what it dropped is a gap to whoever comes late, and that
-//! gateway asks for an inventory on `<prefix>.resync.<pod>`.
+//! Each message is published as JSON on `<prefix>.<pod>`, and is acknowledged when the stream has stored it. A message sent
+//! again has the same `Nats-Msg-Id`, so the stream stores it once; after the deduplication window gateways still see the
+//! sequence number twice and apply it once. The stream is bounded by age and bytes: what it dropped is a gap to a gateway
+//! that comes late, and that gateway requests an inventory on `<prefix>.resync.<pod>`.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use async_nats::jetstream::{self, message::PublishMessage, stream};
 use async_nats::{Client, Subscriber};
 use futures_util::StreamExt;
 
-use crate::outlet::{Outlet, OutletError};
-use crate::wire::{Answer, Message, Resync, Verdict, decode};
+use crate::message_sink::{MessageSink, SinkError};
+use crate::wire::{Ack, AckStatus, Message, ResyncRequest, decode};
 
-/// Where the stream is and what it is called.
+/// Server, stream and subjects.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NatsConfig {
@@ -23,12 +23,12 @@ pub struct NatsConfig {
     pub url: String,
     /// The JetStream stream's name; made if it is not there.
     pub stream: String,
-    /// What its subjects begin with.
+    /// The prefix of its subjects.
     pub prefix: String,
-    /// How long a new stream keeps messages.
-    pub keep: Duration,
-    /// How many bytes a new stream keeps.
-    pub keep_bytes: i64,
+    /// `max_age` of a new stream.
+    pub max_age: Duration,
+    /// `max_bytes` of a new stream.
+    pub max_bytes: i64,
 }
 
 impl NatsConfig {
@@ -36,20 +36,20 @@ impl NatsConfig {
     #[must_use]
     pub fn new(url: &str, stream: &str, prefix: &str) -> Self {
         let (url, stream, prefix) = (url.to_owned(), stream.to_owned(), prefix.to_owned());
-        Self { url, stream, prefix, keep: Duration::from_secs(3600), keep_bytes: 1 << 30 }
+        Self { url, stream, prefix, max_age: Duration::from_secs(3600), max_bytes: 1 << 30 }
     }
 
-    /// Where a pod's messages go.
+    /// The subject of a pod's messages.
     pub(crate) fn subject(&self, pod: &str) -> String {
         format!("{}.{}", self.prefix, token(pod))
     }
 
-    /// Where gateways ask a pod's worker for an inventory. Not a subject of the stream: it has one part more.
+    /// The subject of resynchronization requests to a pod's worker. Not one of the stream: it has one token more.
     pub fn resync_subject(&self, pod: &str) -> String {
         format!("{}.resync.{}", self.prefix, token(pod))
     }
 
-    /// Every pod's messages.
+    /// The wildcard subject of all pods' messages.
     pub fn all(&self) -> String {
         format!("{}.*", self.prefix)
     }
@@ -59,9 +59,9 @@ impl NatsConfig {
         let config = stream::Config {
             name: self.stream.clone(),
             subjects: vec![self.all()],
-            max_age: self.keep,
-            max_bytes: self.keep_bytes,
-            duplicate_window: self.keep.min(Duration::from_secs(120)),
+            max_age: self.max_age,
+            max_bytes: self.max_bytes,
+            duplicate_window: self.max_age.min(Duration::from_secs(120)),
             ..stream::Config::default()
         };
         Self::context(client).get_or_create_stream(config).await
@@ -69,10 +69,10 @@ impl NatsConfig {
 
     /// JetStream over a connection.
     ///
-    /// What is asked while a server goes down is never answered. By default that is noticed after ten seconds; asking
-    /// once too often costs nothing, since every message and every stream has a name.
+    /// A request sent while a server goes down is never answered. The default timeout is ten seconds; a retry too many costs
+    /// nothing, since every message and every stream has a name.
     pub(crate) fn context(client: Client) -> jetstream::Context {
-        ContextBuilder::new().timeout(ANSWER_WITHIN).ack_timeout(ANSWER_WITHIN).build(client)
+        ContextBuilder::new().timeout(REQUEST_TIMEOUT).ack_timeout(REQUEST_TIMEOUT).build(client)
     }
 
     /// A connection that is made, and made again, in the background.
@@ -88,59 +88,57 @@ impl NatsConfig {
 
 /// Publishes one pod's messages.
 #[derive(Debug)]
-pub struct NatsOutlet {
+pub struct NatsSink {
     config: NatsConfig,
     client: Client,
     context: jetstream::Context,
     resyncs: Subscriber,
-    made: Made,
+    /// Whether the stream is known to exist.
+    stream_exists: bool,
 }
 
-/// Whether the stream is known to be there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Made {
-    NotYet,
-    Once,
-}
-
-impl NatsOutlet {
-    /// An outlet for the pod. The server need not be there yet.
+impl NatsSink {
+    /// An sink for the pod. The server need not be there yet.
     ///
     /// # Errors
     ///
     /// When the URL or the prefix is not one.
-    pub async fn connect(config: NatsConfig, pod: &str) -> Result<Self, OutletError> {
-        let client = config.client().await.map_err(lost)?;
-        let resyncs = client.subscribe(config.resync_subject(pod)).await.map_err(lost)?;
+    pub async fn connect(config: NatsConfig, pod: &str) -> Result<Self, SinkError> {
+        let client = config.client().await.map_err(SinkError::unacknowledged)?;
+        let resyncs = client.subscribe(config.resync_subject(pod)).await.map_err(SinkError::unacknowledged)?;
         let context = NatsConfig::context(client.clone());
-        Ok(Self { config, client, context, resyncs, made: Made::NotYet })
+        Ok(Self { config, client, context, resyncs, stream_exists: false })
     }
 
-    async fn publish(&mut self, message: &Message) -> Result<Answer, OutletError> {
-        if self.made == Made::NotYet {
-            self.config.open(self.client.clone()).await.map_err(lost)?;
-            self.made = Made::Once;
+    async fn publish(&mut self, message: &Message) -> Result<Ack, SinkError> {
+        if !self.stream_exists {
+            self.config.open(self.client.clone()).await.map_err(SinkError::unacknowledged)?;
+            self.stream_exists = true;
         }
-        let json = serde_json::to_vec(message).map_err(lost)?;
+        let json = serde_json::to_vec(message).map_err(SinkError::unacknowledged)?;
         let mut publish = PublishMessage::build().payload(json.into());
         if let Some(id) = id(message) {
             publish = publish.message_id(id);
         }
-        let published = self.context.send_publish(self.config.subject(message.pod()), publish).await.map_err(lost)?;
-        let acknowledged = published.await.map_err(lost);
+        let published = self
+            .context
+            .send_publish(self.config.subject(message.pod()), publish)
+            .await
+            .map_err(SinkError::unacknowledged)?;
+        let acknowledged = published.await.map_err(SinkError::unacknowledged);
         // Perhaps the stream was deleted: the next attempt makes it anew.
-        self.made = if acknowledged.is_ok() { Made::Once } else { Made::NotYet };
-        acknowledged.map(|_| Answer::new(Verdict::Taken))
+        self.stream_exists = acknowledged.is_ok();
+        acknowledged.map(|_| Ack::new(AckStatus::Taken))
     }
 }
 
-impl Outlet for NatsOutlet {
-    async fn send(&mut self, message: &Message) -> Result<Answer, OutletError> {
+impl MessageSink for NatsSink {
+    async fn send(&mut self, message: &Message) -> Result<Ack, SinkError> {
         let published = tokio::time::timeout(Duration::from_secs(10), self.publish(message)).await;
-        published.unwrap_or_else(|late| Err(lost(late)))
+        published.unwrap_or_else(|late| Err(SinkError::unacknowledged(late)))
     }
 
-    async fn asked(&mut self) -> Resync {
+    async fn resync_request(&mut self) -> ResyncRequest {
         loop {
             match self.resyncs.next().await {
                 Some(message) => {
@@ -154,17 +152,17 @@ impl Outlet for NatsOutlet {
     }
 }
 
-/// A numbered message's name in the stream.
+/// The `Nats-Msg-Id` of a numbered message.
 fn id(message: &Message) -> Option<String> {
-    let (incarnation, sequence) = message.number();
+    let (incarnation, sequence) = message.position();
     match message {
         Message::Digest(_) => None,
-        Message::Report(report) => Some(format!("{}/{incarnation}/{sequence}", report.pod)),
+        Message::Batch(batch) => Some(format!("{}/{incarnation}/{sequence}", batch.pod)),
         Message::Inventory(part) => Some(format!("{}/{incarnation}/{sequence}/{}", part.pod, part.part)),
     }
 }
 
-/// A pod's name as one part of a subject: what has a meaning there is spelled in hex.
+/// A pod's name as one subject token: other bytes than letters, digits, `-` and `_` in hex.
 fn token(pod: &str) -> String {
     let mut token = String::with_capacity(pod.len());
     for byte in pod.bytes() {
@@ -177,12 +175,8 @@ fn token(pod: &str) -> String {
     token
 }
 
-fn lost(error: impl std::fmt::Display) -> OutletError {
-    OutletError::Lost(error.to_string())
-}
-
-/// How long a server may take to answer.
-const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+/// Timeout of a request to the server.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {

@@ -8,7 +8,7 @@ use std::time::Instant;
 use kv_index::BatchOutcome;
 use serde::Serialize;
 
-/// How a source of events fares. Written by the source, read by whoever shows it.
+/// Status and counters of one event source.
 #[derive(Debug)]
 pub struct SourceStatus {
     source: &'static str,
@@ -42,14 +42,14 @@ impl SourceStatus {
         }
     }
 
-    /// Says how it is now.
+    /// Sets the state.
     pub fn set(&self, state: SourceState) {
         self.state.store(state as u8, Ordering::Relaxed);
     }
 
-    /// Counts a batch by what became of it.
-    pub fn count(&self, verdict: BatchOutcome) {
-        let counter = match verdict {
+    /// Counts a batch by its outcome.
+    pub fn count(&self, outcome: BatchOutcome) {
+        let counter = match outcome {
             BatchOutcome::Applied(_) | BatchOutcome::Restarted(_) => &self.batches,
             BatchOutcome::GapSkipped(_) => {
                 self.lost.fetch_add(1, Ordering::Relaxed);
@@ -63,17 +63,17 @@ impl SourceStatus {
         self.last.store(since + 1, Ordering::Relaxed);
     }
 
-    /// Counts a request for what is missing.
+    /// Counts a request for missing events.
     pub fn replay(&self) {
         self.replays.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts something that could not be read.
+    /// Counts a message that could not be read.
     pub fn error(&self) {
         self.errors.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How it is now.
+    /// The state.
     #[must_use]
     pub fn state(&self) -> SourceState {
         SourceState::ALL[usize::from(self.state.load(Ordering::Relaxed))]
@@ -98,12 +98,15 @@ impl SourceStatus {
     }
 }
 
-/// How a source is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// State of a source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(clippy::exhaustive_enums, reason = "metrics and the page name each of them")]
 pub enum SourceState {
-    /// No connection: nothing is known of what happens.
+    /// There is no source.
+    #[default]
+    Off,
+    /// No connection: events may be missed.
     Connecting,
     /// Everything that was announced is in the index, as far as can be known.
     Live,
@@ -115,16 +118,16 @@ pub enum SourceState {
 
 impl SourceState {
     /// Every state, in order of their numbers.
-    const ALL: [Self; 4] = [Self::Connecting, Self::Live, Self::Replaying, Self::Lost];
+    const ALL: [Self; 5] = [Self::Off, Self::Connecting, Self::Live, Self::Replaying, Self::Lost];
 }
 
-/// How a source fared until now.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// Snapshot of a source's status.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct SourceView {
-    /// Its kind.
+    /// `zmq`, `pushed` or `none`.
     pub source: &'static str,
-    /// How it is.
+    /// Its state.
     pub state: SourceState,
     /// Batches that were applied.
     pub batches: u64,

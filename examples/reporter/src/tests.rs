@@ -5,35 +5,35 @@ use std::time::Duration;
 use kv_index::{BlockHash, BlockSize, Digest, Index, Parent, Tier};
 use parking_lot::Mutex;
 
-use super::shadow::Shadow;
 use super::*;
 use crate::event_ingest::EventIngest;
-use crate::wire::{Answer, Hashing, Message};
+use crate::shadow_cache::ShadowCache;
+use crate::wire::{Ack, HashScheme, Message};
 use pointsman_lab::SplitMix64;
 
-/// Straight into an inbox. Every so many messages are lost.
+/// Straight into an ingest. Every so many messages are lost.
 struct Direct {
-    inbox: Arc<EventIngest>,
+    ingest: Arc<EventIngest>,
     sent: u64,
     lose_one_in: u64,
 }
 
-impl Outlet for Direct {
-    async fn send(&mut self, message: &Message) -> Result<Answer, OutletError> {
+impl MessageSink for Direct {
+    async fn send(&mut self, message: &Message) -> Result<Ack, SinkError> {
         self.sent += 1;
         if self.sent.is_multiple_of(self.lose_one_in) {
-            return Err(OutletError::Lost("on purpose".into()));
+            return Err(SinkError::Unacknowledged("on purpose".into()));
         }
         tokio::task::yield_now().await;
-        Ok(self.inbox.message(message).unwrap())
+        Ok(self.ingest.message(message).unwrap())
     }
 }
 
-fn hashing() -> Hashing {
-    Hashing::native("sim", BlockSize::new(16).unwrap())
+fn hashing() -> HashScheme {
+    HashScheme::native("sim", BlockSize::new(16).unwrap())
 }
 
-fn inbox() -> Arc<EventIngest> {
+fn ingest() -> Arc<EventIngest> {
     let index: Index = Index::new(kv_index::Config::default());
     index.join("a").unwrap();
     Arc::new(EventIngest::new(Arc::new(index), hashing()))
@@ -41,19 +41,19 @@ fn inbox() -> Arc<EventIngest> {
 
 fn hurried() -> Config {
     let mut config = Config::new("a", hashing(), 1);
-    config.flush_every = Duration::from_millis(1);
-    config.digest_every = Duration::from_millis(20);
-    config.retry_first = Duration::from_millis(1);
-    config.inventory_pause = Duration::ZERO;
+    config.flush_interval = Duration::from_millis(1);
+    config.digest_interval = Duration::from_millis(20);
+    config.retry_initial = Duration::from_millis(1);
+    config.inventory_interval = Duration::ZERO;
     config.queue_blocks = 64;
     config
 }
 
-fn digest(inbox: &EventIngest) -> Digest {
-    inbox.index().digest(inbox.index().pod("a").unwrap()).unwrap()
+fn digest(ingest: &EventIngest) -> Digest {
+    ingest.index().digest(ingest.index().pod("a").unwrap()).unwrap()
 }
 
-fn truth(shadow: &Shadow) -> Digest {
+fn truth(shadow: &ShadowCache) -> Digest {
     let copies = shadow.copies();
     Digest::of(copies.into_iter().flat_map(|(hash, n)| std::iter::repeat_n((hash, Tier::Gpu), n as usize)))
 }
@@ -62,15 +62,15 @@ fn truth(shadow: &Shadow) -> Digest {
 /// inventories are taken. The gateway is right at the end without a single digest that differed on the way.
 #[test]
 fn inventories_and_events_never_overlap() {
-    let (inbox, shadow) = (inbox(), Shadow::default());
+    let (ingest, shadow) = (ingest(), ShadowCache::default());
     let mut config = hurried();
     config.batch_blocks = 16;
-    let outlet = Direct { inbox: Arc::clone(&inbox), sent: 0, lose_one_in: 17 };
-    let (handle, task) = Reporter::start(config, shadow.clone(), outlet);
+    let sink = Direct { ingest: Arc::clone(&ingest), sent: 0, lose_one_in: 17 };
+    let (handle, task) = start(config, shadow.clone(), sink);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     // What is held, so that only that is evicted: copies never fall below what was told.
     let held: Mutex<Vec<BlockHash>> = Mutex::default();
-    let figures = std::thread::scope(|scope| {
+    let stats = std::thread::scope(|scope| {
         for seed in 0..2 {
             let (handle, shadow, held) = (handle.clone(), shadow.clone(), &held);
             scope.spawn(move || {
@@ -96,16 +96,16 @@ fn inventories_and_events_never_overlap() {
         drop(handle);
         runtime.block_on(task)
     });
-    assert!(figures.inventories > 1 && figures.reports > 1, "{figures:?}");
-    assert_eq!((figures.gaps, figures.mismatches), (0, 0), "{figures:?}");
-    assert_eq!(digest(&inbox), truth(&shadow));
+    assert!(stats.inventories > 1 && stats.batches > 1, "{stats:?}");
+    assert_eq!((stats.gaps, stats.mismatches), (0, 0), "{stats:?}");
+    assert_eq!(digest(&ingest), truth(&shadow));
 }
 
 #[tokio::test]
 async fn the_task_ends_with_the_last_handle_and_sends_the_rest() {
-    let (inbox, shadow) = (inbox(), Shadow::default());
-    let outlet = Direct { inbox: Arc::clone(&inbox), sent: 0, lose_one_in: u64::MAX };
-    let (handle, task) = Reporter::start(Config::new("a", hashing(), 1), shadow.clone(), outlet);
+    let (ingest, shadow) = (ingest(), ShadowCache::default());
+    let sink = Direct { ingest: Arc::clone(&ingest), sent: 0, lose_one_in: u64::MAX };
+    let (handle, task) = start(Config::new("a", hashing(), 1), shadow.clone(), sink);
     let task = tokio::spawn(task);
     let other = handle.clone();
     shadow.store(&handle, Parent::Root, &[BlockHash::new(1), BlockHash::new(2)]);
@@ -113,16 +113,16 @@ async fn the_task_ends_with_the_last_handle_and_sends_the_rest() {
     shadow.evict(&other, &[BlockHash::new(2)]);
     drop(other);
     tokio::time::timeout(Duration::from_secs(10), task).await.expect("it ends").unwrap();
-    assert_eq!(digest(&inbox), truth(&shadow));
+    assert_eq!(digest(&ingest), truth(&shadow));
 }
 
 /// A gateway that is not there does not keep a worker from ending.
 #[tokio::test]
 async fn the_task_ends_also_if_nobody_answers() {
-    let outlet = Direct { inbox: inbox(), sent: 0, lose_one_in: 1 };
-    let (handle, task) = Reporter::start(Config::new("a", hashing(), 1), Shadow::default(), outlet);
+    let sink = Direct { ingest: ingest(), sent: 0, lose_one_in: 1 };
+    let (handle, task) = start(Config::new("a", hashing(), 1), ShadowCache::default(), sink);
     handle.cleared();
     drop(handle);
-    let figures = tokio::time::timeout(Duration::from_secs(10), task).await.expect("it ends");
-    assert_eq!((figures.reports, figures.inventories), (0, 0));
+    let stats = tokio::time::timeout(Duration::from_secs(10), task).await.expect("it ends");
+    assert_eq!((stats.batches, stats.inventories), (0, 0));
 }

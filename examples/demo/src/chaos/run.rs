@@ -225,10 +225,11 @@ fn attempts(metrics: &str) -> Vec<(String, u64)> {
 
 /// Not patient, or pods that hang would hold everything up; and not so quick to ask for health that no request meets one.
 fn configure(config: &mut Config, options: &Options) {
-    config.profile = Profile::PluginState(options.profile.clone());
-    (config.patience.first_byte_seconds, config.patience.idle_seconds) = (3.0, 2.0);
-    config.patience.whole_seconds = 30.0;
-    (config.health.every_seconds, config.health.timeout_seconds) = (1.0, 1.0);
+    config.profile = Profile::Stock(options.profile.clone());
+    config.timeouts.first_byte_timeout = Duration::from_secs(3);
+    config.timeouts.stream_idle_timeout = Duration::from_secs(2);
+    config.timeouts.request_timeout = Duration::from_secs(30);
+    (config.health_check.interval, config.health_check.timeout) = (Duration::from_secs(1), Duration::from_secs(1));
 }
 
 async fn no_leak(before: ResourceCounts) -> Invariant {

@@ -1,8 +1,10 @@
-//! What is wrong with a configuration, and where.
+//! Configuration errors, with their place.
 
 use std::fmt;
 
-/// Why a configuration is not taken. The operator can act.
+use super::suggest::suggest;
+
+/// Why a configuration is rejected. The operator can act.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -14,17 +16,17 @@ pub enum ConfigError {
         /// Why.
         kind: std::io::ErrorKind,
     },
-    /// The text is no configuration. The place is in the text of the reader, and here once more as numbers.
+    /// The text is not a configuration.
     #[error("line {line}, column {column}: {reason}")]
     Text {
         /// Counted from 1; 0 if it is not known.
         line: usize,
         /// Counted from 1; 0 if it is not known.
         column: usize,
-        /// In the words of the YAML reader.
+        /// The message of the YAML parser, which names the key.
         reason: Box<str>,
     },
-    /// The values make no sense.
+    /// Values are invalid.
     #[error("{0}")]
     Values(Problems),
 }
@@ -32,11 +34,16 @@ pub enum ConfigError {
 impl ConfigError {
     pub(super) fn of_yaml(error: serde_yaml_ng::Error) -> Self {
         let (line, column) = error.location().map_or((0, 0), |place| (place.line(), place.column()));
-        Self::Text { line, column, reason: error.to_string().into() }
+        let reason = error.to_string();
+        // Serde's message on an unknown key: "unknown field `a`, expected one of `b`, `c`".
+        let mut quoted = reason.split('`').skip(1).step_by(2);
+        let meant = quoted.next().and_then(|name| suggest(name, quoted));
+        let hint = meant.filter(|_| reason.contains("unknown ")).map(|meant| format!("; did you mean `{meant}`?"));
+        Self::Text { line, column, reason: (reason.clone() + &hint.unwrap_or_default()).into() }
     }
 }
 
-/// Everything that is wrong, one a line.
+/// All invalid values, one a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "a list")]
 pub struct Problems(pub Vec<Problem>);
@@ -50,13 +57,13 @@ impl fmt::Display for Problems {
     }
 }
 
-/// One thing that is wrong.
+/// One invalid value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Problem {
-    /// The field, as a path from the top: `pods[2].url`.
+    /// The path of the key: `pods[2].url`.
     pub place: Box<str>,
-    /// What is wrong with it.
+    /// What is wrong, and the fix.
     pub reason: Box<str>,
 }
 

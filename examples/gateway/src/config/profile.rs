@@ -1,4 +1,4 @@
-//! How pods are chosen: a ready profile by name, or a document.
+//! Routing profile: a stock profile by name, or a document.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use serde::Deserialize;
 #[non_exhaustive]
 pub enum Profile {
     /// A ready profile of `routing_plugins::profiles`.
-    PluginState(String),
+    Stock(String),
     /// A document in a file of its own.
     File(ProfileFile),
     /// A document, right here.
@@ -21,14 +21,14 @@ impl Profile {
     /// A stock profile.
     #[must_use]
     pub fn stock(name: &str) -> Self {
-        Self::PluginState(name.to_owned())
+        Self::Stock(name.to_owned())
     }
 
     /// What pages and metrics call it.
     #[must_use]
     pub fn label(&self) -> String {
         match self {
-            Self::PluginState(name) => name.clone(),
+            Self::Stock(name) => name.clone(),
             Self::File(file) => file.file.display().to_string(),
             Self::Document(_) => "document".to_owned(),
         }

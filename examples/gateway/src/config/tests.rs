@@ -31,7 +31,15 @@ fn what_is_no_yaml_or_unknown_is_named_with_its_place() {
         ("model: { name: sim }\nlisten_on: x", 2, "listen_on"),
         ("model: { name: sim }\npods:\n  - { name: a, url: u, rol: both }", 3, "rol"),
         ("model: { name: sim }\nlisten: nowhere", 2, "socket address"),
-        ("model: { name: sim }\nlimits: { body_bytes: -1 }", 2, "-1"),
+        ("model: { name: sim }\nlimits: { max_requests: -1 }", 2, "-1"),
+        (
+            "model: { name: sim }\ntimeouts: { request_timeout: 600 }",
+            2,
+            "timeouts.request_timeout: `600` has no unit: write `600s`",
+        ),
+        ("model: { name: sim }\n\ndrain_timeout: soon", 3, "such as `250ms`, `30s`"),
+        ("model: { name: sim }\nhealth_chek: { interval: 1s }", 2, "did you mean `health_check`?"),
+        ("model: { name: sim }\ntimeouts: { requst_timeout: 1s }", 2, "did you mean `request_timeout`?"),
         ("model: [", 1, ""),
     ] {
         match Config::parse(text) {
@@ -51,9 +59,9 @@ fn every_problem_is_listed_at_once() {
         "model: { name: '' }
 profile: cache_awar
 internal: { token: a, token_file: b }
-limits: { in_flight: 0, header_bytes: 10 }
-patience: { first_byte_seconds: 0 }
-drain_seconds: -1
+limits: { max_requests: 0, max_request_headers_bytes: 10 }
+timeouts: { first_byte_timeout: 0s }
+drain_timeout: 48h
 pods:
   - { name: a, url: 'http://one:1' }
   - { name: a, url: 'https://two:2' }
@@ -64,13 +72,13 @@ pods:
         "model.name: ",
         "did you mean `cache_aware`?",
         "internal: `token` and `token_file`",
-        "limits.in_flight: 0",
-        "limits.header_bytes: 10",
-        "patience.first_byte_seconds: 0",
-        "drain_seconds: -1",
+        "limits.max_requests: 0",
+        "limits.max_request_headers_bytes: 10",
+        "timeouts.first_byte_timeout: the duration is not between",
+        "drain_timeout: the duration is not between",
         "pods[1].name: `a` is the name of pods[0] already",
         "pods[1].url: `https://two:2` is https",
-        "pods[2].name: a pod has a name",
+        "pods[2].name: the name is empty",
         "pods[2].url: `http://one:1` is the url of pods[0] already",
         "pods[3].url: `http://d/path` has a path",
         "pods[3].events.zmq.events: `ipc://x`",
@@ -113,13 +121,18 @@ fn a_configuration_that_is_printed_keeps_its_token_to_itself() {
 #[test]
 fn the_sample_file_shows_the_defaults() {
     let config = Config::parse(include_str!("../../gateway.yaml")).unwrap();
-    assert_eq!((config.limits, config.patience), (Limits::default(), Patience::default()));
-    assert_eq!((config.health, config.drain_seconds), (HealthSettings::default(), default_drain()));
+    assert_eq!(
+        (config.limits, config.timeouts, config.retry),
+        (Limits::default(), Timeouts::default(), Retry::default())
+    );
+    assert_eq!((config.health_check, config.drain_timeout), (HealthCheck::default(), default_drain_timeout()));
 }
 
 #[test]
-fn a_stream_of_reports_has_a_server_and_a_name() {
-    let found = problems("model: { name: sim }\nsources: { nats: { url: 'localhost', stream: '', subject: 'a b' } }");
+fn a_stream_of_events_has_a_server_and_a_name() {
+    let found = problems(
+        "model: { name: sim }\nevent_sources: { nats: { url: 'localhost', stream: '', subject_prefix: 'a b' } }",
+    );
     let places: Vec<&str> = found.iter().filter_map(|problem| problem.split(':').next()).collect();
-    assert_eq!(places, ["sources.nats.url", "sources.nats.stream", "sources.nats.subject"]);
+    assert_eq!(places, ["event_sources.nats.url", "event_sources.nats.stream", "event_sources.nats.subject_prefix"]);
 }

@@ -129,7 +129,7 @@ async fn a_body_whose_length_is_not_clear_is_never_passed_on_as_two() {
 #[tokio::test]
 async fn a_client_that_asks_first_is_told_before_it_sends() {
     let pod = FakePod::start("a", Script::Whole(WHOLE)).await;
-    let gateway = hurried(&pod, |config| config.limits.body_bytes = 200).await;
+    let gateway = hurried(&pod, |config| config.limits.max_request_bytes = 200).await;
     let mut stream = connect(gateway.address()).await;
     let asks = |length: usize| chat(&format!("expect: 100-continue\r\ncontent-length: {length}\r\n"));
     stream.write_all(asks(CHAT.len()).as_bytes()).await.unwrap();
@@ -175,7 +175,7 @@ async fn other_methods_and_paths_have_plain_answers() {
 #[tokio::test]
 async fn a_client_that_takes_nothing_more_does_not_hold_its_pod_for_ever() {
     let pod = FakePod::start("a", Script::Endless).await;
-    let gateway = hurried(&pod, |config| config.patience.client_seconds = 0.3).await;
+    let gateway = hurried(&pod, |config| config.timeouts.client_idle_timeout = Duration::from_millis(300)).await;
     let mut stream = connect(gateway.address()).await;
     stream.write_all((chat(&format!("content-length: {}\r\n", STREAMED.len())) + STREAMED).as_bytes()).await.unwrap();
     reads(&mut stream, &["200 OK"]).await;
@@ -190,7 +190,7 @@ async fn a_client_that_takes_nothing_more_does_not_hold_its_pod_for_ever() {
 #[tokio::test]
 async fn a_client_that_sends_a_byte_now_and_then_is_not_waited_for() {
     let pod = FakePod::start("a", Script::Whole(WHOLE)).await;
-    let gateway = hurried(&pod, |config| config.patience.client_seconds = 0.5).await;
+    let gateway = hurried(&pod, |config| config.timeouts.client_idle_timeout = Duration::from_millis(500)).await;
     let stream = connect(gateway.address()).await;
     stream.set_nodelay(true).unwrap();
     let (mut reader, mut writer) = stream.into_split();
@@ -212,7 +212,7 @@ async fn a_client_that_sends_a_byte_now_and_then_is_not_waited_for() {
 #[tokio::test]
 async fn there_are_only_so_many_connections() {
     let pod = FakePod::start("a", Script::Whole(WHOLE)).await;
-    let gateway = hurried(&pod, |config| config.limits.connections = 1).await;
+    let gateway = hurried(&pod, |config| config.limits.max_connections = 1).await;
     let mut first = connect(gateway.address()).await;
     let asks = "GET /health HTTP/1.1\r\nhost: x\r\n\r\n";
     first.write_all(asks.as_bytes()).await.unwrap();
@@ -241,7 +241,7 @@ async fn whoever_leaves_at_whatever_moment_is_counted_out() {
     assert_eq!(Client::new(gateway.address()).chat().await.status, 200);
     until("all to be over", || {
         let state = gateway.state();
-        state.totals.in_flight == 0 && state.pods[0].in_flight == 0 && state.flow.is_empty()
+        state.totals.in_flight == 0 && state.pods[0].in_flight == 0 && state.active_requests.is_empty()
     })
     .await;
     drop(client);

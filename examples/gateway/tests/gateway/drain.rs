@@ -27,7 +27,7 @@ async fn streams_end_new_requests_are_refused_and_nothing_is_left() {
     }
     assert_eq!(rest, EVENTS[1..].concat());
     let drained = within("the drain", draining).await.unwrap();
-    assert_eq!(drained.cut, 0);
+    assert_eq!(drained.truncated, 0);
     assert!(tokio::net::TcpStream::connect(address).await.is_err(), "nobody listens");
     drop((client, late, body));
     until("all tasks to end", || alive() <= baseline).await;
@@ -40,7 +40,7 @@ async fn a_stream_that_takes_too_long_ends_with_an_error_of_its_own_frame() {
     let mut body = client.begin("/v1/chat/completions", STREAMED, &[]).await.into_body();
     piece(&mut body).await.unwrap().unwrap();
     let drained = within("the drain", gateway.drain(Duration::from_millis(50))).await;
-    assert_eq!(drained.cut, 1);
+    assert_eq!(drained.truncated, 1);
     let mut rest = String::new();
     while let Some(piece) = piece(&mut body).await {
         rest.push_str(&piece.unwrap());

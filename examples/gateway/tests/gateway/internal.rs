@@ -5,9 +5,10 @@ use std::time::Duration;
 use kv_index::{BlockHash, BlockSize, EventSemantics, Parent, Tier};
 use pointsman_gateway::Gateway;
 use pointsman_gateway::config::{Events, ZmqEndpoints};
-use pointsman_reporter::wire::{Change, Hashing, Report};
+use pointsman_reporter::source_status::SourceState;
+use pointsman_reporter::wire::{Change, EventBatch, HashScheme};
 
-use super::world::{Answer, Client, FakePod, Script, WHOLE, config, until};
+use super::world::{Ack, Client, FakePod, Script, WHOLE, config, until};
 
 const TOKEN: &str = "a token";
 const JSON: (&str, &str) = ("content-type", "application/json");
@@ -17,12 +18,12 @@ fn stored(sequence: u64, blocks: std::ops::Range<u64>) -> String {
     let blocks = blocks.map(BlockHash::new).collect();
     let changes = vec![Change::Stored { parent: Parent::Root, blocks, tier: Tier::Gpu }];
     let source = EventSemantics::Copies;
-    let hashing = Hashing::native("sim", BlockSize::new(16).unwrap());
-    let report = Report { pod: "a".into(), incarnation: 1, sequence, hashing, source, changes };
+    let hashing = HashScheme::native("sim", BlockSize::new(16).unwrap());
+    let report = EventBatch { pod: "a".into(), incarnation: 1, sequence, hashing, source, changes };
     serde_json::to_string(&report).unwrap()
 }
 
-async fn report(client: &Client, body: &str) -> Answer {
+async fn report(client: &Client, body: &str) -> Ack {
     client.post("/internal/events", body, &[JSON, BEARER]).await
 }
 
@@ -93,12 +94,15 @@ async fn what_is_wrong_with_a_report_is_said_and_changes_nothing() {
 async fn how_a_pods_events_come_in_is_shown_and_counted() {
     let pod = FakePod::start("a", Script::Whole(WHOLE)).await;
     let (gateway, client) = reported(&pod).await;
-    assert_eq!(gateway.state().pods[0].events.state, "connecting");
+    assert_eq!(gateway.state().pods[0].events.state, SourceState::Connecting);
     report(&client, &stored(0, 1..3)).await;
     let events = &gateway.state().pods[0].events;
-    assert_eq!((&*events.source, &*events.state, events.batches), ("pushed", "live", 1));
+    assert_eq!((events.source, events.state, events.batches), ("pushed", SourceState::Live, 1));
     assert_eq!(report(&client, &stored(2, 3..5)).await.json()["verdict"], "gap");
-    assert_eq!((&*gateway.state().pods[0].events.state, gateway.state().pods[0].events.gaps), ("replaying", 1));
+    assert_eq!(
+        (gateway.state().pods[0].events.state, gateway.state().pods[0].events.gaps),
+        (SourceState::Replaying, 1)
+    );
     let page = client.get("/metrics").await;
     for line in
         ["pod_events_live{pod=\"a\"} 0", "pod_event_batches_total{pod=\"a\"} 1", "pod_event_gaps_total{pod=\"a\"} 1"]
@@ -149,7 +153,7 @@ async fn a_silent_peer_at_the_grpc_door_does_not_keep_a_gateway_from_stopping() 
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut config = config(&[&pod]);
     config.internal.token = Some(TOKEN.to_owned());
-    config.sources = serde_yaml_ng::from_str(&format!("grpc: {{ listen: '{address}' }}")).unwrap();
+    config.event_sources = serde_yaml_ng::from_str(&format!("grpc: {{ listen: '{address}' }}")).unwrap();
     let gateway = Gateway::start(config).await.unwrap();
     let silent = tokio::net::TcpStream::connect(address).await.unwrap();
     super::world::within("the drain", gateway.drain(Duration::ZERO)).await;

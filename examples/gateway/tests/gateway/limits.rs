@@ -11,7 +11,7 @@ use pointsman_gateway::Gateway;
 async fn a_body_that_is_too_large_is_a_413() {
     let pod = FakePod::start("a", Script::Whole(WHOLE)).await;
     let mut config = config(&[&pod]);
-    config.limits.body_bytes = 200;
+    config.limits.max_request_bytes = 200;
     let gateway = Gateway::start(config).await.unwrap();
     let client = Client::new(gateway.address());
     let answer = client.post("/v1/chat/completions", &format!("{CHAT}{}", " ".repeat(300)), &[]).await;
@@ -25,7 +25,7 @@ async fn a_body_that_is_too_large_is_a_413() {
 async fn a_head_that_is_too_large_is_a_431() {
     let pod = FakePod::start("a", Script::Whole(WHOLE)).await;
     let mut config = config(&[&pod]);
-    config.limits.header_bytes = 8192;
+    config.limits.max_request_headers_bytes = 8192;
     let gateway = Gateway::start(config).await.unwrap();
     let mut stream = tokio::net::TcpStream::connect(gateway.address()).await.unwrap();
     let head = format!("GET /health HTTP/1.1\r\nhost: x\r\nx-long: {}\r\n\r\n", "x".repeat(20_000));
@@ -41,7 +41,7 @@ async fn a_head_that_is_too_large_is_a_431() {
 async fn more_requests_than_there_is_room_for_are_told_to_come_back() {
     let pod = FakePod::start("a", Script::Gated(EVENTS)).await;
     let mut config = config(&[&pod]);
-    config.limits.in_flight = 1;
+    config.limits.max_requests = 1;
     let gateway = Gateway::start(config).await.unwrap();
     let client = Client::new(gateway.address());
     let mut first = client.begin("/v1/chat/completions", STREAMED, &[]).await.into_body();

@@ -55,9 +55,9 @@ async fn metrics_are_prometheus_text() {
     for line in [
         "pointsman_gateway_requests_total 1",
         "pointsman_gateway_pod_healthy{pod=\"a\"} 1",
-        "pointsman_gateway_in_flight 0",
+        "pointsman_gateway_requests_in_flight 0",
         "pointsman_gateway_decisions_total{profile=\"first_token\"} 1",
-        "pointsman_gateway_ttft_seconds_count 1",
+        "pointsman_gateway_time_to_first_token_seconds_count 1",
         "pointsman_gateway_tokenize_failures_total 0",
     ] {
         assert!(page.text().lines().any(|found| found == line), "{line} is not in\n{}", page.text());

@@ -47,7 +47,7 @@ impl Process {
     }
 
     async fn address(&mut self) -> SocketAddr {
-        self.line("clients are served at ").await.rsplit(' ').next().unwrap().parse().unwrap()
+        self.line("listening at ").await.rsplit(' ').next().unwrap().parse().unwrap()
     }
 
     fn signal(&self, name: &str) {
@@ -99,10 +99,10 @@ async fn a_hangup_reads_the_file_again_and_a_term_lets_streams_end() {
     assert_eq!(piece(&mut body).await.unwrap().unwrap(), EVENTS[0]);
 
     process.signal("HUP");
-    process.line("is in force").await;
+    process.line("is applied").await;
     write(&path, &[&a, &b], "");
     process.signal("HUP");
-    process.line("is in force").await;
+    process.line("is applied").await;
     assert_eq!(client.get("/state").await.json()["pods"].as_array().unwrap().len(), 2);
 
     process.signal("TERM");
@@ -127,21 +127,21 @@ async fn the_drain_is_as_long_as_the_file_in_force_says_and_a_second_signal_ends
     let pod = FakePod::start("a", Script::Gated(EVENTS)).await;
     let folder = folder("drain");
     let path = folder.join("gateway.yaml");
-    for (drain_seconds, signals, code) in [("0.1", 1, 0), ("600", 2, 1)] {
-        write(&path, &[&pod], "drain_seconds: 30\n");
+    for (drain_timeout, signals, code) in [("100ms", 1, 0), ("10m", 2, 1)] {
+        write(&path, &[&pod], "drain_timeout: 30s\n");
         let mut process = Process::start(&path);
         let client = Client::new(process.address().await);
         let mut body = client.begin("/v1/chat/completions", STREAMED, &[]).await.into_body();
         piece(&mut body).await.unwrap().unwrap();
-        write(&path, &[&pod], &format!("drain_seconds: {drain_seconds}\n"));
+        write(&path, &[&pod], &format!("drain_timeout: {drain_timeout}\n"));
         process.signal("HUP");
-        process.line("is in force").await;
+        process.line("is applied").await;
         process.signal("TERM");
         process.line("draining").await;
         for _ in 1..signals {
             process.signal("INT");
         }
-        assert_eq!(process.exit_code().await, Some(code), "drain_seconds: {drain_seconds}");
+        assert_eq!(process.exit_code().await, Some(code), "drain_timeout: {drain_timeout}");
     }
     std::fs::remove_dir_all(folder).unwrap();
 }
@@ -159,7 +159,7 @@ fn a_bad_file_is_an_exit_with_2_and_every_problem_is_named() {
     for (text, says) in [
         (
             "model: { name: '' }\nprofile: round_robbin\npods: [{ name: a, url: 'ftp://a' }]\nlimits: { in_flight: 0 }",
-            &["model.name", "did you mean `round_robin`?", "pods[0].url", "limits.in_flight"][..],
+            &["model.name", "did you mean `round_robin`?", "pods[0].url", "limits.max_requests"][..],
         ),
         ("model: { name: sim }\nlisten_on: x", &["line 2", "listen_on"]),
         ("model: { name: sim }\nprofile: { file: /does/not/exist.yaml }", &["/does/not/exist.yaml"]),

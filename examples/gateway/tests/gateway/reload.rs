@@ -82,11 +82,11 @@ async fn a_file_is_followed_and_a_bad_one_is_not_taken() {
     let gateway = Gateway::start(pointsman_gateway::Config::read(&path).unwrap()).await.unwrap();
     let (now, stop) = (Notify::new(), CancellationToken::new());
     let (log, mut logged) = tokio::sync::mpsc::unbounded_channel();
-    let following = watch::follow(&gateway, &path, &now, &stop, |line| log.send(line.to_owned()).unwrap());
+    let following = watch::watch(&gateway, &path, &now, &stop, |line| log.send(line.to_owned()).unwrap());
     let steps = async {
         replace(&path, &text(&[&a, &b], "round_robin"));
         let line = within("the change to be seen", logged.recv()).await.unwrap();
-        assert!(line.ends_with("is in force"), "{line}");
+        assert!(line.ends_with("is applied"), "{line}");
         assert_eq!(gateway.state().pods.len(), 2);
         replace(&path, &text(&[&a], "round_robbin"));
         let line = within("the mistake to be seen", logged.recv()).await.unwrap();
@@ -120,7 +120,7 @@ async fn a_profile_in_a_file_of_its_own_is_followed_too() {
     let gateway = Gateway::start(pointsman_gateway::Config::read(&path).unwrap()).await.unwrap();
     let (client, now, stop) = (Client::new(gateway.address()), Notify::new(), CancellationToken::new());
     let (log, mut logged) = tokio::sync::mpsc::unbounded_channel();
-    let following = watch::follow(&gateway, &path, &now, &stop, |line| log.send(line.to_owned()).unwrap());
+    let following = watch::watch(&gateway, &path, &now, &stop, |line| log.send(line.to_owned()).unwrap());
     let step = async || {
         client.chat().await;
         gateway.state().decisions[0].steps[0].step.clone()
@@ -136,7 +136,7 @@ async fn a_profile_in_a_file_of_its_own_is_followed_too() {
             // It may have been noticed before the signal, and is taken again then.
             while step().await != name {
                 let line = within("the change to be seen", logged.recv()).await.unwrap();
-                assert!(line.ends_with("is in force"), "{line}");
+                assert!(line.ends_with("is applied"), "{line}");
             }
         }
         stop.cancel();

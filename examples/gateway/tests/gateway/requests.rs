@@ -1,5 +1,7 @@
 //! Requests: passed through, explained, refused, tried again.
 
+use std::time::Duration;
+
 use super::world::{CHAT, Client, EVENTS, FakePod, STREAMED, Script, WHOLE, config, gateway, piece, until};
 use pointsman_gateway::Gateway;
 
@@ -29,7 +31,7 @@ async fn a_stream_comes_as_it_is_written_and_a_client_that_leaves_is_felt() {
     // The pod holds the rest back, so this is not buffered.
     assert_eq!(piece(&mut body).await.unwrap().unwrap(), EVENTS[0]);
     let state = gateway.state();
-    assert_eq!((state.flow[0].stage, state.flow[0].pod.as_deref()), ("streaming", Some("a")));
+    assert_eq!((state.active_requests[0].stage, state.active_requests[0].pod.as_deref()), ("streaming", Some("a")));
     assert_eq!(state.pods[0].in_flight, 1);
     pod.let_go(1);
     assert_eq!(piece(&mut body).await.unwrap().unwrap(), EVENTS[1]);
@@ -113,7 +115,7 @@ async fn models_and_aliases_are_known_and_others_are_not() {
     assert_eq!(client.get("/v1/nothing").await.status, 404);
     assert_eq!(client.get("/v1/completions").await.status, 405);
     assert_eq!(pod.seen().len(), 1);
-    assert_eq!(gateway.state().totals.refused, 2);
+    assert_eq!(gateway.state().totals.rejected, 2);
     gateway.drain(std::time::Duration::ZERO).await;
 }
 
@@ -122,7 +124,7 @@ async fn a_pod_that_is_down_is_passed_over_and_nothing_is_left_behind() {
     let (mut a, b) = (FakePod::start("a", Script::Whole(WHOLE)).await, FakePod::start("b", Script::Whole(WHOLE)).await);
     let mut config = config(&[&a, &b]);
     // Nobody notices in time, so requests find out.
-    config.health.every_seconds = 600.0;
+    config.health_check.interval = Duration::from_secs(600);
     config.profile = pointsman_gateway::config::Profile::stock("round_robin");
     let gateway = Gateway::start(config).await.unwrap();
     let client = Client::new(gateway.address());

@@ -62,7 +62,7 @@ async fn a_gateway_that_dies_has_what_was_kept_last() {
     let path = folder.join("index");
     let mut config = kept(&pod, path.clone());
     config.snapshot = Some(SnapshotSettings::new(&path));
-    config.snapshot.as_mut().unwrap().every_seconds = 0.1;
+    config.snapshot.as_mut().unwrap().interval = Duration::from_millis(100);
     let gateway = Gateway::start(config.clone()).await.unwrap();
     store(&gateway);
     // The first may have been taken before the blocks were there.
@@ -100,7 +100,7 @@ async fn the_pods_of_an_old_fleet_take_no_room_from_a_new_one() {
     let pod = FakePod::start("a", Script::Whole(WHOLE)).await;
     let folder = folder("fleets");
     let mut config = kept(&pod, folder.join("index"));
-    config.health.timeout_seconds = 0.5;
+    config.health_check.timeout = Duration::from_millis(500);
     // Nobody is there; names are what matters.
     let pod = |name: &str, at: u8| PodSettings::new(&format!("{name}-{at}"), &format!("http://127.0.0.{at}:1"));
     for name in ["old", "new"] {

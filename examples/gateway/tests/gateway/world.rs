@@ -178,13 +178,13 @@ pub(crate) struct Client {
 
 /// An answer that is whole.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct Ack {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
 
-impl Answer {
+impl Ack {
     pub(crate) fn text(&self) -> &str {
         std::str::from_utf8(&self.body).unwrap()
     }
@@ -211,24 +211,24 @@ impl Client {
         within("an answer to begin", self.http.request(request)).await.unwrap()
     }
 
-    pub(crate) async fn post(&self, path: &str, body: &str, headers: &[(&str, &str)]) -> Answer {
+    pub(crate) async fn post(&self, path: &str, body: &str, headers: &[(&str, &str)]) -> Ack {
         whole(self.begin(path, body, headers).await).await
     }
 
-    pub(crate) async fn chat(&self) -> Answer {
+    pub(crate) async fn chat(&self) -> Ack {
         self.post("/v1/chat/completions", CHAT, &[]).await
     }
 
-    pub(crate) async fn get(&self, path: &str) -> Answer {
+    pub(crate) async fn get(&self, path: &str) -> Ack {
         let request = http::Request::get(format!("http://{}{path}", self.address)).body(Full::default()).unwrap();
         whole(within("an answer to begin", self.http.request(request)).await.unwrap()).await
     }
 }
 
-async fn whole(answer: Response<Incoming>) -> Answer {
+async fn whole(answer: Response<Incoming>) -> Ack {
     let (parts, body) = answer.into_parts();
     let body = within("an answer to end", body.collect()).await.unwrap().to_bytes();
-    Answer { status: parts.status.as_u16(), headers: parts.headers, body }
+    Ack { status: parts.status.as_u16(), headers: parts.headers, body }
 }
 
 /// The next piece of an answer.
@@ -240,7 +240,7 @@ pub(crate) async fn piece(body: &mut Incoming) -> Option<Result<String, hyper::E
 /// A configuration for pods that is quick to notice things.
 pub(crate) fn config(pods: &[&FakePod]) -> Config {
     let mut config = Config::default_for(pods.iter().map(|pod| pod.settings()).collect());
-    config.health.every_seconds = 0.05;
+    config.health_check.interval = Duration::from_millis(50);
     config
 }
 

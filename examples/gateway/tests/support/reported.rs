@@ -13,9 +13,9 @@ use kv_index::{BlockHash, BlockSize, ChainHasher, ChainSeed, Digest, Index, Matc
 use pointsman_engine_sim::{PodConfig, SimPod};
 use pointsman_example_common::words;
 use pointsman_lab::SplitMix64;
-use pointsman_reporter::shadow::Shadow;
-use pointsman_reporter::wire::Hashing;
-use pointsman_reporter::{Config, Figures, Outlet, Reporter, incarnation_now};
+use pointsman_reporter::shadow_cache::ShadowCache;
+use pointsman_reporter::wire::HashScheme;
+use pointsman_reporter::{Config, MessageSink, ReporterStats, incarnation_now};
 use routing_plugins::tokenize::PromptTokenizer;
 use tokio::task::JoinHandle;
 
@@ -27,19 +27,20 @@ pub(crate) mod sink;
 /// A simulated pod and its reporter.
 pub(crate) struct ReportedPod {
     pub(crate) sim: SimPod,
-    task: JoinHandle<Figures>,
+    task: JoinHandle<ReporterStats>,
 }
 
 impl ReportedPod {
-    pub(crate) async fn start(name: &str, outlet: impl Outlet) -> Self {
-        let mut reporting = Config::new(name, Hashing::native("sim", BlockSize::new(16).unwrap()), incarnation_now());
-        reporting.flush_every = Duration::from_millis(5);
-        reporting.digest_every = Duration::from_millis(50);
-        reporting.retry_first = Duration::from_millis(5);
-        reporting.retry_most = Duration::from_millis(50);
-        reporting.inventory_pause = Duration::from_millis(50);
-        let shadow = Shadow::default();
-        let (handle, task) = Reporter::start(reporting, shadow.clone(), outlet);
+    pub(crate) async fn start(name: &str, sink: impl MessageSink) -> Self {
+        let mut reporting =
+            Config::new(name, HashScheme::native("sim", BlockSize::new(16).unwrap()), incarnation_now());
+        reporting.flush_interval = Duration::from_millis(5);
+        reporting.digest_interval = Duration::from_millis(50);
+        reporting.retry_initial = Duration::from_millis(5);
+        reporting.retry_max = Duration::from_millis(50);
+        reporting.inventory_interval = Duration::from_millis(50);
+        let shadow = ShadowCache::default();
+        let (handle, task) = pointsman_reporter::start(reporting, shadow.clone(), sink);
         let task = tokio::spawn(task);
         // Few blocks: much is evicted.
         let mut config = PodConfig::new(name, "sim");
@@ -64,7 +65,7 @@ impl ReportedPod {
         chain.iter().take_while(|hash| cache.contains_key(hash)).count()
     }
 
-    pub(crate) async fn stop(self) -> Figures {
+    pub(crate) async fn stop(self) -> ReporterStats {
         self.sim.stop().await;
         tokio::time::timeout(PATIENCE, self.task).await.expect("a reporter ends with its pod").unwrap()
     }

@@ -3,18 +3,18 @@
 use kv_index::{BlockHash, Parent};
 use pointsman_engine_sim::events::{CacheEvent, EventSink};
 use pointsman_reporter::ReporterHandle;
-use pointsman_reporter::shadow::Shadow;
+use pointsman_reporter::shadow_cache::ShadowCache;
 
 /// A simulated pod's events, told to a reporter of copies.
 #[derive(Debug)]
 pub(crate) struct ReportingSink {
     handle: ReporterHandle,
-    shadow: Shadow,
+    shadow: ShadowCache,
 }
 
 impl ReportingSink {
     /// A sink for the reporter that was started with this shadow as its holdings.
-    pub(crate) fn new(handle: ReporterHandle, shadow: Shadow) -> Self {
+    pub(crate) fn new(handle: ReporterHandle, shadow: ShadowCache) -> Self {
         Self { handle, shadow }
     }
 }

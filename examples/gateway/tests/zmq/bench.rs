@@ -8,7 +8,8 @@ use kv_index::{Config, Digest, Index, Pod};
 use pointsman_engine_sim::Fault;
 use pointsman_engine_sim::events::EventSink;
 use pointsman_engine_sim::publish::{PublishConfig, PublisherHandle, ZmqPublisher};
-use pointsman_gateway::source::zmq::{Endpoints, Follow, Pace};
+use pointsman_gateway::config::ZmqEndpoints;
+use pointsman_gateway::event_sources::zmq::{Subscriber, Timing};
 use pointsman_reporter::source_status::{SourceStatus, SourceView};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
@@ -21,13 +22,13 @@ use crate::engine::{Engine, model};
 pub(crate) const LONG: Duration = Duration::from_secs(20);
 
 /// Quicker than in earnest: nothing here takes seconds.
-pub(crate) const PACE: Pace = Pace {
+pub(crate) const TIMING: Timing = Timing {
     idle: Duration::from_millis(100),
     // On a busy machine an engine may be slow, and three asks without an answer cost what is known.
-    answer: Duration::from_secs(1),
-    whole: Duration::from_secs(2),
-    retry: Duration::from_millis(10),
-    retry_most: Duration::from_millis(100),
+    reply: Duration::from_secs(1),
+    replay: Duration::from_secs(2),
+    retry_initial: Duration::from_millis(10),
+    retry_max: Duration::from_millis(100),
 };
 
 /// An engine that publishes.
@@ -65,9 +66,9 @@ impl Source {
         self.sink.restarted();
     }
 
-    pub(crate) fn endpoints(&self) -> Endpoints {
+    pub(crate) fn endpoints(&self) -> ZmqEndpoints {
         let endpoints = self.handle.endpoints().clone();
-        Endpoints { events: endpoints.events, replay: Some(endpoints.replay), topic: endpoints.topic }
+        ZmqEndpoints { events: endpoints.events, replay: Some(endpoints.replay), topic: endpoints.topic }
     }
 }
 
@@ -81,18 +82,18 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
-    pub(crate) fn follow(endpoints: Endpoints) -> Self {
+    pub(crate) fn follow(endpoints: ZmqEndpoints) -> Self {
         let index: Arc<Index> = Arc::new(Index::new(Config::default()));
         let pod = index.join("pod-0").unwrap();
         let (model, size) = model();
         let status = Arc::new(SourceStatus::new("zmq"));
-        let follow = Follow {
+        let follow = Subscriber {
             index: index.clone(),
             pod,
             feed: EngineFeedConfig::tokens(model, size),
             endpoints,
             status: status.clone(),
-            pace: PACE,
+            timing: TIMING,
         };
         let stop = CancellationToken::new();
         let task = tokio::spawn(follow.run(stop.clone()));

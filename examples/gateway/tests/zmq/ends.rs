@@ -102,7 +102,7 @@ async fn following_can_be_cut_short_at_any_time() {
     }
 }
 
-fn gap_only(source: &Source, replay: Option<String>) -> pointsman_gateway::source::zmq::Endpoints {
+fn gap_only(source: &Source, replay: Option<String>) -> pointsman_gateway::config::ZmqEndpoints {
     let mut endpoints = source.endpoints();
     endpoints.replay = replay;
     endpoints

@@ -7,7 +7,7 @@ use kv_index::engine::Message;
 use pointsman_engine_sim::Fault;
 use pointsman_engine_sim::events::CacheEvent;
 use pointsman_engine_sim::publish::encode_batch;
-use pointsman_gateway::source::zmq::Endpoints;
+use pointsman_gateway::config::ZmqEndpoints;
 use pointsman_reporter::source_status::SourceState;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
@@ -23,8 +23,8 @@ async fn a_mute_engine_does_not_hold_up_the_end() {
     let address = format!("tcp://{}", mute.local_addr().unwrap());
     let mut source = Source::new(31, 100).await;
     source.steps(5);
-    let deaf = Endpoints { events: address.clone(), ..source.endpoints() };
-    let unanswered = Endpoints { replay: Some(address), ..source.endpoints() };
+    let deaf = ZmqEndpoints { events: address.clone(), ..source.endpoints() };
+    let unanswered = ZmqEndpoints { replay: Some(address), ..source.endpoints() };
     let followed = [deaf, unanswered].map(Gateway::follow);
     let _taken = [mute.accept().await.unwrap(), mute.accept().await.unwrap()];
     followed[1].until("live or asking", |view| view.state != SourceState::Connecting).await;
@@ -43,7 +43,7 @@ async fn nonsense_is_not_followed() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut source = Source::new(32, 100).await;
     let events = format!("tcp://{}", listener.local_addr().unwrap());
-    let gateway = Gateway::follow(Endpoints { events, ..source.endpoints() });
+    let gateway = Gateway::follow(ZmqEndpoints { events, ..source.endpoints() });
     for nonsense in [&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], &[0xff; 200], &[0; 64], b""] {
         let (mut stream, _) = timeout(LONG, listener.accept()).await.expect("it tries again").unwrap();
         // It may have hung up already.
@@ -61,7 +61,7 @@ async fn messages_that_are_no_batches_change_nothing() {
     source.steps(10);
     let mut publisher = PubSocket::new();
     let events = publisher.bind("tcp://127.0.0.1:0").await.unwrap().to_string();
-    let gateway = Gateway::follow(Endpoints { events, ..source.endpoints() });
+    let gateway = Gateway::follow(ZmqEndpoints { events, ..source.endpoints() });
     gateway.agrees(&source, "a replay").await;
     let bad: [Vec<Bytes>; 4] = [
         vec![Bytes::from_static(b"kv-events")],
@@ -93,7 +93,7 @@ async fn a_replay_without_an_end_is_broken_off() {
     let source = Source::new(34, 100).await;
     let mut router = RouterSocket::new();
     let replay = router.bind("tcp://127.0.0.1:0").await.unwrap().to_string();
-    let gateway = Gateway::follow(Endpoints { replay: Some(replay), ..source.endpoints() });
+    let gateway = Gateway::follow(ZmqEndpoints { replay: Some(replay), ..source.endpoints() });
     let mut asks = 0;
     let endless = async {
         while asks < 2 {

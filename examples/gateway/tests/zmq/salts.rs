@@ -4,7 +4,7 @@ use kv_index::engine::native_seed;
 use kv_index::{ChainHasher, Digest, Matches, Tier};
 use pointsman_engine_sim::publish::{PublishConfig, ZmqPublisher};
 use pointsman_engine_sim::{PodConfig, SimPod};
-use pointsman_gateway::source::zmq::Endpoints;
+use pointsman_gateway::config::ZmqEndpoints;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -40,8 +40,11 @@ async fn a_salted_prompt_is_found_under_its_salt_and_no_other() {
     (config.speed, config.block_size) = (1_000.0, model().1);
     let pod = SimPod::start(config, vec![Box::new(sink)]).await.unwrap();
     let endpoints = handle.endpoints().clone();
-    let gateway =
-        Gateway::follow(Endpoints { events: endpoints.events, replay: Some(endpoints.replay), topic: endpoints.topic });
+    let gateway = Gateway::follow(ZmqEndpoints {
+        events: endpoints.events,
+        replay: Some(endpoints.replay),
+        topic: endpoints.topic,
+    });
     let salts = [Some("tenant"), Some("other"), None];
     // The second prompt joins on to the first: its event says nothing of the salt.
     for (tokens, salt, expected) in

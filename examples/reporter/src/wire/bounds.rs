@@ -1,23 +1,23 @@
-//! How large messages may be, and the one way in: [`decode`].
+//! Input validation: the size limits of messages, and [`decode`], the one way in.
 //!
-//! A message that came through [`decode`] is within every bound, whatever the sender wrote.
+//! A message that came through [`decode`] is within every bound.
 
 use serde::de::DeserializeOwned;
 
-use crate::wire::{Change, DigestReport, Inventory, Message, Report, Resync};
+use crate::wire::{Change, DigestMessage, EventBatch, Inventory, Message, ResyncRequest};
 
-/// Changes in a report.
-pub const MOST_CHANGES: usize = 8_192;
-/// Blocks in a report, over all its changes; and blocks in a part of an inventory.
+/// Changes in a batch.
+pub const MAX_CHANGES: usize = 8_192;
+/// Blocks in a batch, over all its changes; and blocks in a part of an inventory.
 ///
 /// A part of so many blocks stays below NATS's 1 MiB in JSON (`wire::tests::a_full_part_fits_a_nats_message`).
-pub const MOST_BLOCKS: usize = 8_192;
+pub const MAX_BLOCKS: usize = 8_192;
 /// Parts of an inventory: eight million blocks.
-pub const MOST_PARTS: u32 = 1_024;
+pub const MAX_PARTS: u32 = 1_024;
 /// Bytes of a pod's name.
-pub const MOST_NAME: usize = 253;
-/// The highest incarnation and number: above, other languages' JSON numbers lose bits.
-pub const MOST_NUMBER: u64 = (1 << 53) - 1;
+pub const MAX_NAME: usize = 253;
+/// The highest incarnation and sequence number: above, other languages' JSON numbers lose bits.
+pub const MAX_NUMBER: u64 = (1 << 53) - 1;
 
 /// Why bytes are not a message. The worker's author can act.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,7 +43,7 @@ pub enum DecodeError {
 #[non_exhaustive]
 pub enum Malformed {
     /// The pod's name is empty or too long.
-    #[error("`pod` has {found} bytes, not 1 to {MOST_NAME}")]
+    #[error("`pod` has {found} bytes, not 1 to {MAX_NAME}")]
     Name {
         /// Its bytes.
         found: usize,
@@ -60,13 +60,13 @@ pub enum Malformed {
     #[error("`block_size` is 0")]
     BlockSize,
     /// Too many changes.
-    #[error("{found} `changes`, at most {MOST_CHANGES}")]
+    #[error("{found} `changes`, at most {MAX_CHANGES}")]
     Changes {
         /// How many.
         found: usize,
     },
     /// Too many blocks.
-    #[error("{found} blocks, at most {MOST_BLOCKS} in a message")]
+    #[error("{found} blocks, at most {MAX_BLOCKS} in a message")]
     Blocks {
         /// How many.
         found: usize,
@@ -78,7 +78,7 @@ pub enum Malformed {
         at: usize,
     },
     /// A part that is not among its parts, or too many parts.
-    #[error("part {part} of {parts}, parts are counted from 0 and at most {MOST_PARTS}")]
+    #[error("part {part} of {parts}, parts are counted from 0 and at most {MAX_PARTS}")]
     Part {
         /// Which.
         part: u32,
@@ -107,7 +107,7 @@ pub enum Malformed {
     },
 }
 
-/// Anything that has bounds.
+/// A message with bounds.
 pub trait Bounded {
     /// Checks every bound.
     ///
@@ -132,16 +132,16 @@ pub fn decode<T: DeserializeOwned + Bounded>(json: &[u8]) -> Result<T, DecodeErr
     Ok(message)
 }
 
-/// The place is told apart from what is wrong there.
+/// The message without its place, which has fields of its own.
 fn without_place(text: &str) -> &str {
     text.rfind(" at line ").map_or(text, |end| &text[..end])
 }
 
-impl Bounded for Report {
+impl Bounded for EventBatch {
     fn check(&self) -> Result<(), Malformed> {
         check_head(&self.pod, self.incarnation, self.sequence)?;
         check_block_size(self.hashing.block_size)?;
-        if self.changes.len() > MOST_CHANGES {
+        if self.changes.len() > MAX_CHANGES {
             return Err(Malformed::Changes { found: self.changes.len() });
         }
         let empty = |change: &Change| *change != Change::Cleared && change.blocks().is_empty();
@@ -152,7 +152,7 @@ impl Bounded for Report {
     }
 }
 
-impl Bounded for DigestReport {
+impl Bounded for DigestMessage {
     fn check(&self) -> Result<(), Malformed> {
         check_head(&self.pod, self.incarnation, self.sequence)
     }
@@ -162,7 +162,7 @@ impl Bounded for Inventory {
     fn check(&self) -> Result<(), Malformed> {
         check_head(&self.pod, self.incarnation, self.sequence)?;
         check_block_size(self.hashing.block_size)?;
-        if self.part >= self.parts || self.parts > MOST_PARTS {
+        if self.part >= self.parts || self.parts > MAX_PARTS {
             return Err(Malformed::Part { part: self.part, parts: self.parts });
         }
         if let Some(at) = self.blocks.iter().position(|block| block.copies == 0) {
@@ -175,25 +175,25 @@ impl Bounded for Inventory {
 impl Bounded for Message {
     fn check(&self) -> Result<(), Malformed> {
         match self {
-            Self::Report(report) => report.check(),
+            Self::Batch(batch) => batch.check(),
             Self::Digest(digest) => digest.check(),
             Self::Inventory(inventory) => inventory.check(),
         }
     }
 }
 
-impl Bounded for Resync {
+impl Bounded for ResyncRequest {
     fn check(&self) -> Result<(), Malformed> {
         check_head(&self.pod, self.incarnation, self.from)
     }
 }
 
 fn check_head(pod: &str, incarnation: u64, sequence: u64) -> Result<(), Malformed> {
-    if pod.is_empty() || pod.len() > MOST_NAME {
+    if pod.is_empty() || pod.len() > MAX_NAME {
         return Err(Malformed::Name { found: pod.len() });
     }
     for (field, found) in [("incarnation", incarnation), ("sequence", sequence)] {
-        if found > MOST_NUMBER {
+        if found > MAX_NUMBER {
             return Err(Malformed::Number { field, found });
         }
     }
@@ -205,5 +205,5 @@ fn check_block_size(tokens: u32) -> Result<(), Malformed> {
 }
 
 fn check_blocks(found: usize) -> Result<(), Malformed> {
-    if found > MOST_BLOCKS { Err(Malformed::Blocks { found }) } else { Ok(()) }
+    if found > MAX_BLOCKS { Err(Malformed::Blocks { found }) } else { Ok(()) }
 }

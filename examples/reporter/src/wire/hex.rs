@@ -1,4 +1,4 @@
-//! How hashes, parents, tiers, sources and digests are spelled in JSON.
+//! Serde codecs: hashes, parents, tiers, sources and digests as JSON strings.
 //!
 //! A hash is always 16 lower-case hex digits and never 0: one value has one spelling.
 

@@ -1,14 +1,14 @@
-//! The messages as Protocol Buffers, derived in code: no schema compiler.
+//! Protocol Buffers form of the wire types, derived in code by prost: no schema compiler.
 //!
-//! The rule: what goes there and back is the same message, and what comes in is within the same bounds as JSON. A field left
-//! out is not a value: enumerations start at 1.
+//! The rule: encoding and decoding gives the same message, and what comes in is within the same bounds as JSON. An absent
+//! field is not a value: enumerations start at 1.
 
 pub mod codec;
 
 use kv_index::{BlockHash, Digest, EventSemantics, Parent, Tier};
 
 use crate::wire::bounds::{Bounded, Malformed};
-use crate::wire::{self, Change, Hashing, HeldBlock, Message, Verdict};
+use crate::wire::{self, AckStatus, Change, HashScheme, InventoryEntry, Message};
 
 /// A worker's message: `oneof { report, digest, inventory }`.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -24,10 +24,10 @@ pub struct Frame {
 pub enum Body {
     /// Changes.
     #[prost(message, tag = "1")]
-    Report(Report),
+    Batch(EventBatch),
     /// A digest.
     #[prost(message, tag = "2")]
-    Digest(DigestReport),
+    Digest(DigestMessage),
     /// A part of an inventory.
     #[prost(message, tag = "3")]
     Inventory(Inventory),
@@ -35,14 +35,14 @@ pub enum Body {
 
 /// See [`wire::Report`].
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Report {
+pub struct EventBatch {
     /// The pod's name.
     #[prost(string, tag = "1")]
     pub pod: String,
-    /// Which life.
+    /// The incarnation.
     #[prost(uint64, tag = "2")]
     pub incarnation: u64,
-    /// Its number.
+    /// Its sequence number.
     #[prost(uint64, tag = "3")]
     pub sequence: u64,
     /// Tokens in a block.
@@ -54,7 +54,7 @@ pub struct Report {
     /// In order.
     #[prost(message, repeated, tag = "6")]
     pub changes: Vec<ChangeFrame>,
-    /// See [`wire::Hashing`].
+    /// See [`wire::HashScheme`].
     #[prost(fixed64, tag = "7")]
     pub probe: u64,
 }
@@ -79,16 +79,16 @@ pub struct ChangeFrame {
     pub tier: u32,
 }
 
-/// See [`wire::DigestReport`].
+/// See [`wire::DigestMessage`].
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct DigestReport {
+pub struct DigestMessage {
     /// The pod's name.
     #[prost(string, tag = "1")]
     pub pod: String,
-    /// Which life.
+    /// The incarnation.
     #[prost(uint64, tag = "2")]
     pub incarnation: u64,
-    /// The next message's number.
+    /// The next message's sequence number.
     #[prost(uint64, tag = "3")]
     pub sequence: u64,
     /// Sixteen bytes.
@@ -102,10 +102,10 @@ pub struct Inventory {
     /// The pod's name.
     #[prost(string, tag = "1")]
     pub pod: String,
-    /// Which life.
+    /// The incarnation.
     #[prost(uint64, tag = "2")]
     pub incarnation: u64,
-    /// Its number.
+    /// Its sequence number.
     #[prost(uint64, tag = "3")]
     pub sequence: u64,
     /// Tokens in a block.
@@ -119,15 +119,15 @@ pub struct Inventory {
     pub parts: u32,
     /// The blocks.
     #[prost(message, repeated, tag = "7")]
-    pub blocks: Vec<HeldFrame>,
-    /// See [`wire::Hashing`].
+    pub blocks: Vec<EntryFrame>,
+    /// See [`wire::HashScheme`].
     #[prost(fixed64, tag = "8")]
     pub probe: u64,
 }
 
-/// See [`wire::HeldBlock`].
+/// See [`wire::InventoryEntry`].
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct HeldFrame {
+pub struct EntryFrame {
     /// The block.
     #[prost(fixed64, tag = "1")]
     pub hash: u64,
@@ -145,12 +145,12 @@ pub struct HeldFrame {
     pub copies: u32,
 }
 
-/// See [`wire::Answer`].
+/// See [`wire::Ack`].
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Answer {
-    /// From 1, in the order of [`wire::Verdict`].
+pub struct Ack {
+    /// From 1, in the order of [`wire::AckStatus`].
     #[prost(uint32, tag = "1")]
-    pub verdict: u32,
+    pub status: u32,
     /// Blocks that did not fit.
     #[prost(uint64, tag = "2")]
     pub refused: u64,
@@ -160,16 +160,16 @@ impl From<&Message> for Frame {
     fn from(message: &Message) -> Self {
         Self {
             body: Some(match message {
-                Message::Report(report) => Body::Report(Report {
-                    pod: report.pod.clone(),
-                    incarnation: report.incarnation,
-                    sequence: report.sequence,
-                    block_size: report.hashing.block_size,
-                    probe: report.hashing.probe.get(),
-                    source: place(&SOURCES, &report.source),
-                    changes: report.changes.iter().map(ChangeFrame::from).collect(),
+                Message::Batch(batch) => Body::Batch(EventBatch {
+                    pod: batch.pod.clone(),
+                    incarnation: batch.incarnation,
+                    sequence: batch.sequence,
+                    block_size: batch.hashing.block_size,
+                    probe: batch.hashing.probe.get(),
+                    source: place(&SOURCES, &batch.source),
+                    changes: batch.changes.iter().map(ChangeFrame::from).collect(),
                 }),
-                Message::Digest(digest) => Body::Digest(DigestReport {
+                Message::Digest(digest) => Body::Digest(DigestMessage {
                     pod: digest.pod.clone(),
                     incarnation: digest.incarnation,
                     sequence: digest.sequence,
@@ -183,7 +183,7 @@ impl From<&Message> for Frame {
                     probe: inventory.hashing.probe.get(),
                     part: inventory.part,
                     parts: inventory.parts,
-                    blocks: inventory.blocks.iter().map(HeldFrame::from).collect(),
+                    blocks: inventory.blocks.iter().map(EntryFrame::from).collect(),
                 }),
             }),
         }
@@ -195,15 +195,15 @@ impl TryFrom<Frame> for Message {
 
     fn try_from(frame: Frame) -> Result<Self, Malformed> {
         let message = match frame.body.ok_or(Malformed::Unknown { field: "body" })? {
-            Body::Report(report) => Self::Report(wire::Report {
-                source: named(&SOURCES, report.source, "source")?,
-                changes: report.changes.into_iter().enumerate().map(read_change).collect::<Result<_, _>>()?,
-                pod: report.pod,
-                incarnation: report.incarnation,
-                sequence: report.sequence,
-                hashing: read_hashing(report.block_size, report.probe)?,
+            Body::Batch(batch) => Self::Batch(wire::EventBatch {
+                source: named(&SOURCES, batch.source, "source")?,
+                changes: batch.changes.into_iter().enumerate().map(read_change).collect::<Result<_, _>>()?,
+                pod: batch.pod,
+                incarnation: batch.incarnation,
+                sequence: batch.sequence,
+                hashing: read_hashing(batch.block_size, batch.probe)?,
             }),
-            Body::Digest(digest) => Self::Digest(wire::DigestReport {
+            Body::Digest(digest) => Self::Digest(wire::DigestMessage {
                 digest: Digest::from_bytes(
                     digest.digest.try_into().map_err(|_| Malformed::Unknown { field: "digest" })?,
                 ),
@@ -256,15 +256,15 @@ fn read_change((at, frame): (usize, ChangeFrame)) -> Result<Change, Malformed> {
     }
 }
 
-impl From<&HeldBlock> for HeldFrame {
-    fn from(block: &HeldBlock) -> Self {
+impl From<&InventoryEntry> for EntryFrame {
+    fn from(block: &InventoryEntry) -> Self {
         let (under, parent) = under(block.parent);
         Self { hash: block.hash.get(), under, parent, tier: place(&Tier::ALL, &block.tier), copies: block.copies }
     }
 }
 
-fn read_held((at, frame): (usize, HeldFrame)) -> Result<HeldBlock, Malformed> {
-    Ok(HeldBlock {
+fn read_held((at, frame): (usize, EntryFrame)) -> Result<InventoryEntry, Malformed> {
+    Ok(InventoryEntry {
         hash: hash(frame.hash, "blocks", at)?,
         parent: read_under(frame.under, frame.parent, "blocks", at)?,
         tier: named(&Tier::ALL, frame.tier, "tier")?,
@@ -272,17 +272,17 @@ fn read_held((at, frame): (usize, HeldFrame)) -> Result<HeldBlock, Malformed> {
     })
 }
 
-impl From<wire::Answer> for Answer {
-    fn from(answer: wire::Answer) -> Self {
-        Self { verdict: place(&VERDICTS, &answer.verdict), refused: answer.refused }
+impl From<wire::Ack> for Ack {
+    fn from(ack: wire::Ack) -> Self {
+        Self { status: place(&AckStatus::ALL, &ack.status), refused: ack.refused }
     }
 }
 
-impl TryFrom<Answer> for wire::Answer {
+impl TryFrom<Ack> for wire::Ack {
     type Error = Malformed;
 
-    fn try_from(answer: Answer) -> Result<Self, Malformed> {
-        Ok(Self { verdict: named(&VERDICTS, answer.verdict, "verdict")?, refused: answer.refused })
+    fn try_from(ack: Ack) -> Result<Self, Malformed> {
+        Ok(Self { status: named(&AckStatus::ALL, ack.status, "verdict")?, refused: ack.refused })
     }
 }
 
@@ -303,8 +303,8 @@ fn read_under(under: u32, parent: u64, field: &'static str, at: usize) -> Result
     }
 }
 
-fn read_hashing(block_size: u32, probe: u64) -> Result<Hashing, Malformed> {
-    Ok(Hashing { block_size, probe: hash(probe, "probe", 0)? })
+fn read_hashing(block_size: u32, probe: u64) -> Result<HashScheme, Malformed> {
+    Ok(HashScheme { block_size, probe: hash(probe, "probe", 0)? })
 }
 
 fn hash(raw: u64, field: &'static str, at: usize) -> Result<BlockHash, Malformed> {
@@ -322,17 +322,6 @@ fn named<T: Copy>(all: &[T], number: u32, field: &'static str) -> Result<T, Malf
 }
 
 const SOURCES: [EventSemantics; 2] = [EventSemantics::Membership, EventSemantics::Copies];
-const VERDICTS: [Verdict; 9] = [
-    Verdict::Applied,
-    Verdict::Duplicate,
-    Verdict::Partial,
-    Verdict::Taken,
-    Verdict::InSync,
-    Verdict::Passed,
-    Verdict::Gap,
-    Verdict::Mismatch,
-    Verdict::Stale,
-];
 
 #[cfg(test)]
 mod tests {
@@ -355,12 +344,12 @@ mod tests {
     }
 
     #[test]
-    fn every_answer_comes_back_and_nothing_is_not_one() {
-        for verdict in VERDICTS {
-            let answer = wire::Answer { verdict, refused: 7 };
-            assert_eq!(wire::Answer::try_from(Answer::from(answer)), Ok(answer));
+    fn every_ack_comes_back_and_an_empty_one_is_malformed() {
+        for status in AckStatus::ALL {
+            let ack = wire::Ack { status, refused: 7 };
+            assert_eq!(wire::Ack::try_from(Ack::from(ack)), Ok(ack));
         }
-        assert_eq!(wire::Answer::try_from(Answer::default()), Err(Malformed::Unknown { field: "verdict" }));
+        assert_eq!(wire::Ack::try_from(Ack::default()), Err(Malformed::Unknown { field: "verdict" }));
         assert_eq!(Message::try_from(Frame::default()), Err(Malformed::Unknown { field: "body" }));
     }
 }

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::bounds::{Bounded, MOST_BLOCKS, MOST_NUMBER};
+use super::bounds::{Bounded, MAX_BLOCKS, MAX_NUMBER};
 use super::*;
 
 pub(crate) fn hash() -> impl Strategy<Value = BlockHash> {
@@ -27,9 +27,9 @@ fn change() -> impl Strategy<Value = Change> {
 }
 
 pub(crate) fn message() -> impl Strategy<Value = Message> {
-    let head = || ("[a-z.-]{1,12}", 0..=MOST_NUMBER, 0..=MOST_NUMBER);
-    let hashing = || (1..=u32::MAX, hash()).prop_map(|(block_size, probe)| Hashing { block_size, probe });
-    let held = (hash(), parent(), tier(), 1..=u32::MAX).prop_map(|(hash, parent, tier, copies)| HeldBlock {
+    let head = || ("[a-z.-]{1,12}", 0..=MAX_NUMBER, 0..=MAX_NUMBER);
+    let hashing = || (1..=u32::MAX, hash()).prop_map(|(block_size, probe)| HashScheme { block_size, probe });
+    let held = (hash(), parent(), tier(), 1..=u32::MAX).prop_map(|(hash, parent, tier, copies)| InventoryEntry {
         hash,
         parent,
         tier,
@@ -39,10 +39,10 @@ pub(crate) fn message() -> impl Strategy<Value = Message> {
     let changes = prop::collection::vec(change(), 0..6);
     prop_oneof![
         (head(), hashing(), source, changes).prop_map(|((pod, incarnation, sequence), hashing, source, changes)| {
-            Message::Report(Report { pod, incarnation, sequence, hashing, source, changes })
+            Message::Batch(EventBatch { pod, incarnation, sequence, hashing, source, changes })
         }),
         (head(), any::<[u8; 16]>()).prop_map(|((pod, incarnation, sequence), digest)| {
-            Message::Digest(DigestReport { pod, incarnation, sequence, digest: Digest::from_bytes(digest) })
+            Message::Digest(DigestMessage { pod, incarnation, sequence, digest: Digest::from_bytes(digest) })
         }),
         (head(), hashing(), 0..8u32, 8..20u32, prop::collection::vec(held, 0..6)).prop_map(
             |((pod, incarnation, sequence), hashing, part, parts, blocks)| {
@@ -65,7 +65,7 @@ proptest! {
     }
 }
 
-fn report(json: &str) -> Result<Report, DecodeError> {
+fn report(json: &str) -> Result<EventBatch, DecodeError> {
     decode(json.as_bytes())
 }
 
@@ -99,17 +99,17 @@ fn what_is_out_of_bounds_is_told_by_name() {
         report(&with(r#""cleared",{"removed":{"blocks":[],"tier":"gpu"}}"#)),
         Err(DecodeError::Malformed(Malformed::NoBlocks { at: 1 }))
     );
-    let good: Report = report(&with("")).expect("an empty report is one");
-    assert_eq!(Report { pod: String::new(), ..good.clone() }.check(), Err(Malformed::Name { found: 0 }));
-    let found = MOST_NUMBER + 1;
+    let good: EventBatch = report(&with("")).expect("an empty report is one");
+    assert_eq!(EventBatch { pod: String::new(), ..good.clone() }.check(), Err(Malformed::Name { found: 0 }));
+    let found = MAX_NUMBER + 1;
     let number = Malformed::Number { field: "sequence", found };
-    assert_eq!(Report { sequence: found, ..good.clone() }.check(), Err(number));
+    assert_eq!(EventBatch { sequence: found, ..good.clone() }.check(), Err(number));
     assert_eq!(number.to_string(), "`sequence` is 9007199254740992, above 2^53 - 1");
-    let blocks = vec![BlockHash::new(1); MOST_BLOCKS / 2 + 1];
+    let blocks = vec![BlockHash::new(1); MAX_BLOCKS / 2 + 1];
     let changes = vec![Change::Removed { blocks, tier: Tier::Gpu }; 2];
-    assert_eq!(Report { changes, ..good.clone() }.check(), Err(Malformed::Blocks { found: MOST_BLOCKS + 2 }));
+    assert_eq!(EventBatch { changes, ..good.clone() }.check(), Err(Malformed::Blocks { found: MAX_BLOCKS + 2 }));
     assert_eq!(
-        Report { hashing: Hashing { block_size: 0, ..good.hashing }, ..good }.check(),
+        EventBatch { hashing: HashScheme { block_size: 0, ..good.hashing }, ..good }.check(),
         Err(Malformed::BlockSize)
     );
 }
@@ -117,28 +117,28 @@ fn what_is_out_of_bounds_is_told_by_name() {
 #[test]
 fn a_full_part_fits_a_nats_message() {
     let widest = BlockHash::new(u64::MAX);
-    let block = HeldBlock { hash: widest, parent: Parent::Block(widest), tier: Tier::Remote, copies: u32::MAX };
+    let block = InventoryEntry { hash: widest, parent: Parent::Block(widest), tier: Tier::Remote, copies: u32::MAX };
     let full = Message::Inventory(Inventory {
-        pod: "p".repeat(super::bounds::MOST_NAME),
-        incarnation: MOST_NUMBER,
-        sequence: MOST_NUMBER,
-        hashing: Hashing { block_size: u32::MAX, probe: widest },
+        pod: "p".repeat(super::bounds::MAX_NAME),
+        incarnation: MAX_NUMBER,
+        sequence: MAX_NUMBER,
+        hashing: HashScheme { block_size: u32::MAX, probe: widest },
         part: 0,
         parts: 1,
-        blocks: vec![block; MOST_BLOCKS],
+        blocks: vec![block; MAX_BLOCKS],
     });
     full.check().expect("within bounds");
     let bytes = serde_json::to_vec(&full).expect("plain data").len();
     assert!(bytes < 1 << 20, "{bytes} bytes");
-    let full = Message::Report(Report {
-        pod: "p".repeat(super::bounds::MOST_NAME),
-        incarnation: MOST_NUMBER,
-        sequence: MOST_NUMBER,
-        hashing: Hashing { block_size: u32::MAX, probe: widest },
+    let full = Message::Batch(EventBatch {
+        pod: "p".repeat(super::bounds::MAX_NAME),
+        incarnation: MAX_NUMBER,
+        sequence: MAX_NUMBER,
+        hashing: HashScheme { block_size: u32::MAX, probe: widest },
         source: EventSemantics::Membership,
         changes: vec![
             Change::Stored { parent: Parent::Block(widest), blocks: vec![widest], tier: Tier::Remote };
-            MOST_BLOCKS
+            MAX_BLOCKS
         ],
     });
     full.check().expect("within bounds");

@@ -1,4 +1,4 @@
-//! gRPC's frames around the messages: prost's bytes by tonic's buffers.
+//! gRPC codec: prost messages in tonic's buffers.
 
 use std::marker::PhantomData;
 
@@ -58,6 +58,6 @@ impl<D: Message + Default> Decoder for Reads<D> {
 }
 
 /// Bytes of a message, either way: the largest there is has fewer.
-pub const MOST_BYTES: usize = 1 << 20;
+pub const MAX_BYTES: usize = 1 << 20;
 /// The one method of the one service.
 pub const METHOD: &str = "/pointsman.v1.Events/Report";

@@ -1,0 +1,100 @@
+//! Timeouts, retries, health checks and snapshots: every duration of the configuration.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::duration;
+
+/// Timeouts towards pods and clients.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct Timeouts {
+    /// Of a connection to a pod. Changes need a restart.
+    #[serde(deserialize_with = "duration::deserialize")]
+    pub connect_timeout: Duration,
+    /// To a pod's first byte.
+    #[serde(deserialize_with = "duration::deserialize")]
+    pub first_byte_timeout: Duration,
+    /// Between two chunks of a pod's stream.
+    #[serde(deserialize_with = "duration::deserialize")]
+    pub stream_idle_timeout: Duration,
+    /// Of a request, to the end of its response.
+    #[serde(deserialize_with = "duration::deserialize")]
+    pub request_timeout: Duration,
+    /// Between two reads or writes of a client. A whole request body may take four times as long.
+    #[serde(deserialize_with = "duration::deserialize")]
+    pub client_idle_timeout: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect_timeout: Duration::from_secs(2),
+            first_byte_timeout: Duration::from_secs(60),
+            stream_idle_timeout: Duration::from_secs(30),
+            request_timeout: Duration::from_secs(600),
+            client_idle_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Retry policy.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct Retry {
+    /// Pods tried for a step, the first included.
+    pub max_attempts: u32,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self { max_attempts: 3 }
+    }
+}
+
+/// Active health checks.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct HealthCheck {
+    /// Between two checks of a pod.
+    #[serde(deserialize_with = "duration::deserialize")]
+    pub interval: Duration,
+    /// Of one check.
+    #[serde(deserialize_with = "duration::deserialize")]
+    pub timeout: Duration,
+}
+
+impl Default for HealthCheck {
+    fn default() -> Self {
+        Self { interval: Duration::from_secs(1), timeout: Duration::from_secs(2) }
+    }
+}
+
+/// Snapshots of the index.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct SnapshotSettings {
+    /// The file. It is replaced atomically.
+    pub path: PathBuf,
+    /// Between two snapshots; one more is written at the end of a drain.
+    #[serde(default = "default_interval", deserialize_with = "duration::deserialize")]
+    pub interval: Duration,
+}
+
+impl SnapshotSettings {
+    /// A snapshot every 30 s.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), interval: default_interval() }
+    }
+}
+
+fn default_interval() -> Duration {
+    Duration::from_secs(30)
+}

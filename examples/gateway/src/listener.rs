@@ -1,0 +1,101 @@
+//! Listener: accept loop, TLS handshake, HTTP/1.1 connections with graceful shutdown.
+//!
+//! A connection is one task. When a drain begins, idle connections are closed and the others close after their response; later
+//! requests get a 503. Slow clients (slowloris) have a connection for a bounded time only, and connections are limited.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::task::TaskTracker;
+
+use super::app_state::AppState;
+use super::config::Limits;
+use super::tls::Acceptor;
+use super::write_timeout::WriteTimeout;
+
+/// A listener and its routes.
+#[derive(Clone)]
+pub(super) struct Listener {
+    pub(super) app: Arc<AppState>,
+    pub(super) router: Router,
+    pub(super) tls: Option<Acceptor>,
+    pub(super) limits: Limits,
+    pub(super) connections: TaskTracker,
+}
+
+impl Listener {
+    /// Accepts connections until the gateway closes.
+    pub(super) async fn run(self, socket: TcpListener) {
+        let closed = self.app.closed.clone();
+        let permits = Arc::new(Semaphore::new(self.limits.max_connections.min(Semaphore::MAX_PERMITS)));
+        loop {
+            let accepted = tokio::select! {
+                () = closed.cancelled() => return,
+                accepted = accept(&socket, &permits) => accepted,
+            };
+            let Ok((stream, permit)) = accepted else {
+                // Out of sockets, most likely: they come back as connections end.
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                continue;
+            };
+            let listener = self.clone();
+            let counted = self.connections.token();
+            self.app.tasks.spawn(async move {
+                listener.handshake(stream).await;
+                drop((counted, permit));
+            });
+        }
+    }
+
+    async fn handshake(self, stream: TcpStream) {
+        // Tokens are small and latency matters.
+        let _ = stream.set_nodelay(true);
+        match self.tls.clone() {
+            None => self.serve(stream).await,
+            Some(tls) => {
+                let accepted = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await;
+                if let Ok(Some(stream)) = accepted {
+                    self.serve(stream).await;
+                }
+            }
+        }
+    }
+
+    async fn serve(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
+        let winding_down = self.app.winding_down.clone();
+        let is_late = winding_down.is_cancelled();
+        let mut http = http1::Builder::new();
+        http.timer(TokioTimer::new())
+            .header_read_timeout(HEADERS_TIMEOUT)
+            .max_buf_size(self.limits.max_request_headers_bytes);
+        let stream = WriteTimeout::new(stream, self.app.live_config.load().client_idle_timeout);
+        let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(self.router));
+        let mut connection = std::pin::pin!(connection);
+        if !is_late {
+            tokio::select! {
+                _ = connection.as_mut() => return,
+                () = winding_down.cancelled() => connection.as_mut().graceful_shutdown(),
+            }
+        }
+        let _ = connection.await;
+    }
+}
+
+/// The next connection, once there is a permit for it.
+async fn accept(socket: &TcpListener, permits: &Arc<Semaphore>) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
+    let permit = Arc::clone(permits).acquire_owned().await.map_err(io::Error::other)?;
+    Ok((socket.accept().await?.0, permit))
+}
+
+/// Timeout of a TLS handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Timeout of the request headers, also on a kept-alive connection.
+const HEADERS_TIMEOUT: Duration = Duration::from_secs(60);

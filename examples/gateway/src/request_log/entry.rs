@@ -1,0 +1,86 @@
+//! Entries of the request log: decisions and requests in flight.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use routing_core::{Pod, Trace};
+
+use crate::live_config::LiveConfig;
+
+/// A routing decision.
+#[derive(Clone)]
+pub(crate) struct Decision {
+    /// Assigned by the log.
+    pub(crate) key: u64,
+    pub(crate) id: Arc<str>,
+    pub(crate) at: Instant,
+    pub(crate) prompt_tokens: u64,
+    pub(crate) matched_tokens: u64,
+    /// The version it was decided with: names are resolved only for display.
+    pub(crate) live_config: Arc<LiveConfig>,
+    /// Each step with its first candidate.
+    pub(crate) picks: Vec<(Arc<str>, Option<Pod>)>,
+    /// The last pod, once the request has ended.
+    pub(crate) answered_by: Option<Pod>,
+    pub(crate) trace: Option<Arc<Trace>>,
+    pub(crate) outcome: Option<String>,
+    pub(crate) ttft: Option<Duration>,
+    pub(crate) total: Option<Duration>,
+}
+
+impl Decision {
+    /// A decision before dispatch.
+    pub(crate) fn new(id: Arc<str>, at: Instant, live_config: Arc<LiveConfig>) -> Self {
+        Self {
+            key: 0,
+            id,
+            at,
+            prompt_tokens: 0,
+            matched_tokens: 0,
+            live_config,
+            picks: Vec::new(),
+            answered_by: None,
+            trace: None,
+            outcome: None,
+            ttft: None,
+            total: None,
+        }
+    }
+}
+
+/// A request in flight.
+#[derive(Clone, Debug)]
+pub(crate) struct ActiveRequest {
+    pub(crate) id: Arc<str>,
+    pub(crate) began: Instant,
+    pub(crate) pod: Option<Pod>,
+    pub(crate) stage: Stage,
+    pub(crate) ttft: Option<Duration>,
+}
+
+impl ActiveRequest {
+    pub(super) fn new(id: Arc<str>, began: Instant) -> Self {
+        Self { id, began, pod: None, stage: Stage::Prefill, ttft: None }
+    }
+}
+
+/// Stage of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// A pod computes the prompt.
+    Prefill,
+    /// A pod continues after another's prefill.
+    Decode,
+    /// The response is streamed.
+    Streaming,
+}
+
+impl Stage {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Prefill => "prefill",
+            Self::Decode => "decode",
+            Self::Streaming => "streaming",
+        }
+    }
+}
