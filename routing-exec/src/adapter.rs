@@ -1,4 +1,4 @@
-//! Clients that hosts are likely to have, as transports; and tokio's clock as a timer. Each is a feature of its own.
+//! Adapters: common HTTP clients as transports, and tokio's clock as a timer, each behind a feature.
 //!
 //! A request goes where [`PodAddresses`](crate::handoff::PodAddresses) says its pod is, and nowhere else: the authority of its URI is always set from
 //! there, and a pod without an address is not contacted. An address is `host:port`, or has a scheme before it

@@ -1,23 +1,23 @@
-//! How one pod continues what another has computed: what goes out on each leg, as each engine has it.
+//! Handoffs of prefill/decode disaggregation: the request of each leg, in each engine's dialect.
 //!
-//! A [`Handoff`] is a dialect. It is given the client's own body and makes the body of a leg from it, so that limits,
-//! streaming and all else that a prefill leg goes without are there again for the decode leg. What a leg need not change
-//! stays as the client wrote it, byte for byte; a leg that hands nothing over is sent the very same bytes,
-//! but for a threshold that [`SharedStorage`] lifts.
+//! A [`Handoff`] is a dialect. It makes the body of each leg from the client's own, so that limits, streaming and all else that a
+//! prefill leg goes without are there for the decode leg. All else stays byte for byte as the client wrote it; a leg without a
+//! handoff is sent the very same bytes, but for a threshold that [`SharedStorage`] lifts. [`Dialect`] lists the dialects by name.
 //!
 //! | dialect | legs | what it passes on |
 //! |---|---|---|
-//! | [`Nixl`] | one after the other | vLLM: the `kv_transfer_params` that the prefill pod answers |
-//! | [`SglangBootstrap`] | at once | SGLang: where to meet, and a room that both know |
-//! | [`Mooncake`] | at once | vLLM with Mooncake: a transfer's id and the prefill engine's |
-//! | [`SharedStorage`] | one after the other | nothing: both pods share a store |
-//! | [`Plain`] | as told | nothing: both pods get the same request |
+//! | [`Nixl`] | serial | vLLM: the `kv_transfer_params` that the prefill pod answers |
+//! | [`SglangBootstrap`] | concurrent | SGLang: the bootstrap server, and a room that both know |
+//! | [`Mooncake`] | concurrent | vLLM with Mooncake: a transfer's id and the prefill engine's |
+//! | [`SharedStorage`] | serial | nothing: both pods share a store |
+//! | [`Plain`] | as configured | nothing: both pods get the same request |
 //!
-//! Nothing here does I/O. A dialect names no host but those that [`PodAddresses`] knows of the plan's own pods, and whatever a
-//! client put into the fields of a handoff is replaced or removed on every leg that takes part in one.
+//! No I/O. A dialect names no host but the [`PodAddresses`] of the plan's own pods, and what a client put into the fields of a
+//! handoff is replaced or removed on every leg that takes part in one.
 
 mod address;
 mod api;
+mod dialect;
 mod error;
 pub mod headers;
 mod ids;
@@ -36,6 +36,7 @@ use std::fmt;
 
 pub use address::PodAddresses;
 pub use api::Api;
+pub use dialect::{Dialect, UnknownDialect};
 pub use error::{DroppedHandoff, HandoffError};
 pub use headers::strip_routing_headers;
 pub use leg::{LegBody, LegContext};
@@ -47,67 +48,67 @@ pub use shared_storage::SharedStorage;
 pub use strip::strip_handoff_fields;
 pub use usage::UsageFix;
 
-/// How the legs of a request stand to each other.
+/// The order of a request's legs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "an executor must know what to do in each")]
 pub enum HandoffMode {
-    /// There is one leg; nothing is handed over.
+    /// One leg, without a handoff.
     Single,
-    /// The decode leg begins when the prefill leg is done, and may need its answer.
+    /// The decode leg is sent after the prefill leg's response, which it may need.
     Serial,
-    /// Both legs are sent at once and meet by themselves. Of what the prefill leg answers only the beginning is kept.
+    /// Both legs are sent at once, and the engines find each other. Of the prefill leg's response only the beginning is kept.
     Concurrent,
 }
 
-/// When what was handed out for one decode pod serves another. Where it does not, prefill runs again.
+/// When a handoff to one decode pod serves another. Where it does not, prefill runs again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "an executor must know what to do in each")]
 pub enum HandoffReuse {
-    /// Once it was sent to a pod it is used up.
+    /// Never: a handoff that was sent is consumed.
     Never,
-    /// As long as the pod it was for cannot have begun with it: there was no connection, or the pod was full (429, 503).
-    Unbegun,
-    /// Whatever became of the pod it was for.
+    /// If its pod cannot have processed it: there was no connection, or the pod was overloaded (429, 503).
+    IfUnprocessed,
+    /// Always.
     Always,
 }
 
-/// A dialect in which a prefill pod hands over to a decode pod.
+/// A dialect in which a prefill pod hands off to a decode pod.
 pub trait Handoff: Send + Sync + fmt::Debug {
-    /// How the legs stand to each other.
+    /// The order of the legs.
     fn mode(&self) -> HandoffMode;
 
-    /// When another decode pod can take up what a prefill pod handed out for one that failed.
+    /// When a handoff serves another decode pod after its own failed.
     fn reuse(&self) -> HandoffReuse;
 
-    /// What is sent on a leg.
+    /// The body and headers of a leg.
     ///
     /// # Errors
     ///
-    /// If the client's body is no JSON object, or if the dialect needs to know something of a pod that nobody knows.
+    /// If the client's body is no JSON object, or if the address or engine of a pod is unknown.
     fn leg(&self, leg: &LegContext<'_>) -> Result<LegBody, HandoffError>;
 
-    /// What puts right what the last leg's answer says of cached tokens, given the prefill leg's answer. `events` tells a
-    /// stream of server-sent events from one JSON document. None if nothing is to be put right; not to be asked where
-    /// [`LegBody::dropped`] says that nothing was passed on, since the decode pod's own figure is right then.
+    /// The correction of cached tokens in the last leg's `usage`, given the prefill leg's response; `None` if none is needed. `events`
+    /// distinguishes SSE streams from JSON documents. Not to be called where the handoff was [dropped](LegBody::dropped): the
+    /// decode pod's own figure is right then.
     fn usage(&self, api: Api, events: bool, prefilled: Option<&[u8]>) -> Option<UsageFix> {
         let _ = (api, events, prefilled);
         None
     }
 
-    /// Whether the decode pod is to be asked first, alone and with the client's own body: prefill only follows if
-    /// [`Self::wants_prefill`] of what it answers.
+    /// Whether the decode leg is sent first, alone and with the client's own body: prefill only follows if its response
+    /// [wants it](Self::wants_prefill).
     fn decodes_first(&self, api: Api, body: &[u8]) -> bool {
         let _ = (api, body);
         false
     }
 
-    /// Whether the answer to a decode leg that was sent first asks for prefill. None as long as the answer's beginning does
-    /// not tell. A stream is shown as it grows, up to a bound; a document when it is whole.
-    fn wants_prefill(&self, events: bool, answer: &[u8]) -> Option<bool> {
-        let _ = (events, answer);
+    /// Whether the response to a decode leg that was sent first asks for prefill; `None` if its beginning does not show that yet. A
+    /// stream is passed as it grows, up to a bound; a document when it is complete.
+    fn wants_prefill(&self, events: bool, response: &[u8]) -> Option<bool> {
+        let _ = (events, response);
         Some(false)
     }
 }
 
-// A host chooses one when it starts and shares it between requests.
+// Object safe: dispatches share one.
 const _: fn(&dyn Handoff) = |_| {};

@@ -9,7 +9,7 @@ use json_edit::Object;
 use routing_exec::handoff::headers::DATA_PARALLEL_RANK;
 use routing_exec::handoff::{
     Api, DroppedHandoff, Handoff, HandoffError, HandoffMode, HandoffReuse, LegBody, LegContext, Mooncake,
-    MooncakeEngine, Nixl, SglangBootstrap, SharedStorage,
+    MooncakeEngine, Nixl, Plain, SglangBootstrap, SharedStorage,
 };
 
 use handoff_pair::{Pair, TRANSFER, dialects};
@@ -65,7 +65,7 @@ fn nixl_decodes_the_clients_body_with_the_parameters_as_they_came() {
     assert_eq!(text(&leg), format!(r#"{client},"kv_transfer_params":{HANDED}}}"#));
     assert_eq!(leg.dropped, None);
     assert_eq!(Nixl::default().mode(), HandoffMode::Serial);
-    assert_eq!(Nixl::default().reuse(), HandoffReuse::Unbegun);
+    assert_eq!(Nixl::default().reuse(), HandoffReuse::IfUnprocessed);
 }
 
 #[test]
@@ -345,5 +345,9 @@ fn every_dialect_says_how_its_legs_stand() {
         dialects(&pair()).iter().map(|handoff| (handoff.mode(), handoff.reuse())).collect();
     let (serial, concurrent) =
         ((HandoffMode::Serial, HandoffReuse::Always), (HandoffMode::Concurrent, HandoffReuse::Never));
-    assert_eq!(stand, [(HandoffMode::Serial, HandoffReuse::Unbegun), concurrent, concurrent, serial, serial]);
+    let (nixl, single) =
+        ((HandoffMode::Serial, HandoffReuse::IfUnprocessed), (HandoffMode::Single, HandoffReuse::Always));
+    assert_eq!(stand, [nixl, concurrent, concurrent, serial, single]);
+    let plain = Plain::new(HandoffMode::Serial);
+    assert_eq!((plain.mode(), plain.reuse()), serial);
 }

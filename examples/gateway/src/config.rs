@@ -18,13 +18,14 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde::Deserialize;
+use routing_exec::handoff::Dialect;
+use serde::{Deserialize, Deserializer, de};
 
 pub use self::error::{ConfigError, Problem, Problems};
 pub use self::events::{EventSourceSettings, Events, GrpcSource, NatsSource, ZmqEndpoints};
 pub use self::pod::{PodRole, PodSettings};
 pub use self::profile::{Profile, ProfileFile, STOCK_PROFILES};
-pub use self::server::{HandoffKind, InternalSettings, Limits, TlsFiles};
+pub use self::server::{InternalSettings, Limits, TlsFiles};
 pub use self::timeouts::{HealthCheck, Retry, SnapshotSettings, Timeouts};
 
 /// A gateway's configuration. Most of it can be reloaded.
@@ -83,8 +84,8 @@ pub struct Config {
     #[serde(default = "default_drain_timeout", deserialize_with = "duration::deserialize")]
     pub drain_timeout: Duration,
     /// The KV transfer dialect between prefill and decode pods.
-    #[serde(default)]
-    pub handoff: HandoffKind,
+    #[serde(default, deserialize_with = "dialect")]
+    pub handoff: Dialect,
 }
 
 impl Config {
@@ -128,7 +129,7 @@ impl Config {
             health_check: HealthCheck::default(),
             snapshot: None,
             drain_timeout: default_drain_timeout(),
-            handoff: HandoffKind::default(),
+            handoff: Dialect::default(),
         }
     }
 
@@ -206,6 +207,10 @@ pub struct TokenizerFiles {
     /// Its `tokenizer_config.json`, or a `chat_template.jinja`; without one chats have no tokens.
     #[serde(default)]
     pub template: Option<PathBuf>,
+}
+
+fn dialect<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Dialect, D::Error> {
+    String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
 }
 
 fn default_listen() -> SocketAddr {

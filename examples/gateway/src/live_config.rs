@@ -8,12 +8,9 @@ use std::time::Duration;
 use kv_index::PodSet;
 use parking_lot::Mutex;
 use routing_core::{DecideError, Fleet, Request, RoutingInput, RoutingPlan, Trace, Workflow, Workspace};
-use routing_exec::handoff::{
-    Handoff, Mooncake, MooncakeEngine, MooncakeEngines, Nixl, Plain, SglangBootstrap, SharedStorage,
-};
 use routing_exec::{DispatchConfig, DispatchPolicy};
 
-use super::config::{Config, HandoffKind, Limits};
+use super::config::{Config, Limits};
 
 /// One version of everything that a reload or a health check may change.
 #[derive(Debug)]
@@ -89,26 +86,5 @@ pub(super) fn dispatch_policy(config: &Config) -> DispatchPolicy {
         request_timeout: timeouts.request_timeout,
         idle_timeout: timeouts.stream_idle_timeout,
         ..DispatchPolicy::default()
-    }
-}
-
-/// The dialect of a handoff.
-pub(super) fn handoff(kind: HandoffKind) -> Arc<dyn Handoff> {
-    match kind {
-        HandoffKind::Nixl => Arc::new(Nixl::default()),
-        HandoffKind::Sglang => Arc::new(SglangBootstrap::default()),
-        HandoffKind::Mooncake => Arc::new(Mooncake::new(Arc::new(Unknown))),
-        HandoffKind::SharedStorage => Arc::new(SharedStorage::default()),
-        HandoffKind::Plain => Arc::new(Plain::default()),
-    }
-}
-
-/// Bootstrap servers are not queried.
-#[derive(Debug)]
-struct Unknown;
-
-impl MooncakeEngines for Unknown {
-    fn engine(&self, _: routing_core::Pod) -> Option<MooncakeEngine> {
-        None
     }
 }

@@ -76,7 +76,7 @@ pub(super) fn build_live_config(
 ) -> Result<LiveConfig, StartError> {
     let workflows = WorkflowPool::new(workflow::build(&config.profile, plugin_state)?);
     dispatch.policy = Arc::new(live_config::dispatch_policy(config));
-    dispatch.handoff = live_config::handoff(config.handoff);
+    dispatch.handoff = config.handoff.handoff(Arc::new(()));
     Ok(LiveConfig {
         profile: config.profile.label().into(),
         workflows: Arc::new(workflows),

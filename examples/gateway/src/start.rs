@@ -75,7 +75,7 @@ fn app_state(config: Config) -> Result<(Arc<AppState>, Option<u64>), StartError>
     let (tasks, addresses) = (Tasks::default(), Arc::new(AddressTable::default()));
     let mut registry = PodRegistry::default().next(&index, &config.pods, || tasks.token())?;
     addresses.publish(&registry, &PodRegistry::default());
-    let mut dispatch = DispatchConfig::new(live_config::handoff(config.handoff), Arc::clone(&addresses) as _);
+    let mut dispatch = DispatchConfig::new(config.handoff.handoff(Arc::new(())), Arc::clone(&addresses) as _);
     dispatch.retry_budget = Some(Arc::new(retry_budget()));
     let live_config = reload::build_live_config(&config, &plugin_state, || Ok(registry.fleet()), dispatch)?;
     let breakers = Arc::new(Breakers::new(BreakerConfig::default(), Arc::clone(&plugin_state.open_breakers)));

@@ -1,4 +1,4 @@
-//! Where a request goes: to its pod's address, whatever the request says.
+//! Request targets: the pod's address, whatever the request's own authority.
 
 use std::error::Error;
 

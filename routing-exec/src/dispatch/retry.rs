@@ -98,7 +98,7 @@ impl Dispatch {
         let error = DispatchError::StepFailed { step: (&*step).into(), failure: failure.clone() };
         let is_consumed = match self.config.handoff.reuse() {
             HandoffReuse::Always => false,
-            HandoffReuse::Unbegun => !failure.is_unprocessed(),
+            HandoffReuse::IfUnprocessed => !failure.is_unprocessed(),
             HandoffReuse::Never => failure != Failure::BreakerOpen,
         };
         self.stop_failed(leg, failure.clone(), now);

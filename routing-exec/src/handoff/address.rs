@@ -1,17 +1,17 @@
-//! Where pods are.
+//! Pod addresses.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use routing_core::Pod;
 
-/// Where pods are, for engines that must be told.
+/// Addresses of pods, for dialects that name them to engines.
 pub trait PodAddresses: Send + Sync + fmt::Debug {
-    /// Host and port of a pod, such as `10.0.0.5:8000`, with a scheme or without; none if it is not known.
+    /// Host and port of a pod, such as `10.0.0.5:8000`, with a scheme or without; `None` if unknown.
     fn address(&self, pod: Pod) -> Option<Cow<'_, str>>;
 }
 
-/// Nobody's address is known.
+/// No address is known.
 impl PodAddresses for () {
     fn address(&self, _: Pod) -> Option<Cow<'_, str>> {
         None

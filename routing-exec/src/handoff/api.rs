@@ -1,6 +1,6 @@
-//! Which API a request speaks.
+//! Inference APIs, by path.
 
-/// Which API a request is for, told from its path.
+/// The API of a request, by its path.
 ///
 /// # Examples
 ///
@@ -27,12 +27,12 @@ pub enum Api {
     Generate,
     /// vLLM's `/inference/v1/generate`: tokens in, tokens out.
     InferenceGenerate,
-    /// Any other: nothing is handed over for these.
+    /// Any other: no handoff.
     Other,
 }
 
 impl Api {
-    /// The API of a path, whatever a gateway has before it.
+    /// The API of a path, whatever its prefix.
     #[must_use]
     pub fn of(path: &str) -> Self {
         let path = path.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');

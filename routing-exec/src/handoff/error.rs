@@ -1,4 +1,4 @@
-//! Why a leg has no body, and why nothing was handed over.
+//! Handoff errors, and reasons why a handoff is dropped.
 
 use json_edit::JsonError;
 use routing_core::Pod;
@@ -19,10 +19,10 @@ pub enum HandoffError {
     /// The leg names no pod. The host can act.
     #[error("the leg has no pod")]
     NoPod,
-    /// A pod's address is not known. The host can act; a dispatch asks the step's next pod first.
+    /// A pod's address is not known. The host can act; a dispatch tries the step's next pod first.
     #[error("the address of {0:?} is not known")]
     NoAddress(Pod),
-    /// Which engine runs in a pod is not known. The host can act, by asking the pod's bootstrap server; a dispatch asks the step's
+    /// Which engine runs in a pod is not known. The host can act, by asking the pod's bootstrap server; a dispatch tries the step's
     /// next pod first.
     #[error("the engine of {0:?} is not known")]
     NoEngine(Pod),

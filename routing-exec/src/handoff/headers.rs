@@ -1,4 +1,4 @@
-//! Headers that say where a request goes, and by which name its legs know each other.
+//! Routing headers and the request id.
 //!
 //! A pod or its sidecar follows such headers to whatever host they name. So those that come from a client are always
 //! stripped, and only a plan's own pods are written into new ones.
@@ -7,16 +7,16 @@ use http::header::{HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue};
 
 use super::ids::uuid;
 
-/// By which name the legs of a request know each other.
+/// The id that the legs of a request share.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Which data-parallel rank of a worker a request is for.
+/// The data-parallel rank of a worker that a request is for.
 pub const DATA_PARALLEL_RANK: HeaderName = HeaderName::from_static("x-data-parallel-rank");
 
-/// Who prefills, for a sidecar that fetches from there.
+/// The prefill pod, for a sidecar that fetches from there.
 pub const PREFILLER: HeaderName = HeaderName::from_static("x-prefiller-host-port");
 
-/// Who encodes media, for a sidecar that fetches from there.
+/// The encoder pods, for a sidecar that fetches from there.
 pub const ENCODERS: HeaderName = HeaderName::from_static("x-encoder-hosts-ports");
 
 /// Headers that steer a request. A client's own are never passed on.

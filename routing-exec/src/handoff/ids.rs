@@ -1,4 +1,4 @@
-//! Identifiers that follow from a random number.
+//! UUIDs, derived from a random number.
 
 use crate::splitmix64;
 

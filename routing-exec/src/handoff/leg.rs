@@ -1,4 +1,4 @@
-//! One leg: what a dialect is told of it, and what it answers.
+//! A leg: its context for a dialect, and the body that the dialect makes.
 
 use std::borrow::Cow;
 
@@ -16,32 +16,32 @@ use super::error::{DroppedHandoff, HandoffError};
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct LegContext<'r> {
-    /// What the request speaks.
+    /// The request's API.
     pub api: Api,
     /// The client's own body, untouched.
     pub body: &'r Bytes,
     /// The step's name in its workflow.
     pub step: &'r str,
-    /// What is done on this leg.
+    /// The step's role.
     pub role: Role,
-    /// Whether this leg's answer goes to the client.
+    /// Whether this leg's response goes to the client.
     pub is_last: bool,
     /// The pod of this leg.
     pub pod: Option<Pod>,
     /// The pod that prefills for this leg, if one does.
     pub prefill: Option<Pod>,
-    /// Where pods are.
+    /// Addresses of pods.
     pub addresses: &'r dyn PodAddresses,
-    /// A random number, the same for both legs of one try and new for each try. Dialects use 63 bits of it.
+    /// A random number that both legs of one handoff share. Dialects use 63 bits of it.
     pub transfer: u64,
-    /// The prefill leg's answer, once that is done.
+    /// The prefill leg's response, once that is done.
     pub prefilled: Option<&'r [u8]>,
-    /// Whether this leg is sent first, to say whether prefill is wanted.
+    /// Whether this leg is sent first, and may decline for prefill.
     pub probing: bool,
 }
 
 impl<'r> LegContext<'r> {
-    /// The only leg of a request, until told otherwise.
+    /// The only leg of a request.
     #[must_use]
     pub fn new(api: Api, body: &'r Bytes, addresses: &'r dyn PodAddresses) -> Self {
         Self {
@@ -59,37 +59,37 @@ impl<'r> LegContext<'r> {
         }
     }
 
-    /// The same for a step of a plan.
+    /// Sets the step.
     #[must_use]
     pub fn step(self, name: &'r str, role: Role, is_last: bool) -> Self {
         Self { step: name, role, is_last, ..self }
     }
 
-    /// The same to a pod, with another one that prefills for it.
+    /// Sets the pod, and the one that prefills for it.
     #[must_use]
     pub fn pods(self, pod: Pod, prefill: Option<Pod>) -> Self {
         Self { pod: Some(pod), prefill, ..self }
     }
 
-    /// The same with the number of the try.
+    /// Sets the transfer's number.
     #[must_use]
     pub fn transfer(self, number: u64) -> Self {
         Self { transfer: number, ..self }
     }
 
-    /// The same with the prefill leg's answer.
+    /// Sets the prefill leg's response.
     #[must_use]
-    pub fn prefilled(self, answer: Option<&'r [u8]>) -> Self {
-        Self { prefilled: answer, ..self }
+    pub fn prefilled(self, response: Option<&'r [u8]>) -> Self {
+        Self { prefilled: response, ..self }
     }
 
-    /// The same as a leg that is sent first, to say whether prefill is wanted.
+    /// Sets whether this leg is sent first, and may decline for prefill.
     #[must_use]
     pub fn probing(self, probing: bool) -> Self {
         Self { probing, ..self }
     }
 
-    /// Which side of a handoff the leg is on, if there is one.
+    /// The leg's side of a handoff, if there is one.
     pub(super) fn side(&self) -> Side {
         match (self.role, self.prefill) {
             (Role::Prefill, _) => Side::Prefill,
@@ -104,13 +104,13 @@ impl<'r> LegContext<'r> {
         pod.ok_or(HandoffError::NoPod)
     }
 
-    /// Where the pod that prefills is.
+    /// The address of the pod that prefills.
     pub(super) fn prefiller_address(&self) -> Result<Cow<'r, str>, HandoffError> {
         let pod = self.prefiller()?;
         self.addresses.address(pod).ok_or(HandoffError::NoAddress(pod))
     }
 
-    /// The client's body, to be read.
+    /// The client's body, parsed.
     pub(super) fn object(&self) -> Result<Object<'r>, HandoffError> {
         Object::parse(self.body).map_err(HandoffError::Body)
     }
@@ -121,16 +121,16 @@ impl<'r> LegContext<'r> {
     }
 }
 
-/// Where a leg stands in a handoff.
+/// A side of a handoff.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Prefill,
     Decode,
-    /// Nobody prefills for it.
+    /// No pod prefills for it.
     Neither,
 }
 
-/// What is sent on a leg.
+/// The body and headers of a leg.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LegBody {
@@ -138,7 +138,7 @@ pub struct LegBody {
     pub body: Bytes,
     /// Headers to add or to replace.
     pub headers: HeaderMap,
-    /// Why what was prefilled is not passed on, to be counted.
+    /// Why the handoff was dropped.
     pub dropped: Option<DroppedHandoff>,
 }
 

@@ -1,4 +1,4 @@
-//! vLLM's Mooncake connector: both legs know a transfer's id, and the decode leg also where the prefill engine is.
+//! vLLM's Mooncake connector: both legs name a transfer's id, and the decode leg the prefill engine.
 
 use std::fmt;
 use std::sync::Arc;
@@ -51,10 +51,17 @@ impl Mooncake {
     }
 }
 
-/// Which engines run in which pods.
+/// The engines of pods.
 pub trait MooncakeEngines: Send + Sync + fmt::Debug {
-    /// The engine of a pod, if it is known.
+    /// The engine of a pod; `None` if unknown.
     fn engine(&self, pod: Pod) -> Option<MooncakeEngine>;
+}
+
+/// No engine is known.
+impl MooncakeEngines for () {
+    fn engine(&self, _: Pod) -> Option<MooncakeEngine> {
+        None
+    }
 }
 
 /// An engine that registered with a bootstrap server.

@@ -1,4 +1,4 @@
-//! vLLM's NIXL connector: the prefill pod answers where its blocks are, and the decode pod fetches them.
+//! vLLM's NIXL connector: the prefill response names its blocks, and the decode pod fetches them.
 
 use json_edit::{Fragment, Object, Raw};
 
@@ -35,7 +35,7 @@ impl Handoff for Nixl {
     /// The prefill pod keeps the blocks until they are fetched or their lease runs out. Then it gives them to another request,
     /// whose tokens a second decode pod would read: so only what nobody can have fetched is used again.
     fn reuse(&self) -> HandoffReuse {
-        HandoffReuse::Unbegun
+        HandoffReuse::IfUnprocessed
     }
 
     fn leg(&self, leg: &LegContext<'_>) -> Result<LegBody, HandoffError> {

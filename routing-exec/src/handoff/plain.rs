@@ -1,4 +1,4 @@
-//! No dialect: every pod gets the request as the client wrote it.
+//! No handoff: every pod gets the client's own request.
 
 use super::error::HandoffError;
 use super::leg::{LegBody, LegContext};

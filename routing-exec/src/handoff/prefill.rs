@@ -1,4 +1,4 @@
-//! What all dialects do to a prefill leg: one token, and no stream.
+//! Prefill legs: one output token, and no stream.
 
 use json_edit::{Edit, Fragment, Object};
 

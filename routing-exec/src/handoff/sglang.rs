@@ -1,4 +1,4 @@
-//! SGLang: both legs get the same body, with a place to meet in it.
+//! SGLang's bootstrap: both legs name a bootstrap server and a room.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! Pods that share a store of blocks: the prefill pod writes, the decode pod reads, and nothing is passed on.
+//! Shared KV storage (LMCache): the prefill pod writes blocks, the decode pod reads them.
 
 use json_edit::{Edit, Object, Raw};
 

@@ -1,4 +1,4 @@
-//! Server-sent events in bytes: where one ends, and its data.
+//! Server-sent events (SSE): frames and their data, in bytes.
 
 use std::ops::Range;
 

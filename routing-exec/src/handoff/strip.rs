@@ -1,4 +1,4 @@
-//! What a client has no say in.
+//! Sanitizing: removes the fields of handoffs from a client's body.
 
 use bytes::Bytes;
 use json_edit::{Edit, Object};

@@ -1,4 +1,4 @@
-//! What an answer says of cached tokens, put right while it passes.
+//! Usage correction: cached tokens of a response, rewritten as it streams.
 
 use bytes::{Bytes, BytesMut};
 use json_edit::{Edit, Object};

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use kv_index::{Config, Index, Pod};
 use routing_core::Role;
 use routing_exec::handoff::{
-    Api, Handoff, HandoffError, LegBody, LegContext, MooncakeEngine, MooncakeEngines, PodAddresses,
+    Api, Dialect, Handoff, HandoffError, LegBody, LegContext, MooncakeEngine, MooncakeEngines, PodAddresses,
 };
 
 /// A prefill and a decode pod.
@@ -59,13 +59,6 @@ impl MooncakeEngines for Pair {
 }
 
 /// All of them.
-pub(crate) fn dialects(pair: &Pair) -> Vec<Box<dyn Handoff>> {
-    use routing_exec::handoff::{HandoffMode, Mooncake, Nixl, Plain, SglangBootstrap, SharedStorage};
-    vec![
-        Box::new(Nixl::default()),
-        Box::new(SglangBootstrap::default()),
-        Box::new(Mooncake::new(Arc::new(pair.clone()))),
-        Box::new(SharedStorage::default()),
-        Box::new(Plain::new(HandoffMode::Serial)),
-    ]
+pub(crate) fn dialects(pair: &Pair) -> [Arc<dyn Handoff>; Dialect::ALL.len()] {
+    Dialect::ALL.map(|dialect| dialect.handoff(Arc::new(pair.clone())))
 }

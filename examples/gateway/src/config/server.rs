@@ -71,21 +71,3 @@ impl Default for Limits {
         }
     }
 }
-
-/// The KV transfer dialect between prefill and decode pods: `routing_exec::handoff`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum HandoffKind {
-    /// vLLM's NIXL connector.
-    #[default]
-    Nixl,
-    /// SGLang's bootstrap server.
-    Sglang,
-    /// vLLM with Mooncake. The gateway does not query bootstrap servers, so nothing is handed over.
-    Mooncake,
-    /// Both pods share a store.
-    SharedStorage,
-    /// Nothing is handed over.
-    Plain,
-}

@@ -14,7 +14,7 @@ fn the_sample_file_is_taken() {
     assert_eq!(config.profile, Profile::stock("first_token"));
     assert!(matches!(&config.pods[0].events, Events::Zmq(zmq) if zmq.events.starts_with("tcp://")));
     assert_eq!(config.pods[1].events, Events::Pushed);
-    assert_eq!(config.handoff, HandoffKind::Nixl);
+    assert_eq!(config.handoff, Dialect::Nixl);
 }
 
 #[test]
