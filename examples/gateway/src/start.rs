@@ -22,7 +22,7 @@ use super::pod_registry::{AddressTable, PodRegistry};
 use super::snapshot::{self, Restored};
 use super::tasks::Tasks;
 use super::tls::Acceptor;
-use super::{health, live_config, maintenance, metrics, reload, routes, tokenizer};
+use super::{health, maintenance, metrics, reload, routes, tokenizer};
 
 pub(super) async fn start(config: Config) -> Result<Gateway, StartError> {
     config.check()?;
