@@ -1,6 +1,6 @@
-//! Adds a behaviour in four steps: prefer pods in the client's region.
+//! Custom scorer in four steps: prefer pods in the client's region.
 //!
-//! `cargo run -p pointsman-examples --example custom_scorer`
+//! `cargo run -p pointsman-embedding --example custom_scorer`
 
 use std::error::Error;
 use std::time::Instant;
@@ -25,7 +25,7 @@ impl Scorer for Near {
     }
 }
 
-/// What was there before: room in the cache decides.
+/// The scorer and picker that were there before: free KV cache decides.
 struct Room;
 
 impl Scorer for Room {
@@ -42,7 +42,7 @@ impl Picker for Room {
     }
 }
 
-/// 3. Name it in a profile. 4. Weigh it: a near pod may be rather full before a far one is asked.
+/// 3. Name it in a profile. 4. Weigh it: a near pod may be rather full before a far one is chosen.
 const PROFILE: &str = r#"{
   "plugins": [{"type": "room"}, {"type": "best"}, {"type": "near", "parameters": {"label": "region"}}],
   "profiles": [{"name": "serve", "pick": "best",

@@ -1,7 +1,7 @@
-//! A feed of your own: numbered batches from any transport, what is lost on the way, and how it is put right.
+//! Custom event transport: numbered event batches, gap detection, replay, and anti-entropy by digest and inventory.
 //!
-//! The transport here is a vector. Whatever yours is, it hands batches to a `Feed` and does what the verdict says.
-//! `cargo run -p pointsman-examples --example own_feed`
+//! The transport here is a vector. Any transport hands batches to a `Feed` and acts on what it returns.
+//! `cargo run -p pointsman-embedding --example own_feed`
 
 use std::error::Error;
 
@@ -60,7 +60,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Prints what was shown, or fails with it.
+/// Prints an expectation that holds, or fails with it.
 fn expect(what: &str, holds: bool) -> Result<(), Box<dyn Error>> {
     println!("{} {what}", if holds { "yes:" } else { "NO: " });
     if holds { Ok(()) } else { Err(what.into()) }

@@ -1,8 +1,8 @@
-//! Prefill on one pod, decode on another, over a client of your own.
+//! Prefill/decode disaggregation over an HTTP client of your own.
 //!
-//! The client is a closure, and the pods answer from memory. What matters is what each is sent: vLLM's NIXL handoff asks the
-//! prefill pod for one token and for where its blocks are, and tells the decode pod to fetch them from there.
-//! `cargo run -p pointsman-examples --example prefill_decode`
+//! The client is a closure and the pods are stubs. vLLM's NIXL handoff requests one token and the location of its blocks from the
+//! prefill pod, and the decode pod fetches them from there.
+//! `cargo run -p pointsman-embedding --example prefill_decode`
 
 use std::error::Error;
 use std::sync::{Arc, Mutex};

@@ -1,6 +1,6 @@
-//! Routes one request: engines report what they hold, a profile decides, and the trace says why.
+//! One routing decision: engines report cached blocks, a profile decides, a trace explains.
 //!
-//! `cargo run -p pointsman-examples --example route_one`
+//! `cargo run -p pointsman-embedding --example route_one`
 
 use std::error::Error;
 use std::sync::Arc;

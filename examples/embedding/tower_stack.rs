@@ -1,8 +1,7 @@
-//! Routing inside a tower stack: layers of yours in front, your pods' client, itself a service, behind.
+//! Routing inside a tower stack: layers in front of it, and a service as the client of pods behind it.
 //!
-//! In front, a concurrency limit lets two requests in at a time. Behind, a timeout gives up on a pod that takes too long, and
-//! routing goes on to the next one.
-//! `cargo run -p pointsman-examples --example tower_stack`
+//! In front, a concurrency limit of two. Behind, a timeout for each pod, after which routing retries the next one.
+//! `cargo run -p pointsman-embedding --example tower_stack`
 
 use std::borrow::Cow;
 use std::error::Error;

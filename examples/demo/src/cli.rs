@@ -16,7 +16,7 @@ use pointsman_lab::format::grouped;
 use tokio::sync::Notify;
 
 use crate::compare::ProfileResult;
-use crate::compare_table::{Table, commentary};
+use crate::compare_table::{commentary, table};
 use crate::serve::{DemoServer, ServeOptions};
 use crate::{chaos, compare};
 
@@ -94,7 +94,7 @@ async fn compare_profiles(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     })
     .await?;
     progress.end();
-    println!("\n{}", Table::of(&results));
+    println!("\n{}", table(&results));
     let is_short = |result: &&ProfileResult| result.stats.failures() == 0 && result.stats.requests() < requests;
     if let Some(slow) = results.iter().find(is_short) {
         println!("This machine is too slow for all of it: {} was stopped early.\n", slow.profile);

@@ -1,67 +1,40 @@
-//! What profiles did, side by side.
+//! Comparison table of profiles, and a commentary on it.
 
-use std::fmt;
+use std::iter;
 use std::time::Duration;
 
 use crate::compare::ProfileResult;
 use crate::load_generator::percentile;
 use pointsman_lab::format::grouped;
+use pointsman_lab::table::TextTable;
 
-/// Figures in rows, profiles in columns.
-#[derive(Debug)]
-pub(crate) struct Table {
-    head: Vec<String>,
-    rows: Vec<(&'static str, Vec<String>)>,
+/// The results as a table: metrics in rows, profiles in columns.
+pub(crate) fn table(results: &[ProfileResult]) -> String {
+    let profiles = results.iter().map(|result| result.profile.clone());
+    let mut table = TextTable::new(iter::once(String::new()).chain(profiles));
+    let mut row = |label: &str, value: fn(&ProfileResult) -> String| {
+        table.row(iter::once(label.to_owned()).chain(results.iter().map(value)));
+    };
+    row("requests", |result| grouped(result.stats.requests()));
+    row("prompt tokens", |result| grouped(result.stats.prompt_tokens));
+    row("  hit rate", |result| format!("{:.1}%", 100.0 * result.stats.hit_rate()));
+    row("  computed", |result| grouped(result.computed_tokens()));
+    row("  saved", |result| grouped(result.saved_tokens()));
+    row("TTFT p50", |result| millis(percentile(&result.stats.ttft, 50)));
+    row("TTFT p99", |result| millis(percentile(&result.stats.ttft, 99)));
+    row("inter-token p50", |result| millis(percentile(&result.stats.inter_token, 50)));
+    row("inter-token p99", |result| millis(percentile(&result.stats.inter_token, 99)));
+    row("prefill imbalance", |result| format!("{:.2}", result.imbalance()));
+    row("elapsed", |result| format!("{:.1} s", result.elapsed.as_secs_f64()));
+    row("errors", |result| grouped(result.stats.failures()));
+    table.text(3)
 }
 
-impl Table {
-    /// What came of each profile.
-    pub(crate) fn of(results: &[ProfileResult]) -> Self {
-        let mut table = Self { head: results.iter().map(|result| result.profile.clone()).collect(), rows: Vec::new() };
-        let mut row = |label, value: fn(&ProfileResult) -> String| {
-            table.rows.push((label, results.iter().map(value).collect()));
-        };
-        row("requests", |o| grouped(o.stats.requests()));
-        row("prompt tokens", |o| grouped(o.stats.prompt_tokens));
-        row("  hit rate", |o| format!("{:.1}%", 100.0 * o.stats.hit_rate()));
-        row("  computed", |o| grouped(o.computed_tokens() as usize));
-        row("  saved", |o| grouped(o.saved_tokens() as usize));
-        row("TTFT p50", |o| millis(percentile(&o.stats.ttft, 50)));
-        row("TTFT p99", |o| millis(percentile(&o.stats.ttft, 99)));
-        row("between tokens p50", |o| millis(percentile(&o.stats.inter_token, 50)));
-        row("between tokens p99", |o| millis(percentile(&o.stats.inter_token, 99)));
-        row("imbalance of prefill", |o| format!("{:.2}", o.imbalance()));
-        row("whole run", |o| format!("{:.1} s", o.elapsed.as_secs_f64()));
-        row("errors", |o| grouped(o.stats.failures()));
-        table
-    }
-}
-
-impl fmt::Display for Table {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let labels = self.rows.iter().map(|(label, _)| label.len()).max().unwrap_or(0);
-        let width = |column: usize| {
-            let values = self.rows.iter().map(|(_, values)| values[column].len());
-            values.chain([self.head[column].len()]).max().unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..self.head.len()).map(width).collect();
-        let mut line = |label: &str, values: &[String]| {
-            write!(f, "{label:<labels$}")?;
-            for (value, width) in values.iter().zip(&widths) {
-                write!(f, "   {value:>width$}")?;
-            }
-            writeln!(f)
-        };
-        line("", &self.head)?;
-        self.rows.iter().try_for_each(|(label, values)| line(label, values))
-    }
-}
-
-/// What the table shows and why, where it has the profiles that tell it.
+/// What the table shows and why, if it has the three profiles.
 pub(crate) fn commentary(results: &[ProfileResult]) -> Option<String> {
     let of = |profile: &str| results.iter().find(|result| result.profile.starts_with(profile));
     let (blind, aware, split) = (of("round_robin")?, of("cache_aware")?, of("prefill_decode")?);
-    let computed = |result: &ProfileResult| grouped(result.computed_tokens() as usize);
+    let computed = |result: &ProfileResult| grouped(result.computed_tokens());
     let first = |result: &ProfileResult| millis(percentile(&result.stats.ttft, 50));
     let gap = |result: &ProfileResult| millis(percentile(&result.stats.inter_token, 99));
     Some(format!(
@@ -82,7 +55,7 @@ pub(crate) fn commentary(results: &[ProfileResult]) -> Option<String> {
 fn millis(time: Option<Duration>) -> String {
     time.map_or("-".to_owned(), |time| match time.as_secs_f64() * 1000.0 {
         ms if ms < 10.0 => format!("{ms:.1} ms"),
-        ms => format!("{} ms", grouped(ms.round() as usize)),
+        ms => format!("{} ms", grouped(format_args!("{ms:.0}"))),
     })
 }
 
@@ -108,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reading_needs_all_it_speaks_of() {
+    fn a_commentary_needs_the_profiles_that_it_compares() {
         let mut results = vec![result("round_robin", 250, 1_234), result("cache_aware", 600, 5)];
         assert_eq!(commentary(&results), None);
         results.push(result("prefill_decode", 600, 77));
@@ -121,7 +94,7 @@ mod tests {
 
     #[test]
     fn columns_line_up_and_figures_are_the_outcomes() {
-        let text = Table::of(&[result("one", 250, 1_234), result("a_longer_one", 600, 5)]).to_string();
+        let text = table(&[result("one", 250, 1_234), result("a_longer_one", 600, 5)]);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines.iter().all(|line| line.len() == lines[0].len()), "{text}");
         let row = |label: &str| {
@@ -130,9 +103,9 @@ mod tests {
         };
         assert_eq!(row("hit rate"), "25.0% 60.0%");
         assert_eq!(row("TTFT p99"), "1,234 ms 5.0 ms");
-        assert_eq!(row("between tokens p50"), "- -");
+        assert_eq!(row("inter-token p50"), "- -");
         assert_eq!(row("saved"), "600 600");
-        assert_eq!(row("imbalance of prefill"), "1.50 1.50");
+        assert_eq!(row("prefill imbalance"), "1.50 1.50");
         assert_eq!(row("errors"), "0 0");
     }
 }

@@ -43,7 +43,7 @@ impl fmt::Display for ChaosReport {
         row(f, "total", &grouped(stats.requests()))?;
         row(f, "answered", &grouped(stats.answered))?;
         for (kind, count) in &stats.failed {
-            row(f, kind, &grouped(*count))?;
+            row(f, kind, &grouped(count))?;
         }
         row(f, "hit rate", &format!("{:.1}%", 100.0 * stats.hit_rate()))?;
         for percent in [50, 99] {
@@ -52,7 +52,7 @@ impl fmt::Display for ChaosReport {
         }
         writeln!(f, "\nattempts")?;
         for (result, count) in &self.attempts {
-            row(f, result, &grouped(*count as usize))?;
+            row(f, result, &grouped(count))?;
         }
         writeln!(f, "\ninvariants")?;
         for invariant in &self.invariants {

@@ -1,4 +1,4 @@
-//! Routing inside a Pingora proxy: `upstream_peer` asks a profile which pod to send a request to.
+//! Routing inside a Pingora proxy: `upstream_peer` selects the pod by a profile.
 //!
 //! Engines report nothing here, so what a pod holds is speculated from where requests went: prompts that begin alike go to
 //! one pod, and new ones to the least loaded. With events of your engines, feed them to the same index.
@@ -24,7 +24,7 @@ struct Router {
     fleet: Fleet,
 }
 
-/// What is known of one request: the pods that may yet be asked, best first, and its load on the one that is.
+/// The context of one request: remaining candidates, best first, and its load on the current pod.
 #[derive(Default)]
 struct Routed {
     pods: Option<VecDeque<Pod>>,
@@ -43,7 +43,7 @@ impl Router {
         Ok(Self { state, selector, fleet: Fleet::new(1, pods.collect::<Result<Vec<_>, _>>()?) })
     }
 
-    /// The pods to ask for this body, best first. Bytes stand in for tokens: bring the model's own in earnest.
+    /// Candidate pods for this body, best first. Bytes stand in for tokens: use the model's tokenizer instead.
     fn decide(&self, body: &[u8]) -> pingora::Result<Routed> {
         let tokens: Vec<u32> = body.iter().map(|&byte| byte.into()).collect();
         let request = Request::new("any", Instant::now()).body(body).tokens(&tokens);
@@ -69,14 +69,14 @@ impl ProxyHttp for Router {
             *routed = self.decide(&whole_body(session).await?)?;
         }
         let pod = routed.pods.as_mut().and_then(VecDeque::pop_front);
-        let pod = pod.ok_or_else(|| pingora::Error::explain(ErrorType::HTTPStatus(503), "no pod is left to ask"))?;
+        let pod = pod.ok_or_else(|| pingora::Error::explain(ErrorType::HTTPStatus(503), "no candidate is left"))?;
         // Counted on this pod until the request is over, however it ends: Pingora drops the context then.
         routed.load = Some(self.state.load.begin(pod, Work::of(routed.work)));
         let address = self.fleet.pod(pod.id()).map(|info| &*info.name).unwrap_or_default();
         Ok(Box::new(HttpPeer::new(address, false, String::new())))
     }
 
-    /// There was no connection, so nothing was sent: the next pod of the plan may be asked.
+    /// There was no connection, so nothing was sent: the next pod of the plan can be tried.
     fn fail_to_connect(
         &self,
         _: &mut Session,
