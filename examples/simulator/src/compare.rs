@@ -1,14 +1,12 @@
-//! Policies side by side: what `simulate` does unless a study is asked for.
+//! Policy comparison: all policies on the same arrivals, for each traffic and load.
 //!
-//! | module | idea |
+//! | module | content |
 //! |---|---|
-//! | `merge_seeds` | runs with several seeds as one |
-//! | `sweep` | one weight or parameter of a policy, varied |
+//! | `merge_seeds` | results of several seeds merged |
+//! | `sweep` | parameter sweep |
 //!
-//! For each traffic the fleet's capacity is found, and for each load every policy is run on the same arrivals. The rule that
-//! must never break: all policies of a section are asked about the same requests, each with the same chance and at the same
-//! time (in a closed loop, the same time after the answer that it follows), and how many of them run at once changes no figure
-//! but the router's own time.
+//! Invariant: all policies of a section get the same requests, with the same seeds, at the same times (in a closed loop, the same
+//! think time after the answer before); parallelism changes no metric but the measured decision time.
 
 mod merge_seeds;
 mod sweep;
@@ -37,7 +35,7 @@ use merge_seeds::merge_seeds;
 use pointsman_example_common::progress::Progress;
 use sweep::ParameterSweep;
 
-/// Everything that was compared: a section for each traffic under each load.
+/// A section for each traffic under each load.
 #[derive(Clone, Debug)]
 pub(crate) struct Comparison {
     /// The sections, in the order that traffic and loads were named.
@@ -49,13 +47,13 @@ pub(crate) struct Comparison {
 pub(crate) struct Section {
     /// A short name that none of the others has.
     pub(crate) name: String,
-    /// What came of it.
+    /// Its report.
     pub(crate) report: ComparisonReport,
-    /// What whoever reads the figures should know.
+    /// Notes for the reader.
     pub(crate) notes: Vec<String>,
 }
 
-/// Runs what the options ask for; how far it is, is shown on standard error.
+/// Runs the comparison, with progress on standard error.
 pub(crate) fn compare(options: &Options) -> Result<Comparison, SimulateError> {
     options.check()?;
     let sweep = options.sweep.as_deref().map(ParameterSweep::read).transpose()?;
@@ -80,7 +78,7 @@ pub(crate) fn compare(options: &Options) -> Result<Comparison, SimulateError> {
     Ok(Comparison { sections })
 }
 
-/// What `--list` says.
+/// The text of `--list`.
 pub(crate) fn list() -> String {
     let width = Policy::names().map(str::len).max().unwrap_or(0);
     let line = |(name, about): (&str, String)| {
@@ -127,7 +125,7 @@ impl Display for Section {
     }
 }
 
-/// Those asked for, or all that suit the fleet; none where only a sweep is asked for.
+/// The named policies, or all that fit the fleet; none if there is only a sweep.
 fn policies(options: &Options, sweep: bool) -> Result<Vec<Policy>, SimulateError> {
     if !options.compare.is_empty() {
         return options.compare.iter().map(|name| Policy::find(name.trim())).collect();
@@ -137,7 +135,7 @@ fn policies(options: &Options, sweep: bool) -> Result<Vec<Policy>, SimulateError
     names.map(Policy::find).collect()
 }
 
-/// Runs all policies with all seeds; what came of each, the seeds merged.
+/// Runs all policies with all seeds; the results of each policy, its seeds merged.
 fn run(
     workload: &Workload,
     load: Option<f64>,

@@ -1,10 +1,10 @@
-//! What is simulated: the fleet, what its events go through, and how prompts travel between pods.
+//! Simulation parameters: fleet, event delay and loss, KV transfer costs.
 
 use pointsman_engine_sim::scheduler::EngineConfig;
 use routing_core::Role;
 use routing_plugins::CostModel;
 
-/// A fleet and its surroundings.
+/// The parameters of a simulation.
 #[derive(Clone, Debug)]
 pub(crate) struct SimConfig {
     /// The pods, and what each one does.
@@ -21,7 +21,7 @@ pub(crate) struct SimConfig {
     pub(crate) transfer_us_per_token: f64,
     /// µs that such a move takes at least.
     pub(crate) transfer_us: u64,
-    /// What chance begins with.
+    /// Seed of the pseudorandom generators.
     pub(crate) seed: u64,
 }
 

@@ -1,8 +1,8 @@
-//! Why there is no simulation.
+//! Errors of the simulator.
 
 use std::io;
 
-/// Why there is no simulation. The operator's to mend.
+/// Why a simulation cannot run; the operator can act.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SimulateError {
     /// A flag has a value that makes no sense.

@@ -1,6 +1,4 @@
-//! A whole batch at once: every request is there at the start, and each pod works off its list.
-//!
-//! What is shown is how much is computed and when the last pod is done, for lists of any making.
+//! Offline batch simulation: all requests are there at the start, pods pull from queues; makespan and computed tokens.
 
 pub(crate) mod planned;
 
@@ -10,7 +8,7 @@ use pointsman_engine_sim::virtual_time::{Occurrence, VirtualFleet};
 use crate::chains::Chains;
 use crate::config::SimConfig;
 
-/// What a batch is worked off by.
+/// Where pods pull batch requests from.
 pub(crate) trait WorkSource {
     /// The next request for a pod; none if there is none for now. DecisionRequest again when something was done.
     fn next(&mut self, pod: usize) -> Option<u32>;
@@ -22,7 +20,7 @@ pub(crate) trait WorkSource {
 /// Prompts and answers by their place in a batch: how many tokens each has.
 pub(crate) type TokenLengths = [(u32, u32)];
 
-/// What came of a batch.
+/// The metrics of a batch.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct OfflineBatchResult {
     /// Requests that were answered.
@@ -53,13 +51,13 @@ impl OfflineBatchResult {
         if mean > 0.0 { self.makespan_us() as f64 / mean - 1.0 } else { 0.0 }
     }
 
-    /// Share of what there was to gain that was gained.
+    /// Hits as a share of those of an infinite cache.
     pub(crate) fn shared_hits(&self) -> f64 {
         if self.blocks_known == 0 { 1.0 } else { self.blocks_hit as f64 / self.blocks_known as f64 }
     }
 }
 
-/// Works a batch off, each pod having at most so many requests at once.
+/// Simulates a batch with a concurrency limit for each pod.
 pub(crate) fn simulate_batch(
     lists: &mut dyn WorkSource,
     chains: &Chains,
@@ -117,7 +115,7 @@ pub(crate) fn simulate_batch(
     result
 }
 
-/// One list for all pods, in order: whoever has room takes the next.
+/// One FIFO queue for all pods.
 #[derive(Debug)]
 pub(crate) struct SharedQueue {
     order: std::iter::Peekable<std::vec::IntoIter<u32>>,
@@ -146,7 +144,7 @@ impl WorkSource for SharedQueue {
     }
 }
 
-/// What pods have under way against what their memory has room for; what requests share is counted for each.
+/// KV memory of pods against their requests in flight; shared prefixes count for each.
 #[derive(Debug)]
 struct KvBudget {
     sizes: Vec<u64>,

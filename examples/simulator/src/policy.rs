@@ -1,4 +1,4 @@
-//! The rules that are compared, each a workflow document made of stock plugins.
+//! Routing policies: workflow documents of stock plugins, by name or file.
 
 use std::fs;
 use std::path::Path;
@@ -10,10 +10,10 @@ use serde_yaml_ng::{Mapping, Value};
 
 use crate::SimulateError;
 
-/// A rule by its name.
+/// A policy and its document.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Policy {
-    /// What tables call it.
+    /// Its name in tables.
     pub(crate) name: String,
     document: Value,
 }
@@ -33,7 +33,7 @@ const STOCK: [(&str, &str); 9] = documents!("../../../routing-plugins/profiles/"
 /// The profile that gateways should begin with.
 pub(crate) const DEFAULT: &str = "first_token";
 
-/// Rules that others published, as documents of stock plugins.
+/// Policies published by others, as documents of stock plugins.
 const PUBLISHED: [(&str, &str); 11] = documents!("../policies/":
     random, longest_prefix, session_sticky, smg_cache_aware, smg_expected_wait, dynamo_linear, vllm_rfc, lmetric,
     preble_e2, mooncake_ttft, llm_d);
@@ -138,7 +138,7 @@ fn first_sentence(document: &str) -> String {
     comment.split_once(". ").map_or(comment.as_str(), |(first, _)| first).trim_end_matches('.').to_owned()
 }
 
-/// The name of a policy that takes the fewest letters to become this one.
+/// The policy with the closest name.
 fn nearest(name: &str) -> &'static str {
     Policy::names().min_by_key(|known| distance(known, name)).unwrap_or(DEFAULT)
 }

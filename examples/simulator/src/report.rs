@@ -1,13 +1,13 @@
-//! What policies did, side by side: for the terminal, for tools, and as one page to read anywhere.
+//! Comparison report: text and Markdown tables, JSON, plots, and one HTML page.
 //!
-//! | module | idea |
+//! | module | content |
 //! |---|---|
-//! | [`table`] | a row a policy, the best of each column marked |
-//! | [`json`] | everything, under names that stay |
-//! | [`plots`] | pictures, each with what to look for |
-//! | [`html`] | all of it on one page that needs nothing else |
+//! | [`table`] | table of policies |
+//! | [`json`] | JSON with stable names |
+//! | [`plots`] | plots with captions |
+//! | [`html`] | self-contained HTML page |
 //!
-//! The rule: every figure comes from the [`PolicyResult`]s alone, so that table, JSON and pictures cannot disagree.
+//! Invariant: every figure comes from the [`PolicyResult`]s alone, so that table, JSON and pictures cannot disagree.
 
 pub(crate) mod html;
 pub(crate) mod json;
@@ -22,7 +22,7 @@ use pointsman_lab::format::Unit;
 
 use crate::results::PolicyResult;
 
-/// How a run was made, in names and values.
+/// Settings of a run, for reproduction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RunSettings {
     /// What the run is about.
@@ -91,7 +91,7 @@ impl SweepResult {
     }
 }
 
-/// Everything that a run found.
+/// A comparison with its settings and sweep.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ComparisonReport {
     /// How it was made.

@@ -1,9 +1,9 @@
-//! What a simulation of one policy found.
+//! Metrics of one policy on one trace: latencies, hits, throughput, load balance.
 
 use pointsman_engine_sim::virtual_time::EngineTotals;
 use pointsman_lab::latency::LatencyHistogram;
 
-/// What came of one policy on one trace.
+/// The metrics of one policy on one trace.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PolicyResult {
     /// The policy's name.
@@ -34,12 +34,12 @@ pub(crate) struct PolicyResult {
     pub(crate) between: LatencyHistogram,
     /// Times to the last token, in virtual µs.
     pub(crate) whole: LatencyHistogram,
-    /// What each pod did.
+    /// Metrics of each pod.
     pub(crate) pods: Vec<EngineTotals>,
-    /// Of several runs as one, the mean of their imbalances: the busiest pod of one is not that of another, and sums over runs
-    /// would hide it. None of one run.
+    /// The mean imbalance of merged runs: their busiest pods differ, and sums over runs would hide them. None of a single
+    /// run.
     pub(crate) mean_imbalance: Option<f64>,
-    /// How it was, time after time.
+    /// Hits and load over time.
     pub(crate) series: Vec<TimeBucket>,
     /// Decisions that were made.
     pub(crate) decisions: u64,
@@ -47,7 +47,7 @@ pub(crate) struct PolicyResult {
     pub(crate) decision_ns: u64,
 }
 
-/// A stretch of virtual time.
+/// A bucket of the time series.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct TimeBucket {
     /// Where it ends, in virtual µs.

@@ -1,4 +1,4 @@
-//! The router under test: the real index, the real profile and the real load tracker, told of the modelled pods.
+//! The router under test: the real index, workflow and load tracker, fed by the events and load reports of modelled pods.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::chains::Chains;
 use crate::config::SimConfig;
 use crate::policy::Policy;
 
-/// The router and what it knows.
+/// The router and its view of the fleet.
 #[derive(Debug)]
 pub(crate) struct Router {
     index: Arc<Index>,
@@ -42,7 +42,7 @@ pub(crate) struct Router {
     pub(crate) decision_ns: u64,
 }
 
-/// Where a request goes.
+/// The pods chosen for a request.
 #[derive(Debug)]
 pub(crate) struct RouteDecision {
     /// The pod that prefills alone, if there is one.
@@ -56,7 +56,7 @@ pub(crate) struct RouteDecision {
     pub(crate) held: usize,
 }
 
-/// A request as the router is asked about it.
+/// A request to decide about.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DecisionRequest<'t> {
     pub(crate) chain: &'t [BlockHash],
@@ -108,7 +108,7 @@ impl Router {
         })
     }
 
-    /// Takes note of what changed in a pod's cache; it is known after the delay, or never.
+    /// Queues cache events of a pod, which arrive after the delay or are lost.
     pub(crate) fn changed(&mut self, now: u64, pod: usize, changes: impl Iterator<Item = BlockEvent>) {
         for change in changes {
             let lost = self.loss > 0.0 && (self.rng.next_u64() as f64 / u64::MAX as f64) < self.loss;

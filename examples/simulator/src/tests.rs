@@ -1,5 +1,5 @@
-//! The simulator against what must be so whatever it models: nothing is lost or computed twice, one request alone takes what
-//! the costs say, an infinite cache finds all there is to find, and one seed gives one result.
+//! Invariants of the simulation: tokens and requests are conserved, a single request takes what the cost model says, an infinite
+//! cache reaches the hit bound, one seed gives one result.
 use crate::compare::{Comparison, Section, compare};
 use crate::config::SimConfig;
 use crate::online_serving::{PreparedTrace, simulate};

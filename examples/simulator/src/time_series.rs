@@ -1,4 +1,4 @@
-//! How a run was, time after time, in a bounded number of buckets.
+//! Time series of hits and load, downsampled to a bounded number of buckets.
 
 use pointsman_engine_sim::scheduler::Scheduler;
 

@@ -1,8 +1,8 @@
-//! Runs with several seeds as one: counts are summed, times are thrown together.
+//! Merges the results of several seeds: counts are summed, latency histograms merged.
 
 use crate::results::PolicyResult;
 
-/// The runs of one policy as one. What happened over time is told of the first.
+/// Merges the results of one policy. The time series is that of the first seed.
 pub(crate) fn merge_seeds(results: Vec<PolicyResult>) -> PolicyResult {
     let runs = results.len();
     let imbalances: f64 = results.iter().map(PolicyResult::imbalance).sum();

@@ -1,9 +1,9 @@
-//! One weight or parameter of a policy, varied: `POLICY:SCORER=1,2,4` or `POLICY:PLUGIN.PARAMETER=1,2,4`.
+//! Parameter sweep: one weight or parameter of a policy, varied by `POLICY:SCORER=1,2,4` or `POLICY:PLUGIN.PARAMETER=1,2,4`.
 
 use crate::SimulateError;
 use crate::policy::Policy;
 
-/// A policy in several forms.
+/// A policy with several values of a parameter.
 #[derive(Debug)]
 pub(crate) struct ParameterSweep {
     /// The policy's name.

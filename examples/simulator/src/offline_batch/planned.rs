@@ -1,4 +1,4 @@
-//! A batch worked off by a plan: as it was planned, or with work that moves to pods that run dry.
+//! Queues of a batch plan, with or without work stealing.
 
 use std::num::NonZeroU32;
 
@@ -13,7 +13,7 @@ use crate::SimulateError;
 use crate::chains::Chains;
 use crate::config::SimConfig;
 
-/// What a planner is told of how long answers will be.
+/// Output lengths that the planner is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OutputEstimate {
     /// The truth.
@@ -39,12 +39,12 @@ impl OutputEstimate {
     }
 }
 
-/// Whether work moves.
+/// Whether idle pods steal work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WorkStealing {
-    /// Each pod does what was planned for it.
+    /// Each pod does its own queue.
     Off,
-    /// A pod that runs dry takes over some of another's.
+    /// A pod with an empty queue steals from another.
     On,
 }
 

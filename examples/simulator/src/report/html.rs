@@ -1,7 +1,6 @@
-//! All of a report on one page that needs nothing else: no network, no scripts to be read, light and dark, on a
-//! phone and on paper.
+//! Self-contained HTML report: no network, light and dark, for screens, phones and paper.
 //!
-//! The rule: every text of the run is escaped, and nothing is fetched.
+//! Invariant: every text of the run is escaped, and nothing is fetched.
 
 use std::fmt::Write as _;
 

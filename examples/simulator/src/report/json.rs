@@ -1,4 +1,4 @@
-//! Everything as JSON, under names that stay: a tool may rely on them, and new ones may come.
+//! JSON report with stable names: tools may rely on them, and new ones may be added.
 //!
 //! ```text
 //! format            2 if these names ever change; 1 now
@@ -20,7 +20,7 @@
 //!   series[]                                      at_us, blocks, blocks_hit, mean_load, most_load
 //! ```
 //!
-//! The rule: a number that is none is null, never a word.
+//! Invariant: an absent number is null.
 
 use pointsman_lab::latency::LatencyHistogram;
 use serde_json::{Map, Value, json};

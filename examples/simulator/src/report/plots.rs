@@ -1,4 +1,4 @@
-//! Pictures of a report, each with what to look for.
+//! Plots of a report, each with a caption.
 //!
 //! The rule: a policy keeps its colour in all of them.
 
