@@ -118,7 +118,7 @@ impl Router {
         }
     }
 
-    /// Applies the events that have come by now, and the pods' reports if they are due.
+    /// Applies the events and load reports that are due.
     pub(crate) fn catch_up(&mut self, now: u64, chains: &Chains, engines: &[Scheduler]) {
         while self.coming.front().is_some_and(|(due, ..)| *due <= now) {
             if let Some((_, pod, change)) = self.coming.pop_front() {
