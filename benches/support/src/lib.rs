@@ -1,8 +1,10 @@
-//! Test support: a seeded pseudorandom generator ([`SplitMix64`]) and a counting global allocator ([`alloc`]).
+//! Test support: a seeded pseudorandom generator ([`SplitMix64`]), a counting global allocator ([`alloc`]), external
+//! programs ([`programs`]).
 //!
 //! Depends on no other crate, so that the tests of every crate can use it.
 
 pub mod alloc;
+pub mod programs;
 mod rng;
 
 pub use rng::{SplitMix64, splitmix64};

@@ -2,9 +2,7 @@
 //! and a chaos run can fail.
 #![expect(clippy::unwrap_used, reason = "what helps a test may stop it")]
 
-#[path = "../../gateway/tests/support/parts.rs"]
-mod parts;
-
+use pointsman_test_support::programs;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -13,7 +11,7 @@ const DEMO: &str = env!("CARGO_BIN_EXE_demo");
 
 #[test]
 fn every_line_to_try_works_as_printed_and_a_signal_ends_it_well() {
-    if !parts::present("curl", &["--version"]) {
+    if !programs::is_installed("curl", &["--version"]) {
         return;
     }
     let mut served = Served::start(&["--pods", "3", "--speed", "20", "--idle"]);
@@ -39,7 +37,7 @@ fn a_served_page_is_alive_unless_told_otherwise() {
         let state: serde_json::Value = serde_json::from_slice(&state).unwrap_or_default();
         state["totals"]["completed"].as_u64().unwrap_or(0)
     };
-    while parts::present("curl", &["--version"]) && answered() < 3 {
+    while programs::is_installed("curl", &["--version"]) && answered() < 3 {
         assert!(Instant::now() < deadline, "nobody asks anything");
         std::thread::sleep(Duration::from_millis(100));
     }
@@ -135,8 +133,11 @@ fn sh(line: &str) -> Output {
 }
 
 fn demo_program(arguments: &[&str]) -> Output {
-    let folder = parts::folder(&format!("demo{}", arguments.concat()).replace(['/', '.', ':'], "-"));
-    let output = parts::run(Command::new(DEMO).args(arguments), &folder);
+    let folder = programs::temp_folder(
+        env!("CARGO_TARGET_TMPDIR"),
+        &format!("demo{}", arguments.concat()).replace(['/', '.', ':'], "-"),
+    );
+    let output = programs::run(Command::new(DEMO).args(arguments), &folder);
     std::fs::remove_dir_all(folder).unwrap();
     output
 }

@@ -7,59 +7,57 @@
 use routing_core::{Fleet, StepTrace, Trace};
 use serde::Serialize;
 
-/// The reasons of one step.
+/// The trace of one step.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct StepReasons {
     /// Its name.
     pub step: String,
-    /// The pod that is asked first; none if the step was left out.
+    /// The first candidate; none if the step was skipped.
     pub picked: Option<String>,
-    /// Why, in a few words.
+    /// A summary.
     pub reason: String,
-    /// Every pod that was offered.
+    /// Every candidate.
     pub pods: Vec<PodReasons>,
 }
 
-/// What a step made of a pod.
+/// The trace of one candidate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct PodReasons {
     /// Its name.
     pub name: String,
-    /// The filter that took it away, if one did.
+    /// The filter that removed it.
     pub removed_by: Option<String>,
-    /// What each scorer gave it.
+    /// Its scores.
     pub scores: Vec<ScoreReason>,
-    /// Its total; none if it was taken away.
+    /// Its weighted total; none if it was removed.
     pub total: Option<f64>,
-    /// Its place in the ranking, from 1, if it has one.
+    /// Its rank from 1, if it was ranked.
     pub rank: Option<usize>,
 }
 
-/// What a scorer gave.
+/// One score.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ScoreReason {
     /// The scorer.
     pub scorer: String,
-    /// Its share of the total.
+    /// Its weight.
     pub weight: f64,
     /// The score.
     pub score: f64,
 }
 
-/// The reasons of a decision.
-#[must_use]
-pub fn reasons(trace: &Trace, fleet: &Fleet) -> Vec<StepReasons> {
+/// The trace of a decision.
+pub(super) fn reasons(trace: &Trace, fleet: &Fleet) -> Vec<StepReasons> {
     trace.steps.iter().map(|step| step_reasons(step, fleet)).collect()
 }
 
-/// The reasons as a header's value of at most [`MAX_BYTES`].
+/// The trace as a header value of at most [`MAX_BYTES`].
 ///
 /// Where they do not fit, pods of the lowest ranks are left out, then all scores; `shortened` says so.
-#[must_use]
-pub fn header(steps: &[StepReasons]) -> String {
+pub(super) fn header(steps: &[StepReasons]) -> String {
     let whole = ascii(&serde_json::json!({ "steps": steps }).to_string());
     if whole.len() <= MAX_BYTES {
         return whole;
@@ -79,8 +77,8 @@ pub fn header(steps: &[StepReasons]) -> String {
     r#"{"steps":[],"shortened":true}"#.to_owned()
 }
 
-/// What a header's value may be long.
-pub const MAX_BYTES: usize = 4096;
+/// Longest header value.
+const MAX_BYTES: usize = 4096;
 
 fn step_reasons(step: &StepTrace, fleet: &Fleet) -> StepReasons {
     let name = |pod| fleet.pod(pod).map_or_else(|| "?".to_owned(), |info| info.name.to_string());

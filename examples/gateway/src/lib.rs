@@ -16,7 +16,7 @@
 //! | `handler`, `parsed_request`, `routing_request`, `host`, `response_body`, `error_response` | the way of a request |
 //! | `health`, `scrape` | active health checks, engine load |
 //! | [`event_sources`], `snapshot` | what feeds the index |
-//! | `request_log`, [`state`], `metrics`, [`explain`], [`admin_page`] | observability |
+//! | `request_log`, [`state`], `metrics`, `explain`, [`admin_page`] | observability |
 //! | `start`, `app_state`, `tasks`, `maintenance` | startup, shared state, tasks |
 //!
 //! Invariants: a request sees one version of everything; a reload takes effect whole or not at all; after
@@ -30,7 +30,7 @@ pub mod config;
 mod error;
 mod error_response;
 pub mod event_sources;
-pub mod explain;
+mod explain;
 mod handler;
 mod health;
 mod host;

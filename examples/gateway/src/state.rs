@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::app_state::AppState;
-use super::explain::{self, StepReasons};
+use super::explain;
+pub use super::explain::{PodReasons, ScoreReason, StepReasons};
 use super::pod_registry::RegisteredPod;
 use super::request_log::Decision;
 pub use super::request_log::Sample;

@@ -2,8 +2,8 @@
 #![cfg(feature = "grpc")]
 #![expect(clippy::unwrap_used, reason = "what helps a test may stop it")]
 
-#[path = "support/reported.rs"]
-mod reported;
+#[path = "support/reporting_pod.rs"]
+mod reporting_pod;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use reported::eventually;
+use reporting_pod::eventually;
 
 fn hashing() -> HashScheme {
     HashScheme::native("sim", BlockSize::new(16).unwrap())
@@ -46,7 +46,7 @@ fn believed(ingest: &EventIngest) -> Digest {
 }
 
 fn truth(shadow: &ShadowCache) -> Digest {
-    reported::digest(shadow.copies())
+    reporting_pod::digest(shadow.copies())
 }
 
 async fn ends<T>(what: &str, task: JoinHandle<T>) -> T {
@@ -131,17 +131,17 @@ async fn a_gateway_knows_what_pods_report_over_grpc() {
     let mut pods = Vec::new();
     for name in ["pod-0", "pod-1"] {
         let sink = GrpcSink::connect(&format!("http://{address}"), "right").unwrap();
-        pods.push(reported::ReportedPod::start(name, sink).await);
+        pods.push(reporting_pod::ReportingPod::start(name, sink).await);
     }
-    let fleet: Vec<String> = pods.iter().map(reported::ReportedPod::yaml).collect();
+    let fleet: Vec<String> = pods.iter().map(reporting_pod::ReportingPod::yaml).collect();
     let yaml = format!(
         "listen: 127.0.0.1:0\nmodel: {{ name: sim }}\npods: [{}]\ninternal: {{ token: right }}\n\
          event_sources: {{ grpc: {{ listen: '{address}' }} }}\n",
         fleet.join(", ")
     );
     let gateway = Gateway::start(GatewayConfig::parse(&yaml).unwrap()).await.unwrap();
-    reported::Client::new(gateway.address()).work(&mut pointsman_lab::SplitMix64::new(3), 40).await;
-    eventually("the index has every cache", || reported::knows(gateway.index(), &pods)).await;
+    reporting_pod::Client::new(gateway.address()).work(&mut pointsman_lab::SplitMix64::new(3), 40).await;
+    eventually("the index has every cache", || reporting_pod::knows(gateway.index(), &pods)).await;
     assert!(pods.iter().any(|pod| pod.truth() != Digest::EMPTY));
     gateway.drain(Duration::from_secs(1)).await;
     for pod in pods {

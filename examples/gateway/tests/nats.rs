@@ -4,17 +4,17 @@
 #![cfg(feature = "nats")]
 #![expect(clippy::unwrap_used, reason = "what helps a test may stop it")]
 
-#[path = "support/nats.rs"]
+#[path = "support/nats_server.rs"]
 mod server;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kv_index::{BlockHash, BlockSize, Config as IndexConfig, Digest, Index, Matches, Parent, Tier};
-use pointsman_gateway::event_sources::nats::{NatsConfig, Start, StreamPosition, consume};
+use pointsman_gateway::event_sources::nats::{StreamPosition, consume};
 use pointsman_lab::SplitMix64;
 use pointsman_reporter::event_ingest::EventIngest;
-use pointsman_reporter::nats::NatsSink;
+use pointsman_reporter::nats::{NatsConfig, NatsSink};
 use pointsman_reporter::shadow_cache::ShadowCache;
 use pointsman_reporter::wire::HashScheme;
 use pointsman_reporter::{Config, ReporterHandle, ReporterStats, start};
@@ -79,7 +79,7 @@ struct Replica {
 }
 
 impl Replica {
-    fn start(nats: &NatsConfig, index: Index, from: Start) -> Self {
+    fn start(nats: &NatsConfig, index: Index, from: Option<u64>) -> Self {
         for pod in PODS {
             if index.pod(pod).is_none() {
                 index.join(pod).unwrap();
@@ -92,7 +92,7 @@ impl Replica {
     }
 
     fn fresh(nats: &NatsConfig) -> Self {
-        Self::start(nats, Index::new(IndexConfig::default()), Start::First)
+        Self::start(nats, Index::new(IndexConfig::default()), None)
     }
 
     fn digest(&self, pod: &str) -> Digest {
@@ -182,7 +182,7 @@ async fn a_replica_that_was_killed_comes_back_by_snapshot_and_replay() {
 
     let resyncs = one.status.resyncs();
     let index = Index::restore(IndexConfig::default(), &snapshot).unwrap();
-    let two = Replica::start(&nats, index, Start::After(position));
+    let two = Replica::start(&nats, index, Some(position));
     agree("both answer alike", &[&one, &two], &workers).await;
     assert_eq!((one.status.resyncs(), two.status.resyncs()), (resyncs, 0), "replay was enough");
     assert!(two.status.position() > position);

@@ -1,9 +1,7 @@
 //! The page in headless Chromium: what a person would see of a canned state, at a desk's width and at a phone's.
 #![expect(clippy::unwrap_used, reason = "what helps a test may stop it")]
 
-#[path = "support/parts.rs"]
-mod parts;
-
+use pointsman_test_support::programs;
 use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::Arc;
@@ -135,17 +133,17 @@ fn whole() -> Option<String> {
 /// What a frame of this width shows after five seconds of the browser's time; none without a browser. `state` is what
 /// it is told at each of its calls, if anything.
 fn look(name: &str, width: u32, state: fn(usize) -> Option<String>) -> Option<Value> {
-    if !parts::present("chromium", &["--version"]) {
+    if !programs::is_installed("chromium", &["--version"]) {
         return None;
     }
     let runtime = Runtime::new().unwrap();
     let address = runtime.block_on(serve(&runtime, state));
-    let folder = parts::folder(name);
+    let folder = programs::temp_folder(env!("CARGO_TARGET_TMPDIR"), name);
     let mut chromium = Command::new("chromium");
     chromium.args("--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking".split(' '));
     chromium.args("--disable-component-update --disable-sync --hide-scrollbars --window-size=1400,900".split(' '));
     chromium.args(["--virtual-time-budget=8000", "--dump-dom"]).arg(format!("--user-data-dir={}", folder.display()));
-    let output = parts::run(chromium.arg(format!("http://{address}/frame?width={width}")), &folder);
+    let output = programs::run(chromium.arg(format!("http://{address}/frame?width={width}")), &folder);
     let dom = String::from_utf8(output.stdout).unwrap();
     let report = dom.split("<pre id=\"report\">").nth(1).and_then(|rest| rest.split("</pre>").next());
     let report = report.unwrap_or_else(|| panic!("no report: {dom}\n{}", String::from_utf8_lossy(&output.stderr)));

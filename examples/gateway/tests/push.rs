@@ -1,8 +1,8 @@
 //! A worker's reporter and a gateway's internal endpoints over real HTTP.
 #![expect(clippy::unwrap_used, reason = "what helps a test may stop it")]
 
-#[path = "support/reported.rs"]
-mod reported;
+#[path = "support/reporting_pod.rs"]
+mod reporting_pod;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use pointsman_reporter::http::HttpSink;
 use pointsman_reporter::shadow_cache::ShadowCache;
 use pointsman_reporter::wire::{Change, EventBatch, HashScheme, Message};
 use pointsman_reporter::{Config, MessageSink, SinkError, start};
-use reported::sink::ReportingSink;
+use reporting_pod::sink::ReportingSink;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use reported::eventually;
+use reporting_pod::eventually;
 
 const TOKEN: &str = "a token";
 
@@ -75,7 +75,7 @@ fn believed(ingest: &EventIngest) -> Digest {
 }
 
 fn truth(shadow: &ShadowCache) -> Digest {
-    reported::digest(shadow.copies())
+    reporting_pod::digest(shadow.copies())
 }
 
 fn hurried() -> Config {
@@ -264,14 +264,14 @@ async fn a_gateway_knows_what_pods_push() {
     let url = format!("http://{}", gateway.internal_address().unwrap());
     let mut pods = Vec::new();
     for name in ["pod-0", "pod-1", "pod-2"] {
-        pods.push(reported::ReportedPod::start(name, HttpSink::new(&url, TOKEN).unwrap()).await);
+        pods.push(reporting_pod::ReportingPod::start(name, HttpSink::new(&url, TOKEN).unwrap()).await);
     }
-    let mut fleet: Vec<String> = pods.iter().map(reported::ReportedPod::yaml).collect();
+    let mut fleet: Vec<String> = pods.iter().map(reporting_pod::ReportingPod::yaml).collect();
     fleet[2] = fleet[2].replace("pushed", "none");
     gateway.reload(yaml(&fleet)).unwrap();
     eventually("the pods are healthy", || gateway.state().pods.iter().all(|pod| pod.healthy)).await;
-    reported::Client::new(gateway.address()).work(&mut pointsman_lab::SplitMix64::new(3), 60).await;
-    eventually("the index has every cache", || reported::knows(gateway.index(), &pods[..2])).await;
+    reporting_pod::Client::new(gateway.address()).work(&mut pointsman_lab::SplitMix64::new(3), 60).await;
+    eventually("the index has every cache", || reporting_pod::knows(gateway.index(), &pods[..2])).await;
     assert!(pods.iter().any(|pod| pod.truth() != Digest::EMPTY));
     let other = gateway.index().pod("pod-2").unwrap();
     assert_eq!(gateway.index().digest(other), Ok(Digest::EMPTY), "nobody was to report on it");
@@ -305,12 +305,12 @@ async fn several_sources_feed_one_gateway() {
     };
     let gateway = Gateway::start(yaml(&of_published)).await.unwrap();
     let url = format!("http://{}", gateway.internal_address().unwrap());
-    let pushed = reported::ReportedPod::start("pushed", HttpSink::new(&url, TOKEN).unwrap()).await;
+    let pushed = reporting_pod::ReportingPod::start("pushed", HttpSink::new(&url, TOKEN).unwrap()).await;
     gateway.reload(yaml(&format!("{of_published}, {}", pushed.yaml()))).unwrap();
     eventually("both pods are healthy", || gateway.state().pods.iter().all(|pod| pod.healthy)).await;
-    reported::Client::new(gateway.address()).work(&mut pointsman_lab::SplitMix64::new(5), 40).await;
+    reporting_pod::Client::new(gateway.address()).work(&mut pointsman_lab::SplitMix64::new(5), 40).await;
     // What an engine publishes is in the index once a block, however many copies there are.
-    let blocks = || reported::digest(published.cache().into_keys().map(|hash| (hash, 1)));
+    let blocks = || reporting_pod::digest(published.cache().into_keys().map(|hash| (hash, 1)));
     let known = |name| gateway.index().digest(gateway.index().pod(name).unwrap()).unwrap();
     eventually("the index has both caches", || known("published") == blocks() && known("pushed") == pushed.truth())
         .await;

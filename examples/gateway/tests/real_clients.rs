@@ -3,9 +3,7 @@
 
 #[path = "fixtures/openai.rs"]
 mod openai;
-#[path = "support/parts.rs"]
-mod parts;
-
+use pointsman_test_support::programs;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -61,7 +59,7 @@ const CURL: Client = Client { program: "sh", probe: &["-c", "curl --version"], s
 
 impl Client {
     fn is_there(&self) -> bool {
-        parts::present(self.program, self.probe)
+        programs::is_installed(self.program, self.probe)
     }
 
     fn passes(&self, server: SocketAddr) {
@@ -73,11 +71,11 @@ impl Client {
 
     fn run(&self, server: SocketAddr) -> Output {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients").join(self.script);
-        let folder = parts::folder(self.script);
+        let folder = programs::temp_folder(env!("CARGO_TARGET_TMPDIR"), self.script);
         let mut command = Command::new(self.program);
         // What a machine says of proxies is not for loopback.
         command.arg(script).arg(format!("http://{server}")).env("NO_PROXY", "127.0.0.1").env("no_proxy", "127.0.0.1");
-        let output = parts::run(&mut command, &folder);
+        let output = programs::run(&mut command, &folder);
         std::fs::remove_dir_all(folder).unwrap();
         output
     }

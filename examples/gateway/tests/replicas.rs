@@ -3,24 +3,21 @@
 #![cfg(feature = "nats")]
 #![expect(clippy::unwrap_used, reason = "what helps a test may stop it")]
 
-#[path = "support/parts.rs"]
-#[expect(dead_code, reason = "the folder is all that is needed")]
-mod parts;
-#[path = "support/reported.rs"]
-mod reported;
-#[path = "support/nats.rs"]
+#[path = "support/reporting_pod.rs"]
+mod reporting_pod;
+#[path = "support/nats_server.rs"]
 mod server;
 
+use pointsman_test_support::programs;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use pointsman_gateway::event_sources::nats::NatsConfig;
 use pointsman_gateway::{Config, Gateway};
 use pointsman_lab::SplitMix64;
-use pointsman_reporter::nats::NatsSink;
-use reported::{Client, ReportedPod, body, chain, depths, eventually, held, knows};
+use pointsman_reporter::nats::{NatsConfig, NatsSink};
+use reporting_pod::{Client, ReportingPod, body, chain, depths, eventually, held, knows};
 use server::Server;
 
 /// A gateway as a process of its own.
@@ -48,18 +45,18 @@ impl Drop for Process {
     }
 }
 
-async fn pods(nats: &NatsConfig) -> Vec<ReportedPod> {
+async fn pods(nats: &NatsConfig) -> Vec<ReportingPod> {
     let mut pods = Vec::new();
     for name in ["pod-0", "pod.1", "pod-2"] {
         let sink = NatsSink::connect(nats.clone(), name).await.unwrap();
-        pods.push(ReportedPod::start(name, sink).await);
+        pods.push(ReportingPod::start(name, sink).await);
     }
     pods
 }
 
 /// A configuration with a snapshot in this file, and a profile that tells by a score how much each pod holds.
-fn config(pods: &[ReportedPod], nats: &NatsConfig, snapshot: &Path) -> String {
-    let pods: Vec<String> = pods.iter().map(ReportedPod::yaml).collect();
+fn config(pods: &[ReportingPod], nats: &NatsConfig, snapshot: &Path) -> String {
+    let pods: Vec<String> = pods.iter().map(ReportingPod::yaml).collect();
     let (url, snapshot) = (&nats.url, snapshot.display());
     format!(
         "listen: 127.0.0.1:0\nmodel: {{ name: sim }}\nprofile: cache_aware\npods: [{}]\n\
@@ -70,7 +67,7 @@ fn config(pods: &[ReportedPod], nats: &NatsConfig, snapshot: &Path) -> String {
 }
 
 /// Asks both for the same prompts, of which the pods hold all by now.
-async fn decide_alike(one: (&Client, &Gateway), two: (&Client, &Gateway), pods: &[ReportedPod]) {
+async fn decide_alike(one: (&Client, &Gateway), two: (&Client, &Gateway), pods: &[ReportingPod]) {
     for family in 0..6 {
         let prompt = body(family, 40 + 30 * family);
         one.0.ask(&prompt).await;
@@ -92,7 +89,8 @@ enum Stream {
 
 async fn killed_and_back(name: &str, stream: Stream) {
     let Some(server) = Server::start() else { return };
-    let (nats, folder, mut rng) = (server.config(), parts::folder(name), SplitMix64::new(7));
+    let (nats, folder, mut rng) =
+        (server.config(), programs::temp_folder(env!("CARGO_TARGET_TMPDIR"), name), SplitMix64::new(7));
     let pods = pods(&nats).await;
     let files: [PathBuf; 2] = ["one", "two"].map(|name| folder.join(name));
     let one = Gateway::start(Config::parse(&config(&pods, &nats, &files[0])).unwrap()).await.unwrap();
@@ -142,7 +140,7 @@ async fn killed_and_back(name: &str, stream: Stream) {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-fn blocks(gateway: &Gateway, pod: &ReportedPod) -> usize {
+fn blocks(gateway: &Gateway, pod: &ReportingPod) -> usize {
     let index = gateway.index();
     index.pod(pod.sim.name()).map_or(0, |pod| index.pod_stats(pod).unwrap().blocks)
 }
@@ -161,7 +159,7 @@ async fn what_is_gone_from_the_stream_comes_back_by_inventories() {
 #[tokio::test]
 async fn nothing_of_a_gateway_outlives_it() {
     let Some(server) = Server::start() else { return };
-    let (nats, folder) = (server.config(), parts::folder("outlived"));
+    let (nats, folder) = (server.config(), programs::temp_folder(env!("CARGO_TARGET_TMPDIR"), "outlived"));
     let pods = pods(&nats).await;
     let yaml = config(&pods, &nats, &folder.join("index"));
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();

@@ -75,8 +75,7 @@ pub enum PodRole {
 
 impl PodRole {
     /// The same for a decision.
-    #[must_use]
-    pub fn role(self) -> Role {
+    pub(crate) fn role(self) -> Role {
         match self {
             Self::Prefill => Role::Prefill,
             Self::Decode => Role::Decode,
@@ -85,8 +84,7 @@ impl PodRole {
     }
 
     /// Its name in files and on pages.
-    #[must_use]
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Prefill => "prefill",
             Self::Decode => "decode",

@@ -25,8 +25,7 @@ impl Profile {
     }
 
     /// What pages and metrics call it.
-    #[must_use]
-    pub fn label(&self) -> String {
+    pub(crate) fn label(&self) -> String {
         match self {
             Self::Stock(name) => name.clone(),
             Self::File(file) => file.file.display().to_string(),

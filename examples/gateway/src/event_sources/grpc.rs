@@ -29,8 +29,6 @@ use pointsman_reporter::wire::Message;
 use pointsman_reporter::wire::proto::codec::{MAX_BYTES, METHOD, ProstCodec};
 use pointsman_reporter::wire::proto::{Ack, Frame};
 
-pub use connection::GRACE;
-
 /// Binds the listener and serves workers until the gateway stops.
 ///
 /// # Errors
@@ -61,7 +59,7 @@ pub(super) fn start(app: &Arc<AppState>, settings: &GrpcSource, token: &str) -> 
 }
 
 /// Serves workers until `stop`; then open streams are ended, and it returns when all connections are closed: by force after
-/// [`GRACE`].
+/// one second.
 ///
 /// # Errors
 ///

@@ -17,19 +17,8 @@ use tokio_util::sync::CancellationToken;
 use crate::app_state::AppState;
 use crate::config::NatsSource;
 use pointsman_reporter::event_ingest::EventIngest;
+use pointsman_reporter::nats::NatsConfig;
 use pointsman_reporter::wire::{AckStatus, Message, ResyncRequest, decode};
-
-pub use pointsman_reporter::nats::NatsConfig;
-
-/// Where a consumer begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "from the beginning or after a position: complete by nature")]
-pub enum Start {
-    /// With the oldest stored message.
-    First,
-    /// After this position of an earlier run.
-    After(u64),
-}
 
 /// Position and counters of a consumer.
 #[derive(Debug, Default)]
@@ -79,21 +68,21 @@ impl StreamPosition {
 pub(super) fn start(app: &Arc<AppState>, settings: &NatsSource, position: Option<u64>) -> Arc<StreamPosition> {
     let status = Arc::new(StreamPosition::default());
     let config = NatsConfig::new(&settings.url, &settings.stream, &settings.subject_prefix);
-    let from = position.map_or(Start::First, Start::After);
     let (ingest, stop) = (Arc::clone(&app.ingest), app.tasks.token());
-    app.tasks.spawn_closing(consume(ingest, config, from, Arc::clone(&status), stop));
+    app.tasks.spawn_closing(consume(ingest, config, position, Arc::clone(&status), stop));
     status
 }
 
-/// Applies the stream's messages until `stop`, through every failure of the server.
+/// Applies the stream's messages until `stop`, through every failure of the server: after a position of an earlier run, or from
+/// the oldest stored message.
 pub async fn consume(
     ingest: Arc<EventIngest>,
     config: NatsConfig,
-    from: Start,
+    resume_after: Option<u64>,
     status: Arc<StreamPosition>,
     stop: CancellationToken,
 ) {
-    if let Start::After(position) = from {
+    if let Some(position) = resume_after {
         status.sequence.store(position, Ordering::Release);
     }
     let mut consumer = Consumer { ingest, config, status, incomplete: HashMap::new(), last_resync: HashMap::new() };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::world::{Client, EVENTS, FakePod, STREAMED, Script, gateway, piece, until, within};
+use super::fixture::{Client, EVENTS, FakePod, STREAMED, Script, gateway, piece, until, within};
 
 #[tokio::test]
 async fn streams_end_new_requests_are_refused_and_nothing_is_left() {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::world::{CHAT, Client, EVENTS, FakePod, STREAMED, Script, WHOLE, config, piece, within};
+use super::fixture::{CHAT, Client, EVENTS, FakePod, STREAMED, Script, WHOLE, config, piece, within};
 use pointsman_gateway::Gateway;
 
 #[tokio::test]
@@ -53,7 +53,7 @@ async fn more_requests_than_there_is_room_for_are_told_to_come_back() {
     while piece(&mut first).await.is_some() {}
     drop(first);
     pod.answers(Script::Whole(WHOLE));
-    super::world::until("room", || gateway.state().totals.in_flight == 0).await;
+    super::fixture::until("room", || gateway.state().totals.in_flight == 0).await;
     assert_eq!(client.chat().await.status, 200);
     gateway.drain(Duration::ZERO).await;
 }

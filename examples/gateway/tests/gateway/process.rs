@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 
+use super::fixture::{Client, EVENTS, FakePod, STREAMED, Script, WHOLE, piece, within};
 use super::reload::replace;
-use super::world::{Client, EVENTS, FakePod, STREAMED, Script, WHOLE, piece, within};
 
 /// A gateway in a process of its own; killed if a test forgets it.
 struct Process {

@@ -7,7 +7,7 @@ use pointsman_gateway::{Gateway, ReloadError, watch};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::world::{CHAT, Client, EVENTS, FakePod, STREAMED, Script, WHOLE, config, gateway, piece, until, within};
+use super::fixture::{CHAT, Client, EVENTS, FakePod, STREAMED, Script, WHOLE, config, gateway, piece, until, within};
 
 #[tokio::test]
 async fn pods_come_and_go_while_a_stream_runs() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::world::{CHAT, Client, EVENTS, FakePod, STREAMED, Script, WHOLE, config, gateway, piece, until};
+use super::fixture::{CHAT, Client, EVENTS, FakePod, STREAMED, Script, WHOLE, config, gateway, piece, until};
 use pointsman_gateway::Gateway;
 
 #[tokio::test]

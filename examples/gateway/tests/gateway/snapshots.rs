@@ -7,12 +7,10 @@ use kv_index::{BlockHash, Event, EventSemantics, Stored};
 use pointsman_gateway::config::{Events, PodSettings, SnapshotSettings};
 use pointsman_gateway::{Config, Gateway};
 
-use super::world::{FakePod, Script, WHOLE, config, until};
+use super::fixture::{FakePod, Script, WHOLE, config, until};
 
 fn folder(name: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("pointsman-{name}-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    folder
+    pointsman_test_support::programs::temp_folder(env!("CARGO_TARGET_TMPDIR"), name)
 }
 
 fn kept(pod: &FakePod, path: PathBuf) -> Config {

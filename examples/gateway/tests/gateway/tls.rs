@@ -11,7 +11,7 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-use super::world::{CHAT, FakePod, Script, WHOLE, config, within};
+use super::fixture::{CHAT, FakePod, Script, WHOLE, config, within};
 
 #[tokio::test]
 async fn clients_are_served_over_tls() {

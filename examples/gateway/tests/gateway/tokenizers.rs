@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pointsman_gateway::{Config, Gateway};
 
-use super::world::{CHAT, Client, FakePod, Script, WHOLE};
+use super::fixture::{CHAT, Client, FakePod, Script, WHOLE};
 
 const TEMPLATE: &str = "{% for message in messages %}<{{ message.content }}>{% endfor %}";
 

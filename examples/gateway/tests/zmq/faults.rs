@@ -3,7 +3,7 @@
 use pointsman_engine_sim::Fault;
 use pointsman_reporter::source_status::SourceState;
 
-use crate::bench::{Gateway, Source, end};
+use crate::fixture::{Gateway, Source, end};
 
 /// A source whose follower is up to date, and has heard something live.
 async fn running(seed: u64, replay_batches: usize) -> (Source, Gateway) {

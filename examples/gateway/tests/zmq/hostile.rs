@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 use tokio::time::{sleep, timeout};
 use zeromq::{PubSocket, RouterSocket, Socket, SocketRecv, SocketSend, ZmqMessage};
 
-use crate::bench::{Gateway, LONG, Source, end, no_tasks};
+use crate::fixture::{Gateway, LONG, Source, end, no_tasks};
 
 /// Connections are taken, and nothing is said on them.
 #[tokio::test]

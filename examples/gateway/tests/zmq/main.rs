@@ -2,12 +2,12 @@
 //! holds in the end what the engine does.
 #![expect(clippy::unwrap_used, reason = "what helps a test may stop it")]
 
-mod bench;
-mod ends;
 #[path = "../zmq_engine/mod.rs"]
 mod engine;
 mod faults;
+mod fixture;
 mod hostile;
-mod lives;
+mod random_faults;
+mod restarts;
 mod salts;
-mod seeds;
+mod shutdown;

@@ -8,8 +8,8 @@ use pointsman_gateway::config::ZmqEndpoints;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::bench::{Gateway, no_tasks};
 use crate::engine::model;
+use crate::fixture::{Gateway, no_tasks};
 
 /// Has a pod prefill the tokens `0..tokens`.
 async fn prefill(pod: &SimPod, tokens: u32, salt: Option<&str>) {

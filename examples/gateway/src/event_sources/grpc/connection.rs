@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
 /// Time for a graceful shutdown after the server's end.
-pub const GRACE: Duration = Duration::from_secs(1);
+const GRACE: Duration = Duration::from_secs(1);
 
 /// A socket that closes soon after its server stops.
 pub(super) struct Connection {

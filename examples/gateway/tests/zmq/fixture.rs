@@ -1,4 +1,4 @@
-//! An engine, its publisher, and followers of it.
+//! Test fixture: an engine, its publisher, and subscribers.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,11 +1,11 @@
-//! What operators see: health, metrics, and where they see it.
+//! Observability: health, metrics, and their listeners.
 
 use std::time::Duration;
 
 use pointsman_gateway::config::TlsFiles;
 use pointsman_gateway::{Gateway, StartError};
 
-use super::world::{Client, FakePod, Script, WHOLE, config, gateway, until};
+use super::fixture::{Client, FakePod, Script, WHOLE, config, gateway, until};
 
 #[tokio::test]
 async fn health_follows_the_pods() {

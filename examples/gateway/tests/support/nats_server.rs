@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use pointsman_gateway::event_sources::nats::NatsConfig;
+use pointsman_reporter::nats::NatsConfig;
 
 pub(crate) struct Server {
     child: Option<Child>,

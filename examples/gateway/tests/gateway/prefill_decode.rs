@@ -1,11 +1,11 @@
-//! Prefill on one pod, decode on another.
+//! Disaggregated serving: prefill on one pod, decode on another.
 
 use std::time::Duration;
 
 use pointsman_gateway::Gateway;
 use pointsman_gateway::config::{PodRole, Profile};
 
-use super::world::{Client, EVENTS, FakePod, STREAMED, Script, config};
+use super::fixture::{Client, EVENTS, FakePod, STREAMED, Script, config};
 
 const PREFILLED: &str = r#"{"id":"p","choices":[],"kv_transfer_params":{"do_remote_prefill":true,
     "do_remote_decode":false,"remote_engine_id":"e","remote_request_id":"r","remote_block_ids":[1,2],"remote_host":"10.0.0.1","remote_port":5600}}"#;

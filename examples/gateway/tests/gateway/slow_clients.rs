@@ -1,4 +1,4 @@
-//! What a client may say and how slowly, down to the bytes.
+//! Hostile and slow clients, down to the bytes (slowloris, oversized requests).
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use pointsman_gateway::{Config, Gateway};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::world::{CHAT, Client, FakePod, STREAMED, Script, WHOLE, config, gateway, until, within};
+use super::fixture::{CHAT, Client, FakePod, STREAMED, Script, WHOLE, config, gateway, until, within};
 
 /// A request for a chat as bytes, with these headers.
 fn chat(headers: &str) -> String {

@@ -1,4 +1,4 @@
-//! Fake pods, a client, and a gateway between them.
+//! Test fixture: fake pods, a client, and a gateway between them.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -178,13 +178,13 @@ pub(crate) struct Client {
 
 /// An answer that is whole.
 #[derive(Debug)]
-pub(crate) struct Ack {
+pub(crate) struct ClientResponse {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
 
-impl Ack {
+impl ClientResponse {
     pub(crate) fn text(&self) -> &str {
         std::str::from_utf8(&self.body).unwrap()
     }
@@ -211,24 +211,24 @@ impl Client {
         within("an answer to begin", self.http.request(request)).await.unwrap()
     }
 
-    pub(crate) async fn post(&self, path: &str, body: &str, headers: &[(&str, &str)]) -> Ack {
+    pub(crate) async fn post(&self, path: &str, body: &str, headers: &[(&str, &str)]) -> ClientResponse {
         whole(self.begin(path, body, headers).await).await
     }
 
-    pub(crate) async fn chat(&self) -> Ack {
+    pub(crate) async fn chat(&self) -> ClientResponse {
         self.post("/v1/chat/completions", CHAT, &[]).await
     }
 
-    pub(crate) async fn get(&self, path: &str) -> Ack {
+    pub(crate) async fn get(&self, path: &str) -> ClientResponse {
         let request = http::Request::get(format!("http://{}{path}", self.address)).body(Full::default()).unwrap();
         whole(within("an answer to begin", self.http.request(request)).await.unwrap()).await
     }
 }
 
-async fn whole(answer: Response<Incoming>) -> Ack {
+async fn whole(answer: Response<Incoming>) -> ClientResponse {
     let (parts, body) = answer.into_parts();
     let body = within("an answer to end", body.collect()).await.unwrap().to_bytes();
-    Ack { status: parts.status.as_u16(), headers: parts.headers, body }
+    ClientResponse { status: parts.status.as_u16(), headers: parts.headers, body }
 }
 
 /// The next piece of an answer.

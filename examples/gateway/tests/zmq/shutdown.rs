@@ -1,4 +1,4 @@
-//! Engines that cannot replay, connections that are dead, and how following ends.
+//! Shutdown, engines without replay, and dead connections.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use zeromq::{PubSocket, Socket, SocketEvent};
 
-use crate::bench::{Gateway, LONG, Source, end, no_tasks};
+use crate::fixture::{Gateway, LONG, Source, end, no_tasks};
 
 #[tokio::test]
 async fn without_a_replay_socket_a_gap_costs_what_was_known() {

@@ -1,4 +1,4 @@
-//! Engines and gateways that start late, die and come back.
+//! Restarts of engines and gateways, and late starts.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use pointsman_engine_sim::Fault;
 use pointsman_engine_sim::events::EventSink;
 use tokio::time::sleep;
 
-use crate::bench::{Gateway, Source, end};
+use crate::fixture::{Gateway, Source, end};
 
 #[tokio::test]
 async fn a_gateway_that_starts_late_hears_it_all() {

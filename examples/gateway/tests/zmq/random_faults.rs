@@ -1,4 +1,4 @@
-//! Faults in any order, by seed: in the end the index is the cache.
+//! Fault injection in random order, by seed: in the end the index equals the cache.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use pointsman_engine_sim::Fault;
 use pointsman_lab::SplitMix64;
 use tokio::time::sleep;
 
-use crate::bench::{Gateway, Source, end};
+use crate::fixture::{Gateway, Source, end};
 
 /// Every fault that concerns events, in any order, while the engine works.
 async fn play(seed: u64) {

@@ -1,4 +1,4 @@
-//! Reports through a real gateway: who may send them, and what a bad one changes.
+//! Event ingestion through a real gateway: authentication, and what a rejected message changes.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use pointsman_gateway::config::{Events, ZmqEndpoints};
 use pointsman_reporter::source_status::SourceState;
 use pointsman_reporter::wire::{Change, EventBatch, HashScheme};
 
-use super::world::{Ack, Client, FakePod, Script, WHOLE, config, until};
+use super::fixture::{Client, ClientResponse, FakePod, Script, WHOLE, config, until};
 
 const TOKEN: &str = "a token";
 const JSON: (&str, &str) = ("content-type", "application/json");
@@ -23,7 +23,7 @@ fn stored(sequence: u64, blocks: std::ops::Range<u64>) -> String {
     serde_json::to_string(&report).unwrap()
 }
 
-async fn report(client: &Client, body: &str) -> Ack {
+async fn report(client: &Client, body: &str) -> ClientResponse {
     client.post("/internal/events", body, &[JSON, BEARER]).await
 }
 
@@ -44,7 +44,7 @@ fn digest(gateway: &Gateway) -> kv_index::Digest {
 #[tokio::test]
 async fn without_a_token_there_is_no_door_for_reports() {
     let pod = FakePod::start("a", Script::Whole(WHOLE)).await;
-    let (gateway, client) = super::world::gateway(&[&pod]).await;
+    let (gateway, client) = super::fixture::gateway(&[&pod]).await;
     for path in ["/internal/events", "/internal/sync"] {
         assert_eq!(client.post(path, &stored(0, 1..3), &[JSON, BEARER]).await.status, 404, "{path}");
     }
@@ -156,6 +156,6 @@ async fn a_silent_peer_at_the_grpc_door_does_not_keep_a_gateway_from_stopping() 
     config.event_sources = serde_yaml_ng::from_str(&format!("grpc: {{ listen: '{address}' }}")).unwrap();
     let gateway = Gateway::start(config).await.unwrap();
     let silent = tokio::net::TcpStream::connect(address).await.unwrap();
-    super::world::within("the drain", gateway.drain(Duration::ZERO)).await;
+    super::fixture::within("the drain", gateway.drain(Duration::ZERO)).await;
     drop(silent);
 }

@@ -1,4 +1,4 @@
-//! Simulated pods that tell of their caches by reporters, and a client of a gateway in front of them.
+//! Simulated pods with reporters, and a client of a gateway in front of them.
 #![allow(dead_code, reason = "each test uses what it needs")]
 
 use std::net::SocketAddr;
@@ -25,12 +25,12 @@ use sink::ReportingSink;
 pub(crate) mod sink;
 
 /// A simulated pod and its reporter.
-pub(crate) struct ReportedPod {
+pub(crate) struct ReportingPod {
     pub(crate) sim: SimPod,
     task: JoinHandle<ReporterStats>,
 }
 
-impl ReportedPod {
+impl ReportingPod {
     pub(crate) async fn start(name: &str, sink: impl MessageSink) -> Self {
         let mut reporting =
             Config::new(name, HashScheme::native("sim", BlockSize::new(16).unwrap()), incarnation_now());
@@ -77,7 +77,7 @@ pub(crate) fn digest(cache: impl IntoIterator<Item = (BlockHash, u32)>) -> Diges
 }
 
 /// Whether an index has exactly what each pod has.
-pub(crate) fn knows(index: &Index, pods: &[ReportedPod]) -> bool {
+pub(crate) fn knows(index: &Index, pods: &[ReportingPod]) -> bool {
     pods.iter().all(|pod| {
         let known = index.pod(pod.sim.name()).map(|handle| index.digest(handle).unwrap());
         known == Some(pod.truth())
@@ -85,7 +85,7 @@ pub(crate) fn knows(index: &Index, pods: &[ReportedPod]) -> bool {
 }
 
 /// How many leading blocks of a chain each pod has, by an index.
-pub(crate) fn depths(index: &Index, pods: &[ReportedPod], chain: &[BlockHash]) -> Vec<usize> {
+pub(crate) fn depths(index: &Index, pods: &[ReportingPod], chain: &[BlockHash]) -> Vec<usize> {
     let mut matches = Matches::default();
     index.search(chain, &mut matches);
     pods.iter().map(|pod| matches.depth(index.pod(pod.sim.name()).unwrap().id())).collect()
