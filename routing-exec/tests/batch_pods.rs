@@ -174,7 +174,7 @@ fn a_request_that_kills_its_pods_is_given_up_before_the_fleet_is() {
     assert_eq!((results.len(), error), (40, None));
     let failed: Vec<_> = results.iter().filter(|result| !result.is_success()).collect();
     assert_eq!((failed.len(), failed[0].index, failed[0].attempts), (1, 7, 5));
-    assert_eq!(&*failed[0].outcome.as_ref().unwrap_err().code, "answer_broke_off");
+    assert_eq!(&*failed[0].outcome.as_ref().unwrap_err().code, "response_truncated");
 }
 
 #[test]

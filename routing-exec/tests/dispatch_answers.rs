@@ -38,8 +38,8 @@ fn equal_chunks_are_not_taken_for_one() {
 fn a_stream_cut_between_events_ends_with_one_error_event_and_a_clean_end() {
     let mut world = Setup::new(REUSABLE, single(&[0, 1])).start();
     world.stream(0).chunk(0, "data: a\n\n").fails(0, cut());
-    let error = "event: error\ndata: {\"error\":{\"message\":\"the answer broke off: cut short: reset\",\
-                 \"type\":\"answer_broke_off\",\"code\":502}}\n\n";
+    let error = "event: error\ndata: {\"error\":{\"message\":\"the response ended early: response truncated: reset\",\
+                 \"type\":\"response_truncated\",\"code\":502}}\n\n";
     assert_eq!(world.text(), format!("data: a\n\n{error}{TAIL}"));
     assert_eq!((world.error(), world.sent.len()), (&DispatchError::Truncated(cut()), 1), "nothing is tried again");
     assert_eq!(world.charged(), [0]);
@@ -236,7 +236,7 @@ fn a_deadline_in_the_middle_of_a_leg_ends_the_dispatch() {
 
     let mut world = Setup::new(REUSABLE, two(&[0], &[1])).deadline(4).start();
     world.prefilled(0).stream(1).pass(seconds(2)).chunk(1, "data: a\n\n").pass(seconds(2));
-    assert!(world.text().ends_with(TAIL) && world.text().contains("deadline_passed"));
+    assert!(world.text().ends_with(TAIL) && world.text().contains("deadline_exceeded"));
 
     let mut world = Setup::new(REUSABLE, two(&[0], &[1])).deadline(4).start();
     world.now += seconds(5);

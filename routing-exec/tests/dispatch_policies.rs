@@ -291,7 +291,7 @@ fn a_hook_can_refuse_at_each_place_with_its_status() {
 
     let mut world = Setup::new(REUSABLE, single(&[0])).hook(Refuses("chunk", 451)).start();
     world.stream(0).chunk(0, "data: a").chunk(0, "no\n\n");
-    let error = "{\"error\":{\"message\":\"hook `refuses`: chunk\",\"type\":\"refused\",\"code\":451}}";
+    let error = "{\"error\":{\"message\":\"hook `refuses`: chunk\",\"type\":\"rejected_by_hook\",\"code\":451}}";
     let expected = format!("data: a\n\nevent: error\ndata: {error}\n\ndata: [DONE]\n\n");
     assert_eq!((world.text(), world.cancelled.clone()), (&*expected, vec![0]), "on a frame of its own");
 

@@ -115,18 +115,18 @@ fn a_dispatch_is_counted_by_conventional_names() {
     assert_eq!((keeper.0.holds.load(SeqCst), keeper.0.held_ever.load(SeqCst)), (0, 3));
     let values = recorded.values.lock().unwrap().clone();
     let expected: [(&str, f64); 12] = [
-        ("gen_ai.server.request.duration{gen_ai.operation.name=chat,gen_ai.request.model=m}", 4.0),
-        ("gen_ai.server.time_to_first_token{gen_ai.operation.name=chat,gen_ai.request.model=m}", 3.0),
+        ("gen_ai_server_request_duration_seconds{gen_ai_operation_name=chat,gen_ai_request_model=m}", 4.0),
+        ("gen_ai_server_time_to_first_token_seconds{gen_ai_operation_name=chat,gen_ai_request_model=m}", 3.0),
         ("pointsman_exec_attempt_duration_seconds{step=decode,outcome=completed}", 2.0),
         ("pointsman_exec_attempt_duration_seconds{step=prefill,outcome=completed}", 1.0),
-        ("pointsman_exec_attempt_duration_seconds{step=prefill,outcome=connect}", 1.0),
+        ("pointsman_exec_attempt_duration_seconds{step=prefill,outcome=connect_failure}", 1.0),
         ("pointsman_exec_attempts_total{step=decode,outcome=completed}", 1.0),
         ("pointsman_exec_attempts_total{step=prefill,outcome=completed}", 1.0),
-        ("pointsman_exec_attempts_total{step=prefill,outcome=connect}", 1.0),
+        ("pointsman_exec_attempts_total{step=prefill,outcome=connect_failure}", 1.0),
         ("pointsman_exec_forwarded_bytes_total{}", 18.0),
-        ("pointsman_exec_handoffs_dropped_total{}", 0.0),
+        ("pointsman_exec_dropped_handoffs_total{}", 0.0),
         ("pointsman_exec_replans_total{}", 0.0),
-        ("pointsman_exec_runs_total{outcome=completed}", 1.0),
+        ("pointsman_exec_dispatches_total{outcome=completed}", 1.0),
     ];
     let expected: BTreeMap<_, _> = expected.map(|(name, value)| (name.to_owned(), vec![value])).into();
     assert_eq!(values, expected);
@@ -135,7 +135,7 @@ fn a_dispatch_is_counted_by_conventional_names() {
         let name = name.split('{').next().unwrap();
         assert!(described.contains_key(name), "{name} is described");
     }
-    assert_eq!(described["gen_ai.server.request.duration"], Some(Unit::Seconds));
+    assert_eq!(described["gen_ai_server_request_duration_seconds"], Some(Unit::Seconds));
 }
 
 /// Writes down spans, with their fields, and events.
@@ -226,7 +226,7 @@ fn a_dispatch_and_its_attempts_are_spans_with_conventional_names() {
     has(1, r#""server.address": "10.0.0.0", "server.port": "8000""#);
     has(1, r#""pointsman.step": "prefill""#);
     has(6, r#""server.address": "10.0.0.2""#);
-    has(9, r#""pointsman.outcome": "connect""#);
+    has(9, r#""pointsman.outcome": "connect_failure""#);
     has(11, r#""http.response.status_code": "200""#);
     has(12, r#""http.response.status_code": "200""#);
     has(12, r#""gen_ai.server.time_to_first_token": "3.0""#);
@@ -250,7 +250,9 @@ fn a_dispatch_that_fails_names_its_error() {
     });
     assert!(notes.0.lock().unwrap().last().unwrap().contains(r#""error.type": "pod_failed""#));
     let values = recorded.values.lock().unwrap();
-    assert!(values.contains_key("gen_ai.server.request.duration{gen_ai.operation.name=chat,error.type=pod_failed}"));
-    assert!(values.contains_key("pointsman_exec_runs_total{outcome=failed}"));
-    assert!(!values.keys().any(|name| name.starts_with("gen_ai.server.time_to_first_token")));
+    assert!(
+        values.contains_key("gen_ai_server_request_duration_seconds{gen_ai_operation_name=chat,error_type=pod_failed}")
+    );
+    assert!(values.contains_key("pointsman_exec_dispatches_total{outcome=failed}"));
+    assert!(!values.keys().any(|name| name.starts_with("gen_ai_server_time_to_first_token")));
 }

@@ -14,7 +14,7 @@ use crate::handoff::PodAddresses;
 
 /// A reqwest client, built so that it only carries.
 ///
-/// It follows no redirects, lest a pod send it elsewhere, goes through no proxy of the environment's, and unpacks nothing, so that an answer arrives byte for byte.
+/// It follows no redirects, lest a pod send it elsewhere, goes through no proxy of the environment's, and unpacks nothing, so that a response arrives byte for byte.
 #[derive(Clone, Debug)]
 pub struct ReqwestTransport {
     client: Client,

@@ -43,12 +43,12 @@ impl HandoffError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DroppedHandoff {
-    /// The prefill pod's answer is missing, or is no JSON object.
+    /// The prefill pod's response is missing, or is no JSON object.
     Unreadable,
     /// It has no object of parameters: an aborted prefill, or an engine without a connector.
     NoParameters,
     /// A parameter that the decode pod cannot do without is missing, `null` or empty.
     Missing(&'static str),
-    /// The request has several prompts, and the answer is about one.
+    /// The request has several prompts, and the response is about one.
     Batched,
 }

@@ -80,7 +80,7 @@ impl MooncakeEngine {
     ///
     /// # Errors
     ///
-    /// If the answer is no JSON object.
+    /// If the response is no JSON object.
     pub fn query(answer: &[u8]) -> Result<Vec<Self>, JsonError> {
         let engine = |rank: &str, entry: Object<'_>| {
             let id = entry.get("engine_id")?.as_str()?;

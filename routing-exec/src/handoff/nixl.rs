@@ -13,15 +13,15 @@ use super::{Handoff, HandoffMode, HandoffReuse};
 ///
 /// The prefill leg has `max_tokens`, `max_completion_tokens` and `min_tokens` of 1 (of Responses `max_output_tokens`, of
 /// `/inference/v1/generate` those in `sampling_params`), no stream, and the parameters that ask for a transfer. The decode leg
-/// is the client's own body with the parameters of the answer, copied as they are written: engines change them between
+/// is the client's own body with the parameters of the response, copied as they are written: engines change them between
 /// releases.
 ///
 /// A decode pod that is told to fetch, but not from where, fails the request or waits for blocks that never come. So if one
 /// of the five that it needs (`remote_block_ids`, `remote_engine_id`, `remote_request_id`, `remote_host`, `remote_port`) is
 /// missing, `null` or empty, none is passed on, the decode pod prefills by itself, and [`LegBody::dropped`] says so. So too
-/// for several prompts in one request, of which the answer describes only one.
+/// for several prompts in one request, of which the response describes only one.
 ///
-/// The answer's cached tokens are those of the prefill pod, 0 if it does not say: the decode pod would count all that it
+/// The response's cached tokens are those of the prefill pod, 0 if it does not say: the decode pod would count all that it
 /// fetched.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
@@ -86,7 +86,7 @@ fn decode(leg: &LegContext<'_>) -> Result<LegBody, HandoffError> {
     }
 }
 
-/// The parameters of a prefill answer, if they are all that a decode pod needs.
+/// The parameters of a prefill response, if they are all that a decode pod needs.
 fn transferred(answer: Option<&[u8]>) -> Result<Raw<'_>, DroppedHandoff> {
     let answer = answer.and_then(|answer| Object::parse(answer).ok()).ok_or(DroppedHandoff::Unreadable)?;
     let parameters = answer.get(PARAMETERS).ok_or(DroppedHandoff::NoParameters)?;

@@ -67,7 +67,7 @@ fn has_threshold(body: &[u8]) -> bool {
     Object::find(body, THRESHOLD).is_ok_and(|threshold| threshold.is_some())
 }
 
-/// Whether an answer's first choice asks for prefill; none if it says nothing yet. What has no choices does not ask.
+/// Whether a response's first choice asks for prefill; none if it says nothing yet. What has no choices does not ask.
 fn first_choice(document: &[u8]) -> Option<bool> {
     let choices = Object::find(document, "choices").ok().flatten().and_then(Raw::array);
     let Some(mut choices) = choices else { return Some(false) };

@@ -6,11 +6,11 @@ use json_edit::{Edit, Object};
 use super::api::Api;
 use super::sse_frames::{self, FrameEnds};
 
-/// Puts right what a decode pod's answer says of cached tokens, piece by piece as it arrives.
+/// Puts right what a decode pod's response says of cached tokens, piece by piece as it arrives.
 ///
 /// Of a stream, at most one event is held back, until it is whole; of a document, all of it until [`Self::finish`]. What is
 /// longer than [`Self::MOST_HELD`], and what is not understood, passes as it is. The outcome does not depend on how the
-/// answer was cut into pieces. It may be longer or shorter than the answer was, so a `content-length` must go.
+/// answer was cut into pieces. It may be longer or shorter than the response was, so a `content-length` must go.
 #[derive(Clone, Debug)]
 pub struct UsageFix {
     paths: &'static [&'static [&'static str]],
@@ -42,7 +42,7 @@ impl UsageFix {
         (!paths.is_empty()).then_some(Self { paths, cached, form, held, ends, is_passing: false, most_held })
     }
 
-    /// Takes the next piece of the answer; what may be sent on by now.
+    /// Takes the next piece of the response; what may be sent on by now.
     pub fn pass(&mut self, chunk: Bytes) -> Bytes {
         match self.form {
             Form::Document => self.hold(chunk),
@@ -50,7 +50,7 @@ impl UsageFix {
         }
     }
 
-    /// What is left when the answer has ended.
+    /// What is left when the response has ended.
     pub fn finish(&mut self) -> Bytes {
         let held = std::mem::take(&mut self.held).freeze();
         self.ends = FrameEnds::default();
@@ -144,7 +144,7 @@ fn paths(api: Api) -> &'static [&'static [&'static str]] {
     }
 }
 
-/// How many tokens were cached, by an answer of an API; 0 if it does not say.
+/// How many tokens were cached, by a response of an API; 0 if it does not say.
 pub(super) fn cached_tokens(api: Api, answer: &[u8]) -> u64 {
     let Ok(object) = Object::parse(answer) else { return 0 };
     paths(api).iter().find_map(|path| object.get_path(path)?.as_u64()).unwrap_or_default()
@@ -200,7 +200,7 @@ mod tests {
     }
 
     proptest! {
-        /// However an answer is cut, the outcome is that of the whole, and what is held is one event at most.
+        /// However a response is cut, the outcome is that of the whole, and what is held is one event at most.
         #[test]
         fn cuts_do_not_matter(
             text in parts(),
