@@ -62,7 +62,7 @@ async fn metrics_are_prometheus_text() {
     ] {
         assert!(page.text().lines().any(|found| found == line), "{line} is not in\n{}", page.text());
     }
-    assert!(page.text().contains("pointsman_exec_runs_total"), "what routing-exec counts is there too");
+    assert!(page.text().contains("pointsman_exec_dispatches_total"), "what routing-exec counts is there too");
     gateway.drain(Duration::ZERO).await;
 }
 
