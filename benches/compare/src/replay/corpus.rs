@@ -10,8 +10,8 @@ use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 
 use kv_index::BlockHash;
+use pointsman_engine_sim::block_pool::{BlockId, BlockPool, Evicted};
 
-use super::block_pool::BlockPool;
 use crate::concurrent::{Change, ChangeKind, Script, Span};
 use pointsman_benches::system::BLOCK_TOKENS;
 use pointsman_lab::SplitMix64;
@@ -70,7 +70,8 @@ impl Corpus {
     #[must_use]
     pub fn new(trace: &Trace, pods: Pods, seed: u64) -> Self {
         let mut builder = Builder {
-            engines: (0..pods.count).map(|_| BlockPool::new(pods.capacity)).collect(),
+            pools: (0..pods.count).map(|_| BlockPool::new(pods.capacity, 0)).collect(),
+            evicted: Evicted::default(),
             script: Script::default(),
             running: Vec::with_capacity(trace.requests.len()),
             corpus: Self { pods: pods.count, ..Self::default() },
@@ -101,7 +102,7 @@ impl Corpus {
     }
 }
 
-/// ChangeKind happens next to a request.
+/// What happens next to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Act {
     Arrive,
@@ -110,7 +111,8 @@ enum Act {
 }
 
 struct Builder {
-    engines: Vec<BlockPool>,
+    pools: Vec<BlockPool>,
+    evicted: Evicted,
     script: Script,
     running: Vec<Running>,
     corpus: Corpus,
@@ -123,7 +125,7 @@ struct Running {
     prompt: usize,
     answer: usize,
     /// Leading blocks that its pod holds for it.
-    held: usize,
+    blocks: Vec<BlockId>,
 }
 
 impl Builder {
@@ -136,7 +138,7 @@ impl Builder {
         let blocks = (0..prompt).map(|at| block(request.ids[at / parts], at % parts));
         let own = |at: usize| block(ANSWERS + self.running.len() as u64, at);
         self.script.prompts.extend(blocks.chain((0..answer).map(own)));
-        self.running.push(Running { pod, start, prompt, answer, held: 0 });
+        self.running.push(Running { pod, start, prompt, answer, blocks: Vec::new() });
     }
 
     /// Lets it happen; what happens next, and in how many µs.
@@ -150,7 +152,7 @@ impl Builder {
                 }
                 if self.corpus.lookups.len() % CHECK_EVERY == 0 {
                     let hashes = &self.script.prompts[prompt.range()];
-                    let depths = self.engines.iter().map(|engine| engine.held(hashes) as u32).collect();
+                    let depths = self.pools.iter().map(|pool| pool.prefix(hashes).count() as u32).collect();
                     self.corpus.checks.push(Check { prompt, after: self.corpus.changes.len(), depths });
                 }
                 self.corpus.lookups.push((at, prompt));
@@ -174,45 +176,50 @@ impl Builder {
 
     fn prefill(&mut self, at: u64, number: usize) {
         let prompt = self.prompt(number).range();
-        let running = &mut self.running[number];
-        let removed = self.script.removed.len();
-        let admitted = self.engines[running.pod].admit(&self.script.prompts[prompt.clone()], &mut self.script.removed);
-        running.held = admitted.held;
-        let (pod, start) = (running.pod, running.start);
-        self.report(at, pod, removed, start, start + admitted.reused..start + admitted.held);
+        let (running, chain) = (&mut self.running[number], &self.script.prompts[prompt]);
+        let pool = &mut self.pools[running.pod];
+        running.blocks = pool.prefix(chain).collect();
+        let reused = running.blocks.len();
+        running.blocks.iter().for_each(|&id| pool.share(id));
+        for &hash in &chain[reused..] {
+            let Some(id) = pool.allocate(&mut self.evicted) else { break };
+            pool.seal(id, hash);
+            running.blocks.push(id);
+        }
+        let (pod, start, held) = (running.pod, running.start, running.blocks.len());
+        self.report(at, pod, start, start + reused..start + held);
     }
 
     fn decode(&mut self, at: u64, number: usize, block: usize) -> bool {
         let running = &mut self.running[number];
-        let place = running.start + running.prompt + block;
-        let removed = self.script.removed.len();
-        if !self.engines[running.pod].grow(self.script.prompts[place], &mut self.script.removed) {
-            return false;
-        }
-        running.held += 1;
-        let (pod, start) = (running.pod, running.start);
-        self.report(at, pod, removed, start, place..place + 1);
+        let (pod, start, place) = (running.pod, running.start, running.start + running.prompt + block);
+        let pool = &mut self.pools[pod];
+        let Some(id) = pool.allocate(&mut self.evicted) else { return false };
+        pool.seal(id, self.script.prompts[place]);
+        running.blocks.push(id);
+        self.report(at, pod, start, place..place + 1);
         true
     }
 
     fn decode_next(&mut self, number: usize, block: usize) -> Option<(u64, Act)> {
         let running = &self.running[number];
         // A prompt that was cut has no block for its answer to follow.
-        if running.held < running.prompt || block == running.answer {
+        if running.blocks.len() < running.prompt || block == running.answer {
             return self.end(number);
         }
         Some((DECODE_BLOCK, Act::Decoded(block)))
     }
 
     fn end(&mut self, number: usize) -> Option<(u64, Act)> {
-        let running = &self.running[number];
-        let blocks = running.start..running.start + running.held;
-        self.engines[running.pod].release(&self.script.prompts[blocks]);
+        let running = &mut self.running[number];
+        self.pools[running.pod].release(&std::mem::take(&mut running.blocks));
         None
     }
 
-    /// Events for what was evicted since `removed` and stored.
-    fn report(&mut self, at: u64, pod: usize, removed: usize, start: usize, stored: std::ops::Range<usize>) {
+    /// Events for what was evicted and stored.
+    fn report(&mut self, at: u64, pod: usize, start: usize, stored: std::ops::Range<usize>) {
+        let removed = self.script.removed.len();
+        self.script.removed.append(&mut self.evicted.gpu);
         let evicted = Span::new(removed, self.script.removed.len());
         if evicted.blocks() > 0 {
             self.corpus.changes.push((at, Change::remove(pod, evicted)));
