@@ -3,7 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `pod` | [`SimPod`], all of it together |
-//! | `engine`, `step_loop` | the scheduler in real time |
+//! | `engine`, `step_loop`, `in_flight` | the scheduler in real time, and its requests |
 //! | `block_hashing` | both hashes of a block: the router's and vLLM's |
 //! | `api` | OpenAI's API, vLLM's metrics, KV for other pods |
 //! | `completion`, `oracle` | the text of a completion: the same on every pod |
@@ -18,6 +18,7 @@ mod config;
 mod engine;
 pub mod events;
 mod faults;
+mod in_flight;
 mod kv_leases;
 mod listener;
 mod metrics;

@@ -10,129 +10,20 @@
 //!
 //! Invariant: events, counted copy by copy, add up to the pool (`tests::events_add_up_to_the_pool`).
 
+mod config;
+mod request;
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::time::Duration;
 
-use kv_index::{BlockHash, Tier};
+use kv_index::Tier;
 use routing_plugins::CostModel;
 
 use crate::block_pool::{BlockId, BlockPool, Evicted};
 
-/// Memory, limits and speed of an engine.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
-pub struct EngineConfig {
-    /// Tokens in a block.
-    pub block_tokens: usize,
-    /// Blocks of GPU memory.
-    pub blocks: usize,
-    /// Blocks of host memory; 0 for none.
-    pub host_blocks: usize,
-    /// µs to fetch the KV of a token from host memory.
-    pub host_us_per_token: f64,
-    /// Most tokens of one step, vLLM's `max_num_batched_tokens`.
-    pub step_tokens: usize,
-    /// Most requests that run at once, vLLM's `max_num_seqs`.
-    pub max_running: usize,
-    /// How many times faster than the cost model it is.
-    pub speed: f64,
-    /// Whether background requests wait for all others, as under vLLM's `--scheduling-policy priority`. What runs is not
-    /// preempted.
-    pub priority_scheduling: bool,
-    /// When a block is reported as removed.
-    pub removed_events: RemovedEvents,
-}
-
-impl Default for EngineConfig {
-    fn default() -> Self {
-        Self {
-            block_tokens: 512,
-            blocks: 1953,
-            host_blocks: 0,
-            // 128 KiB of a Llama-8B over PCIe 5.0 at 50 GB/s.
-            host_us_per_token: 2.6,
-            step_tokens: 8192,
-            max_running: 256,
-            speed: 1.0,
-            priority_scheduling: false,
-            removed_events: RemovedEvents::LastCopy,
-        }
-    }
-}
-
-/// When a block is reported as removed from GPU memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "the two ways of engines")]
-pub enum RemovedEvents {
-    /// With every copy, as vLLM does.
-    EveryCopy,
-    /// With the last copy.
-    LastCopy,
-}
-
-/// Block hashes of requests: of whole blocks only, and as far as they are known.
-pub trait BlockChains {
-    /// The chain of a request. Blocks beyond its end are never shared.
-    fn chain(&self, request: u32) -> &[BlockHash];
-}
-
-/// A request as an engine gets it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "what a host fills in by name")]
-pub struct EngineRequest {
-    /// The caller's number of it, and of its chain.
-    pub id: u32,
-    /// Tokens of the prompt: at least one.
-    pub prompt: u32,
-    /// Tokens of the output: at least one.
-    pub output: u32,
-    /// Leading tokens of the prompt whose KV another engine computed and sent.
-    pub received: u32,
-    /// Whether its blocks stay in use when it is done, until [`Scheduler::release`].
-    pub keep_blocks: bool,
-    /// Whether it is of a batch that fills the gaps.
-    pub background: bool,
-}
-
-/// What a step sampled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "what a step can bring")]
-pub enum Sampled {
-    /// The first token.
-    First(EngineRequest),
-    /// The last token. Comes after the first one, be it the same.
-    Done(EngineRequest),
-}
-
-/// A change of the cache, for an index.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "what a pool can do")]
-pub enum BlockEvent {
-    /// Blocks of a request's chain are in GPU memory, one copy each.
-    Stored {
-        /// Whose.
-        request: u32,
-        /// The first.
-        from: u32,
-        /// Behind the last.
-        to: u32,
-    },
-    /// Blocks came to host memory, in no order.
-    Offloaded(Vec<BlockHash>),
-    /// Blocks, or copies of them, left.
-    Removed(Vec<BlockHash>, Tier),
-}
-
-/// A request that began.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "a fact, complete by nature")]
-pub struct Admitted {
-    /// Which.
-    pub request: EngineRequest,
-    /// Leading blocks of its prompt that were cached here.
-    pub cached_blocks: u32,
-}
+pub use config::{EngineConfig, RemovedEvents};
+pub use request::{Admitted, BlockChains, BlockEvent, EngineRequest, Sampled};
 
 /// The scheduler of one engine and its memory.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 //!
 //! | path | what |
 //! |---|---|
-//! | `POST /v1/chat/completions`, `POST /v1/completions` | an answer, whole or streamed |
+//! | `POST /v1/chat/completions`, `POST /v1/completions` | a completion, whole or streamed |
 //! | `GET /v1/models`, `GET /health`, `GET /metrics` | as vLLM |
 //! | `POST /sim/fault` | a fault as JSON: `"hang"`, `{"slow": 4.0}`, `{"die_for": 10}`; answered even by a pod that hangs |
 //! | `POST /sim/kv` | another pod fetches the blocks of a prompt that was prefilled here |
@@ -41,7 +41,7 @@ struct Api {
     prompts: ModelPrompts,
 }
 
-/// Everything a pod answers.
+/// All routes of a pod.
 pub(super) fn router(engine: Arc<Engine>, injector: Arc<FaultInjector>) -> Result<Router, TemplateError> {
     let api = Arc::new(Api { engine: Arc::clone(&engine), prompts: words::prompts()? });
     let faults = Router::new().route("/sim/fault", post(fault)).with_state(injector);
@@ -59,7 +59,7 @@ pub(super) fn router(engine: Arc<Engine>, injector: Arc<FaultInjector>) -> Resul
         .layer(DefaultBodyLimit::max(MOST_BYTES)))
 }
 
-/// A pod that hangs takes requests and says nothing.
+/// A hung pod accepts requests and does not respond.
 async fn wait_while_hung(State(engine): State<Arc<Engine>>, request: Request, next: Next) -> Response {
     let mut condition = engine.condition.subscribe();
     _ = condition.wait_for(|condition| !condition.hung).await;

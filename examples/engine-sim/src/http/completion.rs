@@ -1,11 +1,11 @@
-//! What a simulated model answers: words that depend on nothing but the prompt's tokens and the limits.
+//! Deterministic completions: words that depend on nothing but the prompt's tokens and the limits.
 //!
-//! The rule that must never break: every pod gives the same answer, and a tighter limit gives the beginning of it.
+//! Invariant: every pod gives the same completion, and a tighter limit gives the beginning of it.
 
 use pointsman_example_common::words;
 use pointsman_lab::SplitMix64;
 
-/// How long an answer may be, as the client says.
+/// Limits of a completion, as the client sets them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct OutputLimits {
     /// No longer than that.
@@ -16,7 +16,7 @@ pub(super) struct OutputLimits {
     pub(super) ignore_end: bool,
 }
 
-/// An answer, whole from the start.
+/// A completion, whole from the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Completion {
     /// Tokens as text, each with the blank before it.
@@ -26,7 +26,7 @@ pub(super) struct Completion {
 }
 
 impl Completion {
-    /// The answer to a prompt. `room` is how many tokens the context has left for it; at least one is given.
+    /// The completion of a prompt. `room` is how many tokens the context has left for it; at least one is given.
     pub(super) fn to(prompt: &[u32], limits: OutputLimits, room: usize) -> Self {
         let mut rng = SplitMix64::new(seed(prompt));
         let natural = rng.between(SHORTEST, LONGEST).max(limits.least);
@@ -45,7 +45,7 @@ impl Completion {
     }
 }
 
-/// Why an answer ended.
+/// Why a completion ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FinishReason {
     Stop,
@@ -78,7 +78,7 @@ mod tests {
     const ROOM: usize = 10_000;
 
     #[test]
-    fn a_limit_gives_the_beginning_of_the_answer() {
+    fn a_limit_gives_the_beginning_of_the_completion() {
         let whole = Completion::to(&[1, 2, 3], OutputLimits::default(), ROOM);
         assert!((SHORTEST..=LONGEST).contains(&whole.words.len()));
         assert_eq!(whole.finish, FinishReason::Stop);
@@ -97,10 +97,10 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_read_back_is_its_tokens() {
-        let answer = Completion::to(&[5], OutputLimits::default(), ROOM);
+    fn a_completion_read_back_is_its_tokens() {
+        let completion = Completion::to(&[5], OutputLimits::default(), ROOM);
         let mut read = Vec::new();
-        words::Words.encode(&answer.words.concat(), &mut read).unwrap();
-        assert_eq!(read, answer.ids());
+        words::Words.encode(&completion.words.concat(), &mut read).unwrap();
+        assert_eq!(read, completion.ids());
     }
 }

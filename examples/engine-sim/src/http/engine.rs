@@ -13,16 +13,15 @@ use parking_lot::Mutex;
 use routing_plugins::CostModel;
 use tokio::sync::{Notify, watch};
 
-use super::block_hashing::{BlockHasher, HashedPrompt, block};
+use super::block_hashing::{BlockHasher, block};
 use super::completion::FinishReason;
 use super::config::PodConfig;
 use super::events::{CacheEvent, EventSink};
+use super::in_flight::{Request, Requests, Submission};
 use super::kv_leases::{KvLease, KvLeases};
 use super::metrics::EngineMetrics;
 use super::request_handle::{KeptBlocks, Progress, RequestHandle};
-use crate::scheduler::{
-    Admitted, BlockChains, BlockEvent, EngineConfig, EngineRequest, RemovedEvents, Sampled, Scheduler,
-};
+use crate::scheduler::{Admitted, BlockEvent, EngineConfig, EngineRequest, RemovedEvents, Sampled, Scheduler};
 
 /// The engine of a pod, in all its incarnations.
 pub(super) struct Engine {
@@ -58,45 +57,6 @@ struct State {
     leases: KvLeases,
     sinks: Vec<Box<dyn EventSink>>,
     metrics: EngineMetrics,
-}
-
-/// A prompt, the completion that it will have, and how they are to be treated.
-#[derive(Debug)]
-pub(super) struct Submission {
-    /// At least one.
-    pub(super) prompt: Vec<u32>,
-    /// At least one.
-    pub(super) completion: Vec<u32>,
-    pub(super) finish: FinishReason,
-    /// Keeps its blocks apart from others'.
-    pub(super) salt: Option<String>,
-    /// Leading tokens of the prompt whose KV another pod computed.
-    pub(super) received: usize,
-    /// The name of its lease, if its blocks are kept for another pod.
-    pub(super) lease: Option<String>,
-}
-
-/// Requests that wait or run.
-#[derive(Default)]
-struct Requests(HashMap<u32, Request>);
-
-struct Request {
-    chain: HashedPrompt,
-    /// Prompt and completion.
-    tokens: Vec<u32>,
-    prompt: usize,
-    /// Tokens of the completion so far.
-    generated: usize,
-    progress: watch::Sender<Progress>,
-    since: Instant,
-    finish: FinishReason,
-    lease: Option<String>,
-}
-
-impl BlockChains for Requests {
-    fn chain(&self, request: u32) -> &[BlockHash] {
-        self.0.get(&request).map_or(&[], |request| &request.chain.hashes)
-    }
 }
 
 impl Engine {
@@ -376,17 +336,6 @@ impl State {
         if !events.is_empty() {
             self.sinks.iter_mut().for_each(|sink| sink.step(&events));
         }
-    }
-}
-
-impl Request {
-    /// Counts one more token.
-    fn advance(&mut self, now: Instant, metrics: &mut EngineMetrics) {
-        if self.generated == 0 {
-            metrics.first_tokens.add(now.duration_since(self.since).as_secs_f64());
-        }
-        self.generated += 1;
-        metrics.generated_tokens += 1;
     }
 }
 

@@ -1,11 +1,9 @@
-//! A simulated pod's events on real ZeroMQ sockets, in vLLM's exact frames, with replay and faults.
+//! ZeroMQ event publisher: vLLM's exact frames on PUB and replay sockets, with faults.
 //!
-//! [`ZmqPublisher`] is told what the engine does and which incarnation it is in. [`PublisherHandle`] says what goes wrong on
-//! the way, and where the sockets are. The rule that must never break: every batch is numbered and kept before a fault can
-//! touch it, so that whatever is lost on the way can be asked for.
+//! [`ZmqPublisher`] is the engine's sink, [`PublisherHandle`] injects faults and has the addresses. Invariant: every batch is
+//! numbered and kept before a fault can touch it, so that a replay has what was lost.
 //!
-//! The engine never waits. What it tells goes through a channel without bound, because the task at the other end waits for
-//! nobody long: a PUB socket drops what it cannot send, and a client that does not read its replay has a second.
+//! The engine never waits: its batches go through an unbounded channel, and the task at the other end is never blocked for long: a PUB socket drops what it cannot send, and a client that does not read its replay has a second.
 
 mod encode;
 mod event_faults;
@@ -52,16 +50,16 @@ impl PublishConfig {
     }
 }
 
-/// The engine's end: what it tells is published.
+/// The engine's end: a sink whose batches are published.
 #[derive(Debug)]
 pub struct ZmqPublisher {
-    told: UnboundedSender<PublishCommand>,
+    commands: UnboundedSender<PublishCommand>,
     /// When the last batch was published.
     last: f64,
 }
 
 impl ZmqPublisher {
-    /// Listens where it is told to.
+    /// Binds both sockets.
     ///
     /// # Errors
     ///
@@ -72,16 +70,16 @@ impl ZmqPublisher {
         let [events, replay] = [endpoint(&ports[0])?, endpoint(&ports[1])?];
         let endpoints = Endpoints { events, replay, topic: topic.clone() };
         let publisher = Publisher::open(Bytes::from(topic), ports, replay_batches).await?;
-        let (told, hears) = unbounded_channel();
+        let (commands, received) = unbounded_channel();
         let stop = CancellationToken::new();
-        let task = tokio::spawn(publisher.run(hears, stop.clone()));
-        let handle = PublisherHandle { told: told.clone(), endpoints, stop: stop.drop_guard(), task };
-        Ok((Self { told, last: 0.0 }, handle))
+        let task = tokio::spawn(publisher.run(received, stop.clone()));
+        let handle = PublisherHandle { commands: commands.clone(), endpoints, stop: stop.drop_guard(), task };
+        Ok((Self { commands, last: 0.0 }, handle))
     }
 
-    fn tell(&self, told: PublishCommand) {
-        // Nobody hears it once the publisher is stopped; the engine need not know.
-        let _ = self.told.send(told);
+    fn send(&self, command: PublishCommand) {
+        // Closed once the publisher is stopped; the engine need not know.
+        let _ = self.commands.send(command);
     }
 
     /// The time of the next batch: later than every one before, so that no two incarnations have a batch of one number and time.
@@ -95,15 +93,15 @@ impl ZmqPublisher {
 impl EventSink for ZmqPublisher {
     fn step(&mut self, events: &[CacheEvent]) {
         let payload = encode::batch(self.time(), events);
-        self.tell(PublishCommand::Batch(payload.into()));
+        self.send(PublishCommand::Batch(payload.into()));
     }
 
     fn restarted(&mut self) {
-        self.tell(PublishCommand::Restarted);
+        self.send(PublishCommand::Restarted);
     }
 }
 
-/// Where a publisher can be heard.
+/// Addresses of a publisher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "what a subscriber has to know: complete by nature")]
 pub struct Endpoints {
@@ -118,28 +116,28 @@ pub struct Endpoints {
 /// The owner's end of a publisher. Dropping it stops the publisher, some time later.
 #[derive(Debug)]
 pub struct PublisherHandle {
-    told: UnboundedSender<PublishCommand>,
+    commands: UnboundedSender<PublishCommand>,
     endpoints: Endpoints,
     stop: DropGuard,
     task: JoinHandle<()>,
 }
 
 impl PublisherHandle {
-    /// Makes something go wrong, after what the engine has told so far.
+    /// Makes something go wrong, after the batches so far.
     ///
     /// [`Fault::Die`] closes the sockets until [`Fault::Restart`]. A restart ends every connection; that a new incarnation
     /// begins is for the engine to say, by [`EventSink::restarted`]. Faults that do not concern events change nothing.
     pub fn fault(&self, fault: Fault) {
-        let _ = self.told.send(PublishCommand::Fault(fault));
+        let _ = self.commands.send(PublishCommand::Fault(fault));
     }
 
-    /// The same, for whoever passes faults on.
+    /// The same, for a hook of [`SimPod::on_fault`](crate::SimPod::on_fault).
     pub fn faults(&self) -> impl Fn(Fault) + Send + Sync + 'static {
-        let told = self.told.clone();
-        move |fault| drop(told.send(PublishCommand::Fault(fault)))
+        let commands = self.commands.clone();
+        move |fault| drop(commands.send(PublishCommand::Fault(fault)))
     }
 
-    /// Where it can be heard, in this incarnation and all others.
+    /// Its addresses, in every incarnation.
     #[must_use]
     pub fn endpoints(&self) -> &Endpoints {
         &self.endpoints

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use kv_index::BlockHash;
 use proptest::prelude::*;
 
 use super::*;

@@ -146,7 +146,13 @@ impl<'i> Run<'i> {
     fn settle(&mut self) {
         self.index.expire(self.now + 2 * SPECULATION, usize::MAX);
         self.fleet.repair();
-        while self.index.sweep(512).pending > 0 {}
+        loop {
+            let swept = self.index.sweep(512);
+            self.swept += swept.freed;
+            if swept.pending == 0 {
+                return;
+            }
+        }
     }
 
     /// Every conversation and every digest: the index against a scan and against the engines.
@@ -186,7 +192,8 @@ fn run(seed: u64) -> (Counts, usize, usize) {
     assert_eq!(run.turns, CONVERSATIONS * TURNS);
     run.settle();
     let held = run.check();
-    assert!(held > 10 && run.speculated > 0 && run.swept > 0, "{held} held, {} swept", run.swept);
+    assert!(held > 10 && run.speculated > 0, "{held} held");
+    assert_eq!(run.swept, REPLACEMENTS);
     (run.fleet.counts, held, run.speculated)
 }
 
@@ -197,7 +204,8 @@ fn the_index_agrees_with_every_engine_and_one_seed_gives_one_run() {
     assert_ne!(first, run(10));
     let counts = first.0;
     assert_eq!((counts.restarts, counts.retired, counts.late), (RESTARTS, REPLACEMENTS, REPLACEMENTS));
-    assert_eq!(counts.restarts_seen, RESTARTS);
+    // A restart whose packets are all lost before the next one is never seen, and is made good by digest.
+    assert!((1..=RESTARTS).contains(&counts.restarts_seen), "{counts:?}");
     assert!(counts.cached_blocks > 0 && counts.removed > 0 && counts.copies > 0, "{counts:?}");
     assert!(counts.gaps > 0 && counts.duplicates > 0 && counts.stale > 0 && counts.repaired > 0, "{counts:?}");
     assert_eq!((counts.given_up, counts.applied.not_held, counts.applied.refused), (0, 0, 0));

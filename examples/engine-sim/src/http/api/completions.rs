@@ -19,15 +19,15 @@ use super::request_body::Body;
 use super::response_body::{Kind, Reply, Usage};
 use super::sse::Stream;
 use crate::http::completion::{Completion, OutputLimits};
-use crate::http::engine::Submission;
+use crate::http::in_flight::Submission;
 use crate::http::request_handle::RequestHandle;
 
-/// Answers a chat.
+/// `POST /v1/chat/completions`.
 pub(super) async fn chat(State(api): State<Arc<Api>>, headers: HeaderMap, body: Bytes) -> Response {
     respond(&api, Kind::Chat, &headers, &body).await
 }
 
-/// Continues a prompt.
+/// `POST /v1/completions`.
 pub(super) async fn completion(State(api): State<Arc<Api>>, headers: HeaderMap, body: Bytes) -> Response {
     respond(&api, Kind::Completion, &headers, &body).await
 }
@@ -108,22 +108,22 @@ fn tokens(api: &Api, body: &[u8]) -> Result<Vec<u32>, ApiError> {
     }
 }
 
-/// Tokens that the context has left for an answer.
+/// Tokens that the context has left for a completion.
 fn room(prompt: &[u32], limits: OutputLimits, context: usize) -> Result<usize, ApiError> {
-    let answer = limits.most.unwrap_or(1);
+    let output = limits.most.unwrap_or(1);
     let room = context.saturating_sub(prompt.len());
-    if answer > room {
+    if output > room {
         return Err(ApiError::bad_request(format!(
-            "this model's maximum context length is {context} tokens, but {} were requested ({} in the prompt, {answer} in \
+            "this model's maximum context length is {context} tokens, but {} were requested ({} in the prompt, {output} in \
              the completion)",
-            prompt.len() + answer,
+            prompt.len() + output,
             prompt.len()
         )));
     }
     Ok(room)
 }
 
-/// A pod that died says nothing: its socket's task is about to cut the connection.
+/// A pod that died does not respond: its listener is about to close the connection.
 async fn cut_off<T>() -> T {
     std::future::pending().await
 }

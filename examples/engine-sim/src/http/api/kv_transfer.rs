@@ -1,6 +1,6 @@
 //! KV transfer between pods (disaggregated prefill): `kv_transfer_params` as vLLM's NixlConnector has them.
 //!
-//! A pod that prefills for another keeps the blocks under a lease, and says in its answer where they are. The other pod fetches
+//! A pod that prefills for another keeps the blocks under a lease, and its response has their address. The other pod fetches
 //! them from its HTTP port before it queues the request; the giving pod takes the time of the transfer, less what the fetching
 //! one has cached. A fetch that fails (the lease is over, the pod is another one by now, or gone) is an error of the request, as
 //! under vLLM's default policy `fail`. If a field is missing that a fetch needs, the prompt is prefilled as any other.
@@ -47,12 +47,13 @@ impl TransferParams {
             return None;
         }
         let (host, port) = (self.remote_host.clone()?, self.remote_port?);
-        let asked = Asked { engine: self.remote_engine_id.clone()?, request: self.remote_request_id.clone()?, from: 0 };
-        Some(Source { host, port, asked })
+        let request_body =
+            FetchRequest { engine: self.remote_engine_id.clone()?, request: self.remote_request_id.clone()?, from: 0 };
+        Some(Source { host, port, request_body })
     }
 }
 
-/// What a prefill's answer says for the pod that decodes.
+/// `kv_transfer_params` of a prefill's response, for the pod that decodes.
 pub(super) fn params(engine: &Engine, kept: &KeptBlocks) -> Value {
     let expiry = SystemTime::now() + engine.config.lease;
     let expiry = expiry.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64();
@@ -75,11 +76,11 @@ pub(super) fn params(engine: &Engine, kept: &KeptBlocks) -> Value {
 pub(super) struct Source {
     host: String,
     port: u16,
-    asked: Asked,
+    request_body: FetchRequest,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Asked {
+pub(super) struct FetchRequest {
     engine: String,
     request: String,
     /// Leading tokens that the fetching pod has.
@@ -87,11 +88,11 @@ pub(super) struct Asked {
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct Given {
+pub(super) struct FetchResponse {
     tokens: usize,
 }
 
-/// Why blocks did not come.
+/// Why a fetch failed.
 #[derive(Debug, thiserror::Error)]
 enum FetchError {
     #[error("{0}")]
@@ -100,60 +101,64 @@ enum FetchError {
     Http(#[from] hyper::Error),
     #[error("{0}")]
     Request(#[from] http::Error),
-    #[error("the pod answered {0}")]
+    #[error("the pod responded with {0}")]
     Refused(StatusCode),
-    #[error("its answer cannot be read: {0}")]
-    Completion(#[from] serde_json::Error),
+    #[error("its response cannot be read: {0}")]
+    Response(#[from] serde_json::Error),
     #[error("nothing came for as long as a lease lasts")]
     Late(#[from] tokio::time::error::Elapsed),
 }
 
 /// Fetches a prompt's blocks, of which the first `cached` tokens are here; the tokens that came.
 pub(super) async fn fetch(engine: &Engine, mut source: Source, cached: usize) -> Result<usize, ApiError> {
-    source.asked.from = cached;
-    let fetched = match tokio::time::timeout(engine.config.lease, ask(&source)).await {
+    source.request_body.from = cached;
+    let fetched = match tokio::time::timeout(engine.config.lease, request_blocks(&source)).await {
         Ok(fetched) => fetched,
         Err(late) => Err(late.into()),
     };
     engine.count_fetch(fetched.is_ok());
-    let Source { host, port, asked } = &source;
+    let Source { host, port, request_body } = &source;
     fetched.map_err(|error| {
         ApiError::internal(format!(
             "the blocks of `{}` could not be fetched from {host}:{port}: {error}",
-            asked.request
+            request_body.request
         ))
     })
 }
 
-async fn ask(source: &Source) -> Result<usize, FetchError> {
+async fn request_blocks(source: &Source) -> Result<usize, FetchError> {
     let stream = TcpStream::connect((source.host.as_str(), source.port)).await?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let request = Request::post("/sim/kv")
         .header(header::HOST, &source.host)
-        .body(Full::<Bytes>::from(serde_json::to_vec(&source.asked)?))?;
-    let answer = async move {
+        .body(Full::<Bytes>::from(serde_json::to_vec(&source.request_body)?))?;
+    let response = async move {
         let response = sender.send_request(request).await?;
         match response.status() {
-            StatusCode::OK => Ok(serde_json::from_slice::<Given>(&response.into_body().collect().await?.to_bytes())?),
+            StatusCode::OK => {
+                Ok(serde_json::from_slice::<FetchResponse>(&response.into_body().collect().await?.to_bytes())?)
+            }
             status => Err(FetchError::Refused(status)),
         }
     };
     // Both in this task: nothing is left behind when the client goes away.
-    let (answer, _) = tokio::join!(answer, connection);
-    answer.map(|given| given.tokens)
+    let (response, _) = tokio::join!(response, connection);
+    response.map(|body| body.tokens)
 }
 
 /// Gives kept blocks to the pod that asks.
-pub(super) async fn give(State(api): State<Arc<Api>>, body: Bytes) -> Result<Json<Given>, ApiError> {
-    let asked: Asked = serde_json::from_slice(&body).map_err(|error| ApiError::bad_request(error.to_string()))?;
-    let Some((incarnation, tokens)) = api.engine.claim(&asked.engine, &asked.request, Instant::now()) else {
-        let Asked { engine, request, .. } = asked;
+pub(super) async fn give(State(api): State<Arc<Api>>, body: Bytes) -> Result<Json<FetchResponse>, ApiError> {
+    let request_body: FetchRequest =
+        serde_json::from_slice(&body).map_err(|error| ApiError::bad_request(error.to_string()))?;
+    let Some((incarnation, tokens)) = api.engine.claim(&request_body.engine, &request_body.request, Instant::now())
+    else {
+        let FetchRequest { engine, request, .. } = request_body;
         return Err(ApiError::not_found(format!("engine `{engine}` keeps no blocks of `{request}` here")));
     };
-    let _lease = LeaseGuard { engine: &api.engine, incarnation, request: &asked.request };
-    let bytes = tokens.saturating_sub(asked.from) * BYTES_PER_TOKEN;
+    let _lease = LeaseGuard { engine: &api.engine, incarnation, request: &request_body.request };
+    let bytes = tokens.saturating_sub(request_body.from) * BYTES_PER_TOKEN;
     tokio::time::sleep(api.engine.takes(Duration::from_secs_f64(bytes as f64 / BYTES_PER_SECOND))).await;
-    Ok(Json(Given { tokens }))
+    Ok(Json(FetchResponse { tokens }))
 }
 
 /// Ends a lease when its blocks have gone out, or whoever fetched them has gone away.

@@ -1,6 +1,6 @@
-//! What the wire does to batches: lets them pass, loses them, doubles them, swaps them.
+//! Faults of event publishing: batches dropped, duplicated, reordered, partitioned.
 //!
-//! The rule that must never break: a fault touches only what goes out live. The log is not asked, so what was lost can be
+//! Invariant: a fault touches only live batches. The replay buffer is left alone, so what was lost can be
 //! replayed, except during a partition, when replays are not answered either.
 
 use super::replay_buffer::Batch;
@@ -86,43 +86,43 @@ mod tests {
 
     use super::*;
 
-    fn published(wire: &mut EventFaults, numbers: std::ops::Range<u64>) -> Vec<u64> {
+    fn published(faults: &mut EventFaults, numbers: std::ops::Range<u64>) -> Vec<u64> {
         let batches = numbers.map(|sequence| Batch { sequence, payload: Bytes::new() });
-        batches.flat_map(|batch| wire.pass(batch)).map(|batch| batch.sequence).collect()
+        batches.flat_map(|batch| faults.pass(batch)).map(|batch| batch.sequence).collect()
     }
 
     #[test]
     fn each_fault_does_what_it_says_and_ends() {
-        let mut wire = EventFaults::default();
-        assert_eq!(published(&mut wire, 0..3), [0, 1, 2]);
-        wire.fault(Fault::DropEvents(2));
-        assert_eq!(published(&mut wire, 3..7), [5, 6]);
-        wire.fault(Fault::DuplicateEvents(2));
-        assert_eq!(published(&mut wire, 7..10), [7, 7, 8, 8, 9]);
-        wire.fault(Fault::ReorderEvents);
-        assert_eq!(published(&mut wire, 10..13), [11, 10, 12]);
+        let mut faults = EventFaults::default();
+        assert_eq!(published(&mut faults, 0..3), [0, 1, 2]);
+        faults.fault(Fault::DropEvents(2));
+        assert_eq!(published(&mut faults, 3..7), [5, 6]);
+        faults.fault(Fault::DuplicateEvents(2));
+        assert_eq!(published(&mut faults, 7..10), [7, 7, 8, 8, 9]);
+        faults.fault(Fault::ReorderEvents);
+        assert_eq!(published(&mut faults, 10..13), [11, 10, 12]);
     }
 
     #[test]
     fn a_partition_lasts_until_it_is_ended() {
-        let mut wire = EventFaults::default();
-        wire.fault(Fault::PartitionEvents);
-        assert!(published(&mut wire, 0..3).is_empty());
-        assert!(!wire.answers());
-        wire.fault(Fault::Recover);
-        assert!(wire.answers());
-        assert_eq!(published(&mut wire, 3..5), [3, 4]);
+        let mut faults = EventFaults::default();
+        faults.fault(Fault::PartitionEvents);
+        assert!(published(&mut faults, 0..3).is_empty());
+        assert!(!faults.answers());
+        faults.fault(Fault::Recover);
+        assert!(faults.answers());
+        assert_eq!(published(&mut faults, 3..5), [3, 4]);
     }
 
     #[test]
     fn a_batch_that_waits_goes_out_when_all_is_well_again_and_not_in_another_life() {
-        let mut wire = EventFaults::default();
-        wire.fault(Fault::ReorderEvents);
-        assert!(published(&mut wire, 0..1).is_empty());
-        assert_eq!(wire.fault(Fault::Recover).map(|batch| batch.sequence), Some(0));
-        wire.fault(Fault::ReorderEvents);
-        assert!(published(&mut wire, 1..2).is_empty());
-        wire.begin();
-        assert_eq!(published(&mut wire, 0..2), [0, 1]);
+        let mut faults = EventFaults::default();
+        faults.fault(Fault::ReorderEvents);
+        assert!(published(&mut faults, 0..1).is_empty());
+        assert_eq!(faults.fault(Fault::Recover).map(|batch| batch.sequence), Some(0));
+        faults.fault(Fault::ReorderEvents);
+        assert!(published(&mut faults, 1..2).is_empty());
+        faults.begin();
+        assert_eq!(published(&mut faults, 0..2), [0, 1]);
     }
 }

@@ -1,4 +1,4 @@
-//! The batches of one incarnation: numbered from 0, the last of them kept for replay.
+//! Replay buffer: the batches of one incarnation, numbered from 0, the last of them kept.
 
 use std::collections::VecDeque;
 
@@ -51,20 +51,20 @@ impl ReplayBuffer {
 mod tests {
     use super::*;
 
-    fn numbers(log: &ReplayBuffer, start: u64) -> Vec<u64> {
-        log.since(start).map(|batch| batch.sequence).collect()
+    fn numbers(buffer: &ReplayBuffer, start: u64) -> Vec<u64> {
+        buffer.since(start).map(|batch| batch.sequence).collect()
     }
 
     #[test]
     fn the_last_batches_are_kept_and_a_new_life_has_none() {
-        let mut log = ReplayBuffer::new(3);
-        let added: Vec<u64> = (0..5).map(|_| log.add(Bytes::new()).sequence).collect();
+        let mut buffer = ReplayBuffer::new(3);
+        let added: Vec<u64> = (0..5).map(|_| buffer.add(Bytes::new()).sequence).collect();
         assert_eq!(added, [0, 1, 2, 3, 4]);
-        assert_eq!(numbers(&log, 0), [2, 3, 4]);
-        assert_eq!(numbers(&log, 4), [4]);
-        assert!(numbers(&log, 5).is_empty());
-        log.begin();
-        assert!(numbers(&log, 0).is_empty());
-        assert_eq!(log.add(Bytes::new()).sequence, 0);
+        assert_eq!(numbers(&buffer, 0), [2, 3, 4]);
+        assert_eq!(numbers(&buffer, 4), [4]);
+        assert!(numbers(&buffer, 5).is_empty());
+        buffer.begin();
+        assert!(numbers(&buffer, 0).is_empty());
+        assert_eq!(buffer.add(Bytes::new()).sequence, 0);
     }
 }

@@ -1,4 +1,4 @@
-//! A publisher's two sockets: PUB for what is new, ROUTER for what was missed.
+//! PUB socket for live batches, ROUTER socket for replays.
 
 use std::io;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub(super) struct Sockets {
     replay: RouterSocket,
 }
 
-/// Who asks for a replay, and from where.
+/// A client that asks for a replay, and its first batch.
 pub(super) struct ReplayRequest {
     client: Bytes,
     start: u64,
@@ -52,18 +52,18 @@ impl Sockets {
     }
 
     /// Answers a request with every batch that is kept, and the end.
-    pub(super) async fn answer(&mut self, topic: &Bytes, ask: ReplayRequest, log: &ReplayBuffer) {
+    pub(super) async fn answer(&mut self, topic: &Bytes, ask: ReplayRequest, replay: &ReplayBuffer) {
         let reply = |topic: Bytes, sequence, payload| {
             message(vec![ask.client.clone(), Bytes::new(), topic, number(sequence), payload])
         };
         let all = async {
-            for batch in log.since(ask.start) {
+            for batch in replay.since(ask.start) {
                 self.replay.send(reply(topic.clone(), batch.sequence, batch.payload.clone())).await?;
             }
             self.replay.send(reply(Bytes::new(), END, Bytes::new())).await
         };
         // A client that went away meanwhile gets nothing; one that does not read holds nobody up for long.
-        let _ = timeout(PATIENCE, all).await;
+        let _ = timeout(REPLAY_TIMEOUT, all).await;
     }
 
     /// Closes both, until nothing is left of them.
@@ -84,4 +84,4 @@ fn message(frames: Vec<Bytes>) -> ZmqMessage {
 const END: u64 = u64::MAX;
 
 /// How long a client may take to make room in its queue of 100 000 replies.
-const PATIENCE: Duration = Duration::from_secs(1);
+const REPLAY_TIMEOUT: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! The task that owns a publisher's sockets: numbers what it is told, publishes it, answers replays in between.
+//! Publisher task: owns the sockets, numbers and publishes batches, answers replay requests.
 
 use std::io;
 
@@ -12,7 +12,7 @@ use super::sockets::{ReplayRequest, Sockets};
 use crate::http::config::Fault;
 use crate::http::reserved_port::ReservedPort;
 
-/// What the task is told, in order.
+/// Input of the task, in order.
 #[derive(Debug)]
 pub(super) enum PublishCommand {
     /// The payload of a batch.
@@ -27,8 +27,8 @@ pub(super) enum PublishCommand {
 pub(super) struct Publisher {
     topic: Bytes,
     ports: [ReservedPort; 2],
-    log: ReplayBuffer,
-    wire: EventFaults,
+    replay: ReplayBuffer,
+    faults: EventFaults,
     /// None while dead.
     sockets: Option<Sockets>,
 }
@@ -36,14 +36,14 @@ pub(super) struct Publisher {
 impl Publisher {
     /// Listens on both ports.
     pub(super) async fn open(topic: Bytes, ports: [ReservedPort; 2], replay_batches: usize) -> io::Result<Self> {
-        let log = ReplayBuffer::new(replay_batches);
-        let mut publisher = Self { topic, ports, log, wire: EventFaults::default(), sockets: None };
+        let replay = ReplayBuffer::new(replay_batches);
+        let mut publisher = Self { topic, ports, replay, faults: EventFaults::default(), sockets: None };
         publisher.listen().await?;
         Ok(publisher)
     }
 
     /// Publishes until stopped; then nothing is left.
-    pub(super) async fn run(mut self, mut told: UnboundedReceiver<PublishCommand>, stop: CancellationToken) {
+    pub(super) async fn run(mut self, mut commands: UnboundedReceiver<PublishCommand>, stop: CancellationToken) {
         loop {
             tokio::select! {
                 () = stop.cancelled() => break,
@@ -51,8 +51,8 @@ impl Publisher {
                     Some(ask) => self.answer(ask).await,
                     None => self.cut().await,
                 },
-                next = told.recv() => match next {
-                    Some(next) => self.take(next).await,
+                next = commands.recv() => match next {
+                    Some(next) => self.handle(next).await,
                     None => break,
                 },
             }
@@ -62,22 +62,22 @@ impl Publisher {
         }
     }
 
-    async fn take(&mut self, told: PublishCommand) {
-        match told {
+    async fn handle(&mut self, command: PublishCommand) {
+        match command {
             PublishCommand::Batch(payload) => {
                 // Also while dead: a new incarnation may begin before its sockets are open, and is replayed.
-                let batch = self.log.add(payload);
-                let out = self.wire.pass(batch);
+                let batch = self.replay.add(payload);
+                let out = self.faults.pass(batch);
                 self.publish(out).await;
             }
             PublishCommand::Restarted => {
-                self.log.begin();
-                self.wire.begin();
+                self.replay.begin();
+                self.faults.begin();
             }
             PublishCommand::Fault(Fault::Die | Fault::DieFor(_)) => self.close().await,
             PublishCommand::Fault(Fault::Restart | Fault::ChangeHashSeed) => self.cut().await,
             PublishCommand::Fault(fault) => {
-                let late = self.wire.fault(fault);
+                let late = self.faults.fault(fault);
                 self.publish(late).await;
             }
         }
@@ -92,7 +92,7 @@ impl Publisher {
 
     async fn answer(&mut self, ask: ReplayRequest) {
         match &mut self.sockets {
-            Some(sockets) if self.wire.answers() => sockets.answer(&self.topic, ask, &self.log).await,
+            Some(sockets) if self.faults.answers() => sockets.answer(&self.topic, ask, &self.replay).await,
             _ => {}
         }
     }
