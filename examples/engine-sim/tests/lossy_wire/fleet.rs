@@ -14,6 +14,7 @@ use crate::wire::{Change, Counts, Link, receive};
 const CONFIG: fn() -> EngineConfig = || EngineConfig {
     block_tokens: 16,
     blocks: 500,
+    step_tokens: 512,
     removed_events: RemovedEvents::EveryCopy,
     ..EngineConfig::default()
 };

@@ -76,7 +76,7 @@ impl Link {
             self.replay.pop_front();
         }
         let delayed = self.delayed.take();
-        let (lost, late, repeated) = (self.rng.one_in(100), self.rng.one_in(100), self.rng.one_in(100));
+        let (lost, late, repeated) = (self.rng.one_in(25), self.rng.one_in(25), self.rng.one_in(25));
         if !lost && (late || repeated) {
             self.delayed = Some(Rc::clone(&packet));
         }
