@@ -1,5 +1,7 @@
 //! An executor of its own: it records what it would send, responds by itself, and serves a gateway and a batch alike.
 
+#![allow(clippy::unwrap_used, reason = "a recorder that fails is a failed test")]
+
 mod executor_world;
 
 use std::future::{Future, ready};
@@ -23,8 +25,10 @@ use routing_exec::{
 #[derive(Clone, Default)]
 struct RecordingExecutor {
     now: Option<Instant>,
-    sent: Arc<Mutex<Vec<(Pod, Request<Bytes>)>>>,
+    sent: Arc<Mutex<Vec<Sent>>>,
 }
+
+type Sent = (Pod, Request<Bytes>);
 
 impl RecordingExecutor {
     fn at(now: Instant) -> Self {

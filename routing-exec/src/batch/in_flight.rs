@@ -47,10 +47,12 @@ pub(super) struct Attempts {
 }
 
 pub(super) enum Stage<E: Executor> {
-    AwaitingHead(Pin<Box<dyn Future<Output = Response<E::Body<RunnerHost>>> + Send>>, ReportCell),
+    AwaitingHead(BoxFuture<Response<E::Body<RunnerHost>>>, ReportCell),
     ReadingBody(BodyReader<E>),
-    BackingOff(Pin<Box<dyn Future<Output = ()> + Send>>),
+    BackingOff(BoxFuture<()>),
 }
+
+type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 pub(super) struct BodyReader<E: Executor> {
     report: ReportCell,

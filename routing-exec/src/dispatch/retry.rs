@@ -16,7 +16,7 @@ use crate::report::AttemptOutcome;
 /// What follows a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
-    NextPod,
+    Retry,
     Skip,
     Replan,
     GiveUp,
@@ -108,7 +108,7 @@ impl Dispatch {
             self.request.new_transfer();
         }
         match next {
-            Next::NextPod => {
+            Next::Retry => {
                 if self.is_last(leg) && is_consumed {
                     // The handoff was for the pod that failed.
                     let from = self.prefill_leg(leg).unwrap_or(0);
@@ -167,7 +167,7 @@ impl Dispatch {
         let withdraw = || budget.is_none_or(|budget| budget.withdraw(now));
         let has_another = self.has_another(leg, failure);
         if has_another && withdraw() {
-            return Next::NextPod;
+            return Next::Retry;
         }
         match step.on_failure {
             FailurePolicy::Skip if may_skip => Next::Skip,
