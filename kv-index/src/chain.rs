@@ -186,12 +186,6 @@ impl LazyChain<'_> {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-
-    /// Blocks hashed so far.
-    #[must_use]
-    pub fn hashed(&self) -> usize {
-        self.hashes.len()
-    }
 }
 
 impl ChainSource for LazyChain<'_> {
@@ -213,7 +207,7 @@ impl ChainSource for LazyChain<'_> {
 
 impl fmt::Debug for LazyChain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "LazyChain({} of {} blocks hashed)", self.hashed(), self.len())
+        write!(f, "LazyChain({} of {} blocks hashed)", self.hashes.len(), self.len())
     }
 }
 
@@ -342,7 +336,7 @@ mod tests {
             let mut lazy = hasher.lazy(&tokens, &mut buffer);
             let depth = depth.min(whole.len());
             prop_assert_eq!(lazy.hash_up_to(depth), &whole[..depth]);
-            prop_assert_eq!(lazy.hashed(), depth, "no deeper than asked");
+            prop_assert_eq!(lazy.hashes().len(), depth, "no deeper than asked");
             prop_assert_eq!(lazy.hash_up_to(usize::MAX), &whole[..]);
             let mut before = None;
             for (block, &hash) in tokens.chunks_exact(size as usize).zip(&whole) {

@@ -37,7 +37,7 @@ fn replay(engine: &Publisher, feed: &Feed<'_>, from: u64) -> Vec<BatchOutcome> {
 }
 
 /// A feed that knew `lived` batches of an engine, and then heard that it started anew and has nothing to say.
-fn with_new_life(lived: usize, test: impl Fn(&mut Publisher, &mut f64, &Feed<'_>)) {
+fn with_new_incarnation(lived: usize, test: impl Fn(&mut Publisher, &mut f64, &Feed<'_>)) {
     let index: Index = Index::new(Config::default());
     let pod = index.join("a").expect("room");
     let size = BlockSize::new(4).expect("not zero");
@@ -54,7 +54,7 @@ fn with_new_life(lived: usize, test: impl Fn(&mut Publisher, &mut f64, &Feed<'_>
 
 #[test]
 fn the_first_batch_of_a_silent_new_life_is_asked_for_if_it_is_missed() {
-    with_new_life(20, |engine, time, feed| {
+    with_new_incarnation(20, |engine, time, feed| {
         publish(engine, time);
         let frames = publish(engine, time);
         let received = feed.receive(&frames).expect("well-formed");
@@ -67,7 +67,7 @@ fn the_first_batch_of_a_silent_new_life_is_asked_for_if_it_is_missed() {
 /// A host that asks in silence whether something was missed hears that nothing was: the next gap is asked for as any other.
 #[test]
 fn an_ask_in_silence_does_not_cost_the_next_gap() {
-    with_new_life(20, |engine, time, feed| {
+    with_new_incarnation(20, |engine, time, feed| {
         for _ in 0..3 {
             let frames = publish(engine, time);
             feed.receive(&frames).expect("well-formed");

@@ -131,7 +131,7 @@ fn a_sequence_that_goes_backwards_is_a_new_engine() {
                 old.push(frames);
             }
             engine.restart();
-            // The first batches of the new life are lost; the third is the first news of it.
+            // The first batches of the new incarnation are lost; the third is the first news of it.
             engine.publish();
             engine.publish();
             let frames = engine.publish();

@@ -30,8 +30,7 @@ impl Version {
     }
 
     /// Whether both are of one minor series, such as 0.31.
-    #[must_use]
-    pub const fn same_series(self, other: Self) -> bool {
+    pub(super) const fn same_series(self, other: Self) -> bool {
         self.major == other.major && self.minor == other.minor
     }
 }

@@ -35,7 +35,7 @@ fn a_restart_seen_in_a_replay_under_a_clock_that_is_behind_is_followed() {
     });
 }
 
-/// clock steps back in one life, then a duplicate from before: a false restart
+/// clock steps back in one incarnation, then a duplicate from before: a false restart
 #[test]
 fn a_clock_that_steps_back_is_no_restart() {
     setup(|index, pod| {
@@ -52,7 +52,7 @@ fn a_clock_that_steps_back_is_no_restart() {
     });
 }
 
-/// after a skipped batch, a restart is not noticed and new life's batches pass for duplicates
+/// after a skipped batch, a restart is not noticed and the new incarnation's batches pass for duplicates
 #[test]
 fn a_restart_after_a_batch_that_could_not_be_had_is_noticed() {
     setup(|index, pod| {

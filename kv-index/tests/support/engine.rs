@@ -11,7 +11,7 @@ use super::truth::Way;
 
 pub type Feed<'i> = EngineFeed<&'i Index>;
 
-/// An engine with its publisher, one life after the other.
+/// An engine with its publisher, one incarnation after the other.
 pub struct Engine {
     pub pool: Pool,
     pub publisher: Publisher,

@@ -7,7 +7,7 @@ use kv_index::engine::{Message, ReplayForm, ReplayReply, parse_replay_request};
 /// The frames of a message.
 pub type Frames = Vec<Vec<u8>>;
 
-/// One life of a publisher.
+/// One incarnation of a publisher.
 #[derive(Debug)]
 pub struct Publisher {
     next: u64,
