@@ -33,7 +33,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     expect("the first batch is applied", matches!(feed.consume(&batch(0))?, BatchOutcome::Applied(_)))?;
     expect("the same once more changes nothing", feed.consume(&batch(0))? == BatchOutcome::Duplicate)?;
 
-    // One that loses a batch is told which: ask the engine for it again, then offer what came too early once more.
+    // A gap names the lost batches: request a replay from the engine, then consume what came too early once more.
     expect("batch 1 is missing", feed.consume(&batch(2))? == BatchOutcome::Gap { from: 1, to: 2, restarted: false })?;
     for sequence in [1, 2] {
         expect("it comes late, in its place", matches!(feed.consume(&batch(sequence))?, BatchOutcome::Applied(_)))?;

@@ -85,14 +85,14 @@ async fn respond(
     Ok(serde_json::from_slice(&response.into_body().collect().await?.to_bytes())?)
 }
 
-/// A prefill pod's answer: one token nobody wants, and where the blocks wait.
+/// A prefill pod's answer: one token that is dropped, and the location of the blocks.
 fn prefilled() -> Value {
     json!({"choices": [{"text": " Be"}], "usage": {"prompt_tokens": 6}, "kv_transfer_params": {
         "do_remote_prefill": true, "remote_block_ids": [[4, 5, 6]], "remote_engine_id": "engine-p",
         "remote_request_id": "cmpl-1", "remote_host": "10.0.0.5", "remote_port": 5600}})
 }
 
-/// A decode pod's answer: it fetched what it was told to.
+/// A decode pod's answer, with the host that it fetched from.
 fn decoded(body: &Value) -> Value {
     let from = &body["kv_transfer_params"]["remote_host"];
     json!({"choices": [{"text": format!(" Because (fetched from {from}).")}], "usage": {"prompt_tokens": 6}})

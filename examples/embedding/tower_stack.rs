@@ -56,7 +56,7 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
     let stack = ServiceBuilder::new().concurrency_limit(2).service_fn(move |request: Request<Bytes>| {
         most.fetch_max(inside.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
         let (parts, body) = request.into_parts();
-        // A profile decides this in a gateway; here the pod that hangs is always asked first.
+        // A profile decides this in a gateway; here the pod that hangs is always first.
         let plan = RoutingPlan::new(1, [PlanStep::new("serve", Role::Both, &ports.0)]);
         let config = DispatchConfig::new(Arc::new(Plain::default()), Arc::<Ports>::clone(&ports));
         let dispatch = Dispatch::new(config, ClientRequest::new(&parts, body, 7), plan, Vec::new());

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_requests_or_named_with_what_is_invalid() {
+    fn lines_are_requests_or_have_an_error_code() {
         let good = |id: &str| {
             format!(r#"{{"custom_id":"{id}","method":"POST","url":"/v1/completions","body":{{"prompt": "x"}}}}"#)
         };

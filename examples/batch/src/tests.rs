@@ -111,7 +111,7 @@ async fn a_batch_whose_pod_is_killed_midway_has_every_answer_once() {
     assert_eq!(of(1), (Some("duplicate_custom_id"), Some(153)));
     assert_eq!(errors[2]["response"]["status_code"], 404);
     let table = summary.to_string();
-    assert!(table.contains("pod-1 (dead)"), "{table}");
+    assert!(table.contains("pod-1 (down)"), "{table}");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Several simulated pods, each with a publisher of its events, and what a gateway is to know of them.
+//! A fleet of simulated pods, each with a ZeroMQ event publisher, and the gateway configuration for it.
 //!
 //! A fault goes to the pod and on to its publisher, whether it comes from here or over HTTP. The rule that must never break: a pod that has
 //! died has closed all its sockets, those of its events included.
@@ -69,7 +69,7 @@ impl Fleet {
         Ok(Self { members })
     }
 
-    /// What a gateway in front of them is to be told.
+    /// The gateway configuration for these pods.
     #[must_use]
     pub fn gateway_config(&self) -> Config {
         Config::default_for(self.members.iter().map(Member::settings).collect())

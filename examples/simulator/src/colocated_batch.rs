@@ -207,7 +207,7 @@ impl<'t> BatchFeeder<'t> {
     }
 }
 
-/// A pod's load with what the router was not told of.
+/// A pod's load, with the requests that are hidden from the router.
 fn with(load: PodLoad, own: &InFlight) -> PodLoad {
     let mut all = load;
     all.in_flight.requests += own.requests;

@@ -58,11 +58,11 @@ mod tests;
 mod time_series;
 mod workload;
 
-use std::error::Error;
 use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
+use pointsman_example_common::cli::fail;
 
 use compare::{compare, list};
 pub(crate) use error::SimulateError;
@@ -71,14 +71,11 @@ use options::{Options, Study};
 fn main() -> ExitCode {
     match run(&Options::parse()) {
         Ok(text) => {
-            // Whoever closed the pipe has seen enough.
+            // A closed pipe is no error.
             let _ = std::io::stdout().write_all(text.as_bytes());
             ExitCode::SUCCESS
         }
-        Err(error) => {
-            eprintln!("simulate: {}", told(&error));
-            ExitCode::FAILURE
-        }
+        Err(error) => fail("simulate", &error),
     }
 }
 
@@ -99,18 +96,4 @@ fn run(options: &Options) -> Result<String, SimulateError> {
         Some(Study::OfflineBatch) => study::offline_batch::run(options),
         Some(Study::ColocatedBatch) => study::colocated_batch::run(options),
     }
-}
-
-/// An error with its causes, as far as it does not tell them itself.
-fn told(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        cause = error.source();
-    }
-    text
 }

@@ -123,7 +123,7 @@ pub(crate) struct SharedQueue {
 }
 
 impl SharedQueue {
-    /// A list. What pods have room for is told by the true lengths of answers.
+    /// A queue in this order; memory is budgeted by the true lengths of answers.
     pub(crate) fn new(order: Vec<u32>, lengths: &TokenLengths, config: &SimConfig) -> Self {
         Self { order: order.into_iter().peekable(), room: KvBudget::new(lengths.iter().copied(), config) }
     }

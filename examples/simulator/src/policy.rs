@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(policy.with_weight("nobody", 1.0), None);
         assert_eq!(policy.with_parameter("nobody", "limit", 1.0), None);
         assert_eq!(policy.with_parameter("load", "form", 1.0), None, "there is more than a number");
-        // What a plugin does not know is told by the plugin.
+        // Unknown parameters are the plugin's to reject.
         let unknown = policy.with_parameter("kv", "colour", 1.0).unwrap().check().unwrap_err();
         assert!(unknown.to_string().contains("colour"), "{unknown}");
     }

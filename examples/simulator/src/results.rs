@@ -14,7 +14,7 @@ pub(crate) struct PolicyResult {
     pub(crate) refused: u64,
     /// Whole blocks of all prompts.
     pub(crate) blocks: u64,
-    /// Those of them that the pod held that was asked.
+    /// Those of them that the chosen pod held.
     pub(crate) blocks_hit: u64,
     /// Those of them that an infinite cache shared by all would have held.
     pub(crate) blocks_known: u64,

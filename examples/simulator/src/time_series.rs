@@ -18,7 +18,7 @@ impl Default for TimeSeries {
 }
 
 impl TimeSeries {
-    /// Counts blocks that were asked for, and those that were held.
+    /// Counts blocks of prompts, and those of them that were hits.
     pub(crate) fn hits(&mut self, now: u64, blocks: u64, hit: u64) {
         let moment = self.at(now);
         moment.blocks += blocks;

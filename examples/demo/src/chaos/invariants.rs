@@ -34,13 +34,13 @@ pub(crate) struct CacheDivergence {
     pub(crate) pod: String,
     /// Blocks it holds.
     pub(crate) held: usize,
-    /// Blocks that the index says it holds, as its events told.
+    /// Blocks that the index holds for it from events.
     pub(crate) indexed: usize,
     /// Held and not in the index.
     pub(crate) missing: usize,
     /// In the index and not held.
     pub(crate) phantoms: usize,
-    /// In the index, and told by no event.
+    /// In the index by speculation alone.
     pub(crate) speculated: usize,
 }
 

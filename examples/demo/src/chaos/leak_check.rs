@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 pub(crate) struct ResourceCounts {
     /// Tasks that have not ended.
     pub(crate) tasks: usize,
-    /// Sockets that are open; none if the system does not tell.
+    /// Sockets that are open; none where that is unknown.
     pub(crate) sockets: Option<usize>,
 }
 
@@ -38,7 +38,7 @@ impl ResourceCounts {
     }
 }
 
-/// Linux lists what a process has open. Other systems are not asked.
+/// Counted where there is `/proc`.
 fn sockets() -> Option<usize> {
     let entries = std::fs::read_dir("/proc/self/fd").ok()?;
     let is_socket = |entry: std::io::Result<std::fs::DirEntry>| {

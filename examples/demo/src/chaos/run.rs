@@ -71,7 +71,7 @@ impl Harness {
         Ok(Self { fleet, gateway, client, oracle: Arc::default(), tracker: Arc::default() })
     }
 
-    /// Load and faults at once, until the time is over and what was asked is answered.
+    /// Load and faults at once, until the time is over and requests in flight have ended.
     async fn inject_faults(
         &self,
         schedule: &FaultSchedule,
@@ -100,7 +100,7 @@ impl Harness {
         (0..self.fleet.pods().len()).for_each(|pod| self.fleet.fault(pod, Fault::Recover));
         let unhealthy = poll_until_empty(options.recovery_timeout, || self.unhealthy_pods()).await;
         self.probe(options).await;
-        // Every pod is up: whatever is asked now has to be answered.
+        // Every pod is up: every request must be answered now.
         let conversations = options.pods * 2;
         let afterwards = self.load(options.seed.wrapping_add(1), conversations).run(|| {}).await;
         let answered = format!("{} requests answered after recovery", afterwards.answered);

@@ -99,7 +99,7 @@ pub(crate) struct Answer {
 async fn streamed(mut body: Incoming, begun: Instant) -> Result<Answer, Failure> {
     let (mut reader, mut first, mut inter_token, mut last) = (SseReader::default(), None, Vec::new(), begun);
     while let Some(frame) = body.frame().await {
-        // A broken connection is a short answer: the reader tells which.
+        // A broken connection is a truncated answer, which the reader finds.
         let Ok(frame) = frame else { break };
         let Some(bytes) = frame.data_ref() else { continue };
         let pieces = reader.push(bytes);

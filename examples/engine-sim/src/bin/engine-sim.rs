@@ -9,6 +9,7 @@ use clap::{Parser, ValueEnum};
 use kv_index::BlockSize;
 use pointsman_engine_sim::publish::{PublishConfig, ZmqPublisher};
 use pointsman_engine_sim::{PodConfig, SimPod};
+use pointsman_example_common::cli::positive;
 use pointsman_example_common::signals::Signals;
 use routing_core::Role;
 use tokio::sync::Notify;
@@ -63,13 +64,6 @@ enum PodRole {
     Prefill,
     Decode,
     Both,
-}
-
-fn positive(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(number) if number > 0.0 && number.is_finite() => Ok(number),
-        _ => Err("not a number above 0".to_owned()),
-    }
 }
 
 #[tokio::main]

@@ -54,7 +54,7 @@ fn header(out: &mut String, settings: &RunSettings) {
     out.push_str("</header>\n");
 }
 
-/// Who is the best at what matters most; nothing where there is nobody to compare with.
+/// The best policies by the main metrics; nothing for a single policy.
 fn highlights(out: &mut String, table: &PolicyTable) {
     let best = |name: &str, label: &str| {
         let column = table.columns.iter().find(|column| column.name == name)?;

@@ -54,7 +54,7 @@ pub(crate) struct Column {
     pub(crate) name: &'static str,
     /// The unit of its cells; may be empty.
     pub(crate) unit: &'static str,
-    /// What it tells.
+    /// Its meaning.
     pub(crate) about: &'static str,
     /// A cell for each row.
     pub(crate) cells: Vec<Cell>,

@@ -121,7 +121,7 @@ fn planned(
     Ok(ColocatedBatch { chains, first, lengths, queues })
 }
 
-/// The ids of a prompt's blocks of one size as those of blocks of another. A block is told by the one of the other size that
+/// Converts the ids of a prompt's blocks to another block size. A block is identified by the one of the other size that
 /// its last token is in: that says all that was before.
 fn in_blocks(ids: &[u64], from: usize, to: usize) -> impl Iterator<Item = u64> {
     // How many may end in one of the other size: each has an id of its own.
