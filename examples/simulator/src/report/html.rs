@@ -129,7 +129,9 @@ fn gallery<'a>(out: &mut String, title: &str, figures: impl Iterator<Item = &'a 
     }
     let _ = writeln!(out, "<section>\n<h2>{}</h2>\n<div class=\"figures\">", escaped(title));
     for figure in figures {
-        let (picture, caption) = (&figure.picture, escaped(figure.caption));
+        // Inside HTML an SVG needs no namespace.
+        let picture = figure.picture.replace(" xmlns=\"http://www.w3.org/2000/svg\"", "");
+        let caption = escaped(figure.caption);
         let _ = writeln!(
             out,
             "<figure id=\"{}\">\n<div class=\"scroll\">{picture}</div>\n<figcaption>{caption}</figcaption>\n</figure>",

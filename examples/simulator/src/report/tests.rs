@@ -219,7 +219,7 @@ fn a_picture_of_time_has_a_limited_number_of_points() {
     for figure in plots::all(&report).iter().filter(|figure| figure.name.starts_with("load")) {
         let svg = &figure.picture;
         let lines = svg.split(" points=\"").skip(1).filter_map(|part| part.split('"').next());
-        let most = lines.map(|line| line.split(' ').count()).max();
+        let most = lines.map(|line| line.split_whitespace().count()).max();
         assert!((50..=60).contains(&most.unwrap_or(0)), "{most:?} in {}", figure.name);
         assert!(svg.contains("virtual time, min"), "10,000 s read as minutes");
     }
