@@ -42,8 +42,9 @@ fn sizes_are_drawn_as_lines_and_a_gap_ends_one() {
     assert_eq!(plots.iter().map(|plot| plot.name.as_str()).collect::<Vec<_>>(), ["churn", "churn_ratios"]);
     plots.iter().for_each(|plot| check(&plot.svg));
     let svg = &plots[0].svg;
-    assert!(svg.contains("smg, all") && svg.contains("300k"), "{svg}");
-    assert_eq!(svg.matches("<circle").count(), 3 + 3 + 2 + 2, "{svg}");
+    assert!(svg.contains("smg, all") && svg.contains("100k"), "{svg}");
+    // A dot a point, and a line of the legend.
+    assert_eq!(svg.matches("<circle").count(), 3 + 3 + 2 + 2 + 4, "{svg}");
 }
 
 #[test]
