@@ -10,12 +10,12 @@ use std::sync::Arc;
 
 use crate::declare::{Declared, Layout};
 use crate::fault::{BuildError, Fault, PluginName, Warning};
-use crate::held::Held;
-use crate::nearest::nearest;
 use crate::plan::FailurePolicy;
+use crate::prefix_matches::PrefixMatches;
 use crate::slot::At;
 use crate::stage::Stage;
 use crate::step::Step;
+use crate::suggest::suggest;
 
 /// A plugin as it is checked.
 #[derive(Debug)]
@@ -59,8 +59,8 @@ pub(crate) fn validate<const W: usize>(
     if !faults.is_empty() {
         return Err(BuildError { faults });
     }
-    let held = layout.slots.iter().position(|slot| slot.id == TypeId::of::<Held<W>>());
-    layout.held = held.map(|index| At { brand: layout.brand, index: index as u16 });
+    let held = layout.slots.iter().position(|slot| slot.id == TypeId::of::<PrefixMatches<W>>());
+    layout.prefix_matches = held.map(|index| At { brand: layout.brand, index: index as u16 });
     Ok(warnings(layout, nodes))
 }
 
@@ -85,7 +85,7 @@ fn faults(layout: &Layout, steps: &[StepInfo], nodes: &[Node]) -> Vec<Fault> {
 /// What works, and was hardly meant.
 fn warnings(layout: &Layout, nodes: &[Node]) -> Vec<Warning> {
     // Read by the framework itself, for cache hints in plans.
-    let framework = layout.held.map(|at| at.index);
+    let framework = layout.prefix_matches.map(|at| at.index);
     let is_read = |slot: u16| {
         let used = |node: &Node| node.declared.reads.contains(&slot) || node.declared.tries.contains(&slot);
         framework == Some(slot) || layout.slots[usize::from(slot)].incidental || nodes.iter().any(used)
@@ -269,8 +269,8 @@ impl Check<'_> {
                 let reader = self.plugin(at);
                 let Some(index) = pick.index else {
                     let names = self.steps.iter().map(|step| &*step.name);
-                    let nearest = nearest(&pick.step, names).map(Arc::from);
-                    faults.push(Fault::UnknownStep { reader, step: pick.step.clone(), nearest });
+                    let suggestion = suggest(&pick.step, names).map(Arc::from);
+                    faults.push(Fault::UnknownStep { reader, step: pick.step.clone(), suggestion });
                     continue;
                 };
                 let step = Arc::clone(&self.steps[index].name);

@@ -27,9 +27,9 @@ use crate::slot::{Parts, Read, Reads, Slot, SlotError, Slots, TryRead, Write};
 /// A handle of one slot does not open another, nor one of a workflow for more pods one for fewer:
 ///
 /// ```compile_fail
-/// use routing_core::{RoutingContext, Held, PluginError, Read};
+/// use routing_core::{RoutingContext, PrefixMatches, PluginError, Read};
 ///
-/// fn peek(context: &RoutingContext<'_, 4>, held: Read<Held<16>>) -> Result<usize, PluginError> {
+/// fn peek(context: &RoutingContext<'_, 4>, held: Read<PrefixMatches<16>>) -> Result<usize, PluginError> {
 ///     let matches: &kv_index::Matches<4> = context.read(held)?;
 ///     Ok(matches.blocks())
 /// }

@@ -9,10 +9,10 @@ use crate::declare::Layout;
 use crate::error::DecideError;
 use crate::fault::PluginName;
 use crate::fleet::Fleet;
-use crate::held::Held;
 use crate::input::RoutingInput;
 use crate::plan::{CacheHint, Candidate, FailurePolicy, RoutingPlan};
 use crate::plugin::PluginError;
+use crate::prefix_matches::PrefixMatches;
 use crate::profile::OnEmpty;
 use crate::request::Request;
 use crate::scores::{self, Scores, Totals};
@@ -114,7 +114,8 @@ impl<const W: usize> Steps<'_, W> {
 
     /// Enters a step's outcome in the plan.
     fn enter(&self, step: &Step<W>, workspace: &Workspace<W>, fleet: &Fleet<W>, plan: &mut RoutingPlan) {
-        let held = self.layout.held.and_then(|at| workspace.slots.read::<Held<W>>(at).ok().flatten());
+        let held =
+            self.layout.prefix_matches.and_then(|at| workspace.slots.read::<PrefixMatches<W>>(at).ok().flatten());
         let entry = plan.next();
         // Mostly it is there from an earlier plan. Counting it anew would be a write that all threads share.
         if !Arc::ptr_eq(&entry.name, &step.name) {

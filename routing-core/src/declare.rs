@@ -115,13 +115,13 @@ pub(crate) struct Layout {
     pub(crate) brand: Brand,
     pub(crate) slots: Vec<SlotInfo>,
     pub(crate) steps: Vec<Arc<str>>,
-    /// The slot of what pods hold of the prompt, if it is used.
-    pub(crate) held: Option<At>,
+    /// The slot of prefix matches, if it is used.
+    pub(crate) prefix_matches: Option<At>,
 }
 
 impl Layout {
     pub(crate) fn new(steps: Vec<Arc<str>>) -> Self {
-        Self { brand: Brand::next(), slots: Vec::new(), steps, held: None }
+        Self { brand: Brand::next(), slots: Vec::new(), steps, prefix_matches: None }
     }
 
     fn place<S: Slot>(&mut self) -> At {

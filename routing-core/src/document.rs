@@ -32,9 +32,9 @@ use crate::value::Value;
 /// ```
 /// use routing_core::{NoParameters, Registry};
 /// # use routing_core::{
-/// #     Condition, Held, Picker, PluginError, PrepareContext, Preparer, Ranking, Read, ReadPick, RoutingContext, Totals, Write,
+/// #     Condition, PrefixMatches, Picker, PluginError, PrepareContext, Preparer, Ranking, Read, ReadPick, RoutingContext, Totals, Write,
 /// # };
-/// # struct Search(Write<Held>);
+/// # struct Search(Write<PrefixMatches>);
 /// # impl Preparer for Search {
 /// #     fn prepare(&self, context: &mut PrepareContext<'_>) -> Result<(), PluginError> {
 /// #         context.write(self.0)?;
@@ -46,7 +46,7 @@ use crate::value::Value;
 /// #     step: String,
 /// #     blocks: usize,
 /// # }
-/// # struct Uncached(Read<Held>, ReadPick, usize);
+/// # struct Uncached(Read<PrefixMatches>, ReadPick, usize);
 /// # impl Condition for Uncached {
 /// #     fn holds(&self, context: &RoutingContext<'_>) -> Result<bool, PluginError> {
 /// #         let (held, pick) = (context.read(self.0)?, context.pick(self.1)?);

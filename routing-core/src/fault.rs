@@ -1,7 +1,9 @@
-//! What is wrong with a workflow that does not build, each fault with its mend.
+//! What is wrong with a workflow that does not build, each fault with its fix.
 
 use std::fmt;
 use std::sync::Arc;
+
+use crate::suggest::DidYouMean;
 
 /// A plugin in a workflow: its step and its name there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -19,7 +21,7 @@ impl fmt::Display for PluginName {
     }
 }
 
-/// One thing that is wrong with how a workflow is put together. The operator who wrote the profile can mend it.
+/// One thing that is wrong with how a workflow is put together. The operator who wrote the profile can fix it.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
@@ -167,7 +169,7 @@ pub enum Fault {
     /// A plugin reads the pick of a step that there is not.
     #[error(
         "`{reader}` reads the pick of step `{step}`, which there is not{}: name a step that is decided before",
-        Nearest(nearest)
+        DidYouMean(suggestion.as_deref())
     )]
     UnknownStep {
         /// Who reads.
@@ -175,7 +177,7 @@ pub enum Fault {
         /// The name it gives.
         step: Box<str>,
         /// A step with a name like it.
-        nearest: Option<Arc<str>>,
+        suggestion: Option<Arc<str>>,
     },
     /// A plugin reads the pick of a step that is decided with it or after it.
     #[error(
@@ -266,13 +268,5 @@ impl fmt::Display for Path<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|plugin| write!(f, "`{plugin}` → "))?;
         self.0.first().map_or(Ok(()), |first| write!(f, "`{first}`"))
-    }
-}
-
-struct Nearest<'f>(&'f Option<Arc<str>>);
-
-impl fmt::Display for Nearest<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.as_ref().map_or(Ok(()), |nearest| write!(f, " (is `{nearest}` meant?)"))
     }
 }

@@ -4,7 +4,7 @@
 //! plugins that are proven to fit together before the service starts. Two promises carry it:
 //!
 //! - To operators: a profile that builds cannot fail for reasons of composition. What is wrong is said when it is built, all
-//!   of it at once, each [`Fault`] with its mend.
+//!   of it at once, each [`Fault`] with its fix.
 //! - To gateways: a warm decision allocates nothing, locks nothing and awaits nothing.
 //!
 //! # How a request becomes a plan
@@ -123,7 +123,6 @@
 #![forbid(unsafe_code)]
 
 pub mod batch;
-mod best;
 mod check;
 mod context;
 mod decide;
@@ -133,15 +132,14 @@ mod document;
 mod error;
 mod fault;
 mod fleet;
-mod held;
 mod in_flight;
 mod input;
-mod nearest;
 mod open_breakers;
 #[cfg(feature = "serde")]
 mod parameters;
 mod plan;
 mod plugin;
+mod prefix_matches;
 mod profile;
 #[cfg(feature = "serde")]
 mod registry;
@@ -152,6 +150,8 @@ mod selector;
 mod slot;
 mod stage;
 mod step;
+mod suggest;
+mod top_k;
 mod trace;
 #[cfg(feature = "serde")]
 mod value;
@@ -168,7 +168,6 @@ pub use document::{
 pub use error::DecideError;
 pub use fault::{BuildError, Fault, PluginName, Warning};
 pub use fleet::{Fleet, FleetCell, Load, PodInfo, Role};
-pub use held::Held;
 pub use in_flight::InFlightGuard;
 pub use input::RoutingInput;
 pub use open_breakers::OpenBreakers;
@@ -178,6 +177,7 @@ pub use kv_index::{DEFAULT_POD_WORDS, Pod, PodId, PodSet};
 pub use parameters::{NoParameters, ParameterError};
 pub use plan::{CacheHint, Candidate, FailurePolicy, PlanStep, RoutingPlan};
 pub use plugin::{Condition, Filter, Picker, PluginError, Preparer, Recorder, Scorer};
+pub use prefix_matches::PrefixMatches;
 pub use profile::{OnEmpty, ProfileBuilder};
 #[cfg(feature = "serde")]
 pub use registry::{Registry, TypeTaken};
@@ -188,6 +188,7 @@ pub use selector::Selector;
 pub use slot::{Parts, Read, Reads, Slot, SlotError, TryRead, Write};
 pub use stage::Stage;
 pub use step::StepBuilder;
+pub use suggest::suggest;
 pub use trace::{FilterTrace, ScorerTrace, StepTrace, Trace};
 #[cfg(feature = "serde")]
 pub use value::Value;

@@ -14,11 +14,10 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 pub(crate) use entries::Entries;
-pub(crate) use error::Meant;
 pub use error::ParameterError;
 pub(crate) use probe::Shape;
 
-use crate::nearest::nearest;
+use crate::suggest::suggest;
 use crate::value::{Value, entries};
 
 /// Parameters as a document gives them.
@@ -54,7 +53,7 @@ impl ParameterType {
         if names().any(|known| known == name) {
             return Ok(());
         }
-        Err(ParameterError::Unknown { parameter: name.into(), nearest: nearest(name, names()).map(Into::into) })
+        Err(ParameterError::Unknown { parameter: name.into(), suggestion: suggest(name, names()).map(Into::into) })
     }
 
     /// Whether a value suits a parameter, whatever the others are.
@@ -110,7 +109,7 @@ mod tests {
     #[test]
     fn every_parameter_is_checked_for_itself() {
         let sample = ParameterType::of::<Sample>();
-        let unknown = ParameterError::Unknown { parameter: "regoin".into(), nearest: Some("region".into()) };
+        let unknown = ParameterError::Unknown { parameter: "regoin".into(), suggestion: Some("region".into()) };
         let problems = sample.problems(&given(r#"{"regoin": "eu", "limit": 1000}"#));
         assert_eq!(problems[1], unknown);
         assert!(matches!(&problems[0], ParameterError::Invalid { parameter: Some(name), .. } if &**name == "limit"));
@@ -131,7 +130,7 @@ mod tests {
         assert_eq!(none.problems(&given("{}")), []);
         assert_eq!(
             none.problems(&given(r#"{"x": 1}"#)),
-            [ParameterError::Unknown { parameter: "x".into(), nearest: None }]
+            [ParameterError::Unknown { parameter: "x".into(), suggestion: None }]
         );
     }
 

@@ -14,10 +14,10 @@ use serde::de::{DeserializeOwned, Deserializer};
 
 use crate::declare::Declare;
 use crate::document::{Document, Vocabulary};
-use crate::nearest::nearest;
 use crate::parameters::{Given, ParameterError, ParameterType, parse};
 use crate::plugin::{Condition, Filter, Picker, Preparer, Recorder, Scorer};
 use crate::stage::{MakePlugin, Stage};
+use crate::suggest::suggest;
 
 /// The plugin types that documents may name.
 ///
@@ -93,7 +93,7 @@ use crate::stage::{MakePlugin, Stage};
 /// }"#;
 /// let error = registry.read(&mut serde_json::Deserializer::from_str(text)).unwrap_err();
 /// assert_eq!(error.line(), 2);
-/// assert!(error.to_string().starts_with("plugin `region`: unknown parameter `regoin` (is `region` meant?)"));
+/// assert!(error.to_string().starts_with("plugin `region`: unknown parameter `regoin` (did you mean `region`?)"));
 /// # Ok::<(), routing_core::TypeTaken>(())
 /// ```
 pub struct Registry<const W: usize = DEFAULT_POD_WORDS> {
@@ -209,7 +209,7 @@ impl<const W: usize> Registry<W> {
 
     /// A type; or the nearest that there is.
     pub(crate) fn of_type(&self, kind: &str) -> Result<&PluginType<W>, Option<&str>> {
-        self.types.get(kind).ok_or_else(|| nearest(kind, self.types.keys().map(|known| &**known)))
+        self.types.get(kind).ok_or_else(|| suggest(kind, self.types.keys().map(|known| &**known)))
     }
 }
 

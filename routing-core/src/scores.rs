@@ -2,7 +2,7 @@
 
 use kv_index::{DEFAULT_POD_WORDS, PodId, PodSet};
 
-use crate::best::{Best, FEW};
+use crate::top_k::{MOST_K, TopK};
 
 /// One scorer's row: a number for each candidate, 0 unless set.
 ///
@@ -200,8 +200,8 @@ impl<const W: usize> Totals<'_, W> {
         }
         let mut room = most;
         while room > 0 {
-            let asked = room.min(FEW);
-            let best = Best::of(self, &left, asked);
+            let asked = room.min(MOST_K);
+            let best = TopK::of(self, &left, asked);
             for &pod in best.pods() {
                 ranking.picks.push(Pick { pod, score: self.totals[pod.index()] });
                 left.remove(pod);

@@ -1,4 +1,4 @@
-//! Each fault and each warning: its exact value, and a text that names plugins, slot and mend.
+//! Each fault and each warning: its exact value, and a text that names plugins, slot and fix.
 
 mod common;
 
@@ -311,8 +311,12 @@ fn the_pick_of_a_step_that_there_is_not() {
         WorkflowBuilder::new()
             .step(step("decoed", profile()))
             .step(step("prefill", profile().scorer("near", 1.0, that(reads_pick_of_decode)))),
-        Fault::UnknownStep { reader: plugin("prefill", "near"), step: "decode".into(), nearest: Some("decoed".into()) },
-        "`prefill/near` reads the pick of step `decode`, which there is not (is `decoed` meant?): \
+        Fault::UnknownStep {
+            reader: plugin("prefill", "near"),
+            step: "decode".into(),
+            suggestion: Some("decoed".into()),
+        },
+        "`prefill/near` reads the pick of step `decode`, which there is not (did you mean `decoed`?): \
          name a step that is decided before",
     );
 }
@@ -387,7 +391,7 @@ fn a_slot_that_nothing_reads_is_worth_a_warning() {
     let read = profile().preparer("w", that(writes_a)).scorer("near", 1.0, that(reads_a)).build().unwrap();
     assert_eq!(read.warnings(), []);
     let held = |d: &mut Declare<'_>| {
-        d.writes::<routing_core::Held>();
+        d.writes::<routing_core::PrefixMatches>();
     };
     assert_eq!(profile().preparer("search", that(held)).build().unwrap().warnings(), [], "plans hint at it");
 }

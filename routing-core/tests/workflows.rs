@@ -8,10 +8,10 @@ use common::{Best, By, Number, PrefixMiss, Put, decide, fleet, pods, request};
 use kv_index::{BlockHash, BlockSize, ChainHasher, ChainSeed, Event, EventSemantics, Index, Parent, PodSet, Stored};
 use proptest::prelude::*;
 use routing_core::{
-    CacheHint, Condition, DEFAULT_POD_WORDS, DecideError, Declare, FailurePolicy, Filter, Fleet, FleetCell, Held,
-    OnEmpty, PluginError, PodInfo, PrepareContext, Preparer, ProfileBuilder, Read, ReadPick, Role, RoutingContext,
-    RoutingInput, RoutingPlan, Scorer, Scores, StepBuilder, Trace, TryReadPick, Workflow, WorkflowBuilder,
-    WorkflowCell, Write,
+    CacheHint, Condition, DEFAULT_POD_WORDS, DecideError, Declare, FailurePolicy, Filter, Fleet, FleetCell, OnEmpty,
+    PluginError, PodInfo, PrefixMatches, PrepareContext, Preparer, ProfileBuilder, Read, ReadPick, Role,
+    RoutingContext, RoutingInput, RoutingPlan, Scorer, Scores, StepBuilder, Trace, TryReadPick, Workflow,
+    WorkflowBuilder, WorkflowCell, Write,
 };
 
 fn profile() -> ProfileBuilder {
@@ -183,7 +183,7 @@ impl Scorer for Peek {
 /// Searches the index for the request's tokens.
 struct Search {
     index: Arc<Index>,
-    held: Write<Held>,
+    held: Write<PrefixMatches>,
 }
 
 impl Preparer for Search {
@@ -196,7 +196,7 @@ impl Preparer for Search {
 }
 
 /// Scores the share of the prompt that a pod holds.
-struct HeldShare(Read<Held>);
+struct HeldShare(Read<PrefixMatches>);
 
 impl Scorer for HeldShare {
     fn score(&self, context: &RoutingContext<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {

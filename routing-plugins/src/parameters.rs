@@ -99,7 +99,7 @@ impl TryFrom<f64> for Amount {
     }
 }
 
-/// A number that a parameter does not take. An operator's to mend.
+/// A number that a parameter does not take. An operator's to fix.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[error("{found} is not {range}")]
 #[non_exhaustive]

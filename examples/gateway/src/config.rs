@@ -10,7 +10,6 @@ mod events;
 mod pod;
 mod profile;
 mod server;
-mod suggest;
 mod timeouts;
 
 use std::net::SocketAddr;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use kv_index::{BlockSize, Config, Index};
-use routing_core::{Registry, Workflow};
+use routing_core::{Registry, Workflow, suggest};
 use routing_plugins::{Hashing, PluginState, register};
 use serde_yaml_ng::{Mapping, Value};
 
@@ -70,7 +70,12 @@ impl Policy {
                 let stem = Path::new(name).file_stem().map_or(name.into(), |stem| stem.to_string_lossy().into_owned());
                 (stem, text)
             }
-            None => return Err(SimulateError::UnknownPolicy(name.into(), nearest(name))),
+            None => {
+                return Err(SimulateError::UnknownPolicy(
+                    name.into(),
+                    suggest(name, Policy::names()).unwrap_or(DEFAULT),
+                ));
+            }
         };
         let document =
             serde_yaml_ng::from_str(&text).map_err(|error| SimulateError::Policy(name.clone(), error.to_string()))?;
@@ -138,27 +143,6 @@ fn first_sentence(document: &str) -> String {
     comment.split_once(". ").map_or(comment.as_str(), |(first, _)| first).trim_end_matches('.').to_owned()
 }
 
-/// The policy with the closest name.
-fn nearest(name: &str) -> &'static str {
-    Policy::names().min_by_key(|known| distance(known, name)).unwrap_or(DEFAULT)
-}
-
-/// Letters to insert, drop or change until one text is the other.
-fn distance(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (at, letter) in from.chars().enumerate() {
-        let mut corner = row[0];
-        row[0] = at + 1;
-        for (place, other) in to.iter().enumerate() {
-            let changed = corner + usize::from(letter != *other);
-            corner = row[place + 1];
-            row[place + 1] = changed.min(corner + 1).min(row[place] + 1);
-        }
-    }
-    row[to.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,7 +161,6 @@ mod tests {
             let error = Policy::find(wrong).unwrap_err();
             assert!(matches!(error, SimulateError::UnknownPolicy(_, name) if name == nearest), "{error}");
         }
-        assert_eq!([distance("", "abc"), distance("kitten", "sitting"), distance("same", "same")], [3, 3, 0]);
         assert!(matches!(Policy::find("no/such/file.yaml"), Err(SimulateError::File(..))));
     }
 

@@ -80,7 +80,7 @@ impl Default for Mixing {
     }
 }
 
-/// Why there is no plan. Each is for the host to mend.
+/// Why there is no plan. Each is for the host to fix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BatchError {

@@ -178,7 +178,7 @@ fn uses(profile: &ProfileDefinition) -> impl Iterator<Item = Use<'_>> {
 fn is_told(problems: &[Problem], fault: &Fault) -> bool {
     let Fault::ExecutionOrder { step: odd } = fault else { return false };
     let tells = |problem: &Problem| match problem {
-        Problem::UnknownStep { step, nearest } => **step == **odd || nearest.as_deref() == Some(&**odd),
+        Problem::UnknownStep { step, suggestion } => **step == **odd || suggestion.as_deref() == Some(&**odd),
         _ => false,
     };
     problems.iter().any(tells)

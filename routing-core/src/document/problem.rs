@@ -1,22 +1,23 @@
-//! What is wrong with a document, each problem with the names an operator needs to mend it.
+//! What is wrong with a document, each problem with the names an operator needs to fix it.
 
 use std::fmt;
 
 use crate::fault::Fault;
-use crate::parameters::{Meant, ParameterError};
+use crate::parameters::ParameterError;
 use crate::stage::Stage;
+use crate::suggest::DidYouMean;
 
-/// One thing that is wrong with a document. The operator who wrote it can mend it.
+/// One thing that is wrong with a document. The operator who wrote it can fix it.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
     /// No such plugin type is registered.
-    #[error("unknown plugin type `{kind}`{}", Meant(nearest.as_deref()))]
+    #[error("unknown plugin type `{kind}`{}", DidYouMean(suggestion.as_deref()))]
     UnknownType {
         /// The type given.
         kind: Box<str>,
         /// A type with a name like it.
-        nearest: Option<Box<str>>,
+        suggestion: Option<Box<str>>,
     },
     /// A plugin's parameters are refused.
     #[error("plugin `{plugin}`: {error}")]
@@ -27,32 +28,32 @@ pub enum Problem {
         error: ParameterError,
     },
     /// A profile names a plugin that is not defined.
-    #[error("profile `{profile}` names plugin `{plugin}`, which is not defined{}", Meant(nearest.as_deref()))]
+    #[error("profile `{profile}` names plugin `{plugin}`, which is not defined{}", DidYouMean(suggestion.as_deref()))]
     UnknownPlugin {
         /// The profile.
         profile: Box<str>,
         /// The name it gives.
         plugin: Box<str>,
         /// A plugin with a name like it.
-        nearest: Option<Box<str>>,
+        suggestion: Option<Box<str>>,
     },
     /// A step names a profile that is not defined.
-    #[error("step `{step}` names profile `{profile}`, which is not defined{}", Meant(nearest.as_deref()))]
+    #[error("step `{step}` names profile `{profile}`, which is not defined{}", DidYouMean(suggestion.as_deref()))]
     UnknownProfile {
         /// The step.
         step: Box<str>,
         /// The name it gives.
         profile: Box<str>,
         /// A profile with a name like it.
-        nearest: Option<Box<str>>,
+        suggestion: Option<Box<str>>,
     },
     /// The order of execution names a step that there is not.
-    #[error("the order of execution names step `{step}`, which there is not{}", Meant(nearest.as_deref()))]
+    #[error("the order of execution names step `{step}`, which there is not{}", DidYouMean(suggestion.as_deref()))]
     UnknownStep {
         /// The name it gives.
         step: Box<str>,
         /// A step with a name like it.
-        nearest: Option<Box<str>>,
+        suggestion: Option<Box<str>>,
     },
     /// A plugin is used as what it is not.
     #[error("`{user}` uses `{plugin}` as a {used_as}, but it is a {is}")]

@@ -17,8 +17,8 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use self::references::{Defined, Part, Reference, References};
 use super::Document;
 use super::words::{AnyWord, Word};
-use crate::nearest::nearest;
-use crate::parameters::{Meant, ParameterType};
+use crate::parameters::ParameterType;
+use crate::suggest::{DidYouMean, suggest};
 
 /// What a reader knows of plugin types.
 pub(crate) trait Vocabulary {
@@ -200,7 +200,7 @@ impl Visitor<'_> for FieldName<'_> {
 
     fn visit_str<E: Error>(self, given: &str) -> Result<&'static str, E> {
         let Some(name) = self.known.iter().find(|name| **name == given) else {
-            let meant = Meant(nearest(given, self.known.iter().copied()));
+            let meant = DidYouMean(suggest(given, self.known.iter().copied()));
             return Err(E::custom(format_args!("unknown field `{given}` of a {}{meant}", self.what)));
         };
         if self.seen.contains(name) {

@@ -8,10 +8,9 @@ use serde::{Serialize, Serializer};
 
 use super::PluginDefinition;
 use crate::fleet::Role;
-use crate::nearest::nearest;
-use crate::parameters::Meant;
 use crate::plan::FailurePolicy;
 use crate::profile::OnEmpty;
+use crate::suggest::{DidYouMean, suggest};
 use crate::value::Value;
 
 /// A value that documents write as a word; the first of the words is the one that need not be written.
@@ -62,7 +61,7 @@ impl<T: Word> Visitor<'_> for AnyWord<T> {
     fn visit_str<E: Error>(self, given: &str) -> Result<T, E> {
         let known = T::WORDS.iter().find(|(word, _)| *word == given);
         known.map(|(_, value)| *value).ok_or_else(|| {
-            let meant = Meant(nearest(given, T::WORDS.iter().map(|(word, _)| *word)));
+            let meant = DidYouMean(suggest(given, T::WORDS.iter().map(|(word, _)| *word)));
             E::custom(format_args!("unknown {} `{given}`{meant}", T::WHAT))
         })
     }

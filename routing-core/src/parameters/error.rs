@@ -1,10 +1,10 @@
-//! What is wrong with a parameter. The operator who wrote the document can mend it.
+//! What is wrong with a parameter. The operator who wrote the document can fix it.
 
 use std::fmt;
 
 use serde::de::Error;
 
-use crate::nearest::nearest;
+use crate::suggest::{DidYouMean, suggest};
 
 /// Why a plugin's parameters are refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub enum ParameterError {
         /// The name given.
         parameter: Box<str>,
         /// A parameter with a name like it.
-        nearest: Option<Box<str>>,
+        suggestion: Option<Box<str>>,
     },
     /// A parameter that must be given is not.
     Missing {
@@ -56,8 +56,8 @@ impl std::error::Error for ParameterError {}
 impl fmt::Display for ParameterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unknown { parameter, nearest } => {
-                write!(f, "unknown parameter `{parameter}`{}", Meant(nearest.as_deref()))
+            Self::Unknown { parameter, suggestion } => {
+                write!(f, "unknown parameter `{parameter}`{}", DidYouMean(suggestion.as_deref()))
             }
             Self::Missing { parameter } => write!(f, "parameter `{parameter}` is missing"),
             Self::Invalid { parameter: Some(parameter), reason } => write!(f, "parameter `{parameter}`: {reason}"),
@@ -76,20 +76,11 @@ impl Error for ParameterError {
     }
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
-        Self::Unknown { parameter: field.into(), nearest: nearest(field, expected.iter().copied()).map(Into::into) }
+        Self::Unknown { parameter: field.into(), suggestion: suggest(field, expected.iter().copied()).map(Into::into) }
     }
 
     fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
-        let meant = Meant(nearest(variant, expected.iter().copied()));
+        let meant = DidYouMean(suggest(variant, expected.iter().copied()));
         Self::custom(format_args!("unknown value `{variant}`{meant}"))
-    }
-}
-
-/// The end of a sentence that asks whether another name was meant.
-pub(crate) struct Meant<'n>(pub(crate) Option<&'n str>);
-
-impl fmt::Display for Meant<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.map_or(Ok(()), |nearest| write!(f, " (is `{nearest}` meant?)"))
     }
 }

@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use kv_index::{Config, Index, PodSet};
 use routing_core::{
-    Condition, DecideError, Declare, Filter, Fleet, Held, Picker, PluginError, PluginName, PodInfo, PrepareContext,
-    Preparer, Ranking, Read, ReadPick, Request, RoutingContext, RoutingInput, RoutingPlan, Scorer, Scores, Slot,
-    Totals, Workflow, Write,
+    Condition, DecideError, Declare, Filter, Fleet, Picker, PluginError, PluginName, PodInfo, PrefixMatches,
+    PrepareContext, Preparer, Ranking, Read, ReadPick, Request, RoutingContext, RoutingInput, RoutingPlan, Scorer,
+    Scores, Slot, Totals, Workflow, Write,
 };
 
 #[expect(clippy::disallowed_methods, reason = "a request has some instant; which one does not matter")]
@@ -86,7 +86,7 @@ impl<const W: usize, F: Fn(usize) -> f32 + Send + Sync> Scorer<W> for By<F> {
 
 /// Holds if the pod that another step picked lacks so many blocks of the prompt.
 pub(crate) struct PrefixMiss {
-    held: Read<Held>,
+    held: Read<PrefixMatches>,
     pick: ReadPick,
     lacking: usize,
 }

@@ -79,13 +79,16 @@ fn names_that_lead_nowhere_are_told_with_the_nearest_that_does() {
     workflow.steps[1].profile = "secnod".to_owned();
     workflow.executed_in = Some(vec!["prefil".to_owned(), "decode".to_owned(), "prefill".to_owned()]);
     let expected = [
-        Problem::UnknownPlugin { profile: "first".into(), plugin: "cahce".into(), nearest: Some("cache".into()) },
-        Problem::UnknownProfile { step: "prefill".into(), profile: "secnod".into(), nearest: Some("second".into()) },
-        Problem::UnknownStep { step: "prefil".into(), nearest: Some("prefill".into()) },
+        Problem::UnknownPlugin { profile: "first".into(), plugin: "cahce".into(), suggestion: Some("cache".into()) },
+        Problem::UnknownProfile { step: "prefill".into(), profile: "secnod".into(), suggestion: Some("second".into()) },
+        Problem::UnknownStep { step: "prefil".into(), suggestion: Some("prefill".into()) },
     ];
     // Neither the step without a picker nor the order of execution is reported a second time.
     assert_eq!(problems(&document), expected);
-    assert_eq!(texts(&document)[0], "profile `first` names plugin `cahce`, which is not defined (is `cache` meant?)");
+    assert_eq!(
+        texts(&document)[0],
+        "profile `first` names plugin `cahce`, which is not defined (did you mean `cache`?)"
+    );
 }
 
 #[test]
@@ -127,13 +130,13 @@ fn a_document_made_by_hand_is_checked_for_types_and_parameters_too() {
     document.plugins[0].parameters.insert("most".to_owned(), Value::from(0_i64));
     document.plugins[0].parameters.insert("mots".to_owned(), Value::from(1_i64));
     document.plugins.push(PluginDefinition::new("regon"));
-    let unknown = ParameterError::Unknown { parameter: "mots".into(), nearest: Some("most".into()) };
+    let unknown = ParameterError::Unknown { parameter: "mots".into(), suggestion: Some("most".into()) };
     let reason = "invalid value: integer `0`, expected a nonzero usize".into();
     let zero = ParameterError::Invalid { parameter: Some("most".into()), reason };
     let expected = [
         Problem::Parameter { plugin: "best".into(), error: zero },
         Problem::Parameter { plugin: "best".into(), error: unknown },
-        Problem::UnknownType { kind: "regon".into(), nearest: Some("region".into()) },
+        Problem::UnknownType { kind: "regon".into(), suggestion: Some("region".into()) },
     ];
     assert_eq!(problems(&document), expected);
 }
@@ -145,7 +148,11 @@ fn faults_of_the_workflow_are_among_the_problems() {
     document.plugins.push(PluginDefinition::new("region"));
     document.profiles[0].score = vec![ScorerUse::new("cache", 1.0), ScorerUse::new("region", -1.0)];
     let found = problems(&document);
-    assert!(found.iter().any(|problem| matches!(problem, Problem::Fault(Fault::NoWriter { slot: "kv.held", .. }))));
+    assert!(
+        found
+            .iter()
+            .any(|problem| matches!(problem, Problem::Fault(Fault::NoWriter { slot: "kv.prefix_matches", .. })))
+    );
     assert!(found.iter().any(|problem| matches!(problem, Problem::Fault(Fault::BadWeight { .. }))));
     assert_eq!(found.len(), 2);
 }
@@ -175,10 +182,10 @@ fn the_condition_names_a_step_that_there_must_be() {
     let workflow = document.workflow.as_mut().expect("the sample has a workflow");
     let when = workflow.steps[1].when.as_mut().expect("the second step has a condition");
     when.parameters.insert("step".to_owned(), Value::from("decoed"));
-    let [Problem::Fault(Fault::UnknownStep { step, nearest, .. })] = &*problems(&document) else {
+    let [Problem::Fault(Fault::UnknownStep { step, suggestion, .. })] = &*problems(&document) else {
         panic!("one fault: {:?}", problems(&document));
     };
-    assert_eq!((&**step, nearest.as_deref()), ("decoed", Some("decode")));
+    assert_eq!((&**step, suggestion.as_deref()), ("decoed", Some("decode")));
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::num::NonZeroUsize;
 
 use kv_index::PodSet;
 use routing_core::{
-    Declare, Filter, Held, NoParameters, Picker, PluginError, PrepareContext, Preparer, Ranking, Read, Registry,
-    RoutingContext, Scorer, Scores, Totals, Write,
+    Declare, Filter, NoParameters, Picker, PluginError, PrefixMatches, PrepareContext, Preparer, Ranking, Read,
+    Registry, RoutingContext, Scorer, Scores, Totals, Write,
 };
 use serde::Deserialize;
 
@@ -28,7 +28,7 @@ pub(crate) fn registry() -> Registry {
     registry
 }
 
-struct Search(Write<Held>);
+struct Search(Write<PrefixMatches>);
 
 impl Preparer for Search {
     fn prepare(&self, context: &mut PrepareContext<'_>) -> Result<(), PluginError> {
@@ -81,7 +81,7 @@ impl Scorer for Region {
     }
 }
 
-struct Cache(Read<Held>);
+struct Cache(Read<PrefixMatches>);
 
 impl Scorer for Cache {
     fn score(&self, context: &RoutingContext<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {

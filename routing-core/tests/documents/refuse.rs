@@ -26,7 +26,7 @@ const CASES: &[Case] = &[
             ("\"profile\": \"second\"", "\"profile\": \"secnd\""),
             ("profile = \"second\"", "profile = \"secnd\""),
         ],
-        text: "unknown profile `secnd` (is `second` meant?)",
+        text: "unknown profile `secnd` (did you mean `second`?)",
         places: [(30, 16), (39, 26), (50, 11)],
     },
     Case {
@@ -35,17 +35,17 @@ const CASES: &[Case] = &[
             ("\"plugin\": \"gold\"", "\"plugin\": \"glod\""),
             ("plugin = \"gold\"", "plugin = \"glod\""),
         ],
-        text: "unknown plugin `glod` (is `gold` meant?)",
+        text: "unknown plugin `glod` (did you mean `gold`?)",
         places: [(18, 24), (21, 35), (27, 22)],
     },
     Case {
         changes: everywhere("prefix_search", "prefix_serch"),
-        text: "unknown plugin type `prefix_serch` (is `prefix_search` meant?)",
+        text: "unknown plugin type `prefix_serch` (did you mean `prefix_search`?)",
         places: [(2, 11), (3, 28), (2, 8)],
     },
     Case {
         changes: everywhere("elsewhere", "elsewere"),
-        text: "plugin `near`: unknown parameter `elsewere` (is `elsewhere` meant?)",
+        text: "plugin `near`: unknown parameter `elsewere` (did you mean `elsewhere`?)",
         places: [(10, 7), (10, 18), (14, 1)],
     },
     Case {
@@ -55,7 +55,7 @@ const CASES: &[Case] = &[
     },
     Case {
         changes: everywhere("lenient", "leniet"),
-        text: "plugin `near`: parameter `mode`: unknown value `leniet` (is `lenient` meant?)",
+        text: "plugin `near`: parameter `mode`: unknown value `leniet` (did you mean `lenient`?)",
         places: [(11, 13), (11, 24), (15, 8)],
     },
     Case {
@@ -74,32 +74,32 @@ const CASES: &[Case] = &[
     },
     Case {
         changes: everywhere("lacking", "lakcing"),
-        text: "plugin `prefix_miss`: unknown parameter `lakcing` (is `lacking` meant?)",
+        text: "plugin `prefix_miss`: unknown parameter `lakcing` (did you mean `lacking`?)",
         places: [(34, 37), (41, 84), (53, 64)],
     },
     Case {
         changes: everywhere("prefix_miss", "prefix_mist"),
-        text: "unknown plugin type `prefix_mist` (is `prefix_miss` meant?)",
+        text: "unknown plugin type `prefix_mist` (did you mean `prefix_miss`?)",
         places: [(33, 15), (41, 39), (53, 17)],
     },
     Case {
         changes: everywhere("on_empty", "on_emty"),
-        text: "unknown field `on_emty` of a filter of a profile (is `on_empty` meant?)",
+        text: "unknown field `on_emty` of a filter of a profile (did you mean `on_empty`?)",
         places: [(18, 30), (21, 46), (27, 30)],
     },
     Case {
         changes: everywhere("profiles", "profile"),
-        text: "unknown field `profile` of a document (is `profiles` meant?)",
+        text: "unknown field `profile` of a document (did you mean `profiles`?)",
         places: [(15, 1), (17, 11), (24, 3)],
     },
     Case {
         changes: everywhere("on_failure", "on_falure"),
-        text: "unknown field `on_falure` of a step (is `on_failure` meant?)",
+        text: "unknown field `on_falure` of a step (did you mean `on_failure`?)",
         places: [(35, 7), (42, 19), (52, 1)],
     },
     Case {
         changes: everywhere("keep_previous", "keep_previos"),
-        text: "unknown choice for a filter that leaves nobody `keep_previos` (is `keep_previous` meant?)",
+        text: "unknown choice for a filter that leaves nobody `keep_previos` (did you mean `keep_previous`?)",
         places: [(18, 40), (21, 63), (27, 41)],
     },
     Case {
@@ -108,7 +108,7 @@ const CASES: &[Case] = &[
             ("\"role\": \"prefill\"", "\"role\": \"prefil\""),
             ("role = \"prefill\"", "role = \"prefil\""),
         ],
-        text: "unknown role `prefil` (is `prefill` meant?)",
+        text: "unknown role `prefil` (did you mean `prefill`?)",
         places: [(31, 13), (40, 24), (51, 8)],
     },
     Case {
@@ -135,7 +135,7 @@ const CASES: &[Case] = &[
             ),
             ("type = \"best\"\nparameters = { most = 3 }", "parameters = { mots = 3 }\ntype = \"best\""),
         ],
-        text: "plugin `best`: unknown parameter `mots` (is `most` meant?)",
+        text: "plugin `best`: unknown parameter `mots` (did you mean `most`?)",
         places: [(13, 5), (15, 51), (20, 1)],
     },
 ];
@@ -214,7 +214,7 @@ fn a_name_is_refused_at_its_place_only_if_what_it_refers_to_stands_in_front() {
     let plugins = r#""plugins": [{"type": "best"}]"#;
     let read = |text: String| registry().read(&mut serde_json::Deserializer::from_str(&text));
     let refused = read(format!("{{{plugins},\n{profiles}}}")).expect_err("`bets` is not defined");
-    assert_eq!((refused.line(), refused.to_string().contains("is `best` meant?")), (2, true), "{refused}");
+    assert_eq!((refused.line(), refused.to_string().contains("did you mean `best`?")), (2, true), "{refused}");
     let late = read(format!("{{{profiles},\n{plugins}}}")).expect("not known yet");
     assert!(late.build(&registry()).expect_err("`bets` is not defined").to_string().contains("bets"));
 }

@@ -1,7 +1,7 @@
-//! Whatever plugins are thrown together: what builds runs, and what does not build says why and how to mend it.
+//! Whatever plugins are thrown together: what builds runs, and what does not build says why and how to fix it.
 
 mod data;
-mod mend;
+mod fix;
 mod plugins;
 mod truth;
 
@@ -39,7 +39,7 @@ fn keys<'f>(faults: impl IntoIterator<Item = &'f Fault>) -> BTreeSet<String> {
     faults.into_iter().map(key).collect()
 }
 
-/// Whether a fault is a broken order among plugins of a circle that is reported: mending that comes first.
+/// Whether a fault is a broken order among plugins of a circle that is reported: fixing that comes first.
 fn is_covered(fault: &Fault, reported: &[Fault]) -> bool {
     let (a, b) = match fault {
         Fault::WriterAfterReader { reader, writer, .. } => (reader, writer),
@@ -127,7 +127,7 @@ const ROUNDS: usize = 200;
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
-    /// Faults are reported all, and only those that are there; mended one by one they go; what is left runs.
+    /// Faults are reported all, and only those that are there; fixed one by one they go; what is left runs.
     #[test]
     fn what_builds_runs_and_what_does_not_can_be_mended(flow in data::flow(), which in any::<u64>()) {
         let mut flow = flow;
@@ -147,11 +147,11 @@ proptest! {
             draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let fault = &error.faults()[(draw >> 33) as usize % error.faults().len()];
             if round >= PATIENCE {
-                mend::give_up_on(&mut flow, fault);
+                fix::give_up_on(&mut flow, fault);
                 continue;
             }
-            mend::mend(&mut flow, fault);
-            // Where names are ambiguous a mend may hit the namesake.
+            fix::fix(&mut flow, fault);
+            // Where names are ambiguous a fix may hit the namesake.
             if error.faults().iter().any(is_ambiguity) && !is_ambiguity(fault) {
                 continue;
             }

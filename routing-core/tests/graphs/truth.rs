@@ -183,7 +183,7 @@ impl Truth<'_> {
             for (wanted, relies) in &plugin.picks {
                 let reader = self.name(at);
                 let Some(step) = self.flow.steps.iter().position(|step| step.name == *wanted) else {
-                    faults.push(Fault::UnknownStep { reader, step: wanted.as_str().into(), nearest: None });
+                    faults.push(Fault::UnknownStep { reader, step: wanted.as_str().into(), suggestion: None });
                     continue;
                 };
                 if step >= *own {

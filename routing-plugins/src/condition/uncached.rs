@@ -3,7 +3,7 @@
 use kv_index::DEFAULT_POD_WORDS;
 use std::num::NonZeroU32;
 
-use routing_core::{Condition, Declare, Held, PluginError, Read, ReadPick, RoutingContext};
+use routing_core::{Condition, Declare, PluginError, PrefixMatches, Read, ReadPick, RoutingContext};
 
 use crate::prepare::PromptChain;
 use crate::score::{length, uncached};
@@ -51,7 +51,7 @@ pub struct UncachedCondition<const W: usize = DEFAULT_POD_WORDS> {
     prompt: u64,
     tokens: Read<PromptTokens>,
     chain: Read<PromptChain>,
-    held: Read<Held<W>>,
+    held: Read<PrefixMatches<W>>,
     pick: ReadPick,
 }
 
@@ -145,7 +145,7 @@ mod tests {
         let step = |name: &str| <StepBuilder>::new(name, <Setup>::anybody(name));
         let condition = step("prefill").when("uncached", |d| <UncachedCondition>::declare(d, &lacking(1)));
         let faults = WorkflowBuilder::new().step(step("decode")).step(condition).build().unwrap_err().to_string();
-        for slot in ["kv.held", "prompt.tokens", "prompt.chain"] {
+        for slot in ["kv.prefix_matches", "prompt.tokens", "prompt.chain"] {
             assert!(faults.contains(slot), "{faults}");
         }
     }

@@ -1,7 +1,7 @@
 //! Keeps a prompt with the pods that hold it, unless they are too busy.
 
 use kv_index::{DEFAULT_POD_WORDS, Matches, PodSet};
-use routing_core::{Declare, Filter, Held, PluginError, Read, RoutingContext};
+use routing_core::{Declare, Filter, PluginError, PrefixMatches, Read, RoutingContext};
 
 #[cfg(feature = "serde")]
 use super::checks;
@@ -48,7 +48,7 @@ impl Default for AffinityParameters {
 #[derive(Clone, Copy, Debug)]
 pub struct AffinityFilter<const W: usize = DEFAULT_POD_WORDS> {
     parameters: AffinityParameters,
-    held: Read<Held<W>>,
+    held: Read<PrefixMatches<W>>,
     loads: Read<Loads>,
 }
 

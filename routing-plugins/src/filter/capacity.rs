@@ -1,7 +1,7 @@
 //! Leaves out pods that the request does not fit on.
 
 use kv_index::{DEFAULT_POD_WORDS, PodId, PodSet};
-use routing_core::{Declare, Filter, Held, PluginError, PodInfo, Read, RoutingContext, TryRead};
+use routing_core::{Declare, Filter, PluginError, PodInfo, PrefixMatches, Read, RoutingContext, TryRead};
 
 use super::retain::retain;
 use crate::load::{PodLoad, share};
@@ -37,7 +37,7 @@ pub struct CapacityFilter<const W: usize = DEFAULT_POD_WORDS> {
     output_tokens: u32,
     tokens: Read<PromptTokens>,
     loads: Read<Loads>,
-    held: TryRead<Held<W>>,
+    held: TryRead<PrefixMatches<W>>,
     chain: TryRead<PromptChain>,
 }
 
@@ -152,6 +152,6 @@ mod tests {
             })
             .build();
         let faults = built.unwrap_err().to_string();
-        assert!(!faults.contains("kv.held") && !faults.contains("prompt.chain"), "{faults}");
+        assert!(!faults.contains("kv.prefix_matches") && !faults.contains("prompt.chain"), "{faults}");
     }
 }

@@ -44,7 +44,7 @@ enum Spread {
     },
 }
 
-/// Why ceilings cannot be. An operator's to mend.
+/// Why ceilings cannot be. An operator's to fix.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CeilingsError {

@@ -133,7 +133,7 @@ impl fmt::Display for LabelSelector {
     }
 }
 
-/// Why a selector was not understood. An operator's to mend.
+/// Why a selector was not understood. An operator's to fix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected {expected} after `{understood}`")]
 #[non_exhaustive]

@@ -62,7 +62,7 @@ pub struct MetricCondition {
     value: f64,
 }
 
-/// Why there is no such condition. An operator's to mend.
+/// Why there is no such condition. An operator's to fix.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MetricConditionError {

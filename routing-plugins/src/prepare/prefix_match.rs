@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kv_index::{DEFAULT_POD_WORDS, Index};
-use routing_core::{Declare, Held, PluginError, PrepareContext, Preparer, Read, Slot, TryRead, Write};
+use routing_core::{Declare, PluginError, PrefixMatches, PrepareContext, Preparer, Read, Slot, TryRead, Write};
 
 use super::block_hash::{HashedBlocks, PromptChain};
 use crate::tokens::PromptTokens;
@@ -22,7 +22,7 @@ impl Slot for HashedPrefix {
     }
 }
 
-/// Writes [`Held`]: how many leading blocks of the prompt each pod holds.
+/// Writes [`PrefixMatches`]: how many leading blocks of the prompt each pod holds.
 ///
 /// What is speculated and past its deadline is cleared away before the search, up to 4,096 blocks of it each time; where
 /// nothing is, that takes no lock.
@@ -32,7 +32,7 @@ pub struct PrefixMatchPreparer<const W: usize = DEFAULT_POD_WORDS> {
     tokens: TryRead<PromptTokens>,
     chain: Read<PromptChain>,
     hashed: Write<HashedPrefix>,
-    held: Write<Held<W>>,
+    held: Write<PrefixMatches<W>>,
 }
 
 impl<const W: usize> PrefixMatchPreparer<W> {

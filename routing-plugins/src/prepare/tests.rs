@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use kv_index::{BlockSize, ChainHasher, ChainSeed, Config, Event, EventSemantics, Index, Stored};
 use routing_core::{
-    DecideError, Declare, Fleet, Held, Picker, PluginError, PodInfo, ProfileBuilder, Ranking, Read, Request,
+    DecideError, Declare, Fleet, Picker, PluginError, PodInfo, PrefixMatches, ProfileBuilder, Ranking, Read, Request,
     RoutingContext, RoutingInput, RoutingPlan, Slot, Totals,
 };
 
@@ -82,8 +82,8 @@ fn the_search_finds_who_holds_what_and_a_cap_bounds_what_counts() {
     store(&index, "a", ChainSeed::new("m"), &tokens[..32]);
     store(&index, "b", ChainSeed::new("m"), &tokens[..8]);
     let depths = |parameters, request: Request<'_>| {
-        let held =
-            shown::<Held>(hashed(parameters, &index), &request.tokens(&tokens), &fleet).expect("tokens are there");
+        let held = shown::<PrefixMatches>(hashed(parameters, &index), &request.tokens(&tokens), &fleet)
+            .expect("tokens are there");
         (held.blocks(), ["a", "b"].map(|name| held.depth(index.pod(name).expect("it joined").id())))
     };
     let all = BlockHashParameters::default();
@@ -102,8 +102,8 @@ fn adapter_salt_and_tenant_keep_prompts_apart() {
     store(&index, "a", ChainSeed::new("m").adapter("sql").salt("s").tenant("t"), &tokens);
     let deepest = |per_tenant, request: Request<'_>| {
         let parameters = BlockHashParameters { per_tenant, ..BlockHashParameters::default() };
-        let held =
-            shown::<Held>(hashed(parameters, &index), &request.tokens(&tokens), &fleet).expect("tokens are there");
+        let held = shown::<PrefixMatches>(hashed(parameters, &index), &request.tokens(&tokens), &fleet)
+            .expect("tokens are there");
         held.deepest().map(|group| group.depth)
     };
     let full = request().adapter("sql").salt("s").tenant("t");
@@ -116,7 +116,7 @@ fn adapter_salt_and_tenant_keep_prompts_apart() {
 #[test]
 fn a_request_without_tokens_is_refused() {
     let (index, fleet) = world();
-    let refused = shown::<Held>(hashed(BlockHashParameters::default(), &index), &request(), &fleet);
+    let refused = shown::<PrefixMatches>(hashed(BlockHashParameters::default(), &index), &request(), &fleet);
     assert!(refused.is_err_and(|error| error.to_string().contains("tokens")));
 }
 
@@ -131,7 +131,7 @@ fn a_request_without_tokens_is_counted_and_routed_by_what_else_there_is_where_th
     let profile = profile
         .preparer("hash", |d: &mut Declare<'_>| BlockHashPreparer::declare(d, BlockHashParameters::default(), native()))
         .preparer("match", |d: &mut Declare<'_>| PrefixMatchPreparer::declare(d, searched));
-    let held = shown::<Held>(profile, &request(), &fleet).expect("it is routed");
+    let held = shown::<PrefixMatches>(profile, &request(), &fleet).expect("it is routed");
     assert_eq!((held.blocks(), count.load(std::sync::atomic::Ordering::Relaxed)), (0, 1));
 }
 
@@ -157,7 +157,7 @@ fn text_is_matched_by_what_was_routed_before() {
     };
     let held = |body: &str, salt| {
         let request = request().body(body.as_bytes()).salt(salt);
-        let held = shown::<Held>(profile(), &request, &fleet).expect("pods are there");
+        let held = shown::<PrefixMatches>(profile(), &request, &fleet).expect("pods are there");
         (held.deepest().map_or(0, |group| group.depth), held.blocks())
     };
     let turn = r#"{"max_tokens": 5, "messages": [{"role": "user", "content": "hello there"}]}"#;

@@ -4,7 +4,7 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use kv_index::{DEFAULT_POD_WORDS, Index, PodId, Tier, TierSpan};
-use routing_core::{Declare, Held, PluginError, PrepareContext, Preparer, Read, Slot, Write};
+use routing_core::{Declare, PluginError, PrefixMatches, PrepareContext, Preparer, Read, Slot, Write};
 
 use super::prefix_match::HashedPrefix;
 
@@ -14,7 +14,7 @@ pub struct HeldTiers;
 
 impl Slot for HeldTiers {
     type Value = TierTable;
-    const NAME: &'static str = "kv.held_tiers";
+    const NAME: &'static str = "kv.prefix_tiers";
 
     fn clear(value: &mut TierTable) {
         value.pods.clear();
@@ -122,7 +122,7 @@ impl Default for TierMatchParameters {
 pub struct TierMatchPreparer<const W: usize = DEFAULT_POD_WORDS> {
     index: Arc<Index<W>>,
     most_pods: NonZeroU16,
-    held: Read<Held<W>>,
+    held: Read<PrefixMatches<W>>,
     hashed: Read<HashedPrefix>,
     tiers: Write<HeldTiers>,
 }

@@ -3,7 +3,7 @@
 use kv_index::DEFAULT_POD_WORDS;
 use std::sync::Arc;
 
-use routing_core::{Declare, Held, PlanStep, PluginError, Read, Recorder, RoutingContext};
+use routing_core::{Declare, PlanStep, PluginError, PrefixMatches, Read, Recorder, RoutingContext};
 
 use crate::score::ColdPrompts;
 
@@ -14,7 +14,7 @@ use crate::score::ColdPrompts;
 #[derive(Debug)]
 pub struct ColdPromptRecorder<const W: usize = DEFAULT_POD_WORDS> {
     cold: Arc<ColdPrompts<W>>,
-    held: Read<Held<W>>,
+    held: Read<PrefixMatches<W>>,
 }
 
 impl<const W: usize> ColdPromptRecorder<W> {

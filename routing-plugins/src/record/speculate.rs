@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kv_index::{DEFAULT_POD_WORDS, Index};
-use routing_core::{Declare, Held, PlanStep, PluginError, Read, Recorder, RoutingContext, TryRead};
+use routing_core::{Declare, PlanStep, PluginError, PrefixMatches, Read, Recorder, RoutingContext, TryRead};
 
 use crate::prepare::PromptChain;
 use crate::tokens::PromptTokens;
@@ -41,7 +41,7 @@ pub struct SpeculateRecorder<const W: usize = DEFAULT_POD_WORDS> {
     index: Arc<Index<W>>,
     tokens: TryRead<PromptTokens>,
     chain: Read<PromptChain>,
-    held: Read<Held<W>>,
+    held: Read<PrefixMatches<W>>,
 }
 
 impl<const W: usize> SpeculateRecorder<W> {

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use kv_index::{DEFAULT_POD_WORDS, Matches};
-use routing_core::{Declare, Held, PluginError, Read, RoutingContext, Scorer, Scores};
+use routing_core::{Declare, PluginError, PrefixMatches, Read, RoutingContext, Scorer, Scores};
 
 use super::normalize;
 use super::tier::TierWeights;
@@ -43,7 +43,7 @@ impl Default for CacheAffinityParameters {
 #[derive(Debug)]
 pub struct CacheAffinityScorer<const W: usize = DEFAULT_POD_WORDS> {
     parameters: CacheAffinityParameters,
-    held: Read<Held<W>>,
+    held: Read<PrefixMatches<W>>,
     /// Read only if lengths count.
     chain: Option<Read<PromptChain>>,
     /// Read only if tiers count.

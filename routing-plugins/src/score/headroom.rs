@@ -1,7 +1,7 @@
 //! Prefers candidates that are predicted to meet latency targets.
 
 use kv_index::{DEFAULT_POD_WORDS, Matches, PodId, PodSet};
-use routing_core::{Declare, Held, PluginError, Read, Request, RoutingContext, Scorer, Scores, TryRead};
+use routing_core::{Declare, PluginError, PrefixMatches, Read, Request, RoutingContext, Scorer, Scores, TryRead};
 
 use super::normalize::{self, Span};
 use super::predictions::{PredictionTable, Predictions};
@@ -80,7 +80,7 @@ pub struct HeadroomScorer<const W: usize = DEFAULT_POD_WORDS> {
     parameters: HeadroomParameters,
     predictions: TryRead<Predictions>,
     loads: Read<Loads>,
-    held: TryRead<Held<W>>,
+    held: TryRead<PrefixMatches<W>>,
 }
 
 impl<const W: usize> HeadroomScorer<W> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kv_index::{DEFAULT_POD_WORDS, Pod};
-use routing_core::{Declare, Held, PluginError, Read, RoutingContext, Scorer, Scores};
+use routing_core::{Declare, PluginError, PrefixMatches, Read, RoutingContext, Scorer, Scores};
 
 use super::stamps::Stamps;
 
@@ -35,7 +35,7 @@ impl<const W: usize> ColdPrompts<W> {
 #[derive(Debug)]
 pub struct NoHitSpreadScorer<const W: usize = DEFAULT_POD_WORDS> {
     cold: Arc<ColdPrompts<W>>,
-    held: Read<Held<W>>,
+    held: Read<PrefixMatches<W>>,
 }
 
 impl<const W: usize> NoHitSpreadScorer<W> {

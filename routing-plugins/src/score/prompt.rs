@@ -1,7 +1,7 @@
 //! How long the prompt is, and how much of it a pod would have to compute.
 
 use kv_index::{Matches, PodSet};
-use routing_core::{Declare, Held, Read, Reads, Request, RoutingContext, SlotError, TryRead};
+use routing_core::{Declare, PrefixMatches, Read, Reads, Request, RoutingContext, SlotError, TryRead};
 
 use super::normalize;
 use crate::prepare::PromptChain;
@@ -12,7 +12,7 @@ use crate::tokens::PromptTokens;
 pub(crate) struct PromptReads<const W: usize> {
     tokens: TryRead<PromptTokens>,
     chain: Read<PromptChain>,
-    held: Read<Held<W>>,
+    held: Read<PrefixMatches<W>>,
 }
 
 impl<const W: usize> PromptReads<W> {

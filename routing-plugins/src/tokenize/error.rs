@@ -23,10 +23,10 @@ pub enum TemplateError {
     /// The files of the model have no chat template. The operator gave the wrong ones, or the model is no chat model.
     #[error("the model has no chat template")]
     Missing,
-    /// The model's `tokenizer_config.json` is not what it should be. The operator's to mend.
+    /// The model's `tokenizer_config.json` is not what it should be. The operator's to fix.
     #[error("the tokenizer's configuration cannot be read: {0}")]
     Config(Box<str>),
-    /// The template is not one. The operator's to mend.
+    /// The template is not one. The operator's to fix.
     #[error("the chat template cannot be parsed, line {line}: {reason}")]
     Parse {
         /// Where, counted from 1; 0 if it is not known.
@@ -34,7 +34,7 @@ pub enum TemplateError {
         /// In the words of the template engine.
         reason: Box<str>,
     },
-    /// The template itself refuses these messages, by `raise_exception`. The client's to mend.
+    /// The template itself refuses these messages, by `raise_exception`. The client's to fix.
     #[error("the chat template refuses the messages: {0}")]
     Refused(Box<str>),
     /// The template fails on these messages: the client left out what it needs, or it is faulty.
@@ -45,13 +45,13 @@ pub enum TemplateError {
         /// In the words of the template engine.
         reason: Box<str>,
     },
-    /// There is nothing to render. The client's to mend.
+    /// There is nothing to render. The client's to fix.
     #[error("there are no messages")]
     NoMessages,
-    /// The messages are no list of objects. The client's to mend.
+    /// The messages are no list of objects. The client's to fix.
     #[error("message {0} is not an object")]
     NotAMessage(usize),
-    /// A message has a part that is not text, and the template knows text only. The client's to mend.
+    /// A message has a part that is not text, and the template knows text only. The client's to fix.
     #[error("message {message} has a part of type `{kind}`, and the chat template takes text only")]
     ContentPart {
         /// Which message, counted from 0.
@@ -68,7 +68,7 @@ pub enum PromptError {
     /// No tokenizer is known for the model. The operator left it out, or the client misspelt it.
     #[error("no tokenizer for model `{0}`")]
     UnknownModel(Box<str>),
-    /// The body is not JSON, or a part of it has another shape than the API says. The client's to mend.
+    /// The body is not JSON, or a part of it has another shape than the API says. The client's to fix.
     #[error("the body cannot be read, line {line}, column {column}: {reason}")]
     Body {
         /// Counted from 1.
@@ -78,7 +78,7 @@ pub enum PromptError {
         /// In the words of the JSON reader.
         reason: Box<str>,
     },
-    /// The body has none of `messages`, `prompt`, `text` and `input_ids`. The client's to mend, or no request that has
+    /// The body has none of `messages`, `prompt`, `text` and `input_ids`. The client's to fix, or no request that has
     /// a prompt.
     #[error("the body has no `messages`, `prompt`, `text` or `input_ids`")]
     NoPrompt,

@@ -181,7 +181,7 @@ pub enum Unsplittable {
     WholeWords,
 }
 
-/// Why a vocabulary cannot be used. The operator's to mend: another file, or another tokenizer.
+/// Why a vocabulary cannot be used. The operator's to fix: another file, or another tokenizer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {

@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{
-    Config, EventSourceSettings, Limits, PodRole, PodSettings, Problem, Profile, STOCK_PROFILES, suggest::suggest,
-};
+use super::{Config, EventSourceSettings, Limits, PodRole, PodSettings, Problem, Profile, STOCK_PROFILES};
 
 pub(super) fn problems(config: &Config) -> Vec<Problem> {
     let mut found = Vec::new();
@@ -71,7 +69,8 @@ fn url(text: &str) -> Result<(), &'static str> {
 fn profile(config: &Config, found: &mut Vec<Problem>) {
     let Profile::Stock(name) = &config.profile else { return };
     if !STOCK_PROFILES.contains(&&**name) {
-        let meant = suggest(name, STOCK_PROFILES).map_or(String::new(), |meant| format!("; did you mean `{meant}`?"));
+        let meant = routing_core::suggest(name, STOCK_PROFILES)
+            .map_or(String::new(), |meant| format!("; did you mean `{meant}`?"));
         found.push(Problem::new("profile", format!("there is no stock profile `{name}`{meant}")));
         return;
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::suggest::suggest;
+use routing_core::suggest;
 
 /// Why a configuration is rejected. The operator can act.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

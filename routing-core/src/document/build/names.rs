@@ -2,9 +2,9 @@
 
 use super::{Building, Use, uses};
 use crate::document::{PluginDefinition, Problem, ProfileDefinition, StepDefinition};
-use crate::nearest::nearest;
 use crate::parameters::ParameterError;
 use crate::stage::Stage;
+use crate::suggest::suggest;
 
 /// A problem and the path to it: fields by name, elements by number from 0.
 pub(super) type Placed = (Box<str>, Problem);
@@ -33,9 +33,9 @@ impl<const W: usize> Building<'_, W> {
     fn definition(&self, path: &str, plugin: &PluginDefinition) -> Vec<Placed> {
         let kind = match self.registry.of_type(&plugin.kind) {
             Ok(kind) => kind,
-            Err(nearest) => {
-                let (kind, nearest) = (plugin.kind.as_str().into(), nearest.map(Into::into));
-                return vec![(format!("{path}.type").into(), Problem::UnknownType { kind, nearest })];
+            Err(suggestion) => {
+                let (kind, suggestion) = (plugin.kind.as_str().into(), suggestion.map(Into::into));
+                return vec![(format!("{path}.type").into(), Problem::UnknownType { kind, suggestion })];
             }
         };
         let placed = |error: ParameterError| {
@@ -58,11 +58,11 @@ impl<const W: usize> Building<'_, W> {
     fn plugin_use(&self, profile: &ProfileDefinition, name: &str, used_as: Stage) -> Option<Problem> {
         let Some(plugin) = self.plugin(name) else {
             let names = self.document.plugins.iter().map(|plugin| &*plugin.name);
-            let nearest = nearest(name, names).map(Into::into);
+            let suggestion = suggest(name, names).map(Into::into);
             return Some(Problem::UnknownPlugin {
                 profile: profile.name.as_str().into(),
                 plugin: name.into(),
-                nearest,
+                suggestion,
             });
         };
         self.wrong_stage(&profile.name, plugin, used_as)
@@ -83,8 +83,11 @@ impl<const W: usize> Building<'_, W> {
         let executed = workflow.executed_in.iter().flatten().enumerate();
         let unknown = executed.filter(|(_, name)| steps().all(|step| step != **name));
         problems.extend(unknown.map(|(at, name)| {
-            let nearest = nearest(name, steps()).map(Into::into);
-            (format!("workflow.executed_in[{at}]").into(), Problem::UnknownStep { step: name.as_str().into(), nearest })
+            let suggestion = suggest(name, steps()).map(Into::into);
+            (
+                format!("workflow.executed_in[{at}]").into(),
+                Problem::UnknownStep { step: name.as_str().into(), suggestion },
+            )
         }));
         problems
     }
@@ -98,9 +101,9 @@ impl<const W: usize> Building<'_, W> {
         }
         if self.profile(&step.profile).is_none() {
             let names = self.document.profiles.iter().map(|profile| &*profile.name);
-            let nearest = nearest(&step.profile, names).map(Into::into);
+            let suggestion = suggest(&step.profile, names).map(Into::into);
             let (step, profile) = (step.name.as_str().into(), step.profile.as_str().into());
-            problems.push((format!("{path}.profile").into(), Problem::UnknownProfile { step, profile, nearest }));
+            problems.push((format!("{path}.profile").into(), Problem::UnknownProfile { step, profile, suggestion }));
         }
         problems
     }

@@ -30,9 +30,9 @@ impl Visitor<'_> for Kind<'_> {
 
     fn visit_str<E: Error>(self, kind: &str) -> Result<String, E> {
         let known = self.0.parameters(kind);
-        known
-            .map(|_| kind.to_owned())
-            .map_err(|nearest| E::custom(Problem::UnknownType { kind: kind.into(), nearest: nearest.map(Into::into) }))
+        known.map(|_| kind.to_owned()).map_err(|suggestion| {
+            E::custom(Problem::UnknownType { kind: kind.into(), suggestion: suggestion.map(Into::into) })
+        })
     }
 }
 

@@ -10,8 +10,8 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, SeqAccess, Visitor};
 
 use super::Vocabulary;
-use crate::nearest::nearest;
-use crate::parameters::{Meant, ParameterType};
+use crate::parameters::ParameterType;
+use crate::suggest::{DidYouMean, suggest};
 
 /// A part of a document that others refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl Vocabulary for Defined<'_> {
         if names.iter().any(|known| known == name) {
             return Ok(());
         }
-        Err(nearest(name, names.iter().map(String::as_str)).map(str::to_owned))
+        Err(suggest(name, names.iter().map(String::as_str)).map(str::to_owned))
     }
 }
 
@@ -85,8 +85,8 @@ impl Visitor<'_> for Reference<'_> {
     }
 
     fn visit_str<E: Error>(self, name: &str) -> Result<String, E> {
-        let refused = |nearest: Option<String>| {
-            let meant = Meant(nearest.as_deref());
+        let refused = |suggestion: Option<String>| {
+            let meant = DidYouMean(suggestion.as_deref());
             E::custom(format_args!("unknown {} `{name}`{meant}", self.what))
         };
         self.known.refer(self.what, name).map_err(refused)?;

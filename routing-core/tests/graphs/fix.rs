@@ -1,12 +1,12 @@
-//! What an operator does who reads a fault: the mend that its text names.
+//! What an operator does who reads a fault: the fix that its text names.
 
 use routing_core::{Fault, PluginName};
 
 use crate::data::{Flow, Plugin, Stage, Step};
 use crate::plugins::NAMES;
 
-/// Mends one fault as it says.
-pub(crate) fn mend(flow: &mut Flow, fault: &Fault) {
+/// Fixes one fault as it says.
+pub(crate) fn fix(flow: &mut Flow, fault: &Fault) {
     match fault {
         Fault::NoWriter { reader, slot } => add_writer(flow, reader, number(flow, slot)),
         Fault::WriterAfterReader { reader, writer, slot } => move_writer(flow, reader, writer, slot),
@@ -111,18 +111,18 @@ pub(crate) fn mend(flow: &mut Flow, fault: &Fault) {
             order.retain(|other| **other != **step);
             order.extend(there.then(|| step.to_string()));
         }
-        other => panic!("how is this mended? {other}"),
+        other => panic!("how is this fixed? {other}"),
     }
 }
 
-/// What is left where mends get into each other's way: two steps that read each other's picks, say.
+/// What is left where fixes get into each other's way: two steps that read each other's picks, say.
 pub(crate) fn give_up_on(flow: &mut Flow, fault: &Fault) {
     match fault {
         Fault::PickNotYet { reader, step } => {
             edit(flow, reader, |plugin| plugin.picks.retain(|pick| *pick.0 != **step));
         }
         Fault::WriterAfterReader { reader, .. } => remove(flow, reader),
-        fault => mend(flow, fault),
+        fault => fix(flow, fault),
     }
 }
 

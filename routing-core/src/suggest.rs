@@ -1,12 +1,29 @@
-//! The name that was probably meant.
+//! Did-you-mean suggestions by edit distance (Damerau-Levenshtein, restricted).
+
+use std::fmt;
 
 /// The known name nearest to a mistyped one, if one is near enough to be worth suggesting.
-pub(crate) fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+///
+/// # Examples
+///
+/// ```
+/// assert_eq!(routing_core::suggest("leats_load", ["least_load", "round_robin"]), Some("least_load"));
+/// ```
+pub fn suggest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     let name = letters(name)?;
     let distances = known.into_iter().filter_map(|known| Some((distance(&name, &letters(known)?), known)));
-    let (distance, nearest) = distances.min_by_key(|(distance, _)| *distance)?;
+    let (distance, suggestion) = distances.min_by_key(|(distance, _)| *distance)?;
     // Half of the letters may be wrong, not more.
-    (distance <= name.len().max(nearest.chars().count()) / 2).then_some(nearest)
+    (distance <= name.len().max(suggestion.chars().count()) / 2).then_some(suggestion)
+}
+
+/// A suggestion as errors end in it; nothing without one.
+pub(crate) struct DidYouMean<'n>(pub(crate) Option<&'n str>);
+
+impl fmt::Display for DidYouMean<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |suggestion| write!(f, " (did you mean `{suggestion}`?)"))
+    }
 }
 
 /// Longer names are hardly mistyped words, and comparing them takes the square of their length.
@@ -45,10 +62,10 @@ mod tests {
     #[test]
     fn the_nearest_name_is_suggested_and_a_far_one_is_not() {
         let known = ["least_load", "cache_affinity", "round_robin"];
-        assert_eq!(nearest("leats_load", known), Some("least_load"));
-        assert_eq!(nearest("cacheaffinity", known), Some("cache_affinity"));
-        assert_eq!(nearest("zz", known), None);
-        assert_eq!(nearest("x", []), None);
+        assert_eq!(suggest("leats_load", known), Some("least_load"));
+        assert_eq!(suggest("cacheaffinity", known), Some("cache_affinity"));
+        assert_eq!(suggest("zz", known), None);
+        assert_eq!(suggest("x", []), None);
         let distance = |a, b| letters(a).zip(letters(b)).map(|(a, b)| distance(&a, &b));
         assert_eq!(distance("abc", "acb"), Some(1));
         assert_eq!(distance("", "abc"), Some(3));
@@ -60,7 +77,7 @@ mod tests {
     fn a_name_that_is_too_long_is_not_compared() {
         let long = "a".repeat(LONGEST);
         let longer = format!("{long}b");
-        assert_eq!(nearest(&long[1..], [&*long, &longer]), Some(&*long));
-        assert_eq!(nearest(&longer, [&*long, &longer]), None);
+        assert_eq!(suggest(&long[1..], [&*long, &longer]), Some(&*long));
+        assert_eq!(suggest(&longer, [&*long, &longer]), None);
     }
 }

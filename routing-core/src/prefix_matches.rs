@@ -1,4 +1,4 @@
-//! What pods hold of the prompt: the one slot that the framework itself knows, to put a cache hint in plans.
+//! The slot of prefix matches: the one that the framework itself reads, for cache hints in plans.
 
 use kv_index::{DEFAULT_POD_WORDS, Matches};
 
@@ -6,11 +6,11 @@ use crate::slot::Slot;
 
 /// How many leading blocks of the prompt each pod holds; written by whatever searches the index.
 #[derive(Debug)]
-pub struct Held<const W: usize = DEFAULT_POD_WORDS>;
+pub struct PrefixMatches<const W: usize = DEFAULT_POD_WORDS>;
 
-impl<const W: usize> Slot for Held<W> {
+impl<const W: usize> Slot for PrefixMatches<W> {
     type Value = Matches<W>;
-    const NAME: &'static str = "kv.held";
+    const NAME: &'static str = "kv.prefix_matches";
 
     fn clear(value: &mut Matches<W>) {
         value.clear();

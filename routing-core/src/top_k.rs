@@ -1,4 +1,4 @@
-//! The best few of the candidates, found in one pass over their totals.
+//! Top-k selection: the best few of the candidates, found in one pass over their totals.
 //!
 //! A bound that the best few reach is found first, by vectors; few pods reach it, so few are compared with each other, and
 //! numbers for ties are mixed for few. The rule that must never break: whoever is left out is worse than every one in the
@@ -8,18 +8,18 @@ use kv_index::{PodId, PodSet};
 
 use crate::scores::{LANES, Totals, each_four};
 
-/// The best of some pods, best first; up to [`FEW`].
-pub(crate) struct Best {
+/// The best of some pods, best first; up to [`MOST_K`].
+pub(crate) struct TopK {
     /// What pods are compared by, highest first; 0 where there is none.
-    keys: [u128; FEW],
-    pods: [PodId; FEW],
+    keys: [u128; MOST_K],
+    pods: [PodId; MOST_K],
     found: usize,
 }
 
-impl Best {
-    /// The best `most` of these candidates, or all if they are fewer. `most` is from 1 to [`FEW`].
+impl TopK {
+    /// The best `most` of these candidates, or all if they are fewer. `most` is from 1 to [`MOST_K`].
     pub(crate) fn of<const W: usize>(totals: &Totals<'_, W>, pods: &PodSet<W>, most: usize) -> Self {
-        let mut best = Self { keys: [0; FEW], pods: [PodId::new(0); FEW], found: 0 };
+        let mut best = Self { keys: [0; MOST_K], pods: [PodId::new(0); MOST_K], found: 0 };
         let keys = &mut best.keys[..most];
         let bound = bound(totals.totals, pods, most);
         for (at, (word, row)) in pods.words().iter().zip(totals.totals.chunks(64)).enumerate() {
@@ -68,14 +68,14 @@ fn reaching(totals: &[f32], bound: f32) -> u64 {
 /// Pods are dealt to four heaps, and the best of each heap is found. Those are that many different pods.
 #[inline]
 fn bound<const W: usize>(totals: &[f32], pods: &PodSet<W>, most: usize) -> f32 {
-    let mut heaps = [0.0f32; FEW];
+    let mut heaps = [0.0f32; MOST_K];
     for (word, row) in pods.words().iter().zip(totals.chunks(64)) {
         if *word == u64::MAX {
-            row.chunks_exact(FEW)
+            row.chunks_exact(MOST_K)
                 .for_each(|row| heaps.iter_mut().zip(row).for_each(|(best, total)| raise(best, *total)));
             continue;
         }
-        each_four(*word, row.chunks_exact(FEW), |row, mask| {
+        each_four(*word, row.chunks_exact(MOST_K), |row, mask| {
             for ((best, total), mask) in heaps.iter_mut().zip(row).zip(mask) {
                 // Totals are not below 0, which is what the others count for.
                 raise(best, f32::from_bits(total.to_bits() & mask));
@@ -93,7 +93,7 @@ fn raise(best: &mut f32, total: f32) {
 }
 
 /// Pods found in one pass: as many as most lists are long, and as a vector has lanes.
-pub(crate) const FEW: usize = 4;
+pub(crate) const MOST_K: usize = 4;
 
 #[cfg(test)]
 mod tests {
