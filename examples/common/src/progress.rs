@@ -1,4 +1,4 @@
-//! A progress bar on standard error; where that is no terminal, a line every tenth of the way.
+//! Progress bar on standard error; without a terminal, a line every tenth of the way.
 
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};

@@ -1,4 +1,4 @@
-//! What an operating system tells a gateway: stop, or read the configuration again.
+//! Unix signals of a server: SIGTERM and SIGINT stop, SIGHUP reloads.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! Words to tokens, for models that exist only here.
+//! Toy tokenizer: a word is a token, for simulated models.
 //!
 //! A word with the blank before it is a token, and so is every other character; the id is a hash of it. A text that is
 //! made of such words comes back as the tokens it was made of, so what a simulated pod wrote is recognized when a client

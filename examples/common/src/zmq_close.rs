@@ -1,4 +1,4 @@
-//! ZeroMQ sockets that leave nothing behind.
+//! Graceful close of ZeroMQ sockets: no task and no connection is left.
 //!
 //! The `zeromq` crate gives each connection tasks of its own. They end some time after their socket is dropped, and a
 //! connection whose handshake was under way lives on with nobody to read it. The rule that must never break: after

@@ -58,7 +58,7 @@ pub enum StartError {
 }
 
 impl StartError {
-    /// Whether the same configuration would fail everywhere and always, as far as can be told.
+    /// Whether the configuration is invalid, rather than the environment.
     #[must_use]
     pub fn is_configuration(&self) -> bool {
         !matches!(self, Self::Listen { .. } | Self::Source { .. })

@@ -1,4 +1,4 @@
-//! ShadowCache copy of a cache, kept from its events, for engines that cannot list theirs.
+//! Shadow copy of a cache, kept from its events, for engines that cannot list theirs.
 //!
 //! The rule: an event changes the shadow and is queued under one lock, so an inventory of the shadow includes exactly the
 //! events before its checkpoint.

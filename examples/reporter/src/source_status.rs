@@ -108,11 +108,11 @@ pub enum SourceState {
     Off,
     /// No connection: events may be missed.
     Connecting,
-    /// Everything that was announced is in the index, as far as can be known.
+    /// No gap is known.
     Live,
-    /// Something is missing, and has been asked for.
+    /// Events are missing and have been requested.
     Replaying,
-    /// Something is missing and does not come: the next batch costs what is known of the pod.
+    /// Events are missing for good: with the next batch the pod starts from nothing.
     Lost,
 }
 

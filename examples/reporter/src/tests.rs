@@ -1,4 +1,4 @@
-//! The shell: threads that push while inventories are taken, and the task's life.
+//! The reporter task: threads that push events while inventories are taken, and the end of the task.
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ fn inventories_and_events_never_overlap() {
     let sink = Direct { ingest: Arc::clone(&ingest), sent: 0, lose_one_in: 17 };
     let (handle, task) = start(config, shadow.clone(), sink);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    // What is held, so that only that is evicted: copies never fall below what was told.
+    // What is held, so that only that is evicted: copies never fall below what was reported.
     let held: Mutex<Vec<BlockHash>> = Mutex::default();
     let stats = std::thread::scope(|scope| {
         for seed in 0..2 {

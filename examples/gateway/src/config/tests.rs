@@ -1,3 +1,5 @@
+//! Tests of the configuration: the sample file, defaults, errors.
+
 use super::*;
 
 fn problems(text: &str) -> Vec<String> {

@@ -1,3 +1,5 @@
+//! Tests of the request log.
+
 use kv_index::{BlockSize, Config, Index};
 use routing_core::{Fleet, RoutingPlan};
 use routing_exec::handoff::Plain;

@@ -62,6 +62,9 @@ async fn metrics_are_prometheus_text() {
     ] {
         assert!(page.text().lines().any(|found| found == line), "{line} is not in\n{}", page.text());
     }
+    for name in ["gen_ai_server_request_duration_seconds", "gen_ai_server_time_to_first_token_seconds"] {
+        assert!(page.text().contains(&format!("# TYPE {name} histogram")), "{name}, as OpenTelemetry is translated");
+    }
     assert!(page.text().contains("pointsman_exec_dispatches_total"), "what routing-exec counts is there too");
     gateway.drain(Duration::ZERO).await;
 }

@@ -63,7 +63,7 @@ async fn what_is_wrong_changes_nothing() {
     assert_eq!(before.2, gateway.index().alive());
     assert_eq!(client.chat().await.status, 200);
     let metrics = client.get("/metrics").await;
-    assert!(metrics.text().contains("pointsman_gateway_bad_reloads_total 3"));
+    assert!(metrics.text().contains("pointsman_gateway_reload_failures_total 3"));
     gateway.drain(Duration::ZERO).await;
 }
 
@@ -96,7 +96,7 @@ async fn a_file_is_followed_and_a_bad_one_is_not_taken() {
     };
     within("the file to be followed", async { tokio::join!(following, steps) }).await;
     let metrics = Client::new(gateway.address()).get("/metrics").await;
-    assert!(metrics.text().contains("pointsman_gateway_bad_reloads_total 1"));
+    assert!(metrics.text().contains("pointsman_gateway_reload_failures_total 1"));
     gateway.drain(Duration::ZERO).await;
     std::fs::remove_dir_all(folder).unwrap();
 }

@@ -59,8 +59,8 @@ async fn prompts_are_tokens_of_the_models_own_vocabulary() {
         assert_eq!(gateway.state().decisions[0].prompt_tokens, 5);
         assert_eq!(client.post("/v1/chat/completions", &chat, &[]).await.status, 200);
         assert_eq!(gateway.state().decisions[0].prompt_tokens, of_chat, "{files}");
-        let untokenized = format!("pointsman_gateway_tokenize_failures_total {}", u8::from(of_chat == 0));
-        assert!(client.get("/metrics").await.text().contains(&untokenized), "{files}");
+        let failures = format!("pointsman_gateway_tokenize_failures_total {}", u8::from(of_chat == 0));
+        assert!(client.get("/metrics").await.text().contains(&failures), "{files}");
         gateway.drain(Duration::ZERO).await;
     }
     std::fs::remove_dir_all(folder).unwrap();

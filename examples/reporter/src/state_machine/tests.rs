@@ -1,4 +1,4 @@
-//! A worker and a gateway over a channel that loses, doubles, delays and reorders: once it is quiet, both have the same.
+//! Model test: a worker and a gateway over a channel that loses, duplicates, delays and reorders agree once it is quiet.
 
 use std::sync::Arc;
 

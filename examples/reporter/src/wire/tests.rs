@@ -1,4 +1,4 @@
-//! Any message survives its spelling; what is out of bounds is told with its place.
+//! Property tests of the codecs: every message round-trips; out-of-bounds input is an error with its place.
 
 use proptest::prelude::*;
 
