@@ -104,9 +104,11 @@ async fn how_a_pods_events_come_in_is_shown_and_counted() {
         (SourceState::Replaying, 1)
     );
     let page = client.get("/metrics").await;
-    for line in
-        ["pod_events_live{pod=\"a\"} 0", "pod_event_batches_total{pod=\"a\"} 1", "pod_event_gaps_total{pod=\"a\"} 1"]
-    {
+    for line in [
+        "pod_event_source_live{pod=\"a\"} 0",
+        "pod_event_batches_total{pod=\"a\"} 1",
+        "pod_event_gaps_total{pod=\"a\"} 1",
+    ] {
         assert!(page.text().lines().any(|found| found == format!("pointsman_gateway_{line}")), "{line}");
     }
     gateway.drain(Duration::ZERO).await;

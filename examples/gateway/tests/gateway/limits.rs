@@ -15,7 +15,7 @@ async fn a_body_that_is_too_large_is_a_413() {
     let gateway = Gateway::start(config).await.unwrap();
     let client = Client::new(gateway.address());
     let answer = client.post("/v1/chat/completions", &format!("{CHAT}{}", " ".repeat(300)), &[]).await;
-    assert_eq!((answer.status, &answer.json()["error"]["code"]), (413, &"upload".into()));
+    assert_eq!((answer.status, &answer.json()["error"]["code"]), (413, &"request_body".into()));
     assert_eq!(client.chat().await.status, 200);
     assert_eq!(pod.seen().len(), 1);
     gateway.drain(Duration::ZERO).await;

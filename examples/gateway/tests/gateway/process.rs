@@ -158,7 +158,7 @@ fn a_bad_file_is_an_exit_with_2_and_every_problem_is_named() {
     let path = folder.join("gateway.yaml");
     for (text, says) in [
         (
-            "model: { name: '' }\nprofile: round_robbin\npods: [{ name: a, url: 'ftp://a' }]\nlimits: { in_flight: 0 }",
+            "model: { name: '' }\nprofile: round_robbin\npods: [{ name: a, url: 'ftp://a' }]\nlimits: { max_requests: 0 }",
             &["model.name", "did you mean `round_robin`?", "pods[0].url", "limits.max_requests"][..],
         ),
         ("model: { name: sim }\nlisten_on: x", &["line 2", "listen_on"]),
