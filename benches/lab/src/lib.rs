@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`trace`] | requests over time: recorded traces and synthetic traffic |
 //! | [`latency`] | latency histogram |
-//! | [`table`], [`format`] | text tables and number formatting |
+//! | [`table`], [`mod@format`] | text tables and number formatting |
 //! | `plot` (with the feature of that name) | charts as SVG |
 //! | [`html`] | escaping of markup, and a check of it |
 
