@@ -1,6 +1,6 @@
 //! Concurrent systems under test: any number of threads search while writers apply events.
 //!
-//! [`crate::systems::System`] has one caller; here the system is shared, and what belongs to one thread (buffers of a
+//! [`pointsman_benches::system::System`] has one caller; here the system is shared, and what belongs to one thread (buffers of a
 //! search, a writer's maps) is the thread's own. The rule: whatever a call wants in a form of its own is made before
 //! the clock starts, and no two writers write for the same pod.
 
