@@ -6,70 +6,43 @@
 //! | [`DrainFilter`] | pods that take new requests | fail |
 //! | [`BreakerFilter`] | pods whose circuit breaker is closed | keep previous |
 //! | [`RoleFilter`] | pods that do the step's work | fail |
-//! | [`LabelFilter`] | pods that a selector selects, or with a label of the client's | fail |
-//! | [`AdapterFilter`] | pods with the adapter loaded, or with room for it | keep previous |
-//! | [`CapacityFilter`] | pods with context and KV room for the request | fail |
-//! | [`ContextRangeFilter`] | pods labelled for prompts of this length | keep previous |
 //! | [`ConcurrencyFilter`] | pods with few enough requests or tokens in flight | fail |
-//! | [`PriorityHeadroomFilter`] | the same, where lower priorities stop earlier | fail |
-//! | [`UtilizationFilter`] | pods with a short queue and KV cache to spare | keep previous |
-//! | [`MetricFilter`] | pods whose figures compare as asked | either |
 //! | [`AffinityFilter`] | pods that hold enough of the prompt | keep previous |
 //! | [`LongestMatchFilter`] | pods that hold most of the prompt, if that is enough | keep previous |
 //! | [`ImbalanceFilter`] | the least loaded pods, if loads are far apart | fail |
 //!
-//! A filter says who may stay, and nothing else. What happens when that is nobody is said once, in the profile, by
+//! More are in [`extra`](crate::extra). A filter says who may stay, and nothing else. What happens when that is nobody is said once, in the profile, by
 //! [`OnEmpty`](routing_core::OnEmpty); the table names the sensible choice, and each filter says why.
 //!
 //! How loaded a whole fleet is by the same limits, for hosts that shed load, is told by [`saturation`].
 
-mod adapter;
 mod affinity;
 mod breaker;
-mod capacity;
-mod ceilings;
 #[cfg(feature = "serde")]
 pub(crate) mod checks;
 mod concurrency;
-mod context_range;
 mod drain;
 mod health;
 mod imbalance;
 mod in_flight;
-mod label;
-mod label_selector;
 mod longest_match;
 mod metric;
-mod metrics;
-mod priority_headroom;
-mod range_filter;
-mod retain;
+pub(crate) mod retain;
 mod role;
 pub mod saturation;
 #[cfg(test)]
 pub(crate) mod testing;
-mod utilization;
 
-pub use adapter::{AdapterFilter, AdapterParameters};
 pub use affinity::{AffinityFilter, AffinityParameters};
 pub use breaker::BreakerFilter;
-pub use capacity::{CapacityFilter, CapacityParameters};
-pub use ceilings::{Ceilings, CeilingsError};
 pub use concurrency::{ConcurrencyFilter, ConcurrencyParameters};
-pub use context_range::{ContextRange, ContextRangeError};
 pub use drain::DrainFilter;
 pub use health::HealthFilter;
 pub use imbalance::{ImbalanceFilter, ImbalanceParameters};
 pub use in_flight::{Figures, InFlightLimit};
-pub use label::{LabelFilter, LabelParameters};
-pub use label_selector::{LabelSelector, LabelSelectorError};
 pub use longest_match::{LongestMatchFilter, LongestMatchParameters};
 pub use metric::{Comparison, Metric, Unknown, Unreported};
-pub use metrics::{MetricCondition, MetricConditionError, MetricFilter, MetricFilterParameters, MetricSource};
-pub use priority_headroom::{PriorityHeadroomFilter, PriorityHeadroomParameters};
-pub use range_filter::{ContextRangeFilter, ContextRangeParameters};
 pub use role::{RoleFilter, RoleParameters, Unlabelled};
-pub use utilization::{UtilizationFilter, UtilizationParameters};
 
 #[cfg(all(test, feature = "serde"))]
 mod tests {
@@ -78,6 +51,7 @@ mod tests {
     use routing_core::{Declare, NoParameters, Picker, PluginError, Ranking, Registry, RoutingContext, Totals};
 
     use super::*;
+    use crate::extra::*;
     use crate::prepare::{GivenTokensPreparer, LoadParameters, LoadPreparer};
 
     struct Anybody;

@@ -67,6 +67,7 @@ pub mod condition;
 mod cost_model;
 #[cfg(feature = "engine")]
 mod engine_hashing;
+pub mod extra;
 pub mod filter;
 pub mod load;
 mod parameters;

@@ -6,8 +6,8 @@
 mod admission;
 mod cell;
 mod guard;
+mod merged;
 mod tracker;
-mod view;
 mod work;
 
 use std::time::Duration;
@@ -15,9 +15,9 @@ use std::time::Duration;
 pub use admission::{BatchAdmission, BatchCrowd};
 pub use guard::LoadGuard;
 pub use tracker::LoadTracker;
-pub use view::LoadView;
-pub(crate) use view::share;
 pub use work::{OutputEstimate, Work};
+
+pub(crate) use merged::{MergedLoads, share};
 
 /// What was sent to a pod from here and is not done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

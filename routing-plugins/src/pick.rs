@@ -7,14 +7,13 @@
 //! | [`SessionPicker`] | where the session is, or the highest total | the highest totals |
 //! | [`ConsistentHashPicker`] | where the key lies | the next places of the key |
 //! | [`WeightedRandomPicker`] | by chance, the higher the total the likelier | the next of the same draw |
-//! | [`TwoChoicesPicker`] | the better of two that are drawn | the highest totals |
 //!
 //! Each ranks up to `most` candidates: the first is the choice, the rest is the order of failover. What is left to chance
 //! comes from the request's seed, so that a decision replays. A warm pick allocates nothing (`tests/allocations`), but for
 //! the first of a session and of a changed fleet.
 
 mod bounded;
-mod chance;
+pub(crate) mod chance;
 mod consistent_hash;
 mod least;
 mod max_score;
@@ -24,9 +23,8 @@ mod round_robin;
 mod session;
 mod sessions;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod turns;
-mod two_choices;
 mod weighted_random;
 
 use std::num::NonZeroUsize;
@@ -37,17 +35,17 @@ pub use round_robin::{RoundRobinParameters, RoundRobinPicker};
 pub use session::{SessionParameters, SessionPicker, WhenRefused};
 pub use sessions::{SessionLimits, Sessions};
 pub use turns::Turns;
-pub use two_choices::{BetterBy, TwoChoicesParameters, TwoChoicesPicker};
 pub use weighted_random::{WeightedRandomParameters, WeightedRandomPicker};
 
 /// How many candidates are ranked, unless a parameter says otherwise: as many as a step of a plan keeps by default.
-const MOST: NonZeroUsize = NonZeroUsize::new(3).expect("three is not zero");
+pub(crate) const MOST: NonZeroUsize = NonZeroUsize::new(3).expect("three is not zero");
 
 #[cfg(all(test, feature = "serde"))]
 mod tests {
     use serde::de::DeserializeOwned;
 
     use super::*;
+    use crate::extra::{BetterBy, TwoChoicesParameters};
 
     fn parse<P: DeserializeOwned>(json: &str) -> Option<P> {
         serde_json::from_str(json).ok()

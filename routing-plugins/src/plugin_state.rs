@@ -12,11 +12,11 @@ use routing_core::{Declare, OpenBreakers, Preparer};
 
 #[cfg(feature = "engine")]
 use crate::engine_hashing::EngineHashing;
+use crate::extra::{LruOrder, Metrics, PredictedBlocks};
 use crate::load::LoadTracker;
 use crate::pick::{SessionLimits, Sessions, Turns};
 use crate::prepare::{GivenTokensPreparer, OnTokenizeFailure};
-use crate::record::PredictedBlocks;
-use crate::score::{ColdPrompts, Metrics, PrefillQueues, RecentWork};
+use crate::score::{PrefillQueues, RecentWork};
 use crate::tokenize::{TokenizePreparer, Tokenizers};
 
 /// What a host owns and stock plugins read.
@@ -38,7 +38,7 @@ pub struct PluginState<const W: usize = DEFAULT_POD_WORDS> {
     /// Which sessions are bound to which pods.
     pub sessions: Arc<SessionTables>,
     /// Where cold prompts went.
-    pub cold_prompts: Arc<ColdPrompts<W>>,
+    pub cold_prompts: Arc<LruOrder<W>>,
     /// When pods will have computed what was sent to them.
     pub prefill_queues: Arc<PrefillQueues<W>>,
     /// What pods that report nothing are guessed to hold.
@@ -48,7 +48,7 @@ pub struct PluginState<const W: usize = DEFAULT_POD_WORDS> {
     /// Whose turn it is to be picked.
     pub turns: Arc<NamedTables<Turns<W>>>,
     /// Whose turn it is to be scored highest.
-    pub scored_turns: Arc<NamedTables<crate::score::ScoreTurns<W>>>,
+    pub scored_turns: Arc<NamedTables<LruOrder<W>>>,
     /// Requests that were routed without their tokens, since there were none or none could be made.
     pub tokenize_failures: Arc<AtomicU64>,
     /// Figures of pods that only the host knows.
@@ -127,7 +127,7 @@ pub enum Hashing {
     /// without them is one that nobody holds anything of.
     ///
     /// How long a prompt is, its tokens still tell, if the request has them; what they are does not matter then. Without
-    /// them it is as long as its whole blocks; only [`CapacityFilter`](crate::filter::CapacityFilter) and ranges of context
+    /// them it is as long as its whole blocks; only [`CapacityFilter`](crate::extra::CapacityFilter) and ranges of context
     /// then take it for empty. Everything else works as with hashes that are made here (`tests/given_hashes.rs`).
     Given(BlockSize),
     /// By an engine's own rules: the index is fed its hashes.

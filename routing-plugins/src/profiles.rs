@@ -18,7 +18,10 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use routing_core::{Declare, FailurePolicy, OnEmpty, ProfileBuilder, Role, StepBuilder, WorkflowBuilder};
+use kv_index::DEFAULT_POD_WORDS;
+use routing_core::{
+    BuildError, Declare, FailurePolicy, OnEmpty, ProfileBuilder, Role, StepBuilder, Workflow, WorkflowBuilder,
+};
 
 use crate::condition::{UncachedCondition, UncachedParameters};
 use crate::cost_model::CostModel;
@@ -39,6 +42,60 @@ use crate::score::{
     LeastLoadParameters, LeastLoadScorer, LoadForm, LocalityParameters, LocalityScorer, PrefillCostScorer,
     RecentWorkParameters, RecentWorkScorer, WaitCredit,
 };
+
+/// The names of all stock profiles, the one to begin with first.
+pub const NAMES: [&str; 9] = {
+    let (all, mut names) = (<StockProfile>::ALL, [""; 9]);
+    let mut at = 0;
+    while at < names.len() {
+        names[at] = all[at].name;
+        at += 1;
+    }
+    names
+};
+
+/// A stock profile: in code, and as a document. The two decide alike.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct StockProfile<const W: usize = DEFAULT_POD_WORDS> {
+    /// Its name.
+    pub name: &'static str,
+    /// Builds it over the host's state.
+    pub build: fn(&PluginState<W>) -> Result<Workflow<W>, BuildError>,
+    /// The same as YAML.
+    pub document: &'static str,
+}
+
+macro_rules! stock {
+    ($($name:ident),* $(,)?) => {
+        [$(StockProfile {
+            name: stringify!($name),
+            build: |state| $name(state).build().map(Workflow::from),
+            document: include_str!(concat!("../profiles/", stringify!($name), ".yaml")),
+        }),*]
+    };
+}
+
+impl<const W: usize> StockProfile<W> {
+    /// All of them, in the order of [`NAMES`].
+    pub const ALL: [Self; 9] = stock![
+        first_token,
+        round_robin,
+        least_load,
+        consistent_hash,
+        cache_aware,
+        cache_aware_sticky,
+        sticky_least_loaded,
+        prefill_decode,
+        prefill_decode_conditional,
+    ];
+
+    /// The one of a name.
+    #[must_use]
+    pub fn find(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|profile| profile.name == name)
+    }
+}
 
 /// To each pod in its turn. The turns are the host's, and go on when the workflow is replaced.
 pub fn round_robin<const W: usize>(state: &PluginState<W>) -> ProfileBuilder<W> {

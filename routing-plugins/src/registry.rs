@@ -1,31 +1,19 @@
-//! Every stock plugin by the name that documents call it: its type's name in small letters.
+//! Plugin registry: every stock plugin by the name of its type in documents.
 
 use std::sync::Arc;
 
 use routing_core::{NoParameters, Registry, TypeTaken};
 
 use crate::condition::{UncachedCondition, UncachedParameters};
+use crate::extra::*;
 use crate::filter::*;
-use crate::pick::{
-    ConsistentHashParameters, ConsistentHashPicker, MaxScoreParameters, MaxScorePicker, RoundRobinParameters,
-    RoundRobinPicker, SessionParameters, SessionPicker, TwoChoicesParameters, TwoChoicesPicker,
-    WeightedRandomParameters, WeightedRandomPicker,
-};
+use crate::pick::*;
 use crate::plugin_state::{PluginState, Tokens};
 use crate::prepare::*;
-use crate::record::{
-    ColdPromptRecorder, PredictRecorder, PrefillQueueParameters, PrefillQueueRecorder, RecentWorkRecorder,
-    RecentWorkRecorderParameters, SessionRecorder, SpeculateParameters, SpeculateRecorder,
-};
-use crate::score::{
-    AdapterScorer, CacheAffinityParameters, CacheAffinityScorer, ContextRangeScorer, ExpectedWaitParameters,
-    ExpectedWaitScorer, FirstTokenParameters, FirstTokenScorer, HeadroomParameters, HeadroomScorer,
-    KvUtilizationScorer, LeastLoadParameters, LeastLoadScorer, LinearCostParameters, LinearCostScorer,
-    LocalityParameters, LocalityScorer, MetricScorer, MetricScorerParameters, NoHitSpreadScorer, PrefillCostScorer,
-    RecentWorkParameters, RecentWorkScorer, RoundRobinScorer, SessionScorer, TierScorer, TierWeights,
-};
+use crate::record::*;
+use crate::score::*;
 
-/// Registers every stock plugin, over what the host shares with them.
+/// Registers every stock plugin over the host's state.
 ///
 /// # Errors
 ///
@@ -50,184 +38,133 @@ use crate::score::{
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn register<const W: usize>(registry: &mut Registry<W>, state: &PluginState<W>) -> Result<(), TypeTaken> {
-    preparers(registry, state)?;
-    filters(registry, state)?;
-    scorers(registry, state)?;
-    pickers(registry, state)?;
-    recorders(registry, state)?;
-    registry.condition::<UncachedParameters, _>("uncached_condition", |parameters, declare| {
-        UncachedCondition::<W>::declare(declare, &parameters)
-    })
+    register_main(registry, state)?;
+    register_extra(registry, state)
 }
 
-/// A type that takes parameters and nothing of the host's.
-macro_rules! plain {
-    ($registry:ident . $stage:ident, $($name:literal => $plugin:ty, $parameters:ty;)*) => {
-        $($registry.$stage::<$parameters, _>($name, |parameters, declare| <$plugin>::declare(declare, parameters))?;)*
+/// A list of plugin types: stage, name in documents, parameters, and how one is made of them and the host's state.
+macro_rules! plugins {
+    (
+        fn $function:ident, $names:ident, |$state:ident, $parameters:ident, $declare:ident|
+        $($stage:ident $name:literal $given:ty => $made:expr;)*
+    ) => {
+        fn $function<const W: usize>(registry: &mut Registry<W>, state: &PluginState<W>) -> Result<(), TypeTaken> {
+            $(
+                let $state = state.clone();
+                registry.$stage::<$given, _>($name, move |$parameters, $declare| {
+                    let (_, _) = (&$state, &$parameters);
+                    $made
+                })?;
+            )*
+            Ok(())
+        }
+
+        #[cfg(test)]
+        const $names: &[&str] = &[$($name),*];
     };
 }
 
-/// A type that takes no parameters and nothing of the host's.
-macro_rules! bare {
-    ($registry:ident . $stage:ident, $($name:literal => $plugin:ty;)*) => {
-        $($registry.$stage::<NoParameters, _>($name, |_, declare| <$plugin>::declare(declare))?;)*
+// What profiles and published policies are made of.
+plugins! { fn register_main, MAIN, |state, parameters, declare|
+    preparer "tokenize_preparer" TokensParameters => state.tokens_preparer(declare, parameters.on_error);
+    preparer "block_hash_preparer" BlockHashParameters =>
+        BlockHashPreparer::declare(declare, parameters, state.hashing.clone());
+    preparer "prefix_match_preparer" NoParameters => PrefixMatchPreparer::declare(declare, Arc::clone(&state.index));
+    preparer "load_preparer" LoadParameters => LoadPreparer::declare(declare, parameters, Arc::clone(&state.load));
+    preparer "session_key_preparer" SessionKeyParameters => SessionKeyPreparer::declare(declare, parameters);
+    preparer "hash_key_preparer" HashKeyParameters => HashKeyPreparer::declare(declare, parameters);
+
+    filter "health_filter" NoParameters => HealthFilter::declare(declare);
+    filter "drain_filter" NoParameters => DrainFilter::declare(declare);
+    filter "breaker_filter" NoParameters => BreakerFilter::declare(declare, Arc::clone(&state.open_breakers));
+    filter "role_filter" RoleParameters => RoleFilter::declare(declare, parameters);
+    filter "concurrency_filter" ConcurrencyParameters => ConcurrencyFilter::declare(declare, parameters);
+    filter "affinity_filter" AffinityParameters => AffinityFilter::<W>::declare(declare, parameters);
+    filter "longest_match_filter" LongestMatchParameters => LongestMatchFilter::<W>::declare(declare, parameters);
+    filter "imbalance_filter" ImbalanceParameters => ImbalanceFilter::declare(declare, parameters);
+
+    scorer "cache_affinity_scorer" CacheAffinityParameters => CacheAffinityScorer::<W>::declare(declare, parameters);
+    scorer "least_load_scorer" LeastLoadParameters => LeastLoadScorer::<W>::declare(declare, parameters);
+    scorer "kv_utilization_scorer" NoParameters => KvUtilizationScorer::declare(declare);
+    scorer "first_token_scorer" FirstTokenParameters =>
+        FirstTokenScorer::declare(declare, parameters, Arc::clone(&state.prefill_queues));
+    scorer "prefill_cost_scorer" NoParameters => PrefillCostScorer::<W>::declare(declare);
+    scorer "linear_cost_scorer" LinearCostParameters => LinearCostScorer::<W>::declare(declare, parameters);
+    scorer "expected_wait_scorer" ExpectedWaitParameters => ExpectedWaitScorer::<W>::declare(declare, parameters);
+    scorer "recent_work_scorer" RecentWorkParameters =>
+        RecentWorkScorer::declare(declare, parameters, Arc::clone(&state.recent_work));
+    scorer "locality_scorer" LocalityParameters => LocalityScorer::declare(declare, parameters);
+
+    picker "max_score_picker" MaxScoreParameters => MaxScorePicker::declare(declare, parameters);
+    picker "consistent_hash_picker" ConsistentHashParameters => ConsistentHashPicker::<W>::declare(declare, parameters);
+    picker "weighted_random_picker" WeightedRandomParameters => WeightedRandomPicker::declare(declare, parameters);
+    picker "round_robin_picker" RoundRobinPickerParameters => {
+        let RoundRobinPickerParameters { table, most } = parameters;
+        RoundRobinPicker::<W>::declare(declare, RoundRobinParameters { most }, state.turns.table(&table.0))
     };
+    picker "session_picker" SessionPickerParameters => {
+        let SessionPickerParameters { table, most, when_refused } = parameters;
+        SessionPicker::declare(declare, SessionParameters { most, when_refused }, state.sessions.table(&table.0))
+    };
+
+    recorder "speculate_recorder" SpeculateParameters =>
+        SpeculateRecorder::declare(declare, parameters, Arc::clone(&state.index));
+    recorder "recent_work_recorder" RecentWorkRecorderParameters =>
+        RecentWorkRecorder::declare(declare, parameters, Arc::clone(&state.recent_work));
+    recorder "prefill_queue_recorder" PrefillQueueParameters =>
+        PrefillQueueRecorder::declare(declare, parameters, Arc::clone(&state.prefill_queues));
+
+    condition "uncached_condition" UncachedParameters => UncachedCondition::<W>::declare(declare, &parameters);
 }
 
-fn preparers<const W: usize>(registry: &mut Registry<W>, state: &PluginState<W>) -> Result<(), TypeTaken> {
-    let own = state.clone();
-    registry.preparer::<TokensParameters, _>("tokenize_preparer", move |parameters, declare| {
-        own.tokens_preparer(declare, parameters.on_error)
-    })?;
-    let given = PluginState { tokens: Tokens::Given, ..state.clone() };
-    registry.preparer::<TokensParameters, _>("given_tokens_preparer", move |parameters, declare| {
-        given.tokens_preparer(declare, parameters.on_error)
-    })?;
-    let hashing = state.hashing.clone();
-    registry.preparer::<BlockHashParameters, _>("block_hash_preparer", move |parameters, declare| {
-        BlockHashPreparer::declare(declare, parameters, hashing.clone())
-    })?;
-    let index = Arc::clone(&state.index);
-    registry.preparer::<NoParameters, _>("prefix_match_preparer", move |_, declare| {
-        PrefixMatchPreparer::declare(declare, Arc::clone(&index))
-    })?;
-    let index = Arc::clone(&state.index);
-    registry.preparer::<TierMatchParameters, _>("tier_match_preparer", move |parameters, declare| {
-        TierMatchPreparer::declare(declare, parameters, Arc::clone(&index))
-    })?;
-    let load = Arc::clone(&state.load);
-    registry.preparer::<LoadParameters, _>("load_preparer", move |parameters, declare| {
-        LoadPreparer::declare(declare, parameters, Arc::clone(&load))
-    })?;
-    plain! { registry.preparer,
-        "text_block_preparer" => TextBlockPreparer, TextBlockParameters;
-        "session_key_preparer" => SessionKeyPreparer, SessionKeyParameters;
-        "hash_key_preparer" => HashKeyPreparer, HashKeyParameters;
-        "throughput_preparer" => ThroughputPredictor<W>, ThroughputParameters;
-    }
-    Ok(())
-}
+// The others, documented in `extra`.
+plugins! { fn register_extra, EXTRA, |state, parameters, declare|
+    preparer "given_tokens_preparer" TokensParameters =>
+        PluginState { tokens: Tokens::Given, ..state.clone() }.tokens_preparer(declare, parameters.on_error);
+    preparer "text_block_preparer" TextBlockParameters => TextBlockPreparer::declare(declare, parameters);
+    preparer "tier_match_preparer" TierMatchParameters =>
+        TierMatchPreparer::declare(declare, parameters, Arc::clone(&state.index));
+    preparer "throughput_preparer" ThroughputParameters => ThroughputPredictor::<W>::declare(declare, parameters);
 
-fn filters<const W: usize>(registry: &mut Registry<W>, state: &PluginState<W>) -> Result<(), TypeTaken> {
-    bare! { registry.filter, "health_filter" => HealthFilter; "drain_filter" => DrainFilter; }
-    let open_breakers = Arc::clone(&state.open_breakers);
-    registry.filter::<NoParameters, _>("breaker_filter", move |_, declare| {
-        BreakerFilter::declare(declare, Arc::clone(&open_breakers))
-    })?;
-    plain! { registry.filter,
-        "role_filter" => RoleFilter, RoleParameters;
-        "label_filter" => LabelFilter, LabelParameters;
-        "adapter_filter" => AdapterFilter, AdapterParameters;
-        "capacity_filter" => CapacityFilter<W>, CapacityParameters;
-        "context_range_filter" => ContextRangeFilter, ContextRangeParameters;
-        "concurrency_filter" => ConcurrencyFilter, ConcurrencyParameters;
-        "priority_headroom_filter" => PriorityHeadroomFilter, PriorityHeadroomParameters;
-        "utilization_filter" => UtilizationFilter, UtilizationParameters;
-        "affinity_filter" => AffinityFilter<W>, AffinityParameters;
-        "longest_match_filter" => LongestMatchFilter<W>, LongestMatchParameters;
-        "imbalance_filter" => ImbalanceFilter, ImbalanceParameters;
-    }
-    let metrics = Arc::clone(&state.metrics);
-    registry.filter::<MetricFilterParameters, _>("metric_filter", move |parameters, declare| {
-        MetricFilter::declare(declare, parameters, Arc::clone(&metrics))
-    })
-}
+    filter "label_filter" LabelParameters => LabelFilter::declare(declare, parameters);
+    filter "adapter_filter" AdapterParameters => AdapterFilter::declare(declare, parameters);
+    filter "capacity_filter" CapacityParameters => CapacityFilter::<W>::declare(declare, parameters);
+    filter "context_range_filter" ContextRangeParameters => ContextRangeFilter::declare(declare, parameters);
+    filter "priority_headroom_filter" PriorityHeadroomParameters => PriorityHeadroomFilter::declare(declare, parameters);
+    filter "utilization_filter" UtilizationParameters => UtilizationFilter::declare(declare, parameters);
+    filter "metric_filter" MetricFilterParameters =>
+        MetricFilter::declare(declare, parameters, Arc::clone(&state.metrics));
 
-fn scorers<const W: usize>(registry: &mut Registry<W>, state: &PluginState<W>) -> Result<(), TypeTaken> {
-    plain! { registry.scorer,
-        "cache_affinity_scorer" => CacheAffinityScorer<W>, CacheAffinityParameters;
-        "least_load_scorer" => LeastLoadScorer<W>, LeastLoadParameters;
-        "linear_cost_scorer" => LinearCostScorer<W>, LinearCostParameters;
-        "expected_wait_scorer" => ExpectedWaitScorer<W>, ExpectedWaitParameters;
-        "tier_scorer" => TierScorer, TierWeights;
-        "locality_scorer" => LocalityScorer, LocalityParameters;
-        "headroom_scorer" => HeadroomScorer<W>, HeadroomParameters;
-        "context_range_scorer" => ContextRangeScorer, ContextRangeParameters;
-    }
-    bare! { registry.scorer,
-        "kv_utilization_scorer" => KvUtilizationScorer;
-        "prefill_cost_scorer" => PrefillCostScorer<W>;
-        "adapter_scorer" => AdapterScorer;
-    }
-    let turns = Arc::clone(&state.scored_turns);
-    registry.scorer::<TurnsParameters, _>("round_robin_scorer", move |parameters, declare| {
-        RoundRobinScorer::<W>::declare(declare, turns.table(&parameters.table.0))
-    })?;
-    let sessions = Arc::clone(&state.sessions);
-    registry.scorer::<TableParameters, _>("session_scorer", move |parameters, declare| {
-        SessionScorer::<W>::declare(declare, sessions.table(&parameters.table.0))
-    })?;
-    let queues = Arc::clone(&state.prefill_queues);
-    registry.scorer::<FirstTokenParameters, _>("first_token_scorer", move |parameters, declare| {
-        FirstTokenScorer::declare(declare, parameters, Arc::clone(&queues))
-    })?;
-    let cold = Arc::clone(&state.cold_prompts);
-    registry.scorer::<NoParameters, _>("no_hit_spread_scorer", move |_, declare| {
-        NoHitSpreadScorer::declare(declare, Arc::clone(&cold))
-    })?;
-    let recent = Arc::clone(&state.recent_work);
-    registry.scorer::<RecentWorkParameters, _>("recent_work_scorer", move |parameters, declare| {
-        RecentWorkScorer::declare(declare, parameters, Arc::clone(&recent))
-    })?;
-    let metrics = Arc::clone(&state.metrics);
-    registry.scorer::<MetricScorerParameters, _>("metric_scorer", move |parameters, declare| {
-        MetricScorer::declare(declare, parameters, Arc::clone(&metrics))
-    })
-}
+    scorer "tier_scorer" TierWeights => TierScorer::declare(declare, parameters);
+    scorer "headroom_scorer" HeadroomParameters => HeadroomScorer::<W>::declare(declare, parameters);
+    scorer "context_range_scorer" ContextRangeParameters => ContextRangeScorer::declare(declare, parameters);
+    scorer "adapter_scorer" NoParameters => AdapterScorer::declare(declare);
+    scorer "round_robin_scorer" TurnsParameters =>
+        RoundRobinScorer::<W>::declare(declare, state.scored_turns.table(&parameters.table.0));
+    scorer "session_scorer" TableParameters =>
+        SessionScorer::declare(declare, state.sessions.table(&parameters.table.0));
+    scorer "no_hit_spread_scorer" NoParameters =>
+        NoHitSpreadScorer::declare(declare, Arc::clone(&state.cold_prompts));
+    scorer "metric_scorer" MetricScorerParameters =>
+        MetricScorer::declare(declare, parameters, Arc::clone(&state.metrics));
 
-fn pickers<const W: usize>(registry: &mut Registry<W>, state: &PluginState<W>) -> Result<(), TypeTaken> {
-    plain! { registry.picker,
-        "max_score_picker" => MaxScorePicker, MaxScoreParameters;
-        "consistent_hash_picker" => ConsistentHashPicker<W>, ConsistentHashParameters;
-        "weighted_random_picker" => WeightedRandomPicker, WeightedRandomParameters;
-        "two_choices_picker" => TwoChoicesPicker, TwoChoicesParameters;
-    }
-    let turns = Arc::clone(&state.turns);
-    registry.picker::<RoundRobinPickerParameters, _>("round_robin_picker", move |given, declare| {
-        let RoundRobinPickerParameters { table, most } = given;
-        RoundRobinPicker::<W>::declare(declare, RoundRobinParameters { most }, turns.table(&table.0))
-    })?;
-    let sessions = Arc::clone(&state.sessions);
-    registry.picker::<SessionPickerParameters, _>("session_picker", move |given, declare| {
-        let SessionPickerParameters { table, most, when_refused } = given;
-        SessionPicker::declare(declare, SessionParameters { most, when_refused }, sessions.table(&table.0))
-    })
-}
+    picker "two_choices_picker" TwoChoicesParameters => TwoChoicesPicker::declare(declare, parameters);
 
-fn recorders<const W: usize>(registry: &mut Registry<W>, state: &PluginState<W>) -> Result<(), TypeTaken> {
-    let index = Arc::clone(&state.index);
-    registry.recorder::<SpeculateParameters, _>("speculate_recorder", move |parameters, declare| {
-        SpeculateRecorder::declare(declare, parameters, Arc::clone(&index))
-    })?;
-    let (index, predicted_blocks) = (Arc::clone(&state.index), Arc::clone(&state.predicted_blocks));
-    registry.recorder::<NoParameters, _>("predict_recorder", move |_, declare| {
-        PredictRecorder::declare(declare, Arc::clone(&index), Arc::clone(&predicted_blocks))
-    })?;
-    let sessions = Arc::clone(&state.sessions);
-    registry.recorder::<TableParameters, _>("session_recorder", move |parameters, declare| {
-        SessionRecorder::declare(declare, sessions.table(&parameters.table.0))
-    })?;
-    let recent = Arc::clone(&state.recent_work);
-    registry.recorder::<RecentWorkRecorderParameters, _>("recent_work_recorder", move |parameters, declare| {
-        RecentWorkRecorder::declare(declare, parameters, Arc::clone(&recent))
-    })?;
-    let queues = Arc::clone(&state.prefill_queues);
-    registry.recorder::<PrefillQueueParameters, _>("prefill_queue_recorder", move |parameters, declare| {
-        PrefillQueueRecorder::declare(declare, parameters, Arc::clone(&queues))
-    })?;
-    let cold = Arc::clone(&state.cold_prompts);
-    registry.recorder::<NoParameters, _>("cold_prompt_recorder", move |_, declare| {
-        ColdPromptRecorder::declare(declare, Arc::clone(&cold))
-    })
+    recorder "predict_recorder" NoParameters =>
+        PredictRecorder::declare(declare, Arc::clone(&state.index), Arc::clone(&state.predicted_blocks));
+    recorder "session_recorder" TableParameters =>
+        SessionRecorder::declare(declare, state.sessions.table(&parameters.table.0));
+    recorder "cold_prompt_recorder" NoParameters =>
+        ColdPromptRecorder::declare(declare, Arc::clone(&state.cold_prompts));
 }
 
 /// The name of one of the host's tables; not empty. Two steps of a workflow should not share one: a session would be
 /// bound now to the one's pod and now to the other's, and a turn that one takes would be missing to the other.
 #[derive(serde::Deserialize)]
 #[serde(try_from = "String")]
-struct Table(String);
+struct TableName(String);
 
-impl TryFrom<String> for Table {
+impl TryFrom<String> for TableName {
     type Error = &'static str;
 
     fn try_from(name: String) -> Result<Self, &'static str> {
@@ -239,12 +176,12 @@ impl TryFrom<String> for Table {
 #[derive(serde::Deserialize)]
 #[serde(default)]
 struct TableParameters {
-    table: Table,
+    table: TableName,
 }
 
 impl Default for TableParameters {
     fn default() -> Self {
-        Self { table: Table("sessions".to_owned()) }
+        Self { table: TableName("sessions".to_owned()) }
     }
 }
 
@@ -252,12 +189,12 @@ impl Default for TableParameters {
 #[derive(serde::Deserialize)]
 #[serde(default)]
 struct TurnsParameters {
-    table: Table,
+    table: TableName,
 }
 
 impl Default for TurnsParameters {
     fn default() -> Self {
-        Self { table: Table("turns".to_owned()) }
+        Self { table: TableName("turns".to_owned()) }
     }
 }
 
@@ -265,7 +202,7 @@ impl Default for TurnsParameters {
 #[derive(serde::Deserialize)]
 #[serde(default)]
 struct RoundRobinPickerParameters {
-    table: Table,
+    table: TableName,
     most: std::num::NonZeroUsize,
 }
 
@@ -279,7 +216,7 @@ impl Default for RoundRobinPickerParameters {
 #[derive(serde::Deserialize)]
 #[serde(default)]
 struct SessionPickerParameters {
-    table: Table,
+    table: TableName,
     most: std::num::NonZeroUsize,
     when_refused: crate::pick::WhenRefused,
 }
@@ -288,5 +225,43 @@ impl Default for SessionPickerParameters {
     fn default() -> Self {
         let SessionParameters { most, when_refused } = SessionParameters::default();
         Self { table: TableParameters::default().table, most, when_refused }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::profiles::StockProfile;
+
+    /// The plugin types in a document, by how each is written there.
+    fn types(document: &str) -> impl Iterator<Item = &str> {
+        let ends = |letter: char| !letter.is_ascii_lowercase() && letter != '_';
+        document.split("type: ").skip(1).map(move |rest| &rest[..rest.find(ends).unwrap_or(rest.len())])
+    }
+
+    /// Published policies are documents of the simulator, which a packaged crate comes without.
+    fn policies() -> Option<Vec<String>> {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/simulator/policies");
+        let files = std::fs::read_dir(folder).ok()?;
+        Some(files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap()).collect())
+    }
+
+    #[test]
+    fn profiles_and_policies_use_all_of_the_main_plugins_and_none_of_the_others() {
+        let Some(policies) = policies() else { return };
+        let documents = <StockProfile>::ALL.iter().map(|profile| profile.document);
+        let used: BTreeSet<&str> = documents.chain(policies.iter().map(String::as_str)).flat_map(types).collect();
+        assert_eq!(used, MAIN.iter().copied().collect());
+        assert!(EXTRA.iter().all(|name| !used.contains(name)));
+    }
+
+    #[test]
+    fn the_docs_of_extra_list_its_plugins() {
+        let docs = include_str!("extra.rs");
+        EXTRA.iter().for_each(|name| assert!(docs.contains(&format!("| `{name}` |")), "{name}"));
+        let rows = docs.lines().filter(|line| line.starts_with("//! | `")).count();
+        assert_eq!(rows, EXTRA.len());
     }
 }

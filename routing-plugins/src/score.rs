@@ -6,51 +6,32 @@
 //! 1, the dearest 0, and all get 1 when they cost the same. A cheaper candidate never scores below a dearer one; it scores
 //! the same only where the two are closer than a single-precision number can tell.
 
-mod adapter;
 mod cache_affinity;
-mod context_range;
 mod expected_wait;
 mod first_token;
-mod headroom;
 mod kv_utilization;
 mod least_load;
 mod linear_cost;
 mod locality;
-mod metric;
-mod no_hit_spread;
-mod normalize;
-mod predictions;
+pub(crate) mod normalize;
 mod prefill_cost;
 mod prefill_queue;
 mod prompt;
 mod recent_work;
-mod round_robin;
-mod session;
-mod stamps;
 #[cfg(test)]
 pub(crate) mod testing;
-mod tier;
 mod work_window;
 
-pub use adapter::AdapterScorer;
 pub use cache_affinity::{CacheAffinityParameters, CacheAffinityScorer};
-pub use context_range::ContextRangeScorer;
 pub use expected_wait::{ExpectedWaitParameters, ExpectedWaitScorer};
 pub use first_token::{FirstTokenParameters, FirstTokenScorer, WaitCredit};
-pub use headroom::{HeadroomParameters, HeadroomScorer, PreferredHeadroom};
 pub use kv_utilization::KvUtilizationScorer;
 pub use least_load::{LeastLoadParameters, LeastLoadScorer, LoadFigure, LoadForm};
 pub use linear_cost::{LinearCostParameters, LinearCostScorer};
 pub use locality::{LocalityLevel, LocalityParameters, LocalityScorer};
-pub use metric::{MetricRange, MetricScorer, MetricScorerParameters, Metrics, PreferredMetric};
-pub use no_hit_spread::{ColdPrompts, NoHitSpreadScorer};
-pub use predictions::{Prediction, PredictionTable, Predictions};
 pub use prefill_cost::PrefillCostScorer;
 pub use prefill_queue::PrefillQueues;
 pub use recent_work::{RecentWorkParameters, RecentWorkScorer};
-pub use round_robin::{RoundRobinScorer, ScoreTurns};
-pub use session::{Bindings, SessionScorer};
-pub use tier::{TierScorer, TierWeights};
 pub use work_window::RecentWork;
 
 pub(crate) use prompt::{PromptReads, length, uncached};
@@ -58,23 +39,15 @@ pub(crate) use prompt::{PromptReads, length, uncached};
 // For fleets of every width.
 const _: () = {
     const fn scorer<S: routing_core::Scorer<16>>() {}
-    scorer::<AdapterScorer>();
     scorer::<CacheAffinityScorer<16>>();
-    scorer::<ContextRangeScorer>();
     scorer::<ExpectedWaitScorer<16>>();
     scorer::<FirstTokenScorer<16>>();
-    scorer::<HeadroomScorer<16>>();
     scorer::<KvUtilizationScorer>();
     scorer::<LeastLoadScorer<16>>();
     scorer::<LinearCostScorer<16>>();
     scorer::<LocalityScorer>();
-    scorer::<MetricScorer>();
-    scorer::<NoHitSpreadScorer<16>>();
     scorer::<PrefillCostScorer<16>>();
     scorer::<RecentWorkScorer<16>>();
-    scorer::<RoundRobinScorer<16>>();
-    scorer::<SessionScorer<16>>();
-    scorer::<TierScorer>();
 };
 
 #[cfg(all(test, feature = "serde"))]
@@ -83,6 +56,7 @@ mod tests {
 
     use super::*;
     use crate::Fraction;
+    use crate::extra::{HeadroomParameters, MetricScorerParameters, TierWeights};
 
     fn read<T: DeserializeOwned>(json: &str) -> Result<T, String> {
         serde_json::from_str(json).map_err(|error| error.to_string())

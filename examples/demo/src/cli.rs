@@ -11,7 +11,6 @@ use clap::Parser;
 use pointsman_example_common::cli::{fail, positive};
 use pointsman_example_common::progress::Progress;
 use pointsman_example_common::signals::Signals;
-use pointsman_gateway::config::STOCK_PROFILES;
 use pointsman_lab::format::grouped;
 use tokio::sync::Notify;
 
@@ -43,7 +42,7 @@ struct Args {
     #[arg(long, requires = "chaos")]
     corrupt_index: bool,
     /// Stock profile: the only one to compare, or the one to serve with.
-    #[arg(long, value_name = "NAME", value_parser = STOCK_PROFILES)]
+    #[arg(long, value_name = "NAME", value_parser = routing_plugins::profiles::NAMES)]
     profile: Option<String>,
     /// Simulated pods.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(2..=64))]

@@ -23,7 +23,7 @@ use serde::{Deserialize, Deserializer, de};
 pub use self::error::{ConfigError, Problem, Problems};
 pub use self::events::{EventSourceSettings, Events, GrpcSource, NatsSource, ZmqEndpoints};
 pub use self::pod::{PodRole, PodSettings};
-pub use self::profile::{Profile, ProfileFile, STOCK_PROFILES};
+pub use self::profile::{Profile, ProfileFile};
 pub use self::server::{InternalSettings, Limits, TlsFiles};
 pub use self::timeouts::{HealthCheck, Retry, SnapshotSettings, Timeouts};
 

@@ -175,7 +175,7 @@ pub(super) fn pods(app: &AppState) -> Vec<PodState> {
 }
 
 fn pod_state(app: &AppState, entry: &RegisteredPod) -> PodState {
-    let view = app.plugin_state.load.view(Instant::now(), Duration::from_secs(10)).of(entry.pod, entry.load);
+    let view = app.plugin_state.load.load_of(entry.pod, entry.load, Instant::now(), Duration::from_secs(10));
     let is_open = app.plugin_state.open_breakers.opened().contains(entry.pod.id());
     PodState {
         name: entry.settings.name.clone(),

@@ -1,7 +1,8 @@
 //! Builds the configured routing profile into a workflow.
 
-use routing_core::{ProfileBuilder, Registry, Workflow};
-use routing_plugins::{PluginState, profiles, register};
+use routing_core::{Registry, Workflow};
+use routing_plugins::profiles::StockProfile;
+use routing_plugins::{PluginState, register};
 
 use super::config::Profile;
 use super::error::ProfileError;
@@ -26,20 +27,8 @@ pub(super) fn build(profile: &Profile, plugin_state: &PluginState) -> Result<Wor
 }
 
 fn ready(name: &str, plugin_state: &PluginState) -> Result<Workflow, ProfileError> {
-    let one_step = |profile: ProfileBuilder| profile.build().map(Workflow::from);
-    let built = match name {
-        "first_token" => one_step(profiles::first_token(plugin_state)),
-        "round_robin" => one_step(profiles::round_robin(plugin_state)),
-        "least_load" => one_step(profiles::least_load(plugin_state)),
-        "consistent_hash" => one_step(profiles::consistent_hash(plugin_state)),
-        "cache_aware" => one_step(profiles::cache_aware(plugin_state)),
-        "cache_aware_sticky" => one_step(profiles::cache_aware_sticky(plugin_state)),
-        "sticky_least_loaded" => one_step(profiles::sticky_least_loaded(plugin_state)),
-        "prefill_decode" => profiles::prefill_decode(plugin_state).build(),
-        "prefill_decode_conditional" => profiles::prefill_decode_conditional(plugin_state).build(),
-        _ => return Err(ProfileError::Unknown(name.into())),
-    };
-    built.map_err(|error| ProfileError::Document(error.to_string().into()))
+    let Some(profile) = StockProfile::find(name) else { return Err(ProfileError::Unknown(name.into())) };
+    (profile.build)(plugin_state).map_err(|error| ProfileError::Document(error.to_string().into()))
 }
 
 fn document<'de>(
@@ -61,7 +50,6 @@ mod tests {
     use routing_plugins::Hashing;
 
     use super::*;
-    use crate::config::STOCK_PROFILES;
 
     fn plugin_state() -> PluginState {
         let index: Arc<Index> = Arc::new(Index::new(Config::default()));
@@ -70,7 +58,7 @@ mod tests {
 
     #[test]
     fn every_stock_profile_is_known_and_builds() {
-        for name in STOCK_PROFILES {
+        for StockProfile { name, .. } in <StockProfile>::ALL {
             build(&Profile::stock(name), &plugin_state()).unwrap_or_else(|error| panic!("{name}: {error}"));
         }
         assert_eq!(build(&Profile::stock("x"), &plugin_state()).err(), Some(ProfileError::Unknown("x".into())));

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use kv_index::{BlockSize, Config, Index};
 use routing_core::{Registry, Workflow, suggest};
+use routing_plugins::profiles::StockProfile;
 use routing_plugins::{Hashing, PluginState, register};
 use serde_yaml_ng::{Mapping, Value};
 
@@ -25,11 +26,6 @@ macro_rules! documents {
     };
 }
 
-/// The profiles that [`routing_plugins::profiles`] has.
-const STOCK: [(&str, &str); 9] = documents!("../../../routing-plugins/profiles/":
-    first_token, round_robin, least_load, consistent_hash, cache_aware, cache_aware_sticky, sticky_least_loaded,
-    prefill_decode, prefill_decode_conditional);
-
 /// The profile that gateways should begin with.
 pub(crate) const DEFAULT: &str = "first_token";
 
@@ -37,6 +33,12 @@ pub(crate) const DEFAULT: &str = "first_token";
 const PUBLISHED: [(&str, &str); 11] = documents!("../policies/":
     random, longest_prefix, session_sticky, smg_cache_aware, smg_expected_wait, dynamo_linear, vllm_rfc, lmetric,
     preble_e2, mooncake_ttft, llm_d);
+
+/// Stock profiles and published rules: names, and texts.
+fn documents() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let stock = <StockProfile>::ALL.into_iter().map(|profile| (profile.name, profile.document));
+    stock.chain(PUBLISHED)
+}
 
 impl Policy {
     /// The names of those for pods that prefill and decode.
@@ -51,18 +53,17 @@ impl Policy {
 
     /// The names of all that come along, in the order tables list them.
     pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-        STOCK.iter().chain(&PUBLISHED).map(|(name, _)| *name)
+        documents().map(|(name, _)| name)
     }
 
     /// All that come along, each with what it says of itself in one sentence.
     pub(crate) fn described() -> impl Iterator<Item = (&'static str, String)> {
-        STOCK.iter().chain(&PUBLISHED).map(|(name, text)| (*name, first_sentence(text)))
+        documents().map(|(name, text)| (name, first_sentence(text)))
     }
 
     /// One that comes along, or of a file.
     pub(crate) fn find(name: &str) -> Result<Self, SimulateError> {
-        let known =
-            STOCK.iter().chain(&PUBLISHED).find(|(known, _)| *known == name).map(|(_, text)| (*text).to_owned());
+        let known = documents().find(|(known, _)| *known == name).map(|(_, text)| text.to_owned());
         let (name, text) = match known {
             Some(text) => (name.to_owned(), text),
             None if Path::new(name).extension().is_some() => {

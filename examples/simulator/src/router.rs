@@ -138,7 +138,7 @@ impl Router {
 
     /// What a pod has to do, as the router knows it.
     pub(crate) fn pod_load(&self, now: u64, pod: usize) -> PodLoad {
-        self.load.view(self.at(now), Duration::from_secs(10)).of(self.pods[pod], Load::default())
+        self.load.load_of(self.pods[pod], Load::default(), self.at(now), Duration::from_secs(10))
     }
 
     /// Counts a request on a pod that was not decided about.

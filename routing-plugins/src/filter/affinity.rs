@@ -5,7 +5,6 @@ use routing_core::{Declare, Filter, PluginError, PrefixMatches, Read, RoutingCon
 
 #[cfg(feature = "serde")]
 use super::checks;
-use super::utilization::positive;
 use crate::parameters::{Fraction, Positive};
 use crate::prepare::{LoadTable, Loads};
 
@@ -32,8 +31,8 @@ impl Default for AffinityParameters {
             Some(share) => share,
             None => panic!("a default is in range"),
         };
-        const MOST_WAIT: Positive = positive(18.0);
-        const PREFILL_RATE: Positive = positive(16_000.0);
+        const MOST_WAIT: Positive = Positive::new(18.0).expect("above 0");
+        const PREFILL_RATE: Positive = Positive::new(16_000.0).expect("above 0");
         Self { share: SHARE, most_wait: Some(MOST_WAIT), prefill_rate: PREFILL_RATE, explore: Fraction::ZERO }
     }
 }

@@ -4,7 +4,7 @@
 
 use super::in_flight::{Figures, InFlightLimit};
 use super::metric::Metric;
-use super::utilization::UtilizationParameters;
+use crate::extra::UtilizationParameters;
 use crate::load::PodLoad;
 
 /// How full a fleet is by what its engines report: the mean over pods of
@@ -17,7 +17,8 @@ use crate::load::PodLoad;
 /// # Examples
 ///
 /// ```
-/// use routing_plugins::filter::{UtilizationParameters, saturation};
+/// use routing_plugins::extra::{UtilizationParameters};
+/// use routing_plugins::filter::{saturation};
 /// use routing_plugins::load::PodLoad;
 ///
 /// let (mut queueing, idle) = (PodLoad::default(), PodLoad::default());

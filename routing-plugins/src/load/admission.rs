@@ -36,7 +36,7 @@ use super::{InFlight, PodLoad, Work};
 /// let crowd = BatchCrowd { pods: 16, busy: 0 };
 /// let now = Instant::now();
 /// let admits = || {
-///     let load = all.view(now, Duration::from_secs(5)).of(pod, Load::default());
+///     let load = all.load_of(pod, Load::default(), now, Duration::from_secs(5));
 ///     rule.admits(&load, &batch.in_flight(pod.id()), Work::of(400).output(100), crowd)
 /// };
 /// assert!(admits(), "nobody is there");

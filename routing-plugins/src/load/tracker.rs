@@ -8,7 +8,8 @@ use kv_index::{DEFAULT_POD_WORDS, Pod, PodId, PodSet};
 use routing_core::{Fleet, Load};
 
 use super::cell::{Cell, Cells};
-use super::{Figures, InFlight, LoadGuard, LoadView, Work};
+use super::merged::MergedLoads;
+use super::{Figures, InFlight, LoadGuard, PodLoad, Work};
 
 /// Counts what was sent to each pod and is not done, and remembers what engines report.
 ///
@@ -48,15 +49,44 @@ impl<const W: usize> LoadTracker<W> {
         self.cells.get(pod).map(Cell::in_flight).unwrap_or_default()
     }
 
-    /// What pods have to do as it is known at an instant. Reports that are older than `stale_after` are marked as stale.
+    /// What a pod has to do, as it is known at an instant. Reports that are older than `stale_after` are marked as stale;
+    /// `elsewhere` counts if the pod did not report.
+    ///
+    /// For a pod that reported, with `own` for what is in flight from here:
+    ///
+    /// ```text
+    /// requests = max(own now, running + waiting − own at the report + own now)
+    /// tokens   = max(own now, reported tokens   − own at the report + own now)
+    /// ```
+    ///
+    /// So requests of other gateways count, what is sent from here after the report counts at once, what is done since counts
+    /// no more, and there are never fewer than are known here to be under way. Own tokens are [`InFlight::tokens`].
+    ///
+    /// A report that is older than that is merged like any other: old figures are a better guess than none.
+    /// [`PodLoad::stale`] tells that it is old and [`PodLoad::age`] how old, and [`PodLoad::is_reported`] is false. A report
+    /// from after the instant is of age 0.
+    ///
+    /// Of a pod that did not report to the tracker, figures from elsewhere are taken, such as the fleet's. When they were
+    /// made is not known; they are taken to be of the moment when they were first asked for. So until other figures come,
+    /// what is sent from here counts on top of them, and a burst between two snapshots of a fleet is seen. The same figures
+    /// twice in a row are taken for one report.
+    ///
+    /// How much of a KV cache is in use is brought into 0..=1; what is not a number counts as full.
+    ///
+    /// Figures are of the pod that is asked for. If its id is another's for the tracker, nothing is in flight to it.
     #[must_use]
-    pub fn view(&self, now: Instant, stale_after: Duration) -> LoadView<'_> {
-        // Before the first report there is nothing that could be of any age.
-        let now = self.origin.get().map_or(0, |&origin| nanos(origin, now));
-        LoadView::new(&self.cells, now, stale_after)
+    pub fn load_of(&self, pod: Pod, elsewhere: Load, now: Instant, stale_after: Duration) -> PodLoad {
+        self.view(now, stale_after).of(pod, elsewhere)
     }
 
-    /// The figures of pods 0, 1 and so on, as [`LoadView::of`] tells them; 0 for pods that are not of the fleet.
+    /// The same of many pods at one instant.
+    pub(crate) fn view(&self, now: Instant, stale_after: Duration) -> MergedLoads<'_> {
+        // Before the first report there is nothing that could be of any age.
+        let now = self.origin.get().map_or(0, |&origin| nanos(origin, now));
+        MergedLoads::new(&self.cells, now, stale_after)
+    }
+
+    /// The figures of pods 0, 1 and so on, as [`Self::load_of`] has them; 0 for pods that are not of the fleet.
     pub(crate) fn figures_into(&self, fleet: &Fleet<W>, figures: &mut [Figures]) {
         for (at, (shown, figures)) in self.cells.shown(fleet.stamp()).zip(figures).enumerate() {
             // Two stores and not one of either: so the common one is a copy of a word.
@@ -105,7 +135,7 @@ fn nanos(from: Instant, to: Instant) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::{PodLoad, handles, start};
+    use crate::load::{handles, start};
 
     const ONE: Load = Load { running: 1, waiting: 0, tokens: 0, kv_used: 0.0 };
 

@@ -4,7 +4,7 @@ use kv_index::PodId;
 
 /// The finalizer of SplitMix64: a bijective scramble of 64 bits.
 #[inline]
-pub(super) fn mix(mut z: u64) -> u64 {
+pub(crate) fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
@@ -12,14 +12,14 @@ pub(super) fn mix(mut z: u64) -> u64 {
 
 /// The number of a seed with this place in a row of them.
 #[inline]
-pub(super) fn draw(seed: u64, at: u64) -> u64 {
+pub(crate) fn draw(seed: u64, at: u64) -> u64 {
     // Mixed first, or the rows of neighbouring seeds would be one row, shifted. Ties are drawn from the bare seed.
     mix(mix(seed ^ 0x6a09_e667_f3bc_c908).wrapping_add((at + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)))
 }
 
 /// A number below `end`, which is not 0; each equally likely, but for less than one part in 2^50.
 #[inline]
-pub(super) fn below(number: u64, end: usize) -> usize {
+pub(crate) fn below(number: u64, end: usize) -> usize {
     ((u128::from(number) * end as u128) >> 64) as usize
 }
 
@@ -27,7 +27,7 @@ pub(super) fn below(number: u64, end: usize) -> usize {
 ///
 /// Divided by weights and put in order, such draws are a weighted order without replacement.
 #[inline]
-pub(super) fn exponential(seed: u64, pod: PodId) -> f64 {
+pub(crate) fn exponential(seed: u64, pod: PodId) -> f64 {
     // In the middle of one of 2^53 steps, so neither 0 nor 1.
     let uniform = ((draw(seed, pod.index() as u64) >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
     -uniform.ln()

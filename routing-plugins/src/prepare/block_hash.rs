@@ -12,20 +12,20 @@ use crate::tokens::PromptTokens;
 
 /// How the prompt becomes block hashes.
 #[derive(Debug)]
-pub struct PromptChain;
+pub(crate) struct PromptChain;
 
 impl Slot for PromptChain {
-    type Value = ChainRecipe;
+    type Value = PromptHasher;
     const NAME: &'static str = "prompt.chain";
 
-    fn clear(value: &mut ChainRecipe) {
+    fn clear(value: &mut PromptHasher) {
         (value.by, value.most, value.block) = (None, 0, 0);
     }
 }
 
 /// A prompt that is hashed when somebody asks, and only as deep.
 #[derive(Clone, Debug, Default)]
-pub struct ChainRecipe {
+pub(crate) struct PromptHasher {
     by: Option<Hasher>,
     /// Leading tokens that count.
     most: usize,
@@ -46,15 +46,15 @@ enum Hasher {
 
 /// The hashes of a prompt, as far as they were asked for; memory that is used again.
 #[derive(Debug, Default)]
-pub struct HashedBlocks {
+pub(crate) struct HashBuffer {
     native: Vec<BlockHash>,
     #[cfg(feature = "engine")]
     engine: kv_index::engine::ChainBuffer,
 }
 
-impl HashedBlocks {
+impl HashBuffer {
     /// Forgets the hashes, and keeps the memory.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.native.clear();
         #[cfg(feature = "engine")]
         self.engine.clear();
@@ -62,7 +62,7 @@ impl HashedBlocks {
 
     /// What was hashed so far: the prompt's first blocks, at least as many as any pod was found to hold.
     #[must_use]
-    pub fn hashes(&self) -> &[BlockHash] {
+    pub(crate) fn hashes(&self) -> &[BlockHash] {
         #[cfg(feature = "engine")]
         if self.native.is_empty() {
             return self.engine.hashes();
@@ -71,15 +71,15 @@ impl HashedBlocks {
     }
 }
 
-impl ChainRecipe {
+impl PromptHasher {
     /// Bytes of a request's body instead of tokens; blocks are taken to have so many tokens.
-    pub(super) fn text(hasher: TextHasher, block_tokens: usize) -> Self {
+    pub(crate) fn text(hasher: TextHasher, block_tokens: usize) -> Self {
         Self { by: Some(Hasher::Text(hasher)), block: block_tokens, ..Self::default() }
     }
 
     /// Tokens in a block; of text, about so many.
     #[must_use]
-    pub fn block_tokens(&self) -> usize {
+    pub(crate) fn block_tokens(&self) -> usize {
         self.block
     }
 
@@ -100,12 +100,12 @@ impl ChainRecipe {
     /// # Errors
     ///
     /// When the engine's rules do not cover the request.
-    pub fn search<const W: usize>(
+    pub(crate) fn search<const W: usize>(
         &self,
         index: &Index<W>,
         request: &Request<'_>,
         tokens: &[u32],
-        hashed: &mut HashedBlocks,
+        hashed: &mut HashBuffer,
         matches: &mut Matches<W>,
     ) -> Result<(), PluginError> {
         self.with(request, tokens, hashed, &mut |chain| index.search_lazy(chain, matches))
@@ -116,12 +116,12 @@ impl ChainRecipe {
     /// # Errors
     ///
     /// As [`Self::search`].
-    pub fn hashes(&self, request: &Request<'_>, tokens: &[u32]) -> Result<Vec<BlockHash>, PluginError> {
+    pub(crate) fn hashes(&self, request: &Request<'_>, tokens: &[u32]) -> Result<Vec<BlockHash>, PluginError> {
         if let Some(Hasher::Given) = self.by {
             return Ok(self.given(request).to_vec());
         }
         let mut hashes = Vec::new();
-        self.with(request, tokens, &mut HashedBlocks::default(), &mut |chain| {
+        self.with(request, tokens, &mut HashBuffer::default(), &mut |chain| {
             hashes.extend_from_slice(chain.hash_up_to(chain.len()));
         })?;
         Ok(hashes)
@@ -137,7 +137,7 @@ impl ChainRecipe {
         &self,
         request: &Request<'_>,
         tokens: &[u32],
-        hashed: &mut HashedBlocks,
+        hashed: &mut HashBuffer,
         work: &mut dyn FnMut(&mut dyn ChainSource),
     ) -> Result<(), PluginError> {
         let tokens = &tokens[..tokens.len().min(self.most)];
@@ -171,7 +171,7 @@ pub struct BlockHashParameters {
     pub per_tenant: bool,
 }
 
-/// Writes [`PromptChain`]: the prompt's blocks by the hash that the index is filled with.
+/// Writes `PromptChain`: the prompt's blocks by the hash that the index is filled with.
 ///
 /// Hashing is lazy: a prompt that nobody holds costs the hashes of its first few blocks, whatever its length. Of a prompt,
 /// only the first [`most_tokens`](BlockHashParameters::most_tokens) count, and only the first
@@ -194,7 +194,7 @@ impl BlockHashPreparer {
         Self { parameters, hashing, chain: declare.writes() }
     }
 
-    fn hasher(&self, request: &Request<'_>, recipe: &mut ChainRecipe) -> (Hasher, usize) {
+    fn hasher(&self, request: &Request<'_>, recipe: &mut PromptHasher) -> (Hasher, usize) {
         match &self.hashing {
             Hashing::Given(size) => (Hasher::Given, size.tokens()),
             Hashing::Native(size) => (Hasher::Native(self.native(*size, request, recipe)), size.tokens()),
@@ -205,7 +205,7 @@ impl BlockHashPreparer {
         }
     }
 
-    fn native(&self, size: BlockSize, request: &Request<'_>, recipe: &mut ChainRecipe) -> ChainHasher {
+    fn native(&self, size: BlockSize, request: &Request<'_>, recipe: &mut PromptHasher) -> ChainHasher {
         let salt = request.salt.filter(|salt| !salt.is_empty());
         let tenant = request.tenant.filter(|_| self.parameters.per_tenant);
         if let (None, None, None) = (request.adapter, salt, tenant) {

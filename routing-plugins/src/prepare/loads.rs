@@ -6,7 +6,7 @@ use std::time::Duration;
 use kv_index::{DEFAULT_POD_WORDS, PodId, PodSet};
 use routing_core::{Declare, Fleet, Parts, PluginError, PrepareContext, Preparer, Slot, Write};
 
-use crate::load::{Figures, LoadTracker, LoadView, PodLoad};
+use crate::load::{Figures, LoadTracker, MergedLoads, PodLoad};
 
 /// What every pod has to do.
 ///
@@ -78,7 +78,7 @@ impl LoadTable {
     }
 
     /// The same, and everything else that is known of them.
-    fn fill_whole<const W: usize>(&mut self, fleet: &Fleet<W>, view: LoadView<'_>) {
+    fn fill_whole<const W: usize>(&mut self, fleet: &Fleet<W>, view: MergedLoads<'_>) {
         self.begin(fleet.pods());
         self.pods.resize(PodSet::<W>::CAPACITY, PodLoad::default());
         self.whole = self.used;
@@ -135,7 +135,7 @@ impl Default for LoadParameters {
 }
 
 /// Writes [`Loads`]: for every pod of the fleet, what was sent to it from here and what its engine reported, as
-/// [`LoadView`](crate::load::LoadView) merges them, at the request's instant.
+/// [`LoadTracker::load_of`] merges them, at the request's instant.
 ///
 /// Of pods that did not report to the tracker, [`Fleet::load`](routing_core::Fleet::load) is taken, as of the first decision
 /// that saw these figures: what is sent from here after it counts on top. Figures are those of the

@@ -5,19 +5,19 @@ use std::sync::Arc;
 use kv_index::{DEFAULT_POD_WORDS, Index};
 use routing_core::{Declare, PluginError, PrefixMatches, PrepareContext, Preparer, Read, Slot, TryRead, Write};
 
-use super::block_hash::{HashedBlocks, PromptChain};
+use super::block_hash::{HashBuffer, PromptChain};
 use crate::tokens::PromptTokens;
 
 /// The prompt's hashes, as far as the search asked for them.
 #[derive(Debug)]
-pub struct HashedPrefix;
+pub(crate) struct HashedPrefix;
 
 impl Slot for HashedPrefix {
-    type Value = HashedBlocks;
+    type Value = HashBuffer;
     const NAME: &'static str = "prompt.hashed";
     const INCIDENTAL: bool = true;
 
-    fn clear(value: &mut HashedBlocks) {
+    fn clear(value: &mut HashBuffer) {
         value.clear();
     }
 }

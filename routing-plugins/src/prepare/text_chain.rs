@@ -10,24 +10,24 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Which bytes of a body are hashed, and how.
 #[derive(Clone, Debug)]
-pub(super) struct TextHasher {
+pub(crate) struct TextHasher {
     /// What makes caches incompatible.
-    pub(super) seed: u64,
+    pub(crate) seed: u64,
     /// Bytes in a block.
-    pub(super) size: NonZeroUsize,
+    pub(crate) size: NonZeroUsize,
     /// The prompt's place in the body.
-    pub(super) bytes: Range<usize>,
+    pub(crate) bytes: Range<usize>,
 }
 
 /// A text's block hashes, made as far as they are asked for. A last block that is not full is dropped, as engines do.
-pub(super) struct TextChain<'a> {
+pub(crate) struct TextChain<'a> {
     hasher: &'a TextHasher,
     text: &'a [u8],
     hashes: &'a mut Vec<BlockHash>,
 }
 
 impl<'a> TextChain<'a> {
-    pub(super) fn new(hasher: &'a TextHasher, body: &'a [u8], hashes: &'a mut Vec<BlockHash>) -> Self {
+    pub(crate) fn new(hasher: &'a TextHasher, body: &'a [u8], hashes: &'a mut Vec<BlockHash>) -> Self {
         hashes.clear();
         Self { hasher, text: body.get(hasher.bytes.clone()).unwrap_or_default(), hashes }
     }

@@ -16,15 +16,15 @@ use crate::prepare::{
 };
 
 /// Two pods of one index; a request goes to the first that is left. Prompts are of four blocks, sessions are users.
-pub(super) struct Site {
-    pub(super) index: Arc<Index>,
-    pub(super) pods: [PodInfo; 2],
-    pub(super) start: Instant,
+pub(crate) struct Site {
+    pub(crate) index: Arc<Index>,
+    pub(crate) pods: [PodInfo; 2],
+    pub(crate) start: Instant,
 }
 
 impl Site {
     #[expect(clippy::disallowed_methods, reason = "a request has some instant; which one does not matter")]
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let index: Arc<Index> = Arc::new(Index::new(Config::default()));
         let pods = ["0", "1"].map(|name| PodInfo::new(index.join(name).expect("room"), name));
         Self { index, pods, start: Instant::now() }
@@ -46,7 +46,7 @@ impl Site {
             .recorder("recorder", recorder)
     }
 
-    pub(super) fn workflow<R: Recorder + 'static>(
+    pub(crate) fn workflow<R: Recorder + 'static>(
         &self,
         recorder: impl FnOnce(&mut Declare<'_>) -> R + Send + 'static,
     ) -> Workflow {
@@ -54,12 +54,12 @@ impl Site {
     }
 
     /// Decides without some pods, at the start; who it is.
-    pub(super) fn send(&self, workflow: &Workflow, prompt: u32, without: &[usize]) -> usize {
+    pub(crate) fn send(&self, workflow: &Workflow, prompt: u32, without: &[usize]) -> usize {
         self.send_at(workflow, prompt, without, 0)
     }
 
     /// The same so many milliseconds after the start.
-    pub(super) fn send_at(&self, workflow: &Workflow, prompt: u32, without: &[usize], millis: u64) -> usize {
+    pub(crate) fn send_at(&self, workflow: &Workflow, prompt: u32, without: &[usize], millis: u64) -> usize {
         let tokens = tokens(prompt);
         let request = Request::new("m", self.start + Duration::from_millis(millis)).tokens(&tokens);
         let request = request.body(br#"{"user": "u"}"#);
@@ -72,7 +72,7 @@ impl Site {
     }
 
     /// Makes a decision whose second step fails, with a recorder in the first.
-    pub(super) fn fail_later<R: Recorder + 'static>(
+    pub(crate) fn fail_later<R: Recorder + 'static>(
         &self,
         recorder: impl FnOnce(&mut Declare<'_>) -> R + Send + 'static,
     ) {
@@ -93,14 +93,14 @@ impl Site {
     }
 
     /// A pod reports that it cached a prompt.
-    pub(super) fn store(&self, pod: usize, prompt: u32) {
+    pub(crate) fn store(&self, pod: usize, prompt: u32) {
         let chain = ChainHasher::new(ChainSeed::new("m"), size()).hash(&tokens(prompt));
         let stored = Event::Stored(Stored::prompt(&chain));
         self.index.apply(self.pods[pod].pod, EventSemantics::Membership, &stored).expect("it is alive");
     }
 
     /// How much of a prompt each pod is found to hold.
-    pub(super) fn depths(&self, prompt: u32) -> [usize; 2] {
+    pub(crate) fn depths(&self, prompt: u32) -> [usize; 2] {
         let mut matches = Matches::default();
         self.index.search(&ChainHasher::new(ChainSeed::new("m"), size()).hash(&tokens(prompt)), &mut matches);
         self.pods.each_ref().map(|info| matches.depth(info.pod.id()))

@@ -6,9 +6,9 @@ use kv_index::{DEFAULT_POD_WORDS, Matches};
 use routing_core::{Declare, PluginError, PrefixMatches, Read, RoutingContext, Scorer, Scores};
 
 use super::normalize;
-use super::tier::TierWeights;
+use crate::extra::{HeldTiers, TierWeights};
 use crate::parameters::Fraction;
-use crate::prepare::{HeldTiers, PromptChain};
+use crate::prepare::PromptChain;
 
 /// What [`CacheAffinityScorer`] takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,7 +20,7 @@ pub struct CacheAffinityParameters {
     /// The held length, in tokens, from which on more is no better; 8192, unless given.
     pub length_scale: NonZeroU32,
     /// What a block counts by the fastest tier it lies in; without them, as much in every tier. They take a
-    /// [`TierMatchPreparer`](crate::prepare::TierMatchPreparer).
+    /// [`TierMatchPreparer`](crate::extra::TierMatchPreparer).
     pub tiers: Option<TierWeights>,
 }
 

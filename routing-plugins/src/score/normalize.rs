@@ -10,44 +10,44 @@ use crate::load::Figures;
 
 /// From the least of some numbers to the most.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Span {
+pub(crate) struct Span {
     least: f64,
     most: f64,
 }
 
 impl Span {
     /// Of no numbers.
-    pub(super) const EMPTY: Self = Self { least: f64::INFINITY, most: f64::NEG_INFINITY };
+    pub(crate) const EMPTY: Self = Self { least: f64::INFINITY, most: f64::NEG_INFINITY };
 
     #[inline]
-    pub(super) fn add(&mut self, number: f64) {
+    pub(crate) fn add(&mut self, number: f64) {
         self.least = self.least.min(number);
         self.most = self.most.max(number);
     }
 
-    pub(super) fn most(&self) -> f64 {
+    pub(crate) fn most(&self) -> f64 {
         self.most
     }
 
     /// How far apart they lie; 0 if there are none.
-    pub(super) fn width(&self) -> f64 {
+    pub(crate) fn width(&self) -> f64 {
         (self.most - self.least).max(0.0)
     }
 
     /// 1 for the least, 0 for the most, 1 if they are the same.
     #[inline]
-    pub(super) fn falling(&self, number: f64) -> f32 {
+    pub(crate) fn falling(&self, number: f64) -> f32 {
         self.share(self.most, number) as f32
     }
 
     /// 0 for the least, 1 for the most, 1 if they are the same.
     #[inline]
-    pub(super) fn rising(&self, number: f64) -> f32 {
+    pub(crate) fn rising(&self, number: f64) -> f32 {
         self.position(number) as f32
     }
 
     /// The same in full.
-    pub(super) fn position(&self, number: f64) -> f64 {
+    pub(crate) fn position(&self, number: f64) -> f64 {
         self.share(number, self.least)
     }
 
@@ -60,7 +60,7 @@ impl Span {
 }
 
 /// Scores every candidate by what it costs, given how many leading blocks of the prompt it holds.
-pub(super) fn by_cost_and_depth<const W: usize>(
+pub(crate) fn by_cost_and_depth<const W: usize>(
     scores: &mut Scores<'_, W>,
     held: &Matches<W>,
     cost: impl Fn(PodId, usize) -> f64,
@@ -74,7 +74,7 @@ pub(super) fn by_cost_and_depth<const W: usize>(
 
 /// Scores every pod by its figures, which stand side by side: in a plain loop, candidates or not.
 #[inline]
-pub(super) fn by_figures<const W: usize>(
+pub(crate) fn by_figures<const W: usize>(
     scores: &mut Scores<'_, W>,
     figures: &[Figures],
     score: impl Fn(Figures) -> f32,
@@ -86,7 +86,7 @@ pub(super) fn by_figures<const W: usize>(
 }
 
 /// Candidates by how many leading blocks they hold, whole groups at once; those that hold nothing come last.
-pub(super) fn by_depth<const W: usize>(
+pub(crate) fn by_depth<const W: usize>(
     held: Option<&Matches<W>>,
     candidates: PodSet<W>,
     mut visit: impl FnMut(PodSet<W>, usize),
@@ -101,7 +101,7 @@ pub(super) fn by_depth<const W: usize>(
 
 /// How much of a KV cache is in use, whatever stands in a load: what is not a number counts as full.
 #[inline]
-pub(super) fn kv_used(reported: f32) -> f64 {
+pub(crate) fn kv_used(reported: f32) -> f64 {
     f64::from(crate::load::share(reported))
 }
 

@@ -13,12 +13,10 @@ use routing_core::{
     RoutingContext, RoutingInput, RoutingPlan, Scorer, Slot, Totals, Trace, Write,
 };
 
+use crate::extra::{TierMatchParameters, TierMatchPreparer};
 use crate::load::PodLoad;
 use crate::plugin_state::Hashing;
-use crate::prepare::{
-    BlockHashParameters, BlockHashPreparer, GivenTokensPreparer, Loads, PrefixMatchPreparer, TierMatchParameters,
-    TierMatchPreparer,
-};
+use crate::prepare::{BlockHashParameters, BlockHashPreparer, GivenTokensPreparer, Loads, PrefixMatchPreparer};
 
 /// Tokens in a block of a scene's prompt.
 pub(crate) const BLOCK: usize = 16;

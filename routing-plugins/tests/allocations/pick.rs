@@ -9,10 +9,11 @@ use routing_core::{
     Declare, Fleet, Picker, PluginError, PodInfo, PrepareContext, Preparer, ProfileBuilder, Request, RoutingContext,
     RoutingInput, RoutingPlan, Scorer, Scores, Workflow, Write,
 };
+use routing_plugins::extra::{BetterBy, TwoChoicesParameters, TwoChoicesPicker};
 use routing_plugins::load::PodLoad;
 use routing_plugins::pick::{
-    BetterBy, ConsistentHashParameters, ConsistentHashPicker, HashBy, MaxScorePicker, RoundRobinPicker, SessionPicker,
-    TwoChoicesParameters, TwoChoicesPicker, WeightedRandomParameters, WeightedRandomPicker,
+    ConsistentHashParameters, ConsistentHashPicker, HashBy, MaxScorePicker, RoundRobinPicker, SessionPicker,
+    WeightedRandomParameters, WeightedRandomPicker,
 };
 use routing_plugins::prepare::{HashKey, LoadTable, Loads, Session};
 

@@ -15,11 +15,12 @@ use routing_core::{
     Trace,
 };
 use routing_plugins::Fraction;
-use routing_plugins::record::ColdPromptRecorder;
-use routing_plugins::score::{
-    AdapterScorer, CacheAffinityParameters, CacheAffinityScorer, ColdPrompts, MetricRange, MetricScorer,
-    MetricScorerParameters, Metrics, NoHitSpreadScorer, PreferredMetric,
+use routing_plugins::extra::ColdPromptRecorder;
+use routing_plugins::extra::{
+    AdapterScorer, LruOrder, MetricRange, MetricScorer, MetricScorerParameters, Metrics, NoHitSpreadScorer,
+    PreferredMetric,
 };
+use routing_plugins::score::{CacheAffinityParameters, CacheAffinityScorer};
 use serde_json::Value;
 
 use super::case::{self, Case, Verdict, close};
@@ -133,11 +134,11 @@ fn no_hit(case: &Case) -> Result<(), String> {
     forgets_nobody(case, matched.len())?;
     let setup = Setup::new(matched.len()).prompt(64, 1);
     matched.iter().enumerate().for_each(|(pod, blocks)| setup.hold(pod, *blocks as usize));
-    let cold = Arc::new(ColdPrompts::new());
+    let cold = Arc::new(LruOrder::new());
     // Read as a history is: the earliest first.
     for pod in case.input["lru_history"].as_array().ok_or("no history")? {
         let at = pod.as_u64().filter(|at| *at < matched.len() as u64).ok_or(format!("unknown endpoint {pod}"))?;
-        cold.given(setup.pod(at as usize));
+        cold.stamp(setup.pod(at as usize));
     }
     expect(case, &setup.scores(move |d| NoHitSpreadScorer::declare(d, cold))?)
 }
@@ -151,7 +152,7 @@ fn no_hit_sequence(case: &Case) -> Result<(), String> {
     };
     let (pods, steps) = (texts(&case.input["endpoints"])?, texts(&case.input["steps"])?);
     forgets_nobody(case, pods.len())?;
-    let cold = Arc::new(ColdPrompts::new());
+    let cold = Arc::new(LruOrder::new());
     for step in &steps {
         let step = step.split(' ').next().unwrap_or_default();
         let (kind, pod) = step.split_once("->").ok_or(format!("unknown step {step}"))?;

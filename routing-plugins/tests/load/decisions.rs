@@ -7,7 +7,8 @@ use kv_index::{BlockSize, Config, Index};
 use routing_core::{
     Declare, Fleet, Load, OnEmpty, PodInfo, ProfileBuilder, Request, RoutingInput, RoutingPlan, Selector, Trace,
 };
-use routing_plugins::filter::{Unreported, UtilizationFilter, UtilizationParameters};
+use routing_plugins::extra::{UtilizationFilter, UtilizationParameters};
+use routing_plugins::filter::Unreported;
 use routing_plugins::load::Work;
 use routing_plugins::pick::MaxScorePicker;
 use routing_plugins::prepare::{LoadParameters, LoadPreparer};

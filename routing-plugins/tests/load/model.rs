@@ -208,9 +208,9 @@ impl Both {
         const NOW: u64 = 15;
         for &pod in self.pods.iter().flatten() {
             for stale_after in [0, 5, 100] {
-                let view = self.tracker.view(self.at(NOW), Duration::from_millis(stale_after));
                 let expected = self.model.load(pod, ELSEWHERE, NOW, stale_after);
-                prop_assert_eq!(view.of(pod, ELSEWHERE), expected, "{:?}, stale after {}", pod, stale_after);
+                let found = self.tracker.load_of(pod, ELSEWHERE, self.at(NOW), Duration::from_millis(stale_after));
+                prop_assert_eq!(found, expected, "{:?}, stale after {}", pod, stale_after);
             }
         }
         for (id, current) in self.model.current.iter().enumerate() {

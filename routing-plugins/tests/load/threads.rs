@@ -67,7 +67,7 @@ fn run(generations: &[&[Pod]]) -> Arc<LoadTracker> {
                     let figures = tracker.in_flight(pod.id());
                     assert!(is_possible(figures), "{figures:?}");
                     tracker.report(pod, Load { running: 2, ..Load::default() }, at);
-                    let load = tracker.view(at, Duration::MAX).of(pod, Load::default());
+                    let load = tracker.load_of(pod, Load::default(), at, Duration::MAX);
                     assert!(load.requests >= load.in_flight.requests && is_possible(load.in_flight), "{load:?}");
                 }
             }

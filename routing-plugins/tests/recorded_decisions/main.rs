@@ -93,7 +93,7 @@ fn everything() -> Vec<Section> {
         sections.push(record(format!("{name} as document"), |state| read(&file, state)));
     }
     for name in POLICIES {
-        let file = folder("../examples/policies").join(format!("{name}.yaml"));
+        let file = folder("../examples/simulator/policies").join(format!("{name}.yaml"));
         sections.push(record(format!("policy {name}"), |state| read(&file, state)));
     }
     // What none of those use: guesses, bindings and cold prompts that recorders keep, priorities, adapters, two choices.
@@ -129,5 +129,5 @@ fn every_document_is_recorded() {
     };
     let yaml = |name: &str| format!("{name}.yaml");
     assert_eq!(files("profiles"), PROFILES.iter().map(|(name, _)| yaml(name)).collect());
-    assert_eq!(files("../examples/policies"), POLICIES.iter().map(|name| yaml(name)).collect());
+    assert_eq!(files("../examples/simulator/policies"), POLICIES.iter().map(|name| yaml(name)).collect());
 }

@@ -4,33 +4,12 @@
 use std::time::Instant;
 
 use routing_core::{Fleet, PodInfo, Registry, Request, Role, RoutingInput, RoutingPlan, Trace, Workflow};
+use routing_plugins::profiles::StockProfile;
 use routing_plugins::{PluginState, profiles, register};
 
 use super::world::{prompt, state};
 
-type InCode = fn(&PluginState) -> Workflow;
-
-macro_rules! profile {
-    ($name:ident) => {
-        (
-            stringify!($name),
-            include_str!(concat!("../../profiles/", stringify!($name), ".yaml")),
-            (|state: &PluginState| profiles::$name(state).build().expect("a ready profile builds").into()) as InCode,
-        )
-    };
-}
-
-const ALL: [(&str, &str, InCode); 9] = [
-    profile!(round_robin),
-    profile!(least_load),
-    profile!(consistent_hash),
-    profile!(first_token),
-    profile!(cache_aware),
-    profile!(cache_aware_sticky),
-    profile!(sticky_least_loaded),
-    profile!(prefill_decode),
-    profile!(prefill_decode_conditional),
-];
+const READY: &str = "a ready profile builds";
 
 fn registry(state: &PluginState) -> Registry {
     let mut registry = Registry::new();
@@ -48,10 +27,10 @@ fn read(text: &str, state: &PluginState) -> Workflow {
 fn documents_and_code_decide_alike_for_the_same_reasons() {
     #[expect(clippy::disallowed_methods, reason = "a request has some instant; which one does not matter")]
     let now = Instant::now();
-    for (name, text, in_code) in ALL {
+    for StockProfile { name, build, document: text, .. } in StockProfile::ALL {
         // Each has a state of its own: what one remembers the other must not see.
         let (a, b) = (state(), state());
-        let workflows = [(read(text, &a), a), (in_code(&b), b)];
+        let workflows = [(read(text, &a), a), (build(&b).expect(READY), b)];
         let mut traces = workflows.map(|(workflow, state)| {
             assert!(workflow.warnings().is_empty(), "{name}: {:?}", workflow.warnings());
             let pods = (0..6).map(|at| {
@@ -87,7 +66,7 @@ fn documents_and_code_decide_alike_for_the_same_reasons() {
 #[test]
 fn every_document_can_be_written_in_json_and_toml() {
     let now = world_now();
-    for (name, text, in_code) in ALL {
+    for StockProfile { name, build, document: text, .. } in StockProfile::ALL {
         let json = serde_yaml_ng::from_str::<serde_json::Value>(text).expect("a document").to_string();
         let toml = serde_yaml_ng::from_str::<toml::Table>(text).expect("a document without null").to_string();
         let (a, b, c) = (state(), state(), state());
@@ -97,7 +76,7 @@ fn every_document_can_be_written_in_json_and_toml() {
         let workflows = [
             (from_json.build(&registry(&a)).expect("it fits"), a),
             (from_toml.build(&registry(&b)).expect("it fits"), b),
-            (in_code(&c), c),
+            (build(&c).expect(READY), c),
         ];
         let [json, toml, code] = workflows.map(|(workflow, state)| {
             let pods = (0..6).map(|at| {
@@ -238,7 +217,7 @@ fn every_document_is_tested() {
         .map(|entry| entry.expect("a file").file_name().into_string().expect("a plain name"))
         .collect();
     files.sort();
-    let mut tested: Vec<String> = ALL.iter().map(|(name, ..)| format!("{name}.yaml")).collect();
+    let mut tested: Vec<String> = profiles::NAMES.iter().map(|name| format!("{name}.yaml")).collect();
     tested.sort();
     assert_eq!(files, tested);
 }

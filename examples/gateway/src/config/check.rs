@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Config, EventSourceSettings, Limits, PodRole, PodSettings, Problem, Profile, STOCK_PROFILES};
+use routing_plugins::profiles;
+
+use super::{Config, EventSourceSettings, Limits, PodRole, PodSettings, Problem, Profile};
 
 pub(super) fn problems(config: &Config) -> Vec<Problem> {
     let mut found = Vec::new();
@@ -68,8 +70,8 @@ fn url(text: &str) -> Result<(), &'static str> {
 
 fn profile(config: &Config, found: &mut Vec<Problem>) {
     let Profile::Stock(name) = &config.profile else { return };
-    if !STOCK_PROFILES.contains(&&**name) {
-        let meant = routing_core::suggest(name, STOCK_PROFILES)
+    if !profiles::NAMES.contains(&&**name) {
+        let meant = routing_core::suggest(name, profiles::NAMES)
             .map_or(String::new(), |meant| format!("; did you mean `{meant}`?"));
         found.push(Problem::new("profile", format!("there is no stock profile `{name}`{meant}")));
         return;

@@ -48,16 +48,3 @@ pub struct ProfileFile {
     /// The path.
     pub file: PathBuf,
 }
-
-/// The names of all stock profiles.
-pub const STOCK_PROFILES: [&str; 9] = [
-    "first_token",
-    "round_robin",
-    "least_load",
-    "consistent_hash",
-    "cache_aware",
-    "cache_aware_sticky",
-    "sticky_least_loaded",
-    "prefill_decode",
-    "prefill_decode_conditional",
-];

@@ -4,9 +4,9 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
 
 use routing_core::OnEmpty;
+use routing_plugins::extra::{Ceilings, UtilizationFilter, UtilizationParameters};
 use routing_plugins::filter::{
-    Ceilings, ConcurrencyFilter, ConcurrencyParameters, Figures, InFlightLimit, Unreported, UtilizationFilter,
-    UtilizationParameters, saturation,
+    ConcurrencyFilter, ConcurrencyParameters, Figures, InFlightLimit, Unreported, saturation,
 };
 use routing_plugins::load::PodLoad;
 use routing_plugins::{Amount, Fraction, Positive};

@@ -5,14 +5,16 @@ use std::time::Duration;
 
 use kv_index::{BlockSize, PodId};
 use routing_core::{OnEmpty, Role};
+use routing_plugins::extra::Metrics;
+use routing_plugins::extra::{
+    ContextRange, ContextRangeFilter, ContextRangeParameters, LabelFilter, LabelParameters, LabelSelector,
+    MetricCondition, MetricFilter, MetricFilterParameters, MetricSource,
+};
 use routing_plugins::filter::{
-    AffinityFilter, AffinityParameters, Comparison, ContextRange, ContextRangeFilter, ContextRangeParameters,
-    LabelFilter, LabelParameters, LabelSelector, Metric, MetricCondition, MetricFilter, MetricFilterParameters,
-    MetricSource, RoleFilter, RoleParameters, Unlabelled, Unreported,
+    AffinityFilter, AffinityParameters, Comparison, Metric, RoleFilter, RoleParameters, Unlabelled, Unreported,
 };
 use routing_plugins::load::PodLoad;
 use routing_plugins::prepare::GivenTokensPreparer;
-use routing_plugins::score::Metrics;
 use routing_plugins::{Fraction, Positive};
 use serde_json::Value;
 

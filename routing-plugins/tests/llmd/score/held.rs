@@ -7,8 +7,9 @@ use std::time::Duration;
 use kv_index::{PodId, Tier};
 use routing_core::{PluginError, Read, RoutingContext, Scorer, Scores};
 use routing_plugins::Fraction;
-use routing_plugins::prepare::{HeldTiers, TierCounts};
-use routing_plugins::score::{CacheAffinityParameters, CacheAffinityScorer, TierWeights};
+use routing_plugins::extra::TierWeights;
+use routing_plugins::extra::{HeldTiers, TierCounts};
+use routing_plugins::score::{CacheAffinityParameters, CacheAffinityScorer};
 use serde_json::Value;
 
 use super::super::case::Case;

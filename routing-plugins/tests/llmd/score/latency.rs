@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kv_index::PodId;
 use routing_core::Declare;
-use routing_plugins::score::{
+use routing_plugins::extra::{
     HeadroomParameters, HeadroomScorer, Prediction, PredictionTable, Predictions, PreferredHeadroom,
 };
 use routing_plugins::{Amount, Positive};

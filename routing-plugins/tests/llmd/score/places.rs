@@ -1,8 +1,9 @@
 //! Scorers of labels.
 
 use routing_core::Declare;
-use routing_plugins::filter::ContextRangeParameters;
-use routing_plugins::score::{ContextRangeScorer, LocalityParameters, LocalityScorer};
+use routing_plugins::extra::ContextRangeParameters;
+use routing_plugins::extra::ContextRangeScorer;
+use routing_plugins::score::{LocalityParameters, LocalityScorer};
 use serde_json::Value;
 
 use super::super::case::Case;

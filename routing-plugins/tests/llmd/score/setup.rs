@@ -12,10 +12,10 @@ use routing_core::{
     RoutingContext, Scorer, Slot, Totals, Write,
 };
 use routing_plugins::Hashing;
+use routing_plugins::extra::{TierMatchParameters, TierMatchPreparer};
 use routing_plugins::load::PodLoad;
 use routing_plugins::prepare::{
-    BlockHashParameters, BlockHashPreparer, GivenTokensPreparer, Loads, PrefixMatchPreparer, TierMatchParameters,
-    TierMatchPreparer,
+    BlockHashParameters, BlockHashPreparer, GivenTokensPreparer, Loads, PrefixMatchPreparer,
 };
 
 use super::super::case;

@@ -7,8 +7,8 @@ use json_edit::{Kind, Object, Raw};
 use routing_core::{Declare, PluginError, PrepareContext, Preparer, Request, Write};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::block_hash::{ChainRecipe, PromptChain};
-use super::text_chain::TextHasher;
+use crate::prepare::text_chain::TextHasher;
+use crate::prepare::{PromptChain, PromptHasher};
 
 /// What [`TextBlockPreparer`] takes.
 #[derive(Clone, Copy, Debug)]
@@ -30,10 +30,10 @@ impl Default for TextBlockParameters {
     }
 }
 
-/// Writes [`PromptChain`] from the text of the request's body.
+/// Writes `PromptChain` from the text of the request's body.
 ///
 /// Its hashes have nothing to do with any engine's: the index must be fed by prediction
-/// ([`PredictRecorder`](crate::record::PredictRecorder)). Of a body in JSON the prompt counts: the first of `messages`,
+/// ([`PredictRecorder`](crate::extra::PredictRecorder)). Of a body in JSON the prompt counts: the first of `messages`,
 /// `prompt`, `input`, `text` and `input_ids` that is a list or a text, byte for byte as it is written, so that another
 /// `max_tokens` is no other prompt. A body that is not JSON, or has none of these, counts whole. Model, adapter, salt and
 /// tenant keep prompts apart, and so do `system`, `instructions` and `tools`, which come before all else in a prompt.
@@ -58,7 +58,7 @@ impl<const W: usize> Preparer<W> for TextBlockPreparer {
         let most =
             [most_bytes.map(NonZeroUsize::get), most_prefix(request, bytes_per_token)].into_iter().flatten().min();
         bytes.end = most.map_or(bytes.end, |most| bytes.end.min(bytes.start.saturating_add(most)));
-        let recipe = ChainRecipe::text(
+        let recipe = PromptHasher::text(
             TextHasher { seed: seed(request) ^ before, size, bytes },
             (size.get() / bytes_per_token).max(1),
         );
@@ -82,7 +82,7 @@ fn seed(request: &Request<'_>) -> u64 {
 }
 
 /// Where in a body the prompt is; everything, if that cannot be told.
-pub(super) fn prompt(body: &[u8]) -> Range<usize> {
+pub(crate) fn prompt(body: &[u8]) -> Range<usize> {
     parts(body).prompt
 }
 

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use routing_core::{Declare, PluginError, PrepareContext, Preparer, Read, Write};
 
-use super::loads::Loads;
+use crate::extra::{Prediction, Predictions};
 use crate::parameters::Positive;
-use crate::score::{Prediction, Predictions, PromptReads};
+use crate::prepare::Loads;
+use crate::score::PromptReads;
 
 /// What [`ThroughputPredictor`] takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -63,9 +64,9 @@ impl<const W: usize> Preparer<W> for ThroughputPredictor<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::extra::{HeadroomParameters, HeadroomScorer};
     use crate::load::PodLoad;
     use crate::score::testing::{BLOCK, Scene};
-    use crate::score::{HeadroomParameters, HeadroomScorer};
 
     #[test]
     fn the_time_is_that_of_all_tokens_yet_to_be_computed() {

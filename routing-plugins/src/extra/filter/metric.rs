@@ -6,13 +6,13 @@ use std::sync::Arc;
 use kv_index::{PodId, PodSet};
 use routing_core::{Declare, Filter, PluginError, Read, RoutingContext};
 
+use crate::extra::Metrics;
 #[cfg(feature = "serde")]
-use super::checks;
-use super::metric::{Comparison, Metric, Unreported};
-use super::retain::retain;
+use crate::filter::checks;
+use crate::filter::retain::retain;
+use crate::filter::{Comparison, Metric, Unreported};
 use crate::load::PodLoad;
 use crate::prepare::Loads;
-use crate::score::Metrics;
 
 /// What [`MetricFilter`] takes.
 #[derive(Clone, Debug)]
@@ -154,8 +154,8 @@ impl TryFrom<RawCondition> for MetricCondition {
 
 /// Keeps the pods for whose figures every condition holds.
 ///
-/// The general form of filters by load; [`ConcurrencyFilter`](super::ConcurrencyFilter) and
-/// [`UtilizationFilter`](super::UtilizationFilter) are the common ones. Figures that only the engine knows (`running`,
+/// The general form of filters by load; [`ConcurrencyFilter`](crate::filter::ConcurrencyFilter) and
+/// [`UtilizationFilter`](crate::extra::UtilizationFilter) are the common ones. Figures that only the engine knows (`running`,
 /// `waiting`, `kv_used`) may be of no known age, or too old; `unreported` says what is made of them. A figure of the host's
 /// that a pod does not have keeps its pod, or removes it if `unreported` is `remove`; one that is not finite counts as
 /// none. Without a condition everybody stays; documents must have one.

@@ -17,14 +17,14 @@ use crate::parameters::Fraction;
 ///
 /// ```
 /// use routing_plugins::Fraction;
-/// use routing_plugins::filter::Ceilings;
+/// use routing_plugins::extra::Ceilings;
 ///
 /// let half = Fraction::new(0.5).expect("in range");
 /// let ceilings = Ceilings::by_rank(&[100, 50, 10], half, Fraction::ONE)?;
 /// assert_eq!([100, 50, 10].map(|priority| ceilings.of(priority)), [1.0, 0.75, 0.5]);
 /// let ceilings = Ceilings::by_value(10, 90, half, Fraction::ONE)?;
 /// assert_eq!(ceilings.of(30), 0.625);
-/// # Ok::<(), routing_plugins::filter::CeilingsError>(())
+/// # Ok::<(), routing_plugins::extra::CeilingsError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(try_from = "Raw"))]

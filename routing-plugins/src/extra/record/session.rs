@@ -7,7 +7,7 @@ use routing_core::{Declare, PlanStep, PluginError, Read, Recorder, RoutingContex
 use crate::pick::Sessions;
 use crate::prepare::Session;
 
-/// Binds the request's session to its step's first pod, for a [`SessionScorer`](crate::score::SessionScorer) to find.
+/// Binds the request's session to its step's first pod, for a [`SessionScorer`](crate::extra::SessionScorer) to find.
 ///
 /// The last request counts: a session whose request went elsewhere has moved. A
 /// [`SessionPicker`](crate::pick::SessionPicker) binds by itself and needs no recorder.

@@ -6,31 +6,31 @@ use std::sync::Arc;
 use kv_index::{DEFAULT_POD_WORDS, Index, PodId, Tier, TierSpan};
 use routing_core::{Declare, PluginError, PrefixMatches, PrepareContext, Preparer, Read, Slot, Write};
 
-use super::prefix_match::HashedPrefix;
+use crate::prepare::HashedPrefix;
 
 /// In which tiers pods keep the leading blocks that they hold.
 #[derive(Debug)]
 pub struct HeldTiers;
 
 impl Slot for HeldTiers {
-    type Value = TierTable;
+    type Value = TierCountsByPod;
     const NAME: &'static str = "kv.prefix_tiers";
 
-    fn clear(value: &mut TierTable) {
+    fn clear(value: &mut TierCountsByPod) {
         value.pods.clear();
     }
 }
 
 /// Leading blocks by tier, for each pod.
 #[derive(Debug, Default)]
-pub struct TierTable {
+pub struct TierCountsByPod {
     pods: Vec<TierCounts>,
     // Memory that is used again.
     runs: Vec<TierSpan>,
     seen: Vec<bool>,
 }
 
-impl TierTable {
+impl TierCountsByPod {
     /// A pod's blocks; none, if it holds nothing.
     #[must_use]
     #[inline]
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn nothing_of_an_earlier_request_shows() {
-        let mut table = TierTable::default();
+        let mut table = TierCountsByPod::default();
         let run = |tier, from, to, location| {
             let mut run = probe();
             (run.tier, run.from, run.to, run.location) = (tier, from, to, location);

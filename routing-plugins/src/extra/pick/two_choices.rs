@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use kv_index::{PodId, PodSet};
 use routing_core::{Declare, Picker, PluginError, Ranking, Read, RoutingContext, Totals};
 
-use super::chance::{below, draw};
+use crate::pick::chance::{below, draw};
 use crate::prepare::Loads;
 
 /// What [`TwoChoicesPicker`] takes.
@@ -21,7 +21,7 @@ pub struct TwoChoicesParameters {
 
 impl Default for TwoChoicesParameters {
     fn default() -> Self {
-        Self { most: super::MOST, by: BetterBy::default() }
+        Self { most: crate::pick::MOST, by: BetterBy::default() }
     }
 }
 

@@ -4,8 +4,8 @@ use kv_index::PodSet;
 use routing_core::{Declare, Filter, PluginError, Read, RoutingContext};
 
 use super::ceilings::Ceilings;
-use super::in_flight::{Figures, InFlightLimit};
-use super::retain::retain;
+use crate::filter::retain::retain;
+use crate::filter::{Figures, InFlightLimit};
 use crate::prepare::Loads;
 
 /// What [`PriorityHeadroomFilter`] takes.

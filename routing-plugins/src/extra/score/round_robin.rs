@@ -5,21 +5,7 @@ use std::sync::Arc;
 
 use routing_core::{Declare, PluginError, RoutingContext, Scorer, Scores};
 
-use super::stamps::Stamps;
-
-/// When each pod last had its turn; owned by the host.
-///
-/// Shared by those steps that should take turns together. It takes no lock.
-#[derive(Debug, Default)]
-pub struct ScoreTurns<const W: usize = DEFAULT_POD_WORDS>(Stamps<W>);
-
-impl<const W: usize> ScoreTurns<W> {
-    /// Nobody had a turn.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-}
+use super::lru_order::LruOrder;
 
 /// Scores by whose turn it is: 1 for the next, falling in equal steps to 0 for the one just served.
 ///
@@ -31,19 +17,19 @@ impl<const W: usize> ScoreTurns<W> {
 /// no parameters.
 #[derive(Debug)]
 pub struct RoundRobinScorer<const W: usize = DEFAULT_POD_WORDS> {
-    turns: Arc<ScoreTurns<W>>,
+    turns: Arc<LruOrder<W>>,
 }
 
 impl<const W: usize> RoundRobinScorer<W> {
     /// Takes turns by the host's memory of them. Declares nothing: it reads no slot.
-    pub fn declare(_declare: &mut Declare<'_>, turns: Arc<ScoreTurns<W>>) -> Self {
+    pub fn declare(_declare: &mut Declare<'_>, turns: Arc<LruOrder<W>>) -> Self {
         Self { turns }
     }
 }
 
 impl<const W: usize> Scorer<W> for RoundRobinScorer<W> {
     fn score(&self, context: &RoutingContext<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
-        self.turns.0.score_and_stamp(context.fleet(), scores);
+        self.turns.score_and_stamp(context.fleet(), scores);
         Ok(())
     }
 }
@@ -55,14 +41,14 @@ mod tests {
     use super::*;
     use crate::score::testing::{Scene, best};
 
-    fn scores(scene: &Scene, turns: &Arc<ScoreTurns>) -> Vec<f32> {
+    fn scores(scene: &Scene, turns: &Arc<LruOrder>) -> Vec<f32> {
         let turns = Arc::clone(turns);
         scene.scores(move |d| RoundRobinScorer::declare(d, turns))
     }
 
     #[test]
     fn turns_go_round_and_scores_fall_to_the_one_just_served() {
-        let (scene, turns) = (Scene::new(3), Arc::new(ScoreTurns::new()));
+        let (scene, turns) = (Scene::new(3), Arc::new(LruOrder::new()));
         assert_eq!(scores(&scene, &turns), [1.0, 0.5, 0.0]);
         assert_eq!(scores(&scene, &turns), [0.0, 1.0, 0.5]);
         assert_eq!(scores(&scene, &turns), [0.5, 0.0, 1.0]);
@@ -72,7 +58,7 @@ mod tests {
 
     #[test]
     fn a_replaced_pod_is_next() {
-        let (mut scene, turns) = (Scene::new(3), Arc::new(ScoreTurns::new()));
+        let (mut scene, turns) = (Scene::new(3), Arc::new(LruOrder::new()));
         (0..3).for_each(|_| drop(scores(&scene, &turns)));
         scene.replace(2);
         assert_eq!(best(&scores(&scene, &turns)), 2);
@@ -81,7 +67,7 @@ mod tests {
 
     #[test]
     fn threads_share_the_turns() {
-        let (scene, turns) = (Scene::new(4), Arc::new(ScoreTurns::new()));
+        let (scene, turns) = (Scene::new(4), Arc::new(LruOrder::new()));
         let mut served = [0; 4];
         #[expect(clippy::disallowed_methods, reason = "a test of what threads do")]
         std::thread::scope(|scope| {
@@ -98,7 +84,7 @@ mod tests {
         fn nobody_is_served_twice_while_another_candidate_waits(
             offered in prop::collection::vec(prop::collection::btree_set(0..6usize, 1..6), 1..60),
         ) {
-            let (mut scene, turns) = (Scene::new(6), Arc::new(ScoreTurns::new()));
+            let (mut scene, turns) = (Scene::new(6), Arc::new(LruOrder::new()));
             let mut last = [0; 6];
             for (at, offered) in offered.iter().enumerate() {
                 scene.offer(offered);

@@ -3,8 +3,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
+use crate::extra::Prediction;
 use crate::load::PodLoad;
-use crate::score::Prediction;
 use crate::score::testing::{BLOCK, Given, Scene, any_load};
 
 fn ms(number: f64) -> Option<Positive> {

@@ -3,8 +3,8 @@
 use kv_index::Tier;
 use routing_core::{Declare, PluginError, Read, RoutingContext, Scorer, Scores};
 
+use crate::extra::{HeldTiers, TierCounts};
 use crate::parameters::Fraction;
-use crate::prepare::{HeldTiers, TierCounts};
 
 /// What a block counts by the tier it lies in.
 ///
@@ -72,7 +72,7 @@ impl Default for TierWeights {
 impl TierWeights {
     /// The weights of a pod's blocks, added up.
     #[inline]
-    pub(super) fn sum(&self, counts: &TierCounts) -> f64 {
+    pub(crate) fn sum(&self, counts: &TierCounts) -> f64 {
         let weight = |weight: Fraction, blocks: u32| f64::from(weight.get()) * f64::from(blocks);
         let least = [self.host, self.disk, self.remote].into_iter().fold(self.gpu, |a, b| if b < a { b } else { a });
         weight(self.gpu, counts.best(Tier::Gpu))
@@ -88,7 +88,7 @@ impl TierWeights {
 /// fastest tier it lies in.
 ///
 /// 1 if all of them are in GPU memory, less the farther they are, and 0 if it holds none, whatever the weights. How many
-/// it holds does not count: weigh it against a [`CacheAffinityScorer`](super::CacheAffinityScorer), or give that one tiers.
+/// it holds does not count: weigh it against a [`CacheAffinityScorer`](crate::score::CacheAffinityScorer), or give that one tiers.
 #[derive(Debug)]
 pub struct TierScorer {
     weights: TierWeights,

@@ -7,7 +7,7 @@ use routing_core::Slot;
 
 /// Predicted latencies of this request on each pod.
 ///
-/// Written by a host's own preparer, or by [`ThroughputPredictor`](crate::prepare::ThroughputPredictor).
+/// Written by a host's own preparer, or by [`ThroughputPredictor`](crate::extra::ThroughputPredictor).
 #[derive(Debug)]
 pub struct Predictions;
 

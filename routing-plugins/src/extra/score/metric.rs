@@ -6,11 +6,11 @@ use std::sync::Arc;
 use kv_index::PodId;
 use routing_core::{Declare, PluginError, RoutingContext, Scorer, Scores};
 
-use super::normalize::Span;
 #[cfg(feature = "serde")]
 use crate::filter::checks;
 #[cfg(feature = "serde")]
 use crate::parameters::OutOfRange;
+use crate::score::normalize::Span;
 
 /// Figures of pods by name, as the host measures them.
 pub trait Metrics: Send + Sync + std::fmt::Debug {

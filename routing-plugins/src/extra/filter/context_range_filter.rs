@@ -3,12 +3,12 @@
 use kv_index::PodSet;
 use routing_core::{Declare, Filter, PluginError, Read, RoutingContext};
 
-#[cfg(feature = "serde")]
-use super::checks;
 use super::context_range::ContextRange;
+#[cfg(feature = "serde")]
+use crate::filter::checks;
 use crate::tokens::PromptTokens;
 
-/// What [`ContextRangeFilter`] takes, and so does [`ContextRangeScorer`](crate::score::ContextRangeScorer).
+/// What [`ContextRangeFilter`] takes, and so does [`ContextRangeScorer`](crate::extra::ContextRangeScorer).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
 #[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
@@ -30,7 +30,7 @@ impl Default for ContextRangeParameters {
 /// no range keeps its pod out: what it is meant for is not known.
 ///
 /// `OnEmpty::KeepPrevious` is sensible: a prompt that nobody is meant for is served by somebody. What a pod cannot serve is
-/// for a [`CapacityFilter`](super::CapacityFilter) to say.
+/// for a [`CapacityFilter`](crate::extra::CapacityFilter) to say.
 #[derive(Clone, Debug)]
 pub struct ContextRangeFilter {
     label: Box<str>,

@@ -2,30 +2,10 @@
 
 use std::sync::Arc;
 
-use kv_index::{DEFAULT_POD_WORDS, Pod};
+use kv_index::DEFAULT_POD_WORDS;
 use routing_core::{Declare, PluginError, PrefixMatches, Read, RoutingContext, Scorer, Scores};
 
-use super::stamps::Stamps;
-
-/// When each pod was last given a prompt that nobody held; owned by the host.
-///
-/// Written by [`ColdPromptRecorder`](crate::record::ColdPromptRecorder), read by [`NoHitSpreadScorer`]. It takes no lock, and
-/// a new pod of an old id counts as never given any.
-#[derive(Debug, Default)]
-pub struct ColdPrompts<const W: usize = DEFAULT_POD_WORDS>(Stamps<W>);
-
-impl<const W: usize> ColdPrompts<W> {
-    /// Nobody was given any.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Notes that a pod is given a cold prompt.
-    pub fn given(&self, pod: Pod) {
-        self.0.stamp(pod);
-    }
-}
+use super::lru_order::LruOrder;
 
 /// Scores by how long ago a candidate was given a prompt that nobody held: 1 for the one longest ago, 0 for the last one.
 ///
@@ -34,13 +14,13 @@ impl<const W: usize> ColdPrompts<W> {
 /// the one at rank r gets `1 − r / (n − 1)`; a lone one gets 1. It takes no parameters.
 #[derive(Debug)]
 pub struct NoHitSpreadScorer<const W: usize = DEFAULT_POD_WORDS> {
-    cold: Arc<ColdPrompts<W>>,
+    cold: Arc<LruOrder<W>>,
     held: Read<PrefixMatches<W>>,
 }
 
 impl<const W: usize> NoHitSpreadScorer<W> {
     /// Declares that it reads who holds the prompt.
-    pub fn declare(declare: &mut Declare<'_>, cold: Arc<ColdPrompts<W>>) -> Self {
+    pub fn declare(declare: &mut Declare<'_>, cold: Arc<LruOrder<W>>) -> Self {
         Self { cold, held: declare.reads() }
     }
 }
@@ -52,7 +32,7 @@ impl<const W: usize> Scorer<W> for NoHitSpreadScorer<W> {
         if groups.iter().any(|group| !(group.pods & candidates).is_empty()) {
             scores.set_all(candidates, 0.5);
         } else {
-            self.cold.0.score(context.fleet(), scores);
+            self.cold.score(context.fleet(), scores);
         }
         Ok(())
     }
@@ -63,40 +43,40 @@ mod tests {
     use super::*;
     use crate::score::testing::Scene;
 
-    fn scores(scene: &Scene, cold: &Arc<ColdPrompts>) -> Vec<f32> {
+    fn scores(scene: &Scene, cold: &Arc<LruOrder>) -> Vec<f32> {
         let cold = Arc::clone(cold);
         scene.scores(move |d| NoHitSpreadScorer::declare(d, cold))
     }
 
     #[test]
     fn those_never_given_any_come_first_and_the_last_one_last() {
-        let (scene, cold) = (Scene::new(4).prompt(64, &[]), Arc::new(ColdPrompts::new()));
+        let (scene, cold) = (Scene::new(4).prompt(64, &[]), Arc::new(LruOrder::new()));
         assert_eq!(scores(&scene, &cold), [1.0, 1.0 - 1.0 / 3.0, 1.0 - 2.0 / 3.0, 0.0]);
-        cold.given(scene.pod(2));
-        cold.given(scene.pod(0));
+        cold.stamp(scene.pod(2));
+        cold.stamp(scene.pod(0));
         assert_eq!(scores(&scene, &cold), [0.0, 1.0, 1.0 - 2.0 / 3.0, 1.0 - 1.0 / 3.0]);
-        cold.given(scene.pod(2));
+        cold.stamp(scene.pod(2));
         assert_eq!(scores(&scene, &cold), [1.0 - 2.0 / 3.0, 1.0, 0.0, 1.0 - 1.0 / 3.0]);
     }
 
     #[test]
     fn a_prompt_that_a_candidate_holds_is_left_to_others() {
         let scene = Scene::new(3).prompt(64, &[0, 1]);
-        assert_eq!(scores(&scene, &Arc::new(ColdPrompts::new())), [0.5; 3]);
+        assert_eq!(scores(&scene, &Arc::new(LruOrder::new())), [0.5; 3]);
     }
 
     #[test]
     fn a_lone_candidate_gets_1() {
-        let (scene, cold) = (Scene::new(1).prompt(64, &[]), Arc::new(ColdPrompts::new()));
-        cold.given(scene.pod(0));
+        let (scene, cold) = (Scene::new(1).prompt(64, &[]), Arc::new(LruOrder::new()));
+        cold.stamp(scene.pod(0));
         assert_eq!(scores(&scene, &cold), [1.0]);
     }
 
     #[test]
     fn a_new_pod_of_an_old_id_was_never_given_any() {
-        let (mut scene, cold) = (Scene::new(2).prompt(64, &[]), Arc::new(ColdPrompts::new()));
-        cold.given(scene.pod(1));
-        cold.given(scene.pod(0));
+        let (mut scene, cold) = (Scene::new(2).prompt(64, &[]), Arc::new(LruOrder::new()));
+        cold.stamp(scene.pod(1));
+        cold.stamp(scene.pod(0));
         assert_eq!(scores(&scene, &cold), [0.0, 1.0]);
         scene.replace(0);
         assert_eq!(scores(&scene, &cold), [1.0, 0.0]);

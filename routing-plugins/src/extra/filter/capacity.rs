@@ -3,7 +3,7 @@
 use kv_index::{DEFAULT_POD_WORDS, PodId, PodSet};
 use routing_core::{Declare, Filter, PluginError, PodInfo, PrefixMatches, Read, RoutingContext, TryRead};
 
-use super::retain::retain;
+use crate::filter::retain::retain;
 use crate::load::{PodLoad, share};
 
 use crate::prepare::{Loads, PromptChain};
@@ -31,7 +31,7 @@ pub struct CapacityParameters {
 /// nobody else uses it at the moment, an engine may count it as free, and then a pod that stays can be short of it.
 ///
 /// `OnEmpty::Fail` is sensible for contexts: engines refuse what does not fit. If room is what most requests lack, a second
-/// filter for it is better a [`UtilizationFilter`](super::UtilizationFilter) that gives way.
+/// filter for it is better a [`UtilizationFilter`](crate::extra::UtilizationFilter) that gives way.
 #[derive(Clone, Copy, Debug)]
 pub struct CapacityFilter<const W: usize = DEFAULT_POD_WORDS> {
     output_tokens: u32,

@@ -4,9 +4,9 @@ use kv_index::PodSet;
 use routing_core::{Declare, Filter, PluginError, Read, RoutingContext};
 
 #[cfg(feature = "serde")]
-use super::checks;
-use super::metric::{Metric, Unreported};
-use super::retain::retain;
+use crate::filter::checks;
+use crate::filter::retain::retain;
+use crate::filter::{Metric, Unreported};
 use crate::parameters::{Amount, Positive};
 use crate::prepare::Loads;
 
@@ -28,24 +28,16 @@ pub struct UtilizationParameters {
 
 impl Default for UtilizationParameters {
     fn default() -> Self {
-        const WAITING: Positive = positive(5.0);
-        const KV_USED: Positive = positive(0.8);
+        const WAITING: Positive = Positive::new(5.0).expect("above 0");
+        const KV_USED: Positive = Positive::new(0.8).expect("above 0");
         Self { waiting: WAITING, kv_used: KV_USED, headroom: Amount::ZERO, unreported: Unreported::Trust }
-    }
-}
-
-/// A default, checked while this is compiled.
-pub(crate) const fn positive(number: f64) -> Positive {
-    match Positive::new(number) {
-        Some(number) => number,
-        None => panic!("a default is above 0"),
     }
 }
 
 /// Keeps the pods whose engines report a short queue and KV cache to spare.
 ///
 /// A pod stays if waiting < `waiting` × (1 + headroom) and KV use < `kv_used` × (1 + headroom). How full the fleet is by
-/// the same two figures is told by [`saturation::by_utilization`](super::saturation::by_utilization).
+/// the same two figures is told by [`saturation::by_utilization`](crate::filter::saturation::by_utilization).
 ///
 /// `OnEmpty::KeepPrevious` is sensible: engines queue what they cannot run at once, and a report is some time behind.
 #[derive(Clone, Copy, Debug)]

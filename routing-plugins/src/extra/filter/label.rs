@@ -6,7 +6,7 @@ use kv_index::PodSet;
 use routing_core::{Declare, Filter, PluginError, RoutingContext};
 
 use super::label_selector::LabelSelector;
-use super::metric::Unknown;
+use crate::filter::Unknown;
 
 /// What [`LabelFilter`] takes.
 #[derive(Clone, Debug)]

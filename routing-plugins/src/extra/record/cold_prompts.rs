@@ -5,21 +5,21 @@ use std::sync::Arc;
 
 use routing_core::{Declare, PlanStep, PluginError, PrefixMatches, Read, Recorder, RoutingContext};
 
-use crate::score::ColdPrompts;
+use crate::extra::LruOrder;
 
 /// Notes the pod that is tried first, if no pod of the index holds anything of the prompt.
 ///
-/// [`NoHitSpreadScorer`](crate::score::NoHitSpreadScorer) sends the next such prompt elsewhere. A prompt that some pod holds
+/// [`NoHitSpreadScorer`](crate::extra::NoHitSpreadScorer) sends the next such prompt elsewhere. A prompt that some pod holds
 /// is not cold, though that pod may be no candidate: it is not noted. It takes no parameters.
 #[derive(Debug)]
 pub struct ColdPromptRecorder<const W: usize = DEFAULT_POD_WORDS> {
-    cold: Arc<ColdPrompts<W>>,
+    cold: Arc<LruOrder<W>>,
     held: Read<PrefixMatches<W>>,
 }
 
 impl<const W: usize> ColdPromptRecorder<W> {
     /// Declares that it reads who holds the prompt.
-    pub fn declare(declare: &mut Declare<'_>, cold: Arc<ColdPrompts<W>>) -> Self {
+    pub fn declare(declare: &mut Declare<'_>, cold: Arc<LruOrder<W>>) -> Self {
         Self { cold, held: declare.reads() }
     }
 }
@@ -28,7 +28,7 @@ impl<const W: usize> Recorder<W> for ColdPromptRecorder<W> {
     fn record(&self, context: &RoutingContext<'_, W>, step: &PlanStep) -> Result<(), PluginError> {
         if context.read(self.held)?.groups().is_empty() {
             if let Some(first) = step.candidates.first() {
-                self.cold.given(first.pod);
+                self.cold.stamp(first.pod);
             }
         }
         Ok(())
@@ -38,12 +38,12 @@ impl<const W: usize> Recorder<W> for ColdPromptRecorder<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::score::NoHitSpreadScorer;
+    use crate::extra::NoHitSpreadScorer;
     use crate::score::testing::Scene;
 
     /// The scores of a cold prompt, after one that pods hold so much of went to the first pod.
     fn after(held: &[usize]) -> Vec<f32> {
-        let cold = Arc::new(ColdPrompts::new());
+        let cold = Arc::new(LruOrder::new());
         let (recorded, scored) = (Arc::clone(&cold), cold);
         Scene::new(2).prompt(64, held).record(move |d| ColdPromptRecorder::declare(d, recorded));
         Scene::new(2).prompt(64, &[]).scores(move |d| NoHitSpreadScorer::declare(d, scored))

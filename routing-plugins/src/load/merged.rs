@@ -1,4 +1,4 @@
-//! Own figures and reported ones, made one.
+//! Load merging: own in-flight counts and an engine's last report as one figure.
 
 use std::time::Duration;
 
@@ -8,46 +8,22 @@ use routing_core::Load;
 use super::cell::{Cell, Cells, LoadReport, Others};
 use super::{InFlight, PodLoad};
 
-/// What pods have to do, as it is known at one instant.
-///
-/// For a pod that reported, with `own` for what is in flight from here:
-///
-/// ```text
-/// requests = max(own now, running + waiting − own at the report + own now)
-/// tokens   = max(own now, reported tokens   − own at the report + own now)
-/// ```
-///
-/// So requests of other gateways count, what is sent from here after the report counts at once, what is done since counts
-/// no more, and there are never fewer than are known here to be under way. Own tokens are [`InFlight::tokens`].
-///
-/// A report that is older than what the view allows is merged like any other: old figures are a better guess than none.
-/// [`PodLoad::stale`] tells that it is old and [`PodLoad::age`] how old, and [`PodLoad::is_reported`] is false. A report
-/// from after the view's instant is of age 0.
-///
-/// Of a pod that did not report to the tracker, figures from elsewhere are taken, such as the fleet's. When they were
-/// made is not known; they are taken to be of the moment when they were first asked for. So until other figures come,
-/// what is sent from here counts on top of them, and a burst between two snapshots of a fleet is seen. The same figures
-/// twice in a row are taken for one report.
-///
-/// How much of a KV cache is in use is brought into 0..=1; what is not a number counts as full.
-///
-/// Figures are of the pod that is asked for. If its id is another's for the tracker, nothing is in flight to it.
+/// What pods have to do at one instant, by the rule of [`LoadTracker::load_of`](super::LoadTracker::load_of).
 #[derive(Clone, Copy, Debug)]
-pub struct LoadView<'t> {
+pub(crate) struct MergedLoads<'t> {
     cells: &'t Cells,
     now: i64,
     stale_after: u64,
 }
 
-impl<'t> LoadView<'t> {
+impl<'t> MergedLoads<'t> {
     pub(super) fn new(cells: &'t Cells, now: i64, stale_after: Duration) -> Self {
         Self { cells, now, stale_after: u64::try_from(stale_after.as_nanos()).unwrap_or(u64::MAX) }
     }
 
     /// What a pod has to do; `elsewhere` counts if it did not report.
-    #[must_use]
     #[inline]
-    pub fn of(&self, pod: Pod, elsewhere: Load) -> PodLoad {
+    pub(crate) fn of(&self, pod: Pod, elsewhere: Load) -> PodLoad {
         let mut load = PodLoad::default();
         self.write(pod, elsewhere, &mut load);
         load

@@ -23,13 +23,13 @@ use routing_core::Fleet;
 /// # Examples
 ///
 /// ```
-/// use routing_plugins::filter::LabelSelector;
+/// use routing_plugins::extra::LabelSelector;
 ///
 /// let selector: LabelSelector = "zone in (a, b), !gpu, tier=fast".parse()?;
 /// assert_eq!(selector, LabelSelector::default().within("zone", &["a", "b"]).absent("gpu").equal("tier", "fast"));
 /// let error = "zone in (a".parse::<LabelSelector>().unwrap_err();
 /// assert_eq!(error.to_string(), "expected `,` or `)` after `zone in (a`");
-/// # Ok::<(), routing_plugins::filter::LabelSelectorError>(())
+/// # Ok::<(), routing_plugins::extra::LabelSelectorError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(try_from = "String"))]

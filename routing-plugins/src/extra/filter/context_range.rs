@@ -7,11 +7,11 @@ use std::str::FromStr;
 /// # Examples
 ///
 /// ```
-/// use routing_plugins::filter::ContextRange;
+/// use routing_plugins::extra::ContextRange;
 ///
 /// let range = ContextRange::parse("2048-8192")?;
 /// assert!(range.contains(2048) && range.contains(8192) && !range.contains(8193));
-/// # Ok::<(), routing_plugins::filter::ContextRangeError>(())
+/// # Ok::<(), routing_plugins::extra::ContextRangeError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ContextRange {

@@ -3,8 +3,8 @@
 use kv_index::PodSet;
 use routing_core::{Declare, Filter, PluginError, PodInfo, RoutingContext};
 
-use super::metric::Unknown;
-use super::retain::retain;
+use crate::filter::Unknown;
+use crate::filter::retain::retain;
 
 /// What [`AdapterFilter`] takes.
 #[derive(Clone, Copy, Debug)]

@@ -3,11 +3,11 @@
 use kv_index::{DEFAULT_POD_WORDS, Matches, PodId, PodSet};
 use routing_core::{Declare, PluginError, PrefixMatches, Read, Request, RoutingContext, Scorer, Scores, TryRead};
 
-use super::normalize::{self, Span};
 use super::predictions::{PredictionTable, Predictions};
 use crate::parameters::Amount;
 use crate::parameters::Positive;
 use crate::prepare::{LoadTable, Loads};
+use crate::score::normalize::{self, Span};
 
 /// What [`HeadroomScorer`] takes.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -2,7 +2,7 @@
 
 use routing_core::{Declare, PluginError, PodInfo, Read, RoutingContext, Scorer, Scores};
 
-use crate::filter::{ContextRange, ContextRangeParameters};
+use crate::extra::{ContextRange, ContextRangeParameters};
 use crate::tokens::PromptTokens;
 
 /// Scores how well a candidate's range of lengths fits the prompt: 1 for the narrowest fit, towards 0 the farther off.

@@ -1,32 +1,38 @@
-//! Who had a thing last: a stamp for each pod, and the order of candidates by it.
+//! Least-recently-used (LRU) order of pods: a stamp for each, and candidates ranked by it.
 //!
 //! Lock-free: a stamp is one word with the pod's generation in it, so that a new pod of an id counts as never stamped.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use kv_index::{Pod, PodId, PodSet};
+use kv_index::{DEFAULT_POD_WORDS, Pod, PodId, PodSet};
 use routing_core::{Fleet, Scores};
 
 /// Bits of a stamp's time; those above are the generation's. At 10,000 stamps a second they last three years.
 const TIME_BITS: u32 = 40;
 const TIME: u64 = (1 << TIME_BITS) - 1;
 
-/// When each pod was last stamped.
+/// When each pod last had its turn, or anything else that is handed round; owned by the host.
+///
+/// [`RoundRobinScorer`](crate::extra::RoundRobinScorer) gives turns by it. [`ColdPromptRecorder`](crate::extra::ColdPromptRecorder)
+/// notes by it where prompts went that no pod held, for [`NoHitSpreadScorer`](crate::extra::NoHitSpreadScorer). It takes no lock, and
+/// a new pod of an old id counts as never stamped.
 #[derive(Debug)]
-pub(super) struct Stamps<const W: usize> {
+pub struct LruOrder<const W: usize = DEFAULT_POD_WORDS> {
     /// The latest time given out.
     clock: AtomicU64,
     pods: [[AtomicU64; 64]; W],
 }
 
-impl<const W: usize> Stamps<W> {
-    pub(super) fn new() -> Self {
+impl<const W: usize> LruOrder<W> {
+    /// No pod was stamped.
+    #[must_use]
+    pub fn new() -> Self {
         let pods = std::array::from_fn(|_| std::array::from_fn(|_| AtomicU64::new(0)));
         Self { clock: AtomicU64::new(0), pods }
     }
 
     /// Stamps a pod as the latest.
-    pub(super) fn stamp(&self, pod: Pod) {
+    pub fn stamp(&self, pod: Pod) {
         if let Some(place) = self.place(pod.id()) {
             // Relaxed, here and below: a stamp stands for itself, nothing is published by it.
             place.store(self.next(pod), Ordering::Relaxed);
@@ -99,7 +105,7 @@ impl<const W: usize> Stamps<W> {
     }
 }
 
-impl<const W: usize> Default for Stamps<W> {
+impl<const W: usize> Default for LruOrder<W> {
     fn default() -> Self {
         Self::new()
     }
@@ -126,7 +132,7 @@ mod tests {
 
     #[test]
     fn of_two_that_saw_the_same_turn_one_gets_it() {
-        let (scene, stamps) = (Scene::new(1), Stamps::<{ kv_index::DEFAULT_POD_WORDS }>::new());
+        let (scene, stamps) = (Scene::new(1), <LruOrder>::new());
         let (pod, seen) = (scene.pod(0), stamps.of(scene.pod(0)));
         assert!(stamps.restamp(pod, seen));
         assert!(!stamps.restamp(pod, seen));
@@ -135,7 +141,7 @@ mod tests {
 
     #[test]
     fn stamps_are_in_order_and_of_one_generation() {
-        let (mut scene, stamps) = (Scene::new(2), Stamps::<{ kv_index::DEFAULT_POD_WORDS }>::new());
+        let (mut scene, stamps) = (Scene::new(2), <LruOrder>::new());
         assert_eq!(stamps.of(scene.pod(0)), 0);
         stamps.stamp(scene.pod(1));
         stamps.stamp(scene.pod(0));
