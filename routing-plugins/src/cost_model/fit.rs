@@ -1,5 +1,7 @@
 //! Least squares of the relative error (Levenberg–Marquardt): a cost model from measurements.
 
+use std::cmp::Ordering;
+
 use super::{CostModel, Measurements, Products, StepWork};
 use crate::parameters::Amount;
 
@@ -213,7 +215,8 @@ fn solve(normal: &[Vec<f64>], gradient: &[f64], damping: f64) -> Option<Vec<f64>
             let rest: f64 = own - (0..column).map(|k| lower[row][k] * lower[column][k]).sum::<f64>();
             lower[row][column] = if row == column { rest.sqrt() } else { rest / lower[column][column] };
         }
-        if !(lower[row][row] > 0.0) {
+        // Not above zero, or no number.
+        if lower[row][row].partial_cmp(&0.0) != Some(Ordering::Greater) {
             return None;
         }
     }
