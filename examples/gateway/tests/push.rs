@@ -219,7 +219,7 @@ async fn every_refusal_is_a_clear_4xx_and_changes_nothing() {
         ("/internal/events", &right, json, &long, 413, "4096 bytes"),
         ("/internal/events", &right, json, &unknown, 404, "pod-9"),
         ("/internal/events", &right, json, &sized, 422, "blocks of 32 tokens"),
-        ("/internal/events", &right, json, &hashed, 422, "hashed otherwise"),
+        ("/internal/events", &right, json, &hashed, 422, "hashed differently"),
         ("/internal/events", &right, json, &spelled, 400, "line 1, column"),
         ("/internal/events", &right, json, &extra, 400, "unknown field `x`"),
         ("/internal/events", &right, json, &next[..40], 400, "EOF"),

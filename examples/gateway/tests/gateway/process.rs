@@ -180,7 +180,7 @@ fn a_bad_file_is_an_exit_with_2_and_every_problem_is_named() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     std::fs::write(&path, format!("model: {{ name: sim }}\nlisten: {}", taken.local_addr().unwrap())).unwrap();
     let (code, error) = ends(&path);
-    assert!(code == Some(1) && error.contains("cannot listen"), "the file is right, and may do elsewhere: {error}");
+    assert!(code == Some(1) && error.contains("cannot bind"), "the file is right, and may do elsewhere: {error}");
     std::fs::remove_dir_all(folder).unwrap();
 }
 
