@@ -33,7 +33,7 @@ pub enum Body {
     Inventory(Inventory),
 }
 
-/// See [`wire::Report`].
+/// See [`wire::EventBatch`].
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct EventBatch {
     /// The pod's name.
