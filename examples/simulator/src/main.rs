@@ -3,7 +3,7 @@
 //! | module | content |
 //! |---|---|
 //! | [`options`] | command line |
-//! | [`compare`] | policies on the same arrivals, the default command |
+//! | [`compare`](mod@compare) | policies on the same arrivals, the default command |
 //! | [`study`] | the experiments of `docs/routing-quality.md`, over traces, loads and seeds |
 //! | [`workload`] | traffic, its fleet and its capacity |
 //! | [`capacity`] | capacity search: the request rate that saturates a fleet |
