@@ -20,7 +20,7 @@ pub struct EngineRequest {
     pub output: u32,
     /// Leading tokens of the prompt whose KV another engine computed and sent.
     pub received: u32,
-    /// Whether its blocks stay in use when it is done, until [`Scheduler::release`].
+    /// Whether its blocks stay in use when it is done, until [`Scheduler::release`](super::Scheduler::release).
     pub keep_blocks: bool,
     /// Whether it is of a batch that fills the gaps.
     pub background: bool,
