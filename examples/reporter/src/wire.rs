@@ -251,6 +251,7 @@ pub enum AckStatus {
 
 impl AckStatus {
     /// Every status, in the order of their numbers in Protocol Buffers, from 1.
+    #[cfg(any(test, feature = "grpc"))]
     pub(crate) const ALL: [Self; 9] = [
         Self::Applied,
         Self::Duplicate,

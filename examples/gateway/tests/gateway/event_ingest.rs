@@ -131,7 +131,7 @@ async fn a_pod_whose_events_come_from_elsewhere_is_known_anew_and_served_all_the
         next.pods[0].events = events;
         gateway.reload(next.clone()).unwrap();
         let state = gateway.state();
-        assert_eq!((&*state.pods[0].events.source, state.pods[0].blocks), (name, 0));
+        assert_eq!((state.pods[0].events.source, state.pods[0].blocks), (name, 0));
         assert!(state.pods[0].healthy, "it is the same server");
         assert_eq!(client.chat().await.status, 200);
         let status = report(&client, &stored(0, 1..9)).await.status;
