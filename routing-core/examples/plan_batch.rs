@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use kv_index::{BlockHash, Config, Index};
 use pointsman_test_support::{SplitMix64, splitmix64};
-use routing_core::batch::{BatchConfig, BatchCosts, BatchPlanner, BatchPod, BatchRequest, InIndex};
+use routing_core::batch::{BatchConfig, BatchCosts, BatchPlanner, BatchPod, BatchRequest, IndexedCaches};
 
 /// Of an 8B model on one H200.
 const COSTS: BatchCosts = BatchCosts {
@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{requests} requests of {blocks} blocks made in {:.2} s", began.elapsed().as_secs_f64());
 
     let began = Instant::now();
-    let plan = BatchPlanner::new(BatchConfig::new(COSTS)).plan(&queue, &pods, &mut InIndex::new(&index))?;
+    let plan = BatchPlanner::new(BatchConfig::new(COSTS)).plan(&queue, &pods, &mut IndexedCaches::new(&index))?;
     println!("planned for {} pods in {:.2} s", pods.len(), began.elapsed().as_secs_f64());
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     if let Some(peak) = status.lines().find(|line| line.starts_with("VmHWM")) {

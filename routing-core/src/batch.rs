@@ -25,7 +25,7 @@
 //!
 //! ```
 //! use kv_index::{BlockHash, Config, Index};
-//! use routing_core::batch::{BatchConfig, BatchCosts, BatchPlanner, BatchPod, BatchRequest, Nothing};
+//! use routing_core::batch::{BatchConfig, BatchCosts, BatchPlanner, BatchPod, BatchRequest, ColdCaches};
 //!
 //! let index: Index = Index::new(Config::default());
 //! let pods = ["a", "b"].map(|name| index.join(name).map(|pod| BatchPod { pod, kv_tokens: 100_000, speed: 1.0 }));
@@ -46,37 +46,37 @@
 //!     output_token: 60.7e-6,
 //!     context_token: 3.34e-7,
 //! };
-//! let plan = BatchPlanner::new(BatchConfig::new(costs)).plan(&requests, &pods, &mut Nothing)?;
+//! let plan = BatchPlanner::new(BatchConfig::new(costs)).plan(&requests, &pods, &mut ColdCaches)?;
 //! assert_eq!(plan.pods[0].cohorts[0].shared_blocks, 40);
 //! assert_eq!(plan.prefill_tokens(), plan.distinct_tokens(), "each document is computed once, by one pod");
 //! assert!(plan.imbalance() < 0.01);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod arrange;
+mod cached_prefixes;
 mod cohorts;
 mod config;
 mod costs;
-mod cut;
-mod draft;
-mod even;
-mod held;
+mod estimate;
 mod layer;
-mod moving;
+mod longest_first;
 mod order;
-mod outcome;
-mod pace;
+mod partition;
 mod planner;
 mod queues;
-mod spread;
+mod rebalance;
+mod schedule;
+mod sequence;
+mod summary;
+mod work_stealing;
 
 use std::time::Duration;
 
 use kv_index::{BlockHash, Pod};
 
+pub use cached_prefixes::{CachedPrefixes, ColdCaches, IndexedCaches};
 pub use config::{BatchConfig, BatchError, Mixing};
 pub use costs::BatchCosts;
-pub use held::{HeldBlocks, InIndex, Nothing};
 pub use planner::BatchPlanner;
 pub use queues::BatchQueues;
 

@@ -14,8 +14,8 @@ use std::time::Duration;
 use kv_index::{BlockHash, Config, Event, EventSemantics, Index, Stored};
 use pointsman_test_support::SplitMix64;
 use routing_core::batch::{
-    BatchConfig, BatchCosts, BatchPlan, BatchPlanner, BatchPod, BatchRequest, HeldBlocks, InIndex, InfeasibleReason,
-    Mixing, Nothing,
+    BatchConfig, BatchCosts, BatchPlan, BatchPlanner, BatchPod, BatchRequest, CachedPrefixes, ColdCaches,
+    IndexedCaches, InfeasibleReason, Mixing,
 };
 
 const BLOCK: u32 = 16;
@@ -170,7 +170,7 @@ fn plan(case: &Case) -> BatchPlan {
         most_running: 32,
         mixing: case.mixing,
     };
-    let held: &mut dyn HeldBlocks = if case.warm { &mut InIndex::new(&index) } else { &mut Nothing };
+    let held: &mut dyn CachedPrefixes = if case.warm { &mut IndexedCaches::new(&index) } else { &mut ColdCaches };
     BatchPlanner::new(config).plan(&requests, &pods, held).expect("nothing is wrong")
 }
 

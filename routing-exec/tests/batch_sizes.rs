@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use routing_core::Pod;
-use routing_core::batch::{BatchConfig, BatchCosts, BatchPlan, BatchPlanner, BatchPod, BatchRequest, Nothing};
+use routing_core::batch::{BatchConfig, BatchCosts, BatchPlan, BatchPlanner, BatchPod, BatchRequest, ColdCaches};
 use routing_exec::batch::{
     BatchError, BatchResult, BatchRunner, BatchRunnerConfig, BatchSource, CohortStart, ConcurrencyLimit, RequestSize,
     ResultOrder,
@@ -104,7 +104,7 @@ fn uneven(rest: &[u32], living: &[Pod], large: Pod) -> BatchPlan {
     };
     let requests: Vec<_> = rest.iter().map(request).collect();
     let mut plan =
-        BatchPlanner::new(BatchConfig::new(COSTS)).plan(&requests, &pods, &mut Nothing).expect("it can be planned");
+        BatchPlanner::new(BatchConfig::new(COSTS)).plan(&requests, &pods, &mut ColdCaches).expect("it can be planned");
     let given = plan.pods.iter_mut().flat_map(|pod| &mut pod.cohorts).flat_map(|cohort| &mut cohort.requests);
     let refused = plan.infeasible.iter_mut().map(|infeasible| &mut infeasible.request);
     given.chain(refused).for_each(|index| *index = rest[*index as usize]);

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use json_edit::Object;
 use kv_index::engine::native_seed;
 use kv_index::{BlockHash, BlockSize, ChainHasher, ChainSeed};
-use routing_core::batch::{BatchConfig, BatchPlan, BatchPlanner, BatchPod, BatchRequest, Nothing, PodPlan};
+use routing_core::batch::{BatchConfig, BatchPlan, BatchPlanner, BatchPod, BatchRequest, ColdCaches, PodPlan};
 use routing_plugins::CostModel;
 use routing_plugins::tokenize::{PromptTokenizer, TemplateError};
 
@@ -64,7 +64,7 @@ pub(crate) fn plan(chains: &PromptChains, places: &[u32], pods: &[BatchPod]) -> 
     let config = BatchConfig { block_tokens: chains.block, ..BatchConfig::new((&CostModel::default()).into()) };
     let requests: Vec<BatchRequest<'_>> = places.iter().map(|place| chains.request(*place)).collect();
     let mut plan = BatchPlan::default();
-    let Ok(made) = BatchPlanner::new(config).plan(&requests, pods, &mut Nothing) else {
+    let Ok(made) = BatchPlanner::new(config).plan(&requests, pods, &mut ColdCaches) else {
         plan.pods.extend(pods.iter().map(|pod| PodPlan::new(pod.pod, Vec::new())));
         return plan;
     };

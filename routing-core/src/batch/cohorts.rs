@@ -4,8 +4,8 @@
 //! the most with it.
 
 use super::Cohort;
-use super::arrange::Item;
 use super::layer::Job;
+use super::sequence::Item;
 
 /// Cuts a pod's items into cohorts.
 pub(super) fn cohorts(job: &Job<'_>, items: &[Item]) -> Vec<Cohort> {

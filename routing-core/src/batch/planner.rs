@@ -2,12 +2,12 @@
 //!
 //! Nothing depends on anything but the arguments: same input, same plan.
 
+use super::cached_prefixes::{CachedPrefixes, claims};
 use super::cohorts::cohorts;
-use super::draft::{Draft, lateness, seconds};
-use super::even::even;
-use super::held::{HeldBlocks, claims};
 use super::layer::{Job, Layer};
 use super::order::Queue;
+use super::rebalance::rebalance;
+use super::schedule::{Schedule, lateness, seconds};
 use super::{
     BatchConfig, BatchError, BatchPlan, BatchPod, BatchRequest, Infeasible, InfeasibleReason, Mixing, PodPlan,
 };
@@ -26,7 +26,7 @@ impl BatchPlanner {
     }
 
     /// Says which pod does what of `requests`, in which order, given what pods hold: [`super::Nothing`], or what an
-    /// index says ([`super::InIndex`]).
+    /// index says ([`super::IndexedCaches`]).
     ///
     /// A request that no pod can hold is reported and left out; one that will be late is reported and planned all the same.
     ///
@@ -38,7 +38,7 @@ impl BatchPlanner {
         &self,
         requests: &[BatchRequest<'_>],
         pods: &[BatchPod],
-        held: &mut dyn HeldBlocks,
+        held: &mut dyn CachedPrefixes,
     ) -> Result<BatchPlan, BatchError> {
         self.check(requests, pods)?;
         let room = pods.iter().map(|pod| pod.kv_tokens).max().unwrap_or(0);
@@ -47,8 +47,8 @@ impl BatchPlanner {
         let queue = Queue::new(requests, fitting);
         let claims = claims(&queue, pods, held);
         let job = Job { queue, pods, config: &self.config, claims };
-        let draft = best(&job);
-        let mut plan = write(&job, draft, requests.len());
+        let schedule = best(&job);
+        let mut plan = write(&job, schedule, requests.len());
         let too_long = too_long.into_iter().map(|request| Infeasible { request, why: InfeasibleReason::TooLong });
         plan.infeasible.extend(too_long);
         plan.infeasible.sort_unstable_by_key(|infeasible| infeasible.request);
@@ -90,10 +90,10 @@ impl BatchPlanner {
     }
 }
 
-/// The best draft: the queue as one, or with the urgent requests in front where some would be late.
-fn best(job: &Job<'_>) -> Draft {
+/// The best schedule: the queue as one, or with the urgent requests in front where some would be late.
+fn best(job: &Job<'_>) -> Schedule {
     let all = || (0..job.queue.len() as u32).collect::<Vec<_>>();
-    let mut best = even(job, &[Layer::new(job, all())]);
+    let mut best = rebalance(job, &[Layer::new(job, all())]);
     let makespan = best.makespan();
     for bounds in [&[1.0][..], &[0.25, 1.0], &[0.0625, 0.125, 0.25, 0.5, 1.0]] {
         if best.late == 0 {
@@ -106,25 +106,25 @@ fn best(job: &Job<'_>) -> Draft {
             parts[bounds.partition_point(|bound| bound * makespan <= due)].push(at);
         }
         let layers: Vec<Layer> = parts.into_iter().map(|part| Layer::new(job, part)).collect();
-        let draft = even(job, &layers);
-        if draft.is_better(&best, 0.0) {
-            best = draft;
+        let schedule = rebalance(job, &layers);
+        if schedule.is_better(&best, 0.0) {
+            best = schedule;
         }
     }
     best
 }
 
-fn write(job: &Job<'_>, draft: Draft, requests: usize) -> BatchPlan {
+fn write(job: &Job<'_>, schedule: Schedule, requests: usize) -> BatchPlan {
     let mut finishes = vec![None; requests];
     let mut infeasible = Vec::new();
-    for (at, &finish) in draft.finishes.iter().enumerate() {
+    for (at, &finish) in schedule.finishes.iter().enumerate() {
         let request = job.queue.number(at);
         finishes[request as usize] = Some(seconds(finish));
         if let Some(late) = lateness(job, at, finish) {
             infeasible.push(Infeasible { request, why: InfeasibleReason::Late(late) });
         }
     }
-    let pods = draft.items.iter().zip(&draft.takes).zip(job.pods).map(|((items, takes), pod)| PodPlan {
+    let pods = schedule.items.iter().zip(&schedule.takes).zip(job.pods).map(|((items, takes), pod)| PodPlan {
         pod: pod.pod,
         cohorts: cohorts(job, items),
         takes: seconds(*takes),

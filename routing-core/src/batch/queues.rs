@@ -5,11 +5,11 @@
 //! stay whole as far as that goes.
 //!
 //! The rule that must never break: every request of the plan is given out once, and again only if the pod that had it was
-//! lost (`tests/batch/moving.rs`).
+//! lost (`tests/batch/work_stealing.rs`).
 
 use std::collections::VecDeque;
 
-use super::moving::{Part, Side, Tail, tail};
+use super::work_stealing::{Part, Side, Tail, tail};
 use super::{BatchConfig, BatchPlan, BatchPod, BatchRequest, Cohort};
 
 /// A plan's lists, as pods work them off. No clock, no chance: equal calls give equal answers.
@@ -19,7 +19,7 @@ use super::{BatchConfig, BatchPlan, BatchPod, BatchRequest, Cohort};
 /// ```
 /// use kv_index::{BlockHash, Config, Index};
 /// # use routing_core::batch::BatchCosts;
-/// use routing_core::batch::{BatchConfig, BatchPlanner, BatchPod, BatchQueues, BatchRequest, Nothing};
+/// use routing_core::batch::{BatchConfig, BatchPlanner, BatchPod, BatchQueues, BatchRequest, ColdCaches};
 ///
 /// let index: Index = Index::new(Config::default());
 /// let pods = ["a", "b"].map(|name| index.join(name).map(|pod| BatchPod { pod, kv_tokens: 100_000, speed: 1.0 }));
@@ -36,7 +36,7 @@ use super::{BatchConfig, BatchPlan, BatchPod, BatchRequest, Cohort};
 /// #     context_token: 3.34e-7,
 /// # };
 /// let config = BatchConfig::new(costs);
-/// let plan = BatchPlanner::new(config).plan(&requests, &pods, &mut Nothing)?;
+/// let plan = BatchPlanner::new(config).plan(&requests, &pods, &mut ColdCaches)?;
 /// let mut queues = BatchQueues::new(&plan, &requests, &pods, &config);
 /// // The second pod is slow to begin: the first one is done with its own four, and takes over three more. The last one would
 /// // not be done earlier by going too.

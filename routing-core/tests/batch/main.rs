@@ -1,8 +1,8 @@
 //! What the docs of `batch` promise, held against a walk through every pod's cache, block by block.
 
 mod checker;
-mod moving;
 mod queues;
+mod work_stealing;
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use kv_index::{BlockHash, Event, EventSemantics, Parent, Stored};
 use proptest::prelude::*;
 use queues::{Queue, common, documents, pods, queue};
 use routing_core::batch::{
-    BatchConfig, BatchCosts, BatchError, BatchPlan, BatchPlanner, BatchPod, BatchRequest, InIndex, InfeasibleReason,
-    Mixing, Nothing,
+    BatchConfig, BatchCosts, BatchError, BatchPlan, BatchPlanner, BatchPod, BatchRequest, ColdCaches, IndexedCaches,
+    InfeasibleReason, Mixing,
 };
 
 /// Of an 8B model on one H200.
@@ -32,11 +32,11 @@ fn config() -> BatchConfig {
 /// With steps as small as the queues' prompts are: one that begins is a step on for all that run.
 fn plan_in_small_steps(requests: &[BatchRequest<'_>], pods: &[BatchPod]) -> BatchPlan {
     let config = BatchConfig { step_tokens: NonZeroU32::new(32).expect("not zero"), ..config() };
-    BatchPlanner::new(config).plan(requests, pods, &mut Nothing).expect("nothing is wrong")
+    BatchPlanner::new(config).plan(requests, pods, &mut ColdCaches).expect("nothing is wrong")
 }
 
 fn plan(requests: &[BatchRequest<'_>], pods: &[BatchPod]) -> BatchPlan {
-    BatchPlanner::new(config()).plan(requests, pods, &mut Nothing).expect("nothing is wrong")
+    BatchPlanner::new(config()).plan(requests, pods, &mut ColdCaches).expect("nothing is wrong")
 }
 
 proptest! {
@@ -50,8 +50,8 @@ proptest! {
         let (_, pods) = pods(&fleet);
         let mixing = if apart { Mixing::Apart } else { Mixing::default() };
         let planner = BatchPlanner::new(BatchConfig { mixing, ..config() });
-        let plan = planner.plan(&requests, &pods, &mut Nothing).unwrap();
-        prop_assert_eq!(&plan, &planner.plan(&requests, &pods, &mut Nothing).unwrap());
+        let plan = planner.plan(&requests, &pods, &mut ColdCaches).unwrap();
+        prop_assert_eq!(&plan, &planner.plan(&requests, &pods, &mut ColdCaches).unwrap());
         let walked = walk(&plan, &requests, &pods, queues::BLOCK);
         for (part, computed) in plan.pods.iter().zip(&walked.computed) {
             prop_assert!(*computed <= part.prefill_tokens, "planned {}, computed {computed}", part.prefill_tokens);
@@ -171,7 +171,7 @@ fn pods_get_what_they_hold() {
         let stored = Stored::new(Parent::Root, chain);
         index.apply(pods[pod].pod, EventSemantics::Membership, &Event::Stored(stored)).unwrap();
     }
-    let plan = BatchPlanner::new(config()).plan(&requests, &pods, &mut InIndex::new(&index)).unwrap();
+    let plan = BatchPlanner::new(config()).plan(&requests, &pods, &mut IndexedCaches::new(&index)).unwrap();
     for (document, pod) in [(0, 3), (1, 0)] {
         let own = (document..requests.len())
             .step_by(64)
@@ -242,7 +242,8 @@ fn heavy_prompts_and_long_answers_take_turns() {
     let (_, pods) = pods(&[(8_000, 1.0)]);
     // How much of the answers' tokens lie in the first half of the requests.
     let first_half = |mixing| {
-        let plan = BatchPlanner::new(BatchConfig { mixing, ..config() }).plan(&requests, &pods, &mut Nothing).unwrap();
+        let plan =
+            BatchPlanner::new(BatchConfig { mixing, ..config() }).plan(&requests, &pods, &mut ColdCaches).unwrap();
         let walked = walk(&plan, &requests, &pods, queues::BLOCK);
         assert!(walked.computed[0] as f64 <= 1.005 * plan.distinct_tokens() as f64, "mixing has its price");
         let order: Vec<u32> = plan.pods[0].requests().collect();
@@ -272,7 +273,7 @@ fn mistakes_are_told() {
     let requests = queue.requests();
     let (_, pods) = pods(&[(100, 1.0)]);
     let refused =
-        |config, pods: &[BatchPod]| BatchPlanner::new(config).plan(&requests, pods, &mut Nothing).unwrap_err();
+        |config, pods: &[BatchPod]| BatchPlanner::new(config).plan(&requests, pods, &mut ColdCaches).unwrap_err();
     assert_eq!(refused(config(), &[]), BatchError::NoPods { requests: 1 });
     assert_eq!(refused(config(), &[pods[0], pods[0]]), BatchError::TwicePod { pod: pods[0].pod });
     for speed in [0.0, -1.0, f64::NAN, f64::INFINITY] {

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use kv_index::{Config, Index};
 use pointsman_lab::SplitMix64;
 use routing_core::batch::{
-    BatchConfig, BatchCosts, BatchPlan, BatchPlanner, BatchPod, BatchQueues, BatchRequest, Nothing,
+    BatchConfig, BatchCosts, BatchPlan, BatchPlanner, BatchPod, BatchQueues, BatchRequest, ColdCaches,
 };
 
 use super::{KvBudget, TokenLengths, WorkSource};
@@ -81,7 +81,7 @@ impl PlannedQueues {
             pods.push(BatchPod { pod: index.join(&at.to_string())?, kv_tokens, speed: engine.speed });
         }
         let planning = planning(config).ok_or(SimulateError::NoPods)?;
-        let plan = BatchPlanner::new(planning).plan(&requests, &pods, &mut Nothing)?;
+        let plan = BatchPlanner::new(planning).plan(&requests, &pods, &mut ColdCaches)?;
         let queues = BatchQueues::new(&plan, &requests, &pods, &planning);
         let expected = lengths.iter().zip(&outputs).map(|(&(prompt, _), &output)| (prompt, output));
         Ok(Self { queues, moving, room: KvBudget::new(expected, config), plan })

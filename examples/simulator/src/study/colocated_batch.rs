@@ -10,7 +10,7 @@ use std::num::NonZeroU32;
 use kv_index::{BlockHash, Config, Index};
 use pointsman_lab::trace::Trace;
 use pointsman_lab::trace::synthetic::Synthetic;
-use routing_core::batch::{BatchConfig, BatchPlanner, BatchPod, BatchRequest, Nothing};
+use routing_core::batch::{BatchConfig, BatchPlanner, BatchPod, BatchRequest, ColdCaches};
 use routing_plugins::CostModel;
 use routing_plugins::load::BatchAdmission;
 
@@ -115,7 +115,7 @@ fn planned(
         .collect::<Result<_, SimulateError>>()?;
     let block_tokens = NonZeroU32::new(block as u32).unwrap_or(NonZeroU32::MIN);
     let planner = BatchPlanner::new(BatchConfig { block_tokens, ..BatchConfig::new((&CostModel::default()).into()) });
-    let plan = planner.plan(&requests, &pods, &mut Nothing)?;
+    let plan = planner.plan(&requests, &pods, &mut ColdCaches)?;
     let queues = plan.pods.iter().map(|pod| pod.requests().collect()).collect();
     let lengths = trace.requests.iter().map(|request| (request.input, request.output)).collect();
     Ok(ColocatedBatch { chains, first, lengths, queues })

@@ -2,7 +2,7 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use routing_core::batch::{BatchPlanner, BatchPod, BatchQueues, BatchRequest, Nothing};
+use routing_core::batch::{BatchPlanner, BatchPod, BatchQueues, BatchRequest, ColdCaches};
 
 use crate::queues::{documents, pods, queue};
 use crate::{config, plan};
@@ -43,7 +43,7 @@ proptest! {
         let requests = queue.requests();
         // The first one is never lost, and holds all that any other does.
         let (_, pods) = pods(&[&[(200, 1.0)], &fleet[..]].concat());
-        let plan = BatchPlanner::new(config()).plan(&requests, &pods, &mut Nothing).unwrap();
+        let plan = BatchPlanner::new(config()).plan(&requests, &pods, &mut ColdCaches).unwrap();
         let planned: usize = plan.pods.iter().map(|pod| pod.requests().count()).sum();
         let mut queues = BatchQueues::new(&plan, &requests, &pods, &config());
         let mut ledger = Ledger::default();

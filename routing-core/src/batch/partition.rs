@@ -1,4 +1,4 @@
-//! A layer cut into shares that take the pods equally long.
+//! Balanced partition of a layer into shares that take the pods equally long.
 //!
 //! Given how long a share may take, pods take what they hold the beginnings of, and then, one after another, what comes next
 //! in trie order, until they have that much. How long is searched for: until the last pod, which takes what is left, has
@@ -12,19 +12,19 @@ use super::layer::{Job, Layer};
 pub(super) type Shares = Vec<Vec<u32>>;
 
 /// Cuts `layer` so that `handicap × work` is the same for all pods, give or take a share of `slack` in all.
-pub(super) fn cut(job: &Job<'_>, layer: &Layer, handicap: &[f64], slack: f64) -> Shares {
+pub(super) fn partition(job: &Job<'_>, layer: &Layer, handicap: &[f64], slack: f64) -> Shares {
     let mut by_room: Vec<usize> = (0..job.pods.len()).collect();
     by_room.sort_by_key(|&pod| (job.pods[pod].kv_tokens, pod));
-    let cutter = Cutter { job, layer, handicap, slack: (slack / 2.0).min(0.5), by_room };
-    let mean = cutter.mean();
+    let partitioner = Partitioner { job, layer, handicap, slack: (slack / 2.0).min(0.5), by_room };
+    let mean = partitioner.mean();
     let (mut low, mut high) = (0.0, 2.0 * mean);
     let mut best: Option<(f64, Shares)> = None;
     for round in 0..ROUNDS {
         // The first guess is a good one where the queue is long.
         let limit = if round == 0 { mean } else { low + (high - low) / 2.0 };
-        let (loads, shares) = cutter.fill(limit);
+        let (loads, shares) = partitioner.fill(limit);
         let most = loads.iter().copied().fold(0.0, f64::max);
-        let last = cutter.by_room.last().map_or(0.0, |&pod| loads[pod]);
+        let last = partitioner.by_room.last().map_or(0.0, |&pod| loads[pod]);
         if last > limit {
             low = limit;
             high = high.max(2.0 * limit);
@@ -41,7 +41,7 @@ pub(super) fn cut(job: &Job<'_>, layer: &Layer, handicap: &[f64], slack: f64) ->
 /// Halvings of how long a share may take: to a ten-thousandth.
 const ROUNDS: usize = 16;
 
-struct Cutter<'a> {
+struct Partitioner<'a> {
     job: &'a Job<'a>,
     layer: &'a Layer,
     handicap: &'a [f64],
@@ -50,14 +50,14 @@ struct Cutter<'a> {
     by_room: Vec<usize>,
 }
 
-impl Cutter<'_> {
+impl Partitioner<'_> {
     /// How long it would take if all could be shared by everybody, without a request twice.
     fn mean(&self) -> f64 {
         let Some(&largest) = self.by_room.last() else { return 0.0 };
         let sum: f64 = (0..self.layer.len()).map(|i| self.layer.work(self.job, largest, i, false)).sum();
-        let pace = |pod: usize| self.job.pods[pod].speed / self.job.pods[largest].speed / self.handicap[pod];
+        let relative_speed = |pod: usize| self.job.pods[pod].speed / self.job.pods[largest].speed / self.handicap[pod];
         let able = self.by_room.iter().filter(|&&pod| self.job.pods[pod].kv_tokens > 0);
-        sum / able.map(|&pod| pace(pod)).sum::<f64>()
+        sum / able.map(|&pod| relative_speed(pod)).sum::<f64>()
     }
 
     fn work(&self, pod: usize, i: u32, cold: bool) -> f64 {

@@ -1,4 +1,4 @@
-//! How much of a list should go to a pod that has none left?
+//! Work stealing: how much of a list goes to a pod that has none left.
 //!
 //! So much that both have equally much to do, cut where little has to be computed again. Moving is worth it if the later one
 //! ends earlier by more than what is computed again takes.

@@ -1,44 +1,44 @@
-//! What pods hold already: asked prompt by prompt, in trie order, and only where the answer can differ.
+//! Prefixes that pods hold already: looked up prompt by prompt, in trie order, and only where the answer can differ.
 
 use kv_index::{BlockHash, DEFAULT_POD_WORDS, Index, Matches};
 
 use super::BatchPod;
 use super::order::Queue;
 
-/// Says what pods hold of a prompt.
-pub trait HeldBlocks {
+/// What pods hold of a prompt.
+pub trait CachedPrefixes {
     /// Writes how many leading blocks of `chain` each of `pods` holds, one number for each, which are 0 before.
     ///
     /// What it says of two prompts must agree on what they share.
-    fn held(&mut self, chain: &[BlockHash], pods: &[BatchPod], depths: &mut [u32]);
+    fn depths(&mut self, chain: &[BlockHash], pods: &[BatchPod], depths: &mut [u32]);
 }
 
-/// Pods hold nothing.
+/// Pods that hold nothing.
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(clippy::exhaustive_structs, reason = "there is nothing in it")]
-pub struct Nothing;
+pub struct ColdCaches;
 
-impl HeldBlocks for Nothing {
-    fn held(&mut self, _: &[BlockHash], _: &[BatchPod], _: &mut [u32]) {}
+impl CachedPrefixes for ColdCaches {
+    fn depths(&mut self, _: &[BlockHash], _: &[BatchPod], _: &mut [u32]) {}
 }
 
-/// Pods hold what an index says.
+/// Pods that hold what an index says.
 #[derive(Debug)]
-pub struct InIndex<'i, const W: usize = DEFAULT_POD_WORDS> {
+pub struct IndexedCaches<'i, const W: usize = DEFAULT_POD_WORDS> {
     index: &'i Index<W>,
     matches: Matches<W>,
 }
 
-impl<'i, const W: usize> InIndex<'i, W> {
-    /// Asks `index`.
+impl<'i, const W: usize> IndexedCaches<'i, W> {
+    /// Looked up in `index`.
     #[must_use]
     pub fn new(index: &'i Index<W>) -> Self {
         Self { index, matches: Matches::default() }
     }
 }
 
-impl<const W: usize> HeldBlocks for InIndex<'_, W> {
-    fn held(&mut self, chain: &[BlockHash], pods: &[BatchPod], depths: &mut [u32]) {
+impl<const W: usize> CachedPrefixes for IndexedCaches<'_, W> {
+    fn depths(&mut self, chain: &[BlockHash], pods: &[BatchPod], depths: &mut [u32]) {
         self.index.search(chain, &mut self.matches);
         for group in self.matches.groups() {
             for (pod, depth) in pods.iter().zip(&mut *depths) {
@@ -69,7 +69,7 @@ impl Claim {
 }
 
 /// Who holds most of each prompt, by its place in the queue; nothing at all where nobody holds anything.
-pub(super) fn claims(queue: &Queue<'_>, pods: &[BatchPod], held: &mut dyn HeldBlocks) -> Option<Vec<Claim>> {
+pub(super) fn claims(queue: &Queue<'_>, pods: &[BatchPod], held: &mut dyn CachedPrefixes) -> Option<Vec<Claim>> {
     let mut claims = Vec::new();
     let (mut depths, mut last) = (vec![0; pods.len()], Claim::default());
     let mut deepest = None;
@@ -79,7 +79,7 @@ pub(super) fn claims(queue: &Queue<'_>, pods: &[BatchPod], held: &mut dyn HeldBl
         if !same {
             depths.fill(0);
             let chain = queue.request(at).chain;
-            held.held(chain, pods, &mut depths);
+            held.depths(chain, pods, &mut depths);
             depths.iter_mut().for_each(|depth| *depth = (*depth).min(chain.len() as u32));
             last = judge(&depths, last);
             deepest = depths.iter().copied().max();

@@ -1,4 +1,4 @@
-//! What a plan says of itself: what it computes, how long it takes, how evenly.
+//! Figures of a plan: tokens to compute, makespan, imbalance.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The order in which a pod does its share.
+//! Sequencing: the order in which a pod does its share.
 //!
 //! A share falls into *units* that share next to nothing with each other, so that their order is free; within a unit,
 //! trie order is kept. Units with deadlines come first, the most urgent one first. The others are halved into those
@@ -24,7 +24,7 @@ pub(super) struct Item {
 }
 
 /// Appends a pod's share of a layer to its items.
-pub(super) fn arrange(job: &Job<'_>, layer: &Layer, pod: usize, share: &[u32], items: &mut Vec<Item>) {
+pub(super) fn sequence(job: &Job<'_>, layer: &Layer, pod: usize, share: &[u32], items: &mut Vec<Item>) {
     if share.is_empty() {
         return;
     }

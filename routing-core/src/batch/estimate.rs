@@ -1,4 +1,4 @@
-//! A pod's run gone through on paper: when each request is done.
+//! Completion-time estimate of a pod that batches continuously: when each request is done.
 //!
 //! Requests begin in order, each as soon as the cache has room for it. Prompts are computed one after another,
 //! so many tokens a step, and with each step all that run generate a token. What both take is added up: nothing is said of what an
@@ -7,14 +7,14 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::arrange::Item;
 use super::layer::Job;
+use super::sequence::Item;
 
 /// Seconds until a pod has done `items` in order; calls `done` with each place and when it is done.
-pub(super) fn pace(job: &Job<'_>, pod: usize, items: &[Item], mut done: impl FnMut(u32, f64)) -> f64 {
+pub(super) fn estimate(job: &Job<'_>, pod: usize, items: &[Item], mut done: impl FnMut(u32, f64)) -> f64 {
     let room = job.pods[pod].kv_tokens as f64;
     let most = job.config.most_running as usize;
-    let mut run = Run {
+    let mut batch = ContinuousBatch {
         job,
         speed: job.pods[pod].speed,
         items,
@@ -28,18 +28,18 @@ pub(super) fn pace(job: &Job<'_>, pod: usize, items: &[Item], mut done: impl FnM
     for (i, item) in items.iter().enumerate() {
         // All of its prompt is in use while it runs, whoever computed it.
         let needs = job.queue.request(item.at as usize).room() as f64;
-        while !run.running.is_empty() && (run.used + needs > room || run.running.len() >= most) {
-            run.finish_next(&mut done);
+        while !batch.running.is_empty() && (batch.used + needs > room || batch.running.len() >= most) {
+            batch.finish_next(&mut done);
         }
-        run.begin(i as u32, item, &mut done);
+        batch.begin(i as u32, item, &mut done);
     }
-    while !run.running.is_empty() {
-        run.finish_next(&mut done);
+    while !batch.running.is_empty() {
+        batch.finish_next(&mut done);
     }
-    run.now
+    batch.now
 }
 
-struct Run<'a> {
+struct ContinuousBatch<'a> {
     job: &'a Job<'a>,
     speed: f64,
     items: &'a [Item],
@@ -55,7 +55,7 @@ struct Run<'a> {
     chunk: u64,
 }
 
-impl Run<'_> {
+impl ContinuousBatch<'_> {
     fn begin(&mut self, i: u32, item: &Item, done: &mut impl FnMut(u32, f64)) {
         let (uses, reads, output) = self.needs(item);
         self.now += self.job.prefill(item.at, item.cached) / self.speed;

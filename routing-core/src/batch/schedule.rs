@@ -1,15 +1,15 @@
-//! A plan on paper: who has which share, in which order, and when it would be done.
+//! A candidate schedule: shares by pod, their order, completion times, makespan.
 
 use std::time::Duration;
 
-use super::arrange::{Item, arrange};
-use super::cut::Shares;
+use super::estimate::estimate;
 use super::layer::{Job, Layer};
-use super::pace::pace;
+use super::partition::Shares;
+use super::sequence::{Item, sequence};
 
-/// A plan on paper.
+/// A candidate schedule.
 #[derive(Debug)]
-pub(super) struct Draft {
+pub(super) struct Schedule {
     /// By layer.
     pub(super) shares: Vec<Shares>,
     /// By pod.
@@ -21,12 +21,13 @@ pub(super) struct Draft {
     pub(super) prefill_tokens: u64,
 }
 
-impl Draft {
+impl Schedule {
     pub(super) fn new(job: &Job<'_>, layers: &[Layer], shares: Vec<Shares>) -> Self {
         let items: Vec<Vec<Item>> =
-            (0..job.pods.len()).map(|pod| arranged(job, layers, pod, |layer| &shares[layer][pod][..])).collect();
+            (0..job.pods.len()).map(|pod| sequenced(job, layers, pod, |layer| &shares[layer][pod][..])).collect();
         let mut finishes = vec![0.0; job.queue.len()];
-        let paced = |(pod, items): (usize, &Vec<Item>)| pace(job, pod, items, |at, now| finishes[at as usize] = now);
+        let paced =
+            |(pod, items): (usize, &Vec<Item>)| estimate(job, pod, items, |at, now| finishes[at as usize] = now);
         let takes = items.iter().enumerate().map(paced).collect();
         let late = finishes.iter().enumerate().filter(|&(at, &finish)| lateness(job, at, finish).is_some()).count();
         let new = |item: &Item| u64::from(job.new_tokens(item.at, item.cached));
@@ -52,7 +53,7 @@ impl Draft {
 }
 
 /// A pod's shares of all layers, in order.
-pub(super) fn arranged<'s>(
+pub(super) fn sequenced<'s>(
     job: &Job<'_>,
     layers: &[Layer],
     pod: usize,
@@ -60,7 +61,7 @@ pub(super) fn arranged<'s>(
 ) -> Vec<Item> {
     let mut items = Vec::new();
     for (at, layer) in layers.iter().enumerate() {
-        arrange(job, layer, pod, share(at), &mut items);
+        sequence(job, layer, pod, share(at), &mut items);
     }
     items
 }

@@ -1,17 +1,18 @@
-//! Shares moved until pods end together.
+//! Load rebalancing: shares moved until pods end together.
 //!
 //! What a share takes is known once it has been gone through on paper. Cuts are then moved by how far off they were; and
 //! where requests are few, parts go from the pod that ends last to one that ends early, as long as that helps.
 
-use super::cut::{Shares, cut};
-use super::draft::{Draft, arranged};
+use super::estimate::estimate;
 use super::layer::{Job, Layer};
-use super::pace::pace;
-use super::spread::spread;
+use super::longest_first::longest_first;
+use super::partition::{Shares, partition};
+use super::schedule::{Schedule, sequenced};
 
-/// The draft that computes least, of those that end hardly later than the one that ends first.
-pub(super) fn even(job: &Job<'_>, layers: &[Layer]) -> Draft {
-    let with = |slack: f64| move |job: &Job<'_>, layer: &Layer, handicap: &[f64]| cut(job, layer, handicap, slack);
+/// The schedule that computes least, of those that end hardly later than the one that ends first.
+pub(super) fn rebalance(job: &Job<'_>, layers: &[Layer]) -> Schedule {
+    let with =
+        |slack: f64| move |job: &Job<'_>, layer: &Layer, handicap: &[f64]| partition(job, layer, handicap, slack);
     let first = refine(job, layers, with(job.config.most_imbalance));
     let mut others = Vec::new();
     if job.queue.len() <= SOME {
@@ -22,20 +23,20 @@ pub(super) fn even(job: &Job<'_>, layers: &[Layer]) -> Draft {
         for slack in [0.2, 0.6] {
             others.push(moved(job, layers, &refine(job, layers, with(slack))));
         }
-        let spread = refine(job, layers, spread);
-        others.push(moved(job, layers, &spread));
-        others.push(spread);
+        let dealt = refine(job, layers, longest_first);
+        others.push(moved(job, layers, &dealt));
+        others.push(dealt);
     }
     let all = || others.iter().chain([&first]);
-    let late = all().map(|draft| draft.late).min().unwrap_or(0);
-    let timely = |draft: &&Draft| draft.late == late;
-    let ends = all().filter(timely).map(Draft::makespan).fold(f64::INFINITY, f64::min);
+    let late = all().map(|schedule| schedule.late).min().unwrap_or(0);
+    let timely = |schedule: &&Schedule| schedule.late == late;
+    let ends = all().filter(timely).map(Schedule::makespan).fold(f64::INFINITY, f64::min);
     let most = ends * (1.0 + job.config.most_imbalance);
-    let good = |draft: &Draft| draft.late == late && draft.makespan() <= most;
-    let rate = |draft: &Draft| (!good(draft), draft.prefill_tokens);
-    others.into_iter().fold(first, |best, draft| {
-        let better = rate(&draft).cmp(&rate(&best)).then(draft.makespan().total_cmp(&best.makespan()));
-        if better.is_lt() { draft } else { best }
+    let good = |schedule: &Schedule| schedule.late == late && schedule.makespan() <= most;
+    let rate = |schedule: &Schedule| (!good(schedule), schedule.prefill_tokens);
+    others.into_iter().fold(first, |best, schedule| {
+        let better = rate(&schedule).cmp(&rate(&best)).then(schedule.makespan().total_cmp(&best.makespan()));
+        if better.is_lt() { schedule } else { best }
     })
 }
 
@@ -52,20 +53,20 @@ const PATIENCE: usize = 2_000_000;
 const MOST_ROUNDS: usize = 12;
 
 /// Pods that end within this share of each other end together.
-const EVEN: f64 = 0.002;
+const BALANCED: f64 = 0.002;
 
 /// Cuts again with what the pods took.
-fn refine(job: &Job<'_>, layers: &[Layer], cut: impl Fn(&Job<'_>, &Layer, &[f64]) -> Shares) -> Draft {
-    let draft = |handicap: &[f64]| {
-        let shares = layers.iter().map(|layer| cut(job, layer, handicap)).collect();
-        Draft::new(job, layers, shares)
+fn refine(job: &Job<'_>, layers: &[Layer], partition: impl Fn(&Job<'_>, &Layer, &[f64]) -> Shares) -> Schedule {
+    let schedule = |handicap: &[f64]| {
+        let shares = layers.iter().map(|layer| partition(job, layer, handicap)).collect();
+        Schedule::new(job, layers, shares)
     };
     let mut handicap = vec![1.0; job.pods.len()];
-    let mut best = draft(&handicap);
+    let mut best = schedule(&handicap);
     let mut last = best.takes.clone();
     for _ in 0..(PATIENCE / job.queue.len().max(1)).clamp(1, MOST_ROUNDS) {
         let mean = last.iter().sum::<f64>() / last.len().max(1) as f64;
-        if last.iter().all(|takes| (takes - mean).abs() <= EVEN * mean) {
+        if last.iter().all(|takes| (takes - mean).abs() <= BALANCED * mean) {
             break;
         }
         for (handicap, takes) in handicap.iter_mut().zip(&last) {
@@ -73,10 +74,10 @@ fn refine(job: &Job<'_>, layers: &[Layer], cut: impl Fn(&Job<'_>, &Layer, &[f64]
                 *handicap *= (takes / mean).clamp(0.5, 2.0).powf(0.7);
             }
         }
-        let draft = draft(&handicap);
-        last.clone_from(&draft.takes);
-        if draft.is_better(&best, EVEN) {
-            best = draft;
+        let schedule = schedule(&handicap);
+        last.clone_from(&schedule.takes);
+        if schedule.is_better(&best, BALANCED) {
+            best = schedule;
         }
     }
     best
@@ -86,8 +87,8 @@ fn refine(job: &Job<'_>, layers: &[Layer], cut: impl Fn(&Job<'_>, &Layer, &[f64]
 const TRIES: (usize, usize) = (16, 3);
 
 /// Moves parts away from the pod that ends last.
-fn moved(job: &Job<'_>, layers: &[Layer], draft: &Draft) -> Draft {
-    let (mut shares, mut takes) = (draft.shares.clone(), draft.takes.clone());
+fn moved(job: &Job<'_>, layers: &[Layer], schedule: &Schedule) -> Schedule {
+    let (mut shares, mut takes) = (schedule.shares.clone(), schedule.takes.clone());
     let mut patience = PATIENCE / 2;
     while let Some(found) = best_move(job, layers, &shares, &takes, &mut patience) {
         for (pod, share, took) in found.after {
@@ -95,7 +96,7 @@ fn moved(job: &Job<'_>, layers: &[Layer], draft: &Draft) -> Draft {
             takes[pod] = took;
         }
     }
-    Draft::new(job, layers, shares)
+    Schedule::new(job, layers, shares)
 }
 
 /// A part that goes from one pod to another.
@@ -128,9 +129,9 @@ fn best_move(job: &Job<'_>, layers: &[Layer], shares: &[Shares], takes: &[f64], 
                 }
                 let mut trial = |pod: usize, share: Vec<u32>| {
                     let shares = |layer: usize| if layer == at { &share[..] } else { &shares[layer][pod][..] };
-                    let items = arranged(job, layers, pod, shares);
+                    let items = sequenced(job, layers, pod, shares);
                     *patience = patience.saturating_sub(items.len());
-                    let takes = pace(job, pod, &items, |_, _| {});
+                    let takes = estimate(job, pod, &items, |_, _| {});
                     (pod, share, takes)
                 };
                 let left = share.iter().copied().filter(|i| part.binary_search(i).is_err()).collect();
@@ -138,7 +139,7 @@ fn best_move(job: &Job<'_>, layers: &[Layer], shares: &[Shares], takes: &[f64], 
                 more.sort_unstable();
                 let after = [trial(last, left), trial(to, more)];
                 let ends = after[0].2.max(after[1].2);
-                let known = best.as_ref().map_or(takes[last] * (1.0 - EVEN / 4.0), |best| best.ends);
+                let known = best.as_ref().map_or(takes[last] * (1.0 - BALANCED / 4.0), |best| best.ends);
                 if ends < known {
                     best = Some(Move { layer: at, after, ends });
                 }

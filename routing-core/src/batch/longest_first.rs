@@ -1,15 +1,15 @@
-//! A short layer dealt out part by part, the longest one first.
+//! Longest-processing-time-first list scheduling of a short layer, part by part.
 //!
 //! Where requests are few, one long answer or one deep conversation is a good share of a pod's time, and ranges
 //! cannot be even. Parts that share the least with each other can go anywhere; one that is more than a pod's share by
 //! itself is parted again, where the least is shared within it. A part goes where most of it is there, among the pods that
 //! it does not make late; or else to the one that would be done first.
 
-use super::cut::Shares;
 use super::layer::{Job, Layer};
+use super::partition::Shares;
 
 /// Deals a layer out.
-pub(super) fn spread(job: &Job<'_>, layer: &Layer, handicap: &[f64]) -> Shares {
+pub(super) fn longest_first(job: &Job<'_>, layer: &Layer, handicap: &[f64]) -> Shares {
     let dealer = Dealer { job, layer, handicap };
     let mut shares: Shares = vec![Vec::new(); job.pods.len()];
     let all: Vec<u32> = (0..layer.len() as u32).collect();
