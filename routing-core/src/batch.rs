@@ -1,4 +1,4 @@
-//! Which pod should do what, and in which order, of a whole queue that is known beforehand?
+//! Offline batch planning: prefix-aware partition, order and schedule of a whole queue over pods.
 //!
 //! A queue can do what traffic cannot: be sorted. In the order of a depth-first walk over the trie of all prompts, requests
 //! that share a prefix stand next to each other, so it is computed once and used by all of them before it has to go, in

@@ -1,4 +1,4 @@
-//! The proof that plugins fit together: every fault of a workflow, found before it runs.
+//! Validation of the plugin graph: every fault of a selector or workflow, found before it runs.
 //!
 //! Plugins are looked at in the order they will run. What must hold is then simple to say: a slot has one writer, the
 //! writer runs before every reader, and nothing that is relied on can be skipped.

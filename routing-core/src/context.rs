@@ -1,4 +1,4 @@
-//! One decision as a plugin sees it: the request, one version of the fleet, and the slots it has handles for.
+//! The routing context: a request, one version of the fleet, and typed slots, as plugins see them.
 
 use kv_index::{DEFAULT_POD_WORDS, PodId};
 

@@ -1,4 +1,4 @@
-//! One decision: prepare, filter, score and pick, step by step; then it is recorded.
+//! The decision loop: prepare, filter, score and pick for each step; then the plan is recorded.
 
 use std::sync::Arc;
 

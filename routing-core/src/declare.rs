@@ -1,4 +1,4 @@
-//! What a plugin says of itself while a workflow is built, in exchange for handles.
+//! Declarations: the slots, picks and neighbours that a plugin depends on, in exchange for handles.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A workflow as a document: plugins by type and parameters, profiles of them, and the steps that use the profiles.
+//! Workflow documents: plugins by type and parameters, profiles of them, and the steps that use the profiles.
 //!
 //! A document is plain data. [`Registry::read`](crate::Registry::read) reads one and refuses what it does not know, at
 //! the place where it stands; [`Document::build`] proves the whole and makes the workflow, or lists all that is wrong.

@@ -1,4 +1,4 @@
-//! Why a request got no plan.
+//! Errors of a decision.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What is wrong with a workflow that does not build, each fault with its fix.
+//! Faults and warnings of validation, each fault with its fix.
 
 use std::fmt;
 use std::sync::Arc;

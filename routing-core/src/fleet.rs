@@ -1,4 +1,4 @@
-//! The fleet as a decision sees it: every pod in one version, with sets ready for what is asked often.
+//! Fleet snapshots: every pod in one immutable version, with pod sets precomputed for common queries; published by swap (RCU).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! One request's share of a pod's load, as whoever carries the request out sees it.
+//! In-flight guard: one request's share of a pod's load, released on drop.
 
 /// Held while a request is on a pod; let go when dropped.
 ///

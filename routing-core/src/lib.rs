@@ -1,19 +1,18 @@
-//! Where should this request go?
+//! The decision layer of Pointsman: a request and a fleet in, a [`RoutingPlan`] out.
 //!
-//! This is the decision layer of Pointsman: it turns a request and a fleet into a [`RoutingPlan`], by composing small
-//! plugins that are proven to fit together before the service starts. Two promises carry it:
+//! A decision composes small plugins that are validated together before the service starts. Two promises carry it:
 //!
-//! - To operators: a profile that builds cannot fail for reasons of composition. What is wrong is said when it is built, all
-//!   of it at once, each [`Fault`] with its fix.
+//! - To operators: a profile that builds cannot fail for reasons of composition. A build reports all faults at once, each
+//!   [`Fault`] with its fix.
 //! - To gateways: a warm decision allocates nothing, locks nothing and awaits nothing.
 //!
 //! # How a request becomes a plan
 //!
-//! A step runs four stages. [`Preparer`]s work out what others need, [`Filter`]s take pods away, [`Scorer`]s say how good
-//! those that are left are, and a [`Picker`] ranks them. Every plugin sees all candidates in one call, as a
-//! [`PodSet`]. A [`Workflow`] has one step or several, decided over one context: prefill and decode are
-//! two steps, and the second may read what the first picked. A step may have a [`Condition`], and [`Recorder`]s that take
-//! note of a plan once it stands.
+//! A [`Selector`] is one pass of four stages: [`Preparer`]s compute what others read, [`Filter`]s remove candidates,
+//! [`Scorer`]s score those that are left, and a [`Picker`] ranks them. Every plugin sees all candidates in one call, as a
+//! [`PodSet`]. A [`ProfileBuilder`] builds a selector, which decides alone or as a workflow of one step. A [`Workflow`]
+//! composes several over one [`RoutingContext`]: prefill and decode are two steps, and the second may read what the first
+//! picked. A step may have a [`Condition`], and [`Recorder`]s that note a plan once it is complete.
 //!
 //! Plugins pass values through [`Slot`]s. A slot is a type, and its only keys are handles that a plugin gets by declaring,
 //! while the workflow is built, that it reads or writes the slot. Without a handle there is no access, and what a plugin
@@ -31,7 +30,7 @@
 //!   no threads and logs nothing.
 //! - A decision sees one version of the fleet from start to end, and the plan says which.
 //! - A handle opens its own slot in its own workflow; used elsewhere it gives a [`SlotError`], never another's value.
-//! - Reasons come as data on request ([`RoutingInput::traced`]). When not asked for they cost a branch.
+//! - Reasons come as data on request ([`RoutingInput::traced`]). Without a trace they cost a branch.
 //!
 //! # Example
 //!
@@ -95,7 +94,7 @@
 //!     }
 //! }
 //!
-//! let workflow = ProfileBuilder::new("demo")
+//! let selector = ProfileBuilder::new("demo")
 //!     .preparer("measure", |d: &mut Declare<'_>| Measure(d.writes()))
 //!     .filter("healthy", OnEmpty::Fail, |_: &mut Declare<'_>| Healthy)
 //!     .scorer("idle", 1.0, |d: &mut Declare<'_>| Idle(d.reads()))
@@ -105,9 +104,9 @@
 //! let index: Index = Index::new(Config::default());
 //! let (a, b) = (index.join("a")?, index.join("b")?);
 //! let fleet = Fleet::new(1, [PodInfo::new(a, "a").unhealthy(), PodInfo::new(b, "b")]);
-//! let (mut workspace, mut plan) = (workflow.workspace(), RoutingPlan::default());
+//! let (mut workspace, mut plan) = (selector.workspace(), RoutingPlan::default());
 //! let request = Request::new("llama-8b", Instant::now()).body(b"Why is the sky blue?");
-//! workflow.decide(&mut workspace, RoutingInput::new(&request, &fleet), &mut plan)?;
+//! selector.decide(&mut workspace, RoutingInput::new(&request, &fleet), &mut plan)?;
 //! assert_eq!(plan.steps()[0].candidates[0].pod, b);
 //!
 //! // Without the preparer the profile does not build, and says what to do.

@@ -1,4 +1,4 @@
-//! Which pods' circuits are open: written by whoever sees requests fail, read by whoever decides.
+//! Open circuit breakers by pod: written where requests fail, read by filters.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! What a plugin type takes as parameters, learnt from how the type deserializes itself.
+//! Parameter types of plugins, learnt by reflection over serde.
 //!
 //! A parameter is checked alone, at the moment it is read, so that the format can say where it stands. A derived struct
 //! tells its fields, and any other name is refused, whether or not it denies unknown fields. A type with a flattened

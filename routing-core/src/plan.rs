@@ -1,4 +1,4 @@
-//! The outcome of a decision, as plain data: which pods to try for each step, and what to do when one fails.
+//! Routing plans as plain data: ranked candidates, failure policy and cache hint of each step.
 
 use std::fmt;
 use std::sync::Arc;

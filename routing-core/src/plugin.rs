@@ -1,4 +1,4 @@
-//! What a plugin is: one trait for each stage, called with the whole set of candidates at once.
+//! Plugin traits, one for each stage, called with the whole set of candidates at once.
 //!
 //! Plugins are shared between requests and threads: their state is their configuration. Given the same context, and what
 //! the host shares with them, they answer the same.

@@ -1,4 +1,4 @@
-//! Which plugin types there are, and how each is made of its parameters.
+//! The plugin registry: types by name, and factories from typed parameters.
 //!
 //! A type is registered in one line, with a type of its own for its parameters. Whatever can be wrong with parameters
 //! is for that type to refuse when it is deserialized (`#[serde(try_from)]` lets it look at the whole), so that a

@@ -1,4 +1,4 @@
-//! A workflow that can be replaced while it is in use.
+//! Hot reload: a workflow replaced by an atomic swap while it is in use.
 
 use kv_index::DEFAULT_POD_WORDS;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What the host tells about a request: borrowed, so that no gateway copies a body to ask where it should go.
+//! Request metadata, borrowed from the host: no body is copied to route it.
 
 use std::fmt;
 use std::time::Instant;

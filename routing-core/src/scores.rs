@@ -1,4 +1,4 @@
-//! Scores of candidates: one scorer's row, the weighted totals, and the list that a picker ranks.
+//! Score rows, weighted totals and rankings of candidates.
 
 use kv_index::{DEFAULT_POD_WORDS, PodId, PodSet};
 

@@ -1,4 +1,4 @@
-//! Typed places that plugins pass values through, and the handles that are the only keys to them.
+//! Typed slots that plugins pass values through, with handles as capabilities.
 //!
 //! A slot is a type, so two crates cannot mean different things by one slot. A plugin gets a handle by declaring what
 //! it does ([`Declare`](crate::Declare)); a handle is an index into the workspace of the workflow it was declared in,

@@ -1,4 +1,4 @@
-//! Why a decision came out as it did: as data, and as a table to read.
+//! Decision traces: the reasons of a plan as data, and as a text table.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A value of any shape, as documents carry it until a plugin's own type takes it.
+//! A dynamically typed value, as documents carry it until a plugin's own type takes it.
 //!
 //! It holds what YAML, JSON and TOML have in common, so that a document read from one can be written in another.
 

@@ -1,4 +1,4 @@
-//! The buffers of decisions, used again and again.
+//! Reusable buffers of decisions (scratch space).
 
 use kv_index::{DEFAULT_POD_WORDS, PodId, PodSet};
 

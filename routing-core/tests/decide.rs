@@ -92,6 +92,21 @@ fn excluded_pods_are_not_in_the_plan() {
 }
 
 #[test]
+fn a_selector_decides_alone_as_it_does_as_a_workflow() {
+    let (_, fleet) = fleet::<DEFAULT_POD_WORDS>(5);
+    let scored = || profile().scorer("by", 1.0, |_: &mut Declare<'_>| By(|pod| pod as f32 / 10.0)).build().unwrap();
+    let (selector, request) = (scored(), request());
+    let mut plan = RoutingPlan::default();
+    selector.decide(&mut selector.workspace(), RoutingInput::new(&request, &fleet), &mut plan).unwrap();
+    let workflow = Workflow::from(scored());
+    assert_eq!(plan, decide(&workflow, &request, &fleet).unwrap());
+    assert_eq!((selector.name(), selector.warnings()), ("s", workflow.warnings()));
+    assert!(workflow.steps().eq(["s"]));
+    let foreign = selector.decide(&mut workflow.workspace(), RoutingInput::new(&request, &fleet), &mut plan);
+    assert_eq!(foreign, Err(DecideError::ForeignWorkspace));
+}
+
+#[test]
 fn a_traced_decision_honours_exclusions() {
     let (workflow, (_, fleet)) = (scored(|pod| pod as f32 / 10.0), fleet::<DEFAULT_POD_WORDS>(5));
     let (excluded, request) = (only(&[4, 2]), request());

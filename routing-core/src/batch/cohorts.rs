@@ -1,4 +1,4 @@
-//! A pod's order as cohorts: runs that share far more than they do with what is around them.
+//! Prefix cohorts: stretches of a pod's order that share far more than they do with what is around them.
 //!
 //! What a cohort may leave behind is told by who is still to come: the nearest in trie order, on either side, share
 //! the most with it.

@@ -1,4 +1,4 @@
-//! What a planner is told once, and why it may refuse to plan.
+//! Configuration of the batch planner, and its errors.
 
 use std::num::NonZeroU32;
 

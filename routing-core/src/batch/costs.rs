@@ -1,4 +1,4 @@
-//! What work costs: seconds for prompts to compute and answers to generate.
+//! Costs of prefill and decode in seconds, as plain numbers.
 //!
 //! A straight line in each of the things that cost. Good enough to tell shares of work from each other; not an engine.
 

@@ -1,4 +1,4 @@
-//! What each request of a queue, or of a part of it, costs in its place, so that it can be cut into shares.
+//! Additive cost estimates of the requests of a queue, or of a layer of it, for partition into shares.
 //!
 //! A share's work is the sum of its requests': an estimate that can be added up, where [`super::estimate`] goes through a pod's
 //! run step by step. A request that takes up a tenth of a pod's cache pays for a tenth of each step that it takes part in.

@@ -1,4 +1,4 @@
-//! The queue in the order of a depth-first walk over the trie of its prompts, without the trie.
+//! Trie order: a multikey sort of the queue into the order of a depth-first walk over the trie of its prompts, without the trie.
 //!
 //! Chains sorted as sequences of hashes stand in such an order, and the number of blocks that each shares with the one
 //! before says all that a trie would. Sorting goes block by block over groups that agree so far, so that a prefix which

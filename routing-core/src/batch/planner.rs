@@ -1,4 +1,4 @@
-//! The planner: layers, cuts, orders, and what comes of them on paper; until it is even, and nobody late who need not be.
+//! The batch planner: layers by urgency, candidate schedules, and the best of them as a plan.
 //!
 //! Nothing depends on anything but the arguments: same input, same plan.
 

@@ -1,4 +1,4 @@
-//! A plan as it is carried out: each pod's list, and work that moves when a pod has none left.
+//! Run-time queues of a batch plan: a list for each pod, with work stealing by pods that run dry.
 //!
 //! A plan is made of estimates, so pods end apart however even it was. Whoever runs dry takes the tail of the list of the pod
 //! with the most expected work left ([`tail`]): it is what that pod would begin last, so nobody waits for it, and cohorts

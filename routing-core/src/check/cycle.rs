@@ -1,4 +1,4 @@
-//! Plugins that wait for each other.
+//! Dependency cycles among plugins.
 
 use super::{Constraint, Node};
 

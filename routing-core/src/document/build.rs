@@ -1,4 +1,4 @@
-//! From a document to a workflow: first every name is resolved, then the workflow proves itself.
+//! Building a workflow from a document: name resolution, then validation.
 //!
 //! Everything that is wrong is reported at once. Where names do not resolve, the workflow is proven without what they
 //! stand for, and faults that the missing plugin might cure are held back: one typing error is one problem.

@@ -1,4 +1,4 @@
-//! What is wrong with a document, each problem with the names an operator needs to fix it.
+//! Problems of a document, each with the names an operator needs to fix it.
 
 use std::fmt;
 

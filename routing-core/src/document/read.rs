@@ -1,4 +1,4 @@
-//! Reading a document against a vocabulary, so that the format's own error says where something unknown stands.
+//! Deserialization of documents against a vocabulary, so that the format's own error has the position of what is unknown.
 //!
 //! Whatever is refused is refused while the format still stands at it: a name at its key, a value at itself. Only what
 //! is given before it can be judged (parameters in front of their type) and what is missing is refused at the whole

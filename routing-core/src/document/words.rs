@@ -1,4 +1,4 @@
-//! The words of a document: names for the values of small enums, and how definitions are written.
+//! Enum values as words of a document, and serialization of definitions.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Values by name as something to deserialize from.
+//! A serde deserializer over values by name.
 //!
 //! What is wrong inside of a value is told as a fault of its name, so that a field that a nested struct misses is not
 //! taken for a parameter.

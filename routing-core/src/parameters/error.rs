@@ -1,4 +1,4 @@
-//! What is wrong with a parameter. The operator who wrote the document can fix it.
+//! Errors of parameters. The operator who wrote the document can fix them.
 
 use std::fmt;
 

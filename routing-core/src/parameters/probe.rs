@@ -1,4 +1,4 @@
-//! Which fields a type has, learnt by letting it deserialize itself from something that only takes notes.
+//! Serde reflection: the fields of a type, recorded by a probing deserializer.
 //!
 //! A derived type says what it wants before it gets it: "a struct of these fields", "an unsigned number". The probe
 //! writes that down and then refuses. Types that ask for "anything", as untagged and flattened ones do, tell nothing,

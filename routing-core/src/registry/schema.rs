@@ -1,4 +1,4 @@
-//! A JSON schema of the documents that a registry reads, for editors and pipelines.
+//! JSON Schema of the documents that a registry reads, for editors and pipelines.
 //!
 //! It says what can be learnt of a type by watching it deserialize: the names of its parameters, their JSON types, and
 //! which must be given. It does not say what a type checks by itself, such as ranges, nor what is inside of nested

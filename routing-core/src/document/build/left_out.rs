@@ -1,4 +1,4 @@
-//! What a workflow is proven without because it does not resolve, and which faults come of that alone.
+//! Error recovery: unresolved parts that validation goes on without, and the faults that come of that alone.
 
 use super::{Building, uses};
 use crate::document::{PluginDefinition, StepDefinition};

@@ -1,4 +1,4 @@
-//! Every name of a document that does not resolve and every parameter that is refused, each with where it is.
+//! Name resolution: every unresolved name and refused parameter of a document, each with its path.
 
 use super::{Building, Use, uses};
 use crate::document::{PluginDefinition, Problem, ProfileDefinition, StepDefinition};

@@ -1,4 +1,4 @@
-//! A plugin's type and parameters, checked as they come.
+//! Deserialization of a plugin's type and parameters, checked as they come.
 
 use std::collections::BTreeMap;
 use std::fmt;
