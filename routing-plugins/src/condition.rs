@@ -1,4 +1,4 @@
-//! Conditions: whether a step of a workflow is taken.
+//! Step conditions: whether a workflow takes a step.
 
 mod uncached;
 

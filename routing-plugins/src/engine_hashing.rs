@@ -1,4 +1,4 @@
-//! An engine's own hashes, and what it hashes of adapters besides their names.
+//! Engine block hashes: prompts hashed by an engine's own rules, LoRA adapters included.
 
 use std::collections::BTreeMap;
 

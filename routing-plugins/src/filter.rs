@@ -1,4 +1,4 @@
-//! Filters: who may be chosen at all.
+//! Filters: which pods are candidates.
 //!
 //! | filter | who stays | when nobody would |
 //! |---|---|---|

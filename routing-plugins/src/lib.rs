@@ -1,4 +1,4 @@
-//! Which ways of choosing a pod are ready to use?
+//! Stock routing plugins and profiles for LLM serving.
 //!
 //! The stock plugins of Pointsman, and ready [`profiles`] made of them. The crate builds on `routing-core`, which defines
 //! what a plugin is, and on `kv-index`, which answers which pods hold the start of a prompt. A host is free to bring its own
@@ -13,12 +13,15 @@
 //!
 //! | stage | what is there |
 //! |---|---|
-//! | [`prepare`] | tokens, block hashes, who holds them, loads, sessions, hash keys; text where there are no tokens |
-//! | [`filter`] | health, role, drain, breakers, labels, adapters, capacity, concurrency, priority, affinity, balance |
-//! | [`score`] | cache, load, cost, wait, first tokens, recent work, tiers, locality, sessions, adapters, headroom |
+//! | [`prepare`] | tokens, block hashes, prefix matches, loads, session keys, hash keys |
+//! | [`filter`] | health, drain, circuit breakers, role, concurrency, prefix affinity, longest match, imbalance |
+//! | [`score`] | cache, load, KV utilization, cost, wait, time to first token, recent work, locality |
 //! | [`pick`] | by score, in turn, by session, by consistent hash, by chance |
-//! | [`record`] | speculation, prediction, sessions, cold prompts, recent work |
-//! | [`condition`] | whether a prefill pod is worth asking |
+//! | [`record`] | speculation, prefill queues, recent work |
+//! | [`condition`] | whether a separate prefill is worth it |
+//!
+//! These are what the profiles and published policies are made of; the others are in [`extra`]. Costs in seconds are those of a
+//! [`CostModel`], fitted from a table of measurements.
 //!
 //! Every plugin is a file: what it is for, its formula, what its 0 and 1 mean, its parameters with their defaults. With the
 //! feature `serde` each is also a type of documents (`register`), named as the plugin is, in small letters:

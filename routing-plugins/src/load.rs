@@ -1,4 +1,4 @@
-//! What pods have to do: counted by guards, reported by engines, and merged.
+//! Load tracking: requests counted by guards, engine reports, and both merged.
 //!
 //! The host keeps one [`LoadTracker`]. Whoever sends a request holds a [`LoadGuard`] for it; whoever asks engines how
 //! they are calls [`report`](LoadTracker::report). Whatever happens to requests, what a guard counted is taken back once.

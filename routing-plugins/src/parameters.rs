@@ -1,4 +1,4 @@
-//! Numbers that are in their range by construction, so that a plugin made of them needs no checks.
+//! Range-checked numbers: parameters that are valid by construction.
 
 /// A number in 0..=1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]

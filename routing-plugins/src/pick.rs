@@ -1,4 +1,4 @@
-//! Pickers: who is chosen, and who after.
+//! Pickers: the chosen candidate, and the order of failover.
 //!
 //! | picker | chooses | then |
 //! |---|---|---|
@@ -20,11 +20,11 @@ mod max_score;
 mod placement;
 mod ring;
 mod round_robin;
+mod round_robin_order;
 mod session;
 mod sessions;
 #[cfg(test)]
 pub(crate) mod testing;
-mod turns;
 mod weighted_random;
 
 use std::num::NonZeroUsize;
@@ -32,9 +32,9 @@ use std::num::NonZeroUsize;
 pub use consistent_hash::{ConsistentHashParameters, ConsistentHashPicker, HashBy};
 pub use max_score::{MaxScoreParameters, MaxScorePicker, Ties};
 pub use round_robin::{RoundRobinParameters, RoundRobinPicker};
+pub use round_robin_order::RoundRobinOrder;
 pub use session::{SessionParameters, SessionPicker, WhenRefused};
 pub use sessions::{SessionLimits, Sessions};
-pub use turns::Turns;
 pub use weighted_random::{WeightedRandomParameters, WeightedRandomPicker};
 
 /// How many candidates are ranked, unless a parameter says otherwise: as many as a step of a plan keeps by default.

@@ -14,7 +14,7 @@ use routing_core::{Declare, OpenBreakers, Preparer};
 use crate::engine_hashing::EngineHashing;
 use crate::extra::{LruOrder, Metrics, PredictedBlocks};
 use crate::load::LoadTracker;
-use crate::pick::{SessionLimits, Sessions, Turns};
+use crate::pick::{RoundRobinOrder, SessionLimits, Sessions};
 use crate::prepare::{GivenTokensPreparer, OnTokenizeFailure};
 use crate::score::{PrefillQueues, RecentWork};
 use crate::tokenize::{TokenizePreparer, Tokenizers};
@@ -46,7 +46,7 @@ pub struct PluginState<const W: usize = DEFAULT_POD_WORDS> {
     /// What was sent to each pod lately, done or not.
     pub recent_work: Arc<RecentWork<W>>,
     /// Whose turn it is to be picked.
-    pub turns: Arc<NamedTables<Turns<W>>>,
+    pub turns: Arc<NamedTables<RoundRobinOrder<W>>>,
     /// Whose turn it is to be scored highest.
     pub scored_turns: Arc<NamedTables<LruOrder<W>>>,
     /// Requests that were routed without their tokens, since there were none or none could be made.

@@ -1,4 +1,4 @@
-//! Preparers: what is worked out once for a request, for all plugins.
+//! Preparers: what is computed once for a request and shared by all plugins.
 
 mod block_hash;
 mod given_chain;

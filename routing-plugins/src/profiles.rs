@@ -1,4 +1,4 @@
-//! Ready profiles, made of stock plugins. Each is also a document under `profiles/`, and the two decide alike.
+//! Stock routing profiles, in code and as documents under `profiles/`; the two decide alike.
 //!
 //! | profile | sends a request |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! Recorders: what later decisions should know of this one.
+//! Recorders: what a decision leaves for later ones.
 
 mod prefill_queue;
 mod recent_work;

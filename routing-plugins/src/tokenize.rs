@@ -1,4 +1,4 @@
-//! Which tokens is this prompt made of?
+//! Tokenizing: the tokenizer trait, chat templates, vocabularies and a prefix cache.
 //!
 //! A [`Tokenizer`] turns text into ids; a gateway can bring its own. [`PrefixCache`] wraps one and keeps the ids of
 //! prompts' beginnings, split at special tokens, so that the next turn of a conversation costs its new text only.

@@ -1,4 +1,4 @@
-//! The prompt as token ids, wherever they come from.
+//! Slot of the prompt as token ids.
 //!
 //! Tokens that a request brings along are borrowed, never copied.
 

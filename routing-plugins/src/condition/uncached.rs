@@ -1,4 +1,4 @@
-//! Takes a step where enough of the prompt has to be computed: prefill, where the decode pod holds too little.
+//! Conditional disaggregation: a prefill step only where the decode pod lacks enough of the prompt.
 
 use kv_index::DEFAULT_POD_WORDS;
 use std::num::NonZeroU32;

@@ -1,4 +1,4 @@
-//! Keeps a prompt with the pods that hold it, unless they are too busy.
+//! Prefix affinity filter: pods that hold enough of the prompt, unless they are too busy.
 
 use kv_index::{DEFAULT_POD_WORDS, Matches, PodSet};
 use routing_core::{Declare, Filter, PluginError, PrefixMatches, Read, RoutingContext};

@@ -1,4 +1,4 @@
-//! What documents may not say: values that are of the right type and mean nothing.
+//! Range checks of parameters, for documents.
 
 use serde::de::{Deserialize, Deserializer, Error};
 

@@ -1,4 +1,4 @@
-//! Leaves out pods that have enough in flight.
+//! Concurrency limit: pods with few enough requests or tokens in flight.
 
 use kv_index::PodSet;
 use routing_core::{Declare, Filter, PluginError, Read, RoutingContext};

@@ -1,4 +1,4 @@
-//! Leaves out pods that are being emptied.
+//! Drain filter: pods that take new requests.
 
 use kv_index::PodSet;
 use routing_core::{Declare, Filter, PluginError, RoutingContext};

@@ -1,4 +1,4 @@
-//! Leaves out pods that fail their health checks.
+//! Health check filter: pods that pass their health checks.
 
 use kv_index::PodSet;
 use routing_core::{Declare, Filter, PluginError, RoutingContext};

@@ -1,4 +1,4 @@
-//! Keeps the least loaded pods where loads have come far apart.
+//! Load imbalance filter: the least loaded pods where loads are far apart.
 
 use kv_index::PodSet;
 use routing_core::{Declare, Filter, PluginError, Read, RoutingContext};

@@ -1,4 +1,4 @@
-//! How much a pod may have in flight, in requests or in tokens.
+//! In-flight limits, in requests or in tokens.
 
 use std::num::{NonZeroU32, NonZeroU64};
 

@@ -1,4 +1,4 @@
-//! Keeps the pods that hold most of the prompt, if they hold enough of it.
+//! Longest prefix match: the pods that hold most of the prompt, if that is enough.
 
 use kv_index::{DEFAULT_POD_WORDS, PodSet};
 use routing_core::{Declare, Filter, PluginError, RoutingContext};

@@ -1,4 +1,4 @@
-//! The figures of a pod's load by name, and how they are compared.
+//! Load metrics by name, and comparisons of them.
 
 use crate::load::{PodLoad, share};
 

@@ -1,4 +1,4 @@
-//! Leaves out pods that do other work than the step's.
+//! Role filter: pods that prefill, decode or do both, as the step needs.
 
 use kv_index::PodSet;
 use routing_core::{Declare, Filter, PluginError, Role, RoutingContext};

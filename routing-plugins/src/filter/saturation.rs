@@ -1,4 +1,4 @@
-//! How full a fleet is, by the limits that filters go by: for hosts that shed or queue before they decide.
+//! Saturation detection: how full a fleet is, for hosts that shed or queue requests.
 //!
 //! 0 is idle, 1 is full, and more is more than that. A fleet without pods is full: there is nothing to admit to.
 

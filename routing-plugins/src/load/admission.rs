@@ -1,4 +1,4 @@
-//! When may a pod that serves people begin work of a batch?
+//! Batch admission control: when a pod that serves online traffic may begin batch work.
 //!
 //! Engines run what they are given together, step by step, so whatever a batch does on a pod lengthens the steps that people
 //! wait for. How much is known: a step takes as long as it takes to read the model's weights, and longer by what it has to

@@ -1,4 +1,4 @@
-//! Every pod's figures: written under a lock of the pod's, read without one.
+//! Per-pod atomic counters: written under the pod's lock, read without one.
 //!
 //! Whoever writes holds the lock, so what a guard takes back is what it added, and from the pod that it added it to.
 //! Readers take the figures one by one: each is right, and two of them may be from moments a write apart.

@@ -1,4 +1,4 @@
-//! One request's share of its pod's load.
+//! RAII load guard: one request's share of its pod's load.
 //!
 //! The share is what the guard counts at the moment, so giving all of it back is right at any time, and once.
 

@@ -1,4 +1,4 @@
-//! The figures of every pod, kept in one place by the host.
+//! Load tracker: in-flight counts and last reports of all pods.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};

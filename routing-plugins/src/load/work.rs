@@ -1,4 +1,4 @@
-//! What a request will cost its pod, as far as that can be told before it is sent.
+//! Work estimate of a request: prompt, uncached and output tokens.
 
 use std::num::NonZeroU32;
 

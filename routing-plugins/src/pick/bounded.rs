@@ -1,4 +1,4 @@
-//! Who has room, if nobody is to have much more than the mean.
+//! Bounded loads: candidates below a factor of the mean load.
 
 use kv_index::PodSet;
 

@@ -1,4 +1,4 @@
-//! Numbers from a seed: the same seed, the same numbers.
+//! Seeded random numbers: the same seed, the same draws.
 
 use kv_index::PodId;
 

@@ -1,4 +1,4 @@
-//! Chooses by the request's key: one key, one pod, for as long as that pod is there.
+//! Consistent hashing with bounded loads: one key, one pod, while that pod is there.
 
 use kv_index::DEFAULT_POD_WORDS;
 use std::num::{NonZeroU16, NonZeroUsize};

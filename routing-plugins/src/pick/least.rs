@@ -1,4 +1,4 @@
-//! The first few pods by a key, found without memory of its own.
+//! Partial selection: the first few pods by a key, without memory of its own.
 
 use kv_index::{PodId, PodSet};
 use routing_core::Ranking;

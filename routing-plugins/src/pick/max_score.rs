@@ -1,4 +1,4 @@
-//! Chooses the highest total.
+//! Max-score picker (argmax): the highest total, ties by seed or by prompt.
 
 use std::num::NonZeroUsize;
 

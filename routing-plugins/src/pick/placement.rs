@@ -1,4 +1,4 @@
-//! Where pods lie for a consistent hash: by name, worked out once for a fleet and kept while its pods stay.
+//! Placements of consistent hashing: rendezvous weights or ring points by pod name, cached while pods stay.
 
 use std::num::NonZeroU16;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A ring of hashes: every pod at many points, every key between two of them.
+//! Hash ring: virtual nodes of every pod.
 
 use kv_index::PodId;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};

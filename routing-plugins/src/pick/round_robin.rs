@@ -1,4 +1,4 @@
-//! Chooses in turn, whatever the totals are.
+//! Round-robin picker, whatever the totals.
 
 use kv_index::DEFAULT_POD_WORDS;
 use std::num::NonZeroUsize;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use routing_core::{Declare, Picker, PluginError, Ranking, RoutingContext, Totals};
 
 use super::least::rank_least;
-use super::turns::Turns;
+use super::round_robin_order::RoundRobinOrder;
 
 /// What [`RoundRobinPicker`] takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,12 +33,16 @@ impl Default for RoundRobinParameters {
 #[derive(Debug)]
 pub struct RoundRobinPicker<const W: usize = DEFAULT_POD_WORDS> {
     most: NonZeroUsize,
-    turns: Arc<Turns<W>>,
+    turns: Arc<RoundRobinOrder<W>>,
 }
 
 impl<const W: usize> RoundRobinPicker<W> {
     /// Declares nothing: whose turn it is depends on no request.
-    pub fn declare(_declare: &mut Declare<'_>, parameters: RoundRobinParameters, turns: Arc<Turns<W>>) -> Self {
+    pub fn declare(
+        _declare: &mut Declare<'_>,
+        parameters: RoundRobinParameters,
+        turns: Arc<RoundRobinOrder<W>>,
+    ) -> Self {
         Self { most: parameters.most, turns }
     }
 }

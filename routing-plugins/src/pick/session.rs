@@ -1,4 +1,4 @@
-//! Chooses where the request's session is.
+//! Sticky sessions: the pod that the session is bound to.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;

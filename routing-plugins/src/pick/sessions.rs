@@ -1,4 +1,4 @@
-//! Which pod each session is bound to.
+//! Session table: bindings of sessions to pods, bounded, with a time to live.
 
 mod shard;
 

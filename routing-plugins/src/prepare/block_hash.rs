@@ -1,4 +1,4 @@
-//! Says how the prompt becomes block hashes; they are made only as far as a search asks for them.
+//! Lazy block hashing of the prompt: only as deep as the prefix search goes.
 
 use std::num::NonZeroU32;
 

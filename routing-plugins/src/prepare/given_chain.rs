@@ -1,4 +1,4 @@
-//! Hashes that a request brought along, handed out as if they were made on demand.
+//! Block hashes that the request brings, as a lazy chain.
 //!
 //! What was not asked for stays out of the buffer: who looks there for how far the search went must find the same as for
 //! a prompt that is hashed here.

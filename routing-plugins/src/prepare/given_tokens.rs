@@ -1,4 +1,4 @@
-//! Takes the tokens that a gateway made itself.
+//! Token ids that the request brings.
 //!
 //! Nothing is made up for a request without tokens: it is refused, or routed without.
 

@@ -1,4 +1,4 @@
-//! Finds what a consistent hash places a request by.
+//! Hash key of a request, for consistent hashing.
 
 use std::num::NonZeroUsize;
 

@@ -1,4 +1,4 @@
-//! What a consistent hash places a request by.
+//! Slot of the hash key.
 
 use routing_core::Slot;
 

@@ -1,4 +1,4 @@
-//! What a request can be known by: a header, a cookie, a field of its body, who sent it, how its prompt begins.
+//! Key extraction: header, cookie, body field, client or the prompt's beginning.
 
 use std::num::NonZeroUsize;
 

@@ -1,4 +1,4 @@
-//! Measures what pods have to do, once, so that all plugins of a decision see the same figures.
+//! Load snapshot: one view of all loads for all plugins of a decision.
 
 use std::sync::Arc;
 use std::time::Duration;

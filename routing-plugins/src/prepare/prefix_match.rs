@@ -1,4 +1,4 @@
-//! Searches the index for the prompt, once for all plugins.
+//! Prefix match: one index search for all plugins.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Finds the session that a request belongs to.
+//! Session key of a request.
 
 use routing_core::{Declare, PluginError, PrepareContext, Preparer, TryRead, Write};
 

@@ -1,4 +1,4 @@
-//! The session that a request belongs to.
+//! Slot of the session key.
 
 use routing_core::Slot;
 

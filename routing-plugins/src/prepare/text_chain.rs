@@ -1,4 +1,4 @@
-//! Text as blocks of bytes, hashed on demand: for gateways that have no tokens.
+//! Lazy hashing of text in blocks of bytes.
 //!
 //! Each block's hash is seeded with the one before it, so that it covers everything before its block, as a chain must.
 

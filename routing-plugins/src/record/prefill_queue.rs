@@ -1,4 +1,4 @@
-//! Adds a prompt to the queue of the pod that is to compute it.
+//! Prefill queue recorder: adds a prompt to its pod's estimated queue.
 
 use kv_index::DEFAULT_POD_WORDS;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Remembers how much work prompts were where they went.
+//! Recent work recorder: adds a prompt's prefill to its pod's sliding window.
 
 use kv_index::DEFAULT_POD_WORDS;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Enters a prompt at its pod before the pod has computed it, so that the next one like it follows.
+//! Speculative update: enters a prompt at its pod before the pod reports it.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;

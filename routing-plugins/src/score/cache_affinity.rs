@@ -1,4 +1,4 @@
-//! Prefers candidates that hold much of the prompt.
+//! Prefix cache affinity scorer: the share of the prompt that a pod holds.
 
 use std::num::NonZeroU32;
 

@@ -1,4 +1,4 @@
-//! Prefers candidates where the request would wait least.
+//! Expected wait scorer: queued and running tokens by throughput, with a KV barrier.
 
 use kv_index::DEFAULT_POD_WORDS;
 use routing_core::{Declare, PluginError, Read, RoutingContext, Scorer, Scores};

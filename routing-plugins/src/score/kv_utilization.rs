@@ -1,4 +1,4 @@
-//! Prefers candidates with room in their KV cache.
+//! KV cache utilization scorer.
 
 use routing_core::{Declare, PluginError, Read, RoutingContext, Scorer, Scores};
 

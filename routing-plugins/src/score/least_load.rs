@@ -1,4 +1,4 @@
-//! Prefers candidates with little to do.
+//! Least-load scorer: by requests, tokens or queue length.
 
 use kv_index::DEFAULT_POD_WORDS;
 use routing_core::{Declare, PluginError, Read, RoutingContext, Scorer, Scores};

@@ -1,4 +1,4 @@
-//! Prefers candidates where prefill, decode and requests together cost least.
+//! Linear cost scorer: a weighted sum of prefill, decode and requests.
 
 use kv_index::DEFAULT_POD_WORDS;
 use routing_core::{Declare, PluginError, Read, RoutingContext, Scorer, Scores};

@@ -1,4 +1,4 @@
-//! Prefers candidates near another step's pick, or near the client.
+//! Locality scorer: topology distance to another step's pick, or to the client.
 
 use routing_core::{Declare, PluginError, RoutingContext, Scorer, Scores, TryReadPick};
 

@@ -1,4 +1,4 @@
-//! Costs as scores: the cheapest candidate gets 1, the dearest 0, and all get 1 when they cost the same.
+//! Min-max normalization: costs as scores, 1 for the cheapest and 0 for the dearest.
 //!
 //! Two passes, so that nothing is kept in between: the first finds the span of the costs, the second fills in. Every
 //! operation on the way is monotone, rounding included, so a cheaper candidate never scores below a dearer one.

@@ -1,4 +1,4 @@
-//! Prefers candidates where the prompt is computed soon and beside few others.
+//! Prefill cost scorer (LMetric): new prefill tokens times batch size.
 
 use kv_index::DEFAULT_POD_WORDS;
 use routing_core::{Declare, PluginError, Read, RoutingContext, Scorer, Scores};

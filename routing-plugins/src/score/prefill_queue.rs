@@ -1,4 +1,4 @@
-//! When each pod will have computed the prompts that were sent to it.
+//! Prefill queue estimate: when each pod is done with the prompts sent to it.
 //!
 //! A pod's queue is one word: when it is expected to end, and the pod's generation. Sending adds to the end, or to now if
 //! that has passed, and time takes off by itself: nobody has to tell how far a prefill is.

@@ -1,4 +1,4 @@
-//! How long the prompt is, and how much of it a pod would have to compute.
+//! Uncached tokens: prompt length, and what of it a pod would compute.
 
 use kv_index::{Matches, PodSet};
 use routing_core::{Declare, PrefixMatches, Read, Reads, Request, RoutingContext, SlotError, TryRead};

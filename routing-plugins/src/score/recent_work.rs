@@ -1,4 +1,4 @@
-//! Prefers candidates that were sent little work lately, and would do this request's cheaply.
+//! Recent work scorer (Preble's E2): work of a sliding window, evictions and own prefill.
 
 use kv_index::DEFAULT_POD_WORDS;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! How many seconds of work were sent to each pod lately.
+//! Sliding window of work: seconds sent to each pod lately, lock-free.
 //!
 //! Time is cut into slices, and a pod has one word for each of the last few: the slice's number, the pod's generation and
 //! the work. So memory is bounded, nothing takes a lock, and what is too old is known by its number without being cleared.

@@ -1,4 +1,4 @@
-//! Remembers the ids of prompts' beginnings, so that a conversation's next turn costs its new text only.
+//! Tokenization prefix cache: a conversation's next turn costs its new text only.
 //!
 //! A prompt is split into pieces at special tokens ([`Tokenizer::safe_splits`]). A piece is known by the piece before it and by
 //! its text, so pieces form a tree in which conversations share what they have in common. The rule: a piece is used

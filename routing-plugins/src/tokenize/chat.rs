@@ -1,4 +1,4 @@
-//! Renders a chat to the text that the model was trained on, by the model's own Jinja template.
+//! Chat templates: the model's own Jinja template, rendered as Hugging Face does.
 //!
 //! The rule: the text is what an engine makes of the same messages, or there is an error. So the environment is that of
 //! Hugging Face's `apply_chat_template`: blocks are trimmed, values are printed and written as JSON as Python does, and

@@ -1,4 +1,4 @@
-//! Why a request has no tokens: three operations, three types.
+//! Errors of tokenizing: one type per operation.
 
 /// Why a text has no ids. The vocabulary's file is at fault, or the text is beyond all measure.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,4 +1,4 @@
-//! Makes the tokens of a request by its model's tokenizer.
+//! Tokenize preparer: token ids by the model's tokenizer.
 //!
 //! Tokens that the request brings along are taken as they are.
 

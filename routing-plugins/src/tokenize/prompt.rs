@@ -1,4 +1,4 @@
-//! The prompt in the body of a request, of OpenAI's and SGLang's APIs.
+//! Prompt extraction from request bodies of OpenAI's and SGLang's APIs.
 //!
 //! The body is a client's: whatever is in it, the answer is tokens or a typed error.
 

@@ -1,4 +1,4 @@
-//! A tokenizer read from a model's `tokenizer.json`.
+//! Hugging Face tokenizer, read from `tokenizer.json`.
 //!
 //! The rule: a text is split only where the split changes no id. Added tokens that are matched in the raw text are found
 //! before anything else happens, from the left, the longest first; the text between two of them is normalized, split

@@ -1,4 +1,4 @@
-//! Leaves out pods that cannot serve the request's LoRA adapter.
+//! LoRA adapter filter: pods with the adapter loaded, or with room for it.
 
 use kv_index::PodSet;
 use routing_core::{Declare, Filter, PluginError, PodInfo, RoutingContext};

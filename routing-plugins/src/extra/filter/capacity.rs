@@ -1,4 +1,4 @@
-//! Leaves out pods that the request does not fit on.
+//! Capacity filter: pods with context length and KV cache for the request.
 
 use kv_index::{DEFAULT_POD_WORDS, PodId, PodSet};
 use routing_core::{Declare, Filter, PluginError, PodInfo, PrefixMatches, Read, RoutingContext, TryRead};

@@ -1,4 +1,4 @@
-//! Which share of a limit requests of a priority may fill.
+//! Priority ceilings: the share of a limit that requests of a priority may fill.
 
 use crate::parameters::Fraction;
 

@@ -1,4 +1,4 @@
-//! Ranges of prompt lengths, as pods are labelled with them.
+//! Context-length ranges, as pods are labelled with them.
 
 use std::str::FromStr;
 

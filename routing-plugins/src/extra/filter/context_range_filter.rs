@@ -1,4 +1,4 @@
-//! Leaves out pods that are meant for shorter or longer prompts.
+//! Context-length filter: pods labelled for prompts of this length.
 
 use kv_index::PodSet;
 use routing_core::{Declare, Filter, PluginError, Read, RoutingContext};

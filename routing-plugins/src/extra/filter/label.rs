@@ -1,4 +1,4 @@
-//! Leaves out pods by their labels.
+//! Label filter: pods by label selector, or by a label that the client names.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Label selectors: which labels pods must have, in the notation and with the meaning that Kubernetes gives them.
+//! Label selectors, in the notation and with the meaning of Kubernetes.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! Leaves out pods by any of their figures.
+//! Metric filter: pods whose metrics compare as configured.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Leaves room on every pod for requests that matter more.
+//! Priority headroom filter: in-flight limits that leave room for higher priorities.
 
 use kv_index::PodSet;
 use routing_core::{Declare, Filter, PluginError, Read, RoutingContext};

@@ -1,4 +1,4 @@
-//! Leaves out pods whose engines report that they are full.
+//! Utilization filter: pods with a short queue and KV cache to spare.
 
 use kv_index::PodSet;
 use routing_core::{Declare, Filter, PluginError, Read, RoutingContext};

@@ -1,4 +1,4 @@
-//! Chooses the better of two that are drawn.
+//! Power of two choices: the better of two candidates drawn at random.
 
 use std::num::NonZeroUsize;
 

@@ -1,4 +1,4 @@
-//! The prompt's text in blocks of bytes, for gateways without a tokenizer.
+//! Text blocks: the prompt's bytes hashed in blocks, for gateways without a tokenizer.
 
 use std::num::NonZeroUsize;
 use std::ops::Range;

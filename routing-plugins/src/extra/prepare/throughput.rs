@@ -1,4 +1,4 @@
-//! Predicts times to first token from how fast pods compute prompts.
+//! Constant-throughput latency predictor: time to first token by prefill rate.
 
 use kv_index::DEFAULT_POD_WORDS;
 use std::time::Duration;

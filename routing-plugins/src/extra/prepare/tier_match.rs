@@ -1,4 +1,4 @@
-//! Finds in which tiers pods keep what they hold of the prompt.
+//! Tier lookup: in which cache tiers pods keep their prefix of the prompt.
 
 use std::num::NonZeroU16;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Remembers where prompts went that nobody held.
+//! Cold prompt recorder: which pod was last given a prompt that no pod held.
 
 use kv_index::DEFAULT_POD_WORDS;
 use std::sync::Arc;

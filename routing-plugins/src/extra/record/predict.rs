@@ -1,4 +1,4 @@
-//! Takes what was routed to a pod as cached there, for engines that emit no events.
+//! Prediction recorder: routed prompts counted as cached, for engines without cache events.
 
 use std::sync::Arc;
 

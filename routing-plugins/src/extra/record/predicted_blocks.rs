@@ -1,4 +1,4 @@
-//! What pods that report nothing are guessed to hold.
+//! Predicted cache contents of pods that report no cache events.
 
 use std::num::NonZeroUsize;
 

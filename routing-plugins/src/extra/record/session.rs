@@ -1,4 +1,4 @@
-//! Binds a session to the pod that its request went to.
+//! Session recorder: binds a session to the pod that served it.
 
 use std::sync::Arc;
 

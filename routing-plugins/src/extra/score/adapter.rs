@@ -1,4 +1,4 @@
-//! Prefers candidates that have the request's adapter, or room for it.
+//! LoRA adapter scorer: pods with the adapter loaded first, then those with room for it.
 
 use routing_core::{Declare, PluginError, PodInfo, RoutingContext, Scorer, Scores};
 

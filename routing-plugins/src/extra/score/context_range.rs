@@ -1,4 +1,4 @@
-//! Prefers candidates that are meant for prompts of this length.
+//! Context-length scorer: pods labelled for prompts of this length.
 
 use routing_core::{Declare, PluginError, PodInfo, Read, RoutingContext, Scorer, Scores};
 

@@ -1,4 +1,4 @@
-//! Prefers candidates that are predicted to meet latency targets.
+//! SLO headroom scorer: predicted latency against latency targets.
 
 use kv_index::{DEFAULT_POD_WORDS, Matches, PodId, PodSet};
 use routing_core::{Declare, PluginError, PrefixMatches, Read, Request, RoutingContext, Scorer, Scores, TryRead};

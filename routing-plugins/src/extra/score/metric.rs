@@ -1,4 +1,4 @@
-//! Prefers candidates by a figure that only the host knows.
+//! Metric scorer: any metric of the host's.
 
 use std::fmt;
 use std::sync::Arc;

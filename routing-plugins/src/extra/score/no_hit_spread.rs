@@ -1,4 +1,4 @@
-//! Spreads prompts that nobody holds: they go where the fewest of them went lately.
+//! Cold prompt spreading: prompts that no pod holds go to the least recently used pod.
 
 use std::sync::Arc;
 

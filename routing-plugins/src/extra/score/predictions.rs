@@ -1,4 +1,4 @@
-//! How fast each pod is expected to answer this request.
+//! Latency predictions: the slot for expected TTFT and TPOT of each pod.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Gives every candidate its turn.
+//! Round-robin scorer: the least recently served pod first.
 
 use kv_index::DEFAULT_POD_WORDS;
 use std::sync::Arc;

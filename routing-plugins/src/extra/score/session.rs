@@ -1,4 +1,4 @@
-//! Prefers the pod that a session's earlier requests went to.
+//! Session affinity scorer: the pod that the session is bound to.
 
 use std::sync::Arc;
 

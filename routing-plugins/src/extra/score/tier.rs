@@ -1,4 +1,4 @@
-//! Prefers candidates whose blocks lie near their GPU.
+//! Cache tier scorer: held blocks weighted by tier.
 
 use kv_index::Tier;
 use routing_core::{Declare, PluginError, Read, RoutingContext, Scorer, Scores};

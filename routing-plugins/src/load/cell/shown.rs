@@ -1,4 +1,4 @@
-//! The figures that most decisions read, merged and side by side.
+//! Published load: the two merged figures that most decisions read, side by side.
 //!
 //! Merging takes a report or what a fleet says, and these seldom change. So it is done once for each fleet and pod; from then
 //! on whoever changes what is in flight shows the sum as well. A decision copies what is shown, a word for each pod, eight pods

@@ -1,4 +1,4 @@
-//! Sessions under one lock, in the order of their last use.
+//! One shard of the session table: an LRU list under one lock.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;

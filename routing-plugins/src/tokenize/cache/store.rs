@@ -1,4 +1,4 @@
-//! The pieces that a cache holds, within a bound of bytes.
+//! Bounded store of the prefix cache, by bytes.
 //!
 //! The rule: an id of a piece is given once and never again, so a key that names a parent by its id means that parent,
 //! even after it is gone.

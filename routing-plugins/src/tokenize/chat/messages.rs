@@ -1,4 +1,4 @@
-//! Messages as templates want them: one text where a client sent parts of text, objects where it sent JSON in a string.
+//! Message normalization for chat templates: parts of text joined, JSON strings as objects.
 //!
 //! What needs no change is passed on as it is.
 

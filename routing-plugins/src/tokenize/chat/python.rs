@@ -1,4 +1,4 @@
-//! What templates expect of Python: how values print, `json.dumps`, `strftime`, and a tag of Hugging Face's own.
+//! Python semantics for chat templates: printing, `json.dumps`, `strftime`, the `generation` tag.
 
 use std::fmt::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};

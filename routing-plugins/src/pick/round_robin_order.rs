@@ -1,4 +1,4 @@
-//! Whose turn it is: the pod that was not chosen for the longest.
+//! Round-robin order over a changing set of pods: the least recently chosen one is next.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,13 +12,13 @@ use kv_index::{DEFAULT_POD_WORDS, PodId, PodSet};
 ///
 /// Two calls never take the same turn: whoever is second sees the first one's pod as just served.
 #[derive(Debug)]
-pub struct Turns<const W: usize = DEFAULT_POD_WORDS> {
+pub struct RoundRobinOrder<const W: usize = DEFAULT_POD_WORDS> {
     next: AtomicU64,
     /// By pod; 0 for one that had no turn.
     last: Box<[AtomicU64]>,
 }
 
-impl<const W: usize> Turns<W> {
+impl<const W: usize> RoundRobinOrder<W> {
     /// Nobody had a turn.
     #[must_use]
     pub fn new() -> Self {
@@ -48,7 +48,7 @@ impl<const W: usize> Turns<W> {
     }
 }
 
-impl<const W: usize> Default for Turns<W> {
+impl<const W: usize> Default for RoundRobinOrder<W> {
     fn default() -> Self {
         Self::new()
     }
@@ -66,7 +66,7 @@ mod tests {
     fn turns_taken_at_once_are_different_ones() {
         const THREADS: usize = 4;
         const EACH: usize = 200_000;
-        let (turns, start) = (Turns::<1>::new(), Barrier::new(THREADS));
+        let (turns, start) = (RoundRobinOrder::<1>::new(), Barrier::new(THREADS));
         let pods: PodSet<1> = (0..5).map(PodId::new).collect();
         let take = || {
             start.wait();
