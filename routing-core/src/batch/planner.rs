@@ -25,7 +25,7 @@ impl BatchPlanner {
         Self { config }
     }
 
-    /// Says which pod does what of `requests`, in which order, given what pods hold: [`super::Nothing`], or what an
+    /// Says which pod does what of `requests`, in which order, given what pods hold: [`super::ColdCaches`], or what an
     /// index says ([`super::IndexedCaches`]).
     ///
     /// A request that no pod can hold is reported and left out; one that will be late is reported and planned all the same.
