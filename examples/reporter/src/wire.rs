@@ -25,7 +25,7 @@ pub struct EventBatch {
     /// How the blocks were hashed.
     pub hashing: HashScheme,
     /// What the events count: copies or membership.
-    #[serde(with = "hex::source")]
+    #[serde(with = "hex")]
     pub source: EventSemantics,
     /// In order of occurrence.
     pub changes: Vec<Change>,
@@ -39,7 +39,7 @@ pub struct HashScheme {
     /// Tokens in a block.
     pub block_size: u32,
     /// The first block hash of the prompt of tokens 0, 1, 2, …: another model name, seed or rule gives another probe.
-    #[serde(with = "hex::hash")]
+    #[serde(with = "hex")]
     pub probe: BlockHash,
 }
 
@@ -72,22 +72,22 @@ pub enum Change {
     /// Consecutive blocks were stored.
     Stored {
         /// The block before the first one.
-        #[serde(with = "hex::parent")]
+        #[serde(with = "hex")]
         parent: Parent,
         /// In chain order.
-        #[serde(with = "hex::hashes")]
+        #[serde(with = "hex::list")]
         blocks: Vec<BlockHash>,
         /// The tier that holds them now.
-        #[serde(with = "hex::tier")]
+        #[serde(with = "hex")]
         tier: Tier,
     },
     /// Blocks were evicted, in any order.
     Removed {
         /// The blocks.
-        #[serde(with = "hex::hashes")]
+        #[serde(with = "hex::list")]
         blocks: Vec<BlockHash>,
         /// The tier that held them.
-        #[serde(with = "hex::tier")]
+        #[serde(with = "hex")]
         tier: Tier,
     },
     /// All blocks were evicted.
@@ -117,7 +117,7 @@ pub struct DigestMessage {
     /// The sequence number of the next batch or inventory.
     pub sequence: u64,
     /// The cache's digest.
-    #[serde(with = "hex::digest")]
+    #[serde(with = "hex")]
     pub digest: Digest,
 }
 
@@ -148,13 +148,13 @@ pub struct Inventory {
 #[expect(clippy::exhaustive_structs, reason = "made by workers; a further field is a new protocol")]
 pub struct InventoryEntry {
     /// The block.
-    #[serde(with = "hex::hash")]
+    #[serde(with = "hex")]
     pub hash: BlockHash,
     /// The block before it.
-    #[serde(with = "hex::parent")]
+    #[serde(with = "hex")]
     pub parent: Parent,
     /// The tier that holds it.
-    #[serde(with = "hex::tier")]
+    #[serde(with = "hex")]
     pub tier: Tier,
     /// Physical copies, at least one; always 1 for a membership source.
     pub copies: u32,

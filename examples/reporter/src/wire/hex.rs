@@ -3,18 +3,36 @@
 //! A hash is always 16 lower-case hex digits and never 0: one value has one spelling.
 
 use std::fmt;
+use std::marker::PhantomData;
 
 use kv_index::{BlockHash, Digest, EventSemantics, Parent, Tier};
 use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserializer, Serializer};
 
-/// Spells a type as a string.
-trait Spelled: Sized {
+/// A type with one spelling as a string. Fields of it are `#[serde(with = "hex")]`.
+pub(crate) trait Spelled: Sized {
     const EXPECTED: &'static str;
     fn read(text: &str) -> Option<Self>;
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
 }
 
-struct Reads<T>(std::marker::PhantomData<T>);
+pub(crate) fn serialize<T: Spelled, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(&Spelling(value))
+}
+
+pub(crate) fn deserialize<'de, T: Spelled, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
+    from.deserialize_str(Reads(PhantomData))
+}
+
+struct Spelling<'v, T>(&'v T);
+
+impl<T: Spelled> fmt::Display for Spelling<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.write(f)
+    }
+}
+
+struct Reads<T>(PhantomData<T>);
 
 impl<T: Spelled> Visitor<'_> for Reads<T> {
     type Value = T;
@@ -28,13 +46,22 @@ impl<T: Spelled> Visitor<'_> for Reads<T> {
     }
 }
 
-fn read<'de, T: Spelled, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
-    from.deserialize_str(Reads(std::marker::PhantomData))
-}
+/// Lists of block hashes.
+pub(crate) mod list {
+    use super::{BlockHash, Deserializer, Serializer};
+    use serde::{Deserialize, Serialize};
 
-fn digits(text: &str) -> Option<u64> {
-    let digit = |b: &u8| matches!(b, b'0'..=b'9' | b'a'..=b'f');
-    (text.len() == 16 && text.as_bytes().iter().all(digit)).then(|| u64::from_str_radix(text, 16).ok()).flatten()
+    #[derive(Serialize, Deserialize)]
+    #[serde(transparent)]
+    struct Element(#[serde(with = "super")] BlockHash);
+
+    pub(crate) fn serialize<S: Serializer>(hashes: &[BlockHash], to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(hashes.iter().map(|&hash| Element(hash)))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<BlockHash>, D::Error> {
+        Ok(Vec::<Element>::deserialize(from)?.into_iter().map(|Element(hash)| hash).collect())
+    }
 }
 
 impl Spelled for BlockHash {
@@ -42,6 +69,10 @@ impl Spelled for BlockHash {
 
     fn read(text: &str) -> Option<Self> {
         digits(text).filter(|&raw| raw != 0).map(Self::new)
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -55,13 +86,25 @@ impl Spelled for Parent {
             hash => BlockHash::read(hash).map(Self::Block),
         }
     }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root => f.write_str("root"),
+            Self::Unknown => f.write_str("unknown"),
+            Self::Block(hash) => hash.write(f),
+        }
+    }
 }
 
 impl Spelled for Tier {
     const EXPECTED: &'static str = "`gpu`, `host`, `disk` or `remote`";
 
     fn read(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|&tier| tier_name(tier) == text)
+        TIERS.iter().find(|(_, name)| *name == text).map(|(tier, _)| *tier)
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(TIERS.iter().find(|(tier, _)| tier == self).map_or("", |(_, name)| name))
     }
 }
 
@@ -75,6 +118,10 @@ impl Spelled for EventSemantics {
             _ => None,
         }
     }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if *self == Self::Copies { "copies" } else { "membership" })
+    }
 }
 
 impl Spelled for Digest {
@@ -87,103 +134,16 @@ impl Spelled for Digest {
         bytes[8..].copy_from_slice(&digits(low)?.to_be_bytes());
         Some(Self::from_bytes(bytes))
     }
-}
 
-fn tier_name(tier: Tier) -> &'static str {
-    match tier {
-        Tier::Gpu => "gpu",
-        Tier::Host => "host",
-        Tier::Disk => "disk",
-        Tier::Remote => "remote",
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", u128::from_be_bytes(self.to_bytes()))
     }
 }
 
-/// A block hash.
-pub(crate) mod hash {
-    use super::{BlockHash, Deserializer, Serializer};
+const TIERS: [(Tier, &str); 4] =
+    [(Tier::Gpu, "gpu"), (Tier::Host, "host"), (Tier::Disk, "disk"), (Tier::Remote, "remote")];
 
-    pub(crate) fn serialize<S: Serializer>(hash: &BlockHash, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(hash)
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<BlockHash, D::Error> {
-        super::read(from)
-    }
-}
-
-/// A list of block hashes.
-pub(crate) mod hashes {
-    use super::{BlockHash, Deserializer, Serializer};
-    use serde::{Deserialize, Serialize};
-
-    #[derive(Serialize, Deserialize)]
-    #[serde(transparent)]
-    struct Spelled(#[serde(with = "super::hash")] BlockHash);
-
-    pub(crate) fn serialize<S: Serializer>(hashes: &[BlockHash], to: S) -> Result<S::Ok, S::Error> {
-        to.collect_seq(hashes.iter().map(|&hash| Spelled(hash)))
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<BlockHash>, D::Error> {
-        Ok(Vec::<Spelled>::deserialize(from)?.into_iter().map(|Spelled(hash)| hash).collect())
-    }
-}
-
-/// What a block follows.
-pub(crate) mod parent {
-    use super::{Deserializer, Parent, Serializer};
-
-    pub(crate) fn serialize<S: Serializer>(parent: &Parent, to: S) -> Result<S::Ok, S::Error> {
-        match parent {
-            Parent::Root => to.serialize_str("root"),
-            Parent::Unknown => to.serialize_str("unknown"),
-            Parent::Block(hash) => to.collect_str(hash),
-        }
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Parent, D::Error> {
-        super::read(from)
-    }
-}
-
-/// Where a block is.
-pub(crate) mod tier {
-    use super::{Deserializer, Serializer, Tier};
-
-    pub(crate) fn serialize<S: Serializer>(tier: &Tier, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(super::tier_name(*tier))
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Tier, D::Error> {
-        super::read(from)
-    }
-}
-
-/// What changes count.
-pub(crate) mod source {
-    use super::{Deserializer, EventSemantics, Serializer};
-
-    pub(crate) fn serialize<S: Serializer>(source: &EventSemantics, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(match source {
-            EventSemantics::Membership => "membership",
-            EventSemantics::Copies => "copies",
-        })
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<EventSemantics, D::Error> {
-        super::read(from)
-    }
-}
-
-/// A cache's digest, byte by byte.
-pub(crate) mod digest {
-    use super::{Deserializer, Digest, Serializer};
-
-    pub(crate) fn serialize<S: Serializer>(digest: &Digest, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(&format_args!("{:032x}", u128::from_be_bytes(digest.to_bytes())))
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Digest, D::Error> {
-        super::read(from)
-    }
+fn digits(text: &str) -> Option<u64> {
+    let digit = |b: &u8| matches!(b, b'0'..=b'9' | b'a'..=b'f');
+    (text.len() == 16 && text.as_bytes().iter().all(digit)).then(|| u64::from_str_radix(text, 16).ok()).flatten()
 }
