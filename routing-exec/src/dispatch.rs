@@ -251,6 +251,7 @@ impl Dispatch {
         let record = &mut self.log.attempts[attempt.record];
         let sample = attempt.sample(record, &outcome, is_last);
         (record.ended, record.bytes, record.outcome) = (Some(now), attempt.received, outcome);
+        record.usage = attempt.usage.found();
         match sample {
             Some(BreakerSample::Success(first_byte)) if self.may_send_again(attempt.pod, leg) => {
                 self.log.deferred.push((attempt.id, attempt.pod, BreakerSample::Success(first_byte)));

@@ -60,6 +60,7 @@ pub mod request_body;
 mod retry_budget;
 mod splitmix64;
 mod sse;
+mod usage;
 
 pub use action::{Action, AttemptId, BreakerSample, Input, TimerId};
 pub use breaker::{Admission, BreakerConfig, Breakers, Permit};
@@ -74,3 +75,4 @@ pub use hook::{Hook, HookError, Target};
 pub use policy::DispatchPolicy;
 pub use report::{AttemptOutcome, AttemptRecord, DispatchOutcome, DispatchReport};
 pub use retry_budget::RetryBudget;
+pub use usage::TokenUsage;

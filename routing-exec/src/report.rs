@@ -7,6 +7,7 @@ use routing_core::Pod;
 
 use crate::error::DispatchError;
 use crate::failure::Failure;
+use crate::usage::TokenUsage;
 
 /// The outcome of a dispatch, attempt by attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,14 +71,16 @@ pub struct AttemptRecord {
     pub bytes: u64,
     /// The status of its response.
     pub status: Option<u16>,
+    /// Token usage by its response, as far as that was read.
+    pub usage: Option<TokenUsage>,
     /// How it ended.
     pub outcome: AttemptOutcome,
 }
 
 impl AttemptRecord {
     pub(crate) fn begun(step: Arc<str>, pod: Pod, sent: Instant) -> Self {
-        let (head, first_byte, ended, status) = (None, None, None, None);
-        Self { step, pod, sent, head, first_byte, ended, bytes: 0, status, outcome: AttemptOutcome::Pending }
+        let (head, first_byte, ended, status, usage) = (None, None, None, None, None);
+        Self { step, pod, sent, head, first_byte, ended, bytes: 0, status, usage, outcome: AttemptOutcome::Pending }
     }
 }
 

@@ -10,6 +10,7 @@ use crate::action::{AttemptId, BreakerSample};
 use crate::failure::Failure;
 use crate::report::{AttemptOutcome, AttemptRecord};
 use crate::sse::{self, Boundary, Opening};
+use crate::usage::UsageReader;
 
 #[derive(Debug)]
 pub(super) struct Attempt {
@@ -29,6 +30,8 @@ pub(super) struct Attempt {
     pub(super) length: Option<u64>,
     /// Bytes of its body that arrived.
     pub(super) received: u64,
+    /// Reads the token usage as it passes.
+    pub(super) usage: UsageReader,
     /// When its first-byte timeout started; `None` while it waits for another leg.
     pub(super) timed_from: Option<Instant>,
     /// When it times out; `None` while it waits for another leg.
@@ -57,6 +60,7 @@ impl Attempt {
             buffered: Vec::new(),
             length: None,
             received: 0,
+            usage: UsageReader::default(),
             timed_from: None,
             due: None,
             passes_through: false,

@@ -115,6 +115,9 @@ impl Dispatch {
         if let Some(events) = &mut attempt.events {
             events.pass(&chunk);
         }
+        if !attempt.is_compressed {
+            attempt.usage.pass(self.request.api, &chunk);
+        }
         if is_first {
             let (id, due) = (attempt.id, attempt.due);
             self.log.attempts[attempt.record].first_byte = Some(now);

@@ -1,0 +1,225 @@
+//! Token usage of a response, read as it passes: how many prompt tokens the engine had cached.
+//!
+//! Nothing is held back and nothing is changed. A key of a JSON object cannot occur inside of a string, where its quotes
+//! would be escaped, so the key is searched for in bytes, and only the object behind it is parsed.
+
+use json_edit::Object;
+
+use crate::handoff::Api;
+
+/// What an engine's response says of the tokens of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TokenUsage {
+    /// Tokens of the prompt.
+    pub prompt_tokens: Option<u64>,
+    /// Tokens of the prompt that were cached.
+    pub cached_tokens: Option<u64>,
+    /// Tokens of the answer.
+    pub completion_tokens: Option<u64>,
+}
+
+impl TokenUsage {
+    /// The usage that an object tells, in any of the engines' spellings; none if it tells nothing.
+    fn parse(object: &[u8]) -> Option<Self> {
+        let object = Object::parse(object).ok()?;
+        let first = |paths: &[&[&str]]| paths.iter().find_map(|path| object.get_path(path)?.as_u64());
+        let usage = Self {
+            prompt_tokens: first(&[&["prompt_tokens"], &["input_tokens"]]),
+            cached_tokens: first(&[
+                &["prompt_tokens_details", "cached_tokens"],
+                &["input_tokens_details", "cached_tokens"],
+                &["cache_read_input_tokens"],
+                &["cached_tokens"],
+            ]),
+            completion_tokens: first(&[&["completion_tokens"], &["output_tokens"]]),
+        };
+        (usage != Self::default()).then_some(usage)
+    }
+}
+
+/// Finds the usage in a response that passes in pieces of any size. Of several the last one counts.
+#[derive(Debug, Default)]
+pub(crate) struct UsageReader {
+    found: Option<TokenUsage>,
+    /// How many bytes of the key the last bytes were.
+    matched: usize,
+    /// The object behind the key, as far as it came.
+    object: Option<PartialObject>,
+}
+
+impl UsageReader {
+    /// Takes the next piece of a response of this API.
+    pub(crate) fn pass(&mut self, api: Api, mut bytes: &[u8]) {
+        let key: &[u8] = match api {
+            Api::Generate => b"\"meta_info\"",
+            Api::Other => return,
+            _ => b"\"usage\"",
+        };
+        while !bytes.is_empty() {
+            let Some(object) = &mut self.object else {
+                bytes = self.search(key, bytes);
+                continue;
+            };
+            let (taken, is_over) = object.take(bytes);
+            bytes = bytes.get(taken..).unwrap_or_default();
+            if is_over {
+                self.found = TokenUsage::parse(&object.text).or(self.found);
+                self.object = None;
+            }
+        }
+    }
+
+    /// What was found.
+    pub(crate) fn found(&self) -> Option<TokenUsage> {
+        self.found
+    }
+
+    /// Searches for the key; what is behind it, or nothing.
+    fn search<'b>(&mut self, key: &[u8], bytes: &'b [u8]) -> &'b [u8] {
+        for (at, byte) in bytes.iter().enumerate() {
+            // No beginning of the key but its quote is inside of it again.
+            self.matched =
+                if key.get(self.matched) == Some(byte) { self.matched + 1 } else { usize::from(*byte == b'"') };
+            if self.matched == key.len() {
+                (self.matched, self.object) = (0, Some(PartialObject::default()));
+                return bytes.get(at + 1..).unwrap_or_default();
+            }
+        }
+        &[]
+    }
+}
+
+/// What comes behind a key: a colon, and an object of which some came.
+#[derive(Debug, Default)]
+struct PartialObject {
+    has_colon: bool,
+    text: Vec<u8>,
+    depth: u32,
+    in_string: bool,
+    is_escaped: bool,
+}
+
+impl PartialObject {
+    /// Takes bytes until the object is whole, or is found to be none or too long: how many, and whether it is over.
+    fn take(&mut self, bytes: &[u8]) -> (usize, bool) {
+        for (at, byte) in bytes.iter().enumerate() {
+            if self.depth == 0 {
+                match byte {
+                    b':' if !self.has_colon => self.has_colon = true,
+                    b'{' if self.has_colon => self.depth = 1,
+                    byte if byte.is_ascii_whitespace() => continue,
+                    // Not consumed: it may begin the key.
+                    _ => return (at, true),
+                }
+            } else {
+                self.step(*byte);
+            }
+            if self.depth > 0 || byte == &b'}' {
+                self.text.push(*byte);
+            }
+            if self.depth == 0 && byte == &b'}' || self.text.len() == MAX_BYTES {
+                return (at + 1, true);
+            }
+        }
+        (bytes.len(), false)
+    }
+
+    fn step(&mut self, byte: u8) {
+        match byte {
+            _ if std::mem::take(&mut self.is_escaped) => {}
+            b'\\' if self.in_string => self.is_escaped = true,
+            b'"' => self.in_string = !self.in_string,
+            b'{' if !self.in_string => self.depth += 1,
+            b'}' if !self.in_string => self.depth -= 1,
+            _ => {}
+        }
+    }
+}
+
+/// The longest object that is parsed; one of usage has a few hundred bytes, SGLang's `meta_info` more.
+const MAX_BYTES: usize = 16 << 10;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(api: Api, pieces: &[&[u8]]) -> Option<TokenUsage> {
+        let mut reader = UsageReader::default();
+        pieces.iter().for_each(|piece| reader.pass(api, piece));
+        reader.found()
+    }
+
+    fn cached(api: Api, text: &str) -> Option<u64> {
+        read(api, &[text.as_bytes()])?.cached_tokens
+    }
+
+    const ANSWERS: [(Api, &str); 6] = [
+        (
+            Api::Completions,
+            r#"{"id":"\"usage\":{","usage" : {"prompt_tokens":9,"prompt_tokens_details":{"cached_tokens":7}},"x":[]}"#,
+        ),
+        (
+            Api::Chat,
+            "data: {\"usage\":null}\n\ndata: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"a\":\"}\\\"\",\"prompt_tokens_details\":{\"cached_tokens\":7}}}\n\ndata: [DONE]\n\n",
+        ),
+        (
+            Api::Responses,
+            r#"data: {"response":{"usage":{"input_tokens":9,"input_tokens_details":{"cached_tokens":7}}}}"#,
+        ),
+        (Api::Messages, r#"{"usage":{"input_tokens":2,"cache_read_input_tokens":7}}"#),
+        (Api::Generate, r#"{"text":"usage","meta_info":{"prompt_tokens":9,"cached_tokens":7}}"#),
+        (
+            Api::Chat,
+            r#"{"usage":"usage","usage":{"prompt_tokens_details":{"cached_tokens":1}}} {"usage":{"prompt_tokens_details":{"cached_tokens":7}}}"#,
+        ),
+    ];
+
+    #[test]
+    fn every_engines_spelling_is_read() {
+        for (api, text) in ANSWERS {
+            assert_eq!(cached(api, text), Some(7), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_tells_nothing_is_nothing() {
+        for text in
+            ["", "{}", r#"{"usage":null}"#, r#"{"usage":{}}"#, r#"{"usage":7}"#, r#"{"usage":{"prompt_tokens":"#]
+        {
+            assert_eq!(read(Api::Chat, &[text.as_bytes()]), None, "{text}");
+        }
+        let details = r#"{"usage":{"prompt_tokens":3,"prompt_tokens_details":null}}"#;
+        let usage = read(Api::Chat, &[details.as_bytes()]).expect("usage");
+        assert_eq!((usage.prompt_tokens, usage.cached_tokens), (Some(3), None));
+    }
+
+    #[test]
+    fn an_object_without_end_is_not_kept() {
+        let mut reader = UsageReader::default();
+        reader.pass(Api::Chat, br#"{"usage":{"a":""#);
+        (0..100).for_each(|_| reader.pass(Api::Chat, &[b'x'; 1024]));
+        assert!(reader.object.is_none() && reader.found().is_none());
+        reader.pass(Api::Chat, br#"{"usage":{"prompt_tokens":1}}"#);
+        assert!(reader.found().is_some());
+    }
+
+    proptest! {
+        #[test]
+        fn cuts_do_not_matter(at in 0..ANSWERS.len(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..9)) {
+            let (api, text) = ANSWERS[at];
+            let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len())).chain([0, text.len()]).collect();
+            places.sort_unstable();
+            let pieces: Vec<&[u8]> = places.windows(2).map(|ends| &text.as_bytes()[ends[0]..ends[1]]).collect();
+            prop_assert_eq!(read(api, &pieces), read(api, &[text.as_bytes()]));
+        }
+
+        #[test]
+        fn any_bytes_are_read(pieces in prop::collection::vec("[\"usage:{}\\\\ ]{0,20}", 0..9)) {
+            let pieces: Vec<&[u8]> = pieces.iter().map(|piece| piece.as_bytes()).collect();
+            let _ = read(Api::Chat, &pieces);
+        }
+    }
+}
