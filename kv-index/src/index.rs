@@ -109,7 +109,38 @@ impl<const WORDS: usize> Index<WORDS> {
         self.registry.handle(id)
     }
 
-    /// The pods that searches report.
+    /// Hides a pod from searches: what is known of its cache stays, and is fed further, but may be untrue.
+    ///
+    /// For an owner of a connection that broke: the engine behind it may have restarted. [`Self::resume`] once it is known
+    /// to be the same, or was cleared. False if the pod is retired.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use kv_index::{BlockHash, Config, Event, EventSemantics, Index, Matches, Stored};
+    ///
+    /// let index: Index = Index::new(Config::default());
+    /// let pod = index.join("a")?;
+    /// let (chain, mut matches) = ([BlockHash::new(1)], Matches::default());
+    /// index.apply(pod, EventSemantics::Membership, &Event::Stored(Stored::prompt(&chain)))?;
+    /// index.suspend(pod);
+    /// index.search(&chain, &mut matches);
+    /// assert_eq!(matches.depth(pod.id()), 0);
+    /// index.resume(pod);
+    /// index.search(&chain, &mut matches);
+    /// assert_eq!(matches.depth(pod.id()), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn suspend(&self, pod: Pod) -> bool {
+        self.registry.set_hidden(pod, true)
+    }
+
+    /// Shows a suspended pod to searches again. False if the pod is retired.
+    pub fn resume(&self, pod: Pod) -> bool {
+        self.registry.set_hidden(pod, false)
+    }
+
+    /// The pods that searches report: those that joined and are neither retired nor suspended.
     #[must_use]
     pub fn alive(&self) -> PodSet<WORDS> {
         self.registry.alive()

@@ -73,9 +73,25 @@ impl<const W: usize> Registry<W> {
         Ok(pod)
     }
 
+    /// Hides a live pod from searches, or shows it again; false if it is not live.
+    pub(crate) fn set_hidden(&self, pod: Pod, hidden: bool) -> bool {
+        // Neither retired nor handed out again meanwhile: both want the lock.
+        let _names = self.names.lock();
+        if !self.is_live(pod) {
+            return false;
+        }
+        if hidden {
+            self.alive.remove(pod.id())
+        } else {
+            self.alive.insert(pod.id())
+        };
+        true
+    }
+
     /// Ends a pod: true for the one call that did it.
     pub(crate) fn retire(&self, pod: Pod) -> bool {
         let Some(word) = self.lives.get(pod.id().index()) else { return false };
+        let _names = self.names.lock();
         let live = life(pod.generation(), Stage::Live);
         let retired = life(pod.generation(), Stage::Retired);
         if word.compare_exchange(live, retired, Ordering::AcqRel, Ordering::Relaxed).is_err() {

@@ -7,6 +7,8 @@ use crate::change::Change;
 use crate::event::{Event, EventSemantics, Removed, Stored};
 use crate::tier::Tier;
 
+use super::feed::ChangeObserver;
+
 /// A batch in the index's terms.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
@@ -68,6 +70,16 @@ impl Changes {
                     change.drop_block(gone);
                     change.commit();
                 }
+            }
+        }
+    }
+
+    /// Tells an observer of the batch; of what left every tier as of one that it was in.
+    pub(super) fn observe(&self, observer: &dyn ChangeObserver) {
+        for step in &self.steps {
+            match step.event(&self.blocks) {
+                Ok(event) => observer.changed(&event),
+                Err(gone) => observer.changed(&Event::Removed(Removed { blocks: &[gone], tier: Tier::Gpu })),
             }
         }
     }

@@ -13,6 +13,7 @@ use std::ops::Deref;
 #[cfg(feature = "trtllm")]
 use crate::block::BlockSize;
 use crate::error::PodRetired;
+use crate::event::Event;
 use crate::feed::{BatchOutcome, Feed, FeedConfig, Number, OnGap};
 use crate::index::Index;
 use crate::pod::Pod;
@@ -30,7 +31,7 @@ use super::verify::{Verifier, VerifyStats};
 
 use self::via::Via;
 
-pub use self::config::EngineFeedConfig;
+pub use self::config::{ChangeObserver, EngineFeedConfig};
 pub use self::outcome::{ReceiveError, Received, Replayed};
 
 /// A pod's end of its engine's stream.
@@ -284,15 +285,23 @@ where
         let config = &self.config;
         let config =
             FeedConfig { stream: config.stream, semantics: config.semantics, first_sequence: config.first_sequence };
-        Feed::new(&*self.index, self.pod, config).offer_with(number, gap, |change| {
+        let observer = self.config.observer.as_deref();
+        let cleared = || observer.iter().for_each(|observer| observer.changed(&Event::Cleared));
+        let outcome = Feed::new(&*self.index, self.pod, config).offer_with(number, gap, |change| {
             if change.cache().clears != state.clears {
                 state.translator.reset();
                 state.verifier.iter_mut().for_each(Verifier::reset);
+                cleared();
             }
             fill(state);
             state.translator.changes.apply(change, state.translator.semantics());
+            observer.iter().for_each(|observer| state.translator.changes.observe(*observer));
             state.clears = change.cache().clears;
-        })
+        })?;
+        if let BatchOutcome::Gap { restarted: true, .. } = outcome {
+            cleared();
+        }
+        Ok(outcome)
     }
 
     /// Goes past a batch that cannot be had: what it changed is not known, so everything is forgotten.

@@ -1,10 +1,13 @@
 //! Configuration of an engine's event feed.
 
+use std::fmt;
+use std::sync::Arc;
+
 use crate::block::BlockSize;
 use crate::chain::ChainSeed;
 use crate::engine::translate::HashMode;
 use crate::engine::verify::VerifyConfig;
-use crate::event::EventSemantics;
+use crate::event::{Event, EventSemantics};
 use crate::feed::StreamId;
 
 /// How an engine's stream is to be read.
@@ -32,6 +35,14 @@ pub struct EngineFeedConfig {
     pub max_pages: usize,
     /// Whether and how the engine's hashes are checked.
     pub verify: Option<VerifyConfig>,
+    /// Is told of every change that is applied.
+    pub observer: Option<Arc<dyn ChangeObserver>>,
+}
+
+/// Watches what becomes of a pod's blocks, in the index's terms, under the pod's lock: it should be quick.
+pub trait ChangeObserver: fmt::Debug + Send + Sync {
+    /// An event was applied. Where all that was known is forgotten, by a restart or a gap, it is [`Event::Cleared`].
+    fn changed(&self, event: &Event<'_>);
 }
 
 impl EngineFeedConfig {
@@ -59,6 +70,7 @@ impl EngineFeedConfig {
             replay: true,
             max_pages: 8 << 20,
             verify: None,
+            observer: None,
         }
     }
 }
