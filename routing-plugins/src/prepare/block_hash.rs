@@ -211,17 +211,40 @@ impl BlockHashPreparer {
         if let (None, None, None) = (request.adapter, salt, tenant) {
             return recipe.plain(request.model, size);
         }
-        let mut seed = ChainSeed::new(request.model);
-        if let Some(adapter) = request.adapter {
-            seed = seed.adapter(adapter);
+        ChainHasher::new(seed(request, tenant), size)
+    }
+}
+
+/// The seed of a request's chain: its model, adapter and salt, and a tenant that is told apart.
+fn seed(request: &Request<'_>, tenant: Option<&str>) -> ChainSeed {
+    let mut seed = ChainSeed::new(request.model);
+    if let Some(adapter) = request.adapter {
+        seed = seed.adapter(adapter);
+    }
+    if let Some(salt) = request.salt.filter(|salt| !salt.is_empty()) {
+        seed = seed.salt(salt);
+    }
+    if let Some(tenant) = tenant {
+        seed = seed.tenant(tenant);
+    }
+    seed
+}
+
+impl Hashing {
+    /// Every block hash of a request's prompt, as [`BlockHashPreparer`] makes them where tenants are not told apart: what a
+    /// host compares with a pod's events.
+    ///
+    /// # Errors
+    ///
+    /// When the engine's rules do not cover the request.
+    pub fn hashes(&self, request: &Request<'_>) -> Result<Vec<BlockHash>, PluginError> {
+        let tokens = request.tokens.unwrap_or_default();
+        match self {
+            Self::Native(size) => Ok(ChainHasher::new(seed(request, None), *size).hash(tokens)),
+            Self::Given(_) => Ok(request.hashes.unwrap_or_default().to_vec()),
+            #[cfg(feature = "engine")]
+            Self::Engine(engine) => engine.hasher().hash(&engine.prompt(request, tokens)).map_err(PluginError::failed),
         }
-        if let Some(salt) = salt {
-            seed = seed.salt(salt);
-        }
-        if let Some(tenant) = tenant {
-            seed = seed.tenant(tenant);
-        }
-        ChainHasher::new(seed, size)
     }
 }
 
