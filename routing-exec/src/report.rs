@@ -36,6 +36,15 @@ impl DispatchReport {
     }
 }
 
+impl AttemptRecord {
+    /// A complete attempt with a usage, for executors and tests that make their own reports.
+    #[must_use]
+    pub fn completed(step: Arc<str>, pod: Pod, at: Instant, usage: Option<TokenUsage>) -> Self {
+        let (ended, status, outcome) = (Some(at), Some(200), AttemptOutcome::Completed);
+        Self { ended, status, usage, outcome, ..Self::begun(step, pod, at) }
+    }
+}
+
 /// How a dispatch ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

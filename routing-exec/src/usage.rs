@@ -20,6 +20,12 @@ pub struct TokenUsage {
 }
 
 impl TokenUsage {
+    /// A prompt's tokens, and how many of them were cached.
+    #[must_use]
+    pub const fn new(prompt_tokens: u64, cached_tokens: u64) -> Self {
+        Self { prompt_tokens: Some(prompt_tokens), cached_tokens: Some(cached_tokens), completion_tokens: None }
+    }
+
     /// The usage that an object tells, in any of the engines' spellings; none if it tells nothing.
     fn parse(object: &[u8]) -> Option<Self> {
         let object = Object::parse(object).ok()?;
