@@ -19,7 +19,9 @@ use routing_plugins::tokenize::PromptTokenizer;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::cache_audit::CacheAudit;
 use super::config::{Config, ModelSettings};
+use super::decision_log::DecisionLog;
 use super::event_sources::EventSources;
 use super::live_config::LiveConfig;
 use super::pod_registry::{AddressTable, PodRegistry};
@@ -51,6 +53,8 @@ pub(super) struct AppState {
     /// Where pushed events are applied.
     pub(super) ingest: Arc<EventIngest>,
     pub(super) request_log: RequestLog,
+    pub(super) cache_audit: CacheAudit,
+    pub(super) decision_log: Option<DecisionLog>,
     pub(super) tasks: Tasks,
     /// Requests in flight.
     pub(super) in_flight: watch::Sender<usize>,
@@ -80,12 +84,13 @@ pub(super) struct Parts {
     pub(super) live_config: LiveConfig,
     pub(super) registry: PodRegistry,
     pub(super) tasks: Tasks,
+    pub(super) decision_log: Option<DecisionLog>,
 }
 
 impl AppState {
     pub(super) fn new(parts: Parts) -> Self {
-        let Parts { config, plugin_state, tokenizer, client, addresses, breakers, live_config, registry, tasks } =
-            parts;
+        let Parts { config, plugin_state, tokenizer, client, addresses, breakers, .. } = parts;
+        let Parts { live_config, registry, tasks, decision_log, .. } = parts;
         let transport = HyperTransport::new(client.clone(), Arc::clone(&addresses) as _);
         let size = BlockSize::new(config.model.block_size.get()).expect("a block size is not zero");
         Self {
@@ -105,6 +110,8 @@ impl AppState {
             config: Mutex::new(config),
             sources: Mutex::default(),
             request_log: RequestLog::new(Instant::now()),
+            cache_audit: CacheAudit::default(),
+            decision_log,
             tasks,
             in_flight: watch::Sender::new(0),
             draining: AtomicBool::new(false),

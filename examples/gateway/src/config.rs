@@ -79,6 +79,9 @@ pub struct Config {
     /// Snapshots of the index; none if unset.
     #[serde(default)]
     pub snapshot: Option<SnapshotSettings>,
+    /// A file to which every decision is appended, one JSON object a line; none if unset.
+    #[serde(default)]
+    pub decision_log: Option<PathBuf>,
     /// How long streams may continue after a stop signal.
     #[serde(default = "default_drain_timeout", deserialize_with = "duration::deserialize")]
     pub drain_timeout: Duration,
@@ -127,6 +130,7 @@ impl Config {
             retry: Retry::default(),
             health_check: HealthCheck::default(),
             snapshot: None,
+            decision_log: None,
             drain_timeout: default_drain_timeout(),
             handoff: Dialect::default(),
         }
@@ -203,7 +207,8 @@ pub enum NamedTokenizer {
 pub struct TokenizerFiles {
     /// Its `tokenizer.json`.
     pub file: PathBuf,
-    /// Its `tokenizer_config.json`, or a `chat_template.jinja`; without one chats have no tokens.
+    /// Its `tokenizer_config.json` or `chat_template.jinja`, each with the other beside it; those beside `file` if not given.
+    /// Without a template chats have no tokens.
     #[serde(default)]
     pub template: Option<PathBuf>,
 }

@@ -47,6 +47,14 @@ pub enum StartError {
         /// Why.
         reason: Box<str>,
     },
+    /// The decision log cannot be written.
+    #[error("decision_log: cannot write `{path}`: {kind}")]
+    DecisionLog {
+        /// Its path.
+        path: Box<str>,
+        /// Why.
+        kind: std::io::ErrorKind,
+    },
     /// An event source does not start.
     #[error("event_sources.{source_name}: {reason}")]
     Source {

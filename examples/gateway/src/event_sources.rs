@@ -84,6 +84,7 @@ impl EventSources {
             }
             kept
         });
+        app.cache_audit.retain(|pod| registry.pods.iter().any(|entry| entry.pod == pod));
         for entry in &registry.pods {
             if self.pods.contains_key(&entry.settings.name) {
                 continue;
@@ -125,7 +126,8 @@ fn subscribe_zmq(
     stop: &CancellationToken,
 ) {
     let size = BlockSize::new(app.model.block_size.get()).expect("a block size is not zero");
-    let feed = EngineFeedConfig::tokens(ChainSeed::new(&app.model.name), size);
+    let mut feed = EngineFeedConfig::tokens(ChainSeed::new(&app.model.name), size);
+    feed.observer = Some(app.cache_audit.change_log(pod));
     let subscriber = zmq::Subscriber {
         index: Arc::clone(&app.plugin_state.index),
         pod,

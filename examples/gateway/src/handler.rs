@@ -10,7 +10,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use kv_index::PodSet;
@@ -21,11 +21,13 @@ use routing_exec::observe::{MeteredHost, RequestLabels};
 use routing_exec::{ClientRequest, Dispatch, Executor, request_body};
 
 use super::app_state::{Admission, AppState};
+use super::cache_audit::Audited;
 use super::error_response::ErrorResponse;
 use super::explain;
 use super::host::RequestHost;
 use super::live_config::LiveConfig;
 use super::parsed_request::{ParsedRequest, REQUEST_ID, request_id};
+use super::prefetched::Prefetched;
 use super::request_log::Decision;
 use super::response_body::ResponseBody;
 use super::routing_request::RoutingRequest;
@@ -110,6 +112,7 @@ async fn read_body(live_config: &LiveConfig, body: Body) -> Result<Bytes, ErrorR
 struct Decided {
     plan: RoutingPlan,
     trace: Option<Arc<Trace>>,
+    at: Instant,
 }
 
 fn decide(
@@ -119,11 +122,12 @@ fn decide(
     traced: bool,
 ) -> Result<Decided, ErrorResponse> {
     let mut trace = traced.then(Trace::default);
-    let request = routing_request.request(&app.model.name, Instant::now());
+    let at = Instant::now();
+    let request = routing_request.request(&app.model.name, at);
     let plan = live_config.decide(&request, PodSet::EMPTY, trace.as_mut());
     let plan = plan
         .map_err(|error| ErrorResponse::new(StatusCode::SERVICE_UNAVAILABLE, "no_pod_available", error.to_string()))?;
-    Ok(Decided { plan, trace: trace.map(Arc::new) })
+    Ok(Decided { plan, trace: trace.map(Arc::new), at })
 }
 
 /// A routed request, ready for dispatch.
@@ -144,18 +148,19 @@ async fn dispatch<E: Executor>(
     routed: Routed<'_>,
 ) -> Result<Response, ErrorResponse> {
     let Routed { live_config, routing_request, decided, mut parts, began, explained, admission, id } = routed;
-    let Decided { plan, trace } = decided;
+    let Decided { plan, trace, at: decided_at } = decided;
     let reasons = trace.as_ref().filter(|_| explained).map(|trace| explain::reasons(trace, &live_config.fleet));
     let key = app.request_log.record_decision(Decision {
         prompt_tokens: routing_request.tokens.len() as u64,
-        matched_tokens: routing_request.matched_tokens(app, &plan),
+        expected_tokens: expected_tokens(app, &routing_request, &plan),
         picks: plan.steps().iter().map(|step| (Arc::clone(&step.name), first(step))).collect(),
         trace,
         ..Decision::new(id.to_str().unwrap_or("?").into(), began, Arc::clone(&live_config))
     });
     strip_own(&mut parts.headers);
     let client = ClientRequest::new(&parts, routing_request.parsed.body.clone(), routing_request.seed);
-    let host = RequestHost::new(Arc::clone(app), Arc::clone(&live_config), routing_request, key);
+    let host = RequestHost::new(Arc::clone(app), Arc::clone(&live_config), routing_request, key, decided_at);
+    let audited = host.audited();
     let labels = RequestLabels::new(operation(parts.uri.path())).model(app.model.name.clone());
     let dispatch = Dispatch::new(live_config.dispatch.clone(), client, plan, Vec::new());
     let mut response = tokio::select! {
@@ -166,8 +171,16 @@ async fn dispatch<E: Executor>(
     // Read now: the request may be finished before its response is forwarded.
     let pod = app.request_log.last_pod(key);
     let is_events = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(EVENTS));
-    let mut response =
-        response.map(|body| Body::new(ResponseBody::new(body, admission, app.force_closed.clone(), is_events)));
+    let (head, body) = response.into_parts();
+    let is_whole = !is_events && announced_length(&head.headers).is_some_and(|bytes| bytes <= WHOLE_BYTES);
+    let body = if is_whole { Prefetched::all(body).await } else { Prefetched::none(body) };
+    let body = ResponseBody::new(body, admission, app.force_closed.clone(), is_events);
+    let mut response = Response::from_parts(head, Body::new(body));
+    if let Some(Audited { observation, .. }) = audited.get() {
+        let headers = response.headers_mut();
+        headers.insert(EXPECTED_CACHED_TOKENS, observation.expected.into());
+        headers.insert(CACHED_TOKENS, observation.actual.into());
+    }
     if let Some(reasons) = reasons {
         let name = pod.and_then(|pod| live_config.fleet.pod(pod.id())).map_or("", |info| &*info.name);
         for (header, text) in [(POD, name.to_owned()), (TRACE, explain::header(&reasons))] {
@@ -184,6 +197,16 @@ async fn dispatch<E: Executor>(
 fn strip_own(headers: &mut HeaderMap) {
     let own: Vec<_> = headers.keys().filter(|name| name.as_str().starts_with(OWN)).cloned().collect();
     own.iter().for_each(|name| drop(headers.remove(name)));
+}
+
+/// Prompt tokens that the plan's first pod is expected to have cached.
+fn expected_tokens(app: &AppState, request: &RoutingRequest, plan: &RoutingPlan) -> u64 {
+    let step = plan.steps().first();
+    step.and_then(|step| Some(request.expected_tokens(app, first(step)?, step))).unwrap_or(0)
+}
+
+fn announced_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 fn first(step: &routing_core::PlanStep) -> Option<routing_core::Pod> {
@@ -208,6 +231,12 @@ const EXPLAIN: &str = "x-pointsman-explain";
 const TRACE: &str = "x-pointsman-trace";
 /// Response header: the pod that answered.
 const POD: &str = "x-pointsman-pod";
+/// Response header of a whole response: prompt tokens that the pod was expected to have cached.
+const EXPECTED_CACHED_TOKENS: &str = "x-pointsman-expected-cached-tokens";
+/// Response header of a whole response: prompt tokens that the pod's engine says were cached.
+const CACHED_TOKENS: &str = "x-pointsman-cached-tokens";
+/// The longest response that is read whole, for its headers to tell of its end.
+const WHOLE_BYTES: u64 = 1 << 20;
 const EVENTS: &[u8] = b"text/event-stream";
 /// Prefix of headers that pods neither receive nor send.
 const OWN: &str = "x-pointsman-";

@@ -1,6 +1,6 @@
 //! Execution host of one request: accounts its load, replans when pods fail, records the outcome.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use kv_index::{BlockSize, PodSet};
@@ -9,6 +9,8 @@ use routing_exec::{DispatchHost, DispatchReport};
 use routing_plugins::load::{LoadGuard, OutputEstimate, Work};
 
 use super::app_state::AppState;
+use super::cache_audit::{Audited, AuditedPrompt, Expectation};
+use super::decision_log::{DecisionRecord, unix_ms};
 use super::live_config::LiveConfig;
 use super::routing_request::RoutingRequest;
 
@@ -20,6 +22,12 @@ pub(super) struct RequestHost {
     key: u64,
     /// Whether a prefill pod was used.
     prefilled: bool,
+    /// When the current plan was made.
+    decided: Instant,
+    /// What was expected of each attempt's pod.
+    expectations: Vec<Expectation>,
+    /// Set at the end, if an engine reported its cached tokens.
+    audited: Arc<OnceLock<Audited>>,
 }
 
 impl RequestHost {
@@ -28,8 +36,32 @@ impl RequestHost {
         live_config: Arc<LiveConfig>,
         routing_request: Arc<RoutingRequest>,
         key: u64,
+        decided: Instant,
     ) -> Self {
-        Self { app, live_config, routing_request, key, prefilled: false }
+        let (expectations, audited) = (Vec::new(), Arc::default());
+        Self { app, live_config, routing_request, key, prefilled: false, decided, expectations, audited }
+    }
+
+    /// Where the cached tokens will be, once an engine has reported them.
+    pub(super) fn audited(&self) -> Arc<OnceLock<Audited>> {
+        Arc::clone(&self.audited)
+    }
+
+    fn expect(&mut self, pod: Pod, step: &PlanStep) {
+        let name = self.live_config.fleet.pod(pod.id()).map_or_else(|| "?".into(), |info| info.name.as_ref().into());
+        // What a decode pod reports includes what came over the wire.
+        let is_handed_off = step.role == Role::Decode && self.prefilled;
+        let tokens = (!is_handed_off).then(|| self.routing_request.expected_tokens(&self.app, pod, step));
+        self.expectations.push(Expectation { pod, name, tokens, decided: self.decided });
+    }
+
+    fn audit(&self, report: &DispatchReport) -> Option<Audited> {
+        let prompt = AuditedPrompt {
+            tokens: self.routing_request.tokens.len() as u64,
+            block_tokens: u64::from(self.app.model.block_size.get()),
+            hashes: &|| self.routing_request.hashes(&self.app),
+        };
+        self.app.cache_audit.record(&self.expectations, report, &prompt)
     }
 
     /// What the request costs a pod.
@@ -55,6 +87,7 @@ impl DispatchHost for RequestHost {
     type Guard = LoadShare;
 
     fn begin_attempt(&mut self, pod: Pod, step: &PlanStep) -> LoadShare {
+        self.expect(pod, step);
         let guard = self.app.plugin_state.load.begin(pod, self.work(pod, step));
         self.app.request_log.record_dispatch(self.key, pod, step.role, self.prefilled);
         self.prefilled |= step.role == Role::Prefill;
@@ -69,14 +102,35 @@ impl DispatchHost for RequestHost {
         for pod in failed {
             excluded.insert(pod.id());
         }
-        let request = self.routing_request.request(&self.app.model.name, Instant::now());
+        self.decided = Instant::now();
+        let request = self.routing_request.request(&self.app.model.name, self.decided);
         let plan = live_config.decide(&request, excluded, None).ok();
         self.live_config = live_config;
         plan
     }
 
     fn finished(&mut self, report: DispatchReport) {
-        self.app.request_log.record_outcome(self.key, &report);
+        let audited = self.audit(&report);
+        if let Some(audited) = &audited {
+            let _ = self.audited.set(audited.clone());
+        }
+        let ended = self.app.request_log.record_outcome(self.key, &report, audited.clone());
+        if let (Some(log), Some(ended)) = (&self.app.decision_log, ended) {
+            log.push(DecisionRecord {
+                unix_ms: unix_ms(),
+                id: ended.id.to_string(),
+                profile: self.live_config.profile.to_string(),
+                pods: self.expectations.iter().map(|expectation| expectation.name.to_string()).collect(),
+                prompt_tokens: self.routing_request.tokens.len() as u64,
+                expected_tokens: audited.as_ref().map(|audited| audited.observation.expected),
+                cached_tokens: audited.as_ref().map(|audited| audited.observation.actual),
+                cause: None,
+                outcome: ended.outcome,
+                ttft_ms: ended.ttft.map(|time| time.as_secs_f64() * 1e3),
+                total_ms: ended.total.as_secs_f64() * 1e3,
+                audited,
+            });
+        }
     }
 }
 

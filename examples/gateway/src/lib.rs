@@ -13,9 +13,10 @@
 //! | [`config`] | configuration file: schema, defaults, validation |
 //! | `live_config`, `pod_registry`, `reload`, [`watch`] | atomic reload of profile, fleet and limits |
 //! | `listener`, `tls`, `write_timeout`, `routes` | connections and routes |
-//! | `handler`, `parsed_request`, `routing_request`, `host`, `response_body`, `error_response` | the way of a request |
+//! | `handler`, `parsed_request`, `routing_request`, `host`, `prefetched`, `response_body`, `error_response` | the way of a request |
 //! | `health`, `scrape` | active health checks, engine load |
 //! | [`event_sources`], `snapshot` | what feeds the index |
+//! | `cache_audit`, `decision_log` | cached tokens expected against reported, with causes |
 //! | `request_log`, [`state`], `metrics`, `explain`, [`admin_page`] | observability |
 //! | `start`, `app_state`, `tasks`, `maintenance` | startup, shared state, tasks |
 //!
@@ -26,7 +27,9 @@
 
 pub mod admin_page;
 mod app_state;
+mod cache_audit;
 pub mod config;
+mod decision_log;
 mod error;
 mod error_response;
 pub mod event_sources;
@@ -40,6 +43,7 @@ mod maintenance;
 mod metrics;
 mod parsed_request;
 mod pod_registry;
+mod prefetched;
 mod reload;
 mod request_log;
 mod response_body;
@@ -158,6 +162,7 @@ impl Gateway {
         self.connections.close();
         let _ = tokio::time::timeout(LAST_BYTES_TIMEOUT, self.connections.wait()).await;
         maintenance::write_snapshot(app).await;
+        maintenance::write_decisions(app, true).await;
         app.tasks.stop();
         app.tasks.wait().await;
         Drained { truncated }

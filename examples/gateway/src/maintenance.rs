@@ -1,4 +1,4 @@
-//! Periodic maintenance: time series, sweeps of retired pods, snapshots.
+//! Periodic maintenance: time series, causes of cache misses, sweeps of retired pods, snapshots.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,6 +18,7 @@ pub(super) async fn run(app: Arc<AppState>) {
     loop {
         ticks.tick().await;
         app.request_log.tick();
+        write_decisions(&app, false).await;
         // In steps: a sweep locks shards for a short time only.
         app.plugin_state.index.expire(Instant::now(), STEP);
         app.plugin_state.index.sweep(STEP);
@@ -41,6 +42,14 @@ pub(super) async fn write_snapshot(app: &Arc<AppState>) {
     });
     // A failure was logged.
     let _ = written.await;
+}
+
+/// Finds the causes of differences in cached tokens, and writes the decisions that are done; all of them, if told so.
+pub(super) async fn write_decisions(app: &Arc<AppState>, all: bool) {
+    app.cache_audit.settle_open(all);
+    if let Some(log) = &app.decision_log {
+        log.flush(all).await;
+    }
 }
 
 /// Blocks visited a second.

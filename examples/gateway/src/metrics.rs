@@ -57,12 +57,42 @@ pub(super) fn text(app: &Arc<AppState>) -> String {
     out.pods("pod_event_gaps_total", &pods, |pod| pod.events.gaps as f64);
     out.family("pod_event_gaps_lost_total", "counter", "Gaps of a pod's events that could not be replayed.");
     out.pods("pod_event_gaps_lost_total", &pods, |pod| pod.events.lost as f64);
+    cache_accuracy(&mut out, &pods);
     out.family("requests_in_flight", "gauge", "Requests in flight.");
     out.line("requests_in_flight", &[], *app.in_flight.borrow() as f64);
     out.family("index_blocks", "gauge", "Distinct blocks in the index.");
     out.line("index_blocks", &[], app.plugin_state.index.stats().blocks as f64);
     requests(&mut out, app, &totals);
     text
+}
+
+/// Cached tokens expected of pods against those that their engines reported.
+fn cache_accuracy(out: &mut Text<'_>, pods: &[state::PodState]) {
+    out.family("pod_expected_cached_tokens_total", "counter", "Prompt tokens that a pod was expected to have cached.");
+    out.pods("pod_expected_cached_tokens_total", pods, |pod| pod.cache.expected_tokens as f64);
+    out.family("pod_reported_cached_tokens_total", "counter", "Prompt tokens that a pod's engine says were cached.");
+    out.pods("pod_reported_cached_tokens_total", pods, |pod| pod.cache.actual_tokens as f64);
+    let name = "pod_cache_expectations_total";
+    out.family(
+        name,
+        "counter",
+        "Responses of a pod, by whether more or fewer tokens were expected to be cached than were.",
+    );
+    for pod in pods {
+        let cache = &pod.cache;
+        let by_result =
+            [("exact", cache.exact), ("over", cache.over), ("under", cache.under), ("unreported", cache.unreported)];
+        for (result, count) in by_result {
+            out.line(name, &[("pod", &pod.name), ("result", result)], count as f64);
+        }
+    }
+    let name = "pod_cache_differences_total";
+    out.family(name, "counter", "Responses of a pod with other cached tokens than expected, by cause.");
+    for pod in pods {
+        for (cause, count) in &pod.cache.causes {
+            out.line(name, &[("pod", &pod.name), ("cause", cause)], *count as f64);
+        }
+    }
 }
 
 fn requests(out: &mut Text<'_>, app: &AppState, totals: &Totals) {

@@ -16,6 +16,10 @@ pub(super) struct ParsedRequest {
     pub(super) user: Option<String>,
     pub(super) max_output_tokens: Option<u32>,
     pub(super) priority: i32,
+    /// Whether the engine computes the whole prompt, whatever it has cached: log probabilities of a prompt are not cached.
+    pub(super) bypasses_cache: bool,
+    /// The last tokens of the prompt to which the engine truncates it.
+    pub(super) truncate_prompt_tokens: Option<usize>,
 }
 
 impl ParsedRequest {
@@ -29,6 +33,8 @@ impl ParsedRequest {
             Object::parse(&body).map_err(|error| ErrorResponse::bad_request("invalid_json", error.to_string()))?;
         let text = |name: &str| object.get(name).and_then(|value| value.as_str()).map(|text| text.into_owned());
         let number = |name: &str| object.get(name).and_then(|value| value.as_u64());
+        let is_given = |name: &str| object.get(name).is_some_and(|value| !value.is_null());
+        let is_true = |name: &str| object.get(name).and_then(|value| value.as_bool()) == Some(true);
         let Some(name) = text("model") else {
             return Err(ErrorResponse::bad_request("missing_model", "the request names no `model`"));
         };
@@ -44,6 +50,8 @@ impl ParsedRequest {
             user: text("user"),
             max_output_tokens: max_output.map(|tokens| u32::try_from(tokens).unwrap_or(u32::MAX)),
             priority,
+            bypasses_cache: is_given("prompt_logprobs") || is_true("echo") && is_given("logprobs"),
+            truncate_prompt_tokens: number("truncate_prompt_tokens").and_then(|tokens| usize::try_from(tokens).ok()),
             body: Bytes::new(),
         };
         let edited = is_alias.then(|| Bytes::from(Edit::new(object).set("model", &*model.name).finish()));

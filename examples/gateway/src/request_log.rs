@@ -13,7 +13,9 @@ use parking_lot::Mutex;
 use routing_core::{Pod, Role};
 use routing_exec::{DispatchOutcome, DispatchReport};
 
-pub(super) use self::entry::{ActiveRequest, Decision, Stage};
+use super::cache_audit::Audited;
+
+pub(super) use self::entry::{ActiveRequest, Decision, Ended, Stage};
 pub use self::time_series::Sample;
 use self::time_series::TimeSeries;
 
@@ -70,9 +72,9 @@ impl RequestLog {
         inner.next += 1;
         inner.totals.requests += 1;
         inner.totals.prompt_tokens += decision.prompt_tokens;
-        inner.totals.cached_tokens += decision.matched_tokens;
+        inner.totals.cached_tokens += decision.expected_tokens;
         *inner.totals.decisions.entry(Arc::clone(&decision.live_config.profile)).or_default() += 1;
-        inner.series.record_decision(decision.prompt_tokens, decision.matched_tokens);
+        inner.series.record_decision(decision.prompt_tokens, decision.expected_tokens);
         inner.active.insert(key, ActiveRequest::new(decision.id.clone(), decision.at));
         if inner.decisions.len() == MAX_DECISIONS {
             inner.decisions.pop_front();
@@ -113,14 +115,15 @@ impl RequestLog {
     /// The last pod of a request in flight or among the last decisions.
     pub(super) fn last_pod(&self, key: u64) -> Option<Pod> {
         let inner = self.inner.lock();
-        let kept = || inner.decisions.iter().rev().find(|decision| decision.key == key)?.answered_by;
+        let kept = || inner.decisions.iter().rev().find(|decision| decision.key == key)?.ended.as_ref()?.pod;
         inner.active.get(&key).map_or_else(kept, |request| request.pod)
     }
 
     /// Records the end of a request.
-    pub(super) fn record_outcome(&self, key: u64, report: &DispatchReport) {
+    /// Returns how it ended; none if it had ended before.
+    pub(super) fn record_outcome(&self, key: u64, report: &DispatchReport, audited: Option<Audited>) -> Option<Ended> {
         let mut inner = self.inner.lock();
-        let Some(request) = inner.active.remove(&key) else { return };
+        let request = inner.active.remove(&key)?;
         let (outcome, count) = match &report.outcome {
             DispatchOutcome::Completed(status @ 500..) => (format!("completed {status}"), &mut inner.totals.failed),
             DispatchOutcome::Completed(status) => (format!("completed {status}"), &mut inner.totals.completed),
@@ -129,11 +132,12 @@ impl RequestLog {
             _ => ("cancelled".to_owned(), &mut inner.totals.cancelled),
         };
         *count += 1;
+        let ended =
+            Ended { id: request.id, outcome, pod: request.pod, ttft: request.ttft, total: request.began.elapsed() };
         if let Some(decision) = inner.decisions.iter_mut().rev().find(|decision| decision.key == key) {
-            decision.outcome = Some(outcome);
-            decision.answered_by = request.pod;
-            (decision.ttft, decision.total) = (request.ttft, Some(request.began.elapsed()));
+            (decision.ended, decision.audited) = (Some(ended.clone()), audited);
         }
+        Some(ended)
     }
 
     /// Ends the current second.

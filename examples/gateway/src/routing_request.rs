@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use http::HeaderMap;
-use kv_index::{BlockSize, ChainHasher, ChainSeed, Matches};
-use routing_core::{Headers, Request, RoutingPlan};
+use kv_index::{BlockHash, Matches, Pod};
+use routing_core::{Headers, PlanStep, Request};
 
 use super::app_state::AppState;
 use super::parsed_request::ParsedRequest;
@@ -29,6 +29,9 @@ impl RoutingRequest {
             // Relaxed: a count that publishes nothing.
             app.plugin_state.tokenize_failures.fetch_add(1, Ordering::Relaxed);
         }
+        if let Some(kept) = parsed.truncate_prompt_tokens {
+            tokens.drain(..tokens.len().saturating_sub(kept));
+        }
         Arc::new(Self { parsed, headers: ClientHeaders(headers), tokens, seed })
     }
 
@@ -41,25 +44,27 @@ impl RoutingRequest {
         request
     }
 
-    /// Prompt tokens that the chosen pod is known to hold.
+    /// Prompt tokens that a pod of a step is expected to have cached, by the index.
     ///
-    /// A cache-aware profile has it in its plan; for others the index is searched.
-    pub(super) fn matched_tokens(&self, app: &AppState, plan: &RoutingPlan) -> u64 {
-        let Some(step) = plan.steps().first() else { return 0 };
-        let Some(size) = BlockSize::new(app.model.block_size.get()) else { return 0 };
-        let blocks = step.cache.map(|cache| cache.held).or_else(|| {
-            let pod = step.candidates.first()?.pod;
-            let mut seed = ChainSeed::new(&app.model.name);
-            if let Some(salt) = &self.parsed.salt {
-                seed = seed.salt(salt);
-            }
-            let (mut matches, mut buffer) = (Matches::default(), Vec::new());
-            let hasher = ChainHasher::new(seed, size);
-            let mut chain = hasher.lazy(&self.tokens, &mut buffer);
-            app.plugin_state.index.search_lazy(&mut chain, &mut matches);
-            Some(matches.depth(pod.id()))
+    /// A cache-aware profile has what its first candidate holds in its plan; for others the index is searched. Engines
+    /// compute at least the last token, so a block that it completes counts for nothing, even if it is held.
+    pub(super) fn expected_tokens(&self, app: &AppState, pod: Pod, step: &PlanStep) -> u64 {
+        if self.parsed.bypasses_cache {
+            return 0;
+        }
+        let is_first = step.candidates.first().is_some_and(|first| first.pod == pod);
+        let held = step.cache.filter(|_| is_first).map(|cache| cache.held).unwrap_or_else(|| {
+            let mut matches = Matches::default();
+            app.plugin_state.index.search(&self.hashes(app), &mut matches);
+            matches.depth(pod.id())
         });
-        (blocks.unwrap_or(0) * size.tokens()).min(self.tokens.len()) as u64
+        let size = app.model.block_size.get() as usize;
+        (held.min(self.tokens.len().saturating_sub(1) / size) * size) as u64
+    }
+
+    /// The prompt's block hashes; none where they cannot be made.
+    pub(super) fn hashes(&self, app: &AppState) -> Vec<BlockHash> {
+        app.plugin_state.hashing.hashes(&self.request(&app.model.name, Instant::now())).unwrap_or_default()
     }
 }
 

@@ -16,6 +16,7 @@ use tokio_util::task::TaskTracker;
 use super::Gateway;
 use super::app_state::{AppState, Parts, PodClient};
 use super::config::{Config, Events, InternalSettings, PodSettings};
+use super::decision_log::DecisionLog;
 use super::error::StartError;
 use super::listener::Listener;
 use super::pod_registry::{AddressTable, PodRegistry};
@@ -80,7 +81,19 @@ fn app_state(config: Config) -> Result<(Arc<AppState>, Option<u64>), StartError>
     let live_config = reload::build_live_config(&config, &plugin_state, || Ok(registry.fleet()), dispatch)?;
     let breakers = Arc::new(Breakers::new(BreakerConfig::default(), Arc::clone(&plugin_state.open_breakers)));
     let client = client(&config, &tasks);
-    let parts = Parts { config, plugin_state, tokenizer, client, addresses, breakers, live_config, registry, tasks };
+    let decision_log = config.decision_log.as_deref().map(DecisionLog::open).transpose()?;
+    let parts = Parts {
+        config,
+        plugin_state,
+        tokenizer,
+        client,
+        addresses,
+        breakers,
+        live_config,
+        registry,
+        tasks,
+        decision_log,
+    };
     Ok((Arc::new(AppState::new(parts)), position))
 }
 

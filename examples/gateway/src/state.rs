@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::app_state::AppState;
+pub use super::cache_audit::{CacheAccuracy, Cause};
 use super::explain;
 pub use super::explain::{PodReasons, ScoreReason, StepReasons};
 use super::pod_registry::RegisteredPod;
@@ -67,6 +68,8 @@ pub struct PodState {
     pub blocks: usize,
     /// Its event source.
     pub events: SourceView,
+    /// Cached tokens expected of it against those it reported.
+    pub cache: CacheAccuracy,
 }
 
 /// Counters since the start.
@@ -103,8 +106,12 @@ pub struct DecisionState {
     pub model: String,
     /// Tokens of the prompt.
     pub prompt_tokens: u64,
-    /// Those that the chosen pod was known to hold.
-    pub matched_tokens: u64,
+    /// Those that the chosen pod was expected to have cached.
+    pub expected_tokens: u64,
+    /// Those that its engine says were cached, once it has said so.
+    pub cached_tokens: Option<u64>,
+    /// Why the two differ, a second after the response.
+    pub cause: Option<Cause>,
     /// Its outcome; `in flight` until it has ended.
     pub outcome: String,
     /// Time to first token, once known.
@@ -190,11 +197,13 @@ fn pod_state(app: &AppState, entry: &RegisteredPod) -> PodState {
         running: entry.load.running,
         blocks: app.plugin_state.index.pod_stats(entry.pod).map_or(0, |stats| stats.blocks),
         events: app.sources.lock().view(&entry.settings.name),
+        cache: app.cache_audit.of(&entry.settings.name),
     }
 }
 
 fn decision_state(app: &AppState, decision: &Decision) -> DecisionState {
     let millis = |time: Duration| time.as_secs_f64() * 1000.0;
+    let (ended, audited) = (decision.ended.as_ref(), decision.audited.as_ref());
     let fleet = &decision.live_config.fleet;
     let steps = match &decision.trace {
         Some(trace) => explain::reasons(trace, fleet),
@@ -212,10 +221,12 @@ fn decision_state(app: &AppState, decision: &Decision) -> DecisionState {
         age_s: decision.at.elapsed().as_secs_f64(),
         model: app.model.name.clone(),
         prompt_tokens: decision.prompt_tokens,
-        matched_tokens: decision.matched_tokens,
-        outcome: decision.outcome.clone().unwrap_or_else(|| "in flight".to_owned()),
-        ttft_ms: decision.ttft.map(millis),
-        total_ms: decision.total.map(millis),
+        expected_tokens: audited.map_or(decision.expected_tokens, |audited| audited.observation.expected),
+        cached_tokens: audited.map(|audited| audited.observation.actual),
+        cause: audited.and_then(|audited| audited.cause.get().copied()),
+        outcome: ended.map_or_else(|| "in flight".to_owned(), |ended| ended.outcome.clone()),
+        ttft_ms: ended.and_then(|ended| ended.ttft).map(millis),
+        total_ms: ended.map(|ended| millis(ended.total)),
         steps,
     }
 }

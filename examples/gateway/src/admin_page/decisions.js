@@ -48,7 +48,7 @@ function update(details, decision) {
   write(parts.age, `${seconds(decision.age_s)} ago`);
   write(parts.to, decision.steps.map((step) => step.picked ?? "nobody").join(" → "));
   parts.to.title = parts.to.textContent;
-  const share = decision.prompt_tokens > 0 ? decision.matched_tokens / decision.prompt_tokens : 0;
+  const share = decision.prompt_tokens > 0 ? decision.expected_tokens / decision.prompt_tokens : 0;
   parts.bar.style.setProperty("--share", share.toFixed(3));
   write(parts.matched, `${percent(share)} of ${count(decision.prompt_tokens)} tokens`);
   write(parts.ttft, `${milliseconds(decision.ttft_ms)} first`);
@@ -63,7 +63,7 @@ function breakdown(decision) {
     const title = make("h3", "", `${step.step} → ${step.picked ?? "nobody"}`);
     return make("div", "", title, make("p", "reason", String(step.reason ?? "")), ...table(step));
   });
-  const about = `${decision.id}: ${count(decision.matched_tokens)} of ${count(decision.prompt_tokens)} prompt tokens were held`;
+  const about = `${decision.id}: ${count(decision.expected_tokens)} of ${count(decision.prompt_tokens)} prompt tokens were held`;
   return make("div", "breakdown", make("p", "reason", about), ...steps);
 }
 

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use routing_core::{Pod, Trace};
 
+use crate::cache_audit::Audited;
 use crate::live_config::LiveConfig;
 
 /// A routing decision.
@@ -15,17 +16,27 @@ pub(crate) struct Decision {
     pub(crate) id: Arc<str>,
     pub(crate) at: Instant,
     pub(crate) prompt_tokens: u64,
-    pub(crate) matched_tokens: u64,
+    pub(crate) expected_tokens: u64,
     /// The version it was decided with: names are resolved only for display.
     pub(crate) live_config: Arc<LiveConfig>,
     /// Each step with its first candidate.
     pub(crate) picks: Vec<(Arc<str>, Option<Pod>)>,
-    /// The last pod, once the request has ended.
-    pub(crate) answered_by: Option<Pod>,
     pub(crate) trace: Option<Arc<Trace>>,
-    pub(crate) outcome: Option<String>,
+    /// How the request ended, once it has.
+    pub(crate) ended: Option<Ended>,
+    /// Cached tokens, expected and reported.
+    pub(crate) audited: Option<Audited>,
+}
+
+/// How a request ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Ended {
+    pub(crate) id: Arc<str>,
+    pub(crate) outcome: String,
+    /// The last pod.
+    pub(crate) pod: Option<Pod>,
     pub(crate) ttft: Option<Duration>,
-    pub(crate) total: Option<Duration>,
+    pub(crate) total: Duration,
 }
 
 impl Decision {
@@ -36,14 +47,12 @@ impl Decision {
             id,
             at,
             prompt_tokens: 0,
-            matched_tokens: 0,
+            expected_tokens: 0,
             live_config,
             picks: Vec::new(),
-            answered_by: None,
             trace: None,
-            outcome: None,
-            ttft: None,
-            total: None,
+            ended: None,
+            audited: None,
         }
     }
 }

@@ -44,7 +44,7 @@ fn a_request_is_counted_once_and_is_under_way_until_it_ends() {
     let (request_log, live_config) = (RequestLog::new(Instant::now()), live_config());
     let decision = Decision {
         prompt_tokens: 100,
-        matched_tokens: 64,
+        expected_tokens: 64,
         ..Decision::new("req-1".into(), Instant::now(), Arc::clone(&live_config))
     };
     let key = request_log.record_decision(decision);
@@ -52,14 +52,15 @@ fn a_request_is_counted_once_and_is_under_way_until_it_ends() {
     request_log.record_first_byte(key);
     request_log.record_first_byte(key);
     assert_eq!(request_log.active(10)[0].stage, Stage::Streaming);
-    assert_eq!(request_log.decisions()[0].outcome, None);
-    request_log.record_outcome(key, &report());
-    request_log.record_outcome(key, &report());
+    assert_eq!(request_log.decisions()[0].ended.is_some(), false);
+    assert!(request_log.record_outcome(key, &report(), None).is_some());
+    assert!(request_log.record_outcome(key, &report(), None).is_none());
     let totals = request_log.totals();
     assert_eq!((totals.requests, totals.failed, totals.completed), (1, 1, 0));
     assert_eq!((totals.prompt_tokens, totals.cached_tokens), (100, 64));
     assert_eq!(totals.ttft.iter().sum::<u64>(), 1);
-    assert_eq!(request_log.decisions()[0].outcome.as_deref(), Some("failed: no_pod_available"));
+    let ended = request_log.decisions()[0].ended.clone().expect("it has ended");
+    assert_eq!(ended.outcome, "failed: no_pod_available");
     assert!(request_log.active(10).is_empty());
 }
 

@@ -11,7 +11,7 @@ pub(super) struct TimeSeries {
     past: VecDeque<Sample>,
     requests: u64,
     prompt_tokens: u64,
-    matched_tokens: u64,
+    expected_tokens: u64,
     first_bytes: Vec<Duration>,
 }
 
@@ -32,10 +32,10 @@ pub struct Sample {
 }
 
 impl TimeSeries {
-    pub(super) fn record_decision(&mut self, prompt_tokens: u64, matched_tokens: u64) {
+    pub(super) fn record_decision(&mut self, prompt_tokens: u64, expected_tokens: u64) {
         self.requests += 1;
         self.prompt_tokens += prompt_tokens;
-        self.matched_tokens += matched_tokens;
+        self.expected_tokens += expected_tokens;
     }
 
     pub(super) fn record_first_byte(&mut self, took: Duration) {
@@ -49,13 +49,13 @@ impl TimeSeries {
             let last = ttfts.len().checked_sub(1)?;
             ttfts.get((last as f64 * share).round() as usize).map(|ttft| ttft.as_secs_f64() * 1000.0)
         };
-        let hit_rate = (self.prompt_tokens > 0).then(|| self.matched_tokens as f64 / self.prompt_tokens as f64);
+        let hit_rate = (self.prompt_tokens > 0).then(|| self.expected_tokens as f64 / self.prompt_tokens as f64);
         let second = Sample { t, requests: self.requests, hit_rate, ttft_p50_ms: at(0.5), ttft_p99_ms: at(0.99) };
         if self.past.len() == MAX_SAMPLES {
             self.past.pop_front();
         }
         self.past.push_back(second);
-        (self.requests, self.prompt_tokens, self.matched_tokens) = (0, 0, 0);
+        (self.requests, self.prompt_tokens, self.expected_tokens) = (0, 0, 0);
     }
 
     pub(super) fn samples(&self) -> Vec<Sample> {

@@ -91,7 +91,7 @@ async fn what_the_index_knows_of_a_prompt_is_in_the_state_under_every_profile() 
         let body = serde_json::json!({"model": "sim", "prompt": text}).to_string();
         Client::new(gateway.address()).post("/v1/completions", &body, &[]).await;
         let state = gateway.state();
-        assert_eq!((state.decisions[0].prompt_tokens, state.decisions[0].matched_tokens), (64, 32), "{profile}");
+        assert_eq!((state.decisions[0].prompt_tokens, state.decisions[0].expected_tokens), (64, 32), "{profile}");
         assert_eq!(state.pods[0].blocks, 2);
         gateway.drain(std::time::Duration::ZERO).await;
     }

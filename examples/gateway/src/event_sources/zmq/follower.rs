@@ -87,6 +87,8 @@ impl<'t> Follower<'t> {
 
     fn disconnected(&mut self) {
         self.connected = false;
+        // Whoever is there next may be another engine: until that is known, nothing is expected of the pod.
+        self.config.index.suspend(self.config.pod);
         self.replay = None;
         self.retry = None;
         // An engine that was going away says nothing about one that stays and does not answer.
@@ -111,6 +113,9 @@ impl<'t> Follower<'t> {
         };
         self.fed = true;
         self.config.status.count(received.outcome);
+        if self.replay.is_none() && received.replay_from.is_none() {
+            self.trust(received.outcome);
+        }
         if let Some(start) = received.replay_from {
             // Also where a replay is under way: then the engine has restarted since.
             self.request_replay(start, Cause::Missing);
@@ -119,6 +124,15 @@ impl<'t> Follower<'t> {
             self.wait(frames);
         }
         Ok(())
+    }
+
+    /// Lets searches find the pod again once a batch shows that its engine is the one that was known, or a new one whose
+    /// predecessor's blocks are forgotten.
+    fn trust(&self, outcome: BatchOutcome) {
+        use BatchOutcome::{Applied, Duplicate, GapSkipped, Restarted};
+        if matches!(outcome, Applied(_) | Duplicate | GapSkipped(_) | Restarted(_)) {
+            self.config.index.resume(self.config.pod);
+        }
     }
 
     /// Keeps a message for after the replay. One that finds no room is found missing later, and replayed.
@@ -185,10 +199,13 @@ impl<'t> Follower<'t> {
         if replay.batches == 0 && !replay.live && self.fed {
             // Not even the last batch that we have: another engine is there, and what this one knew is past.
             self.feed = EngineFeed::new(self.config.index.clone(), self.config.pod, self.config.feed.clone())?;
+            self.config.index.resume(self.config.pod);
             self.fed = false;
             self.request_missing(Cause::Missing);
         } else if let Some(start) = ask {
             self.request_replay(start, Cause::Missing);
+        } else {
+            self.config.index.resume(self.config.pod);
         }
         Ok(())
     }
