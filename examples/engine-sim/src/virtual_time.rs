@@ -54,7 +54,7 @@ pub struct StepDone<'s> {
 }
 
 /// What one engine did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[expect(clippy::exhaustive_structs, reason = "sums that reports add up")]
 pub struct EngineTotals {
     /// Requests that it finished.

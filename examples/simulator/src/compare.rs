@@ -94,15 +94,12 @@ impl Comparison {
         let place = |section: &Section| -> PathBuf {
             if self.sections.len() == 1 { folder.to_owned() } else { folder.join(&section.name) }
         };
-        let written = self.sections.iter().map(|section| section.report.write_to(&place(section)));
-        let pages: Result<Vec<String>, _> = written
-            .map(|written| {
-                let written = written?;
-                let page = written.files.first().map_or_else(String::new, |page| page.display().to_string());
-                Ok::<_, SimulateError>(format!("wrote {page} and {} more\n", written.files.len().saturating_sub(1)))
-            })
-            .collect();
-        Ok(pages?.concat())
+        let line = |section: &Section| {
+            let written = section.report.write_to(&place(section))?;
+            let page = written.first().map_or_else(String::new, |page| page.display().to_string());
+            Ok(format!("wrote {page} and {} more\n", written.len().saturating_sub(1)))
+        };
+        self.sections.iter().map(line).collect()
     }
 }
 
@@ -194,39 +191,31 @@ fn section(
 ) -> Section {
     let swept = results.split_off(policies.len());
     let (pods, rate) = (workload.config.pods.len(), rate(workload, load, options));
-    let capacity = workload.traffic.capacity;
     let (at, name) = match load {
         Some(load) => (format!("{load}% of what they take"), format!("{}-{load}", workload.name)),
         None if rate > 0.0 => (format!("{rate} requests a second"), workload.name.clone()),
         None => ("its own times".to_owned(), workload.name.clone()),
     };
     let title = format!("{} on {pods} pods at {at}", workload.name);
-    let mut settings = RunSettings::new(title, options.command())
-        .with("traffic", &workload.name)
-        .with("requests", workload.traffic.trace.requests.len())
-        .with("pods", pods);
-    if options.prefill_pods > 0 {
-        settings = settings.with("of them prefill only", options.prefill_pods);
-    }
-    settings = settings.with("KV memory a pod", format!("{} tokens", options.kv_tokens));
-    if options.host_tokens > 0 {
-        settings = settings.with("host memory a pod", format!("{} tokens", options.host_tokens));
-    }
-    if load.is_some() {
-        settings = settings.with("capacity", format!("{capacity:.2} requests/s"));
-    }
-    settings = settings
-        .with("rate", if rate > 0.0 { format!("{rate:.2} requests/s") } else { "the trace's own".to_owned() })
-        .with("events", format!("{} ms late, {}% lost", options.event_delay, options.event_loss))
-        .with("seeds", seeds(options));
-    let mut report = ComparisonReport::new(settings, results);
-    if let Some(sweep) = sweep {
-        let mut swept_results = SweepResult::new(&sweep.name, Unit::Plain);
-        for ((value, _), result) in sweep.points.iter().zip(swept) {
-            swept_results.add(*value, PolicyResult { policy: sweep.policy.clone(), ..result });
-        }
-        report = report.with_sweep(swept_results);
-    }
+    let values = [
+        Some(("traffic", workload.name.clone())),
+        Some(("requests", workload.traffic.trace.requests.len().to_string())),
+        Some(("pods", pods.to_string())),
+        (options.prefill_pods > 0).then(|| ("of them prefill only", options.prefill_pods.to_string())),
+        Some(("KV memory a pod", format!("{} tokens", options.kv_tokens))),
+        (options.host_tokens > 0).then(|| ("host memory a pod", format!("{} tokens", options.host_tokens))),
+        load.map(|_| ("capacity", format!("{:.2} requests/s", workload.traffic.capacity))),
+        Some(("rate", if rate > 0.0 { format!("{rate:.2} requests/s") } else { "the trace's own".to_owned() })),
+        Some(("events", format!("{} ms late, {}% lost", options.event_delay, options.event_loss))),
+        Some(("seeds", seeds(options))),
+    ];
+    let settings = RunSettings { title, command: options.command(), values: values.into_iter().flatten().collect() };
+    let sweep = sweep.map(|sweep| {
+        let named = |result| PolicyResult { policy: sweep.policy.clone(), ..result };
+        let points = sweep.points.iter().zip(swept).map(|((value, _), result)| (*value, named(result))).collect();
+        SweepResult { name: sweep.name.clone(), unit: Unit::Plain, points }
+    });
+    let report = ComparisonReport { settings, results, sweep };
     Section { name: name.replace([':', '/', ' '], "-"), report, notes: notes(workload, load) }
 }
 

@@ -1,6 +1,7 @@
 //! Errors of the simulator.
 
 use std::io;
+use std::path::PathBuf;
 
 /// Why a simulation cannot run; the operator can act.
 #[derive(Debug, thiserror::Error)]
@@ -56,9 +57,12 @@ pub(crate) enum SimulateError {
     /// A batch that cannot be planned.
     #[error("the batch has no plan: {0}")]
     Plan(#[from] routing_core::batch::BatchError),
-    /// The report could not be written.
-    #[error("--out: {0}")]
-    ComparisonReport(#[from] crate::report::WriteError),
+    /// The report's folder could not be made.
+    #[error("--out: folder `{}` could not be made", .0.display())]
+    Folder(PathBuf, #[source] io::Error),
+    /// A file of the report could not be written.
+    #[error("--out: file `{}` could not be written", .0.display())]
+    ReportFile(PathBuf, #[source] io::Error),
 }
 
 impl SimulateError {

@@ -2,9 +2,10 @@
 
 use pointsman_engine_sim::virtual_time::EngineTotals;
 use pointsman_lab::latency::LatencyHistogram;
+use serde::Serialize;
 
 /// The metrics of one policy on one trace.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct PolicyResult {
     /// The policy's name.
     pub(crate) policy: String,
@@ -29,26 +30,31 @@ pub(crate) struct PolicyResult {
     /// Virtual µs from the beginning of the traffic, time 0, to the last arrival.
     pub(crate) arrivals_us: u64,
     /// Times to the first token, in virtual µs.
+    #[serde(skip)]
     pub(crate) ttft: LatencyHistogram,
     /// Times between two tokens of an answer, in virtual µs.
+    #[serde(skip)]
     pub(crate) between: LatencyHistogram,
     /// Times to the last token, in virtual µs.
+    #[serde(skip)]
     pub(crate) whole: LatencyHistogram,
     /// Metrics of each pod.
     pub(crate) pods: Vec<EngineTotals>,
     /// The mean imbalance of merged runs: their busiest pods differ, and sums over runs would hide them. None of a single
     /// run.
+    #[serde(skip)]
     pub(crate) mean_imbalance: Option<f64>,
     /// Hits and load over time.
     pub(crate) series: Vec<TimeBucket>,
     /// Decisions that were made.
     pub(crate) decisions: u64,
     /// Real ns that they took together.
+    #[serde(skip)]
     pub(crate) decision_ns: u64,
 }
 
 /// A bucket of the time series.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct TimeBucket {
     /// Where it ends, in virtual µs.
     pub(crate) at_us: u64,

@@ -22,12 +22,13 @@
 //!
 //! Invariant: an absent number is null.
 
+use std::collections::BTreeMap;
+
 use pointsman_lab::latency::LatencyHistogram;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{ComparisonReport, SweepResult};
-use crate::results::{PolicyResult, TimeBucket};
-use pointsman_engine_sim::virtual_time::EngineTotals;
+use crate::results::PolicyResult;
 
 /// The report as JSON, on one line.
 pub(crate) fn text(report: &ComparisonReport) -> String {
@@ -39,8 +40,7 @@ pub(crate) fn text(report: &ComparisonReport) -> String {
 /// The report as a JSON value.
 pub(crate) fn value(report: &ComparisonReport) -> Value {
     let settings = &report.settings;
-    let values: Map<String, Value> =
-        settings.values.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect();
+    let values: BTreeMap<_, _> = settings.values.iter().cloned().collect();
     json!({
         "format": 1,
         "settings": { "title": settings.title, "command": settings.command, "values": values },
@@ -54,33 +54,24 @@ fn sweep(sweep: &SweepResult) -> Value {
     json!({ "name": sweep.name, "points": sweep.points.iter().map(point).collect::<Vec<_>>() })
 }
 
+/// What a result counts, and what follows from it.
 fn outcome(of: &PolicyResult) -> Value {
-    json!({
-        "policy": of.policy,
-        "requests": of.requests,
-        "refused": of.refused,
-        "prompt_tokens": of.prompt_tokens,
-        "prefill_tokens": of.prefill_tokens,
-        "output_tokens": of.output_tokens,
-        "decisions": of.decisions,
-        "blocks": of.blocks,
-        "blocks_hit": of.blocks_hit,
-        "blocks_known": of.blocks_known,
-        "hit_rate": of.hit_rate(),
-        "bound": of.bound(),
-        "share_of_bound": of.share_of_bound(),
-        "span_us": of.span_us,
-        "arrivals_us": of.arrivals_us,
-        "requests_per_s": of.throughput(),
-        "output_tokens_per_s": of.output_rate(),
-        "load_max_over_mean": of.imbalance(),
-        "decision_us": of.decision_us(),
-        "ttft_us": quantiles(&of.ttft),
-        "inter_token_us": quantiles(&of.between),
-        "ttft_distribution": distribution(&of.ttft),
-        "pods": of.pods.iter().map(pod).collect::<Vec<_>>(),
-        "series": of.series.iter().map(moment).collect::<Vec<_>>(),
-    })
+    let mut outcome = json!(of);
+    for (name, value) in [
+        ("hit_rate", json!(of.hit_rate())),
+        ("bound", json!(of.bound())),
+        ("share_of_bound", json!(of.share_of_bound())),
+        ("requests_per_s", json!(of.throughput())),
+        ("output_tokens_per_s", json!(of.output_rate())),
+        ("load_max_over_mean", json!(of.imbalance())),
+        ("decision_us", json!(of.decision_us())),
+        ("ttft_us", quantiles(&of.ttft)),
+        ("inter_token_us", quantiles(&of.between)),
+        ("ttft_distribution", distribution(&of.ttft)),
+    ] {
+        outcome[name] = value;
+    }
+    outcome
 }
 
 fn quantiles(of: &LatencyHistogram) -> Value {
@@ -101,23 +92,4 @@ fn distribution(of: &LatencyHistogram) -> Value {
     let each = all.len().div_ceil(200).max(1);
     let chosen = all.iter().enumerate().filter(|(at, _)| at % each == 0 || at + 1 == all.len());
     chosen.map(|(_, (us, share))| json!([us, share])).collect()
-}
-
-fn pod(of: &EngineTotals) -> Value {
-    json!({
-        "requests": of.requests,
-        "prefill_tokens": of.prefill_tokens,
-        "output_tokens": of.output_tokens,
-        "busy_us": of.busy_us,
-    })
-}
-
-fn moment(of: &TimeBucket) -> Value {
-    json!({
-        "at_us": of.at_us,
-        "blocks": of.blocks,
-        "blocks_hit": of.blocks_hit,
-        "mean_load": of.mean_load,
-        "most_load": of.most_load,
-    })
 }

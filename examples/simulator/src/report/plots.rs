@@ -4,12 +4,13 @@
 
 use pointsman_lab::format::Unit;
 use pointsman_lab::plot::{Axis, LineChart, Panels};
+use serde::Serialize;
 
 use super::{ComparisonReport, SweepResult};
 use crate::results::{PolicyResult, TimeBucket};
 
 /// A picture, its file's name and what to look for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct Figure {
     /// Its name, in letters that every file system takes.
     pub(crate) name: &'static str,
@@ -103,35 +104,42 @@ fn of_outcomes(results: &[PolicyResult]) -> Vec<Figure> {
     figures
 }
 
+/// A line for each policy.
+fn chart(title: &str, x: Axis, y: Axis, results: &[PolicyResult], points: impl Fn(&PolicyResult) -> Points) -> String {
+    let mut lines = LineChart::new(title, x, y);
+    for result in results {
+        lines.add(&*result.policy, points(result));
+    }
+    lines.draw()
+}
+
+type Points = Vec<(f64, f64)>;
+
 fn tradeoff(results: &[PolicyResult]) -> String {
     let x = Axis::new("time to first token, p99").unit(Unit::Micros).fitting();
     let y = Axis::new("blocks hit").unit(Unit::Share);
-    let mut lines = LineChart::new("Hit rate against TTFT p99", x, y);
-    for result in results {
-        lines.add(&*result.policy, result.ttft.quantile(0.99).map(|p99| (p99, result.hit_rate())));
-    }
-    lines.draw()
+    chart("Hit rate against TTFT p99", x, y, results, |result| {
+        result.ttft.quantile(0.99).map(|p99| (p99, result.hit_rate())).into_iter().collect()
+    })
 }
 
 fn distribution(results: &[PolicyResult]) -> String {
-    let x = Axis::new("time to first token").unit(Unit::Micros).log(10.0);
-    let y = Axis::new("share of requests").unit(Unit::Share).within(0.0, 1.0);
-    let mut lines = LineChart::new("Time to first token: share of requests within", x, y);
-    for result in results {
-        lines.add(&*result.policy, result.ttft.distribution());
-    }
-    lines.draw()
+    let (x, y) = ttft_axes();
+    let y = y.within(0.0, 1.0);
+    chart("Time to first token: share of requests within", x, y, results, |result| result.ttft.distribution().collect())
 }
 
 fn tail(results: &[PolicyResult]) -> String {
-    let x = Axis::new("time to first token").unit(Unit::Micros).log(10.0);
+    let (x, y) = ttft_axes();
     let least = results.iter().map(|result| 1.0 / result.ttft.len().max(1) as f64).fold(0.1, f64::min);
-    let y = Axis::new("share of requests").unit(Unit::Share).log(10.0).within(least.max(1e-4), 1.0);
-    let mut lines = LineChart::new("Time to first token: share of requests beyond", x, y);
-    for result in results {
-        lines.add(&*result.policy, result.ttft.distribution().map(|(us, share)| (us, 1.0 - share)));
-    }
-    lines.draw()
+    let y = y.log(10.0).within(least.max(1e-4), 1.0);
+    chart("Time to first token: share of requests beyond", x, y, results, |result| {
+        result.ttft.distribution().map(|(us, share)| (us, 1.0 - share)).collect()
+    })
+}
+
+fn ttft_axes() -> (Axis, Axis) {
+    (Axis::new("time to first token").unit(Unit::Micros).log(10.0), Axis::new("share of requests").unit(Unit::Share))
 }
 
 fn over_time(
@@ -147,19 +155,14 @@ fn over_time(
         seconds if seconds < 36_000.0 => ("virtual time, min", 60e6),
         _ => ("virtual time, h", 3_600e6),
     };
-    let mut lines = LineChart::new(title, Axis::new(name).within(0.0, (last as f64 / us).max(1e-6)), {
-        let axis = Axis::new(about).unit(unit);
-        if unit == Unit::Share { axis.within(0.0, 1.0) } else { axis }
-    });
-    for result in results {
+    let x = Axis::new(name).within(0.0, (last as f64 / us).max(1e-6));
+    let y = Axis::new(about).unit(unit);
+    let y = if unit == Unit::Share { y.within(0.0, 1.0) } else { y };
+    chart(title, x, y, results, |result| {
         let each = result.series.len().div_ceil(MOMENTS).max(1);
-        let points = result.series.chunks(each).filter_map(|buckets| {
-            let at = buckets.last()?.at_us as f64 / us;
-            Some((at, value(buckets)?))
-        });
-        lines.add(&*result.policy, points);
-    }
-    lines.draw()
+        let point = |buckets: &[TimeBucket]| Some((buckets.last()?.at_us as f64 / us, value(buckets)?));
+        result.series.chunks(each).filter_map(point).collect()
+    })
 }
 
 fn pods(results: &[PolicyResult]) -> String {

@@ -3,10 +3,9 @@
 //! The rule: what is marked as the best is what reads as the best. Values that print alike are marked alike, and a
 //! column in which all are alike has no best.
 
-use std::cmp::Ordering;
-
 use pointsman_lab::format::{grouped, significant};
 use pointsman_lab::table::TextTable;
+use serde::Serialize;
 
 use crate::results::PolicyResult;
 
@@ -39,7 +38,7 @@ pub(crate) fn markdown(results: &[PolicyResult]) -> String {
 }
 
 /// The table as data.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct PolicyTable {
     /// Names of the rows.
     pub(crate) policies: Vec<String>,
@@ -48,7 +47,7 @@ pub(crate) struct PolicyTable {
 }
 
 /// One column.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Column {
     /// Its name.
     pub(crate) name: &'static str,
@@ -61,7 +60,7 @@ pub(crate) struct Column {
 }
 
 /// One figure.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Cell {
     /// The figure, in its own base unit.
     pub(crate) value: Option<f64>,
@@ -90,7 +89,6 @@ impl Column {
 struct Spec {
     name: &'static str,
     kind: Kind,
-    better: Ordering,
     about: &'static str,
     value: fn(&PolicyResult) -> Option<f64>,
 }
@@ -116,9 +114,10 @@ impl Spec {
         let (unit, times) = self.kind.unit(most);
         let text = |value: &Option<f64>| value.map_or_else(|| "–".to_owned(), |value| self.kind.format(value * times));
         let texts: Vec<String> = values.iter().map(text).collect();
-        let better = |a: f64, b: f64| if a.total_cmp(&b) == self.better { a } else { b };
-        let best = values.iter().zip(&texts).filter_map(|(value, text)| Some(((*value)?, text)));
-        let best = best.reduce(|a, b| if better(a.0, b.0) == a.0 { a } else { b }).map(|(_, text)| text.clone());
+        let known = values.iter().zip(&texts).filter_map(|(value, text)| Some(((*value)?, text)));
+        let better = |a: &(f64, _), b: &(f64, _)| a.0.total_cmp(&b.0);
+        let best = if self.kind.is_gain() { known.max_by(better) } else { known.min_by(better) };
+        let best = best.map(|(_, text)| text.clone());
         let alike = texts.iter().all(|text| Some(text) == texts.first());
         let cells = values.into_iter().zip(texts);
         let cells = cells.map(|(value, text)| Cell { value, best: !alike && best.as_ref() == Some(&text), text });
@@ -127,6 +126,11 @@ impl Spec {
 }
 
 impl Kind {
+    /// Whether more is better.
+    const fn is_gain(self) -> bool {
+        matches!(self, Self::Share | Self::Rate(_))
+    }
+
     /// The unit that reads best up to this value, and how many of it are one of the value's own.
     const fn unit(self, most: f64) -> (&'static str, f64) {
         match self {
@@ -153,91 +157,76 @@ impl Kind {
     }
 }
 
-const MORE: Ordering = Ordering::Greater;
-const LESS: Ordering = Ordering::Less;
-
 const SPECS: [Spec; 12] = [
     Spec {
         name: "hit rate",
         kind: Kind::Share,
-        better: MORE,
         about: "whole blocks of prompts that the pod held that was asked",
         value: |result| (result.blocks > 0).then(|| result.hit_rate()),
     },
     Spec {
         name: "of bound",
         kind: Kind::Share,
-        better: MORE,
         about: "hits against those of an infinite cache shared by all pods",
         value: PolicyResult::share_of_bound,
     },
     Spec {
         name: "prefill",
         kind: Kind::Tokens,
-        better: LESS,
         about: "tokens of prompts that had to be computed",
         value: |result| Some(result.prefill_tokens as f64),
     },
     Spec {
         name: "TTFT p50",
         kind: Kind::Time,
-        better: LESS,
         about: "time to the first token that half of the requests stay within",
         value: |result| result.ttft.quantile(0.5),
     },
     Spec {
         name: "TTFT p90",
         kind: Kind::Time,
-        better: LESS,
         about: "time to the first token that nine of ten requests stay within",
         value: |result| result.ttft.quantile(0.9),
     },
     Spec {
         name: "TTFT p99",
         kind: Kind::Time,
-        better: LESS,
         about: "time to the first token that 99 of 100 requests stay within",
         value: |result| result.ttft.quantile(0.99),
     },
     Spec {
         name: "inter-token p99",
         kind: Kind::Time,
-        better: LESS,
         about: "time between two tokens of an answer that 99 of 100 stay within",
         value: |result| result.between.quantile(0.99),
     },
     Spec {
         name: "requests",
         kind: Kind::Rate("/s"),
-        better: MORE,
         about: "requests answered in a virtual second",
         value: |result| Some(result.throughput()),
     },
     Spec {
         name: "output",
         kind: Kind::Rate("tokens/s"),
-        better: MORE,
         about: "tokens generated in a virtual second",
         value: |result| Some(result.output_rate()),
     },
     Spec {
         name: "max/mean load",
         kind: Kind::Ratio,
-        better: LESS,
         about: "time that the busiest pod worked against the mean",
         value: |result| result.pods.iter().any(|pod| pod.busy_us > 0).then(|| result.imbalance()),
     },
     Spec {
         name: "router",
         kind: Kind::Micros,
-        better: LESS,
         about: "real time of one routing decision on one core, in the mean",
         value: |result| (result.decisions > 0).then(|| result.decision_us()),
     },
     Spec {
         name: "refused",
         kind: Kind::Count,
-        better: LESS,
         about: "requests that no pod could take",
         value: |result| Some(result.refused as f64),
     },

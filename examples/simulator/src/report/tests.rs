@@ -42,13 +42,15 @@ fn results(count: u64) -> Vec<PolicyResult> {
 }
 
 fn report(results: Vec<PolicyResult>) -> ComparisonReport {
-    let settings = RunSettings::new("A run", "simulate --seed 7").with("seed", 7).with("pods", 16);
-    let mut sweep = SweepResult::new("prefix weight", Unit::Plain);
-    for (at, weight) in [0.0, 0.5, 2.0, 8.0].into_iter().enumerate() {
-        sweep.add(weight, result("split", at as u64));
-        sweep.add(weight, result("mixed", at as u64 + 1));
-    }
-    ComparisonReport::new(settings, results).with_sweep(sweep)
+    let settings = RunSettings {
+        title: "A run".to_owned(),
+        command: "simulate --seed 7".to_owned(),
+        values: vec![("seed", "7".to_owned()), ("pods", "16".to_owned())],
+    };
+    let points = (0..).zip([0.0, 0.5, 2.0, 8.0]);
+    let points = points.flat_map(|(at, weight)| [(weight, result("split", at)), (weight, result("mixed", at + 1))]);
+    let sweep = SweepResult { name: "prefix weight".to_owned(), unit: Unit::Plain, points: points.collect() };
+    ComparisonReport { settings, results, sweep: Some(sweep) }
 }
 
 fn page(report: &ComparisonReport) -> String {
@@ -137,7 +139,7 @@ fn what_was_not_measured_is_a_dash_in_tables_and_null_in_json() {
     for column in ["hit rate", "of bound", "TTFT p50", "inter-token p99", "max/mean load", "router"] {
         assert_eq!(read(&table, column, 0).text, "–", "{column}");
     }
-    let report = ComparisonReport::new(RunSettings::default(), empty);
+    let report = ComparisonReport { results: empty, ..ComparisonReport::default() };
     assert_eq!(plots::all(&report).len(), 0);
     let json = json::value(&report);
     assert_eq!(json["outcomes"][0]["ttft_us"]["p99"], Value::Null);
@@ -215,7 +217,7 @@ fn a_picture_of_time_has_a_limited_number_of_points() {
     let mut long = result("long", 0);
     let moment = long.series[59];
     long.series = (1..=10_000).map(|at| TimeBucket { at_us: at * 1_000_000, ..moment }).collect();
-    let report = ComparisonReport::new(RunSettings::default(), vec![long]);
+    let report = ComparisonReport { results: vec![long], ..ComparisonReport::default() };
     for figure in plots::all(&report).iter().filter(|figure| figure.name.starts_with("load")) {
         let svg = &figure.picture;
         let lines = svg.split(" points=\"").skip(1).filter_map(|part| part.split('"').next());
@@ -249,10 +251,10 @@ fn the_page_is_whole_and_needs_nothing_else() {
 #[test]
 fn text_of_a_run_cannot_become_markup() {
     let nasty = "<script>alert('x')</script> & \"more\"";
-    let settings = RunSettings::new(nasty, nasty).with(nasty, nasty);
-    let mut sweep = SweepResult::new(nasty, Unit::Share);
-    sweep.add(0.5, result(nasty, 0));
-    let report = ComparisonReport::new(settings, vec![result(nasty, 0), result(nasty, 1)]).with_sweep(sweep);
+    let (title, command) = (nasty.to_owned(), nasty.to_owned());
+    let settings = RunSettings { title, command, values: vec![(nasty, nasty.to_owned())] };
+    let sweep = SweepResult { name: nasty.to_owned(), unit: Unit::Share, points: vec![(0.5, result(nasty, 0))] };
+    let report = ComparisonReport { settings, results: vec![result(nasty, 0), result(nasty, 1)], sweep: Some(sweep) };
     let page = page(&report);
     assert_eq!(fault(&page), None);
     assert!(!page.contains("alert('x')"));
@@ -265,13 +267,13 @@ fn a_report_is_written_and_says_so() {
     let folder = std::env::temp_dir().join(format!("pointsman-report-{}", std::process::id()));
     let report = report(results(2));
     let written = report.write_to(&folder.join("deep")).expect("a temporary folder can be written");
-    assert_eq!(written.files.len(), 3 + 7 + 4);
-    assert!(written.to_string().starts_with("wrote ") && written.to_string().contains("ttft_cdf.svg"));
-    assert!(written.files.iter().all(|file| file.metadata().is_ok_and(|data| data.len() > 100)));
+    assert_eq!(written.len(), 3 + 7 + 4);
+    assert!(written[0].ends_with("report.html") && written.iter().any(|file| file.ends_with("ttft_cdf.svg")));
+    assert!(written.iter().all(|file| file.metadata().is_ok_and(|data| data.len() > 100)));
     let tables = std::fs::read_to_string(folder.join("deep/table.md")).expect("written");
     assert!(tables.contains("| policy 1 |") && tables.contains("| mixed, prefix weight = 8 |"), "{tables}");
     // A file is in the way of the folder.
-    let error = report.write_to(&written.files[0]).expect_err("a file is no folder");
-    assert!(matches!(error, WriteError::Folder { .. }) && error.to_string().contains("report.html"), "{error}");
+    let error = report.write_to(&written[0]).expect_err("a file is no folder");
+    assert!(matches!(error, SimulateError::Folder(..)) && error.to_string().contains("report.html"), "{error}");
     std::fs::remove_dir_all(&folder).expect("it was made here");
 }
