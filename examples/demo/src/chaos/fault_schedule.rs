@@ -92,7 +92,7 @@ struct ScheduleBuilder {
     /// When everything has ended.
     end: Duration,
     /// Kinds not drawn yet: each comes up before any comes up again.
-    bag: Vec<FaultKind>,
+    bag: Vec<Fault>,
     /// Until when each pod has its fault.
     busy: Vec<Duration>,
     /// Until when each pod cannot be counted on to serve.
@@ -112,7 +112,7 @@ impl ScheduleBuilder {
             gap,
             longest,
             end: length,
-            bag: vec![FaultKind::Partition],
+            bag: vec![Fault::PartitionEvents],
             busy: vec![Duration::ZERO; pods],
             down: vec![Duration::ZERO; pods],
             faults: Vec::new(),
@@ -123,8 +123,8 @@ impl ScheduleBuilder {
     fn incident(&mut self) -> bool {
         let kind = self.draw();
         let lasts = match kind {
-            FaultKind::Partition => self.share(self.longest * 2, 60, 100),
-            kind if kind.takes_down() => self.share(self.longest, 40, 100),
+            Fault::PartitionEvents => self.share(self.longest * 2, 60, 100),
+            kind if takes_down(kind) => self.share(self.longest, 40, 100),
             _ => Duration::ZERO,
         };
         let pod = self.pod(kind);
@@ -134,12 +134,12 @@ impl ScheduleBuilder {
         }
         let fault = self.fault(kind);
         self.faults.push(ScheduledFault { at, pod, fault });
-        if let Some(end) = kind.end() {
+        if let Some(end) = end(kind) {
             self.faults.push(ScheduledFault { at: at + lasts, pod, fault: end });
         }
         // A breath between two faults of one pod.
         self.busy[pod] = at + lasts + self.gap / 4;
-        if kind.takes_down() {
+        if takes_down(kind) {
             self.down[pod] = at + lasts;
         }
         let pause = self.share(self.gap, 60, 120);
@@ -157,7 +157,7 @@ impl ScheduleBuilder {
     }
 
     /// A kind that has not come up in this round.
-    fn draw(&mut self) -> FaultKind {
+    fn draw(&mut self) -> Fault {
         if self.bag.is_empty() {
             self.bag = KINDS.to_vec();
         }
@@ -167,10 +167,10 @@ impl ScheduleBuilder {
 
     /// A pod for it: one that has no fault, or the first to be free again. What takes a pod down does so only while at
     /// least half of the pods stay up.
-    fn pod(&mut self, kind: FaultKind) -> usize {
+    fn pod(&mut self, kind: Fault) -> usize {
         let pods = self.busy.len();
         let down = self.down.iter().filter(|until| **until > self.now).count();
-        if kind.takes_down() && down + 1 > pods / 2 {
+        if takes_down(kind) && down + 1 > pods / 2 {
             // The place of a pod that is down already, once it is up.
             let first = (0..pods).filter(|pod| self.down[*pod] > self.now).min_by_key(|pod| self.busy[*pod]);
             return first.unwrap_or(0);
@@ -182,18 +182,13 @@ impl ScheduleBuilder {
         }
     }
 
-    fn fault(&mut self, kind: FaultKind) -> Fault {
+    /// A kind of fault with a figure, where it has one.
+    fn fault(&mut self, kind: Fault) -> Fault {
         match kind {
-            FaultKind::Die => Fault::Die,
-            FaultKind::Hang => Fault::Hang,
-            FaultKind::Slow => Fault::Slow(self.rng.between(3, 12) as f64),
-            FaultKind::CutStreams => Fault::CutStreams,
-            FaultKind::Restart => Fault::Restart,
-            FaultKind::Seed => Fault::ChangeHashSeed,
-            FaultKind::Drop => Fault::DropEvents(self.rng.between(1, 20) as u32),
-            FaultKind::Duplicate => Fault::DuplicateEvents(self.rng.between(1, 20) as u32),
-            FaultKind::Reorder => Fault::ReorderEvents,
-            FaultKind::Partition => Fault::PartitionEvents,
+            Fault::Slow(_) => Fault::Slow(self.rng.between(3, 12) as f64),
+            Fault::DropEvents(_) => Fault::DropEvents(self.rng.between(1, 20) as u32),
+            Fault::DuplicateEvents(_) => Fault::DuplicateEvents(self.rng.between(1, 20) as u32),
+            kind => kind,
         }
     }
 
@@ -202,45 +197,31 @@ impl ScheduleBuilder {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FaultKind {
-    Die,
-    Hang,
-    Slow,
-    CutStreams,
-    Restart,
-    Seed,
-    Drop,
-    Duplicate,
-    Reorder,
-    Partition,
+fn takes_down(kind: Fault) -> bool {
+    matches!(kind, Fault::Die | Fault::Hang | Fault::Slow(_))
 }
 
-impl FaultKind {
-    fn takes_down(self) -> bool {
-        matches!(self, Self::Die | Self::Hang | Self::Slow)
-    }
-
-    fn end(self) -> Option<Fault> {
-        match self {
-            Self::Die => Some(Fault::Restart),
-            Self::Hang | Self::Slow | Self::Partition => Some(Fault::Recover),
-            _ => None,
-        }
+/// What ends a fault that lasts.
+fn end(kind: Fault) -> Option<Fault> {
+    match kind {
+        Fault::Die => Some(Fault::Restart),
+        Fault::Hang | Fault::Slow(_) | Fault::PartitionEvents => Some(Fault::Recover),
+        _ => None,
     }
 }
 
-const KINDS: [FaultKind; 10] = [
-    FaultKind::Die,
-    FaultKind::Hang,
-    FaultKind::Slow,
-    FaultKind::CutStreams,
-    FaultKind::Restart,
-    FaultKind::Seed,
-    FaultKind::Drop,
-    FaultKind::Duplicate,
-    FaultKind::Reorder,
-    FaultKind::Partition,
+/// Kinds of faults; a figure is drawn when one occurs.
+const KINDS: [Fault; 10] = [
+    Fault::Die,
+    Fault::Hang,
+    Fault::Slow(1.0),
+    Fault::CutStreams,
+    Fault::Restart,
+    Fault::ChangeHashSeed,
+    Fault::DropEvents(0),
+    Fault::DuplicateEvents(0),
+    Fault::ReorderEvents,
+    Fault::PartitionEvents,
 ];
 
 const LONGEST_GAP: Duration = Duration::from_millis(1_500);
