@@ -10,10 +10,10 @@ mod closed_loop;
 mod conversation;
 mod failure;
 mod load_stats;
-#[cfg(test)]
-mod mock_server;
 mod request_tracker;
 mod sse_reader;
+#[cfg(test)]
+mod testing;
 mod workload;
 
 pub(crate) use client::Client;

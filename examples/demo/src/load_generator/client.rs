@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::Request;
 use http::header::CONTENT_TYPE;
+use http::request::Builder;
+use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client as Pooled;
@@ -47,16 +48,9 @@ impl Client {
 
     /// Reads a page whole, as text.
     pub(crate) async fn page(&self, path: &str) -> Result<String, Failure> {
-        let request = Request::get(format!("{}{path}", self.base)).body(Full::default());
-        let request = request.map_err(|_| Failure::Malformed("an address"))?;
         let read = async {
-            let response =
-                self.pooled.request(request).await.map_err(|error| Failure::Connection(error_chain(&error)))?;
-            if !response.status().is_success() {
-                return Err(Failure::Status(response.status().as_u16()));
-            }
-            let bytes = response.into_body().collect().await.map_err(|_| Failure::Truncated(0))?.to_bytes();
-            Ok(String::from_utf8_lossy(&bytes).into_owned())
+            let response = self.send(Request::get(format!("{}{path}", self.base)), Bytes::new()).await?;
+            Ok(String::from_utf8_lossy(&whole(response).await?).into_owned())
         };
         timeout(self.timeout, read).await.unwrap_or(Err(Failure::Timeout(self.timeout)))
     }
@@ -64,21 +58,28 @@ impl Client {
     async fn answer(&self, id: RequestId, body: Bytes, begun: Instant) -> Result<Answer, Failure> {
         let request = Request::post(format!("{}/v1/chat/completions", self.base))
             .header(CONTENT_TYPE, "application/json")
-            .header("x-request-id", id.to_string())
-            .body(Full::new(body))
-            .map_err(|_| Failure::Malformed("an address"))?;
-        let response = self.pooled.request(request).await.map_err(|error| Failure::Connection(error_chain(&error)))?;
-        if !response.status().is_success() {
-            return Err(Failure::Status(response.status().as_u16()));
-        }
+            .header("x-request-id", id.to_string());
+        let response = self.send(request, body).await?;
         let is_stream = response.headers().get(CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(STREAM));
         if is_stream {
             return streamed(response.into_body(), begun).await;
         }
-        let bytes = response.into_body().collect().await.map_err(|_| Failure::Truncated(0))?.to_bytes();
-        let (text, usage) = parse_response(&bytes)?;
+        let (text, usage) = parse_response(&whole(response).await?)?;
         Ok(Answer { text, usage, ttft: None, inter_token: Vec::new(), total: begun.elapsed() })
     }
+
+    async fn send(&self, request: Builder, body: Bytes) -> Result<Response<Incoming>, Failure> {
+        let request = request.body(Full::new(body)).map_err(|_| Failure::Malformed("an address"))?;
+        let response = self.pooled.request(request).await.map_err(|error| Failure::Connection(error_chain(&error)))?;
+        match response.status() {
+            status if status.is_success() => Ok(response),
+            status => Err(Failure::Status(status.as_u16())),
+        }
+    }
+}
+
+async fn whole(response: Response<Incoming>) -> Result<Bytes, Failure> {
+    Ok(response.into_body().collect().await.map_err(|_| Failure::Truncated(0))?.to_bytes())
 }
 
 /// A whole answer, and when it came.
@@ -128,8 +129,8 @@ mod tests {
 
     use super::*;
     use crate::load_generator::chat_request::{Message, chat};
-    use crate::load_generator::mock_server::{Behavior, MockServer, reply};
     use crate::load_generator::request_tracker::RequestTracker;
+    use crate::load_generator::testing::{Behavior, MockServer, reply};
 
     async fn ask(behavior: Behavior, stream: bool, timeout: Duration) -> Result<Answer, Failure> {
         let server = MockServer::start(behavior).await;
@@ -183,7 +184,7 @@ mod tests {
         config.speed = 1_000.0;
         let pod = SimPod::start(config, Vec::new()).await.unwrap();
         let client = Client::new(&format!("http://{}", pod.address()), LONG);
-        let (oracle, tracker) = (CompletionOracle::new(), RequestTracker::default());
+        let (oracle, tracker) = (CompletionOracle::default(), RequestTracker::default());
         for (says, tokens, stream) in [(" a day", 7, true), (" a day", 12, false), (" by and by", 500, true)] {
             let body = chat("sim", &[Message { role: "user", content: says.to_owned() }], tokens, stream);
             let answer = client.ask(tracker.begin(), body.clone()).await.unwrap();

@@ -118,7 +118,7 @@ impl LoadGenerator {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load_generator::mock_server::{Behavior, MockServer, reply};
+    use crate::load_generator::testing::{Behavior, MockServer, reply};
     use crate::load_generator::workload::WorkloadShape;
 
     const SHAPE: WorkloadShape = WorkloadShape {

@@ -3,7 +3,7 @@
 //! A stream is whole if it has a finish reason, a usage and `[DONE]`, in this order, and nothing after. An error event makes it a
 //! failure, whatever else is there.
 
-use serde::Deserialize;
+use serde_json::Value;
 
 use crate::load_generator::failure::Failure;
 
@@ -16,6 +16,18 @@ pub(crate) struct Usage {
     pub(crate) cached: usize,
     /// Of the answer.
     pub(crate) generated: usize,
+}
+
+impl Usage {
+    /// That of an answer or chunk, if it has one.
+    fn of(answer: &Value) -> Option<Self> {
+        let tokens = |path: &str| answer.pointer(path).and_then(Value::as_u64).map(|tokens| tokens as usize);
+        Some(Self {
+            prompt: tokens("/usage/prompt_tokens")?,
+            cached: tokens("/usage/prompt_tokens_details/cached_tokens").unwrap_or(0),
+            generated: tokens("/usage/completion_tokens").unwrap_or(0),
+        })
+    }
 }
 
 /// The state of a stream.
@@ -88,43 +100,38 @@ impl SseReader {
             }
             self.stage = Stage::Done;
         } else {
-            match serde_json::from_slice::<Chunk>(data) {
-                Ok(chunk) => self.chunk(chunk),
+            match serde_json::from_slice(data) {
+                Ok(chunk) => self.chunk(&chunk),
                 Err(_) => self.malformed = Some("an event that is no JSON"),
             }
         }
     }
 
-    fn chunk(&mut self, chunk: Chunk) {
-        if chunk.error.is_some_and(|error| !error.is_null()) {
-            self.is_error = true;
-        }
-        for choice in chunk.choices {
-            if let Some(text) = choice.delta.and_then(|delta| delta.content).filter(|text| !text.is_empty()) {
+    fn chunk(&mut self, chunk: &Value) {
+        self.is_error |= !chunk["error"].is_null();
+        for choice in chunk["choices"].as_array().into_iter().flatten() {
+            if let Some(text) = choice["delta"]["content"].as_str().filter(|text| !text.is_empty()) {
                 if self.stage == Stage::Finished {
                     self.malformed = Some("text after the finish reason");
                 }
-                self.text.push_str(&text);
+                self.text.push_str(text);
                 self.tokens += 1;
             }
-            if choice.finish_reason.is_some() {
+            if choice["finish_reason"].is_string() {
                 self.stage = Stage::Finished;
             }
         }
-        if let Some(usage) = chunk.usage {
-            self.usage = Some(usage.into());
-        }
+        self.usage = Usage::of(chunk).or(self.usage);
     }
 }
 
 /// Parses an answer without streaming.
 pub(crate) fn parse_response(body: &[u8]) -> Result<(String, Usage), Failure> {
-    let chunk: Chunk = serde_json::from_slice(body).map_err(|_| Failure::Malformed("a body that is no JSON"))?;
-    let usage = chunk.usage.ok_or(Failure::Malformed("no usage"))?.into();
-    let choice = chunk.choices.into_iter().next().ok_or(Failure::Malformed("no choices"))?;
-    let text = choice.message.and_then(|message| message.content);
-    match (text, choice.finish_reason) {
-        (Some(text), Some(_)) => Ok((text, usage)),
+    let body: Value = serde_json::from_slice(body).map_err(|_| Failure::Malformed("a body that is no JSON"))?;
+    let usage = Usage::of(&body).ok_or(Failure::Malformed("no usage"))?;
+    let choice = &body["choices"][0];
+    match (choice["message"]["content"].as_str(), choice["finish_reason"].as_str()) {
+        (Some(text), Some(_)) => Ok((text.to_owned(), usage)),
         _ => Err(Failure::Malformed("a choice without text or finish reason")),
     }
 }
@@ -135,46 +142,6 @@ enum Stage {
     Open,
     Finished,
     Done,
-}
-
-#[derive(Deserialize)]
-struct Chunk {
-    #[serde(default)]
-    choices: Vec<Choice>,
-    usage: Option<RawUsage>,
-    error: Option<serde_json::Value>,
-}
-
-#[derive(Deserialize)]
-struct Choice {
-    delta: Option<Text>,
-    message: Option<Text>,
-    finish_reason: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Text {
-    content: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct RawUsage {
-    prompt_tokens: usize,
-    #[serde(default)]
-    completion_tokens: usize,
-    prompt_tokens_details: Option<Details>,
-}
-
-#[derive(Deserialize)]
-struct Details {
-    cached_tokens: Option<usize>,
-}
-
-impl From<RawUsage> for Usage {
-    fn from(raw: RawUsage) -> Self {
-        let cached = raw.prompt_tokens_details.and_then(|details| details.cached_tokens).unwrap_or(0);
-        Self { prompt: raw.prompt_tokens, cached, generated: raw.completion_tokens }
-    }
 }
 
 #[cfg(test)]
