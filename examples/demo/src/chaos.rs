@@ -12,4 +12,4 @@ mod run;
 
 #[cfg(doc)]
 use fault_schedule::FaultSchedule;
-pub(crate) use run::{Options, run};
+pub(crate) use run::run;

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
+use clap::builder::RangedU64ValueParser;
 use pointsman_example_common::cli::{fail, positive};
 use pointsman_example_common::progress::Progress;
 use pointsman_example_common::signals::Signals;
@@ -16,7 +17,7 @@ use tokio::sync::Notify;
 
 use crate::compare::ProfileResult;
 use crate::compare_table::{commentary, table};
-use crate::serve::{DemoServer, ServeOptions};
+use crate::serve::DemoServer;
 use crate::{chaos, compare};
 
 /// Simulated pods behind a gateway that routes by their KV caches.
@@ -25,37 +26,49 @@ use crate::{chaos, compare};
 /// each profile, a table.
 #[derive(Debug, Parser)]
 #[command(name = "demo", version)]
-struct Args {
+pub(crate) struct Args {
     /// Keeps pods and gateway up and prints commands to try.
     #[arg(long, conflicts_with = "chaos")]
-    serve: bool,
+    pub(crate) serve: bool,
     /// With `--serve`: no background traffic.
     #[arg(long, requires = "serve")]
-    idle: bool,
+    pub(crate) idle: bool,
     /// Chaos test: injects faults into pods and events under load, then checks invariants.
     #[arg(long)]
-    chaos: bool,
+    pub(crate) chaos: bool,
     /// Duration of fault injection.
     #[arg(long, requires = "chaos", default_value_t = 180, value_parser = clap::value_parser!(u64).range(5..=86_400))]
-    seconds: u64,
+    pub(crate) seconds: u64,
     /// With `--chaos`: adds a phantom block to the index, so that the invariant checks fail.
     #[arg(long, requires = "chaos")]
-    corrupt_index: bool,
+    pub(crate) corrupt_index: bool,
     /// Stock profile: the only one to compare, or the one to serve with.
     #[arg(long, value_name = "NAME", value_parser = routing_plugins::profiles::NAMES)]
-    profile: Option<String>,
+    pub(crate) profile: Option<String>,
     /// Simulated pods.
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(2..=64))]
-    pods: u64,
+    #[arg(long, default_value_t = 8, value_parser = RangedU64ValueParser::<usize>::new().range(2..=64))]
+    pub(crate) pods: usize,
     /// Speed of simulated pods as a multiple of the measured GPU.
     #[arg(long, value_name = "FACTOR", value_parser = positive)]
-    speed: Option<f64>,
+    pub(crate) speed: Option<f64>,
     /// Address that the gateway listens on.
     #[arg(long, value_name = "ADDRESS", requires = "serve", default_value = "127.0.0.1:8080")]
-    listen: SocketAddr,
+    pub(crate) listen: SocketAddr,
     /// Seed of the workload and of the fault schedule.
     #[arg(long, default_value_t = 1)]
-    seed: u64,
+    pub(crate) seed: u64,
+}
+
+impl Args {
+    /// The one profile to serve or to test with.
+    pub(crate) fn profile(&self) -> &str {
+        self.profile.as_deref().unwrap_or("first_token")
+    }
+
+    /// Conversations beside the user's.
+    pub(crate) fn conversations(&self) -> usize {
+        if self.idle { 0 } else { 2 * self.pods }
+    }
 }
 
 /// Parses the command line and runs it.
@@ -73,7 +86,7 @@ pub async fn main() -> ExitCode {
 }
 
 async fn compare_profiles(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
-    let mut options = compare::Options { pods: args.pods as usize, seed: args.seed, ..compare::Options::default() };
+    let mut options = compare::Options { pods: args.pods, seed: args.seed, ..compare::Options::default() };
     options.speed = args.speed.unwrap_or(options.speed);
     options.profiles = args.profile.clone().map_or(options.profiles, |profile| vec![profile]);
     let requests = options.requests();
@@ -109,20 +122,12 @@ async fn compare_profiles(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
 }
 
 async fn serve(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
-    let options = ServeOptions {
-        pods: args.pods as usize,
-        speed: args.speed.unwrap_or(1.0),
-        profile: args.profile.clone().unwrap_or_else(|| "first_token".to_owned()),
-        listen: args.listen,
-        conversations: if args.idle { 0 } else { 2 * args.pods as usize },
-        seed: args.seed,
-    };
     // Before anything is printed, so that no signal is lost.
     let mut signals = Signals::listen()?;
-    let server = DemoServer::start(&options).await?;
+    let server = DemoServer::start(args).await?;
     println!("{}", server.hints());
-    if options.conversations > 0 {
-        println!("{} conversations go on beside yours; `--idle` is without them.", options.conversations);
+    if args.conversations() > 0 {
+        println!("{} conversations go on beside yours; `--idle` is without them.", args.conversations());
     }
     println!("Ctrl-C ends it.");
     signals.stop(&Notify::new()).await?;
@@ -132,18 +137,9 @@ async fn serve(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
 }
 
 async fn run_chaos(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
-    let options = chaos::Options {
-        seed: args.seed,
-        length: Duration::from_secs(args.seconds),
-        pods: args.pods as usize,
-        speed: args.speed.unwrap_or(CHAOS_SPEED),
-        profile: args.profile.clone().unwrap_or_else(|| "first_token".to_owned()),
-        recovery_timeout: Duration::from_secs(if args.corrupt_index { 3 } else { 60 }),
-        corrupt_index: args.corrupt_index,
-    };
-    println!("Chaos with seed {} for {} s over {} pods, {}.", args.seed, args.seconds, args.pods, options.profile);
+    println!("Chaos with seed {} for {} s over {} pods, {}.", args.seed, args.seconds, args.pods, args.profile());
     let mut progress = Progress::on_stderr(args.seconds as usize);
-    let report = chaos::run(&options, |over, ended| {
+    let report = chaos::run(args, |over, ended| {
         progress.show(over.as_secs() as usize, format_args!("{} requests", grouped(ended)));
     })
     .await?;
@@ -155,7 +151,10 @@ async fn run_chaos(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     }
     println!(
         "Something did NOT heal. The same faults again: `--chaos --seed {} --seconds {} --pods {} --profile {}`.",
-        args.seed, args.seconds, args.pods, options.profile
+        args.seed,
+        args.seconds,
+        args.pods,
+        args.profile()
     );
     Ok(ExitCode::FAILURE)
 }
@@ -163,6 +162,3 @@ async fn run_chaos(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
 fn as_measured(speed: f64) -> String {
     if speed == 1.0 { "as long as measured".to_owned() } else { format!("1/{speed} of what was measured") }
 }
-
-/// Fast enough that much happens in a short time.
-const CHAOS_SPEED: f64 = 4.0;

@@ -9,10 +9,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::fleet::FleetShape;
-use crate::load_generator::{Client, LoadGenerator, LoadStats, Workload, WorkloadShape};
+use crate::load_generator::{LoadGenerator, LoadStats, Workload, WorkloadShape};
 use crate::startup::{StartupError, prefill_pods, start};
 use pointsman_engine_sim::{CompletionOracle, MODEL};
-use pointsman_gateway::config::Profile;
 
 /// A comparison.
 #[derive(Clone, Debug)]
@@ -113,12 +112,10 @@ async fn one(
     profile: &str,
     mut on_progress: impl FnMut(usize),
 ) -> Result<ProfileResult, StartupError> {
-    let prefill = prefill_pods(profile, options.pods);
     let (pods, speed, blocks) = (options.pods, options.speed, options.blocks);
-    let shape = FleetShape { pods, prefill, speed, blocks, ..FleetShape::default() };
-    let (fleet, gateway) = start(&shape, |config| config.profile = Profile::stock(profile)).await?;
-    let client = Client::new(&format!("http://{}", gateway.address()), TIMEOUT);
-    let oracle = CompletionOracle::new();
+    let shape = FleetShape { pods, speed, blocks, ..FleetShape::default() };
+    let (fleet, gateway, client) = start(profile, shape, |_| {}).await?;
+    let oracle = CompletionOracle::default();
     let workload = Workload::new(options.shape, options.seed);
     let mut load = LoadGenerator::new(client, workload, MODEL, options.conversations);
     (load.concurrency, load.stagger) = (options.concurrency, STAGGER.div_f64(speed));
@@ -135,7 +132,10 @@ async fn one(
         Err(_) => running.await,
     };
     let elapsed = begun.elapsed();
-    let prefilling = if prefill > 0 { prefill } else { pods };
+    let prefilling = match prefill_pods(profile, pods) {
+        0 => pods,
+        prefill => prefill,
+    };
     // A pod that only decodes computes what is left of a prompt when its blocks have come: part of the whole as well.
     let computed = |pod: &pointsman_engine_sim::SimPod| {
         let metrics = pod.metrics();
@@ -143,7 +143,7 @@ async fn one(
     };
     let mut by_pod: Vec<u64> = fleet.pods().map(computed).collect();
     let elsewhere: u64 = by_pod.drain(prefilling..).sum();
-    gateway.drain(TIMEOUT).await;
+    gateway.drain(DRAIN).await;
     fleet.stop().await;
     Ok(ProfileResult { profile: profile.to_owned(), stats, computed: by_pod, elsewhere, elapsed })
 }
@@ -168,7 +168,7 @@ const SHAPE: WorkloadShape = WorkloadShape {
 /// A third of what the first command may take, less what is under way then.
 const LIMIT: Duration = Duration::from_secs(25);
 const STAGGER: Duration = Duration::from_millis(40);
-const TIMEOUT: Duration = Duration::from_secs(60);
+const DRAIN: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {

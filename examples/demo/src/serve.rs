@@ -1,35 +1,17 @@
 //! Demo server: pods and a gateway that stay up, with background traffic and curl commands to try.
 
 use std::fmt::Write;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::cli::Args;
 use crate::fleet::{Fleet, FleetShape};
 use crate::load_generator::{Client, LoadGenerator, Workload, WorkloadShape};
-use crate::startup::{StartupError, prefill_pods, start};
+use crate::startup::{StartupError, start};
 use pointsman_engine_sim::MODEL;
 use pointsman_gateway::Gateway;
-use pointsman_gateway::config::Profile;
-
-/// Options of [`DemoServer`].
-#[derive(Clone, Debug)]
-pub(crate) struct ServeOptions {
-    /// Pods.
-    pub(crate) pods: usize,
-    /// How many times faster than the measured machine they are.
-    pub(crate) speed: f64,
-    /// The stock profile.
-    pub(crate) profile: String,
-    /// Where the gateway listens.
-    pub(crate) listen: SocketAddr,
-    /// Conversations that go on beside yours; 0 for none.
-    pub(crate) conversations: usize,
-    /// Seed of the workload.
-    pub(crate) seed: u64,
-}
 
 /// Pods, gateway and background traffic.
 #[derive(Debug)]
@@ -42,15 +24,11 @@ pub(crate) struct DemoServer {
 
 impl DemoServer {
     /// Starts pods and gateway.
-    pub(crate) async fn start(options: &ServeOptions) -> Result<Self, StartupError> {
-        let (pods, speed, prefill) = (options.pods, options.speed, prefill_pods(&options.profile, options.pods));
-        let shape = FleetShape { pods, prefill, speed, ..FleetShape::default() };
-        let (fleet, gateway) = start(&shape, |config| {
-            (config.listen, config.profile) = (options.listen, Profile::stock(&options.profile));
-        })
-        .await?;
+    pub(crate) async fn start(args: &Args) -> Result<Self, StartupError> {
+        let shape = FleetShape { pods: args.pods, speed: args.speed.unwrap_or(1.0), ..FleetShape::default() };
+        let (fleet, gateway, client) = start(args.profile(), shape, |config| config.listen = args.listen).await?;
         let stop = CancellationToken::new();
-        let traffic = tokio::spawn(traffic(gateway.address(), options, stop.clone()));
+        let traffic = tokio::spawn(traffic(client, args, stop.clone()));
         Ok(Self { fleet, gateway, traffic, stop })
     }
 
@@ -92,10 +70,9 @@ impl DemoServer {
 }
 
 /// Conversations without end. What becomes of them is for the page to show.
-fn traffic(gateway: SocketAddr, options: &ServeOptions, stop: CancellationToken) -> impl Future<Output = ()> + use<> {
-    let client = Client::new(&format!("http://{gateway}"), TIMEOUT);
-    let mut load = LoadGenerator::new(client, Workload::new(SHAPE, options.seed), MODEL, usize::MAX);
-    (load.concurrency, load.stagger, load.stop) = (options.conversations, STAGGER, stop);
+fn traffic(client: Client, args: &Args, stop: CancellationToken) -> impl Future<Output = ()> + use<> {
+    let mut load = LoadGenerator::new(client, Workload::new(SHAPE, args.seed), MODEL, usize::MAX);
+    (load.concurrency, load.stagger, load.stop) = (args.conversations(), STAGGER, stop);
     async {
         load.run(|| {}).await;
     }
@@ -115,4 +92,3 @@ const SHAPE: WorkloadShape = WorkloadShape {
 };
 
 const STAGGER: Duration = Duration::from_millis(150);
-const TIMEOUT: Duration = Duration::from_secs(60);

@@ -1,10 +1,13 @@
 //! Startup of simulated pods and a gateway in front of them.
 
 use std::io;
+use std::time::Duration;
 
+use pointsman_gateway::config::Profile;
 use pointsman_gateway::{Config, Gateway, StartError};
 
 use crate::fleet::{Fleet, FleetShape};
+use crate::load_generator::Client;
 
 /// Why pods or gateway cannot start: the machine lacks something, or the profile is unknown.
 #[derive(Debug, thiserror::Error)]
@@ -15,16 +18,21 @@ pub(crate) enum StartupError {
     Gateway(#[source] StartError),
 }
 
-/// Starts pods, and a gateway whose configuration `configure` completes.
+/// Starts pods in the roles that a stock profile wants, a gateway with this profile whose configuration `configure` completes, and
+/// a client of it.
 pub(crate) async fn start(
-    shape: &FleetShape,
+    profile: &str,
+    shape: FleetShape,
     configure: impl FnOnce(&mut Config),
-) -> Result<(Fleet, Gateway), StartupError> {
-    let fleet = Fleet::start(shape).await.map_err(StartupError::Fleet)?;
+) -> Result<(Fleet, Gateway, Client), StartupError> {
+    let shape = FleetShape { prefill: prefill_pods(profile, shape.pods), ..shape };
+    let fleet = Fleet::start(&shape).await.map_err(StartupError::Fleet)?;
     let mut config = fleet.gateway_config();
+    config.profile = Profile::stock(profile);
     configure(&mut config);
     let gateway = Gateway::start(config).await.map_err(StartupError::Gateway)?;
-    Ok((fleet, gateway))
+    let client = Client::new(&format!("http://{}", gateway.address()), CLIENT_TIMEOUT);
+    Ok((fleet, gateway, client))
 }
 
 /// Prefill-only pods of a fleet under a profile; 0 if all pods do both. Half of them: with fewer, first tokens wait for a prefill
@@ -32,6 +40,9 @@ pub(crate) async fn start(
 pub(crate) fn prefill_pods(profile: &str, pods: usize) -> usize {
     if profile.starts_with("prefill_decode") { (pods / 2).max(1) } else { 0 }
 }
+
+/// Longer than the gateway's own timeout: it has to be the first to give up.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {

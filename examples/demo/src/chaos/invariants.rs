@@ -74,25 +74,15 @@ fn cache_divergence(index: &Index, name: &str, cache: &BTreeMap<BlockHash, u32>)
     for &hash in cache.keys() {
         held.add(hash, Tier::Gpu);
     }
-    let Some(pod) = index.pod(name) else {
-        let none = CacheDivergence {
-            pod: name.to_owned(),
-            held: cache.len(),
-            indexed: 0,
-            missing: cache.len(),
-            phantoms: 0,
-            speculated: 0,
-        };
-        return Some(none);
-    };
-    let stats = index.pod_stats(pod).unwrap_or_default();
-    if index.digest(pod) == Ok(held) && stats.speculated == 0 {
+    let pod = index.pod(name);
+    let stats = pod.and_then(|pod| index.pod_stats(pod)).unwrap_or_default();
+    if pod.is_some_and(|pod| index.digest(pod) == Ok(held)) && stats.speculated == 0 {
         return None;
     }
     let mut matches = Matches::default();
     let mut is_missing = |hash: &BlockHash| {
         index.scan(&[*hash], &mut matches);
-        matches.depth(pod.id()) == 0
+        pod.is_none_or(|pod| matches.depth(pod.id()) == 0)
     };
     let missing = cache.keys().filter(|hash| is_missing(hash)).count();
     let indexed = stats.blocks - stats.speculated;
@@ -108,14 +98,19 @@ fn cache_divergence(index: &Index, name: &str, cache: &BTreeMap<BlockHash, u32>)
 }
 
 /// Polls until there are no violations, or until a timeout; the last violations.
-pub(crate) async fn poll_until_empty(most: Duration, mut violations: impl FnMut() -> Vec<String>) -> Vec<String> {
+pub(crate) async fn poll_until_empty(most: Duration, violations: impl FnMut() -> Vec<String>) -> Vec<String> {
+    poll_until(most, violations, Vec::is_empty).await
+}
+
+/// Polls until a value is as it should be, or until a timeout; the last value.
+pub(crate) async fn poll_until<T>(most: Duration, mut value: impl FnMut() -> T, is_done: impl Fn(&T) -> bool) -> T {
     let deadline = Instant::now() + most;
     loop {
-        let now = violations();
-        if now.is_empty() || Instant::now() >= deadline {
+        let now = value();
+        if is_done(&now) || Instant::now() >= deadline {
             return now;
         }
-        sleep(Duration::from_millis(50)).await;
+        sleep(Duration::from_millis(20)).await;
     }
 }
 

@@ -1,9 +1,6 @@
 //! Leak check: live tasks and open sockets of this process, before and after.
 
-use std::time::Duration;
-
 use tokio::runtime::Handle;
-use tokio::time::{Instant, sleep};
 
 /// Tasks of the runtime, and sockets of the process where that can be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,18 +15,6 @@ impl ResourceCounts {
     /// What there is now. To be called within a runtime.
     pub(crate) fn now() -> Self {
         Self { tasks: Handle::current().metrics().num_alive_tasks(), sockets: sockets() }
-    }
-
-    /// Waits until there is no more than this, or until a timeout; the last counts.
-    pub(crate) async fn wait_for_release(self, most: Duration) -> Self {
-        let deadline = Instant::now() + most;
-        loop {
-            let now = Self::now();
-            if now.is_within(self) || Instant::now() >= deadline {
-                return now;
-            }
-            sleep(Duration::from_millis(20)).await;
-        }
     }
 
     /// Whether nothing is left that was not there before.
@@ -50,21 +35,28 @@ fn sockets() -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tokio::sync::oneshot;
 
     use super::*;
+    use crate::chaos::invariants::poll_until;
+
+    async fn release(before: ResourceCounts, most: Duration) -> ResourceCounts {
+        poll_until(most, ResourceCounts::now, |now| now.is_within(before)).await
+    }
 
     #[tokio::test]
     async fn a_task_that_is_left_is_seen_and_waited_for() {
         let before = ResourceCounts::now();
         let (end, ended) = oneshot::channel::<()>();
         let task = tokio::spawn(ended);
-        let during = before.wait_for_release(Duration::from_millis(30)).await;
+        let during = release(before, Duration::from_millis(30)).await;
         assert_eq!(during.tasks, before.tasks + 1);
         assert!(!ResourceCounts { sockets: before.sockets, ..during }.is_within(before));
         end.send(()).unwrap();
         task.await.unwrap().unwrap();
-        assert_eq!(before.wait_for_release(Duration::from_secs(10)).await.tasks, before.tasks);
+        assert_eq!(release(before, Duration::from_secs(10)).await.tasks, before.tasks);
     }
 
     #[test]

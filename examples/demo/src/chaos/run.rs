@@ -8,49 +8,31 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::chaos::fault_schedule::FaultSchedule;
-use crate::chaos::invariants::{Invariant, cache_divergences, poll_until_empty};
+use crate::chaos::invariants::{Invariant, cache_divergences, poll_until, poll_until_empty};
 use crate::chaos::leak_check::ResourceCounts;
 use crate::chaos::report::ChaosReport;
+use crate::cli::Args;
 use crate::fleet::{Fleet, FleetShape};
 use crate::load_generator::{Client, LoadGenerator, LoadStats, RequestTracker, Workload, WorkloadShape};
-use crate::startup::{StartupError, prefill_pods, start};
+use crate::startup::{StartupError, start};
 use pointsman_engine_sim::{CompletionOracle, Fault, MODEL};
 use pointsman_gateway::Gateway;
-use pointsman_gateway::config::{Config, Profile};
-
-/// Options of a chaos test.
-#[derive(Clone, Debug)]
-pub(crate) struct Options {
-    /// Seed of fault schedule and workload.
-    pub(crate) seed: u64,
-    /// How long faults go on.
-    pub(crate) length: Duration,
-    /// Pods; at least two.
-    pub(crate) pods: usize,
-    /// How many times faster than the measured machine they are.
-    pub(crate) speed: f64,
-    /// The stock profile.
-    pub(crate) profile: String,
-    /// Limit of every recovery check.
-    pub(crate) recovery_timeout: Duration,
-    /// Puts a block into the index that no pod holds, before it is looked at: a run that must fail.
-    pub(crate) corrupt_index: bool,
-}
+use pointsman_gateway::config::Config;
 
 /// Runs the test; `on_progress` gets the elapsed time and how many requests have ended.
 pub(crate) async fn run(
-    options: &Options,
+    args: &Args,
     mut on_progress: impl FnMut(Duration, usize),
 ) -> Result<ChaosReport, StartupError> {
     let before = ResourceCounts::now();
-    let harness = Harness::start(options).await?;
-    let schedule = FaultSchedule::new(options.seed, options.pods, options.length);
-    let stats = harness.inject_faults(&schedule, options, &mut on_progress).await;
-    let mut invariants = harness.check_recovery(options, &stats).await;
+    let harness = Harness::start(args).await?;
+    let (seed, length) = (args.seed, Duration::from_secs(args.seconds));
+    let schedule = FaultSchedule::new(seed, args.pods, length);
+    let stats = harness.inject_faults(&schedule, seed, length, &mut on_progress).await;
+    let mut invariants = harness.check_recovery(args, &stats).await;
     let attempts = harness.attempts().await;
     harness.stop().await;
     invariants.push(no_leak(before).await);
-    let (seed, length) = (options.seed, options.length);
     Ok(ChaosReport { seed, length, schedule, stats, attempts, invariants })
 }
 
@@ -60,60 +42,63 @@ struct Harness {
     client: Client,
     oracle: Arc<CompletionOracle>,
     tracker: Arc<RequestTracker>,
+    /// Limit of every recovery check.
+    recovery_timeout: Duration,
 }
 
 impl Harness {
-    async fn start(options: &Options) -> Result<Self, StartupError> {
-        let prefill = prefill_pods(&options.profile, options.pods);
-        let shape = FleetShape { pods: options.pods, prefill, speed: options.speed, blocks: 1_500, lease: LEASE };
-        let (fleet, gateway) = start(&shape, |config| configure(config, options)).await?;
-        let client = Client::new(&format!("http://{}", gateway.address()), CLIENT_TIMEOUT);
-        Ok(Self { fleet, gateway, client, oracle: Arc::default(), tracker: Arc::default() })
+    async fn start(args: &Args) -> Result<Self, StartupError> {
+        let (pods, speed) = (args.pods, args.speed.unwrap_or(SPEED));
+        let shape = FleetShape { pods, speed, blocks: 1_500, lease: LEASE, ..FleetShape::default() };
+        let (fleet, gateway, client) = start(args.profile(), shape, configure).await?;
+        let recovery_timeout = Duration::from_secs(if args.corrupt_index { 3 } else { 60 });
+        Ok(Self { fleet, gateway, client, oracle: Arc::default(), tracker: Arc::default(), recovery_timeout })
     }
 
     /// Load and faults at once, until the time is over and requests in flight have ended.
     async fn inject_faults(
         &self,
         schedule: &FaultSchedule,
-        options: &Options,
+        seed: u64,
+        length: Duration,
         on_progress: &mut impl FnMut(Duration, usize),
     ) -> LoadStats {
         let (stop, begun, mut ended) = (CancellationToken::new(), Instant::now(), 0);
-        let load = LoadGenerator { stop: stop.clone(), ..self.load(options.seed, usize::MAX) };
+        let load = LoadGenerator { stop: stop.clone(), ..self.load(seed, usize::MAX) };
         let faults = async {
             for scheduled in schedule.faults() {
                 sleep_until(begun + scheduled.at).await;
                 self.fleet.fault(scheduled.pod, scheduled.fault);
             }
-            sleep_until(begun + options.length).await;
+            sleep_until(begun + length).await;
             stop.cancel();
         };
         let load = load.run(|| {
             ended += 1;
-            on_progress(begun.elapsed().min(options.length), ended);
+            on_progress(begun.elapsed().min(length), ended);
         });
         tokio::join!(load, faults).0
     }
 
     /// Ends all faults, and looks whether everything is as if there had been none.
-    async fn check_recovery(&self, options: &Options, stats: &LoadStats) -> Vec<Invariant> {
+    async fn check_recovery(&self, args: &Args, stats: &LoadStats) -> Vec<Invariant> {
         (0..self.fleet.pods().len()).for_each(|pod| self.fleet.fault(pod, Fault::Recover));
-        let unhealthy = poll_until_empty(options.recovery_timeout, || self.unhealthy_pods()).await;
-        self.probe(options).await;
+        let unhealthy = poll_until_empty(self.recovery_timeout, || self.unhealthy_pods()).await;
+        self.probe(args).await;
         // Every pod is up: every request must be answered now.
-        let conversations = options.pods * 2;
-        let afterwards = self.load(options.seed.wrapping_add(1), conversations).run(|| {}).await;
+        let conversations = args.pods * 2;
+        let afterwards = self.load(args.seed.wrapping_add(1), conversations).run(|| {}).await;
         let answered = format!("{} requests answered after recovery", afterwards.answered);
         let mut unanswered: Vec<String> = afterwards.failed.iter().map(|(kind, n)| format!("{n} × {kind}")).collect();
         unanswered.extend(unhealthy);
         let audit = self.tracker.audit();
         let mut unreported: Vec<String> = stats.unreported.iter().map(ToString::to_string).collect();
         unreported.extend(afterwards.unreported.iter().map(ToString::to_string));
-        if options.corrupt_index {
+        if args.corrupt_index {
             self.corrupt_index();
         }
-        let divergent = poll_until_empty(options.recovery_timeout, || self.divergent_caches()).await;
-        let busy = poll_until_empty(options.recovery_timeout, || self.in_flight_work()).await;
+        let divergent = poll_until_empty(self.recovery_timeout, || self.divergent_caches()).await;
+        let busy = poll_until_empty(self.recovery_timeout, || self.in_flight_work()).await;
         let blocks: usize = self.fleet.pods().map(|pod| pod.cache().len()).sum();
         vec![
             Invariant::new(
@@ -133,9 +118,9 @@ impl Harness {
     }
 
     /// Asks until all is answered: a circuit that cut streams have opened closes by answers, not by health alone.
-    async fn probe(&self, options: &Options) {
-        let deadline = Instant::now() + options.recovery_timeout;
-        while self.load(options.seed.wrapping_add(2), options.pods).run(|| {}).await.failures() > 0 {
+    async fn probe(&self, args: &Args) {
+        let deadline = Instant::now() + self.recovery_timeout;
+        while self.load(args.seed.wrapping_add(2), args.pods).run(|| {}).await.failures() > 0 {
             if Instant::now() >= deadline {
                 return;
             }
@@ -224,8 +209,7 @@ fn attempts(metrics: &str) -> Vec<(String, u64)> {
 }
 
 /// Not patient, or pods that hang would hold everything up; and not so quick to ask for health that no request meets one.
-fn configure(config: &mut Config, options: &Options) {
-    config.profile = Profile::Stock(options.profile.clone());
+fn configure(config: &mut Config) {
     config.timeouts.first_byte_timeout = Duration::from_secs(3);
     config.timeouts.stream_idle_timeout = Duration::from_secs(2);
     config.timeouts.request_timeout = Duration::from_secs(30);
@@ -233,7 +217,7 @@ fn configure(config: &mut Config, options: &Options) {
 }
 
 async fn no_leak(before: ResourceCounts) -> Invariant {
-    let after = before.wait_for_release(Duration::from_secs(10)).await;
+    let after = poll_until(Duration::from_secs(10), ResourceCounts::now, |now| now.is_within(before)).await;
     let figures = |found: ResourceCounts| {
         let sockets = found.sockets.map_or("unknown".to_owned(), |sockets| sockets.to_string());
         format!("{} tasks, {sockets} sockets", found.tasks)
@@ -256,9 +240,9 @@ const SHAPE: WorkloadShape = WorkloadShape {
     unstreamed_every: 5,
 };
 
+/// Fast enough that much happens in a short time.
+const SPEED: f64 = 4.0;
 const DRAIN: Duration = Duration::from_secs(30);
-/// Longer than the gateway's own timeout: it has to be the first to give up.
-const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
 const LEASE: Duration = Duration::from_secs(3);
 
 #[cfg(test)]
