@@ -13,7 +13,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use kv_index::{BlockHash, Digest, Tier};
 
 /// The KV memory of one engine.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct BlockPool {
     capacity: usize,
     /// Blocks that were ever used; the others come into being when they are.
@@ -59,16 +59,7 @@ impl BlockPool {
     /// An empty pool of `capacity` blocks, and room for `host` of those that leave.
     #[must_use]
     pub fn new(capacity: usize, host: usize) -> Self {
-        Self {
-            capacity,
-            blocks: Vec::new(),
-            empty: Vec::new(),
-            cached: HashMap::default(),
-            oldest: None,
-            newest: None,
-            used: 0,
-            host: (host > 0).then(|| Box::new(Self::new(host, 0))),
-        }
+        Self { capacity, host: (host > 0).then(|| Box::new(Self::new(host, 0))), ..Self::default() }
     }
 
     /// Takes a block for one user, and evicts the least recently released one if it must. None if all have users.

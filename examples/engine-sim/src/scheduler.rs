@@ -26,7 +26,7 @@ pub use config::{EngineConfig, RemovedEvents};
 pub use request::{Admitted, BlockChains, BlockEvent, EngineRequest, Sampled};
 
 /// The scheduler of one engine and its memory.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Scheduler {
     config: EngineConfig,
     pool: BlockPool,
@@ -73,26 +73,7 @@ impl Scheduler {
     /// An idle engine with an empty cache.
     #[must_use]
     pub fn new(config: EngineConfig) -> Self {
-        Self {
-            pool: BlockPool::new(config.blocks, config.host_blocks),
-            config,
-            waiting: VecDeque::new(),
-            running: Vec::new(),
-            vacant: Vec::new(),
-            prefilling: VecDeque::new(),
-            decoding: BinaryHeap::new(),
-            background_decoding: 0,
-            context: 0,
-            step: 0,
-            ready: Vec::new(),
-            stepping: false,
-            chunks: Vec::new(),
-            evicted: Evicted::default(),
-            events: Vec::new(),
-            admitted: Vec::new(),
-            prefilled: 0,
-            kept: HashMap::new(),
-        }
+        Self { pool: BlockPool::new(config.blocks, config.host_blocks), config, ..Self::default() }
     }
 
     /// Queues a request; false if all of the memory could not hold it.
