@@ -46,20 +46,11 @@ impl Completion {
 }
 
 /// Why a completion ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum FinishReason {
     Stop,
     Length,
-}
-
-impl FinishReason {
-    /// As the API writes it.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Stop => "stop",
-            Self::Length => "length",
-        }
-    }
 }
 
 fn seed(prompt: &[u32]) -> u64 {

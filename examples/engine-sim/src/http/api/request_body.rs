@@ -1,6 +1,7 @@
 //! Parameters of a completion request, besides the prompt.
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use super::error::ApiError;
 use super::kv_transfer::TransferParams;
@@ -14,22 +15,12 @@ pub(super) struct Body {
     pub(super) stream_options: Option<StreamOptions>,
     pub(super) cache_salt: Option<String>,
     pub(super) kv_transfer_params: Option<TransferParams>,
-    messages: Option<Present>,
+    messages: Option<IgnoredAny>,
     max_tokens: Option<usize>,
     max_completion_tokens: Option<usize>,
     min_tokens: Option<usize>,
     ignore_eos: Option<bool>,
     n: Option<usize>,
-}
-
-/// Whether something is there, whatever it is.
-#[derive(Debug)]
-struct Present;
-
-impl<'de> Deserialize<'de> for Present {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        serde::de::IgnoredAny::deserialize(deserializer).map(|_| Self)
-    }
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]

@@ -94,6 +94,6 @@ impl Reply {
 fn ended(mut choice: Value, finish: Option<FinishReason>) -> Value {
     choice["index"] = json!(0);
     choice["logprobs"] = Value::Null;
-    choice["finish_reason"] = json!(finish.map(FinishReason::name));
+    choice["finish_reason"] = json!(finish);
     choice
 }

@@ -24,7 +24,6 @@ pub fn batch(time: f64, events: &[CacheEvent]) -> Vec<u8> {
 fn event(event: &CacheEvent) -> Event<'_> {
     match event {
         CacheEvent::Stored { parent, blocks, tokens, block_size, salt } => Event::Stored {
-            tag: "BlockStored",
             block_hashes: blocks.iter().map(|block| block.engine_hash).collect(),
             parent_block_hash: parent.as_ref().map(|block| block.engine_hash),
             token_ids: tokens,
@@ -37,18 +36,17 @@ fn event(event: &CacheEvent) -> Event<'_> {
             kv_cache_spec_kind: "full_attention",
         },
         CacheEvent::Removed(block) => {
-            Event::Removed { tag: "BlockRemoved", block_hashes: [block.engine_hash], medium: MEDIUM, group_idx: GROUP }
+            Event::Removed { block_hashes: [block.engine_hash], medium: MEDIUM, group_idx: GROUP }
         }
-        CacheEvent::Cleared => Event::Cleared { tag: "AllBlocksCleared" },
+        CacheEvent::Cleared => Event::Cleared,
     }
 }
 
 #[derive(Serialize)]
-#[serde(untagged)]
+#[serde(tag = "type")]
 enum Event<'a> {
+    #[serde(rename = "BlockStored")]
     Stored {
-        #[serde(rename = "type")]
-        tag: &'static str,
         block_hashes: Vec<u64>,
         parent_block_hash: Option<u64>,
         token_ids: &'a [u32],
@@ -62,17 +60,10 @@ enum Event<'a> {
         group_idx: u32,
         kv_cache_spec_kind: &'static str,
     },
-    Removed {
-        #[serde(rename = "type")]
-        tag: &'static str,
-        block_hashes: [u64; 1],
-        medium: &'static str,
-        group_idx: u32,
-    },
-    Cleared {
-        #[serde(rename = "type")]
-        tag: &'static str,
-    },
+    #[serde(rename = "BlockRemoved")]
+    Removed { block_hashes: [u64; 1], medium: &'static str, group_idx: u32 },
+    #[serde(rename = "AllBlocksCleared")]
+    Cleared,
 }
 
 /// The only data-parallel rank.
