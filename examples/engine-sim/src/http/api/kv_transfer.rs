@@ -5,6 +5,7 @@
 //! one has cached. A fetch that fails (the lease is over, the pod is another one by now, or gone) is an error of the request, as
 //! under vLLM's default policy `fail`. If a field is missing that a fetch needs, the prompt is prefilled as any other.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -92,30 +93,14 @@ pub(super) struct FetchResponse {
     tokens: usize,
 }
 
-/// Why a fetch failed.
-#[derive(Debug, thiserror::Error)]
-enum FetchError {
-    #[error("{0}")]
-    Io(#[from] std::io::Error),
-    #[error("{0}")]
-    Http(#[from] hyper::Error),
-    #[error("{0}")]
-    Request(#[from] http::Error),
-    #[error("the pod responded with {0}")]
-    Refused(StatusCode),
-    #[error("its response cannot be read: {0}")]
-    Response(#[from] serde_json::Error),
-    #[error("nothing came for as long as a lease lasts")]
-    Late(#[from] tokio::time::error::Elapsed),
-}
+/// Why a fetch failed, for the client to read.
+type FetchError = Box<dyn Error + Send + Sync>;
 
 /// Fetches a prompt's blocks, of which the first `cached` tokens are here; the tokens that came.
 pub(super) async fn fetch(engine: &Engine, mut source: Source, cached: usize) -> Result<usize, ApiError> {
     source.request_body.from = cached;
-    let fetched = match tokio::time::timeout(engine.config.lease, request_blocks(&source)).await {
-        Ok(fetched) => fetched,
-        Err(late) => Err(late.into()),
-    };
+    let fetched = tokio::time::timeout(engine.config.lease, request_blocks(&source)).await;
+    let fetched = fetched.unwrap_or_else(|_| Err("nothing came for as long as a lease lasts".into()));
     engine.count_fetch(fetched.is_ok());
     let Source { host, port, request_body } = &source;
     fetched.map_err(|error| {
@@ -135,15 +120,14 @@ async fn request_blocks(source: &Source) -> Result<usize, FetchError> {
     let response = async move {
         let response = sender.send_request(request).await?;
         match response.status() {
-            StatusCode::OK => {
-                Ok(serde_json::from_slice::<FetchResponse>(&response.into_body().collect().await?.to_bytes())?)
-            }
-            status => Err(FetchError::Refused(status)),
+            StatusCode::OK => Ok(response.into_body().collect().await?.to_bytes()),
+            status => Err(FetchError::from(format!("the pod responded with {status}"))),
         }
     };
     // Both in this task: nothing is left behind when the client goes away.
     let (response, _) = tokio::join!(response, connection);
-    response.map(|body| body.tokens)
+    let body: Result<FetchResponse, _> = serde_json::from_slice(&response?);
+    Ok(body.map_err(|error| format!("its response cannot be read: {error}"))?.tokens)
 }
 
 /// Gives kept blocks to the pod that asks.
