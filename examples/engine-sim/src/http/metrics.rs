@@ -16,7 +16,7 @@ pub struct EngineMetrics {
     pub blocks: usize,
     /// Prefilled requests whose blocks wait to be fetched.
     pub leases: usize,
-    /// KvLeases that ended before anybody came.
+    /// Leases that ended before anybody came.
     pub leases_expired: u64,
     /// Prompts that were fetched from other pods.
     pub fetched: u64,
@@ -52,42 +52,27 @@ impl EngineMetrics {
     /// As vLLM's `/metrics` writes them.
     pub(super) fn prometheus(&self, model: &str, block_size: usize) -> String {
         let usage = self.blocks_used as f64 / self.blocks.max(1) as f64;
-        let mut out = String::new();
-        let mut family = |name: &str, kind: &str, lines: &[(String, f64)]| {
-            _ = writeln!(out, "# TYPE vllm:{name} {kind}");
-            for (labels, value) in lines {
-                _ = writeln!(out, "vllm:{labels} {value}");
-            }
-        };
         let label = format!("model_name=\"{}\"", model.replace('\\', "\\\\").replace('"', "\\\""));
-        let one = |name: &str, value: f64| [(format!("{name}{{{label}}}"), value)];
-        for (name, value) in [
-            ("num_requests_running", self.running as f64),
-            ("num_requests_waiting", self.waiting as f64),
-            ("kv_cache_usage_perc", usage),
+        let mut out = String::new();
+        for (name, kind, value) in [
+            ("num_requests_running", "gauge", self.running as f64),
+            ("num_requests_waiting", "gauge", self.waiting as f64),
+            ("kv_cache_usage_perc", "gauge", usage),
+            ("prefix_cache_queries", "counter", self.prompt_tokens as f64),
+            ("prefix_cache_hits", "counter", self.cached_tokens as f64),
+            ("prompt_tokens", "counter", self.prompt_tokens as f64),
+            ("generation_tokens", "counter", self.generated_tokens as f64),
         ] {
-            family(name, "gauge", &one(name, value));
+            let total = if kind == "counter" { "_total" } else { "" };
+            _ = writeln!(out, "# TYPE vllm:{name} {kind}\nvllm:{name}{total}{{{label}}} {value}");
         }
-        for (name, value) in [
-            ("prefix_cache_queries", self.prompt_tokens),
-            ("prefix_cache_hits", self.cached_tokens),
-            ("prompt_tokens", self.prompt_tokens),
-            ("generation_tokens", self.generated_tokens),
-        ] {
-            family(name, "counter", &one(&format!("{name}_total"), value as f64));
+        _ = writeln!(out, "# TYPE vllm:request_success counter");
+        for (reason, count) in [("stop", self.stopped), ("length", self.limited), ("abort", self.aborted)] {
+            _ = writeln!(out, "vllm:request_success_total{{finished_reason=\"{reason}\",{label}}} {count}");
         }
-        let ends = [("stop", self.stopped), ("length", self.limited), ("abort", self.aborted)];
-        let ends = ends.map(|(reason, count)| {
-            (format!("request_success_total{{finished_reason=\"{reason}\",{label}}}"), count as f64)
-        });
-        family("request_success", "counter", &ends);
-        family(
-            "time_to_first_token_seconds",
-            "histogram",
-            &self.first_tokens.lines("time_to_first_token_seconds", &label),
-        );
+        self.first_tokens.write("vllm:time_to_first_token_seconds", &label, &mut out);
         let config = format!("block_size=\"{block_size}\",num_gpu_blocks=\"{}\"", self.blocks);
-        family("cache_config_info", "gauge", &[(format!("cache_config_info{{{config},{label}}}"), 1.0)]);
+        _ = writeln!(out, "# TYPE vllm:cache_config_info gauge\nvllm:cache_config_info{{{config},{label}}} 1");
         out
     }
 }
@@ -116,17 +101,16 @@ impl Histogram {
         self.count
     }
 
-    fn lines(&self, name: &str, label: &str) -> Vec<(String, f64)> {
+    fn write(&self, name: &str, label: &str, out: &mut String) {
+        _ = writeln!(out, "# TYPE {name} histogram");
         let mut below = 0;
-        let mut lines = Vec::with_capacity(BOUNDS.len() + 3);
         for (bound, count) in BOUNDS.iter().zip(self.counts) {
             below += count;
-            lines.push((format!("{name}_bucket{{le=\"{bound:?}\",{label}}}"), below as f64));
+            _ = writeln!(out, "{name}_bucket{{le=\"{bound:?}\",{label}}} {below}");
         }
-        lines.push((format!("{name}_bucket{{le=\"+Inf\",{label}}}"), self.count as f64));
-        lines.push((format!("{name}_sum{{{label}}}"), self.sum));
-        lines.push((format!("{name}_count{{{label}}}"), self.count as f64));
-        lines
+        let Self { count, sum, .. } = self;
+        _ = writeln!(out, "{name}_bucket{{le=\"+Inf\",{label}}} {count}");
+        _ = writeln!(out, "{name}_sum{{{label}}} {sum}\n{name}_count{{{label}}} {count}");
     }
 }
 
