@@ -3,11 +3,11 @@
 //! | module | holds |
 //! |---|---|
 //! | `pod` | [`SimPod`], all of it together |
-//! | `engine`, `step_loop`, `in_flight` | the scheduler in real time, and its requests |
+//! | `engine`, `step_loop`, `in_flight` | the scheduler in real time, its requests, and leases on blocks for other pods |
 //! | `block_hashing` | both hashes of a block: the router's and vLLM's |
 //! | `api` | OpenAI's API, vLLM's metrics, KV for other pods |
 //! | `completion`, `oracle` | the text of a completion: the same on every pod |
-//! | `request_handle`, `kv_leases` | cancellation of a request; blocks kept for another pod |
+//! | `request_handle` | progress and cancellation of a request |
 //! | `faults`, `listener`, `reserved_port` | fault injection; the socket over several incarnations |
 //! | [`events`], [`publish`] | cache events; over ZeroMQ, as vLLM publishes them |
 
@@ -19,7 +19,6 @@ mod engine;
 pub mod events;
 mod faults;
 mod in_flight;
-mod kv_leases;
 mod listener;
 mod metrics;
 mod oracle;

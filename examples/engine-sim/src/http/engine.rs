@@ -18,7 +18,6 @@ use super::completion::FinishReason;
 use super::config::PodConfig;
 use super::events::{CacheEvent, EventSink};
 use super::in_flight::{Request, Requests, Submission};
-use super::kv_leases::{KvLease, KvLeases};
 use super::metrics::EngineMetrics;
 use super::request_handle::{KeptBlocks, Progress, RequestHandle};
 use crate::scheduler::{Admitted, BlockEvent, EngineConfig, EngineRequest, RemovedEvents, Sampled, Scheduler};
@@ -54,9 +53,19 @@ struct State {
     next: u32,
     /// vLLM's digest of each cached block.
     digests: HashMap<BlockHash, BlockDigest>,
-    leases: KvLeases,
+    /// Leases on KV blocks that were prefilled for another pod, by the name that it is given.
+    leases: HashMap<String, KvLease>,
     sinks: Vec<Box<dyn EventSink>>,
     metrics: EngineMetrics,
+}
+
+/// Blocks that wait for another pod. It ends once, by being fetched or by its time.
+struct KvLease {
+    request: u32,
+    /// Tokens that the blocks hold.
+    tokens: usize,
+    /// When it ends. One that is being fetched does not.
+    ends: Option<Instant>,
 }
 
 impl Engine {
@@ -74,7 +83,7 @@ impl Engine {
             requests: Requests::default(),
             next: 0,
             digests: HashMap::new(),
-            leases: KvLeases::default(),
+            leases: HashMap::new(),
             sinks,
             metrics: EngineMetrics::default(),
         };
@@ -110,7 +119,7 @@ impl Engine {
         let request = Request { chain, tokens, prompt: length, generated: 0, progress, since, finish, lease };
         state.requests.0.insert(id, request);
         self.wake.notify_one();
-        Some(RequestHandle::new(Arc::clone(self), state.incarnation, id, watched))
+        Some(RequestHandle { engine: Arc::clone(self), incarnation: state.incarnation, id, progress: watched })
     }
 
     /// Gives up a request of that incarnation, if it is still there.
@@ -179,7 +188,7 @@ impl Engine {
         state.metrics.lost += state.requests.0.len() as u64;
         state.requests.0.clear();
         state.digests.clear();
-        state.leases = KvLeases::default();
+        state.leases.clear();
         state.scheduler = scheduler(&self.config);
     }
 
@@ -203,8 +212,11 @@ impl Engine {
             return None;
         }
         state.expire(now);
-        let lease = state.leases.claim(lease, now)?;
-        Some((state.incarnation, lease.tokens))
+        // From here on it does not end by time.
+        let lease = state.leases.get_mut(lease)?;
+        lease.ends = None;
+        let tokens = lease.tokens;
+        Some((state.incarnation, tokens))
     }
 
     /// Ends a lease of that incarnation.
@@ -214,7 +226,7 @@ impl Engine {
         if state.incarnation != incarnation {
             return;
         }
-        if let Some(lease) = state.leases.end(lease) {
+        if let Some(lease) = state.leases.remove(lease) {
             state.scheduler.release(lease.request);
             self.wake.notify_one();
         }
@@ -232,7 +244,7 @@ impl Engine {
     }
 
     pub(super) fn next_expiry(&self) -> Option<Instant> {
-        self.state.lock().leases.next()
+        self.state.lock().leases.values().filter_map(|lease| lease.ends).min()
     }
 
     /// Most tokens that a prompt and its completion may have together.
@@ -277,7 +289,7 @@ impl Engine {
         }
         let kept = request.lease.take().map(|name| {
             let lease = KvLease { request: id, tokens: request.prompt, ends: Some(now + self.config.lease) };
-            state.leases.grant(name.clone(), lease);
+            state.leases.insert(name.clone(), lease);
             let blocks = state.scheduler.kept(id).iter().map(|block| block.index()).collect();
             let engine = engine_id(&self.config, state.incarnation);
             KeptBlocks { name, blocks, tokens: request.prompt, engine }
@@ -296,7 +308,8 @@ impl fmt::Debug for Engine {
 
 impl State {
     fn expire(&mut self, now: Instant) {
-        for lease in self.leases.expire(now) {
+        let has_run_out = |_: &String, lease: &mut KvLease| lease.ends.is_some_and(|ends| ends <= now);
+        for (_, lease) in self.leases.extract_if(has_run_out) {
             self.scheduler.release(lease.request);
             self.metrics.leases_expired += 1;
         }

@@ -9,9 +9,9 @@ use super::engine::Engine;
 /// A request in the engine. Dropped before the answer is complete, the request is given up and its blocks are free at once.
 #[derive(Debug)]
 pub(super) struct RequestHandle {
-    engine: Arc<Engine>,
-    incarnation: u64,
-    id: u32,
+    pub(super) engine: Arc<Engine>,
+    pub(super) incarnation: u64,
+    pub(super) id: u32,
     pub(super) progress: watch::Receiver<Progress>,
 }
 
@@ -36,10 +36,6 @@ pub(super) struct KeptBlocks {
 }
 
 impl RequestHandle {
-    pub(super) fn new(engine: Arc<Engine>, incarnation: u64, id: u32, progress: watch::Receiver<Progress>) -> Self {
-        Self { engine, incarnation, id, progress }
-    }
-
     /// Waits until more than `tokens` tokens are there. `None` if the pod died.
     pub(super) async fn beyond(&mut self, tokens: usize) -> Option<Progress> {
         self.progress.wait_for(|progress| progress.tokens > tokens).await.ok().map(|progress| progress.clone())
