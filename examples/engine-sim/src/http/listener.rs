@@ -11,7 +11,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
+use tokio::task::JoinSet;
 use tokio_util::task::TaskTracker;
 
 use super::config::Fault;
@@ -46,13 +46,13 @@ impl Server {
         let (mut listener, mut incarnation) = (Some(listener), 0);
         loop {
             if let Some(listener) = listener.take() {
-                let connections = Connections::default();
+                let mut connections = JoinSet::new();
                 let over = desired.wait_for(|desired| !desired.up || desired.restarts != incarnation);
                 tokio::select! {
-                    () = self.accept(listener, &connections) => {}
+                    () = self.accept(listener, &mut connections) => {}
                     _ = over => {}
                 }
-                connections.cut().await;
+                connections.shutdown().await;
             }
             // Dead already, unless it was told to restart once more while it was coming up.
             self.engine.die();
@@ -82,15 +82,18 @@ impl Server {
     }
 
     /// Takes connections for as long as it is polled.
-    async fn accept(&self, listener: TcpListener, connections: &Connections) {
+    async fn accept(&self, listener: TcpListener, connections: &mut JoinSet<()>) {
         loop {
-            match listener.accept().await {
-                Ok((stream, _)) => {
-                    let connection = serve(stream, self.router.clone(), connections.end.clone());
-                    connections.tasks.spawn(self.tasks.track_future(connection));
-                }
-                // Out of files, or a client that went before it came: both pass.
-                Err(_) => tokio::time::sleep(PAUSE).await,
+            tokio::select! {
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, _)) => {
+                        connections.spawn(self.tasks.track_future(serve(stream, self.router.clone())));
+                    }
+                    // Out of files, or a client that went before it came: both pass.
+                    Err(_) => tokio::time::sleep(PAUSE).await,
+                },
+                // One that has ended is forgotten.
+                Some(_) = connections.join_next() => {}
             }
         }
     }
@@ -107,33 +110,11 @@ async fn reached(time: Option<Instant>) {
 /// Before a failed accept is tried again.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The connections of one incarnation. Dropped, all of them end.
-#[derive(Debug, Default)]
-struct Connections {
-    tasks: TaskTracker,
-    end: CancellationToken,
-}
-
-impl Connections {
-    /// Cuts every connection, and waits until they are gone.
-    async fn cut(&self) {
-        self.end.cancel();
-        self.tasks.close();
-        self.tasks.wait().await;
-    }
-}
-
-impl Drop for Connections {
-    fn drop(&mut self) {
-        self.end.cancel();
-    }
-}
-
-async fn serve(stream: TcpStream, router: Router, end: CancellationToken) {
+async fn serve(stream: TcpStream, router: Router) {
     _ = stream.set_nodelay(true);
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new());
     let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     // An error is a client that went away, or a stream that was cut on demand.
-    _ = end.run_until_cancelled(connection).await;
+    _ = connection.await;
 }
