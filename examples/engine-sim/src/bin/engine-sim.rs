@@ -9,7 +9,7 @@ use clap::{Parser, ValueEnum};
 use kv_index::BlockSize;
 use pointsman_engine_sim::publish::{PublishConfig, ZmqPublisher};
 use pointsman_engine_sim::{PodConfig, SimPod};
-use pointsman_example_common::cli::positive;
+use pointsman_example_common::cli::{fail, positive};
 use pointsman_example_common::signals::Signals;
 use routing_core::Role;
 use tokio::sync::Notify;
@@ -70,10 +70,7 @@ enum PodRole {
 async fn main() -> ExitCode {
     match run(Args::parse()).await {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("engine-sim: {error}");
-            ExitCode::FAILURE
-        }
+        Err(error) => fail("engine-sim", &error),
     }
 }
 

@@ -13,12 +13,6 @@ pub struct CompletionOracle {
 }
 
 impl CompletionOracle {
-    /// The oracle for the model of words.
-    #[must_use]
-    pub fn new() -> Self {
-        Self { prompts: words::prompts().expect("the template is a constant") }
-    }
-
     /// The whole text that a body of a request asks for; empty if it asks for nothing.
     #[must_use]
     pub fn completion(&self, body: &[u8]) -> String {
@@ -34,8 +28,9 @@ impl CompletionOracle {
 }
 
 impl Default for CompletionOracle {
+    /// The oracle for the model of words.
     fn default() -> Self {
-        Self::new()
+        Self { prompts: words::prompts().expect("the template is a constant") }
     }
 }
 

@@ -35,10 +35,7 @@ pub(super) async fn completion(State(api): State<Arc<Api>>, headers: HeaderMap, 
 async fn respond(api: &Api, kind: Kind, headers: &HeaderMap, body: &[u8]) -> Response {
     let given = headers.get(&REQUEST_ID);
     let id = given.and_then(|id| id.to_str().ok()).map_or_else(|| new_id(api), str::to_owned);
-    let mut response = match generate(api, kind, &id, body).await {
-        Ok(response) => response,
-        Err(error) => error.into_response(),
-    };
+    let mut response = generate(api, kind, &id, body).await.into_response();
     if let Some(id) = given.cloned().or_else(|| HeaderValue::from_str(&id).ok()) {
         response.headers_mut().insert(REQUEST_ID, id);
     }
