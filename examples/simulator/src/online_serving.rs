@@ -9,7 +9,7 @@ use pointsman_lab::trace::{Start, Trace};
 use routing_plugins::load::LoadGuard;
 
 use crate::SimulateError;
-use crate::chains::Chains;
+use crate::chains::{Chains, Lists};
 use crate::colocated_batch::{AdmissionMode, BatchFeeder, ColocatedBatch, ColocatedBatchResult};
 use crate::config::SimConfig;
 use crate::policy::Policy;
@@ -25,14 +25,14 @@ pub(crate) struct PreparedTrace<'t> {
     /// Whole blocks, and those that an infinite cache would hold.
     known: (u64, u64),
     /// Who comes after whom is answered.
-    followers: Followers,
+    followers: Lists<(u32, u64)>,
 }
 
 impl<'t> PreparedTrace<'t> {
     /// Hashes a trace's prompts.
     pub(crate) fn new(trace: &'t Trace) -> Self {
         let chains = Chains::of(trace);
-        Self { known: chains.known(), chains, followers: Followers::of(trace), trace }
+        Self { known: chains.known(), chains, followers: followers(trace), trace }
     }
 
     /// Its prompts.
@@ -153,7 +153,7 @@ impl<'t> Simulation<'t> {
                     let (pod, took, decoded) = (step.engine, step.took, step.decoded - step.background);
                     self.result.between.record_many(took, decoded as u64);
                     for &one in step.sampled {
-                        self.sampled(pod, one);
+                        self.sampled(one);
                     }
                     self.feed_batch(pod);
                     self.start(pod);
@@ -274,7 +274,7 @@ impl<'t> Simulation<'t> {
         }
     }
 
-    fn sampled(&mut self, _pod: usize, sampled: Sampled) {
+    fn sampled(&mut self, sampled: Sampled) {
         let now = self.fleet.now();
         let (Sampled::First(job) | Sampled::Done(job)) = sampled;
         if job.background {
@@ -312,7 +312,7 @@ impl<'t> Simulation<'t> {
 
     /// Lets those come that wait for a request's answer.
     fn follow(&mut self, place: u32) {
-        for &(follower, think) in self.load.followers.of_one(place) {
+        for &(follower, think) in self.load.followers.get(place) {
             self.fleet.set_timer(self.fleet.now() + think, Timer::Arrival(follower));
         }
     }
@@ -332,38 +332,21 @@ fn chance(seed: u64, place: u32) -> u64 {
     SplitMix64::new(seed.wrapping_add(u64::from(place).wrapping_mul(GOLDEN_GAMMA))).next_u64()
 }
 
-/// Who comes after whom, with the µs between.
-#[derive(Debug)]
-struct Followers {
-    /// By the request that is followed.
-    ends: Vec<usize>,
-    followers: Vec<(u32, u64)>,
-}
-
-impl Followers {
-    fn of(trace: &Trace) -> Self {
-        let mut all: Vec<(u32, u32, u64)> = Vec::new();
-        for (place, request) in trace.requests.iter().enumerate() {
-            if let Start::After(before, think) = request.start {
-                all.push((before, place as u32, think));
-            }
+/// By the request that is followed: who comes after it, with the µs between.
+fn followers(trace: &Trace) -> Lists<(u32, u64)> {
+    let mut all: Vec<(u32, u32, u64)> = Vec::new();
+    for (place, request) in (0..).zip(&trace.requests) {
+        if let Start::After(before, think) = request.start {
+            all.push((before, place, think));
         }
-        all.sort_unstable();
-        let mut ends = vec![0; trace.requests.len()];
-        all.iter().for_each(|&(before, ..)| ends[before as usize] += 1);
-        let mut sum = 0;
-        for end in &mut ends {
-            sum += *end;
-            *end = sum;
-        }
-        Self { ends, followers: all.into_iter().map(|(_, place, think)| (place, think)).collect() }
     }
-
-    fn of_one(&self, place: u32) -> &[(u32, u64)] {
-        let at = place as usize;
-        let from = at.checked_sub(1).map_or(0, |before| self.ends[before]);
-        &self.followers[from..self.ends[at]]
+    all.sort_unstable();
+    let (mut followers, mut rest) = (Lists::default(), all.into_iter().peekable());
+    for place in 0..trace.requests.len() as u32 {
+        let next = || rest.next_if(|(before, ..)| *before == place).map(|(_, follower, think)| (follower, think));
+        followers.push(std::iter::from_fn(next));
     }
+    followers
 }
 
 /// What a generator's state goes on by.

@@ -159,8 +159,7 @@ impl Router {
         for (at, token) in tokens.iter_mut().take(FIRST_TOKENS).enumerate() {
             *token = (first >> (at % 8 * 8)) as u32 & 0xFFFF;
         }
-        let mut name = [0; 20];
-        let session = SessionHeader(write_number(asked.session, &mut name));
+        let session = SessionHeader(asked.session.to_string());
         let request = Request::new("model", self.origin + Duration::from_micros(now))
             .tokens(&self.tokens[..asked.prompt as usize])
             .hashes(asked.chain)
@@ -224,23 +223,11 @@ impl Router {
 }
 
 /// A session's name in the header that gateways look into.
-struct SessionHeader<'n>(&'n [u8]);
+struct SessionHeader(String);
 
-impl Headers for SessionHeader<'_> {
+impl Headers for SessionHeader {
     fn header(&self, name: &str) -> Option<&[u8]> {
-        name.eq_ignore_ascii_case("x-session-id").then_some(self.0)
-    }
-}
-
-fn write_number(number: u32, into: &mut [u8; 20]) -> &[u8] {
-    let (mut left, mut at) = (number, into.len());
-    loop {
-        at -= 1;
-        into[at] = b'0' + (left % 10) as u8;
-        left /= 10;
-        if left == 0 {
-            return &into[at..];
-        }
+        name.eq_ignore_ascii_case("x-session-id").then_some(self.0.as_bytes())
     }
 }
 
