@@ -39,14 +39,10 @@ pub(crate) fn saturate(
     let mut search = Search { policy: Policy::find(REFERENCE)?, config, probed };
     let (mut repeated, mut copies) = (trace.clone(), 1);
     loop {
-        let answered = match search.run(&repeated)? {
-            CapacityLimit::Ttft(capacity) => return Ok(SaturatingTrace { trace: repeated, copies, capacity }),
-            CapacityLimit::Throughput(answered) => answered,
-        };
         let requests = repeated.requests.len();
         let more = trace.clone().repeated(copies * 2, config.seed);
-        if !search.is_faster(&more, answered)? {
-            return Ok(SaturatingTrace { trace: repeated, copies, capacity: answered });
+        if let Some(capacity) = search.capacity(&repeated, &more)? {
+            return Ok(SaturatingTrace { trace: repeated, copies, capacity });
         }
         if requests == 0 || requests * 2 > MOST_REQUESTS {
             return Err(SimulateError::TooFew { requests, pods: config.pods.len() });
@@ -58,16 +54,8 @@ pub(crate) fn saturate(
 /// Requests a second that a fleet just takes of such traffic, within 2%. Of more than [`MOST_REQUESTS`] it tries the first.
 pub(crate) fn capacity(trace: &Trace, config: &SimConfig) -> Result<f64, SimulateError> {
     let mut search = Search { policy: Policy::find(REFERENCE)?, config, probed: &mut || {} };
-    let too_few = SimulateError::TooFew { requests: trace.requests.len(), pods: config.pods.len() };
-    match search.run(trace)? {
-        CapacityLimit::Ttft(rate) => Ok(rate),
-        CapacityLimit::Throughput(answered)
-            if search.is_faster(&trace.clone().repeated(2, config.seed), answered)? =>
-        {
-            Err(too_few)
-        }
-        CapacityLimit::Throughput(answered) => Ok(answered),
-    }
+    let capacity = search.capacity(trace, &trace.clone().repeated(2, config.seed))?;
+    capacity.ok_or(SimulateError::TooFew { requests: trace.requests.len(), pods: config.pods.len() })
 }
 
 struct Search<'s> {
@@ -85,6 +73,17 @@ enum CapacityLimit {
 }
 
 impl Search<'_> {
+    /// The capacity; none if twice the traffic is answered faster, so that the fleet was not busy.
+    fn capacity(&mut self, trace: &Trace, twice: &Trace) -> Result<Option<f64>, SimulateError> {
+        Ok(match self.run(trace)? {
+            CapacityLimit::Ttft(rate) => Some(rate),
+            CapacityLimit::Throughput(answered) => {
+                let more = self.probe(twice, answered * 4.0)?.1;
+                (more <= answered * FASTER).then_some(answered)
+            }
+        })
+    }
+
     fn run(&mut self, trace: &Trace) -> Result<CapacityLimit, SimulateError> {
         let mut low = IDLE_PER_POD * self.config.pods.len() as f64;
         let (idle, mut best) = self.probe(trace, low)?;
@@ -118,11 +117,6 @@ impl Search<'_> {
         (self.probed)();
         let none = || SimulateError::flag("kv-tokens", "no pod has room for any request of the traffic");
         Ok((result.ttft.quantile(0.9).ok_or_else(none)?, result.throughput()))
-    }
-
-    /// Whether more is answered in a second of this than was of half of it: the fleet was not busy.
-    fn is_faster(&mut self, twice: &Trace, answered: f64) -> Result<bool, SimulateError> {
-        Ok(self.probe(twice, answered * 4.0)?.1 > answered * FASTER)
     }
 }
 
