@@ -124,12 +124,8 @@ impl Display for Section {
 
 /// The named policies, or all that fit the fleet; none if there is only a sweep.
 fn policies(options: &Options, sweep: bool) -> Result<Vec<Policy>, SimulateError> {
-    if !options.compare.is_empty() {
-        return options.compare.iter().map(|name| Policy::find(name.trim())).collect();
-    }
     let suits = |name: &&str| Policy::is_disaggregated(name) == (options.prefill_pods > 0);
-    let names = Policy::names().filter(suits).filter(|_| !sweep);
-    names.map(Policy::find).collect()
+    options.policies_or(Policy::names().filter(suits).filter(|_| !sweep))
 }
 
 /// Runs all policies with all seeds; the results of each policy, its seeds merged.
@@ -140,12 +136,7 @@ fn run(
     options: &Options,
 ) -> Result<Vec<PolicyResult>, SimulateError> {
     let rate = rate(workload, load, options);
-    let arrive = |seed: u64| {
-        let trace = workload.traffic.trace.clone();
-        let trace = if rate > 0.0 { trace.at_rate(rate, seed) } else { trace };
-        (trace, SimConfig { seed, ..workload.config.clone() })
-    };
-    let arrivals: Vec<(Trace, SimConfig)> = (0..options.seeds).map(|more| arrive(options.seed + more)).collect();
+    let arrivals: Vec<(Trace, SimConfig)> = options.seeds().map(|seed| workload.at_rate(rate, seed)).collect();
     let loads: Vec<(PreparedTrace<'_>, &SimConfig)> =
         arrivals.iter().map(|(trace, config)| (PreparedTrace::new(trace), config)).collect();
     let tasks: Vec<(&Policy, &PreparedTrace<'_>, &SimConfig)> =

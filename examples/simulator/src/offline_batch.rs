@@ -7,6 +7,7 @@ use pointsman_engine_sim::virtual_time::{Occurrence, VirtualFleet};
 
 use crate::chains::Chains;
 use crate::config::SimConfig;
+use crate::results::PolicyResult;
 
 /// Where pods pull batch requests from.
 pub(crate) trait WorkSource {
@@ -21,20 +22,10 @@ pub(crate) trait WorkSource {
 pub(crate) type TokenLengths = [(u32, u32)];
 
 /// The metrics of a batch.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct OfflineBatchResult {
-    /// Requests that were answered.
-    pub(crate) requests: u64,
-    /// Requests that no pod had room for.
-    pub(crate) refused: u64,
-    /// Whole blocks of all prompts.
-    pub(crate) blocks: u64,
-    /// Those of them that were held when they were needed.
-    pub(crate) blocks_hit: u64,
-    /// Those of them that some earlier request of the batch had: what there is to gain.
-    pub(crate) blocks_known: u64,
-    /// Tokens of prompts that were computed.
-    pub(crate) prefill_tokens: u64,
+    /// Requests, blocks and computed tokens.
+    pub(crate) totals: PolicyResult,
     /// When each pod was done, in virtual µs.
     pub(crate) ends_us: Vec<u64>,
 }
@@ -50,11 +41,6 @@ impl OfflineBatchResult {
         let mean = self.ends_us.iter().sum::<u64>() as f64 / self.ends_us.len().max(1) as f64;
         if mean > 0.0 { self.makespan_us() as f64 / mean - 1.0 } else { 0.0 }
     }
-
-    /// Hits as a share of those of an infinite cache.
-    pub(crate) fn shared_hits(&self) -> f64 {
-        if self.blocks_known == 0 { 1.0 } else { self.blocks_hit as f64 / self.blocks_known as f64 }
-    }
 }
 
 /// Simulates a batch with a concurrency limit for each pod.
@@ -64,13 +50,12 @@ pub(crate) fn simulate_batch(
     lengths: &TokenLengths,
     config: &SimConfig,
     in_flight: usize,
-    watch: &mut dyn FnMut(u64),
 ) -> OfflineBatchResult {
     let engines: Vec<_> = config.pods.iter().map(|(engine, _)| *engine).collect();
     let mut fleet: VirtualFleet<'_, Chains, ()> = VirtualFleet::new(engines.iter().copied(), &config.costs, chains);
     let (blocks, blocks_known) = chains.known();
-    let ends_us = vec![0; engines.len()];
-    let mut result = OfflineBatchResult { blocks, blocks_known, ends_us, ..OfflineBatchResult::default() };
+    let mut totals = PolicyResult { blocks, blocks_known, ..PolicyResult::default() };
+    let mut ends_us = vec![0; engines.len()];
     let mut outstanding = vec![0; engines.len()];
     let (mut sampled, mut idle) = (Vec::new(), (0..engines.len()).collect::<Vec<_>>());
     loop {
@@ -81,12 +66,12 @@ pub(crate) fn simulate_batch(
                 if fleet.submit(pod, EngineRequest { id: request, prompt, output, ..EngineRequest::default() }) {
                     outstanding[pod] += 1;
                 } else {
-                    result.refused += 1;
+                    totals.refused += 1;
                     lists.done(pod, request);
                 }
             }
             if let Some(engine) = fleet.start(pod) {
-                result.blocks_hit += engine.admitted().map(|one| u64::from(one.cached_blocks)).sum::<u64>();
+                totals.blocks_hit += engine.admitted().map(|one| u64::from(one.cached_blocks)).sum::<u64>();
                 drop(engine.events());
             }
         }
@@ -98,12 +83,9 @@ pub(crate) fn simulate_batch(
                 for one in step.sampled {
                     if let Sampled::Done(request) = one {
                         outstanding[pod] -= 1;
-                        result.requests += 1;
-                        result.ends_us[pod] = fleet.now();
+                        totals.requests += 1;
+                        ends_us[pod] = fleet.now();
                         lists.done(pod, request.id);
-                        if result.requests.is_multiple_of(1_000) {
-                            watch(result.requests);
-                        }
                     }
                 }
                 // Who had nothing to do may have now: lists may move.
@@ -111,8 +93,8 @@ pub(crate) fn simulate_batch(
             }
         }
     }
-    result.prefill_tokens = fleet.totals().iter().map(|pod| pod.prefill_tokens).sum();
-    result
+    totals.prefill_tokens = fleet.totals().iter().map(|pod| pod.prefill_tokens).sum();
+    OfflineBatchResult { totals, ends_us }
 }
 
 /// One FIFO queue for all pods.

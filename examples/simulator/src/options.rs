@@ -20,6 +20,7 @@ use routing_plugins::{CostModel, Fit, FitError, Measurements, Products};
 
 use crate::SimulateError;
 use crate::config::SimConfig;
+use crate::policy::Policy;
 
 /// Simulates routing policies on recorded or synthetic traffic, in virtual time.
 ///
@@ -152,6 +153,17 @@ impl Options {
         config.event_loss = self.event_loss / 100.0;
         config.seed = self.seed;
         Ok(if self.prefill_pods > 0 { config.disaggregated(self.prefill_pods) } else { config })
+    }
+
+    /// The policies to compare, or these if none is named.
+    pub(crate) fn policies_or<'n>(
+        &self,
+        defaults: impl IntoIterator<Item = &'n str>,
+    ) -> Result<Vec<Policy>, SimulateError> {
+        match &self.compare[..] {
+            [] => defaults.into_iter().map(Policy::find).collect(),
+            names => names.iter().map(|name| Policy::find(name.trim())).collect(),
+        }
     }
 
     /// The seeds to run with.

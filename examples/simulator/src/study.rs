@@ -16,6 +16,7 @@ pub(crate) mod quality;
 
 use parking_lot::Mutex;
 use pointsman_example_common::progress::Progress;
+use pointsman_lab::latency::LatencyHistogram;
 
 use crate::SimulateError;
 use crate::online_serving::{PreparedTrace, simulate};
@@ -62,7 +63,17 @@ pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
 
 /// A figure that policies are compared by: seconds to the first token that 99 in 100 stay within.
 pub(crate) fn ttft_p99(result: &PolicyResult) -> f64 {
-    result.ttft.quantile(0.99).unwrap_or(0.0) / 1e6
+    seconds(&result.ttft, 0.99)
+}
+
+/// Seconds to the first token that half of the requests stay within.
+pub(crate) fn ttft_p50(result: &PolicyResult) -> f64 {
+    seconds(&result.ttft, 0.5)
+}
+
+/// Seconds that this share of some times stays within; 0 of none.
+pub(crate) fn seconds(times: &LatencyHistogram, share: f64) -> f64 {
+    times.quantile(share).unwrap_or(0.0) / 1e6
 }
 
 /// Runs every policy on every workload under every load, with every seed. Of one workload, load and seed all have the same
@@ -93,14 +104,6 @@ pub(crate) fn grid(workloads: &[Workload], policies: &[Policy], options: &Option
         }
     }
     Ok(cells)
-}
-
-/// The policies that the options name, or this one.
-pub(crate) fn policies_or(default: &str, options: &Options) -> Result<Vec<Policy>, SimulateError> {
-    match &options.compare[..] {
-        [] => Ok(vec![Policy::find(default)?]),
-        names => names.iter().map(|name| Policy::find(name)).collect(),
-    }
 }
 
 /// Runs all tasks in parallel, with a progress bar.

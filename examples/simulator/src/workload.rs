@@ -52,7 +52,13 @@ impl Workload {
 
     /// The traffic at this percentage of the fleet's capacity, and the fleet with this seed.
     pub(crate) fn at_load(&self, percent: f64, seed: u64) -> (Trace, SimConfig) {
-        let trace = self.traffic.trace.clone().at_rate(self.traffic.capacity * percent / 100.0, seed);
+        self.at_rate(self.traffic.capacity * percent / 100.0, seed)
+    }
+
+    /// The same at so many requests a second; 0 for the traffic's own times.
+    pub(crate) fn at_rate(&self, rate: f64, seed: u64) -> (Trace, SimConfig) {
+        let trace = self.traffic.trace.clone();
+        let trace = if rate > 0.0 { trace.at_rate(rate, seed) } else { trace };
         (trace, SimConfig { seed, ..self.config.clone() })
     }
 }

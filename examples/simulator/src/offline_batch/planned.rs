@@ -3,7 +3,9 @@
 use std::num::NonZeroU32;
 
 use kv_index::{Config, Index};
+use pointsman_engine_sim::scheduler::EngineConfig;
 use pointsman_lab::SplitMix64;
+use routing_core::Role;
 use routing_core::batch::{
     BatchConfig, BatchCosts, BatchPlan, BatchPlanner, BatchPod, BatchQueues, BatchRequest, ColdCaches,
 };
@@ -67,23 +69,12 @@ impl PlannedQueues {
         moving: WorkStealing,
     ) -> Result<Self, SimulateError> {
         let outputs = guess.outputs(lengths, config.seed);
-        let request = |at: usize| BatchRequest {
-            chain: chains.get(at as u32),
-            prompt_tokens: lengths[at].0,
-            output_tokens: outputs[at],
-            deadline: None,
-        };
-        let requests: Vec<BatchRequest<'_>> = (0..lengths.len()).map(request).collect();
-        let index: Index = Index::new(Config::default());
-        let mut pods = Vec::new();
-        for (at, (engine, _)) in config.pods.iter().enumerate() {
-            let kv_tokens = (engine.blocks * engine.block_tokens) as u64;
-            pods.push(BatchPod { pod: index.join(&at.to_string())?, kv_tokens, speed: engine.speed });
-        }
+        let expected = lengths.iter().zip(outputs).map(|(&(prompt, _), output)| (prompt, output));
+        let requests = requests(chains, 0, expected.clone());
+        let pods = pods(config)?;
         let planning = planning(config).ok_or(SimulateError::NoPods)?;
         let plan = BatchPlanner::new(planning).plan(&requests, &pods, &mut ColdCaches)?;
         let queues = BatchQueues::new(&plan, &requests, &pods, &planning);
-        let expected = lengths.iter().zip(&outputs).map(|(&(prompt, _), &output)| (prompt, output));
         Ok(Self { queues, moving, room: KvBudget::new(expected, config), plan })
     }
 
@@ -114,6 +105,31 @@ impl WorkSource for PlannedQueues {
         self.queues.done(pod, request);
         self.room.give(pod, request);
     }
+}
+
+/// Requests as planners see them: prompts from this place on, with the tokens of each and of its answer.
+pub(crate) fn requests(
+    chains: &Chains,
+    first: u32,
+    lengths: impl Iterator<Item = (u32, u32)>,
+) -> Vec<BatchRequest<'_>> {
+    let request = |(place, (prompt_tokens, output_tokens))| BatchRequest {
+        chain: chains.get(place),
+        prompt_tokens,
+        output_tokens,
+        deadline: None,
+    };
+    (first..).zip(lengths).map(request).collect()
+}
+
+/// Modelled pods as planners see them.
+pub(crate) fn pods(config: &SimConfig) -> Result<Vec<BatchPod>, SimulateError> {
+    let index: Index = Index::new(Config::default());
+    let pod = |(at, (engine, _)): (usize, &(EngineConfig, Role))| {
+        let kv_tokens = (engine.blocks * engine.block_tokens) as u64;
+        Ok(BatchPod { pod: index.join(&at.to_string())?, kv_tokens, speed: engine.speed })
+    };
+    config.pods.iter().enumerate().map(pod).collect()
 }
 
 /// How a planner plans for modelled pods; none if there are none.

@@ -7,17 +7,18 @@
 use std::fmt::{self, Write};
 use std::num::NonZeroU32;
 
-use kv_index::{BlockHash, Config, Index};
+use kv_index::BlockHash;
 use pointsman_lab::trace::Trace;
 use pointsman_lab::trace::synthetic::Synthetic;
-use routing_core::batch::{BatchConfig, BatchPlanner, BatchPod, BatchRequest, ColdCaches};
+use routing_core::batch::{BatchConfig, BatchPlanner, ColdCaches};
 use routing_plugins::CostModel;
 use routing_plugins::load::BatchAdmission;
 
-use super::{median, policies_or, run_tasks, ttft_p99};
+use super::{median, run_tasks, ttft_p50, ttft_p99};
 use crate::SimulateError;
 use crate::colocated_batch::{AdmissionMode, ColocatedBatch, ColocatedBatchResult};
 use crate::config::SimConfig;
+use crate::offline_batch::planned::{pods, requests};
 use crate::online_serving::{PreparedTrace, simulate, simulate_colocated};
 use crate::options::Options;
 use crate::policy::{DEFAULT, Policy};
@@ -26,7 +27,7 @@ use crate::workload::Workload;
 
 /// Runs the experiment, with the default policy unless others are named.
 pub(crate) fn run(options: &Options) -> Result<String, SimulateError> {
-    let (workloads, policies) = (Workload::all(options)?, policies_or(DEFAULT, options)?);
+    let (workloads, policies) = (Workload::all(options)?, options.policies_or([DEFAULT])?);
     let mut tasks = Vec::new();
     for workload in &workloads {
         for policy in &policies {
@@ -96,28 +97,12 @@ fn planned(
         // Apart from those of the online requests.
         chains.push(ids.map(|id| BlockHash::new((id + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0xBA7C_BA7C)));
     }
-    let requests: Vec<_> = (0..)
-        .zip(&trace.requests)
-        .map(|(at, request)| BatchRequest {
-            chain: chains.get(first + at),
-            prompt_tokens: request.input,
-            output_tokens: request.output,
-            deadline: None,
-        })
-        .collect();
-    let index: Index = Index::new(Config::default());
-    let pods: Vec<_> = (0..config.pods.len())
-        .zip(&config.pods)
-        .map(|(at, (engine, _))| {
-            let pod = index.join(&format!("pod-{at}"))?;
-            Ok(BatchPod { pod, kv_tokens: (engine.blocks * engine.block_tokens) as u64, speed: engine.speed })
-        })
-        .collect::<Result<_, SimulateError>>()?;
+    let lengths: Vec<_> = trace.requests.iter().map(|request| (request.input, request.output)).collect();
     let block_tokens = NonZeroU32::new(block as u32).unwrap_or(NonZeroU32::MIN);
     let planner = BatchPlanner::new(BatchConfig { block_tokens, ..BatchConfig::new((&CostModel::default()).into()) });
-    let plan = planner.plan(&requests, &pods, &mut ColdCaches)?;
+    let requests = requests(&chains, first, lengths.iter().copied());
+    let plan = planner.plan(&requests, &pods(config)?, &mut ColdCaches)?;
     let queues = plan.pods.iter().map(|pod| pod.requests().collect()).collect();
-    let lengths = trace.requests.iter().map(|request| (request.input, request.output)).collect();
     Ok(ColocatedBatch { chains, first, lengths, queues })
 }
 
@@ -134,13 +119,12 @@ const HEAD: &str = "\
 | hits | batch tokens/s | of an idle fleet's |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
 
 fn write_rows(text: &mut String, cell: &str, done: &[SeedResult]) -> fmt::Result {
-    let p50 = |result: &PolicyResult| result.ttft.quantile(0.5).unwrap_or(0.0) / 1e6;
     let between = |result: &PolicyResult| result.between.quantile(0.99).unwrap_or(0.0) / 1e3;
     let of = |figure: &dyn Fn(&SeedResult) -> f64| median(done.iter().map(figure));
     writeln!(
         text,
         "| {cell} | none | {:.3} s | {:.2} s | | | {:.0} ms | | {:.1}% | | |",
-        of(&|one| p50(&one.alone)),
+        of(&|one| ttft_p50(&one.alone)),
         of(&|one| ttft_p99(&one.alone)),
         of(&|one| between(&one.alone)),
         of(&|one| one.alone.hit_rate() * 100.0),
@@ -152,7 +136,7 @@ fn write_rows(text: &mut String, cell: &str, done: &[SeedResult]) -> fmt::Result
         writeln!(
             text,
             "| {cell} | {name} | {:.3} s | {:.2} s | {:.3} | {:.3} to {:.3} | {:.0} ms | {:.2} | {:.1}% | {:.0} | {:.1}% |",
-            of(&|one| online(one, &p50)),
+            of(&|one| online(one, &ttft_p50)),
             of(&|one| online(one, &ttft_p99)),
             median(ratios()),
             ratios().fold(f64::MAX, f64::min),

@@ -8,7 +8,7 @@ use std::fmt::{self, Write};
 use pointsman_lab::latency::LatencyHistogram;
 use pointsman_lab::trace::synthetic::Synthetic;
 
-use super::{median, run_tasks};
+use super::{median, run_tasks, seconds, ttft_p50, ttft_p99};
 use crate::SimulateError;
 use crate::capacity::capacity;
 use crate::config::SimConfig;
@@ -31,7 +31,7 @@ pub(crate) fn run(options: &Options) -> Result<String, SimulateError> {
     let mut text = String::new();
     let seeds = options.seeds().count();
     for (&load, runs) in options.load.iter().zip(results.chunks(seeds * SHARES.len())) {
-        let rows: Vec<Row> = runs.chunks(seeds).zip(SHARES).map(|(runs, share)| Row::of(share, runs)).collect();
+        let rows: Vec<Row<'_>> = runs.chunks(seeds).zip(SHARES).map(|(runs, share)| Row { share, runs }).collect();
         // Writing to a string does not fail.
         let _ = write_tables(&mut text, options, load, &fleets, &rows);
     }
@@ -84,83 +84,39 @@ fn fleets(options: &Options) -> Result<Vec<Fleet>, SimulateError> {
     Ok(fleets)
 }
 
-/// The figures of every fleet, on the same arrivals.
+/// The capacity of mixed pods, and the result of every fleet on the same arrivals.
 fn run_fleets(
     options: &Options,
     fleets: &[Fleet],
     load: f64,
     share: f64,
     seed: u64,
-) -> Result<(f64, Vec<Figures>), SimulateError> {
+) -> Result<(f64, Vec<PolicyResult>), SimulateError> {
     let trace = Synthetic::Mixed(share).trace(options.requests, seed);
     let config = SimConfig { seed, ..options.fleet(trace.block)? };
     let capacity = capacity(&trace, &config)?;
     let trace = trace.at_rate(capacity * load / 100.0, seed);
     let arrivals = PreparedTrace::new(&trace);
-    let figures = fleets.iter().map(|fleet| {
+    let results = fleets.iter().map(|fleet| {
         let config = match fleet.prefill {
             0 => config.clone(),
             pods => config.clone().disaggregated(pods),
         };
-        Ok(Figures::of(&simulate(&fleet.policy, &arrivals, &config, &mut |_| {})?))
+        let result = simulate(&fleet.policy, &arrivals, &config, &mut |_| {})?;
+        // Studies do not draw.
+        Ok(PolicyResult { series: Vec::new(), ..result })
     });
-    Ok((capacity, figures.collect::<Result<_, SimulateError>>()?))
+    Ok((capacity, results.collect::<Result<_, SimulateError>>()?))
 }
 
-/// What a fleet is judged by; seconds, and requests a second.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Figures {
-    ttft_p50: f64,
-    ttft_p99: f64,
-    between_mean: f64,
-    between_p99: f64,
-    whole_mean: f64,
-    whole_p99: f64,
-    rate: f64,
-    refused: f64,
+/// Seconds between two tokens that 99 in 100 stay within.
+fn between_p99(result: &PolicyResult) -> f64 {
+    seconds(&result.between, 0.99)
 }
 
-impl Figures {
-    fn of(result: &PolicyResult) -> Self {
-        let at = |times: &LatencyHistogram, share| times.quantile(share).unwrap_or(0.0) / 1e6;
-        Self {
-            ttft_p50: at(&result.ttft, 0.5),
-            ttft_p99: at(&result.ttft, 0.99),
-            between_mean: mean(&result.between) / 1e6,
-            between_p99: at(&result.between, 0.99),
-            whole_mean: mean(&result.whole) / 1e6,
-            whole_p99: at(&result.whole, 0.99),
-            rate: result.throughput(),
-            refused: result.refused as f64,
-        }
-    }
-
-    /// The medians over some runs, figure by figure.
-    fn median<'f>(runs: impl Iterator<Item = &'f Self>) -> Self {
-        let runs: Vec<&Self> = runs.collect();
-        let of = |figure: fn(&Self) -> f64| median(runs.iter().map(|run| figure(run)));
-        Self {
-            ttft_p50: of(|run| run.ttft_p50),
-            ttft_p99: of(|run| run.ttft_p99),
-            between_mean: of(|run| run.between_mean),
-            between_p99: of(|run| run.between_p99),
-            whole_mean: of(|run| run.whole_mean),
-            whole_p99: of(|run| run.whole_p99),
-            rate: of(|run| run.rate),
-            refused: of(|run| run.refused),
-        }
-    }
-
-    /// How long first tokens and the gaps after them are at worst: the geometric mean of both, so that halving the one
-    /// makes up for doubling the other.
-    fn worst(&self) -> f64 {
-        (self.ttft_p99 * self.between_p99).sqrt()
-    }
-
-    /// What decides which fleet is better: the mean time of whole answers.
-    fn measure(&self) -> f64 {
-        self.whole_mean
-    }
+/// What decides which fleet is better: the mean time of whole answers, in seconds.
+fn whole_mean(result: &PolicyResult) -> f64 {
+    mean(&result.whole) / 1e6
 }
 
 /// The mean, within a bucket of the histogram.
@@ -169,28 +125,40 @@ fn mean(times: &LatencyHistogram) -> f64 {
     times.distribution().map(|(time, within)| time * (within - std::mem::replace(&mut before, within))).sum()
 }
 
-/// A share of cold prompts: what mixed pods can take of it, and every fleet's figures.
-struct Row {
+/// A share of cold prompts: what mixed pods can take of it, and what came of every fleet with every seed.
+struct Row<'r> {
     share: f64,
-    capacity: f64,
-    figures: Vec<Figures>,
+    runs: &'r [(f64, Vec<PolicyResult>)],
 }
 
-impl Row {
-    fn of(share: f64, runs: &[(f64, Vec<Figures>)]) -> Self {
-        let fleets = runs.first().map_or(0, |(_, figures)| figures.len());
-        let figures = (0..fleets).map(|at| Figures::median(runs.iter().map(|(_, figures)| &figures[at]))).collect();
-        Self { share, capacity: median(runs.iter().map(|(capacity, _)| *capacity)), figures }
+impl Row<'_> {
+    fn capacity(&self) -> f64 {
+        median(self.runs.iter().map(|(capacity, _)| *capacity))
+    }
+
+    /// A figure of a fleet, as the median over the seeds.
+    fn of(&self, fleet: usize, figure: fn(&PolicyResult) -> f64) -> f64 {
+        median(self.runs.iter().map(|(_, results)| figure(&results[fleet])))
+    }
+
+    fn measure(&self, fleet: usize) -> f64 {
+        self.of(fleet, whole_mean)
+    }
+
+    /// How long first tokens and the gaps after them are at worst: the geometric mean of both, so that halving the one
+    /// makes up for doubling the other.
+    fn worst(&self, fleet: usize) -> f64 {
+        (self.of(fleet, ttft_p99) * self.of(fleet, between_p99)).sqrt()
     }
 
     /// The best fleet of a kind, by its place.
     fn best(&self, fleets: &[Fleet], kind: Kind) -> usize {
         let of_kind = (0..fleets.len()).filter(|&at| fleets[at].kind == kind);
-        of_kind.min_by(|&a, &b| self.figures[a].measure().total_cmp(&self.figures[b].measure())).unwrap_or(0)
+        of_kind.min_by(|&a, &b| self.measure(a).total_cmp(&self.measure(b))).unwrap_or(0)
     }
 }
 
-fn write_tables(text: &mut String, options: &Options, load: f64, fleets: &[Fleet], rows: &[Row]) -> fmt::Result {
+fn write_tables(text: &mut String, options: &Options, load: f64, fleets: &[Fleet], rows: &[Row<'_>]) -> fmt::Result {
     let pods = options.pods;
     writeln!(text, "\n### {pods} pods at {load}% of what mixed ones take\n")?;
     writeln!(text, "| cold | fleet | TTFT p50 | p99 | between tokens | p99 | whole answer | p99 | requests/s |")?;
@@ -199,23 +167,22 @@ fn write_tables(text: &mut String, options: &Options, load: f64, fleets: &[Fleet
         let (mixed, split) = (row.best(fleets, Kind::Mixed), row.best(fleets, Kind::Disaggregated));
         let fixed = (0..fleets.len()).find(|&at| fleets[at].prefill == pods / 2).unwrap_or(split);
         let shown = |&at: &usize| fleets[at].kind != Kind::Disaggregated || at == split || at == fixed;
-        let better = row.figures[mixed].measure().min(row.figures[split].measure());
+        let better = row.measure(mixed).min(row.measure(split));
         for at in (0..fleets.len()).filter(shown) {
-            let figures = &row.figures[at];
-            let mark = if figures.measure() <= better * (1.0 + NEAR) { "**" } else { "" };
+            let mark = if row.measure(at) <= better * (1.0 + NEAR) { "**" } else { "" };
             writeln!(
                 text,
                 "| {:.0}% | {} | {:.2} s | {:.2} s | {:.0} ms | {:.0} ms | {mark}{:.2} s{mark} | {:.1} s | {:.1}{} |",
                 row.share * 100.0,
                 fleets[at].name(pods),
-                figures.ttft_p50,
-                figures.ttft_p99,
-                figures.between_mean * 1e3,
-                figures.between_p99 * 1e3,
-                figures.whole_mean,
-                figures.whole_p99,
-                figures.rate,
-                if figures.refused > 0.0 { " (some refused)" } else { "" },
+                row.of(at, ttft_p50),
+                row.of(at, ttft_p99),
+                row.of(at, |result| mean(&result.between) / 1e6) * 1e3,
+                row.of(at, between_p99) * 1e3,
+                row.measure(at),
+                row.of(at, |result| seconds(&result.whole, 0.99)),
+                row.of(at, PolicyResult::throughput),
+                if row.of(at, |result| result.refused as f64) > 0.0 { " (some refused)" } else { "" },
             )?;
         }
     }
@@ -223,7 +190,7 @@ fn write_tables(text: &mut String, options: &Options, load: f64, fleets: &[Fleet
 }
 
 /// Who wins, and how far behind the better one the conditional workflow is.
-fn write_summary(text: &mut String, options: &Options, fleets: &[Fleet], rows: &[Row]) -> fmt::Result {
+fn write_summary(text: &mut String, options: &Options, fleets: &[Fleet], rows: &[Row<'_>]) -> fmt::Result {
     writeln!(
         text,
         "\n| cold | mixed pods take | better | by | conditional | against the better | TTFT p99 | between tokens p99 | both | both against the best |"
@@ -232,29 +199,27 @@ fn write_summary(text: &mut String, options: &Options, fleets: &[Fleet], rows: &
     let (mut kept, mut all) = (0, 0);
     for row in rows {
         let (mixed, split) = (row.best(fleets, Kind::Mixed), row.best(fleets, Kind::Disaggregated));
-        let (better, worse) =
-            if row.figures[mixed].measure() <= row.figures[split].measure() { (mixed, split) } else { (split, mixed) };
-        let against = |figure: fn(&Figures) -> f64, at: usize, other: usize| {
-            figure(&row.figures[at]) / figure(&row.figures[other]).max(f64::MIN_POSITIVE)
-        };
+        let (better, worse) = if row.measure(mixed) <= row.measure(split) { (mixed, split) } else { (split, mixed) };
+        let against = |figure: &dyn Fn(usize) -> f64, at| figure(at) / figure(better).max(f64::MIN_POSITIVE);
+        let of = |figure: fn(&PolicyResult) -> f64| move |at| row.of(at, figure);
         let others = (0..fleets.len()).filter(|&at| fleets[at].kind != Kind::Conditional);
-        let smoothest = others.map(|at| row.figures[at].worst()).fold(f64::MAX, f64::min);
+        let smoothest = others.map(|at| row.worst(at)).fold(f64::MAX, f64::min);
         for at in (0..fleets.len()).filter(|&at| fleets[at].kind == Kind::Conditional) {
-            let behind = against(Figures::measure, at, better);
+            let behind = against(&of(whole_mean), at);
             all += 1;
             kept += usize::from(behind <= 1.0 + NEAR);
             writeln!(
                 text,
                 "| {:.0}% | {:.1}/s | {} | {:.1}% | {} | {behind:.2} | {:.2} | {:.2} | {:.2} | {:.2} |",
                 row.share * 100.0,
-                row.capacity,
+                row.capacity(),
                 fleets[better].name(options.pods),
-                (against(Figures::measure, worse, better) - 1.0) * 100.0,
+                (against(&of(whole_mean), worse) - 1.0) * 100.0,
                 fleets[at].name(options.pods),
-                against(|figures| figures.ttft_p99, at, better),
-                against(|figures| figures.between_p99, at, better),
-                against(Figures::worst, at, better),
-                row.figures[at].worst() / smoothest.max(f64::MIN_POSITIVE),
+                against(&of(ttft_p99), at),
+                against(&of(between_p99), at),
+                against(&|at| row.worst(at), at),
+                row.worst(at) / smoothest.max(f64::MIN_POSITIVE),
             )?;
         }
     }

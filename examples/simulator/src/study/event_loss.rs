@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use super::{Cell, grid, policies_or, ttft_p99};
+use super::{Cell, grid, ttft_p99};
 use crate::SimulateError;
 use crate::options::Options;
 use crate::policy::DEFAULT;
@@ -12,7 +12,7 @@ use crate::workload::Workload;
 /// Runs the experiment, with the default policy unless others are named.
 pub(crate) fn run(options: &Options) -> Result<String, SimulateError> {
     let workloads = Workload::all(options)?;
-    let policies = policies_or(DEFAULT, options)?;
+    let policies = options.policies_or([DEFAULT])?;
     let mut faults = Vec::new();
     for (delay, loss) in EVENT_FAULTS {
         let mut faulty = workloads.clone();

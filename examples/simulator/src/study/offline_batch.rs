@@ -97,13 +97,13 @@ impl<'t> Batch<'t> {
 
     fn run(&self, strategy: Strategy, in_flight: usize, load: &PreparedTrace<'_>) -> Result<Row, SimulateError> {
         let (chains, lengths, config) = (load.chains(), &self.lengths[..], &self.config);
-        let work = |lists: &mut dyn WorkSource| simulate_batch(lists, chains, lengths, config, in_flight, &mut |_| {});
+        let work = |lists: &mut dyn WorkSource| simulate_batch(lists, chains, lengths, config, in_flight);
         let (result, moved, bound) = match strategy {
             Strategy::Planned(guess, moving) => {
                 let mut planned = PlannedQueues::new(chains, lengths, config, guess, moving)?;
                 let mut result = work(&mut planned);
                 // What no pod is thought to have room for is in no list.
-                result.refused = self.lengths.len() as u64 - result.requests;
+                result.totals.refused = self.lengths.len() as u64 - result.totals.requests;
                 (result, Some(planned.moved()), Some(planned.plan().distinct_tokens()))
             }
             Strategy::Arrival => (work(&mut SharedQueue::new(self.order(false), lengths, config)), None, None),
@@ -130,16 +130,12 @@ impl<'t> Batch<'t> {
             request.start = u32::checked_sub(at, all).map_or(Start::At(0), |before| Start::After(before, 0));
         }
         let result = simulate(&Policy::find(policy)?, &PreparedTrace::new(&trace), &self.config, &mut |_| {})?;
-        let mut batch = OfflineBatchResult::default();
-        (batch.requests, batch.refused) = (result.requests, result.refused);
-        (batch.blocks, batch.blocks_hit, batch.blocks_known) = (result.blocks, result.blocks_hit, result.blocks_known);
-        batch.prefill_tokens = result.prefill_tokens;
         // A pod that is never idle but at its end ends when it was busy for so long. The last end is known.
-        batch.ends_us = result.pods.iter().map(|pod| pod.busy_us).collect();
-        if let Some(last) = batch.ends_us.iter_mut().max() {
+        let mut ends_us: Vec<u64> = result.pods.iter().map(|pod| pod.busy_us).collect();
+        if let Some(last) = ends_us.iter_mut().max() {
             *last = result.span_us;
         }
-        Ok(batch)
+        Ok(OfflineBatchResult { totals: result, ends_us })
     }
 
     /// Seconds of the longest answer, had it a pod for itself and its prompt for nothing: no strategy ends earlier.
@@ -176,8 +172,8 @@ fn write_table(text: &mut String, name: &str, batch: &Batch<'_>, rows: &[Row]) -
             text,
             "| {called} | {} | {:.3} | {:.2}% | {:.1} s | {:.1}% | {:.1}% | {:.3} | {} |",
             row.in_flight,
-            result.prefill_tokens as f64 / bound as f64,
-            result.shared_hits() * 100.0,
+            result.totals.prefill_tokens as f64 / bound as f64,
+            result.totals.share_of_bound().unwrap_or(1.0) * 100.0,
             result.makespan_us() as f64 / 1e6,
             result.imbalance() * 100.0,
             (batch.longest() / mean - 1.0).max(0.0) * 100.0,

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use super::{Cell, grid, ttft_p99};
+use super::{Cell, grid, ttft_p50, ttft_p99};
 use crate::SimulateError;
 use crate::options::Options;
 use crate::policy::{DEFAULT, Policy};
@@ -12,11 +12,7 @@ use crate::workload::Workload;
 /// Runs the experiment.
 pub(crate) fn run(options: &Options) -> Result<String, SimulateError> {
     let workloads = Workload::all(options)?;
-    let names: Vec<String> = match options.compare.is_empty() {
-        true => Policy::for_mixed_pods().map(str::to_owned).collect(),
-        false => options.compare.clone(),
-    };
-    let policies = names.iter().map(|name| Policy::find(name)).collect::<Result<Vec<_>, _>>()?;
+    let policies = options.policies_or(Policy::for_mixed_pods())?;
     let cells = grid(&workloads, &policies, options)?;
     let mut text = String::new();
     // Writing to a string does not fail.
@@ -38,7 +34,7 @@ fn write_tables(text: &mut String, workloads: &[Workload], cells: &[Cell], optio
             write!(text, "| `{}` |", first.policy())?;
             for &load in &options.load {
                 let Some(cell) = of(load).find(|cell| cell.policy() == first.policy()) else { continue };
-                let p50 = cell.median(|result| result.ttft.quantile(0.5).unwrap_or(0.0) / 1e6);
+                let p50 = cell.median(ttft_p50);
                 let best = of(load).map(|cell| cell.median(ttft_p99)).fold(f64::MAX, f64::min);
                 let most = of(load).map(|cell| cell.median(PolicyResult::hit_rate)).fold(0.0, f64::max);
                 let (p99, hits) = (cell.median(ttft_p99), cell.median(PolicyResult::hit_rate));
