@@ -1,10 +1,8 @@
 //! Work estimate of a request: prompt, uncached and output tokens.
 
-use std::num::NonZeroU32;
-
 use kv_index::BlockSize;
 
-use crate::parameters::Positive;
+use crate::parameters::Amount;
 
 /// What a request costs its pod, as far as it is known when it is sent.
 ///
@@ -59,33 +57,32 @@ impl Work {
 
 /// How many tokens an answer is taken to have before it is known.
 ///
-/// `min(round(ratio × prompt), client's cap, most)`, where caps that are not there do not count.
+/// `min(round(ratio × prompt), client's cap, most)`, where caps that are not there do not count. A cap of 0 is a cap: such a
+/// request is prefill alone.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
 #[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
 pub struct OutputEstimate {
-    /// Tokens of the answer for each token of the prompt; 1.5 unless given.
-    pub ratio: Positive,
+    /// Tokens of the answer for each token of the prompt; 1.5 unless given. With 0, answers are not counted.
+    pub ratio: Amount,
     /// What the operator takes for the longest answer; none unless given.
-    pub most: Option<NonZeroU32>,
+    pub most: Option<u32>,
 }
 
 impl OutputEstimate {
     /// The tokens of an answer. The client's cap is the request's
-    /// [`most_output`](routing_core::Request::most_output); one of 0 is taken for none.
+    /// [`most_output`](routing_core::Request::most_output).
     #[must_use]
     pub fn of(&self, prompt_tokens: u64, client: Option<u32>) -> u64 {
         // A cast from a float saturates.
         let guess = (self.ratio.get() * prompt_tokens as f64).round() as u64;
-        let caps = [client.and_then(NonZeroU32::new), self.most];
-        caps.into_iter().flatten().map(|cap| u64::from(cap.get())).fold(guess, u64::min)
+        [client, self.most].into_iter().flatten().map(u64::from).fold(guess, u64::min)
     }
 }
 
 impl Default for OutputEstimate {
     fn default() -> Self {
-        const RATIO: Positive = Positive::new(1.5).expect("it is above 0");
-        Self { ratio: RATIO, most: None }
+        Self { ratio: const { Amount::constant(1.5) }, most: None }
     }
 }
 
@@ -110,23 +107,22 @@ mod tests {
     fn an_estimate_is_a_ratio_under_caps() {
         let estimate = OutputEstimate::default();
         assert_eq!([0, 1, 3, 100].map(|prompt| estimate.of(prompt, None)), [0, 2, 5, 150], "half goes up");
-        assert_eq!([Some(40), Some(500), Some(0)].map(|cap| estimate.of(100, cap)), [40, 150, 150]);
-        let capped = OutputEstimate { most: NonZeroU32::new(60), ..estimate };
-        assert_eq!([Some(40), Some(500), Some(0), None].map(|cap| capped.of(100, cap)), [40, 60, 60, 60]);
+        assert_eq!([Some(40), Some(500), Some(0)].map(|cap| estimate.of(100, cap)), [40, 150, 0]);
+        let capped = OutputEstimate { most: Some(60), ..estimate };
+        assert_eq!([Some(40), Some(500), Some(0), None].map(|cap| capped.of(100, cap)), [40, 60, 0, 60]);
+        assert_eq!(OutputEstimate { ratio: Amount::ZERO, ..estimate }.of(100, None), 0, "answers are not counted");
     }
 
     proptest! {
         #[test]
         fn no_estimate_is_above_a_cap(
-            ratio in 1e-300..1e300f64,
+            ratio in 0.0..1e300f64,
             prompt: u64,
             client: Option<u32>,
             most: Option<u32>,
         ) {
-            let most = most.and_then(NonZeroU32::new);
-            let output = OutputEstimate { ratio: Positive::new(ratio).unwrap(), most }.of(prompt, client);
-            prop_assert!(most.is_none_or(|most| output <= u64::from(most.get())));
-            prop_assert!(client.is_none_or(|cap| cap == 0 || output <= u64::from(cap)));
+            let output = OutputEstimate { ratio: Amount::new(ratio).unwrap(), most }.of(prompt, client);
+            prop_assert!([most, client].into_iter().flatten().all(|cap| output <= u64::from(cap)));
         }
     }
 }

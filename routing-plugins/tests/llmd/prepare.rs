@@ -1,9 +1,7 @@
 //! Cases of preparers, and of what a host works out before it sends.
 
-use std::num::NonZeroU32;
-
 use kv_index::{BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Index, Matches, Predictor};
-use routing_plugins::Positive;
+use routing_plugins::Amount;
 use routing_plugins::load::OutputEstimate;
 use serde_json::Value;
 
@@ -79,13 +77,13 @@ fn equal(found: &Value, expected: &Value) -> Result<(), String> {
     if found == expected { Ok(()) } else { Err(format!("found {found}, expected {expected}")) }
 }
 
-/// Theirs are signed, and take what is not above 0 for none.
+/// Theirs are signed, and take what is below 0 for none.
 fn estimate(case: &Case) -> Result<(), String> {
     let mut estimate = OutputEstimate::default();
     for (name, value) in case.params.as_object().into_iter().flatten() {
         match name.as_str() {
-            "outputRatio" => estimate.ratio = value.as_f64().and_then(Positive::new).ok_or("unknown ratio")?,
-            "maxEstimatedOutputTokens" => estimate.most = cap(value)?.and_then(NonZeroU32::new),
+            "outputRatio" => estimate.ratio = value.as_f64().and_then(Amount::new).ok_or("unknown ratio")?,
+            "maxEstimatedOutputTokens" => estimate.most = cap(value)?,
             _ => return Err(format!("unknown parameter {name}")),
         }
     }
@@ -111,9 +109,9 @@ fn number(value: &Value) -> Result<i64, String> {
 }
 
 fn cap(value: &Value) -> Result<Option<u32>, String> {
-    let cap = if value.is_null() { 0 } else { number(value)? };
+    let cap = if value.is_null() { -1 } else { number(value)? };
     // More than there can be is no cap either.
-    Ok(u32::try_from(cap).ok().filter(|&cap| cap > 0))
+    Ok(u32::try_from(cap).ok())
 }
 
 #[test]
