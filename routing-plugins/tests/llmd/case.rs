@@ -8,7 +8,7 @@ use routing_core::{Fleet, PodInfo, ProfileBuilder, Request, RoutingInput, Routin
 use serde_json::Value;
 
 /// One case: what a plugin is given and what it answers.
-#[derive(Debug, serde::Deserialize)]
+#[derive(Clone, Debug, serde::Deserialize)]
 pub(crate) struct Case {
     pub(crate) id: String,
     pub(crate) plugin: String,
@@ -24,8 +24,15 @@ fn exact() -> f64 {
     1e-6
 }
 
+impl Case {
+    /// Whether it asks only if parameters are taken or refused.
+    pub(crate) fn is_of_parameters(&self) -> bool {
+        self.kind == "config" || self.expected["error"].is_boolean()
+    }
+}
+
 /// What came of a case.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Verdict {
     /// It is of a plugin that another module stands for.
     NotMine,
@@ -94,8 +101,8 @@ pub(crate) fn scores(trace: &Trace) -> Vec<f64> {
 
 /// Whether numbers are as expected.
 pub(crate) fn close(found: &[f64], expected: &Value, tolerance: f64) -> Result<(), String> {
-    let expected: Vec<f64> =
-        expected.as_array().expect("a list").iter().map(|number| number.as_f64().expect("a number")).collect();
+    let expected: Option<Vec<f64>> = expected.as_array().and_then(|list| list.iter().map(Value::as_f64).collect());
+    let expected = expected.ok_or("unknown: no list of numbers is expected")?;
     // Ours are singles.
     let near = |(a, b): (&f64, &f64)| (a - b).abs() <= tolerance.max(1e-6);
     let equal = found.len() == expected.len() && found.iter().zip(&expected).all(near);

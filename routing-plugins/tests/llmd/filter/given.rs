@@ -1,55 +1,23 @@
-//! What cases give, read strictly, and profiles around one filter.
+//! Profiles around one filter.
 
 use std::sync::Arc;
 
-use kv_index::{BlockSize, ChainHasher, ChainSeed, Event, EventSemantics, Index, PodSet, Stored};
-use routing_core::{
-    Declare, Filter, Fleet, OnEmpty, Picker, PluginError, PrepareContext, Preparer, ProfileBuilder, Ranking, Request,
-    RoutingContext, RoutingInput, RoutingPlan, Totals, Trace, Write,
-};
+use kv_index::{BlockSize, ChainHasher, ChainSeed, Event, EventSemantics, Index, PodId, PodSet, Stored, Tier};
+use routing_core::{Declare, Filter, Fleet, OnEmpty, ProfileBuilder, Request, RoutingInput, RoutingPlan, Trace};
 use routing_plugins::Hashing;
 use routing_plugins::load::PodLoad;
 use routing_plugins::prepare::{
-    BlockHashParameters, BlockHashPreparer, GivenTokensPreparer, LoadTable, Loads, PrefixMatchPreparer,
+    BlockHashParameters, BlockHashPreparer, GivenTokensPreparer, Loads, PrefixMatchPreparer,
 };
 use serde_json::Value;
 
 use crate::case::Case;
-
-/// Refuses names that a mapping does not know.
-pub(super) fn known(value: &Value, names: &[&str]) -> Result<(), String> {
-    let object = value.as_object().ok_or_else(|| format!("not an object: {value}"))?;
-    match object.keys().find(|name| !names.contains(&name.as_str())) {
-        Some(name) => Err(format!("unknown `{name}`")),
-        None => Ok(()),
-    }
-}
-
-pub(super) fn number(value: &Value, name: &str) -> Result<Option<f64>, String> {
-    match &value[name] {
-        Value::Null => Ok(None),
-        number => number.as_f64().map(Some).ok_or_else(|| format!("`{name}` is no number: {number}")),
-    }
-}
-
-pub(super) fn whole(value: &Value, name: &str) -> Result<Option<u64>, String> {
-    match &value[name] {
-        Value::Null => Ok(None),
-        number => number.as_u64().map(Some).ok_or_else(|| format!("`{name}` is no whole number: {number}")),
-    }
-}
-
-pub(super) fn list<'v>(value: &'v Value, name: &str) -> Result<&'v [Value], String> {
-    value[name].as_array().map(Vec::as_slice).ok_or_else(|| format!("`{name}` is no list"))
-}
+use crate::plugins::{Best, Given};
+use crate::read::{flag, known, list};
 
 /// What theirs fails open by is ours to say in the profile.
 pub(super) fn on_empty(params: &Value, name: &str) -> Result<OnEmpty, String> {
-    match &params[name] {
-        Value::Null | Value::Bool(false) => Ok(OnEmpty::Fail),
-        Value::Bool(true) => Ok(OnEmpty::KeepPrevious),
-        other => Err(format!("`{name}` is neither true nor false: {other}")),
-    }
+    Ok(if flag(params, name)? { OnEmpty::KeepPrevious } else { OnEmpty::Fail })
 }
 
 /// Whether the pods that stayed are those expected.
@@ -68,6 +36,10 @@ pub(super) fn kept<F: Filter + 'static>(
     on_empty: OnEmpty,
     declare: impl FnOnce(&mut Declare<'_>) -> F + Send + 'static,
 ) -> Result<Vec<usize>, String> {
+    if fleet.pods().is_empty() {
+        // Ours does not ask a filter then.
+        return Ok(Vec::new());
+    }
     let workflow = profile.filter("filter", on_empty, declare).build().map_err(|error| error.to_string())?;
     let (mut plan, mut trace) = (RoutingPlan::default(), Trace::default());
     let decided =
@@ -84,12 +56,13 @@ pub(super) fn kept<F: Filter + 'static>(
 
 /// A profile that picks anybody.
 pub(super) fn profile(name: &str) -> ProfileBuilder {
-    ProfileBuilder::new(name).picker("anybody", |_: &mut Declare<'_>| Anybody)
+    ProfileBuilder::new(name).picker("anybody", |_: &mut Declare<'_>| Best)
 }
 
 /// The same with loads, in the order of the pods.
 pub(super) fn with_loads(profile: ProfileBuilder, loads: Vec<PodLoad>) -> ProfileBuilder {
-    profile.preparer("loads", |declare| GivenLoads { loads, table: declare.writes() })
+    let loads: Vec<_> = loads.into_iter().enumerate().map(|(at, load)| (PodId::new(at as u16), load)).collect();
+    profile.preparer("loads", |d| Given::<Loads, _>(d.writes(), move || loads.iter().copied().collect()))
 }
 
 /// The same with tokens and a search.
@@ -102,34 +75,12 @@ pub(super) fn with_search(profile: ProfileBuilder, index: Arc<Index>, size: Bloc
         .preparer("held", |declare| PrefixMatchPreparer::declare(declare, index))
 }
 
-/// Lets a pod hold the first blocks of a prompt.
-pub(super) fn hold(index: &Index, pod: usize, tokens: &[u32], size: BlockSize) -> Result<(), String> {
+/// Lets a pod hold the first blocks of a prompt, in a tier.
+pub(super) fn hold(index: &Index, pod: usize, tier: Tier, tokens: &[u32], size: BlockSize) -> Result<(), String> {
     let pod = index.pod(&format!("pod-{pod}")).ok_or("no such pod")?;
     let blocks = ChainHasher::new(ChainSeed::new("m"), size).hash(tokens);
     index
-        .apply(pod, EventSemantics::Copies, &Event::Stored(Stored::prompt(&blocks)))
+        .apply(pod, EventSemantics::Copies, &Event::Stored(Stored::prompt(&blocks).in_tier(tier)))
         .map_err(|gone| gone.to_string())?;
     Ok(())
-}
-
-struct GivenLoads {
-    loads: Vec<PodLoad>,
-    table: Write<Loads>,
-}
-
-impl Preparer for GivenLoads {
-    fn prepare(&self, context: &mut PrepareContext<'_>) -> Result<(), PluginError> {
-        let loads: LoadTable = context.fleet().pods().iter().zip(self.loads.iter().copied()).collect();
-        context.put(self.table, loads)?;
-        Ok(())
-    }
-}
-
-struct Anybody;
-
-impl Picker for Anybody {
-    fn pick(&self, _: &RoutingContext<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
-        totals.rank(1, ranking);
-        Ok(())
-    }
 }

@@ -2,16 +2,22 @@
 
 use serde_json::Value;
 
-use super::super::case::{Case, close};
+use crate::case::{Case, close};
 
 /// Whether scores are as a case expects them, whichever way it says so.
 pub(crate) fn expect(case: &Case, found: &[f64]) -> Result<(), String> {
-    let expected = case.expected.as_object().ok_or("expected is no map")?;
+    expect_named(case, found, &[])
+}
+
+/// The same where endpoints have names, and scores may be told by them.
+pub(crate) fn expect_named(case: &Case, found: &[f64], names: &[String]) -> Result<(), String> {
+    let expected = case.expected.as_object().ok_or("unknown: expected is no map")?;
     for (key, value) in expected {
         match key.as_str() {
-            "scores" | "after_framework_clamp" => close(found, &numbers(value), case.tolerance)?,
+            "scores" | "after_framework_clamp" => close(found, &numbers(&listed(value, names)?), case.tolerance)?,
+            "score" => close(found, &numbers(&vec![value.clone()].into()), case.tolerance)?,
             // Ours are brought into 0..=1 before anybody sees them, as theirs are before they count.
-            "raw_scores" => close(found, &clamped(value), case.tolerance)?,
+            "raw_scores" => close(found, &clamped(&listed(value, names)?), case.tolerance)?,
             "relations" => {
                 for relation in value.as_array().ok_or("relations are no list")? {
                     holds(relation.as_str().ok_or("a relation is no text")?, found)?;
@@ -21,6 +27,15 @@ pub(crate) fn expect(case: &Case, found: &[f64]) -> Result<(), String> {
         }
     }
     if expected.is_empty() { Err("nothing is expected".into()) } else { Ok(()) }
+}
+
+/// Scores by name in the order of the names; who is not there has none.
+pub(crate) fn listed(scores: &Value, names: &[String]) -> Result<Value, String> {
+    let Value::Object(scores) = scores else { return Ok(scores.clone()) };
+    if let Some(odd) = scores.keys().find(|name| !names.contains(name)) {
+        return Err(format!("unknown endpoint `{odd}` is expected"));
+    }
+    Ok(names.iter().map(|name| scores.get(name).cloned().unwrap_or("absent".into())).collect())
 }
 
 /// Left out of their map counts as nothing there, and as 0 here.
@@ -36,9 +51,9 @@ fn each(list: &Value, map: impl Fn(&Value) -> Value) -> Value {
     list.as_array().map_or(list.clone(), |list| list.iter().map(map).collect())
 }
 
-/// Whether `s0>s1`, `0<s2<0.3` or `s3==0.5` holds.
+/// Whether `s0>s1`, `0<s2<0.3`, `s3==0.5` or `s0/s1==2` holds.
 fn holds(relation: &str, found: &[f64]) -> Result<(), String> {
-    let is_operator = |c: char| "<>=".contains(c);
+    let is_operator = |c: char| "<>=!".contains(c);
     let mut rest = relation.trim();
     let mut left: Option<(f64, &str)> = None;
     loop {
@@ -51,6 +66,7 @@ fn holds(relation: &str, found: &[f64]) -> Result<(), String> {
                 ">=" => left >= right,
                 "<=" => left <= right,
                 "==" => (left - right).abs() <= 1e-6,
+                "!=" => (left - right).abs() > 1e-6,
                 _ => return Err(format!("unknown relation `{relation}`")),
             };
             if !true_ {
@@ -67,6 +83,9 @@ fn holds(relation: &str, found: &[f64]) -> Result<(), String> {
 }
 
 fn operand(text: &str, found: &[f64]) -> Option<f64> {
+    if let Some((over, under)) = text.split_once('/') {
+        return Some(operand(over.trim(), found)? / operand(under.trim(), found)?);
+    }
     match text.strip_prefix('s') {
         Some(at) => found.get(at.parse::<usize>().ok()?).copied(),
         None => text.parse().ok(),
@@ -76,10 +95,12 @@ fn operand(text: &str, found: &[f64]) -> Option<f64> {
 #[test]
 fn relations_are_read() {
     let found = [0.5, 0.2, 0.2];
-    for relation in ["s0>s1", "0<s1<0.3", "s0==0.5", "s1<=s2", "s1 >= s2", "0 < s2 < s0 < 1"] {
+    for relation in ["s0>s1", "0<s1<0.3", "s0==0.5", "s1<=s2", "s1 >= s2", "0 < s2 < s0 < 1", "s0!=s1", "s0/s1==2.5"] {
         assert_eq!(holds(relation, &found), Ok(()), "{relation}");
     }
-    for relation in ["s1>s0", "0<s0<0.3", "s0==0.4", "s0<=s2", "s9>0", "s0", "s0~s1", "", "s0<>s1"] {
+    for relation in
+        ["s1>s0", "0<s0<0.3", "s0==0.4", "s0<=s2", "s9>0", "s0", "s0~s1", "", "s0<>s1", "s1!=s2", "s0/s1==2", "s0/"]
+    {
         assert!(holds(relation, &found).is_err(), "{relation}");
     }
 }

@@ -4,15 +4,15 @@ use routing_core::Declare;
 use routing_plugins::extra::ContextRangeParameters;
 use routing_plugins::extra::ContextRangeScorer;
 use routing_plugins::score::{LocalityParameters, LocalityScorer};
-use serde_json::Value;
 
-use super::super::case::Case;
-use super::expect::expect;
-use super::known;
+use super::expect::{expect, expect_named};
 use super::setup::Setup;
+use crate::case::Case;
+use crate::read::known_case;
+use crate::topology::{self, Places};
 
 pub(crate) fn context_range(case: &Case) -> Result<(), String> {
-    known(case, &["label"], &["context_length", "ranges"])?;
+    known_case(case, &["label", "enableFiltering"], &["context_length", "ranges"])?;
     let ranges = case.input["ranges"].as_array().ok_or("no ranges")?;
     let label = case.params["label"].as_str().unwrap_or("llm-d.ai/context-length-range").to_owned();
     if let Some(odd) = ranges.iter().find(|range| !range.is_null() && !range.is_string()) {
@@ -29,35 +29,11 @@ pub(crate) fn context_range(case: &Case) -> Result<(), String> {
 
 /// Their peer's topology is ours as labels; where that comes from, a step's pick or the client, is no part of the score.
 pub(crate) fn topology(case: &Case) -> Result<(), String> {
-    known(case, &[], &["peer", "candidates"])?;
-    let peer = labels(&case.input["peer"])?;
-    let candidates: Vec<_> = match &case.input["candidates"] {
-        Value::Number(count) => vec![Vec::new(); count.as_u64().ok_or("unknown candidates")? as usize],
-        Value::Array(list) => list.iter().map(labels).collect::<Result<_, _>>()?,
-        other => return Err(format!("unknown candidates {other}")),
-    };
-    let setup = Setup::of(candidates.len(), |at, info| {
-        candidates[at].iter().fold(info, |info, (key, value)| info.label(key, value))
-    });
-    let peer: Vec<(&str, &str)> = peer.iter().map(|(key, value)| (*key, value.as_str())).collect();
+    known_case(case, &[], &topology::INPUTS)?;
+    let places = Places::read(&case.input)?;
+    let setup = Setup::of(places.candidates.len(), |at, info| places.label(at, info));
     let near = |d: &mut Declare<'_>| LocalityScorer::declare(d, LocalityParameters::default());
-    expect(case, &setup.scores_of(&setup.request().labels(&peer), setup.profile().scorer("near", 1.0, near))?)
-}
-
-fn labels(topology: &Value) -> Result<Vec<(&'static str, String)>, String> {
-    let topology = match topology {
-        Value::Null => return Ok(Vec::new()),
-        topology => topology.as_object().ok_or(format!("unknown topology {topology}"))?,
-    };
-    let label = |(key, value): (&String, &Value)| {
-        let key = match key.as_str() {
-            "host" | "hostname" => "host",
-            "rack" => "rack",
-            "zone" => "zone",
-            "region" => "region",
-            other => return Err(format!("unknown level `{other}`")),
-        };
-        Ok((key, value.as_str().ok_or(format!("unknown place {value}"))?.to_owned()))
-    };
-    topology.iter().map(label).collect()
+    let profile = setup.profile().scorer("near", 1.0, near);
+    let scores = setup.scores_of(&setup.request().labels(&places.peer()), profile)?;
+    expect_named(case, &scores, &places.levels)
 }

@@ -7,10 +7,7 @@ use kv_index::{
     BlockHash, BlockSize, ChainHasher, ChainSeed, Event, EventSemantics, Index, Parent, Pod, PodId, Removed, Stored,
     Tier,
 };
-use routing_core::{
-    Declare, Fleet, Picker, PluginError, PodInfo, PrepareContext, Preparer, ProfileBuilder, Ranking, Request,
-    RoutingContext, Scorer, Slot, Totals, Write,
-};
+use routing_core::{Declare, Fleet, PodInfo, ProfileBuilder, Request, Scorer};
 use routing_plugins::Hashing;
 use routing_plugins::extra::{TierMatchParameters, TierMatchPreparer};
 use routing_plugins::load::PodLoad;
@@ -18,7 +15,8 @@ use routing_plugins::prepare::{
     BlockHashParameters, BlockHashPreparer, GivenTokensPreparer, Loads, PrefixMatchPreparer,
 };
 
-use super::super::case;
+use crate::case;
+use crate::plugins::{Best, Given};
 
 pub(crate) struct Setup {
     pub(crate) index: Arc<Index>,
@@ -104,30 +102,16 @@ impl Setup {
     }
 
     pub(crate) fn scores_of(&self, request: &Request<'_>, profile: ProfileBuilder) -> Result<Vec<f64>, String> {
+        if self.fleet.pods().is_empty() {
+            // Nobody is scored; ours does not ask a scorer then.
+            return Ok(Vec::new());
+        }
         let profile = profile.picker("best", |_: &mut Declare<'_>| Best);
         Ok(case::scores(&case::trace(profile, request, &self.fleet)?.2))
     }
 
     fn size(&self) -> BlockSize {
         BlockSize::new(self.block).expect("not 0")
-    }
-}
-
-/// Writes what a function makes.
-pub(crate) struct Given<S, F>(pub(crate) Write<S>, pub(crate) F);
-
-impl<S: Slot, F: Fn() -> S::Value + Send + Sync> Preparer for Given<S, F> {
-    fn prepare(&self, context: &mut PrepareContext<'_>) -> Result<(), PluginError> {
-        Ok(context.put(self.0, (self.1)())?)
-    }
-}
-
-pub(crate) struct Best;
-
-impl Picker for Best {
-    fn pick(&self, _: &RoutingContext<'_>, totals: &Totals<'_>, ranking: &mut Ranking) -> Result<(), PluginError> {
-        totals.rank(1, ranking);
-        Ok(())
     }
 }
 
