@@ -114,7 +114,8 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
 /// The lengths of a case's prompts.
 fn prompts(case: &Case) -> Vec<usize> {
     let given = ["tokens", "query_tokens"].map(|name| tokens(&case.input[name]).ok());
-    let several = case.input["prompts"].as_array().into_iter().flatten().map(|prompt| tokens(prompt).ok());
+    let several = ["prompts", "query_prompts"].map(|name| case.input[name].as_array());
+    let several = several.into_iter().flatten().flatten().map(|prompt| tokens(prompt).ok());
     several.chain(given).flatten().map(|tokens| tokens.len()).collect()
 }
 

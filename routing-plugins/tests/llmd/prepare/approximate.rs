@@ -102,6 +102,17 @@ impl Site {
         Ok(found.into_iter().unzip::<_, _, Vec<_>, Vec<_>>()).map(|(matched, total)| (matched.into(), total.into()))
     }
 
+    /// Depths and blocks of several prompts of one request, added up: a host searches for each by itself.
+    fn search_sum(&self, prompts: &[Value]) -> Result<(Value, Value), String> {
+        let (mut matched, mut total) = (vec![0; self.names.len()], 0);
+        for prompt in prompts {
+            let (depths, blocks) = self.search(&tokens(prompt)?)?;
+            matched.iter_mut().zip(depths).for_each(|(sum, depth)| *sum += depth);
+            total += blocks;
+        }
+        Ok((json!(matched), json!(total)))
+    }
+
     /// Who holds how many of a prompt's blocks, and how many it has.
     fn search(&self, tokens: &[u32]) -> Result<(Vec<usize>, usize), String> {
         let found = Arc::new(Mutex::new((Vec::new(), 0)));
@@ -128,7 +139,8 @@ impl Scorer for Keep {
 /// Who is guessed to hold how much of a prompt, or of each of several, after what was routed; or which of the prompts that
 /// were routed are still held where they went.
 pub(super) fn produce(case: &Case) -> Result<(), String> {
-    known_case(case, &PARAMETERS, &["history", "requests", "query_tokens", "endpoints", "pod_block_size"])?;
+    let inputs = ["history", "requests", "query_tokens", "query_prompts", "endpoints", "pod_block_size"];
+    known_case(case, &PARAMETERS, &inputs)?;
     known(&case.expected, &["matched", "total", "present"])?;
     let names = if case.input["endpoints"].is_null() { vec!["pod1".into()] } else { texts(&case.input["endpoints"])? };
     let site = Site::new(&case.params, names, signed(&case.input, "pod_block_size")?)?;
@@ -150,8 +162,12 @@ pub(super) fn produce(case: &Case) -> Result<(), String> {
             sent.iter().map(|(tokens, targets)| site.holds(tokens, &targets[0])).collect::<Result<Vec<_>, _>>()?;
         found.insert("present".into(), json!(held));
     }
-    if !case.input["query_tokens"].is_null() {
-        let (matched, total) = site.search_all(&case.input["query_tokens"])?;
+    let queried = match (&case.input["query_tokens"], &case.input["query_prompts"]) {
+        (Value::Null, Value::Null) => None,
+        (query, Value::Null) => Some(site.search_all(query)?),
+        (_, _) => Some(site.search_sum(list(&case.input, "query_prompts")?)?),
+    };
+    if let Some((matched, total)) = queried {
         found.extend([("matched".to_owned(), matched), ("total".to_owned(), total)]);
         found.retain(|name, _| case.expected.get(name).is_some());
     }
@@ -164,13 +180,20 @@ type Sent = Vec<(Vec<u32>, Vec<String>)>;
 fn history(site: &Site, history: &[Value]) -> Result<Sent, String> {
     let mut sent = Vec::new();
     for routed in history {
-        known(routed, &["tokens", "routed_to"])?;
+        known(routed, &["tokens", "prompts", "routed_to"])?;
         let targets = match &routed["routed_to"] {
             Value::Null => vec![site.names[0].clone()],
             Value::Object(by_profile) => by_profile.values().map(texts).collect::<Result<Vec<_>, _>>()?.concat(),
             names => texts(names)?,
         };
-        sent.push((tokens(&routed["tokens"])?, targets));
+        // Of several prompts, each goes there by itself.
+        if routed["prompts"].is_null() {
+            sent.push((tokens(&routed["tokens"])?, targets));
+        } else {
+            for prompt in list(routed, "prompts")? {
+                sent.push((tokens(prompt)?, targets.clone()));
+            }
+        }
     }
     Ok(sent)
 }

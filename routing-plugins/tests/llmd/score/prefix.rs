@@ -25,11 +25,11 @@ fn parameters(params: &Value) -> Result<CacheAffinityParameters, String> {
 
 /// Totals differ by endpoint there, so each is asked alone.
 pub(crate) fn score(case: &Case) -> Result<(), String> {
-    known_case(case, &PARAMETERS, &["match", "block_size"])?;
+    known_case(case, &PARAMETERS, &["match", "match_ratio", "block_size"])?;
     let parameters = parameters(&case.params)?;
     let block = whole(&case.input, "block_size")?.unwrap_or(16) as usize;
     let mut found = Vec::new();
-    for matched in list(&case.input, "match")? {
+    for matched in list(&case.input, if case.input["match"].is_null() { "match_ratio" } else { "match" })? {
         let (held, total) = held_of(matched)?;
         let setup = Setup::new(1).prompt(total * block, block as u32);
         setup.hold(0, held);
