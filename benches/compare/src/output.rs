@@ -70,13 +70,14 @@ fn model_in(cpuinfo: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
-    use crate::options::Command;
 
     #[test]
     fn a_folder_holds_tables_json_and_pictures() {
         let folder = std::env::temp_dir().join(format!("pointsman-output-{}", std::process::id()));
-        let Ok(Command::Run(options)) = Command::parse([]) else { panic!("no options are fine") };
+        let options = Options::parse_from(["pointsman-compare"]);
         let mut table = ResultTable::new("writes", "Writes (ns)", ["event", "smg ÷ ours"]);
         table.rows.push(vec!["store".into(), 0.5.into()]);
         for finding in ["target: a: held", "DISAGREES: smg at 1", "target: b: MISSED, worst 0.50"] {

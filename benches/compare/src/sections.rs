@@ -93,15 +93,14 @@ fn sum_up(table: &mut ResultTable, labels: usize) {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
-    use crate::options::Command;
 
     #[test]
     fn a_look_covers_every_table_and_ours_is_right_in_all() {
-        let line = "--quick --rounds 1 --table 2000 --memory-blocks 8000";
-        let Ok(Command::Run(options)) = Command::parse(line.split(' ').map(str::to_owned)) else {
-            panic!("refused");
-        };
+        let line = "pointsman-compare --quick --rounds 1 --table 2000 --memory-blocks 8000";
+        let options = Options::parse_from(line.split(' '));
         let mut told = 0;
         for section in [Section::Search, Section::Tokens, Section::Writes, Section::Evict, Section::Memory] {
             for table in run(section, &options, &mut |_| told += 1) {

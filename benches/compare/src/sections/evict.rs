@@ -201,13 +201,13 @@ const SMG_BEARS: usize = 250_000;
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
-    use crate::options::Command;
 
     #[test]
     fn after_churn_every_system_holds_who_came_and_not_who_went() {
-        let Ok(Command::Run(mut options)) = Command::parse([]) else { panic!("no options are fine") };
-        options.rounds = 2;
+        let options = Options::parse_from(["pointsman-compare", "--rounds", "2"]);
         for grain in [Grain::Blocks, Grain::Whole] {
             let mut table = ResultTable::new("t", "t", ["a"]);
             let churn = Churn::new(300, &options);

@@ -16,8 +16,8 @@ use pointsman_lab::SplitMix64;
 use pointsman_test_support::alloc::Process;
 
 pub(super) fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> Vec<ResultTable> {
-    let sizes = options.memory_blocks.iter();
-    sizes.enumerate().map(|(at, &blocks)| table(blocks, at + 1, options, tell)).collect()
+    let sizes = options.memory_blocks();
+    sizes.iter().enumerate().map(|(at, &blocks)| table(blocks, at + 1, options, tell)).collect()
 }
 
 fn table(blocks: usize, size: usize, options: &Options, tell: &mut dyn FnMut(&str)) -> ResultTable {
@@ -32,7 +32,7 @@ fn table(blocks: usize, size: usize, options: &Options, tell: &mut dyn FnMut(&st
     ));
     let mut weights = Vec::new();
     for (name, make) in NAMES.into_iter().zip(MAKERS) {
-        tell(&format!("size {size} of {}: {blocks} blocks, {name}", options.memory_blocks.len()));
+        tell(&format!("size {size} of {}: {blocks} blocks, {name}", options.memory_blocks().len()));
         settle();
         Process::start();
         let mut system = make(PODS, Prompts::Hashes(&[]));

@@ -14,9 +14,9 @@ use pointsman_benches::measure::{LAPS, Spread, in_turn};
 use pointsman_lab::SplitMix64;
 
 pub(super) fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> Vec<ResultTable> {
-    let all: usize = options.tables.iter().map(|&size| cells(size, options.quick).len()).sum();
+    let all: usize = options.tables().iter().map(|&size| cells(size, options.quick).len()).sum();
     let (mut at, mut tables) = (0, Vec::new());
-    for &size in &options.tables {
+    for &size in &options.tables() {
         let shown = Value::from(size);
         let title = format!("Search in a table of {shown} blocks, by how many depths pods hold a prompt to (ns)");
         let mut spread = table(format!("search_{size}"), &title, "depths");

@@ -37,7 +37,7 @@ pub(super) fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> Vec<ResultTa
     ];
     let title = format!("Searches by threads, {PODS} pods, {BLOCKS} blocks");
     let mut table = ResultTable::new("threads", &title, columns);
-    let fleet = Fleet::build(Cell::new(PODS, BLOCKS, Content::Spread { depths: 4 }, options.table), options.seed);
+    let fleet = Fleet::build(Cell::new(PODS, BLOCKS, Content::Spread { depths: 4 }, options.table()), options.seed);
     let mut lanes = lanes(&fleet);
     table.findings.extend(lanes.iter().filter_map(|lane| lane.disagreement(&fleet)));
     let most = options.threads.unwrap_or_else(cores);

@@ -92,7 +92,7 @@ struct Arena {
 
 impl Arena {
     fn new(blocks: usize, options: &Options) -> Self {
-        let cell = Cell::new(PODS, blocks, Content::Spread { depths: 4 }, options.table);
+        let cell = Cell::new(PODS, blocks, Content::Spread { depths: 4 }, options.table());
         let mut fleet = Fleet::build(cell, options.seed);
         let mut rng = SplitMix64::new(options.seed);
         let held = fleet.chains.len();

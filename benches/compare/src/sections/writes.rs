@@ -26,7 +26,7 @@ pub(super) fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> Vec<ResultTa
     let lengths: &[usize] = if options.quick { &[64] } else { &[16, 64, 512] };
     for (at, &blocks) in lengths.iter().enumerate() {
         tell(&format!("length {} of {}: chains of {blocks} blocks", at + 1, lengths.len()));
-        let plan = Plan::new(blocks, (options.table / blocks).max(1), options.seed);
+        let plan = Plan::new(blocks, (options.table() / blocks).max(1), options.seed);
         table.findings.extend(plan.check());
         for (phase, times) in plan.measure(options.rounds) {
             let mut row = vec![phase.into(), Value::from(blocks)];
