@@ -6,7 +6,7 @@
 //! | [`latency`] | latency histogram |
 //! | [`table`], [`mod@format`] | text tables and number formatting |
 //! | `plot` (with the feature of that name) | charts as SVG |
-//! | [`html`] | escaping of markup, and a check of it |
+//! | [`html`] | escaping of markup |
 
 #![forbid(unsafe_code)]
 
