@@ -5,7 +5,7 @@ use std::hint::black_box;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use pointsman_benches::fleet::{Cell, Content, Fleet};
 use pointsman_benches::ours::Ours;
-use pointsman_benches::system::System;
+use pointsman_benches::system::{Client, System};
 use pointsman_lab::SplitMix64;
 
 fn by_blocks_and_depths(c: &mut Criterion) {
@@ -14,12 +14,11 @@ fn by_blocks_and_depths(c: &mut Criterion) {
         for blocks in [16, 128, 512, 4_096] {
             let fleet = Fleet::build(Cell::new(64, blocks, Content::Spread { depths }, 200_000), 1);
             group.throughput(Throughput::Elements(blocks as u64));
-            let chains: Vec<_> = fleet.chains.iter().map(|chain| Ours::chain(chain)).collect();
-            let mut ours = Ours::new(64);
-            ours.write(&chains, &fleet.steps);
-            let mut order = SplitMix64::new(7).draws(4_096, chains.len()).into_iter().cycle();
+            let mut ours = Client::<Ours>::new(64, fleet.chains.iter().map(|chain| Ours::chain(chain)).collect());
+            ours.write(&fleet.steps);
+            let mut order = SplitMix64::new(7).draws(4_096, fleet.chains.len()).into_iter().cycle();
             group.bench_function(BenchmarkId::new(Ours::NAME, blocks), |b| {
-                b.iter(|| ours.ask(black_box(&chains[order.next().expect("a cycle has no end")])));
+                b.iter(|| ours.search(black_box(order.next().expect("a cycle has no end"))));
             });
         }
         group.finish();

@@ -10,6 +10,9 @@ use routing_core::{
     RoutingContext, RoutingPlan, Scorer, Scores, Totals, Workflow,
 };
 
+use crate::ours::Ours;
+use crate::system::System;
+
 struct Healthy;
 struct SpareRequests;
 struct SpareCache;
@@ -81,12 +84,17 @@ pub fn fleet(pods: usize) -> Fleet {
     let index: Index = Index::new(Config::default());
     let info = |at: usize| {
         let name = format!("pod-{at}");
-        let load = Load { running: (at * 7 % 13) as u32, kv_used: (at * 5 % 17) as f32 / 17.0, ..Load::default() };
-        let info = PodInfo::new(index.join(&name).expect("room"), &name).load(load);
+        let info = PodInfo::new(index.join(&name).expect("room"), &name).load(uneven_load(at));
         let info = info.label("region", if at % 3 == 0 { "eu" } else { "us" });
         if at % 10 == 9 { info.unhealthy() } else { info }
     };
     Fleet::new(1, (0..pods).map(info).collect::<Vec<_>>())
+}
+
+/// A load that differs from pod to pod.
+#[must_use]
+pub fn uneven_load(pod: usize) -> Load {
+    Load { running: (pod * 7 % 13) as u32, kv_used: (pod * 5 % 17) as f32 / 17.0, ..Load::default() }
 }
 
 /// An idle fleet: every pod is as good as any other.
@@ -96,9 +104,7 @@ pub fn fleet(pods: usize) -> Fleet {
 /// If there are more pods than an index has room for.
 #[must_use]
 pub fn idle(pods: usize) -> Fleet {
-    let index: Index = Index::new(Config::default());
-    let name = |at: usize| format!("pod-{at}");
-    Fleet::new(1, (0..pods).map(|at| PodInfo::new(index.join(&name(at)).expect("room"), &name(at))).collect::<Vec<_>>())
+    Ours::new(pods, 1).fleet(|_| Load::default())
 }
 
 /// The same decision as one function: no slots, no boxes, no rows.

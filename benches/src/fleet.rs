@@ -4,6 +4,7 @@
 //! The rule: [`Fleet::held`] is right by construction, and every system has to agree with it.
 
 mod history;
+pub mod testing;
 
 use std::ops::Range;
 
@@ -24,7 +25,7 @@ pub enum Op {
 }
 
 /// One event of one pod's cache, on blocks of a chain.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Step {
     /// Which pod.
@@ -50,6 +51,17 @@ impl Step {
     #[must_use]
     pub fn evict(pod: usize, chain: usize, blocks: Range<usize>) -> Self {
         Self { op: Op::Evict, ..Self::store(pod, chain, blocks) }
+    }
+
+    /// A pod serves a request: its prompt comes in one event, its answer up to `end` block by block.
+    pub fn serve(pod: usize, chain: usize, prompt: Range<usize>, end: usize) -> impl Iterator<Item = Self> {
+        let answer = (prompt.end..end).map(|at| at..at + 1);
+        std::iter::once(prompt).chain(answer).map(move |blocks| Self::store(pod, chain, blocks))
+    }
+
+    /// A pod evicts these blocks of a chain one by one, from the end.
+    pub fn evict_singly(pod: usize, chain: usize, blocks: Range<usize>) -> impl Iterator<Item = Self> {
+        blocks.rev().map(move |at| Self::evict(pod, chain, at..at + 1))
     }
 
     /// How many blocks it concerns.
@@ -172,11 +184,13 @@ impl Fleet {
     }
 
     /// What every system must answer for a chain, by pod.
-    pub fn expected_depths(&self, chain: usize, depths: &mut [u32]) {
-        depths.fill(0);
+    #[must_use]
+    pub fn expected_depths(&self, chain: usize, pods: usize) -> Vec<u32> {
+        let mut depths = vec![0; pods];
         for &(pod, depth) in &self.held[chain] {
             depths[pod] = depth as u32;
         }
+        depths
     }
 
     fn add_spread(&mut self, cell: Cell, rng: &mut SplitMix64, histories: &mut Vec<PodHistory>) {
@@ -238,33 +252,17 @@ pub const MOST_CHAINS: usize = 200_000;
 mod tests {
     use std::collections::HashSet;
 
+    use super::testing::samples;
     use super::*;
     use crate::oracle::Oracle;
 
-    const CELLS: [Cell; 4] = [
-        Cell::new(8, 16, Content::Spread { depths: 4 }, 200),
-        Cell::new(8, 16, Content::Spread { depths: 16 }, 200),
-        Cell::new(64, 40, Content::Spread { depths: 16 }, 500),
-        Cell::new(64, 32, Content::Private, 500),
-    ];
-
-    fn build(cell: Cell, seed: u64) -> Fleet {
-        let (mut fleet, mut rng) = (Fleet::build(cell, seed), SplitMix64::new(!seed));
-        fleet.add_partial(5, cell.blocks / 2, &mut rng);
-        fleet.add_cold(5, cell.blocks + UNSEEN, &mut rng);
-        fleet
-    }
-
     #[test]
     fn what_is_held_is_what_the_steps_leave() {
-        for cell in CELLS {
-            let fleet = build(cell, 5);
+        for (cell, fleet) in samples(5) {
             let mut oracle = Oracle::default();
             oracle.write(&fleet.chains, &fleet.steps);
-            let (mut expected, mut held) = (vec![0; cell.pods], vec![0; cell.pods]);
             for (chain, hashes) in fleet.chains.iter().enumerate() {
-                fleet.expected_depths(chain, &mut expected);
-                oracle.depths(hashes, &mut held);
+                let (held, expected) = (oracle.depths(hashes, cell.pods), fleet.expected_depths(chain, cell.pods));
                 assert_eq!(held, expected, "{cell:?}, chain {chain}");
             }
         }
@@ -272,8 +270,7 @@ mod tests {
 
     #[test]
     fn no_pod_stores_twice_what_it_holds_or_evicts_what_it_does_not() {
-        for cell in CELLS {
-            let fleet = build(cell, 5);
+        for (_, fleet) in samples(5) {
             let mut blocks = HashSet::new();
             for step in &fleet.steps {
                 for &hash in &fleet.chains[step.chain][step.from..step.to] {
@@ -288,9 +285,9 @@ mod tests {
 
     #[test]
     fn queries_are_held_to_as_many_depths_as_the_cell_says() {
-        for cell in CELLS {
-            let fleet = Fleet::build(cell, 5);
-            for held in &fleet.held {
+        for (cell, fleet) in samples(5) {
+            // But for prompts that were added later.
+            for held in &fleet.held[..cell.chains()] {
                 let depths: HashSet<usize> = held.iter().map(|&(_, depth)| depth).collect();
                 assert_eq!(depths.len(), cell.depths(), "{cell:?}");
                 assert!(depths.contains(&cell.blocks));

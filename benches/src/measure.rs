@@ -1,7 +1,9 @@
 //! Interleaved measurement on a noisy machine: rounds of all lanes in turn, medians with their spread.
 
+use serde::Serialize;
+
 /// The middle and the ends of repeated measurements.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
     /// The middle one.
     pub median: f64,
@@ -29,15 +31,30 @@ pub fn interleaved(rounds: usize, lanes: usize, mut measure: impl FnMut(usize) -
 }
 
 /// The same for a measurement that differs by round: it is told the round, then the lane.
-pub fn in_turn(rounds: usize, lanes: usize, mut measure: impl FnMut(usize, usize) -> f64) -> Vec<Spread> {
-    let mut samples = vec![Vec::with_capacity(rounds); lanes];
+pub fn in_turn(rounds: usize, lanes: usize, measure: impl FnMut(usize, usize) -> f64) -> Vec<Spread> {
+    samples_in_turn(rounds, lanes, measure).into_iter().map(Spread::of).collect()
+}
+
+/// The same for a measurement that gives a figure a phase: by phase, the spread of each lane.
+pub fn by_phase<const N: usize>(
+    rounds: usize,
+    lanes: usize,
+    mut measure: impl FnMut(usize) -> [f64; N],
+) -> [Vec<Spread>; N] {
+    let samples = samples_in_turn(rounds, lanes, |_, lane| measure(lane));
+    let spread = |phase: usize, lane: &Vec<[f64; N]>| Spread::of(lane.iter().map(|figures| figures[phase]).collect());
+    std::array::from_fn(|phase| samples.iter().map(|lane| spread(phase, lane)).collect())
+}
+
+/// By lane, what a measurement gave; it is told the round, then the lane.
+pub fn samples_in_turn<T>(rounds: usize, lanes: usize, mut measure: impl FnMut(usize, usize) -> T) -> Vec<Vec<T>> {
+    let mut samples: Vec<Vec<T>> = (0..lanes).map(|_| Vec::with_capacity(rounds)).collect();
     for round in 0..rounds {
-        for i in 0..lanes {
-            let lane = (round + i) % lanes;
+        for lane in (0..lanes).map(|i| (round + i) % lanes) {
             samples[lane].push(measure(round, lane));
         }
     }
-    samples.into_iter().map(Spread::of).collect()
+    samples
 }
 
 /// Laps that a round of short questions is cut into: whoever is interrupted in one loses that lap and not the round.

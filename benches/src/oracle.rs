@@ -33,10 +33,10 @@ impl Oracle {
     }
 
     /// How many leading blocks of a chain each pod holds.
-    pub fn depths(&self, chain: &[BlockHash], depths: &mut [u32]) {
-        for (pod, depth) in depths.iter_mut().enumerate() {
-            *depth = chain.iter().take_while(|&&hash| self.held.contains(&(pod, hash))).count() as u32;
-        }
+    #[must_use]
+    pub fn depths(&self, chain: &[BlockHash], pods: usize) -> Vec<u32> {
+        let held = |pod| chain.iter().take_while(|&&hash| self.held.contains(&(pod, hash))).count() as u32;
+        (0..pods).map(held).collect()
     }
 }
 
@@ -50,15 +50,12 @@ mod tests {
     #[test]
     fn a_hole_ends_what_is_held_and_healing_it_brings_the_rest_back() {
         let chains = vec![SplitMix64::new(1).chain(8)];
-        let (mut oracle, mut depths) = (Oracle::default(), [9; 2]);
+        let mut oracle = Oracle::default();
         oracle.write(&chains, &[Step::store(1, 0, 0..8), Step::evict(1, 0, 3..4)]);
-        oracle.depths(&chains[0], &mut depths);
-        assert_eq!(depths, [0, 3]);
+        assert_eq!(oracle.depths(&chains[0], 2), [0, 3]);
         oracle.write(&chains, &[Step::store(1, 0, 3..4)]);
-        oracle.depths(&chains[0], &mut depths);
-        assert_eq!(depths, [0, 8]);
+        assert_eq!(oracle.depths(&chains[0], 2), [0, 8]);
         oracle.clear(1);
-        oracle.depths(&chains[0], &mut depths);
-        assert_eq!(depths, [0, 0]);
+        assert_eq!(oracle.depths(&chains[0], 2), [0, 0]);
     }
 }

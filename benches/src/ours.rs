@@ -1,32 +1,41 @@
 //! Our index as a system under test: `Index::search` over cumulative hashes.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use kv_index::{
     BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Event, EventSemantics, Index, Matches, Parent, Pod, Removed,
     Stored,
 };
-use routing_core::{Fleet, PodInfo, Request, RoutingInput, RoutingPlan, Selector, Workspace};
+use routing_core::{Fleet, Load, PodInfo, Request, RoutingInput, RoutingPlan, Selector, Workspace};
 use routing_plugins::{Hashing, PluginState, profiles};
 
 use crate::fleet::{Op, Step};
-use crate::system::{BLOCK_TOKENS, System};
+use crate::system::{BLOCK_TOKENS, Client, System};
 
-/// Our index with one caller's buffers.
+/// Our index and its pods.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Ours {
-    index: Arc<Index>,
-    pods: Vec<Pod>,
-    matches: Matches,
+    /// The index.
+    pub index: Arc<Index>,
+    /// The pods that joined it.
+    pub pods: Vec<Pod>,
     hasher: ChainHasher,
-    hashes: Vec<BlockHash>,
+}
+
+/// Buffers of one searching thread.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct OurScratch {
+    /// What the last search found.
+    pub matches: Matches,
     planner: Planner,
 }
 
-/// The profile `cache_aware` over the same index, from tokens to a plan.
+/// The profile `cache_aware` over an index, from tokens to a plan.
 #[derive(Debug)]
-struct Planner {
+pub struct Planner {
     selector: Selector,
     workspace: Workspace,
     fleet: Fleet,
@@ -36,45 +45,91 @@ struct Planner {
 }
 
 impl Planner {
-    fn new(index: &Arc<Index>, pods: &[Pod]) -> Self {
-        let state = PluginState::new(Arc::clone(index), Hashing::Native(block_size()));
+    /// Over an index, for pods of it.
+    ///
+    /// # Panics
+    ///
+    /// If the profile does not build, which it does.
+    #[must_use]
+    pub fn new(index: Arc<Index>, fleet: Fleet) -> Self {
+        let state = PluginState::new(index, Hashing::Native(block_size()));
         let selector = profiles::cache_aware(&state).build().expect("a ready profile builds");
-        let infos = pods.iter().enumerate().map(|(at, pod)| PodInfo::new(*pod, &format!("pod-{at}")));
-        let (workspace, fleet) = (selector.workspace(), Fleet::new(1, infos.collect::<Vec<_>>()));
+        let workspace = selector.workspace();
         Self { selector, workspace, fleet, plan: RoutingPlan::default(), now: Instant::now(), seed: 0 }
     }
 
-    fn plan(&mut self, tokens: &[u32]) -> u64 {
+    /// The pod that is chosen, and how many blocks the plan says it holds.
+    ///
+    /// # Panics
+    ///
+    /// If no pod is chosen, though all are well.
+    pub fn plan(&mut self, tokens: &[u32]) -> (usize, usize) {
         self.seed += 1;
         let request = Request::new(MODEL, self.now).tokens(tokens).seed(self.seed);
         let Self { selector, workspace, fleet, plan, .. } = self;
         selector.decide(workspace, RoutingInput::new(&request, fleet), plan).expect("every pod is well");
-        let (pod, held) = self.chosen();
-        (pod ^ held) as u64
-    }
-
-    fn chosen(&self) -> (usize, usize) {
-        let step = &self.plan.steps()[0];
+        let step = &plan.steps()[0];
         (step.candidates[0].pod.id().index(), step.cache.map_or(0, |cache| cache.held))
     }
 }
 
 /// A prompt, and the same from its end for evictions.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct OurChain {
     forward: Vec<BlockHash>,
     backward: Vec<BlockHash>,
 }
 
+impl Client<Ours> {
+    /// An eighth of so many pods hold each chain, to four depths, filled as engines do: most at once, then block by block.
+    ///
+    /// # Panics
+    ///
+    /// If there are more pods than an index has room for.
+    #[must_use]
+    pub fn held_to_four_depths(pods: usize, chains: Vec<OurChain>) -> Self {
+        let mut client = Self::new(pods, chains);
+        let mut steps = Vec::new();
+        for (at, chain) in client.chains.iter().enumerate() {
+            for holder in 0..(pods / 8).max(1) {
+                let (pod, depth) = ((at * 5 + holder * 7) % pods, chain.forward.len() * (holder % 4 + 1) / 4);
+                let at_once = depth - (depth / 4).min(16);
+                steps.extend(Step::serve(pod, at, 0..at_once, depth));
+            }
+        }
+        client.write(&steps);
+        client
+    }
+}
+
+impl Ours {
+    /// Its pods, each with its load.
+    #[must_use]
+    pub fn fleet(&self, load: impl Fn(usize) -> Load) -> Fleet {
+        let info = |(at, pod): (usize, &Pod)| PodInfo::new(*pod, &format!("pod-{at}")).load(load(at));
+        Fleet::new(1, self.pods.iter().enumerate().map(info).collect::<Vec<_>>())
+    }
+}
+
 impl System for Ours {
     const NAME: &'static str = "pointsman";
+    type Block = BlockHash;
     type Chain = OurChain;
+    type Event = ();
+    type Writer = ();
+    type Scratch = OurScratch;
 
-    fn new(pods: usize) -> Self {
+    fn new(pods: usize, _writers: usize) -> Self {
         let index = Arc::new(Index::new(Config::default()));
-        let pods: Vec<Pod> = (0..pods).map(|i| index.join(&format!("pod-{i}")).expect("room for every pod")).collect();
-        let planner = Planner::new(&index, &pods);
-        Self { index, pods, matches: Matches::default(), hasher: hasher(), hashes: Vec::new(), planner }
+        let pods = (0..pods).map(|i| index.join(&format!("pod-{i}")).expect("room for every pod")).collect();
+        Self { index, pods, hasher: hasher() }
+    }
+
+    fn writer(&self) {}
+
+    fn scratch(&self) -> OurScratch {
+        let planner = Planner::new(Arc::clone(&self.index), self.fleet(|_| Load::default()));
+        OurScratch { matches: Matches::default(), planner }
     }
 
     fn chain(hashes: &[BlockHash]) -> OurChain {
@@ -85,118 +140,97 @@ impl System for Ours {
         Self::chain(&hasher().hash(tokens))
     }
 
-    fn touch(chain: &OurChain) -> u64 {
-        chain.forward.iter().map(|hash| hash.get() >> 32).sum()
+    fn query(chain: &OurChain) -> &[BlockHash] {
+        &chain.forward
     }
 
-    fn write(&mut self, chains: &[OurChain], steps: &[Step]) -> Duration {
-        let start = Instant::now();
-        for step in steps {
-            let chain = &chains[step.chain];
-            let event = match step.op {
-                Op::Store => {
-                    let parent = match step.from {
-                        0 => Parent::Root,
-                        from => Parent::Block(chain.forward[from - 1]),
-                    };
-                    Event::Stored(Stored::new(parent, &chain.forward[step.from..step.to]))
-                }
-                Op::Evict => {
-                    let len = chain.backward.len();
-                    Event::Removed(Removed::new(&chain.backward[len - step.to..len - step.from]))
-                }
-            };
-            self.index.apply(self.pods[step.pod], EventSemantics::Membership, &event).expect("every pod is live");
-        }
-        start.elapsed()
+    fn bits(block: &BlockHash) -> u64 {
+        block.get()
     }
 
-    fn ask(&mut self, chain: &OurChain) -> u64 {
-        self.index.search(&chain.forward, &mut self.matches);
-        self.sum()
+    fn hash(&self, tokens: &[u32], blocks: &mut Vec<BlockHash>) {
+        blocks.clear();
+        self.hasher.extend_into(tokens, blocks);
     }
 
-    fn ask_by_pod(&mut self, chain: &OurChain) -> u64 {
-        self.index.search(&chain.forward, &mut self.matches);
-        let groups = self.matches.groups().iter();
-        groups.map(|group| group.pods.iter().map(|pod| (pod.index() ^ group.depth) as u64).sum::<u64>()).sum()
+    fn event(_: &OurChain, _: &Step) {}
+
+    fn apply(&self, (): &mut (), chain: &OurChain, step: &Step, (): ()) -> bool {
+        let event = match step.op {
+            Op::Store => {
+                let parent = step.from.checked_sub(1).map_or(Parent::Root, |at| Parent::Block(chain.forward[at]));
+                Event::Stored(Stored::new(parent, &chain.forward[step.from..step.to]))
+            }
+            Op::Evict => {
+                let len = chain.backward.len();
+                Event::Removed(Removed::new(&chain.backward[len - step.to..len - step.from]))
+            }
+        };
+        let applied = self.index.apply(self.pods[step.pod], EventSemantics::Membership, &event);
+        applied.expect("every pod is live").refused == 0
     }
 
-    fn ask_tokens(&mut self, tokens: &[u32]) -> u64 {
-        self.hashes.clear();
-        self.hasher.extend_into(tokens, &mut self.hashes);
-        self.index.search(&self.hashes, &mut self.matches);
-        self.sum()
-    }
-
-    fn ask_tokens_lazily(&mut self, tokens: &[u32]) -> u64 {
-        let mut chain = self.hasher.lazy(tokens, &mut self.hashes);
-        self.index.search_lazy(&mut chain, &mut self.matches);
-        self.sum()
-    }
-
-    fn plan_tokens(&mut self, tokens: &[u32]) -> u64 {
-        self.planner.plan(tokens)
-    }
-
-    fn hash_tokens(&mut self, tokens: &[u32]) -> u64 {
-        self.hashes.clear();
-        self.hasher.extend_into(tokens, &mut self.hashes);
-        self.hashes.last().map_or(0, |hash| hash.get())
-    }
-
-    fn depths(&mut self, chain: &OurChain, depths: &mut [u32]) {
-        self.index.search(&chain.forward, &mut self.matches);
-        self.read(depths);
-    }
-
-    fn depths_of_tokens(&mut self, tokens: &[u32], depths: &mut [u32]) {
-        self.ask_tokens_lazily(tokens);
-        self.read(depths);
-    }
-
-    fn planned(&mut self, tokens: &[u32]) -> Option<(usize, usize)> {
-        self.planner.plan(tokens);
-        Some(self.planner.chosen())
-    }
-
-    fn clear(&mut self, pod: usize) -> Duration {
-        let start = Instant::now();
+    fn clear(&self, (): &mut (), pod: usize) {
         self.index.apply(self.pods[pod], EventSemantics::Membership, &Event::Cleared).expect("every pod is live");
-        start.elapsed()
     }
 
-    fn probes(&self) -> Option<usize> {
-        Some(self.matches.lookups())
+    fn search_by_pod(&self, query: &[BlockHash], scratch: &mut OurScratch, each: impl FnMut(usize, u32)) {
+        self.index.search(query, &mut scratch.matches);
+        by_pod(&scratch.matches, each);
     }
 
-    fn claimed_bytes(&self) -> Option<usize> {
+    fn search(&self, query: &[BlockHash], scratch: &mut OurScratch) -> u64 {
+        self.index.search(query, &mut scratch.matches);
+        sum(&scratch.matches)
+    }
+
+    fn search_lazily(&self, tokens: &[u32], blocks: &mut Vec<BlockHash>, scratch: &mut OurScratch) -> u64 {
+        self.index.search_lazy(&mut self.hasher.lazy(tokens, blocks), &mut scratch.matches);
+        sum(&scratch.matches)
+    }
+
+    fn depths_lazily(&self, tokens: &[u32], scratch: &mut OurScratch, each: impl FnMut(usize, u32)) {
+        self.search_lazily(tokens, &mut Vec::new(), scratch);
+        by_pod(&scratch.matches, each);
+    }
+
+    fn plan(&self, tokens: &[u32], scratch: &mut OurScratch) -> Option<(usize, usize)> {
+        Some(scratch.planner.plan(tokens))
+    }
+
+    fn probes(scratch: &OurScratch) -> Option<usize> {
+        Some(scratch.matches.lookups())
+    }
+
+    fn claimed_bytes(&self, (): &()) -> Option<usize> {
         Some(self.index.stats().bytes)
     }
 
-    fn tidy(&mut self) {
+    fn tidy(&self) {
         kv_index::collect_garbage();
     }
 }
 
-impl Ours {
-    fn read(&self, depths: &mut [u32]) {
-        depths.fill(0);
-        for group in self.matches.groups() {
-            for pod in group.pods {
-                depths[pod.index()] = group.depth as u32;
-            }
-        }
-    }
-
-    fn sum(&self) -> u64 {
-        self.matches.groups().iter().map(|group| group.depth as u64 ^ group.pods.words()[0]).sum()
+fn by_pod(matches: &Matches, mut each: impl FnMut(usize, u32)) {
+    for group in matches.groups() {
+        group.pods.iter().for_each(|pod| each(pod.index(), group.depth as u32));
     }
 }
 
-const MODEL: &str = "bench";
+fn sum(matches: &Matches) -> u64 {
+    matches.groups().iter().map(|group| group.depth as u64 ^ group.pods.words()[0]).fold(0, u64::wrapping_add)
+}
 
-fn block_size() -> BlockSize {
+/// The model that prompts are for.
+pub const MODEL: &str = "bench";
+
+/// Blocks of [`BLOCK_TOKENS`].
+///
+/// # Panics
+///
+/// Never: that is not zero.
+#[must_use]
+pub fn block_size() -> BlockSize {
     BlockSize::new(BLOCK_TOKENS as u32).expect("not zero")
 }
 

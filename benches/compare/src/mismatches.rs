@@ -1,38 +1,44 @@
 //! Wrong answers, counted: a system's depths against the oracle's.
 
-use kv_index::BlockHash;
-use pointsman_benches::oracle::Oracle;
+use std::collections::BTreeSet;
 
 use crate::systems::Contender;
 
-/// A line for each system that answers otherwise for one of these chains, which it has loaded.
+/// A line for each system that answers otherwise than expected for one of these chains, which it has loaded.
 pub(crate) fn disagreements(
-    oracle: &Oracle,
     case: &str,
-    chains: &[Vec<BlockHash>],
-    asked: impl IntoIterator<Item = usize> + Clone,
-    pods: usize,
     contenders: &mut [Box<dyn Contender>],
+    asked: impl IntoIterator<Item = usize>,
+    expected: impl FnMut(usize) -> Vec<u32>,
+) -> Vec<String> {
+    let ask = |contender: &mut dyn Contender, chain: usize, answer: &mut [u32]| contender.depths(chain, answer);
+    compare(case, contenders, asked, expected, ask)
+}
+
+/// The same for any way of asking.
+pub(crate) fn compare(
+    case: &str,
+    contenders: &mut [Box<dyn Contender>],
+    asked: impl IntoIterator<Item = usize>,
+    mut expected: impl FnMut(usize) -> Vec<u32>,
+    ask: impl Fn(&mut dyn Contender, usize, &mut [u32]),
 ) -> Vec<String> {
     let mut counts = vec![Mismatches::default(); contenders.len()];
-    let (mut expected, mut answer) = (vec![0; pods], vec![0; pods]);
-    for chain in asked {
-        oracle.depths(&chains[chain], &mut expected);
+    for chain in asked.into_iter().collect::<BTreeSet<_>>() {
+        let expected = expected(chain);
         for (contender, mismatches) in contenders.iter_mut().zip(&mut counts) {
-            contender.depths(chain, &mut answer);
+            let mut answer = vec![0; expected.len()];
+            ask(&mut **contender, chain, &mut answer);
             mismatches.add(chain, &answer, &expected);
         }
     }
-    contenders
-        .iter()
-        .zip(counts)
-        .filter_map(|(contender, mismatches)| mismatches.line(contender.name(), case))
-        .collect()
+    let systems = contenders.iter().zip(counts);
+    systems.filter_map(|(contender, mismatches)| mismatches.line(contender.name(), case)).collect()
 }
 
 /// Counts prompts that one system answers wrongly, and keeps the first of them.
 #[derive(Clone, Debug, Default)]
-pub struct Mismatches {
+pub(crate) struct Mismatches {
     asked: usize,
     wrong: usize,
     first: Option<(usize, usize, u32, u32)>,
@@ -40,7 +46,7 @@ pub struct Mismatches {
 
 impl Mismatches {
     /// Counts one answer.
-    pub fn add(&mut self, chain: usize, answer: &[u32], expected: &[u32]) {
+    pub(crate) fn add(&mut self, chain: usize, answer: &[u32], expected: &[u32]) {
         self.asked += 1;
         if let Some(pod) = (0..expected.len()).find(|&pod| answer[pod] != expected[pod]) {
             self.wrong += 1;
@@ -49,8 +55,7 @@ impl Mismatches {
     }
 
     /// What there is to report, if anything was wrong.
-    #[must_use]
-    pub fn line(&self, system: &str, case: &str) -> Option<String> {
+    pub(crate) fn line(&self, system: &str, case: &str) -> Option<String> {
         let (chain, pod, said, held) = self.first?;
         let Self { wrong, asked, .. } = self;
         Some(format!(
@@ -62,6 +67,7 @@ impl Mismatches {
 #[cfg(test)]
 mod tests {
     use pointsman_benches::fleet::Step;
+    use pointsman_benches::oracle::Oracle;
     use pointsman_benches::random_prompt::RandomPrompt;
     use pointsman_lab::SplitMix64;
 
@@ -77,7 +83,7 @@ mod tests {
         for contender in &mut contenders[1..] {
             contender.write(&[Step::store(1, 0, 0..8)]);
         }
-        let lines = disagreements(&oracle, "here", &chains, 0..1, 2, &mut contenders);
+        let lines = disagreements("here", &mut contenders, 0..1, |chain| oracle.depths(&chains[chain], 2));
         let wrong = "DISAGREES: pointsman at here: 1 of 1 prompts; first: chain 0, pod 1: says 0, holds 8";
         assert_eq!(lines, [wrong]);
     }

@@ -3,12 +3,10 @@
 //! A plot is derived from a table alone. The rule: what is not a finite number is not drawn, so that a picture
 //! is well-formed whatever was measured.
 
-mod lines;
-
 use pointsman_lab::format::Unit;
-use pointsman_lab::plot::{BarChart, RatioPlot};
+use pointsman_lab::plot::{Axis, BarChart, LineChart, RatioPlot};
 
-use crate::results::{ResultTable, Value};
+use crate::results::ResultTable;
 use crate::systems::NAMES;
 
 /// One picture.
@@ -26,7 +24,7 @@ impl Plot {
     /// are systems, and dots where it has ratios.
     #[must_use]
     pub fn of(table: &ResultTable) -> Vec<Self> {
-        let labels = label_columns(table);
+        let labels = table.labels();
         let ratios: Vec<usize> = (labels..table.columns.len()).filter(|&at| is_ratio(table, at)).collect();
         let measured: Vec<usize> = (labels..table.columns.len()).filter(|&at| !is_ratio(table, at)).collect();
         let mut plots = Vec::new();
@@ -54,7 +52,7 @@ impl Plot {
     pub fn ratios(table: &ResultTable, labels: usize, columns: &[usize]) -> String {
         let mut ratios = RatioPlot::new(&*table.title, columns.iter().map(|&at| table.columns[at].clone()));
         for row in &table.rows {
-            ratios.add(table.case(row, labels), columns.iter().map(|&at| row[at].number()));
+            ratios.add(table.case(row, 0..labels), columns.iter().map(|&at| row[at].number()));
         }
         ratios.draw()
     }
@@ -62,7 +60,26 @@ impl Plot {
     /// A line a column, and one for each combination of further labels, over the first column.
     #[must_use]
     pub fn lines(table: &ResultTable, labels: usize, columns: &[usize]) -> String {
-        lines::draw(table, labels, columns)
+        let about = if let [column] = columns { &*table.columns[*column] } else { "" };
+        let x = Axis::new(&*table.columns[0]).log(10.0);
+        let mut lines = LineChart::new(&*table.title, x, Axis::new(about).fitting());
+        let mut cases: Vec<String> = Vec::new();
+        for row in &table.rows {
+            let case = table.case(row, 1..labels);
+            if !cases.contains(&case) {
+                cases.push(case);
+            }
+        }
+        for &at in columns {
+            for name in &cases {
+                let rows = table.rows.iter().filter(|row| table.case(row, 1..labels) == *name);
+                let points = rows.filter_map(|row| Some((row[0].number()?, row[at].number()?)));
+                let column = if columns.len() == 1 { "" } else { &*table.columns[at] };
+                let parts = [column, name].into_iter().filter(|part| !part.is_empty());
+                lines.add(parts.collect::<Vec<_>>().join(", "), points);
+            }
+        }
+        lines.draw()
     }
 
     /// A group of bars a column, a bar a row.
@@ -80,12 +97,6 @@ impl Plot {
         let parts: Vec<&str> = std::iter::once(&*table.id).chain(words).collect();
         Self { name: parts.join("_"), svg }
     }
-}
-
-/// Leading columns that name a row: words, and counts that are exact.
-fn label_columns(table: &ResultTable) -> usize {
-    let names = |at: usize| table.rows.iter().all(|row| matches!(row[at], Value::Text(_) | Value::Count(_)));
-    (0..table.columns.len()).take_while(|&at| names(at)).count()
 }
 
 fn is_ratio(table: &ResultTable, column: usize) -> bool {

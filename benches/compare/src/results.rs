@@ -2,13 +2,16 @@
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
+use std::ops::Range;
 
 use pointsman_benches::measure::Spread;
 use pointsman_lab::format::{grouped, significant};
 use pointsman_lab::table::TextTable;
+use serde::{Serialize, Serializer};
 
 /// One value of a table.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
 #[non_exhaustive]
 pub enum Value {
     /// Words.
@@ -23,35 +26,18 @@ pub enum Value {
     Missing,
 }
 
-impl From<&str> for Value {
-    fn from(text: &str) -> Self {
-        Self::Text(text.to_owned())
-    }
+/// Values of each kind.
+macro_rules! value_from {
+    ($($from:ty => $kind:ident),*) => {$(
+        impl From<$from> for Value {
+            fn from(value: $from) -> Self {
+                Self::$kind(value.into())
+            }
+        }
+    )*};
 }
 
-impl From<String> for Value {
-    fn from(text: String) -> Self {
-        Self::Text(text)
-    }
-}
-
-impl From<usize> for Value {
-    fn from(count: usize) -> Self {
-        Self::Count(count)
-    }
-}
-
-impl From<f64> for Value {
-    fn from(number: f64) -> Self {
-        Self::Number(number)
-    }
-}
-
-impl From<Spread> for Value {
-    fn from(spread: Spread) -> Self {
-        Self::Spread(spread)
-    }
-}
+value_from!(&str => Text, String => Text, usize => Count, f64 => Number, Spread => Spread);
 
 impl<T: Into<Self>> From<Option<T>> for Value {
     fn from(value: Option<T>) -> Self {
@@ -118,14 +104,21 @@ impl ResultTable {
         self.columns.iter().position(|column| column == name)
     }
 
-    /// Where a row stands, in the words of the first `labels` columns: `64 pods, 16 blocks, hit`.
+    /// Leading columns that name a row: words, and counts that are exact.
     #[must_use]
-    pub fn case(&self, row: &[Value], labels: usize) -> String {
-        let label = |(value, column): (&Value, &String)| match value {
+    pub fn labels(&self) -> usize {
+        let names = |at: usize| self.rows.iter().all(|row| matches!(row[at], Value::Text(_) | Value::Count(_)));
+        (0..self.columns.len()).take_while(|&at| names(at)).count()
+    }
+
+    /// What some columns say of a row: `64 pods, 16 blocks, hit`.
+    #[must_use]
+    pub fn case(&self, row: &[Value], columns: Range<usize>) -> String {
+        let label = |at: usize| match &row[at] {
             Value::Text(text) => text.clone(),
-            number => format!("{number} {column}"),
+            number => format!("{number} {}", self.columns[at]),
         };
-        row.iter().zip(&self.columns).take(labels).map(label).collect::<Vec<_>>().join(", ")
+        columns.map(label).collect::<Vec<_>>().join(", ")
     }
 
     /// The table as Markdown.
@@ -144,66 +137,47 @@ impl ResultTable {
         }
         out
     }
-
-    fn json(&self, out: &mut String) {
-        let _ = write!(out, "{{\"id\":{},\"title\":{},\"rows\":[", quoted(&self.id), quoted(&self.title));
-        for (i, row) in self.rows.iter().enumerate() {
-            out.push_str(if i == 0 { "{" } else { ",{" });
-            for (j, (name, value)) in self.columns.iter().zip(row).enumerate() {
-                let comma = if j == 0 { "" } else { "," };
-                let _ = write!(out, "{comma}{}:{}", quoted(name), json_value(value));
-            }
-            out.push('}');
-        }
-        let findings: Vec<String> = self.findings.iter().map(|finding| quoted(finding)).collect();
-        let _ = write!(out, "],\"findings\":[{}]}}", findings.join(","));
-    }
 }
 
 /// Every table as one JSON document.
+///
+/// # Panics
+///
+/// Never: the names of columns are text.
 #[must_use]
 pub fn json(command: &str, tables: &[ResultTable]) -> String {
-    let mut out = format!("{{\"command\":{},\"tables\":[", quoted(command));
-    for (i, table) in tables.iter().enumerate() {
-        if i > 0 {
-            out.push(',');
-        }
-        table.json(&mut out);
-    }
-    out.push_str("]}\n");
-    out
+    let document = Document { command, tables: tables.iter().map(JsonTable::new).collect() };
+    serde_json::to_string(&document).expect("keys are text") + "\n"
 }
 
-fn json_value(value: &Value) -> String {
-    match value {
-        Value::Text(text) => quoted(text),
-        Value::Count(count) => count.to_string(),
-        Value::Number(number) => json_number(*number),
-        Value::Spread(Spread { median, min, max }) => {
-            let [median, min, max] = [median, min, max].map(|number| json_number(*number));
-            format!("{{\"median\":{median},\"min\":{min},\"max\":{max}}}")
-        }
-        Value::Missing => "null".to_owned(),
+#[derive(Serialize)]
+struct Document<'t> {
+    command: &'t str,
+    tables: Vec<JsonTable<'t>>,
+}
+
+#[derive(Serialize)]
+struct JsonTable<'t> {
+    id: &'t str,
+    title: &'t str,
+    rows: Vec<JsonRow<'t>>,
+    findings: &'t [String],
+}
+
+impl<'t> JsonTable<'t> {
+    fn new(table: &'t ResultTable) -> Self {
+        let rows = table.rows.iter().map(|row| JsonRow(&table.columns, row)).collect();
+        Self { id: &table.id, title: &table.title, rows, findings: &table.findings }
     }
 }
 
-fn json_number(number: f64) -> String {
-    if number.is_finite() { format!("{number:.4}") } else { "null".to_owned() }
-}
+/// A row's values by their columns, in order.
+struct JsonRow<'t>(&'t [String], &'t [Value]);
 
-fn quoted(text: &str) -> String {
-    let mut out = String::from("\"");
-    for char in text.chars() {
-        match char {
-            '"' | '\\' => out.extend(['\\', char]),
-            char if char < ' ' => {
-                let _ = write!(out, "\\u{:04x}", u32::from(char));
-            }
-            char => out.push(char),
-        }
+impl Serialize for JsonRow<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().zip(self.1))
     }
-    out.push('"');
-    out
 }
 
 #[cfg(test)]
@@ -220,7 +194,7 @@ mod tests {
         assert!(markdown.contains("|   ours | 9.00 (1.00..1,234) |"), "{markdown}");
         assert!(markdown.contains("| -----: | -----------------: |"), "{markdown}");
         let json = json("compare", &[table]);
-        assert!(json.contains(r#""title":"Who \"wins\"","rows":[{"who":"ours","ns":{"median":9.0000"#), "{json}");
+        assert!(json.contains(r#""title":"Who \"wins\"","rows":[{"who":"ours","ns":{"median":9.0,"#), "{json}");
         assert!(json.contains(r#"{"who":"theirs","ns":null}"#), "{json}");
     }
 }

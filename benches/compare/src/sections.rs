@@ -1,5 +1,6 @@
 //! Measurements, one a file: each takes the options, reports its progress and returns tables.
 
+mod arena;
 mod clear;
 mod decision;
 mod evict;
@@ -12,13 +13,16 @@ mod threads;
 mod tokens;
 mod writes;
 
-use crate::mismatches::Mismatches;
+use kv_index::BlockHash;
+
+use crate::mismatches::disagreements;
 use crate::options::{Options, Section};
 use crate::results::{ResultTable, Value};
-use crate::systems::{Contender, NAMES};
+use crate::systems::{NAMES, Prompts, contenders};
 use crate::targets::Cells;
-use pointsman_benches::fleet::Fleet;
+use pointsman_benches::fleet::Step;
 use pointsman_benches::measure::Spread;
+use pointsman_benches::oracle::Oracle;
 
 /// Runs one section.
 #[must_use]
@@ -36,42 +40,43 @@ pub fn run(section: Section, options: &Options, tell: &mut dyn FnMut(&str)) -> V
     }
 }
 
-/// Compares every system's answers with the expected; a line for each system that is wrong.
-fn disagreements(
-    case: &str,
-    fleet: &Fleet,
-    contenders: &mut [Box<dyn Contender>],
+/// Plays phases untimed in every system, and compares answers for some chains after each.
+fn rehearse<'s>(
     pods: usize,
-    order: &[usize],
+    chains: &[Vec<BlockHash>],
+    phases: impl IntoIterator<Item = (String, &'s [Step])>,
+    asked: impl IntoIterator<Item = usize> + Clone,
 ) -> Vec<String> {
-    let ask = |contender: &mut dyn Contender, chain: usize, answer: &mut [u32]| contender.depths(chain, answer);
-    compare(case, fleet, contenders, pods, order, ask)
-}
-
-/// The same for any way of asking.
-fn compare(
-    case: &str,
-    fleet: &Fleet,
-    contenders: &mut [Box<dyn Contender>],
-    pods: usize,
-    order: &[usize],
-    ask: impl Fn(&mut dyn Contender, usize, &mut [u32]),
-) -> Vec<String> {
-    let mut asked = order.to_vec();
-    asked.sort_unstable();
-    asked.dedup();
-    let (mut expected, mut answer) = (vec![0; pods], vec![0; pods]);
+    let (mut oracle, mut contenders) = (Oracle::default(), contenders(pods, Prompts::Hashes(chains)));
     let mut lines = Vec::new();
-    for contender in contenders {
-        let mut mismatches = Mismatches::default();
-        for &chain in &asked {
-            fleet.expected_depths(chain, &mut expected);
-            ask(&mut **contender, chain, &mut answer);
-            mismatches.add(chain, &answer, &expected);
+    for (case, steps) in phases {
+        oracle.write(chains, steps);
+        for contender in &mut contenders {
+            let before = contender.refused();
+            contender.write(steps);
+            let refused = contender.refused() - before;
+            if refused > 0 {
+                lines.push(format!("REFUSES: {} would not take {refused} stores, {case}", contender.name()));
+            }
         }
-        lines.extend(mismatches.line(contender.name(), case));
+        let expected = |chain: usize| oracle.depths(&chains[chain], pods);
+        lines.extend(disagreements(&case, &mut contenders, asked.clone(), expected));
     }
     lines
+}
+
+/// A table with a time of every system and the peers' ratios in each row.
+fn comparison(id: &'static str, title: &str, labels: &[&str]) -> ResultTable {
+    let names = labels.iter().chain(&NAMES).map(|&name| name.to_owned());
+    ResultTable::new(id, title, names.chain(ratio_columns()))
+}
+
+/// A row of such a table.
+fn compared(labels: Vec<Value>, times: impl IntoIterator<Item = impl Into<Option<Spread>>>) -> Vec<Value> {
+    let times: Vec<Option<Spread>> = times.into_iter().map(Into::into).collect();
+    let ratio = |peer: usize| Some(times[peer]?.median / times[0]?.median);
+    let ratios = [1, 2].map(|peer| ratio(peer).into());
+    labels.into_iter().chain(times.iter().map(|&time| time.into())).chain(ratios).collect()
 }
 
 /// What columns of ratios are called: a peer's time over ours.
@@ -79,16 +84,17 @@ fn ratio_columns() -> [String; 2] {
     [1, 2].map(|peer| format!("{} ÷ ours", NAMES[peer]))
 }
 
-/// Ratios of the peers' times over ours.
-fn ratios(times: &[Spread]) -> [Value; 2] {
-    [1, 2].map(|peer| Value::from(times[peer].median / times[0].median))
+/// Sums up the columns of ratios of a table.
+fn sum_up(table: &mut ResultTable) {
+    for column in ratio_columns() {
+        table.findings.push(Cells::of(table, &column).summary());
+    }
 }
 
-/// Sums up the columns of ratios of a table, whose rows are named by its first `labels` columns.
-fn sum_up(table: &mut ResultTable, labels: usize) {
-    for column in ratio_columns() {
-        table.findings.push(Cells::of(table, labels, &column).summary(&column));
-    }
+/// Whether ours is nowhere behind the first peer.
+fn judge_rows(table: &mut ResultTable) {
+    let line = Cells::of(table, &ratio_columns()[0]).every(1.0, "every row");
+    table.findings.push(line);
 }
 
 #[cfg(test)]

@@ -3,35 +3,36 @@
 mod dynamo;
 mod smg;
 
-use std::fmt;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use kv_index::BlockHash;
 use pointsman_benches::fleet::Step;
 use pointsman_benches::ours::Ours;
-use pointsman_benches::system::System;
+use pointsman_benches::system::{Client, System, touch};
 
-pub(crate) use self::dynamo::block_on;
-pub use self::dynamo::{Dynamo, DynamoChain};
-pub use self::smg::{Smg, SmgChain};
+use self::dynamo::Dynamo;
+use self::smg::Smg;
+use crate::load::{Load, Sample, search_for_a_while};
+use crate::replay::corpus::Corpus;
+use crate::replay::drive::{Lanes, ReplayTimes, replay};
 
 /// One way to ask.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub enum Lap<'a> {
+pub enum Lap {
     /// Search for hashed prompts.
     Search,
     /// The same, the answer read pod by pod.
     ByPod,
-    /// Hash these prompts.
-    Hash(&'a [Vec<u32>]),
-    /// Hash these prompts and search.
-    Tokens(&'a [Vec<u32>]),
+    /// Hash tokens.
+    Hash,
+    /// Hash tokens and search.
+    Tokens,
     /// The same, hashing on demand.
-    TokensLazily(&'a [Vec<u32>]),
-    /// Hash these prompts, search and decide, if the system decides.
-    Plan(&'a [Vec<u32>]),
+    TokensLazily,
+    /// Hash tokens, search and decide, if the system decides.
+    Plan,
 }
 
 /// Prompts for a contender to be filled with and asked about.
@@ -45,15 +46,15 @@ pub enum Prompts<'a> {
 }
 
 /// A system with the prompts it works on, whatever its types.
-pub trait Contender: fmt::Debug {
+pub trait Contender {
     /// What it is called in tables.
     fn name(&self) -> &'static str;
     /// Replaces the prompts that steps and queries speak of; what is held stays.
     fn load(&mut self, prompts: Prompts<'_>);
     /// Applies steps; how long that took until a search sees them.
     fn write(&mut self, steps: &[Step]) -> Duration;
-    /// Asks for prompts in this order; how long that took.
-    fn time(&mut self, lap: Lap<'_>, order: &[usize]) -> Duration;
+    /// Asks for prompts in this order, by these tokens if the lap takes tokens; how long that took.
+    fn time(&mut self, lap: Lap, tokens: &[Vec<u32>], order: &[usize]) -> Duration;
     /// The answer for one prompt by pod.
     fn depths(&mut self, chain: usize, depths: &mut [u32]);
     /// The answer for these tokens by pod, by the call that hashes on demand if there is one.
@@ -69,7 +70,11 @@ pub trait Contender: fmt::Debug {
     /// Bytes the system itself says it takes.
     fn claimed_bytes(&self) -> Option<usize>;
     /// Gives back what can be given back.
-    fn tidy(&mut self);
+    fn tidy(&self);
+    /// Searches on several threads at once, perhaps beside a writer.
+    fn search_for_a_while(&mut self, load: Load) -> Sample;
+    /// Sends a corpus, whose prompts are loaded, to an empty system of this kind.
+    fn replay(&self, corpus: &Corpus, lanes: Lanes, window: Duration) -> ReplayTimes;
 }
 
 /// Every system, empty, ours first.
@@ -88,23 +93,12 @@ pub const MAKERS: [Maker; 3] = [enter::<Ours>, enter::<Smg>, enter::<Dynamo>];
 pub const NAMES: [&str; 3] = [Ours::NAME, Smg::NAME, Dynamo::NAME];
 
 fn enter<S: System + 'static>(pods: usize, prompts: Prompts<'_>) -> Box<dyn Contender> {
-    let mut entrant = Entrant { system: S::new(pods), chains: Vec::new() };
-    entrant.load(prompts);
-    Box::new(entrant)
+    let mut client = Client::<S>::new(pods, Vec::new());
+    client.load(prompts);
+    Box::new(client)
 }
 
-struct Entrant<S: System> {
-    system: S,
-    chains: Vec<S::Chain>,
-}
-
-impl<S: System> fmt::Debug for Entrant<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Entrant({}, {} chains)", S::NAME, self.chains.len())
-    }
-}
-
-impl<S: System> Contender for Entrant<S> {
+impl<S: System> Contender for Client<S> {
     fn name(&self) -> &'static str {
         S::NAME
     }
@@ -117,60 +111,74 @@ impl<S: System> Contender for Entrant<S> {
     }
 
     fn write(&mut self, steps: &[Step]) -> Duration {
-        // In portions, so that events made beforehand do not pile up.
-        steps.chunks(PORTION).map(|steps| self.system.write(&self.chains, steps)).sum()
+        Self::write(self, steps)
     }
 
-    fn time(&mut self, lap: Lap<'_>, order: &[usize]) -> Duration {
-        let Self { system, chains } = self;
-        let chain = |i: usize| S::touch(&chains[i]);
+    fn time(&mut self, lap: Lap, tokens: &[Vec<u32>], order: &[usize]) -> Duration {
+        let Self { system, chains, scratch, blocks, .. } = self;
+        let (chain, sum) = (|i: usize| touch::<S>(&chains[i]), |i: usize| sum(&tokens[i]));
         match lap {
-            Lap::Search => clock(order, 16, chain, |i| system.ask(&chains[i])),
-            Lap::ByPod => clock(order, 16, chain, |i| system.ask_by_pod(&chains[i])),
-            Lap::Hash(prompts) => clock(order, 1, |i| sum(&prompts[i]), |i| system.hash_tokens(&prompts[i])),
-            Lap::Tokens(prompts) => clock(order, 1, |i| sum(&prompts[i]), |i| system.ask_tokens(&prompts[i])),
-            Lap::TokensLazily(prompts) => {
-                clock(order, 1, |i| sum(&prompts[i]), |i| system.ask_tokens_lazily(&prompts[i]))
-            }
-            Lap::Plan(prompts) => clock(order, 1, |i| sum(&prompts[i]), |i| system.plan_tokens(&prompts[i])),
+            Lap::Search => clock(order, 16, chain, |i| system.search(S::query(&chains[i]), scratch)),
+            Lap::ByPod => clock(order, 16, chain, |i| system.sum_by_pod(S::query(&chains[i]), scratch)),
+            Lap::Hash => clock(order, 1, sum, |i| {
+                system.hash(&tokens[i], blocks);
+                blocks.last().map_or(0, S::bits)
+            }),
+            Lap::Tokens => clock(order, 1, sum, |i| self.search_tokens(&tokens[i])),
+            Lap::TokensLazily => clock(order, 1, sum, |i| system.search_lazily(&tokens[i], blocks, scratch)),
+            Lap::Plan => clock(order, 1, sum, |i| self.plan(&tokens[i])),
         }
     }
 
     fn depths(&mut self, chain: usize, depths: &mut [u32]) {
-        self.system.depths(&self.chains[chain], depths);
+        depths.fill(0);
+        let query = S::query(&self.chains[chain]);
+        self.system.search_by_pod(query, &mut self.scratch, |pod, depth| depths[pod] = depth);
     }
 
     fn depths_of_tokens(&mut self, tokens: &[u32], depths: &mut [u32]) {
-        self.system.depths_of_tokens(tokens, depths);
+        depths.fill(0);
+        self.system.depths_lazily(tokens, &mut self.scratch, |pod, depth| depths[pod] = depth);
     }
 
     fn planned(&mut self, tokens: &[u32]) -> Option<(usize, usize)> {
-        self.system.planned(tokens)
+        self.system.plan(tokens, &mut self.scratch)
     }
 
     fn clear(&mut self, pod: usize) -> Duration {
-        self.system.clear(pod)
+        let start = Instant::now();
+        self.system.clear(&mut self.writer, pod);
+        self.system.drain();
+        start.elapsed()
     }
 
     fn refused(&self) -> usize {
-        self.system.refused()
+        self.refused
     }
 
     fn probes(&mut self, order: &[usize]) -> Option<f64> {
         let mut sum = 0;
         for &i in order {
-            self.system.ask(&self.chains[i]);
-            sum += self.system.probes()?;
+            self.search(i);
+            sum += S::probes(&self.scratch)?;
         }
         Some(sum as f64 / order.len() as f64)
     }
 
     fn claimed_bytes(&self) -> Option<usize> {
-        self.system.claimed_bytes()
+        self.system.claimed_bytes(&self.writer)
     }
 
-    fn tidy(&mut self) {
+    fn tidy(&self) {
         self.system.tidy();
+    }
+
+    fn search_for_a_while(&mut self, load: Load) -> Sample {
+        search_for_a_while(self, load)
+    }
+
+    fn replay(&self, corpus: &Corpus, lanes: Lanes, window: Duration) -> ReplayTimes {
+        replay::<S>(&self.chains, corpus, lanes, window)
     }
 }
 
@@ -201,40 +209,21 @@ fn sum(tokens: &[u32]) -> u64 {
     tokens.iter().map(|&token| u64::from(token)).sum()
 }
 
-/// Steps written at a time.
-const PORTION: usize = 1 << 14;
-
 #[cfg(test)]
 mod tests {
-    use pointsman_benches::fleet::{Cell, Content, Fleet, UNSEEN};
-    use pointsman_lab::SplitMix64;
+    use pointsman_benches::fleet::testing::samples;
 
     use super::*;
 
-    const CELLS: [Cell; 4] = [
-        Cell::new(8, 16, Content::Spread { depths: 4 }, 200),
-        Cell::new(8, 16, Content::Spread { depths: 16 }, 200),
-        Cell::new(64, 40, Content::Spread { depths: 16 }, 500),
-        Cell::new(64, 32, Content::Private, 500),
-    ];
-
-    fn build(cell: Cell, seed: u64) -> Fleet {
-        let (mut fleet, mut rng) = (Fleet::build(cell, seed), SplitMix64::new(!seed));
-        fleet.add_partial(5, cell.blocks / 2, &mut rng);
-        fleet.add_cold(5, cell.blocks + UNSEEN, &mut rng);
-        fleet
-    }
-
     #[test]
     fn every_system_answers_the_truth() {
-        for cell in CELLS {
-            let fleet = build(cell, 6);
-            let (mut expected, mut answer) = (vec![0; cell.pods], vec![0; cell.pods]);
+        for (cell, fleet) in samples(6) {
+            let mut answer = vec![0; cell.pods];
             for mut contender in contenders(cell.pods, Prompts::Hashes(&fleet.chains)) {
                 contender.write(&fleet.steps);
                 assert_eq!(contender.refused(), 0);
                 for chain in 0..fleet.chains.len() {
-                    fleet.expected_depths(chain, &mut expected);
+                    let expected = fleet.expected_depths(chain, cell.pods);
                     contender.depths(chain, &mut answer);
                     assert_eq!(answer, expected, "{}, {cell:?}, chain {chain}", contender.name());
                 }

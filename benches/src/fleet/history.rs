@@ -36,7 +36,7 @@ impl PodHistory {
                 at += turn;
             }
         }
-        steps.extend((keep..reach).rev().map(|at| Step::evict(pod, chain, at..at + 1)));
+        steps.extend(Step::evict_singly(pod, chain, keep..reach));
         steps
     }
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::results::Value;
 use pointsman_benches::measure::Spread;
 
 fn check(svg: &str) {

@@ -7,12 +7,11 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
-use std::sync::Arc;
 
 use kv_index::BlockHash;
 use pointsman_engine_sim::block_pool::{BlockId, BlockPool, Evicted};
 
-use crate::concurrent::{Change, ChangeKind, Script, Span};
+use pointsman_benches::fleet::{Op, Step};
 use pointsman_benches::system::BLOCK_TOKENS;
 use pointsman_lab::SplitMix64;
 use pointsman_lab::trace::{Request, Trace};
@@ -41,12 +40,13 @@ impl Pods {
 pub struct Corpus {
     /// Pods that events speak of.
     pub pods: usize,
-    /// The blocks.
-    pub script: Arc<Script>,
+    /// A chain for every prompt, one for every answer that begins with the block it follows, and one for what was
+    /// evicted at a time.
+    pub chains: Vec<Vec<BlockHash>>,
     /// When which prompt is looked up.
-    pub lookups: Vec<(u64, Span)>,
+    pub lookups: Vec<(u64, usize)>,
     /// When which pod reports what.
-    pub changes: Vec<(u64, Change)>,
+    pub steps: Vec<(u64, Step)>,
     /// Answers to compare with.
     pub checks: Vec<Check>,
     /// How long all of it takes, in µs.
@@ -58,7 +58,7 @@ pub struct Corpus {
 #[non_exhaustive]
 pub struct Check {
     /// The prompt.
-    pub prompt: Span,
+    pub prompt: usize,
     /// Once so many events are applied.
     pub after: usize,
     /// Leading blocks by pod.
@@ -72,7 +72,6 @@ impl Corpus {
         let mut builder = Builder {
             pools: (0..pods.count).map(|_| BlockPool::new(pods.capacity, 0)).collect(),
             evicted: Evicted::default(),
-            script: Script::default(),
             running: Vec::with_capacity(trace.requests.len()),
             corpus: Self { pods: pods.count, ..Self::default() },
         };
@@ -87,16 +86,15 @@ impl Corpus {
                 due.push(Reverse((at + wait, number, next)));
             }
         }
-        builder.corpus.script = Arc::new(builder.script);
         builder.corpus
     }
 
     /// Blocks looked up, stored and evicted.
     #[must_use]
     pub fn blocks(&self) -> [usize; 3] {
-        let mut blocks = [self.lookups.iter().map(|(_, prompt)| prompt.blocks()).sum(), 0, 0];
-        for (_, change) in &self.changes {
-            blocks[if matches!(change.what, ChangeKind::Stored { .. }) { 1 } else { 2 }] += change.blocks();
+        let mut blocks = [self.lookups.iter().map(|&(_, prompt)| self.chains[prompt].len()).sum(), 0, 0];
+        for (_, step) in &self.steps {
+            blocks[if step.op == Op::Store { 1 } else { 2 }] += step.blocks();
         }
         blocks
     }
@@ -113,50 +111,49 @@ enum Act {
 struct Builder {
     pools: Vec<BlockPool>,
     evicted: Evicted,
-    script: Script,
     running: Vec<Running>,
     corpus: Corpus,
 }
 
-/// A request with its prompt and, right after it, its answer in the script.
+/// A request by its prompt's chain; its answer's is the next.
 struct Running {
     pod: usize,
-    start: usize,
     prompt: usize,
-    answer: usize,
     /// Leading blocks that its pod holds for it.
     blocks: Vec<BlockId>,
 }
 
 impl Builder {
     fn enter(&mut self, request: &Request, block: usize, pod: usize) {
-        let (start, parts) = (self.script.prompts.len(), (block / BLOCK_TOKENS).max(1));
+        let parts = (block / BLOCK_TOKENS).max(1);
         let (input, output) = (request.input as usize, request.output as usize);
         let prompt = (input / BLOCK_TOKENS).min(request.ids.len() * parts);
         let answer = (input + output) / BLOCK_TOKENS - input / BLOCK_TOKENS;
         let block = |id: u64, part: usize| BlockHash::new(SplitMix64::new(id << 12 ^ part as u64).next_u64());
-        let blocks = (0..prompt).map(|at| block(request.ids[at / parts], at % parts));
+        let prompt: Vec<_> = (0..prompt).map(|at| block(request.ids[at / parts], at % parts)).collect();
         let own = |at: usize| block(ANSWERS + self.running.len() as u64, at);
-        self.script.prompts.extend(blocks.chain((0..answer).map(own)));
-        self.running.push(Running { pod, start, prompt, answer, blocks: Vec::new() });
+        let answer = prompt.last().copied().into_iter().chain((0..answer).map(own)).collect();
+        self.running.push(Running { pod, prompt: self.corpus.chains.len(), blocks: Vec::new() });
+        self.corpus.chains.extend([prompt, answer]);
     }
 
     /// Lets it happen; what happens next, and in how many µs.
     fn act(&mut self, at: u64, number: usize, act: Act) -> Option<(u64, Act)> {
-        self.corpus.window = at;
+        let Self { pools, corpus, .. } = self;
+        corpus.window = at;
         match act {
             Act::Arrive => {
-                let (prompt, blocks) = (self.prompt(number), self.running[number].prompt);
-                if blocks == 0 {
+                let prompt = self.running[number].prompt;
+                let chain = &corpus.chains[prompt];
+                if chain.is_empty() {
                     return None;
                 }
-                if self.corpus.lookups.len() % CHECK_EVERY == 0 {
-                    let hashes = &self.script.prompts[prompt.range()];
-                    let depths = self.pools.iter().map(|pool| pool.prefix(hashes).count() as u32).collect();
-                    self.corpus.checks.push(Check { prompt, after: self.corpus.changes.len(), depths });
+                if corpus.lookups.len() % CHECK_EVERY == 0 {
+                    let depths = pools.iter().map(|pool| pool.prefix(chain).count() as u32).collect();
+                    corpus.checks.push(Check { prompt, after: corpus.steps.len(), depths });
                 }
-                self.corpus.lookups.push((at, prompt));
-                Some((PREFILL + PREFILL_BLOCK * blocks as u64, Act::Prefilled))
+                corpus.lookups.push((at, prompt));
+                Some((PREFILL + PREFILL_BLOCK * chain.len() as u64, Act::Prefilled))
             }
             Act::Prefilled => {
                 self.prefill(at, number);
@@ -169,15 +166,9 @@ impl Builder {
         }
     }
 
-    fn prompt(&self, number: usize) -> Span {
-        let running = &self.running[number];
-        Span::new(running.start, running.start + running.prompt)
-    }
-
     fn prefill(&mut self, at: u64, number: usize) {
-        let prompt = self.prompt(number).range();
-        let (running, chain) = (&mut self.running[number], &self.script.prompts[prompt]);
-        let pool = &mut self.pools[running.pod];
+        let running = &mut self.running[number];
+        let (pool, chain) = (&mut self.pools[running.pod], &self.corpus.chains[running.prompt]);
         running.blocks = pool.prefix(chain).collect();
         let reused = running.blocks.len();
         running.blocks.iter().for_each(|&id| pool.share(id));
@@ -186,25 +177,26 @@ impl Builder {
             pool.seal(id, hash);
             running.blocks.push(id);
         }
-        let (pod, start, held) = (running.pod, running.start, running.blocks.len());
-        self.report(at, pod, start, start + reused..start + held);
+        let stored = Step::store(running.pod, running.prompt, reused..running.blocks.len());
+        self.report(at, stored);
     }
 
     fn decode(&mut self, at: u64, number: usize, block: usize) -> bool {
         let running = &mut self.running[number];
-        let (pod, start, place) = (running.pod, running.start, running.start + running.prompt + block);
-        let pool = &mut self.pools[pod];
+        let (pool, answer) = (&mut self.pools[running.pod], running.prompt + 1);
         let Some(id) = pool.allocate(&mut self.evicted) else { return false };
-        pool.seal(id, self.script.prompts[place]);
+        pool.seal(id, self.corpus.chains[answer][block + 1]);
         running.blocks.push(id);
-        self.report(at, pod, start, place..place + 1);
+        let stored = Step::store(running.pod, answer, block + 1..block + 2);
+        self.report(at, stored);
         true
     }
 
     fn decode_next(&mut self, number: usize, block: usize) -> Option<(u64, Act)> {
         let running = &self.running[number];
+        let [prompt, answer] = [0, 1].map(|part| self.corpus.chains[running.prompt + part].len());
         // A prompt that was cut has no block for its answer to follow.
-        if running.blocks.len() < running.prompt || block == running.answer {
+        if running.blocks.len() < prompt || block + 1 == answer {
             return self.end(number);
         }
         Some((DECODE_BLOCK, Act::Decoded(block)))
@@ -216,17 +208,17 @@ impl Builder {
         None
     }
 
-    /// Events for what was evicted and stored.
-    fn report(&mut self, at: u64, pod: usize, start: usize, stored: std::ops::Range<usize>) {
-        let removed = self.script.removed.len();
-        self.script.removed.append(&mut self.evicted.gpu);
-        let evicted = Span::new(removed, self.script.removed.len());
-        if evicted.blocks() > 0 {
-            self.corpus.changes.push((at, Change::remove(pod, evicted)));
+    /// Events for what was evicted to make room, and for what was stored.
+    fn report(&mut self, at: u64, stored: Step) {
+        let Corpus { chains, steps, .. } = &mut self.corpus;
+        // Chains are evicted from their ends.
+        let evicted: Vec<_> = self.evicted.gpu.drain(..).rev().collect();
+        if !evicted.is_empty() {
+            steps.push((at, Step::evict(stored.pod, chains.len(), 0..evicted.len())));
+            chains.push(evicted);
         }
-        if !stored.is_empty() {
-            let blocks = Span::new(stored.start, stored.end);
-            self.corpus.changes.push((at, Change::store(&self.script, pod, start, blocks)));
+        if stored.blocks() > 0 {
+            steps.push((at, stored));
         }
     }
 }
@@ -271,28 +263,25 @@ mod tests {
         let mut held = vec![HashSet::new(); 4];
         let mut checks = corpus.checks.iter().peekable();
         assert!(checks.len() >= 300 / CHECK_EVERY - 1);
-        for (number, (_, change)) in corpus.changes.iter().enumerate() {
+        for (number, (_, step)) in corpus.steps.iter().enumerate() {
             while let Some(check) = checks.next_if(|check| check.after == number) {
                 for (pod, &depth) in check.depths.iter().enumerate() {
-                    let prompt = corpus.script.prompts[check.prompt.range()].iter();
+                    let prompt = corpus.chains[check.prompt].iter();
                     assert_eq!(prompt.take_while(|hash| held[pod].contains(*hash)).count(), depth as usize);
                 }
             }
-            let pod = &mut held[change.pod as usize];
-            match change.what {
-                ChangeKind::Stored { parent, blocks } => {
-                    assert!(parent.is_none_or(|parent| pod.contains(&parent)), "the parent is held");
-                    for hash in &corpus.script.prompts[blocks.range()] {
-                        assert!(pod.insert(*hash), "new to the pod");
-                    }
+            let (pod, chain) = (&mut held[step.pod], &corpus.chains[step.chain]);
+            let blocks = &chain[step.from..step.to];
+            match step.op {
+                Op::Store => {
+                    assert!(step.from == 0 || pod.contains(&chain[step.from - 1]), "the parent is held");
+                    assert!(blocks.iter().all(|hash| pod.insert(*hash)), "new to the pod");
                 }
-                ChangeKind::Removed(blocks) => {
-                    assert!(corpus.script.removed[blocks.range()].iter().all(|hash| pod.remove(hash)));
-                }
+                Op::Evict => assert!(blocks.iter().all(|hash| pod.remove(hash))),
             }
             assert!(pod.len() <= 3_000);
         }
-        assert!(corpus.changes.is_sorted_by_key(|(at, _)| *at) && corpus.lookups.is_sorted_by_key(|(at, _)| *at));
+        assert!(corpus.steps.is_sorted_by_key(|(at, _)| *at) && corpus.lookups.is_sorted_by_key(|(at, _)| *at));
         let [asked, stored, evicted] = corpus.blocks();
         assert!(stored <= asked * 2 && evicted > stored / 4, "{asked} {stored} {evicted}");
     }
@@ -300,8 +289,8 @@ mod tests {
     #[test]
     fn a_seed_decides_where_requests_go() {
         let trace = Synthetic::Conversation.trace(200, 2);
-        let changes = |seed| Corpus::new(&trace, Pods::new(8, 2_000), seed).changes;
-        assert_eq!(changes(1), changes(1));
-        assert_ne!(changes(1), changes(2));
+        let steps = |seed| Corpus::new(&trace, Pods::new(8, 2_000), seed).steps;
+        assert_eq!(steps(1), steps(1));
+        assert_ne!(steps(1), steps(2));
     }
 }

@@ -7,7 +7,8 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use super::corpus::Corpus;
-use crate::concurrent::{Change, ConcurrentSystem, Span};
+use pointsman_benches::fleet::Step;
+use pointsman_benches::system::{System, touch};
 use pointsman_lab::latency::LatencyHistogram;
 
 /// Threads that look up, and threads that send events.
@@ -67,13 +68,13 @@ struct LaneTimes {
     refused: usize,
 }
 
-/// Sends a corpus to an empty system within `window`.
+/// Sends a corpus, whose chains are these, to an empty system within `window`.
 ///
 /// # Panics
 ///
 /// If the system does.
 #[must_use]
-pub fn replay<S: ConcurrentSystem>(corpus: &Corpus, text: &S::Text, lanes: Lanes, window: Duration) -> ReplayTimes {
+pub fn replay<S: System>(chains: &[S::Chain], corpus: &Corpus, lanes: Lanes, window: Duration) -> ReplayTimes {
     let system = S::new(corpus.pods, lanes.events);
     let scale = window.as_nanos() as f64 / corpus.window.max(1) as f64;
     let due = |at: u64| Duration::from_nanos((at as f64 * scale) as u64);
@@ -81,15 +82,15 @@ pub fn replay<S: ConcurrentSystem>(corpus: &Corpus, text: &S::Text, lanes: Lanes
     for (number, (at, prompt)) in corpus.lookups.iter().enumerate() {
         lookups[number % lanes.lookups].push((due(*at), *prompt));
     }
-    let mut events: Vec<Vec<(Duration, Change, S::Event)>> = (0..lanes.events).map(|_| Vec::new()).collect();
-    for (at, change) in &corpus.changes {
-        events[change.pod as usize % lanes.events].push((due(*at), *change, S::event(text, change)));
+    let mut events: Vec<Vec<(Duration, Step, S::Event)>> = (0..lanes.events).map(|_| Vec::new()).collect();
+    for (at, step) in &corpus.steps {
+        events[step.pod % lanes.events].push((due(*at), *step, S::event(&chains[step.chain], step)));
     }
     let barrier = Barrier::new(lanes.lookups + lanes.events + 1);
     let (lanes_done, sent, drained) = std::thread::scope(|scope| {
         let (system, barrier) = (&system, &barrier);
-        let ask = |lane: Vec<_>| scope.spawn(move || ask::<S>(system, text, &lane, barrier));
-        let send = |lane| scope.spawn(move || send::<S>(system, text, lane, barrier));
+        let ask = |lane: Vec<_>| scope.spawn(move || ask(system, chains, &lane, barrier));
+        let send = |lane| scope.spawn(move || send(system, chains, lane, barrier));
         let askers: Vec<_> = lookups.into_iter().map(ask).collect();
         let senders: Vec<_> = events.into_iter().map(send).collect();
         barrier.wait();
@@ -104,31 +105,25 @@ pub fn replay<S: ConcurrentSystem>(corpus: &Corpus, text: &S::Text, lanes: Lanes
         (lanes_done, sent, drained)
     });
     let issued = lanes_done.iter().map(|lane_times| lane_times.ended).max().unwrap_or_default();
-    let mut outcome = ReplayTimes {
-        window,
-        issued,
-        drained: drained.max(issued),
-        drain: drained - sent,
-        lookups: LatencyHistogram::default(),
-        since_due: LatencyHistogram::default(),
-        refused: lanes_done.iter().map(|lane_times| lane_times.refused).sum(),
-    };
+    let mut all = LaneTimes::default();
     for lane_times in &lanes_done {
-        outcome.lookups.merge(&lane_times.lookups);
-        outcome.since_due.merge(&lane_times.since_due);
+        all.lookups.merge(&lane_times.lookups);
+        all.since_due.merge(&lane_times.since_due);
+        all.refused += lane_times.refused;
     }
-    outcome
+    let LaneTimes { lookups, since_due, refused, .. } = all;
+    ReplayTimes { window, issued, drained: drained.max(issued), drain: drained - sent, lookups, since_due, refused }
 }
 
-fn ask<S: ConcurrentSystem>(system: &S, text: &S::Text, lane: &[(Duration, Span)], barrier: &Barrier) -> LaneTimes {
-    let (mut lane_times, mut scratch) = (LaneTimes::default(), S::Scratch::default());
+fn ask<S: System>(system: &S, chains: &[S::Chain], lane: &[(Duration, usize)], barrier: &Barrier) -> LaneTimes {
+    let (mut lane_times, mut scratch) = (LaneTimes::default(), system.scratch());
     barrier.wait();
     let start = Instant::now();
     for &(due, prompt) in lane {
         // A router has just hashed the prompt.
-        black_box(S::touch(text, prompt));
+        black_box(touch::<S>(&chains[prompt]));
         let began = wait_until(start, due);
-        black_box(system.search(text, black_box(prompt), &mut scratch));
+        black_box(system.search(S::query(&chains[black_box(prompt)]), &mut scratch));
         let ended = start.elapsed();
         lane_times.lookups.record((ended - began).as_nanos() as u64);
         lane_times.since_due.record(ended.saturating_sub(due).as_nanos() as u64);
@@ -137,18 +132,18 @@ fn ask<S: ConcurrentSystem>(system: &S, text: &S::Text, lane: &[(Duration, Span)
     lane_times
 }
 
-fn send<S: ConcurrentSystem>(
+fn send<S: System>(
     system: &S,
-    text: &S::Text,
-    mut lane: Vec<(Duration, Change, S::Event)>,
+    chains: &[S::Chain],
+    lane: Vec<(Duration, Step, S::Event)>,
     barrier: &Barrier,
 ) -> LaneTimes {
     let (mut lane_times, mut writer) = (LaneTimes::default(), system.writer());
     barrier.wait();
     let start = Instant::now();
-    for (due, change, event) in &mut lane {
-        wait_until(start, *due);
-        lane_times.refused += usize::from(!system.apply(&mut writer, text, change, event));
+    for (due, step, event) in lane {
+        wait_until(start, due);
+        lane_times.refused += usize::from(!system.apply(&mut writer, &chains[step.chain], &step, event));
     }
     lane_times.ended = start.elapsed();
     lane_times
@@ -176,27 +171,26 @@ const SPIN: Duration = Duration::from_micros(20);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::concurrent::{ConcurrentDynamo, ConcurrentOurs, ConcurrentSmg};
     use crate::replay::corpus::Pods;
+    use crate::systems::{Contender, Prompts, contenders};
     use pointsman_lab::trace::synthetic::Synthetic;
 
-    fn sent<S: ConcurrentSystem>(corpus: &Corpus, window: Duration) -> ReplayTimes {
-        let outcome = replay::<S>(corpus, &S::text(&corpus.script), Lanes::of(2), window);
-        assert_eq!(outcome.lookups.len(), corpus.lookups.len() as u64, "{}", S::NAME);
-        assert_eq!(outcome.refused, 0, "{}", S::NAME);
+    fn sent(contender: &dyn Contender, corpus: &Corpus, window: Duration) -> ReplayTimes {
+        let outcome = contender.replay(corpus, Lanes::of(2), window);
+        assert_eq!(outcome.lookups.len(), corpus.lookups.len() as u64, "{}", contender.name());
+        assert_eq!(outcome.refused, 0, "{}", contender.name());
         outcome
     }
 
     #[test]
     fn every_lookup_is_answered_and_every_event_taken() {
         let corpus = Corpus::new(&Synthetic::Conversation.trace(200, 2), Pods::new(4, 3_000), 1);
-        sent::<ConcurrentSmg>(&corpus, Duration::ZERO);
-        sent::<ConcurrentDynamo>(&corpus, Duration::ZERO);
-        let flat_out = sent::<ConcurrentOurs>(&corpus, Duration::ZERO);
-        assert!(!flat_out.kept_up(), "no time was given");
+        let contenders = contenders(4, Prompts::Hashes(&corpus.chains));
+        let flat_out: Vec<_> = contenders.iter().map(|contender| sent(&**contender, &corpus, Duration::ZERO)).collect();
+        assert!(!flat_out[0].kept_up(), "no time was given");
         // A time that it takes a hundredth of, or 200 ms: nothing is sent before it is due.
-        let window = (flat_out.drained * 100).max(Duration::from_millis(200));
-        assert!(sent::<ConcurrentOurs>(&corpus, window).issued >= window / 2);
+        let window = (flat_out[0].drained * 100).max(Duration::from_millis(200));
+        assert!(sent(&*contenders[0], &corpus, window).issued >= window / 2);
     }
 
     #[test]

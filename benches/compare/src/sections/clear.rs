@@ -6,9 +6,8 @@ use kv_index::BlockHash;
 
 use crate::mismatches::disagreements;
 use crate::options::Options;
-use crate::results::{ResultTable, Value};
-use crate::systems::{Contender, NAMES, Prompts, contenders};
-use crate::targets::Cells;
+use crate::results::ResultTable;
+use crate::systems::{Contender, Prompts, contenders};
 use pointsman_benches::fleet::Step;
 use pointsman_benches::measure::interleaved;
 use pointsman_benches::oracle::Oracle;
@@ -16,11 +15,8 @@ use pointsman_benches::random_prompt::RandomPrompt;
 use pointsman_lab::SplitMix64;
 
 pub(super) fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> Vec<ResultTable> {
-    let [ours, smg, dynamo] = NAMES;
-    let [to_smg, to_dynamo] = super::ratio_columns();
-    let columns = ["blocks", ours, smg, dynamo, &to_smg, &to_dynamo];
     let title = "Clearing a pod, until a search sees it; another holds half of its chains (ns per block)";
-    let mut table = ResultTable::new("clear", title, columns);
+    let mut table = super::comparison("clear", title, &["blocks"]);
     let blocks = if options.quick { 50_000 } else { 1_000_000 };
     tell(&format!("clearing {blocks} blocks"));
     let mut arena = Arena::new(blocks, options.seed);
@@ -30,12 +26,8 @@ pub(super) fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> Vec<ResultTa
         system.write(&arena.stores);
         system.clear(CLEARED).as_nanos() as f64 / blocks as f64
     });
-    let mut row = vec![Value::from(blocks)];
-    row.extend(times.iter().map(|&time| Value::from(time)));
-    row.extend(super::ratios(&times));
-    table.rows.push(row);
-    let line = Cells::of(&table, 1, &to_smg).every(&to_smg, 1.0, "every row");
-    table.findings.push(line);
+    table.rows.push(super::compared(vec![blocks.into()], times));
+    super::judge_rows(&mut table);
     vec![table]
 }
 
@@ -69,7 +61,7 @@ impl Arena {
             contender.clear(CLEARED);
         }
         let asked = (0..chains.len()).step_by((chains.len() / 200).max(1) | 1);
-        disagreements(&oracle, "after clearing", chains, asked, PODS, contenders)
+        disagreements("after clearing", contenders, asked, |chain| oracle.depths(&chains[chain], PODS))
     }
 }
 

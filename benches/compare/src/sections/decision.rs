@@ -7,16 +7,16 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use kv_index::{BlockSize, ChainHasher, ChainSeed, Config, Event, EventSemantics, Index, Pod, Stored};
-use routing_core::{Fleet, Load, PodInfo, Request, Role, RoutingInput, RoutingPlan, Trace, Workflow};
+use routing_core::{Fleet, Request, RoutingInput, RoutingPlan, Trace, Workflow};
 use routing_plugins::{Hashing, PluginState, profiles};
 
 use crate::options::Options;
 use crate::results::{ResultTable, Value};
 use pointsman_benches::decide;
 use pointsman_benches::measure::interleaved;
+use pointsman_benches::ours::{MODEL, Ours, block_size};
 use pointsman_benches::random_prompt::RandomPrompt;
-use pointsman_benches::system::BLOCK_TOKENS;
+use pointsman_benches::system::{BLOCK_TOKENS, Client, System};
 use pointsman_lab::SplitMix64;
 use pointsman_test_support::alloc::Process;
 
@@ -66,26 +66,13 @@ impl Case {
     }
 
     fn stock(pods: usize, seed: u64, build: Build) -> Self {
-        let (index, mut rng) = (Arc::new(Index::new(Config::default())), SplitMix64::new(seed));
-        let size = BlockSize::new(BLOCK_TOKENS as u32).expect("not zero");
-        let hasher = ChainHasher::new(ChainSeed::new(MODEL), size);
-        let joined: Vec<Pod> = (0..pods).map(|at| index.join(&format!("pod-{at}")).expect("room")).collect();
+        let mut rng = SplitMix64::new(seed);
         let prompts: Vec<Vec<u32>> = (0..PROMPTS).map(|_| rng.tokens(PROMPT_BLOCKS * BLOCK_TOKENS)).collect();
-        for (at, prompt) in prompts.iter().enumerate() {
-            let blocks = hasher.hash(prompt);
-            for holder in 0..(pods / 8).max(1) {
-                let held = blocks.len() * (holder % 4 + 1) / 4;
-                let stored = Event::Stored(Stored::prompt(&blocks[..held]));
-                index.apply(joined[(at * 5 + holder * 7) % pods], EventSemantics::Membership, &stored).expect("live");
-            }
-        }
-        let info = |(at, pod): (usize, &Pod)| {
-            let load = Load { running: (at * 7 % 13) as u32, kv_used: (at * 5 % 17) as f32 / 17.0, ..Load::default() };
-            PodInfo::new(*pod, &format!("pod-{at}")).load(load).role(Role::Both)
-        };
-        let fleet = Fleet::new(1, joined.iter().enumerate().map(info).collect::<Vec<_>>());
-        let workflow = build(&PluginState::new(index, Hashing::Native(size)));
-        Self { workflow, fleet, prompts, sessions: (0..PROMPTS).map(|at| format!("session-{at}")).collect() }
+        let chains = prompts.iter().map(|prompt| Ours::chain_of_tokens(prompt)).collect();
+        let ours = Client::held_to_four_depths(pods, chains);
+        let workflow = build(&PluginState::new(Arc::clone(&ours.system.index), Hashing::Native(block_size())));
+        let sessions = (0..PROMPTS).map(|at| format!("session-{at}")).collect();
+        Self { workflow, fleet: ours.system.fleet(decide::uneven_load), prompts, sessions }
     }
 
     fn measure(&self, name: &str, pods: usize, rounds: usize) -> Vec<Value> {
@@ -96,16 +83,9 @@ impl Case {
             let prompt = &self.prompts[at % self.prompts.len()];
             let headers: &[(&str, &str)] = &[("x-session-id", &self.sessions[at % self.sessions.len()])];
             let request = Request::new(MODEL, now).tokens(prompt).labels(&labels).headers(&headers).seed(at as u64);
-            let decided = if traced {
-                self.workflow.decide(
-                    &mut workspace,
-                    RoutingInput::new(black_box(&request), &self.fleet).traced(&mut trace),
-                    &mut plan,
-                )
-            } else {
-                self.workflow.decide(&mut workspace, RoutingInput::new(black_box(&request), &self.fleet), &mut plan)
-            };
-            decided.expect("every profile finds a pod");
+            let input = RoutingInput::new(black_box(&request), &self.fleet);
+            let input = if traced { input.traced(&mut trace) } else { input };
+            self.workflow.decide(&mut workspace, input, &mut plan).expect("every profile finds a pod");
             black_box(plan.steps());
         };
         // Buffers have grown to what they need.
@@ -113,11 +93,7 @@ impl Case {
             decide(at, at % 2 == 0);
         }
         let calls = [false, true].map(|traced| allocations(|at| decide(at, traced)));
-        let times = interleaved(rounds, 2, |lane| {
-            let start = Instant::now();
-            (0..DECISIONS).for_each(|at| decide(at, lane == 1));
-            start.elapsed().as_nanos() as f64 / DECISIONS as f64
-        });
+        let times = interleaved(rounds, 2, |lane| lap(|at| decide(at, lane == 1)));
         let mut row = vec![name.into(), pods.into(), times[0].into(), times[1].into()];
         row.push((times[1].median / times[0].median).into());
         row.extend(calls.map(Value::from));
@@ -128,20 +104,22 @@ impl Case {
 fn by_hand(pods: usize, rounds: usize) -> Vec<Value> {
     let (fleet, mut best) = (decide::fleet(pods), Vec::new());
     let now = Instant::now();
-    let mut lap = |at: usize| {
+    let mut decide = |at: usize| {
         let request = Request::new(MODEL, now).labels(&[("region", "eu")]).seed(at as u64);
         decide::by_hand(black_box(&request), black_box(&fleet), &mut best);
         black_box(&best);
     };
-    lap(0);
-    let calls = allocations(&mut lap);
-    let times = interleaved(rounds, 1, |_| {
-        let start = Instant::now();
-        (0..DECISIONS).for_each(&mut lap);
-        start.elapsed().as_nanos() as f64 / DECISIONS as f64
-    });
-    let [ns, allocations] = [times[0].into(), calls.into()];
-    vec!["by hand".into(), pods.into(), ns, Value::Missing, Value::Missing, allocations, Value::Missing]
+    decide(0);
+    let calls = allocations(&mut decide);
+    let ns = interleaved(rounds, 1, |_| lap(&mut decide))[0];
+    vec!["by hand".into(), pods.into(), ns.into(), Value::Missing, Value::Missing, calls.into(), Value::Missing]
+}
+
+/// ns a decision.
+fn lap(decide: impl FnMut(usize)) -> f64 {
+    let start = Instant::now();
+    (0..DECISIONS).for_each(decide);
+    start.elapsed().as_nanos() as f64 / DECISIONS as f64
 }
 
 /// Allocations a decision, if they are counted.
@@ -163,7 +141,6 @@ fn counting() -> bool {
     Process::allocations() > 0
 }
 
-const MODEL: &str = "bench";
 const PROMPT_BLOCKS: usize = 128;
 const PROMPTS: usize = 64;
 /// Decisions a lap.

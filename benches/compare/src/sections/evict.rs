@@ -4,28 +4,23 @@
 //! last. SMG 2.0.0 panics past 262,144 conversations under one prompt and then answers no search any more, so it
 //! is not asked there.
 
-use std::ops::Range;
 use std::time::Duration;
 
 use kv_index::BlockHash;
 
-use crate::mismatches::Mismatches;
+use crate::mismatches::disagreements;
 use crate::options::Options;
 use crate::results::{ResultTable, Value};
-use crate::systems::{Contender, MAKERS, NAMES, Prompts, Smg};
+use crate::systems::{Contender, MAKERS, Prompts};
 use crate::targets::Cells;
 use pointsman_benches::fleet::Step;
 use pointsman_benches::measure::in_turn;
 use pointsman_benches::random_prompt::RandomPrompt;
-use pointsman_benches::system::System;
 use pointsman_lab::SplitMix64;
 
 pub(super) fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> Vec<ResultTable> {
-    let [ours, smg, dynamo] = NAMES;
-    let [to_smg, to_dynamo] = super::ratio_columns();
-    let columns = ["conversations", "events", ours, smg, dynamo, &to_smg, &to_dynamo];
     let title = "A conversation of 8 blocks comes and another goes under one shared prompt, 64 pods (ns for both)";
-    let mut table = ResultTable::new("churn", title, columns);
+    let mut table = super::comparison("churn", title, &["conversations", "events"]);
     let sizes: &[usize] = if options.quick { &[1_000, 10_000] } else { &[1_000, 10_000, 100_000, 300_000] };
     for (at, &live) in sizes.iter().enumerate() {
         tell(&format!("size {} of {}: {live} live conversations", at + 1, sizes.len()));
@@ -33,13 +28,10 @@ pub(super) fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> Vec<ResultTa
             Churn::new(live, options).measure(&mut table, name, grain);
         }
     }
-    super::sum_up(&mut table, 2);
-    let large = Cells::among(&table, 2, &to_smg, |row| row[0] == Value::Count(100_000));
-    let lines = [
-        Cells::of(&table, 2, &to_smg).every(&to_smg, 1.0, "every row"),
-        large.every(&to_smg, 50.0, "the rows of 100,000 conversations"),
-    ];
-    table.findings.extend(lines);
+    super::sum_up(&mut table);
+    super::judge_rows(&mut table);
+    let large = Cells::among(&table, &super::ratio_columns()[0], |row| row[0] == Value::Count(100_000));
+    table.findings.push(large.every(50.0, "the rows of 100,000 conversations"));
     vec![table]
 }
 
@@ -58,20 +50,15 @@ impl Grain {
             Self::Blocks => ASKED,
             Self::Whole => LENGTH,
         };
-        let parts = std::iter::once(PROMPT..at_once).chain(singles(at_once..LENGTH));
-        parts.map(|blocks| Step::store(pod, chain, blocks)).collect()
+        Step::serve(pod, chain, PROMPT..at_once, LENGTH).collect()
     }
 
     fn goes(self, pod: usize, chain: usize) -> Vec<Step> {
         match self {
-            Self::Blocks => singles(PROMPT..LENGTH).rev().map(|block| Step::evict(pod, chain, block)).collect(),
+            Self::Blocks => Step::evict_singly(pod, chain, PROMPT..LENGTH).collect(),
             Self::Whole => vec![Step::evict(pod, chain, PROMPT..LENGTH)],
         }
     }
-}
-
-fn singles(blocks: Range<usize>) -> impl DoubleEndedIterator<Item = Range<usize>> {
-    blocks.map(|at| at..at + 1)
 }
 
 /// Conversations under one prompt, in every system that bears so many.
@@ -88,8 +75,7 @@ struct Churn {
 
 impl Churn {
     fn new(live: usize, options: &Options) -> Self {
-        let lanes: Vec<usize> =
-            (0..MAKERS.len()).filter(|&lane| NAMES[lane] != Smg::NAME || live <= SMG_BEARS).collect();
+        let lanes: Vec<usize> = (0..MAKERS.len()).filter(|&lane| lane != SMG || live <= SMG_BEARS).collect();
         let mut contenders: Vec<_> = lanes.iter().map(|&lane| MAKERS[lane](PODS, Prompts::Hashes(&[]))).collect();
         let mut rng = SplitMix64::new(options.seed);
         let prompt = rng.chain(PROMPT);
@@ -119,18 +105,16 @@ impl Churn {
         table.findings.extend(self.check(&format!("{case}, before"), true));
         let rounds = self.going.len();
         let Self { contenders, going, coming, .. } = &mut self;
-        let mut times = in_turn(rounds, contenders.len(), |round, lane| {
+        let spreads = in_turn(rounds, contenders.len(), |round, lane| {
             let time = turn(&mut *contenders[lane], &going[round], &coming[round], grain);
             time.as_nanos() as f64 / going[round].len() as f64
-        })
-        .into_iter();
+        });
         table.findings.extend(self.check(&format!("{case}, after"), false));
-        let times = [0, 1, 2].map(|lane| if self.lanes.contains(&lane) { times.next() } else { None });
-        let mut row = vec![self.live.into(), name.into()];
-        row.extend(times.map(Value::from));
-        let ratio = |peer: usize| Some(times[peer]?.median / times[0]?.median);
-        row.extend([1, 2].map(|peer| Value::from(ratio(peer))));
-        table.rows.push(row);
+        let mut times = [None; MAKERS.len()];
+        for (&lane, spread) in self.lanes.iter().zip(spreads) {
+            times[lane] = Some(spread);
+        }
+        table.rows.push(super::compared(vec![self.live.into(), name.into()], times));
         if self.lanes.len() < MAKERS.len() && matches!(grain, Grain::Whole) {
             let note = format!("note: SMG is left out at {case}: it panics past 262,144 and then hangs");
             table.findings.push(note);
@@ -139,26 +123,18 @@ impl Churn {
 
     /// Compares answers for those that go and those that come, before the rounds or after them.
     fn check(&mut self, case: &str, before: bool) -> Vec<String> {
-        let mut counts = vec![Mismatches::default(); self.contenders.len()];
-        let mut answer = vec![0; PODS];
-        for (batches, held) in [(&self.going, before), (&self.coming, !before)] {
-            for batch in batches {
-                for (contender, mismatches) in self.contenders.iter_mut().zip(&mut counts) {
-                    contender.load(Prompts::Hashes(batch));
-                    for chain in 0..batch.len() {
-                        let mut expected = [PROMPT as u32; PODS];
-                        expected[chain % PODS] = if held { LENGTH } else { PROMPT } as u32;
-                        contender.depths(chain, &mut answer);
-                        mismatches.add(chain, &answer, &expected);
-                    }
-                }
-            }
+        let chains = [self.going.concat(), self.coming.concat()].concat();
+        for contender in &mut self.contenders {
+            contender.load(Prompts::Hashes(&chains));
         }
-        self.contenders
-            .iter()
-            .zip(counts)
-            .filter_map(|(contender, mismatches)| mismatches.line(contender.name(), case))
-            .collect()
+        let (going, batch) = (chains.len() / 2, self.going[0].len());
+        disagreements(case, &mut self.contenders, 0..chains.len(), |chain| {
+            let mut depths = vec![PROMPT as u32; PODS];
+            if (chain < going) == before {
+                depths[chain % batch % PODS] = LENGTH as u32;
+            }
+            depths
+        })
     }
 }
 
@@ -196,7 +172,8 @@ const SAMPLE: usize = 1_000;
 /// Conversations loaded at a time.
 const BATCH: usize = 10_000;
 
-/// Conversations under one prompt that SMG bears.
+/// SMG among the systems, and conversations under one prompt that it bears.
+const SMG: usize = 1;
 const SMG_BEARS: usize = 250_000;
 
 #[cfg(test)]

@@ -8,37 +8,27 @@ use std::time::Duration;
 
 use kv_index::BlockHash;
 
-use crate::mismatches::disagreements;
 use crate::options::Options;
 use crate::results::{ResultTable, Value};
-use crate::systems::{Contender, Lap, MAKERS, NAMES, Prompts, contenders};
-use crate::targets::Cells;
+use crate::systems::{Contender, Lap, MAKERS, Prompts};
 use pointsman_benches::fleet::Step;
-use pointsman_benches::measure::{Spread, in_turn};
-use pointsman_benches::oracle::Oracle;
+use pointsman_benches::measure::{Spread, by_phase};
 use pointsman_benches::random_prompt::RandomPrompt;
 use pointsman_lab::SplitMix64;
 
 pub(super) fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> Vec<ResultTable> {
     tell("holes: made, searched, healed, searched");
-    let [ours, smg, dynamo] = NAMES;
-    let [to_smg, to_dynamo] = super::ratio_columns();
-    let columns = ["phase", ours, smg, dynamo, &to_smg, &to_dynamo];
     let title = format!(
         "{} holes in {CHAINS} chains of {BLOCKS} blocks, {HOLDERS} of 64 pods hold each (ns per search or hole)",
         Value::from(CHAINS * HOLES)
     );
-    let mut table = ResultTable::new("holes", &title, columns);
+    let mut table = super::comparison("holes", &title, &["phase"]);
     let arena = Arena::new(options.seed);
     table.findings.extend(arena.check());
     for (phase, times) in PHASES.into_iter().zip(arena.measure(options.rounds)) {
-        let mut row = vec![Value::from(phase)];
-        row.extend(times.iter().map(|&time| Value::from(time)));
-        row.extend(super::ratios(&times));
-        table.rows.push(row);
+        table.rows.push(super::compared(vec![phase.into()], times));
     }
-    let line = Cells::of(&table, 1, &to_smg).every(&to_smg, 1.0, "every row");
-    table.findings.push(line);
+    super::judge_rows(&mut table);
     vec![table]
 }
 
@@ -71,45 +61,25 @@ impl Arena {
 
     /// Plays it once, untimed, and compares the answers at every stage.
     fn check(&self) -> Vec<String> {
-        let mut oracle = Oracle::default();
-        let mut contenders = contenders(PODS, Prompts::Hashes(&self.chains));
-        let mut lines = Vec::new();
-        for (case, steps) in [("no hole yet", &self.stores), ("holes open", &self.holes), ("holes healed", &self.heals)]
-        {
-            oracle.write(&self.chains, steps);
-            for contender in &mut contenders {
-                let refused = contender.refused();
-                contender.write(steps);
-                let refused = contender.refused() - refused;
-                if refused > 0 {
-                    lines.push(format!("REFUSES: {} would not take {refused} stores, {case}", contender.name()));
-                }
-            }
-            lines.extend(disagreements(&oracle, case, &self.chains, 0..CHAINS, PODS, &mut contenders));
-        }
-        lines
+        let stages = [("no hole yet", &self.stores), ("holes open", &self.holes), ("holes healed", &self.heals)];
+        let stages = stages.map(|(case, steps)| (case.to_owned(), &**steps));
+        super::rehearse(PODS, &self.chains, stages, 0..CHAINS)
     }
 
     /// By phase, the spread of each system.
-    fn measure(&self, rounds: usize) -> Vec<Vec<Spread>> {
-        let mut samples = vec![vec![Vec::new(); MAKERS.len()]; PHASES.len()];
+    fn measure(&self, rounds: usize) -> [Vec<Spread>; PHASES.len()] {
         let order: Vec<usize> = (0..SEARCHES).map(|i| i % CHAINS).collect();
-        in_turn(rounds, MAKERS.len(), |_, lane| {
+        let per = |time: Duration, count: usize| time.as_nanos() as f64 / count as f64;
+        let search = |system: &mut dyn Contender| per(system.time(Lap::Search, &[], &order), order.len());
+        by_phase(rounds, MAKERS.len(), |lane| {
             let mut system = MAKERS[lane](PODS, Prompts::Hashes(&self.chains));
             system.write(&self.stores);
-            let per = |time: Duration, count: usize| time.as_nanos() as f64 / count as f64;
-            let search = |system: &mut Box<dyn Contender>| per(system.time(Lap::Search, &order), order.len());
-            let whole = search(&mut system);
+            let whole = search(&mut *system);
             let made = per(system.write(&self.holes), self.holes.len());
-            let open = search(&mut system);
+            let open = search(&mut *system);
             let healed = per(system.write(&self.heals), self.heals.len());
-            let after = search(&mut system);
-            for (samples, time) in samples.iter_mut().zip([whole, made, open, healed, after]) {
-                samples[lane].push(time);
-            }
-            0.0
-        });
-        samples.into_iter().map(|phase| phase.into_iter().map(Spread::of).collect()).collect()
+            [whole, made, open, healed, search(&mut *system)]
+        })
     }
 }
 
@@ -129,6 +99,7 @@ const SEARCHES: usize = 2_000;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::systems::NAMES;
 
     #[test]
     fn ours_is_exact_with_holes_open_and_healed() {

@@ -5,7 +5,7 @@
 
 use kv_index::BlockHash;
 
-use crate::mismatches::Mismatches;
+use crate::mismatches::disagreements;
 use crate::options::Options;
 use crate::results::{ResultTable, Value};
 use crate::systems::{Contender, MAKERS, NAMES, Prompts};
@@ -41,7 +41,7 @@ fn table(blocks: usize, size: usize, options: &Options, tell: &mut dyn FnMut(&st
         system.tidy();
         let (filled, says) = (Process::live_bytes(), system.claimed_bytes());
         // Findings are counted with it until they are dropped, and are small.
-        let wrong = world.check(&mut *system);
+        let wrong = world.check(&mut system);
         world.play(&mut *system, Op::Evict);
         system.tidy();
         let emptied = Process::live_bytes();
@@ -55,10 +55,9 @@ fn table(blocks: usize, size: usize, options: &Options, tell: &mut dyn FnMut(&st
         let says = says.map(|bytes| bytes as f64 / 1e6).into();
         table.rows.push(vec![name.into(), mega(empty), mega(filled), per_block, per_held, says, mega(emptied)]);
     }
-    let mut cells = Cells::default();
-    cells.push("filled", weights[1].0 / weights[0].0);
-    cells.push("emptied", weights[1].1 / weights[0].1);
-    table.findings.push(cells.every(&format!("{} ÷ ours", NAMES[1]), 1.0, "memory, filled and emptied"));
+    let ratios = [("filled", weights[1].0 / weights[0].0), ("emptied", weights[1].1 / weights[0].1)];
+    let cells = Cells::new(&super::ratio_columns()[0], ratios);
+    table.findings.push(cells.every(1.0, "memory, filled and emptied"));
     table
 }
 
@@ -120,8 +119,15 @@ impl World {
             let holders =
                 batch.iter().enumerate().flat_map(|(at, c)| c.holders.iter().map(move |&holder| (at, holder)));
             let steps: Vec<Step> = match op {
-                Op::Store => holders.flat_map(|(chain, (pod, first))| stored(pod, chain, first)).collect(),
-                Op::Evict => holders.flat_map(|(chain, (pod, _))| evicted(pod, chain)).collect(),
+                Op::Store => {
+                    let from = |first: bool| if first { 0 } else { PROMPT };
+                    let come = |(chain, (pod, first))| Step::serve(pod, chain, from(first)..ASKED, PROMPT + OWN);
+                    holders.flat_map(come).collect()
+                }
+                Op::Evict => {
+                    let go = |(chain, (pod, _))| Step::evict_singly(pod, chain, PROMPT..PROMPT + OWN);
+                    holders.flat_map(go).collect()
+                }
             };
             system.load(Prompts::Hashes(&chains));
             system.write(&steps);
@@ -140,24 +146,18 @@ impl World {
     }
 
     /// Compares answers for some conversations: their holders have all of it, sharers of the prompt that much.
-    fn check(&self, system: &mut dyn Contender) -> Option<String> {
+    fn check(&self, system: &mut Box<dyn Contender>) -> Vec<String> {
         let some: Vec<_> = self.conversations.iter().step_by((self.conversations.len() / 500).max(1)).collect();
         let chains: Vec<_> = some.iter().map(|conversation| self.chain(conversation)).collect();
         system.load(Prompts::Hashes(&chains));
-        let (mut expected, mut answer, mut mismatches) = (vec![0; PODS], vec![0; PODS], Mismatches::default());
-        for (chain, conversation) in some.iter().enumerate() {
-            system.depths(chain, &mut answer);
-            let sharers = &self.holds_prompt[conversation.prompt * PODS..][..PODS];
-            for (expected, &shares) in expected.iter_mut().zip(sharers) {
-                *expected = if shares { PROMPT as u32 } else { 0 };
-            }
-            for &(pod, _) in &conversation.holders {
-                expected[pod] = (PROMPT + OWN) as u32;
-            }
-            mismatches.add(chain, &answer, &expected);
-        }
+        let lines = disagreements("filled for memory", std::slice::from_mut(system), 0..some.len(), |chain| {
+            let sharers = &self.holds_prompt[some[chain].prompt * PODS..][..PODS];
+            let mut depths: Vec<u32> = sharers.iter().map(|&shares| if shares { PROMPT as u32 } else { 0 }).collect();
+            some[chain].holders.iter().for_each(|&(pod, _)| depths[pod] = (PROMPT + OWN) as u32);
+            depths
+        });
         system.load(Prompts::Hashes(&[]));
-        mismatches.line(system.name(), "filled for memory")
+        lines
     }
 
     fn chain(&self, conversation: &Conversation) -> Vec<BlockHash> {
@@ -165,18 +165,6 @@ impl World {
         chain.extend(SplitMix64::new(conversation.seed).chain(OWN));
         chain
     }
-}
-
-/// A conversation comes to a pod: what was asked in one event, the answer block by block.
-fn stored(pod: usize, chain: usize, first: bool) -> impl Iterator<Item = Step> {
-    let from = if first { 0 } else { PROMPT };
-    let answer = (ASKED..PROMPT + OWN).map(|at| at..at + 1);
-    std::iter::once(from..ASKED).chain(answer).map(move |blocks| Step::store(pod, chain, blocks))
-}
-
-/// It goes again, block by block from its end.
-fn evicted(pod: usize, chain: usize) -> impl Iterator<Item = Step> {
-    (PROMPT..PROMPT + OWN).rev().map(move |at| Step::evict(pod, chain, at..at + 1))
 }
 
 const PODS: usize = 200;
@@ -205,7 +193,7 @@ mod tests {
             let mut system = make(PODS, Prompts::Hashes(&[]));
             world.play(&mut *system, Op::Store);
             assert_eq!(system.refused(), 0);
-            assert_eq!(world.check(&mut *system), None);
+            assert_eq!(world.check(&mut system), Vec::<String>::new());
             world.play(&mut *system, Op::Evict);
             system.load(Prompts::Hashes(&world.prompts));
             let mut answer = vec![1; PODS];

@@ -6,13 +6,14 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::concurrent::{ConcurrentDynamo, ConcurrentOurs, ConcurrentSmg, ConcurrentSystem};
+use crate::mismatches::Mismatches;
 use crate::options::Options;
 use crate::replay::corpus::{Corpus, Pods};
-use crate::replay::drive::{Lanes, ReplayTimes, replay};
+use crate::replay::drive::{Lanes, ReplayTimes};
 use crate::replay::highest_rate;
 use crate::results::{ResultTable, Value};
-use crate::systems::NAMES;
+use crate::systems::{Contender, NAMES, Prompts, contenders};
+use pointsman_benches::fleet::Step;
 use pointsman_benches::measure::Spread;
 use pointsman_lab::trace::Trace;
 use pointsman_lab::trace::read::TraceError;
@@ -43,13 +44,14 @@ pub(super) fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> Vec<ResultTa
     let lanes = Lanes::of(options.threads.unwrap_or_else(super::threads::cores));
     table.findings.extend(describe(&trace, &corpus, lanes, options.trace.as_deref()));
     tell("replay: answers");
-    table.findings.extend(SYSTEMS.iter().filter_map(|system| (system.check)(&corpus)));
+    let mut systems = contenders(corpus.pods, Prompts::Hashes(&corpus.chains));
+    table.findings.extend(systems.iter_mut().filter_map(|system| check(&mut **system, &corpus)));
     let rounds = if options.quick { 1 } else { options.rounds.min(MOST_ROUNDS) };
     let (mut found, start): ([Vec<Found>; 3], _) = (Default::default(), Instant::now());
     for round in (0..rounds).take_while(|_| start.elapsed() < LONGEST) {
-        for at in (0..SYSTEMS.len()).map(|at| (at + round) % SYSTEMS.len()) {
+        for at in (0..systems.len()).map(|at| (at + round) % systems.len()) {
             tell(&format!("replay: {}, round {} of {rounds}", NAMES[at], round + 1));
-            found[at].extend((SYSTEMS[at].find)(&corpus, lanes));
+            found[at].extend(find(&*systems[at], &corpus, lanes));
         }
     }
     for (name, found) in NAMES.iter().zip(&found) {
@@ -91,47 +93,24 @@ fn describe(trace: &Trace, corpus: &Corpus, lanes: Lanes, path: Option<&Path>) -
             corpus.pods,
             PODS.capacity,
             corpus.lookups.len(),
-            corpus.changes.len(),
+            corpus.steps.len(),
             lanes.lookups,
             lanes.events,
         ),
     ]
 }
 
-/// One system's part.
-struct Entry {
-    check: fn(&Corpus) -> Option<String>,
-    find: fn(&Corpus, Lanes) -> Option<Found>,
-}
-
-const fn entry<S: ConcurrentSystem>() -> Entry {
-    Entry { check: check::<S>, find: find::<S> }
-}
-
-const SYSTEMS: [Entry; 3] = [entry::<ConcurrentOurs>(), entry::<ConcurrentSmg>(), entry::<ConcurrentDynamo>()];
-
 /// Applies the events in order and compares answers on the way.
-fn check<S: ConcurrentSystem>(corpus: &Corpus) -> Option<String> {
-    let (system, text) = (S::new(corpus.pods, 1), S::text(&corpus.script));
-    let (mut writer, mut answer, mut at) = (system.writer(), vec![0; corpus.pods], 0);
-    let (mut wrong, mut first) = (0, None);
+fn check(system: &mut dyn Contender, corpus: &Corpus) -> Option<String> {
+    let steps: Vec<Step> = corpus.steps.iter().map(|&(_, step)| step).collect();
+    let (mut mismatches, mut answer, mut at) = (Mismatches::default(), vec![0; corpus.pods], 0);
     for check in &corpus.checks {
-        for (_, change) in &corpus.changes[at..check.after] {
-            system.apply(&mut writer, &text, change, &mut S::event(&text, change));
-        }
+        system.write(&steps[at..check.after]);
         at = check.after;
-        system.drain();
-        system.depths(&text, check.prompt, &mut answer);
-        if let Some(pod) = (0..corpus.pods).find(|&pod| answer[pod] != check.depths[pod]) {
-            wrong += 1;
-            first.get_or_insert((at, pod, answer[pod], check.depths[pod]));
-        }
+        system.depths(check.prompt, &mut answer);
+        mismatches.add(check.prompt, &answer, &check.depths);
     }
-    first.map(|(events, pod, said, held)| {
-        let name = S::NAME;
-        let all = corpus.checks.len();
-        format!("DISAGREES: {name}: {wrong} of {all} answers; first after {events} events, pod {pod}: says {said}, holds {held}")
-    })
+    mismatches.line(system.name(), "replay")
 }
 
 /// The rate that one system keeps up with in one round.
@@ -142,12 +121,12 @@ struct Found {
     outcome: ReplayTimes,
 }
 
-fn find<S: ConcurrentSystem>(corpus: &Corpus, lanes: Lanes) -> Option<Found> {
-    let (text, blocks) = (S::text(&corpus.script), corpus.blocks().iter().sum::<usize>() as f64);
-    let flat_out = blocks / replay::<S>(corpus, &text, lanes, Duration::ZERO).drained.as_secs_f64();
+fn find(system: &dyn Contender, corpus: &Corpus, lanes: Lanes) -> Option<Found> {
+    let blocks = corpus.blocks().iter().sum::<usize>() as f64;
+    let flat_out = blocks / system.replay(corpus, lanes, Duration::ZERO).drained.as_secs_f64();
     let holds = |rate: f64| {
         let window = Duration::from_secs_f64(blocks / rate);
-        (0..TRIES).map(|_| replay::<S>(corpus, &text, lanes, window)).find(ReplayTimes::kept_up)
+        (0..TRIES).map(|_| system.replay(corpus, lanes, window)).find(ReplayTimes::kept_up)
     };
     let (rate, outcome) = highest_rate::highest(flat_out * NEAR, holds)?;
     Some(Found { rate, flat_out, outcome })

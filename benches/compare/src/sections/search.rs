@@ -1,16 +1,12 @@
 //! Search latency, by pods, prompt length, drop-off depths and share of the prompt held.
-//!
-//! The rule: every round asks for other prompts, the same ones of every system, and each answer was compared
-//! with the expected before.
 
-use std::ops::Range;
-
+use super::arena::{Arena, filled};
 use crate::options::Options;
 use crate::results::{ResultTable, Value};
-use crate::systems::{Contender, Lap, NAMES, Prompts, contenders};
+use crate::systems::{Lap, NAMES, Prompts};
 use crate::targets::Cells;
 use pointsman_benches::fleet::{Cell, Content, Fleet, LARGE, UNSEEN};
-use pointsman_benches::measure::{LAPS, Spread, in_turn};
+use pointsman_benches::measure::LAPS;
 use pointsman_lab::SplitMix64;
 
 pub(super) fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> Vec<ResultTable> {
@@ -31,7 +27,7 @@ pub(super) fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> Vec<ResultTa
             let Cell { pods, blocks, .. } = cell;
             let case = format!("table of {shown}, {pods} pods, {blocks} blocks, {third} {}", table.columns[2]);
             tell(&format!("cell {at} of {all}: {case}"));
-            Arena::new(cell, options).measure_all(table, &third);
+            measure(table, cell, &third, options);
         }
         note_size(&mut spread, size, options.quick);
         for mut table in [spread, private] {
@@ -81,85 +77,53 @@ fn note_size(table: &mut ResultTable, size: usize, quick: bool) {
 }
 
 fn judge(table: &mut ResultTable) {
-    super::sum_up(table, LABELS);
+    super::sum_up(table);
     let [smg, dynamo] = super::ratio_columns();
-    let all = Cells::of(table, LABELS, &smg);
-    let long = Cells::among(table, LABELS, &smg, |row| row[1].number() >= Some(LONG));
+    let all = Cells::of(table, &smg);
+    let long = Cells::among(table, &smg, |row| row[1].number() >= Some(LONG));
     let lines = [
-        all.every(&smg, 1.0, "every cell"),
-        Cells::of(table, LABELS, &dynamo).every(&dynamo, 4.0, "every cell"),
-        all.middle(&smg, 1.5, "the median cell"),
-        long.every(&smg, 2.0, "every cell of 512 blocks and more"),
-        long.middle(&smg, 2.0, "the median cell of 512 blocks and more"),
+        all.every(1.0, "every cell"),
+        Cells::of(table, &dynamo).every(4.0, "every cell"),
+        all.middle(1.5, "the median cell"),
+        long.every(2.0, "every cell of 512 blocks and more"),
+        long.middle(2.0, "the median cell of 512 blocks and more"),
     ];
     table.findings.extend(lines);
 }
 
-/// One cell's fleet in every system, with prompts to ask about.
-struct Arena {
-    cell: Cell,
-    fleet: Fleet,
-    queries: [(&'static str, Range<usize>); 3],
-    contenders: Vec<Box<dyn Contender>>,
-    rounds: usize,
-    each: usize,
-    rng: SplitMix64,
-}
-
-impl Arena {
-    fn new(cell: Cell, options: &Options) -> Self {
-        let mut fleet = Fleet::build(cell, options.seed);
-        let mut rng = SplitMix64::new(options.seed ^ 0xC01D);
-        let held = 0..fleet.chains.len();
-        let others = held.len().min(OTHERS);
-        let partial = fleet.add_partial(others, cell.blocks / 2, &mut rng);
-        let cold = fleet.add_cold(others, cell.blocks + UNSEEN, &mut rng);
-        let mut contenders = contenders(cell.pods, Prompts::Hashes(&fleet.chains));
-        for contender in &mut contenders {
-            contender.write(&fleet.steps);
-        }
-        let rounds = LAPS * if cell.table > LARGE { options.rounds.div_ceil(2) } else { options.rounds };
-        let each = if options.quick { QUERIES / 4 } else { QUERIES };
-        Self {
-            cell,
-            fleet,
-            queries: [("hit", held), ("partial", partial), ("cold", cold)],
-            contenders,
-            rounds,
-            each,
-            rng,
-        }
-    }
-
-    fn measure_all(&mut self, table: &mut ResultTable, third: &Value) {
-        for (query, chains) in self.queries.clone() {
-            self.measure(table, third, query, &chains);
-        }
-    }
-
-    fn measure(&mut self, table: &mut ResultTable, third: &Value, query: &str, chains: &Range<usize>) {
-        let Cell { pods, blocks, .. } = self.cell;
-        let draws = self.rng.draws(self.each * self.rounds, chains.len());
-        let order: Vec<usize> = draws.into_iter().map(|draw| chains.start + draw).collect();
+/// A row for each kind of query in one cell.
+fn measure(table: &mut ResultTable, cell: Cell, third: &Value, options: &Options) {
+    let Cell { pods, blocks, .. } = cell;
+    let mut arena = arena(cell, options);
+    for (query, chains) in arena.queries.clone() {
+        let order = arena.order(&chains);
         let case = format!("{pods} pods, {blocks} blocks, {third} {}, {query}", table.columns[2]);
-        table.findings.extend(super::disagreements(&case, &self.fleet, &mut self.contenders, pods, &order));
-        let times = self.laps([Lap::Search; 3], &order);
+        table.findings.extend(arena.check(&case, &order));
+        let times = arena.laps([Lap::Search; 3], &order);
         // In rounds of its own: next to our other lap it would find the caches warmed by it.
-        let by_pod = self.laps([Lap::ByPod, Lap::Search, Lap::Search], &order)[0];
-        let mut row = vec![pods.into(), blocks.into(), third.clone(), query.into()];
-        row.extend([times[0], by_pod, times[1], times[2]].map(Value::from));
-        row.extend(super::ratios(&times));
-        row.push(self.contenders[0].probes(&order[..200]).into());
+        let by_pod = arena.laps([Lap::ByPod, Lap::Search, Lap::Search], &order)[0];
+        let mut row = super::compared(vec![pods.into(), blocks.into(), third.clone(), query.into()], times);
+        row.insert(5, by_pod.into());
+        row.push(arena.contenders[0].probes(&order[..200]).into());
         table.rows.push(row);
     }
+}
 
-    /// Times every system, each by its lap, in turn.
-    fn laps(&mut self, laps: [Lap<'_>; 3], order: &[usize]) -> Vec<Spread> {
-        let each = self.each;
-        in_turn(self.rounds, laps.len(), |round, lane| {
-            let asked = &order[round * each..][..each];
-            self.contenders[lane].time(laps[lane], asked).as_nanos() as f64 / each as f64
-        })
+fn arena(cell: Cell, options: &Options) -> Arena {
+    let (mut fleet, mut rng) = (Fleet::build(cell, options.seed), SplitMix64::new(options.seed ^ 0xC01D));
+    let held = 0..fleet.chains.len();
+    let others = held.len().min(OTHERS);
+    let partial = fleet.add_partial(others, cell.blocks / 2, &mut rng);
+    let cold = fleet.add_cold(others, cell.blocks + UNSEEN, &mut rng);
+    Arena {
+        contenders: filled(cell.pods, Prompts::Hashes(&fleet.chains), &fleet.steps),
+        fleet,
+        pods: cell.pods,
+        tokens: Vec::new(),
+        queries: [("hit", held), ("partial", partial), ("cold", cold)],
+        rounds: LAPS * if cell.table > LARGE { options.rounds.div_ceil(2) } else { options.rounds },
+        each: if options.quick { QUERIES / 4 } else { QUERIES },
+        rng,
     }
 }
 
@@ -168,9 +132,6 @@ const QUERIES: usize = 1_000;
 
 /// Prompts that are held in part, and prompts that are not held, at most.
 const OTHERS: usize = 4_000;
-
-/// Columns that name a row.
-const LABELS: usize = 4;
 
 /// Blocks of a chain from which on it is long.
 const LONG: f64 = 512.0;

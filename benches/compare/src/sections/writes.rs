@@ -7,37 +7,27 @@ use std::ops::Range;
 
 use kv_index::BlockHash;
 
-use crate::mismatches::disagreements;
 use crate::options::Options;
-use crate::results::{ResultTable, Value};
-use crate::systems::{MAKERS, NAMES, Prompts, contenders};
-use crate::targets::Cells;
+use crate::results::ResultTable;
+use crate::systems::{MAKERS, Prompts};
 use pointsman_benches::fleet::Step;
-use pointsman_benches::measure::{Spread, interleaved};
-use pointsman_benches::oracle::Oracle;
+use pointsman_benches::measure::{Spread, by_phase};
 use pointsman_benches::random_prompt::RandomPrompt;
 use pointsman_lab::SplitMix64;
 
 pub(super) fn run(options: &Options, tell: &mut dyn FnMut(&str)) -> Vec<ResultTable> {
-    let [ours, smg, dynamo] = NAMES;
-    let [to_smg, to_dynamo] = super::ratio_columns();
-    let columns = ["event", "blocks a chain", ours, smg, dynamo, &to_smg, &to_dynamo];
-    let mut table = ResultTable::new("writes", "Events, 64 pods (ns per block)", columns);
+    let mut table = super::comparison("writes", "Events, 64 pods (ns per block)", &["event", "blocks a chain"]);
     let lengths: &[usize] = if options.quick { &[64] } else { &[16, 64, 512] };
     for (at, &blocks) in lengths.iter().enumerate() {
         tell(&format!("length {} of {}: chains of {blocks} blocks", at + 1, lengths.len()));
         let plan = Plan::new(blocks, (options.table() / blocks).max(1), options.seed);
         table.findings.extend(plan.check());
-        for (phase, times) in plan.measure(options.rounds) {
-            let mut row = vec![phase.into(), Value::from(blocks)];
-            row.extend(times.iter().map(|&time| Value::from(time)));
-            row.extend(super::ratios(&times));
-            table.rows.push(row);
+        for ((phase, _), times) in plan.phases.iter().zip(plan.measure(options.rounds)) {
+            table.rows.push(super::compared(vec![(*phase).into(), blocks.into()], times));
         }
     }
-    super::sum_up(&mut table, 2);
-    let line = Cells::of(&table, 2, &to_smg).every(&to_smg, 1.0, "every row");
-    table.findings.push(line);
+    super::sum_up(&mut table);
+    super::judge_rows(&mut table);
     vec![table]
 }
 
@@ -46,7 +36,7 @@ struct Plan {
     blocks: usize,
     /// Chains, and after them as many that leave them half-way.
     chains: Vec<Vec<BlockHash>>,
-    phases: Vec<(&'static str, Vec<Step>)>,
+    phases: [(&'static str, Vec<Step>); PHASES],
 }
 
 impl Plan {
@@ -65,7 +55,7 @@ impl Plan {
         };
         let tail = blocks..blocks + TAIL;
         let singles = tail.clone().map(|at| at..at + 1);
-        let phases = vec![
+        let phases = [
             ("store a new chain", each(0..1, 0, Step::store, 0..blocks)),
             ("repeat it", each(0..1, 0, Step::store, 0..blocks)),
             ("store it on a second pod", each(1..2, 0, Step::store, 0..blocks)),
@@ -86,35 +76,19 @@ impl Plan {
 
     /// Plays the phases untimed and compares answers for some chains after each.
     fn check(&self) -> Vec<String> {
-        let mut oracle = Oracle::default();
-        let mut contenders = contenders(PODS, Prompts::Hashes(&self.chains));
         let asked = (0..self.chains.len()).step_by((self.chains.len() / 50).max(1));
-        let mut lines = Vec::new();
-        for (phase, steps) in &self.phases {
-            oracle.write(&self.chains, steps);
-            for contender in &mut contenders {
-                contender.write(steps);
-            }
-            let case = format!("chains of {} after `{phase}`", self.blocks);
-            lines.extend(disagreements(&oracle, &case, &self.chains, asked.clone(), PODS, &mut contenders));
-        }
-        let refusals = contenders.iter().filter(|contender| contender.refused() > 0);
-        lines.extend(refusals.map(|c| format!("REFUSES: {} would not take {} stores", c.name(), c.refused())));
-        lines
+        let case = |phase: &str| format!("chains of {} after `{phase}`", self.blocks);
+        super::rehearse(PODS, &self.chains, self.phases.iter().map(|(phase, steps)| (case(phase), &**steps)), asked)
     }
 
-    fn measure(&self, rounds: usize) -> Vec<(&'static str, Vec<Spread>)> {
-        let mut samples = vec![vec![Vec::new(); MAKERS.len()]; self.phases.len()];
-        interleaved(rounds, MAKERS.len(), |lane| {
+    fn measure(&self, rounds: usize) -> [Vec<Spread>; PHASES] {
+        by_phase(rounds, MAKERS.len(), |lane| {
             let mut system = MAKERS[lane](PODS, Prompts::Hashes(&self.chains));
-            for ((_, steps), samples) in self.phases.iter().zip(&mut samples) {
+            self.phases.each_ref().map(|(_, steps)| {
                 let blocks: usize = steps.iter().map(Step::blocks).sum();
-                samples[lane].push(system.write(steps).as_nanos() as f64 / blocks as f64);
-            }
-            0.0
-        });
-        let spreads = samples.into_iter().map(|phase| phase.into_iter().map(Spread::of).collect());
-        self.phases.iter().map(|(name, _)| *name).zip(spreads).collect()
+                system.write(steps).as_nanos() as f64 / blocks as f64
+            })
+        })
     }
 }
 
@@ -134,6 +108,7 @@ fn side_by_side(count: usize, blocks: impl Iterator<Item = Range<usize>> + Clone
 }
 
 const PODS: usize = 64;
+const PHASES: usize = 14;
 
 /// Blocks that are appended and evicted again.
 const TAIL: usize = 32;

@@ -1,15 +1,13 @@
-//! Dynamo's concurrent compressed radix tree behind its pool of one writer thread: `find_matches` on the caller's
-//! thread.
+//! Dynamo's concurrent compressed radix tree: `find_matches` on the caller's thread, events queued for as many threads of
+//! its own as there are writers.
 //!
 //! The rule: writes end with `flush_and_wait`, or only the queueing of events would be timed.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
-use std::time::{Duration, Instant};
 
 use dynamo_kv_router::ConcurrentRadixTreeCompressed;
 use dynamo_kv_router::indexer::{SyncIndexer, ThreadPoolIndexer};
@@ -22,33 +20,34 @@ use kv_index::BlockHash;
 use pointsman_benches::fleet::{Op, Step};
 use pointsman_benches::system::{BLOCK_TOKENS, System};
 
-/// The indexer and its writer thread.
-pub struct Dynamo {
-    indexer: ThreadPoolIndexer<ConcurrentRadixTreeCompressed>,
-    events: u64,
-}
+/// The indexer and its threads.
+pub(crate) struct Dynamo(ThreadPoolIndexer<ConcurrentRadixTreeCompressed>);
 
 /// A prompt by its local and its cumulative hashes.
-#[derive(Debug)]
-pub struct DynamoChain {
+pub(crate) struct DynamoChain {
     local: Vec<LocalBlockHash>,
     sequence: Vec<ExternalSequenceBlockHash>,
 }
 
-impl fmt::Debug for Dynamo {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Dynamo({} events)", self.events)
-    }
-}
-
 impl System for Dynamo {
     const NAME: &'static str = "dynamo";
+    type Block = LocalBlockHash;
     type Chain = DynamoChain;
+    /// The queue owns its events.
+    type Event = RouterEvent;
+    /// How many events it has sent: they are numbered.
+    type Writer = u64;
+    type Scratch = ();
 
-    fn new(_pods: usize) -> Self {
-        let tree = ConcurrentRadixTreeCompressed::new();
-        Self { indexer: ThreadPoolIndexer::new(tree, WRITERS, BLOCK_TOKENS as u32), events: 0 }
+    fn new(_pods: usize, writers: usize) -> Self {
+        Self(ThreadPoolIndexer::new(ConcurrentRadixTreeCompressed::new(), writers, BLOCK_TOKENS as u32))
     }
+
+    fn writer(&self) -> u64 {
+        0
+    }
+
+    fn scratch(&self) {}
 
     fn chain(hashes: &[BlockHash]) -> DynamoChain {
         let local = hashes.iter().map(|hash| LocalBlockHash(hash.get())).collect();
@@ -61,85 +60,66 @@ impl System for Dynamo {
         DynamoChain { local, sequence }
     }
 
-    fn touch(chain: &DynamoChain) -> u64 {
-        chain.local.iter().map(|hash| hash.0 >> 32).sum()
+    fn query(chain: &DynamoChain) -> &[LocalBlockHash] {
+        &chain.local
     }
 
-    fn write(&mut self, chains: &[DynamoChain], steps: &[Step]) -> Duration {
-        let events: Vec<_> = steps.iter().map(|step| self.event(&chains[step.chain], step)).collect();
-        self.play(events)
+    fn bits(block: &LocalBlockHash) -> u64 {
+        block.0
     }
 
-    fn ask(&mut self, chain: &DynamoChain) -> u64 {
-        self.sum(&chain.local)
+    fn hash(&self, tokens: &[u32], blocks: &mut Vec<LocalBlockHash>) {
+        *blocks = hash(tokens);
     }
 
-    fn ask_tokens(&mut self, tokens: &[u32]) -> u64 {
-        self.sum(&hash(tokens))
-    }
-
-    fn hash_tokens(&mut self, tokens: &[u32]) -> u64 {
-        hash(tokens).last().map_or(0, |hash| hash.0)
-    }
-
-    fn depths(&mut self, chain: &DynamoChain, depths: &mut [u32]) {
-        self.read(&chain.local, depths);
-    }
-
-    fn depths_of_tokens(&mut self, tokens: &[u32], depths: &mut [u32]) {
-        self.read(&hash(tokens), depths);
-    }
-
-    fn clear(&mut self, pod: usize) -> Duration {
-        self.events += 1;
-        let cleared = KvCacheEvent { event_id: self.events, data: KvCacheEventData::Cleared, dp_rank: 0 };
-        self.play([RouterEvent::new(pod as u64, cleared)])
-    }
-}
-
-impl Dynamo {
-    fn play(&self, events: impl IntoIterator<Item = RouterEvent>) -> Duration {
-        let start = Instant::now();
-        for event in events {
-            self.indexer.enqueue_event(event).expect("the writer runs");
-        }
-        block_on(self.indexer.flush_and_wait()).expect("the writer runs");
-        start.elapsed()
-    }
-
-    fn read(&self, query: &[LocalBlockHash], depths: &mut [u32]) {
-        depths.fill(0);
-        for (worker, depth) in self.indexer.backend().find_matches(query, false).scores {
-            depths[worker.worker_id as usize] = depth;
-        }
-    }
-
-    fn event(&mut self, chain: &DynamoChain, step: &Step) -> RouterEvent {
+    fn event(chain: &DynamoChain, step: &Step) -> RouterEvent {
+        let stored = |at: usize| KvCacheStoredBlockData {
+            block_hash: chain.sequence[at],
+            tokens_hash: chain.local[at],
+            mm_extra_info: None,
+        };
         let blocks = step.from..step.to;
         let data = match step.op {
             Op::Store => KvCacheEventData::Stored(KvCacheStoreData {
                 parent_hash: step.from.checked_sub(1).map(|before| chain.sequence[before]),
                 start_position: None,
-                blocks: blocks
-                    .map(|at| KvCacheStoredBlockData {
-                        block_hash: chain.sequence[at],
-                        tokens_hash: chain.local[at],
-                        mm_extra_info: None,
-                    })
-                    .collect(),
+                blocks: blocks.map(stored).collect(),
             }),
             Op::Evict => KvCacheEventData::Removed(KvCacheRemoveData {
                 block_hashes: chain.sequence[blocks].iter().rev().copied().collect(),
             }),
         };
-        self.events += 1;
-        RouterEvent::new(step.pod as u64, KvCacheEvent { event_id: self.events, data, dp_rank: 0 })
+        event(step.pod, data)
     }
 
-    fn sum(&self, query: &[LocalBlockHash]) -> u64 {
-        let scores = self.indexer.backend().find_matches(query, false).scores;
-        scores.iter().map(|(worker, &depth)| worker.worker_id ^ u64::from(depth)).sum()
+    fn apply(&self, sent: &mut u64, _: &DynamoChain, _: &Step, event: RouterEvent) -> bool {
+        self.send(sent, event)
     }
+
+    fn clear(&self, sent: &mut u64, pod: usize) {
+        self.send(sent, event(pod, KvCacheEventData::Cleared));
+    }
+
+    fn drain(&self) {
+        block_on(self.0.flush_and_wait()).expect("its threads run");
+    }
+
+    fn search_by_pod(&self, query: &[LocalBlockHash], (): &mut (), mut each: impl FnMut(usize, u32)) {
+        let scores = self.0.backend().find_matches(query, false).scores;
+        scores.iter().for_each(|(worker, &depth)| each(worker.worker_id as usize, depth));
+    }
+}
+
+impl Dynamo {
+    fn send(&self, sent: &mut u64, mut event: RouterEvent) -> bool {
+        *sent += 1;
+        event.event.event_id = *sent;
+        self.0.enqueue_event(event).is_ok()
+    }
+}
+
+fn event(pod: usize, data: KvCacheEventData) -> RouterEvent {
+    RouterEvent::new(pod as u64, KvCacheEvent { event_id: 0, data, dp_rank: 0 })
 }
 
 fn hash(tokens: &[u32]) -> Vec<LocalBlockHash> {
@@ -147,7 +127,7 @@ fn hash(tokens: &[u32]) -> Vec<LocalBlockHash> {
 }
 
 /// Waits for a future on this thread; all it ever waits for is the writer.
-pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(Thread);
     impl Wake for Unpark {
         fn wake(self: Arc<Self>) {
@@ -164,6 +144,3 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
         }
     }
 }
-
-/// Writer threads: one, as the others write on one thread.
-const WRITERS: usize = 1;
