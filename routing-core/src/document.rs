@@ -161,7 +161,7 @@ impl ProfileDefinition {
 }
 
 /// A filter in a profile.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct FilterUse {
     /// The plugin's name.

@@ -11,7 +11,7 @@ mod probe;
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Visitor};
 
 pub(crate) use entries::Entries;
 pub use error::ParameterError;
@@ -22,6 +22,12 @@ use crate::value::{Value, entries};
 
 /// Parameters as a document gives them.
 pub(crate) type Given = BTreeMap<String, Value>;
+
+/// What a visitor makes of a value, or why it cannot.
+pub(crate) type Visited<'de, V, E> = Result<<V as Visitor<'de>>::Value, E>;
+
+/// The words or fields that a type knows.
+pub(crate) type Names = &'static [&'static str];
 
 /// The parameters of a plugin type that has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]

@@ -41,10 +41,11 @@ impl<const W: usize> Entry<W> {
 }
 
 /// What happens when a filter leaves nobody.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "fail or go on: complete by nature")]
 pub enum OnEmpty {
     /// The decision ends, and says which filter it was.
+    #[default]
     Fail,
     /// The filter is passed over: its wish cannot be had.
     KeepPrevious,

@@ -7,10 +7,10 @@ use std::convert::Infallible;
 use std::fmt;
 
 use serde::de::value::{SeqDeserializer, StrDeserializer};
-use serde::de::{Deserialize, Deserializer, Error, IntoDeserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-use crate::parameters::{Entries, ParameterError};
+use crate::parameters::{Entries, Names, ParameterError, Visited};
 
 /// A value of a document: of a parameter, or of a schema.
 ///
@@ -107,6 +107,14 @@ impl<R: fmt::Display, F: FnOnce(Value) -> Result<Value, R>> AnyValue<F> {
     }
 }
 
+impl<'de, R: fmt::Display, F: FnOnce(Value) -> Result<Value, R>> DeserializeSeed<'de> for AnyValue<F> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
 impl<'de, R: fmt::Display, F: FnOnce(Value) -> Result<Value, R>> Visitor<'de> for AnyValue<F> {
     type Value = Value;
 
@@ -174,7 +182,7 @@ impl<'de, R: fmt::Display, F: FnOnce(Value) -> Result<Value, R>> Visitor<'de> fo
 impl<'de> Deserializer<'de> for &'de Value {
     type Error = ParameterError;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParameterError> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Visited<'de, V, ParameterError> {
         match self {
             Value::Null => visitor.visit_unit(),
             Value::Bool(value) => visitor.visit_bool(*value),
@@ -187,7 +195,7 @@ impl<'de> Deserializer<'de> for &'de Value {
         }
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParameterError> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Visited<'de, V, ParameterError> {
         match self {
             Value::Null => visitor.visit_none(),
             value => visitor.visit_some(value),
@@ -196,18 +204,18 @@ impl<'de> Deserializer<'de> for &'de Value {
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(
         self,
-        _name: &'static str,
+        _: &'static str,
         visitor: V,
-    ) -> Result<V::Value, ParameterError> {
+    ) -> Visited<'de, V, ParameterError> {
         visitor.visit_newtype_struct(self)
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         name: &'static str,
-        variants: &'static [&'static str],
+        variants: Names,
         visitor: V,
-    ) -> Result<V::Value, ParameterError> {
+    ) -> Visited<'de, V, ParameterError> {
         match self {
             Value::Text(variant) => visitor.visit_enum(StrDeserializer::new(variant)),
             Value::Map(values) => entries(values).deserialize_enum(name, variants, visitor),

@@ -7,16 +7,19 @@
 mod objects;
 mod parameters;
 mod references;
+mod seeds;
 
+use std::cell::RefCell;
 use std::fmt;
 use std::marker::PhantomData;
 
 use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
 
-use self::references::{Defined, Part, Reference, References};
+use self::references::{Defined, Part, reference};
+use self::seeds::{CheckedText, ListOf};
 use super::Document;
-use super::words::{AnyWord, Word};
+use super::words::{self, Word};
 use crate::parameters::ParameterType;
 use crate::suggest::{DidYouMean, suggest};
 
@@ -52,17 +55,14 @@ impl<'de> Deserialize<'de> for Document {
 
 impl Document {
     pub(crate) fn read<'de, D: Deserializer<'de>>(known: &dyn Vocabulary, deserializer: D) -> Result<Self, D::Error> {
-        Reader::new(&Defined::new(known)).deserialize(deserializer)
+        Reader::new(&Defined { known, parts: RefCell::default() }).deserialize(deserializer)
     }
 }
 
 /// Something with named fields.
-trait Object: Sized {
+trait Object: Clone + Default {
     const WHAT: &'static str;
-    const FIELDS: &'static [&'static str];
-    const REQUIRED: &'static [&'static str];
-
-    fn empty() -> Self;
+    const FIELDS: &'static [(&'static str, Need)];
 
     /// Reads the value of a field.
     fn field<'de, A: MapAccess<'de>>(&mut self, at: &mut Field<'_, A>) -> Result<(), A::Error>;
@@ -71,6 +71,13 @@ trait Object: Sized {
     fn finish<E: Error>(&mut self, _known: &dyn Vocabulary) -> Result<(), E> {
         Ok(())
     }
+}
+
+/// Whether a field must be given.
+#[derive(Clone, Copy, PartialEq)]
+enum Need {
+    Required,
+    Optional,
 }
 
 /// A field whose value comes next.
@@ -86,7 +93,7 @@ impl<'de, A: MapAccess<'de>> Field<'_, A> {
     }
 
     fn word<T: Word>(&mut self) -> Result<T, A::Error> {
-        self.map.next_value_seed(AnyWord(PhantomData))
+        self.map.next_value_seed(CheckedText::new(format!("a {}", T::WHAT), words::read::<T>))
     }
 
     fn object<T: Object>(&mut self) -> Result<T, A::Error> {
@@ -95,19 +102,20 @@ impl<'de, A: MapAccess<'de>> Field<'_, A> {
 
     /// A name that something else must have.
     fn reference(&mut self, what: Part) -> Result<String, A::Error> {
-        self.map.next_value_seed(Reference { what, known: self.known })
+        self.map.next_value_seed(reference(what, self.known))
     }
 
     fn references(&mut self, what: Part) -> Result<Vec<String>, A::Error> {
-        self.map.next_value_seed(References(Reference { what, known: self.known }))
+        self.map.next_value_seed(ListOf(reference(what, self.known)))
     }
 
     fn objects<T: Object>(&mut self) -> Result<Vec<T>, A::Error> {
-        self.map.next_value_seed(Readers(Reader::new(self.known)))
+        self.map.next_value_seed(ListOf(Reader::new(self.known)))
     }
 }
 
 /// Reads an object.
+#[derive(Clone)]
 struct Reader<'k, T> {
     known: &'k dyn Vocabulary,
     object: PhantomData<T>,
@@ -135,13 +143,14 @@ impl<'de, T: Object> Visitor<'de> for Reader<'_, T> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<T, A::Error> {
-        let mut object = T::empty();
-        let mut seen = Vec::new();
-        while let Some(name) = map.next_key_seed(FieldName { what: T::WHAT, known: T::FIELDS, seen: &seen })? {
+        let (mut object, mut seen) = (T::default(), Vec::new());
+        let what = format!("a field of a {}", T::WHAT);
+        while let Some(name) = map.next_key_seed(CheckedText::new(&*what, |given| field_name::<T>(given, &seen)))? {
             seen.push(name);
             object.field(&mut Field { name, map: &mut map, known: self.known })?;
         }
-        if let Some(missing) = T::REQUIRED.iter().find(|name| !seen.contains(name)) {
+        let is_missing = |(name, need): &&(&'static str, Need)| *need == Need::Required && !seen.contains(name);
+        if let Some((missing, _)) = T::FIELDS.iter().find(is_missing) {
             return Err(A::Error::custom(format_args!("a {} lacks `{missing}`", T::WHAT)));
         }
         object.finish(self.known)?;
@@ -149,63 +158,15 @@ impl<'de, T: Object> Visitor<'de> for Reader<'_, T> {
     }
 }
 
-/// Reads a list of objects.
-struct Readers<'k, T>(Reader<'k, T>);
-
-impl<'de, T: Object> DeserializeSeed<'de> for Readers<'_, T> {
-    type Value = Vec<T>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Vec<T>, D::Error> {
-        deserializer.deserialize_seq(self)
+/// The field that a name stands for, unless it was seen already.
+fn field_name<T: Object>(given: &str, seen: &[&'static str]) -> Result<&'static str, String> {
+    let names = || T::FIELDS.iter().map(|(name, _)| *name);
+    let Some(name) = names().find(|name| *name == given) else {
+        let meant = DidYouMean(suggest(given, names()));
+        return Err(format!("unknown field `{given}` of a {}{meant}", T::WHAT));
+    };
+    if seen.contains(&name) {
+        return Err(format!("`{name}` of a {} is given twice", T::WHAT));
     }
-}
-
-impl<'de, T: Object> Visitor<'de> for Readers<'_, T> {
-    type Value = Vec<T>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a list, each a {}", T::WHAT)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<T>, A::Error> {
-        let mut objects = Vec::new();
-        while let Some(object) = seq.next_element_seed(Reader::new(self.0.known))? {
-            objects.push(object);
-        }
-        Ok(objects)
-    }
-}
-
-/// Reads the name of a field.
-struct FieldName<'s> {
-    what: &'static str,
-    known: &'static [&'static str],
-    seen: &'s [&'static str],
-}
-
-impl<'de> DeserializeSeed<'de> for FieldName<'_> {
-    type Value = &'static str;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<&'static str, D::Error> {
-        deserializer.deserialize_identifier(self)
-    }
-}
-
-impl Visitor<'_> for FieldName<'_> {
-    type Value = &'static str;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a field of a {}", self.what)
-    }
-
-    fn visit_str<E: Error>(self, given: &str) -> Result<&'static str, E> {
-        let Some(name) = self.known.iter().find(|name| **name == given) else {
-            let meant = DidYouMean(suggest(given, self.known.iter().copied()));
-            return Err(E::custom(format_args!("unknown field `{given}` of a {}{meant}", self.what)));
-        };
-        if self.seen.contains(name) {
-            return Err(E::custom(format_args!("`{name}` of a {} is given twice", self.what)));
-        }
-        Ok(name)
-    }
+    Ok(name)
 }

@@ -1,9 +1,7 @@
 //! Enum values as words of a document, and serialization of definitions.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, Error, Visitor};
 use serde::{Serialize, Serializer};
 
 use super::PluginDefinition;
@@ -41,30 +39,12 @@ impl Word for OnEmpty {
 }
 
 /// Reads a word.
-pub(super) struct AnyWord<T>(pub(super) std::marker::PhantomData<T>);
-
-impl<'de, T: Word> DeserializeSeed<'de> for AnyWord<T> {
-    type Value = T;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
-        deserializer.deserialize_str(self)
-    }
-}
-
-impl<T: Word> Visitor<'_> for AnyWord<T> {
-    type Value = T;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a {}", T::WHAT)
-    }
-
-    fn visit_str<E: Error>(self, given: &str) -> Result<T, E> {
-        let known = T::WORDS.iter().find(|(word, _)| *word == given);
-        known.map(|(_, value)| *value).ok_or_else(|| {
-            let meant = DidYouMean(suggest(given, T::WORDS.iter().map(|(word, _)| *word)));
-            E::custom(format_args!("unknown {} `{given}`{meant}", T::WHAT))
-        })
-    }
+pub(super) fn read<T: Word>(given: &str) -> Result<T, String> {
+    let known = T::WORDS.iter().find(|(word, _)| *word == given);
+    known.map(|(_, value)| *value).ok_or_else(|| {
+        let meant = DidYouMean(suggest(given, T::WORDS.iter().map(|(word, _)| *word)));
+        format!("unknown {} `{given}`{meant}", T::WHAT)
+    })
 }
 
 /// Writes a word.

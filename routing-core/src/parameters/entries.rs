@@ -6,7 +6,7 @@
 use serde::de::value::{MapAccessDeserializer, StrDeserializer};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 
-use super::ParameterError;
+use super::{Names, ParameterError, Visited};
 use crate::value::Value;
 
 /// Entries of a map.
@@ -47,40 +47,36 @@ impl<'de, I: Iterator<Item = (&'de str, &'de Value)>> MapAccess<'de> for Entries
 impl<'de, I: Iterator<Item = (&'de str, &'de Value)>> Deserializer<'de> for Entries<'de, I> {
     type Error = ParameterError;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParameterError> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Visited<'de, V, ParameterError> {
         visitor.visit_map(self)
     }
 
-    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParameterError> {
+    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Visited<'de, V, ParameterError> {
         self.unit(visitor)
     }
 
-    fn deserialize_unit_struct<V: Visitor<'de>>(
-        self,
-        _name: &'static str,
-        visitor: V,
-    ) -> Result<V::Value, ParameterError> {
+    fn deserialize_unit_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Visited<'de, V, ParameterError> {
         self.unit(visitor)
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParameterError> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Visited<'de, V, ParameterError> {
         visitor.visit_some(self)
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(
         self,
-        _name: &'static str,
+        _: &'static str,
         visitor: V,
-    ) -> Result<V::Value, ParameterError> {
+    ) -> Visited<'de, V, ParameterError> {
         visitor.visit_newtype_struct(self)
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
         self,
-        _name: &'static str,
-        _variants: &'static [&'static str],
+        _: &'static str,
+        _: Names,
         visitor: V,
-    ) -> Result<V::Value, ParameterError> {
+    ) -> Visited<'de, V, ParameterError> {
         visitor.visit_enum(MapAccessDeserializer::new(self))
     }
 
@@ -94,55 +90,49 @@ impl<'de, I: Iterator<Item = (&'de str, &'de Value)>> Deserializer<'de> for Entr
 struct Name<'v>(&'v str);
 
 macro_rules! number {
-    ($($method:ident $visit:ident;)*) => {$(
-        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParameterError> {
+    ($($visit:ident: $($method:ident)*;)*) => {$($(
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Visited<'de, V, ParameterError> {
             match self.0.parse() {
                 Ok(number) => visitor.$visit(number),
                 Err(_) => visitor.visit_borrowed_str(self.0),
             }
         }
-    )*};
+    )*)*};
 }
 
 impl<'de> Deserializer<'de> for Name<'de> {
     type Error = ParameterError;
 
     number! {
-        deserialize_bool visit_bool;
-        deserialize_i8 visit_i64;
-        deserialize_i16 visit_i64;
-        deserialize_i32 visit_i64;
-        deserialize_i64 visit_i64;
-        deserialize_i128 visit_i128;
-        deserialize_u8 visit_u64;
-        deserialize_u16 visit_u64;
-        deserialize_u32 visit_u64;
-        deserialize_u64 visit_u64;
-        deserialize_u128 visit_u128;
+        visit_bool: deserialize_bool;
+        visit_i64: deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64;
+        visit_i128: deserialize_i128;
+        visit_u64: deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64;
+        visit_u128: deserialize_u128;
     }
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParameterError> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Visited<'de, V, ParameterError> {
         visitor.visit_borrowed_str(self.0)
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParameterError> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Visited<'de, V, ParameterError> {
         visitor.visit_some(self)
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(
         self,
-        _name: &'static str,
+        _: &'static str,
         visitor: V,
-    ) -> Result<V::Value, ParameterError> {
+    ) -> Visited<'de, V, ParameterError> {
         visitor.visit_newtype_struct(self)
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
         self,
-        _name: &'static str,
-        _variants: &'static [&'static str],
+        _: &'static str,
+        _: Names,
         visitor: V,
-    ) -> Result<V::Value, ParameterError> {
+    ) -> Visited<'de, V, ParameterError> {
         visitor.visit_enum(StrDeserializer::new(self.0))
     }
 

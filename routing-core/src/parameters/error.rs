@@ -7,10 +7,11 @@ use serde::de::Error;
 use crate::suggest::{DidYouMean, suggest};
 
 /// Why a plugin's parameters are refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParameterError {
     /// The plugin's type has no such parameter.
+    #[error("unknown parameter `{parameter}`{}", DidYouMean(suggestion.as_deref()))]
     Unknown {
         /// The name given.
         parameter: Box<str>,
@@ -18,11 +19,13 @@ pub enum ParameterError {
         suggestion: Option<Box<str>>,
     },
     /// A parameter that must be given is not.
+    #[error("parameter `{parameter}` is missing")]
     Missing {
         /// Its name.
         parameter: Box<str>,
     },
     /// A value is of the wrong type or out of range, or the values do not go together.
+    #[error("{}{reason}", parameter.as_ref().map(|name| format!("parameter `{name}`: ")).unwrap_or_default())]
     Invalid {
         /// Which one, if it is one alone.
         parameter: Option<Box<str>>,
@@ -47,21 +50,6 @@ impl ParameterError {
             Self::Unknown { parameter, .. } => Some(parameter),
             Self::Missing { .. } => None,
             Self::Invalid { parameter, .. } => parameter.as_deref(),
-        }
-    }
-}
-
-impl std::error::Error for ParameterError {}
-
-impl fmt::Display for ParameterError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unknown { parameter, suggestion } => {
-                write!(f, "unknown parameter `{parameter}`{}", DidYouMean(suggestion.as_deref()))
-            }
-            Self::Missing { parameter } => write!(f, "parameter `{parameter}` is missing"),
-            Self::Invalid { parameter: Some(parameter), reason } => write!(f, "parameter `{parameter}`: {reason}"),
-            Self::Invalid { parameter: None, reason } => f.write_str(reason),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::de::value::{Error as Refusal, StrDeserializer};
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-use super::{Entries, ParameterError, parse};
+use super::{Entries, Names, ParameterError, Visited, parse};
 use crate::value::Value;
 
 /// What a type asks for.
@@ -138,69 +138,54 @@ fn too_deep() -> Refusal {
 }
 
 macro_rules! note {
-    ($($method:ident => $shape:expr;)*) => {$(
-        fn $method<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Refusal> {
-            self.noted($shape)
+    ($($shape:ident: $($method:ident)*;)*) => {$($(
+        fn $method<V: Visitor<'de>>(self, _: V) -> Visited<'de, V, Refusal> {
+            self.noted(Shape::$shape)
         }
-    )*};
+    )*)*};
 }
 
 impl<'de> Deserializer<'de> for Probe<'_> {
     type Error = Refusal;
 
     note! {
-        deserialize_any => Shape::Any;
-        deserialize_bool => Shape::Bool;
-        deserialize_i8 => Shape::Integer;
-        deserialize_i16 => Shape::Integer;
-        deserialize_i32 => Shape::Integer;
-        deserialize_i64 => Shape::Integer;
-        deserialize_i128 => Shape::Integer;
-        deserialize_u8 => Shape::Unsigned;
-        deserialize_u16 => Shape::Unsigned;
-        deserialize_u32 => Shape::Unsigned;
-        deserialize_u64 => Shape::Unsigned;
-        deserialize_u128 => Shape::Unsigned;
-        deserialize_f32 => Shape::Number;
-        deserialize_f64 => Shape::Number;
-        deserialize_char => Shape::Text;
-        deserialize_str => Shape::Text;
-        deserialize_string => Shape::Text;
-        deserialize_bytes => Shape::Any;
-        deserialize_byte_buf => Shape::Any;
-        deserialize_unit => Shape::Any;
-        deserialize_identifier => Shape::Any;
-        deserialize_ignored_any => Shape::Any;
+        Any: deserialize_any deserialize_bytes deserialize_byte_buf deserialize_unit;
+        Any: deserialize_identifier deserialize_ignored_any;
+        Bool: deserialize_bool;
+        Integer: deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_i128;
+        Unsigned: deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64 deserialize_u128;
+        Number: deserialize_f32 deserialize_f64;
+        Text: deserialize_char deserialize_str deserialize_string;
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Visited<'de, V, Refusal> {
         visitor.visit_some(self.deeper().ok_or_else(too_deep)?)
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Refusal> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Visited<'de, V, Refusal> {
         visitor.visit_newtype_struct(self.deeper().ok_or_else(too_deep)?)
     }
 
-    fn deserialize_unit_struct<V: Visitor<'de>>(self, _: &'static str, _: V) -> Result<V::Value, Refusal> {
+    fn deserialize_unit_struct<V: Visitor<'de>>(self, _: &'static str, _: V) -> Visited<'de, V, Refusal> {
         self.noted(Shape::Any)
     }
 
-    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Visited<'de, V, Refusal> {
         let mut element = Shape::Any;
         let refused = visitor.visit_seq(self.one(&mut element).ok_or_else(too_deep)?);
         *self.shape = Shape::List(Box::new(element));
         refused
     }
 
-    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, _: V) -> Result<V::Value, Refusal> {
+    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, _: V) -> Visited<'de, V, Refusal> {
         self.noted(Shape::List(Box::default()))
     }
 
-    fn deserialize_tuple_struct<V: Visitor<'de>>(self, _: &'static str, _: usize, _: V) -> Result<V::Value, Refusal> {
+    fn deserialize_tuple_struct<V: Visitor<'de>>(self, _: &'static str, _: usize, _: V) -> Visited<'de, V, Refusal> {
         self.noted(Shape::List(Box::default()))
     }
 
-    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Visited<'de, V, Refusal> {
         let mut value = Shape::Any;
         let refused = visitor.visit_map(self.one(&mut value).ok_or_else(too_deep)?);
         *self.shape = Shape::Map(Box::new(value));
@@ -210,21 +195,16 @@ impl<'de> Deserializer<'de> for Probe<'_> {
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         _: &'static str,
-        fields: &'static [&'static str],
+        fields: Names,
         visitor: V,
-    ) -> Result<V::Value, Refusal> {
+    ) -> Visited<'de, V, Refusal> {
         if self.field.is_some() {
             return visitor.visit_map(One { shape: self.shape, name: self.field, depth: self.depth });
         }
         self.noted(Shape::Struct(fields))
     }
 
-    fn deserialize_enum<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        variants: &'static [&'static str],
-        _: V,
-    ) -> Result<V::Value, Refusal> {
+    fn deserialize_enum<V: Visitor<'de>>(self, _: &'static str, variants: Names, _: V) -> Visited<'de, V, Refusal> {
         self.noted(Shape::Words(variants))
     }
 }

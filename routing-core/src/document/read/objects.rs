@@ -2,68 +2,62 @@
 
 use serde::de::{Error, MapAccess};
 
-use super::parameters::{Kind, Parameters};
+use super::parameters::{Parameters, kind};
 use super::references::Part;
-use super::{Field, Object, Vocabulary};
+use super::{Field, Need, Object, Vocabulary};
 use crate::document::{
     Document, FilterUse, PluginDefinition, Problem, ProfileDefinition, ScorerUse, StepDefinition, WorkflowDefinition,
 };
-use crate::profile::OnEmpty;
 
-impl Object for Document {
-    const WHAT: &'static str = "document";
-    const FIELDS: &'static [&'static str] = &["plugins", "profiles", "workflow"];
-    const REQUIRED: &'static [&'static str] = &["profiles"];
+/// An object, what errors call it, and how each of its fields is read; methods that it overrides may follow.
+macro_rules! object {
+    ($object:ident, $what:literal, |$self:ident, $at:ident| {
+        $($need:ident $name:literal => $read:expr,)*
+    } $($methods:tt)*) => {
+        impl Object for $object {
+            const WHAT: &'static str = $what;
+            const FIELDS: &'static [(&'static str, Need)] = &[$(($name, Need::$need)),*];
 
-    fn empty() -> Self {
-        Self::default()
-    }
-
-    fn field<'de, A: MapAccess<'de>>(&mut self, at: &mut Field<'_, A>) -> Result<(), A::Error> {
-        match at.name {
-            "plugins" => {
-                self.plugins = at.objects()?;
-                let names = self.plugins.iter().map(|plugin| plugin.name.clone()).collect();
-                at.known.define(Part::Plugin, names);
+            fn field<'de, A: MapAccess<'de>>(&mut self, $at: &mut Field<'_, A>) -> Result<(), A::Error> {
+                let $self = self;
+                match $at.name {
+                    $($name => $read,)*
+                    _ => {}
+                }
+                Ok(())
             }
-            "profiles" => {
-                self.profiles = at.objects()?;
-                let names = self.profiles.iter().map(|profile| profile.name.clone()).collect();
-                at.known.define(Part::Profile, names);
-            }
-            _ => self.workflow = Some(at.object()?),
+
+            $($methods)*
         }
-        Ok(())
-    }
+    };
 }
 
-impl Object for PluginDefinition {
-    const WHAT: &'static str = "plugin";
-    const FIELDS: &'static [&'static str] = &["name", "type", "parameters"];
-    const REQUIRED: &'static [&'static str] = &["type"];
+object!(Document, "document", |document, at| {
+    Optional "plugins" => {
+        document.plugins = at.objects()?;
+        at.known.define(Part::Plugin, document.plugins.iter().map(|plugin| plugin.name.clone()).collect());
+    },
+    Required "profiles" => {
+        document.profiles = at.objects()?;
+        at.known.define(Part::Profile, document.profiles.iter().map(|profile| profile.name.clone()).collect());
+    },
+    Optional "workflow" => document.workflow = Some(at.object()?),
+});
 
-    fn empty() -> Self {
-        Self::default()
-    }
-
-    fn field<'de, A: MapAccess<'de>>(&mut self, at: &mut Field<'_, A>) -> Result<(), A::Error> {
-        match at.name {
-            "name" => {
-                self.name = at.value()?;
-                if self.name.is_empty() {
-                    return Err(A::Error::custom("the name of a plugin is empty: leave it out to call it as its type"));
-                }
-            }
-            "type" => self.kind = at.map.next_value_seed(Kind(at.known))?,
-            _ => {
-                let parameters = at.known.parameters(&self.kind).ok().flatten();
-                let plugin = if self.name.is_empty() { &self.kind } else { &self.name };
-                self.parameters = at.map.next_value_seed(Parameters { plugin, parameters })?;
-            }
+object!(PluginDefinition, "plugin", |plugin, at| {
+    Optional "name" => {
+        plugin.name = at.value()?;
+        if plugin.name.is_empty() {
+            return Err(A::Error::custom("the name of a plugin is empty: leave it out to call it as its type"));
         }
-        Ok(())
-    }
-
+    },
+    Required "type" => plugin.kind = at.map.next_value_seed(kind(at.known))?,
+    Optional "parameters" => {
+        let parameters = at.known.parameters(&plugin.kind).ok().flatten();
+        let name = if plugin.name.is_empty() { &plugin.kind } else { &plugin.name };
+        plugin.parameters = at.map.next_value_seed(Parameters { plugin: name, parameters })?;
+    },
+}
     fn finish<E: Error>(&mut self, known: &dyn Vocabulary) -> Result<(), E> {
         if self.name.is_empty() {
             self.name.clone_from(&self.kind);
@@ -73,106 +67,41 @@ impl Object for PluginDefinition {
         let first = problems.into_iter().flatten().next();
         first.map_or(Ok(()), |error| Err(E::custom(Problem::Parameter { plugin: self.name.as_str().into(), error })))
     }
-}
+);
 
-impl Object for ProfileDefinition {
-    const WHAT: &'static str = "profile";
-    const FIELDS: &'static [&'static str] = &["name", "prepare", "filter", "score", "pick", "record"];
-    const REQUIRED: &'static [&'static str] = &["name", "pick"];
+object!(ProfileDefinition, "profile", |profile, at| {
+    Required "name" => profile.name = at.value()?,
+    Optional "prepare" => profile.prepare = at.references(Part::Plugin)?,
+    Optional "filter" => profile.filter = at.objects()?,
+    Optional "score" => profile.score = at.objects()?,
+    Required "pick" => profile.pick = at.reference(Part::Plugin)?,
+    Optional "record" => profile.record = at.references(Part::Plugin)?,
+});
 
-    fn empty() -> Self {
-        Self::default()
-    }
+object!(FilterUse, "filter of a profile", |filter, at| {
+    Required "plugin" => filter.plugin = at.reference(Part::Plugin)?,
+    Optional "on_empty" => filter.on_empty = at.word()?,
+});
 
-    fn field<'de, A: MapAccess<'de>>(&mut self, at: &mut Field<'_, A>) -> Result<(), A::Error> {
-        match at.name {
-            "name" => self.name = at.value()?,
-            "prepare" => self.prepare = at.references(Part::Plugin)?,
-            "filter" => self.filter = at.objects()?,
-            "score" => self.score = at.objects()?,
-            "pick" => self.pick = at.reference(Part::Plugin)?,
-            _ => self.record = at.references(Part::Plugin)?,
-        }
-        Ok(())
-    }
-}
+object!(ScorerUse, "scorer of a profile", |scorer, at| {
+    Required "plugin" => scorer.plugin = at.reference(Part::Plugin)?,
+    Required "weight" => scorer.weight = at.value()?,
+});
 
-impl Object for FilterUse {
-    const WHAT: &'static str = "filter of a profile";
-    const FIELDS: &'static [&'static str] = &["plugin", "on_empty"];
-    const REQUIRED: &'static [&'static str] = &["plugin"];
+object!(WorkflowDefinition, "workflow", |workflow, at| {
+    Required "steps" => {
+        workflow.steps = at.objects()?;
+        at.known.define(Part::Step, workflow.steps.iter().map(|step| step.name.clone()).collect());
+    },
+    Optional "executed_in" => workflow.executed_in = Some(at.references(Part::Step)?),
+});
 
-    fn empty() -> Self {
-        Self::new("", OnEmpty::Fail)
-    }
-
-    fn field<'de, A: MapAccess<'de>>(&mut self, at: &mut Field<'_, A>) -> Result<(), A::Error> {
-        match at.name {
-            "plugin" => self.plugin = at.reference(Part::Plugin)?,
-            _ => self.on_empty = at.word()?,
-        }
-        Ok(())
-    }
-}
-
-impl Object for ScorerUse {
-    const WHAT: &'static str = "scorer of a profile";
-    const FIELDS: &'static [&'static str] = &["plugin", "weight"];
-    const REQUIRED: &'static [&'static str] = &["plugin", "weight"];
-
-    fn empty() -> Self {
-        Self::default()
-    }
-
-    fn field<'de, A: MapAccess<'de>>(&mut self, at: &mut Field<'_, A>) -> Result<(), A::Error> {
-        match at.name {
-            "plugin" => self.plugin = at.reference(Part::Plugin)?,
-            _ => self.weight = at.value()?,
-        }
-        Ok(())
-    }
-}
-
-impl Object for WorkflowDefinition {
-    const WHAT: &'static str = "workflow";
-    const FIELDS: &'static [&'static str] = &["steps", "executed_in"];
-    const REQUIRED: &'static [&'static str] = &["steps"];
-
-    fn empty() -> Self {
-        Self::default()
-    }
-
-    fn field<'de, A: MapAccess<'de>>(&mut self, at: &mut Field<'_, A>) -> Result<(), A::Error> {
-        match at.name {
-            "steps" => {
-                self.steps = at.objects()?;
-                at.known.define(Part::Step, self.steps.iter().map(|step| step.name.clone()).collect());
-            }
-            _ => self.executed_in = Some(at.references(Part::Step)?),
-        }
-        Ok(())
-    }
-}
-
-impl Object for StepDefinition {
-    const WHAT: &'static str = "step";
-    const FIELDS: &'static [&'static str] = &["name", "profile", "role", "when", "on_failure", "ranked", "independent"];
-    const REQUIRED: &'static [&'static str] = &["name", "profile"];
-
-    fn empty() -> Self {
-        Self::default()
-    }
-
-    fn field<'de, A: MapAccess<'de>>(&mut self, at: &mut Field<'_, A>) -> Result<(), A::Error> {
-        match at.name {
-            "name" => self.name = at.value()?,
-            "profile" => self.profile = at.reference(Part::Profile)?,
-            "role" => self.role = at.word()?,
-            "when" => self.when = Some(at.object()?),
-            "on_failure" => self.on_failure = at.word()?,
-            "ranked" => self.ranked = Some(at.value()?),
-            _ => self.independent = at.value()?,
-        }
-        Ok(())
-    }
-}
+object!(StepDefinition, "step", |step, at| {
+    Required "name" => step.name = at.value()?,
+    Required "profile" => step.profile = at.reference(Part::Profile)?,
+    Optional "role" => step.role = at.word()?,
+    Optional "when" => step.when = Some(at.object()?),
+    Optional "on_failure" => step.on_failure = at.word()?,
+    Optional "ranked" => step.ranked = Some(at.value()?),
+    Optional "independent" => step.independent = at.value()?,
+});

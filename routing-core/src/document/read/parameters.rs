@@ -6,34 +6,17 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
 
 use super::Vocabulary;
+use super::seeds::CheckedText;
 use crate::document::Problem;
 use crate::parameters::{Given, ParameterError, ParameterType};
 use crate::value::{AnyValue, Value};
 
 /// Reads the type of a plugin.
-pub(super) struct Kind<'k>(pub(super) &'k dyn Vocabulary);
-
-impl<'de> DeserializeSeed<'de> for Kind<'_> {
-    type Value = String;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
-        deserializer.deserialize_str(self)
-    }
-}
-
-impl Visitor<'_> for Kind<'_> {
-    type Value = String;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a plugin type")
-    }
-
-    fn visit_str<E: Error>(self, kind: &str) -> Result<String, E> {
-        let known = self.0.parameters(kind);
-        known.map(|_| kind.to_owned()).map_err(|suggestion| {
-            E::custom(Problem::UnknownType { kind: kind.into(), suggestion: suggestion.map(Into::into) })
-        })
-    }
+pub(super) fn kind(known: &dyn Vocabulary) -> CheckedText<impl FnOnce(&str) -> Result<String, Problem>> {
+    CheckedText::new("a plugin type", move |kind: &str| match known.parameters(kind) {
+        Ok(_) => Ok(kind.to_owned()),
+        Err(suggestion) => Err(Problem::UnknownType { kind: kind.into(), suggestion: suggestion.map(Into::into) }),
+    })
 }
 
 /// Reads parameters, each checked as it comes if the plugin's type is known by then.
@@ -46,6 +29,21 @@ pub(super) struct Parameters<'k> {
 impl Parameters<'_> {
     fn problem(&self, error: ParameterError) -> Problem {
         Problem::Parameter { plugin: self.plugin.into(), error }
+    }
+
+    /// The name of a parameter that is known, and not given yet.
+    fn name(&self, name: &str, given: &Given) -> Result<String, Problem> {
+        if given.contains_key(name) {
+            return Err(self.problem(ParameterError::custom(format_args!("parameter `{name}` is given twice"))));
+        }
+        let known = self.parameters.map_or(Ok(()), |known| known.name(name));
+        known.map(|()| name.to_owned()).map_err(|error| self.problem(error))
+    }
+
+    /// A value that suits the parameter.
+    fn value(&self, name: &str, value: Value) -> Result<Value, Problem> {
+        let suits = self.parameters.map_or(Ok(()), |known| known.value(name, &value));
+        suits.map(|()| value).map_err(|error| self.problem(error))
     }
 }
 
@@ -70,61 +68,14 @@ impl<'de> Visitor<'de> for Parameters<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Given, A::Error> {
         let mut given = BTreeMap::new();
-        while let Some(name) = map.next_key_seed(ParameterName { of: self, given: &given })? {
-            let value = map.next_value_seed(ParameterValue { of: self, name: &name })?;
+        const NAME: &str = "the name of a parameter";
+        while let Some(name) = map.next_key_seed(CheckedText::new(NAME, |name: &str| self.name(name, &given)))? {
+            let value = map.next_value_seed(AnyValue(|value| self.value(&name, value)))?;
             given.insert(name, value);
         }
         match self.parameters.map(|known| known.together(&given)) {
             Some(Err(error)) => Err(A::Error::custom(self.problem(error))),
             _ => Ok(given),
         }
-    }
-}
-
-/// Reads the name of a parameter.
-struct ParameterName<'k> {
-    of: Parameters<'k>,
-    given: &'k Given,
-}
-
-impl<'de> DeserializeSeed<'de> for ParameterName<'_> {
-    type Value = String;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
-        deserializer.deserialize_str(self)
-    }
-}
-
-impl Visitor<'_> for ParameterName<'_> {
-    type Value = String;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the name of a parameter")
-    }
-
-    fn visit_str<E: Error>(self, name: &str) -> Result<String, E> {
-        if self.given.contains_key(name) {
-            let twice = ParameterError::custom(format_args!("parameter `{name}` is given twice"));
-            return Err(E::custom(self.of.problem(twice)));
-        }
-        let known = self.of.parameters.map_or(Ok(()), |known| known.name(name));
-        known.map(|()| name.to_owned()).map_err(|error| E::custom(self.of.problem(error)))
-    }
-}
-
-/// Reads the value of a parameter.
-struct ParameterValue<'k> {
-    of: Parameters<'k>,
-    name: &'k str,
-}
-
-impl<'de> DeserializeSeed<'de> for ParameterValue<'_> {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_any(AnyValue(|value| {
-            let suits = self.of.parameters.map_or(Ok(()), |known| known.value(self.name, &value));
-            suits.map(|()| value).map_err(|error| self.of.problem(error))
-        }))
     }
 }

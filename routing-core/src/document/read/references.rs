@@ -7,9 +7,8 @@
 use std::cell::RefCell;
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, Error, SeqAccess, Visitor};
-
 use super::Vocabulary;
+use super::seeds::CheckedText;
 use crate::parameters::ParameterType;
 use crate::suggest::{DidYouMean, suggest};
 
@@ -33,14 +32,8 @@ impl fmt::Display for Part {
 
 /// A vocabulary, and what the document has defined so far.
 pub(super) struct Defined<'k> {
-    known: &'k dyn Vocabulary,
-    parts: RefCell<Vec<(Part, Vec<String>)>>,
-}
-
-impl<'k> Defined<'k> {
-    pub(super) fn new(known: &'k dyn Vocabulary) -> Self {
-        Self { known, parts: RefCell::new(Vec::new()) }
-    }
+    pub(super) known: &'k dyn Vocabulary,
+    pub(super) parts: RefCell<Vec<(Part, Vec<String>)>>,
 }
 
 impl Vocabulary for Defined<'_> {
@@ -62,61 +55,13 @@ impl Vocabulary for Defined<'_> {
     }
 }
 
-/// Reads a name that refers to a part.
-#[derive(Clone, Copy)]
-pub(super) struct Reference<'k> {
-    pub(super) what: Part,
-    pub(super) known: &'k dyn Vocabulary,
-}
-
-impl<'de> DeserializeSeed<'de> for Reference<'_> {
-    type Value = String;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
-        deserializer.deserialize_str(self)
-    }
-}
-
-impl Visitor<'_> for Reference<'_> {
-    type Value = String;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the name of a {}", self.what)
-    }
-
-    fn visit_str<E: Error>(self, name: &str) -> Result<String, E> {
-        let refused = |suggestion: Option<String>| {
-            let meant = DidYouMean(suggestion.as_deref());
-            E::custom(format_args!("unknown {} `{name}`{meant}", self.what))
-        };
-        self.known.refer(self.what, name).map_err(refused)?;
-        Ok(name.to_owned())
-    }
-}
-
-/// Reads a list of names that refer to parts.
-pub(super) struct References<'k>(pub(super) Reference<'k>);
-
-impl<'de> DeserializeSeed<'de> for References<'_> {
-    type Value = Vec<String>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Vec<String>, D::Error> {
-        deserializer.deserialize_seq(self)
-    }
-}
-
-impl<'de> Visitor<'de> for References<'_> {
-    type Value = Vec<String>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a list, each the name of a {}", self.0.what)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<String>, A::Error> {
-        let mut names = Vec::new();
-        while let Some(name) = seq.next_element_seed(self.0)? {
-            names.push(name);
-        }
-        Ok(names)
-    }
+/// Reads the name of a part, which must be defined if parts of its kind are.
+pub(super) fn reference(
+    what: Part,
+    known: &dyn Vocabulary,
+) -> CheckedText<impl FnOnce(&str) -> Result<String, String> + Clone> {
+    CheckedText::new(format!("the name of a {what}"), move |name: &str| match known.refer(what, name) {
+        Ok(()) => Ok(name.to_owned()),
+        Err(suggestion) => Err(format!("unknown {what} `{name}`{}", DidYouMean(suggestion.as_deref()))),
+    })
 }
