@@ -5,7 +5,6 @@ use std::sync::Arc;
 use kv_index::PodSet;
 
 use crate::context::{PrepareContext, RoutingContext};
-use crate::declare::Layout;
 use crate::error::DecideError;
 use crate::fault::PluginName;
 use crate::fleet::Fleet;
@@ -18,16 +17,20 @@ use crate::request::Request;
 use crate::scores::{self, Scores, Totals};
 use crate::step::Step;
 use crate::trace::Trace;
+use crate::workflow::Workflow;
 use crate::workspace::Workspace;
 
-/// Steps over one context: the one of a selector, or those of a workflow in the order they are decided.
-pub(crate) struct Steps<'w, const W: usize> {
-    pub(crate) layout: &'w Layout,
-    pub(crate) steps: &'w [Step<W>],
-}
-
-impl<const W: usize> Steps<'_, W> {
-    pub(crate) fn decide(
+impl<const W: usize> Workflow<W> {
+    /// Decides where a request goes.
+    ///
+    /// The same input and plugins give the same plan. Once warm it allocates nothing, takes no lock and waits for nothing,
+    /// unless a plugin does or it is traced.
+    ///
+    /// # Errors
+    ///
+    /// When no candidate is left for a step that is not to be skipped then, a plugin fails, or no step is taken. The plan is
+    /// then empty.
+    pub fn decide(
         &self,
         workspace: &mut Workspace<W>,
         input: RoutingInput<'_, W>,

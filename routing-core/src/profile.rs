@@ -1,17 +1,16 @@
 //! A routing profile under construction: plugins by stage, in order, with their weights.
 
-use std::slice;
 use std::sync::Arc;
 
 use kv_index::DEFAULT_POD_WORDS;
 
-use crate::check;
-use crate::declare::{Declare, Layout};
+use crate::declare::Declare;
 use crate::fault::BuildError;
 use crate::plugin::{Filter, Picker, Preparer, Recorder, Scorer};
 use crate::selector::Selector;
 use crate::stage::MakePlugin;
 use crate::step::StepBuilder;
+use crate::workflow::WorkflowBuilder;
 
 /// Collects the plugins of one [`Selector`]: preparers, filters, scorers and recorders in the order they run, and one picker.
 ///
@@ -51,64 +50,56 @@ pub enum OnEmpty {
     KeepPrevious,
 }
 
+/// A method that adds a plugin to its stage, with what the stage wants to know of it besides.
+macro_rules! adds {
+    ($(#[$doc:meta])* $method:ident, $plugin:ident, $stage:ident $(, $besides:ident: $type:ty)?) => {
+        $(#[$doc])*
+        pub fn $method<P>(
+            self,
+            name: &str,
+            $($besides: $type,)?
+            declare: impl FnOnce(&mut Declare<'_>) -> P + Send + 'static,
+        ) -> Self
+        where
+            P: $plugin<W> + 'static,
+        {
+            let make = MakePlugin::$stage(Box::new(|d| Box::new(declare(d))));
+            self.entry(Entry { $($besides,)? ..Entry::new(name, make) })
+        }
+    };
+}
+
 impl<const W: usize> ProfileBuilder<W> {
     /// An empty profile.
     pub fn new(name: &str) -> Self {
         Self { name: name.into(), entries: Vec::new() }
     }
 
-    /// Adds a preparer after those that are there.
-    ///
-    /// `declare` makes the plugin, and declares on the way what it reads and writes.
-    pub fn preparer<P>(self, name: &str, declare: impl FnOnce(&mut Declare<'_>) -> P + Send + 'static) -> Self
-    where
-        P: Preparer<W> + 'static,
-    {
-        self.entry(Entry::new(name, MakePlugin::Prepare(Box::new(|d| Box::new(declare(d))))))
+    adds! {
+        /// Adds a preparer after those that are there.
+        ///
+        /// `declare` makes the plugin, and declares on the way what it reads and writes.
+        preparer, Preparer, Prepare
     }
 
-    /// Adds a filter after those that are there.
-    pub fn filter<P>(
-        self,
-        name: &str,
-        on_empty: OnEmpty,
-        declare: impl FnOnce(&mut Declare<'_>) -> P + Send + 'static,
-    ) -> Self
-    where
-        P: Filter<W> + 'static,
-    {
-        let make = MakePlugin::Filter(Box::new(|d| Box::new(declare(d))));
-        self.entry(Entry { on_empty, ..Entry::new(name, make) })
+    adds! {
+        /// Adds a filter after those that are there.
+        filter, Filter, Filter, on_empty: OnEmpty
     }
 
-    /// Adds a scorer. Its weight counts in proportion to the sum of all weights of the step.
-    pub fn scorer<P>(
-        self,
-        name: &str,
-        weight: f64,
-        declare: impl FnOnce(&mut Declare<'_>) -> P + Send + 'static,
-    ) -> Self
-    where
-        P: Scorer<W> + 'static,
-    {
-        let make = MakePlugin::Score(Box::new(|d| Box::new(declare(d))));
-        self.entry(Entry { weight, ..Entry::new(name, make) })
+    adds! {
+        /// Adds a scorer. Its weight counts in proportion to the sum of all weights of the step.
+        scorer, Scorer, Score, weight: f64
     }
 
-    /// Sets the picker.
-    pub fn picker<P>(self, name: &str, declare: impl FnOnce(&mut Declare<'_>) -> P + Send + 'static) -> Self
-    where
-        P: Picker<W> + 'static,
-    {
-        self.entry(Entry::new(name, MakePlugin::Pick(Box::new(|d| Box::new(declare(d))))))
+    adds! {
+        /// Sets the picker.
+        picker, Picker, Pick
     }
 
-    /// Adds a recorder after those that are there.
-    pub fn recorder<P>(self, name: &str, declare: impl FnOnce(&mut Declare<'_>) -> P + Send + 'static) -> Self
-    where
-        P: Recorder<W> + 'static,
-    {
-        self.entry(Entry::new(name, MakePlugin::Record(Box::new(|d| Box::new(declare(d))))))
+    adds! {
+        /// Adds a recorder after those that are there.
+        recorder, Recorder, Record
     }
 
     /// Says of which type the plugin added last is, for those that require or exclude it; its name, unless said.
@@ -125,11 +116,8 @@ impl<const W: usize> ProfileBuilder<W> {
     ///
     /// With every fault there is.
     pub fn build(self) -> Result<Selector<W>, BuildError> {
-        let name = Arc::clone(&self.name);
-        let (mut layout, mut nodes) = (Layout::new(vec![Arc::clone(&name)]), Vec::new());
-        let step = StepBuilder::new(&name, self).assemble(0, &mut layout, &mut nodes);
-        let warnings = check::validate(&mut layout, slice::from_ref(&step), &nodes, Vec::new())?;
-        Ok(Selector { layout, step, warnings })
+        let step = StepBuilder::new(&Arc::clone(&self.name), self);
+        WorkflowBuilder::new().step(step).build().map(Selector)
     }
 
     pub(crate) fn entry(mut self, entry: Entry<W>) -> Self {

@@ -1,45 +1,39 @@
 //! A selector: one validated pass Prepare → Filter → Score → Pick over the pods of a fleet.
 
-use std::{fmt, slice};
+use std::fmt;
 
 use kv_index::DEFAULT_POD_WORDS;
 
-use crate::decide::Steps;
-use crate::declare::Layout;
 use crate::error::DecideError;
 use crate::fault::Warning;
 use crate::input::RoutingInput;
 use crate::plan::RoutingPlan;
-use crate::step::Step;
+use crate::workflow::Workflow;
 use crate::workspace::Workspace;
 
 /// What a profile builds: one pass Prepare → Filter → Score → Pick, immutable and shared between threads.
 ///
 /// It selects pods by itself, or as the one step of a [`Workflow`](crate::Workflow) that it converts into. A workflow of
 /// several steps composes profiles instead, since their plugins share one context and are validated together.
-pub struct Selector<const W: usize = DEFAULT_POD_WORDS> {
-    pub(crate) layout: Layout,
-    pub(crate) step: Step<W>,
-    pub(crate) warnings: Vec<Warning>,
-}
+pub struct Selector<const W: usize = DEFAULT_POD_WORDS>(pub(crate) Workflow<W>);
 
 impl<const W: usize> Selector<W> {
     /// The name of its profile, which its step of a plan has too.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.step.name
+        self.0.steps().next().unwrap_or_default()
     }
 
     /// What works, and was hardly meant.
     #[must_use]
     pub fn warnings(&self) -> &[Warning] {
-        &self.warnings
+        self.0.warnings()
     }
 
     /// Buffers for decisions of this selector. Keep one for each thread, or a pool of them.
     #[must_use]
     pub fn workspace(&self) -> Workspace<W> {
-        Workspace::new(&self.layout)
+        self.0.workspace()
     }
 
     /// Selects the pods for a request, as a plan of one step.
@@ -53,7 +47,7 @@ impl<const W: usize> Selector<W> {
         input: RoutingInput<'_, W>,
         plan: &mut RoutingPlan,
     ) -> Result<(), DecideError> {
-        Steps { layout: &self.layout, steps: slice::from_ref(&self.step) }.decide(workspace, input, plan)
+        self.0.decide(workspace, input, plan)
     }
 }
 

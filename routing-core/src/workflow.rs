@@ -6,21 +6,17 @@ use std::sync::Arc;
 use kv_index::DEFAULT_POD_WORDS;
 
 use crate::check;
-use crate::decide::Steps;
 use crate::declare::Layout;
-use crate::error::DecideError;
 use crate::fault::{BuildError, Warning};
-use crate::input::RoutingInput;
-use crate::plan::RoutingPlan;
 use crate::selector::Selector;
 use crate::step::{Step, StepBuilder};
 use crate::workspace::Workspace;
 
 /// One or more selectors over one context, each a step of the plan: immutable, shared between threads, validated as a whole.
 pub struct Workflow<const W: usize = DEFAULT_POD_WORDS> {
-    layout: Layout,
+    pub(crate) layout: Layout,
     /// In the order they are decided.
-    steps: Vec<Step<W>>,
+    pub(crate) steps: Vec<Step<W>>,
     pub(crate) warnings: Vec<Warning>,
     /// What it was built from, if it was a document.
     #[cfg(feature = "serde")]
@@ -44,36 +40,12 @@ impl<const W: usize> Workflow<W> {
     pub fn workspace(&self) -> Workspace<W> {
         Workspace::new(&self.layout)
     }
-
-    /// Decides where a request goes.
-    ///
-    /// The same input and plugins give the same plan. Once warm it allocates nothing, takes no lock and waits for nothing,
-    /// unless a plugin does or it is traced.
-    ///
-    /// # Errors
-    ///
-    /// When no candidate is left for a step that is not to be skipped then, a plugin fails, or no step is taken. The plan is
-    /// then empty.
-    pub fn decide(
-        &self,
-        workspace: &mut Workspace<W>,
-        input: RoutingInput<'_, W>,
-        plan: &mut RoutingPlan,
-    ) -> Result<(), DecideError> {
-        Steps { layout: &self.layout, steps: &self.steps }.decide(workspace, input, plan)
-    }
 }
 
 impl<const W: usize> From<Selector<W>> for Workflow<W> {
     /// A workflow of one step, called as the selector is.
-    fn from(Selector { layout, step, warnings }: Selector<W>) -> Self {
-        Self {
-            layout,
-            steps: vec![step],
-            warnings,
-            #[cfg(feature = "serde")]
-            document: None,
-        }
+    fn from(selector: Selector<W>) -> Self {
+        selector.0
     }
 }
 
