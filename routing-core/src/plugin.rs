@@ -145,55 +145,22 @@ impl PluginError {
     }
 }
 
-// Boxed plugins are plugins, so that a declaration may choose among types.
-impl<const W: usize, P: Preparer<W> + ?Sized> Preparer<W> for Box<P> {
-    fn prepare(&self, context: &mut PrepareContext<'_, W>) -> Result<(), PluginError> {
-        (**self).prepare(context)
-    }
+/// Boxed plugins are plugins, so that a declaration may choose among types.
+macro_rules! boxed {
+    ($($plugin:ident::$method:ident($($name:ident: $type:ty),*) -> $output:ty;)*) => {$(
+        impl<const W: usize, P: $plugin<W> + ?Sized> $plugin<W> for Box<P> {
+            fn $method(&self, $($name: $type),*) -> Result<$output, PluginError> {
+                (**self).$method($($name),*)
+            }
+        }
+    )*};
 }
 
-impl<const W: usize, P: Filter<W> + ?Sized> Filter<W> for Box<P> {
-    fn filter(&self, context: &RoutingContext<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError> {
-        (**self).filter(context, candidates)
-    }
+boxed! {
+    Preparer::prepare(context: &mut PrepareContext<'_, W>) -> ();
+    Filter::filter(context: &RoutingContext<'_, W>, candidates: PodSet<W>) -> PodSet<W>;
+    Scorer::score(context: &RoutingContext<'_, W>, scores: &mut Scores<'_, W>) -> ();
+    Picker::pick(context: &RoutingContext<'_, W>, totals: &Totals<'_, W>, ranking: &mut Ranking) -> ();
+    Recorder::record(context: &RoutingContext<'_, W>, step: &PlanStep) -> ();
+    Condition::holds(context: &RoutingContext<'_, W>) -> bool;
 }
-
-impl<const W: usize, P: Scorer<W> + ?Sized> Scorer<W> for Box<P> {
-    fn score(&self, context: &RoutingContext<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
-        (**self).score(context, scores)
-    }
-}
-
-impl<const W: usize, P: Picker<W> + ?Sized> Picker<W> for Box<P> {
-    fn pick(
-        &self,
-        context: &RoutingContext<'_, W>,
-        totals: &Totals<'_, W>,
-        ranking: &mut Ranking,
-    ) -> Result<(), PluginError> {
-        (**self).pick(context, totals, ranking)
-    }
-}
-
-impl<const W: usize, P: Recorder<W> + ?Sized> Recorder<W> for Box<P> {
-    fn record(&self, context: &RoutingContext<'_, W>, step: &PlanStep) -> Result<(), PluginError> {
-        (**self).record(context, step)
-    }
-}
-
-impl<const W: usize, P: Condition<W> + ?Sized> Condition<W> for Box<P> {
-    fn holds(&self, context: &RoutingContext<'_, W>) -> Result<bool, PluginError> {
-        (**self).holds(context)
-    }
-}
-
-// Object safe, all of them.
-const _: () = {
-    const fn object<T: ?Sized>() {}
-    object::<dyn Preparer>();
-    object::<dyn Filter>();
-    object::<dyn Scorer>();
-    object::<dyn Picker>();
-    object::<dyn Recorder>();
-    object::<dyn Condition>();
-};

@@ -54,6 +54,17 @@ pub struct Request<'r> {
     pub seed: u64,
 }
 
+/// Methods that set one field and leave the others as they are.
+macro_rules! setters {
+    ($($(#[$doc:meta])* $field:ident($value:ident: $type:ty) => $set:expr;)*) => {$(
+        $(#[$doc])*
+        #[must_use]
+        pub const fn $field(self, $value: $type) -> Self {
+            Self { $field: $set, ..self }
+        }
+    )*};
+}
+
 impl<'r> Request<'r> {
     /// A request for a model, and nothing else known of it. Its seed is 0: set one by [`Self::seed`].
     #[must_use]
@@ -77,82 +88,33 @@ impl<'r> Request<'r> {
         }
     }
 
-    /// The same with headers.
-    #[must_use]
-    pub const fn headers(self, headers: &'r dyn Headers) -> Self {
-        Self { headers: Some(headers), ..self }
-    }
-
-    /// The same with a body.
-    #[must_use]
-    pub const fn body(self, body: &'r [u8]) -> Self {
-        Self { body, ..self }
-    }
-
-    /// The same with its prompt as tokens.
-    #[must_use]
-    pub const fn tokens(self, tokens: &'r [u32]) -> Self {
-        Self { tokens: Some(tokens), ..self }
-    }
-
-    /// The same with the hashes of its prompt's whole blocks, made by the rules that the index is filled by.
-    #[must_use]
-    pub const fn hashes(self, hashes: &'r [BlockHash]) -> Self {
-        Self { hashes: Some(hashes), ..self }
-    }
-
-    /// The same of a tenant.
-    #[must_use]
-    pub const fn tenant(self, tenant: &'r str) -> Self {
-        Self { tenant: Some(tenant), ..self }
-    }
-
-    /// The same of a client with these labels.
-    #[must_use]
-    pub const fn labels(self, labels: &'r [(&'r str, &'r str)]) -> Self {
-        Self { labels, ..self }
-    }
-
-    /// The same with a deadline.
-    #[must_use]
-    pub const fn deadline(self, deadline: Instant) -> Self {
-        Self { deadline: Some(deadline), ..self }
-    }
-
-    /// The same for a LoRA adapter.
-    #[must_use]
-    pub const fn adapter(self, name: &'r str) -> Self {
-        Self { adapter: Some(name), ..self }
-    }
-
-    /// The same with a cache salt.
-    #[must_use]
-    pub const fn salt(self, salt: &'r str) -> Self {
-        Self { salt: Some(salt), ..self }
-    }
-
-    /// The same with a priority.
-    #[must_use]
-    pub const fn priority(self, priority: i32) -> Self {
-        Self { priority, ..self }
-    }
-
-    /// The same, generating at most so many tokens.
-    #[must_use]
-    pub const fn most_output(self, tokens: u32) -> Self {
-        Self { most_output: Some(tokens), ..self }
-    }
-
-    /// The same, with only so many leading tokens counting for what pods hold.
-    #[must_use]
-    pub const fn most_prefix(self, tokens: u32) -> Self {
-        Self { most_prefix: Some(tokens), ..self }
-    }
-
-    /// The same with a seed for ties and chance.
-    #[must_use]
-    pub const fn seed(self, seed: u64) -> Self {
-        Self { seed, ..self }
+    setters! {
+        /// The same with headers.
+        headers(headers: &'r dyn Headers) => Some(headers);
+        /// The same with a body.
+        body(body: &'r [u8]) => body;
+        /// The same with its prompt as tokens.
+        tokens(tokens: &'r [u32]) => Some(tokens);
+        /// The same with the hashes of its prompt's whole blocks, made by the rules that the index is filled by.
+        hashes(hashes: &'r [BlockHash]) => Some(hashes);
+        /// The same of a tenant.
+        tenant(tenant: &'r str) => Some(tenant);
+        /// The same of a client with these labels.
+        labels(labels: &'r [(&'r str, &'r str)]) => labels;
+        /// The same with a deadline.
+        deadline(deadline: Instant) => Some(deadline);
+        /// The same for a LoRA adapter.
+        adapter(name: &'r str) => Some(name);
+        /// The same with a cache salt.
+        salt(salt: &'r str) => Some(salt);
+        /// The same with a priority.
+        priority(priority: i32) => priority;
+        /// The same, generating at most so many tokens.
+        most_output(tokens: u32) => Some(tokens);
+        /// The same, with only so many leading tokens counting for what pods hold.
+        most_prefix(tokens: u32) => Some(tokens);
+        /// The same with a seed for ties and chance.
+        seed(seed: u64) => seed;
     }
 
     /// A header's value; names are compared without regard to case.

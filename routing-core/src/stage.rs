@@ -37,7 +37,7 @@ impl fmt::Display for Stage {
     }
 }
 
-/// A plugin that is made once it can declare, by its stage.
+/// A plugin that is made once it can declare, by its stage. That each is boxed proves every plugin trait object safe.
 pub(crate) enum MakePlugin<const W: usize> {
     Condition(Make<dyn Condition<W>>),
     Prepare(Make<dyn Preparer<W>>),
