@@ -29,16 +29,6 @@ pub(crate) struct Node {
     pub(crate) declared: Declared,
 }
 
-/// A step as it is checked.
-#[derive(Debug)]
-struct StepInfo {
-    name: Arc<str>,
-    conditional: bool,
-    /// Whether it may be left out although its condition holds: for want of pods.
-    skippable: bool,
-    independent: bool,
-}
-
 /// Proves that the steps fit together, and completes their layout; what works and was hardly meant.
 ///
 /// `known` are faults found already. `nodes` are in the order they run.
@@ -48,24 +38,18 @@ pub(crate) fn validate<const W: usize>(
     nodes: &[Node],
     known: Vec<Fault>,
 ) -> Result<Vec<Warning>, BuildError> {
-    let info = |step: &Step<W>| StepInfo {
-        name: Arc::clone(&step.name),
-        conditional: step.condition.is_some(),
-        skippable: step.on_failure == FailurePolicy::Skip && steps.len() > 1,
-        independent: step.independent,
-    };
-    let mut faults = faults(layout, &steps.iter().map(info).collect::<Vec<_>>(), nodes);
+    let mut faults = faults(layout, steps, nodes);
     faults.extend(known);
     if !faults.is_empty() {
         return Err(BuildError { faults });
     }
     let held = layout.slots.iter().position(|slot| slot.id == TypeId::of::<PrefixMatches<W>>());
     layout.prefix_matches = held.map(|index| At { brand: layout.brand, index: index as u16 });
-    Ok(warnings(layout, nodes))
+    Ok(Check { layout, steps, nodes }.unread_slots())
 }
 
 /// Everything that is wrong. `nodes` are in the order they run.
-fn faults(layout: &Layout, steps: &[StepInfo], nodes: &[Node]) -> Vec<Fault> {
+fn faults<const W: usize>(layout: &Layout, steps: &[Step<W>], nodes: &[Node]) -> Vec<Fault> {
     let check = Check { layout, steps, nodes };
     let mut faults = Vec::new();
     check.names(&mut faults);
@@ -82,22 +66,6 @@ fn faults(layout: &Layout, steps: &[StepInfo], nodes: &[Node]) -> Vec<Fault> {
     faults
 }
 
-/// What works, and was hardly meant.
-fn warnings(layout: &Layout, nodes: &[Node]) -> Vec<Warning> {
-    // Read by the framework itself, for cache hints in plans.
-    let framework = layout.prefix_matches.map(|at| at.index);
-    let is_read = |slot: u16| {
-        let used = |node: &Node| node.declared.reads.contains(&slot) || node.declared.tries.contains(&slot);
-        framework == Some(slot) || layout.slots[usize::from(slot)].incidental || nodes.iter().any(used)
-    };
-    let name = |node: &Node| PluginName { step: Arc::clone(&layout.steps[node.step]), plugin: Arc::clone(&node.name) };
-    let unread = nodes.iter().flat_map(|node| node.declared.writes.iter().map(move |slot| (node, *slot)));
-    let unread = unread.filter(|(_, slot)| !is_read(*slot));
-    unread
-        .map(|(node, slot)| Warning::UnreadSlot { writer: name(node), slot: layout.slots[usize::from(slot)].name })
-        .collect()
-}
-
 /// Whether the order of execution names every step once.
 pub(crate) fn execution_order(steps: &[Arc<str>], executed: &[Arc<str>]) -> Vec<Fault> {
     let mut named: Vec<&Arc<str>> = steps.iter().chain(executed).collect();
@@ -109,9 +77,9 @@ pub(crate) fn execution_order(steps: &[Arc<str>], executed: &[Arc<str>]) -> Vec<
     odd.filter(|step| count(steps, step) < 2).map(|step| Fault::ExecutionOrder { step: Arc::clone(step) }).collect()
 }
 
-struct Check<'c> {
+struct Check<'c, const W: usize> {
     layout: &'c Layout,
-    steps: &'c [StepInfo],
+    steps: &'c [Step<W>],
     nodes: &'c [Node],
 }
 
@@ -123,10 +91,15 @@ struct Constraint {
     declared_by: usize,
 }
 
-impl Check<'_> {
+impl<const W: usize> Check<'_, W> {
     fn plugin(&self, at: usize) -> PluginName {
         let node = &self.nodes[at];
         PluginName { step: Arc::clone(&self.steps[node.step].name), plugin: Arc::clone(&node.name) }
+    }
+
+    /// Whether a step may be left out: by its condition, or for want of pods although that holds.
+    fn may_be_skipped(&self, step: &Step<W>) -> bool {
+        step.condition.is_some() || step.on_failure == FailurePolicy::Skip && self.steps.len() > 1
     }
 
     fn slot(&self, slot: u16) -> &'static str {
@@ -233,7 +206,7 @@ impl Check<'_> {
 
     /// Whether a plugin that runs before the reader writes the slot whenever the reader runs.
     fn is_surely_written(&self, slot: u16, reader: usize) -> bool {
-        let surely = |step: usize| step == self.nodes[reader].step || !self.steps[step].conditional;
+        let surely = |step: usize| step == self.nodes[reader].step || self.steps[step].condition.is_none();
         self.nodes[..reader].iter().any(|node| node.declared.writes.contains(&slot) && surely(node.step))
     }
 
@@ -279,11 +252,24 @@ impl Check<'_> {
                 }
                 if index >= node.step {
                     faults.push(Fault::PickNotYet { reader, step });
-                } else if pick.required && (self.steps[index].conditional || self.steps[index].skippable) {
+                } else if pick.required && self.may_be_skipped(&self.steps[index]) {
                     faults.push(Fault::PickMayBeMissing { reader, step });
                 }
             }
         }
+    }
+
+    /// What works, and was hardly meant.
+    fn unread_slots(&self) -> Vec<Warning> {
+        let framework = self.layout.prefix_matches.map(|at| at.index);
+        let is_read = |slot: u16| {
+            let used = |node: &Node| node.declared.reads.contains(&slot) || node.declared.tries.contains(&slot);
+            framework == Some(slot) || self.layout.slots[usize::from(slot)].incidental || self.nodes.iter().any(used)
+        };
+        let nodes = self.nodes.iter().enumerate();
+        let writes = nodes.flat_map(|(at, node)| node.declared.writes.iter().map(move |slot| (at, *slot)));
+        let unread = writes.filter(|(_, slot)| !is_read(*slot));
+        unread.map(|(at, slot)| Warning::UnreadSlot { writer: self.plugin(at), slot: self.slot(slot) }).collect()
     }
 
     /// The plugins of a step that are called so, by name or type.
@@ -295,18 +281,13 @@ impl Check<'_> {
     fn declared_orders(&self) -> Vec<Constraint> {
         let mut orders = Vec::new();
         for (at, node) in self.nodes.iter().enumerate() {
-            let after = node.declared.after.iter().flat_map(|name| self.called(node.step, name));
-            orders.extend(after.filter(|other| *other != at).map(|first| Constraint {
-                first,
-                second: at,
-                declared_by: at,
-            }));
-            let before = node.declared.before.iter().flat_map(|name| self.called(node.step, name));
-            orders.extend(before.filter(|other| *other != at).map(|second| Constraint {
-                first: at,
-                second,
-                declared_by: at,
-            }));
+            let others = |names: &[Box<str>]| {
+                let called = names.iter().flat_map(|name| self.called(node.step, name));
+                called.filter(|other| *other != at).collect::<Vec<_>>()
+            };
+            let order = |first, second| Constraint { first, second, declared_by: at };
+            orders.extend(others(&node.declared.after).into_iter().map(|first| order(first, at)));
+            orders.extend(others(&node.declared.before).into_iter().map(|second| order(at, second)));
         }
         orders
     }

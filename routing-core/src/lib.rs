@@ -195,6 +195,7 @@ pub use workflow::{Workflow, WorkflowBuilder};
 pub use workspace::Workspace;
 
 // Shared between threads by every gateway that embeds it.
+#[cfg(test)]
 const _: () = {
     const fn shared<T: Send + Sync>() {}
     shared::<Selector>();

@@ -74,7 +74,7 @@ impl PartialEq for RoutingPlan {
 }
 
 /// One step of a plan.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct PlanStep {
     /// Its name in the workflow.
@@ -104,20 +104,6 @@ impl PlanStep {
     #[must_use]
     pub fn on_failure(self, on_failure: FailurePolicy) -> Self {
         Self { on_failure, ..self }
-    }
-}
-
-impl Default for PlanStep {
-    fn default() -> Self {
-        Self {
-            name: Arc::from(""),
-            role: Role::Both,
-            candidates: Vec::new(),
-            on_failure: FailurePolicy::NextCandidate,
-            cache: None,
-            independent: false,
-            order: 0,
-        }
     }
 }
 

@@ -27,6 +27,7 @@ pub(crate) struct Step<const W: usize> {
 }
 
 /// The plugins of one pass Prepare → Filter → Score → Pick, and the recorders of its outcome.
+#[derive(Default)]
 pub(crate) struct Stages<const W: usize> {
     pub(crate) preparers: Vec<Named<Prepare<W>>>,
     pub(crate) filters: Vec<Named<(OnEmpty, Box<dyn Filter<W>>)>>,
@@ -108,13 +109,7 @@ impl<const W: usize> StepBuilder<W> {
     /// Makes the step's plugins, each with what it declares. `nodes` gets them in the order they run.
     pub(crate) fn assemble(self, at: usize, layout: &mut Layout, nodes: &mut Vec<Node>) -> Step<W> {
         let mut condition = None;
-        let mut stages = Stages {
-            preparers: Vec::new(),
-            filters: Vec::new(),
-            scorers: Vec::new(),
-            picker: None,
-            recorders: Vec::new(),
-        };
+        let mut stages = Stages::default();
         let mut weights = Vec::new();
         let first = nodes.len();
         for Entry { name, kind, make, on_empty, weight } in self.condition.into_iter().chain(self.profile.entries) {

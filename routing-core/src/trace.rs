@@ -21,7 +21,7 @@ pub struct Trace<const W: usize = DEFAULT_POD_WORDS> {
 }
 
 /// What happened in a step.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct StepTrace<const W: usize = DEFAULT_POD_WORDS> {
     /// Its name.
@@ -73,16 +73,7 @@ impl<const W: usize> Trace<W> {
     }
 
     pub(crate) fn step(&mut self, step: &Arc<str>, taken: bool) {
-        self.steps.push(StepTrace {
-            step: Arc::clone(step),
-            taken,
-            offered: PodSet::EMPTY,
-            filters: Vec::new(),
-            scorers: Vec::new(),
-            totals: Vec::new(),
-            picker: None,
-            ranking: Vec::new(),
-        });
+        self.steps.push(StepTrace { step: Arc::clone(step), taken, ..StepTrace::default() });
     }
 
     pub(crate) fn offered(&mut self, offered: PodSet<W>) {

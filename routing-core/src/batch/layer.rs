@@ -60,7 +60,7 @@ pub(super) struct Layer {
     /// Seconds of the steps that it takes part in.
     steps: Vec<f64>,
     /// Tokens that it adds to a cache.
-    adds: Vec<f64>,
+    pub(super) adds: Vec<f64>,
 }
 
 impl Layer {
@@ -92,11 +92,6 @@ impl Layer {
 
     pub(super) fn len(&self) -> usize {
         self.at.len()
-    }
-
-    /// Tokens that the `i`th adds to a cache.
-    pub(super) fn adds(&self, i: usize) -> f64 {
-        self.adds[i]
     }
 
     /// Seconds that a pod takes to generate the `i`th one's answer, in a batch that fills its cache.

@@ -56,21 +56,17 @@ impl BatchPlanner {
     }
 
     fn check(&self, requests: &[BatchRequest<'_>], pods: &[BatchPod]) -> Result<(), BatchError> {
-        if !self.config.costs.are_sound() {
-            return Err(BatchError::Config { field: "costs" });
-        }
         let sound = |share: f64| share.is_finite() && share >= 0.0;
-        if !sound(self.config.most_imbalance) {
-            return Err(BatchError::Config { field: "most_imbalance" });
-        }
-        match self.config.mixing {
-            Mixing::TwoEnds { most_recomputed } if !sound(most_recomputed) => {
-                return Err(BatchError::Config { field: "most_recomputed" });
-            }
-            _ => {}
-        }
-        if self.config.most_running == 0 {
-            return Err(BatchError::Config { field: "most_running" });
+        let recomputed =
+            if let Mixing::TwoEnds { most_recomputed } = self.config.mixing { most_recomputed } else { 0.0 };
+        let fields = [
+            ("costs", self.config.costs.are_sound()),
+            ("most_imbalance", sound(self.config.most_imbalance)),
+            ("most_recomputed", sound(recomputed)),
+            ("most_running", self.config.most_running > 0),
+        ];
+        if let Some((field, _)) = fields.into_iter().find(|(_, is_sound)| !is_sound) {
+            return Err(BatchError::Config { field });
         }
         if requests.len() >= u32::MAX as usize - 2 {
             return Err(BatchError::TooMany { requests: requests.len() });

@@ -194,7 +194,7 @@ fn interleave(writer: &mut Writer<'_>, mut halves: [Half; 2]) {
         let mut adds = 0.0;
         loop {
             let i = writer.share[half.next] as usize;
-            adds += writer.layer.adds(i);
+            adds += writer.layer.adds[i];
             half.done += writer.layer.work(writer.job, writer.pod, i, false);
             let next = half.next;
             writer.write(next, &mut half.end);
