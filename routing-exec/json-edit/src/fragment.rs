@@ -29,31 +29,17 @@ impl<'a> Fragment<'a> {
     /// An object of these members.
     #[must_use]
     pub fn object<'m>(members: impl IntoIterator<Item = (&'m str, Fragment<'m>)>) -> Self {
-        let mut text = String::from("{");
-        for (at, (name, value)) in members.into_iter().enumerate() {
-            if at > 0 {
-                text.push(',');
-            }
-            write_string(name, &mut text);
+        Self::listed('{', members, '}', |(name, value), text| {
+            write_string(name, text);
             text.push(':');
             text.push_str(&value.text);
-        }
-        text.push('}');
-        Self { text: Cow::Owned(text) }
+        })
     }
 
     /// An array of these elements.
     #[must_use]
     pub fn array<'m>(elements: impl IntoIterator<Item = Fragment<'m>>) -> Self {
-        let mut text = String::from("[");
-        for (at, element) in elements.into_iter().enumerate() {
-            if at > 0 {
-                text.push(',');
-            }
-            text.push_str(&element.text);
-        }
-        text.push(']');
-        Self { text: Cow::Owned(text) }
+        Self::listed('[', elements, ']', |element, text| text.push_str(&element.text))
     }
 
     /// The value's text.
@@ -68,15 +54,21 @@ impl<'a> Fragment<'a> {
         Raw::checked(&self.text)
     }
 
-    /// The same with a text of its own.
-    #[must_use]
-    pub fn into_owned(self) -> Fragment<'static> {
-        Fragment { text: Cow::Owned(self.text.into_owned()) }
-    }
-
     /// A text that is known to be a value.
     pub(super) fn checked(text: String) -> Self {
         Self { text: Cow::Owned(text) }
+    }
+
+    fn listed<T>(open: char, items: impl IntoIterator<Item = T>, close: char, write: impl Fn(T, &mut String)) -> Self {
+        let mut text = String::from(open);
+        for (at, item) in items.into_iter().enumerate() {
+            if at > 0 {
+                text.push(',');
+            }
+            write(item, &mut text);
+        }
+        text.push(close);
+        Self::checked(text)
     }
 }
 
@@ -98,29 +90,17 @@ impl From<bool> for Fragment<'_> {
     }
 }
 
-impl From<u64> for Fragment<'_> {
-    fn from(number: u64) -> Self {
-        Self { text: Cow::Owned(number.to_string()) }
-    }
+macro_rules! from_numbers {
+    ($($number:ty)*) => {$(
+        impl From<$number> for Fragment<'_> {
+            fn from(number: $number) -> Self {
+                Self { text: Cow::Owned(number.to_string()) }
+            }
+        }
+    )*};
 }
 
-impl From<u32> for Fragment<'_> {
-    fn from(number: u32) -> Self {
-        u64::from(number).into()
-    }
-}
-
-impl From<u16> for Fragment<'_> {
-    fn from(number: u16) -> Self {
-        u64::from(number).into()
-    }
-}
-
-impl From<i32> for Fragment<'_> {
-    fn from(number: i32) -> Self {
-        Self { text: Cow::Owned(number.to_string()) }
-    }
-}
+from_numbers!(u64 u32 u16 i32);
 
 impl From<&str> for Fragment<'_> {
     /// A string, escaped.
