@@ -38,12 +38,18 @@ impl State {
     /// The state after a sample.
     pub(super) fn sampled(self, is_success: bool, config: &BreakerConfig, now: Instant) -> Self {
         match self {
-            Self::Closed { failures } => closed(failures, is_success, config, now),
+            Self::Closed { .. } if is_success => Self::default(),
+            Self::Closed { failures } => match failures.saturating_add(1) {
+                failures if failures < config.failure_threshold.max(1) => Self::Closed { failures },
+                _ => opened(0, config, now),
+            },
             // The request was sent before the breaker opened.
             Self::Open { .. } => self,
-            Self::HalfOpen { probes, successes, times } => {
-                half_open((probes, successes, times), is_success, config, now)
-            }
+            Self::HalfOpen { times, .. } if !is_success => opened(times, config, now),
+            Self::HalfOpen { probes, successes, times } => match successes.saturating_add(1) {
+                successes if successes < config.success_threshold.max(1) => Self::HalfOpen { probes, successes, times },
+                _ => Self::default(),
+            },
         }
     }
 
@@ -74,28 +80,6 @@ impl State {
 
     pub(super) fn is_half_open(&self) -> bool {
         matches!(self, Self::HalfOpen { .. })
-    }
-}
-
-fn closed(failures: u32, is_success: bool, config: &BreakerConfig, now: Instant) -> State {
-    let failures = if is_success { 0 } else { failures.saturating_add(1) };
-    if failures < config.failure_threshold.max(1) { State::Closed { failures } } else { opened(0, config, now) }
-}
-
-fn half_open(
-    (probes, successes, times): (u32, u32, u32),
-    is_success: bool,
-    config: &BreakerConfig,
-    now: Instant,
-) -> State {
-    if !is_success {
-        return opened(times, config, now);
-    }
-    let successes = successes.saturating_add(1);
-    if successes < config.success_threshold.max(1) {
-        State::HalfOpen { probes, successes, times }
-    } else {
-        State::default()
     }
 }
 
