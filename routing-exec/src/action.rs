@@ -45,6 +45,17 @@ pub enum Input {
     Replanned(Option<RoutingPlan>),
 }
 
+impl Input {
+    /// The attempt that it is about.
+    pub(crate) fn attempt(&self) -> Option<AttemptId> {
+        match self {
+            Self::Head(id, _) | Self::Chunk(id, _) | Self::End(id, _) | Self::Failed(id, _) => Some(*id),
+            Self::Expired(TimerId::Attempt(id)) => Some(*id),
+            _ => None,
+        }
+    }
+}
+
 /// What to do.
 #[derive(Debug)]
 #[non_exhaustive]

@@ -167,40 +167,25 @@ impl Dispatch {
         if self.is_over() {
             return;
         }
-        match input {
-            Input::Head(id, head) => {
-                if let Some(leg) = self.leg_of(id) {
-                    self.on_head(leg, head, now);
-                }
+        let leg = input.attempt().and_then(|id| self.leg_of(id));
+        match (input, leg) {
+            (Input::Head(_, head), Some(leg)) => self.on_head(leg, head, now),
+            (Input::Chunk(_, chunk), Some(leg)) => self.on_chunk(leg, chunk, now),
+            (Input::End(_, trailers), Some(leg)) => self.on_end(leg, trailers, now),
+            (Input::Failed(_, failure), Some(leg)) => {
+                self.change_attempt(leg, |attempt| attempt.ended = true);
+                self.fail(leg, failure, now);
             }
-            Input::Chunk(id, chunk) => {
-                if let Some(leg) = self.leg_of(id) {
-                    self.on_chunk(leg, chunk, now);
-                }
-            }
-            Input::End(id, trailers) => {
-                if let Some(leg) = self.leg_of(id) {
-                    self.on_end(leg, trailers, now);
-                }
-            }
-            Input::Failed(id, failure) => {
-                if let Some(leg) = self.leg_of(id) {
-                    self.mark_ended(leg);
-                    self.fail(leg, failure, now);
-                }
-            }
-            Input::Expired(TimerId::Deadline) => self.on_deadline(now),
-            Input::Expired(TimerId::Attempt(id)) => {
-                if let Some(leg) = self.leg_of(id) {
-                    self.on_timer(leg, now);
-                }
-            }
-            Input::ClientDisconnected => self.finish(DispatchOutcome::ClientDisconnected, now),
-            Input::Cancel => {
+            (Input::Expired(TimerId::Attempt(_)), Some(leg)) => self.on_timer(leg, now),
+            (Input::Expired(TimerId::Deadline), _) => self.on_deadline(now),
+            (Input::ClientDisconnected, _) => self.finish(DispatchOutcome::ClientDisconnected, now),
+            (Input::Cancel, _) => {
                 self.respond_error(&DispatchError::Cancelled);
                 self.finish(DispatchOutcome::Cancelled, now);
             }
-            Input::Replanned(plan) => self.on_replanned(plan, now),
+            (Input::Replanned(plan), _) => self.on_replanned(plan, now),
+            // Of an attempt that is over.
+            (_, None) => {}
         }
     }
 
@@ -277,10 +262,10 @@ impl Dispatch {
         }
     }
 
-    /// Marks a leg's attempt as ended, so that it is not cancelled.
-    fn mark_ended(&mut self, leg: usize) {
+    /// Changes the attempt in flight of a leg, if there is one.
+    fn change_attempt(&mut self, leg: usize, change: impl FnOnce(&mut Attempt)) {
         if let Some(attempt) = self.legs[leg].attempt_mut() {
-            attempt.ended = true;
+            change(attempt);
         }
     }
 

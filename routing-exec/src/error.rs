@@ -57,12 +57,11 @@ impl DispatchError {
     #[must_use]
     pub fn status(&self) -> StatusCode {
         let status = match self {
-            Self::NoCandidates { .. } => 503,
+            Self::NoCandidates { .. } | Self::Cancelled => 503,
             Self::StepFailed { failure, .. }
             | Self::RetryBudgetExhausted { failure, .. }
             | Self::Truncated(failure) => failure.status(),
             Self::DeadlineExceeded => 504,
-            Self::Cancelled => 503,
             Self::Handoff(error) => error.status(),
             Self::Hook(error) => error.status.get(),
         };

@@ -1,26 +1,32 @@
 //! Attempt failures: their cause, breaker attribution, status for the client, and retry conditions.
 
-use std::fmt;
-
 /// Why an attempt failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
     /// No connection: refused, reset before anything was sent, no such host.
+    #[error("connect failed: {0}")]
     Connect(Box<str>),
     /// No byte of the response within the first-byte timeout.
+    #[error("first byte timed out")]
     FirstByteTimeout,
     /// No further byte within the idle timeout.
+    #[error("stream idle for too long")]
     IdleTimeout,
     /// An error status.
+    #[error("responded {0}")]
     Status(u16),
     /// The connection broke, or the response ended before it was complete.
+    #[error("response truncated: {0}")]
     Truncated(Box<str>),
     /// An error event within a stream, not caused by the request itself.
+    #[error("error event in the stream")]
     ErrorEvent,
     /// The response of a leg that is buffered exceeds the buffer.
+    #[error("response exceeds the buffer")]
     ResponseTooLarge,
     /// The pod's circuit breaker is open.
+    #[error("circuit breaker open")]
     BreakerOpen,
 }
 
@@ -52,21 +58,6 @@ impl Failure {
             Self::FirstByteTimeout | Self::IdleTimeout => 504,
             Self::BreakerOpen | Self::Status(429 | 503) => 503,
             _ => 502,
-        }
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Connect(why) => write!(f, "connect failed: {why}"),
-            Self::FirstByteTimeout => f.write_str("first byte timed out"),
-            Self::IdleTimeout => f.write_str("stream idle for too long"),
-            Self::Status(status) => write!(f, "responded {status}"),
-            Self::Truncated(why) => write!(f, "response truncated: {why}"),
-            Self::ErrorEvent => f.write_str("error event in the stream"),
-            Self::ResponseTooLarge => f.write_str("response exceeds the buffer"),
-            Self::BreakerOpen => f.write_str("circuit breaker open"),
         }
     }
 }

@@ -63,10 +63,7 @@ pub(crate) fn opening(first: &[u8]) -> Opening {
     }
     let mut boundary = Boundary::default();
     boundary.pass(first);
-    match boundary.is_between() {
-        true => Opening::Fine,
-        false => Opening::Unclear,
-    }
+    if boundary.is_between() { Opening::Fine } else { Opening::Unclear }
 }
 
 /// What the data of a stream's first event says, as far as it came.

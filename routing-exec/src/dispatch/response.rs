@@ -85,9 +85,7 @@ impl Dispatch {
             return self.fail(leg, failure, now);
         }
         if !self.retry(leg, failure, now) {
-            if let Some(attempt) = self.legs[leg].attempt_mut() {
-                attempt.passes_through = true;
-            }
+            self.change_attempt(leg, |attempt| attempt.passes_through = true);
             self.stop_others(leg, now);
         }
     }
@@ -233,9 +231,7 @@ impl Dispatch {
                     if self.retry(leg, Failure::ErrorEvent, now) {
                         return;
                     }
-                    if let Some(attempt) = self.legs[leg].attempt_mut() {
-                        attempt.has_error_event = true;
-                    }
+                    self.change_attempt(leg, |attempt| attempt.has_error_event = true);
                 }
                 _ => match self.wants_prefill(leg, &chunk) {
                     Some(true) => {
@@ -243,9 +239,7 @@ impl Dispatch {
                         return self.prefill_after_all(now);
                     }
                     None if chunk.len() < MAX_OPENING_BYTES => {
-                        if let Some(attempt) = self.legs[leg].attempt_mut() {
-                            attempt.buffered = chunk.into();
-                        }
+                        self.change_attempt(leg, |attempt| attempt.buffered = chunk.into());
                         return;
                     }
                     _ => {}

@@ -47,9 +47,7 @@ impl Dispatch {
     pub(super) fn fail_pair(&mut self, leg: usize, now: Instant) {
         let last = self.legs.len() - 1;
         for leg in [leg, last] {
-            if let Some(attempt) = self.legs[leg].attempt_mut() {
-                attempt.is_unattributable = true;
-            }
+            self.change_attempt(leg, |attempt| attempt.is_unattributable = true);
         }
         let [prefill, decode] = [leg, last].map(|leg| self.has_another(leg, &Failure::FirstByteTimeout));
         let stays = self.plan.steps()[leg].on_failure == FailurePolicy::NextCandidate;

@@ -203,8 +203,7 @@ impl<T: Transport, C: Timer, H: DispatchHost, const W: usize> Execution<T, C, H,
             Action::Respond(response) => self.ready.push_back(Event::Respond(Box::new(response))),
             Action::Abort => self.ready.push_back(Event::Abort),
             Action::Finish(report) => {
-                self.upstream.clear();
-                self.timers.clear_all();
+                (self.upstream, self.timers) = (Upstream::default(), Timers::default());
                 self.host.finished(report);
             }
         }

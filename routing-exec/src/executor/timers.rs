@@ -31,10 +31,6 @@ impl Timers {
         self.armed.retain(|timer| timer.id != id);
     }
 
-    pub(super) fn clear_all(&mut self) {
-        self.armed.clear();
-    }
-
     /// A timer that is due, whether or not its sleep has woken.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<TimerId> {
         let due = self.armed.iter().position(|timer| timer.at <= now)?;

@@ -47,10 +47,6 @@ impl<B: Body<Data = Bytes, Error: std::fmt::Display>> Upstream<B> {
         self.live.retain(|live| live.id != id);
     }
 
-    pub(super) fn clear(&mut self) {
-        self.live.clear();
-    }
-
     /// The next input of a pod. Pending only if all were polled.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<(AttemptId, Input)> {
         for nth in 0..self.live.len() {

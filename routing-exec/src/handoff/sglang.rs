@@ -54,17 +54,15 @@ impl Handoff for SglangBootstrap {
         let body = leg.object()?;
         let address = leg.prefiller_address()?;
         let host: Cow<'_, str> = host(&address);
-        let room = |prompt: u64| Fragment::from(room(leg.transfer, prompt));
-        let edit = match prompts(leg.api, body) {
-            None => Edit::new(body)
-                .set("bootstrap_host", &*host)
-                .set("bootstrap_port", self.port)
-                .set("bootstrap_room", room(0)),
-            Some(count) => Edit::new(body)
-                .set("bootstrap_host", Fragment::array((0..count).map(|_| Fragment::from(&*host))))
-                .set("bootstrap_port", Fragment::array((0..count).map(|_| Fragment::from(self.port))))
-                .set("bootstrap_room", Fragment::array((0..count as u64).map(room))),
+        let prompts = prompts(leg.api, body);
+        let each = |value: &dyn Fn(u64) -> Fragment<'static>| match prompts {
+            None => value(0),
+            Some(count) => Fragment::array((0..count as u64).map(value)),
         };
+        let edit = Edit::new(body)
+            .set("bootstrap_host", each(&|_| Fragment::from(&*host)))
+            .set("bootstrap_port", each(&|_| Fragment::from(self.port)))
+            .set("bootstrap_room", each(&|prompt| Fragment::from(room(leg.transfer, prompt))));
         Ok(LegBody::new(edit.finish()))
     }
 }

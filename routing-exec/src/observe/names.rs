@@ -52,8 +52,7 @@ pub(super) fn error_type(outcome: &DispatchOutcome) -> Option<Cow<'static, str>>
         DispatchOutcome::Completed(status @ 400..) => Some(status.to_string().into()),
         DispatchOutcome::Completed(_) => None,
         DispatchOutcome::Failed(error) => Some(error.code().into()),
-        DispatchOutcome::ClientDisconnected => Some("client_disconnected".into()),
-        DispatchOutcome::Cancelled => Some("cancelled".into()),
+        DispatchOutcome::ClientDisconnected | DispatchOutcome::Cancelled => Some(dispatch_outcome(outcome).into()),
     }
 }
 
