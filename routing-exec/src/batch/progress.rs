@@ -50,6 +50,31 @@ impl BatchProgress {
     pub fn completed(&self) -> usize {
         self.resumed + self.succeeded + self.failed
     }
+
+    pub(super) fn of(
+        states: &RequestStates,
+        counts: &Self,
+        buffered: usize,
+        started: Option<Instant>,
+        now: Instant,
+    ) -> Self {
+        let started = started.unwrap_or(now);
+        let elapsed = now.saturating_duration_since(started);
+        let sum = |count: fn(&PodQueue) -> u64| states.queues.iter().map(count).sum::<u64>();
+        Self {
+            requests: states.requests(),
+            in_flight: sum(|queue| u64::from(queue.in_flight)) as usize,
+            queued: states.queued(),
+            buffered,
+            prompt_tokens: sum(|queue| queue.totals.prompt),
+            cached_tokens: sum(|queue| queue.totals.cached),
+            output_tokens: sum(|queue| queue.totals.output),
+            elapsed,
+            eta: eta(states, started, now),
+            pods: states.queues.iter().map(|queue| PodProgress::of(queue, started)).collect(),
+            ..counts.clone()
+        }
+    }
 }
 
 /// The progress of a pod.
@@ -76,47 +101,6 @@ pub struct PodProgress {
     pub output_tokens: u64,
     /// From the first poll to its last completion.
     pub busy: Duration,
-}
-
-/// Counts besides the request states.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counts {
-    pub(super) resumed: usize,
-    pub(super) succeeded: usize,
-    pub(super) failed: usize,
-    pub(super) retries: usize,
-    pub(super) replans: usize,
-}
-
-impl BatchProgress {
-    pub(super) fn of(
-        states: &RequestStates,
-        counts: Counts,
-        buffered: usize,
-        started: Option<Instant>,
-        now: Instant,
-    ) -> Self {
-        let started = started.unwrap_or(now);
-        let elapsed = now.saturating_duration_since(started);
-        let sum = |count: fn(&PodQueue) -> u64| states.queues.iter().map(count).sum::<u64>();
-        Self {
-            requests: states.requests(),
-            resumed: counts.resumed,
-            succeeded: counts.succeeded,
-            failed: counts.failed,
-            in_flight: sum(|queue| u64::from(queue.in_flight)) as usize,
-            queued: states.queued(),
-            buffered,
-            retries: counts.retries,
-            replans: counts.replans,
-            prompt_tokens: sum(|queue| queue.totals.prompt),
-            cached_tokens: sum(|queue| queue.totals.cached),
-            output_tokens: sum(|queue| queue.totals.output),
-            elapsed,
-            eta: eta(states, started, now),
-            pods: states.queues.iter().map(|queue| PodProgress::of(queue, started)).collect(),
-        }
-    }
 }
 
 impl PodProgress {

@@ -16,7 +16,7 @@ pub(super) struct RequestStates {
     states: Vec<RequestState>,
     pub(super) queues: Vec<PodQueue>,
     /// Unassigned requests that wait for a pod: none was up when they were planned, or none that was up could hold them.
-    parked: Vec<u32>,
+    pub(super) parked: Vec<u32>,
     /// Requests without a result.
     remaining: usize,
 }
@@ -172,21 +172,6 @@ impl RequestStates {
                 out.push(index);
             }
         }
-    }
-
-    /// Parks requests until a pod can take them.
-    pub(super) fn park(&mut self, requests: Vec<u32>) {
-        self.parked.extend(requests);
-    }
-
-    /// Whether requests are parked.
-    pub(super) fn has_parked(&self) -> bool {
-        !self.parked.is_empty()
-    }
-
-    /// Takes the parked requests, into `out`.
-    pub(super) fn take_parked(&mut self, out: &mut Vec<u32>) {
-        out.append(&mut self.parked);
     }
 
     /// Takes a request to probe a pod with: the smallest one that is not started. Of equals the first unassigned one, or the last

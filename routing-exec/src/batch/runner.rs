@@ -22,7 +22,7 @@ use super::config::{BatchRunnerConfig, ConcurrencyLimit};
 use super::error::BatchError;
 use super::in_flight::{Attempts, InFlight};
 use super::journal::ResultSink;
-use super::progress::{BatchProgress, Counts};
+use super::progress::BatchProgress;
 use super::request_states::RequestStates;
 use super::result::BatchResult;
 use super::result_queue::ResultQueue;
@@ -151,7 +151,8 @@ pub struct BatchRunner<E: Executor, C: Timer, S> {
     no_pods_since: Option<Instant>,
     /// Since when requests are parked that no pod that is up can hold.
     oversized_since: Option<Instant>,
-    counts: Counts,
+    /// What is counted as it happens; the rest is filled in when progress is asked for.
+    counts: BatchProgress,
     /// The first plan, until the first poll.
     plan: Option<BatchPlan>,
     started: Option<Instant>,
@@ -209,7 +210,7 @@ impl<E: Executor, C: Timer, S: BatchSource> BatchRunner<E, C, S> {
             admit_at: None,
             no_pods_since: None,
             oversized_since: None,
-            counts: Counts::default(),
+            counts: BatchProgress::default(),
             plan: Some(plan),
             started: None,
             first_queue: 0,
@@ -302,7 +303,7 @@ impl<E: Executor, C: Timer, S: BatchSource> BatchRunner<E, C, S> {
     /// The progress.
     #[must_use]
     pub fn progress(&self) -> BatchProgress {
-        BatchProgress::of(&self.states, self.counts, self.results.len(), self.started, self.now())
+        BatchProgress::of(&self.states, &self.counts, self.results.len(), self.started, self.now())
     }
 
     /// The source.

@@ -27,10 +27,6 @@ impl BatchDigest {
     pub(super) fn to_bytes(self) -> [u8; 16] {
         self.0.to_le_bytes()
     }
-
-    pub(super) fn from_bytes(bytes: [u8; 16]) -> Self {
-        Self(u128::from_le_bytes(bytes))
-    }
 }
 
 impl Default for BatchDigest {

@@ -8,7 +8,6 @@ use super::{BatchRunner, State};
 use crate::batch::error::BatchError;
 use crate::batch::in_flight::{AttemptEnd, Attempts, RequestInfo, Stage};
 use crate::batch::pod_queue::PodHealth;
-use crate::batch::progress::BatchProgress;
 use crate::batch::result::{BatchFailure, BatchResponse, BatchResult, BatchUsage};
 use crate::batch::source::BatchSource;
 use crate::error::DispatchError;
@@ -145,8 +144,7 @@ impl<E: Executor, C: Timer, S: BatchSource> BatchRunner<E, C, S> {
         *(if result.is_success() { &mut self.counts.succeeded } else { &mut self.counts.failed }) += 1;
         self.results.push(result);
         if let Some(mut on_progress) = self.on_progress.take() {
-            let (held, now) = (self.results.len(), self.now());
-            on_progress(&BatchProgress::of(&self.states, self.counts, held, self.started, now));
+            on_progress(&self.progress());
             self.on_progress = Some(on_progress);
         }
     }

@@ -38,8 +38,7 @@ impl<E: Executor, C: Timer, S: BatchSource> BatchRunner<E, C, S> {
         if self.plan.is_some() {
             return;
         }
-        let mut requests = Vec::new();
-        self.states.take_parked(&mut requests);
+        let mut requests = std::mem::take(&mut self.states.parked);
         for queue in 0..self.states.queues.len() {
             self.states.unassign(queue, &mut requests);
         }
@@ -50,13 +49,13 @@ impl<E: Executor, C: Timer, S: BatchSource> BatchRunner<E, C, S> {
     pub(super) fn replan_requests(&mut self, mut requests: Vec<u32>) {
         self.may_send = true;
         if self.state != State::Running {
-            return self.states.park(requests);
+            return self.states.parked.extend(requests);
         }
         let pods = self.states.pods_up();
         if pods.is_empty() {
             let now = self.now();
             self.no_pods_since.get_or_insert(now);
-            return self.states.park(requests);
+            return self.states.parked.extend(requests);
         }
         if requests.is_empty() {
             return;
@@ -66,7 +65,7 @@ impl<E: Executor, C: Timer, S: BatchSource> BatchRunner<E, C, S> {
         match self.source.replan(&requests, &pods) {
             Some(plan) => self.assign_plan(&plan, &requests),
             None => {
-                self.states.park(requests);
+                self.states.parked.extend(requests);
                 self.fail(BatchError::NoPlan { remaining: self.states.remaining() });
             }
         }
@@ -80,8 +79,8 @@ impl<E: Executor, C: Timer, S: BatchSource> BatchRunner<E, C, S> {
         let may_recover = self.states.may_recover();
         for (index, why) in unplanned {
             match why {
-                _ if self.state != State::Running => self.states.park(vec![index]),
-                Unplanned::TooLong if may_recover => self.states.park(vec![index]),
+                _ if self.state != State::Running => self.states.parked.push(index),
+                Unplanned::TooLong if may_recover => self.states.parked.push(index),
                 Unplanned::TooLong => self.fail_request(index, too_long()),
                 Unplanned::Missing => {
                     self.fail_request(index, BatchFailure::new("unplanned", "the plan leaves it out"))
@@ -89,7 +88,7 @@ impl<E: Executor, C: Timer, S: BatchSource> BatchRunner<E, C, S> {
             }
         }
         let since = self.oversized_since.unwrap_or_else(|| self.now());
-        self.oversized_since = self.states.has_parked().then_some(since);
+        self.oversized_since = (!self.states.parked.is_empty()).then_some(since);
         self.may_send = true;
     }
 
@@ -99,8 +98,7 @@ impl<E: Executor, C: Timer, S: BatchSource> BatchRunner<E, C, S> {
             return;
         }
         self.oversized_since = None;
-        let mut parked = Vec::new();
-        self.states.take_parked(&mut parked);
+        let mut parked = std::mem::take(&mut self.states.parked);
         parked.sort_unstable();
         parked.into_iter().for_each(|index| self.fail_request(index, too_long()));
     }

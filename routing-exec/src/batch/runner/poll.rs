@@ -86,9 +86,10 @@ impl<E: Executor, C: Timer, S: BatchSource> BatchRunner<E, C, S> {
 
     /// Ends the batch before its requests: cancels what is in flight.
     pub(super) fn fail(&mut self, error: BatchError) {
-        let cancelled =
-            (0..self.slots.len()).filter_map(|slot| self.remove(slot, false)).map(|info| info.index).collect();
-        self.states.park(cancelled);
+        for slot in 0..self.slots.len() {
+            let cancelled = self.remove(slot, false).map(|info| info.index);
+            self.states.parked.extend(cancelled);
+        }
         self.wakeup = None;
         if self.state == State::Running {
             self.state = State::Failing(error);
