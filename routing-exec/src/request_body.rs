@@ -9,8 +9,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes, BytesMut};
-use http::header::CONTENT_LENGTH;
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 use http_body::Body;
 
 use crate::executor::Timer;
@@ -53,18 +52,6 @@ impl RequestBodyError {
             Self::Aborted { .. } => StatusCode::BAD_REQUEST,
         }
     }
-}
-
-/// Checks the `content-length` before any of the body is read.
-///
-/// [`collect`] does so too where the body knows its length, as servers' bodies do.
-///
-/// # Errors
-///
-/// When the length exceeds the limit. A malformed one is ignored.
-pub fn check_length(headers: &HeaderMap, limit: usize) -> Result<(), RequestBodyError> {
-    let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    if length.is_some_and(|length| length > limit as u64) { Err(RequestBodyError::TooLarge { limit }) } else { Ok(()) }
 }
 
 /// Collects a client's body.

@@ -13,7 +13,7 @@ use executor_world::*;
 use http::HeaderMap;
 use http_body::Body;
 use http_body_util::Full;
-use routing_exec::request_body::{RequestBodyError, check_length, collect};
+use routing_exec::request_body::{RequestBodyError, collect};
 
 const IDLE: Duration = Duration::from_secs(10);
 
@@ -68,12 +68,6 @@ fn a_length_above_the_limit_is_refused_before_anything_is_read() {
     }
     let clock = Clock::default();
     assert_eq!(block_on(&clock, collect(Unread, 5, IDLE, &clock)), Err(RequestBodyError::TooLarge { limit: 5 }));
-    let mut headers = HeaderMap::new();
-    assert_eq!(check_length(&headers, 5), Ok(()));
-    for (length, fits) in [("5", true), ("6", false), ("99999999999999999", false), ("x", true)] {
-        headers.insert("content-length", length.parse().unwrap());
-        assert_eq!(check_length(&headers, 5).is_ok(), fits, "{length}");
-    }
     assert_eq!(block_on(&clock, collect(Full::new(Bytes::from("12345")), 5, IDLE, &clock)).unwrap(), "12345");
 }
 
