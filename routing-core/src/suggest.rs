@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use strsim::osa_distance;
+
 /// The known name nearest to a mistyped one, if one is near enough to be worth suggesting.
 ///
 /// # Examples
@@ -10,11 +12,12 @@ use std::fmt;
 /// assert_eq!(routing_core::suggest("leats_load", ["least_load", "round_robin"]), Some("least_load"));
 /// ```
 pub fn suggest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
-    let name = letters(name)?;
-    let distances = known.into_iter().filter_map(|known| Some((distance(&name, &letters(known)?), known)));
-    let (distance, suggestion) = distances.min_by_key(|(distance, _)| *distance)?;
+    let letters = letters(name)?;
+    let known = known.into_iter().filter_map(|known| Some((known, self::letters(known)?)));
+    let distances = known.map(|(known, letters)| (osa_distance(name, known), known, letters));
+    let (distance, suggestion, others) = distances.min_by_key(|(distance, ..)| *distance)?;
     // Half of the letters may be wrong, not more.
-    (distance <= name.len().max(suggestion.chars().count()) / 2).then_some(suggestion)
+    (distance <= letters.max(others) / 2).then_some(suggestion)
 }
 
 /// A suggestion as errors end in it; nothing without one.
@@ -29,30 +32,9 @@ impl fmt::Display for DidYouMean<'_> {
 /// Longer names are hardly mistyped words, and comparing them takes the square of their length.
 const LONGEST: usize = 64;
 
-/// The letters of a name that is not too long.
-fn letters(name: &str) -> Option<Vec<char>> {
-    let letters: Vec<char> = name.chars().take(LONGEST + 1).collect();
-    (letters.len() <= LONGEST).then_some(letters)
-}
-
-/// Letters to insert, remove, replace or swap with their neighbour.
-fn distance(a: &[char], b: &[char]) -> usize {
-    // A letter looks back two rows at most, where a swap began.
-    let (mut before, mut last, mut row) =
-        (vec![0; b.len() + 1], (0..=b.len()).collect::<Vec<_>>(), vec![0; b.len() + 1]);
-    for (i, x) in a.iter().enumerate() {
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let mut best = (last[j] + usize::from(x != y)).min(last[j + 1] + 1).min(row[j] + 1);
-            if i > 0 && j > 0 && *x == b[j - 1] && a[i - 1] == *y {
-                best = best.min(before[j - 1] + 1);
-            }
-            row[j + 1] = best;
-        }
-        std::mem::swap(&mut before, &mut last);
-        std::mem::swap(&mut last, &mut row);
-    }
-    last[b.len()]
+/// How many letters a name has, if it is not too long.
+fn letters(name: &str) -> Option<usize> {
+    Some(name.chars().take(LONGEST + 1).count()).filter(|letters| *letters <= LONGEST)
 }
 
 #[cfg(test)]
@@ -66,11 +48,6 @@ mod tests {
         assert_eq!(suggest("cacheaffinity", known), Some("cache_affinity"));
         assert_eq!(suggest("zz", known), None);
         assert_eq!(suggest("x", []), None);
-        let distance = |a, b| letters(a).zip(letters(b)).map(|(a, b)| distance(&a, &b));
-        assert_eq!(distance("abc", "acb"), Some(1));
-        assert_eq!(distance("", "abc"), Some(3));
-        assert_eq!(distance("abc", ""), Some(3));
-        assert_eq!(distance("kitten", "sitting"), Some(3));
     }
 
     #[test]
