@@ -3,12 +3,18 @@
 //! The rule that must never break: a [`Dialect`] that exists can be computed. What cannot be, such as a seed that
 //! every process draws for itself, is refused where the dialect is made, with what to do instead.
 
-mod error;
-#[cfg(not(any(feature = "vllm", feature = "sglang", feature = "trtllm")))]
-mod no_dialect;
+#![cfg_attr(
+    not(any(feature = "vllm", feature = "sglang", feature = "trtllm")),
+    allow(
+        unreachable_code,
+        unused_imports,
+        unused_variables,
+        reason = "without engines there is no dialect to ask anything"
+    )
+)]
 
-#[cfg(not(any(feature = "vllm", feature = "sglang", feature = "trtllm")))]
-use std::convert::Infallible;
+mod error;
+
 use std::fmt;
 
 use crate::engine::block_digest::BlockDigest;
@@ -56,22 +62,18 @@ enum DialectKind {
     Sglang(SglangRules),
     #[cfg(feature = "trtllm")]
     Trtllm(TrtllmRules),
-    #[cfg(not(any(feature = "vllm", feature = "sglang", feature = "trtllm")))]
-    NoDialect(Infallible),
 }
 
-/// Evaluates an expression with the rules of whichever engine it is.
+/// Evaluates an expression with the rules of whichever engine it is. Without engines there is no dialect to match.
 macro_rules! with_rules {
     ($dialect:expr, $rules:ident => $result:expr) => {
-        match &$dialect.0 {
+        match $dialect.0 {
             #[cfg(feature = "vllm")]
-            DialectKind::Vllm($rules) => $result,
+            DialectKind::Vllm(ref $rules) => $result,
             #[cfg(feature = "sglang")]
-            DialectKind::Sglang($rules) => $result,
+            DialectKind::Sglang(ref $rules) => $result,
             #[cfg(feature = "trtllm")]
-            DialectKind::Trtllm($rules) => $result,
-            #[cfg(not(any(feature = "vllm", feature = "sglang", feature = "trtllm")))]
-            DialectKind::NoDialect($rules) => $result,
+            DialectKind::Trtllm(ref $rules) => $result,
         }
     };
 }
@@ -84,7 +86,7 @@ impl Dialect {
     /// If they start from random seeds, are too old or too new, or have no such algorithm.
     #[cfg(feature = "vllm")]
     pub fn vllm(hashing: VllmHashing) -> Result<Self, DialectError> {
-        VllmRules::new(hashing).map(Self::from)
+        VllmRules::new(hashing).map(|rules| Self(DialectKind::Vllm(rules)))
     }
 
     /// The dialect of SGLang engines that are set up like this.
@@ -94,7 +96,7 @@ impl Dialect {
     /// If they are too old or too new, have no such event format, or serve adapters.
     #[cfg(feature = "sglang")]
     pub fn sglang(hashing: SglangHashing) -> Result<Self, DialectError> {
-        SglangRules::new(hashing).map(Self::from)
+        SglangRules::new(hashing).map(|rules| Self(DialectKind::Sglang(rules)))
     }
 
     /// The dialect of TensorRT-LLM engines that are set up like this.
@@ -104,7 +106,7 @@ impl Dialect {
     /// None today: what their releases have in common is all that is established. See [the module](super::trtllm).
     #[cfg(feature = "trtllm")]
     pub fn trtllm(hashing: TrtllmHashing) -> Result<Self, DialectError> {
-        Ok(TrtllmRules::new(hashing).into())
+        Ok(Self(DialectKind::Trtllm(TrtllmRules::new(hashing))))
     }
 
     /// Whose dialect it is.
@@ -130,7 +132,8 @@ impl Dialect {
     /// What SGLang folds into the announced hashes of `prompt` to keep adapters and tenants apart; none elsewhere.
     #[must_use]
     pub fn namespace<T>(&self, prompt: &Prompt<'_, T>) -> Option<BlockDigest> {
-        with_rules!(self, rules => rules.namespace(prompt)).map(BlockDigest::from)
+        let namespace: Option<[u8; 32]> = with_rules!(self, rules => rules.namespace(prompt));
+        namespace.map(BlockDigest::from)
     }
 
     pub(super) fn hides_keys(&self) -> bool {
@@ -139,8 +142,7 @@ impl Dialect {
 
     /// Dialects that differ in one setting: what an engine may speak instead.
     pub(super) fn alternatives(&self, setting: Setting) -> Vec<Self> {
-        let others: Vec<Self> =
-            with_rules!(self, rules => rules.alternatives(setting).into_iter().map(Self::from).collect());
+        let others: Vec<Self> = with_rules!(self, rules => rules.alternatives(setting));
         others.into_iter().filter(|other| other != self).collect()
     }
 
@@ -163,15 +165,7 @@ impl Dialect {
         size: usize,
         parent: Option<&BlockDigest>,
     ) -> Result<ChainState, HashError> {
-        let blocks = self.units(prompt.tokens.len()) / size;
-        with_rules!(self, rules => rules.check(prompt, size, blocks))?;
-        let expected = with_rules!(self, rules => rules.digest_length());
-        let namespace = with_rules!(self, rules => rules.namespace(prompt));
-        match parent {
-            None => Ok(ChainState::new(with_rules!(self, rules => rules.root(prompt)), namespace)),
-            Some(parent) if parent.as_bytes().len() == expected => Ok(ChainState::after(*parent, namespace)),
-            Some(parent) => Err(HashError::ParentLength { got: parent.as_bytes().len(), expected }),
-        }
+        with_rules!(self, rules => rules.start(prompt, size, parent))
     }
 
     pub(super) fn extend<T: TokenId>(
@@ -187,34 +181,6 @@ impl Dialect {
     #[inline]
     pub(super) fn announced(&self, digest: &BlockDigest, namespace: Option<&[u8; 32]>) -> u64 {
         with_rules!(self, rules => rules.announced(digest, namespace))
-    }
-}
-
-#[cfg(feature = "vllm")]
-impl From<VllmRules> for Dialect {
-    fn from(rules: VllmRules) -> Self {
-        Self(DialectKind::Vllm(rules))
-    }
-}
-
-#[cfg(feature = "sglang")]
-impl From<SglangRules> for Dialect {
-    fn from(rules: SglangRules) -> Self {
-        Self(DialectKind::Sglang(rules))
-    }
-}
-
-#[cfg(feature = "trtllm")]
-impl From<TrtllmRules> for Dialect {
-    fn from(rules: TrtllmRules) -> Self {
-        Self(DialectKind::Trtllm(rules))
-    }
-}
-
-#[cfg(not(any(feature = "vllm", feature = "sglang", feature = "trtllm")))]
-impl From<Infallible> for Dialect {
-    fn from(rules: Infallible) -> Self {
-        match rules {}
     }
 }
 

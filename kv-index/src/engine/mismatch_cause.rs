@@ -78,7 +78,7 @@ pub(super) fn find(dialect: &Dialect, stored: &EngineStored<'_>, plain_agrees: b
         return MismatchCause::Unknown;
     };
     let gives = |dialect: &Dialect, stored: &EngineStored<'_>| {
-        dialect.recompute(stored, None).is_ok_and(|(hashes, _)| hashes.last() == Some(&announced))
+        dialect.recompute(stored, None).is_ok_and(|each| each.last().is_some_and(|(hash, _)| *hash == announced))
     };
     if let Some(finer) = finer(&first).find(|finer| gives(dialect, finer)) {
         return MismatchCause::BlockSize { hashed: finer.block_size, announced: stored.block_size };

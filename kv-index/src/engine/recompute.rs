@@ -31,26 +31,18 @@ pub(super) enum Unverifiable {
 }
 
 impl Dialect {
-    /// The hashes that an engine of this dialect announces for `stored`, and where the chain then stands.
+    /// The hashes that an engine of this dialect announces for `stored`, each with where the chain then stands: a later
+    /// event may go on from any of them.
     ///
     /// `before` is where it stood after the parent; a chain that starts from the root needs none.
     pub(super) fn recompute(
         &self,
         stored: &EngineStored<'_>,
         before: Option<&ChainState>,
-    ) -> Result<(Vec<EngineHash>, ChainState), Unverifiable> {
-        let (digests, state) = self.follow(stored, before)?;
-        Ok((digests.iter().map(|digest| self.name(digest, &state)).collect(), state))
-    }
-
-    /// The same with where the chain stands after each block: a later event may go on from any of them.
-    pub(super) fn recompute_each(
-        &self,
-        stored: &EngineStored<'_>,
-        before: Option<&ChainState>,
     ) -> Result<Vec<(EngineHash, ChainState)>, Unverifiable> {
         let (digests, state) = self.follow(stored, before)?;
-        let after = |digest: &BlockDigest| (self.name(digest, &state), ChainState { digest: *digest, ..state.clone() });
+        let name = |digest: &BlockDigest| EngineHash::new(self.announced(digest, state.namespace.as_ref()));
+        let after = |digest: &BlockDigest| (name(digest), ChainState { digest: *digest, ..state.clone() });
         Ok(digests.iter().map(after).collect())
     }
 
@@ -65,10 +57,6 @@ impl Dialect {
             return Err(Unverifiable::Sparse);
         }
         self.recompute_digests(stored, before)
-    }
-
-    fn name(&self, digest: &BlockDigest, state: &ChainState) -> EngineHash {
-        EngineHash::new(self.announced(digest, state.namespace.as_ref()))
     }
 }
 

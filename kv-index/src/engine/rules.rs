@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use crate::engine::block_digest::BlockDigest;
+use crate::engine::dialect::Dialect;
 use crate::engine::engine_kind::EngineKind;
 use crate::engine::event::EngineStored;
 use crate::engine::hash_error::{HashError, PromptFeature};
@@ -27,7 +28,7 @@ pub(super) trait Rules: Sized {
     }
 
     /// The same rules with other values of one setting: what a misconfigured engine may be using instead.
-    fn alternatives(&self, setting: Setting) -> Vec<Self>;
+    fn alternatives(&self, setting: Setting) -> Vec<Dialect>;
 
     /// The digests that an event's tokens and keys give, and where the chain then stands. `before` is where it stood after
     /// the event's parent.
@@ -53,6 +54,22 @@ pub(super) trait Rules: Sized {
     /// What is folded into the announced form of every hash, besides the digest.
     fn namespace<T>(&self, _prompt: &Prompt<'_, T>) -> Option<[u8; 32]> {
         None
+    }
+
+    /// Makes every refusal, and says where the chain of `prompt` starts: at its root, or after a parent's digest.
+    fn start<T: TokenId>(
+        &self,
+        prompt: &Prompt<'_, T>,
+        size: usize,
+        parent: Option<&BlockDigest>,
+    ) -> Result<ChainState, HashError> {
+        self.check(prompt, size, self.units(prompt.tokens.len()) / size)?;
+        let (expected, namespace) = (self.digest_length(), self.namespace(prompt));
+        match parent {
+            None => Ok(ChainState::new(self.root(prompt), namespace)),
+            Some(parent) if parent.as_bytes().len() == expected => Ok(ChainState::after(*parent, namespace)),
+            Some(parent) => Err(HashError::ParentLength { got: parent.as_bytes().len(), expected }),
+        }
     }
 
     /// Hashes the blocks of a stretch. `each` gets what was serialized, if anything was, and the digest.

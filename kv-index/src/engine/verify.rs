@@ -129,7 +129,7 @@ impl Verifier {
             }
         }
         let blocks = stored.hashes.len() as u64;
-        let Ok(computed) = self.verify.dialect.recompute_each(stored, before) else {
+        let Ok(computed) = self.verify.dialect.recompute(stored, before) else {
             self.stats.unverifiable += blocks;
             return None;
         };

@@ -7,6 +7,10 @@ fn stored<'a>(hashes: &[EngineHash], tokens: TokenIds, block_size: u32) -> Engin
     EngineStored { hashes: hashes.to_vec(), tokens, block_size, extra_keys, ..EngineStored::default() }
 }
 
+fn names(each: &[(EngineHash, ChainState)]) -> Vec<EngineHash> {
+    each.iter().map(|(hash, _)| *hash).collect()
+}
+
 #[test]
 fn what_an_event_does_not_tell_is_not_guessed() {
     let dialects = [
@@ -81,12 +85,9 @@ mod captured {
         let (mut told, mut untold) = (0, Vec::new());
         for (name, event) in events {
             let before = event.parent.and_then(|parent| states.get(&parent)).cloned();
-            match dialect.recompute_each(event, before.as_ref()) {
+            match dialect.recompute(event, before.as_ref()) {
                 Ok(each) => {
-                    let got: Vec<_> = each.iter().map(|(hash, _)| *hash).collect();
-                    assert_eq!(got, event.hashes, "{name}");
-                    let last = each[each.len() - 1].1.clone();
-                    assert_eq!(dialect.recompute(event, before.as_ref()), Ok((got, last)), "{name}");
+                    assert_eq!(names(&each), event.hashes, "{name}");
                     states.extend(each);
                     told += 1;
                 }
@@ -152,8 +153,8 @@ mod vllm {
     fn another_algorithm_disagrees() {
         let captured = captured(include_str!("../../../tests/vectors/vllm_events.json"));
         let event = decode(&captured[0].1);
-        let (got, _) = dialect(Version::new(0, 29, 0), VllmAlgorithm::Sha256).recompute(&event, None).unwrap();
-        assert_ne!(got, event.hashes);
+        let got = dialect(Version::new(0, 29, 0), VllmAlgorithm::Sha256).recompute(&event, None).unwrap();
+        assert_ne!(names(&got), event.hashes);
     }
 
     #[test]
@@ -169,7 +170,7 @@ mod vllm {
         let told = |release, event: &EngineStored<'_>| {
             let dialect = dialect(release, VllmAlgorithm::Sha256);
             let before = ChainState::after(BlockDigest::from([7; 32]), None);
-            dialect.recompute(event, Some(&before)).map(|(hashes, _)| hashes[0])
+            dialect.recompute(event, Some(&before)).map(|each| each[0].0)
         };
         let salted = event(vec![text("a")], None, None);
         let adapted = event(vec![text("a")], Some("a"), None);
@@ -231,8 +232,8 @@ mod sglang {
         assert_eq!(follow(&dialect(hashing.eagle()), &pairs), (1, vec![]));
         // Two events follow one that the sample does not have.
         assert_eq!(follow(&dialect(hashing), &plain), (2, vec![Unverifiable::UnknownParent; 2]));
-        let (got, _) = dialect(hashing).recompute(&pairs[0].1, None).unwrap();
-        assert_ne!(got, pairs[0].1.hashes, "a dialect without pairs disagrees");
+        let got = dialect(hashing).recompute(&pairs[0].1, None).unwrap();
+        assert_ne!(names(&got), pairs[0].1.hashes, "a dialect without pairs disagrees");
         assert_eq!(follow(&dialect(hashing.eagle()), &plain).1[2], Unverifiable::NotPairs);
     }
 
@@ -248,10 +249,11 @@ mod sglang {
             salt: Some("s".into()),
             ..stored(hashes, TokenIds::Plain(tokens.to_vec()), 2)
         };
-        let (first, state) = dialect.recompute(&event(&hashes[..3], &tokens[..6]), None).unwrap();
-        assert_eq!(first, hashes[..3]);
-        let last = EngineStored { parent: Some(first[2]), ..event(&hashes[3..], &tokens[6..]) };
-        assert_eq!(dialect.recompute(&last, Some(&state)).unwrap().0, hashes[3..]);
+        let first = dialect.recompute(&event(&hashes[..3], &tokens[..6]), None).unwrap();
+        assert_eq!(names(&first), hashes[..3]);
+        let (parent, state) = first[2].clone();
+        let last = EngineStored { parent: Some(parent), ..event(&hashes[3..], &tokens[6..]) };
+        assert_eq!(names(&dialect.recompute(&last, Some(&state)).unwrap()), hashes[3..]);
         let adapted = EngineStored { lora_name: Some("sql".into()), ..last };
         assert_eq!(dialect.recompute(&adapted, Some(&state)).unwrap_err(), Unverifiable::AdapterKey);
     }
@@ -266,8 +268,7 @@ fn the_first_form_of_trtllm_needs_no_state() {
     let hashes = [0x0003_488f_8809_6b5f, 0x25d0_4a50_c543_affa].map(EngineHash::new);
     let event = stored(&hashes[1..], TokenIds::Plain(vec![70_000, 151_935, 0x7fff_ffff, 0]), 4);
     let event = EngineStored { parent: Some(hashes[0]), ..event };
-    assert_eq!(dialect.recompute(&event, None).unwrap().0, hashes[1..]);
-    assert_eq!(dialect.recompute_each(&event, None).unwrap()[0].0, hashes[1]);
+    assert_eq!(names(&dialect.recompute(&event, None).unwrap()), hashes[1..]);
     let salted = EngineStored { salt: Some("s".into()), ..event };
     assert_eq!(dialect.recompute(&salted, None).unwrap_err(), Unverifiable::NotEstablished);
 }

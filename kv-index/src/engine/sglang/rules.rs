@@ -5,7 +5,7 @@ use std::fmt;
 use sha2::{Digest, Sha256};
 
 use crate::engine::block_digest::BlockDigest;
-use crate::engine::dialect::DialectError;
+use crate::engine::dialect::{Dialect, DialectError};
 use crate::engine::engine_kind::EngineKind;
 use crate::engine::event::EngineStored;
 use crate::engine::hash_error::{HashError, PromptFeature};
@@ -92,13 +92,13 @@ impl Rules for SglangRules {
         self.0.format == SglangFormat::Dynamo
     }
 
-    fn alternatives(&self, setting: Setting) -> Vec<Self> {
+    fn alternatives(&self, setting: Setting) -> Vec<Dialect> {
         let others = match setting {
             Setting::Release => FORMATS.map(|(version, format)| SglangHashing { version, format, ..self.0 }).into(),
             Setting::Algorithm => vec![SglangHashing { eagle: !self.0.eagle, ..self.0 }],
             Setting::Seed => Vec::new(),
         };
-        others.into_iter().filter_map(|hashing| Self::new(hashing).ok()).collect()
+        others.into_iter().filter_map(|hashing| Dialect::sglang(hashing).ok()).collect()
     }
 
     fn recompute(&self, stored: &EngineStored<'_>, before: Option<&ChainState>) -> Recomputed {

@@ -5,6 +5,7 @@ use std::fmt;
 use sha2::{Digest, Sha256};
 
 use crate::engine::block_digest::BlockDigest;
+use crate::engine::dialect::Dialect;
 use crate::engine::engine_kind::EngineKind;
 use crate::engine::event::EngineStored;
 use crate::engine::hash_error::HashError;
@@ -96,13 +97,12 @@ impl Rules for TrtllmRules {
         true
     }
 
-    fn alternatives(&self, setting: Setting) -> Vec<Self> {
-        match setting {
-            Setting::Algorithm => {
-                [TrtllmForm::V1BlockKey, TrtllmForm::V2Sha256].map(|form| Self(TrtllmHashing { form, ..self.0 })).into()
-            }
-            Setting::Release | Setting::Seed => Vec::new(),
-        }
+    fn alternatives(&self, setting: Setting) -> Vec<Dialect> {
+        let forms: &[TrtllmForm] = match setting {
+            Setting::Algorithm => &[TrtllmForm::V1BlockKey, TrtllmForm::V2Sha256],
+            Setting::Release | Setting::Seed => &[],
+        };
+        forms.iter().filter_map(|&form| Dialect::trtllm(TrtllmHashing { form, ..self.0 }).ok()).collect()
     }
 
     fn recompute(&self, stored: &EngineStored<'_>, before: Option<&ChainState>) -> Recomputed {

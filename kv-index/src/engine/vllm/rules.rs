@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::engine::block_digest::BlockDigest;
-use crate::engine::dialect::DialectError;
+use crate::engine::dialect::{Dialect, DialectError};
 use crate::engine::engine_kind::EngineKind;
 use crate::engine::event::EngineStored;
 use crate::engine::hash_error::{HashError, PromptFeature};
@@ -123,7 +123,7 @@ impl Rules for VllmRules {
         Some(self.hashing.version)
     }
 
-    fn alternatives(&self, setting: Setting) -> Vec<Self> {
+    fn alternatives(&self, setting: Setting) -> Vec<Dialect> {
         let hashing = || self.hashing.clone();
         let others: Vec<VllmHashing> = match setting {
             Setting::Release => FORMATS.map(|version| VllmHashing { version, ..hashing() }).into(),
@@ -135,7 +135,7 @@ impl Rules for VllmRules {
                 pairs.map(|(seed, algorithm)| VllmHashing { algorithm, seed, ..hashing() }).collect()
             }
         };
-        others.into_iter().filter_map(|hashing| Self::new(hashing).ok()).collect()
+        others.into_iter().filter_map(|hashing| Dialect::vllm(hashing).ok()).collect()
     }
 
     fn recompute(&self, stored: &EngineStored<'_>, before: Option<&ChainState>) -> Recomputed {
