@@ -14,6 +14,7 @@ pub use error::{DecodeError, DecodeProblem};
 
 use super::event::{EngineBatch, EngineEvent, EventFault, FieldProblem};
 use super::msgpack::{Head, Reader};
+use field::Field;
 use layout::Form;
 
 /// Decodes a payload, of any listed release of vLLM or SGLang.
@@ -46,10 +47,11 @@ pub fn decode_batch(payload: &[u8]) -> Result<EngineBatch<'_>, DecodeError> {
         Head::Array(elements) => return Err(DecodeError { at: 0, problem: DecodeProblem::ShortBatch { elements } }),
         other => return Err(DecodeError { at: 0, problem: DecodeProblem::NotABatch { found: other.kind() } }),
     };
-    let mut batch = EngineBatch { timestamp: timestamp(&mut reader)?, ..EngineBatch::default() };
+    let timestamp = header(&mut reader, "ts", |field| field.seconds())?;
+    let mut batch = EngineBatch { timestamp, ..EngineBatch::default() };
     events(&mut reader, &mut batch)?;
-    if elements > 2 {
-        batch.rank = rank(&mut reader)?;
+    if elements > 2 && !reader.nil() {
+        batch.rank = Some(header(&mut reader, "data_parallel_rank", |field| field.number())?);
     }
     for _ in 3..elements {
         reader.skip()?;
@@ -75,38 +77,21 @@ impl From<DecodeError> for Stop {
     }
 }
 
-fn timestamp(reader: &mut Reader<'_>) -> Result<f64, DecodeError> {
+/// Reads a field of the batch itself: without it there is no batch.
+fn header<'a, T>(
+    reader: &mut Reader<'a>,
+    name: &'static str,
+    read: impl FnOnce(&mut Field<'_, 'a>) -> Result<T, Stop>,
+) -> Result<T, DecodeError> {
     let at = reader.at();
-    match reader.head()? {
-        Head::Float(seconds) => Ok(seconds),
-        // Mooncake counts in whole numbers.
-        Head::Unsigned(number) => Ok(number as f64),
-        Head::Negative(number) => Ok(number as f64),
-        _ => Err(field(at, "ts", FieldProblem::WrongType)),
-    }
-}
-
-fn rank(reader: &mut Reader<'_>) -> Result<Option<u32>, DecodeError> {
-    let at = reader.at();
-    match reader.head()? {
-        Head::Nil => Ok(None),
-        Head::Unsigned(rank) => match rank.try_into() {
-            Ok(rank) => Ok(Some(rank)),
-            Err(_) => Err(field(at, "data_parallel_rank", FieldProblem::OutOfRange)),
-        },
-        Head::Negative(_) => Err(field(at, "data_parallel_rank", FieldProblem::OutOfRange)),
-        _ => Err(field(at, "data_parallel_rank", FieldProblem::WrongType)),
-    }
-}
-
-fn field(at: usize, field: &'static str, problem: FieldProblem) -> DecodeError {
-    DecodeError { at, problem: DecodeProblem::Field { field, problem } }
+    read(&mut Field { name, reader }).map_err(|stop| match stop {
+        Stop::Damage(error) => error,
+        Stop::Fault { field, problem } => DecodeError { at, problem: DecodeProblem::Field { field, problem } },
+    })
 }
 
 fn events<'a>(reader: &mut Reader<'a>, batch: &mut EngineBatch<'a>) -> Result<(), DecodeError> {
-    let at = reader.at();
-    let Head::Array(count) = reader.head()? else { return Err(field(at, "events", FieldProblem::WrongType)) };
-    for _ in 0..count {
+    for _ in 0..header(reader, "events", |field| field.array())? {
         let start = reader.clone();
         match event(reader) {
             Ok(Some(event)) => {

@@ -151,7 +151,21 @@ impl<'a> Reader<'a> {
     }
 }
 
-impl Head<'_> {
+impl<'a> Head<'a> {
+    /// The number, if it is a whole one.
+    pub(crate) fn integer(self) -> Option<i128> {
+        match self {
+            Self::Unsigned(number) => Some(number.into()),
+            Self::Negative(number) => Some(number.into()),
+            _ => None,
+        }
+    }
+
+    /// The text, if it is one.
+    pub(crate) fn text(self) -> Option<&'a str> {
+        if let Self::Text(bytes) = self { std::str::from_utf8(bytes).ok() } else { None }
+    }
+
     /// What it is, for errors.
     pub(crate) fn kind(&self) -> &'static str {
         match self {

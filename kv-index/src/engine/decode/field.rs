@@ -15,35 +15,21 @@ pub(super) struct Field<'r, 'a> {
 
 impl<'a> Field<'_, 'a> {
     pub(super) fn text(&mut self) -> Result<Cow<'a, str>, Stop> {
-        match self.reader.head()? {
-            Head::Text(bytes) => match std::str::from_utf8(bytes) {
-                Ok(text) => Ok(text.into()),
-                Err(_) => self.wrong(FieldProblem::WrongType),
-            },
-            _ => self.wrong(FieldProblem::WrongType),
-        }
+        let text = self.reader.head()?.text().map(Cow::Borrowed);
+        text.map_or_else(|| self.wrong(FieldProblem::WrongType), Ok)
     }
 
-    pub(super) fn unsigned(&mut self) -> Result<u32, Stop> {
-        match self.reader.head()? {
-            Head::Unsigned(number) => match number.try_into() {
-                Ok(number) => Ok(number),
-                Err(_) => self.wrong(FieldProblem::OutOfRange),
-            },
-            Head::Negative(_) => self.wrong(FieldProblem::OutOfRange),
-            _ => self.wrong(FieldProblem::WrongType),
-        }
+    pub(super) fn number<T: TryFrom<i128>>(&mut self) -> Result<T, Stop> {
+        let Some(number) = self.reader.head()?.integer() else { return self.wrong(FieldProblem::WrongType) };
+        number.try_into().or_else(|_| self.wrong(FieldProblem::OutOfRange))
     }
 
-    pub(super) fn signed(&mut self) -> Result<i64, Stop> {
-        match self.reader.head()? {
-            Head::Negative(number) => Ok(number),
-            Head::Unsigned(number) => match number.try_into() {
-                Ok(number) => Ok(number),
-                Err(_) => self.wrong(FieldProblem::OutOfRange),
-            },
-            _ => self.wrong(FieldProblem::WrongType),
-        }
+    pub(super) fn seconds(&mut self) -> Result<f64, Stop> {
+        let seconds = match self.reader.head()? {
+            Head::Float(seconds) => Some(seconds),
+            head => head.integer().map(|seconds| seconds as f64),
+        };
+        seconds.map_or_else(|| self.wrong(FieldProblem::WrongType), Ok)
     }
 
     /// A block's name: a number with a sign or without, or a digest of eight bytes or more.
@@ -58,12 +44,7 @@ impl<'a> Field<'_, 'a> {
     }
 
     pub(super) fn hashes(&mut self) -> Result<Vec<EngineHash>, Stop> {
-        let count = self.array()?;
-        let mut hashes = Vec::with_capacity(room(count));
-        for _ in 0..count {
-            hashes.push(self.hash()?);
-        }
-        Ok(hashes)
+        self.list(Self::hash)
     }
 
     /// Token ids, alone or in pairs. Ids beyond 32 bits, and a mixture of both forms, are only counted.
@@ -88,27 +69,23 @@ impl<'a> Field<'_, 'a> {
 
     /// What else went into each block's hash: nil or a list of keys for each.
     pub(super) fn extra_keys(&mut self) -> Result<Vec<Vec<ExtraKey<'a>>>, Stop> {
-        let count = self.array()?;
-        let mut blocks = Vec::with_capacity(room(count));
-        for _ in 0..count {
-            let mut keys = Vec::new();
-            if !self.reader.nil() {
-                let count = self.array()?;
-                keys.reserve_exact(room(count));
-                for _ in 0..count {
-                    keys.push(self.key()?);
-                }
-            }
-            blocks.push(keys);
-        }
-        Ok(blocks)
+        self.list(|field| if field.reader.nil() { Ok(Vec::new()) } else { field.list(Self::key) })
     }
 
     pub(super) fn wrong<T>(&self, problem: FieldProblem) -> Result<T, Stop> {
         Err(Stop::Fault { field: self.name, problem })
     }
 
-    fn array(&mut self) -> Result<u32, Stop> {
+    fn list<T>(&mut self, mut element: impl FnMut(&mut Self) -> Result<T, Stop>) -> Result<Vec<T>, Stop> {
+        let count = self.array()?;
+        let mut list = Vec::with_capacity(room(count));
+        for _ in 0..count {
+            list.push(element(self)?);
+        }
+        Ok(list)
+    }
+
+    pub(super) fn array(&mut self) -> Result<u32, Stop> {
         match self.reader.head()? {
             Head::Array(count) => Ok(count),
             _ => self.wrong(FieldProblem::WrongType),
@@ -151,26 +128,16 @@ impl<'a> Field<'_, 'a> {
 
     fn known_key(&mut self) -> Result<Option<ExtraKey<'a>>, Stop> {
         Ok(match self.reader.head()? {
-            Head::Text(text) => std::str::from_utf8(text).ok().map(|text| ExtraKey::Text(text.into())),
             Head::Bytes(digest) => Some(ExtraKey::Digest(digest.into())),
-            Head::Array(2) => match (self.reader.head()?, self.integer()?) {
-                (Head::Text(text), Some(offset)) => {
-                    let identifier = std::str::from_utf8(text).ok();
-                    identifier.map(|text| ExtraKey::Media { identifier: text.into(), offset })
-                }
-                _ => None,
+            Head::Array(2) => {
+                let (identifier, offset) = (self.reader.head()?.text(), self.reader.head()?.integer());
+                let offset = offset.and_then(|offset| offset.try_into().ok());
+                identifier.zip(offset).map(|(text, offset)| ExtraKey::Media { identifier: text.into(), offset })
+            }
+            head => match head.integer() {
+                Some(number) => number.try_into().ok().map(ExtraKey::Number),
+                None => head.text().map(|text| ExtraKey::Text(text.into())),
             },
-            Head::Negative(number) => Some(ExtraKey::Number(number)),
-            Head::Unsigned(number) => number.try_into().ok().map(ExtraKey::Number),
-            _ => None,
-        })
-    }
-
-    fn integer(&mut self) -> Result<Option<i64>, Stop> {
-        Ok(match self.reader.head()? {
-            Head::Negative(number) => Some(number),
-            Head::Unsigned(number) => number.try_into().ok(),
-            _ => None,
         })
     }
 }
