@@ -107,37 +107,31 @@ pub(super) fn block<T: TokenId>(
 
 fn extra_keys(encoder: &mut impl Encode, form: KeyForm, keys: &Keys<'_>) {
     if let Some(adapter) = keys.adapter {
-        if form.tagged {
-            encoder.open(3);
-            encoder.text("lora");
+        key(encoder, form, "lora", 2, |encoder| {
             encoder.text(adapter.name);
-            encoder.text(adapter.path);
-            encoder.close(3);
-        } else {
-            encoder.text(adapter.name);
-        }
+            if form.tagged {
+                encoder.text(adapter.path);
+            }
+        });
     }
     media(encoder, form, keys);
     if let Some(salt) = keys.salt {
-        if form.tagged {
-            encoder.open(2);
-            encoder.text("cache_salt");
-            encoder.text(salt);
-            encoder.close(2);
-        } else {
-            encoder.text(salt);
-        }
+        key(encoder, form, "cache_salt", 1, |encoder| _ = encoder.text(salt));
     }
     if let Some(digest) = &keys.embeds {
-        if form.tagged {
-            encoder.open(2);
-            encoder.text("prompt_embeds");
-            encoder.bytes(digest);
-            encoder.close(2);
-        } else {
-            encoder.bytes(digest);
-        }
+        key(encoder, form, "prompt_embeds", 1, |encoder| encoder.bytes(digest));
     }
+}
+
+/// A key: in releases that tag keys, a tuple of its tag and so many values.
+fn key<E: Encode>(encoder: &mut E, form: KeyForm, tag: &str, values: usize, write: impl FnOnce(&mut E)) {
+    if !form.tagged {
+        return write(encoder);
+    }
+    encoder.open(1 + values);
+    encoder.text(tag);
+    write(encoder);
+    encoder.close(1 + values);
 }
 
 fn media(encoder: &mut impl Encode, form: KeyForm, keys: &Keys<'_>) {
