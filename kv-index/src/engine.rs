@@ -70,6 +70,7 @@ pub mod laws;
 mod medium;
 mod mismatch_cause;
 mod msgpack;
+mod named;
 mod native;
 mod pages;
 mod prompt;

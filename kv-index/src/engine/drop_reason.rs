@@ -3,98 +3,51 @@
 use std::fmt;
 use std::ops::AddAssign;
 
-/// Why something an engine announced is not in the index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum DropReason {
-    /// The group's attention does not carry a prefix: sliding window, chunked-local, Mamba, cross attention.
-    NotPrefixGroup,
-    /// A second group that carries the prefix; one of them stands for all.
-    SecondGroup,
-    /// An eviction in a group of which nothing was stored since the feed began or its state was forgotten.
-    UnknownGroup,
-    /// Fewer hashes than the tokens have blocks. Which block is which cannot be told.
-    Sparse,
-    /// An offloading placeholder: no tokens, no block size.
-    Placeholder,
-    /// A store of no blocks.
-    EmptyStore,
-    /// A medium no listed release has.
-    UnknownMedium,
-    /// Blocks of another size outside GPU memory: another layer's chunks, hashed its own way.
-    OtherBlockSize,
-    /// Token mode: the store brought no tokens, and its blocks were not known before.
-    NoTokens,
-    /// Token mode: a token id does not fit in 32 bits.
-    WideTokens,
-    /// Token mode: the store's parent was never announced, or its eviction was.
-    UnknownParent,
-    /// An eviction of a block that was not there.
-    UnknownBlock,
-    /// Token mode: one engine name for two different blocks, as where adapters announce the same hashes.
-    NameClash,
-    /// The map of engine blocks is at its bound.
-    MapFull,
-    /// An event of a type no listed release has.
-    UnknownType,
-    /// An event of a known type without its form.
-    Malformed,
-    /// A block that is not full yet (TensorRT-LLM).
-    PartialBlock,
-    /// A batch of another data-parallel rank.
-    OtherRank,
-    /// A batch whose bytes could not be decoded, even when it was replayed.
-    Undecodable,
-}
+use super::named::named;
 
-impl DropReason {
-    /// Every reason.
-    pub const ALL: [Self; 19] = [
-        Self::NotPrefixGroup,
-        Self::SecondGroup,
-        Self::UnknownGroup,
-        Self::Sparse,
-        Self::Placeholder,
-        Self::EmptyStore,
-        Self::UnknownMedium,
-        Self::OtherBlockSize,
-        Self::NoTokens,
-        Self::WideTokens,
-        Self::UnknownParent,
-        Self::UnknownBlock,
-        Self::NameClash,
-        Self::MapFull,
-        Self::UnknownType,
-        Self::Malformed,
-        Self::PartialBlock,
-        Self::OtherRank,
-        Self::Undecodable,
-    ];
-}
-
-impl fmt::Display for DropReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NotPrefixGroup => "the group's attention does not carry a prefix",
-            Self::SecondGroup => "a second group carries the same prefix",
-            Self::UnknownGroup => "nothing of the group was stored",
-            Self::Sparse => "fewer hashes than blocks of tokens",
-            Self::Placeholder => "a placeholder without tokens and block size",
-            Self::EmptyStore => "a store of no blocks",
-            Self::UnknownMedium => "an unknown medium",
-            Self::OtherBlockSize => "another block size",
-            Self::NoTokens => "no tokens to hash",
-            Self::WideTokens => "a token id of more than 32 bits",
-            Self::UnknownParent => "the parent is not known",
-            Self::UnknownBlock => "the evicted block was not there",
-            Self::NameClash => "one name for two different blocks",
-            Self::MapFull => "the map of engine blocks is full",
-            Self::UnknownType => "an unknown type of event",
-            Self::Malformed => "a malformed event",
-            Self::PartialBlock => "a block that is not full",
-            Self::OtherRank => "another data-parallel rank",
-            Self::Undecodable => "a batch that could not be decoded",
-        })
+named! {
+    /// Why something an engine announced is not in the index.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    #[non_exhaustive]
+    pub enum DropReason {
+        /// The group's attention does not carry a prefix: sliding window, chunked-local, Mamba, cross attention.
+        NotPrefixGroup => "the group's attention does not carry a prefix",
+        /// A second group that carries the prefix; one of them stands for all.
+        SecondGroup => "a second group carries the same prefix",
+        /// An eviction in a group of which nothing was stored since the feed began or its state was forgotten.
+        UnknownGroup => "nothing of the group was stored",
+        /// Fewer hashes than the tokens have blocks. Which block is which cannot be told.
+        Sparse => "fewer hashes than blocks of tokens",
+        /// An offloading placeholder: no tokens, no block size.
+        Placeholder => "a placeholder without tokens and block size",
+        /// A store of no blocks.
+        EmptyStore => "a store of no blocks",
+        /// A medium no listed release has.
+        UnknownMedium => "an unknown medium",
+        /// Blocks of another size outside GPU memory: another layer's chunks, hashed its own way.
+        OtherBlockSize => "another block size",
+        /// Token mode: the store brought no tokens, and its blocks were not known before.
+        NoTokens => "no tokens to hash",
+        /// Token mode: a token id does not fit in 32 bits.
+        WideTokens => "a token id of more than 32 bits",
+        /// Token mode: the store's parent was never announced, or its eviction was.
+        UnknownParent => "the parent is not known",
+        /// An eviction of a block that was not there.
+        UnknownBlock => "the evicted block was not there",
+        /// Token mode: one engine name for two different blocks, as where adapters announce the same hashes.
+        NameClash => "one name for two different blocks",
+        /// The map of engine blocks is at its bound.
+        MapFull => "the map of engine blocks is full",
+        /// An event of a type no listed release has.
+        UnknownType => "an unknown type of event",
+        /// An event of a known type without its form.
+        Malformed => "a malformed event",
+        /// A block that is not full yet (TensorRT-LLM).
+        PartialBlock => "a block that is not full",
+        /// A batch of another data-parallel rank.
+        OtherRank => "another data-parallel rank",
+        /// A batch whose bytes could not be decoded, even when it was replayed.
+        Undecodable => "a batch that could not be decoded",
     }
 }
 

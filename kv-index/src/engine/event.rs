@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use super::named::named;
 use crate::block::BlockHash;
 
 /// Events that an engine published together.
@@ -39,25 +40,17 @@ pub struct EventFault {
     pub problem: FieldProblem,
 }
 
-/// What is wrong with a field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum FieldProblem {
-    /// It has to be there.
-    Missing,
-    /// It is of another type than it should be.
-    WrongType,
-    /// It is a number outside the range that makes sense.
-    OutOfRange,
-}
-
-impl fmt::Display for FieldProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Missing => "missing",
-            Self::WrongType => "of the wrong type",
-            Self::OutOfRange => "out of range",
-        })
+named! {
+    /// What is wrong with a field.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub enum FieldProblem {
+        /// It has to be there.
+        Missing => "missing",
+        /// It is of another type than it should be.
+        WrongType => "of the wrong type",
+        /// It is a number outside the range that makes sense.
+        OutOfRange => "out of range",
     }
 }
 

@@ -1,8 +1,7 @@
 //! Hash errors: why a prompt cannot be hashed as its engine would.
 
-use std::fmt;
-
 use crate::engine::engine_kind::EngineKind;
+use crate::engine::named::named;
 use crate::engine::version::Version;
 
 /// Why a prompt cannot be hashed as its engine would. Its requests are routed by token mode, or by load alone.
@@ -70,27 +69,18 @@ pub enum HashError {
     },
 }
 
-/// A feature of a prompt besides tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum PromptFeature {
-    /// A LoRA adapter.
-    Adapter,
-    /// Images, audio and the like.
-    Media,
-    /// A cache salt.
-    Salt,
-    /// Embeddings given instead of tokens.
-    Embeds,
-}
-
-impl fmt::Display for PromptFeature {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Adapter => "adapters",
-            Self::Media => "media items",
-            Self::Salt => "cache salts",
-            Self::Embeds => "prompt embeddings",
-        })
+named! {
+    /// A feature of a prompt besides tokens.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum PromptFeature {
+        /// A LoRA adapter.
+        Adapter => "adapters",
+        /// Images, audio and the like.
+        Media => "media items",
+        /// A cache salt.
+        Salt => "cache salts",
+        /// Embeddings given instead of tokens.
+        Embeds => "prompt embeddings",
     }
 }

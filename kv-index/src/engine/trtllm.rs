@@ -46,8 +46,9 @@
 mod recompute;
 mod rules;
 
-use std::fmt;
 use std::str::FromStr;
+
+use super::named::named;
 
 pub(super) use rules::TrtllmRules;
 
@@ -86,22 +87,15 @@ impl TrtllmHashing {
     }
 }
 
-/// The form of TensorRT-LLM's hashes: what its events call `hash_algo`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum TrtllmForm {
-    /// `v1_block_key`: numbers mixed into 64 bits. The default.
-    V1BlockKey,
-    /// `v2_sha256`, or cut to 64 bits `v2_sha256_64`: a chain of SHA-256.
-    V2Sha256,
-}
-
-impl fmt::Display for TrtllmForm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::V1BlockKey => "v1_block_key",
-            Self::V2Sha256 => "v2_sha256",
-        })
+named! {
+    /// The form of TensorRT-LLM's hashes: what its events call `hash_algo`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum TrtllmForm {
+        /// `v1_block_key`: numbers mixed into 64 bits. The default.
+        V1BlockKey => "v1_block_key",
+        /// `v2_sha256`, or cut to 64 bits `v2_sha256_64`: a chain of SHA-256.
+        V2Sha256 => "v2_sha256",
     }
 }
 
