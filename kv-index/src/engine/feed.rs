@@ -26,7 +26,7 @@ use super::frames::{Message, ReplayReply};
 use super::incarnations::{BatchIncarnation, BatchStamp, Incarnations};
 #[cfg(feature = "trtllm")]
 use super::json::{TrtllmEvent, decode_trtllm};
-use super::translate::{OddSize, Reading, Translator};
+use super::translate::{OddSize, Translator};
 use super::verify::{Verifier, VerifyStats};
 
 use self::via::Via;
@@ -100,15 +100,8 @@ where
         change.clear();
         let clears = change.cache().clears;
         change.finish();
-        let reading = Reading {
-            mode: config.mode,
-            block_size: config.block_size,
-            accumulate: config.accumulate,
-            semantics: config.semantics,
-            max_pages: config.max_pages,
-        };
         let state = State {
-            translator: Translator::new(reading),
+            translator: Translator::new(config.clone()),
             incarnations: Incarnations::new(incarnation),
             verifier: config.verify.clone().map(Verifier::new),
             replay: Replay::default(),

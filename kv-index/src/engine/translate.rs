@@ -3,7 +3,7 @@
 //! Pure bookkeeping for one stream. It keeps what events leave unsaid (which group carries the prefix, which of
 //! our blocks an engine's name stands for) and counts everything it leaves out, by reason.
 
-use crate::block::{BlockHash, BlockSize, Parent};
+use crate::block::{BlockHash, Parent};
 use crate::chain::{ChainHasher, ChainSeed};
 use crate::event::EventSemantics;
 use crate::tier::Tier;
@@ -11,6 +11,7 @@ use crate::tier::Tier;
 use super::changes::Changes;
 use super::drop_reason::{DropCounts, DropReason};
 use super::event::{EngineBatch, EngineEvent, EngineMoved, EngineRemoved, EngineStored, TokenIds};
+use super::feed::EngineFeedConfig;
 use super::groups::{Groups, Standing};
 #[cfg(feature = "trtllm")]
 use super::json::TrtllmEvents;
@@ -30,22 +31,10 @@ pub enum HashMode {
     EngineHashes,
 }
 
-/// How a stream's events are to be read.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Reading {
-    pub(super) mode: HashMode,
-    /// Tokens in a block of the index.
-    pub(super) block_size: BlockSize,
-    /// Whether smaller pages may make up a block.
-    pub(super) accumulate: bool,
-    pub(super) semantics: EventSemantics,
-    pub(super) max_pages: usize,
-}
-
 /// One stream's normalizer.
 #[derive(Debug)]
 pub(super) struct Translator {
-    reading: Reading,
+    config: EngineFeedConfig,
     groups: Groups,
     /// Tokens in a page of the engine, once one was announced.
     page_size: Option<u32>,
@@ -62,9 +51,9 @@ pub(super) struct Translator {
 pub(super) struct OddSize(pub(super) u32);
 
 impl Translator {
-    pub(super) fn new(reading: Reading) -> Self {
+    pub(super) fn new(config: EngineFeedConfig) -> Self {
         Self {
-            reading,
+            config,
             groups: Groups::default(),
             page_size: None,
             pages: None,
@@ -88,17 +77,15 @@ impl Translator {
 
     /// What index events count: in the map, copies have been counted already, and what is told is names.
     pub(super) fn semantics(&self) -> EventSemantics {
-        if self.is_direct() { self.reading.semantics } else { EventSemantics::Copies }
+        if self.is_direct() { self.config.semantics } else { EventSemantics::Copies }
     }
 
     /// Whether the batch's blocks are of a size the index can have; looked at before anything is changed.
     ///
     /// What an engine that started anew says is not held against what the old one said.
     pub(super) fn check(&self, batch: &EngineBatch<'_>, anew: bool) -> Result<(), OddSize> {
-        if anew {
-            return Self::new(self.reading).check(batch, false);
-        }
-        let (mut groups, mut page_size) = (self.groups.clone(), self.page_size);
+        let (mut groups, mut page_size) =
+            if anew { (Groups::default(), None) } else { (self.groups.clone(), self.page_size) };
         for event in &batch.events {
             let EngineEvent::Stored(stored) = event else { continue };
             // Only what the prefix group has in GPU memory is surely the engine's own.
@@ -107,7 +94,7 @@ impl Translator {
                 && stored.block_size != 0
                 && !matches!(groups.stored(stored), Standing::Left(_));
             if own {
-                if !self.reading.fits(page_size, stored.block_size) {
+                if !self.config.fits(page_size, stored.block_size) {
                     return Err(OddSize(stored.block_size));
                 }
                 page_size = Some(stored.block_size);
@@ -216,9 +203,9 @@ impl Translator {
     }
 
     fn store_pages(&mut self, stored: &EngineStored<'_>, tier: Tier) {
-        let size = self.reading.block_size;
+        let size = self.config.block_size;
         let hasher;
-        let naming = match self.reading.mode {
+        let naming = match self.config.mode {
             HashMode::EngineHashes => Naming::Engine,
             HashMode::Tokens(model) => {
                 // Only a root's namespace matters: what follows inherits it from its parent's hash.
@@ -238,17 +225,17 @@ impl Translator {
             TokenIds::Wide(_) if matches!(naming, Naming::Engine) => &[],
             TokenIds::Wide(_) => return self.drop_counts.count(DropReason::WideTokens, stored.hashes.len()),
         };
-        let reading = &self.reading;
+        let config = &self.config;
         let pages = self.pages.get_or_insert_with(|| {
             let per_block = (size.tokens() as u32 / stored.block_size).try_into().unwrap_or(u16::MAX);
-            Pages::new(per_block, reading.max_pages)
+            Pages::new(per_block, config.max_pages)
         });
         let new = NewPages {
             names: &stored.hashes,
             before: stored.parent,
             tokens: (!stored.tokens.is_empty()).then_some(tokens),
             tier,
-            source: reading.semantics,
+            source: config.semantics,
             keys: &|page, place| page_keys(stored, page, place),
             naming,
         };
@@ -263,7 +250,7 @@ impl Translator {
         if let Standing::Left(reason) = self.groups.removed(removed) {
             return self.drop_counts.count(reason, blocks);
         }
-        let source = self.reading.semantics;
+        let source = self.config.semantics;
         // A source that states membership and names no medium means that the block is nowhere any more.
         let everywhere = source == EventSemantics::Membership && removed.medium.is_none();
         if self.is_direct() {
@@ -321,16 +308,16 @@ impl Translator {
 
     /// Whether the index's blocks are the engine's, under the engine's names: nothing needs looking up.
     fn is_direct(&self) -> bool {
-        let block = self.reading.block_size.tokens();
-        self.reading.mode == HashMode::EngineHashes && self.page_size.is_none_or(|size| size as usize == block)
+        let block = self.config.block_size.tokens();
+        self.config.mode == HashMode::EngineHashes && self.page_size.is_none_or(|size| size as usize == block)
     }
 
     fn fits(&self, size: u32) -> bool {
-        self.reading.fits(self.page_size, size)
+        self.config.fits(self.page_size, size)
     }
 }
 
-impl Reading {
+impl EngineFeedConfig {
     /// Whether engine blocks of this size make up blocks of the index, given the size of those before.
     fn fits(&self, known: Option<u32>, size: u32) -> bool {
         let block = self.block_size.tokens() as u32;

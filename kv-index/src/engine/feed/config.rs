@@ -58,7 +58,7 @@ impl EngineFeedConfig {
         Self::new(HashMode::EngineHashes, block_size)
     }
 
-    fn new(mode: HashMode, block_size: BlockSize) -> Self {
+    pub(in crate::engine) fn new(mode: HashMode, block_size: BlockSize) -> Self {
         Self {
             stream: StreamId::default(),
             first_sequence: 0,

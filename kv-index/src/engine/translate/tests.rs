@@ -1,6 +1,7 @@
 //! Normalizer cases: what is indexed, and what is dropped for which reason.
 
 use super::*;
+use crate::block::BlockSize;
 use crate::engine::{EngineHash, ExtraKey};
 use crate::event::Event;
 
@@ -10,7 +11,7 @@ fn size(tokens: u32) -> BlockSize {
 
 fn translator(mode: HashMode) -> Translator {
     let source = EventSemantics::Copies;
-    Translator::new(Reading { mode, block_size: size(2), accumulate: false, semantics: source, max_pages: 1000 })
+    Translator::new(EngineFeedConfig { semantics: source, max_pages: 1000, ..EngineFeedConfig::new(mode, size(2)) })
 }
 
 fn tokens() -> Translator {
@@ -202,8 +203,8 @@ fn a_block_size_is_refused_before_anything_is_changed() {
     assert_eq!(tokens().check(&batch(16, 1), false), Err(OddSize(16)));
     assert_eq!(tokens().check(&batch(1, 2), false), Err(OddSize(1)));
     assert_eq!(tokens().check(&batch(2, 1), false), Ok(()));
-    let reading = Reading { accumulate: true, block_size: size(6), ..tokens().reading };
-    let mut accumulating = Translator::new(reading);
+    let config = EngineFeedConfig { accumulate: true, block_size: size(6), ..tokens().config };
+    let mut accumulating = Translator::new(config.clone());
     assert_eq!(accumulating.check(&batch(4, 1), false), Err(OddSize(4)));
     assert_eq!(accumulating.check(&batch(12, 1), false), Err(OddSize(12)));
     assert_eq!(accumulating.check(&batch(2, 3), false), Ok(()));
