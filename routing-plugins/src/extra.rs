@@ -99,16 +99,3 @@ pub use score::session::SessionScorer;
 pub use score::tier::{TierScorer, TierWeights};
 
 pub(crate) use prepare::text_block;
-
-// For fleets of every width.
-const _: () = {
-    const fn scorer<S: routing_core::Scorer<16>>() {}
-    scorer::<AdapterScorer>();
-    scorer::<ContextRangeScorer>();
-    scorer::<HeadroomScorer<16>>();
-    scorer::<MetricScorer>();
-    scorer::<NoHitSpreadScorer<16>>();
-    scorer::<RoundRobinScorer<16>>();
-    scorer::<SessionScorer>();
-    scorer::<TierScorer>();
-};

@@ -36,20 +36,6 @@ pub use work_window::RecentWork;
 
 pub(crate) use prompt::{PromptReads, length, uncached};
 
-// For fleets of every width.
-const _: () = {
-    const fn scorer<S: routing_core::Scorer<16>>() {}
-    scorer::<CacheAffinityScorer<16>>();
-    scorer::<ExpectedWaitScorer<16>>();
-    scorer::<FirstTokenScorer<16>>();
-    scorer::<KvUtilizationScorer>();
-    scorer::<LeastLoadScorer<16>>();
-    scorer::<LinearCostScorer<16>>();
-    scorer::<LocalityScorer>();
-    scorer::<PrefillCostScorer<16>>();
-    scorer::<RecentWorkScorer<16>>();
-};
-
 #[cfg(all(test, feature = "serde"))]
 mod tests {
     use serde::de::DeserializeOwned;
