@@ -1,5 +1,6 @@
 //! Plugin registry: every stock plugin by the name of its type in documents.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use routing_core::{NoParameters, Registry, TypeTaken};
@@ -164,6 +165,16 @@ plugins! { fn register_extra, EXTRA, |state, parameters, declare|
 #[serde(try_from = "String")]
 struct TableName(String);
 
+impl TableName {
+    fn of_sessions() -> Self {
+        Self("sessions".to_owned())
+    }
+
+    fn of_turns() -> Self {
+        Self("turns".to_owned())
+    }
+}
+
 impl TryFrom<String> for TableName {
     type Error = &'static str;
 
@@ -174,58 +185,40 @@ impl TryFrom<String> for TableName {
 
 /// Which of the host's tables of sessions is meant.
 #[derive(serde::Deserialize)]
-#[serde(default)]
 struct TableParameters {
+    #[serde(default = "TableName::of_sessions")]
     table: TableName,
-}
-
-impl Default for TableParameters {
-    fn default() -> Self {
-        Self { table: TableName("sessions".to_owned()) }
-    }
 }
 
 /// Which of the host's tables of turns is meant.
 #[derive(serde::Deserialize)]
-#[serde(default)]
 struct TurnsParameters {
+    #[serde(default = "TableName::of_turns")]
     table: TableName,
-}
-
-impl Default for TurnsParameters {
-    fn default() -> Self {
-        Self { table: TableName("turns".to_owned()) }
-    }
 }
 
 /// A round robin picker's parameters, and its table.
 #[derive(serde::Deserialize)]
-#[serde(default)]
 struct RoundRobinPickerParameters {
+    #[serde(default = "TableName::of_turns")]
     table: TableName,
-    most: std::num::NonZeroUsize,
-}
-
-impl Default for RoundRobinPickerParameters {
-    fn default() -> Self {
-        Self { table: TurnsParameters::default().table, most: RoundRobinParameters::default().most }
-    }
+    #[serde(default = "most")]
+    most: NonZeroUsize,
 }
 
 /// A session picker's parameters, and its table.
 #[derive(serde::Deserialize)]
-#[serde(default)]
 struct SessionPickerParameters {
+    #[serde(default = "TableName::of_sessions")]
     table: TableName,
-    most: std::num::NonZeroUsize,
-    when_refused: crate::pick::WhenRefused,
+    #[serde(default = "most")]
+    most: NonZeroUsize,
+    #[serde(default)]
+    when_refused: WhenRefused,
 }
 
-impl Default for SessionPickerParameters {
-    fn default() -> Self {
-        let SessionParameters { most, when_refused } = SessionParameters::default();
-        Self { table: TableParameters::default().table, most, when_refused }
-    }
+fn most() -> NonZeroUsize {
+    MOST
 }
 
 #[cfg(test)]
