@@ -11,65 +11,66 @@ use std::time::Duration;
 
 use routing_core::batch::BatchCosts;
 
-use crate::parameters::{Amount, Positive};
+use crate::parameters::{Amount, Positive, parameters};
 
 pub use fit::{Fit, FitError, RelativeError};
 pub use table::{DecodeRow, Measurements, MixedRow, PrefillRow};
 
-/// Seconds of one engine step, by what is in it.
-///
-/// A step has prefill chunks of `n` new tokens after `c` cached ones each, and `b` decoding sequences with `x` tokens of context
-/// in all. With [`Products::Additive`] it takes
-///
-/// ```text
-/// base + per_token · Σn + Σ(per_pair · n · (c + n / 2) + per_cached · c) + per_sequence · b + per_context · x
-/// ```
-///
-/// where `base` is [`fixed`](Self::fixed) of a step that prefills, [`decode_step`](Self::decode_step) of one that decodes, and
-/// the larger of a step that does both. With [`Products::Roofline`] the first two terms are
-/// `sqrt(base² + (per_token · (Σn + b))²)`. A pair is a new token and one before it that it attends to.
-///
-/// [`fit`](Self::fit) makes one from [`Measurements`]. The default is the additive fit to a Llama-8B-shaped model on one H200 (PyTorch
-/// SDPA, bf16; 24 prefills of 128 to 100,000 new tokens after 0 to 75,000 cached ones, 9 decode steps). The relative error is
-/// 18% in the mean for prefill and 6% for decode. A cold prompt of 100,000 tokens takes 10.3 s by the model and took 7.2;
-/// 128 tokens after 75,000 cached ones took 2.6 times as long as the model says, without a fused kernel. Fit your own device
-/// and model; what matters for routing is how the numbers stand to each other.
-///
-/// # Examples
-///
-/// ```
-/// use std::time::Duration;
-///
-/// use routing_plugins::CostModel;
-///
-/// let model = CostModel::default();
-/// assert!(model.prefill(0, 8_192) > Duration::from_millis(200));
-/// assert!(model.prefill(8_064, 128) < Duration::from_millis(30));
-/// let mixed = model.step(&[(0, 8_192)], 32, 32 * 1_024);
-/// assert!(mixed < model.prefill(0, 8_192) + model.decode(32, 1_024));
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default, deny_unknown_fields))]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
-pub struct CostModel {
-    /// How the matrix products add to the fixed part; additive by default.
-    pub products: Products,
-    /// Seconds of every step that prefills; 0.0224 by default.
-    pub fixed: Amount,
-    /// Seconds for each new token; 1.65e-5 by default.
-    pub per_token: Amount,
-    /// Seconds for each pair of a new token and one before it; 1.73e-9 by default.
-    pub per_pair: Amount,
-    /// Seconds for each cached token that a chunk follows; 0 by default.
-    pub per_cached: Amount,
-    /// Seconds of every step that decodes; 0.0171 by default.
-    pub decode_step: Amount,
-    /// Seconds for each decoding sequence; 6.07e-5 by default.
-    pub per_sequence: Amount,
-    /// Seconds for each token in the contexts of decoding sequences; 3.3e-7 by default.
-    pub per_context: Amount,
-    /// New tokens of a full step; 8,192 by default. A longer prompt takes several steps, each with its share of decoding.
-    pub step_tokens: Positive,
+parameters! {
+    /// Seconds of one engine step, by what is in it.
+    ///
+    /// A step has prefill chunks of `n` new tokens after `c` cached ones each, and `b` decoding sequences with `x` tokens of context
+    /// in all. With [`Products::Additive`] it takes
+    ///
+    /// ```text
+    /// base + per_token · Σn + Σ(per_pair · n · (c + n / 2) + per_cached · c) + per_sequence · b + per_context · x
+    /// ```
+    ///
+    /// where `base` is [`fixed`](Self::fixed) of a step that prefills, [`decode_step`](Self::decode_step) of one that decodes, and
+    /// the larger of a step that does both. With [`Products::Roofline`] the first two terms are
+    /// `sqrt(base² + (per_token · (Σn + b))²)`. A pair is a new token and one before it that it attends to.
+    ///
+    /// [`fit`](Self::fit) makes one from [`Measurements`]. The default is the additive fit to a Llama-8B-shaped model on one H200 (PyTorch
+    /// SDPA, bf16; 24 prefills of 128 to 100,000 new tokens after 0 to 75,000 cached ones, 9 decode steps). The relative error is
+    /// 18% in the mean for prefill and 6% for decode. A cold prompt of 100,000 tokens takes 10.3 s by the model and took 7.2;
+    /// 128 tokens after 75,000 cached ones took 2.6 times as long as the model says, without a fused kernel. Fit your own device
+    /// and model; what matters for routing is how the numbers stand to each other.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use routing_plugins::CostModel;
+    ///
+    /// let model = CostModel::default();
+    /// assert!(model.prefill(0, 8_192) > Duration::from_millis(200));
+    /// assert!(model.prefill(8_064, 128) < Duration::from_millis(30));
+    /// let mixed = model.step(&[(0, 8_192)], 32, 32 * 1_024);
+    /// assert!(mixed < model.prefill(0, 8_192) + model.decode(32, 1_024));
+    /// ```
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+    pub struct CostModel {
+        /// How the matrix products add to the fixed part; additive by default.
+        pub products: Products = Products::Additive,
+        /// Seconds of every step that prefills; 0.0224 by default.
+        pub fixed: Amount = const { Amount::constant(0.0224) },
+        /// Seconds for each new token; 1.65e-5 by default.
+        pub per_token: Amount = const { Amount::constant(1.65e-5) },
+        /// Seconds for each pair of a new token and one before it; 1.73e-9 by default.
+        pub per_pair: Amount = const { Amount::constant(1.73e-9) },
+        /// Seconds for each cached token that a chunk follows; 0 by default.
+        pub per_cached: Amount = Amount::ZERO,
+        /// Seconds of every step that decodes; 0.0171 by default.
+        pub decode_step: Amount = const { Amount::constant(0.0171) },
+        /// Seconds for each decoding sequence; 6.07e-5 by default.
+        pub per_sequence: Amount = const { Amount::constant(6.07e-5) },
+        /// Seconds for each token in the contexts of decoding sequences; 3.3e-7 by default.
+        pub per_context: Amount = const { Amount::constant(3.3e-7) },
+        /// New tokens of a full step; 8,192 by default. A longer prompt takes several steps, each with its share of decoding.
+        pub step_tokens: Positive = const { Positive::constant(8_192.0) },
+    }
 }
 
 /// How the time of a step's matrix products follows from its tokens.
@@ -83,22 +84,6 @@ pub enum Products {
     /// A smooth roofline, the root of the sum of squares: weights are read while tokens are computed, and decoding sequences
     /// share the products with new tokens.
     Roofline,
-}
-
-impl Default for CostModel {
-    fn default() -> Self {
-        Self {
-            products: Products::Additive,
-            fixed: const { Amount::constant(0.0224) },
-            per_token: const { Amount::constant(1.65e-5) },
-            per_pair: const { Amount::constant(1.73e-9) },
-            per_cached: Amount::ZERO,
-            decode_step: const { Amount::constant(0.0171) },
-            per_sequence: const { Amount::constant(6.07e-5) },
-            per_context: const { Amount::constant(3.3e-7) },
-            step_tokens: const { Positive::new(8_192.0).expect("above 0") },
-        }
-    }
 }
 
 impl CostModel {

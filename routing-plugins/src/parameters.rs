@@ -1,102 +1,96 @@
-//! Range-checked numbers: parameters that are valid by construction.
+//! Parameters with their defaults, and range-checked numbers: parameters that are valid by construction.
 
-/// A number in 0..=1.
-#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(try_from = "f64"))]
-pub struct Fraction(f32);
+/// Defines parameters that a host fills in by name, each with its default beside it.
+macro_rules! parameters {
+    (
+        $(#[$attribute:meta])*
+        pub struct $name:ident {
+            $($(#[$field_attribute:meta])* pub $field:ident: $type:ty = $default:expr,)+
+        }
+    ) => {
+        #[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
+        $(#[$attribute])*
+        #[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
+        pub struct $name {
+            $($(#[$field_attribute])* pub $field: $type,)+
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self { $($field: $default,)+ }
+            }
+        }
+    };
+}
+
+pub(crate) use parameters;
+
+/// Defines a number that is in its range by construction.
+macro_rules! number {
+    ($(#[$attribute:meta])* $name:ident($inner:ty) in $range:literal, $number:ident: $within:expr) => {
+        $(#[$attribute])*
+        #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+        #[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(try_from = "f64"))]
+        pub struct $name($inner);
+
+        impl $name {
+            #[doc = concat!("A number, if it is ", $range, ".")]
+            #[must_use]
+            pub const fn new($number: $inner) -> Option<Self> {
+                if $within { Some(Self($number)) } else { None }
+            }
+
+            /// The number.
+            #[must_use]
+            pub const fn get(self) -> $inner {
+                self.0
+            }
+
+            /// A number that is known to be one, where constants are made.
+            pub(crate) const fn constant(number: $inner) -> Self {
+                Self::new(number).expect("a constant is in range")
+            }
+        }
+
+        impl TryFrom<f64> for $name {
+            type Error = OutOfRange;
+
+            fn try_from(number: f64) -> Result<Self, OutOfRange> {
+                Self::new(number as $inner).ok_or(OutOfRange { range: $range, found: number })
+            }
+        }
+    };
+}
+
+number! {
+    /// A number in 0..=1.
+    #[derive(Default)]
+    Fraction(f32) in "0..=1", number: number >= 0.0 && number <= 1.0
+}
 
 impl Fraction {
     /// None of it.
     pub const ZERO: Self = Self(0.0);
     /// All of it.
     pub const ONE: Self = Self(1.0);
-
-    /// A number, if it is in 0..=1.
-    #[must_use]
-    pub const fn new(number: f32) -> Option<Self> {
-        if number >= 0.0 && number <= 1.0 { Some(Self(number)) } else { None }
-    }
-
-    /// The number.
-    #[must_use]
-    pub const fn get(self) -> f32 {
-        self.0
-    }
 }
 
-impl TryFrom<f64> for Fraction {
-    type Error = OutOfRange;
-
-    fn try_from(number: f64) -> Result<Self, OutOfRange> {
-        Self::new(number as f32).ok_or(OutOfRange { range: "0..=1", found: number })
-    }
+number! {
+    /// A finite number above 0.
+    Positive(f64) in "above 0 and finite", number: number > 0.0 && number.is_finite()
 }
 
-/// A finite number above 0.
-#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(try_from = "f64"))]
-pub struct Positive(f64);
-
-impl Positive {
-    /// A number, if it is finite and above 0.
-    #[must_use]
-    pub const fn new(number: f64) -> Option<Self> {
-        if number > 0.0 && number.is_finite() { Some(Self(number)) } else { None }
-    }
-
-    /// The number.
-    #[must_use]
-    pub const fn get(self) -> f64 {
-        self.0
-    }
+number! {
+    /// A finite number, 0 or above.
+    #[derive(Default)]
+    Amount(f64) in "0 or above and finite", number: number >= 0.0 && number.is_finite()
 }
-
-impl TryFrom<f64> for Positive {
-    type Error = OutOfRange;
-
-    fn try_from(number: f64) -> Result<Self, OutOfRange> {
-        Self::new(number).ok_or(OutOfRange { range: "above 0 and finite", found: number })
-    }
-}
-
-/// A finite number, 0 or above.
-#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(try_from = "f64"))]
-pub struct Amount(f64);
 
 impl Amount {
     /// Nothing.
     pub const ZERO: Self = Self(0.0);
     /// Counted as it is.
     pub const ONE: Self = Self(1.0);
-
-    /// A number, if it is finite and not below 0.
-    #[must_use]
-    pub const fn new(number: f64) -> Option<Self> {
-        if number >= 0.0 && number.is_finite() { Some(Self(number)) } else { None }
-    }
-
-    /// The number.
-    #[must_use]
-    pub const fn get(self) -> f64 {
-        self.0
-    }
-
-    /// A number that is known to be one, where constants are made.
-    pub(crate) const fn constant(number: f64) -> Self {
-        match Self::new(number) {
-            Some(amount) => amount,
-            None => Self::ZERO,
-        }
-    }
-}
-
-impl TryFrom<f64> for Amount {
-    type Error = OutOfRange;
-
-    fn try_from(number: f64) -> Result<Self, OutOfRange> {
-        Self::new(number).ok_or(OutOfRange { range: "0 or above and finite", found: number })
-    }
 }
 
 /// A number that a parameter does not take. An operator's to fix.

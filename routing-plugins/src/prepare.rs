@@ -4,25 +4,21 @@ mod block_hash;
 mod given_chain;
 mod given_tokens;
 mod hash_key;
-mod hash_key_slot;
 mod key;
 mod loads;
 mod prefix_match;
 mod session_key;
-mod session_slot;
 #[cfg(test)]
 pub(crate) mod tests;
 pub(crate) mod text_chain;
 
 pub use block_hash::{BlockHashParameters, BlockHashPreparer};
 pub use given_tokens::{GivenTokensPreparer, OnTokenizeFailure, TokensParameters};
-pub use hash_key::{HashKeyParameters, HashKeyPreparer};
-pub use hash_key_slot::HashKey;
+pub use hash_key::{HashKey, HashKeyParameters, HashKeyPreparer};
 pub use key::KeySource;
 pub use loads::{LoadParameters, LoadPreparer, LoadTable, Loads};
 pub use prefix_match::PrefixMatchPreparer;
-pub use session_key::{SessionKeyParameters, SessionKeyPreparer};
-pub use session_slot::Session;
+pub use session_key::{Session, SessionKeyParameters, SessionKeyPreparer};
 
 pub(crate) use block_hash::{PromptChain, PromptHasher};
 pub(crate) use prefix_match::HashedPrefix;

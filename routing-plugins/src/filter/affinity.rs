@@ -5,35 +5,24 @@ use routing_core::{Declare, Filter, PluginError, PrefixMatches, Read, RoutingCon
 
 #[cfg(feature = "serde")]
 use super::checks;
-use crate::parameters::{Fraction, Positive};
+use crate::parameters::{Fraction, Positive, parameters};
+use crate::pick::chance::mix;
 use crate::prepare::{LoadTable, Loads};
 
-/// What [`AffinityFilter`] takes.
-#[derive(Clone, Copy, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
-pub struct AffinityParameters {
-    /// The share of the prompt's blocks that a pod must hold, above 0; 0.8 unless given.
-    #[cfg_attr(feature = "serde", serde(deserialize_with = "checks::some"))]
-    pub share: Fraction,
-    /// How many seconds longer a request may wait for that, at most; 18 unless given. Where it is null, any time.
-    pub most_wait: Option<Positive>,
-    /// Tokens of prompts that a pod computes in a second; 16,000 unless given. Measure it.
-    pub prefill_rate: Positive,
-    /// How often the filter keeps everybody, so that other pods come to hold prompts too, below 1; 0 unless given, never.
-    #[cfg_attr(feature = "serde", serde(deserialize_with = "checks::part"))]
-    pub explore: Fraction,
-}
-
-impl Default for AffinityParameters {
-    fn default() -> Self {
-        const SHARE: Fraction = match Fraction::new(0.8) {
-            Some(share) => share,
-            None => panic!("a default is in range"),
-        };
-        const MOST_WAIT: Positive = Positive::new(18.0).expect("above 0");
-        const PREFILL_RATE: Positive = Positive::new(16_000.0).expect("above 0");
-        Self { share: SHARE, most_wait: Some(MOST_WAIT), prefill_rate: PREFILL_RATE, explore: Fraction::ZERO }
+parameters! {
+    /// What [`AffinityFilter`] takes.
+    #[derive(Clone, Copy, Debug)]
+    pub struct AffinityParameters {
+        /// The share of the prompt's blocks that a pod must hold, above 0; 0.8 unless given.
+        #[cfg_attr(feature = "serde", serde(deserialize_with = "checks::some"))]
+        pub share: Fraction = const { Fraction::constant(0.8) },
+        /// How many seconds longer a request may wait for that, at most; 18 unless given. Where it is null, any time.
+        pub most_wait: Option<Positive> = const { Positive::new(18.0) },
+        /// Tokens of prompts that a pod computes in a second; 16,000 unless given. Measure it.
+        pub prefill_rate: Positive = const { Positive::constant(16_000.0) },
+        /// How often the filter keeps everybody, so that other pods come to hold prompts too, below 1; 0 unless given, never.
+        #[cfg_attr(feature = "serde", serde(deserialize_with = "checks::part"))]
+        pub explore: Fraction = Fraction::ZERO,
     }
 }
 
@@ -94,11 +83,8 @@ impl<const W: usize> Filter<W> for AffinityFilter<W> {
 
 /// A number in 0..1 by a seed; not the one that ties are decided by.
 fn chance(seed: u64) -> f64 {
-    let mut z = seed ^ 0xa076_1d64_78bd_642f;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     // 53 bits are as many as a double tells apart.
-    ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+    (mix(seed ^ 0xa076_1d64_78bd_642f) >> 11) as f64 / (1_u64 << 53) as f64
 }
 
 #[cfg(test)]

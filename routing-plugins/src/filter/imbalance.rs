@@ -5,29 +5,19 @@ use routing_core::{Declare, Filter, PluginError, Read, RoutingContext};
 
 use super::metric::Metric;
 use super::retain::retain;
-use crate::parameters::{Amount, Positive};
+use crate::parameters::{Amount, Positive, parameters};
 use crate::prepare::Loads;
 
-/// What [`ImbalanceFilter`] takes.
-#[derive(Clone, Copy, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
-pub struct ImbalanceParameters {
-    /// What is compared; requests, unless given.
-    pub by: Metric,
-    /// By how much the most loaded candidate must exceed the least loaded; 64, unless given.
-    pub difference: Amount,
-    /// How many times as much it must have; 1.5, unless given.
-    pub ratio: Positive,
-}
-
-impl Default for ImbalanceParameters {
-    fn default() -> Self {
-        Self {
-            by: Metric::Requests,
-            difference: const { Amount::constant(64.0) },
-            ratio: const { Positive::new(1.5).expect("above 0") },
-        }
+parameters! {
+    /// What [`ImbalanceFilter`] takes.
+    #[derive(Clone, Copy, Debug)]
+    pub struct ImbalanceParameters {
+        /// What is compared; requests, unless given.
+        pub by: Metric = Metric::Requests,
+        /// By how much the most loaded candidate must exceed the least loaded; 64, unless given.
+        pub difference: Amount = const { Amount::constant(64.0) },
+        /// How many times as much it must have; 1.5, unless given.
+        pub ratio: Positive = const { Positive::constant(1.5) },
     }
 }
 

@@ -2,7 +2,7 @@
 
 use kv_index::BlockSize;
 
-use crate::parameters::Amount;
+use crate::parameters::{Amount, parameters};
 
 /// What a request costs its pod, as far as it is known when it is sent.
 ///
@@ -55,18 +55,18 @@ impl Work {
     }
 }
 
-/// How many tokens an answer is taken to have before it is known.
-///
-/// `min(round(ratio × prompt), client's cap, most)`, where caps that are not there do not count. A cap of 0 is a cap: such a
-/// request is prefill alone.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
-pub struct OutputEstimate {
-    /// Tokens of the answer for each token of the prompt; 1.5 unless given. With 0, answers are not counted.
-    pub ratio: Amount,
-    /// What the operator takes for the longest answer; none unless given.
-    pub most: Option<u32>,
+parameters! {
+    /// How many tokens an answer is taken to have before it is known.
+    ///
+    /// `min(round(ratio × prompt), client's cap, most)`, where caps that are not there do not count. A cap of 0 is a cap: such
+    /// a request is prefill alone.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct OutputEstimate {
+        /// Tokens of the answer for each token of the prompt; 1.5 unless given. With 0, answers are not counted.
+        pub ratio: Amount = const { Amount::constant(1.5) },
+        /// What the operator takes for the longest answer; none unless given.
+        pub most: Option<u32> = None,
+    }
 }
 
 impl OutputEstimate {
@@ -77,12 +77,6 @@ impl OutputEstimate {
         // A cast from a float saturates.
         let guess = (self.ratio.get() * prompt_tokens as f64).round() as u64;
         [client, self.most].into_iter().flatten().map(u64::from).fold(guess, u64::min)
-    }
-}
-
-impl Default for OutputEstimate {
-    fn default() -> Self {
-        Self { ratio: const { Amount::constant(1.5) }, most: None }
     }
 }
 

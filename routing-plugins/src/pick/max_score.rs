@@ -7,22 +7,17 @@ use routing_core::{Declare, Picker, PluginError, Ranking, Read, RoutingContext, 
 
 use super::chance::draw;
 use super::least::{ordered, rank_least};
+use crate::parameters::parameters;
 use crate::prepare::HashedPrefix;
 
-/// What [`MaxScorePicker`] takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
-pub struct MaxScoreParameters {
-    /// How many candidates are ranked; 3 unless given.
-    pub most: NonZeroUsize,
-    /// Who goes first among equals; by the request's seed unless given.
-    pub ties: Ties,
-}
-
-impl Default for MaxScoreParameters {
-    fn default() -> Self {
-        Self { most: super::MOST, ties: Ties::default() }
+parameters! {
+    /// What [`MaxScorePicker`] takes.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct MaxScoreParameters {
+        /// How many candidates are ranked; 3 unless given.
+        pub most: NonZeroUsize = super::MOST,
+        /// Who goes first among equals; by the request's seed unless given.
+        pub ties: Ties = Ties::BySeed,
     }
 }
 

@@ -8,19 +8,14 @@ use routing_core::{Declare, Picker, PluginError, Ranking, RoutingContext, Totals
 
 use super::least::rank_least;
 use super::round_robin_order::RoundRobinOrder;
+use crate::parameters::parameters;
 
-/// What [`RoundRobinPicker`] takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
-pub struct RoundRobinParameters {
-    /// How many candidates are ranked; 3 unless given.
-    pub most: NonZeroUsize,
-}
-
-impl Default for RoundRobinParameters {
-    fn default() -> Self {
-        Self { most: super::MOST }
+parameters! {
+    /// What [`RoundRobinPicker`] takes.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct RoundRobinParameters {
+        /// How many candidates are ranked; 3 unless given.
+        pub most: NonZeroUsize = super::MOST,
     }
 }
 

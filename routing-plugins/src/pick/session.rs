@@ -7,22 +7,17 @@ use kv_index::{Pod, PodId};
 use routing_core::{Declare, Picker, PluginError, Ranking, Read, RoutingContext, Totals};
 
 use super::sessions::Sessions;
+use crate::parameters::parameters;
 use crate::prepare::Session;
 
-/// What [`SessionPicker`] takes. How many sessions are remembered and how long is said of [`Sessions`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
-pub struct SessionParameters {
-    /// How many candidates are ranked; 3 unless given.
-    pub most: NonZeroUsize,
-    /// What becomes of a session whose pod is there but no candidate; it moves at once unless given.
-    pub when_refused: WhenRefused,
-}
-
-impl Default for SessionParameters {
-    fn default() -> Self {
-        Self { most: super::MOST, when_refused: WhenRefused::default() }
+parameters! {
+    /// What [`SessionPicker`] takes. How many sessions are remembered and how long is said of [`Sessions`].
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct SessionParameters {
+        /// How many candidates are ranked; 3 unless given.
+        pub most: NonZeroUsize = super::MOST,
+        /// What becomes of a session whose pod is there but no candidate; it moves at once unless given.
+        pub when_refused: WhenRefused = WhenRefused::Rebind,
     }
 }
 

@@ -10,23 +10,16 @@ use parking_lot::{Mutex, MutexGuard};
 use shard::Shard;
 
 use super::chance::mix;
+use crate::parameters::parameters;
 
-/// How many sessions are remembered, and how long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
-#[expect(clippy::exhaustive_structs, reason = "limits that a host fills in by name")]
-pub struct SessionLimits {
-    /// Sessions at most; 65,536 unless given.
-    pub most: NonZeroUsize,
-    /// Seconds after its last request that a session is forgotten; 300 unless given.
-    pub ttl_seconds: NonZeroU32,
-}
-
-impl Default for SessionLimits {
-    fn default() -> Self {
-        const MOST: NonZeroUsize = NonZeroUsize::new(65_536).expect("not zero");
-        const TTL: NonZeroU32 = NonZeroU32::new(300).expect("not zero");
-        Self { most: MOST, ttl_seconds: TTL }
+parameters! {
+    /// How many sessions are remembered, and how long.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct SessionLimits {
+        /// Sessions at most; 65,536 unless given.
+        pub most: NonZeroUsize = const { NonZeroUsize::new(65_536).expect("not 0") },
+        /// Seconds after its last request that a session is forgotten; 300 unless given.
+        pub ttl_seconds: NonZeroU32 = const { NonZeroU32::new(300).expect("not 0") },
     }
 }
 

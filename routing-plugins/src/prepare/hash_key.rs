@@ -2,35 +2,36 @@
 
 use std::num::NonZeroUsize;
 
-use routing_core::{Declare, PluginError, PrepareContext, Preparer, TryRead, Write};
+use routing_core::{Declare, PluginError, PrepareContext, Preparer, Slot, TryRead, Write};
 
-use super::hash_key_slot::HashKey;
 use super::key::KeySource;
+use crate::parameters::parameters;
 use crate::tokens::PromptTokens;
 
-/// What [`HashKeyPreparer`] takes.
-#[derive(Clone, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
-pub struct HashKeyParameters {
-    /// Where to look, in this order; unless given, the header `x-session-id`, the body's `session_id` and `user`, and the
-    /// first 32 tokens or 128 bytes of the prompt. Longer beginnings tell more prompts apart, and each turn of a conversation
-    /// that is shorter still has a key of its own.
-    #[cfg_attr(feature = "serde", serde(deserialize_with = "super::key::read_sources"))]
-    pub from: Vec<KeySource>,
+/// What a consistent hash places a request by.
+#[derive(Debug)]
+pub struct HashKey;
+
+impl Slot for HashKey {
+    type Value = u64;
+    const NAME: &'static str = "hash.key";
 }
 
-impl Default for HashKeyParameters {
-    fn default() -> Self {
-        let number = |number| NonZeroUsize::new(number).unwrap_or(NonZeroUsize::MIN);
-        let from = vec![
+parameters! {
+    /// What [`HashKeyPreparer`] takes.
+    #[derive(Clone, Debug)]
+    pub struct HashKeyParameters {
+        /// Where to look, in this order; unless given, the header `x-session-id`, the body's `session_id` and `user`, and the
+        /// first 32 tokens or 128 bytes of the prompt. Longer beginnings tell more prompts apart, and each turn of a conversation
+        /// that is shorter still has a key of its own.
+        #[cfg_attr(feature = "serde", serde(deserialize_with = "super::key::read_sources"))]
+        pub from: Vec<KeySource> = vec![
             KeySource::Header("x-session-id".to_owned()),
             KeySource::Body("session_id".to_owned()),
             KeySource::Body("user".to_owned()),
-            KeySource::Tokens(number(32)),
-            KeySource::Text(number(128)),
-        ];
-        Self { from }
+            KeySource::Tokens(const { NonZeroUsize::new(32).expect("not 0") }),
+            KeySource::Text(const { NonZeroUsize::new(128).expect("not 0") }),
+        ],
     }
 }
 

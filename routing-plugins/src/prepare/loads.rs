@@ -7,6 +7,7 @@ use kv_index::{DEFAULT_POD_WORDS, PodId, PodSet};
 use routing_core::{Declare, Fleet, Parts, PluginError, PrepareContext, Preparer, Slot, Write};
 
 use crate::load::{Figures, LoadTracker, MergedLoads, PodLoad};
+use crate::parameters::parameters;
 
 /// What every pod has to do.
 ///
@@ -118,19 +119,13 @@ impl FromIterator<(PodId, PodLoad)> for LoadTable {
     }
 }
 
-/// What [`LoadPreparer`] takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
-pub struct LoadParameters {
-    /// How old, in milliseconds, a report may be before it is [stale](PodLoad::stale); 10 000 unless given. With 0, all
-    /// are but those of the decision's own instant.
-    pub stale_after_ms: u32,
-}
-
-impl Default for LoadParameters {
-    fn default() -> Self {
-        Self { stale_after_ms: 10_000 }
+parameters! {
+    /// What [`LoadPreparer`] takes.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct LoadParameters {
+        /// How old, in milliseconds, a report may be before it is [stale](PodLoad::stale); 10 000 unless given. With 0, all
+        /// are but those of the decision's own instant.
+        pub stale_after_ms: u32 = 10_000,
     }
 }
 

@@ -1,31 +1,33 @@
 //! Session key of a request.
 
-use routing_core::{Declare, PluginError, PrepareContext, Preparer, TryRead, Write};
+use routing_core::{Declare, PluginError, PrepareContext, Preparer, Slot, TryRead, Write};
 
 use super::key::KeySource;
-use super::session_slot::Session;
+use crate::parameters::parameters;
 use crate::tokens::PromptTokens;
 
-/// What [`SessionKeyPreparer`] takes.
-#[derive(Clone, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
-pub struct SessionKeyParameters {
-    /// Where to look, in this order; unless given, the header `x-session-id`, the cookie `session`, and the body's
-    /// `session_id` and `user`.
-    #[cfg_attr(feature = "serde", serde(deserialize_with = "super::key::read_sources"))]
-    pub from: Vec<KeySource>,
+/// The session that a request belongs to, as a hash of its name that is the same in every gateway; none if it has none.
+#[derive(Debug)]
+pub struct Session;
+
+impl Slot for Session {
+    type Value = Option<u64>;
+    const NAME: &'static str = "session.key";
 }
 
-impl Default for SessionKeyParameters {
-    fn default() -> Self {
-        let from = vec![
+parameters! {
+    /// What [`SessionKeyPreparer`] takes.
+    #[derive(Clone, Debug)]
+    pub struct SessionKeyParameters {
+        /// Where to look, in this order; unless given, the header `x-session-id`, the cookie `session`, and the body's
+        /// `session_id` and `user`.
+        #[cfg_attr(feature = "serde", serde(deserialize_with = "super::key::read_sources"))]
+        pub from: Vec<KeySource> = vec![
             KeySource::Header("x-session-id".to_owned()),
             KeySource::Cookie("session".to_owned()),
             KeySource::Body("session_id".to_owned()),
             KeySource::Body("user".to_owned()),
-        ];
-        Self { from }
+        ],
     }
 }
 

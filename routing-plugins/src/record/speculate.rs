@@ -7,22 +7,17 @@ use std::time::Duration;
 use kv_index::{DEFAULT_POD_WORDS, Index};
 use routing_core::{Declare, PlanStep, PluginError, PrefixMatches, Read, Recorder, RoutingContext, TryRead};
 
+use crate::parameters::parameters;
 use crate::prepare::PromptChain;
 use crate::tokens::PromptTokens;
 
-/// What [`SpeculateRecorder`] takes.
-#[derive(Clone, Copy, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
-pub struct SpeculateParameters {
-    /// How long an entry lasts that no event confirms, in milliseconds; 2,000 unless given. It should outlast the wait for
-    /// a first token: events come when blocks are full.
-    pub ttl_ms: NonZeroU32,
-}
-
-impl Default for SpeculateParameters {
-    fn default() -> Self {
-        Self { ttl_ms: NonZeroU32::new(2_000).unwrap_or(NonZeroU32::MIN) }
+parameters! {
+    /// What [`SpeculateRecorder`] takes.
+    #[derive(Clone, Copy, Debug)]
+    pub struct SpeculateParameters {
+        /// How long an entry lasts that no event confirms, in milliseconds; 2,000 unless given. It should outlast the wait for
+        /// a first token: events come when blocks are full.
+        pub ttl_ms: NonZeroU32 = const { NonZeroU32::new(2_000).expect("not 0") },
     }
 }
 

@@ -7,27 +7,20 @@ use routing_core::{Declare, PluginError, PrefixMatches, Read, RoutingContext, Sc
 
 use super::normalize;
 use crate::extra::{HeldTiers, TierWeights};
-use crate::parameters::Fraction;
+use crate::parameters::{Fraction, parameters};
 use crate::prepare::PromptChain;
 
-/// What [`CacheAffinityScorer`] takes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
-pub struct CacheAffinityParameters {
-    /// How much the held length counts against the held share; 0, unless given: only the share counts.
-    pub length_weight: Fraction,
-    /// The held length, in tokens, from which on more is no better; 8192, unless given.
-    pub length_scale: NonZeroU32,
-    /// What a block counts by the fastest tier it lies in; without them, as much in every tier. They take a
-    /// [`TierMatchPreparer`](crate::extra::TierMatchPreparer).
-    pub tiers: Option<TierWeights>,
-}
-
-impl Default for CacheAffinityParameters {
-    fn default() -> Self {
-        let length_scale = const { NonZeroU32::new(8192).expect("not 0") };
-        Self { length_weight: Fraction::ZERO, length_scale, tiers: None }
+parameters! {
+    /// What [`CacheAffinityScorer`] takes.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct CacheAffinityParameters {
+        /// How much the held length counts against the held share; 0, unless given: only the share counts.
+        pub length_weight: Fraction = Fraction::ZERO,
+        /// The held length, in tokens, from which on more is no better; 8192, unless given.
+        pub length_scale: NonZeroU32 = const { NonZeroU32::new(8192).expect("not 0") },
+        /// What a block counts by the fastest tier it lies in; without them, as much in every tier. They take a
+        /// [`TierMatchPreparer`](crate::extra::TierMatchPreparer).
+        pub tiers: Option<TierWeights> = None,
     }
 }
 

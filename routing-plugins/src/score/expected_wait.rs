@@ -5,30 +5,19 @@ use routing_core::{Declare, PluginError, Read, RoutingContext, Scorer, Scores};
 
 use super::normalize;
 use super::prompt::PromptReads;
-use crate::parameters::Amount;
-use crate::parameters::Positive;
+use crate::parameters::{Amount, Positive, parameters};
 use crate::prepare::Loads;
 
-/// What [`ExpectedWaitScorer`] takes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
-pub struct ExpectedWaitParameters {
-    /// Tokens that a pod works off in a second; 10,000, unless given.
-    pub tokens_per_second: Positive,
-    /// Tokens that a request has left which was not sent from here; 512, unless given.
-    pub foreign_request_tokens: Amount,
-    /// What a KV cache that is half full counts, in seconds; 0.1, unless given.
-    pub kv_seconds: Amount,
-}
-
-impl Default for ExpectedWaitParameters {
-    fn default() -> Self {
-        Self {
-            tokens_per_second: const { Positive::new(10_000.0).expect("above 0") },
-            foreign_request_tokens: const { Amount::constant(512.0) },
-            kv_seconds: const { Amount::constant(0.1) },
-        }
+parameters! {
+    /// What [`ExpectedWaitScorer`] takes.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct ExpectedWaitParameters {
+        /// Tokens that a pod works off in a second; 10,000, unless given.
+        pub tokens_per_second: Positive = const { Positive::constant(10_000.0) },
+        /// Tokens that a request has left which was not sent from here; 512, unless given.
+        pub foreign_request_tokens: Amount = const { Amount::constant(512.0) },
+        /// What a KV cache that is half full counts, in seconds; 0.1, unless given.
+        pub kv_seconds: Amount = const { Amount::constant(0.1) },
     }
 }
 

@@ -9,29 +9,22 @@ use super::normalize;
 use super::prompt::PromptReads;
 use super::work_window::RecentWork;
 use crate::cost_model::CostModel;
-use crate::parameters::Amount;
+use crate::parameters::{Amount, parameters};
 use crate::prepare::Loads;
 
-/// What [`RecentWorkScorer`] takes. How long work counts as recent is said of [`RecentWork`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
-pub struct RecentWorkParameters {
-    /// How long prefills take; measured, unless given. Give a recorder of the same work the same.
-    pub cost_model: CostModel,
-    /// Seconds that a request on the pod counts for its answer; 1.35, unless given: 45 tokens of 30 milliseconds.
-    pub request: Amount,
-    /// Seconds that a token of the requests on the pod counts, of prompts and answers alike; 0, unless given. Where some
-    /// contexts are many times as long as others, requests do not tell how long decoding takes, and tokens do.
-    pub token: Amount,
-    /// How much it counts to compute again what the prompt would push out of a full cache; 1, unless given.
-    pub eviction: Amount,
-}
-
-impl Default for RecentWorkParameters {
-    fn default() -> Self {
-        let request = const { Amount::constant(1.35) };
-        Self { cost_model: CostModel::default(), request, token: Amount::ZERO, eviction: Amount::ONE }
+parameters! {
+    /// What [`RecentWorkScorer`] takes. How long work counts as recent is said of [`RecentWork`].
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct RecentWorkParameters {
+        /// How long prefills take; measured, unless given. Give a recorder of the same work the same.
+        pub cost_model: CostModel = CostModel::default(),
+        /// Seconds that a request on the pod counts for its answer; 1.35, unless given: 45 tokens of 30 milliseconds.
+        pub request: Amount = const { Amount::constant(1.35) },
+        /// Seconds that a token of the requests on the pod counts, of prompts and answers alike; 0, unless given. Where some
+        /// contexts are many times as long as others, requests do not tell how long decoding takes, and tokens do.
+        pub token: Amount = Amount::ZERO,
+        /// How much it counts to compute again what the prompt would push out of a full cache; 1, unless given.
+        pub eviction: Amount = Amount::ONE,
     }
 }
 

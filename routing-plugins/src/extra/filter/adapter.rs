@@ -5,22 +5,17 @@ use routing_core::{Declare, Filter, PluginError, PodInfo, RoutingContext};
 
 use crate::filter::Unknown;
 use crate::filter::retain::retain;
+use crate::parameters::parameters;
 
-/// What [`AdapterFilter`] takes.
-#[derive(Clone, Copy, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
-pub struct AdapterParameters {
-    /// Whether pods with room to load the adapter stay too; true unless given.
-    pub room: bool,
-    /// What becomes of a pod that does not say how many adapters it has room for: `remove` unless given, since it may be
-    /// one that takes none.
-    pub unknown_slots: Unknown,
-}
-
-impl Default for AdapterParameters {
-    fn default() -> Self {
-        Self { room: true, unknown_slots: Unknown::Remove }
+parameters! {
+    /// What [`AdapterFilter`] takes.
+    #[derive(Clone, Copy, Debug)]
+    pub struct AdapterParameters {
+        /// Whether pods with room to load the adapter stay too; true unless given.
+        pub room: bool = true,
+        /// What becomes of a pod that does not say how many adapters it has room for: `remove` unless given, since it may be
+        /// one that takes none.
+        pub unknown_slots: Unknown = Unknown::Remove,
     }
 }
 

@@ -4,23 +4,18 @@ use kv_index::PodSet;
 use routing_core::{Declare, Filter, PluginError, Read, RoutingContext};
 
 use super::context_range::ContextRange;
-#[cfg(feature = "serde")]
 use crate::filter::checks;
+#[cfg(feature = "serde")]
+use crate::parameters::parameters;
 use crate::tokens::PromptTokens;
 
-/// What [`ContextRangeFilter`] takes, and so does [`ContextRangeScorer`](crate::extra::ContextRangeScorer).
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
-pub struct ContextRangeParameters {
-    /// The label with the range, as [`ContextRange`] reads it; `context-length-range` unless given.
-    #[cfg_attr(feature = "serde", serde(deserialize_with = "checks::name"))]
-    pub label: Box<str>,
-}
-
-impl Default for ContextRangeParameters {
-    fn default() -> Self {
-        Self { label: "context-length-range".into() }
+parameters! {
+    /// What [`ContextRangeFilter`] takes, and so does [`ContextRangeScorer`](crate::extra::ContextRangeScorer).
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct ContextRangeParameters {
+        /// The label with the range, as [`ContextRange`] reads it; `context-length-range` unless given.
+        #[cfg_attr(feature = "serde", serde(deserialize_with = "checks::name"))]
+        pub label: Box<str> = "context-length-range".into(),
     }
 }
 

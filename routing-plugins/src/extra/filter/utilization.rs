@@ -7,30 +7,22 @@ use routing_core::{Declare, Filter, PluginError, Read, RoutingContext};
 use crate::filter::checks;
 use crate::filter::retain::retain;
 use crate::filter::{Metric, Unreported};
-use crate::parameters::{Amount, Positive};
+use crate::parameters::{Amount, Positive, parameters};
 use crate::prepare::Loads;
 
-/// What [`UtilizationFilter`] takes.
-#[derive(Clone, Copy, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
-pub struct UtilizationParameters {
-    /// Waiting requests that make a pod full; 5 unless given.
-    pub waiting: Positive,
-    /// The share of the KV cache in use that makes a pod full, at most 1; 0.8 unless given.
-    #[cfg_attr(feature = "serde", serde(deserialize_with = "checks::share"))]
-    pub kv_used: Positive,
-    /// How far beyond both a pod may be, as a share of them; 0 unless given.
-    pub headroom: Amount,
-    /// What is made of figures of no known age, or too high a one; `trust` unless given.
-    pub unreported: Unreported,
-}
-
-impl Default for UtilizationParameters {
-    fn default() -> Self {
-        const WAITING: Positive = Positive::new(5.0).expect("above 0");
-        const KV_USED: Positive = Positive::new(0.8).expect("above 0");
-        Self { waiting: WAITING, kv_used: KV_USED, headroom: Amount::ZERO, unreported: Unreported::Trust }
+parameters! {
+    /// What [`UtilizationFilter`] takes.
+    #[derive(Clone, Copy, Debug)]
+    pub struct UtilizationParameters {
+        /// Waiting requests that make a pod full; 5 unless given.
+        pub waiting: Positive = const { Positive::constant(5.0) },
+        /// The share of the KV cache in use that makes a pod full, at most 1; 0.8 unless given.
+        #[cfg_attr(feature = "serde", serde(deserialize_with = "checks::share"))]
+        pub kv_used: Positive = const { Positive::constant(0.8) },
+        /// How far beyond both a pod may be, as a share of them; 0 unless given.
+        pub headroom: Amount = Amount::ZERO,
+        /// What is made of figures of no known age, or too high a one; `trust` unless given.
+        pub unreported: Unreported = Unreported::Trust,
     }
 }
 

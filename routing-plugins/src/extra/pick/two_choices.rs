@@ -5,23 +5,18 @@ use std::num::NonZeroUsize;
 use kv_index::{PodId, PodSet};
 use routing_core::{Declare, Picker, PluginError, Ranking, Read, RoutingContext, Totals};
 
+use crate::parameters::parameters;
 use crate::pick::chance::{below, draw};
 use crate::prepare::Loads;
 
-/// What [`TwoChoicesPicker`] takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
-pub struct TwoChoicesParameters {
-    /// How many candidates are ranked; 3 unless given.
-    pub most: NonZeroUsize,
-    /// Which of the two is better; the one with the higher total unless given.
-    pub by: BetterBy,
-}
-
-impl Default for TwoChoicesParameters {
-    fn default() -> Self {
-        Self { most: crate::pick::MOST, by: BetterBy::default() }
+parameters! {
+    /// What [`TwoChoicesPicker`] takes.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct TwoChoicesParameters {
+        /// How many candidates are ranked; 3 unless given.
+        pub most: NonZeroUsize = crate::pick::MOST,
+        /// Which of the two is better; the one with the higher total unless given.
+        pub by: BetterBy = BetterBy::Total,
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use kv_index::{DEFAULT_POD_WORDS, Index, PodId, Tier, TierSpan};
 use routing_core::{Declare, PluginError, PrefixMatches, PrepareContext, Preparer, Read, Slot, Write};
 
+use crate::parameters::parameters;
 use crate::prepare::HashedPrefix;
 
 /// In which tiers pods keep the leading blocks that they hold.
@@ -96,18 +97,12 @@ impl TierCounts {
     }
 }
 
-/// What [`TierMatchPreparer`] takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
-pub struct TierMatchParameters {
-    /// How many pods are looked at, those first that hold most; 16, unless given.
-    pub most_pods: NonZeroU16,
-}
-
-impl Default for TierMatchParameters {
-    fn default() -> Self {
-        Self { most_pods: const { NonZeroU16::new(16).expect("not 0") } }
+parameters! {
+    /// What [`TierMatchPreparer`] takes.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct TierMatchParameters {
+        /// How many pods are looked at, those first that hold most; 16, unless given.
+        pub most_pods: NonZeroU16 = const { NonZeroU16::new(16).expect("not 0") },
     }
 }
 

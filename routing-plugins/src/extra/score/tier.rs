@@ -60,9 +60,9 @@ impl Default for TierWeights {
         const {
             Self {
                 gpu: Fraction::ONE,
-                host: Fraction::new(0.8).expect("a fraction"),
-                disk: Fraction::new(0.5).expect("a fraction"),
-                remote: Fraction::new(0.25).expect("a fraction"),
+                host: Fraction::constant(0.8),
+                disk: Fraction::constant(0.5),
+                remote: Fraction::constant(0.25),
                 speculated: None,
             }
         }
