@@ -10,7 +10,7 @@ use kv_index::engine::vllm::{VllmAlgorithm, VllmHashing};
 use kv_index::engine::{
     Dialect, EngineFeed, EngineFeedConfig, MismatchCause, VerifyConfig, VerifyStats, Version, decode_batch,
 };
-use kv_index::{BlockHash, BlockSize, ChainSeed, Config, Digest, Index, Tier};
+use kv_index::{BatchOutcome, BlockHash, BlockSize, ChainSeed, Config, Digest, Index, Tier};
 use serde_json::Value;
 
 /// What the captures' own meaning comes to: copies of each hash in GPU memory.
@@ -95,6 +95,64 @@ fn vllm() {
     let hashing = VllmHashing::new(Version::new(0, 29, 0)).algorithm(VllmAlgorithm::Sha256Cbor);
     let stats = play("vllm_events.json", Dialect::vllm(hashing).expect("computable"));
     assert!(stats.matched >= 8 && stats.mismatched == 0, "{stats:?}");
+}
+
+/// 120 messages of a vLLM 0.32.0 that ran, from the midst of its life: evictions of blocks that came before them are part of
+/// it. They are decoded here by another reader, and counted.
+#[test]
+fn vllm_0_32_as_it_ran() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors/vllm_0.32.0_capture.jsonl");
+    let text = std::fs::read_to_string(path).expect("the capture");
+    let messages: Vec<Vec<Vec<u8>>> = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("JSON"))
+        .map(|message| message["frames"].as_array().expect("frames").iter().map(bytes).collect())
+        .collect();
+    assert_eq!(messages.len(), 120);
+    let size = BlockSize::new(32).expect("not zero");
+    let first = u64::from_be_bytes(messages[0][1].as_slice().try_into().expect("eight bytes"));
+    let index: Index = Index::new(Config::default());
+    let (named, rehashed) = (index.join("named").expect("room"), index.join("rehashed").expect("room"));
+    let hashing = VllmHashing::new(Version::new(0, 32, 0)).algorithm(VllmAlgorithm::Sha256Cbor).seed("0");
+    let mut config = EngineFeedConfig::engine_hashes(size);
+    config.verify = Some(VerifyConfig::every(Dialect::vllm(hashing).expect("computable"), 1));
+    config.first_sequence = first;
+    let by_name = EngineFeed::new(&index, named, config).expect("live");
+    let mut config = EngineFeedConfig::tokens(ChainSeed::new("tiny"), size);
+    config.first_sequence = first;
+    let by_token = EngineFeed::new(&index, rehashed, config).expect("live");
+    let mut count = Count::default();
+    for frames in &messages {
+        let received = by_name.receive(frames).expect("as it came");
+        assert!(matches!(received.outcome, BatchOutcome::Applied(_)), "{received:?}");
+        by_token.receive(frames).expect("as it came");
+        let decoded: Value = rmp_serde::from_slice(&frames[2]).expect("another reader's");
+        decoded[1].as_array().expect("events").iter().for_each(has_known_fields);
+        count.message(&decoded);
+        assert_eq!(index.digest(named), Ok(count.digest()));
+        assert!(index.pod_stats(rehashed).expect("live").blocks <= count.0.len());
+    }
+    let stats = by_name.verify_stats().expect("verified");
+    assert!(stats.matched > 10 && stats.mismatched == 0, "{stats:?}");
+}
+
+/// A field that is not known is dropped unseen: a new one of a later release shows here.
+fn has_known_fields(event: &Value) {
+    let stored = [
+        "parent_block_hash",
+        "token_ids",
+        "block_size",
+        "lora_id",
+        "lora_name",
+        "extra_keys",
+        "kv_cache_spec_kind",
+        "kv_cache_spec_sliding_window",
+        "session_id",
+    ];
+    let all = ["type", "block_hashes", "medium", "group_idx", "locality", "ownership"];
+    for name in event.as_object().expect("a map").keys() {
+        assert!(stored.contains(&&**name) || all.contains(&&**name), "{name}");
+    }
 }
 
 #[test]

@@ -29,7 +29,6 @@ mod prefill;
 mod sglang;
 mod shared_storage;
 mod sse_frames;
-mod strip;
 mod usage;
 
 use std::fmt;
@@ -45,7 +44,6 @@ pub use nixl::Nixl;
 pub use plain::Plain;
 pub use sglang::SglangBootstrap;
 pub use shared_storage::SharedStorage;
-pub use strip::strip_handoff_fields;
 pub use usage::UsageFix;
 
 /// The order of a request's legs.

@@ -46,6 +46,7 @@ mod action;
 pub mod adapter;
 pub mod batch;
 mod breaker;
+mod client_fields;
 mod dispatch;
 mod error;
 mod executor;
@@ -64,6 +65,7 @@ mod usage;
 
 pub use action::{Action, AttemptId, BreakerSample, Input, TimerId};
 pub use breaker::{Admission, BreakerConfig, Breakers, Permit};
+pub use client_fields::{ClientFields, Effect, RestrictedField, UnrestrictedField};
 pub use dispatch::{ClientRequest, Dispatch, DispatchConfig};
 pub use error::DispatchError;
 pub use executor::{

@@ -13,9 +13,9 @@ use http::Request;
 use routing_core::{FailurePolicy, Pod, Role, RoutingPlan};
 use routing_exec::handoff::{
     Api, Handoff, HandoffError, LegContext, Mooncake, MooncakeEngine, MooncakeEngines, Nixl, Plain, PodAddresses,
-    SglangBootstrap, SharedStorage, strip_handoff_fields,
+    SglangBootstrap, SharedStorage,
 };
-use routing_exec::{ClientRequest, Dispatch, DispatchConfig, DispatchError, DispatchPolicy, Failure};
+use routing_exec::{ClientFields, ClientRequest, Dispatch, DispatchConfig, DispatchError, DispatchPolicy, Failure};
 
 fn with(handoff: impl Handoff + 'static, body: &'static str, plan: RoutingPlan) -> World {
     let mut dispatch_config = DispatchConfig::new(Arc::new(handoff), Arc::new(()));
@@ -83,7 +83,7 @@ fn a_client_names_no_hosts_in_what_only_engines_can_read() {
 #[test]
 fn a_client_names_no_hosts_for_encoded_media() {
     let body = Bytes::from_static(br#"{"ec_transfer_params":{"h":{"peer_host":"evil","peer_port":1}}}"#);
-    assert_eq!(strip_handoff_fields(&body), "{}");
+    assert_eq!(ClientFields::default().strip(&body), "{}");
 }
 
 #[derive(Debug)]

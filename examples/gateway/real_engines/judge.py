@@ -218,6 +218,8 @@ class Judge:
 
     async def part(self, name, session, *, requests, at_once, gateways=1, must_be_exact=False, during=None, settings=None, pods=None, **shares):
         """Runs one kind of traffic over fresh gateways, and something that happens meanwhile."""
+        if self.options.only not in name:
+            return
         ports = [18100 + n for n in range(gateways)]
         pods = pods or [pod(1), pod(2)]
         running = [Gateway(self.options.gateway, self.options.rig, port, pods, **(settings or {})) for port in ports]
@@ -252,7 +254,8 @@ class Judge:
         await asyncio.to_thread(self.rig.run, "start", "2", BLOCKS=self.options.blocks)
 
     async def quick(self) -> None:
-        await asyncio.to_thread(self.rig.run, "start", "1", "2", BLOCKS=self.options.blocks)
+        if not self.options.running:
+            await asyncio.to_thread(self.rig.run, "start", "1", "2", BLOCKS=self.options.blocks)
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(120)) as session:
             scale = self.options.scale
             await self.part("one at a time", session, requests=int(300 * scale), at_once=1, must_be_exact=True, odd_share=0.2)
@@ -276,13 +279,16 @@ def main() -> int:
     parser.add_argument("--blocks", default="600", help="blocks of a pod's cache")
     parser.add_argument("--scale", type=float, default=1.0, help="requests, as a multiple of the suite's")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--running", action="store_true", help="the pods run already, and are left running")
+    parser.add_argument("--only", default="", help="the parts whose name has this")
     parser.add_argument("--full", action="store_true")
     options = parser.parse_args()
     judge = Judge(options)
     try:
         asyncio.run(judge.quick())
     finally:
-        judge.rig.run("stop")
+        if not options.running:
+            judge.rig.run("stop")
     return judge.finish()
 
 

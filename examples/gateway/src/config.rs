@@ -17,6 +17,7 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use routing_exec::ClientFields;
 use routing_exec::handoff::Dialect;
 use serde::{Deserialize, Deserializer, de};
 
@@ -79,6 +80,9 @@ pub struct Config {
     /// Snapshots of the index; none if unset.
     #[serde(default)]
     pub snapshot: Option<SnapshotSettings>,
+    /// What clients may say to engines beyond the usual.
+    #[serde(default)]
+    pub client_fields: ClientFieldSettings,
     /// A file to which every decision is appended, one JSON object a line; none if unset.
     #[serde(default)]
     pub decision_log: Option<PathBuf>,
@@ -130,6 +134,7 @@ impl Config {
             retry: Retry::default(),
             health_check: HealthCheck::default(),
             snapshot: None,
+            client_fields: ClientFieldSettings::default(),
             decision_log: None,
             drain_timeout: default_drain_timeout(),
             handoff: Dialect::default(),
@@ -211,6 +216,21 @@ pub struct TokenizerFiles {
     /// Without a template chats have no tokens.
     #[serde(default)]
     pub template: Option<PathBuf>,
+}
+
+/// Restricted fields of requests.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct ClientFieldSettings {
+    /// Restricted fields that clients may set, by name; all others are removed.
+    #[serde(deserialize_with = "client_fields")]
+    pub allow: ClientFields,
+}
+
+fn client_fields<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ClientFields, D::Error> {
+    let names = Vec::<String>::deserialize(deserializer)?;
+    names.iter().try_fold(ClientFields::default(), |fields, name| fields.allow(name)).map_err(de::Error::custom)
 }
 
 fn dialect<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Dialect, D::Error> {

@@ -158,7 +158,8 @@ async fn dispatch<E: Executor>(
         ..Decision::new(id.to_str().unwrap_or("?").into(), began, Arc::clone(&live_config))
     });
     strip_own(&mut parts.headers);
-    let client = ClientRequest::new(&parts, routing_request.parsed.body.clone(), routing_request.seed);
+    let body = routing_request.parsed.body.clone();
+    let client = ClientRequest::with_fields(&parts, body, routing_request.seed, &live_config.client_fields);
     let host = RequestHost::new(Arc::clone(app), Arc::clone(&live_config), routing_request, key, decided_at);
     let audited = host.audited();
     let labels = RequestLabels::new(operation(parts.uri.path())).model(app.model.name.clone());

@@ -8,7 +8,7 @@ use std::time::Duration;
 use kv_index::PodSet;
 use parking_lot::Mutex;
 use routing_core::{DecideError, Fleet, Request, RoutingInput, RoutingPlan, Trace, Workflow, Workspace};
-use routing_exec::{DispatchConfig, DispatchPolicy};
+use routing_exec::{ClientFields, DispatchConfig, DispatchPolicy};
 
 use super::config::{Config, Limits};
 
@@ -22,6 +22,8 @@ pub(super) struct LiveConfig {
     /// Between two reads or writes of a client.
     pub(super) client_idle_timeout: Duration,
     pub(super) dispatch: DispatchConfig,
+    /// What clients may say to engines.
+    pub(super) client_fields: ClientFields,
 }
 
 impl LiveConfig {
@@ -34,6 +36,7 @@ impl LiveConfig {
             limits: self.limits.clone(),
             client_idle_timeout: self.client_idle_timeout,
             dispatch: self.dispatch.clone(),
+            client_fields: self.client_fields.clone(),
         }
     }
 

@@ -18,8 +18,12 @@ pub(super) struct ParsedRequest {
     pub(super) priority: i32,
     /// Whether the engine computes the whole prompt, whatever it has cached: log probabilities of a prompt are not cached.
     pub(super) bypasses_cache: bool,
-    /// The last tokens of the prompt to which the engine truncates it.
+    /// Whether several answers are wanted: engines then report the cached tokens of one of them, which had the others' blocks.
+    pub(super) has_samples: bool,
+    /// The tokens of the prompt to which the engine truncates it.
     pub(super) truncate_prompt_tokens: Option<usize>,
+    /// Whether it keeps the first ones of them; the last, unless asked for.
+    pub(super) truncates_end: bool,
 }
 
 impl ParsedRequest {
@@ -51,7 +55,9 @@ impl ParsedRequest {
             max_output_tokens: max_output.map(|tokens| u32::try_from(tokens).unwrap_or(u32::MAX)),
             priority,
             bypasses_cache: is_given("prompt_logprobs") || is_true("echo") && is_given("logprobs"),
+            has_samples: number("n").is_some_and(|n| n > 1) || number("best_of").is_some_and(|n| n > 1),
             truncate_prompt_tokens: number("truncate_prompt_tokens").and_then(|tokens| usize::try_from(tokens).ok()),
+            truncates_end: text("truncation_side").as_deref() == Some("right"),
             body: Bytes::new(),
         };
         let edited = is_alias.then(|| Bytes::from(Edit::new(object).set("model", &*model.name).finish()));

@@ -83,6 +83,7 @@ pub(super) fn build_live_config(
         fleet: Arc::new(fleet()?),
         limits: config.limits.clone(),
         client_idle_timeout: config.timeouts.client_idle_timeout,
+        client_fields: config.client_fields.allow.clone(),
         dispatch,
     })
 }
@@ -96,6 +97,7 @@ fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
         ("model", old.model != new.model),
         ("event_sources", old.event_sources != new.event_sources),
         ("snapshot", old.snapshot != new.snapshot),
+        ("decision_log", old.decision_log != new.decision_log),
         ("limits.max_connections", old.limits.max_connections != new.limits.max_connections),
         (
             "limits.max_request_headers_bytes",

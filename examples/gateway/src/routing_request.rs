@@ -30,7 +30,10 @@ impl RoutingRequest {
             app.plugin_state.tokenize_failures.fetch_add(1, Ordering::Relaxed);
         }
         if let Some(kept) = parsed.truncate_prompt_tokens {
-            tokens.drain(..tokens.len().saturating_sub(kept));
+            match parsed.truncates_end {
+                true => tokens.truncate(kept),
+                false => drop(tokens.drain(..tokens.len().saturating_sub(kept))),
+            }
         }
         Arc::new(Self { parsed, headers: ClientHeaders(headers), tokens, seed })
     }

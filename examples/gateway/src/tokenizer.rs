@@ -51,7 +51,9 @@ fn template(files: &TokenizerFiles) -> Result<Option<ChatTemplate>, StartError> 
     };
     let (config, source) = match &files.template {
         Some(path) if path.extension().is_some_and(|extension| extension == "json") => {
-            (Some(read(path)?), read_beside("chat_template.jinja")?)
+            let config = read(path)?;
+            let is_missing = matches!(ChatTemplate::from_config(&config), Err(TemplateError::Missing));
+            (Some(config), if is_missing { read_beside("chat_template.jinja")? } else { None })
         }
         Some(path) => (read_beside("tokenizer_config.json")?, Some(read(path)?)),
         None => (read_beside("tokenizer_config.json")?, read_beside("chat_template.jinja")?),

@@ -11,8 +11,9 @@ use routing_core::{Pod, Role};
 use super::Dispatch;
 use super::headers::strip_hop_by_hop;
 use super::legs::LegState;
+use crate::client_fields::ClientFields;
 use crate::handoff::headers::{ensure_request_id, strip_routing_headers};
-use crate::handoff::{Api, HandoffError, LegContext, UsageFix, strip_handoff_fields};
+use crate::handoff::{Api, HandoffError, LegContext, UsageFix};
 use crate::splitmix64;
 
 /// A client's request with its whole body.
@@ -44,6 +45,12 @@ impl ClientRequest {
     /// `seed` is random and the request's own: identifiers of handoffs derive from it.
     #[must_use]
     pub fn new(parts: &request::Parts, body: Bytes, seed: u64) -> Self {
+        Self::with_fields(parts, body, seed, &ClientFields::default())
+    }
+
+    /// The same for clients that may set some of the restricted fields.
+    #[must_use]
+    pub fn with_fields(parts: &request::Parts, body: Bytes, seed: u64, fields: &ClientFields) -> Self {
         let mut headers = parts.headers.clone();
         strip_hop_by_hop(&mut headers);
         strip_routing_headers(&mut headers);
@@ -54,8 +61,8 @@ impl ClientRequest {
         let path = parts.uri.path_and_query().cloned();
         let uri = path.map_or_else(|| Uri::from_static("/"), Uri::from);
         ensure_request_id(&mut headers, splitmix64::finalize(seed));
-        // Nor does the client choose where blocks are fetched from.
-        let body = strip_handoff_fields(&body);
+        // Nor does the client choose where blocks are fetched from, or what is told of them.
+        let body = fields.strip(&body);
         let api = Api::of(uri.path());
         let stream = Object::find(&body, "stream");
         let is_read = !body.is_empty() && (api != Api::Other || may_be_json(&headers));

@@ -19,6 +19,7 @@ fn live_config() -> Arc<LiveConfig> {
         fleet: Arc::new(Fleet::new(1, [])),
         limits: Limits::default(),
         client_idle_timeout: Duration::from_secs(30),
+        client_fields: routing_exec::ClientFields::default(),
         dispatch: DispatchConfig::new(Arc::new(Plain::default()), Arc::new(())),
     })
 }
@@ -52,7 +53,7 @@ fn a_request_is_counted_once_and_is_under_way_until_it_ends() {
     request_log.record_first_byte(key);
     request_log.record_first_byte(key);
     assert_eq!(request_log.active(10)[0].stage, Stage::Streaming);
-    assert_eq!(request_log.decisions()[0].ended.is_some(), false);
+    assert!(request_log.decisions()[0].ended.is_none());
     assert!(request_log.record_outcome(key, &report(), None).is_some());
     assert!(request_log.record_outcome(key, &report(), None).is_none());
     let totals = request_log.totals();

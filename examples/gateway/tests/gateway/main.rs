@@ -1,6 +1,7 @@
 //! The gateway over real sockets, against pods that answer what a test wrote for them.
 #![expect(clippy::unwrap_used, reason = "what helps a test may stop it")]
 
+mod cache_audit;
 mod drain;
 mod event_ingest;
 mod fixture;

@@ -49,8 +49,24 @@ async fn prompts_are_tokens_of_the_models_own_vocabulary() {
     let path = |name: &str| format!("'{}'", folder.join(name).display());
     let text = r#"{"model":"sim","prompt":"hi hi"}"#;
     let chat = CHAT.replace("hello there", "hi");
-    // The text is five letters, and the chat as many as its template makes of it; without one there are none.
-    for (template, of_chat) in [("chat_template.jinja", 4), ("tokenizer_config.json", 5), ("", 0)] {
+    let special = serde_json::json!({"eos_token": "</s>"}).to_string();
+    std::fs::write(folder.join("special.json"), special).unwrap();
+    // The text is five letters, and the chat as many as its template makes of it: the one that is named, the one beside a
+    // configuration that has none, the one beside the vocabulary. Without one there are none.
+    let templates = [
+        ("chat_template.jinja", 4),
+        ("tokenizer_config.json", 5),
+        ("special.json", 4),
+        ("", 4),
+        ("gone", 5),
+        ("gone", 0),
+    ];
+    for (template, of_chat) in templates {
+        if template == "gone" {
+            let last = ["chat_template.jinja", "tokenizer_config.json"][usize::from(of_chat == 0)];
+            std::fs::remove_file(folder.join(last)).unwrap();
+        }
+        let template = template.trim_start_matches("gone");
         let template = if template.is_empty() { String::new() } else { format!(", template: {}", path(template)) };
         let files = format!("{{ file: {}{template} }}", path("tokenizer.json"));
         let gateway = Gateway::start(config(&pod, &files)).await.unwrap();
