@@ -100,6 +100,8 @@ class Traffic:
         self.conversations = [self.fresh() for _ in range(conversations)]
         self.sent = self.failed = 0
         self.abort_share = self.odd_share = 0.0
+        # `ids`, `text` or `chat`: how prompts are given.
+        self.form = "ids"
 
     def words(self, count: int) -> list[int]:
         return [self.random.randrange(3, 4096) for _ in range(count)]
@@ -112,7 +114,8 @@ class Traffic:
         if len(history) > LONGEST - 200:
             history = self.fresh()
         prompt = history + self.words(self.random.randrange(1, 90))
-        body = {"model": "tiny", "prompt": prompt, "max_tokens": self.random.randrange(1, 24), "temperature": 0}
+        path, body = self.body(history, prompt)
+        body |= {"model": "tiny", "max_tokens": self.random.randrange(1, 24), "temperature": 0}
         body |= {"return_token_ids": True, "ignore_eos": True}
         if self.random.random() < self.odd_share:
             body |= self.random.choice(ODD)
@@ -121,7 +124,7 @@ class Traffic:
         port = self.random.choice(self.ports)
         self.sent += 1
         try:
-            async with self.session.post(f"http://127.0.0.1:{port}/v1/completions", json=body) as response:
+            async with self.session.post(f"http://127.0.0.1:{port}{path}", json=body) as response:
                 if aborts:
                     await response.content.readany()
                     response.close()
@@ -136,8 +139,19 @@ class Traffic:
         except (aiohttp.ClientError, json.JSONDecodeError):
             self.failed += 1
 
-    async def run(self, requests: int, at_once: int) -> None:
-        """Sends requests, so many at a time; a conversation has one turn at a time."""
+    def body(self, history: list[int], prompt: list[int]) -> tuple[str, dict]:
+        """A prompt in the form that was asked for, with the path that takes it."""
+        text = lambda ids: " ".join(f"w{id - 3}" for id in ids if id >= 3)
+        if self.form == "ids":
+            return "/v1/completions", {"prompt": prompt}
+        if self.form == "text":
+            return "/v1/completions", {"prompt": text(prompt)}
+        turns = [{"role": "user", "content": text(history)}] if history else []
+        turns += [{"role": "assistant", "content": "w1"}, {"role": "user", "content": text(prompt[len(history):])}]
+        return "/v1/chat/completions", {"messages": turns}
+
+    async def run(self, requests: int, at_once: int, until: asyncio.Task | None = None) -> None:
+        """Sends requests, so many at a time, and on until something is done; a conversation has one turn at a time."""
         turns = asyncio.Queue()
         for at in range(len(self.conversations)):
             turns.put_nowait(at)
@@ -145,7 +159,7 @@ class Traffic:
 
         async def worker() -> None:
             nonlocal left
-            while left > 0:
+            while left > 0 or (until and not until.done()):
                 left -= 1
                 at = await turns.get()
                 await self.turn(at)
@@ -192,6 +206,35 @@ class Tally:
         )
 
 
+class Cut:
+    """A proxy before a pod's events that can stop to pass them on, as a network does that says nothing."""
+
+    def __init__(self, n: int):
+        self.port, self.target, self.open, self.writers = 18660 + n, 18560 + n, asyncio.Event(), []
+        self.open.set()
+
+    async def start(self) -> None:
+        self.server = await asyncio.start_server(self.serve, "127.0.0.1", self.port)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            back, forth = await asyncio.open_connection("127.0.0.1", self.target)
+        except OSError:
+            writer.close()
+            return
+        await asyncio.gather(self.pass_on(reader, forth, False), self.pass_on(back, writer, True), return_exceptions=True)
+
+    async def pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, is_cut: bool) -> None:
+        try:
+            while data := await reader.read(65536):
+                if is_cut:
+                    await self.open.wait()
+                writer.write(data)
+                await writer.drain()
+        finally:
+            writer.close()
+
+
 HEAD = """| traffic | answers | exact | over | under | largest difference, tokens | within a block | causes |
 |---|---|---|---|---|---|---|---|"""
 
@@ -231,7 +274,10 @@ class Judge:
                 setattr(traffic, share, value)
             began = time.monotonic()
             if during:
-                await asyncio.gather(traffic.run(requests, at_once), during(session))
+                happening = asyncio.create_task(during(session))
+                await traffic.run(requests, at_once, until=happening)
+                await happening
+                await traffic.run(requests // 2, at_once)
             else:
                 await traffic.run(requests, at_once)
             print(f"{name}: {traffic.sent} requests in {time.monotonic() - began:.0f} s, {traffic.failed} failed", flush=True)
@@ -241,6 +287,64 @@ class Judge:
             for gateway in running:
                 gateway.stop()
         self.tally(name, running, must_be_exact)
+
+    async def cut(self, session: aiohttp.ClientSession) -> None:
+        """Events of both pods stop for a while, twice."""
+        for _ in range(2):
+            await asyncio.sleep(5)
+            for cut in self.cuts:
+                cut.open.clear()
+            await asyncio.sleep(self.options.cut_seconds)
+            for cut in self.cuts:
+                cut.open.set()
+
+    async def handoffs(self, session: aiohttp.ClientSession, requests: int) -> None:
+        """Prefill on pod 1, decode on pod 2 by NIXL: answers equal those of one pod, whole and streamed, also where the
+        decode pod holds a part of the prompt, and whatever handoff a client names."""
+        name = "prefill to decode"
+        if self.options.only not in name:
+            return
+        pods = [pod(1, role="prefill"), pod(2, role="decode")]
+        gateway = Gateway(self.options.gateway, self.options.rig, 18100, pods, profile="prefill_decode", handoff="nixl")
+        traffic = Traffic(session, [18100], self.options.seed, 6)
+        equal = 0
+        try:
+            await gateway.ready(session)
+            for at in range(requests):
+                prompt = traffic.conversations[at % 6] + traffic.words(40)
+                body = {"model": "tiny", "prompt": prompt, "max_tokens": 12, "temperature": 0, "ignore_eos": True, "return_token_ids": True}
+                evil = {"kv_transfer_params": {"do_remote_prefill": True, "remote_host": "192.0.2.1", "remote_port": 9}}
+                asked = body | (evil if at % 5 == 4 else {})
+                alone = await self.answer(session, 18001, body)
+                both = await self.answer(session, 18100, asked | {"stream": at % 2 == 1})
+                equal += alone == both
+                if alone != both:
+                    print(f"{name}: {at}: alone {alone}, by two pods {both}", flush=True)
+                traffic.conversations[at % 6] = prompt + alone
+            state = await gateway.state(session)
+            print(f"{name}: {equal} of {requests} answers equal those of one pod; pods {[(p['name'], p['blocks']) for p in state['pods']]}", flush=True)
+        finally:
+            await asyncio.sleep(1.2)
+            gateway.stop()
+        self.tally(name + ", the prefill pod's answers", [gateway], must_be_exact=True)
+        if equal != requests:
+            self.verdicts.append(f"{name}: {requests - equal} of {requests} answers differ from those of one pod")
+
+    async def answer(self, session: aiohttp.ClientSession, port: int, body: dict) -> list[int]:
+        """The token ids of an answer, streamed or whole."""
+        async with session.post(f"http://127.0.0.1:{port}/v1/completions", json=body) as response:
+            if not body.get("stream"):
+                return (await response.json(content_type=None))["choices"][0]["token_ids"]
+            ids: list[int] = []
+            async for line in response.content:
+                if line.startswith(b"data: {"):
+                    ids += json.loads(line[6:])["choices"][0].get("token_ids") or []
+            return ids
+
+    async def start(self, **settings: str) -> None:
+        """Starts both pods anew."""
+        await asyncio.to_thread(self.rig.run, "stop")
+        await asyncio.to_thread(self.rig.run, "start", "1", "2", **settings)
 
     async def reset(self, session: aiohttp.ClientSession) -> None:
         for n in (1, 2):
@@ -261,7 +365,35 @@ class Judge:
             await self.part("one at a time", session, requests=int(300 * scale), at_once=1, must_be_exact=True, odd_share=0.2)
             await self.part("eight at a time, aborts, resets", session, requests=int(600 * scale), at_once=8, odd_share=0.2, abort_share=0.05, during=self.reset)
             await self.part("two gateways", session, requests=int(300 * scale), at_once=4, gateways=2)
-            await self.part("a pod killed and started anew", session, requests=int(1200 * scale), at_once=4, during=self.crash)
+            await self.part("a pod killed and started anew", session, requests=int(200 * scale), at_once=2, during=self.crash)
+
+    async def everything(self) -> None:
+        scale = self.options.scale
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(120)) as session:
+            if not self.options.running:
+                await self.start(BLOCKS="600")
+            part = lambda name, requests, **more: self.part(name, session, requests=int(requests * scale), **more)
+            await part("one at a time", 2000, at_once=1, must_be_exact=True, odd_share=0.2)
+            await part("one at a time, texts", 300, at_once=1, must_be_exact=True, form="text")
+            await part("one at a time, chats", 300, at_once=1, must_be_exact=True, form="chat")
+            await part("eight at a time, aborts, resets", 4000, at_once=8, odd_share=0.2, abort_share=0.05, during=self.reset)
+            await part("four at a time, two gateways", 1000, at_once=4, gateways=2)
+            await part("four at a time, a pod killed and started anew", 600, at_once=4, during=self.crash)
+            self.cuts = [Cut(1), Cut(2)]
+            for cut in self.cuts:
+                await cut.start()
+            cut_pods = [pod(n, events=18660 + n) for n in (1, 2)]
+            await part("four at a time, events blocked", 600, at_once=4, during=self.cut, pods=cut_pods)
+            await self.start(BLOCKS="200", BUFFER_STEPS="40")
+            await part("199 blocks, one at a time", 500, at_once=1, must_be_exact=True)
+            await part("199 blocks, four at a time", 800, at_once=4)
+            await part("199 blocks, events blocked beyond the replay", 600, at_once=4, during=self.cut, pods=cut_pods)
+            await self.start(BLOCKS="600", CONNECTOR="nixl")
+            await self.handoffs(session, int(40 * scale))
+            for algorithm in ("sha256", "sha256_cbor", "xxhash", "xxhash_cbor"):
+                await self.start(BLOCKS="600", HASH=algorithm)
+                hashing = {"vllm": "0.32.0", "algorithm": algorithm, "seed": "0"}
+                await part(f"engine hashes, {algorithm}", 200, at_once=1, must_be_exact=True, odd_share=0.2, settings={"model": {"hashing": hashing}})
 
     def finish(self) -> int:
         print("\n" + HEAD)
@@ -279,13 +411,14 @@ def main() -> int:
     parser.add_argument("--blocks", default="600", help="blocks of a pod's cache")
     parser.add_argument("--scale", type=float, default=1.0, help="requests, as a multiple of the suite's")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--cut-seconds", type=float, default=8.0, help="how long events are blocked")
     parser.add_argument("--running", action="store_true", help="the pods run already, and are left running")
     parser.add_argument("--only", default="", help="the parts whose name has this")
     parser.add_argument("--full", action="store_true")
     options = parser.parse_args()
     judge = Judge(options)
     try:
-        asyncio.run(judge.quick())
+        asyncio.run(judge.everything() if options.full else judge.quick())
     finally:
         if not options.running:
             judge.rig.run("stop")

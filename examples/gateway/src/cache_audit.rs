@@ -47,6 +47,10 @@ pub enum Cause {
     Cleared,
     /// The pod stored blocks after the decision, for another request.
     Stored,
+    /// An event accounts for it that came a second or more after the response: the source was blocked, or being replayed.
+    EventsLate,
+    /// Events of the pod were lost for good: it has blocks that it will not announce again.
+    EventsLost,
     /// The engine counts other prompt tokens than the gateway: another tokenizer or template.
     PromptDiffers,
     /// No event accounts for it.
@@ -61,6 +65,8 @@ impl Cause {
             Self::Evicted => "evicted",
             Self::Cleared => "cleared",
             Self::Stored => "stored",
+            Self::EventsLate => "events_late",
+            Self::EventsLost => "events_lost",
             Self::PromptDiffers => "prompt_differs",
             Self::Unexplained => "unexplained",
         }
@@ -168,14 +174,21 @@ impl CacheAudit {
 
     /// Finds the causes of differences whose events have had the time to come; of all of them, if told so.
     pub(super) fn settle_open(&self, all: bool) {
-        loop {
-            let mut open = self.open.lock();
-            let is_ripe = open.front().is_some_and(|open| all || open.ended.elapsed() >= SETTLE);
-            let Some(difference) = is_ripe.then(|| open.pop_front()).flatten() else { return };
-            drop(open);
+        let open = std::mem::take(&mut *self.open.lock());
+        let (ripe, young) = open.into_iter().partition::<Vec<_>, _>(|open| all || open.ended.elapsed() >= SETTLE);
+        let mut waiting = VecDeque::from(young);
+        for difference in ripe {
             let log = self.change_log(difference.expectation.pod);
-            self.settle(&difference.expectation.name, &difference.cause, difference.cause(&log));
+            match difference.cause(&log) {
+                Some(cause) => self.settle(&difference.expectation.name, &difference.cause, cause),
+                None if !all && difference.ended.elapsed() < LATEST => waiting.push_back(difference),
+                None if !difference.is_over && log.has_forgotten() => {
+                    self.settle(&difference.expectation.name, &difference.cause, Cause::EventsLost);
+                }
+                None => self.settle(&difference.expectation.name, &difference.cause, Cause::Unexplained),
+            }
         }
+        self.open.lock().extend(waiting);
     }
 
     /// The log of a pod's changes, which its event source writes.
@@ -219,18 +232,22 @@ impl CacheAudit {
 }
 
 impl Open {
-    fn cause(&self, log: &ChangeLog) -> Cause {
+    /// The cause, if an event accounts for the difference by now.
+    fn cause(&self, log: &ChangeLog) -> Option<Cause> {
         let first = |block: &BlockHash| log.first_after(self.expectation.decided, *block);
-        if !self.is_over {
-            let stored =
-                !self.blocks.is_empty() && self.blocks.iter().all(|block| first(block) == Some(Change::Stored));
-            return if stored { Cause::Stored } else { Cause::Unexplained };
-        }
-        match self.blocks.first().and_then(first) {
-            Some(Change::Removed) => Cause::Evicted,
-            Some(Change::Cleared) => Cause::Cleared,
-            _ => Cause::Unexplained,
-        }
+        let (cause, heard) = if self.is_over {
+            match self.blocks.first().and_then(first)? {
+                (Change::Removed, heard) => (Cause::Evicted, heard),
+                (Change::Cleared, heard) => (Cause::Cleared, heard),
+                (Change::Stored, _) => return None,
+            }
+        } else {
+            // Every block came after the decision; the last of them is the latest that was heard of.
+            let stored = |block| first(block).filter(|(change, _)| *change == Change::Stored).map(|(_, heard)| heard);
+            let heard: Option<Vec<Instant>> = self.blocks.iter().map(stored).collect();
+            (Cause::Stored, heard?.into_iter().max()?)
+        };
+        Some(if heard.saturating_duration_since(self.ended) >= SETTLE { Cause::EventsLate } else { cause })
     }
 }
 
@@ -257,6 +274,8 @@ impl CacheAccuracy {
 
 /// How long after a response the events that explain it may come.
 const SETTLE: Duration = Duration::from_secs(1);
+/// How long they may come late: a blocked source is replayed within seconds.
+const LATEST: Duration = Duration::from_secs(15);
 /// Differences that may wait for their cause; more are counted and not explained.
 const MAX_OPEN: usize = 1 << 14;
 

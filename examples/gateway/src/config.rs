@@ -7,6 +7,7 @@ mod check;
 mod duration;
 mod error;
 mod events;
+mod hashing;
 mod pod;
 mod profile;
 mod server;
@@ -23,6 +24,7 @@ use serde::{Deserialize, Deserializer, de};
 
 pub use self::error::{ConfigError, Problem, Problems};
 pub use self::events::{EventSourceSettings, Events, GrpcSource, NatsSource, ZmqEndpoints};
+pub use self::hashing::EngineHashes;
 pub use self::pod::{PodRole, PodSettings};
 pub use self::profile::{Profile, ProfileFile};
 pub use self::server::{InternalSettings, Limits, TlsFiles};
@@ -168,6 +170,9 @@ pub struct ModelSettings {
     /// How prompts become tokens.
     #[serde(default)]
     pub tokenizer: TokenizerSettings,
+    /// How blocks are hashed; by the router's own rule if unset.
+    #[serde(default)]
+    pub hashing: Option<EngineHashes>,
 }
 
 impl ModelSettings {
@@ -175,7 +180,7 @@ impl ModelSettings {
     #[must_use]
     pub fn new(name: &str) -> Self {
         let (aliases, block_size) = (Vec::new(), default_block_size());
-        Self { name: name.to_owned(), aliases, block_size, tokenizer: TokenizerSettings::default() }
+        Self { name: name.to_owned(), aliases, block_size, tokenizer: TokenizerSettings::default(), hashing: None }
     }
 }
 

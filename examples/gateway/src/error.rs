@@ -36,6 +36,9 @@ pub enum StartError {
     /// The model's tokenizer cannot be used.
     #[error("model.tokenizer: {0}")]
     Tokenizer(Box<str>),
+    /// Blocks cannot be hashed as the engines do.
+    #[error("model.hashing: {0}")]
+    Hashing(Box<str>),
     /// The file with the token cannot be used.
     #[error("internal.token_file: {0}")]
     Token(Box<str>),

@@ -126,7 +126,10 @@ fn subscribe_zmq(
     stop: &CancellationToken,
 ) {
     let size = BlockSize::new(app.model.block_size.get()).expect("a block size is not zero");
-    let mut feed = EngineFeedConfig::tokens(ChainSeed::new(&app.model.name), size);
+    let mut feed = match &app.model.hashing {
+        Some(_) => EngineFeedConfig::engine_hashes(size),
+        None => EngineFeedConfig::tokens(ChainSeed::new(&app.model.name), size),
+    };
     feed.observer = Some(app.cache_audit.change_log(pod));
     let subscriber = zmq::Subscriber {
         index: Arc::clone(&app.plugin_state.index),

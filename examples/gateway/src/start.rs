@@ -71,7 +71,9 @@ fn app_state(config: Config) -> Result<(Arc<AppState>, Option<u64>), StartError>
     retire_stale(&index, &config.pods);
     let index = Arc::new(index);
     let size = BlockSize::new(config.model.block_size.get()).expect("a block size is not zero");
-    let plugin_state = PluginState::new(Arc::clone(&index), Hashing::Native(size));
+    let hashing = config.model.hashing.as_ref().map_or(Ok(Hashing::Native(size)), |engine| engine.hashing(size));
+    let hashing = hashing.map_err(|error| StartError::Hashing(error.to_string().into()))?;
+    let plugin_state = PluginState::new(Arc::clone(&index), hashing);
     let tokenizer = tokenizer::load(&config.model)?;
     let (tasks, addresses) = (Tasks::default(), Arc::new(AddressTable::default()));
     let mut registry = PodRegistry::default().next(&index, &config.pods, || tasks.token())?;

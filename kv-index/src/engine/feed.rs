@@ -291,8 +291,10 @@ where
             observer.iter().for_each(|observer| state.translator.changes.observe(*observer));
             state.clears = change.cache().clears;
         })?;
-        if let BatchOutcome::Gap { restarted: true, .. } = outcome {
-            cleared();
+        match outcome {
+            BatchOutcome::Gap { restarted: true, .. } => cleared(),
+            BatchOutcome::GapSkipped(_) => observer.iter().for_each(|observer| observer.forgot()),
+            _ => {}
         }
         Ok(outcome)
     }

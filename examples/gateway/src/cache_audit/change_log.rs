@@ -16,9 +16,17 @@ pub(super) enum Change {
     Cleared,
 }
 
-/// The last changes of one pod, oldest first.
+/// The last changes of one pod.
 #[derive(Debug, Default)]
-pub(crate) struct ChangeLog(Mutex<VecDeque<Entry>>);
+pub(crate) struct ChangeLog(Mutex<Changes>);
+
+#[derive(Debug, Default)]
+struct Changes {
+    /// Oldest first.
+    entries: VecDeque<Entry>,
+    /// Whether the pod may hold blocks whose events were lost.
+    has_forgotten: bool,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
@@ -29,16 +37,23 @@ struct Entry {
 }
 
 impl ChangeLog {
-    /// The first change of a block after a moment.
-    pub(super) fn first_after(&self, moment: Instant, block: BlockHash) -> Option<Change> {
-        let entries = self.0.lock();
-        let from = entries.partition_point(|entry| entry.at < moment);
-        let mut later = entries.iter().skip(from);
-        later.find(|entry| entry.block.is_none_or(|changed| changed == block)).map(|entry| entry.change)
+    /// The first change of a block after a moment, and when it was heard of.
+    pub(super) fn first_after(&self, moment: Instant, block: BlockHash) -> Option<(Change, Instant)> {
+        let changes = self.0.lock();
+        let from = changes.entries.partition_point(|entry| entry.at < moment);
+        let mut later = changes.entries.iter().skip(from);
+        later.find(|entry| entry.block.is_none_or(|changed| changed == block)).map(|entry| (entry.change, entry.at))
+    }
+
+    /// Whether the pod may hold blocks whose events were lost: until it is cleared.
+    pub(super) fn has_forgotten(&self) -> bool {
+        self.0.lock().has_forgotten
     }
 
     fn push(&self, at: Instant, change: Change, blocks: &[BlockHash]) {
-        let mut entries = self.0.lock();
+        let mut changes = self.0.lock();
+        changes.has_forgotten &= change != Change::Cleared;
+        let entries = &mut changes.entries;
         let stale = |entry: &Entry| at.saturating_duration_since(entry.at) > KEPT;
         while entries.front().is_some_and(stale) || entries.len() + blocks.len() > MAX_ENTRIES && !entries.is_empty() {
             entries.pop_front();
@@ -59,6 +74,10 @@ impl ChangeObserver for ChangeLog {
             Event::Cleared => self.push(now, Change::Cleared, &[]),
         }
     }
+
+    fn forgot(&self) {
+        self.0.lock().has_forgotten = true;
+    }
 }
 
 /// How long a change is kept: longer than a request waits for its engine.
@@ -77,14 +96,15 @@ mod tests {
         let (log, blocks) = (ChangeLog::default(), [BlockHash::new(1), BlockHash::new(2)]);
         log.changed(&Event::Stored(Stored::prompt(&blocks)));
         let moment = Instant::now();
-        assert_eq!(log.first_after(moment, blocks[0]), None);
+        let first = |moment, block| log.first_after(moment, block).map(|(change, _)| change);
+        assert_eq!(first(moment, blocks[0]), None);
         log.changed(&Event::Removed(Removed { blocks: &blocks[..1], tier: Tier::Gpu }));
         log.changed(&Event::Stored(Stored::prompt(&blocks)));
-        assert_eq!(log.first_after(moment, blocks[0]), Some(Change::Removed));
-        assert_eq!(log.first_after(moment, blocks[1]), Some(Change::Stored));
+        assert_eq!(first(moment, blocks[0]), Some(Change::Removed));
+        assert_eq!(first(moment, blocks[1]), Some(Change::Stored));
         let moment = Instant::now();
         log.changed(&Event::Cleared);
-        assert_eq!(log.first_after(moment, blocks[1]), Some(Change::Cleared));
+        assert_eq!(first(moment, blocks[1]), Some(Change::Cleared));
     }
 
     #[test]
@@ -92,6 +112,6 @@ mod tests {
         let log = ChangeLog::default();
         let blocks: Vec<_> = (1..=1000).map(BlockHash::new).collect();
         (0..100).for_each(|_| log.changed(&Event::Stored(Stored::prompt(&blocks))));
-        assert!(log.0.lock().len() <= MAX_ENTRIES);
+        assert!(log.0.lock().entries.len() <= MAX_ENTRIES);
     }
 }

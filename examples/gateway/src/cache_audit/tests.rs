@@ -76,3 +76,36 @@ fn a_cleared_cache_explains_what_is_missing_and_stores_explain_what_is_there() {
     assert_eq!((accuracy.under, accuracy.under_tokens, cause), (1, 32, Some(Cause::Stored)));
     assert_eq!(scene.reported(64).1, Some(Cause::Unexplained), "the fourth block was not stored");
 }
+
+#[test]
+fn blocks_whose_events_were_lost_explain_what_is_there_and_not_what_is_missing() {
+    let scene = Scene::expecting(16);
+    scene.audit.change_log(scene.expectation.pod).forgot();
+    assert_eq!(scene.reported(64).1, Some(Cause::EventsLost));
+    assert_eq!(scene.reported(0).1, Some(Cause::Unexplained));
+    scene.heard(&Event::Cleared);
+    assert_eq!(scene.reported(64).1, Some(Cause::Unexplained), "the engine itself cleared its cache");
+}
+
+#[test]
+fn a_difference_waits_for_its_event_and_an_event_that_comes_late_is_told_apart() {
+    let scene = Scene::expecting(0);
+    let open = |ended| Open {
+        ended,
+        expectation: scene.expectation.clone(),
+        blocks: scene.blocks[..2].to_vec(),
+        is_over: false,
+        cause: Arc::default(),
+    };
+    let ended = Instant::now() - Duration::from_secs(3);
+    let difference = open(ended);
+    let cause = Arc::clone(&difference.cause);
+    scene.audit.open.lock().push_back(difference);
+    scene.audit.settle_open(false);
+    assert_eq!((cause.get(), scene.audit.open.lock().len()), (None, 1), "it may come yet");
+    scene.heard(&Event::Stored(Stored::prompt(&scene.blocks)));
+    scene.audit.settle_open(false);
+    assert_eq!(cause.get(), Some(&Cause::EventsLate));
+    let difference = open(Instant::now());
+    assert_eq!(difference.cause(&scene.audit.change_log(scene.expectation.pod)), Some(Cause::Stored));
+}

@@ -92,6 +92,10 @@ impl EventSourceSettings {
             let reason = "pushed events need a token; set `internal.token` or `internal.token_file`";
             found.push(Problem::new("internal.token", reason));
         }
+        if is_pushed && config.model.hashing.is_some() {
+            let reason = "pushed events are hashed by the router's own rule; leave `model.hashing` out";
+            found.push(Problem::new("model.hashing", reason));
+        }
         let Some(nats) = nats else { return };
         if !["nats://", "tls://"].iter().any(|scheme| nats.url.len() > scheme.len() && nats.url.starts_with(scheme)) {
             let reason = format!("`{}` does not begin with nats:// or tls://; write nats://host:port", nats.url);

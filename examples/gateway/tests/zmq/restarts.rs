@@ -114,6 +114,29 @@ async fn an_engine_that_dies_and_comes_back_is_found_at_the_same_ports() {
     end(source, gateway).await;
 }
 
+/// A connection that broke may lead to another engine next. Until that is known, nothing is expected of the pod.
+#[tokio::test]
+async fn a_pod_whose_engine_may_be_another_is_hidden_until_it_is_known() {
+    let mut source = Source::new(18, 1_000).await;
+    let gateway = Gateway::follow(source.endpoints());
+    let is_found = || gateway.index.alive().contains(gateway.pod.id());
+    source.steps(20);
+    gateway.agrees(&source, "some steps").await;
+    for is_another in [false, true] {
+        assert!(is_found());
+        source.fault(Fault::Die);
+        gateway.until("it is noticed", |view| serde_json::to_value(view.state).unwrap() == "connecting").await;
+        assert!(!is_found(), "it may be another");
+        if is_another {
+            source.restart();
+        }
+        source.fault(Fault::Restart);
+        gateway.until("it is known", |_| is_found()).await;
+        gateway.agrees(&source, "it is known").await;
+    }
+    end(source, gateway).await;
+}
+
 #[tokio::test]
 async fn a_gateway_that_is_there_first_waits() {
     let mut source = Source::new(17, 1_000).await;

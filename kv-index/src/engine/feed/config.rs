@@ -43,6 +43,9 @@ pub struct EngineFeedConfig {
 pub trait ChangeObserver: fmt::Debug + Send + Sync {
     /// An event was applied. Where all that was known is forgotten, by a restart or a gap, it is [`Event::Cleared`].
     fn changed(&self, event: &Event<'_>);
+
+    /// Events were lost for good, so all was forgotten, though the engine may still hold it.
+    fn forgot(&self) {}
 }
 
 impl EngineFeedConfig {
