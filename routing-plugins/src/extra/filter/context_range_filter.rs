@@ -4,8 +4,8 @@ use kv_index::PodSet;
 use routing_core::{Declare, Filter, PluginError, Read, RoutingContext};
 
 use super::context_range::ContextRange;
-use crate::filter::checks;
 #[cfg(feature = "serde")]
+use crate::filter::checks;
 use crate::parameters::parameters;
 use crate::tokens::PromptTokens;
 
