@@ -63,7 +63,9 @@ function breakdown(decision) {
     const title = make("h3", "", `${step.step} → ${step.picked ?? "nobody"}`);
     return make("div", "", title, make("p", "reason", String(step.reason ?? "")), ...table(step));
   });
-  const about = `${decision.id}: ${count(decision.expected_tokens)} of ${count(decision.prompt_tokens)} prompt tokens were held`;
+  const told = given(decision.cached_tokens) ? `, ${count(decision.cached_tokens)} were` : "";
+  const cause = decision.cause ? ` (${decision.cause})` : "";
+  const about = `${decision.id}: ${count(decision.expected_tokens)} of ${count(decision.prompt_tokens)} prompt tokens were expected to be cached${told}${cause}`;
   return make("div", "breakdown", make("p", "reason", about), ...steps);
 }
 

@@ -59,10 +59,16 @@ function updatePod(row, pod, requests, most) {
   fill(parts.loadBar, (pod.in_flight ?? 0) / most, `${count(pod.in_flight)} in flight`);
   write(parts.used, percent(pod.kv_used));
   write(parts.blocks, `${brief(pod.blocks)} blocks`);
-  write(parts.running, `${count(pod.running)} running`);
+  write(parts.running, `${count(pod.running)} running${accuracy(pod.cache)}`);
   fill(parts.cacheBar, pod.kv_used ?? 0, percent(pod.kv_used));
   showEvents(parts, pod.events ?? {});
   showLane(parts.lane, pod.name, requests);
+}
+
+/** How often as many tokens were cached as the gateway expected, if the engine says how many. */
+function accuracy(cache) {
+  const told = (cache?.exact ?? 0) + (cache?.over ?? 0) + (cache?.under ?? 0);
+  return told > 0 ? `, ${percent(cache.exact / told)} as expected` : "";
 }
 
 /** What is known of a pod's cache comes by events; where they are missing, the index may be wrong about it. */
