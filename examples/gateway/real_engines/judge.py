@@ -195,15 +195,28 @@ class Tally:
         for record in differ:
             cause = record["cause"] or "unexplained"
             self.causes[cause] = self.causes.get(cause, 0) + 1
+        self.window = longest_window([record["unix_ms"] for record in differ])
         self.unexplained = [r for r in differ if (r["cause"] or "unexplained") in ("unexplained", "prompt_differs")]
 
     def row(self) -> str:
         causes = ", ".join(f"{count} {cause}" for cause, count in sorted(self.causes.items())) or "none"
         near = 100 * self.near / max(self.told, 1)
+        if self.causes.keys() & {"events_late", "suspended", "events_lost"}:
+            causes += f"; healed after {self.window:.0f} s"
         return (
             f"| {self.name} | {self.told} | {self.exact} | {self.over} | {self.under} | {self.largest} "
             f"| {near:.2f}% | {causes} |"
         )
+
+
+def longest_window(times: list[int]) -> float:
+    """The longest time in which answers differed from what was expected, in seconds; five without a difference end it."""
+    longest, began, last = 0, None, None
+    for time_ms in sorted(times):
+        if last is None or time_ms - last > 5000:
+            began = time_ms
+        longest, last = max(longest, time_ms - began), time_ms
+    return longest / 1000
 
 
 class Cut:

@@ -27,6 +27,8 @@ pub(super) struct Expectation {
     pub(super) tokens: Option<u64>,
     /// When the index was searched.
     pub(super) decided: Instant,
+    /// Whether the pod was suspended: its event connection was down, and nothing was expected of it.
+    pub(super) is_suspended: bool,
 }
 
 /// An expectation, and what the engine reports.
@@ -49,6 +51,8 @@ pub enum Cause {
     Stored,
     /// An event accounts for it that came a second or more after the response: the source was blocked, or being replayed.
     EventsLate,
+    /// The pod's event connection was down when the request was sent, so nothing was expected of it.
+    Suspended,
     /// Events of the pod were lost for good: it has blocks that it will not announce again.
     EventsLost,
     /// The engine counts other prompt tokens than the gateway: another tokenizer or template.
@@ -66,6 +70,7 @@ impl Cause {
             Self::Cleared => "cleared",
             Self::Stored => "stored",
             Self::EventsLate => "events_late",
+            Self::Suspended => "suspended",
             Self::EventsLost => "events_lost",
             Self::PromptDiffers => "prompt_differs",
             Self::Unexplained => "unexplained",
@@ -164,6 +169,8 @@ impl CacheAudit {
             let cause = Arc::new(OnceLock::new());
             if usage.prompt_tokens.is_some_and(|tokens| tokens != prompt.tokens) && observation.differs() {
                 self.settle(&expectation.name, &cause, Cause::PromptDiffers);
+            } else if expectation.is_suspended && observation.differs() {
+                self.settle(&expectation.name, &cause, Cause::Suspended);
             } else if observation.differs() {
                 self.open(expectation, observation, prompt, &cause);
             }

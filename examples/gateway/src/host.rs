@@ -53,7 +53,8 @@ impl RequestHost {
         let is_handed_off = step.role == Role::Decode && self.prefilled;
         let is_comparable = !is_handed_off && !self.routing_request.parsed.has_samples;
         let tokens = is_comparable.then(|| self.routing_request.expected_tokens(&self.app, pod, step));
-        self.expectations.push(Expectation { pod, name, tokens, decided: self.decided });
+        let is_suspended = !self.app.plugin_state.index.alive().contains(pod.id());
+        self.expectations.push(Expectation { pod, name, tokens, decided: self.decided, is_suspended });
     }
 
     fn audit(&self, report: &DispatchReport) -> Option<Audited> {

@@ -15,7 +15,8 @@ impl Scene {
     fn expecting(tokens: u64) -> Self {
         let index: Index = Index::new(Config::default());
         let pod = index.join("a").unwrap();
-        let expectation = Expectation { pod, name: "a".into(), tokens: Some(tokens), decided: Instant::now() };
+        let expectation =
+            Expectation { pod, name: "a".into(), tokens: Some(tokens), decided: Instant::now(), is_suspended: false };
         Self { audit: CacheAudit::default(), expectation, blocks: (1..=4).map(BlockHash::new).collect() }
     }
 
@@ -108,4 +109,12 @@ fn a_difference_waits_for_its_event_and_an_event_that_comes_late_is_told_apart()
     assert_eq!(cause.get(), Some(&Cause::EventsLate));
     let difference = open(Instant::now());
     assert_eq!(difference.cause(&scene.audit.change_log(scene.expectation.pod)), Some(Cause::Stored));
+}
+
+#[test]
+fn of_a_pod_that_was_suspended_nothing_was_expected() {
+    let mut scene = Scene::expecting(0);
+    scene.expectation.is_suspended = true;
+    assert_eq!(scene.reported(64).1, Some(Cause::Suspended));
+    assert_eq!(scene.reported(0).1, None);
 }

@@ -3,7 +3,7 @@
 use kv_index::{BlockSize, ChainHasher, ChainSeed, Event, EventSemantics, Stored};
 use pointsman_gateway::Gateway;
 
-use super::fixture::{Client, FakePod, Script, config, until};
+use super::fixture::{Client, FakePod, Script, config};
 
 /// An answer of an engine that had 32 of 64 prompt tokens cached.
 const CACHED: &str = r#"{"choices":[],"usage":{"prompt_tokens":64,"prompt_tokens_details":{"cached_tokens":32}}}"#;
@@ -62,7 +62,6 @@ async fn a_difference_is_told_with_its_cause_in_the_decision_log() {
     let answer = client.post("/v1/completions", &body(""), &[]).await;
     assert_eq!(answer.header("x-pointsman-expected-cached-tokens"), Some("0"));
     assert_eq!(answer.header("x-pointsman-cached-tokens"), Some("32"));
-    until("the cause", || gateway.state().pods[0].cache.causes.contains_key("unexplained")).await;
     // Several answers share blocks, so nothing is compared.
     let answer = client.post("/v1/completions", &body(r#","n":2"#), &[]).await;
     assert_eq!(answer.header("x-pointsman-cached-tokens"), None);
@@ -70,6 +69,8 @@ async fn a_difference_is_told_with_its_cause_in_the_decision_log() {
     let text = std::fs::read_to_string(folder.join("decisions.jsonl")).unwrap();
     let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 2);
+    // The cause is waited for, but not beyond the gateway's end.
+    let lines = if lines[0]["cached_tokens"].is_null() { [&lines[1], &lines[0]] } else { [&lines[0], &lines[1]] };
     assert_eq!((&lines[0]["expected_tokens"], &lines[0]["cached_tokens"]), (&0.into(), &32.into()));
     assert_eq!((&lines[0]["cause"], &lines[0]["pods"][0]), (&"unexplained".into(), &"a".into()));
     assert_eq!((&lines[1]["cached_tokens"], &lines[1]["outcome"]), (&serde_json::Value::Null, &"completed 200".into()));

@@ -86,9 +86,13 @@ impl<'t> Follower<'t> {
     }
 
     fn disconnected(&mut self) {
-        self.connected = false;
         // Whoever is there next may be another engine: until that is known, nothing is expected of the pod.
         self.config.index.suspend(self.config.pod);
+        self.reconnecting();
+    }
+
+    fn reconnecting(&mut self) {
+        self.connected = false;
         self.replay = None;
         self.retry = None;
         // An engine that was going away says nothing about one that stays and does not answer.
@@ -244,8 +248,9 @@ impl<'t> Follower<'t> {
         Ok(())
     }
 
+    /// Connects anew to an engine that is known to be there: it has just been asked.
     fn resubscribe(&mut self) {
-        self.disconnected();
+        self.reconnecting();
         let ZmqEndpoints { events, topic, .. } = &self.config.endpoints;
         self.subscription = Subscription::open(self.tasks, events, topic, self.config.timing);
     }
