@@ -19,7 +19,7 @@ use tokio_util::task::TaskTracker;
 use super::app_state::AppState;
 use super::config::Limits;
 use super::tls::Acceptor;
-use super::write_timeout::WriteTimeout;
+use super::write_timeout::write_timeout;
 
 /// A listener and its routes.
 #[derive(Clone)]
@@ -76,7 +76,7 @@ impl Listener {
         http.timer(TokioTimer::new())
             .header_read_timeout(HEADERS_TIMEOUT)
             .max_buf_size(self.limits.max_request_headers_bytes);
-        let stream = WriteTimeout::new(stream, self.app.live_config.load().client_idle_timeout);
+        let stream = write_timeout(stream, self.app.live_config.load().client_idle_timeout);
         let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(self.router));
         let mut connection = std::pin::pin!(connection);
         if !is_late {
