@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use routing_core::{Pod, Role};
 use routing_exec::{DispatchOutcome, DispatchReport};
+use serde::Serialize;
 
 use super::cache_audit::Audited;
 
@@ -24,23 +25,33 @@ pub(super) struct RequestLog {
     inner: Mutex<Inner>,
 }
 
-/// What is counted from the start.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Totals {
-    pub(super) requests: u64,
-    pub(super) completed: u64,
-    pub(super) failed: u64,
-    /// Requests whose client disconnected.
-    pub(super) cancelled: u64,
+/// Counters since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Totals {
+    /// Requests routed.
+    pub requests: u64,
+    /// Requests in flight, including those being read. The log does not count them: whoever shows the totals does.
+    pub in_flight: usize,
+    /// Requests completed by a pod.
+    pub completed: u64,
+    /// Requests that ended in an error.
+    pub failed: u64,
+    /// Requests cancelled by their client.
+    pub cancelled: u64,
     /// Requests rejected before dispatch.
-    pub(super) rejected: u64,
-    pub(super) prompt_tokens: u64,
+    pub rejected: u64,
+    /// Prompt tokens.
+    pub prompt_tokens: u64,
     /// Prompt tokens that the chosen pod was known to hold.
-    pub(super) cached_tokens: u64,
+    pub cached_tokens: u64,
     /// Decisions by profile.
+    #[serde(skip)]
     pub(super) decisions: BTreeMap<Arc<str>, u64>,
     /// Histogram of the time to first token: a count for each of [`TTFT_BUCKETS`], and one beyond.
+    #[serde(skip)]
     pub(super) ttft: [u64; TTFT_BUCKETS.len() + 1],
+    #[serde(skip)]
     pub(super) ttft_micros: u64,
 }
 

@@ -13,7 +13,7 @@ use super::explain;
 pub use super::explain::{PodReasons, ScoreReason, StepReasons};
 use super::pod_registry::RegisteredPod;
 use super::request_log::Decision;
-pub use super::request_log::Sample;
+pub use super::request_log::{Sample, Totals};
 pub use pointsman_reporter::source_status::SourceView;
 
 /// State of a gateway.
@@ -31,7 +31,7 @@ pub struct State {
     /// Its pods, in the order of the configuration.
     pub pods: Vec<PodState>,
     /// Counters since the start.
-    pub totals: TotalsState,
+    pub totals: Totals,
     /// One sample a second, oldest first.
     pub series: Vec<Sample>,
     /// The last decisions, newest first.
@@ -70,28 +70,6 @@ pub struct PodState {
     pub events: SourceView,
     /// Cached tokens expected of it against those it reported.
     pub cache: CacheAccuracy,
-}
-
-/// Counters since the start.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct TotalsState {
-    /// Requests routed.
-    pub requests: u64,
-    /// Requests in flight, including those being read.
-    pub in_flight: usize,
-    /// Requests completed by a pod.
-    pub completed: u64,
-    /// Requests that ended in an error.
-    pub failed: u64,
-    /// Requests cancelled by their client.
-    pub cancelled: u64,
-    /// Requests rejected before dispatch.
-    pub rejected: u64,
-    /// Prompt tokens.
-    pub prompt_tokens: u64,
-    /// Prompt tokens that the chosen pod was known to hold.
-    pub cached_tokens: u64,
 }
 
 /// A decision.
@@ -139,7 +117,6 @@ pub struct ActiveRequestState {
 /// Gathers the state.
 pub(super) fn gather(app: &Arc<AppState>) -> State {
     let live_config = app.live_config.load_full();
-    let totals = app.request_log.totals();
     let name = |pod: routing_core::Pod| {
         let known = live_config.fleet.pod(pod.id()).filter(|info| info.pod == pod);
         known.map_or_else(|| "?".to_owned(), |info| info.name.to_string())
@@ -151,16 +128,7 @@ pub(super) fn gather(app: &Arc<AppState>) -> State {
         draining: app.is_draining(),
         model: app.model.name.clone(),
         pods: pods(app),
-        totals: TotalsState {
-            requests: totals.requests,
-            in_flight: *app.in_flight.borrow(),
-            completed: totals.completed,
-            failed: totals.failed,
-            cancelled: totals.cancelled,
-            rejected: totals.rejected,
-            prompt_tokens: totals.prompt_tokens,
-            cached_tokens: totals.cached_tokens,
-        },
+        totals: Totals { in_flight: *app.in_flight.borrow(), ..app.request_log.totals() },
         series: app.request_log.series(),
         decisions: app.request_log.decisions().iter().map(|decision| decision_state(app, decision)).collect(),
         active_requests: active
