@@ -5,27 +5,17 @@ use routing_core::{Declare, Filter, PluginError, RoutingContext};
 
 #[cfg(feature = "serde")]
 use super::checks;
-use crate::parameters::Fraction;
+use crate::parameters::{Fraction, parameters};
 use crate::score::PromptReads;
 
-/// What [`LongestMatchFilter`] takes.
-#[derive(Clone, Copy, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
-pub struct LongestMatchParameters {
-    /// The share of the prompt's tokens that must be exceeded, below 1; 0.5 unless given: more is held than missing. With 0,
-    /// any whole block is enough.
-    #[cfg_attr(feature = "serde", serde(deserialize_with = "checks::part"))]
-    pub share: Fraction,
-}
-
-impl Default for LongestMatchParameters {
-    fn default() -> Self {
-        const SHARE: Fraction = match Fraction::new(0.5) {
-            Some(share) => share,
-            None => panic!("a default is in range"),
-        };
-        Self { share: SHARE }
+parameters! {
+    /// What [`LongestMatchFilter`] takes.
+    #[derive(Clone, Copy, Debug)]
+    pub struct LongestMatchParameters {
+        /// The share of the prompt's tokens that must be exceeded, below 1; 0.5 unless given: more is held than missing.
+        /// With 0, any whole block is enough.
+        #[cfg_attr(feature = "serde", serde(deserialize_with = "checks::part"))]
+        pub share: Fraction = const { Fraction::constant(0.5) },
     }
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use kv_index::Pod;
 use routing_core::Load;
 
-use super::cell::{Cell, Cells, LoadReport, Others};
-use super::{InFlight, PodLoad};
+use super::PodLoad;
+use super::cell::{Cell, Cells};
 
 /// What pods have to do at one instant, by the rule of [`LoadTracker::load_of`](super::LoadTracker::load_of).
 #[derive(Clone, Copy, Debug)]
@@ -34,16 +34,23 @@ impl<'t> MergedLoads<'t> {
     pub(crate) fn write(&self, pod: Pod, elsewhere: Load, load: &mut PodLoad) {
         let cell = self.cells.get(pod.id()).filter(|cell| cell.is_of(pod.generation()));
         let own = cell.map(Cell::in_flight).unwrap_or_default();
-        match cell.and_then(Cell::report) {
+        let others = match cell.and_then(Cell::report) {
             Some(report) => {
                 let age = self.now.saturating_sub(report.at).max(0).unsigned_abs();
-                dated(own, report, age, age > self.stale_after, load);
+                (load.age, load.stale) = (Some(Duration::from_nanos(age)), age > self.stale_after);
+                (load.running, load.waiting, load.kv_used) = (report.running, report.waiting, share(report.kv_used));
+                report.others
             }
             None => {
-                let others = self.cells.others(pod, own, elsewhere);
-                undated(own, elsewhere, others, load);
+                (load.age, load.stale) = (None, false);
+                (load.running, load.waiting) = (elsewhere.running, elsewhere.waiting);
+                load.kv_used = share(elsewhere.kv_used);
+                self.cells.others(pod, own, elsewhere)
             }
-        }
+        };
+        // The rule, rewritten: max(now, now + others) where others may be below 0 is now + max(0, others).
+        load.requests = own.requests.saturating_add(others.requests);
+        load.tokens = own.tokens().saturating_add(others.tokens);
         // One by one: a whole struct would be made elsewhere and copied.
         load.in_flight.requests = own.requests;
         load.in_flight.prefilling = own.prefilling;
@@ -51,29 +58,6 @@ impl<'t> MergedLoads<'t> {
         load.in_flight.uncached_tokens = own.uncached_tokens;
         load.in_flight.output_tokens = own.output_tokens;
     }
-}
-
-#[inline]
-fn dated(own: InFlight, report: LoadReport, age: u64, stale: bool, load: &mut PodLoad) {
-    // The rule, rewritten: max(now, now + others) where others may be below 0 is now + max(0, others).
-    load.requests = own.requests.saturating_add(report.others.requests);
-    load.tokens = own.tokens().saturating_add(report.others.tokens);
-    load.running = report.running;
-    load.waiting = report.waiting;
-    load.kv_used = share(report.kv_used);
-    load.age = Some(Duration::from_nanos(age));
-    load.stale = stale;
-}
-
-#[inline]
-fn undated(own: InFlight, elsewhere: Load, others: Others, load: &mut PodLoad) {
-    load.requests = own.requests.saturating_add(others.requests);
-    load.tokens = own.tokens().saturating_add(others.tokens);
-    load.running = elsewhere.running;
-    load.waiting = elsewhere.waiting;
-    load.kv_used = share(elsewhere.kv_used);
-    load.age = None;
-    load.stale = false;
 }
 
 /// How much of a KV cache is in use, 0..=1, whatever an engine says: what is not a number counts as full.

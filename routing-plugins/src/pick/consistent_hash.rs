@@ -7,30 +7,24 @@ use routing_core::{Declare, Picker, PluginError, Ranking, Read, RoutingContext, 
 
 use super::bounded::with_room;
 use super::placement::Placements;
-use crate::parameters::Positive;
+use crate::parameters::{Positive, parameters};
 use crate::prepare::{HashKey, Loads};
 
-/// What [`ConsistentHashPicker`] takes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(try_from = "Written"))]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
-pub struct ConsistentHashParameters {
-    /// How many candidates are ranked; 3 unless given.
-    pub most: NonZeroUsize,
-    /// How keys are placed; by rendezvous unless given.
-    pub by: HashBy,
-    /// How far above the mean a pod's requests may be; 0.25 unless given. With none, only the key counts: documents say
-    /// `bounded: false`.
-    pub epsilon: Option<Positive>,
-    /// Points of each pod on the ring, if it is one; 160 unless given. More are more even, and a longer ring. Documents give
-    /// them to rings only.
-    pub points: NonZeroU16,
-}
-
-impl Default for ConsistentHashParameters {
-    fn default() -> Self {
-        const POINTS: NonZeroU16 = NonZeroU16::new(160).expect("not zero");
-        Self { most: super::MOST, by: HashBy::default(), epsilon: Positive::new(0.25), points: POINTS }
+parameters! {
+    /// What [`ConsistentHashPicker`] takes.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    #[cfg_attr(feature = "serde", serde(try_from = "Written"))]
+    pub struct ConsistentHashParameters {
+        /// How many candidates are ranked; 3 unless given.
+        pub most: NonZeroUsize = super::MOST,
+        /// How keys are placed; by rendezvous unless given.
+        pub by: HashBy = HashBy::default(),
+        /// How far above the mean a pod's requests may be; 0.25 unless given. With none, only the key counts: documents say
+        /// `bounded: false`.
+        pub epsilon: Option<Positive> = Positive::new(0.25),
+        /// Points of each pod on the ring, if it is one; 160 unless given. More are more even, and a longer ring. Documents give
+        /// them to rings only.
+        pub points: NonZeroU16 = const { NonZeroU16::new(160).expect("not zero") },
     }
 }
 

@@ -7,23 +7,18 @@ use routing_core::{Declare, Picker, PluginError, Ranking, RoutingContext, Totals
 
 use super::chance::exponential;
 use super::least::{ordered, rank_least};
-use crate::parameters::Positive;
+use crate::parameters::{Positive, parameters};
 
-/// What [`WeightedRandomPicker`] takes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(try_from = "Written"))]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
-pub struct WeightedRandomParameters {
-    /// How many candidates are ranked; 3 unless given.
-    pub most: NonZeroUsize,
-    /// How far totals are softened; 0.1 unless given. Near 0 the highest total is always chosen, far above 1 all are equally
-    /// likely. With none, chances are in proportion to the totals themselves: documents say `softened: false`.
-    pub temperature: Option<Positive>,
-}
-
-impl Default for WeightedRandomParameters {
-    fn default() -> Self {
-        Self { most: super::MOST, temperature: Positive::new(0.1) }
+parameters! {
+    /// What [`WeightedRandomPicker`] takes.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    #[cfg_attr(feature = "serde", serde(try_from = "Written"))]
+    pub struct WeightedRandomParameters {
+        /// How many candidates are ranked; 3 unless given.
+        pub most: NonZeroUsize = super::MOST,
+        /// How far totals are softened; 0.1 unless given. Near 0 the highest total is always chosen, far above 1 all are equally
+        /// likely. With none, chances are in proportion to the totals themselves: documents say `softened: false`.
+        pub temperature: Option<Positive> = Positive::new(0.1),
     }
 }
 

@@ -62,19 +62,17 @@ impl GivenTokensPreparer {
 impl<const W: usize> Preparer<W> for GivenTokensPreparer {
     fn prepare(&self, context: &mut PrepareContext<'_, W>) -> Result<(), PluginError> {
         let request = context.request();
-        if request.tokens.is_none() && self.hashes_suffice && request.hashes.is_some() {
-            context.write(self.tokens)?.1.make();
+        if request.tokens.is_some() {
+            context.write(self.tokens)?.1.set_given();
             return Ok(());
         }
-        if request.tokens.is_none() {
+        if !(self.hashes_suffice && request.hashes.is_some()) {
             let tokenize_failures =
                 self.tokenize_failures.as_ref().ok_or_else(|| PluginError::failed(NoTokensError))?;
             // Relaxed: a count that publishes nothing.
             tokenize_failures.fetch_add(1, Ordering::Relaxed);
-            context.write(self.tokens)?.1.make();
-            return Ok(());
         }
-        context.write(self.tokens)?.1.set_given();
+        context.write(self.tokens)?.1.make();
         Ok(())
     }
 }

@@ -73,12 +73,7 @@ impl LoadTable {
         &self.figures[..self.used]
     }
 
-    /// Reads the figures of a fleet, those of all its pods.
-    fn fill<const W: usize>(&mut self, fleet: &Fleet<W>, tracker: &LoadTracker<W>) {
-        tracker.figures_into(fleet, self.begin(fleet.pods()));
-    }
-
-    /// The same, and everything else that is known of them.
+    /// Reads the figures of a fleet, those of all its pods, and everything else that is known of them.
     fn fill_whole<const W: usize>(&mut self, fleet: &Fleet<W>, view: MergedLoads<'_>) {
         self.begin(fleet.pods());
         self.pods.resize(PodSet::<W>::CAPACITY, PodLoad::default());
@@ -158,7 +153,7 @@ impl<const W: usize> Preparer<W> for LoadPreparer<W> {
         if is_whole {
             table.fill_whole(fleet, self.tracker.view(now, self.stale_after));
         } else {
-            table.fill(fleet, &self.tracker);
+            self.tracker.figures_into(fleet, table.begin(fleet.pods()));
         }
         Ok(())
     }

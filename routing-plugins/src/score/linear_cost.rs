@@ -5,27 +5,22 @@ use routing_core::{Declare, PluginError, Read, RoutingContext, Scorer, Scores};
 
 use super::normalize;
 use super::prompt::PromptReads;
-use crate::parameters::Amount;
+use crate::parameters::{Amount, parameters};
 use crate::prepare::Loads;
 
-/// What [`LinearCostScorer`] takes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(try_from = "Raw"))]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
-pub struct LinearCostParameters {
-    /// What a block counts that has to be computed; 1, unless given.
-    pub prefill: Amount,
-    /// How much of a held block is taken off what has to be computed; 1, unless given.
-    pub credit: Amount,
-    /// What a block counts that requests on the pod occupy; 1, unless given.
-    pub decode: Amount,
-    /// What a request on the pod counts, in blocks; 0, unless given.
-    pub request: Amount,
-}
-
-impl Default for LinearCostParameters {
-    fn default() -> Self {
-        Self { prefill: Amount::ONE, credit: Amount::ONE, decode: Amount::ONE, request: Amount::ZERO }
+parameters! {
+    /// What [`LinearCostScorer`] takes.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    #[cfg_attr(feature = "serde", serde(try_from = "Raw"))]
+    pub struct LinearCostParameters {
+        /// What a block counts that has to be computed; 1, unless given.
+        pub prefill: Amount = Amount::ONE,
+        /// How much of a held block is taken off what has to be computed; 1, unless given.
+        pub credit: Amount = Amount::ONE,
+        /// What a block counts that requests on the pod occupy; 1, unless given.
+        pub decode: Amount = Amount::ONE,
+        /// What a request on the pod counts, in blocks; 0, unless given.
+        pub request: Amount = Amount::ZERO,
     }
 }
 

@@ -7,19 +7,21 @@ use routing_core::{Declare, Filter, PluginError, RoutingContext};
 
 use super::label_selector::LabelSelector;
 use crate::filter::Unknown;
+use crate::parameters::parameters;
 
-/// What [`LabelFilter`] takes.
-#[derive(Clone, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(try_from = "Raw"))]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
-pub struct LabelParameters {
-    /// The labels that pods must have, such as `zone in (a, b), !gpu, tier=fast`; any, unless given.
-    pub selector: LabelSelector,
-    /// Labels of pods that must be as a label of the client: the pods' label, and the client's.
-    pub same_as_client: BTreeMap<Box<str>, Box<str>>,
-    /// What is done where the client has no such label: `keep` asks nothing of pods, and is the default; `remove` leaves
-    /// nobody.
-    pub clients_without: Unknown,
+parameters! {
+    /// What [`LabelFilter`] takes.
+    #[derive(Clone, Debug)]
+    #[cfg_attr(feature = "serde", serde(try_from = "Raw"))]
+    pub struct LabelParameters {
+        /// The labels that pods must have, such as `zone in (a, b), !gpu, tier=fast`; any, unless given.
+        pub selector: LabelSelector = LabelSelector::default(),
+        /// Labels of pods that must be as a label of the client: the pods' label, and the client's.
+        pub same_as_client: BTreeMap<Box<str>, Box<str>> = BTreeMap::new(),
+        /// What is done where the client has no such label: `keep` asks nothing of pods, and is the default; `remove` leaves
+        /// nobody.
+        pub clients_without: Unknown = Unknown::Keep,
+    }
 }
 
 /// Parameters as documents give them.
@@ -49,12 +51,6 @@ impl TryFrom<Raw> for LabelParameters {
             return Err("`clients_without` goes with `same_as_client`");
         }
         Ok(Self { selector, same_as_client, clients_without: clients_without.unwrap_or(Unknown::Keep) })
-    }
-}
-
-impl Default for LabelParameters {
-    fn default() -> Self {
-        Self { selector: LabelSelector::default(), same_as_client: BTreeMap::new(), clients_without: Unknown::Keep }
     }
 }
 

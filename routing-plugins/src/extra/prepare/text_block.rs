@@ -7,26 +7,21 @@ use json_edit::{Kind, Object, Raw};
 use routing_core::{Declare, PluginError, PrepareContext, Preparer, Request, Write};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use crate::parameters::parameters;
 use crate::prepare::text_chain::TextHasher;
 use crate::prepare::{PromptChain, PromptHasher};
 
-/// What [`TextBlockPreparer`] takes.
-#[derive(Clone, Copy, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(try_from = "Written"))]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
-pub struct TextBlockParameters {
-    /// Bytes in a block; 256 unless given: about as many tokens as engines have in four blocks.
-    pub block_bytes: NonZeroUsize,
-    /// How many leading bytes count; all, unless given.
-    pub most_bytes: Option<NonZeroUsize>,
-    /// How many bytes are taken for a token, where others want to know; 4 unless given. No more than a block has.
-    pub bytes_per_token: NonZeroUsize,
-}
-
-impl Default for TextBlockParameters {
-    fn default() -> Self {
-        let number = |number| NonZeroUsize::new(number).unwrap_or(NonZeroUsize::MIN);
-        Self { block_bytes: number(256), most_bytes: None, bytes_per_token: number(4) }
+parameters! {
+    /// What [`TextBlockPreparer`] takes.
+    #[derive(Clone, Copy, Debug)]
+    #[cfg_attr(feature = "serde", serde(try_from = "Written"))]
+    pub struct TextBlockParameters {
+        /// Bytes in a block; 256 unless given: about as many tokens as engines have in four blocks.
+        pub block_bytes: NonZeroUsize = const { NonZeroUsize::new(256).expect("not zero") },
+        /// How many leading bytes count; all, unless given.
+        pub most_bytes: Option<NonZeroUsize> = None,
+        /// How many bytes are taken for a token, where others want to know; 4 unless given. No more than a block has.
+        pub bytes_per_token: NonZeroUsize = const { NonZeroUsize::new(4).expect("not zero") },
     }
 }
 

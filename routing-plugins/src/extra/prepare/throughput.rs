@@ -6,22 +6,16 @@ use std::time::Duration;
 use routing_core::{Declare, PluginError, PrepareContext, Preparer, Read, Write};
 
 use crate::extra::{Prediction, Predictions};
-use crate::parameters::Positive;
+use crate::parameters::{Positive, parameters};
 use crate::prepare::Loads;
 use crate::score::PromptReads;
 
-/// What [`ThroughputPredictor`] takes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
-pub struct ThroughputParameters {
-    /// Prompt tokens that a pod computes in a second; 15,000, unless given. Measure it.
-    pub prefill_rate: Positive,
-}
-
-impl Default for ThroughputParameters {
-    fn default() -> Self {
-        Self { prefill_rate: const { Positive::new(15_000.0).expect("above 0") } }
+parameters! {
+    /// What [`ThroughputPredictor`] takes.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct ThroughputParameters {
+        /// Prompt tokens that a pod computes in a second; 15,000, unless given. Measure it.
+        pub prefill_rate: Positive = const { Positive::constant(15_000.0) },
     }
 }
 

@@ -4,46 +4,30 @@ use kv_index::{DEFAULT_POD_WORDS, Matches, PodId, PodSet};
 use routing_core::{Declare, PluginError, PrefixMatches, Read, Request, RoutingContext, Scorer, Scores, TryRead};
 
 use super::predictions::{PredictionTable, Predictions};
-use crate::parameters::Amount;
-use crate::parameters::Positive;
+use crate::parameters::{Amount, Positive, parameters};
 use crate::prepare::{LoadTable, Loads};
 use crate::score::normalize::{self, Span};
 
-/// What [`HeadroomScorer`] takes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
-pub struct HeadroomParameters {
-    /// When the first token should come, in milliseconds. A request whose deadline is sooner has that as its target.
-    pub ttft_target_ms: Option<Positive>,
-    /// How long each further token may take, in milliseconds.
-    pub tpot_target_ms: Option<Positive>,
-    /// How much the first token counts; 0.8, unless given.
-    pub ttft_weight: Amount,
-    /// How much further tokens count; 0.2, unless given.
-    pub tpot_weight: Amount,
-    /// Which of those that meet the targets are better; those with the least headroom, unless given.
-    pub prefer: PreferredHeadroom,
-    /// How much free KV cache counts where nothing is predicted; 1, unless given.
-    pub kv_weight: Amount,
-    /// How much a short queue counts where nothing is predicted; 1, unless given.
-    pub queue_weight: Amount,
-    /// How much the held share of the prompt counts where nothing is predicted; 1, unless given.
-    pub held_weight: Amount,
-}
-
-impl Default for HeadroomParameters {
-    fn default() -> Self {
-        Self {
-            ttft_target_ms: None,
-            tpot_target_ms: None,
-            ttft_weight: const { Amount::constant(0.8) },
-            tpot_weight: const { Amount::constant(0.2) },
-            prefer: PreferredHeadroom::Least,
-            kv_weight: Amount::ONE,
-            queue_weight: Amount::ONE,
-            held_weight: Amount::ONE,
-        }
+parameters! {
+    /// What [`HeadroomScorer`] takes.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct HeadroomParameters {
+        /// When the first token should come, in milliseconds. A request whose deadline is sooner has that as its target.
+        pub ttft_target_ms: Option<Positive> = None,
+        /// How long each further token may take, in milliseconds.
+        pub tpot_target_ms: Option<Positive> = None,
+        /// How much the first token counts; 0.8, unless given.
+        pub ttft_weight: Amount = const { Amount::constant(0.8) },
+        /// How much further tokens count; 0.2, unless given.
+        pub tpot_weight: Amount = const { Amount::constant(0.2) },
+        /// Which of those that meet the targets are better; those with the least headroom, unless given.
+        pub prefer: PreferredHeadroom = PreferredHeadroom::Least,
+        /// How much free KV cache counts where nothing is predicted; 1, unless given.
+        pub kv_weight: Amount = Amount::ONE,
+        /// How much a short queue counts where nothing is predicted; 1, unless given.
+        pub queue_weight: Amount = Amount::ONE,
+        /// How much the held share of the prompt counts where nothing is predicted; 1, unless given.
+        pub held_weight: Amount = Amount::ONE,
     }
 }
 

@@ -4,25 +4,26 @@ use kv_index::Tier;
 use routing_core::{Declare, PluginError, Read, RoutingContext, Scorer, Scores};
 
 use crate::extra::{HeldTiers, TierCounts};
-use crate::parameters::Fraction;
+use crate::parameters::{Fraction, parameters};
 
-/// What a block counts by the tier it lies in.
-///
-/// Blocks of a pod that was not looked at count by the lowest of these weights: a pod must not win because nobody looked.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(try_from = "Raw"))]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
-pub struct TierWeights {
-    /// In GPU memory; 1, unless given.
-    pub gpu: Fraction,
-    /// In host memory; 0.8, unless given.
-    pub host: Fraction,
-    /// On a local disk; 0.5, unless given.
-    pub disk: Fraction,
-    /// In a store that is shared; 0.25, unless given.
-    pub remote: Fraction,
-    /// Speculated, and so in no tier yet; as in GPU memory, unless given: that is where it is about to be.
-    pub speculated: Option<Fraction>,
+parameters! {
+    /// What a block counts by the tier it lies in.
+    ///
+    /// Blocks of a pod that was not looked at count by the lowest of these weights: a pod must not win because nobody looked.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    #[cfg_attr(feature = "serde", serde(try_from = "Raw"))]
+    pub struct TierWeights {
+        /// In GPU memory; 1, unless given.
+        pub gpu: Fraction = Fraction::ONE,
+        /// In host memory; 0.8, unless given.
+        pub host: Fraction = const { Fraction::constant(0.8) },
+        /// On a local disk; 0.5, unless given.
+        pub disk: Fraction = const { Fraction::constant(0.5) },
+        /// In a store that is shared; 0.25, unless given.
+        pub remote: Fraction = const { Fraction::constant(0.25) },
+        /// Speculated, and so in no tier yet; as in GPU memory, unless given: that is where it is about to be.
+        pub speculated: Option<Fraction> = None,
+    }
 }
 
 /// Weights as documents give them.
@@ -52,20 +53,6 @@ impl TryFrom<Raw> for TierWeights {
         };
         let Self { gpu, host, disk, remote, .. } = weights;
         if [gpu, host, disk, remote] == [Fraction::ZERO; 4] { Err("no tier counts anything") } else { Ok(weights) }
-    }
-}
-
-impl Default for TierWeights {
-    fn default() -> Self {
-        const {
-            Self {
-                gpu: Fraction::ONE,
-                host: Fraction::constant(0.8),
-                disk: Fraction::constant(0.5),
-                remote: Fraction::constant(0.25),
-                speculated: None,
-            }
-        }
     }
 }
 
