@@ -8,10 +8,8 @@ use std::ops::Range;
 use crate::engine::block_digest::BlockDigest;
 use crate::engine::dialect::Dialect;
 use crate::engine::engine_kind::EngineKind;
-use crate::engine::event::EngineStored;
 use crate::engine::hash_error::{HashError, PromptFeature};
 use crate::engine::prompt::{Prompt, TokenId};
-use crate::engine::recompute::Recomputed;
 use crate::engine::version::Version;
 
 /// One engine's hashing, as one release of it does it. Everything a dialect adds besides its name is here.
@@ -29,10 +27,6 @@ pub(super) trait Rules: Sized {
 
     /// The same rules with other values of one setting: what a misconfigured engine may be using instead.
     fn alternatives(&self, setting: Setting) -> Vec<Dialect>;
-
-    /// The digests that an event's tokens and keys give, and where the chain then stands. `before` is where it stood after
-    /// the event's parent.
-    fn recompute(&self, stored: &EngineStored<'_>, before: Option<&ChainState>) -> Recomputed;
 
     /// Refuses what cannot be hashed as this engine would. `blocks` whole blocks of `size` will be hashed.
     fn check<T: TokenId>(&self, prompt: &Prompt<'_, T>, size: usize, blocks: usize) -> Result<(), HashError>;

@@ -7,12 +7,9 @@ use sha2::{Digest, Sha256};
 use crate::engine::block_digest::BlockDigest;
 use crate::engine::dialect::{Dialect, DialectError};
 use crate::engine::engine_kind::EngineKind;
-use crate::engine::event::EngineStored;
 use crate::engine::hash_error::{HashError, PromptFeature};
 use crate::engine::prompt::{Prompt, TokenId};
-use crate::engine::recompute::Recomputed;
 use crate::engine::rules::{ChainState, Rules, Setting, Stretch, check_features, check_tokens};
-use crate::engine::sglang::recompute::recompute;
 use crate::engine::sglang::{SglangFormat, SglangHashing};
 use crate::engine::version::Version;
 
@@ -99,10 +96,6 @@ impl Rules for SglangRules {
             Setting::Seed => Vec::new(),
         };
         others.into_iter().filter_map(|hashing| Dialect::sglang(hashing).ok()).collect()
-    }
-
-    fn recompute(&self, stored: &EngineStored<'_>, before: Option<&ChainState>) -> Recomputed {
-        recompute(self, stored, before)
     }
 
     fn check<T: TokenId>(&self, prompt: &Prompt<'_, T>, size: usize, blocks: usize) -> Result<(), HashError> {

@@ -7,12 +7,9 @@ use sha2::{Digest, Sha256};
 use crate::engine::block_digest::BlockDigest;
 use crate::engine::dialect::Dialect;
 use crate::engine::engine_kind::EngineKind;
-use crate::engine::event::EngineStored;
 use crate::engine::hash_error::HashError;
 use crate::engine::prompt::{Prompt, TokenId};
-use crate::engine::recompute::Recomputed;
 use crate::engine::rules::{ChainState, Rules, Setting, Stretch, check_features, check_tokens};
-use crate::engine::trtllm::recompute::recompute;
 use crate::engine::trtllm::{TrtllmForm, TrtllmHashing};
 use crate::engine::version::Version;
 
@@ -103,10 +100,6 @@ impl Rules for TrtllmRules {
             Setting::Release | Setting::Seed => &[],
         };
         forms.iter().filter_map(|&form| Dialect::trtllm(TrtllmHashing { form, ..self.0 }).ok()).collect()
-    }
-
-    fn recompute(&self, stored: &EngineStored<'_>, before: Option<&ChainState>) -> Recomputed {
-        recompute(self, stored, before)
     }
 
     fn check<T: TokenId>(&self, prompt: &Prompt<'_, T>, size: usize, blocks: usize) -> Result<(), HashError> {

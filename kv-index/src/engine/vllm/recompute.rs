@@ -8,22 +8,26 @@ use crate::engine::rules::{ChainState, Rules};
 use crate::engine::vllm::VllmRules;
 use crate::engine::vllm::keys::{AdapterKey, Keys};
 
-pub(super) fn recompute(rules: &VllmRules, stored: &EngineStored<'_>, before: Option<&ChainState>) -> Recomputed {
-    let TokenIds::Plain(tokens) = &stored.tokens else { return Err(Unverifiable::NotEstablished) };
-    // Releases before 0.17 do not send them, and a salt or an image would then pass for a disagreement.
-    if stored.extra_keys.len() != stored.hashes.len() {
-        return Err(Unverifiable::ExtraKeys);
+impl VllmRules {
+    /// The digests that an event's tokens and keys give, and where the chain then stands. `before` is where it stood after
+    /// the event's parent.
+    pub(in crate::engine) fn recompute(&self, stored: &EngineStored<'_>, before: Option<&ChainState>) -> Recomputed {
+        let TokenIds::Plain(tokens) = &stored.tokens else { return Err(Unverifiable::NotEstablished) };
+        // Releases before 0.17 do not send them, and a salt or an image would then pass for a disagreement.
+        if stored.extra_keys.len() != stored.hashes.len() {
+            return Err(Unverifiable::ExtraKeys);
+        }
+        let root = || ChainState::new(self.root(&Prompt::<u32>::new(&[])), None);
+        let mut state = begin(stored, before, root)?;
+        let (mut digests, mut bytes) = (Vec::with_capacity(stored.hashes.len()), Vec::new());
+        let blocks = tokens.chunks_exact(stored.block_size as usize).zip(&stored.extra_keys);
+        for (at, (tokens, extra)) in blocks.enumerate() {
+            let keys = tagged(self, extra, stored.lora_name.as_deref(), stored.parent.is_none() && at == 0)?;
+            state.digest = self.step(&state.digest, tokens, &keys, &mut bytes);
+            digests.push(state.digest);
+        }
+        Ok((digests, state))
     }
-    let root = || ChainState::new(rules.root(&Prompt::<u32>::new(&[])), None);
-    let mut state = begin(stored, before, root)?;
-    let (mut digests, mut bytes) = (Vec::with_capacity(stored.hashes.len()), Vec::new());
-    let blocks = tokens.chunks_exact(stored.block_size as usize).zip(&stored.extra_keys);
-    for (at, (tokens, extra)) in blocks.enumerate() {
-        let keys = tagged(rules, extra, stored.lora_name.as_deref(), stored.parent.is_none() && at == 0)?;
-        state.digest = rules.step(&state.digest, tokens, &keys, &mut bytes);
-        digests.push(state.digest);
-    }
-    Ok((digests, state))
 }
 
 /// What each key of a block is: the adapter's name comes first, and any other text in the first block is its salt.

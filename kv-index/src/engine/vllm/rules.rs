@@ -8,17 +8,14 @@ use xxhash_rust::xxh3::xxh3_128;
 use crate::engine::block_digest::BlockDigest;
 use crate::engine::dialect::{Dialect, DialectError};
 use crate::engine::engine_kind::EngineKind;
-use crate::engine::event::EngineStored;
 use crate::engine::hash_error::{HashError, PromptFeature};
 use crate::engine::prompt::{Prompt, TokenId};
-use crate::engine::recompute::Recomputed;
 use crate::engine::rules::{ChainState, Rules, Setting, Stretch};
 use crate::engine::version::Version;
 use crate::engine::vllm::cbor::Cbor;
 use crate::engine::vllm::encode::{self, Encode, KeyForm};
 use crate::engine::vllm::keys::{AdapterKey, Keys};
 use crate::engine::vllm::pickle::Pickle;
-use crate::engine::vllm::recompute::recompute;
 use crate::engine::vllm::{VllmAlgorithm, VllmHashing};
 
 /// vLLM engines whose hashes can be computed.
@@ -136,10 +133,6 @@ impl Rules for VllmRules {
             }
         };
         others.into_iter().filter_map(|hashing| Dialect::vllm(hashing).ok()).collect()
-    }
-
-    fn recompute(&self, stored: &EngineStored<'_>, before: Option<&ChainState>) -> Recomputed {
-        recompute(self, stored, before)
     }
 
     fn check<T: TokenId>(&self, prompt: &Prompt<'_, T>, _size: usize, _blocks: usize) -> Result<(), HashError> {
