@@ -26,6 +26,17 @@ pub(crate) type Given = BTreeMap<String, Value>;
 /// What a visitor makes of a value, or why it cannot.
 pub(crate) type Visited<'de, V, E> = Result<<V as Visitor<'de>>::Value, E>;
 
+/// Methods of a deserializer that hand it to the visitor whole, each by one of the visitor's.
+macro_rules! hand_over {
+    ($($method:ident($($name:ty)?) => $visit:ident;)*) => {$(
+        fn $method<V: Visitor<'de>>(self, $(_: $name,)? visitor: V) -> Visited<'de, V, ParameterError> {
+            visitor.$visit(self)
+        }
+    )*};
+}
+
+pub(crate) use hand_over;
+
 /// The words or fields that a type knows.
 pub(crate) type Names = &'static [&'static str];
 

@@ -10,7 +10,7 @@ use serde::de::value::{SeqDeserializer, StrDeserializer};
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-use crate::parameters::{Entries, Names, ParameterError, Visited};
+use crate::parameters::{Entries, Names, ParameterError, Visited, hand_over};
 
 /// A value of a document: of a parameter, or of a schema.
 ///
@@ -46,28 +46,22 @@ pub enum Value {
     Map(BTreeMap<String, Value>),
 }
 
-impl From<bool> for Value {
-    fn from(value: bool) -> Self {
-        Self::Bool(value)
-    }
+macro_rules! value_from {
+    ($($type:ty => $variant:ident,)*) => {$(
+        impl From<$type> for Value {
+            fn from(value: $type) -> Self {
+                Self::$variant(value)
+            }
+        }
+    )*};
 }
 
-impl From<i64> for Value {
-    fn from(value: i64) -> Self {
-        Self::Integer(value)
-    }
-}
+value_from! { bool => Bool, i64 => Integer, f64 => Float, }
 
 impl From<u64> for Value {
     /// One number has one form, so that equal documents are equal.
     fn from(value: u64) -> Self {
         i64::try_from(value).map_or(Self::Unsigned(value), Self::Integer)
-    }
-}
-
-impl From<f64> for Value {
-    fn from(value: f64) -> Self {
-        Self::Float(value)
     }
 }
 
@@ -202,12 +196,8 @@ impl<'de> Deserializer<'de> for &'de Value {
         }
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        visitor: V,
-    ) -> Visited<'de, V, ParameterError> {
-        visitor.visit_newtype_struct(self)
+    hand_over! {
+        deserialize_newtype_struct(&'static str) => visit_newtype_struct;
     }
 
     fn deserialize_enum<V: Visitor<'de>>(

@@ -6,7 +6,7 @@
 use serde::de::value::{MapAccessDeserializer, StrDeserializer};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 
-use super::{Names, ParameterError, Visited};
+use super::{Names, ParameterError, Visited, hand_over};
 use crate::value::Value;
 
 /// Entries of a map.
@@ -47,8 +47,10 @@ impl<'de, I: Iterator<Item = (&'de str, &'de Value)>> MapAccess<'de> for Entries
 impl<'de, I: Iterator<Item = (&'de str, &'de Value)>> Deserializer<'de> for Entries<'de, I> {
     type Error = ParameterError;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Visited<'de, V, ParameterError> {
-        visitor.visit_map(self)
+    hand_over! {
+        deserialize_any() => visit_map;
+        deserialize_option() => visit_some;
+        deserialize_newtype_struct(&'static str) => visit_newtype_struct;
     }
 
     fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Visited<'de, V, ParameterError> {
@@ -57,18 +59,6 @@ impl<'de, I: Iterator<Item = (&'de str, &'de Value)>> Deserializer<'de> for Entr
 
     fn deserialize_unit_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Visited<'de, V, ParameterError> {
         self.unit(visitor)
-    }
-
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Visited<'de, V, ParameterError> {
-        visitor.visit_some(self)
-    }
-
-    fn deserialize_newtype_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        visitor: V,
-    ) -> Visited<'de, V, ParameterError> {
-        visitor.visit_newtype_struct(self)
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -115,16 +105,9 @@ impl<'de> Deserializer<'de> for Name<'de> {
         visitor.visit_borrowed_str(self.0)
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Visited<'de, V, ParameterError> {
-        visitor.visit_some(self)
-    }
-
-    fn deserialize_newtype_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        visitor: V,
-    ) -> Visited<'de, V, ParameterError> {
-        visitor.visit_newtype_struct(self)
+    hand_over! {
+        deserialize_option() => visit_some;
+        deserialize_newtype_struct(&'static str) => visit_newtype_struct;
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
