@@ -33,127 +33,103 @@ pub enum Body {
     Inventory(Inventory),
 }
 
-/// See [`wire::EventBatch`].
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct EventBatch {
-    /// The pod's name.
-    #[prost(string, tag = "1")]
-    pub pod: String,
-    /// The incarnation.
-    #[prost(uint64, tag = "2")]
-    pub incarnation: u64,
-    /// Its sequence number.
-    #[prost(uint64, tag = "3")]
-    pub sequence: u64,
-    /// Tokens in a block.
-    #[prost(uint32, tag = "4")]
-    pub block_size: u32,
-    /// 1 membership, 2 copies.
-    #[prost(uint32, tag = "5")]
-    pub source: u32,
-    /// In order.
-    #[prost(message, repeated, tag = "6")]
-    pub changes: Vec<ChangeFrame>,
-    /// See [`wire::HashScheme`].
-    #[prost(fixed64, tag = "7")]
-    pub probe: u64,
+/// Defines messages whose fields have their wire types and tags beside them.
+macro_rules! messages {
+    ($($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* ($($wire:tt)*) $field:ident: $type:ty,)+ })+) => {$(
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, prost::Message)]
+        pub struct $name {
+            $($(#[$field_doc])* #[prost($($wire)*)] pub $field: $type,)+
+        }
+    )+};
 }
 
-/// See [`wire::Change`].
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct ChangeFrame {
-    /// 1 stored, 2 removed, 3 cleared.
-    #[prost(uint32, tag = "1")]
-    pub kind: u32,
-    /// Of a store: 1 the start of a prompt, 2 `parent`, 3 not known.
-    #[prost(uint32, tag = "2")]
-    pub under: u32,
-    /// The block before the first one.
-    #[prost(fixed64, tag = "3")]
-    pub parent: u64,
-    /// The blocks.
-    #[prost(fixed64, repeated, tag = "4")]
-    pub blocks: Vec<u64>,
-    /// 1 GPU, 2 host, 3 disk, 4 remote.
-    #[prost(uint32, tag = "5")]
-    pub tier: u32,
-}
+messages! {
+    /// See [`wire::EventBatch`].
+    EventBatch {
+        /// The pod's name.
+        (string, tag = "1") pod: String,
+        /// The incarnation.
+        (uint64, tag = "2") incarnation: u64,
+        /// Its sequence number.
+        (uint64, tag = "3") sequence: u64,
+        /// Tokens in a block.
+        (uint32, tag = "4") block_size: u32,
+        /// 1 membership, 2 copies.
+        (uint32, tag = "5") source: u32,
+        /// In order.
+        (message, repeated, tag = "6") changes: Vec<ChangeFrame>,
+        /// See [`wire::HashScheme`].
+        (fixed64, tag = "7") probe: u64,
+    }
 
-/// See [`wire::DigestMessage`].
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct DigestMessage {
-    /// The pod's name.
-    #[prost(string, tag = "1")]
-    pub pod: String,
-    /// The incarnation.
-    #[prost(uint64, tag = "2")]
-    pub incarnation: u64,
-    /// The next message's sequence number.
-    #[prost(uint64, tag = "3")]
-    pub sequence: u64,
-    /// Sixteen bytes.
-    #[prost(bytes = "vec", tag = "4")]
-    pub digest: Vec<u8>,
-}
+    /// See [`wire::Change`].
+    ChangeFrame {
+        /// 1 stored, 2 removed, 3 cleared.
+        (uint32, tag = "1") kind: u32,
+        /// Of a store: 1 the start of a prompt, 2 `parent`, 3 not known.
+        (uint32, tag = "2") under: u32,
+        /// The block before the first one.
+        (fixed64, tag = "3") parent: u64,
+        /// The blocks.
+        (fixed64, repeated, tag = "4") blocks: Vec<u64>,
+        /// 1 GPU, 2 host, 3 disk, 4 remote.
+        (uint32, tag = "5") tier: u32,
+    }
 
-/// See [`wire::Inventory`].
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct Inventory {
-    /// The pod's name.
-    #[prost(string, tag = "1")]
-    pub pod: String,
-    /// The incarnation.
-    #[prost(uint64, tag = "2")]
-    pub incarnation: u64,
-    /// Its sequence number.
-    #[prost(uint64, tag = "3")]
-    pub sequence: u64,
-    /// Tokens in a block.
-    #[prost(uint32, tag = "4")]
-    pub block_size: u32,
-    /// Which part.
-    #[prost(uint32, tag = "5")]
-    pub part: u32,
-    /// Of how many.
-    #[prost(uint32, tag = "6")]
-    pub parts: u32,
-    /// The blocks.
-    #[prost(message, repeated, tag = "7")]
-    pub blocks: Vec<EntryFrame>,
-    /// See [`wire::HashScheme`].
-    #[prost(fixed64, tag = "8")]
-    pub probe: u64,
-}
+    /// See [`wire::DigestMessage`].
+    DigestMessage {
+        /// The pod's name.
+        (string, tag = "1") pod: String,
+        /// The incarnation.
+        (uint64, tag = "2") incarnation: u64,
+        /// The next message's sequence number.
+        (uint64, tag = "3") sequence: u64,
+        /// Sixteen bytes.
+        (bytes = "vec", tag = "4") digest: Vec<u8>,
+    }
 
-/// See [`wire::InventoryEntry`].
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct EntryFrame {
-    /// The block.
-    #[prost(fixed64, tag = "1")]
-    pub hash: u64,
-    /// 1 the start of a prompt, 2 `parent`, 3 not known.
-    #[prost(uint32, tag = "2")]
-    pub under: u32,
-    /// The block before it.
-    #[prost(fixed64, tag = "3")]
-    pub parent: u64,
-    /// 1 GPU, 2 host, 3 disk, 4 remote.
-    #[prost(uint32, tag = "4")]
-    pub tier: u32,
-    /// How many.
-    #[prost(uint32, tag = "5")]
-    pub copies: u32,
-}
+    /// See [`wire::Inventory`].
+    Inventory {
+        /// The pod's name.
+        (string, tag = "1") pod: String,
+        /// The incarnation.
+        (uint64, tag = "2") incarnation: u64,
+        /// Its sequence number.
+        (uint64, tag = "3") sequence: u64,
+        /// Tokens in a block.
+        (uint32, tag = "4") block_size: u32,
+        /// Which part.
+        (uint32, tag = "5") part: u32,
+        /// Of how many.
+        (uint32, tag = "6") parts: u32,
+        /// The blocks.
+        (message, repeated, tag = "7") blocks: Vec<EntryFrame>,
+        /// See [`wire::HashScheme`].
+        (fixed64, tag = "8") probe: u64,
+    }
 
-/// See [`wire::Ack`].
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct Ack {
-    /// From 1, in the order of [`wire::AckStatus`].
-    #[prost(uint32, tag = "1")]
-    pub status: u32,
-    /// Blocks that did not fit.
-    #[prost(uint64, tag = "2")]
-    pub refused: u64,
+    /// See [`wire::InventoryEntry`].
+    EntryFrame {
+        /// The block.
+        (fixed64, tag = "1") hash: u64,
+        /// 1 the start of a prompt, 2 `parent`, 3 not known.
+        (uint32, tag = "2") under: u32,
+        /// The block before it.
+        (fixed64, tag = "3") parent: u64,
+        /// 1 GPU, 2 host, 3 disk, 4 remote.
+        (uint32, tag = "4") tier: u32,
+        /// How many.
+        (uint32, tag = "5") copies: u32,
+    }
+
+    /// See [`wire::Ack`].
+    Ack {
+        /// From 1, in the order of [`wire::AckStatus`].
+        (uint32, tag = "1") status: u32,
+        /// Blocks that did not fit.
+        (uint64, tag = "2") refused: u64,
+    }
 }
 
 impl From<&Message> for Frame {
