@@ -73,14 +73,9 @@ impl FromStr for Synthetic {
 
     fn from_str(text: &str) -> Result<Self, UnknownTrafficError> {
         let mixed = |cold: &str| cold.parse().ok().filter(|cold| (0.0..=1.0).contains(cold)).map(Self::Mixed);
-        match text {
-            "conversation" => Ok(Self::Conversation),
-            "chat" => Ok(Self::Chat),
-            "rag" => Ok(Self::Rag),
-            "agents" => Ok(Self::Agents),
-            "mixed" => Ok(Self::Mixed(0.5)),
-            other => other.strip_prefix("mixed:").and_then(mixed).ok_or(UnknownTrafficError),
-        }
+        let named = Self::ALL.into_iter().find(|kind| kind.to_string() == text);
+        let share = if text == "mixed" { Some("0.5") } else { text.strip_prefix("mixed:") };
+        named.or_else(|| share.and_then(mixed)).ok_or(UnknownTrafficError)
     }
 }
 
