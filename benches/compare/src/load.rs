@@ -1,6 +1,6 @@
 //! Closed-loop load generator: threads that search one after another, alone or beside a writer.
 //!
-//! Every thread searches for prompts in an order of its own. The writer sends [`BLOCKS_A_SECOND`] as an engine does: a
+//! Every thread searches for prompts in an order of its own. The writer sends `BLOCKS_A_SECOND` blocks as an engine does: a
 //! prefill, blocks one by one, and both evicted again. The rule: the writer ends with everything evicted that it stored.
 
 use std::hint::black_box;
