@@ -95,7 +95,7 @@ pub use event::{
     EngineBatch, EngineCreated, EngineEvent, EngineHash, EngineMoved, EngineRemoved, EngineStored, EventFault,
     ExtraKey, FieldProblem, TokenIds,
 };
-pub use feed::{ChangeObserver, EngineFeed, EngineFeedConfig, ReceiveError, Received, Replayed};
+pub use feed::{EngineFeed, EngineFeedConfig, ReceiveError, Received, Replayed};
 pub use frames::{FrameError, Message, ReplayForm, ReplayReply, parse_replay_request, replay_request};
 pub use hash_error::{HashError, PromptFeature};
 pub use hasher::{ChainBuffer, DialectChain, DialectHasher, HashPreimages};

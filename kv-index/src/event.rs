@@ -1,5 +1,7 @@
 //! KV-cache events: blocks stored, blocks removed, all cleared.
 
+use std::fmt;
+
 use crate::block::{BlockHash, Parent};
 use crate::tier::{Location, Tier};
 
@@ -63,6 +65,15 @@ impl<'a> Removed<'a> {
     pub const fn new(blocks: &'a [BlockHash]) -> Self {
         Self { blocks, tier: Tier::Gpu }
     }
+}
+
+/// Watches what becomes of a pod's blocks, in the index's terms, under the pod's lock: it should be quick.
+pub trait ChangeObserver: fmt::Debug + Send + Sync {
+    /// An event was applied. Where all that was known is forgotten, by a restart or a gap, it is [`Event::Cleared`].
+    fn changed(&self, event: &Event<'_>);
+
+    /// Events were lost for good, so all was forgotten, though the engine may still hold it.
+    fn forgot(&self) {}
 }
 
 /// What a source's `Stored` and `Removed` count: presence of a block, or each physical copy (reference counting).

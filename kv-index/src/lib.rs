@@ -110,7 +110,7 @@ pub use chain_source::ChainSource;
 pub use config::Config;
 pub use digest::Digest;
 pub use error::{JoinError, PodRetired, SnapshotError};
-pub use event::{ApplyStats, Event, EventSemantics, Removed, Stored};
+pub use event::{ApplyStats, ChangeObserver, Event, EventSemantics, Removed, Stored};
 pub use feed::{Batch, BatchOutcome, Consumer, Cursor, Feed, FeedConfig, StreamId};
 pub use index::{Expired, Index, collect_garbage};
 pub use locate::TierSpan;

@@ -23,7 +23,7 @@ use super::app_state::AppState;
 use super::config::{Events, ZmqEndpoints};
 use super::error::StartError;
 use super::pod_registry::PodRegistry;
-use pointsman_reporter::event_ingest::EventIngest;
+use pointsman_reporter::event_ingest::{EventIngest, PushedPod};
 use pointsman_reporter::source_status::{SourceState, SourceStatus, SourceView};
 
 /// The running sources.
@@ -100,7 +100,11 @@ impl EventSources {
             self.pods.insert(entry.settings.name.clone(), PodSource { pod: entry.pod, events, stop, status });
         }
         let pushed = self.pods.iter().filter(|(_, source)| source.events == Events::Pushed);
-        app.ingest.accept_only(pushed.map(|(name, source)| (name.clone(), Arc::clone(&source.status))).collect());
+        let pushed = pushed.map(|(name, source)| {
+            let observer = Some(app.cache_audit.change_log(source.pod) as _);
+            (name.clone(), PushedPod { status: Arc::clone(&source.status), observer })
+        });
+        app.ingest.accept_only(pushed.collect());
     }
 
     /// Status and counters of a pod's source.

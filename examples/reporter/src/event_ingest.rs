@@ -17,8 +17,8 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 
 use kv_index::{
-    Batch, Consumer, Event, EventSemantics, Feed, FeedConfig, Index, InventoryBlock, Pod, PodRetired, Removed, Stored,
-    StreamId,
+    Batch, BatchOutcome, ChangeObserver, Consumer, Event, EventSemantics, Feed, FeedConfig, Index, InventoryBlock, Pod,
+    PodRetired, Removed, Stored, StreamId,
 };
 use parking_lot::Mutex;
 
@@ -56,10 +56,20 @@ pub use error::IngestError;
 pub struct EventIngest {
     index: Arc<Index>,
     hashing: HashScheme,
-    /// The pods whose events are pushed, with their status; none accepts any pod of the index.
-    accepted: ArcSwapOption<BTreeMap<String, Arc<SourceStatus>>>,
+    /// The pods whose events are pushed; none accepts any pod of the index.
+    accepted: ArcSwapOption<BTreeMap<String, PushedPod>>,
     /// Locks by pod id, with the inventories being reassembled.
     shards: Vec<Mutex<Shard>>,
+}
+
+/// A pod whose events are pushed.
+#[derive(Clone, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "what is told of a pod's messages: complete by nature")]
+pub struct PushedPod {
+    /// Where state and counters are published.
+    pub status: Arc<SourceStatus>,
+    /// Is told of every change that is applied.
+    pub observer: Option<Arc<dyn ChangeObserver>>,
 }
 
 /// State kept between messages, of the pods of one lock.
@@ -76,7 +86,7 @@ impl EventIngest {
 
     /// Accepts messages of these pods only from now on, and updates their status. A pod with another event source must not be
     /// among them: two streams that do not know of each other would undo each other's work.
-    pub fn accept_only(&self, accepted: BTreeMap<String, Arc<SourceStatus>>) {
+    pub fn accept_only(&self, accepted: BTreeMap<String, PushedPod>) {
         self.accepted.store(Some(Arc::new(accepted)));
     }
 
@@ -135,8 +145,9 @@ impl EventIngest {
         let _shard = self.shard(pod).lock();
         let numbered = Batch { incarnation: batch.incarnation, sequence: batch.sequence, events: &events };
         let outcome = self.feed(pod, batch.source).consume(&numbered)?;
-        if let Some(status) = self.status(&batch.pod) {
+        if let Some(PushedPod { status, observer }) = self.accepted_pod(&batch.pod) {
             status.count(outcome);
+            observer.iter().for_each(|observer| observe(&**observer, outcome, &events));
         }
         Ok(self.acknowledge(&batch.pod, ack(outcome)))
     }
@@ -187,6 +198,11 @@ impl EventIngest {
                 let (incarnation, sequence) = (part.incarnation, part.sequence);
                 let whole = kv_index::Inventory { incarnation, sequence, blocks: &blocks };
                 let outcome = self.feed(pod, EventSemantics::Copies).reconcile(&whole)?;
+                if let Some(observer) = self.accepted_pod(&part.pod).and_then(|pod| pod.observer) {
+                    // What became of each block in between is not told.
+                    observer.changed(&Event::Cleared);
+                    observer.forgot();
+                }
                 Ok(self.acknowledge(&part.pod, ack(outcome)))
             }
         }
@@ -194,7 +210,7 @@ impl EventIngest {
 
     /// Updates the pod's source status by what its worker is answered.
     fn acknowledge(&self, name: &str, ack: Ack) -> Ack {
-        if let Some(source) = self.status(name) {
+        if let Some(PushedPod { status: source, .. }) = self.accepted_pod(name) {
             match ack.status {
                 AckStatus::Applied | AckStatus::InSync => source.set(SourceState::Live),
                 // A superseded incarnation says nothing about the pod's current worker.
@@ -209,7 +225,7 @@ impl EventIngest {
         ack
     }
 
-    fn status(&self, name: &str) -> Option<Arc<SourceStatus>> {
+    fn accepted_pod(&self, name: &str) -> Option<PushedPod> {
         self.accepted.load().as_ref()?.get(name).cloned()
     }
 
@@ -283,12 +299,22 @@ fn event(change: &Change) -> Event<'_> {
     }
 }
 
+/// Tells an observer what a batch changed, if it was applied.
+fn observe(observer: &dyn ChangeObserver, outcome: BatchOutcome, events: &[Event<'_>]) {
+    match outcome {
+        BatchOutcome::Applied(_) => {}
+        BatchOutcome::Restarted(_) | BatchOutcome::GapSkipped(_) => observer.changed(&Event::Cleared),
+        BatchOutcome::Gap { restarted: true, .. } => return observer.changed(&Event::Cleared),
+        _ => return,
+    }
+    events.iter().for_each(|event| observer.changed(event));
+}
+
 fn inventory_block(entry: &InventoryEntry) -> InventoryBlock {
     InventoryBlock { tier: entry.tier, copies: entry.copies, ..InventoryBlock::new(entry.hash, entry.parent) }
 }
 
-fn ack(outcome: kv_index::BatchOutcome) -> Ack {
-    use kv_index::BatchOutcome;
+fn ack(outcome: BatchOutcome) -> Ack {
     match outcome {
         BatchOutcome::Applied(applied) | BatchOutcome::GapSkipped(applied) | BatchOutcome::Restarted(applied) => {
             Ack { status: AckStatus::Applied, refused: applied.refused as u64 }

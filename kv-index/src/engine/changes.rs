@@ -4,10 +4,8 @@ use std::ops::Range;
 
 use crate::block::{BlockHash, Parent};
 use crate::change::Change;
-use crate::event::{Event, EventSemantics, Removed, Stored};
+use crate::event::{ChangeObserver, Event, EventSemantics, Removed, Stored};
 use crate::tier::Tier;
-
-use super::feed::ChangeObserver;
 
 /// A batch in the index's terms.
 #[derive(Debug, Default)]

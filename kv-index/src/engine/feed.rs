@@ -31,7 +31,7 @@ use super::verify::{Verifier, VerifyStats};
 
 use self::via::Via;
 
-pub use self::config::{ChangeObserver, EngineFeedConfig};
+pub use self::config::EngineFeedConfig;
 pub use self::outcome::{ReceiveError, Received, Replayed};
 
 /// A pod's end of its engine's stream.

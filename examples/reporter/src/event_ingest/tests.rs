@@ -156,7 +156,7 @@ fn only_pods_that_are_to_be_reported_on_are() {
     let other = ingest.index().join("followed").unwrap();
     ingest.batch(&EventBatch { pod: "followed".into(), ..stored(1, 0) }).unwrap();
     let status = Arc::new(SourceStatus::new("pushed"));
-    ingest.accept_only(BTreeMap::from([("a".to_owned(), Arc::clone(&status))]));
+    ingest.accept_only(BTreeMap::from([("a".to_owned(), PushedPod { status: Arc::clone(&status), observer: None })]));
     let refusal = IngestError::NotPushed("followed".into());
     let elsewhere = |message: Message| match message {
         Message::Batch(report) => Message::Batch(EventBatch { pod: "followed".into(), ..report }),
@@ -278,4 +278,46 @@ fn two_transports_at_once_apply_everything_once() {
         // EventBatch 9 never was: the inventories have blocks 1..=n, and after the last one nothing came.
         assert_eq!(say(ingest.digest(&digest(1, 40, of_chain(39, 1)))), AckStatus::InSync);
     }
+}
+
+/// Writes down what it is told.
+#[derive(Debug, Default)]
+struct Notes(parking_lot::Mutex<Vec<String>>);
+
+impl ChangeObserver for Notes {
+    fn changed(&self, event: &Event<'_>) {
+        self.0.lock().push(match event {
+            Event::Stored(stored) => format!("stored {}", stored.blocks.len()),
+            Event::Removed(removed) => format!("removed {}", removed.blocks.len()),
+            Event::Cleared => "cleared".to_owned(),
+        });
+    }
+
+    fn forgot(&self) {
+        self.0.lock().push("forgot".to_owned());
+    }
+}
+
+#[test]
+fn an_observer_is_told_of_what_is_applied_and_once() {
+    let index: Arc<Index> = Arc::new(Index::new(Config::default()));
+    index.join("a").unwrap();
+    let hashing = HashScheme::native("m", BlockSize::new(16).unwrap());
+    let (ingest, notes) = (EventIngest::new(index, hashing), Arc::new(Notes::default()));
+    let pod = PushedPod { status: Arc::new(SourceStatus::new("pushed")), observer: Some(notes.clone()) };
+    ingest.accept_only(BTreeMap::from([("a".to_owned(), pod)]));
+    let (hash, tier) = (BlockHash::new(1), Tier::Gpu);
+    let stored = Change::Stored { parent: Parent::Root, blocks: vec![hash], tier };
+    let changes = vec![stored, Change::Removed { blocks: vec![hash], tier }];
+    let source = EventSemantics::Copies;
+    let batch = EventBatch { pod: "a".into(), incarnation: 1, sequence: 0, hashing, source, changes };
+    ingest.batch(&batch).unwrap();
+    ingest.batch(&batch).unwrap();
+    assert_eq!(*notes.0.lock(), ["stored 1", "removed 1"], "the second time it is a duplicate");
+    ingest.batch(&EventBatch { incarnation: 2, changes: vec![Change::Cleared], ..batch }).unwrap();
+    assert_eq!(notes.0.lock()[2..], ["cleared", "cleared"], "the worker restarted, and then it says so");
+    let blocks = vec![InventoryEntry::new(hash, Parent::Root)];
+    let inventory = Inventory { pod: "a".into(), incarnation: 2, sequence: 1, hashing, part: 0, parts: 1, blocks };
+    ingest.inventory(&inventory).unwrap();
+    assert_eq!(notes.0.lock()[4..], ["cleared", "forgot"]);
 }

@@ -1,13 +1,12 @@
 //! Configuration of an engine's event feed.
 
-use std::fmt;
 use std::sync::Arc;
 
 use crate::block::BlockSize;
 use crate::chain::ChainSeed;
 use crate::engine::translate::HashMode;
 use crate::engine::verify::VerifyConfig;
-use crate::event::{Event, EventSemantics};
+use crate::event::{ChangeObserver, EventSemantics};
 use crate::feed::StreamId;
 
 /// How an engine's stream is to be read.
@@ -37,15 +36,6 @@ pub struct EngineFeedConfig {
     pub verify: Option<VerifyConfig>,
     /// Is told of every change that is applied.
     pub observer: Option<Arc<dyn ChangeObserver>>,
-}
-
-/// Watches what becomes of a pod's blocks, in the index's terms, under the pod's lock: it should be quick.
-pub trait ChangeObserver: fmt::Debug + Send + Sync {
-    /// An event was applied. Where all that was known is forgotten, by a restart or a gap, it is [`Event::Cleared`].
-    fn changed(&self, event: &Event<'_>);
-
-    /// Events were lost for good, so all was forgotten, though the engine may still hold it.
-    fn forgot(&self) {}
 }
 
 impl EngineFeedConfig {
