@@ -44,6 +44,8 @@ impl<'t> Follower<'t> {
     /// Begins from nothing: what the pod held before is forgotten.
     pub(super) fn new(config: Subscriber, tasks: &'t TaskTracker) -> Result<Self, PodRetired> {
         let feed = EngineFeed::new(config.index.clone(), config.pod, config.feed.clone())?;
+        // An earlier subscriber may have left it suspended.
+        config.index.resume(config.pod);
         let subscription = Subscription::open(tasks, &config.endpoints.events, &config.endpoints.topic, config.timing);
         let idle = Instant::now() + config.timing.idle;
         Ok(Self {
