@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
-use kv_index::PodSet;
+use kv_index::{Pod, PodSet};
 use routing_core::{RoutingPlan, Trace};
 use routing_exec::adapter::TokioTimer;
 use routing_exec::handoff::Api;
@@ -24,7 +24,7 @@ use super::app_state::{Admission, AppState};
 use super::cache_audit::Audited;
 use super::error_response::ErrorResponse;
 use super::explain;
-use super::host::RequestHost;
+use super::host::{DecisionBasis, RequestHost};
 use super::live_config::LiveConfig;
 use super::parsed_request::{ParsedRequest, REQUEST_ID, request_id};
 use super::prefetched::Prefetched;
@@ -113,6 +113,8 @@ struct Decided {
     plan: RoutingPlan,
     trace: Option<Arc<Trace>>,
     at: Instant,
+    /// The plan's first pod, and the prompt tokens that it is expected to have cached.
+    expected: Option<(Pod, u64)>,
 }
 
 fn decide(
@@ -127,7 +129,11 @@ fn decide(
     let plan = live_config.decide(&request, PodSet::EMPTY, trace.as_mut());
     let plan = plan
         .map_err(|error| ErrorResponse::new(StatusCode::SERVICE_UNAVAILABLE, "no_pod_available", error.to_string()))?;
-    Ok(Decided { plan, trace: trace.map(Arc::new), at })
+    let expected = plan.steps().first().and_then(|step| {
+        let pod = first(step)?;
+        Some((pod, routing_request.expected_tokens(app, pod, step)))
+    });
+    Ok(Decided { plan, trace: trace.map(Arc::new), at, expected })
 }
 
 /// A routed request, ready for dispatch.
@@ -148,11 +154,11 @@ async fn dispatch<E: Executor>(
     routed: Routed<'_>,
 ) -> Result<Response, ErrorResponse> {
     let Routed { live_config, routing_request, decided, mut parts, began, explained, admission, id } = routed;
-    let Decided { plan, trace, at: decided_at } = decided;
+    let Decided { plan, trace, at, expected } = decided;
     let reasons = trace.as_ref().filter(|_| explained).map(|trace| explain::reasons(trace, &live_config.fleet));
     let key = app.request_log.record_decision(Decision {
         prompt_tokens: routing_request.tokens.len() as u64,
-        expected_tokens: expected_tokens(app, &routing_request, &plan),
+        expected_tokens: expected.map_or(0, |(_, tokens)| tokens),
         picks: plan.steps().iter().map(|step| (Arc::clone(&step.name), first(step))).collect(),
         trace,
         ..Decision::new(id.to_str().unwrap_or("?").into(), began, Arc::clone(&live_config))
@@ -160,7 +166,8 @@ async fn dispatch<E: Executor>(
     strip_own(&mut parts.headers);
     let body = routing_request.parsed.body.clone();
     let client = ClientRequest::with_fields(&parts, body, routing_request.seed, &live_config.client_fields);
-    let host = RequestHost::new(Arc::clone(app), Arc::clone(&live_config), routing_request, key, decided_at);
+    let basis = DecisionBasis { at, expected };
+    let host = RequestHost::new(Arc::clone(app), Arc::clone(&live_config), routing_request, key, basis);
     let audited = host.audited();
     let labels = RequestLabels::new(operation(parts.uri.path())).model(app.model.name.clone());
     let dispatch = Dispatch::new(live_config.dispatch.clone(), client, plan, Vec::new());
@@ -174,7 +181,13 @@ async fn dispatch<E: Executor>(
     let is_events = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(EVENTS));
     let (head, body) = response.into_parts();
     let is_whole = !is_events && announced_length(&head.headers).is_some_and(|bytes| bytes <= WHOLE_BYTES);
-    let body = if is_whole { Prefetched::all(body).await } else { Prefetched::none(body) };
+    let body = match is_whole {
+        true => tokio::select! {
+            body = Prefetched::all(body) => body,
+            () = app.force_closed.cancelled() => return Ok(ErrorResponse::draining().response()),
+        },
+        false => Prefetched::none(body),
+    };
     let body = ResponseBody::new(body, admission, app.force_closed.clone(), is_events);
     let mut response = Response::from_parts(head, Body::new(body));
     if let Some(Audited { observation, .. }) = audited.get() {
@@ -200,17 +213,11 @@ fn strip_own(headers: &mut HeaderMap) {
     own.iter().for_each(|name| drop(headers.remove(name)));
 }
 
-/// Prompt tokens that the plan's first pod is expected to have cached.
-fn expected_tokens(app: &AppState, request: &RoutingRequest, plan: &RoutingPlan) -> u64 {
-    let step = plan.steps().first();
-    step.and_then(|step| Some(request.expected_tokens(app, first(step)?, step))).unwrap_or(0)
-}
-
 fn announced_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-fn first(step: &routing_core::PlanStep) -> Option<routing_core::Pod> {
+fn first(step: &routing_core::PlanStep) -> Option<Pod> {
     step.candidates.first().map(|candidate| candidate.pod)
 }
 

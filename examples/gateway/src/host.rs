@@ -14,6 +14,14 @@ use super::decision_log::{DecisionRecord, unix_ms};
 use super::live_config::LiveConfig;
 use super::routing_request::RoutingRequest;
 
+/// When a plan was made, and what it expects.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DecisionBasis {
+    pub(super) at: Instant,
+    /// The plan's first pod, and the prompt tokens that it is expected to have cached.
+    pub(super) expected: Option<(Pod, u64)>,
+}
+
 /// The host of one request.
 pub(super) struct RequestHost {
     app: Arc<AppState>,
@@ -22,8 +30,8 @@ pub(super) struct RequestHost {
     key: u64,
     /// Whether a prefill pod was used.
     prefilled: bool,
-    /// When the current plan was made.
-    decided: Instant,
+    /// What the current plan is based on.
+    basis: DecisionBasis,
     /// What was expected of each attempt's pod.
     expectations: Vec<Expectation>,
     /// Set at the end, if an engine reported its cached tokens.
@@ -36,10 +44,10 @@ impl RequestHost {
         live_config: Arc<LiveConfig>,
         routing_request: Arc<RoutingRequest>,
         key: u64,
-        decided: Instant,
+        basis: DecisionBasis,
     ) -> Self {
         let (expectations, audited) = (Vec::new(), Arc::default());
-        Self { app, live_config, routing_request, key, prefilled: false, decided, expectations, audited }
+        Self { app, live_config, routing_request, key, prefilled: false, basis, expectations, audited }
     }
 
     /// Where the cached tokens will be, once an engine has reported them.
@@ -52,9 +60,13 @@ impl RequestHost {
         // What a decode pod reports includes what came over the wire, and one of several answers had the others' blocks.
         let is_handed_off = step.role == Role::Decode && self.prefilled;
         let is_comparable = !is_handed_off && !self.routing_request.parsed.has_samples;
-        let tokens = is_comparable.then(|| self.routing_request.expected_tokens(&self.app, pod, step));
+        // Of the first pod it is known from the decision.
+        let known = self.basis.expected.filter(|(first, _)| self.expectations.is_empty() && *first == pod);
+        let tokens = known.map(|(_, tokens)| tokens);
+        let tokens =
+            is_comparable.then(|| tokens.unwrap_or_else(|| self.routing_request.expected_tokens(&self.app, pod, step)));
         let is_suspended = !self.app.plugin_state.index.alive().contains(pod.id());
-        self.expectations.push(Expectation { pod, name, tokens, decided: self.decided, is_suspended });
+        self.expectations.push(Expectation { pod, name, tokens, decided: self.basis.at, is_suspended });
     }
 
     fn audit(&self, report: &DispatchReport) -> Option<Audited> {
@@ -104,8 +116,8 @@ impl DispatchHost for RequestHost {
         for pod in failed {
             excluded.insert(pod.id());
         }
-        self.decided = Instant::now();
-        let request = self.routing_request.request(&self.app.model.name, self.decided);
+        self.basis = DecisionBasis { at: Instant::now(), expected: None };
+        let request = self.routing_request.request(&self.app.model.name, self.basis.at);
         let plan = live_config.decide(&request, excluded, None).ok();
         self.live_config = live_config;
         plan

@@ -49,6 +49,20 @@ async fn a_stream_that_takes_too_long_ends_with_an_error_of_its_own_frame() {
     pod.left().await;
 }
 
+/// A document is read whole before its head is sent; that does not hold a drain up.
+#[tokio::test]
+async fn a_document_that_does_not_end_is_answered_at_the_timeout() {
+    let pod = FakePod::start("a", Script::Stuck).await;
+    let (gateway, client) = gateway(&[&pod]).await;
+    let asked = tokio::spawn(async move { client.chat().await });
+    until("the pod to be asked", || !pod.seen().is_empty()).await;
+    let began = std::time::Instant::now();
+    let drained = within("the drain", gateway.drain(Duration::from_millis(50))).await;
+    assert!(drained.truncated == 1 && began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    let answer = asked.await.unwrap();
+    assert_eq!((answer.status, answer.json()["error"]["code"].as_str()), (503, Some("draining")));
+}
+
 #[tokio::test]
 async fn a_gateway_that_is_dropped_leaves_nothing_behind() {
     let pod = FakePod::start("a", Script::Gated(EVENTS)).await;

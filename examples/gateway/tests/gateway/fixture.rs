@@ -40,6 +40,8 @@ pub(crate) enum Script {
     With(&'static [(&'static str, &'static str)]),
     /// Events without end.
     Endless,
+    /// The beginning of a document that has a length, and no end.
+    Stuck,
 }
 
 pub(crate) struct FakePod {
@@ -144,6 +146,12 @@ async fn answer(State(pod): State<Arc<Inner>>, request: Request) -> Response {
         Script::Endless => {
             let event = Bytes::from(format!("data: {}\n\n", "x".repeat(64 << 10)));
             events(Body::from_stream(futures_util::stream::repeat(Ok::<_, Infallible>(event))))
+        }
+        Script::Stuck => {
+            let begun = futures_util::stream::once(async { Ok::<_, Infallible>(Bytes::from_static(b"{")) });
+            let stream = futures_util::StreamExt::chain(begun, futures_util::stream::pending());
+            let answer = Response::builder().header("content-type", "application/json").header("content-length", "100");
+            answer.body(Body::from_stream(stream)).unwrap()
         }
         Script::Gated(pieces) => {
             let (sender, mut receiver) = mpsc::channel::<&'static str>(1);
