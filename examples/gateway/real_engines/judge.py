@@ -204,7 +204,7 @@ class Tally:
     def row(self) -> str:
         causes = ", ".join(f"{count} {cause}" for cause, count in sorted(self.causes.items())) or "none"
         near = 100 * self.near / max(self.told, 1)
-        if self.causes.keys() & {"events_late", "suspended", "events_lost"}:
+        if self.causes.keys() & {"events_late", "no_events", "events_lost"}:
             causes += f"; healed after {self.window:.0f} s"
         return (
             f"| {self.name} | {self.told} | {self.exact} | {self.over} | {self.under} | {self.largest} "

@@ -51,8 +51,8 @@ pub enum Cause {
     Stored,
     /// An event accounts for it that came a second or more after the response: the source was blocked, or being replayed.
     EventsLate,
-    /// The pod's event connection was down when the request was sent, so nothing was expected of it.
-    Suspended,
+    /// No events of the pod came when the request was sent: it has no event source, or its connection was down.
+    NoEvents,
     /// Events of the pod were lost for good: it has blocks that it will not announce again.
     EventsLost,
     /// The engine counts other prompt tokens than the gateway: another tokenizer or template.
@@ -70,7 +70,7 @@ impl Cause {
             Self::Cleared => "cleared",
             Self::Stored => "stored",
             Self::EventsLate => "events_late",
-            Self::Suspended => "suspended",
+            Self::NoEvents => "no_events",
             Self::EventsLost => "events_lost",
             Self::PromptDiffers => "prompt_differs",
             Self::Unexplained => "unexplained",
@@ -169,8 +169,8 @@ impl CacheAudit {
             let cause = Arc::new(OnceLock::new());
             if usage.prompt_tokens.is_some_and(|tokens| tokens != prompt.tokens) && observation.differs() {
                 self.settle(&expectation.name, &cause, Cause::PromptDiffers);
-            } else if expectation.is_suspended && observation.differs() {
-                self.settle(&expectation.name, &cause, Cause::Suspended);
+            } else if observation.differs() && (expectation.is_suspended || self.log_of(expectation.pod).is_none()) {
+                self.settle(&expectation.name, &cause, Cause::NoEvents);
             } else if observation.differs() {
                 self.open(expectation, observation, prompt, &cause);
             }
@@ -185,7 +185,8 @@ impl CacheAudit {
         let (ripe, young) = open.into_iter().partition::<Vec<_>, _>(|open| all || open.ended.elapsed() >= SETTLE);
         let mut waiting = VecDeque::from(young);
         for difference in ripe {
-            let log = self.change_log(difference.expectation.pod);
+            // A pod that left meanwhile takes its log with it.
+            let log = self.log_of(difference.expectation.pod).unwrap_or_default();
             match difference.cause(&log) {
                 Some(cause) => self.settle(&difference.expectation.name, &difference.cause, cause),
                 None if !all && difference.ended.elapsed() < LATEST => waiting.push_back(difference),
@@ -201,6 +202,10 @@ impl CacheAudit {
     /// The log of a pod's changes, which its event source writes.
     pub(super) fn change_log(&self, pod: Pod) -> Arc<ChangeLog> {
         Arc::clone(self.logs.lock().entry(pod).or_default())
+    }
+
+    fn log_of(&self, pod: Pod) -> Option<Arc<ChangeLog>> {
+        self.logs.lock().get(&pod).cloned()
     }
 
     /// Forgets the logs of pods that left.

@@ -3,8 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use kv_index::engine::ChangeObserver;
-use kv_index::{BlockHash, Event};
+use kv_index::{BlockHash, ChangeObserver, Event};
 use parking_lot::Mutex;
 
 /// What became of a block.

@@ -1,5 +1,4 @@
-use kv_index::engine::ChangeObserver;
-use kv_index::{Config, Event, Index, Removed, Stored, Tier};
+use kv_index::{ChangeObserver, Config, Event, Index, Removed, Stored, Tier};
 use routing_exec::{AttemptRecord, DispatchOutcome, TokenUsage};
 
 use super::*;
@@ -17,7 +16,10 @@ impl Scene {
         let pod = index.join("a").unwrap();
         let expectation =
             Expectation { pod, name: "a".into(), tokens: Some(tokens), decided: Instant::now(), is_suspended: false };
-        Self { audit: CacheAudit::default(), expectation, blocks: (1..=4).map(BlockHash::new).collect() }
+        let audit = CacheAudit::default();
+        // Its event source has one.
+        let _ = audit.change_log(pod);
+        Self { audit, expectation, blocks: (1..=4).map(BlockHash::new).collect() }
     }
 
     fn heard(&self, event: &Event<'_>) {
@@ -112,9 +114,12 @@ fn a_difference_waits_for_its_event_and_an_event_that_comes_late_is_told_apart()
 }
 
 #[test]
-fn of_a_pod_that_was_suspended_nothing_was_expected() {
+fn of_a_pod_without_events_nothing_is_expected() {
     let mut scene = Scene::expecting(0);
     scene.expectation.is_suspended = true;
-    assert_eq!(scene.reported(64).1, Some(Cause::Suspended));
+    assert_eq!(scene.reported(64).1, Some(Cause::NoEvents));
     assert_eq!(scene.reported(0).1, None);
+    let scene = Scene::expecting(0);
+    scene.audit.retain(|_| false);
+    assert_eq!(scene.reported(64).1, Some(Cause::NoEvents), "it has no source");
 }
