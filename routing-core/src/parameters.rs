@@ -26,11 +26,11 @@ pub(crate) type Given = BTreeMap<String, Value>;
 /// What a visitor makes of a value, or why it cannot.
 pub(crate) type Visited<'de, V, E> = Result<<V as Visitor<'de>>::Value, E>;
 
-/// Methods of a deserializer that hand it to the visitor whole, each by one of the visitor's.
+/// Methods of a deserializer, each by one of the visitor's.
 macro_rules! hand_over {
-    ($($method:ident($($name:ty)?) => $visit:ident;)*) => {$(
-        fn $method<V: Visitor<'de>>(self, $(_: $name,)? visitor: V) -> Visited<'de, V, ParameterError> {
-            visitor.$visit(self)
+    ($($method:ident($self:ident $(, $name:ty)*) => $visit:ident($given:expr);)*) => {$(
+        fn $method<V: Visitor<'de>>($self, $(_: $name,)* visitor: V) -> Visited<'de, V, ParameterError> {
+            visitor.$visit($given)
         }
     )*};
 }

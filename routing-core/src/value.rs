@@ -101,6 +101,15 @@ impl<R: fmt::Display, F: FnOnce(Value) -> Result<Value, R>> AnyValue<F> {
     }
 }
 
+/// Methods of a visitor that hand on what they are given.
+macro_rules! hand_on {
+    ($($visit:ident($($value:ident: $type:ty)?) => $given:expr;)*) => {$(
+        fn $visit<E: Error>(self, $($value: $type)?) -> Result<Value, E> {
+            self.hand_on($given)
+        }
+    )*};
+}
+
 impl<'de, R: fmt::Display, F: FnOnce(Value) -> Result<Value, R>> DeserializeSeed<'de> for AnyValue<F> {
     type Value = Value;
 
@@ -116,28 +125,17 @@ impl<'de, R: fmt::Display, F: FnOnce(Value) -> Result<Value, R>> Visitor<'de> fo
         f.write_str("a value")
     }
 
-    fn visit_unit<E: Error>(self) -> Result<Value, E> {
-        self.hand_on(Value::Null)
-    }
-
-    fn visit_none<E: Error>(self) -> Result<Value, E> {
-        self.hand_on(Value::Null)
+    hand_on! {
+        visit_unit() => Value::Null;
+        visit_none() => Value::Null;
+        visit_bool(value: bool) => value;
+        visit_i64(value: i64) => value;
+        visit_u64(value: u64) => value;
+        visit_str(value: &str) => value;
     }
 
     fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
         deserializer.deserialize_any(self)
-    }
-
-    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
-        self.hand_on(value)
-    }
-
-    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
-        self.hand_on(value)
-    }
-
-    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
-        self.hand_on(value)
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
@@ -145,10 +143,6 @@ impl<'de, R: fmt::Display, F: FnOnce(Value) -> Result<Value, R>> Visitor<'de> fo
         if !value.is_finite() {
             return Err(E::custom(format_args!("`{value}` is no finite number: give one, or leave it out")));
         }
-        self.hand_on(value)
-    }
-
-    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
         self.hand_on(value)
     }
 
@@ -197,7 +191,7 @@ impl<'de> Deserializer<'de> for &'de Value {
     }
 
     hand_over! {
-        deserialize_newtype_struct(&'static str) => visit_newtype_struct;
+        deserialize_newtype_struct(self, &'static str) => visit_newtype_struct(self);
     }
 
     fn deserialize_enum<V: Visitor<'de>>(

@@ -8,7 +8,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
@@ -96,6 +96,9 @@ fn cache_accuracy(out: &mut Text<'_>, pods: &[state::PodState]) {
 }
 
 fn requests(out: &mut Text<'_>, app: &AppState, totals: &Totals) {
+    // Relaxed: counters that publish nothing.
+    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let tokenize_failures = &app.plugin_state.tokenize_failures;
     let counters = [
         ("requests_total", "Requests routed.", totals.requests),
         ("requests_completed_total", "Requests completed by a pod.", totals.completed),
@@ -104,17 +107,8 @@ fn requests(out: &mut Text<'_>, app: &AppState, totals: &Totals) {
         ("requests_rejected_total", "Requests rejected before dispatch.", totals.rejected),
         ("prompt_tokens_total", "Prompt tokens.", totals.prompt_tokens),
         ("cached_prompt_tokens_total", "Prompt tokens that the chosen pod was known to hold.", totals.cached_tokens),
-        // Relaxed: counters that publish nothing.
-        (
-            "tokenize_failures_total",
-            "Prompts that could not be tokenized.",
-            app.plugin_state.tokenize_failures.load(Ordering::Relaxed),
-        ),
-        (
-            "reload_failures_total",
-            "Reloads of the configuration that failed.",
-            app.reload_failures.load(Ordering::Relaxed),
-        ),
+        ("tokenize_failures_total", "Prompts that could not be tokenized.", count(tokenize_failures)),
+        ("reload_failures_total", "Reloads of the configuration that failed.", count(&app.reload_failures)),
     ];
     for (name, help, value) in counters {
         out.family(name, "counter", help);

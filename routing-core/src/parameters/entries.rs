@@ -48,9 +48,10 @@ impl<'de, I: Iterator<Item = (&'de str, &'de Value)>> Deserializer<'de> for Entr
     type Error = ParameterError;
 
     hand_over! {
-        deserialize_any() => visit_map;
-        deserialize_option() => visit_some;
-        deserialize_newtype_struct(&'static str) => visit_newtype_struct;
+        deserialize_any(self) => visit_map(self);
+        deserialize_option(self) => visit_some(self);
+        deserialize_newtype_struct(self, &'static str) => visit_newtype_struct(self);
+        deserialize_enum(self, &'static str, Names) => visit_enum(MapAccessDeserializer::new(self));
     }
 
     fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Visited<'de, V, ParameterError> {
@@ -59,15 +60,6 @@ impl<'de, I: Iterator<Item = (&'de str, &'de Value)>> Deserializer<'de> for Entr
 
     fn deserialize_unit_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Visited<'de, V, ParameterError> {
         self.unit(visitor)
-    }
-
-    fn deserialize_enum<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        _: Names,
-        visitor: V,
-    ) -> Visited<'de, V, ParameterError> {
-        visitor.visit_enum(MapAccessDeserializer::new(self))
     }
 
     serde::forward_to_deserialize_any! {
@@ -101,22 +93,11 @@ impl<'de> Deserializer<'de> for Name<'de> {
         visit_u128: deserialize_u128;
     }
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Visited<'de, V, ParameterError> {
-        visitor.visit_borrowed_str(self.0)
-    }
-
     hand_over! {
-        deserialize_option() => visit_some;
-        deserialize_newtype_struct(&'static str) => visit_newtype_struct;
-    }
-
-    fn deserialize_enum<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        _: Names,
-        visitor: V,
-    ) -> Visited<'de, V, ParameterError> {
-        visitor.visit_enum(StrDeserializer::new(self.0))
+        deserialize_any(self) => visit_borrowed_str(self.0);
+        deserialize_option(self) => visit_some(self);
+        deserialize_newtype_struct(self, &'static str) => visit_newtype_struct(self);
+        deserialize_enum(self, &'static str, Names) => visit_enum(StrDeserializer::new(self.0));
     }
 
     serde::forward_to_deserialize_any! {

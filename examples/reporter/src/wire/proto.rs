@@ -293,8 +293,7 @@ fn place<T: PartialEq>(all: &[T], value: &T) -> u32 {
 }
 
 fn named<T: Copy>(all: &[T], number: u32, field: &'static str) -> Result<T, Malformed> {
-    let at = number.checked_sub(1).ok_or(Malformed::Unknown { field })?;
-    all.get(at as usize).copied().ok_or(Malformed::Unknown { field })
+    number.checked_sub(1).and_then(|at| all.get(at as usize)).copied().ok_or(Malformed::Unknown { field })
 }
 
 const SOURCES: [EventSemantics; 2] = [EventSemantics::Membership, EventSemantics::Copies];

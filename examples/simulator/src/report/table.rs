@@ -157,77 +157,36 @@ impl Kind {
     }
 }
 
-const SPECS: [Spec; 12] = [
-    Spec {
-        name: "hit rate",
-        kind: Kind::Share,
-        about: "whole blocks of prompts that the pod held that was asked",
-        value: |result| (result.blocks > 0).then(|| result.hit_rate()),
-    },
-    Spec {
-        name: "of bound",
-        kind: Kind::Share,
-        about: "hits against those of an infinite cache shared by all pods",
-        value: PolicyResult::share_of_bound,
-    },
-    Spec {
-        name: "prefill",
-        kind: Kind::Tokens,
-        about: "tokens of prompts that had to be computed",
-        value: |result| Some(result.prefill_tokens as f64),
-    },
-    Spec {
-        name: "TTFT p50",
-        kind: Kind::Time,
-        about: "time to the first token that half of the requests stay within",
-        value: |result| result.ttft.quantile(0.5),
-    },
-    Spec {
-        name: "TTFT p90",
-        kind: Kind::Time,
-        about: "time to the first token that nine of ten requests stay within",
-        value: |result| result.ttft.quantile(0.9),
-    },
-    Spec {
-        name: "TTFT p99",
-        kind: Kind::Time,
-        about: "time to the first token that 99 of 100 requests stay within",
-        value: |result| result.ttft.quantile(0.99),
-    },
-    Spec {
-        name: "inter-token p99",
-        kind: Kind::Time,
-        about: "time between two tokens of an answer that 99 of 100 stay within",
-        value: |result| result.between.quantile(0.99),
-    },
-    Spec {
-        name: "requests",
-        kind: Kind::Rate("/s"),
-        about: "requests answered in a virtual second",
-        value: |result| Some(result.throughput()),
-    },
-    Spec {
-        name: "output",
-        kind: Kind::Rate("tokens/s"),
-        about: "tokens generated in a virtual second",
-        value: |result| Some(result.output_rate()),
-    },
-    Spec {
-        name: "max/mean load",
-        kind: Kind::Ratio,
-        about: "time that the busiest pod worked against the mean",
-        value: |result| result.pods.iter().any(|pod| pod.busy_us > 0).then(|| result.imbalance()),
-    },
-    Spec {
-        name: "router",
-        kind: Kind::Micros,
-        about: "real time of one routing decision on one core, in the mean",
-        value: |result| (result.decisions > 0).then(|| result.decision_us()),
-    },
-    Spec {
-        name: "refused",
-        kind: Kind::Count,
-        about: "requests that no pod could take",
-        value: |result| Some(result.refused as f64),
-    },
-];
+/// Columns, a row each: name, kind, meaning, value.
+macro_rules! specs {
+    ($($name:literal, $kind:expr, $about:literal: $value:expr;)*) => {
+        &[$(Spec { name: $name, kind: $kind, about: $about, value: $value },)*]
+    };
+}
+
+const SPECS: &[Spec] = specs! {
+    "hit rate", Kind::Share, "whole blocks of prompts that the pod held that was asked":
+        |result| (result.blocks > 0).then(|| result.hit_rate());
+    "of bound", Kind::Share, "hits against those of an infinite cache shared by all pods":
+        PolicyResult::share_of_bound;
+    "prefill", Kind::Tokens, "tokens of prompts that had to be computed":
+        |result| Some(result.prefill_tokens as f64);
+    "TTFT p50", Kind::Time, "time to the first token that half of the requests stay within":
+        |result| result.ttft.quantile(0.5);
+    "TTFT p90", Kind::Time, "time to the first token that nine of ten requests stay within":
+        |result| result.ttft.quantile(0.9);
+    "TTFT p99", Kind::Time, "time to the first token that 99 of 100 requests stay within":
+        |result| result.ttft.quantile(0.99);
+    "inter-token p99", Kind::Time, "time between two tokens of an answer that 99 of 100 stay within":
+        |result| result.between.quantile(0.99);
+    "requests", Kind::Rate("/s"), "requests answered in a virtual second":
+        |result| Some(result.throughput());
+    "output", Kind::Rate("tokens/s"), "tokens generated in a virtual second":
+        |result| Some(result.output_rate());
+    "max/mean load", Kind::Ratio, "time that the busiest pod worked against the mean":
+        |result| result.pods.iter().any(|pod| pod.busy_us > 0).then(|| result.imbalance());
+    "router", Kind::Micros, "real time of one routing decision on one core, in the mean":
+        |result| (result.decisions > 0).then(|| result.decision_us());
+    "refused", Kind::Count, "requests that no pod could take":
+        |result| Some(result.refused as f64);
+};

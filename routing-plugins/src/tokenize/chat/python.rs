@@ -161,26 +161,15 @@ impl Json {
     }
 
     fn write_string(&self, out: &mut String, text: &str) -> fmt::Result {
-        out.push('"');
-        for char in text.chars() {
-            match char {
-                '"' => out.push_str("\\\""),
-                '\\' => out.push_str("\\\\"),
-                '\n' => out.push_str("\\n"),
-                '\r' => out.push_str("\\r"),
-                '\t' => out.push_str("\\t"),
-                '\u{8}' => out.push_str("\\b"),
-                '\u{c}' => out.push_str("\\f"),
-                char if u32::from(char) < 0x20 => write!(out, "\\u{:04x}", u32::from(char))?,
-                char if self.ensure_ascii && !char.is_ascii() => {
-                    for unit in char.encode_utf16(&mut [0; 2]) {
-                        write!(out, "\\u{unit:04x}")?;
-                    }
-                }
-                char => out.push(char),
+        for char in serde_json::Value::from(text).to_string().chars() {
+            if char.is_ascii() || !self.ensure_ascii {
+                out.push(char);
+                continue;
+            }
+            for unit in char.encode_utf16(&mut [0; 2]) {
+                write!(out, "\\u{unit:04x}")?;
             }
         }
-        out.push('"');
         Ok(())
     }
 }
@@ -190,7 +179,8 @@ pub(super) fn strftime(time: SystemTime, format: &str) -> String {
     let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let (days, clock) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = civil(days);
-    let (month_name, week_day) = (MONTHS[month as usize - 1], DAYS[(days % 7) as usize]);
+    let nth = |names: &'static str, at: u64| names.split(' ').nth(at as usize).unwrap_or_default();
+    let (month_name, week_day) = (nth(MONTHS, month - 1), nth(DAYS, days % 7));
     let mut out = String::new();
     let mut chars = format.chars();
     while let Some(char) = chars.next() {
@@ -254,20 +244,6 @@ pub(super) fn without_generation_tags(source: &str) -> String {
 /// No template indents further; a larger number would only fill the memory.
 const MOST_INDENT: usize = 16;
 
-const MONTHS: [&str; 12] = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-];
-
+const MONTHS: &str = "January February March April May June July August September October November December";
 /// From the day that 1970 began with.
-const DAYS: [&str; 7] = ["Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday"];
+const DAYS: &str = "Thursday Friday Saturday Sunday Monday Tuesday Wednesday";
