@@ -310,6 +310,36 @@ mod tests {
         (1..=count).map(BlockHash::new).collect()
     }
 
+    /// What is fed meanwhile is there afterwards; a handle of the past neither hides nor shows who has its id now.
+    #[test]
+    fn a_suspended_pod_is_fed_and_only_its_own_handle_hides_or_shows_it() {
+        let index: Index = Index::new(Config { max_pods: 1, ..Config::default() });
+        let depth = |pod: Pod| {
+            let mut matches = crate::Matches::default();
+            index.search(&blocks(2), &mut matches);
+            matches.depth(pod.id())
+        };
+        let store = |pod: Pod, count| {
+            index.apply(pod, EventSemantics::Membership, &Event::Stored(Stored::prompt(&blocks(count)))).expect("live")
+        };
+        let old = index.join("a").expect("room");
+        store(old, 1);
+        assert!(index.suspend(old) && index.suspend(old));
+        store(old, 2);
+        assert_eq!((depth(old), index.alive().len(), index.pod("a")), (0, 0, Some(old)));
+        assert!(index.resume(old));
+        assert_eq!(depth(old), 2);
+        assert!(index.suspend(old));
+        index.retire(old);
+        assert!(!index.resume(old), "retired is retired");
+        while index.sweep(1_000).pending > 0 {}
+        let new = index.join("a").expect("swept");
+        store(new, 2);
+        assert_eq!((new.id(), depth(new)), (old.id(), 2), "what its id was before does not hide it");
+        assert!(!index.suspend(old));
+        assert_eq!(depth(new), 2);
+    }
+
     /// Prolonging costs no memory, and a step of expiry does no more than it was asked to.
     #[test]
     fn speculation_prolonged_again_and_again_expires_in_steps() {

@@ -280,11 +280,16 @@ where
             FeedConfig { stream: config.stream, semantics: config.semantics, first_sequence: config.first_sequence };
         let observer = self.config.observer.as_deref();
         let cleared = || observer.iter().for_each(|observer| observer.changed(&Event::Cleared));
+        // The engine's first batches are not to be had any more.
+        let begins_late = state.incarnations.last().is_none() && sequence > self.config.first_sequence;
         let outcome = Feed::new(&*self.index, self.pod, config).offer_with(number, gap, |change| {
             if change.cache().clears != state.clears {
                 state.translator.reset();
                 state.verifier.iter_mut().for_each(Verifier::reset);
                 cleared();
+            }
+            if begins_late {
+                observer.iter().for_each(|observer| observer.forgot());
             }
             fill(state);
             state.translator.changes.apply(change, state.translator.semantics());
