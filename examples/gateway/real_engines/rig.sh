@@ -14,6 +14,7 @@
 # HASH           --prefix-caching-hash-algo; sha256_cbor by default
 # BUFFER_STEPS   batches that a pod keeps for replays; 10000 by default
 # CONNECTOR      --kv-transfer-config; none by default. `nixl` is short for the NIXL connector over UCX
+# LORA           `1` serves the model's adapters lora-a and lora-b too
 # START_SECONDS  how long a pod may take to start; 600 by default: it is slow on busy cores
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -83,13 +84,16 @@ P
 }
 
 launch() {
-    local n=$1 events transfer=() preload
+    local n=$1 events transfer=() lora=() preload
     events="{\"enable_kv_cache_events\":true,\"publisher\":\"zmq\",\"endpoint\":\"tcp://*:1856$n\",\"replay_endpoint\":\"tcp://*:1857$n\",\"buffer_steps\":${BUFFER_STEPS:-10000},\"topic\":\"kv@pod-$n@tiny\"}"
     case ${CONNECTOR:-} in
         '') ;;
         nixl) transfer=(--kv-transfer-config '{"kv_connector":"NixlConnector","kv_role":"kv_both","kv_buffer_device":"cpu"}') ;;
         *) transfer=(--kv-transfer-config "$CONNECTOR") ;;
     esac
+    if [[ ${LORA:-} == 1 ]]; then
+        lora=(--enable-lora --max-loras 2 --max-lora-rank 8 --lora-modules "lora-a=$rig/model/lora-a" "lora-b=$rig/model/lora-b")
+    fi
     preload=$(find "$rig/venv/lib" -name libiomp5.so | head -n 1)
     env VLLM_CPU_KVCACHE_SPACE=1 VLLM_CPU_OMP_THREADS_BIND=nobind OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 \
         PYTHONHASHSEED=0 VLLM_SERVER_DEV_MODE=1 UCX_TLS="${UCX_TLS:-sm,self,tcp}" LD_PRELOAD="$preload" \
@@ -98,7 +102,7 @@ launch() {
         --dtype bfloat16 --max-model-len 2048 --max-num-seqs 8 --max-num-batched-tokens 2048 --enforce-eager \
         --block-size 32 --enable-prefix-caching --prefix-caching-hash-algo "${HASH:-sha256_cbor}" \
         --num-gpu-blocks-override "${BLOCKS:-600}" --enable-prompt-tokens-details --kv-events-config "$events" \
-        "${transfer[@]}" >"$rig/pod-$n.log" 2>&1 &
+        "${lora[@]}" "${transfer[@]}" >"$rig/pod-$n.log" 2>&1 &
     echo $! >"$rig/pod-$n.pid"
 }
 

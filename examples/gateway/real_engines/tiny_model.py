@@ -1,8 +1,14 @@
-"""A tiny Llama with random weights and a tokenizer of 4,093 words, in the folder given. Nothing is downloaded."""
+"""A tiny Llama with random weights, a tokenizer of 4,093 words and two LoRA adapters, in the folder given.
 
+Nothing is downloaded.
+"""
+
+import json
 import sys
+from pathlib import Path
 
 import torch
+from safetensors.torch import save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
@@ -30,3 +36,17 @@ config = LlamaConfig(
     tie_word_embeddings=True,
 )
 LlamaForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
+
+# Adapters of rank 8 on the queries of both layers.
+for name in ("lora-a", "lora-b"):
+    adapter = Path(folder) / name
+    adapter.mkdir(exist_ok=True)
+    settings = {"peft_type": "LORA", "base_model_name_or_path": folder, "task_type": "CAUSAL_LM", "r": 8, "lora_alpha": 16}
+    settings |= {"target_modules": ["q_proj"], "lora_dropout": 0.0, "bias": "none", "inference_mode": True}
+    (adapter / "adapter_config.json").write_text(json.dumps(settings))
+    weights = {}
+    for layer in range(2):
+        place = f"base_model.model.model.layers.{layer}.self_attn.q_proj"
+        weights[f"{place}.lora_A.weight"] = torch.randn(8, 256, dtype=torch.bfloat16)
+        weights[f"{place}.lora_B.weight"] = torch.randn(256, 8, dtype=torch.bfloat16)
+    save_file(weights, adapter / "adapter_model.safetensors")

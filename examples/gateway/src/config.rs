@@ -13,6 +13,7 @@ mod profile;
 mod server;
 mod timeouts;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -164,6 +165,9 @@ pub struct ModelSettings {
     /// Other names for clients; pods are sent `name`.
     #[serde(default)]
     pub aliases: Vec<String>,
+    /// LoRA adapters that clients name as a model, each with the path that the pods load it from: engines hash it.
+    #[serde(default)]
+    pub adapters: BTreeMap<String, Option<String>>,
     /// Tokens in a block, as the pods' engines have it.
     #[serde(default = "default_block_size")]
     pub block_size: NonZeroU32,
@@ -179,8 +183,14 @@ impl ModelSettings {
     /// A model of words, in blocks of 16 tokens.
     #[must_use]
     pub fn new(name: &str) -> Self {
-        let (aliases, block_size) = (Vec::new(), default_block_size());
-        Self { name: name.to_owned(), aliases, block_size, tokenizer: TokenizerSettings::default(), hashing: None }
+        Self {
+            name: name.to_owned(),
+            aliases: Vec::new(),
+            adapters: BTreeMap::new(),
+            block_size: default_block_size(),
+            tokenizer: TokenizerSettings::default(),
+            hashing: None,
+        }
     }
 }
 

@@ -12,6 +12,8 @@ use super::error_response::ErrorResponse;
 pub(super) struct ParsedRequest {
     /// The body for pods: the client's own, but for an alias.
     pub(super) body: Bytes,
+    /// The LoRA adapter that the request names as its model.
+    pub(super) adapter: Option<String>,
     pub(super) salt: Option<String>,
     pub(super) user: Option<String>,
     pub(super) max_output_tokens: Option<u32>,
@@ -43,13 +45,15 @@ impl ParsedRequest {
             return Err(ErrorResponse::bad_request("missing_model", "the request names no `model`"));
         };
         let is_alias = model.aliases.contains(&name);
-        if name != model.name && !is_alias {
+        let is_adapter = model.adapters.contains_key(&name);
+        if name != model.name && !is_alias && !is_adapter {
             let message = format!("the model `{}` is not served here", shortened(&name));
             return Err(ErrorResponse::new(StatusCode::NOT_FOUND, "model_not_found", message));
         }
         let max_output = number("max_completion_tokens").or_else(|| number("max_tokens"));
         let priority = object.get("priority").and_then(|value| value.as_f64()).map_or(0, |priority| priority as i32);
         let parsed = Self {
+            adapter: is_adapter.then_some(name),
             salt: text("cache_salt").filter(|salt| !salt.is_empty()),
             user: text("user"),
             max_output_tokens: max_output.map(|tokens| u32::try_from(tokens).unwrap_or(u32::MAX)),
@@ -88,6 +92,7 @@ mod tests {
     fn model() -> ModelSettings {
         let mut model = ModelSettings::new("sim");
         model.aliases.push("default".to_owned());
+        model.adapters.insert("sql".to_owned(), None);
         model
     }
 
@@ -109,6 +114,14 @@ mod tests {
     #[test]
     fn an_alias_is_replaced_and_nothing_else() {
         assert_eq!(read(r#"{"n": 1.0, "model":"default" }"#).unwrap().body, r#"{"n": 1.0, "model":"sim" }"#);
+    }
+
+    #[test]
+    fn an_adapter_is_named_as_a_model() {
+        let body = r#"{"model":"sql"}"#;
+        let parsed = read(body).unwrap();
+        assert_eq!((parsed.adapter.as_deref(), &parsed.body[..]), (Some("sql"), body.as_bytes()));
+        assert_eq!(read(r#"{"model":"sim"}"#).unwrap().adapter, None);
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub(super) fn internal(app: &Arc<AppState>, token: Option<&str>) -> Router {
 }
 
 async fn models(State(app): State<Arc<AppState>>) -> Response {
-    let names = std::iter::once(&app.model.name).chain(&app.model.aliases);
+    let names = std::iter::once(&app.model.name).chain(&app.model.aliases).chain(app.model.adapters.keys());
     let list: Vec<_> =
         names.map(|name| json!({"id": name, "object": "model", "created": 0, "owned_by": "pointsman"})).collect();
     json_response(StatusCode::OK, &json!({"object": "list", "data": list}))

@@ -43,6 +43,7 @@ impl RoutingRequest {
         let mut request = Request::new(model, now).headers(&self.headers).body(&parsed.body).tokens(&self.tokens);
         request = request.seed(self.seed).priority(parsed.priority);
         (request.salt, request.tenant) = (parsed.salt.as_deref(), parsed.user.as_deref());
+        request.adapter = parsed.adapter.as_deref();
         request.most_output = parsed.max_output_tokens;
         request
     }

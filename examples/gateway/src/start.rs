@@ -71,7 +71,10 @@ fn app_state(config: Config) -> Result<(Arc<AppState>, Option<u64>), StartError>
     retire_stale(&index, &config.pods);
     let index = Arc::new(index);
     let size = BlockSize::new(config.model.block_size.get()).expect("a block size is not zero");
-    let hashing = config.model.hashing.as_ref().map_or(Ok(Hashing::Native(size)), |engine| engine.hashing(size));
+    let hashing = match &config.model.hashing {
+        Some(engine) => engine.hashing(size, &config.model.adapters),
+        None => Ok(Hashing::Native(size)),
+    };
     let hashing = hashing.map_err(|error| StartError::Hashing(error.to_string().into()))?;
     let plugin_state = PluginState::new(Arc::clone(&index), hashing);
     let tokenizer = tokenizer::load(&config.model)?;

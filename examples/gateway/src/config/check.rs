@@ -1,6 +1,6 @@
 //! Semantic validation of a configuration: every invalid value at once, each with a fix.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use routing_plugins::profiles;
@@ -20,12 +20,23 @@ pub(super) fn problems(config: &Config) -> Vec<Problem> {
 
 fn model(config: &Config, found: &mut Vec<Problem>) {
     let model = &config.model;
-    for (place, name) in std::iter::once(("model.name".to_owned(), &model.name))
-        .chain(model.aliases.iter().enumerate().map(|(at, alias)| (format!("model.aliases[{at}]"), alias)))
-    {
+    let aliases = model.aliases.iter().enumerate().map(|(at, alias)| (format!("model.aliases[{at}]"), alias));
+    let adapters = model.adapters.keys().map(|name| (format!("model.adapters.{name}"), name));
+    let mut names = BTreeSet::new();
+    for (place, name) in std::iter::once(("model.name".to_owned(), &model.name)).chain(aliases).chain(adapters) {
         if name.trim().is_empty() {
             found.push(Problem::new(place, "the name is empty"));
+        } else if !names.insert(name) {
+            found.push(Problem::new(place, format!("`{name}` is a name of the model already")));
         }
+    }
+    // From 0.31 on vLLM hashes where an adapter was loaded from.
+    let Some(_) = &model.hashing else { return };
+    for name in model.adapters.iter().filter(|(_, path)| path.is_none()).map(|(name, _)| name) {
+        found.push(Problem::new(
+            format!("model.adapters.{name}"),
+            "with `model.hashing` it needs the path of the adapter",
+        ));
     }
 }
 

@@ -1,5 +1,7 @@
 //! Engine hashes: blocks called as the engines call them, where all pods hash alike.
 
+use std::collections::BTreeMap;
+
 use kv_index::BlockSize;
 use kv_index::engine::vllm::{VllmAlgorithm, VllmHashing};
 use kv_index::engine::{Dialect, DialectError, DialectHasher, Version};
@@ -23,18 +25,24 @@ pub struct EngineHashes {
 }
 
 impl EngineHashes {
-    /// The hashing of prompts in blocks of a size.
+    /// The hashing of prompts in blocks of a size, by adapters with their paths.
     ///
     /// # Errors
     ///
     /// When the version does not have the algorithm, or it cannot be computed outside of the engine.
-    pub fn hashing(&self, size: BlockSize) -> Result<Hashing, DialectError> {
+    pub fn hashing(
+        &self,
+        size: BlockSize,
+        adapters: &BTreeMap<String, Option<String>>,
+    ) -> Result<Hashing, DialectError> {
         let hashing = VllmHashing::new(self.vllm).algorithm(self.algorithm);
         let hashing = match &self.seed {
             Some(seed) => hashing.seed(seed.as_str()),
             None => hashing,
         };
-        Ok(Hashing::Engine(EngineHashing::new(DialectHasher::new(Dialect::vllm(hashing)?, size)).into()))
+        let plain = EngineHashing::new(DialectHasher::new(Dialect::vllm(hashing)?, size));
+        let engine = adapters.iter().fold(plain, |engine, (name, path)| engine.adapter(name, path.as_deref(), None));
+        Ok(Hashing::Engine(engine.into()))
     }
 }
 

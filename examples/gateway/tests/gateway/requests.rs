@@ -98,23 +98,27 @@ async fn what_the_index_knows_of_a_prompt_is_in_the_state_under_every_profile() 
 }
 
 #[tokio::test]
-async fn models_and_aliases_are_known_and_others_are_not() {
+async fn models_aliases_and_adapters_are_known_and_others_are_not() {
     let pod = FakePod::start("a", Script::Whole(WHOLE)).await;
     let mut config = config(&[&pod]);
     config.model.aliases.push("default".to_owned());
+    config.model.adapters.insert("sql".to_owned(), None);
     let gateway = Gateway::start(config).await.unwrap();
     let client = Client::new(gateway.address());
     let models = client.get("/v1/models").await.json();
     let ids: Vec<_> = models["data"].as_array().unwrap().iter().map(|model| model["id"].clone()).collect();
-    assert_eq!(ids, ["sim", "default"]);
+    assert_eq!(ids, ["sim", "default", "sql"]);
     assert_eq!(client.post("/v1/chat/completions", &CHAT.replace("sim", "default"), &[]).await.status, 200);
-    assert_eq!(pod.seen()[0].1, CHAT, "the pod knows one name");
+    assert_eq!(pod.seen()[0].1, CHAT, "the pod does not know aliases");
+    let adapted = CHAT.replace("sim", "sql");
+    assert_eq!(client.post("/v1/chat/completions", &adapted, &[]).await.status, 200);
+    assert_eq!(pod.seen()[1].1, adapted, "and it knows adapters");
     let answer = client.post("/v1/chat/completions", &CHAT.replace("sim", "gpt"), &[]).await;
     assert_eq!((answer.status, &answer.json()["error"]["code"]), (404, &"model_not_found".into()));
     assert_eq!(client.post("/v1/chat/completions", "no json", &[]).await.status, 400);
     assert_eq!(client.get("/v1/nothing").await.status, 404);
     assert_eq!(client.get("/v1/completions").await.status, 405);
-    assert_eq!(pod.seen().len(), 1);
+    assert_eq!(pod.seen().len(), 2);
     assert_eq!(gateway.state().totals.rejected, 2);
     gateway.drain(std::time::Duration::ZERO).await;
 }

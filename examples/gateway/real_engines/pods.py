@@ -1,0 +1,80 @@
+"""Pods of the rig, and gateways over them."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import aiohttp
+
+HERE = Path(__file__).resolve().parent
+# Tokens of a block.
+BLOCK = 32
+
+
+class Rig:
+    """The pods, by the rig's script."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def run(self, *words: str, **settings: str) -> None:
+        environment = {**os.environ, "RIG": str(self.folder), **settings}
+        subprocess.run([str(HERE / "rig.sh"), *words], env=environment, check=True, stdout=subprocess.DEVNULL)
+
+
+class Gateway:
+    """A gateway over some pods, with its decision log."""
+
+    def __init__(self, binary: Path, folder: Path, port: int, pods: list[dict], **settings):
+        self.port, self.log = port, folder / f"decisions-{port}.jsonl"
+        self.log.unlink(missing_ok=True)
+        model = {"name": "tiny", "block_size": BLOCK, **settings.pop("model", {})}
+        config = {
+            "listen": f"127.0.0.1:{port}",
+            "model": model,
+            "pods": pods,
+            "decision_log": str(self.log),
+            **settings,
+        }
+        path = folder / f"gateway-{port}.json"
+        # JSON is YAML.
+        path.write_text(json.dumps(config))
+        output = open(folder / f"gateway-{port}.log", "w")
+        self.process = subprocess.Popen([binary, "--config", path], stdout=output, stderr=output)
+
+    async def ready(self, session: aiohttp.ClientSession) -> None:
+        for _ in range(300):
+            try:
+                state = await self.state(session)
+                if all(pod["healthy"] and pod["events"]["state"] in ("live", "off") for pod in state["pods"]):
+                    return
+            except aiohttp.ClientError:
+                pass
+            if self.process.poll() is not None:
+                sys.exit(f"judge: the gateway on port {self.port} ended")
+            await asyncio.sleep(0.1)
+        sys.exit(f"judge: the gateway on port {self.port} is not ready")
+
+    async def state(self, session: aiohttp.ClientSession) -> dict:
+        async with session.get(f"http://127.0.0.1:{self.port}/state") as response:
+            return await response.json()
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+
+    def records(self) -> list[dict]:
+        return [json.loads(line) for line in self.log.read_text().splitlines()]
+
+
+def pod(n: int, events: int | None = None, **more) -> dict:
+    """A pod of the rig in a gateway's configuration; its events by another port, if one is given."""
+    zmq = {"events": f"tcp://127.0.0.1:{events or 18560 + n}", "replay": f"tcp://127.0.0.1:{18570 + n}", "topic": "kv@"}
+    return {"name": f"pod-{n}", "url": f"http://127.0.0.1:{18000 + n}", "events": {"zmq": zmq}, **more}
