@@ -19,6 +19,7 @@ use crate::feed::Cursors;
 use crate::held::{Held, HeldMap, Spot, State};
 use crate::map::FixedMap;
 use crate::runs::Place;
+use crate::spread::Spread;
 use crate::tier::{Location, Tier};
 
 /// Everything the index keeps about one pod.
@@ -69,6 +70,11 @@ pub(crate) enum Outcome {
 }
 
 impl PodCache {
+    /// Of a pod that holds nothing.
+    pub(crate) fn new(spread: Spread) -> Self {
+        Self { held: HeldMap::new(spread), ..Self::default() }
+    }
+
     /// Makes room for so many more blocks, where that is not too much at once.
     pub(crate) fn reserve(&mut self, more: usize) {
         self.held.reserve(more);
@@ -109,7 +115,8 @@ impl PodCache {
             self.deadlines.remove(&hash);
         }
         let count = self.copies(hash, held.state, copy.tier);
-        if count == 0 || copy.source == EventSemantics::Copies {
+        // Copies beyond all counting are not counted, by the digest neither.
+        if count == 0 || copy.source == EventSemantics::Copies && count < u32::MAX {
             self.digest.add(hash, copy.tier);
             self.set_copies(hash, &mut held.state, copy.tier, count.saturating_add(1));
         }
@@ -169,7 +176,12 @@ impl PodCache {
     /// Forgets a block altogether, whatever its copies.
     pub(crate) fn drop_block(&mut self, hash: BlockHash) -> Option<Left> {
         let Held { place, state } = self.held.remove(hash)?;
-        if state.has(State::DETAILED) {
+        if state == State::default().with_tiers(Tier::Gpu.bit()) {
+            self.digest.remove(hash, Tier::Gpu);
+            if let Some(place) = place {
+                return Some(Left::Place(place));
+            }
+        } else if state.has(State::DETAILED) {
             let detail = self.details.remove(&hash).unwrap_or_default();
             for tier in Tier::ALL {
                 self.digest.remove_copies(hash, tier, detail.copies[tier.index()]);
@@ -194,7 +206,7 @@ impl PodCache {
 
     /// Forgets everything; the runs that the pod had a part in are for the caller to tell.
     pub(crate) fn clear(&mut self) {
-        self.held = HeldMap::default();
+        self.held.clear();
         self.details = FixedMap::default();
         self.deadlines = FixedMap::default();
         self.expiries = BinaryHeap::new();
@@ -284,6 +296,13 @@ impl PodCache {
             + self.details.capacity() * (size_of::<(BlockHash, Detail)>() + 1)
             + self.deadlines.capacity() * (size_of::<(BlockHash, Instant)>() + 1)
             + self.expiries.capacity() * size_of::<(Instant, u64, BlockHash)>()
+    }
+
+    /// Every block the engine really has, after a number that orders blocks by their places.
+    pub(crate) fn real_places(&self) -> impl Iterator<Item = (u64, BlockHash)> + '_ {
+        let real = self.held.iter().filter(|(_, held)| !held.state.has(State::SPECULATED));
+        let order = |at: Place| u64::from(at.run.raw()) << 32 | u64::from(at.offset);
+        real.map(move |(hash, held)| (held.place.map_or(0, order), hash))
     }
 
     /// Every block the engine really has, with its entry and copies.

@@ -260,6 +260,16 @@ impl<'a, const W: usize> Change<'a, W> {
         self.applied.refused += blocks;
     }
 
+    /// Takes blocks out whatever their copies.
+    pub(crate) fn drop_blocks(&mut self, blocks: impl Iterator<Item = BlockHash> + Clone) {
+        let mut ahead = blocks.clone();
+        ahead.by_ref().take(AHEAD).for_each(|hash| self.cache.prefetch(hash));
+        for hash in blocks {
+            ahead.next().into_iter().for_each(|hash| self.cache.prefetch(hash));
+            self.drop_block(hash);
+        }
+    }
+
     /// Takes a block out whatever its copies.
     pub(crate) fn drop_block(&mut self, hash: BlockHash) {
         if let Some(left) = self.cache.drop_block(hash) {
@@ -305,6 +315,14 @@ impl<'a, const W: usize> Change<'a, W> {
             return;
         }
         let Self { index, pod, ref pin, .. } = *self;
+        // In whatever order blocks were named, those of one run go together.
+        let gone = &mut self.buffers.gone;
+        gone.sort_unstable_by_key(|span| (span.run.raw(), span.from));
+        gone.dedup_by(|next, span| {
+            let adjoins = next.run == span.run && next.from == span.to;
+            span.to = if adjoins { next.to } else { span.to };
+            adjoins
+        });
         let mut emptied = 0;
         for spans in self.buffers.gone.chunk_by(|a, b| a.run == b.run) {
             emptied += index.runs.remove(&index.heads, pod, spans, pin);

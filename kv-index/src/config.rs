@@ -8,7 +8,8 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Config {
-    /// Pods that may be joined at once, retired ones included until they are swept; at most the set's width.
+    /// Pods that may be joined at once, retired ones included until they are swept; at most the set's width
+    /// and [`Config::MAX_PODS`].
     pub max_pods: usize,
     /// Distinct blocks in all, at most [`Config::MAX_BLOCKS`]. A block that a pod holds apart from what it follows
     /// counts for itself.
@@ -18,11 +19,18 @@ pub struct Config {
     pub max_blocks: usize,
     /// Blocks on any one pod.
     pub max_blocks_per_pod: usize,
+    /// The key of the tables' hash function; drawn for each index unless given.
+    ///
+    /// An engine that knew it could announce blocks whose hashes crowd in one place. Given, the same events give the same
+    /// index, byte for byte; otherwise they give the same answers.
+    pub hash_seed: Option<u64>,
 }
 
 impl Config {
     /// What [`Config::max_blocks`] is capped at.
     pub const MAX_BLOCKS: usize = 1 << 24;
+    /// What [`Config::max_pods`] is capped at, whatever the set's width.
+    pub const MAX_PODS: usize = u16::MAX as usize;
 
     /// Bounds the distinct blocks of all pods.
     #[must_use]
@@ -36,6 +44,12 @@ impl Config {
         Self { max_blocks_per_pod: blocks, ..self }
     }
 
+    /// Sets the key of the tables' hash function.
+    #[must_use]
+    pub const fn hash_seed(self, seed: u64) -> Self {
+        Self { hash_seed: Some(seed), ..self }
+    }
+
     /// Bounds the pods.
     #[must_use]
     pub const fn max_pods(self, pods: usize) -> Self {
@@ -46,6 +60,6 @@ impl Config {
 impl Default for Config {
     /// As many pods as the set is wide, 16 million blocks, 8 million on a pod.
     fn default() -> Self {
-        Self { max_pods: usize::MAX, max_blocks: Self::MAX_BLOCKS, max_blocks_per_pod: 8 << 20 }
+        Self { max_pods: usize::MAX, max_blocks: Self::MAX_BLOCKS, max_blocks_per_pod: 8 << 20, hash_seed: None }
     }
 }

@@ -67,7 +67,7 @@ pub enum BatchOutcome {
     Duplicate,
     /// It is from an earlier incarnation of the source; nothing was changed.
     Stale,
-    /// It is not of this pod's stream; nothing was changed.
+    /// It is not of this pod's stream, or its sequence is `u64::MAX`, behind which there is none; nothing was changed.
     Foreign,
     /// Batches before it are missing, and it was not applied. Ask the source for these, then offer it again.
     Gap {
@@ -176,6 +176,7 @@ impl<'i, const WORDS: usize> Feed<'i, WORDS> {
                 Judged::GivenUp => BatchOutcome::GapSkipped,
                 Judged::Restart => BatchOutcome::Restarted,
                 Judged::Stale => return Ok(BatchOutcome::Stale),
+                Judged::Foreign => return Ok(BatchOutcome::Foreign),
                 // A gap is never waited for here.
                 Judged::Duplicate | Judged::Gap { .. } => return Ok(BatchOutcome::Duplicate),
             };
@@ -223,6 +224,7 @@ impl<'i, const WORDS: usize> Feed<'i, WORDS> {
             Judged::Restart => BatchOutcome::Restarted,
             Judged::Duplicate => return Ok(BatchOutcome::Duplicate),
             Judged::Stale => return Ok(BatchOutcome::Stale),
+            Judged::Foreign => return Ok(BatchOutcome::Foreign),
             Judged::Gap { from, restarted } => {
                 change.finish();
                 return Ok(BatchOutcome::Gap { from, to: number.sequence, restarted });
@@ -273,6 +275,7 @@ pub(crate) enum Judged {
     Next,
     Duplicate,
     Stale,
+    Foreign,
     /// In a new incarnation, what the old one had is untrue at once.
     Gap {
         from: u64,
@@ -292,7 +295,8 @@ impl Cursors {
     /// Judges a batch, and moves past it if it is to be applied.
     pub(crate) fn judge(&mut self, config: &FeedConfig, batch: Number, gap: OnGap) -> Judged {
         let known = self.0.iter_mut().find(|(stream, _)| *stream == config.stream);
-        let passed = Cursor { incarnation: batch.incarnation, next: batch.sequence.saturating_add(1) };
+        let Some(next) = batch.sequence.checked_add(1) else { return Judged::Foreign };
+        let passed = Cursor { incarnation: batch.incarnation, next };
         let Some((_, cursor)) = known else {
             if batch.sequence > config.first_sequence && gap == OnGap::Wait {
                 return Judged::Gap { from: config.first_sequence, restarted: false };

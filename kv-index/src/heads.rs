@@ -18,6 +18,7 @@ use crate::block::BlockHash;
 use crate::prefetch::prefetch;
 use crate::reclaim::Pin;
 use crate::runs::RunId;
+use crate::spread::Spread;
 use crate::sync::{AtomicPtr, AtomicU64, Mutex, Ordering};
 
 /// The sharded table.
@@ -25,12 +26,14 @@ pub(crate) struct Heads {
     /// Per shard its buckets, the size class in the low bits of the address: 2 KB that every search
     /// reads and only a rebuild writes.
     arrays: Box<[AtomicPtr<Bucket>]>,
+    spread: Spread,
     writers: Box<[CachePadded<Mutex<Writer>>]>,
 }
 
 impl Heads {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(spread: Spread) -> Self {
         Self {
+            spread,
             arrays: (0..SHARDS).map(|_| AtomicPtr::new(tag(allocate(0), 0))).collect(),
             writers: (0..SHARDS).map(|_| CachePadded::new(Mutex::new(Writer::default()))).collect(),
         }
@@ -39,18 +42,24 @@ impl Heads {
     /// The run that begins with `hash`.
     #[inline]
     pub(crate) fn probe(&self, hash: BlockHash, pin: &Pin) -> Option<RunId> {
-        let place = Place::of(hash);
+        self.probe_at(hash, Place::of(hash, self.spread), pin)
+    }
+
+    /// The same where its place is known already.
+    #[inline]
+    pub(crate) fn probe_at(&self, hash: BlockHash, place: Place, pin: &Pin) -> Option<RunId> {
         RunId::from_raw(self.array(place.shard, pin).read(hash, place) as u32)
     }
 
-    /// Fetches the line that `probe` or `update` of this hash will read.
+    /// Fetches the line that `probe` or `update` of this hash will read; its place.
     #[inline]
-    pub(crate) fn prefetch(&self, hash: BlockHash) {
-        let place = Place::of(hash);
+    pub(crate) fn prefetch(&self, hash: BlockHash) -> Place {
+        let place = Place::of(hash, self.spread);
         // Relaxed: the address is not read through here, and a stale one costs a useless fetch.
         let tagged = self.arrays[place.shard].load(Ordering::Relaxed);
         let (buckets, class) = untag(tagged);
         prefetch(buckets.wrapping_add(place.home(CLASSES[class])));
+        place
     }
 
     /// Lets `run` begin with `hash`, unless a run does already: then that one.
@@ -65,7 +74,7 @@ impl Heads {
 
     /// Sets what the slot of `hash` says to what `change` makes of it; returns what it said before.
     fn update(&self, hash: BlockHash, pin: &Pin, change: impl FnOnce(u64) -> u64) -> u64 {
-        let place = Place::of(hash);
+        let place = Place::of(hash, self.spread);
         let mut writer = self.writers[place.shard].lock();
         let mut array = self.array(place.shard, pin);
         let mut found = array.find(hash, place);
@@ -163,7 +172,7 @@ impl Heads {
                 if run == ABSENT {
                     continue;
                 }
-                let Found::Vacant(bucket, slot) = new.find(hash, Place::of(hash)) else {
+                let Found::Vacant(bucket, slot) = new.find(hash, Place::of(hash, self.spread)) else {
                     unreachable!("a shard holds each key once")
                 };
                 bucket.runs[slot].store(run, Ordering::Relaxed);
@@ -264,17 +273,17 @@ impl<'p> Array<'p> {
     }
 }
 
-/// Where a hash lives: Fibonacci placement, the shard from the top byte, the bucket from what follows.
+/// Where a hash lives: the shard from the top byte of its spread, the bucket from what follows.
 #[derive(Clone, Copy)]
-struct Place {
+pub(crate) struct Place {
     shard: usize,
     rest: u64,
 }
 
 impl Place {
     #[inline]
-    fn of(hash: BlockHash) -> Self {
-        let mixed = hash.get().wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    fn of(hash: BlockHash, spread: Spread) -> Self {
+        let mixed = spread.of(hash);
         Self { shard: (mixed >> 56) as usize % SHARDS, rest: mixed << 8 >> 32 }
     }
 

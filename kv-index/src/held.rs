@@ -17,12 +17,14 @@ use crate::held::entry::pack_place;
 use crate::held::part::{HELD, Home, LINE, Line, PASSED_SHIFT, PER_LINE, Part, pair};
 use crate::prefetch::prefetch;
 use crate::runs::{Place, RunId};
+use crate::spread::Spread;
 
 /// The blocks of one pod.
 #[derive(Debug, Default)]
 pub(crate) struct HeldMap {
     /// One part while it is small, right here, then [`PARTS`].
     parts: SmallVec<[Part; 1]>,
+    spread: Spread,
     len: usize,
     /// Counts what makes a [`Spot`] void.
     moves: u64,
@@ -56,9 +58,19 @@ impl Spot {
 }
 
 impl HeldMap {
+    /// An empty map.
+    pub(crate) fn new(spread: Spread) -> Self {
+        Self { spread, ..Self::default() }
+    }
+
+    /// What there is is forgotten.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::new(self.spread);
+    }
+
     #[inline]
     pub(crate) fn find(&self, hash: BlockHash) -> Option<Spot> {
-        let home = Home::of(hash);
+        let home = Home::of(hash, self.spread);
         let part = home.part(self.parts.len());
         self.parts.get(part)?.find(hash, home, part)
     }
@@ -101,7 +113,7 @@ impl HeldMap {
     /// Adds blocks with this state, up to the first that is there or takes a second look; how many. Their spots are
     /// added to `spots`. There is room for all of them, or none is added.
     pub(crate) fn insert_plain(&mut self, blocks: &[BlockHash], state: State, spots: &mut Vec<Spot>) -> usize {
-        let [part] = &mut self.parts[..] else { return 0 };
+        let (spread, [part]) = (self.spread, &mut self.parts[..]) else { return 0 };
         if !part.has_room(blocks.len()) {
             return 0;
         }
@@ -110,9 +122,9 @@ impl HeldMap {
         let word = Held { place: None, state }.pack();
         for (at, hash) in blocks.iter().enumerate() {
             if let Some(&ahead) = blocks.get(at + AHEAD) {
-                prefetch(words.as_ptr().wrapping_add(Home::of(ahead).line(lines) * LINE));
+                prefetch(words.as_ptr().wrapping_add(Home::of(ahead, spread).line(lines) * LINE));
             }
-            let home = Home::of(*hash).line(lines) * LINE;
+            let home = Home::of(*hash, spread).line(lines) * LINE;
             let Some((line, other)) = pair(words, home) else { break };
             let (found, mut vacant) = (line.slots_with(hash.get()), line.slots_with(0));
             let mut to = home;
@@ -148,14 +160,14 @@ impl HeldMap {
             self.parts.push(Part::default());
         }
         if let [part] = &mut self.parts[..] {
-            self.moves += u64::from(self.len + more <= WHOLE && part.make_room(more));
+            self.moves += u64::from(self.len + more <= WHOLE && part.make_room(more, self.spread));
         }
     }
 
     /// Finds a block, or adds it with this entry: where it is, and whether it was there.
     #[inline]
     pub(crate) fn find_or_insert(&mut self, hash: BlockHash, held: Held) -> (Spot, bool) {
-        let home = Home::of(hash);
+        let home = Home::of(hash, self.spread);
         let at = home.part(self.parts.len());
         if let Some(part) = self.parts.get_mut(at).filter(|part| part.has_room(1)) {
             let line_at = home.line(part.lines.len);
@@ -185,10 +197,10 @@ impl HeldMap {
         if self.parts.len() == 1 && self.len >= WHOLE {
             self.divide();
         }
-        let home = Home::of(hash);
+        let home = Home::of(hash, self.spread);
         let at = home.part(self.parts.len());
         let part = &mut self.parts[at];
-        self.moves += u64::from(part.make_room(1));
+        self.moves += u64::from(part.make_room(1, self.spread));
         let (line, slot) = part.claim(hash, home.line(part.lines.len), held.pack());
         self.len += 1;
         (Spot::new(at, line, slot), false)
@@ -197,25 +209,25 @@ impl HeldMap {
     /// Takes out the block that was found at this spot.
     #[inline]
     pub(crate) fn remove_at(&mut self, hash: BlockHash, spot: Spot) {
-        self.moves += u64::from(self.parts[spot.part()].remove(Home::of(hash), spot));
+        self.moves += u64::from(self.parts[spot.part()].remove(Home::of(hash, self.spread), spot, self.spread));
         self.len -= 1;
     }
 
     /// Takes a block out.
     pub(crate) fn remove(&mut self, hash: BlockHash) -> Option<Held> {
-        let home = Home::of(hash);
+        let home = Home::of(hash, self.spread);
         let at = home.part(self.parts.len());
         let part = self.parts.get_mut(at)?;
         let spot = part.find(hash, home, at)?;
         let held = Held::unpack(part.lines.word(spot));
-        self.moves += u64::from(part.remove(home, spot));
+        self.moves += u64::from(part.remove(home, spot, self.spread));
         self.len -= 1;
         Some(held)
     }
 
     #[inline]
     pub(crate) fn prefetch(&self, hash: BlockHash) {
-        let home = Home::of(hash);
+        let home = Home::of(hash, self.spread);
         if let Some(part) = self.parts.get(home.part(self.parts.len())) {
             prefetch(part.lines.address(home.line(part.lines.len)));
         }
@@ -260,9 +272,9 @@ impl HeldMap {
         self.parts.resize_with(PARTS, Part::default);
         for line in whole.iter().flat_map(|part| part.lines.iter()) {
             for (hash, word) in line.filled() {
-                let home = Home::of(hash);
+                let home = Home::of(hash, self.spread);
                 let part = &mut self.parts[home.part(PARTS)];
-                part.make_room(1);
+                part.make_room(1, self.spread);
                 part.claim(hash, home.line(part.lines.len), word);
             }
         }

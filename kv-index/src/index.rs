@@ -19,6 +19,7 @@ use crate::reclaim::pin;
 use crate::registry::Registry;
 use crate::runs::Runs;
 use crate::shared::SharedPodSet;
+use crate::spread::Spread;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 
 /// Which pods hold which blocks, and how much of a prompt each of them holds.
@@ -47,6 +48,7 @@ pub struct Index<const WORDS: usize = DEFAULT_POD_WORDS> {
     pub(crate) config: Config,
     pub(crate) registry: Registry<WORDS>,
     pub(crate) heads: Heads,
+    pub(crate) spread: Spread,
     pub(crate) runs: Runs<WORDS>,
     /// Distinct blocks, rooms taken for blocks about to be entered included.
     pub(crate) blocks: CachePadded<AtomicU64>,
@@ -65,14 +67,16 @@ impl<const WORDS: usize> Index<WORDS> {
     /// An empty index.
     #[must_use]
     pub fn new(config: Config) -> Self {
-        let pods = config.max_pods.min(PodSet::<WORDS>::CAPACITY);
+        let pods = config.max_pods.min(PodSet::<WORDS>::CAPACITY).min(Config::MAX_PODS);
+        let spread = Spread::new(config.hash_seed);
         Self {
             config: Config { max_pods: pods, ..config.max_blocks(config.max_blocks) },
             registry: Registry::new(pods),
-            heads: Heads::new(),
+            heads: Heads::new(spread),
+            spread,
             runs: Runs::new(),
             blocks: CachePadded::new(AtomicU64::new(0)),
-            pods: (0..pods).map(|_| CachePadded::new(Mutex::new(PodCache::default()))).collect(),
+            pods: (0..pods).map(|_| CachePadded::new(Mutex::new(PodCache::new(spread)))).collect(),
             unlinked: SharedPodSet::new(),
             speculating: SharedPodSet::new(),
             due: Due::new(pods),
@@ -308,6 +312,48 @@ mod tests {
 
     fn blocks(count: u64) -> Vec<BlockHash> {
         (1..=count).map(BlockHash::new).collect()
+    }
+
+    /// Wider sets than there are ids.
+    #[test]
+    fn no_more_pods_join_than_there_are_ids() {
+        let index: Index<1025> = Index::new(Config::default());
+        assert_eq!((index.config.max_pods, index.stats().pods), (Config::MAX_PODS, 0));
+    }
+
+    /// Nobody follows itself: it is a block of which nothing is known, found by its hash, until its parent is named.
+    #[test]
+    fn a_block_that_follows_itself_follows_something_unknown() {
+        let index: Index = Index::new(Config::default());
+        let pod = index.join("a").expect("room");
+        let store = |stored| index.apply(pod, EventSemantics::Membership, &Event::Stored(stored)).expect("live");
+        let (chain, own) = (blocks(2), BlockHash::new(1));
+        store(Stored::new(Parent::Block(own), &chain[..1]));
+        let stats = index.pod_stats(pod).expect("live");
+        assert_eq!((stats.orphan_blocks, stats.slow_path, stats.parent_conflicts), (1, true, 1));
+        let (mut found, mut scanned) = (crate::Matches::default(), crate::Matches::default());
+        index.search(&chain, &mut found);
+        index.scan(&chain, &mut scanned);
+        assert_eq!((found.depth(pod.id()), scanned.depth(pod.id())), (1, 1));
+        store(Stored::prompt(&chain));
+        let stats = index.pod_stats(pod).expect("live");
+        assert_eq!((stats.orphan_blocks, stats.slow_path), (0, false));
+        index.audit();
+    }
+
+    /// The digest counts no copy that the index does not.
+    #[test]
+    fn copies_beyond_counting_come_and_go_without_a_trace() {
+        let index: Index = Index::new(Config::default());
+        let pod = index.join("a").expect("room");
+        let most =
+            crate::InventoryBlock { copies: u32::MAX, ..crate::InventoryBlock::new(BlockHash::new(1), Parent::Root) };
+        index.reconcile(pod, &[most]).expect("live");
+        let before = index.digest(pod).expect("live");
+        index.apply(pod, EventSemantics::Copies, &Event::Stored(Stored::prompt(&blocks(1)))).expect("live");
+        assert_eq!(index.digest(pod), Ok(before));
+        index.reconcile(pod, &[]).expect("live");
+        assert_eq!(index.digest(pod), Ok(crate::Digest::EMPTY));
     }
 
     /// What is fed meanwhile is there afterwards; a handle of the past neither hides nor shows who has its id now.

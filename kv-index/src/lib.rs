@@ -99,6 +99,7 @@ mod search;
 mod shared;
 mod slab;
 mod snapshot;
+mod spread;
 mod stats;
 mod sweep;
 mod sync;

@@ -1,6 +1,6 @@
 //! Deterministic hash map for the slow paths.
 //!
-//! Keyed by fixed keys rather than by chance: the same events give the same index, byte for byte.
+//! Keyed by fixed keys rather than by chance, so that maps of the same content are walked in the same order.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;

@@ -206,7 +206,8 @@ impl Model {
     /// Judges a batch and applies it if it is due.
     pub fn consume(&mut self, name: &str, config: &FeedConfig, batch: &Batch<'_>, skip_gap: bool) -> BatchOutcome {
         let pod = self.pods.get_mut(name).expect("live");
-        let passed = (batch.incarnation, batch.sequence + 1);
+        let Some(next) = batch.sequence.checked_add(1) else { return BatchOutcome::Foreign };
+        let passed = (batch.incarnation, next);
         let known = pod.streams.get(&config.stream).copied();
         let restarted = known.is_some_and(|(incarnation, _)| batch.incarnation > incarnation);
         let mut forgotten = 0;
@@ -246,6 +247,7 @@ impl Model {
 
     /// Makes a pod's real blocks those of a numbered inventory, unless its number was passed.
     pub fn take_inventory(&mut self, name: &str, config: &FeedConfig, inventory: &Inventory<'_>) -> BatchOutcome {
+        let Some(next_sequence) = inventory.sequence.checked_add(1) else { return BatchOutcome::Foreign };
         let streams = &mut self.pods.get_mut(name).expect("live").streams;
         let verdict: fn(ApplyStats) -> BatchOutcome = match streams.get(&config.stream).copied() {
             None => BatchOutcome::Applied,
@@ -255,7 +257,7 @@ impl Model {
             Some((_, next)) if inventory.sequence == next => BatchOutcome::Applied,
             Some(_) => BatchOutcome::GapSkipped,
         };
-        streams.insert(config.stream, (inventory.incarnation, inventory.sequence + 1));
+        streams.insert(config.stream, (inventory.incarnation, next_sequence));
         verdict(self.reconcile(name, inventory.blocks))
     }
 
@@ -290,6 +292,8 @@ impl Model {
         mut add: impl FnMut(&mut Entry),
     ) {
         for (i, &(hash, parent)) in blocks.iter().enumerate() {
+            // No block follows itself.
+            let parent = if parent == Parent::Block(hash) { Parent::Unknown } else { parent };
             let linked = |pod: &ModelPod| pod.blocks.get(&hash).is_some_and(|entry| entry.linked);
             let known = self.pods.values().chain(&self.unswept).any(linked);
             let full = self.distinct() >= self.config.max_blocks;

@@ -51,12 +51,12 @@ impl<const WORDS: usize> Index<WORDS> {
         groups.clear();
         *lookups = 0;
         let Some(&first) = chain.hash_up_to(1).first() else { return };
-        self.heads.prefetch(first);
+        let place = self.heads.prefetch(first);
         let pin = pin();
         let unlinked = self.unlinked();
         // Nobody has the first block: nobody has anything. The commonest cold prompt ends here.
         *lookups = 1;
-        match self.heads.probe(first, &pin) {
+        match self.heads.probe_at(first, place, &pin) {
             // Its lines are on their way while we look who is there.
             Some(run) => self.runs.prefetch(run),
             None if unlinked.is_empty() => return,

@@ -48,7 +48,7 @@ impl<const WORDS: usize> Index<WORDS> {
             put_u64(&mut body, (cache.len() - cache.speculated()) as u64);
             let mut blocks: Vec<_> = cache.real_blocks().collect();
             // Along the runs: who restores them finds most parents before their children.
-            blocks.sort_unstable_by_key(|(_, held, _)| held.place.map(|at| (at.run.raw(), at.offset)));
+            blocks.sort_unstable_by_key(|(hash, held, _)| (held.place.map(|at| (at.run.raw(), at.offset)), *hash));
             for (hash, held, detail) in blocks {
                 put_block(&mut body, hash, self.parent(&cache, hash, held, &pin), &detail);
             }

@@ -1,5 +1,6 @@
 //! Two-phase removal: a retired pod is invisible at once, and swept in bounded steps.
 
+use crate::cache::PodCache;
 use crate::index::Index;
 use crate::pod::Pod;
 use crate::reclaim::pin;
@@ -50,8 +51,12 @@ impl<const WORDS: usize> Index<WORDS> {
             }
             cache.drain_some(budget.max(1) - swept.blocks, &mut gone);
             swept.blocks += gone.len();
+            // All that the pod had in a run goes with the first of its blocks that comes up.
+            gone.sort_unstable_by_key(|held| held.place.map(|at| at.run.raw()));
+            gone.dedup_by(|next, held| {
+                next.place.is_some() && next.place.map(|at| at.run) == held.place.map(|at| at.run)
+            });
             for held in gone.drain(..) {
-                // All that the pod had in the run goes with the first of its blocks that comes up.
                 let emptied = held.place.map_or(1, |at| self.runs.drop_pod(&self.heads, id, at.run, &pin));
                 self.give_back(emptied, 0);
             }
@@ -64,7 +69,7 @@ impl<const WORDS: usize> Index<WORDS> {
                 past.applied += cache.totals;
                 past.contradictions += cache.contradictions;
             }
-            *cache = Default::default();
+            *cache = PodCache::new(self.spread);
             self.set_unlinked(id, false);
             self.registry.free(id);
             swept.freed += 1;

@@ -45,7 +45,7 @@ struct Filled {
 
 impl Filled {
     fn new(prompts: Vec<Vec<BlockHash>>) -> Self {
-        let index = Arc::new(Index::new(Config::default()));
+        let index = Arc::new(Index::new(Config::default().hash_seed(1)));
         let pods: Vec<Pod> = (0..PODS).map(|at| index.join(&format!("pod-{at}")).expect("room")).collect();
         let filled = Self { index, pods, prompts };
         for (at, prompt) in filled.prompts.iter().enumerate() {

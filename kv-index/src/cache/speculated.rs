@@ -7,6 +7,7 @@ use std::time::Instant;
 use super::PodCache;
 use crate::block::BlockHash;
 use crate::held::{Held, Spot, State};
+use crate::map::FixedMap;
 
 impl PodCache {
     /// Finds a block, or adds it as one that nobody has confirmed and that is yet to be placed: where it is, and
@@ -18,8 +19,25 @@ impl PodCache {
             self.deadlines.insert(hash, deadline);
             self.speculations += 1;
             self.expiries.push(Reverse((deadline, Reverse(self.speculations), hash)));
+            self.bound_expiries();
         }
         (spot, found)
+    }
+
+    /// Lets go of entries whose blocks left: there are never many more than blocks that are speculated.
+    fn bound_expiries(&mut self) {
+        if self.expiries.len() <= 2 * self.deadlines.len() + LOOSE {
+            return;
+        }
+        let mut newest = FixedMap::default();
+        for Reverse((_, Reverse(order), hash)) in &self.expiries {
+            let kept = newest.entry(*hash).or_insert(*order);
+            *kept = (*kept).max(*order);
+        }
+        self.expiries.retain(|Reverse((_, Reverse(order), hash))| {
+            self.deadlines.contains_key(hash) && newest.get(hash) == Some(order)
+        });
+        self.expiries.shrink_to(2 * self.expiries.len() + LOOSE);
     }
 
     /// Lets a speculated block live until `deadline`, if that is later; does nothing to a real one.
@@ -59,3 +77,6 @@ impl PodCache {
         Some(due)
     }
 }
+
+/// Entries of blocks that left which are not worth the walk.
+const LOOSE: usize = 64;

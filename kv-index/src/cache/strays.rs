@@ -5,7 +5,7 @@
 //! the hash of what they follow until the pod comes to hold that. For the last two kinds searches ask the pod:
 //! it is unlinked.
 
-use smallvec::SmallVec;
+use std::collections::BTreeSet;
 
 use crate::block::{BlockHash, Parent};
 use crate::map::FixedMap;
@@ -15,21 +15,22 @@ use crate::map::FixedMap;
 #[repr(C)]
 pub(crate) struct Strays {
     unknown: usize,
-    /// Strays by what they follow.
-    waiting: FixedMap<BlockHash, SmallVec<[BlockHash; 1]>>,
+    /// Strays with what they follow in front: any number may follow one block, and leave in any order.
+    waiting: BTreeSet<(BlockHash, BlockHash)>,
     /// What each stray is said to follow.
     parents: FixedMap<BlockHash, Parent>,
 }
 
 impl Strays {
-    /// A block became a stray, or it was learned what a stray follows.
+    /// A block became a stray, or it was learned what a stray follows. No block follows itself.
     pub(crate) fn insert(&mut self, hash: BlockHash, parent: Parent) {
+        let parent = if parent == Parent::Block(hash) { Parent::Unknown } else { parent };
         if self.parents.contains_key(&hash) {
             self.remove(hash);
         }
         self.parents.insert(hash, parent);
         match parent {
-            Parent::Block(parent) => self.waiting.entry(parent).or_default().push(hash),
+            Parent::Block(parent) => drop(self.waiting.insert((parent, hash))),
             Parent::Unknown => self.unknown += 1,
             Parent::Root => {}
         }
@@ -39,14 +40,7 @@ impl Strays {
     pub(crate) fn remove(&mut self, hash: BlockHash) -> Option<Parent> {
         let parent = self.parents.remove(&hash)?;
         match parent {
-            Parent::Block(parent) => {
-                if let Some(waiting) = self.waiting.get_mut(&parent) {
-                    waiting.retain(|waiting| *waiting != hash);
-                    if waiting.is_empty() {
-                        self.waiting.remove(&parent);
-                    }
-                }
-            }
+            Parent::Block(parent) => drop(self.waiting.remove(&(parent, hash))),
             Parent::Unknown => self.unknown -= 1,
             Parent::Root => {}
         }
@@ -57,10 +51,13 @@ impl Strays {
     }
 
     /// The strays that wait for this block; they are none any more.
-    pub(crate) fn take_behind(&mut self, hash: BlockHash) -> SmallVec<[BlockHash; 1]> {
-        let waiting = self.waiting.remove(&hash).unwrap_or_default();
-        for stray in &waiting {
-            self.parents.remove(stray);
+    pub(crate) fn take_behind(&mut self, hash: BlockHash) -> Vec<BlockHash> {
+        let (first, last) = (BlockHash::new(1), BlockHash::new(u64::MAX));
+        let waiting: Vec<BlockHash> =
+            self.waiting.range((hash, first)..=(hash, last)).map(|(_, stray)| *stray).collect();
+        for &stray in &waiting {
+            self.waiting.remove(&(hash, stray));
+            self.parents.remove(&stray);
         }
         waiting
     }
@@ -87,6 +84,6 @@ impl Strays {
 
     pub(crate) fn bytes(&self) -> usize {
         self.parents.capacity() * (size_of::<(BlockHash, Parent)>() + 1)
-            + self.waiting.capacity() * (size_of::<(BlockHash, SmallVec<[BlockHash; 1]>)>() + 1)
+            + self.waiting.len() * size_of::<(BlockHash, BlockHash)>() * 2
     }
 }

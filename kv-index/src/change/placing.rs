@@ -78,6 +78,7 @@ impl<const W: usize> Change<'_, W> {
                         let spot = self.cache.find(blocks[at]).expect("the block was just entered");
                         self.cache.contradict(spot);
                     }
+                    self.cache.contradictions += u64::from(parent == Parent::Block(blocks[at]));
                     self.cache.strays.insert(blocks[at], parent);
                     *anchor = None;
                     used += 1;

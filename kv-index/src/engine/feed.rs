@@ -215,6 +215,10 @@ where
 
     fn offer(&self, sequence: u64, batch: &EngineBatch<'_>, via: Via) -> Result<Received, ReceiveError> {
         let mut state = self.state.lock();
+        if sequence == u64::MAX {
+            // No batch comes behind it: not a number that is waited for, replayed or passed.
+            return Ok(Received::of(BatchOutcome::Foreign));
+        }
         if self.is_of_other_rank(batch) {
             // Each rank numbers for itself: the number is none of this stream's.
             state.translator.drop_counts.count(DropReason::OtherRank, 0);

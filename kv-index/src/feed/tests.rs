@@ -164,3 +164,21 @@ fn what_an_inventory_keeps_is_found_all_the_while() {
         }
     });
 }
+
+/// Nothing comes behind the last number there is, so it is nobody's: it is not applied, however often it comes.
+#[test]
+fn the_last_number_of_all_is_foreign() {
+    let index: Index = Index::new(Config::default());
+    let pod = index.join("a").unwrap();
+    let feed = Feed::new(&index, pod, FeedConfig::default());
+    let chain = chain();
+    let events = [Event::Stored(Stored::prompt(&chain))];
+    let batch = |sequence| Batch { incarnation: 1, sequence, events: &events };
+    for gap in [OnGap::Wait, OnGap::Forget, OnGap::Forget] {
+        assert_eq!(feed.offer(&batch(u64::MAX), gap), Ok(BatchOutcome::Foreign));
+    }
+    let inventory = Inventory { incarnation: 1, sequence: u64::MAX, blocks: &[] };
+    assert_eq!((feed.reconcile(&inventory), feed.cursor()), (Ok(BatchOutcome::Foreign), Ok(None)));
+    assert!(matches!(feed.offer(&batch(u64::MAX - 1), OnGap::Forget), Ok(BatchOutcome::Applied(_))));
+    assert_eq!(feed.offer(&batch(u64::MAX - 1), OnGap::Forget), Ok(BatchOutcome::Duplicate));
+}

@@ -21,7 +21,7 @@ fn set(table: &Heads, hash: u64, run: Option<RunId>) {
 #[test]
 fn loom_probe_against_insert_remove_and_rebuild() {
     model(|| {
-        let table = Arc::new(Heads::new());
+        let table = Arc::new(Heads::new(Spread::default()));
         set(&table, 1, run(1));
         let reader = {
             let table = Arc::clone(&table);
@@ -51,7 +51,7 @@ fn loom_probe_against_insert_remove_and_rebuild() {
 #[test]
 fn loom_probe_against_a_block_that_leaves_in_a_rebuild() {
     model(|| {
-        let table = Arc::new(Heads::new());
+        let table = Arc::new(Heads::new(Spread::default()));
         for hash in 1..=3 {
             set(&table, hash, run(hash as u32));
         }

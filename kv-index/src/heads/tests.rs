@@ -18,7 +18,7 @@ fn remove(table: &Heads, hash: u64) {
 proptest! {
     #[test]
     fn it_behaves_like_a_map(ops in prop::collection::vec((0u64..300, 0u32..8), 0..800), shift in 0u32..60) {
-        let table = Heads::new();
+        let table = Heads::new(Spread::default());
         let mut model = HashMap::new();
         for (key, run) in ops {
             let hash = BlockHash::new(key << shift);
@@ -42,7 +42,7 @@ proptest! {
 
 #[test]
 fn memory_follows_the_blocks_up_and_down() {
-    let table = Heads::new();
+    let table = Heads::new(Spread::default());
     let empty = table.bytes();
     for hash in 0..100_000 {
         insert(&table, hash, 1);
@@ -59,7 +59,7 @@ fn memory_follows_the_blocks_up_and_down() {
 /// Blocks that come and go leave slots behind; they must not pile up.
 #[test]
 fn churn_does_not_grow_the_table() {
-    let table = Heads::new();
+    let table = Heads::new(Spread::default());
     for hash in 0..20_000 {
         insert(&table, hash, 1);
     }
@@ -74,7 +74,7 @@ fn churn_does_not_grow_the_table() {
 
 #[test]
 fn a_rebuild_moves_one_shard_at_most() {
-    let table = Heads::new();
+    let table = Heads::new(Spread::default());
     let blocks = 300_000;
     for hash in 0..blocks {
         insert(&table, hash, 1);
@@ -101,7 +101,7 @@ fn sequential_clustered_and_random_hashes_spread_over_shards() {
     {
         let mut counts = [0u32; SHARDS];
         for &hash in &hashes {
-            counts[Place::of(BlockHash::new(hash)).shard] += 1;
+            counts[Place::of(BlockHash::new(hash), Spread::default()).shard] += 1;
         }
         let expected = hashes.len() as f64 / SHARDS as f64;
         let chi: f64 = counts.iter().map(|&c| (f64::from(c) - expected).powi(2) / expected).sum();
@@ -112,7 +112,7 @@ fn sequential_clustered_and_random_hashes_spread_over_shards() {
 /// Native chain hashes too, and inside a shard they must not crowd: hardly any bucket sends many keys on.
 #[test]
 fn a_probe_seldom_leaves_its_bucket() {
-    let table = Heads::new();
+    let table = Heads::new(Spread::default());
     for hash in 1..=200_000u64 {
         insert(&table, hash.wrapping_mul(0xD6E8_FEB8_6659_FD93), 1);
     }
@@ -123,7 +123,7 @@ fn a_probe_seldom_leaves_its_bucket() {
         for (at, bucket) in array.buckets.iter().enumerate() {
             for key in bucket.keys.iter().filter_map(|key| stored(key.load(Ordering::Relaxed))) {
                 all += 1;
-                away += usize::from(Place::of(key).home(array.buckets.len()) != at);
+                away += usize::from(Place::of(key, Spread::default()).home(array.buckets.len()) != at);
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use super::{Held, Spot};
 use crate::block::BlockHash;
+use crate::spread::Spread;
 
 #[derive(Debug, Default)]
 pub(super) struct Part {
@@ -38,12 +39,12 @@ impl Part {
     }
 
     /// Sees to it that so many more blocks fit; whether that moved the others.
-    pub(super) fn make_room(&mut self, more: usize) -> bool {
+    pub(super) fn make_room(&mut self, more: usize, spread: Spread) -> bool {
         if self.has_room(more) {
             return false;
         }
         let grown = if self.lines.len < STEEP { 2 * self.lines.len } else { self.lines.len * 3 / 2 };
-        self.resize(grown.max(2).max(((self.len + more) * 4).div_ceil(PER_LINE * 3)));
+        self.resize(grown.max(2).max(((self.len + more) * 4).div_ceil(PER_LINE * 3)), spread);
         true
     }
 
@@ -66,7 +67,7 @@ impl Part {
     }
 
     /// Takes a block out; whether that moved the others.
-    pub(super) fn remove(&mut self, home: Home, spot: Spot) -> bool {
+    pub(super) fn remove(&mut self, home: Home, spot: Spot, spread: Spread) -> bool {
         let home = home.line(self.lines.len);
         let mut at = home;
         while at != spot.line() {
@@ -81,14 +82,14 @@ impl Part {
         self.len -= 1;
         let sparse = self.len * 5 < self.lines.len * PER_LINE && self.lines.len > 2;
         if sparse {
-            self.resize((self.len * 5 / 9).max(2));
+            self.resize((self.len * 5 / 9).max(2), spread);
         }
         sparse
     }
 
     /// Moves the part to a new array of so many lines.
     #[cold]
-    pub(super) fn resize(&mut self, lines: usize) {
+    pub(super) fn resize(&mut self, lines: usize, spread: Spread) {
         let old = std::mem::replace(&mut self.lines, Lines::new(lines));
         self.len = 0;
         for line in old.iter() {
@@ -97,7 +98,7 @@ impl Part {
                 let slot = left.trailing_zeros() as usize % PER_LINE;
                 left &= left - 1;
                 let hash = BlockHash::new(line.hashes[slot]);
-                self.claim(hash, Home::of(hash).line(self.lines.len), line.words[slot] & HELD);
+                self.claim(hash, Home::of(hash, spread).line(self.lines.len), line.words[slot] & HELD);
             }
         }
     }
@@ -261,14 +262,14 @@ pub(super) fn pair(words: &[u64], home: usize) -> Option<(Line<'_>, Line<'_>)> {
     Some(if home & LINE == 0 { (first, second) } else { (second, first) })
 }
 
-/// Where a block belongs: Fibonacci placement, the part from the top bits, the line from what follows.
+/// Where a block belongs: the part from the top bits of its spread, the line from what follows.
 #[derive(Clone, Copy)]
 pub(super) struct Home(u64);
 
 impl Home {
     #[inline]
-    pub(super) fn of(hash: BlockHash) -> Self {
-        Self(hash.get().wrapping_mul(0x9E37_79B9_7F4A_7C15))
+    pub(super) fn of(hash: BlockHash, spread: Spread) -> Self {
+        Self(spread.of(hash))
     }
 
     /// Among one part or [`PARTS`].

@@ -95,7 +95,8 @@ proptest! {
 #[test]
 fn a_missing_block_is_missed_where_every_line_was_passed() {
     // Two lines: one is passed, emptied again, and the other one is passed too.
-    let home = |line: usize| (1u64..).map(BlockHash::new).filter(move |h| Home::of(*h).line(2) == line);
+    let home =
+        |line: usize| (1u64..).map(BlockHash::new).filter(move |h| Home::of(*h, Spread::default()).line(2) == line);
     let (first, second): (Vec<_>, Vec<_>) = (home(0).take(6).collect(), home(1).take(4).collect());
     let mut map = HeldMap::default();
     first[..5].iter().for_each(|&hash| insert(&mut map, hash));

@@ -27,6 +27,7 @@ impl<const WORDS: usize> Index<WORDS> {
             islands += holders.islands();
             assert!(contents.insert(run.raw(), (hashes, holders)).is_none(), "a run has one head");
         }
+        self.runs.audit_bytes(&pin);
         let mut strays = 0;
         for pod in (0..self.config.max_pods).map(PodId::from_index) {
             let cache = self.cache_of(pod);

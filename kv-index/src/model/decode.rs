@@ -50,7 +50,12 @@ fn decode_change(next: &mut impl FnMut() -> Option<u8>) -> Option<Change> {
     }
     let (prompt, from, to, tier) = (decode_prompt(next)?, next()?, next()?, decode_tier(next()?));
     Some(if kind % 2 == 0 {
-        Change::Removed(prompt, from, to, tier, if kind & 64 == 0 { Order::TailFirst } else { Order::HeadFirst })
+        let order = match kind >> 5 & 3 {
+            2 => Order::HeadFirst,
+            3 => Order::Scattered,
+            _ => Order::TailFirst,
+        };
+        Change::Removed(prompt, from, to, tier, order)
     } else {
         Change::Stored(prompt, from, to, tier, if kind & 96 == 96 { Told::Nothing } else { Told::Parent })
     })

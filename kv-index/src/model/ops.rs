@@ -64,6 +64,8 @@ pub enum Order {
     TailFirst,
     /// As in the chain.
     HeadFirst,
+    /// Every third one, and what is left in two more rounds.
+    Scattered,
 }
 
 /// A prompt as stretches of equal tokens: token and how often. Prompts share what they start with.
@@ -355,6 +357,9 @@ impl<const W: usize> World<W> {
         let mut parent = if from == 0 { Parent::Root } else { Parent::Block(chain[from - 1]) };
         match change {
             Change::Removed(.., Order::TailFirst) => blocks.reverse(),
+            Change::Removed(.., Order::Scattered) => {
+                blocks = (0..3).flat_map(|round| blocks.iter().skip(round).step_by(3)).copied().collect();
+            }
             Change::Stored(.., Told::Nothing) => parent = Parent::Unknown,
             _ => {}
         }

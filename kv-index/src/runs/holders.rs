@@ -84,21 +84,29 @@ impl<const W: usize> Holders<W> {
         self.islands.as_ref().map_or(0, |islands| islands.len())
     }
 
-    pub(crate) fn into_islands(self) -> Option<Box<Islands>> {
-        self.islands.filter(|islands| !islands.is_empty())
+    pub(crate) fn islands_bytes(&self) -> usize {
+        self.islands.as_ref().map_or(0, |islands| islands.bytes())
     }
 
-    /// Blocks that somebody holds.
+    pub(crate) fn into_islands(self) -> Option<Box<Islands>> {
+        let mut islands = self.islands?;
+        (self.len > 0 && !islands.is_past()).then_some(islands)
+    }
+
+    /// Blocks that somebody holds. Where there are no islands that is all of them.
+    #[cfg(any(test, fuzzing))]
     pub(crate) fn live(&self) -> u32 {
-        let front = self.front();
-        // Somebody holds all of it: there is nothing beyond.
-        let islands = self.islands.as_ref().filter(|_| front < self.len);
-        front + islands.map_or(0, |islands| islands.covered_from(front))
+        self.islands.as_ref().map_or(self.len, |islands| islands.live())
     }
 
     /// Whether somebody holds the block.
     pub(crate) fn is_live(&self, offset: u32) -> bool {
-        offset < self.front() || self.islands.as_ref().is_some_and(|islands| islands.covers(offset))
+        offset < self.front() || self.islands.as_ref().is_some_and(|islands| islands.is_live(offset))
+    }
+
+    /// Whether a pod holds any block.
+    pub(crate) fn has(&self, pod: PodId) -> bool {
+        self.base.contains(pod) || self.islands.as_ref().is_some_and(|islands| islands.has(pod))
     }
 
     /// Whether a pod holds the block.
@@ -120,19 +128,21 @@ impl<const W: usize> Holders<W> {
 
     /// A pod came to hold `from..to`; how many of these blocks nobody held before.
     pub(crate) fn add(&mut self, pod: PodId, from: u32, to: u32) -> u32 {
-        let before = self.live();
         let reach = self.reach(pod);
-        let whole = from <= reach;
-        let (mut from, mut to) = if whole { (0, to.max(reach)) } else { (from, to) };
+        if from > reach {
+            let islands = self.count();
+            let entered = islands.hold(pod, from, to);
+            let (from, to) = islands.absorb(pod, from, to);
+            islands.insert(pod, from, to);
+            return entered;
+        }
+        let (mut entered, mut end) = (0, to.max(reach));
         if let Some(islands) = &mut self.islands {
-            (from, to) = islands.absorb(pod, from, to);
+            entered = islands.hold(pod, reach, end);
+            (_, end) = islands.absorb(pod, 0, end);
         }
-        if whole {
-            self.set_reach(pod, to);
-        } else {
-            self.islands.get_or_insert_default().insert(pod, from, to);
-        }
-        self.live() - before
+        self.set_reach(pod, end);
+        entered
     }
 
     /// The run grew by `count` blocks that `pod` holds and nobody held before.
@@ -145,39 +155,49 @@ impl<const W: usize> Holders<W> {
         let whole_before = whole.remove(pod);
         self.len += count;
         self.cuts.extend(whole.iter().map(|pod| Cut::new(end, pod)));
+        if let Some(islands) = &mut self.islands {
+            islands.grow(count);
+        }
         if !whole_before {
             self.add(pod, end, self.len);
+        } else if let Some(islands) = &mut self.islands {
+            islands.hold(pod, end, self.len);
         }
     }
 
     /// A pod lost `from..to`; how many of these blocks nobody holds any more. The run ends with its last held block.
     pub(crate) fn remove(&mut self, pod: PodId, from: u32, to: u32) -> u32 {
-        let before = self.live();
-        let reach = self.reach(pod);
-        if let Some(islands) = &mut self.islands {
-            islands.cut(pod, from, to);
+        let (reach, len) = (self.reach(pod), self.len);
+        if to < reach {
+            self.count();
         }
+        let gone = self.islands.as_mut().map(|islands| islands.cut(pod, from, to, reach));
         if from < reach {
             self.set_reach(pod, from);
             if to < reach {
-                self.islands.get_or_insert_default().insert(pod, to, reach);
+                self.count().insert(pod, to, reach);
             }
         }
         self.trim();
-        before - self.live()
+        gone.unwrap_or(len - self.len)
     }
 
     /// A pod lost everything; how many blocks nobody holds any more.
     pub(crate) fn drop_pod(&mut self, pod: PodId) -> u32 {
-        let before = self.live();
-        if self.base.contains(pod) {
-            self.set_reach(pod, 0);
-        }
-        if let Some(islands) = &mut self.islands {
-            islands.drop_pod(pod);
-        }
-        self.trim();
-        before - self.live()
+        if self.len > 0 { self.remove(pod, 0, self.len) } else { 0 }
+    }
+
+    /// The islands, with every block's holders counted.
+    fn count(&mut self) -> &mut Islands {
+        let Self { len, pods, ref cuts, .. } = *self;
+        self.islands.get_or_insert_with(|| {
+            let mut holders = vec![pods as u16; len as usize];
+            for (at, cut) in cuts.iter().enumerate() {
+                let end = cuts.get(at + 1).map_or(len, |next| next.offset());
+                holders[cut.offset() as usize..end as usize].fill((pods - at - 1) as u16);
+            }
+            Box::new(Islands::of(holders))
+        })
     }
 
     /// Leading blocks of the run that the pod holds.
@@ -210,11 +230,10 @@ impl<const W: usize> Holders<W> {
     }
 
     fn trim(&mut self) {
-        let front = self.front();
-        if front == self.len {
-            return;
-        }
-        let end = self.islands.as_ref().map_or(front, |islands| islands.end().max(front));
+        let end = match &mut self.islands {
+            Some(islands) => islands.trim(),
+            None => self.front(),
+        };
         if end < self.len {
             self.len = end;
             while self.cuts.last().is_some_and(|cut| cut.offset() == end) {
@@ -242,6 +261,12 @@ impl<const W: usize> Holders<W> {
             before = Some((pod, to));
         }
         assert!(self.len == 0 || self.is_live(self.len - 1), "{self:?} ends with a held block");
+        for (offset, &holders) in self.islands.iter().flat_map(|islands| islands.holders()).enumerate() {
+            let count = (0..PodSet::<W>::CAPACITY).filter(|pod| self.holds(PodId::from_index(*pod), offset as u32));
+            assert_eq!(count.count(), usize::from(holders), "{self:?} counts right");
+        }
+        let counted = self.islands.as_ref().map(|islands| islands.holders().len());
+        assert!(counted.is_none_or(|counted| counted == self.len as usize), "{self:?} counts all");
     }
 }
 

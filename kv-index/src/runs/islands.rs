@@ -1,66 +1,114 @@
 //! Detached spans (islands): what pods hold of a segment behind a block that they lack.
+//!
+//! Where there are any, every block's holders are counted, those that hold all before it included: so a span comes, goes
+//! and joins what a pod holds from the front at a cost of its own length, whatever the segment's.
 
 use std::collections::BTreeMap;
 
 use crate::pod::PodId;
 
-/// Stretches of a run by pod, none touching another of the same pod.
+/// Stretches of a run by pod, none touching another of the same pod, and how many pods hold each block.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Islands {
     /// Where each begins and ends.
     spans: BTreeMap<(PodId, u32), u32>,
-    /// How many lie over each block.
-    over: Vec<u16>,
+    /// How many pods hold each block of the run.
+    holders: Vec<u16>,
+    /// Blocks that somebody holds.
+    live: u32,
+    /// Changes since there were any spans.
+    idle: u32,
 }
 
 impl Islands {
+    /// Counts of a run without spans: so many pods hold each block.
+    pub(super) fn of(holders: Vec<u16>) -> Self {
+        let live = holders.iter().filter(|&&holders| holders > 0).count() as u32;
+        Self { live, holders, ..Self::default() }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.spans.len()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.spans.is_empty()
+    /// Whether nothing is to be known here that the run does not say, and has not been for a while: to count anew takes
+    /// as long as the run.
+    pub(super) fn is_past(&mut self) -> bool {
+        self.idle = if self.spans.is_empty() { self.idle + 1 } else { 0 };
+        self.idle as usize * PATIENCE > self.holders.len()
     }
 
-    /// Whether one lies over the block.
-    pub(super) fn covers(&self, offset: u32) -> bool {
-        self.over.get(offset as usize).is_some_and(|&over| over > 0)
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn live(&self) -> u32 {
+        self.live
     }
 
-    /// Blocks from `front` on that one lies over.
-    pub(super) fn covered_from(&self, front: u32) -> u32 {
-        let rest = self.over.get(front as usize..).unwrap_or_default();
-        rest.iter().map(|&over| u32::from(over > 0)).sum()
+    /// Whether somebody holds the block.
+    pub(super) fn is_live(&self, offset: u32) -> bool {
+        self.holders.get(offset as usize).is_some_and(|&holders| holders > 0)
     }
 
-    /// One past the last block that one lies over.
-    pub(super) fn end(&self) -> u32 {
-        self.over.iter().rposition(|&over| over > 0).map_or(0, |at| at as u32 + 1)
+    /// The run grew by blocks that nobody holds yet.
+    pub(super) fn grow(&mut self, count: u32) {
+        self.holders.resize(self.holders.len() + count as usize, 0);
     }
 
-    /// A pod holds `from..to`, which touches nothing that it has here.
+    /// Lets go of the last blocks that nobody holds; how many are left.
+    pub(super) fn trim(&mut self) -> u32 {
+        let len = self.holders.iter().rposition(|&holders| holders > 0).map_or(0, |at| at + 1);
+        self.holders.truncate(len);
+        len as u32
+    }
+
+    /// A pod came to hold what it lacks of `from..to`, where it has nothing but spans; how many nobody held before.
+    pub(super) fn hold(&mut self, pod: PodId, from: u32, to: u32) -> u32 {
+        let (before, mut at) = (self.live, from);
+        while at < to {
+            if let Some((_, stop)) = self.last_until(pod, at).filter(|(_, stop)| *stop > at) {
+                at = stop;
+                continue;
+            }
+            let next = self.spans.range((pod, at)..(pod, to)).next().map_or(to, |((_, from), _)| *from);
+            for holders in &mut self.holders[at as usize..next as usize] {
+                self.live += u32::from(*holders == 0);
+                *holders += 1;
+            }
+            at = next;
+        }
+        self.live - before
+    }
+
+    /// A pod lost `from..to`, all of which it held; how many nobody holds any more.
+    fn release(&mut self, from: u32, to: u32) -> u32 {
+        let before = self.live;
+        for holders in &mut self.holders[from as usize..to as usize] {
+            *holders -= 1;
+            self.live -= u32::from(*holders == 0);
+        }
+        before - self.live
+    }
+
+    /// A pod holds `from..to`, which is counted and touches nothing that it has here.
     pub(super) fn insert(&mut self, pod: PodId, from: u32, to: u32) {
         self.spans.insert((pod, from), to);
-        if self.over.len() < to as usize {
-            self.over.resize(to as usize, 0);
-        }
-        self.over[from as usize..to as usize].iter_mut().for_each(|over| *over += 1);
     }
 
     /// Takes out what a pod has here that overlaps or touches `from..to`; from where to where it goes with that.
     pub(super) fn absorb(&mut self, pod: PodId, from: u32, to: u32) -> (u32, u32) {
         let (mut first, mut end) = (from, to);
         while let Some((start, stop)) = self.last_until(pod, end).filter(|(_, stop)| *stop >= first) {
-            self.take(pod, start, stop);
+            self.spans.remove(&(pod, start));
             (first, end) = (first.min(start), end.max(stop));
         }
         (first, end)
     }
 
-    /// A pod lost `from..to`.
-    pub(super) fn cut(&mut self, pod: PodId, from: u32, to: u32) {
+    /// A pod lost what it has of `from..to`, here and in the first `reach` blocks; how many nobody holds any more.
+    pub(super) fn cut(&mut self, pod: PodId, from: u32, to: u32, reach: u32) -> u32 {
+        let mut gone = if from < reach { self.release(from, to.min(reach)) } else { 0 };
         while let Some((start, stop)) = self.last_until(pod, to - 1).filter(|(_, stop)| *stop > from) {
-            self.take(pod, start, stop);
+            self.spans.remove(&(pod, start));
+            gone += self.release(start.max(from), stop.min(to));
             if stop > to {
                 self.insert(pod, to, stop);
             }
@@ -68,13 +116,12 @@ impl Islands {
                 self.insert(pod, start, from);
             }
         }
+        gone
     }
 
-    /// A pod lost all it has here.
-    pub(super) fn drop_pod(&mut self, pod: PodId) {
-        while let Some((start, stop)) = self.last_until(pod, u32::MAX) {
-            self.take(pod, start, stop);
-        }
+    /// Whether a pod has anything here.
+    pub(super) fn has(&self, pod: PodId) -> bool {
+        self.last_until(pod, u32::MAX).is_some()
     }
 
     /// The pod's last one that begins at `until` or before.
@@ -82,13 +129,8 @@ impl Islands {
         self.spans.range((pod, 0)..=(pod, until)).next_back().map(|((_, from), to)| (*from, *to))
     }
 
-    fn take(&mut self, pod: PodId, from: u32, to: u32) {
-        self.spans.remove(&(pod, from));
-        self.over[from as usize..to as usize].iter_mut().for_each(|over| *over -= 1);
-    }
-
     pub(super) fn bytes(&self) -> usize {
-        self.over.capacity() * 2 + self.spans.len() * size_of::<(PodId, u32, u32)>() * 2
+        self.holders.capacity() * 2 + self.spans.len() * size_of::<(PodId, u32, u32)>() * 2
     }
 
     /// Every one with its pod.
@@ -96,4 +138,13 @@ impl Islands {
     pub(super) fn iter(&self) -> impl Iterator<Item = (PodId, u32, u32)> + '_ {
         self.spans.iter().map(|(&(pod, from), &to)| (pod, from, to))
     }
+
+    /// How many pods hold each block.
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn holders(&self) -> &[u16] {
+        &self.holders
+    }
 }
+
+/// Changes without a span, as a share of the run's blocks, after which the counts are let go.
+const PATIENCE: usize = 16;

@@ -7,6 +7,7 @@ use loom::thread;
 use super::*;
 use crate::loom_tests::model;
 use crate::reclaim::pin;
+use crate::spread::Spread;
 
 fn block(n: u64) -> BlockHash {
     BlockHash::new(n)
@@ -34,7 +35,7 @@ impl World {
 #[test]
 fn loom_view_against_publications() {
     model(|| {
-        let world = Arc::new(World { heads: Heads::new(), runs: Runs::new() });
+        let world = Arc::new(World { heads: Heads::new(Spread::default()), runs: Runs::new() });
         let first = world.store(1, Anchor::Root, &[block(1)]);
         let reader = {
             let world = Arc::clone(&world);
@@ -59,7 +60,7 @@ fn loom_view_against_publications() {
 #[test]
 fn loom_view_against_a_run_used_again() {
     model(|| {
-        let world = Arc::new(World { heads: Heads::new(), runs: Runs::new() });
+        let world = Arc::new(World { heads: Heads::new(Spread::default()), runs: Runs::new() });
         let first = world.store(1, Anchor::Root, &[block(1)]);
         let reader = {
             let world = Arc::clone(&world);
@@ -82,7 +83,7 @@ fn loom_view_against_a_run_used_again() {
 #[test]
 fn loom_two_stores_of_one_block() {
     model(|| {
-        let world = Arc::new(World { heads: Heads::new(), runs: Runs::new() });
+        let world = Arc::new(World { heads: Heads::new(Spread::default()), runs: Runs::new() });
         let other = {
             let world = Arc::clone(&world);
             thread::spawn(move || world.store(1, Anchor::Root, &[block(1)]))
@@ -99,7 +100,7 @@ fn loom_two_stores_of_one_block() {
 #[test]
 fn loom_a_run_given_up_against_one_who_joins_it() {
     model(|| {
-        let world = Arc::new(World { heads: Heads::new(), runs: Runs::new() });
+        let world = Arc::new(World { heads: Heads::new(Spread::default()), runs: Runs::new() });
         let first = world.store(1, Anchor::Root, &[block(1)]);
         let other = {
             let world = Arc::clone(&world);
@@ -118,7 +119,7 @@ fn loom_a_run_given_up_against_one_who_joins_it() {
 #[test]
 fn loom_an_orphan_against_one_who_comes_to_it() {
     model(|| {
-        let world = Arc::new(World { heads: Heads::new(), runs: Runs::new() });
+        let world = Arc::new(World { heads: Heads::new(Spread::default()), runs: Runs::new() });
         let first = world.store(1, Anchor::Root, &[block(1)]);
         // Three hold it, so that what follows has a run of its own.
         for pod in [2, 3] {
@@ -147,7 +148,7 @@ fn loom_an_orphan_against_one_who_comes_to_it() {
 #[test]
 fn loom_an_orphan_against_one_who_comes_from_further_up() {
     model(|| {
-        let world = Arc::new(World { heads: Heads::new(), runs: Runs::new() });
+        let world = Arc::new(World { heads: Heads::new(Spread::default()), runs: Runs::new() });
         let first = world.store(1, Anchor::Root, &[block(1), block(9)]);
         // Behind the first block there is another branch, and behind its first block one more.
         let second = world.store(1, Anchor::Behind(block(1), first), &[block(2), block(8)]);
@@ -177,7 +178,7 @@ fn loom_an_orphan_against_one_who_comes_from_further_up() {
 #[test]
 fn loom_an_orphan_against_a_new_run() {
     model(|| {
-        let world = Arc::new(World { heads: Heads::new(), runs: Runs::new() });
+        let world = Arc::new(World { heads: Heads::new(Spread::default()), runs: Runs::new() });
         let other = {
             let world = Arc::clone(&world);
             thread::spawn(move || {

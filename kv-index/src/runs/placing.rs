@@ -73,7 +73,7 @@ impl<const W: usize> Runs<W> {
                     let first = Place { run: at.run, offset: next };
                     return Take::Taken(Taken { first, count, entered: count });
                 }
-                let mut run = self.run(at.run).lock(pin);
+                let mut run = self.lock(at.run, pin);
                 let here = next < run.holders.len() && run.common(next as usize, &blocks[..1]) == 1;
                 let family = *run.family();
                 let behind = next == run.holders.len()
@@ -94,7 +94,7 @@ impl<const W: usize> Runs<W> {
                 }
             };
             drop(parent_run);
-            let run = self.run(id).lock(pin);
+            let run = self.lock(id, pin);
             if !run.begins_with(blocks[0]) {
                 // It was given up between our finding and locking it.
                 continue;
@@ -155,7 +155,7 @@ impl<const W: usize> Runs<W> {
     ) -> Option<Taken> {
         let mut count = 1 + self.fitting(heads, Family::default(), &blocks[1..], 1, pin);
         let id = self.claim();
-        let mut run = self.run(id).lock(pin);
+        let mut run = self.lock(id, pin);
         run.begin(parent, &blocks[..count], Holders::of_one(pod, count as u32));
         run.publish();
         // Still locked: a writer that knows the id from a former life of the run must not join before it can be found.

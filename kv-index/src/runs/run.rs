@@ -136,16 +136,6 @@ impl<const W: usize> Run<W> {
         self.version.load(Ordering::Relaxed) == version
     }
 
-    /// Bytes of the arrays.
-    pub(super) fn bytes(&self) -> usize {
-        let record = &self.records[(self.version.load(Ordering::Relaxed) & 1) as usize];
-        let cuts = (record.shape.load(Ordering::Relaxed) >> 32) as usize;
-        let writer = self.writer.lock();
-        writer.capacity as usize * 8
-            + cuts.saturating_sub(INLINE) * 4
-            + writer.islands.as_ref().map_or(0, |islands| islands.bytes())
-    }
-
     /// Makes the run longer by the first `count` of `blocks`, if `pod` holds all of it, nobody else any, and it ends
     /// at `from`; the commonest change by far, done without taking the holders apart. `count` is asked for under the lock.
     pub(super) fn extend_own(
@@ -224,13 +214,13 @@ impl<const W: usize> Run<W> {
         same
     }
 
-    /// Keeps other writers waiting until the guard is dropped.
-    pub(super) fn lock<'p>(&'p self, pin: &'p Pin) -> Writing<'p, W> {
+    /// Keeps other writers waiting until the guard is dropped; `bytes` has what all runs' arrays take.
+    pub(super) fn lock<'p>(&'p self, bytes: &'p AtomicU64, pin: &'p Pin) -> Writing<'p, W> {
         let mut writer = self.writer.lock();
         let view = self.view(pin);
         let cuts = (0..view.cuts).map(|at| view.cut(at));
         let holders = Holders::from_parts(view.len, view.base(), cuts, std::mem::take(&mut writer.islands));
-        Writing {
+        let mut writing = Writing {
             head: view.head,
             hashes: view.hashes,
             spill: view.spill,
@@ -238,8 +228,12 @@ impl<const W: usize> Run<W> {
             holders,
             run: self,
             writer,
+            bytes,
+            had: 0,
             pin,
-        }
+        };
+        writing.had = writing.own_bytes();
+        writing
     }
 }
 

@@ -3,6 +3,7 @@
 use super::*;
 use crate::block::BlockHash;
 use crate::reclaim::pin;
+use crate::spread::Spread;
 
 fn chain(from: u64, count: u64) -> Vec<BlockHash> {
     (from..from + count).map(BlockHash::new).collect()
@@ -15,7 +16,7 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        Self { heads: Heads::new(), runs: Runs::new() }
+        Self { heads: Heads::new(Spread::default()), runs: Runs::new() }
     }
 
     /// Stores a chain on a pod that holds none of it; where each block went.

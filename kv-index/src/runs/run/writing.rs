@@ -16,6 +16,9 @@ pub(in crate::runs) struct Writing<'p, const W: usize> {
     /// The array that readers see until the new one is published.
     pub(super) outgrown: Option<Array<AtomicU64>>,
     pub(in crate::runs) holders: Holders<W>,
+    /// Bytes of all runs' arrays, and what this one's were of them.
+    pub(super) bytes: &'p AtomicU64,
+    pub(super) had: usize,
     pub(super) pin: &'p Pin,
 }
 
@@ -143,6 +146,11 @@ impl<'p, const W: usize> Writing<'p, W> {
         }
     }
 
+    /// Bytes of the run's arrays.
+    pub(in crate::runs) fn own_bytes(&self) -> usize {
+        self.writer.capacity as usize * 8 + spilled(&self.holders) * 4 + self.holders.islands_bytes()
+    }
+
     fn retire<T: Send + 'static>(&self, old: Option<Array<T>>) {
         if let Some(old) = old {
             self.pin.later(move || drop(old));
@@ -152,8 +160,19 @@ impl<'p, const W: usize> Writing<'p, W> {
 
 impl<const W: usize> Drop for Writing<'_, W> {
     fn drop(&mut self) {
+        let (capacity, spilled) = (self.writer.capacity as usize, spilled(&self.holders));
         self.writer.islands = std::mem::take(&mut self.holders).into_islands();
+        let has = capacity * 8 + spilled * 4 + self.writer.islands.as_ref().map_or(0, |islands| islands.bytes());
+        if has != self.had {
+            // Relaxed: a sum that publishes nothing. Wraps, both ways, to the right one.
+            self.bytes.fetch_add((has as u64).wrapping_sub(self.had as u64), Ordering::Relaxed);
+        }
     }
+}
+
+/// Cuts that have no place in the run itself.
+fn spilled<const W: usize>(holders: &Holders<W>) -> usize {
+    holders.cuts().len().saturating_sub(INLINE)
 }
 
 /// A boxed slice behind a pointer of one word, its length kept elsewhere.

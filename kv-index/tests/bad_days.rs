@@ -1,0 +1,194 @@
+//! Bad days: histories that are legal and unlucky, or chosen by an enemy, each against the ordinary one.
+//!
+//! A ratio of two times in the same process, each the best of several rounds: the bound is the contract's, with room for a
+//! noisy machine in none of them.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use kv_index::{BlockHash, Config, Event, EventSemantics, Index, Matches, Parent, Pod, Removed, Stored};
+use pointsman_test_support::SplitMix64;
+
+fn chain(seed: u64, blocks: usize) -> Vec<BlockHash> {
+    let mut random = SplitMix64::new(seed);
+    (0..blocks).map(|_| BlockHash::new(random.next_u64())).collect()
+}
+
+fn index() -> (Index, Pod) {
+    let index: Index = Index::new(Config::default());
+    let pod = index.join("a").expect("room");
+    (index, pod)
+}
+
+fn store(index: &Index, pod: Pod, parent: Parent, blocks: &[BlockHash]) {
+    index.apply(pod, EventSemantics::Membership, &Event::Stored(Stored::new(parent, blocks))).expect("live");
+}
+
+fn remove(index: &Index, pod: Pod, blocks: &[BlockHash]) {
+    index.apply(pod, EventSemantics::Membership, &Event::Removed(Removed::new(blocks))).expect("live");
+}
+
+/// The least time that `work` takes on what `prepare` makes.
+fn best<T>(mut prepare: impl FnMut() -> T, mut work: impl FnMut(&mut T)) -> Duration {
+    let round = |_| {
+        let mut prepared = prepare();
+        #[expect(clippy::disallowed_methods, reason = "times are what is compared")]
+        let began = Instant::now();
+        work(&mut prepared);
+        let took = began.elapsed();
+        black_box(prepared);
+        took
+    };
+    (0..ROUNDS).map(round).min().unwrap_or_default()
+}
+
+const ROUNDS: usize = 7;
+
+#[track_caller]
+fn within(bound: f64, bad: Duration, ordinary: Duration) {
+    let ratio = bad.as_secs_f64() / ordinary.as_secs_f64();
+    println!("{bad:?} against {ordinary:?}: {ratio:.2} times, of {bound}");
+    assert!(ratio <= bound, "{bad:?} is {ratio:.1} times {ordinary:?}; {bound} is the bound");
+}
+
+fn holding(blocks: &[BlockHash]) -> (Index, Pod) {
+    let (index, pod) = index();
+    store(&index, pod, Parent::Root, blocks);
+    (index, pod)
+}
+
+/// A chain that leaves in one event, deepest block first.
+fn ordinary_eviction(blocks: &[BlockHash]) -> Duration {
+    let reversed: Vec<BlockHash> = blocks.iter().rev().copied().collect();
+    best(|| holding(blocks), |(index, pod)| remove(index, *pod, &reversed))
+}
+
+#[test]
+fn one_removal_names_blocks_in_no_order() {
+    for count in [8_000, 65_000] {
+        let blocks = chain(1, count);
+        let mut shuffled = blocks.clone();
+        let mut random = SplitMix64::new(2);
+        (1..count).for_each(|at| shuffled.swap(at, random.below(at + 1)));
+        let bad = best(|| holding(&blocks), |(index, pod)| remove(index, *pod, &shuffled));
+        within(4.0, bad, ordinary_eviction(&blocks));
+    }
+}
+
+#[test]
+fn an_empty_inventory_empties_a_pod() {
+    let blocks = chain(1, 65_000);
+    let bad = best(
+        || holding(&blocks),
+        |(index, pod)| {
+            black_box(index.reconcile(*pod, &[]).expect("live"));
+        },
+    );
+    within(4.0, bad, ordinary_eviction(&blocks));
+}
+
+#[test]
+fn evictions_one_by_one_from_the_front() {
+    let blocks = chain(1, 65_000);
+    let each = |(index, pod): &mut (Index, Pod), blocks: &mut dyn Iterator<Item = &BlockHash>| {
+        blocks.for_each(|block| remove(index, *pod, std::slice::from_ref(block)));
+    };
+    let bad = best(|| holding(&blocks), |held| each(held, &mut blocks.iter()));
+    let ordinary = best(|| holding(&blocks), |held| each(held, &mut blocks.iter().rev()));
+    within(4.0, bad, ordinary);
+}
+
+/// The first block comes and goes: what lies behind it is now held from the front, now apart.
+#[test]
+fn a_first_block_that_comes_and_goes() {
+    let blocks = chain(1, 65_000);
+    let toggle = |(index, pod): &mut (Index, Pod), at: usize| {
+        for _ in 0..2_000 {
+            remove(index, *pod, &blocks[at..=at]);
+            store(index, *pod, if at == 0 { Parent::Root } else { Parent::Block(blocks[at - 1]) }, &blocks[at..=at]);
+        }
+    };
+    let bad = best(|| holding(&blocks), |held| toggle(held, 0));
+    let ordinary = best(|| holding(&blocks), |held| toggle(held, blocks.len() - 1));
+    within(4.0, bad, ordinary);
+}
+
+/// Another pod holds all but the first block.
+#[test]
+fn a_sweep_beside_a_detached_span() {
+    let blocks = chain(1, 20_000);
+    let prepare = |is_held: bool| {
+        let (index, pod) = holding(&blocks);
+        let other = index.join("b").expect("room");
+        store(&index, other, Parent::Root, &blocks);
+        remove(&index, other, if is_held { &blocks[..1] } else { &blocks });
+        index.retire(pod);
+        (index, pod)
+    };
+    let sweep = |(index, _): &mut (Index, Pod)| while index.sweep(500).pending > 0 {};
+    within(4.0, best(|| prepare(true), sweep), best(|| prepare(false), sweep));
+}
+
+#[test]
+fn orphans_behind_one_parent_leave_in_one_event() {
+    let (blocks, parents) = (chain(1, 100_000), chain(2, 100_000));
+    let prepare = |parent: fn(&[BlockHash], usize) -> BlockHash| {
+        let (index, pod) = index();
+        for (at, block) in blocks.iter().enumerate() {
+            store(&index, pod, Parent::Block(parent(&parents, at)), std::slice::from_ref(block));
+        }
+        (index, pod)
+    };
+    let leave = |(index, pod): &mut (Index, Pod)| remove(index, *pod, &blocks);
+    within(4.0, best(|| prepare(|parents, _| parents[0]), leave), best(|| prepare(|parents, at| parents[at]), leave));
+}
+
+/// Hashes that a multiplication by the golden ratio's bits puts side by side.
+#[test]
+fn hashes_chosen_against_the_tables() {
+    let inverse = {
+        let golden = 0x9E37_79B9_7F4A_7C15_u64;
+        (0..6).fold(golden, |x, _| x.wrapping_mul(2u64.wrapping_sub(golden.wrapping_mul(x))))
+    };
+    let chosen: Vec<BlockHash> = (1..=20_000).map(|n: u64| BlockHash::new(n.wrapping_mul(inverse))).collect();
+    let drawn = chain(1, 20_000);
+    let fill_and_search = |blocks: &[BlockHash]| {
+        best(index, |(index, pod)| {
+            let mut matches = Matches::default();
+            for block in blocks.chunks(1) {
+                store(index, *pod, Parent::Root, block);
+                index.search(block, &mut matches);
+            }
+        })
+    };
+    within(4.0, fill_and_search(&chosen), fill_and_search(&drawn));
+}
+
+#[test]
+fn statistics_of_many_segments() {
+    let prepare = |segments: usize| {
+        let (index, pod) = index();
+        chain(1, segments).chunks(1).for_each(|block| store(&index, pod, Parent::Root, block));
+        index
+    };
+    let read = |index: &mut Index| {
+        (0..100).for_each(|_| {
+            black_box(index.stats().bytes);
+        })
+    };
+    within(4.0, best(|| prepare(100_000), read), best(|| prepare(1_000), read));
+}
+
+/// What is speculated and refused leaves nothing behind.
+#[test]
+fn speculation_without_room() {
+    let index: Index = Index::new(Config::default().max_blocks(10));
+    let pod = index.join("a").expect("room");
+    #[expect(clippy::disallowed_methods, reason = "some moment")]
+    let now = Instant::now();
+    for seed in 0..2_000 {
+        index.speculate(pod, &chain(seed, 100), now + Duration::from_secs(seed)).expect("live");
+    }
+    let bytes = index.pod_stats(pod).expect("live").bytes;
+    assert!(bytes < 100_000, "{bytes} bytes for ten blocks");
+}
