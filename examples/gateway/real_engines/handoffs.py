@@ -65,7 +65,10 @@ class Handoffs:
 
     async def prefill_dies(self) -> None:
         """The prefill pod is killed after it answered, before the decode pod fetches."""
-        self.trap.then = lambda: asyncio.to_thread(self.judge.rig.run, "kill", "1")
+        async def die() -> None:
+            self.judge.rig.kill(1)
+
+        self.trap.then = die
         _, body = self.next(0)
         began = time.monotonic()
         both = await self.answer(18100, body)
@@ -76,13 +79,14 @@ class Handoffs:
     async def decode_dies(self) -> None:
         """The decode pod is killed in mid-stream: the client sees that the answer is not whole."""
         _, body = self.next(1)
+        body |= {"prompt": body["prompt"][:600], "stream": True, "max_tokens": 1200}
         lines, error = [], None
         try:
-            async with self.session.post("http://127.0.0.1:18100/v1/completions", json=body | {"stream": True, "max_tokens": 400}) as response:
+            async with self.session.post("http://127.0.0.1:18100/v1/completions", json=body) as response:
                 async for line in response.content:
                     lines.append(line)
                     if len(lines) == 20:
-                        await asyncio.to_thread(self.judge.rig.run, "kill", "2")
+                        self.judge.rig.kill(2)
         except aiohttp.ClientError as broken:
             error = type(broken).__name__
         told = error or next((line.decode().strip()[:200] for line in lines if b'"error"' in line), None)

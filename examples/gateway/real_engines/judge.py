@@ -4,7 +4,8 @@
     judge.py --full                       everything, about an hour; prints the table of docs/real-engines.md
 
 Every request's answer says how many prompt tokens were cached. The gateway's decision log has what it expected and why the
-two differ. The rules: one request at a time, every answer is exact; many at a time, no difference is without its cause.
+two differ. The rules: one request at a time, 20 ms after the last answer, every answer is exact; many at a time, no
+difference is without its cause.
 """
 
 import argparse
@@ -64,6 +65,7 @@ class Judge:
             for gateway in running:
                 await gateway.ready(session)
             traffic = Traffic(session, ports, self.options.seed, 14)
+            traffic.pause = 0.02 if must_be_exact else 0.0
             for share, value in shares.items():
                 setattr(traffic, share, value)
             began = time.monotonic()
@@ -166,10 +168,11 @@ class Judge:
 
     async def small(self, session: aiohttp.ClientSession) -> None:
         part = self.scaled_part(session)
-        await self.start(BLOCKS="200", BUFFER_STEPS="40")
+        await self.start(BLOCKS="200")
         await part("199 blocks, one at a time", 500, at_once=1, must_be_exact=True)
         await part("199 blocks, one at a time, fields that poison", 300, at_once=1, must_be_exact=True, odd_share=0.5, odd=POISON)
         await part("199 blocks, four at a time", 800, at_once=4)
+        await self.start(BLOCKS="200", BUFFER_STEPS="40")
         await part("199 blocks, events blocked beyond the replay", 600, at_once=4, during=self.cut, pods=self.cut_pods())
 
     async def smallest(self, session: aiohttp.ClientSession) -> None:

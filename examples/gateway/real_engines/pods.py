@@ -25,6 +25,12 @@ class Rig:
         environment = {**os.environ, "RIG": str(self.folder), **settings}
         subprocess.run([str(HERE / "rig.sh"), *words], env=environment, check=True, stdout=subprocess.DEVNULL)
 
+    def kill(self, n: int) -> None:
+        """As `rig.sh kill`, at once."""
+        pid = self.folder / f"pod-{n}.pid"
+        os.killpg(int(pid.read_text()), signal.SIGKILL)
+        pid.unlink()
+
 
 class Gateway:
     """A gateway over some pods, with its decision log."""

@@ -23,18 +23,22 @@ class Tally:
         for record in differ:
             cause = record["cause"] or "unexplained"
             self.causes[cause] = self.causes.get(cause, 0) + 1
-        self.window = longest_window([record["unix_ms"] for record in differ])
+        self.window = longest_window([record["unix_ms"] for record in differ if record["cause"] in UNHEARD])
         self.unexplained = [r for r in differ if (r["cause"] or "unexplained") in ("unexplained", "prompt_differs")]
 
     def row(self) -> str:
         causes = ", ".join(f"{count} {cause}" for cause, count in sorted(self.causes.items())) or "none"
         near = 100 * self.near / max(self.told, 1)
-        if self.causes.keys() & {"events_late", "no_events", "events_lost"}:
+        if self.causes.keys() & UNHEARD:
             causes += f"; healed after {self.window:.0f} s"
         return (
             f"| {self.name} | {self.told} | {self.exact} | {self.over} | {self.under} | {self.largest} "
             f"| {near:.2f}% | {causes} |"
         )
+
+
+# Causes that are events which did not come in time.
+UNHEARD = {"events_late", "no_events", "events_lost"}
 
 
 def longest_window(times: list[int]) -> float:
