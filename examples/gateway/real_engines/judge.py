@@ -142,7 +142,7 @@ class Judge:
 
     async def everything(self) -> None:
         """A suite for each way that pods are started."""
-        suites = [self.plain, self.small, self.smallest, self.adapters, self.handoffs, self.offloaded, self.engine_hashes]
+        suites = [self.plain, self.small, self.smallest, self.adapters, self.handoffs, self.engine_hashes]
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(120)) as session:
             self.cuts = [Cut(1), Cut(2)]
             for cut in self.cuts:
@@ -194,13 +194,6 @@ class Judge:
 
     async def handoffs(self, session: aiohttp.ClientSession) -> None:
         await Handoffs(self, session).run()
-
-    async def offloaded(self, session: aiohttp.ClientSession) -> None:
-        """A second tier in host memory, with events of its own."""
-        part = self.scaled_part(session)
-        extra = {"cpu_bytes_to_use": 100_000_000}
-        await self.start(BLOCKS="200", CONNECTOR=json.dumps({"kv_connector": "OffloadingConnector", "kv_role": "kv_both", "kv_connector_extra_config": extra}))
-        await part("199 blocks and a host tier, one at a time", 300, at_once=1, must_be_exact=False)
 
     async def engine_hashes(self, session: aiohttp.ClientSession) -> None:
         part = self.scaled_part(session)

@@ -91,6 +91,23 @@ pods:
 }
 
 #[test]
+fn adapters_have_names_of_their_own_and_paths_where_engines_hash_them() {
+    let found = problems("model: { name: m, aliases: [n], adapters: { m: /a, n: /b } }");
+    assert_eq!(
+        found,
+        [
+            "model.adapters.m: `m` is a name of the model already",
+            "model.adapters.n: `n` is a name of the model already"
+        ]
+    );
+    let text =
+        "model: { name: m, hashing: { vllm: 0.32.0, algorithm: sha256_cbor, seed: '0' }, adapters: { sql: PATH } }";
+    assert!(problems(&text.replace("PATH", ""))[0].starts_with("model.adapters.sql: "));
+    let config = Config::parse(&text.replace("PATH", "/models/sql")).unwrap();
+    assert_eq!(config.model.adapters["sql"].as_deref(), Some("/models/sql"));
+}
+
+#[test]
 fn a_profile_needs_pods_of_its_roles() {
     let text = "model: { name: m }\nprofile: prefill_decode\npods: [{ name: a, url: 'http://a', role: ROLE }]";
     assert_eq!(problems(&text.replace("ROLE", "prefill")).len(), 1);
