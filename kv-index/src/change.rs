@@ -316,13 +316,9 @@ impl<'a, const W: usize> Change<'a, W> {
         }
         let Self { index, pod, ref pin, .. } = *self;
         // In whatever order blocks were named, those of one run go together.
-        let gone = &mut self.buffers.gone;
-        gone.sort_unstable_by_key(|span| (span.run.raw(), span.from));
-        gone.dedup_by(|next, span| {
-            let adjoins = next.run == span.run && next.from == span.to;
-            span.to = if adjoins { next.to } else { span.to };
-            adjoins
-        });
+        if self.buffers.gone.len() > 1 {
+            join_spans(&mut self.buffers.gone);
+        }
         let mut emptied = 0;
         for spans in self.buffers.gone.chunk_by(|a, b| a.run == b.run) {
             emptied += index.runs.remove(&index.heads, pod, spans, pin);
@@ -369,6 +365,16 @@ fn any_of(behind: &mut FixedMap<BlockHash, SmallVec<[usize; 1]>>) -> Option<usiz
         behind.remove(&parent);
     }
     one
+}
+
+/// Puts spans in order, and those that adjoin together.
+fn join_spans(spans: &mut Vec<Span>) {
+    spans.sort_unstable_by_key(|span| (span.run.raw(), span.from));
+    spans.dedup_by(|next, span| {
+        let adjoins = next.run == span.run && next.from == span.to;
+        span.to = if adjoins { next.to } else { span.to };
+        adjoins
+    });
 }
 
 fn copy_of(stored: &Stored<'_>, offset: usize, source: EventSemantics) -> NewCopy {

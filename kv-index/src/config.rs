@@ -58,7 +58,7 @@ impl Config {
 }
 
 impl Default for Config {
-    /// As many pods as the set is wide, 16 million blocks, 8 million on a pod.
+    /// As many pods as the set is wide and [`Config::MAX_PODS`] allows, 16 million blocks, 8 million on a pod.
     fn default() -> Self {
         Self { max_pods: usize::MAX, max_blocks: Self::MAX_BLOCKS, max_blocks_per_pod: 8 << 20, hash_seed: None }
     }

@@ -72,7 +72,8 @@ pub trait ChangeObserver: fmt::Debug + Send + Sync {
     /// An event was applied. Where all that was known is forgotten, by a restart or a gap, it is [`Event::Cleared`].
     fn changed(&self, event: &Event<'_>);
 
-    /// Events were lost for good, so all was forgotten, though the engine may still hold it.
+    /// Events were lost for good, those before the first one that could be had included: the engine may hold what is not
+    /// known here.
     fn forgot(&self) {}
 }
 

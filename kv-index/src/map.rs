@@ -1,6 +1,6 @@
 //! Deterministic hash map for the slow paths.
 //!
-//! Keyed by fixed keys rather than by chance, so that maps of the same content are walked in the same order.
+//! Keyed by fixed keys rather than by chance, so that maps of the same history are walked in the same order.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;

@@ -39,7 +39,7 @@ fn miri_one_thread_stores_and_evicts() {
 /// Arrays that are outgrown, given up and freed, cuts that are kept beside their run, and a shard that is rebuilt.
 #[test]
 fn miri_arrays_come_and_go() {
-    let index = Index::<1>::new(Config::default().max_pods(20));
+    let index = Index::<1>::new(Config::default().max_pods(20).hash_seed(0));
     let long: Vec<BlockHash> = (1..=60).map(BlockHash::new).collect();
     let pods: Vec<Pod> = (0..18).map(|n| index.join(&format!("pod-{n}")).expect("room")).collect();
     let apply = |pod: Pod, event: Event<'_>| index.apply(pod, EventSemantics::Membership, &event).expect("live");
@@ -56,7 +56,7 @@ fn miri_arrays_come_and_go() {
         apply(pod, Event::Cleared);
         collect_garbage();
     }
-    // Of one shard: the top byte of a hash times the golden ratio chooses it.
+    // Of one shard: by the key 0, the top byte of a small hash times the golden ratio chooses it.
     let one_shard = (1u64..).filter(|n| n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56 == 7).take(12);
     for head in one_shard {
         apply(pods[0], Event::Stored(Stored::prompt(&[BlockHash::new(head)])));

@@ -22,7 +22,7 @@ impl PodId {
     }
 
     pub(crate) fn from_index(index: usize) -> Self {
-        Self(u16::try_from(index).expect("a pod set is at most 65,536 pods wide"))
+        Self(u16::try_from(index).expect("an index has at most `Config::MAX_PODS` pods"))
     }
 }
 

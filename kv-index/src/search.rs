@@ -49,8 +49,10 @@ impl<const WORDS: usize> Index<WORDS> {
     fn attempt(&self, mut chain: impl Prompt, matches: &mut Matches<WORDS>) {
         let Matches { groups, lookups, passed, .. } = matches;
         groups.clear();
-        *lookups = 0;
-        let Some(&first) = chain.hash_up_to(1).first() else { return };
+        let Some(&first) = chain.hash_up_to(1).first() else {
+            *lookups = 0;
+            return;
+        };
         let place = self.heads.prefetch(first);
         let pin = pin();
         let unlinked = self.unlinked();
@@ -143,6 +145,7 @@ impl<const W: usize> Walk<'_, '_, W> {
         let base = run.base();
         push(self.groups, at, *left - base);
         *left = *left & base;
+        let filed = self.groups.len();
         let agreed = self.agreed(run, chain, at);
         for cut in run.cuts() {
             let offset = cut.offset() as usize;
@@ -157,7 +160,34 @@ impl<const W: usize> Walk<'_, '_, W> {
                 }
             }
         }
-        agreed
+        // Who stops in a run that no other goes on from has nothing further on, whatever the run is.
+        if !run.is_forked() || self.groups.len() == filed {
+            return agreed;
+        }
+        let hashes = chain.hash_up_to(at + agreed);
+        let is_apart = |group: &DepthGroup<W>| !run.has(group.depth - at, hashes[group.depth]);
+        match self.groups[filed..].iter().position(is_apart) {
+            Some(group) => self.leave(run, &hashes[at..], filed + group, at, left),
+            None => agreed,
+        }
+    }
+
+    /// A pod named a false parent: the chain leaves the run before the group that is the first not on it, and comes upon a
+    /// block of the run again further on. Who was filed from there on goes on; how much of the run is on the chain.
+    #[cold]
+    fn leave(
+        &mut self,
+        run: View<'_, W>,
+        hashes: &[BlockHash],
+        group: usize,
+        at: usize,
+        left: &mut PodSet<W>,
+    ) -> usize {
+        let apart = self.groups[group].depth - at;
+        for group in self.groups.drain(group..) {
+            *left = *left | group.pods;
+        }
+        hashes[..apart].iter().enumerate().take_while(|&(at, &hash)| run.has(at, hash)).count()
     }
 
     /// How many blocks of the run, whose first is on the chain at `at`, are.

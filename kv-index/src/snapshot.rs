@@ -18,7 +18,6 @@ use crate::error::SnapshotError;
 use crate::feed::{Cursor, StreamId};
 use crate::held::{Held, State};
 use crate::index::Index;
-use crate::podset::PodSet;
 use crate::reclaim::{Pin, pin};
 use crate::tier::{Location, Tier};
 
@@ -72,10 +71,7 @@ impl<const WORDS: usize> Index<WORDS> {
         let index = Self::new(config);
         let pods = reader.u32()? as usize;
         if pods > index.config.max_pods {
-            return Err(SnapshotError::TooManyPods {
-                found: pods,
-                room: PodSet::<WORDS>::CAPACITY.min(config.max_pods),
-            });
+            return Err(SnapshotError::TooManyPods { found: pods, room: index.config.max_pods });
         }
         for _ in 0..pods {
             index.restore_pod(&mut reader)?;

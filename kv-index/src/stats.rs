@@ -61,7 +61,7 @@ pub struct PodStats {
 }
 
 impl<const WORDS: usize> Index<WORDS> {
-    /// Counts everything; locks each pod, run and shard for a moment.
+    /// Counts everything; locks each pod and shard for a moment.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let mut stats = Stats {

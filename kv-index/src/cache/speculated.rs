@@ -24,7 +24,7 @@ impl PodCache {
         (spot, found)
     }
 
-    /// Lets go of entries whose blocks left: there are never many more than blocks that are speculated.
+    /// Lets go of entries whose blocks left, so that a speculation leaves no more of them than there are blocks speculated.
     fn bound_expiries(&mut self) {
         if self.expiries.len() <= 2 * self.deadlines.len() + LOOSE {
             return;

@@ -302,7 +302,7 @@ where
         })?;
         match outcome {
             BatchOutcome::Gap { restarted: true, .. } => cleared(),
-            BatchOutcome::GapSkipped(_) => observer.iter().for_each(|observer| observer.forgot()),
+            BatchOutcome::GapSkipped(_) if !begins_late => observer.iter().for_each(|observer| observer.forgot()),
             _ => {}
         }
         Ok(outcome)

@@ -16,7 +16,7 @@ pub(crate) struct Islands {
     holders: Vec<u16>,
     /// Blocks that somebody holds.
     live: u32,
-    /// Changes since there were any spans.
+    /// How often the run was locked since there were any spans.
     idle: u32,
 }
 
@@ -146,5 +146,5 @@ impl Islands {
     }
 }
 
-/// Changes without a span, as a share of the run's blocks, after which the counts are let go.
+/// Blocks of a run for each time that it is locked without a span until the counts are let go.
 const PATIENCE: usize = 16;

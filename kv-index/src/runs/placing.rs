@@ -93,6 +93,7 @@ impl<const W: usize> Runs<W> {
                     None => continue,
                 }
             };
+            parent_run.iter_mut().for_each(|(_, run)| run.fork());
             drop(parent_run);
             let run = self.lock(id, pin);
             if !run.begins_with(blocks[0]) {
@@ -175,6 +176,7 @@ impl<const W: usize> Runs<W> {
         }
         if let Some((at, writing)) = parent_run {
             writing.family().add_child(at.offset);
+            writing.fork();
             run.family().parent = Some((at.run, writing.family().life));
         }
         Some(Taken { first: Place { run: id, offset: 0 }, count, entered: count })

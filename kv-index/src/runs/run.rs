@@ -39,6 +39,8 @@ struct Writer {
     islands: Option<Box<Islands>>,
     /// Room in the array of hashes.
     capacity: u32,
+    /// Whether a run ever went on from a block of this one.
+    forked: bool,
     family: Family,
 }
 
@@ -86,12 +88,19 @@ struct Record<const W: usize> {
     last: AtomicU64,
     /// Every block's, in a place that only grows by moving.
     hashes: AtomicPtr<AtomicU64>,
-    /// Blocks in the low half, cuts in the high half.
+    /// Blocks in the low half, cuts in the high half; the highest bit says whether a run ever went on from this one.
     shape: AtomicU64,
     base: [AtomicU64; W],
     /// The cuts that have no place in `cuts`.
     spill: AtomicPtr<AtomicU32>,
     cuts: [AtomicU32; INLINE],
+}
+
+/// The bit of a shape that says that a run went on from this one.
+const FORKED: u64 = 1 << 63;
+
+fn cuts_in(shape: u64) -> u32 {
+    ((shape & !FORKED) >> 32) as u32
 }
 
 impl<const W: usize> Run<W> {
@@ -120,7 +129,8 @@ impl<const W: usize> Run<W> {
                 hashes: record.hashes.load(Ordering::Relaxed),
                 spill: record.spill.load(Ordering::Relaxed),
                 len: shape as u32,
-                cuts: (shape >> 32) as u32,
+                cuts: cuts_in(shape),
+                forked: shape & FORKED != 0,
                 _pin: pin,
             };
             if view.is_current() {
@@ -183,7 +193,7 @@ impl<const W: usize> Run<W> {
         // Relaxed, here and below: only holders of the run's lock write it.
         let version = self.version.load(Ordering::Relaxed);
         let record = &self.records[(version & 1) as usize];
-        let of_length = record.shape.load(Ordering::Relaxed) == u64::from(len);
+        let of_length = record.shape.load(Ordering::Relaxed) & !FORKED == u64::from(len);
         let one = PodSet::<W>::of_one(pod);
         let of_one = record.base.iter().zip(one.words()).all(|(word, one)| word.load(Ordering::Relaxed) == *one);
         (of_length && of_one && writer.islands.is_none()).then_some((version, record))
@@ -197,7 +207,7 @@ impl<const W: usize> Run<W> {
         next.head.store(record.head.load(Ordering::Relaxed), Ordering::Relaxed);
         next.last.store(last, Ordering::Relaxed);
         next.hashes.store(record.hashes.load(Ordering::Relaxed), Ordering::Relaxed);
-        next.shape.store(len.into(), Ordering::Relaxed);
+        next.shape.store(u64::from(len) | record.shape.load(Ordering::Relaxed) & FORKED, Ordering::Relaxed);
         for (to, from) in next.base.iter().zip(&record.base) {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }
@@ -241,7 +251,7 @@ impl<const W: usize> Drop for Run<W> {
     fn drop(&mut self) {
         let capacity = self.writer.lock().capacity;
         let record = &self.records[(self.version.load(Ordering::Relaxed) & 1) as usize];
-        let cuts = (record.shape.load(Ordering::Relaxed) >> 32) as usize;
+        let cuts = cuts_in(record.shape.load(Ordering::Relaxed)) as usize;
         let (hashes, spill) = (record.hashes.load(Ordering::Relaxed), record.spill.load(Ordering::Relaxed));
         // SAFETY: (1) `capacity` is the length of the current record's array, see `Writing::write`; (2) the run ends here,
         // and arrays of earlier records were taken back when they were replaced.

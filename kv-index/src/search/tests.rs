@@ -40,6 +40,29 @@ fn an_eviction_in_the_middle_stops_the_match_there_until_it_heals() {
     assert_eq!(index.stats().detached_spans, 0);
 }
 
+/// A pod that names false parents harms itself alone: what others hold is found, whoever came first.
+#[test]
+fn a_false_parent_changes_no_answer_about_others() {
+    let block = |n: u64| BlockHash::new(n);
+    let (truth, lie) = ([1, 2, 3, 4].map(block), [1, 99, 3, 4].map(block));
+    for liar_first in [true, false] {
+        let index: Index = Index::new(Config::default());
+        let (honest, short, liar) = (index.join("a").unwrap(), index.join("b").unwrap(), index.join("c").unwrap());
+        if liar_first {
+            store(&index, liar, &lie, 0, 4);
+        }
+        store(&index, honest, &truth, 0, 4);
+        store(&index, short, &truth, 0, 2);
+        store(&index, liar, &lie, 0, 4);
+        let mut matches = Matches::default();
+        for depth in 1..=4 {
+            index.search(&truth[..depth], &mut matches);
+            assert_eq!((matches.depth(honest.id()), matches.depth(short.id())), (depth, depth.min(2)));
+        }
+        index.audit();
+    }
+}
+
 #[test]
 fn the_first_of_several_holes_counts() {
     let index: Index = Index::new(Config::default());

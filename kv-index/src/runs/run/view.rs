@@ -19,6 +19,7 @@ pub(crate) struct View<'p, const W: usize> {
     pub(super) spill: *mut AtomicU32,
     pub(super) len: u32,
     pub(super) cuts: u32,
+    pub(super) forked: bool,
     pub(super) _pin: &'p Pin,
 }
 
@@ -46,6 +47,12 @@ impl<'p, const W: usize> View<'p, W> {
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len as usize
+    }
+
+    /// Whether a run ever went on from a block of this one.
+    #[inline]
+    pub(crate) fn is_forked(&self) -> bool {
+        self.forked
     }
 
     #[inline]

@@ -1,6 +1,6 @@
 //! The writer's side of a segment (run): changes, and publication of the next version.
 
-use super::{Family, Run, Writer};
+use super::{FORKED, Family, Run, Writer, cuts_in};
 use crate::block::BlockHash;
 use crate::reclaim::Pin;
 use crate::runs::holders::{Holders, INLINE};
@@ -40,6 +40,15 @@ impl<'p, const W: usize> Writing<'p, W> {
         &mut self.writer.family
     }
 
+    /// A run goes on from a block of this one. Who reads this one before that sees no more of the other either.
+    pub(in crate::runs) fn fork(&mut self) {
+        if !std::mem::replace(&mut self.writer.forked, true) {
+            let version = self.run.version.load(Ordering::Relaxed);
+            // Relaxed: what the other run says is published after this, by the table of heads.
+            self.run.records[(version & 1) as usize].shape.fetch_or(FORKED, Ordering::Relaxed);
+        }
+    }
+
     /// The blocks' hashes.
     pub(in crate::runs) fn hashes(&self) -> &[AtomicU64] {
         if self.hashes.is_null() {
@@ -64,6 +73,7 @@ impl<'p, const W: usize> Writing<'p, W> {
     /// Begins the run anew: one pod holds these blocks, which follow `parent`.
     pub(in crate::runs) fn begin(&mut self, parent: Option<BlockHash>, blocks: &[BlockHash], holders: Holders<W>) {
         self.writer.parent = parent.map_or(0, BlockHash::get);
+        self.writer.forked = false;
         self.head = blocks[0].get();
         self.write(0, blocks);
         self.holders = holders;
@@ -110,7 +120,7 @@ impl<'p, const W: usize> Writing<'p, W> {
         let last = self.hashes().last().map_or(0, |last| last.load(Ordering::Relaxed));
         let head = if len > 0 { self.head } else { 0 };
         let version = self.run.version.load(Ordering::Relaxed);
-        let old_cuts = (self.run.records[(version & 1) as usize].shape.load(Ordering::Relaxed) >> 32) as usize;
+        let old_cuts = cuts_in(self.run.records[(version & 1) as usize].shape.load(Ordering::Relaxed)) as usize;
         let record = &self.run.records[(version & 1 ^ 1) as usize];
         // Release: a reader of the version before this one that sees a store below sees that its version has
         // passed; pairs with the fence in `is_current`.
@@ -120,7 +130,8 @@ impl<'p, const W: usize> Writing<'p, W> {
         let kept = len > 0 || self.writer.capacity as usize <= KEPT;
         let hashes = if kept { self.hashes } else { std::ptr::null_mut() };
         record.hashes.store(hashes, Ordering::Relaxed);
-        record.shape.store(u64::from(len) | (cuts.len() as u64) << 32, Ordering::Relaxed);
+        let forked = if self.writer.forked { FORKED } else { 0 };
+        record.shape.store(u64::from(len) | (cuts.len() as u64) << 32 | forked, Ordering::Relaxed);
         for (to, word) in record.base.iter().zip(self.holders.base().words()) {
             to.store(*word, Ordering::Relaxed);
         }
