@@ -34,7 +34,7 @@ class Judge:
         self.tallies: list[Tally] = []
         self.verdicts: list[str] = []
 
-    def tally(self, name: str, gateways: list[Gateway], must_be_exact: bool) -> None:
+    def tally(self, name: str, gateways: list[Gateway], must_be_exact: bool, must_differ: bool = False) -> None:
         """Counts what the gateways, which have stopped, logged."""
         tally = Tally(name, [record for gateway in gateways for record in gateway.records()])
         self.tallies.append(tally)
@@ -43,6 +43,10 @@ class Judge:
             print("   ", json.dumps(record), flush=True)
         if tally.told == 0:
             self.verdicts.append(f"{name}: no answer told its cached tokens")
+        if must_differ:
+            if not tally.unexplained:
+                self.verdicts.append(f"{name}: nothing differs, so that the traffic shows nothing elsewhere either")
+            return
         if must_be_exact and tally.exact != tally.told:
             self.verdicts.append(f"{name}: {tally.told - tally.exact} of {tally.told} answers are not exact")
         if tally.unexplained:
@@ -51,7 +55,7 @@ class Judge:
     def gateway(self, port: int, pods: list[dict], **settings) -> Gateway:
         return Gateway(self.options.gateway, self.options.rig, port, pods, **settings)
 
-    async def part(self, name, session, *, requests, at_once, gateways=1, must_be_exact=False, during=None, settings=None, pods=None, **shares):
+    async def part(self, name, session, *, requests, at_once, gateways=1, must_be_exact=False, must_differ=False, during=None, settings=None, pods=None, **shares):
         """Runs one kind of traffic over fresh gateways, and something that happens meanwhile."""
         if self.options.only not in name:
             return
@@ -82,7 +86,7 @@ class Judge:
             await asyncio.sleep(1.2)
             for gateway in running:
                 gateway.stop()
-        self.tally(name, running, must_be_exact)
+        self.tally(name, running, must_be_exact, must_differ)
 
     async def cut(self, session: aiohttp.ClientSession) -> None:
         """Events of both pods stop for a while, twice."""
@@ -171,6 +175,10 @@ class Judge:
         await self.start(BLOCKS="200")
         await part("199 blocks, one at a time", 500, at_once=1, must_be_exact=True)
         await part("199 blocks, one at a time, fields that poison", 300, at_once=1, must_be_exact=True, odd_share=0.5, odd=POISON)
+        allowing = {"client_fields": {"allow": ["vllm_xargs.kv_cache_report_mode"]}}
+        await part("199 blocks, a field that poisons is allowed", 300, at_once=1, must_differ=True, odd_share=0.5, odd=POISON[:1], settings=allowing)
+        # Their caches are told of anew.
+        await self.start(BLOCKS="200")
         await part("199 blocks, four at a time", 800, at_once=4)
         await self.start(BLOCKS="200", BUFFER_STEPS="40")
         await part("199 blocks, events blocked beyond the replay", 600, at_once=4, during=self.cut, pods=self.cut_pods())
