@@ -4,12 +4,17 @@
 
 mod support;
 
-use kv_index::engine::{EngineFeed, EngineFeedConfig, ReplayForm, Replayed, replay_request};
-use kv_index::{BatchOutcome, BlockSize, Config, Index};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use kv_index::engine::{EngineFeed, EngineFeedConfig, ReplayForm, Replayed, replay_request};
+use kv_index::{BatchOutcome, BlockSize, ChangeObserver, Config, Event, Index};
+
+use support::engine::Engine;
 use support::pack::Packer;
 use support::pool::model;
 use support::publisher::{Frames, Publisher};
+use support::truth::Way;
 
 type Feed<'i> = EngineFeed<&'i Index>;
 
@@ -133,4 +138,34 @@ fn what_was_missed_since_it_was_asked_is_asked_for_again() {
         matches!(verdicts[..], [BatchOutcome::Duplicate, BatchOutcome::Applied(_), BatchOutcome::Applied(_)]),
         "{verdicts:?}"
     );
+}
+
+#[derive(Debug, Default)]
+struct Forgetting(AtomicUsize);
+
+impl ChangeObserver for Forgetting {
+    fn changed(&self, _: &Event<'_>) {}
+
+    fn forgot(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+/// The engine keeps ten batches: what came before them it holds, and will not announce again.
+#[test]
+fn an_observer_is_told_of_what_came_before_the_first_batch_that_can_be_had() {
+    for (batches, forgets) in [(30, 1), (10, 0)] {
+        let (mut engine, index) = (Engine::new(7, 10, ReplayForm::WithTopic), Index::new(Config::default()));
+        let index: &Index = &index;
+        let pod = index.join("a").expect("room");
+        let observer = Arc::new(Forgetting::default());
+        let mut config = Way::ALL[0].config(&engine.pool);
+        config.observer = Some(observer.clone());
+        let feed = EngineFeed::new(index, pod, config).expect("live");
+        let last = (0..batches).map(|_| engine.publish()).last().expect("some");
+        engine.deliver(&feed, &last);
+        let frames = engine.publish();
+        engine.deliver(&feed, &frames);
+        assert_eq!(observer.0.load(Relaxed), forgets, "of {batches} batches");
+    }
 }

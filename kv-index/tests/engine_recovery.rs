@@ -3,11 +3,8 @@
 
 mod support;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-
 use kv_index::engine::{DropReason, EngineFeed, EngineFeedConfig, ReceiveError, ReplayForm, Replayed, replay_request};
-use kv_index::{BatchOutcome, BlockSize, ChangeObserver, Config, Event, Index, Pod};
+use kv_index::{BatchOutcome, BlockSize, Config, Index, Pod};
 use pointsman_test_support::SplitMix64;
 use support::engine::{Engine, Feed};
 use support::pack::Packer;
@@ -384,34 +381,4 @@ fn another_block_size_is_an_error_that_names_both_and_the_pod_and_changes_nothin
     config.accumulate = true;
     let feed = EngineFeed::new(&index, pod, config).expect("live");
     assert!(matches!(feed.receive(&frames).expect("well-formed").outcome, BatchOutcome::Applied(_)));
-}
-
-#[derive(Debug, Default)]
-struct Forgetting(AtomicUsize);
-
-impl ChangeObserver for Forgetting {
-    fn changed(&self, _: &Event<'_>) {}
-
-    fn forgot(&self) {
-        self.0.fetch_add(1, Relaxed);
-    }
-}
-
-/// The engine keeps ten batches: what came before them it holds, and will not announce again.
-#[test]
-fn an_observer_is_told_of_what_came_before_the_first_batch_that_can_be_had() {
-    for (batches, forgets) in [(30, 1), (10, 0)] {
-        let (mut engine, index) = (Engine::new(7, 10, ReplayForm::WithTopic), Index::new(Config::default()));
-        let index: &Index = &index;
-        let pod = index.join("a").expect("room");
-        let observer = Arc::new(Forgetting::default());
-        let mut config = Way::ALL[0].config(&engine.pool);
-        config.observer = Some(observer.clone());
-        let feed = EngineFeed::new(index, pod, config).expect("live");
-        let last = (0..batches).map(|_| engine.publish()).last().expect("some");
-        engine.deliver(&feed, &last);
-        let frames = engine.publish();
-        engine.deliver(&feed, &frames);
-        assert_eq!(observer.0.load(Relaxed), forgets, "of {batches} batches");
-    }
 }

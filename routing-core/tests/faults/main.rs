@@ -1,6 +1,8 @@
 //! Each fault and each warning: its exact value, and a text that names plugins, slot and fix.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod picks;
 
 use common::{Best, plugin};
 use kv_index::PodSet;
@@ -298,63 +300,6 @@ fn two_slots_of_one_name() {
         profile().scorer("near", 1.0, that(tries)),
         Fault::SlotNameClash { slot: "slot.a", first, second },
         &format!("slot name `slot.a` stands for two types, `{first}` and `{second}`: rename one of the slots"),
-    );
-}
-
-fn reads_pick_of_decode(d: &mut Declare<'_>) {
-    d.reads_pick("decode");
-}
-
-#[test]
-fn the_pick_of_a_step_that_there_is_not() {
-    refused(
-        WorkflowBuilder::new()
-            .step(step("decoed", profile()))
-            .step(step("prefill", profile().scorer("near", 1.0, that(reads_pick_of_decode)))),
-        Fault::UnknownStep {
-            reader: plugin("prefill", "near"),
-            step: "decode".into(),
-            suggestion: Some("decoed".into()),
-        },
-        "`prefill/near` reads the pick of step `decode`, which there is not (did you mean `decoed`?): \
-         name a step that is decided before",
-    );
-}
-
-#[test]
-fn the_pick_of_a_step_that_comes_later() {
-    refused(
-        WorkflowBuilder::new()
-            .step(step("prefill", profile().scorer("near", 1.0, that(reads_pick_of_decode))))
-            .step(step("decode", profile())),
-        Fault::PickNotYet { reader: plugin("prefill", "near"), step: "decode".into() },
-        "`prefill/near` reads the pick of step `decode`, which is not decided by then: \
-         decide `decode` in an earlier step, or do not read it",
-    );
-}
-
-#[test]
-fn the_pick_of_a_step_that_may_be_skipped() {
-    refused(
-        WorkflowBuilder::new()
-            .step(step("decode", profile()).when("if", that(|_| {})))
-            .step(step("prefill", profile().scorer("near", 1.0, that(reads_pick_of_decode)))),
-        Fault::PickMayBeMissing { reader: plugin("prefill", "near"), step: "decode".into() },
-        "`prefill/near` relies on the pick of step `decode`, which may be skipped: read it optionally",
-    );
-}
-
-#[test]
-fn an_independent_step_that_reads_a_pick() {
-    let tries = |d: &mut Declare<'_>| {
-        d.tries_pick("decode");
-    };
-    refused(
-        WorkflowBuilder::new()
-            .step(step("decode", profile()).when("if", that(|_| {})))
-            .step(step("prefill", profile().scorer("near", 1.0, that(tries))).independent()),
-        Fault::NotIndependent { reader: plugin("prefill", "near"), step: "decode".into() },
-        "step `prefill` is marked as independent, but `prefill/near` reads the pick of `decode`: remove the mark",
     );
 }
 

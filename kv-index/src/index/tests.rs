@@ -1,0 +1,127 @@
+//! Pods, speculation and odd numbers, case by case; the model covers the rest.
+
+use std::time::Duration;
+
+use super::*;
+use crate::model::origin;
+
+fn blocks(count: u64) -> Vec<BlockHash> {
+    (1..=count).map(BlockHash::new).collect()
+}
+
+/// Wider sets than there are ids.
+#[test]
+fn no_more_pods_join_than_there_are_ids() {
+    let index: Index<1025> = Index::new(Config::default());
+    assert_eq!((index.config.max_pods, index.stats().pods), (Config::MAX_PODS, 0));
+}
+
+/// Nobody follows itself: it is a block of which nothing is known, found by its hash, until its parent is named.
+#[test]
+fn a_block_that_follows_itself_follows_something_unknown() {
+    let index: Index = Index::new(Config::default());
+    let pod = index.join("a").expect("room");
+    let store = |stored| index.apply(pod, EventSemantics::Membership, &Event::Stored(stored)).expect("live");
+    let (chain, own) = (blocks(2), BlockHash::new(1));
+    store(Stored::new(Parent::Block(own), &chain[..1]));
+    let stats = index.pod_stats(pod).expect("live");
+    assert_eq!((stats.orphan_blocks, stats.slow_path, stats.parent_conflicts), (1, true, 1));
+    let (mut found, mut scanned) = (crate::Matches::default(), crate::Matches::default());
+    index.search(&chain, &mut found);
+    index.scan(&chain, &mut scanned);
+    assert_eq!((found.depth(pod.id()), scanned.depth(pod.id())), (1, 1));
+    store(Stored::prompt(&chain));
+    let stats = index.pod_stats(pod).expect("live");
+    assert_eq!((stats.orphan_blocks, stats.slow_path), (0, false));
+    index.audit();
+}
+
+/// The digest counts no copy that the index does not.
+#[test]
+fn copies_beyond_counting_come_and_go_without_a_trace() {
+    let index: Index = Index::new(Config::default());
+    let pod = index.join("a").expect("room");
+    let most =
+        crate::InventoryBlock { copies: u32::MAX, ..crate::InventoryBlock::new(BlockHash::new(1), Parent::Root) };
+    index.reconcile(pod, &[most]).expect("live");
+    let before = index.digest(pod).expect("live");
+    index.apply(pod, EventSemantics::Copies, &Event::Stored(Stored::prompt(&blocks(1)))).expect("live");
+    assert_eq!(index.digest(pod), Ok(before));
+    index.reconcile(pod, &[]).expect("live");
+    assert_eq!(index.digest(pod), Ok(crate::Digest::EMPTY));
+}
+
+/// What is fed meanwhile is there afterwards; a handle of the past neither hides nor shows who has its id now.
+#[test]
+fn a_suspended_pod_is_fed_and_only_its_own_handle_hides_or_shows_it() {
+    let index: Index = Index::new(Config { max_pods: 1, ..Config::default() });
+    let depth = |pod: Pod| {
+        let mut matches = crate::Matches::default();
+        index.search(&blocks(2), &mut matches);
+        matches.depth(pod.id())
+    };
+    let store = |pod: Pod, count| {
+        index.apply(pod, EventSemantics::Membership, &Event::Stored(Stored::prompt(&blocks(count)))).expect("live")
+    };
+    let old = index.join("a").expect("room");
+    store(old, 1);
+    assert!(index.suspend(old) && index.suspend(old));
+    store(old, 2);
+    assert_eq!((depth(old), index.alive().len(), index.pod("a")), (0, 0, Some(old)));
+    assert!(index.resume(old));
+    assert_eq!(depth(old), 2);
+    assert!(index.suspend(old));
+    index.retire(old);
+    assert!(!index.resume(old), "retired is retired");
+    while index.sweep(1_000).pending > 0 {}
+    let new = index.join("a").expect("swept");
+    store(new, 2);
+    assert_eq!((new.id(), depth(new)), (old.id(), 2), "what its id was before does not hide it");
+    assert!(!index.suspend(old));
+    assert_eq!(depth(new), 2);
+}
+
+/// Prolonging costs no memory, and a step of expiry does no more than it was asked to.
+#[test]
+fn speculation_prolonged_again_and_again_expires_in_steps() {
+    let index: Index = Index::new(Config::default());
+    let pod = index.join("a").expect("room");
+    let chain = blocks(500);
+    let at = |tick| origin() + Duration::from_millis(tick);
+    for tick in 1..=200 {
+        index.speculate(pod, &chain, at(tick)).expect("live");
+    }
+    let bytes = index.pod_stats(pod).expect("live").bytes;
+    assert!(bytes < 200_000, "{bytes} bytes for 500 blocks");
+    assert_eq!(index.expire(at(199), 10_000), Expired { dropped: 0, pending: false });
+    let mut steps = 0;
+    loop {
+        let step = index.expire(at(200), 10);
+        assert!(step.dropped <= 10);
+        steps += 1;
+        if !step.pending {
+            break;
+        }
+    }
+    assert!((50..=51).contains(&steps), "{steps} steps");
+    assert_eq!(index.stats().blocks, 0);
+}
+
+/// A lock that is taken twice is waited for without end: were one taken, this would not return.
+#[test]
+fn expiry_takes_no_lock_of_a_pod_where_nothing_is_due() {
+    let index: Index = Index::new(Config::default());
+    let (a, b) = (index.join("a").expect("room"), index.join("b").expect("room"));
+    let at = |tick| origin() + Duration::from_millis(tick);
+    let guard = index.cache_of(a.id());
+    assert_eq!(index.expire(at(0), 10), Expired::default(), "nothing was ever speculated");
+    drop(guard);
+    index.speculate(a, &blocks(4), at(20)).expect("live");
+    index.speculate(b, &blocks(3), at(10)).expect("live");
+    let guard = index.cache_of(a.id());
+    assert_eq!(index.expire(at(9), 10), Expired::default());
+    assert_eq!(index.expire(at(19), 10), Expired { dropped: 3, pending: false });
+    drop(guard);
+    assert_eq!(index.expire(at(20), 3), Expired { dropped: 3, pending: true });
+    assert_eq!(index.expire(at(20), 3), Expired { dropped: 1, pending: false });
+}
