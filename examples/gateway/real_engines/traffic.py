@@ -115,5 +115,7 @@ POISON = [
     {"kv_transfer_params": {"do_remote_prefill": True, "do_remote_decode": False, "remote_host": "192.0.2.1", "remote_port": 9}},
     {"vllm_xargs": {"kv_transfer_params": "{}"}},
     {"ec_transfer_params": {"do_remote_prefill": True}},
+    {"vllm_xargs": {"ec_transfer_params": "{}"}},
+    {"sampling_params": {"skip_reading_prefix_cache": True, "extra_args": {"kv_cache_report_mode": "full", "kv_transfer_params": {}, "ec_transfer_params": {}}}},
     {"data_parallel_rank": 0},
 ]
