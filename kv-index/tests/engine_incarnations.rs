@@ -69,6 +69,32 @@ fn the_first_batch_of_a_silent_new_life_is_asked_for_if_it_is_missed() {
     });
 }
 
+/// The replay that is under way when a new engine's first batch comes begins where the old one was: in the new one's numbers
+/// too late, and what it lacks can still be had.
+#[test]
+fn a_replay_of_the_old_life_costs_the_new_one_nothing() {
+    with_new_incarnation(20, |engine, time, feed| {
+        for _ in 0..5 {
+            let frames = publish(engine, time);
+            feed.receive(&frames).expect("well-formed");
+        }
+        let asked = feed.connected();
+        *engine = Publisher::new(1000, ReplayForm::WithTopic);
+        let first = publish(engine, time);
+        let received = feed.receive(&first).expect("well-formed");
+        assert!(matches!(received.outcome, BatchOutcome::Restarted(_)), "{received:?}");
+        let asks_anew = received.replay_from.expect("the replay under way is not the new engine's");
+        for _ in 0..8 {
+            publish(engine, time);
+        }
+        assert_eq!((asked, asks_anew), (4, 0));
+        let verdicts = replay(engine, feed, asks_anew);
+        assert_eq!(verdicts[0], BatchOutcome::Duplicate);
+        assert!(verdicts[1..].iter().all(|verdict| matches!(verdict, BatchOutcome::Applied(_))), "{verdicts:?}");
+        assert_eq!(verdicts.len(), 9);
+    });
+}
+
 /// A host that asks in silence whether something was missed hears that nothing was: the next gap is asked for as any other.
 #[test]
 fn an_ask_in_silence_does_not_cost_the_next_gap() {
@@ -168,4 +194,36 @@ fn an_observer_is_told_of_what_came_before_the_first_batch_that_can_be_had() {
         engine.deliver(&feed, &frames);
         assert_eq!(observer.0.load(Relaxed), forgets, "of {batches} batches");
     }
+}
+
+/// An engine that starts anew while the replay of a gap is awaited: what it replays is told from what was heard of the one
+/// before, nothing of the two is mixed, and nothing is lost.
+#[test]
+fn a_restart_under_a_pending_replay_mixes_nothing() {
+    with_new_incarnation(20, |engine, time, feed| {
+        let heard: Vec<Frames> = (0..10).map(|_| publish(engine, time)).collect();
+        let received = feed.receive(&heard[4]).expect("well-formed");
+        let from = received.replay_from.expect("four are missing");
+        *engine = Publisher::new(1000, ReplayForm::WithTopic);
+        let of_newest: Vec<Frames> = (0..4).map(|_| publish(engine, time)).collect();
+        let replies = engine.replay(&replay_request(from));
+        let (end, batches) = replies.split_last().expect("it ends");
+        for reply in batches {
+            let Replayed::Batch(received) = feed.receive_replay(reply).expect("well-formed") else { panic!("a batch") };
+            assert!(matches!(received.outcome, BatchOutcome::Applied(_) | BatchOutcome::Restarted(_)), "{received:?}");
+        }
+        // What waited for the replay, as a transport hands it on.
+        for late in &heard[4..] {
+            assert_eq!(feed.receive(late).expect("well-formed").outcome, BatchOutcome::Stale);
+        }
+        for again in &of_newest {
+            assert_eq!(feed.receive(again).expect("well-formed").outcome, BatchOutcome::Duplicate);
+        }
+        let Replayed::End { replay_from } = feed.receive_replay(end).expect("well-formed") else { panic!("the end") };
+        if let Some(from) = replay_from {
+            assert!(replay(engine, feed, from).iter().all(|verdict| *verdict == BatchOutcome::Duplicate));
+        }
+        let frames = publish(engine, time);
+        assert!(matches!(feed.receive(&frames).expect("well-formed").outcome, BatchOutcome::Applied(_)));
+    });
 }

@@ -225,7 +225,7 @@ where
             return Ok(Received::of(BatchOutcome::Foreign));
         }
         let stamp = BatchStamp { sequence, time: Some(batch.timestamp).filter(|time| time.is_finite()) };
-        let incarnation = via.judge(&state.incarnations, stamp);
+        let incarnation = via.judge(&state.incarnations, stamp, state.replay.newest);
         if incarnation == BatchIncarnation::Past {
             return Ok(Received::of(BatchOutcome::Stale));
         }
@@ -234,6 +234,9 @@ where
             && state.incarnations.last().is_some_and(|last| sequence <= last.sequence);
         let fits =
             if comes_again { Ok(()) } else { state.translator.check(batch, incarnation == BatchIncarnation::New) };
+        // A replay under way begins where the old engine was: in the new one's numbers that is anywhere.
+        let replay_is_past =
+            incarnation == BatchIncarnation::New && via != Via::Replay && state.replay.pending.is_some();
         if incarnation == BatchIncarnation::New {
             state.begin_incarnation(stamp.time);
             state.replay.outdated = via == Via::Replay;
@@ -245,7 +248,7 @@ where
             }
             return Err(self.odd_size(size));
         }
-        state.incarnations.seen(stamp);
+        state.incarnations.seen(stamp, self.config.first_sequence);
         state.replay.newest = state.replay.newest.max(Some(sequence));
         let too_late = via == Via::Replay && !state.replay.outdated;
         let gives_up = too_late || !via.can_ask(&self.config) || state.replay.exhausted;
@@ -256,6 +259,7 @@ where
             BatchOutcome::Applied(_) | BatchOutcome::Restarted(_) | BatchOutcome::GapSkipped(_) => {
                 state.incarnations.applied(stamp);
                 state.replay.exhausted = false;
+                received.replay_from = replay_is_past.then(|| state.ask(self.config.first_sequence));
                 let found = state.verifier.as_mut().and_then(|verifier| verifier.look_at(batch));
                 received.mismatch = found.map(Box::new);
             }

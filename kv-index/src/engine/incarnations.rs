@@ -18,6 +18,8 @@ pub(super) struct Incarnations {
     latest: Option<f64>,
     /// The latest time of the incarnation before this one, if this one publishes later.
     ended: Option<f64>,
+    /// The time of this incarnation's first batch, where one before it has ended: whatever is earlier is not of this one.
+    begun: Option<f64>,
 }
 
 /// A batch by its number and its time.
@@ -53,8 +55,8 @@ impl Incarnations {
 
     /// Says which incarnation a batch is from.
     pub(super) fn judge(&self, batch: BatchStamp) -> BatchIncarnation {
-        if let (Some(time), Some(ended)) = (batch.time, self.ended) {
-            if time <= ended {
+        if let Some(time) = batch.time {
+            if self.ended.is_some_and(|ended| time <= ended) || self.begun.is_some_and(|begun| time < begun) {
                 return BatchIncarnation::Past;
             }
         }
@@ -77,13 +79,23 @@ impl Incarnations {
         self.incarnation += 1;
         // A clock that is behind says nothing of what is past.
         self.ended = self.latest.take().filter(|ended| time.is_some_and(|time| time > *ended));
+        self.begun = None;
         self.recent.clear();
     }
 
-    /// Notes a batch that nothing speaks against, whether it can be applied or not.
-    pub(super) fn seen(&mut self, batch: BatchStamp) {
-        let later = |time: &f64| self.latest.is_none_or(|latest| *time > latest);
-        self.latest = batch.time.filter(later).or(self.latest);
+    /// Notes a batch that nothing speaks against, whether it can be applied or not. `first` is the number that engines begin with.
+    pub(super) fn seen(&mut self, batch: BatchStamp, first: u64) {
+        if batch.sequence == first && self.ended.is_some() {
+            self.begun = batch.time;
+        }
+        if self.is_later(batch) || self.latest.is_none() {
+            self.latest = batch.time.or(self.latest);
+        }
+    }
+
+    /// Whether a batch was published after every one of this incarnation that was seen.
+    pub(super) fn is_later(&self, batch: BatchStamp) -> bool {
+        batch.time.zip(self.latest).is_some_and(|(time, latest)| time > latest)
     }
 
     /// Forgets what was applied, in the same incarnation.
@@ -91,9 +103,8 @@ impl Incarnations {
         self.recent.clear();
     }
 
-    /// Notes a batch that was applied.
+    /// Notes a batch that was applied, having been seen.
     pub(super) fn applied(&mut self, batch: BatchStamp) {
-        self.seen(batch);
         if self.recent.len() == REMEMBERED {
             self.recent.pop_front();
         }
@@ -118,11 +129,16 @@ mod tests {
         BatchStamp { sequence, time: Some(time) }
     }
 
+    fn apply(incarnations: &mut Incarnations, batch: BatchStamp) {
+        incarnations.seen(batch, 0);
+        incarnations.applied(batch);
+    }
+
     #[test]
     fn a_batch_that_comes_again_is_of_this_incarnation_and_a_later_one_with_its_number_is_not() {
         let mut incarnations = Incarnations::default();
         assert_eq!(incarnations.judge(stamp(7, 1.0)), BatchIncarnation::Current);
-        incarnations.applied(stamp(7, 1.0));
+        apply(&mut incarnations, stamp(7, 1.0));
         assert_eq!(incarnations.judge(stamp(7, 1.0)), BatchIncarnation::Current);
         assert_eq!(incarnations.judge(stamp(3, 0.5)), BatchIncarnation::Uncertain, "it was not seen before");
         assert_eq!(incarnations.judge(stamp(8, 1.5)), BatchIncarnation::Current);
@@ -135,7 +151,7 @@ mod tests {
     #[test]
     fn what_a_past_incarnation_published_stays_past() {
         let mut incarnations = Incarnations::default();
-        incarnations.applied(stamp(500, 10.0));
+        apply(&mut incarnations, stamp(500, 10.0));
         assert_eq!(incarnations.judge(stamp(2, 11.0)), BatchIncarnation::New);
         incarnations.begin(Some(11.0));
         assert_eq!(incarnations.resume_from(0), 0);
@@ -147,8 +163,8 @@ mod tests {
     #[test]
     fn what_was_seen_and_not_applied_is_past_too_once_its_incarnation_is() {
         let mut incarnations = Incarnations::default();
-        incarnations.applied(stamp(9, 9.0));
-        incarnations.seen(stamp(12, 12.0));
+        apply(&mut incarnations, stamp(9, 9.0));
+        incarnations.seen(stamp(12, 12.0), 0);
         incarnations.begin(Some(100.0));
         assert_eq!(incarnations.judge(stamp(10, 10.0)), BatchIncarnation::Past);
         assert_eq!(incarnations.judge(stamp(1, 99.0)), BatchIncarnation::Current);
@@ -157,8 +173,8 @@ mod tests {
     #[test]
     fn a_clock_that_steps_back_is_no_restart() {
         let mut incarnations = Incarnations::default();
-        (0..200).for_each(|sequence| incarnations.applied(stamp(sequence, 1000.0 + sequence as f64)));
-        incarnations.applied(stamp(200, 900.0));
+        (0..200).for_each(|sequence| apply(&mut incarnations, stamp(sequence, 1000.0 + sequence as f64)));
+        apply(&mut incarnations, stamp(200, 900.0));
         assert_eq!(incarnations.judge(stamp(3, 1003.0)), BatchIncarnation::Uncertain, "earlier than the latest");
         assert_eq!(incarnations.judge(stamp(198, 1198.0)), BatchIncarnation::Current);
     }
@@ -166,8 +182,8 @@ mod tests {
     #[test]
     fn two_batches_of_one_time_are_told_apart_by_their_numbers() {
         let mut incarnations = Incarnations::default();
-        incarnations.applied(stamp(1, 5.0));
-        incarnations.applied(stamp(2, 5.0));
+        apply(&mut incarnations, stamp(1, 5.0));
+        apply(&mut incarnations, stamp(2, 5.0));
         assert_eq!(incarnations.judge(stamp(1, 5.0)), BatchIncarnation::Current);
         assert_eq!(incarnations.judge(stamp(0, 5.0)), BatchIncarnation::Uncertain);
     }
@@ -175,7 +191,7 @@ mod tests {
     #[test]
     fn a_clock_that_is_behind_hides_nothing() {
         let mut incarnations = Incarnations::default();
-        (0..100).for_each(|sequence| incarnations.applied(stamp(sequence, 1000.0 + sequence as f64)));
+        (0..100).for_each(|sequence| apply(&mut incarnations, stamp(sequence, 1000.0 + sequence as f64)));
         assert_eq!(incarnations.judge(stamp(60, 1060.0)), BatchIncarnation::Current);
         assert_eq!(incarnations.judge(stamp(60, 5.0)), BatchIncarnation::New, "it is remembered otherwise");
         assert_eq!(incarnations.judge(stamp(0, 5.0)), BatchIncarnation::Uncertain);
@@ -187,8 +203,23 @@ mod tests {
     fn without_times_nothing_is_concluded() {
         let mut incarnations = Incarnations::default();
         let silent = |sequence| BatchStamp { sequence, time: None };
-        incarnations.applied(silent(5));
+        apply(&mut incarnations, silent(5));
         assert_eq!(incarnations.judge(silent(2)), BatchIncarnation::Current);
         assert_eq!(incarnations.judge(stamp(5, 1.0)), BatchIncarnation::Current);
+    }
+
+    /// The engine restarted twice in short time: the middle one's last batches come late, and are not the newest one's.
+    #[test]
+    fn what_is_earlier_than_the_first_batch_is_past() {
+        let mut incarnations = Incarnations::default();
+        apply(&mut incarnations, stamp(9, 9.0));
+        incarnations.begin(Some(14.0));
+        incarnations.seen(stamp(4, 14.0), 0);
+        assert_eq!(incarnations.judge(stamp(0, 10.0)), BatchIncarnation::Current);
+        assert!(incarnations.is_later(stamp(0, 20.0)));
+        incarnations.begin(Some(20.0));
+        incarnations.seen(stamp(0, 20.0), 0);
+        assert_eq!(incarnations.judge(stamp(5, 15.0)), BatchIncarnation::Past);
+        assert_eq!(incarnations.judge(stamp(1, 21.0)), BatchIncarnation::Current);
     }
 }

@@ -15,9 +15,11 @@ pub(super) enum Via {
 }
 
 impl Via {
-    /// Which incarnation a batch that came like this is from.
-    pub(super) fn judge(self, incarnations: &Incarnations, batch: BatchStamp) -> BatchIncarnation {
+    /// Which incarnation a batch that came like this is from, where `newest` is the highest number seen so far.
+    pub(super) fn judge(self, incarnations: &Incarnations, batch: BatchStamp, newest: Option<u64>) -> BatchIncarnation {
         match self {
+            // Numbered before a batch that is known and published after it: who replays did not publish that one.
+            Self::Replay if newest > Some(batch.sequence) && incarnations.is_later(batch) => BatchIncarnation::New,
             Self::Live | Self::Replay => incarnations.judge(batch),
             #[cfg(feature = "trtllm")]
             Self::Pulled if incarnations.last().is_some_and(|last| batch.sequence <= last.sequence) => {
