@@ -9,6 +9,7 @@ import aiohttp
 
 from faults import Trap
 from pods import pod
+from published import Published
 from traffic import Traffic
 
 EVIL = {"kv_transfer_params": {"do_remote_prefill": True, "remote_host": "192.0.2.1", "remote_port": 9}}
@@ -39,6 +40,7 @@ class Handoffs:
         gateway = self.judge.gateway(18100, pods, profile="prefill_decode", handoff=handoff)
         follower = self.judge.gateway(18101, [pod(1), pod(2)])
         self.traffic = Traffic(self.session, [18101], self.judge.options.seed, 6)
+        published = Published(2)
         try:
             for each in (gateway, follower):
                 await each.ready(self.session)
@@ -50,9 +52,11 @@ class Handoffs:
                 await self.settled(gateway, fault.__name__)
                 await self.equal_answers(6)
             # Prompts that went through all of this, by the gateway that only listened.
-            self.traffic.pause = 0.02
+            await published.begin(self.session, [follower])
+            self.traffic.between = lambda: published.reached(self.session, [follower])
             await self.traffic.run(int(60 * self.judge.options.scale), 1)
         finally:
+            published.close()
             await asyncio.sleep(1.2)
             for each in (gateway, follower):
                 each.stop()

@@ -4,8 +4,8 @@
     judge.py --full                       everything, about an hour; prints the table of docs/real-engines.md
 
 Every request's answer says how many prompt tokens were cached. The gateway's decision log has what it expected and why the
-two differ. The rules: one request at a time, 20 ms after the last answer, every answer is exact; many at a time, no
-difference is without its cause.
+two differ. The rules: one request at a time, each sent when the events of the last answer are applied, every answer is
+exact; many at a time, no difference is without its cause.
 """
 
 import argparse
@@ -22,6 +22,7 @@ import aiohttp
 from faults import Cut
 from handoffs import Handoffs
 from pods import HERE, Gateway, Rig, pod
+from published import Published
 from tally import HEAD, Tally
 from traffic import LONGEST, POISON, Traffic
 
@@ -65,11 +66,15 @@ class Judge:
         if shares.get("form", "ids") != "ids":
             settings["model"] = {"tokenizer": {"file": str(self.options.rig / "model/tokenizer.json")}}
         running = [self.gateway(port, pods, **settings) for port in ports]
+        published = None
         try:
             for gateway in running:
                 await gateway.ready(session)
             traffic = Traffic(session, ports, self.options.seed, 14)
-            traffic.pause = 0.02 if must_be_exact else 0.0
+            if must_be_exact:
+                published = Published(len(pods))
+                await published.begin(session, running)
+                traffic.between = lambda: published.reached(session, running)
             for share, value in shares.items():
                 setattr(traffic, share, value)
             began = time.monotonic()
@@ -86,6 +91,8 @@ class Judge:
             await asyncio.sleep(1.2)
             for gateway in running:
                 gateway.stop()
+            if published:
+                published.close()
         self.tally(name, running, must_be_exact, must_differ)
 
     async def cut(self, session: aiohttp.ClientSession) -> None:

@@ -19,8 +19,8 @@ class Traffic:
         self.conversations = [self.fresh() for _ in range(conversations)]
         self.sent = self.failed = 0
         self.abort_share = self.odd_share = 0.0
-        # Seconds between an answer and the next request: an engine publishes the last step's events after the answer.
-        self.pause = 0.0
+        # Awaited between an answer and the next request.
+        self.between = None
         # Where a conversation begins anew.
         self.longest = 1700
         # `ids`, `text` or `chat`: how prompts are given.
@@ -94,7 +94,8 @@ class Traffic:
                 at = await turns.get()
                 await self.turn(at)
                 turns.put_nowait(at)
-                await asyncio.sleep(self.pause)
+                if self.between:
+                    await self.between()
 
         await asyncio.gather(*(worker() for _ in range(at_once)))
 

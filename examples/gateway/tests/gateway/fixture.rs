@@ -228,8 +228,13 @@ impl Client {
     }
 
     pub(crate) async fn get(&self, path: &str) -> ClientResponse {
+        self.try_get(path).await.unwrap()
+    }
+
+    /// Fails where the server closes the connection while the request is on its way.
+    pub(crate) async fn try_get(&self, path: &str) -> Result<ClientResponse, hyper_util::client::legacy::Error> {
         let request = http::Request::get(format!("http://{}{path}", self.address)).body(Full::default()).unwrap();
-        whole(within("an answer to begin", self.http.request(request)).await.unwrap()).await
+        Ok(whole(within("an answer to begin", self.http.request(request)).await?).await)
     }
 }
 

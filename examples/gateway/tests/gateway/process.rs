@@ -109,7 +109,8 @@ async fn a_hangup_reads_the_file_again_and_a_term_lets_streams_end() {
     process.line("draining").await;
     // Nobody who comes now is let in, whatever connection it comes by.
     let late = Client::new(address);
-    within("new requests to be refused", async { while late.get("/health").await.status != 503 {} }).await;
+    let refused = async || matches!(late.try_get("/health").await, Ok(answer) if answer.status == 503);
+    within("new requests to be refused", async { while !refused().await {} }).await;
     assert_eq!(late.chat().await.json()["error"]["code"], "draining");
     assert_eq!(process.child.try_wait().unwrap(), None, "a stream is under way");
     a.let_go(2);
