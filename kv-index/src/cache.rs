@@ -15,7 +15,7 @@ use crate::change::Buffers;
 use crate::detail::Detail;
 use crate::digest::Digest;
 use crate::event::{ApplyStats, EventSemantics};
-use crate::feed::Cursors;
+use crate::feed::{Cursors, Feeds};
 use crate::held::{Held, HeldMap, Spot, State};
 use crate::map::FixedMap;
 use crate::runs::Place;
@@ -40,6 +40,7 @@ pub(crate) struct PodCache {
     /// Blocks that the pod holds apart from what they follow.
     pub(crate) strays: Strays,
     pub(crate) cursors: Cursors,
+    pub(crate) feeds: Feeds,
     details: FixedMap<BlockHash, Detail>,
     deadlines: FixedMap<BlockHash, Instant>,
     /// Latest first among equal deadlines, so that a speculated tail never outlives its start.
@@ -213,6 +214,8 @@ impl PodCache {
         self.digest = Digest::EMPTY;
         self.strays = Strays::default();
         self.contradicted = 0;
+        // What a snapshot had is past.
+        self.feeds.saved.clear();
         self.clears += 1;
     }
 
@@ -315,6 +318,12 @@ impl PodCache {
     pub(crate) fn real(&self, hash: BlockHash) -> Option<Detail> {
         let held = self.held.get(hash).filter(|held| !held.state.has(State::SPECULATED))?;
         Some(self.detail_of(hash, held.state))
+    }
+
+    /// Copies of a block in a tier, as they were counted.
+    #[cfg(feature = "engine")]
+    pub(crate) fn copies_of(&self, hash: BlockHash, tier: Tier) -> u32 {
+        self.held.get(hash).map_or(0, |held| self.copies(hash, held.state, tier))
     }
 
     fn copies(&self, hash: BlockHash, state: State, tier: Tier) -> u32 {

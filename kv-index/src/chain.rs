@@ -34,6 +34,11 @@ impl ChainSeed {
         Self(absorb(SEED, Field::Model, model.as_bytes()))
     }
 
+    #[cfg(feature = "engine")]
+    pub(crate) fn get(self) -> u64 {
+        self.0
+    }
+
     /// Narrows to the cache of one LoRA adapter.
     #[must_use]
     pub fn adapter(self, name: &str) -> Self {

@@ -16,6 +16,12 @@ use crate::pod::Pod;
 use crate::podset::DEFAULT_POD_WORDS;
 use crate::reconcile::Inventory;
 
+mod saved;
+
+#[cfg(feature = "engine")]
+pub(crate) use saved::SaveFeed;
+pub(crate) use saved::{Feeds, SavedFeed, with_all_saved};
+
 /// Takes batches from whatever transport brings them.
 pub trait Consumer {
     /// Judges a batch and applies it if it is the next one.
@@ -190,8 +196,7 @@ impl<'i, const WORDS: usize> Feed<'i, WORDS> {
     ///
     /// When the pod is retired.
     pub fn cursor(&self) -> Result<Option<Cursor>, PodRetired> {
-        let cache = self.index.cache(self.pod)?;
-        Ok(cache.cursors.iter().find(|(stream, _)| *stream == self.config.stream).map(|(_, cursor)| cursor))
+        Ok(self.index.cache(self.pod)?.cursors.of(self.config.stream))
     }
 
     fn offer(&self, batch: &Batch<'_>, gap: OnGap) -> Result<BatchOutcome, PodRetired> {
@@ -332,6 +337,11 @@ impl Cursors {
         let highest = self.0.iter().map(|(_, cursor)| cursor.incarnation).max();
         self.0.clear();
         highest
+    }
+
+    /// Where a stream stands.
+    pub(crate) fn of(&self, stream: StreamId) -> Option<Cursor> {
+        self.iter().find(|(other, _)| *other == stream).map(|(_, cursor)| cursor)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (StreamId, Cursor)> + '_ {

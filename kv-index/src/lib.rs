@@ -22,7 +22,9 @@
 //! # Guarantees
 //!
 //! - Searches are exact for every pod that does not change meanwhile, holes in its blocks or not. For one that
-//!   does, the answer was right at some moment of the search
+//!   does, no block counts that it did not hold at some moment of the search, a prefix that it held all the while counts, and
+//!   consecutive blocks that are stored together are seen at one moment. A search that sees something change begins anew,
+//!   three times at most: so only for a pod that changes on and on may two such stretches be of two moments
 //!   (`model::tests::the_index_agrees_with_the_model`, `tests/stress.rs`, `loom_tests`).
 //! - A search waits for no writer, takes no lock and writes no shared memory (`heads`, `runs`: the loom tests). The
 //!   exception are pods with blocks whose parent is unknown or in conflict ([`Stats::slow_path_pods`]): these are

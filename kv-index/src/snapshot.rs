@@ -2,58 +2,81 @@
 //!
 //! ```text
 //! label 8 | version 4 | length of the body 8 | checksum of the body 8 | body
-//! body:   pods 4, then per pod: name, generation 4, streams 4 × (id 4, incarnation 8, next 8), blocks 8 × block
+//! body:   pods 4, then per pod: name, generation 4, streams 4 × (id 4, incarnation 8, next 8), feeds 8 × feed, blocks 8 × block
+//! feed:   stream 4, length 8, what an engine feed knows beside the index
 //! block:  hash 8, what follows 1, [parent 8], tiers 1, [copies 4 × tiers], [locations]
 //! ```
 //!
 //! All numbers are little endian. Every pod is written under its lock together with the positions of its
-//! streams, so replaying batches that the snapshot already has changes nothing. Speculation is left out.
+//! streams and what its feeds know, so replaying batches that the snapshot already has changes nothing. Speculation is left
+//! out.
 
+pub(crate) mod bytes;
+
+use self::bytes::{Reader, put_u32, put_u64};
 use crate::block::{BlockHash, Parent};
 use crate::cache::PodCache;
 use crate::chain;
 use crate::config::Config;
 use crate::detail::Detail;
 use crate::error::SnapshotError;
-use crate::feed::{Cursor, StreamId};
+use crate::feed::{Cursor, SavedFeed, StreamId, with_all_saved};
 use crate::held::{Held, State};
 use crate::index::Index;
+use crate::pod::Pod;
 use crate::reclaim::{Pin, pin};
 use crate::tier::{Location, Tier};
 
 impl<const WORDS: usize> Index<WORDS> {
-    /// Writes the live pods and what they hold.
+    /// Writes the live pods, what they hold, and what their engine feeds need to go on from there.
     #[must_use]
     pub fn snapshot(&self) -> Vec<u8> {
         let mut body = Vec::new();
         let live: Vec<_> = self.registry.live().collect();
-        let pin = pin();
         let mut written = 0u32;
         put_u32(&mut body, 0);
         for pod in live {
-            let Some(name) = self.registry.name(pod) else { continue };
-            let Ok(cache) = self.cache(pod) else { continue };
-            written += 1;
-            put_u32(&mut body, name.len() as u32);
-            body.extend_from_slice(name.as_bytes());
-            put_u32(&mut body, pod.generation());
-            let cursors: Vec<_> = cache.cursors.iter().collect();
-            put_u32(&mut body, cursors.len() as u32);
-            for (stream, cursor) in cursors {
-                put_u32(&mut body, stream.0);
-                put_u64(&mut body, cursor.incarnation);
-                put_u64(&mut body, cursor.next);
-            }
-            put_u64(&mut body, (cache.len() - cache.speculated()) as u64);
-            let mut blocks: Vec<_> = cache.real_blocks().collect();
-            // Along the runs: who restores them finds most parents before their children.
-            blocks.sort_unstable_by_key(|(hash, held, _)| (held.place.map(|at| (at.run.raw(), at.offset)), *hash));
-            for (hash, held, detail) in blocks {
-                put_block(&mut body, hash, self.parent(&cache, hash, held, &pin), &detail);
-            }
+            let Ok(feeds) = self.cache(pod).map(|cache| cache.feeds.in_use()) else { continue };
+            // Each waits for its feed before it waits for the pod, as a batch does.
+            with_all_saved(&feeds, &mut Vec::new(), &mut |saved| {
+                written += u32::from(self.put_pod(&mut body, pod, saved));
+            });
         }
         body[..4].copy_from_slice(&written.to_le_bytes());
         with_header(&body)
+    }
+
+    /// Writes a pod, unless it is retired meanwhile; whether it did.
+    fn put_pod(&self, body: &mut Vec<u8>, pod: Pod, saved: &[SavedFeed]) -> bool {
+        let (Some(name), Ok(cache)) = (self.registry.name(pod), self.cache(pod)) else { return false };
+        let pin = pin();
+        put_u32(body, name.len() as u32);
+        body.extend_from_slice(name.as_bytes());
+        put_u32(body, pod.generation());
+        let cursors: Vec<_> = cache.cursors.iter().collect();
+        put_u32(body, cursors.len() as u32);
+        for (stream, cursor) in cursors {
+            put_u32(body, stream.0);
+            put_u64(body, cursor.incarnation);
+            put_u64(body, cursor.next);
+        }
+        // What the last snapshot had of feeds that were not made since is still what there is to say.
+        let unused = cache.feeds.saved.iter().filter(|(stream, _)| saved.iter().all(|(other, _)| other != stream));
+        let feeds: Vec<_> = saved.iter().chain(unused).collect();
+        put_u64(body, feeds.len() as u64);
+        for (stream, bytes) in feeds {
+            put_u32(body, stream.0);
+            put_u64(body, bytes.len() as u64);
+            body.extend_from_slice(bytes);
+        }
+        put_u64(body, (cache.len() - cache.speculated()) as u64);
+        let mut blocks: Vec<_> = cache.real_blocks().collect();
+        // Along the runs: who restores them finds most parents before their children.
+        blocks.sort_unstable_by_key(|(hash, held, _)| (held.place.map(|at| (at.run.raw(), at.offset)), *hash));
+        for (hash, held, detail) in blocks {
+            put_block(body, hash, self.parent(&cache, hash, held, &pin), &detail);
+        }
+        true
     }
 
     /// Makes an index from a snapshot. Pods keep their names and get new handles ([`Index::pod`]).
@@ -66,7 +89,7 @@ impl<const WORDS: usize> Index<WORDS> {
     /// When the bytes are not a whole, undamaged snapshot of this version, or have too many pods. Any bytes
     /// are safe to pass.
     pub fn restore(config: Config, bytes: &[u8]) -> Result<Self, SnapshotError> {
-        let mut reader = Reader { bytes, at: 0 };
+        let mut reader = Reader::new(bytes);
         check_header(&mut reader)?;
         let index = Self::new(config);
         let pods = reader.u32()? as usize;
@@ -103,14 +126,15 @@ impl<const WORDS: usize> Index<WORDS> {
             let cursor = Cursor { incarnation: reader.u64()?, next: reader.u64()? };
             change.cache().cursors.push(stream, cursor);
         }
-        let count = reader.u64()?;
-        // A block takes at least this much, so a count that lies is caught before anything is reserved.
-        if count > (reader.rest() / LEAST_BLOCK) as u64 {
-            return Err(reader.malformed());
+        for _ in 0..reader.count(LEAST_FEED)? {
+            let stream = StreamId(reader.u32()?);
+            let length = reader.count(1)?;
+            change.cache().feeds.saved.push((stream, reader.take(length)?.into()));
         }
-        let mut blocks = Vec::with_capacity(count as usize);
+        let count = reader.count(LEAST_BLOCK)?;
+        let mut blocks = Vec::with_capacity(count);
         for _ in 0..count {
-            blocks.push(reader.block()?);
+            blocks.push(read_block(reader)?);
         }
         if !change.restore(&blocks) {
             return Err(reader.malformed());
@@ -183,85 +207,39 @@ fn put_block(out: &mut Vec<u8>, hash: BlockHash, parent: Parent, detail: &Detail
     }
 }
 
-fn put_u32(out: &mut Vec<u8>, value: u32) {
-    out.extend_from_slice(&value.to_le_bytes());
-}
-
-fn put_u64(out: &mut Vec<u8>, value: u64) {
-    out.extend_from_slice(&value.to_le_bytes());
-}
-
-/// Takes bytes off a slice, never past its end.
-struct Reader<'a> {
-    bytes: &'a [u8],
-    at: usize,
-}
-
-impl<'a> Reader<'a> {
-    fn take(&mut self, count: usize) -> Result<&'a [u8], SnapshotError> {
-        let end = self.at.checked_add(count).ok_or(self.malformed())?;
-        let taken = self.bytes.get(self.at..end).ok_or(self.malformed())?;
-        self.at = end;
-        Ok(taken)
+fn read_block(reader: &mut Reader<'_>) -> Result<RestoredBlock, SnapshotError> {
+    let hash = BlockHash::new(reader.u64()?);
+    let follows = reader.u8()?;
+    let parent = match follows & 7 {
+        0 => Parent::Root,
+        1 => Parent::Block(BlockHash::new(reader.u64()?)),
+        2 => Parent::Unknown,
+        _ => return Err(reader.malformed()),
+    };
+    let tiers = reader.u8()?;
+    if tiers == 0 || tiers > 0xF {
+        return Err(reader.malformed());
     }
-
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], SnapshotError> {
-        let taken = self.take(N)?;
-        taken.try_into().map_err(|_| self.malformed())
-    }
-
-    fn u8(&mut self) -> Result<u8, SnapshotError> {
-        Ok(self.array::<1>()?[0])
-    }
-
-    fn u32(&mut self) -> Result<u32, SnapshotError> {
-        Ok(u32::from_le_bytes(self.array()?))
-    }
-
-    fn u64(&mut self) -> Result<u64, SnapshotError> {
-        Ok(u64::from_le_bytes(self.array()?))
-    }
-
-    fn block(&mut self) -> Result<RestoredBlock, SnapshotError> {
-        let hash = BlockHash::new(self.u64()?);
-        let follows = self.u8()?;
-        let parent = match follows & 7 {
-            0 => Parent::Root,
-            1 => Parent::Block(BlockHash::new(self.u64()?)),
-            2 => Parent::Unknown,
-            _ => return Err(self.malformed()),
-        };
-        let tiers = self.u8()?;
-        if tiers == 0 || tiers > 0xF {
-            return Err(self.malformed());
+    let mut detail = Detail::default();
+    for (tier, copies) in detail.copies.iter_mut().enumerate() {
+        *copies = if follows & 8 != 0 { reader.u32()? } else { u32::from(tiers >> tier & 1) };
+        if (*copies > 0) != (tiers >> tier & 1 == 1) {
+            return Err(reader.malformed());
         }
-        let mut detail = Detail::default();
-        for (tier, copies) in detail.copies.iter_mut().enumerate() {
-            *copies = if follows & 8 != 0 { self.u32()? } else { u32::from(tiers >> tier & 1) };
-            if (*copies > 0) != (tiers >> tier & 1 == 1) {
-                return Err(self.malformed());
-            }
-        }
-        for _ in 0..follows >> 4 {
-            let tier = *Tier::ALL.get(self.u8()? as usize).ok_or(self.malformed())?;
-            let location = Location { device: self.u32()?, offset: self.u64()?, length: self.u64()? };
-            detail.relocate(tier, Some(location));
-        }
-        Ok((hash, parent, detail))
     }
-
-    fn rest(&self) -> usize {
-        self.bytes.len() - self.at
+    for _ in 0..follows >> 4 {
+        let tier = *Tier::ALL.get(reader.u8()? as usize).ok_or(reader.malformed())?;
+        let location = Location { device: reader.u32()?, offset: reader.u64()?, length: reader.u64()? };
+        detail.relocate(tier, Some(location));
     }
-
-    fn malformed(&self) -> SnapshotError {
-        SnapshotError::Malformed { at: self.at }
-    }
+    Ok((hash, parent, detail))
 }
 
 const LABEL: &[u8; 8] = b"pmkvidx\n";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const HEADER: usize = 28;
+/// Stream and length.
+const LEAST_FEED: usize = 12;
 /// Hash, what follows, tiers.
 const LEAST_BLOCK: usize = 10;
 

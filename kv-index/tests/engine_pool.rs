@@ -9,14 +9,15 @@ mod support;
 use kv_index::engine::{DropReason, EngineFeed, ReplayForm, VerifyConfig};
 use kv_index::{BatchOutcome, Config, Index};
 use pointsman_test_support::SplitMix64;
-use support::pool::{Pool, dialect};
+use support::pool::{Pool, Removals, dialect};
 use support::publisher::Publisher;
 use support::traffic::Traffic;
 use support::truth::Way;
 
-fn run(way: Way, window: Option<usize>, seed: u64, steps: usize) -> (usize, u64) {
+fn run(way: Way, removals: Removals, window: Option<usize>, seed: u64, steps: usize) -> (usize, u64) {
     let mut rng = SplitMix64::new(seed);
     let mut pool = Pool::new(4, 40 + rng.below(80), window);
+    pool.removals = removals;
     let (mut publisher, mut traffic) = (Publisher::new(10, ReplayForm::WithTopic), Traffic::default());
     let index: Index = Index::new(Config::default());
     let pod = index.join("a").expect("room");
@@ -50,14 +51,16 @@ fn run(way: Way, window: Option<usize>, seed: u64, steps: usize) -> (usize, u64)
 fn the_index_equals_the_pool_at_every_step() {
     for way in Way::ALL {
         for window in [None, Some(2)] {
-            let (mut copies, mut holes) = (0, 0);
-            for seed in 0..12 {
-                let (most, open) = run(way, window, seed, 250);
-                (copies, holes) = (copies.max(most), holes + open);
+            for removals in Removals::ALL {
+                let (mut copies, mut holes) = (0, 0);
+                for seed in 0..4 {
+                    let (most, open) = run(way, removals, window, seed, 250);
+                    (copies, holes) = (copies.max(most), holes + open);
+                }
+                // The runs were worth something: copies beyond the first, and holes where a load failed.
+                assert!(copies >= 3, "{way:?}: at most {copies} copies of a block");
+                assert!(holes > 0, "{way:?}: no hole was ever there");
             }
-            // The runs were worth something: copies beyond the first, and holes where a load failed.
-            assert!(copies >= 3, "{way:?}: at most {copies} copies of a block");
-            assert!(holes > 0, "{way:?}: no hole was ever there");
         }
     }
 }

@@ -136,6 +136,46 @@ fn searches_among_writers_are_exact_for_pods_that_do_not_change() {
     assert_eq!(index.stats().orphan_blocks, 0);
 }
 
+/// Many one-block runs, some of which come and go: whatever moments a search sees, it finds what the pod keeps, and nothing
+/// that the pod never had.
+#[test]
+fn a_pod_that_changes_is_found_between_what_it_keeps_and_what_it_ever_had() {
+    let index: Index = Index::new(Config::default());
+    let pods: Vec<Pod> = (0..4).map(|n| index.join(&format!("pod-{n}")).expect("room")).collect();
+    let blocks = chain(7, 100);
+    for at in 0..blocks.len() {
+        // In step, so that no run grows.
+        pods.iter().skip(usize::from(at >= 60)).for_each(|&pod| store(&index, pod, &blocks, at, at + 1));
+    }
+    let (changing, done) = (pods[0], AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let searches: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    let (mut matches, mut seen) = (Matches::default(), 0usize);
+                    while !done.load(Ordering::Relaxed) {
+                        index.search(&blocks, &mut matches);
+                        let depth = matches.depth(changing.id());
+                        assert!((40..=60).contains(&depth), "{depth} blocks");
+                        assert_eq!(matches.depth(pods[1].id()), 100);
+                        seen += usize::from(depth < 60);
+                    }
+                    seen
+                })
+            })
+            .collect();
+        let mut rng = SplitMix64::new(3);
+        for _ in 0..20_000 {
+            let at = 40 + rng.below(20);
+            remove(&index, changing, &blocks[at..=at]);
+            store(&index, changing, &blocks, at, at + 1);
+        }
+        done.store(true, Ordering::Relaxed);
+        let seen: usize = searches.into_iter().map(|search| search.join().expect("no panic")).sum();
+        assert!(seen > 0, "some search saw it change");
+    });
+}
+
 /// Two threads feed one pod; whatever they interleave to, the pod's own view and the runs agree.
 #[test]
 fn two_writers_on_one_pod_leave_one_truth() {

@@ -141,6 +141,44 @@ class Judge:
         if answers[0] != answers[1] or answers[0][0] != 400:
             self.verdicts.append(f"{name}: the gateway answers {answers[0]}, the pod {answers[1]}")
 
+    async def restarted(self, session: aiohttp.ClientSession) -> None:
+        """A gateway that stops and starts again knows the caches as they are, within a second."""
+        name = "a gateway stopped and started anew"
+        if self.options.only not in name:
+            return
+        file = self.options.rig / "snapshot"
+        file.unlink(missing_ok=True)
+        saved = {"path": str(file), "interval": "1h"}
+        before, after = None, None
+        try:
+            before = self.gateway(18100, [pod(1), pod(2)], snapshot=saved)
+            await before.ready(session)
+            await Traffic(session, [18100], self.options.seed + 1, 14).run(200, 4)
+            known = [each["blocks"] for each in (await before.state(session))["pods"]]
+            before.stop()
+            # What comes meanwhile is asked for.
+            await Traffic(session, [18001, 18002], self.options.seed + 2, 14).run(20, 4)
+            after = self.gateway(18100, [pod(1), pod(2)], snapshot=saved)
+            began = time.monotonic()
+            await after.ready(session)
+            seconds, pods = time.monotonic() - began, (await after.state(session))["pods"]
+            blocks, batches = [each["blocks"] for each in pods], [each["events"]["batches"] for each in pods]
+            print(f"{name}: {known} blocks before, {blocks} after {seconds:.2f} s with {batches} batches replayed", flush=True)
+            if min(blocks) == 0 or max(batches) > 60 or seconds > 1.5:
+                self.verdicts.append(f"{name}: {blocks} blocks after {seconds:.2f} s and {batches} batches")
+            published = Published(2)
+            await published.begin(session, [after])
+            traffic = Traffic(session, [18100], self.options.seed + 1, 14)
+            traffic.between = lambda: published.reached(session, [after])
+            await traffic.run(int(200 * self.options.scale), 1)
+            published.close()
+        finally:
+            await asyncio.sleep(1.2)
+            for gateway in (before, after):
+                if gateway:
+                    gateway.stop()
+        self.tally(name, [after], must_be_exact=True)
+
     async def quick(self) -> None:
         await self.start(BLOCKS=self.options.blocks)
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(120)) as session:
@@ -175,6 +213,7 @@ class Judge:
         await part("eight at a time, aborts, resets", 4000, at_once=8, odd_share=0.2, abort_share=0.05, during=self.reset)
         await part("four at a time, two gateways", 1000, at_once=4, gateways=2)
         await part("four at a time, a pod killed and started anew", 600, at_once=4, during=self.crash)
+        await self.restarted(session)
         await part("four at a time, events blocked", 600, at_once=4, during=self.cut, pods=self.cut_pods())
 
     async def small(self, session: aiohttp.ClientSession) -> None:

@@ -24,7 +24,7 @@ use routing_exec::handoff::Dialect;
 use serde::{Deserialize, Deserializer, de};
 
 pub use self::error::{ConfigError, Problem, Problems};
-pub use self::events::{EventSourceSettings, Events, GrpcSource, NatsSource, ZmqEndpoints};
+pub use self::events::{EventSourceSettings, Events, GrpcSource, NatsSource, Removals, ZmqEndpoints};
 pub use self::hashing::EngineHashes;
 pub use self::pod::{PodRole, PodSettings};
 pub use self::profile::{Profile, ProfileFile};

@@ -180,7 +180,7 @@ async fn our_follower_hears_what_libzmq_says() {
         index: index.clone(),
         pod,
         feed: EngineFeedConfig::tokens(model, size),
-        endpoints: ZmqEndpoints { events, replay: Some(replay), topic: "kv-events".to_owned() },
+        endpoints: ZmqEndpoints { topic: "kv-events".to_owned(), ..ZmqEndpoints::new(&events).replay(&replay) },
         status: status.clone(),
         timing: Timing { idle: Duration::from_millis(200), ..Timing::default() },
     };

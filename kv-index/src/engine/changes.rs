@@ -7,6 +7,8 @@ use crate::change::Change;
 use crate::event::{ChangeObserver, Event, EventSemantics, Removed, Stored};
 use crate::tier::Tier;
 
+use super::pages::CopiesLeft;
+
 /// A batch in the index's terms.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
@@ -17,8 +19,7 @@ pub(super) struct Changes {
 #[derive(Clone, Debug)]
 enum Step {
     Stored { parent: Parent, tier: Tier, blocks: Range<usize> },
-    Removed { tier: Tier, blocks: Range<usize> },
-    LeftAllTiers(BlockHash),
+    Removed { tier: Tier, blocks: Range<usize>, left: CopiesLeft },
     Cleared,
 }
 
@@ -39,19 +40,16 @@ impl Changes {
         self.blocks.push(block);
     }
 
-    /// A block left.
-    pub(super) fn removed(&mut self, block: BlockHash, tier: Tier) {
+    /// Copies of a block left.
+    pub(super) fn removed(&mut self, block: BlockHash, tier: Tier, left: CopiesLeft) {
         let at = self.blocks.len();
         match self.steps.last_mut() {
-            Some(Step::Removed { tier: last, blocks }) if *last == tier => blocks.end = at + 1,
-            _ => self.steps.push(Step::Removed { tier, blocks: at..at + 1 }),
+            Some(Step::Removed { tier: other, blocks, left: copies }) if (*other, *copies) == (tier, left) => {
+                blocks.end = at + 1;
+            }
+            _ => self.steps.push(Step::Removed { tier, blocks: at..at + 1, left }),
         }
         self.blocks.push(block);
-    }
-
-    /// A block left every tier it was in.
-    pub(super) fn gone(&mut self, block: BlockHash) {
-        self.steps.push(Step::LeftAllTiers(block));
     }
 
     /// Everything left.
@@ -59,49 +57,60 @@ impl Changes {
         self.steps.push(Step::Cleared);
     }
 
-    /// Carries the batch out on a pod.
-    pub(super) fn apply<const WORDS: usize>(&self, change: &mut Change<'_, WORDS>, source: EventSemantics) {
+    /// Carries the batch out on a pod, whose stores count what `stores` says.
+    pub(super) fn apply<const WORDS: usize>(&self, change: &mut Change<'_, WORDS>, stores: EventSemantics) {
         for step in &self.steps {
-            match step.event(&self.blocks) {
-                Ok(event) => change.event(&event, source),
-                Err(gone) => {
-                    change.drop_block(gone);
+            let event = step.event(&self.blocks);
+            match (event, step.copies_left()) {
+                (Event::Removed(removed), CopiesLeft::NoneAnywhere) => {
+                    change.drop_blocks(removed.blocks.iter().copied());
                     change.commit();
                 }
+                (Event::Removed(removed), CopiesLeft::Known(1..)) => {
+                    // Not the last that we know of: the engine has others.
+                    for hash in removed.blocks {
+                        if change.cache().copies_of(*hash, removed.tier) > 1 {
+                            let one = Removed { blocks: std::slice::from_ref(hash), ..removed };
+                            change.event(&Event::Removed(one), EventSemantics::Copies);
+                        }
+                    }
+                }
+                (Event::Removed(_), CopiesLeft::Known(0)) => change.event(&event, EventSemantics::Membership),
+                (Event::Removed(_), CopiesLeft::OneLess) => change.event(&event, EventSemantics::Copies),
+                _ => change.event(&event, stores),
             }
         }
     }
 
-    /// Tells an observer of the batch; of what left every tier as of one that it was in.
+    /// Tells an observer of the batch: of what left every tier as of one that it was in, and not of copies where others stay.
     pub(super) fn observe(&self, observer: &dyn ChangeObserver) {
-        for step in &self.steps {
-            match step.event(&self.blocks) {
-                Ok(event) => observer.changed(&event),
-                Err(gone) => observer.changed(&Event::Removed(Removed { blocks: &[gone], tier: Tier::Gpu })),
-            }
-        }
+        let told = self.steps.iter().filter(|step| !matches!(step.copies_left(), CopiesLeft::Known(1..)));
+        told.for_each(|step| observer.changed(&step.event(&self.blocks)));
     }
 
-    /// The events, in order; not what left every tier.
+    /// The events, in order.
     #[cfg(test)]
     pub(super) fn events(&self) -> impl Iterator<Item = Event<'_>> {
-        self.steps.iter().filter_map(|step| step.event(&self.blocks).ok())
+        self.steps.iter().map(|step| step.event(&self.blocks))
     }
 }
 
 impl Step {
-    /// The event it is, or the block that left every tier: for that there is no event.
-    fn event<'b>(&self, blocks: &'b [BlockHash]) -> Result<Event<'b>, BlockHash> {
-        Ok(match self {
+    fn event<'b>(&self, blocks: &'b [BlockHash]) -> Event<'b> {
+        match self {
             Self::Stored { parent, tier, blocks: range } => {
                 Event::Stored(Stored::new(*parent, &blocks[range.clone()]).in_tier(*tier))
             }
-            Self::Removed { tier, blocks: range } => {
+            Self::Removed { tier, blocks: range, .. } => {
                 Event::Removed(Removed { blocks: &blocks[range.clone()], tier: *tier })
             }
             Self::Cleared => Event::Cleared,
-            Self::LeftAllTiers(block) => return Err(*block),
-        })
+        }
+    }
+
+    /// What a removal says of copies.
+    fn copies_left(&self) -> CopiesLeft {
+        if let Self::Removed { left, .. } = self { *left } else { CopiesLeft::OneLess }
     }
 }
 
@@ -117,9 +126,9 @@ mod tests {
         changes.stored(Parent::Block(hash(1)), hash(2), Tier::Gpu);
         changes.stored(Parent::Block(hash(2)), hash(3), Tier::Host);
         changes.stored(Parent::Block(hash(1)), hash(4), Tier::Host);
-        changes.removed(hash(2), Tier::Gpu);
-        changes.removed(hash(1), Tier::Gpu);
-        changes.removed(hash(3), Tier::Host);
+        changes.removed(hash(2), Tier::Gpu, CopiesLeft::OneLess);
+        changes.removed(hash(1), Tier::Gpu, CopiesLeft::OneLess);
+        changes.removed(hash(3), Tier::Host, CopiesLeft::OneLess);
         changes.cleared();
         let events: Vec<_> = changes.events().collect();
         assert_eq!(events[0], Event::Stored(Stored::prompt(&[hash(1), hash(2)])));

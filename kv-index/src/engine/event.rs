@@ -122,6 +122,8 @@ pub struct EngineRemoved<'a> {
     pub locality: Option<Cow<'a, str>>,
     /// Who owned the blocks, if the engine says.
     pub ownership: Option<Cow<'a, str>>,
+    /// Physical copies that are left of each block, or empty if the engine does not say.
+    pub remaining: Vec<u32>,
 }
 
 /// A block that went from one medium to another.

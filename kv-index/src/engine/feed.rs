@@ -6,15 +6,17 @@
 
 mod config;
 mod outcome;
+mod saved;
 mod via;
 
 use std::ops::Deref;
+use std::sync::Arc;
 
 #[cfg(feature = "trtllm")]
 use crate::block::BlockSize;
 use crate::error::PodRetired;
 use crate::event::Event;
-use crate::feed::{BatchOutcome, Feed, FeedConfig, Number, OnGap};
+use crate::feed::{BatchOutcome, Feed, FeedConfig, Number, OnGap, SaveFeed};
 use crate::index::Index;
 use crate::pod::Pod;
 use crate::sync::Mutex;
@@ -38,12 +40,22 @@ pub use self::outcome::{ReceiveError, Received, Replayed};
 ///
 /// Share it between transports of one stream by reference; two feeds made for one stream would not know of each
 /// other's names. A feed starts from nothing: what the pod held before is forgotten, what other streams brought too.
-/// So make the feeds of a pod that has several streams before you feed any of them.
+/// So make the feeds of a pod that has several streams before you feed any of them. On a pod that [`Index::restore`] brought
+/// back it goes on where the feed of the same stream and configuration was, if the engine can replay what came since.
 #[derive(Debug)]
 pub struct EngineFeed<I> {
     index: I,
     pod: Pod,
     config: EngineFeedConfig,
+    shared: Arc<Shared>,
+    resumed: bool,
+}
+
+/// What the pod's next snapshot needs, too.
+#[derive(Debug)]
+struct Shared {
+    /// The configuration that names and numbers depend on, as a number.
+    fingerprint: u64,
     state: Mutex<State>,
 }
 
@@ -94,20 +106,30 @@ where
     /// When the pod is retired.
     pub fn new(index: I, pod: Pod, config: EngineFeedConfig) -> Result<Self, PodRetired> {
         let mut change = index.change(pod)?;
-        // Blocks that something else brought have names that are not known here, so their evictions would not be
-        // understood. Should an earlier feed of the stream still be in use, it is the past from now on.
-        let incarnation = change.cache().cursors.forget().map_or(0, |highest| highest + 1);
-        change.clear();
-        let clears = change.cache().clears;
+        let saved = change.cache().feeds.take_saved(config.stream);
+        let resumed = saved.and_then(|saved| State::resume(&config, &saved, change.cache()));
+        let is_resumed = resumed.is_some();
+        let state = resumed.unwrap_or_else(|| {
+            // Blocks that something else brought have names that are not known here, so their evictions would not be
+            // understood. Should an earlier feed of the stream still be in use, it is the past from now on.
+            let incarnation = change.cache().cursors.forget().map_or(0, |highest| highest.saturating_add(1));
+            change.clear();
+            State::new(&config, Translator::new(config.clone()), Incarnations::new(incarnation), change.cache().clears)
+        });
+        let shared = Arc::new(Shared { fingerprint: saved::fingerprint(&config), state: Mutex::new(state) });
+        let weak = Arc::downgrade(&shared);
+        change.cache().feeds.enter(config.stream, weak as std::sync::Weak<dyn SaveFeed>);
         change.finish();
-        let state = State {
-            translator: Translator::new(config.clone()),
-            incarnations: Incarnations::new(incarnation),
-            verifier: config.verify.clone().map(Verifier::new),
-            replay: Replay::default(),
-            clears,
-        };
-        Ok(Self { index, pod, config, state: Mutex::new(state) })
+        Ok(Self { index, pod, config, shared, resumed: is_resumed })
+    }
+
+    /// Whether it goes on where the feed of a snapshot was.
+    ///
+    /// What the pod held then is what its engine holds only if that did not restart meanwhile, which the first batch or reply
+    /// shows: until then the pod may be [suspended](Index::suspend).
+    #[must_use]
+    pub fn is_resumed(&self) -> bool {
+        self.resumed
     }
 
     /// Takes a message of the engine's live socket.
@@ -155,7 +177,7 @@ where
         if let Some(engine) = decoded.odd_size {
             return Err(self.odd_size(OddSize(engine)));
         }
-        self.state.lock().translator.count_decoded(&decoded);
+        self.shared.state.lock().translator.count_decoded(&decoded);
         let mut received = Vec::with_capacity(decoded.events.len());
         for TrtllmEvent { id, rank, events } in decoded.events {
             let batch = EngineBatch { timestamp: f64::NAN, rank, events, ..EngineBatch::default() };
@@ -169,7 +191,7 @@ where
     /// The replay begins with the last batch that was applied. If the engine has started anew meanwhile, its batch
     /// of that number is another one, and the feed notices.
     pub fn connected(&self) -> u64 {
-        self.state.lock().ask(self.config.first_sequence)
+        self.shared.state.lock().ask(self.config.first_sequence)
     }
 
     /// The replay socket is not there, or does not answer: what is missing will not come.
@@ -177,7 +199,7 @@ where
     /// The next live batch after a gap then costs the pod's state, and the stream goes on from there. A feed that
     /// is not told asks again now and then.
     pub fn replay_failed(&self) {
-        let mut state = self.state.lock();
+        let mut state = self.shared.state.lock();
         state.replay.pending = None;
         state.replay.exhausted = true;
     }
@@ -185,19 +207,19 @@ where
     /// What was left out so far, and why.
     #[must_use]
     pub fn drop_counts(&self) -> DropCounts {
-        self.state.lock().translator.drop_counts
+        self.shared.state.lock().translator.drop_counts
     }
 
     /// Whether the engine hashes as its dialect says; none if that is not checked.
     #[must_use]
     pub fn verify_stats(&self) -> Option<VerifyStats> {
-        self.state.lock().verifier.as_ref().map(Verifier::stats)
+        self.shared.state.lock().verifier.as_ref().map(Verifier::stats)
     }
 
     /// Engine pages whose names are kept, and the bytes that takes. Without a map of names both are 0.
     #[must_use]
     pub fn page_map_size(&self) -> (usize, usize) {
-        self.state.lock().translator.map_size()
+        self.shared.state.lock().translator.map_size()
     }
 
     fn message(&self, message: &Message<'_>, via: Via) -> Result<Received, ReceiveError> {
@@ -214,7 +236,7 @@ where
     }
 
     fn offer(&self, sequence: u64, batch: &EngineBatch<'_>, via: Via) -> Result<Received, ReceiveError> {
-        let mut state = self.state.lock();
+        let mut state = self.shared.state.lock();
         if sequence == u64::MAX {
             // No batch comes behind it: not a number that is waited for, replayed or passed.
             return Ok(Received::of(BatchOutcome::Foreign));
@@ -314,7 +336,7 @@ where
 
     /// Goes past a batch that cannot be had: what it changed is not known, so everything is forgotten.
     fn skip(&self, sequence: u64) -> Result<(), PodRetired> {
-        let mut state = self.state.lock();
+        let mut state = self.shared.state.lock();
         if state.incarnations.last().is_some_and(|last| sequence <= last.sequence) {
             return Ok(());
         }
@@ -328,7 +350,7 @@ where
     }
 
     fn end_of_replay(&self) -> Option<u64> {
-        let mut state = self.state.lock();
+        let mut state = self.shared.state.lock();
         let request = state.replay.pending.take();
         if std::mem::take(&mut state.replay.outdated) {
             return Some(state.ask(self.config.first_sequence));
@@ -364,6 +386,11 @@ where
 }
 
 impl State {
+    fn new(config: &EngineFeedConfig, translator: Translator, incarnations: Incarnations, clears: u64) -> Self {
+        let verifier = config.verify.clone().map(Verifier::new);
+        Self { translator, incarnations, verifier, replay: Replay::default(), clears }
+    }
+
     fn begin_incarnation(&mut self, time: Option<f64>) {
         self.incarnations.begin(time);
         self.replay = Replay::default();

@@ -6,6 +6,9 @@
 
 use smallvec::SmallVec;
 
+use crate::error::SnapshotError;
+use crate::snapshot::bytes::{Reader, put_u32, put_u64};
+
 use super::drop_reason::DropReason;
 use super::event::{EngineRemoved, EngineStored};
 
@@ -47,7 +50,51 @@ pub(super) enum Standing {
     Left(DropReason),
 }
 
+impl Key {
+    fn write(self, out: &mut Vec<u8>) {
+        let (kind, number) = match self {
+            Self::Group(None) => (0, 0),
+            Self::Group(Some(group)) => (1, group),
+            Self::Window(window) => (2, window),
+        };
+        out.push(kind);
+        put_u32(out, number);
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, SnapshotError> {
+        match (reader.u8()?, reader.u32()?) {
+            (0, _) => Ok(Self::Group(None)),
+            (1, group) => Ok(Self::Group(Some(group))),
+            (2, window) => Ok(Self::Window(window)),
+            _ => Err(reader.malformed()),
+        }
+    }
+}
+
 impl Groups {
+    /// For a snapshot.
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        out.push(u8::from(self.prefix.is_some()));
+        self.prefix.into_iter().for_each(|key| key.write(out));
+        put_u64(out, self.others.len() as u64);
+        for (key, reason) in &self.others {
+            key.write(out);
+            out.push(DropReason::ALL.iter().position(|other| other == reason).unwrap_or(0) as u8);
+        }
+    }
+
+    /// From a snapshot.
+    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, SnapshotError> {
+        let prefix = if reader.u8()? == 0 { None } else { Some(Key::read(reader)?) };
+        let mut others = SmallVec::new();
+        for _ in 0..reader.count(6)? {
+            let key = Key::read(reader)?;
+            let reason = reader.u8()? as usize;
+            others.push((key, *DropReason::ALL.get(reason).ok_or(reader.malformed())?));
+        }
+        Ok(Self { prefix, others })
+    }
+
     /// Learns from a store; what it is to the index.
     pub(super) fn stored(&mut self, stored: &EngineStored<'_>) -> Standing {
         let key = Key::of(stored);

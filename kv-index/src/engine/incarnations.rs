@@ -7,6 +7,9 @@
 
 use std::collections::VecDeque;
 
+use crate::error::SnapshotError;
+use crate::snapshot::bytes::{Reader, put_u64};
+
 /// A stream's current incarnation, and what tells its batches from those of others.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Incarnations {
@@ -111,11 +114,40 @@ impl Incarnations {
         self.recent.push_back(batch);
     }
 
+    /// For a snapshot.
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        put_u64(out, self.incarnation);
+        put_u64(out, self.recent.len() as u64);
+        for batch in &self.recent {
+            put_u64(out, batch.sequence);
+            put_time(out, batch.time);
+        }
+        [self.latest, self.ended, self.begun].into_iter().for_each(|time| put_time(out, time));
+    }
+
+    /// From a snapshot.
+    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, SnapshotError> {
+        let incarnation = reader.u64()?;
+        let recent = (0..reader.count(16)?)
+            .map(|_| Ok(BatchStamp { sequence: reader.u64()?, time: time(reader)? }))
+            .collect::<Result<_, _>>()?;
+        Ok(Self { incarnation, recent, latest: time(reader)?, ended: time(reader)?, begun: time(reader)? })
+    }
+
     /// Where to ask for a replay: from the last batch that was applied, so that its time shows whether the engine is
     /// still the one we know.
     pub(super) fn resume_from(&self, first: u64) -> u64 {
         self.last().map_or(first, |last| last.sequence)
     }
+}
+
+/// A time that is not known is not a number.
+fn put_time(out: &mut Vec<u8>, time: Option<f64>) {
+    put_u64(out, time.unwrap_or(f64::NAN).to_bits());
+}
+
+fn time(reader: &mut Reader<'_>) -> Result<Option<f64>, SnapshotError> {
+    Ok(Some(f64::from_bits(reader.u64()?)).filter(|time| time.is_finite()))
 }
 
 /// How many batches are remembered: more than two transports of one stream are apart.

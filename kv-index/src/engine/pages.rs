@@ -11,6 +11,7 @@
 
 mod departed;
 mod page;
+mod saved;
 
 use smallvec::SmallVec;
 
@@ -22,7 +23,7 @@ use crate::tier::Tier;
 
 use self::departed::Departed;
 use self::page::{Before, Chain, Link, Page};
-pub(super) use self::page::{Naming, NewPages};
+pub(super) use self::page::{CopiesLeft, Naming, NewPages};
 use super::changes::Changes;
 use super::drop_reason::{DropCounts, DropReason};
 use super::event::EngineHash;
@@ -104,25 +105,28 @@ impl Pages {
         expected != Some(page.chain)
     }
 
-    /// Counts a copy of a page out; false if there was none.
-    pub(super) fn remove(&mut self, id: EngineHash, tier: Tier, source: EventSemantics, changes: &mut Changes) -> bool {
+    /// Counts copies of a page out; false if there was none.
+    pub(super) fn remove(&mut self, id: EngineHash, tier: Tier, left: CopiesLeft, changes: &mut Changes) -> bool {
+        if matches!(left, CopiesLeft::NoneAnywhere) {
+            // Not `any`, which would stop at the first.
+            return Tier::ALL.into_iter().filter(|tier| self.remove(id, *tier, CopiesLeft::Known(0), changes)).count()
+                > 0;
+        }
         let Some(page) = self.pages.get_mut(&id) else { return false };
         let copies = &mut page.copies[tier.index()];
         if *copies == 0 {
             return false;
         }
-        *copies = if source == EventSemantics::Copies { *copies - 1 } else { 0 };
+        *copies = match left {
+            CopiesLeft::OneLess => *copies - 1,
+            CopiesLeft::Known(left) => u16::try_from(left).unwrap_or(u16::MAX),
+            CopiesLeft::NoneAnywhere => 0,
+        };
         if *copies == 0 {
             self.left(id, tier, changes);
             self.free(id);
         }
         true
-    }
-
-    /// Takes a page out of every tier; false if it was in none.
-    pub(super) fn remove_everywhere(&mut self, id: EngineHash, changes: &mut Changes) -> bool {
-        // Not `any`, which would stop at the first.
-        Tier::ALL.into_iter().filter(|tier| self.remove(id, *tier, EventSemantics::Membership, changes)).count() > 0
     }
 
     /// Moves a page's copies from one tier to another; false if there were none.
@@ -134,7 +138,7 @@ impl Pages {
         if self.count_in(id, to, EventSemantics::Membership) {
             self.came(id, Before::Unknown, to, changes);
         }
-        self.remove(id, from, EventSemantics::Membership, changes)
+        self.remove(id, from, CopiesLeft::Known(0), changes)
     }
 
     /// A page that something follows: as it is, or as it was when it left.
@@ -267,7 +271,7 @@ impl Pages {
     fn left(&mut self, id: EngineHash, tier: Tier, changes: &mut Changes) {
         for last in self.completed_through(id) {
             if let (Some(name), true) = (self.block(last), self.tell(last, tier, false)) {
-                changes.removed(name, tier);
+                changes.removed(name, tier, CopiesLeft::OneLess);
             }
         }
     }

@@ -5,7 +5,9 @@
 
 use crate::block::{BlockHash, Parent};
 use crate::chain::{ChainHasher, ChainSeed};
+use crate::error::SnapshotError;
 use crate::event::EventSemantics;
+use crate::snapshot::bytes::{Reader, put_u32};
 use crate::tier::Tier;
 
 use super::changes::Changes;
@@ -17,7 +19,7 @@ use super::groups::{Groups, Standing};
 use super::json::TrtllmEvents;
 use super::medium::tier;
 use super::native::{namespace, native_seed, page_keys};
-use super::pages::{Naming, NewPages, Pages};
+use super::pages::{CopiesLeft, Naming, NewPages, Pages};
 
 /// What the index calls an engine's blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +63,22 @@ impl Translator {
             changes: Changes::default(),
             unfolded: Vec::new(),
         }
+    }
+
+    /// For a snapshot: all but the counts.
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        self.groups.write(out);
+        put_u32(out, self.page_size.unwrap_or(0));
+        out.push(u8::from(self.pages.is_some()));
+        self.pages.iter().for_each(|pages| pages.write(out));
+    }
+
+    /// From a snapshot.
+    pub(super) fn read(config: EngineFeedConfig, reader: &mut Reader<'_>) -> Result<Self, SnapshotError> {
+        let groups = Groups::read(reader)?;
+        let page_size = Some(reader.u32()?).filter(|size| *size > 0);
+        let pages = if reader.u8()? == 0 { None } else { Some(Pages::read(reader, config.max_pages)?) };
+        Ok(Self { groups, page_size, pages, ..Self::new(config) })
     }
 
     /// Forgets everything but the counts.
@@ -250,26 +268,23 @@ impl Translator {
         if let Standing::Left(reason) = self.groups.removed(removed) {
             return self.drop_counts.count(reason, blocks);
         }
-        let source = self.config.semantics;
         // A source that states membership and names no medium means that the block is nowhere any more.
-        let everywhere = source == EventSemantics::Membership && removed.medium.is_none();
+        let everywhere = self.config.semantics == EventSemantics::Membership && removed.medium.is_none();
+        let untold = if everywhere { CopiesLeft::NoneAnywhere } else { self.copies_left() };
+        // What the engine itself counts is so, whichever copies it tells of.
+        let told = removed.remaining.len() == blocks;
+        let copies = |at: usize| if told { CopiesLeft::Known(removed.remaining[at]) } else { untold };
         if self.is_direct() {
-            for &hash in &removed.hashes {
-                if everywhere {
-                    self.changes.gone(hash.into());
-                } else {
-                    self.changes.removed(hash.into(), tier);
-                }
+            for (at, &hash) in removed.hashes.iter().enumerate() {
+                self.changes.removed(hash.into(), tier, copies(at));
             }
             return;
         }
         let mut missing = blocks;
         if let Some(pages) = &mut self.pages {
             let changes = &mut self.changes;
-            let found = removed.hashes.iter().filter(|id| match everywhere {
-                true => pages.remove_everywhere(**id, changes),
-                false => pages.remove(**id, tier, source, changes),
-            });
+            let found =
+                removed.hashes.iter().enumerate().filter(|(at, id)| pages.remove(**id, tier, copies(*at), changes));
             missing -= found.count();
         }
         if missing > 0 {
@@ -290,7 +305,7 @@ impl Translator {
         if self.is_direct() {
             // In before out: between the two the block must not be forgotten, nor its parent.
             self.changes.stored(Parent::Unknown, moved.hash.into(), to);
-            self.changes.removed(moved.hash.into(), from);
+            self.changes.removed(moved.hash.into(), from, self.copies_left());
             return;
         }
         let found = self.pages.as_mut().is_some_and(|pages| pages.shift(moved.hash, from, to, &mut self.changes));
@@ -304,6 +319,14 @@ impl Translator {
             pages.clear();
         }
         self.changes.cleared();
+    }
+
+    /// What an eviction says of copies, unless it says it itself.
+    fn copies_left(&self) -> CopiesLeft {
+        match self.config.semantics {
+            EventSemantics::Copies => CopiesLeft::OneLess,
+            EventSemantics::Membership => CopiesLeft::Known(0),
+        }
     }
 
     /// Whether the index's blocks are the engine's, under the engine's names: nothing needs looking up.

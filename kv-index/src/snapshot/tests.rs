@@ -102,7 +102,7 @@ fn the_errors_name_what_is_wrong() {
     assert_eq!(restore(b"hello"), SnapshotError::Magic);
     let mut bytes = sample().snapshot();
     bytes[8] = 9;
-    assert_eq!(restore(&bytes).to_string(), "snapshot version 9, this build reads 2");
+    assert_eq!(restore(&bytes).to_string(), "snapshot version 9, this build reads 3");
     let bytes = sample().snapshot();
     let narrow = <Index>::restore(Config::default().max_pods(1), &bytes).unwrap_err();
     assert_eq!(narrow, SnapshotError::TooManyPods { found: 2, room: 1 });

@@ -2,6 +2,7 @@
 #![cfg(all(feature = "vllm", feature = "sglang", feature = "trtllm"))]
 #![allow(clippy::unwrap_used, reason = "what does not go well fails the test")]
 
+mod copies;
 mod incarnations;
 mod layers;
 mod names;

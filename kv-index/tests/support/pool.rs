@@ -24,14 +24,32 @@ pub const NAMESPACES: [Namespace; 4] =
 #[derive(Clone, Debug)]
 pub enum PoolEvent {
     Stored { group: usize, hashes: Vec<u64>, parent: Option<u64>, tokens: Vec<u32>, namespace: Namespace },
-    Removed { group: usize, hash: u64 },
+    Removed { group: usize, hash: u64, remaining: Option<u64> },
     Cleared,
+}
+
+/// Which evictions an engine announces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Removals {
+    /// That of every copy: vLLM up to 0.32.
+    #[default]
+    EveryCopy,
+    /// That of the last copy only (vllm#55092).
+    LastCopy,
+    /// That of every copy, with how many are left (vllm#48933).
+    Counted,
+}
+
+impl Removals {
+    #[allow(dead_code, reason = "not every test has all of them")]
+    pub const ALL: [Self; 3] = [Self::EveryCopy, Self::LastCopy, Self::Counted];
 }
 
 /// The pool of one engine.
 #[derive(Debug)]
 pub struct Pool {
     pub block_size: usize,
+    pub removals: Removals,
     /// Blocks in the sliding window, if there is a second group with one.
     window: Option<usize>,
     blocks: Vec<Physical>,
@@ -65,6 +83,7 @@ impl Pool {
     pub fn new(block_size: usize, blocks: usize, window: Option<usize>) -> Self {
         Self {
             block_size,
+            removals: Removals::default(),
             window,
             blocks: vec![Physical::default(); blocks],
             free: (0..blocks).collect(),
@@ -202,10 +221,14 @@ impl Pool {
         let Some(key) = self.blocks[block].key.take() else { return };
         let copies = self.cached.get_mut(&key).expect("a keyed block is cached");
         copies.retain(|copy| *copy != block);
-        if copies.is_empty() {
+        let left = copies.len() as u64;
+        if left == 0 {
             self.cached.remove(&key);
         }
-        self.events.push(PoolEvent::Removed { group: key.0, hash: key.1 });
+        if self.removals != Removals::LastCopy || left == 0 {
+            let remaining = (self.removals == Removals::Counted).then_some(left);
+            self.events.push(PoolEvent::Removed { group: key.0, hash: key.1, remaining });
+        }
     }
 
     fn release(&mut self, block: usize) {
@@ -294,9 +317,13 @@ fn pack(packer: &mut Packer, event: &PoolEvent, block_size: usize, window: Optio
         PoolEvent::Cleared => {
             packer.map(1).text("type").text("AllBlocksCleared");
         }
-        PoolEvent::Removed { group, hash } => {
-            packer.map(4).text("type").text("BlockRemoved").text("block_hashes").uints([*hash].into_iter());
+        PoolEvent::Removed { group, hash, remaining } => {
+            let fields = 4 + usize::from(remaining.is_some());
+            packer.map(fields).text("type").text("BlockRemoved").text("block_hashes").uints([*hash].into_iter());
             packer.text("medium").text("GPU").text("group_idx").uint(*group as u64);
+            if let Some(left) = remaining {
+                packer.text("remaining_copy_counts").uints([*left].into_iter());
+            }
         }
         PoolEvent::Stored { group, hashes, parent, tokens, namespace: (adapter, salt) } => {
             packer.map(if *group == 0 { 11 } else { 12 }).text("type").text("BlockStored");

@@ -55,13 +55,29 @@ pub struct ZmqEndpoints {
     /// The topic, or its prefix; empty for all.
     #[serde(default)]
     pub topic: String,
+    /// Of which copies of a block it announces the eviction.
+    #[serde(default)]
+    pub removals: Removals,
+}
+
+/// Which evictions an engine announces, where a block has several physical copies. Evictions that say how many are left are
+/// believed either way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Removals {
+    /// That of every copy, as vLLM does.
+    #[default]
+    EveryCopy,
+    /// That of the last copy only.
+    LastCopy,
 }
 
 impl ZmqEndpoints {
     /// Sockets without a replay.
     #[must_use]
     pub fn new(events: &str) -> Self {
-        Self { events: events.to_owned(), replay: None, topic: String::new() }
+        Self { events: events.to_owned(), replay: None, topic: String::new(), removals: Removals::default() }
     }
 
     /// The same with a replay socket.

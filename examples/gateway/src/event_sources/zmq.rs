@@ -18,12 +18,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kv_index::engine::EngineFeedConfig;
-use kv_index::{Index, Pod, PodRetired};
+use kv_index::{EventSemantics, Index, Pod, PodRetired};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::follower::Follower;
-use crate::config::ZmqEndpoints;
+use crate::config::{Removals, ZmqEndpoints};
 use pointsman_reporter::source_status::{SourceState, SourceStatus};
 
 /// Timeouts and intervals.
@@ -57,7 +57,7 @@ pub struct Subscriber {
     pub index: Arc<Index>,
     /// The pod that the engine is.
     pub pod: Pod,
-    /// How messages are decoded. Whether there is a replay follows from the endpoints.
+    /// How messages are decoded. Whether there is a replay, and what evictions count, follows from the endpoints.
     pub feed: EngineFeedConfig,
     /// The engine's sockets.
     pub endpoints: ZmqEndpoints,
@@ -69,17 +69,26 @@ pub struct Subscriber {
 
 impl Subscriber {
     /// Runs until stopped, or until the pod is retired. Nothing is left when it returns.
-    pub async fn run(mut self, stop: CancellationToken) {
-        self.feed.replay = self.endpoints.replay.is_some();
-        let tasks = TaskTracker::new();
-        let status = self.status.clone();
-        tokio::select! {
-            () = stop.cancelled() => {}
-            _ = self.until_gone(&tasks) => {}
+    ///
+    /// What a snapshot brought is out of sight from the call on, until the engine is known to be the one it was.
+    pub fn run(mut self, stop: CancellationToken) -> impl Future<Output = ()> + Send + 'static {
+        self.index.suspend(self.pod);
+        async move {
+            self.feed.replay = self.endpoints.replay.is_some();
+            self.feed.semantics = match self.endpoints.removals {
+                Removals::LastCopy => EventSemantics::Membership,
+                _ => EventSemantics::Copies,
+            };
+            let tasks = TaskTracker::new();
+            let status = self.status.clone();
+            tokio::select! {
+                () = stop.cancelled() => {}
+                _ = self.until_gone(&tasks) => {}
+            }
+            status.set(SourceState::Connecting);
+            tasks.close();
+            tasks.wait().await;
         }
-        status.set(SourceState::Connecting);
-        tasks.close();
-        tasks.wait().await;
     }
 
     async fn until_gone(self, tasks: &TaskTracker) -> Result<(), PodRetired> {

@@ -68,7 +68,8 @@ impl Source {
 
     pub(crate) fn endpoints(&self) -> ZmqEndpoints {
         let endpoints = self.handle.endpoints().clone();
-        ZmqEndpoints { events: endpoints.events, replay: Some(endpoints.replay), topic: endpoints.topic }
+        let sockets = ZmqEndpoints::new(&endpoints.events).replay(&endpoints.replay);
+        ZmqEndpoints { topic: endpoints.topic, ..sockets }
     }
 }
 
@@ -83,8 +84,19 @@ pub(crate) struct Gateway {
 
 impl Gateway {
     pub(crate) fn follow(endpoints: ZmqEndpoints) -> Self {
-        let index: Arc<Index> = Arc::new(Index::new(Config::default()));
-        let pod = index.join("pod-0").unwrap();
+        let index = Index::new(Config::default());
+        index.join("pod-0").unwrap();
+        Self::follow_into(index, endpoints)
+    }
+
+    /// As a gateway that starts with the snapshot of another.
+    pub(crate) fn follow_from(snapshot: &[u8], endpoints: ZmqEndpoints) -> Self {
+        Self::follow_into(Index::restore(Config::default(), snapshot).unwrap(), endpoints)
+    }
+
+    fn follow_into(index: Index, endpoints: ZmqEndpoints) -> Self {
+        let index = Arc::new(index);
+        let pod = index.pod("pod-0").unwrap();
         let (model, size) = model();
         let status = Arc::new(SourceStatus::new("zmq"));
         let follow = Subscriber {

@@ -20,6 +20,46 @@ async fn a_gateway_that_starts_late_hears_it_all() {
     end(source, gateway).await;
 }
 
+/// With its snapshot it asks for what it missed, and for nothing else; until it has heard, the pod is out of sight.
+#[tokio::test]
+async fn a_gateway_that_starts_again_asks_for_what_it_missed() {
+    let mut source = Source::new(21, 100_000).await;
+    let gateway = Gateway::follow(source.endpoints());
+    source.steps(2_000);
+    gateway.agrees(&source, "2000 steps").await;
+    let snapshot = gateway.index.snapshot();
+    gateway.stop().await;
+    source.steps(30);
+    let again = Gateway::follow_from(&snapshot, source.endpoints());
+    again.agrees(&source, "30 steps without a gateway").await;
+    let seen = again.until("the pod is in sight", |_| again.index.alive().contains(again.pod.id()));
+    seen.await;
+    let view = again.status.view();
+    assert!(view.batches <= 30, "{view:?}");
+    source.steps(20);
+    again.agrees(&source, "20 steps after").await;
+    end(source, again).await;
+}
+
+/// What the snapshot has is another engine's, which is seen at once, whether the new one has come as far or not.
+#[tokio::test]
+async fn a_snapshot_of_an_engine_that_is_gone_is_forgotten() {
+    for steps in [0, 5, 400] {
+        let mut source = Source::new(22 + steps as u64, 100_000).await;
+        let gateway = Gateway::follow(source.endpoints());
+        source.steps(200);
+        gateway.agrees(&source, "200 steps").await;
+        let snapshot = gateway.index.snapshot();
+        gateway.stop().await;
+        source.restart();
+        source.steps(steps);
+        let again = Gateway::follow_from(&snapshot, source.endpoints());
+        assert!(!again.index.alive().contains(again.pod.id()) || again.index.digest(again.pod) == Ok(Digest::EMPTY));
+        again.agrees(&source, &format!("a new engine and {steps} steps")).await;
+        end(source, again).await;
+    }
+}
+
 /// While a replay of many batches is under way, as many come live.
 #[tokio::test]
 async fn what_comes_live_during_a_replay_is_not_lost() {

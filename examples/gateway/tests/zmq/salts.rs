@@ -40,11 +40,8 @@ async fn a_salted_prompt_is_found_under_its_salt_and_no_other() {
     (config.speed, config.block_size) = (1_000.0, model().1);
     let pod = SimPod::start(config, vec![Box::new(sink)]).await.unwrap();
     let endpoints = handle.endpoints().clone();
-    let gateway = Gateway::follow(ZmqEndpoints {
-        events: endpoints.events,
-        replay: Some(endpoints.replay),
-        topic: endpoints.topic,
-    });
+    let sockets = ZmqEndpoints::new(&endpoints.events).replay(&endpoints.replay);
+    let gateway = Gateway::follow(ZmqEndpoints { topic: endpoints.topic, ..sockets });
     let salts = [Some("tenant"), Some("other"), None];
     // The second prompt joins on to the first: its event says nothing of the salt.
     for (tokens, salt, expected) in

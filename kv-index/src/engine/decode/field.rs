@@ -47,6 +47,10 @@ impl<'a> Field<'_, 'a> {
         self.list(Self::hash)
     }
 
+    pub(super) fn numbers(&mut self) -> Result<Vec<u32>, Stop> {
+        self.list(Self::number)
+    }
+
     /// Token ids, alone or in pairs. Ids beyond 32 bits, and a mixture of both forms, are only counted.
     pub(super) fn tokens(&mut self) -> Result<TokenIds, Stop> {
         let count = self.array()?;

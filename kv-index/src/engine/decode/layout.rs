@@ -43,7 +43,8 @@ const STORED: Layout = Layout {
     in_arrays: 11,
 };
 
-const REMOVED: Layout = Layout { names: &[HASHES, "medium", "group_idx", "locality", "ownership"], in_arrays: 3 };
+const REMOVED: Layout =
+    Layout { names: &[HASHES, "medium", "group_idx", "locality", "ownership", "remaining_copy_counts"], in_arrays: 3 };
 
 const NONE: Layout = Layout { names: &[], in_arrays: 0 };
 
@@ -94,6 +95,7 @@ pub(super) fn removed<'a>(reader: &mut Reader<'a>, form: Form) -> Result<EngineR
             "group_idx" => removed.group = Some(field.number()?),
             "locality" => removed.locality = Some(field.text()?),
             "ownership" => removed.ownership = Some(field.text()?),
+            "remaining_copy_counts" => removed.remaining = field.numbers()?,
             _ => field.reader.skip()?,
         }
         Ok(())

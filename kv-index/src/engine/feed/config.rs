@@ -23,7 +23,10 @@ pub struct EngineFeedConfig {
     pub block_size: BlockSize,
     /// Whether smaller pages of the engine may make up a block of the index. Prompt embeddings then match nothing.
     pub accumulate: bool,
-    /// What the engine's events count.
+    /// What the engine's events count: [`Copies`](EventSemantics::Copies) where it announces the eviction of every copy of a
+    /// block, as vLLM does up to 0.32, [`Membership`](EventSemantics::Membership) where only that of the last one
+    /// (vllm#55092). Evictions that say how many copies are left (`remaining_copy_counts`, vllm#48933) are believed
+    /// whatever this is.
     pub semantics: EventSemantics,
     /// The data-parallel rank the pod stands for; batches of other ranks are left out. None takes any.
     pub rank: Option<u32>,

@@ -107,7 +107,15 @@ fn event() -> impl Strategy<Value = EngineEvent<'static>> {
     });
     let removed = (hashes(), text(), any::<Option<u32>>(), text(), text()).prop_map(
         |(hashes, medium, group, locality, ownership)| {
-            EngineEvent::Removed(EngineRemoved { hashes, medium, group, window: None, locality, ownership })
+            EngineEvent::Removed(EngineRemoved {
+                hashes,
+                medium,
+                group,
+                window: None,
+                locality,
+                ownership,
+                remaining: Vec::new(),
+            })
         },
     );
     prop_oneof![4 => stored, 2 => removed, 1 => Just(EngineEvent::Cleared)]

@@ -53,6 +53,14 @@ impl Departed {
         self.pages.remove(&id);
     }
 
+    /// Every page, oldest first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (EngineHash, Page, Option<&Link>)> {
+        self.order.iter().filter_map(|(id, stamp)| {
+            let past = self.pages.get(id).filter(|past| past.stamp == *stamp)?;
+            Some((*id, past.page, past.link.as_deref()))
+        })
+    }
+
     pub(super) fn bytes(&self) -> usize {
         self.pages.capacity() * (size_of::<(EngineHash, Past)>() + 1)
             + self.order.capacity() * size_of::<(EngineHash, u32)>()

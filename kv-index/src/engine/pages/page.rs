@@ -74,6 +74,17 @@ pub(in crate::engine) struct NewPages<'a> {
     pub(in crate::engine) naming: Naming<'a>,
 }
 
+/// What an eviction says of a page's copies in a tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) enum CopiesLeft {
+    /// One of them left.
+    OneLess,
+    /// So many are left.
+    Known(u32),
+    /// None are left, in no tier.
+    NoneAnywhere,
+}
+
 /// How a block that its pages complete is called.
 #[derive(Clone, Copy)]
 pub(in crate::engine) enum Naming<'a> {

@@ -158,7 +158,7 @@ proptest! {
                 }
                 Op::Remove { alias, prompt, page: at, tier } => {
                     let path = (alias, prompts[prompt][..((at + 1) * page).min(16)].to_vec());
-                    let found = pages.remove(id(&path), tier, EventSemantics::Copies, &mut changes);
+                    let found = pages.remove(id(&path), tier, CopiesLeft::OneLess, &mut changes);
                     prop_assert_eq!(found, model.remove(&path, tier));
                 }
                 Op::Clear => {
@@ -175,7 +175,7 @@ proptest! {
         // The map is freed with its blocks.
         for ((path, tier), copies) in std::mem::take(&mut model.copies) {
             for _ in 0..copies {
-                prop_assert!(pages.remove(id(&path), tier, EventSemantics::Copies, &mut Changes::default()));
+                prop_assert!(pages.remove(id(&path), tier, CopiesLeft::OneLess, &mut Changes::default()));
             }
         }
         prop_assert_eq!(pages.len(), 0);
@@ -202,7 +202,7 @@ fn memory_follows_the_pages_down() {
     pages.store(&new, &mut changes, &mut drop_counts);
     let full = pages.bytes();
     for name in &names {
-        assert!(pages.remove(*name, Tier::Gpu, EventSemantics::Copies, &mut changes));
+        assert!(pages.remove(*name, Tier::Gpu, CopiesLeft::OneLess, &mut changes));
     }
     assert!(pages.bytes() < full / 4, "{} of {full} bytes", pages.bytes());
 }

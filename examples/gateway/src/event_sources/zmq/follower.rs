@@ -41,18 +41,20 @@ pub(super) struct Follower<'t> {
 }
 
 impl<'t> Follower<'t> {
-    /// Begins from nothing: what the pod held before is forgotten.
+    /// Begins from nothing, and what the pod held before is forgotten; or from a snapshot, which counts once the engine is
+    /// known to be the one it was.
     pub(super) fn new(config: Subscriber, tasks: &'t TaskTracker) -> Result<Self, PodRetired> {
         let feed = EngineFeed::new(config.index.clone(), config.pod, config.feed.clone())?;
-        // An earlier subscriber may have left it suspended.
-        config.index.resume(config.pod);
+        if !feed.is_resumed() {
+            config.index.resume(config.pod);
+        }
         let subscription = Subscription::open(tasks, &config.endpoints.events, &config.endpoints.topic, config.timing);
         let idle = Instant::now() + config.timing.idle;
         Ok(Self {
             config,
             tasks,
+            fed: feed.is_resumed(),
             feed,
-            fed: false,
             subscription,
             connected: false,
             replay: None,
