@@ -7,6 +7,7 @@
 mod config;
 mod outcome;
 mod saved;
+mod state;
 mod via;
 
 use std::ops::Deref;
@@ -31,6 +32,7 @@ use super::json::{TrtllmEvent, decode_trtllm};
 use super::translate::{OddSize, Translator};
 use super::verify::{Verifier, VerifyStats};
 
+use self::state::State;
 use self::via::Via;
 
 pub use self::config::EngineFeedConfig;
@@ -57,42 +59,6 @@ struct Shared {
     /// The configuration that names and numbers depend on, as a number.
     fingerprint: u64,
     state: Mutex<State>,
-}
-
-#[derive(Debug)]
-struct State {
-    translator: Translator,
-    incarnations: Incarnations,
-    verifier: Option<Verifier>,
-    replay: Replay,
-    /// How often the pod had been cleared when the translator last saw it.
-    clears: u64,
-}
-
-/// Gap recovery: what is missing, and the replay that may bring it.
-#[derive(Clone, Copy, Debug, Default)]
-struct Replay {
-    /// The request whose replies are awaited.
-    pending: Option<ReplayRequest>,
-    /// Whether the batch that was applied last has come again.
-    overlapped: bool,
-    /// Batches that could not be applied since the request.
-    waiting: u32,
-    /// The highest sequence seen in this incarnation.
-    newest: Option<u64>,
-    /// The last replay brought nothing: what is missing will not come.
-    exhausted: bool,
-    /// The replay that is coming showed that the engine restarted: it does not begin where it should.
-    outdated: bool,
-}
-
-/// A request for what may be missing.
-#[derive(Clone, Copy, Debug)]
-struct ReplayRequest {
-    /// The last batch applied before it.
-    last: Option<BatchStamp>,
-    /// Whether a later batch had been seen: then there is something to replay.
-    missing: bool,
 }
 
 impl<I, const WORDS: usize> EngineFeed<I>
@@ -384,40 +350,3 @@ where
         ReceiveError::BlockSize { pod, engine, index: self.config.block_size.tokens() as u32 }
     }
 }
-
-impl State {
-    fn new(config: &EngineFeedConfig, translator: Translator, incarnations: Incarnations, clears: u64) -> Self {
-        let verifier = config.verify.clone().map(Verifier::new);
-        Self { translator, incarnations, verifier, replay: Replay::default(), clears }
-    }
-
-    fn begin_incarnation(&mut self, time: Option<f64>) {
-        self.incarnations.begin(time);
-        self.replay = Replay::default();
-    }
-
-    /// Something is missing before a batch: where to ask from, unless an answer is awaited.
-    fn gap(&mut self, from: u64, first: u64) -> Option<u64> {
-        if self.incarnations.last().is_some_and(|last| from <= last.sequence) {
-            // Another stream of the pod forgot everything: this one has to begin anew.
-            self.incarnations.forget();
-            self.replay.pending = None;
-        }
-        self.replay.waiting += 1;
-        let unanswered = self.replay.waiting % REPLAY_RETRY == 0;
-        let asks = (self.replay.pending.is_none() || unanswered) && !self.replay.outdated;
-        asks.then(|| self.ask(first))
-    }
-
-    fn ask(&mut self, first: u64) -> u64 {
-        let last = self.incarnations.last();
-        self.replay.pending =
-            Some(ReplayRequest { last, missing: self.replay.newest > last.map(|last| last.sequence) });
-        self.replay.overlapped = false;
-        self.replay.waiting = 0;
-        self.incarnations.resume_from(first)
-    }
-}
-
-/// After so many batches that wait for a replay, it is requested again.
-const REPLAY_RETRY: u32 = 256;
