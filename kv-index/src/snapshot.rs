@@ -47,7 +47,7 @@ impl<const WORDS: usize> Index<WORDS> {
     }
 
     /// Writes a pod, unless it is retired meanwhile; whether it did.
-    fn put_pod(&self, body: &mut Vec<u8>, pod: Pod, saved: &[SavedFeed]) -> bool {
+    fn put_pod(&self, body: &mut Vec<u8>, pod: Pod, saved: &[(u64, SavedFeed)]) -> bool {
         let (Some(name), Ok(cache)) = (self.registry.name(pod), self.cache(pod)) else { return false };
         let pin = pin();
         put_u32(body, name.len() as u32);
@@ -60,9 +60,11 @@ impl<const WORDS: usize> Index<WORDS> {
             put_u64(body, cursor.incarnation);
             put_u64(body, cursor.next);
         }
-        // What the last snapshot had of feeds that were not made since is still what there is to say.
-        let unused = cache.feeds.saved.iter().filter(|(stream, _)| saved.iter().all(|(other, _)| other != stream));
-        let feeds: Vec<_> = saved.iter().chain(unused).collect();
+        // What a feed knows that has not noticed yet that its pod was cleared is past. What the last snapshot had of feeds that
+        // were not made since is still what there is to say.
+        let in_use = saved.iter().filter(|(clears, _)| *clears == cache.clears).map(|(_, feed)| feed);
+        let unused = cache.feeds.saved.iter().filter(|(stream, _)| saved.iter().all(|(_, (other, _))| other != stream));
+        let feeds: Vec<_> = in_use.chain(unused).collect();
         put_u64(body, feeds.len() as u64);
         for (stream, bytes) in feeds {
             put_u32(body, stream.0);

@@ -227,3 +227,26 @@ fn a_restart_under_a_pending_replay_mixes_nothing() {
         assert!(matches!(feed.receive(&frames).expect("well-formed").outcome, BatchOutcome::Applied(_)));
     });
 }
+
+/// What was seen of an engine that is gone, and could not be applied, does not make its successor's batches look missing.
+#[test]
+fn numbers_seen_of_the_old_life_do_not_count_in_the_new_one() {
+    with_new_incarnation(20, |engine, time, feed| {
+        let heard: Vec<Frames> = (0..10).map(|_| publish(engine, time)).collect();
+        feed.receive(&heard[9]).expect("well-formed");
+        *engine = Publisher::new(1000, ReplayForm::WithTopic);
+        let new: Vec<Frames> = (0..8).map(|_| publish(engine, time)).collect();
+        for (at, frames) in new[..5].iter().enumerate() {
+            let received = feed.receive(frames).expect("well-formed");
+            let applied = matches!(received.outcome, BatchOutcome::Applied(_) | BatchOutcome::Restarted(_));
+            assert!(applied, "{at}: {received:?}");
+        }
+        // One of the old ones comes late.
+        assert_eq!(feed.receive(&heard[8]).expect("well-formed").outcome, BatchOutcome::Stale);
+        let verdicts = replay(engine, feed, feed.connected());
+        let (again, rest) = verdicts.split_first().expect("the last one comes again");
+        assert_eq!(*again, BatchOutcome::Duplicate);
+        assert!(rest.iter().all(|verdict| matches!(verdict, BatchOutcome::Applied(_))), "{verdicts:?}");
+        assert_eq!(rest.len(), 3);
+    });
+}

@@ -4,8 +4,13 @@
 
 mod support;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
 use kv_index::engine::{EngineFeed, ReplayForm};
-use kv_index::{BatchOutcome, BlockSize, ChainSeed, Config, Index, Pod};
+use kv_index::{
+    BatchOutcome, BlockSize, ChainSeed, ChangeObserver, Config, Event, EventSemantics, Index, Pod, StreamId,
+};
 use pointsman_test_support::SplitMix64;
 use support::engine::{Engine, Feed};
 use support::truth::Way;
@@ -100,9 +105,82 @@ fn a_feed_that_is_configured_otherwise_starts_from_nothing() {
         assert_eq!(index.pod_stats(pod).expect("live").blocks, 0);
     }
     let (index, pod) = reborn(&snapshot);
-    index.apply(pod, kv_index::EventSemantics::Copies, &kv_index::Event::Cleared).expect("live");
+    index.apply(pod, EventSemantics::Copies, &Event::Cleared).expect("live");
     let feed: Feed<'_> = EngineFeed::new(&index, pod, usual).expect("live");
     assert!(!feed.is_resumed(), "what it held is gone");
     assert_eq!(engine.replay(&feed, Some(feed.connected())).len(), batches);
     engine.compare(Way::Tokens, &index, pod, "all again");
+}
+
+/// The blocks went without the feed's noticing, and a snapshot is taken before it does.
+#[test]
+fn names_of_a_pod_that_was_cleared_are_not_saved() {
+    let mut engine = Engine::new(6, 10_000, ReplayForm::WithTopic);
+    (0..40).for_each(|_| drop(engine.publish()));
+    let index: Index = Index::new(Config::default());
+    let pod = index.join("a").expect("room");
+    let feed = EngineFeed::new(&index, pod, Way::Tokens.config(&engine.pool)).expect("live");
+    engine.replay(&feed, Some(feed.connected()));
+    index.apply(pod, EventSemantics::Copies, &Event::Cleared).expect("live");
+    let (index, pod) = reborn(&index.snapshot());
+    let feed = EngineFeed::new(&index, pod, Way::Tokens.config(&engine.pool)).expect("live");
+    assert!(!feed.is_resumed());
+    engine.replay(&feed, Some(feed.connected()));
+    engine.compare(Way::Tokens, &index, pod, "all again");
+}
+
+/// A second stream that has said nothing takes nothing away; one that has to begin anew makes the other do so, too.
+#[test]
+fn streams_of_one_pod_resume_together_or_begin_anew_together() {
+    for changed in [false, true] {
+        let mut engine = Engine::new(7, 10_000, ReplayForm::WithTopic);
+        (0..40).for_each(|_| drop(engine.publish()));
+        let config = Way::Tokens.config(&engine.pool);
+        let mut silent = config.clone();
+        silent.stream = StreamId(1);
+        let index: Index = Index::new(Config::default());
+        let pod = index.join("a").expect("room");
+        let feed = EngineFeed::new(&index, pod, config.clone()).expect("live");
+        let _idle = EngineFeed::new(&index, pod, silent.clone()).expect("live");
+        engine.replay(&feed, Some(feed.connected()));
+        engine.compare(Way::Tokens, &index, pod, "before");
+        let snapshot = index.snapshot();
+        let (index, pod) = reborn(&snapshot);
+        if changed {
+            silent.mode = kv_index::engine::HashMode::Tokens(ChainSeed::new("another"));
+        }
+        let feed = EngineFeed::new(&index, pod, config).expect("live");
+        let _idle = EngineFeed::new(&index, pod, silent).expect("live");
+        let replayed = engine.replay(&feed, Some(feed.connected())).len();
+        engine.compare(Way::Tokens, &index, pod, "after");
+        assert_eq!(replayed > 1, changed, "{replayed} batches");
+    }
+}
+
+#[derive(Debug, Default)]
+struct Forgetful(AtomicUsize);
+
+impl ChangeObserver for Forgetful {
+    fn changed(&self, _: &Event<'_>) {}
+
+    fn forgot(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+/// That the engine holds blocks which it announced before anybody listened is still so after a restart.
+#[test]
+fn an_observer_is_told_again_of_what_was_lost() {
+    for keeps in [5, 10_000] {
+        let mut engine = Engine::new(8, keeps, ReplayForm::WithTopic);
+        (0..40).for_each(|_| drop(engine.publish()));
+        let (snapshot, _) = first(Way::Tokens, &engine);
+        let (index, pod) = reborn(&snapshot);
+        let observer = Arc::new(Forgetful::default());
+        let mut config = Way::Tokens.config(&engine.pool);
+        config.observer = Some(observer.clone());
+        let feed = EngineFeed::new(&index, pod, config).expect("live");
+        assert!(feed.is_resumed());
+        assert_eq!(observer.0.load(Relaxed), usize::from(keeps == 5));
+    }
 }

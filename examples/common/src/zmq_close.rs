@@ -8,23 +8,28 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
+use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 use zeromq::Socket;
 
 /// Closes a socket, and waits until its tasks are gone.
-pub async fn close(socket: impl Socket) {
+pub async fn close(socket: impl Socket + 'static) {
     let backend = socket.backend();
-    // An address that cannot be left any more has been left.
-    let _ = socket.close().await;
-    // Every task of the socket holds on to its backend, so the last holder knows that they are gone. Connections that
-    // were made meanwhile are shut down too.
-    let alone = async {
+    let closed = async {
+        // An address that cannot be left any more has been left. The crate waits for its own tasks by blocking the thread, so
+        // that must not be one that runs them.
+        let runtime = Handle::current();
+        let _ = spawn_blocking(move || runtime.block_on(socket.close())).await;
+        // Every task of the socket holds on to its backend, so the last holder knows that they are gone. Connections that
+        // were made meanwhile are shut down too.
         while Arc::strong_count(&backend) > 1 {
-            backend.shutdown();
+            let shared = Arc::clone(&backend);
+            let _ = spawn_blocking(move || shared.shutdown()).await;
             sleep(Duration::from_millis(1)).await;
         }
     };
-    let _ = timeout(LONGEST, alone).await;
+    let _ = timeout(LONGEST, closed).await;
 }
 
 /// How long a silent peer can hold up the end.
@@ -33,7 +38,6 @@ const LONGEST: Duration = Duration::from_secs(1);
 #[cfg(test)]
 mod tests {
     use tokio::net::TcpStream;
-    use tokio::runtime::Handle;
     use zeromq::{PubSocket, SubSocket};
 
     use super::*;

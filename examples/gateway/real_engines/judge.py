@@ -149,7 +149,7 @@ class Judge:
         file = self.options.rig / "snapshot"
         file.unlink(missing_ok=True)
         saved = {"path": str(file), "interval": "1h"}
-        before, after = None, None
+        before, after, published = None, None, Published(2)
         try:
             before = self.gateway(18100, [pod(1), pod(2)], snapshot=saved)
             await before.ready(session)
@@ -166,13 +166,12 @@ class Judge:
             print(f"{name}: {known} blocks before, {blocks} after {seconds:.2f} s with {batches} batches replayed", flush=True)
             if min(blocks) == 0 or max(batches) > 60 or seconds > 1.5:
                 self.verdicts.append(f"{name}: {blocks} blocks after {seconds:.2f} s and {batches} batches")
-            published = Published(2)
             await published.begin(session, [after])
             traffic = Traffic(session, [18100], self.options.seed + 1, 14)
             traffic.between = lambda: published.reached(session, [after])
             await traffic.run(int(200 * self.options.scale), 1)
-            published.close()
         finally:
+            published.close()
             await asyncio.sleep(1.2)
             for gateway in (before, after):
                 if gateway:

@@ -47,10 +47,13 @@ class Published:
         return await asyncio.gather(*(self.settled(at) for at in range(len(self.sockets))))
 
     async def begin(self, session: aiohttp.ClientSession, gateways: list[Gateway]) -> None:
-        """Before the first request: what a gateway has applied now is all there is."""
+        """Before the first request: what a gateway has applied, once nothing more comes, is all there is."""
         settled = await self.all_settled()
         for gateway in gateways:
-            applied = await self.applied(session, gateway)
+            applied, before = await self.applied(session, gateway), None
+            while applied != before:
+                await asyncio.sleep(0.3)
+                applied, before = await self.applied(session, gateway), applied
             self.missed[gateway.port] = [last + 1 - count for last, count in zip(settled, applied)]
 
     async def reached(self, session: aiohttp.ClientSession, gateways: list[Gateway]) -> None:

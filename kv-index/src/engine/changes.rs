@@ -82,6 +82,11 @@ impl Changes {
         }
     }
 
+    /// Whether the batch empties the cache.
+    pub(super) fn has_cleared(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step, Step::Cleared))
+    }
+
     /// Tells an observer of the batch: of what left every tier as of one that it was in, and not of copies where others stay.
     pub(super) fn observe(&self, observer: &dyn ChangeObserver) {
         let told = self.steps.iter().filter(|step| !matches!(step.copies_left(), CopiesLeft::Known(1..)));

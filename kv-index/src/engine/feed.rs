@@ -74,7 +74,10 @@ where
         let mut change = index.change(pod)?;
         let saved = change.cache().feeds.take_saved(config.stream);
         let resumed = saved.and_then(|saved| State::resume(&config, &saved, change.cache()));
-        let is_resumed = resumed.is_some();
+        let is_resumed = resumed.as_ref().is_some_and(|state| state.incarnations.last().is_some());
+        if resumed.as_ref().is_some_and(|state| state.forgot) {
+            config.observer.iter().for_each(|observer| observer.forgot());
+        }
         let state = resumed.unwrap_or_else(|| {
             // Blocks that something else brought have names that are not known here, so their evictions would not be
             // understood. Should an earlier feed of the stream still be in use, it is the past from now on.
@@ -157,7 +160,13 @@ where
     /// The replay begins with the last batch that was applied. If the engine has started anew meanwhile, its batch
     /// of that number is another one, and the feed notices.
     pub fn connected(&self) -> u64 {
-        self.shared.state.lock().ask(self.config.first_sequence)
+        let mut state = self.shared.state.lock();
+        let known = self.index.cache(self.pod).map(|cache| cache.cursors.of(self.config.stream));
+        if known == Ok(None) {
+            // Another stream of the pod forgot everything: this one has to begin anew.
+            state.incarnations.forget();
+        }
+        state.ask(self.config.first_sequence)
     }
 
     /// The replay socket is not there, or does not answer: what is missing will not come.
@@ -217,6 +226,12 @@ where
         if incarnation == BatchIncarnation::Past {
             return Ok(Received::of(BatchOutcome::Stale));
         }
+        if incarnation == BatchIncarnation::Early {
+            let mut received = Received::of(BatchOutcome::Stale);
+            let asks = via.can_ask(&self.config) && state.replay.pending.is_none();
+            received.replay_from = asks.then(|| state.ask(self.config.first_sequence));
+            return Ok(received);
+        }
         // What was applied already is not looked at again.
         let comes_again = incarnation != BatchIncarnation::New
             && state.incarnations.last().is_some_and(|last| sequence <= last.sequence);
@@ -236,8 +251,8 @@ where
             }
             return Err(self.odd_size(size));
         }
+        state.note_newest(stamp);
         state.incarnations.seen(stamp, self.config.first_sequence);
-        state.replay.newest = state.replay.newest.max(Some(sequence));
         let too_late = via == Via::Replay && !state.replay.outdated;
         let gives_up = too_late || !via.can_ask(&self.config) || state.replay.exhausted;
         let gap = if gives_up { OnGap::Forget } else { OnGap::Wait };
@@ -285,16 +300,21 @@ where
                 cleared();
             }
             if begins_late {
+                state.forgot = true;
                 observer.iter().for_each(|observer| observer.forgot());
             }
             fill(state);
+            state.forgot &= !state.translator.changes.has_cleared();
             state.translator.changes.apply(change, state.translator.semantics());
             observer.iter().for_each(|observer| state.translator.changes.observe(*observer));
             state.clears = change.cache().clears;
         })?;
         match outcome {
             BatchOutcome::Gap { restarted: true, .. } => cleared(),
-            BatchOutcome::GapSkipped(_) if !begins_late => observer.iter().for_each(|observer| observer.forgot()),
+            BatchOutcome::GapSkipped(_) if !begins_late => {
+                state.forgot = true;
+                observer.iter().for_each(|observer| observer.forgot());
+            }
             _ => {}
         }
         Ok(outcome)

@@ -42,6 +42,8 @@ pub(super) enum BatchIncarnation {
     Uncertain,
     /// It is of one that is over.
     Past,
+    /// It is, unless the clock was set back since this one began: a replay will show.
+    Early,
     /// It is of a new one.
     New,
 }
@@ -56,10 +58,19 @@ impl Incarnations {
         self.recent.back().copied()
     }
 
-    /// Says which incarnation a batch is from.
+    /// Says which incarnation a live batch is from.
     pub(super) fn judge(&self, batch: BatchStamp) -> BatchIncarnation {
-        if let Some(time) = batch.time {
-            if self.ended.is_some_and(|ended| time <= ended) || self.begun.is_some_and(|begun| time < begun) {
+        match self.judge_replayed(batch) {
+            BatchIncarnation::Past => BatchIncarnation::Past,
+            _ if self.is_before_begin(batch) => BatchIncarnation::Early,
+            judged => judged,
+        }
+    }
+
+    /// Says which incarnation a batch is from that the engine which is there now sent.
+    pub(super) fn judge_replayed(&self, batch: BatchStamp) -> BatchIncarnation {
+        if let (Some(time), Some(ended)) = (batch.time, self.ended) {
+            if time <= ended {
                 return BatchIncarnation::Past;
             }
         }
@@ -101,14 +112,28 @@ impl Incarnations {
         batch.time.zip(self.latest).is_some_and(|(time, latest)| time > latest)
     }
 
+    /// Whether a batch was published before one of this incarnation that was seen.
+    pub(super) fn is_earlier(&self, batch: BatchStamp) -> bool {
+        batch.time.zip(self.latest).is_some_and(|(time, latest)| time < latest)
+    }
+
     /// Forgets what was applied, in the same incarnation.
     pub(super) fn forget(&mut self) {
         self.recent.clear();
     }
 
+    /// Whether a batch was published before the first one of this incarnation.
+    fn is_before_begin(&self, batch: BatchStamp) -> bool {
+        batch.time.zip(self.begun).is_some_and(|(time, begun)| time < begun)
+    }
+
     /// Notes a batch that was applied, having been seen.
     pub(super) fn applied(&mut self, batch: BatchStamp) {
-        if self.recent.len() == REMEMBERED {
+        if self.is_before_begin(batch) {
+            // The clock was set back.
+            self.begun = None;
+        }
+        if self.recent.len() >= REMEMBERED {
             self.recent.pop_front();
         }
         self.recent.push_back(batch);
@@ -128,7 +153,11 @@ impl Incarnations {
     /// From a snapshot.
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, SnapshotError> {
         let incarnation = reader.u64()?;
-        let recent = (0..reader.count(16)?)
+        let count = reader.count(16)?;
+        if count > REMEMBERED || incarnation == u64::MAX {
+            return Err(reader.malformed());
+        }
+        let recent = (0..count)
             .map(|_| Ok(BatchStamp { sequence: reader.u64()?, time: time(reader)? }))
             .collect::<Result<_, _>>()?;
         Ok(Self { incarnation, recent, latest: time(reader)?, ended: time(reader)?, begun: time(reader)? })
@@ -251,7 +280,20 @@ mod tests {
         assert!(incarnations.is_later(stamp(0, 20.0)));
         incarnations.begin(Some(20.0));
         incarnations.seen(stamp(0, 20.0), 0);
-        assert_eq!(incarnations.judge(stamp(5, 15.0)), BatchIncarnation::Past);
+        assert_eq!(incarnations.judge(stamp(5, 15.0)), BatchIncarnation::Early);
         assert_eq!(incarnations.judge(stamp(1, 21.0)), BatchIncarnation::Current);
+    }
+
+    /// Who replays is there now: its clock was set back, and what it publishes counts.
+    #[test]
+    fn a_clock_that_is_set_back_after_a_restart_is_noticed_by_a_replay() {
+        let mut incarnations = Incarnations::default();
+        apply(&mut incarnations, stamp(9, 9.0));
+        incarnations.begin(Some(20.0));
+        apply(&mut incarnations, stamp(0, 20.0));
+        assert_eq!(incarnations.judge(stamp(1, 15.0)), BatchIncarnation::Early);
+        assert_eq!(incarnations.judge_replayed(stamp(1, 15.0)), BatchIncarnation::Current);
+        apply(&mut incarnations, stamp(1, 15.0));
+        assert_eq!(incarnations.judge(stamp(2, 16.0)), BatchIncarnation::Current);
     }
 }

@@ -157,7 +157,7 @@ impl Pages {
         }
         let link = self.departed.take(id)?;
         if let Some(before) = link.before.filter(|_| page.place > 0) {
-            self.revive(before)?;
+            self.revive(before).filter(|before| before.place + 1 == page.place)?;
             self.links.get_mut(&before)?.after.push(id);
         }
         self.pages.insert(id, page);

@@ -12,8 +12,8 @@ use super::StreamId;
 
 /// A feed with something to save.
 pub(crate) trait SaveFeed: fmt::Debug + Send + Sync {
-    /// Hands out what it knows, and takes no batch meanwhile.
-    fn with_saved(&self, act: &mut dyn FnMut(Box<[u8]>));
+    /// Hands out what it knows, with how often its pod had been cleared then, and takes no batch meanwhile.
+    fn with_saved(&self, act: &mut dyn FnMut(u64, Box<[u8]>));
 }
 
 /// What was saved of a stream's feed.
@@ -48,15 +48,15 @@ impl Feeds {
     }
 }
 
-/// Acts while none of the feeds takes a batch, on what each of them knows.
+/// Acts while none of the feeds takes a batch, on what each of them knows, with how often its pod had been cleared then.
 pub(crate) fn with_all_saved(
     feeds: &[(StreamId, Arc<dyn SaveFeed>)],
-    saved: &mut Vec<SavedFeed>,
-    act: &mut dyn FnMut(&[SavedFeed]),
+    saved: &mut Vec<(u64, SavedFeed)>,
+    act: &mut dyn FnMut(&[(u64, SavedFeed)]),
 ) {
     let Some(((stream, feed), rest)) = feeds.split_first() else { return act(saved) };
-    feed.with_saved(&mut |bytes| {
-        saved.push((*stream, bytes));
+    feed.with_saved(&mut |clears, bytes| {
+        saved.push((clears, (*stream, bytes)));
         with_all_saved(rest, saved, act);
     });
 }

@@ -12,13 +12,14 @@ use crate::feed::{Cursor, SaveFeed};
 use crate::snapshot::bytes::{Reader, put_u64};
 
 impl SaveFeed for Shared {
-    fn with_saved(&self, act: &mut dyn FnMut(Box<[u8]>)) {
+    fn with_saved(&self, act: &mut dyn FnMut(u64, Box<[u8]>)) {
         let state = self.state.lock();
         let mut out = Vec::new();
         put_u64(&mut out, self.fingerprint);
+        out.push(u8::from(state.forgot));
         state.incarnations.write(&mut out);
         state.translator.write(&mut out);
-        act(out.into());
+        act(state.clears, out.into());
     }
 }
 
@@ -26,21 +27,26 @@ impl State {
     /// Goes on where the saved feed was: if it was configured alike, its number is that of the pod's blocks, and the engine
     /// can be asked for what came since.
     pub(super) fn resume(config: &EngineFeedConfig, saved: &[u8], cache: &PodCache) -> Option<Self> {
-        let (translator, incarnations) = read(config, &mut Reader::new(saved)).ok()?;
-        let applied =
-            Cursor { incarnation: incarnations.incarnation, next: incarnations.last()?.sequence.checked_add(1)? };
-        let fits = config.replay && cache.cursors.of(config.stream) == Some(applied);
-        fits.then(|| Self::new(config, translator, incarnations, cache.clears))
+        let (forgot, translator, incarnations) = read(config, &mut Reader::new(saved)).ok()?;
+        let applied = match incarnations.last() {
+            Some(last) => Some(Cursor { incarnation: incarnations.incarnation, next: last.sequence.checked_add(1)? }),
+            None => None,
+        };
+        let fits = config.replay && cache.cursors.of(config.stream) == applied;
+        fits.then(|| Self { forgot, ..Self::new(config, translator, incarnations, cache.clears) })
     }
 }
 
-fn read(config: &EngineFeedConfig, reader: &mut Reader<'_>) -> Result<(Translator, Incarnations), SnapshotError> {
+type Saved = (bool, Translator, Incarnations);
+
+fn read(config: &EngineFeedConfig, reader: &mut Reader<'_>) -> Result<Saved, SnapshotError> {
     if reader.u64()? != fingerprint(config) {
         return Err(reader.malformed());
     }
+    let forgot = reader.u8()? == 1;
     let incarnations = Incarnations::read(reader)?;
     let translator = Translator::read(config.clone(), reader)?;
-    if reader.rest() == 0 { Ok((translator, incarnations)) } else { Err(reader.malformed()) }
+    if reader.rest() == 0 { Ok((forgot, translator, incarnations)) } else { Err(reader.malformed()) }
 }
 
 /// All that names and numbers depend on.
@@ -64,7 +70,7 @@ mod tests {
     use crate::engine::{EngineBatch, EngineEvent, EngineFeed, EngineHash, EngineRemoved, EngineStored, TokenIds};
     use crate::{BlockSize, ChainSeed, Config, Index};
 
-    /// Pages of four tokens, the first three of which make the first block.
+    /// Pages of four tokens, four of which make a block.
     fn stored(names: std::ops::Range<u64>, parent: Option<u64>) -> EngineEvent<'static> {
         let tokens = names.clone().flat_map(|name| [name as u32; 4]).collect();
         EngineEvent::Stored(EngineStored {
@@ -85,7 +91,7 @@ mod tests {
     }
 
     fn config() -> EngineFeedConfig {
-        let mut config = EngineFeedConfig::tokens(ChainSeed::new("m"), BlockSize::new(12).expect("not zero"));
+        let mut config = EngineFeedConfig::tokens(ChainSeed::new("m"), BlockSize::new(16).expect("not zero"));
         config.accumulate = true;
         config
     }
@@ -96,16 +102,16 @@ mod tests {
         let index: Index = Index::new(Config::default());
         let pod = index.join("a").expect("room");
         let feed = EngineFeed::new(&index, pod, config()).expect("live");
-        let events = vec![stored(1..9, None), stored(20..22, Some(4)), removed(8), removed(21), removed(20)];
+        let events = vec![stored(1..9, None), stored(20..22, Some(5)), removed(8), removed(21), removed(20)];
         feed.receive_batch(0, &batch(1.0, events)).expect("live");
         let mut good = Box::default();
-        feed.shared.with_saved(&mut |bytes| good = bytes);
+        feed.shared.with_saved(&mut |_, bytes| good = bytes);
         let mut read_back = 0;
         for at in 0..=good.len() {
             for value in [0, 1, 2, 5, 9, 0xFF] {
                 let mut bytes = good.clone();
                 bytes.get_mut(at).into_iter().for_each(|byte| *byte = value);
-                let Ok((translator, incarnations)) = read(&config(), &mut Reader::new(&bytes)) else { continue };
+                let Ok((_, translator, incarnations)) = read(&config(), &mut Reader::new(&bytes)) else { continue };
                 read_back += 1;
                 let index: Index = Index::new(Config::default());
                 let pod = index.join("a").expect("room");

@@ -14,6 +14,8 @@ pub(super) struct State {
     pub(super) replay: Replay,
     /// How often the pod had been cleared when the translator last saw it.
     pub(super) clears: u64,
+    /// Whether the engine may hold what is not known here, because events were lost for good.
+    pub(super) forgot: bool,
 }
 
 /// Gap recovery: what is missing, and the replay that may bring it.
@@ -50,12 +52,24 @@ impl State {
         clears: u64,
     ) -> Self {
         let verifier = config.verify.clone().map(Verifier::new);
-        Self { translator, incarnations, verifier, replay: Replay::default(), clears }
+        Self { translator, incarnations, verifier, replay: Replay::default(), clears, forgot: false }
     }
 
     pub(super) fn begin_incarnation(&mut self, time: Option<f64>) {
         self.incarnations.begin(time);
         self.replay = Replay::default();
+        self.forgot = false;
+    }
+
+    /// Notes the number of a batch that nothing speaks against, before its time is noted.
+    pub(super) fn note_newest(&mut self, batch: BatchStamp) {
+        let sequence = Some(batch.sequence);
+        if self.incarnations.is_later(batch) {
+            // Later than all, so that what is numbered beyond it is not of this engine.
+            self.replay.newest = sequence;
+        } else if !self.incarnations.is_earlier(batch) {
+            self.replay.newest = self.replay.newest.max(sequence);
+        }
     }
 
     /// Something is missing before a batch: where to ask from, unless an answer is awaited.

@@ -18,9 +18,13 @@ impl Via {
     /// Which incarnation a batch that came like this is from, where `newest` is the highest number seen so far.
     pub(super) fn judge(self, incarnations: &Incarnations, batch: BatchStamp, newest: Option<u64>) -> BatchIncarnation {
         match self {
-            // Numbered before a batch that is known and published after it: who replays did not publish that one.
-            Self::Replay if newest > Some(batch.sequence) && incarnations.is_later(batch) => BatchIncarnation::New,
-            Self::Live | Self::Replay => incarnations.judge(batch),
+            // Numbered before a batch that is known and published after it: whoever published that one is gone.
+            Self::Live | Self::Replay if newest > Some(batch.sequence) && incarnations.is_later(batch) => {
+                BatchIncarnation::New
+            }
+            Self::Live => incarnations.judge(batch),
+            // Who replays is there now, whatever its clock did since its first batch.
+            Self::Replay => incarnations.judge_replayed(batch),
             #[cfg(feature = "trtllm")]
             Self::Pulled if incarnations.last().is_some_and(|last| batch.sequence <= last.sequence) => {
                 BatchIncarnation::New

@@ -48,23 +48,20 @@ impl Pages {
         if pages.is_in_order() { Ok(pages) } else { Err(reader.malformed()) }
     }
 
-    /// Whether the pages of every block come one after the other.
+    /// Whether the pages of every block come one after the other, and are there.
     fn is_in_order(&self) -> bool {
-        let place = |id: &EngineHash| {
-            self.pages.get(id).map(|page| page.place).or_else(|| self.departed.page(*id).map(|page| page.place))
-        };
-        let fits = |page: &Page, link: Option<&Link>| {
-            let follows =
-                |before: &EngineHash| place(before).is_none_or(|before| before.checked_add(1) == Some(page.place));
-            let precedes =
-                |after: &EngineHash| place(after).is_none_or(|after| Some(after) == page.place.checked_add(1));
+        let place = |id: &EngineHash| self.pages.get(id).map(|page| page.place);
+        let here = self.pages.iter().all(|(id, page)| {
+            let Some(link) = self.links.get(id) else { return page.place < self.per_block };
+            let before = link.before.filter(|_| page.place > 0);
             page.place < self.per_block
-                && link.is_none_or(|link| {
-                    (page.place == 0 || link.before.iter().all(follows)) && link.after.iter().all(precedes)
-                })
+                && before.iter().all(|before| place(before).and_then(|at| at.checked_add(1)) == Some(page.place))
+                && link.after.iter().all(|after| place(after).is_some_and(|at| Some(at) == page.place.checked_add(1)))
+        });
+        let departed = |(_, page, link): (EngineHash, Page, Option<&Link>)| {
+            page.place < self.per_block && link.is_none_or(|link| link.after.is_empty())
         };
-        self.pages.iter().all(|(id, page)| fits(page, self.links.get(id)))
-            && self.departed.iter().all(|(_, page, link)| fits(&page, link))
+        here && self.departed.iter().all(departed)
     }
 }
 
