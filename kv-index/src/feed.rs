@@ -20,7 +20,7 @@ mod saved;
 
 #[cfg(feature = "engine")]
 pub(crate) use saved::SaveFeed;
-pub(crate) use saved::{Feeds, SavedFeed, with_all_saved};
+pub(crate) use saved::{Feeds, SavedInUse, with_all_saved};
 
 /// Takes batches from whatever transport brings them.
 pub trait Consumer {

@@ -20,7 +20,7 @@ use crate::chain;
 use crate::config::Config;
 use crate::detail::Detail;
 use crate::error::SnapshotError;
-use crate::feed::{Cursor, SavedFeed, StreamId, with_all_saved};
+use crate::feed::{Cursor, SavedInUse, StreamId, with_all_saved};
 use crate::held::{Held, State};
 use crate::index::Index;
 use crate::pod::Pod;
@@ -47,7 +47,7 @@ impl<const WORDS: usize> Index<WORDS> {
     }
 
     /// Writes a pod, unless it is retired meanwhile; whether it did.
-    fn put_pod(&self, body: &mut Vec<u8>, pod: Pod, saved: &[(u64, SavedFeed)]) -> bool {
+    fn put_pod(&self, body: &mut Vec<u8>, pod: Pod, saved: &[SavedInUse]) -> bool {
         let (Some(name), Ok(cache)) = (self.registry.name(pod), self.cache(pod)) else { return false };
         let pin = pin();
         put_u32(body, name.len() as u32);
@@ -62,8 +62,8 @@ impl<const WORDS: usize> Index<WORDS> {
         }
         // What a feed knows that has not noticed yet that its pod was cleared is past. What the last snapshot had of feeds that
         // were not made since is still what there is to say.
-        let in_use = saved.iter().filter(|(clears, _)| *clears == cache.clears).map(|(_, feed)| feed);
-        let unused = cache.feeds.saved.iter().filter(|(stream, _)| saved.iter().all(|(_, (other, _))| other != stream));
+        let in_use = saved.iter().filter(|saved| saved.clears == cache.clears).map(|saved| &saved.feed);
+        let unused = cache.feeds.saved.iter().filter(|(stream, _)| saved.iter().all(|saved| saved.feed.0 != *stream));
         let feeds: Vec<_> = in_use.chain(unused).collect();
         put_u64(body, feeds.len() as u64);
         for (stream, bytes) in feeds {

@@ -19,6 +19,13 @@ pub(crate) trait SaveFeed: fmt::Debug + Send + Sync {
 /// What was saved of a stream's feed.
 pub(crate) type SavedFeed = (StreamId, Box<[u8]>);
 
+/// What a feed in use knows, and how often its pod had been cleared then.
+#[derive(Debug)]
+pub(crate) struct SavedInUse {
+    pub(crate) clears: u64,
+    pub(crate) feed: SavedFeed,
+}
+
 /// The feeds of a pod.
 #[derive(Debug, Default)]
 pub(crate) struct Feeds {
@@ -48,15 +55,15 @@ impl Feeds {
     }
 }
 
-/// Acts while none of the feeds takes a batch, on what each of them knows, with how often its pod had been cleared then.
+/// Acts while none of the feeds takes a batch, on what each of them knows.
 pub(crate) fn with_all_saved(
     feeds: &[(StreamId, Arc<dyn SaveFeed>)],
-    saved: &mut Vec<(u64, SavedFeed)>,
-    act: &mut dyn FnMut(&[(u64, SavedFeed)]),
+    saved: &mut Vec<SavedInUse>,
+    act: &mut dyn FnMut(&[SavedInUse]),
 ) {
     let Some(((stream, feed), rest)) = feeds.split_first() else { return act(saved) };
     feed.with_saved(&mut |clears, bytes| {
-        saved.push((clears, (*stream, bytes)));
+        saved.push(SavedInUse { clears, feed: (*stream, bytes) });
         with_all_saved(rest, saved, act);
     });
 }
