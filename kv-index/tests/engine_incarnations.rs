@@ -250,3 +250,29 @@ fn numbers_seen_of_the_old_life_do_not_count_in_the_new_one() {
         assert_eq!(rest.len(), 3);
     });
 }
+
+/// The clock is set back after a restart: a replay shows that it is the engine's, and where there is none it is believed.
+#[test]
+fn a_clock_that_is_set_back_after_a_restart_costs_nothing() {
+    for replays in [true, false] {
+        let index: Index = Index::new(Config::default());
+        let pod = index.join("a").expect("room");
+        let mut config = EngineFeedConfig::tokens(model(), BlockSize::new(4).expect("not zero"));
+        config.replay = replays;
+        let feed = EngineFeed::new(&index, pod, config).expect("live");
+        let (mut engine, mut time) = (Publisher::new(1000, ReplayForm::WithTopic), 100.0);
+        (0..5).for_each(|_| drop(feed.receive(&publish(&mut engine, &mut time)).expect("well-formed")));
+        (engine, time) = (Publisher::new(1000, ReplayForm::WithTopic), 5_000.0);
+        let restarted = feed.receive(&publish(&mut engine, &mut time)).expect("well-formed").outcome;
+        assert!(matches!(restarted, BatchOutcome::Restarted(_)), "{restarted:?}");
+        time = 200.0;
+        for _ in 0..3 {
+            let frames = publish(&mut engine, &mut time);
+            let received = feed.receive(&frames).expect("well-formed");
+            let mut outcomes = vec![received.outcome];
+            outcomes.extend(received.replay_from.into_iter().flat_map(|from| replay(&engine, &feed, from)));
+            let applied = outcomes.iter().filter(|outcome| matches!(outcome, BatchOutcome::Applied(_))).count();
+            assert_eq!(applied, 1, "{outcomes:?}");
+        }
+    }
+}

@@ -226,9 +226,9 @@ where
         if incarnation == BatchIncarnation::Past {
             return Ok(Received::of(BatchOutcome::Stale));
         }
-        if incarnation == BatchIncarnation::Early {
+        if incarnation == BatchIncarnation::Early && via.can_ask(&self.config) {
             let mut received = Received::of(BatchOutcome::Stale);
-            let asks = via.can_ask(&self.config) && state.replay.pending.is_none();
+            let asks = state.replay.pending.is_none();
             received.replay_from = asks.then(|| state.ask(self.config.first_sequence));
             return Ok(received);
         }
