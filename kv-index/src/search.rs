@@ -23,9 +23,9 @@ use crate::search::prompt::{GALLOP, Prompt};
 impl<const WORDS: usize> Index<WORDS> {
     /// Finds how many leading blocks of `chain` each live pod holds.
     ///
-    /// `chain` is one prompt's block hashes in order. The answer equals [`Index::scan`]'s, holes or not;
-    /// for pods that change meanwhile it is an answer that was right at some moment of the call, with an
-    /// event's blocks taken as coming or going one by one.
+    /// `chain` is one prompt's block hashes in order. The answer equals [`Index::scan`]'s, holes or not. Of pods that
+    /// change meanwhile it counts no block that they did not hold at some moment of the call, and every prefix that they
+    /// held all the while.
     pub fn search(&self, chain: &[BlockHash], matches: &mut Matches<WORDS>) {
         matches.blocks = chain.len();
         self.attempt(chain, matches);

@@ -5,12 +5,12 @@
 mod support;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use kv_index::engine::{EngineFeed, EngineFeedConfig, ReplayForm, Replayed, replay_request};
-use kv_index::{BatchOutcome, BlockSize, ChangeObserver, Config, Event, Index};
+use kv_index::{BatchOutcome, BlockSize, Config, Index};
 
 use support::engine::Engine;
+use support::observer::LossCounter;
 use support::pack::Packer;
 use support::pool::model;
 use support::publisher::{Frames, Publisher};
@@ -166,17 +166,6 @@ fn what_was_missed_since_it_was_asked_is_asked_for_again() {
     );
 }
 
-#[derive(Debug, Default)]
-struct Forgetting(AtomicUsize);
-
-impl ChangeObserver for Forgetting {
-    fn changed(&self, _: &Event<'_>) {}
-
-    fn forgot(&self) {
-        self.0.fetch_add(1, Relaxed);
-    }
-}
-
 /// The engine keeps ten batches: what came before them it holds, and will not announce again.
 #[test]
 fn an_observer_is_told_of_what_came_before_the_first_batch_that_can_be_had() {
@@ -184,7 +173,7 @@ fn an_observer_is_told_of_what_came_before_the_first_batch_that_can_be_had() {
         let (mut engine, index) = (Engine::new(7, 10, ReplayForm::WithTopic), Index::new(Config::default()));
         let index: &Index = &index;
         let pod = index.join("a").expect("room");
-        let observer = Arc::new(Forgetting::default());
+        let observer = Arc::new(LossCounter::default());
         let mut config = Way::ALL[0].config(&engine.pool);
         config.observer = Some(observer.clone());
         let feed = EngineFeed::new(index, pod, config).expect("live");
@@ -192,7 +181,7 @@ fn an_observer_is_told_of_what_came_before_the_first_batch_that_can_be_had() {
         engine.deliver(&feed, &last);
         let frames = engine.publish();
         engine.deliver(&feed, &frames);
-        assert_eq!(observer.0.load(Relaxed), forgets, "of {batches} batches");
+        assert_eq!(observer.count(), forgets, "of {batches} batches");
     }
 }
 

@@ -164,7 +164,7 @@ class Judge:
             seconds, pods = time.monotonic() - began, (await after.state(session))["pods"]
             blocks, batches = [each["blocks"] for each in pods], [each["events"]["batches"] for each in pods]
             print(f"{name}: {known} blocks before, {blocks} after {seconds:.2f} s with {batches} batches replayed", flush=True)
-            if min(blocks) == 0 or max(batches) > 60 or seconds > 1.5:
+            if min(blocks) == 0 or max(batches) > 60 or seconds > 1.0:
                 self.verdicts.append(f"{name}: {blocks} blocks after {seconds:.2f} s and {batches} batches")
             await published.begin(session, [after])
             traffic = Traffic(session, [18100], self.options.seed + 1, 14)

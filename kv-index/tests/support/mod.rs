@@ -3,6 +3,7 @@
 
 #[cfg(feature = "vllm")]
 pub mod engine;
+pub mod observer;
 pub mod pack;
 pub mod pool;
 pub mod publisher;
