@@ -2,6 +2,7 @@
 //! holds in the end what the engine does.
 #![expect(clippy::unwrap_used, reason = "what helps a test may stop it")]
 
+mod copies;
 #[path = "../zmq_engine/mod.rs"]
 mod engine;
 mod faults;
