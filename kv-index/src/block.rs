@@ -94,7 +94,7 @@ pub enum Parent {
     Root,
     /// The block follows this one.
     Block(BlockHash),
-    /// The source did not say. Until it is told, searches ask the pod itself: as exact, but slower.
+    /// The source did not say. The block is found by its hash, as exactly.
     Unknown,
 }
 

@@ -1,25 +1,24 @@
-//! Per-pod cache state: which blocks a pod holds, in which tiers, how many copies, under which parent.
+//! Per-pod cache state: which segments (runs) a pod has a part in, and what is not plain about its blocks.
 //!
-//! Pure bookkeeping behind the pod's lock. A change happens here and among the runs ([`crate::change`]).
+//! Pure bookkeeping behind the pod's lock. What a pod holds of a run is said by the run; a block that is neither speculated, nor
+//! copied, nor located, nor in another tier than GPU memory leaves no trace here. A change happens here and among
+//! the runs ([`crate::change`]).
 
 mod speculated;
-mod strays;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Instant;
 
 use crate::block::BlockHash;
-use crate::cache::strays::Strays;
 use crate::change::Buffers;
 use crate::detail::Detail;
 use crate::digest::Digest;
 use crate::event::{ApplyStats, EventSemantics};
 use crate::feed::{Cursors, Feeds};
-use crate::held::{Held, HeldMap, Spot, State};
 use crate::map::FixedMap;
-use crate::runs::Place;
-use crate::spread::Spread;
+use crate::runs::RunId;
+use crate::state::State;
 use crate::tier::{Location, Tier};
 
 /// Everything the index keeps about one pod.
@@ -28,17 +27,17 @@ use crate::tier::{Location, Tier};
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct PodCache {
-    held: HeldMap,
-    digest: Digest,
-    /// Blocks that several parents were named for.
-    contradicted: usize,
-    /// Whether searches were told to ask the pod itself.
-    pub(crate) known_unlinked: bool,
+    /// Blocks that the pod holds.
+    pub(crate) len: usize,
+    /// Runs that the pod has a part in, and some that it had: see [`PodCache::joined`].
+    runs: Vec<RunId>,
+    /// How long `runs` may grow before it is gone through.
+    most_runs: usize,
+    /// What is not plain about blocks.
+    marks: FixedMap<BlockHash, State>,
     /// Everything that was ever applied.
     pub(crate) totals: ApplyStats,
     pub(crate) buffers: Buffers,
-    /// Blocks that the pod holds apart from what they follow.
-    pub(crate) strays: Strays,
     pub(crate) cursors: Cursors,
     pub(crate) feeds: Feeds,
     details: FixedMap<BlockHash, Detail>,
@@ -53,277 +52,185 @@ pub(crate) struct PodCache {
     pub(crate) clears: u64,
 }
 
-/// A block that left.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Left {
-    /// From its place.
-    Place(Place),
-    /// From among the strays.
-    Stray,
-}
-
-/// What became of one block of a `Removed`.
-#[derive(Clone, Copy, Debug)]
+/// What becomes of one block of a `Removed`, if the pod holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    PodRetired(Left),
+    Leaves,
     Kept,
     Missing,
 }
 
 impl PodCache {
-    /// Of a pod that holds nothing.
-    pub(crate) fn new(spread: Spread) -> Self {
-        Self { held: HeldMap::new(spread), ..Self::default() }
-    }
-
-    /// Makes room for so many more blocks, where that is not too much at once.
-    pub(crate) fn reserve(&mut self, more: usize) {
-        self.held.reserve(more);
-    }
-
-    /// Finds a block, or adds it as one that is yet to be placed: where it is, and whether it was there.
-    #[inline]
-    pub(crate) fn find_or_insert(&mut self, hash: BlockHash, tier: Tier) -> (Spot, bool) {
-        let state = State::default().with_tiers(tier.bit());
-        let (spot, found) = self.held.find_or_insert(hash, Held { place: None, state });
-        if !found {
-            self.digest.add(hash, tier);
+    /// The pod came to have a part in a run. `has` tells whether it still has one.
+    pub(crate) fn joined(&mut self, run: RunId, has: impl Fn(RunId) -> bool) {
+        if self.runs.len() >= self.most_runs.max(FEW) {
+            self.runs.sort_unstable();
+            self.runs.dedup();
+            self.runs.retain(|&run| has(run));
+            self.runs.shrink_to(2 * self.runs.len());
+            self.most_runs = 2 * self.runs.len();
         }
-        (spot, found)
+        self.runs.push(run);
     }
 
-    /// Adds blocks as ones that are yet to be placed, up to the first that is there or takes a second look; how many.
-    pub(crate) fn insert_plain(&mut self, blocks: &[BlockHash], tier: Tier, spots: &mut Vec<Spot>) -> usize {
-        let count = self.held.insert_plain(blocks, State::default().with_tiers(tier.bit()), spots);
-        let mut digest = self.digest;
-        blocks[..count].iter().for_each(|&hash| digest.add(hash, tier));
-        self.digest = digest;
-        count
+    /// Runs that the pod may have a part in, each once.
+    pub(crate) fn runs(&self) -> Vec<RunId> {
+        let mut runs = self.runs.clone();
+        runs.sort_unstable();
+        runs.dedup();
+        runs
     }
 
-    /// Notes where in its tier a held block lies.
-    pub(crate) fn locate(&mut self, spot: Spot, hash: BlockHash, tier: Tier, location: Location) {
-        let mut held = self.held.at(spot);
-        self.detail(hash, &mut held.state).relocate(tier, Some(location));
-        self.held.put(spot, held);
+    /// The runs that the pod may have a part in, to be taken out one by one; some may be there twice.
+    pub(crate) fn runs_left(&mut self) -> &mut Vec<RunId> {
+        &mut self.runs
+    }
+
+    /// Whether blocks that the pod holds and nothing is known of are all there are.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.marks.is_empty()
+    }
+
+    fn state(&self, hash: BlockHash) -> State {
+        self.marks.get(&hash).copied().unwrap_or(State::PLAIN)
+    }
+
+    fn set_state(&mut self, hash: BlockHash, state: State) {
+        if state == State::PLAIN {
+            self.marks.remove(&hash);
+        } else {
+            self.marks.insert(hash, state);
+        }
+    }
+
+    /// A block came that the pod did not hold.
+    pub(crate) fn came(&mut self, hash: BlockHash, tier: Tier, location: Option<Location>) {
+        let mut state = State::default().with_tiers(tier.bit());
+        if location.is_some() {
+            self.detail(hash, &mut state).relocate(tier, location);
+        }
+        self.set_state(hash, state);
     }
 
     /// Counts a copy of a block the pod holds already, or makes a speculated one real.
-    pub(crate) fn add_copy(&mut self, spot: Spot, hash: BlockHash, copy: NewCopy) {
-        let mut held = self.held.at(spot);
-        if held.state.has(State::SPECULATED) {
-            held.state = held.state.without(State::SPECULATED);
-            self.deadlines.remove(&hash);
-        }
-        let count = self.copies(hash, held.state, copy.tier);
+    pub(crate) fn add_copy(&mut self, hash: BlockHash, copy: NewCopy) {
+        let mut state = self.unspeculated(hash);
+        let count = self.copies(hash, state, copy.tier);
         // Copies beyond all counting are not counted, by the digest neither.
         if count == 0 || copy.source == EventSemantics::Copies && count < u32::MAX {
-            self.digest.add(hash, copy.tier);
-            self.set_copies(hash, &mut held.state, copy.tier, count.saturating_add(1));
+            self.set_copies(hash, &mut state, copy.tier, count.saturating_add(1));
         }
         if copy.location.is_some() {
-            self.detail(hash, &mut held.state).relocate(copy.tier, copy.location);
+            self.detail(hash, &mut state).relocate(copy.tier, copy.location);
         }
-        self.held.put(spot, held);
+        self.set_state(hash, state);
     }
 
     /// Makes a held block real with exactly these copies, whatever it had.
-    pub(crate) fn replace(&mut self, spot: Spot, hash: BlockHash, detail: &Detail) {
-        let mut held = self.held.at(spot);
-        if held.state.has(State::SPECULATED) {
-            held.state = held.state.without(State::SPECULATED);
-            self.deadlines.remove(&hash);
-        }
-        for tier in Tier::ALL {
-            let (have, want) = (self.copies(hash, held.state, tier), detail.copies[tier.index()]);
-            self.digest.remove_copies(hash, tier, have);
-            self.digest.add_copies(hash, tier, want);
-        }
+    pub(crate) fn replace(&mut self, hash: BlockHash, detail: &Detail) {
+        let state = self.unspeculated(hash);
         let tiers = (0..4).filter(|&tier| detail.copies[tier] > 0).fold(0, |tiers, tier| tiers | 1 << tier);
-        held.state = held.state.with_tiers(tiers).without(State::DETAILED);
+        let mut state = state.with_tiers(tiers).without(State::DETAILED);
         if detail.is_trivial() {
             self.details.remove(&hash);
         } else {
-            held.state = held.state.with(State::DETAILED);
+            state = state.with(State::DETAILED);
             self.details.insert(hash, detail.clone());
         }
-        self.held.put(spot, held);
+        self.set_state(hash, state);
+    }
+
+    /// A block's state, which is real from now on.
+    fn unspeculated(&mut self, hash: BlockHash) -> State {
+        let state = self.state(hash);
+        if state.has(State::SPECULATED) {
+            self.deadlines.remove(&hash);
+        }
+        state.without(State::SPECULATED)
     }
 
     /// Counts a copy out; a membership source takes all copies of the tier.
     pub(crate) fn remove_copy(&mut self, hash: BlockHash, tier: Tier, source: EventSemantics) -> Outcome {
-        let Some(spot) = self.held.find(hash) else { return Outcome::Missing };
-        let mut held = self.held.at(spot);
-        if let (Some(place), true) = (held.place, held.state == State::default().with_tiers(tier.bit())) {
-            // One copy in one tier and nothing else to know: most blocks are like that.
-            self.held.remove_at(hash, spot);
-            self.digest.remove(hash, tier);
-            return Outcome::PodRetired(Left::Place(place));
-        }
-        let count = self.copies(hash, held.state, tier);
+        let mut state = self.state(hash);
+        let count = self.copies(hash, state, tier);
         if count == 0 {
             return Outcome::Missing;
         }
         let left = if source == EventSemantics::Copies { count - 1 } else { 0 };
-        if left == 0 && held.state.tiers() == tier.bit() {
-            return self.drop_block(hash).map_or(Outcome::Missing, Outcome::PodRetired);
+        if left == 0 && state.tiers() == tier.bit() {
+            self.forget(hash);
+            return Outcome::Leaves;
         }
-        self.digest.remove_copies(hash, tier, count - left);
-        self.set_copies(hash, &mut held.state, tier, left);
-        self.held.put(spot, held);
+        self.set_copies(hash, &mut state, tier, left);
+        self.set_state(hash, state);
         Outcome::Kept
     }
 
-    /// Forgets a block altogether, whatever its copies.
-    pub(crate) fn drop_block(&mut self, hash: BlockHash) -> Option<Left> {
-        let Held { place, state } = self.held.remove(hash)?;
-        if state == State::default().with_tiers(Tier::Gpu.bit()) {
-            self.digest.remove(hash, Tier::Gpu);
-            if let Some(place) = place {
-                return Some(Left::Place(place));
-            }
-        } else if state.has(State::DETAILED) {
-            let detail = self.details.remove(&hash).unwrap_or_default();
-            for tier in Tier::ALL {
-                self.digest.remove_copies(hash, tier, detail.copies[tier.index()]);
-            }
-        } else {
-            for tier in Tier::ALL.into_iter().filter(|tier| state.tiers() & tier.bit() != 0) {
-                self.digest.remove(hash, tier);
-            }
+    /// Forgets what is not plain about a block.
+    pub(crate) fn forget(&mut self, hash: BlockHash) {
+        let Some(state) = self.marks.remove(&hash) else { return };
+        if state.has(State::DETAILED) {
+            self.details.remove(&hash);
         }
         if state.has(State::SPECULATED) {
             self.deadlines.remove(&hash);
         }
-        self.contradicted -= usize::from(state.has(State::CONTRADICTED));
-        Some(place.map_or_else(
-            || {
-                self.strays.remove(hash);
-                Left::Stray
-            },
-            Left::Place,
-        ))
+        if self.marks.is_empty() && self.marks.capacity() > 1024 {
+            (self.marks, self.details) = Default::default();
+        }
     }
 
     /// Forgets everything; the runs that the pod had a part in are for the caller to tell.
     pub(crate) fn clear(&mut self) {
-        self.held.clear();
-        self.details = FixedMap::default();
-        self.deadlines = FixedMap::default();
+        (self.len, self.runs, self.most_runs) = Default::default();
+        (self.marks, self.details, self.deadlines) = Default::default();
         self.expiries = BinaryHeap::new();
-        self.digest = Digest::EMPTY;
-        self.strays = Strays::default();
-        self.contradicted = 0;
         // What a snapshot had is past.
         self.feeds.saved.clear();
         self.clears += 1;
-    }
-
-    /// Places of all blocks, as often as there are blocks, in no order; strays have none.
-    pub(crate) fn places(&self) -> impl Iterator<Item = Place> + '_ {
-        self.held.iter().filter_map(|(_, held)| held.place)
-    }
-
-    /// Every block with its entry.
-    #[cfg(any(test, fuzzing))]
-    pub(crate) fn blocks(&self) -> impl Iterator<Item = (BlockHash, Held)> + '_ {
-        self.held.iter()
-    }
-
-    /// Takes blocks out of a retired pod's map, about `budget` at a time.
-    pub(crate) fn drain_some(&mut self, budget: usize, out: &mut Vec<Held>) {
-        self.held.drain_some(budget, out);
-    }
-
-    #[inline]
-    pub(crate) fn find(&self, hash: BlockHash) -> Option<Spot> {
-        self.held.find(hash)
-    }
-
-    #[inline]
-    pub(crate) fn get(&self, hash: BlockHash) -> Option<Held> {
-        self.held.get(hash)
-    }
-
-    #[inline]
-    pub(crate) fn at(&self, spot: Spot) -> Held {
-        self.held.at(spot)
-    }
-
-    /// Changes when spots found before are void.
-    #[inline]
-    pub(crate) fn moves(&self) -> u64 {
-        self.held.moves()
-    }
-
-    /// The blocks found at these spots have their places now, one behind the other.
-    #[inline]
-    pub(crate) fn set_places(&mut self, spots: &[Spot], first: Place) {
-        self.held.set_places(spots, first);
-    }
-
-    /// A store named another parent for a block than an earlier one did. From now on it goes by its hash alone.
-    pub(crate) fn contradict(&mut self, spot: Spot) {
-        let held = self.held.at(spot);
-        self.contradictions += 1;
-        self.contradicted += 1;
-        self.held.put(spot, Held { state: held.state.with(State::CONTRADICTED), ..held });
-    }
-
-    #[inline]
-    pub(crate) fn prefetch(&self, hash: BlockHash) {
-        self.held.prefetch(hash);
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.held.len()
-    }
-
-    /// Whether runs do not say all there is to say of this pod: nobody told what some block follows, or what was told
-    /// does not fit together.
-    pub(crate) fn is_unlinked(&self) -> bool {
-        self.contradicted > 0 || self.strays.unknown() > 0
     }
 
     pub(crate) fn speculated(&self) -> usize {
         self.deadlines.len()
     }
 
-    pub(crate) fn digest(&self) -> Digest {
-        self.digest
-    }
-
     pub(crate) fn bytes(&self) -> usize {
-        self.held.bytes()
-            + self.strays.bytes()
+        self.runs.capacity() * size_of::<RunId>()
+            + self.marks.capacity() * (size_of::<(BlockHash, State)>() + 1)
             + self.details.capacity() * (size_of::<(BlockHash, Detail)>() + 1)
             + self.deadlines.capacity() * (size_of::<(BlockHash, Instant)>() + 1)
             + self.expiries.capacity() * size_of::<(Instant, u64, BlockHash)>()
     }
 
-    /// Every block the engine really has, after a number that orders blocks by their places.
-    pub(crate) fn real_places(&self) -> impl Iterator<Item = (u64, BlockHash)> + '_ {
-        let real = self.held.iter().filter(|(_, held)| !held.state.has(State::SPECULATED));
-        let order = |at: Place| u64::from(at.run.raw()) << 32 | u64::from(at.offset);
-        real.map(move |(hash, held)| (held.place.map_or(0, order), hash))
+    /// Counts copies of blocks that the pod holds into a digest.
+    pub(crate) fn digest(&self, blocks: &[BlockHash], digest: &mut Digest) {
+        for &hash in blocks {
+            match self.marks.get(&hash) {
+                None => digest.add(hash, Tier::Gpu),
+                Some(&state) => {
+                    Tier::ALL.into_iter().for_each(|tier| digest.add_copies(hash, tier, self.copies(hash, state, tier)))
+                }
+            }
+        }
     }
 
-    /// Every block the engine really has, with its entry and copies.
-    pub(crate) fn real_blocks(&self) -> impl Iterator<Item = (BlockHash, Held, Detail)> + '_ {
-        let real = self.held.iter().filter(|(_, held)| !held.state.has(State::SPECULATED));
-        real.map(|(hash, held)| (hash, held, self.detail_of(hash, held.state)))
-    }
-
-    /// Tiers and copies of a block the pod really holds.
+    /// Tiers and copies of a block that the pod holds; none if it is speculated.
     pub(crate) fn real(&self, hash: BlockHash) -> Option<Detail> {
-        let held = self.held.get(hash).filter(|held| !held.state.has(State::SPECULATED))?;
-        Some(self.detail_of(hash, held.state))
+        let state = self.state(hash);
+        (!state.has(State::SPECULATED)).then(|| self.detail_of(hash, state))
     }
 
-    /// Copies of a block in a tier, as they were counted.
+    /// Copies of a block in a tier, as they were counted; of a block that the pod may not hold one at most.
     #[cfg(feature = "engine")]
     pub(crate) fn copies_of(&self, hash: BlockHash, tier: Tier) -> u32 {
-        self.held.get(hash).map_or(0, |held| self.copies(hash, held.state, tier))
+        self.copies(hash, self.state(hash), tier)
+    }
+
+    /// Blocks of which something is known here: for audits.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn marked(&self) -> impl Iterator<Item = BlockHash> + '_ {
+        self.marks.keys().chain(self.details.keys()).chain(self.deadlines.keys()).copied()
     }
 
     fn copies(&self, hash: BlockHash, state: State, tier: Tier) -> u32 {
@@ -369,3 +276,6 @@ pub(crate) struct NewCopy {
     pub(crate) source: EventSemantics,
     pub(crate) location: Option<Location>,
 }
+
+/// Runs that are not worth going through.
+const FEW: usize = 64;

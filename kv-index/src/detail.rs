@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::held::State;
+use crate::state::State;
 use crate::tier::{Location, Tier};
 
 /// What a block's state byte has no room for.

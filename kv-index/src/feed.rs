@@ -202,6 +202,9 @@ impl<'i, const WORDS: usize> Feed<'i, WORDS> {
     fn offer(&self, batch: &Batch<'_>, gap: OnGap) -> Result<BatchOutcome, PodRetired> {
         self.offer_with(batch.number(), gap, |change| {
             for event in batch.events {
+                change.prefetch(event);
+            }
+            for event in batch.events {
                 change.event(event, self.config.semantics);
             }
         })

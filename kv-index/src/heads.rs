@@ -18,14 +18,14 @@ use crate::block::BlockHash;
 use crate::prefetch::prefetch;
 use crate::reclaim::Pin;
 use crate::runs::RunId;
+use crate::sharded::{CLASSES, Fresh, Line, SHARDS, ShardArray, class_for};
 use crate::spread::Spread;
-use crate::sync::{AtomicPtr, AtomicU64, Mutex, Ordering};
+use crate::sync::{AtomicU64, Mutex, Ordering};
 
 /// The sharded table.
 pub(crate) struct Heads {
-    /// Per shard its buckets, the size class in the low bits of the address: 2 KB that every search
-    /// reads and only a rebuild writes.
-    arrays: Box<[AtomicPtr<Bucket>]>,
+    /// Per shard its buckets: 2 KB that every search reads and only a rebuild writes.
+    arrays: Box<[ShardArray<Bucket>]>,
     spread: Spread,
     writers: Box<[CachePadded<Mutex<Writer>>]>,
 }
@@ -34,7 +34,7 @@ impl Heads {
     pub(crate) fn new(spread: Spread) -> Self {
         Self {
             spread,
-            arrays: (0..SHARDS).map(|_| AtomicPtr::new(tag(allocate(0), 0))).collect(),
+            arrays: (0..SHARDS).map(|_| ShardArray::new()).collect(),
             writers: (0..SHARDS).map(|_| CachePadded::new(Mutex::new(Writer::default()))).collect(),
         }
     }
@@ -55,10 +55,7 @@ impl Heads {
     #[inline]
     pub(crate) fn prefetch(&self, hash: BlockHash) -> Place {
         let place = Place::of(hash, self.spread);
-        // Relaxed: the address is not read through here, and a stale one costs a useless fetch.
-        let tagged = self.arrays[place.shard].load(Ordering::Relaxed);
-        let (buckets, class) = untag(tagged);
-        prefetch(buckets.wrapping_add(place.home(CLASSES[class])));
+        prefetch(self.arrays[place.shard].address(|buckets| place.home(buckets)));
         place
     }
 
@@ -112,9 +109,8 @@ impl Heads {
 
     /// Bytes of all arrays.
     pub(crate) fn bytes(&self) -> usize {
-        let fixed = self.arrays.len() * (size_of::<AtomicPtr<Bucket>>() + size_of::<CachePadded<Mutex<Writer>>>());
-        let arrays: usize = self.arrays.iter().map(|a| CLASSES[untag(a.load(Ordering::Relaxed)).1]).sum();
-        fixed + arrays * size_of::<Bucket>()
+        let fixed = SHARDS * (size_of::<ShardArray<Bucket>>() + size_of::<CachePadded<Mutex<Writer>>>());
+        fixed + self.arrays.iter().map(ShardArray::bytes).sum::<usize>()
     }
 
     /// The most heads a rebuild has moved while it held a shard.
@@ -133,15 +129,8 @@ impl Heads {
     }
 
     #[inline]
-    fn array<'p>(&self, shard: usize, _pin: &'p Pin) -> Array<'p> {
-        // Acquire: makes the keys and runs that `rebuild` wrote visible.
-        let (buckets, class) = untag(self.arrays[shard].load(Ordering::Acquire));
-        let len = CLASSES[class];
-        // SAFETY: (1) the pointer came from `allocate(class)`, which made `len` initialised buckets: every
-        // store to `arrays` tags with the class it allocated. (2) It lives until the pin ends: `rebuild` frees
-        // it only through `Pin::later`, after taking it out of `arrays`, and we were pinned when we loaded it.
-        // (3) Buckets are atomics, so shared access is all anybody needs.
-        Array { buckets: unsafe { std::slice::from_raw_parts(buckets, len) } }
+    fn array<'p>(&self, shard: usize, pin: &'p Pin) -> Array<'p> {
+        Array { buckets: self.arrays[shard].lines(pin) }
     }
 
     /// Keeps the shard's count of live heads, and gives memory back when most have gone.
@@ -150,7 +139,7 @@ impl Heads {
             (true, false) => writer.live += 1,
             (false, true) => {
                 writer.live -= 1;
-                let (_, class) = untag(self.arrays[shard].load(Ordering::Relaxed));
+                let class = self.arrays[shard].class();
                 if class > 0 && writer.live < CLASSES[class] * SLOTS * 3 / 10 {
                     self.rebuild(writer, shard, 0, pin);
                 }
@@ -161,10 +150,10 @@ impl Heads {
 
     /// Moves the shard's live heads to a new array with room for `more`, and publishes it.
     fn rebuild(&self, writer: &mut Writer, shard: usize, more: usize, pin: &Pin) {
-        let class = class_for(writer.live + more);
-        let fresh = allocate(class);
-        // SAFETY: `allocate` made this many initialised buckets, and nobody else knows them yet.
-        let new = Array { buckets: unsafe { std::slice::from_raw_parts(fresh, CLASSES[class]) } };
+        // Filled to 60%, or to 40% while a shard is small and would have to be rebuilt often.
+        let live = writer.live + more;
+        let fresh = Fresh::new(class_for(if live < SMALL { live * 5 / 2 } else { live * 5 / 3 }, SLOTS));
+        let new = Array { buckets: fresh.lines() };
         for bucket in self.array(shard, pin).buckets {
             for (key, run) in bucket.keys.iter().zip(&bucket.runs) {
                 let Some(hash) = stored(key.load(Ordering::Relaxed)) else { break };
@@ -179,22 +168,9 @@ impl Heads {
                 bucket.keys[slot].store(hash.get(), Ordering::Relaxed);
             }
         }
-        // Release: publishes the new buckets; pairs with `array`.
-        let old = self.arrays[shard].swap(tag(fresh, class), Ordering::AcqRel);
+        self.arrays[shard].replace(fresh, pin);
         writer.used = writer.live;
         writer.longest = writer.longest.max(writer.live);
-        // SAFETY: (1) only tagged arrays are stored in `arrays`; (2) the swap took this one out.
-        let garbage = unsafe { Garbage::new(old) };
-        pin.later(move || drop(garbage));
-    }
-}
-
-impl Drop for Heads {
-    fn drop(&mut self) {
-        for array in &self.arrays {
-            // SAFETY: (1) as in `rebuild`; (2) the table ends here, and searches borrow it.
-            drop(unsafe { Garbage::new(array.load(Ordering::Relaxed)) });
-        }
     }
 }
 
@@ -273,6 +249,13 @@ impl<'p> Array<'p> {
     }
 }
 
+impl Line for Bucket {
+    fn vacant() -> Self {
+        let vacant = || std::array::from_fn(|_| AtomicU64::new(VACANT));
+        Self { keys: vacant(), runs: vacant() }
+    }
+}
+
 /// Where a hash lives: the shard from the top byte of its spread, the bucket from what follows.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
@@ -294,51 +277,6 @@ impl Place {
     }
 }
 
-/// An array no search can reach any more.
-struct Garbage(*mut Bucket);
-
-// SAFETY: it is the array's only owner, and buckets are atomics.
-unsafe impl Send for Garbage {}
-
-impl Garbage {
-    /// Takes a tagged array over; it is freed on drop.
-    ///
-    /// # Safety
-    ///
-    /// 1. The pointer is `tag(allocate(class), class)` for some class.
-    /// 2. It is handed over once, and searches that began after that do not find it.
-    unsafe fn new(tagged: *mut Bucket) -> Self {
-        Self(tagged)
-    }
-}
-
-impl Drop for Garbage {
-    fn drop(&mut self) {
-        let (buckets, class) = untag(self.0);
-        let slice = std::ptr::slice_from_raw_parts_mut(buckets.cast_mut(), CLASSES[class]);
-        // SAFETY: by (1) of `new`, `allocate(class)` leaked exactly this boxed slice; by (2) nobody else owns it, and
-        // `rebuild` drops it through `Pin::later`, when the searches that may have found it are over.
-        drop(unsafe { Box::from_raw(slice) });
-    }
-}
-
-/// A leaked array of the class, all vacant, owned by whoever makes a `Garbage` of it.
-fn allocate(class: usize) -> *const Bucket {
-    let vacant = || std::array::from_fn(|_| AtomicU64::new(VACANT));
-    let buckets: Box<[Bucket]> = (0..CLASSES[class]).map(|_| Bucket { keys: vacant(), runs: vacant() }).collect();
-    Box::into_raw(buckets).cast_const().cast()
-}
-
-fn tag(buckets: *const Bucket, class: usize) -> *mut Bucket {
-    buckets.map_addr(|address| address | class).cast_mut()
-}
-
-#[inline]
-fn untag(tagged: *mut Bucket) -> (*const Bucket, usize) {
-    let class = tagged.addr() & (CLASS_COUNT - 1);
-    (tagged.map_addr(|address| address & !(CLASS_COUNT - 1)).cast_const(), class)
-}
-
 fn stored(key: u64) -> Option<BlockHash> {
     (key != VACANT).then(|| BlockHash::new(key))
 }
@@ -348,39 +286,12 @@ fn limit(len: usize) -> usize {
     len * SLOTS * 4 / 5
 }
 
-/// The smallest class that `live` heads fill to at most 60%, or to 40% while a shard is small and would have to
-/// be rebuilt often.
-fn class_for(live: usize) -> usize {
-    let fifths = if live < SMALL { 2 } else { 3 };
-    CLASSES.iter().position(|len| len * SLOTS * fifths / 5 >= live).unwrap_or(CLASS_COUNT - 1)
-}
-
-#[cfg(not(all(test, routing_loom)))]
-const SHARDS: usize = 256;
-#[cfg(all(test, routing_loom))]
-const SHARDS: usize = 1;
-
 const SLOTS: usize = 4;
 /// Heads of a shard up to which it grows in larger steps.
 const SMALL: usize = 48;
 const VACANT: u64 = 0;
 /// What the slot of a head says that has no run any more.
 const ABSENT: u64 = 0;
-
-/// A class fits in the address bits that a bucket's alignment leaves zero.
-const CLASS_COUNT: usize = align_of::<Bucket>();
-
-/// Buckets by size class: each a quarter more than the one before, up to two million.
-const CLASSES: [usize; CLASS_COUNT] = {
-    let mut classes = [1; CLASS_COUNT];
-    let mut class = 1;
-    while class < CLASS_COUNT {
-        let before = classes[class - 1];
-        classes[class] = before + if before < 4 { 1 } else { before / 4 };
-        class += 1;
-    }
-    classes
-};
 
 #[cfg(all(test, routing_loom))]
 mod loom_tests;

@@ -12,7 +12,6 @@ use crate::digest::Digest;
 use crate::due::Due;
 use crate::error::{JoinError, PodRetired};
 use crate::event::{ApplyStats, Event, EventSemantics, Stored};
-use crate::heads::Heads;
 use crate::pod::{Pod, PodId};
 use crate::podset::{DEFAULT_POD_WORDS, PodSet};
 use crate::reclaim::pin;
@@ -24,8 +23,8 @@ use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 
 /// Which pods hold which blocks, and how much of a prompt each of them holds.
 ///
-/// Shared by reference between threads: searches take no lock but those of pods on the [slow path](crate::PodStats::slow_path),
-/// writers lock one pod and, for a moment, the runs that they change. `WORDS` is the width of a [`PodSet`].
+/// Shared by reference between threads: searches take no lock, but where pods [contradict](crate::Stats::parent_conflicts) each other
+/// or are on the [slow path](crate::PodStats::slow_path); writers lock one pod and, for a moment, the runs that they change. `WORDS` is the width of a [`PodSet`].
 ///
 /// # Examples
 ///
@@ -47,14 +46,10 @@ use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 pub struct Index<const WORDS: usize = DEFAULT_POD_WORDS> {
     pub(crate) config: Config,
     pub(crate) registry: Registry<WORDS>,
-    pub(crate) heads: Heads,
-    pub(crate) spread: Spread,
     pub(crate) runs: Runs<WORDS>,
     /// Distinct blocks, rooms taken for blocks about to be entered included.
     pub(crate) blocks: CachePadded<AtomicU64>,
     pods: Box<[CachePadded<Mutex<PodCache>>]>,
-    /// Pods with blocks that the runs do not say all of: searches ask the pod.
-    unlinked: SharedPodSet<WORDS>,
     /// Pods with blocks that nobody has confirmed, and perhaps some that no longer have any.
     speculating: SharedPodSet<WORDS>,
     /// When each pod's next speculated block is due.
@@ -68,16 +63,12 @@ impl<const WORDS: usize> Index<WORDS> {
     #[must_use]
     pub fn new(config: Config) -> Self {
         let pods = config.max_pods.min(PodSet::<WORDS>::CAPACITY).min(Config::MAX_PODS);
-        let spread = Spread::new(config.hash_seed);
         Self {
             config: Config { max_pods: pods, ..config.max_blocks(config.max_blocks) },
             registry: Registry::new(pods),
-            heads: Heads::new(spread),
-            spread,
-            runs: Runs::new(),
+            runs: Runs::new(Spread::new(config.hash_seed)),
             blocks: CachePadded::new(AtomicU64::new(0)),
-            pods: (0..pods).map(|_| CachePadded::new(Mutex::new(PodCache::new(spread)))).collect(),
-            unlinked: SharedPodSet::new(),
+            pods: (0..pods).map(|_| CachePadded::new(Mutex::new(PodCache::default()))).collect(),
             speculating: SharedPodSet::new(),
             due: Due::new(pods),
             past: Mutex::new(Past::default()),
@@ -215,13 +206,19 @@ impl<const WORDS: usize> Index<WORDS> {
         step
     }
 
-    /// The digest of what the pod's engine reported, speculation left out.
+    /// The digest of what the pod's engine reported, speculation left out. Takes time in proportion to the pod's blocks.
     ///
     /// # Errors
     ///
     /// When the pod is retired.
     pub fn digest(&self, pod: Pod) -> Result<Digest, PodRetired> {
-        Ok(self.cache(pod)?.digest())
+        let (cache, pin) = (self.cache(pod)?, pin());
+        let _still = self.runs.hold_still();
+        let mut digest = Digest::EMPTY;
+        for run in cache.runs() {
+            self.runs.for_held(pod.id(), run, &pin, |_, _, blocks| cache.digest(blocks, &mut digest));
+        }
+        Ok(digest)
     }
 
     /// Locks a live pod's cache.
@@ -241,7 +238,7 @@ impl<const WORDS: usize> Index<WORDS> {
         self.pods[id.index()].lock()
     }
 
-    /// Gives room back that blocks left or did not need; what was used may be less than nothing, where strays found a place.
+    /// Gives room back that blocks left or did not need.
     pub(crate) fn give_back(&self, taken: usize, used: isize) {
         let less = taken as i64 - used as i64;
         if less != 0 {
@@ -262,17 +259,6 @@ impl<const WORDS: usize> Index<WORDS> {
                 Err(now) => taken = now,
             }
         }
-    }
-
-    /// Pods that searches ask for themselves.
-    #[inline]
-    pub(crate) fn unlinked(&self) -> PodSet<WORDS> {
-        self.unlinked.get()
-    }
-
-    /// Says whether searches ask a pod, whose lock the caller holds, for itself.
-    pub(crate) fn set_unlinked(&self, pod: PodId, unlinked: bool) {
-        if unlinked { self.unlinked.insert(pod) } else { self.unlinked.remove(pod) }
     }
 }
 

@@ -27,9 +27,11 @@
 //!   three times at most: so only for a pod that changes on and on may two such stretches be of two moments
 //!   (`model::tests::the_index_agrees_with_the_model`, `tests/stress.rs`, `loom_tests`).
 //! - A search waits for no writer, takes no lock and writes no shared memory (`heads`, `runs`: the loom tests). The
-//!   exception are pods with blocks whose parent is unknown or in conflict ([`Stats::slow_path_pods`]): these are
-//!   searched under their lock. A warm search allocates nothing
-//!   (`tests/allocations.rs`).
+//!   exception are pods that did not say what some block follows ([`Stats::slow_path_pods`]), and segments that pods contradict each
+//!   other about: where a pod stops there, the block is looked up, and a segment with detached spans locked for a moment. A
+//!   warm search allocates nothing (`tests/allocations.rs`).
+//! - Whatever one pod says, answers about every other are right; contradictions are counted by pod
+//!   ([`PodStats::parent_conflicts`], `model::tests`, whose traces lie).
 //! - Membership sources may repeat themselves per block, numbered ones per batch: nothing is counted twice
 //!   (`feed::tests`).
 //! - A retired pod is in no later search; its id is used again only when nothing of it is left, under a new
@@ -70,6 +72,7 @@ mod change;
 mod config;
 mod detail;
 mod digest;
+mod directory;
 mod due;
 #[cfg(feature = "engine")]
 pub mod engine;
@@ -77,7 +80,6 @@ mod error;
 mod event;
 mod feed;
 mod heads;
-mod held;
 mod index;
 mod locate;
 #[cfg(all(test, routing_loom))]
@@ -98,10 +100,12 @@ mod reconcile;
 mod registry;
 mod runs;
 mod search;
+mod sharded;
 mod shared;
 mod slab;
 mod snapshot;
 mod spread;
+mod state;
 mod stats;
 mod sweep;
 mod sync;

@@ -4,6 +4,7 @@ use crate::block::BlockHash;
 use crate::error::PodRetired;
 use crate::index::Index;
 use crate::pod::Pod;
+use crate::reclaim::pin;
 use crate::tier::{Location, Tier};
 
 /// Leading blocks of a chain that lie together in one tier of a pod.
@@ -31,10 +32,14 @@ impl<const WORDS: usize> Index<WORDS> {
     /// When the pod is retired.
     pub fn locate(&self, pod: Pod, chain: &[BlockHash], runs: &mut Vec<TierSpan>) -> Result<usize, PodRetired> {
         runs.clear();
-        let cache = self.cache(pod)?;
+        let (cache, pin) = (self.cache(pod)?, pin());
         let mut depth = 0;
-        for &hash in chain {
-            let Some(detail) = cache.real(hash) else { break };
+        let mut held = 0;
+        for (at, &hash) in chain.iter().enumerate() {
+            if at == held {
+                held += self.runs.stride(pod.id(), &chain[at..], &pin);
+            }
+            let Some(detail) = cache.real(hash).filter(|_| at < held) else { break };
             for tier in Tier::ALL {
                 if detail.copies[tier.index()] > 0 {
                     let location = detail.locations.iter().find(|(t, _)| *t == tier).map(|(_, l)| *l);

@@ -15,11 +15,12 @@ use crate::{
 pub(crate) fn model(check: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(2);
+    builder.max_branches = 10_000;
     builder.check(check);
 }
 
 fn index(pods: usize) -> Arc<Index<1>> {
-    Arc::new(Index::new(Config::default().max_pods(pods)))
+    Arc::new(Index::new(Config::default().max_pods(pods).hash_seed(0)))
 }
 
 fn store(index: &Index<1>, pod: Pod, blocks: &[BlockHash]) -> bool {
@@ -92,6 +93,25 @@ fn loom_search_against_a_hole_that_goes() {
         };
         remove(&chain[2..3]);
         searcher.join().unwrap();
+    });
+}
+
+/// What a pod holds all the while is found, though a run becomes part of the one before it.
+#[test]
+fn loom_search_against_a_merge() {
+    model(|| {
+        let index = index(3);
+        let pods = ["quiet", "busy", "short"].map(|name| index.join(name).unwrap());
+        pods.iter().for_each(|&pod| assert!(store(&index, pod, &CHAIN[..1])));
+        store(&index, pods[0], &CHAIN);
+        assert_eq!(index.stats().segments, 2);
+        let searcher = {
+            let index = Arc::clone(&index);
+            thread::spawn(move || assert_eq!(depth(&index, &CHAIN, pods[0]), 2))
+        };
+        store(&index, pods[1], &CHAIN);
+        searcher.join().unwrap();
+        assert_eq!(index.stats().segments, 1);
     });
 }
 

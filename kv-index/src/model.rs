@@ -1,11 +1,11 @@
 //! Reference model: the simplest single-threaded code that states what the index promises. For tests and fuzzing.
 //!
 //! Pods are maps from block to copies. A search looks at one block after the other. Nothing here knows about
-//! runs, islands or shards; whatever events come in whatever order, the index must agree. What a block follows
-//! matters for one thing: a *stray*, held apart from what it follows, counts for itself where blocks are counted.
+//! runs, islands or shards, nor about what a block follows; whatever events come in whatever order, the index must agree.
 
 mod audit;
 mod decode;
+mod events;
 mod ops;
 #[cfg(all(test, not(routing_loom)))]
 mod tests;
@@ -19,7 +19,7 @@ pub use ops::{Change, Op, Order, Prompt, Told, replay};
 
 use crate::{
     ApplyStats, Batch, BatchOutcome, BlockHash, Config, Cursor, Digest, Event, EventSemantics, FeedConfig, Inventory,
-    InventoryBlock, Parent, StreamId, Tier,
+    InventoryBlock, StreamId, Tier,
 };
 
 /// Everything the index promises to know.
@@ -41,9 +41,6 @@ pub struct ModelPod {
 #[derive(Clone, Debug, Default)]
 struct Entry {
     copies: [u32; 4],
-    /// What the block was last said to follow, and whether the pod held that when it learned so, and so on up.
-    parent: Option<Parent>,
-    linked: bool,
     /// Set while nobody has confirmed the block.
     deadline: Option<Instant>,
 }
@@ -86,9 +83,8 @@ impl Model {
     /// Distinct blocks that anybody holds, retired pods included.
     #[must_use]
     pub fn distinct(&self) -> usize {
-        let entries = || self.pods.values().chain(&self.unswept).flat_map(|pod| &pod.blocks);
-        let linked: BTreeSet<_> = entries().filter(|(_, entry)| entry.linked).map(|(hash, _)| hash).collect();
-        linked.len() + entries().filter(|(_, entry)| !entry.linked).count()
+        let hashes = self.pods.values().chain(&self.unswept).flat_map(|pod| pod.blocks.keys());
+        hashes.collect::<BTreeSet<_>>().len()
     }
 
     /// Blocks a pod holds.
@@ -125,7 +121,7 @@ impl Model {
         let mut applied = ApplyStats::default();
         match event {
             Event::Stored(stored) => {
-                self.enter(name, &follow(stored.parent, stored.blocks), &mut applied, |entry| {
+                self.enter(name, stored.blocks, &mut applied, |entry| {
                     entry.deadline = None;
                     let copies = &mut entry.copies[stored.tier.index()];
                     if *copies == 0 || source == EventSemantics::Copies {
@@ -160,7 +156,7 @@ impl Model {
     /// Lets a chain be found until a deadline.
     pub fn speculate(&mut self, name: &str, chain: &[BlockHash], deadline: Instant) -> ApplyStats {
         let mut applied = ApplyStats::default();
-        self.enter(name, &follow(Parent::Root, chain), &mut applied, |entry| {
+        self.enter(name, chain, &mut applied, |entry| {
             if entry.copies == [0; 4] {
                 entry.deadline = Some(entry.deadline.map_or(deadline, |old| old.max(deadline)));
             }
@@ -191,12 +187,10 @@ impl Model {
                 continue;
             }
             let mut copies = [0; 4];
-            let mut parent = Parent::Unknown;
             for listed in inventory.iter().filter(|b| b.hash == block.hash && b.copies > 0) {
                 copies[listed.tier.index()] += listed.copies;
-                parent = if parent == Parent::Unknown { listed.parent } else { parent };
             }
-            self.enter(name, &[(block.hash, parent)], &mut applied, |entry| {
+            self.enter(name, &[block.hash], &mut applied, |entry| {
                 (entry.copies, entry.deadline) = (copies, None);
             });
         }
@@ -273,8 +267,6 @@ impl Model {
         self.unswept.clear();
         for pod in self.pods.values_mut() {
             pod.blocks.retain(|_, entry| entry.deadline.is_none());
-            pod.blocks.values_mut().for_each(|entry| entry.linked = false);
-            pod.link();
         }
     }
 
@@ -284,66 +276,24 @@ impl Model {
     }
 
     /// Adds blocks in order, up to the first that does not fit.
-    fn enter(
-        &mut self,
-        name: &str,
-        blocks: &[(BlockHash, Parent)],
-        applied: &mut ApplyStats,
-        mut add: impl FnMut(&mut Entry),
-    ) {
-        for (i, &(hash, parent)) in blocks.iter().enumerate() {
-            // No block follows itself.
-            let parent = if parent == Parent::Block(hash) { Parent::Unknown } else { parent };
-            let linked = |pod: &ModelPod| pod.blocks.get(&hash).is_some_and(|entry| entry.linked);
-            let known = self.pods.values().chain(&self.unswept).any(linked);
-            let full = self.distinct() >= self.config.max_blocks;
+    fn enter(&mut self, name: &str, blocks: &[BlockHash], applied: &mut ApplyStats, mut add: impl FnMut(&mut Entry)) {
+        for (i, &hash) in blocks.iter().enumerate() {
+            let known = self.pods.values().chain(&self.unswept).any(|pod| pod.blocks.contains_key(&hash));
+            let full = self.distinct() >= self.config.max_blocks && !known;
             let pod = self.pods.get_mut(name).expect("live");
             if let Some(entry) = pod.blocks.get_mut(&hash) {
                 applied.already_held += 1;
                 add(entry);
-                if !entry.linked && entry.parent == Some(Parent::Unknown) {
-                    entry.parent = Some(parent);
-                }
-                pod.link();
                 continue;
             }
-            let links = pod.links(parent);
-            if pod.blocks.len() >= self.config.max_blocks_per_pod || (full && !(known && links)) {
+            if pod.blocks.len() >= self.config.max_blocks_per_pod || full {
                 applied.refused += blocks.len() - i;
                 return;
             }
             applied.stored += 1;
-            add(pod.blocks.entry(hash).or_insert(Entry { parent: Some(parent), ..Entry::default() }));
-            pod.link();
+            add(pod.blocks.entry(hash).or_default());
         }
     }
-}
-
-impl ModelPod {
-    /// Whether what follows `parent` is no stray.
-    fn links(&self, parent: Parent) -> bool {
-        match parent {
-            Parent::Root => true,
-            Parent::Block(parent) => self.blocks.get(&parent).is_some_and(|entry| entry.linked),
-            Parent::Unknown => false,
-        }
-    }
-
-    /// Strays whose parent is there and no stray are none either.
-    fn link(&mut self) {
-        loop {
-            let mut stray = self.blocks.iter().filter(|(_, entry)| !entry.linked);
-            let found = stray.find(|(_, entry)| entry.parent.is_some_and(|parent| self.links(parent)));
-            let Some(hash) = found.map(|(hash, _)| *hash) else { return };
-            self.blocks.get_mut(&hash).expect("found").linked = true;
-        }
-    }
-}
-
-/// Each block with what it follows.
-fn follow(parent: Parent, blocks: &[BlockHash]) -> Vec<(BlockHash, Parent)> {
-    let parents = std::iter::once(parent).chain(blocks.iter().map(|hash| Parent::Block(*hash)));
-    blocks.iter().copied().zip(parents).collect()
 }
 
 /// Runs any bytes as a trace, half of them in narrow bounds: the fuzz target, and the replay of its findings.

@@ -66,10 +66,13 @@ impl<const WORDS: usize> Change<'_, WORDS> {
     /// Makes the pod's blocks those of the inventory. A block of both is there all the while.
     pub(crate) fn reconcile(&mut self, inventory: &[InventoryBlock]) {
         let mut wanted = gather(inventory);
-        // Along the runs, and not in the map's own order: what is left of a map that is emptied from one end crowds there.
-        let mut lost: Vec<_> = self.cache().real_places().filter(|(_, hash)| !wanted.contains_key(hash)).collect();
-        lost.sort_unstable();
-        self.drop_blocks(lost.iter().map(|(_, hash)| *hash));
+        let mut lost = Vec::new();
+        self.for_real(|hash| {
+            if !wanted.contains_key(&hash) {
+                lost.push(hash);
+            }
+        });
+        self.drop_blocks(&lost);
         self.commit();
         // In the inventory's order, each block once.
         for block in inventory {

@@ -1,37 +1,48 @@
 //! Path-compressed segments of the block tree (runs): consecutive blocks of one chain, and which pods hold them.
 //!
-//! Every block that a pod came to hold together with what it follows lies in exactly one run: as its first block, its
-//! *head*, which [`Heads`] finds, or right behind its parent. So a search looks up heads only: it reads a run, sees
-//! how far the run agrees with its chain, and looks up the next block as the head of the next run. Hashes being
-//! cumulative, a run whose last hash is on the chain lies on it whole.
+//! Every block lies in a run: as its first block, its *head*, which [`Heads`] finds, or behind what it follows. So a search
+//! looks up heads only: it reads a run, sees how far the run agrees with its chain, and looks up the next block as the head of
+//! the next run. Hashes being cumulative, a run whose last hash is on the chain lies on it whole. Writers find a block by
+//! the [`Directory`], which has every place of every run.
 //!
-//! Nothing is ever split or merged, so that a pod may keep a block's place for as long as it holds the block. A chain
-//! that leaves a run in its middle goes on in a run of its own; a block that nobody holds any more in the
-//! middle of a run keeps its place there.
+//! A block that nobody holds any more in the middle of a run keeps its place there. A chain that leaves a run in its middle goes
+//! on in a run of its own; where a run goes on in one that the same pods hold, the two become one.
 //!
-//! The rule that must never break: **a block is in one place**. A place for a block is made under the lock of the run
-//! that its parent is in, or by the table of heads if it has none; see [`placing`].
+//! The rules that must never break:
+//! - **A pod holds a block in one place.**
+//! - A block has one place, or one as a head and one in the middle of a run. Both runs are *doubled* then, said before the second
+//!   place can be seen: a search that loses a pod in such a run looks the block up. That happens where pods contradict each
+//!   other about what a block follows; see [`placing`].
 
+mod chunks;
+mod entering;
 mod holders;
 mod islands;
+mod leaving;
+mod look;
+mod merging;
 mod placing;
 mod run;
 
+pub(crate) use leaving::Span;
+pub(crate) use merging::WAITING;
 pub(crate) use placing::{Anchor, Take, Taken};
 pub(crate) use run::View;
 
-#[cfg(any(test, fuzzing))]
-use crate::block::BlockHash;
-use crate::block::Parent;
+use crate::block::{BlockHash, Parent};
+use crate::directory::Directory;
 use crate::heads::Heads;
 use crate::pod::PodId;
+use crate::podset::PodSet;
 use crate::reclaim::Pin;
+use crate::runs::chunks::Chunks;
 use crate::runs::run::{Run, Writing};
-use crate::slab::Slab;
-use crate::sync::{AtomicU64, Mutex, Ordering};
+use crate::shared::SharedPodSet;
+use crate::spread::Spread;
+use crate::sync::{AtomicU64, Ordering};
 
 /// The name of a run. Never zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RunId(u32);
 
 impl RunId {
@@ -40,6 +51,11 @@ impl RunId {
 
     pub(crate) const fn from_raw(raw: u32) -> Option<Self> {
         if raw == 0 { None } else { Some(Self(raw)) }
+    }
+
+    /// The name in the low bits of a word, which is not that of nothing.
+    pub(crate) const fn from_low_bits(word: u64) -> Self {
+        Self((word & ((1 << Self::BITS) - 1)) as u32)
     }
 
     pub(crate) const fn raw(self) -> u32 {
@@ -54,41 +70,53 @@ pub(crate) struct Place {
     pub(crate) offset: u32,
 }
 
-/// Consecutive blocks of a run.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Span {
-    pub(crate) run: RunId,
-    pub(crate) from: u32,
-    pub(crate) to: u32,
+impl Place {
+    pub(crate) fn plus(self, blocks: usize) -> Self {
+        Self { offset: self.offset + blocks as u32, ..self }
+    }
 }
 
 /// Every run.
 #[derive(Debug)]
 pub(crate) struct Runs<const W: usize> {
-    slab: Slab<Run<W>, FIRST>,
-    ids: Mutex<Ids>,
+    pub(crate) heads: Heads,
+    pub(crate) directory: Directory,
+    store: Chunks<Run<W>>,
+    /// Stands for every run that is gone: it has no blocks.
+    nobody: Run<W>,
+    /// Runs that were ever made, so that one which is made anew under an id is told from the one before.
+    births: AtomicU64,
+    /// Pods that hold a block in the middle of a run without having said that it follows what is before it there: searches look up
+    /// where they stop.
+    loose: SharedPodSet<W>,
     /// Stretches that a pod holds behind a block that it lacks, over all runs.
     islands: AtomicU64,
-    /// Runs that begin behind a block which may be nowhere, or have come anew. While there are none, a block whose
-    /// parent is new is new too, and nobody has to look it up.
-    orphans: AtomicU64,
+    /// Walks from run to run that are under way: nothing is merged meanwhile.
+    walks: AtomicU64,
     /// Bytes of the runs' own arrays.
     array_bytes: AtomicU64,
 }
 
-#[derive(Debug, Default)]
-struct Ids {
-    free: Vec<u32>,
-    made: u32,
+/// Nothing is merged while there is one.
+pub(crate) struct Still<'a>(&'a AtomicU64);
+
+impl Drop for Still<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 impl<const W: usize> Runs<W> {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(spread: Spread) -> Self {
         Self {
-            slab: Slab::new(),
-            ids: Mutex::new(Ids::default()),
+            heads: Heads::new(spread),
+            directory: Directory::new(spread),
+            store: Chunks::new(),
+            nobody: Run::new(0),
+            births: AtomicU64::new(1),
+            loose: SharedPodSet::new(),
             islands: AtomicU64::new(0),
-            orphans: AtomicU64::new(0),
+            walks: AtomicU64::new(0),
             array_bytes: AtomicU64::new(0),
         }
     }
@@ -96,83 +124,81 @@ impl<const W: usize> Runs<W> {
     /// Looks at a run.
     #[inline]
     pub(crate) fn view<'p>(&'p self, run: RunId, pin: &'p Pin) -> View<'p, W> {
-        self.run(run).view(pin)
+        self.run(run, pin).view(pin)
     }
 
     /// Whether nothing was published in a run since this version.
     #[inline]
-    pub(crate) fn is_at(&self, run: RunId, version: u64) -> bool {
-        self.run(run).is_at(version)
+    pub(crate) fn is_at(&self, run: RunId, version: u64, pin: &Pin) -> bool {
+        self.run(run, pin).is_at(version)
     }
 
     /// Asks for a run's lines ahead of their use.
     #[inline]
-    pub(crate) fn prefetch(&self, run: RunId) {
-        let at = std::ptr::from_ref(self.run(run)).cast::<u8>();
-        (0..size_of::<Run<W>>()).step_by(64).for_each(|line| crate::prefetch::prefetch(at.wrapping_add(line)));
+    pub(crate) fn prefetch(&self, run: RunId, pin: &Pin) {
+        self.run(run, pin).prefetch();
     }
 
-    /// A pod lost spans of one run, in order; how many of their blocks nobody holds any more.
-    pub(crate) fn remove(&self, heads: &Heads, pod: PodId, spans: &[Span], pin: &Pin) -> usize {
-        let (mut rest, mut gone) = (spans, 0);
-        while let Some((&Span { run, from, to }, before)) = rest.split_last() {
-            if !self.run(run).shorten_own(pod, from, to) {
-                let mut writing = self.lock(run, pin);
-                let islands = writing.holders.islands();
-                gone += rest.iter().map(|span| writing.holders.remove(pod, span.from, span.to)).sum::<u32>();
-                self.finish(heads, run, writing, islands, pin);
-                break;
-            }
-            (rest, gone) = (before, gone + to - from);
-        }
-        gone as usize
+    /// Looks at all of a run: asks for its lines before it reads the first.
+    #[inline]
+    pub(crate) fn view_whole<'p>(&'p self, run: RunId, pin: &'p Pin) -> View<'p, W> {
+        let run = self.run(run, pin);
+        run.prefetch();
+        run.view(pin)
     }
 
-    /// A pod lost all it had in a run; how many blocks nobody holds any more. Does nothing if it had nothing.
-    pub(crate) fn drop_pod(&self, heads: &Heads, pod: PodId, run: RunId, pin: &Pin) -> usize {
-        let mut writing = self.lock(run, pin);
-        let before = writing.holders.islands();
-        if !writing.holders.has(pod) {
-            return 0;
-        }
-        let gone = writing.holders.drop_pod(pod);
-        self.finish(heads, run, writing, before, pin);
-        gone as usize
+    /// Pods whose places say less than they hold.
+    #[inline]
+    pub(crate) fn loose(&self) -> PodSet<W> {
+        self.loose.get()
     }
 
-    /// What the block at a place that some pod holds follows.
-    pub(crate) fn parent(&self, at: Place, pin: &Pin) -> Parent {
-        let run = self.lock(at.run, pin);
-        let parent = if at.offset == 0 { run.parent() } else { Some(run.hash(at.offset as usize - 1)) };
-        parent.map_or(Parent::Root, Parent::Block)
+    pub(crate) fn set_loose(&self, pod: PodId) {
+        self.loose.insert(pod);
     }
 
-    /// Publishes a run that pods left, or frees it if nobody holds any of it; it had so many `islands`.
-    fn finish(&self, heads: &Heads, id: RunId, mut writing: Writing<'_, W>, islands: usize, pin: &Pin) {
-        self.count_islands(islands, writing.holders.islands());
-        let len = writing.holders.len();
-        let family = writing.family();
-        if len == 0 || family.orphans_at(len) {
-            // Relaxed, and before the blocks can be seen to be gone: whoever sees that, under this run's lock or by
-            // the head that is removed below, sees the orphans too.
-            self.orphans.fetch_add(std::mem::take(&mut family.children).into(), Ordering::Relaxed);
-            family.life = family.life.wrapping_add(1);
-        }
-        if len > 0 {
-            return writing.publish();
-        }
-        if let Some(head) = writing.head() {
-            heads.remove(head, pin);
-        }
-        let parent = writing.family().parent.take();
-        writing.publish();
-        drop(writing);
-        self.give_back(id);
-        if let Some((parent, life)) = parent {
-            if !self.run(parent).lose_child(life) {
-                self.orphans.fetch_sub(1, Ordering::Relaxed);
+    /// The pod holds nothing any more.
+    pub(crate) fn unset_loose(&self, pod: PodId) {
+        self.loose.remove(pod);
+    }
+
+    /// Whether the block at a place is this one.
+    #[inline]
+    pub(crate) fn is_there(&self, at: Place, hash: BlockHash, pin: &Pin) -> bool {
+        loop {
+            let view = self.view(at.run, pin);
+            let there = view.is_at(at.offset, hash);
+            if view.is_current() {
+                return there;
             }
         }
+    }
+
+    /// Keeps every block in its run until the guard is dropped, so that a walk from run to run meets each once.
+    pub(crate) fn hold_still(&self) -> Still<'_> {
+        // SeqCst, and before the first run is locked: who merges that one later sees it.
+        self.walks.fetch_add(1, Ordering::SeqCst);
+        Still(&self.walks)
+    }
+
+    /// Hands out what a pod holds of a run: where each stretch begins, what that follows, and its blocks.
+    pub(crate) fn for_held(&self, pod: PodId, id: RunId, pin: &Pin, mut each: impl FnMut(Place, Parent, &[BlockHash])) {
+        let run = self.lock(id, pin);
+        for (from, to) in run.holders.held(pod, 0, run.holders.len()) {
+            let parent = match from {
+                // Of what others said nobody knows whether this pod did.
+                0 if run.is_apart() => Parent::Unknown,
+                0 => run.parent(),
+                _ => Parent::Block(run.hash(from as usize - 1)),
+            };
+            let blocks: Vec<BlockHash> = (from..to).map(|at| run.hash(at as usize)).collect();
+            each(Place { run: id, offset: from }, parent, &blocks);
+        }
+    }
+
+    /// Whether a pod has a part in a run.
+    pub(crate) fn has(&self, pod: PodId, run: RunId, pin: &Pin) -> bool {
+        self.lock(run, pin).holders.has(pod)
     }
 
     fn count_islands(&self, before: usize, after: usize) {
@@ -184,24 +210,19 @@ impl<const W: usize> Runs<W> {
 
     /// Runs in use.
     pub(crate) fn len(&self) -> usize {
-        let ids = self.ids.lock();
-        ids.made as usize - ids.free.len()
-    }
-
-    /// Ids given out so far, from 1 on.
-    pub(crate) fn made(&self) -> u32 {
-        self.ids.lock().made
+        self.store.len()
     }
 
     pub(crate) fn islands(&self) -> usize {
         self.islands.load(Ordering::Relaxed) as usize
     }
 
-    /// Bytes of all runs, arrays of hashes included.
+    /// Bytes of all runs, arrays of hashes and tables included.
     pub(crate) fn bytes(&self) -> usize {
         // Relaxed: a sum that publishes nothing.
         let arrays = self.array_bytes.load(Ordering::Relaxed) as usize;
-        arrays + self.slab.bytes() + self.ids.lock().free.capacity() * 4
+        let tables = self.heads.bytes() + self.directory.bytes();
+        arrays + tables + self.store.bytes()
     }
 
     /// Panics if the runs' arrays take other bytes than counted.
@@ -209,48 +230,45 @@ impl<const W: usize> Runs<W> {
     pub(crate) fn audit_bytes(&self, pin: &Pin) {
         // Before the look at each, which lets go of counts that are past.
         let counted = self.array_bytes.load(Ordering::Relaxed);
-        let bytes: usize = (1..=self.made()).map(|id| self.lock(RunId(id), pin).own_bytes()).sum();
+        let bytes: usize = self.store.ids().into_iter().map(|id| self.lock(RunId(id), pin).own_bytes()).sum();
         assert_eq!(bytes as u64, counted, "bytes of arrays");
     }
 
-    /// A run's blocks and who holds which: for audits.
+    /// A run's blocks, who holds which, and whether some may be elsewhere too: for audits.
     #[cfg(any(test, fuzzing))]
-    pub(crate) fn content(&self, run: RunId, pin: &Pin) -> (Vec<BlockHash>, holders::Holders<W>) {
+    pub(crate) fn content(&self, run: RunId, pin: &Pin) -> (Vec<BlockHash>, holders::Holders<W>, bool) {
         let writing = self.lock(run, pin);
         let hashes = (0..writing.holders.len() as usize).map(|at| writing.hash(at)).collect();
-        (hashes, writing.holders.clone())
+        (hashes, writing.holders.clone(), writing.is_doubled())
     }
 
     /// Keeps other writers of a run waiting until the guard is dropped.
     fn lock<'p>(&'p self, id: RunId, pin: &'p Pin) -> Writing<'p, W> {
-        self.run(id).lock(&self.array_bytes, pin)
+        self.run(id, pin).lock(&self.array_bytes, pin)
     }
 
+    /// A run, or one without blocks if that is gone.
     #[inline]
-    fn run(&self, id: RunId) -> &Run<W> {
-        self.slab.get(id.0).expect("an id names a run that was made")
+    fn run<'p>(&'p self, id: RunId, pin: &'p Pin) -> &'p Run<W> {
+        self.store.get(id.0, pin).unwrap_or(&self.nobody)
     }
 
     fn claim(&self) -> RunId {
-        let mut ids = self.ids.lock();
-        RunId(ids.free.pop().unwrap_or_else(|| {
-            ids.made += 1;
-            assert!(ids.made < 1 << RunId::BITS, "runs are bounded by the configured blocks");
-            self.slab.make(ids.made, Run::new);
-            ids.made
-        }))
+        // Relaxed: a number that no other has.
+        RunId(self.store.claim(|| Run::new(self.births.fetch_add(1, Ordering::Relaxed))))
     }
 
-    fn give_back(&self, id: RunId) {
-        self.ids.lock().free.push(id.0);
+    fn give_back(&self, id: RunId, pin: &Pin) {
+        let leave = |run: &Run<W>| {
+            // Relaxed: a sum that publishes nothing.
+            self.array_bytes.fetch_sub(run.kept_bytes(), Ordering::Relaxed);
+        };
+        self.store.give_back(id.0, leave, pin);
     }
 }
 
 /// Most blocks of a run: an offset takes sixteen bits.
 pub(crate) const LONGEST: usize = if cfg!(routing_loom) { 3 } else { u16::MAX as usize };
-
-/// Runs of the first chunk; modelled, few, since loom keeps an eye on every one.
-const FIRST: usize = if cfg!(routing_loom) { 4 } else { 512 };
 
 #[cfg(all(test, routing_loom))]
 mod loom_tests;

@@ -3,8 +3,8 @@
 //! A search begins with every live pod. It looks up the run that begins with the chain's first block, leaves out the
 //! pods that do not hold that, then those that stop within the part of the run which lies on the chain, and goes on
 //! with the block behind that part as the head of the next run, until nobody is left or no run begins there.
-//! Whoever lacks a block is out from there on, so holes need no thought. Unlinked pods take no part in this: the
-//! runs do not say all there is to say of them, and they are asked themselves.
+//! Whoever lacks a block is out from there on, so holes need no thought. Where pods contradicted each other about a run, or a pod is
+//! loose, the block that a pod seems to lack is looked up: it may have it elsewhere, and goes on from there by itself.
 //!
 //! [`Index::scan`] is the definition, pod by pod and block by block; every other search must answer the same.
 
@@ -17,7 +17,7 @@ use crate::matches::{DepthGroup, Matches};
 use crate::pod::PodId;
 use crate::podset::PodSet;
 use crate::reclaim::{Pin, pin};
-use crate::runs::{RunId, View};
+use crate::runs::{Place, RunId, View};
 use crate::search::prompt::{GALLOP, Prompt};
 
 impl<const WORDS: usize> Index<WORDS> {
@@ -38,11 +38,20 @@ impl<const WORDS: usize> Index<WORDS> {
     }
 
     /// The definition of a search: asks every pod for every block until it lacks one. Locks each pod for a moment.
-    pub fn scan(&self, mut chain: &[BlockHash], matches: &mut Matches<WORDS>) {
+    pub fn scan(&self, chain: &[BlockHash], matches: &mut Matches<WORDS>) {
         matches.blocks = chain.len();
         matches.groups.clear();
         matches.lookups = 0;
-        self.scan_for(self.registry.alive(), &mut chain, &mut matches.groups);
+        let pin = pin();
+        for pod in self.registry.alive() {
+            let _cache = self.cache_of(pod);
+            if !self.registry.alive().contains(pod) {
+                // Retired meanwhile: it may be half swept.
+                continue;
+            }
+            let depth = chain.iter().take_while(|&&hash| self.runs.find(pod, hash, &pin).is_some()).count();
+            file(&mut matches.groups, depth, pod);
+        }
     }
 
     /// Walks until no run that was passed, and nobody's identity, changed in the course of it.
@@ -53,47 +62,26 @@ impl<const WORDS: usize> Index<WORDS> {
             *lookups = 0;
             return;
         };
-        let place = self.heads.prefetch(first);
+        let place = self.runs.heads.prefetch(first);
         let pin = pin();
-        let unlinked = self.unlinked();
         // Nobody has the first block: nobody has anything. The commonest cold prompt ends here.
         *lookups = 1;
-        match self.heads.probe_at(first, place, &pin) {
+        match self.runs.heads.probe_at(first, place, &pin) {
             // Its lines are on their way while we look who is there.
-            Some(run) => self.runs.prefetch(run),
-            None if unlinked.is_empty() => return,
+            Some(run) => self.runs.prefetch(run, &pin),
+            None if self.runs.loose().is_empty() => return,
             None => {}
         }
         *lookups = 0;
         for _ in 0..ATTEMPTS {
             let joins = self.registry.joins();
-            let alive = self.registry.alive();
-            let unlinked = self.unlinked() & alive;
+            let loose = self.runs.loose();
+            let is_wary = !loose.is_empty();
             groups.clear();
-            let steady = Walk { index: self, pin: &pin, groups, lookups, passed }.run(&mut chain, alive - unlinked);
-            if !unlinked.is_empty() {
-                self.scan_for(unlinked, &mut chain, groups);
-            }
-            if steady && self.registry.joins() == joins {
+            let mut walk = Walk { index: self, pin: &pin, groups, lookups, passed, loose, is_wary, apart: Vec::new() };
+            if walk.run(&mut chain, self.registry.alive()) && self.registry.joins() == joins {
                 break;
             }
-        }
-    }
-
-    /// Asks the pods themselves, each under its lock: what they hold, whatever it is said to follow.
-    fn scan_for(&self, pods: PodSet<WORDS>, chain: &mut impl Prompt, groups: &mut Vec<DepthGroup<WORDS>>) {
-        for pod in pods {
-            let cache = self.cache_of(pod);
-            if !self.registry.alive().contains(pod) {
-                // Retired meanwhile: its map may be half taken apart.
-                continue;
-            }
-            let mut depth = 0;
-            while depth < chain.len() && cache.find(chain.hash_up_to(depth + 1)[depth]).is_some() {
-                depth += 1;
-            }
-            drop(cache);
-            file(groups, depth, pod);
         }
     }
 }
@@ -106,53 +94,93 @@ struct Walk<'a, 'p, const W: usize> {
     lookups: &'a mut usize,
     /// Runs that were walked, with their versions.
     passed: &'a mut Vec<(RunId, u64)>,
+    /// Pods that may have what they seem to lack, and whether there are any.
+    loose: PodSet<W>,
+    is_wary: bool,
+    /// Pods that have, elsewhere, the block behind this depth.
+    apart: Vec<(usize, PodSet<W>)>,
+}
+
+/// Where a walk stands.
+struct Stand<const W: usize> {
+    at: usize,
+    left: PodSet<W>,
+    /// Whether the run that was passed last is doubled.
+    doubled: bool,
 }
 
 impl<const W: usize> Walk<'_, '_, W> {
     /// Files each of `pods` under the depth it reaches, deepest first; whether all runs were of one moment.
     fn run(&mut self, chain: &mut impl Prompt, pods: PodSet<W>) -> bool {
         self.passed.clear();
-        let (mut left, mut at) = (pods, 0);
-        while at < chain.len() && !left.is_empty() {
-            let head = chain.hash_up_to(at + 1)[at];
+        let (mut now, mut restarts) = (Stand { at: 0, left: pods, doubled: false }, 0);
+        while now.at < chain.len() && !now.left.is_empty() {
+            let head = chain.hash_up_to(now.at + 1)[now.at];
             *self.lookups += 1;
-            let Some(id) = self.index.heads.probe(head, self.pin) else { break };
-            self.index.runs.prefetch(id);
-            let run = self.index.runs.view(id, self.pin);
+            let Some(id) = self.index.runs.heads.probe(head, self.pin) else {
+                match self.passed.last() {
+                    // What was behind the last run may be part of it now: once more from the start.
+                    Some(&(run, version)) if restarts < RESTARTS && !self.index.runs.is_at(run, version, self.pin) => {
+                        restarts += 1;
+                        self.passed.clear();
+                        self.groups.clear();
+                        self.apart.clear();
+                        now = Stand { at: 0, left: pods, doubled: false };
+                        continue;
+                    }
+                    _ => break,
+                }
+            };
+            let run = self.index.runs.view_whole(id, self.pin);
             if !run.begins_with(head) {
                 // Given up between our finding and reading it, and so no longer found: another look.
                 continue;
             }
-            let (filed, were_left) = (self.groups.len(), left);
-            let agreed = self.follow(run, chain, at, &mut left);
+            let (at, left, doubled) = (now.at, now.left, now.doubled);
+            let (filed, apart) = (self.groups.len(), self.apart.len());
+            self.follow(run, id, chain, &mut now);
             if !run.is_current() {
                 // Again from this run on; what was filed for it may be of two moments.
                 self.groups.truncate(filed);
-                left = were_left;
+                self.apart.truncate(apart);
+                now = Stand { at, left, doubled };
                 continue;
             }
             self.passed.push((id, run.version()));
-            at += agreed;
         }
-        push(self.groups, at, left);
+        if now.doubled | self.is_wary && now.at < chain.len() {
+            self.drop_off(chain, now.at, now.left, now.doubled, None);
+        } else {
+            push(self.groups, now.at, now.left);
+        }
         self.groups.reverse();
-        self.passed.iter().all(|&(run, version)| self.index.runs.is_at(run, version))
+        let steady = self.passed.iter().all(|&(run, version)| self.index.runs.is_at(run, version, self.pin));
+        if !self.apart.is_empty() {
+            self.finish_apart(chain);
+        }
+        steady
     }
 
-    /// Leaves out the pods that stop in this run, which begins at `at`; how much of the run is on the chain.
+    /// Leaves out the pods that stop in this run, and goes on to the end of what is on the chain of it.
     #[inline]
-    fn follow(&mut self, run: View<'_, W>, chain: &mut impl Prompt, at: usize, left: &mut PodSet<W>) -> usize {
-        let base = run.base();
-        push(self.groups, at, *left - base);
-        *left = *left & base;
-        let filed = self.groups.len();
+    fn follow(&mut self, run: View<'_, W>, id: RunId, chain: &mut impl Prompt, now: &mut Stand<W>) {
+        let doubled = run.is_doubled();
+        if doubled | now.doubled | self.is_wary {
+            self.follow_warily(run, id, chain, now);
+            now.doubled = doubled;
+            return;
+        }
+        let (base, at) = (run.base(), now.at);
+        push(self.groups, at, now.left - base);
+        now.left = now.left & base;
         let agreed = self.agreed(run, chain, at);
+        let filed = self.groups.len();
         for cut in run.cuts() {
             let offset = cut.offset() as usize;
             if offset >= agreed {
                 break;
             }
-            if left.remove(cut.pod()) {
+            if now.left.remove(cut.pod()) {
                 let depth = at + offset;
                 match self.groups.last_mut() {
                     Some(group) if group.depth == depth => drop(group.pods.insert(cut.pod())),
@@ -160,34 +188,116 @@ impl<const W: usize> Walk<'_, '_, W> {
                 }
             }
         }
-        // Who stops in a run that no other goes on from has nothing further on, whatever the run is.
-        if !run.is_forked() || self.groups.len() == filed {
-            return agreed;
-        }
-        let hashes = chain.hash_up_to(at + agreed);
-        let is_apart = |group: &DepthGroup<W>| !run.has(group.depth - at, hashes[group.depth]);
-        match self.groups[filed..].iter().position(is_apart) {
-            Some(group) => self.leave(run, &hashes[at..], filed + group, at, left),
-            None => agreed,
+        now.at += agreed;
+        if self.groups.len() > filed {
+            let hashes = &chain.hash_up_to(at + agreed)[at..at + agreed];
+            let is_on = |offset: usize| run.has(offset - 1, hashes[offset - 1]) && run.has(offset, hashes[offset]);
+            if !self.groups[filed..].iter().all(|group| is_on(group.depth - at)) {
+                self.leave(run, hashes, filed, now, at);
+            }
         }
     }
 
-    /// A pod named a false parent: the chain leaves the run before the group that is the first not on it, and comes upon a
-    /// block of the run again further on. Who was filed from there on goes on; how much of the run is on the chain.
+    /// A pod named a false parent, and so the chain leaves the run and comes upon a block of it again further on: who was filed
+    /// goes by the blocks before that alone.
     #[cold]
-    fn leave(
-        &mut self,
-        run: View<'_, W>,
-        hashes: &[BlockHash],
-        group: usize,
-        at: usize,
-        left: &mut PodSet<W>,
-    ) -> usize {
-        let apart = self.groups[group].depth - at;
-        for group in self.groups.drain(group..) {
-            *left = *left | group.pods;
+    fn leave(&mut self, run: View<'_, W>, hashes: &[BlockHash], filed: usize, now: &mut Stand<W>, at: usize) {
+        now.at = at + on_chain(run, hashes);
+        while self.groups.len() > filed && self.groups.last().is_some_and(|group| group.depth >= now.at) {
+            now.left = now.left | self.groups.pop().map_or(PodSet::EMPTY, |group| group.pods);
         }
-        hashes[..apart].iter().enumerate().take_while(|&(at, &hash)| run.has(at, hash)).count()
+    }
+
+    /// The same where a pod may have elsewhere what it lacks here.
+    #[cold]
+    fn follow_warily(&mut self, run: View<'_, W>, id: RunId, chain: &mut impl Prompt, now: &mut Stand<W>) {
+        let (base, at, doubled) = (run.base(), now.at, run.is_doubled());
+        let dropped = now.left - base;
+        self.drop_off(chain, at, dropped, now.doubled | doubled, Some(Place { run: id, offset: 0 }));
+        now.left = now.left & base;
+        let agreed = self.agreed(run, chain, at);
+        let hashes = &chain.hash_up_to(at + agreed)[at..at + agreed];
+        let is_on = |offset: usize| run.has(offset - 1, hashes[offset - 1]) && run.has(offset, hashes[offset]);
+        let stops = run.cuts().filter(|cut| now.left.contains(cut.pod())).map(|cut| cut.offset() as usize);
+        let agreed =
+            if stops.take_while(|offset| *offset < agreed).all(is_on) { agreed } else { on_chain(run, hashes) };
+        now.at += agreed;
+        // Those that stop at one block together: one look-up is enough for them.
+        let mut stop: Option<(u32, PodSet<W>)> = None;
+        for cut in run.cuts().take_while(|cut| (cut.offset() as usize) < agreed) {
+            if !now.left.remove(cut.pod()) {
+                continue;
+            }
+            match &mut stop {
+                Some((offset, pods)) if *offset == cut.offset() => drop(pods.insert(cut.pod())),
+                _ => {
+                    self.stop_at(chain, at, stop, doubled, id);
+                    stop = Some((cut.offset(), [cut.pod()].into_iter().collect()));
+                }
+            }
+        }
+        self.stop_at(chain, at, stop, doubled, id);
+    }
+
+    /// Files pods that stop at a cut of a run that begins at `at`.
+    fn stop_at(
+        &mut self,
+        chain: &mut impl Prompt,
+        at: usize,
+        stop: Option<(u32, PodSet<W>)>,
+        doubled: bool,
+        run: RunId,
+    ) {
+        if let Some((offset, pods)) = stop {
+            self.drop_off(chain, at + offset as usize, pods, doubled, Some(Place { run, offset }));
+        }
+    }
+
+    /// Files pods that lack the block at `depth` where the walk sees it; those that may have it elsewhere, if they have.
+    fn drop_off(&mut self, chain: &mut impl Prompt, depth: usize, pods: PodSet<W>, doubled: bool, here: Option<Place>) {
+        let suspects = if doubled { pods } else { pods & self.loose };
+        if suspects.is_empty() {
+            push(self.groups, depth, pods);
+        } else {
+            self.look_elsewhere(chain, depth, pods, suspects, here);
+        }
+    }
+
+    #[cold]
+    fn look_elsewhere(
+        &mut self,
+        chain: &mut impl Prompt,
+        depth: usize,
+        pods: PodSet<W>,
+        suspects: PodSet<W>,
+        here: Option<Place>,
+    ) {
+        let hash = chain.hash_up_to(depth + 1)[depth];
+        *self.lookups += 1;
+        let apart = self.index.runs.elsewhere(suspects, hash, here, self.pin);
+        if !apart.is_empty() {
+            self.apart.push((depth, apart));
+        }
+        push(self.groups, depth, pods - apart);
+    }
+
+    /// Files the pods that have a block elsewhere: each goes on by itself, run by run.
+    #[cold]
+    fn finish_apart(&mut self, chain: &mut impl Prompt) {
+        for (depth, pods) in std::mem::take(&mut self.apart) {
+            for pod in pods {
+                let mut depth = depth;
+                loop {
+                    let to = (depth + GALLOP).min(chain.len());
+                    *self.lookups += 1;
+                    match self.index.runs.stride(pod, &chain.hash_up_to(to)[depth..to], self.pin) {
+                        0 => break,
+                        on => depth += on,
+                    }
+                }
+                file(self.groups, depth, pod);
+            }
+        }
     }
 
     /// How many blocks of the run, whose first is on the chain at `at`, are.
@@ -198,7 +308,7 @@ impl<const W: usize> Walk<'_, '_, W> {
             // What follows the run is looked up next: fetch it meanwhile.
             let hashes = chain.hash_up_to((end + 1).min(chain.len()));
             if let Some(&next) = hashes.get(end) {
-                self.index.heads.prefetch(next);
+                self.index.runs.heads.prefetch(next);
             }
             if run.ends_with(hashes[end - 1]) {
                 return run.len();
@@ -220,6 +330,11 @@ impl<const W: usize> Walk<'_, '_, W> {
         }
         on
     }
+}
+
+/// How many blocks of a run are the first of `hashes`, one by one.
+fn on_chain<const W: usize>(run: View<'_, W>, hashes: &[BlockHash]) -> usize {
+    hashes.iter().enumerate().take_while(|&(at, &hash)| run.has(at, hash)).count()
 }
 
 /// How many of `len` places, from the first on, `is` holds for; it holds for no place behind one that it does not hold for.
@@ -260,6 +375,9 @@ fn file<const W: usize>(groups: &mut Vec<DepthGroup<W>>, depth: usize, pod: PodI
 /// Searches begun again because something changed under way. After that many the last answer stands: of each
 /// run exact, possibly of two moments for a pod that keeps changing in several.
 const ATTEMPTS: usize = 4;
+
+/// How often a walk begins anew where a run may have become part of the one before it: more often than runs merge under way.
+const RESTARTS: usize = 64;
 
 #[cfg(all(test, not(routing_loom)))]
 mod tests;

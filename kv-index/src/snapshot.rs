@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! label 8 | version 4 | length of the body 8 | checksum of the body 8 | body
-//! body:   pods 4, then per pod: name, generation 4, streams 4 × (id 4, incarnation 8, next 8), feeds 8 × feed, blocks 8 × block
+//! body:   pods 4, then per pod: name, generation 4, slow path 1, streams 4 × (id 4, incarnation 8, next 8), feeds 8 × feed, blocks 8 × block
 //! feed:   stream 4, length 8, what an engine feed knows beside the index
 //! block:  hash 8, what follows 1, [parent 8], tiers 1, [copies 4 × tiers], [locations]
 //! ```
@@ -15,16 +15,14 @@ pub(crate) mod bytes;
 
 use self::bytes::{Reader, put_u32, put_u64};
 use crate::block::{BlockHash, Parent};
-use crate::cache::PodCache;
 use crate::chain;
 use crate::config::Config;
 use crate::detail::Detail;
 use crate::error::SnapshotError;
 use crate::feed::{Cursor, SavedInUse, StreamId, with_all_saved};
-use crate::held::{Held, State};
 use crate::index::Index;
 use crate::pod::Pod;
-use crate::reclaim::{Pin, pin};
+use crate::reclaim::pin;
 use crate::tier::{Location, Tier};
 
 impl<const WORDS: usize> Index<WORDS> {
@@ -53,6 +51,7 @@ impl<const WORDS: usize> Index<WORDS> {
         put_u32(body, name.len() as u32);
         body.extend_from_slice(name.as_bytes());
         put_u32(body, pod.generation());
+        body.push(u8::from(self.runs.loose().contains(pod.id())));
         let cursors: Vec<_> = cache.cursors.iter().collect();
         put_u32(body, cursors.len() as u32);
         for (stream, cursor) in cursors {
@@ -71,20 +70,25 @@ impl<const WORDS: usize> Index<WORDS> {
             put_u64(body, bytes.len() as u64);
             body.extend_from_slice(bytes);
         }
-        put_u64(body, (cache.len() - cache.speculated()) as u64);
-        let mut blocks: Vec<_> = cache.real_blocks().collect();
-        // Along the runs: who restores them finds most parents before their children.
-        blocks.sort_unstable_by_key(|(hash, held, _)| (held.place.map(|at| (at.run.raw(), at.offset)), *hash));
-        for (hash, held, detail) in blocks {
-            put_block(body, hash, self.parent(&cache, hash, held, &pin), &detail);
+        put_u64(body, (cache.len - cache.speculated()) as u64);
+        let _still = self.runs.hold_still();
+        for run in cache.runs() {
+            self.runs.for_held(pod.id(), run, &pin, |_, parent, blocks| {
+                let mut parent = parent;
+                for &hash in blocks {
+                    if let Some(detail) = cache.real(hash) {
+                        put_block(body, hash, parent, &detail);
+                    }
+                    parent = Parent::Block(hash);
+                }
+            });
         }
         true
     }
 
     /// Makes an index from a snapshot. Pods keep their names and get new handles ([`Index::pod`]).
     ///
-    /// Blocks beyond the bounds of `config` are left out and counted as refused. A block that is restored without what it
-    /// follows takes room of its own.
+    /// Blocks beyond the bounds of `config` are left out and counted as refused.
     ///
     /// # Errors
     ///
@@ -104,15 +108,6 @@ impl<const WORDS: usize> Index<WORDS> {
         if reader.at == bytes.len() { Ok(index) } else { Err(reader.malformed()) }
     }
 
-    /// What a held block is believed to follow.
-    fn parent(&self, cache: &PodCache, hash: BlockHash, held: Held, pin: &Pin) -> Parent {
-        match held.place {
-            _ if held.state.has(State::CONTRADICTED) => Parent::Unknown,
-            Some(at) => self.runs.parent(at, pin),
-            None => cache.strays.parent(hash).unwrap_or(Parent::Unknown),
-        }
-    }
-
     fn restore_pod(&self, reader: &mut Reader<'_>) -> Result<(), SnapshotError> {
         let at = reader.at;
         let length = reader.u32()? as usize;
@@ -123,6 +118,9 @@ impl<const WORDS: usize> Index<WORDS> {
         }
         let pod = self.registry.join_after(name, generation).map_err(|_| SnapshotError::Malformed { at })?;
         let mut change = self.change(pod).map_err(|_| SnapshotError::Malformed { at })?;
+        if reader.u8()? != 0 {
+            self.runs.set_loose(pod.id());
+        }
         for _ in 0..reader.u32()? {
             let stream = StreamId(reader.u32()?);
             let cursor = Cursor { incarnation: reader.u64()?, next: reader.u64()? };
@@ -238,7 +236,7 @@ fn read_block(reader: &mut Reader<'_>) -> Result<RestoredBlock, SnapshotError> {
 }
 
 const LABEL: &[u8; 8] = b"pmkvidx\n";
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 const HEADER: usize = 28;
 /// Stream and length.
 const LEAST_FEED: usize = 12;

@@ -14,7 +14,8 @@ pub struct Stats {
     pub pods: usize,
     /// Retired pods whose sweep is not complete.
     pub pending_sweeps: usize,
-    /// Distinct blocks with a holder; an orphan block counts for itself.
+    /// Distinct blocks with a holder; one that pods contradict each other about may count twice, and so may one that two place at the
+    /// same moment, one of them without its parent.
     pub blocks: usize,
     /// Blocks held, summed over pods: a block on three pods counts three times.
     pub block_replicas: usize,
@@ -24,9 +25,7 @@ pub struct Stats {
     pub segments: usize,
     /// Spans of a segment that a pod holds behind a block of it that it lacks.
     pub detached_spans: usize,
-    /// Blocks held without their parent: the pod lacks it, it is unknown, or it is in conflict.
-    pub orphan_blocks: usize,
-    /// Pods that are searched under their lock, since some block's parent is unknown or in conflict.
+    /// Pods for which searches look a block up where they stop: see [`PodStats::slow_path`].
     pub slow_path_pods: usize,
     /// Stores that named another parent than an earlier one did: a hash collision, or two hash algorithms.
     pub parent_conflicts: u64,
@@ -46,9 +45,8 @@ pub struct PodStats {
     pub blocks: usize,
     /// Blocks that no engine has confirmed.
     pub speculated: usize,
-    /// Blocks held without their parent: it lacks it, it is unknown, or it is in conflict.
-    pub orphan_blocks: usize,
-    /// Whether it is searched under its lock, since some block's parent is unknown or in conflict.
+    /// Whether searches look a block up where the pod stops, since it did not say what some block follows, or named several parents.
+    /// So until it holds nothing.
     pub slow_path: bool,
     /// Stores that named another parent than an earlier one did.
     pub parent_conflicts: u64,
@@ -69,8 +67,8 @@ impl<const WORDS: usize> Index<WORDS> {
             blocks: self.blocks.load(Ordering::Relaxed) as usize,
             segments: self.runs.len(),
             detached_spans: self.runs.islands(),
-            bytes: self.heads.bytes() + self.runs.bytes(),
-            largest_resize: self.heads.longest_rebuild(),
+            bytes: self.runs.bytes(),
+            largest_resize: self.runs.heads.longest_rebuild(),
             ..Stats::default()
         };
         {
@@ -86,7 +84,6 @@ impl<const WORDS: usize> Index<WORDS> {
             let pod = self.stats_of(id);
             stats.block_replicas += pod.blocks;
             stats.speculated += pod.speculated;
-            stats.orphan_blocks += pod.orphan_blocks;
             stats.slow_path_pods += usize::from(pod.slow_path);
             stats.parent_conflicts += pod.parent_conflicts;
             stats.applied += pod.applied;
@@ -104,10 +101,9 @@ impl<const WORDS: usize> Index<WORDS> {
     fn stats_of(&self, id: PodId) -> PodStats {
         let cache = self.cache_of(id);
         PodStats {
-            blocks: cache.len(),
+            blocks: cache.len,
             speculated: cache.speculated(),
-            orphan_blocks: cache.strays.len(),
-            slow_path: cache.is_unlinked(),
+            slow_path: self.runs.loose().contains(id),
             parent_conflicts: cache.contradictions,
             clears: cache.clears,
             applied: cache.totals,

@@ -32,7 +32,6 @@ impl<const WORDS: usize> Index<WORDS> {
     /// Locks one run at a time. Call it until nothing is pending.
     pub fn sweep(&self, budget: usize) -> Swept {
         let mut swept = Swept::default();
-        let mut gone = Vec::new();
         let pin = pin();
         for id in self.registry.retired() {
             if swept.blocks >= budget.max(1) {
@@ -49,18 +48,22 @@ impl<const WORDS: usize> Index<WORDS> {
                 swept.pending += 1;
                 continue;
             }
-            cache.drain_some(budget.max(1) - swept.blocks, &mut gone);
-            swept.blocks += gone.len();
-            // All that the pod had in a run goes with the first of its blocks that comes up.
-            gone.sort_unstable_by_key(|held| held.place.map(|at| at.run.raw()));
-            gone.dedup_by(|next, held| {
-                next.place.is_some() && next.place.map(|at| at.run) == held.place.map(|at| at.run)
-            });
-            for held in gone.drain(..) {
-                let emptied = held.place.map_or(1, |at| self.runs.drop_pod(&self.heads, id, at.run, &pin));
-                self.give_back(emptied, 0);
+            // Runs that the pod left long ago count too: a step is as short as it says.
+            let mut looked = 0;
+            while let Some(&run) = cache.runs_left().last() {
+                looked += 1;
+                if swept.blocks >= budget.max(1) || looked > budget.max(FEW) {
+                    break;
+                }
+                let (gone, done) = self.runs.take_off(id, run, budget.max(1) - swept.blocks, &pin);
+                swept.blocks += gone.held;
+                cache.len -= gone.held;
+                self.give_back(gone.dead, 0);
+                if done {
+                    cache.runs_left().pop();
+                }
             }
-            if cache.len() > 0 {
+            if !cache.runs_left().is_empty() {
                 swept.pending += 1;
                 continue;
             }
@@ -69,14 +72,17 @@ impl<const WORDS: usize> Index<WORDS> {
                 past.applied += cache.totals;
                 past.contradictions += cache.contradictions;
             }
-            *cache = PodCache::new(self.spread);
-            self.set_unlinked(id, false);
+            *cache = PodCache::default();
+            self.runs.unset_loose(id);
             self.registry.free(id);
             swept.freed += 1;
         }
         swept
     }
 }
+
+/// Runs that a step may look at, however small its budget.
+const FEW: usize = 64;
 
 #[cfg(all(test, not(routing_loom)))]
 mod tests {

@@ -143,6 +143,108 @@ fn orphans_behind_one_parent_leave_in_one_event() {
     within(4.0, best(|| prepare(|parents, _| parents[0]), leave), best(|| prepare(|parents, at| parents[at]), leave));
 }
 
+/// What a hundred searches take.
+fn searches(index: &Index, chain: &[BlockHash]) -> Duration {
+    let mut matches = Matches::default();
+    best(|| (), |()| (0..100).for_each(|_| index.search(black_box(chain), &mut matches)))
+}
+
+/// The design's own example: four pods that stop at four depths of eight blocks.
+#[test]
+fn four_pods_stop_at_four_depths_of_eight_blocks() {
+    let index: Index = Index::new(Config::default());
+    let blocks = chain(1, 8);
+    for (name, depth) in [("a", 2), ("b", 4), ("c", 6), ("d", 8)] {
+        let pod = index.join(name).expect("room");
+        (0..depth).for_each(|at| {
+            let parent = if at == 0 { Parent::Root } else { Parent::Block(blocks[at - 1]) };
+            store(&index, pod, parent, &blocks[at..=at]);
+        });
+    }
+    let mut matches = Matches::default();
+    index.search(&blocks, &mut matches);
+    assert_eq!(matches.groups().iter().map(|group| group.depth).collect::<Vec<_>>(), [8, 6, 4, 2]);
+    assert!(matches.lookups() <= 10, "{} look-ups", matches.lookups());
+}
+
+/// Each chunk is stored by every pod before the next one comes.
+#[test]
+fn pods_that_prefill_one_prompt_in_step() {
+    let blocks = chain(1, 4_096);
+    let prefill = |pods: usize, chunk: usize| {
+        let index: Index = Index::new(Config::default());
+        let pods: Vec<Pod> = (0..pods).map(|n| index.join(&format!("pod-{n}")).expect("room")).collect();
+        for from in (0..blocks.len()).step_by(chunk) {
+            let parent = if from == 0 { Parent::Root } else { Parent::Block(blocks[from - 1]) };
+            pods.iter().for_each(|&pod| store(&index, pod, parent, &blocks[from..(from + chunk).min(blocks.len())]));
+        }
+        index
+    };
+    for pods in [3, 4, 20] {
+        let ordinary = searches(&prefill(pods, blocks.len()), &blocks);
+        for chunk in [1, 16, 128] {
+            let index = prefill(pods, chunk);
+            let mut matches = Matches::default();
+            index.search(&blocks, &mut matches);
+            assert!(matches.lookups() <= 2 + blocks.len().ilog2() as usize, "{} look-ups", matches.lookups());
+            within(3.0, searches(&index, &blocks), ordinary);
+        }
+    }
+}
+
+/// One pod names `Root` as parent of blocks that lie behind a stem which 250 others share.
+#[test]
+fn a_liar_beside_a_shared_stem() {
+    let (stem, index) = (chain(1, 64), Index::<4>::new(Config::default()));
+    let prompts: Vec<Vec<BlockHash>> = (0..250).map(|n| [stem.clone(), chain(2 + n, 64)].concat()).collect();
+    let pods: Vec<Pod> = (0..250).map(|n| index.join(&format!("pod-{n}")).expect("room")).collect();
+    pods.iter().zip(&prompts).for_each(|(&pod, prompt)| store(&index, pod, Parent::Root, prompt));
+    let exact = || {
+        let (mut found, mut scanned) = (Matches::default(), Matches::default());
+        for (pod, prompt) in pods.iter().zip(&prompts).step_by(25) {
+            index.search(prompt, &mut found);
+            index.scan(prompt, &mut scanned);
+            assert!(found.depth(pod.id()) == 128 && pods.iter().all(|p| found.depth(p.id()) == scanned.depth(p.id())));
+        }
+    };
+    let before = searches(&index, &prompts[0]);
+    let liar = index.join("liar").expect("room");
+    store(&index, liar, Parent::Root, &stem[32..48]);
+    exact();
+    within(3.0, searches(&index, &prompts[0]), before);
+    assert!(index.pod_stats(liar).expect("live").parent_conflicts > 0);
+    assert!(pods.iter().all(|&pod| !index.pod_stats(pod).expect("live").slow_path));
+    index.retire(liar);
+    while index.sweep(1_000).pending > 0 {}
+    exact();
+    within(3.0, searches(&index, &prompts[0]), before);
+}
+
+/// A pod that never says what a block follows: its own prompts are found, and others' cost what they cost before.
+#[test]
+fn a_pod_without_parents() {
+    let index: Index = Index::new(Config::default());
+    let (shared, own) = (chain(1, 1_000), chain(2, 1_000));
+    let others: Vec<Pod> = (0..8).map(|n| index.join(&format!("pod-{n}")).expect("room")).collect();
+    others.iter().for_each(|&pod| store(&index, pod, Parent::Root, &shared));
+    let before = searches(&index, &shared);
+    let silent = index.join("silent").expect("room");
+    for blocks in shared.chunks(100).chain(own.chunks(250)) {
+        store(&index, silent, Parent::Unknown, blocks);
+    }
+    let mut matches = Matches::default();
+    for prompt in [&shared, &own] {
+        index.search(prompt, &mut matches);
+        assert_eq!(matches.depth(silent.id()), 1_000);
+        within(10.0, searches(&index, prompt), before);
+    }
+    // Where it stops, one look-up is made.
+    remove(&index, silent, &shared[500..501]);
+    index.search(&shared, &mut matches);
+    assert_eq!((matches.depth(silent.id()), matches.depth(others[0].id())), (500, 1_000));
+    within(10.0, searches(&index, &shared), before);
+}
+
 /// Hashes that a multiplication by the golden ratio's bits puts side by side.
 #[test]
 fn hashes_chosen_against_the_tables() {

@@ -33,7 +33,7 @@ fn run(way: Way, removals: Removals, window: Option<usize>, seed: u64, steps: us
         assert!(matches!(received.outcome, BatchOutcome::Applied(_)), "{received:?}");
         assert_eq!(received.mismatch, None);
         way.compare(&index, pod, &pool, &traffic.prompts, &format!("seed {seed}, step {step}"));
-        holes += (index.stats().detached_spans + index.stats().orphan_blocks) as u64;
+        holes += index.stats().detached_spans as u64;
     }
     let drop_counts = feed.drop_counts();
     for (reason, dropped) in drop_counts.iter() {

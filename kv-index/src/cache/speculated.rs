@@ -6,22 +6,17 @@ use std::time::Instant;
 
 use super::PodCache;
 use crate::block::BlockHash;
-use crate::held::{Held, Spot, State};
 use crate::map::FixedMap;
+use crate::state::State;
 
 impl PodCache {
-    /// Finds a block, or adds it as one that nobody has confirmed and that is yet to be placed: where it is, and
-    /// whether it was there.
-    pub(crate) fn find_or_speculate(&mut self, hash: BlockHash, deadline: Instant) -> (Spot, bool) {
-        let state = State::default().with(State::SPECULATED);
-        let (spot, found) = self.held.find_or_insert(hash, Held { place: None, state });
-        if !found {
-            self.deadlines.insert(hash, deadline);
-            self.speculations += 1;
-            self.expiries.push(Reverse((deadline, Reverse(self.speculations), hash)));
-            self.bound_expiries();
-        }
-        (spot, found)
+    /// A block came that the pod did not hold and nobody has confirmed.
+    pub(crate) fn speculate(&mut self, hash: BlockHash, deadline: Instant) {
+        self.marks.insert(hash, State::default().with(State::SPECULATED));
+        self.deadlines.insert(hash, deadline);
+        self.speculations += 1;
+        self.expiries.push(Reverse((deadline, Reverse(self.speculations), hash)));
+        self.bound_expiries();
     }
 
     /// Lets go of entries whose blocks left, so that a speculation leaves no more of them than there are blocks speculated.

@@ -1,179 +1,185 @@
-//! Placement of new blocks: into the segments (runs), or among the pod's orphan blocks (strays).
+//! Blocks that come to a pod: placed a stretch at a time, and what is not plain about them noted.
+
+use smallvec::SmallVec;
 
 use crate::block::{BlockHash, Parent};
-use crate::change::Change;
-use crate::held::{Spot, State};
-use crate::runs::{Anchor, Place, Take, Taken};
+use crate::cache::NewCopy;
+use crate::change::{AHEAD, Change, Entry};
+use crate::detail::Detail;
+use crate::event::{EventSemantics, Stored};
+use crate::runs::{Anchor, RunId, Take, Taken};
+use crate::tier::Tier;
 
 impl<const W: usize> Change<'_, W> {
-    /// What blocks behind `parent` are to be placed behind; none if that is not for the runs to know.
-    pub(super) fn anchor(&self, parent: Parent) -> Option<Anchor> {
-        match parent {
-            Parent::Root => Some(Anchor::Root),
-            Parent::Block(hash) => self.cache.get(hash)?.place.map(|place| Anchor::Behind(hash, place)),
-            Parent::Unknown => None,
+    /// Enters a store's blocks in chain order, up to the first that does not fit.
+    pub(crate) fn store(&mut self, stored: &Stored<'_>, entry: Entry<'_>) {
+        self.take_out();
+        let blocks = stored.blocks;
+        let Some(&first) = blocks.first() else { return };
+        self.index.runs.heads.prefetch(first);
+        blocks.iter().take(AHEAD).for_each(|hash| self.index.runs.directory.prefetch(*hash));
+        let mut parent = stored.parent;
+        if parent == Parent::Block(first) {
+            // No block follows itself.
+            self.cache.contradictions += 1;
+            parent = Parent::Unknown;
         }
-    }
-
-    /// Places a stretch of new blocks behind `parent`, up to the first that does not fit; how many.
-    ///
-    /// `anchor` is where the stretch begins, and in the end where what follows it does. `moves` is as of before the
-    /// blocks were entered in the map.
-    pub(super) fn place(
-        &mut self,
-        blocks: &[BlockHash],
-        parent: Parent,
-        anchor: &mut Option<Anchor>,
-        moves: u64,
-    ) -> usize {
         let index = self.index;
-        let spots_hold = self.cache.moves() == moves;
-        let granted = index.reserve(blocks.len());
-        if granted == blocks.len() {
-            // What was not needed is given back: nobody has to ask beforehand which blocks others hold.
-            let used = self.place_all(blocks, 0, parent, anchor, true, spots_hold);
+        let mut anchor = self.anchor(parent);
+        let pod_room = index.config.max_blocks_per_pod.saturating_sub(self.cache.len);
+        if pod_room >= blocks.len() {
+            let granted = index.reserve(blocks.len());
+            if granted == blocks.len() {
+                // What was not needed is given back: nobody has to ask beforehand which blocks others hold.
+                let used = self.place(stored, 0, blocks.len(), entry, &mut anchor, true);
+                index.give_back(granted, used.unwrap_or(0));
+                return;
+            }
+            index.give_back(granted, 0);
+        }
+        for at in 0..blocks.len() {
+            let room = self.cache.len < index.config.max_blocks_per_pod || self.find(blocks[at]).is_some();
+            let granted = if room { index.reserve(1) } else { 0 };
+            let used = room.then(|| self.place(stored, at, at + 1, entry, &mut anchor, granted == 1)).flatten();
             index.give_back(granted, used.unwrap_or(0));
-            return blocks.len();
+            if used.is_none() {
+                self.applied.refused += blocks.len() - at;
+                return;
+            }
         }
-        index.give_back(granted, 0);
-        let mut parent = parent;
-        for (at, &hash) in blocks.iter().enumerate() {
-            let granted = index.reserve(1);
-            let Some(used) = self.place_all(&[hash], at, parent, anchor, granted == 1, spots_hold) else {
-                index.give_back(granted, 0);
-                return at;
-            };
-            index.give_back(granted, used);
-            parent = Parent::Block(hash);
-        }
-        blocks.len()
     }
 
-    /// Places blocks, the first of which is the stretch's block `skip`; how much room they used, or none if there is
-    /// no room and one block, which would need it.
-    fn place_all(
+    /// Makes a block real with exactly these copies; false if it does not fit.
+    pub(crate) fn replace(&mut self, hash: BlockHash, parent: Parent, detail: &Detail) -> bool {
+        let refused = self.applied.refused;
+        self.store(&Stored::new(parent, &[hash]), Entry::Listed(detail));
+        let fits = self.applied.refused == refused;
+        self.applied.refused = refused;
+        fits
+    }
+
+    /// What blocks behind `parent` are to be placed behind.
+    fn anchor(&self, parent: Parent) -> Anchor {
+        let Parent::Block(hash) = parent else { return Anchor::Nowhere(parent) };
+        let runs = &self.index.runs;
+        match runs.directory.candidates(hash, &self.pin)[..] {
+            // Whether it is there is seen when the run is locked.
+            [at] => Anchor::Behind(hash, at),
+            [] => Anchor::Nowhere(parent),
+            _ => self.settled_anchor(hash),
+        }
+    }
+
+    /// The same, looked at: where the pod holds it, or where anybody has it.
+    fn settled_anchor(&self, hash: BlockHash) -> Anchor {
+        let place = self.find(hash).or_else(|| self.index.runs.places(hash, &self.pin).first().copied());
+        place.map_or(Anchor::Nowhere(Parent::Block(hash)), |at| Anchor::Behind(hash, at))
+    }
+
+    /// Places blocks `from..to` of a store; how much room that used, or none if there is no room and one block, which would need it.
+    ///
+    /// `anchor` is where they begin, and in the end where what follows them does.
+    fn place(
         &mut self,
-        blocks: &[BlockHash],
-        skip: usize,
-        parent: Parent,
-        anchor: &mut Option<Anchor>,
+        stored: &Stored<'_>,
+        from: usize,
+        to: usize,
+        entry: Entry<'_>,
+        anchor: &mut Anchor,
         room: bool,
-        spots_hold: bool,
     ) -> Option<isize> {
-        let mut used = 0;
-        let mut at = 0;
-        while at < blocks.len() {
-            let parent = if at == 0 { parent } else { Parent::Block(blocks[at - 1]) };
-            let index = self.index;
-            let take =
-                anchor.map(|anchor| index.runs.take(&index.heads, self.pod, anchor, &blocks[at..], room, &self.pin));
-            let taken = match take {
-                Some(Take::Taken(taken)) => taken,
-                Some(Take::Full) => return None,
-                None | Some(Take::Contradicted) => {
-                    if !room {
-                        return None;
+        let index = self.index;
+        let (mut used, mut at) = (0, from);
+        let mut seams: SmallVec<[(RunId, RunId); 2]> = SmallVec::new();
+        let mut awaited = false;
+        while at < to {
+            let blocks = &stored.blocks[at..to];
+            match index.runs.take(self.pod, *anchor, blocks, room, &self.pin) {
+                Take::Taken(taken) => {
+                    used += taken.entered as isize;
+                    match *anchor {
+                        Anchor::Behind(_, before) if taken.by_head => seams.push((before.run, taken.first.run)),
+                        _ => {}
                     }
-                    if take.is_some() {
-                        let spot = self.cache.find(blocks[at]).expect("the block was just entered");
-                        self.cache.contradict(spot);
-                    }
-                    self.cache.contradictions += u64::from(parent == Parent::Block(blocks[at]));
-                    self.cache.strays.insert(blocks[at], parent);
-                    *anchor = None;
-                    used += 1;
+                    awaited = taken.awaited;
+                    *anchor = Anchor::Behind(blocks[taken.count - 1], taken.first.plus(taken.count - 1));
+                    self.note(stored, at, entry, &taken);
+                    at += taken.count;
+                }
+                Take::Held(place) => {
+                    self.cache.contradictions += 1;
+                    self.applied.already_held += 1;
+                    self.note_repeat(stored, at, entry);
+                    *anchor = Anchor::Behind(blocks[0], place);
                     at += 1;
-                    continue;
                 }
-            };
-            let Taken { first, count, entered } = taken;
-            if !spots_hold {
-                for (spot, hash) in self.buffers.spots[skip + at..].iter_mut().zip(&blocks[at..at + count]) {
-                    *spot = self.cache.find(*hash).expect("the block was just entered");
+                Take::Moved => {
+                    if let Anchor::Behind(hash, _) = *anchor {
+                        *anchor = self.settled_anchor(hash);
+                    }
                 }
+                Take::Full => return None,
             }
-            self.cache.set_places(&self.buffers.spots[skip + at..][..count], first);
-            used += entered as isize;
-            if self.cache.strays.is_waiting() {
-                for i in 0..count {
-                    let place = Place { run: first.run, offset: first.offset + i as u32 };
-                    used += self.adopt(blocks[at + i], place);
-                }
-            }
-            at += count;
-            let last = Place { run: first.run, offset: first.offset + count as u32 - 1 };
-            *anchor = Some(Anchor::Behind(blocks[at - 1], last));
+        }
+        // From the last on: what is merged keeps the name of the first.
+        for &(first, second) in seams.iter().rev() {
+            index.runs.merge(first, second, &self.pin);
+        }
+        if let (true, Anchor::Behind(_, last)) = (awaited, *anchor) {
+            index.runs.merge_awaiting(last.run, &self.pin);
         }
         Some(used)
     }
 
-    /// Gives places to the strays that waited for a block, and to those that waited for them; how much room that
-    /// took, which is none or less.
-    fn adopt(&mut self, hash: BlockHash, place: Place) -> isize {
-        let mut used = 0;
-        let mut adopted = vec![(hash, place)];
-        while let Some((hash, place)) = adopted.pop() {
-            for stray in self.cache.strays.take_behind(hash) {
-                used += self.attach(stray, Anchor::Behind(hash, place), &mut adopted);
-            }
+    /// Notes what became of blocks from `at` on.
+    fn note(&mut self, stored: &Stored<'_>, at: usize, entry: Entry<'_>, taken: &Taken) {
+        let repeated: usize = taken.repeats.iter().map(|(from, to)| (to - from) as usize).sum();
+        self.cache.len += taken.count - repeated;
+        self.applied.stored += taken.count - repeated;
+        self.applied.already_held += repeated;
+        self.cache.contradictions += u64::from(taken.contradicted);
+        if taken.joined {
+            let Self { index, pod, ref pin, ref mut cache, .. } = *self;
+            cache.joined(taken.first.run, |run| index.runs.has(pod, run, pin));
         }
-        used
-    }
-
-    /// Gives a place to a block that was a stray until now; how much room that took, which is none or less.
-    fn attach(&mut self, stray: BlockHash, anchor: Anchor, adopted: &mut Vec<(BlockHash, Place)>) -> isize {
-        let index = self.index;
-        let Some(spot) = self.cache.find(stray) else { return 0 };
-        match index.runs.take(&index.heads, self.pod, anchor, &[stray], true, &self.pin) {
-            Take::Taken(taken) => {
-                self.cache.set_places(&[spot], taken.first);
-                adopted.push((stray, taken.first));
-                taken.entered as isize - 1
-            }
-            Take::Contradicted | Take::Full => {
-                let parent = if let Anchor::Behind(hash, _) = anchor { Parent::Block(hash) } else { Parent::Root };
-                self.cache.strays.insert(stray, parent);
-                if !self.cache.at(spot).state.has(State::CONTRADICTED) {
-                    self.cache.contradict(spot);
-                }
-                0
+        let plain = stored.tier == Tier::Gpu && stored.locations.is_empty();
+        let new_is_plain = plain && matches!(entry, Entry::Real(_));
+        let old_is_plain =
+            repeated == 0 || plain && self.cache.is_plain() && matches!(entry, Entry::Real(EventSemantics::Membership));
+        if new_is_plain && old_is_plain {
+            return;
+        }
+        let mut repeats = taken.repeats.iter().peekable();
+        for block in 0..taken.count {
+            let offset = taken.first.offset + block as u32;
+            while repeats.next_if(|(_, to)| *to <= offset).is_some() {}
+            if repeats.peek().is_some_and(|(from, _)| *from <= offset) {
+                self.note_repeat(stored, at + block, entry);
+            } else {
+                self.note_new(stored, at + block, entry);
             }
         }
     }
 
-    /// A held block was stored again: learns what it follows if that was unknown, and notices if it was not.
-    pub(super) fn relink(&mut self, spot: Spot, hash: BlockHash, parent: Parent) {
-        let held = self.cache.at(spot);
-        if parent == Parent::Unknown || held.state.has(State::CONTRADICTED) {
-            return;
+    fn note_new(&mut self, stored: &Stored<'_>, at: usize, entry: Entry<'_>) {
+        let hash = stored.blocks[at];
+        match entry {
+            Entry::Real(_) => self.cache.came(hash, stored.tier, stored.locations.get(at).copied()),
+            Entry::Speculated(deadline) => self.cache.speculate(hash, deadline),
+            Entry::Listed(detail) => self.cache.replace(hash, detail),
         }
-        let anchor = self.anchor(parent);
-        let known = match held.place {
-            Some(at) => {
-                // The common case needs no look at the run.
-                let behind =
-                    |anchor| matches!(anchor, Anchor::Behind(_, p) if p.run == at.run && p.offset + 1 == at.offset);
-                if anchor.is_some_and(behind) { parent } else { self.index.runs.parent(at, &self.pin) }
+    }
+
+    /// A block that the pod holds was stored again.
+    fn note_repeat(&mut self, stored: &Stored<'_>, at: usize, entry: Entry<'_>) {
+        let hash = stored.blocks[at];
+        match entry {
+            Entry::Real(source) => {
+                let location = stored.locations.get(at).copied();
+                self.cache.add_copy(hash, NewCopy { tier: stored.tier, source, location });
             }
-            None => self.cache.strays.parent(hash).unwrap_or(Parent::Unknown),
-        };
-        if known == parent {
-            return;
+            Entry::Speculated(deadline) => self.cache.prolong(hash, deadline),
+            Entry::Listed(detail) => self.cache.replace(hash, detail),
         }
-        if known != Parent::Unknown {
-            self.cache.contradict(spot);
-            return;
-        }
-        self.cache.strays.remove(hash);
-        let Some(anchor) = anchor else {
-            self.cache.strays.insert(hash, parent);
-            return;
-        };
-        let mut adopted = Vec::new();
-        let mut used = self.attach(hash, anchor, &mut adopted);
-        for (hash, place) in adopted {
-            used += self.adopt(hash, place);
-        }
-        self.index.give_back(0, used);
     }
 }

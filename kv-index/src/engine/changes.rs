@@ -63,7 +63,7 @@ impl Changes {
             let event = step.event(&self.blocks);
             match (event, step.copies_left()) {
                 (Event::Removed(removed), CopiesLeft::NoneAnywhere) => {
-                    change.drop_blocks(removed.blocks.iter().copied());
+                    change.drop_blocks(removed.blocks);
                     change.commit();
                 }
                 (Event::Removed(removed), CopiesLeft::Known(1..)) => {

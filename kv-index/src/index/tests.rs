@@ -25,14 +25,14 @@ fn a_block_that_follows_itself_follows_something_unknown() {
     let (chain, own) = (blocks(2), BlockHash::new(1));
     store(Stored::new(Parent::Block(own), &chain[..1]));
     let stats = index.pod_stats(pod).expect("live");
-    assert_eq!((stats.orphan_blocks, stats.slow_path, stats.parent_conflicts), (1, true, 1));
+    assert_eq!((stats.slow_path, stats.parent_conflicts), (false, 1));
     let (mut found, mut scanned) = (crate::Matches::default(), crate::Matches::default());
     index.search(&chain, &mut found);
     index.scan(&chain, &mut scanned);
     assert_eq!((found.depth(pod.id()), scanned.depth(pod.id())), (1, 1));
     store(Stored::prompt(&chain));
-    let stats = index.pod_stats(pod).expect("live");
-    assert_eq!((stats.orphan_blocks, stats.slow_path), (0, false));
+    index.search(&chain, &mut found);
+    assert_eq!(found.depth(pod.id()), 2);
     index.audit();
 }
 
@@ -124,4 +124,21 @@ fn expiry_takes_no_lock_of_a_pod_where_nothing_is_due() {
     drop(guard);
     assert_eq!(index.expire(at(20), 3), Expired { dropped: 3, pending: true });
     assert_eq!(index.expire(at(20), 3), Expired { dropped: 1, pending: false });
+}
+
+/// Segments of one block each come and go: what they took is given back.
+#[test]
+fn what_segments_took_is_given_back() {
+    let index: Index = Index::new(Config::default());
+    let pod = index.join("a").expect("room");
+    let empty = index.stats().bytes;
+    let all: Vec<BlockHash> = (1..=50_000u64).map(|n| BlockHash::new(n.wrapping_mul(0x9E37_79B9_7F4A_7C15))).collect();
+    for block in all.chunks(1) {
+        index.apply(pod, EventSemantics::Membership, &Event::Stored(Stored::prompt(block))).expect("live");
+    }
+    let full = index.stats().bytes - empty;
+    index.apply(pod, EventSemantics::Membership, &Event::Removed(crate::Removed::new(&all))).expect("live");
+    let stays = index.stats().bytes - empty;
+    assert!(stays * 10 < full, "{stays} of {full} bytes stay");
+    index.audit();
 }

@@ -57,8 +57,16 @@ fn decode_change(next: &mut impl FnMut() -> Option<u8>) -> Option<Change> {
         };
         Change::Removed(prompt, from, to, tier, order)
     } else {
-        Change::Stored(prompt, from, to, tier, if kind & 96 == 96 { Told::Nothing } else { Told::Parent })
+        Change::Stored(prompt, from, to, tier, told(kind))
     })
+}
+
+fn told(kind: u8) -> Told {
+    match kind >> 5 {
+        3 => Told::Nothing,
+        7 => Told::Lie,
+        _ => Told::Parent,
+    }
 }
 
 fn decode_prompt(next: &mut impl FnMut() -> Option<u8>) -> Option<Prompt> {

@@ -18,7 +18,7 @@ fn source() -> impl Strategy<Value = EventSemantics> {
 }
 
 fn change() -> impl Strategy<Value = Change> {
-    let told = prop_oneof![9 => Just(Told::Parent), 1 => Just(Told::Nothing)];
+    let told = prop_oneof![17 => Just(Told::Parent), 2 => Just(Told::Nothing), 1 => Just(Told::Lie)];
     let order = prop_oneof![3 => Just(Order::TailFirst), 1 => Just(Order::HeadFirst), 1 => Just(Order::Scattered)];
     let from = prop_oneof![3 => Just(0u8), 2 => any::<u8>()];
     prop_oneof![

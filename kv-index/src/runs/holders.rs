@@ -24,6 +24,9 @@ pub(crate) struct Holders<const W: usize> {
     islands: Option<Box<Islands>>,
 }
 
+/// Ranges of offsets.
+pub(crate) type Ranges = SmallVec<[(u32, u32); 1]>;
+
 /// The offset of the first block that a pod lacks, and the pod: ordered by offset, then pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Cut(u32);
@@ -110,10 +113,21 @@ impl<const W: usize> Holders<W> {
     }
 
     /// Whether a pod holds the block.
-    #[cfg(any(test, fuzzing))]
     pub(crate) fn holds(&self, pod: PodId, offset: u32) -> bool {
-        let mut islands = self.islands.iter().flat_map(|islands| islands.iter());
-        offset < self.reach(pod) || islands.any(|(of, from, to)| of == pod && (from..to).contains(&offset))
+        offset < self.reach(pod) || self.islands.as_ref().is_some_and(|islands| islands.holds(pod, offset))
+    }
+
+    /// Which of the blocks `from..to` a pod holds, as ranges in order.
+    pub(crate) fn held(&self, pod: PodId, from: u32, to: u32) -> Ranges {
+        let mut held = Ranges::new();
+        let reach = self.reach(pod).min(to);
+        if from < reach {
+            held.push((from, reach));
+        }
+        if let Some(islands) = &self.islands {
+            islands.held(pod, from, to, &mut held);
+        }
+        held
     }
 
     /// How many cuts there would be if `pod` made the run longer.
@@ -165,6 +179,14 @@ impl<const W: usize> Holders<W> {
         }
     }
 
+    /// With the blocks of a run that goes on from the last one; of those that hold all of this one, `short` have none of them.
+    pub(crate) fn followed_by(&self, next: &Self, short: PodSet<W>) -> Self {
+        let cuts = short.iter().map(|pod| Cut::new(self.len, pod));
+        let shifted = next.cuts.iter().map(|cut| Cut::new(cut.offset() + self.len, cut.pod()));
+        let cuts = self.cuts.iter().copied().chain(cuts).chain(shifted);
+        Self { len: self.len + next.len, base: self.base, pods: self.pods, cuts: cuts.collect(), islands: None }
+    }
+
     /// A pod lost `from..to`; how many of these blocks nobody holds any more. The run ends with its last held block.
     pub(crate) fn remove(&mut self, pod: PodId, from: u32, to: u32) -> u32 {
         let (reach, len) = (self.reach(pod), self.len);
@@ -180,11 +202,6 @@ impl<const W: usize> Holders<W> {
         }
         self.trim();
         gone.unwrap_or(len - self.len)
-    }
-
-    /// A pod lost everything; how many blocks nobody holds any more.
-    pub(crate) fn drop_pod(&mut self, pod: PodId) -> u32 {
-        if self.len > 0 { self.remove(pod, 0, self.len) } else { 0 }
     }
 
     /// The islands, with every block's holders counted.
@@ -328,7 +345,10 @@ mod tests {
                     }
                     Op::Drop(pod) => {
                         held.retain(|(p, _)| *p != pod);
-                        -i64::from(holders.drop_pod(PodId::new(pod)))
+                        {
+                        let len = holders.len();
+                        -i64::from(holders.remove(PodId::new(pod), 0, len))
+                    }
                     }
                 };
                 holders.audit();

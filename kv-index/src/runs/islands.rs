@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::pod::PodId;
+use crate::runs::holders::Ranges;
 
 /// Stretches of a run by pod, none touching another of the same pod, and how many pods hold each block.
 #[derive(Clone, Debug, Default)]
@@ -117,6 +118,32 @@ impl Islands {
             }
         }
         gone
+    }
+
+    /// Whether a pod has the block here.
+    pub(super) fn holds(&self, pod: PodId, offset: u32) -> bool {
+        self.end(pod, offset).is_some()
+    }
+
+    /// Where what a pod has here from the block on ends, if it has the block.
+    pub(super) fn end(&self, pod: PodId, offset: u32) -> Option<u32> {
+        self.last_until(pod, offset).map(|(_, to)| to).filter(|to| offset < *to)
+    }
+
+    /// Adds what a pod has here of `from..to`, in order.
+    pub(super) fn held(&self, pod: PodId, from: u32, to: u32, held: &mut Ranges) {
+        let first = self.last_until(pod, from).map_or(from, |(start, _)| start);
+        for (&(_, start), &stop) in self.spans.range((pod, first)..(pod, to)) {
+            let (start, stop) = (start.max(from), stop.min(to));
+            if start < stop {
+                held.push((start, stop));
+            }
+        }
+    }
+
+    /// Pods that have the block here.
+    pub(super) fn pods_at(&self, offset: u32) -> impl Iterator<Item = PodId> + '_ {
+        self.spans.iter().filter(move |&(&(_, from), &to)| (from..to).contains(&offset)).map(|(&(pod, _), _)| pod)
     }
 
     /// Whether a pod has anything here.

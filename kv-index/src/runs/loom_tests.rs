@@ -13,35 +13,30 @@ fn block(n: u64) -> BlockHash {
     BlockHash::new(n)
 }
 
-struct World {
-    heads: Heads,
-    runs: Runs<1>,
+const ROOT: Anchor = Anchor::Nowhere(Parent::Root);
+
+fn store(runs: &Runs<1>, pod: u16, anchor: Anchor, blocks: &[BlockHash]) -> Place {
+    match runs.take(PodId::new(pod), anchor, blocks, true, &pin()) {
+        Take::Taken(taken) => taken.first,
+        other => panic!("{other:?}"),
+    }
 }
 
-impl World {
-    fn store(&self, pod: u16, anchor: Anchor, blocks: &[BlockHash]) -> Place {
-        self.take(pod, anchor, blocks).first
-    }
-
-    fn take(&self, pod: u16, anchor: Anchor, blocks: &[BlockHash]) -> Taken {
-        match self.runs.take(&self.heads, PodId::new(pod), anchor, blocks, true, &pin()) {
-            Take::Taken(taken) => taken,
-            other => panic!("{other:?}"),
-        }
-    }
+fn world() -> Arc<Runs<1>> {
+    Arc::new(Runs::new(Spread::default()))
 }
 
 /// What a reader reads of a run is one state of it: its end, its hashes and its holders belong together.
 #[test]
 fn loom_view_against_publications() {
     model(|| {
-        let world = Arc::new(World { heads: Heads::new(Spread::default()), runs: Runs::new() });
-        let first = world.store(1, Anchor::Root, &[block(1)]);
+        let world = world();
+        let first = store(&world, 1, ROOT, &[block(1)]);
         let reader = {
             let world = Arc::clone(&world);
             thread::spawn(move || {
                 let pin = pin();
-                let view = world.runs.view(first.run, &pin);
+                let view = world.view(first.run, &pin);
                 let (base, end) = (view.base(), view.len().checked_sub(1));
                 let last = end.map(|end| view.hash(end));
                 if view.is_current() {
@@ -50,8 +45,10 @@ fn loom_view_against_publications() {
                 }
             })
         };
-        world.runs.run(first.run).extend_own(PodId::new(1), 1, &[block(2)], |_| 1).expect("it is its own");
-        world.runs.drop_pod(&world.heads, PodId::new(1), first.run, &pin());
+        world.run(first.run, &pin()).extend_own(PodId::new(1), block(1), 1, &[block(2)], |_| 1).expect("it is its own");
+        let life = world.view(first.run, &pin()).life();
+        assert!(world.run(first.run, &pin()).shorten_own(PodId::new(1), life, 1, 2, |_, _| {}));
+        world.drop_pod(PodId::new(1), first.run, &pin());
         reader.join().unwrap();
     });
 }
@@ -60,21 +57,21 @@ fn loom_view_against_publications() {
 #[test]
 fn loom_view_against_a_run_used_again() {
     model(|| {
-        let world = Arc::new(World { heads: Heads::new(Spread::default()), runs: Runs::new() });
-        let first = world.store(1, Anchor::Root, &[block(1)]);
+        let world = world();
+        let first = store(&world, 1, ROOT, &[block(1)]);
         let reader = {
             let world = Arc::clone(&world);
             thread::spawn(move || {
                 let pin = pin();
-                let view = world.runs.view(first.run, &pin);
+                let view = world.view(first.run, &pin);
                 let base = view.base();
                 if view.is_current() && view.begins_with(block(1)) {
                     assert!(base.contains(PodId::new(1)), "who holds it held it then");
                 }
             })
         };
-        world.runs.drop_pod(&world.heads, PodId::new(1), first.run, &pin());
-        assert_eq!(world.store(3, Anchor::Root, &[block(9)]).run, first.run);
+        world.drop_pod(PodId::new(1), first.run, &pin());
+        assert_eq!(store(&world, 3, ROOT, &[block(9)]).run, first.run);
         reader.join().unwrap();
     });
 }
@@ -83,15 +80,15 @@ fn loom_view_against_a_run_used_again() {
 #[test]
 fn loom_two_stores_of_one_block() {
     model(|| {
-        let world = Arc::new(World { heads: Heads::new(Spread::default()), runs: Runs::new() });
+        let world = world();
         let other = {
             let world = Arc::clone(&world);
-            thread::spawn(move || world.store(1, Anchor::Root, &[block(1)]))
+            thread::spawn(move || store(&world, 1, ROOT, &[block(1)]))
         };
-        let mine = world.store(2, Anchor::Root, &[block(1)]);
+        let mine = store(&world, 2, ROOT, &[block(1)]);
         assert_eq!(other.join().unwrap(), mine);
-        assert_eq!(world.runs.len(), 1);
-        let (_, holders) = world.runs.content(mine.run, &pin());
+        assert_eq!(world.len(), 1);
+        let (_, holders, _) = world.content(mine.run, &pin());
         assert!(holders.holds(PodId::new(1), 0) && holders.holds(PodId::new(2), 0));
     });
 }
@@ -100,98 +97,97 @@ fn loom_two_stores_of_one_block() {
 #[test]
 fn loom_a_run_given_up_against_one_who_joins_it() {
     model(|| {
-        let world = Arc::new(World { heads: Heads::new(Spread::default()), runs: Runs::new() });
-        let first = world.store(1, Anchor::Root, &[block(1)]);
+        let world = world();
+        let first = store(&world, 1, ROOT, &[block(1)]);
         let other = {
             let world = Arc::clone(&world);
-            thread::spawn(move || world.store(2, Anchor::Root, &[block(1)]))
+            thread::spawn(move || store(&world, 2, ROOT, &[block(1)]))
         };
-        world.runs.drop_pod(&world.heads, PodId::new(1), first.run, &pin());
+        world.drop_pod(PodId::new(1), first.run, &pin());
         let place = other.join().unwrap();
         let found = world.heads.probe(block(1), &pin());
         assert_eq!(found, Some(place.run), "the block can be found where it is");
-        assert!(world.runs.content(place.run, &pin()).1.holds(PodId::new(2), 0));
-        assert_eq!(world.runs.len(), 1);
+        assert!(world.content(place.run, &pin()).1.holds(PodId::new(2), 0));
+        assert_eq!(world.len(), 1);
     });
 }
 
-/// Whoever makes a place for a block finds the orphan that follows it, however the block went.
+/// Two pods make places for one block at once, one of which does not say what it follows: there is one place, or both runs say
+/// that there are two.
 #[test]
-fn loom_an_orphan_against_one_who_comes_to_it() {
+fn loom_two_places_of_one_block_are_told() {
     model(|| {
-        let world = Arc::new(World { heads: Heads::new(Spread::default()), runs: Runs::new() });
-        let first = world.store(1, Anchor::Root, &[block(1)]);
-        // Three hold it, so that what follows has a run of its own.
-        for pod in [2, 3] {
-            world.store(pod, Anchor::Root, &[block(1)]);
-        }
-        let second = world.store(1, Anchor::Behind(block(1), first), &[block(2)]);
+        let world = world();
+        let first = store(&world, 1, ROOT, &[block(1)]);
+        let other = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || store(&world, 2, Anchor::Nowhere(Parent::Unknown), &[block(2)]))
+        };
+        let mine = store(&world, 1, Anchor::Behind(block(1), first), &[block(2)]);
+        let theirs = other.join().unwrap();
+        let told = |at: Place| world.content(at.run, &pin()).2;
+        assert!(mine == theirs || told(mine) && told(theirs), "{mine:?}, {theirs:?}");
+    });
+}
+
+/// A block is looked up while its run becomes part of the one before it.
+#[test]
+fn loom_a_look_up_against_a_merge() {
+    model(|| {
+        let world = world();
+        let second = store(&world, 1, Anchor::Nowhere(Parent::Block(block(1))), &[block(2)]);
+        let first = store(&world, 1, ROOT, &[block(1)]);
         assert_ne!(first.run, second.run);
-        for pod in [2, 3] {
-            world.runs.drop_pod(&world.heads, PodId::new(pod), first.run, &pin());
-        }
         let other = {
             let world = Arc::clone(&world);
-            thread::spawn(move || {
-                let taken = world.take(4, Anchor::Root, &[block(1), block(2)]);
-                assert_eq!(taken.count, 1, "the second block has a place");
-                let behind = Anchor::Behind(block(1), taken.first);
-                assert_eq!(world.store(4, behind, &[block(2)]), second);
-            })
+            thread::spawn(move || assert!(world.find(PodId::new(1), block(2), &pin()).is_some()))
         };
-        world.runs.drop_pod(&world.heads, PodId::new(1), first.run, &pin());
+        world.merge(first.run, second.run, &pin());
         other.join().unwrap();
+        assert_eq!((world.len(), world.find(PodId::new(1), block(2), &pin())), (1, Some(first.plus(1))));
     });
 }
 
-/// The same where what went is itself behind something: its run goes without the lock of the run before it.
+/// A block leaves while its run becomes part of the one before it.
 #[test]
-fn loom_an_orphan_against_one_who_comes_from_further_up() {
+fn loom_a_removal_against_a_merge() {
     model(|| {
-        let world = Arc::new(World { heads: Heads::new(Spread::default()), runs: Runs::new() });
-        let first = world.store(1, Anchor::Root, &[block(1), block(9)]);
-        // Behind the first block there is another branch, and behind its first block one more.
-        let second = world.store(1, Anchor::Behind(block(1), first), &[block(2), block(8)]);
-        let third = world.store(1, Anchor::Behind(block(2), second), &[block(3)]);
-        assert!(first.run != second.run && second.run != third.run);
-        world.runs.remove(&world.heads, PodId::new(1), &[Span { run: first.run, from: 1, to: 2 }], &pin());
+        let world = world();
+        let second = store(&world, 1, Anchor::Nowhere(Parent::Block(block(1))), &[block(2)]);
+        let first = store(&world, 1, ROOT, &[block(1)]);
         let other = {
             let world = Arc::clone(&world);
             thread::spawn(move || {
-                let chain = [block(1), block(2), block(3)];
-                let (mut anchor, mut at, mut place) = (Anchor::Root, 0, None);
-                while at < chain.len() {
-                    let taken = world.take(4, anchor, &chain[at..]);
-                    at += taken.count;
-                    let last = Place { offset: taken.first.offset + taken.count as u32 - 1, ..taken.first };
-                    (anchor, place) = (Anchor::Behind(chain[at - 1], last), Some(last));
-                }
-                assert_eq!(place, Some(third), "the third block has a place");
+                let life = world.view(second.run, &pin()).life();
+                let span = Span { run: second.run, life, from: 0, to: 1 };
+                world.remove(PodId::new(1), &[span], &pin())
             })
         };
-        world.runs.drop_pod(&world.heads, PodId::new(1), second.run, &pin());
-        other.join().unwrap();
+        world.merge(first.run, second.run, &pin());
+        let (gone, _) = other.join().unwrap();
+        let held = world.find(PodId::new(1), block(2), &pin()).is_some();
+        assert_eq!(gone.held == 0, held, "{gone:?}");
     });
 }
 
-/// A block comes and goes while another thread makes a run that begins with it.
+/// A walk from run to run meets every block once, merges or not.
 #[test]
-fn loom_an_orphan_against_a_new_run() {
+fn loom_a_walk_against_a_merge() {
     model(|| {
-        let world = Arc::new(World { heads: Heads::new(Spread::default()), runs: Runs::new() });
+        let world = world();
+        let second = store(&world, 1, Anchor::Nowhere(Parent::Block(block(1))), &[block(2)]);
+        let first = store(&world, 1, ROOT, &[block(1)]);
         let other = {
             let world = Arc::clone(&world);
             thread::spawn(move || {
-                let taken = world.take(4, Anchor::Root, &[block(1), block(2)]);
-                if taken.count == 2 {
-                    return Place { offset: 1, ..taken.first };
+                let (_still, mut met) = (world.hold_still(), 0);
+                for run in [first.run, second.run] {
+                    world.for_held(PodId::new(1), run, &pin(), |_, _, blocks| met += blocks.len());
                 }
-                world.store(4, Anchor::Behind(block(1), taken.first), &[block(2)])
+                assert_eq!(met, 2);
             })
         };
-        let first = world.store(1, Anchor::Root, &[block(1), block(9)]);
-        let second = world.store(1, Anchor::Behind(block(1), first), &[block(2)]);
-        world.runs.drop_pod(&world.heads, PodId::new(1), first.run, &pin());
-        assert_eq!(other.join().unwrap(), second, "the second block has one place");
+        world.merge(first.run, second.run, &pin());
+        other.join().unwrap();
     });
 }

@@ -1,201 +1,289 @@
-//! Placement in the block tree: behind the parent, into a segment (run) that begins with the block, or into a new one.
+//! Placement of blocks: behind what they follow, into the segment (run) that begins with them, or into a new one.
 //!
-//! Whoever makes a place for a block holds the lock of its parent's run while it looks whether there is one and
-//! until the new one can be found. Two runs are locked at once only where the second is not yet known to anybody.
+//! Whoever makes a place for a block that follows a known one holds that one's run locked meanwhile, so that pods that agree
+//! make one place. Pods that do not agree, and a pod that does not say what a block follows, may make a second one: the directory
+//! tells, and both runs are doubled. Two runs are locked at once only where the second is not yet known to anybody.
 
-use crate::block::BlockHash;
-use crate::heads::Heads;
+use crate::block::{BlockHash, Parent};
 use crate::pod::PodId;
 use crate::reclaim::Pin;
-use crate::runs::holders::{Holders, INLINE};
-use crate::runs::run::{Family, Writing};
-use crate::runs::{LONGEST, Place, RunId, Runs};
-use crate::sync::Ordering;
+use crate::runs::holders::{Holders, INLINE, Ranges};
+use crate::runs::run::Writing;
+use crate::runs::{LONGEST, Place, Runs};
 
-/// What new blocks follow.
+/// What blocks are to be placed behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Anchor {
-    /// Nothing: a prompt starts with them.
-    Root,
-    /// This block, which the pod holds here.
+    /// This block, which is here.
     Behind(BlockHash, Place),
+    /// What they follow is nowhere, nothing, or nobody said.
+    Nowhere(Parent),
 }
 
 impl Anchor {
-    fn parent(self) -> Option<BlockHash> {
+    fn parent(self) -> Parent {
         match self {
-            Self::Root => None,
-            Self::Behind(parent, _) => Some(parent),
+            Self::Behind(parent, _) => Parent::Block(parent),
+            Self::Nowhere(parent) => parent,
         }
     }
 }
 
 /// What became of an attempt to place blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Take {
     Taken(Taken),
-    /// The first block is known to follow something else.
-    Contradicted,
+    /// The pod holds the first block here, behind something else than it says now.
+    Held(Place),
+    /// What the blocks follow is there no more.
+    Moved,
     /// The first block needs room, and there is none.
     Full,
 }
 
 /// Blocks that were placed: the first `count`, one behind the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Taken {
     pub(crate) first: Place,
     pub(crate) count: usize,
     /// Of these, how many nobody held before.
     pub(crate) entered: usize,
+    /// Those that the pod held before, by their offsets in the run.
+    pub(crate) repeats: Ranges,
+    /// Whether the pod had no part in the run before.
+    pub(crate) joined: bool,
+    /// Whether somebody said that the first one follows something else.
+    pub(crate) contradicted: bool,
+    /// Whether they went to a run that begins with them, and so what they follow may go on in that.
+    pub(crate) by_head: bool,
+    /// Whether a run waits for the last one.
+    pub(crate) awaited: bool,
 }
 
 impl<const W: usize> Runs<W> {
-    /// Places the first of `blocks`, and as many more as go to the same run, and lets `pod` hold them.
+    /// Lets `pod` hold the first of `blocks`, and as many more as go to the same run.
     ///
-    /// The pod holds none of them. There is room for all of them, or there is one block and `room` says whether
-    /// it may be one that nobody holds.
-    pub(crate) fn take(
-        &self,
-        heads: &Heads,
-        pod: PodId,
-        anchor: Anchor,
-        blocks: &[BlockHash],
-        room: bool,
-        pin: &Pin,
-    ) -> Take {
+    /// There is room for all of them, or there is one block and `room` says whether it may be one that nobody holds.
+    pub(crate) fn take(&self, pod: PodId, anchor: Anchor, blocks: &[BlockHash], room: bool, pin: &Pin) -> Take {
         loop {
             let mut parent_run = None;
-            if let Anchor::Behind(_, at) = anchor {
+            if let Anchor::Behind(last, at) = anchor {
                 let next = at.offset + 1;
-                let fitting = |family| self.fitting(heads, family, blocks, next, pin);
-                let own = if room { self.run(at.run).extend_own(pod, next, blocks, fitting) } else { None };
-                if let Some(count) = own {
-                    let first = Place { run: at.run, offset: next };
-                    return Take::Taken(Taken { first, count, entered: count });
+                let first = Place { run: at.run, offset: next };
+                if room {
+                    let mut awaited = false;
+                    let count = |blocks: &[BlockHash]| self.enter(first, blocks, &|_| None, &mut awaited, pin);
+                    if let Some(count) = self.run(at.run, pin).extend_own(pod, last, next, blocks, count) {
+                        return Take::Taken(Taken { awaited, ..Taken::new(first, count) });
+                    }
                 }
-                let mut run = self.lock(at.run, pin);
-                let here = next < run.holders.len() && run.common(next as usize, &blocks[..1]) == 1;
-                let family = *run.family();
-                let behind = next == run.holders.len()
-                    && may_grow(&run, pod)
-                    && self.fitting(heads, family, &blocks[..1], next, pin) == 1;
-                if here || behind {
-                    return self.join(heads, pod, at.run, run, next, blocks, room, pin);
+                let run = self.lock(at.run, pin);
+                if !run.is_at(at.offset, last) {
+                    return Take::Moved;
                 }
-                parent_run = Some((at, run));
+                if run.is_at(next, blocks[0]) {
+                    match self.join(pod, run, first, blocks, room, pin) {
+                        Some(take) => return take,
+                        None => continue,
+                    }
+                }
+                if next == run.holders.len() && room && run.holders.holds(pod, at.offset) {
+                    let mut taken = Taken::new(first, 0);
+                    let mut run = run;
+                    self.grow(pod, &mut run, &mut taken, blocks, pin);
+                    if taken.count > 0 {
+                        run.publish();
+                        return Take::Taken(taken);
+                    }
+                    parent_run = Some(run);
+                } else {
+                    parent_run = Some(run);
+                }
             }
-            let Some(id) = heads.probe(blocks[0], pin) else {
-                if !room {
-                    return Take::Full;
+            if let Some(id) = self.heads.probe(blocks[0], pin) {
+                drop(parent_run);
+                let mut run = self.lock(id, pin);
+                if !run.begins_with(blocks[0]) {
+                    // It was given up between our finding and locking it.
+                    continue;
                 }
-                match self.create(heads, pod, anchor.parent(), parent_run.as_mut(), blocks, pin) {
-                    Some(taken) => return Take::Taken(taken),
+                let contradicted = learn_parent(&mut run, anchor.parent());
+                match self.join(pod, run, Place { run: id, offset: 0 }, blocks, room, pin) {
+                    Some(Take::Taken(taken)) => return Take::Taken(Taken { contradicted, by_head: true, ..taken }),
+                    Some(take) => return take,
                     None => continue,
                 }
-            };
-            parent_run.iter_mut().for_each(|(_, run)| run.fork());
-            drop(parent_run);
-            let run = self.lock(id, pin);
-            if !run.begins_with(blocks[0]) {
-                // It was given up between our finding and locking it.
-                continue;
             }
-            if run.parent() != anchor.parent() {
-                return Take::Contradicted;
+            if let Some(&at) = self.places(blocks[0], pin).first() {
+                // In the middle of a run, unless somebody was quicker than we.
+                drop(parent_run.take());
+                let run = self.lock(at.run, pin);
+                if !run.is_at(at.offset, blocks[0]) {
+                    continue;
+                }
+                let follows = at.offset > 0 && anchor.parent() == Parent::Block(run.hash(at.offset as usize - 1));
+                if follows || anchor.parent() == Parent::Unknown {
+                    if !follows && !run.holders.holds(pod, at.offset) {
+                        self.set_loose(pod);
+                    }
+                    match self.join(pod, run, at, blocks, room, pin) {
+                        Some(take) => return take,
+                        None => continue,
+                    }
+                }
+                drop(run);
+                if let Some(at) = self.find(pod, blocks[0], pin) {
+                    self.set_loose(pod);
+                    return Take::Held(at);
+                }
             }
-            return self.join(heads, pod, id, run, 0, blocks, room, pin);
+            if !room {
+                return Take::Full;
+            }
+            if let Some(taken) = self.create(pod, anchor, blocks, pin) {
+                return Take::Taken(taken);
+            }
         }
     }
 
-    /// Lets the pod hold what the run has of `blocks` from `from` on, and makes the run longer by what may follow.
-    #[expect(clippy::too_many_arguments, reason = "the parts of one step of `take`")]
-    fn join(
-        &self,
-        heads: &Heads,
+    /// Lets the pod hold what the run has of `blocks` from `first` on, which is there, and makes the run longer by what may
+    /// follow; none if the run turned out to be doubled.
+    fn join<'p>(
+        &'p self,
         pod: PodId,
-        id: RunId,
-        mut run: Writing<'_, W>,
-        from: u32,
+        mut run: Writing<'p, W>,
+        first: Place,
         blocks: &[BlockHash],
         room: bool,
-        pin: &Pin,
-    ) -> Take {
-        let islands = run.holders.islands();
-        let common = run.common(from as usize, blocks);
-        let fits = room || common == 1 && run.holders.is_live(from);
-        if !fits {
-            return Take::Full;
-        }
-        let to = from + common as u32;
-        let mut entered = if common > 0 { run.holders.add(pod, from, to) as usize } else { 0 };
-        let mut count = common;
-        let rest = &blocks[common..];
-        if to == run.holders.len() && !rest.is_empty() && may_grow(&run, pod) {
-            let family = *run.family();
-            let more = self.fitting(heads, family, rest, to, pin);
-            if more > 0 {
-                run.write_behind(&rest[..more]);
-                run.holders.append(pod, more as u32);
-                (count, entered) = (count + more, entered + more);
+        pin: &'p Pin,
+    ) -> Option<Take> {
+        let from = first.offset;
+        let mut blocks = blocks;
+        if run.is_doubled() {
+            // Block by block: the pod may hold it elsewhere. What it holds where stays so, since we are who changes it.
+            blocks = &blocks[..1];
+            if !run.holders.holds(pod, from) {
+                let life = run.life();
+                drop(run);
+                if let Some(at) = self.find(pod, blocks[0], pin) {
+                    self.set_loose(pod);
+                    return Some(Take::Held(at));
+                }
+                run = self.lock(first.run, pin);
+                if run.life() != life || !run.is_at(from, blocks[0]) {
+                    return None;
+                }
             }
+        }
+        let common = run.common(from as usize, blocks);
+        if !room && !run.holders.is_live(from) {
+            return Some(Take::Full);
+        }
+        let islands = run.holders.islands();
+        let to = from + common as u32;
+        let (repeats, joined) = (run.holders.held(pod, from, to), !run.holders.has(pod));
+        let mut taken = Taken { repeats, joined, count: common, ..Taken::new(first, 0) };
+        taken.entered = run.holders.add(pod, from, to) as usize;
+        if to == run.holders.len() && room {
+            self.grow(pod, &mut run, &mut taken, &blocks[common..], pin);
         }
         self.count_islands(islands, run.holders.islands());
         run.publish();
-        Take::Taken(Taken { first: Place { run: id, offset: from }, count, entered })
+        Some(Take::Taken(taken))
+    }
+
+    /// Makes a run longer by what may follow its last block, which the pod holds. It is yet to be published.
+    fn grow(&self, pod: PodId, run: &mut Writing<'_, W>, taken: &mut Taken, blocks: &[BlockHash], pin: &Pin) {
+        if blocks.is_empty() || !may_grow(run, pod) {
+            return;
+        }
+        let first = taken.first.plus(taken.count);
+        let own = |at: u32| (at < first.offset).then(|| run.hash(at as usize));
+        let count = self.enter(first, blocks, &own, &mut taken.awaited, pin);
+        if count > 0 {
+            run.write_behind(&blocks[..count]);
+            run.holders.append(pod, count as u32);
+            (taken.count, taken.entered) = (taken.count + count, taken.entered + count);
+        }
     }
 
     /// Makes a run that begins with the first of `blocks`; none if somebody else did meanwhile.
-    fn create(
-        &self,
-        heads: &Heads,
-        pod: PodId,
-        parent: Option<BlockHash>,
-        parent_run: Option<&mut (Place, Writing<'_, W>)>,
-        blocks: &[BlockHash],
-        pin: &Pin,
-    ) -> Option<Taken> {
-        let mut count = 1 + self.fitting(heads, Family::default(), &blocks[1..], 1, pin);
+    fn create(&self, pod: PodId, anchor: Anchor, blocks: &[BlockHash], pin: &Pin) -> Option<Taken> {
+        let parent = anchor.parent();
         let id = self.claim();
+        let first = Place { run: id, offset: 0 };
         let mut run = self.lock(id, pin);
+        run.clear_doubled();
+        if parent == Parent::Unknown {
+            run.keep_apart();
+        }
+        let mut awaited = false;
+        let contradicted = match self.enter_head(&run, first, blocks[0], &mut awaited, pin) {
+            Ok(contradicted) => contradicted,
+            Err(other) => {
+                drop(run);
+                self.give_back(id, pin);
+                // Until it can be found.
+                drop(self.lock(other, pin));
+                return None;
+            }
+        };
+        let own = |at: u32| (at == 0).then_some(blocks[0]);
+        let count = 1 + self.enter(first.plus(1), &blocks[1..], &own, &mut awaited, pin);
         run.begin(parent, &blocks[..count], Holders::of_one(pod, count as u32));
         run.publish();
         // Still locked: a writer that knows the id from a former life of the run must not join before it can be found.
-        if heads.insert(blocks[0], id, pin).is_some() {
-            run.holders.drop_pod(pod);
+        if self.heads.insert(blocks[0], id, pin).is_some() {
+            for (offset, &hash) in blocks[..count].iter().enumerate() {
+                self.directory.remove(hash, first.plus(offset), pin);
+            }
+            run.holders = Holders::default();
             run.publish();
             drop(run);
-            self.give_back(id);
+            self.give_back(id, pin);
             return None;
         }
-        // The first block may have come and gone since we looked, and left an orphan. From now on nobody can do that.
-        let fitting = 1 + self.fitting(heads, Family::default(), &blocks[1..count], 1, pin);
-        if fitting < count {
-            run.holders.remove(pod, fitting as u32, count as u32);
-            run.publish();
-            count = fitting;
+        if let Anchor::Nowhere(Parent::Block(parent)) = anchor {
+            self.wait(&mut run, id, parent, pin);
         }
-        if let Some((at, writing)) = parent_run {
-            writing.family().add_child(at.offset);
-            writing.fork();
-            run.family().parent = Some((at.run, writing.family().life));
-        }
-        Some(Taken { first: Place { run: id, offset: 0 }, count, entered: count })
+        Some(Taken { contradicted, awaited, joined: true, ..Taken::new(first, count) })
     }
+}
 
-    /// How many of `blocks` may come behind the last block of a run, which has `len`: those that are in no other one.
-    fn fitting(&self, heads: &Heads, family: Family, blocks: &[BlockHash], len: u32, pin: &Pin) -> usize {
-        let blocks = &blocks[..blocks.len().min(LONGEST - (len as usize).min(LONGEST))];
-        let loose = |block: &BlockHash| heads.probe(*block, pin).is_none();
-        // The first may be where a child begins.
-        if family.goes_on_at(len) && blocks.first().is_some_and(|first| !loose(first)) {
-            return 0;
+impl Taken {
+    /// Blocks that nobody held, behind one that the pod holds in the same run.
+    fn new(first: Place, count: usize) -> Self {
+        Self {
+            first,
+            count,
+            entered: count,
+            repeats: Ranges::new(),
+            joined: false,
+            contradicted: false,
+            by_head: false,
+            awaited: false,
         }
-        // What follows it can be nowhere, since it is nowhere itself, orphans aside. Relaxed, and after the look-up: whoever
-        // sees that a head is gone sees the orphans that it left; see `finish`.
-        if self.orphans.load(Ordering::Relaxed) > 0 {
-            return blocks.iter().take_while(|block| loose(block)).count();
+    }
+}
+
+/// Learns what a run's first block follows, if nobody said so far. Whether something else was said: then the run is doubled, since
+/// who comes from elsewhere must find it by its head.
+fn learn_parent<const W: usize>(run: &mut Writing<'_, W>, parent: Parent) -> bool {
+    let known = run.parent();
+    match (known, parent) {
+        (_, Parent::Unknown) => {
+            run.keep_apart();
+            false
         }
-        blocks.len()
+        _ if known == parent => false,
+        (Parent::Unknown, _) => {
+            run.set_parent(parent);
+            false
+        }
+        _ => {
+            run.set_doubled();
+            true
+        }
     }
 }
 

@@ -12,67 +12,36 @@ pub(super) use writing::Writing;
 
 use std::fmt;
 
-use crate::block::BlockHash;
+use crate::block::{BlockHash, Parent};
 use crate::pod::PodId;
 use crate::podset::PodSet;
 use crate::reclaim::Pin;
-use crate::runs::RunId;
 use crate::runs::holders::{Holders, INLINE};
 use crate::runs::islands::Islands;
 use crate::runs::run::writing::Array;
-use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Mutex, Ordering, fence};
+use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, fence};
 
 /// A run: five cache lines for 256 pods, of which a reader mostly wants two.
 #[repr(C, align(64))]
 pub(super) struct Run<const W: usize> {
     /// Publications so far; the lowest bit says which record is current.
     version: AtomicU64,
+    /// [`DOUBLED`], [`APART`], or neither.
+    doubled: AtomicU32,
     writer: Mutex<Writer>,
     records: [Record<W>; 2],
 }
 
 /// What only writers read.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Writer {
-    /// The hash of the block before the first one; zero if that is the start of a prompt.
-    parent: u64,
+    /// What the first block follows, as far as anybody said.
+    parent: Parent,
     islands: Option<Box<Islands>>,
     /// Room in the array of hashes.
     capacity: u32,
-    /// Whether a run ever went on from a block of this one.
-    forked: bool,
-    family: Family,
-}
-
-/// Which runs go on where this one is left, and which one this goes on from.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Family {
-    /// Runs that begin behind a block of this one, orphans left out.
-    pub(super) children: u32,
-    /// The last block that one begins behind, or one behind that.
-    pub(super) deepest: u32,
-    /// Counted up when blocks leave that children may go on from: these are orphans from then on.
-    pub(super) life: u32,
-    /// The run that this one goes on from, and its life at that time.
-    pub(super) parent: Option<(RunId, u32)>,
-}
-
-impl Family {
-    /// Whether children would begin behind nothing if the run had `len` blocks.
-    pub(super) fn orphans_at(self, len: u32) -> bool {
-        self.children > 0 && self.deepest >= len
-    }
-
-    /// Whether a child may begin behind the last block of the run, which has `len`.
-    pub(super) fn goes_on_at(self, len: u32) -> bool {
-        self.children > 0 && self.deepest + 1 >= len
-    }
-
-    /// A run begins behind the block at `offset`.
-    pub(super) fn add_child(&mut self, offset: u32) {
-        self.deepest = if self.children == 0 { offset } else { self.deepest.max(offset) };
-        self.children += 1;
-    }
+    /// Whether the directory has an entry of the run under its parent.
+    waits: bool,
 }
 
 // What a gateway of up to 256 pods pays for a run.
@@ -88,7 +57,7 @@ struct Record<const W: usize> {
     last: AtomicU64,
     /// Every block's, in a place that only grows by moving.
     hashes: AtomicPtr<AtomicU64>,
-    /// Blocks in the low half, cuts in the high half; the highest bit says whether a run ever went on from this one.
+    /// Blocks, cuts, and how often the run began anew: see [`Shape`].
     shape: AtomicU64,
     base: [AtomicU64; W],
     /// The cuts that have no place in `cuts`.
@@ -96,20 +65,62 @@ struct Record<const W: usize> {
     cuts: [AtomicU32; INLINE],
 }
 
-/// The bit of a shape that says that a run went on from this one.
-const FORKED: u64 = 1 << 63;
+/// A block of the run may be in another one too, or its first block is said to follow several.
+const DOUBLED: u32 = 1;
+/// Who holds the run's first block did not always say what it follows.
+const APART: u32 = 2;
 
-fn cuts_in(shape: u64) -> u32 {
-    ((shape & !FORKED) >> 32) as u32
+/// Spreads the lives that runs begin with.
+const LIVES: u32 = 0x9E37_79B1;
+
+/// A run's length, how many cuts it has, and its *life*: how often it began anew, so that a place of an earlier life is told
+/// from one of this.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    len: u32,
+    cuts: u32,
+    /// Whether some pod holds blocks behind one that it lacks.
+    islands: bool,
+    life: u32,
+}
+
+impl Shape {
+    #[inline]
+    fn unpack(word: u64) -> Self {
+        Self {
+            len: (word & 0x1_FFFF) as u32,
+            cuts: (word >> 17 & 0x1_FFFF) as u32,
+            islands: word >> 34 & 1 == 1,
+            life: (word >> 35) as u32,
+        }
+    }
+
+    #[inline]
+    fn pack(self) -> u64 {
+        u64::from(self.len) | u64::from(self.cuts) << 17 | u64::from(self.islands) << 34 | u64::from(self.life) << 35
+    }
+
+    fn next_life(self) -> Self {
+        Self { life: self.life.wrapping_add(1) & 0x1FFF_FFFF, ..self }
+    }
 }
 
 impl<const W: usize> Run<W> {
-    pub(super) fn new() -> Self {
+    /// The `birth`th run: its versions and lives are not those of the one that had its id before.
+    pub(super) fn new(birth: u64) -> Self {
+        let shape = Shape { len: 0, cuts: 0, islands: false, life: (birth as u32).wrapping_mul(LIVES) >> 3 };
         Self {
-            version: AtomicU64::new(0),
-            writer: Mutex::new(Writer::default()),
-            records: [Record::new(), Record::new()],
+            version: AtomicU64::new(birth << 24),
+            doubled: AtomicU32::new(0),
+            writer: Mutex::new(Writer { parent: Parent::Unknown, islands: None, capacity: 0, waits: false }),
+            records: [Record::new(shape), Record::new(shape)],
         }
+    }
+
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        let at = std::ptr::from_ref(self).cast::<u8>();
+        (0..size_of::<Self>()).step_by(64).for_each(|line| crate::prefetch::prefetch(at.wrapping_add(line)));
     }
 
     /// Looks at the run as it is.
@@ -119,7 +130,7 @@ impl<const W: usize> Run<W> {
             // Acquire: pairs with the Release of `publish`: what follows is at least that new.
             let version = self.version.load(Ordering::Acquire);
             let record = &self.records[(version & 1) as usize];
-            let shape = record.shape.load(Ordering::Relaxed);
+            let shape = Shape::unpack(record.shape.load(Ordering::Relaxed));
             let view = View {
                 run: self,
                 record,
@@ -128,9 +139,7 @@ impl<const W: usize> Run<W> {
                 last: record.last.load(Ordering::Relaxed),
                 hashes: record.hashes.load(Ordering::Relaxed),
                 spill: record.spill.load(Ordering::Relaxed),
-                len: shape as u32,
-                cuts: cuts_in(shape),
-                forked: shape & FORKED != 0,
+                shape,
                 _pin: pin,
             };
             if view.is_current() {
@@ -146,22 +155,39 @@ impl<const W: usize> Run<W> {
         self.version.load(Ordering::Relaxed) == version
     }
 
-    /// Makes the run longer by the first `count` of `blocks`, if `pod` holds all of it, nobody else any, and it ends
-    /// at `from`; the commonest change by far, done without taking the holders apart. `count` is asked for under the lock.
+    /// Whether a block of the run may be in another one too.
+    #[inline]
+    pub(super) fn is_doubled(&self) -> bool {
+        // Relaxed: said before the other place is published; whoever sees that sees this.
+        self.doubled.load(Ordering::Relaxed) & DOUBLED != 0
+    }
+
+    /// From now on look-ups are made for who stops in the run.
+    pub(super) fn set_doubled(&self) {
+        self.doubled.fetch_or(DOUBLED, Ordering::Relaxed);
+    }
+
+    /// Makes the run longer by the first of `blocks`, if `pod` holds all of it, nobody else any, and it ends with `last` at
+    /// `from`; the commonest change by far, done without taking the holders apart. How many is asked for under the lock.
     pub(super) fn extend_own(
         &self,
         pod: PodId,
+        last: BlockHash,
         from: u32,
         blocks: &[BlockHash],
-        count: impl FnOnce(Family) -> usize,
+        count: impl FnOnce(&[BlockHash]) -> usize,
     ) -> Option<usize> {
         let writer = self.writer.lock();
-        let (version, record) = self.own(&writer, pod, from)?;
-        let count = count(writer.family);
-        let len = from as usize + count;
-        if count == 0 || len > writer.capacity as usize {
+        let (version, record, shape) = self.own(&writer, pod, from)?;
+        let room = (writer.capacity - from) as usize;
+        if room == 0 || self.is_doubled() || record.last.load(Ordering::Relaxed) != last.get() {
             return None;
         }
+        let count = count(&blocks[..blocks.len().min(room)]);
+        if count == 0 {
+            return None;
+        }
+        let len = from as usize + count;
         // SAFETY: the array has room for `len`; it lives until a writer, which only we can be now, gives it up.
         let hashes = unsafe { std::slice::from_raw_parts(record.hashes.load(Ordering::Relaxed), len) };
         // Release: a reader of an earlier version that sees a hash below sees that its version has passed, as in `publish`.
@@ -170,44 +196,54 @@ impl<const W: usize> Run<W> {
             // Relaxed: as in `write`.
             to.store(block.get(), Ordering::Relaxed);
         }
-        self.publish_length(version, record, len as u32, blocks[count - 1].get());
+        self.publish_length(version, record, Shape { len: len as u32, ..shape }, blocks[count - 1].get());
         Some(count)
     }
 
-    /// Makes the run end at `from` instead of `to`, if `pod` holds all of it, nobody else any, and no run goes on
-    /// from it: whether it did.
-    pub(super) fn shorten_own(&self, pod: PodId, from: u32, to: u32) -> bool {
+    /// Makes the run end at `from` instead of `to`, if it is in that `life`, `pod` holds all of it and nobody else any: whether it
+    /// did. The blocks that leave are handed to `forget` first.
+    pub(super) fn shorten_own(
+        &self,
+        pod: PodId,
+        life: u32,
+        from: u32,
+        to: u32,
+        mut forget: impl FnMut(BlockHash, u32),
+    ) -> bool {
         let writer = self.writer.lock();
-        let orphans = writer.family.orphans_at(from);
-        let Some((version, record)) = self.own(&writer, pod, to).filter(|_| from > 0 && !orphans) else {
-            return false;
-        };
-        // SAFETY: as in `extend_own`, and `from` is less than the run's length.
-        let last = unsafe { (*record.hashes.load(Ordering::Relaxed).add(from as usize - 1)).load(Ordering::Relaxed) };
-        self.publish_length(version, record, from, last);
+        let own = self.own(&writer, pod, to).filter(|(.., shape)| from > 0 && shape.life == life);
+        let Some((version, record, shape)) = own else { return false };
+        // SAFETY: as in `extend_own`; `to` is the run's length.
+        let hashes = unsafe { std::slice::from_raw_parts(record.hashes.load(Ordering::Relaxed), to as usize) };
+        for offset in from..to {
+            forget(BlockHash::new(hashes[offset as usize].load(Ordering::Relaxed)), offset);
+        }
+        let last = hashes[from as usize - 1].load(Ordering::Relaxed);
+        self.publish_length(version, record, Shape { len: from, ..shape }, last);
         true
     }
 
-    /// The version and record, if `pod` holds all of the run, nobody else any, and it has `len` blocks.
-    fn own(&self, writer: &Writer, pod: PodId, len: u32) -> Option<(u64, &Record<W>)> {
+    /// The version, record and shape, if `pod` holds all of the run, nobody else any, and it has `len` blocks.
+    fn own(&self, writer: &Writer, pod: PodId, len: u32) -> Option<(u64, &Record<W>, Shape)> {
         // Relaxed, here and below: only holders of the run's lock write it.
         let version = self.version.load(Ordering::Relaxed);
         let record = &self.records[(version & 1) as usize];
-        let of_length = record.shape.load(Ordering::Relaxed) & !FORKED == u64::from(len);
+        let shape = Shape::unpack(record.shape.load(Ordering::Relaxed));
         let one = PodSet::<W>::of_one(pod);
         let of_one = record.base.iter().zip(one.words()).all(|(word, one)| word.load(Ordering::Relaxed) == *one);
-        (of_length && of_one && writer.islands.is_none()).then_some((version, record))
+        let own = shape.len == len && shape.cuts == 0 && of_one && writer.islands.is_none();
+        own.then_some((version, record, shape))
     }
 
     /// Publishes what `record` says, with another length.
-    fn publish_length(&self, version: u64, record: &Record<W>, len: u32, last: u64) {
+    fn publish_length(&self, version: u64, record: &Record<W>, shape: Shape, last: u64) {
         let next = &self.records[(version & 1 ^ 1) as usize];
         // Release: as in `publish`.
         fence(Ordering::Release);
         next.head.store(record.head.load(Ordering::Relaxed), Ordering::Relaxed);
         next.last.store(last, Ordering::Relaxed);
         next.hashes.store(record.hashes.load(Ordering::Relaxed), Ordering::Relaxed);
-        next.shape.store(u64::from(len) | record.shape.load(Ordering::Relaxed) & FORKED, Ordering::Relaxed);
+        next.shape.store(shape.pack(), Ordering::Relaxed);
         for (to, from) in next.base.iter().zip(&record.base) {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }
@@ -216,24 +252,36 @@ impl<const W: usize> Run<W> {
         self.version.store(version + 1, Ordering::Release);
     }
 
-    /// One run less goes on from this one as it was in that life: whether it is still that life.
-    pub(super) fn lose_child(&self, life: u32) -> bool {
-        let mut writer = self.writer.lock();
-        let same = writer.family.life == life;
-        writer.family.children -= u32::from(same);
-        same
-    }
-
     /// Keeps other writers waiting until the guard is dropped; `bytes` has what all runs' arrays take.
     pub(super) fn lock<'p>(&'p self, bytes: &'p AtomicU64, pin: &'p Pin) -> Writing<'p, W> {
-        let mut writer = self.writer.lock();
+        self.write(self.writer.lock(), bytes, pin)
+    }
+
+    /// Bytes of the array that a run which nobody uses has kept.
+    pub(super) fn kept_bytes(&self) -> u64 {
+        u64::from(self.writer.lock().capacity) * 8
+    }
+
+    /// Looks at the run while nobody writes it, with what readers do not see.
+    pub(super) fn peek<R>(&self, pin: &Pin, look: impl FnOnce(&View<'_, W>, Option<&Islands>) -> R) -> R {
+        let writer = self.writer.lock();
+        look(&self.view(pin), writer.islands.as_deref())
+    }
+
+    /// The same if nobody else writes it now.
+    pub(super) fn try_lock<'p>(&'p self, bytes: &'p AtomicU64, pin: &'p Pin) -> Option<Writing<'p, W>> {
+        Some(self.write(self.writer.try_lock()?, bytes, pin))
+    }
+
+    fn write<'p>(&'p self, mut writer: MutexGuard<'p, Writer>, bytes: &'p AtomicU64, pin: &'p Pin) -> Writing<'p, W> {
         let view = self.view(pin);
-        let cuts = (0..view.cuts).map(|at| view.cut(at));
-        let holders = Holders::from_parts(view.len, view.base(), cuts, std::mem::take(&mut writer.islands));
+        let cuts = (0..view.shape.cuts).map(|at| view.cut(at));
+        let holders = Holders::from_parts(view.shape.len, view.base(), cuts, std::mem::take(&mut writer.islands));
         let mut writing = Writing {
             head: view.head,
             hashes: view.hashes,
             spill: view.spill,
+            shape: view.shape,
             outgrown: None,
             holders,
             run: self,
@@ -251,7 +299,7 @@ impl<const W: usize> Drop for Run<W> {
     fn drop(&mut self) {
         let capacity = self.writer.lock().capacity;
         let record = &self.records[(self.version.load(Ordering::Relaxed) & 1) as usize];
-        let cuts = cuts_in(record.shape.load(Ordering::Relaxed)) as usize;
+        let cuts = Shape::unpack(record.shape.load(Ordering::Relaxed)).cuts as usize;
         let (hashes, spill) = (record.hashes.load(Ordering::Relaxed), record.spill.load(Ordering::Relaxed));
         // SAFETY: (1) `capacity` is the length of the current record's array, see `Writing::write`; (2) the run ends here,
         // and arrays of earlier records were taken back when they were replaced.
@@ -268,12 +316,12 @@ impl<const W: usize> fmt::Debug for Run<W> {
 }
 
 impl<const W: usize> Record<W> {
-    fn new() -> Self {
+    fn new(shape: Shape) -> Self {
         Self {
             head: AtomicU64::new(0),
             last: AtomicU64::new(0),
             hashes: AtomicPtr::new(std::ptr::null_mut()),
-            shape: AtomicU64::new(0),
+            shape: AtomicU64::new(shape.pack()),
             base: std::array::from_fn(|_| AtomicU64::new(0)),
             spill: AtomicPtr::new(std::ptr::null_mut()),
             cuts: std::array::from_fn(|_| AtomicU32::new(0)),

@@ -1,7 +1,8 @@
 //! A reader's view of a segment (run), valid while its version is current.
 
-use super::{Record, Run};
+use super::{Record, Run, Shape};
 use crate::block::BlockHash;
+use crate::pod::PodId;
 use crate::podset::PodSet;
 use crate::reclaim::Pin;
 use crate::runs::holders::{Cut, INLINE};
@@ -17,9 +18,7 @@ pub(crate) struct View<'p, const W: usize> {
     pub(super) last: u64,
     pub(super) hashes: *mut AtomicU64,
     pub(super) spill: *mut AtomicU32,
-    pub(super) len: u32,
-    pub(super) cuts: u32,
-    pub(super) forked: bool,
+    pub(super) shape: Shape,
     pub(super) _pin: &'p Pin,
 }
 
@@ -46,13 +45,51 @@ impl<'p, const W: usize> View<'p, W> {
 
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.len as usize
+        self.shape.len as usize
     }
 
-    /// Whether a run ever went on from a block of this one.
     #[inline]
-    pub(crate) fn is_forked(&self) -> bool {
-        self.forked
+    pub(crate) fn life(&self) -> u32 {
+        self.shape.life
+    }
+
+    /// Whether a block of the run may be in another one too.
+    #[inline]
+    pub(crate) fn is_doubled(&self) -> bool {
+        self.run.is_doubled()
+    }
+
+    /// Whether some pod holds blocks behind one that it lacks: of those nothing is said here.
+    #[inline]
+    pub(crate) fn has_islands(&self) -> bool {
+        self.shape.islands
+    }
+
+    /// Leading blocks of the run that a pod holds.
+    pub(crate) fn reach(&self, pod: PodId) -> u32 {
+        if !self.base().contains(pod) {
+            return 0;
+        }
+        self.cuts().find(|cut| cut.pod() == pod).map_or(self.shape.len, |cut| cut.offset())
+    }
+
+    /// Who holds all blocks of the run up to this one.
+    pub(crate) fn pods_at(&self, offset: u32) -> PodSet<W> {
+        let mut pods = self.base();
+        for cut in self.cuts().take_while(|cut| cut.offset() <= offset) {
+            pods.remove(cut.pod());
+        }
+        pods
+    }
+
+    /// Whether the block at `offset` is this one, if there is one.
+    #[inline]
+    pub(crate) fn is_at(&self, offset: u32, hash: BlockHash) -> bool {
+        offset < self.shape.len && self.has(offset as usize, hash)
+    }
+
+    pub(crate) fn last_block(&self) -> Option<BlockHash> {
+        (self.shape.len > 0).then(|| BlockHash::new(self.last))
     }
 
     #[inline]
@@ -90,7 +127,7 @@ impl<'p, const W: usize> View<'p, W> {
     /// The cuts, ascending.
     #[inline]
     pub(crate) fn cuts(&self) -> impl Iterator<Item = Cut> + use<'_, 'p, W> {
-        (0..self.cuts).map(|at| self.cut(at))
+        (0..self.shape.cuts).map(|at| self.cut(at))
     }
 
     #[inline]

@@ -1,7 +1,7 @@
 //! The writer's side of a segment (run): changes, and publication of the next version.
 
-use super::{FORKED, Family, Run, Writer, cuts_in};
-use crate::block::BlockHash;
+use super::{APART, Run, Shape, Writer};
+use crate::block::{BlockHash, Parent};
 use crate::reclaim::Pin;
 use crate::runs::holders::{Holders, INLINE};
 use crate::sync::{AtomicU32, AtomicU64, MutexGuard, Ordering, fence};
@@ -13,6 +13,8 @@ pub(in crate::runs) struct Writing<'p, const W: usize> {
     pub(super) head: u64,
     pub(super) hashes: *mut AtomicU64,
     pub(super) spill: *mut AtomicU32,
+    /// As published.
+    pub(super) shape: Shape,
     /// The array that readers see until the new one is published.
     pub(super) outgrown: Option<Array<AtomicU64>>,
     pub(in crate::runs) holders: Holders<W>,
@@ -31,22 +33,62 @@ impl<'p, const W: usize> Writing<'p, W> {
         (self.head != 0).then(|| BlockHash::new(self.head))
     }
 
-    /// The block before the first one; none at the start of a prompt.
-    pub(in crate::runs) fn parent(&self) -> Option<BlockHash> {
-        (self.writer.parent != 0).then(|| BlockHash::new(self.writer.parent))
+    /// What the first block follows, as far as anybody said.
+    pub(in crate::runs) fn parent(&self) -> Parent {
+        self.writer.parent
     }
 
-    pub(in crate::runs) fn family(&mut self) -> &mut Family {
-        &mut self.writer.family
+    pub(in crate::runs) fn set_parent(&mut self, parent: Parent) {
+        self.writer.parent = parent;
     }
 
-    /// A run goes on from a block of this one. Who reads this one before that sees no more of the other either.
-    pub(in crate::runs) fn fork(&mut self) {
-        if !std::mem::replace(&mut self.writer.forked, true) {
-            let version = self.run.version.load(Ordering::Relaxed);
-            // Relaxed: what the other run says is published after this, by the table of heads.
-            self.run.records[(version & 1) as usize].shape.fetch_or(FORKED, Ordering::Relaxed);
-        }
+    /// Whether the directory has an entry of the run under its parent.
+    pub(in crate::runs) fn waits(&self) -> bool {
+        self.writer.waits
+    }
+
+    pub(in crate::runs) fn set_waits(&mut self, waits: bool) {
+        self.writer.waits = waits;
+    }
+
+    /// How often the run began anew.
+    pub(in crate::runs) fn life(&self) -> u32 {
+        self.shape.life
+    }
+
+    pub(in crate::runs) fn is_doubled(&self) -> bool {
+        self.run.is_doubled()
+    }
+
+    pub(in crate::runs) fn set_doubled(&self) {
+        self.run.set_doubled();
+    }
+
+    /// Somebody holds the first block and did not say what it follows: it stays one that is found by its hash.
+    pub(in crate::runs) fn keep_apart(&self) {
+        // Relaxed: only who has the lock asks.
+        self.run.doubled.fetch_or(APART, Ordering::Relaxed);
+    }
+
+    /// Whether the run's first block is to stay its first.
+    pub(in crate::runs) fn is_apart(&self) -> bool {
+        self.run.doubled.load(Ordering::Relaxed) != 0
+    }
+
+    /// The run is about to begin anew.
+    pub(in crate::runs) fn clear_doubled(&self) {
+        // Relaxed: as in `set_doubled`.
+        self.run.doubled.store(0, Ordering::Relaxed);
+    }
+
+    /// Places of the run are void from now on, though its blocks may be elsewhere.
+    pub(in crate::runs) fn end_life(&mut self) {
+        self.shape = self.shape.next_life();
+    }
+
+    /// Whether the block at `offset` is this one, if there is one.
+    pub(in crate::runs) fn is_at(&self, offset: u32, hash: BlockHash) -> bool {
+        self.common(offset as usize, &[hash]) == 1
     }
 
     /// The blocks' hashes.
@@ -57,6 +99,15 @@ impl<'p, const W: usize> Writing<'p, W> {
         // SAFETY: the array has room for the run's blocks, and lives until a writer, which only we can be now,
         // gives it up; it is all atomics.
         unsafe { std::slice::from_raw_parts(self.hashes, self.holders.len() as usize) }
+    }
+
+    /// The hashes of the blocks that were the run's last ones when it was locked and are so no more, with their offsets.
+    pub(in crate::runs) fn trimmed(&self) -> impl Iterator<Item = (BlockHash, u32)> + use<'_, 'p, W> {
+        (self.holders.len()..self.shape.len).map(|offset| {
+            // SAFETY: as in `hashes`, which had so many when the run was locked; nobody wrote there since.
+            let hash = unsafe { (*self.hashes.add(offset as usize)).load(Ordering::Relaxed) };
+            (BlockHash::new(hash), offset)
+        })
     }
 
     pub(in crate::runs) fn hash(&self, offset: usize) -> BlockHash {
@@ -71,9 +122,9 @@ impl<'p, const W: usize> Writing<'p, W> {
     }
 
     /// Begins the run anew: one pod holds these blocks, which follow `parent`.
-    pub(in crate::runs) fn begin(&mut self, parent: Option<BlockHash>, blocks: &[BlockHash], holders: Holders<W>) {
-        self.writer.parent = parent.map_or(0, BlockHash::get);
-        self.writer.forked = false;
+    pub(in crate::runs) fn begin(&mut self, parent: Parent, blocks: &[BlockHash], holders: Holders<W>) {
+        self.writer.parent = parent;
+        self.shape = self.shape.next_life();
         self.head = blocks[0].get();
         self.write(0, blocks);
         self.holders = holders;
@@ -120,7 +171,7 @@ impl<'p, const W: usize> Writing<'p, W> {
         let last = self.hashes().last().map_or(0, |last| last.load(Ordering::Relaxed));
         let head = if len > 0 { self.head } else { 0 };
         let version = self.run.version.load(Ordering::Relaxed);
-        let old_cuts = cuts_in(self.run.records[(version & 1) as usize].shape.load(Ordering::Relaxed)) as usize;
+        let old_cuts = Shape::unpack(self.run.records[(version & 1) as usize].shape.load(Ordering::Relaxed)).cuts;
         let record = &self.run.records[(version & 1 ^ 1) as usize];
         // Release: a reader of the version before this one that sees a store below sees that its version has
         // passed; pairs with the fence in `is_current`.
@@ -130,8 +181,9 @@ impl<'p, const W: usize> Writing<'p, W> {
         let kept = len > 0 || self.writer.capacity as usize <= KEPT;
         let hashes = if kept { self.hashes } else { std::ptr::null_mut() };
         record.hashes.store(hashes, Ordering::Relaxed);
-        let forked = if self.writer.forked { FORKED } else { 0 };
-        record.shape.store(u64::from(len) | (cuts.len() as u64) << 32 | forked, Ordering::Relaxed);
+        let islands = self.holders.islands() > 0;
+        self.shape = Shape { len, cuts: cuts.len() as u32, islands, ..self.shape };
+        record.shape.store(self.shape.pack(), Ordering::Relaxed);
         for (to, word) in record.base.iter().zip(self.holders.base().words()) {
             to.store(*word, Ordering::Relaxed);
         }
@@ -147,7 +199,7 @@ impl<'p, const W: usize> Writing<'p, W> {
         let spill = std::mem::replace(&mut self.spill, spill);
         // SAFETY: (1) the record before this one had `old_cuts`, and spilled all beyond `INLINE`; (2) neither this guard nor
         // the current record names it any more.
-        self.retire(unsafe { Array::from_raw(spill, old_cuts.saturating_sub(INLINE)) });
+        self.retire(unsafe { Array::from_raw(spill, (old_cuts as usize).saturating_sub(INLINE)) });
         // A small array is kept for whoever uses the run next: short conversations come and go all the time.
         if len == 0 && self.writer.capacity as usize > KEPT {
             let capacity = std::mem::take(&mut self.writer.capacity);

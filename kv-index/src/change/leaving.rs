@@ -1,0 +1,217 @@
+//! Blocks that leave a pod: looked up one by one, or found beside the one before, and taken out of their segments (runs) together.
+
+use crate::block::BlockHash;
+use crate::cache::Outcome;
+use crate::change::{AHEAD, Change};
+use crate::event::{EventSemantics, Removed};
+use crate::runs::{LONGEST, Place, Span};
+use crate::tier::Tier;
+
+/// What a change gathers, kept from one to the next.
+#[derive(Debug, Default)]
+pub(crate) struct Buffers {
+    /// What leaves, in the order in which it was named.
+    hashes: Vec<BlockHash>,
+    /// Where that is, each span with how many of `hashes` are its.
+    spans: Vec<(Span, usize)>,
+    /// The same by runs.
+    sorted: Vec<Span>,
+    /// Blocks in a row that were not beside the one before: they come in no order, and it is not worth looking.
+    astray: usize,
+}
+
+impl Buffers {
+    /// Empties it; a burst's buffer is not kept for good.
+    fn clear(&mut self) {
+        self.hashes.clear();
+        self.spans.clear();
+        self.sorted.clear();
+        self.astray = 0;
+        if self.hashes.capacity() + self.spans.capacity() + self.sorted.capacity() > 1024 {
+            *self = Self::default();
+        }
+    }
+}
+
+impl<const W: usize> Change<'_, W> {
+    pub(crate) fn remove(&mut self, removed: &Removed<'_>, source: EventSemantics) {
+        let blocks = removed.blocks;
+        self.prefetch_some(blocks);
+        for (at, &hash) in blocks.iter().enumerate() {
+            if let Some(&ahead) = blocks.get(at + AHEAD) {
+                self.index.runs.directory.prefetch(ahead);
+            }
+            if self.cache.is_plain() && removed.tier == Tier::Gpu {
+                // One copy in one tier and nothing else to know: most blocks are like that.
+                self.leave(hash);
+                continue;
+            }
+            match self.cache.remove_copy(hash, removed.tier, source) {
+                Outcome::Leaves => self.leave(hash),
+                Outcome::Kept => self.applied.still_held += 1,
+                Outcome::Missing => self.applied.not_held += 1,
+            }
+        }
+    }
+
+    /// Takes blocks out whatever their copies.
+    pub(crate) fn drop_blocks(&mut self, blocks: &[BlockHash]) {
+        self.prefetch_some(blocks);
+        for (at, &hash) in blocks.iter().enumerate() {
+            if let Some(&ahead) = blocks.get(at + AHEAD) {
+                self.index.runs.directory.prefetch(ahead);
+            }
+            self.drop_block(hash);
+        }
+    }
+
+    /// Takes a block out whatever its copies.
+    pub(crate) fn drop_block(&mut self, hash: BlockHash) {
+        self.cache.forget(hash);
+        self.leave(hash);
+    }
+
+    fn prefetch_some(&self, blocks: &[BlockHash]) {
+        blocks.iter().take(AHEAD).for_each(|hash| self.index.runs.directory.prefetch(*hash));
+    }
+
+    /// Notes a block that leaves, if the pod holds it.
+    fn leave(&mut self, hash: BlockHash) {
+        let Self { index, pod, ref pin, ref mut cache, .. } = *self;
+        let buffers = &mut cache.buffers;
+        let is_worth_it = buffers.astray < ASTRAY || buffers.astray % ASTRAY == 0;
+        if let Some((span, count)) = buffers.spans.last_mut().filter(|_| is_worth_it) {
+            let run = index.runs.view(span.run, pin);
+            let (before, after) = (span.from.wrapping_sub(1), span.to);
+            let down = run.is_at(before, hash);
+            let beside = (down || run.is_at(after, hash)) && run.life() == span.life && !run.is_doubled();
+            if beside && run.is_current() {
+                if down {
+                    span.from = before
+                } else {
+                    span.to += 1
+                }
+                *count += 1;
+                buffers.astray = 0;
+                buffers.hashes.push(hash);
+                return;
+            }
+        }
+        buffers.astray += 1;
+        let span = loop {
+            if let Some((Place { run, offset: from }, life)) = index.runs.place(hash, pin) {
+                break Some(Span { run, life, from, to: from + 1 });
+            }
+            let at = match index.runs.places(hash, pin)[..] {
+                [] => None,
+                [at] => Some(at),
+                _ => index.runs.find(pod, hash, pin),
+            };
+            let Some(Place { run: id, offset }) = at else { break None };
+            let run = index.runs.view(id, pin);
+            let (there, life) = (run.is_at(offset, hash), run.life());
+            if run.is_current() && there {
+                break Some(Span { run: id, life, from: offset, to: offset + 1 });
+            }
+        };
+        match span {
+            Some(span) => {
+                buffers.spans.push((span, 1));
+                buffers.hashes.push(hash);
+            }
+            None => self.applied.not_held += 1,
+        }
+    }
+
+    /// Takes what leaves out of its runs.
+    pub(super) fn take_out(&mut self) {
+        if self.cache.buffers.spans.is_empty() {
+            return;
+        }
+        let mut buffers = std::mem::take(&mut self.cache.buffers);
+        // In whatever order blocks were named, those of one run go together.
+        buffers.sorted.extend(buffers.spans.iter().map(|(span, _)| *span));
+        if buffers.sorted.len() > 1 {
+            join_spans(&mut buffers.sorted);
+        }
+        let mut dead = 0;
+        let mut left = 0;
+        for spans in buffers.sorted.chunk_by(|a, b| (a.run, a.life) == (b.run, b.life)) {
+            let (gone, is_all) = self.index.runs.remove(self.pod, spans, &self.pin);
+            (left, dead) = (left + gone.held, dead + gone.dead);
+            if !is_all {
+                let (held, gone) = self.take_out_moved(&buffers, spans[0]);
+                (left, dead) = (left + held, dead + gone);
+            }
+        }
+        self.applied.removed += left;
+        self.applied.not_held += buffers.hashes.len() - left;
+        self.cache.len -= left;
+        self.index.give_back(dead, 0);
+        buffers.clear();
+        self.cache.buffers = buffers;
+    }
+
+    /// The same for blocks whose run was merged with another meanwhile: looked up anew, one by one.
+    #[cold]
+    fn take_out_moved(&self, buffers: &Buffers, of: Span) -> (usize, usize) {
+        let (mut at, mut left, mut dead) = (0, 0, 0);
+        for &(span, count) in &buffers.spans {
+            let hashes = &buffers.hashes[at..at + count];
+            at += count;
+            if (span.run, span.life) != (of.run, of.life) {
+                continue;
+            }
+            for &hash in hashes {
+                while let Some(Place { run, offset }) = self.find(hash) {
+                    let view = self.index.runs.view(run, &self.pin);
+                    let (there, life) = (view.is_at(offset, hash), view.life());
+                    if !there || !view.is_current() {
+                        continue;
+                    }
+                    let span = Span { run, life, from: offset, to: offset + 1 };
+                    let (gone, _) = self.index.runs.remove(self.pod, &[span], &self.pin);
+                    (left, dead) = (left + gone.held, dead + gone.dead);
+                    if gone.held > 0 {
+                        break;
+                    }
+                }
+            }
+        }
+        (left, dead)
+    }
+}
+
+/// The same for spans of one run, without sorting them.
+fn join_in_one_run(spans: &mut Vec<Span>, of: Span) {
+    let mut leaves = vec![false; LONGEST + 1];
+    for span in spans.drain(..) {
+        leaves[span.from as usize..span.to as usize].fill(true);
+    }
+    let mut at = 0;
+    while let Some(skip) = leaves[at..].iter().position(|leaves| *leaves) {
+        let from = at + skip;
+        at = leaves[from..].iter().position(|leaves| !*leaves).map_or(leaves.len(), |count| from + count);
+        spans.push(Span { from: from as u32, to: at as u32, ..of });
+    }
+}
+
+/// Spans of one run that are worth the bytes of all its blocks.
+const MANY: usize = 1_000;
+
+/// Blocks that are not beside the one before until that is looked for less often.
+const ASTRAY: usize = 8;
+
+/// Puts spans in order, and those that adjoin or overlap together.
+fn join_spans(spans: &mut Vec<Span>) {
+    let first = spans[0];
+    if spans.len() > MANY && spans.iter().all(|span| (span.run, span.life) == (first.run, first.life)) {
+        return join_in_one_run(spans, first);
+    }
+    spans.sort_unstable_by_key(|span| u64::from(span.run.raw()) << 32 | u64::from(span.from));
+    spans.dedup_by(|next, span| {
+        let adjoins = (next.run, next.life) == (span.run, span.life) && next.from <= span.to;
+        span.to = if adjoins { span.to.max(next.to) } else { span.to };
+        adjoins
+    });
+}

@@ -1,0 +1,119 @@
+//! The directory alone, against a list; growth, shrinking, and threads.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::reclaim::pin;
+
+fn at(run: u32, offset: u32) -> Place {
+    Place { run: RunId::from_raw(run).expect("not zero"), offset }
+}
+
+fn insert(directory: &Directory, hash: u64, place: Place) {
+    let (hash, pin, mut known) = (BlockHash::new(hash), pin(), Candidates::new());
+    while let Err(found) = directory.insert(hash, place, &known, &pin) {
+        known = found;
+    }
+}
+
+proptest! {
+    /// The literal model: a set of (hash, position). A hash's positions are among its candidates, and nothing else is entered.
+    #[test]
+    fn a_directory_is_a_set_of_hashes_and_positions(ops in prop::collection::vec((1u64..40, 1u32..4, 0u8..6), 0..400)) {
+        let directory = Directory::new(Spread::default());
+        let mut model = BTreeSet::new();
+        for (hash, run, op) in ops {
+            let entry = (hash, run, 0);
+            match op {
+                0..=2 if model.insert(entry) => insert(&directory, hash, at(run, 0)),
+                3 if model.remove(&entry) => directory.remove(BlockHash::new(hash), at(run, 0), &pin()),
+                4 if model.contains(&entry) && !model.contains(&(hash, run + 10, 0)) => {
+                    directory.replace(BlockHash::new(hash), at(run, 0), at(run + 10, 0), &pin());
+                    model.remove(&entry);
+                    model.insert((hash, run + 10, 0));
+                }
+                _ => {}
+            }
+            for &(hash, run, offset) in &model {
+                prop_assert!(directory.candidates(BlockHash::new(hash), &pin()).contains(&at(run, offset)));
+            }
+            prop_assert_eq!(directory.entries(&pin()).len(), model.len());
+        }
+    }
+}
+
+#[test]
+fn a_candidate_in_the_way_is_told() {
+    let directory = Directory::new(Spread::default());
+    let (hash, pin) = (BlockHash::new(7), pin());
+    assert_eq!(directory.insert(hash, at(1, 5), &[], &pin), Ok(()));
+    assert_eq!(directory.insert(hash, at(2, 0), &[], &pin), Err(Candidates::from_slice(&[at(1, 5)])));
+    assert_eq!(directory.insert(hash, at(2, 0), &[at(1, 5)], &pin), Ok(()));
+    assert_eq!(directory.candidates(hash, &pin).len(), 2);
+}
+
+#[test]
+fn a_million_entries_come_and_go_and_leave_little() {
+    let directory = Directory::new(Spread::default());
+    let empty = directory.bytes();
+    let count = if cfg!(debug_assertions) { 200_000 } else { 1_000_000 };
+    for n in 1..=count {
+        insert(&directory, n, at(1 + n as u32 % 1_000, n as u32 % 60_000));
+    }
+    let full = directory.bytes() - empty;
+    assert!(full < count as usize * 17, "{} bytes an entry", full / count as usize);
+    let pin = pin();
+    for n in 1..=count {
+        assert!(directory.candidates(BlockHash::new(n), &pin).contains(&at(1 + n as u32 % 1_000, n as u32 % 60_000)));
+        directory.remove(BlockHash::new(n), at(1 + n as u32 % 1_000, n as u32 % 60_000), &pin);
+    }
+    assert!(directory.entries(&pin).is_empty());
+    assert!(directory.bytes() - empty < full / 20, "{} of {full} bytes stay", directory.bytes() - empty);
+}
+
+/// A line that was full sends look-ups on no longer than entries of it are further on.
+#[test]
+fn churn_at_one_size_keeps_the_size() {
+    let directory = Directory::new(Spread::default());
+    for n in 1..=20_000u64 {
+        insert(&directory, n, at(1, 0));
+    }
+    let before = directory.bytes();
+    for n in 1..=400_000u64 {
+        directory.remove(BlockHash::new(n), at(1, 0), &pin());
+        insert(&directory, n + 20_000, at(1, 0));
+    }
+    assert_eq!(directory.entries(&pin()).len(), 20_000);
+    assert!(directory.bytes() <= before * 3 / 2, "{} bytes, {before} before", directory.bytes());
+}
+
+/// Threads enter and take out entries of their own in the same shards; what stays is found all the while.
+#[test]
+fn threads_do_not_lose_each_other_s_entries() {
+    let directory = Directory::new(Spread::default());
+    let threads = 4u64;
+    for n in 1..=1_000 {
+        insert(&directory, n << 32, at(9, 0));
+    }
+    std::thread::scope(|scope| {
+        for thread in 1..=threads {
+            let directory = &directory;
+            scope.spawn(move || {
+                for round in 0..20 {
+                    for n in 1..=2_000u64 {
+                        insert(directory, n * 8 + thread, at(thread as u32, round));
+                    }
+                    for n in 1..=1_000 {
+                        assert!(directory.candidates(BlockHash::new(n << 32), &pin()).contains(&at(9, 0)));
+                    }
+                    for n in 1..=2_000u64 {
+                        directory.remove(BlockHash::new(n * 8 + thread), at(thread as u32, round), &pin());
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(directory.entries(&pin()).len(), 1_000);
+}

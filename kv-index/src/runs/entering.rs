@@ -1,0 +1,111 @@
+//! Entries of blocks that are about to be placed: where the directory says that a block has a place already, and where it is told twice.
+
+use crate::block::BlockHash;
+use crate::directory::Candidates;
+use crate::reclaim::Pin;
+use crate::runs::run::Writing;
+use crate::runs::{LONGEST, Place, RunId, Runs, WAITING};
+
+impl<const W: usize> Runs<W> {
+    /// Enters blocks in the directory that are about to come behind the last one of a run, up to the first that has a place; how
+    /// many, and whether a run waits for the last of them. `own` tells the blocks that the run has already.
+    #[inline]
+    pub(super) fn enter(
+        &self,
+        first: Place,
+        blocks: &[BlockHash],
+        own: &dyn Fn(u32) -> Option<BlockHash>,
+        awaited: &mut bool,
+        pin: &Pin,
+    ) -> usize {
+        let blocks = &blocks[..blocks.len().min(LONGEST - (first.offset as usize).min(LONGEST))];
+        for (count, &hash) in blocks.iter().enumerate() {
+            if let Some(&ahead) = blocks.get(count + AHEAD) {
+                self.directory.prefetch(ahead);
+            }
+            if let Err(found) = self.directory.insert(hash, first.plus(count), &[], pin) {
+                match self.enter_beside(found, first, blocks, count, own, pin) {
+                    Some(waited) => *awaited = waited,
+                    None => return count,
+                }
+            } else {
+                *awaited = false;
+            }
+        }
+        blocks.len()
+    }
+
+    /// The same for one block whose tag others bear; none if it has a place, or may be about to.
+    #[cold]
+    fn enter_beside(
+        &self,
+        mut known: Candidates,
+        first: Place,
+        blocks: &[BlockHash],
+        count: usize,
+        own: &dyn Fn(u32) -> Option<BlockHash>,
+        pin: &Pin,
+    ) -> Option<bool> {
+        let hash = blocks[count];
+        let is_free = |other: &Place| {
+            if other.offset == WAITING || other.run != first.run {
+                return self.is_other(*other, hash, pin);
+            }
+            let ours = own(other.offset)
+                .or_else(|| blocks.get((other.offset as usize).checked_sub(first.offset as usize)?).copied());
+            ours.is_some_and(|ours| ours != hash)
+        };
+        while known.iter().all(is_free) {
+            match self.directory.insert(hash, first.plus(count), &known, pin) {
+                Ok(()) => return Some(known.iter().any(|at| at.offset == WAITING)),
+                Err(found) => known = found,
+            }
+        }
+        None
+    }
+
+    /// Enters the first block of a run that is about to be. Whether it has a place in the middle of another one, or may be
+    /// about to: then both are doubled. Or the run that somebody else is making to begin with it.
+    pub(super) fn enter_head(
+        &self,
+        run: &Writing<'_, W>,
+        at: Place,
+        hash: BlockHash,
+        awaited: &mut bool,
+        pin: &Pin,
+    ) -> Result<bool, RunId> {
+        let mut known = Candidates::new();
+        let mut contradicted = false;
+        let same = |other: &&Place| !self.is_other(**other, hash, pin);
+        while let Err(found) = self.directory.insert(hash, at, &known, pin) {
+            if let Some(head) = found.iter().filter(same).find(|other| other.offset == 0) {
+                return Err(head.run);
+            }
+            for other in found.iter().filter(same) {
+                contradicted = true;
+                run.set_doubled();
+                self.run(other.run, pin).set_doubled();
+            }
+            known = found;
+        }
+        // Once more: a run may have begun anew since, with the same block in the same place.
+        known.iter().filter(same).for_each(|other| self.run(other.run, pin).set_doubled());
+        *awaited = known.iter().any(|at| at.offset == WAITING);
+        Ok(contradicted)
+    }
+
+    /// Whether a place that bears a block's tag is surely another block's.
+    fn is_other(&self, at: Place, hash: BlockHash, pin: &Pin) -> bool {
+        loop {
+            let view = self.view(at.run, pin);
+            // A place beyond the end is one that comes or goes: whose it is nobody can tell.
+            let other = at.offset == WAITING || (at.offset as usize) < view.len() && !view.is_at(at.offset, hash);
+            if view.is_current() {
+                return other;
+            }
+        }
+    }
+}
+
+/// How many blocks ahead a line of the directory is asked for.
+const AHEAD: usize = 16;

@@ -1,0 +1,102 @@
+//! Blocks that leave a segment (run): its end goes with its last holder, the directory's entries with it, and in the end the run.
+
+use crate::pod::PodId;
+use crate::reclaim::Pin;
+use crate::runs::run::Writing;
+use crate::runs::{Place, RunId, Runs};
+
+/// Consecutive blocks of a run in one of its lives.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    pub(crate) run: RunId,
+    pub(crate) life: u32,
+    pub(crate) from: u32,
+    pub(crate) to: u32,
+}
+
+/// What left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Gone {
+    /// Blocks that the pod held.
+    pub(crate) held: usize,
+    /// Of these, blocks that nobody holds any more.
+    pub(crate) dead: usize,
+}
+
+impl<const W: usize> Runs<W> {
+    /// A pod loses what it holds of spans of one run, in order and apart from each other; and whether the run was in the life of the spans
+    /// to the end: if not, some blocks may be elsewhere.
+    pub(crate) fn remove(&self, pod: PodId, spans: &[Span], pin: &Pin) -> (Gone, bool) {
+        let (mut rest, mut gone) = (spans, Gone::default());
+        while let Some((&Span { run, life, from, to }, before)) = rest.split_last() {
+            let forget = |hash, offset| self.directory.remove(hash, Place { run, offset }, pin);
+            if !self.run(run, pin).shorten_own(pod, life, from, to, forget) {
+                let mut writing = self.lock(run, pin);
+                if writing.life() != life {
+                    return (gone, false);
+                }
+                let (islands, before) = (writing.holders.islands(), gone.held);
+                for span in rest {
+                    let to = span.to.min(writing.holders.len());
+                    for (from, to) in writing.holders.held(pod, span.from, to) {
+                        gone.held += (to - from) as usize;
+                        gone.dead += writing.holders.remove(pod, from, to) as usize;
+                    }
+                }
+                // Nobody frees a run twice: who finds nothing of its own in it leaves it alone.
+                if gone.held > before {
+                    self.finish(run, writing, islands, pin);
+                }
+                break;
+            }
+            let count = (to - from) as usize;
+            (rest, gone) = (before, Gone { held: gone.held + count, dead: gone.dead + count });
+        }
+        (gone, true)
+    }
+
+    /// A pod loses its last blocks of a run, `most` at most; and whether it has none there any more.
+    pub(crate) fn take_off(&self, pod: PodId, run: RunId, most: usize, pin: &Pin) -> (Gone, bool) {
+        let mut writing = self.lock(run, pin);
+        let islands = writing.holders.islands();
+        let mut gone = Gone::default();
+        let mut held = writing.holders.held(pod, 0, writing.holders.len());
+        if held.is_empty() {
+            return (gone, true);
+        }
+        while let Some((from, to)) = held.pop() {
+            let from = from.max(to.saturating_sub((most - gone.held).min(u32::MAX as usize) as u32));
+            gone.held += (to - from) as usize;
+            gone.dead += writing.holders.remove(pod, from, to) as usize;
+            if gone.held == most {
+                break;
+            }
+        }
+        let done = !writing.holders.has(pod);
+        self.finish(run, writing, islands, pin);
+        (gone, done)
+    }
+
+    /// A pod loses all it has in a run.
+    pub(crate) fn drop_pod(&self, pod: PodId, run: RunId, pin: &Pin) -> Gone {
+        self.take_off(pod, run, usize::MAX, pin).0
+    }
+
+    /// Publishes a run that pods left, or frees it if nobody holds any of it; it had so many `islands`.
+    pub(super) fn finish(&self, id: RunId, mut writing: Writing<'_, W>, islands: usize, pin: &Pin) {
+        self.count_islands(islands, writing.holders.islands());
+        for (hash, offset) in writing.trimmed() {
+            self.directory.remove(hash, Place { run: id, offset }, pin);
+        }
+        if writing.holders.len() > 0 {
+            return writing.publish();
+        }
+        if let Some(head) = writing.head() {
+            self.heads.remove(head, pin);
+        }
+        self.wait_no_more(&mut writing, id, pin);
+        writing.publish();
+        drop(writing);
+        self.give_back(id, pin);
+    }
+}
