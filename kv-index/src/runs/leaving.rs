@@ -23,6 +23,9 @@ pub(crate) struct Gone {
     pub(crate) dead: usize,
 }
 
+/// How many blocks ahead a line of the directory is asked for.
+const AHEAD: usize = 16;
+
 impl<const W: usize> Runs<W> {
     /// A pod loses what it holds of spans of one run, in order and apart from each other; and whether the run was in the life of the spans
     /// to the end: if not, some blocks may be elsewhere.
@@ -85,9 +88,13 @@ impl<const W: usize> Runs<W> {
     /// Publishes a run that pods left, or frees it if nobody holds any of it; it had so many `islands`.
     pub(super) fn finish(&self, id: RunId, mut writing: Writing<'_, W>, islands: usize, pin: &Pin) {
         self.count_islands(islands, writing.holders.islands());
+        let mut ahead = writing.trimmed();
+        ahead.by_ref().take(AHEAD).for_each(|(hash, _)| self.directory.prefetch(hash));
         for (hash, offset) in writing.trimmed() {
+            ahead.next().into_iter().for_each(|(hash, _)| self.directory.prefetch(hash));
             self.directory.remove(hash, Place { run: id, offset }, pin);
         }
+        drop(ahead);
         if writing.holders.len() > 0 {
             return writing.publish();
         }
