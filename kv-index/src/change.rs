@@ -8,7 +8,7 @@ mod restore;
 
 pub(crate) use leaving::Buffers;
 
-use crate::block::BlockHash;
+use crate::block::{BlockHash, Parent};
 use crate::cache::PodCache;
 use crate::detail::Detail;
 use crate::event::{ApplyStats, Event, EventSemantics, Stored};
@@ -56,7 +56,7 @@ impl<'a, const W: usize> Change<'a, W> {
     /// Asks for what an event will look up first, so that the misses of a batch overlap.
     pub(crate) fn prefetch(&self, event: &Event<'_>) {
         let first = match event {
-            Event::Stored(Stored { parent: crate::block::Parent::Block(parent), blocks, .. }) => {
+            Event::Stored(Stored { parent: Parent::Block(parent), blocks, .. }) => {
                 blocks.first().into_iter().for_each(|hash| self.index.runs.directory.prefetch(*hash));
                 Some(*parent)
             }

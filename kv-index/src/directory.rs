@@ -6,8 +6,8 @@
 //!
 //! Seven slots and a word share a cache line: the word has the line's lock, and how many entries passed it. An entry that finds its home
 //! line full goes on to the next, and every line that it passed counts it, so that a look-up ends where nobody went further. Who
-//! changes an entry locks its line and touches no other memory that threads share; who passes lines, or resizes the shard, holds the
-//! shard's lock too. Look-ups take no lock, and may see the array that a resize has just replaced.
+//! changes an entry locks its line and, but for one in eight that the shard counts, touches no other memory that threads share; who
+//! passes lines, or resizes the shard, holds the shard's lock too. Look-ups take no lock, and may see the array that a resize has just replaced.
 
 use std::fmt;
 

@@ -24,7 +24,7 @@ mod merging;
 mod placing;
 mod run;
 
-pub(crate) use leaving::Span;
+pub(crate) use leaving::{Gone, Span};
 pub(crate) use merging::WAITING;
 pub(crate) use placing::{Anchor, Take, Taken};
 pub(crate) use run::View;

@@ -4,7 +4,7 @@ use crate::block::BlockHash;
 use crate::cache::Outcome;
 use crate::change::{AHEAD, Change};
 use crate::event::{EventSemantics, Removed};
-use crate::runs::{LONGEST, Place, Span};
+use crate::runs::{Gone, LONGEST, Place, Span};
 use crate::tier::Tier;
 
 /// What a change gathers, kept from one to the next.
@@ -12,10 +12,8 @@ use crate::tier::Tier;
 pub(crate) struct Buffers {
     /// What leaves, in the order in which it was named.
     hashes: Vec<BlockHash>,
-    /// Where that is, each span with how many of `hashes` are its.
-    spans: Vec<(Span, usize)>,
-    /// The same by runs.
-    sorted: Vec<Span>,
+    /// Where that is.
+    spans: Vec<Span>,
     /// Blocks in a row that were not beside the one before: they come in no order, and it is not worth looking.
     astray: usize,
 }
@@ -25,9 +23,8 @@ impl Buffers {
     fn clear(&mut self) {
         self.hashes.clear();
         self.spans.clear();
-        self.sorted.clear();
         self.astray = 0;
-        if self.hashes.capacity() + self.spans.capacity() + self.sorted.capacity() > 1024 {
+        if self.hashes.capacity() + self.spans.capacity() > 1024 {
             *self = Self::default();
         }
     }
@@ -80,7 +77,7 @@ impl<const W: usize> Change<'_, W> {
         let Self { index, pod, ref pin, ref mut cache, .. } = *self;
         let buffers = &mut cache.buffers;
         let is_worth_it = buffers.astray < ASTRAY || buffers.astray % ASTRAY == 0;
-        if let Some((span, count)) = buffers.spans.last_mut().filter(|_| is_worth_it) {
+        if let Some(span) = buffers.spans.last_mut().filter(|_| is_worth_it) {
             let run = index.runs.view(span.run, pin);
             let (before, after) = (span.from.wrapping_sub(1), span.to);
             let down = run.is_at(before, hash);
@@ -91,7 +88,6 @@ impl<const W: usize> Change<'_, W> {
                 } else {
                     span.to += 1
                 }
-                *count += 1;
                 buffers.astray = 0;
                 buffers.hashes.push(hash);
                 return;
@@ -116,7 +112,7 @@ impl<const W: usize> Change<'_, W> {
         };
         match span {
             Some(span) => {
-                buffers.spans.push((span, 1));
+                buffers.spans.push(span);
                 buffers.hashes.push(hash);
             }
             None => self.applied.not_held += 1,
@@ -130,18 +126,21 @@ impl<const W: usize> Change<'_, W> {
         }
         let mut buffers = std::mem::take(&mut self.cache.buffers);
         // In whatever order blocks were named, those of one run go together.
-        buffers.sorted.extend(buffers.spans.iter().map(|(span, _)| *span));
-        if buffers.sorted.len() > 1 {
-            join_spans(&mut buffers.sorted);
+        if buffers.spans.len() > 1 {
+            join_spans(&mut buffers.spans);
         }
-        let mut dead = 0;
-        let mut left = 0;
-        for spans in buffers.sorted.chunk_by(|a, b| (a.run, a.life) == (b.run, b.life)) {
+        let (mut left, mut dead, mut is_sure) = (0, 0, true);
+        for spans in buffers.spans.chunk_by(|a, b| (a.run, a.life) == (b.run, b.life)) {
             let (gone, is_all) = self.index.runs.remove(self.pod, spans, &self.pin);
             (left, dead) = (left + gone.held, dead + gone.dead);
-            if !is_all {
-                let (held, gone) = self.take_out_moved(&buffers, spans[0]);
-                (left, dead) = (left + held, dead + gone);
+            let named: usize = spans.iter().map(|span| (span.to - span.from) as usize).sum();
+            is_sure &= is_all && gone.held == named;
+        }
+        if !is_sure {
+            // What the pod did not hold there it may hold elsewhere: a run may have gone between our looking and locking it.
+            for &hash in &buffers.hashes {
+                let gone = self.take_out_one(hash);
+                (left, dead) = (left + gone.held, dead + gone.dead);
             }
         }
         self.applied.removed += left;
@@ -152,33 +151,21 @@ impl<const W: usize> Change<'_, W> {
         self.cache.buffers = buffers;
     }
 
-    /// The same for blocks whose run was merged with another meanwhile: looked up anew, one by one.
+    /// Takes a block out, wherever it is by now.
     #[cold]
-    fn take_out_moved(&self, buffers: &Buffers, of: Span) -> (usize, usize) {
-        let (mut at, mut left, mut dead) = (0, 0, 0);
-        for &(span, count) in &buffers.spans {
-            let hashes = &buffers.hashes[at..at + count];
-            at += count;
-            if (span.run, span.life) != (of.run, of.life) {
-                continue;
-            }
-            for &hash in hashes {
-                while let Some(Place { run, offset }) = self.find(hash) {
-                    let view = self.index.runs.view(run, &self.pin);
-                    let (there, life) = (view.is_at(offset, hash), view.life());
-                    if !there || !view.is_current() {
-                        continue;
-                    }
-                    let span = Span { run, life, from: offset, to: offset + 1 };
-                    let (gone, _) = self.index.runs.remove(self.pod, &[span], &self.pin);
-                    (left, dead) = (left + gone.held, dead + gone.dead);
-                    if gone.held > 0 {
-                        break;
-                    }
+    fn take_out_one(&self, hash: BlockHash) -> Gone {
+        while let Some(Place { run, offset }) = self.find(hash) {
+            let view = self.index.runs.view(run, &self.pin);
+            let (there, life) = (view.is_at(offset, hash), view.life());
+            if there && view.is_current() {
+                let span = Span { run, life, from: offset, to: offset + 1 };
+                let (gone, _) = self.index.runs.remove(self.pod, &[span], &self.pin);
+                if gone.held > 0 {
+                    return gone;
                 }
             }
         }
-        (left, dead)
+        Gone::default()
     }
 }
 

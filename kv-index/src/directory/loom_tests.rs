@@ -19,6 +19,14 @@ fn insert(directory: &Directory, hash: u64, place: Place) -> Candidates {
     known
 }
 
+/// A directory whose one line has two entries: the next one resizes it.
+fn full() -> Arc<Directory> {
+    let directory = Arc::new(Directory::new(Spread::default()));
+    insert(&directory, 1, at(1));
+    insert(&directory, 2, at(2));
+    directory
+}
+
 fn found(directory: &Directory, hash: u64) -> Candidates {
     directory.candidates(BlockHash::new(hash), &pin())
 }
@@ -43,9 +51,7 @@ fn loom_two_places_of_one_block() {
 #[test]
 fn loom_a_look_up_against_a_resize() {
     model(|| {
-        let directory = Arc::new(Directory::new(Spread::default()));
-        insert(&directory, 1, at(1));
-        insert(&directory, 2, at(2));
+        let directory = full();
         let other = {
             let directory = Arc::clone(&directory);
             thread::spawn(move || assert!(found(&directory, 1).contains(&at(1))))
@@ -60,9 +66,7 @@ fn loom_a_look_up_against_a_resize() {
 #[test]
 fn loom_changes_against_a_resize() {
     model(|| {
-        let directory = Arc::new(Directory::new(Spread::default()));
-        insert(&directory, 1, at(1));
-        insert(&directory, 2, at(2));
+        let directory = full();
         let other = {
             let directory = Arc::clone(&directory);
             thread::spawn(move || {

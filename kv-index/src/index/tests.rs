@@ -142,3 +142,19 @@ fn what_segments_took_is_given_back() {
     assert!(stays * 10 < full, "{stays} of {full} bytes stay");
     index.audit();
 }
+
+/// Who holds what another does costs no more than its part in the segment.
+#[test]
+fn a_second_holder_costs_less_than_two_bytes_a_block() {
+    let index: Index = Index::new(Config::default());
+    let (first, second) = (index.join("a").expect("room"), index.join("b").expect("room"));
+    let all: Vec<BlockHash> = (1..=64_000u64).map(|n| BlockHash::new(n.wrapping_mul(0x9E37_79B9_7F4A_7C15))).collect();
+    let mut bytes = [0; 2];
+    for (pod, bytes) in [first, second].into_iter().zip(&mut bytes) {
+        for chain in all.chunks(64) {
+            index.apply(pod, EventSemantics::Membership, &Event::Stored(Stored::prompt(chain))).expect("live");
+        }
+        *bytes = index.stats().bytes;
+    }
+    assert!(bytes[1] - bytes[0] < 2 * all.len(), "{} bytes for {} blocks", bytes[1] - bytes[0], all.len());
+}

@@ -77,7 +77,7 @@ impl<const W: usize> Runs<W> {
                         return Take::Taken(Taken { awaited, ..Taken::new(first, count) });
                     }
                 }
-                let run = self.lock(at.run, pin);
+                let mut run = self.lock(at.run, pin);
                 if !run.is_at(at.offset, last) {
                     return Take::Moved;
                 }
@@ -89,16 +89,13 @@ impl<const W: usize> Runs<W> {
                 }
                 if next == run.holders.len() && room && run.holders.holds(pod, at.offset) {
                     let mut taken = Taken::new(first, 0);
-                    let mut run = run;
                     self.grow(pod, &mut run, &mut taken, blocks, pin);
                     if taken.count > 0 {
                         run.publish();
                         return Take::Taken(taken);
                     }
-                    parent_run = Some(run);
-                } else {
-                    parent_run = Some(run);
                 }
+                parent_run = Some(run);
             }
             if let Some(id) = self.heads.probe(blocks[0], pin) {
                 drop(parent_run);

@@ -1,6 +1,5 @@
 //! Segments (runs) alone: placement and reuse. The model covers the rest.
 
-use super::leaving::Gone;
 use super::*;
 use crate::block::{BlockHash, Parent};
 use crate::reclaim::pin;
