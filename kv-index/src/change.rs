@@ -57,7 +57,7 @@ impl<'a, const W: usize> Change<'a, W> {
     pub(crate) fn prefetch(&self, event: &Event<'_>) {
         let first = match event {
             Event::Stored(Stored { parent: Parent::Block(parent), blocks, .. }) => {
-                blocks.first().into_iter().for_each(|hash| self.index.runs.directory.prefetch(*hash));
+                blocks.first().into_iter().for_each(|hash| self.index.runs.directory.prefetch_to_write(*hash));
                 Some(*parent)
             }
             Event::Stored(stored) => stored.blocks.first().copied(),
@@ -83,7 +83,7 @@ impl<'a, const W: usize> Change<'a, W> {
             self.cache.runs().into_iter().map(|run| self.index.runs.drop_pod(self.pod, run, &self.pin).dead).sum();
         self.applied.removed += self.cache.len;
         self.cache.clear();
-        self.index.give_back(dead, 0);
+        self.index.room.give_back(self.pod, dead);
     }
 
     /// Hands out every block that the pod really has, along the runs.

@@ -4,10 +4,13 @@
 //! it**: whoever looks a block up compares. The directory has every place of every segment, and for a moment those that a
 //! segment is about to have or has just given up. A hash has two places only where pods contradict each other about what it follows.
 //!
-//! Seven slots and a word share a cache line: the word has the line's lock, and how many entries passed it. An entry that finds its home
-//! line full goes on to the next, and every line that it passed counts it, so that a look-up ends where nobody went further. Who
-//! changes an entry locks its line and, but for one in eight that the shard counts, touches no other memory that threads share; who
-//! passes lines, or resizes the shard, holds the shard's lock too. Look-ups take no lock, and may see the array that a resize has just replaced.
+//! Seven slots and a word share a cache line ([`line`]): the word has the line's lock. An entry that finds its home line full goes to the
+//! line beside it, or further on, and its home line says how far. Who changes an entry locks its home line and then the one that the
+//! entry is in, and touches no other memory that threads share, but for the few entries that a shard counts. It waits for a line behind
+//! its home, never for one before: nobody waits in a circle. Only a resize takes the shard's lock, and freezes line by line; who
+//! finds its home frozen waits for that. Look-ups take no lock, and may see the array that a resize has just replaced.
+
+mod line;
 
 use std::fmt;
 
@@ -15,26 +18,27 @@ use crossbeam_utils::{Backoff, CachePadded};
 use smallvec::SmallVec;
 
 use crate::block::BlockHash;
-use crate::prefetch::prefetch;
+use crate::directory::line::{EMPTY, FURTHEST, Held, Pair, SLOTS, Slots, snooze};
+use crate::prefetch::{prefetch, prefetch_to_write};
 use crate::reclaim::Pin;
 use crate::runs::{Place, RunId};
-use crate::sharded::{Fresh, Line, SHARDS, ShardArray, class_for};
+use crate::sharded::{Fresh, SHARDS, ShardArray, class_for, shard};
 use crate::spread::Spread;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 
 /// The sharded table.
 pub(crate) struct Directory {
     /// 2 KB that everybody reads and only a resize writes.
-    arrays: Box<[ShardArray<Slots>]>,
+    arrays: Box<[ShardArray<Pair>]>,
     shards: Box<[CachePadded<Shard>]>,
     spread: Spread,
 }
 
 #[derive(Default)]
 struct Shard {
-    /// Held by who changes several lines.
-    lines: Mutex<()>,
-    /// Entries whose tag is a multiple of [`SAMPLE`]: a count of every one would be a line that all cores write.
+    /// Held by who resizes it.
+    resize: Mutex<()>,
+    /// About one in [`sample`] entries, those whose tags are multiples of that: a count of every one would be a line that all cores write.
     sampled: AtomicU64,
 }
 
@@ -54,84 +58,150 @@ impl Directory {
     #[inline]
     pub(crate) fn prefetch(&self, hash: BlockHash) {
         let key = Key::of(hash, self.spread);
-        prefetch(self.arrays[key.shard].address(|lines| key.home(lines)));
+        prefetch(self.address(key));
+    }
+
+    /// The same if an entry will be made or taken out.
+    #[inline]
+    pub(crate) fn prefetch_to_write(&self, hash: BlockHash) {
+        let key = Key::of(hash, self.spread);
+        prefetch_to_write(self.address(key));
+    }
+
+    #[inline]
+    fn address(&self, key: Key) -> *const Slots {
+        let (pairs, count) = self.arrays[key.shard].address();
+        pairs.cast::<Slots>().wrapping_add(key.home(2 * count))
+    }
+
+    /// A shard's lines.
+    #[inline]
+    fn lines<'p>(&self, shard: usize, pin: &'p Pin) -> &'p [Slots] {
+        flat(self.arrays[shard].lines(pin))
     }
 
     /// Positions that `hash` may have. One that it has all the while is among them; one that moves meanwhile may not be.
     #[inline]
     pub(crate) fn candidates(&self, hash: BlockHash, pin: &Pin) -> Candidates {
         let key = Key::of(hash, self.spread);
-        scan(self.arrays[key.shard].lines(pin), key)
+        scan(self.lines(key.shard, pin), key)
     }
 
     /// Enters a position, unless the hash may have others than the `known` ones already: then those.
     #[inline]
     pub(crate) fn insert(&self, hash: BlockHash, at: Place, known: &[Place], pin: &Pin) -> Result<(), Candidates> {
-        let key = Key::of(hash, self.spread);
-        let lines = self.arrays[key.shard].lines(pin);
-        if let Some(line) = lines[key.home(lines.len())].lock() {
-            if line.put_alone(key, key.word(at)) {
-                drop(line);
-                self.count(key, 1, lines.len(), pin);
-                return Ok(());
-            }
+        if self.insert_alone(hash, at, pin) {
+            return Ok(());
         }
-        self.insert_anywhere(key, at, known, pin)
+        self.insert_beside(hash, at, known, pin)
     }
 
-    /// The same where the home line has an entry of the same tag, is full, or was passed.
+    /// Enters a position, if the hash's home line has a place for it and no entry bears its tag: whether it did. Most do.
+    #[inline]
+    pub(crate) fn insert_alone(&self, hash: BlockHash, at: Place, pin: &Pin) -> bool {
+        let key = Key::of(hash, self.spread);
+        let lines = self.lines(key.shard, pin);
+        let Some(mut home) = lines[key.home(lines.len())].lock() else { return false };
+        let entered = home.put_alone(key.tag, key.word(at));
+        drop(home);
+        if entered {
+            self.count(key, 1, lines.len(), pin);
+        }
+        entered
+    }
+
+    /// The same where [`Self::insert_alone`] did not.
     #[inline(never)]
-    fn insert_anywhere(&self, key: Key, at: Place, known: &[Place], pin: &Pin) -> Result<(), Candidates> {
-        let alone = self.shards[key.shard].lines.lock();
-        let lines = loop {
-            let lines = self.arrays[key.shard].lines(pin);
-            // Whoever enters the same hash needs this line too.
-            let home = lines[key.home(lines.len())].lock().expect("we hold the shard: nobody freezes it");
+    pub(crate) fn insert_beside(
+        &self,
+        hash: BlockHash,
+        at: Place,
+        known: &[Place],
+        pin: &Pin,
+    ) -> Result<(), Candidates> {
+        let key = Key::of(hash, self.spread);
+        loop {
+            let (lines, home) = self.lock_home(key, pin);
+            // Whoever enters the same hash waits for our home line: nobody is missed.
             let found = scan(lines, key);
             if found.iter().any(|other| !known.contains(other)) {
                 return Err(found);
             }
-            if put(lines, key, key.word(at), Some(home)) {
-                break lines;
+            if put(lines, key, key.word(at), home) {
+                self.count(key, 1, lines.len(), pin);
+                return Ok(());
             }
-            self.resize(key.shard, pin);
-        };
-        drop(alone);
-        self.count(key, 1, lines.len(), pin);
-        Ok(())
+            self.resize(key.shard, lines.len(), true, pin);
+        }
     }
 
     /// Takes a position out. It is there.
     pub(crate) fn remove(&self, hash: BlockHash, at: Place, pin: &Pin) {
         let key = Key::of(hash, self.spread);
-        let word = key.word(at);
-        let lines = self.arrays[key.shard].lines(pin);
-        let near = lines[key.home(lines.len())].lock().is_some_and(|line| line.exchange(word, EMPTY));
-        if !near {
-            let _alone = self.shards[key.shard].lines.lock();
-            let lines = self.arrays[key.shard].lines(pin);
-            let mut at = key.home(lines.len());
-            loop {
-                let mut line = lines[at].lock().expect("we hold the shard: nobody freezes it");
-                if line.exchange(word, EMPTY) {
-                    break;
-                }
-                line.passed = line.passed.checked_sub(1).expect("the directory has what is taken out of it");
-                at = after(at, lines.len());
-            }
-        }
-        self.count(key, -1, lines.len(), pin);
+        let lines = self.exchange(key, key.word(at), EMPTY, pin);
+        self.count(key, -1, lines, pin);
     }
 
     /// Lets a position that is there be another one. Who looks the hash up meanwhile finds one of the two.
     pub(crate) fn replace(&self, hash: BlockHash, from: Place, to: Place, pin: &Pin) {
         let key = Key::of(hash, self.spread);
-        let _alone = self.shards[key.shard].lines.lock();
-        let lines = self.arrays[key.shard].lines(pin);
-        let mut at = key.home(lines.len());
-        while !lines[at].lock().is_some_and(|line| line.exchange(key.word(from), key.word(to))) {
-            at = after(at, lines.len());
+        self.exchange(key, key.word(from), key.word(to), pin);
+    }
+
+    /// Puts a word in the place of one that is there; how many lines the shard has.
+    #[inline]
+    fn exchange(&self, key: Key, from: u64, to: u64, pin: &Pin) -> usize {
+        let (lines, mut home) = self.lock_home(key, pin);
+        if home.exchange(from, to) {
+            return lines.len();
         }
+        drop(home);
+        self.exchange_elsewhere(key, from, to, pin)
+    }
+
+    /// The same where it may not be in its home line.
+    #[inline(never)]
+    fn exchange_elsewhere(&self, key: Key, from: u64, to: u64, pin: &Pin) -> usize {
+        let backoff = Backoff::new();
+        loop {
+            let (lines, mut home) = self.lock_home(key, pin);
+            if home.exchange(from, to) {
+                return lines.len();
+            }
+            let at = key.home(lines.len());
+            let has = |line: &usize| lines[*line].words().any(|word| word == from);
+            let there = (1..=home.reach()).map(|steps| step(at, steps)).find(has);
+            let line = there.expect("the directory has what is taken out of it");
+            let held = if line > at { lines[line].lock() } else { lines[line].try_lock() };
+            if let Some(mut held) = held {
+                held.exchange(from, to);
+                if to == EMPTY {
+                    home.send_off();
+                }
+                return lines.len();
+            }
+            // The neighbour before: who has it may wait for our home.
+            drop(home);
+            snooze(&backoff);
+        }
+    }
+
+    /// A shard's lines, and the one where a key's entries begin, locked.
+    #[inline(always)]
+    fn lock_home<'p>(&self, key: Key, pin: &'p Pin) -> (&'p [Slots], Held<'p>) {
+        loop {
+            let lines = self.lines(key.shard, pin);
+            if let Some(home) = lines[key.home(lines.len())].lock() {
+                return (lines, home);
+            }
+            self.wait_for_resize(key.shard);
+        }
+    }
+
+    /// Waits until a shard has its new array.
+    #[cold]
+    fn wait_for_resize(&self, shard: usize) {
+        drop(self.shards[shard].resize.lock());
     }
 
     /// Bytes of all arrays.
@@ -142,48 +212,52 @@ impl Directory {
     /// Every entry's position.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn entries(&self, pin: &Pin) -> Vec<Place> {
-        let slots = self.arrays.iter().flat_map(|array| array.lines(pin)).flat_map(|line| &line.slots);
-        slots.map(|slot| slot.load(Ordering::Acquire)).filter(|word| *word != EMPTY).map(place).collect()
+        (0..SHARDS).flat_map(|shard| self.lines(shard, pin)).flat_map(Slots::words).map(place).collect()
     }
 
     /// Counts an entry that came or left, and sees to it that the shard is neither crowded nor almost empty.
     #[inline]
     fn count(&self, key: Key, change: i64, lines: usize, pin: &Pin) {
-        if key.tag % SAMPLE != 0 {
+        if !key.is_sampled(lines) {
             return;
         }
         let shard = &self.shards[key.shard];
         // Relaxed: a count that publishes nothing. Wraps, both ways.
         let about = shard.sampled.fetch_add(change as u64, Ordering::Relaxed).wrapping_add(change as u64) as i64;
-        let (about, slots) = (about.max(0) as usize * SAMPLE as usize, lines * SLOTS);
-        if change > 0 && about * 4 > slots * 3 || change < 0 && lines > 1 && about * 6 < slots {
-            let _alone = shard.lines.lock();
-            if self.arrays[key.shard].lines(pin).len() == lines {
-                self.resize(key.shard, pin);
-            }
+        if !is_well_filled(about.max(0) as usize * sample(lines), lines) {
+            self.resize(key.shard, lines, false, pin);
         }
     }
 
-    /// Moves a shard's entries to an array that they fill to 40%. The shard's lock is held.
+    /// Moves the entries of a shard that has so many lines to an array that they fill to between 40% and 50%, or to a larger one than this. Unless
+    /// somebody else just did.
     #[cold]
-    fn resize(&self, shard: usize, pin: &Pin) {
-        let old = self.arrays[shard].lines(pin);
-        let mut words = Vec::with_capacity(old.len() * SLOTS);
-        for line in old {
-            let line = line.lock().expect("we hold the shard: nobody else freezes it");
-            // Relaxed: only who holds the line writes its slots.
-            words.extend(line.of.slots.iter().map(|slot| slot.load(Ordering::Relaxed)).filter(|word| *word != EMPTY));
-            line.freeze();
+    fn resize(&self, shard: usize, lines: usize, larger: bool, pin: &Pin) {
+        let array = &self.arrays[shard];
+        let _alone = self.shards[shard].resize.lock();
+        let old = self.lines(shard, pin);
+        if old.len() != lines {
+            return;
         }
-        let fresh = Fresh::new(class_for((words.len() + 1) * 5 / 2, SLOTS));
-        let mut sampled = 0;
-        for &word in &words {
-            let key = Key { shard, tag: word >> TAG_SHIFT };
-            sampled += u64::from(key.tag % SAMPLE == 0);
-            put(fresh.lines(), key, word, None);
+        let about =
+            |count: usize, lines| self.shards[shard].sampled.store((count / sample(lines)) as u64, Ordering::Relaxed);
+        let count = old.iter().map(Slots::taken).sum();
+        if !larger && is_well_filled(count, lines) {
+            // The sample was not like the rest.
+            return about(count, lines);
         }
-        self.shards[shard].sampled.store(sampled, Ordering::Relaxed);
-        self.arrays[shard].replace(fresh, pin);
+        old.iter().for_each(|line| line.lock().expect("only who resizes freezes").freeze());
+        let least = if larger { array.class() + 1 } else { 0 };
+        let mut class = class_for((count + 1) * 2, 2 * SLOTS).max(least);
+        let fresh = loop {
+            let fresh = Fresh::new(class);
+            if fill(flat(fresh.lines()), old) {
+                break fresh;
+            }
+            class += 1;
+        };
+        about(count, 2 * fresh.lines().len());
+        array.replace(fresh, pin);
     }
 }
 
@@ -193,152 +267,76 @@ impl fmt::Debug for Directory {
     }
 }
 
+/// The lines of pairs.
+#[inline]
+fn flat(pairs: &[Pair]) -> &[Slots] {
+    // SAFETY: a pair is two lines, and nothing else: see the assertion below.
+    unsafe { std::slice::from_raw_parts(pairs.as_ptr().cast(), 2 * pairs.len()) }
+}
+
+const _: () = assert!(size_of::<Pair>() == 2 * size_of::<Slots>());
+
+/// Whether so many entries neither crowd nor are almost none.
+#[inline]
+fn is_well_filled(entries: usize, lines: usize) -> bool {
+    entries * 4 <= lines * SLOTS * 3 && (lines <= 2 || entries * 6 >= lines * SLOTS)
+}
+
 /// Positions under a key.
 #[inline]
 fn scan(lines: &[Slots], key: Key) -> Candidates {
-    let home = key.home(lines.len());
-    let (mut found, mut at) = (Candidates::new(), home);
-    loop {
-        let line = &lines[at];
-        for slot in &line.slots {
-            // Acquire: makes what led to the position visible; pairs with `put`.
-            let word = slot.load(Ordering::Acquire);
-            if word >> TAG_SHIFT == key.tag && word != EMPTY {
-                found.push(place(word));
-            }
-        }
-        // Acquire: who passed this line is to be found further on; pairs with the drop of `Held`.
-        if line.word.load(Ordering::Acquire) & PASSED == 0 {
-            return found;
-        }
-        at = after(at, lines.len());
-        if at == home {
-            return found;
-        }
+    let (mut found, at) = (Candidates::new(), key.home(lines.len()));
+    let home = &lines[at];
+    home.tagged(key.tag, |word| found.push(place(word)));
+    for steps in 1..=home.reach(key.tag) {
+        lines[step(at, steps)].tagged(key.tag, |word| found.push(place(word)));
     }
+    found
 }
 
-/// Puts a word into the first vacant slot from its home line on, which may be locked already; false if there is none. Who calls it
-/// holds the shard, or nobody else sees the lines.
-fn put<'l>(lines: &'l [Slots], key: Key, word: u64, home: Option<Held<'l>>) -> bool {
-    let start = key.home(lines.len());
-    let (mut at, mut home, mut passed) = (start, home, 0);
-    loop {
-        let held = home.take().or_else(|| lines[at].lock());
-        let mut line = held.expect("we hold the shard: nobody freezes it");
-        if line.exchange(EMPTY, word) {
-            return true;
-        }
-        // Before the entry is there: who looks for it goes on.
-        line.passed += 1;
-        passed += 1;
-        at = after(at, lines.len());
-        if passed == lines.len() {
-            drop(line);
-            for line in lines {
-                line.lock().expect("as above").passed -= 1;
-            }
-            return false;
-        }
+/// Puts a word into its home line or the first vacant slot further on; false if there is none in reach.
+fn put(lines: &[Slots], key: Key, word: u64, mut home: Held<'_>) -> bool {
+    if home.put(word) {
+        return true;
     }
+    let at = key.home(lines.len());
+    let put = |steps: usize| {
+        let line = &lines[step(at, steps)];
+        // Whom we would wait for may wait for our home: somebody else's neighbour will do.
+        let held = if steps == 1 { line.try_lock() } else { Some(line.lock().expect(UNFROZEN)) };
+        held.is_some_and(|mut line| line.put(word))
+    };
+    // Until then nobody finds the entry, and our home line keeps others from entering the hash.
+    let found = steps_within(at, lines.len()).find(|steps| put(*steps));
+    found.into_iter().for_each(|steps| home.send_on(key.tag, steps));
+    found.is_some()
 }
 
-#[inline]
-fn after(line: usize, lines: usize) -> usize {
-    if line + 1 == lines { 0 } else { line + 1 }
-}
-
-/// Slots on one cache line, and a word: [`LOCKED`], [`FROZEN`], and how many entries passed the line.
-#[repr(C, align(64))]
-struct Slots {
-    slots: [AtomicU64; SLOTS],
-    word: AtomicU64,
-}
-
-/// A line that is locked.
-struct Held<'l> {
-    of: &'l Slots,
-    passed: u64,
-}
-
-impl Slots {
-    /// Locks the line, for some dozen instructions; none if its array is past.
-    #[inline]
-    fn lock(&self) -> Option<Held<'_>> {
-        let word = self.word.load(Ordering::Relaxed);
-        // Acquire: makes what the one before did visible; pairs with the drop of `Held`.
-        let is_free = word & (LOCKED | FROZEN) == 0;
-        if is_free && self.word.compare_exchange(word, word | LOCKED, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-            return Some(Held { of: self, passed: word });
-        }
-        self.wait()
-    }
-
-    #[cold]
-    fn wait(&self) -> Option<Held<'_>> {
-        let backoff = Backoff::new();
-        loop {
-            let word = self.word.load(Ordering::Acquire) & !LOCKED;
-            if word & FROZEN != 0 {
-                return None;
-            }
-            if self.word.compare_exchange(word, word | LOCKED, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-                return Some(Held { of: self, passed: word });
-            }
-            backoff.snooze();
-            #[cfg(all(test, routing_loom))]
-            loom::thread::yield_now();
-        }
-    }
-}
-
-impl Held<'_> {
-    /// Puts a word into the line, if there is a vacant slot, nobody passed it, and no entry has the same tag: whether it did.
-    #[inline]
-    fn put_alone(&self, key: Key, word: u64) -> bool {
-        let (mut vacant, mut is_alone) = (None, self.passed == 0);
-        for slot in &self.of.slots {
-            // Relaxed: only who holds the line writes its slots.
-            match slot.load(Ordering::Relaxed) {
-                EMPTY => vacant = Some(slot),
-                other => is_alone &= other >> TAG_SHIFT != key.tag,
-            }
-        }
-        let Some(vacant) = vacant.filter(|_| is_alone) else { return false };
-        // Release: publishes what led to the position; pairs with `scan`.
-        vacant.store(word, Ordering::Release);
-        true
-    }
-
-    /// Puts a word in the place of another, if that is there.
-    fn exchange(&self, from: u64, to: u64) -> bool {
-        let slot = self.of.slots.iter().find(|slot| slot.load(Ordering::Relaxed) == from);
-        // Release: as in `put_alone`.
-        slot.is_some_and(|slot| {
-            slot.store(to, Ordering::Release);
-            true
+/// Puts the words of frozen lines into others that nobody else sees; false if some do not fit.
+fn fill(lines: &[Slots], old: &[Slots]) -> bool {
+    old.iter().all(|line| {
+        line.words().all(|word| {
+            let tag = word >> TAG_SHIFT;
+            let at = Key { shard: 0, tag }.home(lines.len());
+            let elsewhere = || steps_within(at, lines.len()).find(|&steps| lines[step(at, steps)].put_unseen(word));
+            lines[at].put_unseen(word) || elsewhere().map(|steps| lines[at].send_on_unseen(tag, steps)).is_some()
         })
-    }
-
-    /// Nobody changes the line any more.
-    fn freeze(mut self) {
-        self.passed |= FROZEN;
-    }
+    })
 }
 
-impl Drop for Held<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        // Release: publishes what was done; pairs with `lock` and `scan`.
-        self.of.word.store(self.passed, Ordering::Release);
-    }
+/// The line that is so many steps off a home line: first the other one of its pair, then those behind the pair.
+#[inline]
+fn step(home: usize, steps: usize) -> usize {
+    if steps == 1 { home ^ 1 } else { (home | 1) + steps - 1 }
 }
 
-impl Line for Slots {
-    fn vacant() -> Self {
-        Self { slots: std::array::from_fn(|_| AtomicU64::new(EMPTY)), word: AtomicU64::new(0) }
-    }
+/// The steps that there are from a home line.
+fn steps_within(home: usize, lines: usize) -> impl Iterator<Item = usize> {
+    (1..=FURTHEST).take_while(move |&steps| step(home, steps) < lines)
 }
+
+/// A resize freezes lines from the first on: who holds one keeps it from those behind.
+const UNFROZEN: &str = "nobody freezes a line behind one that is held";
 
 /// Where a hash lives: the shard from the top byte of its spread, the line from the tag that follows, so that a resize needs
 /// no hashes.
@@ -351,13 +349,21 @@ struct Key {
 impl Key {
     #[inline]
     fn of(hash: BlockHash, spread: Spread) -> Self {
-        let mixed = spread.of(hash);
-        Self { shard: (mixed >> 56) as usize % SHARDS, tag: mixed << 8 >> TAG_SHIFT }
+        let (shard, rest) = shard(spread.of(hash));
+        Self { shard, tag: rest >> TAG_SHIFT }
     }
 
+    /// The line where the key's entries begin. In a large shard the last pair is nobody's home, so that the one before has where to go.
     #[inline]
     fn home(self, lines: usize) -> usize {
-        ((self.tag * lines as u64) >> TAG_BITS) as usize
+        let homes = lines - if lines < 16 { 0 } else { 2 };
+        ((self.tag * homes as u64) >> TAG_BITS) as usize
+    }
+
+    /// Whether the shard counts the entry while it has so many lines.
+    #[inline]
+    fn is_sampled(self, lines: usize) -> bool {
+        self.tag % sample(lines) as u64 == 0
     }
 
     #[inline]
@@ -376,16 +382,17 @@ fn place(word: u64) -> Place {
 /// A slot is run, sixteen bits of offset, tag.
 const TAG_SHIFT: u32 = RunId::BITS + 16;
 const TAG_BITS: u32 = 64 - TAG_SHIFT;
-/// No run has the id zero.
-const EMPTY: u64 = 0;
-
-/// Bits of a line's word: somebody changes the line; nobody will any more, since its array is past.
-const LOCKED: u64 = 1 << 63;
-const FROZEN: u64 = 1 << 62;
-const PASSED: u64 = FROZEN - 1;
-
-const SLOTS: usize = if cfg!(all(test, routing_loom)) { 2 } else { 7 };
-const SAMPLE: u64 = if cfg!(all(test, routing_loom)) { 1 } else { 8 };
+/// One in how many entries a shard of so many lines counts: a power of two.
+#[inline]
+const fn sample(lines: usize) -> usize {
+    if cfg!(all(test, routing_loom)) {
+        1
+    } else if lines < 512 {
+        8
+    } else {
+        32
+    }
+}
 
 #[cfg(all(test, routing_loom))]
 mod loom_tests;

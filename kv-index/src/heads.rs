@@ -18,7 +18,7 @@ use crate::block::BlockHash;
 use crate::prefetch::prefetch;
 use crate::reclaim::Pin;
 use crate::runs::RunId;
-use crate::sharded::{CLASSES, Fresh, Line, SHARDS, ShardArray, class_for};
+use crate::sharded::{CLASSES, Fresh, Line, SHARDS, ShardArray, class_for, shard};
 use crate::spread::Spread;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 
@@ -55,7 +55,8 @@ impl Heads {
     #[inline]
     pub(crate) fn prefetch(&self, hash: BlockHash) -> Place {
         let place = Place::of(hash, self.spread);
-        prefetch(self.arrays[place.shard].address(|buckets| place.home(buckets)));
+        let (buckets, count) = self.arrays[place.shard].address();
+        prefetch(buckets.wrapping_add(place.home(count)));
         place
     }
 
@@ -266,8 +267,8 @@ pub(crate) struct Place {
 impl Place {
     #[inline]
     fn of(hash: BlockHash, spread: Spread) -> Self {
-        let mixed = spread.of(hash);
-        Self { shard: (mixed >> 56) as usize % SHARDS, rest: mixed << 8 >> 32 }
+        let (shard, rest) = shard(spread.of(hash));
+        Self { shard, rest: rest >> 32 }
     }
 
     /// The bucket where the search for the key starts, in an array of `len`.

@@ -16,10 +16,11 @@ use crate::pod::{Pod, PodId};
 use crate::podset::{DEFAULT_POD_WORDS, PodSet};
 use crate::reclaim::pin;
 use crate::registry::Registry;
+use crate::room::Room;
 use crate::runs::Runs;
 use crate::shared::SharedPodSet;
 use crate::spread::Spread;
-use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
+use crate::sync::{Mutex, MutexGuard};
 
 /// Which pods hold which blocks, and how much of a prompt each of them holds.
 ///
@@ -47,8 +48,7 @@ pub struct Index<const WORDS: usize = DEFAULT_POD_WORDS> {
     pub(crate) config: Config,
     pub(crate) registry: Registry<WORDS>,
     pub(crate) runs: Runs<WORDS>,
-    /// Distinct blocks, rooms taken for blocks about to be entered included.
-    pub(crate) blocks: CachePadded<AtomicU64>,
+    pub(crate) room: Room,
     pods: Box<[CachePadded<Mutex<PodCache>>]>,
     /// Pods with blocks that nobody has confirmed, and perhaps some that no longer have any.
     speculating: SharedPodSet<WORDS>,
@@ -63,11 +63,12 @@ impl<const WORDS: usize> Index<WORDS> {
     #[must_use]
     pub fn new(config: Config) -> Self {
         let pods = config.max_pods.min(PodSet::<WORDS>::CAPACITY).min(Config::MAX_PODS);
+        let config = Config { max_pods: pods, ..config.max_blocks(config.max_blocks) };
         Self {
-            config: Config { max_pods: pods, ..config.max_blocks(config.max_blocks) },
+            config,
             registry: Registry::new(pods),
             runs: Runs::new(Spread::new(config.hash_seed)),
-            blocks: CachePadded::new(AtomicU64::new(0)),
+            room: Room::new(config.max_blocks, pods),
             pods: (0..pods).map(|_| CachePadded::new(Mutex::new(PodCache::default()))).collect(),
             speculating: SharedPodSet::new(),
             due: Due::new(pods),
@@ -236,29 +237,6 @@ impl<const WORDS: usize> Index<WORDS> {
     /// Locks the cache of whatever pod has this id, dead or alive.
     pub(crate) fn cache_of(&self, id: PodId) -> MutexGuard<'_, PodCache> {
         self.pods[id.index()].lock()
-    }
-
-    /// Gives room back that blocks left or did not need.
-    pub(crate) fn give_back(&self, taken: usize, used: isize) {
-        let less = taken as i64 - used as i64;
-        if less != 0 {
-            // Relaxed: a count that publishes nothing. Wraps, both ways, to the right sum.
-            self.blocks.fetch_sub(less as u64, Ordering::Relaxed);
-        }
-    }
-
-    /// Takes room for up to `wanted` blocks; how many fit.
-    pub(crate) fn reserve(&self, wanted: usize) -> usize {
-        let max = self.config.max_blocks as u64;
-        let mut taken = self.blocks.load(Ordering::Relaxed);
-        loop {
-            let granted = max.saturating_sub(taken).min(wanted as u64);
-            // Relaxed: a count that publishes nothing.
-            match self.blocks.compare_exchange_weak(taken, taken + granted, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return granted as usize,
-                Err(now) => taken = now,
-            }
-        }
     }
 }
 

@@ -98,6 +98,7 @@ mod prefetch;
 mod reclaim;
 mod reconcile;
 mod registry;
+mod room;
 mod runs;
 mod search;
 mod sharded;

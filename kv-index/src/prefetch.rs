@@ -13,3 +13,15 @@ pub(crate) fn prefetch<T>(at: *const T) {
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = at;
 }
+
+/// The same for a line that will be written: no other core keeps a copy of it that would have to be taken back then.
+#[inline(always)]
+pub(crate) fn prefetch_to_write<T>(at: *const T) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: as above. Processors without the instruction take its encoding for a no-op.
+    unsafe {
+        std::arch::asm!("prefetchw byte ptr [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = at;
+}

@@ -29,12 +29,12 @@ impl<T: Line> ShardArray<T> {
         unsafe { std::slice::from_raw_parts(lines, CLASSES[class]) }
     }
 
-    /// Where a line is and how many there are, to be asked for ahead of its use and not to be read.
+    /// Where the lines are and how many, to be asked for ahead of their use and not to be read.
     #[inline]
-    pub(crate) fn address(&self, at: impl FnOnce(usize) -> usize) -> *const T {
+    pub(crate) fn address(&self) -> (*const T, usize) {
         // Relaxed: the address is not read through, and a stale one costs a useless fetch.
         let (lines, class) = untag(self.0.load(Ordering::Relaxed));
-        lines.wrapping_add(at(CLASSES[class]))
+        (lines, CLASSES[class])
     }
 
     pub(crate) fn class(&self) -> usize {
@@ -108,10 +108,15 @@ pub(crate) fn class_for(slots: usize, per_line: usize) -> usize {
 }
 
 /// Shards of a table.
-#[cfg(not(all(test, routing_loom)))]
-pub(crate) const SHARDS: usize = 256;
-#[cfg(all(test, routing_loom))]
-pub(crate) const SHARDS: usize = 1;
+pub(crate) const SHARDS: usize = 1 << SHARD_BITS;
+pub(crate) const SHARD_BITS: u32 = if cfg!(all(test, routing_loom)) { 0 } else { 8 };
+
+/// The shard from the top bits of a spread hash, and what follows them.
+#[inline]
+pub(crate) fn shard(mixed: u64) -> (usize, u64) {
+    // Twice: a shift by all bits is none.
+    ((mixed >> 1 >> (63 - SHARD_BITS)) as usize, mixed << SHARD_BITS)
+}
 
 /// A class fits in the address bits that a line's alignment leaves zero.
 const CLASS_COUNT: usize = 64;

@@ -4,7 +4,6 @@ use crate::event::ApplyStats;
 use crate::index::Index;
 use crate::pod::{Pod, PodId};
 use crate::registry::Stage;
-use crate::sync::Ordering;
 
 /// The state of an index. Taken pod by pod, so not of one instant while writers are at work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,8 +62,7 @@ impl<const WORDS: usize> Index<WORDS> {
     #[must_use]
     pub fn stats(&self) -> Stats {
         let mut stats = Stats {
-            // Relaxed: a count that publishes nothing.
-            blocks: self.blocks.load(Ordering::Relaxed) as usize,
+            blocks: self.room.used(),
             segments: self.runs.len(),
             detached_spans: self.runs.islands(),
             bytes: self.runs.bytes(),

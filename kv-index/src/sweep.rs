@@ -58,7 +58,7 @@ impl<const WORDS: usize> Index<WORDS> {
                 let (gone, done) = self.runs.take_off(id, run, budget.max(1) - swept.blocks, &pin);
                 swept.blocks += gone.held;
                 cache.len -= gone.held;
-                self.give_back(gone.dead, 0);
+                self.room.give_back(id, gone.dead);
                 if done {
                     cache.runs_left().pop();
                 }

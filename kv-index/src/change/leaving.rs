@@ -33,16 +33,19 @@ impl Buffers {
 impl<const W: usize> Change<'_, W> {
     pub(crate) fn remove(&mut self, removed: &Removed<'_>, source: EventSemantics) {
         let blocks = removed.blocks;
-        self.prefetch_some(blocks);
-        for (at, &hash) in blocks.iter().enumerate() {
-            if let Some(&ahead) = blocks.get(at + AHEAD) {
-                self.index.runs.directory.prefetch(ahead);
-            }
+        self.cache.buffers.hashes.reserve(blocks.len());
+        let mut at = 0;
+        while let Some(&hash) = blocks.get(at) {
             if self.cache.is_plain() && removed.tier == Tier::Gpu {
                 // One copy in one tier and nothing else to know: most blocks are like that.
-                self.leave(hash);
+                at += self.leave_beside(&blocks[at..]);
+                self.prefetch_ahead(blocks, at);
+                blocks.get(at).into_iter().for_each(|hash| self.leave_apart(*hash));
+                at += 1;
                 continue;
             }
+            self.prefetch_ahead(blocks, at);
+            at += 1;
             match self.cache.remove_copy(hash, removed.tier, source) {
                 Outcome::Leaves => self.leave(hash),
                 Outcome::Kept => self.applied.still_held += 1,
@@ -53,11 +56,8 @@ impl<const W: usize> Change<'_, W> {
 
     /// Takes blocks out whatever their copies.
     pub(crate) fn drop_blocks(&mut self, blocks: &[BlockHash]) {
-        self.prefetch_some(blocks);
         for (at, &hash) in blocks.iter().enumerate() {
-            if let Some(&ahead) = blocks.get(at + AHEAD) {
-                self.index.runs.directory.prefetch(ahead);
-            }
+            self.prefetch_ahead(blocks, at);
             self.drop_block(hash);
         }
     }
@@ -68,31 +68,48 @@ impl<const W: usize> Change<'_, W> {
         self.leave(hash);
     }
 
-    fn prefetch_some(&self, blocks: &[BlockHash]) {
-        blocks.iter().take(AHEAD).for_each(|hash| self.index.runs.directory.prefetch(*hash));
+    /// Asks for what will be looked up: all of it, where blocks are not beside each other.
+    #[inline]
+    fn prefetch_ahead(&self, blocks: &[BlockHash], at: usize) {
+        let directory = &self.index.runs.directory;
+        if self.cache.buffers.astray > 1 {
+            blocks.get(at + AHEAD).into_iter().for_each(|ahead| directory.prefetch_to_write(*ahead));
+        } else if self.cache.buffers.astray == 1 {
+            blocks.iter().skip(at + 1).take(AHEAD).for_each(|hash| directory.prefetch_to_write(*hash));
+        }
     }
 
     /// Notes a block that leaves, if the pod holds it.
     fn leave(&mut self, hash: BlockHash) {
-        let Self { index, pod, ref pin, ref mut cache, .. } = *self;
+        if self.leave_beside(&[hash]) == 0 {
+            self.leave_apart(hash);
+        }
+    }
+
+    /// Notes as many of `blocks` as lie in a row beside what was noted last, up or down its run; how many.
+    #[inline]
+    fn leave_beside(&mut self, blocks: &[BlockHash]) -> usize {
+        let Self { index, ref pin, ref mut cache, .. } = *self;
         let buffers = &mut cache.buffers;
         let is_worth_it = buffers.astray < ASTRAY || buffers.astray % ASTRAY == 0;
-        if let Some(span) = buffers.spans.last_mut().filter(|_| is_worth_it) {
-            let run = index.runs.view(span.run, pin);
-            let (before, after) = (span.from.wrapping_sub(1), span.to);
-            let down = run.is_at(before, hash);
-            let beside = (down || run.is_at(after, hash)) && run.life() == span.life && !run.is_doubled();
-            if beside && run.is_current() {
-                if down {
-                    span.from = before
-                } else {
-                    span.to += 1
-                }
-                buffers.astray = 0;
-                buffers.hashes.push(hash);
-                return;
-            }
+        let Some(span) = buffers.spans.last_mut().filter(|_| is_worth_it) else { return 0 };
+        let run = index.runs.view(span.run, pin);
+        let down = (0..span.from).rev().zip(blocks).take_while(|(at, hash)| run.is_at(*at, **hash)).count();
+        let up = || (span.to..).zip(blocks).take_while(|(at, hash)| run.is_at(*at, **hash)).count();
+        let up = if down == 0 { up() } else { 0 };
+        if down + up == 0 || run.life() != span.life || run.is_doubled() || !run.is_current() {
+            return 0;
         }
+        (span.from, span.to) = (span.from - down as u32, span.to + up as u32);
+        buffers.astray = 0;
+        buffers.hashes.extend_from_slice(&blocks[..down + up]);
+        down + up
+    }
+
+    /// Notes a block that leaves, if the pod holds it, wherever it is.
+    fn leave_apart(&mut self, hash: BlockHash) {
+        let Self { index, pod, ref pin, ref mut cache, .. } = *self;
+        let buffers = &mut cache.buffers;
         buffers.astray += 1;
         let span = loop {
             if let Some((Place { run, offset: from }, life)) = index.runs.place(hash, pin) {
@@ -146,7 +163,7 @@ impl<const W: usize> Change<'_, W> {
         self.applied.removed += left;
         self.applied.not_held += buffers.hashes.len() - left;
         self.cache.len -= left;
-        self.index.give_back(dead, 0);
+        self.index.room.give_back(self.pod, dead);
         buffers.clear();
         self.cache.buffers = buffers;
     }

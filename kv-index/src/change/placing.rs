@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use crate::block::{BlockHash, Parent};
 use crate::cache::NewCopy;
-use crate::change::{AHEAD, Change, Entry};
+use crate::change::{Change, Entry};
 use crate::detail::Detail;
 use crate::event::{EventSemantics, Stored};
 use crate::runs::{Anchor, RunId, Take, Taken};
@@ -17,7 +17,7 @@ impl<const W: usize> Change<'_, W> {
         let blocks = stored.blocks;
         let Some(&first) = blocks.first() else { return };
         self.index.runs.heads.prefetch(first);
-        blocks.iter().take(AHEAD).for_each(|hash| self.index.runs.directory.prefetch(*hash));
+        self.index.runs.directory.prefetch_to_write(first);
         let mut parent = stored.parent;
         if parent == Parent::Block(first) {
             // No block follows itself.
@@ -28,20 +28,20 @@ impl<const W: usize> Change<'_, W> {
         let mut anchor = self.anchor(parent);
         let pod_room = index.config.max_blocks_per_pod.saturating_sub(self.cache.len);
         if pod_room >= blocks.len() {
-            let granted = index.reserve(blocks.len());
+            let granted = index.room.take(self.pod, blocks.len());
             if granted == blocks.len() {
                 // What was not needed is given back: nobody has to ask beforehand which blocks others hold.
                 let used = self.place(stored, 0, blocks.len(), entry, &mut anchor, true);
-                index.give_back(granted, used.unwrap_or(0));
+                index.room.give_back(self.pod, granted - used.unwrap_or(0));
                 return;
             }
-            index.give_back(granted, 0);
+            index.room.give_back(self.pod, granted);
         }
         for at in 0..blocks.len() {
             let room = self.cache.len < index.config.max_blocks_per_pod || self.find(blocks[at]).is_some();
-            let granted = if room { index.reserve(1) } else { 0 };
+            let granted = if room { index.room.take(self.pod, 1) } else { 0 };
             let used = room.then(|| self.place(stored, at, at + 1, entry, &mut anchor, granted == 1)).flatten();
-            index.give_back(granted, used.unwrap_or(0));
+            index.room.give_back(self.pod, granted - used.unwrap_or(0));
             if used.is_none() {
                 self.applied.refused += blocks.len() - at;
                 return;
@@ -87,7 +87,7 @@ impl<const W: usize> Change<'_, W> {
         entry: Entry<'_>,
         anchor: &mut Anchor,
         room: bool,
-    ) -> Option<isize> {
+    ) -> Option<usize> {
         let index = self.index;
         let (mut used, mut at) = (0, from);
         let mut seams: SmallVec<[(RunId, RunId); 2]> = SmallVec::new();
@@ -96,7 +96,7 @@ impl<const W: usize> Change<'_, W> {
             let blocks = &stored.blocks[at..to];
             match index.runs.take(self.pod, *anchor, blocks, room, &self.pin) {
                 Take::Taken(taken) => {
-                    used += taken.entered as isize;
+                    used += taken.entered;
                     match *anchor {
                         Anchor::Behind(_, before) if taken.by_head => seams.push((before.run, taken.first.run)),
                         _ => {}

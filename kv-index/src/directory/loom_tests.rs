@@ -19,11 +19,18 @@ fn insert(directory: &Directory, hash: u64, place: Place) -> Candidates {
     known
 }
 
-/// A directory whose one line has two entries: the next one resizes it.
+/// Hashes whose home is this one of two lines.
+fn homed(line: usize) -> impl Iterator<Item = u64> {
+    (1..).filter(move |hash| Key::of(BlockHash::new(*hash), Spread::default()).home(2) == line)
+}
+
+/// A directory whose two lines have two entries each, the last two those of the hashes 1 and 2: the next one resizes it.
 fn full() -> Arc<Directory> {
     let directory = Arc::new(Directory::new(Spread::default()));
     insert(&directory, 1, at(1));
     insert(&directory, 2, at(2));
+    insert(&directory, 11, at(11));
+    insert(&directory, 12, at(12));
     directory
 }
 
@@ -78,7 +85,32 @@ fn loom_changes_against_a_resize() {
         other.join().unwrap();
         let mut left: Vec<u32> = directory.entries(&pin()).iter().map(|at| at.run.raw()).collect();
         left.sort_unstable();
-        assert_eq!(left, [3, 5]);
+        assert_eq!(left, [3, 5, 11, 12]);
         assert!(found(&directory, 2).contains(&at(5)) && found(&directory, 3).contains(&at(3)));
+    });
+}
+
+/// Entries go to the line beside their home, which is full, and leave it, from both sides at once: nobody waits for ever, and nobody
+/// takes another one's slot.
+#[test]
+fn loom_neighbours_that_are_full() {
+    model(|| {
+        let directory = Arc::new(Directory::new(Spread::default()));
+        let (lower, upper): (Vec<u64>, Vec<u64>) = (homed(0).take(2).collect(), homed(1).take(3).collect());
+        // The last one is in the line before its home.
+        for (hash, run) in upper.iter().zip(1..) {
+            insert(&directory, *hash, at(run));
+        }
+        insert(&directory, lower[0], at(4));
+        let other = {
+            let (directory, gone) = (Arc::clone(&directory), BlockHash::new(upper[2]));
+            thread::spawn(move || directory.remove(gone, at(3), &pin()))
+        };
+        insert(&directory, lower[1], at(5));
+        other.join().unwrap();
+        let mut left: Vec<u32> = directory.entries(&pin()).iter().map(|at| at.run.raw()).collect();
+        left.sort_unstable();
+        assert_eq!(left, [1, 2, 4, 5]);
+        assert!(found(&directory, lower[1]).contains(&at(5)) && found(&directory, upper[1]).contains(&at(2)));
     });
 }

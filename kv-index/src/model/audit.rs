@@ -61,7 +61,6 @@ impl<const WORDS: usize> Index<WORDS> {
             assert!(!held.is_empty() || !self.runs.loose().contains(pod), "who has nothing is not loose");
         }
         assert_eq!(self.runs.islands(), islands, "every island is counted");
-        let blocks = self.blocks.load(crate::sync::Ordering::Relaxed);
-        assert_eq!(blocks, live as u64, "no room is lost");
+        assert_eq!(self.room.used(), live, "no room is lost");
     }
 }

@@ -92,7 +92,9 @@ impl<T: Send + Sync + 'static> Chunks<T> {
         let (chunk, at) = (id as usize / CHUNK, id as usize % CHUNK);
         let mut ids = self.ids.lock();
         ids.used -= 1;
-        ids.open.insert(chunk);
+        if ids.chunks[chunk].used() == CHUNK {
+            ids.open.insert(chunk);
+        }
         ids.chunks[chunk].free.push(at as u16);
         // Elsewhere there is room for a chunk's elements: it is not made anew at once.
         let spare = ids.made * CHUNK - ids.used >= CHUNK + CHUNK / 2;

@@ -19,11 +19,14 @@ impl<const W: usize> Runs<W> {
         pin: &Pin,
     ) -> usize {
         let blocks = &blocks[..blocks.len().min(LONGEST - (first.offset as usize).min(LONGEST))];
+        blocks.iter().take(AHEAD).for_each(|hash| self.directory.prefetch_to_write(*hash));
         for (count, &hash) in blocks.iter().enumerate() {
             if let Some(&ahead) = blocks.get(count + AHEAD) {
-                self.directory.prefetch(ahead);
+                self.directory.prefetch_to_write(ahead);
             }
-            if let Err(found) = self.directory.insert(hash, first.plus(count), &[], pin) {
+            if self.directory.insert_alone(hash, first.plus(count), pin) {
+                *awaited = false;
+            } else if let Err(found) = self.directory.insert_beside(hash, first.plus(count), &[], pin) {
                 match self.enter_beside(found, first, blocks, count, own, pin) {
                     Some(waited) => *awaited = waited,
                     None => return count,

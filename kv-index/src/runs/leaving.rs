@@ -1,9 +1,11 @@
 //! Blocks that leave a segment (run): its end goes with its last holder, the directory's entries with it, and in the end the run.
 
+use crate::block::BlockHash;
 use crate::pod::PodId;
 use crate::reclaim::Pin;
 use crate::runs::run::Writing;
 use crate::runs::{Place, RunId, Runs};
+use crate::sync::{AtomicU64, Ordering};
 
 /// Consecutive blocks of a run in one of its lives.
 #[derive(Clone, Copy, Debug)]
@@ -32,8 +34,9 @@ impl<const W: usize> Runs<W> {
     pub(crate) fn remove(&self, pod: PodId, spans: &[Span], pin: &Pin) -> (Gone, bool) {
         let (mut rest, mut gone) = (spans, Gone::default());
         while let Some((&Span { run, life, from, to }, before)) = rest.split_last() {
-            let forget = |hash, offset| self.directory.remove(hash, Place { run, offset }, pin);
-            if !self.run(run, pin).shorten_own(pod, life, from, to, forget) {
+            let forget = |hashes: &[AtomicU64]| self.forget(Place { run, offset: from }, hashes, pin);
+            let shared = self.run(run, pin);
+            if !shared.is_own(pod, to) || !shared.shorten_own(pod, life, from, to, forget) {
                 let mut writing = self.lock(run, pin);
                 if writing.life() != life {
                     return (gone, false);
@@ -85,16 +88,21 @@ impl<const W: usize> Runs<W> {
         self.take_off(pod, run, usize::MAX, pin).0
     }
 
+    /// Takes blocks that lie there one behind the other out of the directory.
+    fn forget(&self, first: Place, hashes: &[AtomicU64], pin: &Pin) {
+        // Relaxed: only who has locked the run, as we have, writes them.
+        let hash = |at: &AtomicU64| BlockHash::new(at.load(Ordering::Relaxed));
+        hashes.iter().take(AHEAD).for_each(|at| self.directory.prefetch_to_write(hash(at)));
+        for (count, at) in hashes.iter().enumerate() {
+            hashes.get(count + AHEAD).into_iter().for_each(|at| self.directory.prefetch_to_write(hash(at)));
+            self.directory.remove(hash(at), first.plus(count), pin);
+        }
+    }
+
     /// Publishes a run that pods left, or frees it if nobody holds any of it; it had so many `islands`.
     pub(super) fn finish(&self, id: RunId, mut writing: Writing<'_, W>, islands: usize, pin: &Pin) {
         self.count_islands(islands, writing.holders.islands());
-        let mut ahead = writing.trimmed();
-        ahead.by_ref().take(AHEAD).for_each(|(hash, _)| self.directory.prefetch(hash));
-        for (hash, offset) in writing.trimmed() {
-            ahead.next().into_iter().for_each(|(hash, _)| self.directory.prefetch(hash));
-            self.directory.remove(hash, Place { run: id, offset }, pin);
-        }
-        drop(ahead);
+        self.forget(Place { run: id, offset: writing.holders.len() }, writing.trimmed(), pin);
         if writing.holders.len() > 0 {
             return writing.publish();
         }

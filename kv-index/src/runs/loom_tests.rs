@@ -47,7 +47,7 @@ fn loom_view_against_publications() {
         };
         world.run(first.run, &pin()).extend_own(PodId::new(1), block(1), 1, &[block(2)], |_| 1).expect("it is its own");
         let life = world.view(first.run, &pin()).life();
-        assert!(world.run(first.run, &pin()).shorten_own(PodId::new(1), life, 1, 2, |_, _| {}));
+        assert!(world.run(first.run, &pin()).shorten_own(PodId::new(1), life, 1, 2, |_| {}));
         world.drop_pod(PodId::new(1), first.run, &pin());
         reader.join().unwrap();
     });

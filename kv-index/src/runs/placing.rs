@@ -70,10 +70,11 @@ impl<const W: usize> Runs<W> {
             if let Anchor::Behind(last, at) = anchor {
                 let next = at.offset + 1;
                 let first = Place { run: at.run, offset: next };
-                if room {
+                let parent = self.run(at.run, pin);
+                if room && parent.is_own(pod, next) {
                     let mut awaited = false;
                     let count = |blocks: &[BlockHash]| self.enter(first, blocks, &|_| None, &mut awaited, pin);
-                    if let Some(count) = self.run(at.run, pin).extend_own(pod, last, next, blocks, count) {
+                    if let Some(count) = parent.extend_own(pod, last, next, blocks, count) {
                         return Take::Taken(Taken { awaited, ..Taken::new(first, count) });
                     }
                 }
@@ -137,7 +138,7 @@ impl<const W: usize> Runs<W> {
             if !room {
                 return Take::Full;
             }
-            if let Some(taken) = self.create(pod, anchor, blocks, pin) {
+            if let Some(taken) = self.create(pod, anchor, parent_run, blocks, pin) {
                 return Take::Taken(taken);
             }
         }
@@ -204,8 +205,15 @@ impl<const W: usize> Runs<W> {
         }
     }
 
-    /// Makes a run that begins with the first of `blocks`; none if somebody else did meanwhile.
-    fn create(&self, pod: PodId, anchor: Anchor, blocks: &[BlockHash], pin: &Pin) -> Option<Taken> {
+    /// Makes a run that begins with the first of `blocks`; none if somebody else did meanwhile. The run that they follow is locked.
+    fn create(
+        &self,
+        pod: PodId,
+        anchor: Anchor,
+        parent_run: Option<Writing<'_, W>>,
+        blocks: &[BlockHash],
+        pin: &Pin,
+    ) -> Option<Taken> {
         let parent = anchor.parent();
         let id = self.claim();
         let first = Place { run: id, offset: 0 };
@@ -225,25 +233,28 @@ impl<const W: usize> Runs<W> {
                 return None;
             }
         };
-        let own = |at: u32| (at == 0).then_some(blocks[0]);
-        let count = 1 + self.enter(first.plus(1), &blocks[1..], &own, &mut awaited, pin);
-        run.begin(parent, &blocks[..count], Holders::of_one(pod, count as u32));
+        run.begin(parent, blocks, Holders::of_one(pod, 1));
         run.publish();
         // Still locked: a writer that knows the id from a former life of the run must not join before it can be found.
         if self.heads.insert(blocks[0], id, pin).is_some() {
-            for (offset, &hash) in blocks[..count].iter().enumerate() {
-                self.directory.remove(hash, first.plus(offset), pin);
-            }
+            self.directory.remove(blocks[0], first, pin);
             run.holders = Holders::default();
             run.publish();
             drop(run);
             self.give_back(id, pin);
             return None;
         }
+        // From here on others that come to the first block find it: a prompt that many follow is not held up by the rest.
+        drop(parent_run);
         if let Anchor::Nowhere(Parent::Block(parent)) = anchor {
             self.wait(&mut run, id, parent, pin);
         }
-        Some(Taken { contradicted, awaited, joined: true, ..Taken::new(first, count) })
+        let mut taken = Taken { contradicted, awaited, joined: true, ..Taken::new(first, 1) };
+        self.grow(pod, &mut run, &mut taken, &blocks[1..], pin);
+        if taken.count > 1 {
+            run.publish();
+        }
+        Some(taken)
     }
 }
 

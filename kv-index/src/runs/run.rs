@@ -201,37 +201,47 @@ impl<const W: usize> Run<W> {
     }
 
     /// Makes the run end at `from` instead of `to`, if it is in that `life`, `pod` holds all of it and nobody else any: whether it
-    /// did. The blocks that leave are handed to `forget` first.
+    /// did. The hashes that leave are handed to `forget` first.
     pub(super) fn shorten_own(
         &self,
         pod: PodId,
         life: u32,
         from: u32,
         to: u32,
-        mut forget: impl FnMut(BlockHash, u32),
+        forget: impl FnOnce(&[AtomicU64]),
     ) -> bool {
         let writer = self.writer.lock();
         let own = self.own(&writer, pod, to).filter(|(.., shape)| from > 0 && shape.life == life);
         let Some((version, record, shape)) = own else { return false };
         // SAFETY: as in `extend_own`; `to` is the run's length.
         let hashes = unsafe { std::slice::from_raw_parts(record.hashes.load(Ordering::Relaxed), to as usize) };
-        for offset in from..to {
-            forget(BlockHash::new(hashes[offset as usize].load(Ordering::Relaxed)), offset);
-        }
+        forget(&hashes[from as usize..]);
         let last = hashes[from as usize - 1].load(Ordering::Relaxed);
         self.publish_length(version, record, Shape { len: from, ..shape }, last);
         true
     }
 
+    /// Whether, at a glance, `pod` holds all of the run, nobody else any, and it has `len` blocks: whether the lock is worth it.
+    #[inline]
+    pub(super) fn is_own(&self, pod: PodId, len: u32) -> bool {
+        self.published(pod, len).is_some()
+    }
+
     /// The version, record and shape, if `pod` holds all of the run, nobody else any, and it has `len` blocks.
     fn own(&self, writer: &Writer, pod: PodId, len: u32) -> Option<(u64, &Record<W>, Shape)> {
-        // Relaxed, here and below: only holders of the run's lock write it.
+        self.published(pod, len).filter(|_| writer.islands.is_none())
+    }
+
+    /// The same as far as readers see it.
+    #[inline]
+    fn published(&self, pod: PodId, len: u32) -> Option<(u64, &Record<W>, Shape)> {
+        // Relaxed, here and below: only holders of the run's lock write it, and who holds it not believes nothing.
         let version = self.version.load(Ordering::Relaxed);
         let record = &self.records[(version & 1) as usize];
         let shape = Shape::unpack(record.shape.load(Ordering::Relaxed));
         let one = PodSet::<W>::of_one(pod);
         let of_one = record.base.iter().zip(one.words()).all(|(word, one)| word.load(Ordering::Relaxed) == *one);
-        let own = shape.len == len && shape.cuts == 0 && of_one && writer.islands.is_none();
+        let own = shape.len == len && shape.cuts == 0 && of_one;
         own.then_some((version, record, shape))
     }
 

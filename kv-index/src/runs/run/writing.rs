@@ -3,6 +3,7 @@
 use super::{APART, Run, Shape, Writer};
 use crate::block::{BlockHash, Parent};
 use crate::reclaim::Pin;
+use crate::runs::LONGEST;
 use crate::runs::holders::{Holders, INLINE};
 use crate::sync::{AtomicU32, AtomicU64, MutexGuard, Ordering, fence};
 
@@ -101,13 +102,14 @@ impl<'p, const W: usize> Writing<'p, W> {
         unsafe { std::slice::from_raw_parts(self.hashes, self.holders.len() as usize) }
     }
 
-    /// The hashes of the blocks that were the run's last ones when it was locked and are so no more, with their offsets.
-    pub(in crate::runs) fn trimmed(&self) -> impl Iterator<Item = (BlockHash, u32)> + use<'_, 'p, W> {
-        (self.holders.len()..self.shape.len).map(|offset| {
-            // SAFETY: as in `hashes`, which had so many when the run was locked; nobody wrote there since.
-            let hash = unsafe { (*self.hashes.add(offset as usize)).load(Ordering::Relaxed) };
-            (BlockHash::new(hash), offset)
-        })
+    /// The hashes of the blocks that were the run's last ones when it was locked and are so no more.
+    pub(in crate::runs) fn trimmed(&self) -> &[AtomicU64] {
+        let (from, to) = (self.holders.len() as usize, self.shape.len as usize);
+        if self.hashes.is_null() || from >= to {
+            return &[];
+        }
+        // SAFETY: as in `hashes`, which had so many when the run was locked; nobody wrote there since.
+        unsafe { std::slice::from_raw_parts(self.hashes.add(from), to - from) }
     }
 
     pub(in crate::runs) fn hash(&self, offset: usize) -> BlockHash {
@@ -121,22 +123,23 @@ impl<'p, const W: usize> Writing<'p, W> {
         hashes.iter().zip(blocks).take_while(|(hash, block)| hash.load(Ordering::Relaxed) == block.get()).count()
     }
 
-    /// Begins the run anew: one pod holds these blocks, which follow `parent`.
+    /// Begins the run anew: one pod holds the first of these blocks, which follow `parent`; there is room for all of them.
     pub(in crate::runs) fn begin(&mut self, parent: Parent, blocks: &[BlockHash], holders: Holders<W>) {
         self.writer.parent = parent;
         self.shape = self.shape.next_life();
         self.head = blocks[0].get();
-        self.write(0, blocks);
+        self.write(0, &blocks[..1], blocks.len());
         self.holders = holders;
     }
 
     /// Writes blocks behind the last one. Who holds them is for the caller to say.
     pub(in crate::runs) fn write_behind(&mut self, blocks: &[BlockHash]) {
-        self.write(self.holders.len() as usize, blocks);
+        self.write(self.holders.len() as usize, blocks, blocks.len());
     }
 
-    fn write(&mut self, from: usize, blocks: &[BlockHash]) {
-        let len = from + blocks.len();
+    /// Writes blocks from there on, where `room` of them are expected.
+    fn write(&mut self, from: usize, blocks: &[BlockHash], room: usize) {
+        let len = from + room.min(LONGEST - from);
         if len > self.writer.capacity as usize {
             let slack = if from == 0 { (len / 8).max(LEAST_SLACK) } else { (len / 4).max(2 * LEAST_SLACK) };
             let array = Array::new(len + slack, AtomicU64::new);
