@@ -10,20 +10,27 @@
 //! its home, never for one before: nobody waits in a circle. Only a resize takes the shard's lock, and freezes line by line; who
 //! finds its home frozen waits for that. Look-ups take no lock, and may see the array that a resize has just replaced.
 
+pub(crate) mod heads;
+mod key;
 mod line;
+mod position;
+pub(crate) mod sharded;
+pub(crate) mod spread;
+
+pub(crate) use position::{BlockPosition, SegmentId};
 
 use std::fmt;
 
 use crossbeam_utils::{Backoff, CachePadded};
 use smallvec::SmallVec;
 
-use crate::block::BlockHash;
+use crate::blocks::BlockHash;
+use crate::directory::key::{Key, TAG_SHIFT, place, sample};
 use crate::directory::line::{EMPTY, FURTHEST, Held, Pair, SLOTS, Slots, snooze};
+use crate::directory::sharded::{Fresh, SHARDS, ShardArray, class_for};
+use crate::directory::spread::Spread;
 use crate::prefetch::{prefetch, prefetch_to_write};
-use crate::reclaim::Pin;
-use crate::runs::{Place, RunId};
-use crate::sharded::{Fresh, SHARDS, ShardArray, class_for, shard};
-use crate::spread::Spread;
+use crate::reclamation::Pin;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 
 /// The sharded table.
@@ -43,7 +50,7 @@ struct Shard {
 }
 
 /// Positions that a hash may have: those whose slots bear its tag.
-pub(crate) type Candidates = SmallVec<[Place; 2]>;
+pub(crate) type Candidates = SmallVec<[BlockPosition; 2]>;
 
 impl Directory {
     pub(crate) fn new(spread: Spread) -> Self {
@@ -89,7 +96,13 @@ impl Directory {
 
     /// Enters a position, unless the hash may have others than the `known` ones already: then those.
     #[inline]
-    pub(crate) fn insert(&self, hash: BlockHash, at: Place, known: &[Place], pin: &Pin) -> Result<(), Candidates> {
+    pub(crate) fn insert(
+        &self,
+        hash: BlockHash,
+        at: BlockPosition,
+        known: &[BlockPosition],
+        pin: &Pin,
+    ) -> Result<(), Candidates> {
         if self.insert_alone(hash, at, pin) {
             return Ok(());
         }
@@ -98,7 +111,7 @@ impl Directory {
 
     /// Enters a position, if the hash's home line has a place for it and no entry bears its tag: whether it did. Most do.
     #[inline]
-    pub(crate) fn insert_alone(&self, hash: BlockHash, at: Place, pin: &Pin) -> bool {
+    pub(crate) fn insert_alone(&self, hash: BlockHash, at: BlockPosition, pin: &Pin) -> bool {
         let key = Key::of(hash, self.spread);
         let lines = self.lines(key.shard, pin);
         let Some(mut home) = lines[key.home(lines.len())].lock() else { return false };
@@ -115,8 +128,8 @@ impl Directory {
     pub(crate) fn insert_beside(
         &self,
         hash: BlockHash,
-        at: Place,
-        known: &[Place],
+        at: BlockPosition,
+        known: &[BlockPosition],
         pin: &Pin,
     ) -> Result<(), Candidates> {
         let key = Key::of(hash, self.spread);
@@ -136,14 +149,14 @@ impl Directory {
     }
 
     /// Takes a position out. It is there.
-    pub(crate) fn remove(&self, hash: BlockHash, at: Place, pin: &Pin) {
+    pub(crate) fn remove(&self, hash: BlockHash, at: BlockPosition, pin: &Pin) {
         let key = Key::of(hash, self.spread);
         let lines = self.exchange(key, key.word(at), EMPTY, pin);
         self.count(key, -1, lines, pin);
     }
 
     /// Lets a position that is there be another one. Who looks the hash up meanwhile finds one of the two.
-    pub(crate) fn replace(&self, hash: BlockHash, from: Place, to: Place, pin: &Pin) {
+    pub(crate) fn replace(&self, hash: BlockHash, from: BlockPosition, to: BlockPosition, pin: &Pin) {
         let key = Key::of(hash, self.spread);
         self.exchange(key, key.word(from), key.word(to), pin);
     }
@@ -211,7 +224,7 @@ impl Directory {
 
     /// Every entry's position.
     #[cfg(any(test, fuzzing))]
-    pub(crate) fn entries(&self, pin: &Pin) -> Vec<Place> {
+    pub(crate) fn entries(&self, pin: &Pin) -> Vec<BlockPosition> {
         (0..SHARDS).flat_map(|shard| self.lines(shard, pin)).flat_map(Slots::words).map(place).collect()
     }
 
@@ -337,62 +350,6 @@ fn steps_within(home: usize, lines: usize) -> impl Iterator<Item = usize> {
 
 /// A resize freezes lines from the first on: who holds one keeps it from those behind.
 const UNFROZEN: &str = "nobody freezes a line behind one that is held";
-
-/// Where a hash lives: the shard from the top byte of its spread, the line from the tag that follows, so that a resize needs
-/// no hashes.
-#[derive(Clone, Copy)]
-struct Key {
-    shard: usize,
-    tag: u64,
-}
-
-impl Key {
-    #[inline]
-    fn of(hash: BlockHash, spread: Spread) -> Self {
-        let (shard, rest) = shard(spread.of(hash));
-        Self { shard, tag: rest >> TAG_SHIFT }
-    }
-
-    /// The line where the key's entries begin. In a large shard the last pair is nobody's home, so that the one before has where to go.
-    #[inline]
-    fn home(self, lines: usize) -> usize {
-        let homes = lines - if lines < 16 { 0 } else { 2 };
-        ((self.tag * homes as u64) >> TAG_BITS) as usize
-    }
-
-    /// Whether the shard counts the entry while it has so many lines.
-    #[inline]
-    fn is_sampled(self, lines: usize) -> bool {
-        self.tag % sample(lines) as u64 == 0
-    }
-
-    #[inline]
-    fn word(self, at: Place) -> u64 {
-        self.tag << TAG_SHIFT | u64::from(at.offset) << RunId::BITS | u64::from(at.run.raw())
-    }
-}
-
-/// The position that a word names; not that of an empty slot.
-#[inline]
-fn place(word: u64) -> Place {
-    let run = RunId::from_low_bits(word);
-    Place { run, offset: u32::from((word >> RunId::BITS) as u16) }
-}
-
-/// A slot is run, sixteen bits of offset, tag.
-const TAG_SHIFT: u32 = RunId::BITS + 16;
-const TAG_BITS: u32 = 64 - TAG_SHIFT;
-/// One in how many entries a shard of so many lines counts: a power of two.
-#[inline]
-const fn sample(lines: usize) -> usize {
-    if cfg!(all(test, routing_loom)) {
-        1
-    } else if lines < 512 {
-        8
-    } else {
-        32
-    }
-}
 
 #[cfg(all(test, routing_loom))]
 mod loom_tests;

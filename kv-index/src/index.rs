@@ -1,31 +1,43 @@
 //! [`Index`]: the concurrent prefix index, fed by events, read by searches.
 
-use std::time::Instant;
+// What an index has.
+pub(crate) mod cache;
+pub(crate) mod config;
+pub(crate) mod detail;
+pub(crate) mod digest;
+mod expiry;
+mod room;
+mod state;
+pub(crate) mod streams;
+
+// What is done with one; none of these is imported above.
+pub(crate) mod locate;
+pub(crate) mod matches;
+pub(crate) mod pod_update;
+pub(crate) mod reconcile;
+mod search;
+pub(crate) mod snapshot;
+pub(crate) mod stats;
+pub(crate) mod sweep;
+pub(crate) mod updates;
 
 use crossbeam_utils::CachePadded;
 
-use crate::block::{BlockHash, Parent};
-use crate::cache::PodCache;
-use crate::change::{Change, Entry};
-use crate::config::Config;
-use crate::digest::Digest;
-use crate::due::Due;
-use crate::error::{JoinError, PodRetired};
-use crate::event::{ApplyStats, Event, EventSemantics, Stored};
-use crate::pod::{Pod, PodId};
-use crate::podset::{DEFAULT_POD_WORDS, PodSet};
-use crate::reclaim::pin;
-use crate::registry::Registry;
-use crate::room::Room;
-use crate::runs::Runs;
-use crate::shared::SharedPodSet;
-use crate::spread::Spread;
+use crate::blocks::ApplyStats;
+use crate::directory::spread::Spread;
+use crate::index::cache::PodCache;
+use crate::index::config::Config;
+use crate::index::expiry::Expiry;
+use crate::index::room::Room;
+use crate::pods::registry::Registry;
+use crate::pods::{AtomicPodSet, DEFAULT_POD_WORDS, JoinError, Pod, PodId, PodRetired, PodSet};
+use crate::segments::Segments;
 use crate::sync::{Mutex, MutexGuard};
 
 /// Which pods hold which blocks, and how much of a prompt each of them holds.
 ///
 /// Shared by reference between threads: searches take no lock, but where pods [contradict](crate::Stats::parent_conflicts) each other
-/// or are on the [slow path](crate::PodStats::slow_path); writers lock one pod and, for a moment, the runs that they change. `WORDS` is the width of a [`PodSet`].
+/// or are on the [slow path](crate::PodStats::slow_path); writers lock one pod and, for a moment, the segments that they change. `WORDS` is the width of a [`PodSet`].
 ///
 /// # Examples
 ///
@@ -47,13 +59,13 @@ use crate::sync::{Mutex, MutexGuard};
 pub struct Index<const WORDS: usize = DEFAULT_POD_WORDS> {
     pub(crate) config: Config,
     pub(crate) registry: Registry<WORDS>,
-    pub(crate) runs: Runs<WORDS>,
+    pub(crate) segments: Segments<WORDS>,
     pub(crate) room: Room,
     pods: Box<[CachePadded<Mutex<PodCache>>]>,
     /// Pods with blocks that nobody has confirmed, and perhaps some that no longer have any.
-    speculating: SharedPodSet<WORDS>,
+    speculating: AtomicPodSet<WORDS>,
     /// When each pod's next speculated block is due.
-    due: Due,
+    expiry: Expiry,
     /// What swept pods had applied in their time.
     pub(crate) past: Mutex<Past>,
 }
@@ -67,11 +79,11 @@ impl<const WORDS: usize> Index<WORDS> {
         Self {
             config,
             registry: Registry::new(pods),
-            runs: Runs::new(Spread::new(config.hash_seed)),
+            segments: Segments::new(Spread::new(config.hash_seed)),
             room: Room::new(config.max_blocks, pods),
             pods: (0..pods).map(|_| CachePadded::new(Mutex::new(PodCache::default()))).collect(),
-            speculating: SharedPodSet::new(),
-            due: Due::new(pods),
+            speculating: AtomicPodSet::new(),
+            expiry: Expiry::new(pods),
             past: Mutex::new(Past::default()),
         }
     }
@@ -142,86 +154,6 @@ impl<const WORDS: usize> Index<WORDS> {
         self.registry.alive()
     }
 
-    /// Applies one event that needs no sequence number: a membership source, or one that never repeats itself.
-    ///
-    /// A source that may repeat or lose batches goes through a [`Feed`](crate::Feed).
-    ///
-    /// # Errors
-    ///
-    /// When the pod is retired; then nothing is changed.
-    pub fn apply(&self, pod: Pod, source: EventSemantics, event: &Event<'_>) -> Result<ApplyStats, PodRetired> {
-        let mut change = self.change(pod)?;
-        change.event(event, source);
-        Ok(change.finish())
-    }
-
-    /// Lets searches find `chain` on `pod` before its engine reports it, until `deadline`.
-    ///
-    /// Call it after routing a miss, so that the next request with that prefix follows the first. A block
-    /// turns real when its event comes and is dropped by [`Index::expire`] otherwise.
-    ///
-    /// # Errors
-    ///
-    /// When the pod is retired.
-    pub fn speculate(&self, pod: Pod, chain: &[BlockHash], deadline: Instant) -> Result<ApplyStats, PodRetired> {
-        let mut change = self.change(pod)?;
-        self.speculating.insert(pod.id());
-        change.store(&Stored::new(Parent::Root, chain), Entry::Speculated(deadline));
-        self.due.set(pod.id(), change.cache().next_expiry());
-        Ok(change.finish())
-    }
-
-    /// Drops speculated blocks whose deadline has come, in a step of about `budget` blocks.
-    ///
-    /// Call it now and then, and again while something is left. Where nothing is due it takes no lock: it may be called
-    /// before every search.
-    pub fn expire(&self, now: Instant, budget: usize) -> Expired {
-        let mut step = Expired::default();
-        let Some(now_tick) = self.due.tick(now) else { return step };
-        let mut work = 0;
-        for id in self.speculating.get() {
-            if !self.due.is_due(id, now_tick) {
-                continue;
-            }
-            if work >= budget.max(1) {
-                step.pending = true;
-                break;
-            }
-            let Some(mut change) = self.registry.handle(id).and_then(|pod| self.change(pod).ok()) else { continue };
-            while work < budget.max(1) {
-                let Some(due) = change.cache().next_due(now) else { break };
-                work += 1;
-                if let Some(hash) = due {
-                    change.drop_block(hash);
-                    step.dropped += 1;
-                }
-            }
-            step.pending |= change.cache().is_due(now);
-            self.due.set(id, change.cache().next_expiry());
-            // Under the pod's lock, like the insert in `speculate`.
-            if change.cache().speculated() == 0 {
-                self.speculating.remove(id);
-            }
-            change.finish();
-        }
-        step
-    }
-
-    /// The digest of what the pod's engine reported, speculation left out. Takes time in proportion to the pod's blocks.
-    ///
-    /// # Errors
-    ///
-    /// When the pod is retired.
-    pub fn digest(&self, pod: Pod) -> Result<Digest, PodRetired> {
-        let (cache, pin) = (self.cache(pod)?, pin());
-        let _still = self.runs.hold_still();
-        let mut digest = Digest::EMPTY;
-        for run in cache.runs() {
-            self.runs.for_held(pod.id(), run, &pin, |_, _, blocks| cache.digest(blocks, &mut digest));
-        }
-        Ok(digest)
-    }
-
     /// Locks a live pod's cache.
     pub(crate) fn cache(&self, pod: Pod) -> Result<MutexGuard<'_, PodCache>, PodRetired> {
         let cache = self.pods.get(pod.id().index()).ok_or(PodRetired(pod))?.lock();
@@ -230,24 +162,10 @@ impl<const WORDS: usize> Index<WORDS> {
         if self.registry.is_live(pod) { Ok(cache) } else { Err(PodRetired(pod)) }
     }
 
-    pub(crate) fn change(&self, pod: Pod) -> Result<Change<'_, WORDS>, PodRetired> {
-        Ok(Change::new(self, pod.id(), self.cache(pod)?))
-    }
-
     /// Locks the cache of whatever pod has this id, dead or alive.
     pub(crate) fn cache_of(&self, id: PodId) -> MutexGuard<'_, PodCache> {
         self.pods[id.index()].lock()
     }
-}
-
-/// What a step of expiry did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Expired {
-    /// Blocks dropped.
-    pub dropped: usize,
-    /// Whether more are due.
-    pub pending: bool,
 }
 
 /// What swept pods leave behind.
@@ -255,16 +173,6 @@ pub struct Expired {
 pub(crate) struct Past {
     pub(crate) applied: ApplyStats,
     pub(crate) contradictions: u64,
-}
-
-/// Frees what writers have set aside and no search can see any more, as far as that is possible now.
-///
-/// Memory is freed in passing by later writes; a host that went quiet after removing a lot
-/// can call this to have it back at once.
-pub fn collect_garbage() {
-    for _ in 0..4 {
-        pin().flush();
-    }
 }
 
 #[cfg(all(test, not(routing_loom)))]

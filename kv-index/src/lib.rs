@@ -7,8 +7,8 @@
 //!
 //! - Prompts become hashes by a [`ChainHasher`], by an engine's own rules (module `engine`, with a feature for each
 //!   engine), or come ready-made ([`BlockHash::new`]). A hash is cumulative: it must determine everything before its
-//!   block. That is the one thing the index takes on trust. If two pods name different
-//!   parents for one block, it counts for each behind the parent that this pod named.
+//!   block. That is the one thing the index takes on trust. Whom a block follows helps it to be found, and
+//!   changes no answer, whatever a pod says about it.
 //! - Pods [join](Index::join) and get a [`Pod`] handle. Their engines' events go through a sequenced [`Feed`], or
 //!   straight into [`Index::apply`].
 //! - [`Index::search`] fills a reusable [`Matches`] with groups of pods, deepest first. [`Index::locate`] then says
@@ -26,18 +26,18 @@
 //!   consecutive blocks that are stored together are seen at one moment. A search that sees something change begins anew,
 //!   three times at most: so only for a pod that changes on and on may two such stretches be of two moments
 //!   (`model::tests::the_index_agrees_with_the_model`, `tests/stress.rs`, `loom_tests`).
-//! - A search waits for no writer, takes no lock and writes no shared memory (`heads`, `runs`: the loom tests). The
+//! - A search waits for no writer, takes no lock and writes no shared memory (`directory`, `segments`: the loom tests). The
 //!   exception are pods that did not say what some block follows ([`Stats::slow_path_pods`]), and segments that pods contradict each
 //!   other about: where a pod stops there, the block is looked up, and a segment with detached spans locked for a moment. A
 //!   warm search allocates nothing (`tests/allocations.rs`).
 //! - Whatever one pod says, answers about every other are right; contradictions are counted by pod
 //!   ([`PodStats::parent_conflicts`], `model::tests`, whose traces lie).
 //! - Membership sources may repeat themselves per block, numbered ones per batch: nothing is counted twice
-//!   (`feed::tests`).
+//!   (`feeds::feed::tests`).
 //! - A retired pod is in no later search; its id is used again only when nothing of it is left, under a new
-//!   generation, and its old handle changes nothing (`sweep::tests`).
+//!   generation, and its old handle changes nothing (`index::sweep::tests`).
 //! - What does not fit the bounds of [`Config`] is refused and counted; no input is worth a panic
-//!   (`model::tests::and_in_narrow_bounds`, `snapshot::tests`).
+//!   (`model::tests::and_in_narrow_bounds`, `index::snapshot::tests`).
 //! - The same calls in the same order give the same answers: no clock, no chance, no threads, no I/O.
 //!
 //! # Example
@@ -64,73 +64,48 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod block;
-mod cache;
-mod chain;
-mod chain_source;
-mod change;
-mod config;
-mod detail;
-mod digest;
+// From the bottom up: each imports from those above it here alone (`tests/layers.rs`).
+mod map;
+mod prefetch;
+mod sync;
+
+mod blocks;
+mod reclamation;
+
+mod pods;
+
 mod directory;
-mod due;
+
+mod segments;
+
+mod index;
+
+mod feeds;
+
 #[cfg(feature = "engine")]
 pub mod engine;
-mod error;
-mod event;
-mod feed;
-mod heads;
-mod index;
-mod locate;
+
 #[cfg(all(test, routing_loom))]
 mod loom_tests;
-mod map;
-mod matches;
 #[cfg(all(test, not(routing_loom)))]
 mod miri_tests;
 #[cfg(any(test, fuzzing))]
 pub mod model;
-mod pod;
-mod podset;
-mod predict;
-mod prefetch;
 
-mod reclaim;
-mod reconcile;
-mod registry;
-mod room;
-mod runs;
-mod search;
-mod sharded;
-mod shared;
-mod slab;
-mod snapshot;
-mod spread;
-mod state;
-mod stats;
-mod sweep;
-mod sync;
-mod tier;
-
-pub use block::{BlockHash, BlockSize, Parent};
-pub use chain::{ChainHasher, ChainSeed, LazyChain};
-pub use chain_source::ChainSource;
-pub use config::Config;
-pub use digest::Digest;
-pub use error::{JoinError, PodRetired, SnapshotError};
-pub use event::{ApplyStats, ChangeObserver, Event, EventSemantics, Removed, Stored};
-pub use feed::{Batch, BatchOutcome, Consumer, Cursor, Feed, FeedConfig, StreamId};
-pub use index::{Expired, Index, collect_garbage};
-pub use locate::TierSpan;
-pub use matches::{DepthGroup, Matches};
-pub use pod::{Pod, PodId};
-pub use podset::{DEFAULT_POD_WORDS, PodSet, PodSetIter};
-pub use predict::Predictor;
-
-pub use reconcile::{Inventory, InventoryBlock};
-pub use stats::{PodStats, Stats};
-pub use sweep::Swept;
-pub use tier::{Location, Tier};
+pub use blocks::{ApplyStats, ChangeObserver, Event, EventSemantics, Removed, Stored};
+pub use blocks::{BlockHash, BlockSize, ChainHasher, ChainSeed, ChainSource, LazyChain, Location, Parent, Tier};
+pub use feeds::{Batch, BatchOutcome, Consumer, Feed, Predictor};
+pub use index::Index;
+pub use index::config::Config;
+pub use index::digest::Digest;
+pub use index::locate::TierSpan;
+pub use index::matches::{DepthGroup, Matches};
+pub use index::reconcile::{Inventory, InventoryBlock};
+pub use index::stats::{PodStats, Stats};
+pub use index::streams::{Cursor, FeedConfig, StreamId};
+pub use index::sweep::Swept;
+pub use index::updates::{Expired, collect_garbage};
+pub use pods::{DEFAULT_POD_WORDS, JoinError, Pod, PodId, PodRetired, PodSet, PodSetIter, SnapshotError};
 
 // Shared between threads by every gateway that embeds it.
 const _: () = {

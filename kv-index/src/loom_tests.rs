@@ -1,6 +1,6 @@
 //! Loom models of the protocols between an index's parts, small enough to finish.
 //!
-//! Searches run in the spawned thread: loom remembers only the last access to an atomic, and a writer that
+//! Searches segment in the spawned thread: loom remembers only the last access to an atomic, and a writer that
 //! loads before it stores would hide an earlier load of a search from it.
 
 use loom::sync::Arc;
@@ -96,7 +96,7 @@ fn loom_search_against_a_hole_that_goes() {
     });
 }
 
-/// What a pod holds all the while is found, though a run becomes part of the one before it.
+/// What a pod holds all the while is found, though a segment becomes part of the one before it.
 #[test]
 fn loom_search_against_a_merge() {
     model(|| {
@@ -155,9 +155,9 @@ fn loom_id_reuse_against_a_late_event() {
     });
 }
 
-/// The block's run ends and its id goes to another run, between a search's finding the head and reading the run.
+/// The block's segment ends and its id goes to another segment, between a search's finding the head and reading the segment.
 #[test]
-fn loom_search_against_a_run_used_again() {
+fn loom_search_against_a_segment_used_again() {
     model(|| {
         let index = index(2);
         let (a, b) = (index.join("a").unwrap(), index.join("b").unwrap());

@@ -1,4 +1,4 @@
-//! Miri tests: segments (runs) made, extended, shortened, freed and reused, on one thread and under readers.
+//! Miri tests: segments made, extended, shortened, freed and reused, on one thread and under readers.
 
 use crate::{BlockHash, Config, Event, EventSemantics, Index, Matches, Parent, Pod, Removed, Stored, collect_garbage};
 
@@ -36,7 +36,7 @@ fn miri_one_thread_stores_and_evicts() {
     collect_garbage();
 }
 
-/// Arrays that are outgrown, given up and freed, cuts that are kept beside their run, and a shard that is rebuilt.
+/// Arrays that are outgrown, given up and freed, drop-offs that are kept beside their segment, and a shard that is rebuilt.
 #[test]
 fn miri_arrays_come_and_go() {
     let index = Index::<1>::new(Config::default().max_pods(20).hash_seed(0));

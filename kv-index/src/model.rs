@@ -1,7 +1,7 @@
 //! Reference model: the simplest single-threaded code that states what the index promises. For tests and fuzzing.
 //!
 //! Pods are maps from block to copies. A search looks at one block after the other. Nothing here knows about
-//! runs, islands or shards, nor about what a block follows; whatever events come in whatever order, the index must agree.
+//! segments, detached spans or shards, nor about what a block follows; whatever events come in whatever order, the index must agree.
 
 mod audit;
 mod decode;
@@ -15,7 +15,7 @@ use std::sync::OnceLock;
 use std::time::Instant;
 
 pub use decode::decode;
-pub use ops::{Change, Op, Order, Prompt, Told, replay};
+pub use ops::{Op, Order, PodUpdate, Prompt, Told, replay};
 
 use crate::{
     ApplyStats, Batch, BatchOutcome, BlockHash, Config, Cursor, Digest, Event, EventSemantics, FeedConfig, Inventory,
@@ -296,7 +296,7 @@ impl Model {
     }
 }
 
-/// Runs any bytes as a trace, half of them in narrow bounds: the fuzz target, and the replay of its findings.
+/// Segments any bytes as a trace, half of them in narrow bounds: the fuzz target, and the replay of its findings.
 ///
 /// # Panics
 ///
@@ -313,7 +313,7 @@ pub fn replay_any(bytes: &[u8]) {
 ///
 /// When it does not.
 pub fn restore_any(body: &[u8]) {
-    if let Ok(index) = crate::Index::<1>::restore(Config::default(), &crate::snapshot::with_header(body)) {
+    if let Ok(index) = crate::Index::<1>::restore(Config::default(), &crate::index::snapshot::with_header(body)) {
         index.audit();
         let again = crate::Index::<1>::restore(Config::default(), &index.snapshot()).expect("our own snapshot");
         again.audit();

@@ -5,8 +5,8 @@
 
 use crossbeam_utils::Backoff;
 
-use crate::directory::TAG_SHIFT;
-use crate::sharded::Line;
+use crate::directory::key::TAG_SHIFT;
+use crate::directory::sharded::Line;
 use crate::sync::{AtomicU64, Ordering};
 
 /// Slots on one cache line, and a word about them.
@@ -185,14 +185,14 @@ impl Line for Pair {
     }
 }
 
-/// Lets others run that hold what we want.
+/// Lets others segment that hold what we want.
 pub(super) fn snooze(backoff: &Backoff) {
     backoff.snooze();
     #[cfg(all(test, routing_loom))]
     loom::thread::yield_now();
 }
 
-/// No run has the id zero.
+/// No segment has the id zero.
 pub(super) const EMPTY: u64 = 0;
 
 pub(super) const SLOTS: usize = if cfg!(all(test, routing_loom)) { 2 } else { 7 };

@@ -5,13 +5,13 @@ use loom::thread;
 
 use super::*;
 use crate::loom_tests::model;
-use crate::reclaim::pin;
+use crate::reclamation::pin;
 
-fn at(run: u32) -> Place {
-    Place { run: RunId::from_raw(run).expect("not zero"), offset: 0 }
+fn at(segment: u32) -> BlockPosition {
+    BlockPosition { segment: SegmentId::from_raw(segment).expect("not zero"), offset: 0 }
 }
 
-fn insert(directory: &Directory, hash: u64, place: Place) -> Candidates {
+fn insert(directory: &Directory, hash: u64, place: BlockPosition) -> Candidates {
     let mut known = Candidates::new();
     while let Err(found) = directory.insert(BlockHash::new(hash), place, &known, &pin()) {
         known = found;
@@ -83,7 +83,7 @@ fn loom_changes_against_a_resize() {
         };
         insert(&directory, 3, at(3));
         other.join().unwrap();
-        let mut left: Vec<u32> = directory.entries(&pin()).iter().map(|at| at.run.raw()).collect();
+        let mut left: Vec<u32> = directory.entries(&pin()).iter().map(|at| at.segment.raw()).collect();
         left.sort_unstable();
         assert_eq!(left, [3, 5, 11, 12]);
         assert!(found(&directory, 2).contains(&at(5)) && found(&directory, 3).contains(&at(3)));
@@ -98,8 +98,8 @@ fn loom_neighbours_that_are_full() {
         let directory = Arc::new(Directory::new(Spread::default()));
         let (lower, upper): (Vec<u64>, Vec<u64>) = (homed(0).take(2).collect(), homed(1).take(3).collect());
         // The last one is in the line before its home.
-        for (hash, run) in upper.iter().zip(1..) {
-            insert(&directory, *hash, at(run));
+        for (hash, segment) in upper.iter().zip(1..) {
+            insert(&directory, *hash, at(segment));
         }
         insert(&directory, lower[0], at(4));
         let other = {
@@ -108,7 +108,7 @@ fn loom_neighbours_that_are_full() {
         };
         insert(&directory, lower[1], at(5));
         other.join().unwrap();
-        let mut left: Vec<u32> = directory.entries(&pin()).iter().map(|at| at.run.raw()).collect();
+        let mut left: Vec<u32> = directory.entries(&pin()).iter().map(|at| at.segment.raw()).collect();
         left.sort_unstable();
         assert_eq!(left, [1, 2, 4, 5]);
         assert!(found(&directory, lower[1]).contains(&at(5)) && found(&directory, upper[1]).contains(&at(2)));

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::*;
-use crate::reclaim::pin;
+use crate::reclamation::pin;
 
-fn at(run: u32, offset: u32) -> Place {
-    Place { run: RunId::from_raw(run).expect("not zero"), offset }
+fn at(segment: u32, offset: u32) -> BlockPosition {
+    BlockPosition { segment: SegmentId::from_raw(segment).expect("not zero"), offset }
 }
 
-fn insert(directory: &Directory, hash: u64, place: Place) {
+fn insert(directory: &Directory, hash: u64, place: BlockPosition) {
     let (hash, pin, mut known) = (BlockHash::new(hash), pin(), Candidates::new());
     while let Err(found) = directory.insert(hash, place, &known, &pin) {
         known = found;
@@ -24,20 +24,20 @@ proptest! {
     fn a_directory_is_a_set_of_hashes_and_positions(ops in prop::collection::vec((1u64..40, 1u32..4, 0u8..6), 0..400)) {
         let directory = Directory::new(Spread::default());
         let mut model = BTreeSet::new();
-        for (hash, run, op) in ops {
-            let entry = (hash, run, 0);
+        for (hash, segment, op) in ops {
+            let entry = (hash, segment, 0);
             match op {
-                0..=2 if model.insert(entry) => insert(&directory, hash, at(run, 0)),
-                3 if model.remove(&entry) => directory.remove(BlockHash::new(hash), at(run, 0), &pin()),
-                4 if model.contains(&entry) && !model.contains(&(hash, run + 10, 0)) => {
-                    directory.replace(BlockHash::new(hash), at(run, 0), at(run + 10, 0), &pin());
+                0..=2 if model.insert(entry) => insert(&directory, hash, at(segment, 0)),
+                3 if model.remove(&entry) => directory.remove(BlockHash::new(hash), at(segment, 0), &pin()),
+                4 if model.contains(&entry) && !model.contains(&(hash, segment + 10, 0)) => {
+                    directory.replace(BlockHash::new(hash), at(segment, 0), at(segment + 10, 0), &pin());
                     model.remove(&entry);
-                    model.insert((hash, run + 10, 0));
+                    model.insert((hash, segment + 10, 0));
                 }
                 _ => {}
             }
-            for &(hash, run, offset) in &model {
-                prop_assert!(directory.candidates(BlockHash::new(hash), &pin()).contains(&at(run, offset)));
+            for &(hash, segment, offset) in &model {
+                prop_assert!(directory.candidates(BlockHash::new(hash), &pin()).contains(&at(segment, offset)));
             }
             prop_assert_eq!(directory.entries(&pin()).len(), model.len());
         }

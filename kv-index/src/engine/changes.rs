@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use crate::block::{BlockHash, Parent};
-use crate::change::Change;
-use crate::event::{ChangeObserver, Event, EventSemantics, Removed, Stored};
-use crate::tier::Tier;
+use crate::blocks::Tier;
+use crate::blocks::{BlockHash, Parent};
+use crate::blocks::{ChangeObserver, Event, EventSemantics, Removed, Stored};
+use crate::index::pod_update::PodUpdate;
 
 use super::pages::CopiesLeft;
 
@@ -58,7 +58,7 @@ impl Changes {
     }
 
     /// Carries the batch out on a pod, whose stores count what `stores` says.
-    pub(super) fn apply<const WORDS: usize>(&self, change: &mut Change<'_, WORDS>, stores: EventSemantics) {
+    pub(super) fn apply<const WORDS: usize>(&self, change: &mut PodUpdate<'_, WORDS>, stores: EventSemantics) {
         for step in &self.steps {
             let event = step.event(&self.blocks);
             match (event, step.copies_left()) {

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use super::named::named;
-use crate::block::BlockHash;
+use crate::blocks::BlockHash;
 
 /// Events that an engine published together.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -14,12 +14,13 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 #[cfg(feature = "trtllm")]
-use crate::block::BlockSize;
-use crate::error::PodRetired;
-use crate::event::Event;
-use crate::feed::{BatchOutcome, Feed, FeedConfig, Number, OnGap, SaveFeed};
+use crate::blocks::BlockSize;
+use crate::blocks::Event;
+use crate::feeds::{BatchOutcome, Feed};
 use crate::index::Index;
-use crate::pod::Pod;
+use crate::index::streams::{FeedConfig, Number, OnGap, SaveFeed};
+use crate::pods::Pod;
+use crate::pods::PodRetired;
 use crate::sync::Mutex;
 
 use super::decode::decode_batch;

@@ -6,8 +6,8 @@
 
 use smallvec::SmallVec;
 
-use crate::error::SnapshotError;
-use crate::snapshot::bytes::{Reader, put_u32, put_u64};
+use crate::index::snapshot::bytes::{Reader, put_u32, put_u64};
+use crate::pods::SnapshotError;
 
 use super::drop_reason::DropReason;
 use super::event::{EngineRemoved, EngineStored};

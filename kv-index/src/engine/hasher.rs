@@ -5,8 +5,8 @@
 
 use std::fmt;
 
-use crate::block::{BlockHash, BlockSize};
-use crate::chain_source::ChainSource;
+use crate::blocks::ChainSource;
+use crate::blocks::{BlockHash, BlockSize};
 use crate::engine::block_digest::BlockDigest;
 use crate::engine::dialect::Dialect;
 use crate::engine::hash_error::HashError;

@@ -7,8 +7,8 @@
 
 use std::collections::VecDeque;
 
-use crate::error::SnapshotError;
-use crate::snapshot::bytes::{Reader, put_u64};
+use crate::index::snapshot::bytes::{Reader, put_u64};
+use crate::pods::SnapshotError;
 
 /// A stream's current incarnation, and what tells its batches from those of others.
 #[derive(Clone, Debug, Default, PartialEq)]

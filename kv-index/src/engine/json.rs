@@ -13,7 +13,7 @@ use serde_json::error::Category;
 use serde_json::{Map, Value};
 
 use super::event::{EngineCreated, EngineEvent, EngineMoved, EngineRemoved, FieldProblem};
-use crate::block::BlockSize;
+use crate::blocks::BlockSize;
 use read::{Fault, hash, hashes, items, medium, object, optional, required, unsigned};
 
 /// What one request for events brought.

@@ -1,6 +1,6 @@
 //! Storage media of engines' events, mapped to tiers.
 
-use crate::tier::Tier;
+use crate::blocks::Tier;
 
 /// The tier an engine means; none for a word that no listed release has.
 ///

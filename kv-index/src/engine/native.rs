@@ -7,8 +7,8 @@ use std::borrow::Cow;
 
 use sha2::{Digest, Sha256};
 
-use crate::block::BlockHash;
-use crate::chain::{ChainHasher, ChainSeed};
+use crate::blocks::BlockHash;
+use crate::blocks::chain::{ChainHasher, ChainSeed};
 
 use super::event::{EngineStored, ExtraKey};
 use super::prompt::Prompt;
@@ -147,7 +147,7 @@ fn key_bytes(key: &ExtraKey<'_>, place: i64) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::block::BlockSize;
+    use crate::blocks::BlockSize;
     use crate::engine::prompt::{Embeds, Media};
     use crate::engine::{EngineHash, TokenIds};
 

@@ -15,11 +15,11 @@ mod saved;
 
 use smallvec::SmallVec;
 
-use crate::block::{BlockHash, Parent};
-use crate::chain::ChainHasher;
-use crate::event::EventSemantics;
+use crate::blocks::EventSemantics;
+use crate::blocks::Tier;
+use crate::blocks::chain::ChainHasher;
+use crate::blocks::{BlockHash, Parent};
 use crate::map::FixedMap;
-use crate::tier::Tier;
 
 use self::departed::Departed;
 use self::page::{Before, Chain, Link, Page};

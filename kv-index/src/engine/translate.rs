@@ -3,12 +3,12 @@
 //! Pure bookkeeping for one stream. It keeps what events leave unsaid (which group carries the prefix, which of
 //! our blocks an engine's name stands for) and counts everything it leaves out, by reason.
 
-use crate::block::{BlockHash, Parent};
-use crate::chain::{ChainHasher, ChainSeed};
-use crate::error::SnapshotError;
-use crate::event::EventSemantics;
-use crate::snapshot::bytes::{Reader, put_u32};
-use crate::tier::Tier;
+use crate::blocks::EventSemantics;
+use crate::blocks::Tier;
+use crate::blocks::chain::{ChainHasher, ChainSeed};
+use crate::blocks::{BlockHash, Parent};
+use crate::index::snapshot::bytes::{Reader, put_u32};
+use crate::pods::SnapshotError;
 
 use super::changes::Changes;
 use super::drop_reason::{DropCounts, DropReason};

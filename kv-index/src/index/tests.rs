@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use super::*;
+use crate::blocks::{BlockHash, Event, EventSemantics, Parent, Stored};
+use crate::index::updates::Expired;
 use crate::model::origin;
 
 fn blocks(count: u64) -> Vec<BlockHash> {

@@ -1,6 +1,6 @@
 //! Fuzzer input as a trace of operations.
 
-use super::ops::{Change, Op, Order, Prompt, Told};
+use super::ops::{Op, Order, PodUpdate, Prompt, Told};
 use crate::{EventSemantics, Tier};
 
 /// A trace from any bytes, for fuzzing.
@@ -43,10 +43,10 @@ fn decode_op(next: &mut impl FnMut() -> Option<u8>) -> Option<Op> {
     })
 }
 
-fn decode_change(next: &mut impl FnMut() -> Option<u8>) -> Option<Change> {
+fn decode_change(next: &mut impl FnMut() -> Option<u8>) -> Option<PodUpdate> {
     let kind = next()?;
     if kind % 16 == 0 {
-        return Some(Change::Cleared);
+        return Some(PodUpdate::Cleared);
     }
     let (prompt, from, to, tier) = (decode_prompt(next)?, next()?, next()?, decode_tier(next()?));
     Some(if kind % 2 == 0 {
@@ -55,9 +55,9 @@ fn decode_change(next: &mut impl FnMut() -> Option<u8>) -> Option<Change> {
             3 => Order::Scattered,
             _ => Order::TailFirst,
         };
-        Change::Removed(prompt, from, to, tier, order)
+        PodUpdate::Removed(prompt, from, to, tier, order)
     } else {
-        Change::Stored(prompt, from, to, tier, told(kind))
+        PodUpdate::Stored(prompt, from, to, tier, told(kind))
     })
 }
 

@@ -1,19 +1,19 @@
 //! Events, streams and names of a trace.
 
-use super::ops::Change;
+use super::ops::PodUpdate;
 use crate::{
     BlockHash, Event, EventSemantics, FeedConfig, InventoryBlock, Location, Parent, Removed, Stored, StreamId,
 };
 
 pub(super) fn raise<'a>(
     blocks: &'a [BlockHash],
-    (change, parent): &(Change, Parent),
+    (change, parent): &(PodUpdate, Parent),
     locations: &'a [Location],
 ) -> Event<'a> {
     match change {
-        Change::Stored(.., tier, _) => Event::Stored(Stored { parent: *parent, blocks, tier: *tier, locations }),
-        Change::Removed(.., tier, _) => Event::Removed(Removed { blocks, tier: *tier }),
-        Change::Cleared => Event::Cleared,
+        PodUpdate::Stored(.., tier, _) => Event::Stored(Stored { parent: *parent, blocks, tier: *tier, locations }),
+        PodUpdate::Removed(.., tier, _) => Event::Removed(Removed { blocks, tier: *tier }),
+        PodUpdate::Cleared => Event::Cleared,
     }
 }
 

@@ -20,9 +20,9 @@ pub enum Op {
     /// Every retired pod is swept, in steps of this many blocks.
     Sweep(u8),
     /// An event.
-    Apply(u8, EventSemantics, Change),
+    Apply(u8, EventSemantics, PodUpdate),
     /// A numbered batch: pod, incarnation, sequence, whether gaps are given up, events.
-    Batch(u8, u8, u8, bool, Vec<Change>),
+    Batch(u8, u8, u8, bool, Vec<PodUpdate>),
     /// An inventory: prompts with depth, tier and copies, of which the first few blocks are skipped.
     Reconcile(u8, Vec<(Prompt, u8, Tier, u8)>),
     /// The same under a number: pod, incarnation, sequence, prompts.
@@ -38,7 +38,7 @@ pub enum Op {
 /// What an event says.
 #[derive(Clone, Debug)]
 #[expect(clippy::exhaustive_enums, reason = "for tests and fuzzing only")]
-pub enum Change {
+pub enum PodUpdate {
     /// Blocks `from..to` of a prompt.
     Stored(Prompt, u8, u8, Tier, Told),
     /// Blocks `from..to` of a prompt.
@@ -75,7 +75,7 @@ pub enum Order {
 /// A prompt as stretches of equal tokens: token and how often. Prompts share what they start with.
 pub type Prompt = Vec<(u8, u8)>;
 
-/// Runs a trace against the index and the model and compares everything both say.
+/// Segments a trace against the index and the model and compares everything both say.
 ///
 /// # Panics
 ///
@@ -174,7 +174,7 @@ impl<const W: usize> World<W> {
         }
     }
 
-    fn apply(&mut self, pod: u8, source: EventSemantics, change: &Change) {
+    fn apply(&mut self, pod: u8, source: EventSemantics, change: &PodUpdate) {
         let (blocks, change) = self.lower(pod, change);
         let places: Vec<Location> =
             blocks.iter().map(|h| Location { device: 1, offset: h.get() % 97, length: 1 }).collect();
@@ -193,7 +193,7 @@ impl<const W: usize> World<W> {
         }
     }
 
-    fn batch(&mut self, of: u8, incarnation: u64, sequence: u64, skip_gap: bool, changes: &[Change]) {
+    fn batch(&mut self, of: u8, incarnation: u64, sequence: u64, skip_gap: bool, changes: &[PodUpdate]) {
         let Some((pod, name)) = self.live(of) else { return };
         let lowered: Vec<_> = changes.iter().map(|change| self.lower(of, change)).collect();
         let events: Vec<Event<'_>> = lowered.iter().map(|(blocks, change)| raise(blocks, change, &[])).collect();
@@ -363,8 +363,8 @@ impl<const W: usize> World<W> {
     }
 
     /// The blocks of a change in its order, and the change.
-    fn lower(&mut self, pod: u8, change: &Change) -> (Vec<BlockHash>, (Change, Parent)) {
-        let (Change::Stored(prompt, from, to, ..) | Change::Removed(prompt, from, to, ..)) = change else {
+    fn lower(&mut self, pod: u8, change: &PodUpdate) -> (Vec<BlockHash>, (PodUpdate, Parent)) {
+        let (PodUpdate::Stored(prompt, from, to, ..) | PodUpdate::Removed(prompt, from, to, ..)) = change else {
             return (Vec::new(), (change.clone(), Parent::Root));
         };
         let chain = self.chain(prompt);
@@ -373,13 +373,13 @@ impl<const W: usize> World<W> {
         let mut blocks = chain[from..to].to_vec();
         let mut parent = if from == 0 { Parent::Root } else { Parent::Block(chain[from - 1]) };
         match change {
-            Change::Removed(.., Order::TailFirst) => blocks.reverse(),
-            Change::Removed(.., Order::Scattered) => {
+            PodUpdate::Removed(.., Order::TailFirst) => blocks.reverse(),
+            PodUpdate::Removed(.., Order::Scattered) => {
                 blocks = (0..3).flat_map(|round| blocks.iter().skip(round).step_by(3)).copied().collect();
             }
-            Change::Stored(.., Told::Nothing) => parent = Parent::Unknown,
+            PodUpdate::Stored(.., Told::Nothing) => parent = Parent::Unknown,
             // In narrow bounds it matters how often a block counts.
-            Change::Stored(.., Told::Lie) if self.config.max_blocks > 1_000 && !blocks.is_empty() => {
+            PodUpdate::Stored(.., Told::Lie) if self.config.max_blocks > 1_000 && !blocks.is_empty() => {
                 parent = if from > 0 { Parent::Root } else { Parent::Block(blocks[blocks.len() - 1]) };
                 if blocks.len() > 2 && to % 2 == 0 {
                     blocks.remove(1);

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::ops::{Change, Op, Order, Prompt, Told};
+use super::ops::{Op, Order, PodUpdate, Prompt, Told};
 use super::*;
 
 fn prompt() -> impl Strategy<Value = Prompt> {
@@ -17,14 +17,14 @@ fn source() -> impl Strategy<Value = EventSemantics> {
     prop_oneof![Just(EventSemantics::Membership), Just(EventSemantics::Copies)]
 }
 
-fn change() -> impl Strategy<Value = Change> {
+fn change() -> impl Strategy<Value = PodUpdate> {
     let told = prop_oneof![17 => Just(Told::Parent), 2 => Just(Told::Nothing), 1 => Just(Told::Lie)];
     let order = prop_oneof![3 => Just(Order::TailFirst), 1 => Just(Order::HeadFirst), 1 => Just(Order::Scattered)];
     let from = prop_oneof![3 => Just(0u8), 2 => any::<u8>()];
     prop_oneof![
-        12 => (prompt(), from, any::<u8>(), tier(), told).prop_map(|(p, a, b, t, n)| Change::Stored(p, a, b, t, n)),
-        7 => (prompt(), any::<u8>(), any::<u8>(), tier(), order).prop_map(|(p, a, b, t, o)| Change::Removed(p, a, b, t, o)),
-        1 => Just(Change::Cleared),
+        12 => (prompt(), from, any::<u8>(), tier(), told).prop_map(|(p, a, b, t, n)| PodUpdate::Stored(p, a, b, t, n)),
+        7 => (prompt(), any::<u8>(), any::<u8>(), tier(), order).prop_map(|(p, a, b, t, o)| PodUpdate::Removed(p, a, b, t, o)),
+        1 => Just(PodUpdate::Cleared),
     ]
 }
 

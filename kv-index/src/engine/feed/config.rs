@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::block::BlockSize;
-use crate::chain::ChainSeed;
+use crate::blocks::BlockSize;
+use crate::blocks::chain::ChainSeed;
+use crate::blocks::{ChangeObserver, EventSemantics};
 use crate::engine::translate::HashMode;
 use crate::engine::verify::VerifyConfig;
-use crate::event::{ChangeObserver, EventSemantics};
-use crate::feed::StreamId;
+use crate::index::streams::StreamId;
 
 /// How an engine's stream is to be read.
 #[derive(Clone, Debug)]

@@ -5,8 +5,8 @@ use crate::engine::frames::FrameError;
 #[cfg(feature = "trtllm")]
 use crate::engine::json::JsonError;
 use crate::engine::verify::HashMismatch;
-use crate::error::PodRetired;
-use crate::feed::BatchOutcome;
+use crate::feeds::BatchOutcome;
+use crate::pods::PodRetired;
 
 /// What became of a batch, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]

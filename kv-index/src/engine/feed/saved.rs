@@ -1,15 +1,15 @@
 //! Warm restart: what a feed knows beside the index, as bytes of the index's snapshot.
 
 use super::{EngineFeedConfig, Shared, State};
-use crate::cache::PodCache;
-use crate::chain;
+use crate::blocks::EventSemantics;
+use crate::blocks::chain;
 use crate::engine::HashMode;
 use crate::engine::incarnations::Incarnations;
 use crate::engine::translate::Translator;
-use crate::error::SnapshotError;
-use crate::event::EventSemantics;
-use crate::feed::{Cursor, SaveFeed};
-use crate::snapshot::bytes::{Reader, put_u64};
+use crate::index::cache::PodCache;
+use crate::index::snapshot::bytes::{Reader, put_u64};
+use crate::index::streams::{Cursor, SaveFeed};
+use crate::pods::SnapshotError;
 
 impl SaveFeed for Shared {
     fn with_saved(&self, act: &mut dyn FnMut(u64, Box<[u8]>)) {

@@ -1,6 +1,6 @@
 //! Fuzzer input as an engine's stream: invariants that hold however little sense its events make.
 
-use crate::chain::ChainSeed;
+use crate::blocks::chain::ChainSeed;
 use crate::engine::{
     EngineBatch, EngineEvent, EngineFeed, EngineFeedConfig, EngineHash, EngineMoved, EngineRemoved, EngineStored,
     ExtraKey, TokenIds,

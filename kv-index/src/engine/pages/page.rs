@@ -2,11 +2,11 @@
 
 use smallvec::SmallVec;
 
-use crate::block::{BlockHash, Parent};
-use crate::chain::ChainHasher;
+use crate::blocks::EventSemantics;
+use crate::blocks::Tier;
+use crate::blocks::chain::ChainHasher;
+use crate::blocks::{BlockHash, Parent};
 use crate::engine::event::EngineHash;
-use crate::event::EventSemantics;
-use crate::tier::Tier;
 
 /// A page of which the engine has a copy, or had one that others still hang under.
 #[derive(Clone, Copy, Debug)]

@@ -5,10 +5,10 @@
 
 use super::Pages;
 use super::page::{Chain, Link, Page};
-use crate::block::BlockHash;
+use crate::blocks::BlockHash;
 use crate::engine::event::EngineHash;
-use crate::error::SnapshotError;
-use crate::snapshot::bytes::{Reader, put_u32, put_u64};
+use crate::index::snapshot::bytes::{Reader, put_u32, put_u64};
+use crate::pods::SnapshotError;
 
 impl Pages {
     pub(in crate::engine) fn write(&self, out: &mut Vec<u8>) {

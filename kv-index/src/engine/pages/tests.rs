@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::*;
-use crate::block::BlockSize;
-use crate::chain::ChainSeed;
+use crate::blocks::BlockSize;
+use crate::blocks::Event;
+use crate::blocks::chain::ChainSeed;
 use crate::engine::drop_reason::DropCount;
-use crate::event::Event;
 
 /// A page as the model knows it: the engine's alias of the cache it is in, and every token up to its end.
 type Path = (u8, Vec<u32>);

@@ -1,9 +1,9 @@
 //! Normalizer cases: what is indexed, and what is dropped for which reason.
 
 use super::*;
-use crate::block::BlockSize;
+use crate::blocks::BlockSize;
+use crate::blocks::Event;
 use crate::engine::{EngineHash, ExtraKey};
-use crate::event::Event;
 
 fn size(tokens: u32) -> BlockSize {
     BlockSize::new(tokens).expect("not zero")
@@ -52,7 +52,7 @@ fn line(event: Event<'_>) -> String {
 }
 
 fn blocks(told: &[BlockHash]) -> String {
-    line(Event::Stored(crate::event::Stored::prompt(told)))
+    line(Event::Stored(crate::blocks::Stored::prompt(told)))
 }
 
 #[track_caller]
@@ -115,7 +115,7 @@ fn engine_names_are_looked_up_and_copies_counted() {
     assert_eq!(told(&mut translator, vec![store()]), [""; 0], "a second copy of each");
     let evict = || EngineEvent::Removed(removed(&[22]));
     assert_eq!(told(&mut translator, vec![evict()]), [""; 0], "a copy is left");
-    let gone = line(Event::Removed(crate::event::Removed::new(&chain[1..])));
+    let gone = line(Event::Removed(crate::blocks::Removed::new(&chain[1..])));
     assert_eq!(told(&mut translator, vec![evict()]), [gone]);
     assert_eq!(told(&mut translator, vec![evict()]), [""; 0]);
     assert_eq!(translator.drop_counts.of(DropReason::UnknownBlock).blocks, 1);

@@ -1,0 +1,128 @@
+//! Write path: one update of one pod, carried to the segments and to what the pod's cache says beside them.
+//!
+//! Blocks that come are placed a stretch at a time. Blocks that leave are looked up, gathered by segments, and taken out together.
+
+mod leaving;
+mod placing;
+mod restore;
+
+pub(crate) use restore::RestoredBlock;
+
+use crate::blocks::{ApplyStats, Event, EventSemantics, Stored};
+use crate::blocks::{BlockHash, Parent};
+use crate::index::Index;
+use crate::index::cache::PodCache;
+use crate::index::detail::Detail;
+use crate::pods::{Pod, PodId, PodRetired};
+use crate::reclamation::{Pin, pin};
+use crate::segments::BlockPosition;
+use crate::sync::MutexGuard;
+
+/// A change under way: the pod's lock is held.
+pub(crate) struct PodUpdate<'a, const W: usize> {
+    index: &'a Index<W>,
+    pod: PodId,
+    cache: MutexGuard<'a, PodCache>,
+    pin: Pin,
+    applied: ApplyStats,
+}
+
+/// How a store's blocks are to be entered.
+#[derive(Clone, Copy)]
+pub(crate) enum Entry<'d> {
+    Real(EventSemantics),
+    Speculated(std::time::Instant),
+    /// With exactly these copies.
+    Listed(&'d Detail),
+}
+
+impl<const WORDS: usize> Index<WORDS> {
+    /// Begins a change of a live pod.
+    pub(crate) fn change(&self, pod: Pod) -> Result<PodUpdate<'_, WORDS>, PodRetired> {
+        Ok(PodUpdate::new(self, pod.id(), self.cache(pod)?))
+    }
+}
+
+impl<'a, const W: usize> PodUpdate<'a, W> {
+    pub(crate) fn new(index: &'a Index<W>, pod: PodId, cache: MutexGuard<'a, PodCache>) -> Self {
+        Self { index, pod, cache, pin: pin(), applied: ApplyStats::default() }
+    }
+
+    pub(crate) fn cache(&mut self) -> &mut PodCache {
+        &mut self.cache
+    }
+
+    pub(crate) fn event(&mut self, event: &Event<'_>, source: EventSemantics) {
+        match event {
+            Event::Stored(stored) => self.store(stored, Entry::Real(source)),
+            Event::Removed(removed) => self.remove(removed, source),
+            Event::Cleared => self.clear(),
+        }
+    }
+
+    /// Asks for what an event will look up first, so that the misses of a batch overlap.
+    pub(crate) fn prefetch(&self, event: &Event<'_>) {
+        let first = match event {
+            Event::Stored(Stored { parent: Parent::Block(parent), blocks, .. }) => {
+                blocks.first().into_iter().for_each(|hash| self.index.segments.directory.prefetch_to_write(*hash));
+                Some(*parent)
+            }
+            Event::Stored(stored) => stored.blocks.first().copied(),
+            Event::Removed(removed) => removed.blocks.first().copied(),
+            Event::Cleared => None,
+        };
+        first.into_iter().for_each(|hash| self.index.segments.directory.prefetch(hash));
+    }
+
+    /// Where the pod holds a block.
+    pub(crate) fn find(&self, hash: BlockHash) -> Option<BlockPosition> {
+        self.index.segments.find(self.pod, hash, &self.pin)
+    }
+
+    /// Counts blocks that were left out.
+    pub(crate) fn refuse(&mut self, blocks: usize) {
+        self.applied.refused += blocks;
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.take_out();
+        let dead = self
+            .cache
+            .segments()
+            .into_iter()
+            .map(|segment| self.index.segments.drop_pod(self.pod, segment, &self.pin).dead)
+            .sum();
+        self.applied.removed += self.cache.len;
+        self.cache.clear();
+        self.index.room.give_back(self.pod, dead);
+    }
+
+    /// Hands out every block that the pod really has, along the segments.
+    pub(crate) fn for_real(&self, mut each: impl FnMut(BlockHash)) {
+        let _still = self.index.segments.hold_still();
+        for segment in self.cache.segments() {
+            self.index.segments.for_held(self.pod, segment, &self.pin, |_, _, blocks| {
+                let is_real = |hash: &&BlockHash| self.cache.is_plain() || self.cache.real(**hash).is_some();
+                blocks.iter().filter(is_real).for_each(|hash| each(*hash));
+            });
+        }
+    }
+
+    /// Carries what was entered so far to the segments.
+    pub(crate) fn commit(&mut self) {
+        self.take_out();
+        if self.cache.len == 0 {
+            self.index.segments.unset_loose(self.pod);
+        }
+    }
+
+    /// Ends the change; what it did.
+    pub(crate) fn finish(mut self) -> ApplyStats {
+        self.commit();
+        self.cache.totals += self.applied;
+        self.applied
+    }
+}
+
+/// How many blocks ahead a store or removal asks for.
+const AHEAD: usize = 16;

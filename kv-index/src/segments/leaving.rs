@@ -1,0 +1,117 @@
+//! Blocks that leave a segment: its end goes with its last holder, the directory's entries with it, and in the end the segment.
+
+use crate::blocks::BlockHash;
+use crate::pods::PodId;
+use crate::reclamation::Pin;
+use crate::segments::segment::Writing;
+use crate::segments::{BlockPosition, SegmentId, Segments};
+use crate::sync::{AtomicU64, Ordering};
+
+/// Consecutive blocks of a segment in one of its lives.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    pub(crate) segment: SegmentId,
+    pub(crate) life: u32,
+    pub(crate) from: u32,
+    pub(crate) to: u32,
+}
+
+/// What left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Gone {
+    /// Blocks that the pod held.
+    pub(crate) held: usize,
+    /// Of these, blocks that nobody holds any more.
+    pub(crate) dead: usize,
+}
+
+/// How many blocks ahead a line of the directory is asked for.
+const AHEAD: usize = 16;
+
+impl<const W: usize> Segments<W> {
+    /// A pod loses what it holds of spans of one segment, in order and apart from each other; and whether the segment was in the life of the spans
+    /// to the end: if not, some blocks may be elsewhere.
+    pub(crate) fn remove(&self, pod: PodId, spans: &[Span], pin: &Pin) -> (Gone, bool) {
+        let (mut rest, mut gone) = (spans, Gone::default());
+        while let Some((&Span { segment, life, from, to }, before)) = rest.split_last() {
+            let forget = |hashes: &[AtomicU64]| self.forget(BlockPosition { segment, offset: from }, hashes, pin);
+            let shared = self.segment(segment, pin);
+            if !shared.is_own(pod, to) || !shared.shorten_own(pod, life, from, to, forget) {
+                let mut writing = self.lock(segment, pin);
+                if writing.life() != life {
+                    return (gone, false);
+                }
+                let (detached, before) = (writing.holders.detached(), gone.held);
+                for span in rest {
+                    let to = span.to.min(writing.holders.len());
+                    for (from, to) in writing.holders.held(pod, span.from, to) {
+                        gone.held += (to - from) as usize;
+                        gone.dead += writing.holders.remove(pod, from, to) as usize;
+                    }
+                }
+                // Nobody frees a segment twice: who finds nothing of its own in it leaves it alone.
+                if gone.held > before {
+                    self.finish(segment, writing, detached, pin);
+                }
+                break;
+            }
+            let count = (to - from) as usize;
+            (rest, gone) = (before, Gone { held: gone.held + count, dead: gone.dead + count });
+        }
+        (gone, true)
+    }
+
+    /// A pod loses its last blocks of a segment, `most` at most; and whether it has none there any more.
+    pub(crate) fn take_off(&self, pod: PodId, segment: SegmentId, most: usize, pin: &Pin) -> (Gone, bool) {
+        let mut writing = self.lock(segment, pin);
+        let detached = writing.holders.detached();
+        let mut gone = Gone::default();
+        let mut held = writing.holders.held(pod, 0, writing.holders.len());
+        if held.is_empty() {
+            return (gone, true);
+        }
+        while let Some((from, to)) = held.pop() {
+            let from = from.max(to.saturating_sub((most - gone.held).min(u32::MAX as usize) as u32));
+            gone.held += (to - from) as usize;
+            gone.dead += writing.holders.remove(pod, from, to) as usize;
+            if gone.held == most {
+                break;
+            }
+        }
+        let done = !writing.holders.has(pod);
+        self.finish(segment, writing, detached, pin);
+        (gone, done)
+    }
+
+    /// A pod loses all it has in a segment.
+    pub(crate) fn drop_pod(&self, pod: PodId, segment: SegmentId, pin: &Pin) -> Gone {
+        self.take_off(pod, segment, usize::MAX, pin).0
+    }
+
+    /// Takes blocks that lie there one behind the other out of the directory.
+    fn forget(&self, first: BlockPosition, hashes: &[AtomicU64], pin: &Pin) {
+        // Relaxed: only who has locked the segment, as we have, writes them.
+        let hash = |at: &AtomicU64| BlockHash::new(at.load(Ordering::Relaxed));
+        hashes.iter().take(AHEAD).for_each(|at| self.directory.prefetch_to_write(hash(at)));
+        for (count, at) in hashes.iter().enumerate() {
+            hashes.get(count + AHEAD).into_iter().for_each(|at| self.directory.prefetch_to_write(hash(at)));
+            self.directory.remove(hash(at), first.plus(count), pin);
+        }
+    }
+
+    /// Publishes a segment that pods left, or frees it if nobody holds any of it; it had so many `detached` spans.
+    pub(super) fn finish(&self, id: SegmentId, mut writing: Writing<'_, W>, detached: usize, pin: &Pin) {
+        self.count_detached(detached, writing.holders.detached());
+        self.forget(BlockPosition { segment: id, offset: writing.holders.len() }, writing.trimmed(), pin);
+        if writing.holders.len() > 0 {
+            return writing.publish();
+        }
+        if let Some(head) = writing.head() {
+            self.heads.remove(head, pin);
+        }
+        self.wait_no_more(&mut writing, id, pin);
+        writing.publish();
+        drop(writing);
+        self.give_back(id, pin);
+    }
+}
