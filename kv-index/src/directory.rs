@@ -94,6 +94,14 @@ impl Directory {
         scan(self.lines(key.shard, pin), key)
     }
 
+    /// The position that `hash` may have, if it is one and found at once. None says nothing.
+    #[inline]
+    pub(crate) fn sole(&self, hash: BlockHash, pin: &Pin) -> Option<BlockPosition> {
+        let key = Key::of(hash, self.spread);
+        let lines = self.lines(key.shard, pin);
+        lines[key.home(lines.len())].sole(key.tag).map(place)
+    }
+
     /// Enters a position, unless the hash may have others than the `known` ones already: then those.
     #[inline]
     pub(crate) fn insert(

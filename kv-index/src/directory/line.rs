@@ -80,6 +80,17 @@ impl Slots {
         }
     }
 
+    /// The word that bears a tag, if one does and no entry of the tag may be elsewhere.
+    #[inline]
+    pub(super) fn sole(&self, tag: u64) -> Option<u64> {
+        // Acquire: as in `words`.
+        let words: [u64; SLOTS] = std::array::from_fn(|at| self.slots[at].load(Ordering::Acquire));
+        let bears = words.iter().enumerate().map(|(at, word)| u32::from(word >> TAG_SHIFT == tag) << at);
+        let bears: u32 = bears.sum();
+        let is_sole = bears.is_power_of_two() && self.reach(tag) == 0;
+        words.get(bears.trailing_zeros() as usize).copied().filter(|word| is_sole && *word != EMPTY)
+    }
+
     /// How many steps off entries of a tag may be that have their home here.
     #[inline]
     pub(super) fn reach(&self, tag: u64) -> usize {

@@ -92,7 +92,7 @@ impl<const W: usize> Segments<W> {
     fn forget(&self, first: BlockPosition, hashes: &[AtomicU64], pin: &Pin) {
         // Relaxed: only who has locked the segment, as we have, writes them.
         let hash = |at: &AtomicU64| BlockHash::new(at.load(Ordering::Relaxed));
-        hashes.iter().take(AHEAD).for_each(|at| self.directory.prefetch_to_write(hash(at)));
+        hashes.iter().take(AHEAD).skip(1).for_each(|at| self.directory.prefetch_to_write(hash(at)));
         for (count, at) in hashes.iter().enumerate() {
             hashes.get(count + AHEAD).into_iter().for_each(|at| self.directory.prefetch_to_write(hash(at)));
             self.directory.remove(hash(at), first.plus(count), pin);

@@ -53,10 +53,10 @@ impl<const W: usize> Segments<W> {
         }
     }
 
-    /// A block's place and that segment's life, if it has one place.
+    /// A block's place and that segment's life, if it has one place and that is found at once.
     #[inline]
     pub(crate) fn place(&self, hash: BlockHash, pin: &Pin) -> Option<(BlockPosition, u32)> {
-        let [at] = self.directory.candidates(hash, pin)[..] else { return None };
+        let at = self.directory.sole(hash, pin)?;
         let view = self.view(at.segment, pin);
         let there = view.is_at(at.offset, hash);
         (view.is_current() && there).then_some((at, view.life()))

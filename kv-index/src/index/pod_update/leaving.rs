@@ -10,6 +10,9 @@ use crate::segments::{BlockPosition, Gone, LONGEST, Span};
 impl<const W: usize> PodUpdate<'_, W> {
     pub(crate) fn remove(&mut self, removed: &Removed<'_>, source: EventSemantics) {
         let blocks = removed.blocks;
+        if matches!(blocks, [hash] if self.remove_plain(*hash, removed.tier)) {
+            return;
+        }
         self.cache.buffers.hashes.reserve(blocks.len());
         let mut at = 0;
         while let Some(&hash) = blocks.get(at) {
@@ -29,6 +32,21 @@ impl<const W: usize> PodUpdate<'_, W> {
                 Outcome::Missing => self.applied.not_held += 1,
             }
         }
+    }
+
+    /// Takes a block out at once that is one copy in GPU memory, in one place: most that leave one by one are like that. Whether it did.
+    fn remove_plain(&mut self, hash: BlockHash, tier: Tier) -> bool {
+        if tier != Tier::Gpu || !self.cache.is_plain() || !self.cache.buffers.spans.is_empty() {
+            return false;
+        }
+        let segments = &self.index.segments;
+        let Some((BlockPosition { segment, offset }, life)) = segments.place(hash, &self.pin) else { return false };
+        let span = Span { segment, life, from: offset, to: offset + 1 };
+        let (gone, _) = segments.remove(self.pod, &[span], &self.pin);
+        self.applied.removed += gone.held;
+        self.cache.len -= gone.held;
+        self.index.room.give_back(self.pod, gone.dead);
+        gone.held > 0
     }
 
     /// Takes blocks out whatever their copies.

@@ -62,6 +62,9 @@ impl<const W: usize> PodUpdate<'_, W> {
     fn anchor(&self, parent: Parent) -> Anchor {
         let Parent::Block(hash) = parent else { return Anchor::Nowhere(parent) };
         let segments = &self.index.segments;
+        if let Some(at) = segments.directory.sole(hash, &self.pin) {
+            return Anchor::Behind(hash, at);
+        }
         match segments.directory.candidates(hash, &self.pin)[..] {
             // Whether it is there is seen when the segment is locked.
             [at] => Anchor::Behind(hash, at),
