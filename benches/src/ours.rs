@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kv_index::{
-    BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Event, EventSemantics, Index, Matches, Parent, Pod, Removed,
-    Stored,
+    Batch, BatchOutcome, BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Consumer, Event, EventSemantics, Feed,
+    FeedConfig, Index, Matches, Parent, Pod, Removed, Stored,
 };
 use routing_core::{Fleet, Load, PodInfo, Request, RoutingInput, RoutingPlan, Selector, Workspace};
 use routing_plugins::{Hashing, PluginState, profiles};
@@ -80,6 +80,21 @@ pub struct OurChain {
     backward: Vec<BlockHash>,
 }
 
+impl OurChain {
+    fn event(&self, step: &Step) -> Event<'_> {
+        match step.op {
+            Op::Store => {
+                let parent = step.from.checked_sub(1).map_or(Parent::Root, |at| Parent::Block(self.forward[at]));
+                Event::Stored(Stored::new(parent, &self.forward[step.from..step.to]))
+            }
+            Op::Evict => {
+                let len = self.backward.len();
+                Event::Removed(Removed::new(&self.backward[len - step.to..len - step.from]))
+            }
+        }
+    }
+}
+
 impl Client<Ours> {
     /// An eighth of so many pods hold each chain, to four depths, filled as engines do: most at once, then block by block.
     ///
@@ -116,7 +131,8 @@ impl System for Ours {
     type Block = BlockHash;
     type Chain = OurChain;
     type Event = ();
-    type Writer = ();
+    /// The sequence of each pod's next batch.
+    type Writer = Vec<u64>;
     type Scratch = OurScratch;
 
     fn new(pods: usize, _writers: usize) -> Self {
@@ -125,7 +141,9 @@ impl System for Ours {
         Self { index, pods, hasher: hasher() }
     }
 
-    fn writer(&self) {}
+    fn writer(&self) -> Vec<u64> {
+        vec![0; self.pods.len()]
+    }
 
     fn scratch(&self) -> OurScratch {
         let planner = Planner::new(Arc::clone(&self.index), self.fleet(|_| Load::default()));
@@ -155,22 +173,28 @@ impl System for Ours {
 
     fn event(_: &OurChain, _: &Step) {}
 
-    fn apply(&self, (): &mut (), chain: &OurChain, step: &Step, (): ()) -> bool {
-        let event = match step.op {
-            Op::Store => {
-                let parent = step.from.checked_sub(1).map_or(Parent::Root, |at| Parent::Block(chain.forward[at]));
-                Event::Stored(Stored::new(parent, &chain.forward[step.from..step.to]))
-            }
-            Op::Evict => {
-                let len = chain.backward.len();
-                Event::Removed(Removed::new(&chain.backward[len - step.to..len - step.from]))
-            }
-        };
-        let applied = self.index.apply(self.pods[step.pod], EventSemantics::Membership, &event);
+    fn apply(&self, _: &mut Vec<u64>, chain: &OurChain, step: &Step, (): ()) -> bool {
+        let applied = self.index.apply(self.pods[step.pod], EventSemantics::Membership, &chain.event(step));
         applied.expect("every pod is live").refused == 0
     }
 
-    fn clear(&self, (): &mut (), pod: usize) {
+    fn apply_batch(
+        &self,
+        sequences: &mut Vec<u64>,
+        chains: &[OurChain],
+        steps: &[Step],
+        _: impl Iterator<Item = ()>,
+    ) -> bool {
+        let pod = steps[0].pod;
+        let events: Vec<Event<'_>> = steps.iter().map(|step| chains[step.chain].event(step)).collect();
+        let config = FeedConfig { semantics: EventSemantics::Membership, ..FeedConfig::default() };
+        let feed = Feed::new(&self.index, self.pods[pod], config);
+        let batch = Batch { incarnation: 1, sequence: sequences[pod], events: &events };
+        sequences[pod] += 1;
+        matches!(feed.consume(&batch), Ok(BatchOutcome::Applied(applied)) if applied.refused == 0)
+    }
+
+    fn clear(&self, _: &mut Vec<u64>, pod: usize) {
         self.index.apply(self.pods[pod], EventSemantics::Membership, &Event::Cleared).expect("every pod is live");
     }
 
@@ -202,7 +226,7 @@ impl System for Ours {
         Some(scratch.matches.lookups())
     }
 
-    fn claimed_bytes(&self, (): &()) -> Option<usize> {
+    fn claimed_bytes(&self, _: &Vec<u64>) -> Option<usize> {
         Some(self.index.stats().bytes)
     }
 

@@ -49,6 +49,17 @@ pub trait System: Send + Sync {
     fn event(chain: &Self::Chain, step: &Step) -> Self::Event;
     /// Applies a step, or hands it to the system's own writer; false if it was refused.
     fn apply(&self, writer: &mut Self::Writer, chain: &Self::Chain, step: &Step, event: Self::Event) -> bool;
+    /// Applies steps of one pod that came in one message: at once, if the system takes such; false if one was refused.
+    fn apply_batch(
+        &self,
+        writer: &mut Self::Writer,
+        chains: &[Self::Chain],
+        steps: &[Step],
+        events: impl Iterator<Item = Self::Event>,
+    ) -> bool {
+        let mut apply = |(step, event): (&Step, _)| self.apply(writer, &chains[step.chain], step, event);
+        steps.iter().zip(events).fold(true, |taken, next| apply(next) & taken)
+    }
     /// Forgets all that a pod holds.
     fn clear(&self, writer: &mut Self::Writer, pod: usize);
     /// Waits until a search sees all that was applied.
@@ -144,6 +155,24 @@ impl<S: System> Client<S> {
         }
         system.drain();
         start.elapsed()
+    }
+
+    /// Applies steps in messages of up to so many, each of one pod; how long that took until a search sees them.
+    pub fn write_batches(&mut self, steps: &[Step], size: usize) -> Duration {
+        let Self { system, chains, writer, refused, .. } = self;
+        let mut took = Duration::ZERO;
+        for steps in steps.chunks(PORTION) {
+            let mut events: Vec<_> = steps.iter().map(|step| S::event(&chains[step.chain], step)).collect();
+            let mut events = events.drain(..);
+            let start = Instant::now();
+            for batch in steps.chunk_by(|a, b| a.pod == b.pod).flat_map(|steps| steps.chunks(size)) {
+                let events = events.by_ref().take(batch.len());
+                *refused += usize::from(!system.apply_batch(writer, chains, batch, events));
+            }
+            system.drain();
+            took += start.elapsed();
+        }
+        took
     }
 
     /// Searches for one of the prompts.

@@ -53,6 +53,8 @@ pub trait Contender {
     fn load(&mut self, prompts: Prompts<'_>);
     /// Applies steps; how long that took until a search sees them.
     fn write(&mut self, steps: &[Step]) -> Duration;
+    /// The same in messages of so many steps of one pod.
+    fn write_batches(&mut self, steps: &[Step], size: usize) -> Duration;
     /// Asks for prompts in this order, by these tokens if the lap takes tokens; how long that took.
     fn time(&mut self, lap: Lap, tokens: &[Vec<u32>], order: &[usize]) -> Duration;
     /// The answer for one prompt by pod.
@@ -112,6 +114,10 @@ impl<S: System> Contender for Client<S> {
 
     fn write(&mut self, steps: &[Step]) -> Duration {
         Self::write(self, steps)
+    }
+
+    fn write_batches(&mut self, steps: &[Step], size: usize) -> Duration {
+        Self::write_batches(self, steps, size)
     }
 
     fn time(&mut self, lap: Lap, tokens: &[Vec<u32>], order: &[usize]) -> Duration {

@@ -59,6 +59,7 @@ impl Changes {
 
     /// Carries the batch out on a pod, whose stores count what `stores` says.
     pub(super) fn apply<const WORDS: usize>(&self, change: &mut PodUpdate<'_, WORDS>, stores: EventSemantics) {
+        change.prefetch(self.steps.iter().map(|step| step.event(&self.blocks)));
         for step in &self.steps {
             let event = step.event(&self.blocks);
             match (event, step.copies_left()) {

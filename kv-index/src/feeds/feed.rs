@@ -160,9 +160,7 @@ impl<'i, const WORDS: usize> Feed<'i, WORDS> {
 
     fn offer(&self, batch: &Batch<'_>, gap: OnGap) -> Result<BatchOutcome, PodRetired> {
         self.offer_with(batch.number(), gap, |change| {
-            for event in batch.events {
-                change.prefetch(event);
-            }
+            change.prefetch(batch.events.iter().copied());
             for event in batch.events {
                 change.event(event, self.config.semantics);
             }

@@ -8,14 +8,14 @@ mod restore;
 
 pub(crate) use restore::RestoredBlock;
 
-use crate::blocks::{ApplyStats, Event, EventSemantics, Stored};
+use crate::blocks::{ApplyStats, Event, EventSemantics, Removed, Stored};
 use crate::blocks::{BlockHash, Parent};
 use crate::index::Index;
 use crate::index::cache::PodCache;
 use crate::index::detail::Detail;
 use crate::pods::{Pod, PodId, PodRetired};
 use crate::reclamation::{Pin, pin};
-use crate::segments::BlockPosition;
+use crate::segments::{BlockPosition, Segments};
 use crate::sync::MutexGuard;
 
 /// A change under way: the pod's lock is held.
@@ -60,18 +60,21 @@ impl<'a, const W: usize> PodUpdate<'a, W> {
         }
     }
 
-    /// Asks for what an event will look up first, so that the misses of a batch overlap.
-    pub(crate) fn prefetch(&self, event: &Event<'_>) {
-        let first = match event {
-            Event::Stored(Stored { parent: Parent::Block(parent), blocks, .. }) => {
-                blocks.first().into_iter().for_each(|hash| self.index.segments.directory.prefetch_to_write(*hash));
-                Some(*parent)
+    /// Asks for what the events of a batch will look up first, and then for the segments that it leads to, so that their misses
+    /// overlap.
+    pub(crate) fn prefetch<'e>(&self, events: impl Iterator<Item = Event<'e>> + Clone) {
+        let Segments { directory, .. } = &self.index.segments;
+        for event in events.clone() {
+            first_looked_up(&event).into_iter().for_each(|hash| directory.prefetch(hash));
+            if let Event::Stored(Stored { blocks: [first, ..], .. }) = event {
+                directory.prefetch_to_write(*first);
             }
-            Event::Stored(stored) => stored.blocks.first().copied(),
-            Event::Removed(removed) => removed.blocks.first().copied(),
-            Event::Cleared => None,
-        };
-        first.into_iter().for_each(|hash| self.index.segments.directory.prefetch(hash));
+        }
+        for hash in events.filter_map(|event| first_looked_up(&event)) {
+            if let Some(at) = directory.sole(hash, &self.pin) {
+                self.index.segments.prefetch(at.segment, &self.pin);
+            }
+        }
     }
 
     /// Where the pod holds a block.
@@ -121,6 +124,15 @@ impl<'a, const W: usize> PodUpdate<'a, W> {
         self.commit();
         self.cache.totals += self.applied;
         self.applied
+    }
+}
+
+/// The block by which an event finds its way.
+fn first_looked_up(event: &Event<'_>) -> Option<BlockHash> {
+    match event {
+        Event::Stored(Stored { parent: Parent::Block(parent), .. }) => Some(*parent),
+        Event::Stored(Stored { blocks, .. }) | Event::Removed(Removed { blocks, .. }) => blocks.first().copied(),
+        Event::Cleared => None,
     }
 }
 

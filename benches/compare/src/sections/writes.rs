@@ -64,7 +64,9 @@ impl Plan {
             ("diverge half-way", each(0..1, count, Step::store, half..blocks)),
             ("diverge there on another pod", each(1..2, count, Step::store, half..blocks)),
             ("extend by one block", side_by_side(count, singles.clone(), Step::store)),
-            ("evict one block", side_by_side(count, singles.rev(), Step::evict)),
+            ("evict one block", side_by_side(count, singles.clone().rev(), Step::evict)),
+            ("extend by one block, in batches", batches(count, singles.clone(), Step::store)),
+            ("evict one block, in batches", batches(count, singles.rev(), Step::evict)),
             ("extend by 32 blocks", each(0..1, 0, Step::store, tail.clone())),
             ("evict 32 blocks", each(0..1, 0, Step::evict, tail)),
             ("evict a branch in one event", each(0..1, count, Step::evict, half..blocks)),
@@ -84,9 +86,11 @@ impl Plan {
     fn measure(&self, rounds: usize) -> [Vec<Spread>; PHASES] {
         by_phase(rounds, MAKERS.len(), |lane| {
             let mut system = MAKERS[lane](PODS, Prompts::Hashes(&self.chains));
-            self.phases.each_ref().map(|(_, steps)| {
+            self.phases.each_ref().map(|(phase, steps)| {
                 let blocks: usize = steps.iter().map(Step::blocks).sum();
-                system.write(steps).as_nanos() as f64 / blocks as f64
+                let is_batched = phase.ends_with(BATCHED);
+                let time = if is_batched { system.write_batches(steps, BATCH) } else { system.write(steps) };
+                time.as_nanos() as f64 / blocks as f64
             })
         })
     }
@@ -107,8 +111,26 @@ fn side_by_side(count: usize, blocks: impl Iterator<Item = Range<usize>> + Clone
     steps
 }
 
+/// One event a block, as many conversations of one pod at a time as an engine's step serves: a message has one block of each.
+fn batches(count: usize, blocks: impl Iterator<Item = Range<usize>> + Clone, step: Make) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for pod in 0..PODS {
+        let chains: Vec<usize> = (pod..count).step_by(PODS).collect();
+        for bunch in chains.chunks(BATCH) {
+            for block in blocks.clone() {
+                steps.extend(bunch.iter().map(|&chain| step(pod, chain, block.clone())));
+            }
+        }
+    }
+    steps
+}
+
 const PODS: usize = 64;
-const PHASES: usize = 14;
+const PHASES: usize = 16;
+
+/// Events of a message, and how phases are called that are sent so.
+const BATCH: usize = 32;
+const BATCHED: &str = "in batches";
 
 /// Blocks that are appended and evicted again.
 const TAIL: usize = 32;
