@@ -51,6 +51,8 @@ pub enum Section {
     Tokens,
     /// What does an event cost per block?
     Writes,
+    /// How many blocks a second from an engine's messages to the index?
+    Bytes,
     /// What does it cost to forget a conversation?
     Evict,
     /// How do searches scale with threads, alone and beside writers?

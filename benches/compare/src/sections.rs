@@ -1,6 +1,7 @@
 //! Measurements, one a file: each takes the options, reports its progress and returns tables.
 
 mod arena;
+mod bytes;
 mod clear;
 mod decision;
 mod evict;
@@ -31,6 +32,7 @@ pub fn run(section: Section, options: &Options, tell: &mut dyn FnMut(&str)) -> V
         Section::Search => search::run(options, tell),
         Section::Tokens => tokens::run(options, tell),
         Section::Writes => writes::run(options, tell),
+        Section::Bytes => bytes::run(options, tell),
         Section::Evict => [evict::run, clear::run, holes::run].iter().flat_map(|run| run(options, tell)).collect(),
         Section::Threads => threads::run(options, tell),
         Section::Replay => replay::run(options, tell),

@@ -1,6 +1,6 @@
 //! Ours and the peers as trait objects ([`Contender`]): the same content in each, each by its fastest public call.
 
-mod dynamo;
+pub(crate) mod dynamo;
 mod smg;
 
 use std::hint::black_box;

@@ -13,8 +13,10 @@ use dynamo_kv_router::ConcurrentRadixTreeCompressed;
 use dynamo_kv_router::indexer::{SyncIndexer, ThreadPoolIndexer};
 use dynamo_kv_router::protocols::{
     BlockHashOptions, ExternalSequenceBlockHash, KvCacheEvent, KvCacheEventData, KvCacheRemoveData, KvCacheStoreData,
-    KvCacheStoredBlockData, LocalBlockHash, RouterEvent, compute_block_hash_for_seq, compute_seq_hash_for_block,
+    KvCacheStoredBlockData, LocalBlockHash, RouterEvent, WorkerWithDpRank, compute_block_hash_for_seq,
+    compute_seq_hash_for_block,
 };
+use dynamo_kv_router::zmq_wire::{ZmqEventNormalizer, decode_event_batch};
 use kv_index::BlockHash;
 
 use pointsman_benches::fleet::{Op, Step};
@@ -107,6 +109,39 @@ impl System for Dynamo {
     fn search_by_pod(&self, query: &[LocalBlockHash], (): &mut (), mut each: impl FnMut(usize, u32)) {
         let scores = self.0.backend().find_matches(query, false).scores;
         scores.iter().for_each(|(worker, &depth)| each(worker.worker_id as usize, depth));
+    }
+}
+
+/// Dynamo's path from an engine's messages to its indexer.
+pub(crate) struct Decoder {
+    indexer: Dynamo,
+    normalizer: ZmqEventNormalizer,
+    sent: u64,
+}
+
+impl Decoder {
+    pub(crate) fn new() -> Self {
+        Self { indexer: Dynamo::new(0, 1), normalizer: ZmqEventNormalizer::new(BLOCK_TOKENS as u32), sent: 0 }
+    }
+
+    pub(crate) fn receive(&mut self, pod: usize, payload: &[u8]) {
+        let batch = decode_event_batch(payload).expect("as vLLM writes it");
+        for raw in batch.events {
+            let worker = WorkerWithDpRank::new(pod as u64, 0);
+            let placed = self.normalizer.normalize(raw, self.sent, worker).expect("an event of its main group");
+            let event = placed.into_router_event().expect("a worker's");
+            assert!(self.indexer.send(&mut self.sent, event), "its threads run");
+        }
+    }
+
+    pub(crate) fn drain(&self) {
+        self.indexer.drain();
+    }
+
+    pub(crate) fn depth(&self, pod: usize, tokens: &[u32]) -> usize {
+        let mut found = 0;
+        self.indexer.search_by_pod(&hash(tokens), &mut (), |at, depth| found = if at == pod { depth } else { found });
+        found as usize
     }
 }
 
