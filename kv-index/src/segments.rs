@@ -170,7 +170,16 @@ impl<const W: usize> Segments<W> {
 
     /// Whether a pod has a part in a segment.
     pub(crate) fn has(&self, pod: PodId, segment: SegmentId, pin: &Pin) -> bool {
-        self.lock(segment, pin).holders.has(pod)
+        loop {
+            let view = self.view(segment, pin);
+            let (begins, is_all) = (view.base().contains(pod), !view.has_detached());
+            if view.is_current() && (begins || is_all) {
+                return begins;
+            }
+            if !is_all {
+                return self.lock(segment, pin).holders.has(pod);
+            }
+        }
     }
 
     fn count_detached(&self, before: usize, after: usize) {

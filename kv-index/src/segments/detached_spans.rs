@@ -105,7 +105,7 @@ impl DetachedSpans {
     }
 
     /// A pod lost what it has of `from..to`, here and in the first `reach` blocks; how many nobody holds any more.
-    pub(super) fn drop_off(&mut self, pod: PodId, from: u32, to: u32, reach: u32) -> u32 {
+    pub(super) fn remove(&mut self, pod: PodId, from: u32, to: u32, reach: u32) -> u32 {
         let mut gone = if from < reach { self.release(from, to.min(reach)) } else { 0 };
         while let Some((start, stop)) = self.last_until(pod, to - 1).filter(|(_, stop)| *stop > from) {
             self.spans.remove(&(pod, start));

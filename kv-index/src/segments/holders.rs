@@ -199,7 +199,7 @@ impl<const W: usize> Holders<W> {
         if to < reach {
             self.count();
         }
-        let gone = self.detached.as_mut().map(|detached| detached.drop_off(pod, from, to, reach));
+        let gone = self.detached.as_mut().map(|detached| detached.remove(pod, from, to, reach));
         if from < reach {
             self.set_reach(pod, from);
             if to < reach {

@@ -38,6 +38,9 @@ impl<const W: usize> Segments<W> {
     /// Places that a block has: one, unless pods contradict each other. Takes no lock.
     pub(crate) fn places(&self, hash: BlockHash, pin: &Pin) -> Candidates {
         let mut candidates = self.directory.candidates(hash, pin);
+        if candidates.is_empty() {
+            return candidates;
+        }
         loop {
             let mut places = candidates.clone();
             places.retain(|at| self.is_there(*at, hash, pin));
