@@ -173,6 +173,7 @@ impl<const W: usize> Walk<'_, '_, W> {
             now.doubled = doubled;
             return;
         }
+        segment.prefetch_stops();
         let (base, at) = (segment.base(), now.at);
         push(self.groups, at, now.left - base);
         now.left = now.left & base;
@@ -187,16 +188,22 @@ impl<const W: usize> Walk<'_, '_, W> {
                 let depth = at + offset;
                 match self.groups.last_mut() {
                     Some(group) if group.depth == depth => drop(group.pods.insert(drop_off.pod())),
-                    _ => self.groups.push(DepthGroup { depth, pods: [drop_off.pod()].into_iter().collect() }),
+                    _ => self.groups.push(DepthGroup { depth, pods: PodSet::of_one(drop_off.pod()) }),
                 }
             }
         }
         now.at += agreed;
-        if self.groups.len() > filed {
+        let stops = &self.groups[filed..];
+        if !stops.is_empty() {
             let hashes = &chain.hash_up_to(at + agreed)[at..at + agreed];
             let is_on =
                 |offset: usize| segment.has(offset - 1, hashes[offset - 1]) && segment.has(offset, hashes[offset]);
-            if !self.groups[filed..].iter().all(|group| is_on(group.depth - at)) {
+            // Where many stop, all of it is as quickly compared.
+            let is_on_chain = match agreed < 4 * stops.len() {
+                true => on_chain(segment, hashes) == agreed,
+                false => stops.iter().all(|group| is_on(group.depth - at)),
+            };
+            if !is_on_chain {
                 self.leave(segment, hashes, filed, now, at);
             }
         }

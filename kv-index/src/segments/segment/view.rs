@@ -118,6 +118,15 @@ impl<'p, const W: usize> View<'p, W> {
         crate::prefetch::prefetch(self.hashes.wrapping_add(offset));
     }
 
+    /// Asks for the hashes where the first and the last pod stop.
+    #[inline]
+    pub(crate) fn prefetch_stops(&self) {
+        if let Some(last) = self.shape.drop_offs.checked_sub(1) {
+            self.prefetch_hashes(self.drop_off(0).offset() as usize);
+            self.prefetch_hashes(self.drop_off(last).offset() as usize);
+        }
+    }
+
     /// Who holds the first block.
     #[inline]
     pub(crate) fn base(&self) -> PodSet<W> {
