@@ -191,7 +191,7 @@ impl Directory {
             }
             let at = key.home(lines.len());
             let has = |line: &usize| lines[*line].words().any(|word| word == from);
-            let there = (1..=home.reach()).map(|steps| step(at, steps)).find(has);
+            let there = steps_within(home.reach(), lines.len()).map(|steps| step(at, steps, lines.len())).find(has);
             let line = there.expect("the directory has what is taken out of it");
             let held = if line > at { lines[line].lock() } else { lines[line].try_lock() };
             if let Some(mut held) = held {
@@ -309,26 +309,26 @@ fn scan(lines: &[Slots], key: Key) -> Candidates {
     let (mut found, at) = (Candidates::new(), key.home(lines.len()));
     let home = &lines[at];
     home.tagged(key.tag, |word| found.push(place(word)));
-    for steps in 1..=home.reach(key.tag) {
-        lines[step(at, steps)].tagged(key.tag, |word| found.push(place(word)));
+    for steps in steps_within(home.reach(key.tag), lines.len()) {
+        lines[step(at, steps, lines.len())].tagged(key.tag, |word| found.push(place(word)));
     }
     found
 }
 
-/// Puts a word into its home line or the first vacant slot further on; false if there is none in reach.
+/// Puts a word into its home line or the first vacant slot further on; false if there is none.
 fn put(lines: &[Slots], key: Key, word: u64, mut home: Held<'_>) -> bool {
     if home.put(word) {
         return true;
     }
     let at = key.home(lines.len());
     let put = |steps: usize| {
-        let line = &lines[step(at, steps)];
-        // Whom we would wait for may wait for our home: somebody else's neighbour will do.
-        let held = if steps == 1 { line.try_lock() } else { Some(line.lock().expect(UNFROZEN)) };
+        let line = step(at, steps, lines.len());
+        // Whom we would wait for may wait for our home: the next line will do.
+        let held = if line < at { lines[line].try_lock() } else { Some(lines[line].lock().expect(UNFROZEN)) };
         held.is_some_and(|mut line| line.put(word))
     };
     // Until then nobody finds the entry, and our home line keeps others from entering the hash.
-    let found = steps_within(at, lines.len()).find(|steps| put(*steps));
+    let found = steps_within(FURTHEST, lines.len()).find(|steps| put(*steps));
     found.into_iter().for_each(|steps| home.send_on(key.tag, steps));
     found.is_some()
 }
@@ -339,21 +339,24 @@ fn fill(lines: &[Slots], old: &[Slots]) -> bool {
         line.words().all(|word| {
             let tag = word >> TAG_SHIFT;
             let at = Key { shard: 0, tag }.home(lines.len());
-            let elsewhere = || steps_within(at, lines.len()).find(|&steps| lines[step(at, steps)].put_unseen(word));
+            let put = |steps: &usize| lines[step(at, *steps, lines.len())].put_unseen(word);
+            let elsewhere = || steps_within(FURTHEST, lines.len()).find(put);
             lines[at].put_unseen(word) || elsewhere().map(|steps| lines[at].send_on_unseen(tag, steps)).is_some()
         })
     })
 }
 
-/// The line that is so many steps off a home line: first the other one of its pair, then those behind the pair.
+/// The line that is so many steps off a home line: first the other one of its pair, then those behind the pair, then those before.
 #[inline]
-fn step(home: usize, steps: usize) -> usize {
-    if steps == 1 { home ^ 1 } else { (home | 1) + steps - 1 }
+fn step(home: usize, steps: usize, lines: usize) -> usize {
+    let line = if steps == 1 { home ^ 1 } else { (home | 1) + steps - 1 };
+    if line < lines { line } else { line - lines }
 }
 
-/// The steps that there are from a home line.
-fn steps_within(home: usize, lines: usize) -> impl Iterator<Item = usize> {
-    (1..=FURTHEST).take_while(move |&steps| step(home, steps) < lines)
+/// The steps from a home line whose reach this is.
+#[inline]
+fn steps_within(reach: usize, lines: usize) -> std::ops::Range<usize> {
+    1..if reach < FURTHEST { reach + 1 } else { lines }
 }
 
 /// A resize freezes lines from the first on: who holds one keeps it from those behind.

@@ -20,11 +20,10 @@ impl Key {
         Self { shard, tag: rest >> TAG_SHIFT }
     }
 
-    /// The line where the key's entries begin. In a large shard the last pair is nobody's home, so that the one before has where to go.
+    /// The line where the key's entries begin.
     #[inline]
     pub(super) fn home(self, lines: usize) -> usize {
-        let homes = lines - if lines < 16 { 0 } else { 2 };
-        ((self.tag * homes as u64) >> TAG_BITS) as usize
+        ((self.tag * lines as u64) >> TAG_BITS) as usize
     }
 
     /// Whether the shard counts the entry while it has so many lines.

@@ -1,7 +1,7 @@
 //! A cache line of the directory: slots, and a word that has the line's lock.
 //!
 //! The word's bits: how many entries whose home this is are elsewhere, since it was full, how many steps off the furthest of them, a
-//! bit for each of 32 kinds of tags among them, which slots are taken, and whether the line is [`FROZEN`] or [`LOCKED`].
+//! bit for each of 16 kinds of tags among them, which slots are taken, and whether the line is [`FROZEN`] or [`LOCKED`].
 
 use crossbeam_utils::Backoff;
 
@@ -213,10 +213,10 @@ const LOCKED: u64 = 1 << 63;
 const FROZEN: u64 = 1 << 62;
 /// How many are elsewhere; where the other fields begin.
 const SENT: u64 = (1 << REACH) - 1;
-const REACH: u32 = 12;
-const KINDS: u32 = 16;
-const TAKEN: u32 = KINDS + 32;
-/// The most steps that an entry may be off its home.
+const REACH: u32 = 28;
+const KINDS: u32 = 32;
+const TAKEN: u32 = KINDS + 16;
+/// The most steps that are told apart: where entries of one tag crowd, they are anywhere.
 pub(super) const FURTHEST: usize = (1 << (KINDS - REACH)) - 1;
 
 #[inline]
@@ -227,11 +227,12 @@ const fn reach(word: u64) -> usize {
 /// The bit that stands for a tag, among others.
 #[inline]
 const fn kind(tag: u64) -> u64 {
-    1 << (KINDS as u64 + tag % 32)
+    1 << (KINDS as u64 + tag % 16)
 }
 
 /// What the word says when one more is so many steps off.
 const fn sent_on(word: u64, tag: u64, steps: usize) -> u64 {
+    let steps = if steps < FURTHEST { steps } else { FURTHEST };
     let steps = if steps > reach(word) { steps } else { reach(word) };
     (word & !((FURTHEST as u64) << REACH) | (steps as u64) << REACH | kind(tag)) + 1
 }

@@ -117,3 +117,27 @@ fn threads_do_not_lose_each_other_s_entries() {
     });
     assert_eq!(directory.entries(&pin()).len(), 1_000);
 }
+
+/// Entries that bear one tag have one home line, however large the shard: they are slow, and nothing worse.
+#[test]
+fn entries_of_one_tag_crowd_without_end() {
+    let directory = Directory::new(Spread::default());
+    let (hash, pin) = (BlockHash::new(7), pin());
+    for other in 100..1_100u64 {
+        insert(&directory, other, at(1, 0));
+    }
+    let places: Vec<BlockPosition> = (1..=600).map(|run| at(run, 0)).collect();
+    for (known, place) in places.iter().enumerate() {
+        assert_eq!(directory.insert(hash, *place, &places[..known], &pin), Ok(()));
+    }
+    let found = directory.candidates(hash, &pin);
+    assert_eq!(found.len(), 600);
+    assert!(places.iter().all(|place| found.contains(place)));
+    assert!(directory.bytes() < 1 << 20, "{} bytes", directory.bytes());
+    for place in places {
+        directory.remove(hash, place, &pin);
+    }
+    assert!(directory.candidates(hash, &pin).is_empty());
+    assert!((100..1_100).all(|other| directory.candidates(BlockHash::new(other), &pin).contains(&at(1, 0))));
+    assert_eq!(directory.entries(&pin).len(), 1_000);
+}

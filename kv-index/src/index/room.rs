@@ -7,7 +7,7 @@
 use crossbeam_utils::CachePadded;
 
 use crate::pods::PodId;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Mutex, Ordering};
 
 /// Room that is taken, and by whom. Relaxed throughout: counts that publish nothing.
 #[derive(Debug)]
@@ -16,13 +16,16 @@ pub(crate) struct Room {
     /// Blocks, rooms taken for blocks about to be entered, and what is in hand.
     taken: CachePadded<AtomicU64>,
     in_hand: Box<[CachePadded<AtomicU64>]>,
+    /// Held by who moves room from hand to hand: what is on its way is nowhere else.
+    gathering: Mutex<()>,
 }
 
 impl Room {
     /// For `max` blocks of so many pods.
     pub(crate) fn new(max: usize, pods: usize) -> Self {
         let in_hand = (0..pods).map(|_| CachePadded::new(AtomicU64::new(0))).collect();
-        Self { max: max as u64, taken: CachePadded::new(AtomicU64::new(0)), in_hand }
+        let taken = CachePadded::new(AtomicU64::new(0));
+        Self { max: max as u64, taken, in_hand, gathering: Mutex::new(()) }
     }
 
     /// Takes room for up to `wanted` blocks; how many fit.
@@ -39,21 +42,18 @@ impl Room {
 
     #[cold]
     fn take_from_all(&self, hand: &AtomicU64, wanted: u64) -> u64 {
+        let _alone = self.gathering.lock();
+        self.taken.fetch_sub(hand.swap(0, Ordering::Relaxed), Ordering::Relaxed);
         if self.take_up_to(wanted + HAND, wanted + HAND) > 0 {
             hand.fetch_add(HAND, Ordering::Relaxed);
             return wanted;
         }
-        loop {
-            let granted = self.take_up_to(wanted, wanted);
-            if granted > 0 {
-                return granted;
-            }
+        if self.take_up_to(wanted, wanted) == 0 {
             let gathered: u64 = self.in_hand.iter().map(|hand| hand.swap(0, Ordering::Relaxed)).sum();
             self.taken.fetch_sub(gathered, Ordering::Relaxed);
-            if gathered == 0 {
-                return self.take_up_to(wanted, 1);
-            }
+            return self.take_up_to(wanted, 1);
         }
+        wanted
     }
 
     /// Takes what there is of `wanted`, if it is `least` or more.

@@ -61,6 +61,11 @@ impl<const W: usize> Holders<W> {
         Self { len, base: PodSet::of_one(pod), pods: 1, ..Self::default() }
     }
 
+    /// A segment of `len` blocks that nobody is seen to hold, while it is made.
+    pub(crate) fn of_nobody(len: u32) -> Self {
+        Self { len, ..Self::default() }
+    }
+
     /// Put together from what readers see and what only writers do.
     pub(crate) fn from_parts(
         len: u32,

@@ -43,7 +43,8 @@ impl<const W: usize> Segments<W> {
                 }
                 let (detached, before) = (writing.holders.detached(), gone.held);
                 for span in rest {
-                    let to = span.to.min(writing.holders.len());
+                    // The segment may have become shorter since.
+                    let to = span.to.min(writing.holders.len()).max(span.from);
                     for (from, to) in writing.holders.held(pod, span.from, to) {
                         gone.held += (to - from) as usize;
                         gone.dead += writing.holders.remove(pod, from, to) as usize;

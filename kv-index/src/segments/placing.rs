@@ -233,7 +233,8 @@ impl<const W: usize> Segments<W> {
                 return None;
             }
         };
-        segment.begin(parent, blocks, Holders::of_one(pod, 1));
+        // Searches see nobody hold it until all of it is there.
+        segment.begin(parent, blocks, Holders::of_nobody(1));
         segment.publish();
         // Still locked: a writer that knows the id from a former life of the segment must not join before it can be found.
         if self.heads.insert(blocks[0], id, pin).is_some() {
@@ -250,10 +251,9 @@ impl<const W: usize> Segments<W> {
             self.wait(&mut segment, id, parent, pin);
         }
         let mut taken = Taken { contradicted, awaited, joined: true, ..Taken::new(first, 1) };
+        segment.holders = Holders::of_one(pod, 1);
         self.grow(pod, &mut segment, &mut taken, &blocks[1..], pin);
-        if taken.count > 1 {
-            segment.publish();
-        }
+        segment.publish();
         Some(taken)
     }
 }

@@ -183,10 +183,11 @@ impl<const W: usize> Segment<W> {
         let writer = self.writer.lock();
         let (version, record, shape) = self.own(&writer, pod, from)?;
         let room = (writer.capacity - from) as usize;
-        if room == 0 || self.is_doubled() || record.last.load(Ordering::Relaxed) != last.get() {
+        // What is stored together is seen together: all of it or none.
+        if room < blocks.len() || self.is_doubled() || record.last.load(Ordering::Relaxed) != last.get() {
             return None;
         }
-        let count = count(&blocks[..blocks.len().min(room)]);
+        let count = count(blocks);
         if count == 0 {
             return None;
         }

@@ -188,3 +188,37 @@ fn more_drop_offs_than_fit_the_segment_are_kept_beside_it() {
     assert_eq!(view.base().len() - drop_offs.len(), 1);
     assert!(drop_offs.len() > holders::INLINE && drop_offs.is_sorted());
 }
+
+/// A place was noted, and its segment became shorter before it was locked.
+#[test]
+fn a_place_behind_the_end_is_nobody_s() {
+    let world = World::new();
+    let blocks = chain(1, 10);
+    let places = world.store(1, ROOT, &blocks);
+    world.store(2, ROOT, &blocks[..3]);
+    world.store(3, ROOT, &blocks[..5]);
+    // A detached span: the pod lacks what is before it.
+    world.remove(3, &places[..2]);
+    let late = world.span(places[8]);
+    world.remove(1, &places[5..]);
+    let (gone, is_all) = world.segments.remove(PodId::new(2), &[late], &pin());
+    assert_eq!((gone, is_all), (Gone::default(), true));
+}
+
+/// A store may go elsewhere after its first block.
+#[test]
+fn room_is_not_kept_for_blocks_that_go_elsewhere() {
+    let world = World::new();
+    let shared = chain(1_000, 5_000);
+    world.store(1, ROOT, &shared);
+    let before = world.segments.bytes();
+    for first in 1..=50 {
+        let mut blocks = chain(first, 1);
+        blocks.extend(&shared);
+        let pin = pin();
+        let take = world.segments.take(PodId::new(2), ROOT, &blocks, true, &pin);
+        assert!(matches!(take, Take::Taken(taken) if taken.count == 1));
+    }
+    let each = (world.segments.bytes() - before) / 50;
+    assert!(each < 10_000, "{each} bytes for a block");
+}

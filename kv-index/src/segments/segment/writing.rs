@@ -123,12 +123,13 @@ impl<'p, const W: usize> Writing<'p, W> {
         hashes.iter().zip(blocks).take_while(|(hash, block)| hash.load(Ordering::Relaxed) == block.get()).count()
     }
 
-    /// Begins the segment anew: one pod holds the first of these blocks, which follow `parent`; there is room for all of them.
+    /// Begins the segment anew with the first of these blocks, which follow `parent`.
     pub(in crate::segments) fn begin(&mut self, parent: Parent, blocks: &[BlockHash], holders: Holders<W>) {
         self.writer.parent = parent;
         self.shape = self.shape.next_life();
         self.head = blocks[0].get();
-        self.write(0, &blocks[..1], blocks.len());
+        // Of what follows nobody knows yet how much comes here.
+        self.write(0, &blocks[..1], blocks.len().min(EXPECTED));
         self.holders = holders;
     }
 
@@ -281,6 +282,9 @@ impl<T> std::ops::Deref for Array<T> {
 
 /// Blocks that an array of hashes may have room for to be kept with a segment that nobody uses.
 const KEPT: usize = 16;
+
+/// Blocks that a segment has room for when it begins, if as many may come.
+const EXPECTED: usize = 64;
 
 /// Least room kept free in an array of hashes, in blocks.
 const LEAST_SLACK: usize = 4;
