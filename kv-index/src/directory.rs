@@ -119,7 +119,7 @@ impl Directory {
 
     /// Enters a position, if the hash's home line has a place for it and no entry bears its tag: whether it did. Most do.
     #[inline]
-    pub(crate) fn insert_alone(&self, hash: BlockHash, at: BlockPosition, pin: &Pin) -> bool {
+    fn insert_alone(&self, hash: BlockHash, at: BlockPosition, pin: &Pin) -> bool {
         let key = Key::of(hash, self.spread);
         let lines = self.lines(key.shard, pin);
         let Some(mut home) = lines[key.home(lines.len())].lock() else { return false };
@@ -133,7 +133,7 @@ impl Directory {
 
     /// The same where [`Self::insert_alone`] did not.
     #[inline(never)]
-    pub(crate) fn insert_beside(
+    fn insert_beside(
         &self,
         hash: BlockHash,
         at: BlockPosition,

@@ -92,8 +92,10 @@ mod miri_tests;
 #[cfg(any(test, fuzzing))]
 pub mod model;
 
-pub use blocks::{ApplyStats, ChangeObserver, Event, EventSemantics, Removed, Stored};
-pub use blocks::{BlockHash, BlockSize, ChainHasher, ChainSeed, ChainSource, LazyChain, Location, Parent, Tier};
+pub use blocks::{
+    ApplyStats, BlockHash, BlockSize, ChainHasher, ChainSeed, ChainSource, ChangeObserver, Event, EventSemantics,
+    LazyChain, Location, Parent, Removed, Stored, Tier,
+};
 pub use feeds::{Batch, BatchOutcome, Consumer, Feed, Predictor};
 pub use index::Index;
 pub use index::config::Config;

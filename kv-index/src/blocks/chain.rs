@@ -7,8 +7,7 @@
 use std::fmt;
 use std::hint::black_box;
 
-use crate::blocks::ChainSource;
-use crate::blocks::{BlockHash, BlockSize};
+use crate::blocks::{BlockHash, BlockSize, ChainSource};
 
 /// What makes caches incompatible. Any difference here gives chains that have no block in common.
 ///

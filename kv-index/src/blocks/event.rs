@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-use crate::blocks::{BlockHash, Parent};
-use crate::blocks::{Location, Tier};
+use crate::blocks::{BlockHash, Location, Parent, Tier};
 
 /// One change of one pod's cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

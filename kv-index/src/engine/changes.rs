@@ -2,9 +2,7 @@
 
 use std::ops::Range;
 
-use crate::blocks::Tier;
-use crate::blocks::{BlockHash, Parent};
-use crate::blocks::{ChangeObserver, Event, EventSemantics, Removed, Stored};
+use crate::blocks::{BlockHash, ChangeObserver, Event, EventSemantics, Parent, Removed, Stored, Tier};
 use crate::index::pod_update::PodUpdate;
 
 use super::pages::CopiesLeft;

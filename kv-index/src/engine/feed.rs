@@ -19,8 +19,7 @@ use crate::blocks::Event;
 use crate::feeds::{BatchOutcome, Feed};
 use crate::index::Index;
 use crate::index::streams::{FeedConfig, Number, OnGap, SaveFeed};
-use crate::pods::Pod;
-use crate::pods::PodRetired;
+use crate::pods::{Pod, PodRetired};
 use crate::sync::Mutex;
 
 use super::decode::decode_batch;

@@ -5,8 +5,7 @@
 
 use std::fmt;
 
-use crate::blocks::ChainSource;
-use crate::blocks::{BlockHash, BlockSize};
+use crate::blocks::{BlockHash, BlockSize, ChainSource};
 use crate::engine::block_digest::BlockDigest;
 use crate::engine::dialect::Dialect;
 use crate::engine::hash_error::HashError;

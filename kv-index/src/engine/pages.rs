@@ -15,10 +15,8 @@ mod saved;
 
 use smallvec::SmallVec;
 
-use crate::blocks::EventSemantics;
-use crate::blocks::Tier;
 use crate::blocks::chain::ChainHasher;
-use crate::blocks::{BlockHash, Parent};
+use crate::blocks::{BlockHash, EventSemantics, Parent, Tier};
 use crate::map::FixedMap;
 
 use self::departed::Departed;

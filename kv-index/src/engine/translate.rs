@@ -3,10 +3,8 @@
 //! Pure bookkeeping for one stream. It keeps what events leave unsaid (which group carries the prefix, which of
 //! our blocks an engine's name stands for) and counts everything it leaves out, by reason.
 
-use crate::blocks::EventSemantics;
-use crate::blocks::Tier;
 use crate::blocks::chain::{ChainHasher, ChainSeed};
-use crate::blocks::{BlockHash, Parent};
+use crate::blocks::{BlockHash, EventSemantics, Parent, Tier};
 use crate::index::snapshot::bytes::{Reader, put_u32};
 use crate::pods::SnapshotError;
 

@@ -9,9 +9,7 @@ use crate::index::Index;
 use crate::index::pod_update::PodUpdate;
 use crate::index::reconcile::Inventory;
 use crate::index::streams::{Cursor, FeedConfig, Judged, Number, OnGap};
-use crate::pods::DEFAULT_POD_WORDS;
-use crate::pods::Pod;
-use crate::pods::PodRetired;
+use crate::pods::{DEFAULT_POD_WORDS, Pod, PodRetired};
 
 /// Takes batches from whatever transport brings them.
 pub trait Consumer {

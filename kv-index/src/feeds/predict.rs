@@ -6,12 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::blocks::BlockHash;
-use crate::blocks::{ApplyStats, Event, EventSemantics, Removed, Stored};
+use crate::blocks::{ApplyStats, BlockHash, Event, EventSemantics, Removed, Stored};
 use crate::index::Index;
 use crate::map::FixedMap;
-use crate::pods::PodRetired;
-use crate::pods::{Pod, PodId};
+use crate::pods::{Pod, PodId, PodRetired};
 
 /// Guesses what pods hold from what was routed to them.
 ///

@@ -13,9 +13,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Instant;
 
-use crate::blocks::BlockHash;
-use crate::blocks::{ApplyStats, EventSemantics};
-use crate::blocks::{Location, Tier};
+use crate::blocks::{ApplyStats, BlockHash, EventSemantics, Location, Tier};
 use crate::index::detail::Detail;
 use crate::index::digest::Digest;
 use crate::index::state::State;

@@ -3,8 +3,7 @@
 //! A worker and the router each keep one, change by change; the full inventory travels only when they
 //! differ. The digest is a sum over the copies held, so it does not matter in which order they came.
 
-use crate::blocks::BlockHash;
-use crate::blocks::Tier;
+use crate::blocks::{BlockHash, Tier};
 
 /// A digest of a multiset of (block, tier) copies.
 ///

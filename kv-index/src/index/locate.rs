@@ -1,10 +1,8 @@
 //! Tier map of a prompt on the chosen pod: where its blocks lie. Never read by a search.
 
-use crate::blocks::BlockHash;
-use crate::blocks::{Location, Tier};
+use crate::blocks::{BlockHash, Location, Tier};
 use crate::index::Index;
-use crate::pods::Pod;
-use crate::pods::PodRetired;
+use crate::pods::{Pod, PodRetired};
 use crate::reclamation::pin;
 
 /// Leading blocks of a chain that lie together in one tier of a pod.

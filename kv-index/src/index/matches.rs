@@ -1,7 +1,6 @@
 //! Search result, reusable: groups of pods by drop-off depth.
 
-use crate::pods::PodId;
-use crate::pods::{DEFAULT_POD_WORDS, PodSet};
+use crate::pods::{DEFAULT_POD_WORDS, PodId, PodSet};
 use crate::segments::SegmentId;
 
 /// Pods that hold exactly the first `depth` blocks.

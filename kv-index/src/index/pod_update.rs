@@ -8,8 +8,7 @@ mod restore;
 
 pub(crate) use restore::RestoredBlock;
 
-use crate::blocks::{ApplyStats, Event, EventSemantics, Removed, Stored};
-use crate::blocks::{BlockHash, Parent};
+use crate::blocks::{ApplyStats, BlockHash, Event, EventSemantics, Parent, Removed, Stored};
 use crate::index::Index;
 use crate::index::cache::PodCache;
 use crate::index::detail::Detail;

@@ -1,14 +1,11 @@
 //! Anti-entropy repair: a pod's full inventory against the index, writing only the difference.
 
-use crate::blocks::ApplyStats;
-use crate::blocks::{BlockHash, Parent};
-use crate::blocks::{Location, Tier};
+use crate::blocks::{ApplyStats, BlockHash, Location, Parent, Tier};
 use crate::index::Index;
 use crate::index::detail::Detail;
 use crate::index::pod_update::PodUpdate;
 use crate::map::FixedMap;
-use crate::pods::Pod;
-use crate::pods::PodRetired;
+use crate::pods::{Pod, PodRetired};
 
 /// A block in one tier of a pod, as the pod itself lists it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

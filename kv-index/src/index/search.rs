@@ -8,17 +8,16 @@
 //!
 //! [`Index::scan`] is the definition, pod by pod and block by block; every other search must answer the same.
 
+mod elsewhere;
 mod prompt;
 
-use crate::blocks::BlockHash;
-use crate::blocks::ChainSource;
+use crate::blocks::{BlockHash, ChainSource};
 use crate::index::Index;
 use crate::index::matches::{DepthGroup, Matches};
 use crate::index::search::prompt::{GALLOP, Prompt};
-use crate::pods::PodId;
-use crate::pods::PodSet;
+use crate::pods::{PodId, PodSet};
 use crate::reclamation::{Pin, pin};
-use crate::segments::{BlockPosition, SegmentId, View};
+use crate::segments::{SegmentId, View};
 
 impl<const WORDS: usize> Index<WORDS> {
     /// Finds how many leading blocks of `chain` each live pod holds.
@@ -216,108 +215,6 @@ impl<const W: usize> Walk<'_, '_, W> {
         now.at = at + on_chain(segment, hashes);
         while self.groups.len() > filed && self.groups.last().is_some_and(|group| group.depth >= now.at) {
             now.left = now.left | self.groups.pop().map_or(PodSet::EMPTY, |group| group.pods);
-        }
-    }
-
-    /// The same where a pod may have elsewhere what it lacks here.
-    #[cold]
-    fn follow_warily(&mut self, segment: View<'_, W>, id: SegmentId, chain: &mut impl Prompt, now: &mut Stand<W>) {
-        let (base, at, doubled) = (segment.base(), now.at, segment.is_doubled());
-        let dropped = now.left - base;
-        self.drop_off(chain, at, dropped, now.doubled | doubled, Some(BlockPosition { segment: id, offset: 0 }));
-        now.left = now.left & base;
-        let agreed = self.agreed(segment, chain, at);
-        let hashes = &chain.hash_up_to(at + agreed)[at..at + agreed];
-        let is_on = |offset: usize| segment.has(offset - 1, hashes[offset - 1]) && segment.has(offset, hashes[offset]);
-        let stops = segment
-            .drop_offs()
-            .filter(|drop_off| now.left.contains(drop_off.pod()))
-            .map(|drop_off| drop_off.offset() as usize);
-        let agreed =
-            if stops.take_while(|offset| *offset < agreed).all(is_on) { agreed } else { on_chain(segment, hashes) };
-        now.at += agreed;
-        // Those that stop at one block together: one look-up is enough for them.
-        let mut stop: Option<(u32, PodSet<W>)> = None;
-        for drop_off in segment.drop_offs().take_while(|drop_off| (drop_off.offset() as usize) < agreed) {
-            if !now.left.remove(drop_off.pod()) {
-                continue;
-            }
-            match &mut stop {
-                Some((offset, pods)) if *offset == drop_off.offset() => drop(pods.insert(drop_off.pod())),
-                _ => {
-                    self.stop_at(chain, at, stop, doubled, id);
-                    stop = Some((drop_off.offset(), [drop_off.pod()].into_iter().collect()));
-                }
-            }
-        }
-        self.stop_at(chain, at, stop, doubled, id);
-    }
-
-    /// Files pods that stop at a drop-off of a segment that begins at `at`.
-    fn stop_at(
-        &mut self,
-        chain: &mut impl Prompt,
-        at: usize,
-        stop: Option<(u32, PodSet<W>)>,
-        doubled: bool,
-        segment: SegmentId,
-    ) {
-        if let Some((offset, pods)) = stop {
-            self.drop_off(chain, at + offset as usize, pods, doubled, Some(BlockPosition { segment, offset }));
-        }
-    }
-
-    /// Files pods that lack the block at `depth` where the walk sees it; those that may have it elsewhere, if they have.
-    fn drop_off(
-        &mut self,
-        chain: &mut impl Prompt,
-        depth: usize,
-        pods: PodSet<W>,
-        doubled: bool,
-        here: Option<BlockPosition>,
-    ) {
-        let suspects = if doubled { pods } else { pods & self.loose };
-        if suspects.is_empty() {
-            push(self.groups, depth, pods);
-        } else {
-            self.look_elsewhere(chain, depth, pods, suspects, here);
-        }
-    }
-
-    #[cold]
-    fn look_elsewhere(
-        &mut self,
-        chain: &mut impl Prompt,
-        depth: usize,
-        pods: PodSet<W>,
-        suspects: PodSet<W>,
-        here: Option<BlockPosition>,
-    ) {
-        let hash = chain.hash_up_to(depth + 1)[depth];
-        *self.lookups += 1;
-        let apart = self.index.segments.elsewhere(suspects, hash, here, self.pin);
-        if !apart.is_empty() {
-            self.apart.push((depth, apart));
-        }
-        push(self.groups, depth, pods - apart);
-    }
-
-    /// Files the pods that have a block elsewhere: each goes on by itself, segment by segment.
-    #[cold]
-    fn finish_apart(&mut self, chain: &mut impl Prompt) {
-        for (depth, pods) in std::mem::take(&mut self.apart) {
-            for pod in pods {
-                let mut depth = depth;
-                loop {
-                    let to = (depth + GALLOP).min(chain.len());
-                    *self.lookups += 1;
-                    match self.index.segments.stride(pod, &chain.hash_up_to(to)[depth..to], self.pin) {
-                        0 => break,
-                        on => depth += on,
-                    }
-                }
-                file(self.groups, depth, pod);
-            }
         }
     }
 

@@ -14,16 +14,13 @@
 pub(crate) mod bytes;
 
 use self::bytes::{Reader, put_u32, put_u64};
-use crate::blocks::chain;
-use crate::blocks::{BlockHash, Parent};
-use crate::blocks::{Location, Tier};
+use crate::blocks::{BlockHash, Location, Parent, Tier, chain};
 use crate::index::Index;
 use crate::index::config::Config;
 use crate::index::detail::Detail;
 use crate::index::pod_update::RestoredBlock;
 use crate::index::streams::{Cursor, SavedInUse, StreamId, with_all_saved};
-use crate::pods::Pod;
-use crate::pods::SnapshotError;
+use crate::pods::{Pod, SnapshotError};
 use crate::reclamation::pin;
 
 impl<const WORDS: usize> Index<WORDS> {

@@ -1,7 +1,6 @@
 //! Atomic pod set, changed and read by several threads.
 
-use crate::pods::PodId;
-use crate::pods::PodSet;
+use crate::pods::{PodId, PodSet};
 use crate::sync::{AtomicU64, Ordering};
 
 /// A [`PodSet`] of atomic words. Each word is read and changed whole; a set read across words may be of two

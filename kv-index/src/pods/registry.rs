@@ -5,10 +5,7 @@
 //! any segment, and the generation grows at each Free → Live. So a handle names at most one pod for ever.
 
 use crate::map::FixedMap;
-use crate::pods::AtomicPodSet;
-use crate::pods::JoinError;
-use crate::pods::PodSet;
-use crate::pods::{Pod, PodId};
+use crate::pods::{AtomicPodSet, JoinError, Pod, PodId, PodSet};
 use crate::sync::{AtomicU64, Mutex, Ordering};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -24,16 +24,13 @@ impl<const W: usize> Segments<W> {
             if let Some(&ahead) = blocks.get(count + AHEAD) {
                 self.directory.prefetch_to_write(ahead);
             }
-            if self.directory.insert_alone(hash, first.plus(count), pin) {
-                *awaited = false;
-            } else if let Err(found) = self.directory.insert_beside(hash, first.plus(count), &[], pin) {
-                match self.enter_beside(found, first, blocks, count, own, pin) {
-                    Some(waited) => *awaited = waited,
+            *awaited = match self.directory.insert(hash, first.plus(count), &[], pin) {
+                Ok(()) => false,
+                Err(found) => match self.enter_beside(found, first, blocks, count, own, pin) {
+                    Some(waited) => waited,
                     None => return count,
-                }
-            } else {
-                *awaited = false;
-            }
+                },
+            };
         }
         blocks.len()
     }

@@ -6,8 +6,7 @@
 
 use smallvec::SmallVec;
 
-use crate::pods::PodId;
-use crate::pods::PodSet;
+use crate::pods::{PodId, PodSet};
 use crate::segments::detached_spans::DetachedSpans;
 
 /// Who holds what of a segment.

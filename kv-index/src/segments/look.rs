@@ -2,8 +2,7 @@
 
 use crate::blocks::BlockHash;
 use crate::directory::Candidates;
-use crate::pods::PodId;
-use crate::pods::PodSet;
+use crate::pods::{PodId, PodSet};
 use crate::reclamation::Pin;
 use crate::segments::detached_spans::DetachedSpans;
 use crate::segments::{BlockPosition, Segments, View};

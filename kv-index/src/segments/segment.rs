@@ -13,8 +13,7 @@ pub(super) use writing::Writing;
 use std::fmt;
 
 use crate::blocks::{BlockHash, Parent};
-use crate::pods::PodId;
-use crate::pods::PodSet;
+use crate::pods::{PodId, PodSet};
 use crate::reclamation::Pin;
 use crate::segments::detached_spans::DetachedSpans;
 use crate::segments::holders::{Holders, INLINE};

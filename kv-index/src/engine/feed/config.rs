@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::blocks::BlockSize;
 use crate::blocks::chain::ChainSeed;
-use crate::blocks::{ChangeObserver, EventSemantics};
+use crate::blocks::{BlockSize, ChangeObserver, EventSemantics};
 use crate::engine::translate::HashMode;
 use crate::engine::verify::VerifyConfig;
 use crate::index::streams::StreamId;

@@ -1,8 +1,7 @@
 //! Warm restart: what a feed knows beside the index, as bytes of the index's snapshot.
 
 use super::{EngineFeedConfig, Shared, State};
-use crate::blocks::EventSemantics;
-use crate::blocks::chain;
+use crate::blocks::{EventSemantics, chain};
 use crate::engine::HashMode;
 use crate::engine::incarnations::Incarnations;
 use crate::engine::translate::Translator;

@@ -2,10 +2,8 @@
 
 use smallvec::SmallVec;
 
-use crate::blocks::EventSemantics;
-use crate::blocks::Tier;
 use crate::blocks::chain::ChainHasher;
-use crate::blocks::{BlockHash, Parent};
+use crate::blocks::{BlockHash, EventSemantics, Parent, Tier};
 use crate::engine::event::EngineHash;
 
 /// A page of which the engine has a copy, or had one that others still hang under.

@@ -5,9 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::*;
-use crate::blocks::BlockSize;
-use crate::blocks::Event;
 use crate::blocks::chain::ChainSeed;
+use crate::blocks::{BlockSize, Event};
 use crate::engine::drop_reason::DropCount;
 
 /// A page as the model knows it: the engine's alias of the cache it is in, and every token up to its end.

@@ -106,9 +106,8 @@ mod vllm {
 
     use super::captured::{captured, follow, hash, hashes, ids, text};
     use super::*;
-    use crate::engine::ExtraKey;
-    use crate::engine::Version;
     use crate::engine::vllm::{VllmAlgorithm, VllmHashing};
+    use crate::engine::{ExtraKey, Version};
 
     fn dialect(release: Version, algorithm: VllmAlgorithm) -> Dialect {
         Dialect::vllm(VllmHashing::new(release).algorithm(algorithm)).unwrap()

@@ -1,8 +1,7 @@
 //! Normalizer cases: what is indexed, and what is dropped for which reason.
 
 use super::*;
-use crate::blocks::BlockSize;
-use crate::blocks::Event;
+use crate::blocks::{BlockSize, Event};
 use crate::engine::{EngineHash, ExtraKey};
 
 fn size(tokens: u32) -> BlockSize {

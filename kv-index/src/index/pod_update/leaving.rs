@@ -1,8 +1,6 @@
 //! Blocks that leave a pod: looked up one by one, or found beside the one before, and taken out of their segments together.
 
-use crate::blocks::BlockHash;
-use crate::blocks::Tier;
-use crate::blocks::{EventSemantics, Removed};
+use crate::blocks::{BlockHash, EventSemantics, Removed, Tier};
 use crate::index::cache::Outcome;
 use crate::index::pod_update::{AHEAD, PodUpdate};
 use crate::segments::{BlockPosition, Gone, LONGEST, Span};

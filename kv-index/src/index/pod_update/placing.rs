@@ -2,9 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::blocks::Tier;
-use crate::blocks::{BlockHash, Parent};
-use crate::blocks::{EventSemantics, Stored};
+use crate::blocks::{BlockHash, EventSemantics, Parent, Stored, Tier};
 use crate::index::cache::NewCopy;
 use crate::index::detail::Detail;
 use crate::index::pod_update::{Entry, PodUpdate};

@@ -1,7 +1,6 @@
 //! Galloping over a chain: the hashes that a search needs, eager or lazy.
 
-use crate::blocks::BlockHash;
-use crate::blocks::ChainSource;
+use crate::blocks::{BlockHash, ChainSource};
 
 /// A chain that can be searched, hashed or not.
 pub(super) trait Prompt {

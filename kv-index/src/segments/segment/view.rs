@@ -2,8 +2,7 @@
 
 use super::{Record, Segment, Shape};
 use crate::blocks::BlockHash;
-use crate::pods::PodId;
-use crate::pods::PodSet;
+use crate::pods::{PodId, PodSet};
 use crate::reclamation::Pin;
 use crate::segments::holders::{DropOff, INLINE};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
