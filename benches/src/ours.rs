@@ -187,7 +187,7 @@ impl System for Ours {
     ) -> bool {
         let pod = steps[0].pod;
         let events: Vec<Event<'_>> = steps.iter().map(|step| chains[step.chain].event(step)).collect();
-        let config = FeedConfig { semantics: EventSemantics::Membership, ..FeedConfig::default() };
+        let config = FeedConfig::default().semantics(EventSemantics::Membership);
         let feed = Feed::new(&self.index, self.pods[pod], config);
         let batch = Batch { incarnation: 1, sequence: sequences[pod], events: &events };
         sequences[pod] += 1;

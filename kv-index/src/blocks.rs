@@ -8,6 +8,6 @@ mod tier;
 
 pub use chain::{ChainHasher, ChainSeed, LazyChain};
 pub use chain_source::ChainSource;
-pub use event::{ApplyStats, ChangeObserver, Event, EventSemantics, Removed, Stored};
+pub use event::{ApplyStats, ChangeObserver, Event, EventSemantics, FeedProblem, OutOfStep, Removed, Stored};
 pub use hash::{BlockHash, BlockSize, Parent};
 pub use tier::{Location, Tier};

@@ -250,8 +250,8 @@ impl Directory {
         }
     }
 
-    /// Moves the entries of a shard that has so many lines to an array that they fill to between 40% and 50%, or to a larger one than this. Unless
-    /// somebody else just did.
+    /// Moves the entries of a shard that has so many lines to an array that they fill to between 40% and 50%, to half of that where the shard is
+    /// small, or to a larger one than this. Unless somebody else just did.
     #[cold]
     fn resize(&self, shard: usize, lines: usize, larger: bool, pin: &Pin) {
         let array = &self.arrays[shard];
@@ -269,7 +269,7 @@ impl Directory {
         }
         old.iter().for_each(|line| line.lock().expect("only who resizes freezes").freeze());
         let least = if larger { array.class() + 1 } else { 0 };
-        let mut class = class_for((count + 1) * 2, 2 * SLOTS).max(least);
+        let mut class = class_for((count + 1) * if lines < SMALL { 4 } else { 2 }, 2 * SLOTS).max(least);
         let fresh = loop {
             let fresh = Fresh::new(class);
             if fill(flat(fresh.lines()), old) {
@@ -300,8 +300,13 @@ const _: () = assert!(size_of::<Pair>() == 2 * size_of::<Slots>());
 /// Whether so many entries neither crowd nor are almost none.
 #[inline]
 fn is_well_filled(entries: usize, lines: usize) -> bool {
-    entries * 4 <= lines * SLOTS * 3 && (lines <= 2 || entries * 6 >= lines * SLOTS)
+    // An array that a small shard was given may be filled to no more than a fifth. One that is emptier yet misses the caches.
+    let least = if lines < 4 * SMALL { 10 } else { 6 };
+    entries * 4 <= lines * SLOTS * 3 && (lines <= 2 || entries * least >= lines * SLOTS)
 }
+
+/// Lines of a shard below which it grows in larger steps: growing is a third of what filling a small table costs, and its memory is little.
+const SMALL: usize = 512;
 
 /// Positions under a key.
 #[inline]

@@ -9,6 +9,9 @@
 //! release; the batch is sequenced, so that duplicates count once, gaps are replayed and restarts are detected; what
 //! does not concern prefixes is dropped and counted by [`DropReason`]; what remains is applied to the index.
 //!
+//! A [`Follower`] goes with a publisher through lost messages, replays, restarts and broken connections: it is told what happens
+//! on the sockets, and says what to do. `pointsman::zmq` has the sockets.
+//!
 //! # Hash modes
 //!
 //! - **Token mode**, the default ([`EngineFeedConfig::tokens`]): blocks are filed under our own hash of the tokens
@@ -58,6 +61,7 @@ mod drop_reason;
 mod engine_kind;
 mod event;
 mod feed;
+mod follower;
 mod frames;
 mod groups;
 mod hash_error;
@@ -96,6 +100,7 @@ pub use event::{
     ExtraKey, FieldProblem, TokenIds,
 };
 pub use feed::{EngineFeed, EngineFeedConfig, ReceiveError, Received, Replayed};
+pub use follower::{Disconnect, Follower, FollowerAction, FollowerConfig, FollowerState, FollowerStatus};
 pub use frames::{FrameError, Message, ReplayForm, ReplayReply, parse_replay_request, replay_request};
 pub use hash_error::{HashError, PromptFeature};
 pub use hasher::{ChainBuffer, DialectChain, DialectHasher, HashPreimages};

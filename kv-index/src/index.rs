@@ -70,10 +70,18 @@ pub struct Index<const WORDS: usize = DEFAULT_POD_WORDS> {
     pub(crate) past: Mutex<Past>,
 }
 
-impl<const WORDS: usize> Index<WORDS> {
-    /// An empty index.
+impl Index {
+    /// An empty index for up to 256 pods; [`Self::with_width`] makes one for more or fewer.
     #[must_use]
     pub fn new(config: Config) -> Self {
+        Self::with_width(config)
+    }
+}
+
+impl<const WORDS: usize> Index<WORDS> {
+    /// An empty index for 64 pods a word: `Index::<16>::with_width(config)` has room for 1,024.
+    #[must_use]
+    pub fn with_width(config: Config) -> Self {
         let pods = config.max_pods.min(PodSet::<WORDS>::CAPACITY).min(Config::MAX_PODS);
         let config = Config { max_pods: pods, ..config.max_blocks(config.max_blocks) };
         Self {
@@ -86,6 +94,12 @@ impl<const WORDS: usize> Index<WORDS> {
             expiry: Expiry::new(pods),
             past: Mutex::new(Past::default()),
         }
+    }
+
+    /// Pods that may be joined at once, retired ones included until they are swept: what the configuration asked for, or the width.
+    #[must_use]
+    pub fn max_pods(&self) -> usize {
+        self.config.max_pods
     }
 
     /// Adds a pod and hands out its id.

@@ -3,6 +3,30 @@
 //! An [`Index`] is fed the cache events of a fleet of LLM pods. Given a prompt as block hashes it says, for each
 //! pod, how many leading blocks that pod holds: exactly, in well under a microsecond, while the events go on.
 //!
+//! # Example
+//!
+//! ```
+//! use kv_index::{BlockSize, ChainHasher, ChainSeed, Config, Event, Index, Matches, EventSemantics, Stored};
+//!
+//! let index: Index = Index::new(Config::default());
+//! let hasher = ChainHasher::new(ChainSeed::new("llama-8b"), BlockSize::new(16).expect("not zero"));
+//! let (a, b) = (index.join("pod-a")?, index.join("pod-b")?);
+//!
+//! // The engines report what they cached.
+//! let system: Vec<u32> = (0..64).collect();
+//! let blocks = hasher.hash(&system);
+//! index.apply(a, EventSemantics::Copies, &Event::Stored(Stored::prompt(&blocks)))?;
+//! index.apply(b, EventSemantics::Copies, &Event::Stored(Stored::prompt(&blocks[..2])))?;
+//!
+//! // A request comes that starts the same. It is hashed only as deep as it matches.
+//! let prompt: Vec<u32> = (0..64).chain(900..50_000).collect();
+//! let (mut buffer, mut matches) = (Vec::new(), Matches::default());
+//! index.search_lazy(&mut hasher.lazy(&prompt, &mut buffer), &mut matches);
+//! assert_eq!(matches.depth(a.id()), 4);
+//! assert_eq!(matches.depth(b.id()), 2);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # How it fits together
 //!
 //! - Prompts become hashes by a [`ChainHasher`], by an engine's own rules (module `engine`, with a feature for each
@@ -40,29 +64,16 @@
 //!   (`model::tests::and_in_narrow_bounds`, `index::snapshot::tests`).
 //! - The same calls in the same order give the same answers: no clock, no chance, no threads, no I/O.
 //!
-//! # Example
+//! # Features
 //!
-//! ```
-//! use kv_index::{BlockSize, ChainHasher, ChainSeed, Config, Event, Index, Matches, EventSemantics, Stored};
+//! None is on by default.
 //!
-//! let index: Index = Index::new(Config::default());
-//! let hasher = ChainHasher::new(ChainSeed::new("llama-8b"), BlockSize::new(16).expect("not zero"));
-//! let (a, b) = (index.join("pod-a")?, index.join("pod-b")?);
-//!
-//! // The engines report what they cached.
-//! let system: Vec<u32> = (0..64).collect();
-//! let blocks = hasher.hash(&system);
-//! index.apply(a, EventSemantics::Copies, &Event::Stored(Stored::prompt(&blocks)))?;
-//! index.apply(b, EventSemantics::Copies, &Event::Stored(Stored::prompt(&blocks[..2])))?;
-//!
-//! // A request comes that starts the same. It is hashed only as deep as it matches.
-//! let prompt: Vec<u32> = (0..64).chain(900..50_000).collect();
-//! let (mut buffer, mut matches) = (Vec::new(), Matches::default());
-//! index.search_lazy(&mut hasher.lazy(&prompt, &mut buffer), &mut matches);
-//! assert_eq!(matches.depth(a.id()), 4);
-//! assert_eq!(matches.depth(b.id()), 2);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
+//! - `engine`: events of engines as they publish them, and a follower of their sockets (sans-IO), indexed by our own hash of
+//!   their tokens.
+//! - `vllm`, `sglang`, `trtllm`: `engine`, and prompts and events by that engine's own hashes.
+
+// On docs.rs each item says which feature it needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 // From the bottom up: each imports from those above it here alone (`tests/layers.rs`).
 mod map;
@@ -94,7 +105,7 @@ pub mod model;
 
 pub use blocks::{
     ApplyStats, BlockHash, BlockSize, ChainHasher, ChainSeed, ChainSource, ChangeObserver, Event, EventSemantics,
-    LazyChain, Location, Parent, Removed, Stored, Tier,
+    FeedProblem, LazyChain, Location, OutOfStep, Parent, Removed, Stored, Tier,
 };
 pub use feeds::{Batch, BatchOutcome, Consumer, Feed, Predictor};
 pub use index::Index;

@@ -20,7 +20,7 @@ pub(crate) fn model(check: impl Fn() + Sync + Send + 'static) {
 }
 
 fn index(pods: usize) -> Arc<Index<1>> {
-    Arc::new(Index::new(Config::default().max_pods(pods).hash_seed(0)))
+    Arc::new(Index::with_width(Config::default().max_pods(pods).hash_seed(0)))
 }
 
 fn store(index: &Index<1>, pod: Pod, blocks: &[BlockHash]) -> bool {

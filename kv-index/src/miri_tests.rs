@@ -20,7 +20,7 @@ fn churn(index: &Index<1>, pod: Pod, seed: u64) {
 
 #[test]
 fn miri_one_thread_stores_and_evicts() {
-    let index = Index::<1>::new(Config::default().max_pods(3));
+    let index = Index::<1>::with_width(Config::default().max_pods(3));
     let pod = index.join("a").expect("room");
     let mut matches = Matches::default();
     for seed in 1..4 {
@@ -39,7 +39,7 @@ fn miri_one_thread_stores_and_evicts() {
 /// Arrays that are outgrown, given up and freed, drop-offs that are kept beside their segment, and a shard that is rebuilt.
 #[test]
 fn miri_arrays_come_and_go() {
-    let index = Index::<1>::new(Config::default().max_pods(20).hash_seed(0));
+    let index = Index::<1>::with_width(Config::default().max_pods(20).hash_seed(0));
     let long: Vec<BlockHash> = (1..=60).map(BlockHash::new).collect();
     let pods: Vec<Pod> = (0..18).map(|n| index.join(&format!("pod-{n}")).expect("room")).collect();
     let apply = |pod: Pod, event: Event<'_>| index.apply(pod, EventSemantics::Membership, &event).expect("live");
@@ -68,7 +68,7 @@ fn miri_arrays_come_and_go() {
 
 #[test]
 fn miri_readers_outlive_what_writers_replace() {
-    let index = Index::<1>::new(Config::default().max_pods(4));
+    let index = Index::<1>::with_width(Config::default().max_pods(4));
     let quiet = index.join("quiet").expect("room");
     index.apply(quiet, EventSemantics::Membership, &Event::Stored(Stored::prompt(&chain(1)))).expect("live");
     let writers: Vec<Pod> = (0..2).map(|n| index.join(&format!("writer-{n}")).expect("room")).collect();

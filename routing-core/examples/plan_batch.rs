@@ -12,13 +12,12 @@ use pointsman_test_support::{SplitMix64, splitmix64};
 use routing_core::batch::{BatchConfig, BatchCosts, BatchPlanner, BatchPod, BatchRequest, IndexedCaches};
 
 /// Of an 8B model on one H200.
-const COSTS: BatchCosts = BatchCosts {
-    prompt_token: 28.8e-6,
-    attended_pair: 8.51e-10,
-    step: 17.1e-3,
-    output_token: 60.7e-6,
-    context_token: 3.34e-7,
-};
+const COSTS: BatchCosts = BatchCosts::ZERO
+    .prompt_token(28.8e-6)
+    .attended_pair(8.51e-10)
+    .step(17.1e-3)
+    .output_token(60.7e-6)
+    .context_token(3.34e-7);
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);

@@ -39,13 +39,12 @@
 //! let requests: Vec<_> = chains.iter().map(|chain| request(chain)).collect();
 //!
 //! // Seconds of a device and a model.
-//! let costs = BatchCosts {
-//!     prompt_token: 28.8e-6,
-//!     attended_pair: 8.51e-10,
-//!     step: 17.1e-3,
-//!     output_token: 60.7e-6,
-//!     context_token: 3.34e-7,
-//! };
+//! let costs = BatchCosts::ZERO
+//!     .prompt_token(28.8e-6)
+//!     .attended_pair(8.51e-10)
+//!     .step(17.1e-3)
+//!     .output_token(60.7e-6)
+//!     .context_token(3.34e-7);
 //! let plan = BatchPlanner::new(BatchConfig::new(costs)).plan(&requests, &pods, &mut ColdCaches)?;
 //! assert_eq!(plan.pods[0].cohorts[0].shared_blocks, 40);
 //! assert_eq!(plan.prefill_tokens(), plan.distinct_tokens(), "each document is computed once, by one pod");

@@ -4,18 +4,23 @@
 //! writer runs before every reader, and nothing that is relied on can be skipped.
 
 mod cycle;
+mod warnings;
 
 use std::any::TypeId;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
+
+use self::cycle::Cycles;
 
 use crate::declare::{Declared, Layout};
 use crate::fault::{BuildError, Fault, PluginName, Warning};
+use crate::path::Site;
 use crate::plan::FailurePolicy;
 use crate::prefix_matches::PrefixMatches;
 use crate::slot::At;
 use crate::stage::Stage;
 use crate::step::Step;
-use crate::suggest::suggest;
+use crate::suggest::Suggestions;
 
 /// A plugin as it is checked.
 #[derive(Debug)]
@@ -24,10 +29,15 @@ pub(crate) struct Node {
     pub(crate) name: Arc<str>,
     pub(crate) kind: Box<str>,
     pub(crate) stage: Stage,
+    /// Its number among those of its stage, as they were added.
+    pub(crate) at: usize,
     /// Of scorers.
     pub(crate) weight: f64,
     pub(crate) declared: Declared,
 }
+
+/// Faults with what each is about.
+pub(crate) type Sited<T> = Vec<(Site, T)>;
 
 /// Proves that the steps fit together, and completes their layout; what works and was hardly meant.
 ///
@@ -36,51 +46,63 @@ pub(crate) fn validate<const W: usize>(
     layout: &mut Layout,
     steps: &[Step<W>],
     nodes: &[Node],
-    known: Vec<Fault>,
-) -> Result<Vec<Warning>, BuildError> {
+    known: Sited<Fault>,
+) -> Result<Sited<Warning>, BuildError> {
     let mut faults = faults(layout, steps, nodes);
     faults.extend(known);
     if !faults.is_empty() {
-        return Err(BuildError { faults });
+        return Err(BuildError::new(faults));
     }
     let held = layout.slots.iter().position(|slot| slot.id == TypeId::of::<PrefixMatches<W>>());
     layout.prefix_matches = held.map(|index| At { brand: layout.brand, index: index as u16 });
-    Ok(Check { layout, steps, nodes }.unread_slots())
+    Ok(Check::new(layout, steps, nodes).warnings())
 }
 
 /// Everything that is wrong. `nodes` are in the order they run.
-fn faults<const W: usize>(layout: &Layout, steps: &[Step<W>], nodes: &[Node]) -> Vec<Fault> {
-    let check = Check { layout, steps, nodes };
+fn faults<const W: usize>(layout: &Layout, steps: &[Step<W>], nodes: &[Node]) -> Sited<Fault> {
+    let check = Check::new(layout, steps, nodes);
     let mut faults = Vec::new();
     check.names(&mut faults);
     check.slot_names(&mut faults);
     check.pickers_and_weights(&mut faults);
     check.writers(&mut faults);
-    let cycles = cycle::find(nodes, &check.constraints());
+    let orders = check.declared_orders();
+    let cycles = Cycles::find(nodes.len(), &check.constraints(&orders));
     check.readers(&cycles, &mut faults);
-    check.orders(&cycles, &mut faults);
-    let path = |cycle: &Vec<usize>| Fault::Cycle { path: cycle.iter().map(|&at| check.plugin(at)).collect() };
-    faults.extend(cycles.iter().map(path));
+    check.orders(&orders, &cycles, &mut faults);
+    for cycle in &cycles.paths {
+        let path = cycle.iter().map(|&at| check.plugin(at)).collect();
+        faults.push((check.site(cycle[0]), Fault::Cycle { path }));
+    }
     check.neighbours(&mut faults);
     check.picks(&mut faults);
     faults
 }
 
 /// Whether the order of execution names every step once.
-pub(crate) fn execution_order(steps: &[Arc<str>], executed: &[Arc<str>]) -> Vec<Fault> {
-    let mut named: Vec<&Arc<str>> = steps.iter().chain(executed).collect();
-    named.sort();
-    named.dedup();
-    let count = |list: &[Arc<str>], step: &Arc<str>| list.iter().filter(|name| *name == step).count();
-    let odd = named.into_iter().filter(|step| count(executed, step) != 1 || count(steps, step) == 0);
+pub(crate) fn execution_order(steps: &[Arc<str>], executed: &[Arc<str>]) -> Sited<Fault> {
+    // How often it is a step, how often it is executed, and where last.
+    let mut named: BTreeMap<&Arc<str>, (usize, usize, Option<usize>)> = BTreeMap::new();
+    steps.iter().for_each(|step| named.entry(step).or_default().0 += 1);
+    for (at, step) in executed.iter().enumerate() {
+        let (_, times, last) = named.entry(step).or_default();
+        *times += 1;
+        *last = Some(at);
+    }
     // Two steps of one name are a fault of their own.
-    odd.filter(|step| count(steps, step) < 2).map(|step| Fault::ExecutionOrder { step: Arc::clone(step) }).collect()
+    let odd = named.into_iter().filter(|(_, (steps, times, _))| *steps < 2 && (*times != 1 || *steps == 0));
+    odd.map(|(step, (.., last))| (Site::Executed(last), Fault::ExecutionOrder { step: Arc::clone(step) })).collect()
 }
 
 struct Check<'c, const W: usize> {
     layout: &'c Layout,
     steps: &'c [Step<W>],
     nodes: &'c [Node],
+    /// Who writes each slot, in the order they run.
+    writers: Vec<Vec<usize>>,
+    /// Who is called so in a step, by name or type.
+    called: HashMap<(usize, &'c str), Vec<usize>>,
+    suggestions: Suggestions,
 }
 
 /// One plugin that must run before another, and whose word that is.
@@ -91,10 +113,33 @@ struct Constraint {
     declared_by: usize,
 }
 
-impl<const W: usize> Check<'_, W> {
+impl<'c, const W: usize> Check<'c, W> {
+    fn new(layout: &'c Layout, steps: &'c [Step<W>], nodes: &'c [Node]) -> Self {
+        let mut writers = vec![Vec::new(); layout.slots.len()];
+        let mut called: HashMap<(usize, &str), Vec<usize>> = HashMap::new();
+        for (at, node) in nodes.iter().enumerate() {
+            for slot in &node.declared.writes {
+                let writers: &mut Vec<usize> = &mut writers[usize::from(*slot)];
+                if writers.last() != Some(&at) {
+                    writers.push(at);
+                }
+            }
+            called.entry((node.step, &node.name)).or_default().push(at);
+            if *node.kind != *node.name {
+                called.entry((node.step, &node.kind)).or_default().push(at);
+            }
+        }
+        Self { layout, steps, nodes, writers, called, suggestions: Suggestions::new() }
+    }
+
     fn plugin(&self, at: usize) -> PluginName {
         let node = &self.nodes[at];
         PluginName { step: Arc::clone(&self.steps[node.step].name), plugin: Arc::clone(&node.name) }
+    }
+
+    fn site(&self, at: usize) -> Site {
+        let node = &self.nodes[at];
+        Site::Plugin(node.step, node.stage, node.at)
     }
 
     /// Whether a step may be left out: by its condition, or for want of pods although that holds.
@@ -107,98 +152,108 @@ impl<const W: usize> Check<'_, W> {
     }
 
     fn writer(&self, slot: u16) -> Option<usize> {
-        self.nodes.iter().position(|node| node.declared.writes.contains(&slot))
+        self.writers[usize::from(slot)].first().copied()
     }
 
-    fn names(&self, faults: &mut Vec<Fault>) {
+    fn names(&self, faults: &mut Sited<Fault>) {
         if self.steps.is_empty() {
-            faults.push(Fault::NoStep);
+            faults.push((Site::Steps, Fault::NoStep));
         }
         if self.steps.len() > MOST_STEPS {
-            faults.push(Fault::TooManySteps { steps: self.steps.len(), most: MOST_STEPS });
+            faults.push((Site::Steps, Fault::TooManySteps { steps: self.steps.len(), most: MOST_STEPS }));
         }
+        let mut seen = HashSet::new();
         for (at, step) in self.steps.iter().enumerate() {
-            if self.steps[..at].iter().any(|other| other.name == step.name) {
-                faults.push(Fault::DuplicateStep { step: Arc::clone(&step.name) });
+            if !seen.insert(&step.name) {
+                faults.push((Site::Step(at, "name"), Fault::DuplicateStep { step: Arc::clone(&step.name) }));
             }
         }
+        let mut seen = HashSet::new();
         for (at, node) in self.nodes.iter().enumerate() {
-            if self.nodes[..at].iter().any(|other| other.step == node.step && other.name == node.name) {
-                faults.push(Fault::DuplicatePlugin { plugin: self.plugin(at) });
+            if !seen.insert((node.step, &node.name)) {
+                faults.push((self.site(at), Fault::DuplicatePlugin { plugin: self.plugin(at) }));
             }
         }
     }
 
-    fn slot_names(&self, faults: &mut Vec<Fault>) {
-        let slots = &self.layout.slots;
-        for (at, slot) in slots.iter().enumerate() {
-            if let Some(other) = slots[..at].iter().find(|other| other.name == slot.name) {
-                let (first, second) = (other.type_name, slot.type_name);
-                faults.push(Fault::SlotNameClash { slot: slot.name, first, second });
-            }
+    fn slot_names(&self, faults: &mut Sited<Fault>) {
+        let mut known = HashMap::new();
+        for (at, slot) in self.layout.slots.iter().enumerate() {
+            let Some(other) = known.insert(slot.name, slot.type_name) else { continue };
+            // The first of the types stands for the name.
+            known.insert(slot.name, other);
+            let user = self.nodes.iter().position(|node| node.declared.uses(at as u16));
+            let (first, second) = (other, slot.type_name);
+            let site = user.map_or(Site::Steps, |user| self.site(user));
+            faults.push((site, Fault::SlotNameClash { slot: slot.name, first, second }));
         }
     }
 
-    fn pickers_and_weights(&self, faults: &mut Vec<Fault>) {
+    fn pickers_and_weights(&self, faults: &mut Sited<Fault>) {
+        let mut from = 0;
         for (step, info) in self.steps.iter().enumerate() {
-            let own = || self.nodes.iter().enumerate().filter(move |(_, node)| node.step == step);
+            // The nodes of a step are together.
+            let length = self.nodes[from..].iter().take_while(|node| node.step == step).count();
+            let own = || (from..from + length).map(|at| (at, &self.nodes[at]));
             let mut pickers = own().filter(|(_, node)| node.stage == Stage::Pick);
             if pickers.next().is_none() {
-                faults.push(Fault::NoPicker { step: Arc::clone(&info.name) });
+                faults.push((Site::Stage(step, Stage::Pick), Fault::NoPicker { step: Arc::clone(&info.name) }));
             }
-            faults.extend(pickers.map(|(at, _)| Fault::SecondPicker { picker: self.plugin(at) }));
+            faults.extend(pickers.map(|(at, _)| (self.site(at), Fault::SecondPicker { picker: self.plugin(at) })));
             let scorers = own().filter(|(_, node)| node.stage == Stage::Score);
             let (mut sum, mut bad, mut any) = (0.0, false, false);
-            for (at, &Node { weight, .. }) in scorers {
+            for (at, &Node { weight, at: number, .. }) in scorers {
                 any = true;
                 sum += weight;
                 // What a single cannot hold is no weight either.
                 if !(weight as f32).is_finite() || weight < 0.0 {
                     bad = true;
-                    faults.push(Fault::BadWeight { scorer: self.plugin(at), weight });
+                    faults.push((Site::Weight(step, number), Fault::BadWeight { scorer: self.plugin(at), weight }));
                 }
             }
             if any && !bad && sum <= 0.0 {
-                faults.push(Fault::ZeroWeights { step: Arc::clone(&info.name) });
+                faults.push((Site::Stage(step, Stage::Score), Fault::ZeroWeights { step: Arc::clone(&info.name) }));
             }
+            from += length;
         }
     }
 
-    fn writers(&self, faults: &mut Vec<Fault>) {
-        for slot in 0..self.layout.slots.len() as u16 {
-            let mut writers = (0..self.nodes.len()).filter(|at| self.nodes[*at].declared.writes.contains(&slot));
-            let Some(first) = writers.next() else { continue };
-            for second in writers {
-                let (first, second) = (self.plugin(first), self.plugin(second));
-                faults.push(Fault::TwoWriters { slot: self.slot(slot), first, second });
+    fn writers(&self, faults: &mut Sited<Fault>) {
+        for (slot, writers) in self.writers.iter().enumerate() {
+            let [first, others @ ..] = &writers[..] else { continue };
+            for second in others {
+                let (site, slot) = (self.site(*second), self.slot(slot as u16));
+                let (first, second) = (self.plugin(*first), self.plugin(*second));
+                faults.push((site, Fault::TwoWriters { slot, first, second }));
             }
         }
         for (at, node) in self.nodes.iter().enumerate().filter(|(_, node)| node.stage != Stage::Prepare) {
             for slot in &node.declared.writes {
-                faults.push(Fault::WriteOutsidePrepare { plugin: self.plugin(at), slot: self.slot(*slot) });
+                let (plugin, slot) = (self.plugin(at), self.slot(*slot));
+                faults.push((self.site(at), Fault::WriteOutsidePrepare { plugin, slot }));
             }
         }
     }
 
-    fn readers(&self, cycles: &[Vec<usize>], faults: &mut Vec<Fault>) {
-        for (reader, node) in self.nodes.iter().enumerate() {
+    fn readers(&self, cycles: &Cycles, faults: &mut Sited<Fault>) {
+        for (at, node) in self.nodes.iter().enumerate() {
             let required = node.declared.reads.iter().map(|slot| (*slot, true));
             for (slot, required) in required.chain(node.declared.tries.iter().map(|slot| (*slot, false))) {
-                let name = self.slot(slot);
+                let (name, reader) = (self.slot(slot), || self.plugin(at));
                 let Some(writer) = self.writer(slot) else {
                     if required {
-                        faults.push(Fault::NoWriter { reader: self.plugin(reader), slot: name });
+                        faults.push((self.site(at), Fault::NoWriter { reader: reader(), slot: name }));
                     }
                     continue;
                 };
-                if writer >= reader {
-                    if !in_one_cycle(cycles, writer, reader) {
-                        let (reader, writer) = (self.plugin(reader), self.plugin(writer));
-                        faults.push(Fault::WriterAfterReader { reader, writer, slot: name });
+                if writer >= at {
+                    if !cycles.join(writer, at) {
+                        let (reader, writer) = (reader(), self.plugin(writer));
+                        faults.push((self.site(at), Fault::WriterAfterReader { reader, writer, slot: name }));
                     }
-                } else if required && !self.is_surely_written(slot, reader) {
-                    let (reader, writer) = (self.plugin(reader), self.plugin(writer));
-                    faults.push(Fault::WriterMayBeSkipped { reader, writer, slot: name });
+                } else if required && !self.is_surely_written(slot, at) {
+                    let (reader, writer) = (reader(), self.plugin(writer));
+                    faults.push((self.site(at), Fault::WriterMayBeSkipped { reader, writer, slot: name }));
                 }
             }
         }
@@ -207,75 +262,65 @@ impl<const W: usize> Check<'_, W> {
     /// Whether a plugin that runs before the reader writes the slot whenever the reader runs.
     fn is_surely_written(&self, slot: u16, reader: usize) -> bool {
         let surely = |step: usize| step == self.nodes[reader].step || self.steps[step].condition.is_none();
-        self.nodes[..reader].iter().any(|node| node.declared.writes.contains(&slot) && surely(node.step))
+        let before = self.writers[usize::from(slot)].iter().take_while(|writer| **writer < reader);
+        before.into_iter().any(|writer| surely(self.nodes[*writer].step))
     }
 
     /// Declared orders, by name or type, among plugins of one step.
-    fn orders(&self, cycles: &[Vec<usize>], faults: &mut Vec<Fault>) {
-        for Constraint { first, second, declared_by } in self.declared_orders() {
-            if first > second && !in_one_cycle(cycles, first, second) {
+    fn orders(&self, orders: &[Constraint], cycles: &Cycles, faults: &mut Sited<Fault>) {
+        for &Constraint { first, second, declared_by } in orders {
+            if first > second && !cycles.join(first, second) {
                 let (first, second) = (self.plugin(first), self.plugin(second));
-                faults.push(Fault::OrderBroken { first, second, declared_by: self.plugin(declared_by) });
+                let broken = Fault::OrderBroken { first, second, declared_by: self.plugin(declared_by) };
+                faults.push((self.site(declared_by), broken));
             }
         }
     }
 
-    fn neighbours(&self, faults: &mut Vec<Fault>) {
+    fn neighbours(&self, faults: &mut Sited<Fault>) {
         for (at, node) in self.nodes.iter().enumerate() {
             for requires in &node.declared.requires {
                 if self.called(node.step, requires).all(|other| other == at) {
                     let requires = requires.clone();
-                    faults.push(Fault::MissingDependency { plugin: self.plugin(at), requires });
+                    faults.push((self.site(at), Fault::MissingDependency { plugin: self.plugin(at), requires }));
                 }
             }
             for conflicts in &node.declared.conflicts {
                 for other in self.called(node.step, conflicts).filter(|other| *other != at) {
-                    faults.push(Fault::Conflict { plugin: self.plugin(at), other: self.plugin(other) });
+                    let (plugin, other) = (self.plugin(at), self.plugin(other));
+                    faults.push((self.site(at), Fault::Conflict { plugin, other }));
                 }
             }
         }
     }
 
-    fn picks(&self, faults: &mut Vec<Fault>) {
+    fn picks(&self, faults: &mut Sited<Fault>) {
         for (at, node) in self.nodes.iter().enumerate() {
             for pick in &node.declared.picks {
-                let reader = self.plugin(at);
+                let (reader, site) = (self.plugin(at), self.site(at));
                 let Some(index) = pick.index else {
                     let names = self.steps.iter().map(|step| &*step.name);
-                    let suggestion = suggest(&pick.step, names).map(Arc::from);
-                    faults.push(Fault::UnknownStep { reader, step: pick.step.clone(), suggestion });
+                    let suggestion = self.suggestions.nearest(&pick.step, names).map(Arc::from);
+                    faults.push((site, Fault::UnknownStep { reader, step: pick.step.clone(), suggestion }));
                     continue;
                 };
                 let step = Arc::clone(&self.steps[index].name);
                 if self.steps[node.step].independent && index != node.step {
-                    faults.push(Fault::NotIndependent { reader: reader.clone(), step: Arc::clone(&step) });
+                    let fault = Fault::NotIndependent { reader: reader.clone(), step: Arc::clone(&step) };
+                    faults.push((Site::Step(node.step, "independent"), fault));
                 }
                 if index >= node.step {
-                    faults.push(Fault::PickNotYet { reader, step });
+                    faults.push((site, Fault::PickNotYet { reader, step }));
                 } else if pick.required && self.may_be_skipped(&self.steps[index]) {
-                    faults.push(Fault::PickMayBeMissing { reader, step });
+                    faults.push((site, Fault::PickMayBeMissing { reader, step }));
                 }
             }
         }
     }
 
-    /// What works, and was hardly meant.
-    fn unread_slots(&self) -> Vec<Warning> {
-        let framework = self.layout.prefix_matches.map(|at| at.index);
-        let is_read = |slot: u16| {
-            let used = |node: &Node| node.declared.reads.contains(&slot) || node.declared.tries.contains(&slot);
-            framework == Some(slot) || self.layout.slots[usize::from(slot)].incidental || self.nodes.iter().any(used)
-        };
-        let nodes = self.nodes.iter().enumerate();
-        let writes = nodes.flat_map(|(at, node)| node.declared.writes.iter().map(move |slot| (at, *slot)));
-        let unread = writes.filter(|(_, slot)| !is_read(*slot));
-        unread.map(|(at, slot)| Warning::UnreadSlot { writer: self.plugin(at), slot: self.slot(slot) }).collect()
-    }
-
     /// The plugins of a step that are called so, by name or type.
     fn called<'n>(&'n self, step: usize, name: &'n str) -> impl Iterator<Item = usize> + 'n {
-        let is_called = move |node: &Node| node.step == step && (*node.name == *name || *node.kind == *name);
-        (0..self.nodes.len()).filter(move |at| is_called(&self.nodes[*at]))
+        self.called.get(&(step, name)).into_iter().flatten().copied()
     }
 
     fn declared_orders(&self) -> Vec<Constraint> {
@@ -293,8 +338,8 @@ impl<const W: usize> Check<'_, W> {
     }
 
     /// Everything that must run before something else.
-    fn constraints(&self) -> Vec<Constraint> {
-        let mut constraints = self.declared_orders();
+    fn constraints(&self, orders: &[Constraint]) -> Vec<Constraint> {
+        let mut constraints = orders.to_vec();
         for (reader, node) in self.nodes.iter().enumerate() {
             for slot in node.declared.reads.iter().chain(&node.declared.tries) {
                 let writer = self.writer(*slot);
@@ -303,10 +348,6 @@ impl<const W: usize> Check<'_, W> {
         }
         constraints
     }
-}
-
-fn in_one_cycle(cycles: &[Vec<usize>], a: usize, b: usize) -> bool {
-    cycles.iter().any(|cycle| cycle.contains(&a) && cycle.contains(&b))
 }
 
 /// More than any request takes.

@@ -59,7 +59,7 @@ impl<'d, const W: usize> RoutingContext<'d, W> {
     ///
     /// # Errors
     ///
-    /// When the handle is of another workflow.
+    /// When the handle is of another plugin or workflow.
     #[inline]
     pub fn read<S: Slot>(&self, handle: Read<S>) -> Result<&'d S::Value, SlotError> {
         self.slots.read::<S>(handle.at)?.ok_or(SlotError::Empty(S::NAME))
@@ -69,7 +69,7 @@ impl<'d, const W: usize> RoutingContext<'d, W> {
     ///
     /// # Errors
     ///
-    /// When the handle is of another workflow.
+    /// When the handle is of another plugin or workflow.
     #[inline]
     pub fn try_read<S: Slot>(&self, handle: TryRead<S>) -> Result<Option<&'d S::Value>, SlotError> {
         self.slots.read::<S>(handle.at)
@@ -79,7 +79,7 @@ impl<'d, const W: usize> RoutingContext<'d, W> {
     ///
     /// # Errors
     ///
-    /// When the handle is of another workflow.
+    /// When the handle is of another plugin or workflow.
     pub fn pick(&self, handle: ReadPick) -> Result<PodId, SlotError> {
         self.picked(handle)?.ok_or(SlotError::Empty(PICK))
     }
@@ -88,13 +88,13 @@ impl<'d, const W: usize> RoutingContext<'d, W> {
     ///
     /// # Errors
     ///
-    /// When the handle is of another workflow.
+    /// When the handle is of another plugin or workflow.
     pub fn try_pick(&self, handle: TryReadPick) -> Result<Option<PodId>, SlotError> {
         self.picked(handle.0)
     }
 
     fn picked(&self, ReadPick(at): ReadPick) -> Result<Option<PodId>, SlotError> {
-        if at.brand != self.slots.brand {
+        if at.brand != self.slots.running {
             return Err(SlotError::Foreign(PICK));
         }
         self.picks.get(usize::from(at.index)).copied().ok_or(SlotError::Foreign(PICK))
@@ -168,7 +168,7 @@ impl<'d, const W: usize> PrepareContext<'d, W> {
     ///
     /// # Errors
     ///
-    /// When the handle is of another workflow.
+    /// When the handle is of another plugin or workflow.
     pub fn wanted<S: Slot>(&self, handle: Write<S>) -> Result<Parts, SlotError> {
         self.slots.wanted::<S>(handle.at)
     }
@@ -177,7 +177,7 @@ impl<'d, const W: usize> PrepareContext<'d, W> {
     ///
     /// # Errors
     ///
-    /// When the handle is of another workflow.
+    /// When the handle is of another plugin or workflow.
     #[inline]
     pub fn write<S: Slot>(&mut self, handle: Write<S>) -> Result<(Reads<'_>, &mut S::Value), SlotError> {
         self.slots.write::<S>(handle.at)
@@ -187,7 +187,7 @@ impl<'d, const W: usize> PrepareContext<'d, W> {
     ///
     /// # Errors
     ///
-    /// When the handle is of another workflow.
+    /// When the handle is of another plugin or workflow.
     pub fn put<S: Slot>(&mut self, handle: Write<S>, value: S::Value) -> Result<(), SlotError> {
         *self.slots.write::<S>(handle.at)?.1 = value;
         Ok(())

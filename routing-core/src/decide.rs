@@ -7,7 +7,7 @@ use kv_index::PodSet;
 use crate::context::{PrepareContext, RoutingContext};
 use crate::error::DecideError;
 use crate::fault::PluginName;
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, Role};
 use crate::input::RoutingInput;
 use crate::plan::{CacheHint, Candidate, FailurePolicy, RoutingPlan};
 use crate::plugin::PluginError;
@@ -68,7 +68,7 @@ impl<const W: usize> Workflow<W> {
                 continue;
             }
             pass.prepare()?;
-            let candidates = match pass.filter(fleet.pods() - excluded) {
+            let candidates = match pass.filter(offered(step.role, fleet) - excluded) {
                 // The step can be done without, and whether its pods fail or there are none makes no difference.
                 Err(DecideError::AllFiltered { .. } | DecideError::NoneOffered { .. }) if self.can_skip(step) => {
                     continue;
@@ -96,16 +96,17 @@ impl<const W: usize> Workflow<W> {
     /// Lets recorders take note, now that nothing of the decision can fail any more but they.
     fn record(
         &self,
-        workspace: &Workspace<W>,
+        workspace: &mut Workspace<W>,
         request: &Request<'_>,
         fleet: &Fleet<W>,
         plan: &RoutingPlan,
     ) -> Result<(), DecideError> {
         for step in self.steps.iter().filter(|step| !step.stages.recorders.is_empty()) {
             let Some(planned) = plan.steps().iter().find(|planned| planned.order == step.order) else { continue };
-            let Workspace { slots, picks, .. } = workspace;
-            let context = RoutingContext { request, fleet, slots, picks };
             for recorder in &step.stages.recorders {
+                workspace.slots.running = recorder.brand;
+                let Workspace { slots, picks, .. } = &*workspace;
+                let context = RoutingContext { request, fleet, slots, picks };
                 recorder.plugin.record(&context, planned).map_err(|source| {
                     let plugin = PluginName { step: Arc::clone(&step.name), plugin: Arc::clone(&recorder.name) };
                     DecideError::Plugin { plugin, source }
@@ -117,8 +118,7 @@ impl<const W: usize> Workflow<W> {
 
     /// Enters a step's outcome in the plan.
     fn enter(&self, step: &Step<W>, workspace: &Workspace<W>, fleet: &Fleet<W>, plan: &mut RoutingPlan) {
-        let held =
-            self.layout.prefix_matches.and_then(|at| workspace.slots.read::<PrefixMatches<W>>(at).ok().flatten());
+        let held = self.layout.prefix_matches.and_then(|at| workspace.slots.of_workflow::<PrefixMatches<W>>(at));
         let entry = plan.next();
         // Mostly it is there from an earlier plan. Counting it anew would be a write that all threads share.
         if !Arc::ptr_eq(&entry.name, &step.name) {
@@ -134,6 +134,12 @@ impl<const W: usize> Workflow<W> {
         let first = workspace.ranking.picks.first().zip(held);
         entry.cache = first.map(|(pick, held)| CacheHint { held: held.depth(pick.pod), blocks: held.blocks() });
     }
+}
+
+/// The pods that a step of a role is offered. One that only encodes has no decoder: whatever filters there are, it is not sent a
+/// prompt to complete.
+fn offered<const W: usize>(role: Role, fleet: &Fleet<W>) -> PodSet<W> {
+    if role == Role::Encode { fleet.pods() } else { fleet.pods() - fleet.serving(Role::Encode) }
 }
 
 /// One pass Prepare → Filter → Score → Pick, over the candidates of one step.
@@ -163,6 +169,7 @@ impl<const W: usize> Pass<'_, '_, W> {
     fn is_taken(&mut self) -> Result<bool, DecideError> {
         let taken = match &self.step.condition {
             Some(condition) => {
+                self.workspace.slots.running = condition.brand;
                 condition.plugin.holds(&self.context()).map_err(|source| self.failed(&condition.name, source))?
             }
             None => true,
@@ -176,6 +183,7 @@ impl<const W: usize> Pass<'_, '_, W> {
     fn prepare(&mut self) -> Result<(), DecideError> {
         for preparer in &self.step.stages.preparers {
             let Workspace { slots, picks, .. } = &mut *self.workspace;
+            slots.running = preparer.brand;
             let mut context = PrepareContext { request: self.request, fleet: self.fleet, slots, picks };
             let prepared = preparer.plugin.plugin.prepare(&mut context);
             prepared.map_err(|source| self.failed(&preparer.name, source))?;
@@ -198,6 +206,7 @@ impl<const W: usize> Pass<'_, '_, W> {
         let mut candidates = offered;
         for filter in &self.step.stages.filters {
             let (on_empty, plugin) = &filter.plugin;
+            self.workspace.slots.running = filter.brand;
             let kept = plugin.filter(&self.context(), candidates);
             let kept = kept.map_err(|source| self.failed(&filter.name, source))? & candidates;
             if let Some(trace) = &mut self.trace {
@@ -220,20 +229,20 @@ impl<const W: usize> Pass<'_, '_, W> {
             let (weight, plugin) = &scorer.plugin;
             let Workspace { slots, picks, row, totals, .. } = &mut *self.workspace;
             let (row, totals) = (&mut row[..length], &mut totals[..length]);
-            row.fill(0.0);
+            slots.running = scorer.brand;
             let context = RoutingContext { request: self.request, fleet: self.fleet, slots, picks };
-            let mut scores = Scores { candidates, row, touched: false };
+            let mut scores = Scores::new(candidates, row);
             let scored = plugin.score(&context, &mut scores);
-            let touched = scores.touched;
+            let row = scores.finish();
             // A row that nobody set anything in is all 0, and adds nothing.
-            let added = scored.map(|()| if touched { scores::add(&candidates, row, *weight, totals) } else { Ok(()) });
+            let added = scored.map(|()| row.map_or(Ok(()), |row| scores::add(&candidates, row, *weight, totals)));
             match added {
                 Ok(Ok(())) => {}
                 Ok(Err(pod)) => return Err(DecideError::NotANumber { scorer: self.plugin(&scorer.name), pod }),
                 Err(source) => return Err(self.failed(&scorer.name, source)),
             }
             if let Some(trace) = &mut self.trace {
-                trace.scored(&scorer.name, *weight, candidates, &self.workspace.row);
+                trace.scored(&scorer.name, *weight, candidates, row);
             }
         }
         Ok(())
@@ -245,6 +254,7 @@ impl<const W: usize> Pass<'_, '_, W> {
         };
         let Workspace { slots, picks, totals, ranking, .. } = &mut *self.workspace;
         ranking.picks.clear();
+        slots.running = picker.brand;
         let totals = &totals[..scores::length(&candidates)];
         let context = RoutingContext { request: self.request, fleet: self.fleet, slots, picks };
         let picked = picker.plugin.pick(&context, &Totals { candidates, totals, seed: self.seed }, ranking);

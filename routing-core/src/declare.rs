@@ -1,7 +1,10 @@
 //! Declarations: the slots, picks and neighbours that a plugin depends on, in exchange for handles.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::fleet::Role;
+use crate::memory::{Memory, Terms};
 use crate::slot::{At, Brand, Parts, Read, Slot, SlotInfo, TryRead, Write};
 
 /// Where a plugin declares what it reads and writes, and what it needs around it.
@@ -11,6 +14,8 @@ use crate::slot::{At, Brand, Parts, Read, Slot, SlotInfo, TryRead, Write};
 pub struct Declare<'b> {
     pub(crate) layout: &'b mut Layout,
     pub(crate) declared: Declared,
+    /// The plugin's own.
+    pub(crate) brand: Brand,
 }
 
 impl Declare<'_> {
@@ -21,7 +26,7 @@ impl Declare<'_> {
 
     /// The plugin reads parts of a slot, which a plugin before it must write. The writer may leave out parts that nobody reads.
     pub fn reads_parts<S: Slot>(&mut self, parts: Parts) -> Read<S> {
-        let at = self.layout.place::<S>();
+        let at = self.layout.place::<S>(self.brand);
         self.layout.want(at, parts);
         self.declared.reads.push(at.index);
         Read::new(at)
@@ -29,7 +34,7 @@ impl Declare<'_> {
 
     /// The plugin reads a slot if something is in it.
     pub fn tries<S: Slot>(&mut self) -> TryRead<S> {
-        let at = self.layout.place::<S>();
+        let at = self.layout.place::<S>(self.brand);
         self.layout.want(at, Parts::ALL);
         self.declared.tries.push(at.index);
         TryRead::new(at)
@@ -37,7 +42,7 @@ impl Declare<'_> {
 
     /// The plugin writes a slot on every request. Only preparers can.
     pub fn writes<S: Slot>(&mut self) -> Write<S> {
-        let at = self.layout.place::<S>();
+        let at = self.layout.place::<S>(self.brand);
         self.declared.writes.push(at.index);
         Write::new(at)
     }
@@ -72,10 +77,36 @@ impl Declare<'_> {
         self.declared.before.push(plugin.into());
     }
 
+    /// The filter leaves only pods that do the work of a role. A step of a role without such a filter is warned of.
+    pub fn filters_role(&mut self, role: Role) {
+        self.declared.filters_roles.push(role);
+    }
+
+    /// The filter leaves out pods that are known to be ill. A step without such a filter is warned of.
+    pub fn filters_health(&mut self) {
+        self.declared.filters_health = true;
+    }
+
+    /// The picker does not look at scores. Scorers beside it are warned of.
+    pub fn ignores_scores(&mut self) {
+        self.declared.ignores_scores = true;
+    }
+
+    /// The plugin keeps a memory of what was decided, by these terms.
+    pub fn records<M: Memory>(&mut self, terms: M::Terms) {
+        self.declared.records.push(Terms::of::<M>(terms));
+    }
+
+    /// The plugin goes by a memory of what was decided before, which some plugin of the workflow should keep by the same
+    /// terms. A workflow where none does is warned of.
+    pub fn recalls<M: Memory>(&mut self, terms: M::Terms) {
+        self.declared.recalls.push(Terms::of::<M>(terms));
+    }
+
     fn pick(&mut self, step: &str, required: bool) -> ReadPick {
-        let index = self.layout.steps.iter().position(|name| **name == *step);
+        let index = self.layout.steps.get(step).copied();
         self.declared.picks.push(PickUse { step: step.into(), index, required });
-        ReadPick(At { brand: self.layout.brand, index: index.map_or(u16::MAX, |index| index as u16) })
+        ReadPick(At { brand: self.brand, index: index.map_or(u16::MAX, |index| index as u16) })
     }
 }
 
@@ -88,7 +119,7 @@ pub struct ReadPick(pub(crate) At);
 pub struct TryReadPick(pub(crate) ReadPick);
 
 /// What one plugin declared.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Declared {
     pub(crate) reads: Vec<u16>,
     pub(crate) tries: Vec<u16>,
@@ -98,6 +129,18 @@ pub(crate) struct Declared {
     pub(crate) conflicts: Vec<Box<str>>,
     pub(crate) after: Vec<Box<str>>,
     pub(crate) before: Vec<Box<str>>,
+    pub(crate) filters_roles: Vec<Role>,
+    pub(crate) filters_health: bool,
+    pub(crate) ignores_scores: bool,
+    pub(crate) records: Vec<Terms>,
+    pub(crate) recalls: Vec<Terms>,
+}
+
+impl Declared {
+    /// Whether a slot is read or written.
+    pub(crate) fn uses(&self, slot: u16) -> bool {
+        [&self.reads, &self.tries, &self.writes].iter().any(|list| list.contains(&slot))
+    }
 }
 
 /// A step whose pick is read.
@@ -114,23 +157,26 @@ pub(crate) struct PickUse {
 pub(crate) struct Layout {
     pub(crate) brand: Brand,
     pub(crate) slots: Vec<SlotInfo>,
-    pub(crate) steps: Vec<Arc<str>>,
+    /// The number of each step; of the first, where several have one name.
+    pub(crate) steps: HashMap<Arc<str>, usize>,
     /// The slot of prefix matches, if it is used.
     pub(crate) prefix_matches: Option<At>,
 }
 
 impl Layout {
-    pub(crate) fn new(steps: Vec<Arc<str>>) -> Self {
+    pub(crate) fn new(names: &[Arc<str>]) -> Self {
+        // From the last on, so that the first of a name stays.
+        let steps = names.iter().cloned().enumerate().rev().map(|(at, name)| (name, at)).collect();
         Self { brand: Brand::next(), slots: Vec::new(), steps, prefix_matches: None }
     }
 
-    fn place<S: Slot>(&mut self) -> At {
+    fn place<S: Slot>(&mut self, brand: Brand) -> At {
         let info = SlotInfo::of::<S>();
         let index = self.slots.iter().position(|slot| slot.id == info.id).unwrap_or_else(|| {
             self.slots.push(info);
             self.slots.len() - 1
         });
-        At { brand: self.brand, index: index as u16 }
+        At { brand, index: index as u16 }
     }
 
     fn want(&mut self, at: At, parts: Parts) {
@@ -138,9 +184,9 @@ impl Layout {
         slot.wanted = slot.wanted | parts;
     }
 
-    /// Runs a plugin's declaration; the plugin, and what it declared.
-    pub(crate) fn declare<P: ?Sized>(&mut self, make: Make<P>) -> (Box<P>, Declared) {
-        let mut declare = Declare { layout: self, declared: Declared::default() };
+    /// Runs the declaration of a plugin of this brand; the plugin, and what it declared.
+    pub(crate) fn declare<P: ?Sized>(&mut self, brand: Brand, make: Make<P>) -> (Box<P>, Declared) {
+        let mut declare = Declare { layout: self, declared: Declared::default(), brand };
         let plugin = make(&mut declare);
         (plugin, declare.declared)
     }

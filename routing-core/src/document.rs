@@ -1,12 +1,16 @@
 //! Workflow documents: plugins by type and parameters, profiles of them, and the steps that use the profiles.
 //!
-//! A document is plain data. [`Registry::read`](crate::Registry::read) reads one and refuses what it does not know, at
-//! the place where it stands; [`Document::build`] proves the whole and makes the workflow, or lists all that is wrong.
+//! A document is plain data. [`Registry::read`](crate::Registry::read) reads one and refuses what it does not know;
+//! [`Document::build`] proves the whole and makes the workflow. Both list all that is wrong, each with its path, and
+//! [`DocumentError::locate`] adds lines and columns; [`Registry::load`](crate::Registry::load) does it all in one call.
 //! What is read is kept as it is written, so that a document that is read and written and read again is the same.
 
 mod build;
+mod locate;
+mod nesting;
 mod problem;
 mod read;
+mod values;
 mod words;
 
 use std::collections::BTreeMap;
@@ -14,8 +18,10 @@ use std::num::NonZeroUsize;
 
 use serde::Serialize;
 
-pub use problem::{DocumentError, Problem};
-pub(crate) use read::Vocabulary;
+pub use locate::DocumentSeed;
+pub use nesting::{NestedTooDeep, check_nesting};
+pub use problem::{DocumentError, Place, Problem};
+pub(crate) use values::REFERENCE;
 pub(crate) use words::Word;
 
 use crate::fleet::Role;
@@ -96,9 +102,25 @@ use crate::value::Value;
 /// assert_eq!(workflow.steps().collect::<Vec<_>>(), ["decode", "prefill"]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+///
+/// What two plugins must agree on is said once, under `values`:
+///
+/// ```yaml
+/// values:
+///   costs: { per_token: 2.0e-5 }
+/// plugins:
+///   - { type: first_token_scorer, parameters: { cost_model: { $value: costs } } }
+///   - { type: prefill_queue_recorder, parameters: { cost_model: { $value: costs } } }
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Document {
+    /// The version of what documents may say; 1, unless given. No other is known yet.
+    #[serde(skip_serializing_if = "is_current")]
+    pub version: u32,
+    /// Values by name, for what several plugins must agree on. A parameter `{ $value: NAME }` stands for one.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub values: BTreeMap<String, Value>,
     /// What profiles choose from. Each profile gets a plugin of its own of every definition it names.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub plugins: Vec<PluginDefinition>,
@@ -107,6 +129,24 @@ pub struct Document {
     /// The steps. Without it there is one profile, and one step of its name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workflow: Option<WorkflowDefinition>,
+}
+
+impl Document {
+    /// The version that is read and built.
+    pub const VERSION: u32 = 1;
+}
+
+impl Default for Document {
+    /// An empty one, of the version that is built.
+    fn default() -> Self {
+        let (values, plugins, profiles) = Default::default();
+        Self { version: Self::VERSION, values, plugins, profiles, workflow: None }
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde wants it")]
+fn is_current(version: &u32) -> bool {
+    *version == Document::VERSION
 }
 
 /// A plugin or a condition: its type and parameters.
@@ -118,7 +158,7 @@ pub struct PluginDefinition {
     pub name: String,
     /// Its type in the registry; `type` in a document.
     pub kind: String,
-    /// What its type takes.
+    /// What its type takes; `{ $value: NAME }` is one of the document's [values](Document::values).
     pub parameters: BTreeMap<String, Value>,
 }
 

@@ -60,6 +60,15 @@ pub enum DecideError {
     /// Every step has a condition, and none held. The operator's conditions leave this request out.
     #[error("no step is taken: every condition says no")]
     NoStepTaken,
+    /// A plugin panicked, in a decision that catches that ([`Workflow::decide_catching`](crate::Workflow::decide_catching)).
+    /// A fault of the plugin.
+    #[error("plugin `{plugin}` panicked: {message}")]
+    PluginPanicked {
+        /// Which.
+        plugin: PluginName,
+        /// What it panicked with, if that is a text.
+        message: Box<str>,
+    },
     /// The workspace is of another workflow. The host mixed up its workspaces, or reloaded the workflow in between.
     #[error("the workspace is of another workflow")]
     ForeignWorkspace,

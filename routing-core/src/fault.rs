@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::fleet::Role;
+use crate::path::{Path, Site};
 use crate::suggest::DidYouMean;
 
 /// A plugin in a workflow: its step and its name there.
@@ -74,7 +76,7 @@ pub enum Fault {
         slot: &'static str,
     },
     /// Plugins wait for each other: no order suits them.
-    #[error("{} wait for each other: break the circle by removing one of them", Path(path))]
+    #[error("{} wait for each other: break the circle by removing one of them", Circle(path))]
     Cycle {
         /// Each must run before the next, and the last before the first.
         path: Vec<PluginName>,
@@ -211,6 +213,9 @@ pub enum Fault {
         /// The step that is missing, repeated or unknown.
         step: Arc<str>,
     },
+    /// Something that was hardly meant, in a workflow that is built strictly.
+    #[error(transparent)]
+    Warning(#[from] Warning),
 }
 
 /// Something that works, and that an operator hardly meant.
@@ -225,11 +230,85 @@ pub enum Warning {
         /// What.
         slot: &'static str,
     },
+    /// A step has a role, and no filter leaves out pods of other roles.
+    #[error("step `{step}` is to {}, and no filter leaves out pods that do not: add a role filter", verb(*role))]
+    RoleNotFiltered {
+        /// The step.
+        step: Arc<str>,
+        /// Its role.
+        role: Role,
+    },
+    /// A step may be decided for a pod that is known to be ill.
+    #[error("step `{step}` has no filter for health: add one, or requests go to pods that are known to be ill")]
+    NoHealthFilter {
+        /// The step.
+        step: Arc<str>,
+    },
+    /// What is decoded is not prefilled by then.
+    #[error("step `{decode}` decodes before step `{prefill}` prefills: execute `{prefill}` first")]
+    DecodeBeforePrefill {
+        /// The step that is executed too soon.
+        decode: Arc<str>,
+        /// The one that should be before it.
+        prefill: Arc<str>,
+    },
+    /// The step that is executed last cannot be done without.
+    #[error(
+        "step `{step}` is to be skipped when it fails, but is executed last, and nothing is answered without it: choose another failure policy"
+    )]
+    SkipOnLastStep {
+        /// The step.
+        step: Arc<str>,
+    },
+    /// A picker that does not look at scores has scorers beside it.
+    #[error(
+        "`{picker}` does not look at scores, and its step has {scorers} scorer{}: remove {}, or take another picker",
+        if *scorers == 1 { "" } else { "s" },
+        if *scorers == 1 { "it" } else { "them" }
+    )]
+    ScoresIgnored {
+        /// The picker.
+        picker: PluginName,
+        /// How many scorers are in its step.
+        scorers: usize,
+    },
+    /// A plugin goes by what nobody keeps.
+    #[error("`{reader}` goes by the {memory}, which nothing records: add a recorder of it")]
+    NeverRecorded {
+        /// Who goes by it.
+        reader: PluginName,
+        /// What.
+        memory: &'static str,
+    },
+    /// A plugin goes by what another one keeps by other terms, such as another cost model or another table.
+    #[error(
+        "`{reader}` goes by the {memory}, which `{recorder}` records by other terms: give both the same parameters"
+    )]
+    OtherTerms {
+        /// Who goes by it.
+        reader: PluginName,
+        /// Who keeps it.
+        recorder: PluginName,
+        /// What.
+        memory: &'static str,
+    },
+    /// Something has no name to be told by.
+    #[error("the name of a {what} is empty: give it one")]
+    EmptyName {
+        /// What kind of thing it is.
+        what: &'static str,
+    },
     /// A profile is defined, and no step selects by it. It is not proven either.
     #[error("profile `{profile}` is defined, and no step uses it")]
     UnusedProfile {
         /// Its name.
         profile: Box<str>,
+    },
+    /// A value of a document is defined, and no parameter refers to it.
+    #[error("value `{value}` is defined, and no parameter refers to it")]
+    UnusedValue {
+        /// Its name.
+        value: Box<str>,
     },
     /// A plugin is defined, and no profile that is used has it.
     #[error("plugin `{plugin}` is defined, and no stage uses it")]
@@ -242,14 +321,32 @@ pub enum Warning {
 /// Why a workflow does not build: everything that is wrong with it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BuildError {
-    pub(crate) faults: Vec<Fault>,
+    faults: Vec<Fault>,
+    /// As many as faults.
+    sites: Vec<Site>,
 }
 
 impl BuildError {
+    pub(crate) fn new(faults: Vec<(Site, Fault)>) -> Self {
+        let (sites, faults) = faults.into_iter().unzip();
+        Self { faults, sites }
+    }
+
     /// Every fault; never empty.
     #[must_use]
     pub fn faults(&self) -> &[Fault] {
         &self.faults
+    }
+
+    /// Every fault with where it is, such as `steps[0].score[1].weight`.
+    pub fn placed(&self) -> impl Iterator<Item = (Path, &Fault)> {
+        self.sites.iter().map(|site| site.path()).zip(&self.faults)
+    }
+
+    /// The faults and what each is about.
+    #[cfg(feature = "serde")]
+    pub(crate) fn into_sited(self) -> impl Iterator<Item = (Site, Fault)> {
+        self.sites.into_iter().zip(self.faults)
     }
 }
 
@@ -258,13 +355,23 @@ impl std::error::Error for BuildError {}
 impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} fault{}", self.faults.len(), if self.faults.len() == 1 { "" } else { "s" })?;
-        self.faults.iter().try_for_each(|fault| write!(f, "\n  - {fault}"))
+        self.placed().try_for_each(|(path, fault)| write!(f, "\n  - {path}: {fault}"))
     }
 }
 
-struct Path<'f>(&'f [PluginName]);
+/// What a role is to do.
+fn verb(role: Role) -> &'static str {
+    match role {
+        Role::Prefill => "prefill",
+        Role::Decode => "decode",
+        Role::Encode => "encode",
+        Role::Both => "prefill and decode",
+    }
+}
 
-impl fmt::Display for Path<'_> {
+struct Circle<'f>(&'f [PluginName]);
+
+impl fmt::Display for Circle<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|plugin| write!(f, "`{plugin}` → "))?;
         self.0.first().map_or(Ok(()), |first| write!(f, "`{first}`"))

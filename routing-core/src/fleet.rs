@@ -340,7 +340,7 @@ pub enum Role {
     Prefill,
     /// Continues what others computed.
     Decode,
-    /// Encodes media.
+    /// Encodes media, and nothing else: only steps of this role are offered such a pod.
     Encode,
     /// Prefill and decode: what a pod without a role does.
     #[default]

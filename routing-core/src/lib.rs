@@ -6,32 +6,6 @@
 //!   [`Fault`] with its fix.
 //! - To gateways: a warm decision allocates nothing, locks nothing and awaits nothing.
 //!
-//! # How a request becomes a plan
-//!
-//! A [`Selector`] is one pass of four stages: [`Preparer`]s compute what others read, [`Filter`]s remove candidates,
-//! [`Scorer`]s score those that are left, and a [`Picker`] ranks them. Every plugin sees all candidates in one call, as a
-//! [`PodSet`]. A [`ProfileBuilder`] builds a selector, which decides alone or as a workflow of one step. A [`Workflow`]
-//! composes several over one [`RoutingContext`]: prefill and decode are two steps, and the second may read what the first
-//! picked. A step may have a [`Condition`], and [`Recorder`]s that note a plan once it is complete.
-//!
-//! Plugins pass values through [`Slot`]s. A slot is a type, and its only keys are handles that a plugin gets by declaring,
-//! while the workflow is built, that it reads or writes the slot. Without a handle there is no access, and what a plugin
-//! declared to read is there.
-//!
-//! # Scores
-//!
-//! A score lies in 0..=1 and higher is better; what is set beyond is brought back. A total is the weighted mean of a
-//! candidate's scores: each weight counts by its share of the step's sum, so totals lie in 0..=1 too. Ties go to the pod
-//! whose number, mixed with the request's seed and the step, comes out highest ([`Totals::rank`]).
-//!
-//! # Guarantees
-//!
-//! - The same request, fleet and plugins give the same plan. The crate does no I/O, reads no clock and no environment, starts
-//!   no threads and logs nothing.
-//! - A decision sees one version of the fleet from start to end, and the plan says which.
-//! - A handle opens its own slot in its own workflow; used elsewhere it gives a [`SlotError`], never another's value.
-//! - Reasons come as data on request ([`RoutingInput::traced`]). Without a trace they cost a branch.
-//!
 //! # Example
 //!
 //! ```
@@ -118,10 +92,48 @@
 //! assert!(text.contains("add a preparer that writes it before `demo/idle`"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! # How a request becomes a plan
+//!
+//! A [`Selector`] is one pass of four stages: [`Preparer`]s compute what others read, [`Filter`]s remove candidates,
+//! [`Scorer`]s score those that are left, and a [`Picker`] ranks them. Every plugin sees all candidates in one call, as a
+//! [`PodSet`]. A [`ProfileBuilder`] builds a selector, which decides alone or as a workflow of one step. A [`Workflow`]
+//! composes several over one [`RoutingContext`]: prefill and decode are two steps, and the second may read what the first
+//! picked. A step may have a [`Condition`], and [`Recorder`]s that note a plan once it is complete.
+//!
+//! Plugins pass values through [`Slot`]s. A slot is a type, and its only keys are handles that a plugin gets by declaring,
+//! while the workflow is built, that it reads or writes the slot. Without a handle there is no access, and what a plugin
+//! declared to read is there.
+//!
+//! # Scores
+//!
+//! A score lies in 0..=1 and higher is better; what is set beyond is brought back. A total is the weighted mean of a
+//! candidate's scores: each weight counts by its share of the step's sum, so totals lie in 0..=1 too. Ties go to the pod
+//! whose number, mixed with the request's seed and the step, comes out highest ([`Totals::rank`]).
+//!
+//! # Guarantees
+//!
+//! - The same request, fleet and plugins give the same plan. The crate does no I/O, reads no clock and no environment, starts
+//!   no threads and logs nothing.
+//! - A decision sees one version of the fleet from start to end, and the plan says which.
+//! - A handle opens its own slot for the plugin that declared it; used elsewhere, in another workflow or by another plugin, it
+//!   gives a [`SlotError`], never a value.
+//! - A plugin that panics costs its request and nothing else, where the host asks for that ([`Workflow::decide_catching`]).
+//! - Reasons come as data on request ([`RoutingInput::traced`]). Without a trace they cost a branch.
+//!
+//! # Features
+//!
+//! None is on by default.
+//!
+//! - `serde`: workflows as documents, in YAML, JSON, TOML or whatever else serde reads; plugin types by name, JSON schema.
+//! - `http`: `http::HeaderMap` as the headers of a request.
 
 #![forbid(unsafe_code)]
+// On docs.rs each item says which feature it needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod batch;
+mod catching;
 mod check;
 mod context;
 mod decide;
@@ -133,9 +145,11 @@ mod fault;
 mod fleet;
 mod in_flight;
 mod input;
+mod memory;
 mod open_breakers;
 #[cfg(feature = "serde")]
 mod parameters;
+mod path;
 mod plan;
 mod plugin;
 mod prefix_matches;
@@ -146,6 +160,7 @@ mod reload;
 mod request;
 mod scores;
 mod selector;
+mod setters;
 mod slot;
 mod stage;
 mod step;
@@ -161,19 +176,21 @@ pub use context::{PrepareContext, RoutingContext};
 pub use declare::{Declare, ReadPick, TryReadPick};
 #[cfg(feature = "serde")]
 pub use document::{
-    Document, DocumentError, FilterUse, PluginDefinition, Problem, ProfileDefinition, ScorerUse, StepDefinition,
-    WorkflowDefinition,
+    Document, DocumentError, DocumentSeed, FilterUse, NestedTooDeep, Place, PluginDefinition, Problem,
+    ProfileDefinition, ScorerUse, StepDefinition, WorkflowDefinition, check_nesting,
 };
 pub use error::DecideError;
 pub use fault::{BuildError, Fault, PluginName, Warning};
 pub use fleet::{Fleet, FleetCell, Load, PodInfo, Role};
 pub use in_flight::InFlightGuard;
 pub use input::RoutingInput;
+pub use memory::Memory;
 pub use open_breakers::OpenBreakers;
 // What plans name pods by, for those who carry them out and need not know the index.
 pub use kv_index::{DEFAULT_POD_WORDS, Pod, PodId, PodSet};
 #[cfg(feature = "serde")]
-pub use parameters::{NoParameters, ParameterError};
+pub use parameters::{NoParameters, ParameterError, Refusal};
+pub use path::Path;
 pub use plan::{CacheHint, Candidate, FailurePolicy, PlanStep, RoutingPlan};
 pub use plugin::{Condition, Filter, Picker, PluginError, Preparer, Recorder, Scorer};
 pub use prefix_matches::PrefixMatches;

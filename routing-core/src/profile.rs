@@ -30,12 +30,14 @@ pub(crate) struct Entry<const W: usize> {
     pub(crate) on_empty: OnEmpty,
     /// Of scorers.
     pub(crate) weight: f64,
+    /// Its number among those of its stage, where some are left out; unless given, as they are counted.
+    pub(crate) at: Option<usize>,
 }
 
 impl<const W: usize> Entry<W> {
     /// A plugin that is called as its type is.
     pub(crate) fn new(name: &str, make: MakePlugin<W>) -> Self {
-        Self { name: name.into(), kind: name.into(), make, on_empty: OnEmpty::Fail, weight: 1.0 }
+        Self { name: name.into(), kind: name.into(), make, on_empty: OnEmpty::Fail, weight: 1.0, at: None }
     }
 }
 
@@ -118,6 +120,16 @@ impl<const W: usize> ProfileBuilder<W> {
     pub fn build(self) -> Result<Selector<W>, BuildError> {
         let step = StepBuilder::new(&Arc::clone(&self.name), self);
         WorkflowBuilder::new().step(step).build().map(Selector)
+    }
+
+    /// As [`build`](Self::build), and what works but was hardly meant is a fault too.
+    ///
+    /// # Errors
+    ///
+    /// With every fault there is, or else with every warning.
+    pub fn build_strict(self) -> Result<Selector<W>, BuildError> {
+        let step = StepBuilder::new(&Arc::clone(&self.name), self);
+        WorkflowBuilder::new().step(step).build_strict().map(Selector)
     }
 
     pub(crate) fn entry(mut self, entry: Entry<W>) -> Self {

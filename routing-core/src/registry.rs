@@ -10,14 +10,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kv_index::DEFAULT_POD_WORDS;
-use serde::de::{DeserializeOwned, Deserializer};
+use serde::de::DeserializeOwned;
 
 use crate::declare::Declare;
-use crate::document::{Document, Vocabulary};
-use crate::parameters::{Given, ParameterError, ParameterType, parse};
+use crate::parameters::{Given, ParameterType, parse};
 use crate::plugin::{Condition, Filter, Picker, Preparer, Recorder, Scorer};
 use crate::stage::{MakePlugin, Stage};
-use crate::suggest::suggest;
 
 /// The plugin types that documents may name.
 ///
@@ -57,7 +55,8 @@ use crate::suggest::suggest;
 ///   "profiles": [{"name": "serve", "score": [{"plugin": "near", "weight": 2}], "pick": "best"}]
 /// }"#;
 /// let document = registry.read(&mut serde_json::Deserializer::from_str(profile))?;
-/// assert!(document.build(&registry)?.warnings().is_empty());
+/// let workflow = document.build(&registry)?;
+/// assert_eq!(workflow.warnings()[0].to_string().split(':').next(), Some("step `serve` has no filter for health"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
@@ -65,6 +64,7 @@ use crate::suggest::suggest;
 ///
 /// ```
 /// use routing_core::{RoutingContext, PluginError, Registry, Scorer, Scores};
+/// use serde::de::DeserializeSeed;
 ///
 /// /// Scores pods of one region 1 and all others `elsewhere`.
 /// struct Region(Parameters);
@@ -91,9 +91,10 @@ use crate::suggest::suggest;
 ///   "plugins": [{"type": "region", "parameters": {"regoin": "eu"}}],
 ///   "profiles": []
 /// }"#;
-/// let error = registry.read(&mut serde_json::Deserializer::from_str(text)).unwrap_err();
-/// assert_eq!(error.line(), 2);
-/// assert!(error.to_string().starts_with("plugin `region`: unknown parameter `regoin` (did you mean `region`?)"));
+/// let error = registry.load(|seed| seed.deserialize(&mut serde_json::Deserializer::from_str(text))).unwrap_err();
+/// let (place, problem) = error.placed().next().expect("there is a problem");
+/// assert_eq!((place.path().to_string().as_str(), place.line()), ("plugins[0].parameters.regoin", Some(2)));
+/// assert_eq!(problem.to_string(), "plugin `region`: unknown parameter `regoin` (did you mean `region`?)");
 /// # Ok::<(), routing_core::TypeTaken>(())
 /// ```
 pub struct Registry<const W: usize = DEFAULT_POD_WORDS> {
@@ -118,8 +119,8 @@ pub(crate) struct PluginType<const W: usize> {
     pub(crate) factory: Factory<W>,
 }
 
-/// Makes a plugin of parameters.
-type Factory<const W: usize> = Box<dyn Fn(&Given) -> Result<MakePlugin<W>, ParameterError> + Send + Sync>;
+/// Makes a plugin of parameters, unless they are refused.
+type Factory<const W: usize> = Box<dyn Fn(&Given) -> Option<MakePlugin<W>> + Send + Sync>;
 
 /// The method that registers types of a stage.
 macro_rules! register {
@@ -141,8 +142,8 @@ macro_rules! register {
             let make = Arc::new(make);
             // Parameters are parsed now, and the plugin is made once it can declare.
             let factory: Factory<W> = Box::new(move |given| {
-                let (parameters, make) = (parse::<P>(given)?, Arc::clone(&make));
-                Ok(MakePlugin::$stage(Box::new(move |declare| Box::new(make(parameters, declare)))))
+                let (parameters, make) = (parse::<P>(given).ok()?, Arc::clone(&make));
+                Some(MakePlugin::$stage(Box::new(move |declare| Box::new(make(parameters, declare)))))
             });
             if let Some(taken) = self.types.get(name) {
                 return Err(TypeTaken { name: name.into(), stage: taken.stage });
@@ -191,25 +192,14 @@ impl<const W: usize> Registry<W> {
         condition, Condition, Condition
     }
 
-    /// Reads a document, and refuses at its place what this registry does not know.
-    ///
-    /// It ends at the first thing that is wrong, with the format's own error: YAML and JSON tell its line and column,
-    /// TOML its span. A format that sorts keys, as TOML does unless told to preserve their order, hands over parameters
-    /// before their type; what is wrong with them is then refused at the plugin. Names that refer to plugins, profiles and
-    /// steps are refused where they stand if what they refer to stands in front, as it usually does; otherwise by
-    /// [`Document::build`], which reports everything at once.
-    ///
-    /// # Errors
-    ///
-    /// As the format says; on unknown fields, types, parameters and names, with the nearest known one. Which parameters there
-    /// are is known of derived structs; with a flattened field or a tag, they take what they do not refuse themselves.
-    pub fn read<'de, D: Deserializer<'de>>(&self, deserializer: D) -> Result<Document, D::Error> {
-        Document::read(self, deserializer)
+    /// The type of a name.
+    pub(crate) fn get(&self, kind: &str) -> Option<&PluginType<W>> {
+        self.types.get(kind)
     }
 
-    /// A type; or the nearest that there is.
-    pub(crate) fn of_type(&self, kind: &str) -> Result<&PluginType<W>, Option<&str>> {
-        self.types.get(kind).ok_or_else(|| suggest(kind, self.types.keys().map(|known| &**known)))
+    /// The names of all types.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.types.keys().map(|name| &**name)
     }
 }
 
@@ -222,12 +212,6 @@ impl<const W: usize> Default for Registry<W> {
 impl<const W: usize> std::fmt::Debug for Registry<W> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_map().entries(self.types.iter().map(|(name, kind)| (name, kind.stage))).finish()
-    }
-}
-
-impl<const W: usize> Vocabulary for Registry<W> {
-    fn parameters(&self, kind: &str) -> Result<Option<&ParameterType>, Option<&str>> {
-        self.of_type(kind).map(|kind| Some(&kind.parameters))
     }
 }
 

@@ -168,3 +168,32 @@ impl Headers for &[(&str, &str)] {
         own.for_each(|(_, value)| visit(value.as_bytes()));
     }
 }
+
+#[cfg(feature = "http")]
+impl Headers for http::HeaderMap {
+    fn header(&self, name: &str) -> Option<&[u8]> {
+        self.get(name).map(http::HeaderValue::as_bytes)
+    }
+
+    fn all(&self, name: &str, visit: &mut dyn FnMut(&[u8])) {
+        self.get_all(name).iter().for_each(|value| visit(value.as_bytes()));
+    }
+}
+
+#[cfg(all(test, feature = "http"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_map_works_as_it_is() {
+        let mut map = http::HeaderMap::new();
+        map.append("x-key", http::HeaderValue::from_static("1"));
+        map.append("X-Key", http::HeaderValue::from_static("2"));
+        let headers: &dyn Headers = &map;
+        assert_eq!((headers.header("X-KEY"), headers.header("other")), (Some(&b"1"[..]), None));
+        let mut all = Vec::new();
+        headers.all("x-key", &mut |value| all.push(value.to_vec()));
+        assert_eq!(all, [b"1", b"2"]);
+        assert_eq!(headers.header("not a name"), None);
+    }
+}

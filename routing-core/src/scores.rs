@@ -9,14 +9,33 @@ use crate::top_k::{MOST_K, TopK};
 /// Higher is better. Whatever is set is brought into 0..=1; what is not a number ends the decision.
 #[derive(Debug)]
 pub struct Scores<'d, const W: usize = DEFAULT_POD_WORDS> {
-    pub(crate) candidates: PodSet<W>,
-    /// All 0 at first.
-    pub(crate) row: &'d mut [f32],
+    candidates: PodSet<W>,
+    /// Of an earlier scorer until something is set; then 0 where nothing is.
+    row: &'d mut [f32],
     /// Whether anything was set.
-    pub(crate) touched: bool,
+    touched: bool,
 }
 
-impl<const W: usize> Scores<'_, W> {
+impl<'d, const W: usize> Scores<'d, W> {
+    /// A row for these candidates, to be set; what is in it does not count.
+    pub(crate) fn new(candidates: PodSet<W>, row: &'d mut [f32]) -> Self {
+        Self { candidates, row, touched: false }
+    }
+
+    /// The row if anything was set in it. If not it is all 0.
+    pub(crate) fn finish(self) -> Option<&'d [f32]> {
+        self.touched.then_some(self.row)
+    }
+
+    /// Whoever is not set has 0. Seldom the first of many: whoever writes all of the row needs no 0s in it.
+    #[inline]
+    fn begin(&mut self) {
+        if !self.touched {
+            self.row.fill(0.0);
+            self.touched = true;
+        }
+    }
+
     /// Who is to be scored.
     #[must_use]
     pub fn candidates(&self) -> PodSet<W> {
@@ -26,7 +45,7 @@ impl<const W: usize> Scores<'_, W> {
     /// Sets one pod's score; of pods that are no candidates nobody takes notice.
     #[inline]
     pub fn set(&mut self, pod: PodId, score: f32) {
-        self.touched = true;
+        self.begin();
         if let Some(place) = self.row.get_mut(pod.index()) {
             *place = score;
         }
@@ -35,20 +54,27 @@ impl<const W: usize> Scores<'_, W> {
     /// Sets the score of every candidate in a set.
     pub fn set_all(&mut self, pods: PodSet<W>, score: f32) {
         let pods = pods & self.candidates;
-        self.touched = true;
+        self.begin();
         for (word, row) in pods.words().iter().zip(self.row.chunks_mut(64)) {
-            each_four(*word, row.chunks_exact_mut(4), |row, mask| {
-                for (place, mask) in row.iter_mut().zip(mask) {
-                    *place = f32::from_bits(place.to_bits() & !mask | score.to_bits() & mask);
+            // Most sets are of few, such as those who hold a prompt, or of all.
+            if *word == u64::MAX {
+                row.fill(score);
+                continue;
+            }
+            let mut bits = *word;
+            while bits != 0 {
+                if let Some(place) = row.get_mut(bits.trailing_zeros() as usize) {
+                    *place = score;
                 }
-            });
+                bits &= bits - 1;
+            }
         }
     }
 
     /// Scores every candidate by a function.
     #[inline]
     pub fn fill(&mut self, score: impl Fn(PodId) -> f32) {
-        self.touched = true;
+        self.begin();
         let row = &mut *self.row;
         each(self.candidates, |pod| {
             if let Some(place) = row.get_mut(pod.index()) {
@@ -57,10 +83,40 @@ impl<const W: usize> Scores<'_, W> {
         });
     }
 
-    /// The row itself, a number for each pod by its index, as far as there are candidates.
+    /// Scores every pod by its figures, which stand side by side: those of pods 0, 1 and so on. Pods beyond their end have the
+    /// default.
     ///
-    /// For scorers that have their figures side by side: a plain loop over two slices takes a fraction of the time that asking
-    /// pod by pod does. What is written for pods that are no candidates, nobody takes notice of.
+    /// A plain loop over two slices takes a fraction of the time that asking pod by pod does. Pods that are no candidates are
+    /// scored too, and nobody takes notice.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use routing_core::{RoutingContext, PluginError, Scorer, Scores};
+    ///
+    /// struct Spare(Vec<f32>);
+    ///
+    /// impl Scorer for Spare {
+    ///     fn score(&self, _: &RoutingContext<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
+    ///         scores.fill_from(&self.0, |used| 1.0 - used);
+    ///         Ok(())
+    ///     }
+    /// }
+    /// ```
+    #[inline]
+    pub fn fill_from<T: Copy + Default>(&mut self, figures: &[T], score: impl Fn(T) -> f32) {
+        self.touched = true;
+        let (known, unknown) = self.row.split_at_mut(figures.len().min(self.row.len()));
+        known.iter_mut().zip(figures).for_each(|(place, figures)| *place = score(*figures));
+        if !unknown.is_empty() {
+            unknown.fill(score(T::default()));
+        }
+    }
+
+    /// The row itself, a number for each pod by its index, as far as there are candidates; 0 where nothing was set.
+    ///
+    /// For scorers that have their figures side by side and need more than [`fill_from`](Self::fill_from). What is written for
+    /// pods that are no candidates, nobody takes notice of.
     ///
     /// # Examples
     ///
@@ -79,7 +135,7 @@ impl<const W: usize> Scores<'_, W> {
     #[must_use]
     #[inline]
     pub fn row(&mut self) -> &mut [f32] {
-        self.touched = true;
+        self.begin();
         self.row
     }
 }
@@ -257,5 +313,43 @@ impl Ranking {
     #[must_use]
     pub fn picks(&self) -> &[Pick] {
         &self.picks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidates() -> PodSet<1> {
+        [1, 2, 5].map(PodId::new).into_iter().collect()
+    }
+
+    fn row(set: impl FnOnce(&mut Scores<'_, 1>)) -> Option<Vec<f32>> {
+        // What an earlier scorer left.
+        let mut row = [7.0; LANES];
+        let mut scores = Scores::new(candidates(), &mut row);
+        set(&mut scores);
+        scores.finish().map(<[f32]>::to_vec)
+    }
+
+    #[test]
+    fn nothing_of_an_earlier_row_shows() {
+        assert_eq!(row(|_| {}), None);
+        let two = [0.0, 0.0, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0];
+        assert_eq!(row(|scores| scores.set(PodId::new(2), 0.5)), Some(two.to_vec()));
+        assert_eq!(
+            row(|scores| scores.set_all([1, 2].map(PodId::new).into_iter().collect(), 0.5)).unwrap()[..4],
+            [0.0, 0.5, 0.5, 0.0]
+        );
+        assert_eq!(row(|scores| scores.row()[2] = 0.5), Some(two.to_vec()));
+        assert_eq!(row(|scores| scores.fill(|_| 0.5)).unwrap()[..6], [0.0, 0.5, 0.5, 0.0, 0.0, 0.5]);
+    }
+
+    #[test]
+    fn pods_beyond_the_figures_have_the_default() {
+        let scored = row(|scores| scores.fill_from(&[0.25, 0.5, 0.75], |used: f32| 1.0 - used)).unwrap();
+        assert_eq!(scored, [0.75, 0.5, 0.25, 1.0, 1.0, 1.0, 1.0, 1.0]);
+        let many = [0.5; 100];
+        assert_eq!(row(|scores| scores.fill_from(&many, |used: f32| used)), Some(vec![0.5; LANES]));
     }
 }

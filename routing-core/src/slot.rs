@@ -2,7 +2,8 @@
 //!
 //! A slot is a type, so two crates cannot mean different things by one slot. A plugin gets a handle by declaring what
 //! it does ([`Declare`](crate::Declare)); a handle is an index into the workspace of the workflow it was declared in,
-//! and carries that workflow's brand, so that it opens nothing else.
+//! and carries the brand of the plugin that declared it there. A workspace opens to the brand of the plugin that runs, so a
+//! handle that is passed on, to another workflow or to another plugin of its own, opens nothing.
 
 use std::any::{Any, TypeId};
 use std::fmt;
@@ -150,7 +151,8 @@ pub(crate) struct At {
     pub(crate) index: u16,
 }
 
-/// Which build of a workflow handles and workspaces are of.
+/// Which build of a workflow handles and workspaces are of, and which of its plugins: one number, so that one comparison
+/// tells both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Brand(u64);
 
@@ -159,17 +161,25 @@ impl Brand {
     pub(crate) fn next() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         // Relaxed: only the numbers matter, and each is handed out once.
-        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+        Self(NEXT.fetch_add(1, Ordering::Relaxed) << PLUGIN_BITS)
+    }
+
+    /// The brand of a plugin of this build; the build itself is none of them.
+    pub(crate) fn of_plugin(self, number: usize) -> Self {
+        Self(self.0 + 1 + number as u64 % ((1 << PLUGIN_BITS) - 1))
     }
 }
+
+/// Bits for the plugins of a build, 16 million; as many builds as a process makes fit the others.
+const PLUGIN_BITS: u32 = 24;
 
 /// Why a handle opened nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SlotError {
-    /// The handle is of another workflow than the context. A plugin's author kept a handle and gave it to another plugin;
-    /// every build has to declare anew.
-    #[error("the handle of slot `{0}` is of another workflow than this context")]
+    /// The handle is of another plugin, or of another workflow. A plugin's author kept a handle and passed it on; every
+    /// plugin has to declare for itself, and anew in every build.
+    #[error("the handle of slot `{0}` is none that this plugin got in this workflow: let it declare the slot itself")]
     Foreign(&'static str),
     /// Nothing is in the slot. It is the one that is being written, or its writer has not run: a fault of ours, since
     /// that is checked when a workflow is built.
@@ -206,6 +216,8 @@ impl SlotInfo {
 #[derive(Debug)]
 pub(crate) struct Slots {
     pub(crate) brand: Brand,
+    /// The plugin that runs, to whose handles they open.
+    pub(crate) running: Brand,
     values: Vec<Value>,
 }
 
@@ -220,11 +232,12 @@ impl Slots {
     pub(crate) fn new(brand: Brand, infos: &[SlotInfo]) -> Self {
         let value = |info: &SlotInfo| Value { content: (info.make)(), written: false, wanted: info.wanted };
         let values = infos.iter().map(value).collect();
-        Self { brand, values }
+        Self { brand, running: brand, values }
     }
 
     /// Begins a request: nothing is written. The values stay, for their memory.
     pub(crate) fn begin(&mut self) {
+        self.running = self.brand;
         self.values.iter_mut().for_each(|value| value.written = false);
     }
 
@@ -234,13 +247,18 @@ impl Slots {
 
     /// The parts of a slot that somebody declared to read.
     pub(crate) fn wanted<S: Slot>(&self, at: At) -> Result<Parts, SlotError> {
-        let value = self.values.get(usize::from(at.index)).filter(|_| at.brand == self.brand);
+        let value = self.values.get(usize::from(at.index)).filter(|_| at.brand == self.running);
         value.map(|value| value.wanted).ok_or(SlotError::Foreign(S::NAME))
     }
 
     #[inline]
     pub(crate) fn read<S: Slot>(&self, at: At) -> Result<Option<&S::Value>, SlotError> {
-        Reads { brand: self.brand, before: &self.values, after: &[] }.get::<S>(at)
+        Reads { brand: self.running, before: &self.values, after: &[] }.get::<S>(at)
+    }
+
+    /// What is in a slot, for the framework itself: no plugin can pass its place on.
+    pub(crate) fn of_workflow<S: Slot>(&self, at: At) -> Option<&S::Value> {
+        Reads { brand: self.brand, before: &self.values, after: &[] }.get::<S>(at).ok().flatten()
     }
 
     /// A slot to write, and everything else to read.
@@ -248,7 +266,7 @@ impl Slots {
     pub(crate) fn write<S: Slot>(&mut self, at: At) -> Result<(Reads<'_>, &mut S::Value), SlotError> {
         let foreign = SlotError::Foreign(S::NAME);
         let index = usize::from(at.index);
-        if at.brand != self.brand || index >= self.values.len() {
+        if at.brand != self.running || index >= self.values.len() {
             return Err(foreign);
         }
         let (before, rest) = self.values.split_at_mut(index);
@@ -257,7 +275,7 @@ impl Slots {
         if !std::mem::replace(&mut value.written, true) {
             S::clear(content);
         }
-        Ok((Reads { brand: self.brand, before, after }, content))
+        Ok((Reads { brand: self.running, before, after }, content))
     }
 }
 
@@ -274,7 +292,7 @@ impl<'d> Reads<'d> {
     ///
     /// # Errors
     ///
-    /// When the handle is of another workflow, or of the slot that is being written.
+    /// When the handle is of another plugin or workflow, or of the slot that is being written.
     pub fn read<S: Slot>(&self, handle: Read<S>) -> Result<&'d S::Value, SlotError> {
         self.get::<S>(handle.at)?.ok_or(SlotError::Empty(S::NAME))
     }

@@ -23,17 +23,23 @@ pub enum Stage {
     Record,
 }
 
-impl fmt::Display for Stage {
-    /// The word for a plugin of the stage.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Stage {
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
             Self::Condition => "condition",
             Self::Prepare => "preparer",
             Self::Filter => "filter",
             Self::Score => "scorer",
             Self::Pick => "picker",
             Self::Record => "recorder",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Stage {
+    /// The word for a plugin of the stage.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
     }
 }
 

@@ -11,6 +11,7 @@ use crate::fleet::Role;
 use crate::plan::FailurePolicy;
 use crate::plugin::{Condition, Filter, Picker, Preparer, Recorder, Scorer};
 use crate::profile::{Entry, OnEmpty, ProfileBuilder};
+use crate::slot::Brand;
 use crate::stage::{MakePlugin, Stage};
 
 /// A step that is built.
@@ -44,7 +45,23 @@ pub(crate) struct Prepare<const W: usize> {
 
 pub(crate) struct Named<P> {
     pub(crate) name: Arc<str>,
+    /// What its handles open by.
+    pub(crate) brand: Brand,
     pub(crate) plugin: P,
+}
+
+impl<const W: usize> Step<W> {
+    /// The plugin of a brand, if it is one of this step.
+    pub(crate) fn plugin(&self, brand: Brand) -> Option<&Arc<str>> {
+        let Stages { preparers, filters, scorers, picker, recorders } = &self.stages;
+        let mut named = (self.condition.iter().map(|named| (named.brand, &named.name)))
+            .chain(preparers.iter().map(|named| (named.brand, &named.name)))
+            .chain(filters.iter().map(|named| (named.brand, &named.name)))
+            .chain(scorers.iter().map(|named| (named.brand, &named.name)))
+            .chain(picker.iter().map(|named| (named.brand, &named.name)))
+            .chain(recorders.iter().map(|named| (named.brand, &named.name)));
+        named.find(|(own, _)| *own == brand).map(|(_, name)| name)
+    }
 }
 
 /// A step under construction.
@@ -112,44 +129,51 @@ impl<const W: usize> StepBuilder<W> {
         let mut stages = Stages::default();
         let mut weights = Vec::new();
         let first = nodes.len();
-        for Entry { name, kind, make, on_empty, weight } in self.condition.into_iter().chain(self.profile.entries) {
+        let mut counts = [0; 6];
+        for Entry { name, kind, make, on_empty, weight, at: number } in
+            self.condition.into_iter().chain(self.profile.entries)
+        {
             let shared = Arc::clone(&name);
+            let brand = layout.brand.of_plugin(nodes.len());
             let (stage, declared) = match make {
                 MakePlugin::Condition(make) => {
-                    let (plugin, declared) = layout.declare(make);
-                    condition = Some(Named { name, plugin });
+                    let (plugin, declared) = layout.declare(brand, make);
+                    condition = Some(Named { name, brand, plugin });
                     (Stage::Condition, declared)
                 }
                 MakePlugin::Prepare(make) => {
-                    let (plugin, declared) = layout.declare(make);
+                    let (plugin, declared) = layout.declare(brand, make);
                     let slot = |slot: &u16| (*slot, layout.slots[usize::from(*slot)].name);
                     let writes = declared.writes.iter().map(slot).collect();
-                    stages.preparers.push(Named { name, plugin: Prepare { plugin, writes } });
+                    stages.preparers.push(Named { name, brand, plugin: Prepare { plugin, writes } });
                     (Stage::Prepare, declared)
                 }
                 MakePlugin::Filter(make) => {
-                    let (plugin, declared) = layout.declare(make);
-                    stages.filters.push(Named { name, plugin: (on_empty, plugin) });
+                    let (plugin, declared) = layout.declare(brand, make);
+                    stages.filters.push(Named { name, brand, plugin: (on_empty, plugin) });
                     (Stage::Filter, declared)
                 }
                 MakePlugin::Score(make) => {
-                    let (plugin, declared) = layout.declare(make);
+                    let (plugin, declared) = layout.declare(brand, make);
                     weights.push(weight);
-                    stages.scorers.push(Named { name, plugin: (0.0, plugin) });
+                    stages.scorers.push(Named { name, brand, plugin: (0.0, plugin) });
                     (Stage::Score, declared)
                 }
                 MakePlugin::Pick(make) => {
-                    let (plugin, declared) = layout.declare(make);
-                    stages.picker.get_or_insert(Named { name, plugin });
+                    let (plugin, declared) = layout.declare(brand, make);
+                    stages.picker.get_or_insert(Named { name, brand, plugin });
                     (Stage::Pick, declared)
                 }
                 MakePlugin::Record(make) => {
-                    let (plugin, declared) = layout.declare(make);
-                    stages.recorders.push(Named { name, plugin });
+                    let (plugin, declared) = layout.declare(brand, make);
+                    stages.recorders.push(Named { name, brand, plugin });
                     (Stage::Record, declared)
                 }
             };
-            nodes.push(Node { step: at, name: shared, kind, stage, weight, declared });
+            let count = &mut counts[stage as usize];
+            let number = number.unwrap_or(*count);
+            *count += 1;
+            nodes.push(Node { step: at, name: shared, kind, stage, at: number, weight, declared });
         }
         // Stages run one after the other, whatever the order in which their plugins were added.
         nodes[first..].sort_by_key(|node| node.stage);

@@ -1,5 +1,6 @@
 //! Did-you-mean suggestions by edit distance (Damerau-Levenshtein, restricted).
 
+use std::cell::Cell;
 use std::fmt;
 
 use strsim::osa_distance;
@@ -19,6 +20,33 @@ pub fn suggest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> Opti
     // Half of the letters may be wrong, not more.
     (distance <= letters.max(others) / 2).then_some(suggestion)
 }
+
+/// Suggestions for all that is wrong with one document or workflow, with an end to how much is compared for them: each
+/// wrong name is compared with all known ones, so that many of both would take the product.
+#[derive(Debug)]
+pub(crate) struct Suggestions {
+    left: Cell<usize>,
+}
+
+impl Suggestions {
+    pub(crate) fn new() -> Self {
+        Self { left: Cell::new(MOST_COMPARED) }
+    }
+
+    /// The known name nearest to a mistyped one, as long as there is something left to spend.
+    pub(crate) fn nearest<'n>(&self, name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+        let letters = name.len().min(LONGEST) + 1;
+        let affordable = known.take_while(|known| {
+            let left = self.left.get().checked_sub(letters * (known.len().min(LONGEST) + 1));
+            self.left.set(left.unwrap_or_default());
+            left.is_some()
+        });
+        suggest(name, affordable)
+    }
+}
+
+/// Pairs of letters, a few nanoseconds each.
+const MOST_COMPARED: usize = 20_000_000;
 
 /// A suggestion as errors end in it; nothing without one.
 pub(crate) struct DidYouMean<'n>(pub(crate) Option<&'n str>);
@@ -48,6 +76,15 @@ mod tests {
         assert_eq!(suggest("cacheaffinity", known), Some("cache_affinity"));
         assert_eq!(suggest("zz", known), None);
         assert_eq!(suggest("x", []), None);
+    }
+
+    #[test]
+    fn suggestions_end_where_too_much_would_be_compared() {
+        let (suggestions, known) = (Suggestions::new(), vec!["least_load"; 1_000]);
+        let nearest = || suggestions.nearest("leats_load", known.iter().copied());
+        let made = (0..1_000).take_while(|_| nearest().is_some()).count();
+        assert!((50..500).contains(&made), "{made}");
+        assert_eq!(nearest(), None);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use kv_index::{PodId, PodSet};
 
-use crate::scores::{LANES, Totals, each_four};
+use crate::scores::{Totals, each_four};
 
 /// The best of some pods, best first; up to [`MOST_K`].
 pub(crate) struct TopK {
@@ -34,6 +34,7 @@ impl TopK {
                 if key < keys[place] {
                     continue;
                 }
+                best.found = most.min(best.found + 1);
                 while place > 0 && key > keys[place - 1] {
                     keys[place] = keys[place - 1];
                     best.pods[place] = best.pods[place - 1];
@@ -42,7 +43,6 @@ impl TopK {
                 (keys[place], best.pods[place]) = (key, pod);
             }
         }
-        best.found = best.keys.iter().filter(|key| **key != 0).count();
         best
     }
 
@@ -56,12 +56,23 @@ impl TopK {
 #[inline]
 fn reaching(totals: &[f32], bound: f32) -> u64 {
     let mut bits = 0;
-    for (at, totals) in totals.chunks_exact(LANES).enumerate() {
-        let byte = totals.iter().enumerate().fold(0u8, |byte, (lane, total)| byte | u8::from(*total >= bound) << lane);
-        bits |= u64::from(byte) << (at * LANES);
+    for (at, totals) in totals.chunks(BITS.len()).enumerate() {
+        // Each keeps or drops a bit of its own, and all are joined in the end: vectors do that, but no shifts by lane.
+        let kept = totals.iter().zip(&BITS).map(|(total, bit)| if *total >= bound { *bit } else { 0 });
+        bits |= u64::from(kept.fold(0, std::ops::BitOr::bitor)) << (at * BITS.len());
     }
     bits
 }
+
+/// A bit for each of some totals.
+const BITS: [u32; 32] = {
+    let (mut bits, mut at) = ([0; 32], 0);
+    while at < bits.len() {
+        bits[at] = 1 << at;
+        at += 1;
+    }
+    bits
+};
 
 /// A total that at least `most` of the pods reach, if there are as many, and that nobody misses if there are fewer.
 ///
@@ -71,25 +82,36 @@ fn bound<const W: usize>(totals: &[f32], pods: &PodSet<W>, most: usize) -> f32 {
     let mut heaps = [0.0f32; MOST_K];
     for (word, row) in pods.words().iter().zip(totals.chunks(64)) {
         if *word == u64::MAX {
-            row.chunks_exact(MOST_K)
-                .for_each(|row| heaps.iter_mut().zip(row).for_each(|(best, total)| raise(best, *total)));
+            // In eights, of which the compiler makes two vectors.
+            for eight in row.chunks_exact(2 * MOST_K).filter_map(<[f32]>::first_chunk::<{ 2 * MOST_K }>) {
+                for (lane, best) in heaps.iter_mut().enumerate() {
+                    *best = higher(higher(eight[lane], eight[lane + MOST_K]), *best);
+                }
+            }
             continue;
         }
         each_four(*word, row.chunks_exact(MOST_K), |row, mask| {
             for ((best, total), mask) in heaps.iter_mut().zip(row).zip(mask) {
                 // Totals are not below 0, which is what the others count for.
-                raise(best, f32::from_bits(total.to_bits() & mask));
+                *best = higher(f32::from_bits(total.to_bits() & mask), *best);
             }
         });
     }
-    // Of the best, the highest that enough of them reach.
-    let reached = |best: f32| heaps.iter().map(|other| usize::from(*other >= best)).sum::<usize>();
-    heaps.into_iter().fold(0.0, |bound, best| if best > bound && reached(best) >= most { best } else { bound })
+    // The best of the heaps, best first: a sorting network.
+    for (above, below) in [(0, 1), (2, 3), (0, 2), (1, 3), (1, 2)] {
+        (heaps[above], heaps[below]) = (higher(heaps[above], heaps[below]), lower(heaps[above], heaps[below]));
+    }
+    heaps[most - 1]
 }
 
 #[inline]
-fn raise(best: &mut f32, total: f32) {
-    *best = if total > *best { total } else { *best };
+fn higher(a: f32, b: f32) -> f32 {
+    if a > b { a } else { b }
+}
+
+#[inline]
+fn lower(a: f32, b: f32) -> f32 {
+    if a < b { a } else { b }
 }
 
 /// Pods found in one pass: as many as most lists are long, and as a vector has lanes.

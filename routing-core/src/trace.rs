@@ -84,8 +84,10 @@ impl<const W: usize> Trace<W> {
         self.last(|step| step.filters.push(FilterTrace { filter: Arc::clone(filter), removed, passed_over }));
     }
 
-    pub(crate) fn scored(&mut self, scorer: &Arc<str>, weight: f32, candidates: PodSet<W>, row: &[f32]) {
-        let scores = candidates.iter().map(|pod| (pod, row[pod.index()].clamp(0.0, 1.0))).collect();
+    /// A scorer's row, if it set anything.
+    pub(crate) fn scored(&mut self, scorer: &Arc<str>, weight: f32, candidates: PodSet<W>, row: Option<&[f32]>) {
+        let score = |pod: PodId| row.map_or(0.0, |row| row[pod.index()].clamp(0.0, 1.0));
+        let scores = candidates.iter().map(|pod| (pod, score(pod))).collect();
         self.last(|step| step.scorers.push(ScorerTrace { scorer: Arc::clone(scorer), weight, scores }));
     }
 

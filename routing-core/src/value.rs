@@ -3,14 +3,13 @@
 //! It holds what YAML, JSON and TOML have in common, so that a document read from one can be written in another.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::fmt;
 
-use serde::de::value::{SeqDeserializer, StrDeserializer};
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-use crate::parameters::{Entries, Names, ParameterError, Visited, hand_over};
+use crate::parameters::{Entries, Names, Refusal, Variant, Visited, hand_over};
+use crate::path::Segment;
 
 /// A value of a document: of a parameter, or of a schema.
 ///
@@ -86,31 +85,47 @@ impl Serialize for Value {
     }
 }
 
+/// How deep values may be nested in each other: more than any plugin takes, and little enough for every stack.
+pub(crate) const MOST_NESTING: usize = 64;
+
 impl<'de> Deserialize<'de> for Value {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(AnyValue(Ok::<_, Infallible>))
+        AnyValue { depth: 0 }.deserialize(deserializer)
     }
 }
 
-/// Takes any value and hands it on while the format still stands at it, so that a refusal is placed there.
-pub(crate) struct AnyValue<F>(pub(crate) F);
-
-impl<R: fmt::Display, F: FnOnce(Value) -> Result<Value, R>> AnyValue<F> {
-    fn hand_on<E: Error>(self, value: impl Into<Value>) -> Result<Value, E> {
-        (self.0)(value.into()).map_err(E::custom)
-    }
-}
-
-/// Methods of a visitor that hand on what they are given.
-macro_rules! hand_on {
-    ($($visit:ident($($value:ident: $type:ty)?) => $given:expr;)*) => {$(
-        fn $visit<E: Error>(self, $($value: $type)?) -> Result<Value, E> {
-            self.hand_on($given)
+impl fmt::Display for Value {
+    /// What kind of value it is, and which if it is small.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Null => f.write_str("nothing"),
+            Self::Bool(value) => write!(f, "`{value}`"),
+            Self::Integer(value) => write!(f, "the number `{value}`"),
+            Self::Unsigned(value) => write!(f, "the number `{value}`"),
+            Self::Float(value) => write!(f, "the number `{value}`"),
+            Self::Text(value) => write!(f, "the text `{value}`"),
+            Self::List(_) => f.write_str("a list"),
+            Self::Map(_) => f.write_str("a map"),
         }
-    )*};
+    }
 }
 
-impl<'de, R: fmt::Display, F: FnOnce(Value) -> Result<Value, R>> DeserializeSeed<'de> for AnyValue<F> {
+/// Takes any value.
+#[derive(Clone, Copy)]
+struct AnyValue {
+    depth: usize,
+}
+
+impl AnyValue {
+    fn deeper<E: Error>(self) -> Result<Self, E> {
+        if self.depth >= MOST_NESTING {
+            return Err(E::custom(format_args!("nested more than {MOST_NESTING} levels deep")));
+        }
+        Ok(Self { depth: self.depth + 1 })
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for AnyValue {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -118,14 +133,23 @@ impl<'de, R: fmt::Display, F: FnOnce(Value) -> Result<Value, R>> DeserializeSeed
     }
 }
 
-impl<'de, R: fmt::Display, F: FnOnce(Value) -> Result<Value, R>> Visitor<'de> for AnyValue<F> {
+/// Methods of a visitor that keep what they are given.
+macro_rules! keep {
+    ($($visit:ident($($value:ident: $type:ty)?) => $given:expr;)*) => {$(
+        fn $visit<E: Error>(self, $($value: $type)?) -> Result<Value, E> {
+            Ok(Value::from($given))
+        }
+    )*};
+}
+
+impl<'de> Visitor<'de> for AnyValue {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a value")
     }
 
-    hand_on! {
+    keep! {
         visit_unit() => Value::Null;
         visit_none() => Value::Null;
         visit_bool(value: bool) => value;
@@ -143,34 +167,35 @@ impl<'de, R: fmt::Display, F: FnOnce(Value) -> Result<Value, R>> Visitor<'de> fo
         if !value.is_finite() {
             return Err(E::custom(format_args!("`{value}` is no finite number: give one, or leave it out")));
         }
-        self.hand_on(value)
+        Ok(Value::Float(value))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
-        let mut values = Vec::new();
-        while let Some(value) = seq.next_element()? {
+        let (inside, mut values) = (self.deeper()?, Vec::new());
+        while let Some(value) = seq.next_element_seed(inside)? {
             values.push(value);
         }
-        self.hand_on(Value::List(values))
+        Ok(Value::List(values))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
-        let mut values = BTreeMap::new();
-        while let Some((key, value)) = map.next_entry::<String, Value>()? {
+        let (inside, mut values) = (self.deeper()?, BTreeMap::new());
+        while let Some(key) = map.next_key::<String>()? {
+            let value = map.next_value_seed(inside)?;
             if values.contains_key(&key) {
                 return Err(A::Error::custom(format_args!("`{key}` is given twice")));
             }
             values.insert(key, value);
         }
-        self.hand_on(Value::Map(values))
+        Ok(Value::Map(values))
     }
 }
 
 /// The other way: a plugin's own type is made of a value.
 impl<'de> Deserializer<'de> for &'de Value {
-    type Error = ParameterError;
+    type Error = Refusal;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Visited<'de, V, ParameterError> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Visited<'de, V, Refusal> {
         match self {
             Value::Null => visitor.visit_unit(),
             Value::Bool(value) => visitor.visit_bool(*value),
@@ -178,12 +203,12 @@ impl<'de> Deserializer<'de> for &'de Value {
             Value::Unsigned(value) => visitor.visit_u64(*value),
             Value::Float(value) => visitor.visit_f64(*value),
             Value::Text(value) => visitor.visit_borrowed_str(value),
-            Value::List(values) => SeqDeserializer::new(values.iter()).deserialize_any(visitor),
+            Value::List(values) => visitor.visit_seq(Elements { rest: values.iter().enumerate() }),
             Value::Map(values) => entries(values).deserialize_any(visitor),
         }
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Visited<'de, V, ParameterError> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Visited<'de, V, Refusal> {
         match self {
             Value::Null => visitor.visit_none(),
             value => visitor.visit_some(value),
@@ -194,14 +219,26 @@ impl<'de> Deserializer<'de> for &'de Value {
         deserialize_newtype_struct(self, &'static str) => visit_newtype_struct(self);
     }
 
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        fields: Names,
+        visitor: V,
+    ) -> Visited<'de, V, Refusal> {
+        match self {
+            Value::Map(values) => entries(values).deserialize_struct(name, fields, visitor),
+            other => other.deserialize_any(visitor),
+        }
+    }
+
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         name: &'static str,
         variants: Names,
         visitor: V,
-    ) -> Visited<'de, V, ParameterError> {
+    ) -> Visited<'de, V, Refusal> {
         match self {
-            Value::Text(variant) => visitor.visit_enum(StrDeserializer::new(variant)),
+            Value::Text(name) => visitor.visit_enum(Variant { name, value: None }),
             Value::Map(values) => entries(values).deserialize_enum(name, variants, visitor),
             other => other.deserialize_any(visitor),
         }
@@ -209,15 +246,29 @@ impl<'de> Deserializer<'de> for &'de Value {
 
     serde::forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple
-        tuple_struct map struct identifier ignored_any
+        tuple_struct map identifier ignored_any
     }
 }
 
-impl<'de> IntoDeserializer<'de, ParameterError> for &'de Value {
+impl<'de> IntoDeserializer<'de, Refusal> for &'de Value {
     type Deserializer = Self;
 
     fn into_deserializer(self) -> Self {
         self
+    }
+}
+
+/// The elements of a list, each refused by its number.
+struct Elements<'v> {
+    rest: std::iter::Enumerate<std::slice::Iter<'v, Value>>,
+}
+
+impl<'de> SeqAccess<'de> for Elements<'de> {
+    type Error = Refusal;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Refusal> {
+        let Some((at, value)) = self.rest.next() else { return Ok(None) };
+        seed.deserialize(value).map(Some).map_err(|error| error.inside(Segment::Element(at)))
     }
 }
 
@@ -238,19 +289,19 @@ mod tests {
         Box { width: u8 },
     }
 
-    fn read(json: &str) -> Result<Shape, ParameterError> {
+    fn read(json: &str) -> Result<Shape, Refusal> {
         let value: Value = serde_json::from_str(json).expect("valid JSON");
         Shape::deserialize(&value)
     }
 
     #[test]
     fn types_of_every_kind_are_made_of_values() {
-        assert_eq!(read("\"point\""), Ok(Shape::Point));
-        assert_eq!(read(r#"{"circle": 2}"#), Ok(Shape::Circle(2.0)));
-        assert_eq!(read(r#"{"box": {"width": 3}}"#), Ok(Shape::Box { width: 3 }));
+        assert_eq!(read("\"point\"").ok(), Some(Shape::Point));
+        assert_eq!(read(r#"{"circle": 2}"#).ok(), Some(Shape::Circle(2.0)));
+        assert_eq!(read(r#"{"box": {"width": 3}}"#).ok(), Some(Shape::Box { width: 3 }));
         assert!(read(r#"{"box": {"width": 300}}"#).is_err());
         let nested: Value = serde_json::from_str("[null, 1, [true]]").expect("valid JSON");
-        assert_eq!(<(Option<u8>, u8, Vec<bool>)>::deserialize(&nested), Ok((None, 1, vec![true])));
+        assert_eq!(<(Option<u8>, u8, Vec<bool>)>::deserialize(&nested).ok(), Some((None, 1, vec![true])));
     }
 
     #[test]

@@ -1,13 +1,16 @@
 //! A workflow: selectors composed into steps over one context, validated together before it runs.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
 use kv_index::DEFAULT_POD_WORDS;
 
-use crate::check;
+use crate::check::{self, Sited};
 use crate::declare::Layout;
-use crate::fault::{BuildError, Warning};
+use crate::fault::{BuildError, Fault, Warning};
+use crate::fleet::Role;
+use crate::path::Path;
 use crate::selector::Selector;
 use crate::step::{Step, StepBuilder};
 use crate::workspace::Workspace;
@@ -18,6 +21,8 @@ pub struct Workflow<const W: usize = DEFAULT_POD_WORDS> {
     /// In the order they are decided.
     pub(crate) steps: Vec<Step<W>>,
     pub(crate) warnings: Vec<Warning>,
+    /// As many as warnings.
+    pub(crate) warned: Vec<Path>,
     /// What it was built from, if it was a document.
     #[cfg(feature = "serde")]
     pub(crate) document: Option<Arc<crate::document::Document>>,
@@ -30,9 +35,19 @@ impl<const W: usize> Workflow<W> {
         &self.warnings
     }
 
+    /// The same, each with where it is: in the document, if it was built from one, such as `workflow.steps[0].role`.
+    pub fn placed_warnings(&self) -> impl Iterator<Item = (&Path, &Warning)> {
+        self.warned.iter().zip(&self.warnings)
+    }
+
     /// The steps, in the order they are decided.
     pub fn steps(&self) -> impl Iterator<Item = &str> {
         self.steps.iter().map(|step| &*step.name)
+    }
+
+    /// The steps with their roles, in the same order: for executors to check that they can carry them out.
+    pub fn roles(&self) -> impl Iterator<Item = (&str, Role)> {
+        self.steps.iter().map(|step| (&*step.name, step.role))
     }
 
     /// Buffers for decisions of this workflow. Keep one for each thread, or a pool of them.
@@ -113,23 +128,48 @@ impl<const W: usize> WorkflowBuilder<W> {
     ///
     /// With every fault there is.
     pub fn build(self) -> Result<Workflow<W>, BuildError> {
+        let (mut workflow, warnings) = self.assemble()?;
+        for (site, warning) in warnings {
+            workflow.warned.push(site.path());
+            workflow.warnings.push(warning);
+        }
+        Ok(workflow)
+    }
+
+    /// As [`build`](Self::build), and what works but was hardly meant is a fault too.
+    ///
+    /// # Errors
+    ///
+    /// With every fault there is, or else with every warning.
+    pub fn build_strict(self) -> Result<Workflow<W>, BuildError> {
+        let (workflow, warnings) = self.assemble()?;
+        if warnings.is_empty() {
+            return Ok(workflow);
+        }
+        Err(BuildError::new(warnings.into_iter().map(|(site, warning)| (site, Fault::Warning(warning))).collect()))
+    }
+
+    /// The workflow, and what it is to be warned of.
+    pub(crate) fn assemble(self) -> Result<(Workflow<W>, Sited<Warning>), BuildError> {
         let names: Vec<Arc<str>> = self.steps.iter().map(|step| Arc::clone(&step.name)).collect();
         let executed = self.executed.unwrap_or_else(|| names.clone());
         let out_of_order = check::execution_order(&names, &executed);
-        let (mut layout, mut nodes) = (Layout::new(names), Vec::new());
+        let (mut layout, mut nodes) = (Layout::new(&names), Vec::new());
         let steps = self.steps.into_iter().enumerate();
         let mut steps: Vec<_> = steps.map(|(at, step)| step.assemble(at, &mut layout, &mut nodes)).collect();
-        let warnings = check::validate(&mut layout, &steps, &nodes, out_of_order)?;
+        let orders: HashMap<&Arc<str>, usize> = executed.iter().enumerate().map(|(at, name)| (name, at)).collect();
         for step in &mut steps {
-            let order = executed.iter().position(|name| *name == step.name);
-            step.order = order.unwrap_or_default() as u16;
+            step.order = orders.get(&step.name).copied().unwrap_or_default() as u16;
         }
-        Ok(Workflow {
+        let warnings = check::validate(&mut layout, &steps, &nodes, out_of_order)?;
+        let workflow = Workflow {
             layout,
             steps,
-            warnings,
+            warnings: Vec::new(),
+            warned: Vec::new(),
             #[cfg(feature = "serde")]
             document: None,
-        })
+        };
+        Ok((workflow, warnings))
     }
 }

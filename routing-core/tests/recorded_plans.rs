@@ -21,13 +21,12 @@ use routing_core::batch::{
 const BLOCK: u32 = 16;
 
 /// Costs of no device in particular.
-const COSTS: BatchCosts = BatchCosts {
-    prompt_token: 30.0e-6,
-    attended_pair: 9.0e-10,
-    step: 15.0e-3,
-    output_token: 50.0e-6,
-    context_token: 3.0e-7,
-};
+const COSTS: BatchCosts = BatchCosts::ZERO
+    .prompt_token(30.0e-6)
+    .attended_pair(9.0e-10)
+    .step(15.0e-3)
+    .output_token(50.0e-6)
+    .context_token(3.0e-7);
 
 /// By remainder: what is recorded was drawn so.
 fn below(rng: &mut SplitMix64, bound: u64) -> u64 {
@@ -162,14 +161,12 @@ fn plan(case: &Case) -> BatchPlan {
             index.apply(pod, EventSemantics::Membership, &Event::Stored(Stored::prompt(held))).expect("it is alive");
         }
     }
-    let config = BatchConfig {
-        block_tokens: NonZeroU32::new(BLOCK).expect("not zero"),
-        costs: COSTS,
-        most_imbalance: 0.02,
-        step_tokens: NonZeroU32::new(512).expect("not zero"),
-        most_running: 32,
-        mixing: case.mixing,
-    };
+    let config = BatchConfig::new(COSTS)
+        .block_tokens(NonZeroU32::new(BLOCK).expect("not zero"))
+        .most_imbalance(0.02)
+        .step_tokens(NonZeroU32::new(512).expect("not zero"))
+        .most_running(32)
+        .mixing(case.mixing);
     let held: &mut dyn CachedPrefixes = if case.warm { &mut IndexedCaches::new(&index) } else { &mut ColdCaches };
     BatchPlanner::new(config).plan(&requests, &pods, held).expect("nothing is wrong")
 }

@@ -171,6 +171,28 @@ fn three_steps_share_one_context_and_are_executed_in_an_order_of_their_own() {
     assert_eq!(plan.fleet(), 3);
 }
 
+#[test]
+fn a_pod_that_only_encodes_is_offered_to_encode_steps_alone() {
+    let index: Index = Index::new(kv_index::Config::default());
+    let info = |name: &str, role| PodInfo::new(index.join(name).unwrap(), name).role(role);
+    let fleet: Fleet = Fleet::new(1, [info("e", Role::Encode), info("b", Role::Both)]);
+    let build = |role| {
+        // No filter by role: warned of, and no reason to send an encoder a prompt.
+        let step =
+            StepBuilder::new("serve", profile().scorer("by", 1.0, |_: &mut Declare<'_>| By(|pod| 1.0 - pod as f32)));
+        <WorkflowBuilder>::new().step(step.role(role)).build().unwrap()
+    };
+    for role in [Role::Both, Role::Prefill, Role::Decode] {
+        let workflow = build(role);
+        assert_eq!(workflow.roles().collect::<Vec<_>>(), [("serve", role)]);
+        assert_eq!(pods(&decide(&workflow, &request(), &fleet).unwrap(), "serve"), [1], "{role:?}");
+    }
+    assert_eq!(pods(&decide(&build(Role::Encode), &request(), &fleet).unwrap(), "serve")[0], 0);
+    let encoders: Fleet = Fleet::new(2, [info("f", Role::Encode)]);
+    let none = decide(&build(Role::Both), &request(), &encoders);
+    assert!(matches!(none, Err(DecideError::NoneOffered { .. })), "{none:?}");
+}
+
 struct Peek(Read<Number>);
 
 impl Scorer for Peek {

@@ -15,12 +15,14 @@ pub struct AttemptId(pub(crate) u32);
 
 /// A timer of a dispatch. Setting it again moves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[expect(clippy::exhaustive_enums, reason = "the two timers of a dispatch: complete by nature")]
+#[expect(clippy::exhaustive_enums, reason = "the timers of a dispatch: complete by nature")]
 pub enum TimerId {
     /// An attempt's timeout: to its first byte, then between its chunks.
     Attempt(AttemptId),
-    /// The deadline of the whole dispatch.
+    /// The total bound of the whole dispatch.
     Deadline,
+    /// The end of a pause, after which a request that could not be sent is sent again.
+    Pause,
 }
 
 /// What happened.
@@ -35,6 +37,8 @@ pub enum Input {
     End(AttemptId, Option<HeaderMap>),
     /// An attempt failed: no connection, or it broke.
     Failed(AttemptId, Failure),
+    /// A pod's circuit breaker refused an attempt, and would not before this time has passed.
+    Refused(AttemptId, Duration),
     /// A timer fired.
     Expired(TimerId),
     /// The client disconnected.
@@ -49,7 +53,8 @@ impl Input {
     /// The attempt that it is about.
     pub(crate) fn attempt(&self) -> Option<AttemptId> {
         match self {
-            Self::Head(id, _) | Self::Chunk(id, _) | Self::End(id, _) | Self::Failed(id, _) => Some(*id),
+            Self::Head(id, _) | Self::Chunk(id, _) | Self::End(id, _) => Some(*id),
+            Self::Failed(id, _) | Self::Refused(id, _) => Some(*id),
             Self::Expired(TimerId::Attempt(id)) => Some(*id),
             _ => None,
         }
@@ -70,6 +75,9 @@ pub enum Action {
         step: usize,
         /// The request.
         request: Request<Bytes>,
+        /// Whether it goes past the pod's circuit breaker: no other pod is left, and the breaker's word is worth less than an
+        /// answer.
+        forced: bool,
     },
     /// Abandon an attempt.
     Cancel(AttemptId),
@@ -81,6 +89,8 @@ pub enum Action {
     Release(AttemptId),
     /// A sample for the pod's circuit breaker, at most one for each pod. It may follow the attempt's release.
     Sample(AttemptId, Pod, BreakerSample),
+    /// Take a pod's sample back: others failed the request too and none served it, so that it may be the request's own fault.
+    Exonerate(AttemptId, Pod),
     /// Set a timer.
     SetTimer(TimerId, Instant),
     /// Make a new plan that excludes these pods, and respond with [`Input::Replanned`].
@@ -108,4 +118,6 @@ pub enum BreakerSample {
     Success(Option<Duration>),
     /// It failed.
     Failure(Failure),
+    /// It pushed back (429, 503), and says for how long, if it does.
+    Overloaded(Option<Duration>),
 }

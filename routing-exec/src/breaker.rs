@@ -1,48 +1,29 @@
 //! Circuit breakers: closed, open and half-open, one for each pod.
 
+mod change;
+mod config;
+mod failure_rate;
+mod mean_first_byte;
+mod permit;
 mod state;
+mod status;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use routing_core::{DEFAULT_POD_WORDS, OpenBreakers, Pod, PodId, PodSet};
 
+use self::change::Observer;
+pub use self::change::{BreakerCause, BreakerChange};
+pub use self::config::BreakerConfig;
+use self::failure_rate::FailureRate;
+use self::mean_first_byte::MeanFirstByte;
+pub use self::permit::{Admission, Permit};
 use self::state::State;
+pub use self::status::{BreakerState, BreakerStatus, BreakersId};
 use crate::action::BreakerSample;
-
-/// Configuration of circuit breakers.
-#[derive(Clone, Debug, PartialEq)]
-#[expect(clippy::exhaustive_structs, reason = "settings that a host fills in by name")]
-pub struct BreakerConfig {
-    /// Consecutive failures that open a breaker; at least one.
-    pub failure_threshold: u32,
-    /// How long a breaker stays open. Each time in a row doubles it, up to eightfold.
-    pub open_duration: Duration,
-    /// Concurrent probes of a half-open breaker; at least one.
-    pub max_probes: u32,
-    /// Consecutive successful probes that close a half-open breaker; at least one.
-    pub success_threshold: u32,
-    /// A time to first byte of so many times the fleet's mean is a failure; `None` switches that off.
-    pub slow_factor: Option<f64>,
-    /// No time to first byte below this is slow.
-    pub slow_floor: Duration,
-}
-
-impl Default for BreakerConfig {
-    /// Five failures, 10 s open, one probe, two successes; slow is ten times the mean and above 5 s.
-    fn default() -> Self {
-        let (open_duration, slow_floor) = (Duration::from_secs(10), Duration::from_secs(5));
-        Self {
-            failure_threshold: 5,
-            open_duration,
-            max_probes: 1,
-            success_threshold: 2,
-            slow_factor: Some(10.0),
-            slow_floor,
-        }
-    }
-}
 
 /// The circuit breakers of all pods.
 ///
@@ -50,12 +31,14 @@ impl Default for BreakerConfig {
 /// a breaker once a request, and never with a client's error.
 #[derive(Debug)]
 pub struct Breakers<const W: usize = DEFAULT_POD_WORDS> {
-    config: BreakerConfig,
+    config: RwLock<BreakerConfig>,
     open_breakers: Arc<OpenBreakers<W>>,
     pods: Box<[Mutex<Breaker>]>,
     fleet: Mutex<MeanFirstByte>,
     /// When the next open breaker becomes half-open.
     due: Mutex<Option<Instant>>,
+    fleet_size: AtomicUsize,
+    observer: Observer,
 }
 
 #[derive(Debug, Default)]
@@ -64,71 +47,227 @@ struct Breaker {
     state: State,
     /// Incremented at every transition: permits and samples of an earlier epoch have no effect.
     epoch: u64,
+    /// When the first failure came after which there was no success.
+    failing_since: Option<Instant>,
+    /// Requests that were admitted, which numbers them.
+    admitted: u64,
+    /// The failures that count since the last success, by the numbers of their requests.
+    counted: Vec<u64>,
+    /// Push-backs in a row.
+    pushbacks: u32,
+    rate: FailureRate,
 }
 
-/// The fleet's mean time to first byte, exponentially smoothed.
-#[derive(Debug, Default)]
-struct MeanFirstByte {
-    mean: f64,
-    samples: u32,
-}
+/// Failures in a row that can be taken back.
+const MAX_COUNTED: usize = 64;
 
-impl MeanFirstByte {
-    /// Adds a sample; the mean before it in seconds, once there are enough.
-    fn add(&mut self, first_byte: Duration) -> Option<f64> {
-        let mean = (self.samples >= MIN_SAMPLES).then_some(self.mean);
-        let share = 1.0 / f64::from(self.samples.min(SMOOTHING) + 1);
-        self.mean += (first_byte.as_secs_f64() - self.mean) * share;
-        self.samples = self.samples.saturating_add(1);
-        mean
+impl Breaker {
+    fn status(&self) -> BreakerStatus {
+        BreakerStatus::of(&self.state, self.failing_since)
+    }
+
+    fn admission(&mut self, pod: Pod) -> Admission {
+        self.admitted += 1;
+        Admission { pod, epoch: self.epoch, number: self.admitted }
+    }
+
+    /// The state after a success or a failure.
+    fn sampled(&mut self, is_success: bool, config: &BreakerConfig, now: Instant) -> State {
+        self.rate.add(!is_success, config);
+        if is_success {
+            self.pushbacks = 0;
+        }
+        let state = self.state.sampled(is_success, config, now);
+        let is_closed = matches!(state, State::Closed { .. });
+        if is_closed && !is_success && self.rate.exceeds(config) { State::opened(0, config, now) } else { state }
+    }
+
+    /// The state after a push-back that asks to be left alone for some time.
+    fn cooled(&mut self, asked: Option<Duration>, config: &BreakerConfig, now: Instant) -> State {
+        let least = asked.unwrap_or_default().max(config.cool_duration);
+        let cool_for = least.saturating_mul(1 << self.pushbacks.min(5)).min(config.max_cool_duration);
+        self.pushbacks = self.pushbacks.saturating_add(1);
+        let until = now.checked_add(cool_for).unwrap_or(now);
+        match self.state {
+            // It was broken before it was full, and is still to be probed.
+            State::Open { until: open, times } => State::Open { until: until.max(open), times },
+            State::HalfOpen { times, .. } => State::Open { until, times },
+            State::Closed { failures } | State::Cooling { failures, .. } => State::Cooling { until, failures },
+        }
     }
 }
-
-/// Samples before anything is slow.
-const MIN_SAMPLES: u32 = 50;
-/// Samples that the mean is smoothed over.
-const SMOOTHING: u32 = 200;
 
 impl<const W: usize> Breakers<W> {
     /// Closed breakers, which publish in `open_breakers`.
     #[must_use]
     pub fn new(config: BreakerConfig, open_breakers: Arc<OpenBreakers<W>>) -> Self {
         let pods = (0..PodSet::<W>::CAPACITY).map(|_| Mutex::default()).collect();
-        Self { config, open_breakers, pods, fleet: Mutex::default(), due: Mutex::new(None) }
+        let fleet_size = AtomicUsize::new(usize::MAX);
+        Self {
+            config: RwLock::new(config),
+            open_breakers,
+            pods,
+            fleet: Mutex::default(),
+            due: Mutex::new(None),
+            fleet_size,
+            observer: Observer::default(),
+        }
+    }
+
+    /// Which they are.
+    #[must_use]
+    pub fn id(&self) -> BreakersId {
+        BreakersId(self.pods.as_ptr().addr())
+    }
+
+    /// How they are configured.
+    #[must_use]
+    pub fn config(&self) -> BreakerConfig {
+        self.config.read().clone()
+    }
+
+    /// Configures them otherwise, from the next sample on: those that are open stay so for the time they were given.
+    pub fn set_config(&self, config: BreakerConfig) {
+        *self.config.write() = config;
+    }
+
+    /// Tells a function of every change of a breaker's state from now on, for logs. Only once: false if there is one already.
+    pub fn on_change(&self, tell: impl Fn(&BreakerChange) + Send + Sync + 'static) -> bool {
+        self.observer.set(tell)
+    }
+
+    /// Says how many pods there are, for [`BreakerConfig::max_open_share`].
+    pub fn set_fleet_size(&self, pods: usize) {
+        // Relaxed: a number that stands for itself.
+        self.fleet_size.store(pods, Ordering::Relaxed);
     }
 
     /// Admits a request to a pod; the permit is kept until the request is over.
     pub fn admit(self: &Arc<Self>, pod: Pod, now: Instant) -> Option<Permit<W>> {
-        let admission = self.with(pod, |breaker, config| {
+        let admission = self.with(pod, time_up, |breaker, config| {
             let is_admitted = breaker.state.admit(config, now);
-            is_admitted.then(|| (Admission { pod, epoch: breaker.epoch }, breaker.state.is_half_open()))
+            is_admitted.then(|| (breaker.admission(pod), breaker.state.is_half_open()))
         });
         let (admission, is_probe) = admission??;
         Some(Permit { breakers: Arc::clone(self), admission, is_probe })
     }
 
+    /// Admits a request to a pod whatever its breaker says, for want of another pod. `None` if it was replaced.
+    pub fn admit_forced(self: &Arc<Self>, pod: Pod, now: Instant) -> Option<Permit<W>> {
+        let admission = self.with(pod, time_up, |breaker, _| {
+            breaker.state.tick(now);
+            breaker.admission(pod)
+        })?;
+        Some(Permit { breakers: Arc::clone(self), admission, is_probe: false })
+    }
+
     /// Records a sample of a pod. It is ignored if the pod was replaced since, or if the request was admitted before the breaker's
     /// last transition: it shows nothing of the pod's present state.
+    /// So is a want of this process's own: it is no pod's failure.
     pub fn record(&self, admission: Admission, sample: &BreakerSample, now: Instant) {
         let is_failure = match sample {
+            BreakerSample::Failure(failure) if failure.is_local() => return,
             BreakerSample::Success(first_byte) => first_byte.is_some_and(|first_byte| self.is_slow(first_byte)),
-            BreakerSample::Failure(_) => true,
+            BreakerSample::Failure(_) | BreakerSample::Overloaded(_) => true,
         };
-        self.with(admission.pod, |breaker, config| {
-            if breaker.epoch == admission.epoch {
+        let may_open = self.may_open(admission.pod.id());
+        self.with(
+            admission.pod,
+            || BreakerCause::of(sample, is_failure),
+            |breaker, config| {
+                if breaker.epoch != admission.epoch {
+                    return;
+                }
+                match sample {
+                    BreakerSample::Failure(_) if breaker.counted.len() < MAX_COUNTED => {
+                        breaker.counted.push(admission.number);
+                    }
+                    BreakerSample::Success(_) => breaker.counted.clear(),
+                    _ => {}
+                }
                 let before = breaker.state;
-                breaker.state = before.sampled(!is_failure, config, now);
-                breaker.epoch += u64::from(!before.is_like(&breaker.state));
-            }
-        });
+                let after = match sample {
+                    BreakerSample::Overloaded(asked) => breaker.cooled(*asked, config, now),
+                    _ => breaker.sampled(!is_failure, config, now),
+                };
+                if may_open || after.open_until().is_none() || before.open_until().is_some() {
+                    breaker.state = after;
+                }
+                let is_changed = !before.is_like(&breaker.state);
+                breaker.epoch += u64::from(is_changed);
+                // A pod that was full for a while has failed as often as before.
+                if is_changed && (before.failures().is_none() || breaker.state.failures().is_none()) {
+                    breaker.rate = FailureRate::default();
+                }
+                breaker.failing_since = is_failure.then(|| breaker.failing_since.unwrap_or(now));
+            },
+        );
+    }
+
+    /// Takes the failure of an admission back: other pods failed the same request, and none served it. A breaker that it
+    /// opened is as it was before.
+    pub fn exonerate(&self, admission: Admission) {
+        self.with(
+            admission.pod,
+            || BreakerCause::Exonerated,
+            |breaker, config| {
+                // One that came after the breaker opened has not counted.
+                let Some(at) = breaker.counted.iter().position(|number| *number == admission.number) else { return };
+                breaker.counted.swap_remove(at);
+                let state = breaker.state.taken_back(config);
+                // Failures outlast a push-back, which is another epoch.
+                if breaker.state.failures().is_some() {
+                    breaker.rate.take_back(config);
+                    breaker.state = state;
+                } else if breaker.epoch == admission.epoch + 1 && breaker.state.is_open() {
+                    // Those that opened it with this one stay counted.
+                    breaker.counted.clear();
+                    breaker.epoch += 1;
+                    breaker.state = state;
+                } else {
+                    return;
+                }
+                if breaker.state == State::default() {
+                    breaker.failing_since = None;
+                }
+            },
+        );
+    }
+
+    /// Whether another pod may be out.
+    fn may_open(&self, pod: PodId) -> bool {
+        let size = self.fleet_size.load(Ordering::Relaxed);
+        let share = self.config.read().max_open_share;
+        if share >= 1.0 || size == usize::MAX {
+            return true;
+        }
+        let mut others = self.open_breakers.opened();
+        others.remove(pod);
+        let most = (share.max(0.0) * size as f64) as usize;
+        others.len() < most.max(1)
     }
 
     /// Closes a pod's breaker: it is healthy by other means, or new.
     pub fn recovered(&self, pod: Pod) {
-        self.with(pod, |breaker, _| {
-            breaker.epoch += 1;
-            breaker.state = State::default();
-        });
+        self.with(
+            pod,
+            || BreakerCause::Recovered,
+            |breaker, _| {
+                breaker.epoch += 1;
+                *breaker = Breaker { pod: breaker.pod, epoch: breaker.epoch, ..Breaker::default() };
+            },
+        );
+    }
+
+    /// How a pod's breaker stands; closed if nothing was heard of the pod yet. `None` if another pod has its place: it left.
+    #[must_use]
+    pub fn status(&self, pod: Pod) -> Option<BreakerStatus> {
+        let breaker = self.pods.get(pod.id().index())?.lock();
+        match breaker.pod {
+            Some(known) if known == pod => Some(breaker.status()),
+            Some(known) if known.generation() > pod.generation() => None,
+            _ => Some(BreakerStatus::default()),
+        }
     }
 
     /// Turns breakers half-open whose time is up. Cheap when there are none; to be called regularly, as
@@ -144,21 +283,35 @@ impl<const W: usize> Breakers<W> {
         }
         for (at, breaker) in self.pods.iter().enumerate() {
             let mut breaker = breaker.lock();
+            let before = breaker.status();
             breaker.state.tick(now);
             self.publish(PodId::new(at as u16), &breaker.state);
+            let (pod, after) = (breaker.pod, breaker.status());
+            drop(breaker);
+            pod.into_iter().for_each(|pod| self.observer.tell(pod, [before, after], time_up));
         }
     }
 
-    /// Works on a pod's breaker, a new one if the pod replaced another; `None` if it was replaced.
-    fn with<T>(&self, pod: Pod, work: impl FnOnce(&mut Breaker, &BreakerConfig) -> T) -> Option<T> {
+    /// Works on a pod's breaker, a new one if the pod replaced another, and tells why its state changed if it did; `None` if it was
+    /// replaced.
+    fn with<T>(
+        &self,
+        pod: Pod,
+        cause: impl FnOnce() -> BreakerCause,
+        work: impl FnOnce(&mut Breaker, &BreakerConfig) -> T,
+    ) -> Option<T> {
         let mut breaker = self.pods.get(pod.id().index())?.lock();
         match breaker.pod {
             Some(known) if known.generation() > pod.generation() => return None,
             Some(known) if known == pod => {}
-            _ => *breaker = Breaker { pod: Some(pod), state: State::default(), epoch: breaker.epoch + 1 },
+            _ => *breaker = Breaker { pod: Some(pod), epoch: breaker.epoch + 1, ..Breaker::default() },
         }
-        let answer = work(&mut breaker, &self.config);
+        let before = breaker.status();
+        let answer = work(&mut breaker, &self.config.read());
         self.publish(pod.id(), &breaker.state);
+        let after = breaker.status();
+        drop(breaker);
+        self.observer.tell(pod, [before, after], cause);
         Some(answer)
     }
 
@@ -172,46 +325,15 @@ impl<const W: usize> Breakers<W> {
 
     fn is_slow(&self, first_byte: Duration) -> bool {
         let mean = self.fleet.lock().add(first_byte);
-        let slow = self.config.slow_factor.zip(mean).map(|(factor, mean)| mean * factor);
-        first_byte > self.config.slow_floor && slow.is_some_and(|slow| first_byte.as_secs_f64() > slow)
+        let config = self.config.read();
+        let slow = config.slow_factor.zip(mean).map(|(factor, mean)| mean * factor);
+        first_byte > config.slow_floor && slow.is_some_and(|slow| first_byte.as_secs_f64() > slow)
     }
 }
 
-/// The admission of a request, by which its sample is recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Admission {
-    pod: Pod,
-    epoch: u64,
-}
-
-/// A permit to send one request to a pod; released when dropped.
-#[derive(Debug)]
-#[must_use]
-pub struct Permit<const W: usize = DEFAULT_POD_WORDS> {
-    breakers: Arc<Breakers<W>>,
-    admission: Admission,
-    /// Whether it is a probe of a half-open breaker.
-    is_probe: bool,
-}
-
-impl<const W: usize> Permit<W> {
-    /// The admission, for [`Breakers::record`]; that may be after the permit is dropped.
-    #[must_use]
-    pub fn admission(&self) -> Admission {
-        self.admission
-    }
-}
-
-impl<const W: usize> Drop for Permit<W> {
-    fn drop(&mut self) {
-        if self.is_probe {
-            self.breakers.with(self.admission.pod, |breaker, _| {
-                if breaker.epoch == self.admission.epoch {
-                    breaker.state.release_probe();
-                }
-            });
-        }
-    }
+/// An open breaker becomes half-open, and one that cooled closes.
+fn time_up() -> BreakerCause {
+    BreakerCause::TimeUp
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! router's knowledge untrue.
 
 use bytes::Bytes;
-use json_edit::{Edit, Object};
+use json_edit::{Edit, JsonError, Member, Object, Raw};
 
 /// A field that is removed from clients' bodies, unless an operator allows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,18 +96,30 @@ impl ClientFields {
     /// [`ClientRequest`](crate::ClientRequest) with such a body is refused.
     #[must_use]
     pub fn strip(&self, body: &Bytes) -> Bytes {
-        let Ok(object) = Object::parse(body) else { return body.clone() };
+        self.strip_finding(body, "").map_or_else(|_| body.clone(), |(stripped, _)| stripped)
+    }
+
+    /// The same, and on the way the value of a name that is not restricted. Most bodies are looked through once.
+    pub(crate) fn strip_finding<'b>(&self, body: &'b Bytes, name: &str) -> Result<(Bytes, Option<Raw<'b>>), JsonError> {
         let restricted = || Self::RESTRICTED.iter().map(|field| field.path).filter(|path| !self.allowed.contains(path));
-        // Most bodies have none of these names, and are looked through once.
-        let is_concerned = |name: &str| restricted().any(|path| path.first() == Some(&name));
-        if !object.members().any(|member| member.name().is_some_and(|name| is_concerned(&name))) {
-            return body.clone();
+        let is_concerned =
+            |member: &Member<'_>| restricted().any(|path| path.first().is_some_and(|name| member.is(name)));
+        let (mut concerned, mut found) = (false, None);
+        let object = Object::parse_each(body, |member| {
+            concerned |= is_concerned(&member);
+            if member.is(name) {
+                found = Some(member.value());
+            }
+        })?;
+        if !concerned {
+            return Ok((body.clone(), found));
         }
-        let mut found = restricted().filter(|path| object.get_path(path).is_some()).peekable();
-        if found.peek().is_none() {
-            return body.clone();
+        let mut removed = restricted().filter(|path| object.get_path(path).is_some()).peekable();
+        if removed.peek().is_none() {
+            return Ok((body.clone(), found));
         }
-        Bytes::from(found.fold(Edit::new(object), |edit, path| edit.remove_path(path)).finish())
+        let edited = removed.fold(Edit::new(object), |edit, path| edit.remove_path(path)).finish();
+        Ok((Bytes::from(edited), found))
     }
 }
 

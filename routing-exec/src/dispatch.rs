@@ -6,6 +6,7 @@
 //! Time is an argument: time that goes backwards is none, and a timeout beyond the range of `Instant` is none.
 
 mod attempt;
+mod bounds;
 mod headers;
 mod legs;
 mod request;
@@ -15,17 +16,18 @@ mod retry;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use routing_core::{Pod, RoutingPlan};
 
 use self::attempt::Attempt;
-use self::legs::Leg;
+use self::legs::{Leg, LegState};
 pub use self::request::ClientRequest;
 use self::response::ClientResponse;
 use crate::action::{Action, AttemptId, BreakerSample, Input, TimerId};
 use crate::error::DispatchError;
-use crate::handoff::{Handoff, HandoffError, HandoffMode, PodAddresses};
+use crate::failure::Failure;
+use crate::handoff::{Handoff, HandoffError, HandoffMode, PodAddresses, check_roles};
 use crate::hook::Hook;
 use crate::policy::DispatchPolicy;
 use crate::report::{AttemptOutcome, AttemptRecord, DispatchOutcome, DispatchReport};
@@ -73,6 +75,10 @@ pub struct Dispatch {
     handed_off: bool,
     actions: VecDeque<Action>,
     next_attempt: u32,
+    /// When it ends, complete or not, and with which error.
+    bound: Option<(Instant, DispatchError)>,
+    /// Whether nothing is in flight until a pause is over.
+    is_paused: bool,
     state: State,
 }
 
@@ -81,6 +87,8 @@ enum State {
     Running,
     /// Waits for a new plan; without one, ends with this error.
     Replanning(DispatchError),
+    /// Waits for a new plan; without one, what this attempt's pod refused with is the answer.
+    Refused(AttemptId, Failure),
     Over,
 }
 
@@ -90,10 +98,19 @@ struct Log {
     attempts: Vec<AttemptRecord>,
     /// Pods whose breakers got their sample.
     sampled: Vec<Pod>,
+    /// Pods that failed the request in a way that may be its own: their samples are taken back if others did too, and none served
+    /// it.
+    blamed: Vec<(usize, AttemptId, Pod)>,
+    /// Pods that refused what another may serve: they are charged if one does.
+    refusals: Vec<(usize, AttemptId, Pod, Failure)>,
+    /// Whether a pod refused the request, and another was tried.
+    was_refused: bool,
     /// Successes of pods that may get another request of this dispatch: sampled at its end.
     deferred: Vec<(AttemptId, Pod, BreakerSample)>,
     /// Pods that failed, which a new plan excludes.
     failed: Vec<Pod>,
+    /// The shortest time that a pod which pushed back asks to be left alone for.
+    retry_after: Option<Duration>,
     skipped: Vec<Arc<str>>,
     handoffs_dropped: u32,
     replans: u32,
@@ -116,6 +133,8 @@ impl Dispatch {
             handed_off: false,
             actions: VecDeque::new(),
             next_attempt: 0,
+            bound: None,
+            is_paused: false,
             state: State::Running,
         };
         dispatch.follow(plan);
@@ -130,12 +149,13 @@ impl Dispatch {
         if let Some(error) = self.request.unreadable {
             return self.finish_with(HandoffError::Body(error).into(), now);
         }
+        if let Err(error) = self.check_roles() {
+            return self.finish_with(error, now);
+        }
         if let Some(budget) = &self.config.retry_budget {
             budget.deposit(now);
         }
-        if let Some(deadline) = self.request.deadline {
-            self.push(Action::SetTimer(TimerId::Deadline, deadline));
-        }
+        self.set_bound(now);
         self.advance(now);
     }
 
@@ -176,8 +196,16 @@ impl Dispatch {
                 self.change_attempt(leg, |attempt| attempt.ended = true);
                 self.fail(leg, failure, now);
             }
+            (Input::Refused(_, wait), Some(leg)) => {
+                if let Some(pod) = self.legs[leg].attempt().map(|attempt| attempt.pod) {
+                    self.legs[leg].refused.push((pod, wait));
+                }
+                self.change_attempt(leg, |attempt| attempt.ended = true);
+                self.fail(leg, Failure::BreakerOpen, now);
+            }
             (Input::Expired(TimerId::Attempt(_)), Some(leg)) => self.on_timer(leg, now),
             (Input::Expired(TimerId::Deadline), _) => self.on_deadline(now),
+            (Input::Expired(TimerId::Pause), _) => self.on_pause_over(now),
             (Input::ClientDisconnected, _) => self.finish(DispatchOutcome::ClientDisconnected, now),
             (Input::Cancel, _) => {
                 self.respond_error(&DispatchError::Cancelled);
@@ -193,26 +221,21 @@ impl Dispatch {
     fn follow(&mut self, plan: RoutingPlan) {
         self.legs = plan.steps().iter().map(|_| Leg::default()).collect();
         self.plan = plan;
-        self.probing = self.legs.len() > 1 && self.config.handoff.decodes_first(self.request.api, self.request.body());
+        if !self.request.api.generates() {
+            // There is nothing to hand off: the last step's pod does all of it.
+            let last = self.legs.len().saturating_sub(1);
+            self.legs.iter_mut().take(last).for_each(|leg| leg.state = LegState::Skipped);
+        }
+        self.probing = self.request.api.generates()
+            && self.legs.len() > 1
+            && self.config.handoff.decodes_first(self.request.api, self.request.body());
         self.request.new_transfer();
     }
 
-    fn on_replanned(&mut self, plan: Option<RoutingPlan>, now: Instant) {
-        let error = match std::mem::replace(&mut self.state, State::Running) {
-            State::Replanning(error) => error,
-            state => return self.state = state,
-        };
-        let Some(plan) = plan.filter(|plan| !plan.steps().is_empty()) else { return self.finish_with(error, now) };
-        self.follow(plan);
-        self.advance(now);
-    }
-
-    fn on_deadline(&mut self, now: Instant) {
-        match self.request.deadline {
-            Some(deadline) if now < deadline => self.push(Action::SetTimer(TimerId::Deadline, deadline)),
-            Some(_) => self.finish_with(DispatchError::DeadlineExceeded, now),
-            None => {}
-        }
+    /// Whether the dialect carries every step of the plan.
+    fn check_roles(&self) -> Result<(), DispatchError> {
+        let steps = self.plan.steps().iter().map(|step| (&*step.name, step.role));
+        Ok(check_roles(&*self.config.handoff, steps)?)
     }
 
     /// The leg of an attempt in flight.
@@ -237,6 +260,17 @@ impl Dispatch {
         let sample = attempt.sample(record, &outcome, is_last);
         (record.ended, record.bytes, record.outcome) = (Some(now), attempt.received, outcome);
         record.usage = attempt.usage.found();
+        match (&record.outcome, &sample) {
+            (_, Some(BreakerSample::Failure(failure)))
+                if failure.may_be_the_requests() && !self.log.sampled.contains(&attempt.pod) =>
+            {
+                self.log.blamed.push((leg, attempt.id, attempt.pod));
+            }
+            (AttemptOutcome::Failed(failure), None) if failure.is_refusal() => {
+                self.log.refusals.push((leg, attempt.id, attempt.pod, failure.clone()));
+            }
+            _ => {}
+        }
         match sample {
             Some(BreakerSample::Success(first_byte)) if self.may_send_again(attempt.pod, leg) => {
                 self.log.deferred.push((attempt.id, attempt.pod, BreakerSample::Success(first_byte)));
@@ -259,6 +293,35 @@ impl Dispatch {
         if !self.log.sampled.contains(&pod) {
             self.log.sampled.push(pod);
             self.push(Action::Sample(attempt, pod, sample));
+        }
+    }
+
+    /// A pod serves a leg, or the whole request: what others failed of it is their own, and those that refused it are charged.
+    fn blame_others(&mut self, served: Option<usize>) {
+        let is_served = |leg: usize| served.is_none_or(|served| served == leg);
+        self.log.blamed.retain(|(leg, ..)| !is_served(*leg));
+        for (leg, attempt, pod, failure) in std::mem::take(&mut self.log.refusals) {
+            if is_served(leg) {
+                self.sample(attempt, pod, BreakerSample::Failure(failure));
+            } else {
+                self.log.refusals.push((leg, attempt, pod, failure));
+            }
+        }
+    }
+
+    /// Takes samples back where several pods failed and none served the request.
+    fn exonerate(&mut self, outcome: &DispatchOutcome) {
+        let blamed = std::mem::take(&mut self.log.blamed);
+        // Whoever left or ran out of time did not see what the next pod would have done.
+        let is_exhausted = match outcome {
+            DispatchOutcome::Completed(_) => true,
+            DispatchOutcome::Failed(error) => !error.is_total_bound(),
+            _ => false,
+        };
+        if is_exhausted && blamed.iter().any(|(.., pod)| *pod != blamed[0].2) {
+            for (_, attempt, pod) in blamed {
+                self.push(Action::Exonerate(attempt, pod));
+            }
         }
     }
 
@@ -297,6 +360,7 @@ impl Dispatch {
         for (attempt, pod, sample) in std::mem::take(&mut self.log.deferred) {
             self.sample(attempt, pod, sample);
         }
+        self.exonerate(&outcome);
         let Log { attempts, skipped, handoffs_dropped, replans, .. } = std::mem::take(&mut self.log);
         let bytes = self.client.forwarded;
         let report = DispatchReport { outcome, attempts, skipped, handoffs_dropped, replans, bytes };

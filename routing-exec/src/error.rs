@@ -6,7 +6,9 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 
+use crate::error_body::error_body;
 use crate::failure::Failure;
+use crate::handoff::Api;
 use crate::hook::HookError;
 
 /// Why a dispatch ended without a complete response of a pod.
@@ -33,6 +35,9 @@ pub enum DispatchError {
     /// The request's deadline passed.
     #[error("the request's deadline passed")]
     DeadlineExceeded,
+    /// The request took longer in all than the policy allows ([`DispatchPolicy::request_timeout`](crate::DispatchPolicy)).
+    #[error("the request took longer than {} s in all", .0.as_secs_f64())]
+    RequestTimeout(Duration),
     /// The embedding program cancelled the request.
     #[error("the request was cancelled")]
     Cancelled,
@@ -44,6 +49,9 @@ pub enum DispatchError {
         /// The attempt's failure.
         failure: Failure,
     },
+    /// The plan has a step that the dialect cannot carry. Nothing was sent.
+    #[error(transparent)]
+    Role(#[from] crate::handoff::RoleNotCarried),
     /// The request cannot be handed off.
     #[error(transparent)]
     Handoff(#[from] crate::handoff::HandoffError),
@@ -61,7 +69,8 @@ impl DispatchError {
             Self::StepFailed { failure, .. }
             | Self::RetryBudgetExhausted { failure, .. }
             | Self::Truncated(failure) => failure.status(),
-            Self::DeadlineExceeded => 504,
+            Self::DeadlineExceeded | Self::RequestTimeout(_) => 504,
+            Self::Role(_) => 501,
             Self::Handoff(error) => error.status(),
             Self::Hook(error) => error.status.get(),
         };
@@ -72,44 +81,79 @@ impl DispatchError {
     /// Whether the same request may succeed later.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
-        self.status().is_server_error()
+        self.status().is_server_error() && !matches!(self, Self::Role(_))
     }
 
-    /// The error's `type` in a response, and its label in metrics.
+    /// Whether the time of the whole request is up, through no fault of a pod.
+    pub(crate) fn is_total_bound(&self) -> bool {
+        matches!(self, Self::DeadlineExceeded | Self::RequestTimeout(_))
+    }
+
+    /// The error's `code` in a response, and its label in metrics.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
             Self::NoCandidates { .. } => "no_pod_available",
+            Self::StepFailed { failure: Failure::LocalResources(_), .. } => "out_of_local_resources",
             Self::StepFailed { .. } => "pod_failed",
             Self::Truncated(_) => "response_truncated",
             Self::DeadlineExceeded => "deadline_exceeded",
+            Self::RequestTimeout(_) => "request_timeout",
             Self::Cancelled => "cancelled",
             Self::RetryBudgetExhausted { .. } => "retry_budget_exhausted",
+            Self::Role(_) => "role_not_carried",
             Self::Handoff(_) => "handoff_failed",
             Self::Hook(_) => "rejected_by_hook",
         }
     }
 
-    /// The error as a body in the form of the OpenAI API.
-    pub(crate) fn body(&self) -> String {
-        let mut body = r#"{"error":{"message":"#.to_owned();
-        json_edit::write_string(&self.to_string(), &mut body);
-        body.push_str(r#","type":"#);
-        json_edit::write_string(self.code(), &mut body);
-        body.push_str(&format!(r#","code":{}}}}}"#, self.status().as_u16()));
-        body
+    /// The error as a body in the form of the OpenAI API, or of Anthropic's to its clients.
+    pub(crate) fn body(&self, api: Api) -> String {
+        if api.is_anthropic() {
+            return anthropic_error(self.status(), &self.to_string());
+        }
+        error_body(self.status(), self.code(), &self.to_string())
     }
 
     /// The response of a client that has got nothing yet.
-    pub(crate) fn response(&self, retry_after: Duration) -> Response<Bytes> {
-        let mut response = Response::new(Bytes::from(self.body()));
+    pub(crate) fn response(&self, api: Api, retry_after: Duration) -> Response<Bytes> {
+        let mut response = Response::new(Bytes::from(self.body(api)));
         *response.status_mut() = self.status();
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        if self.status() == StatusCode::SERVICE_UNAVAILABLE {
+        if matches!(self.status(), StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
             // Whole seconds, and never none: a client that waits no time comes back at once.
             let seconds = retry_after.as_secs().max(1);
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
         response
     }
+}
+
+/// The body of an error in the form of Anthropic's API, with the type that it has for the status.
+///
+/// # Examples
+///
+/// ```
+/// use http::StatusCode;
+///
+/// let error = routing_exec::anthropic_error(StatusCode::NOT_FOUND, "no such model");
+/// assert_eq!(error, r#"{"type":"error","error":{"type":"not_found_error","message":"no such model"}}"#);
+/// ```
+#[must_use]
+pub fn anthropic_error(status: StatusCode, message: &str) -> String {
+    let kind = match status.as_u16() {
+        401 => "authentication_error",
+        403 => "permission_error",
+        404 => "not_found_error",
+        413 => "request_too_large",
+        429 => "rate_limit_error",
+        503 | 529 => "overloaded_error",
+        504 => "timeout_error",
+        400..500 => "invalid_request_error",
+        _ => "api_error",
+    };
+    let mut body = format!(r#"{{"type":"error","error":{{"type":"{kind}","message":"#);
+    json_edit::write_string(message, &mut body);
+    body.push_str("}}");
+    body
 }

@@ -19,8 +19,13 @@ use http_body::Body;
 pub use self::body::{DispatchBody, ResponseTruncated};
 pub use self::future::DispatchFuture;
 pub use self::host::DispatchHost;
+#[cfg(any(feature = "tower", feature = "hyper-util", feature = "reqwest"))]
+pub(crate) use self::transport::chain;
+#[cfg(feature = "tower")]
+pub(crate) use self::transport::is_local;
 pub use self::transport::{Timer, Transport, TransportError};
 pub use self::transport_executor::TransportExecutor;
+use crate::breaker::BreakersId;
 use crate::dispatch::Dispatch;
 
 /// Executes routing plans.
@@ -99,4 +104,10 @@ pub trait Executor: Send + Sync + 'static {
         dispatch: Dispatch,
         host: H,
     ) -> impl Future<Output = Response<Self::Body<H>>> + Send + 'static;
+
+    /// Which circuit breakers it has, if it has some and tells. By that, a router tells an executor of its own from another
+    /// router's, which would send its requests to the other's pods: they have the same ids.
+    fn breakers_id(&self) -> Option<BreakersId> {
+        None
+    }
 }

@@ -12,6 +12,10 @@
 //! | [`SharedStorage`] | serial | nothing: both pods share a store |
 //! | [`Plain`] | as configured | nothing: both pods get the same request |
 //!
+//! None of these carries [`Role::Encode`]: encoders take one request a media item, and a completion sent to one would be
+//! answered by a model that has no decoder. [`check_roles`] refuses such a plan before anything is sent; a dialect of the host's own
+//! may carry it ([`Handoff::carries`]).
+//!
 //! No I/O. A dialect names no host but the [`PodAddresses`] of the plan's own pods, and what a client put into the fields of a
 //! handoff is replaced or removed on every leg that takes part in one.
 
@@ -26,12 +30,15 @@ mod mooncake;
 mod nixl;
 mod plain;
 mod prefill;
+mod roles;
 mod sglang;
 mod shared_storage;
 mod sse_frames;
 mod usage;
 
 use std::fmt;
+
+use routing_core::Role;
 
 pub use address::PodAddresses;
 pub use api::Api;
@@ -42,6 +49,7 @@ pub use leg::{LegBody, LegContext};
 pub use mooncake::{Mooncake, MooncakeEngine, MooncakeEngines};
 pub use nixl::Nixl;
 pub use plain::Plain;
+pub use roles::{RoleNotCarried, check_roles};
 pub use sglang::SglangBootstrap;
 pub use shared_storage::SharedStorage;
 pub use usage::UsageFix;
@@ -72,6 +80,18 @@ pub enum HandoffReuse {
 
 /// A dialect in which a prefill pod hands off to a decode pod.
 pub trait Handoff: Send + Sync + fmt::Debug {
+    /// Its name, in errors.
+    fn name(&self) -> &str {
+        "custom"
+    }
+
+    /// Whether it makes requests for steps of a role. A plan with a step of another role is refused, when a router is built or
+    /// changed and before a dispatch sends anything. Unless said otherwise that is every role but [`Role::Encode`]; who carries that
+    /// one makes its request in [`Self::leg`], and finds the response in [`LegContext::encoded`].
+    fn carries(&self, role: Role) -> bool {
+        role != Role::Encode
+    }
+
     /// The order of the legs.
     fn mode(&self) -> HandoffMode;
 

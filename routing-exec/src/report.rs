@@ -1,7 +1,7 @@
 //! Dispatch report: the outcome of a dispatch and of each attempt, as data.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use routing_core::Pod;
 
@@ -34,6 +34,14 @@ impl DispatchReport {
         let (attempts, skipped) = (Vec::new(), Vec::new());
         Self { outcome, attempts, skipped, handoffs_dropped: 0, replans: 0, bytes: 0 }
     }
+
+    /// The client's time to first token, failed attempts and other legs included. The first token is taken to be in the first byte;
+    /// an error has none.
+    #[must_use]
+    pub fn time_to_first_token(&self) -> Option<Duration> {
+        let last = self.attempts.last().filter(|last| self.bytes > 0 && last.has_tokens())?;
+        Some(last.first_byte?.saturating_duration_since(self.attempts.first()?.sent))
+    }
 }
 
 impl AttemptRecord {
@@ -42,6 +50,31 @@ impl AttemptRecord {
     pub fn completed(step: Arc<str>, pod: Pod, at: Instant, usage: Option<TokenUsage>) -> Self {
         let (ended, status, outcome) = (Some(at), Some(200), AttemptOutcome::Completed);
         Self { ended, status, usage, outcome, ..Self::begun(step, pod, at) }
+    }
+
+    /// How it ended, as metrics and logs call it. A complete response that is an error is `client_error` or `server_error`.
+    #[must_use]
+    pub fn outcome_name(&self) -> &'static str {
+        match &self.outcome {
+            AttemptOutcome::Pending => "pending",
+            AttemptOutcome::Completed => completed(self.status.unwrap_or(200)),
+            AttemptOutcome::Cancelled => "cancelled",
+            AttemptOutcome::Failed(failure) => failure.name(),
+        }
+    }
+
+    /// The pod's time to first token, which is taken to be in the first byte; an error has none.
+    #[must_use]
+    pub fn time_to_first_token(&self) -> Option<Duration> {
+        Some(self.first_byte.filter(|_| self.has_tokens())?.saturating_duration_since(self.sent))
+    }
+
+    /// Whether its response had tokens, as far as can be told.
+    fn has_tokens(&self) -> bool {
+        let is_success = self.status.is_some_and(|status| (200..300).contains(&status));
+        let generated = self.usage.and_then(|usage| usage.completion_tokens);
+        let is_error = self.outcome == AttemptOutcome::Failed(Failure::ErrorEvent);
+        is_success && self.bytes > 0 && generated != Some(0) && !is_error
     }
 }
 
@@ -58,6 +91,28 @@ pub enum DispatchOutcome {
     ClientDisconnected,
     /// The embedding program cancelled it, and the client got an error.
     Cancelled,
+}
+
+impl DispatchOutcome {
+    /// Its name in metrics and logs. A complete response that is an error is `client_error` or `server_error`.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Completed(status) => completed(*status),
+            Self::Failed(_) => "failed",
+            Self::ClientDisconnected => "client_disconnected",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// A complete response, by its status: what the client is to blame for, or the pod, is no completion.
+fn completed(status: u16) -> &'static str {
+    match status {
+        400..=499 => "client_error",
+        500.. => "server_error",
+        _ => "completed",
+    }
 }
 
 /// One attempt.
@@ -105,4 +160,48 @@ pub enum AttemptOutcome {
     Failed(Failure),
     /// It was cancelled through no fault of the pod.
     Cancelled,
+}
+
+#[cfg(test)]
+mod tests {
+    use kv_index::{Config, Index};
+
+    use super::*;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "some instant to count from")]
+    fn an_error_is_no_completion_and_has_no_first_token() {
+        let (index, now): (Index, _) = (Index::new(Config::default()), Instant::now());
+        let pod = index.join("a").expect("a pod");
+        let answered = |status, generated, outcome: AttemptOutcome| {
+            let usage = TokenUsage { completion_tokens: generated, ..TokenUsage::new(9, 0) };
+            let first_byte = Some(now + Duration::from_secs(2));
+            let begun = AttemptRecord::begun("decode".into(), pod, now);
+            AttemptRecord { status, bytes: 10, usage: Some(usage), first_byte, outcome, ..begun }
+        };
+        let failed = |failure| AttemptOutcome::Failed(failure);
+        for (status, generated, outcome, name, has_tokens) in [
+            (200, None, AttemptOutcome::Completed, "completed", true),
+            (200, Some(3), AttemptOutcome::Cancelled, "cancelled", true),
+            (200, Some(0), AttemptOutcome::Completed, "completed", false),
+            (404, None, AttemptOutcome::Completed, "client_error", false),
+            (500, None, AttemptOutcome::Completed, "server_error", false),
+            (500, None, failed(Failure::Status(500)), "status", false),
+            (200, None, failed(Failure::ErrorEvent), "error_event", false),
+            (200, None, failed(Failure::IdleTimeout), "idle_timeout", true),
+        ] {
+            let attempt = answered(Some(status), generated, outcome);
+            assert_eq!(attempt.outcome_name(), name);
+            let first = has_tokens.then_some(Duration::from_secs(2));
+            assert_eq!(attempt.time_to_first_token(), first, "{status} {name}");
+            let report = DispatchReport {
+                bytes: 10,
+                attempts: vec![attempt],
+                ..DispatchReport::new(DispatchOutcome::Completed(status))
+            };
+            assert_eq!(report.time_to_first_token(), first, "{status} {name}");
+        }
+        let names = [200, 422, 503].map(|status| DispatchOutcome::Completed(status).name());
+        assert_eq!(names, ["completed", "client_error", "server_error"]);
+    }
 }

@@ -43,6 +43,14 @@ impl RetryBudget {
         Self { per_request: sound(per_request), per_second: sound(per_second), capacity: sound(capacity), bucket }
     }
 
+    /// The same with so many retries in the bucket from the start, within its capacity: for pods that are down when the first
+    /// requests come.
+    #[must_use]
+    pub fn reserve(self, tokens: f64) -> Self {
+        self.bucket.lock().tokens = if tokens > 0.0 { tokens.min(self.capacity) } else { 0.0 };
+        self
+    }
+
     /// Fills the bucket for a request.
     pub fn deposit(&self, now: Instant) {
         let mut bucket = self.bucket.lock();
@@ -71,9 +79,10 @@ impl RetryBudget {
 }
 
 impl Default for RetryBudget {
-    /// One retry for five requests and one a second, and a capacity of a hundred.
+    /// One retry for five requests and ten a second, a capacity of a hundred, and all of it from the start: a pod that is down
+    /// costs the first requests a retry, not an error.
     fn default() -> Self {
-        Self::new(0.2, 1.0, 100.0)
+        Self::new(0.2, 10.0, 100.0).reserve(100.0)
     }
 }
 
@@ -108,6 +117,15 @@ mod tests {
         });
         let retries = retries.count();
         assert!((1_999..=2_000).contains(&retries), "{retries}");
+    }
+
+    #[test]
+    fn the_first_requests_may_be_retried() {
+        let (budget, now) = (RetryBudget::default(), start());
+        let retries = std::iter::repeat_with(|| budget.withdraw(now)).take_while(|taken| *taken).count();
+        assert_eq!(retries, 100);
+        assert!(!RetryBudget::new(1.0, 1.0, 0.5).reserve(9.0).withdraw(now), "no more than fits");
+        assert!(!RetryBudget::default().reserve(f64::NAN).withdraw(now));
     }
 
     #[test]

@@ -1,8 +1,13 @@
 //! Server-sent events (SSE): event boundaries, error events, and the clean end of a truncated stream.
 
+mod last_event;
+
 use json_edit::Object;
 
+use crate::error_body::OF_THE_REQUEST;
 use crate::handoff::Api;
+
+pub(crate) use last_event::LastEvent;
 
 /// Where a stream stands: between two events, or inside one.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,11 +31,56 @@ impl Boundary {
         self.last == 0 || ends.iter().any(|end| last.ends_with(end))
     }
 
-    /// Whether a stream that ends here is whole. Some engines leave the last empty line out.
-    pub(crate) fn is_whole(&self) -> bool {
+    /// Whether the last event was the end that OpenAI's completions have.
+    pub(crate) fn is_done(&self) -> bool {
         let last = self.last.to_be_bytes();
         let last = last.trim_ascii_end();
-        self.is_between() || last.ends_with(b"data: [DONE]") || last.ends_with(b"data:[DONE]")
+        last.ends_with(b"data: [DONE]") || last.ends_with(b"data:[DONE]")
+    }
+
+    /// Whether a stream that ends here is whole. Some engines leave the last empty line out.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.is_between() || self.is_done()
+    }
+}
+
+/// Where the first event of a stream ends, found as the bytes come. Each is looked at once.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct FirstEvent {
+    /// Where the first line begins whose end has not come.
+    line: usize,
+    /// Bytes that have no line end before the line's own.
+    searched: usize,
+    has_data: bool,
+}
+
+impl FirstEvent {
+    /// Whether the first event is whole in what came so far, which begins as it did in the call before. Comments alone are whole
+    /// with their empty line: they keep a client waiting that must not be kept from them.
+    pub(crate) fn is_whole(&mut self, first: &[u8]) -> bool {
+        loop {
+            let from = self.searched.max(self.line);
+            let Some(end) = first[from..].iter().position(|byte| matches!(byte, b'\n' | b'\r')).map(|at| from + at)
+            else {
+                self.searched = first.len();
+                return false;
+            };
+            let line = &first[self.line..end];
+            let next = match &first[end..] {
+                [b'\r', b'\n', ..] => end + 2,
+                // The other half of the line end may follow; where the line is empty that does not matter.
+                [b'\r'] if !line.is_empty() => {
+                    self.searched = end;
+                    return false;
+                }
+                _ => end + 1,
+            };
+            if line.is_empty() && (self.has_data || next == first.len()) {
+                return true;
+            }
+            self.has_data |= line.starts_with(b"data");
+            (self.line, self.searched) = (next, next);
+        }
     }
 }
 
@@ -57,7 +107,7 @@ pub(crate) fn opening(first: &[u8]) -> Opening {
         }
         let Some(end) = end else { return Opening::Unclear };
         if let Some(kind) = line.strip_prefix(b"event:") {
-            is_error = kind.trim_ascii() == b"error";
+            is_error = is_error_kind(kind);
         }
         rest = &rest[end + 1..];
     }
@@ -84,12 +134,22 @@ fn data_says(data: &[u8], is_error: bool, is_whole: bool) -> Opening {
     }
 }
 
+/// Whether a piece of a stream tells of any error.
+pub(crate) fn tells_error(piece: &[u8]) -> bool {
+    let mut lines = piece.split(|byte| matches!(byte, b'\n' | b'\r'));
+    lines.any(|line| match (line.strip_prefix(b"event:"), line.strip_prefix(b"data:").map(<[u8]>::trim_ascii)) {
+        (Some(kind), _) => is_error_kind(kind),
+        (_, Some(data)) => data.strip_prefix(b"{").is_some_and(|object| object.trim_ascii_start().starts_with(ERROR)),
+        _ => false,
+    })
+}
+
 /// Whether a piece of a stream tells of an error that is not the request's own: an event of that kind, or data whose first
 /// member says so, each at the beginning of a line that came whole.
 pub(crate) fn has_error(piece: &[u8]) -> bool {
     let mut lines = piece.split(|byte| matches!(byte, b'\n' | b'\r'));
     lines.any(|line| match (line.strip_prefix(b"event:"), line.strip_prefix(b"data:").map(<[u8]>::trim_ascii)) {
-        (Some(kind), _) => kind.trim_ascii() == b"error",
+        (Some(kind), _) => is_error_kind(kind),
         (_, Some(data)) => {
             let object = data.strip_prefix(b"{").map(<[u8]>::trim_ascii_start);
             object.is_some_and(|object| object.starts_with(ERROR)) && !is_no_failure(data)
@@ -98,14 +158,29 @@ pub(crate) fn has_error(piece: &[u8]) -> bool {
     })
 }
 
+/// Whether an event tells of an error by its kind. OpenAI's Responses have a kind of their own.
+fn is_error_kind(kind: &[u8]) -> bool {
+    matches!(kind.trim_ascii(), b"error" | b"response.failed")
+}
+
 /// Whether an error is none of the pod's: it says by its code that the request is at fault, as any pod would, or it is null.
 fn is_no_failure(data: &[u8]) -> bool {
     let object = Object::parse(data).ok();
     if object.and_then(|object| object.get("error")).is_some_and(|error| error.is_null()) {
         return true;
     }
+    // As a gateway like this one says it; its codes are words.
+    let kind = object.and_then(|object| object.get_path(&["error", "type"]));
+    if kind.and_then(|kind| kind.as_str()).is_some_and(|kind| kind == OF_THE_REQUEST) {
+        return true;
+    }
     let code = object.and_then(|object| object.get_path(&["error", "code"]).or_else(|| object.get("code")));
-    code.and_then(|code| code.as_u64()).is_some_and(|code| (400..500).contains(&code) && code != 429)
+    if code.and_then(|code| code.as_u64()).is_some_and(|code| (400..500).contains(&code) && code != 429) {
+        return true;
+    }
+    // Anthropic's errors have no code.
+    let kind = object.and_then(|object| object.get_path(&["error", "type"])).and_then(|kind| kind.as_str());
+    kind.is_some_and(|kind| matches!(&*kind, "invalid_request_error" | "BadRequestError" | "not_found_error"))
 }
 
 const ERROR: &[u8] = b"\"error\"";
@@ -142,6 +217,40 @@ mod tests {
     }
 
     #[test]
+    fn a_first_event_is_whole_with_its_empty_line_however_it_is_cut() {
+        let whole_at = |text: &str, piece: usize| {
+            let mut first = FirstEvent::default();
+            let mut ends: Vec<_> = (piece..text.len()).step_by(piece).collect();
+            ends.push(text.len());
+            ends.into_iter().find(|end| first.is_whole(&text.as_bytes()[..*end]))
+        };
+        for (text, event) in [
+            ("data: a\n\ndata: b\n\n", "data: a\n\n"),
+            ("event: x\r\ndata: a\r\n\r\ndata: b", "event: x\r\ndata: a\r\n\r"),
+            ("data: a\r\rdata", "data: a\r\r"),
+            ("data: a\ndata: b\n\n", "data: a\ndata: b\n\n"),
+            ("\n\n", "\n"),
+            (": ping\n\n", ": ping\n\n"),
+        ] {
+            assert_eq!(whole_at(text, 1), Some(event.len()), "{text:?}");
+            for piece in 2..=text.len() {
+                let at = whole_at(text, piece).unwrap_or_default();
+                assert!((event.len()..=(event.len() + piece)).contains(&at), "{text:?} by {piece}");
+            }
+        }
+        for half in ["data: a", "data: a\n", "data: a\r\n", "data: {\"a\":1}\r", "event: x\n", ": ping\n", "", "da"] {
+            for piece in 1..=half.len() {
+                assert_eq!(whole_at(half, piece), None, "{half:?} by {piece}");
+            }
+        }
+        let mut first = FirstEvent::default();
+        assert!(
+            !first.is_whole(b": ping\n\ndata: {") && first.is_whole(b": ping\n\ndata: {}\n\n"),
+            "a ping is no event"
+        );
+    }
+
+    #[test]
     fn an_error_is_known_by_its_kind_or_its_first_member() {
         let is_error = |first: &[u8]| opening(first) == Opening::Error;
         assert!(is_error(b"data: {\"error\": {\"message\": \"x\"}}\n\n") && is_error(b"event: error\ndata: {}\n\n"));
@@ -155,6 +264,8 @@ mod tests {
     fn an_error_of_the_requests_own_is_no_failure_of_the_pod() {
         let with = |code: &str| opening(format!("data: {{\"error\": {{\"code\": {code}}}}}\n\n").as_bytes());
         assert_eq!((with("400"), with("422")), (Opening::Fine, Opening::Fine));
+        let of_a_gateway = b"data: {\"error\":{\"type\":\"invalid_request_error\",\"code\":\"x\"}}\n\n";
+        assert_eq!(opening(of_a_gateway), Opening::Fine);
         assert_eq!((with("500"), with("429"), with("null")), (Opening::Error, Opening::Error, Opening::Error));
     }
 

@@ -27,7 +27,7 @@ impl TokenUsage {
     }
 
     /// The usage that an object tells, in any of the engines' spellings; none if it tells nothing.
-    fn parse(object: &[u8]) -> Option<Self> {
+    fn parse(api: Api, object: &[u8]) -> Option<Self> {
         let object = Object::parse(object).ok()?;
         let first = |paths: &[&[&str]]| paths.iter().find_map(|path| object.get_path(path)?.as_u64());
         let usage = Self {
@@ -40,11 +40,30 @@ impl TokenUsage {
             ]),
             completion_tokens: first(&[&["completion_tokens"], &["output_tokens"]]),
         };
+        let usage = match api {
+            // Anthropic's input is what was neither read from the cache nor written to it.
+            Api::Messages => {
+                let aside = [usage.cached_tokens, first(&[&["cache_creation_input_tokens"]])];
+                let aside = aside.into_iter().flatten().fold(0, u64::saturating_add);
+                Self { prompt_tokens: usage.prompt_tokens.map(|tokens| tokens.saturating_add(aside)), ..usage }
+            }
+            _ => usage,
+        };
         (usage != Self::default()).then_some(usage)
+    }
+
+    /// The same, with what an earlier one told and this one does not.
+    fn or(self, earlier: Self) -> Self {
+        Self {
+            prompt_tokens: self.prompt_tokens.or(earlier.prompt_tokens),
+            cached_tokens: self.cached_tokens.or(earlier.cached_tokens),
+            completion_tokens: self.completion_tokens.or(earlier.completion_tokens),
+        }
     }
 }
 
-/// Finds the usage in a response that passes in pieces of any size. Of several the last one counts.
+/// Finds the usage in a response that passes in pieces of any size. Of several the last one counts; of Anthropic's, which tell the
+/// prompt's at the beginning and the answer's at the end, the last of each figure.
 #[derive(Debug, Default)]
 pub(crate) struct UsageReader {
     found: Option<TokenUsage>,
@@ -59,7 +78,7 @@ impl UsageReader {
     pub(crate) fn pass(&mut self, api: Api, mut bytes: &[u8]) {
         let key: &[u8] = match api {
             Api::Generate => b"\"meta_info\"",
-            Api::Other => return,
+            Api::CountTokens | Api::Other => return,
             _ => b"\"usage\"",
         };
         while !bytes.is_empty() {
@@ -70,7 +89,11 @@ impl UsageReader {
             let (taken, is_over) = object.take(bytes);
             bytes = bytes.get(taken..).unwrap_or_default();
             if is_over {
-                self.found = TokenUsage::parse(&object.text).or(self.found);
+                let parsed = TokenUsage::parse(api, &object.text);
+                self.found = match (parsed, self.found) {
+                    (Some(parsed), Some(earlier)) if api == Api::Messages => Some(parsed.or(earlier)),
+                    (parsed, earlier) => parsed.or(earlier),
+                };
                 self.object = None;
             }
         }
@@ -200,6 +223,20 @@ mod tests {
         let details = r#"{"usage":{"prompt_tokens":3,"prompt_tokens_details":null}}"#;
         let usage = read(Api::Chat, &[details.as_bytes()]).expect("usage");
         assert_eq!((usage.prompt_tokens, usage.cached_tokens), (Some(3), None));
+    }
+
+    #[test]
+    fn anthropics_figures_come_in_parts_and_the_input_is_without_what_was_cached() {
+        let whole = r#"{"usage":{"input_tokens":2,"cache_read_input_tokens":7,"cache_creation_input_tokens":1,"output_tokens":3}}"#;
+        let expected = TokenUsage { completion_tokens: Some(3), ..TokenUsage::new(10, 7) };
+        assert_eq!(read(Api::Messages, &[whole.as_bytes()]), Some(expected));
+        let streamed = concat!(
+            "event: message_start\ndata: {\"message\":{\"usage\":{\"input_tokens\":3,\"cache_read_input_tokens\":7,\"output_tokens\":0}}}\n\n",
+            "event: message_delta\ndata: {\"usage\":{\"output_tokens\":3}}\n\n",
+        );
+        assert_eq!(read(Api::Messages, &[streamed.as_bytes()]), Some(expected));
+        let embedded = r#"{"object":"list","usage":{"prompt_tokens":5,"total_tokens":5}}"#;
+        assert_eq!(read(Api::Embeddings, &[embedded.as_bytes()]).and_then(|usage| usage.prompt_tokens), Some(5));
     }
 
     #[test]

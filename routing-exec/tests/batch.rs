@@ -20,24 +20,20 @@ fn config() -> BatchRunnerConfig {
 }
 
 fn together(requests: u32) -> BatchRunnerConfig {
-    BatchRunnerConfig {
-        limit: ConcurrencyLimit { requests, tokens: None },
-        cohort_start: CohortStart::Together,
-        ..config()
-    }
+    config().limit(ConcurrencyLimit::default().requests(requests).tokens(None)).cohort_start(CohortStart::Together)
 }
 
 #[test]
 fn no_pod_has_more_than_its_bound() {
     for (limit, most) in [
-        (ConcurrencyLimit { requests: 4, tokens: None }, 4),
-        (ConcurrencyLimit { requests: 100, tokens: Some(65) }, 3),
+        (ConcurrencyLimit::default().requests(4).tokens(None), 4),
+        (ConcurrencyLimit::default().requests(100).tokens(Some(65)), 3),
         // Larger than what there is room for, and sent alone.
-        (ConcurrencyLimit { requests: 100, tokens: Some(5) }, 1),
+        (ConcurrencyLimit::default().requests(100).tokens(Some(5)), 1),
     ] {
         let (clock, pods) = (Clock::default(), pods(3));
         let fleet = Fleet::new(&clock, 3, |_, index, _| answers(index, u64::from(index * 7919 % 50)));
-        let config = BatchRunnerConfig { limit, ..together(0) };
+        let config = together(0).limit(limit);
         let mut runner = runner(&clock, &fleet, &pods, 60, Made::new(5), config);
         let (results, error) = run_all(&clock, &mut runner);
         assert_eq!((results.len(), error), (60, None));
@@ -50,7 +46,7 @@ fn a_pod_may_have_a_bound_of_its_own() {
     let (clock, pods) = (Clock::default(), pods(2));
     let fleet = Fleet::new(&clock, 2, |_, index, _| answers(index, 10));
     let mut runner = runner(&clock, &fleet, &pods, 40, Made::new(5), together(4))
-        .limit(pods[1], ConcurrencyLimit { requests: 2, tokens: None });
+        .limit(pods[1], ConcurrencyLimit::default().requests(2).tokens(None));
     assert_eq!(run_all(&clock, &mut runner).0.len(), 40);
     assert_eq!(fleet.log.most(), [4, 2]);
 }
@@ -80,7 +76,7 @@ fn a_cohort_waits_for_its_first_answer_and_others_pass_it() {
     let (clock, pods) = (Clock::default(), pods(1));
     // Three cohorts of three. The first one's leader takes longest.
     let fleet = Fleet::new(&clock, 1, |_, index, _| answers(index, if index == 0 { 100 } else { 10 }));
-    let config = BatchRunnerConfig { cohort_start: CohortStart::LeaderFirst, ..together(8) };
+    let config = together(8).cohort_start(CohortStart::LeaderFirst);
     let mut ahead = runner(&clock, &fleet, &pods, 9, Made::new(3), config);
     assert_eq!(run_all(&clock, &mut ahead).0.len(), 9);
     assert_eq!(fleet.log.indices(), [0, 3, 6, 4, 5, 7, 8, 1, 2]);
@@ -97,7 +93,7 @@ fn a_streams_first_piece_is_enough_for_its_cohort() {
         let piece = || chunk("data: {}\n\n");
         vec![executor_world::events(), piece(), Act::Wait(Duration::from_secs(u64::from(3 - index))), piece()]
     });
-    let config = BatchRunnerConfig { cohort_start: CohortStart::LeaderFirst, ..together(8) };
+    let config = together(8).cohort_start(CohortStart::LeaderFirst);
     let (results, _) = run_all(&clock, &mut runner(&clock, &fleet, &pods, 3, Made::new(3), config));
     let order: Vec<u32> = results.iter().map(|result| result.index).collect();
     assert_eq!(order, [2, 1, 0], "all were under way at once");
@@ -107,7 +103,7 @@ fn a_streams_first_piece_is_enough_for_its_cohort() {
 fn a_cohort_whose_first_fails_for_good_has_another_go_ahead() {
     let (clock, pods) = (Clock::default(), pods(1));
     let fleet = Fleet::new(&clock, 1, |_, index, _| if index == 0 { says(400) } else { answers(index, 10) });
-    let config = BatchRunnerConfig { cohort_start: CohortStart::LeaderFirst, ..together(8) };
+    let config = together(8).cohort_start(CohortStart::LeaderFirst);
     assert_eq!(run_all(&clock, &mut runner(&clock, &fleet, &pods, 4, Made::new(4), config)).0.len(), 4);
     assert_eq!(fleet.log.most(), [2], "0, then 1, then 2 and 3");
 }
@@ -122,7 +118,7 @@ fn what_fails_for_good_is_a_result() {
         9 => vec![head(200, "application/json"), Act::Chunk(vec![b' '; 2_000].into())],
         _ => answers(index, 5),
     });
-    let config = BatchRunnerConfig { max_attempts: 3, max_response_bytes: 1_000, ..together(4) };
+    let config = together(4).max_attempts(3).max_response_bytes(1_000);
     let mut runner = runner(&clock, &fleet, &pods, 12, Made::new(4), config);
     let (results, error) = run_all(&clock, &mut runner);
     assert_eq!(error, None);
@@ -147,8 +143,8 @@ fn which_failures_are_tried_again_is_the_hosts_to_say() {
         1 if before == 0 => says(429),
         _ => answers(index, 1),
     });
-    let retry_on = RetryOn { server_error: false, ..RetryOn::default() };
-    let mut runner = runner(&clock, &fleet, &pods, 2, Made::new(2), BatchRunnerConfig { retry_on, ..together(1) });
+    let retry_on = RetryOn::default().server_error(false);
+    let mut runner = runner(&clock, &fleet, &pods, 2, Made::new(2), together(1).retry_on(retry_on));
     let results = essence(&run_all(&clock, &mut runner).0);
     assert_eq!(results[0].1.as_ref().unwrap().0, 500);
     assert_eq!(results[1].1.as_ref().unwrap().0, 200);
@@ -173,7 +169,7 @@ fn what_a_plan_leaves_out_is_a_result_too() {
 fn a_consumer_that_stops_stops_the_sends() {
     let (clock, pods) = (Clock::default(), pods(2));
     let fleet = Fleet::new(&clock, 2, |_, index, _| answers(index, 1));
-    let config = BatchRunnerConfig { max_outstanding: 8, ..together(4) };
+    let config = together(4).max_outstanding(8);
     let mut runner = runner(&clock, &fleet, &pods, 100, Made::new(5), config);
     for taken in 1..=20 {
         assert!(executor_world::block_on(&clock, runner.next()).unwrap().is_ok());
@@ -246,7 +242,7 @@ proptest! {
             plan.pods.push(PodPlan::new(*pod, part.chunks(3).map(|part| Cohort::new(1, part.to_vec(), 0)).collect()));
         }
         let executor: TransportExecutor<_, _> = TransportExecutor::new(fleet.clone(), clock.clone());
-        let config = BatchRunnerConfig { max_outstanding, cohort_start, order: ResultOrder::Index, ..together(3) };
+        let config = together(3).max_outstanding(max_outstanding).cohort_start(cohort_start).order(ResultOrder::Index);
         let mut runner = BatchRunner::new(executor, clock.clone(), dispatch_config(), Made::new(3), 40, plan).config(config);
         for index in 0..40 {
             let result = executor_world::block_on(&clock, async {

@@ -89,12 +89,10 @@ fn what_the_host_does_not_admit_waits_and_is_asked_again() {
     let source =
         Gated { made, clock: clock.clone(), pod, opens, most: 2, is_at_a_loss: false, seen: Arc::clone(&seen) };
     let plan = split(&(0..40).collect::<Vec<_>>(), &pods, 5);
-    let config = BatchRunnerConfig {
-        limit: ConcurrencyLimit { requests: 4, tokens: None },
-        cohort_start: CohortStart::Together,
-        admission_interval: Duration::from_millis(100),
-        ..BatchRunnerConfig::default()
-    };
+    let config = BatchRunnerConfig::default()
+        .limit(ConcurrencyLimit::default().requests(4).tokens(None))
+        .cohort_start(CohortStart::Together)
+        .admission_interval(Duration::from_millis(100));
     let executor: TransportExecutor<_, _> = TransportExecutor::new(fleet.clone(), clock.clone());
     let mut runner = BatchRunner::new(executor, clock.clone(), dispatch_config(), source, 40, plan).config(config);
     let mut done = 0;
@@ -127,17 +125,15 @@ fn after_an_error_nothing_is_held_and_nobody_is_asked() {
     let source =
         Gated { made, clock: clock.clone(), pod, opens: began, most: 100, is_at_a_loss: true, seen: Arc::clone(&seen) };
     let plan = split(&(0..60).collect::<Vec<_>>(), &pods, 5);
-    let config = BatchRunnerConfig {
-        limit: ConcurrencyLimit { requests: 20, tokens: None },
-        cohort_start: CohortStart::Together,
-        failure_threshold: 1,
-        max_outstanding: 10,
-        ..BatchRunnerConfig::default()
-    };
+    let config = BatchRunnerConfig::default()
+        .limit(ConcurrencyLimit::default().requests(20).tokens(None))
+        .cohort_start(CohortStart::Together)
+        .failure_threshold(1)
+        .max_outstanding(10);
     let executor: TransportExecutor<_, _> = TransportExecutor::new(fleet.clone(), clock.clone());
     let mut runner = BatchRunner::new(executor, clock.clone(), dispatch_config(), source, 60, plan)
         .config(config)
-        .limit(pods[0], ConcurrencyLimit { requests: 4, tokens: None });
+        .limit(pods[0], ConcurrencyLimit::default().requests(4).tokens(None));
     assert_eq!(run_all(&clock, &mut runner), (Vec::new(), Some(BatchError::NoPlan { remaining: 60 })));
     let shares = seen.lock().map(|seen| (seen.held, seen.most_held)).expect("nobody panics with it");
     assert_eq!(shares, (0, 6), "what was under way is let go, and nothing is begun any more");

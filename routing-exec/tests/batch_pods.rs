@@ -15,7 +15,7 @@ use batch_world::*;
 use executor_world::{Act, Clock, chunk, dispatch_config, head, pods};
 
 fn config() -> BatchRunnerConfig {
-    BatchRunnerConfig { limit: ConcurrencyLimit { requests: 4, tokens: None }, ..BatchRunnerConfig::default() }
+    BatchRunnerConfig::default().limit(ConcurrencyLimit::default().requests(4).tokens(None))
 }
 
 /// Pod 1 answers so many requests, then cuts what it has and is gone.
@@ -37,7 +37,7 @@ fn dies_after(clock: &Clock, number: usize, pods: usize, answered: usize) -> Fle
 fn a_dead_pods_remainder_is_done_by_the_others_once() {
     let (clock, pods) = (Clock::default(), pods(3));
     let (fleet, source) = (dies_after(&clock, 1, 3, 6), Made::new(5));
-    let config = BatchRunnerConfig { cohort_start: CohortStart::Together, ..config() };
+    let config = config().cohort_start(CohortStart::Together);
     let mut runner = runner(&clock, &fleet, &pods, 90, source.clone(), config);
     let (results, error) = run_all(&clock, &mut runner);
     assert_eq!((results.len(), error), (90, None));
@@ -59,7 +59,7 @@ fn a_pod_that_answers_now_and_then_is_not_dead() {
         (_, 0) => vec![Act::Refuse],
         _ => answers(index, 3),
     });
-    let one = BatchRunnerConfig { limit: ConcurrencyLimit { requests: 1, tokens: None }, ..config() };
+    let one = config().limit(ConcurrencyLimit::default().requests(1).tokens(None));
     let mut runner = runner(&clock, &fleet, &pods, 30, Made::new(5), one);
     let (results, error) = run_all(&clock, &mut runner);
     assert_eq!((results.len(), error, runner.progress().replans), (30, None, 0));
@@ -70,12 +70,12 @@ fn a_pod_whose_circuit_is_open_is_dead_at_once() {
     let (clock, pods) = (Clock::default(), pods(2));
     // Its errors are answers, so it would not be dead by itself.
     let fleet = Fleet::new(&clock, 2, |pod, index, _| if pod == 1 { says(500) } else { answers(index, 20) });
-    let breaker = BreakerConfig { failure_threshold: 4, ..BreakerConfig::default() };
+    let breaker = BreakerConfig::default().failure_threshold(4);
     let breakers: Arc<Breakers> = Arc::new(Breakers::new(breaker, Arc::default()));
     let executor: TransportExecutor<_, _> = TransportExecutor::with_breakers(fleet.clone(), clock.clone(), breakers);
     let plan = split(&(0..40).collect::<Vec<_>>(), &pods, 5);
     let source = Made::new(5);
-    let never = BatchRunnerConfig { probe_interval: None, max_attempts: 8, ..config() };
+    let never = config().probe_interval(None).max_attempts(8);
     let mut runner =
         BatchRunner::new(executor, clock.clone(), dispatch_config(), source.clone(), 40, plan).config(never);
     let (results, error) = run_all(&clock, &mut runner);
@@ -225,8 +225,8 @@ proptest! {
             }
         });
         let order = if by_place { ResultOrder::Index } else { ResultOrder::Completion };
-        let limit = ConcurrencyLimit { requests: in_flight, tokens: None };
-        let config = BatchRunnerConfig { limit, max_outstanding, order, failure_threshold, no_pods_timeout: Duration::from_secs(100_000), ..config() };
+        let limit = ConcurrencyLimit::default().requests(in_flight).tokens(None);
+        let config = config().limit(limit).max_outstanding(max_outstanding).order(order).failure_threshold(failure_threshold).no_pods_timeout(Duration::from_secs(100_000));
         let mut runner = runner(&clock, &fleet, &pods, requests, Made::new(4), config);
         let (results, error) = run_all(&clock, &mut runner);
         prop_assert_eq!(error, None);

@@ -33,7 +33,7 @@ fn fleet(clock: &Clock) -> Fleet {
 }
 
 fn config(order: ResultOrder) -> BatchRunnerConfig {
-    BatchRunnerConfig { limit: ConcurrencyLimit { requests: 3, tokens: None }, order, ..BatchRunnerConfig::default() }
+    BatchRunnerConfig::default().limit(ConcurrencyLimit::default().requests(3).tokens(None)).order(order)
 }
 
 /// What a journal holds, the last record of a place winning, and where its whole part ends.

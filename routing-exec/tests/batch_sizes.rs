@@ -20,11 +20,9 @@ use batch_world::*;
 use executor_world::{Act, Clock, dispatch_config, pods};
 
 fn config() -> BatchRunnerConfig {
-    BatchRunnerConfig {
-        limit: ConcurrencyLimit { requests: 4, tokens: None },
-        cohort_start: CohortStart::Together,
-        ..BatchRunnerConfig::default()
-    }
+    BatchRunnerConfig::default()
+        .limit(ConcurrencyLimit::default().requests(4).tokens(None))
+        .cohort_start(CohortStart::Together)
 }
 
 /// Says something else whenever it is asked.
@@ -60,12 +58,8 @@ fn a_host_may_change_its_mind_about_sizes() {
         let plan = split(&(0..60).collect::<Vec<_>>(), &pods, 5);
         let executor: TransportExecutor<_, _> = TransportExecutor::new(fleet.clone(), clock.clone());
         let source = Fickle(Made::new(5), Arc::clone(&asked));
-        let config = BatchRunnerConfig {
-            order,
-            max_attempts: 100,
-            limit: ConcurrencyLimit { requests: 4, tokens: Some(2_000) },
-            ..config()
-        };
+        let config =
+            config().order(order).max_attempts(100).limit(ConcurrencyLimit::default().requests(4).tokens(Some(2_000)));
         let mut runner = BatchRunner::new(executor, clock.clone(), dispatch_config(), source, 60, plan).config(config);
         let (results, error) = run_all(&clock, &mut runner);
         assert_eq!((results.len(), error), (60, None));
@@ -86,13 +80,12 @@ fn is_large(index: u32) -> bool {
 }
 
 /// Of an 8B model on one H200.
-const COSTS: BatchCosts = BatchCosts {
-    prompt_token: 28.8e-6,
-    attended_pair: 8.51e-10,
-    step: 17.1e-3,
-    output_token: 60.7e-6,
-    context_token: 3.34e-7,
-};
+const COSTS: BatchCosts = BatchCosts::ZERO
+    .prompt_token(28.8e-6)
+    .attended_pair(8.51e-10)
+    .step(17.1e-3)
+    .output_token(60.7e-6)
+    .context_token(3.34e-7);
 
 /// The planner's own word, for pods of which one has room for all and the other for short ones.
 fn uneven(rest: &[u32], living: &[Pod], large: Pod) -> BatchPlan {
@@ -152,7 +145,7 @@ fn with_the_large_one_away(back: Option<Duration>, config: BatchRunnerConfig) ->
 fn what_only_a_pod_that_is_away_has_room_for_waits_for_it() {
     for order in [ResultOrder::Completion, ResultOrder::Index] {
         for (max_outstanding, seconds) in [(64, 20), (64, 80), (4, 20), (4, 200)] {
-            let config = BatchRunnerConfig { order, max_outstanding, ..config() };
+            let config = config().order(order).max_outstanding(max_outstanding);
             let (results, _, _) = with_the_large_one_away(Some(Duration::from_secs(seconds)), config);
             assert!(results.iter().all(|result| result.is_success()), "{order:?} {max_outstanding} {seconds}");
         }
@@ -179,7 +172,7 @@ fn patience_ends_for_a_pod_that_stays_away() {
     assert!(results.iter().filter_map(|result| result.outcome.as_ref().err()).all(|why| &*why.code == "too_long"));
     assert!((300..400).contains(&duration.as_secs()), "{duration:?}");
     // If nobody looks after it, there is nothing to wait for.
-    let (results, duration, _) = with_the_large_one_away(None, BatchRunnerConfig { probe_interval: None, ..config() });
+    let (results, duration, _) = with_the_large_one_away(None, config().probe_interval(None));
     assert_eq!(results.iter().filter(|result| !result.is_success()).count(), 6);
     assert!(duration < Duration::from_secs(100), "{duration:?}");
 }
@@ -212,8 +205,8 @@ proptest! {
         });
         let plan = uneven(&(0..40).collect::<Vec<_>>(), &pods, pods[0]);
         let order = if by_place { ResultOrder::Index } else { ResultOrder::Completion };
-        let (limit, no_pods_timeout) = (ConcurrencyLimit { requests: in_flight, tokens: None }, Duration::from_secs(no_pods_timeout));
-        let config = BatchRunnerConfig { limit, max_outstanding, order, failure_threshold, no_pods_timeout, ..config() };
+        let (limit, no_pods_timeout) = (ConcurrencyLimit::default().requests(in_flight).tokens(None), Duration::from_secs(no_pods_timeout));
+        let config = config().limit(limit).max_outstanding(max_outstanding).order(order).failure_threshold(failure_threshold).no_pods_timeout(no_pods_timeout);
         let source = Uneven { made: Made::new(5), large: pods[0] };
         let executor: TransportExecutor<_, _> = TransportExecutor::new(fleet.clone(), clock.clone());
         let mut runner = BatchRunner::new(executor, clock.clone(), dispatch_config(), source, 40, plan).config(config);

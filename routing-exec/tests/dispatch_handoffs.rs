@@ -15,11 +15,11 @@ use routing_exec::handoff::{
     Api, Handoff, HandoffError, LegContext, Mooncake, MooncakeEngine, MooncakeEngines, Nixl, Plain, PodAddresses,
     SglangBootstrap, SharedStorage,
 };
-use routing_exec::{ClientFields, ClientRequest, Dispatch, DispatchConfig, DispatchError, DispatchPolicy, Failure};
+use routing_exec::{ClientFields, ClientRequest, Dispatch, DispatchConfig, DispatchError, Failure, Input};
 
 fn with(handoff: impl Handoff + 'static, body: &'static str, plan: RoutingPlan) -> World {
     let mut dispatch_config = DispatchConfig::new(Arc::new(handoff), Arc::new(()));
-    dispatch_config.policy = Arc::new(DispatchPolicy { max_buffered_bytes: 4096, ..patience() });
+    dispatch_config.policy = Arc::new(patience().max_buffered_bytes(4096));
     let (parts, ()) = Request::post("/v1/chat/completions").body(()).unwrap().into_parts();
     let request = ClientRequest::new(&parts, body.into(), 7);
     let mut world = Setup::new(REUSABLE, plan.clone()).idle();
@@ -47,6 +47,28 @@ fn a_handoff_that_may_have_been_used_is_not_used_again() {
         }
         assert_eq!(world.sent[2].step, 0, "after {failure:?}: sent {}", world.request(2));
     }
+}
+
+/// Between a gateway and its clients: a pod neither hears nor says anything in the gateway's name.
+#[test]
+fn headers_in_the_gateways_name_go_no_further() {
+    let request = Request::post("/v1/chat/completions").header("X-Pointsman-Pod", "a").header("x-tenant", "t");
+    let (parts, ()) = request.body(()).unwrap().into_parts();
+    let client = ClientRequest::new(&parts, Bytes::from_static(b"{}"), 7);
+    assert!(!client.headers().contains_key("x-pointsman-pod") && client.headers().contains_key("x-tenant"));
+    let mut world = Setup::new(REUSABLE, single(&[0])).start();
+    let mut headers = http::HeaderMap::new();
+    headers.insert("x-pointsman-pod", "forged".parse().unwrap());
+    headers.insert("x-checksum", "1".parse().unwrap());
+    let mut head = http::Response::new(()).into_parts().0;
+    head.headers = headers.clone();
+    let id = world.sent[0].id;
+    world.handle(Input::Head(id, head));
+    world.chunk(0, "{}");
+    world.handle(Input::End(id, Some(headers)));
+    let names = |headers: &http::HeaderMap| headers.keys().map(|name| name.to_string()).collect::<Vec<_>>();
+    assert_eq!(names(&world.head.as_ref().unwrap().headers), ["x-checksum"]);
+    assert_eq!(names(world.trailers.as_ref().unwrap()), ["x-checksum"]);
 }
 
 #[test]

@@ -122,10 +122,7 @@ fn an_answer_longer_than_it_said_is_no_success() {
 fn a_verdict_of_before_the_circuit_opened_is_no_probes() {
     use routing_exec::{BreakerConfig, BreakerSample, Breakers};
     let open_breakers = Arc::new(<routing_core::OpenBreakers>::default());
-    let breakers = Arc::new(Breakers::new(
-        BreakerConfig { failure_threshold: 1, ..BreakerConfig::default() },
-        Arc::clone(&open_breakers),
-    ));
+    let breakers = Arc::new(Breakers::new(BreakerConfig::default().failure_threshold(1), Arc::clone(&open_breakers)));
     let now = some_instant();
     let old = (breakers.admit(pod(0), now).unwrap(), breakers.admit(pod(0), now).unwrap());
     breakers.record(old.0.admission(), &BreakerSample::Failure(Failure::FirstByteTimeout), now);

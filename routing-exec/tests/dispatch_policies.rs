@@ -69,9 +69,9 @@ fn a_new_plan_is_asked_for_without_the_pods_that_failed() {
 fn a_pod_that_fails_under_a_new_plan_may_still_do_another_step_of_it() {
     let mut world = Setup::new(REUSABLE, plan([policy("both", &[0], FailurePolicy::Replan)])).start();
     world.fails(0, connect());
-    world.replanned(Some(two(&[1, 2], &[0, 1])));
-    world.fails(1, connect()).prefilled(2);
-    assert_eq!(world.pods(), [0, 1, 2, 1], "0 failed under the plan before");
+    world.replanned(Some(two(&[1, 2], &[3, 0, 1])));
+    world.fails(1, connect()).prefilled(2).fails(3, connect());
+    assert_eq!(world.pods(), [0, 1, 2, 3, 1], "0 failed under the plan before");
 }
 
 #[test]
@@ -141,13 +141,13 @@ fn no_more_pods_are_asked_than_attempts_allow() {
 
 #[test]
 fn only_failures_that_are_worth_it_are_tried_again() {
-    let nothing = RetryOn {
-        connect_failure: false,
-        first_byte_timeout: false,
-        reset: false,
-        server_error: false,
-        overloaded: false,
-    };
+    let nothing = RetryOn::default()
+        .connect_failure(false)
+        .first_byte_timeout(false)
+        .reset(false)
+        .server_error(false)
+        .overloaded(false)
+        .refused(false);
     for failure in
         [connect(), cut(), Failure::FirstByteTimeout, Failure::IdleTimeout, Failure::Status(500), Failure::Status(429)]
     {
@@ -290,9 +290,10 @@ fn a_hook_can_refuse_at_each_place_with_its_status() {
     assert_eq!((world.status().as_u16(), world.cancelled.len()), (451, 0), "what has ended is not cancelled");
 
     let mut world = Setup::new(REUSABLE, single(&[0])).hook(Refuses("chunk", 451)).start();
-    world.stream(0).chunk(0, "data: a").chunk(0, "no\n\n");
-    let error = "{\"error\":{\"message\":\"hook `refuses`: chunk\",\"type\":\"rejected_by_hook\",\"code\":451}}";
-    let expected = format!("data: a\n\nevent: error\ndata: {error}\n\ndata: [DONE]\n\n");
+    world.stream(0).chunk(0, "data: a\n\ndata: b").chunk(0, "no\n\n");
+    let error = "{\"error\":{\"message\":\"hook `refuses`: chunk\",\"type\":\"invalid_request_error\",\"param\":null,\
+                 \"code\":\"rejected_by_hook\"}}";
+    let expected = format!("data: a\n\ndata: b\n\nevent: error\ndata: {error}\n\ndata: [DONE]\n\n");
     assert_eq!((world.text(), world.cancelled.clone()), (&*expected, vec![0]), "on a frame of its own");
 
     let mut world = Setup::new(REUSABLE, single(&[0])).hook(Refuses("chunk", 451)).start();

@@ -3,6 +3,7 @@
 mod common;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use common::*;
 use proptest::prelude::*;
@@ -16,6 +17,7 @@ enum Event {
     Chunk(&'static str),
     End,
     Fails(Failure),
+    Refused(u64),
     Gone,
     Cancel,
     Time(u64),
@@ -39,14 +41,23 @@ fn steps() -> impl Strategy<Value = Vec<PlanStep>> {
 fn event() -> impl Strategy<Value = Event> {
     let chunks =
         ["", "data: a\n\n", "data: ", "{\"error\":1}\n\n", "data: {\"error\":1}\n\n", "xxxxxxxxxxxxxxxxxxxxxxxxx"];
-    let failures =
-        [connect(), cut(), Failure::BreakerOpen, Failure::IdleTimeout, Failure::Status(400), Failure::ResponseTooLarge];
+    let failures = [
+        connect(),
+        cut(),
+        local(),
+        local(),
+        Failure::BreakerOpen,
+        Failure::IdleTimeout,
+        Failure::Status(400),
+        Failure::ResponseTooLarge,
+    ];
     prop_oneof![
-        4 => prop::sample::select(vec![200, 200, 200, 100, 204, 302, 400, 429, 500, 503]).prop_map(Event::Head),
+        4 => prop::sample::select(vec![200, 200, 200, 100, 204, 302, 400, 404, 429, 500, 503, 600]).prop_map(Event::Head),
         3 => Just(Event::Stream),
         6 => prop::sample::select(chunks.to_vec()).prop_map(Event::Chunk),
         4 => Just(Event::End),
         3 => prop::sample::select(failures.to_vec()).prop_map(Event::Fails),
+        2 => (0..5_u64).prop_map(Event::Refused),
         1 => prop_oneof![Just(Event::Gone), Just(Event::Cancel)],
         3 => (0..12_u64).prop_map(Event::Time),
         2 => prop::option::of(steps()).prop_map(Event::Replanned),
@@ -63,12 +74,16 @@ proptest! {
         events in prop::collection::vec((event(), any::<prop::sample::Index>(), 0..4_u8), 0..60),
         attempts in 0..5_u32,
         replans in 0..3_u32,
+        total in prop::option::of(1..40_u64),
         saved in prop::option::of(0..4_u32),
         hook in prop::sample::select(vec!["", "", "", "prefill", "decode", "head", "chunk"]),
     ) {
         let fails = steps.iter().all(|step| step.on_failure == FailurePolicy::Fail);
         let mut setup = Setup::new(dialect, plan(steps)).deadline(60).hook(Refuses(hook, 451));
-        setup = setup.config(|config| (config.max_attempts, config.max_replans) = (attempts, replans));
+        setup = setup.config(|config| {
+            (config.max_attempts, config.max_replans) = (attempts, replans);
+            config.request_timeout = total.map_or(Duration::MAX, seconds);
+        });
         setup.budget = saved.map(|saved| {
             let budget = RetryBudget::new(0.5, 0.1, 10.0);
             (0..saved).for_each(|_| budget.deposit(some_instant()));
@@ -84,6 +99,7 @@ proptest! {
                 (Event::Stream, Some(at)) => drop(world.stream(at).told()),
                 (Event::Chunk(chunk), Some(at)) => drop(world.chunk(at, chunk).told()),
                 (Event::End, Some(at)) => drop(world.end(at).told()),
+                (Event::Refused(wait), Some(at)) => drop(world.refused(at, wait).told()),
                 (Event::Fails(failure), Some(at)) => drop(world.fails(at, failure).told()),
                 (Event::Gone, _) => world.handle(Input::ClientDisconnected),
                 (Event::Cancel, _) => world.handle(Input::Cancel),

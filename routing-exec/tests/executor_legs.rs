@@ -10,7 +10,8 @@ use executor_world::*;
 use http_body::Body;
 use routing_core::{FailurePolicy, OpenBreakers, PlanStep, Pod, Role, RoutingPlan};
 use routing_exec::{
-    BreakerConfig, BreakerSample, Breakers, Dispatch, Executor, Failure, Timer, Transport, TransportExecutor,
+    BreakerConfig, BreakerSample, Breakers, Dispatch, DispatchPolicy, Executor, Failure, Timer, Transport,
+    TransportExecutor,
 };
 
 fn executor<T: Transport, C: Timer>(transport: T, timer: C) -> TransportExecutor<T, C> {
@@ -23,6 +24,7 @@ fn meeting(pods: &[Pod]) -> Dispatch {
     let plan = RoutingPlan::new(1, [prefill, PlanStep::new("decode", Role::Decode, &pods[1..])]);
     let mut dispatch_config = dispatch_config();
     dispatch_config.handoff = Arc::new(Meeting);
+    dispatch_config.policy = Arc::new(DispatchPolicy::default().fail_open(false));
     Dispatch::new(dispatch_config, request(), plan, Vec::new())
 }
 
@@ -37,7 +39,7 @@ fn a_pod_whose_circuit_is_open_is_not_contacted() {
             if pod == sick { vec![Act::Refuse] } else { vec![events(), chunk("data: a\n\n")] }
         },
     );
-    let config = BreakerConfig { failure_threshold: 1, ..BreakerConfig::default() };
+    let config = BreakerConfig::default().failure_threshold(1);
     let breakers: Arc<Breakers> = Arc::new(Breakers::new(config, Arc::new(OpenBreakers::new())));
     let executor = TransportExecutor::with_breakers(world.clone(), clock.clone(), breakers);
     for sent in [2, 3] {
@@ -55,7 +57,7 @@ fn a_leg_whose_other_one_is_refused_is_never_sent() {
     let clock = Clock::default();
     let pods = pods(2);
     let world = Pods::new(&clock, |_, _| vec![Act::Hang]);
-    let config = BreakerConfig { failure_threshold: 1, ..BreakerConfig::default() };
+    let config = BreakerConfig::default().failure_threshold(1);
     for sick in [0, 1] {
         let breakers: Arc<Breakers> = Arc::new(Breakers::new(config.clone(), Arc::new(OpenBreakers::new())));
         let admitted = breakers.admit(pods[sick], clock.now()).unwrap().admission();

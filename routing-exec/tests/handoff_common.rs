@@ -11,8 +11,8 @@ use kv_index::Pod;
 use routing_core::Role;
 use routing_exec::handoff::headers::{self, ENCODERS, PREFILLER, REQUEST_ID};
 use routing_exec::handoff::{
-    Api, Handoff, HandoffError, HandoffMode, LegContext, Mooncake, MooncakeEngine, MooncakeEngines, Nixl, Plain,
-    SglangBootstrap, UsageFix, strip_routing_headers,
+    Api, Dialect, Handoff, HandoffError, HandoffMode, LegContext, Mooncake, MooncakeEngine, MooncakeEngines, Nixl,
+    Plain, SglangBootstrap, UsageFix, check_roles, strip_routing_headers,
 };
 
 use handoff_pair::{Pair, dialects};
@@ -38,13 +38,26 @@ fn a_leg_that_nobody_prefills_for_goes_out_as_it_came() {
     let pair = pair();
     for request in [chat(), Bytes::from_static(b"not json")] {
         for handoff in dialects(&pair) {
-            for role in [Role::Both, Role::Decode, Role::Encode] {
+            for role in [Role::Both, Role::Decode] {
                 let leg = LegContext::new(Api::Chat, &request, &()).step("one", role, true).pods(pair.decode, None);
                 let sent = handoff.leg(&leg).expect("no fault");
                 assert_eq!((sent.body.as_ptr(), sent.body.len()), (request.as_ptr(), request.len()), "{handoff:?}");
                 assert!(sent.headers.is_empty() && sent.dropped.is_none());
             }
         }
+    }
+}
+
+#[test]
+fn no_stock_dialect_makes_a_completion_for_an_encode_pod() {
+    let (pair, request) = (pair(), chat());
+    for (handoff, dialect) in dialects(&pair).into_iter().zip(Dialect::ALL) {
+        for (prefill, is_last) in [(None, true), (None, false), (Some(pair.prefill), true)] {
+            let leg = LegContext::new(Api::Chat, &request, &()).step("see", Role::Encode, is_last);
+            assert_eq!(handoff.leg(&leg.pods(pair.decode, prefill)), Err(HandoffError::Encode), "{handoff:?}");
+        }
+        let refused = check_roles(&*handoff, [("p", Role::Prefill), ("see", Role::Encode)]).expect_err("no fault");
+        assert_eq!((&*refused.step, refused.role, &*refused.dialect), ("see", Role::Encode, dialect.name()));
     }
 }
 

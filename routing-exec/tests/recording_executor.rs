@@ -50,7 +50,7 @@ impl RecordingExecutor {
         while let Some(action) = dispatch.next_action() {
             match action {
                 Action::Acquire(_, pod, step) => guards.push(host.begin_attempt(pod, &dispatch.plan().steps()[step])),
-                Action::Send { attempt, pod, step, request } => {
+                Action::Send { attempt, pod, step, request, .. } => {
                     self.sent.lock().unwrap().push((pod, request));
                     let name = Bytes::from(dispatch.plan().steps()[step].name.to_string());
                     dispatch.handle(now, Input::Head(attempt, Response::new(()).into_parts().0));

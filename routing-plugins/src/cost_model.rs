@@ -87,6 +87,20 @@ pub enum Products {
 }
 
 impl CostModel {
+    /// The roofline fit to a Llama-8B-shaped model on one H200 as engines run it: fused kernels, paged KV, CUDA graphs, bf16. The
+    /// relative error is 2% in the mean for prefill and 1% for decode; a cold prompt of 100,000 tokens takes 6.8 s.
+    pub const FUSED: Self = Self {
+        products: Products::Roofline,
+        fixed: Amount::constant(4.84e-3),
+        per_token: Amount::constant(2.33e-5),
+        per_pair: Amount::constant(9.05e-10),
+        per_cached: Amount::constant(1.81e-8),
+        decode_step: Amount::constant(4.72e-3),
+        per_sequence: Amount::constant(9.55e-7),
+        per_context: Amount::constant(3.0e-8),
+        step_tokens: Positive::constant(8_192.0),
+    };
+
     /// One step with a prefill chunk of `new` tokens after `cached` ones; nothing without new tokens.
     #[must_use]
     pub fn prefill(&self, cached: usize, new: usize) -> Duration {
@@ -179,13 +193,12 @@ impl From<&CostModel> for BatchCosts {
             Products::Additive => 0.0,
             Products::Roofline => model.per_token.get(),
         };
-        Self {
-            prompt_token: model.per_token.get(),
-            attended_pair: model.per_pair.get(),
-            step: model.decode_step.get(),
-            output_token: model.per_sequence.get() + products,
-            context_token: model.per_context.get(),
-        }
+        Self::default()
+            .prompt_token(model.per_token.get())
+            .attended_pair(model.per_pair.get())
+            .step(model.decode_step.get())
+            .output_token(model.per_sequence.get() + products)
+            .context_token(model.per_context.get())
     }
 }
 

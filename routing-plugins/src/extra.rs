@@ -3,7 +3,6 @@
 //! | type in documents | plugin | in one line |
 //! |---|---|---|
 //! | `given_tokens_preparer` | [`GivenTokensPreparer`](crate::prepare::GivenTokensPreparer) | tokens that the request brings, even where the host has tokenizers |
-//! | `text_block_preparer` | [`TextBlockPreparer`] | blocks of the body's text, for gateways without a tokenizer |
 //! | `tier_match_preparer` | [`TierMatchPreparer`] | in which tiers pods keep what they hold |
 //! | `throughput_preparer` | [`ThroughputPredictor`] | latency predictions from constant throughput |
 //! | `label_filter` | [`LabelFilter`] | pods that a label selector selects, or with a label that the client asks for |
@@ -22,12 +21,10 @@
 //! | `no_hit_spread_scorer` | [`NoHitSpreadScorer`] | cold prompts to the pod that had none for the longest |
 //! | `metric_scorer` | [`MetricScorer`] | any metric of the host's |
 //! | `two_choices_picker` | [`TwoChoicesPicker`] | power of two choices |
-//! | `predict_recorder` | [`PredictRecorder`] | the index fed by prediction, for engines without cache events |
 //! | `session_recorder` | [`SessionRecorder`] | binds sessions for `session_scorer` |
 //! | `cold_prompt_recorder` | [`ColdPromptRecorder`] | notes cold prompts for `no_hit_spread_scorer` |
 
 mod prepare {
-    pub(crate) mod text_block;
     pub(crate) mod throughput;
     pub(crate) mod tier_match;
 }
@@ -64,8 +61,6 @@ mod pick {
 
 mod record {
     pub(crate) mod cold_prompts;
-    pub(crate) mod predict;
-    pub(crate) mod predicted_blocks;
     pub(crate) mod session;
 }
 
@@ -80,12 +75,9 @@ pub use filter::metric::{MetricCondition, MetricConditionError, MetricFilter, Me
 pub use filter::priority_headroom::{PriorityHeadroomFilter, PriorityHeadroomParameters};
 pub use filter::utilization::{UtilizationFilter, UtilizationParameters};
 pub use pick::two_choices::{BetterBy, TwoChoicesParameters, TwoChoicesPicker};
-pub use prepare::text_block::{TextBlockParameters, TextBlockPreparer};
 pub use prepare::throughput::{ThroughputParameters, ThroughputPredictor};
 pub use prepare::tier_match::{HeldTiers, TierCounts, TierCountsByPod, TierMatchParameters, TierMatchPreparer};
 pub use record::cold_prompts::ColdPromptRecorder;
-pub use record::predict::PredictRecorder;
-pub use record::predicted_blocks::PredictedBlocks;
 pub use record::session::SessionRecorder;
 pub use score::adapter::AdapterScorer;
 pub use score::context_range::ContextRangeScorer;
@@ -97,5 +89,3 @@ pub use score::predictions::{Prediction, PredictionTable, Predictions};
 pub use score::round_robin::RoundRobinScorer;
 pub use score::session::SessionScorer;
 pub use score::tier::{TierScorer, TierWeights};
-
-pub(crate) use prepare::text_block;

@@ -4,35 +4,6 @@
 //! what a plugin is, and on `kv-index`, which answers which pods hold the start of a prompt. A host is free to bring its own
 //! plugins next to these or in their place.
 //!
-//! # How it fits together
-//!
-//! A [`PluginState`] is what a host owns and plugins read: the index and how prompts are hashed for it, what is under way on each
-//! pod ([`load`]), open circuit breakers, sessions. Plugins are made over it and have no state of their own but their
-//! parameters. What is remembered from one request for the next is in it, and written by [`record`]ers or by the
-//! picker that says so.
-//!
-//! | stage | what is there |
-//! |---|---|
-//! | [`prepare`] | tokens, block hashes, prefix matches, loads, session keys, hash keys |
-//! | [`filter`] | health, drain, circuit breakers, role, concurrency, prefix affinity, longest match, imbalance |
-//! | [`score`] | cache, load, KV utilization, cost, wait, time to first token, recent work, locality |
-//! | [`pick`] | by score, in turn, by session, by consistent hash, by chance |
-//! | [`record`] | speculation, prefill queues, recent work |
-//! | [`condition`] | whether a separate prefill is worth it |
-//!
-//! These are what the profiles and published policies are made of; the others are in [`extra`]. Costs in seconds are those of a
-//! [`CostModel`], fitted from a table of measurements.
-//!
-//! Every plugin is a file: what it is for, its formula, what its 0 and 1 mean, its parameters with their defaults. With the
-//! feature `serde` each is also a type of documents (`register`), named as the plugin is, in small letters:
-//! `cache_affinity_scorer`. Parameters are of types that cannot hold what makes no sense.
-//!
-//! # Features
-//!
-//! - `serde`: profiles as documents.
-//! - `vllm`, `sglang`, `trtllm`: prompts hashed as these engines do.
-//! - `tokenizers`: vocabularies in the form of Hugging Face (needs Rust 1.89); `chat`: chat templates and bodies.
-//!
 //! # Example
 //!
 //! ```
@@ -63,8 +34,39 @@
 //! drop(guard);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! # How it fits together
+//!
+//! A [`PluginState`] is what a host owns and plugins read: the index and how prompts are hashed for it, what is under way on each
+//! pod ([`load`]), open circuit breakers, sessions. Plugins are made over it and have no state of their own but their
+//! parameters. What is remembered from one request for the next is in it, and written by [`record`]ers or by the
+//! picker that says so.
+//!
+//! | stage | what is there |
+//! |---|---|
+//! | [`prepare`] | tokens, block hashes, prefix matches, loads, session keys, hash keys |
+//! | [`filter`] | health, drain, circuit breakers, role, concurrency, prefix affinity, longest match, imbalance |
+//! | [`score`] | cache, load, KV utilization, cost, wait, time to first token, recent work, locality |
+//! | [`pick`] | by score, in turn, by session, by consistent hash, by chance |
+//! | [`record`] | speculation, prefill queues, recent work |
+//! | [`condition`] | whether a separate prefill is worth it |
+//!
+//! These are what the profiles and published policies are made of; the others are in [`extra`]. Costs in seconds are those of a
+//! [`CostModel`], fitted from a table of measurements.
+//!
+//! Every plugin is a file: what it is for, its formula, what its 0 and 1 mean, its parameters with their defaults. With the
+//! feature `serde` each is also a type of documents (`register`), named as the plugin is, in small letters:
+//! `cache_affinity_scorer`. Parameters are of types that cannot hold what makes no sense.
+//!
+//! # Features
+//!
+//! - `serde`: profiles as documents.
+//! - `engine`: prompts hashed by an engine's rules; `vllm`, `sglang`, `trtllm`: those of these engines.
+//! - `tokenizers`: vocabularies in the form of Hugging Face (needs Rust 1.89); `chat`: chat templates and bodies.
 
 #![forbid(unsafe_code)]
+// On docs.rs each item says which feature it needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod condition;
 mod cost_model;
@@ -73,6 +75,7 @@ mod engine_hashing;
 pub mod extra;
 pub mod filter;
 pub mod load;
+mod memories;
 mod parameters;
 pub mod pick;
 mod plugin_state;

@@ -4,6 +4,7 @@
 //! they are calls [`report`](LoadTracker::report). Whatever happens to requests, what a guard counted is taken back once.
 
 mod admission;
+mod backlog;
 mod cell;
 mod guard;
 mod merged;
@@ -13,6 +14,7 @@ mod work;
 use std::time::Duration;
 
 pub use admission::{BatchAdmission, BatchCrowd};
+pub use backlog::Backlog;
 pub use guard::LoadGuard;
 pub use tracker::LoadTracker;
 pub use work::{OutputEstimate, Work};
@@ -64,6 +66,8 @@ pub struct PodLoad {
     pub running: u32,
     /// Requests that its engine reported as waiting.
     pub waiting: u32,
+    /// Those of them that were not sent from here: no fewer than are waiting beyond all that have no first token here.
+    pub waiting_elsewhere: u32,
     /// Tokens of all requests, merged as requests are.
     pub tokens: u64,
     /// How much of its KV cache is in use, 0..=1, as its engine reported.

@@ -1,6 +1,6 @@
 //! Parameters with their defaults, and range-checked numbers: parameters that are valid by construction.
 
-/// Defines parameters that a host fills in by name, each with its default beside it.
+/// Defines parameters, each with its default beside it, and setters.
 macro_rules! parameters {
     (
         $(#[$attribute:meta])*
@@ -10,7 +10,7 @@ macro_rules! parameters {
     ) => {
         #[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
         $(#[$attribute])*
-        #[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
+        #[non_exhaustive]
         pub struct $name {
             $($(#[$field_attribute])* pub $field: $type,)+
         }
@@ -20,10 +20,29 @@ macro_rules! parameters {
                 Self { $($field: $default,)+ }
             }
         }
+
+        $crate::parameters::setters! { $name { $($field: $type,)+ } }
     };
 }
 
-pub(crate) use parameters;
+/// Defines a method for each field, named as it, that sets it: parameters are `#[non_exhaustive]`, and grow without breaking whoever
+/// makes them.
+macro_rules! setters {
+    ($name:ident { $($field:ident: $type:ty,)+ }) => {
+        impl $name {
+            $(
+                #[doc = concat!("The same with this [`", stringify!($field), "`](#structfield.", stringify!($field), ").")]
+                #[must_use]
+                pub fn $field(mut self, $field: $type) -> Self {
+                    self.$field = $field;
+                    self
+                }
+            )+
+        }
+    };
+}
+
+pub(crate) use {parameters, setters};
 
 /// Defines a number that is in its range by construction.
 macro_rules! number {

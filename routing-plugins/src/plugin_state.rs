@@ -12,10 +12,11 @@ use routing_core::{Declare, OpenBreakers, Preparer};
 
 #[cfg(feature = "engine")]
 use crate::engine_hashing::EngineHashing;
-use crate::extra::{LruOrder, Metrics, PredictedBlocks};
+use crate::extra::{LruOrder, Metrics};
 use crate::load::LoadTracker;
 use crate::pick::{RoundRobinOrder, SessionLimits, Sessions};
 use crate::prepare::{GivenTokensPreparer, OnTokenizeFailure};
+use crate::record::PredictedBlocks;
 use crate::score::{PrefillQueues, RecentWork};
 use crate::tokenize::{TokenizePreparer, Tokenizers};
 

@@ -10,6 +10,7 @@ mod prefix_match;
 mod session_key;
 #[cfg(test)]
 pub(crate) mod tests;
+pub(crate) mod text_block;
 pub(crate) mod text_chain;
 
 pub use block_hash::{BlockHashParameters, BlockHashPreparer};
@@ -19,6 +20,7 @@ pub use key::KeySource;
 pub use loads::{LoadParameters, LoadPreparer, LoadTable, Loads};
 pub use prefix_match::PrefixMatchPreparer;
 pub use session_key::{Session, SessionKeyParameters, SessionKeyPreparer};
+pub use text_block::{TextBlockParameters, TextBlockPreparer};
 
 pub(crate) use block_hash::{PromptChain, PromptHasher};
 pub(crate) use prefix_match::HashedPrefix;

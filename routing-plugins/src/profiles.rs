@@ -6,9 +6,11 @@
 //! | [`least_load`] | to the pod with the fewest requests |
 //! | [`consistent_hash`] | always to the same pod for a session or a prompt's beginning, within a bound on load |
 //! | [`first_token`] | where its first token is expected soonest, with a wait credit for what is held; begin with this |
+//! | [`total_latency`] | where it adds the fewest seconds to all answers, its own and others'; crowds on a new prompt meet |
 //! | [`cache_aware`] | where most of the prompt is held, unless that pod has too much more to do |
 //! | [`cache_aware_sticky`] | the same, and a session stays where it is |
 //! | [`sticky_least_loaded`] | to the least loaded of those that hold the prompt, or of all |
+//! | [`approximate_prefix`] | where prompts that begin alike went before, by their text: for requests without tokens, pods without events |
 //! | [`prefill_decode`] | to a prefill pod and then to a decode pod near it |
 //! | [`prefill_decode_conditional`] | to a decode pod, and to another first if that holds too little |
 //!
@@ -34,18 +36,18 @@ use crate::pick::{
 use crate::plugin_state::PluginState;
 use crate::prepare::*;
 use crate::record::{
-    PrefillQueueParameters, PrefillQueueRecorder, RecentWorkRecorder, RecentWorkRecorderParameters,
+    PredictRecorder, PrefillQueueParameters, PrefillQueueRecorder, RecentWorkRecorder, RecentWorkRecorderParameters,
     SpeculateParameters, SpeculateRecorder,
 };
 use crate::score::{
     CacheAffinityParameters, CacheAffinityScorer, FirstTokenParameters, FirstTokenScorer, KvUtilizationScorer,
     LeastLoadParameters, LeastLoadScorer, LoadForm, LocalityParameters, LocalityScorer, PrefillCostScorer,
-    RecentWorkParameters, RecentWorkScorer, WaitCredit,
+    RecentWorkParameters, RecentWorkScorer, TotalLatencyParameters, TotalLatencyScorer,
 };
 
 /// The names of all stock profiles, the one to begin with first.
-pub const NAMES: [&str; 9] = {
-    let (all, mut names) = (<StockProfile>::ALL, [""; 9]);
+pub const NAMES: [&str; 11] = {
+    let (all, mut names) = (<StockProfile>::ALL, [""; 11]);
     let mut at = 0;
     while at < names.len() {
         names[at] = all[at].name;
@@ -78,8 +80,9 @@ macro_rules! stock {
 
 impl<const W: usize> StockProfile<W> {
     /// All of them, in the order of [`NAMES`].
-    pub const ALL: [Self; 9] = stock![
+    pub const ALL: [Self; 11] = stock![
         first_token,
+        total_latency,
         round_robin,
         least_load,
         consistent_hash,
@@ -88,6 +91,7 @@ impl<const W: usize> StockProfile<W> {
         sticky_least_loaded,
         prefill_decode,
         prefill_decode_conditional,
+        approximate_prefix,
     ];
 
     /// The one of a name.
@@ -123,12 +127,35 @@ pub fn consistent_hash<const W: usize>(state: &PluginState<W>) -> ProfileBuilder
 }
 
 /// Where the first token is expected soonest, by what each pod holds, has queued and decodes. A prompt that a pod holds waits
-/// there for a while rather than being computed again elsewhere ([`WaitCredit::MEASURED`]). The one to begin with:
+/// there for a while rather than being computed again elsewhere ([`WaitCredit::MEASURED`](crate::score::WaitCredit::MEASURED)); requests that engines report as
+/// waiting count, so that several gateways see each other's. The one to begin with:
 /// `docs/routing-quality.md` holds it against all others. How fast pods are is [measured](CostModel) on one
 /// kind of them; give a model of your own for others.
 pub fn first_token<const W: usize>(state: &PluginState<W>) -> ProfileBuilder<W> {
+    first_token_with(state, FirstTokenParameters::measured())
+}
+
+/// The same by figures of one's own: how fast pods are, for the scorer and the queues alike, and how long a prompt waits where
+/// it is held.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use kv_index::{BlockSize, Config, Index};
+/// use routing_plugins::score::FirstTokenParameters;
+/// use routing_plugins::{CostModel, Hashing, PluginState, profiles};
+///
+/// let index: Arc<Index> = Arc::new(Index::new(Config::default()));
+/// let state = PluginState::new(index, Hashing::Native(BlockSize::new(16).expect("not zero")));
+/// let cost_model = CostModel::default(); // Fit your own from measurements.
+/// let own = FirstTokenParameters::default().cost_model(cost_model);
+/// profiles::first_token_with(&state, own).build()?;
+/// # Ok::<(), routing_core::BuildError>(())
+/// ```
+pub fn first_token_with<const W: usize>(state: &PluginState<W>, parameters: FirstTokenParameters) -> ProfileBuilder<W> {
     let (queues, written) = (Arc::clone(&state.prefill_queues), Arc::clone(&state.prefill_queues));
-    let parameters = FirstTokenParameters { wait_credit: WaitCredit::MEASURED, ..FirstTokenParameters::default() };
     let profile = sound(prompt(ProfileBuilder::new("first_token"), state), state).scorer(
         "first",
         1.0,
@@ -136,6 +163,32 @@ pub fn first_token<const W: usize>(state: &PluginState<W>) -> ProfileBuilder<W> 
     );
     let queued = PrefillQueueParameters { cost_model: parameters.cost_model };
     best(profile).recorder("queue", move |d: &mut Declare<'_>| PrefillQueueRecorder::declare(d, queued, written))
+}
+
+/// Where the request adds the fewest seconds to all answers: its own, and those of requests that wait or decode on the pod, by what
+/// it holds, has queued and decodes ([`TotalLatencyScorer`] has the formula). What is sent is entered at once, so that a crowd on
+/// a new prompt meets where the first of it went. `docs/routing-quality.md` holds it against [`first_token`] and all others. How
+/// fast pods are is [measured](CostModel::FUSED) on one kind of them.
+pub fn total_latency<const W: usize>(state: &PluginState<W>) -> ProfileBuilder<W> {
+    total_latency_with(state, TotalLatencyParameters::default())
+}
+
+/// The same by figures of one's own: how fast pods are, for the scorer and the queues alike, and what counts how much.
+pub fn total_latency_with<const W: usize>(
+    state: &PluginState<W>,
+    parameters: TotalLatencyParameters,
+) -> ProfileBuilder<W> {
+    let (queues, written, index) =
+        (Arc::clone(&state.prefill_queues), Arc::clone(&state.prefill_queues), Arc::clone(&state.index));
+    let profile = sound(prompt(ProfileBuilder::new("total_latency"), state), state).scorer(
+        "total",
+        1.0,
+        move |d: &mut Declare<'_>| TotalLatencyScorer::declare(d, parameters, queues),
+    );
+    let queued = PrefillQueueParameters { cost_model: parameters.cost_model };
+    best(profile)
+        .recorder("queue", move |d: &mut Declare<'_>| PrefillQueueRecorder::declare(d, queued, written))
+        .recorder("enter", |d: &mut Declare<'_>| SpeculateRecorder::declare(d, SpeculateParameters::default(), index))
 }
 
 /// Where most of the prompt is held, unless that pod has so much more to do that computing it elsewhere is better: a whole
@@ -168,6 +221,19 @@ pub fn sticky_least_loaded<const W: usize>(state: &PluginState<W>) -> ProfileBui
     profile
         .picker("best", move |d: &mut Declare<'_>| MaxScorePicker::declare(d, ties))
         .recorder("enter", |d: &mut Declare<'_>| SpeculateRecorder::declare(d, SpeculateParameters::default(), index))
+}
+
+/// Where prompts that begin alike went before, unless that pod has too much more to do; for gateways without a tokenizer, and
+/// for pods that report no events. Prompts are compared by their text, and a pod is taken to hold what it was sent, up to
+/// [what it has room for](PluginState::predicting). The index must not be fed events of the same pods.
+pub fn approximate_prefix<const W: usize>(state: &PluginState<W>) -> ProfileBuilder<W> {
+    let PluginState { index, predicted_blocks, .. } = state.clone();
+    let entered = Arc::clone(&index);
+    let profile = ProfileBuilder::new("approximate_prefix")
+        .preparer("text", |d: &mut Declare<'_>| TextBlockPreparer::declare(d, TextBlockParameters::default()))
+        .preparer("held", |d: &mut Declare<'_>| PrefixMatchPreparer::declare(d, index));
+    best(by_cache(sound(loads(profile, state), state)))
+        .recorder("enter", |d: &mut Declare<'_>| PredictRecorder::declare(d, entered, predicted_blocks))
 }
 
 /// Prefill where most is held and least is to be computed; decode near that pod, where there is room. Where no prefill pod

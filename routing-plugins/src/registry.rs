@@ -68,6 +68,7 @@ macro_rules! plugins {
 // What profiles and published policies are made of.
 plugins! { fn register_main, MAIN, |state, parameters, declare|
     preparer "tokenize_preparer" TokensParameters => state.tokens_preparer(declare, parameters.on_error);
+    preparer "text_block_preparer" TextBlockParameters => TextBlockPreparer::declare(declare, parameters);
     preparer "block_hash_preparer" BlockHashParameters =>
         BlockHashPreparer::declare(declare, parameters, state.hashing.clone());
     preparer "prefix_match_preparer" NoParameters => PrefixMatchPreparer::declare(declare, Arc::clone(&state.index));
@@ -89,6 +90,8 @@ plugins! { fn register_main, MAIN, |state, parameters, declare|
     scorer "kv_utilization_scorer" NoParameters => KvUtilizationScorer::declare(declare);
     scorer "first_token_scorer" FirstTokenParameters =>
         FirstTokenScorer::declare(declare, parameters, Arc::clone(&state.prefill_queues));
+    scorer "total_latency_scorer" TotalLatencyParameters =>
+        TotalLatencyScorer::declare(declare, parameters, Arc::clone(&state.prefill_queues));
     scorer "prefill_cost_scorer" NoParameters => PrefillCostScorer::<W>::declare(declare);
     scorer "linear_cost_scorer" LinearCostParameters => LinearCostScorer::<W>::declare(declare, parameters);
     scorer "expected_wait_scorer" ExpectedWaitParameters => ExpectedWaitScorer::<W>::declare(declare, parameters);
@@ -108,6 +111,8 @@ plugins! { fn register_main, MAIN, |state, parameters, declare|
         SessionPicker::declare(declare, SessionParameters { most, when_refused }, state.sessions.table(&table.0))
     };
 
+    recorder "predict_recorder" NoParameters =>
+        PredictRecorder::declare(declare, Arc::clone(&state.index), Arc::clone(&state.predicted_blocks));
     recorder "speculate_recorder" SpeculateParameters =>
         SpeculateRecorder::declare(declare, parameters, Arc::clone(&state.index));
     recorder "recent_work_recorder" RecentWorkRecorderParameters =>
@@ -122,7 +127,6 @@ plugins! { fn register_main, MAIN, |state, parameters, declare|
 plugins! { fn register_extra, EXTRA, |state, parameters, declare|
     preparer "given_tokens_preparer" TokensParameters =>
         PluginState { tokens: Tokens::Given, ..state.clone() }.tokens_preparer(declare, parameters.on_error);
-    preparer "text_block_preparer" TextBlockParameters => TextBlockPreparer::declare(declare, parameters);
     preparer "tier_match_preparer" TierMatchParameters =>
         TierMatchPreparer::declare(declare, parameters, Arc::clone(&state.index));
     preparer "throughput_preparer" ThroughputParameters => ThroughputPredictor::<W>::declare(declare, parameters);
@@ -151,8 +155,6 @@ plugins! { fn register_extra, EXTRA, |state, parameters, declare|
 
     picker "two_choices_picker" TwoChoicesParameters => TwoChoicesPicker::declare(declare, parameters);
 
-    recorder "predict_recorder" NoParameters =>
-        PredictRecorder::declare(declare, Arc::clone(&state.index), Arc::clone(&state.predicted_blocks));
     recorder "session_recorder" TableParameters =>
         SessionRecorder::declare(declare, state.sessions.table(&parameters.table.0));
     recorder "cold_prompt_recorder" NoParameters =>

@@ -1,7 +1,7 @@
 //! Scorers: how good each candidate is, 0..=1.
 //!
 //! Scorers of cost ([`PrefillCostScorer`], [`LinearCostScorer`], [`ExpectedWaitScorer`], [`FirstTokenScorer`],
-//! [`RecentWorkScorer`]) and those of load in their relative
+//! [`TotalLatencyScorer`], [`RecentWorkScorer`]) and those of load in their relative
 //! form share one map from costs to scores: `(dearest − cost) / (dearest − cheapest)` over the candidates. The cheapest gets
 //! 1, the dearest 0, and all get 1 when they cost the same. A cheaper candidate never scores below a dearer one; it scores
 //! the same only where the two are closer than a single-precision number can tell.
@@ -20,6 +20,7 @@ mod prompt;
 mod recent_work;
 #[cfg(test)]
 pub(crate) mod testing;
+mod total_latency;
 mod work_window;
 
 pub use cache_affinity::{CacheAffinityParameters, CacheAffinityScorer};
@@ -32,6 +33,7 @@ pub use locality::{LocalityLevel, LocalityParameters, LocalityScorer};
 pub use prefill_cost::PrefillCostScorer;
 pub use prefill_queue::PrefillQueues;
 pub use recent_work::{RecentWorkParameters, RecentWorkScorer};
+pub use total_latency::{TotalLatencyParameters, TotalLatencyScorer};
 pub use work_window::RecentWork;
 
 pub(crate) use prompt::{PromptReads, length, uncached};
@@ -53,6 +55,7 @@ mod tests {
         assert_eq!(read("{}"), Ok(CacheAffinityParameters::default()));
         assert_eq!(read("{}"), Ok(ExpectedWaitParameters::default()));
         assert_eq!(read("{}"), Ok(FirstTokenParameters::default()));
+        assert_eq!(read("{}"), Ok(TotalLatencyParameters::default()));
         assert_eq!(read("{}"), Ok(RecentWorkParameters::default()));
         assert_eq!(read("{}"), Ok(HeadroomParameters::default()));
         assert_eq!(read("{}"), Ok(LeastLoadParameters::default()));

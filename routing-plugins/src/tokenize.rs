@@ -2,7 +2,7 @@
 //!
 //! A [`Tokenizer`] turns text into ids; a gateway can bring its own. [`PrefixCache`] wraps one and keeps the ids of
 //! prompts' beginnings, split at special tokens, so that the next turn of a conversation costs its new text only.
-//! [`TokenizePreparer`] makes the tokens of a request by its model.
+//! [`TokenizePreparer`] makes the tokens of a request by its model. [`PromptApi`] makes chats of the requests of other APIs.
 //!
 //! - Feature `tokenizers`: `Vocabulary`, a tokenizer read from a model's `tokenizer.json`.
 //! - Feature `chat`: `ChatTemplate`, the model's Jinja template, and `ModelPrompts`, which reads the bodies of
@@ -11,6 +11,7 @@
 //! The rule: ids from the cache are those that would be made without it, for every text and every vocabulary
 //! (`tests/tokenize_cache.rs`). A vocabulary that cannot promise this at a token is not split there.
 
+mod api_prompt;
 mod cache;
 #[cfg(feature = "chat")]
 mod chat;
@@ -23,6 +24,7 @@ mod vocabulary;
 
 use std::sync::Arc;
 
+pub use api_prompt::PromptApi;
 pub use cache::{CacheStats, PrefixCache};
 #[cfg(feature = "chat")]
 pub use chat::{Chat, ChatTemplate, ContentFormat};

@@ -40,6 +40,24 @@ fn the_default_is_the_additive_fit_of_the_first_table() {
 }
 
 #[test]
+fn the_fused_model_is_the_roofline_fit_of_the_second_table() {
+    let (found, fused) = (fit(FUSED, Products::Roofline).model, CostModel::FUSED);
+    for (found, fused) in [
+        (found.fixed, fused.fixed),
+        (found.per_token, fused.per_token),
+        (found.per_pair, fused.per_pair),
+        (found.per_cached, fused.per_cached),
+        (found.decode_step, fused.decode_step),
+        (found.per_sequence, fused.per_sequence),
+        (found.per_context, fused.per_context),
+    ] {
+        assert!((found.get() / fused.get() - 1.0).abs() < 0.005, "{found:?} {fused:?}");
+    }
+    assert_eq!((found.products, found.step_tokens), (fused.products, fused.step_tokens));
+    assert!((fused.prefill_seconds(100_000.0, 0.0) - 6.8).abs() < 0.1, "{}", fused.prefill_seconds(100_000.0, 0.0));
+}
+
+#[test]
 fn errors_are_as_stated() {
     let additive = fit(UNFUSED, Products::Additive);
     assert_error(additive.prefill_error, [18.5, 38.0, 62.5]);

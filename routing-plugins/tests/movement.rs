@@ -40,7 +40,7 @@ fn workflow<S: Slot, P: Picker + 'static>(
 }
 
 fn consistent_hash(by: HashBy) -> Workflow {
-    let parameters = ConsistentHashParameters { by, epsilon: None, most: ALL, ..ConsistentHashParameters::default() };
+    let parameters = ConsistentHashParameters::default().by(by).epsilon(None).most(ALL);
     workflow::<HashKey, _>(|key| key, move |declare| ConsistentHashPicker::declare(declare, parameters))
 }
 

@@ -1,18 +1,17 @@
-//! Microbenchmark workloads: the five hottest operations, each after a set-up that is not counted.
+//! Microbenchmark workloads: the hottest operations, each after a set-up that is not counted.
 //!
 //! The rule: nothing here depends on time, chance or addresses, or counts would not repeat.
 
 use std::hint::black_box;
 use std::sync::Arc;
-use std::time::Instant;
 
 use kv_index::{
     BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Event, EventSemantics, Index, Matches, Parent, Pod, Removed,
     Stored,
 };
 use pointsman_test_support::SplitMix64;
-use routing_core::{Fleet, Load, PodInfo, Request, RoutingInput, RoutingPlan, Selector, Workspace};
-use routing_plugins::{Hashing, PluginState, profiles};
+
+use crate::decide::{self, Decide, Profile};
 
 /// One operation.
 pub(crate) struct Operation {
@@ -20,6 +19,19 @@ pub(crate) struct Operation {
     /// How often it is run to be counted.
     pub(crate) times: usize,
     pub(crate) prepare: fn() -> Box<dyn Workload>,
+    /// What is in it and not to be counted: an operation before it.
+    pub(crate) without: Option<&'static str>,
+}
+
+impl Operation {
+    const fn new(name: &'static str, times: usize, prepare: fn() -> Box<dyn Workload>) -> Self {
+        Self { name, times, prepare, without: None }
+    }
+
+    /// The same, counted without another.
+    const fn without(self, other: &'static str) -> Self {
+        Self { without: Some(other), ..self }
+    }
 }
 
 /// An operation that is set up.
@@ -28,30 +40,41 @@ pub(crate) trait Workload {
     fn run(&mut self, times: usize) -> u64;
 }
 
-pub(crate) const OPERATIONS: [Operation; 5] = [
-    Operation { name: "search_held_128", times: 2_000, prepare: || Box::new(Search::new(Prompts::Held)) },
-    Operation { name: "search_cold_128", times: 5_000, prepare: || Box::new(Search::new(Prompts::Cold)) },
-    Operation { name: "store_evict_64", times: 500, prepare: || Box::new(Write::new()) },
-    Operation { name: "tokens_to_match_512", times: 500, prepare: || Box::new(Tokens::new()) },
-    Operation { name: "decide_cache_aware_64", times: 500, prepare: || Box::new(Decide::new()) },
+pub(crate) const OPERATIONS: [Operation; 11] = [
+    Operation::new("search_held_128", 2_000, || Box::new(Search::new(Prompts::Held))),
+    Operation::new("search_cold_128", 5_000, || Box::new(Search::new(Prompts::Cold))),
+    Operation::new("store_evict_64", 500, || Box::new(Write::new())),
+    Operation::new("tokens_to_match_512", 500, || Box::new(Tokens::deep())),
+    Operation::new("decide_cache_aware_64", 500, || Box::new(Decide::new(Profile::CacheAware, 64))),
+    // What decisions add to their searches.
+    Operation::new("tokens_to_match_64", 500, || Box::new(decide::search(64))),
+    Operation::new("tokens_to_match_256", 500, || Box::new(decide::search(256))),
+    Operation::new("decide_64", 500, || Box::new(Decide::new(Profile::CacheAware, 64))).without("tokens_to_match_64"),
+    Operation::new("decide_256", 500, || Box::new(Decide::new(Profile::CacheAware, 256)))
+        .without("tokens_to_match_256"),
+    Operation::new("first_token_64", 500, || Box::new(Decide::new(Profile::FirstToken, 64)))
+        .without("tokens_to_match_64"),
+    Operation::new("first_token_256", 500, || Box::new(Decide::new(Profile::FirstToken, 256)))
+        .without("tokens_to_match_256"),
 ];
 
-/// Prompts of 64 pods that hold each to four depths, filled as engines do: most at once, then block by block.
-struct Filled {
-    index: Arc<Index>,
-    pods: Vec<Pod>,
+/// Prompts of which an eighth of the pods hold each to four depths, filled as engines do: most at once, then block by block.
+pub(crate) struct Filled {
+    pub(crate) index: Arc<Index>,
+    pub(crate) pods: Vec<Pod>,
     prompts: Vec<Vec<BlockHash>>,
 }
 
 impl Filled {
-    fn new(prompts: Vec<Vec<BlockHash>>) -> Self {
+    pub(crate) fn new(pods: usize, prompts: Vec<Vec<BlockHash>>) -> Self {
         let index = Arc::new(Index::new(Config::default().hash_seed(1)));
-        let pods: Vec<Pod> = (0..PODS).map(|at| index.join(&format!("pod-{at}")).expect("room")).collect();
+        let pods: Vec<Pod> = (0..pods).map(|at| index.join(&format!("pod-{at}")).expect("room")).collect();
         let filled = Self { index, pods, prompts };
         for (at, prompt) in filled.prompts.iter().enumerate() {
-            for holder in 0..HOLDERS {
+            let pods = filled.pods.len();
+            for holder in 0..pods / 8 {
                 let depth = prompt.len() * (holder % 4 + 1) / 4;
-                filled.fill(filled.pods[(at * 5 + holder * 7) % PODS], &prompt[..depth]);
+                filled.fill(filled.pods[(at * 5 + holder * 7) % pods], &prompt[..depth]);
             }
         }
         filled
@@ -81,7 +104,7 @@ struct Search {
 impl Search {
     fn new(prompts: Prompts) -> Self {
         let mut numbers = PromptSource(SplitMix64::new(1));
-        let filled = Filled::new((0..PROMPTS).map(|_| numbers.chain(128)).collect());
+        let filled = Filled::new(PODS, (0..PROMPTS).map(|_| numbers.chain(128)).collect());
         let asked = filled.prompts.iter().map(|prompt| match prompts {
             Prompts::Held => prompt.iter().copied().chain(numbers.chain(8)).collect(),
             Prompts::Cold => numbers.chain(136),
@@ -95,7 +118,7 @@ impl Workload for Search {
         let mut sum = 0;
         for prompt in self.asked.iter().cycle().take(times) {
             self.filled.index.search(black_box(prompt), &mut self.matches);
-            sum += depths(&self.matches);
+            sum = u64::wrapping_add(sum, depths(&self.matches));
         }
         sum
     }
@@ -110,7 +133,7 @@ struct Write {
 impl Write {
     fn new() -> Self {
         let mut numbers = PromptSource(SplitMix64::new(2));
-        let filled = Filled::new((0..PROMPTS).map(|_| numbers.chain(64)).collect());
+        let filled = Filled::new(PODS, (0..PROMPTS).map(|_| numbers.chain(64)).collect());
         Self { filled, stored: (0..PROMPTS).map(|_| numbers.chain(64)).collect() }
     }
 }
@@ -129,8 +152,8 @@ impl Workload for Write {
     }
 }
 
-/// (4): prompts of 512 blocks as tokens, hashed as far as the search asks.
-struct Tokens {
+/// (4): prompts as tokens, hashed as far as the search asks.
+pub(crate) struct Tokens {
     filled: Filled,
     prompts: Vec<Vec<u32>>,
     hasher: ChainHasher,
@@ -139,9 +162,14 @@ struct Tokens {
 }
 
 impl Tokens {
-    fn new() -> Self {
+    /// Of 512 blocks.
+    fn deep() -> Self {
         let (hasher, prompts) = (hasher(), PromptSource(SplitMix64::new(3)).prompts(FEW, 512));
-        let filled = Filled::new(prompts.iter().map(|prompt| hasher.hash(prompt)).collect());
+        let filled = Filled::new(PODS, prompts.iter().map(|prompt| hasher.hash(prompt)).collect());
+        Self::new(filled, prompts, hasher)
+    }
+
+    pub(crate) fn new(filled: Filled, prompts: Vec<Vec<u32>>, hasher: ChainHasher) -> Self {
         Self { filled, prompts, hasher, hashes: Vec::new(), matches: Matches::default() }
     }
 }
@@ -152,47 +180,7 @@ impl Workload for Tokens {
         for prompt in self.prompts.iter().cycle().take(times) {
             let mut chain = self.hasher.lazy(black_box(prompt), &mut self.hashes);
             self.filled.index.search_lazy(&mut chain, &mut self.matches);
-            sum += depths(&self.matches);
-        }
-        sum
-    }
-}
-
-/// (5): the profile `cache_aware` on prompts of 128 blocks as tokens.
-struct Decide {
-    selector: Selector,
-    workspace: Workspace,
-    fleet: Fleet,
-    plan: RoutingPlan,
-    prompts: Vec<Vec<u32>>,
-    now: Instant,
-}
-
-impl Decide {
-    fn new() -> Self {
-        let (hasher, prompts) = (hasher(), PromptSource(SplitMix64::new(4)).prompts(FEW, 128));
-        let filled = Filled::new(prompts.iter().map(|prompt| hasher.hash(prompt)).collect());
-        let info = |(at, pod): (usize, &Pod)| {
-            let load = Load { running: (at * 7 % 13) as u32, kv_used: (at * 5 % 17) as f32 / 17.0, ..Load::default() };
-            PodInfo::new(*pod, &format!("pod-{at}")).load(load)
-        };
-        let fleet = Fleet::new(1, filled.pods.iter().enumerate().map(info).collect::<Vec<_>>());
-        let selector = profiles::cache_aware(&PluginState::new(filled.index, Hashing::Native(block_size())));
-        let selector = selector.build().expect("a ready profile builds");
-        let workspace = selector.workspace();
-        Self { selector, workspace, fleet, plan: RoutingPlan::default(), prompts, now: Instant::now() }
-    }
-}
-
-impl Workload for Decide {
-    fn run(&mut self, times: usize) -> u64 {
-        let mut sum = 0;
-        for (seed, prompt) in (0..).zip(self.prompts.iter().cycle().take(times)) {
-            let request = Request::new(MODEL, self.now).tokens(black_box(prompt)).seed(seed);
-            self.selector
-                .decide(&mut self.workspace, RoutingInput::new(&request, &self.fleet), &mut self.plan)
-                .expect("all are well");
-            sum += self.plan.steps()[0].candidates[0].pod.id().index() as u64;
+            sum = u64::wrapping_add(sum, depths(&self.matches));
         }
         sum
     }
@@ -206,34 +194,33 @@ fn depths(matches: &Matches) -> u64 {
     matches.groups().iter().map(|group| group.depth as u64 ^ group.pods.words()[0]).fold(0, u64::wrapping_add)
 }
 
-fn hasher() -> ChainHasher {
+pub(crate) fn hasher() -> ChainHasher {
     ChainHasher::new(ChainSeed::new(MODEL), block_size())
 }
 
-fn block_size() -> BlockSize {
+pub(crate) fn block_size() -> BlockSize {
     BlockSize::new(BLOCK_TOKENS as u32).expect("not zero")
 }
 
 /// Prompts from a seed.
-struct PromptSource(SplitMix64);
+pub(crate) struct PromptSource(pub(crate) SplitMix64);
 
 impl PromptSource {
     fn chain(&mut self, blocks: usize) -> Vec<BlockHash> {
         (0..blocks).map(|_| BlockHash::new(self.0.next_u64())).collect()
     }
 
-    fn prompts(&mut self, count: usize, blocks: usize) -> Vec<Vec<u32>> {
+    pub(crate) fn prompts(&mut self, count: usize, blocks: usize) -> Vec<Vec<u32>> {
         let mut prompt = || (0..blocks * BLOCK_TOKENS).map(|_| (self.0.next_u64() % 128_000) as u32).collect();
         (0..count).map(|_| prompt()).collect()
     }
 }
 
-const MODEL: &str = "hot";
+pub(crate) const MODEL: &str = "hot";
 const PODS: usize = 64;
-const HOLDERS: usize = 8;
 const PROMPTS: usize = 256;
 /// Prompts that come as tokens.
-const FEW: usize = 64;
+pub(crate) const FEW: usize = 64;
 const BLOCK_TOKENS: usize = 16;
 
 #[cfg(test)]

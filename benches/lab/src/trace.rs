@@ -6,6 +6,7 @@
 //! | [`synthetic`] | synthetic, with the statistics of real ones |
 //! | [`order`] | places in the order of expected times |
 //! | [`scale`] | faster, slower, and more of the same |
+//! | [`resample`] | the same at other times |
 //! | [`stats`] | figures to compare traces by |
 //!
 //! The rule: equal ids mean equal prompts up to there, an [`Start::After`] names an earlier place, and the times of
@@ -14,6 +15,7 @@
 mod id_map;
 pub mod order;
 pub mod read;
+pub mod resample;
 pub mod scale;
 pub mod stats;
 pub mod synthetic;

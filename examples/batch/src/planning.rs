@@ -61,7 +61,7 @@ impl PromptChains {
 /// What no pod has room for is in the plan's infeasible ones, and so has an error as its result; and if there can be no plan
 /// at all, every request is in no cohort, which is an error for each too.
 pub(crate) fn plan(chains: &PromptChains, places: &[u32], pods: &[BatchPod]) -> BatchPlan {
-    let config = BatchConfig { block_tokens: chains.block, ..BatchConfig::new((&CostModel::default()).into()) };
+    let config = BatchConfig::new((&CostModel::default()).into()).block_tokens(chains.block);
     let requests: Vec<BatchRequest<'_>> = places.iter().map(|place| chains.request(*place)).collect();
     let mut plan = BatchPlan::default();
     let Ok(made) = BatchPlanner::new(config).plan(&requests, pods, &mut ColdCaches) else {

@@ -103,13 +103,8 @@ pub(crate) async fn run_batch<O: Write, E: Write>(
     }
     let rest: Vec<u32> = (0..requests).filter(|index| recovered_results.recovered.offset(*index).is_none()).collect();
     let first = plan(&chains, &rest, &members);
-    let limit = ConcurrencyLimit { requests: options.in_flight, tokens: None };
-    let config = BatchRunnerConfig {
-        limit,
-        order: options.order,
-        probe_interval: options.probe_interval,
-        ..BatchRunnerConfig::default()
-    };
+    let limit = ConcurrencyLimit::default().requests(options.in_flight).tokens(None);
+    let config = BatchRunnerConfig::default().limit(limit).order(options.order).probe_interval(options.probe_interval);
     let source = FileSource { batch: Arc::clone(&batch), chains, pods: members.clone() };
     let addresses: Arc<dyn PodAddresses> = Arc::new(addresses);
     let transport = HyperTransport::new(client(), Arc::clone(&addresses));
@@ -120,7 +115,7 @@ pub(crate) async fn run_batch<O: Write, E: Write>(
         .completed(recovered_results.recovered.indices())
         .on_progress(watch);
     for member in &members {
-        runner = runner.limit(member.pod, ConcurrencyLimit { tokens: Some(member.kv_tokens), ..limit });
+        runner = runner.limit(member.pod, limit.tokens(Some(member.kv_tokens)));
     }
     if let Some(journal) = journal {
         runner = runner.journal(journal);

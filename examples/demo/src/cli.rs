@@ -39,9 +39,12 @@ pub(crate) struct Args {
     /// Duration of fault injection.
     #[arg(long, requires = "chaos", default_value_t = 180, value_parser = clap::value_parser!(u64).range(5..=86_400))]
     pub(crate) seconds: u64,
-    /// With `--chaos`: adds a phantom block to the index, so that the invariant checks fail.
-    #[arg(long, requires = "chaos")]
-    pub(crate) corrupt_index: bool,
+    /// With `--chaos`: breaks something on purpose, so that a check fails.
+    #[arg(long, requires = "chaos", value_name = "WHAT")]
+    pub(crate) sabotage: Option<chaos::Sabotage>,
+    /// Runs a gateway of these pods until the input ends: the chaos test's own, with few descriptors.
+    #[arg(long, value_name = "URLS", value_delimiter = ',', hide = true)]
+    pub(crate) gateway_of: Vec<String>,
     /// Stock profile: the only one to compare, or the one to serve with.
     #[arg(long, value_name = "NAME", value_parser = routing_plugins::profiles::NAMES)]
     pub(crate) profile: Option<String>,
@@ -75,7 +78,9 @@ impl Args {
 #[tokio::main]
 pub async fn main() -> ExitCode {
     let args = Args::parse();
-    let done = if args.chaos {
+    let done = if !args.gateway_of.is_empty() {
+        chaos::run_gateway(&args.gateway_of).await.map(|()| ExitCode::SUCCESS)
+    } else if args.chaos {
         run_chaos(&args).await
     } else if args.serve {
         serve(&args).await
@@ -149,6 +154,7 @@ async fn run_chaos(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
         println!("Everything healed.");
         return Ok(ExitCode::SUCCESS);
     }
+    println!("seed {}: {}", args.seed, report.violations().join("; "));
     println!(
         "Something did NOT heal. The same faults again: `--chaos --seed {} --seconds {} --pods {} --profile {}`.",
         args.seed,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use routing_core::Role;
 
 use pointsman_engine_sim::publish::{PublishConfig, PublisherHandle, ZmqPublisher};
-use pointsman_engine_sim::{Fault, MODEL, PodConfig, SimPod};
+use pointsman_engine_sim::{Fault, MODEL, PodConfig, RequestLedger, SimPod};
 use pointsman_gateway::Config;
 use pointsman_gateway::config::{Events, PodRole, PodSettings, ZmqEndpoints};
 
@@ -44,7 +44,7 @@ pub struct Fleet {
 #[derive(Debug)]
 struct Member {
     pod: SimPod,
-    role: Role,
+    config: PodConfig,
     publisher: PublisherHandle,
 }
 
@@ -55,6 +55,11 @@ impl Fleet {
     ///
     /// When there are not enough ports.
     pub async fn start(shape: &FleetShape) -> io::Result<Self> {
+        Self::start_recorded(shape, None).await
+    }
+
+    /// The same, with a ledger of what all pods run.
+    pub(crate) async fn start_recorded(shape: &FleetShape, ledger: Option<RequestLedger>) -> io::Result<Self> {
         let mut members = Vec::with_capacity(shape.pods);
         for nth in 0..shape.pods {
             let mut config = PodConfig::new(&format!("pod-{nth}"), MODEL);
@@ -64,6 +69,7 @@ impl Fleet {
                 _ => Role::Decode,
             };
             (config.speed, config.blocks, config.lease) = (shape.speed, shape.blocks, shape.lease);
+            config.ledger = ledger.clone();
             members.push(Member::start(config).await?);
         }
         Ok(Self { members })
@@ -87,11 +93,20 @@ impl Fleet {
         }
     }
 
+    /// Replaces pod number `nth` by one of its name and role with an empty cache, at other addresses. The old one is gone when this
+    /// returns; the gateway's configuration is another one then.
+    pub(crate) async fn replace(&mut self, nth: usize) -> io::Result<()> {
+        let Some(member) = self.members.get_mut(nth) else { return Ok(()) };
+        // Started first: while the old one keeps its ports, the new one gets others.
+        let fresh = Member::start(member.config.clone()).await?;
+        std::mem::replace(member, fresh).stop().await;
+        Ok(())
+    }
+
     /// Stops them all. All tasks and sockets are gone when it returns.
     pub async fn stop(self) {
         for member in self.members {
-            member.pod.stop().await;
-            member.publisher.stop().await;
+            member.stop().await;
         }
     }
 }
@@ -99,14 +114,18 @@ impl Fleet {
 impl Member {
     async fn start(config: PodConfig) -> io::Result<Self> {
         let (sink, publisher) = ZmqPublisher::bind(PublishConfig::new("", config.replay_batches)).await?;
-        let role = config.role;
-        let pod = SimPod::start(config, vec![Box::new(sink)]).await?;
+        let pod = SimPod::start(config.clone(), vec![Box::new(sink)]).await?;
         pod.on_fault(publisher.faults());
-        Ok(Self { pod, role, publisher })
+        Ok(Self { pod, config, publisher })
+    }
+
+    async fn stop(self) {
+        self.pod.stop().await;
+        self.publisher.stop().await;
     }
 
     fn settings(&self) -> PodSettings {
-        let role = match self.role {
+        let role = match self.config.role {
             Role::Prefill => PodRole::Prefill,
             Role::Decode => PodRole::Decode,
             _ => PodRole::Both,
@@ -142,6 +161,18 @@ mod tests {
         let roles: Vec<PodRole> = config.pods.iter().map(|pod| pod.role).collect();
         assert_eq!(roles, [PodRole::Prefill, PodRole::Decode, PodRole::Decode]);
         assert_eq!(config.pods[2].url, format!("http://{}", fleet.pods().nth(2).unwrap().address()));
+        fleet.stop().await;
+    }
+
+    #[tokio::test]
+    async fn a_replaced_pod_has_its_name_and_other_addresses() {
+        let mut fleet = Fleet::start(&FleetShape { pods: 2, ..FleetShape::default() }).await.unwrap();
+        let before = fleet.gateway_config().pods;
+        fleet.replace(1).await.unwrap();
+        let after = fleet.gateway_config().pods;
+        assert_eq!((&after[0], &after[1].name), (&before[0], &before[1].name));
+        assert!(after[1].url != before[1].url && after[1].events != before[1].events, "{after:?}");
+        assert!(TcpStream::connect(before[1].url.replace("http://", "")).await.is_err());
         fleet.stop().await;
     }
 

@@ -18,8 +18,7 @@ mod workload;
 
 pub(crate) use client::Client;
 pub(crate) use closed_loop::LoadGenerator;
-#[cfg(test)]
 pub(crate) use failure::Failure;
 pub(crate) use load_stats::{LoadStats, percentile};
-pub(crate) use request_tracker::RequestTracker;
+pub(crate) use request_tracker::{Outcome, RequestId, RequestRecord, RequestTracker};
 pub(crate) use workload::{Workload, WorkloadShape};

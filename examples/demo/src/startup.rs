@@ -3,6 +3,7 @@
 use std::io;
 use std::time::Duration;
 
+use pointsman_engine_sim::RequestLedger;
 use pointsman_gateway::config::Profile;
 use pointsman_gateway::{Config, Gateway, StartError};
 
@@ -25,8 +26,18 @@ pub(crate) async fn start(
     shape: FleetShape,
     configure: impl FnOnce(&mut Config),
 ) -> Result<(Fleet, Gateway, Client), StartupError> {
+    start_recorded(profile, shape, None, configure).await
+}
+
+/// The same, with a ledger of what pods run.
+pub(crate) async fn start_recorded(
+    profile: &str,
+    shape: FleetShape,
+    ledger: Option<RequestLedger>,
+    configure: impl FnOnce(&mut Config),
+) -> Result<(Fleet, Gateway, Client), StartupError> {
     let shape = FleetShape { prefill: prefill_pods(profile, shape.pods), ..shape };
-    let fleet = Fleet::start(&shape).await.map_err(StartupError::Fleet)?;
+    let fleet = Fleet::start_recorded(&shape, ledger).await.map_err(StartupError::Fleet)?;
     let mut config = fleet.gateway_config();
     config.profile = Profile::stock(profile);
     configure(&mut config);

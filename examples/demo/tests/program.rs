@@ -56,7 +56,7 @@ fn flags_that_make_no_sense_exit_with_2() {
         &["--speed", "NaN"],
         &["--seconds", "30"],
         &["--idle"],
-        &["--corrupt-index"],
+        &["--sabotage", "lost-pod"],
         &["--listen", "127.0.0.1:0"],
         &["--serve", "--chaos"],
     ];
@@ -78,9 +78,28 @@ fn a_short_chaos_heals() {
     }
 }
 
+/// What each of these breaks, and the check that has to find it.
+#[test]
+fn whatever_is_broken_on_purpose_fails_a_chaos_run() {
+    for (sabotage, pods, seconds, found) in [
+        ("leaked-slot", "4", "5", "nothing is counted as in flight"),
+        ("stray-run", "4", "5", "1 ran without being asked for"),
+        ("lost-pod", "16", "12", "pods heal in time"),
+        ("no-retries", "4", "12", "requests are answered while a pod can"),
+    ] {
+        let output =
+            demo_program(&["--chaos", "--seconds", seconds, "--pods", pods, "--seed", "2", "--sabotage", sabotage]);
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(1), "{sabotage}: {text}");
+        let line = text.lines().find(|line| line.starts_with("seed 2: ")).unwrap_or_default();
+        assert!(line.contains(found), "{sabotage}: {text}");
+        assert!(!text.contains("Everything healed."), "{sabotage}: {text}");
+    }
+}
+
 #[test]
 fn a_phantom_in_the_index_fails_a_chaos_run() {
-    let output = demo_program(&["--chaos", "--seconds", "5", "--pods", "2", "--corrupt-index"]);
+    let output = demo_program(&["--chaos", "--seconds", "5", "--pods", "2", "--sabotage", "phantom-block"]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains("VIOLATED") && text.contains(" 1 phantoms"), "{text}");

@@ -7,7 +7,7 @@
 //! | `block_hashing` | both hashes of a block: the router's and vLLM's |
 //! | `api` | OpenAI's API, vLLM's metrics, KV for other pods |
 //! | `completion`, `oracle` | the text of a completion: the same on every pod |
-//! | `request_handle` | progress and cancellation of a request |
+//! | `request_handle`, `ledger` | progress and cancellation of a request; which pod ran which |
 //! | `faults`, `listener`, `reserved_port` | fault injection; the socket over several incarnations |
 //! | [`events`], [`publish`] | cache events; over ZeroMQ, as vLLM publishes them |
 
@@ -19,6 +19,7 @@ mod engine;
 pub mod events;
 mod faults;
 mod in_flight;
+mod ledger;
 mod listener;
 mod metrics;
 mod oracle;
@@ -29,6 +30,7 @@ mod reserved_port;
 mod step_loop;
 
 pub use config::{Fault, MODEL, PodConfig};
+pub use ledger::{Execution, ExecutionEnd, RequestLedger};
 pub use metrics::{EngineMetrics, Histogram};
 pub use oracle::CompletionOracle;
 pub use pod::SimPod;

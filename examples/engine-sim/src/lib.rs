@@ -19,4 +19,7 @@ pub mod scheduler;
 pub mod virtual_time;
 
 #[cfg(feature = "http")]
-pub use crate::http::{CompletionOracle, EngineMetrics, Fault, Histogram, MODEL, PodConfig, SimPod, events, publish};
+pub use crate::http::{
+    CompletionOracle, EngineMetrics, Execution, ExecutionEnd, Fault, Histogram, MODEL, PodConfig, RequestLedger,
+    SimPod, events, publish,
+};

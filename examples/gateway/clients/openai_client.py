@@ -55,6 +55,29 @@ def main(base_url: str, model: str) -> None:
     assert "".join(pieces), pieces
     print(f"ok  completion, streamed: {len(pieces)} chunks")
 
+    one = client.models.retrieve(model)
+    assert one.id == model, one
+    print(f"ok  model: {one.id}")
+
+    embedded = client.embeddings.create(model=model, input=["a railway", "a longer railway line"])
+    assert [entry.index for entry in embedded.data] == [0, 1] and embedded.usage.prompt_tokens > 0, embedded
+    print(f"ok  embeddings: {embedded.usage.prompt_tokens} tokens")
+
+    question = {"model": model, "instructions": "Be brief.", "input": "Say a few words.", "max_output_tokens": 8}
+    answer = client.responses.create(**question)
+    assert answer.output_text and 0 < answer.usage.output_tokens <= 8, answer
+    print(f"ok  response, whole: {answer.usage.output_tokens} tokens")
+
+    pieces, last = [], None
+    for event in client.responses.create(**question, stream=True):
+        last = event
+        if event.type == "response.output_text.delta":
+            pieces.append(event.delta)
+    assert "".join(pieces) and last.type == "response.completed", last
+    assert last.response.usage.input_tokens == answer.usage.input_tokens, last
+    print(f"ok  response, streamed: {len(pieces)} pieces")
+
+    expect(openai.NotFoundError, lambda: client.models.retrieve("no/such"))
     expect(openai.NotFoundError, lambda: client.completions.create(model="no-such-model", prompt=prompt))
     expect(openai.BadRequestError, lambda: client.chat.completions.create(model=model, messages="no list"))  # type: ignore
 

@@ -19,6 +19,8 @@ from pathlib import Path
 
 import aiohttp
 
+from chaos import Chaos
+from embedded import Embedded
 from faults import Cut
 from handoffs import Handoffs
 from pods import HERE, Gateway, Rig, pod
@@ -178,6 +180,21 @@ class Judge:
                     gateway.stop()
         self.tally(name, [after], must_be_exact=True)
 
+    async def embedded(self, session: aiohttp.ClientSession) -> None:
+        """The gateway of forty lines sends every prompt to where it is cached."""
+        name = "the gateway of forty lines"
+        if self.options.only not in name or not self.options.embedded:
+            return
+        gateway = Embedded(self.options.embedded, self.options.rig / "model", 2)
+        try:
+            await gateway.ready(session)
+            answers, whole, failed = await gateway.run(session, prompts=12, rounds=4)
+        finally:
+            gateway.stop()
+        print(f"{name}: of {answers} prompts sent again {whole} were cached as far as they can be, {failed} failed", flush=True)
+        if whole != answers or failed:
+            self.verdicts.append(f"{name}: {whole} of {answers} were cached, {failed} failed")
+
     async def quick(self) -> None:
         await self.start(BLOCKS=self.options.blocks)
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(120)) as session:
@@ -186,7 +203,11 @@ class Judge:
             await part("one at a time, fields that poison", 60, at_once=1, must_be_exact=True, odd_share=0.5, odd=POISON)
             await part("eight at a time, aborts, resets", 500, at_once=8, odd_share=0.2, abort_share=0.05, during=self.reset)
             await part("two gateways", 250, at_once=4, gateways=2)
+            await self.embedded(session)
             await part("a pod killed and started anew", 120, at_once=2, during=self.crash)
+            if "chaos" in self.options.only:
+                # Asked for by name: it takes another start of an engine.
+                await Chaos(self, session).run("chaos")
 
     async def everything(self) -> None:
         """A suite for each way that pods are started."""
@@ -213,6 +234,7 @@ class Judge:
         await part("four at a time, two gateways", 1000, at_once=4, gateways=2)
         await part("four at a time, a pod killed and started anew", 600, at_once=4, during=self.crash)
         await self.restarted(session)
+        await self.embedded(session)
         await part("four at a time, events blocked", 600, at_once=4, during=self.cut, pods=self.cut_pods())
 
     async def small(self, session: aiohttp.ClientSession) -> None:
@@ -271,6 +293,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rig", type=Path, default=Path(os.environ.get("RIG", ROOT / "target/real_engines")))
     parser.add_argument("--gateway", type=Path, default=ROOT / "target/release/gateway", help="for --full built with the feature `tokenizers`")
+    parser.add_argument("--embedded", type=Path, help="the example axum_gateway; left out if not given")
     parser.add_argument("--blocks", default="600", help="blocks of a pod's cache, in the quick suite")
     parser.add_argument("--scale", type=float, default=1.0, help="requests, as a multiple of the suite's")
     parser.add_argument("--seed", type=int, default=1)

@@ -44,6 +44,8 @@ class Gateway:
             "model": model,
             "pods": pods,
             "decision_log": str(self.log),
+            # No balancer has to notice that it stops.
+            "drain_grace": "0s",
             **settings,
         }
         path = folder / f"gateway-{port}.json"

@@ -33,13 +33,14 @@ const HTML: &str = "text/html; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
 const JS: &str = "text/javascript; charset=utf-8";
 
-const FILES: [(&str, &str, &str); 8] = [
+const FILES: [(&str, &str, &str); 9] = [
     ("/", HTML, include_str!("admin_page/index.html")),
     ("/page/icon.svg", "image/svg+xml", include_str!("admin_page/icon.svg")),
     ("/page/style.css", CSS, include_str!("admin_page/style.css")),
     ("/page/page.js", JS, include_str!("admin_page/page.js")),
     ("/page/dom.js", JS, include_str!("admin_page/dom.js")),
     ("/page/charts.js", JS, include_str!("admin_page/charts.js")),
+    ("/page/fleet.js", JS, include_str!("admin_page/fleet.js")),
     ("/page/pods.js", JS, include_str!("admin_page/pods.js")),
     ("/page/decisions.js", JS, include_str!("admin_page/decisions.js")),
 ];

@@ -6,61 +6,52 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use bytes::Bytes;
-use http_body_util::Full;
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use kv_index::BlockSize;
 use parking_lot::Mutex;
-use routing_exec::adapter::{HyperTransport, TokioTimer};
-use routing_exec::{Breakers, TransportExecutor};
-use routing_plugins::PluginState;
-use routing_plugins::tokenize::PromptTokenizer;
-use tokio::sync::watch;
+use pointsman::{ApiError, BodyLimits, UploadLimits, Uploads, requested_model};
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::cache_audit::CacheAudit;
-use super::config::{Config, ModelSettings};
-use super::decision_log::DecisionLog;
+use super::config::{Config, Limits};
 use super::event_sources::EventSources;
-use super::live_config::LiveConfig;
-use super::pod_registry::{AddressTable, PodRegistry};
+use super::findings::FindingLog;
+use super::model::Model;
+use super::observers::Observers;
+use super::pod_client::PodClient;
+use super::pod_metrics::PodMetrics;
 use super::request_log::RequestLog;
 use super::tasks::Tasks;
 use pointsman_reporter::event_ingest::EventIngest;
-use pointsman_reporter::wire::HashScheme;
-
-/// The HTTP client for pods.
-pub(super) type PodClient = Client<HttpConnector, Full<Bytes>>;
-/// The transport of the executor.
-pub(super) type PodTransport = HyperTransport<HttpConnector, Full<Bytes>>;
 
 pub(super) struct AppState {
-    pub(super) model: ModelSettings,
-    pub(super) plugin_state: PluginState,
-    pub(super) tokenizer: Arc<dyn PromptTokenizer>,
+    /// In the order of the configuration; at least one.
+    pub(super) models: Vec<Model>,
     pub(super) client: PodClient,
-    pub(super) executor: TransportExecutor<PodTransport, TokioTimer>,
-    pub(super) breakers: Arc<Breakers>,
-    pub(super) addresses: Arc<AddressTable>,
     /// Loaded once by each request.
-    pub(super) live_config: ArcSwap<LiveConfig>,
-    /// Locked while the next version of `live_config` is made.
-    pub(super) registry: Mutex<PodRegistry>,
-    /// The configuration in force.
+    pub(super) limits: ArcSwap<ClientLimits>,
+    /// The configuration in force. Locked through a reload, so that they come one after the other; never by who has `sources`.
     pub(super) config: Mutex<Config>,
     pub(super) sources: Mutex<EventSources>,
     /// Where pushed events are applied.
     pub(super) ingest: Arc<EventIngest>,
+    /// Notified when there may be pods that were never checked.
+    pub(super) pods_changed: Notify,
     pub(super) request_log: RequestLog,
-    pub(super) cache_audit: CacheAudit,
-    pub(super) decision_log: Option<DecisionLog>,
+    pub(super) pod_metrics: PodMetrics,
+    pub(super) findings: Mutex<FindingLog>,
+    pub(super) observers: Observers,
     pub(super) tasks: Tasks,
     /// Requests in flight.
     pub(super) in_flight: watch::Sender<usize>,
+    /// Bodies that are being read, and their bounds.
+    pub(super) uploading: watch::Sender<usize>,
+    pub(super) uploads: Uploads,
+    /// Whether readiness is gone, which a drain's grace period begins with.
+    pub(super) withdrawn: AtomicBool,
     pub(super) draining: AtomicBool,
     /// Cancelled when a drain begins: connections close after their current request.
     pub(super) winding_down: CancellationToken,
+    /// Cancelled soon after: bodies are not read any more.
+    pub(super) uploads_closed: CancellationToken,
     /// Cancelled at the drain timeout: responses are truncated.
     pub(super) force_closed: CancellationToken,
     /// Cancelled when listeners close.
@@ -73,49 +64,72 @@ pub(super) struct AppState {
     pub(super) reload_failures: AtomicU64,
 }
 
+/// Bounds towards clients.
+#[derive(Clone, Debug)]
+pub(super) struct ClientLimits {
+    pub(super) limits: Limits,
+    /// Between two reads or writes of a client.
+    pub(super) idle_timeout: Duration,
+    /// Of the headers of a request.
+    pub(super) headers_timeout: Duration,
+    /// Of one body.
+    pub(super) body: BodyLimits,
+    /// Of all bodies that are being read.
+    pub(super) uploads: UploadLimits,
+    /// Whether pods without a key of their own see the client's.
+    pub(super) forwards_authorization: bool,
+}
+
+impl ClientLimits {
+    pub(super) fn of(config: &Config) -> Self {
+        let (limits, timeouts) = (config.limits.clone(), &config.timeouts);
+        Self {
+            idle_timeout: timeouts.client_idle_timeout,
+            headers_timeout: timeouts.headers_timeout,
+            body: BodyLimits::default()
+                .max_bytes(limits.max_request_bytes)
+                .idle_timeout(timeouts.client_idle_timeout)
+                .total_timeout(timeouts.body_timeout),
+            uploads: UploadLimits::default().max_uploads(limits.max_uploads).max_bytes(limits.max_upload_bytes),
+            limits,
+            forwards_authorization: config.pod_auth.forward_client,
+        }
+    }
+}
+
 /// The parts of an [`AppState`].
 pub(super) struct Parts {
     pub(super) config: Config,
-    pub(super) plugin_state: PluginState,
-    pub(super) tokenizer: Arc<dyn PromptTokenizer>,
+    pub(super) models: Vec<Model>,
     pub(super) client: PodClient,
-    pub(super) addresses: Arc<AddressTable>,
-    pub(super) breakers: Arc<Breakers>,
-    pub(super) live_config: LiveConfig,
-    pub(super) registry: PodRegistry,
+    pub(super) ingest: Arc<EventIngest>,
     pub(super) tasks: Tasks,
-    pub(super) decision_log: Option<DecisionLog>,
+    pub(super) observers: Observers,
 }
 
 impl AppState {
     pub(super) fn new(parts: Parts) -> Self {
-        let Parts { config, plugin_state, tokenizer, client, addresses, breakers, .. } = parts;
-        let Parts { live_config, registry, tasks, decision_log, .. } = parts;
-        let transport = HyperTransport::new(client.clone(), Arc::clone(&addresses) as _);
-        let size = BlockSize::new(config.model.block_size.get()).expect("a block size is not zero");
+        let Parts { config, models, client, ingest, tasks, observers } = parts;
         Self {
-            ingest: Arc::new(EventIngest::new(
-                Arc::clone(&plugin_state.index),
-                HashScheme::native(&config.model.name, size),
-            )),
-            model: config.model.clone(),
-            executor: TransportExecutor::with_breakers(transport, TokioTimer::new(), Arc::clone(&breakers)),
-            plugin_state,
-            tokenizer,
+            models,
             client,
-            breakers,
-            addresses,
-            live_config: ArcSwap::from_pointee(live_config),
-            registry: Mutex::new(registry),
+            ingest,
+            limits: ArcSwap::from_pointee(ClientLimits::of(&config)),
             config: Mutex::new(config),
             sources: Mutex::default(),
+            pods_changed: Notify::new(),
             request_log: RequestLog::new(Instant::now()),
-            cache_audit: CacheAudit::default(),
-            decision_log,
+            pod_metrics: PodMetrics::default(),
+            findings: Mutex::default(),
+            observers,
             tasks,
             in_flight: watch::Sender::new(0),
+            uploading: watch::Sender::new(0),
+            uploads: Uploads::default(),
+            withdrawn: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             winding_down: CancellationToken::new(),
+            uploads_closed: CancellationToken::new(),
             force_closed: CancellationToken::new(),
             closed: CancellationToken::new(),
             seeds: RandomState::new(),
@@ -125,14 +139,34 @@ impl AppState {
         }
     }
 
-    /// A unique seed for a request.
-    pub(super) fn seed(&self) -> u64 {
+    /// The model that a request's body names.
+    ///
+    /// # Errors
+    ///
+    /// 400 where the body names none, 404 where it is none of these.
+    pub(super) fn model_of(&self, body: &[u8]) -> Result<&Model, ApiError> {
+        if let [only] = &self.models[..] {
+            // It tells what is wrong with the name, or with the body.
+            return Ok(only);
+        }
+        let name = requested_model(body)?;
+        let found = self.models.iter().find(|model| model.router.named_model(&name).is_some());
+        found.ok_or_else(|| ApiError::unknown_model(&name))
+    }
+
+    /// A unique number for a request.
+    pub(super) fn number(&self) -> u64 {
         // Relaxed, here and below: counters that publish nothing.
         self.seeds.hash_one(self.requests.fetch_add(1, Ordering::Relaxed))
     }
 
     pub(super) fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Whether balancers may send new clients here.
+    pub(super) fn is_withdrawn(&self) -> bool {
+        self.withdrawn.load(Ordering::Relaxed) || self.is_draining()
     }
 
     /// Admission control: none at the limit.

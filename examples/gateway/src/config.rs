@@ -3,19 +3,21 @@
 //! A file is applied whole or not at all. A syntax error has line and column; invalid values are listed all at once, each with
 //! the path of its key and a fix.
 
+mod breakers;
 mod check;
 mod duration;
 mod error;
 mod events;
 mod hashing;
+mod model;
+mod observe;
 mod pod;
+mod pod_access;
 mod profile;
 mod server;
 mod timeouts;
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -23,13 +25,19 @@ use routing_exec::ClientFields;
 use routing_exec::handoff::Dialect;
 use serde::{Deserialize, Deserializer, de};
 
+pub use self::breakers::{Breakers, Retry, RetryConditions};
 pub use self::error::{ConfigError, Problem, Problems};
 pub use self::events::{EventSourceSettings, Events, GrpcSource, NatsSource, Removals, ZmqEndpoints};
 pub use self::hashing::EngineHashes;
+pub(crate) use self::model::Served;
+pub use self::model::{ModelSettings, NamedTokenizer, ServedModel, TokenizerFiles, TokenizerSettings};
+pub use self::observe::{AccessLog, LogFormat, LogSettings, OtlpSettings};
 pub use self::pod::{PodRole, PodSettings};
+pub(crate) use self::pod_access::key as pod_key;
+pub use self::pod_access::{PodAuth, PodTls, Secret};
 pub use self::profile::{Profile, ProfileFile};
 pub use self::server::{InternalSettings, Limits, TlsFiles};
-pub use self::timeouts::{HealthCheck, Retry, SnapshotSettings, Timeouts};
+pub use self::timeouts::{HealthCheck, SnapshotSettings, Timeouts};
 
 /// A gateway's configuration. Most of it can be reloaded.
 ///
@@ -57,14 +65,24 @@ pub struct Config {
     /// TLS in front of clients; plain HTTP without.
     #[serde(default)]
     pub tls: Option<TlsFiles>,
-    /// The model that all pods serve.
+    /// The model that all pods serve, where it is one.
+    #[serde(default)]
     pub model: ModelSettings,
     /// How pods are chosen.
     #[serde(default)]
     pub profile: Profile,
-    /// The fleet.
+    /// The fleet, where it serves one model.
     #[serde(default)]
     pub pods: Vec<PodSettings>,
+    /// What all pods ask for.
+    #[serde(default)]
+    pub pod_auth: PodAuth,
+    /// TLS towards pods at `https://`; the system's certificates are trusted without.
+    #[serde(default)]
+    pub pod_tls: Option<PodTls>,
+    /// Several models, each with pods of its own; then `model` and `pods` are not given.
+    #[serde(default)]
+    pub models: Vec<ServedModel>,
     /// Fleet-wide event sources.
     #[serde(default)]
     pub event_sources: EventSourceSettings,
@@ -77,6 +95,9 @@ pub struct Config {
     /// Retry policy.
     #[serde(default)]
     pub retry: Retry,
+    /// Circuit breakers.
+    #[serde(default)]
+    pub breakers: Breakers,
     /// Active health checks.
     #[serde(default)]
     pub health_check: HealthCheck,
@@ -89,7 +110,19 @@ pub struct Config {
     /// A file to which every decision is appended, one JSON object a line; none if unset.
     #[serde(default)]
     pub decision_log: Option<PathBuf>,
-    /// How long streams may continue after a stop signal.
+    /// The log.
+    #[serde(default)]
+    pub log: LogSettings,
+    /// A line for every request; none if unset.
+    #[serde(default)]
+    pub access_log: AccessLog,
+    /// Export of traces; none if unset.
+    #[serde(default)]
+    pub otlp: Option<OtlpSettings>,
+    /// How long requests are still served after a stop signal, while readiness is gone already: until balancers have noticed.
+    #[serde(default = "default_drain_grace", deserialize_with = "duration::deserialize")]
+    pub drain_grace: Duration,
+    /// How long streams may continue after that.
     #[serde(default = "default_drain_timeout", deserialize_with = "duration::deserialize")]
     pub drain_timeout: Duration,
     /// The KV transfer dialect between prefill and decode pods.
@@ -104,6 +137,7 @@ impl Config {
     ///
     /// A syntax error with line and column, or every invalid value.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
+        routing_core::check_nesting(text).map_err(|error| ConfigError::too_deep(text, &error))?;
         let config: Self = serde_yaml_ng::from_str(text).map_err(ConfigError::of_yaml)?;
         config.check()?;
         Ok(config)
@@ -131,17 +165,49 @@ impl Config {
             model: ModelSettings::new("sim"),
             profile: Profile::default(),
             pods,
+            pod_auth: PodAuth::default(),
+            pod_tls: None,
+            models: Vec::new(),
             event_sources: EventSourceSettings::default(),
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             retry: Retry::default(),
+            breakers: Breakers::default(),
             health_check: HealthCheck::default(),
             snapshot: None,
             client_fields: ClientFieldSettings::default(),
             decision_log: None,
+            log: LogSettings::default(),
+            access_log: AccessLog::default(),
+            otlp: None,
+            drain_grace: default_drain_grace(),
             drain_timeout: default_drain_timeout(),
             handoff: Dialect::default(),
         }
+    }
+
+    /// The models, however they are given.
+    pub(crate) fn served(&self) -> Vec<Served<'_>> {
+        if self.models.is_empty() {
+            let Self { model, profile, pods, handoff, .. } = self;
+            return vec![Served { place: String::new(), model, profile, pods, handoff: *handoff }];
+        }
+        let several = self.models.iter().enumerate().map(|(at, served)| Served {
+            place: format!("models[{at}]."),
+            model: &served.model,
+            profile: served.profile.as_ref().unwrap_or(&self.profile),
+            pods: &served.pods,
+            handoff: served.handoff.unwrap_or(self.handoff),
+        });
+        several.collect()
+    }
+
+    /// The certificate of the internal listener, if there is one and it has TLS: its own, or the clients' unless it is said to
+    /// be plain.
+    pub(crate) fn internal_tls(&self) -> Option<&TlsFiles> {
+        let InternalSettings { listen, tls, plain, .. } = &self.internal;
+        listen.as_ref()?;
+        tls.as_ref().or_else(|| self.tls.as_ref().filter(|_| !plain))
     }
 
     /// Validates the values.
@@ -153,84 +219,6 @@ impl Config {
         let problems = check::problems(self);
         if problems.is_empty() { Ok(()) } else { Err(ConfigError::Values(Problems(problems))) }
     }
-}
-
-/// The model that all pods serve.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
-pub struct ModelSettings {
-    /// Its name at the pods.
-    pub name: String,
-    /// Other names for clients; pods are sent `name`.
-    #[serde(default)]
-    pub aliases: Vec<String>,
-    /// LoRA adapters that clients name as a model, each with the path that the pods load it from: engines hash it.
-    #[serde(default)]
-    pub adapters: BTreeMap<String, Option<String>>,
-    /// Tokens in a block, as the pods' engines have it.
-    #[serde(default = "default_block_size")]
-    pub block_size: NonZeroU32,
-    /// How prompts become tokens.
-    #[serde(default)]
-    pub tokenizer: TokenizerSettings,
-    /// How blocks are hashed; by the router's own rule if unset.
-    #[serde(default)]
-    pub hashing: Option<EngineHashes>,
-}
-
-impl ModelSettings {
-    /// A model of words, in blocks of 16 tokens.
-    #[must_use]
-    pub fn new(name: &str) -> Self {
-        Self {
-            name: name.to_owned(),
-            aliases: Vec::new(),
-            adapters: BTreeMap::new(),
-            block_size: default_block_size(),
-            tokenizer: TokenizerSettings::default(),
-            hashing: None,
-        }
-    }
-}
-
-/// How prompts become tokens.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(untagged, expecting = "`words`, or `file` and `template` of a tokenizer")]
-#[non_exhaustive]
-pub enum TokenizerSettings {
-    /// By a rule that simulated pods share.
-    Named(NamedTokenizer),
-    /// By the model's own files; needs the feature `tokenizers`.
-    Files(TokenizerFiles),
-}
-
-impl Default for TokenizerSettings {
-    fn default() -> Self {
-        Self::Named(NamedTokenizer::Words)
-    }
-}
-
-/// Rules without files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum NamedTokenizer {
-    /// A word is a token: [`pointsman_example_common::words::Words`].
-    Words,
-}
-
-/// A model's files.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
-pub struct TokenizerFiles {
-    /// Its `tokenizer.json`.
-    pub file: PathBuf,
-    /// Its `tokenizer_config.json` or `chat_template.jinja`, each with the other beside it; those beside `file` if not given.
-    /// Without a template chats have no tokens.
-    #[serde(default)]
-    pub template: Option<PathBuf>,
 }
 
 /// Restricted fields of requests.
@@ -256,8 +244,8 @@ fn default_listen() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 8080))
 }
 
-fn default_block_size() -> NonZeroU32 {
-    NonZeroU32::new(16).unwrap_or(NonZeroU32::MIN)
+fn default_drain_grace() -> Duration {
+    Duration::from_secs(5)
 }
 
 fn default_drain_timeout() -> Duration {

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::config::ConfigError;
+use super::config::{ConfigError, Served};
 
 /// Why a gateway does not start. The operator can act.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -11,9 +11,14 @@ pub enum StartError {
     /// The configuration is wrong.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The profile cannot be used.
-    #[error(transparent)]
-    Profile(#[from] ProfileError),
+    /// A model cannot be served: its profile or a pod cannot be used.
+    #[error("model `{name}`: {reason}")]
+    Model {
+        /// Which.
+        name: Box<str>,
+        /// Every reason.
+        reason: Box<str>,
+    },
     /// An address cannot be bound.
     #[error("cannot bind {address}: {kind}")]
     Listen {
@@ -21,6 +26,14 @@ pub enum StartError {
         address: SocketAddr,
         /// Why.
         kind: std::io::ErrorKind,
+    },
+    /// The process may open too few files to serve anybody.
+    #[error("the limit of open files is {limit}, and at least {needed} are needed; raise it (ulimit -n, LimitNOFILE)")]
+    Descriptors {
+        /// The hard limit.
+        limit: u64,
+        /// The least that the configuration takes.
+        needed: u64,
     },
     /// A setting needs a feature that is not compiled in.
     #[error("`{setting}` needs the feature `{feature}`; build with `--features {feature}`")]
@@ -33,6 +46,9 @@ pub enum StartError {
     /// The certificate or its key cannot be used.
     #[error("tls: {0}")]
     Tls(Box<str>),
+    /// Pods cannot be reached over TLS as it is configured.
+    #[error("pod_tls: {0}")]
+    PodTls(Box<str>),
     /// The model's tokenizer cannot be used.
     #[error("model.tokenizer: {0}")]
     Tokenizer(Box<str>),
@@ -42,17 +58,14 @@ pub enum StartError {
     /// The file with the token cannot be used.
     #[error("internal.token_file: {0}")]
     Token(Box<str>),
-    /// There are more pods than the index takes.
-    #[error("pod `{name}` does not fit the index: {reason}")]
-    Pod {
+    /// Traces cannot be exported.
+    #[error("otlp: {0}")]
+    Otlp(Box<str>),
+    /// The decision log or the access log cannot be written.
+    #[error("{setting}: cannot write `{path}`: {kind}")]
+    RecordLog {
         /// Which.
-        name: Box<str>,
-        /// Why.
-        reason: Box<str>,
-    },
-    /// The decision log cannot be written.
-    #[error("decision_log: cannot write `{path}`: {kind}")]
-    DecisionLog {
+        setting: &'static str,
         /// Its path.
         path: Box<str>,
         /// Why.
@@ -69,31 +82,15 @@ pub enum StartError {
 }
 
 impl StartError {
+    pub(super) fn model(served: &Served<'_>, reason: &dyn std::fmt::Display) -> Self {
+        Self::Model { name: served.model.name.as_str().into(), reason: reason.to_string().into() }
+    }
+
     /// Whether the configuration is invalid, rather than the environment.
     #[must_use]
     pub fn is_configuration(&self) -> bool {
-        !matches!(self, Self::Listen { .. } | Self::Source { .. })
+        !matches!(self, Self::Listen { .. } | Self::Source { .. } | Self::Descriptors { .. })
     }
-}
-
-/// Why a profile cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ProfileError {
-    /// There is no stock profile of the name.
-    #[error("there is no stock profile `{0}`")]
-    Unknown(Box<str>),
-    /// Its file cannot be read.
-    #[error("cannot read the profile `{path}`: {kind}")]
-    File {
-        /// Which.
-        path: Box<str>,
-        /// Why.
-        kind: std::io::ErrorKind,
-    },
-    /// The document is wrong: every problem it has.
-    #[error("profile: {0}")]
-    Document(Box<str>),
 }
 
 /// Why a reload changes nothing.

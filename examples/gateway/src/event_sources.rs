@@ -12,17 +12,17 @@ pub mod nats;
 pub mod zmq;
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::sync::Arc;
 
-use axum::Router;
-use kv_index::engine::EngineFeedConfig;
-use kv_index::{BlockSize, ChainSeed, Pod};
+use kv_index::{Pod, PodRetired};
+use pointsman::Router;
+use pointsman::zmq::{Subscriber, SubscriberStatus};
 use tokio_util::sync::CancellationToken;
 
 use super::app_state::AppState;
-use super::config::{Events, ZmqEndpoints};
+use super::config::{Config, EventSourceSettings, Events, PodSettings, ZmqEndpoints};
 use super::error::StartError;
-use super::pod_registry::PodRegistry;
 use pointsman_reporter::event_ingest::{EventIngest, PushedPod};
 use pointsman_reporter::source_status::{SourceState, SourceStatus, SourceView};
 
@@ -41,30 +41,37 @@ struct PodSource {
     pod: Pod,
     events: Events,
     stop: CancellationToken,
-    status: Arc<SourceStatus>,
+    status: PodStatus,
+}
+
+/// Where a source's status is read.
+#[derive(Debug)]
+enum PodStatus {
+    Zmq(SubscriberStatus),
+    Other(Arc<SourceStatus>),
 }
 
 impl EventSources {
-    /// Starts the fleet-wide transports, a stream from the restored `position`. Reporters authenticate with `token`.
+    /// Starts the fleet-wide transports, a stream from the restored position. They are in no lock's shadow: whoever holds the
+    /// configuration may wait for the sources, and never the other way round.
     ///
     /// # Errors
     ///
     /// When a transport needs a feature that is not compiled in, or its address cannot be bound.
+    #[cfg_attr(not(any(feature = "nats", feature = "grpc")), expect(unused_variables, reason = "none is compiled in"))]
     pub(super) fn start_fleet_wide(
         &mut self,
         app: &Arc<AppState>,
-        token: Option<&str>,
-        position: Option<u64>,
+        FleetWide { settings, token, position }: FleetWide<'_>,
     ) -> Result<(), StartError> {
         self.restored_position = position;
-        let sources = app.config.lock().event_sources.clone();
-        if let Some(settings) = &sources.nats {
+        if let Some(settings) = &settings.nats {
             #[cfg(feature = "nats")]
             self.nats.replace(nats::start(app, settings, position));
             #[cfg(not(feature = "nats"))]
             return Err(not_compiled("sources.nats", "nats", settings));
         }
-        if let Some(settings) = &sources.grpc {
+        if let Some(settings) = &settings.grpc {
             #[cfg(feature = "grpc")]
             grpc::start(app, settings, token.unwrap_or_default())?;
             #[cfg(not(feature = "grpc"))]
@@ -74,42 +81,64 @@ impl EventSources {
     }
 
     /// Starts the sources of new pods; stops those of pods that were removed or have another source now.
-    pub(super) fn follow(&mut self, app: &Arc<AppState>, registry: &PodRegistry) {
+    pub(super) fn follow(&mut self, app: &Arc<AppState>, config: &Config) {
+        let served = config.served();
+        // Routers have their pods in the order of the configuration.
+        let pods = app.models.iter().zip(&served).flat_map(|(model, served)| {
+            let handles = model.router.pods().into_iter().map(|entry| entry.pod);
+            handles.zip(served.pods).map(|(pod, settings)| Configured { router: &model.router, pod, settings })
+        });
+        let pods: Vec<Configured<'_>> = pods.collect();
         self.pods.retain(|name, running| {
-            let kept = registry.pods.iter().any(|entry| {
-                entry.settings.name == *name && entry.pod == running.pod && entry.settings.events == running.events
+            let kept = pods.iter().any(|Configured { pod, settings, .. }| {
+                settings.name == *name && *pod == running.pod && settings.events == running.events
             });
             if !kept {
                 running.stop.cancel();
             }
             kept
         });
-        app.cache_audit.retain(|pod| registry.pods.iter().any(|entry| entry.pod == pod));
-        for entry in &registry.pods {
-            if self.pods.contains_key(&entry.settings.name) {
+        for configured in &pods {
+            let Configured { router, pod, settings } = configured;
+            if self.pods.contains_key(&settings.name) {
                 continue;
             }
-            let events = entry.settings.events.clone();
-            let (stop, status) = (app.tasks.token(), Arc::new(SourceStatus::new(events.name())));
-            match &events {
-                Events::Zmq(endpoints) => subscribe_zmq(app, entry.pod, endpoints, &status, &stop),
+            let events = settings.events.clone();
+            let stop = app.tasks.token();
+            let other = Arc::new(SourceStatus::new(events.name()));
+            let status = match &events {
+                Events::Zmq(endpoints) => match subscribe_zmq(app, router, *pod, endpoints, &stop) {
+                    Ok(status) => PodStatus::Zmq(status),
+                    Err(error) => {
+                        tracing::warn!(pod = settings.name, %error, "a pod's events are not followed");
+                        PodStatus::Other(other)
+                    }
+                },
                 // Reporters of all transports meet in the ingest.
-                Events::Pushed => {}
-                Events::None => status.set(SourceState::Off),
-            }
-            self.pods.insert(entry.settings.name.clone(), PodSource { pod: entry.pod, events, stop, status });
+                Events::Pushed => PodStatus::Other(other),
+                Events::None => {
+                    other.set(SourceState::Off);
+                    PodStatus::Other(other)
+                }
+            };
+            self.pods.insert(settings.name.clone(), PodSource { pod: *pod, events, stop, status });
         }
-        let pushed = self.pods.iter().filter(|(_, source)| source.events == Events::Pushed);
-        let pushed = pushed.map(|(name, source)| {
-            let observer = Some(app.cache_audit.change_log(source.pod) as _);
-            (name.clone(), PushedPod { status: Arc::clone(&source.status), observer })
+        let pushed = pods.iter().filter(|configured| configured.settings.events == Events::Pushed);
+        let pushed = pushed.filter_map(|Configured { router, pod, settings }| {
+            let PodStatus::Other(status) = &self.pods.get(&settings.name)?.status else { return None };
+            let observer = Some(router.cache_audit().change_log(*pod) as _);
+            Some((settings.name.clone(), PushedPod { status: Arc::clone(status), observer }))
         });
         app.ingest.accept_only(pushed.collect());
     }
 
     /// Status and counters of a pod's source.
     pub(super) fn view(&self, name: &str) -> SourceView {
-        self.pods.get(name).map(|source| source.status.view()).unwrap_or_default()
+        match self.pods.get(name).map(|source| &source.status) {
+            Some(PodStatus::Zmq(status)) => zmq::view(status),
+            Some(PodStatus::Other(status)) => status.view(),
+            None => SourceView::default(),
+        }
     }
 
     /// The position of the fleet-wide stream, for a snapshot. Read before the index is.
@@ -122,32 +151,43 @@ impl EventSources {
     }
 }
 
+/// What fleet-wide sources are started with.
+pub(super) struct FleetWide<'s> {
+    pub(super) settings: &'s EventSourceSettings,
+    /// Of reporters.
+    pub(super) token: Option<&'s str>,
+    /// Of the stream, in the snapshot that was restored.
+    pub(super) position: Option<u64>,
+}
+
+/// A pod of the configuration, with its router.
+struct Configured<'c> {
+    router: &'c Router,
+    pod: Pod,
+    settings: &'c PodSettings,
+}
+
 fn subscribe_zmq(
     app: &Arc<AppState>,
+    router: &Router,
     pod: Pod,
     endpoints: &ZmqEndpoints,
-    status: &Arc<SourceStatus>,
     stop: &CancellationToken,
-) {
-    let size = BlockSize::new(app.model.block_size.get()).expect("a block size is not zero");
-    let mut feed = match &app.model.hashing {
-        Some(_) => EngineFeedConfig::engine_hashes(size),
-        None => EngineFeedConfig::tokens(ChainSeed::new(&app.model.name), size),
-    };
-    feed.observer = Some(app.cache_audit.change_log(pod));
-    let subscriber = zmq::Subscriber {
-        index: Arc::clone(&app.plugin_state.index),
-        pod,
-        feed,
-        endpoints: endpoints.clone(),
-        status: Arc::clone(status),
-        timing: zmq::Timing::default(),
-    };
-    app.tasks.spawn_closing(subscriber.run(stop.clone()));
+) -> Result<SubscriberStatus, Box<dyn Error>> {
+    let config = zmq::subscriber_config(endpoints, router.feed_config(pod)?)?;
+    let subscriber = Subscriber::new(Arc::clone(router.index()), pod, config)?;
+    let (status, stop) = (subscriber.status(), stop.clone());
+    app.tasks.spawn(async move {
+        tokio::select! {
+            () = stop.cancelled() => {}
+            PodRetired(_) = subscriber.run() => {}
+        }
+    });
+    Ok(status)
 }
 
 /// The endpoints that reporters push to. All of them need the token.
-pub(super) fn push_routes(ingest: &Arc<EventIngest>, token: &str) -> Router {
+pub(super) fn push_routes(ingest: &Arc<EventIngest>, token: &str) -> axum::Router {
     http::routes(Arc::clone(ingest), http::BodyLimits::default(), http::Token::new(token))
 }
 

@@ -17,8 +17,15 @@ pub struct StepReasons {
     pub picked: Option<String>,
     /// A summary.
     pub reason: String,
-    /// Every candidate.
+    /// Every candidate, or the best of them.
     pub pods: Vec<PodReasons>,
+    /// How many were left out.
+    #[serde(skip_serializing_if = "is_none")]
+    pub left_out: usize,
+}
+
+fn is_none(count: &usize) -> bool {
+    *count == 0
 }
 
 /// The trace of one candidate.
@@ -100,7 +107,7 @@ fn step_reasons(step: &StepTrace, fleet: &Fleet) -> StepReasons {
             rank: step.ranking.iter().position(|pick| pick.pod == pod).map(|at| at + 1),
         }
     });
-    StepReasons { step: step.step.to_string(), pods: pods.collect(), reason: reason(step), picked }
+    StepReasons { step: step.step.to_string(), pods: pods.collect(), left_out: 0, reason: reason(step), picked }
 }
 
 fn reason(step: &StepTrace) -> String {

@@ -1,99 +1,45 @@
-//! Execution host of one request: accounts its load, replans when pods fail, records the outcome.
+//! Execution host of one request: the router's own, with a log of what happens.
 
-use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::sync::Arc;
 
-use kv_index::{BlockSize, PodSet};
+use http::HeaderMap;
+use pointsman::{Audited, RouterHost};
 use routing_core::{InFlightGuard, PlanStep, Pod, Role, RoutingPlan};
-use routing_exec::{DispatchHost, DispatchReport};
-use routing_plugins::load::{LoadGuard, OutputEstimate, Work};
+use routing_exec::{DispatchHost, DispatchOutcome, DispatchReport};
+use routing_plugins::load::LoadGuard;
 
 use super::app_state::AppState;
-use super::cache_audit::{Audited, AuditedPrompt, Expectation};
-use super::decision_log::{DecisionRecord, unix_ms};
-use super::live_config::LiveConfig;
-use super::routing_request::RoutingRequest;
-
-/// When a plan was made, and what it expects.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct DecisionBasis {
-    pub(super) at: Instant,
-    /// The plan's first pod, and the prompt tokens that it is expected to have cached.
-    pub(super) expected: Option<(Pod, u64)>,
-}
+use super::observers::RequestSpans;
+use super::pod_metrics::{PodCounters, Purpose};
+use super::request_log::Ended;
+use super::request_record::{Arrival, RequestRecord, unix_ms};
 
 /// The host of one request.
 pub(super) struct RequestHost {
     app: Arc<AppState>,
-    live_config: Arc<LiveConfig>,
-    routing_request: Arc<RoutingRequest>,
+    host: RouterHost,
     key: u64,
     /// Whether a prefill pod was used.
     prefilled: bool,
-    /// What the current plan is based on.
-    basis: DecisionBasis,
-    /// What was expected of each attempt's pod.
-    expectations: Vec<Expectation>,
-    /// Set at the end, if an engine reported its cached tokens.
-    audited: Arc<OnceLock<Audited>>,
+    /// Its attempts, in the order of their beginning.
+    attempts: Vec<Begun>,
+    /// Its spans, if traces are exported.
+    spans: Option<RequestSpans>,
+}
+
+/// An attempt that was begun.
+struct Begun {
+    pod: Pod,
+    name: Arc<str>,
+    step: Arc<str>,
+    purpose: Purpose,
+    /// Its pod's.
+    counters: Arc<PodCounters>,
 }
 
 impl RequestHost {
-    pub(super) fn new(
-        app: Arc<AppState>,
-        live_config: Arc<LiveConfig>,
-        routing_request: Arc<RoutingRequest>,
-        key: u64,
-        basis: DecisionBasis,
-    ) -> Self {
-        let (expectations, audited) = (Vec::new(), Arc::default());
-        Self { app, live_config, routing_request, key, prefilled: false, basis, expectations, audited }
-    }
-
-    /// Where the cached tokens will be, once an engine has reported them.
-    pub(super) fn audited(&self) -> Arc<OnceLock<Audited>> {
-        Arc::clone(&self.audited)
-    }
-
-    fn expect(&mut self, pod: Pod, step: &PlanStep) {
-        let name = self.live_config.fleet.pod(pod.id()).map_or_else(|| "?".into(), |info| info.name.as_ref().into());
-        // What a decode pod reports includes what came over the wire, and one of several answers had the others' blocks.
-        let is_handed_off = step.role == Role::Decode && self.prefilled;
-        let is_comparable = !is_handed_off && !self.routing_request.parsed.has_samples;
-        // Of the first pod it is known from the decision.
-        let known = self.basis.expected.filter(|(first, _)| self.expectations.is_empty() && *first == pod);
-        let tokens = known.map(|(_, tokens)| tokens);
-        let tokens =
-            is_comparable.then(|| tokens.unwrap_or_else(|| self.routing_request.expected_tokens(&self.app, pod, step)));
-        let is_suspended = !self.app.plugin_state.index.alive().contains(pod.id());
-        self.expectations.push(Expectation { pod, name, tokens, decided: self.basis.at, is_suspended });
-    }
-
-    fn audit(&self, report: &DispatchReport) -> Option<Audited> {
-        let prompt = AuditedPrompt {
-            tokens: self.routing_request.tokens.len() as u64,
-            block_tokens: u64::from(self.app.model.block_size.get()),
-            hashes: &|| self.routing_request.hashes(&self.app),
-        };
-        self.app.cache_audit.record(&self.expectations, report, &prompt)
-    }
-
-    /// What the request costs a pod.
-    fn work(&self, pod: Pod, step: &PlanStep) -> Work {
-        let prompt = self.routing_request.tokens.len() as u64;
-        let work = Work::of(prompt);
-        // What the plan knows is about the first candidate.
-        let held = step.cache.filter(|_| step.candidates.first().is_some_and(|first| first.pod == pod));
-        let work = match (held, BlockSize::new(self.app.model.block_size.get())) {
-            // What another pod computed comes over the wire.
-            _ if step.role == Role::Decode && self.prefilled => work.held(prompt),
-            (Some(cache), Some(size)) => work.held_blocks(cache.held, size),
-            _ => work,
-        };
-        if step.role == Role::Prefill {
-            return work.output(1);
-        }
-        work.output(OutputEstimate::default().of(prompt, self.routing_request.parsed.max_output_tokens))
+    pub(super) fn new(app: Arc<AppState>, host: RouterHost, key: u64, spans: Option<RequestSpans>) -> Self {
+        Self { app, host, key, prefilled: false, attempts: Vec::new(), spans }
     }
 }
 
@@ -101,52 +47,84 @@ impl DispatchHost for RequestHost {
     type Guard = LoadShare;
 
     fn begin_attempt(&mut self, pod: Pod, step: &PlanStep) -> LoadShare {
-        self.expect(pod, step);
-        let guard = self.app.plugin_state.load.begin(pod, self.work(pod, step));
-        self.app.request_log.record_dispatch(self.key, pod, step.role, self.prefilled);
+        let guard = self.host.begin_attempt(pod, step);
+        let name: Arc<str> = self.host.fleet().pod(pod.id()).map_or_else(|| "?".into(), |info| (&*info.name).into());
+        let purpose = if step.role == Role::Prefill { Purpose::Handoff } else { Purpose::Answer };
+        let counters = self.app.pod_metrics.of(&name);
+        self.attempts.push(Begun { pod, name: Arc::clone(&name), step: Arc::clone(&step.name), purpose, counters });
+        self.app.request_log.record_dispatch(self.key, name, step.role, self.prefilled);
         self.prefilled |= step.role == Role::Prefill;
-        let answers = (step.role != Role::Prefill).then(|| (Arc::clone(&self.app), self.key));
+        let answers = (purpose == Purpose::Answer).then(|| (Arc::clone(&self.app), self.key));
         LoadShare { guard, answers }
     }
 
-    fn replan(&mut self, failed: &[Pod]) -> Option<RoutingPlan> {
-        // The newest fleet: the first plan was made on one whose pods failed.
-        let live_config = self.app.live_config.load_full();
-        let mut excluded = PodSet::EMPTY;
-        for pod in failed {
-            excluded.insert(pod.id());
+    fn before_send(&mut self, pod: Pod, headers: &mut HeaderMap) {
+        self.host.before_send(pod, headers);
+        let begun = self.attempts.iter().rev().find(|begun| begun.pod == pod);
+        if let Some((spans, begun)) = self.spans.as_mut().zip(begun) {
+            spans.attempt(pod, &begun.name, &begun.step, headers);
         }
-        self.basis = DecisionBasis { at: Instant::now(), expected: None };
-        let request = self.routing_request.request(&self.app.model.name, self.basis.at);
-        let plan = live_config.decide(&request, excluded, None).ok();
-        self.live_config = live_config;
-        plan
+    }
+
+    fn replan(&mut self, failed: &[Pod]) -> Option<RoutingPlan> {
+        self.host.replan(failed)
     }
 
     fn finished(&mut self, report: DispatchReport) {
-        let audited = self.audit(&report);
-        if let Some(audited) = &audited {
-            let _ = self.audited.set(audited.clone());
+        // Each attempt was begun, in the order of the report.
+        for (begun, attempt) in self.attempts.iter().zip(&report.attempts) {
+            if begun.pod == attempt.pod {
+                begun.counters.record(attempt, begun.purpose);
+            }
         }
+        self.host.finished(report.clone());
+        let audited = self.host.audited().get().cloned();
         let ended = self.app.request_log.record_outcome(self.key, &report, audited.clone());
-        if let (Some(log), Some(ended)) = (&self.app.decision_log, ended) {
-            log.push(DecisionRecord {
-                unix_ms: unix_ms(),
-                id: ended.id.to_string(),
-                profile: self.live_config.profile.to_string(),
-                pods: self.expectations.iter().map(|expectation| expectation.name.to_string()).collect(),
-                prompt_tokens: self.routing_request.tokens.len() as u64,
-                expected_tokens: audited.as_ref().map(|audited| audited.observation.expected),
-                cached_tokens: audited.as_ref().map(|audited| audited.observation.actual),
-                cause: None,
-                outcome: ended.outcome,
-                ttft_ms: ended.ttft.map(|time| time.as_secs_f64() * 1e3),
-                total_ms: ended.total.as_secs_f64() * 1e3,
-                audited,
-            });
+        if let Some(spans) = self.spans.take() {
+            spans.finish(&report);
+        }
+        let Some(ended) = ended else { return };
+        self.app.observers.truncation_log.take(&ended.id, ended.pod.as_ref(), &report);
+        if self.app.observers.wants_records() {
+            self.app.observers.take(self.record(&report, ended, audited));
         }
     }
 }
+
+impl RequestHost {
+    /// What the logs tell of the request.
+    fn record(&self, report: &DispatchReport, ended: Ended, audited: Option<Audited>) -> RequestRecord {
+        let parts = self.host.request().parts();
+        RequestRecord {
+            unix_ms: unix_ms(),
+            id: ended.id.to_string(),
+            client: parts.extensions.get::<Arrival>().and_then(|arrival| arrival.client),
+            path: parts.uri.path().to_owned(),
+            model: Some(self.host.model().to_owned()),
+            profile: Some(self.host.profile().to_string()),
+            status: match &report.outcome {
+                DispatchOutcome::Completed(status) => *status,
+                DispatchOutcome::Failed(error) => error.status().as_u16(),
+                DispatchOutcome::ClientDisconnected => CLIENT_LEFT,
+                _ => 503,
+            },
+            pods: self.host.expectations().iter().map(|expectation| expectation.name.to_string()).collect(),
+            attempts: report.attempts.len(),
+            prompt_tokens: self.host.request().tokens().len() as u64,
+            expected_tokens: audited.as_ref().map(|audited| audited.observation.expected),
+            cached_tokens: audited.as_ref().map(|audited| audited.observation.actual),
+            cause: None,
+            outcome: ended.outcome,
+            ttft_ms: ended.ttft.map(|time| time.as_secs_f64() * 1e3),
+            total_ms: ended.total.as_secs_f64() * 1e3,
+            bytes: report.bytes,
+            audited,
+        }
+    }
+}
+
+/// The status of a request whose client left before it had one, as nginx logs it.
+const CLIENT_LEFT: u16 = 499;
 
 /// A request's share of a pod's load.
 pub(super) struct LoadShare {
@@ -157,7 +135,7 @@ pub(super) struct LoadShare {
 
 impl InFlightGuard for LoadShare {
     fn first_byte(&mut self) {
-        self.guard.first_token();
+        self.guard.first_byte();
         if let Some((app, key)) = self.answers.take() {
             app.request_log.record_first_byte(key);
         }

@@ -1,63 +1,75 @@
-//! LLM gateway on the Pointsman crates: OpenAI's HTTP API in front, engine pods behind.
+//! LLM gateway on the Pointsman crates: OpenAI's HTTP API and Anthropic's in front, engine pods behind.
 //!
 //! ```text
-//!  client ─▶ listener ─▶ handler: parsed_request ─▶ routing_request ─▶ live_config (decide) ─▶ host + executor ─▶ response_body ─▶ client
-//!                                                                     ▲                      │
-//!  gateway.yaml ─▶ watch ─▶ reload ───────────────────────────────────┤                      ▼
-//!  pods ─▶ health, scrape ─▶ pod_registry ────────────────────────────┘                 request_log ─▶ state, metrics, explain
-//!  cache events ─▶ event_sources (zmq, nats, grpc, http) ─▶ index ─▶ snapshot
+//!  client ─▶ listener ─▶ handler ─▶ router of its model ─▶ host + executor ─▶ response_body ─▶ client
+//!                                   ▲        │                  │
+//!  gateway.yaml ─▶ watch ─▶ reload ─┤        ▼                  ▼
+//!  pods ─▶ health ──────────────────┤     findings          request_log ─▶ state, metrics, explain
+//!  cache events ─▶ event_sources ───┘     (zmq, nats, grpc, http)
 //! ```
 //!
 //! | files | concept |
 //! |---|---|
 //! | [`config`] | configuration file: schema, defaults, validation |
-//! | `live_config`, `pod_registry`, `reload`, [`watch`] | atomic reload of profile, fleet and limits |
-//! | `listener`, `tls`, `write_timeout`, `routes` | connections and routes |
-//! | `handler`, `parsed_request`, `routing_request`, `host`, `prefetched`, `response_body`, `error_response` | the way of a request |
-//! | `health`, `scrape` | active health checks, engine load |
+//! | `model`, `reload`, [`watch`] | a `pointsman::Router` for each model; atomic reload of profiles, fleets and limits |
+//! | `listener`, `tls`, `write_timeout`, `descriptors`, `routes`, `probes` | connections, their share of file descriptors, and routes |
+//! | `pod_client`, `pod_tls` | the HTTP client for pods, and TLS towards them |
+//! | `handler`, `uploads`, `host`, `prefetched`, `response_body`, `error_response` | the way of a request |
+//! | `health` | active health checks, engine load |
 //! | [`event_sources`], `snapshot` | what feeds the index |
-//! | `cache_audit`, `decision_log` | cached tokens expected against reported, with causes |
-//! | `request_log`, [`state`], `metrics`, `explain`, [`admin_page`] | observability |
+//! | `observers`, `request_record`, `record_log` | decision log and access log: a line a request, with the cached tokens expected, reported, and why they differ |
+//! | [`logging`], `source_log`, `truncation_log`, `otlp` | the log, what is told in it once a second, traces |
+//! | `request_log`, `findings`, [`state`], [`state_page`], `metrics`, `pod_metrics`, `histogram`, `explain`, [`admin_page`] | observability |
 //! | `start`, `app_state`, `tasks`, `maintenance` | startup, shared state, tasks |
 //!
-//! Invariants: a request sees one version of everything; a reload takes effect whole or not at all; after
+//! Invariants: a request sees one version of its model's profile and fleet; a reload takes effect whole or not at all; after
 //! [`Gateway::drain`], or when a [`Gateway`] is dropped, no task and no socket of it is left.
 
 #![forbid(unsafe_code)]
 
 pub mod admin_page;
 mod app_state;
-mod cache_audit;
 pub mod config;
-mod decision_log;
+mod descriptors;
 mod error;
 mod error_response;
 pub mod event_sources;
 mod explain;
+mod findings;
 mod handler;
 mod health;
+mod histogram;
 mod host;
 mod listener;
-mod live_config;
+pub mod logging;
 mod maintenance;
 mod metrics;
-mod parsed_request;
-mod pod_registry;
+mod model;
+mod observers;
+#[cfg(feature = "otlp")]
+mod otlp;
+mod pod_client;
+mod pod_metrics;
+mod pod_tls;
 mod prefetched;
+mod probes;
+mod record_log;
 mod reload;
 mod request_log;
+mod request_record;
 mod response_body;
 mod routes;
-mod routing_request;
-mod scrape;
 mod snapshot;
+mod source_log;
 mod start;
 pub mod state;
+pub mod state_page;
 mod tasks;
 mod tls;
 mod tokenizer;
+mod truncation_log;
+mod uploads;
 pub mod watch;
-mod workflow;
 mod write_timeout;
 
 use std::fmt;
@@ -67,12 +79,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use kv_index::Index;
-use routing_plugins::PluginState;
+use pointsman::Router;
 use tokio_util::task::TaskTracker;
+use tracing::{info, warn};
 
 use self::app_state::AppState;
 pub use self::config::{Config, ConfigError};
-pub use self::error::{ProfileError, ReloadError, StartError};
+pub use self::error::{ReloadError, StartError};
 pub use self::state::State;
 
 /// A running gateway. Dropping it aborts all responses; [`Self::drain`] is the graceful shutdown.
@@ -105,16 +118,21 @@ impl Gateway {
         self.internal_address
     }
 
-    /// The index of cache blocks.
-    #[must_use]
-    pub fn index(&self) -> &Arc<Index> {
-        &self.app.plugin_state.index
+    /// The routers, one for each model, in the order of the configuration.
+    pub fn routers(&self) -> impl Iterator<Item = &Router> {
+        self.app.models.iter().map(|model| &model.router)
     }
 
-    /// State shared with plugins: load, circuit breakers, sessions.
+    /// The router of the first model, which is the only one in most gateways.
     #[must_use]
-    pub fn plugin_state(&self) -> &PluginState {
-        &self.app.plugin_state
+    pub fn router(&self) -> &Router {
+        &self.app.models[0].router
+    }
+
+    /// Its index of cache blocks.
+    #[must_use]
+    pub fn index(&self) -> &Arc<Index> {
+        self.router().index()
     }
 
     /// The current configuration.
@@ -140,17 +158,30 @@ impl Gateway {
         state::gather(&self.app)
     }
 
+    /// Takes readiness away: `/readyz` and `/health` are 503 from now on, so that balancers send new clients elsewhere. Requests
+    /// are served as before, on connections old and new: until balancers have noticed, it is the gateway that they go to. After
+    /// `drain_grace` it is time to [drain](Self::drain).
+    pub fn withdraw(&self) {
+        // Relaxed: a flag that stands for itself.
+        self.app.withdrawn.store(true, Ordering::Relaxed);
+    }
+
     /// Graceful shutdown: rejects new requests and lets streams end, up to `timeout`; then nothing is left running.
     ///
-    /// From the start `/health` is 503 and new requests get a 503 that closes their connection. At the timeout an event stream
-    /// ends with an error event, and any other response is aborted. A configured snapshot is written.
+    /// From the start `/readyz` is 503 and new requests get a 503 that closes their connection. Bodies that are being read have two
+    /// seconds to come in. At the timeout an event stream ends with an error event, and any other response is aborted. A
+    /// configured snapshot is written.
     pub async fn drain(self, timeout: Duration) -> Drained {
         let app = &self.app;
         // Relaxed: the token wakes waiting tasks; requests only need to see it soon.
         app.draining.store(true, Ordering::Relaxed);
         app.winding_down.cancel();
+        let now = tokio::time::Instant::now();
+        let deadline = now.checked_add(timeout).unwrap_or(now + FAR_OFF);
+        info!(in_flight = *app.in_flight.borrow(), ?timeout, "draining");
+        uploads::close(app, deadline).await;
         let mut in_flight = app.in_flight.subscribe();
-        let ended = tokio::time::timeout(timeout, in_flight.wait_for(|count| *count == 0)).await.is_ok();
+        let ended = tokio::time::timeout_at(deadline, in_flight.wait_for(|count| *count == 0)).await.is_ok();
         let mut truncated = 0;
         if !ended {
             truncated = *app.in_flight.borrow();
@@ -162,9 +193,14 @@ impl Gateway {
         self.connections.close();
         let _ = tokio::time::timeout(LAST_BYTES_TIMEOUT, self.connections.wait()).await;
         maintenance::write_snapshot(app).await;
-        maintenance::write_decisions(app, true).await;
+        maintenance::write_records(app, true).await;
+        app.observers.shutdown().await;
         app.tasks.stop();
         app.tasks.wait().await;
+        if truncated > 0 {
+            warn!(truncated, "responses were truncated at the drain timeout");
+        }
+        info!(truncated, "stopped");
         Drained { truncated }
     }
 
@@ -196,5 +232,7 @@ pub struct Drained {
     pub truncated: usize,
 }
 
+/// A timeout beyond what clocks measure.
+const FAR_OFF: Duration = Duration::from_secs(30 * 365 * 86_400);
 /// Time for the last bytes to reach clients.
 const LAST_BYTES_TIMEOUT: Duration = Duration::from_secs(2);

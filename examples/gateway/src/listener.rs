@@ -4,11 +4,15 @@
 //! requests get a 503. Slow clients (slowloris) have a connection for a bounded time only, and connections are limited.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use http::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -18,6 +22,7 @@ use tokio_util::task::TaskTracker;
 
 use super::app_state::AppState;
 use super::config::Limits;
+use super::request_record::ClientAddress;
 use super::tls::Acceptor;
 use super::write_timeout::write_timeout;
 
@@ -41,43 +46,49 @@ impl Listener {
                 () = closed.cancelled() => return,
                 accepted = accept(&socket, &permits) => accepted,
             };
-            let Ok((stream, permit)) = accepted else {
-                // Out of sockets, most likely: they come back as connections end.
+            let Ok((stream, client, permit)) = accepted else {
+                // Out of descriptors, though `descriptors` keeps some: they come back as connections end.
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 continue;
             };
             let listener = self.clone();
             let counted = self.connections.token();
             self.app.tasks.spawn(async move {
-                listener.handshake(stream).await;
+                listener.handshake(stream, ClientAddress(client)).await;
                 drop((counted, permit));
             });
         }
     }
 
-    async fn handshake(self, stream: TcpStream) {
+    async fn handshake(self, stream: TcpStream, client: ClientAddress) {
         // Tokens are small and latency matters.
         let _ = stream.set_nodelay(true);
         match self.tls.clone() {
-            None => self.serve(stream).await,
+            None => self.serve(stream, client).await,
             Some(tls) => {
                 let accepted = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await;
                 if let Ok(Some(stream)) = accepted {
-                    self.serve(stream).await;
+                    self.serve(stream, client).await;
                 }
             }
         }
     }
 
-    async fn serve(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
+    async fn serve(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, client: ClientAddress) {
         let winding_down = self.app.winding_down.clone();
         let is_late = winding_down.is_cancelled();
+        let limits = self.app.limits.load_full();
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new())
-            .header_read_timeout(HEADERS_TIMEOUT)
+            .header_read_timeout(limits.headers_timeout)
             .max_buf_size(self.limits.max_request_headers_bytes);
-        let stream = write_timeout(stream, self.app.live_config.load().client_idle_timeout);
-        let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(self.router));
+        let stream = write_timeout(stream, limits.idle_timeout);
+        let router = TowerToHyperService::new(self.router);
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(client);
+            router.call(request)
+        });
+        let connection = http.serve_connection(TokioIo::new(stream), service);
         let mut connection = std::pin::pin!(connection);
         if !is_late {
             tokio::select! {
@@ -90,12 +101,14 @@ impl Listener {
 }
 
 /// The next connection, once there is a permit for it.
-async fn accept(socket: &TcpListener, permits: &Arc<Semaphore>) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
+async fn accept(
+    socket: &TcpListener,
+    permits: &Arc<Semaphore>,
+) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
     let permit = Arc::clone(permits).acquire_owned().await.map_err(io::Error::other)?;
-    Ok((socket.accept().await?.0, permit))
+    let (stream, client) = socket.accept().await?;
+    Ok((stream, client, permit))
 }
 
 /// Timeout of a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Timeout of the request headers, also on a kept-alive connection.
-const HEADERS_TIMEOUT: Duration = Duration::from_secs(60);

@@ -5,6 +5,7 @@
 //! `gen_ai_server_request_duration_seconds` and `gen_ai_server_time_to_first_token_seconds`. What is a gateway's own,
 //! `pointsman_gateway_*`, is written after it.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -13,8 +14,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
 use super::app_state::AppState;
-use super::request_log::{TTFT_BUCKETS, Totals};
-use super::state;
+use super::histogram::{BUCKETS, Histogram};
+use super::pod_metrics::PodCounts;
+use super::request_log::Totals;
+use super::{findings, state};
 use pointsman_reporter::source_status::SourceState;
 
 /// Installs the process's recorder, once. If the program has one already, that one stays.
@@ -23,7 +26,7 @@ pub(super) fn install() -> Option<&'static PrometheusHandle> {
     RECORDER
         .get_or_init(|| {
             // Units as suffixes, as OpenTelemetry names are translated to Prometheus: `_seconds`.
-            let builder = PrometheusBuilder::new().set_buckets(&TTFT_BUCKETS).ok()?.with_recommended_naming(true);
+            let builder = PrometheusBuilder::new().set_buckets(&BUCKETS).ok()?.with_recommended_naming(true);
             let handle = builder.install_recorder().ok()?;
             routing_exec::observe::describe();
             Some(handle)
@@ -37,12 +40,13 @@ pub(super) fn text(app: &Arc<AppState>) -> String {
     let mut out = Text(&mut text);
     // Without the last decisions: a scrape is cheap.
     let (pods, totals) = (state::pods(app), app.request_log.totals());
+    app.pod_metrics.retain(|name| pods.iter().any(|pod| pod.name == name));
     out.family("pods", "gauge", "Pods of the fleet.");
     out.line("pods", &[], pods.len() as f64);
     out.family("pod_healthy", "gauge", "Whether a pod answers its health checks.");
     out.pods("pod_healthy", &pods, |pod| f64::from(u8::from(pod.healthy)));
-    out.family("pod_circuit_open", "gauge", "Whether a pod's circuit breaker is open.");
-    out.pods("pod_circuit_open", &pods, |pod| f64::from(u8::from(pod.circuit == "open")));
+    breakers(&mut out, &pods);
+    attempts(&mut out, app, &pods);
     out.family("pod_requests_in_flight", "gauge", "Requests in flight on a pod, from this gateway.");
     out.pods("pod_requests_in_flight", &pods, |pod| f64::from(pod.in_flight));
     out.family("pod_queued_prompt_tokens", "gauge", "Prompt tokens that a pod has yet to compute for this gateway.");
@@ -51,19 +55,83 @@ pub(super) fn text(app: &Arc<AppState>) -> String {
     out.pods("pod_index_blocks", &pods, |pod| pod.blocks as f64);
     out.family("pod_event_source_live", "gauge", "Whether a pod's event source is live, with no known gap.");
     out.pods("pod_event_source_live", &pods, |pod| f64::from(u8::from(pod.events.state == SourceState::Live)));
-    out.family("pod_event_batches_total", "counter", "Event batches applied from a pod.");
-    out.pods("pod_event_batches_total", &pods, |pod| pod.events.batches as f64);
-    out.family("pod_event_gaps_total", "counter", "Gaps found in a pod's events.");
-    out.pods("pod_event_gaps_total", &pods, |pod| pod.events.gaps as f64);
-    out.family("pod_event_gaps_lost_total", "counter", "Gaps of a pod's events that could not be replayed.");
-    out.pods("pod_event_gaps_lost_total", &pods, |pod| pod.events.lost as f64);
+    events(&mut out, &pods);
     cache_accuracy(&mut out, &pods);
     out.family("requests_in_flight", "gauge", "Requests in flight.");
     out.line("requests_in_flight", &[], *app.in_flight.borrow() as f64);
+    uploads(&mut out, app);
     out.family("index_blocks", "gauge", "Distinct blocks in the index.");
-    out.line("index_blocks", &[], app.plugin_state.index.stats().blocks as f64);
+    let blocks: usize = app.models.iter().map(|model| model.router.index().stats().blocks).sum();
+    out.line("index_blocks", &[], blocks as f64);
+    findings(&mut out, app);
     requests(&mut out, app, &totals);
     text
+}
+
+/// The state of each pod's circuit breaker: 1 for the one it is in.
+fn breakers(out: &mut Text<'_>, pods: &[state::PodState]) {
+    let name = "pod_breaker_state";
+    out.family(
+        name,
+        "gauge",
+        "Whether a pod's circuit breaker is in a state: closed, open, half_open, or cooling after push-back.",
+    );
+    for pod in pods {
+        for state in ["closed", "open", "half_open", "cooling"] {
+            out.line(name, &[("pod", &pod.name), ("state", state)], f64::from(u8::from(pod.circuit == state)));
+        }
+    }
+}
+
+/// What became of the requests that were sent to each pod.
+fn attempts(out: &mut Text<'_>, app: &AppState, pods: &[state::PodState]) {
+    let counts: Vec<(&str, PodCounts)> =
+        pods.iter().map(|pod| (&*pod.name, app.pod_metrics.counts(&pod.name))).collect();
+    let name = "pod_attempts_total";
+    out.family(name, "counter", "Requests sent to a pod, by outcome.");
+    for (pod, counts) in &counts {
+        for (outcome, count) in &counts.attempts {
+            out.line(name, &[("pod", pod), ("outcome", outcome)], *count as f64);
+        }
+    }
+    let name = "pod_attempt_duration_seconds";
+    out.family(name, "histogram", "Duration of requests to a pod, to the end of its response, where it completed.");
+    counts.iter().for_each(|(pod, counts)| out.histogram(name, &[("pod", pod)], &counts.duration));
+    let name = "pod_time_to_first_token_seconds";
+    out.family(name, "histogram", "Time to the first token of a pod; responses without tokens do not count.");
+    counts.iter().for_each(|(pod, counts)| out.histogram(name, &[("pod", pod)], &counts.first_token));
+}
+
+/// What became of each pod's events.
+fn events(out: &mut Text<'_>, pods: &[state::PodState]) {
+    let name = "pod_event_batches_total";
+    out.family(name, "counter", "Event batches from a pod, by verdict; those in a gap are asked for again.");
+    for pod in pods {
+        let events = &pod.events;
+        let by_verdict = [
+            ("applied", events.batches),
+            ("duplicate", events.duplicates),
+            ("stale", events.stale),
+            ("foreign", events.foreign),
+            ("gap", events.gaps),
+            ("unreadable", events.errors),
+        ];
+        for (verdict, count) in by_verdict {
+            out.line(name, &[("pod", &pod.name), ("verdict", verdict)], count as f64);
+        }
+    }
+    out.family("pod_event_replays_total", "counter", "Replays of events that a pod was asked for.");
+    out.pods("pod_event_replays_total", pods, |pod| pod.events.replays as f64);
+    out.family("pod_event_gaps_lost_total", "counter", "Gaps of a pod's events that could not be replayed.");
+    out.pods("pod_event_gaps_lost_total", pods, |pod| pod.events.lost as f64);
+    out.family("pod_event_restarts_total", "counter", "Restarts of a pod's engine, by its events.");
+    out.pods("pod_event_restarts_total", pods, |pod| pod.events.restarts as f64);
+    out.family(
+        "pod_events_dropped_total",
+        "counter",
+        "Events of a pod that lost something on their way into the index.",
+    );
+    out.pods("pod_events_dropped_total", pods, |pod| pod.events.dropped as f64);
 }
 
 /// Cached tokens expected of pods against those that their engines reported.
@@ -95,37 +163,67 @@ fn cache_accuracy(out: &mut Text<'_>, pods: &[state::PodState]) {
     }
 }
 
+/// Bodies that are being read, apart from the requests in flight.
+fn uploads(out: &mut Text<'_>, app: &AppState) {
+    let state::UploadState { count, bytes, refused } = state::UploadState::of(app);
+    out.family("uploads", "gauge", "Bodies of requests that are being read; they are not in flight yet.");
+    out.line("uploads", &[], count as f64);
+    out.family("upload_bytes", "gauge", "Bytes that have arrived of bodies that are being read.");
+    out.line("upload_bytes", &[], bytes as f64);
+    out.family(
+        "uploads_refused_total",
+        "counter",
+        "Bodies refused since too many, or too many bytes, were being read.",
+    );
+    out.line("uploads_refused_total", &[], refused as f64);
+}
+
+/// What is probably wrong, and how often something was.
+fn findings(out: &mut Text<'_>, app: &AppState) {
+    out.family("findings", "gauge", "What is probably wrong now, by model and kind.");
+    let mut now: BTreeMap<(String, &str), u32> = BTreeMap::new();
+    for found in findings::gather(app) {
+        *now.entry((found.model, found.finding.kind.name())).or_default() += 1;
+    }
+    for ((model, kind), count) in now {
+        out.line("findings", &[("model", &model), ("kind", kind)], f64::from(count));
+    }
+    out.family("findings_total", "counter", "Findings that were new, by kind.");
+    for (kind, count) in app.findings.lock().counts() {
+        out.line("findings_total", &[("kind", kind.name())], *count as f64);
+    }
+}
+
 fn requests(out: &mut Text<'_>, app: &AppState, totals: &Totals) {
     // Relaxed: counters that publish nothing.
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    let tokenize_failures = &app.plugin_state.tokenize_failures;
+    let tokenize_failures = app.models.iter().map(|model| count(&model.router.plugin_state().tokenize_failures)).sum();
     let counters = [
         ("requests_total", "Requests routed.", totals.requests),
         ("requests_completed_total", "Requests completed by a pod.", totals.completed),
+        ("requests_client_errors_total", "Requests that a pod answered with a 4xx.", totals.client_errors),
         ("requests_failed_total", "Requests that ended in an error.", totals.failed),
         ("requests_cancelled_total", "Requests cancelled by their client.", totals.cancelled),
         ("requests_rejected_total", "Requests rejected before dispatch.", totals.rejected),
         ("prompt_tokens_total", "Prompt tokens.", totals.prompt_tokens),
         ("cached_prompt_tokens_total", "Prompt tokens that the chosen pod was known to hold.", totals.cached_tokens),
-        ("tokenize_failures_total", "Prompts that could not be tokenized.", count(tokenize_failures)),
+        ("tokenize_failures_total", "Prompts that could not be tokenized.", tokenize_failures),
         ("reload_failures_total", "Reloads of the configuration that failed.", count(&app.reload_failures)),
     ];
     for (name, help, value) in counters {
         out.family(name, "counter", help);
         out.line(name, &[], value as f64);
     }
-    out.family("decisions_total", "counter", "Routing decisions by profile.");
-    for (profile, count) in &totals.decisions {
-        out.line("decisions_total", &[("profile", profile)], *count as f64);
+    out.family("decisions_total", "counter", "Routing decisions by model and profile.");
+    for ((model, profile), count) in &totals.decisions {
+        out.line("decisions_total", &[("model", model), ("profile", profile)], *count as f64);
     }
-    out.family("time_to_first_token_seconds", "histogram", "Time to the first byte of a response.");
-    let mut sum = 0;
-    for (bound, count) in TTFT_BUCKETS.iter().map(ToString::to_string).chain(["+Inf".to_owned()]).zip(totals.ttft) {
-        sum += count;
-        out.line("time_to_first_token_seconds_bucket", &[("le", &bound)], sum as f64);
-    }
-    out.line("time_to_first_token_seconds_sum", &[], totals.ttft_micros as f64 / 1e6);
-    out.line("time_to_first_token_seconds_count", &[], sum as f64);
+    out.family(
+        "time_to_first_token_seconds",
+        "histogram",
+        "Time to first token; responses without tokens do not count.",
+    );
+    out.histogram("time_to_first_token_seconds", &[], &totals.ttft);
 }
 
 /// The text being written.
@@ -144,6 +242,16 @@ impl Text<'_> {
             let _ = write!(self.0, "{}{label}=\"{text}\"", if at == 0 { "{" } else { "," });
         }
         let _ = writeln!(self.0, "{} {value}", if labels.is_empty() { "" } else { "}" });
+    }
+
+    fn histogram(&mut self, name: &str, labels: &[(&str, &str)], histogram: &Histogram) {
+        for (bound, count) in histogram.cumulative() {
+            let bound = bound.map_or_else(|| "+Inf".to_owned(), |bound| bound.to_string());
+            let labels: Vec<_> = labels.iter().copied().chain([("le", &*bound)]).collect();
+            self.line(&format!("{name}_bucket"), &labels, count as f64);
+        }
+        self.line(&format!("{name}_sum"), labels, histogram.seconds());
+        self.line(&format!("{name}_count"), labels, histogram.count() as f64);
     }
 
     fn pods(&mut self, name: &str, pods: &[state::PodState], value: impl Fn(&state::PodState) -> f64) {

@@ -1,21 +1,14 @@
 //! Atomic reload: a new configuration in place of the old one, all of it or nothing.
 //!
-//! Everything that can fail is done aside. Then one pointer is swapped: a request sees the old profile with the old pods or
-//! the new one with the new pods. Streams continue, even if their pods left the fleet.
+//! Every router is asked whether it could change before one does. A request sees the old profile with the old pods of its
+//! model or the new one with the new pods. Streams continue, even if their pods left the fleet.
 
 use std::sync::Arc;
 
-use routing_core::Fleet;
-use routing_exec::DispatchConfig;
-use routing_plugins::PluginState;
-
-use super::app_state::AppState;
-use super::config::Config;
+use super::app_state::{AppState, ClientLimits};
+use super::config::{Config, ModelSettings};
 use super::error::{ReloadError, StartError};
-use super::health;
-use super::live_config::{self, LiveConfig, WorkflowPool};
-use super::pod_registry::RegisteredPod;
-use super::workflow;
+use super::model;
 
 /// Applies a configuration.
 pub(super) fn reload(app: &Arc<AppState>, config: Config) -> Result<(), ReloadError> {
@@ -23,81 +16,52 @@ pub(super) fn reload(app: &Arc<AppState>, config: Config) -> Result<(), ReloadEr
         return Err(ReloadError::Draining);
     }
     config.check()?;
-    // Held to the end: reloads are one after the other, and health is taken in before or after.
-    let mut registry = app.registry.lock();
-    let fixed = needs_restart(&app.config.lock(), &config);
+    let mut current = app.config.lock();
+    let fixed = needs_restart(&current, &config);
     if !fixed.is_empty() {
         return Err(ReloadError::NeedsRestart(fixed));
     }
-    let mut next = None;
-    let join = || {
-        let joined = next.insert(registry.next(&app.plugin_state.index, &config.pods, || app.tasks.token())?);
-        Ok(joined.fleet())
-    };
-    // Pods join last: what fails before has nothing to take back.
-    let dispatch = app.live_config.load().dispatch.clone();
-    let live_config = build_live_config(&config, &app.plugin_state, join, dispatch)?;
-    let Some(next) = next else { return Ok(()) };
-    // Nothing fails from here on.
-    app.addresses.publish(&next, &registry);
-    app.live_config.store(Arc::new(live_config));
-    for gone in registry.without(&next) {
-        gone.stop.cancel();
-        app.plugin_state.index.retire(gone.pod);
+    let served = config.served();
+    let mut updates = Vec::with_capacity(served.len());
+    for (model, served) in app.models.iter().zip(&served) {
+        let mut update = model::update(&config, served)?;
+        if !config.retry.has_budget_of(&current.retry) {
+            update = update.retry_budget(config.retry.budget());
+        }
+        model.router.check(&update).map_err(|error| StartError::model(served, &error))?;
+        updates.push((model, served, update));
     }
-    let new: Vec<RegisteredPod> = next.without(&registry).cloned().collect();
-    *app.config.lock() = config;
-    app.sources.lock().follow(app, &next);
-    *registry = next;
-    drop(registry);
-    start_health_checks(app, new);
+    // Nobody else changes pods, so what was checked does not fail.
+    for (model, served, update) in updates {
+        model.router.apply(update).map_err(|error| StartError::model(served, &error))?;
+    }
+    let names: Vec<&str> = served.iter().flat_map(|served| served.pods).map(|pod| &*pod.name).collect();
+    app.pod_metrics.retain(|name| names.contains(&name));
+    app.limits.store(Arc::new(ClientLimits::of(&config)));
+    app.sources.lock().follow(app, &config);
+    *current = config;
+    drop(current);
+    app.pods_changed.notify_one();
     Ok(())
-}
-
-/// Starts the health checks of new pods.
-pub(super) fn start_health_checks(app: &Arc<AppState>, pods: Vec<RegisteredPod>) {
-    for entry in pods {
-        // A pod that had the id before may have failed; this one has not.
-        app.breakers.recovered(entry.pod);
-        app.tasks.spawn(health::check_periodically(Arc::clone(app), entry));
-    }
-}
-
-/// The live configuration of a configuration.
-///
-/// # Errors
-///
-/// When its profile cannot be used.
-pub(super) fn build_live_config(
-    config: &Config,
-    plugin_state: &PluginState,
-    fleet: impl FnOnce() -> Result<Fleet, StartError>,
-    mut dispatch: DispatchConfig,
-) -> Result<LiveConfig, StartError> {
-    let workflows = WorkflowPool::new(workflow::build(&config.profile, plugin_state)?);
-    dispatch.policy = Arc::new(live_config::dispatch_policy(config));
-    dispatch.handoff = config.handoff.handoff(Arc::new(()));
-    Ok(LiveConfig {
-        profile: config.profile.label().into(),
-        workflows: Arc::new(workflows),
-        fleet: Arc::new(fleet()?),
-        limits: config.limits.clone(),
-        client_idle_timeout: config.timeouts.client_idle_timeout,
-        client_fields: config.client_fields.allow.clone(),
-        dispatch,
-    })
 }
 
 /// The changed settings that need a restart.
 fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
+    let models =
+        |config: &Config| -> Vec<ModelSettings> { config.served().iter().map(|served| served.model.clone()).collect() };
+    let model = if old.models.is_empty() && new.models.is_empty() { "model" } else { "models" };
     let fixed = [
         ("listen", old.listen != new.listen),
         ("internal", old.internal != new.internal),
         ("tls", old.tls != new.tls),
-        ("model", old.model != new.model),
+        ("pod_tls", old.pod_tls != new.pod_tls),
+        (model, models(old) != models(new)),
         ("event_sources", old.event_sources != new.event_sources),
         ("snapshot", old.snapshot != new.snapshot),
         ("decision_log", old.decision_log != new.decision_log),
+        ("log", old.log != new.log),
+        ("access_log", old.access_log != new.access_log),
+        ("otlp", old.otlp != new.otlp),
         ("limits.max_connections", old.limits.max_connections != new.limits.max_connections),
         (
             "limits.max_request_headers_bytes",

@@ -10,15 +10,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use routing_core::{Pod, Role};
+use routing_core::Role;
 use routing_exec::{DispatchOutcome, DispatchReport};
 use serde::Serialize;
 
-use super::cache_audit::Audited;
+use pointsman::Audited;
 
 pub(super) use self::entry::{ActiveRequest, Decision, Ended, Stage};
 pub use self::time_series::Sample;
 use self::time_series::TimeSeries;
+use super::histogram::Histogram;
 
 pub(super) struct RequestLog {
     started: Instant,
@@ -35,6 +36,8 @@ pub struct Totals {
     pub in_flight: usize,
     /// Requests completed by a pod.
     pub completed: u64,
+    /// Requests that a pod answered with an error of the client's (4xx).
+    pub client_errors: u64,
     /// Requests that ended in an error.
     pub failed: u64,
     /// Requests cancelled by their client.
@@ -45,18 +48,13 @@ pub struct Totals {
     pub prompt_tokens: u64,
     /// Prompt tokens that the chosen pod was known to hold.
     pub cached_tokens: u64,
-    /// Decisions by profile.
+    /// Decisions by model and profile.
     #[serde(skip)]
-    pub(super) decisions: BTreeMap<Arc<str>, u64>,
-    /// Histogram of the time to first token: a count for each of [`TTFT_BUCKETS`], and one beyond.
+    pub(super) decisions: BTreeMap<(Arc<str>, Arc<str>), u64>,
+    /// Time to first token.
     #[serde(skip)]
-    pub(super) ttft: [u64; TTFT_BUCKETS.len() + 1],
-    #[serde(skip)]
-    pub(super) ttft_micros: u64,
+    pub(super) ttft: Histogram,
 }
-
-/// Upper bounds of the buckets, in seconds.
-pub(super) const TTFT_BUCKETS: [f64; 11] = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 
 #[derive(Default)]
 struct Inner {
@@ -84,7 +82,8 @@ impl RequestLog {
         inner.totals.requests += 1;
         inner.totals.prompt_tokens += decision.prompt_tokens;
         inner.totals.cached_tokens += decision.expected_tokens;
-        *inner.totals.decisions.entry(Arc::clone(&decision.live_config.profile)).or_default() += 1;
+        let decider = (Arc::clone(&decision.model), Arc::clone(&decision.profile));
+        *inner.totals.decisions.entry(decider).or_default() += 1;
         inner.series.record_decision(decision.prompt_tokens, decision.expected_tokens);
         inner.active.insert(key, ActiveRequest::new(decision.id.clone(), decision.at));
         if inner.decisions.len() == MAX_DECISIONS {
@@ -100,7 +99,7 @@ impl RequestLog {
     }
 
     /// Records a dispatch to a pod.
-    pub(super) fn record_dispatch(&self, key: u64, pod: Pod, role: Role, prefilled: bool) {
+    pub(super) fn record_dispatch(&self, key: u64, pod: Arc<str>, role: Role, prefilled: bool) {
         if let Some(request) = self.inner.lock().active.get_mut(&key) {
             request.pod = Some(pod);
             request.stage = if role == Role::Decode && prefilled { Stage::Decode } else { Stage::Prefill };
@@ -118,16 +117,14 @@ impl RequestLog {
         }
         let ttft = request.began.elapsed();
         request.ttft = Some(ttft);
-        inner.totals.ttft[TTFT_BUCKETS.iter().take_while(|bound| ttft.as_secs_f64() > **bound).count()] += 1;
-        inner.totals.ttft_micros += ttft.as_micros() as u64;
         inner.series.record_first_byte(ttft);
     }
 
     /// The last pod of a request in flight or among the last decisions.
-    pub(super) fn last_pod(&self, key: u64) -> Option<Pod> {
+    pub(super) fn last_pod(&self, key: u64) -> Option<Arc<str>> {
         let inner = self.inner.lock();
-        let kept = || inner.decisions.iter().rev().find(|decision| decision.key == key)?.ended.as_ref()?.pod;
-        inner.active.get(&key).map_or_else(kept, |request| request.pod)
+        let kept = || inner.decisions.iter().rev().find(|decision| decision.key == key)?.ended.as_ref()?.pod.clone();
+        inner.active.get(&key).map_or_else(kept, |request| request.pod.clone())
     }
 
     /// Records the end of a request.
@@ -137,14 +134,19 @@ impl RequestLog {
         let request = inner.active.remove(&key)?;
         let (outcome, count) = match &report.outcome {
             DispatchOutcome::Completed(status @ 500..) => (format!("completed {status}"), &mut inner.totals.failed),
+            DispatchOutcome::Completed(status @ 400..) => {
+                (format!("completed {status}"), &mut inner.totals.client_errors)
+            }
             DispatchOutcome::Completed(status) => (format!("completed {status}"), &mut inner.totals.completed),
             DispatchOutcome::Failed(error) => (format!("failed: {}", error.code()), &mut inner.totals.failed),
             DispatchOutcome::ClientDisconnected => ("client disconnected".to_owned(), &mut inner.totals.cancelled),
             _ => ("cancelled".to_owned(), &mut inner.totals.cancelled),
         };
         *count += 1;
-        let ended =
-            Ended { id: request.id, outcome, pod: request.pod, ttft: request.ttft, total: request.began.elapsed() };
+        // The first byte of an error is no token.
+        let ttft = request.ttft.filter(|_| report.time_to_first_token().is_some());
+        ttft.into_iter().for_each(|ttft| inner.totals.ttft.record(ttft));
+        let ended = Ended { id: request.id, outcome, pod: request.pod, ttft, total: request.began.elapsed() };
         if let Some(decision) = inner.decisions.iter_mut().rev().find(|decision| decision.key == key) {
             (decision.ended, decision.audited) = (Some(ended.clone()), audited);
         }

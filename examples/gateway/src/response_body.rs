@@ -9,10 +9,11 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
+use routing_exec::handoff::Api;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::app_state::Admission;
-use super::error_response::ErrorResponse;
+use super::error_response;
 
 /// A body that can be truncated.
 pub(super) struct ResponseBody<B> {
@@ -20,8 +21,8 @@ pub(super) struct ResponseBody<B> {
     body: Option<B>,
     force_closed: CancellationToken,
     closing: Pin<Box<WaitForCancellationFutureOwned>>,
-    /// Whether it is an SSE stream.
-    is_events: bool,
+    /// The API of an SSE stream; none if it is none.
+    events_of: Option<Api>,
     /// The last two bytes forwarded.
     last: [u8; 2],
     /// Counted until the client has all of it, or is gone.
@@ -38,20 +39,20 @@ pub(super) enum ResponseBodyError {
 }
 
 impl<B> ResponseBody<B> {
-    pub(super) fn new(body: B, admission: Admission, force_closed: CancellationToken, is_events: bool) -> Self {
+    pub(super) fn new(body: B, admission: Admission, force_closed: CancellationToken, events_of: Option<Api>) -> Self {
         let closing = Box::pin(force_closed.clone().cancelled_owned());
-        Self { body: Some(body), force_closed, closing, is_events, last: *b"\n\n", _admission: admission }
+        Self { body: Some(body), force_closed, closing, events_of, last: *b"\n\n", _admission: admission }
     }
 
     /// The end of a truncated body.
     fn truncate(&mut self) -> Result<Frame<Bytes>, ResponseBodyError> {
         // Dropped, it cancels its pod.
         self.body = None;
-        if !self.is_events {
-            return Err(ResponseBodyError::Truncated);
-        }
+        let Some(api) = self.events_of else { return Err(ResponseBodyError::Truncated) };
         let apart = if self.last == *b"\n\n" { "" } else { "\n\n" };
-        let text = format!("{apart}data: {}\n\ndata: [DONE]\n\n", ErrorResponse::draining().json());
+        // Clients of other APIs than completions know an error by the event's name.
+        let (kind, end) = if api.ends_with_done() { ("", "data: [DONE]\n\n") } else { ("event: error\n", "") };
+        let text = format!("{apart}{kind}data: {}\n\n{end}", error_response::draining().json_for(api));
         Ok(Frame::data(Bytes::from(text)))
     }
 

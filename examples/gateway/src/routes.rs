@@ -1,33 +1,41 @@
 //! HTTP routes of the two listeners.
 //!
-//! Clients have `/v1/*` and `/health`. `/internal/*`, `/metrics`, `/state` and the page are on the internal listener, or on
-//! the clients' if there is no other. `/internal/*` needs the token, and is off without one.
+//! Clients have `/v1/*`. `/internal/*`, `/metrics`, `/state` and the page are on the internal listener, or on the clients' if
+//! there is no other. `/livez`, `/readyz` and `/health` are on both. `/internal/*` needs the token, and is off without one.
 
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
 use axum::response::Response;
 use axum::routing::{get, post};
 use http::header::CONTENT_TYPE;
-use http::{HeaderValue, StatusCode};
-use serde_json::json;
+use http::{HeaderValue, StatusCode, Uri};
+use pointsman::{model_list, model_object, model_of_path};
+use routing_exec::handoff::Api;
 
 use super::app_state::AppState;
-use super::error_response::ErrorResponse;
+use super::error_response::{self, ApiError};
 use super::handler::{completions, json as json_response};
-use super::{admin_page, event_sources, metrics, state};
+use super::state_page::{self, StateQuery};
+use super::{admin_page, event_sources, metrics, probes, state};
 
 /// Routes for clients.
 pub(super) fn public(app: &Arc<AppState>) -> Router {
     Router::new()
         .route("/v1/chat/completions", post(completions))
         .route("/v1/completions", post(completions))
+        .route("/v1/embeddings", post(completions))
+        .route("/v1/responses", post(completions))
+        .route("/v1/messages", post(completions))
+        .route("/v1/messages/count_tokens", post(completions))
         .route("/v1/models", get(models))
-        .route("/health", get(health))
+        .route("/v1/models/{*name}", get(model))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .with_state(Arc::clone(app))
+        .merge(probes::routes(app))
 }
 
 /// Routes for operators and reporters.
@@ -39,25 +47,20 @@ pub(super) fn internal(app: &Arc<AppState>, token: Option<&str>) -> Router {
 }
 
 async fn models(State(app): State<Arc<AppState>>) -> Response {
-    let names = std::iter::once(&app.model.name).chain(&app.model.aliases).chain(app.model.adapters.keys());
-    let list: Vec<_> =
-        names.map(|name| json!({"id": name, "object": "model", "created": 0, "owned_by": "pointsman"})).collect();
-    json_response(StatusCode::OK, &json!({"object": "list", "data": list}))
+    json_text(model_list(app.models.iter().flat_map(|model| model.router.names())))
 }
 
-async fn health(State(app): State<Arc<AppState>>) -> Response {
-    let fleet = Arc::clone(&app.live_config.load().fleet);
-    let (healthy, pods) = (fleet.healthy().len(), fleet.pods().len());
-    let status = match (app.is_draining(), healthy) {
-        (true, _) => "draining",
-        (false, 0) => "no healthy pod",
-        (false, _) => "ok",
-    };
-    let code = if status == "ok" { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    let mut response = json_response(code, &json!({"status": status, "pods": pods, "healthy": healthy}));
-    if app.is_draining() {
-        response.headers_mut().insert(http::header::CONNECTION, HeaderValue::from_static("close"));
+async fn model(State(app): State<Arc<AppState>>, uri: Uri) -> Response {
+    let name = model_of_path(uri.path()).unwrap_or_default();
+    match app.models.iter().any(|model| model.router.named_model(&name).is_some()) {
+        true => json_text(model_object(&name)),
+        false => error_response::response(&ApiError::unknown_model(&name), Api::default()),
     }
+}
+
+fn json_text(json: String) -> Response {
+    let mut response = Response::new(json.into());
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
@@ -68,16 +71,23 @@ async fn metrics_page(State(app): State<Arc<AppState>>) -> Response {
     response
 }
 
-async fn state_page(State(app): State<Arc<AppState>>) -> Response {
+async fn state_page(State(app): State<Arc<AppState>>, query: Result<Query<StateQuery>, QueryRejection>) -> Response {
     app.mark_viewed();
-    json_response(StatusCode::OK, &state::gather(&app))
+    match query {
+        Ok(Query(query)) => json_response(StatusCode::OK, &state_page::page(state::gather(&app), &query)),
+        Err(error) => {
+            error_response::response(&ApiError::bad_request("invalid_query", error.body_text()), Api::default())
+        }
+    }
 }
 
-async fn not_found() -> Response {
-    ErrorResponse::new(StatusCode::NOT_FOUND, "no_such_path", "no such path").response()
+async fn not_found(uri: Uri) -> Response {
+    let error = ApiError::new(StatusCode::NOT_FOUND, "no_such_path", "no such path");
+    error_response::response(&error, Api::of(uri.path()))
 }
 
-async fn method_not_allowed() -> Response {
-    ErrorResponse::new(StatusCode::METHOD_NOT_ALLOWED, "no_such_method", "this path does not take this method")
-        .response()
+async fn method_not_allowed(uri: Uri) -> Response {
+    let message = "this path does not take this method";
+    let error = ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "no_such_method", message);
+    error_response::response(&error, Api::of(uri.path()))
 }

@@ -1,17 +1,19 @@
-//! Snapshot file: the index with the position of the event stream, replaced by an atomic rename.
+//! Snapshot file: the models' indexes with the position of the event stream, replaced by an atomic rename.
 //!
-//! The position is read before the index is: events in between are in both, and a source that resumes at the position repeats
+//! The position is read before the indexes are: events in between are in both, and a source that resumes at the position repeats
 //! them, which changes nothing.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use kv_index::{Config, Index};
 
 /// A restored snapshot.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Restored {
-    pub(super) index: Index,
+    /// By the names of their models.
+    pub(super) indexes: BTreeMap<String, Index>,
     /// The position of the fleet-wide stream, if there is one.
     pub(super) position: Option<u64>,
 }
@@ -37,18 +39,42 @@ pub(super) fn restore(path: &Path) -> Result<Option<Restored>, RestoreError> {
     let foreign = || RestoreError::Foreign { path: path.to_owned() };
     let rest = bytes.strip_prefix(MAGIC).ok_or_else(foreign)?;
     let (known, rest) = rest.split_first().ok_or_else(foreign)?;
-    let (position, snapshot) = rest.split_first_chunk::<8>().ok_or_else(foreign)?;
-    let index = Index::restore(Config::default(), snapshot)
-        .map_err(|source| RestoreError::Index { path: path.to_owned(), source })?;
-    Ok(Some(Restored { index, position: (*known == 1).then_some(u64::from_le_bytes(*position)) }))
+    let (position, rest) = rest.split_first_chunk::<8>().ok_or_else(foreign)?;
+    let (count, mut rest) = rest.split_first_chunk::<8>().ok_or_else(foreign)?;
+    let mut indexes = BTreeMap::new();
+    for _ in 0..u64::from_le_bytes(*count) {
+        let name = part(&mut rest).and_then(|name| String::from_utf8(name.to_vec()).ok()).ok_or_else(foreign)?;
+        let index = Index::restore(Config::default(), part(&mut rest).ok_or_else(foreign)?)
+            .map_err(|source| RestoreError::Index { path: path.to_owned(), source })?;
+        indexes.insert(name, index);
+    }
+    Ok(Some(Restored { indexes, position: (*known == 1).then_some(u64::from_le_bytes(*position)) }))
+}
+
+/// The next part of a file: its length, and so many bytes.
+fn part<'b>(rest: &mut &'b [u8]) -> Option<&'b [u8]> {
+    let (length, behind) = rest.split_first_chunk::<8>()?;
+    let (part, behind) = behind.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
+    *rest = behind;
+    Some(part)
 }
 
 /// Writes a snapshot in place of the last one.
-pub(super) fn write(path: &Path, index: &Index, position: Option<u64>) -> io::Result<()> {
+pub(super) fn write<'i>(
+    path: &Path,
+    indexes: impl ExactSizeIterator<Item = (&'i str, &'i Index)>,
+    position: Option<u64>,
+) -> io::Result<()> {
     let mut bytes = MAGIC.to_vec();
     bytes.push(u8::from(position.is_some()));
     bytes.extend_from_slice(&position.unwrap_or(0).to_le_bytes());
-    bytes.extend_from_slice(&index.snapshot());
+    bytes.extend_from_slice(&(indexes.len() as u64).to_le_bytes());
+    for (name, index) in indexes {
+        for part in [name.as_bytes(), &index.snapshot()] {
+            bytes.extend_from_slice(&(part.len() as u64).to_le_bytes());
+            bytes.extend_from_slice(part);
+        }
+    }
     let mut aside = path.as_os_str().to_owned();
     aside.push(".new");
     let aside = PathBuf::from(aside);
@@ -57,7 +83,7 @@ pub(super) fn write(path: &Path, index: &Index, position: Option<u64>) -> io::Re
     std::fs::rename(&aside, path)
 }
 
-const MAGIC: &[u8] = b"pointsman gateway snapshot 1\n";
+const MAGIC: &[u8] = b"pointsman gateway snapshot 2\n";
 
 #[cfg(test)]
 mod tests {
@@ -80,11 +106,12 @@ mod tests {
         let hashes = [BlockHash::new(1), BlockHash::new(2)];
         index.apply(pod, EventSemantics::Copies, &Event::Stored(Stored::prompt(&hashes))).unwrap();
         for position in [None, Some(42)] {
-            write(&path, &index, position).unwrap();
+            let empty = Index::new(Config::default());
+            write(&path, [("m", &index), ("n", &empty)].into_iter(), position).unwrap();
             let restored = restore(&path).unwrap().unwrap();
-            assert_eq!(restored.position, position);
-            let pod = restored.index.pod("a").unwrap();
-            assert_eq!(restored.index.pod_stats(pod).unwrap().blocks, 2);
+            assert_eq!((restored.position, restored.indexes.len()), (position, 2));
+            let index = &restored.indexes["m"];
+            assert_eq!(index.pod_stats(index.pod("a").unwrap()).unwrap().blocks, 2);
         }
         std::fs::remove_dir_all(folder).unwrap();
     }
@@ -94,7 +121,7 @@ mod tests {
         let (folder, index) = (folder("damaged"), <Index>::new(Config::default()));
         let path = folder.join("index");
         index.join("a").unwrap();
-        write(&path, &index, None).unwrap();
+        write(&path, [("m", &index)].into_iter(), None).unwrap();
         let whole = std::fs::read(&path).unwrap();
         for length in 0..whole.len() {
             std::fs::write(&path, &whole[..length]).unwrap();

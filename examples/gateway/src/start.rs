@@ -2,39 +2,38 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioTimer;
-use kv_index::{BlockSize, Index, Pod};
-use routing_exec::{BreakerConfig, Breakers, DispatchConfig, RetryBudget};
-use routing_plugins::{Hashing, PluginState};
+use kv_index::Index;
+use pointsman_reporter::event_ingest::EventIngest;
+use pointsman_reporter::wire::HashScheme;
 use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
+use tracing::{info, warn};
 
 use super::Gateway;
-use super::app_state::{AppState, Parts, PodClient};
+use super::app_state::{AppState, Parts};
 use super::config::{Config, Events, InternalSettings, PodSettings};
-use super::decision_log::DecisionLog;
 use super::error::StartError;
+use super::event_sources::FleetWide;
 use super::listener::Listener;
-use super::pod_registry::{AddressTable, PodRegistry};
+use super::model::Model;
+use super::observers::Observers;
 use super::snapshot::{self, Restored};
 use super::tasks::Tasks;
 use super::tls::Acceptor;
-use super::{health, maintenance, metrics, reload, routes, tokenizer};
+use super::{descriptors, health, maintenance, metrics, pod_client, probes, routes};
 
 pub(super) async fn start(config: Config) -> Result<Gateway, StartError> {
     config.check()?;
     let tls = config.tls.as_ref().map(Acceptor::new).transpose()?;
+    let internal_tls = config.internal_tls().map(Acceptor::new).transpose()?;
     let token = token(&config.internal)?;
     let (socket, address) = bind(config.listen).await?;
     let internal = match config.internal.listen {
         Some(address) => Some(bind(address).await?),
         None => None,
     };
-    let (limits, connections) = (config.limits.clone(), TaskTracker::new());
+    let ((limits, internal_limits), connections) = (descriptors::share_out(&config)?, TaskTracker::new());
     metrics::install();
     let (app, position) = app_state(config)?;
     // From here on tasks run: they end with the gateway, or right now if it does not come to be.
@@ -42,107 +41,81 @@ pub(super) async fn start(config: Config) -> Result<Gateway, StartError> {
     let gateway = Gateway { app: Arc::clone(&app), address, internal_address, connections: connections.clone() };
     health::check_all(&app).await;
     spawn_background(&app);
-    app.sources.lock().start_fleet_wide(&app, token.as_deref(), position)?;
+    let settings = app.config.lock().event_sources.clone();
+    let fleet_wide = FleetWide { settings: &settings, token: token.as_deref(), position };
+    app.sources.lock().start_fleet_wide(&app, fleet_wide)?;
 
     let (router, operators) = (routes::public(&app), routes::internal(&app, token.as_deref()));
     let listener = Listener { app: Arc::clone(&app), router, tls, limits, connections };
     let listener = match internal {
         Some((socket, _)) => {
-            app.tasks.spawn(Listener { router: operators, tls: None, ..listener.clone() }.run(socket));
+            let router = operators.merge(probes::routes(&app));
+            let internal = Listener { router, tls: internal_tls, limits: internal_limits, ..listener.clone() };
+            app.tasks.spawn(internal.run(socket));
             listener
         }
         None => Listener { router: listener.router.clone().merge(operators), ..listener },
     };
     app.tasks.spawn(listener.run(socket));
+    info!(listener = "clients", %address, version = env!("CARGO_PKG_VERSION"), "listening");
+    if let Some(address) = internal_address {
+        info!(listener = "internal", %address, "listening");
+    }
     Ok(gateway)
 }
 
 /// Starts event sources, health checks and maintenance.
 fn spawn_background(app: &Arc<AppState>) {
-    let registry = app.registry.lock();
-    app.sources.lock().follow(app, &registry);
-    reload::start_health_checks(app, registry.pods.clone());
+    let config = app.config.lock().clone();
+    app.sources.lock().follow(app, &config);
+    app.tasks.spawn(health::run(Arc::clone(app)));
     app.tasks.spawn(maintenance::run(Arc::clone(app)));
 }
 
 /// The application state, and the stream position of a restored snapshot.
 fn app_state(config: Config) -> Result<(Arc<AppState>, Option<u64>), StartError> {
-    let Restored { index, position } = restored(&config);
-    retire_stale(&index, &config.pods);
-    let index = Arc::new(index);
-    let size = BlockSize::new(config.model.block_size.get()).expect("a block size is not zero");
-    let hashing = match &config.model.hashing {
-        Some(engine) => engine.hashing(size, &config.model.adapters),
-        None => Ok(Hashing::Native(size)),
-    };
-    let hashing = hashing.map_err(|error| StartError::Hashing(error.to_string().into()))?;
-    let plugin_state = PluginState::new(Arc::clone(&index), hashing);
-    let tokenizer = tokenizer::load(&config.model)?;
-    let (tasks, addresses) = (Tasks::default(), Arc::new(AddressTable::default()));
-    let mut registry = PodRegistry::default().next(&index, &config.pods, || tasks.token())?;
-    addresses.publish(&registry, &PodRegistry::default());
-    let mut dispatch = DispatchConfig::new(config.handoff.handoff(Arc::new(())), Arc::clone(&addresses) as _);
-    dispatch.retry_budget = Some(Arc::new(retry_budget()));
-    let live_config = reload::build_live_config(&config, &plugin_state, || Ok(registry.fleet()), dispatch)?;
-    let breakers = Arc::new(Breakers::new(BreakerConfig::default(), Arc::clone(&plugin_state.open_breakers)));
-    let client = client(&config, &tasks);
-    let decision_log = config.decision_log.as_deref().map(DecisionLog::open).transpose()?;
-    let parts = Parts {
-        config,
-        plugin_state,
-        tokenizer,
-        client,
-        addresses,
-        breakers,
-        live_config,
-        registry,
-        tasks,
-        decision_log,
-    };
-    Ok((Arc::new(AppState::new(parts)), position))
+    let Restored { mut indexes, position } = restored(&config);
+    let tasks = Tasks::default();
+    let client = pod_client::build(&config, &tasks)?;
+    let mut models: Vec<Model> = Vec::new();
+    for served in config.served() {
+        let index = indexes.remove(&served.model.name).unwrap_or_else(|| Index::new(kv_index::Config::default()));
+        retire_unreported(&index, served.pods);
+        models.push(Model::new(&config, &served, Arc::new(index), &client)?);
+    }
+    let observers = Observers::start(&config)?;
+    let ingest = Arc::new(ingest(&models));
+    Ok((Arc::new(AppState::new(Parts { config, models, client, ingest, tasks, observers })), position))
 }
 
-/// Retry budget: one retry for five requests, and ten a second. It starts with ten for pods that are down at the start.
-fn retry_budget() -> RetryBudget {
-    let budget = RetryBudget::new(0.2, 10.0, 100.0);
-    (0..50).for_each(|_| budget.deposit(Instant::now()));
-    budget
+/// Where pushed events of all models are applied.
+fn ingest(models: &[Model]) -> EventIngest {
+    let mut targets = models.iter().map(|Model { router, .. }| {
+        (Arc::clone(router.index()), HashScheme::native(router.name(), router.block_size()))
+    });
+    let (index, hashing) = targets.next().expect("a gateway has a model");
+    targets.fold(EventIngest::new(index, hashing), |ingest, (index, hashing)| ingest.and(index, hashing))
 }
 
-/// The index of the last snapshot, or an empty one.
+/// The indexes of the last snapshot, or none.
 fn restored(config: &Config) -> Restored {
     let restored = config.snapshot.as_ref().map_or(Ok(None), |settings| snapshot::restore(&settings.path));
     match restored {
-        Ok(Some(restored)) => return restored,
-        Ok(None) => {}
-        // An index that knows nothing is slower, and never wrong.
-        Err(error) => eprintln!("starting with an empty index: {error}"),
+        Ok(restored) => restored.unwrap_or_default(),
+        Err(error) => {
+            // An index that knows nothing is slower, and never wrong.
+            warn!(%error, "starting with an empty index");
+            Restored::default()
+        }
     }
-    Restored { index: Index::new(kv_index::Config::default()), position: None }
 }
 
-/// Retires restored pods that left the fleet or have no event source: nothing would correct them.
-fn retire_stale(index: &Index, pods: &[PodSettings]) {
-    let reported = pods.iter().filter(|settings| settings.events != Events::None);
-    let kept: Vec<Pod> = reported.filter_map(|settings| index.pod(&settings.name)).collect();
-    for pod in index.alive().iter().filter_map(|id| index.handle(id)).filter(|pod| !kept.contains(pod)) {
+/// Retires restored pods that have no event source: nothing would correct them. Those that left the fleet go by themselves.
+fn retire_unreported(index: &Index, pods: &[PodSettings]) {
+    let unreported = pods.iter().filter(|settings| settings.events == Events::None);
+    for pod in unreported.filter_map(|settings| index.pod(&settings.name)) {
         index.retire(pod);
     }
-    // At once: the current pods need the room.
-    while index.stats().pending_sweeps > 0 {
-        index.sweep(usize::MAX);
-    }
-}
-
-/// The HTTP client for pods. Its tasks are the gateway's.
-fn client(config: &Config, tasks: &Tasks) -> PodClient {
-    let mut connector = HttpConnector::new();
-    connector.set_nodelay(true);
-    connector.set_connect_timeout(Some(config.timeouts.connect_timeout));
-    Client::builder(tasks.clone())
-        .pool_timer(TokioTimer::new())
-        .pool_idle_timeout(Duration::from_secs(20))
-        .build(connector)
 }
 
 async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {

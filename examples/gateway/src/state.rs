@@ -8,12 +8,17 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::app_state::AppState;
-pub use super::cache_audit::{CacheAccuracy, Cause};
+use super::config::PodRole;
+pub use super::config::{Breakers, Retry};
 use super::explain;
 pub use super::explain::{PodReasons, ScoreReason, StepReasons};
-use super::pod_registry::RegisteredPod;
+use super::findings;
+pub use super::findings::ModelFinding;
+use super::model::Model;
 use super::request_log::Decision;
 pub use super::request_log::{Sample, Totals};
+pub use pointsman::{CacheAccuracy, Cause};
+use pointsman::{RegisteredPod, Router};
 pub use pointsman_reporter::source_status::SourceView;
 
 /// State of a gateway.
@@ -22,14 +27,20 @@ pub use pointsman_reporter::source_status::SourceView;
 pub struct State {
     /// Seconds since it started.
     pub uptime_s: f64,
-    /// The profile in force.
-    pub profile: String,
-    /// Whether it is stopping.
+    /// Whether it is stopping, its grace period included.
     pub draining: bool,
-    /// The model it serves.
-    pub model: String,
+    /// The models it serves, in the order of the configuration.
+    pub models: Vec<ModelState>,
+    /// What is probably wrong.
+    pub findings: Vec<ModelFinding>,
     /// Its pods, in the order of the configuration.
     pub pods: Vec<PodState>,
+    /// When circuit breakers open, as configured.
+    pub breakers: Breakers,
+    /// What is tried again, as configured.
+    pub retry: Retry,
+    /// Bodies of requests that are being read; they are not in flight yet.
+    pub uploads: UploadState,
     /// Counters since the start.
     pub totals: Totals,
     /// One sample a second, oldest first.
@@ -40,17 +51,52 @@ pub struct State {
     pub active_requests: Vec<ActiveRequestState>,
 }
 
+/// Bodies of requests that are being read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct UploadState {
+    /// How many.
+    pub count: usize,
+    /// Bytes that have arrived of them.
+    pub bytes: usize,
+    /// Those that were refused since the start, since there were too many or they had too many bytes.
+    pub refused: u64,
+}
+
+impl UploadState {
+    pub(super) fn of(app: &AppState) -> Self {
+        let uploads = &app.uploads;
+        Self { count: uploads.count(), bytes: uploads.bytes(), refused: uploads.refused() }
+    }
+}
+
+/// A model.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct ModelState {
+    /// Its name.
+    pub name: String,
+    /// Every name that clients may use: its own, aliases, adapters.
+    pub names: Vec<String>,
+    /// The profile in force.
+    pub profile: String,
+    /// Distinct blocks in its index.
+    pub blocks: usize,
+}
+
 /// A pod.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct PodState {
     /// Its name.
     pub name: String,
+    /// The model it serves.
+    pub model: String,
     /// Its role.
     pub role: &'static str,
     /// Whether it answers its health checks.
     pub healthy: bool,
-    /// Its circuit breaker: `closed` or `open`.
+    /// Its circuit breaker: `closed`, `open`, `half_open`, or `cooling` where it pushes back.
     pub circuit: &'static str,
     /// Requests in flight from this gateway.
     pub in_flight: u32,
@@ -116,27 +162,29 @@ pub struct ActiveRequestState {
 
 /// Gathers the state.
 pub(super) fn gather(app: &Arc<AppState>) -> State {
-    let live_config = app.live_config.load_full();
-    let name = |pod: routing_core::Pod| {
-        let known = live_config.fleet.pod(pod.id()).filter(|info| info.pod == pod);
-        known.map_or_else(|| "?".to_owned(), |info| info.name.to_string())
-    };
     let active = app.request_log.active(MAX_ACTIVE);
+    let (breakers, retry) = {
+        let config = app.config.lock();
+        (config.breakers.clone(), config.retry.clone())
+    };
     State {
         uptime_s: app.request_log.uptime().as_secs_f64(),
-        profile: live_config.profile.to_string(),
-        draining: app.is_draining(),
-        model: app.model.name.clone(),
+        draining: app.is_withdrawn(),
+        models: app.models.iter().map(|model| model_state(&model.router)).collect(),
+        findings: findings::gather(app),
         pods: pods(app),
+        breakers,
+        retry,
+        uploads: UploadState::of(app),
         totals: Totals { in_flight: *app.in_flight.borrow(), ..app.request_log.totals() },
         series: app.request_log.series(),
-        decisions: app.request_log.decisions().iter().map(|decision| decision_state(app, decision)).collect(),
+        decisions: app.request_log.decisions().iter().map(decision_state).collect(),
         active_requests: active
             .iter()
             .map(|request| ActiveRequestState {
                 id: request.id.to_string(),
                 age_s: request.began.elapsed().as_secs_f64(),
-                pod: request.pod.map(name),
+                pod: request.pod.as_ref().map(ToString::to_string),
                 stage: request.stage.name(),
             })
             .collect(),
@@ -145,34 +193,47 @@ pub(super) fn gather(app: &Arc<AppState>) -> State {
 
 /// The pods, in the order of the configuration.
 pub(super) fn pods(app: &AppState) -> Vec<PodState> {
-    let pods = app.registry.lock().pods.clone();
-    pods.iter().map(|entry| pod_state(app, entry)).collect()
+    let of = |model: &Model| {
+        let pods = model.router.pods();
+        pods.iter().map(|entry| pod_state(app, &model.router, entry)).collect::<Vec<_>>()
+    };
+    app.models.iter().flat_map(of).collect()
 }
 
-fn pod_state(app: &AppState, entry: &RegisteredPod) -> PodState {
-    let view = app.plugin_state.load.load_of(entry.pod, entry.load, Instant::now(), Duration::from_secs(10));
-    let is_open = app.plugin_state.open_breakers.opened().contains(entry.pod.id());
+fn model_state(router: &Router) -> ModelState {
+    ModelState {
+        name: router.name().to_owned(),
+        names: router.names().map(str::to_owned).collect(),
+        profile: router.profile().to_string(),
+        blocks: router.index().stats().blocks,
+    }
+}
+
+fn pod_state(app: &AppState, router: &Router, entry: &RegisteredPod) -> PodState {
+    let state = router.plugin_state();
+    let view = state.load.load_of(entry.pod, entry.load, Instant::now(), Duration::from_secs(10));
     PodState {
-        name: entry.settings.name.clone(),
-        role: entry.settings.role.name(),
+        name: entry.spec.name.clone(),
+        model: router.name().to_owned(),
+        role: PodRole::of(entry.spec.role).name(),
         healthy: entry.healthy,
-        circuit: if is_open { "open" } else { "closed" },
+        circuit: entry.breaker.name(),
         in_flight: view.in_flight.requests,
         prefilling: view.in_flight.prefilling,
         queued_tokens: view.in_flight.uncached_tokens,
         kv_used: entry.load.kv_used,
         waiting: entry.load.waiting,
         running: entry.load.running,
-        blocks: app.plugin_state.index.pod_stats(entry.pod).map_or(0, |stats| stats.blocks),
-        events: app.sources.lock().view(&entry.settings.name),
-        cache: app.cache_audit.of(&entry.settings.name),
+        blocks: router.index().pod_stats(entry.pod).map_or(0, |stats| stats.blocks),
+        events: app.sources.lock().view(&entry.spec.name),
+        cache: router.cache_audit().of(&entry.spec.name),
     }
 }
 
-fn decision_state(app: &AppState, decision: &Decision) -> DecisionState {
+fn decision_state(decision: &Decision) -> DecisionState {
     let millis = |time: Duration| time.as_secs_f64() * 1000.0;
     let (ended, audited) = (decision.ended.as_ref(), decision.audited.as_ref());
-    let fleet = &decision.live_config.fleet;
+    let fleet = &decision.fleet;
     let steps = match &decision.trace {
         Some(trace) => explain::reasons(trace, fleet),
         None => decision
@@ -180,14 +241,20 @@ fn decision_state(app: &AppState, decision: &Decision) -> DecisionState {
             .iter()
             .map(|(step, pod)| {
                 let picked = pod.and_then(|pod| fleet.pod(pod.id())).map(|info| info.name.to_string());
-                StepReasons { step: step.to_string(), picked, reason: UNTRACED.to_owned(), pods: Vec::new() }
+                StepReasons {
+                    step: step.to_string(),
+                    picked,
+                    reason: UNTRACED.to_owned(),
+                    pods: Vec::new(),
+                    left_out: 0,
+                }
             })
             .collect(),
     };
     DecisionState {
         id: decision.id.to_string(),
         age_s: decision.at.elapsed().as_secs_f64(),
-        model: app.model.name.clone(),
+        model: decision.model.to_string(),
         prompt_tokens: decision.prompt_tokens,
         expected_tokens: audited.map_or(decision.expected_tokens, |audited| audited.observation.expected),
         cached_tokens: audited.map(|audited| audited.observation.actual),

@@ -28,6 +28,7 @@ impl Tasks {
     }
 
     /// Starts a task that ends by a token of its own, and has things to close before it is gone.
+    #[cfg(any(feature = "nats", feature = "grpc"))]
     pub(super) fn spawn_closing(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.tracker.spawn(task);
     }

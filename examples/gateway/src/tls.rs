@@ -9,10 +9,11 @@ use super::error::StartError;
 
 #[cfg(feature = "tls")]
 mod real {
-    use tokio_rustls::rustls::ServerConfig;
     use tokio_rustls::rustls::crypto::ring;
     use tokio_rustls::rustls::pki_types::pem::PemObject;
     use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    use tokio_rustls::rustls::server::WebPkiClientVerifier;
+    use tokio_rustls::rustls::{RootCertStore, ServerConfig};
     use tokio_rustls::server::TlsStream;
 
     use super::*;
@@ -22,7 +23,7 @@ mod real {
     pub(crate) struct Acceptor(tokio_rustls::TlsAcceptor);
 
     impl Acceptor {
-        /// Reads a certificate chain and its key.
+        /// Reads a certificate chain and its key, and the authorities of clients' certificates if there are some.
         pub(crate) fn new(files: &TlsFiles) -> Result<Self, StartError> {
             let wrong = |what: &std::path::Path, error: &dyn std::fmt::Display| {
                 StartError::Tls(format!("`{}`: {error}", what.display()).into())
@@ -31,9 +32,18 @@ mod real {
                 .and_then(Iterator::collect::<Result<Vec<_>, _>>)
                 .map_err(|error| wrong(&files.certificate, &error))?;
             let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| wrong(&files.key, &error))?;
-            let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            let provider = Arc::new(ring::default_provider());
+            let verifier = match &files.client_ca {
+                None => WebPkiClientVerifier::no_client_auth(),
+                Some(path) => {
+                    let roots = roots(path).map_err(|error| wrong(path, &*error))?;
+                    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
+                    verifier.build().map_err(|error| wrong(path, &error))?
+                }
+            };
+            let config = ServerConfig::builder_with_provider(provider)
                 .with_safe_default_protocol_versions()
-                .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
+                .and_then(|builder| builder.with_client_cert_verifier(verifier).with_single_cert(chain, key))
                 .map_err(|error| wrong(&files.certificate, &error))?;
             Ok(Self(Arc::new(config).into()))
         }
@@ -42,6 +52,15 @@ mod real {
         pub(crate) async fn accept(&self, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
             self.0.accept(stream).await.ok()
         }
+    }
+
+    /// The authorities in a file.
+    fn roots(path: &std::path::Path) -> Result<RootCertStore, Box<dyn std::error::Error>> {
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_file_iter(path)? {
+            roots.add(certificate?)?;
+        }
+        if roots.is_empty() { Err("there is no certificate in it".into()) } else { Ok(roots) }
     }
 }
 

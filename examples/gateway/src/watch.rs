@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
 
 use super::Gateway;
 use super::config::{self, Config};
@@ -12,17 +13,11 @@ use super::config::{self, Config};
 /// Polls the file once a second, and reloads at once when `now` is notified (on SIGHUP), until it is stopped.
 ///
 /// A file has changed when its modification time or length did, and its content did; when `now` is notified, everything is
-/// read and applied again. Results go to `log`, one line for each change.
-pub async fn watch(
-    gateway: &Gateway,
-    path: impl Into<PathBuf>,
-    now: &Notify,
-    stop: &CancellationToken,
-    mut log: impl FnMut(&str),
-) {
+/// read and applied again. What came of it is logged, a line a change.
+pub async fn watch(gateway: &Gateway, path: impl Into<PathBuf>, now: &Notify, stop: &CancellationToken) {
     let path = path.into();
     // Nothing was read yet: what changed since the gateway started is applied too.
-    let mut files = Files { stamps: [None, None], text: None, profile: Files::of(&path, gateway).await.profile };
+    let mut files = Files { stamps: Vec::new(), text: None, profiles: Files::of(&path, gateway).await.profiles };
     loop {
         let forced = tokio::select! {
             () = stop.cancelled() => return,
@@ -33,21 +28,23 @@ pub async fn watch(
             continue;
         }
         let current = Files::of(&path, gateway).await;
-        let (changed, another_profile) = (current.text != files.text, current.profile != files.profile);
+        let (changed, another_profile) = (current.text != files.text, current.profiles != files.profiles);
         files = current;
         if !changed && !another_profile && !forced {
             continue;
         }
         let loaded = load(gateway, files.text.as_deref(), &path, forced || another_profile);
-        if files.profile.as_ref().map(|(path, _)| path) != profile_path(gateway).as_ref() {
-            // Another file is the profile's now, and it was just read.
-            files.profile = Files::of(&path, gateway).await.profile;
+        if !files.profiles.iter().map(|(path, _)| path).eq(&profile_paths(gateway)) {
+            // Other files are the profiles' now, and they were just read.
+            files.profiles = Files::of(&path, gateway).await.profiles;
         }
         match loaded {
             Ok(Loaded::Same) => {}
-            Ok(Loaded::New) => log(&format!("`{}` is applied", path.display())),
+            Ok(Loaded::New) => info!(path = %path.display(), "the configuration is applied"),
             Err(error) => {
-                log(&format!("`{}` is not applied, and the old configuration stays: {error}", path.display()))
+                // Its problems are a line each, and a log's lines are one each.
+                let error = error.trim().replace('\n', "; ");
+                warn!(path = %path.display(), error, "the configuration is refused, and the old one stays");
             }
         }
     }
@@ -74,47 +71,48 @@ fn load(gateway: &Gateway, text: Option<&str>, path: &Path, again: bool) -> Resu
     Ok(Loaded::New)
 }
 
-/// The files as they were last files.
+/// The files as they were last read.
 struct Files {
-    /// Of the configuration and of its profile.
-    stamps: [Option<Stamp>; 2],
+    /// Of the configuration and of its profiles.
+    stamps: Vec<Option<Stamp>>,
     text: Option<String>,
-    profile: Profile,
+    profiles: Vec<Profile>,
 }
 
 type Stamp = (SystemTime, u64);
-/// The file of the profile in force, if it is in one, and what is in it.
-type Profile = Option<(PathBuf, Option<String>)>;
+/// The file of a profile in force, and what is in it.
+type Profile = (PathBuf, Option<String>);
 
 impl Files {
     async fn of(path: &Path, gateway: &Gateway) -> Self {
-        // The stamps first: a change in between is files the next time.
+        // The stamps first: a change in between is seen the next time.
         let stamps = Self::stamps(path, gateway).await;
         let text = tokio::fs::read_to_string(path).await.ok();
-        let profile = match profile_path(gateway) {
-            Some(path) => {
-                let text = tokio::fs::read_to_string(&path).await.ok();
-                Some((path, text))
-            }
-            None => None,
-        };
-        Self { stamps, text, profile }
+        let mut profiles = Vec::new();
+        for path in profile_paths(gateway) {
+            let text = tokio::fs::read_to_string(&path).await.ok();
+            profiles.push((path, text));
+        }
+        Self { stamps, text, profiles }
     }
 
-    async fn stamps(path: &Path, gateway: &Gateway) -> [Option<Stamp>; 2] {
-        let profile = match profile_path(gateway) {
-            Some(path) => stamp(&path).await,
-            None => None,
-        };
-        [stamp(path).await, profile]
+    async fn stamps(path: &Path, gateway: &Gateway) -> Vec<Option<Stamp>> {
+        let mut stamps = vec![stamp(path).await];
+        for path in profile_paths(gateway) {
+            stamps.push(stamp(&path).await);
+        }
+        stamps
     }
 }
 
-fn profile_path(gateway: &Gateway) -> Option<PathBuf> {
-    match gateway.config().profile {
-        config::Profile::File(profile) => Some(profile.file),
+/// The files of the models' profiles.
+fn profile_paths(gateway: &Gateway) -> Vec<PathBuf> {
+    let config = gateway.config();
+    let path = |served: &config::Served<'_>| match served.profile {
+        config::Profile::File(profile) => Some(profile.file.clone()),
         _ => None,
-    }
+    };
+    config.served().iter().filter_map(path).collect()
 }
 
 async fn stamp(path: &Path) -> Option<Stamp> {

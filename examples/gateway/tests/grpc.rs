@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kv_index::{BlockHash, BlockSize, Config as IndexConfig, Digest, Index, Parent};
-use pointsman_gateway::event_sources::grpc::serve;
+use pointsman_gateway::event_sources::grpc::GrpcServer;
 use pointsman_gateway::event_sources::http::Token;
 use pointsman_gateway::{Config as GatewayConfig, Gateway};
 use pointsman_reporter::event_ingest::EventIngest;
@@ -35,10 +35,41 @@ fn ingest() -> Arc<EventIngest> {
 }
 
 async fn start(address: &str, ingest: &Arc<EventIngest>) -> (SocketAddr, CancellationToken, JoinHandle<()>) {
+    start_bounded(address, ingest, 1024).await
+}
+
+async fn start_bounded(
+    address: &str,
+    ingest: &Arc<EventIngest>,
+    connections: usize,
+) -> (SocketAddr, CancellationToken, JoinHandle<()>) {
     let listener = TcpListener::bind(address).await.unwrap();
     let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
-    let served = serve(Arc::clone(ingest), listener, Token::new("right"), stop.clone());
+    let server = GrpcServer::new(Arc::clone(ingest), Token::new("right")).max_connections(connections);
+    let served = server.serve(listener, stop.clone());
     (address, stop, tokio::spawn(async { served.await.unwrap() }))
+}
+
+#[tokio::test]
+async fn there_are_only_so_many_connections() {
+    let ingest = ingest();
+    let (address, stop, server) = start_bounded("127.0.0.1:0", &ingest, 2).await;
+    let url = format!("http://{address}");
+    let mut sinks = [(); 3].map(|()| GrpcSink::connect(&url, "right").unwrap());
+    for sink in &mut sinks[..2] {
+        assert_eq!(sink.send(&digest("pod-0")).await.unwrap().status, AckStatus::InSync);
+    }
+    let [first, second, mut third] = sinks;
+    let message = digest("pod-0");
+    let early = tokio::time::timeout(Duration::from_millis(500), third.send(&message)).await;
+    assert!(early.is_err(), "it waits for its turn: {early:?}");
+    drop(first);
+    // It tries again by itself, as a reporter does.
+    let sent = async { while third.send(&message).await.is_err() {} };
+    tokio::time::timeout(Duration::from_secs(20), sent).await.expect("its turn came");
+    drop((second, third));
+    stop.cancel();
+    ends("the server", server).await;
 }
 
 fn believed(ingest: &EventIngest) -> Digest {

@@ -44,6 +44,15 @@ fn the_page_shows_the_whole_state() {
     }
     assert!(pods[3]["text"].as_str().unwrap().contains("zmq replaying | 118 batches, 2 gaps, 0 lost"));
 
+    assert_eq!((&found["facts"][0], &found["facts"][1]), (&"cache_aware".into(), &"sim, other <b>model</b>".into()));
+    let findings = found["findings"].as_array().unwrap();
+    assert_eq!(findings.len(), 2);
+    for (shown, finding) in findings.iter().zip(state["findings"].as_array().unwrap()) {
+        let (shown, message) = (shown.as_str().unwrap(), finding["message"].as_str().unwrap());
+        let pod = finding["pod"].as_str().map_or_else(String::new, |pod| format!(", pod {pod}"));
+        assert_eq!(shown, format!("sim{pod}: {message}"));
+    }
+
     let totals: Vec<&str> = found["totals"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
     assert_eq!(totals, ["65 %", "2,431", "34", "2,389", "2", "3", "6", "4.81 M", "3.13 M"]);
     let axes = found["axes"].to_string();

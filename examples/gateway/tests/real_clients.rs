@@ -1,8 +1,10 @@
-//! Real clients talk to the gateway: the official Python package, and curl.
+//! Real clients talk to the gateway: the official Python packages, and curl.
 #![expect(clippy::unwrap_used, reason = "what helps a test may stop it")]
 
 #[path = "fixtures/openai.rs"]
 mod openai;
+#[path = "fixtures/other_apis.rs"]
+mod other_apis;
 use pointsman_test_support::programs;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -14,9 +16,13 @@ use tokio::runtime::Runtime;
 #[test]
 fn the_checks_pass_where_they_should_and_fail_where_they_must() {
     let runtime = Runtime::new().unwrap();
-    let (right, wrong) = runtime
-        .block_on(async { (serve(&runtime, openai::routes()).await, serve(&runtime, axum::Router::new()).await) });
-    for client in [PYTHON, CURL].iter().filter(|client| client.is_there()) {
+    let (right, wrong) = runtime.block_on(async {
+        (
+            serve(&runtime, openai::routes().merge(other_apis::routes())).await,
+            serve(&runtime, axum::Router::new()).await,
+        )
+    });
+    for client in [PYTHON, ANTHROPIC, CURL].iter().filter(|client| client.is_there()) {
         client.passes(right);
         assert!(!client.run(wrong).status.success(), "{} passes where nothing is served", client.script);
     }
@@ -36,7 +42,7 @@ fn real_clients_are_served() {
         let gateway = Gateway::start(config).await.unwrap();
         (fleet, gateway)
     });
-    for client in [PYTHON, CURL].iter().filter(|client| client.is_there()) {
+    for client in [PYTHON, ANTHROPIC, CURL].iter().filter(|client| client.is_there()) {
         client.passes(gateway.address());
     }
     runtime.block_on(async {
@@ -54,7 +60,9 @@ struct Client {
 }
 
 const PYTHON: Client =
-    Client { program: "python3", probe: &["-c", "import openai"], script: "openai_client.py", checks: 7 };
+    Client { program: "python3", probe: &["-c", "import openai"], script: "openai_client.py", checks: 12 };
+const ANTHROPIC: Client =
+    Client { program: "python3", probe: &["-c", "import anthropic"], script: "anthropic_client.py", checks: 5 };
 const CURL: Client = Client { program: "sh", probe: &["-c", "curl --version"], script: "curl.sh", checks: 18 };
 
 impl Client {

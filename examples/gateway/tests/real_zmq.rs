@@ -13,15 +13,14 @@ use std::time::Duration;
 
 use kv_index::engine::EngineFeedConfig;
 use kv_index::{Config, Index};
+use pointsman::zmq::Subscriber;
 use pointsman_engine_sim::events::{CacheEvent, EventSink};
 use pointsman_engine_sim::publish::{PublishConfig, ZmqPublisher, encode_batch};
 use pointsman_gateway::config::ZmqEndpoints;
-use pointsman_gateway::event_sources::zmq::{Subscriber, Timing};
-use pointsman_reporter::source_status::SourceStatus;
+use pointsman_gateway::event_sources::zmq::subscriber_config;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
-use tokio_util::sync::CancellationToken;
 
 use engine::{Engine, model};
 
@@ -175,17 +174,14 @@ async fn our_follower_hears_what_libzmq_says() {
     let pod = index.join("pod-0").unwrap();
     let (model, size) = model();
     let [events, replay] = endpoints.try_into().unwrap();
-    let status = Arc::new(SourceStatus::new("zmq"));
-    let follow = Subscriber {
-        index: index.clone(),
-        pod,
-        feed: EngineFeedConfig::tokens(model, size),
-        endpoints: ZmqEndpoints { topic: "kv-events".to_owned(), ..ZmqEndpoints::new(&events).replay(&replay) },
-        status: status.clone(),
-        timing: Timing { idle: Duration::from_millis(200), ..Timing::default() },
-    };
-    let stop = CancellationToken::new();
-    let task = tokio::spawn(follow.run(stop.clone()));
+    let endpoints = ZmqEndpoints { topic: "kv-events".to_owned(), ..ZmqEndpoints::new(&events).replay(&replay) };
+    let mut config = subscriber_config(&endpoints, EngineFeedConfig::tokens(model, size)).unwrap();
+    config.follower.idle = Duration::from_millis(200);
+    // More than one heartbeat is exchanged.
+    config.connection.heartbeat = Some(Duration::from_millis(50));
+    let subscriber = Subscriber::new(index.clone(), pod, config).unwrap();
+    let status = subscriber.status();
+    let task = tokio::spawn(subscriber.run());
     // Live, with losses; the last one is lost too.
     for at in 0..60 {
         peer.tell(step(at % 7 != 3 && at != 59));
@@ -196,10 +192,10 @@ async fn our_follower_hears_what_libzmq_says() {
             sleep(Duration::from_millis(5)).await;
         }
     };
-    timeout(LONG, agrees).await.unwrap_or_else(|_| panic!("the index is not the cache: {:?}", status.view()));
-    let view = status.view();
-    assert_eq!((view.batches, view.lost, view.errors), (110, 0, 0), "{view:?}");
-    stop.cancel();
-    timeout(LONG, task).await.expect("it stops").unwrap();
+    timeout(LONG, agrees).await.unwrap_or_else(|_| panic!("the index is not the cache: {:?}", status.get()));
+    let view = status.get();
+    assert_eq!((view.batches, view.lost, view.errors, view.connections), (110, 0, 0, 1), "{view:?}");
+    task.abort();
+    assert!(timeout(LONG, task).await.expect("it stops").unwrap_err().is_cancelled());
     peer.end().await;
 }

@@ -5,14 +5,17 @@
 //! taken, and a search finds what an inventory keeps all the while.
 //!
 //! Parts of an inventory are reassembled here, under a lock for each pod. A digest is compared under it too: position and
-//! content are read one after the other, and no batch over another transport may come between. So an index has one ingest.
+//! content are read one after the other, and no batch over another transport may come between. So an index has one ingest;
+//! one ingest may have several indexes, of several models, if no two of them have a pod of one name.
 
 mod error;
 mod reassembly;
+mod unfinished;
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use arc_swap::ArcSwapOption;
 
@@ -23,9 +26,10 @@ use kv_index::{
 use parking_lot::Mutex;
 
 use crate::source_status::{SourceState, SourceStatus};
-use crate::wire::bounds::Bounded;
+use crate::wire::bounds::{Bounded, MAX_BLOCKS, MAX_PARTS};
 use crate::wire::{Ack, AckStatus, Change, DigestMessage, EventBatch, HashScheme, Inventory, InventoryEntry, Message};
 use reassembly::{PartOutcome, Reassembly};
+use unfinished::Unfinished;
 
 pub use error::IngestError;
 
@@ -54,10 +58,19 @@ pub use error::IngestError;
 /// ```
 #[derive(Debug)]
 pub struct EventIngest {
-    index: Arc<Index>,
-    hashing: HashScheme,
+    /// The indexes; at least one.
+    targets: Vec<Target>,
     /// The pods whose events are pushed; none accepts any pod of the index.
     accepted: ArcSwapOption<BTreeMap<String, PushedPod>>,
+    /// Bounds the inventories that are being reassembled.
+    unfinished: Arc<Unfinished>,
+}
+
+/// An index that is fed.
+#[derive(Debug)]
+struct Target {
+    index: Arc<Index>,
+    hashing: HashScheme,
     /// Locks by pod id, with the inventories being reassembled.
     shards: Vec<Mutex<Shard>>,
 }
@@ -80,8 +93,22 @@ impl EventIngest {
     /// The only ingest of this index, for pods of this hash scheme.
     #[must_use]
     pub fn new(index: Arc<Index>, hashing: HashScheme) -> Self {
-        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Self { index, hashing, accepted: ArcSwapOption::empty(), shards }
+        let unfinished = Unfinished::new(MAX_UNFINISHED_BLOCKS);
+        Self { targets: vec![Target::new(index, hashing)], accepted: ArcSwapOption::empty(), unfinished }
+    }
+
+    /// The same with so many blocks at most in inventories that have not all of their parts, of all pods together;
+    /// [`MAX_UNFINISHED_BLOCKS`] unless given.
+    #[must_use]
+    pub fn max_unfinished_blocks(self, blocks: usize) -> Self {
+        Self { unfinished: Unfinished::new(blocks), ..self }
+    }
+
+    /// The same for the pods of another index too, of another model. Pods of both have different names.
+    #[must_use]
+    pub fn and(mut self, index: Arc<Index>, hashing: HashScheme) -> Self {
+        self.targets.push(Target::new(index, hashing));
+        self
     }
 
     /// Accepts messages of these pods only from now on, and updates their status. A pod with another event source must not be
@@ -90,10 +117,10 @@ impl EventIngest {
         self.accepted.store(Some(Arc::new(accepted)));
     }
 
-    /// The index that is fed.
+    /// The index that is fed; the first of them.
     #[must_use]
     pub fn index(&self) -> &Arc<Index> {
-        &self.index
+        &self.targets[0].index
     }
 
     /// Applies any message.
@@ -139,12 +166,12 @@ impl EventIngest {
     /// When it is malformed, of an unknown pod or of another hash scheme; then nothing is changed.
     pub fn batch(&self, batch: &EventBatch) -> Result<Ack, IngestError> {
         batch.check()?;
-        let pod = self.pod(&batch.pod)?;
-        self.check_hashing(batch.hashing)?;
+        let (target, pod) = self.pod(&batch.pod)?;
+        target.check_hashing(batch.hashing)?;
         let events: Vec<Event<'_>> = batch.changes.iter().map(event).collect();
-        let _shard = self.shard(pod).lock();
+        let _shard = target.shard(pod).lock();
         let numbered = Batch { incarnation: batch.incarnation, sequence: batch.sequence, events: &events };
-        let outcome = self.feed(pod, batch.source).consume(&numbered)?;
+        let outcome = target.feed(pod, batch.source).consume(&numbered)?;
         if let Some(PushedPod { status, observer }) = self.accepted_pod(&batch.pod) {
             status.count(outcome);
             observer.iter().for_each(|observer| observe(&**observer, outcome, &events));
@@ -159,16 +186,16 @@ impl EventIngest {
     /// When it is malformed or of an unknown pod; then nothing is changed.
     pub fn digest(&self, digest: &DigestMessage) -> Result<Ack, IngestError> {
         digest.check()?;
-        let pod = self.pod(&digest.pod)?;
-        let _shard = self.shard(pod).lock();
-        let status = match self.expected(pod, digest.incarnation)? {
+        let (target, pod) = self.pod(&digest.pod)?;
+        let _shard = target.shard(pod).lock();
+        let status = match target.expected(pod, digest.incarnation)? {
             Expected::Superseded => AckStatus::Stale,
             // Of an incarnation that nothing is known of yet, everything is missing.
             Expected::NewIncarnation => AckStatus::Gap,
             Expected::Sequence(next) => match digest.sequence.cmp(&next) {
                 Ordering::Less => AckStatus::Passed,
                 Ordering::Greater => AckStatus::Gap,
-                Ordering::Equal if self.index.digest(pod)? == digest.digest => AckStatus::InSync,
+                Ordering::Equal if target.index.digest(pod)? == digest.digest => AckStatus::InSync,
                 Ordering::Equal => AckStatus::Mismatch,
             },
         };
@@ -179,25 +206,43 @@ impl EventIngest {
     ///
     /// # Errors
     ///
-    /// When it is malformed, of an unknown pod or of another hash scheme; then nothing is changed.
+    /// When it is malformed, of an unknown pod or of another hash scheme, or unfinished inventories of other pods leave no room for
+    /// it; then nothing is changed.
     pub fn inventory(&self, part: &Inventory) -> Result<Ack, IngestError> {
+        self.inventory_at(part, Instant::now())
+    }
+
+    fn inventory_at(&self, part: &Inventory, now: Instant) -> Result<Ack, IngestError> {
+        let answer = self.take_part(part, now);
+        if !matches!(answer, Err(IngestError::NoRoom { .. })) {
+            return answer;
+        }
+        // Those that their workers left go first. Each lock is taken alone.
+        for shard in self.targets.iter().flat_map(|target| &target.shards) {
+            shard.lock().0.retain(|(_, reassembly)| !reassembly.is_stale(now));
+        }
+        self.take_part(part, now)
+    }
+
+    fn take_part(&self, part: &Inventory, now: Instant) -> Result<Ack, IngestError> {
         part.check()?;
-        let pod = self.pod(&part.pod)?;
-        self.check_hashing(part.hashing)?;
-        let mut shard = self.shard(pod).lock();
-        match self.expected(pod, part.incarnation)? {
+        let (target, pod) = self.pod(&part.pod)?;
+        target.check_hashing(part.hashing)?;
+        let mut shard = target.shard(pod).lock();
+        match target.expected(pod, part.incarnation)? {
             Expected::Superseded => return Ok(Ack::new(AckStatus::Stale)),
             Expected::Sequence(next) if part.sequence < next => return Ok(Ack::new(AckStatus::Duplicate)),
             _ => {}
         }
-        match shard.reassembly(pod).push(part) {
+        match shard.reassembly(pod).push(part, &self.unfinished, now) {
+            PartOutcome::NoRoom => Err(IngestError::NoRoom { limit: self.unfinished.limit() }),
             PartOutcome::Incomplete => Ok(Ack::new(AckStatus::Partial)),
             PartOutcome::OutOfOrder => Ok(Ack::new(AckStatus::Gap)),
             PartOutcome::Complete(entries) => {
                 let blocks: Vec<InventoryBlock> = entries.iter().map(inventory_block).collect();
                 let (incarnation, sequence) = (part.incarnation, part.sequence);
                 let whole = kv_index::Inventory { incarnation, sequence, blocks: &blocks };
-                let outcome = self.feed(pod, EventSemantics::Copies).reconcile(&whole)?;
+                let outcome = target.feed(pod, EventSemantics::Copies).reconcile(&whole)?;
                 if let Some(observer) = self.accepted_pod(&part.pod).and_then(|pod| pod.observer) {
                     // What became of each block in between is not told.
                     observer.changed(&Event::Cleared);
@@ -229,6 +274,22 @@ impl EventIngest {
         self.accepted.load().as_ref()?.get(name).cloned()
     }
 
+    /// A pod, and the index that has it.
+    fn pod(&self, name: &str) -> Result<(&Target, Pod), IngestError> {
+        let found = self.targets.iter().find_map(|target| Some((target, target.index.pod(name)?)));
+        let found = found.ok_or_else(|| IngestError::UnknownPod(name.to_owned()))?;
+        if self.accepted.load().as_ref().is_some_and(|accepted| !accepted.contains_key(name)) {
+            return Err(IngestError::NotPushed(name.to_owned()));
+        }
+        Ok(found)
+    }
+}
+
+impl Target {
+    fn new(index: Arc<Index>, hashing: HashScheme) -> Self {
+        Self { index, hashing, shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
+    }
+
     /// The position that is expected of an incarnation.
     fn expected(&self, pod: Pod, incarnation: u64) -> Result<Expected, PodRetired> {
         Ok(match self.feed(pod, EventSemantics::Copies).cursor()? {
@@ -241,15 +302,7 @@ impl EventIngest {
     }
 
     fn feed(&self, pod: Pod, source: EventSemantics) -> Feed<'_> {
-        Feed::new(&self.index, pod, FeedConfig { stream: STREAM, semantics: source, first_sequence: 0 })
-    }
-
-    fn pod(&self, name: &str) -> Result<Pod, IngestError> {
-        let pod = self.index.pod(name).ok_or_else(|| IngestError::UnknownPod(name.to_owned()))?;
-        if self.accepted.load().as_ref().is_some_and(|accepted| !accepted.contains_key(name)) {
-            return Err(IngestError::NotPushed(name.to_owned()));
-        }
-        Ok(pod)
+        Feed::new(&self.index, pod, FeedConfig::default().stream(STREAM).semantics(source))
     }
 
     fn check_hashing(&self, found: HashScheme) -> Result<(), IngestError> {
@@ -327,6 +380,8 @@ fn ack(outcome: BatchOutcome) -> Ack {
 
 /// The stream id of pushed events, apart from those that engines number themselves.
 const STREAM: StreamId = StreamId(0x7075_7368);
+/// Blocks of inventories that have not all of their parts, of all pods together: two of the largest, about half a gigabyte.
+pub const MAX_UNFINISHED_BLOCKS: usize = 2 * MAX_BLOCKS * MAX_PARTS as usize;
 /// Locks, one for each pod of an index of the usual width: an inventory blocks no other pod.
 const SHARDS: usize = 256;
 

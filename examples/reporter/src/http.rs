@@ -14,25 +14,54 @@ use crate::wire::{Ack, Message};
 
 /// Posts to `/internal/events` and `/internal/sync` of one gateway.
 pub struct HttpSink {
-    client: Client<HttpConnector, Full<Bytes>>,
+    client: HttpClient,
     events: Uri,
     sync: Uri,
     authorization: header::HeaderValue,
     timeout: Duration,
 }
 
+/// The client, with TLS or without.
+enum HttpClient {
+    Plain(Client<HttpConnector, Full<Bytes>>),
+    #[cfg(feature = "tls")]
+    Tls(Client<crate::tls::TlsConnector, Full<Bytes>>),
+}
+
 impl HttpSink {
-    /// A sink to `base` (`http://host:port`) with the gateway's token.
+    /// A sink to `base` (`http://host:port`) with the gateway's token, which is sent in clear.
     ///
     /// # Errors
     ///
     /// When `base` is not the start of a URL, or the token is not one of a header.
     pub fn new(base: &str, token: &str) -> Result<Self, http::Error> {
+        let client = Client::builder(TokioExecutor::new()).pool_idle_timeout(POOL_IDLE_TIMEOUT).build_http();
+        Self::with_client(HttpClient::Plain(client), base, token)
+    }
+
+    /// A sink to `base` (`https://host:port`) with the gateway's token, over TLS and no other way.
+    ///
+    /// # Errors
+    ///
+    /// When `base` is not the start of such a URL, or the token is not one of a header.
+    #[cfg(feature = "tls")]
+    pub fn with_tls(base: &str, token: &str, tls: &crate::tls::Tls) -> Result<Self, crate::tls::TlsError> {
+        use crate::tls::TlsError;
+
+        if !base.starts_with("https://") {
+            return Err(TlsError::Url(format!("`{base}` does not begin with https://").into()));
+        }
+        let builder = Client::builder(TokioExecutor::new()).pool_idle_timeout(POOL_IDLE_TIMEOUT).clone();
+        let client = HttpClient::Tls(builder.build(tls.connector()));
+        Self::with_client(client, base, token).map_err(|error| TlsError::Url(error.to_string().into()))
+    }
+
+    fn with_client(client: HttpClient, base: &str, token: &str) -> Result<Self, http::Error> {
         let base = base.trim_end_matches('/');
         let mut authorization = header::HeaderValue::try_from(format!("Bearer {token}"))?;
         authorization.set_sensitive(true);
         Ok(Self {
-            client: Client::builder(TokioExecutor::new()).pool_idle_timeout(Duration::from_secs(30)).build_http(),
+            client,
             events: Uri::try_from(format!("{base}/internal/events"))?,
             sync: Uri::try_from(format!("{base}/internal/sync"))?,
             authorization,
@@ -52,7 +81,12 @@ impl HttpSink {
             .header(header::CONTENT_TYPE, "application/json")
             .body(Full::from(body.map_err(SinkError::unacknowledged)?))
             .map_err(SinkError::unacknowledged)?;
-        let response = self.client.request(request).await.map_err(SinkError::unacknowledged)?;
+        let answering = match &self.client {
+            HttpClient::Plain(client) => client.request(request),
+            #[cfg(feature = "tls")]
+            HttpClient::Tls(client) => client.request(request),
+        };
+        let response = answering.await.map_err(SinkError::unacknowledged)?;
         let status = response.status();
         let body =
             Limited::new(response.into_body(), MAX_ACK).collect().await.map_err(SinkError::unacknowledged)?.to_bytes();
@@ -83,5 +117,7 @@ impl std::fmt::Debug for HttpSink {
     }
 }
 
+/// Gateways close idle connections after a minute.
+const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes of an acknowledgement that are read.
 const MAX_ACK: usize = 1 << 16;

@@ -37,6 +37,8 @@ mod running_digest;
 pub mod shadow_cache;
 pub mod source_status;
 mod state_machine;
+#[cfg(feature = "tls")]
+pub mod tls;
 pub mod wire;
 
 use std::future::Future;

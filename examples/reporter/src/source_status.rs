@@ -19,6 +19,9 @@ pub struct SourceStatus {
     replays: AtomicU64,
     lost: AtomicU64,
     duplicates: AtomicU64,
+    stale: AtomicU64,
+    foreign: AtomicU64,
+    restarts: AtomicU64,
     errors: AtomicU64,
     /// Microseconds since `began`, plus one; 0 before the first batch.
     last: AtomicU64,
@@ -37,6 +40,9 @@ impl SourceStatus {
             replays: AtomicU64::new(0),
             lost: AtomicU64::new(0),
             duplicates: AtomicU64::new(0),
+            stale: AtomicU64::new(0),
+            foreign: AtomicU64::new(0),
+            restarts: AtomicU64::new(0),
             errors: AtomicU64::new(0),
             last: AtomicU64::new(0),
         }
@@ -49,6 +55,8 @@ impl SourceStatus {
 
     /// Counts a batch by its outcome.
     pub fn count(&self, outcome: BatchOutcome) {
+        let restarted = matches!(outcome, BatchOutcome::Restarted(_) | BatchOutcome::Gap { restarted: true, .. });
+        self.restarts.fetch_add(u64::from(restarted), Ordering::Relaxed);
         let counter = match outcome {
             BatchOutcome::Applied(_) | BatchOutcome::Restarted(_) => &self.batches,
             BatchOutcome::GapSkipped(_) => {
@@ -56,6 +64,8 @@ impl SourceStatus {
                 &self.batches
             }
             BatchOutcome::Gap { .. } => &self.gaps,
+            BatchOutcome::Stale => &self.stale,
+            BatchOutcome::Foreign => &self.foreign,
             _ => &self.duplicates,
         };
         counter.fetch_add(1, Ordering::Relaxed);
@@ -92,6 +102,10 @@ impl SourceStatus {
             replays: read(&self.replays),
             lost: read(&self.lost),
             duplicates: read(&self.duplicates),
+            stale: read(&self.stale),
+            foreign: read(&self.foreign),
+            restarts: read(&self.restarts),
+            dropped: 0,
             errors: read(&self.errors),
             age_s: last.map(|last| (self.began.elapsed().as_secs_f64() - last as f64 / 1e6).max(0.0)),
         }
@@ -137,8 +151,16 @@ pub struct SourceView {
     pub replays: u64,
     /// Gaps that were given up, each at the cost of what was known.
     pub lost: u64,
-    /// Batches that came again, late, or from elsewhere.
+    /// Batches that came again.
     pub duplicates: u64,
+    /// Batches of an earlier incarnation of the engine.
+    pub stale: u64,
+    /// Batches of another stream than the pod's.
+    pub foreign: u64,
+    /// Restarts of the engine that were seen, each at the cost of what was known.
+    pub restarts: u64,
+    /// Events that lost something on their way into the index; of pushed events a reporter knows.
+    pub dropped: u64,
     /// Messages that could not be read or did not fit.
     pub errors: u64,
     /// Seconds since the last batch; none before the first.
@@ -164,15 +186,16 @@ mod tests {
         let status = SourceStatus::new("zmq");
         assert_eq!(status.view().age_s, None);
         status.set(SourceState::Live);
-        status.count(BatchOutcome::Gap { from: 1, to: 2, restarted: false });
+        status.count(BatchOutcome::Gap { from: 1, to: 2, restarted: true });
         status.count(BatchOutcome::Duplicate);
+        status.count(BatchOutcome::Stale);
         status.replay();
         status.error();
         let view = status.view();
         assert!(view.age_s.is_some());
         let json = serde_json::to_value(SourceView { age_s: Some(0.5), ..view }).unwrap();
         let expected = serde_json::json!({"source": "zmq", "state": "live", "batches": 0, "gaps": 1, "replays": 1, "lost": 0,
-            "duplicates": 1, "errors": 1, "age_s": 0.5});
+            "duplicates": 1, "stale": 1, "foreign": 0, "restarts": 1, "dropped": 0, "errors": 1, "age_s": 0.5});
         assert_eq!(json, expected);
     }
 }

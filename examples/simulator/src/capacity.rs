@@ -12,8 +12,9 @@ use pointsman_lab::trace::Trace;
 
 use crate::SimulateError;
 use crate::config::SimConfig;
-use crate::online_serving::{PreparedTrace, simulate};
+use crate::online_serving::simulate;
 use crate::policy::Policy;
+use crate::prepared_trace::PreparedTrace;
 
 /// The policy that capacity is defined by.
 pub(crate) const REFERENCE: &str = "lmetric";

@@ -21,8 +21,28 @@ pub(crate) struct SimConfig {
     pub(crate) transfer_us_per_token: f64,
     /// µs that such a move takes at least.
     pub(crate) transfer_us: u64,
+    /// Gateways that share the traffic, each with what it sent itself and what engines tell.
+    pub(crate) gateways: usize,
+    /// What makes an answer good.
+    pub(crate) slo: Slo,
     /// Seed of the pseudorandom generators.
     pub(crate) seed: u64,
+}
+
+/// A service-level objective: what a user would call fast enough.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slo {
+    /// µs to the first token; twice the prefill of the same prompt on a cold, idle pod, where that is more.
+    pub(crate) ttft_us: u64,
+    /// µs for each token after it.
+    pub(crate) per_token_us: u64,
+}
+
+impl Slo {
+    /// Whether an answer is good: its time to the first token, that of its prompt on a cold, idle pod, and µs for each token after.
+    pub(crate) fn is_met(self, ttft: u64, cold: u64, per_token: Option<u64>) -> bool {
+        ttft <= self.ttft_us.max(2 * cold) && per_token.is_none_or(|us| us <= self.per_token_us)
+    }
 }
 
 impl SimConfig {
@@ -31,13 +51,15 @@ impl SimConfig {
         let engine = EngineConfig { block_tokens: block, blocks: tokens / block, ..EngineConfig::default() };
         Self {
             pods: vec![(engine, Role::Both); pods],
-            costs: CostModel::default(),
+            costs: CostModel::FUSED,
             event_delay_us: 1_000,
             event_loss: 0.0,
             report_every_us: 1_000_000,
             // 128 KiB of a Llama-8B over 400 Gb/s.
             transfer_us_per_token: 2.6,
             transfer_us: 2_000,
+            gateways: 1,
+            slo: Slo { ttft_us: 1_000_000, per_token_us: 50_000 },
             seed: 1,
         }
     }

@@ -9,6 +9,7 @@
 //! | [`capacity`] | capacity search: the request rate that saturates a fleet |
 //! | [`policy`] | routing policies as documents of stock plugins |
 //! | [`online_serving`] | event loop: one policy on one trace |
+//! | [`prepared_trace`] | a trace's prompts hashed, and who follows whom |
 //! | [`offline_batch`] | a batch worked off from queues planned ahead |
 //! | [`colocated_batch`] | a batch in the gaps of online traffic |
 //! | [`router`] | the router under test |
@@ -49,6 +50,7 @@ mod online_serving;
 mod options;
 mod parallel;
 mod policy;
+mod prepared_trace;
 mod report;
 mod results;
 mod router;

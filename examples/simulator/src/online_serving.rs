@@ -2,44 +2,21 @@
 //!
 //! Invariant: the router learns of caches from events alone, never from an engine.
 
-use pointsman_engine_sim::scheduler::{EngineRequest, Sampled};
+use pointsman_engine_sim::scheduler::{BlockEvent, EngineRequest, Sampled};
 use pointsman_engine_sim::virtual_time::{Occurrence, VirtualFleet};
 use pointsman_lab::SplitMix64;
-use pointsman_lab::trace::{Start, Trace};
+use pointsman_lab::trace::Start;
 use routing_plugins::load::LoadGuard;
 
 use crate::SimulateError;
-use crate::chains::{Chains, Lists};
+use crate::chains::Chains;
 use crate::colocated_batch::{AdmissionMode, BatchFeeder, ColocatedBatch, ColocatedBatchResult};
 use crate::config::SimConfig;
 use crate::policy::Policy;
+use crate::prepared_trace::PreparedTrace;
 use crate::results::PolicyResult;
 use crate::router::{DecisionRequest, RouteDecision, Router};
 use crate::time_series::TimeSeries;
-
-/// A trace with what every simulation of it needs.
-#[derive(Debug)]
-pub(crate) struct PreparedTrace<'t> {
-    trace: &'t Trace,
-    chains: Chains,
-    /// Whole blocks, and those that an infinite cache would hold.
-    known: (u64, u64),
-    /// Who comes after whom is answered.
-    followers: Lists<(u32, u64)>,
-}
-
-impl<'t> PreparedTrace<'t> {
-    /// Hashes a trace's prompts.
-    pub(crate) fn new(trace: &'t Trace) -> Self {
-        let chains = Chains::of(trace);
-        Self { known: chains.known(), chains, followers: followers(trace), trace }
-    }
-
-    /// Its prompts.
-    pub(crate) fn chains(&self) -> &Chains {
-        &self.chains
-    }
-}
 
 /// Simulates a policy on a trace; `watch` is called now and then with the number of answers.
 pub(crate) fn simulate(
@@ -65,7 +42,8 @@ pub(crate) fn simulate_colocated(
 
 struct Simulation<'t> {
     fleet: VirtualFleet<'t, Chains, Timer>,
-    router: Router,
+    /// Gateways, of which each request comes to one.
+    routers: Vec<Router>,
     load: &'t PreparedTrace<'t>,
     config: &'t SimConfig,
     /// By place in the trace: when it came, and what it holds until it is answered.
@@ -95,6 +73,8 @@ enum Timer {
 
 struct InFlightRequest {
     came: u64,
+    /// When it had its first token.
+    first: u64,
     serve: usize,
     guard: LoadGuard,
     prefill: Option<LoadGuard>,
@@ -124,7 +104,9 @@ impl<'t> Simulation<'t> {
                 &config.costs,
                 batch.as_ref().map_or(&load.chains, BatchFeeder::chains),
             ),
-            router: Router::new(policy, config, longest)?,
+            routers: (0..config.gateways.max(1))
+                .map(|_| Router::new(policy, config, longest))
+                .collect::<Result<Vec<_>, _>>()?,
             load,
             config,
             in_flight: (0..load.trace.requests.len()).map(|_| None).collect(),
@@ -185,7 +167,9 @@ impl<'t> Simulation<'t> {
             self.schedule_next();
         }
         self.result.arrivals_us = now;
-        self.router.catch_up(now, self.fleet.chains(), self.fleet.engines());
+        let gateway = place as usize % self.routers.len();
+        let router = &mut self.routers[gateway];
+        router.catch_up(now, self.fleet.chains(), self.fleet.engines());
         let request = &self.load.trace.requests[place as usize];
         let decision_request = DecisionRequest {
             chain: self.load.chains.get(place),
@@ -195,11 +179,12 @@ impl<'t> Simulation<'t> {
             seed: chance(self.config.seed, place),
         };
         self.series.loads(now, self.fleet.engines());
-        let Some(choice) = self.router.decide(now, decision_request) else { return self.refuse(place) };
+        let Some(choice) = router.decide(now, decision_request) else { return self.refuse(place) };
         let RouteDecision { prefill, serve, prefill_guard, guard, held } = choice;
         let missing = request.input.saturating_sub((held * self.load.trace.block) as u32);
+        let (prefill_guard, away) = (prefill_guard, prefill.is_some());
         self.in_flight[place as usize] =
-            Some(InFlightRequest { came: now, serve, guard, prefill: prefill_guard, away: prefill.is_some(), missing });
+            Some(InFlightRequest { came: now, first: now, serve, guard, prefill: prefill_guard, away, missing });
         let job =
             EngineRequest { id: place, prompt: request.input, output: request.output, ..EngineRequest::default() };
         let (pod, job) = match prefill {
@@ -230,7 +215,7 @@ impl<'t> Simulation<'t> {
 
     /// Begins what a pod has room for of the batch.
     fn feed_batch(&mut self, pod: usize) {
-        let (now, router) = (self.fleet.now(), &self.router);
+        let (now, router) = (self.fleet.now(), &self.routers[0]);
         let Some(batch) = &mut self.batch else { return };
         let mut refused = 0;
         // A list of which the pod takes nothing is gone through once.
@@ -264,7 +249,8 @@ impl<'t> Simulation<'t> {
     fn start(&mut self, pod: usize) {
         let (now, block) = (self.fleet.now(), self.load.trace.block as u32);
         let Some(engine) = self.fleet.start(pod) else { return };
-        self.router.changed(now, pod, engine.events());
+        let events: Vec<BlockEvent> = engine.events().collect();
+        self.routers.iter_mut().for_each(|router| router.changed(now, pod, &events));
         // What came from another pod was counted there.
         for one in engine.admitted().filter(|one| !one.request.background && one.request.received == 0) {
             let (prompt, hit) = (one.request.prompt, u64::from(one.cached_blocks));
@@ -296,10 +282,18 @@ impl<'t> Simulation<'t> {
         match sampled {
             Sampled::First(_) => {
                 flight.guard.first_token();
-                self.result.ttft.record(now - flight.came);
+                flight.first = now;
+                let ttft = now - flight.came;
+                self.result.ttft.record(ttft);
+                self.result.slowdown.record(ttft * 1_000 / self.cold(job.prompt).max(1));
             }
             Sampled::Done(_) => {
-                self.result.whole.record(now - flight.came);
+                let (ttft, whole) = (flight.first - flight.came, now - flight.came);
+                let per_token = (whole - ttft).checked_div(u64::from(job.output.saturating_sub(1)));
+                self.result.whole.record(whole);
+                self.result.whole_us += whole;
+                per_token.into_iter().for_each(|us| self.result.per_token.record(us));
+                self.result.good += u64::from(self.config.slo.is_met(ttft, self.cold(job.prompt), per_token));
                 self.in_flight[job.id as usize] = None;
                 self.result.requests += 1;
                 self.result.output_tokens += u64::from(job.output);
@@ -308,6 +302,11 @@ impl<'t> Simulation<'t> {
                 self.follow(job.id);
             }
         }
+    }
+
+    /// µs that a cold, idle pod takes for a prompt.
+    fn cold(&self, prompt: u32) -> u64 {
+        self.config.costs.prefill(0, prompt as usize).as_micros() as u64
     }
 
     /// Lets those come that wait for a request's answer.
@@ -320,7 +319,8 @@ impl<'t> Simulation<'t> {
     fn end(mut self) -> (PolicyResult, ColocatedBatchResult) {
         self.result.pods = self.fleet.totals().to_vec();
         self.result.prefill_tokens = self.result.pods.iter().map(|pod| pod.prefill_tokens).sum();
-        (self.result.decisions, self.result.decision_ns) = (self.router.decisions, self.router.decision_ns);
+        self.result.decisions = self.routers.iter().map(|router| router.decisions).sum();
+        self.result.decision_ns = self.routers.iter().map(|router| router.decision_ns).sum();
         self.result.series = self.series.buckets();
         (self.result, self.batch_result)
     }
@@ -330,23 +330,6 @@ impl<'t> Simulation<'t> {
 /// order of arrival, which in a closed loop depends on answers, and so on the policy.
 fn chance(seed: u64, place: u32) -> u64 {
     SplitMix64::new(seed.wrapping_add(u64::from(place).wrapping_mul(GOLDEN_GAMMA))).next_u64()
-}
-
-/// By the request that is followed: who comes after it, with the µs between.
-fn followers(trace: &Trace) -> Lists<(u32, u64)> {
-    let mut all: Vec<(u32, u32, u64)> = Vec::new();
-    for (place, request) in (0..).zip(&trace.requests) {
-        if let Start::After(before, think) = request.start {
-            all.push((before, place, think));
-        }
-    }
-    all.sort_unstable();
-    let (mut followers, mut rest) = (Lists::default(), all.into_iter().peekable());
-    for place in 0..trace.requests.len() as u32 {
-        let next = || rest.next_if(|(before, ..)| *before == place).map(|(_, follower, think)| (follower, think));
-        followers.push(std::iter::from_fn(next));
-    }
-    followers
 }
 
 /// What a generator's state goes on by.

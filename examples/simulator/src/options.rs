@@ -19,7 +19,7 @@ use pointsman_lab::trace::synthetic::Synthetic;
 use routing_plugins::{CostModel, Fit, FitError, Measurements, Products};
 
 use crate::SimulateError;
-use crate::config::SimConfig;
+use crate::config::{SimConfig, Slo};
 use crate::policy::Policy;
 
 /// Simulates routing policies on recorded or synthetic traffic, in virtual time.
@@ -32,7 +32,8 @@ pub(crate) struct Options {
     /// Trace file: Mooncake JSONL or JSONL with `session_id`s, optionally gzipped; repeatable.
     #[arg(long, value_name = "FILE", conflicts_with = "synthetic")]
     pub(crate) trace: Vec<PathBuf>,
-    /// Synthetic traffic: conversation, chat, rag, agents, or mixed:SHARE with a share of long cold prompts; repeatable.
+    /// Synthetic traffic: conversation, chat, rag, agents, shared_prompts, documents, fan_out, coding_agents, bursts, or mixed:SHARE
+    /// with a share of long cold prompts; repeatable.
     #[arg(long, value_name = "KIND", default_value = "conversation")]
     pub(crate) synthetic: Vec<Synthetic>,
     /// Synthetic requests; a trace is repeated with other conversations until it has at least so many.
@@ -56,9 +57,27 @@ pub(crate) struct Options {
     /// KV cache of a pod in host memory, in tokens.
     #[arg(long, default_value_t = 0)]
     pub(crate) host_tokens: usize,
-    /// Cost table of another GPU or model, as JSON; one H200 with an 8B model by default.
+    /// Cost table of another GPU or model, as JSON; one H200 with an 8B model and fused kernels by default.
     #[arg(long, value_name = "FILE")]
     pub(crate) costs: Option<PathBuf>,
+    /// Speeds of pods against the cost table, over and over: `1,0.5` makes every second pod half as fast.
+    #[arg(long, value_name = "A,B,C", default_value = "1", value_delimiter = ',')]
+    pub(crate) speeds: Vec<f64>,
+    /// Gateways that share the traffic. Each knows the load that it sent itself, and what engines report.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) gateways: usize,
+    /// Time between two load reports of a pod, in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 1_000.0)]
+    pub(crate) report_every: f64,
+    /// Gaps between requests by a gamma distribution of this shape instead of the traffic's own: 1 is Poisson, less is burstier.
+    #[arg(long, value_name = "SHAPE")]
+    pub(crate) burstiness: Option<f64>,
+    /// Time to the first token of a good answer, in milliseconds; twice the cold prefill of its prompt, where that is more.
+    #[arg(long, value_name = "MS", default_value_t = 1_000.0)]
+    pub(crate) slo_ttft: f64,
+    /// Time per output token of a good answer, in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 50.0)]
+    pub(crate) slo_tpot: f64,
     /// Delay of cache events, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 1.0)]
     pub(crate) event_delay: f64,
@@ -140,8 +159,8 @@ impl Options {
             return Err(SimulateError::flag("kv-tokens", wrong));
         }
         let mut config = SimConfig::mixed(self.pods, self.kv_tokens, block);
-        for (engine, _) in &mut config.pods {
-            *engine = EngineConfig { host_blocks: self.host_tokens / block, ..*engine };
+        for ((engine, _), &speed) in config.pods.iter_mut().zip(self.speeds.iter().cycle()) {
+            *engine = EngineConfig { host_blocks: self.host_tokens / block, speed, ..*engine };
         }
         if let Some(path) = &self.costs {
             let named = path.display().to_string();
@@ -151,6 +170,9 @@ impl Options {
         }
         config.event_delay_us = (self.event_delay * 1e3) as u64;
         config.event_loss = self.event_loss / 100.0;
+        config.report_every_us = (self.report_every * 1e3) as u64;
+        config.gateways = self.gateways;
+        config.slo = Slo { ttft_us: (self.slo_ttft * 1e3) as u64, per_token_us: (self.slo_tpot * 1e3) as u64 };
         config.seed = self.seed;
         Ok(if self.prefill_pods > 0 { config.disaggregated(self.prefill_pods) } else { config })
     }

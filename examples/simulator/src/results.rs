@@ -32,12 +32,22 @@ pub(crate) struct PolicyResult {
     /// Times to the first token, in virtual µs.
     #[serde(skip)]
     pub(crate) ttft: LatencyHistogram,
+    /// The same against the prefill of the same prompt on a cold, idle pod, in thousandths.
+    #[serde(skip)]
+    pub(crate) slowdown: LatencyHistogram,
+    /// Times per output token of an answer (TPOT): from its first to its last, by the tokens after the first; in virtual µs.
+    #[serde(skip)]
+    pub(crate) per_token: LatencyHistogram,
     /// Times between two tokens of an answer, in virtual µs.
     #[serde(skip)]
     pub(crate) between: LatencyHistogram,
     /// Times to the last token, in virtual µs.
     #[serde(skip)]
     pub(crate) whole: LatencyHistogram,
+    /// Their sum.
+    pub(crate) whole_us: u64,
+    /// Requests that were answered within the SLO.
+    pub(crate) good: u64,
     /// Metrics of each pod.
     pub(crate) pods: Vec<EngineTotals>,
     /// The mean imbalance of merged runs: their busiest pods differ, and sums over runs would hide them. None of a single
@@ -97,6 +107,16 @@ impl PolicyResult {
     /// Requests answered in a virtual second.
     pub(crate) fn throughput(&self) -> f64 {
         share(self.requests * 1_000_000, self.span_us)
+    }
+
+    /// Virtual µs from a request to its last token, in the mean.
+    pub(crate) fn mean_whole(&self) -> f64 {
+        share(self.whole_us, self.requests)
+    }
+
+    /// Requests that were answered within the SLO in a virtual second in which requests came.
+    pub(crate) fn goodput(&self) -> f64 {
+        share(self.good * 1_000_000, self.arrivals_us)
     }
 
     /// Tokens of answers in a virtual second.

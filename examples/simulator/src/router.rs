@@ -109,11 +109,11 @@ impl Router {
     }
 
     /// Queues cache events of a pod, which arrive after the delay or are lost.
-    pub(crate) fn changed(&mut self, now: u64, pod: usize, changes: impl Iterator<Item = BlockEvent>) {
+    pub(crate) fn changed(&mut self, now: u64, pod: usize, changes: &[BlockEvent]) {
         for change in changes {
             let lost = self.loss > 0.0 && (self.rng.next_u64() as f64 / u64::MAX as f64) < self.loss;
             if !lost {
-                self.coming.push_back((now + self.delay, pod, change));
+                self.coming.push_back((now + self.delay, pod, change.clone()));
             }
         }
     }

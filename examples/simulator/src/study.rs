@@ -19,10 +19,11 @@ use pointsman_example_common::progress::Progress;
 use pointsman_lab::latency::LatencyHistogram;
 
 use crate::SimulateError;
-use crate::online_serving::{PreparedTrace, simulate};
+use crate::online_serving::simulate;
 use crate::options::Options;
 use crate::parallel::parallel_map;
 use crate::policy::Policy;
+use crate::prepared_trace::PreparedTrace;
 use crate::results::PolicyResult;
 use crate::workload::Workload;
 
@@ -39,13 +40,6 @@ impl Cell {
     /// The median over the seeds.
     pub(crate) fn median(&self, figure: impl Fn(&PolicyResult) -> f64) -> f64 {
         median(self.results.iter().map(figure))
-    }
-
-    /// How far the seeds lie apart: half of the way from the least to the most, against the median.
-    pub(crate) fn spread(&self, figure: impl Fn(&PolicyResult) -> f64) -> f64 {
-        let values = || self.results.iter().map(&figure);
-        let (least, most) = (values().fold(f64::MAX, f64::min), values().fold(0.0, f64::max));
-        (most - least) / 2.0 / self.median(&figure).max(f64::MIN_POSITIVE)
     }
 
     pub(crate) fn policy(&self) -> &str {

@@ -1,10 +1,11 @@
 //! Invariants of the simulation: tokens and requests are conserved, a single request takes what the cost model says, an infinite
 //! cache reaches the hit bound, one seed gives one result.
 use crate::compare::{Comparison, Section, compare};
-use crate::config::SimConfig;
-use crate::online_serving::{PreparedTrace, simulate};
+use crate::config::{SimConfig, Slo};
+use crate::online_serving::simulate;
 use crate::options::Options;
 use crate::policy::Policy;
+use crate::prepared_trace::PreparedTrace;
 use crate::report::json;
 use crate::results::PolicyResult;
 use clap::Parser;
@@ -111,6 +112,56 @@ fn no_first_token_comes_before_its_own_prefill() {
     let own = (config.costs.prefill(0, 6_000).as_secs_f64() * 1e6).ceil();
     let (least, most) = (result.ttft.quantile(0.0).unwrap(), result.ttft.quantile(1.0).unwrap());
     assert!(least == most && least >= own && least <= own * 1.02, "{least} to {most} for {own}");
+}
+
+#[test]
+fn what_is_told_of_one_that_is_alone_follows_from_the_cost_model() {
+    let alone: Vec<Request> = (0..20).map(|at| request(Start::At(at * 60_000_000), at as u32, 6_000, 11)).collect();
+    let (trace, mut config) = (Trace::new(512, alone), SimConfig::mixed(2, 1_000_000, 512));
+    let result = run("random", &trace, &config);
+    let (slowdown, step) = (result.slowdown.quantile(1.0).unwrap(), config.costs.decode(1, 6_000).as_secs_f64() * 1e6);
+    assert!((990.0..1_030.0).contains(&slowdown), "{slowdown}");
+    let per_token = result.per_token.quantile(0.5).unwrap();
+    assert!((per_token / step - 1.0).abs() < 0.03, "{per_token} for {step}");
+    let whole = result.ttft.quantile(0.5).unwrap() + 10.0 * per_token;
+    assert!((result.mean_whole() / whole - 1.0).abs() < 0.03, "{} for {whole}", result.mean_whole());
+    assert_eq!(result.good, 20);
+    // Pods that are half as fast take twice as long, and are late by a bound between the two.
+    config.pods.iter_mut().for_each(|(engine, _)| engine.speed = 0.5);
+    config.slo.per_token_us = (1.5 * step) as u64;
+    let slow = run("random", &trace, &config);
+    assert!((slow.slowdown.quantile(1.0).unwrap() / slowdown - 2.0).abs() < 0.05);
+    assert_eq!((slow.requests, slow.good), (20, 0));
+}
+
+#[test]
+fn an_answer_is_good_within_both_bounds() {
+    let slo = Slo { ttft_us: 1_000, per_token_us: 50 };
+    assert!(slo.is_met(1_000, 10, Some(50)) && slo.is_met(1_000, 10, None));
+    assert!(!slo.is_met(1_001, 10, Some(50)) && !slo.is_met(1_000, 10, Some(51)));
+    assert!(slo.is_met(1_400, 700, Some(50)) && !slo.is_met(1_401, 700, Some(50)), "twice what a cold pod takes");
+}
+
+#[test]
+fn a_crowd_on_a_new_prompt_meets_and_does_not_by_a_rule_that_waits_for_events() {
+    let trace = Synthetic::FanOut.trace(800, 3).at_rate(10.0, 3);
+    let config = SimConfig::mixed(16, 1_000_000, trace.block);
+    let [waiting, meeting] = ["first_token", "total_latency"].map(|policy| run(policy, &trace, &config));
+    assert!(meeting.hit_rate() > 0.75 && waiting.hit_rate() < 0.4, "{} {}", meeting.hit_rate(), waiting.hit_rate());
+    assert!(meeting.mean_whole() < waiting.mean_whole());
+}
+
+#[test]
+fn gateways_share_the_traffic_and_hear_all_events() {
+    let trace = Synthetic::Documents.trace(400, 3).at_rate(4.0, 3);
+    let mut config = SimConfig::mixed(4, 1_000_000, trace.block);
+    let one = run("cache_aware", &trace, &config);
+    config.gateways = 4;
+    let four = run("cache_aware", &trace, &config);
+    assert_eq!((four.requests, four.decisions), (400, 400));
+    assert_ne!(four.ttft.quantile(0.9), one.ttft.quantile(0.9), "each knows less of the load");
+    // What one gateway's requests left, those of the others find.
+    assert!(four.hit_rate() > 0.9 * one.hit_rate(), "{} for {}", four.hit_rate(), one.hit_rate());
 }
 
 #[test]

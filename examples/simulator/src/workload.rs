@@ -17,6 +17,8 @@ use crate::parallel::parallel_map;
 pub(crate) struct Workload {
     pub(crate) name: String,
     pub(crate) config: SimConfig,
+    /// The shape of the gaps between requests; the traffic's own if none.
+    pub(crate) burstiness: Option<f64>,
     /// The traffic, and requests a second that saturate the fleet; 0 if the rate is given.
     pub(crate) traffic: SaturatingTrace,
 }
@@ -40,7 +42,7 @@ impl Workload {
                 Some(_) => SaturatingTrace { trace: trace.clone(), copies: 1, capacity: 0.0 },
                 None => saturate(trace, &config, probed)?,
             };
-            Ok(Self { name: name.clone(), config, traffic })
+            Ok(Self { name: name.clone(), config, burstiness: options.burstiness, traffic })
         };
         let workloads = parallel_map(&traffic, options.parallelism(), prepare);
         if options.rate.is_none() {
@@ -59,6 +61,12 @@ impl Workload {
     pub(crate) fn at_rate(&self, rate: f64, seed: u64) -> (Trace, SimConfig) {
         let trace = self.traffic.trace.clone();
         let trace = if rate > 0.0 { trace.at_rate(rate, seed) } else { trace };
+        let trace = match self.burstiness {
+            Some(shape) => trace.with_burstiness(shape, seed),
+            // Arrivals are drawn anew by every seed: what holds of one draw only does not hold.
+            None if rate > 0.0 => trace.resampled(seed),
+            None => trace,
+        };
         (trace, SimConfig { seed, ..self.config.clone() })
     }
 }

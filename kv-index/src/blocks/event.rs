@@ -74,6 +74,51 @@ pub trait ChangeObserver: fmt::Debug + Send + Sync {
     /// Events were lost for good, those before the first one that could be had included: the engine may hold what is not
     /// known here.
     fn forgot(&self) {}
+
+    /// Blocks of the stream will not be found by requests, and why.
+    fn problem(&self, _problem: FeedProblem<'_>) {}
+
+    /// Batches of the stream are missing, and those behind them wait; or none is missing any more.
+    fn gap(&self, _is_open: bool) {}
+
+    /// Whoever follows the stream is out of step with its engine, and how; or in step again. Not under the pod's lock.
+    fn out_of_step(&self, _how: Option<OutOfStep>) {}
+}
+
+/// How a follower of a stream is out of step with its engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum OutOfStep {
+    /// There is no subscription.
+    Disconnected,
+    /// What is missing is being replayed, or asked for in vain.
+    Replaying,
+    /// The engine does not replay: what was missing is given up, and so will be what goes missing next.
+    Lost,
+}
+
+/// What keeps an engine's blocks from being found.
+#[derive(Clone, Copy)]
+#[non_exhaustive]
+pub enum FeedProblem<'a> {
+    /// The engine's blocks have another size than the index's.
+    BlockSize {
+        /// Tokens in a block of the engine's.
+        engine: u32,
+        /// Tokens in one of the index's.
+        index: u32,
+    },
+    /// The engine hashes otherwise than requests are hashed for it: what differs, in words.
+    Hashes(&'a dyn fmt::Display),
+}
+
+impl fmt::Debug for FeedProblem<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BlockSize { engine, index } => write!(f, "BlockSize({engine}, not {index})"),
+            Self::Hashes(why) => write!(f, "Hashes({why})"),
+        }
+    }
 }
 
 /// What a source's `Stored` and `Removed` count: presence of a block, or each physical copy (reference counting).

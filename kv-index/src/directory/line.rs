@@ -191,8 +191,8 @@ impl Drop for Held<'_> {
 
 impl Line for Pair {
     fn vacant() -> Self {
-        let slots = || std::array::from_fn(|_| AtomicU64::new(EMPTY));
-        Self([(); 2].map(|()| Slots { slots: slots(), word: AtomicU64::new(0) }))
+        let slots = || Slots { slots: std::array::from_fn(|_| AtomicU64::new(EMPTY)), word: AtomicU64::new(0) };
+        Self([slots(), slots()])
     }
 }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 #[cfg(feature = "trtllm")]
 use crate::blocks::BlockSize;
-use crate::blocks::Event;
+use crate::blocks::{Event, FeedProblem};
 use crate::feeds::{BatchOutcome, Feed};
 use crate::index::Index;
 use crate::index::streams::{FeedConfig, Number, OnGap, SaveFeed};
@@ -89,6 +89,8 @@ where
         let weak = Arc::downgrade(&shared);
         change.cache().feeds.enter(config.stream, weak as std::sync::Weak<dyn SaveFeed>);
         change.finish();
+        // An earlier feed of the stream may have told of one.
+        config.observer.iter().for_each(|observer| observer.gap(false));
         Ok(Self { index, pod, config, shared, resumed: is_resumed })
     }
 
@@ -117,7 +119,10 @@ where
     /// As [`Self::receive`].
     pub fn receive_replay<F: AsRef<[u8]>>(&self, frames: &[F]) -> Result<Replayed, ReceiveError> {
         match ReplayReply::parse(frames)? {
-            ReplayReply::Batch(message) => Ok(Replayed::Batch(self.message(&message, Via::Replay)?)),
+            ReplayReply::Batch(message) => {
+                self.shared.state.lock().replay.brought = true;
+                Ok(Replayed::Batch(self.message(&message, Via::Replay)?))
+            }
             ReplayReply::End => Ok(Replayed::End { replay_from: self.end_of_replay() }),
         }
     }
@@ -264,6 +269,9 @@ where
                 state.replay.exhausted = false;
                 received.replay_from = replay_is_past.then(|| state.ask(self.config.first_sequence));
                 let found = state.verifier.as_mut().and_then(|verifier| verifier.look_at(batch));
+                for (observer, found) in self.config.observer.iter().zip(&found) {
+                    observer.problem(FeedProblem::Hashes(&found.cause));
+                }
                 received.mismatch = found.map(Box::new);
             }
             BatchOutcome::Gap { from, .. } => received.replay_from = state.gap(from, self.config.first_sequence),
@@ -274,6 +282,7 @@ where
             }
             _ => {}
         }
+        state.tell_gap(self.config.observer.as_deref());
         Ok(received)
     }
 
@@ -332,18 +341,27 @@ where
         })?;
         state.incarnations.applied(BatchStamp { sequence, time: None });
         state.replay.exhausted = false;
+        state.tell_gap(self.config.observer.as_deref());
         Ok(())
     }
 
     fn end_of_replay(&self) -> Option<u64> {
         let mut state = self.shared.state.lock();
+        let replay_from = self.ended_replay(&mut state);
+        state.tell_gap(self.config.observer.as_deref());
+        replay_from
+    }
+
+    fn ended_replay(&self, state: &mut State) -> Option<u64> {
         let request = state.replay.pending.take();
         if std::mem::take(&mut state.replay.outdated) {
             return Some(state.ask(self.config.first_sequence));
         }
         let last = state.incarnations.last();
         let in_vain = request.filter(|request| request.last == last);
-        if in_vain.is_some() && last.is_some() && !state.replay.overlapped {
+        // Also where a live batch of the new engine has been applied since, whose number was the next one by chance.
+        let is_empty = request.is_some_and(|request| request.last.is_some()) && !state.replay.brought;
+        if (in_vain.is_some() || is_empty) && last.is_some() && !state.replay.overlapped {
             // The engine does not have the batch we have: its numbers have not come that far, so it is another engine.
             state.begin_incarnation(None);
             return Some(state.ask(self.config.first_sequence));
@@ -367,6 +385,8 @@ where
 
     fn odd_size(&self, OddSize(engine): OddSize) -> ReceiveError {
         let pod = self.index.name(self.pod).unwrap_or_default().into_boxed_str();
-        ReceiveError::BlockSize { pod, engine, index: self.config.block_size.tokens() as u32 }
+        let index = self.config.block_size.tokens() as u32;
+        self.config.observer.iter().for_each(|observer| observer.problem(FeedProblem::BlockSize { engine, index }));
+        ReceiveError::BlockSize { pod, engine, index }
     }
 }

@@ -95,7 +95,7 @@ impl<const WORDS: usize> Index<WORDS> {
     pub fn restore(config: Config, bytes: &[u8]) -> Result<Self, SnapshotError> {
         let mut reader = Reader::new(bytes);
         check_header(&mut reader)?;
-        let index = Self::new(config);
+        let index = Self::with_width(config);
         let pods = reader.u32()? as usize;
         if pods > index.config.max_pods {
             return Err(SnapshotError::TooManyPods { found: pods, room: index.config.max_pods });

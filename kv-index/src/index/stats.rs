@@ -49,6 +49,8 @@ pub struct PodStats {
     pub slow_path: bool,
     /// Stores that named another parent than an earlier one did.
     pub parent_conflicts: u64,
+    /// Numbered streams that feed it, each by a [`Feed`](crate::Feed) or an engine's.
+    pub streams: usize,
     /// How often all its blocks were forgotten: cleared by the engine, or because a source started anew.
     pub clears: u64,
     /// Everything ever applied to it.
@@ -103,6 +105,7 @@ impl<const WORDS: usize> Index<WORDS> {
             speculated: cache.speculated(),
             slow_path: self.segments.loose().contains(id),
             parent_conflicts: cache.contradictions,
+            streams: cache.cursors.iter().count(),
             clears: cache.clears,
             applied: cache.totals,
             bytes: cache.bytes(),

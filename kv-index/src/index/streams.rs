@@ -18,6 +18,7 @@ pub struct StreamId(pub u32);
 
 /// How a stream numbers and counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FeedConfig {
     /// Which stream of the pod; two feeds with one number share one position.
     ///
@@ -34,6 +35,26 @@ impl Default for FeedConfig {
     /// The only stream of a pod that announces every copy, numbered from 0.
     fn default() -> Self {
         Self { stream: StreamId(0), semantics: EventSemantics::Copies, first_sequence: 0 }
+    }
+}
+
+impl FeedConfig {
+    /// The same of another stream of the pod.
+    #[must_use]
+    pub fn stream(self, stream: StreamId) -> Self {
+        Self { stream, ..self }
+    }
+
+    /// The same with events that count otherwise.
+    #[must_use]
+    pub fn semantics(self, semantics: EventSemantics) -> Self {
+        Self { semantics, ..self }
+    }
+
+    /// The same with another number of an incarnation's first batch.
+    #[must_use]
+    pub fn first_sequence(self, first_sequence: u64) -> Self {
+        Self { first_sequence, ..self }
     }
 }
 

@@ -14,7 +14,7 @@ fn blocks(count: u64) -> Vec<BlockHash> {
 /// Wider sets than there are ids.
 #[test]
 fn no_more_pods_join_than_there_are_ids() {
-    let index: Index<1025> = Index::new(Config::default());
+    let index: Index<1025> = Index::with_width(Config::default());
     assert_eq!((index.config.max_pods, index.stats().pods), (Config::MAX_PODS, 0));
 }
 

@@ -109,7 +109,7 @@ impl<const W: usize> World<W> {
         let hasher = ChainHasher::new(ChainSeed::new("model"), BlockSize::new(1).expect("not zero"));
         Self {
             config,
-            index: Index::new(config),
+            index: Index::with_width(config),
             model: Model::new(config),
             pods: vec![None; NAMES],
             liars: [false; NAMES],

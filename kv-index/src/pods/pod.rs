@@ -21,6 +21,7 @@ impl PodId {
         self.0 as usize
     }
 
+    #[inline]
     pub(crate) fn from_index(index: usize) -> Self {
         Self(u16::try_from(index).expect("an index has at most `Config::MAX_PODS` pods"))
     }

@@ -100,13 +100,23 @@ impl<const W: usize> Segments<W> {
             }
             if let Some(id) = self.heads.probe(blocks[0], pin) {
                 drop(parent_segment);
+                let first = BlockPosition { segment: id, offset: 0 };
+                if self.segment(id, pin).is_known(pod, anchor.parent(), blocks, pin) {
+                    let repeats = Ranges::from_elem((0, blocks.len() as u32), 1);
+                    return Take::Taken(Taken {
+                        entered: 0,
+                        repeats,
+                        by_head: true,
+                        ..Taken::new(first, blocks.len())
+                    });
+                }
                 let mut segment = self.lock(id, pin);
                 if !segment.begins_with(blocks[0]) {
                     // It was given up between our finding and locking it.
                     continue;
                 }
                 let contradicted = learn_parent(&mut segment, anchor.parent());
-                match self.join(pod, segment, BlockPosition { segment: id, offset: 0 }, blocks, room, pin) {
+                match self.join(pod, segment, first, blocks, room, pin) {
                     Some(Take::Taken(taken)) => return Take::Taken(Taken { contradicted, by_head: true, ..taken }),
                     Some(take) => return take,
                     None => continue,

@@ -169,6 +169,18 @@ impl<const W: usize> Segment<W> {
         self.doubled.fetch_or(DOUBLED, Ordering::Relaxed);
     }
 
+    /// Whether a store of `blocks` behind `parent` says nothing new: the segment begins with them, `pod` holds them all, and what the first one
+    /// follows is known. Not everything that is nothing new is told.
+    pub(super) fn is_known(&self, pod: PodId, parent: Parent, blocks: &[BlockHash], pin: &Pin) -> bool {
+        let view = self.view(pin);
+        let holds = view.reach(pod) as usize >= blocks.len();
+        if !holds || !blocks.iter().enumerate().all(|(at, block)| view.has(at, *block)) {
+            return false;
+        }
+        let writer = self.writer.lock();
+        parent != Parent::Unknown && writer.parent == parent && view.is_current()
+    }
+
     /// Makes the segment longer by the first of `blocks`, if `pod` holds all of it, nobody else any, and it ends with `last` at
     /// `from`; the commonest change by far, done without taking the holders apart. How many is asked for under the lock.
     pub(super) fn extend_own(

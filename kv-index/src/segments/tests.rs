@@ -66,6 +66,42 @@ fn chains_that_part_have_segments_of_their_own_and_share_what_is_common() {
     assert_eq!(world.parent(1, a[0]), Some(Parent::Root));
 }
 
+/// Searches under way go on, and no other core has to fetch the segment again.
+#[test]
+fn a_store_that_says_nothing_new_publishes_nothing() {
+    let (world, pin) = (World::new(), pin());
+    let blocks = chain(1, 20);
+    let at = world.store(1, ROOT, &blocks)[0];
+    let version = || world.segments.view(at.segment, &pin).version();
+    let before = version();
+    let take = |pod, anchor, blocks| match world.segments.take(PodId::new(pod), anchor, blocks, true, &pin) {
+        Take::Taken(taken) => (taken.count, taken.entered, taken.repeats.to_vec(), taken.contradicted),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(take(1, ROOT, &blocks), (20, 0, vec![(0, 20)], false));
+    assert_eq!(take(1, ROOT, &blocks[..7]), (7, 0, vec![(0, 7)], false));
+    assert_eq!(version(), before);
+    assert_eq!(take(2, ROOT, &blocks), (20, 0, vec![], false));
+    assert!(version() > before, "another pod is news");
+    let elsewhere = Anchor::Nowhere(Parent::Block(BlockHash::new(99)));
+    assert!(take(1, elsewhere, &blocks).3, "so is another parent");
+}
+
+/// Who reads hashes up to there, and finds only afterwards that the view is past, reads none beyond the end.
+#[test]
+fn a_view_that_is_past_reaches_no_further_than_its_end() {
+    let (world, pin) = (World::new(), pin());
+    let blocks = chain(1, 20);
+    let at = world.store(1, ROOT, &blocks[..3]);
+    world.store(2, ROOT, &blocks[..2]);
+    let view = world.segments.view(at[0].segment, &pin);
+    assert_eq!((view.len(), view.reach(PodId::new(2))), (3, 2));
+    world.store(1, Anchor::Behind(blocks[2], at[2]), &blocks[3..]);
+    world.store(2, ROOT, &blocks[..10]);
+    assert_eq!(world.segments.view(at[0].segment, &pin).reach(PodId::new(2)), 10);
+    assert!(!view.is_current() && view.reach(PodId::new(2)) <= 3);
+}
+
 #[test]
 fn a_shared_prompt_is_not_made_longer_by_one_of_many() {
     let world = World::new();

@@ -8,7 +8,7 @@ use super::{BatchCosts, BatchRequest};
 
 /// How a planner plans.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[expect(clippy::exhaustive_structs, reason = "what a host fills in by name, over `new`")]
+#[non_exhaustive]
 pub struct BatchConfig {
     /// Tokens of a block; 16 unless told.
     pub block_tokens: NonZeroU32,
@@ -24,6 +24,15 @@ pub struct BatchConfig {
     /// Whether what is heavy to compute and what is long to generate are interleaved.
     pub mixing: Mixing,
 }
+
+crate::setters::setters! { BatchConfig {
+    block_tokens: NonZeroU32,
+    costs: BatchCosts,
+    most_imbalance: f64,
+    step_tokens: NonZeroU32,
+    most_running: u32,
+    mixing: Mixing,
+} }
 
 impl BatchConfig {
     /// Plans by these costs, with everything else at its default.

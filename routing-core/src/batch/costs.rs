@@ -6,8 +6,10 @@
 ///
 /// Fitted to a device and a model elsewhere: a cost model of `routing-plugins` converts into it. The line is for full steps: what
 /// a step costs to launch is paid once by all the prompts in it, and left out of [`prefill`](Self::prefill).
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[expect(clippy::exhaustive_structs, reason = "what a host fills in by name")]
+///
+/// What is not given costs nothing: begin with [`ZERO`](Self::ZERO), and set what does.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct BatchCosts {
     /// For each token of a prompt that is computed.
     pub prompt_token: f64,
@@ -21,7 +23,19 @@ pub struct BatchCosts {
     pub context_token: f64,
 }
 
+crate::setters::setters! { BatchCosts {
+    prompt_token: f64,
+    attended_pair: f64,
+    step: f64,
+    output_token: f64,
+    context_token: f64,
+} }
+
 impl BatchCosts {
+    /// Nothing costs anything, which is the default.
+    pub const ZERO: Self =
+        Self { prompt_token: 0.0, attended_pair: 0.0, step: 0.0, output_token: 0.0, context_token: 0.0 };
+
     /// Seconds to compute `new` tokens of a prompt behind `cached` ones.
     #[must_use]
     pub fn prefill(&self, cached: u32, new: u32) -> f64 {

@@ -28,13 +28,8 @@ use super::{BatchConfig, BatchPlan, BatchPod, BatchRequest, Cohort};
 /// let request = |chain| BatchRequest { chain, prompt_tokens: 20, output_tokens: 100, deadline: None };
 /// let requests: Vec<_> = chains.iter().map(|chain| request(chain)).collect();
 ///
-/// # let costs = BatchCosts {
-/// #     prompt_token: 28.8e-6,
-/// #     attended_pair: 8.51e-10,
-/// #     step: 17.1e-3,
-/// #     output_token: 60.7e-6,
-/// #     context_token: 3.34e-7,
-/// # };
+/// # let costs = BatchCosts::ZERO.prompt_token(28.8e-6).attended_pair(8.51e-10).step(17.1e-3);
+/// # let costs = costs.output_token(60.7e-6).context_token(3.34e-7);
 /// let config = BatchConfig::new(costs);
 /// let plan = BatchPlanner::new(config).plan(&requests, &pods, &mut ColdCaches)?;
 /// let mut queues = BatchQueues::new(&plan, &requests, &pods, &config);

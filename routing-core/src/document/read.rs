@@ -1,172 +1,144 @@
-//! Deserialization of documents against a vocabulary, so that the format's own error has the position of what is unknown.
+//! Reading a document: a tree of values, then its parts, with everything noted that is wrong.
 //!
-//! Whatever is refused is refused while the format still stands at it: a name at its key, a value at itself. Only what
-//! is given before it can be judged (parameters in front of their type) and what is missing is refused at the whole
-//! that it belongs to.
+//! Formats end at their first error, so nothing of ours is one: the format is only asked for a tree of values, and what does
+//! not fit is noted with its path. Where a path stands in the text is asked of the format afterwards (`locate`).
 
+mod fields;
+mod notes;
 mod objects;
-mod parameters;
-mod references;
-mod seeds;
-
-use std::cell::RefCell;
-use std::fmt;
-use std::marker::PhantomData;
+mod tree;
 
 use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error};
 
-use self::references::{Defined, Part, reference};
-use self::seeds::{CheckedText, ListOf};
-use super::Document;
-use super::words::{self, Word};
-use crate::parameters::ParameterType;
-use crate::suggest::{DidYouMean, suggest};
-
-/// What a reader knows of plugin types.
-pub(crate) trait Vocabulary {
-    /// What a type takes, and the nearest known type if it is not known; nothing if any type will do.
-    fn parameters(&self, kind: &str) -> Result<Option<&ParameterType>, Option<&str>>;
-
-    /// Takes down what was defined, for what refers to it further on.
-    fn define(&self, _what: Part, _names: Vec<String>) {}
-
-    /// Whether a name refers to something; if it is known not to, the nearest that does.
-    fn refer(&self, _what: Part, _name: &str) -> Result<(), Option<String>> {
-        Ok(())
-    }
-}
-
-/// Knows nothing and takes everything: the document is judged when it is built.
-struct AnyType;
-
-impl Vocabulary for AnyType {
-    fn parameters(&self, _: &str) -> Result<Option<&ParameterType>, Option<&str>> {
-        Ok(None)
-    }
-}
+pub(super) use self::notes::Notes;
+use self::tree::Tree;
+use super::locate::{DocumentSeed, Mode, position};
+use super::{Document, DocumentError, Problem};
+use crate::path::Path;
+use crate::registry::Registry;
+use crate::value::Value;
 
 impl<'de> Deserialize<'de> for Document {
     /// Takes any plugin type, parameters and names; [`Registry::read`](crate::Registry::read) is stricter.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Reader::new(&AnyType).deserialize(deserializer)
-    }
-}
-
-impl Document {
-    pub(crate) fn read<'de, D: Deserializer<'de>>(known: &dyn Vocabulary, deserializer: D) -> Result<Self, D::Error> {
-        Reader::new(&Defined { known, parts: RefCell::default() }).deserialize(deserializer)
-    }
-}
-
-/// Something with named fields.
-trait Object: Clone + Default {
-    const WHAT: &'static str;
-    const FIELDS: &'static [(&'static str, Need)];
-
-    /// Reads the value of a field.
-    fn field<'de, A: MapAccess<'de>>(&mut self, at: &mut Field<'_, A>) -> Result<(), A::Error>;
-
-    /// Looks at the whole, once all is read.
-    fn finish<E: Error>(&mut self, _known: &dyn Vocabulary) -> Result<(), E> {
-        Ok(())
-    }
-}
-
-/// Whether a field must be given.
-#[derive(Clone, Copy, PartialEq)]
-enum Need {
-    Required,
-    Optional,
-}
-
-/// A field whose value comes next.
-struct Field<'f, A> {
-    name: &'static str,
-    map: &'f mut A,
-    known: &'f dyn Vocabulary,
-}
-
-impl<'de, A: MapAccess<'de>> Field<'_, A> {
-    fn value<T: Deserialize<'de>>(&mut self) -> Result<T, A::Error> {
-        self.map.next_value()
-    }
-
-    fn word<T: Word>(&mut self) -> Result<T, A::Error> {
-        self.map.next_value_seed(CheckedText::new(format!("a {}", T::WHAT), words::read::<T>))
-    }
-
-    fn object<T: Object>(&mut self) -> Result<T, A::Error> {
-        self.map.next_value_seed(Reader::new(self.known))
-    }
-
-    /// A name that something else must have.
-    fn reference(&mut self, what: Part) -> Result<String, A::Error> {
-        self.map.next_value_seed(reference(what, self.known))
-    }
-
-    fn references(&mut self, what: Part) -> Result<Vec<String>, A::Error> {
-        self.map.next_value_seed(ListOf(reference(what, self.known)))
-    }
-
-    fn objects<T: Object>(&mut self) -> Result<Vec<T>, A::Error> {
-        self.map.next_value_seed(ListOf(Reader::new(self.known)))
-    }
-}
-
-/// Reads an object.
-#[derive(Clone)]
-struct Reader<'k, T> {
-    known: &'k dyn Vocabulary,
-    object: PhantomData<T>,
-}
-
-impl<'k, T> Reader<'k, T> {
-    fn new(known: &'k dyn Vocabulary) -> Self {
-        Self { known, object: PhantomData }
-    }
-}
-
-impl<'de, T: Object> DeserializeSeed<'de> for Reader<'_, T> {
-    type Value = T;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de, T: Object> Visitor<'de> for Reader<'_, T> {
-    type Value = T;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a {}", T::WHAT)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<T, A::Error> {
-        let (mut object, mut seen) = (T::default(), Vec::new());
-        let what = format!("a field of a {}", T::WHAT);
-        while let Some(name) = map.next_key_seed(CheckedText::new(&*what, |given| field_name::<T>(given, &seen)))? {
-            seen.push(name);
-            object.field(&mut Field { name, map: &mut map, known: self.known })?;
+        let notes = Notes::new();
+        let document = objects::document(&notes, tree(&notes, deserializer)?);
+        match document {
+            Some(document) if notes.are_empty() => Ok(document),
+            _ => Err(D::Error::custom(notes.into_error())),
         }
-        let is_missing = |(name, need): &&(&'static str, Need)| *need == Need::Required && !seen.contains(name);
-        if let Some((missing, _)) = T::FIELDS.iter().find(is_missing) {
-            return Err(A::Error::custom(format_args!("a {} lacks `{missing}`", T::WHAT)));
-        }
-        object.finish(self.known)?;
-        Ok(object)
     }
 }
 
-/// The field that a name stands for, unless it was seen already.
-fn field_name<T: Object>(given: &str, seen: &[&'static str]) -> Result<&'static str, String> {
-    let names = || T::FIELDS.iter().map(|(name, _)| *name);
-    let Some(name) = names().find(|name| *name == given) else {
-        let meant = DidYouMean(suggest(given, names()));
-        return Err(format!("unknown field `{given}` of a {}{meant}", T::WHAT));
-    };
-    if seen.contains(&name) {
-        return Err(format!("`{name}` of a {} is given twice", T::WHAT));
+/// Whatever the format has; what is wrong with it is noted.
+pub(super) fn tree<'de, D: Deserializer<'de>>(notes: &Notes, deserializer: D) -> Result<Value, D::Error> {
+    Tree { notes, depth: 0 }.deserialize(deserializer)
+}
+
+impl<const W: usize> Registry<W> {
+    /// Reads a document, and refuses what this registry does not know.
+    ///
+    /// Names that refer to plugins, profiles and steps are resolved too; whether all of it makes a workflow is for
+    /// [`Document::build`] to say. [`DocumentError::locate`] tells where in the text things stand, and
+    /// [`load`](Self::load) does all three.
+    ///
+    /// Documents nest at most 64 levels deep.
+    ///
+    /// # Errors
+    ///
+    /// With everything that is wrong, each with its path; or with what the format could not read. Which parameters there
+    /// are is known of derived structs, however deep inside of others; with a flattened field or a tag, they take what they
+    /// do not refuse themselves.
+    pub fn read<'de, D: Deserializer<'de>>(&self, deserializer: D) -> Result<Document, DocumentError> {
+        let notes = Notes::new();
+        let read = tree(&notes, deserializer).map_err(|error| error.to_string());
+        self.judge(notes, read)
     }
-    Ok(name)
+
+    /// Reads a document and builds it: everything that is wrong, with its line and column where the format tells them.
+    ///
+    /// `text` has a format read the text by a seed, as `seed.deserialize(...)`. It is called once, and once more for each
+    /// problem if there are any.
+    ///
+    /// # Errors
+    ///
+    /// With everything that is wrong.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use routing_core::Registry;
+    /// use serde::de::DeserializeSeed;
+    ///
+    /// let text = "profiles:\n  - nmae: serve\n    pick: best\n";
+    /// let error = <Registry>::new().load(|seed| seed.deserialize(serde_yaml_ng::Deserializer::from_str(text)));
+    /// let error = error.expect_err("a profile has a name, and `best` is not defined");
+    /// let told = error.to_string();
+    /// assert!(told.contains("profiles[0].nmae (line 2 column 5): unknown field `nmae` of a profile (did you mean `name`?)"));
+    /// assert!(told.contains("profiles[0].pick (line 3 column 11): profile `` names plugin `best`"));
+    /// ```
+    pub fn load<E: std::fmt::Display>(
+        &self,
+        mut text: impl FnMut(DocumentSeed<'_>) -> Result<(), E>,
+    ) -> Result<crate::Workflow<W>, DocumentError> {
+        let (notes, tree) = (Notes::new(), std::cell::RefCell::new(None));
+        let read = text(DocumentSeed(Mode::Read(&notes, &tree))).map_err(|error| error.to_string());
+        let read = read.map(|()| tree.take().unwrap_or_default());
+        let built = self.judge(notes, read).and_then(|document| document.build(self));
+        built.map_err(|error| error.locate(text))
+    }
+
+    /// A document of what was read, if nothing is wrong with it.
+    fn judge(&self, notes: Notes, read: Result<Value, String>) -> Result<Document, DocumentError> {
+        let document = match read {
+            Ok(tree) => objects::document(&notes, tree),
+            Err(reason) => {
+                if !notes.stopped.get() {
+                    notes.refused(&reason, position(&reason));
+                }
+                None
+            }
+        };
+        let Some(document) = document else { return Err(notes.into_error()) };
+        let unnamed = Unnamed::of(&document, &notes);
+        for (path, problem) in document.names(self) {
+            if !unnamed.might_be(&problem) {
+                notes.add(path, problem);
+            }
+        }
+        if notes.are_empty() { Ok(document) } else { Err(notes.into_error()) }
+    }
+}
+
+/// The kinds of things of which one could not be read, so that a name may be its own.
+struct Unnamed {
+    plugin: bool,
+    profile: bool,
+    step: bool,
+}
+
+impl Unnamed {
+    fn of(document: &Document, notes: &Notes) -> Self {
+        let is_spoilt = |list: &str| notes.is_spoilt(&Path::of(list));
+        let is_lost = |list: &str, at: usize| notes.is_spoilt(&Path::of(list).element(at).field("name"));
+        let mut steps = document.workflow.iter().flat_map(|workflow| &workflow.steps).enumerate();
+        Self {
+            plugin: is_spoilt("plugins") || document.plugins.iter().any(|plugin| plugin.name.is_empty()),
+            profile: is_spoilt("profiles") || (0..document.profiles.len()).any(|at| is_lost("profiles", at)),
+            step: is_spoilt("workflow.steps") || steps.any(|(at, _)| is_lost("workflow.steps", at)),
+        }
+    }
+
+    /// Whether what a problem misses may be there, unread.
+    fn might_be(&self, problem: &Problem) -> bool {
+        match problem {
+            Problem::UnknownPlugin { .. } => self.plugin,
+            Problem::UnknownProfile { .. } => self.profile,
+            Problem::UnknownStep { .. } => self.step,
+            Problem::DuplicatePlugin { plugin } => plugin.is_empty(),
+            Problem::DuplicateProfile { profile } => profile.is_empty() && self.profile,
+            _ => false,
+        }
+    }
 }

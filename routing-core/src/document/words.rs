@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
 
-use super::PluginDefinition;
+use super::{PluginDefinition, Problem};
 use crate::fleet::Role;
 use crate::plan::FailurePolicy;
 use crate::profile::OnEmpty;
-use crate::suggest::{DidYouMean, suggest};
+use crate::suggest::suggest;
 use crate::value::Value;
 
 /// A value that documents write as a word; the first of the words is the one that need not be written.
@@ -39,11 +39,11 @@ impl Word for OnEmpty {
 }
 
 /// Reads a word.
-pub(super) fn read<T: Word>(given: &str) -> Result<T, String> {
+pub(super) fn read<T: Word>(given: &str) -> Result<T, Problem> {
     let known = T::WORDS.iter().find(|(word, _)| *word == given);
     known.map(|(_, value)| *value).ok_or_else(|| {
-        let meant = DidYouMean(suggest(given, T::WORDS.iter().map(|(word, _)| *word)));
-        format!("unknown {} `{given}`{meant}", T::WHAT)
+        let suggestion = suggest(given, T::WORDS.iter().map(|(word, _)| *word)).map(Into::into);
+        Problem::UnknownWord { what: T::WHAT, given: given.into(), suggestion }
     })
 }
 

@@ -1,11 +1,11 @@
 //! JSON Schema of the documents that a registry reads, for editors and pipelines.
 //!
 //! It says what can be learnt of a type by watching it deserialize: the names of its parameters, their JSON types, and
-//! which must be given. It does not say what a type checks by itself, such as ranges, nor what is inside of nested
-//! structs. It may take what [`Registry::read`] refuses; what is read and builds, it takes.
+//! which must be given, and what is inside of nested structs. It does not say what a type checks by itself, such as ranges.
+//! It may take what [`Registry::read`] refuses; what is read and builds, it takes.
 
 use super::{PluginType, Registry};
-use crate::document::Word;
+use crate::document::{Document, REFERENCE, Word};
 use crate::fleet::Role;
 use crate::parameters::{ParameterType, Shape};
 use crate::plan::FailurePolicy;
@@ -33,9 +33,18 @@ impl<const W: usize> Registry<W> {
         // A condition that is defined among the plugins is of no use there, and no error.
         let plugins = self.choice(|_| true);
         let conditions = self.choice(|stage| stage == Stage::Condition);
-        let fields = [("plugins", list(plugins)), ("profiles", list(profile())), ("workflow", workflow(conditions))];
+        let version = map([("const", Value::Integer(Document::VERSION.into()))]);
+        let fields = [
+            ("version", version),
+            ("values", or_null(of("object"))),
+            ("plugins", list(plugins)),
+            ("profiles", list(profile())),
+            ("workflow", workflow(conditions)),
+        ];
         let mut schema = object(fields, &["profiles"]);
         if let Value::Map(schema) = &mut schema {
+            let reference = object([(REFERENCE, of("string"))], &[REFERENCE]);
+            schema.insert("$defs".to_owned(), map([("reference", reference)]));
             schema.insert("$schema".to_owned(), "https://json-schema.org/draft/2020-12/schema".into());
             schema.insert("title".to_owned(), "Pointsman workflow".into());
         }
@@ -70,8 +79,8 @@ fn parameters(parameters: &ParameterType) -> Value {
     let Some(fields) = &parameters.fields else { return or_null(of("object")) };
     let required: Vec<&str> = parameters.required.iter().map(|name| &**name).collect();
     let field = |(name, shape): &(&'static str, Shape)| {
-        let takes_null = parameters.value(name, &Value::Null).is_ok();
-        (*name, if takes_null { or_null(shaped(shape)) } else { shaped(shape) })
+        let takes_null = parameters.takes_null(name);
+        (*name, or_reference(if takes_null { or_null(shaped(shape)) } else { shaped(shape) }))
     };
     let schema = object(fields.iter().map(field), &required);
     if required.is_empty() { or_null(schema) } else { schema }
@@ -85,12 +94,30 @@ fn shaped(shape: &Shape) -> Value {
         Shape::Unsigned => map([("type", "integer".into()), ("minimum", Value::Integer(0))]),
         Shape::Number => of("number"),
         Shape::Text => of("string"),
-        Shape::Words(words) => map([("anyOf", Value::List(vec![one_of(words.iter().copied()), of("object")]))]),
+        Shape::Unit => of("null"),
+        Shape::Words(words) => {
+            let plain = one_of(words.iter().map(|(word, _)| *word));
+            map([("anyOf", Value::List(vec![plain, object(inside(words), &[])]))])
+        }
         // What is inside may be an option.
         Shape::List(element) => map([("type", "array".into()), ("items", or_null(shaped(element)))]),
         Shape::Map(value) => map([("type", "object".into()), ("additionalProperties", or_null(shaped(value)))]),
         // A derived struct takes its fields in order, too.
-        Shape::Struct(_) => map([("type", Value::List(vec!["object".into(), "array".into()]))]),
+        Shape::Struct(fields) => map([("anyOf", Value::List(vec![object(inside(fields), &[]), of("array")]))]),
+    }
+}
+
+/// What is inside of something, which may be options.
+fn inside(fields: &[(&'static str, Shape)]) -> impl Iterator<Item = (&'static str, Value)> {
+    fields.iter().map(|(name, shape)| (*name, or_null(shaped(shape))))
+}
+
+/// A parameter may stand for one of the document's values.
+fn or_reference(schema: Value) -> Value {
+    let reference = map([("$ref", "#/$defs/reference".into())]);
+    match schema {
+        Value::Bool(true) => schema,
+        schema => map([("anyOf", Value::List(vec![schema, reference]))]),
     }
 }
 

@@ -17,21 +17,20 @@ use routing_core::batch::{
 };
 
 /// Of an 8B model on one H200.
-const COSTS: BatchCosts = BatchCosts {
-    prompt_token: 28.8e-6,
-    attended_pair: 8.51e-10,
-    step: 17.1e-3,
-    output_token: 60.7e-6,
-    context_token: 3.34e-7,
-};
+const COSTS: BatchCosts = BatchCosts::ZERO
+    .prompt_token(28.8e-6)
+    .attended_pair(8.51e-10)
+    .step(17.1e-3)
+    .output_token(60.7e-6)
+    .context_token(3.34e-7);
 
 fn config() -> BatchConfig {
-    BatchConfig { block_tokens: NonZeroU32::new(queues::BLOCK).expect("not zero"), ..BatchConfig::new(COSTS) }
+    BatchConfig::new(COSTS).block_tokens(NonZeroU32::new(queues::BLOCK).expect("not zero"))
 }
 
 /// With steps as small as the queues' prompts are: one that begins is a step on for all that run.
 fn plan_in_small_steps(requests: &[BatchRequest<'_>], pods: &[BatchPod]) -> BatchPlan {
-    let config = BatchConfig { step_tokens: NonZeroU32::new(32).expect("not zero"), ..config() };
+    let config = config().step_tokens(NonZeroU32::new(32).expect("not zero"));
     BatchPlanner::new(config).plan(requests, pods, &mut ColdCaches).expect("nothing is wrong")
 }
 
@@ -49,7 +48,7 @@ proptest! {
         let requests = queue.requests();
         let (_, pods) = pods(&fleet);
         let mixing = if apart { Mixing::Apart } else { Mixing::default() };
-        let planner = BatchPlanner::new(BatchConfig { mixing, ..config() });
+        let planner = BatchPlanner::new(config().mixing(mixing));
         let plan = planner.plan(&requests, &pods, &mut ColdCaches).unwrap();
         prop_assert_eq!(&plan, &planner.plan(&requests, &pods, &mut ColdCaches).unwrap());
         let walked = walk(&plan, &requests, &pods, queues::BLOCK);
@@ -242,8 +241,7 @@ fn heavy_prompts_and_long_answers_take_turns() {
     let (_, pods) = pods(&[(8_000, 1.0)]);
     // How much of the answers' tokens lie in the first half of the requests.
     let first_half = |mixing| {
-        let plan =
-            BatchPlanner::new(BatchConfig { mixing, ..config() }).plan(&requests, &pods, &mut ColdCaches).unwrap();
+        let plan = BatchPlanner::new(config().mixing(mixing)).plan(&requests, &pods, &mut ColdCaches).unwrap();
         let walked = walk(&plan, &requests, &pods, queues::BLOCK);
         assert!(walked.computed[0] as f64 <= 1.005 * plan.distinct_tokens() as f64, "mixing has its price");
         let order: Vec<u32> = plan.pods[0].requests().collect();
@@ -279,8 +277,8 @@ fn mistakes_are_told() {
     for speed in [0.0, -1.0, f64::NAN, f64::INFINITY] {
         assert_eq!(refused(config(), &[BatchPod { speed, ..pods[0] }]), BatchError::Speed { pod: pods[0].pod });
     }
-    let uneven = BatchConfig { most_imbalance: f64::NAN, ..config() };
+    let uneven = config().most_imbalance(f64::NAN);
     assert_eq!(refused(uneven, &pods), BatchError::Config { field: "most_imbalance" });
-    let idle = BatchConfig { most_running: 0, ..config() };
+    let idle = config().most_running(0);
     assert_eq!(refused(idle, &pods), BatchError::Config { field: "most_running" });
 }

@@ -18,7 +18,7 @@ pub(crate) fn request() -> Request<'static> {
 
 /// An index of so many pods, `pod-0` on, and a fleet of them.
 pub(crate) fn fleet<const W: usize>(pods: usize) -> (Index<W>, Fleet<W>) {
-    let index = Index::new(Config::default());
+    let index = Index::with_width(Config::default());
     let names = (0..pods).map(|at| format!("pod-{at}"));
     let infos: Vec<_> = names.map(|name| PodInfo::new(index.join(&name).expect("room"), &name)).collect();
     (index, Fleet::new(1, infos))

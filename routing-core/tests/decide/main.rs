@@ -1,17 +1,19 @@
 //! One step's decision: who is filtered, how scores count, who is picked, and which errors name whom.
 
+mod catching;
 #[path = "../common/mod.rs"]
 mod common;
+mod handles;
 mod ranking;
 
 use std::sync::{Arc, Mutex};
 
-use common::{Best, By, Keep, Number, Put, decide, fleet, plugin, pods, request};
+use common::{Best, By, Keep, Number, decide, fleet, plugin, pods, request};
 use kv_index::{PodId, PodSet};
 use routing_core::{
     DEFAULT_POD_WORDS, DecideError, Declare, Filter, OnEmpty, Picker, PluginError, PrepareContext, Preparer,
-    ProfileBuilder, Ranking, Read, RoutingContext, RoutingInput, RoutingPlan, Scorer, Scores, Slot, SlotError, Totals,
-    Trace, Workflow, Write,
+    ProfileBuilder, Ranking, Read, RoutingContext, RoutingInput, RoutingPlan, Scorer, Scores, Slot, Totals, Trace,
+    Workflow, Write,
 };
 
 fn profile<const W: usize>() -> ProfileBuilder<W> {
@@ -241,41 +243,6 @@ fn a_declared_write_that_did_not_happen_is_named() {
     let error = decide(&workflow.into(), &request(), &fleet).unwrap_err();
     assert_eq!(error, DecideError::Unwritten { plugin: plugin("s", "forgets"), slot: "number" });
     assert_eq!(error.to_string(), "plugin `s/forgets` declared to write slot `number` and did not");
-}
-
-type Handles = (Read<Number>, Write<Number>);
-
-struct Peek(Read<Number>);
-
-impl Scorer for Peek {
-    fn score(&self, context: &RoutingContext<'_>, _: &mut Scores<'_>) -> Result<(), PluginError> {
-        context.read(self.0)?;
-        Ok(())
-    }
-}
-
-#[test]
-fn a_handle_of_another_workflow_opens_nothing() {
-    let (_, fleet) = fleet::<DEFAULT_POD_WORDS>(1);
-    let kept: Arc<Mutex<Option<Handles>>> = Arc::default();
-    let keep = Arc::clone(&kept);
-    let first = profile::<DEFAULT_POD_WORDS>()
-        .preparer("put", |declare: &mut Declare<'_>| Put(declare.writes(), 1))
-        .scorer("keeps", 1.0, move |declare: &mut Declare<'_>| {
-            *keep.lock().unwrap() = Some((declare.reads(), declare.writes()));
-            By(|_| 0.0)
-        });
-    assert!(first.build().is_err(), "a scorer that writes");
-    let (read, write) = kept.lock().unwrap().take().unwrap();
-    let own = |declare: &mut Declare<'_>| Put(declare.writes(), 1);
-    let foreign = |name| DecideError::Plugin {
-        plugin: plugin("s", name),
-        source: PluginError::Slot(SlotError::Foreign("number")),
-    };
-    let reads = profile().preparer("put", own).scorer("peek", 1.0, move |_: &mut Declare<'_>| Peek(read));
-    assert_eq!(decide(&reads.build().unwrap().into(), &request(), &fleet), Err(foreign("peek")));
-    let writes = profile().preparer("put", own).preparer("poke", move |_: &mut Declare<'_>| Put(write, 2));
-    assert_eq!(decide(&writes.build().unwrap().into(), &request(), &fleet), Err(foreign("poke")));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use routing_core::{
     Document, Fault, FilterUse, NoParameters, OnEmpty, ParameterError, PluginDefinition, PluginError, Problem,
-    ProfileDefinition, RoutingContext, Scorer, ScorerUse, Scores, Stage, StepDefinition, Value, Warning,
+    ProfileDefinition, RoutingContext, Scorer, ScorerUse, Scores, Stage, StepDefinition, Value, Warning, Workflow,
     WorkflowDefinition,
 };
 
@@ -30,6 +30,13 @@ fn texts(document: &Document) -> Vec<String> {
     problems(document).iter().map(ToString::to_string).collect()
 }
 
+/// What is warned of, apart from the filters for health and roles that the small stock of these tests does not have.
+fn odd(workflow: &Workflow) -> Vec<&Warning> {
+    let is_odd =
+        |warning: &&Warning| !matches!(warning, Warning::NoHealthFilter { .. } | Warning::RoleNotFiltered { .. });
+    workflow.warnings().iter().filter(is_odd).collect()
+}
+
 #[test]
 fn the_sample_is_the_same_document_in_every_format_and_builds() {
     let document = sample();
@@ -38,7 +45,7 @@ fn the_sample_is_the_same_document_in_every_format_and_builds() {
     let workflow = document.build(&registry()).expect("the sample builds");
     assert_eq!(workflow.steps().collect::<Vec<_>>(), ["decode", "prefill"]);
     assert_eq!(workflow.document(), Some(&document));
-    assert_eq!(workflow.warnings(), []);
+    assert_eq!(odd(&workflow), [] as [&Warning; 0]);
 }
 
 #[test]
@@ -61,7 +68,7 @@ fn a_plugin_that_no_profile_uses_is_warned_of() {
     let mut document = small();
     document.plugins.push(PluginDefinition::new("cache"));
     let workflow = document.build(&registry()).expect("unused is no error");
-    assert_eq!(workflow.warnings(), [Warning::UnusedPlugin { plugin: "cache".into() }]);
+    assert_eq!(odd(&workflow), [&Warning::UnusedPlugin { plugin: "cache".into() }]);
 }
 
 #[test]
@@ -200,7 +207,7 @@ fn a_profile_that_no_step_uses_is_warned_of_with_its_plugins() {
     document.workflow = Some(workflow);
     let built = document.build(&registry()).expect("unused is no error");
     let profile = Warning::UnusedProfile { profile: "other".into() };
-    assert_eq!(built.warnings(), [profile, Warning::UnusedPlugin { plugin: "region".into() }]);
+    assert_eq!(odd(&built), [&profile, &Warning::UnusedPlugin { plugin: "region".into() }]);
 }
 
 #[test]
@@ -254,7 +261,7 @@ fn every_problem_tells_where_it_is() {
     when.parameters.insert("lacking".to_owned(), Value::from("many"));
     workflow.executed_in = Some(vec!["decode".to_owned(), "prefil".to_owned()]);
     let error = document.build(&registry()).expect_err("it has problems");
-    let places: Vec<_> = error.placed().filter_map(|(path, _)| path).collect();
+    let places: Vec<_> = error.placed().map(|(place, _)| place.path().to_string()).collect();
     let expected = [
         "plugins[0].type",
         "profiles[0].filter[0].plugin",

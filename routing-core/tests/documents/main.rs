@@ -4,11 +4,14 @@ mod build;
 #[path = "../common/mod.rs"]
 mod common;
 mod format;
+mod limits;
+mod located;
 mod plugins;
 mod refuse;
 mod reload;
 mod round_trip;
 mod schema;
+mod values;
 
 /// One document in three formats.
 const YAML: &str = include_str!("sample.yaml");

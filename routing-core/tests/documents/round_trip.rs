@@ -75,10 +75,10 @@ fn step() -> impl Strategy<Value = StepDefinition> {
 
 fn document() -> impl Strategy<Value = Document> {
     let workflow = (vec(step(), 0..3), option::of(vec(name(), 0..3)));
-    let plain = (vec(plugin(), 0..4), vec(profile(), 0..3), option::of(workflow));
-    plain.prop_map(|(plugins, profiles, workflow)| {
+    let plain = (btree_map(name(), value(), 0..3), vec(plugin(), 0..4), vec(profile(), 0..3), option::of(workflow));
+    plain.prop_map(|(values, plugins, profiles, workflow)| {
         let mut document = Document::default();
-        (document.plugins, document.profiles) = (plugins, profiles);
+        (document.values, document.plugins, document.profiles) = (values, plugins, profiles);
         document.workflow = workflow.map(|(steps, executed_in)| {
             let mut workflow = WorkflowDefinition::default();
             (workflow.steps, workflow.executed_in) = (steps, executed_in);

@@ -54,11 +54,13 @@ fn a_schema_tells_types_parameters_and_what_must_be_given() {
     let region = at(plugin(&schema, "region"), &["properties", "parameters", "anyOf"]);
     assert_eq!(at(region, &["1", "type"]), &Value::from("null"));
     let region = at(region, &["0", "properties"]);
-    assert_eq!(at(region, &["elsewhere", "type"]), &Value::from("number"));
-    assert_eq!(at(region, &["mode", "anyOf", "0", "enum"]), &texts(&["strict", "lenient"]));
+    assert_eq!(at(region, &["elsewhere", "anyOf", "0", "type"]), &Value::from("number"));
+    assert_eq!(at(region, &["mode", "anyOf", "0", "anyOf", "0", "enum"]), &texts(&["strict", "lenient"]));
     let when = ["properties", "workflow", "properties", "steps", "items", "properties", "when", "anyOf", "0"];
+    assert_eq!(at(region, &["elsewhere", "anyOf", "1", "$ref"]), &Value::from("#/$defs/reference"));
+    assert_eq!(at(&schema, &["$defs", "reference", "required"]), &texts(&["$value"]));
     let condition = at(at(&schema, &when), &["properties", "parameters", "properties", "lacking"]);
-    assert_eq!(at(condition, &["minimum"]), &Value::Integer(0));
+    assert_eq!(at(condition, &["anyOf", "0", "minimum"]), &Value::Integer(0));
 }
 
 #[derive(Deserialize)]
@@ -109,9 +111,12 @@ profiles:
     let lenient = at(plugin(&schema, "lenient"), &["properties", "parameters"]);
     // Not the region, which has another name, nor the limit, which only the inner one must have.
     assert_eq!(at(lenient, &["required"]), &texts(&["share", "inner"]));
-    assert_eq!(at(lenient, &["properties", "zone", "type"]), &Value::from("string"));
-    assert_eq!(at(lenient, &["properties", "share", "anyOf", "1", "type"]), &Value::from("null"));
-    assert_eq!(at(lenient, &["properties", "inner", "type"]), &texts(&["object", "array"]));
+    assert_eq!(at(lenient, &["properties", "zone", "anyOf", "0", "type"]), &Value::from("string"));
+    assert_eq!(at(lenient, &["properties", "share", "anyOf", "0", "anyOf", "1", "type"]), &Value::from("null"));
+    let inner = at(lenient, &["properties", "inner", "anyOf", "0", "anyOf"]);
+    assert_eq!(at(inner, &["0", "additionalProperties"]), &Value::Bool(false));
+    assert_eq!(at(inner, &["0", "properties", "limit", "anyOf", "0", "type"]), &Value::from("integer"));
+    assert_eq!(at(inner, &["1", "type"]), &Value::from("array"));
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod paths;
 mod picks;
+mod warnings;
 
 use common::{Best, plugin};
 use kv_index::PodSet;
@@ -63,6 +65,12 @@ impl Condition for Idle {
     }
 }
 
+/// A filter for health, so that a step is warned of nothing else.
+fn health(declare: &mut Declare<'_>) -> Idle {
+    declare.filters_health();
+    Idle
+}
+
 /// A plugin that declares so much.
 fn that(declare: fn(&mut Declare<'_>)) -> impl FnOnce(&mut Declare<'_>) -> Idle + Send + 'static {
     move |d| {
@@ -96,7 +104,9 @@ fn step(name: &str, profile: ProfileBuilder) -> StepBuilder {
 fn refused(workflow: WorkflowBuilder, fault: Fault, text: &str) {
     let error = workflow.build().expect_err("it has a fault");
     assert_eq!(error.faults(), [fault]);
-    assert_eq!(error.to_string(), format!("1 fault\n  - {text}"));
+    let (path, _) = error.placed().next().expect("it has a path");
+    assert!(!path.is_whole());
+    assert_eq!(error.to_string(), format!("1 fault\n  - {path}: {text}"));
 }
 
 #[track_caller]
@@ -313,7 +323,7 @@ fn an_order_of_execution_that_forgets_repeats_or_invents() {
     assert_eq!(flow(&["a", "b", "a"]).unwrap_err().faults(), [odd("a")]);
     let error = flow(&["a", "b", "c"]).unwrap_err();
     assert_eq!(error.faults(), [odd("c")]);
-    let text = "1 fault\n  - the order of execution does not name step `c` exactly once: name every step, once";
+    let text = "1 fault\n  - executed_in[2]: the order of execution does not name step `c` exactly once: name every step, once";
     assert_eq!(error.to_string(), text);
 }
 
@@ -330,6 +340,7 @@ fn everything_that_is_wrong_is_listed_at_once() {
 
 #[test]
 fn a_slot_that_nothing_reads_is_worth_a_warning() {
+    let profile = || profile().filter("health", OnEmpty::Fail, health);
     let workflow = profile().preparer("w", that(writes_a)).build().unwrap();
     assert_eq!(workflow.warnings(), [Warning::UnreadSlot { writer: plugin("s", "w"), slot: "slot.a" }]);
     assert_eq!(workflow.warnings()[0].to_string(), "`s/w` writes slot `slot.a`, which nothing reads");

@@ -59,24 +59,53 @@ impl<'a> Object<'a> {
     ///
     /// Where the text stops being a JSON object, and what was expected there.
     pub fn parse(text: &'a [u8]) -> Result<Self, JsonError> {
+        Self::parse_each(text, |_| {})
+    }
+
+    /// Checks a text, and shows each of its members on the way: one pass for all that is wanted of a long text.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::parse`]; some members were shown then.
+    pub fn parse_each(text: &'a [u8], show: impl FnMut(Member<'a>)) -> Result<Self, JsonError> {
         let text = scan::text(text)?;
-        Walk::whole(text, |_| {})?;
+        Walk::whole(text, show)?;
         Ok(Self { text })
     }
 
-    /// Checks a text and looks up one member on the way: half the work of [`Self::parse`] and [`Self::get`].
+    /// Checks a text and looks up members on the way, each by its name as [`Self::get`] does.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::parse`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let (_, [n, model]) = json_edit::Object::parse_finding(br#"{"n": 1, "n": 2}"#, ["n", "model"])?;
+    /// assert_eq!((n.and_then(|n| n.as_u64()), model), (Some(2), None));
+    /// # Ok::<(), json_edit::JsonError>(())
+    /// ```
+    pub fn parse_finding<const N: usize>(
+        text: &'a [u8],
+        names: [&str; N],
+    ) -> Result<(Self, [Option<Raw<'a>>; N]), JsonError> {
+        let mut found = [None; N];
+        let object = Self::parse_each(text, |member| {
+            if let Some(at) = names.iter().position(|name| member.is(name)) {
+                found[at] = Some(member.value);
+            }
+        })?;
+        Ok((object, found))
+    }
+
+    /// The same of one member.
     ///
     /// # Errors
     ///
     /// As [`Self::parse`].
     pub fn find(text: &'a [u8], name: &str) -> Result<Option<Raw<'a>>, JsonError> {
-        let mut found = None;
-        Walk::whole(scan::text(text)?, |member| {
-            if member.is(name) {
-                found = Some(member.value);
-            }
-        })?;
-        Ok(found)
+        Self::parse_finding(text, [name]).map(|(_, [found])| found)
     }
 
     /// The text, as it was given.

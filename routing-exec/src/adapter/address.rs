@@ -1,7 +1,6 @@
 //! Request targets: the pod's address, whatever the request's own authority.
 
-use std::error::Error;
-
+use http::header::AUTHORIZATION;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Request, Uri};
 use routing_core::Pod;
@@ -25,6 +24,11 @@ pub(super) fn direct<B>(
         Uri::from_parts(parts).map_err(|_| TransportError::Connect("the pod's address is none".into()))?;
     // A client's idea of the host is not the pod's.
     request.headers_mut().remove(http::header::HOST);
+    if let Some(authorization) = addresses.authorization(pod) {
+        request.headers_mut().insert(AUTHORIZATION, authorization);
+        // Anthropic's clients say theirs here.
+        request.headers_mut().remove("x-api-key");
+    }
     Ok(request)
 }
 
@@ -41,21 +45,11 @@ fn parse(address: &str) -> Option<(Scheme, Authority)> {
     (!authority.host().is_empty() && !authority.as_str().contains('@')).then_some((scheme, authority))
 }
 
-/// What an error and everything behind it say.
-pub(super) fn chain(error: &dyn Error) -> Box<str> {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        source = error.source();
-    }
-    text.into()
-}
-
 #[cfg(test)]
 mod tests {
     use std::borrow::Cow;
+
+    use http::HeaderValue;
 
     use super::*;
 
@@ -83,6 +77,33 @@ mod tests {
         }
         assert_eq!(directed(Some("https://pod.example/"), "/a").unwrap(), "https://pod.example/a");
         assert_eq!(directed(Some("[::1]:80"), "/").unwrap(), "http://[::1]:80/");
+    }
+
+    #[derive(Debug)]
+    struct Keyed(Option<&'static str>);
+
+    impl PodAddresses for Keyed {
+        fn address(&self, _: Pod) -> Option<Cow<'_, str>> {
+            Some("pod".into())
+        }
+
+        fn authorization(&self, _: Pod) -> Option<HeaderValue> {
+            self.0.map(HeaderValue::from_static)
+        }
+    }
+
+    #[test]
+    fn a_pods_own_key_takes_the_place_of_the_clients() {
+        let index: kv_index::Index = kv_index::Index::new(kv_index::Config::default());
+        let pod = index.join("pod").unwrap();
+        let headers = |key| {
+            let request = Request::post("/").header("authorization", "Bearer client").header("x-api-key", "client");
+            direct(&Keyed(key), pod, request.body(()).unwrap()).unwrap().headers().clone()
+        };
+        let own = headers(Some("Bearer pod"));
+        assert_eq!((own.len(), &own["authorization"]), (1, &HeaderValue::from_static("Bearer pod")));
+        let passed = headers(None);
+        assert_eq!((passed.len(), &passed["authorization"]), (2, &HeaderValue::from_static("Bearer client")));
     }
 
     #[test]

@@ -12,8 +12,8 @@ use http::{Request, Response};
 use http_body::Body;
 use routing_core::Pod;
 
-use super::address::{chain, direct};
-use crate::executor::{Transport, TransportError};
+use super::address::direct;
+use crate::executor::{Transport, TransportError, chain};
 use crate::handoff::PodAddresses;
 
 /// Hyper-util's client, which keeps connections open. It follows no redirects.
@@ -45,9 +45,9 @@ where
     ) -> impl Future<Output = Result<Response<Self::Body>, TransportError>> + Send + 'static {
         let (client, request) = (self.client.clone(), direct(&*self.addresses, pod, request));
         async move {
-            client.request(request?.map(B::from)).await.map_err(|error| {
-                let why = chain(&error);
-                if error.is_connect() { TransportError::Connect(why) } else { TransportError::Reset(why) }
+            client.request(request?.map(B::from)).await.map_err(|error| match error.is_connect() {
+                true => TransportError::not_connected(&error),
+                false => TransportError::Reset(chain(&error)),
             })
         }
     }

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use http::{Request, Response};
 use routing_core::Pod;
 
-use super::address::{chain, direct};
-use crate::executor::{Transport, TransportError};
+use super::address::direct;
+use crate::executor::{Transport, TransportError, chain};
 use crate::handoff::PodAddresses;
 
 /// A reqwest client, built so that it only carries.
@@ -48,8 +48,8 @@ impl Transport for ReqwestTransport {
             let request = request?.try_into().map_err(|error| TransportError::Connect(chain(&error)))?;
             client.execute(request).await.map(Response::from).map_err(|error: ::reqwest::Error| {
                 // The address is in the text already, and belongs to the operator's fleet.
-                let (is_connect, why) = (error.is_connect(), chain(&error.without_url()));
-                if is_connect { TransportError::Connect(why) } else { TransportError::Reset(why) }
+                let (is_connect, error) = (error.is_connect(), error.without_url());
+                if is_connect { TransportError::not_connected(&error) } else { TransportError::Reset(chain(&error)) }
             })
         }
     }

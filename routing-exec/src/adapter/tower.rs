@@ -13,14 +13,15 @@ use http_body::Body;
 use routing_core::Pod;
 use tower_service::Service;
 
-use super::address::{chain, direct};
-use crate::executor::{Transport, TransportError};
+use super::address::direct;
+use crate::executor::{Transport, TransportError, chain, is_local};
 use crate::handoff::PodAddresses;
 
 /// A tower service that carries requests: cloned for each, and called once that clone is ready.
 ///
 /// `B` is the body that the service takes; any that can be made of [`Bytes`] will do. A service that is not ready has sent
-/// nothing, and neither has one whose error was caused by a refused connection; every other error is a broken one.
+/// nothing, and neither has one whose error was caused by a refused connection, or by want of file descriptors, ports or memory;
+/// every other error is a broken one.
 pub struct TowerTransport<S, B> {
     service: S,
     addresses: Arc<dyn PodAddresses>,
@@ -54,7 +55,7 @@ where
         async move {
             let request = request?.map(B::from);
             let ready = poll_fn(|cx| service.poll_ready(cx)).await;
-            ready.map_err(|error| TransportError::Connect(chain(&*error.into())))?;
+            ready.map_err(|error| TransportError::not_connected(&*error.into()))?;
             service.call(request).await.map_err(|error| classify(&*error.into()))
         }
     }
@@ -62,6 +63,9 @@ where
 
 /// Whether a pod can have seen the request.
 fn classify(error: &(dyn Error + 'static)) -> TransportError {
+    if is_local(error) {
+        return TransportError::Local(chain(error));
+    }
     let mut cause = Some(error);
     while let Some(error) = cause {
         if error.downcast_ref::<io::Error>().is_some_and(|error| NEVER_SENT.contains(&error.kind())) {
@@ -73,12 +77,8 @@ fn classify(error: &(dyn Error + 'static)) -> TransportError {
 }
 
 /// What only happens while a connection is made. A reset may come later too.
-const NEVER_SENT: [io::ErrorKind; 4] = [
-    io::ErrorKind::ConnectionRefused,
-    io::ErrorKind::AddrNotAvailable,
-    io::ErrorKind::HostUnreachable,
-    io::ErrorKind::NetworkUnreachable,
-];
+const NEVER_SENT: [io::ErrorKind; 3] =
+    [io::ErrorKind::ConnectionRefused, io::ErrorKind::HostUnreachable, io::ErrorKind::NetworkUnreachable];
 
 impl<S, B> fmt::Debug for TowerTransport<S, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -6,7 +6,7 @@ use crate::failure::RetryOn;
 
 /// Configuration of a [`BatchRunner`](crate::batch::BatchRunner).
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "settings that a host fills in by name")]
+#[non_exhaustive]
 pub struct BatchRunnerConfig {
     /// The limit of each pod, unless [`BatchRunner::limit`](crate::batch::BatchRunner::limit) sets another.
     pub limit: ConcurrencyLimit,
@@ -40,6 +40,21 @@ pub struct BatchRunnerConfig {
     pub max_response_bytes: usize,
 }
 
+crate::setters::setters! { BatchRunnerConfig {
+    limit: ConcurrencyLimit,
+    cohort_start: CohortStart,
+    max_attempts: u32,
+    retry_on: RetryOn,
+    backoff: Backoff,
+    failure_threshold: u32,
+    probe_interval: Option<Duration>,
+    no_pods_timeout: Duration,
+    admission_interval: Duration,
+    order: ResultOrder,
+    max_outstanding: usize,
+    max_response_bytes: usize,
+} }
+
 impl Default for BatchRunnerConfig {
     /// 64 requests a pod, leaders first, five attempts with a backoff of 0.5 s to 30 s, down after three failures and probed
     /// every 30 s, five minutes without a pod, admission every 20 ms, results as completed, 16,384 outstanding, 16 MiB each.
@@ -48,7 +63,8 @@ impl Default for BatchRunnerConfig {
             limit: ConcurrencyLimit::default(),
             cohort_start: CohortStart::LeaderFirst,
             max_attempts: 5,
-            retry_on: RetryOn::default(),
+            // There, "once" is as often as anything else.
+            retry_on: RetryOn::default().rejected(false),
             backoff: Backoff::default(),
             failure_threshold: 3,
             probe_interval: Some(Duration::from_secs(30)),
@@ -63,7 +79,7 @@ impl Default for BatchRunnerConfig {
 
 /// A pod's concurrency limit. Requests that back off count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "settings that a host fills in by name")]
+#[non_exhaustive]
 pub struct ConcurrencyLimit {
     /// Requests; at least one.
     pub requests: u32,
@@ -71,6 +87,11 @@ pub struct ConcurrencyLimit {
     /// for each request. A larger request is sent when the pod is idle.
     pub tokens: Option<u64>,
 }
+
+crate::setters::setters! { ConcurrencyLimit {
+    requests: u32,
+    tokens: Option<u64>,
+} }
 
 impl Default for ConcurrencyLimit {
     /// 64 requests of any size.
@@ -95,13 +116,18 @@ pub enum CohortStart {
 /// Exponential backoff with jitter: each wait doubles, less up to half of it at random, so that requests that failed together do
 /// not come back together. A pod's `Retry-After` is respected up to the longest wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "settings that a host fills in by name")]
+#[non_exhaustive]
 pub struct Backoff {
     /// Before the second attempt.
     pub initial: Duration,
     /// The longest wait.
     pub max: Duration,
 }
+
+crate::setters::setters! { Backoff {
+    initial: Duration,
+    max: Duration,
+} }
 
 impl Default for Backoff {
     /// From half a second to 30 s.

@@ -181,11 +181,14 @@ impl<E: Executor, C: Timer, S: BatchSource> BatchRunner<E, C, S> {
     pub fn new(
         executor: E,
         timer: C,
-        dispatch_config: DispatchConfig,
+        mut dispatch_config: DispatchConfig,
         source: S,
         requests: u32,
         plan: BatchPlan,
     ) -> Self {
+        // A batch can wait for its pods, and moves its requests where it cannot.
+        let policy = (*dispatch_config.policy).clone().fail_open(false);
+        dispatch_config.policy = policy.into();
         let config = BatchRunnerConfig::default();
         let mut states = RequestStates::new(requests);
         for part in &plan.pods {

@@ -10,6 +10,8 @@ pub(super) enum State {
     Closed { failures: u32 },
     /// None is admitted until then; `times` counts openings in a row.
     Open { until: Instant, times: u32 },
+    /// None is admitted until then, since the pod pushes back; then all are. The failures before it were failures all the same.
+    Cooling { until: Instant, failures: u32 },
     /// Probes are admitted.
     HalfOpen { probes: u32, successes: u32, times: u32 },
 }
@@ -26,7 +28,7 @@ impl State {
         self.tick(now);
         match self {
             Self::Closed { .. } => true,
-            Self::Open { .. } => false,
+            Self::Open { .. } | Self::Cooling { .. } => false,
             Self::HalfOpen { probes, .. } => {
                 let free = *probes < config.max_probes.max(1);
                 *probes += u32::from(free);
@@ -39,13 +41,18 @@ impl State {
     pub(super) fn sampled(self, is_success: bool, config: &BreakerConfig, now: Instant) -> Self {
         match self {
             Self::Closed { .. } if is_success => Self::default(),
-            Self::Closed { failures } => match failures.saturating_add(1) {
-                failures if failures < config.failure_threshold.max(1) => Self::Closed { failures },
-                _ => opened(0, config, now),
+            // What was sent before it cooled is not sampled; this went past it, for want of another pod.
+            Self::Cooling { .. } if is_success => Self::default(),
+            Self::Closed { failures } | Self::Cooling { failures, .. } => match failures.saturating_add(1) {
+                failures if failures < config.failure_threshold.max(1) => self.with_failures(failures),
+                _ => Self::opened(0, config, now),
             },
-            // The request was sent before the breaker opened.
+            // So did this: its time is not up, but the pod is well again.
+            Self::Open { times, .. } if is_success => {
+                Self::HalfOpen { probes: 0, successes: 0, times }.sampled(true, config, now)
+            }
             Self::Open { .. } => self,
-            Self::HalfOpen { times, .. } if !is_success => opened(times, config, now),
+            Self::HalfOpen { times, .. } if !is_success => Self::opened(times, config, now),
             Self::HalfOpen { probes, successes, times } => match successes.saturating_add(1) {
                 successes if successes < config.success_threshold.max(1) => Self::HalfOpen { probes, successes, times },
                 _ => Self::default(),
@@ -55,10 +62,39 @@ impl State {
 
     /// Turns an open breaker half-open when its time is up.
     pub(super) fn tick(&mut self, now: Instant) {
-        if let Self::Open { until, times } = *self {
-            if now >= until {
-                *self = Self::HalfOpen { probes: 0, successes: 0, times };
+        match *self {
+            Self::Open { until, times } if now >= until => *self = Self::HalfOpen { probes: 0, successes: 0, times },
+            Self::Cooling { until, failures } if now >= until => *self = Self::Closed { failures },
+            _ => {}
+        }
+    }
+
+    /// The state before the last failure.
+    pub(super) fn taken_back(self, config: &BreakerConfig) -> Self {
+        match self {
+            Self::Closed { failures } | Self::Cooling { failures, .. } => {
+                self.with_failures(failures.saturating_sub(1))
             }
+            Self::Open { times: 0 | 1, .. } => Self::Closed { failures: config.failure_threshold.max(1) - 1 },
+            Self::Open { times, .. } => Self::HalfOpen { probes: 0, successes: 0, times: times - 1 },
+            state => state,
+        }
+    }
+
+    /// The same with another count of failures, where it has one.
+    fn with_failures(self, failures: u32) -> Self {
+        match self {
+            Self::Closed { .. } => Self::Closed { failures },
+            Self::Cooling { until, .. } => Self::Cooling { until, failures },
+            state => state,
+        }
+    }
+
+    /// The failures in a row of a pod that is not out of order.
+    pub(super) fn failures(&self) -> Option<u32> {
+        match self {
+            Self::Closed { failures } | Self::Cooling { failures, .. } => Some(*failures),
+            _ => None,
         }
     }
 
@@ -70,7 +106,14 @@ impl State {
     }
 
     pub(super) fn open_until(&self) -> Option<Instant> {
-        if let Self::Open { until, .. } = self { Some(*until) } else { None }
+        match self {
+            Self::Open { until, .. } | Self::Cooling { until, .. } => Some(*until),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self, Self::Open { .. })
     }
 
     /// Whether another is the same variant.
@@ -81,12 +124,13 @@ impl State {
     pub(super) fn is_half_open(&self) -> bool {
         matches!(self, Self::HalfOpen { .. })
     }
-}
 
-/// Opens, with exponential backoff.
-fn opened(times: u32, config: &BreakerConfig, now: Instant) -> State {
-    let open_for = config.open_duration.saturating_mul(1 << times.min(3)).min(MAX_OPEN);
-    State::Open { until: now.checked_add(open_for).unwrap_or(now), times: times.saturating_add(1) }
+    /// Opens, with exponential backoff.
+    pub(super) fn opened(times: u32, config: &BreakerConfig, now: Instant) -> Self {
+        let longest = config.max_open_duration.max(config.open_duration).min(MAX_OPEN);
+        let open_for = config.open_duration.saturating_mul(1 << times.min(20)).min(longest);
+        Self::Open { until: now.checked_add(open_for).unwrap_or(now), times: times.saturating_add(1) }
+    }
 }
 
 /// The longest time open, within the range of `Instant`.
@@ -110,6 +154,7 @@ mod tests {
             success_threshold: 2,
             slow_factor: None,
             slow_floor,
+            ..BreakerConfig::default()
         }
     }
 
@@ -136,7 +181,7 @@ mod tests {
         let mut state = open;
         assert!(!state.admit(&config(), now + Duration::from_millis(9_999)) && state == open);
         let late = now + Duration::from_secs(60);
-        assert!([true, false].iter().all(|well| open.sampled(*well, &config(), late) == open));
+        assert_eq!(open.sampled(false, &config(), late), open);
         state.tick(now + Duration::from_secs(10));
         assert_eq!(state, State::HalfOpen { probes: 0, successes: 0, times: 1 });
     }
@@ -173,6 +218,29 @@ mod tests {
             half_open.sampled(false, &config(), now).open_until().map(|until| (until - now).as_secs())
         });
         assert_eq!(seconds, [10, 20, 40, 80, 80, 80].map(Some));
+    }
+
+    #[test]
+    fn the_longest_time_open_is_what_is_configured_and_not_below_the_first() {
+        let now = start();
+        for (longest, seconds) in [(15, [10, 15, 15]), (1, [10, 10, 10]), (1000, [10, 20, 160])] {
+            let config = config().max_open_duration(Duration::from_secs(longest));
+            let opened = [0, 1, 4]
+                .map(|times| State::opened(times, &config, now).open_until().map(|until| (until - now).as_secs()));
+            assert_eq!(opened, seconds.map(Some), "{longest}");
+        }
+    }
+
+    #[test]
+    fn failures_in_a_row_outlast_a_push_back() {
+        let now = start();
+        let until = now + Duration::from_secs(1);
+        let mut state = State::Cooling { until, failures: 2 };
+        assert_eq!(state.taken_back(&config()), State::Cooling { until, failures: 1 });
+        assert!(state.sampled(false, &config(), now).is_open(), "one that went past it counts");
+        assert_eq!(state.sampled(true, &config(), now), State::default());
+        state.tick(until);
+        assert_eq!(state, State::Closed { failures: 2 });
     }
 
     #[test]

@@ -1,7 +1,9 @@
-//! Hop-by-hop headers, which a proxy does not forward.
+//! Headers that a proxy does not forward: hop-by-hop ones, and those of a pod that tell where it is.
 
 use http::HeaderMap;
-use http::header::{CONNECTION, HeaderName};
+use http::header::{ALT_SVC, CONNECTION, CONTENT_LOCATION, HeaderName, LINK, LOCATION, REFRESH, SERVER, VIA};
+
+use crate::handoff::headers::ROUTING;
 
 /// Removes hop-by-hop headers: the known ones, and those that `Connection` names.
 pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
@@ -11,6 +13,16 @@ pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     named.into_iter().for_each(|name| drop(headers.remove(name)));
     HOP_BY_HOP.into_iter().for_each(|name| drop(headers.remove(name)));
 }
+
+/// Removes headers of a pod's response that name addresses behind the gateway, or what listens there: no client can go there, and
+/// none is to know.
+pub(super) fn strip_internal(headers: &mut HeaderMap) {
+    let is_internal = |name: &&HeaderName| INTERNAL.contains(name) || ROUTING.contains(name);
+    let found: Vec<HeaderName> = headers.keys().filter(is_internal).cloned().collect();
+    found.iter().for_each(|name| drop(headers.remove(name)));
+}
+
+const INTERNAL: [HeaderName; 7] = [ALT_SVC, CONTENT_LOCATION, LINK, LOCATION, REFRESH, SERVER, VIA];
 
 const HOP_BY_HOP: [&str; 9] = [
     "connection",
@@ -40,5 +52,29 @@ mod tests {
         headers.append("connection", HeaderValue::from_static("bad name,"));
         strip_hop_by_hop(&mut headers);
         assert_eq!(headers.keys().collect::<Vec<_>>(), ["x-stays"]);
+    }
+
+    #[test]
+    fn what_tells_where_a_pod_is_stays_behind() {
+        let mut headers = HeaderMap::new();
+        let internal = [
+            "location",
+            "content-location",
+            "refresh",
+            "link",
+            "alt-svc",
+            "via",
+            "server",
+            "x-prefiller-host-port",
+            "x-gateway-destination-endpoint",
+        ];
+        for name in internal.into_iter().chain(["retry-after", "x-engine"]) {
+            headers.append(name, HeaderValue::from_static("http://10.0.0.5:8000/"));
+            headers.append(name, HeaderValue::from_static("twice"));
+        }
+        strip_internal(&mut headers);
+        let mut left: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
+        left.sort_unstable();
+        assert_eq!(left, ["retry-after", "x-engine"]);
     }
 }

@@ -5,14 +5,14 @@ use std::time::Instant;
 use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST};
 use http::{HeaderMap, Method, Request, Uri, request};
-use json_edit::{JsonError, Object};
+use json_edit::JsonError;
 use routing_core::{Pod, Role};
 
 use super::Dispatch;
 use super::headers::strip_hop_by_hop;
 use super::legs::LegState;
 use crate::client_fields::ClientFields;
-use crate::handoff::headers::{ensure_request_id, strip_routing_headers};
+use crate::handoff::headers::{ensure_request_id, strip_own_headers, strip_routing_headers};
 use crate::handoff::{Api, HandoffError, LegContext, UsageFix};
 use crate::splitmix64;
 
@@ -36,7 +36,7 @@ pub struct ClientRequest {
 }
 
 impl ClientRequest {
-    /// A request. Hop-by-hop and routing headers are removed, and the fields of handoffs from its body. So is
+    /// A request. Hop-by-hop, routing and [own](crate::handoff::headers::OWN) headers are removed, and the fields of handoffs from its body. So is
     /// `accept-encoding`: responses are parsed on their way, and must not be compressed.
     ///
     /// A body that is no JSON object here but that an engine may parse, since engines are lenient, is rejected: its dispatch
@@ -53,6 +53,7 @@ impl ClientRequest {
     pub fn with_fields(parts: &request::Parts, body: Bytes, seed: u64, fields: &ClientFields) -> Self {
         let mut headers = parts.headers.clone();
         strip_hop_by_hop(&mut headers);
+        strip_own_headers(&mut headers);
         strip_routing_headers(&mut headers);
         headers.remove(HOST);
         headers.remove(EXPECT);
@@ -62,12 +63,13 @@ impl ClientRequest {
         let uri = path.map_or_else(|| Uri::from_static("/"), Uri::from);
         ensure_request_id(&mut headers, splitmix64::finalize(seed));
         // Nor does the client choose where blocks are fetched from, or what is told of them.
-        let body = fields.strip(&body);
+        let read = fields.strip_finding(&body, "stream");
         let api = Api::of(uri.path());
-        let stream = Object::find(&body, "stream");
         let is_read = !body.is_empty() && (api != Api::Other || may_be_json(&headers));
-        let unreadable = stream.err().filter(|_| is_read);
-        let streams = stream.ok().flatten().and_then(|stream| stream.as_bool()).unwrap_or(false);
+        let unreadable = read.as_ref().err().filter(|_| is_read).copied();
+        let (stripped, stream) = read.unwrap_or_else(|_| (body.clone(), None));
+        let streams = stream.and_then(|stream| stream.as_bool()).unwrap_or(false);
+        let body = stripped;
         let (method, deadline) = (parts.method.clone(), None);
         Self { method, uri, headers, body, unreadable, api, streams, deadline, seed, transfer: 0 }
     }
@@ -120,18 +122,21 @@ impl Dispatch {
     /// The request of a leg to a pod.
     pub(super) fn leg_request(&mut self, leg: usize, pod: Pod) -> Result<Request<Bytes>, HandoffError> {
         let step = &self.plan.steps()[leg];
+        // What a pod prefilled itself is in its cache: there is nothing to hand off.
+        let prefill = self.prefill_pod(leg).filter(|prefill| *prefill != pod);
         let context = LegContext::new(self.request.api, &self.request.body, &*self.config.addresses)
             .step(&step.name, step.role, self.is_last(leg))
-            .pods(pod, self.prefill_pod(leg))
+            .pods(pod, prefill)
             .transfer(self.request.transfer)
             .prefilled(self.prefilled(leg))
+            .encoded(self.encoded(leg))
             .probing(self.probing);
         let made = self.config.handoff.leg(&context)?;
         self.log.handoffs_dropped += u32::from(made.dropped.is_some());
-        self.handed_off = made.dropped.is_none();
+        self.handed_off = made.dropped.is_none() && prefill.is_some();
         let mut request = Request::new(made.body);
         *request.method_mut() = self.request.method.clone();
-        *request.uri_mut() = self.request.uri.clone();
+        *request.uri_mut() = made.path.map_or_else(|| self.request.uri.clone(), Uri::from);
         *request.headers_mut() = self.request.headers.clone();
         for (name, value) in &made.headers {
             request.headers_mut().insert(name, value.clone());
@@ -143,7 +148,7 @@ impl Dispatch {
     pub(super) fn prefill_pod(&self, leg: usize) -> Option<Pod> {
         let prefill = self.prefill_leg(leg).filter(|_| !self.probing)?;
         match &self.legs[prefill].state {
-            LegState::Skipped => None,
+            LegState::Skipped | LegState::Merged => None,
             LegState::InFlight(attempt) => Some(attempt.pod),
             LegState::Done(pod, _) => Some(*pod),
             LegState::Pending => self.candidate(prefill),
@@ -156,7 +161,17 @@ impl Dispatch {
 
     /// The prefill leg's response.
     fn prefilled(&self, leg: usize) -> Option<&[u8]> {
-        match &self.legs[self.prefill_leg(leg)?].state {
+        self.response(self.prefill_leg(leg)?)
+    }
+
+    /// The response of the latest encode leg before this one.
+    fn encoded(&self, leg: usize) -> Option<&[u8]> {
+        self.response(self.plan.steps()[..leg].iter().rposition(|step| step.role == Role::Encode)?)
+    }
+
+    /// What a leg's pod responded, if that is complete.
+    fn response(&self, leg: usize) -> Option<&[u8]> {
+        match &self.legs[leg].state {
             LegState::Done(_, answer) => Some(answer),
             _ => None,
         }

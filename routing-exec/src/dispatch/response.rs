@@ -8,11 +8,12 @@ use http::{HeaderMap, response};
 
 use super::Dispatch;
 use super::attempt::Attempt;
-use super::headers::strip_hop_by_hop;
+use super::headers::{strip_hop_by_hop, strip_internal};
 use crate::action::{Action, TimerId};
 use crate::error::DispatchError;
 use crate::failure::Failure;
 use crate::handoff::UsageFix;
+use crate::handoff::headers::strip_own_headers;
 use crate::hook::HookError;
 use crate::report::{AttemptOutcome, DispatchOutcome};
 use crate::sse::{self, Boundary, Opening};
@@ -53,8 +54,8 @@ impl ClientResponse {
     }
 }
 
-/// Bytes of a stream that are held back until it is known not to begin with an error or a request for prefill; beyond that it
-/// is forwarded. As much is buffered of a response of which only the beginning is parsed.
+/// Bytes of a stream that are held back, whatever the policy, until it is known not to begin with an error or a request for
+/// prefill; beyond that it is forwarded. As much is buffered of a response of which only the beginning is parsed.
 const MAX_OPENING_BYTES: usize = 16 << 10;
 
 impl Dispatch {
@@ -73,14 +74,14 @@ impl Dispatch {
         attempt.set_head(head, self.request.method());
         let record = &mut self.log.attempts[attempt.record];
         (record.head, record.status) = (Some(now), Some(status.as_u16()));
-        let is_error = status.is_client_error() || status.is_server_error();
-        // A leg that is not forwarded must succeed.
-        if !is_error && (is_last || status.is_success()) {
+        if status.is_success() {
             return;
         }
         let failure = Failure::Status(status.as_u16());
-        // An error that no other pod would change is forwarded, and so is the last candidate's.
-        let may_forward = is_last || status.is_client_error();
+        // An error that no other pod would change is forwarded, and so is the last candidate's. What is none, a redirect for one,
+        // never is: it would name the pod's own address.
+        let is_error = status.is_client_error() || status.is_server_error();
+        let may_forward = is_error && (is_last || status.is_client_error());
         if self.client.has_begun() || !may_forward {
             return self.fail(leg, failure, now);
         }
@@ -112,6 +113,7 @@ impl Dispatch {
         }
         if let Some(events) = &mut attempt.events {
             events.pass(&chunk);
+            attempt.last_event.pass(self.request.api.last_events(), &chunk);
         }
         if !attempt.is_compressed {
             attempt.usage.pass(self.request.api, &chunk);
@@ -136,7 +138,8 @@ impl Dispatch {
         let is_forwarded = self.is_forwarded(leg);
         let Some(attempt) = self.legs[leg].attempt_mut() else { return };
         attempt.ended = true;
-        if let Some(why) = attempt.truncated() {
+        let must_be_done = is_forwarded && self.config.policy.require_done;
+        if let Some(why) = attempt.truncated(self.request.api, must_be_done) {
             return self.fail(leg, Failure::Truncated(why.into()), now);
         }
         if !is_forwarded && attempt.begins_with_error() {
@@ -165,6 +168,8 @@ impl Dispatch {
         }
         if let Some(mut trailers) = trailers {
             strip_hop_by_hop(&mut trailers);
+            strip_own_headers(&mut trailers);
+            strip_internal(&mut trailers);
             self.push(Action::Trailers(trailers));
         }
         let status = self.legs[leg].attempt().and_then(|attempt| attempt.status).map_or(200, |status| status.as_u16());
@@ -173,6 +178,10 @@ impl Dispatch {
     }
 
     pub(super) fn on_timer(&mut self, leg: usize, now: Instant) {
+        if let Some(error) = self.bound_passed(now) {
+            // Time that was up for the whole request is not the pod's.
+            return self.finish_with(error, now);
+        }
         let Some(attempt) = self.legs[leg].attempt() else { return };
         match attempt.due {
             // Chunks arrived since it was set.
@@ -208,7 +217,8 @@ impl Dispatch {
         attempt.buffered.extend_from_slice(chunk);
     }
 
-    /// Begins the client's response, once it is known to be neither a failure nor a request for prefill.
+    /// Begins the client's response, once it is known to be neither a failure nor a request for prefill, and not before what can be
+    /// had of another pod is whole: the first event of a stream, an answer of a known length. Until then a failure is retried.
     fn open(&mut self, leg: usize, mut chunk: Bytes, now: Instant) {
         let (limit, probing) = (self.config.policy.max_buffered_bytes, self.probing);
         let Some(attempt) = self.legs[leg].attempt_mut() else { return };
@@ -217,11 +227,22 @@ impl Dispatch {
             // A document is parsed when it is complete.
             return attempt.buffered.extend_from_slice(&chunk);
         }
+        if !may_decline && attempt.is_held(limit) {
+            attempt.held.push(chunk);
+            if attempt.length == Some(attempt.received) {
+                self.open_held(leg, now);
+            }
+            return;
+        }
         if !attempt.buffered.is_empty() {
             attempt.buffered.extend_from_slice(&chunk);
             chunk = attempt.take_buffered();
         }
         if attempt.events.is_some() && !attempt.passes_through {
+            if !attempt.first_event.is_whole(&chunk) && chunk.len() <= limit {
+                attempt.buffered = chunk.into();
+                return;
+            }
             match sse::opening(&chunk) {
                 Opening::Unclear if chunk.len() < MAX_OPENING_BYTES => {
                     attempt.buffered = chunk.into();
@@ -255,12 +276,26 @@ impl Dispatch {
         }
     }
 
+    /// Begins the client's response with an answer that is all there, in the chunks that it came in.
+    fn open_held(&mut self, leg: usize, now: Instant) {
+        let held = self.legs[leg].attempt_mut().map(|attempt| std::mem::take(&mut attempt.held)).unwrap_or_default();
+        if let Err(error) = self.begin(leg) {
+            return self.finish_with(error.into(), now);
+        }
+        for chunk in held {
+            if !self.is_over() {
+                self.forward(chunk, now);
+            }
+        }
+    }
+
     /// Looks for an error event in a forwarded stream: it counts as the pod's failure.
     fn scan_for_error(&mut self, leg: usize, chunk: &[u8]) {
         let attempt =
             self.legs[leg].attempt_mut().filter(|attempt| attempt.events.is_some() && !attempt.passes_through);
         if let Some(attempt) = attempt {
             attempt.has_error_event |= sse::has_error(chunk);
+            attempt.told_error |= sse::tells_error(chunk);
         }
     }
 
@@ -287,11 +322,17 @@ impl Dispatch {
         self.probing = false;
         let usage = if is_corrected { self.usage_fix(is_stream) } else { None };
         strip_hop_by_hop(&mut head.headers);
+        strip_own_headers(&mut head.headers);
+        strip_internal(&mut head.headers);
         if usage.is_some() || is_stream || !self.hooks.is_empty() {
             // Corrections and hooks may change the length, and so may an error event at the end of a stream.
             head.headers.remove(CONTENT_LENGTH);
         }
+        let is_served = head.status.is_success();
         self.hooks.iter_mut().try_for_each(|hook| hook.on_response_head(pod, &mut head))?;
+        if is_served {
+            self.blame_others(None);
+        }
         self.client.begun = Some(Begun { events: is_stream.then(Boundary::default), usage });
         self.push(Action::Head(head));
         Ok(())
@@ -329,11 +370,14 @@ impl Dispatch {
         let rest = self.client.take_rest();
         let rest = self.hooked(rest).unwrap_or_default();
         let action = match &mut self.client.begun {
-            None => Action::Respond(error.response(self.config.policy.retry_after)),
+            None => {
+                let asked = self.log.retry_after.unwrap_or_default();
+                Action::Respond(error.response(self.request.api, self.config.policy.retry_after.max(asked)))
+            }
             Some(Begun { events: Some(events), .. }) => {
                 events.pass(&rest);
                 let mut last = rest.to_vec();
-                sse::write_error(events, self.request.api, error.body().as_bytes(), &mut last);
+                sse::write_error(events, self.request.api, error.body(self.request.api).as_bytes(), &mut last);
                 self.client.forwarded = self.client.forwarded.saturating_add(last.len() as u64);
                 Action::Forward(last.into())
             }

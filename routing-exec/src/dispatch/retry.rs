@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use routing_core::{FailurePolicy, Pod};
+use routing_core::{FailurePolicy, PlanStep, Pod, RoutingPlan};
 
+use super::bounds::MAX_PAUSES;
 use super::legs::LegState;
 use super::{Dispatch, State};
-use crate::action::Action;
+use crate::action::{Action, AttemptId};
 use crate::error::DispatchError;
 use crate::failure::Failure;
 use crate::handoff::{HandoffError, HandoffReuse};
@@ -17,8 +18,16 @@ use crate::report::AttemptOutcome;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Retry,
+    /// As `Retry`, past the circuit breaker of a pod: no other one is left.
+    Force,
+    /// As `Retry`, a little later.
+    Pause,
     Skip,
     Replan,
+    /// As `Replan`, of one that was asked for already.
+    AwaitPlan,
+    /// As `Replan`, after a refusal: without another plan it is the answer.
+    AskElsewhere,
     GiveUp,
     /// As `GiveUp`, because the retry budget is exhausted.
     NoBudget,
@@ -28,7 +37,8 @@ impl Dispatch {
     /// Fails a leg's attempt.
     pub(super) fn fail(&mut self, leg: usize, failure: Failure, now: Instant) {
         if !self.client.has_begun() {
-            let next = self.decide(leg, &failure, now);
+            let is_asked = matches!(self.state, State::Refused(..));
+            let next = if is_asked { Next::AwaitPlan } else { self.decide(leg, &failure, now) };
             return self.apply(leg, failure, next, now);
         }
         let is_forwarded = self.is_forwarded(leg);
@@ -71,6 +81,7 @@ impl Dispatch {
         self.reset(leg, now);
         self.legs[leg].failed.push(unknown);
         self.legs[leg].failure = Some(Failure::Connect(error.to_string().into()));
+        self.split_merged(leg, unknown, &Failure::BreakerOpen);
         if !self.log.failed.contains(&unknown) {
             self.log.failed.push(unknown);
         }
@@ -84,11 +95,12 @@ impl Dispatch {
     /// Fails a leg's attempt unless that would end the dispatch; whether it did.
     pub(super) fn retry(&mut self, leg: usize, failure: Failure, now: Instant) -> bool {
         let next = self.decide(leg, &failure, now);
-        let is_retried = !matches!(next, Next::GiveUp | Next::NoBudget);
-        if is_retried {
-            self.apply(leg, failure, next, now);
+        match next {
+            Next::GiveUp | Next::NoBudget => return false,
+            Next::AskElsewhere => self.ask_elsewhere(leg, failure),
+            next => self.apply(leg, failure, next, now),
         }
-        is_retried
+        true
     }
 
     fn apply(&mut self, leg: usize, failure: Failure, next: Next, now: Instant) {
@@ -97,7 +109,7 @@ impl Dispatch {
         let is_consumed = match self.config.handoff.reuse() {
             HandoffReuse::Always => false,
             HandoffReuse::IfUnprocessed => !failure.is_unprocessed(),
-            HandoffReuse::Never => failure != Failure::BreakerOpen,
+            HandoffReuse::Never => !failure.is_unsent(),
         };
         self.stop_failed(leg, failure.clone(), now);
         // The other engine would wait in vain.
@@ -106,7 +118,8 @@ impl Dispatch {
             self.request.new_transfer();
         }
         match next {
-            Next::Retry => {
+            Next::Retry | Next::Force => {
+                self.legs[leg].is_forced |= next == Next::Force;
                 if self.is_last(leg) && is_consumed {
                     // The handoff was for the pod that failed.
                     let from = self.prefill_leg(leg).unwrap_or(0);
@@ -115,34 +128,106 @@ impl Dispatch {
                 }
                 self.advance(now);
             }
+            Next::Pause => self.pause(leg, now),
             Next::Skip => {
                 self.legs[leg].state = LegState::Skipped;
                 self.log.skipped.push(step);
                 self.advance(now);
             }
-            Next::Replan => {
+            Next::Replan | Next::AwaitPlan => {
                 self.stop_others(leg, now);
-                self.log.replans += 1;
                 self.state = State::Replanning(error);
                 self.excluded.clone_from(&self.log.failed);
-                self.push(Action::Replan(self.excluded.clone()));
+                if next == Next::Replan {
+                    self.log.replans += 1;
+                    self.push(Action::Replan(self.excluded.clone()));
+                }
             }
-            Next::GiveUp => self.finish_with(error, now),
+            Next::GiveUp | Next::AskElsewhere => self.finish_with(error, now),
             Next::NoBudget => {
                 self.finish_with(DispatchError::RetryBudgetExhausted { step: (&*step).into(), failure }, now)
             }
         }
     }
 
+    pub(super) fn on_replanned(&mut self, plan: Option<RoutingPlan>, now: Instant) {
+        let plan = plan.filter(|plan| !plan.steps().is_empty());
+        match (std::mem::replace(&mut self.state, State::Running), plan) {
+            (State::Replanning(_), Some(plan)) => self.start_plan(plan, now),
+            (State::Replanning(error), None) => {
+                if !self.force_refused(now) {
+                    self.finish_with(error, now);
+                }
+            }
+            (State::Refused(attempt, failure), plan) => self.after_refusal(attempt, failure, plan, now),
+            (state, _) => self.state = state,
+        }
+    }
+
+    /// Follows a plan that was made after another failed.
+    fn start_plan(&mut self, plan: RoutingPlan, now: Instant) {
+        self.follow(plan);
+        match self.check_roles() {
+            Ok(()) => self.advance(now),
+            Err(error) => self.finish_with(error, now),
+        }
+    }
+
+    /// Asks for a plan of other pods, while what the pod refused with is on its way to the client.
+    fn ask_elsewhere(&mut self, leg: usize, failure: Failure) {
+        let Some(refused) = self.legs[leg].attempt().map(|attempt| attempt.id) else { return };
+        self.change_attempt(leg, |attempt| attempt.passes_through = true);
+        self.log.replans += 1;
+        self.state = State::Refused(refused, failure);
+        self.push(Action::Replan(self.failed_with(leg)));
+    }
+
+    /// Follows another plan after a refusal; without one, the refusal is the answer.
+    fn after_refusal(&mut self, refused: AttemptId, failure: Failure, plan: Option<RoutingPlan>, now: Instant) {
+        let Some(leg) = self.leg_of(refused) else { return };
+        let failed = self.failed_with(leg);
+        let has_others = |plan: &RoutingPlan| {
+            let has_another =
+                |step: &PlanStep| step.candidates.iter().any(|candidate| !failed.contains(&candidate.pod));
+            plan.steps().iter().all(has_another)
+        };
+        // What has begun to be forwarded meanwhile stays the answer.
+        let Some(plan) = plan.filter(|plan| !self.client.has_begun() && has_others(plan)) else {
+            return self.stop_others(leg, now);
+        };
+        self.stop_failed(leg, failure, now);
+        self.stop_others(leg, now);
+        self.excluded.clone_from(&self.log.failed);
+        self.start_plan(plan, now);
+    }
+
+    /// The pods that failed, and the one that a leg is sent to.
+    fn failed_with(&self, leg: usize) -> Vec<Pod> {
+        let current = self.legs[leg].attempt().map(|attempt| attempt.pod);
+        self.log.failed.iter().copied().chain(current).collect()
+    }
+
     /// Ends a leg's attempt as failed, and excludes its pod.
     fn stop_failed(&mut self, leg: usize, failure: Failure, now: Instant) {
-        let Some(pod) = self.legs[leg].attempt().map(|attempt| attempt.pod) else { return };
+        let Some((pod, asked)) = self.legs[leg].attempt().map(|attempt| (attempt.pod, attempt.retry_after)) else {
+            return;
+        };
         self.stop(leg, AttemptOutcome::Failed(failure.clone()), now);
-        let state = &mut self.legs[leg];
+        self.log.was_refused |= failure.is_refusal();
+        if let Some(asked) = asked.filter(|_| failure.is_pushback()) {
+            self.log.retry_after = Some(self.log.retry_after.map_or(asked, |least| least.min(asked)));
+        }
+        let (state, is_local) = (&mut self.legs[leg], failure.is_local());
+        if !failure.is_unsent() {
+            // There was a connection, so that there may be one to these.
+            state.release_local();
+        }
         state.failed.push(pod);
-        state.sent = state.sent.saturating_add(u32::from(failure != Failure::BreakerOpen));
-        state.failure = Some(failure);
-        if !self.log.failed.contains(&pod) {
+        state.local.extend(is_local.then_some(pod));
+        state.sent = state.sent.saturating_add(u32::from(!failure.is_unsent()));
+        self.split_merged(leg, pod, &failure);
+        self.legs[leg].failure = Some(failure);
+        if !is_local && !self.log.failed.contains(&pod) {
             self.log.failed.push(pod);
         }
     }
@@ -161,9 +246,25 @@ impl Dispatch {
         if !policy.retry_on.matches(failure) || step.on_failure == FailurePolicy::Fail {
             return Next::GiveUp;
         }
-        let budget = self.config.retry_budget.as_ref().filter(|_| *failure != Failure::BreakerOpen);
+        if let Some(next) = self.decide_local(leg, failure, may_skip) {
+            return next;
+        }
+        // What a pod refuses costs nobody much, and is tried once more at most.
+        let is_free = *failure == Failure::BreakerOpen || failure.is_refusal();
+        let budget = self.config.retry_budget.as_ref().filter(|_| !is_free);
         let withdraw = || budget.is_none_or(|budget| budget.withdraw(now));
         let has_another = self.has_another(leg, failure);
+        if failure.is_refusal() && (self.log.was_refused || !has_another) {
+            // One other pod said the same, or there is none to ask: it is the answer. One with an open breaker can be asked; the
+            // plan may have left it out for the sake of the one that refuses.
+            return match self.log.was_refused {
+                false if self.may_force(leg, failure) => Next::Force,
+                false if self.may_send_more(leg, failure) && self.log.replans < policy.max_replans => {
+                    Next::AskElsewhere
+                }
+                _ => Next::GiveUp,
+            };
+        }
         if has_another && withdraw() {
             return Next::Retry;
         }
@@ -176,18 +277,68 @@ impl Dispatch {
                     Next::NoBudget
                 }
             }
+            _ if !has_another && self.may_force(leg, failure) && withdraw() => Next::Force,
             _ if has_another => Next::NoBudget,
             _ => Next::GiveUp,
         }
     }
 
+    /// What follows a want of this process's own: another pod at once, to which a connection may be open; then, after a pause, all
+    /// of them again. It costs no retry budget and no attempt, since nobody was asked; the pauses bound it.
+    ///
+    /// `None` if the failure is none of the kind, nor came after one.
+    fn decide_local(&self, leg: usize, failure: &Failure, may_skip: bool) -> Option<Next> {
+        let (state, is_local) = (&self.legs[leg], failure.is_local());
+        if !failure.is_unsent() || !is_local && state.local.is_empty() {
+            return None;
+        }
+        let tried = u32::try_from(state.local.len()).unwrap_or(u32::MAX).saturating_add(u32::from(is_local));
+        match self.is_left(leg, failure) && tried < self.config.policy.max_attempts {
+            true => Some(Next::Retry),
+            false if state.pauses < MAX_PAUSES => Some(Next::Pause),
+            false if may_skip => Some(Next::Skip),
+            // Of pods with open breakers one may have a connection.
+            false => is_local.then_some(Next::GiveUp),
+        }
+    }
+
+    /// Whether a pod with an open breaker may be sent the request for want of another: an answer that may be had is worth more
+    /// than the breaker's word.
+    fn may_force(&self, leg: usize, failure: &Failure) -> bool {
+        let is_open = self.config.policy.fail_open && self.likeliest_refused(leg).is_some();
+        is_open && self.may_send_more(leg, failure)
+    }
+
+    /// Goes past open breakers after no other plan was found; whether there is one to go past.
+    pub(super) fn force_refused(&mut self, now: Instant) -> bool {
+        let may_force = |leg: &usize| {
+            let is_pending = matches!(self.legs[*leg].state, LegState::Pending);
+            is_pending && self.may_force(*leg, &Failure::BreakerOpen)
+        };
+        let Some(leg) = (0..self.legs.len()).find(may_force) else { return false };
+        self.legs[leg].is_forced = true;
+        self.advance(now);
+        true
+    }
+
     /// Whether a leg has another candidate, and another attempt.
     fn has_another(&self, leg: usize, failure: &Failure) -> bool {
+        self.is_left(leg, failure) && self.may_send_more(leg, failure)
+    }
+
+    /// Whether a leg has another attempt after a failure of the present one.
+    fn may_send_more(&self, leg: usize, failure: &Failure) -> bool {
+        let sent = self.legs[leg].sent.saturating_add(u32::from(!failure.is_unsent()));
+        sent < self.config.policy.max_attempts
+    }
+
+    /// Whether a leg has another candidate after a failure of the present one.
+    fn is_left(&self, leg: usize, failure: &Failure) -> bool {
         let current = self.legs[leg].attempt().map(|attempt| attempt.pod);
         let mut pods = self.plan.steps()[leg].candidates.iter().map(|candidate| candidate.pod);
-        let is_left = pods.any(|pod| Some(pod) != current && !self.is_excluded(leg, pod));
-        let sent = self.legs[leg].sent.saturating_add(u32::from(*failure != Failure::BreakerOpen));
-        is_left && sent < self.config.policy.max_attempts
+        // What was not reached for want of something local may be, once another pod was.
+        let is_released = |pod: Pod| !failure.is_unsent() && self.legs[leg].local.contains(&pod);
+        pods.any(|pod| Some(pod) != current && (!self.is_excluded(leg, pod) || is_released(pod)))
     }
 
     /// Resets a leg, unless it was skipped.

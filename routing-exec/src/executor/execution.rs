@@ -32,6 +32,14 @@ pub(super) enum Event {
     Over,
 }
 
+/// An attempt to be sent.
+struct Unsent {
+    attempt: AttemptId,
+    pod: Pod,
+    request: Request<Bytes>,
+    forced: bool,
+}
+
 pub(super) struct Execution<T: Transport, C: Timer, H: DispatchHost, const W: usize> {
     executor: TransportExecutor<T, C, W>,
     dispatch: Dispatch,
@@ -42,7 +50,7 @@ pub(super) struct Execution<T: Transport, C: Timer, H: DispatchHost, const W: us
     /// The breakers' admission of each attempt, and their permits until it is over.
     permits: Vec<(AttemptId, Admission, Option<Permit<W>>)>,
     /// Attempts to send once no action is left: one of those may cancel them.
-    unsent: VecDeque<(AttemptId, Pod, Request<Bytes>)>,
+    unsent: VecDeque<Unsent>,
     /// Parts of the client's response that were not polled yet.
     ready: VecDeque<Event>,
     started: bool,
@@ -146,29 +154,44 @@ impl<T: Transport, C: Timer, H: DispatchHost, const W: usize> Execution<T, C, H,
             while let Some(action) = self.dispatch.next_action() {
                 self.perform(action);
             }
-            let Some((attempt, pod, request)) = self.unsent.pop_front() else { return };
-            self.send(attempt, pod, request);
+            let Some(unsent) = self.unsent.pop_front() else { return };
+            self.send(unsent);
         }
     }
 
-    fn send(&mut self, attempt: AttemptId, pod: Pod, request: Request<Bytes>) {
+    fn send(&mut self, unsent: Unsent) {
+        let Unsent { attempt, pod, mut request, forced } = unsent;
         let parts = &self.executor.parts;
         if let Some(breakers) = &parts.breakers {
             let now = parts.timer.now();
-            let Some(permit) = breakers.admit(pod, now) else {
-                return self.dispatch.handle(now, Input::Failed(attempt, Failure::BreakerOpen));
+            let permit = if forced { breakers.admit_forced(pod, now) } else { breakers.admit(pod, now) };
+            let Some(permit) = permit else {
+                let input = match breakers.status(pod) {
+                    Some(status) => Input::Refused(attempt, status.wait(now)),
+                    // Another pod has its place.
+                    None => Input::Failed(attempt, Failure::BreakerOpen),
+                };
+                return self.dispatch.handle(now, input);
             };
             self.permits.push((attempt, permit.admission(), Some(permit)));
         }
+        self.host.before_send(pod, request.headers_mut());
         self.upstream.send(attempt, Box::pin(parts.transport.send(pod, request)));
+    }
+
+    /// The breakers' admission of an attempt.
+    fn admission(&self, id: AttemptId) -> Option<Admission> {
+        self.permits.iter().find(|(held, ..)| *held == id).map(|(_, admission, _)| *admission)
     }
 
     fn perform(&mut self, action: Action) {
         let parts = &self.executor.parts;
         match action {
-            Action::Send { attempt, pod, request, .. } => self.unsent.push_back((attempt, pod, request)),
+            Action::Send { attempt, pod, request, forced, .. } => {
+                self.unsent.push_back(Unsent { attempt, pod, request, forced });
+            }
             Action::Cancel(id) => {
-                self.unsent.retain(|(unsent, ..)| *unsent != id);
+                self.unsent.retain(|unsent| unsent.attempt != id);
                 self.upstream.cancel(id);
             }
             Action::Acquire(id, pod, step) => {
@@ -187,9 +210,13 @@ impl<T: Transport, C: Timer, H: DispatchHost, const W: usize> Execution<T, C, H,
                 self.timers.clear(TimerId::Attempt(id));
             }
             Action::Sample(id, _, sample) => {
-                let admission = self.permits.iter().find(|(held, ..)| *held == id).map(|(_, admission, _)| *admission);
-                if let Some((breakers, admission)) = parts.breakers.as_ref().zip(admission) {
+                if let Some((breakers, admission)) = parts.breakers.as_ref().zip(self.admission(id)) {
                     breakers.record(admission, &sample, parts.timer.now());
+                }
+            }
+            Action::Exonerate(id, _) => {
+                if let Some((breakers, admission)) = parts.breakers.as_ref().zip(self.admission(id)) {
+                    breakers.exonerate(admission);
                 }
             }
             Action::SetTimer(timer, at) => self.timers.set(timer, at, Box::pin(parts.timer.sleep_until(at))),

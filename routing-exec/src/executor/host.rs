@@ -1,5 +1,6 @@
 //! Dispatch host: load accounting, replanning and the final report of one dispatch.
 
+use http::HeaderMap;
 use routing_core::{InFlightGuard, PlanStep, Pod, RoutingPlan};
 
 use crate::report::DispatchReport;
@@ -13,6 +14,10 @@ pub trait DispatchHost: Send + 'static {
 
     /// An attempt is about to be sent to a pod. The guard is kept until the attempt is over.
     fn begin_attempt(&mut self, pod: Pod, step: &PlanStep) -> Self::Guard;
+
+    /// An attempt's request is sent to its pod right now, with these headers, to which the host may add: of a trace, for one. Called
+    /// after [`Self::begin_attempt`], unless the pod's circuit breaker refused the attempt.
+    fn before_send(&mut self, _pod: Pod, _headers: &mut HeaderMap) {}
 
     /// Makes a new plan that excludes these pods; `None` if there is none.
     fn replan(&mut self, _excluded: &[Pod]) -> Option<RoutingPlan> {

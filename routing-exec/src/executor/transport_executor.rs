@@ -14,7 +14,7 @@ use super::execution::Execution;
 use super::future::DispatchFuture;
 use super::host::DispatchHost;
 use super::transport::{Timer, Transport};
-use crate::breaker::Breakers;
+use crate::breaker::{Breakers, BreakersId};
 use crate::dispatch::Dispatch;
 
 /// The stock [`Executor`]: a transport, a timer and optional circuit breakers. Cheap to clone.
@@ -127,6 +127,10 @@ impl<T: Transport, C: Timer, const W: usize> Executor for TransportExecutor<T, C
     #[expect(refining_impl_trait, reason = "callers of this executor may name its future, which is `Unpin`")]
     fn execute<H: DispatchHost>(&self, dispatch: Dispatch, host: H) -> DispatchFuture<T, C, H, W> {
         DispatchFuture::new(Execution::new(self.clone(), dispatch, host))
+    }
+
+    fn breakers_id(&self) -> Option<BreakersId> {
+        self.parts.breakers.as_ref().map(|breakers| breakers.id())
     }
 }
 

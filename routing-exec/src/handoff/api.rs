@@ -9,7 +9,8 @@
 ///
 /// assert_eq!(Api::of("/v1/chat/completions?user=7"), Api::Chat);
 /// assert_eq!(Api::of("/tenant/v1/completions/"), Api::Completions);
-/// assert_eq!(Api::of("/v1/embeddings"), Api::Other);
+/// assert_eq!(Api::of("/v1/messages"), Api::Messages);
+/// assert_eq!(Api::of("/v1/audio/speech"), Api::Other);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -27,6 +28,10 @@ pub enum Api {
     Generate,
     /// vLLM's `/inference/v1/generate`: tokens in, tokens out.
     InferenceGenerate,
+    /// OpenAI's embeddings.
+    Embeddings,
+    /// Anthropic's count of a request's tokens.
+    CountTokens,
     /// Any other: no handoff.
     Other,
 }
@@ -41,6 +46,8 @@ impl Api {
             ("/completions", Self::Completions),
             ("/responses", Self::Responses),
             ("/messages", Self::Messages),
+            ("/messages/count_tokens", Self::CountTokens),
+            ("/embeddings", Self::Embeddings),
             ("/inference/v1/generate", Self::InferenceGenerate),
             ("/generate", Self::Generate),
         ];
@@ -51,6 +58,28 @@ impl Api {
     #[must_use]
     pub fn ends_with_done(self) -> bool {
         matches!(self, Self::Chat | Self::Completions | Self::Generate | Self::InferenceGenerate)
+    }
+
+    /// The kinds of events that its streams may end with, where those are named: one without such an event is no whole answer.
+    pub(crate) fn last_events(self) -> &'static [&'static [u8]] {
+        match self {
+            Self::Messages => &[b"message_stop"],
+            Self::Responses => &[b"response.completed", b"response.incomplete", b"response.failed"],
+            _ => &[],
+        }
+    }
+
+    /// Whether its requests generate tokens. One that does not is never split into prefill and decode: it goes to one pod, in one
+    /// plain leg.
+    #[must_use]
+    pub fn generates(self) -> bool {
+        !matches!(self, Self::Embeddings | Self::CountTokens)
+    }
+
+    /// Whether it is Anthropic's, whose clients read errors of another form.
+    #[must_use]
+    pub fn is_anthropic(self) -> bool {
+        matches!(self, Self::Messages | Self::CountTokens)
     }
 }
 
@@ -66,7 +95,8 @@ mod tests {
             ("/v1/responses", Api::Responses),
             ("/v1/responses/resp_1", Api::Other),
             ("/v1/messages", Api::Messages),
-            ("/v1/messages/count_tokens", Api::Other),
+            ("/v1/messages/count_tokens", Api::CountTokens),
+            ("/v1/embeddings", Api::Embeddings),
             ("/generate", Api::Generate),
             ("/inference/v1/generate", Api::InferenceGenerate),
             ("/inference/v1/generate?x=/v1/completions", Api::InferenceGenerate),

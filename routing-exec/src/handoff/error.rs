@@ -16,6 +16,10 @@ pub enum HandoffError {
     /// a workflow without prefill for these.
     #[error("requests to {0:?} cannot be handed over")]
     Api(Api),
+    /// The leg's pod is to encode, and the dialect has no request for it. The operator can act; [`check_roles`](super::check_roles)
+    /// tells before anything is sent.
+    #[error("an encode pod cannot be sent a whole completion")]
+    Encode,
     /// The leg names no pod. The host can act.
     #[error("the leg has no pod")]
     NoPod,

@@ -1,4 +1,4 @@
-//! Routing headers and the request id.
+//! Routing headers, the gateway's own headers, and the request id.
 //!
 //! A pod or its sidecar follows such headers to whatever host they name. So those that come from a client are always
 //! stripped, and only a plan's own pods are written into new ones.
@@ -36,6 +36,16 @@ pub fn strip_routing_headers(headers: &mut HeaderMap) {
     for name in ROUTING {
         headers.remove(name);
     }
+}
+
+/// The beginning of headers that are between a gateway and its clients.
+pub const OWN: &str = "x-pointsman-";
+
+/// Removes headers that begin with [`OWN`]: a client's are for the gateway alone, and a pod says nothing in its name. A dispatch
+/// does so with the client's request and with a pod's response.
+pub fn strip_own_headers(headers: &mut HeaderMap) {
+    let own: Vec<HeaderName> = headers.keys().filter(|name| name.as_str().starts_with(OWN)).cloned().collect();
+    own.iter().for_each(|name| drop(headers.remove(name)));
 }
 
 /// Gives a request an id that follows from a random number, unless the client gave it one. To be called once for a request,

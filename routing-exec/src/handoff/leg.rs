@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use http::HeaderMap;
+use http::uri::PathAndQuery;
 use json_edit::Object;
 use routing_core::Pod;
 use routing_core::Role;
@@ -36,6 +37,8 @@ pub struct LegContext<'r> {
     pub transfer: u64,
     /// The prefill leg's response, once that is done.
     pub prefilled: Option<&'r [u8]>,
+    /// The response of the latest encode leg before this one, once that is done.
+    pub encoded: Option<&'r [u8]>,
     /// Whether this leg is sent first, and may decline for prefill.
     pub probing: bool,
 }
@@ -55,6 +58,7 @@ impl<'r> LegContext<'r> {
             addresses,
             transfer: 0,
             prefilled: None,
+            encoded: None,
             probing: false,
         }
     }
@@ -81,6 +85,12 @@ impl<'r> LegContext<'r> {
     #[must_use]
     pub fn prefilled(self, response: Option<&'r [u8]>) -> Self {
         Self { prefilled: response, ..self }
+    }
+
+    /// Sets the encode leg's response.
+    #[must_use]
+    pub fn encoded(self, response: Option<&'r [u8]>) -> Self {
+        Self { encoded: response, ..self }
     }
 
     /// Sets whether this leg is sent first, and may decline for prefill.
@@ -115,9 +125,9 @@ impl<'r> LegContext<'r> {
         Object::parse(self.body).map_err(HandoffError::Body)
     }
 
-    /// The body as the client sent it.
-    pub(super) fn untouched(&self) -> LegBody {
-        LegBody::new(self.body.clone())
+    /// The body as the client sent it. Never an encode pod's: what it is to encode is a part of that.
+    pub(super) fn untouched(&self) -> Result<LegBody, HandoffError> {
+        if self.role == Role::Encode { Err(HandoffError::Encode) } else { Ok(LegBody::new(self.body.clone())) }
     }
 }
 
@@ -138,6 +148,8 @@ pub struct LegBody {
     pub body: Bytes,
     /// Headers to add or to replace.
     pub headers: HeaderMap,
+    /// The path, where it is not the client's: an encoder may have one of its own.
+    pub path: Option<PathAndQuery>,
     /// Why the handoff was dropped.
     pub dropped: Option<DroppedHandoff>,
 }
@@ -146,6 +158,6 @@ impl LegBody {
     /// A body alone.
     #[must_use]
     pub fn new(body: impl Into<Bytes>) -> Self {
-        Self { body: body.into(), headers: HeaderMap::new(), dropped: None }
+        Self { body: body.into(), headers: HeaderMap::new(), path: None, dropped: None }
     }
 }

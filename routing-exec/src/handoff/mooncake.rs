@@ -8,6 +8,7 @@ use json_edit::{Edit, Fragment, JsonError, Object};
 use routing_core::Pod;
 
 use super::address::host;
+use super::dialect::Dialect;
 use super::error::HandoffError;
 use super::headers::DATA_PARALLEL_RANK;
 use super::ids::uuid;
@@ -92,6 +93,10 @@ impl MooncakeEngine {
 }
 
 impl Handoff for Mooncake {
+    fn name(&self) -> &str {
+        Dialect::Mooncake.name()
+    }
+
     fn mode(&self) -> HandoffMode {
         HandoffMode::Concurrent
     }
@@ -104,7 +109,7 @@ impl Handoff for Mooncake {
     fn leg(&self, leg: &LegContext<'_>) -> Result<LegBody, HandoffError> {
         let side = leg.side();
         if side == Side::Neither {
-            return Ok(leg.untouched());
+            return leg.untouched();
         }
         let body = leg.object()?;
         let pod = leg.prefiller()?;

@@ -3,6 +3,7 @@
 use json_edit::{Fragment, Object, Raw};
 
 use super::api::Api;
+use super::dialect::Dialect;
 use super::error::{DroppedHandoff, HandoffError};
 use super::leg::{LegBody, LegContext, Side};
 use super::prefill::{self, Caps, PARAMETERS, When};
@@ -28,6 +29,10 @@ use super::{Handoff, HandoffMode, HandoffReuse};
 pub struct Nixl;
 
 impl Handoff for Nixl {
+    fn name(&self) -> &str {
+        Dialect::Nixl.name()
+    }
+
     fn mode(&self) -> HandoffMode {
         HandoffMode::Serial
     }
@@ -40,7 +45,7 @@ impl Handoff for Nixl {
 
     fn leg(&self, leg: &LegContext<'_>) -> Result<LegBody, HandoffError> {
         match leg.side() {
-            Side::Neither => Ok(leg.untouched()),
+            Side::Neither => leg.untouched(),
             Side::Prefill => {
                 let caps = Caps { completion: When::Always, least: When::Always };
                 let edit = prefill::one_token(leg.api, leg.object()?, caps)?;
@@ -80,8 +85,8 @@ fn decode(leg: &LegContext<'_>) -> Result<LegBody, HandoffError> {
         }
         Err(why) => {
             // What a client wrote there itself would send the pod to a host of the client's choice.
-            let without = prefill::remove_transfer(body).map(LegBody::new);
-            Ok(LegBody { dropped: Some(why), ..without.unwrap_or_else(|| leg.untouched()) })
+            let without = prefill::remove_transfer(body).map(|body| Ok(LegBody::new(body)));
+            Ok(LegBody { dropped: Some(why), ..without.unwrap_or_else(|| leg.untouched())? })
         }
     }
 }

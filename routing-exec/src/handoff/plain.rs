@@ -1,5 +1,6 @@
 //! No handoff: every pod gets the client's own request.
 
+use super::dialect::Dialect;
 use super::error::HandoffError;
 use super::leg::{LegBody, LegContext};
 use super::{Handoff, HandoffMode, HandoffReuse};
@@ -27,6 +28,10 @@ impl Default for Plain {
 }
 
 impl Handoff for Plain {
+    fn name(&self) -> &str {
+        Dialect::Plain.name()
+    }
+
     fn mode(&self) -> HandoffMode {
         self.mode
     }
@@ -37,6 +42,6 @@ impl Handoff for Plain {
     }
 
     fn leg(&self, leg: &LegContext<'_>) -> Result<LegBody, HandoffError> {
-        Ok(leg.untouched())
+        leg.untouched()
     }
 }

@@ -42,7 +42,7 @@ pub(super) fn one_token<'a>(api: Api, body: Object<'a>, caps: Caps) -> Result<Ed
             let edit = edit.set_path(&["sampling_params", "max_new_tokens"], 1);
             set(edit, When::IfPresent, &["sampling_params", "min_new_tokens"])
         }
-        Api::Other => return Err(HandoffError::Api(api)),
+        Api::Embeddings | Api::CountTokens | Api::Other => return Err(HandoffError::Api(api)),
     })
 }
 

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use json_edit::{Edit, Fragment};
 
 use super::address::host;
+use super::dialect::Dialect;
 use super::error::HandoffError;
 use super::leg::{LegBody, LegContext, Side};
 use super::prefill::prompts;
@@ -38,6 +39,10 @@ impl Default for SglangBootstrap {
 }
 
 impl Handoff for SglangBootstrap {
+    fn name(&self) -> &str {
+        Dialect::Sglang.name()
+    }
+
     fn mode(&self) -> HandoffMode {
         HandoffMode::Concurrent
     }
@@ -49,7 +54,7 @@ impl Handoff for SglangBootstrap {
 
     fn leg(&self, leg: &LegContext<'_>) -> Result<LegBody, HandoffError> {
         if leg.side() == Side::Neither {
-            return Ok(leg.untouched());
+            return leg.untouched();
         }
         let body = leg.object()?;
         let address = leg.prefiller_address()?;

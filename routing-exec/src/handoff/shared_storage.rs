@@ -3,6 +3,7 @@
 use json_edit::{Edit, Object, Raw};
 
 use super::api::Api;
+use super::dialect::Dialect;
 use super::error::HandoffError;
 use super::leg::{LegBody, LegContext, Side};
 use super::prefill::{self, Caps, When};
@@ -24,6 +25,10 @@ use super::{Handoff, HandoffMode, HandoffReuse};
 pub struct SharedStorage;
 
 impl Handoff for SharedStorage {
+    fn name(&self) -> &str {
+        Dialect::SharedStorage.name()
+    }
+
     fn mode(&self) -> HandoffMode {
         HandoffMode::Serial
     }
@@ -37,7 +42,7 @@ impl Handoff for SharedStorage {
         let edit = match leg.side() {
             // Asked by the client's threshold it may decline, and nobody is there to prefill for it.
             Side::Neither if leg.is_last && !leg.probing && has_threshold(leg.body) => Edit::new(leg.object()?),
-            Side::Neither => return Ok(leg.untouched()),
+            Side::Neither => return leg.untouched(),
             Side::Prefill => {
                 let caps = Caps { completion: When::Always, least: When::IfPresent };
                 prefill::one_token(leg.api, leg.object()?, caps)?

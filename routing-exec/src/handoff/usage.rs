@@ -140,7 +140,7 @@ fn paths(api: Api) -> &'static [&'static [&'static str]] {
             &["response", "usage", "input_tokens_details", "cached_tokens"],
         ],
         // Messages count cached tokens apart from the others, and vLLM tells none; SGLang's meet by themselves.
-        Api::Messages | Api::Generate | Api::Other => &[],
+        Api::Messages | Api::Generate | Api::Embeddings | Api::CountTokens | Api::Other => &[],
     }
 }
 

@@ -1,9 +1,10 @@
 //! Counters and histograms by the `metrics` crate.
 
+use http::HeaderMap;
 use metrics::{Label, SharedString, Unit, counter, describe_counter, describe_histogram, histogram};
 use routing_core::{PlanStep, Pod, RoutingPlan};
 
-use super::names::{RequestLabels, attempt_outcome, dispatch_outcome, duration, error_type, time_to_first_byte};
+use super::names::{RequestLabels, duration, error_type};
 use crate::executor::DispatchHost;
 use crate::report::DispatchReport;
 
@@ -20,7 +21,8 @@ use crate::report::DispatchReport;
 /// | `pointsman_exec_replans_total`, `pointsman_exec_dropped_handoffs_total` | counter | |
 /// | `pointsman_exec_forwarded_bytes_total` | counter | |
 ///
-/// The names are OpenTelemetry's, in Prometheus' spelling. The first token is taken to be in the first byte.
+/// The names are OpenTelemetry's, in Prometheus' spelling. The first token is taken to be in the first byte, and an error has none. A
+/// complete response that is an error is a `client_error` or a `server_error`, not `completed`.
 #[derive(Debug)]
 pub struct MeteredHost<H> {
     host: H,
@@ -41,6 +43,10 @@ impl<H: DispatchHost> DispatchHost for MeteredHost<H> {
         self.host.begin_attempt(pod, step)
     }
 
+    fn before_send(&mut self, pod: Pod, headers: &mut HeaderMap) {
+        self.host.before_send(pod, headers);
+    }
+
     fn replan(&mut self, excluded: &[Pod]) -> Option<RoutingPlan> {
         self.host.replan(excluded)
     }
@@ -55,7 +61,7 @@ impl<H: DispatchHost> DispatchHost for MeteredHost<H> {
 pub fn describe() {
     let seconds = Unit::Seconds;
     describe_histogram!(DURATION, seconds, "Duration of requests, to the end of their responses.");
-    describe_histogram!(FIRST_TOKEN, seconds, "Time to first byte of clients.");
+    describe_histogram!(FIRST_TOKEN, seconds, "Time to first token of clients; responses without tokens do not count.");
     describe_counter!(DISPATCHES, "Dispatches by outcome.");
     describe_counter!(ATTEMPTS, "Requests sent to pods, by step and outcome.");
     describe_histogram!(ATTEMPT_DURATION, seconds, "Duration of requests to pods.");
@@ -76,12 +82,12 @@ fn record(request: &RequestLabels, report: &DispatchReport) {
         let error = error_type(&report.outcome).map(SharedString::from);
         histogram!(DURATION, labels(error)).record(took);
     }
-    if let Some(waited) = time_to_first_byte(report) {
+    if let Some(waited) = report.time_to_first_token() {
         histogram!(FIRST_TOKEN, labels(None)).record(waited);
     }
-    counter!(DISPATCHES, "outcome" => dispatch_outcome(&report.outcome)).increment(1);
+    counter!(DISPATCHES, "outcome" => report.outcome.name()).increment(1);
     for attempt in &report.attempts {
-        let outcome = attempt_outcome(&attempt.outcome);
+        let outcome = attempt.outcome_name();
         let labels = vec![Label::new("step", attempt.step.to_string()), Label::new("outcome", outcome)];
         if let Some(ended) = attempt.ended {
             let took = ended.saturating_duration_since(attempt.sent);

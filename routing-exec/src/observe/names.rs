@@ -3,8 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use crate::failure::Failure;
-use crate::report::{AttemptOutcome, DispatchOutcome, DispatchReport};
+use crate::report::{DispatchOutcome, DispatchReport};
 
 /// OpenTelemetry's attributes of a request.
 ///
@@ -36,42 +35,13 @@ impl RequestLabels {
     }
 }
 
-/// The outcome of a dispatch.
-pub(super) fn dispatch_outcome(outcome: &DispatchOutcome) -> &'static str {
-    match outcome {
-        DispatchOutcome::Completed(_) => "completed",
-        DispatchOutcome::Failed(_) => "failed",
-        DispatchOutcome::ClientDisconnected => "client_disconnected",
-        DispatchOutcome::Cancelled => "cancelled",
-    }
-}
-
 /// The `error.type` of a dispatch, if it failed.
 pub(super) fn error_type(outcome: &DispatchOutcome) -> Option<Cow<'static, str>> {
     match outcome {
         DispatchOutcome::Completed(status @ 400..) => Some(status.to_string().into()),
         DispatchOutcome::Completed(_) => None,
         DispatchOutcome::Failed(error) => Some(error.code().into()),
-        DispatchOutcome::ClientDisconnected | DispatchOutcome::Cancelled => Some(dispatch_outcome(outcome).into()),
-    }
-}
-
-/// The outcome of an attempt.
-pub(super) fn attempt_outcome(outcome: &AttemptOutcome) -> &'static str {
-    match outcome {
-        AttemptOutcome::Pending => "pending",
-        AttemptOutcome::Completed => "completed",
-        AttemptOutcome::Cancelled => "cancelled",
-        AttemptOutcome::Failed(failure) => match failure {
-            Failure::Connect(_) => "connect_failure",
-            Failure::FirstByteTimeout => "first_byte_timeout",
-            Failure::IdleTimeout => "idle_timeout",
-            Failure::Status(_) => "status",
-            Failure::Truncated(_) => "truncated",
-            Failure::ErrorEvent => "error_event",
-            Failure::ResponseTooLarge => "response_too_large",
-            Failure::BreakerOpen => "breaker_open",
-        },
+        DispatchOutcome::ClientDisconnected | DispatchOutcome::Cancelled => Some(outcome.name().into()),
     }
 }
 
@@ -79,10 +49,4 @@ pub(super) fn attempt_outcome(outcome: &AttemptOutcome) -> &'static str {
 pub(super) fn duration(report: &DispatchReport) -> Option<Duration> {
     let ended = report.attempts.iter().filter_map(|attempt| attempt.ended).max()?;
     Some(ended.saturating_duration_since(report.attempts.first()?.sent))
-}
-
-/// The client's time to first byte, failed attempts and other legs included.
-pub(super) fn time_to_first_byte(report: &DispatchReport) -> Option<Duration> {
-    let last = report.attempts.last().filter(|_| report.bytes > 0)?;
-    Some(last.first_byte?.saturating_duration_since(report.attempts.first()?.sent))
 }

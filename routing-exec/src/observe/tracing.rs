@@ -3,10 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
+use http::HeaderMap;
 use routing_core::{InFlightGuard, PlanStep, Pod, RoutingPlan};
 use tracing::{Span, debug, field, info_span};
 
-use super::names::{RequestLabels, attempt_outcome, dispatch_outcome, duration, error_type, time_to_first_byte};
+use super::names::{RequestLabels, duration, error_type};
 use crate::executor::DispatchHost;
 use crate::handoff::PodAddresses;
 use crate::report::{DispatchOutcome, DispatchReport};
@@ -75,6 +76,10 @@ impl<H: DispatchHost> DispatchHost for TracedHost<H> {
         TracedGuard { guard: self.host.begin_attempt(pod, step), span }
     }
 
+    fn before_send(&mut self, pod: Pod, headers: &mut HeaderMap) {
+        self.host.before_send(pod, headers);
+    }
+
     fn replan(&mut self, excluded: &[Pod]) -> Option<RoutingPlan> {
         debug!(target: TARGET, parent: &self.span, excluded = excluded.len(), "replan");
         self.host.replan(excluded)
@@ -90,7 +95,7 @@ impl<H: DispatchHost> DispatchHost for TracedHost<H> {
                 {
                     pointsman.step = &*attempt.step,
                     pointsman.pod = attempt.pod.id().index(),
-                    pointsman.outcome = attempt_outcome(&attempt.outcome),
+                    pointsman.outcome = attempt.outcome_name(),
                     http.response.status_code = attempt.status,
                     pointsman.bytes = attempt.bytes,
                 },
@@ -103,10 +108,10 @@ impl<H: DispatchHost> DispatchHost for TracedHost<H> {
         if let Some(error) = error_type(&report.outcome) {
             span.record("error.type", &*error);
         }
-        span.record("pointsman.outcome", dispatch_outcome(&report.outcome));
+        span.record("pointsman.outcome", report.outcome.name());
         span.record("pointsman.attempts", report.attempts.len());
         span.record("pointsman.bytes", report.bytes);
-        span.record("gen_ai.server.time_to_first_token", time_to_first_byte(&report).map(|time| time.as_secs_f64()));
+        span.record("gen_ai.server.time_to_first_token", report.time_to_first_token().map(|time| time.as_secs_f64()));
         span.record("gen_ai.server.request.duration", duration(&report).map(|time| time.as_secs_f64()));
         drop(span);
         self.host.finished(report);

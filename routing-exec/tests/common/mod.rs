@@ -32,12 +32,18 @@ pub(crate) struct Setup {
     pub(crate) hooks: Vec<Box<dyn Hook>>,
     pub(crate) body: &'static str,
     pub(crate) method: http::Method,
+    pub(crate) path: &'static str,
 }
 
 impl Setup {
     pub(crate) fn new(dialect: Dialect, plan: RoutingPlan) -> Self {
         let (config, body, method) = (patience(), r#"{"stream":true}"#, http::Method::POST);
-        Self { dialect, plan, config, budget: None, deadline: None, hooks: Vec::new(), body, method }
+        let path = "/v1/chat/completions?x=1";
+        Self { dialect, plan, config, budget: None, deadline: None, hooks: Vec::new(), body, method, path }
+    }
+
+    pub(crate) fn path(self, path: &'static str) -> Self {
+        Self { path, ..self }
     }
 
     pub(crate) fn config(mut self, change: impl FnOnce(&mut DispatchPolicy)) -> Self {
@@ -59,7 +65,7 @@ impl Setup {
         let mut dispatch_config = DispatchConfig::new(Arc::new(self.dialect), Arc::new(()));
         dispatch_config.policy = Arc::new(self.config);
         dispatch_config.retry_budget = self.budget;
-        let request = Request::builder().method(self.method).uri("http://gateway/v1/chat/completions?x=1").body(());
+        let request = Request::builder().method(self.method).uri(format!("http://gateway{}", self.path)).body(());
         let (parts, ()) = request.unwrap().into_parts();
         let mut request = ClientRequest::new(&parts, self.body.into(), 7);
         if let Some(deadline) = self.deadline {
@@ -78,7 +84,10 @@ impl Setup {
     /// A world whose dispatch has not begun.
     pub(crate) fn idle(self) -> World {
         let first = self.plan.clone();
-        World { rules: Rules::new(first), dispatch: self.dispatch(), ..World::empty() }
+        let total = some_instant().checked_add(self.config.request_timeout);
+        let own = self.deadline.and_then(|deadline| some_instant().checked_add(deadline));
+        let bound = total.into_iter().chain(own).min();
+        World { rules: Rules::new(first, bound), bound, dispatch: self.dispatch(), ..World::empty() }
     }
 }
 
@@ -98,6 +107,10 @@ pub(crate) struct World {
     /// Attempts that were given up, by their place in `sent`.
     pub(crate) cancelled: Vec<usize>,
     pub(crate) judged: Vec<(Pod, BreakerSample)>,
+    /// Pods whose samples were taken back.
+    pub(crate) exonerated: Vec<usize>,
+    /// Attempts that went past a breaker.
+    pub(crate) forced: Vec<usize>,
     pub(crate) replans: Vec<Vec<Pod>>,
     pub(crate) head: Option<response::Parts>,
     pub(crate) body: Vec<u8>,
@@ -107,6 +120,8 @@ pub(crate) struct World {
     pub(crate) report: Option<DispatchReport>,
     /// What was done, in words.
     pub(crate) story: Vec<String>,
+    /// When the request ends in all.
+    bound: Option<Instant>,
     timers: BTreeMap<TimerId, Instant>,
     rules: Rules,
 }
@@ -119,6 +134,8 @@ impl World {
             sent: Vec::new(),
             cancelled: Vec::new(),
             judged: Vec::new(),
+            exonerated: Vec::new(),
+            forced: Vec::new(),
             replans: Vec::new(),
             head: None,
             body: Vec::new(),
@@ -127,8 +144,9 @@ impl World {
             aborted: false,
             report: None,
             story: Vec::new(),
+            bound: None,
             timers: BTreeMap::new(),
-            rules: Rules::new(RoutingPlan::default()),
+            rules: Rules::new(RoutingPlan::default(), None),
         }
     }
 
@@ -140,7 +158,7 @@ impl World {
 
     pub(crate) fn perform(&mut self) {
         while let Some(action) = self.dispatch.next_action() {
-            self.rules.check(&action);
+            self.rules.check(&action, self.now);
             self.story.push(self.in_words(&action));
             self.note(action);
         }
@@ -152,10 +170,14 @@ impl World {
 
     fn note(&mut self, action: Action) {
         match action {
-            Action::Send { attempt, pod, step, request } => self.sent.push(Sent { id: attempt, pod, step, request }),
+            Action::Send { attempt, pod, step, request, forced } => {
+                self.forced.extend(forced.then_some(pod.id().index()));
+                self.sent.push(Sent { id: attempt, pod, step, request });
+            }
             Action::Cancel(id) => self.cancelled.extend(self.place(id)),
             Action::Release(id) => drop(self.timers.remove(&TimerId::Attempt(id))),
             Action::Sample(_, pod, sample) => self.judged.push((pod, sample)),
+            Action::Exonerate(_, pod) => self.exonerated.push(pod.id().index()),
             Action::SetTimer(timer, at) => drop(self.timers.insert(timer, at)),
             Action::Replan(without) => self.replans.push(without),
             Action::Head(head) => self.head = Some(head),
@@ -242,6 +264,13 @@ impl World {
         self
     }
 
+    /// Its breaker does not admit it, for so many seconds.
+    pub(crate) fn refused(&mut self, at: usize, wait: u64) -> &mut Self {
+        let id = self.sent[at].id;
+        self.handle(Input::Refused(id, seconds(wait)));
+        self
+    }
+
     /// A whole answer of a leg that is kept.
     pub(crate) fn prefilled(&mut self, at: usize) -> &mut Self {
         self.head(at, 200).chunk(at, "blocks").end(at)
@@ -256,6 +285,8 @@ impl World {
             self.handle(Input::Expired(timer));
         }
         self.now = until;
+        let is_late = self.bound.is_some_and(|bound| bound <= until);
+        assert!(!is_late || self.report.is_some(), "it goes on after its end in all");
         self
     }
 

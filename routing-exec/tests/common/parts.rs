@@ -42,6 +42,10 @@ pub(crate) const ONE_USE: Dialect = Dialect { mode: HandoffMode::Serial, reuse: 
 pub(crate) const CONCURRENT: Dialect = Dialect { mode: HandoffMode::Concurrent, reuse: HandoffReuse::Never };
 
 impl Handoff for Dialect {
+    fn carries(&self, _: Role) -> bool {
+        true
+    }
+
     fn mode(&self) -> HandoffMode {
         self.mode
     }
@@ -51,6 +55,7 @@ impl Handoff for Dialect {
     }
 
     fn leg(&self, leg: &LegContext<'_>) -> Result<LegBody, HandoffError> {
+        assert!(leg.prefill.is_none() || leg.prefill != leg.pod, "handed off from a pod to itself");
         let prefill = leg.prefill.map_or_else(|| "nobody".to_owned(), |pod| pod.id().index().to_string());
         let prefilled = leg.prefilled.map_or("nothing".into(), String::from_utf8_lossy);
         let text = format!("{} after {prefill} said {prefilled} in {}", leg.step, leg.transfer);
@@ -86,21 +91,28 @@ pub(crate) fn single(pods: &[usize]) -> RoutingPlan {
     plan([step("both", pods)])
 }
 
-/// Patience in round numbers: 10 s for prefill, 5 s for a first byte, 20 s for a whole answer, 3 s between chunks.
+/// Patience in round numbers: 10 s for prefill, 5 s for a first byte, 20 s for a whole answer of one pod, 3 s between chunks, and no
+/// end of it in all.
 pub(crate) fn patience() -> DispatchPolicy {
-    DispatchPolicy {
-        prefill_first_byte_timeout: seconds(10),
-        first_byte_timeout: seconds(5),
-        request_timeout: seconds(20),
-        idle_timeout: seconds(3),
-        max_buffered_bytes: 64,
-        retry_after: seconds(7),
-        ..DispatchPolicy::default()
-    }
+    DispatchPolicy::default()
+        .prefill_first_byte_timeout(seconds(10))
+        .first_byte_timeout(seconds(5))
+        .per_try_timeout(seconds(20))
+        .request_timeout(Duration::MAX)
+        .idle_timeout(seconds(3))
+        .max_buffered_bytes(64)
+        .retry_after(seconds(7))
+        // Most streams here are shorter than engines' are.
+        .require_done(false)
 }
 
 pub(crate) fn connect() -> Failure {
     Failure::Connect("refused".into())
+}
+
+/// This process has no descriptor left.
+pub(crate) fn local() -> Failure {
+    Failure::LocalResources("too many open files".into())
 }
 
 pub(crate) fn cut() -> Failure {

@@ -1,12 +1,16 @@
 //! What holds for every dispatch, whatever happens to it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
 
 use routing_core::{Pod, RoutingPlan};
-use routing_exec::{Action, AttemptId, AttemptOutcome, DispatchOutcome, DispatchReport, Input, TimerId};
+use routing_exec::{
+    Action, AttemptId, AttemptOutcome, BreakerSample, DispatchOutcome, DispatchReport, Failure, Input, TimerId,
+};
 
 pub(super) struct Rules {
-    plan: RoutingPlan,
+    /// The first one, and the latest: one that names no other pods than those that failed is not followed.
+    plans: [RoutingPlan; 2],
     attempts: BTreeMap<AttemptId, Stage>,
     judged: BTreeSet<Pod>,
     begun: bool,
@@ -15,6 +19,8 @@ pub(super) struct Rules {
     aborted: bool,
     over: bool,
     replanning: bool,
+    /// When the request ends in all.
+    bound: Option<Instant>,
 }
 
 /// Where an attempt stands.
@@ -28,9 +34,10 @@ struct Stage {
 }
 
 impl Rules {
-    pub(super) fn new(plan: RoutingPlan) -> Self {
+    pub(super) fn new(plan: RoutingPlan, bound: Option<Instant>) -> Self {
         Self {
-            plan,
+            bound,
+            plans: [plan.clone(), plan],
             attempts: BTreeMap::new(),
             judged: BTreeSet::new(),
             begun: false,
@@ -43,7 +50,7 @@ impl Rules {
     }
 
     pub(super) fn told(&mut self, input: &Input) {
-        if let Input::End(id, _) | Input::Failed(id, _) = input {
+        if let Input::End(id, _) | Input::Failed(id, _) | Input::Refused(id, _) = input {
             if let Some(stage) = self.attempts.get_mut(id) {
                 stage.ended = true;
             }
@@ -51,21 +58,34 @@ impl Rules {
     }
 
     pub(super) fn replanned(&mut self, plan: Option<&RoutingPlan>) {
-        if let Some(plan) = plan.filter(|_| std::mem::take(&mut self.replanning)) {
-            self.plan = plan.clone();
+        // Without a plan it may go on by the old one, past breakers.
+        let was_replanning = std::mem::take(&mut self.replanning);
+        if let Some(plan) = plan.filter(|_| was_replanning) {
+            self.plans[1] = plan.clone();
         }
     }
 
-    pub(super) fn check(&mut self, action: &Action) {
+    pub(super) fn check(&mut self, action: &Action, now: Instant) {
         assert!(!self.over, "after the end: {action:?}");
+        if self.bound.is_some_and(|bound| bound <= now) {
+            let is_timeout = |failure: &Failure| matches!(failure, Failure::FirstByteTimeout | Failure::IdleTimeout);
+            match action {
+                Action::Send { .. } => panic!("sent when it is too late"),
+                Action::Sample(_, _, BreakerSample::Failure(failure)) => {
+                    assert!(!is_timeout(failure), "charged for all")
+                }
+                _ => {}
+            }
+        }
         match action {
             Action::Acquire(id, ..) => {
                 assert!(self.attempts.insert(*id, Stage::default()).is_none(), "{id:?} is held twice");
             }
-            Action::Send { attempt, pod, step, request } => {
+            Action::Send { attempt, pod, step, request, .. } => {
                 assert!(!self.begun && !self.answered, "sent after the client's answer began");
-                let candidates = &self.plan.steps()[*step].candidates;
-                assert!(candidates.iter().any(|candidate| candidate.pod == *pod), "{pod:?} is not in the plan");
+                let mut steps = self.plans.iter().filter_map(|plan| plan.steps().get(*step));
+                let is_planned = steps.any(|step| step.candidates.iter().any(|candidate| candidate.pod == *pod));
+                assert!(is_planned, "{pod:?} is not in the plan");
                 assert!(request.uri().authority().is_none(), "where a pod is is not the request's to say");
                 let stage = self.attempts.get_mut(attempt).expect("sent without being held");
                 assert!(!stage.sent && !stage.released);
@@ -87,9 +107,14 @@ impl Rules {
                 assert!(!std::mem::replace(&mut stage.released, true), "released twice");
             }
             Action::SetTimer(TimerId::Attempt(id), _) => assert!(!self.attempts[id].released, "armed for what is over"),
+            Action::Sample(_, _, BreakerSample::Failure(Failure::LocalResources(_))) => {
+                panic!("charged for our own want")
+            }
             Action::Sample(_, pod, _) => assert!(self.judged.insert(*pod), "{pod:?} is judged twice"),
+            Action::Exonerate(_, pod) => assert!(self.judged.contains(pod), "{pod:?} was not judged"),
             Action::Replan(_) => {
-                assert!(!self.begun && self.attempts.values().all(|stage| stage.released));
+                // A pod that refused keeps its answer ready.
+                assert!(!self.begun);
                 self.replanning = true;
             }
             Action::Head(_) => {
@@ -124,11 +149,10 @@ impl Rules {
             assert!(attempt.outcome != AttemptOutcome::Pending && attempt.ended.is_some());
             let mut later = report.attempts[at + 1..].iter();
             let again = later.any(|later| later.pod == attempt.pod && later.step == attempt.step);
-            assert!(
-                !(again && matches!(attempt.outcome, AttemptOutcome::Failed(_))),
-                "{:?} failed and was asked again",
-                attempt.pod
-            );
+            // One that its breaker refused, or that nothing was left for, was sent nothing.
+            let is_unsent = |failure: &Failure| matches!(failure, Failure::BreakerOpen | Failure::LocalResources(_));
+            let failed = matches!(&attempt.outcome, AttemptOutcome::Failed(failure) if !is_unsent(failure));
+            assert!(!(again && failed), "{:?} failed and was asked again", attempt.pod);
         }
     }
 }

@@ -101,7 +101,10 @@ fn a_body_that_breaks_off_is_an_error_or_an_event_and_then_over() {
     let (_, (bytes, _, broken), report) = carried_out(vec![head(200, "application/json"), chunk("{\"a\":"), Act::Cut]);
     assert_eq!((&*bytes, broken), (&b"{\"a\":"[..], true));
     assert!(matches!(report.outcome, DispatchOutcome::Failed(_)));
-    let (_, (bytes, _, broken), _) = carried_out(vec![events(), chunk("data: {\"a\""), Act::Cut]);
+    let (_, (bytes, _, broken), _) = carried_out(vec![events(), chunk("data: a\n\n"), chunk("data: {\"b\""), Act::Cut]);
     let text = String::from_utf8(bytes).unwrap();
-    assert!(!broken && text.starts_with("data: {\"a\"\n\nevent: error\n") && text.ends_with("\n\n"), "{text}");
+    assert!(
+        !broken && text.starts_with("data: a\n\ndata: {\"b\"\n\nevent: error\n") && text.ends_with("\n\n"),
+        "{text}"
+    );
 }

@@ -81,7 +81,7 @@ fn dropped_after(polls: usize, plan: &RoutingPlan, script: fn(Pod) -> Vec<Act>) 
     let world = Pods::new(&clock, move |pod, _| script(pod));
     let keeper = Keeper::default();
     let open_breakers = Arc::new(OpenBreakers::new());
-    let config = BreakerConfig { failure_threshold: 1, ..BreakerConfig::default() };
+    let config = BreakerConfig::default().failure_threshold(1);
     let breakers: Arc<Breakers> = Arc::new(Breakers::new(config, open_breakers));
     let executor = TransportExecutor::with_breakers(world.clone(), clock.clone(), Arc::clone(&breakers));
     let dispatch = Dispatch::new(dispatch_config(), request(), plan.clone(), Vec::new());
@@ -217,7 +217,7 @@ fn the_timer_of_an_attempt_goes_with_it() {
     let world = Pods::new(&clock, |pod, _| if pod.id().index() < 2 { vec![Act::Refuse] } else { vec![Act::Hang] });
     let mut answer = executor(world, clock.clone()).execute(dispatch(&pods(3)), ());
     assert!(poll(&mut answer).is_pending());
-    assert_eq!(clock.asleep(), 1, "only the third attempt's");
+    assert_eq!(clock.asleep(), 2, "the third attempt's, and that of the whole request");
 }
 
 #[test]

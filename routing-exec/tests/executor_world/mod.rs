@@ -19,7 +19,8 @@ use http_body::{Body, Frame};
 use routing_core::{InFlightGuard, PlanStep, Pod, Role, RoutingPlan};
 use routing_exec::handoff::Plain;
 use routing_exec::{
-    ClientRequest, Dispatch, DispatchConfig, DispatchHost, DispatchReport, Timer, Transport, TransportError,
+    ClientRequest, Dispatch, DispatchConfig, DispatchHost, DispatchPolicy, DispatchReport, Timer, Transport,
+    TransportError,
 };
 
 #[allow(unused_imports, reason = "each test uses a part of it")]
@@ -323,7 +324,10 @@ pub(crate) fn request() -> ClientRequest {
 }
 
 pub(crate) fn dispatch_config() -> DispatchConfig {
-    DispatchConfig::new(Arc::new(Plain::default()), Arc::new(()))
+    let mut config = DispatchConfig::new(Arc::new(Plain::default()), Arc::new(()));
+    // Streams here are shorter than engines' are.
+    config.policy = Arc::new(DispatchPolicy::default().require_done(false));
+    config
 }
 
 pub(crate) fn serve(pods: &[Pod]) -> RoutingPlan {

@@ -12,7 +12,7 @@ use crate::tokens::PromptTokens;
 /// What [`UncachedCondition`] takes.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize))]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
+#[non_exhaustive]
 pub struct UncachedParameters {
     /// The step whose pick is asked what it holds.
     pub step: Box<str>,

@@ -3,40 +3,65 @@
 //! Engines prefill in steps of a few thousand tokens, and each step decodes too: it is longer by
 //! [`per_context`](CostModel::per_context) for every token in the contexts of requests that are past their first token.
 
-use super::CostModel;
-use crate::load::PodLoad;
+use super::{CostModel, Products, StepWork, root};
+use crate::load::Backlog;
 
 impl CostModel {
-    /// Seconds of a prefill of so many new tokens after so many cached ones, on a pod with this load.
+    /// Seconds of a prefill of so many new tokens after so many cached ones, on a pod with this backlog.
     #[inline]
-    pub(crate) fn prefill_under_load(&self, load: &PodLoad, new: f64, cached: f64) -> f64 {
-        self.prefill_seconds(new, cached) + new / self.step_tokens.get() * self.decode_share(load)
+    pub(crate) fn prefill_under_load(&self, backlog: &Backlog, new: f64, cached: f64) -> f64 {
+        self.prefill_seconds(new, cached) + new / self.step_tokens.get() * self.decode_share(backlog)
     }
 
     /// Seconds to work off all prompts that were sent to a pod and have no first token, if none of it is done yet.
     ///
-    /// Without the fixed part: steps are shared. How far into their prompts the new tokens are is estimated by averages:
-    /// each of the requests has as many of them as another, and a prompt as long as that of any request in flight.
+    /// Without the fixed part: steps are shared.
     #[inline]
-    pub(crate) fn queued_prefill(&self, load: &PodLoad) -> f64 {
-        let queued = load.in_flight.uncached_tokens as f64;
-        if queued <= 0.0 {
-            return 0.0;
-        }
-        let each = queued / f64::from(load.in_flight.prefilling.max(1));
-        let prompt = load.in_flight.prompt_tokens as f64 / f64::from(load.in_flight.requests.max(1));
-        let before = (prompt - each * 0.5).max(each * 0.5);
-        self.prefill_work(queued, before) + queued / self.step_tokens.get() * self.decode_share(load)
+    pub(crate) fn queued_prefill(&self, backlog: &Backlog) -> f64 {
+        let Backlog { queued, before, .. } = *backlog;
+        self.prefill_work(queued, before) + queued / self.step_tokens.get() * self.decode_share(backlog)
     }
 
-    /// Seconds by which decoding makes a step longer: what decodes is a share of all tokens, by the count of requests.
+    /// Seconds until a pod gets to a request behind what was sent from here, if its queue is expected to take so long.
     #[inline]
-    pub(crate) fn decode_share(&self, load: &PodLoad) -> f64 {
-        match load.requests.checked_sub(load.in_flight.prefilling) {
-            None | Some(0) => 0.0,
-            Some(decoding) => {
-                self.per_context.get() * (load.tokens as f64 * (f64::from(decoding) / f64::from(load.requests)))
-            }
+    pub(crate) fn expected_wait(&self, backlog: &Backlog, queue: Option<f64>) -> f64 {
+        let sent = self.queued_prefill(backlog);
+        match queue {
+            // Time has worked the queue off, and still somebody waits: the pod is slower than the model.
+            Some(queue) if queue <= 0.0 => 0.5 * sent,
+            Some(queue) => queue.min(sent),
+            None => sent,
         }
+    }
+
+    /// Seconds of a decode step of so many sequences with so many tokens of context together.
+    pub(crate) fn decode_seconds(&self, sequences: f64, context: f64) -> f64 {
+        self.seconds(&StepWork { sequences, context, ..StepWork::default() })
+    }
+
+    /// Seconds by which one more sequence, with so many tokens of context, makes a decode step of so many longer.
+    pub(crate) fn sequence_seconds(&self, sequences: f64, context: f64) -> f64 {
+        let products = match self.products {
+            Products::Additive => 0.0,
+            // The slope there, which grows with them: a difference of large numbers would not.
+            Products::Roofline => {
+                let (token, products) = (self.per_token.get(), self.per_token.get() * (sequences + 1.0));
+                token * (products / root(self.decode_step.get(), products).max(f64::MIN_POSITIVE))
+            }
+        };
+        products + self.per_sequence.get() + self.per_context.get() * context
+    }
+
+    /// Seconds to work off what others sent to a pod and waits there, if each has so many tokens to compute.
+    #[inline]
+    pub(crate) fn waiting_prefill(&self, backlog: &Backlog, tokens: f64) -> f64 {
+        let queued = backlog.waiting * tokens;
+        self.prefill_work(queued, tokens * 0.5) + queued / self.step_tokens.get() * self.decode_share(backlog)
+    }
+
+    /// Seconds by which decoding makes a step longer.
+    #[inline]
+    pub(crate) fn decode_share(&self, backlog: &Backlog) -> f64 {
+        self.per_context.get() * backlog.decoding
     }
 }

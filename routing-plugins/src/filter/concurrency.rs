@@ -11,7 +11,7 @@ use crate::prepare::Loads;
 /// What [`ConcurrencyFilter`] takes.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize))]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
+#[non_exhaustive]
 pub struct ConcurrencyParameters {
     /// What a pod may have in flight: `requests: 64`, or `tokens: 1000000`.
     pub limit: InFlightLimit,
@@ -22,6 +22,11 @@ pub struct ConcurrencyParameters {
     #[cfg_attr(feature = "serde", serde(default))]
     pub figures: Figures,
 }
+
+crate::parameters::setters! { ConcurrencyParameters {
+    headroom: Amount,
+    figures: Figures,
+} }
 
 impl ConcurrencyParameters {
     /// A limit without headroom, on merged figures.

@@ -11,8 +11,9 @@ use routing_core::{Declare, Filter, PluginError, RoutingContext};
 pub struct HealthFilter;
 
 impl HealthFilter {
-    /// Declares nothing: health is the fleet's.
-    pub fn declare(_: &mut Declare<'_>) -> Self {
+    /// Declares that it is the filter for health; health itself is the fleet's.
+    pub fn declare(declare: &mut Declare<'_>) -> Self {
+        declare.filters_health();
         Self
     }
 }

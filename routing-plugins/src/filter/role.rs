@@ -6,7 +6,7 @@ use routing_core::{Declare, Filter, PluginError, Role, RoutingContext};
 /// What [`RoleFilter`] takes.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(try_from = "Raw"))]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
+#[non_exhaustive]
 pub struct RoleParameters {
     /// The work: `prefill`, `decode`, `encode`, or `both` for pods that do prefill and decode.
     pub role: Role,
@@ -97,8 +97,9 @@ pub struct RoleFilter {
 }
 
 impl RoleFilter {
-    /// Declares nothing: roles and labels are the fleet's.
-    pub fn declare(_: &mut Declare<'_>, parameters: RoleParameters) -> Self {
+    /// Declares which role it filters for; roles and labels themselves are the fleet's.
+    pub fn declare(declare: &mut Declare<'_>, parameters: RoleParameters) -> Self {
+        declare.filters_role(parameters.role);
         Self { parameters }
     }
 
@@ -141,7 +142,7 @@ mod tests {
     use crate::filter::testing::{Setup, request};
 
     fn kept<const W: usize>(setup: &Setup<W>, parameters: RoleParameters) -> Vec<usize> {
-        setup.kept(request(), |declare| RoleFilter::declare(declare, parameters))
+        setup.kept_in(parameters.role, request(), |declare| RoleFilter::declare(declare, parameters))
     }
 
     fn typed<const W: usize>() {

@@ -8,7 +8,7 @@ use kv_index::{
 };
 use routing_core::{
     Declare, Filter, Fleet, OnEmpty, Picker, PluginError, PodInfo, PrepareContext, Preparer, ProfileBuilder, Ranking,
-    Request, RoutingContext, RoutingInput, RoutingPlan, Totals, Trace, Write,
+    Request, Role, RoutingContext, RoutingInput, RoutingPlan, StepBuilder, Totals, Trace, WorkflowBuilder, Write,
 };
 
 use crate::load::PodLoad;
@@ -31,7 +31,7 @@ pub(crate) struct Setup<const W: usize = DEFAULT_POD_WORDS> {
 impl<const W: usize> Setup<W> {
     /// So many idle pods that hold nothing.
     pub(crate) fn new(pods: usize) -> Self {
-        let index = Arc::new(Index::new(Config::default()));
+        let index = Arc::new(Index::with_width(Config::default()));
         let pod = |at: usize| PodInfo::new(index.join(&format!("pod-{at}")).unwrap(), "pod");
         Self { pods: (0..pods).map(pod).collect(), index, loads: vec![PodLoad::default(); pods] }
     }
@@ -91,7 +91,18 @@ impl<const W: usize> Setup<W> {
         request: Request<'_>,
         declare: impl FnOnce(&mut Declare<'_>) -> F + Send + 'static,
     ) -> Vec<usize> {
-        let workflow = self.profile("serve").filter("filter", OnEmpty::Fail, declare).build().unwrap();
+        self.kept_in(Role::Both, request, declare)
+    }
+
+    /// The same in a step of a role.
+    pub(crate) fn kept_in<F: Filter<W> + 'static>(
+        &self,
+        role: Role,
+        request: Request<'_>,
+        declare: impl FnOnce(&mut Declare<'_>) -> F + Send + 'static,
+    ) -> Vec<usize> {
+        let profile = self.profile("serve").filter("filter", OnEmpty::Fail, declare);
+        let workflow = WorkflowBuilder::new().step(StepBuilder::new("serve", profile).role(role)).build().unwrap();
         let request = if request.tokens.is_none() { request.tokens(&[]) } else { request };
         let mut trace = Trace::default();
         let fleet = self.fleet();

@@ -47,7 +47,7 @@ use super::{InFlight, PodLoad, Work};
 /// # Ok::<(), kv_index::JoinError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[expect(clippy::exhaustive_structs, reason = "bounds that a host fills in by name, over the default")]
+#[non_exhaustive]
 pub struct BatchAdmission {
     /// Requests on the pod, this one included.
     pub most_requests: u32,
@@ -65,6 +65,15 @@ pub struct BatchAdmission {
     /// for those who come, and decisions that count requests find them.
     pub most_pods: f32,
 }
+
+crate::parameters::setters! { BatchAdmission {
+    most_requests: u32,
+    most_tokens: u64,
+    most_prefill: u64,
+    most_prefilling: u32,
+    most_kv_used: f32,
+    most_pods: f32,
+} }
 
 impl Default for BatchAdmission {
     /// Eight requests and 24,000 tokens on a pod, one prompt of at most 1,024 tokens at a time, half of the KV cache, half of

@@ -12,19 +12,22 @@ use parking_lot::{Mutex, MutexGuard};
 use routing_core::Load;
 
 use super::InFlight;
-use shown::Shown;
+use shown::{Shown, ShownBacklog};
+
+pub(super) use shown::Summary;
 
 /// The cells of all pods.
 ///
 /// In arrays. Requests come and go on one, where each pod has a line to itself: pods do not disturb each other. Only
 /// reports write the others, and seldom, so they are packed: there is less to read for a decision that needs them. Most do
-/// with what is merged already ([`shown`]), and packed as well: eight pods a line.
+/// with what is merged already ([`shown`]), and packed as well: eight pods a line, and two pods' backlogs.
 #[derive(Debug)]
 pub(super) struct Cells {
     own: Box<[Own]>,
     reported: Box<[Reported]>,
     seen: Box<[Seen]>,
     shown: Box<[Shown]>,
+    backlogs: Box<[ShownBacklog]>,
     /// For which fleet, by its stamp, what is shown of each pod is merged; 0 for none.
     shown_for: Box<[AtomicU64]>,
 }
@@ -38,6 +41,7 @@ impl Cells {
             reported,
             seen: (0..pods).map(|_| Seen::default()).collect(),
             shown: (0..pods).map(|_| Shown::default()).collect(),
+            backlogs: (0..pods).map(|_| ShownBacklog::default()).collect(),
             shown_for: (0..pods).map(|_| AtomicU64::new(0)).collect(),
         }
     }
@@ -46,7 +50,8 @@ impl Cells {
     pub(super) fn get(&self, pod: PodId) -> Option<Cell<'_>> {
         let at = pod.index();
         let (own, reported) = (self.own.get(at)?, self.reported.get(at)?);
-        Some(Cell { own, reported, shown: self.shown.get(at)?, shown_for: self.shown_for.get(at)? })
+        let (shown, backlog, shown_for) = (self.shown.get(at)?, self.backlogs.get(at)?, self.shown_for.get(at)?);
+        Some(Cell { own, reported, shown, backlog, shown_for })
     }
 
     /// What of figures from elsewhere is not from here, as of when they were first seen. `own` is what is in flight now.
@@ -70,6 +75,7 @@ pub(super) struct Cell<'c> {
     own: &'c Own,
     reported: &'c Reported,
     shown: &'c Shown,
+    backlog: &'c ShownBacklog,
     shown_for: &'c AtomicU64,
 }
 
@@ -86,6 +92,10 @@ struct Own {
     output_tokens: AtomicU64,
     /// Requests of others that are shown, from the pod's report or else as a fleet says.
     others: AtomicU32,
+    /// Those of them that wait.
+    others_waiting: AtomicU32,
+    /// The tokens of all of them.
+    other_tokens: AtomicU64,
     /// How much of the cache is shown as in use, from there as well: the bits of a float in 0..=1.
     kv_used: AtomicU32,
 }
@@ -98,6 +108,7 @@ struct Reported {
     /// The bits of a float.
     kv_used: AtomicU32,
     others: AtomicU32,
+    others_waiting: AtomicU32,
     other_tokens: AtomicU64,
     at: AtomicI64,
 }
@@ -107,6 +118,7 @@ struct Reported {
 struct Seen {
     key: [AtomicU64; 3],
     others: AtomicU32,
+    others_waiting: AtomicU32,
     other_tokens: AtomicU64,
 }
 
@@ -128,7 +140,11 @@ impl Seen {
 
     #[inline]
     fn others(&self) -> Others {
-        Others { requests: self.others.load(Ordering::Relaxed), tokens: self.other_tokens.load(Ordering::Relaxed) }
+        Others {
+            requests: self.others.load(Ordering::Relaxed),
+            waiting: self.others_waiting.load(Ordering::Relaxed),
+            tokens: self.other_tokens.load(Ordering::Relaxed),
+        }
     }
 
     /// Remembers figures. If somebody else writes, they are seen by the next: no reader waits.
@@ -144,6 +160,7 @@ impl Seen {
     /// Only for who has the lock.
     fn enter(&self, key: Key, others: Others) {
         self.others.store(others.requests, Ordering::Relaxed);
+        self.others_waiting.store(others.waiting, Ordering::Relaxed);
         self.other_tokens.store(others.tokens, Ordering::Relaxed);
         // Release: publishes the figures above. Pairs with `is`.
         self.key.iter().zip(key).for_each(|(seen, key)| seen.store(key, Ordering::Release));
@@ -154,6 +171,7 @@ impl Seen {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Others {
     pub(super) requests: u32,
+    pub(super) waiting: u32,
     pub(super) tokens: u64,
 }
 
@@ -161,8 +179,10 @@ impl Others {
     /// What is reported beyond what is in flight from here at the same time.
     fn of(load: Load, own: InFlight) -> Self {
         let requests = u64::from(load.running) + u64::from(load.waiting);
-        let requests = requests.saturating_sub(u64::from(own.requests));
-        Self { requests: u32::try_from(requests).unwrap_or(u32::MAX), tokens: load.tokens.saturating_sub(own.tokens()) }
+        let requests = u32::try_from(requests.saturating_sub(u64::from(own.requests))).unwrap_or(u32::MAX);
+        // Each of those from here without a first token may be one that waits: they count once, as from here.
+        let waiting = load.waiting.saturating_sub(own.prefilling).min(requests);
+        Self { requests, waiting, tokens: load.tokens.saturating_sub(own.tokens()) }
     }
 }
 
@@ -223,6 +243,7 @@ impl<'c> Cell<'c> {
             kv_used: f32::from_bits(reported.kv_used.load(Ordering::Relaxed)),
             others: Others {
                 requests: reported.others.load(Ordering::Relaxed),
+                waiting: reported.others_waiting.load(Ordering::Relaxed),
                 tokens: reported.other_tokens.load(Ordering::Relaxed),
             },
             at: reported.at.load(Ordering::Relaxed),
@@ -262,6 +283,7 @@ impl Writer<'_> {
         reported.waiting.store(load.waiting, Ordering::Relaxed);
         reported.kv_used.store(load.kv_used.to_bits(), Ordering::Relaxed);
         reported.others.store(others.requests, Ordering::Relaxed);
+        reported.others_waiting.store(others.waiting, Ordering::Relaxed);
         reported.other_tokens.store(others.tokens, Ordering::Relaxed);
         reported.at.store(at, Ordering::Relaxed);
         // Release: publishes the figures above. Pairs with `Cell::report`.
@@ -270,10 +292,15 @@ impl Writer<'_> {
         true
     }
 
-    fn restart(&self, generation: u32) {
+    /// Forgets the report; false if there is none.
+    pub(super) fn forget(&self) -> bool {
         self.cell.hide();
+        self.cell.reported.known.swap(false, Ordering::Relaxed)
+    }
+
+    fn restart(&self, generation: u32) {
         self.take(self.cell.in_flight());
-        self.cell.reported.known.store(false, Ordering::Relaxed);
+        self.forget();
         // Release: publishes that nothing is left. Pairs with `Cell::is_of`.
         self.cell.own.generation.store(generation, Ordering::Release);
     }

@@ -51,6 +51,7 @@ impl<'t> MergedLoads<'t> {
         // The rule, rewritten: max(now, now + others) where others may be below 0 is now + max(0, others).
         load.requests = own.requests.saturating_add(others.requests);
         load.tokens = own.tokens().saturating_add(others.tokens);
+        load.waiting_elsewhere = others.waiting;
         // One by one: a whole struct would be made elsewhere and copied.
         load.in_flight.requests = own.requests;
         load.in_flight.prefilling = own.prefilling;

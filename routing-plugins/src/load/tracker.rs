@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use kv_index::{DEFAULT_POD_WORDS, Pod, PodId, PodSet};
 use routing_core::{Fleet, Load};
 
-use super::cell::{Cell, Cells};
+use super::cell::{Cell, Cells, Summary};
 use super::merged::MergedLoads;
-use super::{Figures, InFlight, LoadGuard, PodLoad, Work};
+use super::{Backlog, Figures, InFlight, LoadGuard, PodLoad, Work};
 
 /// Counts what was sent to each pod and is not done, and remembers what engines report.
 ///
@@ -41,6 +41,13 @@ impl<const W: usize> LoadTracker<W> {
         let at = nanos(*self.origin.get_or_init(|| at), at);
         let writer = self.cell(pod).and_then(|cell| cell.enter(pod.generation()));
         writer.is_some_and(|writer| writer.report(load, at))
+    }
+
+    /// Forgets what a pod's engine reported; false if there is nothing. For pods whose engine fell silent: sooner or later
+    /// nothing is a better guess than old figures, and a pod that nobody sends to would never be found out to be idle.
+    pub fn forget_report(&self, pod: Pod) -> bool {
+        let writer = self.cell(pod).and_then(|cell| cell.enter_again(pod.generation()));
+        writer.is_some_and(|writer| writer.forget())
     }
 
     /// What is in flight to a pod, whichever has the id.
@@ -88,17 +95,17 @@ impl<const W: usize> LoadTracker<W> {
 
     /// The figures of pods 0, 1 and so on, as [`Self::load_of`] has them; 0 for pods that are not of the fleet.
     pub(crate) fn figures_into(&self, fleet: &Fleet<W>, figures: &mut [Figures]) {
-        for (at, (shown, figures)) in self.cells.shown(fleet.stamp()).zip(figures).enumerate() {
-            // Two stores and not one of either: so the common one is a copy of a word.
-            match shown {
-                Some(shown) => *figures = shown,
-                None => *figures = self.merge(fleet, PodId::new(at as u16)),
-            }
-        }
+        self.cells.figures_into(fleet.stamp(), figures, |at| self.merge(fleet, at).figures);
+    }
+
+    /// The same of backlogs.
+    pub(crate) fn backlogs_into(&self, fleet: &Fleet<W>, backlogs: &mut [Backlog]) {
+        self.cells.backlogs_into(fleet.stamp(), backlogs, |at| self.merge(fleet, at).backlog);
     }
 
     #[cold]
-    fn merge(&self, fleet: &Fleet<W>, id: PodId) -> Figures {
+    fn merge(&self, fleet: &Fleet<W>, at: usize) -> Summary {
+        let id = PodId::new(at as u16);
         let pod = fleet.handle(id);
         pod.and_then(|pod| self.cells.merge(fleet.stamp(), pod, fleet.load(id))).unwrap_or_default()
     }
@@ -198,8 +205,20 @@ mod tests {
     }
 
     #[test]
+    fn a_report_can_be_forgotten() {
+        let (tracker, pods, at) = (<LoadTracker>::default(), handles(2, 1), start());
+        let [old, pod] = [pods[0][0], pods[1][0]];
+        assert!(!tracker.forget_report(pod), "there is none");
+        assert!(tracker.report(pod, Load { waiting: 7, ..ONE }, at));
+        assert_eq!(load(&tracker, pod, at).backlog().waiting, 7.0);
+        assert!(!tracker.forget_report(old) && tracker.forget_report(pod));
+        assert_eq!(load(&tracker, pod, at), PodLoad::default());
+        assert!(tracker.report(pod, ONE, at - Duration::from_secs(1)), "an older one is news then");
+    }
+
+    #[test]
     fn pods_beyond_the_width_count_nowhere() {
-        let index: kv_index::Index<2> = kv_index::Index::new(kv_index::Config::default());
+        let index: kv_index::Index<2> = kv_index::Index::with_width(kv_index::Config::default());
         let last = (0..128).map(|at| index.join(&format!("pod-{at}")).unwrap()).last().unwrap();
         let tracker = Arc::new(LoadTracker::<1>::default());
         let mut guard = tracker.begin(last, Work::of(10));

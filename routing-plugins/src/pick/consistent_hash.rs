@@ -102,6 +102,7 @@ pub struct ConsistentHashPicker<const W: usize = DEFAULT_POD_WORDS> {
 impl<const W: usize> ConsistentHashPicker<W> {
     /// Declares that it reads keys, and loads if they are bounded.
     pub fn declare(declare: &mut Declare<'_>, parameters: ConsistentHashParameters) -> Self {
+        declare.ignores_scores();
         let points = (parameters.by == HashBy::Ring).then_some(parameters.points);
         Self {
             most: parameters.most,

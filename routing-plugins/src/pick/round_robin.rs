@@ -34,10 +34,11 @@ pub struct RoundRobinPicker<const W: usize = DEFAULT_POD_WORDS> {
 impl<const W: usize> RoundRobinPicker<W> {
     /// Declares nothing: whose turn it is depends on no request.
     pub fn declare(
-        _declare: &mut Declare<'_>,
+        declare: &mut Declare<'_>,
         parameters: RoundRobinParameters,
         turns: Arc<RoundRobinOrder<W>>,
     ) -> Self {
+        declare.ignores_scores();
         Self { most: parameters.most, turns }
     }
 }

@@ -7,6 +7,7 @@ use kv_index::{Pod, PodId};
 use routing_core::{Declare, Picker, PluginError, Ranking, Read, RoutingContext, Totals};
 
 use super::sessions::Sessions;
+use crate::memories::SessionsKept;
 use crate::parameters::parameters;
 use crate::prepare::Session;
 
@@ -52,6 +53,7 @@ pub struct SessionPicker {
 impl SessionPicker {
     /// Declares that it reads sessions.
     pub fn declare(declare: &mut Declare<'_>, parameters: SessionParameters, sessions: Arc<Sessions>) -> Self {
+        declare.records::<SessionsKept>(Arc::as_ptr(&sessions) as usize);
         Self { parameters, sessions, session: declare.reads() }
     }
 

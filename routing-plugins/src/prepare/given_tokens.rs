@@ -25,11 +25,15 @@ pub enum OnTokenizeFailure {
 /// What a preparer of tokens takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
+#[non_exhaustive]
 pub struct TokensParameters {
     /// What becomes of a request whose prompt has no tokens; it is routed without them unless given.
     pub on_error: OnTokenizeFailure,
 }
+
+crate::parameters::setters! { TokensParameters {
+    on_error: OnTokenizeFailure,
+} }
 
 /// Writes [`PromptTokens`] from [`Request::tokens`](routing_core::Request), for gateways that tokenize themselves.
 #[derive(Debug)]

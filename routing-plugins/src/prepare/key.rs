@@ -6,7 +6,7 @@ use json_edit::Object;
 use routing_core::Request;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::extra::text_block;
+use crate::prepare::text_block;
 
 /// Where a request's key is found. Keys are compared by a hash of 64 bits that is the same in every gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]

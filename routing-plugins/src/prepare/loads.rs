@@ -6,19 +6,22 @@ use std::time::Duration;
 use kv_index::{DEFAULT_POD_WORDS, PodId, PodSet};
 use routing_core::{Declare, Fleet, Parts, PluginError, PrepareContext, Preparer, Slot, Write};
 
-use crate::load::{Figures, LoadTracker, MergedLoads, PodLoad};
+use crate::load::{Backlog, Figures, LoadTracker, MergedLoads, PodLoad};
 use crate::parameters::parameters;
 
 /// What every pod has to do.
 ///
-/// A plugin that needs no more than [`Figures`] declares to read [`Loads::FIGURES`], and reads [`LoadTable::figures`]. Where
-/// all plugins do, the rest is not gathered.
+/// A plugin that needs no more than [`Figures`] declares to read [`Loads::FIGURES`], and reads [`LoadTable::figures`]; one that
+/// needs [`Backlog`]s declares [`Loads::BACKLOGS`]. Where no plugin needs more, the rest is not gathered.
 #[derive(Debug)]
 pub struct Loads;
 
 impl Loads {
     /// Requests on each pod, and how much of its KV cache is in use.
     pub const FIGURES: Parts = Parts::number(0);
+
+    /// What stands before a new prompt's first token on each pod.
+    pub const BACKLOGS: Parts = Parts::number(1);
 }
 
 impl Slot for Loads {
@@ -26,7 +29,9 @@ impl Slot for Loads {
     const NAME: &'static str = "fleet.loads";
 
     fn clear(value: &mut LoadTable) {
-        (value.used, value.whole) = (0, 0);
+        value.figures.clear();
+        value.backlogs.clear();
+        value.pods.clear();
     }
 }
 
@@ -48,53 +53,82 @@ impl Slot for Loads {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct LoadTable {
-    /// What most plugins read, side by side. Both lists are made once and written again and again.
-    figures: Vec<Figures>,
-    /// How many of them are of this fleet; what is beyond is memory of earlier ones.
-    used: usize,
+    /// What most plugins read, side by side.
+    figures: Row<Figures>,
+    backlogs: Row<Backlog>,
     /// Everything, where somebody reads more.
-    pods: Vec<PodLoad>,
-    whole: usize,
+    pods: Row<PodLoad>,
 }
 
 impl LoadTable {
-    /// What a pod has to do; nothing, if it is not of the fleet, or if everybody declared to read no more than
-    /// [`Loads::FIGURES`].
+    /// What a pod has to do; nothing, if it is not of the fleet, or if everybody declared to read no more than parts.
     #[must_use]
     #[inline]
     pub fn of(&self, pod: PodId) -> PodLoad {
-        self.pods.get(pod.index()).filter(|_| pod.index() < self.whole).copied().unwrap_or_default()
+        self.pods.get().get(pod.index()).copied().unwrap_or_default()
     }
 
     /// The figures of pods 0, 1 and so on; pods beyond the end have nothing to do.
     #[must_use]
     #[inline]
     pub fn figures(&self) -> &[Figures] {
-        &self.figures[..self.used]
+        self.figures.get()
     }
 
-    /// Reads the figures of a fleet, those of all its pods, and everything else that is known of them.
+    /// The backlogs of pods 0, 1 and so on; pods beyond the end have none, and all if nobody declared to read them.
+    #[must_use]
+    #[inline]
+    pub fn backlogs(&self) -> &[Backlog] {
+        self.backlogs.get()
+    }
+
+    /// Everything that is known of a fleet's pods.
     fn fill_whole<const W: usize>(&mut self, fleet: &Fleet<W>, view: MergedLoads<'_>) {
-        self.begin(fleet.pods());
-        self.pods.resize(PodSet::<W>::CAPACITY, PodLoad::default());
-        self.whole = self.used;
-        for (id, (load, figures)) in (0..).map(PodId::new).zip(self.pods.iter_mut().zip(&mut self.figures[..self.used]))
-        {
+        let pods = self.pods.begin(fleet.pods()).iter_mut();
+        let parts = self.figures.begin(fleet.pods()).iter_mut().zip(self.backlogs.begin(fleet.pods()));
+        for (id, (load, (figures, backlog))) in (0..).map(PodId::new).zip(pods.zip(parts)) {
             match fleet.handle(id) {
                 Some(pod) => view.write(pod, fleet.load(id), load),
                 None => *load = PodLoad::default(),
             }
-            *figures = load.figures();
+            (*figures, *backlog) = (load.figures(), load.backlog());
         }
     }
+}
 
-    /// The figures of pods 0 to the last of these, to be written, all of them: they are of an earlier fleet.
-    fn begin<const W: usize>(&mut self, pods: PodSet<W>) -> &mut [Figures] {
-        // All at once, so that a fleet that grows does not make a later decision allocate.
-        self.figures.resize(PodSet::<W>::CAPACITY, Figures::default());
+/// Something of each pod, by pod. The list is made once and written again and again.
+#[derive(Clone, Debug, Default)]
+struct Row<T> {
+    list: Vec<T>,
+    /// How many are of this fleet; what is beyond is memory of earlier ones.
+    used: usize,
+}
+
+impl<T: Copy + Default> Row<T> {
+    fn clear(&mut self) {
+        self.used = 0;
+    }
+
+    #[inline]
+    fn get(&self) -> &[T] {
+        &self.list[..self.used]
+    }
+
+    /// Those of pods 0 to the last of these, to be written, all of them: they are of an earlier fleet.
+    fn begin<const W: usize>(&mut self, pods: PodSet<W>) -> &mut [T] {
+        if self.list.len() < PodSet::<W>::CAPACITY {
+            // All at once, so that a fleet that grows does not make a later decision allocate.
+            self.list.resize(PodSet::<W>::CAPACITY, T::default());
+        }
         let last = pods.words().iter().enumerate().rfind(|(_, word)| **word != 0);
         self.used = last.map_or(0, |(at, word)| (at + 1) * 64 - word.leading_zeros() as usize);
-        &mut self.figures[..self.used]
+        &mut self.list[..self.used]
+    }
+
+    fn set(&mut self, pod: PodId, value: T) {
+        self.used = self.used.max(pod.index() + 1);
+        self.list.resize(self.used, T::default());
+        self.list[pod.index()] = value;
     }
 }
 
@@ -103,12 +137,9 @@ impl FromIterator<(PodId, PodLoad)> for LoadTable {
     fn from_iter<T: IntoIterator<Item = (PodId, PodLoad)>>(loads: T) -> Self {
         let mut table = Self::default();
         for (pod, load) in loads {
-            table.used = table.used.max(pod.index() + 1);
-            table.whole = table.used;
-            table.pods.resize(table.used, PodLoad::default());
-            table.figures.resize(table.used, Figures::default());
-            table.pods[pod.index()] = load;
-            table.figures[pod.index()] = load.figures();
+            table.pods.set(pod, load);
+            table.figures.set(pod, load.figures());
+            table.backlogs.set(pod, load.backlog());
         }
         table
     }
@@ -148,12 +179,17 @@ impl<const W: usize> LoadPreparer<W> {
 impl<const W: usize> Preparer<W> for LoadPreparer<W> {
     fn prepare(&self, context: &mut PrepareContext<'_, W>) -> Result<(), PluginError> {
         let (fleet, now) = (context.fleet(), context.request().now);
-        let is_whole = context.wanted(self.loads)?.contains(Parts::ALL);
+        let wanted = context.wanted(self.loads)?;
         let (_, table) = context.write(self.loads)?;
-        if is_whole {
+        if wanted.contains(Parts::ALL) {
             table.fill_whole(fleet, self.tracker.view(now, self.stale_after));
-        } else {
-            self.tracker.figures_into(fleet, table.begin(fleet.pods()));
+            return Ok(());
+        }
+        if wanted.contains(Loads::FIGURES) {
+            self.tracker.figures_into(fleet, table.figures.begin(fleet.pods()));
+        }
+        if wanted.contains(Loads::BACKLOGS) {
+            self.tracker.backlogs_into(fleet, table.backlogs.begin(fleet.pods()));
         }
         Ok(())
     }

@@ -11,8 +11,8 @@ use routing_core::{
 };
 
 use super::*;
-use crate::extra::{PredictRecorder, TextBlockParameters, TextBlockPreparer};
 use crate::plugin_state::Hashing;
+use crate::record::PredictRecorder;
 
 #[expect(clippy::disallowed_methods, reason = "a request has some instant; which one does not matter")]
 pub(crate) fn request() -> Request<'static> {

@@ -6,17 +6,22 @@ use std::sync::Arc;
 use routing_core::{Declare, PlanStep, PluginError, Read, Recorder, RoutingContext};
 
 use crate::cost_model::CostModel;
+use crate::memories::PrefillQueue;
 use crate::prepare::Loads;
 use crate::score::{PrefillQueues, PromptReads};
 
 /// What [`PrefillQueueRecorder`] takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
+#[non_exhaustive]
 pub struct PrefillQueueParameters {
     /// How long prefills take.
     pub cost_model: CostModel,
 }
+
+crate::parameters::setters! { PrefillQueueParameters {
+    cost_model: CostModel,
+} }
 
 /// Adds the prompt's prefill to the [queue](PrefillQueues) of the pod that is tried first, by what that holds of it.
 ///
@@ -37,10 +42,11 @@ impl<const W: usize> PrefillQueueRecorder<W> {
         parameters: PrefillQueueParameters,
         queues: Arc<PrefillQueues<W>>,
     ) -> Self {
+        declare.records::<PrefillQueue>((Arc::as_ptr(&queues) as usize, parameters.cost_model));
         Self {
             cost_model: parameters.cost_model,
             queues,
-            loads: declare.reads(),
+            loads: declare.reads_parts(Loads::BACKLOGS),
             prompt: PromptReads::declare(declare),
         }
     }
@@ -52,7 +58,8 @@ impl<const W: usize> Recorder<W> for PrefillQueueRecorder<W> {
         let (loads, prompt) = (context.read(self.loads)?, self.prompt.read(context)?);
         let new = prompt.uncached(prompt.held.depth(first.pod.id()));
         let held = prompt.tokens.saturating_sub(new);
-        let seconds = self.cost_model.prefill_under_load(&loads.of(first.pod.id()), new as f64, held as f64);
+        let backlog = loads.backlogs().get(first.pod.id().index()).copied().unwrap_or_default();
+        let seconds = self.cost_model.prefill_under_load(&backlog, new as f64, held as f64);
         self.queues.add(first.pod, seconds, context.request().now);
         Ok(())
     }

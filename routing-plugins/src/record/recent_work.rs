@@ -6,16 +6,21 @@ use std::sync::Arc;
 use routing_core::{Declare, PlanStep, PluginError, Recorder, RoutingContext};
 
 use crate::cost_model::CostModel;
+use crate::memories::RecentWorkKept;
 use crate::score::{PromptReads, RecentWork};
 
 /// What [`RecentWorkRecorder`] takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
+#[non_exhaustive]
 pub struct RecentWorkRecorderParameters {
     /// How long prefills take; measured, unless given.
     pub cost_model: CostModel,
 }
+
+crate::parameters::setters! { RecentWorkRecorderParameters {
+    cost_model: CostModel,
+} }
 
 /// Adds the prompt's prefill to the recent work of the pod that is tried first, by what that holds of it.
 ///
@@ -35,6 +40,7 @@ impl<const W: usize> RecentWorkRecorder<W> {
         parameters: RecentWorkRecorderParameters,
         recent: Arc<RecentWork<W>>,
     ) -> Self {
+        declare.records::<RecentWorkKept>((Arc::as_ptr(&recent) as usize, parameters.cost_model.into()));
         Self { cost_model: parameters.cost_model, recent, prompt: PromptReads::declare(declare) }
     }
 }

@@ -1,6 +1,6 @@
 //! Time-to-first-token (TTFT) scorer: queue, own prefill and decoding beside it, with a wait credit for cached prefixes.
 
-use kv_index::DEFAULT_POD_WORDS;
+use kv_index::{DEFAULT_POD_WORDS, PodId, PodSet};
 use std::sync::Arc;
 
 use routing_core::{Declare, PluginError, Read, RoutingContext, Scorer, Scores};
@@ -9,19 +9,38 @@ use super::normalize;
 use super::prefill_queue::PrefillQueues;
 use super::prompt::PromptReads;
 use crate::cost_model::CostModel;
-use crate::load::PodLoad;
+use crate::load::Backlog;
+use crate::memories::PrefillQueue;
 use crate::parameters::Amount;
 use crate::prepare::Loads;
 
 /// What [`FirstTokenScorer`] takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
+#[non_exhaustive]
 pub struct FirstTokenParameters {
     /// How long prefills take. A [`PrefillQueueRecorder`](crate::record::PrefillQueueRecorder) beside it takes the same.
     pub cost_model: CostModel,
     /// How long a request rather waits than to recompute what a pod holds; not at all, unless given.
     pub wait_credit: WaitCredit,
+    /// Tokens that have to be computed of a request that was not sent from here and waits, as its engine reports: others'
+    /// prompts are not known. 0, unless given: such requests do not count.
+    pub waiting_tokens: Amount,
+}
+
+crate::parameters::setters! { FirstTokenParameters {
+    cost_model: CostModel,
+    wait_credit: WaitCredit,
+    waiting_tokens: Amount,
+} }
+
+impl FirstTokenParameters {
+    /// What [`profiles::first_token`](crate::profiles::first_token) has.
+    #[must_use]
+    pub fn measured() -> Self {
+        let waiting_tokens = const { Amount::constant(1024.0) };
+        Self { wait_credit: WaitCredit::MEASURED, waiting_tokens, ..Self::default() }
+    }
 }
 
 /// How long a request rather waits in a queue than to recompute what a pod holds of it.
@@ -31,7 +50,7 @@ pub struct FirstTokenParameters {
 /// [`above`](Self::above), and [`most`](Self::most) in all. What takes less than `above` to compute is computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
+#[non_exhaustive]
 pub struct WaitCredit {
     /// Seconds of waiting for a second of prefill that is saved; 0, unless given.
     pub factor: Amount,
@@ -40,6 +59,12 @@ pub struct WaitCredit {
     /// Seconds that are waited at most; 0, unless given.
     pub most: Amount,
 }
+
+crate::parameters::setters! { WaitCredit {
+    factor: Amount,
+    above: Amount,
+    most: Amount,
+} }
 
 impl WaitCredit {
     /// What [`profiles::first_token`](crate::profiles::first_token) has: ten seconds for one, beyond a fifth of a second, and
@@ -66,7 +91,8 @@ impl WaitCredit {
 ///   there and have no first token, as if none of them had begun; and the pod's [queue](PrefillQueues), which time works off
 ///   at the model's pace, where a [`PrefillQueueRecorder`](crate::record::PrefillQueueRecorder) keeps one. A queue that is worked off
 ///   while requests still wait was taken for too short: then half of what was sent counts. Nothing is queued where no
-///   request waits for its first token.
+///   request waits for its first token. What others sent and the pod's engine reports as waiting comes before it too, at
+///   [so many tokens](FirstTokenParameters::waiting_tokens) each.
 /// - `S · D` is what decoding takes meanwhile: `D` for each step by the [cost model](CostModel), in `S` = 1 + own tokens / tokens
 ///   of a step: there is always the step under way.
 /// - The [`WaitCredit`] is for queues alone: they pass. How much a pod decodes lasts, and is not forgiven, or whoever holds a
@@ -85,46 +111,121 @@ pub struct FirstTokenScorer<const W: usize = DEFAULT_POD_WORDS> {
 impl<const W: usize> FirstTokenScorer<W> {
     /// Declares that it reads loads and who holds the prompt.
     pub fn declare(declare: &mut Declare<'_>, parameters: FirstTokenParameters, queues: Arc<PrefillQueues<W>>) -> Self {
-        Self { parameters, queues, loads: declare.reads(), prompt: PromptReads::declare(declare) }
+        declare.recalls::<PrefillQueue>((Arc::as_ptr(&queues) as usize, parameters.cost_model));
+        Self { parameters, queues, loads: declare.reads_parts(Loads::BACKLOGS), prompt: PromptReads::declare(declare) }
     }
 }
 
 impl FirstTokenParameters {
-    /// Seconds until a pod with this load gets to a request, if its queue is expected to take so long.
+    /// Seconds until a pod with this backlog gets to a request, if its queue is expected to take so long.
     #[inline]
-    fn wait(&self, load: &PodLoad, queue: Option<f64>) -> f64 {
-        if load.in_flight.prefilling == 0 {
-            return 0.0;
-        }
-        let sent = self.cost_model.queued_prefill(load);
-        match queue {
-            // Time has worked the queue off, and still somebody waits: the pod is slower than the model.
-            Some(queue) if queue <= 0.0 => 0.5 * sent,
-            Some(queue) => queue.min(sent),
-            None => sent,
-        }
+    fn wait(&self, backlog: &Backlog, queue: Option<f64>) -> f64 {
+        let others = self.cost_model.waiting_prefill(backlog, self.waiting_tokens.get());
+        others + self.cost_model.expected_wait(backlog, queue)
     }
+
+    /// What a prompt of so many tokens costs where so many of them are new.
+    fn prompt(&self, total: f64, new: f64) -> PromptCost {
+        let own = self.cost_model.prefill_seconds(new, total - new);
+        let credit = self.wait_credit.of(self.cost_model.prefill_seconds(total, 0.0) - own);
+        PromptCost { own, credit, steps: new / self.cost_model.step_tokens.get() }
+    }
+}
+
+/// What a prompt costs on every pod that holds as much of it.
+#[derive(Clone, Copy, Debug)]
+struct PromptCost {
+    /// Seconds of its own prefill.
+    own: f64,
+    /// Seconds of waiting that are forgiven.
+    credit: f64,
+    /// Steps that its prefill takes.
+    steps: f64,
+}
+
+impl PromptCost {
+    /// Seconds to the first token after a wait, where decoding makes every step longer by so many.
+    #[inline]
+    fn after(&self, wait: f64, decoding: f64) -> f64 {
+        let wait = (wait - self.credit).max(0.0);
+        // Amounts are finite, and may still multiply to more than there are numbers.
+        finite(wait + (self.own + self.steps * decoding) + decoding)
+    }
+
+    /// The same without a wait: there is nothing to forgive.
+    #[inline]
+    fn at_once(&self, decoding: f64) -> f64 {
+        finite((self.own + self.steps * decoding) + decoding)
+    }
+}
+
+/// `number.min(f64::MAX)`, as vectors have it.
+#[inline]
+fn finite(number: f64) -> f64 {
+    if number < f64::MAX { number } else { f64::MAX }
 }
 
 impl<const W: usize> Scorer<W> for FirstTokenScorer<W> {
     fn score(&self, context: &RoutingContext<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
-        let (loads, prompt) = (context.read(self.loads)?, self.prompt.read(context)?);
-        let (fleet, now) = (context.fleet(), context.request().now);
-        let FirstTokenParameters { cost_model, wait_credit } = self.parameters;
+        let (backlogs, prompt) = (context.read(self.loads)?.backlogs(), self.prompt.read(context)?);
+        let (fleet, queues) = (context.fleet(), self.queues.at(context.request().now));
+        let cost_model = self.parameters.cost_model;
         let total = prompt.tokens as f64;
-        let all = cost_model.prefill_seconds(total, 0.0);
-        normalize::by_cost_and_depth(scores, prompt.held, |pod, depth| {
-            let (load, new) = (loads.of(pod), prompt.uncached(depth) as f64);
-            let queue = fleet.handle(pod).and_then(|pod| self.queues.of(pod, now));
-            let saved = all - cost_model.prefill_seconds(new, total - new);
-            let wait = (self.parameters.wait(&load, queue) - wait_credit.of(saved)).max(0.0);
-            // Amounts are finite, and may still multiply to more than there are numbers.
-            (wait + cost_model.prefill_under_load(&load, new, total - new) + cost_model.decode_share(&load))
-                .min(f64::MAX)
+        // Most pods hold nothing of the prompt and have nothing queued: they are worked out side by side, others after them.
+        let cold = self.parameters.prompt(total, prompt.uncached(0) as f64);
+        let (mut costs, words) = ([[0.0; 64]; W], scores.candidates().words().iter().rposition(|word| *word != 0));
+        let costs = costs[..words.map_or(0, |last| last + 1)].as_flattened_mut();
+        let (known, idle) = costs.split_at_mut(backlogs.len().min(costs.len()));
+        idle.fill(cold.at_once(0.0));
+        for (cost, backlog) in known.iter_mut().zip(backlogs) {
+            *cost = cold.at_once(cost_model.decode_share(backlog));
+        }
+        let queued = queued::<W>(backlogs) & scores.candidates();
+        let cost = |pod: PodId, prompt: &PromptCost| {
+            let backlog = backlogs.get(pod.index()).copied().unwrap_or_default();
+            let decoding = cost_model.decode_share(&backlog);
+            if !queued.contains(pod) {
+                return prompt.at_once(decoding);
+            }
+            let queue = fleet.handle(pod).and_then(|pod| queues.of(pod));
+            prompt.after(self.parameters.wait(&backlog, queue), decoding)
+        };
+        prompt.by_depth(scores.candidates(), |pods, depth| {
+            let (pods, held) = match depth {
+                0 => (pods & queued, cold),
+                _ => (pods, self.parameters.prompt(total, prompt.uncached(depth) as f64)),
+            };
+            for pod in pods {
+                costs[pod.index()] = cost(pod, &held);
+            }
         });
+        normalize::by_cost(scores, costs);
         Ok(())
     }
 }
+
+/// The pods that have something queued.
+#[inline]
+fn queued<const W: usize>(backlogs: &[Backlog]) -> PodSet<W> {
+    let mut words = [0; W];
+    for (word, backlogs) in words.iter_mut().zip(backlogs.chunks(64)) {
+        // Each keeps or drops a bit of its own, and all are joined in the end: vectors do that, but no shifts by lane.
+        let bits = backlogs.iter().zip(&BITS);
+        let bits = bits.map(|(backlog, bit)| if backlog.queued + backlog.waiting > 0.0 { *bit } else { 0 });
+        *word = bits.fold(0, std::ops::BitOr::bitor);
+    }
+    PodSet::from_words(words)
+}
+
+/// A bit for each pod of a word.
+const BITS: [u64; 64] = {
+    let (mut bits, mut at) = ([0; 64], 0);
+    while at < bits.len() {
+        bits[at] = 1 << at;
+        at += 1;
+    }
+    bits
+};
 
 #[cfg(test)]
 mod tests;

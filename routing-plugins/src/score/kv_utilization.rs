@@ -2,7 +2,6 @@
 
 use routing_core::{Declare, PluginError, Read, RoutingContext, Scorer, Scores};
 
-use super::normalize;
 use crate::prepare::Loads;
 
 /// Scores the free share of the KV cache as the engine reported it: 0 for a full cache, 1 for an empty one.
@@ -24,7 +23,7 @@ impl KvUtilizationScorer {
 impl<const W: usize> Scorer<W> for KvUtilizationScorer {
     fn score(&self, context: &RoutingContext<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
         let figures = context.read(self.loads)?.figures();
-        normalize::by_figures(scores, figures, |figures| 1.0 - figures.kv_used);
+        scores.fill_from(figures, |figures| 1.0 - figures.kv_used);
         Ok(())
     }
 }

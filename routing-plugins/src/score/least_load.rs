@@ -12,7 +12,7 @@ use crate::prepare::Loads;
 /// What [`LeastLoadScorer`] takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
+#[non_exhaustive]
 pub struct LeastLoadParameters {
     /// What is counted; requests, unless given.
     pub by: LoadFigure,
@@ -25,6 +25,13 @@ pub struct LeastLoadParameters {
     /// are scored like all, unless given.
     pub only_reported: bool,
 }
+
+crate::parameters::setters! { LeastLoadParameters {
+    by: LoadFigure,
+    form: LoadForm,
+    with_request: bool,
+    only_reported: bool,
+} }
 
 /// What of a pod's load is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,8 +96,38 @@ pub struct LeastLoadScorer<const W: usize = DEFAULT_POD_WORDS> {
     loads: Read<Loads>,
     /// Read only if the request's tokens are counted.
     prompt: Option<PromptReads<W>>,
-    /// The scores of 0, 1 and more requests, up to where all more get the same; empty where that cannot be told beforehand.
-    by_requests: Vec<f32>,
+    /// What requests score, where that can be told beforehand.
+    by_requests: Option<ByRequests>,
+}
+
+/// The scores of 0, 1 and more requests, up to where all more get the same.
+#[derive(Debug)]
+struct ByRequests {
+    scores: Vec<f32>,
+    last: u32,
+    /// What each request takes off the first score, if that gives every one of them to the bit.
+    ///
+    /// Vectors work out a line, but look nothing up. Where a limit is a power of two, it is one.
+    slope: Option<f32>,
+}
+
+impl ByRequests {
+    fn new(scores: Vec<f32>) -> Option<Self> {
+        let (first, second) = (*scores.first()?, *scores.get(1)?);
+        let (last, slope) = (u32::try_from(scores.len() - 1).ok()?, first - second);
+        let mut line = (0..=last).map(|requests| first - requests as f32 * slope);
+        let is_line = scores.iter().all(|score| line.next().is_some_and(|on| on.to_bits() == score.to_bits()));
+        Some(Self { scores, last, slope: is_line.then_some(slope) })
+    }
+
+    fn fill<const W: usize>(&self, figures: &[Figures], scores: &mut Scores<'_, W>) {
+        let (last, first) = (self.last, self.scores[0]);
+        match self.slope {
+            // As signed, which is what vectors convert; the last is far below the highest.
+            Some(slope) => scores.fill_from(figures, |load| first - load.requests.min(last) as i32 as f32 * slope),
+            None => scores.fill_from(figures, |load| self.scores[load.requests.min(last) as usize]),
+        }
+    }
 }
 
 impl<const W: usize> LeastLoadScorer<W> {
@@ -100,12 +137,12 @@ impl<const W: usize> LeastLoadScorer<W> {
         let requests = parameters.by == LoadFigure::Requests && !parameters.only_reported;
         let loads = if requests { declare.reads_parts(Loads::FIGURES) } else { declare.reads() };
         let prompt = (parameters.with_request && tokens).then(|| PromptReads::declare(declare));
-        let mut scorer = Self { parameters, loads, prompt, by_requests: Vec::new() };
+        let mut scorer = Self { parameters, loads, prompt, by_requests: None };
         if let (true, LoadForm::Limit { limit, .. }) = (requests, parameters.form) {
             if limit.get() <= TABLED {
                 let (loads, added) = (0..=limit.get().ceil() as u32, scorer.added(None, 0));
                 let score = |load| parameters.form.score(&Span::EMPTY, f64::from(load) + added);
-                scorer.by_requests = loads.map(score).collect();
+                scorer.by_requests = ByRequests::new(loads.map(score).collect());
             }
         }
         scorer
@@ -113,9 +150,8 @@ impl<const W: usize> LeastLoadScorer<W> {
 
     /// Scores by requests alone.
     fn score_requests(&self, figures: &[Figures], scores: &mut Scores<'_, W>) {
-        if let Some(last) = self.by_requests.len().checked_sub(1) {
-            normalize::by_figures(scores, figures, |load| self.by_requests[last.min(load.requests as usize)]);
-            return;
+        if let Some(by_requests) = &self.by_requests {
+            return by_requests.fill(figures, scores);
         }
         let (form, added) = (self.parameters.form, self.added(None, 0));
         let load = |figures: Figures| f64::from(figures.requests) + added;
@@ -123,7 +159,7 @@ impl<const W: usize> LeastLoadScorer<W> {
         for pod in scores.candidates() {
             span.add(load(figures.get(pod.index()).copied().unwrap_or_default()));
         }
-        normalize::by_figures(scores, figures, |figures| form.score(&span, load(figures)));
+        scores.fill_from(figures, |figures| form.score(&span, load(figures)));
     }
 
     /// What the request adds to a pod that holds so many leading blocks.
@@ -227,6 +263,24 @@ mod tests {
         let scene = Scene::new(requests.len());
         let scene = scene.loads(|at| PodLoad { requests: requests[at], ..PodLoad::default() });
         scores(&scene, LeastLoadParameters { form, ..LeastLoadParameters::default() })
+    }
+
+    #[test]
+    fn scores_on_a_line_are_those_of_the_table() {
+        let table = |most: u32| -> Vec<f32> {
+            (0..=most).map(|load| limit(f64::from(most), 1.0).score(&Span::EMPTY, f64::from(load))).collect()
+        };
+        let slope = |most| ByRequests::new(table(most)).unwrap().slope;
+        assert_eq!((slope(32), slope(64), slope(30)), (Some(1.0 / 32.0), Some(1.0 / 64.0), None));
+        for most in [1, 2, 30, 32, 33, 64, 1000] {
+            let loads: Vec<u32> = (0..most + 3).chain([u32::MAX / 2 + 1, u32::MAX]).collect();
+            let pods = loads.len().min(200);
+            let loads = &loads[loads.len() - pods..];
+            let scene = Scene::new(pods).loads(|at| PodLoad { requests: loads[at], ..PodLoad::default() });
+            let parameters = LeastLoadParameters { form: limit(f64::from(most), 1.0), ..Default::default() };
+            let expected = loads.iter().map(|load| table(most)[(*load).min(most) as usize]);
+            assert_eq!(scores(&scene, parameters), expected.collect::<Vec<_>>(), "{most}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::parameters::Fraction;
 /// What [`LocalityScorer`] takes.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
+#[non_exhaustive]
 pub struct LocalityParameters {
     /// The earlier step whose pick to be near to; the client, unless given.
     pub step: Option<String>,
@@ -19,10 +19,15 @@ pub struct LocalityParameters {
     pub levels: Vec<LocalityLevel>,
 }
 
+crate::parameters::setters! { LocalityParameters {
+    step: Option<String>,
+    levels: Vec<LocalityLevel>,
+} }
+
 /// One meaning of near.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize))]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
+#[non_exhaustive]
 pub struct LocalityLevel {
     /// The label that is the same on both sides.
     #[cfg_attr(feature = "serde", serde(deserialize_with = "checks::name"))]

@@ -6,8 +6,6 @@
 use kv_index::{Matches, PodId, PodSet};
 use routing_core::Scores;
 
-use crate::load::Figures;
-
 /// From the least of some numbers to the most.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
@@ -23,6 +21,30 @@ impl Span {
     pub(crate) fn add(&mut self, number: f64) {
         self.least = self.least.min(number);
         self.most = self.most.max(number);
+    }
+
+    /// The same for a number that is not NaN, as vectors have it.
+    #[inline]
+    fn add_number(&mut self, number: f64) {
+        self.least = if number < self.least { number } else { self.least };
+        self.most = if number > self.most { number } else { self.most };
+    }
+
+    /// The same for many, which are dealt to lanes: one after another, each would wait for the one before it.
+    #[inline]
+    fn add_numbers(&mut self, numbers: &[f64]) {
+        let (mut least, mut most) = ([self.least; LANES], [self.most; LANES]);
+        let whole = numbers.chunks_exact(LANES);
+        let rest = whole.remainder();
+        for numbers in whole.filter_map(<[f64]>::first_chunk::<LANES>) {
+            for (lane, number) in numbers.iter().enumerate() {
+                least[lane] = if *number < least[lane] { *number } else { least[lane] };
+                most[lane] = if *number > most[lane] { *number } else { most[lane] };
+            }
+        }
+        self.least = least.into_iter().fold(self.least, f64::min);
+        self.most = most.into_iter().fold(self.most, f64::max);
+        rest.iter().for_each(|number| self.add_number(*number));
     }
 
     pub(crate) fn most(&self) -> f64 {
@@ -51,13 +73,21 @@ impl Span {
         self.share(number, self.least)
     }
 
+    /// Halves: the width of any two finite numbers is then finite too.
+    #[inline]
+    fn half_width(&self) -> f64 {
+        self.most * 0.5 - self.least * 0.5
+    }
+
     #[inline]
     fn share(&self, high: f64, low: f64) -> f64 {
-        // Halves: the width of any two finite numbers is then finite too.
-        let width = self.most * 0.5 - self.least * 0.5;
+        let width = self.half_width();
         if width > 0.0 { (high * 0.5 - low * 0.5) / width } else { 1.0 }
     }
 }
+
+/// Numbers that are compared at once.
+const LANES: usize = 8;
 
 /// Scores every candidate by what it costs, given how many leading blocks of the prompt it holds.
 pub(crate) fn by_cost_and_depth<const W: usize>(
@@ -72,17 +102,29 @@ pub(crate) fn by_cost_and_depth<const W: usize>(
     });
 }
 
-/// Scores every pod by its figures, which stand side by side: in a plain loop, candidates or not.
+/// Scores every candidate by what it costs; the costs of all pods stand side by side, and none is NaN.
 #[inline]
-pub(crate) fn by_figures<const W: usize>(
-    scores: &mut Scores<'_, W>,
-    figures: &[Figures],
-    score: impl Fn(Figures) -> f32,
-) {
-    let row = scores.row();
-    let (known, unknown) = row.split_at_mut(figures.len().min(row.len()));
-    known.iter_mut().zip(figures).for_each(|(place, figures)| *place = score(*figures));
-    unknown.fill(score(Figures::default()));
+pub(crate) fn by_cost<const W: usize>(scores: &mut Scores<'_, W>, costs: &[f64]) {
+    let mut span = Span::EMPTY;
+    for (word, costs) in scores.candidates().words().iter().zip(costs.chunks(64)) {
+        if *word == u64::MAX {
+            span.add_numbers(costs);
+            continue;
+        }
+        let mut bits = *word;
+        while bits != 0 {
+            costs.get(bits.trailing_zeros() as usize).into_iter().for_each(|cost| span.add_number(*cost));
+            bits &= bits - 1;
+        }
+    }
+    // Whether costs differ is told once, so that the loop is nothing but arithmetic.
+    let width = span.half_width();
+    if width > 0.0 {
+        let most = span.most * 0.5;
+        scores.fill_from(costs, |cost| ((most - cost * 0.5) / width) as f32);
+    } else {
+        scores.fill_from(costs, |_| 1.0);
+    }
 }
 
 /// Candidates by how many leading blocks they hold, whole groups at once; those that hold nothing come last.
@@ -136,6 +178,14 @@ mod tests {
     }
 
     proptest! {
+        /// Many at once have the span that one by one they have.
+        #[test]
+        fn numbers_at_once_are_numbers_one_by_one(numbers in prop::collection::vec(-f64::MAX..f64::MAX, 1..40)) {
+            let (one_by_one, mut at_once) = (span(&numbers), Span::EMPTY);
+            at_once.add_numbers(&numbers);
+            prop_assert_eq!((at_once.least, at_once.most), (one_by_one.least, one_by_one.most));
+        }
+
         /// Scores lie in 0..=1 and never turn the order of the costs round, however large these are.
         #[test]
         fn order_is_kept(costs in prop::collection::vec(-f64::MAX..f64::MAX, 1..20)) {

@@ -52,7 +52,7 @@ impl<const W: usize> Default for PrefillQueues<W> {
 impl<const W: usize> PrefillQueues<W> {
     /// A prompt is sent to a pod that takes so long to compute.
     pub fn add(&self, pod: Pod, seconds: f64, now: Instant) {
-        let now = self.micros(now);
+        let now = micros(*self.start.get_or_init(|| now), now);
         // A cast from a float saturates, and takes what is no number for 0.
         let more = (seconds * 1e6) as u64;
         let Some(place) = self.ends.get(pod.id().index()) else { return };
@@ -68,14 +68,35 @@ impl<const W: usize> PrefillQueues<W> {
     #[must_use]
     #[inline]
     pub fn of(&self, pod: Pod, now: Instant) -> Option<f64> {
-        let word = self.ends.get(pod.id().index())?.load(Ordering::Relaxed);
-        let end = end(word, pod)?;
-        Some(end.saturating_sub(self.micros(now)) as f64 / 1e6)
+        self.at(now).of(pod)
     }
 
-    fn micros(&self, at: Instant) -> u64 {
-        let start = *self.start.get_or_init(|| at);
-        u64::try_from(at.saturating_duration_since(start).as_micros()).unwrap_or(u64::MAX).min(END - 1)
+    /// The queues at one instant, for who asks of many pods.
+    #[inline]
+    pub(super) fn at(&self, now: Instant) -> QueuesAt<'_> {
+        // Before the first prompt there is no end that could be of any time.
+        QueuesAt { ends: &self.ends, now: self.start.get().map_or(0, |start| micros(*start, now)) }
+    }
+}
+
+/// Microseconds from the start to an instant.
+fn micros(start: Instant, at: Instant) -> u64 {
+    u64::try_from(at.saturating_duration_since(start).as_micros()).unwrap_or(u64::MAX).min(END - 1)
+}
+
+/// Queues at an instant.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct QueuesAt<'q> {
+    ends: &'q [AtomicU64],
+    now: u64,
+}
+
+impl QueuesAt<'_> {
+    #[inline]
+    pub(super) fn of(&self, pod: Pod) -> Option<f64> {
+        let word = self.ends.get(pod.id().index())?.load(Ordering::Relaxed);
+        let end = end(word, pod)?;
+        Some(end.saturating_sub(self.now) as f64 / 1e6)
     }
 }
 

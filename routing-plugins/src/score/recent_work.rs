@@ -9,6 +9,7 @@ use super::normalize;
 use super::prompt::PromptReads;
 use super::work_window::RecentWork;
 use crate::cost_model::CostModel;
+use crate::memories::RecentWorkKept;
 use crate::parameters::{Amount, parameters};
 use crate::prepare::Loads;
 
@@ -50,6 +51,7 @@ pub struct RecentWorkScorer<const W: usize = DEFAULT_POD_WORDS> {
 impl<const W: usize> RecentWorkScorer<W> {
     /// Declares that it reads loads and who holds the prompt.
     pub fn declare(declare: &mut Declare<'_>, parameters: RecentWorkParameters, recent: Arc<RecentWork<W>>) -> Self {
+        declare.recalls::<RecentWorkKept>((Arc::as_ptr(&recent) as usize, parameters.cost_model.into()));
         Self { parameters, recent, loads: declare.reads(), prompt: PromptReads::declare(declare) }
     }
 }

@@ -181,6 +181,7 @@ pub(crate) fn any_load() -> impl proptest::strategy::Strategy<Value = PodLoad> {
         (load.in_flight.requests, load.in_flight.prefilling) = (counts[3], counts[4]);
         (load.in_flight.prompt_tokens, load.in_flight.uncached_tokens) = (tokens[0], tokens[1]);
         (load.in_flight.output_tokens, load.tokens, load.kv_used) = (tokens[2], tokens[3], kv_used);
+        load.waiting_elsewhere = load.waiting;
         load
     })
 }

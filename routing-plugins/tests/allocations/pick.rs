@@ -74,15 +74,15 @@ fn a_warm_pick_allocates_nothing() {
     check("turns", workflow(|declare| RoundRobinPicker::declare(declare, Default::default(), Arc::default())));
     check("sessions", workflow(|declare| SessionPicker::declare(declare, Default::default(), Arc::default())));
     for by in [HashBy::Rendezvous, HashBy::Ring] {
-        let parameters = ConsistentHashParameters { by, ..Default::default() };
+        let parameters = ConsistentHashParameters::default().by(by);
         check("keys", workflow(move |declare| ConsistentHashPicker::declare(declare, parameters)));
     }
     for temperature in [WeightedRandomParameters::default().temperature, None] {
-        let parameters = WeightedRandomParameters { temperature, ..Default::default() };
+        let parameters = WeightedRandomParameters::default().temperature(temperature);
         check("chance", workflow(move |declare| WeightedRandomPicker::declare(declare, parameters)));
     }
     for by in [BetterBy::Total, BetterBy::Requests] {
-        let parameters = TwoChoicesParameters { by, ..Default::default() };
+        let parameters = TwoChoicesParameters::default().by(by);
         check("two", workflow(move |declare| TwoChoicesPicker::declare(declare, parameters)));
     }
 }

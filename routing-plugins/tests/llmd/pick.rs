@@ -78,11 +78,11 @@ impl Scorer for Given {
 
 fn workflow(plugin: &str, most: NonZeroUsize, scores: Vec<f32>) -> Result<Workflow, String> {
     // In proportion to scores, as theirs. Their random one does not look at scores: all are the same to it.
-    let weighted = WeightedRandomParameters { most, temperature: None };
+    let weighted = WeightedRandomParameters::default().most(most).temperature(None);
     let given = if plugin == "random-picker" { vec![0.0; scores.len()] } else { scores };
     let declare = move |declare: &mut Declare<'_>, best: bool| -> Box<dyn Picker> {
         if best {
-            Box::new(MaxScorePicker::declare(declare, MaxScoreParameters { most, ..MaxScoreParameters::default() }))
+            Box::new(MaxScorePicker::declare(declare, MaxScoreParameters::default().most(most)))
         } else {
             Box::new(WeightedRandomPicker::declare(declare, weighted))
         }

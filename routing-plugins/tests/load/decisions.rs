@@ -69,7 +69,7 @@ fn decide(selector: &Selector, fleet: &Fleet, now: Instant, seed: u64) -> (Vec<u
 #[test]
 fn a_pod_whose_report_is_too_old_goes_where_reports_are_asked_for() {
     let (state, fleet, now) = silent(CALM);
-    let parameters = UtilizationParameters { unreported: Unreported::Remove, ..Default::default() };
+    let parameters = UtilizationParameters::default().unreported(Unreported::Remove);
     let full = move |d: &mut Declare<'_>| UtilizationFilter::declare(d, parameters);
     let selector = profile(&state).filter("full", OnEmpty::Fail, full).build().expect("a selector");
     assert_eq!(decide(&selector, &fleet, now, 0).0, [1]);
@@ -78,7 +78,7 @@ fn a_pod_whose_report_is_too_old_goes_where_reports_are_asked_for() {
 #[test]
 fn a_pod_whose_report_is_too_old_gets_0_where_reports_are_asked_for() {
     let (state, fleet, now) = silent(CALM);
-    let parameters = LeastLoadParameters { by: LoadFigure::Waiting, only_reported: true, ..Default::default() };
+    let parameters = LeastLoadParameters::default().by(LoadFigure::Waiting).only_reported(true);
     let load = move |d: &mut Declare<'_>| <LeastLoadScorer>::declare(d, parameters);
     let selector = profile(&state).scorer("load", 1.0, load).build().expect("a selector");
     assert_eq!(decide(&selector, &fleet, now, 0).1, [0.0, 1.0]);

@@ -121,7 +121,8 @@ impl Model {
         let own = self.in_flight(pod);
         let current = self.current[pod.id().index()].filter(|(current, _)| *current == pod);
         let Some(reported) = current.and_then(|(_, reported)| reported) else {
-            return merged(own, elsewhere, InFlight::default(), InFlight::default());
+            let seen = merged(own, elsewhere, InFlight::default(), InFlight::default());
+            return PodLoad { waiting_elsewhere: waiting_elsewhere(elsewhere, own), ..seen };
         };
         let age = now.saturating_sub(reported.at);
         let stale = age > stale_after;
@@ -140,11 +141,20 @@ fn merged(own: InFlight, load: Load, now: InFlight, then: InFlight) -> PodLoad {
         requests: requests.clamp(own.requests.into(), u32::MAX.into()) as u32,
         running: load.running,
         waiting: load.waiting,
+        waiting_elsewhere: waiting_elsewhere(load, then),
         tokens: sum.clamp(tokens(own), u64::MAX.into()) as u64,
         kv_used: load.kv_used,
         age: None,
         stale: false,
     }
+}
+
+/// Those that wait and cannot be from here: each request from here without a first token may be one that waits, and no more are
+/// others' than there are requests beyond those from here.
+fn waiting_elsewhere(load: Load, then: InFlight) -> u32 {
+    let others = u64::from(load.running) + u64::from(load.waiting);
+    let others = others.saturating_sub(then.requests.into()).min(u32::MAX.into()) as u32;
+    load.waiting.saturating_sub(then.prefilling).min(others)
 }
 
 /// Both, side by side.

@@ -32,16 +32,18 @@ macro_rules! profile {
     };
 }
 
-const PROFILES: [(&str, InCode); 9] = [
+const PROFILES: [(&str, InCode); 11] = [
     profile!(round_robin),
     profile!(least_load),
     profile!(consistent_hash),
     profile!(first_token),
+    profile!(total_latency),
     profile!(cache_aware),
     profile!(cache_aware_sticky),
     profile!(sticky_least_loaded),
     profile!(prefill_decode),
     profile!(prefill_decode_conditional),
+    profile!(approximate_prefix),
 ];
 
 const POLICIES: [&str; 13] = [

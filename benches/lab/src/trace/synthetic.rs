@@ -7,15 +7,25 @@
 //! | [`rag`] | popular documents, each time with another question | open |
 //! | [`agents`] | coding agents, and teams of agents | closed |
 //! | [`mixed`] | long cold prompts with short answers among short warm ones with long answers | open |
+//! | [`shared_prompts`] | groups that share a system prompt each, as llm-d's benchmark has them | open |
+//! | [`documents`] | long documents by popularity, all of which fit the fleet | open |
+//! | [`fan_out`] | sixteen requests at once on a context that nobody has seen | open |
+//! | [`coding_agents`] | contexts that grow to 100,000 tokens, with pauses for tools | closed |
+//! | [`bursts`] | crowds of requests, and nearly nothing between them | open |
 //!
 //! The rule: a kind, a number and a seed make one trace, the same on every machine of one kind.
 
 pub mod agents;
+pub mod bursts;
 pub mod chat;
+pub mod coding_agents;
 pub mod conversation;
 mod distribution;
+pub mod documents;
+pub mod fan_out;
 pub mod mixed;
 pub mod rag;
+pub mod shared_prompts;
 mod text;
 
 use std::fmt;
@@ -37,11 +47,32 @@ pub enum Synthetic {
     Agents,
     /// [`mixed::trace`] with this share of cold prompts, from 0 to 1.
     Mixed(f64),
+    /// [`shared_prompts::trace`]
+    SharedPrompts,
+    /// [`documents::trace`]
+    Documents,
+    /// [`fan_out::trace`]
+    FanOut,
+    /// [`coding_agents::trace`]
+    CodingAgents,
+    /// [`bursts::trace`]
+    Bursts,
 }
 
 impl Synthetic {
     /// One of each kind.
-    pub const ALL: [Self; 5] = [Self::Conversation, Self::Chat, Self::Rag, Self::Agents, Self::Mixed(0.5)];
+    pub const ALL: [Self; 10] = [
+        Self::Conversation,
+        Self::Chat,
+        Self::Rag,
+        Self::Agents,
+        Self::Mixed(0.5),
+        Self::SharedPrompts,
+        Self::Documents,
+        Self::FanOut,
+        Self::CodingAgents,
+        Self::Bursts,
+    ];
 
     /// Makes so many requests.
     #[must_use]
@@ -52,6 +83,11 @@ impl Synthetic {
             Self::Rag => rag::trace(requests, seed),
             Self::Agents => agents::trace(requests, seed),
             Self::Mixed(cold) => mixed::trace(requests, cold, seed),
+            Self::SharedPrompts => shared_prompts::trace(requests, seed),
+            Self::Documents => documents::trace(requests, seed),
+            Self::FanOut => fan_out::trace(requests, seed),
+            Self::CodingAgents => coding_agents::trace(requests, seed),
+            Self::Bursts => bursts::trace(requests, seed),
         }
     }
 }
@@ -64,6 +100,11 @@ impl fmt::Display for Synthetic {
             Self::Rag => f.write_str("rag"),
             Self::Agents => f.write_str("agents"),
             Self::Mixed(cold) => write!(f, "mixed:{cold}"),
+            Self::SharedPrompts => f.write_str("shared_prompts"),
+            Self::Documents => f.write_str("documents"),
+            Self::FanOut => f.write_str("fan_out"),
+            Self::CodingAgents => f.write_str("coding_agents"),
+            Self::Bursts => f.write_str("bursts"),
         }
     }
 }
@@ -81,7 +122,10 @@ impl FromStr for Synthetic {
 
 /// There is no such traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected conversation, chat, rag, agents, or mixed:SHARE with a share of cold prompts from 0 to 1")]
+#[error(
+    "expected conversation, chat, rag, agents, shared_prompts, documents, fan_out, coding_agents, bursts, \
+     or mixed:SHARE with a share of cold prompts from 0 to 1"
+)]
 #[non_exhaustive]
 pub struct UnknownTrafficError;
 

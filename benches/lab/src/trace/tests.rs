@@ -69,7 +69,7 @@ proptest! {
         check(&scaled);
         prop_assert_eq!(firsts(&scaled), firsts(&trace));
         prop_assert_eq!(conversations(&scaled), conversations(&trace));
-        prop_assert_eq!(scaled.is_closed(), matches!(kind, Synthetic::Chat | Synthetic::Agents) && trace.is_closed());
+        prop_assert_eq!(scaled.is_closed(), matches!(kind, Synthetic::Chat | Synthetic::Agents | Synthetic::CodingAgents) && trace.is_closed());
         let known = |trace: &Trace| trace.stats().blocks_known;
         prop_assert_eq!(known(&scaled), known(&trace));
     }
@@ -135,7 +135,8 @@ fn the_bound_hardly_moves_with_copies() {
         let trace = kind.trace(2_000, 1);
         let (one, more) = (trace.stats().bound(), trace.repeated(4, 1).stats().bound());
         // Documents are shared, so a copy of questions about them finds them all.
-        let within = if kind == Synthetic::Rag { 0.25 } else { 0.02 };
+        let within =
+            if matches!(kind, Synthetic::Rag | Synthetic::SharedPrompts | Synthetic::Documents) { 0.25 } else { 0.02 };
         assert!(more >= one && more - one < within, "{kind}: {one} and {more}");
     }
 }

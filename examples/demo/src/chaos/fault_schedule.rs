@@ -1,31 +1,39 @@
 //! Fault schedule: a deterministic function of the seed.
 //!
 //! A partition comes first and lasts longest, so that load meets an index that is far behind. The last faults drop the final
-//! events of some pods, with no later event to reveal the gap.
+//! events of some pods.
 //!
 //! Invariants: the same seed, pods and length give the same schedule; every kind of fault occurs; lasting faults end before the
 //! schedule does; at any time at least half of the pods can serve.
 
 use std::time::Duration;
 
-use pointsman_engine_sim::Fault;
 use pointsman_lab::SplitMix64;
 
-/// Faults and their ends.
+use super::fault_kind::FaultKind;
+
+/// Faults, in the order of their beginnings.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FaultSchedule {
     faults: Vec<ScheduledFault>,
 }
 
-/// A fault, or the end of one.
+/// A fault, and when: after the beginning of the load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ScheduledFault {
-    /// After the beginning of the load.
-    pub(crate) at: Duration,
-    /// The pod's number.
-    pub(crate) pod: usize,
-    /// What.
-    pub(crate) fault: Fault,
+    pub(crate) kind: FaultKind,
+    /// The pod's number; none if it is not one of a pod.
+    pub(crate) pod: Option<usize>,
+    pub(crate) begin: Duration,
+    /// As its beginning if it does not last.
+    pub(crate) end: Duration,
+}
+
+/// A moment of a schedule: the fault of this number begins or ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Begin(usize),
+    End(usize),
 }
 
 impl FaultSchedule {
@@ -36,25 +44,32 @@ impl FaultSchedule {
         builder.tail_loss();
         let mut faults = builder.faults;
         // Stable: what is planned first comes first.
-        faults.sort_by_key(|fault| fault.at);
+        faults.sort_by_key(|fault| fault.begin);
         Self { faults }
     }
 
-    /// The faults, in the order of time.
+    /// The faults.
     pub(crate) fn faults(&self) -> &[ScheduledFault] {
         &self.faults
     }
 
-    /// How often each kind of fault occurs, in the order of first occurrence; what only ends a fault is left out.
+    /// Their beginnings and ends, in the order of time; an end before a beginning of the same moment.
+    pub(crate) fn steps(&self) -> Vec<(Duration, Step)> {
+        let mut steps = Vec::with_capacity(self.faults.len() * 2);
+        for (nth, fault) in self.faults.iter().enumerate() {
+            steps.push((fault.begin, Step::Begin(nth)));
+            if fault.kind.lasts() {
+                steps.push((fault.end, Step::End(nth)));
+            }
+        }
+        steps.sort_by_key(|(at, step)| (*at, matches!(step, Step::Begin(_))));
+        steps
+    }
+
+    /// How often each kind of fault occurs, in the order of first occurrence.
     pub(crate) fn kinds(&self) -> Vec<(&'static str, usize)> {
         let mut kinds: Vec<(&'static str, usize)> = Vec::new();
-        let mut dead = std::collections::HashSet::new();
-        for step in &self.faults {
-            let revives = step.fault == Fault::Restart && dead.remove(&step.pod);
-            if step.fault == Fault::Die {
-                dead.insert(step.pod);
-            }
-            let Some(name) = name(step.fault).filter(|_| !revives) else { continue };
+        for name in self.faults.iter().map(|fault| fault.kind.name()) {
             match kinds.iter_mut().find(|(known, _)| *known == name) {
                 Some((_, count)) => *count += 1,
                 None => kinds.push((name, 1)),
@@ -62,23 +77,6 @@ impl FaultSchedule {
         }
         kinds
     }
-}
-
-/// What a fault is called; none for what ends one.
-fn name(fault: Fault) -> Option<&'static str> {
-    Some(match fault {
-        Fault::Die => "die",
-        Fault::Hang => "hang",
-        Fault::Slow(_) => "slow",
-        Fault::CutStreams => "cut streams",
-        Fault::Restart => "restart",
-        Fault::ChangeHashSeed => "change hash seed",
-        Fault::DropEvents(_) => "drop events",
-        Fault::DuplicateEvents(_) => "duplicate events",
-        Fault::ReorderEvents => "reorder events",
-        Fault::PartitionEvents => "partition events",
-        _ => return None,
-    })
 }
 
 struct ScheduleBuilder {
@@ -92,9 +90,11 @@ struct ScheduleBuilder {
     /// When everything has ended.
     end: Duration,
     /// Kinds not drawn yet: each comes up before any comes up again.
-    bag: Vec<Fault>,
+    bag: Vec<FaultKind>,
     /// Until when each pod has its fault.
     busy: Vec<Duration>,
+    /// Until when there is a fault that is none of a pod.
+    fleet_busy: Duration,
     /// Until when each pod cannot be counted on to serve.
     down: Vec<Duration>,
     faults: Vec<ScheduledFault>,
@@ -103,7 +103,7 @@ struct ScheduleBuilder {
 impl ScheduleBuilder {
     fn new(seed: u64, pods: usize, length: Duration) -> Self {
         // Room for every kind at least once, whatever the length.
-        let gap = (length * 3 / 4 / (KINDS.len() as u32 + 1)).min(LONGEST_GAP);
+        let gap = (length * 3 / 4 / (FaultKind::ALL.len() as u32 + 1)).min(LONGEST_GAP);
         let longest = (length / 6).min(LONGEST);
         let begin = gap / 2;
         Self {
@@ -112,8 +112,9 @@ impl ScheduleBuilder {
             gap,
             longest,
             end: length,
-            bag: vec![Fault::PartitionEvents],
+            bag: vec![FaultKind::PartitionEvents],
             busy: vec![Duration::ZERO; pods],
+            fleet_busy: Duration::ZERO,
             down: vec![Duration::ZERO; pods],
             faults: Vec::new(),
         }
@@ -123,24 +124,26 @@ impl ScheduleBuilder {
     fn incident(&mut self) -> bool {
         let kind = self.draw();
         let lasts = match kind {
-            Fault::PartitionEvents => self.share(self.longest * 2, 60, 100),
-            kind if takes_down(kind) => self.share(self.longest, 40, 100),
+            FaultKind::PartitionEvents => self.share(self.longest * 2, 60, 100),
+            kind if kind.lasts() => self.share(self.longest, 40, 100),
             _ => Duration::ZERO,
         };
-        let pod = self.pod(kind);
-        let at = self.now.max(self.busy[pod]);
-        if at + lasts + self.gap / 4 > self.end {
+        let pod = kind.is_of_pod().then(|| self.pod(kind));
+        let free = pod.map_or(self.fleet_busy, |pod| self.busy[pod]);
+        let begin = self.now.max(free);
+        // A breath between two faults of one pod.
+        let (end, breath) = (begin + lasts, self.gap / 4);
+        if end + breath > self.end {
             return false;
         }
-        let fault = self.fault(kind);
-        self.faults.push(ScheduledFault { at, pod, fault });
-        if let Some(end) = end(kind) {
-            self.faults.push(ScheduledFault { at: at + lasts, pod, fault: end });
+        let kind = self.with_figure(kind);
+        self.faults.push(ScheduledFault { kind, pod, begin, end });
+        match pod {
+            Some(pod) => self.busy[pod] = end + breath,
+            None => self.fleet_busy = end + breath,
         }
-        // A breath between two faults of one pod.
-        self.busy[pod] = at + lasts + self.gap / 4;
-        if takes_down(kind) {
-            self.down[pod] = at + lasts;
+        if let Some(pod) = pod.filter(|_| kind.takes_down()) {
+            self.down[pod] = end;
         }
         let pause = self.share(self.gap, 60, 120);
         self.now += pause;
@@ -151,15 +154,15 @@ impl ScheduleBuilder {
     fn tail_loss(&mut self) {
         let first = self.rng.below(2);
         for pod in (first..self.busy.len()).step_by(2) {
-            let count = self.rng.between(10, 60) as u32;
-            self.faults.push(ScheduledFault { at: self.end, pod, fault: Fault::DropEvents(count) });
+            let kind = FaultKind::DropEvents(self.rng.between(10, 60) as u32);
+            self.faults.push(ScheduledFault { kind, pod: Some(pod), begin: self.end, end: self.end });
         }
     }
 
     /// A kind that has not come up in this round.
-    fn draw(&mut self) -> Fault {
+    fn draw(&mut self) -> FaultKind {
         if self.bag.is_empty() {
-            self.bag = KINDS.to_vec();
+            self.bag = FaultKind::ALL.to_vec();
         }
         let at = self.rng.below(self.bag.len());
         self.bag.swap_remove(at)
@@ -167,10 +170,10 @@ impl ScheduleBuilder {
 
     /// A pod for it: one that has no fault, or the first to be free again. What takes a pod down does so only while at
     /// least half of the pods stay up.
-    fn pod(&mut self, kind: Fault) -> usize {
+    fn pod(&mut self, kind: FaultKind) -> usize {
         let pods = self.busy.len();
         let down = self.down.iter().filter(|until| **until > self.now).count();
-        if takes_down(kind) && down + 1 > pods / 2 {
+        if kind.takes_down() && down + 1 > pods / 2 {
             // The place of a pod that is down already, once it is up.
             let first = (0..pods).filter(|pod| self.down[*pod] > self.now).min_by_key(|pod| self.busy[*pod]);
             return first.unwrap_or(0);
@@ -183,11 +186,14 @@ impl ScheduleBuilder {
     }
 
     /// A kind of fault with a figure, where it has one.
-    fn fault(&mut self, kind: Fault) -> Fault {
+    fn with_figure(&mut self, kind: FaultKind) -> FaultKind {
         match kind {
-            Fault::Slow(_) => Fault::Slow(self.rng.between(3, 12) as f64),
-            Fault::DropEvents(_) => Fault::DropEvents(self.rng.between(1, 20) as u32),
-            Fault::DuplicateEvents(_) => Fault::DuplicateEvents(self.rng.between(1, 20) as u32),
+            FaultKind::Slow(_) => FaultKind::Slow(self.rng.between(3, 12) as u32),
+            FaultKind::DropEvents(_) => FaultKind::DropEvents(self.rng.between(1, 20) as u32),
+            FaultKind::DuplicateEvents(_) => FaultKind::DuplicateEvents(self.rng.between(1, 20) as u32),
+            FaultKind::CorruptEvents(_) => FaultKind::CorruptEvents(self.rng.between(1, 20) as u32),
+            // Each is as large as a message may not be.
+            FaultKind::OversizeEvents(_) => FaultKind::OversizeEvents(1),
             kind => kind,
         }
     }
@@ -196,33 +202,6 @@ impl ScheduleBuilder {
         of * self.rng.between(least, most) as u32 / 100
     }
 }
-
-fn takes_down(kind: Fault) -> bool {
-    matches!(kind, Fault::Die | Fault::Hang | Fault::Slow(_))
-}
-
-/// What ends a fault that lasts.
-fn end(kind: Fault) -> Option<Fault> {
-    match kind {
-        Fault::Die => Some(Fault::Restart),
-        Fault::Hang | Fault::Slow(_) | Fault::PartitionEvents => Some(Fault::Recover),
-        _ => None,
-    }
-}
-
-/// Kinds of faults; a figure is drawn when one occurs.
-const KINDS: [Fault; 10] = [
-    Fault::Die,
-    Fault::Hang,
-    Fault::Slow(1.0),
-    Fault::CutStreams,
-    Fault::Restart,
-    Fault::ChangeHashSeed,
-    Fault::DropEvents(0),
-    Fault::DuplicateEvents(0),
-    Fault::ReorderEvents,
-    Fault::PartitionEvents,
-];
 
 const LONGEST_GAP: Duration = Duration::from_millis(1_500);
 const LONGEST: Duration = Duration::from_secs(6);

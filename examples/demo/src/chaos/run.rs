@@ -1,23 +1,28 @@
 //! The chaos test: start, load and faults side by side, recovery, invariant checks, shutdown, leak check.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use kv_index::{BlockHash, Event, EventSemantics, Stored};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::chaos::fault_schedule::FaultSchedule;
-use crate::chaos::invariants::{Invariant, cache_divergences, poll_until, poll_until_empty};
-use crate::chaos::leak_check::ResourceCounts;
-use crate::chaos::report::ChaosReport;
+use super::availability::Availability;
+use super::executions;
+use super::fault_schedule::FaultSchedule;
+use super::harness::Harness;
+use super::healing::{self, HEALED_BY, HealBounds, healings};
+use super::history::History;
+use super::inject::{ATTEMPTS, Injected, Injector};
+use super::invariants::{Invariant, poll_until};
+use super::leak_check::ResourceCounts;
+use super::report::ChaosReport;
+use super::sabotage::Sabotage;
+use super::starved::StarvedGateway;
+use super::timeline::FaultPeriod;
 use crate::cli::Args;
-use crate::fleet::{Fleet, FleetShape};
-use crate::load_generator::{Client, LoadGenerator, LoadStats, RequestTracker, Workload, WorkloadShape};
-use crate::startup::{StartupError, start};
-use pointsman_engine_sim::{CompletionOracle, Fault, MODEL};
-use pointsman_gateway::Gateway;
-use pointsman_gateway::config::Config;
+use crate::load_generator::{Failure, LoadGenerator, LoadStats, Outcome};
+use crate::startup::{StartupError, prefill_pods};
 
 /// Runs the test; `on_progress` gets the elapsed time and how many requests have ended.
 pub(crate) async fn run(
@@ -25,195 +30,151 @@ pub(crate) async fn run(
     mut on_progress: impl FnMut(Duration, usize),
 ) -> Result<ChaosReport, StartupError> {
     let before = ResourceCounts::now();
-    let harness = Harness::start(args).await?;
+    let mut harness = Harness::start(args).await?;
+    let starved = StarvedGateway::start(args.seed).await.map_err(StartupError::Fleet)?;
     let (seed, length) = (args.seed, Duration::from_secs(args.seconds));
     let schedule = FaultSchedule::new(seed, args.pods, length);
-    let stats = harness.inject_faults(&schedule, seed, length, &mut on_progress).await;
-    let mut invariants = harness.check_recovery(args, &stats).await;
+    let begun = Instant::now();
+    let (stats, injected) = inject(&mut harness, starved.as_ref(), args, &schedule, begun, &mut on_progress).await;
+    let calm = begun.elapsed();
+    let mut invariants = harness.check_recovery(args).await;
     let attempts = harness.attempts().await;
+    let history = History::gather(&harness.tracker, &harness.ledger, begun);
+    let during = history.until(calm);
+    let groups = groups(args);
+    let availability = Availability::of(&during.requests, &during.executions, &injected.periods, &groups);
+    let healings = healings(&injected.periods, &history.executions, calm, HEAL_BOUNDS);
+    invariants.splice(0..0, bounds(&availability, &healings));
+    invariants.push(pods_agree(&history, &attempts));
+    let reloads =
+        Invariant::new("reloads take effect, and wrong ones do not", String::from("under load"), &injected.violations);
+    invariants.push(reloads);
     harness.stop().await;
+    if let Some(starved) = starved {
+        invariants.push(starved.stop().await);
+    }
     invariants.push(no_leak(before).await);
-    Ok(ChaosReport { seed, length, schedule, stats, attempts, invariants })
+    Ok(ChaosReport { seed, length, schedule, stats, attempts, availability, healings, invariants })
 }
 
-struct Harness {
-    fleet: Fleet,
-    gateway: Gateway,
-    client: Client,
-    oracle: Arc<CompletionOracle>,
-    tracker: Arc<RequestTracker>,
-    /// Limit of every recovery check.
-    recovery_timeout: Duration,
-}
-
-impl Harness {
-    async fn start(args: &Args) -> Result<Self, StartupError> {
-        let (pods, speed) = (args.pods, args.speed.unwrap_or(SPEED));
-        let shape = FleetShape { pods, speed, blocks: 1_500, lease: LEASE, ..FleetShape::default() };
-        let (fleet, gateway, client) = start(args.profile(), shape, configure).await?;
-        let recovery_timeout = Duration::from_secs(if args.corrupt_index { 3 } else { 60 });
-        Ok(Self { fleet, gateway, client, oracle: Arc::default(), tracker: Arc::default(), recovery_timeout })
-    }
-
-    /// Load and faults at once, until the time is over and requests in flight have ended.
-    async fn inject_faults(
-        &self,
-        schedule: &FaultSchedule,
-        seed: u64,
-        length: Duration,
-        on_progress: &mut impl FnMut(Duration, usize),
-    ) -> LoadStats {
-        let (stop, begun, mut ended) = (CancellationToken::new(), Instant::now(), 0);
-        let load = LoadGenerator { stop: stop.clone(), ..self.load(seed, usize::MAX) };
-        let faults = async {
-            for scheduled in schedule.faults() {
-                sleep_until(begun + scheduled.at).await;
-                self.fleet.fault(scheduled.pod, scheduled.fault);
-            }
-            sleep_until(begun + length).await;
-            stop.cancel();
+/// Load and faults at once, until the time is over, every pod has healed or had its time to, and requests in flight have ended.
+async fn inject(
+    harness: &mut Harness,
+    starved: Option<&StarvedGateway>,
+    args: &Args,
+    schedule: &FaultSchedule,
+    begun: Instant,
+    on_progress: &mut impl FnMut(Duration, usize),
+) -> (LoadStats, Injected) {
+    let length = Duration::from_secs(args.seconds);
+    let (stop, is_slow, mut ended) = (CancellationToken::new(), Arc::new(AtomicBool::new(false)), 0);
+    let load = LoadGenerator { stop: stop.clone(), ..harness.load(args.seed, usize::MAX) };
+    let mut slow = harness.load(args.seed.wrapping_add(3), usize::MAX);
+    (slow.client, slow.concurrency) = (slow.client.slow(Arc::clone(&is_slow)), SLOW_READERS);
+    let (ledger, names) = (harness.ledger.clone(), harness.names());
+    let injector = Injector {
+        fleet: &mut harness.fleet,
+        gateway: &harness.gateway,
+        starved,
+        leaves: Arc::clone(&load.leaves),
+        slow: (slow, is_slow),
+        sabotage: args.sabotage,
+        begun,
+    };
+    let faults = async {
+        let injected = injector.run(schedule).await;
+        sleep_until(begun + length).await;
+        let has_healed = |(pod, since): &(usize, Duration)| {
+            ledger.finished_since(&names[*pod], (begun + *since).into_std()) >= HEALED_BY
         };
-        let load = load.run(|| {
-            ended += 1;
-            on_progress(begun.elapsed().min(length), ended);
-        });
-        tokio::join!(load, faults).0
-    }
-
-    /// Ends all faults, and looks whether everything is as if there had been none.
-    async fn check_recovery(&self, args: &Args, stats: &LoadStats) -> Vec<Invariant> {
-        (0..self.fleet.pods().len()).for_each(|pod| self.fleet.fault(pod, Fault::Recover));
-        let unhealthy = poll_until_empty(self.recovery_timeout, || self.unhealthy_pods()).await;
-        self.probe(args).await;
-        // Every pod is up: every request must be answered now.
-        let conversations = args.pods * 2;
-        let afterwards = self.load(args.seed.wrapping_add(1), conversations).run(|| {}).await;
-        let answered = format!("{} requests answered after recovery", afterwards.answered);
-        let mut unanswered: Vec<String> = afterwards.failed.iter().map(|(kind, n)| format!("{n} × {kind}")).collect();
-        unanswered.extend(unhealthy);
-        let audit = self.tracker.audit();
-        let mut unreported: Vec<String> = stats.unreported.iter().map(ToString::to_string).collect();
-        unreported.extend(afterwards.unreported.iter().map(ToString::to_string));
-        if args.corrupt_index {
-            self.corrupt_index();
+        let mut pending = last_faults(&injected.periods);
+        let deadline = Instant::now() + calm_bound(args.sabotage);
+        while !pending.is_empty() && Instant::now() < deadline {
+            sleep(Duration::from_millis(100)).await;
+            pending.retain(|fault| !has_healed(fault));
         }
-        let divergent = poll_until_empty(self.recovery_timeout, || self.divergent_caches()).await;
-        let busy = poll_until_empty(self.recovery_timeout, || self.in_flight_work()).await;
-        let blocks: usize = self.fleet.pods().map(|pod| pod.cache().len()).sum();
-        vec![
-            Invariant::new(
-                "every request ended exactly once",
-                format!("{} requests", audit.begun),
-                &audit.violations(),
-            ),
-            Invariant::new(
-                "every failure was reported, every answer whole",
-                format!("{} failures", stats.failures()),
-                &unreported,
-            ),
-            Invariant::new("a recovered fleet answers", answered, &unanswered),
-            Invariant::new("the index equals the pods' caches", format!("{blocks} blocks"), &divergent),
-            Invariant::new("nothing is counted as in flight", "all counters are zero".to_owned(), &busy),
-        ]
-    }
+        stop.cancel();
+        injected
+    };
+    let load = load.run(|| {
+        ended += 1;
+        on_progress(begun.elapsed().min(length), ended);
+    });
+    tokio::join!(load, faults)
+}
 
-    /// Asks until all is answered: a circuit that cut streams have opened closes by answers, not by health alone.
-    async fn probe(&self, args: &Args) {
-        let deadline = Instant::now() + self.recovery_timeout;
-        while self.load(args.seed.wrapping_add(2), args.pods).run(|| {}).await.failures() > 0 {
-            if Instant::now() >= deadline {
-                return;
-            }
-            sleep(Duration::from_millis(500)).await;
+/// Each pod's last fault that it has to heal from: its number and the fault's end.
+fn last_faults(periods: &[FaultPeriod]) -> Vec<(usize, Duration)> {
+    let mut last = std::collections::BTreeMap::new();
+    for period in periods.iter().filter(|period| period.kind.heals()) {
+        if let Some(pod) = period.pod {
+            last.insert(pod, period.end);
         }
     }
+    last.into_iter().collect()
+}
 
-    async fn stop(self) {
-        drop(self.client);
-        self.gateway.drain(DRAIN).await;
-        self.fleet.stop().await;
-    }
+/// How long pods may take to heal after the last fault; less where it is known that one will not.
+fn calm_bound(sabotage: Option<Sabotage>) -> Duration {
+    if sabotage == Some(Sabotage::LostPod) { HEAL_BOUNDS.first + Duration::from_secs(5) } else { HEAL_BOUNDS.longest }
+}
 
-    fn load(&self, seed: u64, conversations: usize) -> LoadGenerator {
-        let (oracle, client) = (Arc::clone(&self.oracle), self.client.clone());
-        let mut load = LoadGenerator::new(client, Workload::new(SHAPE, seed), MODEL, conversations);
-        load.concurrency = 64;
-        load.expected = Some(Arc::new(move |body| oracle.completion(body)));
-        load.tracker = Arc::clone(&self.tracker);
-        load
-    }
-
-    fn unhealthy_pods(&self) -> Vec<String> {
-        let pods = self.gateway.state().pods;
-        pods.iter().filter(|pod| !pod.healthy).map(|pod| format!("{} is not healthy", pod.name)).collect()
-    }
-
-    fn corrupt_index(&self) {
-        let index = self.gateway.index();
-        let pod = self.fleet.pods().next().and_then(|pod| index.pod(pod.name())).expect("the fleet has joined");
-        let phantom = [BlockHash::new(1)];
-        index.apply(pod, EventSemantics::Copies, &Event::Stored(Stored::prompt(&phantom))).expect("the pod is there");
-    }
-
-    fn divergent_caches(&self) -> Vec<String> {
-        let caches = self.fleet.pods().map(|pod| (pod.name(), pod.cache()));
-        cache_divergences(self.gateway.index(), caches).iter().map(ToString::to_string).collect()
-    }
-
-    /// Whatever is counted as under way, in the gateway or in a pod.
-    fn in_flight_work(&self) -> Vec<String> {
-        let mut busy = Vec::new();
-        let (index, load) = (self.gateway.index(), &self.gateway.plugin_state().load);
-        for pod in self.fleet.pods() {
-            let counted = index.pod(pod.name()).map(|handle| load.in_flight(handle.id())).unwrap_or_default();
-            if counted != routing_plugins::load::InFlight::default() {
-                busy.push(format!("{}: {counted:?}", pod.name()));
-            }
-            let metrics = pod.metrics();
-            if (metrics.running, metrics.waiting, metrics.leases, metrics.blocks_used) != (0, 0, 0, 0) {
-                let (running, waiting, leases) = (metrics.running, metrics.waiting, metrics.leases);
-                let used = metrics.blocks_used;
-                busy.push(format!("{} runs {running}, {waiting} wait, {leases} leases, {used} blocks", pod.name()));
-            }
-        }
-        let totals = self.gateway.state().totals;
-        if totals.in_flight > 0 {
-            busy.push(format!("the gateway counts {} in flight", totals.in_flight));
-        }
-        let ended = totals.completed + totals.failed + totals.cancelled;
-        if totals.requests != ended {
-            busy.push(format!("the gateway decided on {} and ended {ended}", totals.requests));
-        }
-        busy
-    }
-
-    /// What became of requests to pods, by name.
-    async fn attempts(&self) -> Vec<(String, u64)> {
-        let metrics = self.client.page("/metrics").await.unwrap_or_default();
-        attempts(&metrics)
+/// The pods of which a request needs one each.
+fn groups(args: &Args) -> Vec<Vec<usize>> {
+    match prefill_pods(args.profile(), args.pods) {
+        0 => vec![(0..args.pods).collect()],
+        prefill => vec![(0..prefill).collect(), (prefill..args.pods).collect()],
     }
 }
 
-/// Adds up the attempts in a page of metrics by their result.
-fn attempts(metrics: &str) -> Vec<(String, u64)> {
-    let mut sums: std::collections::BTreeMap<String, u64> = std::collections::BTreeMap::new();
-    for line in metrics.lines().filter(|line| line.starts_with("pointsman_exec_attempts_total{")) {
-        let result = line.split("outcome=\"").nth(1).and_then(|rest| rest.split('"').next());
-        let count = line.rsplit(' ').next().and_then(|count| count.parse().ok());
-        if let (Some(result), Some(count)) = (result, count) {
-            let count: u64 = count;
-            *sums.entry(result.to_owned()).or_default() += count;
-        }
-    }
-    sums.into_iter().collect()
+/// Availability and times to heal against their bounds.
+fn bounds(availability: &Availability, healings: &[healing::Healing]) -> [Invariant; 2] {
+    let slowest = healings.iter().filter_map(|healing| healing.took).max().unwrap_or_default();
+    let healed = healings.iter().filter(|healing| healing.took.is_some()).count();
+    [
+        Invariant::new(
+            "requests are answered while a pod can",
+            format!("{:.2}%, at least {:.0}%", 100.0 * availability.share(), 100.0 * LEAST_AVAILABILITY),
+            &availability.violations(LEAST_AVAILABILITY),
+        ),
+        Invariant::new(
+            "pods heal in time",
+            format!(
+                "{healed} of {} faults observed to their healing, the slowest {:.1} s; {} s are allowed, {} s in a row of faults",
+                healings.len(),
+                slowest.as_secs_f64(),
+                HEAL_BOUNDS.first.as_secs(),
+                HEAL_BOUNDS.longest.as_secs()
+            ),
+            &healing::violations(healings),
+        ),
+    ]
 }
 
-/// Not patient, or pods that hang would hold everything up; and not so quick to ask for health that no request meets one.
-fn configure(config: &mut Config) {
-    config.timeouts.first_byte_timeout = Duration::from_secs(3);
-    config.timeouts.stream_idle_timeout = Duration::from_secs(2);
-    config.timeouts.request_timeout = Duration::from_secs(30);
-    (config.health_check.interval, config.health_check.timeout) = (Duration::from_secs(1), Duration::from_secs(1));
+/// What pods ran, against what clients asked for and the gateway counted.
+fn pods_agree(history: &History, attempts: &[(String, u64)]) -> Invariant {
+    let limits = executions::Limits { runs: MOST_RUNS, lag: ABORT_LAG };
+    let mut violations = executions::violations(&history.requests, &history.executions, limits);
+    let sent: u64 = attempts.iter().map(|(_, count)| count).sum();
+    let completed = attempts.iter().find(|(outcome, _)| outcome == "completed").map_or(0, |(_, count)| *count);
+    let ran = history.executions.len() as u64;
+    let finished = history.executions.iter().filter(|execution| execution.has_finished()).count() as u64;
+    if ran > sent {
+        violations.push(format!("pods ran {ran} and the gateway counts {sent} attempts"));
+    }
+    // An error that a pod answers with is a complete answer as well, which its engine never saw; it may be so where the client left.
+    let refused = history.requests.iter().filter(|request| is_refused(&request.outcome)).count() as u64;
+    if completed > finished + refused {
+        violations
+            .push(format!("pods finished {finished}, refused {refused}, and the gateway counts {completed} complete"));
+    }
+    let checked = format!("{ran} executions of {sent} attempts, {finished} finished");
+    Invariant::new("pods ran each attempt once and to an end", checked, &violations)
+}
+
+/// Whether a request may have ended with a pod's own error.
+fn is_refused(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Left | Outcome::Failed(Failure::Status(_)))
 }
 
 async fn no_leak(before: ResourceCounts) -> Invariant {
@@ -227,34 +188,12 @@ async fn no_leak(before: ResourceCounts) -> Invariant {
     Invariant::new("no task or socket leaks", format!("{}, as before", figures(after)), problems)
 }
 
-/// What clients ask: short enough that much happens in a short time, long enough that caches overflow.
-const SHAPE: WorkloadShape = WorkloadShape {
-    system_prompts: 6,
-    system_tokens: (600, 1_500),
-    turns: (2, 6),
-    user_tokens: (40, 300),
-    answer_tokens: (16, 64),
-    think_ms: (0, 400),
-    document_every: 6,
-    document_tokens: (1_500, 4_000),
-    unstreamed_every: 5,
-};
-
-/// Fast enough that much happens in a short time.
-const SPEED: f64 = 4.0;
-const DRAIN: Duration = Duration::from_secs(30);
-const LEASE: Duration = Duration::from_secs(3);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn attempts_are_added_up_over_steps() {
-        let page = "# TYPE pointsman_exec_attempts_total counter\n\
-            pointsman_exec_attempts_total{step=\"serve\",outcome=\"completed\"} 5\n\
-            pointsman_exec_attempts_total{step=\"prefill\",outcome=\"completed\"} 2\n\
-            pointsman_exec_attempts_total{step=\"serve\",outcome=\"cut\"} 1\nother{outcome=\"cut\"} 9\n";
-        assert_eq!(attempts(page), [("completed".to_owned(), 7), ("cut".to_owned(), 1)]);
-    }
-}
+/// The share of requests that are to be answered, of those that count.
+const LEAST_AVAILABILITY: f64 = 0.97;
+/// A breaker is open for 10 s, and each time in a row for twice as long, up to 80 s; the rest is for probes on a busy machine.
+const HEAL_BOUNDS: HealBounds = HealBounds { first: Duration::from_secs(20), longest: Duration::from_secs(100) };
+/// A step of a request may be planned twice.
+const MOST_RUNS: usize = 2 * (ATTEMPTS as usize + 1);
+/// Until a pod has heard that nobody wants a request any more, on a busy machine.
+const ABORT_LAG: Duration = Duration::from_secs(5);
+const SLOW_READERS: usize = 4;

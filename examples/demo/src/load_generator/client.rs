@@ -1,5 +1,7 @@
 //! HTTP client of an OpenAI-compatible server: one request, read to its end, with its latencies.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,7 +13,7 @@ use hyper::body::Incoming;
 use hyper_util::client::legacy::Client as Pooled;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use pointsman_example_common::cli::error_chain;
 
@@ -25,19 +27,31 @@ pub(crate) struct Client {
     pooled: Pooled<HttpConnector, Full<Bytes>>,
     base: String,
     timeout: Duration,
+    /// Reads slowly while it is set.
+    is_slow: Option<Arc<AtomicBool>>,
 }
 
 impl Client {
     /// A client of the server at `base`, such as `http://127.0.0.1:8080`, that waits so long for the end of an answer.
     pub(crate) fn new(base: &str, timeout: Duration) -> Self {
+        Self::with(HttpConnector::new(), base, timeout)
+    }
+
+    /// A client with a small receive buffer, which pauses after each piece of an answer while `is_slow` is set.
+    pub(crate) fn slow(&self, is_slow: Arc<AtomicBool>) -> Self {
         let mut connector = HttpConnector::new();
+        connector.set_recv_buffer_size(Some(SLOW_BUFFER));
+        Self { is_slow: Some(is_slow), ..Self::with(connector, &self.base, self.timeout) }
+    }
+
+    fn with(mut connector: HttpConnector, base: &str, timeout: Duration) -> Self {
         connector.set_nodelay(true);
         let mut builder = Pooled::builder(TokioExecutor::new());
         builder.pool_timer(TokioTimer::new()).pool_idle_timeout(Duration::from_secs(5));
         // A request is sent once. The caller decides about retries.
         builder.retry_canceled_requests(false);
         let base = base.trim_end_matches('/').to_owned();
-        Self { pooled: builder.build(connector), base, timeout }
+        Self { pooled: builder.build(connector), base, timeout, is_slow: None }
     }
 
     /// Asks for a chat completion and reads it to its end.
@@ -62,7 +76,7 @@ impl Client {
         let response = self.send(request, body).await?;
         let is_stream = response.headers().get(CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(STREAM));
         if is_stream {
-            return streamed(response.into_body(), begun).await;
+            return self.streamed(response.into_body(), begun).await;
         }
         let (text, usage) = parse_response(&whole(response).await?)?;
         Ok(Answer { text, usage, ttft: None, inter_token: Vec::new(), total: begun.elapsed() })
@@ -75,6 +89,34 @@ impl Client {
             status if status.is_success() => Ok(response),
             status => Err(Failure::Status(status.as_u16())),
         }
+    }
+
+    async fn streamed(&self, mut body: Incoming, begun: Instant) -> Result<Answer, Failure> {
+        let (mut reader, mut first, mut inter_token, mut last) = (SseReader::default(), None, Vec::new(), begun);
+        while let Some(frame) = body.frame().await {
+            // A broken connection is a truncated answer, which the reader finds.
+            let Ok(frame) = frame else { break };
+            let Some(bytes) = frame.data_ref() else { continue };
+            let pieces = reader.push(bytes);
+            // Relaxed: a wish, and no more.
+            if self.is_slow.as_ref().is_some_and(|is_slow| is_slow.load(Ordering::Relaxed)) {
+                sleep(SLOW_PAUSE).await;
+            }
+            if pieces == 0 {
+                continue;
+            }
+            let now = Instant::now();
+            if first.is_none() {
+                first = Some(now - begun);
+            } else {
+                inter_token.push(now - last);
+            }
+            // Pieces of one packet came at the same time.
+            inter_token.extend(std::iter::repeat_n(Duration::ZERO, pieces - 1));
+            last = now;
+        }
+        let (text, usage) = reader.end()?;
+        Ok(Answer { text, usage, ttft: first, inter_token, total: begun.elapsed() })
     }
 }
 
@@ -97,31 +139,11 @@ pub(crate) struct Answer {
     pub(crate) total: Duration,
 }
 
-async fn streamed(mut body: Incoming, begun: Instant) -> Result<Answer, Failure> {
-    let (mut reader, mut first, mut inter_token, mut last) = (SseReader::default(), None, Vec::new(), begun);
-    while let Some(frame) = body.frame().await {
-        // A broken connection is a truncated answer, which the reader finds.
-        let Ok(frame) = frame else { break };
-        let Some(bytes) = frame.data_ref() else { continue };
-        let pieces = reader.push(bytes);
-        if pieces == 0 {
-            continue;
-        }
-        let now = Instant::now();
-        if first.is_none() {
-            first = Some(now - begun);
-        } else {
-            inter_token.push(now - last);
-        }
-        // Pieces of one packet came at the same time.
-        inter_token.extend(std::iter::repeat_n(Duration::ZERO, pieces - 1));
-        last = now;
-    }
-    let (text, usage) = reader.end()?;
-    Ok(Answer { text, usage, ttft: first, inter_token, total: begun.elapsed() })
-}
-
 const STREAM: &[u8] = b"text/event-stream";
+/// Bytes that a slow reader's socket takes ahead.
+const SLOW_BUFFER: usize = 4 << 10;
+/// A slow reader's pause after each piece: longer than a pod takes for a token.
+const SLOW_PAUSE: Duration = Duration::from_millis(40);
 
 #[cfg(test)]
 mod tests {
@@ -150,6 +172,20 @@ mod tests {
         assert_eq!(answer.inter_token.len(), 3);
         let first = answer.ttft.unwrap();
         assert!(first + answer.inter_token.iter().sum::<Duration>() <= answer.total);
+    }
+
+    #[tokio::test]
+    async fn a_slow_reader_gets_the_same_answer_later() {
+        let server = MockServer::start(Behavior::Healthy).await;
+        let is_slow = Arc::new(AtomicBool::new(true));
+        let client = Client::new(&server.base(), LONG).slow(Arc::clone(&is_slow));
+        let body = chat("sim", &[Message { role: "user", content: " a day".to_owned() }], 4, true);
+        let answer = client.ask(RequestId(1), body.clone()).await.unwrap();
+        assert_eq!(answer.text, reply(4));
+        assert!(answer.total >= SLOW_PAUSE);
+        is_slow.store(false, Ordering::Relaxed);
+        assert_eq!(client.ask(RequestId(2), body).await.unwrap().text, reply(4));
+        server.stop().await;
     }
 
     #[tokio::test]

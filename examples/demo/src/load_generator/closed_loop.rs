@@ -3,7 +3,7 @@
 //! A conversation ends with its first failed turn, because the next prompt would hold an answer that never came.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,7 +15,7 @@ use super::client::{Answer, Client};
 use super::conversation::{Conversation, Turn};
 use super::failure::Failure;
 use super::load_stats::LoadStats;
-use super::request_tracker::RequestTracker;
+use super::request_tracker::{Outcome, RequestId, RequestTracker};
 use super::workload::Workload;
 
 /// The answer that a request body must get.
@@ -37,6 +37,8 @@ pub(crate) struct LoadGenerator {
     pub(crate) expected: Option<ExpectedAnswer>,
     /// Records the start and end of every request.
     pub(crate) tracker: Arc<RequestTracker>,
+    /// While it is set, every third request is left by its client half way.
+    pub(crate) leaves: Arc<AtomicBool>,
     /// Cancelled, no further turn starts; requests in flight end.
     pub(crate) stop: CancellationToken,
 }
@@ -53,6 +55,7 @@ impl LoadGenerator {
             stagger: Duration::ZERO,
             expected: None,
             tracker: Arc::default(),
+            leaves: Arc::default(),
             stop: CancellationToken::new(),
         }
     }
@@ -94,14 +97,27 @@ impl LoadGenerator {
             }
             let body = turn.begin(&self.model, &mut messages);
             let id = self.tracker.begin();
-            let result = self.client.ask(id, body.clone()).await.and_then(|answer| self.checked(&body, answer));
-            self.tracker.end(id);
+            let Some(result) = self.ask(id, &body).await else { return self.tracker.end(id, Outcome::Left) };
+            let outcome =
+                result.as_ref().map_or_else(|failure| Outcome::Failed(failure.clone()), |_| Outcome::Answered);
+            self.tracker.end(id, outcome);
             let text = result.as_ref().ok().map(|answer| answer.text.clone());
             // The receiver is gone only if the run was dropped.
             let _ = ends.send(result);
             let Some(text) = text else { return };
             Turn::end(&mut messages, text);
         }
+    }
+
+    /// Asks; none if the client left before there was an end.
+    async fn ask(&self, id: RequestId, body: &Bytes) -> Option<Result<Answer, Failure>> {
+        let asked = async { self.client.ask(id, body.clone()).await.and_then(|answer| self.checked(body, answer)) };
+        // Relaxed: a wish, and no more.
+        if !self.leaves.load(Ordering::Relaxed) || !id.0.is_multiple_of(3) {
+            return Some(asked.await);
+        }
+        let stays = Duration::from_millis(id.0 * 7 % LONGEST_STAY);
+        tokio::time::timeout(stays, asked).await.ok()
     }
 
     fn checked(&self, body: &Bytes, answer: Answer) -> Result<Answer, Failure> {
@@ -114,6 +130,9 @@ impl LoadGenerator {
         Err(Failure::Mismatch { got: tokens(&answer.text), expected: tokens(&expected) })
     }
 }
+
+/// Clients that leave do so within so many milliseconds: in all stages of a request.
+const LONGEST_STAY: u64 = 500;
 
 #[cfg(test)]
 mod tests {
@@ -158,6 +177,18 @@ mod tests {
         let server = MockServer::start(Behavior::Status(503)).await;
         let stats = generator(&server, 10).run(|| {}).await;
         assert_eq!((stats.answered, stats.failures(), stats.failed["status 503"]), (0, 10, 10));
+        server.stop().await;
+    }
+
+    #[tokio::test]
+    async fn clients_that_leave_have_neither_answer_nor_failure() {
+        let server = MockServer::start(Behavior::Silent).await;
+        let generator = generator(&server, 1);
+        generator.leaves.store(true, Ordering::Relaxed);
+        let tracker = Arc::clone(&generator.tracker);
+        let stats = generator.run(|| {}).await;
+        assert_eq!((stats.requests(), tracker.audit().violations()), (0, Vec::new()));
+        assert_eq!(tracker.records()[0].outcome, Outcome::Left);
         server.stop().await;
     }
 

@@ -1,9 +1,12 @@
-//! Invariant checker: a request that began ends exactly once.
+//! Request history: when each request began and how it ended; and whether each ended exactly once.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::failure::Failure;
 
 /// The number of a request in its run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,32 +21,64 @@ impl fmt::Display for RequestId {
 /// Starts and ends of requests.
 #[derive(Debug, Default)]
 pub(crate) struct RequestTracker {
-    counts: Mutex<BTreeMap<RequestId, Counts>>,
+    entries: Mutex<BTreeMap<RequestId, Entry>>,
+}
+
+/// How a request ended, as its client sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// By a whole answer.
+    Answered,
+    /// The client went away before.
+    Left,
+    /// Without one.
+    Failed(Failure),
+}
+
+/// A request that has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RequestRecord {
+    pub(crate) id: RequestId,
+    pub(crate) begun: Instant,
+    pub(crate) ended: Instant,
+    pub(crate) outcome: Outcome,
 }
 
 impl RequestTracker {
     /// Begins a request under a number of its own.
     pub(crate) fn begin(&self) -> RequestId {
-        let mut counts = self.counts.lock();
-        let id = RequestId(counts.last_key_value().map_or(0, |(last, _)| last.0 + 1));
-        counts.insert(id, Counts { begun: 1, ended: 0 });
+        let mut entries = self.entries.lock();
+        let id = RequestId(entries.last_key_value().map_or(0, |(last, _)| last.0 + 1));
+        entries.insert(id, Entry { begun: Some(Instant::now()), ..Entry::default() });
         id
     }
 
     /// Ends it.
-    pub(crate) fn end(&self, id: RequestId) {
-        self.counts.lock().entry(id).or_default().ended += 1;
+    pub(crate) fn end(&self, id: RequestId, outcome: Outcome) {
+        let mut entries = self.entries.lock();
+        let entry = entries.entry(id).or_default();
+        entry.ends += 1;
+        entry.ended = Some((Instant::now(), outcome));
+    }
+
+    /// The requests that have ended, in the order of their beginnings.
+    pub(crate) fn records(&self) -> Vec<RequestRecord> {
+        let record = |(id, entry): (&RequestId, &Entry)| {
+            let ((ended, outcome), begun) = (entry.ended.clone()?, entry.begun?);
+            Some(RequestRecord { id: *id, begun, ended, outcome })
+        };
+        self.entries.lock().iter().filter_map(record).collect()
     }
 
     /// What does not add up.
     pub(crate) fn audit(&self) -> Audit {
-        let counts = self.counts.lock();
-        let which = |odd: fn(&Counts) -> bool| counts.iter().filter(|(_, c)| odd(c)).map(|(id, _)| *id).collect();
+        let entries = self.entries.lock();
+        let which = |odd: fn(&Entry) -> bool| entries.iter().filter(|(_, e)| odd(e)).map(|(id, _)| *id).collect();
         Audit {
-            begun: counts.values().map(|c| c.begun).sum(),
-            never_ended: which(|c| c.begun > 0 && c.ended == 0),
-            ended_again: which(|c| c.ended > 1),
-            never_begun: which(|c| c.begun == 0),
+            begun: entries.values().filter(|entry| entry.begun.is_some()).count(),
+            never_ended: which(|entry| entry.begun.is_some() && entry.ends == 0),
+            ended_again: which(|entry| entry.ends > 1),
+            never_begun: which(|entry| entry.begun.is_none()),
         }
     }
 }
@@ -73,10 +108,12 @@ impl Audit {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Counts {
-    begun: usize,
-    ended: usize,
+#[derive(Clone, Debug, Default)]
+struct Entry {
+    begun: Option<Instant>,
+    ends: usize,
+    /// The last end.
+    ended: Option<(Instant, Outcome)>,
 }
 
 #[cfg(test)]
@@ -88,18 +125,21 @@ mod tests {
         let tracker = RequestTracker::default();
         let ids = [tracker.begin(), tracker.begin(), tracker.begin()];
         assert!(!tracker.audit().violations().is_empty());
-        ids.iter().rev().for_each(|id| tracker.end(*id));
+        ids.iter().rev().for_each(|id| tracker.end(*id, Outcome::Answered));
         assert!(tracker.audit().violations().is_empty());
         assert_eq!(tracker.audit().begun, 3);
+        let records = tracker.records();
+        assert_eq!(records.iter().map(|record| record.id).collect::<Vec<_>>(), ids);
+        assert!(records.iter().all(|record| record.begun <= record.ended && record.outcome == Outcome::Answered));
     }
 
     #[test]
     fn what_never_ended_ended_twice_or_never_began_is_named() {
         let tracker = RequestTracker::default();
         let (open, twice) = (tracker.begin(), tracker.begin());
-        tracker.end(twice);
-        tracker.end(twice);
-        tracker.end(RequestId(77));
+        tracker.end(twice, Outcome::Left);
+        tracker.end(twice, Outcome::Answered);
+        tracker.end(RequestId(77), Outcome::Answered);
         let audit = tracker.audit();
         assert_eq!(
             (audit.never_ended, audit.ended_again, audit.never_begun),

@@ -1,79 +1,66 @@
 //! Routing inside a Pingora proxy: `upstream_peer` selects the pod by a profile.
 //!
-//! Engines report nothing here, so what a pod holds is speculated from where requests went: prompts that begin alike go to
-//! one pod, and new ones to the least loaded. With events of your engines, feed them to the same index.
+//! There is no tokenizer and engines report nothing here, so prompts that begin alike go to one pod, by their text. With a
+//! tokenizer, and events of your engines fed to the router, they go where they are held.
 //!
 //! `cargo run -- 127.0.0.1:8080 127.0.0.1:8001 127.0.0.1:8002` listens on the first and has two pods behind it.
 
 use std::collections::VecDeque;
 use std::error::Error;
-use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use kv_index::{BlockSize, Config, Index};
 use pingora::prelude::{HttpPeer, Opt, ProxyHttp, Server, Session, http_proxy_service};
 use pingora::{ErrorType, OrErr};
-use routing_core::{Fleet, Pod, PodInfo, Request, RoutingInput, RoutingPlan, Selector};
-use routing_plugins::load::{LoadGuard, Work};
-use routing_plugins::{Hashing, PluginState, profiles};
+use pointsman::exec::Failure;
+use pointsman::index::Pod;
+use pointsman::prelude::*;
 
-struct Router {
-    state: PluginState,
-    selector: Selector,
-    fleet: Fleet,
-}
+struct Proxy(Router);
 
-/// The context of one request: remaining candidates, best first, and its load on the current pod.
+/// The context of one request: its plan, the candidates that are left, and its attempt on the current pod.
 #[derive(Default)]
-struct Routed {
-    pods: Option<VecDeque<Pod>>,
-    work: u64,
-    load: Option<LoadGuard>,
-}
-
-impl Router {
-    fn new(pods: &[String]) -> Result<Self, Box<dyn Error>> {
-        let index: Arc<Index> = Arc::new(Index::new(Config::default()));
-        let size = BlockSize::new(64).ok_or("a block has tokens")?;
-        let state = PluginState::new(Arc::clone(&index), Hashing::Native(size));
-        let selector = profiles::sticky_least_loaded(&state).build()?;
-        // A pod's name is its address.
-        let pods = pods.iter().map(|address| index.join(address).map(|pod| PodInfo::new(pod, address)));
-        Ok(Self { state, selector, fleet: Fleet::new(1, pods.collect::<Result<Vec<_>, _>>()?) })
-    }
-
-    /// Candidate pods for this body, best first. Bytes stand in for tokens: use the model's tokenizer instead.
-    fn decide(&self, body: &[u8]) -> pingora::Result<Routed> {
-        let tokens: Vec<u32> = body.iter().map(|&byte| byte.into()).collect();
-        let request = Request::new("any", Instant::now()).body(body).tokens(&tokens);
-        let mut plan = RoutingPlan::default();
-        self.selector
-            .decide(&mut self.selector.workspace(), RoutingInput::new(&request, &self.fleet), &mut plan)
-            .or_err(ErrorType::HTTPStatus(503), "no pod for this request")?;
-        let pods = plan.steps()[0].candidates.iter().map(|candidate| candidate.pod).collect();
-        Ok(Routed { pods: Some(pods), work: tokens.len() as u64, load: None })
-    }
+struct InProxy {
+    routed: Option<(Routed, VecDeque<(Pod, String)>)>,
+    attempt: Option<Attempt>,
 }
 
 #[async_trait]
-impl ProxyHttp for Router {
-    type CTX = Routed;
+impl ProxyHttp for Proxy {
+    type CTX = InProxy;
 
-    fn new_ctx(&self) -> Routed {
-        Routed::default()
+    fn new_ctx(&self) -> InProxy {
+        InProxy::default()
     }
 
-    async fn upstream_peer(&self, session: &mut Session, routed: &mut Routed) -> pingora::Result<Box<HttpPeer>> {
-        if routed.pods.is_none() {
-            *routed = self.decide(&whole_body(session).await?)?;
+    async fn upstream_peer(&self, session: &mut Session, own: &mut InProxy) -> pingora::Result<Box<HttpPeer>> {
+        if own.routed.is_none() {
+            let body = whole_body(session).await?;
+            let routed = self.0.route(&self.0.request(Instant::now()).body(&body));
+            let routed = routed.or_err(ErrorType::HTTPStatus(503), "no pod for this request")?;
+            let candidates = routed.candidates(0).collect();
+            own.routed = Some((routed, candidates));
         }
-        let pod = routed.pods.as_mut().and_then(VecDeque::pop_front);
-        let pod = pod.ok_or_else(|| pingora::Error::explain(ErrorType::HTTPStatus(503), "no candidate is left"))?;
-        // Counted on this pod until the request is over, however it ends: Pingora drops the context then.
-        routed.load = Some(self.state.load.begin(pod, Work::of(routed.work)));
-        let address = self.fleet.pod(pod.id()).map(|info| &*info.name).unwrap_or_default();
-        Ok(Box::new(HttpPeer::new(address, false, String::new())))
+        let Some((routed, candidates)) = &mut own.routed else { unreachable!("it was just routed") };
+        while let Some((pod, address)) = candidates.pop_front() {
+            // Counted on this pod until the request is over, however it ends: Pingora drops the context then.
+            if let Ok(attempt) = routed.begin(0, pod) {
+                own.attempt = Some(attempt);
+                return Ok(Box::new(HttpPeer::new(address, false, String::new())));
+            }
+        }
+        Err(pingora::Error::explain(ErrorType::HTTPStatus(503), "no candidate is left"))
+    }
+
+    /// The pod answered: its circuit breaker learns of it.
+    async fn logging(&self, _: &mut Session, error: Option<&pingora::Error>, own: &mut InProxy) {
+        match (own.attempt.take(), error) {
+            (Some(attempt), None) => attempt.succeeded(),
+            (Some(attempt), Some(error)) if error.esource() == &pingora::ErrorSource::Upstream => {
+                attempt.failed(Failure::Truncated(error.to_string().into()));
+            }
+            _ => {}
+        }
     }
 
     /// There was no connection, so nothing was sent: the next pod of the plan can be tried.
@@ -81,10 +68,12 @@ impl ProxyHttp for Router {
         &self,
         _: &mut Session,
         _: &HttpPeer,
-        routed: &mut Routed,
+        own: &mut InProxy,
         mut error: Box<pingora::Error>,
     ) -> Box<pingora::Error> {
-        routed.load = None;
+        if let Some(attempt) = own.attempt.take() {
+            attempt.failed(Failure::Connect(error.to_string().into()));
+        }
         error.set_retry(true);
         error
     }
@@ -107,9 +96,10 @@ async fn whole_body(session: &mut Session) -> pingora::Result<Vec<u8>> {
 fn main() -> Result<(), Box<dyn Error>> {
     let addresses: Vec<String> = std::env::args().skip(1).collect();
     let [listen, pods @ ..] = &addresses[..] else { return Err("usage: LISTEN POD...".into()) };
+    let router = Router::builder("any").pods(pods.iter().map(|address| PodSpec::new(address, address))).build()?;
     let mut server = Server::new(None::<Opt>)?;
     server.bootstrap();
-    let mut proxy = http_proxy_service(&server.configuration, Router::new(pods)?);
+    let mut proxy = http_proxy_service(&server.configuration, Proxy(router));
     proxy.add_tcp(listen);
     server.add_service(proxy);
     server.run_forever()

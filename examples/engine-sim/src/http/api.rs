@@ -1,15 +1,19 @@
-//! HTTP API of a pod: OpenAI's completions, vLLM's health and metrics, fault injection, KV transfer.
+//! HTTP API of a pod: OpenAI's and Anthropic's, vLLM's health and metrics, fault injection, KV transfer.
 //!
 //! | path | what |
 //! |---|---|
 //! | `POST /v1/chat/completions`, `POST /v1/completions` | a completion, whole or streamed |
+//! | `POST /v1/responses`, `POST /v1/messages` | the same as OpenAI's Responses and Anthropic's Messages |
+//! | `POST /v1/embeddings`, `POST /v1/messages/count_tokens` | a vector for each input; a number |
 //! | `GET /v1/models`, `GET /health`, `GET /metrics` | as vLLM |
-//! | `POST /sim/fault` | a fault as JSON: `"hang"`, `{"slow": 4.0}`, `{"die_for": 10}`; answered even by a pod that hangs |
+//! | `POST /sim/fault` | a fault as JSON: `"hang"`, `{"slow": 4.0}`, `{"die_for": 10}`, `{"respond": 503}`; answered even by a pod that hangs |
 //! | `POST /sim/kv` | another pod fetches the blocks of a prompt that was prefilled here |
 
 mod completions;
 mod error;
 mod kv_transfer;
+mod named_events;
+mod other_apis;
 mod request_body;
 mod response_body;
 mod sse;
@@ -48,6 +52,10 @@ pub(super) fn router(engine: Arc<Engine>, injector: Arc<FaultInjector>) -> Resul
     Ok(Router::new()
         .route("/v1/chat/completions", post(completions::chat))
         .route("/v1/completions", post(completions::completion))
+        .route("/v1/responses", post(other_apis::responses))
+        .route("/v1/messages", post(other_apis::messages))
+        .route("/v1/messages/count_tokens", post(other_apis::count_tokens))
+        .route("/v1/embeddings", post(other_apis::embeddings))
         .route("/v1/models", get(models))
         .route("/health", get(|| async { StatusCode::OK }))
         .route("/metrics", get(metrics))

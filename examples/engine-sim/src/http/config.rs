@@ -6,6 +6,8 @@ use std::time::Duration;
 use kv_index::BlockSize;
 use routing_core::Role;
 
+use super::ledger::RequestLedger;
+
 /// How a simulated pod is set up.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -30,6 +32,8 @@ pub struct PodConfig {
     pub lease: Duration,
     /// Batches it keeps for replay.
     pub replay_batches: usize,
+    /// Where it notes what it ran; nowhere if unset.
+    pub ledger: Option<RequestLedger>,
 }
 
 impl PodConfig {
@@ -47,6 +51,7 @@ impl PodConfig {
             hash_seed: "0".to_owned(),
             lease: Duration::from_secs(30),
             replay_batches: 10_000,
+            ledger: None,
         }
     }
 }
@@ -64,6 +69,8 @@ pub enum Fault {
     Hang,
     /// Everything takes so many times longer. Until [`Fault::Recover`].
     Slow(f64),
+    /// Completions are answered at once with this status, an error, while health is well. Until [`Fault::Recover`].
+    Respond(u16),
     /// Every stream under way is cut in the middle of an event, once.
     CutStreams,
     /// The next batches of events, so many, are not published live; a replay has them.
@@ -72,13 +79,17 @@ pub enum Fault {
     DuplicateEvents(u32),
     /// The next two batches are published in the other order.
     ReorderEvents,
+    /// The next batches, so many, are published with a payload that is not to be read; a replay has them as they are.
+    CorruptEvents(u32),
+    /// The next batches, so many, are published in messages larger than any subscriber takes; a replay has them as they are.
+    OversizeEvents(u32),
     /// Nothing is published and no replay is answered, until [`Fault::Recover`].
     PartitionEvents,
     /// Back at once with an empty cache, under the same addresses; event numbers begin anew.
     Restart,
     /// As a restart, with another hash seed.
     ChangeHashSeed,
-    /// An end to hanging, slowness and partition.
+    /// An end to hanging, slowness, errors and partition.
     Recover,
 }
 
@@ -87,6 +98,7 @@ impl Fault {
     pub(super) fn is_possible(self) -> bool {
         match self {
             Self::Slow(times) => times > 0.0 && times <= MOST,
+            Self::Respond(status) => (400..=599).contains(&status),
             Self::DieFor(seconds) => (0.0..=MOST).contains(&seconds),
             _ => true,
         }

@@ -18,6 +18,7 @@ use super::completion::FinishReason;
 use super::config::PodConfig;
 use super::events::{CacheEvent, EventSink};
 use super::in_flight::{Request, Requests, Submission};
+use super::ledger::ExecutionEnd;
 use super::metrics::EngineMetrics;
 use super::request_handle::{KeptBlocks, Progress, RequestHandle};
 use crate::scheduler::{Admitted, BlockEvent, EngineConfig, EngineRequest, RemovedEvents, Sampled, Scheduler};
@@ -38,8 +39,17 @@ pub(super) struct Condition {
     pub(super) hung: bool,
     /// How many times longer everything takes.
     pub(super) slowdown: f64,
+    /// The status that completions are answered with, an error.
+    pub(super) status: Option<u16>,
     /// How often streams were cut.
     pub(super) cuts: u64,
+}
+
+impl Condition {
+    /// The same without what lasts.
+    pub(super) fn recovered(self) -> Self {
+        Self { hung: false, slowdown: 1.0, status: None, ..self }
+    }
 }
 
 struct State {
@@ -87,13 +97,13 @@ impl Engine {
             sinks,
             metrics: EngineMetrics::default(),
         };
-        let condition = watch::Sender::new(Condition { hung: false, slowdown: 1.0, cuts: 0 });
+        let condition = watch::Sender::new(Condition { hung: false, slowdown: 1.0, status: None, cuts: 0 });
         Ok(Self { config, costs, state: Mutex::new(state), wake: Notify::new(), condition })
     }
 
     /// Queues a request. `None` if the pod is dead or its memory too small.
     pub(super) fn submit(self: &Arc<Self>, submission: Submission) -> Option<RequestHandle> {
-        let Submission { prompt, completion, finish, salt, received, lease } = submission;
+        let Submission { name, prompt, completion, finish, salt, received, lease } = submission;
         let mut state = self.state.lock();
         let state = &mut *state;
         let id = state.next;
@@ -116,7 +126,9 @@ impl Engine {
             state.hasher.chain(&tokens[..tokens.len() - 1], salt.as_deref(), |hash| state.digests.get(&hash).copied());
         let (progress, watched) = watch::channel(Progress::default());
         let since = Instant::now();
-        let request = Request { chain, tokens, prompt: length, generated: 0, progress, since, finish, lease };
+        let ledger = self.config.ledger.as_ref();
+        let entry = ledger.map(|ledger| ledger.begin(&name, &self.config.name, lease.is_some()));
+        let request = Request { chain, tokens, prompt: length, generated: 0, progress, since, finish, lease, entry };
         state.requests.0.insert(id, request);
         self.wake.notify_one();
         Some(RequestHandle { engine: Arc::clone(self), incarnation: state.incarnation, id, progress: watched })
@@ -125,7 +137,11 @@ impl Engine {
     /// Gives up a request of that incarnation, if it is still there.
     pub(super) fn abort(&self, incarnation: u64, id: u32) {
         let mut state = self.state.lock();
-        if state.incarnation == incarnation && state.requests.0.remove(&id).is_some() {
+        if state.incarnation != incarnation {
+            return;
+        }
+        if let Some(request) = state.requests.0.remove(&id) {
+            request.end(ExecutionEnd::Aborted);
             state.scheduler.abort(id);
             state.metrics.aborted += 1;
             self.wake.notify_one();
@@ -297,6 +313,7 @@ impl Engine {
         request.progress.send_modify(|progress| {
             (progress.tokens, progress.done, progress.kept) = (request.generated, true, kept);
         });
+        request.end(ExecutionEnd::Finished);
     }
 }
 

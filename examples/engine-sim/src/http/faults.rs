@@ -54,7 +54,8 @@ impl FaultInjector {
             Fault::Hang => self.change_condition(|condition| condition.hung = true),
             Fault::Slow(times) => self.change_condition(|condition| condition.slowdown = times),
             Fault::CutStreams => self.change_condition(|condition| condition.cuts += 1),
-            Fault::Recover => self.change_condition(|condition| (condition.hung, condition.slowdown) = (false, 1.0)),
+            Fault::Recover => self.change_condition(|condition| *condition = condition.recovered()),
+            Fault::Respond(status) => self.change_condition(|condition| condition.status = Some(status)),
             _ => {}
         }
     }
@@ -70,8 +71,8 @@ impl FaultInjector {
     /// The cache is gone at once; the socket's task sees to the rest.
     fn end_incarnation(&self, change: impl FnOnce(&mut DesiredState)) {
         self.engine.die();
-        // A new process neither hangs nor remembers that it was slow.
-        self.change_condition(|condition| (condition.hung, condition.slowdown) = (false, 1.0));
+        // A new process neither hangs nor remembers that it was slow or failed.
+        self.change_condition(|condition| *condition = condition.recovered());
         self.desired.send_modify(|desired| {
             desired.back = None;
             change(desired);

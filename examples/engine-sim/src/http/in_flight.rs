@@ -8,6 +8,7 @@ use tokio::sync::watch;
 
 use super::block_hashing::HashedPrompt;
 use super::completion::FinishReason;
+use super::ledger::{ExecutionEnd, LedgerEntry};
 use super::metrics::EngineMetrics;
 use super::request_handle::Progress;
 use crate::scheduler::BlockChains;
@@ -15,6 +16,8 @@ use crate::scheduler::BlockChains;
 /// A prompt, the completion that it will have, and how they are to be treated.
 #[derive(Debug)]
 pub(super) struct Submission {
+    /// Its id, as the client or the gateway has it.
+    pub(super) name: String,
     /// At least one.
     pub(super) prompt: Vec<u32>,
     /// At least one.
@@ -43,6 +46,8 @@ pub(super) struct Request {
     pub(super) since: Instant,
     pub(super) finish: FinishReason,
     pub(super) lease: Option<String>,
+    /// Its line of the ledger, if there is one.
+    pub(super) entry: Option<LedgerEntry>,
 }
 
 impl BlockChains for Requests {
@@ -52,6 +57,13 @@ impl BlockChains for Requests {
 }
 
 impl Request {
+    /// Ends it, and says how.
+    pub(super) fn end(self, end: ExecutionEnd) {
+        if let Some(entry) = self.entry {
+            entry.end(end);
+        }
+    }
+
     /// Counts one more token.
     pub(super) fn advance(&mut self, now: Instant, metrics: &mut EngineMetrics) {
         if self.generated == 0 {

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
 use super::events::{Block, CacheEvent, EventSink};
-use super::{Fault, PodConfig, SimPod};
+use super::{ExecutionEnd, Fault, PodConfig, RequestLedger, SimPod};
 
 /// Copies as a sink was told of them, and how many incarnations there were.
 #[derive(Clone, Debug, Default)]

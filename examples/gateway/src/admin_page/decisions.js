@@ -36,10 +36,26 @@ function create(decision) {
   const details = make("details", "", summary);
   // Tables are made when they are looked at: most never are.
   details.addEventListener("toggle", () => {
-    if (details.open && !details.querySelector(".breakdown")) details.append(breakdown(details.decision));
+    if (details.open && !details.querySelector(".breakdown")) explain(details);
   });
   details.parts = parts;
   return details;
+}
+
+/** Shows the reasons of a decision. Of many candidates the gateway tells the best; the others are asked for when somebody looks. */
+async function explain(details) {
+  const { decision } = details;
+  const shown = breakdown(decision);
+  details.append(shown);
+  if (!decision.steps.some((step) => step.left_out > 0)) return;
+  try {
+    const asked = new URLSearchParams({ decision: decision.id, scores: 1024, limit: 0 });
+    const answer = await fetch(`state?${asked}`, { cache: "no-store" });
+    const whole = (await answer.json()).decisions?.[0];
+    if (whole) shown.replaceWith(breakdown(whole));
+  } catch (error) {
+    console.warn("no reasons:", error);
+  }
 }
 
 function update(details, decision) {
@@ -86,7 +102,7 @@ function table(step) {
   scroll.tabIndex = 0;
   scroll.setAttribute("role", "region");
   scroll.setAttribute("aria-label", `scores of step ${step.step}`);
-  return [scroll];
+  return step.left_out > 0 ? [scroll, make("p", "reason left-out", `and ${count(step.left_out)} more`)] : [scroll];
 }
 
 function row(pod, scorers, picked) {

@@ -1,37 +1,66 @@
 // Asks the gateway for its state each second and has it shown. When it does not answer, says so and goes on asking.
 
-import { $, brief, count, percent, seconds, write } from "./dom.js";
+import { $, brief, count, keyed, make, percent, seconds, write } from "./dom.js";
 import { drawCharts } from "./charts.js";
 import { showDecisions } from "./decisions.js";
+import { listen, query, showFleet } from "./fleet.js";
 import { showPods } from "./pods.js";
 
 const EVERY = 1000;
 const PATIENCE = 4000;
 
+let timer;
+let turn = 0;
+
 async function poll() {
+  const mine = ++turn;
+  clearTimeout(timer);
   try {
-    const answer = await fetch("state", { cache: "no-store", signal: AbortSignal.timeout(PATIENCE) });
+    const answer = await fetch(`state?${query()}`, { cache: "no-store", signal: AbortSignal.timeout(PATIENCE) });
     if (!answer.ok) throw new Error(`status ${answer.status}`);
-    show(await answer.json());
+    const state = await answer.json();
+    // Something else was asked for meanwhile.
+    if (mine !== turn) return;
+    show(state);
   } catch (error) {
+    if (mine !== turn) return;
     console.warn("no state:", error);
     status("lost", "disconnected, retrying");
     $("main").dataset.stale = "";
   }
-  setTimeout(poll, EVERY);
+  timer = setTimeout(poll, EVERY);
 }
 
 function show(state) {
   if (state.draining) status("draining", "draining");
   else status("live", "live");
   delete $("main").dataset.stale;
-  write($("profile"), String(state.profile ?? "–"));
-  write($("model"), String(state.model ?? "–"));
+  showModels(state.models ?? []);
+  showFindings(state.findings ?? []);
   write($("uptime"), seconds(state.uptime_s));
   showTotals(state.totals ?? {});
   drawCharts(state.series ?? []);
+  showFleet(state.fleet, state.pods ?? []);
   showPods(state.pods ?? [], state.active_requests ?? []);
   showDecisions(state.decisions ?? []);
+}
+
+function showModels(models) {
+  const unique = (values) => [...new Set(values)].join(", ") || "–";
+  write($("model-title"), models.length > 1 ? "models" : "model");
+  write($("model"), unique(models.map((model) => String(model.name))));
+  write($("profile"), unique(models.map((model) => String(model.profile))));
+}
+
+/** What the routers diagnose: nothing on most days, so it takes no room then. */
+function showFindings(findings) {
+  $("findings").hidden = findings.length === 0;
+  const key = (finding) => JSON.stringify([finding.model, finding.kind, finding.pod]);
+  keyed($("finding-list"), findings, key, () => make("li", "finding", make("b"), make("span")), (row, finding) => {
+    const [where, what] = row.children;
+    write(where, `${finding.model}${finding.pod ? `, pod ${finding.pod}` : ""}: `);
+    write(what, String(finding.message));
+  });
 }
 
 function showTotals(totals) {
@@ -52,4 +81,5 @@ function status(state, text) {
   write($("status"), text);
 }
 
+listen(poll);
 poll();

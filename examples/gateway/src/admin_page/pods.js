@@ -11,6 +11,7 @@ const MOST = 24;
 
 export function showPods(pods, flow) {
   $("no-pods").hidden = pods.length > 0;
+  write($("no-pods"), $("cells").childElementCount > 0 ? "No pod is like that." : "The fleet is empty.");
   const lanes = new Map(pods.map((pod) => [pod.name, []]));
   for (const request of flow) lanes.get(request.pod)?.push(request);
   const most = Math.max(8, ...pods.map((pod) => pod.in_flight ?? 0));

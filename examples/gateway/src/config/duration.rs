@@ -5,12 +5,21 @@
 use std::fmt;
 use std::time::Duration;
 
-use serde::Deserializer;
 use serde::de::{Error, Unexpected, Visitor};
+use serde::{Deserializer, Serializer};
 
 /// For `#[serde(deserialize_with)]`.
 pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
     from.deserialize_any(DurationVisitor)
+}
+
+/// As it is written: for `#[serde(with)]`, beside [`deserialize`].
+pub(super) fn serialize<S: Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    let millis = duration.as_millis();
+    match millis % 1000 {
+        0 => to.collect_str(&format_args!("{}s", millis / 1000)),
+        _ => to.collect_str(&format_args!("{millis}ms")),
+    }
 }
 
 struct DurationVisitor;

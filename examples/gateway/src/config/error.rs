@@ -32,6 +32,13 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
+    pub(super) fn too_deep(text: &str, error: &routing_core::NestedTooDeep) -> Self {
+        let before = &text.as_bytes()[..error.at];
+        let line = before.split(|byte| *byte == b'\n').count();
+        let column = before.iter().rev().take_while(|byte| **byte != b'\n').count() + 1;
+        Self::Text { line, column, reason: error.to_string().into() }
+    }
+
     pub(super) fn of_yaml(error: serde_yaml_ng::Error) -> Self {
         let (line, column) = error.location().map_or((0, 0), |place| (place.line(), place.column()));
         let reason = error.to_string();

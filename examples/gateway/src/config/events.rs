@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use pointsman::zmq::Endpoint;
 use serde::Deserialize;
 
 use super::{Config, Problem};
@@ -34,9 +35,8 @@ impl Events {
     pub(super) fn check(&self, place: &str, found: &mut Vec<Problem>) {
         let Self::Zmq(zmq) = self else { return };
         for (field, url) in [("events", Some(&zmq.events)), ("replay", zmq.replay.as_ref())] {
-            if let Some(url) = url.filter(|url| !url.starts_with("tcp://")) {
-                let reason = format!("`{url}` does not begin with tcp://; write tcp://host:port");
-                found.push(Problem::new(format!("{place}.zmq.{field}"), reason));
+            if let Some(Err(error)) = url.map(|url| url.parse::<Endpoint>()) {
+                found.push(Problem::new(format!("{place}.zmq.{field}"), error.to_string()));
             }
         }
     }
@@ -102,15 +102,20 @@ impl EventSourceSettings {
     /// Checks the fleet-wide sources, and that pushed events have a way in.
     pub(super) fn check(config: &Config, found: &mut Vec<Problem>) {
         let Self { nats, grpc } = &config.event_sources;
-        let is_pushed = config.pods.iter().any(|pod| pod.events == Events::Pushed);
+        let served = config.served();
+        let pushed = served.iter().filter(|served| served.pods.iter().any(|pod| pod.events == Events::Pushed));
+        let is_pushed = pushed.clone().next().is_some();
         let has_token = config.internal.token.is_some() || config.internal.token_file.is_some();
         if !has_token && ((is_pushed && nats.is_none()) || grpc.is_some()) {
             let reason = "pushed events need a token; set `internal.token` or `internal.token_file`";
             found.push(Problem::new("internal.token", reason));
         }
-        if is_pushed && config.model.hashing.is_some() {
+        for served in pushed.filter(|served| served.model.hashing.is_some()) {
             let reason = "pushed events are hashed by the router's own rule; leave `model.hashing` out";
-            found.push(Problem::new("model.hashing", reason));
+            found.push(Problem::new(format!("{}model.hashing", served.place), reason));
+        }
+        if grpc.as_ref().is_some_and(|grpc| grpc.max_connections == 0) {
+            found.push(Problem::new("event_sources.grpc.max_connections", "0 lets nobody in; at least 1"));
         }
         let Some(nats) = nats else { return };
         if !["nats://", "tls://"].iter().any(|scheme| nats.url.len() > scheme.len() && nats.url.starts_with(scheme)) {
@@ -148,6 +153,17 @@ pub struct NatsSource {
 pub struct GrpcSource {
     /// Its address.
     pub listen: SocketAddr,
+    /// Connections at a time; more wait to be accepted.
+    #[serde(default = "default_connections")]
+    pub max_connections: usize,
+    /// Whether it may be without TLS, which it has none of, where another listener has it: then reporters send the token in
+    /// clear.
+    #[serde(default)]
+    pub plain: bool,
+}
+
+fn default_connections() -> usize {
+    1024
 }
 
 fn default_stream() -> String {

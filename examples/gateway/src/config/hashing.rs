@@ -1,11 +1,7 @@
 //! Engine hashes: blocks called as the engines call them, where all pods hash alike.
 
-use std::collections::BTreeMap;
-
-use kv_index::BlockSize;
 use kv_index::engine::vllm::{VllmAlgorithm, VllmHashing};
-use kv_index::engine::{Dialect, DialectError, DialectHasher, Version};
-use routing_plugins::{EngineHashing, Hashing};
+use kv_index::engine::{Dialect, DialectError, Version};
 use serde::{Deserialize, Deserializer, de};
 
 /// How vLLM hashes blocks. All of it must be as the pods were started with: hashes of another kind match nothing.
@@ -25,24 +21,17 @@ pub struct EngineHashes {
 }
 
 impl EngineHashes {
-    /// The hashing of prompts in blocks of a size, by adapters with their paths.
+    /// The engines' dialect.
     ///
     /// # Errors
     ///
     /// When the version does not have the algorithm, or it cannot be computed outside of the engine.
-    pub fn hashing(
-        &self,
-        size: BlockSize,
-        adapters: &BTreeMap<String, Option<String>>,
-    ) -> Result<Hashing, DialectError> {
+    pub fn dialect(&self) -> Result<Dialect, DialectError> {
         let hashing = VllmHashing::new(self.vllm).algorithm(self.algorithm);
-        let hashing = match &self.seed {
+        Dialect::vllm(match &self.seed {
             Some(seed) => hashing.seed(seed.as_str()),
             None => hashing,
-        };
-        let plain = EngineHashing::new(DialectHasher::new(Dialect::vllm(hashing)?, size));
-        let engine = adapters.iter().fold(plain, |engine, (name, path)| engine.adapter(name, path.as_deref(), None));
-        Ok(Hashing::Engine(engine.into()))
+        })
     }
 }
 

@@ -1,11 +1,13 @@
-//! Pod settings: name, address, role, labels, event source.
+//! Pod settings: name, address, role, labels, event source, key.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
+use pointsman::PodSpec;
 use routing_core::Role;
 use serde::Deserialize;
 
-use super::Events;
+use super::{Config, Events, Secret, pod_key};
 
 /// A pod of the fleet.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -14,7 +16,7 @@ use super::Events;
 pub struct PodSettings {
     /// Its name, unique in the fleet.
     pub name: String,
-    /// Its address: `http://host:port`.
+    /// Its address: `http://host:port`, or `https://host:port` with the feature `tls`.
     pub url: String,
     /// Its role.
     #[serde(default)]
@@ -25,6 +27,12 @@ pub struct PodSettings {
     /// Its event source.
     #[serde(default, with = "serde_yaml_ng::with::singleton_map")]
     pub events: Events,
+    /// The bearer key that it asks for; that of all pods if unset.
+    #[serde(default)]
+    pub api_key: Option<Secret>,
+    /// A file whose first line is the key.
+    #[serde(default)]
+    pub api_key_file: Option<PathBuf>,
 }
 
 impl PodSettings {
@@ -32,7 +40,8 @@ impl PodSettings {
     #[must_use]
     pub fn new(name: &str, url: &str) -> Self {
         let (name, url, role) = (name.to_owned(), url.to_owned(), PodRole::Both);
-        Self { name, url, role, labels: BTreeMap::new(), events: Events::None }
+        let (labels, events) = (BTreeMap::new(), Events::None);
+        Self { name, url, role, labels, events, api_key: None, api_key_file: None }
     }
 
     /// The same in a role.
@@ -47,15 +56,15 @@ impl PodSettings {
         Self { events, ..self }
     }
 
-    /// Whether what is known of the other's cache holds for this one's. Not with another event source: what one source
-    /// stored, another never removes.
-    pub(crate) fn is_same_cache(&self, other: &Self) -> bool {
-        self.is_same_server(other) && self.events == other.events
-    }
-
-    /// Whether both are one server.
-    pub(crate) fn is_same_server(&self, other: &Self) -> bool {
-        self.name == other.name && self.url == other.url
+    /// The pod as the router takes it. With another event source it is another cache: what one source stored, another never
+    /// removes. Its key is read now, so that a reload takes a new one.
+    pub(crate) fn spec(&self, config: &Config) -> Result<PodSpec, String> {
+        let key = pod_key(config, (&self.api_key, &self.api_key_file));
+        let key = key.map_err(|error| format!("pod `{}`: {error}", self.name))?;
+        let spec =
+            PodSpec::new(&self.name, &self.url).role(self.role.role()).event_source(format!("{:?}", self.events));
+        let spec = self.labels.iter().fold(spec, |spec, (key, value)| spec.label(key, value));
+        Ok(key.into_iter().fold(spec, PodSpec::api_key))
     }
 }
 
@@ -80,6 +89,15 @@ impl PodRole {
             Self::Prefill => Role::Prefill,
             Self::Decode => Role::Decode,
             Self::Both => Role::Both,
+        }
+    }
+
+    /// The role of a pod in a fleet.
+    pub(crate) fn of(role: Role) -> Self {
+        match role {
+            Role::Prefill => Self::Prefill,
+            Role::Decode => Self::Decode,
+            _ => Self::Both,
         }
     }
 

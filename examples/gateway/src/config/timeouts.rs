@@ -1,4 +1,4 @@
-//! Timeouts, retries, health checks and snapshots: every duration of the configuration.
+//! Timeouts, health checks and snapshots.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,18 +15,30 @@ pub struct Timeouts {
     /// Of a connection to a pod. Changes need a restart.
     #[serde(deserialize_with = "duration::deserialize")]
     pub connect_timeout: Duration,
-    /// To a pod's first byte.
+    /// To the first byte of a pod's stream.
     #[serde(deserialize_with = "duration::deserialize")]
     pub first_byte_timeout: Duration,
+    /// To the first byte of a prefill pod.
+    #[serde(deserialize_with = "duration::deserialize")]
+    pub prefill_first_byte_timeout: Duration,
+    /// To a response that is not streamed, by one pod.
+    #[serde(deserialize_with = "duration::deserialize")]
+    pub per_try_timeout: Duration,
     /// Between two chunks of a pod's stream.
     #[serde(deserialize_with = "duration::deserialize")]
     pub stream_idle_timeout: Duration,
-    /// Of a request, to the end of its response.
+    /// Of a request in all: every try, pause and new plan, and the stream to its end.
     #[serde(deserialize_with = "duration::deserialize")]
     pub request_timeout: Duration,
-    /// Between two reads or writes of a client. A whole request body may take four times as long.
+    /// Between two reads or writes of a client.
     #[serde(deserialize_with = "duration::deserialize")]
     pub client_idle_timeout: Duration,
+    /// Of the headers of a request, also of the next one on a connection that is kept alive. Connections that are open keep theirs.
+    #[serde(deserialize_with = "duration::deserialize")]
+    pub headers_timeout: Duration,
+    /// Of the whole body of a request, however steadily it comes.
+    #[serde(deserialize_with = "duration::deserialize")]
+    pub body_timeout: Duration,
 }
 
 impl Default for Timeouts {
@@ -34,25 +46,14 @@ impl Default for Timeouts {
         Self {
             connect_timeout: Duration::from_secs(2),
             first_byte_timeout: Duration::from_secs(60),
+            prefill_first_byte_timeout: Duration::from_secs(60),
+            per_try_timeout: Duration::from_secs(600),
             stream_idle_timeout: Duration::from_secs(30),
-            request_timeout: Duration::from_secs(600),
+            request_timeout: Duration::from_secs(1800),
             client_idle_timeout: Duration::from_secs(30),
+            headers_timeout: Duration::from_secs(60),
+            body_timeout: Duration::from_secs(120),
         }
-    }
-}
-
-/// Retry policy.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-#[non_exhaustive]
-pub struct Retry {
-    /// Pods tried for a step, the first included.
-    pub max_attempts: u32,
-}
-
-impl Default for Retry {
-    fn default() -> Self {
-        Self { max_attempts: 3 }
     }
 }
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 use futures_util::stream::{self, BoxStream, StreamExt};
 use http::{Request as HttpRequest, Response as HttpResponse, StatusCode};
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tonic::body::Body;
 use tonic::codegen::{BoxFuture, Service};
@@ -39,7 +40,8 @@ pub(super) fn start(app: &Arc<AppState>, settings: &GrpcSource, token: &str) -> 
     let listener = std::net::TcpListener::bind(settings.listen).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
     let listener = TcpListener::from_std(listener).map_err(failed)?;
-    let (ingest, token, stop) = (Arc::clone(&app.ingest), Token::new(token), app.tasks.token());
+    let server = GrpcServer::new(Arc::clone(&app.ingest), Token::new(token)).max_connections(settings.max_connections);
+    let stop = app.tasks.token();
     app.tasks.spawn_closing(async move {
         // A silent peer would be waited for without end.
         let deadline = async {
@@ -48,9 +50,9 @@ pub(super) fn start(app: &Arc<AppState>, settings: &GrpcSource, token: &str) -> 
         };
         tokio::select! {
             () = deadline => {}
-            served = serve(ingest, listener, token, stop.clone()) => {
+            served = server.serve(listener, stop.clone()) => {
                 if let Err(error) = served {
-                    eprintln!("the gRPC event source has ended: {error}");
+                    tracing::warn!(%error, "the gRPC event source has ended");
                 }
             }
         }
@@ -58,32 +60,54 @@ pub(super) fn start(app: &Arc<AppState>, settings: &GrpcSource, token: &str) -> 
     Ok(())
 }
 
-/// Serves workers until `stop`; then open streams are ended, and it returns when all connections are closed: by force after
-/// one second.
-///
-/// # Errors
-///
-/// When the server fails as a whole; failures of connections are theirs.
-pub async fn serve(
+/// A server of workers, with a bound on their connections.
+#[derive(Debug)]
+pub struct GrpcServer {
     ingest: Arc<EventIngest>,
-    listener: TcpListener,
     token: Token,
-    stop: CancellationToken,
-) -> Result<(), tonic::transport::Error> {
-    let incoming = stream::unfold((listener, stop.clone()), async |(listener, stop)| {
-        loop {
-            match listener.accept().await {
-                Ok((socket, _)) => break Some((Ok::<_, Infallible>(Connection::new(socket, &stop)), (listener, stop))),
-                // Too many open files, mostly: a retry at once would only keep a core busy.
-                Err(_) => tokio::time::sleep(ACCEPT_RETRY).await,
-            }
-        }
-    });
-    tonic::transport::Server::builder()
-        .max_concurrent_streams(MAX_STREAMS)
-        .http2_keepalive_interval(Some(Duration::from_secs(20)))
-        .serve_with_incoming_shutdown(Events { ingest, token, stop: stop.clone() }, incoming, stop.cancelled_owned())
-        .await
+    max_connections: usize,
+}
+
+impl GrpcServer {
+    /// A server for workers that have the token, of 1024 connections.
+    #[must_use]
+    pub fn new(ingest: Arc<EventIngest>, token: Token) -> Self {
+        Self { ingest, token, max_connections: 1024 }
+    }
+
+    /// The same with so many connections at a time; more wait to be accepted.
+    #[must_use]
+    pub fn max_connections(self, connections: usize) -> Self {
+        Self { max_connections: connections, ..self }
+    }
+
+    /// Serves workers until `stop`; then open streams are ended, and it returns when all connections are closed: by force after
+    /// one second.
+    ///
+    /// # Errors
+    ///
+    /// When the server fails as a whole; failures of connections are theirs.
+    pub async fn serve(self, listener: TcpListener, stop: CancellationToken) -> Result<(), tonic::transport::Error> {
+        let Self { ingest, token, max_connections } = self;
+        let permits = Arc::new(Semaphore::new(max_connections.min(Semaphore::MAX_PERMITS)));
+        let incoming = stream::unfold((listener, permits, stop.clone()), async |(listener, permits, stop)| {
+            let permit = Arc::clone(&permits).acquire_owned().await.ok()?;
+            let socket = loop {
+                match listener.accept().await {
+                    Ok((socket, _)) => break socket,
+                    // Too many open files, mostly: a retry at once would only keep a core busy.
+                    Err(_) => tokio::time::sleep(ACCEPT_RETRY).await,
+                }
+            };
+            Some((Ok::<_, Infallible>(Connection::new(socket, permit, &stop)), (listener, permits, stop)))
+        });
+        let events = Events { ingest, token, stop: stop.clone() };
+        tonic::transport::Server::builder()
+            .max_concurrent_streams(MAX_STREAMS)
+            .http2_keepalive_interval(Some(Duration::from_secs(20)))
+            .serve_with_incoming_shutdown(events, incoming, stop.cancelled_owned())
+            .await
+    }
 }
 
 /// The service, written out.
@@ -163,6 +187,7 @@ fn status(error: &IngestError) -> Status {
     let code = match error.status() {
         StatusCode::NOT_FOUND => tonic::Code::NotFound,
         StatusCode::CONFLICT => tonic::Code::Aborted,
+        StatusCode::TOO_MANY_REQUESTS => tonic::Code::Unavailable,
         StatusCode::PAYLOAD_TOO_LARGE => tonic::Code::ResourceExhausted,
         StatusCode::UNPROCESSABLE_ENTITY => tonic::Code::FailedPrecondition,
         _ => tonic::Code::InvalidArgument,

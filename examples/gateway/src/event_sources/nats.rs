@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app_state::AppState;
 use crate::config::NatsSource;
-use pointsman_reporter::event_ingest::EventIngest;
+use pointsman_reporter::event_ingest::{EventIngest, IngestError};
 use pointsman_reporter::nats::NatsConfig;
 use pointsman_reporter::wire::{AckStatus, Message, ResyncRequest, decode};
 
@@ -162,10 +162,14 @@ impl Consumer {
 
     async fn apply(&mut self, sequence: u64, message: Message) -> Option<ResyncRequest> {
         let (pod, resync) = (message.pod().to_owned(), ResyncRequest::after(&message, AckStatus::Gap));
-        let Ok(ack) = self.ingest.message_async(message).await else {
-            self.status.rejected.fetch_add(1, Ordering::Relaxed);
-            self.incomplete.remove(&pod);
-            return None;
+        let ack = match self.ingest.message_async(message).await {
+            Ok(ack) => ack,
+            Err(error) => {
+                self.status.rejected.fetch_add(1, Ordering::Relaxed);
+                self.incomplete.remove(&pod);
+                // There may be room for it the next time.
+                return resync.filter(|_| matches!(error, IngestError::NoRoom { .. }));
+            }
         };
         match ack.status {
             AckStatus::Partial => {

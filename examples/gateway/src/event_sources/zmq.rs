@@ -1,100 +1,49 @@
-//! ZeroMQ event source: subscribes to one engine's PUB socket and replays gaps from its ROUTER socket.
-//!
-//! The subscription is made first and the replay requested afterwards, so that nothing falls between the two. After an idle
-//! time a replay is requested too: a lost batch shows otherwise only when the next one comes.
-//!
-//! The rule: a pod's blocks are forgotten only where they are known to be wrong, or where the engine publishes and yet does not
-//! replay. A partition costs nothing.
-//!
-//! Security: frames have no size limit in the `zeromq` crate, which allocates by the announced length, so a peer at an engine's
-//! address can exhaust this process's memory. Nothing is encrypted or authenticated. Subscribe only to trusted engines over a
-//! trusted network.
+//! ZeroMQ event source: the settings of one engine's sockets as [`pointsman::zmq`] takes them, and its status as the gateway shows it.
 
-mod follower;
-mod replay;
-mod subscription;
+use std::time::Instant;
 
-use std::sync::Arc;
-use std::time::Duration;
+use kv_index::EventSemantics;
+use kv_index::engine::{EngineFeedConfig, FollowerConfig, FollowerState};
+use pointsman::zmq::{EndpointError, SubscriberConfig, SubscriberStatus};
+use pointsman_reporter::source_status::{SourceState, SourceView};
 
-use kv_index::engine::EngineFeedConfig;
-use kv_index::{EventSemantics, Index, Pod, PodRetired};
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
-
-use self::follower::Follower;
 use crate::config::{Removals, ZmqEndpoints};
-use pointsman_reporter::source_status::{SourceState, SourceStatus};
 
-/// Timeouts and intervals.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "tests set all of it")]
-pub struct Timing {
-    /// Time without a message after which a replay checks for missed batches.
-    pub idle: Duration,
-    /// Timeout of one reply of a replay.
-    pub reply: Duration,
-    /// Timeout of a whole replay.
-    pub replay: Duration,
-    /// First retry delay; doubled each time.
-    pub retry_initial: Duration,
-    /// Longest retry delay.
-    pub retry_max: Duration,
+/// How an engine is subscribed to. What evictions count follows from its settings.
+///
+/// # Errors
+///
+/// When an endpoint cannot be connected to. A checked configuration has none of those.
+pub fn subscriber_config(
+    endpoints: &ZmqEndpoints,
+    mut feed: EngineFeedConfig,
+) -> Result<SubscriberConfig, EndpointError> {
+    feed.semantics = match endpoints.removals {
+        Removals::LastCopy => EventSemantics::Membership,
+        _ => EventSemantics::Copies,
+    };
+    let mut config = SubscriberConfig::new(endpoints.events.parse()?, FollowerConfig::new(feed));
+    config.replay = endpoints.replay.as_deref().map(str::parse).transpose()?;
+    config.topic = endpoints.topic.as_str().into();
+    Ok(config)
 }
 
-impl Default for Timing {
-    fn default() -> Self {
-        let (ms, s) = (Duration::from_millis, Duration::from_secs);
-        Self { idle: s(2), reply: s(2), replay: s(60), retry_initial: ms(100), retry_max: s(2) }
-    }
-}
-
-/// A subscription to one engine.
-#[derive(Clone, Debug)]
-#[expect(clippy::exhaustive_structs, reason = "the arguments of `run`")]
-pub struct Subscriber {
-    /// The index that is fed.
-    pub index: Arc<Index>,
-    /// The pod that the engine is.
-    pub pod: Pod,
-    /// How messages are decoded. Whether there is a replay, and what evictions count, follows from the endpoints.
-    pub feed: EngineFeedConfig,
-    /// The engine's sockets.
-    pub endpoints: ZmqEndpoints,
-    /// Where state and counters are published.
-    pub status: Arc<SourceStatus>,
-    /// Timeouts and intervals.
-    pub timing: Timing,
-}
-
-impl Subscriber {
-    /// Runs until stopped, or until the pod is retired. Nothing is left when it returns.
-    ///
-    /// What a snapshot brought is out of sight from the call on, until the engine is known to be the one it was.
-    pub fn run(mut self, stop: CancellationToken) -> impl Future<Output = ()> + Send + 'static {
-        self.index.suspend(self.pod);
-        async move {
-            self.feed.replay = self.endpoints.replay.is_some();
-            self.feed.semantics = match self.endpoints.removals {
-                Removals::LastCopy => EventSemantics::Membership,
-                _ => EventSemantics::Copies,
-            };
-            let tasks = TaskTracker::new();
-            let status = self.status.clone();
-            tokio::select! {
-                () = stop.cancelled() => {}
-                _ = self.until_gone(&tasks) => {}
-            }
-            status.set(SourceState::Connecting);
-            tasks.close();
-            tasks.wait().await;
-        }
-    }
-
-    async fn until_gone(self, tasks: &TaskTracker) -> Result<(), PodRetired> {
-        let mut follower = Follower::new(self, tasks)?;
-        loop {
-            follower.next().await?;
-        }
-    }
+/// Status and counters for metrics and the admin page.
+#[must_use]
+pub fn view(status: &SubscriberStatus) -> SourceView {
+    let status = status.get();
+    let mut view = SourceView::default();
+    view.source = "zmq";
+    view.state = match status.state {
+        FollowerState::Connecting => SourceState::Connecting,
+        FollowerState::Live => SourceState::Live,
+        FollowerState::Replaying => SourceState::Replaying,
+        FollowerState::Lost => SourceState::Lost,
+    };
+    (view.batches, view.gaps, view.replays) = (status.batches, status.gaps, status.replays);
+    (view.lost, view.duplicates, view.errors) = (status.lost, status.duplicates, status.errors);
+    (view.stale, view.foreign, view.restarts, view.dropped) =
+        (status.stale, status.foreign, status.restarts, status.dropped);
+    view.age_s = status.last_batch.map(|last| Instant::now().saturating_duration_since(last).as_secs_f64());
+    view
 }

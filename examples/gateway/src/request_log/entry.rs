@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use routing_core::{Pod, Trace};
+use routing_core::{Fleet, Pod, Trace};
 
-use crate::cache_audit::Audited;
-use crate::live_config::LiveConfig;
+use pointsman::Audited;
 
 /// A routing decision.
 #[derive(Clone)]
@@ -17,8 +16,10 @@ pub(crate) struct Decision {
     pub(crate) at: Instant,
     pub(crate) prompt_tokens: u64,
     pub(crate) expected_tokens: u64,
-    /// The version it was decided with: names are resolved only for display.
-    pub(crate) live_config: Arc<LiveConfig>,
+    pub(crate) model: Arc<str>,
+    pub(crate) profile: Arc<str>,
+    /// The version it was decided on: names are resolved only for display.
+    pub(crate) fleet: Arc<Fleet>,
     /// Each step with its first candidate.
     pub(crate) picks: Vec<(Arc<str>, Option<Pod>)>,
     pub(crate) trace: Option<Arc<Trace>>,
@@ -34,21 +35,23 @@ pub(crate) struct Ended {
     pub(crate) id: Arc<str>,
     pub(crate) outcome: String,
     /// The last pod.
-    pub(crate) pod: Option<Pod>,
+    pub(crate) pod: Option<Arc<str>>,
     pub(crate) ttft: Option<Duration>,
     pub(crate) total: Duration,
 }
 
 impl Decision {
     /// A decision before dispatch.
-    pub(crate) fn new(id: Arc<str>, at: Instant, live_config: Arc<LiveConfig>) -> Self {
+    pub(crate) fn new(id: Arc<str>, at: Instant, model: &str, profile: Arc<str>, fleet: Arc<Fleet>) -> Self {
         Self {
             key: 0,
             id,
             at,
             prompt_tokens: 0,
             expected_tokens: 0,
-            live_config,
+            model: model.into(),
+            profile,
+            fleet,
             picks: Vec::new(),
             trace: None,
             ended: None,
@@ -62,7 +65,7 @@ impl Decision {
 pub(crate) struct ActiveRequest {
     pub(crate) id: Arc<str>,
     pub(crate) began: Instant,
-    pub(crate) pod: Option<Pod>,
+    pub(crate) pod: Option<Arc<str>>,
     pub(crate) stage: Stage,
     pub(crate) ttft: Option<Duration>,
 }

@@ -1,27 +1,13 @@
 //! Tests of the request log.
 
-use kv_index::{BlockSize, Config, Index};
 use routing_core::{Fleet, RoutingPlan};
 use routing_exec::handoff::Plain;
-use routing_exec::{ClientRequest, Dispatch, DispatchConfig};
-use routing_plugins::{Hashing, PluginState, profiles};
+use routing_exec::{AttemptRecord, ClientRequest, Dispatch, DispatchConfig};
 
 use super::*;
-use crate::config::Limits;
-use crate::live_config::{LiveConfig, WorkflowPool};
 
-fn live_config() -> Arc<LiveConfig> {
-    let index: Arc<Index> = Arc::new(Index::new(Config::default()));
-    let plugin_state = PluginState::new(index, Hashing::Native(BlockSize::new(16).unwrap()));
-    Arc::new(LiveConfig {
-        profile: "round_robin".into(),
-        workflows: Arc::new(WorkflowPool::new(profiles::round_robin(&plugin_state).build().unwrap().into())),
-        fleet: Arc::new(Fleet::new(1, [])),
-        limits: Limits::default(),
-        client_idle_timeout: Duration::from_secs(30),
-        client_fields: routing_exec::ClientFields::default(),
-        dispatch: DispatchConfig::new(Arc::new(Plain::default()), Arc::new(())),
-    })
+fn decision(id: &str) -> Decision {
+    Decision::new(id.into(), Instant::now(), "sim", "round_robin".into(), Arc::new(Fleet::new(1, [])))
 }
 
 /// The report of a run that found no pod.
@@ -42,12 +28,8 @@ fn report() -> DispatchReport {
 
 #[test]
 fn a_request_is_counted_once_and_is_under_way_until_it_ends() {
-    let (request_log, live_config) = (RequestLog::new(Instant::now()), live_config());
-    let decision = Decision {
-        prompt_tokens: 100,
-        expected_tokens: 64,
-        ..Decision::new("req-1".into(), Instant::now(), Arc::clone(&live_config))
-    };
+    let request_log = RequestLog::new(Instant::now());
+    let decision = Decision { prompt_tokens: 100, expected_tokens: 64, ..decision("req-1") };
     let key = request_log.record_decision(decision);
     assert_eq!(request_log.active(10)[0].stage, Stage::Prefill);
     request_log.record_first_byte(key);
@@ -59,7 +41,7 @@ fn a_request_is_counted_once_and_is_under_way_until_it_ends() {
     let totals = request_log.totals();
     assert_eq!((totals.requests, totals.failed, totals.completed), (1, 1, 0));
     assert_eq!((totals.prompt_tokens, totals.cached_tokens), (100, 64));
-    assert_eq!(totals.ttft.iter().sum::<u64>(), 1);
+    assert_eq!(totals.ttft.count(), 0, "an error has no first token");
     let ended = request_log.decisions()[0].ended.clone().expect("it has ended");
     assert_eq!(ended.outcome, "failed: no_pod_available");
     assert!(request_log.active(10).is_empty());
@@ -67,15 +49,29 @@ fn a_request_is_counted_once_and_is_under_way_until_it_ends() {
 
 #[test]
 fn the_last_fifty_decisions_are_kept_newest_first() {
-    let (request_log, live_config) = (RequestLog::new(Instant::now()), live_config());
+    let request_log = RequestLog::new(Instant::now());
     for at in 0..60 {
-        request_log.record_decision(Decision::new(
-            format!("req-{at}").into(),
-            Instant::now(),
-            Arc::clone(&live_config),
-        ));
+        request_log.record_decision(decision(&format!("req-{at}")));
     }
     let decisions = request_log.decisions();
     assert_eq!((decisions.len(), &*decisions[0].id, &*decisions[49].id), (50, "req-59", "req-10"));
     assert_eq!(request_log.active(20).len(), 20);
+}
+
+#[test]
+fn a_clients_error_is_no_completion_and_an_answer_has_a_first_token() {
+    let index: kv_index::Index = kv_index::Index::new(kv_index::Config::default());
+    let (request_log, pod) = (RequestLog::new(Instant::now()), index.join("a").unwrap());
+    for status in [200, 422] {
+        let key = request_log.record_decision(decision("req"));
+        request_log.record_first_byte(key);
+        let mut attempt = AttemptRecord::completed("decode".into(), pod, Instant::now(), None);
+        (attempt.bytes, attempt.first_byte, attempt.status) = (10, attempt.ended, Some(status));
+        let mut report = DispatchReport::new(DispatchOutcome::Completed(status));
+        (report.attempts, report.bytes) = (vec![attempt], 10);
+        let ended = request_log.record_outcome(key, &report, None).unwrap();
+        assert_eq!((ended.outcome, ended.ttft.is_some()), (format!("completed {status}"), status == 200));
+    }
+    let totals = request_log.totals();
+    assert_eq!((totals.completed, totals.client_errors, totals.failed, totals.ttft.count()), (1, 1, 0, 1));
 }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::fixture::{Client, EVENTS, FakePod, STREAMED, Script, gateway, piece, until, within};
+use pointsman_gateway::Gateway;
+
+use super::fixture::{Client, EVENTS, FakePod, STREAMED, Script, WHOLE, config, gateway, piece, until, within};
 
 #[tokio::test]
 async fn streams_end_new_requests_are_refused_and_nothing_is_left() {
@@ -47,6 +49,42 @@ async fn a_stream_that_takes_too_long_ends_with_an_error_of_its_own_frame() {
     }
     assert!(rest.starts_with("\n\ndata: {\"error\":") && rest.ends_with("data: [DONE]\n\n"), "{rest}");
     pod.left().await;
+}
+
+/// Balancers need a while to notice; until then clients come here.
+#[tokio::test]
+async fn readiness_goes_first_and_requests_are_served_until_the_drain() {
+    let pod = FakePod::start("a", Script::Whole(WHOLE)).await;
+    let mut config = config(&[&pod]);
+    config.internal.listen = Some(([127, 0, 0, 1], 0).into());
+    let gateway = Gateway::start(config).await.unwrap();
+    let listeners = [gateway.address(), gateway.internal_address().unwrap()].map(Client::new);
+    for client in &listeners {
+        for path in ["/livez", "/readyz", "/health"] {
+            assert_eq!(client.get(path).await.status, 200, "{path}");
+        }
+    }
+    pod.is_healthy(false);
+    until("the pod to be ill", || !gateway.state().pods[0].healthy).await;
+    for client in &listeners {
+        assert_eq!((client.get("/livez").await.status, client.get("/readyz").await.status), (200, 503));
+        assert_eq!(client.get("/readyz").await.text(), "no healthy pod");
+    }
+    pod.is_healthy(true);
+    until("the pod to be well", || gateway.state().pods[0].healthy).await;
+
+    gateway.withdraw();
+    // On a connection that is open, and on a new one.
+    for client in [&listeners[0], &Client::new(gateway.address())] {
+        let answer = client.chat().await;
+        assert_eq!((answer.status, answer.header("connection")), (200, None));
+    }
+    for client in &listeners {
+        assert_eq!((client.get("/livez").await.status, client.get("/readyz").await.status), (200, 503));
+        assert_eq!((client.get("/health").await.status, client.get("/readyz").await.text()), (503, "draining"));
+    }
+    assert!(gateway.state().draining);
+    gateway.drain(Duration::ZERO).await;
 }
 
 /// A document is read whole before its head is sent; that does not hold a drain up.

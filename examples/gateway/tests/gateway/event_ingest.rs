@@ -106,8 +106,9 @@ async fn how_a_pods_events_come_in_is_shown_and_counted() {
     let page = client.get("/metrics").await;
     for line in [
         "pod_event_source_live{pod=\"a\"} 0",
-        "pod_event_batches_total{pod=\"a\"} 1",
-        "pod_event_gaps_total{pod=\"a\"} 1",
+        "pod_event_batches_total{pod=\"a\",verdict=\"applied\"} 1",
+        "pod_event_batches_total{pod=\"a\",verdict=\"gap\"} 1",
+        "pod_event_batches_total{pod=\"a\",verdict=\"stale\"} 0",
     ] {
         assert!(page.text().lines().any(|found| found == format!("pointsman_gateway_{line}")), "{line}");
     }

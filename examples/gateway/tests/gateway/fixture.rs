@@ -32,6 +32,8 @@ pub(crate) enum Script {
     Whole(&'static str),
     /// Events, at once.
     Events(&'static [&'static str]),
+    /// So many events, each in a chunk of its own, at once.
+    Burst(usize),
     /// Events, the first at once and each of the others when it is let go.
     Gated(&'static [&'static str]),
     /// An error.
@@ -72,6 +74,10 @@ impl FakePod {
         let router = Router::new()
             .route("/v1/chat/completions", post(answer))
             .route("/v1/completions", post(answer))
+            .route("/v1/embeddings", post(answer))
+            .route("/v1/responses", post(answer))
+            .route("/v1/messages", post(answer))
+            .route("/v1/messages/count_tokens", post(answer))
             .route("/health", get(health))
             .route("/metrics", get(async || "vllm:num_requests_running 0\nvllm:kv_cache_usage_perc 0.25\n"))
             .with_state(Arc::clone(&inner));
@@ -142,6 +148,11 @@ async fn answer(State(pod): State<Arc<Inner>>, request: Request) -> Response {
         Script::With(headers) => {
             let answer = headers.iter().fold(Response::builder(), |answer, (name, value)| answer.header(*name, *value));
             answer.body(WHOLE.into()).unwrap()
+        }
+        Script::Burst(count) => {
+            let chunks = (0..count).map(|_| Ok::<_, Infallible>(Bytes::from_static(b"data: {\"choices\":[]}\n\n")));
+            let chunks = chunks.chain([Ok(Bytes::from_static(b"data: [DONE]\n\n"))]);
+            events(Body::from_stream(futures_util::stream::iter(chunks)))
         }
         Script::Endless => {
             let event = Bytes::from(format!("data: {}\n\n", "x".repeat(64 << 10)));

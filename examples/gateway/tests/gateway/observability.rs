@@ -56,7 +56,7 @@ async fn metrics_are_prometheus_text() {
         "pointsman_gateway_requests_total 1",
         "pointsman_gateway_pod_healthy{pod=\"a\"} 1",
         "pointsman_gateway_requests_in_flight 0",
-        "pointsman_gateway_decisions_total{profile=\"first_token\"} 1",
+        "pointsman_gateway_decisions_total{model=\"sim\",profile=\"first_token\"} 1",
         "pointsman_gateway_time_to_first_token_seconds_count 1",
         "pointsman_gateway_tokenize_failures_total 0",
     ] {
@@ -95,7 +95,7 @@ async fn a_gateway_that_cannot_start_says_why() {
     wrong.internal.token_file = Some("/does/not/exist".into());
     assert!(Gateway::start(wrong).await.unwrap_err().to_string().starts_with("internal.token_file"));
     let mut wrong = config(&[&pod]);
-    wrong.tls = Some(TlsFiles { certificate: "none.pem".into(), key: "none.key".into() });
+    wrong.tls = Some(TlsFiles::new("none.pem", "none.key"));
     let error = Gateway::start(wrong).await.unwrap_err();
     if cfg!(feature = "tls") {
         assert!(error.to_string().contains("none.pem"), "{error}");

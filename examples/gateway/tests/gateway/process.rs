@@ -12,32 +12,38 @@ use super::fixture::{Client, EVENTS, FakePod, STREAMED, Script, WHOLE, piece, wi
 use super::reload::replace;
 
 /// A gateway in a process of its own; killed if a test forgets it.
-struct Process {
+pub(crate) struct Process {
     child: Child,
     lines: mpsc::UnboundedReceiver<String>,
+    seen: Vec<String>,
 }
 
 impl Process {
-    fn start(config: &Path) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_gateway"))
-            .arg("--config")
-            .arg(config)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
-            .spawn()
-            .unwrap();
+    pub(crate) fn start(config: &Path) -> Self {
+        Self::spawn(Command::new(env!("CARGO_BIN_EXE_gateway")).arg("--config").arg(config))
+    }
+
+    /// One that may open so many files, by what `ulimit` is told.
+    pub(super) fn limited(config: &Path, ulimit: &str) -> Self {
+        let run = format!("ulimit {ulimit} && exec \"$0\" --config \"$1\"");
+        Self::spawn(Command::new("sh").arg("-c").arg(run).arg(env!("CARGO_BIN_EXE_gateway")).arg(config))
+    }
+
+    fn spawn(command: &mut Command) -> Self {
+        command.stdin(Stdio::null()).env_remove("RUST_LOG").stdout(Stdio::inherit()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
         let (sender, lines) = mpsc::unbounded_channel();
-        let out = BufReader::new(child.stdout.take().unwrap());
+        let out = BufReader::new(child.stderr.take().unwrap());
         std::thread::spawn(move || out.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
-        Self { child, lines }
+        Self { child, lines, seen: Vec::new() }
     }
 
     /// The next line that has this in it.
-    async fn line(&mut self, part: &str) -> String {
+    pub(crate) async fn line(&mut self, part: &str) -> String {
         let found = async {
             loop {
                 let line = self.lines.recv().await.unwrap_or_else(|| panic!("it ended before it said `{part}`"));
+                self.seen.push(line.clone());
                 if line.contains(part) {
                     return line;
                 }
@@ -46,16 +52,27 @@ impl Process {
         within(part, found).await
     }
 
-    async fn address(&mut self) -> SocketAddr {
-        self.line("listening at ").await.rsplit(' ').next().unwrap().parse().unwrap()
+    /// The lines that were looked at so far.
+    pub(crate) fn seen(&self) -> &[String] {
+        &self.seen
     }
 
-    fn signal(&self, name: &str) {
+    pub(crate) async fn address(&mut self) -> SocketAddr {
+        let line = self.line("listening listener=\"clients\"").await;
+        let address = line.split("address=").nth(1).and_then(|rest| rest.split(' ').next());
+        address.unwrap_or_else(|| panic!("{line}")).parse().unwrap()
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
         let sent = Command::new("sh").arg("-c").arg(format!("kill -{name} {}", self.child.id())).status().unwrap();
         assert!(sent.success());
     }
 
-    async fn exit_code(&mut self) -> Option<i32> {
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) async fn exit_code(&mut self) -> Option<i32> {
         let since = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -74,13 +91,13 @@ impl Drop for Process {
     }
 }
 
-fn folder(name: &str) -> PathBuf {
+pub(crate) fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("process-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     folder
 }
 
-fn write(path: &Path, pods: &[&FakePod], more: &str) {
+pub(crate) fn write(path: &Path, pods: &[&FakePod], more: &str) {
     let pods: String =
         pods.iter().map(|pod| format!("  - {{ name: {}, url: 'http://{}' }}\n", pod.name, pod.address)).collect();
     replace(path, &format!("listen: 127.0.0.1:0\nmodel: {{ name: sim }}\npods:\n{pods}{more}"));
@@ -91,7 +108,7 @@ async fn a_hangup_reads_the_file_again_and_a_term_lets_streams_end() {
     let (a, b) = (FakePod::start("a", Script::Gated(EVENTS)).await, FakePod::start("b", Script::Whole(WHOLE)).await);
     let folder = folder("signals");
     let path = folder.join("gateway.yaml");
-    write(&path, &[&a], "");
+    write(&path, &[&a], "drain_grace: 3s\n");
     let mut process = Process::start(&path);
     let address = process.address().await;
     let client = Client::new(address);
@@ -100,12 +117,14 @@ async fn a_hangup_reads_the_file_again_and_a_term_lets_streams_end() {
 
     process.signal("HUP");
     process.line("is applied").await;
-    write(&path, &[&a, &b], "");
+    write(&path, &[&a, &b], "drain_grace: 3s\n");
     process.signal("HUP");
     process.line("is applied").await;
     assert_eq!(client.get("/state").await.json()["pods"].as_array().unwrap().len(), 2);
 
     process.signal("TERM");
+    process.line("not ready any more").await;
+    assert_eq!((client.get("/readyz").await.status, client.get("/livez").await.status), (503, 200));
     process.line("draining").await;
     // Nobody who comes now is let in, whatever connection it comes by.
     let late = Client::new(address);
@@ -129,12 +148,12 @@ async fn the_drain_is_as_long_as_the_file_in_force_says_and_a_second_signal_ends
     let folder = folder("drain");
     let path = folder.join("gateway.yaml");
     for (drain_timeout, signals, code) in [("100ms", 1, 0), ("10m", 2, 1)] {
-        write(&path, &[&pod], "drain_timeout: 30s\n");
+        write(&path, &[&pod], "drain_grace: 0s\ndrain_timeout: 30s\n");
         let mut process = Process::start(&path);
         let client = Client::new(process.address().await);
         let mut body = client.begin("/v1/chat/completions", STREAMED, &[]).await.into_body();
         piece(&mut body).await.unwrap().unwrap();
-        write(&path, &[&pod], &format!("drain_timeout: {drain_timeout}\n"));
+        write(&path, &[&pod], &format!("drain_grace: 0s\ndrain_timeout: {drain_timeout}\n"));
         process.signal("HUP");
         process.line("is applied").await;
         process.signal("TERM");
@@ -148,7 +167,7 @@ async fn the_drain_is_as_long_as_the_file_in_force_says_and_a_second_signal_ends
 }
 
 /// Runs the program to its end: its exit code, and what it complains of.
-fn ends(path: &Path) -> (Option<i32>, String) {
+pub(crate) fn ends(path: &Path) -> (Option<i32>, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_gateway")).arg("--config").arg(path).output().unwrap();
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }

@@ -69,7 +69,8 @@ async fn reasons_are_kept_only_while_somebody_looks() {
     assert_eq!(after["totals"]["completed"], 2);
     assert_eq!(after["decisions"][0]["outcome"], "completed 200");
     assert!(after["decisions"][0]["prompt_tokens"].as_u64().unwrap() > 3);
-    assert_eq!((&after["profile"], &after["model"]), (&"first_token".into(), &"sim".into()));
+    let model = &after["models"][0];
+    assert_eq!((&model["profile"], &model["name"]), (&"first_token".into(), &"sim".into()));
     gateway.drain(std::time::Duration::ZERO).await;
 }
 

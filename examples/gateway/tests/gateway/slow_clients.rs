@@ -84,6 +84,20 @@ async fn what_is_between_two_parties_goes_no_further() {
 }
 
 #[tokio::test]
+async fn chunks_that_arrive_together_leave_together() {
+    let pod = FakePod::start("a", Script::Burst(50)).await;
+    let (gateway, _) = gateway(&[&pod]).await;
+    let headers =
+        format!("connection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n", STREAMED.len());
+    let answer = ends(gateway.address(), &format!("{}{STREAMED}", chat(&headers))).await;
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert_eq!(body.matches("data: ").count(), 51, "{body}");
+    // Every other line is the length of what follows; the last one is 0.
+    let chunks = body.split("\r\n").filter(|line| u32::from_str_radix(line, 16).is_ok_and(|bytes| bytes > 0)).count();
+    assert!(chunks <= 5, "{chunks} chunks:\n{body}");
+}
+
+#[tokio::test]
 async fn requests_that_follow_each_other_are_answered_in_order() {
     let pod = FakePod::start("a", Script::Whole(WHOLE)).await;
     let (gateway, _) = gateway(&[&pod]).await;
@@ -190,7 +204,7 @@ async fn a_client_that_takes_nothing_more_does_not_hold_its_pod_for_ever() {
 #[tokio::test]
 async fn a_client_that_sends_a_byte_now_and_then_is_not_waited_for() {
     let pod = FakePod::start("a", Script::Whole(WHOLE)).await;
-    let gateway = hurried(&pod, |config| config.timeouts.client_idle_timeout = Duration::from_millis(500)).await;
+    let gateway = hurried(&pod, |config| config.timeouts.body_timeout = Duration::from_secs(1)).await;
     let stream = connect(gateway.address()).await;
     stream.set_nodelay(true).unwrap();
     let (mut reader, mut writer) = stream.into_split();
@@ -204,7 +218,7 @@ async fn a_client_that_sends_a_byte_now_and_then_is_not_waited_for() {
     let mut answer = [0; 12];
     within("an answer", reader.read_exact(&mut answer)).await.unwrap();
     assert_eq!(&answer, b"HTTP/1.1 408");
-    until("the request to be over", || gateway.state().totals.in_flight == 0).await;
+    until("the request to be over", || gateway.state().uploads.count == 0).await;
     dripping.abort();
     gateway.drain(Duration::ZERO).await;
 }
@@ -241,7 +255,8 @@ async fn whoever_leaves_at_whatever_moment_is_counted_out() {
     assert_eq!(Client::new(gateway.address()).chat().await.status, 200);
     until("all to be over", || {
         let state = gateway.state();
-        state.totals.in_flight == 0 && state.pods[0].in_flight == 0 && state.active_requests.is_empty()
+        let none_under_way = state.totals.in_flight == 0 && state.uploads.count == 0;
+        none_under_way && state.pods[0].in_flight == 0 && state.active_requests.is_empty()
     })
     .await;
     drop(client);

@@ -26,7 +26,7 @@ async fn what_is_published_is_in_the_index() {
     source.steps(10);
     gateway.agrees(&source, "more steps").await;
     gateway.until("live", |view| view.state == SourceState::Live).await;
-    let view = gateway.status.view();
+    let view = gateway.view();
     assert_eq!((view.batches, view.lost, view.errors), (181, 0, 0), "{view:?}");
     end(source, gateway).await;
 }
@@ -37,7 +37,7 @@ async fn what_is_dropped_is_replayed() {
     source.fault(Fault::DropEvents(3));
     source.steps(5);
     gateway.agrees(&source, "three of five steps were dropped").await;
-    assert_eq!(gateway.status.view().lost, 0);
+    assert_eq!(gateway.view().lost, 0);
     end(source, gateway).await;
 }
 
@@ -53,14 +53,14 @@ async fn the_last_batch_is_missed_too() {
     source.fault(Fault::ReorderEvents);
     source.steps(1);
     gateway.agrees(&source, "the last batch waits for one after it").await;
-    assert_eq!(gateway.status.view().lost, 0);
+    assert_eq!(gateway.view().lost, 0);
     end(source, gateway).await;
 }
 
 #[tokio::test]
 async fn what_comes_twice_counts_once() {
     let (mut source, gateway) = running(4, 1_000).await;
-    let before = gateway.status.view().duplicates;
+    let before = gateway.view().duplicates;
     source.fault(Fault::DuplicateEvents(10));
     source.steps(12);
     gateway.agrees(&source, "ten of twelve steps came twice").await;
@@ -77,7 +77,7 @@ async fn what_comes_in_the_wrong_order_is_put_right() {
         source.steps(4);
         gateway.agrees(&source, &format!("two steps were swapped, round {round}")).await;
     }
-    let view = gateway.status.view();
+    let view = gateway.view();
     assert!(view.gaps >= 5 && view.lost == 0, "{view:?}");
     end(source, gateway).await;
 }
@@ -91,16 +91,16 @@ async fn a_partition_costs_nothing() {
     source.steps(2);
     source.fault(Fault::PartitionEvents);
     source.steps(40);
-    let asked = gateway.status.view().replays;
+    let asked = gateway.view().replays;
     gateway.until("asks went unanswered", |view| view.replays >= asked + 4).await;
     assert_ne!(gateway.index.digest(gateway.pod), Ok(source.engine.digest()));
-    assert_ne!(gateway.status.state(), SourceState::Live);
+    assert_ne!(gateway.view().state, SourceState::Live);
     source.fault(Fault::Recover);
     gateway.agrees(&source, "the partition was over").await;
     source.steps(5);
     gateway.agrees(&source, "more steps").await;
     gateway.until("live", |view| view.state == SourceState::Live).await;
-    assert_eq!(gateway.status.view().lost, 0);
+    assert_eq!(gateway.view().lost, 0);
     end(source, gateway).await;
 }
 

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kv_index::engine::EngineFeedConfig;
+use kv_index::engine::{EngineFeedConfig, FollowerConfig};
 use kv_index::{Config, Digest, Index, Pod};
+use pointsman::zmq::{Subscriber, SubscriberStatus};
 use pointsman_engine_sim::Fault;
 use pointsman_engine_sim::events::EventSink;
 use pointsman_engine_sim::publish::{PublishConfig, PublisherHandle, ZmqPublisher};
 use pointsman_gateway::config::ZmqEndpoints;
-use pointsman_gateway::event_sources::zmq::{Subscriber, Timing};
-use pointsman_reporter::source_status::{SourceStatus, SourceView};
+use pointsman_gateway::event_sources::zmq::{subscriber_config, view};
+use pointsman_reporter::source_status::SourceView;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -22,14 +23,15 @@ use crate::engine::{Engine, model};
 pub(crate) const LONG: Duration = Duration::from_secs(20);
 
 /// Quicker than in earnest: nothing here takes seconds.
-pub(crate) const TIMING: Timing = Timing {
-    idle: Duration::from_millis(100),
+pub(crate) fn quick(follower: &mut FollowerConfig) {
+    let ms = Duration::from_millis;
+    follower.idle = ms(100);
     // On a busy machine an engine may be slow, and three asks without an answer cost what is known.
-    reply: Duration::from_secs(1),
-    replay: Duration::from_secs(2),
-    retry_initial: Duration::from_millis(10),
-    retry_max: Duration::from_millis(100),
-};
+    follower.reply_timeout = ms(1_000);
+    follower.replay_timeout = ms(2_000);
+    follower.retry_initial = ms(10);
+    follower.retry_max = ms(100);
+}
 
 /// An engine that publishes.
 pub(crate) struct Source {
@@ -77,7 +79,7 @@ impl Source {
 pub(crate) struct Gateway {
     pub(crate) index: Arc<Index>,
     pub(crate) pod: Pod,
-    pub(crate) status: Arc<SourceStatus>,
+    pub(crate) status: SubscriberStatus,
     stop: CancellationToken,
     pub(crate) task: JoinHandle<()>,
 }
@@ -98,18 +100,23 @@ impl Gateway {
         let index = Arc::new(index);
         let pod = index.pod("pod-0").unwrap();
         let (model, size) = model();
-        let status = Arc::new(SourceStatus::new("zmq"));
-        let follow = Subscriber {
-            index: index.clone(),
-            pod,
-            feed: EngineFeedConfig::tokens(model, size),
-            endpoints,
-            status: status.clone(),
-            timing: TIMING,
-        };
+        let mut config = subscriber_config(&endpoints, EngineFeedConfig::tokens(model, size)).unwrap();
+        quick(&mut config.follower);
+        let subscriber = Subscriber::new(index.clone(), pod, config).unwrap();
+        let status = subscriber.status();
         let stop = CancellationToken::new();
-        let task = tokio::spawn(follow.run(stop.clone()));
+        let stopped = stop.clone();
+        let task = tokio::spawn(async move {
+            tokio::select! {
+                () = stopped.cancelled() => {}
+                _ = subscriber.run() => {}
+            }
+        });
         Self { index, pod, status, stop, task }
+    }
+
+    pub(crate) fn view(&self) -> SourceView {
+        view(&self.status)
     }
 
     /// Waits until the index holds what the engine does.
@@ -125,13 +132,13 @@ impl Gateway {
     /// Waits until something is so.
     pub(crate) async fn until(&self, what: &str, so: impl Fn(&SourceView) -> bool) {
         let wait = async {
-            while !so(&self.status.view()) {
+            while !so(&self.view()) {
                 sleep(Duration::from_millis(2)).await;
             }
         };
         if timeout(LONG, wait).await.is_err() {
             let blocks = self.index.pod_stats(self.pod).map(|stats| stats.blocks);
-            panic!("never: {what}; {blocks:?} blocks, {:?}", self.status.view());
+            panic!("never: {what}; {blocks:?} blocks, {:?}", self.view());
         }
     }
 

@@ -40,7 +40,7 @@ async fn play(seed: u64) {
     gateway.agrees(&source, &format!("all was well again, seed {seed}")).await;
     source.steps(3);
     gateway.agrees(&source, &format!("three more steps, seed {seed}")).await;
-    assert_eq!(gateway.status.view().lost, 0, "seed {seed}");
+    assert_eq!(gateway.view().lost, 0, "seed {seed}");
     end(source, gateway).await;
 }
 

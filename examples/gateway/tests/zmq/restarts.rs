@@ -34,7 +34,7 @@ async fn a_gateway_that_starts_again_asks_for_what_it_missed() {
     again.agrees(&source, "30 steps without a gateway").await;
     let seen = again.until("the pod is in sight", |_| again.index.alive().contains(again.pod.id()));
     seen.await;
-    let view = again.status.view();
+    let view = again.view();
     assert!(view.batches <= 30, "{view:?}");
     source.steps(20);
     again.agrees(&source, "20 steps after").await;
@@ -71,7 +71,7 @@ async fn what_comes_live_during_a_replay_is_not_lost() {
         sleep(Duration::from_millis(1)).await;
     }
     gateway.agrees(&source, "2000 steps during the replay").await;
-    assert_eq!(gateway.status.view().lost, 0);
+    assert_eq!(gateway.view().lost, 0);
     end(source, gateway).await;
 }
 

@@ -22,7 +22,7 @@ async fn without_a_replay_socket_a_gap_costs_what_was_known() {
     source.clear();
     source.steps(5);
     gateway.agrees(&source, "everything was cleared").await;
-    assert_eq!(gateway.status.view().replays, 0);
+    assert_eq!(gateway.view().replays, 0);
     end(source, gateway).await;
 }
 
@@ -32,7 +32,7 @@ async fn a_replay_socket_that_does_not_answer_is_given_up() {
     let mut source = Source::new(22, 1_000).await;
     let gateway = Gateway::follow(gap_only(&source, Some("tcp://127.0.0.1:1".to_owned())));
     let waits = async {
-        while gateway.status.view().batches == 0 {
+        while gateway.view().batches == 0 {
             source.steps(1);
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -41,7 +41,7 @@ async fn a_replay_socket_that_does_not_answer_is_given_up() {
     source.clear();
     source.steps(5);
     gateway.agrees(&source, "everything was cleared").await;
-    assert_ne!(gateway.status.state(), SourceState::Live, "nothing says that nothing is missing");
+    assert_ne!(gateway.view().state, SourceState::Live, "nothing says that nothing is missing");
     end(source, gateway).await;
 }
 
@@ -111,7 +111,7 @@ fn gap_only(source: &Source, replay: Option<String>) -> pointsman_gateway::confi
 /// Publishes until something arrives: without a replay the first batches may be lost on nobody.
 async fn hear(source: &mut Source, gateway: &Gateway) {
     let heard = async {
-        while gateway.status.view().batches == 0 {
+        while gateway.view().batches == 0 {
             source.clear();
             tokio::time::sleep(Duration::from_millis(5)).await;
         }

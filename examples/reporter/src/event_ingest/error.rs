@@ -38,6 +38,12 @@ pub enum IngestError {
         /// The gateway's.
         expected: HashScheme,
     },
+    /// Unfinished inventories of other pods have the room. The worker tries again: they come in, or are dropped.
+    #[error("unfinished inventories have as many blocks as they may, {limit} together")]
+    NoRoom {
+        /// The bound in blocks.
+        limit: usize,
+    },
     /// The pod left the fleet at this very moment. If it is to come back, the worker tries again.
     #[error("the pod left the fleet: {0}")]
     PodRetired(#[from] PodRetired),
@@ -52,6 +58,7 @@ impl IngestError {
             Self::Malformed(_) => StatusCode::BAD_REQUEST,
             Self::UnknownPod(_) => StatusCode::NOT_FOUND,
             Self::NotPushed(_) | Self::BlockSize { .. } | Self::HashScheme { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::NoRoom { .. } => StatusCode::TOO_MANY_REQUESTS,
             Self::PodRetired(_) => StatusCode::CONFLICT,
         }
     }

@@ -321,3 +321,29 @@ fn an_observer_is_told_of_what_is_applied_and_once() {
     ingest.inventory(&inventory).unwrap();
     assert_eq!(notes.0.lock()[4..], ["cleared", "forgot"]);
 }
+
+#[test]
+fn unfinished_inventories_are_bounded_and_those_that_were_left_go_first() {
+    let (ingest, _) = ingest();
+    let ingest = ingest.max_unfinished_blocks(10);
+    ingest.index().join("b").unwrap();
+    let of = |pod: &str, at: usize| Inventory { pod: pod.into(), ..parts(1, 0, 6, 1).swap_remove(at) };
+    let now = Instant::now();
+    assert_eq!(ingest.inventory_at(&of("a", 0), now).unwrap().status, AckStatus::Partial);
+    let refused = ingest.inventory_at(&of("b", 0), now).unwrap_err();
+    assert_eq!((refused.status().as_u16(), &refused), (429, &IngestError::NoRoom { limit: 10 }));
+    assert_eq!(ingest.inventory_at(&of("a", 1), now).unwrap().status, AckStatus::Partial, "the other goes on");
+    let later = now + std::time::Duration::from_secs(60);
+    assert_eq!(ingest.inventory_at(&of("b", 0), later).unwrap().status, AckStatus::Partial);
+    assert_eq!(ingest.inventory_at(&of("a", 2), later).unwrap().status, AckStatus::Gap, "it was left, and begins anew");
+    for at in [1, 2] {
+        ingest.inventory_at(&of("b", at), later).unwrap();
+    }
+    for at in [0, 1, 2] {
+        ingest.inventory_at(&of("a", at), later).unwrap();
+    }
+    let index = ingest.index();
+    for pod in ["a", "b"] {
+        assert_eq!(index.digest(index.pod(pod).unwrap()).unwrap(), of_chain(6, 1));
+    }
+}

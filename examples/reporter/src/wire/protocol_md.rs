@@ -2,6 +2,7 @@
 
 use super::bounds::{MAX_BLOCKS, MAX_CHANGES, MAX_NAME, MAX_NUMBER, MAX_PARTS};
 use super::*;
+use crate::event_ingest::MAX_UNFINISHED_BLOCKS;
 
 const PAGE: &str = include_str!("../../PROTOCOL.md");
 
@@ -44,6 +45,7 @@ fn the_bounds_are_those_of_the_code() {
         ("MAX_NAME", MAX_NAME as u64),
         ("MAX_NUMBER", MAX_NUMBER),
     ];
+    assert!(PAGE.contains(&format!(" {MAX_UNFINISHED_BLOCKS} blocks |")));
     for (name, value) in bounds {
         let row =
             PAGE.lines().find(|line| line.starts_with(&format!("| `{name}` "))).unwrap_or_else(|| panic!("{name}"));

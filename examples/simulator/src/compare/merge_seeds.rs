@@ -18,6 +18,8 @@ pub(crate) fn merge_seeds(results: Vec<PolicyResult>) -> PolicyResult {
             (&mut all.prompt_tokens, one.prompt_tokens),
             (&mut all.prefill_tokens, one.prefill_tokens),
             (&mut all.output_tokens, one.output_tokens),
+            (&mut all.whole_us, one.whole_us),
+            (&mut all.good, one.good),
             (&mut all.span_us, one.span_us),
             (&mut all.arrivals_us, one.arrivals_us),
             (&mut all.decisions, one.decisions),
@@ -25,6 +27,8 @@ pub(crate) fn merge_seeds(results: Vec<PolicyResult>) -> PolicyResult {
         ];
         sums.into_iter().for_each(|(sum, more)| *sum += more);
         all.ttft.merge(&one.ttft);
+        all.slowdown.merge(&one.slowdown);
+        all.per_token.merge(&one.per_token);
         all.between.merge(&one.between);
         all.whole.merge(&one.whole);
         for (pod, more) in all.pods.iter_mut().zip(one.pods) {

@@ -136,10 +136,10 @@ pub(crate) fn pods(config: &SimConfig) -> Result<Vec<BatchPod>, SimulateError> {
 fn planning(config: &SimConfig) -> Option<BatchConfig> {
     let (engine, _) = config.pods.first()?;
     let number = |value: usize| u32::try_from(value).ok().and_then(NonZeroU32::new);
-    Some(BatchConfig {
-        block_tokens: number(engine.block_tokens)?,
-        step_tokens: number(engine.step_tokens)?,
-        most_running: u32::try_from(engine.max_running).ok()?,
-        ..BatchConfig::new(BatchCosts::from(&config.costs))
-    })
+    Some(
+        BatchConfig::new(BatchCosts::from(&config.costs))
+            .block_tokens(number(engine.block_tokens)?)
+            .step_tokens(number(engine.step_tokens)?)
+            .most_running(u32::try_from(engine.max_running).ok()?),
+    )
 }

@@ -28,6 +28,14 @@ impl Options {
             within("load", load, 1.0, MOST_LOAD)?;
         }
         within("rate", self.rate.unwrap_or(0.0), 0.0, MOST_RATE)?;
+        for &speed in &self.speeds {
+            within("speeds", speed, 0.001, 1_000.0)?;
+        }
+        within("gateways", self.gateways as f64, 1.0, MOST_GATEWAYS)?;
+        within("report-every", self.report_every, 0.001, MOST_DELAY)?;
+        within("burstiness", self.burstiness.unwrap_or(1.0), 0.01, 100.0)?;
+        within("slo-ttft", self.slo_ttft, 0.0, MOST_DELAY)?;
+        within("slo-tpot", self.slo_tpot, 0.0, MOST_DELAY)?;
         within("event-delay", self.event_delay, 0.0, MOST_DELAY)?;
         within("event-loss", self.event_loss, 0.0, 100.0)?;
         within("seeds", self.seeds as f64, 1.0, MOST_SEEDS)?;
@@ -53,6 +61,7 @@ const MOST_LOAD: f64 = 1_000.0;
 const MOST_RATE: f64 = 1e6;
 /// An hour, in ms.
 const MOST_DELAY: f64 = 3.6e6;
+const MOST_GATEWAYS: f64 = 256.0;
 const MOST_SEEDS: f64 = 1_000.0;
 
 #[cfg(test)]
@@ -84,6 +93,12 @@ mod tests {
             "--event-delay=-1",
             "--event-loss 101",
             "--event-loss nan",
+            "--speeds 1,0",
+            "--gateways 0",
+            "--report-every 0",
+            "--burstiness 0",
+            "--slo-ttft=-1",
+            "--slo-tpot nan",
             "--seeds 0",
             "--seed 18446744073709551615",
             "--out /dev/null",

@@ -14,7 +14,10 @@
 //!   requests_per_s, output_tokens_per_s           of virtual time
 //!   load_max_over_mean                            time worked by the busiest pod
 //!   decision_us                                   real time, in the mean
-//!   ttft_us, inter_token_us                       count, p50, p90, p95, p99, p99_9, max; null where there are none
+//!   whole_us, good                                sum of the times to the last token; answers within the SLO
+//!   goodput_per_s                                 of virtual time in which requests came
+//!   slowdown_milli                                as below: TTFT against a cold, idle pod's, in thousandths
+//!   ttft_us, per_token_us, inter_token_us         count, p50, p90, p95, p99, p99_9, max; null where there are none
 //!   ttft_distribution[]                           [µs, share of requests that stay within], at most 201
 //!   pods[]                                        requests, prefill_tokens, output_tokens, busy_us
 //!   series[]                                      at_us, blocks, blocks_hit, mean_load, most_load
@@ -65,7 +68,10 @@ fn outcome(of: &PolicyResult) -> Value {
         ("output_tokens_per_s", json!(of.output_rate())),
         ("load_max_over_mean", json!(of.imbalance())),
         ("decision_us", json!(of.decision_us())),
+        ("goodput_per_s", json!(of.goodput())),
+        ("slowdown_milli", quantiles(&of.slowdown)),
         ("ttft_us", quantiles(&of.ttft)),
+        ("per_token_us", quantiles(&of.per_token)),
         ("inter_token_us", quantiles(&of.between)),
         ("ttft_distribution", distribution(&of.ttft)),
     ] {

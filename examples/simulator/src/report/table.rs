@@ -177,6 +177,14 @@ const SPECS: &[Spec] = specs! {
         |result| result.ttft.quantile(0.9);
     "TTFT p99", Kind::Time, "time to the first token that 99 of 100 requests stay within":
         |result| result.ttft.quantile(0.99);
+    "slowdown p99", Kind::Ratio, "time to the first token against a cold, idle pod's that 99 of 100 requests stay within":
+        |result| Some(result.slowdown.quantile(0.99)? / 1e3);
+    "TPOT p99", Kind::Time, "time per output token after the first that 99 of 100 answers stay within":
+        |result| result.per_token.quantile(0.99);
+    "whole", Kind::Time, "time to the last token, in the mean":
+        |result| (result.requests > 0).then(|| result.mean_whole());
+    "goodput", Kind::Rate("/s"), "requests answered within the SLO in a virtual second":
+        |result| Some(result.goodput());
     "inter-token p99", Kind::Time, "time between two tokens of an answer that 99 of 100 stay within":
         |result| result.between.quantile(0.99);
     "requests", Kind::Rate("/s"), "requests answered in a virtual second":

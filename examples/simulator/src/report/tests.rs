@@ -128,7 +128,7 @@ fn tables_of_one_and_of_thirty_line_up() {
         }
         let markdown = table::markdown(&results);
         let bars = |line: &str| line.replace("\\|", "").matches('|').count();
-        assert!(markdown.lines().all(|line| bars(line) == 14), "{markdown}");
+        assert!(markdown.lines().all(|line| bars(line) == 18), "{markdown}");
     }
 }
 

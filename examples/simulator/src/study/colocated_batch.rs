@@ -19,9 +19,10 @@ use crate::SimulateError;
 use crate::colocated_batch::{AdmissionMode, ColocatedBatch, ColocatedBatchResult};
 use crate::config::SimConfig;
 use crate::offline_batch::planned::{pods, requests};
-use crate::online_serving::{PreparedTrace, simulate, simulate_colocated};
+use crate::online_serving::{simulate, simulate_colocated};
 use crate::options::Options;
 use crate::policy::{DEFAULT, Policy};
+use crate::prepared_trace::PreparedTrace;
 use crate::results::PolicyResult;
 use crate::workload::Workload;
 
@@ -90,7 +91,7 @@ fn planned(
     seed: u64,
 ) -> Result<ColocatedBatch, SimulateError> {
     let trace = Synthetic::Rag.trace(BATCH, seed ^ 0xBA7C);
-    let mut chains = online.chains().clone();
+    let mut chains = online.chains.clone();
     let first = chains.len() as u32;
     for request in &trace.requests {
         let ids = in_blocks(request.whole_blocks(trace.block), trace.block, block);
@@ -99,7 +100,7 @@ fn planned(
     }
     let lengths: Vec<_> = trace.requests.iter().map(|request| (request.input, request.output)).collect();
     let block_tokens = NonZeroU32::new(block as u32).unwrap_or(NonZeroU32::MIN);
-    let planner = BatchPlanner::new(BatchConfig { block_tokens, ..BatchConfig::new((&CostModel::default()).into()) });
+    let planner = BatchPlanner::new(BatchConfig::new((&CostModel::default()).into()).block_tokens(block_tokens));
     let requests = requests(&chains, first, lengths.iter().copied());
     let plan = planner.plan(&requests, &pods(config)?, &mut ColdCaches)?;
     let queues = plan.pods.iter().map(|pod| pod.requests().collect()).collect();

@@ -12,9 +12,10 @@ use super::{median, run_tasks, seconds, ttft_p50, ttft_p99};
 use crate::SimulateError;
 use crate::capacity::capacity;
 use crate::config::SimConfig;
-use crate::online_serving::{PreparedTrace, simulate};
+use crate::online_serving::simulate;
 use crate::options::Options;
 use crate::policy::{DEFAULT, Policy};
+use crate::prepared_trace::PreparedTrace;
 use crate::results::PolicyResult;
 
 /// Runs every fleet on every share of cold prompts.

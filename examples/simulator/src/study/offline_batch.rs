@@ -12,9 +12,10 @@ use crate::SimulateError;
 use crate::config::SimConfig;
 use crate::offline_batch::planned::{OutputEstimate, PlannedQueues, WorkStealing};
 use crate::offline_batch::{OfflineBatchResult, SharedQueue, WorkSource, simulate_batch};
-use crate::online_serving::{PreparedTrace, simulate};
+use crate::online_serving::simulate;
 use crate::options::Options;
 use crate::policy::Policy;
+use crate::prepared_trace::PreparedTrace;
 
 /// Runs the experiment.
 pub(crate) fn run(options: &Options) -> Result<String, SimulateError> {
@@ -96,7 +97,7 @@ impl<'t> Batch<'t> {
     }
 
     fn run(&self, strategy: Strategy, in_flight: usize, load: &PreparedTrace<'_>) -> Result<Row, SimulateError> {
-        let (chains, lengths, config) = (load.chains(), &self.lengths[..], &self.config);
+        let (chains, lengths, config) = (&load.chains, &self.lengths[..], &self.config);
         let work = |lists: &mut dyn WorkSource| simulate_batch(lists, chains, lengths, config, in_flight);
         let (result, moved, bound) = match strategy {
             Strategy::Planned(guess, moving) => {

@@ -1,8 +1,8 @@
-//! Policy comparison: every policy on every trace at each load, and where the default is beaten.
+//! Policy comparison: every policy on every trace at each load, and how far our own are behind the best other.
 
 use std::fmt::{self, Write};
 
-use super::{Cell, grid, ttft_p50, ttft_p99};
+use super::{Cell, grid, seconds, ttft_p50, ttft_p99};
 use crate::SimulateError;
 use crate::options::Options;
 use crate::policy::{DEFAULT, Policy};
@@ -53,43 +53,143 @@ fn write_tables(text: &mut String, workloads: &[Workload], cells: &[Cell], optio
     write_losses(text, workloads, cells)
 }
 
-/// Where the default is beaten by more than noise.
+/// How far our own profiles are behind the best of all others, figure by figure.
 fn write_losses(text: &mut String, workloads: &[Workload], cells: &[Cell]) -> fmt::Result {
-    writeln!(text, "\n### Where `{DEFAULT}` is beaten by more than {:.0}%\n", NOISE * 100.0)?;
-    writeln!(text, "| trace | load | p99 | best p99 | behind by | hits | most hits | behind by | seeds differ by |")?;
-    writeln!(text, "|---|---|---|---|---|---|---|---|---|")?;
-    let mut beaten = 0;
-    let own = || cells.iter().filter(|cell| cell.policy() == DEFAULT);
-    for cell in own() {
-        let others = || cells.iter().filter(|other| other.workload == cell.workload && other.load == cell.load);
-        let fastest = others().min_by(|a, b| a.median(ttft_p99).total_cmp(&b.median(ttft_p99)));
-        let fullest =
-            others().max_by(|a, b| a.median(PolicyResult::hit_rate).total_cmp(&b.median(PolicyResult::hit_rate)));
-        let (Some(fastest), Some(fullest)) = (fastest, fullest) else { continue };
-        let (p99, hits) = (cell.median(ttft_p99), cell.median(PolicyResult::hit_rate));
-        let slower = p99 / fastest.median(ttft_p99).max(f64::MIN_POSITIVE) - 1.0;
-        let fewer = 1.0 - hits / fullest.median(PolicyResult::hit_rate).max(f64::MIN_POSITIVE);
-        if slower <= NOISE && fewer <= NOISE {
+    for own in OWN {
+        if !cells.iter().any(|cell| cell.policy() == own) {
             continue;
         }
-        beaten += 1;
         writeln!(
             text,
-            "| {} | {}% | {p99:.2} s | {:.2} s `{}` | {:.1}% | {:.1}% | {:.1}% `{}` | {:.1}% | {:.1}% |",
-            workloads[cell.workload].name,
-            cell.load,
-            fastest.median(ttft_p99),
-            fastest.policy(),
-            slower * 100.0,
-            hits * 100.0,
-            fullest.median(PolicyResult::hit_rate) * 100.0,
-            fullest.policy(),
-            fewer * 100.0,
-            cell.spread(ttft_p99) * 100.0,
+            "\n### How far `{own}` is behind the best other rule, in percent, with 95% intervals over seeds\n"
         )?;
+        writeln!(text, "| trace | load |{}", FIGURES.map(|figure| format!(" {} |", figure.name)).concat())?;
+        writeln!(text, "|---|---|{}", "---:|".repeat(FIGURES.len()))?;
+        let mut counts = [(0, 0.0_f64); FIGURES.len()];
+        let mut rows = 0;
+        for cell in cells.iter().filter(|cell| cell.policy() == own) {
+            rows += 1;
+            write!(text, "| {} | {}% |", workloads[cell.workload].name, cell.load)?;
+            let same = |other: &&Cell| other.workload == cell.workload && other.load == cell.load;
+            let others: Vec<&Cell> = cells.iter().filter(same).filter(|other| !OWN.contains(&other.policy())).collect();
+            for (figure, (behind, most)) in FIGURES.iter().zip(&mut counts) {
+                let Some(loss) = figure.loss(cell, &others) else {
+                    write!(text, " – |")?;
+                    continue;
+                };
+                // Beyond the bound, and beyond chance.
+                let is_behind = loss.mean > NOISE && loss.mean - loss.half_width > 0.0;
+                *behind += usize::from(is_behind);
+                *most = most.max(loss.mean);
+                let mark = if is_behind { "**" } else { "" };
+                write!(text, " {mark}{:+.1} ± {:.1}{mark} |", loss.mean * 100.0, loss.half_width * 100.0)?;
+            }
+            writeln!(text)?;
+        }
+        write!(text, "| more than {:.0}% behind | of {rows} |", NOISE * 100.0)?;
+        for (behind, most) in counts {
+            write!(text, " {behind}, most {:+.0} |", most * 100.0)?;
+        }
+        writeln!(text)?;
     }
-    writeln!(text, "\nBeaten in {beaten} of {} cells.", own().count())
+    Ok(())
 }
+
+/// A figure that rules are compared by.
+struct Figure {
+    name: &'static str,
+    of: fn(&PolicyResult) -> f64,
+    /// Whether more is better.
+    is_gain: bool,
+}
+
+/// How much worse one is than another, as a share: the mean over seeds, and half of its 95% interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Loss {
+    mean: f64,
+    half_width: f64,
+}
+
+impl Figure {
+    /// Against the best of others, by its mean. Of one seed all have the same arrivals, so differences are taken seed by seed.
+    fn loss(&self, own: &Cell, others: &[&Cell]) -> Option<Loss> {
+        let mean = |cell: &&&Cell| mean(cell.results.iter().map(self.of));
+        let by_mean = |a: &&&Cell, b: &&&Cell| mean(a).total_cmp(&mean(b));
+        let best = if self.is_gain { others.iter().max_by(by_mean) } else { others.iter().min_by(by_mean) }?;
+        let pairs = own.results.iter().map(self.of).zip(best.results.iter().map(self.of));
+        let worse = |(own, best): (f64, f64)| {
+            let (more, less) = if self.is_gain { (best, own) } else { (own, best) };
+            more / less.max(f64::MIN_POSITIVE) - 1.0
+        };
+        Some(Loss::of(&pairs.map(worse).collect::<Vec<f64>>()))
+    }
+}
+
+impl Loss {
+    fn of(differences: &[f64]) -> Self {
+        let (count, mean) = (differences.len(), mean(differences.iter().copied()));
+        let squares: f64 = differences.iter().map(|one| (one - mean).powi(2)).sum();
+        // Nothing is known of how far seeds differ where there is one.
+        let Some(freedom) = count.checked_sub(1).filter(|freedom| *freedom > 0) else {
+            return Self { mean, half_width: 0.0 };
+        };
+        let error = (squares / freedom as f64 / count as f64).sqrt();
+        Self { mean, half_width: error * STUDENT.get(freedom - 1).copied().unwrap_or(2.0) }
+    }
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) = values.fold((0.0, 0), |(sum, count), value| (sum + value, count + 1));
+    sum / f64::from(count.max(1))
+}
+
+const FIGURES: [Figure; 6] = [
+    Figure { name: "TTFT p99", of: ttft_p99, is_gain: false },
+    Figure { name: "slowdown p99", of: |result| result.slowdown.quantile(0.99).unwrap_or(0.0), is_gain: false },
+    Figure { name: "TPOT p99", of: |result| seconds(&result.per_token, 0.99), is_gain: false },
+    Figure { name: "mean whole answer", of: PolicyResult::mean_whole, is_gain: false },
+    Figure { name: "goodput", of: PolicyResult::goodput, is_gain: true },
+    Figure { name: "hits", of: PolicyResult::hit_rate, is_gain: true },
+];
+
+/// The profiles that are held against all others.
+const OWN: [&str; 2] = [DEFAULT, "total_latency"];
 
 /// How much better another may be.
 const NOISE: f64 = 0.05;
+
+/// Student's t for 95% intervals, by degrees of freedom from 1.
+const STUDENT: [f64; 10] = [12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(values: [f64; 3]) -> Cell {
+        let result = |us: f64| PolicyResult { requests: 1, whole_us: us as u64, ..PolicyResult::default() };
+        Cell { workload: 0, load: 80.0, results: values.map(result).to_vec() }
+    }
+
+    #[test]
+    fn differences_are_taken_seed_by_seed_against_the_best() {
+        let whole = &FIGURES[3];
+        let (own, good, bad) = (cell([110.0, 220.0, 440.0]), cell([100.0, 200.0, 400.0]), cell([300.0, 300.0, 300.0]));
+        let loss = whole.loss(&own, &[&bad, &good]).unwrap();
+        assert!(
+            (loss.mean - 0.1).abs() < 1e-12 && loss.half_width < 1e-9,
+            "seeds differ, and the rules alike: {loss:?}"
+        );
+        assert_eq!(whole.loss(&own, &[]), None);
+        let gain = Figure { is_gain: true, ..FIGURES[3] };
+        assert!((gain.loss(&good, &[&own]).unwrap().mean - 0.1).abs() < 1e-12);
+    }
+
+    #[test]
+    fn an_interval_is_students() {
+        let loss = Loss::of(&[0.0, 0.1, 0.2]);
+        assert!((loss.mean - 0.1).abs() < 1e-12);
+        // 4.30 times 0.1 / √3.
+        assert!((loss.half_width - 0.2483).abs() < 1e-3, "{loss:?}");
+        assert_eq!(Loss::of(&[0.3]), Loss { mean: 0.3, half_width: 0.0 });
+    }
+}

@@ -1,6 +1,7 @@
 //! State of an engine feed: names, incarnations, and the replay that may bring what is missing.
 
 use super::EngineFeedConfig;
+use crate::blocks::ChangeObserver;
 use crate::engine::incarnations::{BatchStamp, Incarnations};
 use crate::engine::translate::Translator;
 use crate::engine::verify::Verifier;
@@ -16,6 +17,8 @@ pub(super) struct State {
     pub(super) clears: u64,
     /// Whether the engine may hold what is not known here, because events were lost for good.
     pub(super) forgot: bool,
+    /// Whether the observer was told of a gap.
+    pub(super) gap_told: bool,
 }
 
 /// Gap recovery: what is missing, and the replay that may bring it.
@@ -25,6 +28,8 @@ pub(super) struct Replay {
     pub(super) pending: Option<ReplayRequest>,
     /// Whether the batch that was applied last has come again.
     pub(super) overlapped: bool,
+    /// Whether the replay has brought a batch, whatever became of it.
+    pub(super) brought: bool,
     /// Batches that could not be applied since the request.
     pub(super) waiting: u32,
     /// The highest sequence seen in this incarnation.
@@ -52,7 +57,7 @@ impl State {
         clears: u64,
     ) -> Self {
         let verifier = config.verify.clone().map(Verifier::new);
-        Self { translator, incarnations, verifier, replay: Replay::default(), clears, forgot: false }
+        Self { translator, incarnations, verifier, replay: Replay::default(), clears, forgot: false, gap_told: false }
     }
 
     pub(super) fn begin_incarnation(&mut self, time: Option<f64>) {
@@ -85,11 +90,20 @@ impl State {
         asks.then(|| self.ask(first))
     }
 
+    /// Tells of a gap that opened or closed: whether a batch was seen behind the last one that was applied.
+    pub(super) fn tell_gap(&mut self, observer: Option<&dyn ChangeObserver>) {
+        let is_open = self.replay.newest > self.incarnations.last().map(|last| last.sequence);
+        if std::mem::replace(&mut self.gap_told, is_open) != is_open {
+            observer.iter().for_each(|observer| observer.gap(is_open));
+        }
+    }
+
     pub(super) fn ask(&mut self, first: u64) -> u64 {
         let last = self.incarnations.last();
         self.replay.pending =
             Some(ReplayRequest { last, missing: self.replay.newest > last.map(|last| last.sequence) });
         self.replay.overlapped = false;
+        self.replay.brought = false;
         self.replay.waiting = 0;
         self.incarnations.resume_from(first)
     }

@@ -16,7 +16,7 @@ use crate::{BatchOutcome, BlockSize, Config, EventSemantics, Index};
 pub fn any_stream(bytes: &[u8]) {
     let Some((choice, bytes)) = bytes.split_first() else { return };
     let mut bytes = Bytes(bytes);
-    let index: Index<1> = Index::new(Config::default());
+    let index: Index<1> = Index::with_width(Config::default());
     let pod = index.join("a").expect("room");
     let size = BlockSize::new(if choice & 1 == 0 { 2 } else { 4 }).expect("not zero");
     let mut config = match choice & 2 {

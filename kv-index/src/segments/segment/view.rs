@@ -69,7 +69,9 @@ impl<'p, const W: usize> View<'p, W> {
         if !self.base().contains(pod) {
             return 0;
         }
-        self.drop_offs().find(|drop_off| drop_off.pod() == pod).map_or(self.shape.len, |drop_off| drop_off.offset())
+        let stops = self.drop_offs().find(|drop_off| drop_off.pod() == pod);
+        // Of a record that is being written anew it may be beyond the end that was read before.
+        stops.map_or(self.shape.len, |drop_off| drop_off.offset().min(self.shape.len))
     }
 
     /// Who holds all blocks of the segment up to this one.

@@ -281,7 +281,7 @@ impl<T> std::ops::Deref for Array<T> {
 }
 
 /// Blocks that an array of hashes may have room for to be kept with a segment that nobody uses.
-const KEPT: usize = 16;
+const KEPT: usize = 72;
 
 /// Blocks that a segment has room for when it begins, if as many may come.
 const EXPECTED: usize = 64;

@@ -1,107 +1,122 @@
-//! The fields of each part of a document.
+//! The parts of a document and their fields.
+//!
+//! A part that cannot be read at all still takes its place with nothing in it, so that the others keep their numbers.
 
-use serde::de::{Error, MapAccess};
-
-use super::parameters::{Parameters, kind};
-use super::references::Part;
-use super::{Field, Need, Object, Vocabulary};
+use super::fields::Fields;
+use super::fields::Need::{Optional, Required};
+use super::notes::Notes;
 use crate::document::{
     Document, FilterUse, PluginDefinition, Problem, ProfileDefinition, ScorerUse, StepDefinition, WorkflowDefinition,
 };
+use crate::value::Value;
 
-/// An object, what errors call it, and how each of its fields is read; methods that it overrides may follow.
-macro_rules! object {
-    ($object:ident, $what:literal, |$self:ident, $at:ident| {
-        $($need:ident $name:literal => $read:expr,)*
-    } $($methods:tt)*) => {
-        impl Object for $object {
-            const WHAT: &'static str = $what;
-            const FIELDS: &'static [(&'static str, Need)] = &[$(($name, Need::$need)),*];
-
-            fn field<'de, A: MapAccess<'de>>(&mut self, $at: &mut Field<'_, A>) -> Result<(), A::Error> {
-                let $self = self;
-                match $at.name {
-                    $($name => $read,)*
-                    _ => {}
-                }
-                Ok(())
-            }
-
-            $($methods)*
+/// A document of this version; nothing if it is of another, which has other fields.
+pub(super) fn document(notes: &Notes, value: Value) -> Option<Document> {
+    if let Value::Map(fields) = &value {
+        let version = fields.get("version").filter(|version| **version != Value::Integer(Document::VERSION.into()));
+        if let Some(version) = version {
+            let found = version.to_string().into();
+            let problem = Problem::UnknownVersion { found, supported: Document::VERSION };
+            notes.wrong_field("version", notes.path().field("version"), problem);
+            return None;
         }
-    };
-}
-
-object!(Document, "document", |document, at| {
-    Optional "plugins" => {
-        document.plugins = at.objects()?;
-        at.known.define(Part::Plugin, document.plugins.iter().map(|plugin| plugin.name.clone()).collect());
-    },
-    Required "profiles" => {
-        document.profiles = at.objects()?;
-        at.known.define(Part::Profile, document.profiles.iter().map(|profile| profile.name.clone()).collect());
-    },
-    Optional "workflow" => document.workflow = Some(at.object()?),
-});
-
-object!(PluginDefinition, "plugin", |plugin, at| {
-    Optional "name" => {
-        plugin.name = at.value()?;
-        if plugin.name.is_empty() {
-            return Err(A::Error::custom("the name of a plugin is empty: leave it out to call it as its type"));
-        }
-    },
-    Required "type" => plugin.kind = at.map.next_value_seed(kind(at.known))?,
-    Optional "parameters" => {
-        let parameters = at.known.parameters(&plugin.kind).ok().flatten();
-        let name = if plugin.name.is_empty() { &plugin.kind } else { &plugin.name };
-        plugin.parameters = at.map.next_value_seed(Parameters { plugin: name, parameters })?;
-    },
-}
-    fn finish<E: Error>(&mut self, known: &dyn Vocabulary) -> Result<(), E> {
-        if self.name.is_empty() {
-            self.name.clone_from(&self.kind);
-        }
-        // What came before its type, or did not come at all, is still to be checked; the rest passes again.
-        let problems = known.parameters(&self.kind).ok().flatten().map(|known| known.problems(&self.parameters));
-        let first = problems.into_iter().flatten().next();
-        first.map_or(Ok(()), |error| Err(E::custom(Problem::Parameter { plugin: self.name.as_str().into(), error })))
     }
-);
+    let known = [
+        ("version", Optional),
+        ("values", Optional),
+        ("plugins", Optional),
+        ("profiles", Required),
+        ("workflow", Optional),
+    ];
+    let mut fields = Fields::of(notes, "document", value, &known)?;
+    let plugins = fields.list("plugins", |notes, value| Some(plugin(notes, value).unwrap_or_default()));
+    let profiles = fields.list("profiles", |notes, value| Some(profile(notes, value).unwrap_or_default()));
+    Some(Document {
+        version: Document::VERSION,
+        values: fields.values("values").unwrap_or_default(),
+        plugins: plugins.unwrap_or_default(),
+        profiles: profiles.unwrap_or_default(),
+        workflow: fields.read("workflow", workflow),
+    })
+}
 
-object!(ProfileDefinition, "profile", |profile, at| {
-    Required "name" => profile.name = at.value()?,
-    Optional "prepare" => profile.prepare = at.references(Part::Plugin)?,
-    Optional "filter" => profile.filter = at.objects()?,
-    Optional "score" => profile.score = at.objects()?,
-    Required "pick" => profile.pick = at.reference(Part::Plugin)?,
-    Optional "record" => profile.record = at.references(Part::Plugin)?,
-});
+pub(super) fn plugin(notes: &Notes, value: Value) -> Option<PluginDefinition> {
+    let known = [("name", Optional), ("type", Required), ("parameters", Optional)];
+    let mut fields = Fields::of(notes, "plugin", value, &known)?;
+    let name = fields.read("name", |notes, value| match value {
+        Value::Text(name) if name.is_empty() => {
+            notes.wrong(Problem::EmptyPluginName);
+            None
+        }
+        Value::Text(name) => Some(name),
+        other => {
+            notes.wrong(Problem::wrong_type("a text", &other));
+            None
+        }
+    });
+    let kind = fields.text("type").unwrap_or_default();
+    let parameters = fields.values("parameters").unwrap_or_default();
+    Some(PluginDefinition { name: name.unwrap_or_else(|| kind.clone()), kind, parameters })
+}
 
-object!(FilterUse, "filter of a profile", |filter, at| {
-    Required "plugin" => filter.plugin = at.reference(Part::Plugin)?,
-    Optional "on_empty" => filter.on_empty = at.word()?,
-});
+fn profile(notes: &Notes, value: Value) -> Option<ProfileDefinition> {
+    let known = [
+        ("name", Required),
+        ("prepare", Optional),
+        ("filter", Optional),
+        ("score", Optional),
+        ("pick", Required),
+        ("record", Optional),
+    ];
+    let mut fields = Fields::of(notes, "profile", value, &known)?;
+    let filters = fields.list("filter", |notes, value| Some(filter(notes, value).unwrap_or_default()));
+    let scorers = fields.list("score", |notes, value| Some(scorer(notes, value).unwrap_or_default()));
+    Some(ProfileDefinition {
+        name: fields.text("name").unwrap_or_default(),
+        prepare: fields.texts("prepare").unwrap_or_default(),
+        filter: filters.unwrap_or_default(),
+        score: scorers.unwrap_or_default(),
+        pick: fields.text("pick").unwrap_or_default(),
+        record: fields.texts("record").unwrap_or_default(),
+    })
+}
 
-object!(ScorerUse, "scorer of a profile", |scorer, at| {
-    Required "plugin" => scorer.plugin = at.reference(Part::Plugin)?,
-    Required "weight" => scorer.weight = at.value()?,
-});
+fn filter(notes: &Notes, value: Value) -> Option<FilterUse> {
+    let mut fields = Fields::of(notes, "filter of a profile", value, &[("plugin", Required), ("on_empty", Optional)])?;
+    let plugin = fields.text("plugin").unwrap_or_default();
+    Some(FilterUse { plugin, on_empty: fields.word("on_empty").unwrap_or_default() })
+}
 
-object!(WorkflowDefinition, "workflow", |workflow, at| {
-    Required "steps" => {
-        workflow.steps = at.objects()?;
-        at.known.define(Part::Step, workflow.steps.iter().map(|step| step.name.clone()).collect());
-    },
-    Optional "executed_in" => workflow.executed_in = Some(at.references(Part::Step)?),
-});
+fn scorer(notes: &Notes, value: Value) -> Option<ScorerUse> {
+    let mut fields = Fields::of(notes, "scorer of a profile", value, &[("plugin", Required), ("weight", Required)])?;
+    let plugin = fields.text("plugin").unwrap_or_default();
+    Some(ScorerUse { plugin, weight: fields.number("weight").unwrap_or_default() })
+}
 
-object!(StepDefinition, "step", |step, at| {
-    Required "name" => step.name = at.value()?,
-    Required "profile" => step.profile = at.reference(Part::Profile)?,
-    Optional "role" => step.role = at.word()?,
-    Optional "when" => step.when = Some(at.object()?),
-    Optional "on_failure" => step.on_failure = at.word()?,
-    Optional "ranked" => step.ranked = Some(at.value()?),
-    Optional "independent" => step.independent = at.value()?,
-});
+fn workflow(notes: &Notes, value: Value) -> Option<WorkflowDefinition> {
+    let mut fields = Fields::of(notes, "workflow", value, &[("steps", Required), ("executed_in", Optional)])?;
+    let steps = fields.list("steps", |notes, value| Some(step(notes, value).unwrap_or_default()));
+    Some(WorkflowDefinition { steps: steps.unwrap_or_default(), executed_in: fields.texts("executed_in") })
+}
+
+fn step(notes: &Notes, value: Value) -> Option<StepDefinition> {
+    let known = [
+        ("name", Required),
+        ("profile", Required),
+        ("role", Optional),
+        ("when", Optional),
+        ("on_failure", Optional),
+        ("ranked", Optional),
+        ("independent", Optional),
+    ];
+    let mut fields = Fields::of(notes, "step", value, &known)?;
+    Some(StepDefinition {
+        name: fields.text("name").unwrap_or_default(),
+        profile: fields.text("profile").unwrap_or_default(),
+        role: fields.word("role").unwrap_or_default(),
+        when: fields.plugin("when"),
+        on_failure: fields.word("on_failure").unwrap_or_default(),
+        ranked: fields.count("ranked"),
+        independent: fields.bool("independent").unwrap_or_default(),
+    })
+}

@@ -37,8 +37,9 @@ impl<E: Executor, C: Timer, S: BatchSource> BatchRunner<E, C, S> {
     pub(super) fn on_end(&mut self, slot: usize, end: AttemptEnd) {
         let Some(Some(request)) = self.slots.get_mut(slot) else { return };
         let (outcome, failure) = classify(&end);
-        let is_unprocessed = matches!(failure, Some(Failure::Connect(_) | Failure::BreakerOpen));
-        request.info.attempts.failed += u32::from(failure.is_some() && !is_unprocessed);
+        let is_unprocessed = |failure: &Failure| failure.is_unsent() || matches!(failure, Failure::Connect(_));
+        let is_processed = failure.as_ref().is_some_and(|failure| !is_unprocessed(failure));
+        request.info.attempts.failed += u32::from(is_processed);
         let info = request.info;
         let is_retried = failure.as_ref().is_some_and(|failure| self.may_retry(info, failure));
         let is_down = failure.as_ref().is_some_and(|failure| self.takes_pod_down(info.queue, failure));
@@ -63,8 +64,7 @@ impl<E: Executor, C: Timer, S: BatchSource> BatchRunner<E, C, S> {
         let is_probe = self.states.queues[info.queue].health == PodHealth::Probing;
         let Attempts { sent, failed, .. } = info.attempts;
         let is_left = failed < max && (is_probe || sent < max.saturating_mul(UNPROCESSED_PER_ATTEMPT));
-        let budget =
-            self.dispatch_config.retry_budget.as_ref().filter(|_| *failure != Failure::BreakerOpen && !is_probe);
+        let budget = self.dispatch_config.retry_budget.as_ref().filter(|_| !failure.is_unsent() && !is_probe);
         is_left && self.config.retry_on.matches(failure) && budget.is_none_or(|budget| budget.withdraw(self.now()))
     }
 

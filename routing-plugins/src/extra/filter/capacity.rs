@@ -13,11 +13,15 @@ use crate::tokens::PromptTokens;
 /// What [`CapacityFilter`] takes.
 #[derive(Clone, Copy, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
+#[non_exhaustive]
 pub struct CapacityParameters {
     /// Tokens that a request generates which does not say how many it may; 0 unless given.
     pub output_tokens: u32,
 }
+
+crate::parameters::setters! { CapacityParameters {
+    output_tokens: u32,
+} }
 
 /// Keeps the pods with context and KV cache for the prompt and its answer.
 ///

@@ -63,7 +63,7 @@ impl LabelParameters {
 
     /// The same, and a label of the pods is as one of the client.
     #[must_use]
-    pub fn same_as_client(mut self, label: &str, clients: &str) -> Self {
+    pub fn same_label_as_client(mut self, label: &str, clients: &str) -> Self {
         self.same_as_client.insert(label.into(), clients.into());
         self
     }
@@ -114,7 +114,7 @@ mod tests {
 
     fn check<const W: usize>() {
         let kept = |selector: &str, labels: &'static [(&str, &str)]| {
-            let parameters = LabelParameters::new(selector.parse().unwrap()).same_as_client("zone", "home");
+            let parameters = LabelParameters::new(selector.parse().unwrap()).same_label_as_client("zone", "home");
             setup::<W>().kept(request().labels(labels), move |declare| LabelFilter::declare(declare, parameters))
         };
         assert_eq!(kept("", &[]), [0, 1, 2]);
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn clients_without_the_label_may_be_refused() {
         let strict = LabelParameters { clients_without: Unknown::Remove, ..LabelParameters::default() };
-        let strict = strict.same_as_client("zone", "zone");
+        let strict = strict.same_label_as_client("zone", "zone");
         let kept = |labels: &'static [(&str, &str)]| {
             let parameters = strict.clone();
             setup::<4>().kept(request().labels(labels), |declare| LabelFilter::declare(declare, parameters))

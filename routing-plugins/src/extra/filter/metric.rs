@@ -17,7 +17,7 @@ use crate::prepare::Loads;
 /// What [`MetricFilter`] takes.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize))]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
+#[non_exhaustive]
 pub struct MetricFilterParameters {
     /// What must hold, all of it.
     #[cfg_attr(feature = "serde", serde(deserialize_with = "checks::list"))]
@@ -26,6 +26,10 @@ pub struct MetricFilterParameters {
     #[cfg_attr(feature = "serde", serde(default))]
     pub unreported: Unreported,
 }
+
+crate::parameters::setters! { MetricFilterParameters {
+    unreported: Unreported,
+} }
 
 impl MetricFilterParameters {
     /// Conditions on figures that are taken as they are.
@@ -37,7 +41,6 @@ impl MetricFilterParameters {
 
 /// Whose figure is meant.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(from = "RawSource"))]
 #[expect(clippy::exhaustive_enums, reason = "a figure that is known here, or one of the host's: complete by nature")]
 pub enum MetricSource {
     /// A figure of the pod's load: `waiting`.
@@ -108,30 +111,43 @@ impl MetricCondition {
     }
 }
 
-/// A metric as documents give it: a word, or a name of the host's.
+/// A metric as documents give it: a word, or a name of the host's. By hand, since an untagged enum would not say what is wrong with
+/// the latter.
 #[cfg(feature = "serde")]
-#[derive(serde::Deserialize)]
-#[serde(untagged, expecting = "a metric that is known here, or `{host: name}`")]
-enum RawSource {
-    Load(Metric),
-    Host(RawHost),
+impl<'de> serde::Deserialize<'de> for MetricSource {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(SourceVisitor)
+    }
+}
+
+#[cfg(feature = "serde")]
+struct SourceVisitor;
+
+#[cfg(feature = "serde")]
+impl<'de> serde::de::Visitor<'de> for SourceVisitor {
+    type Value = MetricSource;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a metric that is known here, or `{host: name}`")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, word: &str) -> Result<MetricSource, E> {
+        let word = serde::de::IntoDeserializer::into_deserializer(word);
+        serde::Deserialize::deserialize(word).map(MetricSource::Load)
+    }
+
+    fn visit_map<A: serde::de::MapAccess<'de>>(self, map: A) -> Result<MetricSource, A::Error> {
+        let named = serde::de::value::MapAccessDeserializer::new(map);
+        let HostMetric { host } = serde::Deserialize::deserialize(named)?;
+        Ok(MetricSource::Host(host))
+    }
 }
 
 #[cfg(feature = "serde")]
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RawHost {
+struct HostMetric {
     host: Box<str>,
-}
-
-#[cfg(feature = "serde")]
-impl From<RawSource> for MetricSource {
-    fn from(raw: RawSource) -> Self {
-        match raw {
-            RawSource::Load(metric) => Self::Load(metric),
-            RawSource::Host(RawHost { host }) => Self::Host(host),
-        }
-    }
 }
 
 #[cfg(feature = "serde")]
@@ -288,7 +304,10 @@ mod tests {
         let negative = read("{conditions: [{metric: waiting, is: below, value: -1}]}").unwrap_err();
         assert!(negative.contains("no figure of this metric is -1"), "{negative}");
         let unknown = read("{conditions: [{metric: queue, is: below, value: 1}]}").unwrap_err();
-        assert!(unknown.contains("a metric that is known here, or `{host: name}`"), "{unknown}");
+        assert!(unknown.contains("unknown variant `queue`, expected one of"), "{unknown}");
+        let number = read("{conditions: [{metric: 3, is: below, value: 1}]}").unwrap_err();
+        assert!(number.contains("a metric that is known here, or `{host: name}`"), "{number}");
+        assert!(read("{conditions: [{metric: {host: heat, unit: C}, is: below, value: 1}]}").is_err());
         assert!(read("{conditions: [{metric: {host: ''}, is: below, value: 1}]}").is_err());
         assert!(read("{conditions: [{metric: kv_used, is: above, value: 7}]}").is_err());
         assert!(read("{conditions: []}").is_err() && read("{}").is_err());

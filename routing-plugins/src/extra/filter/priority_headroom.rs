@@ -11,7 +11,7 @@ use crate::prepare::Loads;
 /// What [`PriorityHeadroomFilter`] takes.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize))]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
+#[non_exhaustive]
 pub struct PriorityHeadroomParameters {
     /// What a pod may have in flight: `requests: 64`, or `tokens: 1000000`.
     pub limit: InFlightLimit,
@@ -22,6 +22,10 @@ pub struct PriorityHeadroomParameters {
     #[cfg_attr(feature = "serde", serde(default))]
     pub figures: Figures,
 }
+
+crate::parameters::setters! { PriorityHeadroomParameters {
+    figures: Figures,
+} }
 
 impl PriorityHeadroomParameters {
     /// A limit and ceilings, on merged figures.

@@ -47,6 +47,9 @@ impl TwoChoicesPicker {
     /// Declares that it reads loads, if it compares them.
     pub fn declare(declare: &mut Declare<'_>, parameters: TwoChoicesParameters) -> Self {
         let loads = (parameters.by == BetterBy::Requests).then(|| declare.reads());
+        if loads.is_some() {
+            declare.ignores_scores();
+        }
         Self { most: parameters.most, loads }
     }
 }

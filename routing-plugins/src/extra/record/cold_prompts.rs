@@ -6,6 +6,7 @@ use std::sync::Arc;
 use routing_core::{Declare, PlanStep, PluginError, PrefixMatches, Read, Recorder, RoutingContext};
 
 use crate::extra::LruOrder;
+use crate::memories::ColdPrompts;
 
 /// Notes the pod that is tried first, if no pod of the index holds anything of the prompt.
 ///
@@ -20,6 +21,7 @@ pub struct ColdPromptRecorder<const W: usize = DEFAULT_POD_WORDS> {
 impl<const W: usize> ColdPromptRecorder<W> {
     /// Declares that it reads who holds the prompt.
     pub fn declare(declare: &mut Declare<'_>, cold: Arc<LruOrder<W>>) -> Self {
+        declare.records::<ColdPrompts>(Arc::as_ptr(&cold) as usize);
         Self { cold, held: declare.reads() }
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use routing_core::{Declare, PlanStep, PluginError, Read, Recorder, RoutingContext};
 
+use crate::memories::SessionsKept;
 use crate::pick::Sessions;
 use crate::prepare::Session;
 
@@ -20,6 +21,7 @@ pub struct SessionRecorder {
 impl SessionRecorder {
     /// Declares that it reads the request's session.
     pub fn declare(declare: &mut Declare<'_>, sessions: Arc<Sessions>) -> Self {
+        declare.records::<SessionsKept>(Arc::as_ptr(&sessions) as usize);
         Self { sessions, session: declare.reads() }
     }
 }

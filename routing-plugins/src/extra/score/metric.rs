@@ -28,7 +28,7 @@ impl Metrics for () {
 /// What [`MetricScorer`] takes.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize))]
-#[expect(clippy::exhaustive_structs, reason = "parameters that a host fills in by name")]
+#[non_exhaustive]
 pub struct MetricScorerParameters {
     /// The figure's name.
     #[cfg_attr(feature = "serde", serde(deserialize_with = "checks::name"))]
@@ -40,6 +40,11 @@ pub struct MetricScorerParameters {
     #[cfg_attr(feature = "serde", serde(default))]
     pub range: Option<MetricRange>,
 }
+
+crate::parameters::setters! { MetricScorerParameters {
+    prefer: PreferredMetric,
+    range: Option<MetricRange>,
+} }
 
 impl MetricScorerParameters {
     /// The lower a figure, the better, compared with the other candidates.

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use kv_index::DEFAULT_POD_WORDS;
 use routing_core::{Declare, PluginError, PrefixMatches, Read, RoutingContext, Scorer, Scores};
 
+use crate::memories::ColdPrompts;
+
 use super::lru_order::LruOrder;
 
 /// Scores by how long ago a candidate was given a prompt that nobody held: 1 for the one longest ago, 0 for the last one.
@@ -21,6 +23,7 @@ pub struct NoHitSpreadScorer<const W: usize = DEFAULT_POD_WORDS> {
 impl<const W: usize> NoHitSpreadScorer<W> {
     /// Declares that it reads who holds the prompt.
     pub fn declare(declare: &mut Declare<'_>, cold: Arc<LruOrder<W>>) -> Self {
+        declare.recalls::<ColdPrompts>(Arc::as_ptr(&cold) as usize);
         Self { cold, held: declare.reads() }
     }
 }

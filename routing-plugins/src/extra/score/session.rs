@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use routing_core::{Declare, PluginError, Read, RoutingContext, Scorer, Scores};
 
+use crate::memories::SessionsKept;
 use crate::pick::Sessions;
 use crate::prepare::Session;
 
@@ -21,6 +22,7 @@ pub struct SessionScorer {
 impl SessionScorer {
     /// Declares that it reads the request's session.
     pub fn declare(declare: &mut Declare<'_>, sessions: Arc<Sessions>) -> Self {
+        declare.recalls::<SessionsKept>(Arc::as_ptr(&sessions) as usize);
         Self { sessions, session: declare.reads() }
     }
 }

@@ -1,9 +1,9 @@
-//! Published load: the two merged figures that most decisions read, side by side.
+//! Published load: the merged figures that most decisions read, side by side.
 //!
 //! Merging takes a report or what a fleet says, and these seldom change. So it is done once for each fleet and pod; from then
-//! on whoever changes what is in flight shows the sum as well. A decision copies what is shown, a word for each pod, eight pods
-//! a line, however many requests come and go meanwhile. The rule that must never break: what is shown for a fleet is what
-//! merging anew would give.
+//! on whoever changes what is in flight shows the sums as well. A decision copies what is shown, a word or three for each pod,
+//! however many requests come and go meanwhile. The rule that must never break: what is shown for a fleet is what merging
+//! anew would give.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,7 +11,7 @@ use kv_index::Pod;
 use routing_core::Load;
 
 use super::{Cell, Cells, InFlight, Others, key};
-use crate::load::{Figures, share};
+use crate::load::{Backlog, Figures, share};
 
 /// A pod's figures in one word, so that they are read and written in one go.
 #[derive(Debug, Default)]
@@ -25,13 +25,64 @@ impl Shown {
     }
 }
 
+/// A pod's backlog: the bits of its numbers. They are read one by one, as all that is in flight is.
+#[derive(Debug, Default)]
+#[repr(align(32))]
+pub(super) struct ShownBacklog {
+    decoding: AtomicU64,
+    queued: AtomicU64,
+    before: AtomicU64,
+    waiting: AtomicU64,
+}
+
+impl ShownBacklog {
+    #[inline]
+    fn get(&self) -> Backlog {
+        let number = |bits: &AtomicU64| f64::from_bits(bits.load(Ordering::Relaxed));
+        Backlog {
+            decoding: number(&self.decoding),
+            queued: number(&self.queued),
+            before: number(&self.before),
+            waiting: number(&self.waiting),
+        }
+    }
+
+    fn set(&self, backlog: Backlog) {
+        self.decoding.store(backlog.decoding.to_bits(), Ordering::Relaxed);
+        self.queued.store(backlog.queued.to_bits(), Ordering::Relaxed);
+        self.before.store(backlog.before.to_bits(), Ordering::Relaxed);
+        self.waiting.store(backlog.waiting.to_bits(), Ordering::Relaxed);
+    }
+}
+
+/// What of a load is shown.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::load) struct Summary {
+    pub(in crate::load) figures: Figures,
+    pub(in crate::load) backlog: Backlog,
+}
+
+impl Summary {
+    fn new(own: &InFlight, others: Others, kv_used: f32) -> Self {
+        let requests = own.requests.saturating_add(others.requests);
+        let backlog = Backlog::of(own, requests, own.tokens().saturating_add(others.tokens), others.waiting);
+        Self { figures: Figures { requests, kv_used }, backlog }
+    }
+}
+
 impl Cell<'_> {
-    /// Shows the sum of what is in flight and what is others'. Only for who has the lock.
+    /// Shows the sums of what is in flight and what is others'. Only for who has the lock.
     pub(super) fn show(self) {
-        let requests = self.own.requests.load(Ordering::Relaxed);
-        let requests = requests.saturating_add(self.own.others.load(Ordering::Relaxed));
-        let word = u64::from(self.own.kv_used.load(Ordering::Relaxed)) << 32 | u64::from(requests);
+        let others = Others {
+            requests: self.own.others.load(Ordering::Relaxed),
+            waiting: self.own.others_waiting.load(Ordering::Relaxed),
+            tokens: self.own.other_tokens.load(Ordering::Relaxed),
+        };
+        let kv_used = f32::from_bits(self.own.kv_used.load(Ordering::Relaxed));
+        let Summary { figures, backlog } = Summary::new(&self.in_flight(), others, kv_used);
+        let word = u64::from(figures.kv_used.to_bits()) << 32 | u64::from(figures.requests);
         self.shown.0.store(word, Ordering::Relaxed);
+        self.backlog.set(backlog);
     }
 
     /// Shows nothing to any fleet: what is others' has changed. Only for who has the lock.
@@ -40,18 +91,60 @@ impl Cell<'_> {
     }
 }
 
+/// Pods that are looked at together: what tells whether they are shown fills a line.
+const GROUP: usize = 8;
+
+/// Copies what is shown to the fleet of a stamp, a group of pods at a time; what is not shown is merged.
+///
+/// Whether a group is shown is asked before any of it is copied, so that copying is nothing but loads and stores.
+#[inline]
+fn copy<S, T>(
+    (shown, shown_for): (&[S], &[AtomicU64]),
+    stamp: u64,
+    places: &mut [T],
+    get: impl Fn(&S) -> T,
+    merge: impl Fn(usize) -> T,
+) {
+    // Acquire: what is shown to the fleet is there. Pairs with `merge`.
+    let is_shown = |shown_for: &AtomicU64| shown_for.load(Ordering::Acquire) == stamp;
+    let pods = places.len().min(shown.len()).min(shown_for.len());
+    let (shown, shown_for, places) = (&shown[..pods], &shown_for[..pods], &mut places[..pods]);
+    for start in (0..pods).step_by(GROUP) {
+        let (shown, shown_for, places) = (&shown[start..], &shown_for[start..], &mut places[start..]);
+        let whole = (shown.first_chunk(), shown_for.first_chunk(), places.first_chunk_mut());
+        if let (Some(shown), Some(shown_for), Some(places)) = whole {
+            let (shown, shown_for): (&[S; GROUP], &[AtomicU64; GROUP]) = (shown, shown_for);
+            let places: &mut [T; GROUP] = places;
+            if shown_for.iter().all(is_shown) {
+                places.iter_mut().zip(shown).for_each(|(place, shown)| *place = get(shown));
+                continue;
+            }
+        }
+        for (at, ((shown, shown_for), place)) in shown.iter().zip(shown_for).zip(places).take(GROUP).enumerate() {
+            *place = if is_shown(shown_for) { get(shown) } else { merge(start + at) };
+        }
+    }
+}
+
 impl Cells {
-    /// What is shown of pods 0, 1 and so on to the fleet of a stamp; none where nothing is.
-    #[inline]
-    pub(in crate::load) fn shown(&self, stamp: u64) -> impl Iterator<Item = Option<Figures>> {
-        let cells = self.shown.iter().zip(&self.shown_for);
-        // Acquire: what is shown to the fleet is there. Pairs with `merge`.
-        cells.map(move |(shown, shown_for)| (shown_for.load(Ordering::Acquire) == stamp).then(|| shown.get()))
+    /// The figures of pods 0, 1 and so on, as shown to the fleet of a stamp; `merge` for those that are not.
+    pub(in crate::load) fn figures_into(&self, stamp: u64, figures: &mut [Figures], merge: impl Fn(usize) -> Figures) {
+        copy((&self.shown, &self.shown_for), stamp, figures, Shown::get, merge);
+    }
+
+    /// The same of backlogs.
+    pub(in crate::load) fn backlogs_into(
+        &self,
+        stamp: u64,
+        backlogs: &mut [Backlog],
+        merge: impl Fn(usize) -> Backlog,
+    ) {
+        copy((&self.backlogs, &self.shown_for), stamp, backlogs, ShownBacklog::get, merge);
     }
 
     /// Merges a pod's figures, and shows them from now on to the fleet of a stamp, which says this load of the pod.
     #[cold]
-    pub(in crate::load) fn merge(&self, stamp: u64, pod: Pod, elsewhere: Load) -> Option<Figures> {
+    pub(in crate::load) fn merge(&self, stamp: u64, pod: Pod, elsewhere: Load) -> Option<Summary> {
         let (cell, seen) = (self.get(pod.id())?, self.seen.get(pod.id().index())?);
         // If somebody else writes, a later decision shows them: no reader waits.
         let alone = cell.own.writer.try_lock();
@@ -76,12 +169,14 @@ impl Cells {
         let is_newest = cell.shown_for.load(Ordering::Relaxed) < stamp;
         if alone.is_some() && is_newest && (is_known || generation == 0) {
             cell.own.others.store(others.requests, Ordering::Relaxed);
+            cell.own.others_waiting.store(others.waiting, Ordering::Relaxed);
+            cell.own.other_tokens.store(others.tokens, Ordering::Relaxed);
             cell.own.kv_used.store(kv_used.to_bits(), Ordering::Relaxed);
             cell.show();
-            // Release: publishes what is shown. Pairs with `shown`.
+            // Release: publishes what is shown. Pairs with `copy`.
             cell.shown_for.store(stamp, Ordering::Release);
         }
-        Some(Figures { requests: own.requests.saturating_add(others.requests), kv_used })
+        Some(Summary::new(&own, others, kv_used))
     }
 }
 
@@ -94,14 +189,16 @@ mod tests {
     use routing_core::{Fleet, PodInfo};
 
     use super::*;
-    use crate::load::{LoadTracker, Work, handles, start};
+    use crate::load::{LoadGuard, LoadTracker, Work, handles, start};
 
-    const IDS: usize = 3;
+    /// More than are looked at together.
+    const IDS: usize = 10;
 
     #[derive(Clone, Debug)]
     enum Op {
         Begin(usize, usize),
         Drop(prop::sample::Index),
+        FirstToken(prop::sample::Index),
         Report(usize, usize, u32),
         /// Figures that are not of any fleet, for one pod.
         Ask(usize, usize, u32),
@@ -112,6 +209,7 @@ mod tests {
         prop_oneof![
             4 => (0..2usize, 0..IDS).prop_map(|(generation, id)| Op::Begin(generation, id)),
             3 => any::<prop::sample::Index>().prop_map(Op::Drop),
+            2 => any::<prop::sample::Index>().prop_map(Op::FirstToken),
             2 => (0..2usize, 0..IDS, 0..5u32).prop_map(|(generation, id, running)| Op::Report(generation, id, running)),
             1 => (0..2usize, 0..IDS, 0..5u32).prop_map(|(generation, id, running)| Op::Ask(generation, id, running)),
             6 => (0..4usize).prop_map(Op::Decide),
@@ -119,7 +217,7 @@ mod tests {
     }
 
     fn load(running: u32) -> Load {
-        Load { running, waiting: 1, tokens: 100, kv_used: running as f32 / 4.0 }
+        Load { running, waiting: 1 + running % 3, tokens: 100, kv_used: running as f32 / 4.0 }
     }
 
     proptest! {
@@ -127,20 +225,25 @@ mod tests {
         #[test]
         fn what_is_shown_is_what_merging_anew_gives(ops in prop::collection::vec(op(), 1..60)) {
             let (pods, at) = (handles(2, IDS), start());
-            // The first lacks a pod, the second and third say the same, the last is of the next generation.
+            // The first lacks some pods, the second and third say the same, the last is of the next generation.
             let of = |generation: usize, ids: &[usize], running: u32| -> Fleet {
                 Fleet::new(1, ids.iter().map(|id| PodInfo::new(pods[generation][*id], "pod").load(load(running))))
             };
-            let fleets = [of(0, &[0, 2], 1), of(0, &[0, 1, 2], 3), of(0, &[0, 1, 2], 3), of(1, &[0, 1, 2], 2)];
+            let (some, all) = ([0, 2, 3, 9], std::array::from_fn::<_, IDS, _>(|id| id));
+            let fleets = [of(0, &some, 1), of(0, &all, 3), of(0, &all, 3), of(1, &all, 2)];
             let [shown, anew] = [Arc::new(<LoadTracker>::default()), Arc::new(<LoadTracker>::default())];
             let mut guards = Vec::new();
             for op in ops {
                 match op {
                     Op::Begin(generation, id) => {
-                        guards.push([&shown, &anew].map(|tracker| tracker.begin(pods[generation][id], Work::of(10))));
+                        guards.push([&shown, &anew].map(|tracker| tracker.begin(pods[generation][id], Work::of(10).held(3).output(5))));
                     }
                     Op::Drop(guard) if !guards.is_empty() => drop(guards.swap_remove(guard.index(guards.len()))),
-                    Op::Drop(_) => {}
+                    Op::FirstToken(guard) if !guards.is_empty() => {
+                        let at = guard.index(guards.len());
+                        guards[at].iter_mut().for_each(LoadGuard::first_token);
+                    }
+                    Op::Drop(_) | Op::FirstToken(_) => {}
                     Op::Report(generation, id, running) => {
                         let taken = [&shown, &anew].map(|tracker| tracker.report(pods[generation][id], load(running), at));
                         prop_assert_eq!(taken[0], taken[1]);
@@ -152,12 +255,14 @@ mod tests {
                     }
                     Op::Decide(fleet) => {
                         let fleet = &fleets[fleet];
-                        let (mut figures, view) = ([Figures::default(); IDS], anew.view(at, Duration::ZERO));
+                        let (mut figures, mut backlogs) = ([Figures::default(); IDS], [Backlog::default(); IDS]);
                         shown.figures_into(fleet, &mut figures);
-                        for (at, figures) in figures.into_iter().enumerate() {
+                        shown.backlogs_into(fleet, &mut backlogs);
+                        let view = anew.view(at, Duration::ZERO);
+                        for (at, copied) in figures.into_iter().zip(backlogs).enumerate() {
                             let id = kv_index::PodId::new(at as u16);
-                            let told = fleet.handle(id).map(|pod| view.of(pod, fleet.load(id)).figures());
-                            prop_assert_eq!(figures, told.unwrap_or_default());
+                            let told = fleet.handle(id).map(|pod| view.of(pod, fleet.load(id))).unwrap_or_default();
+                            prop_assert_eq!(copied, (told.figures(), told.backlog()));
                         }
                     }
                 }

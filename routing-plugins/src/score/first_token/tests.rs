@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::load::InFlight;
+use crate::load::{InFlight, PodLoad};
 use crate::parameters::Positive;
 use crate::score::testing::{BLOCK, Scene, any_load, best};
 
@@ -23,7 +23,7 @@ fn decoding(decode: f64) -> FirstTokenParameters {
         step_tokens: Positive::new(100.0).unwrap(),
         ..CostModel::default()
     };
-    FirstTokenParameters { cost_model, wait_credit: WaitCredit::default() }
+    FirstTokenParameters { cost_model, ..FirstTokenParameters::default() }
 }
 
 fn scores(scene: &Scene, parameters: FirstTokenParameters, queues: &Arc<PrefillQueues>) -> Vec<f32> {
@@ -84,6 +84,38 @@ fn a_queue_that_is_kept_counts_if_it_is_shorter() {
 }
 
 #[test]
+fn what_others_sent_and_waits_comes_first() {
+    let scene = || {
+        Scene::new(3).prompt(10 * BLOCK, &[5]).loads(|at| PodLoad {
+            requests: [6, 3, 0][at],
+            waiting_elsewhere: [4, 1, 0][at],
+            tokens: [300, 300, 0][at],
+            ..PodLoad::default()
+        })
+    };
+    // Of 20 tokens each: 2 s and 20 · 10 pairs.
+    let heeding = |decode| decoding(decode).waiting_tokens(amount(20.0));
+    expect(&scene(), heeding(0.0), &[WARM + 4.0 * 2.2, COLD + 2.2, COLD]);
+    // Two of six, and two of three, decode: 100 and 200 tokens.
+    let beside = |steps: f64, tokens: f64| steps * tokens * 0.01;
+    let waits = [4.0 * 2.2 + beside(0.8, 100.0), 2.2 + beside(0.2, 200.0)];
+    let costs = [WARM + waits[0] + beside(1.8, 100.0), COLD + waits[1] + beside(2.6, 200.0), COLD];
+    expect(&scene(), heeding(0.01), &costs);
+    // What was sent from here stands behind it.
+    let queues = Arc::new(PrefillQueues::default());
+    let both = scene().loads(|at| PodLoad {
+        in_flight: InFlight { requests: 1, prefilling: 1, prompt_tokens: 100, uncached_tokens: 50, output_tokens: 0 },
+        requests: [5, 1, 1][at],
+        waiting_elsewhere: [4, 0, 0][at],
+        ..PodLoad::default()
+    });
+    (0..3).for_each(|at| queues.add(both.pod(at), 3.0, both.now));
+    expect_queued(&both, heeding(0.0), &queues, &[WARM + 3.0 + 4.0 * 2.2, COLD + 3.0, COLD + 3.0]);
+    // Unless told, they do not count.
+    expect(&scene(), plain(), &[WARM, COLD, COLD]);
+}
+
+#[test]
 fn the_credit_forgives_queues_and_nothing_else() {
     let patient = |factor, above, most| FirstTokenParameters {
         wait_credit: WaitCredit { factor: amount(factor), above: amount(above), most: amount(most) },
@@ -124,7 +156,8 @@ fn parameters_are_read_by_name() {
     let given = read(r#"{"cost_model": {"per_token": 0.5, "per_context": 0}, "wait_credit": {"factor": 2}}"#).unwrap();
     let cost_model = CostModel { per_token: amount(0.5), per_context: Amount::ZERO, ..CostModel::default() };
     let wait_credit = WaitCredit { factor: amount(2.0), ..WaitCredit::default() };
-    assert_eq!(given, FirstTokenParameters { cost_model, wait_credit });
+    assert_eq!(given, FirstTokenParameters { cost_model, wait_credit, waiting_tokens: Amount::ZERO });
+    assert_eq!(read(r#"{"waiting_tokens": 9}"#).unwrap().waiting_tokens, amount(9.0));
     assert!(
         read(r#"{"cost_model": {"step_tokens": 0}}"#).is_err() && read(r#"{"wait_credit": {"most": -1}}"#).is_err()
     );
@@ -136,11 +169,12 @@ proptest! {
     #[test]
     fn scores_are_in_range(
         loads in prop::collection::vec(any_load(), 1..8),
-        numbers in prop::array::uniform7(prop_oneof![0.0..10.0, Just(f64::MAX)]),
+        numbers in prop::array::uniform8(prop_oneof![0.0..10.0, Just(f64::MAX)]),
     ) {
-        let [fixed, per_token, per_pair, per_context, factor, above, most] = numbers.map(amount);
+        let [fixed, per_token, per_pair, per_context, factor, above, most, waiting_tokens] = numbers.map(amount);
         let cost_model = CostModel { fixed, per_token, per_pair, per_context, ..CostModel::default() };
-        let parameters = FirstTokenParameters { cost_model, wait_credit: WaitCredit { factor, above, most } };
+        let wait_credit = WaitCredit { factor, above, most };
+        let parameters = FirstTokenParameters { cost_model, wait_credit, waiting_tokens };
         let scene = Scene::new(loads.len()).prompt(10 * BLOCK, &[3]).loads(|at| loads[at]);
         let scores = scores(&scene, parameters, &Arc::default());
         prop_assert!(scores.iter().all(|score| (0.0..=1.0).contains(score)), "{scores:?}");

@@ -34,12 +34,11 @@ const UTILIZATION: [&str; 4] =
     ["queueDepthThreshold", "kvCacheUtilThreshold", "metricsStalenessThresholdMs", "headroom"];
 
 fn utilization_limits(case: &Case) -> Result<UtilizationParameters, String> {
-    Ok(UtilizationParameters {
-        waiting: positive(&case.params, "queueDepthThreshold", 5.0)?,
-        kv_used: positive(&case.params, "kvCacheUtilThreshold", 0.8)?,
-        headroom: headroom(&case.params)?,
-        unreported: Unreported::Remove,
-    })
+    Ok(UtilizationParameters::default()
+        .waiting(positive(&case.params, "queueDepthThreshold", 5.0)?)
+        .kv_used(positive(&case.params, "kvCacheUtilThreshold", 0.8)?)
+        .headroom(headroom(&case.params)?)
+        .unreported(Unreported::Remove))
 }
 
 pub(super) fn utilization_config(case: &Case) -> Result<(), String> {
@@ -134,7 +133,7 @@ pub(super) fn concurrency_filter(case: &Case) -> Result<(), String> {
     let mut passed: Vec<usize> = (0..loads.len()).collect();
     // Two limits are two filters, one after the other.
     for limit in limits {
-        let parameters = ConcurrencyParameters { limit, headroom, figures: Figures::Counted };
+        let parameters = ConcurrencyParameters::new(limit).headroom(headroom).figures(Figures::Counted);
         let profile = with_loads(profile("serve"), loads.clone());
         let filter = move |d: &mut routing_core::Declare<'_>| ConcurrencyFilter::declare(d, parameters);
         let kept = kept(profile, &request(), &fleet, OnEmpty::Fail, filter)?;

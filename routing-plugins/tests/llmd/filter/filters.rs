@@ -32,7 +32,7 @@ fn by_metrics(
 ) -> Result<(), String> {
     let (_, fleet) = fleet(loads.len(), |_, pod| pod);
     let on_empty = on_empty(&case.params, "fallbackOnEmpty")?;
-    let parameters = MetricFilterParameters { conditions, unreported };
+    let parameters = MetricFilterParameters::new(conditions).unreported(unreported);
     let profile = with_loads(profile("serve"), loads);
     let kept = kept(profile, &request(), &fleet, on_empty, |d| MetricFilter::declare(d, parameters, metrics))?;
     as_expected(case, &kept)
@@ -198,12 +198,11 @@ fn affinity_parameters(params: &Value) -> Result<AffinityParameters, String> {
         None | Some("prefillThroughput") => throughput,
         other => return Err(format!("unknown ttftSource {other:?}")),
     };
-    Ok(AffinityParameters {
-        share: fraction(given("affinityThreshold", 0.8)?)?,
-        most_wait,
-        prefill_rate: Positive::try_from(rate).map_err(|error| error.to_string())?,
-        explore: fraction(given("explorationProbability", 0.0)?)?,
-    })
+    Ok(AffinityParameters::default()
+        .share(fraction(given("affinityThreshold", 0.8)?)?)
+        .most_wait(most_wait)
+        .prefill_rate(Positive::try_from(rate).map_err(|error| error.to_string())?)
+        .explore(fraction(given("explorationProbability", 0.0)?)?))
 }
 
 fn is_unknown(load: &PodLoad) -> bool {
@@ -230,7 +229,7 @@ pub(super) fn context_range(case: &Case) -> Result<(), String> {
     }
     let prompt = vec![0; whole(&case.input, "context_length")?.unwrap_or_default() as usize];
     let profile = profile("serve").preparer("tokens", GivenTokensPreparer::declare);
-    let parameters = ContextRangeParameters { label: label.into() };
+    let parameters = ContextRangeParameters::default().label(label.into());
     let request = request().tokens(&prompt);
     let kept = kept(profile, &request, &fleet, OnEmpty::Fail, |d| ContextRangeFilter::declare(d, parameters))?;
     as_expected(case, &kept)

@@ -90,7 +90,7 @@ pub(super) fn topology(case: &Case) -> Result<(), String> {
     }
     let (level, places) = (level?, topology::Places::read(&case.input)?);
     let (_, fleet) = fleet(places.candidates.len(), |at, pod| places.label(at, pod));
-    let parameters = LabelParameters::default().same_as_client(level, level);
+    let parameters = LabelParameters::default().same_label_as_client(level, level);
     let peer = places.peer();
     let kept = kept(profile("serve"), &request().labels(&peer), &fleet, OnEmpty::KeepPrevious, |d| {
         LabelFilter::declare(d, parameters)

@@ -8,8 +8,8 @@ use routing_core::{
     Declare, Fleet, OnEmpty, PluginError, PrefixMatches, ProfileBuilder, Read, RoutingContext, Scorer, Scores,
 };
 use routing_plugins::Hashing;
-use routing_plugins::extra::{PredictRecorder, PredictedBlocks};
 use routing_plugins::prepare::{BlockHashParameters, BlockHashPreparer, GivenTokensPreparer, PrefixMatchPreparer};
+use routing_plugins::record::{PredictRecorder, PredictedBlocks};
 use serde_json::{Value, json};
 
 use crate::case::{self, Case};

@@ -22,7 +22,7 @@ pub(crate) fn longest_prefix(case: &Case) -> Result<(), String> {
     known_case(case, &[], &["keys", "tier_weights", "index", "pod_filter"])?;
     known(&case.expected, &["scores"])?;
     let scene = scene(case)?;
-    let parameters = CacheAffinityParameters { tiers: Some(weights(case)?), ..CacheAffinityParameters::default() };
+    let parameters = CacheAffinityParameters::default().tiers(Some(weights(case)?));
     let mut profile = scene.setup.profile();
     if !case.input["pod_filter"].is_null() {
         // Where it is empty, theirs looks at all. The one that holds nothing is always offered.
@@ -58,7 +58,7 @@ pub(crate) fn longest_prefix(case: &Case) -> Result<(), String> {
 /// Their weights: what is not named counts in full; with none given, they have defaults.
 fn weights(case: &Case) -> Result<TierWeights, String> {
     let one = Fraction::ONE;
-    let mut weights = TierWeights { gpu: one, host: one, disk: one, remote: one, speculated: Some(one) };
+    let mut weights = TierWeights::default().gpu(one).host(one).disk(one).remote(one).speculated(Some(one));
     let defaults = serde_json::json!({ "gpu": 1.0, "cpu": 0.8 });
     let given = if case.input["tier_weights"].is_null() { &defaults } else { &case.input["tier_weights"] };
     for (name, weight) in given.as_object().ok_or("unknown weights")? {

@@ -101,8 +101,7 @@ fn predicted(headroom: f64) -> Duration {
 
 fn parameters(params: &Value) -> Result<HeadroomParameters, String> {
     let target = Positive::new(TARGET_MS);
-    let mut parameters =
-        HeadroomParameters { ttft_target_ms: target, tpot_target_ms: target, ..HeadroomParameters::default() };
+    let mut parameters = HeadroomParameters::default().ttft_target_ms(target).tpot_target_ms(target);
     parameters.prefer = match params["headroomSelectionStrategy"].as_str() {
         None | Some("least") => PreferredHeadroom::Least,
         Some("most") => PreferredHeadroom::Most,

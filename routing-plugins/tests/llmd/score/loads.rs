@@ -18,7 +18,7 @@ pub(crate) fn queue(case: &Case) -> Result<(), String> {
     known_case(case, &[], &["waiting_queue"])?;
     let waiting = counts(&case.input["waiting_queue"])?;
     let setup = Setup::new(waiting.len()).loads(&waiting, |waiting, load| load.waiting = *waiting);
-    least(case, &setup, LeastLoadParameters { by: LoadFigure::Waiting, ..LeastLoadParameters::default() })
+    least(case, &setup, LeastLoadParameters::default().by(LoadFigure::Waiting))
 }
 
 /// An endpoint without the figure is a pod without a report.
@@ -31,14 +31,14 @@ pub(crate) fn multicluster_queue(case: &Case) -> Result<(), String> {
         (load.age, load.waiting) = (reported.then_some(Duration::ZERO), *waiting);
     });
     let by = LoadFigure::Waiting;
-    least(case, &setup, LeastLoadParameters { by, only_reported: true, ..LeastLoadParameters::default() })
+    least(case, &setup, LeastLoadParameters::default().by(by).only_reported(true))
 }
 
 pub(crate) fn running(case: &Case) -> Result<(), String> {
     known_case(case, &[], &["running_requests"])?;
     let running = counts(&case.input["running_requests"])?;
     let setup = Setup::new(running.len()).loads(&running, |running, load| load.running = *running);
-    least(case, &setup, LeastLoadParameters { by: LoadFigure::Running, ..LeastLoadParameters::default() })
+    least(case, &setup, LeastLoadParameters::default().by(LoadFigure::Running))
 }
 
 pub(crate) fn load_aware(case: &Case) -> Result<(), String> {
@@ -48,7 +48,7 @@ pub(crate) fn load_aware(case: &Case) -> Result<(), String> {
     let waiting = counts(&case.input["waiting_queue"])?;
     let setup = Setup::new(waiting.len()).loads(&waiting, |waiting, load| load.waiting = *waiting);
     let form = LoadForm::Limit { limit, best: Fraction::new(0.5).ok_or("a half")? };
-    least(case, &setup, LeastLoadParameters { by: LoadFigure::Waiting, form, ..LeastLoadParameters::default() })
+    least(case, &setup, LeastLoadParameters::default().by(LoadFigure::Waiting).form(form))
 }
 
 /// What the request has uncached on a pod is made by what the pod holds of the prompt, in blocks of one token.
@@ -73,7 +73,7 @@ pub(crate) fn token_load(case: &Case) -> Result<(), String> {
     let limit = Positive::new(threshold).or(Positive::new(4_194_304.0)).ok_or("no threshold")?;
     let form = LoadForm::Limit { limit, best: Fraction::ONE };
     let by = LoadFigure::UncachedTokens;
-    least(case, &setup, LeastLoadParameters { by, form, with_request: true, only_reported: false })
+    least(case, &setup, LeastLoadParameters::default().by(by).form(form).with_request(true).only_reported(false))
 }
 
 /// Parameters out of range are passed over there, and cannot be had here.
@@ -85,7 +85,7 @@ pub(crate) fn active_requests(case: &Case) -> Result<(), String> {
     let active = counts(&case.input["active"])?;
     let setup = Setup::new(active.len()).loads(&active, |active, load| load.in_flight.requests = *active);
     let form = LoadForm::Idle { idle, busy: busy.unwrap_or(Fraction::ONE) };
-    least(case, &setup, LeastLoadParameters { by: LoadFigure::InFlight, form, ..LeastLoadParameters::default() })
+    least(case, &setup, LeastLoadParameters::default().by(LoadFigure::InFlight).form(form))
 }
 
 pub(crate) fn kv_utilization(case: &Case) -> Result<(), String> {

@@ -23,7 +23,7 @@ pub(crate) fn context_range(case: &Case) -> Result<(), String> {
         Some(range) => info.label(&label, range),
         None => info,
     });
-    let parameters = ContextRangeParameters { label: label.into() };
+    let parameters = ContextRangeParameters::default().label(label.into());
     expect(case, &setup.prompt(length, 16).scores(move |d| ContextRangeScorer::declare(d, parameters))?)
 }
 

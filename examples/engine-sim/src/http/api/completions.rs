@@ -9,7 +9,7 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use routing_plugins::tokenize::PromptTokenizer;
 
 use super::Api;
@@ -32,10 +32,11 @@ pub(super) async fn completion(State(api): State<Arc<Api>>, headers: HeaderMap, 
     respond(&api, Kind::Completion, &headers, &body).await
 }
 
-async fn respond(api: &Api, kind: Kind, headers: &HeaderMap, body: &[u8]) -> Response {
+pub(super) async fn respond(api: &Api, kind: Kind, headers: &HeaderMap, body: &[u8]) -> Response {
     let given = headers.get(&REQUEST_ID);
     let id = given.and_then(|id| id.to_str().ok()).map_or_else(|| new_id(api), str::to_owned);
-    let mut response = generate(api, kind, &id, body).await.into_response();
+    let answer = generate(api, kind, &id, body).await;
+    let mut response = answer.unwrap_or_else(|error| error.of_kind(kind));
     if let Some(id) = given.cloned().or_else(|| HeaderValue::from_str(&id).ok()) {
         response.headers_mut().insert(REQUEST_ID, id);
     }
@@ -44,8 +45,12 @@ async fn respond(api: &Api, kind: Kind, headers: &HeaderMap, body: &[u8]) -> Res
 
 async fn generate(api: &Api, kind: Kind, id: &str, bytes: &[u8]) -> Result<Response, ApiError> {
     let engine = &api.engine;
+    let status = engine.condition.borrow().status;
+    if let Some(status) = status.and_then(|status| StatusCode::from_u16(status).ok()) {
+        return Err(ApiError { status, message: format!("answered {status} on demand") });
+    }
     let body = Body::read(bytes, &engine.config.model)?;
-    if body.has_messages() != (kind == Kind::Chat) {
+    if body.has_messages() != (kind != Kind::Completion) {
         return Err(ApiError::bad_request("chats have `messages`, completions have a `prompt`"));
     }
     let prompt = tokens(api, bytes)?;
@@ -64,7 +69,8 @@ async fn generate(api: &Api, kind: Kind, id: &str, bytes: &[u8]) -> Result<Respo
     let kept = transfer.keeps();
     let lease = kept.then(|| format!("{}-{}", id, NEXT.fetch_add(1, Ordering::Relaxed)));
     let (tokens, finish) = (completion.ids(), completion.finish);
-    let submission = Submission { prompt, completion: tokens, finish, salt: body.cache_salt, received, lease };
+    let (name, salt) = (id.to_owned(), body.cache_salt);
+    let submission = Submission { name, prompt, completion: tokens, finish, salt, received, lease };
     let Some(handle) = engine.submit(submission) else { return cut_off().await };
     let reply = Reply { kind, id: prefixed(kind, id), model: engine.config.model.clone(), created: seconds() };
     if body.stream != Some(true) || kept {
@@ -129,6 +135,8 @@ fn prefixed(kind: Kind, id: &str) -> String {
     match kind {
         Kind::Chat => format!("chatcmpl-{id}"),
         Kind::Completion => format!("cmpl-{id}"),
+        Kind::Responses => format!("resp_{id}"),
+        Kind::Messages => format!("msg_{id}"),
     }
 }
 

@@ -5,6 +5,8 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde_json::json;
 
+use super::response_body::Kind;
+
 /// What is wrong, for the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ApiError {
@@ -23,6 +25,17 @@ impl ApiError {
 
     pub(super) fn internal(message: impl Into<String>) -> Self {
         Self { status: StatusCode::INTERNAL_SERVER_ERROR, message: message.into() }
+    }
+}
+
+impl ApiError {
+    /// The response as clients of an API read it.
+    pub(super) fn of_kind(self, kind: Kind) -> Response {
+        if kind != Kind::Messages {
+            return self.into_response();
+        }
+        let error = json!({"type": "error", "error": {"type": "invalid_request_error", "message": self.message}});
+        (self.status, Json(error)).into_response()
     }
 }
 

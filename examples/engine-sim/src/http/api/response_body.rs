@@ -1,14 +1,24 @@
-//! Completion objects of OpenAI's API, whole and in chunks.
+//! Completion objects, whole and in chunks.
 
 use serde_json::{Value, json};
 
+use super::named_events;
 use crate::http::completion::FinishReason;
 
-/// Which of the two APIs was asked.
+/// Which of the APIs was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Chat,
     Completion,
+    Responses,
+    Messages,
+}
+
+impl Kind {
+    /// Whether the events of its streams have names.
+    pub(super) fn is_named(self) -> bool {
+        matches!(self, Self::Responses | Self::Messages)
+    }
 }
 
 /// What all parts of an answer have in common.
@@ -43,14 +53,15 @@ impl Usage {
 impl Reply {
     /// The whole answer.
     pub(super) fn whole(&self, text: &str, finish: FinishReason, usage: Usage) -> Value {
-        let choice = match self.kind {
-            Kind::Chat => json!({"message": {"role": "assistant", "content": text}}),
-            Kind::Completion => json!({ "text": text }),
+        if self.kind.is_named() {
+            return named_events::whole(self, text, finish, usage);
+        }
+        let is_chat = self.kind == Kind::Chat;
+        let choice = match is_chat {
+            true => json!({"message": {"role": "assistant", "content": text}}),
+            false => json!({ "text": text }),
         };
-        let object = match self.kind {
-            Kind::Chat => "chat.completion",
-            Kind::Completion => "text_completion",
-        };
+        let object = if is_chat { "chat.completion" } else { "text_completion" };
         let mut whole = self.around(object, vec![ended(choice, Some(finish))]);
         whole["usage"] = usage.json();
         whole
@@ -64,10 +75,8 @@ impl Reply {
 
     /// Some more of the answer.
     pub(super) fn part(&self, text: &str, finish: Option<FinishReason>) -> Value {
-        let choice = match self.kind {
-            Kind::Chat => json!({"delta": {"content": text}}),
-            Kind::Completion => json!({ "text": text }),
-        };
+        let is_chat = self.kind == Kind::Chat;
+        let choice = if is_chat { json!({"delta": {"content": text}}) } else { json!({ "text": text }) };
         self.chunk(vec![ended(choice, finish)])
     }
 
@@ -79,10 +88,7 @@ impl Reply {
     }
 
     fn chunk(&self, choices: Vec<Value>) -> Value {
-        let object = match self.kind {
-            Kind::Chat => "chat.completion.chunk",
-            Kind::Completion => "text_completion",
-        };
+        let object = if self.kind == Kind::Chat { "chat.completion.chunk" } else { "text_completion" };
         self.around(object, choices)
     }
 

@@ -10,6 +10,7 @@ use futures_util::stream;
 use serde_json::Value;
 use tokio::sync::watch;
 
+use super::named_events;
 use super::response_body::{Reply, Usage};
 use crate::http::completion::Completion;
 use crate::http::engine::Condition;
@@ -62,6 +63,11 @@ impl Sending {
                 self.next = Next::Done;
                 event(self.stream.reply.usage(self.usage()))
             }
+            Next::Done if self.stream.reply.kind.is_named() => {
+                self.next = Next::End;
+                let Stream { reply, completion, .. } = &self.stream;
+                Ok(named_events::closing(reply, &completion.words.concat(), completion.finish, self.usage()).into())
+            }
             Next::Done => {
                 self.next = Next::End;
                 Ok(Bytes::from_static(b"data: [DONE]\n\n"))
@@ -80,7 +86,7 @@ impl Sending {
     /// Waits for tokens and makes an event of them.
     async fn part(&mut self) -> io::Result<Bytes> {
         let cuts = self.cuts;
-        let Stream { handle, condition, reply, completion, wants_usage, .. } = &mut self.stream;
+        let Stream { handle, condition, reply, completion, wants_usage, prompt } = &mut self.stream;
         let cut = async { _ = condition.wait_for(|condition| condition.cuts != cuts).await };
         let progress = tokio::select! {
             biased;
@@ -98,6 +104,13 @@ impl Sending {
             let whole = event(reply.part(" ", None))?;
             return Ok(whole.slice(..whole.len() / 2));
         };
+        if reply.kind.is_named() {
+            let text = completion.words[self.sent..progress.tokens].concat();
+            let opening = matches!(self.next, Next::Opening).then(|| named_events::opening(reply, *prompt));
+            self.sent = progress.tokens;
+            self.next = if progress.done { Next::Done } else { Next::Part };
+            return Ok((opening.unwrap_or_default() + &named_events::part(reply, &text)).into());
+        }
         if let (Next::Opening, Some(opening)) = (&self.next, reply.opening()) {
             self.next = Next::Part;
             return event(without_usage(opening, *wants_usage));

@@ -1,7 +1,9 @@
-//! Faults of event publishing: batches dropped, duplicated, reordered, partitioned.
+//! Faults of event publishing: batches dropped, duplicated, reordered, corrupted, oversized, partitioned.
 //!
 //! Invariant: a fault touches only live batches. The replay buffer is left alone, so what was lost can be
 //! replayed, except during a partition, when replays are not answered either.
+
+use bytes::Bytes;
 
 use super::replay_buffer::Batch;
 use crate::http::config::Fault;
@@ -11,6 +13,8 @@ use crate::http::config::Fault;
 pub(super) struct EventFaults {
     drop: u32,
     duplicate: u32,
+    corrupt: u32,
+    oversize: u32,
     reorder: Reorder,
     partitioned: bool,
 }
@@ -31,6 +35,8 @@ impl EventFaults {
         match fault {
             Fault::DropEvents(count) => self.drop = self.drop.saturating_add(count),
             Fault::DuplicateEvents(count) => self.duplicate = self.duplicate.saturating_add(count),
+            Fault::CorruptEvents(count) => self.corrupt = self.corrupt.saturating_add(count),
+            Fault::OversizeEvents(count) => self.oversize = self.oversize.saturating_add(count),
             Fault::ReorderEvents if matches!(self.reorder, Reorder::No) => self.reorder = Reorder::Next,
             Fault::PartitionEvents => self.partitioned = true,
             Fault::Recover => {
@@ -52,6 +58,7 @@ impl EventFaults {
             self.drop -= 1;
             return Vec::new();
         }
+        let batch = self.damaged(batch);
         let mut out = match std::mem::take(&mut self.reorder) {
             Reorder::No => vec![batch],
             Reorder::Next => {
@@ -67,6 +74,19 @@ impl EventFaults {
         out
     }
 
+    /// The batch with another payload, if that is due.
+    fn damaged(&mut self, batch: Batch) -> Batch {
+        if self.oversize > 0 {
+            self.oversize -= 1;
+            return Batch { payload: Bytes::from(vec![0; OVERSIZE]), ..batch };
+        }
+        if self.corrupt > 0 {
+            self.corrupt -= 1;
+            return Batch { payload: corrupt(&batch), ..batch };
+        }
+        batch
+    }
+
     /// Forgets a batch that waits: its incarnation is over.
     pub(super) fn begin(&mut self) {
         if matches!(self.reorder, Reorder::Waiting(_)) {
@@ -80,9 +100,18 @@ impl EventFaults {
     }
 }
 
+/// A payload that no decoder takes for another: half of it, or a byte that MessagePack never uses.
+fn corrupt(batch: &Batch) -> Bytes {
+    let payload = &batch.payload;
+    if batch.sequence.is_multiple_of(2) { payload.slice(..payload.len() / 2) } else { vec![0xc1; payload.len()].into() }
+}
+
+/// More than any subscriber is set up to take: the router's takes 64 MiB.
+const OVERSIZE: usize = (64 << 20) + 1;
+
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
+    use kv_index::engine::decode_batch;
 
     use super::*;
 
@@ -101,6 +130,23 @@ mod tests {
         assert_eq!(published(&mut faults, 7..10), [7, 7, 8, 8, 9]);
         faults.fault(Fault::ReorderEvents);
         assert_eq!(published(&mut faults, 10..13), [11, 10, 12]);
+    }
+
+    #[test]
+    fn a_damaged_batch_keeps_its_number_and_cannot_be_read() {
+        let mut faults = EventFaults::default();
+        let payload = Bytes::from(super::super::encode::batch(1.0, &[crate::http::events::CacheEvent::Cleared]));
+        decode_batch(&payload).unwrap();
+        faults.fault(Fault::CorruptEvents(2));
+        for sequence in 0..3 {
+            let out = faults.pass(Batch { sequence, payload: payload.clone() });
+            assert_eq!(out.len(), 1);
+            assert_eq!(out[0].sequence, sequence);
+            assert_eq!(decode_batch(&out[0].payload).is_err(), sequence < 2, "{sequence}");
+        }
+        faults.fault(Fault::OversizeEvents(1));
+        assert_eq!(faults.pass(Batch { sequence: 3, payload: payload.clone() })[0].payload.len(), OVERSIZE);
+        assert_eq!(faults.pass(Batch { sequence: 4, payload: payload.clone() })[0].payload, payload);
     }
 
     #[test]

@@ -152,6 +152,45 @@ async fn streams_are_cut_in_the_middle_of_an_event_and_only_once() {
 }
 
 #[tokio::test]
+async fn a_pod_that_fails_at_once_says_so_until_it_recovers_and_is_healthy_all_the_while() {
+    let (pod, _) = start(|_| {}).await;
+    let hi = chat("hi", &[("max_tokens", json!(1))]);
+    for status in [400, 401, 404, 429, 500, 503] {
+        pod.fault(Fault::Respond(status));
+        let (answered, _, body) = post(&pod, CHAT, &hi).await;
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!((answered.as_u16(), &body["error"]["code"]), (status, &json!(status)));
+        assert_eq!(get(&pod, "/health").await.0, StatusCode::OK);
+    }
+    for fault in [Fault::Respond(200), Fault::Recover] {
+        let failed = post(&pod, CHAT, &hi).await.0 == StatusCode::SERVICE_UNAVAILABLE;
+        assert!(failed, "200 is no error, and nothing ends the one before");
+        pod.fault(fault);
+    }
+    ask(&pod, CHAT, &hi).await;
+    pod.stop().await;
+}
+
+#[tokio::test]
+async fn a_ledger_has_what_a_pod_ran_and_how_that_ended() {
+    let ledger = RequestLedger::default();
+    let (pod, told) = start(|config| (config.ledger, config.speed) = (Some(ledger.clone()), 1.0)).await;
+    ask(&pod, CHAT, &chat("hi", &[("max_tokens", json!(1))])).await;
+    drop(streaming(&pod).await);
+    until("aborted", || ledger.executions()[1].ended.is_some()).await;
+    let _stream = streaming(&pod).await;
+    assert!(ledger.executions()[2].ended.is_none());
+    pod.fault(Fault::Restart);
+    until("back", || told.restarts() == 1).await;
+    let executions = ledger.executions();
+    let ends: Vec<_> = executions.iter().map(|execution| execution.ended.unwrap().1).collect();
+    assert_eq!(ends, [ExecutionEnd::Finished, ExecutionEnd::Aborted, ExecutionEnd::Lost]);
+    assert!(executions.iter().all(|one| one.request == "abc" && one.pod == "pod" && !one.prefills));
+    assert_eq!(ledger.finished_since("pod", executions[0].begun), 1);
+    pod.stop().await;
+}
+
+#[tokio::test]
 async fn a_slow_pod_takes_longer() {
     let (pod, _) = start(|_| {}).await;
     pod.fault(Fault::Slow(10_000.0));

@@ -1,0 +1,113 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::load::InFlight;
+use crate::score::testing::{BLOCK, Scene, any_load, best};
+
+/// Seconds that are easy to add: 1 a prefill, 1 for ten tokens, 2 a decode step, 1 for a sequence in it, and one for a hundred tokens.
+fn plain() -> TotalLatencyParameters {
+    let amount = |number| Amount::new(number).unwrap();
+    let cost_model = CostModel {
+        fixed: Amount::ONE,
+        per_token: amount(0.1),
+        per_pair: Amount::ZERO,
+        decode_step: amount(2.0),
+        per_sequence: Amount::ONE,
+        per_context: amount(0.01),
+        step_tokens: Positive::new(100.0).unwrap(),
+        ..CostModel::default()
+    };
+    TotalLatencyParameters {
+        cost_model,
+        answer_tokens: amount(40.0),
+        patience: Positive::new(0.5).unwrap(),
+        decode: amount(0.25),
+        ..TotalLatencyParameters::default()
+    }
+}
+
+fn scores(scene: &Scene, parameters: TotalLatencyParameters) -> Vec<f32> {
+    let queues = Arc::default();
+    scene.scores(move |d| TotalLatencyScorer::declare(d, parameters, queues))
+}
+
+fn expect(scene: &Scene, parameters: TotalLatencyParameters, costs: &[f64]) {
+    let (least, most) = costs.iter().fold((f64::MAX, 0.0_f64), |(l, m), cost| (l.min(*cost), m.max(*cost)));
+    let scores = scores(scene, parameters);
+    for (score, cost) in scores.iter().zip(costs) {
+        assert!((f64::from(*score) - (most - cost) / (most - least)).abs() < 1e-6, "{scores:?} of {costs:?}");
+    }
+}
+
+/// `requests` in all, of which so many wait with 50 tokens to compute each; 100 tokens a request.
+fn load(requests: u32, waiting: u32) -> PodLoad {
+    let (prompt_tokens, uncached_tokens) = (u64::from(requests) * 100, u64::from(waiting) * 50);
+    let in_flight = InFlight { requests, prefilling: waiting, prompt_tokens, uncached_tokens, output_tokens: 0 };
+    PodLoad { in_flight, requests, tokens: prompt_tokens, ..PodLoad::default() }
+}
+
+#[test]
+fn the_cost_is_its_own_time_and_that_of_others() {
+    // Of 160 tokens pod 0 holds 80. Three decode on pod 2, and on pod 1 two of three wait.
+    let scene = Scene::new(3).prompt(10 * BLOCK, &[5]).loads(|at| [load(0, 0), load(3, 2), load(3, 0)][at]);
+    // The whole prompt takes 17 s, so a first token of `t` seconds counts t + t² / 8.5. A context has 160 + 20 tokens.
+    let late = |first: f64| first + first * first / 8.5;
+    // Steps of 40 tokens, of one sequence after `beside` others with `tokens`; half of theirs are longer by 1 + 1.8.
+    let answer =
+        |beside: f64, tokens: f64| 0.25 * 40.0 * (2.0 + (beside + 1.0) + (tokens + 180.0) * 0.01 + beside * 0.5 * 2.8);
+    let warm = late(9.0) + 9.0 * 2.0 + answer(0.0, 0.0);
+    // 1.6 steps beside 100 tokens, and 100 tokens queued in one such step.
+    let (own, wait) = (17.0 + 1.6, 10.0 + 1.0);
+    let queued = late(wait + own) + own * (2.0 + 2.0 + 0.25) + answer(3.0, 100.0 + 2.0 * 180.0);
+    let own = 17.0 + 1.6 * 3.0;
+    let beside = late(own) + own * (2.0 + 0.25 * 3.0) + answer(3.0, 300.0);
+    expect(&scene, plain(), &[warm, queued, beside]);
+}
+
+#[test]
+fn an_answer_is_as_long_as_the_request_allows() {
+    let scene = Scene::new(2).prompt(250 * BLOCK, &[250]).loads(|at| [load(400, 0), load(0, 0)][at]);
+    let wins = |most: u32| {
+        let scores = scene.scores_of(
+            &scene.request().most_output(most),
+            scene.profile().scorer("total", 1.0, |d: &mut Declare<'_>| {
+                TotalLatencyScorer::declare(d, TotalLatencyParameters::default(), Arc::default())
+            }),
+        );
+        usize::from(scores[1] > scores[0])
+    };
+    assert_eq!([1, 100_000].map(wins), [0, 1], "a word where it is held, a book where nobody else writes one");
+}
+
+#[test]
+fn a_long_prompt_is_patient_and_a_short_one_is_not() {
+    // The holder has some milliseconds of others' prompts to compute.
+    let waits = |tokens: usize, queued: u64| {
+        let in_flight =
+            InFlight { requests: 1, prefilling: 1, prompt_tokens: queued, uncached_tokens: queued, output_tokens: 1 };
+        let busy = PodLoad { in_flight, requests: 1, tokens: queued, ..PodLoad::default() };
+        let scene = Scene::new(2).prompt(tokens, &[tokens / BLOCK]).loads(|at| [busy, PodLoad::default()][at]);
+        best(&scores(&scene, TotalLatencyParameters::default())) == 0
+    };
+    // Some 200 ms, which a long prompt takes six times over by itself, and a short one half.
+    assert!(waits(32_000, 8_000) && !waits(4_096, 8_000));
+    assert!(waits(4_096, 2_000), "nor does it leave for nothing");
+    assert!(!waits(32_000, 200_000), "and patience has an end");
+}
+
+proptest! {
+    /// Whatever loads say, scores are numbers, and nobody is better off with more to do.
+    #[test]
+    fn more_to_do_is_never_better(loads in prop::collection::vec(any_load(), 2..6), blocks in 0..8usize) {
+        let count = loads.len();
+        let scene = Scene::new(count).prompt(8 * BLOCK, &[blocks]).loads(|at| loads[at]);
+        let before = scores(&scene, TotalLatencyParameters::default());
+        prop_assert!(before.iter().all(|score| (0.0..=1.0).contains(score)), "{before:?}");
+        let same = Scene::new(2).prompt(8 * BLOCK, &[]).loads(|at| {
+            let more = PodLoad { requests: loads[0].requests.saturating_add(5), ..loads[0] };
+            [loads[0], more][at]
+        });
+        let both = scores(&same, TotalLatencyParameters::default());
+        prop_assert!(both[0] >= both[1], "{both:?}");
+    }
+}

@@ -1,0 +1,151 @@
+//! Engine load from vLLM's and SGLang's metrics in the Prometheus text format.
+
+use std::collections::BTreeMap;
+
+use routing_core::Load;
+
+/// The load in a metrics text; none if it has none of the metrics. SGLang has them if it was started with `--enable-metrics`.
+///
+/// An engine with several ranks has several samples: requests are summed, and the fullest cache counts. SGLang's tensor-parallel
+/// ranks all count the same requests, so these are summed over data-parallel ranks alone.
+///
+/// Tokens are those that requests hold in the cache: SGLang tells them, and of vLLM's they are the share that is used of all
+/// blocks.
+pub fn engine_load(text: &str) -> Option<Load> {
+    let (mut load, mut found) = (Load::default(), false);
+    let (mut running, mut waiting, mut tokens) = (PerRank::default(), PerRank::default(), PerRank::default());
+    let mut caches: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
+    for line in text.lines() {
+        let Some((name, value)) = sample(line) else { continue };
+        match name {
+            "vllm:num_requests_running" => load.running = load.running.saturating_add(value as u32),
+            "vllm:num_requests_waiting" => load.waiting = load.waiting.saturating_add(value as u32),
+            // The second is what releases before 0.10 call it.
+            "vllm:kv_cache_usage_perc" | "vllm:gpu_cache_usage_perc" => {
+                load.kv_used = load.kv_used.max(value as f32);
+                caches.entry(label(line, "engine").unwrap_or_default()).or_default().0 = value;
+            }
+            "vllm:cache_config_info" => {
+                let number =
+                    |name| label(line, name).and_then(|number| number.parse::<u32>().ok()).map_or(0.0, f64::from);
+                caches.entry(label(line, "engine").unwrap_or_default()).or_default().1 =
+                    number("num_gpu_blocks") * number("block_size");
+                // It is no load.
+                continue;
+            }
+            "sglang:num_running_reqs" => running.count(line, value),
+            "sglang:num_queue_reqs" => waiting.count(line, value),
+            "sglang:num_used_tokens" => tokens.count(line, value),
+            "sglang:token_usage" => load.kv_used = load.kv_used.max(value as f32),
+            _ => continue,
+        }
+        found = true;
+    }
+    load.running = load.running.saturating_add(running.sum());
+    load.waiting = load.waiting.saturating_add(waiting.sum());
+    load.tokens = u64::from(tokens.sum());
+    let used = |(share, tokens): &(f64, f64)| (share.clamp(0.0, 1.0) * tokens) as u64;
+    load.tokens = caches.values().map(used).fold(load.tokens, u64::saturating_add);
+    found.then_some(load)
+}
+
+/// Requests by SGLang's data-parallel rank.
+#[derive(Default)]
+struct PerRank<'t>(BTreeMap<&'t str, u32>);
+
+impl<'t> PerRank<'t> {
+    fn count(&mut self, line: &'t str, value: f64) {
+        // Not summed within a rank: with priorities there is a sample for each, beside the one of all, which is the largest.
+        let rank = self.0.entry(label(line, "dp_rank").unwrap_or_default()).or_default();
+        *rank = (*rank).max(value as u32);
+    }
+
+    fn sum(&self) -> u32 {
+        self.0.values().fold(0, |sum, requests| sum.saturating_add(*requests))
+    }
+}
+
+/// The value of a sample's label.
+fn label<'t>(line: &'t str, name: &str) -> Option<&'t str> {
+    let labels = &line[line.find('{')?..line.rfind('}')?];
+    let starts = |(at, _): &(usize, &str)| labels[..*at].ends_with(['{', ',']);
+    let (at, _) =
+        labels.match_indices(name).filter(starts).find(|(at, _)| labels[at + name.len()..].starts_with("=\""))?;
+    let value = &labels[at + name.len() + 2..];
+    value.find('"').map(|end| &value[..end])
+}
+
+/// The name and the value of a line, if it is a sample of a number.
+fn sample(line: &str) -> Option<(&str, f64)> {
+    let name = &line[..line.find(['{', ' '])?];
+    if name.starts_with('#') {
+        return None;
+    }
+    // Values of labels may have blanks and braces; what follows the last brace has neither.
+    let rest = line.rfind('}').map_or(&line[name.len()..], |end| &line[end + 1..]);
+    let value: f64 = rest.split_ascii_whitespace().next()?.parse().ok()?;
+    value.is_finite().then_some((name, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vllms_figures_are_read() {
+        let text = "# HELP vllm:num_requests_running Number of requests\n# TYPE vllm:num_requests_running gauge\n\
+            vllm:num_requests_running{engine=\"0\",model_name=\"a } b\"} 3.0\n\
+            vllm:num_requests_running{engine=\"1\"} 2\nvllm:num_requests_waiting 4.0 1700000000\n\
+            vllm:kv_cache_usage_perc{engine=\"0\"} 0.25\nvllm:kv_cache_usage_perc{engine=\"1\"} 0.5\n\
+            vllm:prompt_tokens_total 9\n";
+        assert_eq!(engine_load(text), Some(Load { running: 5, waiting: 4, tokens: 0, kv_used: 0.5 }));
+        let caches = "vllm:cache_config_info{block_size=\"16\",cache_dtype=\"auto\",engine=\"0\",num_gpu_blocks=\"1000\"} 1.0\n\
+            vllm:cache_config_info{block_size=\"16\",engine=\"1\",num_gpu_blocks=\"None\"} 1.0\n";
+        assert_eq!(
+            engine_load(&format!("{caches}{text}")).unwrap().tokens,
+            4000,
+            "a quarter of the first, and the second is not told"
+        );
+        assert_eq!(engine_load(caches), None);
+        assert_eq!(engine_load("vllm:gpu_cache_usage_perc 0.75"), Some(Load { kv_used: 0.75, ..Load::default() }));
+    }
+
+    #[test]
+    fn sglangs_figures_are_read_and_no_request_counts_twice() {
+        let text = "# TYPE sglang:num_running_reqs gauge\n\
+            sglang:num_running_reqs{engine_type=\"unified\",model_name=\"m\",tp_rank=\"0\",pp_rank=\"0\"} 3.0\n\
+            sglang:num_queue_reqs{model_name=\"m\"} 4.0\nsglang:token_usage{model_name=\"m\"} 0.28\n\
+            sglang:num_running_reqs_total 9\nsglang:cache_hit_rate{model_name=\"m\"} 0.5\n";
+        let load = engine_load(text).unwrap();
+        assert_eq!((load.running, load.waiting, load.kv_used), (3, 4, 0.28));
+        assert_eq!(
+            engine_load("sglang:num_used_tokens{tp_rank=\"0\"} 70\nsglang:num_used_tokens{tp_rank=\"1\"} 70")
+                .unwrap()
+                .tokens,
+            70
+        );
+        let ranks = "sglang:num_running_reqs{tp_rank=\"0\",dp_rank=\"0\"} 3\nsglang:num_running_reqs{tp_rank=\"1\",dp_rank=\"0\"} 3\n\
+            sglang:num_running_reqs{dp_rank=\"1\"} 2\nsglang:token_usage{dp_rank=\"0\"} 0.5\nsglang:token_usage{dp_rank=\"1\"} 0.25\n";
+        let load = engine_load(ranks).unwrap();
+        assert_eq!((load.running, load.kv_used), (5, 0.5));
+        let priorities = "sglang:num_queue_reqs{priority=\"\"} 5\nsglang:num_queue_reqs{priority=\"0\"} 1\n\
+            sglang:num_queue_reqs{priority=\"9\"} 4\n";
+        assert_eq!(engine_load(priorities).unwrap().waiting, 5);
+        assert_eq!(engine_load("sglang:num_running_reqs{} 1.0").unwrap().running, 1);
+    }
+
+    #[test]
+    fn other_texts_have_no_load() {
+        for text in [
+            "",
+            "a b\n{",
+            "vllm:num_requests_running NaN",
+            "vllm:num_requests_running",
+            "<html>",
+            "sglang:num_running_reqs NaN",
+            "sglang:x 1",
+        ] {
+            assert_eq!(engine_load(text), None, "{text}");
+        }
+    }
+}

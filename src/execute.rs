@@ -1,0 +1,160 @@
+//! Execution: a client's request in, the streamed answer out.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Request, Response};
+use http_body::{Body, Frame, SizeHint};
+use kv_index::DEFAULT_POD_WORDS;
+use routing_core::Trace;
+use routing_exec::handoff::Api;
+use routing_exec::handoff::headers::strip_own_headers;
+use routing_exec::{ClientRequest, Dispatch, Executor, GatheredBody};
+
+use crate::api_error::ApiError;
+use crate::host::RouterHost;
+use crate::llm_request::LlmRequest;
+use crate::router::Router;
+
+/// A request that is routed and ready to be dispatched, by [`Executor::execute`].
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Prepared<const W: usize = DEFAULT_POD_WORDS> {
+    /// The dispatch.
+    pub dispatch: Dispatch,
+    /// Its host: counts loads, makes new plans when pods fail, compares what engines report. A host of your own may wrap it.
+    pub host: RouterHost<W>,
+}
+
+impl<const W: usize> Router<W> {
+    /// Routes a client's request and executes the plan: the streamed answer of a pod, or an error in the form of the
+    /// request's API.
+    ///
+    /// A pod's error is retried on the next pod where the policy says so. Where every pod answers with one, such as 500, the answer is
+    /// the last pod's own: its status and its body, as it wrote them. Only where none answered is the error the router's.
+    ///
+    /// Reading and routing happen at once, everything else in the future; dropping the future or the body cancels what is in
+    /// flight. Where prompts are long, [`Self::read`] them on a blocking thread and [`Self::prepare`] the dispatch.
+    pub fn execute<E: Executor>(
+        &self,
+        request: Request<Bytes>,
+        executor: &E,
+    ) -> impl Future<Output = Response<AnswerBody<E::Body<RouterHost<W>>>>> + Send + use<E, W> {
+        let (mut parts, body) = request.into_parts();
+        let id = ensure_request_id(&mut parts.headers, self.identity(self.seed()));
+        let api = Api::of(parts.uri.path());
+        self.execute_read(self.read(parts, body), api, id, executor)
+    }
+
+    /// The same of a request that was read, or why it could not be; the answer has the id.
+    pub(crate) fn execute_read<E: Executor>(
+        &self,
+        request: Result<LlmRequest, ApiError>,
+        api: Api,
+        id: HeaderValue,
+        executor: &E,
+    ) -> impl Future<Output = Response<AnswerBody<E::Body<RouterHost<W>>>>> + Send + use<E, W> {
+        let prepared = request.and_then(|request| self.prepare(request, None));
+        let executed = prepared.map(|Prepared { dispatch, host }| {
+            // Boxed: it borrows nothing of the executor, which the compiler does not see through the trait.
+            let executing: Pin<Box<dyn Future<Output = _> + Send>> = Box::pin(executor.execute(dispatch, host));
+            executing
+        });
+        async move {
+            let mut response = match executed {
+                Ok(executing) => executing.await.map(AnswerBody::of_pod),
+                Err(error) => error.response_for(api).map(AnswerBody::whole),
+            };
+            response.headers_mut().insert(REQUEST_ID, id);
+            response
+        }
+    }
+
+    /// Routes a request that was read, and makes its dispatch.
+    ///
+    /// What a client says in headers that begin with `x-pointsman-` is the host's to read, before this: neither plugins nor pods
+    /// see it.
+    ///
+    /// # Errors
+    ///
+    /// 503 where no pod is left for it.
+    pub fn prepare(&self, request: LlmRequest, trace: Option<&mut Trace<W>>) -> Result<Prepared<W>, ApiError> {
+        let mut request = request;
+        // So that no plugin takes a client's word for the gateway's.
+        strip_own_headers(&mut request.parts.headers);
+        let identity = self.identity(request.seed);
+        ensure_request_id(&mut request.parts.headers, identity);
+        let (live, now) = (self.live(), self.now());
+        let decided = self.decide(&live, &request.request(self.name(), now), &[], trace);
+        let plan = decided.map_err(|error| ApiError::from(crate::RouteError::from(error)))?;
+        let client = ClientRequest::with_fields(&request.parts, request.body.clone(), identity, &live.client_fields);
+        let dispatch = Dispatch::new(live.dispatch.clone(), client, plan, Vec::new());
+        let host = RouterHost::new(self.clone(), live, Arc::new(request), dispatch.plan(), now);
+        Ok(Prepared { dispatch, host })
+    }
+}
+
+/// Gives a request its id, in the header `x-request-id`: the client's own if it is a short text, or one made of a number.
+pub fn ensure_request_id(headers: &mut HeaderMap, number: u64) -> HeaderValue {
+    let is_sound = |id: &&HeaderValue| id.len() <= LONGEST_ID && id.to_str().is_ok_and(|id| !id.is_empty());
+    let own = headers.get(REQUEST_ID).filter(is_sound).cloned();
+    let made = || HeaderValue::try_from(format!("req-{number:016x}"));
+    let id = own.or_else(|| made().ok()).unwrap_or(HeaderValue::from_static("req"));
+    // One of them, whatever came.
+    headers.insert(REQUEST_ID, id.clone());
+    id
+}
+
+/// The body of an answer: a pod's, of which chunks that arrive together leave together, or an error's.
+#[derive(Debug)]
+pub struct AnswerBody<B: Body>(Answer<B>);
+
+#[derive(Debug)]
+enum Answer<B: Body> {
+    Pod(GatheredBody<B>),
+    /// None once it was read.
+    Whole(Option<Bytes>),
+}
+
+impl<B: Body<Data = Bytes>> AnswerBody<B> {
+    fn of_pod(body: B) -> Self {
+        Self(Answer::Pod(GatheredBody::new(body)))
+    }
+
+    pub(crate) fn whole(body: Bytes) -> Self {
+        Self(Answer::Whole(Some(body)))
+    }
+}
+
+impl<B: Body<Data = Bytes> + Unpin> Body for AnswerBody<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        match &mut self.0 {
+            Answer::Pod(body) => Pin::new(body).poll_frame(cx),
+            Answer::Whole(body) => Poll::Ready(body.take().map(|body| Ok(Frame::data(body)))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Answer::Pod(body) => body.is_end_stream(),
+            Answer::Whole(body) => body.is_none(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Answer::Pod(body) => body.size_hint(),
+            Answer::Whole(body) => SizeHint::with_exact(body.as_ref().map_or(0, |body| body.len() as u64)),
+        }
+    }
+}
+
+/// The header of the request id, towards clients and pods.
+pub(crate) const REQUEST_ID: &str = "x-request-id";
+const LONGEST_ID: usize = 128;

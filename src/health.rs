@@ -1,0 +1,276 @@
+//! Health checks: who asks pods how they are, and the task that does so all the time.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Request;
+use http::header::AUTHORIZATION;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::{Connect, HttpConnector};
+use hyper_util::rt::TokioExecutor;
+use kv_index::Pod;
+use routing_core::Load;
+use routing_exec::TransportError;
+use routing_exec::handoff::PodAddresses;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{MissedTickBehavior, timeout};
+
+use crate::engine_metrics::engine_load;
+use crate::router::Router;
+
+/// How a pod is, by one check.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Health {
+    /// It answers, and perhaps says what it has to do.
+    Healthy(Option<Load>),
+    /// It does not answer in time, or with an error. One such check may be bad luck, two are not.
+    Failing,
+    /// Nobody is there.
+    Unreachable,
+    /// It could not be asked, for want of something of this process or its machine, such as file descriptors. That says nothing of
+    /// the pod, which stays as it was.
+    Unknown,
+}
+
+impl Health {
+    /// By the error of a connection that was not made: [`Self::Unknown`] where the want was local, or else [`Self::Unreachable`].
+    #[must_use]
+    pub fn not_connected(error: &(dyn Error + 'static)) -> Self {
+        match TransportError::not_connected(error) {
+            TransportError::Local(_) => Self::Unknown,
+            _ => Self::Unreachable,
+        }
+    }
+}
+
+/// Asks a pod how it is.
+pub trait HealthCheck: Send + Sync + 'static {
+    /// Checks a pod once. One that takes longer than ten seconds, or panics, is a failed one.
+    fn check(&self, pod: Pod) -> impl Future<Output = Health> + Send;
+}
+
+/// `GET /health` and then `/metrics`: any engine's health, and vLLM's or SGLang's load.
+///
+/// Its own client speaks plain HTTP: a pod at `https://` is unreachable to it. Bring one [that speaks TLS](Self::with_client) for such
+/// pods. A pod's key is sent along.
+#[derive(Clone, Debug)]
+pub struct HttpHealth<C = HttpConnector> {
+    client: Client<C, Full<Bytes>>,
+    addresses: Arc<dyn PodAddresses>,
+    timeout: Duration,
+}
+
+impl HttpHealth {
+    /// Checks of pods at these addresses, each within a second.
+    #[must_use]
+    pub fn new(addresses: Arc<dyn PodAddresses>) -> Self {
+        Self::with_client(Client::builder(TokioExecutor::new()).build_http(), addresses)
+    }
+}
+
+impl<C> HttpHealth<C> {
+    /// The same over a client of the host's.
+    #[must_use]
+    pub fn with_client(client: Client<C, Full<Bytes>>, addresses: Arc<dyn PodAddresses>) -> Self {
+        Self { client, addresses, timeout: Duration::from_secs(1) }
+    }
+
+    /// The same within another time.
+    #[must_use]
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
+    }
+}
+
+impl<C: Connect + Clone + Send + Sync + 'static> HttpHealth<C> {
+    async fn get(&self, pod: Pod, path: &str) -> Result<Bytes, Health> {
+        let address = self.addresses.address(pod).ok_or(Health::Unreachable)?;
+        let scheme = if address.contains("://") { "" } else { "http://" };
+        let url = format!("{scheme}{}{path}", address.trim_end_matches('/'));
+        let mut request = Request::get(url).body(Full::default()).map_err(|_| Health::Unreachable)?;
+        if let Some(key) = self.addresses.authorization(pod) {
+            request.headers_mut().insert(AUTHORIZATION, key);
+        }
+        let fetch = async {
+            let response = self.client.request(request).await.map_err(|error| match error.is_connect() {
+                true => Health::not_connected(&error),
+                false => Health::Failing,
+            })?;
+            if !response.status().is_success() {
+                return Err(Health::Failing);
+            }
+            let body = Limited::new(response.into_body(), MAX_BYTES).collect().await;
+            body.map(|body| body.to_bytes()).map_err(|_| Health::Failing)
+        };
+        tokio::time::timeout(self.timeout, fetch).await.unwrap_or(Err(Health::Failing))
+    }
+}
+
+impl<C: Connect + Clone + Send + Sync + 'static> HealthCheck for HttpHealth<C> {
+    async fn check(&self, pod: Pod) -> Health {
+        match self.get(pod, "/health").await {
+            Ok(_) => {
+                let metrics = self.get(pod, "/metrics").await;
+                Health::Healthy(metrics.ok().and_then(|text| engine_load(&String::from_utf8_lossy(&text))))
+            }
+            Err(health) => health,
+        }
+    }
+}
+
+/// The task of health checks. Dropping it ends the task.
+#[derive(Debug)]
+#[must_use = "the task ends when this is dropped"]
+pub struct HealthChecks(JoinHandle<()>);
+
+impl Drop for HealthChecks {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl<const W: usize> Router<W> {
+    /// Spawns a task that checks every pod at an interval, all at once, on the current tokio runtime.
+    ///
+    /// Build the router with [`health_checked`](crate::RouterBuilder::health_checked), so that no pod gets a request before its
+    /// first check.
+    pub fn spawn_health_checks(&self, check: impl HealthCheck, interval: Duration) -> HealthChecks {
+        let (router, check) = (self.clone(), Arc::new(check));
+        HealthChecks(tokio::spawn(async move {
+            let mut ticks = tokio::time::interval(interval.max(Duration::from_millis(1)));
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                ticks.tick().await;
+                router.check_health(&check).await;
+            }
+        }))
+    }
+
+    /// Checks every pod once, all at the same time, and takes in what comes. Needs a tokio runtime.
+    ///
+    /// A pod that nobody answers for is unhealthy at once, one that fails a check is after the second in a row, and one that
+    /// passes is healthy again. One that could not be asked is as it was.
+    pub async fn check_health(&self, check: &Arc<impl HealthCheck>) {
+        let (mut checks, mut pods) = (JoinSet::new(), HashMap::new());
+        for entry in self.pods() {
+            let check = Arc::clone(check);
+            let checking = async move { timeout(LONGEST_CHECK, check.check(entry.pod)).await };
+            pods.insert(checks.spawn(checking).id(), entry.pod);
+        }
+        // Each as it comes: what is in flight is taken to be in a report that has just come.
+        while let Some(checked) = checks.join_next_with_id().await {
+            let (id, health) = match checked {
+                Ok((id, health)) => (id, health.unwrap_or(Health::Failing)),
+                // It panicked: nothing is known of the pod.
+                Err(error) => (error.id(), Health::Failing),
+            };
+            if let Some(pod) = pods.get(&id) {
+                self.take_health(*pod, health);
+            }
+        }
+    }
+
+    fn take_health(&self, pod: Pod, health: Health) {
+        if health == Health::Unknown {
+            return; // Nor does it count as a good one.
+        }
+        let failed_before = self.note_check(pod, health == Health::Failing);
+        match health {
+            Health::Healthy(load) => {
+                if let Some(load) = load {
+                    self.report_load(pod, load, self.now());
+                }
+                self.set_healthy_because(pod, true, "passes its health check");
+            }
+            Health::Unknown => {}
+            Health::Failing if !failed_before => {}
+            Health::Failing => {
+                self.set_healthy_because(pod, false, "two health checks in a row had no answer in time, or an error");
+            }
+            Health::Unreachable => {
+                self.set_healthy_because(pod, false, "nobody is there");
+            }
+        }
+    }
+}
+
+/// How long one check may take.
+const LONGEST_CHECK: Duration = Duration::from_secs(10);
+/// Bytes read of a pod's answer.
+const MAX_BYTES: usize = 4 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PodSpec;
+
+    #[test]
+    fn one_failed_check_is_bad_luck_and_two_are_not() {
+        let router = Router::builder("m").pod(PodSpec::new("a", "a:1")).health_checked().build().unwrap();
+        let pod = router.pod("a").unwrap();
+        let check = |health| {
+            router.take_health(pod, health);
+            router.fleet().healthy().contains(pod.id())
+        };
+        assert!(!check(Health::Failing), "not before its first check");
+        let load = Load { running: 3, ..Load::default() };
+        assert!(check(Health::Healthy(Some(load))));
+        assert_eq!(router.pods()[0].load, load);
+        assert!(check(Health::Failing));
+        assert!(!check(Health::Failing));
+        assert!(check(Health::Healthy(None)));
+        assert!(!check(Health::Unreachable));
+        assert!(!check(Health::Unknown) && check(Health::Healthy(None)) && check(Health::Unknown));
+        assert!(check(Health::Failing) && check(Health::Unknown), "nor is it a second failure in a row");
+        assert!(!check(Health::Failing), "or a good one between two");
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_want_of_our_own_says_nothing_of_the_pod() {
+        let too_many_open_files = std::io::Error::from_raw_os_error(24);
+        assert_eq!(Health::not_connected(&std::io::Error::other(too_many_open_files)), Health::Unknown);
+        let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        assert_eq!(Health::not_connected(&refused), Health::Unreachable);
+    }
+
+    /// One pod's check never ends, another's panics, and the third is well.
+    struct Odd;
+
+    impl HealthCheck for Odd {
+        async fn check(&self, pod: Pod) -> Health {
+            match pod.id().index() {
+                0 => std::future::pending().await,
+                1 => panic!("a bug in a check"),
+                _ => Health::Healthy(None),
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_check_that_hangs_or_panics_costs_its_own_pod_alone() {
+        let pods = ["a", "b", "c"].map(|name| PodSpec::new(name, format!("{name}:1")));
+        let router = Router::builder("m").pods(pods).build().unwrap();
+        let _checks = router.spawn_health_checks(Odd, Duration::ZERO);
+        let healthy = || router.pods().iter().map(|pod| pod.healthy).collect::<Vec<_>>();
+        while healthy() != [false, false, true] {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn nobody_there_is_unreachable_and_silence_is_a_failure() {
+        let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (open, gone) = (silent.local_addr().unwrap().to_string(), "127.0.0.1:1");
+        let router = Router::builder("m").pod(PodSpec::new("s", open)).pod(PodSpec::new("g", gone)).build().unwrap();
+        let check = HttpHealth::new(router.addresses()).timeout(Duration::from_millis(50));
+        assert_eq!(check.check(router.pod("s").unwrap()).await, Health::Failing);
+        assert_eq!(check.check(router.pod("g").unwrap()).await, Health::Unreachable);
+    }
+}

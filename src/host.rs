@@ -1,0 +1,178 @@
+//! Execution host of a routed request: accounts its load, replans when pods fail, audits what engines report.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use kv_index::{BlockHash, DEFAULT_POD_WORDS, Matches, Pod};
+use routing_core::{Fleet, PlanStep, Role, RoutingPlan};
+use routing_exec::{DispatchHost, DispatchReport};
+use routing_plugins::load::LoadGuard;
+
+use crate::cache_audit::{Audited, AuditedPrompt, Expectation};
+use crate::llm_request::LlmRequest;
+use crate::routed::PromptSize;
+use crate::router::{Live, Router};
+
+/// The host of one request. Wrap it to learn what happens: delegate each call, and look at what comes.
+pub struct RouterHost<const W: usize = DEFAULT_POD_WORDS> {
+    router: Router<W>,
+    live: Arc<Live<W>>,
+    request: Arc<LlmRequest>,
+    prompt: PromptSize,
+    /// Whether a prefill pod was used.
+    prefilled: bool,
+    /// When the current plan was made.
+    decided: Instant,
+    /// The plan's first pod, and the prompt tokens that it is expected to have cached.
+    expected: Option<(Pod, u64)>,
+    /// What was expected of each attempt's pod.
+    expectations: Vec<Expectation>,
+    /// Set at the end, if an engine reported its cached tokens.
+    audited: Arc<OnceLock<Audited>>,
+}
+
+impl<const W: usize> RouterHost<W> {
+    pub(crate) fn new(
+        router: Router<W>,
+        live: Arc<Live<W>>,
+        request: Arc<LlmRequest>,
+        plan: &RoutingPlan,
+        decided: Instant,
+    ) -> Self {
+        let prompt = PromptSize::of(&request.request(router.name(), decided), router.block_size().tokens());
+        let mut host = Self {
+            router,
+            live,
+            request,
+            prompt,
+            prefilled: false,
+            decided,
+            expected: None,
+            expectations: Vec::new(),
+            audited: Arc::default(),
+        };
+        host.expected = plan.steps().first().and_then(|step| {
+            let pod = step.candidates.first()?.pod;
+            Some((pod, host.expected_tokens(pod, step)))
+        });
+        host
+    }
+
+    /// The request.
+    #[must_use]
+    pub fn request(&self) -> &Arc<LlmRequest> {
+        &self.request
+    }
+
+    /// The fleet that the current plan was decided on.
+    #[must_use]
+    pub fn fleet(&self) -> &Arc<Fleet<W>> {
+        &self.live.fleet
+    }
+
+    /// The model's name.
+    #[must_use]
+    pub fn model(&self) -> &str {
+        self.router.name()
+    }
+
+    /// The name of the profile that made the current plan.
+    #[must_use]
+    pub fn profile(&self) -> &Arc<str> {
+        &self.live.profile
+    }
+
+    /// The pods that it was sent to so far, with what was expected of each.
+    #[must_use]
+    pub fn expectations(&self) -> &[Expectation] {
+        &self.expectations
+    }
+
+    /// The plan's first pod, and the prompt tokens that it is expected to have cached.
+    #[must_use]
+    pub fn expected(&self) -> Option<(Pod, u64)> {
+        self.expected
+    }
+
+    /// Where expected and reported cached tokens will be, once an engine has reported them.
+    #[must_use]
+    pub fn audited(&self) -> Arc<OnceLock<Audited>> {
+        Arc::clone(&self.audited)
+    }
+
+    /// Prompt tokens that a pod of a step is expected to have cached, by the index.
+    ///
+    /// A cache-aware profile has what its first candidate holds in its plan; for others the index is searched. Engines
+    /// compute at least the last token, so a block that it completes counts for nothing, even if it is held.
+    fn expected_tokens(&self, pod: Pod, step: &PlanStep) -> u64 {
+        if self.request.bypasses_cache() || self.live.is_predicted {
+            return 0;
+        }
+        let is_first = step.candidates.first().is_some_and(|first| first.pod == pod);
+        let held = step.cache.filter(|_| is_first).map(|cache| cache.held).unwrap_or_else(|| {
+            let mut matches = Matches::default();
+            self.router.index().search(&self.hashes(), &mut matches);
+            matches.depth(pod.id())
+        });
+        let size = self.router.block_size().tokens();
+        (held.min(self.request.tokens().len().saturating_sub(1) / size) * size) as u64
+    }
+
+    /// The prompt's block hashes; none where they cannot be made.
+    fn hashes(&self) -> Vec<BlockHash> {
+        let request = self.request.request(self.router.name(), self.decided);
+        self.router.plugin_state().hashing.hashes(&request).unwrap_or_default()
+    }
+
+    fn expect(&mut self, pod: Pod, step: &PlanStep) {
+        let name = self.live.fleet.pod(pod.id()).map_or_else(|| "?".into(), |info| info.name.as_ref().into());
+        // What a decode pod reports includes what came over the wire, and one of several answers had the others' blocks. What
+        // is guessed by text has no blocks of an engine's to compare.
+        let is_handed_off = step.role == Role::Decode && self.prefilled;
+        let is_told = !self.request.tokens().is_empty() && !self.live.is_predicted;
+        let is_comparable = !is_handed_off && !self.request.has_samples() && is_told;
+        // Of the first pod it is known from the decision.
+        let known = self.expected.filter(|(first, _)| self.expectations.is_empty() && *first == pod);
+        let tokens = known.map(|(_, tokens)| tokens);
+        let tokens = is_comparable.then(|| tokens.unwrap_or_else(|| self.expected_tokens(pod, step)));
+        let is_suspended = !self.router.index().alive().contains(pod.id());
+        self.expectations.push(Expectation { pod, name, tokens, decided: self.decided, is_suspended });
+    }
+}
+
+impl<const W: usize> DispatchHost for RouterHost<W> {
+    type Guard = LoadGuard<W>;
+
+    fn begin_attempt(&mut self, pod: Pod, step: &PlanStep) -> LoadGuard<W> {
+        self.expect(pod, step);
+        let work = self.prompt.work(self.router.block_size(), step, pod, self.prefilled);
+        self.prefilled |= step.role == Role::Prefill;
+        self.router.plugin_state().load.begin(pod, work)
+    }
+
+    fn replan(&mut self, failed: &[Pod]) -> Option<RoutingPlan> {
+        // The newest fleet: the first plan was made on one whose pods failed.
+        self.live = self.router.live();
+        (self.decided, self.expected) = (self.router.now(), None);
+        let request = self.request.request(self.router.name(), self.decided);
+        self.router.decide(&self.live, &request, failed, None).ok()
+    }
+
+    fn finished(&mut self, report: DispatchReport) {
+        let prompt = AuditedPrompt {
+            tokens: self.request.tokens().len() as u64,
+            block_tokens: self.router.block_size().tokens() as u64,
+            hashes: &|| self.hashes(),
+        };
+        if let Some(audited) = self.router.cache_audit().record(&self.expectations, &report, &prompt) {
+            let _ = self.audited.set(audited);
+        }
+    }
+}
+
+impl<const W: usize> fmt::Debug for RouterHost<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RouterHost").field("expected", &self.expected).finish_non_exhaustive()
+    }
+}

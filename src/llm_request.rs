@@ -1,0 +1,324 @@
+//! LLM requests: the fields of an OpenAI or Anthropic request that routing needs, read in place; only a model alias is rewritten.
+
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::request::Parts;
+use json_edit::{Edit, Kind, Object, Raw};
+use routing_core::Request;
+use routing_exec::handoff::Api;
+use routing_plugins::tokenize::{PromptApi, PromptTokenizer};
+
+use crate::api_error::ApiError;
+use crate::model::NamedModel;
+use crate::router::Router;
+
+/// A client's request, read for routing: made by [`Router::read`].
+#[derive(Debug)]
+pub struct LlmRequest {
+    pub(crate) parts: Parts,
+    /// The body for pods: the client's own, but for an alias.
+    pub(crate) body: Bytes,
+    /// The prompt; none where there is no tokenizer, and empty where it failed.
+    tokens: Option<Vec<u32>>,
+    pub(crate) seed: u64,
+    fields: RequestFields,
+}
+
+/// What the body of a request says beside its prompt.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RequestFields {
+    /// The API that it is of, which says where its prompt is; a chat's unless given.
+    pub api: Api,
+    /// The LoRA adapter that it names as its model.
+    pub adapter: Option<String>,
+    /// `cache_salt`, if there is one.
+    pub salt: Option<String>,
+    /// `user`, or `metadata.user_id`.
+    pub user: Option<String>,
+    /// `max_completion_tokens`, `max_tokens` or `max_output_tokens`.
+    pub max_output_tokens: Option<u32>,
+    /// `priority`; 0 unless given.
+    pub priority: i32,
+    /// Whether the engine computes the whole prompt, whatever it has cached: log probabilities of a prompt are not cached.
+    pub bypasses_cache: bool,
+    /// Whether several answers are wanted, or several inputs are given: engines then report the cached tokens of one of them, which
+    /// had the others' blocks, or of all.
+    pub has_samples: bool,
+    /// The tokens of the prompt to which the engine truncates it.
+    pub truncate_prompt_tokens: Option<usize>,
+    /// Whether it keeps the first ones of them; the last, unless asked for.
+    pub truncates_end: bool,
+}
+
+impl RequestFields {
+    /// Reads a body for a model: its fields, and the body for pods, in which an alias is replaced by the model's name and nothing
+    /// else is changed. `named` says what a name means.
+    ///
+    /// # Errors
+    ///
+    /// 400 if it is no JSON object or names no model, 404 if `named` does not know the name.
+    pub fn read<'m>(
+        body: Bytes,
+        model: &str,
+        named: impl FnOnce(&str) -> Option<NamedModel<'m>>,
+    ) -> Result<(Self, Bytes), ApiError> {
+        // One pass over the body, however long its prompt is.
+        let (object, found) = Object::parse_finding(&body, NAMES)
+            .map_err(|error| ApiError::bad_request("invalid_json", error.to_string()))?;
+        let get = |name: &str| found[NAMES.iter().position(|known| *known == name)?];
+        let text = |name: &str| get(name).and_then(|value| value.as_str()).map(|text| text.into_owned());
+        let number = |name: &str| get(name).and_then(|value| value.as_u64());
+        let is_given = |name: &str| get(name).is_some_and(|value| !value.is_null());
+        let is_true = |name: &str| get(name).and_then(|value| value.as_bool()) == Some(true);
+        let Some(name) = text("model") else {
+            return Err(ApiError::bad_request("missing_model", "the request names no `model`"));
+        };
+        let named = named(&name).ok_or_else(|| ApiError::unknown_model(&name))?;
+        let max_output = ["max_completion_tokens", "max_tokens", "max_output_tokens"].into_iter().find_map(number);
+        let priority = get("priority").and_then(|value| value.as_f64()).map_or(0, |priority| priority as i32);
+        let user_id = || get("metadata")?.object()?.get("user_id")?.as_str().map(|id| id.into_owned());
+        let fields = Self {
+            api: Api::default(),
+            adapter: matches!(named, NamedModel::Adapter(_)).then_some(name),
+            salt: text("cache_salt").filter(|salt| !salt.is_empty()),
+            user: text("user").or_else(user_id),
+            max_output_tokens: max_output.map(|tokens| u32::try_from(tokens).unwrap_or(u32::MAX)),
+            priority,
+            bypasses_cache: is_given("prompt_logprobs") || is_true("echo") && is_given("logprobs"),
+            has_samples: ["n", "best_of"].into_iter().any(|name| number(name).is_some_and(|n| n > 1))
+                || get("input").is_some_and(has_several),
+            truncate_prompt_tokens: number("truncate_prompt_tokens").and_then(|tokens| usize::try_from(tokens).ok()),
+            truncates_end: text("truncation_side").as_deref() == Some("right"),
+        };
+        let edited = (named == NamedModel::Alias).then(|| Bytes::from(Edit::new(object).set("model", model).finish()));
+        Ok((fields, edited.unwrap_or(body)))
+    }
+
+    /// The same of a request of another API.
+    #[must_use]
+    pub fn api(self, api: Api) -> Self {
+        Self { api, ..self }
+    }
+
+    /// The prompt's tokens, as many of them as the engine keeps; none where that fails. A count of tokens has none: nothing is
+    /// computed for it.
+    #[must_use]
+    pub fn tokenize(&self, tokenizer: &dyn PromptTokenizer, body: &[u8]) -> Option<Vec<u32>> {
+        let mut tokens = Vec::new();
+        let api = match self.api {
+            Api::Embeddings => PromptApi::Embeddings,
+            Api::Responses => PromptApi::Responses,
+            Api::Messages => PromptApi::Messages,
+            Api::CountTokens => return Some(tokens),
+            _ => PromptApi::Completions,
+        };
+        api.tokenize(tokenizer, body, &mut tokens).ok()?;
+        if let Some(kept) = self.truncate_prompt_tokens {
+            match self.truncates_end {
+                true => tokens.truncate(kept),
+                false => drop(tokens.drain(..tokens.len().saturating_sub(kept))),
+            }
+        }
+        Some(tokens)
+    }
+}
+
+impl LlmRequest {
+    /// Reads a request for a router's model, and makes its tokens.
+    pub(crate) fn read<const W: usize>(
+        router: &Router<W>,
+        parts: Parts,
+        body: Bytes,
+        seed: u64,
+    ) -> Result<Self, ApiError> {
+        let (fields, body) = RequestFields::read(body, router.name(), |name| router.named_model(name))?;
+        let fields = fields.api(Api::of(parts.uri.path()));
+        let tokens = router.tokenizer().map(|tokenizer| {
+            fields.tokenize(&**tokenizer, &body).unwrap_or_else(|| {
+                // Relaxed: a count that publishes nothing.
+                router.plugin_state().tokenize_failures.fetch_add(1, Ordering::Relaxed);
+                Vec::new()
+            })
+        });
+        Ok(Self { parts, body, tokens, seed, fields })
+    }
+
+    /// The request as plugins see it.
+    #[must_use]
+    pub fn request<'r>(&'r self, model: &'r str, now: Instant) -> Request<'r> {
+        let RequestFields { adapter, salt, user, max_output_tokens, priority, .. } = &self.fields;
+        let mut request = Request::new(model, now).headers(&self.parts.headers).body(&self.body);
+        request = request.seed(self.seed).priority(*priority);
+        request.tokens = self.tokens.as_deref();
+        (request.salt, request.tenant) = (salt.as_deref(), user.as_deref());
+        (request.adapter, request.most_output) = (adapter.as_deref(), *max_output_tokens);
+        request
+    }
+
+    /// Method, path and headers.
+    #[must_use]
+    pub fn parts(&self) -> &Parts {
+        &self.parts
+    }
+
+    /// The body for pods: the client's own, but that an alias is the model's name now.
+    #[must_use]
+    pub fn body(&self) -> &Bytes {
+        &self.body
+    }
+
+    /// The prompt's tokens; none where there is no tokenizer, or it failed.
+    #[must_use]
+    pub fn tokens(&self) -> &[u32] {
+        self.tokens.as_deref().unwrap_or_default()
+    }
+
+    /// What decides its ties. Its identifiers are made of this and of what the router drew for itself.
+    #[must_use]
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// The LoRA adapter that it asks for.
+    #[must_use]
+    pub fn adapter(&self) -> Option<&str> {
+        self.fields.adapter.as_deref()
+    }
+
+    /// How many tokens it may generate, if it says so.
+    #[must_use]
+    pub fn max_output_tokens(&self) -> Option<u32> {
+        self.fields.max_output_tokens
+    }
+
+    /// Whether the engine computes the whole prompt, whatever it has cached.
+    pub(crate) fn bypasses_cache(&self) -> bool {
+        self.fields.bypasses_cache
+    }
+
+    /// Whether several answers are wanted.
+    pub(crate) fn has_samples(&self) -> bool {
+        self.fields.has_samples
+    }
+}
+
+/// Whether a body has several inputs.
+fn has_several(input: Raw<'_>) -> bool {
+    let mut inputs = input.array().into_iter().flatten();
+    let is_one = |input: Raw<'_>| matches!(input.kind(), Kind::String | Kind::Array);
+    inputs.next().is_some_and(is_one) && inputs.next().is_some()
+}
+
+/// The members that are read of a body.
+const NAMES: [&str; 16] = [
+    "model",
+    "cache_salt",
+    "user",
+    "metadata",
+    "max_completion_tokens",
+    "max_tokens",
+    "max_output_tokens",
+    "priority",
+    "prompt_logprobs",
+    "echo",
+    "logprobs",
+    "n",
+    "best_of",
+    "input",
+    "truncate_prompt_tokens",
+    "truncation_side",
+];
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn router() -> Router {
+        Router::builder("sim").alias("default").adapter("sql", None).build().unwrap()
+    }
+
+    fn read(body: &'static str) -> Result<LlmRequest, ApiError> {
+        let (parts, ()) = http::Request::post("/v1/completions").body(()).unwrap().into_parts();
+        router().read(parts, Bytes::from_static(body.as_bytes()))
+    }
+
+    #[test]
+    fn a_body_stays_as_it_is() {
+        let body = r#"{ "model":"sim",  "max_tokens": 7, "cache_salt":"s", "user": "u", "temperature":1.0}"#;
+        let request = read(body).unwrap();
+        assert_eq!(request.body, body);
+        let seen = request.request("sim", Instant::now());
+        assert_eq!((seen.salt, seen.tenant, seen.most_output), (Some("s"), Some("u"), Some(7)));
+    }
+
+    #[test]
+    fn an_alias_is_replaced_and_nothing_else() {
+        assert_eq!(read(r#"{"n": 1.0, "model":"default" }"#).unwrap().body, r#"{"n": 1.0, "model":"sim" }"#);
+    }
+
+    #[test]
+    fn an_adapter_is_named_as_a_model() {
+        let body = r#"{"model":"sql"}"#;
+        let request = read(body).unwrap();
+        assert_eq!((request.adapter(), &request.body[..]), (Some("sql"), body.as_bytes()));
+        assert_eq!(read(r#"{"model":"sim"}"#).unwrap().adapter(), None);
+    }
+
+    /// One token a byte of the prompt's body.
+    #[derive(Debug)]
+    struct Bytewise;
+
+    impl PromptTokenizer for Bytewise {
+        fn tokenize(&self, body: &[u8], out: &mut Vec<u32>) -> Result<(), routing_plugins::tokenize::PromptError> {
+            out.extend(body.iter().copied().map(u32::from));
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn each_api_has_its_prompt_and_the_pod_gets_the_clients_own_body() {
+        let router = Router::builder("sim").tokenizer(Arc::new(Bytewise)).build().unwrap();
+        let text = |tokens: &[u32]| tokens.iter().filter_map(|token| char::from_u32(*token)).collect::<String>();
+        for (path, body, prompt) in [
+            ("/v1/embeddings", r#"{"model":"sim","input":["a","b"]}"#, r#"{"prompt":"a"}"#),
+            (
+                "/v1/messages",
+                r#"{"model":"sim","max_tokens":7,"system":"s","messages":[{"role":"user","content":"u"}],"metadata":{"user_id":"u"}}"#,
+                r#"{"messages":[{"role":"system","content":"s"},{"role":"user","content":"u"}]}"#,
+            ),
+            (
+                "/v1/responses",
+                r#"{"model":"sim","max_output_tokens":7,"input":"u","user":"u"}"#,
+                r#"{"messages":[{"role":"user","content":"u"}],"add_special_tokens":true}"#,
+            ),
+            ("/v1/messages/count_tokens", r#"{"model":"sim","messages":[]}"#, ""),
+        ] {
+            let (parts, ()) = http::Request::post(path).body(()).unwrap().into_parts();
+            let request = router.read(parts, Bytes::from_static(body.as_bytes())).unwrap();
+            assert_eq!((text(request.tokens()), &request.body[..]), (prompt.to_owned(), body.as_bytes()), "{path}");
+            let seen = request.request("sim", Instant::now());
+            let is_limited = body.contains(":7");
+            assert_eq!((seen.most_output, seen.tenant), (is_limited.then_some(7), is_limited.then_some("u")), "{path}");
+            assert_eq!(request.has_samples(), path == "/v1/embeddings");
+        }
+    }
+
+    #[test]
+    fn what_is_not_served_is_refused() {
+        for (body, status, code) in [
+            (r#"{"model":"other"}"#, 404, "model_not_found"),
+            (r#"{"messages":[]}"#, 400, "missing_model"),
+            (r#"{"model":7}"#, 400, "missing_model"),
+            ("[]", 400, "invalid_json"),
+            ("", 400, "invalid_json"),
+        ] {
+            let error = read(body).unwrap_err();
+            assert_eq!((error.status.as_u16(), error.code), (status, code), "{body}");
+        }
+    }
+}

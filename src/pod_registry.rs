@@ -1,0 +1,298 @@
+//! Pod registry: the pods of a router with their handles, health and load, and the table of addresses.
+//!
+//! A pod of the same name, address and event source keeps its handle when the list changes; with another address or source it
+//! is another pod to the index, whose cache is unknown.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use http::HeaderValue;
+use kv_index::{Index, JoinError, Pod};
+use parking_lot::Mutex;
+use routing_core::{Fleet, Load};
+use routing_exec::BreakerStatus;
+use routing_exec::handoff::PodAddresses;
+
+use crate::pod_key::PodKey;
+use crate::pod_spec::PodSpec;
+
+/// Why pods could not be taken in. Nothing changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PodError {
+    /// Two pods have one name, or a pod has none.
+    #[error("pod `{0}` is there twice or has no name: give each pod a name of its own")]
+    Name(Box<str>),
+    /// The pod's address is none.
+    #[error("pod `{name}` has no address that can be used: `{address}`; write host:port or http://host:port")]
+    Address {
+        /// The pod.
+        name: Box<str>,
+        /// What was given.
+        address: Box<str>,
+    },
+    /// The pod's port is none.
+    #[error("pod `{name}` has no port that can be used: `{address}`; a port is a number from 1 to 65535")]
+    Port {
+        /// The pod.
+        name: Box<str>,
+        /// What was given.
+        address: Box<str>,
+    },
+    /// The pod wants TLS, which the stock client does not speak.
+    #[error(
+        "pod `{name}` is at `{address}`, and the stock client speaks plain HTTP: write http://, or make an executor over a client of \
+         your own that speaks TLS"
+    )]
+    Https {
+        /// The pod.
+        name: Box<str>,
+        /// What was given.
+        address: Box<str>,
+    },
+    /// The index has no room for another pod.
+    #[error("pod `{name}` finds no room: {source}")]
+    Join {
+        /// The pod.
+        name: Box<str>,
+        /// Why.
+        source: JoinError,
+    },
+}
+
+/// What a change of pods came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PodChanges {
+    /// Pods that are new, or have another address or event source now.
+    pub joined: Vec<Pod>,
+    /// Pods that left, or were replaced.
+    pub left: Vec<Pod>,
+}
+
+/// A pod of a router.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RegisteredPod {
+    /// What it was described as.
+    pub spec: PodSpec,
+    /// Its handle in the index.
+    pub pod: Pod,
+    /// Whether it passes its health checks.
+    pub healthy: bool,
+    /// When somebody said so last; none if nobody ever did.
+    pub checked: Option<Instant>,
+    /// What its engine reported last.
+    pub load: Load,
+    /// When it did.
+    pub reported: Option<Instant>,
+    /// When it joined.
+    pub joined: Instant,
+    /// Whether its last health check failed, which may be bad luck.
+    #[cfg(feature = "hyper-util")]
+    pub(crate) failed_check: bool,
+    /// Its circuit breaker, as of the moment it was asked for: an open one keeps requests away whatever its health.
+    pub breaker: BreakerStatus,
+}
+
+/// The pods, in the order they were given.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PodRegistry {
+    pub(crate) pods: Vec<RegisteredPod>,
+    version: u64,
+}
+
+impl PodRegistry {
+    /// The registry of another list: known pods as they are, new ones joined. This one is unchanged.
+    ///
+    /// # Errors
+    ///
+    /// When a pod cannot be used or finds no room; those that were joined before it are retired again.
+    pub(crate) fn next<const W: usize>(
+        &self,
+        index: &Index<W>,
+        pods: &[PodSpec],
+        healthy: bool,
+        now: Instant,
+    ) -> Result<Self, PodError> {
+        self.check(index, pods)?;
+        let mut entries: Vec<RegisteredPod> = Vec::with_capacity(pods.len());
+        let mut joined = Vec::new();
+        for spec in pods {
+            if let Some(known) = self.pods.iter().find(|known| known.spec.is_same_cache(spec)) {
+                entries.push(RegisteredPod { spec: spec.clone(), ..known.clone() });
+                continue;
+            }
+            // A snapshot may have brought the pod along.
+            let restored = index.pod(&spec.name).filter(|pod| self.pods.iter().all(|known| known.pod != *pod));
+            // The old pod of the name goes first: the name is free for the new one only then.
+            let old = self.pods.iter().find(|old| old.spec.name == spec.name);
+            if let Some(old) = old {
+                index.retire(old.pod);
+            }
+            let pod = match restored.map_or_else(|| index.join(&spec.name), Ok) {
+                Ok(pod) => pod,
+                Err(source) => {
+                    for pod in joined {
+                        index.retire(pod);
+                    }
+                    return Err(PodError::Join { name: spec.name.as_str().into(), source });
+                }
+            };
+            if restored.is_none() {
+                joined.push(pod);
+            }
+            // The same server as before is as well as before, whatever its events come by.
+            let probed = old.filter(|old| old.spec.is_same_server(spec));
+            entries.push(RegisteredPod {
+                spec: spec.clone(),
+                pod,
+                healthy: probed.map_or(healthy, |old| old.healthy),
+                checked: probed.and_then(|old| old.checked),
+                load: probed.map_or_else(Load::default, |old| old.load),
+                reported: probed.and_then(|old| old.reported),
+                joined: now,
+                #[cfg(feature = "hyper-util")]
+                failed_check: false,
+                breaker: BreakerStatus::default(),
+            });
+        }
+        Ok(Self { pods: entries, version: self.version })
+    }
+
+    /// Whether another list could be taken in.
+    pub(crate) fn check<const W: usize>(&self, index: &Index<W>, pods: &[PodSpec]) -> Result<(), PodError> {
+        check(pods)?;
+        self.check_room(index, pods)
+    }
+
+    /// Whether all new pods find room, so that no pod that moves is retired in vain.
+    fn check_room<const W: usize>(&self, index: &Index<W>, pods: &[PodSpec]) -> Result<(), PodError> {
+        let is_new = |spec: &&PodSpec| !self.pods.iter().any(|known| known.spec.is_same_cache(spec));
+        let stats = index.stats();
+        let room = index.max_pods().saturating_sub(stats.pods + stats.pending_sweeps);
+        // A pod that a snapshot brought along needs no room of its own; then it is not registered.
+        let is_restored =
+            |spec: &&PodSpec| index.pod(&spec.name).is_some() && self.pods.iter().all(|old| old.spec.name != spec.name);
+        let homeless = pods.iter().filter(is_new).filter(|spec| !is_restored(spec)).nth(room);
+        homeless.map_or(Ok(()), |spec| {
+            let source = JoinError::Full { live: stats.pods, sweeping: stats.pending_sweeps };
+            Err(PodError::Join { name: spec.name.as_str().into(), source })
+        })
+    }
+
+    /// The pods that another registry does not have.
+    pub(crate) fn without<'r>(&'r self, other: &'r Self) -> impl Iterator<Item = &'r RegisteredPod> {
+        self.pods.iter().filter(|entry| other.pods.iter().all(|kept| kept.pod != entry.pod))
+    }
+
+    /// The next version of the fleet.
+    pub(crate) fn fleet<const W: usize>(&mut self) -> Fleet<W> {
+        self.version += 1;
+        Fleet::new(
+            self.version,
+            self.pods.iter().map(|entry| entry.spec.info(entry.pod, entry.healthy).load(entry.load)),
+        )
+    }
+
+    /// The pods as they were described.
+    pub(crate) fn specs(&self) -> Vec<PodSpec> {
+        self.pods.iter().map(|entry| entry.spec.clone()).collect()
+    }
+
+    pub(crate) fn get_mut(&mut self, pod: Pod) -> Option<&mut RegisteredPod> {
+        self.pods.iter_mut().find(|entry| entry.pod == pod)
+    }
+}
+
+/// Names and addresses that can be used.
+fn check(pods: &[PodSpec]) -> Result<(), PodError> {
+    let mut names = std::collections::BTreeSet::new();
+    for PodSpec { name, address, .. } in pods {
+        if name.is_empty() || !names.insert(name) {
+            return Err(PodError::Name(name.as_str().into()));
+        }
+        let Some(authority) = authority(address) else {
+            return Err(PodError::Address { name: name.as_str().into(), address: address.as_str().into() });
+        };
+        let has_port = authority.as_str() != authority.host();
+        if has_port && authority.port_u16().is_none_or(|port| port == 0) {
+            return Err(PodError::Port { name: name.as_str().into(), address: address.as_str().into() });
+        }
+    }
+    Ok(())
+}
+
+/// Where requests are sent to: a host, perhaps a port, behind a scheme that is HTTP's if there is one.
+pub(crate) fn authority(address: &str) -> Option<http::uri::Authority> {
+    let authority = match address.split_once("://") {
+        Some(("http" | "https", authority)) => authority,
+        Some(_) => return None,
+        None => address,
+    };
+    let authority: http::uri::Authority = authority.strip_suffix('/').unwrap_or(authority).parse().ok()?;
+    (!authority.host().is_empty() && !authority.as_str().contains('@')).then_some(authority)
+}
+
+/// Whether none of the pods wants TLS.
+pub(crate) fn check_plain_http(pods: &[PodSpec]) -> Result<(), PodError> {
+    match pods.iter().find(|pod| pod.address.starts_with("https://")) {
+        Some(PodSpec { name, address, .. }) => {
+            Err(PodError::Https { name: name.as_str().into(), address: address.as_str().into() })
+        }
+        None => Ok(()),
+    }
+}
+
+/// Where a pod is, and what it asks for.
+#[derive(Clone, Debug)]
+struct Target {
+    address: Arc<str>,
+    key: Option<PodKey>,
+}
+
+impl Target {
+    fn of(spec: &PodSpec) -> Self {
+        Self { address: spec.address.as_str().into(), key: spec.api_key.clone() }
+    }
+}
+
+/// Addresses and keys of pods. Those of pods that left are kept for a while, for requests that were routed before.
+#[derive(Debug, Default)]
+pub(crate) struct AddressTable {
+    published: ArcSwap<HashMap<Pod, Target>>,
+    left: Mutex<Vec<(Instant, Pod)>>,
+}
+
+impl AddressTable {
+    /// Publishes the addresses of a registry that takes another's place.
+    pub(crate) fn publish(&self, now: &PodRegistry, before: &PodRegistry, at: Instant) {
+        let mut left = self.left.lock();
+        left.extend(before.without(now).map(|entry| (at, entry.pod)));
+        left.retain(|(since, _)| at.saturating_duration_since(*since) < KEPT);
+        let mut table: HashMap<Pod, Target> =
+            now.pods.iter().map(|entry| (entry.pod, Target::of(&entry.spec))).collect();
+        let old = self.published.load();
+        table.extend(left.iter().filter_map(|(_, pod)| Some((*pod, old.get(pod)?.clone()))));
+        self.published.store(Arc::new(table));
+    }
+}
+
+impl PodAddresses for AddressTable {
+    fn address(&self, pod: Pod) -> Option<Cow<'_, str>> {
+        self.published.load().get(&pod).map(|target| Cow::Owned(target.address.to_string()))
+    }
+
+    fn authorization(&self, pod: Pod) -> Option<HeaderValue> {
+        Some(self.published.load().get(&pod)?.key.as_ref()?.header().clone())
+    }
+}
+
+/// As long as the longest request may take.
+const KEPT: Duration = Duration::from_secs(600);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,198 @@
+//! A routed request: its plan, and the guards that count it towards the load of the pods it is sent to.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use kv_index::{DEFAULT_POD_WORDS, Pod};
+use routing_core::{Fleet, PlanStep, Request, Role, RoutingPlan};
+use routing_exec::{Admission, BreakerSample, Failure, Permit};
+use routing_plugins::load::{LoadGuard, OutputEstimate, Work};
+
+use crate::router::{Live, Router};
+
+/// Where a request goes, for hosts that send it themselves; [`Router::execute`](crate::Router::execute) does both.
+///
+/// Say what becomes of it by an [`Attempt`] for each pod that it is sent to: loads and circuit breakers live on that.
+pub struct Routed<const W: usize = DEFAULT_POD_WORDS> {
+    router: Router<W>,
+    live: Arc<Live<W>>,
+    plan: RoutingPlan,
+    prompt: PromptSize,
+    prefilled: bool,
+}
+
+impl<const W: usize> Routed<W> {
+    pub(crate) fn new(router: Router<W>, request: &Request<'_>, live: Arc<Live<W>>, plan: RoutingPlan) -> Self {
+        let prompt = PromptSize::of(request, router.block_size().tokens());
+        Self { router, live, plan, prompt, prefilled: false }
+    }
+
+    /// The plan.
+    #[must_use]
+    pub fn plan(&self) -> &RoutingPlan {
+        &self.plan
+    }
+
+    /// The fleet that it was decided on.
+    #[must_use]
+    pub fn fleet(&self) -> &Fleet<W> {
+        &self.live.fleet
+    }
+
+    /// The first step's first choice.
+    #[must_use]
+    pub fn first_pod(&self) -> Option<Pod> {
+        Some(self.plan.steps().first()?.candidates.first()?.pod)
+    }
+
+    /// The pods of a step with their addresses, best first. Try the next where one fails before it answered. A pod that is first for
+    /// a prefill step and for the decode step behind it is sent one plain request, as executors do.
+    pub fn candidates(&self, step: usize) -> impl Iterator<Item = (Pod, String)> {
+        let candidates = self.plan.steps().get(step).map(|step| &step.candidates[..]).unwrap_or_default();
+        candidates.iter().filter_map(|candidate| Some((candidate.pod, self.router.address(candidate.pod)?)))
+    }
+
+    /// Begins to send a step to a pod.
+    ///
+    /// # Errors
+    ///
+    /// When the pod may not be sent anything, and why: try the next candidate, or route again.
+    pub fn begin(&mut self, step: usize, pod: Pod) -> Result<Attempt<W>, BeginError> {
+        let steps = self.plan.steps();
+        let step = steps.get(step).ok_or(BeginError::NoStep { step, steps: steps.len() })?;
+        let (now, breakers) = (self.router.now(), self.router.breakers());
+        let refused = || {
+            let info = self.live.fleet.pod(pod.id()).filter(|info| info.pod == pod);
+            let name = info.map_or_else(|| "?".into(), |info| (&*info.name).into());
+            // A breaker knows whose place another pod has.
+            if breakers.status(pod).is_some() { BeginError::BreakerOpen(name) } else { BeginError::PodLeft(name) }
+        };
+        let permit = breakers.admit(pod, now).ok_or_else(refused)?;
+        let work = self.prompt.work(self.router.block_size(), step, pod, self.prefilled);
+        let load = self.router.plugin_state().load.begin(pod, work);
+        self.prefilled |= step.role == Role::Prefill;
+        let (router, admission) = (self.router.clone(), permit.admission());
+        Ok(Attempt { router, load, admission, _permit: permit, began: now, first_token: None })
+    }
+}
+
+impl<const W: usize> fmt::Debug for Routed<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Routed").field("plan", &self.plan).finish_non_exhaustive()
+    }
+}
+
+/// Why nothing may be sent to a pod. The host can act.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BeginError {
+    /// The pod failed too often lately, or as many requests as may are trying it out.
+    #[error("the circuit breaker of pod `{0}` is open: send the step to its next candidate")]
+    BreakerOpen(Box<str>),
+    /// The pod left after the request was routed, and another one has its place by now.
+    #[error(
+        "pod `{0}` left, and another has its place: send the step to its next candidate, or route the request again"
+    )]
+    PodLeft(Box<str>),
+    /// The plan is shorter.
+    #[error("the plan has no step {step}: its {steps} steps are counted from 0")]
+    NoStep {
+        /// What was asked for.
+        step: usize,
+        /// The steps there are.
+        steps: usize,
+    },
+}
+
+/// One request on one pod. It counts towards the pod's load until it is dropped; dropped without a word it was cancelled, which
+/// says nothing of the pod.
+#[must_use = "a request counts while its attempt is held"]
+pub struct Attempt<const W: usize = DEFAULT_POD_WORDS> {
+    router: Router<W>,
+    load: LoadGuard<W>,
+    admission: Admission,
+    _permit: Permit<W>,
+    began: Instant,
+    first_token: Option<Instant>,
+}
+
+impl<const W: usize> Attempt<W> {
+    /// The pod.
+    #[must_use]
+    pub fn pod(&self) -> Pod {
+        self.load.pod()
+    }
+
+    /// The first token came: the prompt is computed.
+    pub fn first_token(&mut self) {
+        self.first_token.get_or_insert_with(|| self.router.now());
+        self.load.first_token();
+    }
+
+    /// So many tokens were generated so far, in all.
+    pub fn generated(&mut self, tokens: u64) {
+        if tokens > 0 {
+            self.first_token();
+        }
+        self.load.generated(tokens);
+    }
+
+    /// The pod answered, with whatever status that a client is to blame for.
+    pub fn succeeded(self) {
+        let first = self.first_token.map(|at| at.saturating_duration_since(self.began));
+        self.record(&BreakerSample::Success(first));
+    }
+
+    /// The pod failed.
+    pub fn failed(self, failure: Failure) {
+        self.record(&BreakerSample::Failure(failure));
+    }
+
+    fn record(&self, sample: &BreakerSample) {
+        self.router.breakers().record(self.admission, sample, self.router.now());
+    }
+}
+
+impl<const W: usize> fmt::Debug for Attempt<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Attempt").field("pod", &self.pod()).field("began", &self.began).finish_non_exhaustive()
+    }
+}
+
+/// How much work a prompt is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PromptSize {
+    tokens: u64,
+    most_output: Option<u32>,
+}
+
+impl PromptSize {
+    pub(crate) fn of(request: &Request<'_>, block_tokens: usize) -> Self {
+        let hashed = request.hashes.map(|hashes| hashes.len() * block_tokens);
+        let counted = request.tokens.map(<[u32]>::len).filter(|tokens| *tokens > 0).or(hashed);
+        // Without a tokenizer four bytes are taken for a token; images in a body are not that long a prompt.
+        let tokens = counted.unwrap_or((request.body.len() / 4).min(MOST_GUESSED)) as u64;
+        Self { tokens, most_output: request.most_output }
+    }
+
+    /// What the prompt costs a pod of a step; `prefilled` where another pod computed it before.
+    pub(crate) fn work(self, size: kv_index::BlockSize, step: &PlanStep, pod: Pod, prefilled: bool) -> Work {
+        let work = Work::of(self.tokens);
+        // What the plan knows is about the first candidate.
+        let held = step.cache.filter(|_| step.candidates.first().is_some_and(|first| first.pod == pod));
+        let work = match held {
+            // What another pod computed comes over the wire.
+            _ if step.role == Role::Decode && prefilled => work.held(self.tokens),
+            Some(cache) => work.held_blocks(cache.held, size),
+            None => work,
+        };
+        match step.role {
+            Role::Prefill => work.output(1),
+            _ => work.output(OutputEstimate::default().of(self.tokens, self.most_output)),
+        }
+    }
+}
+
+/// The longest prompt that a body without tokens is taken for.
+const MOST_GUESSED: usize = 1 << 17;
