@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Real vLLM pods on CPUs, for tests: a tiny model with random weights, prefix caching, KV events over ZeroMQ.
 #
-#   rig.sh install       an environment with vLLM, and the model: about 6 GB and some minutes, once
+#   rig.sh install       an environment with vLLM, and the model: about 6 GB and some minutes, once; ends with 77 for want of disk
 #   rig.sh start N...    starts the pods of these numbers and waits until they answer; prints their addresses
 #   rig.sh kill N...     ends pods as a crash does, by SIGKILL
 #   rig.sh stop          ends what runs
@@ -47,7 +47,10 @@ install() {
     python=$(find_python)
     mkdir -p "$rig"
     free=$(df --output=avail -k "$rig" | tail -n 1)
-    ((free > 9000000)) || fail "9 GB are needed in $rig, and $((free / 1000000)) are free"
+    if ((free < 9000000)); then
+        printf 'rig: 9 GB are needed in %s, and %d are free\n' "$rig" $((free / 1000000)) >&2
+        exit 77
+    fi
     rm -rf "$rig/venv" "$rig/wheels"
     "$python" -m venv "$rig/venv"
     pip=("$rig/venv/bin/pip" --quiet --disable-pip-version-check)
