@@ -6,8 +6,9 @@ use std::time::Instant;
 
 use kv_index::{BlockHash, DEFAULT_POD_WORDS, Matches, Pod};
 use routing_core::{Fleet, PlanStep, Role, RoutingPlan};
-use routing_exec::{DispatchHost, DispatchReport};
+use routing_exec::{AttemptRecord, DispatchHost, DispatchReport};
 use routing_plugins::load::LoadGuard;
+use routing_plugins::{PaceSample, PluginState};
 
 use crate::cache_audit::{Audited, AuditedPrompt, Expectation};
 use crate::llm_request::LlmRequest;
@@ -28,6 +29,8 @@ pub struct RouterHost<const W: usize = DEFAULT_POD_WORDS> {
     expected: Option<(Pod, u64)>,
     /// What was expected of each attempt's pod.
     expectations: Vec<Expectation>,
+    /// When the first token of the current plan's first attempt was expected, if that teaches how fast its pod is.
+    sample: Option<(usize, PaceSample)>,
     /// Set at the end, if an engine reported its cached tokens.
     audited: Arc<OnceLock<Audited>>,
 }
@@ -50,6 +53,7 @@ impl<const W: usize> RouterHost<W> {
             decided,
             expected: None,
             expectations: Vec::new(),
+            sample: None,
             audited: Arc::default(),
         };
         host.expected = plan.steps().first().and_then(|step| {
@@ -148,7 +152,12 @@ impl<const W: usize> DispatchHost for RouterHost<W> {
         self.expect(pod, step);
         let work = self.prompt.work(self.router.block_size(), step, pod, self.prefilled);
         self.prefilled |= step.role == Role::Prefill;
-        self.router.plugin_state().load.begin(pod, work)
+        let PluginState { load, paces, .. } = self.router.plugin_state();
+        if self.request.streams() && step.role != Role::Prefill {
+            let attempt = self.expectations.len() - 1;
+            self.sample = paces.sample(pod, self.decided).map(|sample| (attempt, sample));
+        }
+        load.begin(pod, work)
     }
 
     fn replan(&mut self, failed: &[Pod]) -> Option<RoutingPlan> {
@@ -165,6 +174,11 @@ impl<const W: usize> DispatchHost for RouterHost<W> {
             block_tokens: self.router.block_size().tokens() as u64,
             hashes: &|| self.hashes(),
         };
+        if let Some((attempt, sample)) = self.sample
+            && let Some(took) = report.attempts.get(attempt).and_then(AttemptRecord::time_to_first_token)
+        {
+            self.router.plugin_state().paces.first_token(sample, took);
+        }
         if let Some(audited) = self.router.cache_audit().record(&self.expectations, &report, &prompt) {
             let _ = self.audited.set(audited);
         }

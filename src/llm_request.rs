@@ -47,6 +47,8 @@ pub struct RequestFields {
     /// Whether several answers are wanted, or several inputs are given: engines then report the cached tokens of one of them, which
     /// had the others' blocks, or of all.
     pub has_samples: bool,
+    /// Whether the answer is streamed: `stream`.
+    pub streams: bool,
     /// The tokens of the prompt to which the engine truncates it.
     pub truncate_prompt_tokens: Option<usize>,
     /// Whether it keeps the first ones of them; the last, unless asked for.
@@ -90,6 +92,7 @@ impl RequestFields {
             bypasses_cache: is_given("prompt_logprobs") || is_true("echo") && is_given("logprobs"),
             has_samples: ["n", "best_of"].into_iter().any(|name| number(name).is_some_and(|n| n > 1))
                 || get("input").is_some_and(has_several),
+            streams: is_true("stream"),
             truncate_prompt_tokens: number("truncate_prompt_tokens").and_then(|tokens| usize::try_from(tokens).ok()),
             truncates_end: text("truncation_side").as_deref() == Some("right"),
         };
@@ -203,6 +206,11 @@ impl LlmRequest {
     pub(crate) fn has_samples(&self) -> bool {
         self.fields.has_samples
     }
+
+    /// Whether the answer is streamed, so that its first byte is of its first token.
+    pub(crate) fn streams(&self) -> bool {
+        self.fields.streams
+    }
 }
 
 /// Whether a body has several inputs.
@@ -213,8 +221,9 @@ fn has_several(input: Raw<'_>) -> bool {
 }
 
 /// The members that are read of a body.
-const NAMES: [&str; 16] = [
+const NAMES: [&str; 17] = [
     "model",
+    "stream",
     "cache_salt",
     "user",
     "metadata",

@@ -96,6 +96,8 @@ pub struct RegisteredPod {
     pub(crate) failed_check: bool,
     /// Its circuit breaker, as of the moment it was asked for: an open one keeps requests away whatever its health.
     pub breaker: BreakerStatus,
+    /// How much longer than by the cost model it takes, as learned by then; 1 where the profile does not learn.
+    pub pace: f64,
 }
 
 /// The pods, in the order they were given.
@@ -158,6 +160,7 @@ impl PodRegistry {
                 #[cfg(feature = "hyper-util")]
                 failed_check: false,
                 breaker: BreakerStatus::default(),
+                pace: 1.0,
             });
         }
         Ok(Self { pods: entries, version: self.version })

@@ -7,6 +7,7 @@ use std::time::Instant;
 use kv_index::{DEFAULT_POD_WORDS, Pod};
 use routing_core::{Fleet, PlanStep, Request, Role, RoutingPlan};
 use routing_exec::{Admission, BreakerSample, Failure, Permit};
+use routing_plugins::PaceSample;
 use routing_plugins::load::{LoadGuard, OutputEstimate, Work};
 
 use crate::router::{Live, Router};
@@ -20,12 +21,14 @@ pub struct Routed<const W: usize = DEFAULT_POD_WORDS> {
     plan: RoutingPlan,
     prompt: PromptSize,
     prefilled: bool,
+    /// When the plan was made.
+    decided: Instant,
 }
 
 impl<const W: usize> Routed<W> {
     pub(crate) fn new(router: Router<W>, request: &Request<'_>, live: Arc<Live<W>>, plan: RoutingPlan) -> Self {
         let prompt = PromptSize::of(request, router.block_size().tokens());
-        Self { router, live, plan, prompt, prefilled: false }
+        Self { router, live, plan, prompt, prefilled: false, decided: request.now }
     }
 
     /// The plan.
@@ -70,10 +73,12 @@ impl<const W: usize> Routed<W> {
         };
         let permit = breakers.admit(pod, now).ok_or_else(refused)?;
         let work = self.prompt.work(self.router.block_size(), step, pod, self.prefilled);
-        let load = self.router.plugin_state().load.begin(pod, work);
+        let state = self.router.plugin_state();
+        let sample = state.paces.sample(pod, self.decided).filter(|_| step.role != Role::Prefill);
+        let load = state.load.begin(pod, work);
         self.prefilled |= step.role == Role::Prefill;
         let (router, admission) = (self.router.clone(), permit.admission());
-        Ok(Attempt { router, load, admission, _permit: permit, began: now, first_token: None })
+        Ok(Attempt { router, load, sample, admission, _permit: permit, began: now, first_token: None })
     }
 }
 
@@ -111,6 +116,8 @@ pub enum BeginError {
 pub struct Attempt<const W: usize = DEFAULT_POD_WORDS> {
     router: Router<W>,
     load: LoadGuard<W>,
+    /// What was expected of the first token, until it comes.
+    sample: Option<PaceSample>,
     admission: Admission,
     _permit: Permit<W>,
     began: Instant,
@@ -124,10 +131,14 @@ impl<const W: usize> Attempt<W> {
         self.load.pod()
     }
 
-    /// The first token came: the prompt is computed.
+    /// The first token came: the prompt is computed. Say so when it comes, not at the end of the answer: how fast the pod is, is
+    /// learned from it.
     pub fn first_token(&mut self) {
-        self.first_token.get_or_insert_with(|| self.router.now());
+        let now = *self.first_token.get_or_insert_with(|| self.router.now());
         self.load.first_token();
+        if let Some(sample) = self.sample.take() {
+            self.router.plugin_state().paces.first_token(sample, now.saturating_duration_since(self.began));
+        }
     }
 
     /// So many tokens were generated so far, in all.

@@ -258,12 +258,13 @@ impl<const W: usize> Router<W> {
         Arc::clone(&self.live().profile)
     }
 
-    /// The pods, in the order they were given: health, load and circuit breaker of each.
+    /// The pods, in the order they were given: health, load, circuit breaker and pace of each.
     #[must_use]
     pub fn pods(&self) -> Vec<RegisteredPod> {
         let mut pods = self.0.registry.lock().pods.clone();
         for entry in &mut pods {
             entry.breaker = self.0.breakers.status(entry.pod).unwrap_or_default();
+            entry.pace = self.plugin_state().paces.of(entry.pod.id());
         }
         pods
     }

@@ -76,6 +76,7 @@ pub mod extra;
 pub mod filter;
 pub mod load;
 mod memories;
+mod pace;
 mod parameters;
 pub mod pick;
 mod plugin_state;
@@ -93,6 +94,7 @@ pub use cost_model::{
 };
 #[cfg(feature = "engine")]
 pub use engine_hashing::EngineHashing;
+pub use pace::{PaceSample, PodPaces};
 pub use parameters::{Amount, Fraction, OutOfRange, Positive};
 pub use plugin_state::{Hashing, NamedTables, PluginState, SessionTables, Tokens};
 #[cfg(feature = "serde")]

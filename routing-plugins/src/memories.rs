@@ -6,11 +6,11 @@ use routing_core::Memory;
 
 use crate::cost_model::CostModel;
 
-/// Prefills that were sent and are not worked off, in seconds of a cost model.
+/// Prefills that were sent and are not worked off, in seconds of a cost model, by the learned pace of pods or not.
 pub(crate) struct PrefillQueue;
 
 impl Memory for PrefillQueue {
-    type Terms = (usize, CostModel);
+    type Terms = (usize, CostModel, bool);
     const NAME: &'static str = "prefill queues";
 }
 

@@ -14,6 +14,7 @@ use routing_core::{Declare, OpenBreakers, Preparer};
 use crate::engine_hashing::EngineHashing;
 use crate::extra::{LruOrder, Metrics};
 use crate::load::LoadTracker;
+use crate::pace::PodPaces;
 use crate::pick::{RoundRobinOrder, SessionLimits, Sessions};
 use crate::prepare::{GivenTokensPreparer, OnTokenizeFailure};
 use crate::record::PredictedBlocks;
@@ -42,6 +43,8 @@ pub struct PluginState<const W: usize = DEFAULT_POD_WORDS> {
     pub cold_prompts: Arc<LruOrder<W>>,
     /// When pods will have computed what was sent to them.
     pub prefill_queues: Arc<PrefillQueues<W>>,
+    /// How much longer than by the cost model each pod takes, as learned.
+    pub paces: Arc<PodPaces<W>>,
     /// What pods that report nothing are guessed to hold.
     pub predicted_blocks: Arc<PredictedBlocks>,
     /// What was sent to each pod lately, done or not.
@@ -69,6 +72,7 @@ impl<const W: usize> PluginState<W> {
             sessions: Arc::default(),
             cold_prompts: Arc::default(),
             prefill_queues: Arc::default(),
+            paces: Arc::default(),
             predicted_blocks: Arc::default(),
             recent_work: Arc::default(),
             turns: Arc::default(),

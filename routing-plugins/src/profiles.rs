@@ -161,14 +161,16 @@ pub fn first_token_with<const W: usize>(state: &PluginState<W>, parameters: Firs
         1.0,
         move |d: &mut Declare<'_>| FirstTokenScorer::declare(d, parameters, queues),
     );
-    let queued = PrefillQueueParameters { cost_model: parameters.cost_model };
-    best(profile).recorder("queue", move |d: &mut Declare<'_>| PrefillQueueRecorder::declare(d, queued, written))
+    let (queued, paces) =
+        (PrefillQueueParameters::default().cost_model(parameters.cost_model), Arc::clone(&state.paces));
+    best(profile).recorder("queue", move |d: &mut Declare<'_>| PrefillQueueRecorder::declare(d, queued, written, paces))
 }
 
 /// Where the request adds the fewest seconds to all answers: its own, and those of requests that wait or decode on the pod, by what
 /// it holds, has queued and decodes ([`TotalLatencyScorer`] has the formula). What is sent is entered at once, so that a crowd on
 /// a new prompt meets where the first of it went. `docs/routing-quality.md` holds it against [`first_token`] and all others. How
-/// fast pods are is [measured](CostModel::FUSED) on one kind of them.
+/// fast pods are is [measured](CostModel::FUSED) on one kind of them, and how much slower or faster each of yours is, is
+/// [learned](crate::PodPaces).
 pub fn total_latency<const W: usize>(state: &PluginState<W>) -> ProfileBuilder<W> {
     total_latency_with(state, TotalLatencyParameters::default())
 }
@@ -178,16 +180,16 @@ pub fn total_latency_with<const W: usize>(
     state: &PluginState<W>,
     parameters: TotalLatencyParameters,
 ) -> ProfileBuilder<W> {
-    let (queues, written, index) =
-        (Arc::clone(&state.prefill_queues), Arc::clone(&state.prefill_queues), Arc::clone(&state.index));
+    let PluginState { prefill_queues: queues, paces, index, .. } = state.clone();
+    let (written, learned) = (Arc::clone(&queues), Arc::clone(&paces));
     let profile = sound(prompt(ProfileBuilder::new("total_latency"), state), state).scorer(
         "total",
         1.0,
-        move |d: &mut Declare<'_>| TotalLatencyScorer::declare(d, parameters, queues),
+        move |d: &mut Declare<'_>| TotalLatencyScorer::declare(d, parameters, queues, paces),
     );
-    let queued = PrefillQueueParameters { cost_model: parameters.cost_model };
+    let queued = PrefillQueueParameters::default().cost_model(parameters.cost_model).learns(parameters.learns);
     best(profile)
-        .recorder("queue", move |d: &mut Declare<'_>| PrefillQueueRecorder::declare(d, queued, written))
+        .recorder("queue", move |d: &mut Declare<'_>| PrefillQueueRecorder::declare(d, queued, written, learned))
         .recorder("enter", |d: &mut Declare<'_>| SpeculateRecorder::declare(d, SpeculateParameters::default(), index))
 }
 

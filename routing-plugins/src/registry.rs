@@ -91,7 +91,7 @@ plugins! { fn register_main, MAIN, |state, parameters, declare|
     scorer "first_token_scorer" FirstTokenParameters =>
         FirstTokenScorer::declare(declare, parameters, Arc::clone(&state.prefill_queues));
     scorer "total_latency_scorer" TotalLatencyParameters =>
-        TotalLatencyScorer::declare(declare, parameters, Arc::clone(&state.prefill_queues));
+        TotalLatencyScorer::declare(declare, parameters, Arc::clone(&state.prefill_queues), Arc::clone(&state.paces));
     scorer "prefill_cost_scorer" NoParameters => PrefillCostScorer::<W>::declare(declare);
     scorer "linear_cost_scorer" LinearCostParameters => LinearCostScorer::<W>::declare(declare, parameters);
     scorer "expected_wait_scorer" ExpectedWaitParameters => ExpectedWaitScorer::<W>::declare(declare, parameters);
@@ -118,7 +118,7 @@ plugins! { fn register_main, MAIN, |state, parameters, declare|
     recorder "recent_work_recorder" RecentWorkRecorderParameters =>
         RecentWorkRecorder::declare(declare, parameters, Arc::clone(&state.recent_work));
     recorder "prefill_queue_recorder" PrefillQueueParameters =>
-        PrefillQueueRecorder::declare(declare, parameters, Arc::clone(&state.prefill_queues));
+        PrefillQueueRecorder::declare(declare, parameters, Arc::clone(&state.prefill_queues), Arc::clone(&state.paces));
 
     condition "uncached_condition" UncachedParameters => UncachedCondition::<W>::declare(declare, &parameters);
 }

@@ -45,6 +45,29 @@ fn a_prompt_goes_where_it_is_held_by_whatever_name() {
 }
 
 #[test]
+fn how_fast_each_pod_is_is_learned_from_first_tokens() {
+    let (router, millis) = with_clock(two_pods().tokens_given().profile("total_latency"));
+    let expected = routing_plugins::CostModel::FUSED.prefill_seconds(8192.0, 0.0);
+    let slow = router.pod("a").unwrap();
+    let mut sent_to_slow = [0; 2];
+    for at in 0..200_u32 {
+        let tokens: Vec<u32> = (at * 8192..(at + 1) * 8192).collect();
+        let mut routed = router.route(&Request::new("m", router.now()).tokens(&tokens).seed(at.into())).unwrap();
+        let pod = routed.first_pod().unwrap();
+        let mut attempt = routed.begin(0, pod).unwrap();
+        let times = if pod == slow { 3.0 } else { 1.0 };
+        millis.fetch_add((times * expected * 1e3) as u64, Ordering::Relaxed);
+        attempt.first_token();
+        attempt.succeeded();
+        millis.fetch_add(1_000, Ordering::Relaxed);
+        sent_to_slow[at as usize / 100] += u32::from(pod == slow);
+    }
+    let [a, b] = [0, 1].map(|pod| router.pods()[pod].pace);
+    assert!(a > 1.2 && (0.8..1.2).contains(&b), "{a} and {b}");
+    assert!(sent_to_slow[0] > 0 && sent_to_slow[1] < 20, "{sent_to_slow:?}: it is left for the other");
+}
+
+#[test]
 fn every_fault_is_told_at_once() {
     let builder = Router::builder("").alias("x").alias("x").profile("cash_aware");
     let error = builder.index_config(kv_index::Config::default().max_pods(257)).build().unwrap_err();

@@ -19,6 +19,7 @@ use crate::operations::{FEW, Filled, MODEL, PromptSource, Tokens, Workload, bloc
 pub(crate) enum Profile {
     CacheAware,
     FirstToken,
+    TotalLatency,
 }
 
 /// A profile on prompts of 128 blocks as tokens; an eighth of the pods hold a part of each.
@@ -42,6 +43,7 @@ impl Decide {
         let selector = match profile {
             Profile::CacheAware => profiles::cache_aware(&state).build(),
             Profile::FirstToken => profiles::first_token(&state).build(),
+            Profile::TotalLatency => profiles::total_latency(&state).build(),
         };
         let selector = selector.expect("a ready profile builds");
         let (workspace, plan) = (selector.workspace(), RoutingPlan::default());

@@ -40,7 +40,7 @@ pub(crate) trait Workload {
     fn run(&mut self, times: usize) -> u64;
 }
 
-pub(crate) const OPERATIONS: [Operation; 11] = [
+pub(crate) const OPERATIONS: [Operation; 13] = [
     Operation::new("search_held_128", 2_000, || Box::new(Search::new(Prompts::Held))),
     Operation::new("search_cold_128", 5_000, || Box::new(Search::new(Prompts::Cold))),
     Operation::new("store_evict_64", 500, || Box::new(Write::new())),
@@ -55,6 +55,10 @@ pub(crate) const OPERATIONS: [Operation; 11] = [
     Operation::new("first_token_64", 500, || Box::new(Decide::new(Profile::FirstToken, 64)))
         .without("tokens_to_match_64"),
     Operation::new("first_token_256", 500, || Box::new(Decide::new(Profile::FirstToken, 256)))
+        .without("tokens_to_match_256"),
+    Operation::new("total_latency_64", 500, || Box::new(Decide::new(Profile::TotalLatency, 64)))
+        .without("tokens_to_match_64"),
+    Operation::new("total_latency_256", 500, || Box::new(Decide::new(Profile::TotalLatency, 256)))
         .without("tokens_to_match_256"),
 ];
 

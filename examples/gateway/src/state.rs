@@ -110,6 +110,8 @@ pub struct PodState {
     pub waiting: u32,
     /// Requests running, as it reports.
     pub running: u32,
+    /// How much longer than by the cost model it takes for first tokens, as learned.
+    pub pace: f64,
     /// Its blocks in the index.
     pub blocks: usize,
     /// Its event source.
@@ -224,6 +226,7 @@ fn pod_state(app: &AppState, router: &Router, entry: &RegisteredPod) -> PodState
         kv_used: entry.load.kv_used,
         waiting: entry.load.waiting,
         running: entry.load.running,
+        pace: entry.pace,
         blocks: router.index().pod_stats(entry.pod).map_or(0, |stats| stats.blocks),
         events: app.sources.lock().view(&entry.spec.name),
         cache: router.cache_audit().of(&entry.spec.name),

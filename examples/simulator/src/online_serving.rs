@@ -6,6 +6,7 @@ use pointsman_engine_sim::scheduler::{BlockEvent, EngineRequest, Sampled};
 use pointsman_engine_sim::virtual_time::{Occurrence, VirtualFleet};
 use pointsman_lab::SplitMix64;
 use pointsman_lab::trace::Start;
+use routing_plugins::PaceSample;
 use routing_plugins::load::LoadGuard;
 
 use crate::SimulateError;
@@ -77,6 +78,7 @@ struct InFlightRequest {
     first: u64,
     serve: usize,
     guard: LoadGuard,
+    sample: Option<PaceSample>,
     prefill: Option<LoadGuard>,
     /// Whether its prompt is still at another pod.
     away: bool,
@@ -180,11 +182,12 @@ impl<'t> Simulation<'t> {
         };
         self.series.loads(now, self.fleet.engines());
         let Some(choice) = router.decide(now, decision_request) else { return self.refuse(place) };
-        let RouteDecision { prefill, serve, prefill_guard, guard, held } = choice;
+        let RouteDecision { prefill, serve, prefill_guard, guard, sample, held } = choice;
         let missing = request.input.saturating_sub((held * self.load.trace.block) as u32);
-        let (prefill_guard, away) = (prefill_guard, prefill.is_some());
+        let away = prefill.is_some();
+        let (came, first, prefill_guard) = (now, now, prefill_guard);
         self.in_flight[place as usize] =
-            Some(InFlightRequest { came: now, first: now, serve, guard, prefill: prefill_guard, away, missing });
+            Some(InFlightRequest { came, first, serve, guard, sample, prefill: prefill_guard, away, missing });
         let job =
             EngineRequest { id: place, prompt: request.input, output: request.output, ..EngineRequest::default() };
         let (pod, job) = match prefill {
@@ -284,6 +287,8 @@ impl<'t> Simulation<'t> {
                 flight.guard.first_token();
                 flight.first = now;
                 let ttft = now - flight.came;
+                let router = &self.routers[job.id as usize % self.routers.len()];
+                flight.sample.into_iter().for_each(|sample| router.first_token(sample, ttft));
                 self.result.ttft.record(ttft);
                 self.result.slowdown.record(ttft * 1_000 / self.cold(job.prompt).max(1));
             }

@@ -9,7 +9,7 @@ use pointsman_engine_sim::scheduler::{BlockEvent, Scheduler};
 use pointsman_lab::SplitMix64;
 use routing_core::{Fleet, Headers, Load, PodInfo, Request, Role, RoutingInput, RoutingPlan, Workflow, Workspace};
 use routing_plugins::load::{LoadGuard, LoadTracker, PodLoad, Work};
-use routing_plugins::{Hashing, PluginState};
+use routing_plugins::{Hashing, PaceSample, PluginState, PodPaces};
 
 use crate::SimulateError;
 use crate::chains::Chains;
@@ -21,6 +21,7 @@ use crate::policy::Policy;
 pub(crate) struct Router {
     index: Arc<Index>,
     load: Arc<LoadTracker>,
+    paces: Arc<PodPaces>,
     workflow: Workflow,
     workspace: Workspace,
     plan: RoutingPlan,
@@ -52,6 +53,8 @@ pub(crate) struct RouteDecision {
     /// The request's shares of their load.
     pub(crate) prefill_guard: Option<LoadGuard>,
     pub(crate) guard: LoadGuard,
+    /// What was expected of its first token, where that is learned.
+    pub(crate) sample: Option<PaceSample>,
     /// Leading blocks that the pod which answers is known to hold.
     pub(crate) held: usize,
 }
@@ -88,6 +91,7 @@ impl Router {
         let workflow = policy.build(&state)?;
         Ok(Self {
             load: Arc::clone(&state.load),
+            paces: Arc::clone(&state.paces),
             workspace: workflow.workspace(),
             workflow,
             plan: RoutingPlan::default(),
@@ -146,6 +150,11 @@ impl Router {
         self.load.begin(self.pods[pod], work)
     }
 
+    /// A first token came, so many µs after the decision.
+    pub(crate) fn first_token(&self, sample: PaceSample, took: u64) {
+        self.paces.first_token(sample, Duration::from_micros(took));
+    }
+
     /// The pods' handles.
     pub(crate) fn handles(&self) -> &[Pod] {
         &self.pods
@@ -193,6 +202,7 @@ impl Router {
             serve: at(serve)?,
             prefill_guard,
             guard,
+            sample: self.paces.sample(serve, request.now),
             held,
         })
     }

@@ -3,7 +3,7 @@
 //! Engines prefill in steps of a few thousand tokens, and each step decodes too: it is longer by
 //! [`per_context`](CostModel::per_context) for every token in the contexts of requests that are past their first token.
 
-use super::{CostModel, Products, StepWork, root};
+use super::{CostModel, Products, root};
 use crate::load::Backlog;
 
 impl CostModel {
@@ -22,10 +22,10 @@ impl CostModel {
         self.prefill_work(queued, before) + queued / self.step_tokens.get() * self.decode_share(backlog)
     }
 
-    /// Seconds until a pod gets to a request behind what was sent from here, if its queue is expected to take so long.
+    /// Seconds until a pod of this pace gets to a request behind what was sent from here, if its queue is expected to take so long.
     #[inline]
-    pub(crate) fn expected_wait(&self, backlog: &Backlog, queue: Option<f64>) -> f64 {
-        let sent = self.queued_prefill(backlog);
+    pub(crate) fn expected_wait(&self, backlog: &Backlog, pace: f64, queue: Option<f64>) -> f64 {
+        let sent = pace * self.queued_prefill(backlog);
         match queue {
             // Time has worked the queue off, and still somebody waits: the pod is slower than the model.
             Some(queue) if queue <= 0.0 => 0.5 * sent,
@@ -34,22 +34,26 @@ impl CostModel {
         }
     }
 
-    /// Seconds of a decode step of so many sequences with so many tokens of context together.
-    pub(crate) fn decode_seconds(&self, sequences: f64, context: f64) -> f64 {
-        self.seconds(&StepWork { sequences, context, ..StepWork::default() })
+    /// Seconds of the decode step that a request finds under way, on average: half of one.
+    pub(crate) fn step_under_way(&self, backlog: &Backlog) -> f64 {
+        if backlog.sequences == 0.0 {
+            return 0.0;
+        }
+        0.5 * (self.decode_products(backlog.sequences.into()).0 + self.decode_share(backlog))
     }
 
-    /// Seconds by which one more sequence, with so many tokens of context, makes a decode step of so many longer.
-    pub(crate) fn sequence_seconds(&self, sequences: f64, context: f64) -> f64 {
-        let products = match self.products {
+    /// A decode step of so many sequences: its seconds but for their contexts, and those by which one more makes it longer.
+    #[inline]
+    pub(crate) fn decode_products(&self, sequences: f64) -> (f64, f64) {
+        let token = match self.products {
             Products::Additive => 0.0,
-            // The slope there, which grows with them: a difference of large numbers would not.
-            Products::Roofline => {
-                let (token, products) = (self.per_token.get(), self.per_token.get() * (sequences + 1.0));
-                token * (products / root(self.decode_step.get(), products).max(f64::MIN_POSITIVE))
-            }
+            Products::Roofline => self.per_token.get(),
         };
-        products + self.per_sequence.get() + self.per_context.get() * context
+        let tokens = token * sequences;
+        let products = root(self.decode_step.get(), tokens);
+        // The slope there, which grows with them: a difference of large numbers would not.
+        let slope = token * (tokens / products.max(f64::MIN_POSITIVE));
+        (products + self.per_sequence.get() * sequences, slope + self.per_sequence.get())
     }
 
     /// Seconds to work off what others sent to a pod and waits there, if each has so many tokens to compute.

@@ -1,6 +1,6 @@
 //! Prefill backlog: what stands before a new prompt's first token on a pod, in tokens.
 //!
-//! It is worked out where a load changes, so that a decision reads three numbers of a pod, and divides nothing.
+//! It is worked out where a load changes, so that a decision reads a few numbers of a pod, and divides nothing.
 
 use super::{InFlight, PodLoad};
 
@@ -19,6 +19,10 @@ pub struct Backlog {
     pub before: f64,
     /// Requests that wait for their first token and were not sent from here, as the pod's engine reported.
     pub waiting: f64,
+    /// Requests that decode.
+    pub sequences: f32,
+    /// Requests in flight from here that have no first token.
+    pub prefilling: f32,
 }
 
 impl Backlog {
@@ -26,19 +30,22 @@ impl Backlog {
     #[inline]
     pub(super) fn of(own: &InFlight, requests: u32, tokens: u64, waiting: u32) -> Self {
         let (idle, waiting) = (own.prefilling.saturating_add(waiting), f64::from(waiting));
-        let decoding = match requests.saturating_sub(idle) {
+        let sequences = requests.saturating_sub(idle);
+        let decoding = match sequences {
             0 => 0.0,
             // All of them: what follows would be the same.
             all if all == requests => tokens as f64,
             some => tokens as f64 * (f64::from(some) / f64::from(requests)),
         };
+        let (sequences, prefilling) = (sequences as f32, own.prefilling as f32);
+        let idle = Self { decoding, waiting, sequences, prefilling, ..Self::default() };
         if own.prefilling == 0 || own.uncached_tokens == 0 {
-            return Self { decoding, queued: 0.0, before: 0.0, waiting };
+            return idle;
         }
         let queued = own.uncached_tokens as f64;
         let each = queued / f64::from(own.prefilling);
         let prompt = own.prompt_tokens as f64 / f64::from(own.requests.max(1));
-        Self { decoding, queued, before: (prompt - each * 0.5).max(each * 0.5), waiting }
+        Self { queued, before: (prompt - each * 0.5).max(each * 0.5), ..idle }
     }
 }
 
@@ -72,6 +79,7 @@ mod tests {
         let own = InFlight { requests: 2, prefilling: 1, ..InFlight::default() };
         let backlog = PodLoad { waiting_elsewhere: 5, ..load(10, 1_000, own) }.backlog();
         assert_eq!((backlog.decoding, backlog.waiting, backlog.queued), (400.0, 5.0, 0.0));
+        assert_eq!((backlog.sequences, backlog.prefilling), (4.0, 1.0));
     }
 
     #[test]

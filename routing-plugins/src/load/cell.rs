@@ -20,7 +20,7 @@ pub(super) use shown::Summary;
 ///
 /// In arrays. Requests come and go on one, where each pod has a line to itself: pods do not disturb each other. Only
 /// reports write the others, and seldom, so they are packed: there is less to read for a decision that needs them. Most do
-/// with what is merged already ([`shown`]), and packed as well: eight pods a line, and two pods' backlogs.
+/// with what is merged already ([`shown`]), and packed as well: eight pods a line, and eight pods' backlogs in five.
 #[derive(Debug)]
 pub(super) struct Cells {
     own: Box<[Own]>,

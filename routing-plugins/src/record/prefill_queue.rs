@@ -7,6 +7,7 @@ use routing_core::{Declare, PlanStep, PluginError, Read, Recorder, RoutingContex
 
 use crate::cost_model::CostModel;
 use crate::memories::PrefillQueue;
+use crate::pace::PodPaces;
 use crate::prepare::Loads;
 use crate::score::{PrefillQueues, PromptReads};
 
@@ -17,20 +18,29 @@ use crate::score::{PrefillQueues, PromptReads};
 pub struct PrefillQueueParameters {
     /// How long prefills take.
     pub cost_model: CostModel,
+    /// Whether each pod's [pace](PodPaces) counts, and is learned from what is expected here and what the host then sees; not,
+    /// unless given.
+    pub learns: bool,
 }
 
 crate::parameters::setters! { PrefillQueueParameters {
     cost_model: CostModel,
+    learns: bool,
 } }
 
 /// Adds the prompt's prefill to the [queue](PrefillQueues) of the pod that is tried first, by what that holds of it.
 ///
 /// [`FirstTokenScorer`](crate::score::FirstTokenScorer) then knows how much of what it sent is still to be done. Give both the
 /// same cost model.
+///
+/// Where it learns, it notes when the first token should come, but for pods where requests of others wait: how much those have to
+/// compute is not known.
 #[derive(Debug)]
 pub struct PrefillQueueRecorder<const W: usize = DEFAULT_POD_WORDS> {
     cost_model: CostModel,
     queues: Arc<PrefillQueues<W>>,
+    /// Where it learns.
+    paces: Option<Arc<PodPaces<W>>>,
     loads: Read<Loads>,
     prompt: PromptReads<W>,
 }
@@ -41,11 +51,13 @@ impl<const W: usize> PrefillQueueRecorder<W> {
         declare: &mut Declare<'_>,
         parameters: PrefillQueueParameters,
         queues: Arc<PrefillQueues<W>>,
+        paces: Arc<PodPaces<W>>,
     ) -> Self {
-        declare.records::<PrefillQueue>((Arc::as_ptr(&queues) as usize, parameters.cost_model));
+        declare.records::<PrefillQueue>((Arc::as_ptr(&queues) as usize, parameters.cost_model, parameters.learns));
         Self {
             cost_model: parameters.cost_model,
             queues,
+            paces: parameters.learns.then_some(paces),
             loads: declare.reads_parts(Loads::BACKLOGS),
             prompt: PromptReads::declare(declare),
         }
@@ -59,14 +71,26 @@ impl<const W: usize> Recorder<W> for PrefillQueueRecorder<W> {
         let new = prompt.uncached(prompt.held.depth(first.pod.id()));
         let held = prompt.tokens.saturating_sub(new);
         let backlog = loads.backlogs().get(first.pod.id().index()).copied().unwrap_or_default();
-        let seconds = self.cost_model.prefill_under_load(&backlog, new as f64, held as f64);
-        self.queues.add(first.pod, seconds, context.request().now);
+        let (model, now) = (&self.cost_model, context.request().now);
+        let own = model.prefill_under_load(&backlog, new as f64, held as f64);
+        let Some(paces) = &self.paces else {
+            self.queues.add(first.pod, own, now);
+            return Ok(());
+        };
+        let pace = paces.of(first.pod.id());
+        if backlog.waiting == 0.0 {
+            let wait = model.expected_wait(&backlog, pace, self.queues.of(first.pod, now)) / pace;
+            paces.expect(first.pod, wait + own + model.step_under_way(&backlog), now);
+        }
+        self.queues.add(first.pod, pace * own, now);
         Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::load::PodLoad;
     use crate::parameters::{Amount, Positive};
@@ -91,12 +115,48 @@ mod tests {
         let queues = Arc::new(PrefillQueues::default());
         for times in [1.0, 2.0] {
             let written = Arc::clone(&queues);
-            scene.record(move |d| PrefillQueueRecorder::declare(d, PrefillQueueParameters { cost_model }, written));
+            scene.record(move |d| {
+                PrefillQueueRecorder::declare(
+                    d,
+                    PrefillQueueParameters { cost_model, learns: false },
+                    written,
+                    Arc::default(),
+                )
+            });
             // 64 new tokens after 96, and 64 / 100 of a step beside 400 tokens.
             let one = 1.0 + 6.4 + 64.0 * 128.0 / 1_000.0 + 0.64 * 4.0;
             let left = queues.of(scene.pod(0), scene.now).unwrap();
             assert!((left - times * one).abs() < 1e-3, "{left} for {times} times {one}");
             assert_eq!(queues.of(scene.pod(1), scene.now), None);
         }
+    }
+
+    #[test]
+    fn where_it_learns_queues_go_by_the_pace_and_expectations_do_not() {
+        let scene = Scene::new(1).prompt(1_000 * BLOCK, &[]).loads(|_| PodLoad::default());
+        let (pod, paces): (_, Arc<PodPaces>) = (scene.pod(0), Arc::default());
+        let parameters = PrefillQueueParameters { cost_model: CostModel::FUSED, learns: true };
+        let one = CostModel::FUSED.prefill_seconds((1_000 * BLOCK) as f64, 0.0);
+        let send = || {
+            let (queues, learned) = (Arc::new(PrefillQueues::default()), Arc::clone(&paces));
+            let written = Arc::clone(&queues);
+            scene.record(move |d| PrefillQueueRecorder::declare(d, parameters, written, learned));
+            paces.first_token(paces.sample(pod, scene.now).unwrap(), Duration::from_secs_f64(3.0 * one));
+            queues.of(pod, scene.now).unwrap() / one
+        };
+        assert!((send() - 1.0).abs() < 1e-3);
+        let last = (0..200).fold(0.0, |_, _| send());
+        assert!((last - 3.0).abs() < 0.15, "{last}: an expectation that went by the pace would have made it 1");
+    }
+
+    #[test]
+    fn nothing_is_learned_where_requests_of_others_wait() {
+        let others = PodLoad { requests: 1, waiting_elsewhere: 1, ..PodLoad::default() };
+        let scene = Scene::new(1).prompt(BLOCK, &[]).loads(|_| others);
+        let (paces, written): (Arc<PodPaces>, _) = (Arc::default(), Arc::default());
+        let learned = Arc::clone(&paces);
+        let parameters = PrefillQueueParameters::default().learns(true);
+        scene.record(move |d| PrefillQueueRecorder::declare(d, parameters, written, learned));
+        assert!(paces.sample(scene.pod(0), scene.now).is_none());
     }
 }

@@ -1,12 +1,12 @@
 //! Time-to-first-token (TTFT) scorer: queue, own prefill and decoding beside it, with a wait credit for cached prefixes.
 
-use kv_index::{DEFAULT_POD_WORDS, PodId, PodSet};
+use kv_index::{DEFAULT_POD_WORDS, PodId};
 use std::sync::Arc;
 
 use routing_core::{Declare, PluginError, Read, RoutingContext, Scorer, Scores};
 
 use super::normalize;
-use super::prefill_queue::PrefillQueues;
+use super::prefill_queue::{PrefillQueues, queued};
 use super::prompt::PromptReads;
 use crate::cost_model::CostModel;
 use crate::load::Backlog;
@@ -111,7 +111,7 @@ pub struct FirstTokenScorer<const W: usize = DEFAULT_POD_WORDS> {
 impl<const W: usize> FirstTokenScorer<W> {
     /// Declares that it reads loads and who holds the prompt.
     pub fn declare(declare: &mut Declare<'_>, parameters: FirstTokenParameters, queues: Arc<PrefillQueues<W>>) -> Self {
-        declare.recalls::<PrefillQueue>((Arc::as_ptr(&queues) as usize, parameters.cost_model));
+        declare.recalls::<PrefillQueue>((Arc::as_ptr(&queues) as usize, parameters.cost_model, false));
         Self { parameters, queues, loads: declare.reads_parts(Loads::BACKLOGS), prompt: PromptReads::declare(declare) }
     }
 }
@@ -121,7 +121,7 @@ impl FirstTokenParameters {
     #[inline]
     fn wait(&self, backlog: &Backlog, queue: Option<f64>) -> f64 {
         let others = self.cost_model.waiting_prefill(backlog, self.waiting_tokens.get());
-        others + self.cost_model.expected_wait(backlog, queue)
+        others + self.cost_model.expected_wait(backlog, 1.0, queue)
     }
 
     /// What a prompt of so many tokens costs where so many of them are new.
@@ -203,29 +203,6 @@ impl<const W: usize> Scorer<W> for FirstTokenScorer<W> {
         Ok(())
     }
 }
-
-/// The pods that have something queued.
-#[inline]
-fn queued<const W: usize>(backlogs: &[Backlog]) -> PodSet<W> {
-    let mut words = [0; W];
-    for (word, backlogs) in words.iter_mut().zip(backlogs.chunks(64)) {
-        // Each keeps or drops a bit of its own, and all are joined in the end: vectors do that, but no shifts by lane.
-        let bits = backlogs.iter().zip(&BITS);
-        let bits = bits.map(|(backlog, bit)| if backlog.queued + backlog.waiting > 0.0 { *bit } else { 0 });
-        *word = bits.fold(0, std::ops::BitOr::bitor);
-    }
-    PodSet::from_words(words)
-}
-
-/// A bit for each pod of a word.
-const BITS: [u64; 64] = {
-    let (mut bits, mut at) = ([0; 64], 0);
-    while at < bits.len() {
-        bits[at] = 1 << at;
-        at += 1;
-    }
-    bits
-};
 
 #[cfg(test)]
 mod tests;

@@ -1,16 +1,17 @@
 //! Total latency scorer: the seconds that a request adds to all answers, its own and those of others on the pod.
 
-use kv_index::{DEFAULT_POD_WORDS, PodId};
+use kv_index::DEFAULT_POD_WORDS;
 use std::sync::Arc;
 
 use routing_core::{Declare, PluginError, Read, RoutingContext, Scorer, Scores};
 
 use super::normalize;
-use super::prefill_queue::PrefillQueues;
+use super::prefill_queue::{PrefillQueues, queued};
 use super::prompt::PromptReads;
 use crate::cost_model::CostModel;
-use crate::load::PodLoad;
+use crate::load::Backlog;
 use crate::memories::PrefillQueue;
+use crate::pace::PodPaces;
 use crate::parameters::{Amount, Positive, parameters};
 use crate::prepare::Loads;
 
@@ -20,18 +21,20 @@ parameters! {
     pub struct TotalLatencyParameters {
         /// How long steps take. A [`PrefillQueueRecorder`](crate::record::PrefillQueueRecorder) beside it takes the same.
         pub cost_model: CostModel = CostModel::FUSED,
-        /// Tokens that an answer is taken to have, unless the request allows fewer; 512, unless given.
-        pub answer_tokens: Amount = const { Amount::constant(512.0) },
+        /// Tokens of an answer as most are; 256, unless given. One that a request allows fewer has those.
+        pub answer_tokens: Positive = const { Positive::constant(256.0) },
         /// Tokens that have to be computed of a request that was not sent from here and waits, as its engine reports; 1,024,
         /// unless given.
         pub waiting_tokens: Amount = const { Amount::constant(1024.0) },
         /// A wait for the first token counts twice where it is this part of what a cold, idle pod takes for the prompt, and ever
-        /// more beyond; 0.3, unless given.
-        pub patience: Positive = const { Positive::constant(0.3) },
-        /// Seconds that a second of prefill costs those who come later; 2, unless given.
-        pub compute: Amount = const { Amount::constant(2.0) },
-        /// What a second later counts where an answer has begun: it is read while it is made. 0.1, unless given.
-        pub decode: Amount = const { Amount::constant(0.1) },
+        /// more beyond; 1, unless given.
+        pub patience: Positive = const { Positive::constant(1.0) },
+        /// What it counts that an answer takes twice as long as alone on a pod, against a first token that takes as long again as
+        /// a cold, idle pod takes for the prompt; 2, unless given.
+        pub decode: Amount = const { Amount::constant(2.0) },
+        /// Whether each pod's [pace](PodPaces) counts, as it is learned; it does, unless told not to. The recorder of queues has to
+        /// say the same.
+        pub learns: bool = true,
     }
 }
 
@@ -40,15 +43,23 @@ parameters! {
 /// With `T` for its time to the first token there, `P` for its own prefill, and `C` for that of the whole prompt, the cost is
 ///
 /// ```text
-/// T · (1 + T / (patience · C)) + P · (compute + w + decode · b) + decode · (L · s + (b + w) · L / 2 · d)
+/// T · (1 + T / (patience · C)) + P · (w + D) + W · (1 + X) + d · L · s + D · L / 2 · l
 /// ```
 ///
 /// - `T` is the wait for what is queued, as [`FirstTokenScorer`](super::FirstTokenScorer) has it, and `P`. It counts by its square
 ///   too: late ones are what users remember. How late is late follows from the prompt: a long one waits for its holder, a short one
 ///   does not.
-/// - `P` delays those who come later, the `w` who wait for their first token (about as many will stand behind as stand before), and
-///   the `b` that decode, whose next token comes after it.
-/// - Its own answer takes `L` steps of `s`, and makes as many steps of others longer by `d`, of which they are half through.
+/// - What a second counts to whom an answer has begun follows from the request as well: `d = decode · C / (A · s₁)`, with `A` tokens
+///   of an answer as most are, and `s₁` for a step of one sequence. So twice as slow counts alike for the first token and for the
+///   rest, whatever prompts and pods are like. `D` is the sum of that for those that decode on the pod, by their tokens.
+/// - `P` delays the `w` who wait for their first token (about as many will stand behind as stand before), and those that decode, whose
+///   next token comes after it.
+/// - It is work that a pod could have done for others, and delays those who come later, wherever they go: `X` is `w + D` of the
+///   fleet's pods on average. And it pushes as much out of the pod's cache, to be computed again. `W` is `P` at the pace of the fleet: a
+///   slow pod's second is worth less. So what is held matters ever more as the fleet fills.
+/// - Its own answer of `L` tokens takes as many steps of `s`, and makes as many steps of others longer by `l`, of which they are half through.
+///
+/// All of a pod's seconds are by its [pace](PodPaces), and `C` by that of the fleet.
 ///
 /// So a holder that decodes much is left for another one before it is slow, a pod that computes is not given the answers of others,
 /// and what is computed twice has its price. A [`SpeculateRecorder`](crate::record::SpeculateRecorder) beside it lets a crowd
@@ -57,6 +68,8 @@ parameters! {
 pub struct TotalLatencyScorer<const W: usize = DEFAULT_POD_WORDS> {
     parameters: TotalLatencyParameters,
     queues: Arc<PrefillQueues<W>>,
+    /// Where it learns.
+    paces: Option<Arc<PodPaces<W>>>,
     loads: Read<Loads>,
     prompt: PromptReads<W>,
 }
@@ -67,70 +80,130 @@ impl<const W: usize> TotalLatencyScorer<W> {
         declare: &mut Declare<'_>,
         parameters: TotalLatencyParameters,
         queues: Arc<PrefillQueues<W>>,
+        paces: Arc<PodPaces<W>>,
     ) -> Self {
-        declare.recalls::<PrefillQueue>((Arc::as_ptr(&queues) as usize, parameters.cost_model));
-        Self { parameters, queues, loads: declare.reads(), prompt: PromptReads::declare(declare) }
+        declare.recalls::<PrefillQueue>((Arc::as_ptr(&queues) as usize, parameters.cost_model, parameters.learns));
+        let (loads, prompt) = (declare.reads_parts(Loads::BACKLOGS), PromptReads::declare(declare));
+        Self { parameters, queues, paces: parameters.learns.then_some(paces), loads, prompt }
     }
 }
 
 impl TotalLatencyParameters {
-    /// What a request costs on a pod with this load and, where one is kept, a queue of so many seconds.
-    fn cost(&self, request: &RequestCost, load: &PodLoad, queue: Option<f64>) -> f64 {
-        let (model, backlog) = (&self.cost_model, load.backlog());
-        let waiting = f64::from(load.in_flight.prefilling) + backlog.waiting;
-        let decoding = (f64::from(load.requests) - waiting).max(0.0);
-        let others = model.waiting_prefill(&backlog, self.waiting_tokens.get());
-        let wait = others + model.expected_wait(&backlog, queue);
-        let own = request.own + request.steps * model.decode_share(&backlog);
+    /// What a second more on a pod costs those who wait or decode there, where it counts so much for a token of their contexts.
+    #[inline]
+    fn crowd(&self, backlog: &Backlog, token: f64) -> f64 {
+        f64::from(backlog.prefilling) + backlog.waiting + token * backlog.decoding
+    }
+
+    /// What a request costs on a pod with this backlog and pace, if it waits so long for what was sent there.
+    #[inline]
+    fn cost(&self, request: &RequestCost, backlog: &Backlog, pace: f64, wait: f64) -> f64 {
+        let model = &self.cost_model;
+        let waiting = f64::from(backlog.prefilling) + backlog.waiting;
+        let work = request.own + request.steps * model.decode_share(backlog);
+        let own = pace * work;
         let first = wait + own;
-        let late = first * first / (self.patience.get() * request.cold).max(f64::MIN_POSITIVE);
-        let beside = own * (self.compute.get() + waiting + self.decode.get() * decoding);
-        let (sequences, context) = (decoding + waiting, backlog.decoding + (waiting + 1.0) * request.context);
-        let answer = request.answer
-            * (model.decode_seconds(sequences + 1.0, context)
-                + sequences * 0.5 * model.sequence_seconds(sequences, request.context));
+        let late = first * first * request.late;
+        let delayed = own * self.crowd(backlog, request.token) + request.later * work;
+        let (products, one_more) = model.decode_products(f64::from(backlog.sequences) + waiting + 1.0);
+        let per_context = model.per_context.get();
+        let step = products + per_context * (backlog.decoding + (waiting + 1.0) * request.context);
+        let longer = one_more + per_context * request.context;
+        // Those who wait will decode as well; what their answers are is not known, and they are taken for ones like it.
+        let others = request.token * backlog.decoding + request.second * waiting;
+        let answer = request.answer * (request.second * step + others * 0.5 * longer);
         // Amounts are finite, and may still multiply to more than there are numbers.
-        (first + late + beside + self.decode.get() * answer).min(f64::MAX)
+        finite(first + late + delayed + pace * answer)
+    }
+
+    /// Seconds until a pod with this backlog and pace gets to a request, if its queue is expected to take so long.
+    #[inline]
+    fn wait(&self, backlog: &Backlog, pace: f64, queue: Option<f64>) -> f64 {
+        let others = self.cost_model.waiting_prefill(backlog, self.waiting_tokens.get());
+        pace * others + self.cost_model.expected_wait(backlog, pace, queue)
     }
 }
 
 /// What a request costs on every pod that holds as much of its prompt.
 #[derive(Clone, Copy, Debug)]
 struct RequestCost {
-    /// Seconds of its own prefill, and of all of the prompt's.
+    /// Seconds of its own prefill.
     own: f64,
-    cold: f64,
     /// Steps that its prefill takes.
     steps: f64,
+    /// What the square of a wait counts.
+    late: f64,
+    /// What a second of prefill costs those who come later, wherever they go.
+    later: f64,
+    /// What a second of its answer counts, and of others' for each token of their contexts.
+    second: f64,
+    token: f64,
     /// Tokens of its answer, and of its context half through that.
     answer: f64,
     context: f64,
 }
 
+/// `number.min(f64::MAX)`, as vectors have it.
+#[inline]
+fn finite(number: f64) -> f64 {
+    if number < f64::MAX { number } else { f64::MAX }
+}
+
 impl<const W: usize> Scorer<W> for TotalLatencyScorer<W> {
     fn score(&self, context: &RoutingContext<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
-        let (loads, prompt) = (context.read(self.loads)?, self.prompt.read(context)?);
+        let (backlogs, prompt) = (context.read(self.loads)?.backlogs(), self.prompt.read(context)?);
         let (fleet, queues) = (context.fleet(), self.queues.at(context.request().now));
-        let (model, total) = (&self.parameters.cost_model, prompt.tokens as f64);
-        let answer = self.parameters.answer_tokens.get();
-        let answer = context.request().most_output.map_or(answer, |most| answer.min(most.into()));
-        let cold = model.prefill_seconds(total, 0.0);
-        let mut costs = [[0.0; 64]; W];
-        let costs = costs.as_flattened_mut();
-        prompt.by_depth(scores.candidates(), |pods, depth| {
+        let (parameters, total) = (&self.parameters, prompt.tokens as f64);
+        let model = &parameters.cost_model;
+        let typical_answer = parameters.answer_tokens.get();
+        let answer = context.request().most_output.map_or(typical_answer, |most| typical_answer.min(most.into()));
+        let paces = self.paces.as_deref();
+        let typical = paces.map_or(1.0, PodPaces::typical);
+        let whole = model.prefill_seconds(total, 0.0);
+        let alone = (typical_answer * model.decode_products(1.0).0).max(f64::MIN_POSITIVE);
+        let [second, token] = [whole, model.per_token.get()].map(|seconds| parameters.decode.get() * seconds / alone);
+        let crowd: f64 = backlogs.iter().map(|backlog| parameters.crowd(backlog, token)).sum();
+        let request = |depth| {
             let new = prompt.uncached(depth) as f64;
-            let request = RequestCost {
+            RequestCost {
                 own: model.prefill_seconds(new, total - new),
-                cold,
                 steps: new / model.step_tokens.get(),
+                late: 1.0 / (parameters.patience.get() * typical * whole).max(f64::MIN_POSITIVE),
+                later: typical * (1.0 + crowd / fleet.pods().len().max(1) as f64),
+                second,
+                token,
                 answer,
                 context: total + answer * 0.5,
-            };
-            let cost = |pod: PodId| {
-                let queue = fleet.handle(pod).and_then(|pod| queues.of(pod));
-                self.parameters.cost(&request, &loads.of(pod), queue)
-            };
-            pods.iter().for_each(|pod| costs[pod.index()] = cost(pod));
+            }
+        };
+        // Most pods hold nothing of the prompt and have nothing queued: they are worked out side by side, others after them.
+        let cold = request(0);
+        let (mut costs, words) = ([[0.0; 64]; W], scores.candidates().words().iter().rposition(|word| *word != 0));
+        let costs = costs[..words.map_or(0, |last| last + 1)].as_flattened_mut();
+        let (known, idle) = costs.split_at_mut(backlogs.len().min(costs.len()));
+        idle.fill(parameters.cost(&cold, &Backlog::default(), typical, 0.0));
+        match paces {
+            Some(paces) => known.iter_mut().zip(backlogs).zip(paces.iter()).for_each(|((cost, backlog), pace)| {
+                *cost = parameters.cost(&cold, backlog, pace, 0.0);
+            }),
+            None => known.iter_mut().zip(backlogs).for_each(|(cost, backlog)| {
+                *cost = parameters.cost(&cold, backlog, 1.0, 0.0);
+            }),
+        }
+        let queued = queued::<W>(backlogs) & scores.candidates();
+        prompt.by_depth(scores.candidates(), |pods, depth| {
+            let (pods, held) = if depth == 0 { (pods & queued, cold) } else { (pods, request(depth)) };
+            for pod in pods {
+                let backlog = backlogs.get(pod.index()).copied().unwrap_or_default();
+                let pace = paces.map_or(1.0, |paces| paces.of(pod));
+                let wait = if queued.contains(pod) {
+                    let queue = fleet.handle(pod).and_then(|pod| queues.of(pod));
+                    parameters.wait(&backlog, pace, queue)
+                } else {
+                    0.0
+                };
+                costs[pod.index()] = parameters.cost(&held, &backlog, pace, wait);
+            }
         });
         normalize::by_cost(scores, costs);
         Ok(())

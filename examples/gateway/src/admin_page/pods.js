@@ -60,10 +60,15 @@ function updatePod(row, pod, requests, most) {
   fill(parts.loadBar, (pod.in_flight ?? 0) / most, `${count(pod.in_flight)} in flight`);
   write(parts.used, percent(pod.kv_used));
   write(parts.blocks, `${brief(pod.blocks)} blocks`);
-  write(parts.running, `${count(pod.running)} running${accuracy(pod.cache)}`);
+  write(parts.running, `${count(pod.running)} running${pace(pod.pace)}${accuracy(pod.cache)}`);
   fill(parts.cacheBar, pod.kv_used ?? 0, percent(pod.kv_used));
   showEvents(parts, pod.events ?? {});
   showLane(parts.lane, pod.name, requests);
+}
+
+/** How much longer it takes than the cost model says, where that was learned. */
+function pace(learned) {
+  return Math.abs((learned ?? 1) - 1) >= 0.05 ? `, ${learned.toFixed(1)} × as long` : "";
 }
 
 /** How often as many tokens were cached as the gateway expected, if the engine says how many. */

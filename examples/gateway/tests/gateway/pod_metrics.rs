@@ -8,7 +8,7 @@ use std::time::Duration;
 use pointsman_gateway::Gateway;
 use pointsman_test_support::programs::is_installed;
 
-use super::fixture::{Client, EVENTS, FakePod, STREAMED, Script, WHOLE, config, gateway, until};
+use super::fixture::{CHAT, Client, EVENTS, FakePod, STREAMED, Script, WHOLE, config, gateway, until};
 
 /// Whether the page has a line of the gateway's own.
 async fn has(client: &Client, line: &str) -> bool {
@@ -45,6 +45,23 @@ async fn attempts_count_by_pod_and_outcome_and_first_tokens_where_there_were_any
     ] {
         assert!(has(&client, line).await, "{line} is not in\n{}", client.get("/metrics").await.text());
     }
+    gateway.drain(Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn a_pods_pace_is_learned_from_streams_alone() {
+    let pod = FakePod::start("a", Script::Events(EVENTS)).await;
+    let mut config = config(&[&pod]);
+    config.profile = pointsman_gateway::config::Profile::stock("total_latency");
+    let gateway = Gateway::start(config).await.unwrap();
+    let client = Client::new(gateway.address());
+    client.post("/v1/chat/completions", CHAT, &[]).await;
+    until("all requests to be over", || gateway.state().active_requests.is_empty()).await;
+    assert!(has(&client, "pod_pace{pod=\"a\"} 1").await, "the first byte of a whole answer comes at its end");
+    client.post("/v1/chat/completions", STREAMED, &[]).await;
+    until("all requests to be over", || gateway.state().active_requests.is_empty()).await;
+    let pace = gateway.state().pods[0].pace;
+    assert!(pace < 1.0, "{pace}: this one answers at once");
     gateway.drain(Duration::ZERO).await;
 }
 

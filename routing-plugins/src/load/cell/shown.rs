@@ -1,7 +1,7 @@
 //! Published load: the merged figures that most decisions read, side by side.
 //!
 //! Merging takes a report or what a fleet says, and these seldom change. So it is done once for each fleet and pod; from then
-//! on whoever changes what is in flight shows the sums as well. A decision copies what is shown, a word or three for each pod,
+//! on whoever changes what is in flight shows the sums as well. A decision copies what is shown, a word or five for each pod,
 //! however many requests come and go meanwhile. The rule that must never break: what is shown for a fleet is what merging
 //! anew would give.
 
@@ -27,23 +27,27 @@ impl Shown {
 
 /// A pod's backlog: the bits of its numbers. They are read one by one, as all that is in flight is.
 #[derive(Debug, Default)]
-#[repr(align(32))]
 pub(super) struct ShownBacklog {
     decoding: AtomicU64,
     queued: AtomicU64,
     before: AtomicU64,
     waiting: AtomicU64,
+    /// Those that decode in the lower half, those that are prefilling in the upper.
+    counts: AtomicU64,
 }
 
 impl ShownBacklog {
     #[inline]
     fn get(&self) -> Backlog {
         let number = |bits: &AtomicU64| f64::from_bits(bits.load(Ordering::Relaxed));
+        let counts = self.counts.load(Ordering::Relaxed);
         Backlog {
             decoding: number(&self.decoding),
             queued: number(&self.queued),
             before: number(&self.before),
             waiting: number(&self.waiting),
+            sequences: f32::from_bits(counts as u32),
+            prefilling: f32::from_bits((counts >> 32) as u32),
         }
     }
 
@@ -52,6 +56,8 @@ impl ShownBacklog {
         self.queued.store(backlog.queued.to_bits(), Ordering::Relaxed);
         self.before.store(backlog.before.to_bits(), Ordering::Relaxed);
         self.waiting.store(backlog.waiting.to_bits(), Ordering::Relaxed);
+        let [sequences, prefilling] = [backlog.sequences, backlog.prefilling].map(|count| u64::from(count.to_bits()));
+        self.counts.store(prefilling << 32 | sequences, Ordering::Relaxed);
     }
 }
 

@@ -1,7 +1,9 @@
+use std::time::Duration;
+
 use proptest::prelude::*;
 
 use super::*;
-use crate::load::InFlight;
+use crate::load::{InFlight, PodLoad};
 use crate::score::testing::{BLOCK, Scene, any_load, best};
 
 /// Seconds that are easy to add: 1 a prefill, 1 for ten tokens, 2 a decode step, 1 for a sequence in it, and one for a hundred tokens.
@@ -19,16 +21,19 @@ fn plain() -> TotalLatencyParameters {
     };
     TotalLatencyParameters {
         cost_model,
-        answer_tokens: amount(40.0),
+        answer_tokens: Positive::new(40.0).unwrap(),
         patience: Positive::new(0.5).unwrap(),
-        decode: amount(0.25),
+        decode: amount(12.0),
         ..TotalLatencyParameters::default()
     }
 }
 
 fn scores(scene: &Scene, parameters: TotalLatencyParameters) -> Vec<f32> {
-    let queues = Arc::default();
-    scene.scores(move |d| TotalLatencyScorer::declare(d, parameters, queues))
+    paced(scene, parameters, Arc::default())
+}
+
+fn paced(scene: &Scene, parameters: TotalLatencyParameters, paces: Arc<PodPaces>) -> Vec<f32> {
+    scene.scores(move |d| TotalLatencyScorer::declare(d, parameters, Arc::default(), paces))
 }
 
 fn expect(scene: &Scene, parameters: TotalLatencyParameters, costs: &[f64]) {
@@ -50,28 +55,34 @@ fn load(requests: u32, waiting: u32) -> PodLoad {
 fn the_cost_is_its_own_time_and_that_of_others() {
     // Of 160 tokens pod 0 holds 80. Three decode on pod 2, and on pod 1 two of three wait.
     let scene = Scene::new(3).prompt(10 * BLOCK, &[5]).loads(|at| [load(0, 0), load(3, 2), load(3, 0)][at]);
-    // The whole prompt takes 17 s, so a first token of `t` seconds counts t + t² / 8.5. A context has 160 + 20 tokens.
+    // The whole prompt takes 17 s, so a first token of `t` seconds counts t + t² / 8.5. An answer of 40 tokens takes 120 s alone: a
+    // second of it counts 12 · 17 / 120, and of others' 12 · 0.1 / 120 for each token. A context has 160 + 20 tokens.
     let late = |first: f64| first + first * first / 8.5;
-    // Steps of 40 tokens, of one sequence after `beside` others with `tokens`; half of theirs are longer by 1 + 1.8.
-    let answer =
-        |beside: f64, tokens: f64| 0.25 * 40.0 * (2.0 + (beside + 1.0) + (tokens + 180.0) * 0.01 + beside * 0.5 * 2.8);
-    let warm = late(9.0) + 9.0 * 2.0 + answer(0.0, 0.0);
+    let (second, token) = (1.7, 0.01);
+    let answer = |beside: f64, tokens: f64, others: f64| {
+        40.0 * (second * (2.0 + (beside + 1.0) + (tokens + 180.0) * 0.01) + others * 0.5 * 2.8)
+    };
+    // On three pods two wait and 400 tokens are decoded.
+    let later = 1.0 + (2.0 + token * 400.0) / 3.0;
+    let warm = late(9.0) + 9.0 * later + answer(0.0, 0.0, 0.0);
     // 1.6 steps beside 100 tokens, and 100 tokens queued in one such step.
     let (own, wait) = (17.0 + 1.6, 10.0 + 1.0);
-    let queued = late(wait + own) + own * (2.0 + 2.0 + 0.25) + answer(3.0, 100.0 + 2.0 * 180.0);
+    let others = token * 100.0 + second * 2.0;
+    let queued = late(wait + own) + own * (later + 2.0 + token * 100.0) + answer(3.0, 100.0 + 2.0 * 180.0, others);
     let own = 17.0 + 1.6 * 3.0;
-    let beside = late(own) + own * (2.0 + 0.25 * 3.0) + answer(3.0, 300.0);
+    let beside = late(own) + own * (later + token * 300.0) + answer(3.0, 300.0, token * 300.0);
     expect(&scene, plain(), &[warm, queued, beside]);
 }
 
 #[test]
 fn an_answer_is_as_long_as_the_request_allows() {
-    let scene = Scene::new(2).prompt(250 * BLOCK, &[250]).loads(|at| [load(400, 0), load(0, 0)][at]);
+    // Of eight pods one holds the prompt, and is alone at work.
+    let scene = Scene::new(8).prompt(250 * BLOCK, &[250]).loads(|at| load(if at == 0 { 1_000 } else { 0 }, 0));
     let wins = |most: u32| {
         let scores = scene.scores_of(
             &scene.request().most_output(most),
             scene.profile().scorer("total", 1.0, |d: &mut Declare<'_>| {
-                TotalLatencyScorer::declare(d, TotalLatencyParameters::default(), Arc::default())
+                TotalLatencyScorer::declare(d, TotalLatencyParameters::default(), Arc::default(), Arc::default())
             }),
         );
         usize::from(scores[1] > scores[0])
@@ -93,6 +104,23 @@ fn a_long_prompt_is_patient_and_a_short_one_is_not() {
     assert!(waits(32_000, 8_000) && !waits(4_096, 8_000));
     assert!(waits(4_096, 2_000), "nor does it leave for nothing");
     assert!(!waits(32_000, 200_000), "and patience has an end");
+}
+
+#[test]
+fn a_pod_known_to_be_slow_is_left_for_one_that_has_more_to_do() {
+    let scene = Scene::new(2).prompt(100 * BLOCK, &[]).loads(|at| [load(0, 0), load(3, 1)][at]);
+    let paces: Arc<PodPaces> = Arc::default();
+    let winner = |learns: bool| {
+        let parameters = TotalLatencyParameters { learns, ..TotalLatencyParameters::default() };
+        best(&paced(&scene, parameters, Arc::clone(&paces)))
+    };
+    assert_eq!(winner(true), 0, "nothing is known of either");
+    for at in 0..50 {
+        let now = scene.now + Duration::from_secs(at);
+        paces.expect(scene.pod(0), 0.5, now);
+        paces.first_token(paces.sample(scene.pod(0), now).unwrap(), Duration::from_secs(4));
+    }
+    assert_eq!((winner(true), winner(false)), (1, 0));
 }
 
 proptest! {

@@ -1,0 +1,101 @@
+use super::*;
+use crate::load::{handles, start};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// So many requests a second apart, each of which takes so long; the instant after the last.
+fn send(paces: &PodPaces, pod: Pod, (expected, took): (f64, f64), times: u32, from: Instant) -> Instant {
+    for at in 0..times {
+        let now = from + SECOND * at;
+        paces.expect(pod, expected, now);
+        paces.first_token(paces.sample(pod, now).unwrap(), Duration::from_secs_f64(took));
+    }
+    from + SECOND * times
+}
+
+fn near(pace: f64, expected: f64) -> bool {
+    (pace / expected - 1.0).abs() < 0.07
+}
+
+#[test]
+fn a_pod_three_times_as_slow_or_fast_is_known_within_a_minute_of_traffic() {
+    for factor in [3.0, 1.0 / 3.0] {
+        let (paces, pods) = (PodPaces::default(), handles(1, 2));
+        let now = send(&paces, pods[0][0], (0.2, 0.2 * factor), 60, start());
+        assert!((paces.of(pods[0][0].id()) / factor - 1.0).abs() < 0.2, "{}", paces.of(pods[0][0].id()));
+        send(&paces, pods[0][0], (0.2, 0.2 * factor), 60, now);
+        assert!(near(paces.of(pods[0][0].id()), factor));
+        assert_eq!(paces.of(pods[0][1].id()), paces.typical(), "of another pod nothing is known");
+        assert!((paces.typical() > 1.2) == (factor > 1.0), "but that it is of this fleet: {}", paces.typical());
+    }
+}
+
+#[test]
+fn pods_that_are_alike_stay_alike() {
+    let (paces, pods) = (PodPaces::default(), handles(1, 2));
+    for (pod, took) in pods[0].iter().zip([0.202, 0.198]) {
+        send(&paces, *pod, (0.2, took), 60, start());
+    }
+    assert_eq!([0, 1].map(|at| paces.of(pods[0][at].id())), [1.0; 2]);
+}
+
+#[test]
+fn one_odd_first_token_says_little() {
+    let (paces, pod) = (PodPaces::default(), handles(1, 1)[0][0]);
+    let now = send(&paces, pod, (0.2, 0.2), 50, start());
+    send(&paces, pod, (0.2, 1_000.0), 1, now);
+    assert!(paces.of(pod.id()) < 1.1, "{}", paces.of(pod.id()));
+}
+
+#[test]
+fn short_ones_say_little() {
+    let (paces, pod) = (PodPaces::default(), handles(1, 1)[0][0]);
+    send(&paces, pod, (0.000_1, 0.05), 20, start());
+    assert!(paces.of(pod.id()) < 1.2, "{}", paces.of(pod.id()));
+}
+
+#[test]
+fn who_is_not_asked_fades_to_what_the_fleet_is() {
+    let (paces, pods) = (PodPaces::default(), handles(1, 2));
+    let [slow, other] = [pods[0][0], pods[0][1]];
+    let now = send(&paces, slow, (0.2, 0.8), 100, start());
+    assert!(near(paces.of(slow.id()), 4.0));
+    let after = send(&paces, other, (0.2, 0.2), 600, now);
+    assert!(near(paces.of(other.id()), 1.0) && paces.of(slow.id()) < 1.2, "{}", paces.of(slow.id()));
+    send(&paces, slow, (0.2, 0.8), 60, after);
+    assert!(paces.of(slow.id()) > 3.0, "and is soon known again");
+}
+
+#[test]
+fn a_new_pod_begins_as_the_fleet_is() {
+    let (paces, pods) = (PodPaces::default(), handles(2, 1));
+    let [old, new] = [pods[0][0], pods[1][0]];
+    let now = send(&paces, old, (0.2, 0.6), 400, start());
+    paces.expect(old, 0.2, now);
+    let late = paces.sample(old, now).unwrap();
+    paces.expect(new, 0.2, now);
+    assert!(near(paces.of(new.id()), 3.0));
+    assert!(paces.sample(old, now).is_none());
+    paces.first_token(late, 100 * SECOND);
+    assert!(near(paces.of(new.id()), 3.0), "what the old one did says nothing of it");
+}
+
+#[test]
+fn a_sample_is_of_its_decision() {
+    let (paces, pods, now) = (<PodPaces>::default(), handles(1, 2), start());
+    assert!(paces.sample(pods[0][0], now).is_none());
+    paces.expect(pods[0][0], 1.0, now);
+    assert!(paces.sample(pods[0][1], now).is_none() && paces.sample(pods[0][0], now + SECOND).is_none());
+    assert!(paces.sample(pods[0][0], now).is_some());
+    paces.expect(pods[0][0], f64::NAN, now);
+    assert!(paces.sample(pods[0][0], now).is_none(), "no number is expected");
+}
+
+#[test]
+fn no_number_is_too_much() {
+    let (paces, pod) = (PodPaces::default(), handles(1, 1)[0][0]);
+    for (expected, took) in [(0.0, 1e9), (f64::MAX, 1e-9), (1e-300, 1e9), (1.0, 0.0)] {
+        send(&paces, pod, (expected, took), 300, start());
+        assert!((0.01..100.0).contains(&paces.of(pod.id())));
+    }
+}
