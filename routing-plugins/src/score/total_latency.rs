@@ -43,7 +43,7 @@ parameters! {
 /// With `T` for its time to the first token there, `P` for its own prefill, and `C` for that of the whole prompt, the cost is
 ///
 /// ```text
-/// T · (1 + T / (patience · C)) + P · (w + D) + W · (1 + X) + d · L · s + D · L / 2 · l
+/// T · (1 + T / (patience · C)) + P · (w + D) + W · (1 + v) + d · L · s + D · L / 2 · l
 /// ```
 ///
 /// - `T` is the wait for what is queued, as [`FirstTokenScorer`](super::FirstTokenScorer) has it, and `P`. It counts by its square
@@ -54,7 +54,7 @@ parameters! {
 ///   rest, whatever prompts and pods are like. `D` is the sum of that for those that decode on the pod, by their tokens.
 /// - `P` delays the `w` who wait for their first token (about as many will stand behind as stand before), and those that decode, whose
 ///   next token comes after it.
-/// - It is work that a pod could have done for others, and delays those who come later, wherever they go: `X` is `w + D` of the
+/// - It is work that a pod could have done for others, and delays those who come later, wherever they go: `v` is `w` of the
 ///   fleet's pods on average. And it pushes as much out of the pod's cache, to be computed again. `W` is `P` at the pace of the fleet: a
 ///   slow pod's second is worth less. So what is held matters ever more as the fleet fills.
 /// - Its own answer of `L` tokens takes as many steps of `s`, and makes as many steps of others longer by `l`, of which they are half through.
@@ -89,22 +89,16 @@ impl<const W: usize> TotalLatencyScorer<W> {
 }
 
 impl TotalLatencyParameters {
-    /// What a second more on a pod costs those who wait or decode there, where it counts so much for a token of their contexts.
-    #[inline]
-    fn crowd(&self, backlog: &Backlog, token: f64) -> f64 {
-        f64::from(backlog.prefilling) + backlog.waiting + token * backlog.decoding
-    }
-
     /// What a request costs on a pod with this backlog and pace, if it waits so long for what was sent there.
     #[inline]
     fn cost(&self, request: &RequestCost, backlog: &Backlog, pace: f64, wait: f64) -> f64 {
         let model = &self.cost_model;
-        let waiting = f64::from(backlog.prefilling) + backlog.waiting;
+        let waiting = waiting(backlog);
         let work = request.own + request.steps * model.decode_share(backlog);
         let own = pace * work;
         let first = wait + own;
         let late = first * first * request.late;
-        let delayed = own * self.crowd(backlog, request.token) + request.later * work;
+        let delayed = own * (waiting + request.token * backlog.decoding) + request.later * work;
         let (products, one_more) = model.decode_products(f64::from(backlog.sequences) + waiting + 1.0);
         let per_context = model.per_context.get();
         let step = products + per_context * (backlog.decoding + (waiting + 1.0) * request.context);
@@ -143,6 +137,12 @@ struct RequestCost {
     context: f64,
 }
 
+/// Requests that wait for their first token on a pod.
+#[inline]
+fn waiting(backlog: &Backlog) -> f64 {
+    f64::from(backlog.prefilling) + backlog.waiting
+}
+
 /// `number.min(f64::MAX)`, as vectors have it.
 #[inline]
 fn finite(number: f64) -> f64 {
@@ -162,7 +162,7 @@ impl<const W: usize> Scorer<W> for TotalLatencyScorer<W> {
         let whole = model.prefill_seconds(total, 0.0);
         let alone = (typical_answer * model.decode_products(1.0).0).max(f64::MIN_POSITIVE);
         let [second, token] = [whole, model.per_token.get()].map(|seconds| parameters.decode.get() * seconds / alone);
-        let crowd: f64 = backlogs.iter().map(|backlog| parameters.crowd(backlog, token)).sum();
+        let crowd: f64 = backlogs.iter().map(waiting).sum();
         let request = |depth| {
             let new = prompt.uncached(depth) as f64;
             RequestCost {

@@ -62,8 +62,8 @@ fn the_cost_is_its_own_time_and_that_of_others() {
     let answer = |beside: f64, tokens: f64, others: f64| {
         40.0 * (second * (2.0 + (beside + 1.0) + (tokens + 180.0) * 0.01) + others * 0.5 * 2.8)
     };
-    // On three pods two wait and 400 tokens are decoded.
-    let later = 1.0 + (2.0 + token * 400.0) / 3.0;
+    // On three pods two wait.
+    let later = 1.0 + 2.0 / 3.0;
     let warm = late(9.0) + 9.0 * later + answer(0.0, 0.0, 0.0);
     // 1.6 steps beside 100 tokens, and 100 tokens queued in one such step.
     let (own, wait) = (17.0 + 1.6, 10.0 + 1.0);
