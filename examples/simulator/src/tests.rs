@@ -152,6 +152,17 @@ fn a_crowd_on_a_new_prompt_meets_and_does_not_by_a_rule_that_waits_for_events() 
 }
 
 #[test]
+fn pods_a_third_as_fast_are_found_out_by_a_rule_that_learns() {
+    let trace = Synthetic::Rag.trace(2_000, 3).at_rate(200.0, 3);
+    let mut config = SimConfig::mixed(16, 1_000_000, trace.block);
+    config.pods.iter_mut().step_by(2).for_each(|(engine, _)| engine.speed = 0.33);
+    let [fixed, learned] = ["first_token", "total_latency"].map(|policy| run(policy, &trace, &config));
+    let late = |result: &PolicyResult| result.ttft.quantile(0.99).unwrap();
+    assert!(late(&learned) < 0.6 * late(&fixed), "{} for {}", late(&learned), late(&fixed));
+    assert!(learned.mean_whole() < fixed.mean_whole());
+}
+
+#[test]
 fn gateways_share_the_traffic_and_hear_all_events() {
     let trace = Synthetic::Documents.trace(400, 3).at_rate(4.0, 3);
     let mut config = SimConfig::mixed(4, 1_000_000, trace.block);
