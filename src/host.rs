@@ -174,9 +174,8 @@ impl<const W: usize> DispatchHost for RouterHost<W> {
             block_tokens: self.router.block_size().tokens() as u64,
             hashes: &|| self.hashes(),
         };
-        if let Some((attempt, sample)) = self.sample
-            && let Some(took) = report.attempts.get(attempt).and_then(AttemptRecord::time_to_first_token)
-        {
+        let first_token = |attempt| report.attempts.get(attempt).and_then(AttemptRecord::time_to_first_token);
+        if let Some((sample, took)) = self.sample.and_then(|(attempt, sample)| Some((sample, first_token(attempt)?))) {
             self.router.plugin_state().paces.first_token(sample, took);
         }
         if let Some(audited) = self.router.cache_audit().record(&self.expectations, &report, &prompt) {
