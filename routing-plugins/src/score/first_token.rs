@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use routing_core::{Declare, PluginError, Read, RoutingContext, Scorer, Scores};
 
-use super::normalize;
+use super::normalize::{self, finite};
 use super::prefill_queue::{PrefillQueues, queued};
 use super::prompt::PromptReads;
 use crate::cost_model::CostModel;
@@ -157,12 +157,6 @@ impl PromptCost {
     fn at_once(&self, decoding: f64) -> f64 {
         finite((self.own + self.steps * decoding) + decoding)
     }
-}
-
-/// `number.min(f64::MAX)`, as vectors have it.
-#[inline]
-fn finite(number: f64) -> f64 {
-    if number < f64::MAX { number } else { f64::MAX }
 }
 
 impl<const W: usize> Scorer<W> for FirstTokenScorer<W> {

@@ -127,6 +127,12 @@ pub(crate) fn by_cost<const W: usize>(scores: &mut Scores<'_, W>, costs: &[f64])
     }
 }
 
+/// `number.min(f64::MAX)`, as vectors have it.
+#[inline]
+pub(super) fn finite(number: f64) -> f64 {
+    if number < f64::MAX { number } else { f64::MAX }
+}
+
 /// Candidates by how many leading blocks they hold, whole groups at once; those that hold nothing come last.
 pub(crate) fn by_depth<const W: usize>(
     held: Option<&Matches<W>>,

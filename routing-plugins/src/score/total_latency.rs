@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use routing_core::{Declare, PluginError, Read, RoutingContext, Scorer, Scores};
 
-use super::normalize;
+use super::normalize::{self, finite};
 use super::prefill_queue::{PrefillQueues, queued};
 use super::prompt::PromptReads;
 use crate::cost_model::CostModel;
@@ -141,12 +141,6 @@ struct RequestCost {
 #[inline]
 fn waiting(backlog: &Backlog) -> f64 {
     f64::from(backlog.prefilling) + backlog.waiting
-}
-
-/// `number.min(f64::MAX)`, as vectors have it.
-#[inline]
-fn finite(number: f64) -> f64 {
-    if number < f64::MAX { number } else { f64::MAX }
 }
 
 impl<const W: usize> Scorer<W> for TotalLatencyScorer<W> {
