@@ -2,7 +2,7 @@
 //!
 //! The rule: a difference has a cause only if an event accounts for it: the first change of the block at which the two part,
 //! after the decision, took it away or brought it. A hit keeps its blocks, so a block that is announced anew without having
-//! left was there, and explains nothing.
+//! left was there, and explains nothing. A cache that is cleared takes away what was there, and of what was not it says nothing.
 
 mod change_log;
 
@@ -286,17 +286,16 @@ impl std::fmt::Debug for CacheAudit {
 impl Open {
     /// The cause, if an event accounts for the difference by now.
     fn cause(&self, log: &ChangeLog) -> Option<Cause> {
-        let first = |block: &BlockHash| log.first_after(self.expectation.decided, *block);
+        let decided = self.expectation.decided;
         let (cause, heard) = if self.is_over {
-            match self.blocks.first().and_then(first)? {
+            match log.first_after(decided, *self.blocks.first()?)? {
                 (Change::Removed, heard) => (Cause::Evicted, heard),
                 (Change::Cleared, heard) => (Cause::Cleared, heard),
                 (Change::Stored, _) => return None,
             }
         } else {
             // Every block came after the decision; the last of them is the latest that was heard of.
-            let stored = |block| first(block).filter(|(change, _)| *change == Change::Stored).map(|(_, heard)| heard);
-            let heard: Option<Vec<Instant>> = self.blocks.iter().map(stored).collect();
+            let heard: Option<Vec<Instant>> = self.blocks.iter().map(|block| log.stored_after(decided, *block)).collect();
             (Cause::Stored, heard?.into_iter().max()?)
         };
         Some(if heard.saturating_duration_since(self.ended) >= SETTLE { Cause::EventsLate } else { cause })

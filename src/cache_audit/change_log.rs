@@ -97,6 +97,17 @@ impl ChangeLog {
         later.find(|entry| entry.block.is_none_or(|changed| changed == block)).map(|entry| (entry.change, entry.at))
     }
 
+    /// When it was heard, after a moment at which a block was not held, that it came.
+    ///
+    /// A cache that is cleared first is no less without it: engines announce that, with what they store next, only in their next
+    /// step, so that requests may be decided between the two.
+    pub(super) fn stored_after(&self, moment: Instant, block: BlockHash) -> Option<Instant> {
+        let changes = self.changes.lock();
+        let from = changes.entries.partition_point(|entry| entry.at < moment);
+        let first = changes.entries.iter().skip(from).find(|entry| entry.block == Some(block))?;
+        (first.change == Change::Stored).then_some(first.at)
+    }
+
     /// Whether the pod may hold blocks whose events were lost: until it is cleared.
     pub(super) fn has_forgotten(&self) -> bool {
         self.changes.lock().has_forgotten
@@ -200,6 +211,9 @@ mod tests {
         let moment = Instant::now();
         log.changed(&Event::Cleared);
         assert_eq!(first(moment, blocks[1]), Some(Change::Cleared));
+        log.changed(&Event::Stored(Stored::prompt(&blocks[..1])));
+        assert!(log.stored_after(moment, blocks[0]).is_some());
+        assert!(log.stored_after(moment, blocks[1]).is_none());
     }
 
     #[test]

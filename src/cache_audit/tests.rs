@@ -81,6 +81,20 @@ fn a_cleared_cache_explains_what_is_missing_and_stores_explain_what_is_there() {
 }
 
 #[test]
+fn what_was_stored_anew_after_the_cache_was_cleared_explains_what_is_there() {
+    let scene = Scene::expecting(16);
+    scene.heard(&Event::Cleared);
+    scene.heard(&Event::Stored(Stored::prompt(&scene.blocks[..3])));
+    assert_eq!(scene.reported(48).1, Some(Cause::Stored));
+    assert_eq!(scene.reported(64).1, Some(Cause::Unexplained), "the fourth block was not stored");
+    // A block that leaves was there, and should have been expected.
+    let scene = Scene::expecting(16);
+    scene.heard(&Event::Removed(Removed { blocks: &scene.blocks, tier: Tier::Gpu }));
+    scene.heard(&Event::Stored(Stored::prompt(&scene.blocks)));
+    assert_eq!(scene.reported(48).1, Some(Cause::Unexplained));
+}
+
+#[test]
 fn blocks_whose_events_were_lost_explain_what_is_there_and_not_what_is_missing() {
     let scene = Scene::expecting(16);
     scene.audit.change_log(scene.expectation.pod).forgot();

@@ -302,6 +302,7 @@ where
         let cleared = || observer.iter().for_each(|observer| observer.changed(&Event::Cleared));
         // The engine's first batches are not to be had any more.
         let begins_late = state.incarnations.last().is_none() && sequence > self.config.first_sequence;
+        let mut is_applied = false;
         let outcome = Feed::new(&*self.index, self.pod, config).offer_with(number, gap, |change| {
             if change.cache().clears != state.clears {
                 state.translator.reset();
@@ -315,9 +316,13 @@ where
             fill(state);
             state.forgot &= !state.translator.changes.has_cleared();
             state.translator.changes.apply(change, state.translator.semantics());
-            observer.iter().for_each(|observer| state.translator.changes.observe(*observer));
             state.clears = change.cache().clears;
+            is_applied = true;
         })?;
+        if is_applied {
+            // Told once searches see it: whoever searched before that, did so before it was told.
+            observer.iter().for_each(|observer| state.translator.changes.observe(*observer));
+        }
         match outcome {
             BatchOutcome::Gap { restarted: true, .. } => cleared(),
             BatchOutcome::GapSkipped(_) if !begins_late => {
