@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use kv_index::{BlockHash, DEFAULT_POD_WORDS, Matches, Pod};
+use kv_index::{BlockHash, DEFAULT_POD_WORDS, Pod};
 use routing_core::{Fleet, PlanStep, Role, RoutingPlan};
 use routing_exec::{AttemptRecord, DispatchHost, DispatchReport};
 use routing_plugins::load::LoadGuard;
@@ -105,20 +105,22 @@ impl<const W: usize> RouterHost<W> {
         Arc::clone(&self.audited)
     }
 
-    /// Prompt tokens that a pod of a step is expected to have cached, by the index.
+    /// Prompt tokens that a pod of a step is expected to have cached, by what its engine announced.
     ///
-    /// A cache-aware profile has what its first candidate holds in its plan; for others the index is searched. Engines
-    /// compute at least the last token, so a block that it completes counts for nothing, even if it is held.
+    /// A cache-aware profile has what its first candidate holds in its plan; for others, and where that may be speculated, the
+    /// index is asked. Engines compute at least the last token, so a block that it completes counts for nothing, even if it is
+    /// held.
     fn expected_tokens(&self, pod: Pod, step: &PlanStep) -> u64 {
-        if self.request.bypasses_cache() || self.live.is_predicted {
+        let index = self.router.index();
+        if self.request.bypasses_cache() || self.live.is_predicted || !index.alive().contains(pod.id()) {
             return 0;
         }
         let is_first = step.candidates.first().is_some_and(|first| first.pod == pod);
-        let held = step.cache.filter(|_| is_first).map(|cache| cache.held).unwrap_or_else(|| {
-            let mut matches = Matches::default();
-            self.router.index().search(&self.hashes(), &mut matches);
-            matches.depth(pod.id())
-        });
+        let held = match step.cache.filter(|_| is_first) {
+            Some(cache) if cache.held == 0 || !index.has_speculated(pod) => cache.held,
+            Some(cache) => cache.held.min(index.announced(pod, &self.hashes()).unwrap_or(0)),
+            None => index.announced(pod, &self.hashes()).unwrap_or(0),
+        };
         let size = self.router.block_size().tokens();
         (held.min(self.request.tokens().len().saturating_sub(1) / size) * size) as u64
     }

@@ -24,7 +24,7 @@ pub(crate) struct Observations {
     only_hashes: AtomicU64,
     /// Whether decisions go by what pods hold.
     cache_aware: AtomicBool,
-    /// Decisions that looked prompts up, and those that found something.
+    /// Decisions that looked prompts up, and those that found something which an engine announced.
     searched: AtomicU64,
     matched: AtomicU64,
     /// Milliseconds after the beginning: the last tick, and by how much the last request's time was behind the clock.
@@ -53,8 +53,14 @@ impl Observations {
         }
     }
 
-    /// Notes a decision.
-    pub(crate) fn decided(&self, request: &Request<'_>, plan: &RoutingPlan, now: Instant) {
+    /// Notes a decision. What may be speculated at a pod is no word of its engine's.
+    pub(crate) fn decided(
+        &self,
+        request: &Request<'_>,
+        plan: &RoutingPlan,
+        now: Instant,
+        is_speculating: impl Fn(Pod) -> bool,
+    ) {
         let count = self.decided.fetch_add(1, Ordering::Relaxed);
         let behind = now.saturating_duration_since(request.now).as_millis() as u64;
         if self.behind.load(Ordering::Relaxed) != behind {
@@ -78,15 +84,17 @@ impl Observations {
         }
         self.searched.fetch_add(1, Ordering::Relaxed);
         let is_sampled = count % SAMPLED_OF == 0;
+        let chosen = plan.steps().first().and_then(|step| step.candidates.first());
         if cache.held > 0 {
-            self.matched.fetch_add(1, Ordering::Relaxed);
+            if chosen.is_some_and(|chosen| !is_speculating(chosen.pod)) {
+                self.matched.fetch_add(1, Ordering::Relaxed);
+            }
         } else if is_sampled {
             if let Some(mut sample) = self.unmatched.try_lock() {
                 sample.clear();
                 sample.extend(tokens.iter().take(SAMPLE_TOKENS));
             }
         }
-        let chosen = plan.steps().first().and_then(|step| step.candidates.first());
         if let Some(chosen) = chosen.filter(|_| is_sampled) {
             self.confirmations.sent(request, chosen.pod, now);
         }

@@ -154,7 +154,7 @@ impl<const W: usize> Router<W> {
         trace: Option<&mut Trace<W>>,
     ) -> Result<RoutingPlan, DecideError> {
         let plan = live.decide(request, pod_set(excluded), trace)?;
-        self.0.observations.decided(request, &plan, self.now());
+        self.0.observations.decided(request, &plan, self.now(), |pod| self.index().has_speculated(pod));
         Ok(plan)
     }
 

@@ -195,6 +195,10 @@ impl PodCache {
         self.deadlines.len()
     }
 
+    pub(crate) fn is_speculated(&self, hash: BlockHash) -> bool {
+        self.deadlines.contains_key(&hash)
+    }
+
     pub(crate) fn bytes(&self) -> usize {
         self.segments.capacity() * size_of::<SegmentId>()
             + self.marks.capacity() * (size_of::<(BlockHash, State)>() + 1)

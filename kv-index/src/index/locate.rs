@@ -49,6 +49,33 @@ impl<const WORDS: usize> Index<WORDS> {
         segments.sort_by_key(|segment| (segment.tier, segment.from));
         Ok(depth)
     }
+
+    /// How many leading blocks of `chain` the pod's engine announced, where a search counts what is speculated too.
+    ///
+    /// # Errors
+    ///
+    /// When the pod is retired.
+    pub fn announced(&self, pod: Pod, chain: &[BlockHash]) -> Result<usize, PodRetired> {
+        let (cache, pin) = (self.cache(pod)?, pin());
+        let mut held = 0;
+        loop {
+            match self.segments.stride(pod.id(), &chain[held..], &pin) {
+                0 => break,
+                stride => held += stride,
+            }
+        }
+        let speculated = match cache.speculated() {
+            0 => None,
+            _ => chain[..held].iter().position(|hash| cache.is_speculated(*hash)),
+        };
+        Ok(speculated.unwrap_or(held))
+    }
+
+    /// Whether blocks of a pod may be speculated: without a lock, and true for a while after the last of them is gone.
+    #[must_use]
+    pub fn has_speculated(&self, pod: Pod) -> bool {
+        self.speculating.get().contains(pod.id())
+    }
 }
 
 /// Adds one block's segment, to the tier's last segment if it adjoins that.
@@ -112,7 +139,11 @@ mod tests {
         index.speculate(pod, &chain, crate::model::origin()).unwrap();
         let mut segments = Vec::new();
         assert_eq!(index.locate(pod, &chain, &mut segments), Ok(2));
+        assert_eq!((index.announced(pod, &chain), index.has_speculated(pod)), (Ok(2), true));
+        index.expire(crate::model::origin(), 100);
+        assert_eq!((index.announced(pod, &chain), index.has_speculated(pod)), (Ok(2), false));
         index.retire(pod);
         assert_eq!(index.locate(pod, &chain, &mut segments), Err(PodRetired(pod)));
+        assert_eq!(index.announced(pod, &chain), Err(PodRetired(pod)));
     }
 }

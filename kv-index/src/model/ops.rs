@@ -306,6 +306,7 @@ impl<const W: usize> World<W> {
                 let chain = self.hasher.hash(prompt);
                 let tiers = self.model.locate(&name, &chain);
                 assert_eq!(self.index.locate(pod, &chain, &mut runs), Ok(tiers.len()));
+                assert_eq!(self.index.announced(pod, &chain), Ok(tiers.len()));
                 for (at, tiers) in tiers.iter().enumerate() {
                     let here = runs.iter().filter(|run| (run.from..run.to).contains(&at)).map(|run| run.tier);
                     assert_eq!(here.collect::<Vec<_>>(), *tiers);
