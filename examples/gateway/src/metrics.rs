@@ -53,7 +53,7 @@ pub(super) fn text(app: &Arc<AppState>) -> String {
     out.pods("pod_queued_prompt_tokens", &pods, |pod| pod.queued_tokens as f64);
     out.family("pod_pace", "gauge", "How much longer than by the cost model a pod takes for first tokens, as learned.");
     out.pods("pod_pace", &pods, |pod| pod.pace);
-    out.family("pod_index_blocks", "gauge", "Blocks of a pod in the index.");
+    out.family("pod_index_blocks", "gauge", "Blocks of a pod in the index that its engine announced.");
     out.pods("pod_index_blocks", &pods, |pod| pod.blocks as f64);
     out.family("pod_event_source_live", "gauge", "Whether a pod's event source is live, with no known gap.");
     out.pods("pod_event_source_live", &pods, |pod| f64::from(u8::from(pod.events.state == SourceState::Live)));

@@ -112,8 +112,10 @@ pub struct PodState {
     pub running: u32,
     /// How much longer than by the cost model it takes for first tokens, as learned.
     pub pace: f64,
-    /// Its blocks in the index.
+    /// Its blocks in the index that its engine announced.
     pub blocks: usize,
+    /// Those that were entered ahead of its events.
+    pub speculated: usize,
     /// Its event source.
     pub events: SourceView,
     /// Cached tokens expected of it against those it reported.
@@ -214,6 +216,7 @@ fn model_state(router: &Router) -> ModelState {
 fn pod_state(app: &AppState, router: &Router, entry: &RegisteredPod) -> PodState {
     let state = router.plugin_state();
     let view = state.load.load_of(entry.pod, entry.load, Instant::now(), Duration::from_secs(10));
+    let stats = router.index().pod_stats(entry.pod).unwrap_or_default();
     PodState {
         name: entry.spec.name.clone(),
         model: router.name().to_owned(),
@@ -227,7 +230,8 @@ fn pod_state(app: &AppState, router: &Router, entry: &RegisteredPod) -> PodState
         waiting: entry.load.waiting,
         running: entry.load.running,
         pace: entry.pace,
-        blocks: router.index().pod_stats(entry.pod).map_or(0, |stats| stats.blocks),
+        blocks: stats.blocks.saturating_sub(stats.speculated),
+        speculated: stats.speculated,
         events: app.sources.lock().view(&entry.spec.name),
         cache: router.cache_audit().of(&entry.spec.name),
     }
