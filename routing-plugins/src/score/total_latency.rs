@@ -30,8 +30,13 @@ parameters! {
         /// more beyond; 1, unless given.
         pub patience: Positive = const { Positive::constant(1.0) },
         /// What it counts that an answer takes twice as long as alone on a pod, against a first token that takes as long again as
-        /// a cold, idle pod takes for the prompt; 2, unless given.
-        pub decode: Amount = const { Amount::constant(2.0) },
+        /// a cold, idle pod takes for the prompt; 0.25, unless given.
+        pub decode: Amount = const { Amount::constant(0.25) },
+        /// What a second of its answer counts besides, against one of its first token; 0.5, unless given.
+        pub answer_second: Amount = const { Amount::constant(0.5) },
+        /// What a second of an answer counts besides that is on the pod already; 0.08, unless given. Less than one of its own: what
+        /// is computed delays somebody wherever it is.
+        pub other_second: Amount = const { Amount::constant(0.08) },
         /// Whether each pod's [pace](PodPaces) counts, as it is learned; it does, unless told not to. The recorder of queues has to
         /// say the same.
         pub learns: bool = true,
@@ -49,9 +54,9 @@ parameters! {
 /// - `T` is the wait for what is queued, as [`FirstTokenScorer`](super::FirstTokenScorer) has it, and `P`. It counts by its square
 ///   too: late ones are what users remember. How late is late follows from the prompt: a long one waits for its holder, a short one
 ///   does not.
-/// - What a second counts to whom an answer has begun follows from the request as well: `d = decode · C / (A · s₁)`, with `A` tokens
-///   of an answer as most are, and `s₁` for a step of one sequence. So twice as slow counts alike for the first token and for the
-///   rest, whatever prompts and pods are like. `D` is the sum of that for those that decode on the pod, by their tokens.
+/// - What a second counts to whom an answer has begun follows in part from the request as well: `d = answer_second + decode · C / (A · s₁)`,
+///   with `A` tokens of an answer as most are, and `s₁` for a step of one sequence. `D` is the sum of that for those that decode on the
+///   pod, by their tokens and with `other_second` each.
 /// - `P` delays the `w` who wait for their first token (about as many will stand behind as stand before), and those that decode, whose
 ///   next token comes after it.
 /// - It is work that a pod could have done for others, and delays those who come later, wherever they go: `v` is `w` of the
@@ -98,13 +103,14 @@ impl TotalLatencyParameters {
         let own = pace * work;
         let first = wait + own;
         let late = first * first * request.late;
-        let delayed = own * (waiting + request.token * backlog.decoding) + request.later * work;
+        let decoding = request.token * backlog.decoding + self.other_second.get() * f64::from(backlog.sequences);
+        let delayed = own * (waiting + decoding) + request.later * work;
         let (products, one_more) = model.decode_products(f64::from(backlog.sequences) + waiting + 1.0);
         let per_context = model.per_context.get();
         let step = products + per_context * (backlog.decoding + (waiting + 1.0) * request.context);
         let longer = one_more + per_context * request.context;
         // Those who wait will decode as well; what their answers are is not known, and they are taken for ones like it.
-        let others = request.token * backlog.decoding + request.second * waiting;
+        let others = decoding + request.second * waiting;
         let answer = request.answer * (request.second * step + others * 0.5 * longer);
         // Amounts are finite, and may still multiply to more than there are numbers.
         finite(first + late + delayed + pace * answer)
@@ -164,7 +170,7 @@ impl<const W: usize> Scorer<W> for TotalLatencyScorer<W> {
                 steps: new / model.step_tokens.get(),
                 late: 1.0 / (parameters.patience.get() * typical * whole).max(f64::MIN_POSITIVE),
                 later: typical * (1.0 + crowd / fleet.pods().len().max(1) as f64),
-                second,
+                second: parameters.answer_second.get() + second,
                 token,
                 answer,
                 context: total + answer * 0.5,

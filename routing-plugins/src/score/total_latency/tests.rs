@@ -24,6 +24,8 @@ fn plain() -> TotalLatencyParameters {
         answer_tokens: Positive::new(40.0).unwrap(),
         patience: Positive::new(0.5).unwrap(),
         decode: amount(12.0),
+        answer_second: amount(0.3),
+        other_second: amount(0.2),
         ..TotalLatencyParameters::default()
     }
 }
@@ -56,9 +58,9 @@ fn the_cost_is_its_own_time_and_that_of_others() {
     // Of 160 tokens pod 0 holds 80. Three decode on pod 2, and on pod 1 two of three wait.
     let scene = Scene::new(3).prompt(10 * BLOCK, &[5]).loads(|at| [load(0, 0), load(3, 2), load(3, 0)][at]);
     // The whole prompt takes 17 s, so a first token of `t` seconds counts t + t² / 8.5. An answer of 40 tokens takes 120 s alone: a
-    // second of it counts 12 · 17 / 120, and of others' 12 · 0.1 / 120 for each token. A context has 160 + 20 tokens.
+    // second of it counts 0.3 + 12 · 17 / 120, and of others' 0.2 + 12 · 0.1 / 120 for each token. A context has 160 + 20 tokens.
     let late = |first: f64| first + first * first / 8.5;
-    let (second, token) = (1.7, 0.01);
+    let (second, decoding) = (2.0, |requests: f64| requests * (0.2 + 100.0 * 0.01));
     let answer = |beside: f64, tokens: f64, others: f64| {
         40.0 * (second * (2.0 + (beside + 1.0) + (tokens + 180.0) * 0.01) + others * 0.5 * 2.8)
     };
@@ -67,17 +69,17 @@ fn the_cost_is_its_own_time_and_that_of_others() {
     let warm = late(9.0) + 9.0 * later + answer(0.0, 0.0, 0.0);
     // 1.6 steps beside 100 tokens, and 100 tokens queued in one such step.
     let (own, wait) = (17.0 + 1.6, 10.0 + 1.0);
-    let others = token * 100.0 + second * 2.0;
-    let queued = late(wait + own) + own * (later + 2.0 + token * 100.0) + answer(3.0, 100.0 + 2.0 * 180.0, others);
+    let others = decoding(1.0) + second * 2.0;
+    let queued = late(wait + own) + own * (later + 2.0 + decoding(1.0)) + answer(3.0, 100.0 + 2.0 * 180.0, others);
     let own = 17.0 + 1.6 * 3.0;
-    let beside = late(own) + own * (later + token * 300.0) + answer(3.0, 300.0, token * 300.0);
+    let beside = late(own) + own * (later + decoding(3.0)) + answer(3.0, 300.0, decoding(3.0));
     expect(&scene, plain(), &[warm, queued, beside]);
 }
 
 #[test]
 fn an_answer_is_as_long_as_the_request_allows() {
     // Of eight pods one holds the prompt, and is alone at work.
-    let scene = Scene::new(8).prompt(250 * BLOCK, &[250]).loads(|at| load(if at == 0 { 1_000 } else { 0 }, 0));
+    let scene = Scene::new(8).prompt(250 * BLOCK, &[250]).loads(|at| load(if at == 0 { 300 } else { 0 }, 0));
     let wins = |most: u32| {
         let scores = scene.scores_of(
             &scene.request().most_output(most),
