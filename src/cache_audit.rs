@@ -295,7 +295,8 @@ impl Open {
             }
         } else {
             // Every block came after the decision; the last of them is the latest that was heard of.
-            let heard: Option<Vec<Instant>> = self.blocks.iter().map(|block| log.stored_after(decided, *block)).collect();
+            let heard: Option<Vec<Instant>> =
+                self.blocks.iter().map(|block| log.stored_after(decided, *block)).collect();
             (Cause::Stored, heard?.into_iter().max()?)
         };
         Some(if heard.saturating_duration_since(self.ended) >= SETTLE { Cause::EventsLate } else { cause })

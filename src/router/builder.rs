@@ -130,7 +130,7 @@ impl<const W: usize> RouterBuilder<W> {
         Self { hashing: HashedBy::Engine(dialect), ..self }
     }
 
-    /// How pods are chosen; `first_token` unless given, or `approximate_prefix` where there are no tokens to go by.
+    /// How pods are chosen; `total_latency` unless given, or `approximate_prefix` where there are no tokens to go by.
     pub fn profile(self, profile: impl Profile<W> + 'static) -> Self {
         Self { profile: Some(Box::new(profile)), ..self }
     }
@@ -249,7 +249,7 @@ impl<const W: usize> RouterBuilder<W> {
         let hashing = plugin_state.hashing.clone();
         let block_size = block_size_of(&hashing).unwrap_or(block_size);
         let has_tokens = self.tokens_given || self.tokenizer.is_some();
-        let profile = self.profile.unwrap_or_else(|| Box::new(if has_tokens { "first_token" } else { PREDICTED }));
+        let profile = self.profile.unwrap_or_else(|| Box::new(if has_tokens { "total_latency" } else { PREDICTED }));
         let built = Built::new(&*profile, &plugin_state).map_err(|fault| faults.push(fault)).ok();
         let Some(Built { name, is_predicted, workflow }) = built else { return Err(RouterError { faults }) };
         if let Err(error) = check_roles(&*self.handoff, workflow.roles()) {

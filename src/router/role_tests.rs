@@ -72,7 +72,7 @@ fn nor_changed_to_one_by_its_profile_or_by_its_dialect() {
     assert_refused(&router.set_profile(encodes).unwrap_err(), "nixl");
     let joins = RouterUpdate::new().profile(encodes).pods([PodSpec::new("b", "http://b")]);
     assert_refused(&router.apply(joins).unwrap_err(), "nixl");
-    assert_eq!((&*router.profile(), router.pod("b")), ("first_token", None), "nothing changed");
+    assert_eq!((&*router.profile(), router.pod("b")), ("total_latency", None), "nothing changed");
 
     router.apply(RouterUpdate::new().profile(encodes).handoff(Arc::new(Carries))).unwrap();
     assert_refused(&router.apply(RouterUpdate::new().handoff(nixl())).unwrap_err(), "nixl");

@@ -106,7 +106,7 @@ fn a_change_is_applied_whole_or_not_at_all() {
     router.apply(update).unwrap_err();
     let update = RouterUpdate::new().profile("round_robin").pods([PodSpec::new("c", "")]);
     router.apply(update).unwrap_err();
-    assert_eq!((&*router.profile(), router.pods().len()), ("first_token", 2));
+    assert_eq!((&*router.profile(), router.pods().len()), ("total_latency", 2));
     router.set_profile("round_robin").unwrap();
     assert_eq!(&*router.profile(), "round_robin");
 }
@@ -290,7 +290,7 @@ fn a_profile_that_guesses_does_not_come_where_the_host_feeds_the_index_itself() 
         feed.consume(&Batch { incarnation: 1, sequence, events }).unwrap();
         assert!(is_refused(&router), "also while the pod holds nothing");
     }
-    assert_eq!(&*router.profile(), "first_token");
+    assert_eq!(&*router.profile(), "total_latency");
     // Single events, without numbers.
     let router = two_pods().tokens_given().build().unwrap();
     held_on(&router, "a", &(0..64).collect::<Vec<u32>>());
@@ -337,7 +337,7 @@ fn a_change_can_be_checked_and_changes_nothing() {
     let _fed = router.cache_audit().change_log(router.pod("a").unwrap());
     router.check(&RouterUpdate::new().profile("approximate_prefix")).unwrap_err();
     assert_eq!((router.fleet().version(), router.index().alive()), before);
-    assert_eq!((&*router.profile(), router.pods().len()), ("first_token", 2));
+    assert_eq!((&*router.profile(), router.pods().len()), ("total_latency", 2));
 }
 
 #[test]

@@ -65,7 +65,7 @@ pub(crate) struct Args {
 impl Args {
     /// The one profile to serve or to test with.
     pub(crate) fn profile(&self) -> &str {
-        self.profile.as_deref().unwrap_or("first_token")
+        self.profile.as_deref().unwrap_or("total_latency")
     }
 
     /// Conversations beside the user's.

@@ -103,7 +103,7 @@ fn a_phantom_in_the_index_fails_a_chaos_run() {
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains("VIOLATED") && text.contains(" 1 phantoms"), "{text}");
-    assert!(text.contains("--chaos --seed 1 --seconds 5 --pods 2 --profile first_token"), "{text}");
+    assert!(text.contains("--chaos --seed 1 --seconds 5 --pods 2 --profile total_latency"), "{text}");
 }
 
 /// A gateway that serves, and what it printed before it did.

@@ -27,7 +27,7 @@ macro_rules! documents {
 }
 
 /// The profile that gateways should begin with.
-pub(crate) const DEFAULT: &str = "first_token";
+pub(crate) const DEFAULT: &str = "total_latency";
 
 /// Policies published by others, as documents of stock plugins.
 const PUBLISHED: [(&str, &str); 11] = documents!("../policies/":

@@ -36,7 +36,7 @@ impl Profile {
 
 impl Default for Profile {
     fn default() -> Self {
-        Self::stock("first_token")
+        Self::stock("total_latency")
     }
 }
 

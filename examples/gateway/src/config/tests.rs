@@ -19,7 +19,7 @@ fn nesting_without_end_is_refused_at_once() {
 fn the_sample_file_is_taken() {
     let config = Config::parse(include_str!("../../gateway.yaml")).unwrap();
     assert_eq!(config.model.aliases, ["default"]);
-    assert_eq!(config.profile, Profile::stock("first_token"));
+    assert_eq!(config.profile, Profile::stock("total_latency"));
     assert!(matches!(&config.pods[0].events, Events::Zmq(zmq) if zmq.events.starts_with("tcp://")));
     assert_eq!(config.pods[1].events, Events::Pushed);
     assert_eq!(config.handoff, Dialect::Nixl);

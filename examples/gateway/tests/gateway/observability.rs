@@ -56,7 +56,7 @@ async fn metrics_are_prometheus_text() {
         "pointsman_gateway_requests_total 1",
         "pointsman_gateway_pod_healthy{pod=\"a\"} 1",
         "pointsman_gateway_requests_in_flight 0",
-        "pointsman_gateway_decisions_total{model=\"sim\",profile=\"first_token\"} 1",
+        "pointsman_gateway_decisions_total{model=\"sim\",profile=\"total_latency\"} 1",
         "pointsman_gateway_time_to_first_token_seconds_count 1",
         "pointsman_gateway_tokenize_failures_total 0",
     ] {

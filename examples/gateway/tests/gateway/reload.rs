@@ -113,7 +113,7 @@ async fn reloads_at_once_do_not_mix() {
     let (gateway, _) = gateway(&[&a]).await;
     let gateway = std::sync::Arc::new(gateway);
     let mut tasks = Vec::new();
-    for (pods, profile) in [(vec![&a], "round_robin"), (vec![&b], "least_load"), (vec![&a, &b], "first_token")] {
+    for (pods, profile) in [(vec![&a], "round_robin"), (vec![&b], "least_load"), (vec![&a, &b], "total_latency")] {
         let (gateway, mut next) = (std::sync::Arc::clone(&gateway), config(&pods));
         next.profile = Profile::stock(profile);
         tasks.push(tokio::task::spawn_blocking(move || (0..50).for_each(|_| gateway.reload(next.clone()).unwrap())));
