@@ -180,6 +180,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=3)
     comparison = Comparison(parser.parse_args())
+    # Ends as an error does: pods and gateways are stopped.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("peers: stopped"))
     try:
         asyncio.run(comparison.everything())
     finally:
