@@ -260,9 +260,9 @@ pub fn prefill_decode<const W: usize>(state: &PluginState<W>) -> WorkflowBuilder
 /// It is for pods that may do both, and for pods apart. Where all may do both they part by themselves: a prompt is computed
 /// where few decode, decoding keeps away from where prompts were computed within [the window of recent work](PluginState::recent), and so
 /// the next prompt goes there again. How many pods prefill follows from the traffic, and none does where all prompts are
-/// warm. A token on a pod counts half a millisecond of three minutes: 250,000 of them keep decoding away as a pod does that
-/// prefills two thirds of its time. The prompt's own prefill counts four times, since all that decode on the pod wait for
-/// it.
+/// warm. A token on a pod counts ten microseconds of three minutes: a million of them keep decoding away as ten seconds of
+/// prefills do, since with fused kernels decoding takes little of a pod, and a chunk beside it much of a token's time. The
+/// prompt's own prefill counts sixteen times, since all that decode on the pod wait for it.
 pub fn prefill_decode_conditional<const W: usize>(state: &PluginState<W>) -> WorkflowBuilder<W> {
     let (sent, recent) = (Arc::clone(&state.recent_work), Arc::clone(&state.recent_work));
     let decode = sound(serving(prompt(ProfileBuilder::new("decode"), state), "decodes", Role::Decode), state)
@@ -273,7 +273,8 @@ pub fn prefill_decode_conditional<const W: usize>(state: &PluginState<W>) -> Wor
         .scorer("cache", 1.0, held::<W>)
         .scorer("near", 2.0, |d: &mut Declare<'_>| near(d, "decode"));
     let prefill = best(prefill).recorder("sent", |d: &mut Declare<'_>| {
-        RecentWorkRecorder::declare(d, RecentWorkRecorderParameters::default(), sent)
+        let cost_model = times(1.0);
+        RecentWorkRecorder::declare(d, RecentWorkRecorderParameters { cost_model }, sent)
     });
     let prefill = StepBuilder::new("prefill", prefill).role(Role::Prefill).on_failure(FailurePolicy::Skip);
     WorkflowBuilder::new()
@@ -287,14 +288,14 @@ pub fn prefill_decode_conditional<const W: usize>(state: &PluginState<W>) -> Wor
 
 /// What decoding costs on a pod: what was prefilled there lately, and the tokens of those who decode there.
 fn apart() -> RecentWorkParameters {
-    let cost_model = CostModel {
-        fixed: const { Amount::constant(0.0896) },
-        per_token: const { Amount::constant(6.6e-5) },
-        per_pair: const { Amount::constant(6.92e-9) },
-        ..CostModel::default()
-    };
-    let token = const { Amount::constant(0.0005) };
-    RecentWorkParameters { cost_model, request: Amount::ZERO, token, eviction: Amount::ZERO }
+    let token = const { Amount::constant(0.00001) };
+    RecentWorkParameters { cost_model: times(16.0), request: Amount::ZERO, token, eviction: Amount::ZERO }
+}
+
+/// Prefills that count so many times what was measured with fused kernels.
+fn times(factor: f64) -> CostModel {
+    let amount = |seconds: f64| Amount::new(seconds * factor).unwrap_or_default();
+    CostModel { fixed: amount(0.00484), per_token: amount(2.33e-5), per_pair: amount(9.05e-10), ..CostModel::default() }
 }
 
 /// Who is well, stays, and is not known to fail.

@@ -115,7 +115,8 @@ class Comparison:
             return Peer([str(self.options.peers / name), "--worker-urls", *urls, *own], self.options.rig / "vllm-router.log")
         tokenizer = {"tokenizer": {"file": str(self.options.rig / "model/tokenizer.json")}}
         pods = [pod(n) for n in self.numbers]
-        return Gateway(self.options.gateway, self.options.rig, PORT, pods, model=tokenizer, profile=name)
+        profile = {"file": str(Path(name).resolve())} if name.endswith(".yaml") else name
+        return Gateway(self.options.gateway, self.options.rig, PORT, pods, model=tokenizer, profile=profile)
 
     async def counted(self, session: aiohttp.ClientSession) -> tuple[float, float]:
         """Prompt tokens that all pods looked up, and those that they found."""
@@ -171,7 +172,7 @@ def main() -> None:
     parser.add_argument("--rig", type=Path, default=Path(os.environ.get("RIG", ROOT / "target/real_engines")))
     parser.add_argument("--gateway", type=Path, default=ROOT / "target/release/gateway", help="built with the feature `tokenizers`")
     parser.add_argument("--peers", type=Path, help="a folder with `smg` and `vllm-router`; left out where they are not")
-    parser.add_argument("--profiles", default="total_latency,cache_aware,round_robin", help="of this gateway")
+    parser.add_argument("--profiles", default="total_latency,cache_aware,round_robin", help="of this gateway, or documents of profiles")
     parser.add_argument("--pods", type=int, default=2)
     parser.add_argument("--blocks", default="400,800,1600", help="sizes of a pod's cache")
     parser.add_argument("--conversations", type=int, default=60)

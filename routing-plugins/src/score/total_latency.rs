@@ -37,6 +37,8 @@ parameters! {
         /// What a second of an answer counts besides that is on the pod already; 0.08, unless given. Less than one of its own: what
         /// is computed delays somebody wherever it is.
         pub other_second: Amount = const { Amount::constant(0.08) },
+        /// What a second of computing counts for the cache that it takes from others; 2, unless given.
+        pub eviction: Amount = const { Amount::constant(2.0) },
         /// Whether each pod's [pace](PodPaces) counts, as it is learned; it does, unless told not to. The recorder of queues has to
         /// say the same.
         pub learns: bool = true,
@@ -45,23 +47,25 @@ parameters! {
 
 /// Scores by the seconds that a request adds to all answers on a pod: 1 for the fewest, 0 for the most, all 1 when equal.
 ///
-/// With `T` for its time to the first token there, `P` for its own prefill, and `C` for that of the whole prompt, the cost is
+/// With `T` for its time to the first token there, `P` for what its prefill adds to steps, and `C` for the prefill of the whole
+/// prompt, the cost is
 ///
 /// ```text
-/// T · (1 + T / (patience · C)) + P · (w + D) + W · (1 + v) + d · L · s + D · L / 2 · l
+/// T · (1 + T / (patience · C)) + P · (w + D) + W · (eviction + v) + d · L · s + D · L / 2 · l
 /// ```
 ///
-/// - `T` is the wait for what is queued, as [`FirstTokenScorer`](super::FirstTokenScorer) has it, and `P`. It counts by its square
-///   too: late ones are what users remember. How late is late follows from the prompt: a long one waits for its holder, a short one
-///   does not.
+/// - `T` is the wait for what is queued, as [`FirstTokenScorer`](super::FirstTokenScorer) has it, and its own prefill. It counts by
+///   its square too: late ones are what users remember. How late is late follows from the prompt: a long one waits for its holder, a
+///   short one does not.
 /// - What a second counts to whom an answer has begun follows in part from the request as well: `d = answer_second + decode · C / (A · s₁)`,
 ///   with `A` tokens of an answer as most are, and `s₁` for a step of one sequence. `D` is the sum of that for those that decode on the
 ///   pod, by their tokens and with `other_second` each.
 /// - `P` delays the `w` who wait for their first token (about as many will stand behind as stand before), and those that decode, whose
-///   next token comes after it.
+///   next token comes after it. What a step takes for being one is not part of it: they are in the same step.
 /// - It is work that a pod could have done for others, and delays those who come later, wherever they go: `v` is `w` of the
-///   fleet's pods on average. And it pushes as much out of the pod's cache, to be computed again. `W` is `P` at the pace of the fleet: a
-///   slow pod's second is worth less. So what is held matters ever more as the fleet fills.
+///   fleet's pods on average. And it pushes as much out of the pod's cache, to be computed again, and leaves as much behind in
+///   another's, of use to nobody. `W` is `P` at the pace of the fleet: a slow pod's second is worth less. So what is held matters ever
+///   more as the fleet fills.
 /// - Its own answer of `L` tokens takes as many steps of `s`, and makes as many steps of others longer by `l`, of which they are half through.
 ///
 /// All of a pod's seconds are by its [pace](PodPaces), and `C` by that of the fleet.
@@ -99,12 +103,13 @@ impl TotalLatencyParameters {
     fn cost(&self, request: &RequestCost, backlog: &Backlog, pace: f64, wait: f64) -> f64 {
         let model = &self.cost_model;
         let waiting = waiting(backlog);
-        let work = request.own + request.steps * model.decode_share(backlog);
-        let own = pace * work;
-        let first = wait + own;
+        let beside = request.steps * model.decode_share(backlog);
+        let first = wait + pace * (request.own + beside);
+        // Others are on the way with it: a step is begun for all of them.
+        let work = request.work + beside;
         let late = first * first * request.late;
         let decoding = request.token * backlog.decoding + self.other_second.get() * f64::from(backlog.sequences);
-        let delayed = own * (waiting + decoding) + request.later * work;
+        let delayed = work * (pace * (waiting + decoding) + request.later);
         let (products, one_more) = model.decode_products(f64::from(backlog.sequences) + waiting + 1.0);
         let per_context = model.per_context.get();
         let step = products + per_context * (backlog.decoding + (waiting + 1.0) * request.context);
@@ -127,8 +132,9 @@ impl TotalLatencyParameters {
 /// What a request costs on every pod that holds as much of its prompt.
 #[derive(Clone, Copy, Debug)]
 struct RequestCost {
-    /// Seconds of its own prefill.
+    /// Seconds of its own prefill, and those of them that it adds to steps of others.
     own: f64,
+    work: f64,
     /// Steps that its prefill takes.
     steps: f64,
     /// What the square of a wait counts.
@@ -165,11 +171,13 @@ impl<const W: usize> Scorer<W> for TotalLatencyScorer<W> {
         let crowd: f64 = backlogs.iter().map(waiting).sum();
         let request = |depth| {
             let new = prompt.uncached(depth) as f64;
+            let own = model.prefill_seconds(new, total - new);
             RequestCost {
-                own: model.prefill_seconds(new, total - new),
+                own,
+                work: (own - model.fixed.get()).max(0.0),
                 steps: new / model.step_tokens.get(),
                 late: 1.0 / (parameters.patience.get() * typical * whole).max(f64::MIN_POSITIVE),
-                later: typical * (1.0 + crowd / fleet.pods().len().max(1) as f64),
+                later: typical * (parameters.eviction.get() + crowd / fleet.pods().len().max(1) as f64),
                 second: parameters.answer_second.get() + second,
                 token,
                 answer,

@@ -101,9 +101,9 @@ fn parted(rounds: u32, cold_of_a_round: u32) -> ([usize; 4], [usize; 4]) {
 #[test]
 fn pods_that_do_both_part_by_themselves_where_prompts_are_cold() {
     let (prefilled, decode) = parted(300, 2);
-    let most = (0..4).max_by_key(|&pod| prefilled[pod]).expect("four pods");
-    assert!(prefilled[most] >= 95, "one pod prefills: {prefilled:?}");
-    assert!(decode[most] <= 2, "and nobody decodes on pod {most}: {decode:?}");
+    let computing: Vec<usize> = (0..4).filter(|&pod| prefilled[pod] > 2).collect();
+    assert!((1..=2).contains(&computing.len()), "some pods prefill: {prefilled:?}");
+    assert!(computing.iter().all(|&pod| decode[pod] <= 2), "and nobody decodes there: {prefilled:?}, {decode:?}");
 }
 
 #[test]

@@ -64,15 +64,16 @@ fn the_cost_is_its_own_time_and_that_of_others() {
     let answer = |beside: f64, tokens: f64, others: f64| {
         40.0 * (second * (2.0 + (beside + 1.0) + (tokens + 180.0) * 0.01) + others * 0.5 * 2.8)
     };
-    // On three pods two wait.
-    let later = 1.0 + 2.0 / 3.0;
-    let warm = late(9.0) + 9.0 * later + answer(0.0, 0.0, 0.0);
+    // On three pods two wait. A second of every prefill is no work: it is that of a step.
+    let later = 2.0 + 2.0 / 3.0;
+    let warm = late(9.0) + 8.0 * later + answer(0.0, 0.0, 0.0);
     // 1.6 steps beside 100 tokens, and 100 tokens queued in one such step.
     let (own, wait) = (17.0 + 1.6, 10.0 + 1.0);
     let others = decoding(1.0) + second * 2.0;
-    let queued = late(wait + own) + own * (later + 2.0 + decoding(1.0)) + answer(3.0, 100.0 + 2.0 * 180.0, others);
+    let queued =
+        late(wait + own) + (own - 1.0) * (later + 2.0 + decoding(1.0)) + answer(3.0, 100.0 + 2.0 * 180.0, others);
     let own = 17.0 + 1.6 * 3.0;
-    let beside = late(own) + own * (later + decoding(3.0)) + answer(3.0, 300.0, decoding(3.0));
+    let beside = late(own) + (own - 1.0) * (later + decoding(3.0)) + answer(3.0, 300.0, decoding(3.0));
     expect(&scene, plain(), &[warm, queued, beside]);
 }
 
