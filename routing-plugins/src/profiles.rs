@@ -5,8 +5,8 @@
 //! | [`round_robin`] | to each pod in its turn |
 //! | [`least_load`] | to the pod with the fewest requests |
 //! | [`consistent_hash`] | always to the same pod for a session or a prompt's beginning, within a bound on load |
-//! | [`first_token`] | where its first token is expected soonest, with a wait credit for what is held; begin with this |
-//! | [`total_latency`] | where it adds the fewest seconds to all answers, its own and others'; crowds on a new prompt meet |
+//! | [`total_latency`] | where it adds the fewest seconds to all answers, its own and others'; begin with this |
+//! | [`first_token`] | where its first token is expected soonest, with a wait credit for what is held |
 //! | [`cache_aware`] | where most of the prompt is held, unless that pod has too much more to do |
 //! | [`cache_aware_sticky`] | the same, and a session stays where it is |
 //! | [`sticky_least_loaded`] | to the least loaded of those that hold the prompt, or of all |
@@ -81,8 +81,8 @@ macro_rules! stock {
 impl<const W: usize> StockProfile<W> {
     /// All of them, in the order of [`NAMES`].
     pub const ALL: [Self; 11] = stock![
-        first_token,
         total_latency,
+        first_token,
         round_robin,
         least_load,
         consistent_hash,
@@ -128,8 +128,7 @@ pub fn consistent_hash<const W: usize>(state: &PluginState<W>) -> ProfileBuilder
 
 /// Where the first token is expected soonest, by what each pod holds, has queued and decodes. A prompt that a pod holds waits
 /// there for a while rather than being computed again elsewhere ([`WaitCredit::MEASURED`](crate::score::WaitCredit::MEASURED)); requests that engines report as
-/// waiting count, so that several gateways see each other's. The one to begin with:
-/// `docs/routing-quality.md` holds it against all others. How fast pods are is [measured](CostModel) on one
+/// waiting count, so that several gateways see each other's. How fast pods are is [measured](CostModel) on one
 /// kind of them; give a model of your own for others.
 pub fn first_token<const W: usize>(state: &PluginState<W>) -> ProfileBuilder<W> {
     first_token_with(state, FirstTokenParameters::measured())
@@ -168,7 +167,7 @@ pub fn first_token_with<const W: usize>(state: &PluginState<W>, parameters: Firs
 
 /// Where the request adds the fewest seconds to all answers: its own, and those of requests that wait or decode on the pod, by what
 /// it holds, has queued and decodes ([`TotalLatencyScorer`] has the formula). What is sent is entered at once, so that a crowd on
-/// a new prompt meets where the first of it went. `docs/routing-quality.md` holds it against [`first_token`] and all others. How
+/// a new prompt meets where the first of it went. The one to begin with: `docs/routing-quality.md` holds it against all others. How
 /// fast pods are is [measured](CostModel::FUSED) on one kind of them, and how much slower or faster each of yours is, is
 /// [learned](crate::PodPaces).
 pub fn total_latency<const W: usize>(state: &PluginState<W>) -> ProfileBuilder<W> {
