@@ -118,17 +118,21 @@ impl<const W: usize> RouterHost<W> {
         let is_first = step.candidates.first().is_some_and(|first| first.pod == pod);
         let held = match step.cache.filter(|_| is_first) {
             Some(cache) if cache.held == 0 || !index.has_speculated(pod) => cache.held,
-            Some(cache) => cache.held.min(index.announced(pod, &self.hashes()).unwrap_or(0)),
-            None => index.announced(pod, &self.hashes()).unwrap_or(0),
+            Some(cache) => index.announced(pod, &self.hashes(cache.held)).unwrap_or(0),
+            None => index.announced(pod, &self.hashes(usize::MAX)).unwrap_or(0),
         };
         let size = self.router.block_size().tokens();
         (held.min(self.request.tokens().len().saturating_sub(1) / size) * size) as u64
     }
 
-    /// The prompt's block hashes; none where they cannot be made.
-    fn hashes(&self) -> Vec<BlockHash> {
-        let request = self.request.request(self.router.name(), self.decided);
-        self.router.plugin_state().hashing.hashes(&request).unwrap_or_default()
+    /// So many of the prompt's block hashes, the first ones; none where they cannot be made.
+    fn hashes(&self, blocks: usize) -> Vec<BlockHash> {
+        let mut request = self.request.request(self.router.name(), self.decided);
+        let most = blocks.saturating_mul(self.router.block_size().tokens());
+        request.tokens = request.tokens.map(|tokens| &tokens[..tokens.len().min(most)]);
+        let mut hashes = self.router.plugin_state().hashing.hashes(&request).unwrap_or_default();
+        hashes.truncate(blocks);
+        hashes
     }
 
     fn expect(&mut self, pod: Pod, step: &PlanStep) {
@@ -174,7 +178,7 @@ impl<const W: usize> DispatchHost for RouterHost<W> {
         let prompt = AuditedPrompt {
             tokens: self.request.tokens().len() as u64,
             block_tokens: self.router.block_size().tokens() as u64,
-            hashes: &|| self.hashes(),
+            hashes: &|| self.hashes(usize::MAX),
         };
         let first_token = |attempt| report.attempts.get(attempt).and_then(AttemptRecord::time_to_first_token);
         if let Some((sample, took)) = self.sample.and_then(|(attempt, sample)| Some((sample, first_token(attempt)?))) {
