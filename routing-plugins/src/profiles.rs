@@ -293,8 +293,9 @@ fn apart() -> RecentWorkParameters {
 
 /// Prefills that count so many times what was measured with fused kernels.
 fn times(factor: f64) -> CostModel {
-    let amount = |seconds: f64| Amount::new(seconds * factor).unwrap_or_default();
-    CostModel { fixed: amount(0.00484), per_token: amount(2.33e-5), per_pair: amount(9.05e-10), ..CostModel::default() }
+    let [fixed, per_token, per_pair] = [CostModel::FUSED.fixed, CostModel::FUSED.per_token, CostModel::FUSED.per_pair]
+        .map(|amount| Amount::new(amount.get() * factor).unwrap_or_default());
+    CostModel { fixed, per_token, per_pair, ..CostModel::default() }
 }
 
 /// Who is well, stays, and is not known to fail.

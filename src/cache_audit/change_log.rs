@@ -62,6 +62,12 @@ struct Entry {
     block: Option<BlockHash>,
 }
 
+impl Changes {
+    fn after(&self, moment: Instant) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().skip(self.entries.partition_point(|entry| entry.at < moment))
+    }
+}
+
 impl ChangeLog {
     pub(super) fn new(clock: Clock) -> Self {
         Self { changes: Mutex::default(), clock }
@@ -91,10 +97,8 @@ impl ChangeLog {
 
     /// The first change of a block after a moment, and when it was heard of.
     pub(super) fn first_after(&self, moment: Instant, block: BlockHash) -> Option<(Change, Instant)> {
-        let changes = self.changes.lock();
-        let from = changes.entries.partition_point(|entry| entry.at < moment);
-        let mut later = changes.entries.iter().skip(from);
-        later.find(|entry| entry.block.is_none_or(|changed| changed == block)).map(|entry| (entry.change, entry.at))
+        let is_meant = |entry: &&Entry| entry.block.is_none_or(|changed| changed == block);
+        self.changes.lock().after(moment).find(is_meant).map(|entry| (entry.change, entry.at))
     }
 
     /// When it was heard, after a moment at which a block was not held, that it came.
@@ -103,8 +107,7 @@ impl ChangeLog {
     /// step, so that requests may be decided between the two.
     pub(super) fn stored_after(&self, moment: Instant, block: BlockHash) -> Option<Instant> {
         let changes = self.changes.lock();
-        let from = changes.entries.partition_point(|entry| entry.at < moment);
-        let first = changes.entries.iter().skip(from).find(|entry| entry.block == Some(block))?;
+        let first = changes.after(moment).find(|entry| entry.block == Some(block))?;
         (first.change == Change::Stored).then_some(first.at)
     }
 

@@ -8,11 +8,8 @@ two differ. The rules: one request at a time, each sent when the events of the l
 exact; many at a time, no difference is without its cause.
 """
 
-import argparse
 import asyncio
 import json
-import os
-import signal
 import sys
 import time
 from pathlib import Path
@@ -23,12 +20,10 @@ from chaos import Chaos
 from embedded import Embedded
 from faults import Cut
 from handoffs import Handoffs
-from pods import HERE, Gateway, Rig, pod
+from pods import Gateway, Rig, parser, pod, stop_as_an_error_does
 from published import Published
 from tally import HEAD, Tally
 from traffic import LONGEST, POISON, Traffic
-
-ROOT = HERE.parent.parent.parent
 
 
 class Judge:
@@ -290,21 +285,17 @@ class Judge:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rig", type=Path, default=Path(os.environ.get("RIG", ROOT / "target/real_engines")))
-    parser.add_argument("--gateway", type=Path, default=ROOT / "target/release/gateway", help="for --full built with the feature `tokenizers`")
-    parser.add_argument("--embedded", type=Path, help="the example axum_gateway; left out if not given")
-    parser.add_argument("--blocks", default="600", help="blocks of a pod's cache, in the quick suite")
-    parser.add_argument("--scale", type=float, default=1.0, help="requests, as a multiple of the suite's")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--cut-seconds", type=float, default=8.0, help="how long events are blocked")
-    parser.add_argument("--running", action="store_true", help="the pods run already, and are left running")
-    parser.add_argument("--suite", default="", help="of --full, the suites whose name has this")
-    parser.add_argument("--only", default="", help="the parts whose name has this")
-    parser.add_argument("--full", action="store_true")
-    options = parser.parse_args()
-    # Ends as an error does: pods and gateways are stopped.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("judge: stopped"))
+    arguments = parser(__doc__)
+    arguments.add_argument("--embedded", type=Path, help="the example axum_gateway; left out if not given")
+    arguments.add_argument("--blocks", default="600", help="blocks of a pod's cache, in the quick suite")
+    arguments.add_argument("--scale", type=float, default=1.0, help="requests, as a multiple of the suite's")
+    arguments.add_argument("--cut-seconds", type=float, default=8.0, help="how long events are blocked")
+    arguments.add_argument("--running", action="store_true", help="the pods run already, and are left running")
+    arguments.add_argument("--suite", default="", help="of --full, the suites whose name has this")
+    arguments.add_argument("--only", default="", help="the parts whose name has this")
+    arguments.add_argument("--full", action="store_true")
+    options = arguments.parse_args()
+    stop_as_an_error_does("judge")
     judge = Judge(options)
     try:
         asyncio.run(judge.everything() if options.full else judge.quick())

@@ -7,7 +7,6 @@ has, for each size of the pods' caches and each gateway, prompt tokens computed 
 the least and the most. Nothing else differs: the fewer tokens, the better the choice of pods.
 """
 
-import argparse
 import asyncio
 import json
 import os
@@ -20,9 +19,8 @@ from pathlib import Path
 
 import aiohttp
 
-from pods import HERE, Gateway, Rig, pod
+from pods import Gateway, Rig, parser, pod, stop_as_an_error_does
 
-ROOT = HERE.parent.parent.parent
 PORT = 18100
 
 
@@ -168,21 +166,17 @@ class Comparison:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rig", type=Path, default=Path(os.environ.get("RIG", ROOT / "target/real_engines")))
-    parser.add_argument("--gateway", type=Path, default=ROOT / "target/release/gateway", help="built with the feature `tokenizers`")
-    parser.add_argument("--peers", type=Path, help="a folder with `smg` and `vllm-router`; left out where they are not")
-    parser.add_argument("--profiles", default="total_latency,cache_aware,round_robin", help="of this gateway, or documents of profiles")
-    parser.add_argument("--pods", type=int, default=2)
-    parser.add_argument("--blocks", default="400,800,1600", help="sizes of a pod's cache")
-    parser.add_argument("--conversations", type=int, default=60)
-    parser.add_argument("--turns", type=int, default=10)
-    parser.add_argument("--at-once", type=int, default=4)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--seeds", type=int, default=3)
-    comparison = Comparison(parser.parse_args())
-    # Ends as an error does: pods and gateways are stopped.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("peers: stopped"))
+    arguments = parser(__doc__)
+    arguments.add_argument("--peers", type=Path, help="a folder with `smg` and `vllm-router`; left out where they are not")
+    arguments.add_argument("--profiles", default="total_latency,cache_aware,round_robin", help="of this gateway, or documents of profiles")
+    arguments.add_argument("--pods", type=int, default=2)
+    arguments.add_argument("--blocks", default="400,800,1600", help="sizes of a pod's cache")
+    arguments.add_argument("--conversations", type=int, default=60)
+    arguments.add_argument("--turns", type=int, default=10)
+    arguments.add_argument("--at-once", type=int, default=4)
+    arguments.add_argument("--seeds", type=int, default=3)
+    comparison = Comparison(arguments.parse_args())
+    stop_as_an_error_does("peers")
     try:
         asyncio.run(comparison.everything())
     finally:

@@ -1,5 +1,6 @@
 """Pods of the rig, and gateways over them."""
 
+import argparse
 import asyncio
 import json
 import os
@@ -11,6 +12,7 @@ from pathlib import Path
 import aiohttp
 
 HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent.parent
 # Tokens of a block.
 BLOCK = 32
 
@@ -86,3 +88,17 @@ def pod(n: int, events: int | None = None, **more) -> dict:
     """A pod of the rig in a gateway's configuration; its events by another port, if one is given."""
     zmq = {"events": f"tcp://127.0.0.1:{events or 18560 + n}", "replay": f"tcp://127.0.0.1:{18570 + n}", "topic": "kv@"}
     return {"name": f"pod-{n}", "url": f"http://127.0.0.1:{18000 + n}", "events": {"zmq": zmq}, **more}
+
+
+def parser(description: str) -> argparse.ArgumentParser:
+    """The options of every program over the rig."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rig", type=Path, default=Path(os.environ.get("RIG", ROOT / "target/real_engines")))
+    parser.add_argument("--gateway", type=Path, default=ROOT / "target/release/gateway", help="built with the feature `tokenizers` where prompts are texts")
+    parser.add_argument("--seed", type=int, default=1)
+    return parser
+
+
+def stop_as_an_error_does(name: str) -> None:
+    """So that pods and gateways are stopped when the program is."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(f"{name}: stopped"))

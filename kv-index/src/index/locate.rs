@@ -2,6 +2,7 @@
 
 use crate::blocks::{BlockHash, Location, Tier};
 use crate::index::Index;
+use crate::index::cache::PodCache;
 use crate::pods::{Pod, PodRetired};
 use crate::reclamation::pin;
 
@@ -30,14 +31,10 @@ impl<const WORDS: usize> Index<WORDS> {
     /// When the pod is retired.
     pub fn locate(&self, pod: Pod, chain: &[BlockHash], segments: &mut Vec<TierSpan>) -> Result<usize, PodRetired> {
         segments.clear();
-        let (cache, pin) = (self.cache(pod)?, pin());
+        let cache = self.cache(pod)?;
+        let real = chain[..self.announced_in(&cache, pod, chain)].iter().map_while(|hash| cache.real(*hash));
         let mut depth = 0;
-        let mut held = 0;
-        for (at, &hash) in chain.iter().enumerate() {
-            if at == held {
-                held += self.segments.stride(pod.id(), &chain[at..], &pin);
-            }
-            let Some(detail) = cache.real(hash).filter(|_| at < held) else { break };
+        for detail in real {
             for tier in Tier::ALL {
                 if detail.copies[tier.index()] > 0 {
                     let location = detail.locations.iter().find(|(t, _)| *t == tier).map(|(_, l)| *l);
@@ -56,19 +53,21 @@ impl<const WORDS: usize> Index<WORDS> {
     ///
     /// When the pod is retired.
     pub fn announced(&self, pod: Pod, chain: &[BlockHash]) -> Result<usize, PodRetired> {
-        let (cache, pin) = (self.cache(pod)?, pin());
-        let mut held = 0;
+        Ok(self.announced_in(&*self.cache(pod)?, pod, chain))
+    }
+
+    fn announced_in(&self, cache: &PodCache, pod: Pod, chain: &[BlockHash]) -> usize {
+        let (mut held, pin) = (0, pin());
         loop {
             match self.segments.stride(pod.id(), &chain[held..], &pin) {
                 0 => break,
                 stride => held += stride,
             }
         }
-        let speculated = match cache.speculated() {
-            0 => None,
-            _ => chain[..held].iter().position(|hash| cache.is_speculated(*hash)),
-        };
-        Ok(speculated.unwrap_or(held))
+        if cache.speculated() == 0 {
+            return held;
+        }
+        chain[..held].iter().position(|hash| cache.is_speculated(*hash)).unwrap_or(held)
     }
 
     /// Whether blocks of a pod may be speculated: without a lock, and true for a while after the last of them is gone.
