@@ -1,10 +1,13 @@
 """Tokens that real vLLM pods compute behind this gateway and behind others', by the engines' own counters.
 
-    rig.sh install && pip install smg==1.13.0 vllm-router==0.1.16 && peers.py --peers FOLDER
+    rig.sh install
+    cargo build --release -p pointsman-gateway --features tokenizers
+    python3 -m venv FOLDER && FOLDER/bin/pip install smg==1.13.0 vllm-router==0.1.16
+    target/real_engines/venv/bin/python examples/gateway/real_engines/peers.py --peers FOLDER/bin
 
-Growing conversations in text, streamed, some at a time and in the same order behind every gateway, from empty caches. The table
-has, for each size of the pods' caches and each gateway, prompt tokens computed and their share of all, the median over seeds and
-the least and the most. Nothing else differs: the fewer tokens, the better the choice of pods.
+Growing conversations in text, streamed, so many at a time at most, and in the same order behind every gateway, from empty caches.
+The table has, for each size of the pods' caches and each gateway, prompt tokens computed and the share of hits, the median over
+seeds and the least and the most. The fewer tokens, the better the choice of pods; on a busy machine runs of one seed differ.
 """
 
 import asyncio
@@ -51,15 +54,16 @@ class Conversations:
     async def turn(self, at: int, said: str, tokens: int) -> None:
         prompt = f"{self.texts[at]} {said}"
         body = {"model": "tiny", "prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True, "stream": True}
-        answer = []
+        answer, is_whole = [], False
         try:
             async with self.session.post(f"http://127.0.0.1:{PORT}/v1/completions", json=body) as response:
                 async for line in response.content:
+                    is_whole |= line.startswith(b"data: [DONE]")
                     if line.startswith(b"data: {"):
-                        answer += [choice["text"] for choice in json.loads(line[6:]).get("choices", [])]
-                if response.status != 200 or not answer:
+                        answer += [choice["text"] for choice in json.loads(line[6:])["choices"]]
+                if response.status != 200 or not is_whole:
                     raise ValueError(response.status)
-        except (aiohttp.ClientError, ValueError):
+        except (aiohttp.ClientError, TimeoutError, KeyError, ValueError):
             self.failed += 1
         self.texts[at] = f"{prompt} {''.join(answer).strip()}"
 
@@ -74,14 +78,16 @@ class Peer:
     async def ready(self, session: aiohttp.ClientSession) -> None:
         body = {"model": "tiny", "prompt": "w1", "max_tokens": 1}
         for _ in range(300):
+            if self.process.poll() is not None:
+                break
             try:
                 async with session.post(f"http://127.0.0.1:{PORT}/v1/completions", json=body) as response:
                     if response.status == 200:
+                        # It has one pod by now; the others are known a moment later.
+                        await asyncio.sleep(5)
                         return
-            except aiohttp.ClientError:
+            except (aiohttp.ClientError, TimeoutError):
                 pass
-            if self.process.poll() is not None:
-                break
             await asyncio.sleep(0.2)
         sys.exit(f"peers: {self.process.args[0]} does not answer")
 
@@ -102,7 +108,7 @@ class Comparison:
 
     def names(self) -> list[str]:
         own = self.options.profiles.split(",")
-        return own + [name for name in ("smg", "vllm-router") if self.options.peers and (self.options.peers / name).exists()]
+        return own + (["smg", "vllm-router"] if self.options.peers else [])
 
     def start(self, name: str):
         urls = [f"http://127.0.0.1:{18000 + n}" for n in self.numbers]
@@ -167,9 +173,9 @@ class Comparison:
 
 def main() -> None:
     arguments = parser(__doc__)
-    arguments.add_argument("--peers", type=Path, help="a folder with `smg` and `vllm-router`; left out where they are not")
+    arguments.add_argument("--peers", type=Path, help="a folder with `smg` and `vllm-router`; left out if not given")
     arguments.add_argument("--profiles", default="total_latency,cache_aware,round_robin", help="of this gateway, or documents of profiles")
-    arguments.add_argument("--pods", type=int, default=2)
+    arguments.add_argument("--pods", type=int, default=2, choices=range(1, 10))
     arguments.add_argument("--blocks", default="400,800,1600", help="sizes of a pod's cache")
     arguments.add_argument("--conversations", type=int, default=60)
     arguments.add_argument("--turns", type=int, default=10)
