@@ -1,6 +1,8 @@
 //! The input of one decision: a request, one version of the fleet, and options that combine.
 
-use kv_index::{DEFAULT_POD_WORDS, PodSet};
+use std::fmt;
+
+use kv_index::{DEFAULT_POD_WORDS, Pod, PodSet};
 
 use crate::fleet::Fleet;
 use crate::request::Request;
@@ -21,12 +23,12 @@ use crate::trace::Trace;
 /// let input = RoutingInput::new(&request, &fleet).excluding(failed).traced(&mut trace);
 /// # let _ = input;
 /// ```
-#[derive(Debug)]
 #[must_use]
 pub struct RoutingInput<'d, const W: usize = DEFAULT_POD_WORDS> {
     pub(crate) request: &'d Request<'d>,
     pub(crate) fleet: &'d Fleet<W>,
     pub(crate) excluded: PodSet<W>,
+    pub(crate) has_room: Option<&'d dyn Fn(Pod) -> bool>,
     pub(crate) trace: Option<&'d mut Trace<W>>,
 }
 
@@ -34,7 +36,7 @@ impl<'d, const W: usize> RoutingInput<'d, W> {
     /// A request over all pods of a fleet, without a trace.
     #[inline]
     pub fn new(request: &'d Request<'d>, fleet: &'d Fleet<W>) -> Self {
-        Self { request, fleet, excluded: PodSet::EMPTY, trace: None }
+        Self { request, fleet, excluded: PodSet::EMPTY, has_room: None, trace: None }
     }
 
     /// The same without these pods: those that failed the request already.
@@ -43,9 +45,29 @@ impl<'d, const W: usize> RoutingInput<'d, W> {
         Self { excluded: pods, ..self }
     }
 
+    /// The same, where not all pods have room for it: a plan of which a step's first candidate has none is not made, and not recorded.
+    /// For [flow control](crate::flow): the request waits then for that very pod.
+    #[inline]
+    pub fn with_room(self, has_room: &'d dyn Fn(Pod) -> bool) -> Self {
+        Self { has_room: Some(has_room), ..self }
+    }
+
     /// The same, with its reasons written to a trace. Where the decision fails, the trace ends there.
     #[inline]
     pub fn traced(self, trace: &'d mut Trace<W>) -> Self {
         Self { trace: Some(trace), ..self }
+    }
+}
+
+impl<const W: usize> fmt::Debug for RoutingInput<'_, W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { request, fleet, excluded, has_room, trace } = self;
+        f.debug_struct("RoutingInput")
+            .field("request", request)
+            .field("fleet", &fleet.version())
+            .field("excluded", excluded)
+            .field("has_room", &has_room.is_some())
+            .field("trace", &trace.is_some())
+            .finish()
     }
 }

@@ -143,6 +143,7 @@ mod document;
 mod error;
 mod fault;
 mod fleet;
+pub mod flow;
 mod in_flight;
 mod input;
 mod memory;

@@ -1,0 +1,236 @@
+//! One band: start-time fair queueing among keys, by the tokens that they were charged.
+//!
+//! The key with the lowest counter is next. A key that begins to wait starts no lower than the lowest of those that wait, so nobody
+//! saves up turns; what it was charged beyond that is remembered, so nobody loses debts by waiting for an instant. A counter that is no
+//! higher says nothing, and is forgotten: memory is bounded by who waits and who was served more than those.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::QueueLimits;
+
+/// The waiting requests of a band.
+#[derive(Debug)]
+pub(super) struct Band<T> {
+    keys: BTreeMap<Arc<str>, Key<T>>,
+    /// Keys that wait, in the order of their turn.
+    turns: BTreeSet<Turn>,
+    /// Keys that wait, by the tokens that wait.
+    largest: BTreeSet<Turn>,
+    /// Keys that do not wait, by their counters.
+    idle: BTreeSet<(u64, Arc<str>)>,
+    /// The lowest counter that anybody begins with.
+    floor: u64,
+    size: Size,
+}
+
+/// A figure, the ticket by which the key began to wait, and the key.
+type Turn = (u64, u64, Arc<str>);
+
+#[derive(Debug)]
+struct Key<T> {
+    /// Tokens that it was charged, by its weight.
+    counter: u64,
+    weight: f64,
+    /// The ticket by which it began to wait.
+    since: u64,
+    size: Size,
+    items: BTreeMap<ItemKey, Item<T>>,
+}
+
+/// Where an item is in its key: rank and ticket.
+pub(super) type ItemKey = (u64, u64);
+
+/// What waits.
+#[derive(Debug)]
+pub(super) struct Item<T> {
+    pub(super) item: T,
+    pub(super) size: Size,
+    pub(super) new_tokens: u64,
+    pub(super) came: Instant,
+    pub(super) deadline: Option<Instant>,
+}
+
+/// How much waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Size {
+    pub(super) requests: usize,
+    pub(super) tokens: u64,
+    pub(super) bytes: u64,
+}
+
+impl Size {
+    pub(super) fn fits(self, limits: &QueueLimits) -> bool {
+        self.requests <= limits.requests && self.tokens <= limits.tokens && self.bytes <= limits.bytes
+    }
+
+    pub(super) fn plus(self, other: Self) -> Self {
+        let Self { requests, tokens, bytes } = other;
+        Self {
+            requests: self.requests + requests,
+            tokens: self.tokens.saturating_add(tokens),
+            bytes: self.bytes.saturating_add(bytes),
+        }
+    }
+
+    pub(super) fn minus(self, other: Self) -> Self {
+        let Self { requests, tokens, bytes } = other;
+        Self {
+            requests: self.requests.saturating_sub(requests),
+            tokens: self.tokens.saturating_sub(tokens),
+            bytes: self.bytes.saturating_sub(bytes),
+        }
+    }
+}
+
+impl<T> Default for Band<T> {
+    fn default() -> Self {
+        let (turns, largest, idle) = Default::default();
+        Self { keys: BTreeMap::new(), turns, largest, idle, floor: 0, size: Size::default() }
+    }
+}
+
+impl<T> Band<T> {
+    pub(super) fn size(&self) -> Size {
+        self.size
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.size.requests == 0
+    }
+
+    /// Keys that wait, with how much does.
+    pub(super) fn keys(&self) -> impl Iterator<Item = (&Arc<str>, Size)> {
+        self.keys.iter().filter(|(_, key)| key.size.requests > 0).map(|(name, key)| (name, key.size))
+    }
+
+    /// How many of them there are.
+    pub(super) fn waiting_keys(&self) -> usize {
+        self.turns.len()
+    }
+
+    /// What waits of a key.
+    pub(super) fn key_size(&self, key: &str) -> Size {
+        self.keys.get(key).map(|key| key.size).unwrap_or_default()
+    }
+
+    pub(super) fn item(&self, key: &str, at: ItemKey) -> Option<&T> {
+        Some(&self.keys.get(key)?.items.get(&at)?.item)
+    }
+
+    /// When an item came.
+    pub(super) fn came(&self, key: &str, at: ItemKey) -> Option<Instant> {
+        Some(self.keys.get(key)?.items.get(&at)?.came)
+    }
+
+    /// Items in the order of their turn.
+    pub(super) fn in_order(&self) -> impl DoubleEndedIterator<Item = (&ItemKey, &Item<T>)> {
+        self.turns.iter().filter_map(|(_, _, name)| self.keys.get(name)).flat_map(|key| key.items.iter())
+    }
+
+    pub(super) fn insert(&mut self, name: &Arc<str>, weight: f64, at: ItemKey, item: Item<T>) {
+        let floor = self.floor;
+        let new = || Key { counter: floor, weight, since: at.1, size: Size::default(), items: BTreeMap::new() };
+        let key = self.keys.entry(Arc::clone(name)).or_insert_with(new);
+        if key.items.is_empty() {
+            self.idle.remove(&(key.counter, Arc::clone(name)));
+            (key.counter, key.since) = (key.counter.max(floor), at.1);
+        } else {
+            self.turns.remove(&(key.counter, key.since, Arc::clone(name)));
+            self.largest.remove(&(key.size.tokens, key.since, Arc::clone(name)));
+        }
+        key.size = key.size.plus(item.size);
+        self.size = self.size.plus(item.size);
+        key.items.insert(at, item);
+        self.turns.insert((key.counter, key.since, Arc::clone(name)));
+        self.largest.insert((key.size.tokens, key.since, Arc::clone(name)));
+    }
+
+    /// Removes an item. If it is served, its key is charged its tokens.
+    pub(super) fn remove(&mut self, name: &Arc<str>, at: ItemKey, is_served: bool) -> Option<Item<T>> {
+        let lowest = self.turns.first().map(|(counter, ..)| *counter);
+        let key = self.keys.get_mut(name)?;
+        let item = key.items.remove(&at)?;
+        self.turns.remove(&(key.counter, key.since, Arc::clone(name)));
+        self.largest.remove(&(key.size.tokens, key.since, Arc::clone(name)));
+        key.size = key.size.minus(item.size);
+        self.size = self.size.minus(item.size);
+        if is_served {
+            self.floor = self.floor.max(lowest.unwrap_or(0));
+            key.counter = key.counter.saturating_add(virtual_tokens(item.size.tokens, key.weight));
+        }
+        if key.items.is_empty() {
+            self.idle.insert((key.counter, Arc::clone(name)));
+        } else {
+            self.turns.insert((key.counter, key.since, Arc::clone(name)));
+            self.largest.insert((key.size.tokens, key.since, Arc::clone(name)));
+        }
+        self.forget();
+        Some(item)
+    }
+
+    /// Charges a key more for a request that was served, or less.
+    pub(super) fn correct(&mut self, name: &Arc<str>, charged: u64, served: u64) {
+        let Some(key) = self.keys.get_mut(name) else { return };
+        let (before, weight) = (key.counter, key.weight);
+        key.counter =
+            before.saturating_add(virtual_tokens(served, weight)).saturating_sub(virtual_tokens(charged, weight));
+        if key.items.is_empty() {
+            self.idle.remove(&(before, Arc::clone(name)));
+            self.idle.insert((key.counter, Arc::clone(name)));
+        } else {
+            self.turns.remove(&(before, key.since, Arc::clone(name)));
+            self.turns.insert((key.counter, key.since, Arc::clone(name)));
+        }
+        self.forget();
+    }
+
+    /// The last items of the key with the most tokens, as few as `suffice` with what they free; none if that key would then have
+    /// no more than `least` tokens left before the last of them goes, or is `not`.
+    pub(super) fn tail_of_largest(
+        &self,
+        not: &str,
+        least: u64,
+        suffice: impl Fn(Size) -> bool,
+    ) -> Option<(Vec<u64>, Size)> {
+        let (_, _, name) = self.largest.last()?;
+        let key = self.keys.get(name).filter(|_| **name != *not)?;
+        let (mut tail, mut freed) = (Vec::new(), Size::default());
+        for ((_, ticket), item) in key.items.iter().rev() {
+            if key.size.tokens - freed.tokens <= least {
+                return None;
+            }
+            tail.push(*ticket);
+            freed = freed.plus(item.size);
+            if suffice(freed) {
+                return Some((tail, freed));
+            }
+        }
+        None
+    }
+
+    /// Forgets counters that say nothing; all of them, once nobody waits.
+    fn forget(&mut self) {
+        if self.is_empty() {
+            (self.keys, self.idle, self.floor) = Default::default();
+            return;
+        }
+        while self.idle.first().is_some_and(|(counter, _)| *counter <= self.floor || self.idle.len() > MOST_IDLE) {
+            if let Some((_, name)) = self.idle.pop_first() {
+                self.keys.remove(&name);
+            }
+        }
+    }
+}
+
+/// What a key of a weight is charged for tokens.
+fn virtual_tokens(tokens: u64, weight: f64) -> u64 {
+    // A cast from a float saturates.
+    (tokens as f64 * UNIT / weight) as u64
+}
+
+/// What a token counts at weight 1, so that those of heavy keys are not rounded to nothing.
+const UNIT: f64 = 1024.0;
+/// Keys that are remembered though they do not wait. Beyond, those are forgotten that were charged least.
+const MOST_IDLE: usize = 16_384;

@@ -1,0 +1,427 @@
+//! The flow control queue: bands of fair queues, with bounds, expiry and load shedding.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kv_index::PodId;
+
+use super::band::{Band, Item, Size};
+use super::dispatch::WaitState;
+use super::owed::Owed;
+use super::rate::ServiceRate;
+use super::{
+    BandConfig, Charge, FlowConfig, FlowConfigError, FlowOrder, FlowRequest, FlowTrace, Shed, ShedReason, Taken,
+    Ticket, Waited, Waiting,
+};
+
+/// Requests that wait, each with whatever the host needs to go on with it.
+///
+/// Time is an argument, and nothing happens by itself: the host takes requests when pods have room, and
+/// [expires](Self::expire) those that waited too long.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Instant;
+///
+/// use routing_core::flow::{FlowConfig, FlowQueue, FlowRequest};
+///
+/// let (mut queue, now) = (FlowQueue::new(FlowConfig::default())?, Instant::now());
+/// for (key, item) in [("noisy", "n1"), ("noisy", "n2"), ("quiet", "q1")] {
+///     queue.push(FlowRequest::new(0, key, 100), item, now).ticket.expect("there is room");
+/// }
+/// // One of each in turn, whoever came first.
+/// let mut order = Vec::new();
+/// while let Some(ticket) = queue.next_ticket() {
+///     order.push(queue.take(ticket, now).expect("it waits").item);
+/// }
+/// assert_eq!(order, ["n1", "q1", "n2"]);
+/// # Ok::<(), routing_core::flow::FlowConfigError>(())
+/// ```
+pub struct FlowQueue<T> {
+    config: FlowConfig,
+    /// As configured.
+    bands: Vec<Band<T>>,
+    /// Their places, from the highest priority to the lowest.
+    by_priority: Vec<usize>,
+    owed: Owed,
+    places: BTreeMap<u64, Place>,
+    /// When tickets expire.
+    expiries: BTreeSet<(Instant, u64)>,
+    rates: Vec<ServiceRate>,
+    size: Size,
+    next: u64,
+    round: u64,
+    /// Ranks count from here.
+    origin: Option<Instant>,
+}
+
+/// Where a ticket's request is.
+#[derive(Clone, Debug)]
+struct Place {
+    band: usize,
+    key: Arc<str>,
+    rank: u64,
+    expires: Instant,
+    state: WaitState,
+}
+
+/// What became of a request that was put into the queue.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Pushed<T> {
+    /// Its ticket, or why it does not wait.
+    pub ticket: Result<Ticket, Shed<T>>,
+    /// Those that made room for it.
+    pub displaced: Vec<Shed<T>>,
+}
+
+impl<T> FlowQueue<T> {
+    /// An empty queue.
+    ///
+    /// # Errors
+    ///
+    /// With every fault of the settings.
+    pub fn new(config: FlowConfig) -> Result<Self, FlowConfigError> {
+        config.check()?;
+        let mut config = config;
+        if config.bands.is_empty() {
+            config.bands.push(BandConfig::new("default"));
+        }
+        let mut by_priority: Vec<usize> = (0..config.bands.len()).collect();
+        by_priority.sort_by_key(|&band| std::cmp::Reverse(config.bands[band].priority));
+        Ok(Self {
+            bands: config.bands.iter().map(|_| Band::default()).collect(),
+            owed: Owed::new(config.bands.iter().map(|band| band.min_share)),
+            rates: vec![ServiceRate::default(); config.bands.len()],
+            by_priority,
+            config,
+            places: BTreeMap::new(),
+            expiries: BTreeSet::new(),
+            size: Size::default(),
+            next: 0,
+            round: 0,
+            origin: None,
+        })
+    }
+
+    /// Lets a request wait. Where there is no room, it is shed, or others are.
+    pub fn push(&mut self, request: FlowRequest, item: T, now: Instant) -> Pushed<T> {
+        let ticket = self.next;
+        self.next += 1;
+        self.enter(ticket, request, item, now, now)
+    }
+
+    /// Takes a request that can go: it is charged to its key. None if it does not wait any more.
+    pub fn take(&mut self, ticket: Ticket, now: Instant) -> Option<Taken<T>> {
+        let Place { band, key, .. } = self.places.get(&ticket.0)?.clone();
+        let waited_before: Vec<bool> = self.bands.iter().map(|band| !band.is_empty()).collect();
+        let (item, _) = self.leave(ticket.0, true)?;
+        self.owed.left(band, item.size.tokens, |at| waited_before[at]);
+        if self.bands[band].is_empty() {
+            self.owed.emptied(band);
+        }
+        self.rates[band].left(item.size.tokens, now);
+        let waited = now.saturating_duration_since(item.came);
+        let charge = Charge { band: Arc::clone(&self.config.bands[band].name), key, tokens: item.size.tokens };
+        Some(Taken { item: item.item, waited, charge })
+    }
+
+    /// A request that was taken is over, and took so many tokens: what its key was charged is corrected.
+    pub fn served(&mut self, charge: &Charge, tokens: u64) {
+        let band = self.config.bands.iter().position(|band| band.name == charge.band);
+        if let Some(band) = band {
+            self.bands[band].correct(&charge.key, charge.tokens, tokens);
+        }
+    }
+
+    /// Removes a request whose client left. None if it does not wait any more.
+    pub fn remove(&mut self, ticket: Ticket) -> Option<T> {
+        Some(self.leave(ticket.0, false)?.0.item)
+    }
+
+    /// Sheds a request that waited for too long, if there is one: call it until there is none.
+    pub fn expire(&mut self, now: Instant) -> Option<Shed<T>> {
+        let &(due, ticket) = self.expiries.first()?;
+        if due > now { None } else { self.shed(ticket, ShedReason::Expired, now) }
+    }
+
+    /// Goes on with other settings. Requests keep their tickets and arrival times; those of a band that is gone wait in the one
+    /// that its priority falls into. What does not fit any more is shed. Keys begin anew.
+    ///
+    /// # Errors
+    ///
+    /// With every fault of the settings; nothing changed then.
+    pub fn reconfigure(&mut self, config: FlowConfig, now: Instant) -> Result<Vec<Shed<T>>, FlowConfigError> {
+        let mut next = Self::new(config)?;
+        (next.next, next.origin) = (self.next, self.origin);
+        let mut shed = Vec::new();
+        for ticket in self.places.keys().copied().collect::<Vec<_>>() {
+            let Some((item, Place { band, key, .. })) = self.leave(ticket, false) else { continue };
+            let BandConfig { name, priority, .. } = &self.config.bands[band];
+            let same = next.config.bands.iter().position(|band| band.name == *name);
+            let band = same.unwrap_or_else(|| next.band_of(*priority));
+            next.rates[band] = self.rates.get(band).copied().unwrap_or_default();
+            let Item { item, size, new_tokens, came, deadline } = item;
+            let request = FlowRequest { band, key, tokens: size.tokens, new_tokens, bytes: size.bytes, deadline };
+            let Pushed { ticket, displaced } = next.enter(ticket, request, item, came, now);
+            shed.extend(displaced);
+            shed.extend(ticket.err());
+        }
+        *self = next;
+        Ok(shed)
+    }
+
+    /// The requests in the order in which they are to be taken, if nothing keeps any of them.
+    pub fn in_order(&self) -> impl Iterator<Item = Waiting<'_, T>> {
+        let mut bands = self.by_priority.clone();
+        bands.retain(|&band| !self.bands[band].is_empty());
+        self.owed.sort(&mut bands);
+        bands.into_iter().flat_map(move |band| {
+            let ceiling = self.config.bands[band].ceiling;
+            self.bands[band].in_order().map(move |(&(_, ticket), Item { item, came, .. })| Waiting {
+                ticket: Ticket(ticket),
+                item,
+                band,
+                ceiling,
+                came: *came,
+            })
+        })
+    }
+
+    /// The first of them.
+    #[must_use]
+    pub fn next_ticket(&self) -> Option<Ticket> {
+        self.in_order().next().map(|waiting| waiting.ticket)
+    }
+
+    /// What was put into the queue with a ticket.
+    #[must_use]
+    pub fn item(&self, ticket: Ticket) -> Option<&T> {
+        let Place { band, key, rank, .. } = self.places.get(&ticket.0)?;
+        self.bands[*band].item(key, (*rank, ticket.0))
+    }
+
+    /// The band of requests of a priority.
+    #[must_use]
+    pub fn band_of(&self, priority: i32) -> usize {
+        let bands = &self.config.bands;
+        let found = self.by_priority.iter().find(|&&band| bands[band].priority <= priority);
+        found.or(self.by_priority.last()).copied().unwrap_or(0)
+    }
+
+    /// When the next request expires.
+    #[must_use]
+    pub fn next_expiry(&self) -> Option<Instant> {
+        Some(self.expiries.first()?.0)
+    }
+
+    /// When a request expires, if it waits.
+    #[must_use]
+    pub fn expiry(&self, ticket: Ticket) -> Option<Instant> {
+        Some(self.places.get(&ticket.0)?.expires)
+    }
+
+    /// Requests that wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.size.requests
+    }
+
+    /// Whether nothing waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.size.requests == 0
+    }
+
+    /// The settings, with at least one band.
+    #[must_use]
+    pub fn config(&self) -> &FlowConfig {
+        &self.config
+    }
+
+    /// What waits of a band: requests, tokens and bytes.
+    #[must_use]
+    pub fn waiting(&self, band: usize) -> (usize, u64, u64) {
+        let Size { requests, tokens, bytes } = self.bands.get(band).map(Band::size).unwrap_or_default();
+        (requests, tokens, bytes)
+    }
+
+    /// The keys of a band that wait, with their requests and tokens.
+    pub fn keys(&self, band: usize) -> impl Iterator<Item = (&Arc<str>, usize, u64)> {
+        let keys = self.bands.get(band).into_iter().flat_map(Band::keys);
+        keys.map(|(name, size)| (name, size.requests, size.tokens))
+    }
+
+    /// How long a request of a band and key that takes so many tokens would wait, by what waits before it and what left lately; none
+    /// if nothing did.
+    #[must_use]
+    pub fn wait_estimate(&self, band: usize, key: &str, tokens: u64, now: Instant) -> Option<Duration> {
+        let priority = self.config.bands.get(band)?.priority;
+        let above = (0..self.bands.len()).filter(|&at| self.config.bands[at].priority > priority);
+        let above: u64 = above.map(|at| self.bands[at].size().tokens).sum();
+        // In turn with the others of its band, until they have none left.
+        let own = self.bands[band].key_size(key).tokens.saturating_add(tokens);
+        let others = (self.bands[band].waiting_keys() as u64).max(1).saturating_mul(own);
+        let beside = others.min(self.bands[band].size().tokens.saturating_add(tokens));
+        let rate =
+            self.rates.iter().filter_map(|rate| rate.time_for(1 << 20, now)).map(|time| 1.0 / time.as_secs_f64());
+        let rate: f64 = rate.sum::<f64>() * (1 << 20) as f64;
+        let seconds = above.saturating_add(beside) as f64 / rate;
+        (rate > 0.0).then(|| Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST_RETRY).min(LONGEST_RETRY))
+    }
+
+    fn enter(&mut self, ticket: u64, request: FlowRequest, item: T, came: Instant, now: Instant) -> Pushed<T> {
+        let mut request = request;
+        request.band = request.band.min(self.bands.len() - 1);
+        let size = Size { requests: 1, tokens: request.tokens, bytes: request.bytes };
+        let mut displaced = Vec::new();
+        match self.make_room(&request, size) {
+            Ok(victims) => {
+                displaced
+                    .extend(victims.into_iter().filter_map(|victim| self.shed(victim, ShedReason::Displaced, now)));
+            }
+            Err(reason) => {
+                let retry_after = self.retry_after(&request, now);
+                let (band, waited) = (request.band, now.saturating_duration_since(came));
+                return Pushed { ticket: Err(Shed { item, reason, band, retry_after, waited }), displaced };
+            }
+        }
+        let FlowRequest { band, key, new_tokens, deadline, .. } = request;
+        let config = &self.config.bands[band];
+        let end = came + config.time_to_live;
+        let expires = deadline.map_or(end, |deadline| deadline.min(end));
+        let rank = rank(*self.origin.get_or_insert(came), came, config.order, new_tokens, expires);
+        let weight = self.config.weights.get(&key).copied().unwrap_or(1.0);
+        self.bands[band].insert(&key, weight, (rank, ticket), Item { item, size, new_tokens, came, deadline });
+        self.size = self.size.plus(size);
+        self.expiries.insert((expires, ticket));
+        let why = if self.size.requests > 1 { Waited::Behind } else { Waited::Saturated };
+        let state = WaitState { wants: None, why, tried: 0, ahead: self.size.requests - 1 };
+        self.places.insert(ticket, Place { band, key, rank, expires, state });
+        Pushed { ticket: Ok(Ticket(ticket)), displaced }
+    }
+
+    /// Who has to go for a request: nobody, mostly.
+    fn make_room(&self, request: &FlowRequest, size: Size) -> Result<Vec<u64>, ShedReason> {
+        let FlowRequest { band, ref key, .. } = *request;
+        let (own, limits) = (&self.bands[band], &self.config.bands[band].limits);
+        if !size.fits(limits) || !size.fits(&self.config.limits) {
+            return Err(ShedReason::TooLarge);
+        }
+        let least = own.key_size(key).tokens.saturating_add(size.tokens);
+        let fits_band = |freed: Size| own.size().minus(freed).plus(size).fits(limits);
+        let fits_all = |freed: Size| self.size.minus(freed).plus(size).fits(&self.config.limits);
+        let (mut victims, mut freed) = (Vec::new(), Size::default());
+        if !fits_band(freed) {
+            (victims, freed) = own.tail_of_largest(key, least, fits_band).ok_or(ShedReason::BandFull)?;
+        }
+        if fits_all(freed) {
+            return Ok(victims);
+        }
+        let lower = self.by_priority.iter().rev().take_while(|&&lower| lower != band);
+        for (&(_, ticket), item) in lower.flat_map(|&lower| self.bands[lower].in_order().rev()) {
+            victims.push(ticket);
+            freed = freed.plus(item.size);
+            if fits_all(freed) {
+                return Ok(victims);
+            }
+        }
+        let both = |freed: Size| fits_band(freed) && fits_all(freed);
+        own.tail_of_largest(key, least, both).map(|(victims, _)| victims).ok_or(ShedReason::QueueFull)
+    }
+
+    /// A request was decided for a pod that has no room: it is not tried again before that has, or it waited for long enough.
+    pub fn wants(&mut self, ticket: Ticket, pod: PodId) {
+        self.keep(ticket, 0, Some(pod), Waited::Affinity);
+    }
+
+    pub(super) fn begin_round(&mut self) -> u64 {
+        self.round += 1;
+        self.round
+    }
+
+    pub(super) fn state(&self, ticket: Ticket) -> Option<WaitState> {
+        Some(self.places.get(&ticket.0)?.state)
+    }
+
+    /// A request that was tried goes on waiting.
+    pub(super) fn keep(&mut self, ticket: Ticket, round: u64, wants: Option<PodId>, why: Waited) {
+        let Some(Place { state, .. }) = self.places.get_mut(&ticket.0) else { return };
+        // Why it waits now says more than that others did before.
+        *state = WaitState { wants, why, tried: round, ..*state };
+    }
+
+    pub(super) fn trace(&self, ticket: Ticket, now: Instant, is_diverted: bool) -> Option<FlowTrace> {
+        let Place { band, key, state, .. } = self.places.get(&ticket.0)?;
+        let came = self.bands[*band].came(key, (self.places.get(&ticket.0)?.rank, ticket.0))?;
+        Some(FlowTrace {
+            band: Arc::clone(&self.config.bands[*band].name),
+            key: Arc::clone(key),
+            why: state.why,
+            waited: now.saturating_duration_since(came),
+            ahead: state.ahead,
+            diverted: is_diverted && state.wants.is_some(),
+        })
+    }
+
+    fn leave(&mut self, ticket: u64, is_served: bool) -> Option<(Item<T>, Place)> {
+        let place = self.places.remove(&ticket)?;
+        self.expiries.remove(&(place.expires, ticket));
+        let Place { band, key, rank, .. } = &place;
+        let item = self.bands[*band].remove(key, (*rank, ticket), is_served)?;
+        self.size = self.size.minus(item.size);
+        if self.bands[*band].is_empty() && !is_served {
+            self.owed.emptied(*band);
+        }
+        Some((item, place))
+    }
+
+    fn shed(&mut self, ticket: u64, reason: ShedReason, now: Instant) -> Option<Shed<T>> {
+        let (item, Place { band, key, .. }) = self.leave(ticket, false)?;
+        let request = FlowRequest::new(band, key, item.size.tokens);
+        let retry_after = self.retry_after(&request, now);
+        let waited = now.saturating_duration_since(item.came);
+        Some(Shed { item: item.item, reason, band, retry_after, waited })
+    }
+
+    fn retry_after(&self, request: &FlowRequest, now: Instant) -> Duration {
+        let estimate = self.wait_estimate(request.band, &request.key, request.tokens, now);
+        estimate.unwrap_or(SHORTEST_RETRY).clamp(SHORTEST_RETRY, LONGEST_RETRY)
+    }
+}
+
+impl<T> fmt::Debug for FlowQueue<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bands = self.config.bands.iter().zip(&self.bands);
+        f.debug_map().entries(bands.map(|(config, band)| (&config.name, band.size().requests))).finish()
+    }
+}
+
+/// The order within a key, as nanoseconds from the queue's first request.
+fn rank(origin: Instant, came: Instant, order: FlowOrder, new_tokens: u64, expires: Instant) -> u64 {
+    let since = |at: Instant| u64::try_from(at.saturating_duration_since(origin).as_nanos()).unwrap_or(u64::MAX);
+    match order {
+        FlowOrder::Arrival => since(came),
+        FlowOrder::Deadline => since(expires),
+        FlowOrder::ShortestFirst => since(came).saturating_add(new_tokens.saturating_mul(TOKEN_NANOS)),
+    }
+}
+
+/// How much later a token to compute makes a request, where short ones go first.
+const TOKEN_NANOS: u64 = 1_000_000;
+/// What clients are told at least, and at most, to wait before they come again.
+const SHORTEST_RETRY: Duration = Duration::from_secs(1);
+const LONGEST_RETRY: Duration = Duration::from_secs(600);
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::time::Instant;
+
+    #[expect(clippy::disallowed_methods, reason = "some instant to count from; which one does not matter")]
+    pub(crate) fn start() -> Instant {
+        Instant::now()
+    }
+}
