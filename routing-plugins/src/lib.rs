@@ -70,10 +70,13 @@
 
 pub mod condition;
 mod cost_model;
+#[cfg(feature = "serde")]
+pub mod duration;
 #[cfg(feature = "engine")]
 mod engine_hashing;
 pub mod extra;
 pub mod filter;
+pub mod flow;
 pub mod load;
 mod memories;
 mod pace;

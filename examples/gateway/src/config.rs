@@ -5,7 +5,6 @@
 
 mod breakers;
 mod check;
-mod duration;
 mod error;
 mod events;
 mod hashing;
@@ -23,6 +22,7 @@ use std::time::Duration;
 
 use routing_exec::ClientFields;
 use routing_exec::handoff::Dialect;
+use routing_plugins::duration;
 use serde::{Deserialize, Deserializer, de};
 
 pub use self::breakers::{Breakers, Retry, RetryConditions};

@@ -11,8 +11,8 @@ use crate::fleet::Fleet;
 
 /// Judges whether a pod can begin a request.
 ///
-/// Asked for every request and whenever one that was sent is further, so it looks at figures that are there, and waits for nothing. More
-/// load never makes room.
+/// Asked for every request and whenever one that was sent is further, so it looks at figures that are there, and waits for nothing. An
+/// idle pod has room for anybody, or requests would wait for nothing.
 pub trait SaturationDetector<const W: usize = DEFAULT_POD_WORDS>: Send + Sync + fmt::Debug {
     /// Whether a pod can begin a request of a band that may make it `ceiling` full, 0..=1 of what this detector calls full. One that
     /// judges a pool as a whole says the same of each of its pods.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::duration;
+use routing_plugins::duration;
 
 /// Timeouts towards pods and clients.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

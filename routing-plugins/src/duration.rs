@@ -9,12 +9,20 @@ use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserializer, Serializer};
 
 /// For `#[serde(deserialize_with)]`.
-pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+///
+/// # Errors
+///
+/// When it is none, or has no unit; the error says what to write.
+pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
     from.deserialize_any(DurationVisitor)
 }
 
 /// As it is written: for `#[serde(with)]`, beside [`deserialize`].
-pub(super) fn serialize<S: Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
+///
+/// # Errors
+///
+/// Those of the serializer.
+pub fn serialize<S: Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
     let millis = duration.as_millis();
     match millis % 1000 {
         0 => to.collect_str(&format_args!("{}s", millis / 1000)),
@@ -85,10 +93,10 @@ mod tests {
     #[test]
     fn a_number_without_a_unit_is_refused_with_the_right_form() {
         let read =
-            |text: &str| super::deserialize(serde_yaml_ng::Deserializer::from_str(text)).unwrap_err().to_string();
+            |text: &str| super::deserialize(&mut serde_json::Deserializer::from_str(text)).unwrap_err().to_string();
         assert!(read("30").contains("write `30s` for seconds"), "{}", read("30"));
         assert!(read("0.25").contains("write `250ms`"), "{}", read("0.25"));
-        assert!(read("soon").contains("such as `250ms`, `30s`"), "{}", read("soon"));
+        assert!(read("\"soon\"").contains("such as `250ms`, `30s`"), "{}", read("\"soon\""));
         assert!(read("-1").contains("such as `250ms`, `30s`"), "{}", read("-1"));
     }
 }

@@ -1,0 +1,198 @@
+//! Flow control as a document: bands, limits, weights and detectors, in whatever format serde reads.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use routing_core::flow::{BandConfig, FlowConfig, FlowConfigError, FlowControl, FlowOrder, QueueLimits};
+use serde::Deserialize;
+
+use super::{
+    ConcurrencyDetector, ConcurrencyLimits, PoolDetector, PoolLimits, PredictedWaitDetector, PredictedWaitParameters,
+    UtilizationDetector, UtilizationLimits,
+};
+use crate::{PluginState, duration};
+
+/// Flow control, as a document has it.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use kv_index::{BlockSize, Config, Index};
+/// use routing_plugins::flow::FlowDocument;
+/// use routing_plugins::{Hashing, PluginState};
+///
+/// let document: FlowDocument = serde_json::from_str(r#"{
+///   "bands": [
+///     {"name": "interactive", "priority": 10, "time_to_live": "10s"},
+///     {"name": "batch", "priority": -10, "order": "shortest_first", "min_share": 0.1, "ceiling": 0.7}
+///   ],
+///   "weights": {"gold": 4},
+///   "saturation": [{"predicted_wait": {"within": 0.5}}, {"concurrency": {"requests": 128}}]
+/// }"#)?;
+/// let state = PluginState::new(Arc::new(<Index>::new(Config::default())), Hashing::Native(BlockSize::new(16).unwrap()));
+/// let control = document.build(&state)?;
+/// assert_eq!((control.config.bands.len(), control.detectors.len()), (2, 2));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct FlowDocument {
+    /// The bands; one with the defaults if there are none.
+    pub bands: Vec<BandDocument>,
+    /// What may wait in all bands together.
+    pub limits: LimitsDocument,
+    /// How much more than others some keys may have, by name.
+    pub weights: BTreeMap<String, f64>,
+    /// How long a request waits for the pod that it was decided for, before it goes to any that has room.
+    #[serde(deserialize_with = "some_duration")]
+    pub affinity_wait: Option<Duration>,
+    /// How many of those that wait are decided about when a pod has room.
+    pub lookahead: Option<usize>,
+    /// What is full; the predicted wait with its defaults, and engines' reports with theirs, if nothing is named.
+    pub saturation: Vec<DetectorDocument>,
+}
+
+/// A band, as a document has it: what is not given is as [`BandConfig::new`] has it.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct BandDocument {
+    /// Its name.
+    pub name: String,
+    /// Requests of this priority or more are of it.
+    #[serde(default)]
+    pub priority: i32,
+    /// The share of all tokens that it gets at least.
+    #[serde(default)]
+    pub min_share: f32,
+    /// How full it may make a pod.
+    #[serde(default = "one")]
+    pub ceiling: f32,
+    /// The order within a key.
+    #[serde(default)]
+    pub order: OrderDocument,
+    /// How long a request may wait.
+    #[serde(default, deserialize_with = "some_duration")]
+    pub time_to_live: Option<Duration>,
+    /// What may wait in it.
+    #[serde(default)]
+    pub limits: LimitsDocument,
+}
+
+/// The order within a key, as a document has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum OrderDocument {
+    /// First come, first served.
+    #[default]
+    Arrival,
+    /// Earliest deadline first.
+    Deadline,
+    /// Fewest tokens to compute first, with aging.
+    ShortestFirst,
+}
+
+/// Limits, as a document has them: what is not given is as [`QueueLimits::default`] has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct LimitsDocument {
+    /// Requests.
+    pub requests: Option<usize>,
+    /// Tokens that serving them takes.
+    pub tokens: Option<u64>,
+    /// Bytes of their bodies.
+    pub bytes: Option<u64>,
+}
+
+/// A detector with its parameters, by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum DetectorDocument {
+    /// [`PredictedWaitDetector`].
+    PredictedWait(PredictedWaitParameters),
+    /// [`ConcurrencyDetector`].
+    Concurrency(ConcurrencyLimits),
+    /// [`UtilizationDetector`].
+    Utilization(UtilizationLimits),
+    /// [`PoolDetector`].
+    Pool(PoolLimits),
+}
+
+impl FlowDocument {
+    /// The queue's settings.
+    #[must_use]
+    pub fn config(&self) -> FlowConfig {
+        let Self { bands, limits, weights, affinity_wait, lookahead, .. } = self;
+        let mut config = FlowConfig::default().limits(limits.limits());
+        config.bands = bands.iter().map(BandDocument::config).collect();
+        config.weights = weights.iter().map(|(key, weight)| (Arc::from(key.as_str()), *weight)).collect();
+        config.affinity_wait = affinity_wait.unwrap_or(config.affinity_wait);
+        config.lookahead = lookahead.unwrap_or(config.lookahead);
+        config
+    }
+
+    /// Flow control over what plugins share.
+    ///
+    /// # Errors
+    ///
+    /// With every fault there is.
+    pub fn build<const W: usize>(&self, state: &PluginState<W>) -> Result<FlowControl<W>, FlowConfigError> {
+        let config = self.config();
+        config.check()?;
+        let defaults =
+            [DetectorDocument::PredictedWait(Default::default()), DetectorDocument::Utilization(Default::default())];
+        let detectors = if self.saturation.is_empty() { &defaults } else { &self.saturation[..] };
+        Ok(detectors.iter().fold(FlowControl::new(config), |control, detector| detector.add(control, state)))
+    }
+}
+
+impl BandDocument {
+    fn config(&self) -> BandConfig {
+        let order = match self.order {
+            OrderDocument::Arrival => FlowOrder::Arrival,
+            OrderDocument::Deadline => FlowOrder::Deadline,
+            OrderDocument::ShortestFirst => FlowOrder::ShortestFirst,
+        };
+        let band = BandConfig::new(self.name.as_str()).priority(self.priority).min_share(self.min_share);
+        let band = band.ceiling(self.ceiling).order(order).limits(self.limits.limits());
+        match self.time_to_live {
+            Some(time) => band.time_to_live(time),
+            None => band,
+        }
+    }
+}
+
+impl LimitsDocument {
+    fn limits(self) -> QueueLimits {
+        let QueueLimits { requests, tokens, bytes, .. } = QueueLimits::default();
+        let limits = QueueLimits::default().requests(self.requests.unwrap_or(requests));
+        limits.tokens(self.tokens.unwrap_or(tokens)).bytes(self.bytes.unwrap_or(bytes))
+    }
+}
+
+impl DetectorDocument {
+    fn add<const W: usize>(self, control: FlowControl<W>, state: &PluginState<W>) -> FlowControl<W> {
+        let load = || Arc::clone(&state.load);
+        match self {
+            Self::PredictedWait(parameters) => control.detector(PredictedWaitDetector::new(parameters, state)),
+            Self::Concurrency(limits) => control.detector(ConcurrencyDetector::new(limits, load())),
+            Self::Utilization(limits) => control.detector(UtilizationDetector::new(limits, load())),
+            Self::Pool(limits) => control.detector(PoolDetector::new(limits, load())),
+        }
+    }
+}
+
+fn some_duration<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    duration::deserialize(from).map(Some)
+}
+
+fn one() -> f32 {
+    1.0
+}
