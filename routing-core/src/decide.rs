@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kv_index::{Pod, PodSet};
+use kv_index::PodSet;
 
 use crate::context::{PrepareContext, RoutingContext};
 use crate::error::DecideError;
@@ -86,7 +86,8 @@ impl<const W: usize> Workflow<W> {
         // Decided in one order, executed in another.
         plan.steps[..plan.used].sort_unstable_by_key(|step| step.order);
         if let Some(has_room) = has_room {
-            check_room(plan, has_room)?;
+            let full = plan.steps().iter().find(|step| !has_room(step));
+            full.map_or(Ok(()), |step| Err(DecideError::NoRoom { step: Arc::clone(&step.name) }))?;
         }
         self.record(workspace, request, fleet, plan)
     }
@@ -137,13 +138,6 @@ impl<const W: usize> Workflow<W> {
         let first = workspace.ranking.picks.first().zip(held);
         entry.cache = first.map(|(pick, held)| CacheHint { held: held.depth(pick.pod), blocks: held.blocks() });
     }
-}
-
-/// Whether the first candidates of all steps have room.
-fn check_room(plan: &RoutingPlan, has_room: &dyn Fn(Pod) -> bool) -> Result<(), DecideError> {
-    let mut first = plan.steps().iter().filter_map(|step| Some((step, step.candidates.first()?.pod)));
-    let full = first.find(|(_, pod)| !has_room(*pod));
-    full.map_or(Ok(()), |(step, pod)| Err(DecideError::NoRoom { step: Arc::clone(&step.name), pod: pod.id() }))
 }
 
 /// The pods that a step of a role is offered. One that only encodes has no decoder: whatever filters there are, it is not sent a

@@ -61,12 +61,10 @@ pub enum DecideError {
     #[error("no step is taken: every condition says no")]
     NoStepTaken,
     /// The pod that a step would be sent to has no room ([`RoutingInput::with_room`](crate::RoutingInput::with_room)).
-    #[error("pod {} of step `{step}` has no room", pod.index())]
+    #[error("the pod of step `{step}` has no room")]
     NoRoom {
         /// The step.
         step: Arc<str>,
-        /// Its first candidate.
-        pod: PodId,
     },
     /// A plugin panicked, in a decision that catches that ([`Workflow::decide_catching`](crate::Workflow::decide_catching)).
     /// A fault of the plugin.
@@ -80,15 +78,4 @@ pub enum DecideError {
     /// The workspace is of another workflow. The host mixed up its workspaces, or reloaded the workflow in between.
     #[error("the workspace is of another workflow")]
     ForeignWorkspace,
-}
-
-impl DecideError {
-    /// Whether other pods, or more of them, could have changed it.
-    #[must_use]
-    pub fn is_for_want_of_pods(&self) -> bool {
-        matches!(
-            self,
-            Self::NoneOffered { .. } | Self::AllFiltered { .. } | Self::NothingPicked { .. } | Self::NoRoom { .. }
-        )
-    }
 }

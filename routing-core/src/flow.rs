@@ -10,6 +10,7 @@
 //! | bands | the highest [`priority`](BandConfig::priority) first, but for bands that are owed their [`min_share`](BandConfig::min_share) of the tokens |
 //! | keys within a band | start-time fair queueing by tokens served: who had the fewest, by [weight](FlowConfig::weights), is next |
 //! | requests of a key | by [arrival, deadline or size](FlowOrder), with aging |
+//! | room | a band fills pods up to its [`ceiling`](BandConfig::ceiling), a key with more than its share in flight up to what the [`headroom`](BandConfig::headroom) leaves |
 //! | bounds | requests, tokens and bytes, of a band and of all; when they are reached, whoever waits with the most loses its last |
 //!
 //! Nobody starves: in a band, a key that waits is charged nothing and comes first sooner or later; a band with a share is owed ever
@@ -21,6 +22,7 @@
 mod band;
 mod config;
 mod dispatch;
+mod in_service;
 mod owed;
 mod queue;
 mod rate;
@@ -29,7 +31,7 @@ mod saturation;
 mod shed;
 
 pub use config::{BandConfig, FlowConfig, FlowConfigError, FlowFault, FlowOrder, QueueLimits};
-pub use dispatch::{Dispatched, Room};
+pub use dispatch::{Dispatched, Room, Wanted};
 pub use queue::{FlowQueue, Pushed};
 pub use request::{Charge, FlowRequest, FlowTrace, Taken, Ticket, Waited, Waiting};
 pub use saturation::{FlowControl, SaturationDetector};

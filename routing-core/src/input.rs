@@ -2,9 +2,10 @@
 
 use std::fmt;
 
-use kv_index::{DEFAULT_POD_WORDS, Pod, PodSet};
+use kv_index::{DEFAULT_POD_WORDS, PodSet};
 
 use crate::fleet::Fleet;
+use crate::plan::PlanStep;
 use crate::request::Request;
 use crate::trace::Trace;
 
@@ -28,7 +29,7 @@ pub struct RoutingInput<'d, const W: usize = DEFAULT_POD_WORDS> {
     pub(crate) request: &'d Request<'d>,
     pub(crate) fleet: &'d Fleet<W>,
     pub(crate) excluded: PodSet<W>,
-    pub(crate) has_room: Option<&'d dyn Fn(Pod) -> bool>,
+    pub(crate) has_room: Option<&'d dyn Fn(&PlanStep) -> bool>,
     pub(crate) trace: Option<&'d mut Trace<W>>,
 }
 
@@ -45,10 +46,10 @@ impl<'d, const W: usize> RoutingInput<'d, W> {
         Self { excluded: pods, ..self }
     }
 
-    /// The same, where not all pods have room for it: a plan of which a step's first candidate has none is not made, and not recorded.
-    /// For [flow control](crate::flow): the request waits then for that very pod.
+    /// The same, where not all pods have room for it: a plan is not made, and not recorded, if this says no of one of its steps. For
+    /// [flow control](crate::flow).
     #[inline]
-    pub fn with_room(self, has_room: &'d dyn Fn(Pod) -> bool) -> Self {
+    pub fn with_room(self, has_room: &'d dyn Fn(&PlanStep) -> bool) -> Self {
         Self { has_room: Some(has_room), ..self }
     }
 

@@ -24,7 +24,53 @@ pub use pool::{PoolDetector, PoolLimits};
 pub use predicted_wait::{PredictedWaitDetector, PredictedWaitParameters};
 pub use utilization::{UtilizationDetector, UtilizationLimits};
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kv_index::Pod;
+use routing_core::Fleet;
+
+use crate::PluginState;
+use crate::load::{InFlight, LoadTracker, PodLoad};
+
+/// The loads of pods without what waits before the router.
+#[derive(Debug)]
+struct PodsLoad<const W: usize> {
+    load: Arc<LoadTracker<W>>,
+    queued: Arc<LoadTracker<W>>,
+}
+
+impl<const W: usize> PodsLoad<W> {
+    fn of(state: &PluginState<W>) -> Self {
+        Self { load: Arc::clone(&state.load), queued: Arc::clone(&state.queued) }
+    }
+
+    fn get(&self, fleet: &Fleet<W>, pod: Pod, now: Instant) -> PodLoad {
+        let mut load = self.load.load_of(pod, fleet.load(pod.id()), now, STALE_AFTER);
+        let queued = self.queued.in_flight(pod.id());
+        if queued.requests > 0 {
+            load.requests = load.requests.saturating_sub(queued.requests);
+            load.tokens = load.tokens.saturating_sub(queued.tokens());
+            load.in_flight = minus(load.in_flight, queued);
+        }
+        load
+    }
+
+    fn in_flight(&self, pod: kv_index::PodId) -> InFlight {
+        minus(self.load.in_flight(pod), self.queued.in_flight(pod))
+    }
+}
+
+/// What is in flight without what waits.
+fn minus(all: InFlight, queued: InFlight) -> InFlight {
+    InFlight {
+        requests: all.requests.saturating_sub(queued.requests),
+        prefilling: all.prefilling.saturating_sub(queued.prefilling),
+        prompt_tokens: all.prompt_tokens.saturating_sub(queued.prompt_tokens),
+        uncached_tokens: all.uncached_tokens.saturating_sub(queued.uncached_tokens),
+        output_tokens: all.output_tokens.saturating_sub(queued.output_tokens),
+    }
+}
 
 /// Reports that are older do not count.
 const STALE_AFTER: Duration = Duration::from_secs(10);

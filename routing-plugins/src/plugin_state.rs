@@ -35,6 +35,9 @@ pub struct PluginState<const W: usize = DEFAULT_POD_WORDS> {
     pub tokens: Tokens,
     /// What was sent to each pod and is not done.
     pub load: Arc<LoadTracker<W>>,
+    /// What of that waits before the router for its pod to have room ([flow control](crate::flow)): decisions see it, and pods do not
+    /// have it.
+    pub queued: Arc<LoadTracker<W>>,
     /// The pods whose circuit breaker is open.
     pub open_breakers: Arc<OpenBreakers<W>>,
     /// Which sessions are bound to which pods.
@@ -71,6 +74,7 @@ impl<const W: usize> PluginState<W> {
             open_breakers: Arc::default(),
             sessions: Arc::default(),
             cold_prompts: Arc::default(),
+            queued: Arc::default(),
             prefill_queues: Arc::default(),
             paces: Arc::default(),
             predicted_blocks: Arc::default(),

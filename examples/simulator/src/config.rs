@@ -3,6 +3,9 @@
 use pointsman_engine_sim::scheduler::EngineConfig;
 use routing_core::Role;
 use routing_plugins::CostModel;
+use routing_plugins::flow::FlowDocument;
+
+use crate::flow_control::Classes;
 
 /// The parameters of a simulation.
 #[derive(Clone, Debug)]
@@ -25,6 +28,10 @@ pub(crate) struct SimConfig {
     pub(crate) gateways: usize,
     /// What makes an answer good.
     pub(crate) slo: Slo,
+    /// Who requests are of.
+    pub(crate) classes: Classes,
+    /// What has requests wait before they are routed; nothing if none.
+    pub(crate) flow: Option<FlowDocument>,
     /// Seed of the pseudorandom generators.
     pub(crate) seed: u64,
 }
@@ -60,6 +67,8 @@ impl SimConfig {
             transfer_us: 2_000,
             gateways: 1,
             slo: Slo { ttft_us: 1_000_000, per_token_us: 50_000 },
+            classes: Classes::default(),
+            flow: None,
             seed: 1,
         }
     }

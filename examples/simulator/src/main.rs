@@ -13,6 +13,7 @@
 //! | [`offline_batch`] | a batch worked off from queues planned ahead |
 //! | [`colocated_batch`] | a batch in the gaps of online traffic |
 //! | [`router`] | the router under test |
+//! | [`flow_control`] | the queue before it, and who requests are of |
 //! | [`chains`] | prompts as block hashes |
 //! | [`config`] | the fleet, event delay and loss, transfer costs |
 //! | [`results`], [`time_series`] | metrics of a run |
@@ -29,7 +30,7 @@
 //! after a think time. KV transfers of disaggregated fleets take network time.
 //!
 //! **Not modelled:** preemption (a request is admitted once all of it fits), blocks of answers (traces do not hold their
-//! hashes), tokenization, HTTP, router queueing, pod failures, client timeouts.
+//! hashes), tokenization, HTTP, pod failures, client timeouts.
 //!
 //! Invariants:
 //!
@@ -45,6 +46,7 @@ mod colocated_batch;
 mod compare;
 mod config;
 mod error;
+mod flow_control;
 mod offline_batch;
 mod online_serving;
 mod options;
@@ -97,5 +99,6 @@ fn run(options: &Options) -> Result<String, SimulateError> {
         Some(Study::Disaggregation) => study::disaggregation::run(options),
         Some(Study::OfflineBatch) => study::offline_batch::run(options),
         Some(Study::ColocatedBatch) => study::colocated_batch::run(options),
+        Some(Study::FlowControl) => study::flow_control::run(options),
     }
 }

@@ -2,10 +2,13 @@
 //!
 //! Invariant: the router learns of caches from events alone, never from an engine.
 
+use std::collections::HashMap;
+
 use pointsman_engine_sim::scheduler::{BlockEvent, EngineRequest, Sampled};
 use pointsman_engine_sim::virtual_time::{Occurrence, VirtualFleet};
 use pointsman_lab::SplitMix64;
 use pointsman_lab::trace::Start;
+use routing_core::flow::Charge;
 use routing_plugins::PaceSample;
 use routing_plugins::load::LoadGuard;
 
@@ -13,9 +16,10 @@ use crate::SimulateError;
 use crate::chains::Chains;
 use crate::colocated_batch::{AdmissionMode, BatchFeeder, ColocatedBatch, ColocatedBatchResult};
 use crate::config::SimConfig;
+use crate::flow_control::{Gate, Passed};
 use crate::policy::Policy;
 use crate::prepared_trace::PreparedTrace;
-use crate::results::PolicyResult;
+use crate::results::{ClassResult, PolicyResult};
 use crate::router::{DecisionRequest, RouteDecision, Router};
 use crate::time_series::TimeSeries;
 
@@ -45,8 +49,14 @@ struct Simulation<'t> {
     fleet: VirtualFleet<'t, Chains, Timer>,
     /// Gateways, of which each request comes to one.
     routers: Vec<Router>,
+    /// The queues before them, where there is flow control.
+    gates: Vec<Gate>,
     load: &'t PreparedTrace<'t>,
     config: &'t SimConfig,
+    /// Those that wait before a router, as they count on the pods that they were decided for.
+    waiting: HashMap<u32, [LoadGuard; 2]>,
+    /// By place in the trace: when it came, of those that wait before a router.
+    came: Vec<u64>,
     /// By place in the trace: when it came, and what it holds until it is answered.
     in_flight: Vec<Option<InFlightRequest>>,
     series: TimeSeries,
@@ -70,12 +80,18 @@ enum Timer {
     Received(u32),
     /// A look at the gaps that a batch may fill.
     Tick,
+    /// A request may have waited for too long before a router.
+    Expiry(u32),
 }
 
 struct InFlightRequest {
     came: u64,
+    /// When it was decided about.
+    decided: u64,
     /// When it had its first token.
     first: u64,
+    /// What it was charged for by flow control.
+    charge: Option<Charge>,
     serve: usize,
     guard: LoadGuard,
     sample: Option<PaceSample>,
@@ -100,15 +116,20 @@ impl<'t> Simulation<'t> {
             blocks_known: load.known.1,
             ..PolicyResult::default()
         };
+        let routers =
+            (0..config.gateways.max(1)).map(|_| Router::new(policy, config, longest)).collect::<Result<Vec<_>, _>>()?;
+        let gate = |router: &Router| config.flow.as_ref().map(|flow| Gate::new(flow, router.origin()));
+        let result = PolicyResult { classes: vec![ClassResult::default(); config.classes.classes.len()], ..result };
         let mut simulation = Self {
+            gates: routers.iter().filter_map(gate).collect::<Result<_, _>>()?,
+            routers,
+            waiting: HashMap::new(),
+            came: vec![0; if config.flow.is_some() { load.trace.requests.len() } else { 0 }],
             fleet: VirtualFleet::new(
                 config.pods.iter().map(|(engine, _)| *engine),
                 &config.costs,
                 batch.as_ref().map_or(&load.chains, BatchFeeder::chains),
             ),
-            routers: (0..config.gateways.max(1))
-                .map(|_| Router::new(policy, config, longest))
-                .collect::<Result<Vec<_>, _>>()?,
             load,
             config,
             in_flight: (0..load.trace.requests.len()).map(|_| None).collect(),
@@ -133,12 +154,14 @@ impl<'t> Simulation<'t> {
                 Some(Occurrence::Timer(Timer::Arrival(request))) => self.arrive(request),
                 Some(Occurrence::Timer(Timer::Received(request))) => self.received(request),
                 Some(Occurrence::Timer(Timer::Tick)) => self.poll_batch(),
+                Some(Occurrence::Timer(Timer::Expiry(gateway))) => self.expire(gateway as usize),
                 Some(Occurrence::Step(step)) => {
                     let (pod, took, decoded) = (step.engine, step.took, step.decoded - step.background);
                     self.result.between.record_many(took, decoded as u64);
                     for &one in step.sampled {
                         self.sampled(one);
                     }
+                    self.let_go();
                     self.feed_batch(pod);
                     self.start(pod);
                     if self.result.requests >= self.shown + WATCH_EVERY {
@@ -170,24 +193,44 @@ impl<'t> Simulation<'t> {
         }
         self.result.arrivals_us = now;
         let gateway = place as usize % self.routers.len();
-        let router = &mut self.routers[gateway];
-        router.catch_up(now, self.fleet.chains(), self.fleet.engines());
-        let request = &self.load.trace.requests[place as usize];
-        let decision_request = DecisionRequest {
-            chain: self.load.chains.get(place),
-            prompt: request.input,
-            session: request.session,
-            output: self.answered.1 / self.answered.0,
-            seed: chance(self.config.seed, place),
-        };
+        self.routers[gateway].catch_up(now, self.fleet.chains(), self.fleet.engines());
         self.series.loads(now, self.fleet.engines());
-        let Some(choice) = router.decide(now, decision_request) else { return self.refuse(place) };
-        let RouteDecision { prefill, serve, prefill_guard, guard, sample, held } = choice;
+        if let Some(gate) = self.gates.get_mut(gateway) {
+            self.came[place as usize] = now;
+            let request = &self.load.trace.requests[place as usize];
+            let class = self.config.classes.classes.get(self.config.classes.of(request.session));
+            let tokens = u64::from(request.input) + self.answered.1 / self.answered.0;
+            let shed = gate.push(now, place, class, tokens);
+            shed.into_iter().for_each(|place| self.refuse(place));
+            self.let_go_of(gateway);
+            self.set_expiry(gateway);
+            return;
+        }
+        let asked = decision_request(self.load, self.config, self.answered, place);
+        match self.routers[gateway].decide(now, asked, None) {
+            Ok(decision) => self.send(place, now, decision, None),
+            Err(_) => self.refuse(place),
+        }
+    }
+
+    /// Sends a request to the pods that were chosen.
+    fn send(&mut self, place: u32, came: u64, decision: RouteDecision, charge: Option<Charge>) {
+        let now = self.fleet.now();
+        let request = &self.load.trace.requests[place as usize];
+        let RouteDecision { prefill, serve, prefill_guard, guard, sample, held } = decision;
         let missing = request.input.saturating_sub((held * self.load.trace.block) as u32);
-        let away = prefill.is_some();
-        let (came, first, prefill_guard) = (now, now, prefill_guard);
-        self.in_flight[place as usize] =
-            Some(InFlightRequest { came, first, serve, guard, sample, prefill: prefill_guard, away, missing });
+        self.in_flight[place as usize] = Some(InFlightRequest {
+            came,
+            decided: now,
+            first: now,
+            charge,
+            serve,
+            guard,
+            sample,
+            prefill: prefill_guard,
+            away: prefill.is_some(),
+            missing,
+        });
         let job =
             EngineRequest { id: place, prompt: request.input, output: request.output, ..EngineRequest::default() };
         let (pod, job) = match prefill {
@@ -195,6 +238,62 @@ impl<'t> Simulation<'t> {
             None => (serve, job),
         };
         if self.fleet.submit(pod, job) { self.start(pod) } else { self.refuse(place) }
+    }
+
+    /// Lets those go that wait before routers, as far as pods have room.
+    fn let_go(&mut self) {
+        (0..self.gates.len()).for_each(|gateway| self.let_go_of(gateway));
+    }
+
+    fn let_go_of(&mut self, gateway: usize) {
+        let now = self.fleet.now();
+        loop {
+            let router = &mut self.routers[gateway];
+            router.catch_up(now, self.fleet.chains(), self.fleet.engines());
+            let (load, config, answered) = (self.load, self.config, self.answered);
+            let waiting = &mut self.waiting;
+            let went = self.gates[gateway].dispatch(now, router, |router, place, room| {
+                // Not counted against itself.
+                waiting.remove(&place);
+                let asked = decision_request(load, config, answered, place);
+                let decided = router.decide(now, asked, Some(room));
+                if let Some(wanted) = room.wanted() {
+                    waiting.insert(place, router.wait_for(wanted, asked.prompt, asked.output));
+                }
+                decided
+            });
+            match went {
+                None => return,
+                Some(Err(place)) => self.refuse(place),
+                Some(Ok(Passed { place, decision, charge })) => {
+                    self.send(place, self.came[place as usize], decision, Some(charge));
+                }
+            }
+        }
+    }
+
+    fn expire(&mut self, gateway: usize) {
+        self.gates[gateway].is_watched = false;
+        let shed = self.gates[gateway].expire(self.fleet.now());
+        shed.into_iter().for_each(|place| self.refuse(place));
+        // Some may go elsewhere by now than to the pod that they waited for.
+        self.let_go_of(gateway);
+        self.set_expiry(gateway);
+    }
+
+    /// Asks to be woken when the next request before a router waited for too long.
+    fn set_expiry(&mut self, gateway: usize) {
+        // One timer for each queue, however many come.
+        if std::mem::replace(&mut self.gates[gateway].is_watched, true) {
+            return;
+        }
+        match self.gates[gateway].next_expiry() {
+            Some(at) => {
+                let soon = self.fleet.now() + LOOK_EVERY_US;
+                self.fleet.set_timer(at.min(soon), Timer::Expiry(gateway as u32));
+            }
+            None => self.gates[gateway].is_watched = false,
+        }
     }
 
     /// Looks at all pods whether they have gaps, and again in a while.
@@ -233,8 +332,15 @@ impl<'t> Simulation<'t> {
     }
 
     fn refuse(&mut self, place: u32) {
-        self.in_flight[place as usize] = None;
+        if let Some(charge) = self.in_flight[place as usize].take().and_then(|flight| flight.charge) {
+            let gateway = place as usize % self.gates.len();
+            self.gates[gateway].served(&charge, 0);
+        }
+        self.waiting.remove(&place);
         self.result.refused += 1;
+        if let Some(class) = self.class(place) {
+            class.refused += 1;
+        }
         self.follow(place);
     }
 
@@ -288,8 +394,12 @@ impl<'t> Simulation<'t> {
                 flight.first = now;
                 let ttft = now - flight.came;
                 let router = &self.routers[job.id as usize % self.routers.len()];
-                flight.sample.into_iter().for_each(|sample| router.first_token(sample, ttft));
+                let took = now - flight.decided;
+                flight.sample.into_iter().for_each(|sample| router.first_token(sample, took));
                 self.result.ttft.record(ttft);
+                if let Some(class) = self.class(job.id) {
+                    class.ttft.record(ttft);
+                }
                 self.result.slowdown.record(ttft * 1_000 / self.cold(job.prompt).max(1));
             }
             Sampled::Done(_) => {
@@ -299,14 +409,28 @@ impl<'t> Simulation<'t> {
                 self.result.whole_us += whole;
                 per_token.into_iter().for_each(|us| self.result.per_token.record(us));
                 self.result.good += u64::from(self.config.slo.is_met(ttft, self.cold(job.prompt), per_token));
-                self.in_flight[job.id as usize] = None;
+                let tokens = u64::from(job.prompt) + u64::from(job.output);
+                let done = self.in_flight[job.id as usize].take();
+                if let Some(charge) = done.and_then(|done| done.charge) {
+                    let gateway = job.id as usize % self.gates.len();
+                    self.gates[gateway].served(&charge, tokens);
+                }
                 self.result.requests += 1;
+                if let Some(class) = self.class(job.id) {
+                    (class.requests, class.tokens) = (class.requests + 1, class.tokens + tokens);
+                }
                 self.result.output_tokens += u64::from(job.output);
                 self.answered = (self.answered.0 + 1, self.answered.1 + u64::from(job.output));
                 self.result.span_us = now;
                 self.follow(job.id);
             }
         }
+    }
+
+    /// The figures of a request's class.
+    fn class(&mut self, place: u32) -> Option<&mut ClassResult> {
+        let class = self.config.classes.of(self.load.trace.requests[place as usize].session);
+        self.result.classes.get_mut(class)
     }
 
     /// µs that a cold, idle pod takes for a prompt.
@@ -331,6 +455,23 @@ impl<'t> Simulation<'t> {
     }
 }
 
+/// A request of a trace, as a router is asked about it.
+fn decision_request<'t>(
+    load: &'t PreparedTrace<'_>,
+    config: &SimConfig,
+    answered: (u64, u64),
+    place: u32,
+) -> DecisionRequest<'t> {
+    let request = &load.trace.requests[place as usize];
+    DecisionRequest {
+        chain: load.chains.get(place),
+        prompt: request.input,
+        session: request.session,
+        output: answered.1 / answered.0,
+        seed: chance(config.seed, place),
+    }
+}
+
 /// What chance begins with in the decision about a request: of one seed's numbers, the one at its place. Not the next one in the
 /// order of arrival, which in a closed loop depends on answers, and so on the policy.
 fn chance(seed: u64, place: u32) -> u64 {
@@ -339,6 +480,9 @@ fn chance(seed: u64, place: u32) -> u64 {
 
 /// What a generator's state goes on by.
 const GOLDEN_GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// µs between two looks at who may go, whatever happens in between.
+const LOOK_EVERY_US: u64 = 20_000;
 
 /// µs between two looks at what pods have to do.
 const BATCH_POLL_US: u64 = 20_000;

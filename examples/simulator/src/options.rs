@@ -16,6 +16,7 @@ use clap::{Parser, ValueEnum};
 use pointsman_engine_sim::scheduler::EngineConfig;
 use pointsman_lab::trace::Trace;
 use pointsman_lab::trace::synthetic::Synthetic;
+use routing_plugins::flow::FlowDocument;
 use routing_plugins::{CostModel, Fit, FitError, Measurements, Products};
 
 use crate::SimulateError;
@@ -84,6 +85,9 @@ pub(crate) struct Options {
     /// Lost cache events, in percent.
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
     pub(crate) event_loss: f64,
+    /// Flow control before the router: a document with bands, limits and saturation detectors, as YAML.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) flow: Option<PathBuf>,
     /// Policies to compare on the same arrivals, by name or file; all that fit the fleet by default.
     #[arg(long, value_name = "A,B,C", value_delimiter = ',')]
     pub(crate) compare: Vec<String>,
@@ -130,6 +134,8 @@ pub(crate) enum Study {
     OfflineBatch,
     /// A batch beside online traffic.
     ColocatedBatch,
+    /// Overload, a noisy tenant and priorities, with flow control and without.
+    FlowControl,
 }
 
 impl Options {
@@ -174,7 +180,19 @@ impl Options {
         config.gateways = self.gateways;
         config.slo = Slo { ttft_us: (self.slo_ttft * 1e3) as u64, per_token_us: (self.slo_tpot * 1e3) as u64 };
         config.seed = self.seed;
+        config.flow = self.flow_document()?;
         Ok(if self.prefill_pods > 0 { config.disaggregated(self.prefill_pods) } else { config })
+    }
+
+    /// Flow control, if it is given.
+    pub(crate) fn flow_document(&self) -> Result<Option<FlowDocument>, SimulateError> {
+        let Some(path) = &self.flow else { return Ok(None) };
+        let named = path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|error| SimulateError::File(named.clone(), error))?;
+        let document: FlowDocument =
+            serde_yaml_ng::from_str(&text).map_err(|error| SimulateError::flag("flow", format!("{named}: {error}")))?;
+        document.config().check().map_err(|error| SimulateError::flag("flow", format!("{named}: {error}")))?;
+        Ok(Some(document))
     }
 
     /// The policies to compare, or these if none is named.

@@ -48,6 +48,9 @@ pub(crate) struct PolicyResult {
     pub(crate) whole_us: u64,
     /// Requests that were answered within the SLO.
     pub(crate) good: u64,
+    /// Metrics of each class of requests, if there are any.
+    #[serde(skip)]
+    pub(crate) classes: Vec<ClassResult>,
     /// Metrics of each pod.
     pub(crate) pods: Vec<EngineTotals>,
     /// The mean imbalance of merged runs: their busiest pods differ, and sums over runs would hide them. None of a single
@@ -61,6 +64,19 @@ pub(crate) struct PolicyResult {
     /// Real ns that they took together.
     #[serde(skip)]
     pub(crate) decision_ns: u64,
+}
+
+/// The metrics of one class of requests.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ClassResult {
+    /// Times to the first token, in virtual µs.
+    pub(crate) ttft: LatencyHistogram,
+    /// Requests that were answered.
+    pub(crate) requests: u64,
+    /// Tokens of their prompts and answers.
+    pub(crate) tokens: u64,
+    /// Requests that were shed.
+    pub(crate) refused: u64,
 }
 
 /// A bucket of the time series.

@@ -7,7 +7,10 @@ use std::time::{Duration, Instant};
 use kv_index::{BlockHash, BlockSize, Config, Event, EventSemantics, Index, Parent, Pod, Removed, Stored, Tier};
 use pointsman_engine_sim::scheduler::{BlockEvent, Scheduler};
 use pointsman_lab::SplitMix64;
-use routing_core::{Fleet, Headers, Load, PodInfo, Request, Role, RoutingInput, RoutingPlan, Workflow, Workspace};
+use routing_core::flow::{FlowControl, Room, Wanted};
+use routing_core::{
+    DecideError, Fleet, Headers, Load, PodInfo, Request, Role, RoutingInput, RoutingPlan, Workflow, Workspace,
+};
 use routing_plugins::load::{LoadGuard, LoadTracker, PodLoad, Work};
 use routing_plugins::{Hashing, PaceSample, PluginState, PodPaces};
 
@@ -21,11 +24,13 @@ use crate::policy::Policy;
 pub(crate) struct Router {
     index: Arc<Index>,
     load: Arc<LoadTracker>,
+    queued: Arc<LoadTracker>,
     paces: Arc<PodPaces>,
     workflow: Workflow,
     workspace: Workspace,
     plan: RoutingPlan,
-    fleet: Fleet,
+    fleet: Arc<Fleet>,
+    flow_control: Option<Arc<FlowControl>>,
     pods: Vec<Pod>,
     block: BlockSize,
     /// Virtual time begins here.
@@ -83,14 +88,18 @@ impl Router {
             .iter()
             .zip(&config.pods)
             .map(|(&pod, &(_, role))| PodInfo::new(pod, &format!("pod-{pod:?}")).role(role));
-        let fleet = Fleet::new(1, infos);
+        let fleet = Arc::new(Fleet::new(1, infos));
         let mut state = PluginState::new(Arc::clone(&index), Hashing::Given(block));
         if let Some(blocks) = std::num::NonZeroUsize::new(config.pods[0].0.blocks) {
             state = state.predicting(blocks);
         }
         let workflow = policy.build(&state)?;
+        let flow_control = config.flow.as_ref().map(|document| document.build(&state)).transpose();
+        let flow_control = flow_control.map_err(|error| SimulateError::flag("flow", error.to_string()))?;
         Ok(Self {
+            flow_control: flow_control.map(Arc::new),
             load: Arc::clone(&state.load),
+            queued: Arc::clone(&state.queued),
             paces: Arc::clone(&state.paces),
             workspace: workflow.workspace(),
             workflow,
@@ -150,6 +159,12 @@ impl Router {
         self.load.begin(self.pods[pod], work)
     }
 
+    /// Counts a request that waits on the pod that it was decided for.
+    pub(crate) fn wait_for(&self, wanted: Wanted, prompt: u32, output: u64) -> [LoadGuard; 2] {
+        let work = Work::of(prompt.into()).held_blocks(wanted.held, self.block).output(output);
+        [&self.load, &self.queued].map(|tracker| tracker.begin(wanted.pod, work))
+    }
+
     /// A first token came, so many µs after the decision.
     pub(crate) fn first_token(&self, sample: PaceSample, took: u64) {
         self.paces.first_token(sample, Duration::from_micros(took));
@@ -160,8 +175,27 @@ impl Router {
         &self.pods
     }
 
-    /// Decides; none if no pod may have it.
-    pub(crate) fn decide(&mut self, now: u64, asked: DecisionRequest<'_>) -> Option<RouteDecision> {
+    /// What has requests wait, if anything does.
+    pub(crate) fn flow_control(&self) -> Option<Arc<FlowControl>> {
+        self.flow_control.clone()
+    }
+
+    pub(crate) fn fleet(&self) -> Arc<Fleet> {
+        Arc::clone(&self.fleet)
+    }
+
+    /// When virtual time begins.
+    pub(crate) fn origin(&self) -> Instant {
+        self.origin
+    }
+
+    /// Decides, if a pod may have it; among those that have room, where that is asked for.
+    pub(crate) fn decide(
+        &mut self,
+        now: u64,
+        asked: DecisionRequest<'_>,
+        room: Option<&Room>,
+    ) -> Result<RouteDecision, DecideError> {
         let first: u64 =
             asked.chain.iter().take(2).fold(u64::from(asked.prompt), |mix, hash| mix.rotate_left(7) ^ hash.get());
         let tokens = &mut self.tokens[..asked.prompt as usize];
@@ -176,11 +210,20 @@ impl Router {
             .most_output(u32::try_from(asked.output).unwrap_or(u32::MAX))
             .seed(asked.seed);
         let began = Instant::now();
-        let decided =
-            self.workflow.decide(&mut self.workspace, RoutingInput::new(&request, &self.fleet), &mut self.plan);
+        let mut input = RoutingInput::new(&request, &self.fleet);
+        let has_room = |step: &_| room.is_none_or(|room| room.admits(step));
+        if room.is_some() {
+            input = input.with_room(&has_room);
+        }
+        let decided = self.workflow.decide(&mut self.workspace, input, &mut self.plan);
         self.decision_ns += began.elapsed().as_nanos() as u64;
         self.decisions += 1;
-        decided.ok()?;
+        decided?;
+        self.chosen(request.now, &asked).ok_or(DecideError::NoStepTaken)
+    }
+
+    /// What the plan says, counted towards the pods' load.
+    fn chosen(&self, now: Instant, asked: &DecisionRequest<'_>) -> Option<RouteDecision> {
         let steps = self.plan.steps();
         let last = steps.last()?;
         let work = Work::of(asked.prompt.into());
@@ -202,7 +245,7 @@ impl Router {
             serve: at(serve)?,
             prefill_guard,
             guard,
-            sample: self.paces.sample(serve, request.now),
+            sample: self.paces.sample(serve, now),
             held,
         })
     }

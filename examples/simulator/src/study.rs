@@ -7,10 +7,12 @@
 //! | [`disaggregation`] | prefill and decode on pods of their own |
 //! | [`offline_batch`] | batch planning against other orders |
 //! | [`colocated_batch`] | a batch beside online traffic |
+//! | [`flow_control`] | overload, a noisy tenant, priorities |
 
 pub(crate) mod colocated_batch;
 pub(crate) mod disaggregation;
 pub(crate) mod event_loss;
+pub(crate) mod flow_control;
 pub(crate) mod offline_batch;
 pub(crate) mod quality;
 

@@ -40,7 +40,8 @@ impl Workload {
             };
             let traffic = match options.rate {
                 Some(_) => SaturatingTrace { trace: trace.clone(), copies: 1, capacity: 0.0 },
-                None => saturate(trace, &config, probed)?,
+                // What pods take does not depend on who waits before them.
+                None => saturate(trace, &SimConfig { flow: None, ..config.clone() }, probed)?,
             };
             Ok(Self { name: name.clone(), config, burstiness: options.burstiness, traffic })
         };

@@ -124,9 +124,19 @@ impl<T> Band<T> {
         Some(self.keys.get(key)?.items.get(&at)?.came)
     }
 
+    /// Keys in the order of their turn, with their weights and items in theirs.
+    pub(super) fn keys_in_order(
+        &self,
+    ) -> impl DoubleEndedIterator<Item = (&Arc<str>, f64, impl DoubleEndedIterator<Item = (&ItemKey, &Item<T>)>)> {
+        self.turns.iter().filter_map(|(_, _, name)| {
+            let key = self.keys.get(name)?;
+            Some((name, key.weight, key.items.iter()))
+        })
+    }
+
     /// Items in the order of their turn.
     pub(super) fn in_order(&self) -> impl DoubleEndedIterator<Item = (&ItemKey, &Item<T>)> {
-        self.turns.iter().filter_map(|(_, _, name)| self.keys.get(name)).flat_map(|key| key.items.iter())
+        self.keys_in_order().flat_map(|(_, _, items)| items)
     }
 
     pub(super) fn insert(&mut self, name: &Arc<str>, weight: f64, at: ItemKey, item: Item<T>) {

@@ -31,8 +31,7 @@ pub struct FlowConfig {
     pub limits: QueueLimits,
     /// How much more than others some keys may have, by name; 1 unless given.
     pub weights: BTreeMap<Arc<str>, f64>,
-    /// How long a request waits for the pod that it was decided for to have room, before it goes to any that has: most of what it
-    /// computes may be cached there. Others go meanwhile. A second unless given; none at all with zero.
+    /// How long a request waits for the pod that it was decided for, before it is decided about again; 100 ms unless given.
     pub affinity_wait: Duration,
     /// How many of those that wait are looked at when a pod has room; 256 unless given.
     pub lookahead: usize,
@@ -44,7 +43,7 @@ impl Default for FlowConfig {
             bands: Vec::new(),
             limits: QueueLimits::default(),
             weights: BTreeMap::new(),
-            affinity_wait: Duration::from_secs(1),
+            affinity_wait: Duration::from_millis(100),
             lookahead: 256,
         }
     }
@@ -137,6 +136,9 @@ pub struct BandConfig {
     /// How full it may make a pod, above 0 and up to 1, of what saturation detectors say is full; 1 unless given. What is left of a pod
     /// is for those above, who find room at once.
     pub ceiling: f32,
+    /// The part of that which is left free for keys that have less in flight than their share, 0..=1; 0 unless given. A key that sends
+    /// much waits sooner then, and one that sends little finds room at once.
+    pub headroom: f32,
     /// The order within a key.
     pub order: FlowOrder,
     /// How long a request may wait before it is shed; 60 s unless given.
@@ -153,6 +155,7 @@ impl BandConfig {
             priority: 0,
             min_share: 0.0,
             ceiling: 1.0,
+            headroom: 0.0,
             order: FlowOrder::Arrival,
             time_to_live: Duration::from_secs(60),
             limits: QueueLimits::default(),
@@ -166,6 +169,9 @@ impl BandConfig {
         }
         if !(self.ceiling > 0.0 && self.ceiling <= 1.0) {
             faults.push(FlowFault::Ceiling { band: band(), ceiling: self.ceiling });
+        }
+        if !(0.0..1.0).contains(&self.headroom) {
+            faults.push(FlowFault::Headroom { band: band(), headroom: self.headroom });
         }
         if self.time_to_live.is_zero() {
             faults.push(FlowFault::TimeToLive(band()));
@@ -194,6 +200,12 @@ impl BandConfig {
     #[must_use]
     pub fn ceiling(self, ceiling: f32) -> Self {
         Self { ceiling, ..self }
+    }
+
+    /// The same with this [`headroom`](#structfield.headroom).
+    #[must_use]
+    pub fn headroom(self, headroom: f32) -> Self {
+        Self { headroom, ..self }
     }
 
     /// The same with this [`order`](#structfield.order).
@@ -305,6 +317,14 @@ pub enum FlowFault {
         band: Arc<str>,
         /// What was given.
         ceiling: f32,
+    },
+    /// A headroom that is none.
+    #[error("band `{band}`: a headroom of {headroom} is not in 0..1")]
+    Headroom {
+        /// Whose.
+        band: Arc<str>,
+        /// What was given.
+        headroom: f32,
     },
     /// A band in which nobody could wait.
     #[error("band `{0}`: nothing waits with a time to live of 0; leave flow control out, or give it time")]

@@ -1,32 +1,62 @@
 //! Late binding: requests leave the queue when the pod that they are decided for has room.
 //!
-//! A request is decided over the whole fleet, and goes if the plan's pods have room. If they have none, it waits for them, since most of
-//! its prompt may be cached there, and others go meanwhile (delay scheduling). After [`affinity_wait`](FlowConfig::affinity_wait) it
-//! is decided among the pods that have room.
+//! A request is decided over the whole fleet, and goes if the plan's pods have room. If they have none it waits for them, and others go
+//! meanwhile (delay scheduling): to compute again what is cached elsewhere would take from everybody when all are waiting. The host
+//! counts it towards that pod's load, so that those who come later see the queue and go elsewhere. It is decided again, with the index
+//! and the loads as they are then, when that pod has room, and now and then while others have.
 
+use std::cell::Cell;
 use std::time::Instant;
 
-use kv_index::{Pod, PodId, PodSet};
+use kv_index::{DEFAULT_POD_WORDS, Pod, PodId, PodSet};
 
 use super::{FlowControl, FlowQueue, FlowTrace, Taken, Ticket, Waited};
 use crate::error::DecideError;
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, Role};
+use crate::plan::PlanStep;
 
-/// The pods that a request may go to, for [`RoutingInput`](crate::RoutingInput).
-#[derive(Clone, Copy, Debug)]
+/// The pods that have room for a request, for [`RoutingInput::with_room`](crate::RoutingInput::with_room).
+#[derive(Debug)]
+pub struct Room<const W: usize = DEFAULT_POD_WORDS> {
+    pods: PodSet<W>,
+    wanted: Cell<Option<Wanted>>,
+}
+
+/// The pod that a request was decided for, which has no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Room<const W: usize> {
-    /// Pods that are not to be considered: those without room, once the request waited long enough for its own.
-    pub excluded: PodSet<W>,
-    /// Pods that have room: a plan for others is none.
-    pub pods: PodSet<W>,
+pub struct Wanted {
+    /// The pod.
+    pub pod: Pod,
+    /// What it was to do.
+    pub role: Role,
+    /// Leading blocks of the prompt that it holds.
+    pub held: usize,
 }
 
 impl<const W: usize> Room<W> {
-    /// Whether a pod has room.
+    /// These pods have room.
     #[must_use]
-    pub fn has(&self, pod: Pod) -> bool {
-        self.pods.contains(pod.id())
+    pub fn new(pods: PodSet<W>) -> Self {
+        Self { pods, wanted: Cell::new(None) }
+    }
+
+    /// Whether a step's first candidate has room. If not, it is [wanted](Self::wanted).
+    #[must_use]
+    pub fn admits(&self, step: &PlanStep) -> bool {
+        let Some(first) = step.candidates.first() else { return true };
+        let has_room = self.pods.contains(first.pod.id());
+        if !has_room {
+            let held = step.cache.map_or(0, |cache| cache.held);
+            self.wanted.set(Some(Wanted { pod: first.pod, role: step.role, held }));
+        }
+        has_room
+    }
+
+    /// The pod that had none.
+    #[must_use]
+    pub fn wanted(&self) -> Option<Wanted> {
+        self.wanted.get()
     }
 }
 
@@ -43,7 +73,7 @@ pub enum Dispatched<T, D> {
         /// Why it waited.
         trace: FlowTrace,
     },
-    /// No pod can ever have it as the fleet is, or a plugin failed.
+    /// No pod can have it as the fleet is, or a plugin failed.
     Fails {
         /// What was put into the queue.
         item: T,
@@ -55,58 +85,56 @@ pub enum Dispatched<T, D> {
 impl<T> FlowQueue<T> {
     /// Lets one request go, if one can: call it until none does, whenever pods may have room.
     ///
-    /// `decide` makes a plan for a request, by [`RoutingInput::excluding`](crate::RoutingInput::excluding) and
-    /// [`RoutingInput::with_room`](crate::RoutingInput::with_room), and counts it towards the pods' load before the next is asked for.
+    /// `decide` makes a plan for a request, by [`RoutingInput::with_room`](crate::RoutingInput::with_room) of what the room
+    /// [admits](Room::admits), and counts the request towards the load of the plan's pods. Where that fails for want of room, it counts
+    /// it towards the pod that is [wanted](Room::wanted), until it is asked again; detectors leave that out.
     pub fn dispatch<D, const W: usize>(
         &mut self,
         control: &FlowControl<W>,
         fleet: &Fleet<W>,
         now: Instant,
-        mut decide: impl FnMut(&T, Room<W>) -> Result<D, DecideError>,
+        mut decide: impl FnMut(&T, &Room<W>) -> Result<D, DecideError>,
     ) -> Option<Dispatched<T, D>> {
         if self.is_empty() {
             return None;
         }
         let mut rooms = Rooms { control, fleet, now, known: Vec::new() };
-        let round = self.begin_round();
         for _ in 0..self.config().lookahead {
-            let (ticket, room) = self.next_to_try(round, &mut rooms)?;
-            match decide(self.item(ticket)?, room) {
+            let (ticket, room) = self.next_to_try(&mut rooms)?;
+            match decide(self.item(ticket)?, &room) {
                 Ok(decided) => {
-                    let trace = self.trace(ticket, now, !room.excluded.is_empty())?;
+                    let trace = self.trace(ticket, now)?;
                     let taken = self.take(ticket, now)?;
                     return Some(Dispatched::Goes { taken, decided, trace });
                 }
-                Err(DecideError::NoRoom { pod, .. }) => self.keep(ticket, round, Some(pod), Waited::Affinity),
-                // Perhaps one of those without room would do.
-                Err(error) if error.is_for_want_of_pods() && room.pods != fleet.pods() => {
-                    self.keep(ticket, round, None, Waited::Saturated);
-                }
+                Err(DecideError::NoRoom { .. }) => self.keep(ticket, room.wanted().map(|wanted| wanted.pod.id()), now),
                 Err(error) => return self.remove(ticket).map(|item| Dispatched::Fails { item, error }),
             }
         }
         None
     }
 
-    /// The next request of a round that could go, and where to.
-    fn next_to_try<const W: usize>(&self, round: u64, rooms: &mut Rooms<'_, W>) -> Option<(Ticket, Room<W>)> {
+    /// The next request that could go, and the pods that have room for it.
+    fn next_to_try<const W: usize>(&self, rooms: &mut Rooms<'_, W>) -> Option<(Ticket, Room<W>)> {
         let (now, patience) = (rooms.now, self.config().affinity_wait);
         self.in_order().find_map(|waiting| {
             let state = self.state(waiting.ticket)?;
-            let room = (state.tried != round).then(|| rooms.at(waiting.ceiling)).filter(|room| !room.is_empty())?;
-            let is_patient = now.saturating_duration_since(waiting.came) < patience;
-            let none = PodSet::EMPTY;
-            match state.wants {
-                _ if !is_patient => Some(Room { excluded: rooms.fleet.pods() - room, pods: room }),
-                Some(pod) if !room.contains(pod) => None,
-                _ => Some(Room { excluded: none, pods: room }),
-            }
-            .map(|room| (waiting.ticket, room))
+            let room = rooms.at(waiting.ceiling);
+            let may_go = match state.decided {
+                None => true,
+                // Once is enough.
+                Some(at) if at == now => false,
+                Some(at) => {
+                    let is_due = !room.is_empty() && now.saturating_duration_since(at) >= patience;
+                    is_due || state.wants.is_some_and(|pod| room.contains(pod))
+                }
+            };
+            may_go.then(|| (waiting.ticket, Room::new(room)))
         })
     }
 }
 
-/// Which pods have room, by ceiling; worked out once a round.
+/// Which pods have room, by ceiling; worked out once.
 struct Rooms<'f, const W: usize> {
     control: &'f FlowControl<W>,
     fleet: &'f Fleet<W>,
@@ -130,9 +158,9 @@ impl<const W: usize> Rooms<'_, W> {
 pub(super) struct WaitState {
     /// The pod that it was decided for last.
     pub(super) wants: Option<PodId>,
+    /// When.
+    pub(super) decided: Option<Instant>,
     pub(super) why: Waited,
-    /// The round in which it was tried last.
-    pub(super) tried: u64,
     /// Requests that waited when it came.
     pub(super) ahead: usize,
 }

@@ -9,6 +9,7 @@ use kv_index::PodId;
 
 use super::band::{Band, Item, Size};
 use super::dispatch::WaitState;
+use super::in_service::InService;
 use super::owed::Owed;
 use super::rate::ServiceRate;
 use super::{
@@ -51,9 +52,9 @@ pub struct FlowQueue<T> {
     /// When tickets expire.
     expiries: BTreeSet<(Instant, u64)>,
     rates: Vec<ServiceRate>,
+    in_service: InService,
     size: Size,
     next: u64,
-    round: u64,
     /// Ranks count from here.
     origin: Option<Instant>,
 }
@@ -98,11 +99,11 @@ impl<T> FlowQueue<T> {
             rates: vec![ServiceRate::default(); config.bands.len()],
             by_priority,
             config,
+            in_service: InService::default(),
             places: BTreeMap::new(),
             expiries: BTreeSet::new(),
             size: Size::default(),
             next: 0,
-            round: 0,
             origin: None,
         })
     }
@@ -124,16 +125,19 @@ impl<T> FlowQueue<T> {
             self.owed.emptied(band);
         }
         self.rates[band].left(item.size.tokens, now);
+        self.in_service.begin(band, &key, item.size.tokens);
         let waited = now.saturating_duration_since(item.came);
         let charge = Charge { band: Arc::clone(&self.config.bands[band].name), key, tokens: item.size.tokens };
         Some(Taken { item: item.item, waited, charge })
     }
 
-    /// A request that was taken is over, and took so many tokens: what its key was charged is corrected.
+    /// A request that was taken is over, and took so many tokens: what its key was charged is corrected. To be said once of each, however
+    /// it ended.
     pub fn served(&mut self, charge: &Charge, tokens: u64) {
         let band = self.config.bands.iter().position(|band| band.name == charge.band);
         if let Some(band) = band {
             self.bands[band].correct(&charge.key, charge.tokens, tokens);
+            self.in_service.end(band, &charge.key, charge.tokens);
         }
     }
 
@@ -180,15 +184,25 @@ impl<T> FlowQueue<T> {
         bands.retain(|&band| !self.bands[band].is_empty());
         self.owed.sort(&mut bands);
         bands.into_iter().flat_map(move |band| {
-            let ceiling = self.config.bands[band].ceiling;
-            self.bands[band].in_order().map(move |(&(_, ticket), Item { item, came, .. })| Waiting {
-                ticket: Ticket(ticket),
-                item,
-                band,
-                ceiling,
-                came: *came,
+            self.bands[band].keys_in_order().flat_map(move |(name, weight, items)| {
+                let ceiling = self.ceiling(band, name, weight);
+                items.map(move |(&(_, ticket), Item { item, came, .. })| Waiting {
+                    ticket: Ticket(ticket),
+                    item,
+                    band,
+                    ceiling,
+                    came: *came,
+                })
             })
         })
+    }
+
+    /// How full a key may make a pod.
+    fn ceiling(&self, band: usize, key: &Arc<str>, weight: f64) -> f32 {
+        let BandConfig { ceiling, headroom, .. } = self.config.bands[band];
+        let waiting = self.bands[band].waiting_keys();
+        let is_heavy = headroom > 0.0 && self.in_service.is_heavy(band, key, weight, waiting);
+        if is_heavy { ceiling * (1.0 - headroom) } else { ceiling }
     }
 
     /// The first of them.
@@ -299,7 +313,7 @@ impl<T> FlowQueue<T> {
         self.size = self.size.plus(size);
         self.expiries.insert((expires, ticket));
         let why = if self.size.requests > 1 { Waited::Behind } else { Waited::Saturated };
-        let state = WaitState { wants: None, why, tried: 0, ahead: self.size.requests - 1 };
+        let state = WaitState { wants: None, decided: None, why, ahead: self.size.requests - 1 };
         self.places.insert(ticket, Place { band, key, rank, expires, state });
         Pushed { ticket: Ok(Ticket(ticket)), displaced }
     }
@@ -333,37 +347,26 @@ impl<T> FlowQueue<T> {
         own.tail_of_largest(key, least, both).map(|(victims, _)| victims).ok_or(ShedReason::QueueFull)
     }
 
-    /// A request was decided for a pod that has no room: it is not tried again before that has, or it waited for long enough.
-    pub fn wants(&mut self, ticket: Ticket, pod: PodId) {
-        self.keep(ticket, 0, Some(pod), Waited::Affinity);
-    }
-
-    pub(super) fn begin_round(&mut self) -> u64 {
-        self.round += 1;
-        self.round
-    }
-
     pub(super) fn state(&self, ticket: Ticket) -> Option<WaitState> {
         Some(self.places.get(&ticket.0)?.state)
     }
 
-    /// A request that was tried goes on waiting.
-    pub(super) fn keep(&mut self, ticket: Ticket, round: u64, wants: Option<PodId>, why: Waited) {
+    /// A request that was decided for a pod without room goes on waiting.
+    pub(super) fn keep(&mut self, ticket: Ticket, wants: Option<PodId>, now: Instant) {
         let Some(Place { state, .. }) = self.places.get_mut(&ticket.0) else { return };
-        // Why it waits now says more than that others did before.
-        *state = WaitState { wants, why, tried: round, ..*state };
+        let why = if state.why == Waited::Behind { Waited::Affinity } else { state.why };
+        *state = WaitState { wants, decided: Some(now), why, ..*state };
     }
 
-    pub(super) fn trace(&self, ticket: Ticket, now: Instant, is_diverted: bool) -> Option<FlowTrace> {
-        let Place { band, key, state, .. } = self.places.get(&ticket.0)?;
-        let came = self.bands[*band].came(key, (self.places.get(&ticket.0)?.rank, ticket.0))?;
+    pub(super) fn trace(&self, ticket: Ticket, now: Instant) -> Option<FlowTrace> {
+        let Place { band, key, rank, state, .. } = self.places.get(&ticket.0)?;
+        let came = self.bands[*band].came(key, (*rank, ticket.0))?;
         Some(FlowTrace {
             band: Arc::clone(&self.config.bands[*band].name),
             key: Arc::clone(key),
             why: state.why,
             waited: now.saturating_duration_since(came),
             ahead: state.ahead,
-            diverted: is_diverted && state.wants.is_some(),
         })
     }
 

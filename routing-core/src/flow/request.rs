@@ -123,14 +123,12 @@ pub struct FlowTrace {
     pub waited: Duration,
     /// Requests that waited when it came.
     pub ahead: usize,
-    /// Whether it left for a pod that had room when its own had none.
-    pub diverted: bool,
 }
 
 impl FlowTrace {
     /// Of a request that did not wait.
     #[must_use]
     pub fn passed(band: Arc<str>, key: Arc<str>) -> Self {
-        Self { band, key, why: Waited::No, waited: Duration::ZERO, ahead: 0, diverted: false }
+        Self { band, key, why: Waited::No, waited: Duration::ZERO, ahead: 0 }
     }
 }

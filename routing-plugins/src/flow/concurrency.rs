@@ -1,15 +1,14 @@
 //! Concurrency limits of a pod: requests and tokens on it.
 
 use std::num::{NonZeroU32, NonZeroU64};
-use std::sync::Arc;
 use std::time::Instant;
 
 use kv_index::{DEFAULT_POD_WORDS, Pod};
 use routing_core::Fleet;
 use routing_core::flow::SaturationDetector;
 
-use super::{STALE_AFTER, part};
-use crate::load::LoadTracker;
+use super::{PodsLoad, part};
+use crate::PluginState;
 use crate::parameters::parameters;
 
 parameters! {
@@ -27,20 +26,20 @@ parameters! {
 #[derive(Debug)]
 pub struct ConcurrencyDetector<const W: usize = DEFAULT_POD_WORDS> {
     limits: ConcurrencyLimits,
-    load: Arc<LoadTracker<W>>,
+    load: PodsLoad<W>,
 }
 
 impl<const W: usize> ConcurrencyDetector<W> {
     /// A detector by these limits.
     #[must_use]
-    pub fn new(limits: ConcurrencyLimits, load: Arc<LoadTracker<W>>) -> Self {
-        Self { limits, load }
+    pub fn new(limits: ConcurrencyLimits, state: &PluginState<W>) -> Self {
+        Self { limits, load: PodsLoad::of(state) }
     }
 }
 
 impl<const W: usize> SaturationDetector<W> for ConcurrencyDetector<W> {
     fn has_room(&self, fleet: &Fleet<W>, pod: Pod, ceiling: f32, now: Instant) -> bool {
-        let load = self.load.load_of(pod, fleet.load(pod.id()), now, STALE_AFTER);
+        let load = self.load.get(fleet, pod, now);
         let ConcurrencyLimits { requests, tokens } = self.limits;
         u64::from(load.requests) < part(requests.get().into(), ceiling)
             && tokens.is_none_or(|tokens| load.requests == 0 || load.tokens < part(tokens.get(), ceiling))

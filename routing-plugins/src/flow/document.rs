@@ -72,6 +72,9 @@ pub struct BandDocument {
     /// How full it may make a pod.
     #[serde(default = "one")]
     pub ceiling: f32,
+    /// The part of that which is left free for keys that have less in flight than their share.
+    #[serde(default)]
+    pub headroom: f32,
     /// The order within a key.
     #[serde(default)]
     pub order: OrderDocument,
@@ -161,7 +164,7 @@ impl BandDocument {
             OrderDocument::ShortestFirst => FlowOrder::ShortestFirst,
         };
         let band = BandConfig::new(self.name.as_str()).priority(self.priority).min_share(self.min_share);
-        let band = band.ceiling(self.ceiling).order(order).limits(self.limits.limits());
+        let band = band.ceiling(self.ceiling).headroom(self.headroom).order(order).limits(self.limits.limits());
         match self.time_to_live {
             Some(time) => band.time_to_live(time),
             None => band,
@@ -179,12 +182,11 @@ impl LimitsDocument {
 
 impl DetectorDocument {
     fn add<const W: usize>(self, control: FlowControl<W>, state: &PluginState<W>) -> FlowControl<W> {
-        let load = || Arc::clone(&state.load);
         match self {
             Self::PredictedWait(parameters) => control.detector(PredictedWaitDetector::new(parameters, state)),
-            Self::Concurrency(limits) => control.detector(ConcurrencyDetector::new(limits, load())),
-            Self::Utilization(limits) => control.detector(UtilizationDetector::new(limits, load())),
-            Self::Pool(limits) => control.detector(PoolDetector::new(limits, load())),
+            Self::Concurrency(limits) => control.detector(ConcurrencyDetector::new(limits, state)),
+            Self::Utilization(limits) => control.detector(UtilizationDetector::new(limits, state)),
+            Self::Pool(limits) => control.detector(PoolDetector::new(limits, state)),
         }
     }
 }

@@ -1,15 +1,14 @@
 //! Limits of a pool: requests and tokens on all of its pods together.
 
 use std::num::{NonZeroU32, NonZeroU64};
-use std::sync::Arc;
 use std::time::Instant;
 
 use kv_index::{DEFAULT_POD_WORDS, Pod};
 use routing_core::Fleet;
 use routing_core::flow::SaturationDetector;
 
-use super::part;
-use crate::load::LoadTracker;
+use super::{PodsLoad, part};
+use crate::PluginState;
 use crate::parameters::parameters;
 
 parameters! {
@@ -28,14 +27,14 @@ parameters! {
 #[derive(Debug)]
 pub struct PoolDetector<const W: usize = DEFAULT_POD_WORDS> {
     limits: PoolLimits,
-    load: Arc<LoadTracker<W>>,
+    load: PodsLoad<W>,
 }
 
 impl<const W: usize> PoolDetector<W> {
     /// A detector by these limits.
     #[must_use]
-    pub fn new(limits: PoolLimits, load: Arc<LoadTracker<W>>) -> Self {
-        Self { limits, load }
+    pub fn new(limits: PoolLimits, state: &PluginState<W>) -> Self {
+        Self { limits, load: PodsLoad::of(state) }
     }
 }
 

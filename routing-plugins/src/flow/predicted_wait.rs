@@ -7,10 +7,9 @@ use kv_index::{DEFAULT_POD_WORDS, Pod};
 use routing_core::Fleet;
 use routing_core::flow::SaturationDetector;
 
-use super::STALE_AFTER;
+use super::PodsLoad;
 use crate::PluginState;
 use crate::cost_model::CostModel;
-use crate::load::LoadTracker;
 use crate::pace::PodPaces;
 use crate::parameters::{Amount, Positive, parameters};
 use crate::score::PrefillQueues;
@@ -40,7 +39,7 @@ parameters! {
 #[derive(Debug)]
 pub struct PredictedWaitDetector<const W: usize = DEFAULT_POD_WORDS> {
     parameters: PredictedWaitParameters,
-    load: Arc<LoadTracker<W>>,
+    load: PodsLoad<W>,
     queues: Arc<PrefillQueues<W>>,
     paces: Arc<PodPaces<W>>,
 }
@@ -49,15 +48,15 @@ impl<const W: usize> PredictedWaitDetector<W> {
     /// A detector that goes by what plugins share.
     #[must_use]
     pub fn new(parameters: PredictedWaitParameters, state: &PluginState<W>) -> Self {
-        let PluginState { load, prefill_queues, paces, .. } = state;
-        Self { parameters, load: Arc::clone(load), queues: Arc::clone(prefill_queues), paces: Arc::clone(paces) }
+        let PluginState { prefill_queues, paces, .. } = state;
+        Self { parameters, load: PodsLoad::of(state), queues: Arc::clone(prefill_queues), paces: Arc::clone(paces) }
     }
 }
 
 impl<const W: usize> SaturationDetector<W> for PredictedWaitDetector<W> {
     fn has_room(&self, fleet: &Fleet<W>, pod: Pod, ceiling: f32, now: Instant) -> bool {
         let PredictedWaitParameters { within, step, cost_model, waiting_tokens, learns } = self.parameters;
-        let load = self.load.load_of(pod, fleet.load(pod.id()), now, STALE_AFTER);
+        let load = self.load.get(fleet, pod, now);
         if load.requests == 0 {
             return true;
         }

@@ -47,14 +47,14 @@ fn requests(most: u32) -> NonZeroU32 {
 fn a_pod_takes_so_many_and_a_lower_band_fewer() {
     let mut scene = Scene::new(&[Role::Both, Role::Both]);
     let limits = ConcurrencyLimits::default().requests(requests(4));
-    let detector = ConcurrencyDetector::new(limits, Arc::clone(&scene.state.load));
+    let detector = ConcurrencyDetector::new(limits, &scene.state);
     (0..2).for_each(|_| scene.begin(0, 10));
     assert_eq!(scene.room(&detector, 1.0), [true, true]);
     assert_eq!(scene.room(&detector, 0.5), [false, true]);
     assert_eq!(scene.room(&detector, 0.01), [false, true], "an idle pod has room for anybody");
     (0..2).for_each(|_| scene.begin(0, 10));
     assert_eq!(scene.room(&detector, 1.0), [false, true]);
-    let tokens = ConcurrencyDetector::new(limits.tokens(NonZeroU64::new(500)), Arc::clone(&scene.state.load));
+    let tokens = ConcurrencyDetector::new(limits.tokens(NonZeroU64::new(500)), &scene.state);
     scene.begin(1, 399);
     assert_eq!(scene.room(&tokens, 1.0), [false, true]);
     assert!(scene.state.load.report(scene.pods[1], Load { running: 9, ..Load::default() }, scene.now));
@@ -64,7 +64,7 @@ fn a_pod_takes_so_many_and_a_lower_band_fewer() {
 #[test]
 fn a_pool_is_full_as_a_whole() {
     let mut scene = Scene::new(&[Role::Prefill, Role::Decode, Role::Decode]);
-    let detector = PoolDetector::new(PoolLimits::default().requests(Some(requests(2))), Arc::clone(&scene.state.load));
+    let detector = PoolDetector::new(PoolLimits::default().requests(Some(requests(2))), &scene.state);
     (0..2).for_each(|_| scene.begin(1, 10));
     assert_eq!(scene.room(&detector, 1.0), [true, false, false]);
     scene.guards.pop();
@@ -76,7 +76,7 @@ fn a_pool_is_full_as_a_whole() {
 fn what_engines_report_counts_until_it_is_old() {
     let mut scene = Scene::new(&[Role::Both, Role::Both, Role::Both]);
     let limits = UtilizationLimits::default().kv_used(Fraction::new(0.9).unwrap());
-    let detector = UtilizationDetector::new(limits, Arc::clone(&scene.state.load));
+    let detector = UtilizationDetector::new(limits, &scene.state);
     let report = |pod: usize, load| assert!(scene.state.load.report(scene.pods[pod], load, scene.now));
     report(0, Load { waiting: 5, ..Load::default() });
     report(1, Load { kv_used: 0.91, ..Load::default() });
@@ -132,10 +132,9 @@ proptest! {
     #[test]
     fn more_load_never_makes_room(tokens in prop::collection::vec(1..40_000_u64, 0..40), low in 0.01..1.0_f32) {
         let mut scene = Scene::new(&[Role::Both]);
-        let load = || Arc::clone(&scene.state.load);
         let control = FlowControl::new(FlowConfig::default())
-            .detector(ConcurrencyDetector::new(ConcurrencyLimits::default().requests(requests(20)), load()))
-            .detector(PoolDetector::new(PoolLimits::default().tokens(NonZeroU64::new(500_000)), load()));
+            .detector(ConcurrencyDetector::new(ConcurrencyLimits::default().requests(requests(20)), &scene.state))
+            .detector(PoolDetector::new(PoolLimits::default().tokens(NonZeroU64::new(500_000)), &scene.state));
         let predicted = PredictedWaitDetector::new(PredictedWaitParameters::default(), &scene.state);
         let mut had = true;
         for tokens in tokens {

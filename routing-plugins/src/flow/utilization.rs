@@ -1,14 +1,13 @@
 //! Utilization that engines report: requests that wait in a pod, and how full its KV cache is.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use kv_index::{DEFAULT_POD_WORDS, Pod};
 use routing_core::Fleet;
 use routing_core::flow::SaturationDetector;
 
-use super::STALE_AFTER;
-use crate::load::LoadTracker;
+use super::PodsLoad;
+use crate::PluginState;
 use crate::parameters::{Fraction, Positive, parameters};
 
 parameters! {
@@ -28,20 +27,20 @@ parameters! {
 #[derive(Debug)]
 pub struct UtilizationDetector<const W: usize = DEFAULT_POD_WORDS> {
     limits: UtilizationLimits,
-    load: Arc<LoadTracker<W>>,
+    load: PodsLoad<W>,
 }
 
 impl<const W: usize> UtilizationDetector<W> {
     /// A detector by these limits.
     #[must_use]
-    pub fn new(limits: UtilizationLimits, load: Arc<LoadTracker<W>>) -> Self {
-        Self { limits, load }
+    pub fn new(limits: UtilizationLimits, state: &PluginState<W>) -> Self {
+        Self { limits, load: PodsLoad::of(state) }
     }
 }
 
 impl<const W: usize> SaturationDetector<W> for UtilizationDetector<W> {
     fn has_room(&self, fleet: &Fleet<W>, pod: Pod, ceiling: f32, now: Instant) -> bool {
-        let load = self.load.load_of(pod, fleet.load(pod.id()), now, STALE_AFTER);
+        let load = self.load.get(fleet, pod, now);
         let UtilizationLimits { waiting, kv_used } = self.limits;
         // A fleet's own figures have no age; they count as they are.
         let is_told = !load.stale && (load.waiting > 0 || load.kv_used > 0.0);
