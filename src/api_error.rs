@@ -1,5 +1,7 @@
 //! Error responses in the form of OpenAI's API, and of Anthropic's for its clients.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
@@ -29,12 +31,14 @@ pub struct ApiError {
     pub message: String,
     /// Whether the connection is closed after it: something of the request was not read.
     pub close: bool,
+    /// When to come again, if that is known; a second for a 503, if not.
+    pub retry_after: Option<Duration>,
 }
 
 impl ApiError {
     /// An error after which the connection stays open.
     pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        Self { status, code, message: message.into(), close: false }
+        Self { status, code, message: message.into(), close: false, retry_after: None }
     }
 
     /// 400.
@@ -59,6 +63,12 @@ impl ApiError {
     #[must_use]
     pub fn closing(self) -> Self {
         Self { close: true, ..self }
+    }
+
+    /// The same, with when to come again.
+    #[must_use]
+    pub fn retry_after(self, time: Duration) -> Self {
+        Self { retry_after: Some(time), ..self }
     }
 
     /// The body.
@@ -86,8 +96,9 @@ impl ApiError {
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        if self.status == StatusCode::SERVICE_UNAVAILABLE {
-            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        let soon = || (self.status == StatusCode::SERVICE_UNAVAILABLE).then_some(Duration::from_secs(1));
+        if let Some(time) = self.retry_after.or_else(soon) {
+            headers.insert(RETRY_AFTER, HeaderValue::from(time.as_secs_f64().ceil() as u64));
         }
         if self.code == UNSUPPORTED_ENCODING {
             // RFC 9110: what would have been taken.

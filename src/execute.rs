@@ -4,17 +4,19 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request, Response};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use kv_index::DEFAULT_POD_WORDS;
 use routing_core::Trace;
 use routing_exec::handoff::Api;
 use routing_exec::handoff::headers::strip_own_headers;
-use routing_exec::{ClientRequest, Dispatch, Executor, GatheredBody};
+use routing_exec::{ClientRequest, Dispatch, Executor, GatheredBody, Timer};
 
 use crate::api_error::ApiError;
+use crate::flow_control::{Admitted, Decided};
 use crate::host::RouterHost;
 use crate::llm_request::LlmRequest;
 use crate::router::Router;
@@ -35,6 +37,9 @@ impl<const W: usize> Router<W> {
     ///
     /// A pod's error is retried on the next pod where the policy says so. Where every pod answers with one, such as 500, the answer is
     /// the last pod's own: its status and its body, as it wrote them. Only where none answered is the error the router's.
+    ///
+    /// It does not wait for a pod to have room: where there is flow control and none has, the answer is a 429. `RouterService` waits, and so
+    /// does [`Self::admit`].
     ///
     /// Reading and routing happen at once, everything else in the future; dropping the future or the body cancels what is in
     /// flight. Where prompts are long, [`Self::read`] them on a blocking thread and [`Self::prepare`] the dispatch.
@@ -57,7 +62,17 @@ impl<const W: usize> Router<W> {
         id: HeaderValue,
         executor: &E,
     ) -> impl Future<Output = Response<AnswerBody<E::Body<RouterHost<W>>>>> + Send + use<E, W> {
-        let prepared = request.and_then(|request| self.prepare(request, None));
+        self.execute_prepared(request.and_then(|request| self.prepare(request, None)), api, id, executor)
+    }
+
+    /// The same of a request that is ready, or why it is not.
+    pub(crate) fn execute_prepared<E: Executor>(
+        &self,
+        prepared: Result<Prepared<W>, ApiError>,
+        api: Api,
+        id: HeaderValue,
+        executor: &E,
+    ) -> impl Future<Output = Response<AnswerBody<E::Body<RouterHost<W>>>>> + Send + use<E, W> {
         let executed = prepared.map(|Prepared { dispatch, host }| {
             // Boxed: it borrows nothing of the executor, which the compiler does not see through the trait.
             let executing: Pin<Box<dyn Future<Output = _> + Send>> = Box::pin(executor.execute(dispatch, host));
@@ -73,28 +88,68 @@ impl<const W: usize> Router<W> {
         }
     }
 
-    /// Routes a request that was read, and makes its dispatch.
+    /// Routes a request that was read, and makes its dispatch. Where there is flow control and no pod has room, it is shed:
+    /// [`Self::admit`] waits.
     ///
     /// What a client says in headers that begin with `x-pointsman-` is the host's to read, before this: neither plugins nor pods
     /// see it.
     ///
     /// # Errors
     ///
-    /// 503 where no pod is left for it.
+    /// 503 where no pod is left for it; 429 where none has room, or others wait.
     pub fn prepare(&self, request: LlmRequest, trace: Option<&mut Trace<W>>) -> Result<Prepared<W>, ApiError> {
-        let mut request = request;
+        let request = self.begin(request);
+        let decided = self.pass(&self.live(), &request, trace.is_some(), self.now())?;
+        let Admitted { prepared, trace: reasons, .. } = self.prepared(request, decided.ok_or_else(busy)?);
+        if let Some((trace, reasons)) = trace.zip(reasons) {
+            *trace = reasons;
+        }
+        Ok(prepared)
+    }
+
+    /// The same, waiting for its turn and for a pod that has room, where there is flow control. Dropped, it leaves the queue at once.
+    ///
+    /// # Errors
+    ///
+    /// 503 where no pod is left for it, or it waited for too long; 429 where too many wait. Either says when to come again.
+    pub async fn admit<C: Timer>(
+        &self,
+        request: LlmRequest,
+        is_traced: bool,
+        timer: &C,
+    ) -> Result<Admitted<W>, ApiError> {
+        let request = self.begin(request);
+        if let Some(decided) = self.pass(&self.live(), &request, is_traced, self.now())? {
+            return Ok(self.prepared(request, decided));
+        }
+        let waiting = self.enqueue(Arc::clone(&request), is_traced, self.now())?;
+        self.pump();
+        let decided = waiting.outcome(timer).await?;
+        Ok(self.prepared(request, decided))
+    }
+
+    /// A request without what is between gateway and client, and with an id.
+    fn begin(&self, mut request: LlmRequest) -> Arc<LlmRequest> {
         // So that no plugin takes a client's word for the gateway's.
         strip_own_headers(&mut request.parts.headers);
         let identity = self.identity(request.seed);
         ensure_request_id(&mut request.parts.headers, identity);
-        let (live, now) = (self.live(), self.now());
-        let decided = self.decide(&live, &request.request(self.name(), now), &[], trace);
-        let plan = decided.map_err(|error| ApiError::from(crate::RouteError::from(error)))?;
-        let client = ClientRequest::with_fields(&request.parts, request.body.clone(), identity, &live.client_fields);
-        let dispatch = Dispatch::new(live.dispatch.clone(), client, plan, Vec::new());
-        let host = RouterHost::new(self.clone(), live, Arc::new(request), dispatch.plan(), now);
-        Ok(Prepared { dispatch, host })
+        Arc::new(request)
     }
+
+    /// The dispatch of what was decided.
+    fn prepared(&self, request: Arc<LlmRequest>, decided: Decided<W>) -> Admitted<W> {
+        let Decided { live, plan, at, trace, flow, charge, reserved } = decided;
+        let (identity, body) = (self.identity(request.seed), request.body.clone());
+        let client = ClientRequest::with_fields(&request.parts, body, identity, &live.client_fields);
+        let dispatch = Dispatch::new(live.dispatch.clone(), client, plan, Vec::new());
+        let host = RouterHost::new(self.clone(), live, request, dispatch.plan(), at).reserved(reserved, charge);
+        Admitted { prepared: Prepared { dispatch, host }, trace, flow }
+    }
+}
+
+fn busy() -> ApiError {
+    ApiError::new(StatusCode::TOO_MANY_REQUESTS, "saturated", "all pods are busy").retry_after(Duration::from_secs(1))
 }
 
 /// Gives a request its id, in the header `x-request-id`: the client's own if it is a short text, or one made of a number.

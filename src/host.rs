@@ -5,12 +5,14 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use kv_index::{BlockHash, DEFAULT_POD_WORDS, Pod};
+use routing_core::flow::Charge;
 use routing_core::{Fleet, PlanStep, Role, RoutingPlan};
-use routing_exec::{AttemptRecord, DispatchHost, DispatchReport};
-use routing_plugins::load::LoadGuard;
+use routing_exec::{AttemptRecord, DispatchHost, DispatchReport, TokenUsage};
+use routing_plugins::load::{LoadGuard, Work};
 use routing_plugins::{PaceSample, PluginState};
 
 use crate::cache_audit::{Audited, AuditedPrompt, Expectation};
+use crate::flow_control::AttemptGuard;
 use crate::llm_request::LlmRequest;
 use crate::routed::PromptSize;
 use crate::router::{Live, Router};
@@ -31,6 +33,10 @@ pub struct RouterHost<const W: usize = DEFAULT_POD_WORDS> {
     expectations: Vec<Expectation>,
     /// When the first token of the current plan's first attempt was expected, if that teaches how fast its pod is.
     sample: Option<(usize, PaceSample)>,
+    /// Its shares of its pods' load, until its attempts begin.
+    reserved: Vec<LoadGuard<W>>,
+    /// What it was charged by flow control, until it is over.
+    charge: Option<Charge>,
     /// Set at the end, if an engine reported its cached tokens.
     audited: Arc<OnceLock<Audited>>,
 }
@@ -54,6 +60,8 @@ impl<const W: usize> RouterHost<W> {
             expected: None,
             expectations: Vec::new(),
             sample: None,
+            reserved: Vec::new(),
+            charge: None,
             audited: Arc::default(),
         };
         host.expected = plan.steps().first().and_then(|step| {
@@ -61,6 +69,34 @@ impl<const W: usize> RouterHost<W> {
             Some((pod, host.expected_tokens(pod, step)))
         });
         host
+    }
+
+    /// The same of a request that counts on its pods already, and was charged.
+    pub(crate) fn reserved(mut self, reserved: Vec<LoadGuard<W>>, charge: Option<Charge>) -> Self {
+        (self.reserved, self.charge) = (reserved, charge);
+        self
+    }
+
+    /// Its share of a pod's load that was kept for it, or a new one.
+    fn share(&mut self, pod: Pod, step: &PlanStep, work: Work) -> LoadGuard<W> {
+        let kept = self.reserved.iter().position(|guard| guard.pod() == pod).map(|at| self.reserved.swap_remove(at));
+        if step.role != Role::Prefill {
+            // Whatever else was kept is not needed any more.
+            self.reserved.clear();
+        }
+        kept.unwrap_or_else(|| self.router.plugin_state().load.begin(pod, work))
+    }
+
+    /// It is over, and took so many tokens.
+    fn settle(&mut self, tokens: Option<u64>) {
+        let had_room = !self.reserved.is_empty() || self.charge.is_some();
+        self.reserved.clear();
+        if let Some(charge) = self.charge.take() {
+            self.router.served(&charge, tokens.unwrap_or(charge.tokens()));
+        }
+        if had_room {
+            self.router.pump();
+        }
     }
 
     /// The request.
@@ -152,21 +188,23 @@ impl<const W: usize> RouterHost<W> {
 }
 
 impl<const W: usize> DispatchHost for RouterHost<W> {
-    type Guard = LoadGuard<W>;
+    type Guard = AttemptGuard<W>;
 
-    fn begin_attempt(&mut self, pod: Pod, step: &PlanStep) -> LoadGuard<W> {
+    fn begin_attempt(&mut self, pod: Pod, step: &PlanStep) -> AttemptGuard<W> {
         self.expect(pod, step);
         let work = self.prompt.work(self.router.block_size(), step, pod, self.prefilled);
         self.prefilled |= step.role == Role::Prefill;
-        let PluginState { load, paces, .. } = self.router.plugin_state();
+        let PluginState { paces, .. } = self.router.plugin_state();
         if self.request.streams() && step.role != Role::Prefill {
             let attempt = self.expectations.len() - 1;
             self.sample = paces.sample(pod, self.decided).map(|sample| (attempt, sample));
         }
-        load.begin(pod, work)
+        let share = self.share(pod, step, work);
+        AttemptGuard::new(share, self.router.clone())
     }
 
     fn replan(&mut self, failed: &[Pod]) -> Option<RoutingPlan> {
+        self.reserved.clear();
         // The newest fleet: the first plan was made on one whose pods failed.
         self.live = self.router.live();
         (self.decided, self.expected) = (self.router.now(), None);
@@ -175,6 +213,9 @@ impl<const W: usize> DispatchHost for RouterHost<W> {
     }
 
     fn finished(&mut self, report: DispatchReport) {
+        let usage = report.attempts.iter().rev().find_map(|attempt| attempt.usage);
+        let tokens = |usage: TokenUsage| Some(usage.prompt_tokens? + usage.completion_tokens.unwrap_or(0));
+        self.settle(usage.and_then(tokens));
         let prompt = AuditedPrompt {
             tokens: self.request.tokens().len() as u64,
             block_tokens: self.router.block_size().tokens() as u64,
@@ -187,6 +228,13 @@ impl<const W: usize> DispatchHost for RouterHost<W> {
         if let Some(audited) = self.router.cache_audit().record(&self.expectations, &report, &prompt) {
             let _ = self.audited.set(audited);
         }
+    }
+}
+
+impl<const W: usize> Drop for RouterHost<W> {
+    /// A client that leaves is over too.
+    fn drop(&mut self) {
+        self.settle(None);
     }
 }
 

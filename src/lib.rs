@@ -24,6 +24,7 @@
 //! - Pods join, change and leave by [`Router::apply`], [`Router::join`] and [`Router::leave`] while requests are served; profiles and
 //!   execution settings are replaced with them, all at once or not at all.
 //! - `Router::feed` takes an engine's events; `zmq` follows its sockets.
+//! - [`RouterBuilder::flow_control`] has requests wait in fair order while no pod has room; [`Router::admit`] waits for that.
 //! - [`Router::tick`] is the housekeeping; [`Router::diagnosis`] says what is probably wrong, after about 30 s of traffic.
 //!
 //! The four crates are re-exported by short paths: [`index`], [`core`], [`plugins`], [`exec`].
@@ -50,6 +51,7 @@ mod diagnosis;
 mod discovery;
 mod engine_metrics;
 mod execute;
+mod flow_control;
 #[cfg(feature = "hyper-util")]
 mod health;
 mod host;
@@ -94,6 +96,7 @@ pub use diagnosis::{Finding, FindingKind};
 pub use discovery::{Discovering, Discovery, DnsPods, FileError, FilePods, StaticPods};
 pub use engine_metrics::engine_load;
 pub use execute::{AnswerBody, Prepared, ensure_request_id};
+pub use flow_control::{Admitted, AttemptGuard, BandStatus, FlowClass};
 #[cfg(feature = "hyper-util")]
 pub use health::{Health, HealthCheck, HealthChecks, HttpHealth};
 pub use host::RouterHost;

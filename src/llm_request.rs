@@ -11,6 +11,7 @@ use routing_exec::handoff::Api;
 use routing_plugins::tokenize::{PromptApi, PromptTokenizer};
 
 use crate::api_error::ApiError;
+use crate::flow_control::FlowClass;
 use crate::model::NamedModel;
 use crate::router::Router;
 
@@ -24,6 +25,8 @@ pub struct LlmRequest {
     tokens: Option<Vec<u32>>,
     pub(crate) seed: u64,
     fields: RequestFields,
+    /// Who it is of, if the host says so.
+    class: Option<FlowClass>,
 }
 
 /// What the body of a request says beside its prompt.
@@ -146,7 +149,19 @@ impl LlmRequest {
                 Vec::new()
             })
         });
-        Ok(Self { parts, body, tokens, seed, fields })
+        Ok(Self { parts, body, tokens, seed, fields, class: None })
+    }
+
+    /// The same, with who it is of and how urgent it is, for flow control. Unless said, its `priority` and its `user` are believed.
+    #[must_use]
+    pub fn classify(self, class: FlowClass) -> Self {
+        Self { class: Some(class), ..self }
+    }
+
+    /// Who it is of.
+    pub(crate) fn class(&self) -> FlowClass {
+        let own = || FlowClass::new(self.fields.priority, self.fields.user.as_deref().unwrap_or_default());
+        self.class.clone().unwrap_or_else(own)
     }
 
     /// The request as plugins see it.

@@ -8,8 +8,9 @@ use kv_index::{DEFAULT_POD_WORDS, Pod};
 use routing_core::{Fleet, PlanStep, Request, Role, RoutingPlan};
 use routing_exec::{Admission, BreakerSample, Failure, Permit};
 use routing_plugins::PaceSample;
-use routing_plugins::load::{LoadGuard, OutputEstimate, Work};
+use routing_plugins::load::{OutputEstimate, Work};
 
+use crate::flow_control::AttemptGuard;
 use crate::router::{Live, Router};
 
 /// Where a request goes, for hosts that send it themselves; [`Router::execute`](crate::Router::execute) does both.
@@ -75,7 +76,7 @@ impl<const W: usize> Routed<W> {
         let work = self.prompt.work(self.router.block_size(), step, pod, self.prefilled);
         let state = self.router.plugin_state();
         let sample = state.paces.sample(pod, self.decided).filter(|_| step.role != Role::Prefill);
-        let load = state.load.begin(pod, work);
+        let load = AttemptGuard::new(state.load.begin(pod, work), self.router.clone());
         self.prefilled |= step.role == Role::Prefill;
         let (router, admission) = (self.router.clone(), permit.admission());
         Ok(Attempt { router, load, sample, admission, _permit: permit, began: now, first_token: None })
@@ -115,7 +116,7 @@ pub enum BeginError {
 #[must_use = "a request counts while its attempt is held"]
 pub struct Attempt<const W: usize = DEFAULT_POD_WORDS> {
     router: Router<W>,
-    load: LoadGuard<W>,
+    load: AttemptGuard<W>,
     /// What was expected of the first token, until it comes.
     sample: Option<PaceSample>,
     admission: Admission,
@@ -185,6 +186,11 @@ impl PromptSize {
         // Without a tokenizer four bytes are taken for a token; images in a body are not that long a prompt.
         let tokens = counted.unwrap_or((request.body.len() / 4).min(MOST_GUESSED)) as u64;
         Self { tokens, most_output: request.most_output }
+    }
+
+    /// The tokens of the prompt.
+    pub(crate) fn tokens(self) -> u64 {
+        self.tokens
     }
 
     /// What the prompt costs a pod of a step; `prefilled` where another pod computed it before.

@@ -18,7 +18,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use kv_index::{DEFAULT_POD_WORDS, Index, Pod, PodSet};
 use parking_lot::Mutex;
-use routing_core::{DecideError, Fleet, Request, RoutingPlan, Trace};
+use routing_core::{DecideError, Fleet, PlanStep, Request, RoutingPlan, Trace};
 use routing_exec::handoff::PodAddresses;
 use routing_exec::{Breakers, Timer, Transport, TransportExecutor};
 use routing_plugins::PluginState;
@@ -28,6 +28,7 @@ use self::seeds::Seeds;
 use crate::Clock;
 use crate::api_error::ApiError;
 use crate::cache_audit::CacheAudit;
+use crate::flow_control::Gate;
 use crate::llm_request::LlmRequest;
 use crate::model::{Model, NamedModel};
 use crate::observations::Observations;
@@ -84,6 +85,7 @@ struct Inner<const W: usize> {
     registry: Mutex<PodRegistry>,
     addresses: Arc<AddressTable>,
     breakers: Arc<Breakers<W>>,
+    gate: Gate<W>,
     audit: CacheAudit,
     observations: Observations,
     seeds: Seeds,
@@ -153,7 +155,23 @@ impl<const W: usize> Router<W> {
         excluded: &[Pod],
         trace: Option<&mut Trace<W>>,
     ) -> Result<RoutingPlan, DecideError> {
-        let plan = live.decide(request, pod_set(excluded), trace)?;
+        let plan = live.decide(request, pod_set(excluded), None, trace)?;
+        self.decided(request, plan)
+    }
+
+    /// The same, if the plan's pods have room.
+    pub(crate) fn decide_with_room(
+        &self,
+        live: &Live<W>,
+        request: &Request<'_>,
+        has_room: &dyn Fn(&PlanStep) -> bool,
+        trace: Option<&mut Trace<W>>,
+    ) -> Result<RoutingPlan, DecideError> {
+        let plan = live.decide(request, PodSet::EMPTY, Some(has_room), trace)?;
+        self.decided(request, plan)
+    }
+
+    fn decided(&self, request: &Request<'_>, plan: RoutingPlan) -> Result<RoutingPlan, DecideError> {
         self.0.observations.decided(request, &plan, self.now(), |pod| self.index().has_speculated(pod));
         Ok(plan)
     }
@@ -292,6 +310,7 @@ impl<const W: usize> Router<W> {
         self.0.audit.settle(false);
         self.0.observations.settle(now, |pod, prompt| self.announced(pod, prompt));
         self.0.observations.ticked(now);
+        self.pump();
     }
 
     pub(crate) fn trusts_new_pods(&self) -> bool {
@@ -305,6 +324,10 @@ impl<const W: usize> Router<W> {
     /// What the identifiers of a request with a seed are made of.
     pub(crate) fn identity(&self, seed: u64) -> u64 {
         self.0.seeds.identity(seed)
+    }
+
+    pub(crate) fn gate(&self) -> &Gate<W> {
+        &self.0.gate
     }
 
     pub(crate) fn observations(&self) -> &Observations {
@@ -331,6 +354,7 @@ impl<const W: usize> Router<W> {
     fn publish_fleet(&self, registry: &mut PodRegistry) {
         let fleet = Arc::new(registry.fleet());
         self.0.live.update(|live| Live { fleet, ..live.clone() });
+        self.pump();
     }
 }
 

@@ -231,8 +231,11 @@ impl<E: Executor, C: Timer, const W: usize> RouterService<E, C, W> {
         let Route { router, executor } = self.route_of(&body)?;
         let id = ensure_request_id(&mut parts.headers, router.identity(router.seed()));
         let api = Api::of(parts.uri.path());
-        let request = router.read_async(parts, body).await;
-        Ok(router.execute_read(request, api, id, &**executor).await)
+        let prepared = match router.read_async(parts, body).await {
+            Ok(request) => router.admit(request, false, &*self.timer).await.map(|admitted| admitted.prepared),
+            Err(error) => Err(error),
+        };
+        Ok(router.execute_prepared(prepared, api, id, &**executor).await)
     }
 
     /// The route that a body's `model` names.

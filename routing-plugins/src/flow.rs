@@ -19,7 +19,7 @@ mod utilization;
 
 pub use concurrency::{ConcurrencyDetector, ConcurrencyLimits};
 #[cfg(feature = "serde")]
-pub use document::{BandDocument, DetectorDocument, FlowDocument, LimitsDocument, OrderDocument};
+pub use document::{BandDocument, FlowDocument, LimitsDocument, OrderDocument, SaturationDocument};
 pub use pool::{PoolDetector, PoolLimits};
 pub use predicted_wait::{PredictedWaitDetector, PredictedWaitParameters};
 pub use utilization::{UtilizationDetector, UtilizationLimits};

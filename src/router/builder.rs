@@ -8,6 +8,7 @@ use std::time::Instant;
 use kv_index::{BlockSize, DEFAULT_POD_WORDS, Index, PodSet};
 use parking_lot::Mutex;
 use routing_core::Fleet;
+use routing_core::flow::{FlowConfigError, FlowControl};
 use routing_exec::handoff::{Dialect, Handoff, check_roles};
 use routing_exec::{BreakerConfig, Breakers, ClientFields, DispatchConfig, DispatchPolicy, RetryBudget};
 use routing_plugins::tokenize::PromptTokenizer;
@@ -15,10 +16,11 @@ use routing_plugins::{Hashing, PluginState};
 
 use super::live::Live;
 use super::seeds::Seeds;
-use super::update::{Built, PREDICTED};
+use super::update::{Built, PREDICTED, checked};
 use super::{Inner, Router, RouterError, RouterFault};
 use crate::Clock;
 use crate::cache_audit::CacheAudit;
+use crate::flow_control::{Gate, MakeFlowControl};
 use crate::log;
 use crate::model::Model;
 use crate::observations::Observations;
@@ -45,6 +47,7 @@ pub struct RouterBuilder<const W: usize = DEFAULT_POD_WORDS> {
     breakers: BreakerConfig,
     retry_budget: RetryBudget,
     client_fields: ClientFields,
+    flow_control: Option<MakeFlowControl<W>>,
     index: IndexFrom<W>,
     plugin_state: Option<StateEdit<W>>,
     seed: Option<u64>,
@@ -85,6 +88,7 @@ impl<const W: usize> RouterBuilder<W> {
             breakers: BreakerConfig::default(),
             retry_budget: RetryBudget::default(),
             client_fields: ClientFields::default(),
+            flow_control: None,
             index: IndexFrom::New(kv_index::Config::default()),
             plugin_state: None,
             seed: None,
@@ -178,6 +182,31 @@ impl<const W: usize> RouterBuilder<W> {
         Self { client_fields, ..self }
     }
 
+    /// Flow control, made over what plugins share: requests wait while no pod has room. None unless given.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use pointsman::core::flow::{BandConfig, FlowConfig, FlowControl};
+    /// use pointsman::plugins::flow::{PredictedWaitDetector, PredictedWaitParameters};
+    /// use pointsman::{PodSpec, Router};
+    ///
+    /// let bands = FlowConfig::default().band(BandConfig::new("people").priority(1)).band(BandConfig::new("batch"));
+    /// let router = Router::builder("llama-8b").pod(PodSpec::new("a", "10.0.0.5:8000")).flow_control(move |state| {
+    ///     let detector = PredictedWaitDetector::new(PredictedWaitParameters::default(), state);
+    ///     Ok(FlowControl::new(bands.clone()).detector(detector))
+    /// });
+    /// let router = router.build()?;
+    /// assert_eq!(router.flow_status(10).len(), 2);
+    /// # Ok::<(), pointsman::RouterError>(())
+    /// ```
+    pub fn flow_control(
+        self,
+        make: impl Fn(&PluginState<W>) -> Result<FlowControl<W>, FlowConfigError> + Send + Sync + 'static,
+    ) -> Self {
+        Self { flow_control: Some(Box::new(make)), ..self }
+    }
+
     /// The bounds of the index.
     pub fn index_config(self, config: kv_index::Config) -> Self {
         Self { index: IndexFrom::New(config), ..self }
@@ -255,6 +284,11 @@ impl<const W: usize> RouterBuilder<W> {
         if let Err(error) = check_roles(&*self.handoff, workflow.roles()) {
             faults.push(error.into());
         }
+        let flow = self.flow_control.map(|make| checked(&make, &plugin_state)).transpose();
+        let flow = flow.unwrap_or_else(|fault| {
+            faults.push(fault);
+            None
+        });
         if !faults.is_empty() {
             return Err(RouterError { faults });
         }
@@ -269,7 +303,9 @@ impl<const W: usize> RouterBuilder<W> {
             fleet: Arc::new(Fleet::new(0, [])),
             dispatch,
             client_fields: self.client_fields,
+            flow,
         };
+        let gate = Gate::new(live.flow.as_ref().map(|flow| flow.config.clone()).unwrap_or_default());
         let router = Router(Arc::new(Inner {
             model: Model { name: self.name, aliases: self.aliases, adapters: self.adapters, block_size, hashing },
             breakers: Arc::new(Breakers::new(self.breakers, Arc::clone(&plugin_state.open_breakers))),
@@ -278,6 +314,7 @@ impl<const W: usize> RouterBuilder<W> {
             live: VersionCell::new(live),
             registry: Mutex::new(PodRegistry::default()),
             addresses,
+            gate,
             audit: CacheAudit::new(Arc::clone(&self.clock)),
             observations: Observations::new((self.clock)()),
             seeds: Seeds::new(self.seed),

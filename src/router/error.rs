@@ -3,6 +3,7 @@
 use std::fmt;
 
 use routing_core::DecideError;
+use routing_core::flow::FlowConfigError;
 use routing_exec::handoff::RoleNotCarried;
 
 use crate::api_error::ApiError;
@@ -63,6 +64,9 @@ pub enum RouterFault {
         "pods are fed by their engines' events: `approximate_prefix` would guess against them; take a profile that goes by events"
     )]
     FedByEvents,
+    /// Flow control has settings that make no sense.
+    #[error("flow control cannot be used: {0}")]
+    FlowControl(#[from] FlowConfigError),
     /// A pod cannot be used.
     #[error(transparent)]
     Pod(#[from] PodError),

@@ -6,7 +6,10 @@ use std::sync::Arc;
 
 use kv_index::PodSet;
 use parking_lot::Mutex;
-use routing_core::{DecideError, Fleet, Request, Role, RoutingInput, RoutingPlan, Trace, Workflow, Workspace};
+use routing_core::flow::FlowControl;
+use routing_core::{
+    DecideError, Fleet, PlanStep, Request, Role, RoutingInput, RoutingPlan, Trace, Workflow, Workspace,
+};
 use routing_exec::{ClientFields, DispatchConfig};
 
 /// One version of everything that may change while requests are served.
@@ -20,18 +23,24 @@ pub(crate) struct Live<const W: usize> {
     pub(crate) dispatch: DispatchConfig,
     /// What clients may say to engines.
     pub(crate) client_fields: ClientFields,
+    /// What has requests wait, if anything does.
+    pub(crate) flow: Option<Arc<FlowControl<W>>>,
 }
 
 impl<const W: usize> Live<W> {
-    /// Routes a request without some pods; fills the trace if one is given.
+    /// Routes a request without some pods; fills the trace if one is given. `has_room` may refuse the plan.
     pub(crate) fn decide(
         &self,
         request: &Request<'_>,
         excluded: PodSet<W>,
+        has_room: Option<&dyn Fn(&PlanStep) -> bool>,
         trace: Option<&mut Trace<W>>,
     ) -> Result<RoutingPlan, DecideError> {
         let mut plan = RoutingPlan::default();
-        let input = RoutingInput::new(request, &self.fleet).excluding(excluded);
+        let mut input = RoutingInput::new(request, &self.fleet).excluding(excluded);
+        if let Some(has_room) = has_room {
+            input = input.with_room(has_room);
+        }
         let input = match trace {
             Some(trace) => input.traced(trace),
             None => input,

@@ -59,6 +59,8 @@ impl<const W: usize> Router<W> {
         let Some(entry) = registry.get_mut(pod) else { return false };
         (entry.load, entry.reported) = (load, Some(at));
         self.0.plugin_state.load.report(pod, load, at);
+        drop(registry);
+        self.pump();
         true
     }
 

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use kv_index::{DEFAULT_POD_WORDS, Pod};
+use routing_core::flow::{FlowConfigError, FlowControl};
 use routing_exec::handoff::{Handoff, check_roles};
 use routing_exec::{BreakerConfig, ClientFields, DispatchPolicy, RetryBudget};
 use routing_plugins::PluginState;
 
 use super::live::PooledWorkflow;
 use super::{Router, RouterError, RouterFault};
+use crate::flow_control::MakeFlowControl;
 use crate::log;
 use crate::pod_registry::{PodChanges, PodError, PodRegistry, check_plain_http};
 use crate::pod_spec::PodSpec;
@@ -39,6 +41,7 @@ pub struct RouterUpdate<const W: usize = DEFAULT_POD_WORDS> {
     client_fields: Option<ClientFields>,
     breakers: Option<BreakerConfig>,
     retry_budget: Option<RetryBudget>,
+    flow_control: Option<Option<MakeFlowControl<W>>>,
 }
 
 impl<const W: usize> RouterUpdate<W> {
@@ -52,6 +55,7 @@ impl<const W: usize> RouterUpdate<W> {
             client_fields: None,
             breakers: None,
             retry_budget: None,
+            flow_control: None,
         }
     }
 
@@ -89,6 +93,19 @@ impl<const W: usize> RouterUpdate<W> {
     pub fn retry_budget(self, retry_budget: RetryBudget) -> Self {
         Self { retry_budget: Some(retry_budget), ..self }
     }
+
+    /// Has requests wait by other settings. Those that wait already keep their places, as far as they fit.
+    pub fn flow_control(
+        self,
+        make: impl Fn(&PluginState<W>) -> Result<FlowControl<W>, FlowConfigError> + Send + Sync + 'static,
+    ) -> Self {
+        Self { flow_control: Some(Some(Box::new(make))), ..self }
+    }
+
+    /// Has no request wait any more.
+    pub fn no_flow_control(self) -> Self {
+        Self { flow_control: Some(None), ..self }
+    }
 }
 
 impl<const W: usize> fmt::Debug for RouterUpdate<W> {
@@ -108,7 +125,9 @@ impl<const W: usize> Router<W> {
         // A profile is built before anything is locked: whoever makes it may ask the router.
         let built = update.profile.as_ref().map(|profile| self.build(&**profile)).transpose()?;
         let has_profile = built.is_some();
-        let changes = self.apply_to(&mut self.0.registry.lock(), built, update)?;
+        let flow = self.flow_of(&update)?;
+        let changes = self.apply_to(&mut self.0.registry.lock(), built, flow, update)?;
+        self.pump();
         if has_profile {
             log::warnings(self.name(), &self.profile(), &self.warnings());
         }
@@ -122,8 +141,16 @@ impl<const W: usize> Router<W> {
     /// As [`Self::apply`].
     pub fn check(&self, update: &RouterUpdate<W>) -> Result<(), RouterError> {
         let built = update.profile.as_ref().map(|profile| self.build(&**profile)).transpose()?;
+        self.flow_of(update)?;
         self.check_locked(&self.0.registry.lock(), built.as_ref(), update)?;
         Ok(())
+    }
+
+    /// The flow control of an update, if it says anything about it.
+    fn flow_of(&self, update: &RouterUpdate<W>) -> Result<Option<NextFlow<W>>, RouterFault> {
+        let made =
+            update.flow_control.as_ref().map(|make| make.as_ref().map(|make| checked(make, self.plugin_state())));
+        made.map(Option::transpose).transpose()
     }
 
     /// Whether a profile and pods could take their places, in a registry that is locked.
@@ -157,6 +184,7 @@ impl<const W: usize> Router<W> {
         &self,
         registry: &mut PodRegistry,
         built: Option<Built<W>>,
+        flow: Option<NextFlow<W>>,
         update: RouterUpdate<W>,
     ) -> Result<PodChanges, RouterError> {
         self.check_locked(registry, built.as_ref(), &update)?;
@@ -170,8 +198,14 @@ impl<const W: usize> Router<W> {
         let now = self.now();
         let fleet = pods.is_some().then(|| Arc::new(next.fleet()));
         self.0.addresses.publish(&next, registry, now);
+        if let Some(Some(flow)) = &flow {
+            self.gate().reconfigure(flow.config.clone(), now);
+        }
         self.0.live.update(|live| {
             let mut live = live.clone();
+            if let Some(flow) = flow {
+                live.flow = flow;
+            }
             if let Some(Built { name, is_predicted, workflow }) = built {
                 (live.profile, live.is_predicted, live.workflow) = (name, is_predicted, Arc::new(workflow));
             }
@@ -225,7 +259,7 @@ impl<const W: usize> Router<W> {
         } else {
             pods[at] = spec;
         }
-        self.apply_to(&mut registry, None, RouterUpdate::new().pods(pods))?;
+        self.apply_to(&mut registry, None, None, RouterUpdate::new().pods(pods))?;
         Ok(registry.pods[at].pod)
     }
 
@@ -233,7 +267,7 @@ impl<const W: usize> Router<W> {
     pub fn leave(&self, name: &str) -> bool {
         let mut registry = self.0.registry.lock();
         let (gone, kept): (Vec<_>, Vec<_>) = registry.specs().into_iter().partition(|spec| spec.name == name);
-        !gone.is_empty() && self.apply_to(&mut registry, None, RouterUpdate::new().pods(kept)).is_ok()
+        !gone.is_empty() && self.apply_to(&mut registry, None, None, RouterUpdate::new().pods(kept)).is_ok()
     }
 
     /// Replaces the profile.
@@ -277,6 +311,19 @@ impl<const W: usize> Router<W> {
     pub(super) fn next_registry(&self, registry: &PodRegistry, pods: &[PodSpec]) -> Result<PodRegistry, PodError> {
         registry.next(self.index(), pods, self.0.trusts_new_pods, self.now())
     }
+}
+
+/// Flow control from now on; none if nobody is to wait.
+type NextFlow<const W: usize> = Option<Arc<FlowControl<W>>>;
+
+/// Makes flow control, and checks it.
+pub(super) fn checked<const W: usize>(
+    make: &MakeFlowControl<W>,
+    state: &PluginState<W>,
+) -> Result<Arc<FlowControl<W>>, RouterFault> {
+    let flow = make(state)?;
+    flow.config.check()?;
+    Ok(Arc::new(flow))
 }
 
 /// A profile that was built.

@@ -122,11 +122,10 @@ impl<T> FlowQueue<T> {
             let room = rooms.at(waiting.ceiling);
             let may_go = match state.decided {
                 None => true,
-                // Once is enough.
-                Some(at) if at == now => false,
                 Some(at) => {
-                    let is_due = !room.is_empty() && now.saturating_duration_since(at) >= patience;
-                    is_due || state.wants.is_some_and(|pod| room.contains(pod))
+                    // Later than that, lest it is asked for ever.
+                    let is_due = now > at && now.saturating_duration_since(at) >= patience;
+                    is_due && !room.is_empty() || state.wants.is_some_and(|pod| room.contains(pod))
                 }
             };
             may_go.then(|| (waiting.ticket, Room::new(room)))

@@ -1,6 +1,7 @@
 //! Flow control against its literal model, and what it promises to those who wait.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test")]
 
+mod dispatch;
 mod fairness;
 mod model;
 

@@ -30,7 +30,7 @@ use crate::{PluginState, duration};
 ///     {"name": "batch", "priority": -10, "order": "shortest_first", "min_share": 0.1, "ceiling": 0.7}
 ///   ],
 ///   "weights": {"gold": 4},
-///   "saturation": [{"predicted_wait": {"within": 0.5}}, {"concurrency": {"requests": 128}}]
+///   "saturation": {"predicted_wait": {"within": 0.5}, "concurrency": {"requests": 128}}
 /// }"#)?;
 /// let state = PluginState::new(Arc::new(<Index>::new(Config::default())), Hashing::Native(BlockSize::new(16).unwrap()));
 /// let control = document.build(&state)?;
@@ -52,8 +52,8 @@ pub struct FlowDocument {
     pub affinity_wait: Option<Duration>,
     /// How many of those that wait are decided about when a pod has room.
     pub lookahead: Option<usize>,
-    /// What is full; the predicted wait with its defaults, and engines' reports with theirs, if nothing is named.
-    pub saturation: Vec<DetectorDocument>,
+    /// What is full; the predicted wait and engines' reports with their defaults, if nothing is named.
+    pub saturation: SaturationDocument,
 }
 
 /// A band, as a document has it: what is not given is as [`BandConfig::new`] has it.
@@ -113,19 +113,19 @@ pub struct LimitsDocument {
     pub bytes: Option<u64>,
 }
 
-/// A detector with its parameters, by its name.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[serde(rename_all = "snake_case")]
+/// The detectors that are asked, each with its parameters; a pod has room if all say so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
-pub enum DetectorDocument {
+pub struct SaturationDocument {
     /// [`PredictedWaitDetector`].
-    PredictedWait(PredictedWaitParameters),
+    pub predicted_wait: Option<PredictedWaitParameters>,
     /// [`ConcurrencyDetector`].
-    Concurrency(ConcurrencyLimits),
+    pub concurrency: Option<ConcurrencyLimits>,
     /// [`UtilizationDetector`].
-    Utilization(UtilizationLimits),
+    pub utilization: Option<UtilizationLimits>,
     /// [`PoolDetector`].
-    Pool(PoolLimits),
+    pub pool: Option<PoolLimits>,
 }
 
 impl FlowDocument {
@@ -149,10 +149,7 @@ impl FlowDocument {
     pub fn build<const W: usize>(&self, state: &PluginState<W>) -> Result<FlowControl<W>, FlowConfigError> {
         let config = self.config();
         config.check()?;
-        let defaults =
-            [DetectorDocument::PredictedWait(Default::default()), DetectorDocument::Utilization(Default::default())];
-        let detectors = if self.saturation.is_empty() { &defaults } else { &self.saturation[..] };
-        Ok(detectors.iter().fold(FlowControl::new(config), |control, detector| detector.add(control, state)))
+        Ok(self.saturation.add_to(FlowControl::new(config), state))
     }
 }
 
@@ -180,14 +177,27 @@ impl LimitsDocument {
     }
 }
 
-impl DetectorDocument {
-    fn add<const W: usize>(self, control: FlowControl<W>, state: &PluginState<W>) -> FlowControl<W> {
-        match self {
-            Self::PredictedWait(parameters) => control.detector(PredictedWaitDetector::new(parameters, state)),
-            Self::Concurrency(limits) => control.detector(ConcurrencyDetector::new(limits, state)),
-            Self::Utilization(limits) => control.detector(UtilizationDetector::new(limits, state)),
-            Self::Pool(limits) => control.detector(PoolDetector::new(limits, state)),
+impl SaturationDocument {
+    fn add_to<const W: usize>(self, mut control: FlowControl<W>, state: &PluginState<W>) -> FlowControl<W> {
+        let Self { predicted_wait, concurrency, utilization, pool } = match self {
+            Self { predicted_wait: None, concurrency: None, utilization: None, pool: None } => {
+                Self { predicted_wait: Some(Default::default()), utilization: Some(Default::default()), ..self }
+            }
+            given => given,
+        };
+        if let Some(parameters) = predicted_wait {
+            control = control.detector(PredictedWaitDetector::new(parameters, state));
         }
+        if let Some(limits) = concurrency {
+            control = control.detector(ConcurrencyDetector::new(limits, state));
+        }
+        if let Some(limits) = utilization {
+            control = control.detector(UtilizationDetector::new(limits, state));
+        }
+        if let Some(limits) = pool {
+            control = control.detector(PoolDetector::new(limits, state));
+        }
+        control
     }
 }
 

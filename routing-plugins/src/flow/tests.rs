@@ -161,8 +161,8 @@ fn a_document_is_checked_as_a_whole() {
         ("bands: [{name: a, time_to_live: 10}]", "write `10s`"),
         ("bands: [{name: a, order: random}]", "unknown variant `random`"),
         ("band: []", "unknown field `band`"),
-        ("saturation: [!predicted_wait {within: 0}]", "not above 0"),
-        ("saturation: [!guess {}]", "unknown variant `guess`"),
+        ("saturation: {predicted_wait: {within: 0}}", "not above 0"),
+        ("saturation: {guess: {}}", "unknown field `guess`"),
     ] {
         let error = read(text).unwrap_err().to_string();
         assert!(error.contains(told), "{text}: {error}");

@@ -1,0 +1,270 @@
+//! The gate of a router: its queue, who may pass, and who is let go when pods are further.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
+use std::time::{Duration, Instant};
+
+use http::StatusCode;
+use parking_lot::Mutex;
+use routing_core::flow::{
+    Charge, Dispatched, FlowConfig, FlowControl, FlowQueue, FlowRequest, FlowTrace, Pushed, Room, Shed, Ticket,
+};
+use routing_core::{DecideError, PlanStep, Role, Trace};
+use routing_plugins::load::{LoadGuard, OutputEstimate, Work};
+
+use super::waiter::{Waiter, WaitingRequest};
+use super::{BandStatus, Decided, FlowClass};
+use crate::api_error::ApiError;
+use crate::llm_request::LlmRequest;
+use crate::routed::PromptSize;
+use crate::router::{Live, RouteError, Router};
+
+/// The requests that wait before a router.
+pub(crate) struct Gate<const W: usize> {
+    /// How many there are: while there are none, nobody locks.
+    waiting: AtomicUsize,
+    state: Mutex<GateState<W>>,
+}
+
+struct GateState<const W: usize> {
+    queue: FlowQueue<Arc<Waiter<W>>>,
+    /// When it was last gone through.
+    looked: Option<Instant>,
+}
+
+impl<const W: usize> Gate<W> {
+    pub(crate) fn new(config: FlowConfig) -> Self {
+        let queue = FlowQueue::new(config).expect("settings were checked");
+        Self { waiting: AtomicUsize::new(0), state: Mutex::new(GateState { queue, looked: None }) }
+    }
+
+    /// What an update changes: those that wait stay, as far as they fit.
+    pub(crate) fn reconfigure(&self, config: FlowConfig, now: Instant) {
+        let mut state = self.state.lock();
+        let shed = state.queue.reconfigure(config, now).unwrap_or_default();
+        self.waiting.store(state.queue.len(), Ordering::Relaxed);
+        drop(state);
+        shed.into_iter().for_each(wake_shed);
+    }
+}
+
+impl<const W: usize> Router<W> {
+    /// Decides about a request if nobody waits before it and its pods have room; if not, why.
+    pub(crate) fn pass(
+        &self,
+        live: &Arc<Live<W>>,
+        request: &LlmRequest,
+        is_traced: bool,
+        now: Instant,
+    ) -> Result<Option<Decided<W>>, ApiError> {
+        let mut trace = is_traced.then(Trace::default);
+        let seen = request.request(self.name(), now);
+        let Some(control) = &live.flow else {
+            let plan = self.decide(live, &seen, &[], trace.as_mut()).map_err(refused)?;
+            let live = Arc::clone(live);
+            return Ok(Some(Decided { live, plan, at: now, trace, flow: None, charge: None, reserved: Vec::new() }));
+        };
+        let config = &control.config;
+        // Who has how much in flight is kept by the queue, where it matters.
+        let is_counted = config.bands.iter().any(|band| band.headroom > 0.0);
+        if is_counted || self.gate().waiting.load(Ordering::Relaxed) > 0 {
+            return Ok(None);
+        }
+        let class = request.class();
+        let (band, ceiling) = band_of(config, class.priority);
+        let has_room = |step: &PlanStep| {
+            let first = step.candidates.first();
+            first.is_none_or(|first| control.has_room(&live.fleet, first.pod, ceiling, now))
+        };
+        match self.decide_with_room(live, &seen, &has_room, trace.as_mut()) {
+            Ok(plan) => {
+                let reserved = self.reserve(request, &plan, now);
+                let flow = Some(FlowTrace::passed(band, class.key));
+                Ok(Some(Decided { live: Arc::clone(live), plan, at: now, trace, flow, charge: None, reserved }))
+            }
+            Err(DecideError::NoRoom { .. }) => Ok(None),
+            Err(error) => Err(refused(error)),
+        }
+    }
+
+    /// Lets a request wait.
+    pub(crate) fn enqueue(
+        &self,
+        request: Arc<LlmRequest>,
+        is_traced: bool,
+        now: Instant,
+    ) -> Result<WaitingRequest<W>, ApiError> {
+        let FlowClass { priority, key, deadline } = request.class();
+        let prompt = PromptSize::of(&request.request(self.name(), now), self.block_size().tokens()).tokens();
+        let output = OutputEstimate::default().of(prompt, request.max_output_tokens());
+        let bytes = request.body().len() as u64;
+        let waiter = Arc::new(Waiter::new(request, is_traced));
+        let mut state = self.gate().state.lock();
+        let band = state.queue.band_of(priority);
+        let mut asked = FlowRequest::new(band, key, prompt.saturating_add(output)).new_tokens(prompt).bytes(bytes);
+        asked.deadline = deadline;
+        let Pushed { ticket, displaced, .. } = state.queue.push(asked, Arc::clone(&waiter), now);
+        self.gate().waiting.store(state.queue.len(), Ordering::Relaxed);
+        let ticket = ticket.map(|ticket| (ticket, state.queue.expiry(ticket).unwrap_or(now)));
+        drop(state);
+        displaced.into_iter().for_each(wake_shed);
+        let (ticket, expires) = ticket.map_err(|shed| shed_error(&shed))?;
+        // Who is further and saw nobody waiting was further before this, and the pump sees it.
+        fence(Ordering::SeqCst);
+        Ok(WaitingRequest { router: self.clone(), waiter, ticket, expires })
+    }
+
+    /// Lets those go that can, and sheds those that waited for too long. Cheap while nothing waits.
+    pub(crate) fn pump(&self) {
+        // What was just changed is seen by who begins to wait, or they by this. Pairs with `enqueue`.
+        fence(Ordering::SeqCst);
+        if self.gate().waiting.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let (live, now) = (self.live(), self.now());
+        let all_have_room = || Arc::new(FlowControl::new(FlowConfig::default()));
+        let control = live.flow.clone().unwrap_or_else(all_have_room);
+        // Woken once the queue is not locked any more.
+        let mut woken: Vec<(Arc<Waiter<W>>, Result<Decided<W>, ApiError>)> = Vec::new();
+        let mut state = self.gate().state.lock();
+        state.looked = Some(now);
+        while let Some(shed) = state.queue.expire(now) {
+            let error = shed_error(&shed);
+            woken.push((shed.item, Err(error)));
+        }
+        let decide = |waiter: &Arc<Waiter<W>>, room: &Room<W>| self.decide_waiting(&live, waiter, room, now);
+        while let Some(dispatched) = state.queue.dispatch(&control, &live.fleet, now, decide) {
+            match dispatched {
+                Dispatched::Goes { taken, mut decided, trace, .. } => {
+                    (decided.flow, decided.charge) = (Some(trace), Some(taken.charge));
+                    woken.push((taken.item, Ok(decided)));
+                }
+                Dispatched::Fails { item, error, .. } => woken.push((item, Err(refused(error)))),
+                _ => break,
+            }
+        }
+        self.gate().waiting.store(state.queue.len(), Ordering::Relaxed);
+        drop(state);
+        woken.into_iter().for_each(|(waiter, outcome)| waiter.wake(outcome));
+    }
+
+    /// The same, where nobody did for a while.
+    pub(super) fn look(&self) {
+        let (now, state) = (self.now(), self.gate().state.try_lock());
+        let is_recent = |at: Instant| now.saturating_duration_since(at) < LOOKED;
+        let is_due = state.is_some_and(|state| {
+            !state.looked.is_some_and(is_recent) || state.queue.next_expiry().is_some_and(|expiry| expiry <= now)
+        });
+        if is_due {
+            self.pump();
+        }
+    }
+
+    /// A request is gone.
+    pub(super) fn forget(&self, ticket: Ticket) {
+        let mut state = self.gate().state.lock();
+        state.queue.remove(ticket);
+        self.gate().waiting.store(state.queue.len(), Ordering::Relaxed);
+    }
+
+    /// A request that went is over, and took so many tokens.
+    pub(crate) fn served(&self, charge: &Charge, tokens: u64) {
+        self.gate().state.lock().queue.served(charge, tokens);
+    }
+
+    /// What waits, by band; of each as many keys as asked for, those with the most first. Nothing where there is no flow control.
+    #[must_use]
+    pub fn flow_status(&self, keys: usize) -> Vec<BandStatus> {
+        if self.live().flow.is_none() {
+            return Vec::new();
+        }
+        let state = self.gate().state.lock();
+        let bands = state.queue.config().bands.iter().enumerate().map(|(at, band)| {
+            let (requests, tokens, bytes) = state.queue.waiting(at);
+            let mut by_key: Vec<_> = state.queue.keys(at).map(|(key, waiting, _)| (Arc::clone(key), waiting)).collect();
+            by_key.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+            by_key.truncate(keys);
+            let (name, priority) = (Arc::clone(&band.name), band.priority);
+            BandStatus { name, priority, requests, tokens, bytes, keys: by_key }
+        });
+        bands.collect()
+    }
+
+    fn decide_waiting(
+        &self,
+        live: &Arc<Live<W>>,
+        waiter: &Waiter<W>,
+        room: &Room<W>,
+        now: Instant,
+    ) -> Result<Decided<W>, DecideError> {
+        // Not counted against itself.
+        *waiter.queued.lock() = None;
+        let request = &waiter.request;
+        let mut trace = waiter.is_traced.then(Trace::default);
+        let seen = request.request(self.name(), now);
+        let decided = self.decide_with_room(live, &seen, &|step| room.admits(step), trace.as_mut());
+        if let Some(wanted) = room.wanted() {
+            let prompt = PromptSize::of(&seen, self.block_size().tokens()).tokens();
+            let output = OutputEstimate::default().of(prompt, request.max_output_tokens());
+            let work = Work::of(prompt).held_blocks(wanted.held, self.block_size()).output(output);
+            let state = self.plugin_state();
+            *waiter.queued.lock() = Some([&state.load, &state.queued].map(|load| load.begin(wanted.pod, work)));
+        }
+        let plan = decided?;
+        let reserved = self.reserve(request, &plan, now);
+        Ok(Decided { live: Arc::clone(live), plan, at: now, trace, flow: None, charge: None, reserved })
+    }
+
+    /// Counts a plan towards its pods' load, until its attempts begin.
+    fn reserve(&self, request: &LlmRequest, plan: &routing_core::RoutingPlan, now: Instant) -> Vec<LoadGuard<W>> {
+        let prompt = PromptSize::of(&request.request(self.name(), now), self.block_size().tokens());
+        let mut reserved: Vec<LoadGuard<W>> = Vec::with_capacity(plan.steps().len());
+        let mut is_prefilled = false;
+        for step in plan.steps() {
+            let Some(first) = step.candidates.first() else { continue };
+            // One that is first for two steps is sent one request.
+            if reserved.iter().all(|guard| guard.pod() != first.pod) {
+                let work = prompt.work(self.block_size(), step, first.pod, is_prefilled);
+                reserved.push(self.plugin_state().load.begin(first.pod, work));
+            }
+            is_prefilled |= step.role == Role::Prefill;
+        }
+        reserved
+    }
+}
+
+impl<const W: usize> fmt::Debug for Gate<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.state.lock().queue.fmt(f)
+    }
+}
+
+/// The band of a priority, with how full it may make a pod.
+fn band_of(config: &FlowConfig, priority: i32) -> (Arc<str>, f32) {
+    let mut bands: Vec<_> = config.bands.iter().collect();
+    bands.sort_by_key(|band| std::cmp::Reverse(band.priority));
+    let found = bands.iter().find(|band| band.priority <= priority).or(bands.last());
+    found.map_or_else(|| ("default".into(), 1.0), |band| (Arc::clone(&band.name), band.ceiling))
+}
+
+fn refused(error: DecideError) -> ApiError {
+    RouteError::from(error).into()
+}
+
+fn wake_shed<const W: usize>(shed: Shed<Arc<Waiter<W>>>) {
+    let error = shed_error(&shed);
+    shed.item.wake(Err(error));
+}
+
+/// What a client is told.
+fn shed_error<T>(shed: &Shed<T>) -> ApiError {
+    let Shed { reason, retry_after, .. } = shed;
+    let status = StatusCode::from_u16(reason.status()).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
+    let seconds = retry_after.as_secs_f64().ceil();
+    let message = format!("all pods are busy and the request was shed: {reason}; try again in {seconds} s");
+    ApiError::new(status, reason.name(), message).retry_after(*retry_after)
+}
+
+/// Somebody looked, if it was so lately.
+const LOOKED: Duration = Duration::from_millis(25);

@@ -1,0 +1,64 @@
+//! Attempt guard: a request's share of a pod's load, which lets those go that wait when there is less of it.
+
+use std::fmt;
+
+use kv_index::{DEFAULT_POD_WORDS, Pod};
+use routing_core::InFlightGuard;
+use routing_plugins::load::LoadGuard;
+
+use crate::router::Router;
+
+/// A request's share of a pod's load; lets go when dropped.
+#[must_use = "a request counts while its guard is held"]
+pub struct AttemptGuard<const W: usize = DEFAULT_POD_WORDS> {
+    /// None once it is let go.
+    load: Option<LoadGuard<W>>,
+    pod: Pod,
+    router: Router<W>,
+}
+
+impl<const W: usize> AttemptGuard<W> {
+    pub(crate) fn new(load: LoadGuard<W>, router: Router<W>) -> Self {
+        Self { pod: load.pod(), load: Some(load), router }
+    }
+
+    /// The pod.
+    #[must_use]
+    pub fn pod(&self) -> Pod {
+        self.pod
+    }
+
+    /// The first token came: the prompt is computed.
+    pub fn first_token(&mut self) {
+        if let Some(load) = &mut self.load {
+            load.first_token();
+        }
+        self.router.pump();
+    }
+
+    /// So many tokens were generated so far, in all.
+    pub fn generated(&mut self, tokens: u64) {
+        if let Some(load) = &mut self.load {
+            load.generated(tokens);
+        }
+    }
+}
+
+impl<const W: usize> InFlightGuard for AttemptGuard<W> {
+    fn first_byte(&mut self) {
+        self.first_token();
+    }
+}
+
+impl<const W: usize> Drop for AttemptGuard<W> {
+    fn drop(&mut self) {
+        self.load = None;
+        self.router.pump();
+    }
+}
+
+impl<const W: usize> fmt::Debug for AttemptGuard<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AttemptGuard").field("load", &self.load).finish_non_exhaustive()
+    }
+}
