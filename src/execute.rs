@@ -139,7 +139,10 @@ impl<const W: usize> Router<W> {
 
     /// The dispatch of what was decided.
     fn prepared(&self, request: Arc<LlmRequest>, decided: Decided<W>) -> Admitted<W> {
-        let Decided { live, plan, at, trace, flow, charge, reserved } = decided;
+        let Decided { live, plan, at, mut trace, flow, charge, reserved } = decided;
+        if let Some(trace) = &mut trace {
+            trace.flow.clone_from(&flow);
+        }
         let (identity, body) = (self.identity(request.seed), request.body.clone());
         let client = ClientRequest::with_fields(&request.parts, body, identity, &live.client_fields);
         let dispatch = Dispatch::new(live.dispatch.clone(), client, plan, Vec::new());

@@ -159,7 +159,8 @@ impl LlmRequest {
     }
 
     /// Who it is of.
-    pub(crate) fn class(&self) -> FlowClass {
+    #[must_use]
+    pub fn class(&self) -> FlowClass {
         let own = || FlowClass::new(self.fields.priority, self.fields.user.as_deref().unwrap_or_default());
         self.class.clone().unwrap_or_else(own)
     }

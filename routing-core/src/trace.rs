@@ -6,6 +6,7 @@ use std::sync::Arc;
 use kv_index::{DEFAULT_POD_WORDS, PodId, PodSet};
 
 use crate::fleet::Fleet;
+use crate::flow::FlowTrace;
 use crate::scores::Pick;
 
 /// A decision's reasons, step by step. Filled only when it is asked for.
@@ -16,6 +17,8 @@ pub struct Trace<const W: usize = DEFAULT_POD_WORDS> {
     pub fleet: u64,
     /// The request's seed, which decided ties.
     pub seed: u64,
+    /// What flow control did before it was decided, where there is some.
+    pub flow: Option<FlowTrace>,
     /// The steps, in the order they were decided.
     pub steps: Vec<StepTrace<W>>,
 }
@@ -68,7 +71,7 @@ pub struct ScorerTrace {
 
 impl<const W: usize> Trace<W> {
     pub(crate) fn begin(&mut self, fleet: u64, seed: u64) {
-        (self.fleet, self.seed) = (fleet, seed);
+        (self.fleet, self.seed, self.flow) = (fleet, seed, None);
         self.steps.clear();
     }
 
@@ -118,6 +121,10 @@ struct Table<'t, const W: usize> {
 
 impl<const W: usize> fmt::Display for Table<'_, W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(flow) = &self.trace.flow {
+            let (band, key, seconds) = (&flow.band, &flow.key, flow.waited.as_secs_f64());
+            writeln!(f, "band {band}, key `{key}`: waited {seconds:.3} s ({:?}), {} ahead", flow.why, flow.ahead)?;
+        }
         for step in &self.trace.steps {
             if !step.taken {
                 writeln!(f, "step {}: skipped", step.step)?;

@@ -191,6 +191,12 @@ impl<const W: usize> Router<W> {
         bands.collect()
     }
 
+    /// The band of requests of a priority; none where there is no flow control.
+    #[must_use]
+    pub fn flow_band(&self, priority: i32) -> Option<Arc<str>> {
+        self.live().flow.as_ref().map(|flow| band_of(&flow.config, priority).0)
+    }
+
     fn decide_waiting(
         &self,
         live: &Arc<Live<W>>,

@@ -11,9 +11,10 @@ use pointsman::{ApiError, BodyLimits, UploadLimits, Uploads, requested_model};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::config::{Config, Limits};
+use super::config::{ClientSettings, Config, Limits};
 use super::event_sources::EventSources;
 use super::findings::FindingLog;
+use super::flow::FlowMetrics;
 use super::model::Model;
 use super::observers::Observers;
 use super::pod_client::PodClient;
@@ -37,6 +38,7 @@ pub(super) struct AppState {
     pub(super) pods_changed: Notify,
     pub(super) request_log: RequestLog,
     pub(super) pod_metrics: PodMetrics,
+    pub(super) flow_metrics: FlowMetrics,
     pub(super) findings: Mutex<FindingLog>,
     pub(super) observers: Observers,
     pub(super) tasks: Tasks,
@@ -78,6 +80,8 @@ pub(super) struct ClientLimits {
     pub(super) uploads: UploadLimits,
     /// Whether pods without a key of their own see the client's.
     pub(super) forwards_authorization: bool,
+    /// By what clients are told apart.
+    pub(super) clients: ClientSettings,
 }
 
 impl ClientLimits {
@@ -93,6 +97,7 @@ impl ClientLimits {
             uploads: UploadLimits::default().max_uploads(limits.max_uploads).max_bytes(limits.max_upload_bytes),
             limits,
             forwards_authorization: config.pod_auth.forward_client,
+            clients: config.clients.clone(),
         }
     }
 }
@@ -120,6 +125,7 @@ impl AppState {
             pods_changed: Notify::new(),
             request_log: RequestLog::new(Instant::now()),
             pod_metrics: PodMetrics::default(),
+            flow_metrics: FlowMetrics::default(),
             findings: Mutex::default(),
             observers,
             tasks,

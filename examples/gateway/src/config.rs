@@ -5,6 +5,7 @@
 
 mod breakers;
 mod check;
+mod clients;
 mod error;
 mod events;
 mod hashing;
@@ -23,9 +24,11 @@ use std::time::Duration;
 use routing_exec::ClientFields;
 use routing_exec::handoff::Dialect;
 use routing_plugins::duration;
+use routing_plugins::flow::FlowDocument;
 use serde::{Deserialize, Deserializer, de};
 
 pub use self::breakers::{Breakers, Retry, RetryConditions};
+pub use self::clients::{ClientKey, ClientSettings};
 pub use self::error::{ConfigError, Problem, Problems};
 pub use self::events::{EventSourceSettings, Events, GrpcSource, NatsSource, Removals, ZmqEndpoints};
 pub use self::hashing::EngineHashes;
@@ -107,6 +110,12 @@ pub struct Config {
     /// What clients may say to engines beyond the usual.
     #[serde(default)]
     pub client_fields: ClientFieldSettings,
+    /// Who requests are of, for flow control.
+    #[serde(default)]
+    pub clients: ClientSettings,
+    /// Flow control: requests wait in fair order while no pod has room; none if unset.
+    #[serde(default)]
+    pub flow_control: Option<FlowDocument>,
     /// A file to which every decision is appended, one JSON object a line; none if unset.
     #[serde(default)]
     pub decision_log: Option<PathBuf>,
@@ -176,6 +185,8 @@ impl Config {
             health_check: HealthCheck::default(),
             snapshot: None,
             client_fields: ClientFieldSettings::default(),
+            clients: ClientSettings::default(),
+            flow_control: None,
             decision_log: None,
             log: LogSettings::default(),
             access_log: AccessLog::default(),

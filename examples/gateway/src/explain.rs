@@ -4,6 +4,7 @@
 //! while trailers are dropped by most clients and proxies. The price is a bound: what is longer than [`MAX_BYTES`] is
 //! shortened and marked, since servers and proxies reject long headers.
 
+use routing_core::flow::{FlowTrace, Waited};
 use routing_core::{Fleet, StepTrace, Trace};
 use serde::Serialize;
 
@@ -56,6 +57,35 @@ pub struct ScoreReason {
     pub score: f64,
 }
 
+/// What flow control did to a request.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct FlowReasons {
+    /// Its band.
+    pub band: String,
+    /// Its key.
+    pub key: String,
+    /// Why it waited: `no`, `saturated`, `behind` others, or for a pod that holds its prompt (`affinity`).
+    pub waited: &'static str,
+    /// How long.
+    pub waited_ms: f64,
+    /// Requests that waited when it came.
+    pub ahead: usize,
+}
+
+impl FlowReasons {
+    pub(super) fn of(trace: &FlowTrace) -> Self {
+        let waited = match trace.why {
+            Waited::No => "no",
+            Waited::Saturated => "saturated",
+            Waited::Behind => "behind",
+            _ => "affinity",
+        };
+        let (band, key) = (trace.band.to_string(), trace.key.to_string());
+        Self { band, key, waited, waited_ms: trace.waited.as_secs_f64() * 1e3, ahead: trace.ahead }
+    }
+}
+
 /// The trace of a decision.
 pub(super) fn reasons(trace: &Trace, fleet: &Fleet) -> Vec<StepReasons> {
     trace.steps.iter().map(|step| step_reasons(step, fleet)).collect()
@@ -64,8 +94,20 @@ pub(super) fn reasons(trace: &Trace, fleet: &Fleet) -> Vec<StepReasons> {
 /// The trace as a header value of at most [`MAX_BYTES`].
 ///
 /// Where they do not fit, pods of the lowest ranks are left out, then all scores; `shortened` says so.
-pub(super) fn header(steps: &[StepReasons]) -> String {
-    let whole = ascii(&serde_json::json!({ "steps": steps }).to_string());
+pub(super) fn header(trace: &Trace, fleet: &Fleet) -> String {
+    let flow = trace.flow.as_ref().map(FlowReasons::of);
+    shortened(&reasons(trace, fleet), flow.as_ref())
+}
+
+fn shortened(steps: &[StepReasons], flow: Option<&FlowReasons>) -> String {
+    let json = |steps: &[StepReasons]| {
+        let mut json = serde_json::json!({ "steps": steps });
+        if let Some(flow) = flow {
+            json["flow"] = serde_json::json!(flow);
+        }
+        json
+    };
+    let whole = ascii(&json(steps).to_string());
     if whole.len() <= MAX_BYTES {
         return whole;
     }
@@ -76,7 +118,9 @@ pub(super) fn header(steps: &[StepReasons]) -> String {
             step.pods.sort_by_key(|pod| pod.rank.unwrap_or(usize::MAX));
             step.pods.truncate(most);
         }
-        let text = ascii(&serde_json::json!({ "steps": short, "shortened": true }).to_string());
+        let mut text = json(&short);
+        text["shortened"] = true.into();
+        let text = ascii(&text.to_string());
         if text.len() <= MAX_BYTES {
             return text;
         }
@@ -187,15 +231,15 @@ mod tests {
     #[test]
     fn a_header_is_bounded_and_says_so() {
         let steps = decided(3, "pod");
-        let json: serde_json::Value = serde_json::from_str(&header(&steps)).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&shortened(&steps, None)).unwrap();
         assert_eq!((json["steps"][0]["pods"].as_array().map(Vec::len), json.get("shortened")), (Some(3), None));
         let steps = decided(200, "pöd");
-        let text = header(&steps);
+        let text = shortened(&steps, None);
         assert!(text.len() <= MAX_BYTES && text.is_ascii());
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(json["shortened"], true);
         assert_eq!(json["steps"][0]["picked"], *steps[0].picked.as_ref().unwrap());
         assert_eq!(json["steps"][0]["pods"][0]["rank"], 1, "the best are kept");
-        assert!(header(&decided(3, &"x".repeat(5000))).len() <= MAX_BYTES);
+        assert!(shortened(&decided(3, &"x".repeat(5000)), None).len() <= MAX_BYTES);
     }
 }

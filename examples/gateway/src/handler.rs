@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use kv_index::Pod;
-use pointsman::{Audited, Prepared, check_encoding, ensure_request_id};
+use pointsman::{Admitted, Audited, LlmRequest, Prepared, check_encoding, ensure_request_id};
 use routing_core::Trace;
 use routing_exec::handoff::Api;
 use routing_exec::observe::{MeteredHost, RequestLabels};
@@ -22,6 +22,7 @@ use routing_exec::{Executor, GatheredBody};
 use super::app_state::{Admission, AppState};
 use super::error_response::{self, ApiError};
 use super::explain;
+use super::flow::Claimed;
 use super::host::RequestHost;
 use super::model::Model;
 use super::prefetched::Prefetched;
@@ -57,6 +58,7 @@ async fn respond(app: &Arc<AppState>, request: Request, id: &HeaderValue) -> Res
     let (mut parts, body) = request.into_parts();
     let (body, admission) = uploads::receive(app, &limits, body).await?;
     let model = app.model_of(&body)?;
+    let claimed = Claimed::of(&limits.clients, &parts.headers, began);
     let explained = parts.headers.get(EXPLAIN).is_some_and(|value| value == "1");
     strip_own(&mut parts.headers);
     if !limits.forwards_authorization {
@@ -64,11 +66,30 @@ async fn respond(app: &Arc<AppState>, request: Request, id: &HeaderValue) -> Res
     }
     let api = Api::of(parts.uri.path());
     let request = model.router.read_async(parts, body).await?;
-    let mut trace = (explained || app.is_viewed()).then(Trace::default);
+    let class = claimed.class(&limits.clients, model.router.name(), &request);
+    let is_traced = explained || app.is_viewed();
     let deciding = Instant::now();
-    let prepared = model.router.prepare(request, trace.as_mut())?;
+    let Admitted { prepared, trace, .. } = admit(app, model, request.classify(class), is_traced).await?;
     let routed = Routed { prepared, trace: trace.map(Arc::new), began, deciding, explained, admission, api, id };
     Ok(dispatch(app, model, routed).await)
+}
+
+/// Routes a request; where there is flow control, when its turn has come and a pod has room. A client that leaves, leaves the queue.
+async fn admit(app: &Arc<AppState>, model: &Model, request: LlmRequest, is_traced: bool) -> Result<Admitted, ApiError> {
+    let class = request.class();
+    let admitted = tokio::select! {
+        admitted = model.router.admit(request, is_traced, &model.timer) => admitted,
+        () = app.force_closed.cancelled() => Err(error_response::draining()),
+    };
+    match &admitted {
+        Ok(Admitted { flow: Some(trace), .. }) => app.flow_metrics.went(trace),
+        Err(error) => {
+            let band = model.router.flow_band(class.priority).filter(|_| error.retry_after.is_some());
+            band.into_iter().for_each(|band| app.flow_metrics.shed(band, &class.key, error));
+        }
+        Ok(_) => {}
+    }
+    admitted
 }
 
 /// A routed request, ready for dispatch.
@@ -87,7 +108,7 @@ async fn dispatch(app: &Arc<AppState>, model: &Model, routed: Routed<'_>) -> Res
     let Routed { prepared, trace, began, deciding, explained, admission, api, id } = routed;
     let Prepared { dispatch, host, .. } = prepared;
     let fleet = Arc::clone(host.fleet());
-    let reasons = trace.as_ref().filter(|_| explained).map(|trace| explain::reasons(trace, &fleet));
+    let reasons = trace.as_ref().filter(|_| explained).map(|trace| explain::header(trace, &fleet));
     let first = |step: &routing_core::PlanStep| -> Option<Pod> { Some(step.candidates.first()?.pod) };
     let key = app.request_log.record_decision(Decision {
         prompt_tokens: host.request().tokens().len() as u64,
@@ -127,7 +148,7 @@ async fn dispatch(app: &Arc<AppState>, model: &Model, routed: Routed<'_>) -> Res
     }
     if let Some(reasons) = reasons {
         let name = pod.map_or_else(String::new, |name| name.to_string());
-        for (header, text) in [(POD, name), (TRACE, explain::header(&reasons))] {
+        for (header, text) in [(POD, name), (TRACE, reasons)] {
             // A pod's name may be anything.
             if let Ok(value) = HeaderValue::try_from(text) {
                 response.headers_mut().insert(header, value);

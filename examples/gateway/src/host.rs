@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use http::HeaderMap;
+use pointsman::AttemptGuard;
 use pointsman::{Audited, RouterHost};
 use routing_core::{InFlightGuard, PlanStep, Pod, Role, RoutingPlan};
 use routing_exec::{DispatchHost, DispatchOutcome, DispatchReport};
-use routing_plugins::load::LoadGuard;
 
 use super::app_state::AppState;
 use super::observers::RequestSpans;
@@ -128,7 +128,7 @@ const CLIENT_LEFT: u16 = 499;
 
 /// A request's share of a pod's load.
 pub(super) struct LoadShare {
-    guard: LoadGuard,
+    guard: AttemptGuard,
     /// The request whose first byte it is, if the pod's response is the client's.
     answers: Option<(Arc<AppState>, u64)>,
 }

@@ -14,6 +14,7 @@
 //! | `model`, `reload`, [`watch`] | a `pointsman::Router` for each model; atomic reload of profiles, fleets and limits |
 //! | `listener`, `tls`, `write_timeout`, `descriptors`, `routes`, `probes` | connections, their share of file descriptors, and routes |
 //! | `pod_client`, `pod_tls` | the HTTP client for pods, and TLS towards them |
+//! | `flow` | flow control: who requests are of, and what became of them |
 //! | `handler`, `uploads`, `host`, `prefetched`, `response_body`, `error_response` | the way of a request |
 //! | `health` | active health checks, engine load |
 //! | [`event_sources`], `snapshot` | what feeds the index |
@@ -36,6 +37,7 @@ mod error_response;
 pub mod event_sources;
 mod explain;
 mod findings;
+mod flow;
 mod handler;
 mod health;
 mod histogram;

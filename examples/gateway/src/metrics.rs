@@ -62,6 +62,7 @@ pub(super) fn text(app: &Arc<AppState>) -> String {
     out.family("requests_in_flight", "gauge", "Requests in flight.");
     out.line("requests_in_flight", &[], *app.in_flight.borrow() as f64);
     uploads(&mut out, app);
+    flow(&mut out, app);
     out.family("index_blocks", "gauge", "Distinct blocks in the index.");
     let blocks: usize = app.models.iter().map(|model| model.router.index().stats().blocks).sum();
     out.line("index_blocks", &[], blocks as f64);
@@ -178,6 +179,30 @@ fn uploads(out: &mut Text<'_>, app: &AppState) {
         "Bodies refused since too many, or too many bytes, were being read.",
     );
     out.line("uploads_refused_total", &[], refused as f64);
+}
+
+/// Flow control: who waits, and what became of whom.
+fn flow(out: &mut Text<'_>, app: &AppState) {
+    let bands = state::FlowBandState::all(app);
+    out.family("flow_waiting_requests", "gauge", "Requests that wait for a pod to have room, by model and band.");
+    for band in &bands {
+        out.line("flow_waiting_requests", &[("model", &band.model), ("band", &band.band)], band.requests as f64);
+    }
+    out.family("flow_waiting_tokens", "gauge", "Tokens that serving the waiting requests takes.");
+    for band in &bands {
+        out.line("flow_waiting_tokens", &[("model", &band.model), ("band", &band.band)], band.tokens as f64);
+    }
+    let counts = app.flow_metrics.counts();
+    out.family("flow_requests_total", "counter", "Requests by band: passed at once, waited, or why they were shed.");
+    for ((band, outcome), count) in &counts.bands {
+        out.line("flow_requests_total", &[("band", band), ("outcome", outcome)], *count as f64);
+    }
+    out.family("flow_wait_seconds", "histogram", "How long requests waited for their turn, of those that went.");
+    counts.waits.iter().for_each(|(band, waits)| out.histogram("flow_wait_seconds", &[("band", band)], waits));
+    out.family("flow_key_requests_total", "counter", "Requests by key, the first 256 of them: served or shed.");
+    for ((key, outcome), count) in &counts.keys {
+        out.line("flow_key_requests_total", &[("key", key), ("outcome", outcome)], *count as f64);
+    }
 }
 
 /// What is probably wrong, and how often something was.

@@ -18,6 +18,8 @@ use super::tokenizer;
 pub(super) struct Model {
     pub(super) router: Router,
     pub(super) executor: TransportExecutor<PodTransport, TokioTimer>,
+    /// What requests that wait are woken by.
+    pub(super) timer: TokioTimer,
 }
 
 impl Model {
@@ -51,13 +53,17 @@ impl Model {
             .retry_budget(config.retry.budget())
             .handoff(served.handoff.handoff(Arc::new(())))
             .client_fields(config.client_fields.allow.clone());
+        let builder = match config.flow_control.clone() {
+            Some(document) => builder.flow_control(move |state| document.build(state)),
+            None => builder,
+        };
         let builder = match tokenizer::load(settings)? {
             Some(tokenizer) => builder.tokenizer(tokenizer),
             None => builder,
         };
         let router = builder.build().map_err(|error| StartError::model(served, &error))?;
         let transport = HyperTransport::new(client.clone(), router.addresses());
-        Ok(Self { executor: router.executor(transport, TokioTimer::new()), router })
+        Ok(Self { executor: router.executor(transport, TokioTimer::new()), router, timer: TokioTimer::new() })
     }
 }
 
@@ -67,13 +73,17 @@ impl Model {
 ///
 /// When the file of its profile cannot be read.
 pub(super) fn update(config: &Config, served: &Served<'_>) -> Result<RouterUpdate, StartError> {
-    Ok(RouterUpdate::new()
+    let update = RouterUpdate::new()
         .profile(ReadProfile::read(served)?)
         .pods(specs(config, served)?)
         .policy(policy(config))
         .breakers(config.breakers.config())
         .handoff(served.handoff.handoff(Arc::new(())))
-        .client_fields(config.client_fields.allow.clone()))
+        .client_fields(config.client_fields.allow.clone());
+    Ok(match config.flow_control.clone() {
+        Some(document) => update.flow_control(move |state| document.build(state)),
+        None => update.no_flow_control(),
+    })
 }
 
 /// The pods of a model, with their keys.

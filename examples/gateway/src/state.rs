@@ -2,6 +2,7 @@
 //!
 //! Gathered on demand. Traces of decisions are recorded while it is read, and for ten seconds after.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use super::app_state::AppState;
 use super::config::PodRole;
 pub use super::config::{Breakers, Retry};
 use super::explain;
-pub use super::explain::{PodReasons, ScoreReason, StepReasons};
+pub use super::explain::{FlowReasons, PodReasons, ScoreReason, StepReasons};
 use super::findings;
 pub use super::findings::ModelFinding;
 use super::model::Model;
@@ -41,6 +42,8 @@ pub struct State {
     pub retry: Retry,
     /// Bodies of requests that are being read; they are not in flight yet.
     pub uploads: UploadState,
+    /// Bands of flow control, with what waits in them; none without it.
+    pub flow: Vec<FlowBandState>,
     /// Counters since the start.
     pub totals: Totals,
     /// One sample a second, oldest first.
@@ -69,6 +72,54 @@ impl UploadState {
         Self { count: uploads.count(), bytes: uploads.bytes(), refused: uploads.refused() }
     }
 }
+
+/// What waits in a band of flow control.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct FlowBandState {
+    /// The model.
+    pub model: String,
+    /// Its name.
+    pub band: String,
+    /// Requests that wait.
+    pub requests: usize,
+    /// Tokens that serving them takes.
+    pub tokens: u64,
+    /// Bytes of their bodies.
+    pub bytes: u64,
+    /// Keys with the most waiting requests.
+    pub keys: Vec<(String, usize)>,
+    /// Requests since the start, by what became of them: `passed`, `waited`, or why they were shed. Of all models together.
+    pub outcomes: BTreeMap<&'static str, u64>,
+}
+
+impl FlowBandState {
+    pub(super) fn all(app: &AppState) -> Vec<Self> {
+        let counts = app.flow_metrics.counts();
+        let outcomes = |band: &str| {
+            let of_band = counts.bands.iter().filter(|((name, _), _)| **name == *band);
+            of_band.map(|((_, outcome), count)| (*outcome, *count)).collect()
+        };
+        let models = app.models.iter().flat_map(|model| {
+            let bands = model.router.flow_status(SHOWN_KEYS).into_iter();
+            bands.map(|band| (model.router.name().to_owned(), band)).collect::<Vec<_>>()
+        });
+        models
+            .map(|(model, status)| Self {
+                model,
+                outcomes: outcomes(&status.name),
+                band: status.name.to_string(),
+                requests: status.requests,
+                tokens: status.tokens,
+                bytes: status.bytes,
+                keys: status.keys.iter().map(|(key, requests)| (key.to_string(), *requests)).collect(),
+            })
+            .collect()
+    }
+}
+
+/// Keys of a band that are told.
+const SHOWN_KEYS: usize = 10;
 
 /// A model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -146,6 +197,8 @@ pub struct DecisionState {
     pub ttft_ms: Option<f64>,
     /// Duration, once it has ended.
     pub total_ms: Option<f64>,
+    /// What flow control did to it, with a trace.
+    pub flow: Option<FlowReasons>,
     /// Its steps; without a trace, if `/state` was not being read.
     pub steps: Vec<StepReasons>,
 }
@@ -180,6 +233,7 @@ pub(super) fn gather(app: &Arc<AppState>) -> State {
         breakers,
         retry,
         uploads: UploadState::of(app),
+        flow: FlowBandState::all(app),
         totals: Totals { in_flight: *app.in_flight.borrow(), ..app.request_log.totals() },
         series: app.request_log.series(),
         decisions: app.request_log.decisions().iter().map(decision_state).collect(),
@@ -269,6 +323,7 @@ fn decision_state(decision: &Decision) -> DecisionState {
         outcome: ended.map_or_else(|| "in flight".to_owned(), |ended| ended.outcome.clone()),
         ttft_ms: ended.and_then(|ended| ended.ttft).map(millis),
         total_ms: ended.map(|ended| millis(ended.total)),
+        flow: decision.trace.as_ref().and_then(|trace| trace.flow.as_ref()).map(explain::FlowReasons::of),
         steps,
     }
 }

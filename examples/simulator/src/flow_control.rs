@@ -64,7 +64,7 @@ impl Gate {
 
     /// A request comes; returns those that are shed for it, or itself.
     pub(crate) fn push(&mut self, now: u64, place: u32, class: Option<&Class>, tokens: u64) -> Vec<u32> {
-        let band = self.queue.band_of(class.map_or(0, |class| class.priority));
+        let band = self.queue.band_of(class.map_or(i32::MAX, |class| class.priority));
         let key = class.map_or_else(|| "".into(), |class| Arc::clone(&class.key));
         let pushed = self.queue.push(FlowRequest::new(band, key, tokens), place, self.at(now));
         pushed.displaced.into_iter().chain(pushed.ticket.err()).map(|shed| shed.item).collect()

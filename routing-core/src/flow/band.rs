@@ -124,19 +124,19 @@ impl<T> Band<T> {
         Some(self.keys.get(key)?.items.get(&at)?.came)
     }
 
-    /// Keys in the order of their turn, with their weights and items in theirs.
+    /// Keys in the order of their turn, with their items in theirs.
     pub(super) fn keys_in_order(
         &self,
-    ) -> impl DoubleEndedIterator<Item = (&Arc<str>, f64, impl DoubleEndedIterator<Item = (&ItemKey, &Item<T>)>)> {
+    ) -> impl DoubleEndedIterator<Item = (&Arc<str>, impl DoubleEndedIterator<Item = (&ItemKey, &Item<T>)>)> {
         self.turns.iter().filter_map(|(_, _, name)| {
             let key = self.keys.get(name)?;
-            Some((name, key.weight, key.items.iter()))
+            Some((name, key.items.iter()))
         })
     }
 
     /// Items in the order of their turn.
     pub(super) fn in_order(&self) -> impl DoubleEndedIterator<Item = (&ItemKey, &Item<T>)> {
-        self.keys_in_order().flat_map(|(_, _, items)| items)
+        self.keys_in_order().flat_map(|(_, items)| items)
     }
 
     pub(super) fn insert(&mut self, name: &Arc<str>, weight: f64, at: ItemKey, item: Item<T>) {
@@ -184,8 +184,9 @@ impl<T> Band<T> {
     pub(super) fn correct(&mut self, name: &Arc<str>, charged: u64, served: u64) {
         let Some(key) = self.keys.get_mut(name) else { return };
         let (before, weight) = (key.counter, key.weight);
-        key.counter =
-            before.saturating_add(virtual_tokens(served, weight)).saturating_sub(virtual_tokens(charged, weight));
+        let more = before.saturating_add(virtual_tokens(served, weight));
+        // Nobody is ahead of all who wait for what was given back.
+        key.counter = more.saturating_sub(virtual_tokens(charged, weight)).max(self.floor.min(before));
         if key.items.is_empty() {
             self.idle.remove(&(before, Arc::clone(name)));
             self.idle.insert((key.counter, Arc::clone(name)));

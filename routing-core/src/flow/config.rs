@@ -33,7 +33,7 @@ pub struct FlowConfig {
     pub weights: BTreeMap<Arc<str>, f64>,
     /// How long a request waits for the pod that it was decided for, before it is decided about again; 100 ms unless given.
     pub affinity_wait: Duration,
-    /// How many of those that wait are looked at when a pod has room; 256 unless given.
+    /// How many of those that wait are decided about when a pod has room; 256 unless given.
     pub lookahead: usize,
 }
 
@@ -131,12 +131,12 @@ pub struct BandConfig {
     /// are of the lowest.
     pub priority: i32,
     /// The share of all tokens that it gets at least while some of it wait, 0..=1, whatever waits above it; 0 unless given, which
-    /// is strict.
+    /// is strict. Owed that, it may make pods full, whatever its ceiling is.
     pub min_share: f32,
     /// How full it may make a pod, above 0 and up to 1, of what saturation detectors say is full; 1 unless given. What is left of a pod
     /// is for those above, who find room at once.
     pub ceiling: f32,
-    /// The part of that which is left free for keys that have less in flight than their share, 0..=1; 0 unless given. A key that sends
+    /// The part of that which is left free for keys that have less in flight than their share, from 0 to below 1; 0 unless given. A key that sends
     /// much waits sooner then, and one that sends little finds room at once.
     pub headroom: f32,
     /// The order within a key.
@@ -173,8 +173,8 @@ impl BandConfig {
         if !(0.0..1.0).contains(&self.headroom) {
             faults.push(FlowFault::Headroom { band: band(), headroom: self.headroom });
         }
-        if self.time_to_live.is_zero() {
-            faults.push(FlowFault::TimeToLive(band()));
+        if self.time_to_live.is_zero() || self.time_to_live > LONGEST_LIFE {
+            faults.push(FlowFault::TimeToLive { band: band(), time: self.time_to_live });
         }
         if self.limits.has_zero() {
             faults.push(FlowFault::ZeroLimit { band: Some(band()) });
@@ -327,8 +327,15 @@ pub enum FlowFault {
         headroom: f32,
     },
     /// A band in which nobody could wait.
-    #[error("band `{0}`: nothing waits with a time to live of 0; leave flow control out, or give it time")]
-    TimeToLive(Arc<str>),
+    #[error(
+        "band `{band}`: a time to live of {time:?} is not above 0 and up to a day; without waiting, leave flow control out"
+    )]
+    TimeToLive {
+        /// Whose.
+        band: Arc<str>,
+        /// What was given.
+        time: Duration,
+    },
     /// A limit under which nobody could wait.
     #[error("{}a limit is 0: nothing could wait", band.as_ref().map_or_else(String::new, |band| format!("band `{band}`: ")))]
     ZeroLimit {
@@ -348,6 +355,8 @@ pub enum FlowFault {
     },
 }
 
+/// Who waited for a day has other worries.
+const LONGEST_LIFE: Duration = Duration::from_secs(86_400);
 /// The least that a weight may be, and its inverse the most.
 const LEAST_WEIGHT: f64 = 1e-3;
 

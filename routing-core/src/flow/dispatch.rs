@@ -107,7 +107,10 @@ impl<T> FlowQueue<T> {
                     let taken = self.take(ticket, now)?;
                     return Some(Dispatched::Goes { taken, decided, trace });
                 }
-                Err(DecideError::NoRoom { .. }) => self.keep(ticket, room.wanted().map(|wanted| wanted.pod.id()), now),
+                Err(DecideError::NoRoom { .. }) => {
+                    let why = if room.pods.is_empty() { Waited::Saturated } else { Waited::Affinity };
+                    self.keep(ticket, room.wanted().map(|wanted| wanted.pod.id()), why, now);
+                }
                 Err(error) => return self.remove(ticket).map(|item| Dispatched::Fails { item, error }),
             }
         }

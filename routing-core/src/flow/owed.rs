@@ -45,6 +45,11 @@ impl Owed {
         self.bands[band].owed = self.bands[band].owed.min(0);
     }
 
+    /// Whether a band is owed anything.
+    pub(super) fn is_owed(&self, band: usize) -> bool {
+        self.bands[band].owed > 0
+    }
+
     /// Bands, given from the highest priority to the lowest, in the order of their turn: those that are owed most first.
     pub(super) fn sort(&self, bands: &mut [usize]) {
         bands.sort_by_key(|&band| std::cmp::Reverse(self.bands[band].owed.max(0)));

@@ -125,7 +125,8 @@ impl<T> FlowQueue<T> {
             self.owed.emptied(band);
         }
         self.rates[band].left(item.size.tokens, now);
-        self.in_service.begin(band, &key, item.size.tokens);
+        let weight = self.weight(&key);
+        self.in_service.begin(&self.config.bands[band].name, &key, item.size.tokens, weight);
         let waited = now.saturating_duration_since(item.came);
         let charge = Charge { band: Arc::clone(&self.config.bands[band].name), key, tokens: item.size.tokens };
         Some(Taken { item: item.item, waited, charge })
@@ -137,8 +138,8 @@ impl<T> FlowQueue<T> {
         let band = self.config.bands.iter().position(|band| band.name == charge.band);
         if let Some(band) = band {
             self.bands[band].correct(&charge.key, charge.tokens, tokens);
-            self.in_service.end(band, &charge.key, charge.tokens);
         }
+        self.in_service.end(&charge.band, &charge.key, charge.tokens);
     }
 
     /// Removes a request whose client left. None if it does not wait any more.
@@ -160,14 +161,18 @@ impl<T> FlowQueue<T> {
     /// With every fault of the settings; nothing changed then.
     pub fn reconfigure(&mut self, config: FlowConfig, now: Instant) -> Result<Vec<Shed<T>>, FlowConfigError> {
         let mut next = Self::new(config)?;
-        (next.next, next.origin) = (self.next, self.origin);
+        (next.next, next.origin, next.in_service) = (self.next, self.origin, std::mem::take(&mut self.in_service));
+        for (old, rate) in self.config.bands.iter().zip(&self.rates) {
+            let same = next.config.bands.iter().position(|band| band.name == old.name);
+            let band = same.unwrap_or_else(|| next.band_of(old.priority));
+            next.rates[band] = *rate;
+        }
         let mut shed = Vec::new();
         for ticket in self.places.keys().copied().collect::<Vec<_>>() {
             let Some((item, Place { band, key, .. })) = self.leave(ticket, false) else { continue };
             let BandConfig { name, priority, .. } = &self.config.bands[band];
             let same = next.config.bands.iter().position(|band| band.name == *name);
             let band = same.unwrap_or_else(|| next.band_of(*priority));
-            next.rates[band] = self.rates.get(band).copied().unwrap_or_default();
             let Item { item, size, new_tokens, came, deadline } = item;
             let request = FlowRequest { band, key, tokens: size.tokens, new_tokens, bytes: size.bytes, deadline };
             let Pushed { ticket, displaced } = next.enter(ticket, request, item, came, now);
@@ -184,8 +189,8 @@ impl<T> FlowQueue<T> {
         bands.retain(|&band| !self.bands[band].is_empty());
         self.owed.sort(&mut bands);
         bands.into_iter().flat_map(move |band| {
-            self.bands[band].keys_in_order().flat_map(move |(name, weight, items)| {
-                let ceiling = self.ceiling(band, name, weight);
+            self.bands[band].keys_in_order().flat_map(move |(name, items)| {
+                let ceiling = self.ceiling(band, name);
                 items.map(move |(&(_, ticket), Item { item, came, .. })| Waiting {
                     ticket: Ticket(ticket),
                     item,
@@ -198,11 +203,19 @@ impl<T> FlowQueue<T> {
     }
 
     /// How full a key may make a pod.
-    fn ceiling(&self, band: usize, key: &Arc<str>, weight: f64) -> f32 {
-        let BandConfig { ceiling, headroom, .. } = self.config.bands[band];
+    fn ceiling(&self, band: usize, key: &str) -> f32 {
+        let BandConfig { name, ceiling, headroom, .. } = &self.config.bands[band];
+        if self.owed.is_owed(band) {
+            // What was promised does not depend on what others leave free.
+            return 1.0;
+        }
         let waiting = self.bands[band].waiting_keys();
-        let is_heavy = headroom > 0.0 && self.in_service.is_heavy(band, key, weight, waiting);
-        if is_heavy { ceiling * (1.0 - headroom) } else { ceiling }
+        let is_heavy = *headroom > 0.0 && self.in_service.is_heavy(name, key, waiting);
+        if is_heavy { ceiling * (1.0 - headroom) } else { *ceiling }
+    }
+
+    fn weight(&self, key: &str) -> f64 {
+        self.config.weights.get(key).copied().unwrap_or(1.0)
     }
 
     /// The first of them.
@@ -308,12 +321,11 @@ impl<T> FlowQueue<T> {
         let end = came + config.time_to_live;
         let expires = deadline.map_or(end, |deadline| deadline.min(end));
         let rank = rank(*self.origin.get_or_insert(came), came, config.order, new_tokens, expires);
-        let weight = self.config.weights.get(&key).copied().unwrap_or(1.0);
+        let weight = self.weight(&key);
         self.bands[band].insert(&key, weight, (rank, ticket), Item { item, size, new_tokens, came, deadline });
         self.size = self.size.plus(size);
         self.expiries.insert((expires, ticket));
-        let why = if self.size.requests > 1 { Waited::Behind } else { Waited::Saturated };
-        let state = WaitState { wants: None, decided: None, why, ahead: self.size.requests - 1 };
+        let state = WaitState { wants: None, decided: None, why: Waited::Behind, ahead: self.size.requests - 1 };
         self.places.insert(ticket, Place { band, key, rank, expires, state });
         Pushed { ticket: Ok(Ticket(ticket)), displaced }
     }
@@ -351,20 +363,21 @@ impl<T> FlowQueue<T> {
         Some(self.places.get(&ticket.0)?.state)
     }
 
-    /// A request that was decided for a pod without room goes on waiting.
-    pub(super) fn keep(&mut self, ticket: Ticket, wants: Option<PodId>, now: Instant) {
+    /// A request that was decided for a pod without room goes on waiting. Why it waited first is what its trace says.
+    pub(super) fn keep(&mut self, ticket: Ticket, wants: Option<PodId>, why: Waited, now: Instant) {
         let Some(Place { state, .. }) = self.places.get_mut(&ticket.0) else { return };
-        let why = if state.why == Waited::Behind { Waited::Affinity } else { state.why };
+        let why = if state.decided.is_none() { why } else { state.why };
         *state = WaitState { wants, decided: Some(now), why, ..*state };
     }
 
     pub(super) fn trace(&self, ticket: Ticket, now: Instant) -> Option<FlowTrace> {
         let Place { band, key, rank, state, .. } = self.places.get(&ticket.0)?;
         let came = self.bands[*band].came(key, (*rank, ticket.0))?;
+        let is_at_once = state.decided.is_none() && came == now;
         Some(FlowTrace {
             band: Arc::clone(&self.config.bands[*band].name),
             key: Arc::clone(key),
-            why: state.why,
+            why: if is_at_once { Waited::No } else { state.why },
             waited: now.saturating_duration_since(came),
             ahead: state.ahead,
         })

@@ -138,6 +138,17 @@ fn it_goes_as_soon_as_its_own_pod_has_room() {
 }
 
 #[test]
+fn room_that_comes_at_the_same_instant_counts() {
+    let mut scene = Scene::new(FlowConfig::default(), &[1.0]);
+    scene.push(0, 0, ("one", 0));
+    assert_eq!(scene.goes(0), None);
+    assert_eq!(scene.goes(0), None);
+    assert_eq!(scene.asked(), ["one"], "once, while its pod is full");
+    scene.fill(0, 0.0);
+    assert_eq!(scene.goes(0), Some(("one", 0)));
+}
+
+#[test]
 fn it_is_decided_again_after_the_affinity_wait_where_another_pod_has_room() {
     let config = FlowConfig::default().affinity_wait(Duration::from_millis(100));
     let mut scene = Scene::new(config, &[1.0, 1.0]);
@@ -309,6 +320,13 @@ fn a_trace_says_why_a_request_waited_and_how_long() {
     assert_eq!(gone[1].trace, trace("behind", Waited::Behind, 21, 2), "it was not decided before");
     scene.fill(1, 0.0);
     let last = scene.dispatch(50).unwrap();
-    assert_eq!(last.trace, trace("affinity", Waited::Affinity, 40, 1));
+    assert_eq!(last.trace, trace("affinity", Waited::Saturated, 40, 1), "all pods were full when it came");
     assert_eq!(last.waited, last.trace.waited);
+    scene.fill(0, 1.0);
+    scene.push(60, 0, ("one", 0));
+    assert_eq!(scene.goes(60), None, "another pod has room");
+    scene.fill(0, 0.0);
+    assert_eq!(scene.dispatch(70).unwrap().trace, trace("one", Waited::Affinity, 10, 0));
+    scene.push(80, 0, ("at once", 0));
+    assert_eq!(scene.dispatch(80).unwrap().trace, trace("at once", Waited::No, 0, 0));
 }

@@ -112,7 +112,7 @@ impl Model {
         if let Some(known) = self.keys.get_mut(&(band, key.to_owned())) {
             // Who does not wait and is not ahead of others is not remembered.
             if waits || known.counter > floor {
-                known.counter = (known.counter + more).saturating_sub(less);
+                known.counter = (known.counter + more).saturating_sub(less).max(floor.min(known.counter));
             }
         }
     }

@@ -47,7 +47,7 @@ pub struct FlowDocument {
     pub limits: LimitsDocument,
     /// How much more than others some keys may have, by name.
     pub weights: BTreeMap<String, f64>,
-    /// How long a request waits for the pod that it was decided for, before it goes to any that has room.
+    /// How long a request waits for the pod that it was decided for, before it is decided about again.
     #[serde(deserialize_with = "some_duration")]
     pub affinity_wait: Option<Duration>,
     /// How many of those that wait are decided about when a pod has room.

@@ -79,10 +79,10 @@ fn what_engines_report_counts_until_it_is_old() {
     let detector = UtilizationDetector::new(limits, &scene.state);
     let report = |pod: usize, load| assert!(scene.state.load.report(scene.pods[pod], load, scene.now));
     report(0, Load { waiting: 5, ..Load::default() });
-    report(1, Load { kv_used: 0.91, ..Load::default() });
+    report(1, Load { kv_used: 0.91, running: 1, ..Load::default() });
     assert_eq!(scene.room(&detector, 1.0), [false, false, true]);
     report(0, Load { waiting: 4, ..Load::default() });
-    report(1, Load { kv_used: 0.5, ..Load::default() });
+    report(1, Load { kv_used: 0.5, running: 1, ..Load::default() });
     assert_eq!(scene.room(&detector, 1.0), [true, true, true]);
     assert_eq!(scene.room(&detector, 0.5), [false, false, true]);
     report(0, Load { waiting: 50, ..Load::default() });

@@ -45,6 +45,7 @@ impl<const W: usize> SaturationDetector<W> for UtilizationDetector<W> {
         // A fleet's own figures have no age; they count as they are.
         let is_told = !load.stale && (load.waiting > 0 || load.kv_used > 0.0);
         let waits = load.waiting > 0 && f64::from(load.waiting) >= waiting.get() * f64::from(ceiling);
-        !is_told || !waits && load.kv_used < kv_used.get() * ceiling
+        let is_idle = load.requests == 0 && load.running == 0;
+        is_idle || !is_told || !waits && load.kv_used < kv_used.get() * ceiling
     }
 }

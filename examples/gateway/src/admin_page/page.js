@@ -40,6 +40,7 @@ function show(state) {
   write($("uptime"), seconds(state.uptime_s));
   showTotals(state.totals ?? {});
   drawCharts(state.series ?? []);
+  showFlow(state.flow ?? []);
   showFleet(state.fleet, state.pods ?? []);
   showPods(state.pods ?? [], state.active_requests ?? []);
   showDecisions(state.decisions ?? []);
@@ -50,6 +51,20 @@ function showModels(models) {
   write($("model-title"), models.length > 1 ? "models" : "model");
   write($("model"), unique(models.map((model) => String(model.name))));
   write($("profile"), unique(models.map((model) => String(model.profile))));
+}
+
+/** Bands of flow control: what waits in each, who waits most, and what became of the others. */
+function showFlow(bands) {
+  $("flow").hidden = bands.length === 0;
+  const key = (band) => JSON.stringify([band.model, band.band]);
+  keyed($("flow-list"), bands, key, () => make("li", "finding", make("b"), make("span")), (row, band) => {
+    const [name, what] = row.children;
+    const keys = (band.keys ?? []).map(([who, requests]) => `${who || "nobody in particular"} ${count(requests)}`);
+    const outcomes = Object.entries(band.outcomes ?? {}).map(([outcome, requests]) => `${outcome} ${count(requests)}`);
+    write(name, String(band.band));
+    const waiting = `${count(band.requests)} requests, ${brief(band.tokens)} tokens`;
+    write(what, [waiting, keys.join(", "), outcomes.join(", ")].filter(Boolean).join(" · "));
+  });
 }
 
 /** What the routers diagnose: nothing on most days, so it takes no room then. */

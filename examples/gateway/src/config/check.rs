@@ -6,8 +6,8 @@ use std::time::Duration;
 use routing_plugins::profiles;
 
 use super::{
-    Config, EventSourceSettings, Events, InternalSettings, Limits, ModelSettings, OtlpSettings, PodRole, Problem,
-    Profile, Served, pod_access,
+    ClientSettings, Config, EventSourceSettings, Events, InternalSettings, Limits, ModelSettings, OtlpSettings,
+    PodRole, Problem, Profile, Served, pod_access,
 };
 
 pub(super) fn problems(config: &Config) -> Vec<Problem> {
@@ -24,6 +24,7 @@ pub(super) fn problems(config: &Config) -> Vec<Problem> {
     config.retry.check(&mut found);
     durations(config, &mut found);
     OtlpSettings::check(config, &mut found);
+    ClientSettings::check(config, &mut found);
     found
 }
 

@@ -19,6 +19,11 @@ impl Secret {
     pub fn new(text: &str) -> Self {
         Self(text.to_owned())
     }
+
+    /// Whether it is this text.
+    pub(crate) fn is(&self, text: &str) -> bool {
+        self.0 == text
+    }
 }
 
 /// A configuration may be logged; its keys may not.

@@ -8,6 +8,7 @@ mod descriptors;
 mod drain;
 mod event_ingest;
 mod fixture;
+mod flow_control;
 mod limits;
 #[cfg(unix)]
 mod logs;

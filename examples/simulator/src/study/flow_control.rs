@@ -125,8 +125,7 @@ impl FlowStudy<'_> {
                 let goodput = of(cell, &PolicyResult::goodput);
                 let best = full.map_or(goodput, |(_, pair)| of(&pair[at], &PolicyResult::goodput));
                 let refused = of(cell, &|result| share(result.refused, result.refused + result.requests));
-                let offered = |result: &PolicyResult| result.requests as f64 * 1e6 / result.arrivals_us.max(1) as f64;
-                let answers = median(cell.iter().map(offered));
+                let answers = of(cell, &PolicyResult::throughput);
                 let (p50, p99) = (of(cell, &|result| seconds(&result.ttft, 0.5)), of(cell, &ttft_p99));
                 let (tpot, hits) = (
                     of(cell, &|result| seconds(&result.per_token, 0.99)),
@@ -251,7 +250,7 @@ fn share(part: u64, whole: u64) -> f64 {
 
 /// One with most of the traffic, and nine with a fifteenth each of what it has.
 fn tenants() -> Classes {
-    let class = |key: String, share| Class { key: Arc::from(key), priority: 0, share };
+    let class = |key: String, share| Class { key: Arc::from(key), priority: 10, share };
     let quiet = (1..=9).map(|at| class(format!("quiet-{at}"), 0.375 / 9.0));
     Classes { classes: std::iter::once(class("noisy".to_owned(), 0.625)).chain(quiet).collect() }
 }

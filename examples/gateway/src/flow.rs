@@ -1,0 +1,139 @@
+//! Flow control of the gateway: who requests are of, and what became of them, by band and key.
+//!
+//! The rule: never more series than bands and [`MOST_KEYS`] keys; whoever comes later is counted as `other`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http::HeaderMap;
+use parking_lot::Mutex;
+use pointsman::{ApiError, FlowClass, LlmRequest};
+use routing_core::flow::{FlowTrace, Waited};
+
+use super::config::ClientSettings;
+use super::histogram::Histogram;
+
+/// What the headers of a request say of who it is of; what its body says is added later.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Claimed {
+    key: Option<Arc<str>>,
+    priority: Option<i32>,
+    deadline: Option<Instant>,
+}
+
+impl Claimed {
+    pub(super) fn of(settings: &ClientSettings, headers: &HeaderMap, now: Instant) -> Self {
+        let text = |name: &Option<String>| headers.get(name.as_deref()?)?.to_str().ok();
+        let client = settings.client(headers);
+        let deadline = text(&settings.deadline_header).and_then(|millis| millis.parse().ok());
+        Self {
+            key: client.map(|client| &*client.name).or_else(|| text(&settings.key_header)).map(Arc::from),
+            priority: text(&settings.priority_header)
+                .and_then(|priority| priority.parse().ok())
+                .or(client.map(|client| client.priority)),
+            deadline: deadline.and_then(|millis| now.checked_add(Duration::from_millis(millis))),
+        }
+    }
+
+    /// With what the request's own body says, where that is believed.
+    pub(super) fn class(self, settings: &ClientSettings, model: &str, request: &LlmRequest) -> FlowClass {
+        let seen = request.request(model, Instant::now());
+        let user = || seen.tenant.filter(|_| settings.trust_user).map(Arc::from);
+        let priority = self.priority.or(settings.trust_priority.then_some(seen.priority)).unwrap_or(0);
+        let mut class = FlowClass::new(priority, self.key.or_else(user).unwrap_or_default());
+        class.deadline = self.deadline;
+        class
+    }
+}
+
+/// Counters of flow control.
+#[derive(Debug, Default)]
+pub(super) struct FlowMetrics(Mutex<FlowCounts>);
+
+/// What was counted.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FlowCounts {
+    /// Requests, by band and outcome: `passed`, `waited`, or why they were shed.
+    pub(super) bands: BTreeMap<(Arc<str>, &'static str), u64>,
+    /// How long those waited that went, by band.
+    pub(super) waits: BTreeMap<Arc<str>, Histogram>,
+    /// Requests, by key and outcome: `served` or `shed`.
+    pub(super) keys: BTreeMap<(Arc<str>, &'static str), u64>,
+}
+
+impl FlowMetrics {
+    pub(super) fn went(&self, trace: &FlowTrace) {
+        let mut counts = self.0.lock();
+        let is_waiting = trace.why != Waited::No;
+        let outcome = if is_waiting { "waited" } else { "passed" };
+        *counts.bands.entry((Arc::clone(&trace.band), outcome)).or_default() += 1;
+        if is_waiting {
+            counts.waits.entry(Arc::clone(&trace.band)).or_default().record(trace.waited);
+        }
+        counts.key(&trace.key, "served");
+    }
+
+    pub(super) fn shed(&self, band: Arc<str>, key: &Arc<str>, error: &ApiError) {
+        let mut counts = self.0.lock();
+        *counts.bands.entry((band, error.code)).or_default() += 1;
+        counts.key(key, "shed");
+    }
+
+    pub(super) fn counts(&self) -> FlowCounts {
+        self.0.lock().clone()
+    }
+}
+
+impl FlowCounts {
+    fn key(&mut self, key: &Arc<str>, outcome: &'static str) {
+        let is_known = self.keys.contains_key(&(Arc::clone(key), outcome)) || self.keys.len() < 2 * MOST_KEYS;
+        let key = if is_known { Arc::clone(key) } else { "other".into() };
+        *self.keys.entry((key, outcome)).or_default() += 1;
+    }
+}
+
+/// Keys that are counted by themselves.
+const MOST_KEYS: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(given: &[(&'static str, &'static str)]) -> HeaderMap {
+        given.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn an_api_key_says_more_than_a_header_and_headers_count_if_they_are_configured() {
+        let text =
+            "api_keys: [{ name: team, api_key: secret, priority: 5 }]\nkey_header: x-tenant\npriority_header: x-urgent";
+        let settings: ClientSettings = serde_yaml_ng::from_str(text).unwrap();
+        let of = |given: &[(&'static str, &'static str)]| {
+            let claimed = Claimed::of(&settings, &headers(given), Instant::now());
+            (claimed.key.as_deref().map(str::to_owned), claimed.priority)
+        };
+        assert_eq!(of(&[("authorization", "Bearer secret")]), (Some("team".to_owned()), Some(5)));
+        assert_eq!(of(&[("x-api-key", "secret"), ("x-tenant", "t")]), (Some("team".to_owned()), Some(5)));
+        assert_eq!(
+            of(&[("x-api-key", "wrong"), ("x-tenant", "t"), ("x-urgent", "9")]),
+            (Some("t".to_owned()), Some(9))
+        );
+        assert_eq!(of(&[("x-api-key", "secret"), ("x-urgent", "-3")]), (Some("team".to_owned()), Some(-3)));
+        let nobody =
+            Claimed::of(&ClientSettings::default(), &headers(&[("x-tenant", "t"), ("x-urgent", "9")]), Instant::now());
+        assert_eq!((nobody.key, nobody.priority), (None, None), "nobody's word counts unless it is said so");
+    }
+
+    #[test]
+    fn keys_are_counted_up_to_a_bound() {
+        let metrics = FlowMetrics::default();
+        for at in 0..2_000 {
+            metrics.went(&FlowTrace::passed("all".into(), format!("key-{at}").into()));
+        }
+        let counts = metrics.counts();
+        assert!(counts.keys.len() <= 2 * MOST_KEYS + 1);
+        assert_eq!(counts.keys.values().sum::<u64>(), 2_000);
+        assert_eq!(counts.bands[&("all".into(), "passed")], 2_000);
+    }
+}
