@@ -11,6 +11,7 @@
 
 mod gate;
 mod guard;
+mod reserved;
 mod waiter;
 
 use std::fmt;
@@ -21,13 +22,13 @@ use kv_index::DEFAULT_POD_WORDS;
 use routing_core::flow::{Charge, FlowConfigError, FlowControl, FlowTrace};
 use routing_core::{RoutingPlan, Trace};
 use routing_plugins::PluginState;
-use routing_plugins::load::LoadGuard;
 
 use crate::execute::Prepared;
 use crate::router::Live;
 
 pub(crate) use self::gate::Gate;
 pub use self::guard::AttemptGuard;
+pub(crate) use self::reserved::Reserved;
 
 /// Who a request is of, and how urgent it is: see [`LlmRequest::classify`](crate::LlmRequest::classify).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -96,8 +97,7 @@ pub(crate) struct Decided<const W: usize> {
     pub(crate) trace: Option<Trace<W>>,
     pub(crate) flow: Option<FlowTrace>,
     pub(crate) charge: Option<Charge>,
-    /// Its shares of its pods' load, until its attempts begin.
-    pub(crate) reserved: Vec<LoadGuard<W>>,
+    pub(crate) reserved: Reserved<W>,
 }
 
 impl<const W: usize> fmt::Debug for Decided<W> {

@@ -12,7 +12,7 @@ use routing_plugins::load::{LoadGuard, Work};
 use routing_plugins::{PaceSample, PluginState};
 
 use crate::cache_audit::{Audited, AuditedPrompt, Expectation};
-use crate::flow_control::AttemptGuard;
+use crate::flow_control::{AttemptGuard, Reserved};
 use crate::llm_request::LlmRequest;
 use crate::routed::PromptSize;
 use crate::router::{Live, Router};
@@ -34,7 +34,7 @@ pub struct RouterHost<const W: usize = DEFAULT_POD_WORDS> {
     /// When the first token of the current plan's first attempt was expected, if that teaches how fast its pod is.
     sample: Option<(usize, PaceSample)>,
     /// Its shares of its pods' load, until its attempts begin.
-    reserved: Vec<LoadGuard<W>>,
+    reserved: Reserved<W>,
     /// What it was charged by flow control, until it is over.
     charge: Option<Charge>,
     /// Set at the end, if an engine reported its cached tokens.
@@ -60,7 +60,7 @@ impl<const W: usize> RouterHost<W> {
             expected: None,
             expectations: Vec::new(),
             sample: None,
-            reserved: Vec::new(),
+            reserved: Reserved::default(),
             charge: None,
             audited: Arc::default(),
         };
@@ -72,14 +72,14 @@ impl<const W: usize> RouterHost<W> {
     }
 
     /// The same of a request that counts on its pods already, and was charged.
-    pub(crate) fn reserved(mut self, reserved: Vec<LoadGuard<W>>, charge: Option<Charge>) -> Self {
+    pub(crate) fn reserved(mut self, reserved: Reserved<W>, charge: Option<Charge>) -> Self {
         (self.reserved, self.charge) = (reserved, charge);
         self
     }
 
     /// Its share of a pod's load that was kept for it, or a new one.
     fn share(&mut self, pod: Pod, step: &PlanStep, work: Work) -> LoadGuard<W> {
-        let kept = self.reserved.iter().position(|guard| guard.pod() == pod).map(|at| self.reserved.swap_remove(at));
+        let kept = self.reserved.take(pod);
         if step.role != Role::Prefill {
             // Whatever else was kept is not needed any more.
             self.reserved.clear();
@@ -89,8 +89,7 @@ impl<const W: usize> RouterHost<W> {
 
     /// It is over, and took so many tokens.
     fn settle(&mut self, tokens: Option<u64>) {
-        let had_room = !self.reserved.is_empty() || self.charge.is_some();
-        self.reserved.clear();
+        let had_room = self.reserved.clear() | self.charge.is_some();
         if let Some(charge) = self.charge.take() {
             self.router.served(&charge, tokens.unwrap_or(charge.tokens()));
         }

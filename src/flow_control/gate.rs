@@ -11,10 +11,10 @@ use routing_core::flow::{
     Charge, Dispatched, FlowConfig, FlowControl, FlowQueue, FlowRequest, FlowTrace, Pushed, Room, Shed, Ticket,
 };
 use routing_core::{DecideError, PlanStep, Role, Trace};
-use routing_plugins::load::{LoadGuard, OutputEstimate, Work};
+use routing_plugins::load::{OutputEstimate, Work};
 
 use super::waiter::{Waiter, WaitingRequest};
-use super::{BandStatus, Decided, FlowClass};
+use super::{BandStatus, Decided, FlowClass, Reserved};
 use crate::api_error::ApiError;
 use crate::llm_request::LlmRequest;
 use crate::routed::PromptSize;
@@ -63,7 +63,15 @@ impl<const W: usize> Router<W> {
         let Some(control) = &live.flow else {
             let plan = self.decide(live, &seen, &[], trace.as_mut()).map_err(refused)?;
             let live = Arc::clone(live);
-            return Ok(Some(Decided { live, plan, at: now, trace, flow: None, charge: None, reserved: Vec::new() }));
+            return Ok(Some(Decided {
+                live,
+                plan,
+                at: now,
+                trace,
+                flow: None,
+                charge: None,
+                reserved: Reserved::default(),
+            }));
         };
         let config = &control.config;
         // Who has how much in flight is kept by the queue, where it matters.
@@ -209,7 +217,8 @@ impl<const W: usize> Router<W> {
         let request = &waiter.request;
         let mut trace = waiter.is_traced.then(Trace::default);
         let seen = request.request(self.name(), now);
-        let decided = self.decide_with_room(live, &seen, &|step| room.admits(step), trace.as_mut());
+        let has_room = |step: &PlanStep| room.admits(step);
+        let decided = self.decide_with_room(live, &seen, &has_room, trace.as_mut());
         if let Some(wanted) = room.wanted() {
             let prompt = PromptSize::of(&seen, self.block_size().tokens()).tokens();
             let output = OutputEstimate::default().of(prompt, request.max_output_tokens());
@@ -223,16 +232,16 @@ impl<const W: usize> Router<W> {
     }
 
     /// Counts a plan towards its pods' load, until its attempts begin.
-    fn reserve(&self, request: &LlmRequest, plan: &routing_core::RoutingPlan, now: Instant) -> Vec<LoadGuard<W>> {
+    fn reserve(&self, request: &LlmRequest, plan: &routing_core::RoutingPlan, now: Instant) -> Reserved<W> {
         let prompt = PromptSize::of(&request.request(self.name(), now), self.block_size().tokens());
-        let mut reserved: Vec<LoadGuard<W>> = Vec::with_capacity(plan.steps().len());
+        let mut reserved = Reserved::default();
         let mut is_prefilled = false;
         for step in plan.steps() {
             let Some(first) = step.candidates.first() else { continue };
             // One that is first for two steps is sent one request.
-            if reserved.iter().all(|guard| guard.pod() != first.pod) {
+            if !reserved.has(first.pod) {
                 let work = prompt.work(self.block_size(), step, first.pod, is_prefilled);
-                reserved.push(self.plugin_state().load.begin(first.pod, work));
+                reserved.keep(self.plugin_state().load.begin(first.pod, work));
             }
             is_prefilled |= step.role == Role::Prefill;
         }
@@ -248,9 +257,8 @@ impl<const W: usize> fmt::Debug for Gate<W> {
 
 /// The band of a priority, with how full it may make a pod.
 fn band_of(config: &FlowConfig, priority: i32) -> (Arc<str>, f32) {
-    let mut bands: Vec<_> = config.bands.iter().collect();
-    bands.sort_by_key(|band| std::cmp::Reverse(band.priority));
-    let found = bands.iter().find(|band| band.priority <= priority).or(bands.last());
+    let below = config.bands.iter().filter(|band| band.priority <= priority).max_by_key(|band| band.priority);
+    let found = below.or_else(|| config.bands.iter().min_by_key(|band| band.priority));
     found.map_or_else(|| ("default".into(), 1.0), |band| (Arc::clone(&band.name), band.ceiling))
 }
 
