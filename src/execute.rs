@@ -99,8 +99,16 @@ impl<const W: usize> Router<W> {
     /// 503 where no pod is left for it; 429 where none has room, or others wait.
     pub fn prepare(&self, request: LlmRequest, trace: Option<&mut Trace<W>>) -> Result<Prepared<W>, ApiError> {
         let request = self.begin(request);
-        let decided = self.pass(&self.live(), &request, trace.is_some(), self.now())?;
-        let Admitted { prepared, trace: reasons, .. } = self.prepared(request, decided.ok_or_else(busy)?);
+        let decided = match self.pass(&self.live(), &request, trace.is_some(), self.now())? {
+            Some(decided) => decided,
+            // Where keys are counted, only the queue knows who may go.
+            None => {
+                let waiting = self.enqueue(Arc::clone(&request), trace.is_some(), self.now())?;
+                self.pump();
+                waiting.now().unwrap_or_else(|| Err(busy()))?
+            }
+        };
+        let Admitted { prepared, trace: reasons, .. } = self.prepared(request, decided);
         if let Some((trace, reasons)) = trace.zip(reasons) {
             *trace = reasons;
         }

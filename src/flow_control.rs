@@ -13,6 +13,7 @@ mod gate;
 mod guard;
 mod reserved;
 mod waiter;
+mod waiting_count;
 
 use std::fmt;
 use std::sync::Arc;

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
@@ -14,6 +13,7 @@ use routing_core::{DecideError, PlanStep, Role, Trace};
 use routing_plugins::load::{OutputEstimate, Work};
 
 use super::waiter::{Waiter, WaitingRequest};
+use super::waiting_count::WaitingCount;
 use super::{BandStatus, Decided, FlowClass, Reserved};
 use crate::api_error::ApiError;
 use crate::llm_request::LlmRequest;
@@ -23,7 +23,7 @@ use crate::router::{Live, RouteError, Router};
 /// The requests that wait before a router.
 pub(crate) struct Gate<const W: usize> {
     /// How many there are: while there are none, nobody locks.
-    waiting: AtomicUsize,
+    waiting: WaitingCount,
     state: Mutex<GateState<W>>,
 }
 
@@ -36,14 +36,14 @@ struct GateState<const W: usize> {
 impl<const W: usize> Gate<W> {
     pub(crate) fn new(config: FlowConfig) -> Self {
         let queue = FlowQueue::new(config).expect("settings were checked");
-        Self { waiting: AtomicUsize::new(0), state: Mutex::new(GateState { queue, looked: None }) }
+        Self { waiting: WaitingCount::new(), state: Mutex::new(GateState { queue, looked: None }) }
     }
 
     /// What an update changes: those that wait stay, as far as they fit.
     pub(crate) fn reconfigure(&self, config: FlowConfig, now: Instant) {
         let mut state = self.state.lock();
         let shed = state.queue.reconfigure(config, now).unwrap_or_default();
-        self.waiting.store(state.queue.len(), Ordering::Relaxed);
+        self.waiting.set(state.queue.len());
         drop(state);
         shed.into_iter().for_each(wake_shed);
     }
@@ -76,7 +76,7 @@ impl<const W: usize> Router<W> {
         let config = &control.config;
         // Who has how much in flight is kept by the queue, where it matters.
         let is_counted = config.bands.iter().any(|band| band.headroom > 0.0);
-        if is_counted || self.gate().waiting.load(Ordering::Relaxed) > 0 {
+        if is_counted || self.gate().waiting.any() {
             return Ok(None);
         }
         let class = request.class();
@@ -113,21 +113,17 @@ impl<const W: usize> Router<W> {
         let mut asked = FlowRequest::new(band, key, prompt.saturating_add(output)).new_tokens(prompt).bytes(bytes);
         asked.deadline = deadline;
         let Pushed { ticket, displaced, .. } = state.queue.push(asked, Arc::clone(&waiter), now);
-        self.gate().waiting.store(state.queue.len(), Ordering::Relaxed);
+        self.gate().waiting.set(state.queue.len());
         let ticket = ticket.map(|ticket| (ticket, state.queue.expiry(ticket).unwrap_or(now)));
         drop(state);
         displaced.into_iter().for_each(wake_shed);
         let (ticket, expires) = ticket.map_err(|shed| shed_error(&shed))?;
-        // Who is further and saw nobody waiting was further before this, and the pump sees it.
-        fence(Ordering::SeqCst);
         Ok(WaitingRequest { router: self.clone(), waiter, ticket, expires })
     }
 
     /// Lets those go that can, and sheds those that waited for too long. Cheap while nothing waits.
     pub(crate) fn pump(&self) {
-        // What was just changed is seen by who begins to wait, or they by this. Pairs with `enqueue`.
-        fence(Ordering::SeqCst);
-        if self.gate().waiting.load(Ordering::Relaxed) == 0 {
+        if !self.gate().waiting.any() {
             return;
         }
         let (live, now) = (self.live(), self.now());
@@ -152,7 +148,7 @@ impl<const W: usize> Router<W> {
                 _ => break,
             }
         }
-        self.gate().waiting.store(state.queue.len(), Ordering::Relaxed);
+        self.gate().waiting.set(state.queue.len());
         drop(state);
         woken.into_iter().for_each(|(waiter, outcome)| waiter.wake(outcome));
     }
@@ -173,7 +169,7 @@ impl<const W: usize> Router<W> {
     pub(super) fn forget(&self, ticket: Ticket) {
         let mut state = self.gate().state.lock();
         state.queue.remove(ticket);
-        self.gate().waiting.store(state.queue.len(), Ordering::Relaxed);
+        self.gate().waiting.set(state.queue.len());
     }
 
     /// A request that went is over, and took so many tokens.

@@ -248,5 +248,9 @@ fn a_flood_leaves_headroom() {
     let went: Vec<_> = noisy.iter_mut().filter_map(now).map(|admitted| begin(admitted.unwrap())).collect();
     assert_eq!(went.len(), 2, "with the second it has more than its share, and the last place is left");
     assert!(now(&mut scene.admit(0, "other")).is_some_and(|admitted| admitted.is_ok()), "room for another");
-    drop((quiet, went));
+    drop((quiet, went, noisy));
+    let (parts, ()) = http::Request::post("/v1/completions").body(()).unwrap().into_parts();
+    let request = scene.router.read(parts, Bytes::from_static(br#"{"model":"m","prompt":"p"}"#)).unwrap();
+    assert!(scene.router.prepare(request, None).is_ok(), "who does not wait is let go as well");
+    assert_eq!(scene.waiting(), 0);
 }

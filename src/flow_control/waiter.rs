@@ -70,6 +70,11 @@ pub(crate) struct WaitingRequest<const W: usize> {
 }
 
 impl<const W: usize> WaitingRequest<W> {
+    /// What became of it by now, if anything did. If nothing did, it is gone.
+    pub(crate) fn now(self) -> Option<Result<Decided<W>, ApiError>> {
+        self.waiter.slot.lock().outcome.take()
+    }
+
     /// Waits until it may go, or is shed.
     pub(crate) async fn outcome(self, timer: &impl Timer) -> Result<Decided<W>, ApiError> {
         let mut at = timer.now();
