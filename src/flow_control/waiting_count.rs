@@ -1,7 +1,7 @@
 //! How many requests wait, told without a lock: who makes room asks it, so that nothing is locked while nothing waits.
 //!
 //! The rule (Dekker's): who begins to wait says so and then looks for room; who makes room does so and then looks whether somebody waits.
-//! With a fence between the two on either side, one of them sees the other, and nobody waits beside a pod that has room.
+//! With a fence between the two on either side, in [`WaitingCount::any`], one of them sees the other, and nobody waits beside a pod that has room.
 
 use self::atomic::{AtomicUsize, Ordering, fence};
 
@@ -14,16 +14,14 @@ impl WaitingCount {
         Self(AtomicUsize::new(0))
     }
 
-    /// So many wait. What follows, on this thread, sees all room that was made by who saw nobody.
+    /// So many wait. Who begins to asks [`any`](Self::any) then, as everybody does, and looks for room.
     pub(super) fn set(&self, waiting: usize) {
         self.0.store(waiting, Ordering::Relaxed);
-        // SeqCst: pairs with the fence of `any`.
-        fence(Ordering::SeqCst);
     }
 
     /// Whether somebody waits, who may not have seen the room that was made before this.
     pub(super) fn any(&self) -> bool {
-        // SeqCst: pairs with the fence of `set`.
+        // SeqCst: between what was made before, a wait or room, and the look for the other. Pairs with itself on the other side.
         fence(Ordering::SeqCst);
         self.0.load(Ordering::Relaxed) > 0
     }
