@@ -16,8 +16,9 @@ pub(super) struct Band<T> {
     keys: BTreeMap<Arc<str>, Key<T>>,
     /// Keys that wait, in the order of their turn.
     turns: BTreeSet<Turn>,
-    /// Keys that wait, by the tokens that wait.
+    /// Keys that wait, by the tokens that wait, and by the requests.
     largest: BTreeSet<Turn>,
+    most: BTreeSet<Turn>,
     /// Keys that do not wait, by their counters.
     idle: BTreeSet<(u64, Arc<str>)>,
     /// The lowest counter that anybody begins with.
@@ -37,6 +38,27 @@ struct Key<T> {
     since: u64,
     size: Size,
     items: BTreeMap<ItemKey, Item<T>>,
+}
+
+/// What keys are compared by when there is no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Figure {
+    Requests,
+    Tokens,
+}
+
+impl Figure {
+    /// The one of which there is too much.
+    pub(super) fn exceeded(size: Size, limits: &QueueLimits) -> Self {
+        if size.requests > limits.requests { Self::Requests } else { Self::Tokens }
+    }
+
+    fn of(self, size: Size) -> u64 {
+        match self {
+            Self::Requests => size.requests as u64,
+            Self::Tokens => size.tokens,
+        }
+    }
 }
 
 /// Where an item is in its key: rank and ticket.
@@ -86,8 +108,8 @@ impl Size {
 
 impl<T> Default for Band<T> {
     fn default() -> Self {
-        let (turns, largest, idle) = Default::default();
-        Self { keys: BTreeMap::new(), turns, largest, idle, floor: 0, size: Size::default() }
+        let (turns, largest, most, idle) = Default::default();
+        Self { keys: BTreeMap::new(), turns, largest, most, idle, floor: 0, size: Size::default() }
     }
 }
 
@@ -149,12 +171,14 @@ impl<T> Band<T> {
         } else {
             self.turns.remove(&(key.counter, key.since, Arc::clone(name)));
             self.largest.remove(&(key.size.tokens, key.since, Arc::clone(name)));
+            self.most.remove(&(key.size.requests as u64, key.since, Arc::clone(name)));
         }
         key.size = key.size.plus(item.size);
         self.size = self.size.plus(item.size);
         key.items.insert(at, item);
         self.turns.insert((key.counter, key.since, Arc::clone(name)));
         self.largest.insert((key.size.tokens, key.since, Arc::clone(name)));
+        self.most.insert((key.size.requests as u64, key.since, Arc::clone(name)));
     }
 
     /// Removes an item. If it is served, its key is charged its tokens.
@@ -164,6 +188,7 @@ impl<T> Band<T> {
         let item = key.items.remove(&at)?;
         self.turns.remove(&(key.counter, key.since, Arc::clone(name)));
         self.largest.remove(&(key.size.tokens, key.since, Arc::clone(name)));
+        self.most.remove(&(key.size.requests as u64, key.since, Arc::clone(name)));
         key.size = key.size.minus(item.size);
         self.size = self.size.minus(item.size);
         if is_served {
@@ -175,13 +200,23 @@ impl<T> Band<T> {
         } else {
             self.turns.insert((key.counter, key.since, Arc::clone(name)));
             self.largest.insert((key.size.tokens, key.since, Arc::clone(name)));
+            self.most.insert((key.size.requests as u64, key.since, Arc::clone(name)));
         }
         self.forget();
         Some(item)
     }
 
-    /// Charges a key more for a request that was served, or less.
-    pub(super) fn correct(&mut self, name: &Arc<str>, charged: u64, served: u64) {
+    /// Charges a key more for a request that was served, or less. One that was forgotten was no further than the others.
+    pub(super) fn correct(&mut self, name: &Arc<str>, weight: f64, charged: u64, served: u64) {
+        if self.is_empty() {
+            return;
+        }
+        let (floor, is_more) = (self.floor, served > charged);
+        if is_more && !self.keys.contains_key(name) {
+            let new = Key { counter: floor, weight, since: 0, size: Size::default(), items: BTreeMap::new() };
+            self.keys.insert(Arc::clone(name), new);
+            self.idle.insert((floor, Arc::clone(name)));
+        }
         let Some(key) = self.keys.get_mut(name) else { return };
         let (before, weight) = (key.counter, key.weight);
         let more = before.saturating_add(virtual_tokens(served, weight));
@@ -197,19 +232,20 @@ impl<T> Band<T> {
         self.forget();
     }
 
-    /// The last items of the key with the most tokens, as few as `suffice` with what they free; none if that key would then have
-    /// no more than `least` tokens left before the last of them goes, or is `not`.
+    /// The last items of the key with the most, as few as `suffice` with what they free; none if that key would then have no more
+    /// than `least` left before the last of them goes, or is `not`.
     pub(super) fn tail_of_largest(
         &self,
         not: &str,
-        least: u64,
+        figure: Figure,
+        least: Size,
         suffice: impl Fn(Size) -> bool,
     ) -> Option<(Vec<u64>, Size)> {
-        let (_, _, name) = self.largest.last()?;
+        let (_, _, name) = if figure == Figure::Requests { &self.most } else { &self.largest }.last()?;
         let key = self.keys.get(name).filter(|_| **name != *not)?;
         let (mut tail, mut freed) = (Vec::new(), Size::default());
         for ((_, ticket), item) in key.items.iter().rev() {
-            if key.size.tokens - freed.tokens <= least {
+            if figure.of(key.size.minus(freed)) <= figure.of(least) {
                 return None;
             }
             tail.push(*ticket);

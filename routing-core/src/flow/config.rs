@@ -112,6 +112,9 @@ impl FlowConfig {
         if self.lookahead == 0 {
             faults.push(FlowFault::Lookahead);
         }
+        if self.affinity_wait.is_zero() {
+            faults.push(FlowFault::AffinityWait);
+        }
         for (key, &weight) in &self.weights {
             if !(LEAST_WEIGHT..=1.0 / LEAST_WEIGHT).contains(&weight) {
                 faults.push(FlowFault::Weight { key: Arc::clone(key), weight });
@@ -345,6 +348,9 @@ pub enum FlowFault {
     /// Nobody would ever be looked at.
     #[error("a lookahead of 0 lets nobody go: give 1 or more")]
     Lookahead,
+    /// Requests would be decided about again and again.
+    #[error("an affinity wait of 0 decides about all that wait all the time: give 10 ms or more")]
+    AffinityWait,
     /// A weight that is none.
     #[error("key `{key}`: a weight of {weight} is not in 0.001..=1000")]
     Weight {

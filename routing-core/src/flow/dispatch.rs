@@ -95,12 +95,9 @@ impl<T> FlowQueue<T> {
         now: Instant,
         mut decide: impl FnMut(&T, &Room<W>) -> Result<D, DecideError>,
     ) -> Option<Dispatched<T, D>> {
-        if self.is_empty() {
-            return None;
-        }
         let mut rooms = Rooms { control, fleet, now, known: Vec::new() };
-        for _ in 0..self.config().lookahead {
-            let (ticket, room) = self.next_to_try(&mut rooms)?;
+        for (ticket, pods) in self.to_try(&mut rooms) {
+            let room = Room::new(pods);
             match decide(self.item(ticket)?, &room) {
                 Ok(decided) => {
                     let trace = self.trace(ticket, now)?;
@@ -108,8 +105,9 @@ impl<T> FlowQueue<T> {
                     return Some(Dispatched::Goes { taken, decided, trace });
                 }
                 Err(DecideError::NoRoom { .. }) => {
-                    let why = if room.pods.is_empty() { Waited::Saturated } else { Waited::Affinity };
-                    self.keep(ticket, room.wanted().map(|wanted| wanted.pod.id()), why, now);
+                    let why = if pods.is_empty() { Waited::Saturated } else { Waited::Affinity };
+                    let decided = Some((now, fleet.version()));
+                    self.keep(ticket, room.wanted().map(|wanted| wanted.pod.id()), why, decided);
                 }
                 Err(error) => return self.remove(ticket).map(|item| Dispatched::Fails { item, error }),
             }
@@ -117,22 +115,35 @@ impl<T> FlowQueue<T> {
         None
     }
 
-    /// The next request that could go, and the pods that have room for it.
-    fn next_to_try<const W: usize>(&self, rooms: &mut Rooms<'_, W>) -> Option<(Ticket, Room<W>)> {
-        let (now, patience) = (rooms.now, self.config().affinity_wait);
-        self.in_order().find_map(|waiting| {
-            let state = self.state(waiting.ticket)?;
+    /// The requests that could go, and the pods that have room for each: those first that were not decided about, or whose pod has room;
+    /// then those that waited long enough to be decided about again. No more than the lookahead.
+    fn to_try<const W: usize>(&self, rooms: &mut Rooms<'_, W>) -> Vec<(Ticket, PodSet<W>)> {
+        let (now, version) = (rooms.now, rooms.fleet.version());
+        let (patience, most) = (self.config().affinity_wait, self.config().lookahead);
+        let (mut ready, mut due) = (Vec::new(), Vec::new());
+        for waiting in self.in_order() {
+            if ready.len() >= most {
+                break;
+            }
+            let Some(state) = self.state(waiting.ticket) else { continue };
             let room = rooms.at(waiting.ceiling);
-            let may_go = match state.decided {
+            let is_ready = match state.decided {
+                // The fleet is another one: perhaps no pod is left for it.
+                Some((_, of)) if of != version => true,
+                Some(_) => state.wants.is_some_and(|pod| room.contains(pod)),
                 None => true,
-                Some(at) => {
-                    // Later than that, lest it is asked for ever.
-                    let is_due = now > at && now.saturating_duration_since(at) >= patience;
-                    is_due && !room.is_empty() || state.wants.is_some_and(|pod| room.contains(pod))
-                }
             };
-            may_go.then(|| (waiting.ticket, Room::new(room)))
-        })
+            // Later than that, lest it is asked for ever.
+            let is_due = state.decided.is_some_and(|(at, _)| now > at && now.saturating_duration_since(at) >= patience);
+            if is_ready {
+                ready.push((waiting.ticket, room));
+            } else if is_due && !room.is_empty() && due.len() < most {
+                due.push((waiting.ticket, room));
+            }
+        }
+        ready.extend(due);
+        ready.truncate(most);
+        ready
     }
 }
 
@@ -160,8 +171,8 @@ impl<const W: usize> Rooms<'_, W> {
 pub(super) struct WaitState {
     /// The pod that it was decided for last.
     pub(super) wants: Option<PodId>,
-    /// When.
-    pub(super) decided: Option<Instant>,
+    /// When, and over which version of the fleet.
+    pub(super) decided: Option<(Instant, u64)>,
     pub(super) why: Waited,
     /// Requests that waited when it came.
     pub(super) ahead: usize,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use kv_index::PodId;
 
-use super::band::{Band, Item, Size};
+use super::band::{Band, Figure, Item, Size};
 use super::dispatch::WaitState;
 use super::in_service::InService;
 use super::owed::Owed;
@@ -137,7 +137,8 @@ impl<T> FlowQueue<T> {
     pub fn served(&mut self, charge: &Charge, tokens: u64) {
         let band = self.config.bands.iter().position(|band| band.name == charge.band);
         if let Some(band) = band {
-            self.bands[band].correct(&charge.key, charge.tokens, tokens);
+            let weight = self.weight(&charge.key);
+            self.bands[band].correct(&charge.key, weight, charge.tokens, tokens);
         }
         self.in_service.end(&charge.band, &charge.key, charge.tokens);
     }
@@ -174,7 +175,8 @@ impl<T> FlowQueue<T> {
             let same = next.config.bands.iter().position(|band| band.name == *name);
             let band = same.unwrap_or_else(|| next.band_of(*priority));
             let Item { item, size, new_tokens, came, deadline } = item;
-            let request = FlowRequest { band, key, tokens: size.tokens, new_tokens, bytes: size.bytes, deadline };
+            let (tokens, bytes) = (size.tokens, size.bytes);
+            let request = FlowRequest { band, key, tokens, new_tokens, bytes, deadline, displaces: true };
             let Pushed { ticket, displaced } = next.enter(ticket, request, item, came, now);
             shed.extend(displaced);
             shed.extend(ticket.err());
@@ -337,15 +339,21 @@ impl<T> FlowQueue<T> {
         if !size.fits(limits) || !size.fits(&self.config.limits) {
             return Err(ShedReason::TooLarge);
         }
-        let least = own.key_size(key).tokens.saturating_add(size.tokens);
+        let least = own.key_size(key).plus(size);
         let fits_band = |freed: Size| own.size().minus(freed).plus(size).fits(limits);
         let fits_all = |freed: Size| self.size.minus(freed).plus(size).fits(&self.config.limits);
         let (mut victims, mut freed) = (Vec::new(), Size::default());
         if !fits_band(freed) {
-            (victims, freed) = own.tail_of_largest(key, least, fits_band).ok_or(ShedReason::BandFull)?;
+            // Who has most of what there is too much of.
+            let figure = Figure::exceeded(own.size().plus(size), limits);
+            let tail = own.tail_of_largest(key, figure, least, fits_band).filter(|_| request.displaces);
+            (victims, freed) = tail.ok_or(ShedReason::BandFull)?;
         }
         if fits_all(freed) {
             return Ok(victims);
+        }
+        if !request.displaces {
+            return Err(ShedReason::QueueFull);
         }
         let lower = self.by_priority.iter().rev().take_while(|&&lower| lower != band);
         for (&(_, ticket), item) in lower.flat_map(|&lower| self.bands[lower].in_order().rev()) {
@@ -356,7 +364,8 @@ impl<T> FlowQueue<T> {
             }
         }
         let both = |freed: Size| fits_band(freed) && fits_all(freed);
-        own.tail_of_largest(key, least, both).map(|(victims, _)| victims).ok_or(ShedReason::QueueFull)
+        let figure = Figure::exceeded(self.size.plus(size), &self.config.limits);
+        own.tail_of_largest(key, figure, least, both).map(|(victims, _)| victims).ok_or(ShedReason::QueueFull)
     }
 
     pub(super) fn state(&self, ticket: Ticket) -> Option<WaitState> {
@@ -364,16 +373,17 @@ impl<T> FlowQueue<T> {
     }
 
     /// A request that was decided for a pod without room goes on waiting. Why it waited first is what its trace says.
-    pub(super) fn keep(&mut self, ticket: Ticket, wants: Option<PodId>, why: Waited, now: Instant) {
+    pub(super) fn keep(&mut self, ticket: Ticket, wants: Option<PodId>, why: Waited, decided: Option<(Instant, u64)>) {
         let Some(Place { state, .. }) = self.places.get_mut(&ticket.0) else { return };
         let why = if state.decided.is_none() { why } else { state.why };
-        *state = WaitState { wants, decided: Some(now), why, ..*state };
+        *state = WaitState { wants, decided, why, ..*state };
     }
 
     pub(super) fn trace(&self, ticket: Ticket, now: Instant) -> Option<FlowTrace> {
         let Place { band, key, rank, state, .. } = self.places.get(&ticket.0)?;
         let came = self.bands[*band].came(key, (*rank, ticket.0))?;
-        let is_at_once = state.decided.is_none() && came == now;
+        // Whatever the clock says between the two calls.
+        let is_at_once = state.decided.is_none() && state.ahead == 0;
         Some(FlowTrace {
             band: Arc::clone(&self.config.bands[*band].name),
             key: Arc::clone(key),

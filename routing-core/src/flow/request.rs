@@ -19,12 +19,14 @@ pub struct FlowRequest {
     pub bytes: u64,
     /// When its answer is of no use any more; the end of the band's time to live, where that is earlier.
     pub deadline: Option<Instant>,
+    /// Whether others are shed to make room for it; they are, unless told not to.
+    pub displaces: bool,
 }
 
 impl FlowRequest {
     /// A request of a band and a key that takes so many tokens to serve.
     pub fn new(band: usize, key: impl Into<Arc<str>>, tokens: u64) -> Self {
-        Self { band, key: key.into(), tokens, new_tokens: tokens, bytes: 0, deadline: None }
+        Self { band, key: key.into(), tokens, new_tokens: tokens, bytes: 0, deadline: None, displaces: true }
     }
 
     /// The same with so many tokens to compute of its prompt.
@@ -43,6 +45,12 @@ impl FlowRequest {
     #[must_use]
     pub fn deadline(self, deadline: Instant) -> Self {
         Self { deadline: Some(deadline), ..self }
+    }
+
+    /// The same, for which nobody is shed: of one that will not wait.
+    #[must_use]
+    pub fn without_displacing(self) -> Self {
+        Self { displaces: false, ..self }
     }
 }
 

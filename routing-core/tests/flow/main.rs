@@ -21,6 +21,7 @@ enum Op {
         bytes: u64,
         new_tokens: u64,
         deadline: Option<u64>,
+        displaces: bool,
     },
     /// One of those that wait, by its place in order; the first, mostly.
     Take(usize),
@@ -34,10 +35,18 @@ enum Op {
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    let push = (0..3_usize, 0..4_usize, 1..200_u64, 0..50_u64, 0..200_u64, prop::option::of(0..3_000_u64));
+    let push = (
+        0..3_usize,
+        0..4_usize,
+        1..200_u64,
+        0..50_u64,
+        0..200_u64,
+        prop::option::of(0..3_000_u64),
+        prop::bool::weighted(0.8),
+    );
     prop_oneof![
-        8 => push.prop_map(|(band, key, tokens, bytes, new_tokens, deadline)|
-            Op::Push { band, key, tokens, bytes, new_tokens, deadline }),
+        8 => push.prop_map(|(band, key, tokens, bytes, new_tokens, deadline, displaces)|
+            Op::Push { band, key, tokens, bytes, new_tokens, deadline, displaces }),
         6 => (0..4_usize).prop_map(|at| Op::Take(at.saturating_sub(2))),
         1 => (0..8_usize).prop_map(Op::Remove),
         1 => (0..8_usize, 0..400_u64).prop_map(|(at, tokens)| Op::Served { at, tokens }),
@@ -70,8 +79,9 @@ proptest! {
         let (mut now, mut charges, mut pushes) = (Instant::now(), Vec::new(), 0_u64);
         for op in ops {
             match op {
-                Op::Push { band, key, tokens, bytes, new_tokens, deadline } => {
+                Op::Push { band, key, tokens, bytes, new_tokens, deadline, displaces } => {
                     let mut request = FlowRequest::new(band, format!("key-{key}"), tokens).bytes(bytes).new_tokens(new_tokens);
+                    request.displaces = displaces;
                     request.deadline = deadline.map(|millis| now + Duration::from_millis(millis));
                     let pushed = queue.push(request.clone(), pushes, now);
                     pushes += 1;

@@ -110,10 +110,14 @@ impl Model {
         let floor = self.floors[band];
         let waits = self.waits(band, key);
         if let Some(known) = self.keys.get_mut(&(band, key.to_owned())) {
-            // Who does not wait and is not ahead of others is not remembered.
+            // Who does not wait and is not ahead of others is not remembered, and begins with them.
             if waits || known.counter > floor {
                 known.counter = (known.counter + more).saturating_sub(less).max(floor.min(known.counter));
+            } else if served > charged {
+                known.counter = floor + more - less;
             }
+        } else if served > charged && self.waiting.iter().any(|entry| entry.request.band == band) {
+            self.keys.insert((band, key.to_owned()), Key { counter: floor + more - less, since: 0 });
         }
     }
 
@@ -136,7 +140,7 @@ impl Model {
     }
 
     fn victims(&self, request: &FlowRequest) -> Result<Vec<u64>, ShedReason> {
-        let FlowRequest { band, key, .. } = request;
+        let FlowRequest { band, .. } = request;
         let own = |without: &[u64], of: &dyn Fn(&Entry) -> bool, limits: &QueueLimits| {
             let stay = self.waiting.iter().filter(|entry| !without.contains(&entry.ticket) && of(entry));
             let all: Vec<_> = stay.map(|entry| &entry.request).chain([request]).collect();
@@ -153,10 +157,16 @@ impl Model {
         }
         let mut victims = Vec::new();
         if !fits_band(&victims) {
-            victims = self.tail(*band, key, request.tokens, &fits_band).ok_or(ShedReason::BandFull)?;
+            let waiting = self.waiting.iter().filter(|entry| entry.request.band == *band).count();
+            let by_requests = waiting + 1 > limits.requests;
+            let tail = self.tail(*band, request, by_requests, &fits_band).filter(|_| request.displaces);
+            victims = tail.ok_or(ShedReason::BandFull)?;
         }
         if fits_all(&victims) {
             return Ok(victims);
+        }
+        if !request.displaces {
+            return Err(ShedReason::QueueFull);
         }
         let priority = |band: usize| self.config.bands[band].priority;
         let mut lower: Vec<_> =
@@ -171,17 +181,26 @@ impl Model {
             }
         }
         let both = |without: &[u64]| fits_band(without) && fits_all(without);
-        self.tail(*band, key, request.tokens, &both).ok_or(ShedReason::QueueFull)
+        let by_requests = self.waiting.len() + 1 > self.config.limits.requests;
+        self.tail(*band, request, by_requests, &both).ok_or(ShedReason::QueueFull)
     }
 
-    /// The last of the key with the most tokens, one after the other, while it has more than the newcomer's would.
-    fn tail(&self, band: usize, key: &str, tokens: u64, suffice: &dyn Fn(&[u64]) -> bool) -> Option<Vec<u64>> {
+    /// The last of the key with the most, one after the other, while it has more than the newcomer's would.
+    fn tail(
+        &self,
+        band: usize,
+        request: &FlowRequest,
+        by_requests: bool,
+        suffice: &dyn Fn(&[u64]) -> bool,
+    ) -> Option<Vec<u64>> {
+        let key = &*request.key;
         let of = |name: &str| {
             let entries = self.waiting.iter().filter(|entry| entry.request.band == band && &*entry.request.key == name);
             entries.cloned().collect::<Vec<_>>()
         };
-        let sum = |entries: &[Entry]| entries.iter().map(|entry| entry.request.tokens).sum::<u64>();
-        let least = sum(&of(key)) + tokens;
+        let count = |request: &FlowRequest| if by_requests { 1 } else { request.tokens };
+        let sum = |entries: &[Entry]| entries.iter().map(|entry| count(&entry.request)).sum::<u64>();
+        let least = sum(&of(key)) + count(request);
         let keys = self.keys.iter().filter(|((in_band, name), _)| *in_band == band && !of(name).is_empty());
         let ((_, largest), _) = keys.max_by_key(|((_, name), known)| (sum(&of(name)), known.since))?;
         if largest == key {
