@@ -16,7 +16,7 @@ use routing_exec::handoff::headers::strip_own_headers;
 use routing_exec::{ClientRequest, Dispatch, Executor, GatheredBody, Timer};
 
 use crate::api_error::ApiError;
-use crate::flow_control::{Admitted, Decided};
+use crate::flow_control::{Admitted, Decided, Patience};
 use crate::host::RouterHost;
 use crate::llm_request::LlmRequest;
 use crate::router::Router;
@@ -103,7 +103,7 @@ impl<const W: usize> Router<W> {
             Some(decided) => decided,
             // Where keys are counted, only the queue knows who may go.
             None => {
-                let waiting = self.enqueue(Arc::clone(&request), trace.is_some(), self.now())?;
+                let waiting = self.enqueue(Arc::clone(&request), trace.is_some(), Patience::NowOrNever, self.now())?;
                 self.pump();
                 waiting.now().unwrap_or_else(|| Err(busy()))?
             }
@@ -130,7 +130,7 @@ impl<const W: usize> Router<W> {
         if let Some(decided) = self.pass(&self.live(), &request, is_traced, self.now())? {
             return Ok(self.prepared(request, decided));
         }
-        let waiting = self.enqueue(Arc::clone(&request), is_traced, self.now())?;
+        let waiting = self.enqueue(Arc::clone(&request), is_traced, Patience::Waits, self.now())?;
         self.pump();
         let decided = waiting.outcome(timer).await?;
         Ok(self.prepared(request, decided))

@@ -9,6 +9,7 @@
 //! counts on its pods from then on, before the next is decided about. While nothing waits, the gate costs one atomic read and a look at
 //! the chosen pod.
 
+mod charge;
 mod gate;
 mod guard;
 mod reserved;
@@ -20,14 +21,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kv_index::DEFAULT_POD_WORDS;
-use routing_core::flow::{Charge, FlowConfigError, FlowControl, FlowTrace};
+use routing_core::flow::{FlowConfigError, FlowControl, FlowTrace};
 use routing_core::{RoutingPlan, Trace};
 use routing_plugins::PluginState;
 
 use crate::execute::Prepared;
 use crate::router::Live;
 
-pub(crate) use self::gate::Gate;
+pub(crate) use self::charge::OpenCharge;
+pub(crate) use self::gate::{Gate, Patience};
 pub use self::guard::AttemptGuard;
 pub(crate) use self::reserved::Reserved;
 
@@ -97,8 +99,9 @@ pub(crate) struct Decided<const W: usize> {
     pub(crate) at: Instant,
     pub(crate) trace: Option<Trace<W>>,
     pub(crate) flow: Option<FlowTrace>,
-    pub(crate) charge: Option<Charge>,
     pub(crate) reserved: Reserved<W>,
+    /// Dropped last: who is let go instead finds the room.
+    pub(crate) charge: Option<OpenCharge<W>>,
 }
 
 impl<const W: usize> fmt::Debug for Decided<W> {

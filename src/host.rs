@@ -5,14 +5,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use kv_index::{BlockHash, DEFAULT_POD_WORDS, Pod};
-use routing_core::flow::Charge;
 use routing_core::{Fleet, PlanStep, Role, RoutingPlan};
 use routing_exec::{AttemptRecord, DispatchHost, DispatchReport, TokenUsage};
 use routing_plugins::load::{LoadGuard, Work};
 use routing_plugins::{PaceSample, PluginState};
 
 use crate::cache_audit::{Audited, AuditedPrompt, Expectation};
-use crate::flow_control::{AttemptGuard, Reserved};
+use crate::flow_control::{AttemptGuard, OpenCharge, Reserved};
 use crate::llm_request::LlmRequest;
 use crate::routed::PromptSize;
 use crate::router::{Live, Router};
@@ -36,7 +35,7 @@ pub struct RouterHost<const W: usize = DEFAULT_POD_WORDS> {
     /// Its shares of its pods' load, until its attempts begin.
     reserved: Reserved<W>,
     /// What it was charged by flow control, until it is over.
-    charge: Option<Charge>,
+    charge: Option<OpenCharge<W>>,
     /// Set at the end, if an engine reported its cached tokens.
     audited: Arc<OnceLock<Audited>>,
 }
@@ -72,7 +71,7 @@ impl<const W: usize> RouterHost<W> {
     }
 
     /// The same of a request that counts on its pods already, and was charged.
-    pub(crate) fn reserved(mut self, reserved: Reserved<W>, charge: Option<Charge>) -> Self {
+    pub(crate) fn reserved(mut self, reserved: Reserved<W>, charge: Option<OpenCharge<W>>) -> Self {
         (self.reserved, self.charge) = (reserved, charge);
         self
     }
@@ -80,18 +79,19 @@ impl<const W: usize> RouterHost<W> {
     /// Its share of a pod's load that was kept for it, or a new one.
     fn share(&mut self, pod: Pod, step: &PlanStep, work: Work) -> LoadGuard<W> {
         let kept = self.reserved.take(pod);
-        if step.role != Role::Prefill {
-            // Whatever else was kept is not needed any more.
-            self.reserved.clear();
+        let share = kept.unwrap_or_else(|| self.router.plugin_state().load.begin(pod, work));
+        // Whatever else was kept is not needed any more, once it is where it ends.
+        if matches!(step.role, Role::Decode | Role::Both) && self.reserved.clear() {
+            self.router.pump();
         }
-        kept.unwrap_or_else(|| self.router.plugin_state().load.begin(pod, work))
+        share
     }
 
     /// It is over, and took so many tokens.
     fn settle(&mut self, tokens: Option<u64>) {
         let had_room = self.reserved.clear() | self.charge.is_some();
         if let Some(charge) = self.charge.take() {
-            self.router.served(&charge, tokens.unwrap_or(charge.tokens()));
+            charge.settle(tokens);
         }
         if had_room {
             self.router.pump();
@@ -203,7 +203,9 @@ impl<const W: usize> DispatchHost for RouterHost<W> {
     }
 
     fn replan(&mut self, failed: &[Pod]) -> Option<RoutingPlan> {
-        self.reserved.clear();
+        if self.reserved.clear() {
+            self.router.pump();
+        }
         // The newest fleet: the first plan was made on one whose pods failed.
         self.live = self.router.live();
         (self.decided, self.expected) = (self.router.now(), None);
@@ -213,7 +215,8 @@ impl<const W: usize> DispatchHost for RouterHost<W> {
 
     fn finished(&mut self, report: DispatchReport) {
         let usage = report.attempts.iter().rev().find_map(|attempt| attempt.usage);
-        let tokens = |usage: TokenUsage| Some(usage.prompt_tokens? + usage.completion_tokens.unwrap_or(0));
+        let tokens =
+            |usage: TokenUsage| Some(usage.prompt_tokens?.saturating_add(usage.completion_tokens.unwrap_or(0)));
         self.settle(usage.and_then(tokens));
         let prompt = AuditedPrompt {
             tokens: self.request.tokens().len() as u64,

@@ -152,7 +152,8 @@ impl LlmRequest {
         Ok(Self { parts, body, tokens, seed, fields, class: None })
     }
 
-    /// The same, with who it is of and how urgent it is, for flow control. Unless said, its `priority` and its `user` are believed.
+    /// The same, with who it is of and how urgent it is, for flow control. Unless said, it is of nobody in particular and of priority 0:
+    /// what its body says of that is a client's own word.
     #[must_use]
     pub fn classify(self, class: FlowClass) -> Self {
         Self { class: Some(class), ..self }
@@ -161,8 +162,7 @@ impl LlmRequest {
     /// Who it is of.
     #[must_use]
     pub fn class(&self) -> FlowClass {
-        let own = || FlowClass::new(self.fields.priority, self.fields.user.as_deref().unwrap_or_default());
-        self.class.clone().unwrap_or_else(own)
+        self.class.clone().unwrap_or_default()
     }
 
     /// The request as plugins see it.

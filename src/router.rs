@@ -354,7 +354,6 @@ impl<const W: usize> Router<W> {
     fn publish_fleet(&self, registry: &mut PodRegistry) {
         let fleet = Arc::new(registry.fleet());
         self.0.live.update(|live| Live { fleet, ..live.clone() });
-        self.pump();
     }
 }
 

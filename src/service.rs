@@ -22,6 +22,7 @@ use tower_service::Service;
 
 use crate::api_error::ApiError;
 use crate::execute::{AnswerBody, ensure_request_id};
+use crate::flow_control::FlowClass;
 use crate::host::RouterHost;
 use crate::llm_request::LlmRequest;
 use crate::model_list::{model_list, model_object, model_of_path};
@@ -49,7 +50,11 @@ pub struct RouterService<E, C, const W: usize = DEFAULT_POD_WORDS> {
     uploads: Uploads,
     upload_limits: UploadLimits,
     paths: Arc<Vec<String>>,
+    classify: Option<Arc<Classify>>,
 }
+
+/// Says who a request is of.
+type Classify = dyn Fn(&LlmRequest) -> FlowClass + Send + Sync;
 
 /// One model, and what executes its plans: pods of two routers may share ids, so each has its own transport and breakers.
 #[derive(Clone)]
@@ -140,7 +145,7 @@ impl<E: Executor, C: Timer, const W: usize> RouterService<E, C, W> {
         let routes = Arc::new(vec![Route { router, executor: Arc::new(executor) }]);
         let paths = Arc::new(PATHS.map(str::to_owned).to_vec());
         let (limits, uploads, upload_limits) = Default::default();
-        Self { routes, timer: Arc::new(timer), limits, uploads, upload_limits, paths }
+        Self { routes, timer: Arc::new(timer), limits, uploads, upload_limits, paths, classify: None }
     }
 
     /// The same with another model behind the same door, and what executes its plans: made of its router, since pods of two
@@ -169,6 +174,13 @@ impl<E: Executor, C: Timer, const W: usize> RouterService<E, C, W> {
         let mut paths = (*self.paths).clone();
         paths.push(path.into());
         Self { paths: Arc::new(paths), ..self }
+    }
+
+    /// The same, with who requests are of and how urgent they are, where a router has flow control. Unless given, all are of nobody in
+    /// particular and of priority 0, whatever they say.
+    #[must_use]
+    pub fn classify(self, classify: impl Fn(&LlmRequest) -> FlowClass + Send + Sync + 'static) -> Self {
+        Self { classify: Some(Arc::new(classify)), ..self }
     }
 
     /// The same with other bounds on bodies.
@@ -232,7 +244,13 @@ impl<E: Executor, C: Timer, const W: usize> RouterService<E, C, W> {
         let id = ensure_request_id(&mut parts.headers, router.identity(router.seed()));
         let api = Api::of(parts.uri.path());
         let prepared = match router.read_async(parts, body).await {
-            Ok(request) => router.admit(request, false, &*self.timer).await.map(|admitted| admitted.prepared),
+            Ok(request) => {
+                let request = match self.classify.as_ref().map(|classify| classify(&request)) {
+                    Some(class) => request.classify(class),
+                    None => request,
+                };
+                router.admit(request, false, &*self.timer).await.map(|admitted| admitted.prepared)
+            }
             Err(error) => Err(error),
         };
         Ok(router.execute_prepared(prepared, api, id, &**executor).await)
@@ -340,7 +358,7 @@ impl<E, C, const W: usize> Clone for RouterService<E, C, W> {
     fn clone(&self) -> Self {
         let (routes, timer, paths) = (Arc::clone(&self.routes), Arc::clone(&self.timer), Arc::clone(&self.paths));
         let (limits, uploads, upload_limits) = (self.limits, self.uploads.clone(), self.upload_limits);
-        Self { routes, timer, limits, uploads, upload_limits, paths }
+        Self { routes, timer, limits, uploads, upload_limits, paths, classify: self.classify.clone() }
     }
 }
 

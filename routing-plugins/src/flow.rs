@@ -51,24 +51,13 @@ impl<const W: usize> PodsLoad<W> {
         if queued.requests > 0 {
             load.requests = load.requests.saturating_sub(queued.requests);
             load.tokens = load.tokens.saturating_sub(queued.tokens());
-            load.in_flight = minus(load.in_flight, queued);
+            load.in_flight = load.in_flight.without(&queued);
         }
         load
     }
 
     fn in_flight(&self, pod: kv_index::PodId) -> InFlight {
-        minus(self.load.in_flight(pod), self.queued.in_flight(pod))
-    }
-}
-
-/// What is in flight without what waits.
-fn minus(all: InFlight, queued: InFlight) -> InFlight {
-    InFlight {
-        requests: all.requests.saturating_sub(queued.requests),
-        prefilling: all.prefilling.saturating_sub(queued.prefilling),
-        prompt_tokens: all.prompt_tokens.saturating_sub(queued.prompt_tokens),
-        uncached_tokens: all.uncached_tokens.saturating_sub(queued.uncached_tokens),
-        output_tokens: all.output_tokens.saturating_sub(queued.output_tokens),
+        self.load.in_flight(pod).without(&self.queued.in_flight(pod))
     }
 }
 

@@ -45,6 +45,18 @@ impl InFlight {
         self.prompt_tokens.saturating_add(self.output_tokens)
     }
 
+    /// The same without some of it.
+    #[must_use]
+    pub fn without(&self, some: &Self) -> Self {
+        Self {
+            requests: self.requests.saturating_sub(some.requests),
+            prefilling: self.prefilling.saturating_sub(some.prefilling),
+            prompt_tokens: self.prompt_tokens.saturating_sub(some.prompt_tokens),
+            uncached_tokens: self.uncached_tokens.saturating_sub(some.uncached_tokens),
+            output_tokens: self.output_tokens.saturating_sub(some.output_tokens),
+        }
+    }
+
     /// Requests that have seen their first token.
     #[must_use]
     #[inline]

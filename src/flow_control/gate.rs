@@ -1,6 +1,7 @@
 //! The gate of a router: its queue, who may pass, and who is let go when pods are further.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,12 +10,12 @@ use parking_lot::Mutex;
 use routing_core::flow::{
     Charge, Dispatched, FlowConfig, FlowControl, FlowQueue, FlowRequest, FlowTrace, Pushed, Room, Shed, Ticket,
 };
-use routing_core::{DecideError, PlanStep, Role, Trace};
+use routing_core::{DecideError, PlanStep, PluginName, Role, Trace};
 use routing_plugins::load::{OutputEstimate, Work};
 
 use super::waiter::{Waiter, WaitingRequest};
 use super::waiting_count::WaitingCount;
-use super::{BandStatus, Decided, FlowClass, Reserved};
+use super::{BandStatus, Decided, FlowClass, OpenCharge, Reserved};
 use crate::api_error::ApiError;
 use crate::llm_request::LlmRequest;
 use crate::routed::PromptSize;
@@ -31,6 +32,15 @@ struct GateState<const W: usize> {
     queue: FlowQueue<Arc<Waiter<W>>>,
     /// When it was last gone through.
     looked: Option<Instant>,
+}
+
+/// Whether a request waits for its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// As long as it may.
+    Waits,
+    /// Not at all: nobody is shed for it.
+    NowOrNever,
 }
 
 impl<const W: usize> Gate<W> {
@@ -101,6 +111,7 @@ impl<const W: usize> Router<W> {
         &self,
         request: Arc<LlmRequest>,
         is_traced: bool,
+        patience: Patience,
         now: Instant,
     ) -> Result<WaitingRequest<W>, ApiError> {
         let FlowClass { priority, key, deadline } = request.class();
@@ -112,6 +123,7 @@ impl<const W: usize> Router<W> {
         let band = state.queue.band_of(priority);
         let mut asked = FlowRequest::new(band, key, prompt.saturating_add(output)).new_tokens(prompt).bytes(bytes);
         asked.deadline = deadline;
+        asked.displaces = patience == Patience::Waits;
         let Pushed { ticket, displaced, .. } = state.queue.push(asked, Arc::clone(&waiter), now);
         self.gate().waiting.set(state.queue.len());
         let ticket = ticket.map(|ticket| (ticket, state.queue.expiry(ticket).unwrap_or(now)));
@@ -137,11 +149,16 @@ impl<const W: usize> Router<W> {
             let error = shed_error(&shed);
             woken.push((shed.item, Err(error)));
         }
-        let decide = |waiter: &Arc<Waiter<W>>, room: &Room<W>| self.decide_waiting(&live, waiter, room, now);
+        // Somebody else's request may be decided here: what panics fails that one alone.
+        let decide = |waiter: &Arc<Waiter<W>>, room: &Room<W>| {
+            let decided = catch_unwind(AssertUnwindSafe(|| self.decide_waiting(&live, waiter, room, now)));
+            decided.unwrap_or_else(|_| Err(panicked(&live.profile)))
+        };
         while let Some(dispatched) = state.queue.dispatch(&control, &live.fleet, now, decide) {
             match dispatched {
                 Dispatched::Goes { taken, mut decided, trace, .. } => {
-                    (decided.flow, decided.charge) = (Some(trace), Some(taken.charge));
+                    let charge = OpenCharge::new(self.clone(), taken.charge);
+                    (decided.flow, decided.charge) = (Some(trace), Some(charge));
                     woken.push((taken.item, Ok(decided)));
                 }
                 Dispatched::Fails { item, error, .. } => woken.push((item, Err(refused(error)))),
@@ -256,6 +273,11 @@ fn band_of(config: &FlowConfig, priority: i32) -> (Arc<str>, f32) {
     let below = config.bands.iter().filter(|band| band.priority <= priority).max_by_key(|band| band.priority);
     let found = below.or_else(|| config.bands.iter().min_by_key(|band| band.priority));
     found.map_or_else(|| ("default".into(), 1.0), |band| (Arc::clone(&band.name), band.ceiling))
+}
+
+fn panicked(profile: &Arc<str>) -> DecideError {
+    let plugin = PluginName { step: Arc::clone(profile), plugin: "?".into() };
+    DecideError::PluginPanicked { plugin, message: "while a request that waited was decided".into() }
 }
 
 fn refused(error: DecideError) -> ApiError {

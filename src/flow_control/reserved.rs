@@ -3,13 +3,13 @@
 use kv_index::Pod;
 use routing_plugins::load::LoadGuard;
 
-/// The shares, of the plan's first two pods: prefill and decode. In place, since most requests pass without waiting.
+/// The shares, of the plan's first three pods: encode, prefill and decode. In place, since most requests pass without waiting.
 #[derive(Debug)]
-pub(crate) struct Reserved<const W: usize>([Option<LoadGuard<W>>; 2]);
+pub(crate) struct Reserved<const W: usize>([Option<LoadGuard<W>>; 3]);
 
 impl<const W: usize> Default for Reserved<W> {
     fn default() -> Self {
-        Self([None, None])
+        Self([None, None, None])
     }
 }
 
@@ -33,7 +33,7 @@ impl<const W: usize> Reserved<W> {
     /// Lets go of all; false if there were none.
     pub(crate) fn clear(&mut self) -> bool {
         let had = self.0.iter().any(Option::is_some);
-        self.0 = [None, None];
+        self.0 = [None, None, None];
         had
     }
 }

@@ -254,3 +254,50 @@ fn a_flood_leaves_headroom() {
     assert!(scene.router.prepare(request, None).is_ok(), "who does not wait is let go as well");
     assert_eq!(scene.waiting(), 0);
 }
+
+/// Whoever is let go and has left already was not served: it leaves nothing behind that counts against its key.
+#[test]
+fn what_was_given_to_who_left_is_not_charged() {
+    let scene = Scene::new(1, 4, FlowConfig::default().band(BandConfig::new("all").headroom(0.5)));
+    let mut busy: Vec<_> = (0..4).map(|_| begin(now(&mut scene.admit(0, "busy")).unwrap().unwrap())).collect();
+    for _ in 0..5 {
+        let mut leaves = scene.admit(0, "leaves");
+        assert!(now(&mut leaves).is_none());
+        busy.pop();
+        drop(leaves);
+        assert_eq!(scene.waiting(), 0);
+        busy.push(begin(now(&mut scene.admit(0, "busy")).unwrap().unwrap()));
+    }
+    busy.pop();
+    assert!(now(&mut scene.admit(0, "leaves")).is_some_and(|admitted| admitted.is_ok()), "it has nothing in flight");
+}
+
+#[test]
+fn nobody_waits_for_pods_that_are_gone() {
+    let scene = Scene::new(1, 1, FlowConfig::default());
+    let guard = scene.going();
+    let mut waits = scene.admit(0, "k");
+    assert!(now(&mut waits).is_none());
+    assert!(scene.router.leave("pod-0"));
+    let error = now(&mut waits).unwrap().unwrap_err();
+    assert_eq!((error.status.as_u16(), error.code), (503, "no_pod_available"));
+    drop(guard);
+}
+
+/// Nobody is shed for one that does not wait.
+#[test]
+fn who_does_not_wait_displaces_nobody() {
+    let limits = QueueLimits::default().requests(1);
+    let bands =
+        FlowConfig::default().band(BandConfig::new("high").priority(9)).band(BandConfig::new("low")).limits(limits);
+    let scene = Scene::new(1, 1, bands);
+    let guard = scene.going();
+    let mut low = scene.admit(0, "k");
+    assert!(now(&mut low).is_none());
+    let (parts, ()) = http::Request::post("/v1/completions").body(()).unwrap().into_parts();
+    let request = scene.router.read(parts, Bytes::from_static(br#"{"model":"m","prompt":"p"}"#)).unwrap();
+    let error = scene.router.prepare(request.classify(FlowClass::new(9, "h")), None).unwrap_err();
+    assert_eq!(error.status.as_u16(), 429);
+    drop(guard);
+    assert!(now(&mut low).unwrap().is_ok());
+}

@@ -91,6 +91,10 @@ impl<const W: usize> WaitingRequest<W> {
                 None => self.router.look(),
             }
             at = timer.now();
+            if at > self.expires + LOST {
+                // Whoever had it in hand broke down.
+                return Err(ApiError::unavailable("expired", "the request waited for too long"));
+            }
         }
     }
 }
@@ -109,6 +113,8 @@ impl<const W: usize> Drop for WaitingRequest<W> {
     }
 }
 
+/// Long after its time it is not in the queue any more.
+const LOST: std::time::Duration = std::time::Duration::from_secs(5);
 /// How often one that waits looks for itself, and how soon again at least.
 const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
 const SHORTEST: std::time::Duration = std::time::Duration::from_millis(1);

@@ -39,6 +39,8 @@ impl<const W: usize> Router<W> {
             }
             self.publish_fleet(&mut registry);
         }
+        drop(registry);
+        self.pump();
         true
     }
 
@@ -58,7 +60,9 @@ impl<const W: usize> Router<W> {
         let mut registry = self.0.registry.lock();
         let Some(entry) = registry.get_mut(pod) else { return false };
         (entry.load, entry.reported) = (load, Some(at));
-        self.0.plugin_state.load.report(pod, load, at);
+        // What waits here for the pod is not in its engine's figures.
+        let queued = self.0.plugin_state.queued.in_flight(pod.id());
+        self.0.plugin_state.load.report_beside(pod, load, queued, at);
         drop(registry);
         self.pump();
         true

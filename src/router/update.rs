@@ -260,14 +260,21 @@ impl<const W: usize> Router<W> {
             pods[at] = spec;
         }
         self.apply_to(&mut registry, None, None, RouterUpdate::new().pods(pods))?;
-        Ok(registry.pods[at].pod)
+        let pod = registry.pods[at].pod;
+        drop(registry);
+        self.pump();
+        Ok(pod)
     }
 
     /// Lets a pod go. What is under way on it ends there; what it held is forgotten. False if there is none of the name.
     pub fn leave(&self, name: &str) -> bool {
         let mut registry = self.0.registry.lock();
         let (gone, kept): (Vec<_>, Vec<_>) = registry.specs().into_iter().partition(|spec| spec.name == name);
-        !gone.is_empty() && self.apply_to(&mut registry, None, None, RouterUpdate::new().pods(kept)).is_ok()
+        let is_gone =
+            !gone.is_empty() && self.apply_to(&mut registry, None, None, RouterUpdate::new().pods(kept)).is_ok();
+        drop(registry);
+        self.pump();
+        is_gone
     }
 
     /// Replaces the profile.

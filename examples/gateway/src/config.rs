@@ -213,6 +213,13 @@ impl Config {
         several.collect()
     }
 
+    /// Flow control, if there is some. No more wait than half of `limits.max_requests`, unless it says so: those that wait are of these.
+    pub(crate) fn flow_document(&self) -> Option<FlowDocument> {
+        let mut document = self.flow_control.clone()?;
+        document.limits.requests.get_or_insert((self.limits.max_requests / 2).max(1));
+        Some(document)
+    }
+
     /// The certificate of the internal listener, if there is one and it has TLS: its own, or the clients' unless it is said to
     /// be plain.
     pub(crate) fn internal_tls(&self) -> Option<&TlsFiles> {

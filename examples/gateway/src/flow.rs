@@ -3,12 +3,13 @@
 //! The rule: never more series than bands and [`MOST_KEYS`] keys; whoever comes later is counted as `other`.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::HeaderMap;
 use parking_lot::Mutex;
-use pointsman::{ApiError, FlowClass, LlmRequest};
+use pointsman::{FlowClass, LlmRequest};
 use routing_core::flow::{FlowTrace, Waited};
 
 use super::config::ClientSettings;
@@ -28,10 +29,12 @@ impl Claimed {
         let client = settings.client(headers);
         let deadline = text(&settings.deadline_header).and_then(|millis| millis.parse().ok());
         Self {
-            key: client.map(|client| &*client.name).or_else(|| text(&settings.key_header)).map(Arc::from),
-            priority: text(&settings.priority_header)
-                .and_then(|priority| priority.parse().ok())
-                .or(client.map(|client| client.priority)),
+            key: client.map(|client| &*client.name).or_else(|| text(&settings.key_header)).map(bounded),
+            // Whoever has a key of its own can ask for less than it is given, and not for more.
+            priority: match (text(&settings.priority_header).and_then(|priority| priority.parse().ok()), client) {
+                (Some(asked), Some(client)) => Some(client.priority.min(asked)),
+                (asked, client) => asked.or(client.map(|client| client.priority)),
+            },
             deadline: deadline.and_then(|millis| now.checked_add(Duration::from_millis(millis))),
         }
     }
@@ -39,12 +42,24 @@ impl Claimed {
     /// With what the request's own body says, where that is believed.
     pub(super) fn class(self, settings: &ClientSettings, model: &str, request: &LlmRequest) -> FlowClass {
         let seen = request.request(model, Instant::now());
-        let user = || seen.tenant.filter(|_| settings.trust_user).map(Arc::from);
+        // So that nobody passes for a client that has a key.
+        let user = || seen.tenant.filter(|_| settings.trust_user).map(|user| bounded(&format!("user:{user}")));
         let priority = self.priority.or(settings.trust_priority.then_some(seen.priority)).unwrap_or(0);
         let mut class = FlowClass::new(priority, self.key.or_else(user).unwrap_or_default());
         class.deadline = self.deadline;
         class
     }
+}
+
+/// A key that is not too long to be kept: of a longer one its beginning, and what tells it from others.
+fn bounded(key: &str) -> Arc<str> {
+    if key.len() <= LONGEST_KEY {
+        return key.into();
+    }
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    let beginning: String = key.chars().take(LONGEST_KEY / 4).collect();
+    format!("{beginning}…{:016x}", hasher.finish()).into()
 }
 
 /// Counters of flow control.
@@ -54,12 +69,12 @@ pub(super) struct FlowMetrics(Mutex<FlowCounts>);
 /// What was counted.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FlowCounts {
-    /// Requests, by band and outcome: `passed`, `waited`, or why they were shed.
+    /// Requests, by band and outcome: `passed`, `waited`, `left` if their client did, or why they were shed.
     pub(super) bands: BTreeMap<(Arc<str>, &'static str), u64>,
     /// How long those waited that went, by band.
     pub(super) waits: BTreeMap<Arc<str>, Histogram>,
-    /// Requests, by key and outcome: `served` or `shed`.
-    pub(super) keys: BTreeMap<(Arc<str>, &'static str), u64>,
+    /// Requests that were let go, and those that were not, by key.
+    pub(super) keys: BTreeMap<Arc<str>, [u64; 2]>,
 }
 
 impl FlowMetrics {
@@ -71,13 +86,14 @@ impl FlowMetrics {
         if is_waiting {
             counts.waits.entry(Arc::clone(&trace.band)).or_default().record(trace.waited);
         }
-        counts.key(&trace.key, "served");
+        counts.key(&trace.key, 0);
     }
 
-    pub(super) fn shed(&self, band: Arc<str>, key: &Arc<str>, error: &ApiError) {
+    /// A request was not let go: why it was shed, or `left`.
+    pub(super) fn shed(&self, band: Arc<str>, key: &Arc<str>, why: &'static str) {
         let mut counts = self.0.lock();
-        *counts.bands.entry((band, error.code)).or_default() += 1;
-        counts.key(key, "shed");
+        *counts.bands.entry((band, why)).or_default() += 1;
+        counts.key(key, 1);
     }
 
     pub(super) fn counts(&self) -> FlowCounts {
@@ -86,15 +102,17 @@ impl FlowMetrics {
 }
 
 impl FlowCounts {
-    fn key(&mut self, key: &Arc<str>, outcome: &'static str) {
-        let is_known = self.keys.contains_key(&(Arc::clone(key), outcome)) || self.keys.len() < 2 * MOST_KEYS;
+    fn key(&mut self, key: &Arc<str>, outcome: usize) {
+        let is_known = self.keys.contains_key(key) || self.keys.len() < MOST_KEYS;
         let key = if is_known { Arc::clone(key) } else { "other".into() };
-        *self.keys.entry((key, outcome)).or_default() += 1;
+        self.keys.entry(key).or_default()[outcome] += 1;
     }
 }
 
 /// Keys that are counted by themselves.
 const MOST_KEYS: usize = 256;
+/// Bytes of a key that is kept as it is.
+const LONGEST_KEY: usize = 128;
 
 #[cfg(test)]
 mod tests {
@@ -120,6 +138,7 @@ mod tests {
             (Some("t".to_owned()), Some(9))
         );
         assert_eq!(of(&[("x-api-key", "secret"), ("x-urgent", "-3")]), (Some("team".to_owned()), Some(-3)));
+        assert_eq!(of(&[("x-api-key", "secret"), ("x-urgent", "99")]), (Some("team".to_owned()), Some(5)), "no more");
         let nobody =
             Claimed::of(&ClientSettings::default(), &headers(&[("x-tenant", "t"), ("x-urgent", "9")]), Instant::now());
         assert_eq!((nobody.key, nobody.priority), (None, None), "nobody's word counts unless it is said so");
@@ -132,8 +151,10 @@ mod tests {
             metrics.went(&FlowTrace::passed("all".into(), format!("key-{at}").into()));
         }
         let counts = metrics.counts();
-        assert!(counts.keys.len() <= 2 * MOST_KEYS + 1);
-        assert_eq!(counts.keys.values().sum::<u64>(), 2_000);
+        assert_eq!(counts.keys.len(), MOST_KEYS + 1);
+        assert_eq!(counts.keys.values().map(|counts| counts[0]).sum::<u64>(), 2_000);
+        let long = "x".repeat(10_000);
+        assert!(bounded(&long).len() < 2 * LONGEST_KEY && bounded(&long) != bounded(&format!("{long}y")));
         assert_eq!(counts.bands[&("all".into(), "passed")], 2_000);
     }
 }

@@ -77,19 +77,32 @@ async fn respond(app: &Arc<AppState>, request: Request, id: &HeaderValue) -> Res
 /// Routes a request; where there is flow control, when its turn has come and a pod has room. A client that leaves, leaves the queue.
 async fn admit(app: &Arc<AppState>, model: &Model, request: LlmRequest, is_traced: bool) -> Result<Admitted, ApiError> {
     let class = request.class();
+    let band = model.router.flow_band(class.priority);
+    let mut leaving = Leaving(band.map(|band| (app, band, class.key)));
     let admitted = tokio::select! {
         admitted = model.router.admit(request, is_traced, &model.timer) => admitted,
         () = app.force_closed.cancelled() => Err(error_response::draining()),
     };
-    match &admitted {
-        Ok(Admitted { flow: Some(trace), .. }) => app.flow_metrics.went(trace),
-        Err(error) => {
-            let band = model.router.flow_band(class.priority).filter(|_| error.retry_after.is_some());
-            band.into_iter().for_each(|band| app.flow_metrics.shed(band, &class.key, error));
+    let band = leaving.0.take();
+    match (&admitted, band) {
+        (Ok(Admitted { flow: Some(trace), .. }), _) => app.flow_metrics.went(trace),
+        (Err(error), Some((app, band, key))) if error.retry_after.is_some() => {
+            app.flow_metrics.shed(band, &key, error.code);
         }
-        Ok(_) => {}
+        _ => {}
     }
     admitted
+}
+
+/// A request before it is let go. Dropped, its client left.
+struct Leaving<'r>(Option<(&'r Arc<AppState>, Arc<str>, Arc<str>)>);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        if let Some((app, band, key)) = self.0.take() {
+            app.flow_metrics.shed(band, &key, "left");
+        }
+    }
 }
 
 /// A routed request, ready for dispatch.

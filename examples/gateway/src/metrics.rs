@@ -193,15 +193,21 @@ fn flow(out: &mut Text<'_>, app: &AppState) {
         out.line("flow_waiting_tokens", &[("model", &band.model), ("band", &band.band)], band.tokens as f64);
     }
     let counts = app.flow_metrics.counts();
-    out.family("flow_requests_total", "counter", "Requests by band: passed at once, waited, or why they were shed.");
+    out.family(
+        "flow_requests_total",
+        "counter",
+        "Requests by band: passed at once, waited, left by their client, or why they were shed.",
+    );
     for ((band, outcome), count) in &counts.bands {
         out.line("flow_requests_total", &[("band", band), ("outcome", outcome)], *count as f64);
     }
     out.family("flow_wait_seconds", "histogram", "How long requests waited for their turn, of those that went.");
     counts.waits.iter().for_each(|(band, waits)| out.histogram("flow_wait_seconds", &[("band", band)], waits));
-    out.family("flow_key_requests_total", "counter", "Requests by key, the first 256 of them: served or shed.");
-    for ((key, outcome), count) in &counts.keys {
-        out.line("flow_key_requests_total", &[("key", key), ("outcome", outcome)], *count as f64);
+    out.family("flow_key_requests_total", "counter", "Requests by key, the first 256 of them: let go, or not.");
+    for (key, counts) in &counts.keys {
+        for (outcome, count) in ["let_go", "shed"].into_iter().zip(counts) {
+            out.line("flow_key_requests_total", &[("key", key), ("outcome", outcome)], *count as f64);
+        }
     }
 }
 

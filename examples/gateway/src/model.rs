@@ -53,7 +53,7 @@ impl Model {
             .retry_budget(config.retry.budget())
             .handoff(served.handoff.handoff(Arc::new(())))
             .client_fields(config.client_fields.allow.clone());
-        let builder = match config.flow_control.clone() {
+        let builder = match config.flow_document() {
             Some(document) => builder.flow_control(move |state| document.build(state)),
             None => builder,
         };
@@ -80,7 +80,7 @@ pub(super) fn update(config: &Config, served: &Served<'_>) -> Result<RouterUpdat
         .breakers(config.breakers.config())
         .handoff(served.handoff.handoff(Arc::new(())))
         .client_fields(config.client_fields.allow.clone());
-    Ok(match config.flow_control.clone() {
+    Ok(match config.flow_document() {
         Some(document) => update.flow_control(move |state| document.build(state)),
         None => update.no_flow_control(),
     })

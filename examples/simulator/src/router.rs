@@ -144,7 +144,7 @@ impl Router {
                 let (running, waiting) = engine.requests();
                 let load =
                     Load { running: running as u32, waiting: waiting as u32, tokens: 0, kv_used: engine.kv_usage() };
-                self.load.report(pod, load, self.at(now));
+                self.load.report_beside(pod, load, self.queued.in_flight(pod.id()), self.at(now));
             }
         }
     }

@@ -273,12 +273,12 @@ impl Writer<'_> {
     }
 
     /// Takes a report; false if a later one is here.
-    pub(super) fn report(&self, load: Load, at: i64) -> bool {
+    pub(super) fn report(&self, load: Load, queued: InFlight, at: i64) -> bool {
         let reported = self.cell.reported;
         if reported.known.load(Ordering::Relaxed) && at < reported.at.load(Ordering::Relaxed) {
             return false;
         }
-        let others = Others::of(load, self.cell.in_flight());
+        let others = Others::of(load, self.cell.in_flight().without(&queued));
         reported.running.store(load.running, Ordering::Relaxed);
         reported.waiting.store(load.waiting, Ordering::Relaxed);
         reported.kv_used.store(load.kv_used.to_bits(), Ordering::Relaxed);

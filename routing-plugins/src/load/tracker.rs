@@ -38,9 +38,15 @@ impl<const W: usize> LoadTracker<W> {
     /// That is a report that is older than one that was taken, or of an older generation. Call it as soon as the report is
     /// there: what is in flight from here at this moment is taken to be in the report.
     pub fn report(&self, pod: Pod, load: Load, at: Instant) -> bool {
+        self.report_beside(pod, load, InFlight::default(), at)
+    }
+
+    /// The same, where some of what is counted here was not sent yet, and is not in the report: what waits before a router
+    /// ([`PluginState::queued`](crate::PluginState::queued)).
+    pub fn report_beside(&self, pod: Pod, load: Load, queued: InFlight, at: Instant) -> bool {
         let at = nanos(*self.origin.get_or_init(|| at), at);
         let writer = self.cell(pod).and_then(|cell| cell.enter(pod.generation()));
-        writer.is_some_and(|writer| writer.report(load, at))
+        writer.is_some_and(|writer| writer.report(load, queued, at))
     }
 
     /// Forgets what a pod's engine reported; false if there is nothing. For pods whose engine fell silent: sooner or later
@@ -202,6 +208,18 @@ mod tests {
         assert_eq!(load(&tracker, pod, at + second).running, 3);
         assert!(tracker.report(other, Load { running: 4, ..ONE }, at), "before the first of another pod");
         assert_eq!(load(&tracker, other, at + second).age, Some(second));
+    }
+
+    /// Four are on the pod and eight wait before the router: of twelve that the engine reports, eight are others'.
+    #[test]
+    fn what_was_not_sent_yet_is_in_no_report() {
+        let (tracker, pods, at) = (Arc::new(<LoadTracker>::default()), handles(1, 1), start());
+        let guards: Vec<_> = (0..12).map(|_| tracker.begin(pods[0][0], Work::of(10))).collect();
+        let queued = InFlight { requests: 8, prefilling: 8, prompt_tokens: 80, uncached_tokens: 80, output_tokens: 0 };
+        assert!(tracker.report_beside(pods[0][0], Load { running: 12, ..ONE }, queued, at));
+        assert_eq!(load(&tracker, pods[0][0], at).requests, 20);
+        drop(guards);
+        assert_eq!(load(&tracker, pods[0][0], at).requests, 8);
     }
 
     #[test]

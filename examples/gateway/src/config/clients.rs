@@ -79,6 +79,11 @@ impl ClientSettings {
         if let Some(document) = &config.flow_control {
             let faults = document.config().check().err().map(|error| error.faults).unwrap_or_default();
             found.extend(faults.iter().map(|fault| Problem::new("flow_control", fault.to_string())));
+            let most = config.limits.max_requests;
+            if document.limits.requests.is_some_and(|requests| requests >= most && most > 0) {
+                let reason = format!("those that wait are of the {most} of `limits.max_requests`: let fewer wait");
+                found.push(Problem::new("flow_control.limits.requests", reason));
+            }
         }
     }
 }

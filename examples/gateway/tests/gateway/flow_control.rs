@@ -78,6 +78,7 @@ async fn requests_wait_while_the_pod_is_full_and_the_urgent_one_goes_first() {
         r#"pointsman_gateway_flow_requests_total{band="normal",outcome="band_full"} 1"#,
         r#"pointsman_gateway_flow_requests_total{band="normal",outcome="expired"} 2"#,
         r#"pointsman_gateway_flow_requests_total{band="normal",outcome="passed"} 1"#,
+        r#"pointsman_gateway_flow_requests_total{band="normal",outcome="left"} 1"#,
         r#"pointsman_gateway_flow_key_requests_total{key="t",outcome="shed"} 3"#,
         r#"pointsman_gateway_flow_waiting_requests{model="sim",band="urgent"} 0"#,
     ] {
