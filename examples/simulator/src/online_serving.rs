@@ -2,6 +2,9 @@
 //!
 //! Invariant: the router learns of caches from events alone, never from an engine.
 
+mod batch;
+mod waiting;
+
 use std::collections::HashMap;
 
 use pointsman_engine_sim::scheduler::{BlockEvent, EngineRequest, Sampled};
@@ -16,7 +19,7 @@ use crate::SimulateError;
 use crate::chains::Chains;
 use crate::colocated_batch::{AdmissionMode, BatchFeeder, ColocatedBatch, ColocatedBatchResult};
 use crate::config::SimConfig;
-use crate::flow_control::{Gate, Passed};
+use crate::flow_control::Gate;
 use crate::policy::Policy;
 use crate::prepared_trace::PreparedTrace;
 use crate::results::{ClassResult, PolicyResult};
@@ -240,97 +243,6 @@ impl<'t> Simulation<'t> {
         if self.fleet.submit(pod, job) { self.start(pod) } else { self.refuse(place) }
     }
 
-    /// Lets those go that wait before routers, as far as pods have room.
-    fn let_go(&mut self) {
-        (0..self.gates.len()).for_each(|gateway| self.let_go_of(gateway));
-    }
-
-    fn let_go_of(&mut self, gateway: usize) {
-        let now = self.fleet.now();
-        loop {
-            let router = &mut self.routers[gateway];
-            router.catch_up(now, self.fleet.chains(), self.fleet.engines());
-            let (load, config, answered) = (self.load, self.config, self.answered);
-            let waiting = &mut self.waiting;
-            let went = self.gates[gateway].dispatch(now, router, |router, place, room| {
-                // Not counted against itself.
-                waiting.remove(&place);
-                let asked = decision_request(load, config, answered, place);
-                let decided = router.decide(now, asked, Some(room));
-                if let Some(wanted) = room.wanted() {
-                    waiting.insert(place, router.wait_for(wanted, asked.prompt, asked.output));
-                }
-                decided
-            });
-            match went {
-                None => return,
-                Some(Err(place)) => self.refuse(place),
-                Some(Ok(Passed { place, decision, charge })) => {
-                    self.send(place, self.came[place as usize], decision, Some(charge));
-                }
-            }
-        }
-    }
-
-    fn expire(&mut self, gateway: usize) {
-        self.gates[gateway].is_watched = false;
-        let shed = self.gates[gateway].expire(self.fleet.now());
-        shed.into_iter().for_each(|place| self.refuse(place));
-        // Some may go elsewhere by now than to the pod that they waited for.
-        self.let_go_of(gateway);
-        self.set_expiry(gateway);
-    }
-
-    /// Asks to be woken when the next request before a router waited for too long.
-    fn set_expiry(&mut self, gateway: usize) {
-        // One timer for each queue, however many come.
-        if std::mem::replace(&mut self.gates[gateway].is_watched, true) {
-            return;
-        }
-        match self.gates[gateway].next_expiry() {
-            Some(at) => {
-                let soon = self.fleet.now() + LOOK_EVERY_US;
-                self.fleet.set_timer(at.min(soon), Timer::Expiry(gateway as u32));
-            }
-            None => self.gates[gateway].is_watched = false,
-        }
-    }
-
-    /// Looks at all pods whether they have gaps, and again in a while.
-    fn poll_batch(&mut self) {
-        let Some(batch) = &self.batch else { return };
-        let answered = (self.result.requests + self.result.refused) as usize;
-        if batch.until.map_or(answered < self.in_flight.len(), |until| self.fleet.now() < until) {
-            (0..self.config.pods.len()).for_each(|pod| {
-                self.feed_batch(pod);
-                self.start(pod);
-            });
-            self.fleet.set_timer(self.fleet.now() + BATCH_POLL_US, Timer::Tick);
-        } else {
-            // What is under way ends, and counts no more.
-            let batch = self.batch.take();
-            self.batch_result = batch
-                .map(|batch| ColocatedBatchResult { span_us: self.fleet.now(), ..batch.result })
-                .unwrap_or_default();
-        }
-    }
-
-    /// Begins what a pod has room for of the batch.
-    fn feed_batch(&mut self, pod: usize) {
-        let (now, router) = (self.fleet.now(), &self.routers[0]);
-        let Some(batch) = &mut self.batch else { return };
-        let mut refused = 0;
-        // A list of which the pod takes nothing is gone through once.
-        while refused < batch.len(pod) {
-            let load = router.pod_load(now, pod);
-            let Some(job) = batch.next((pod, router.handles()), &load, |work| router.begin(pod, work)) else { return };
-            if !self.fleet.submit(pod, job) {
-                batch.refused(job);
-                refused += 1;
-            }
-        }
-    }
-
     fn refuse(&mut self, place: u32) {
         if let Some(charge) = self.in_flight[place as usize].take().and_then(|flight| flight.charge) {
             let gateway = place as usize % self.gates.len();
@@ -481,12 +393,6 @@ fn chance(seed: u64, place: u32) -> u64 {
 /// What a generator's state goes on by.
 const GOLDEN_GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// µs between two looks at who may go, whatever happens in between.
-const LOOK_EVERY_US: u64 = 20_000;
-
-/// µs between two looks at what pods have to do.
-const BATCH_POLL_US: u64 = 20_000;
-
 /// Answers between two looks of a watcher.
 const WATCH_EVERY: u64 = 1_000;
 
@@ -494,22 +400,4 @@ const WATCH_EVERY: u64 = 1_000;
 const FIRST_GUESS: (u64, u64) = (8, 8 * 256);
 
 #[cfg(test)]
-mod tests {
-    use pointsman_lab::trace::synthetic::Synthetic;
-
-    use super::*;
-
-    #[test]
-    fn a_request_has_the_same_chance_whenever_it_comes() {
-        let trace = Synthetic::Agents.trace(300, 3).at_rate(4.0, 3);
-        assert!(trace.is_closed());
-        let load = PreparedTrace::new(&trace);
-        let tokens = |speed: f64| {
-            let mut config = SimConfig::mixed(4, 1_000_000, trace.block);
-            config.pods[0].0.speed *= speed;
-            let result = simulate(&Policy::find("random").unwrap(), &load, &config, &mut |_| {}).unwrap();
-            result.pods.iter().map(|pod| pod.output_tokens).collect::<Vec<_>>()
-        };
-        assert_eq!(tokens(1.0), tokens(0.3), "answers come in another order, and go to the same pods");
-    }
-}
+mod tests;

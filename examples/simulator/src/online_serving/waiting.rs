@@ -1,0 +1,65 @@
+//! Requests that wait before routers: who is let go, and who waited for too long.
+
+use super::{Simulation, Timer, decision_request};
+use crate::flow_control::Passed;
+
+impl Simulation<'_> {
+    /// Lets those go that wait before routers, as far as pods have room.
+    pub(super) fn let_go(&mut self) {
+        (0..self.gates.len()).for_each(|gateway| self.let_go_of(gateway));
+    }
+
+    pub(super) fn let_go_of(&mut self, gateway: usize) {
+        let now = self.fleet.now();
+        loop {
+            let router = &mut self.routers[gateway];
+            router.catch_up(now, self.fleet.chains(), self.fleet.engines());
+            let (load, config, answered) = (self.load, self.config, self.answered);
+            let waiting = &mut self.waiting;
+            let went = self.gates[gateway].dispatch(now, router, |router, place, room| {
+                // Not counted against itself.
+                waiting.remove(&place);
+                let asked = decision_request(load, config, answered, place);
+                let decided = router.decide(now, asked, Some(room));
+                if let Some(wanted) = room.wanted() {
+                    waiting.insert(place, router.wait_for(wanted, asked.prompt, asked.output));
+                }
+                decided
+            });
+            match went {
+                None => return,
+                Some(Err(place)) => self.refuse(place),
+                Some(Ok(Passed { place, decision, charge })) => {
+                    self.send(place, self.came[place as usize], decision, Some(charge));
+                }
+            }
+        }
+    }
+
+    pub(super) fn expire(&mut self, gateway: usize) {
+        self.gates[gateway].is_watched = false;
+        let shed = self.gates[gateway].expire(self.fleet.now());
+        shed.into_iter().for_each(|place| self.refuse(place));
+        // Some may go elsewhere by now than to the pod that they waited for.
+        self.let_go_of(gateway);
+        self.set_expiry(gateway);
+    }
+
+    /// Asks to be woken when the next request before a router waited for too long.
+    pub(super) fn set_expiry(&mut self, gateway: usize) {
+        // One timer for each queue, however many come.
+        if std::mem::replace(&mut self.gates[gateway].is_watched, true) {
+            return;
+        }
+        match self.gates[gateway].next_expiry() {
+            Some(at) => {
+                let soon = self.fleet.now() + LOOK_EVERY_US;
+                self.fleet.set_timer(at.min(soon), Timer::Expiry(gateway as u32));
+            }
+            None => self.gates[gateway].is_watched = false,
+        }
+    }
+}
+
+/// µs between two looks at who may go, whatever happens in between.
+const LOOK_EVERY_US: u64 = 20_000;
