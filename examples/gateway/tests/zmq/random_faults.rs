@@ -13,6 +13,7 @@ async fn play(seed: u64) {
     let mut rng = SplitMix64::new(seed);
     let mut source = Source::new(rng.next_u64(), 100_000).await;
     let gateway = Gateway::follow(source.endpoints());
+    let mut deaths = 0;
     for _ in 0..120 {
         source.steps(rng.between(0, 4));
         match rng.below(24) {
@@ -23,10 +24,12 @@ async fn play(seed: u64) {
             4 | 5 => source.fault(Fault::Recover),
             6 => source.restart(),
             7 => {
+                deaths += 1;
                 source.restart();
                 source.fault(Fault::Restart);
             }
             8 => {
+                deaths += 1;
                 source.fault(Fault::Die);
                 sleep(Duration::from_millis(rng.below(60) as u64)).await;
                 source.restart();
@@ -40,7 +43,9 @@ async fn play(seed: u64) {
     gateway.agrees(&source, &format!("all was well again, seed {seed}")).await;
     source.steps(3);
     gateway.agrees(&source, &format!("three more steps, seed {seed}")).await;
-    assert_eq!(gateway.view().lost, 0, "seed {seed}");
+    // An engine that dies takes along the replay that it was asked for, if the machine is so busy that it did not get to it.
+    let lost = gateway.view().lost;
+    assert!(lost <= deaths, "{lost} gaps were lost by {deaths} deaths, seed {seed}");
     end(source, gateway).await;
 }
 
