@@ -244,10 +244,7 @@ impl<'t> Simulation<'t> {
     }
 
     fn refuse(&mut self, place: u32) {
-        if let Some(charge) = self.in_flight[place as usize].take().and_then(|flight| flight.charge) {
-            let gateway = place as usize % self.gates.len();
-            self.gates[gateway].served(&charge, 0);
-        }
+        self.settle(place, 0);
         self.waiting.remove(&place);
         self.result.refused += 1;
         if let Some(class) = self.class(place) {
@@ -322,11 +319,7 @@ impl<'t> Simulation<'t> {
                 per_token.into_iter().for_each(|us| self.result.per_token.record(us));
                 self.result.good += u64::from(self.config.slo.is_met(ttft, self.cold(job.prompt), per_token));
                 let tokens = u64::from(job.prompt) + u64::from(job.output);
-                let done = self.in_flight[job.id as usize].take();
-                if let Some(charge) = done.and_then(|done| done.charge) {
-                    let gateway = job.id as usize % self.gates.len();
-                    self.gates[gateway].served(&charge, tokens);
-                }
+                self.settle(job.id, tokens);
                 self.result.requests += 1;
                 if let Some(class) = self.class(job.id) {
                     (class.requests, class.tokens) = (class.requests + 1, class.tokens + tokens);

@@ -59,6 +59,14 @@ impl Simulation<'_> {
             None => self.gates[gateway].is_watched = false,
         }
     }
+
+    /// A request is over, and took so many tokens: what it was charged is corrected.
+    pub(super) fn settle(&mut self, place: u32, tokens: u64) {
+        if let Some(charge) = self.in_flight[place as usize].take().and_then(|flight| flight.charge) {
+            let gateway = place as usize % self.gates.len();
+            self.gates[gateway].served(&charge, tokens);
+        }
+    }
 }
 
 /// µs between two looks at who may go, whatever happens in between.
