@@ -7,6 +7,7 @@
 //! | [`order`] | places in the order of expected times |
 //! | [`scale`] | faster, slower, and more of the same |
 //! | [`resample`] | the same at other times |
+//! | [`population`] | so many conversations at a time |
 //! | [`stats`] | figures to compare traces by |
 //!
 //! The rule: equal ids mean equal prompts up to there, an [`Start::After`] names an earlier place, and the times of
@@ -14,6 +15,7 @@
 
 mod id_map;
 pub mod order;
+pub mod population;
 pub mod read;
 pub mod resample;
 pub mod scale;

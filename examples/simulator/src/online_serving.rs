@@ -3,6 +3,7 @@
 //! Invariant: the router learns of caches from events alone, never from an engine.
 
 mod batch;
+mod program_times;
 mod waiting;
 
 use std::collections::HashMap;
@@ -25,6 +26,7 @@ use crate::prepared_trace::PreparedTrace;
 use crate::results::{ClassResult, PolicyResult};
 use crate::router::{DecisionRequest, RouteDecision, Router};
 use crate::time_series::TimeSeries;
+use program_times::ProgramTimes;
 
 /// Simulates a policy on a trace; `watch` is called now and then with the number of answers.
 pub(crate) fn simulate(
@@ -63,6 +65,7 @@ struct Simulation<'t> {
     /// By place in the trace: when it came, and what it holds until it is answered.
     in_flight: Vec<Option<InFlightRequest>>,
     series: TimeSeries,
+    programs: ProgramTimes,
     result: PolicyResult,
     /// The next to come of those whose time is known.
     next: usize,
@@ -137,6 +140,7 @@ impl<'t> Simulation<'t> {
             config,
             in_flight: (0..load.trace.requests.len()).map(|_| None).collect(),
             series: TimeSeries::default(),
+            programs: ProgramTimes::new(load.trace),
             result,
             next: 0,
             answered: (FIRST_GUESS.0, FIRST_GUESS.1),
@@ -195,6 +199,7 @@ impl<'t> Simulation<'t> {
             self.schedule_next();
         }
         self.result.arrivals_us = now;
+        self.programs.arrive(self.load.trace.requests[place as usize].session, now);
         let gateway = place as usize % self.routers.len();
         self.routers[gateway].catch_up(now, self.fleet.chains(), self.fleet.engines());
         self.series.loads(now, self.fleet.engines());
@@ -345,6 +350,12 @@ impl<'t> Simulation<'t> {
 
     /// Lets those come that wait for a request's answer.
     fn follow(&mut self, place: u32) {
+        let session = self.load.trace.requests[place as usize].session;
+        if let Some(took) = self.programs.over(session, self.fleet.now()) {
+            self.result.program.record(took);
+            self.result.program_us += took;
+            self.result.programs += 1;
+        }
         for &(follower, think) in self.load.followers.get(place) {
             self.fleet.set_timer(self.fleet.now() + think, Timer::Arrival(follower));
         }

@@ -109,6 +109,12 @@ pub(crate) struct Options {
     /// Runs an experiment of docs/routing-quality.md and prints it as Markdown.
     #[arg(long, value_enum)]
     pub(crate) study: Option<Study>,
+    /// Programs under way at a time for each pod, in the study of programs.
+    #[arg(long, default_value_t = 32)]
+    pub(crate) programs: usize,
+    /// Contexts of all programs against the caches of all pods, in the study of programs.
+    #[arg(long, value_name = "A,B,C", default_value = "0.8,1.2,2,3", value_delimiter = ',')]
+    pub(crate) contexts: Vec<f64>,
     /// Simulations in parallel; one per core by default.
     #[arg(long)]
     pub(crate) jobs: Option<usize>,
@@ -136,6 +142,8 @@ pub(crate) enum Study {
     ColocatedBatch,
     /// Overload, a noisy tenant and priorities, with flow control and without.
     FlowControl,
+    /// Agents' programs whose contexts are more than the fleet's cache, or less.
+    Programs,
 }
 
 impl Options {

@@ -46,6 +46,14 @@ pub(crate) struct PolicyResult {
     pub(crate) whole: LatencyHistogram,
     /// Their sum.
     pub(crate) whole_us: u64,
+    /// Times of programs: from the first request of a conversation to its last answer, in virtual µs.
+    #[serde(skip)]
+    pub(crate) program: LatencyHistogram,
+    /// Their sum, and their number.
+    #[serde(skip)]
+    pub(crate) program_us: u64,
+    #[serde(skip)]
+    pub(crate) programs: u64,
     /// Requests that were answered within the SLO.
     pub(crate) good: u64,
     /// Metrics of each class of requests, if there are any.
@@ -128,6 +136,11 @@ impl PolicyResult {
     /// Virtual µs from a request to its last token, in the mean.
     pub(crate) fn mean_whole(&self) -> f64 {
         share(self.whole_us, self.requests)
+    }
+
+    /// Virtual µs that a program takes, in the mean.
+    pub(crate) fn mean_program(&self) -> f64 {
+        share(self.program_us, self.programs)
     }
 
     /// Requests that were answered within the SLO in a virtual second in which requests came.

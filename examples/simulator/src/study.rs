@@ -8,12 +8,14 @@
 //! | [`offline_batch`] | batch planning against other orders |
 //! | [`colocated_batch`] | a batch beside online traffic |
 //! | [`flow_control`] | overload, a noisy tenant, priorities |
+//! | [`programs`] | agents' programs in caches that are too small, or not |
 
 pub(crate) mod colocated_batch;
 pub(crate) mod disaggregation;
 pub(crate) mod event_loss;
 pub(crate) mod flow_control;
 pub(crate) mod offline_batch;
+pub(crate) mod programs;
 pub(crate) mod quality;
 
 use parking_lot::Mutex;
