@@ -49,6 +49,22 @@ pub fn engine_load(text: &str) -> Option<Load> {
     found.then_some(load)
 }
 
+/// Tokens that the cache has room for, by a metrics text of vLLM or SGLang; of all ranks together.
+pub fn engine_cache(text: &str) -> Option<u64> {
+    let mut ranks: BTreeMap<&str, u64> = BTreeMap::new();
+    for line in text.lines() {
+        let Some((name, value)) = sample(line) else { continue };
+        let number = |name| label(line, name).and_then(|number| number.parse::<u64>().ok()).unwrap_or(0);
+        let (rank, tokens) = match name {
+            "vllm:cache_config_info" => ("engine", number("num_gpu_blocks").saturating_mul(number("block_size"))),
+            "sglang:max_total_num_tokens" => ("dp_rank", value as u64),
+            _ => continue,
+        };
+        ranks.insert(label(line, rank).unwrap_or_default(), tokens);
+    }
+    Some(ranks.values().fold(0, |sum: u64, tokens| sum.saturating_add(*tokens))).filter(|tokens| *tokens > 0)
+}
+
 /// Requests by SGLang's data-parallel rank.
 #[derive(Default)]
 struct PerRank<'t>(BTreeMap<&'t str, u32>);
@@ -107,6 +123,10 @@ mod tests {
             "a quarter of the first, and the second is not told"
         );
         assert_eq!(engine_load(caches), None);
+        assert_eq!((engine_cache(caches), engine_cache(text)), (Some(16_000), None));
+        let sglang = "sglang:max_total_num_tokens{dp_rank=\"0\",tp_rank=\"0\"} 500\nsglang:max_total_num_tokens{dp_rank=\"0\",tp_rank=\"1\"} 500\n\
+            sglang:max_total_num_tokens{dp_rank=\"1\"} 400";
+        assert_eq!(engine_cache(sglang), Some(900), "tensor-parallel ranks share one");
         assert_eq!(engine_load("vllm:gpu_cache_usage_perc 0.75"), Some(Load { kv_used: 0.75, ..Load::default() }));
     }
 

@@ -14,13 +14,14 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::{Connect, HttpConnector};
 use hyper_util::rt::TokioExecutor;
 use kv_index::Pod;
+use parking_lot::Mutex;
 use routing_core::Load;
 use routing_exec::TransportError;
 use routing_exec::handoff::PodAddresses;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, timeout};
 
-use crate::engine_metrics::engine_load;
+use crate::engine_metrics::{engine_cache, engine_load};
 use crate::router::Router;
 
 /// How a pod is, by one check.
@@ -53,6 +54,11 @@ impl Health {
 pub trait HealthCheck: Send + Sync + 'static {
     /// Checks a pod once. One that takes longer than ten seconds, or panics, is a failed one.
     fn check(&self, pod: Pod) -> impl Future<Output = Health> + Send;
+
+    /// Tokens that a pod's cache has room for, as the last check learned; none if it did not.
+    fn cache_tokens(&self, _pod: Pod) -> Option<u64> {
+        None
+    }
 }
 
 /// `GET /health` and then `/metrics`: any engine's health, and vLLM's or SGLang's load.
@@ -64,6 +70,8 @@ pub struct HttpHealth<C = HttpConnector> {
     client: Client<C, Full<Bytes>>,
     addresses: Arc<dyn PodAddresses>,
     timeout: Duration,
+    /// What pods said their caches have room for.
+    caches: Arc<Mutex<HashMap<Pod, u64>>>,
 }
 
 impl HttpHealth {
@@ -78,7 +86,7 @@ impl<C> HttpHealth<C> {
     /// The same over a client of the host's.
     #[must_use]
     pub fn with_client(client: Client<C, Full<Bytes>>, addresses: Arc<dyn PodAddresses>) -> Self {
-        Self { client, addresses, timeout: Duration::from_secs(1) }
+        Self { client, addresses, timeout: Duration::from_secs(1), caches: Arc::default() }
     }
 
     /// The same within another time.
@@ -116,11 +124,24 @@ impl<C: Connect + Clone + Send + Sync + 'static> HealthCheck for HttpHealth<C> {
     async fn check(&self, pod: Pod) -> Health {
         match self.get(pod, "/health").await {
             Ok(_) => {
-                let metrics = self.get(pod, "/metrics").await;
-                Health::Healthy(metrics.ok().and_then(|text| engine_load(&String::from_utf8_lossy(&text))))
+                let Ok(metrics) = self.get(pod, "/metrics").await else { return Health::Healthy(None) };
+                let metrics = String::from_utf8_lossy(&metrics);
+                if let Some(tokens) = engine_cache(&metrics) {
+                    let mut caches = self.caches.lock();
+                    // Of pods that left something stays, and is asked for by nobody.
+                    if caches.len() >= MOST_CACHES {
+                        caches.clear();
+                    }
+                    caches.insert(pod, tokens);
+                }
+                Health::Healthy(engine_load(&metrics))
             }
             Err(health) => health,
         }
+    }
+
+    fn cache_tokens(&self, pod: Pod) -> Option<u64> {
+        self.caches.lock().get(&pod).copied()
     }
 }
 
@@ -171,6 +192,9 @@ impl<const W: usize> Router<W> {
                 Err(error) => (error.id(), Health::Failing),
             };
             if let Some(pod) = pods.get(&id) {
+                if let Some(tokens) = check.cache_tokens(*pod) {
+                    self.report_cache(*pod, tokens);
+                }
                 self.take_health(*pod, health);
             }
         }
@@ -200,6 +224,8 @@ impl<const W: usize> Router<W> {
     }
 }
 
+/// Pods whose caches are known at most; they are told again with the next check.
+const MOST_CACHES: usize = 4_096;
 /// How long one check may take.
 const LONGEST_CHECK: Duration = Duration::from_secs(10);
 /// Bytes read of a pod's answer.

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use kv_index::{BlockHash, DEFAULT_POD_WORDS, Pod};
-use routing_core::{Fleet, PlanStep, Role, RoutingPlan};
+use routing_core::{Fleet, PlanStep, ProgramTurn, Role, RoutingPlan};
 use routing_exec::{AttemptRecord, DispatchHost, DispatchReport, TokenUsage};
 use routing_plugins::load::{LoadGuard, Work};
 use routing_plugins::{PaceSample, PluginState};
@@ -34,6 +34,8 @@ pub struct RouterHost<const W: usize = DEFAULT_POD_WORDS> {
     sample: Option<(usize, PaceSample)>,
     /// Its shares of its pods' load, until its attempts begin.
     reserved: Reserved<W>,
+    /// The program that it is a turn of, until it is over.
+    turn: Option<ProgramTurn>,
     /// What it was charged by flow control, until it is over.
     charge: Option<OpenCharge<W>>,
     /// Set at the end, if an engine reported its cached tokens.
@@ -60,6 +62,7 @@ impl<const W: usize> RouterHost<W> {
             expectations: Vec::new(),
             sample: None,
             reserved: Reserved::default(),
+            turn: turn_of(plan),
             charge: None,
             audited: Arc::default(),
         };
@@ -89,12 +92,20 @@ impl<const W: usize> RouterHost<W> {
 
     /// It is over, and took so many tokens.
     fn settle(&mut self, tokens: Option<u64>) {
+        self.end_turn(tokens);
         let had_room = self.reserved.clear() | self.charge.is_some();
         if let Some(charge) = self.charge.take() {
             charge.settle(tokens);
         }
         if had_room {
             self.router.pump();
+        }
+    }
+
+    /// What its program has in its context by now, if it is a turn of one.
+    fn end_turn(&mut self, tokens: Option<u64>) {
+        if let Some(turn) = self.turn.take() {
+            self.router.plugin_state().programs.end(&turn, tokens.unwrap_or(turn.tokens), self.router.now());
         }
     }
 
@@ -210,7 +221,10 @@ impl<const W: usize> DispatchHost for RouterHost<W> {
         self.live = self.router.live();
         (self.decided, self.expected) = (self.router.now(), None);
         let request = self.request.request(self.router.name(), self.decided);
-        self.router.decide(&self.live, &request, failed, None).ok()
+        let plan = self.router.decide(&self.live, &request, failed, None).ok()?;
+        self.end_turn(None);
+        self.turn = turn_of(&plan);
+        Some(plan)
     }
 
     fn finished(&mut self, report: DispatchReport) {
@@ -231,6 +245,11 @@ impl<const W: usize> DispatchHost for RouterHost<W> {
             let _ = self.audited.set(audited);
         }
     }
+}
+
+/// The program that a plan's request is a turn of, as the step tells that answers.
+pub(crate) fn turn_of(plan: &RoutingPlan) -> Option<ProgramTurn> {
+    plan.steps().iter().rev().find_map(|step| step.program)
 }
 
 impl<const W: usize> Drop for RouterHost<W> {

@@ -89,6 +89,8 @@ pub struct RegisteredPod {
     pub load: Load,
     /// When it did.
     pub reported: Option<Instant>,
+    /// Tokens that its cache has room for, as its engine said; what it was [described](PodSpec::kv_tokens) as counts first.
+    pub cache_tokens: Option<u64>,
     /// When it joined.
     pub joined: Instant,
     /// Whether its last health check failed, which may be bad luck.
@@ -156,6 +158,7 @@ impl PodRegistry {
                 checked: probed.and_then(|old| old.checked),
                 load: probed.map_or_else(Load::default, |old| old.load),
                 reported: probed.and_then(|old| old.reported),
+                cache_tokens: probed.and_then(|old| old.cache_tokens),
                 joined: now,
                 #[cfg(feature = "hyper-util")]
                 failed_check: false,
@@ -195,10 +198,12 @@ impl PodRegistry {
     /// The next version of the fleet.
     pub(crate) fn fleet<const W: usize>(&mut self) -> Fleet<W> {
         self.version += 1;
-        Fleet::new(
-            self.version,
-            self.pods.iter().map(|entry| entry.spec.info(entry.pod, entry.healthy).load(entry.load)),
-        )
+        let info = |entry: &RegisteredPod| {
+            let mut info = entry.spec.info(entry.pod, entry.healthy).load(entry.load);
+            info.kv_tokens = info.kv_tokens.or(entry.cache_tokens);
+            info
+        };
+        Fleet::new(self.version, self.pods.iter().map(info))
     }
 
     /// The pods as they were described.

@@ -6,7 +6,6 @@
 mod cycle;
 mod warnings;
 
-use std::any::TypeId;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -17,7 +16,7 @@ use crate::fault::{BuildError, Fault, PluginName, Warning};
 use crate::path::Site;
 use crate::plan::FailurePolicy;
 use crate::prefix_matches::PrefixMatches;
-use crate::slot::At;
+use crate::program::Program;
 use crate::stage::Stage;
 use crate::step::Step;
 use crate::suggest::Suggestions;
@@ -53,8 +52,8 @@ pub(crate) fn validate<const W: usize>(
     if !faults.is_empty() {
         return Err(BuildError::new(faults));
     }
-    let held = layout.slots.iter().position(|slot| slot.id == TypeId::of::<PrefixMatches<W>>());
-    layout.prefix_matches = held.map(|index| At { brand: layout.brand, index: index as u16 });
+    layout.prefix_matches = layout.find::<PrefixMatches<W>>();
+    layout.program = layout.find::<Program>();
     Ok(Check::new(layout, steps, nodes).warnings())
 }
 

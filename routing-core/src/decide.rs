@@ -13,6 +13,7 @@ use crate::plan::{CacheHint, Candidate, FailurePolicy, RoutingPlan};
 use crate::plugin::PluginError;
 use crate::prefix_matches::PrefixMatches;
 use crate::profile::OnEmpty;
+use crate::program::Program;
 use crate::request::Request;
 use crate::scores::{self, Scores, Totals};
 use crate::step::Step;
@@ -123,6 +124,7 @@ impl<const W: usize> Workflow<W> {
     /// Enters a step's outcome in the plan.
     fn enter(&self, step: &Step<W>, workspace: &Workspace<W>, fleet: &Fleet<W>, plan: &mut RoutingPlan) {
         let held = self.layout.prefix_matches.and_then(|at| workspace.slots.of_workflow::<PrefixMatches<W>>(at));
+        let program = self.layout.program.and_then(|at| workspace.slots.of_workflow::<Program>(at));
         let entry = plan.next();
         // Mostly it is there from an earlier plan. Counting it anew would be a write that all threads share.
         if !Arc::ptr_eq(&entry.name, &step.name) {
@@ -137,6 +139,7 @@ impl<const W: usize> Workflow<W> {
         entry.candidates.extend(known);
         let first = workspace.ranking.picks.first().zip(held);
         entry.cache = first.map(|(pick, held)| CacheHint { held: held.depth(pick.pod), blocks: held.blocks() });
+        entry.program = program.copied().flatten();
     }
 }
 

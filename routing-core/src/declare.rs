@@ -161,13 +161,15 @@ pub(crate) struct Layout {
     pub(crate) steps: HashMap<Arc<str>, usize>,
     /// The slot of prefix matches, if it is used.
     pub(crate) prefix_matches: Option<At>,
+    /// The slot of programs, if it is used.
+    pub(crate) program: Option<At>,
 }
 
 impl Layout {
     pub(crate) fn new(names: &[Arc<str>]) -> Self {
         // From the last on, so that the first of a name stays.
         let steps = names.iter().cloned().enumerate().rev().map(|(at, name)| (name, at)).collect();
-        Self { brand: Brand::next(), slots: Vec::new(), steps, prefix_matches: None }
+        Self { brand: Brand::next(), slots: Vec::new(), steps, prefix_matches: None, program: None }
     }
 
     fn place<S: Slot>(&mut self, brand: Brand) -> At {
@@ -177,6 +179,12 @@ impl Layout {
             self.slots.len() - 1
         });
         At { brand, index: index as u16 }
+    }
+
+    /// Where a slot is, if it is used.
+    pub(crate) fn find<S: Slot>(&self) -> Option<At> {
+        let index = self.slots.iter().position(|slot| slot.id == SlotInfo::of::<S>().id)?;
+        Some(At { brand: self.brand, index: index as u16 })
     }
 
     fn want(&mut self, at: At, parts: Parts) {

@@ -155,6 +155,7 @@ mod plan;
 mod plugin;
 mod prefix_matches;
 mod profile;
+mod program;
 #[cfg(feature = "serde")]
 mod registry;
 mod reload;
@@ -196,6 +197,7 @@ pub use plan::{CacheHint, Candidate, FailurePolicy, PlanStep, RoutingPlan};
 pub use plugin::{Condition, Filter, Picker, PluginError, Preparer, Recorder, Scorer};
 pub use prefix_matches::PrefixMatches;
 pub use profile::{OnEmpty, ProfileBuilder};
+pub use program::{Program, ProgramTurn};
 #[cfg(feature = "serde")]
 pub use registry::{Registry, TypeTaken};
 pub use reload::WorkflowCell;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use kv_index::Pod;
 
 use crate::fleet::Role;
+use crate::program::ProgramTurn;
 
 /// Where a request goes.
 ///
@@ -56,7 +57,7 @@ impl RoutingPlan {
         self.used += 1;
         let step = &mut self.steps[self.used - 1];
         step.candidates.clear();
-        step.cache = None;
+        (step.cache, step.program) = (None, None);
         step
     }
 }
@@ -87,6 +88,8 @@ pub struct PlanStep {
     pub on_failure: FailurePolicy,
     /// What the first candidate is known to hold of the prompt.
     pub cache: Option<CacheHint>,
+    /// The program that the request is a turn of, if a plugin tells.
+    pub program: Option<ProgramTurn>,
     /// Whether it can be carried out without regard to the other steps.
     pub independent: bool,
     pub(crate) order: u16,

@@ -5,6 +5,7 @@
 //! | [`PredictedWaitDetector`] | it would begin within a time, by the learned cost model |
 //! | [`ConcurrencyDetector`] | fewer requests or tokens than a limit are on it |
 //! | [`UtilizationDetector`] | its engine reports few waiting requests and free cache |
+//! | [`WorkingSetDetector`] | a program's context fits its cache beside those of others |
 //! | [`PoolDetector`] | fewer requests or tokens than a limit are on all pods together |
 //!
 //! Each takes a band's ceiling as a part of its limits. [`FlowDocument`] makes [`FlowControl`](routing_core::flow::FlowControl) of a
@@ -16,6 +17,7 @@ mod document;
 mod pool;
 mod predicted_wait;
 mod utilization;
+mod working_set;
 
 pub use concurrency::{ConcurrencyDetector, ConcurrencyLimits};
 #[cfg(feature = "serde")]
@@ -23,6 +25,7 @@ pub use document::{BandDocument, FlowDocument, LimitsDocument, OrderDocument, Sa
 pub use pool::{PoolDetector, PoolLimits};
 pub use predicted_wait::{PredictedWaitDetector, PredictedWaitParameters};
 pub use utilization::{UtilizationDetector, UtilizationLimits};
+pub use working_set::{WorkingSetDetector, WorkingSetLimits};
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

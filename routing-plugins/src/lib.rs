@@ -85,6 +85,7 @@ pub mod pick;
 mod plugin_state;
 pub mod prepare;
 pub mod profiles;
+pub mod program;
 pub mod record;
 #[cfg(feature = "serde")]
 mod registry;

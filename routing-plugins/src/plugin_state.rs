@@ -17,6 +17,7 @@ use crate::load::LoadTracker;
 use crate::pace::PodPaces;
 use crate::pick::{RoundRobinOrder, SessionLimits, Sessions};
 use crate::prepare::{GivenTokensPreparer, OnTokenizeFailure};
+use crate::program::Programs;
 use crate::record::PredictedBlocks;
 use crate::score::{PrefillQueues, RecentWork};
 use crate::tokenize::{TokenizePreparer, Tokenizers};
@@ -48,6 +49,8 @@ pub struct PluginState<const W: usize = DEFAULT_POD_WORDS> {
     pub prefill_queues: Arc<PrefillQueues<W>>,
     /// How much longer than by the cost model each pod takes, as learned.
     pub paces: Arc<PodPaces<W>>,
+    /// Programs that are under way, and where their contexts are.
+    pub programs: Arc<Programs<W>>,
     /// What pods that report nothing are guessed to hold.
     pub predicted_blocks: Arc<PredictedBlocks>,
     /// What was sent to each pod lately, done or not.
@@ -77,6 +80,7 @@ impl<const W: usize> PluginState<W> {
             queued: Arc::default(),
             prefill_queues: Arc::default(),
             paces: Arc::default(),
+            programs: Arc::default(),
             predicted_blocks: Arc::default(),
             recent_work: Arc::default(),
             turns: Arc::default(),

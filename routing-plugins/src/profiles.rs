@@ -6,6 +6,7 @@
 //! | [`least_load`] | to the pod with the fewest requests |
 //! | [`consistent_hash`] | always to the same pod for a session or a prompt's beginning, within a bound on load |
 //! | [`total_latency`] | where it adds the fewest seconds to all answers, its own and others'; begin with this |
+//! | [`programs`] | the same, with agents' programs recognized: contexts go where they push nobody's out who will be back |
 //! | [`first_token`] | where its first token is expected soonest, with a wait credit for what is held |
 //! | [`cache_aware`] | where most of the prompt is held, unless that pod has too much more to do |
 //! | [`cache_aware_sticky`] | the same, and a session stays where it is |
@@ -35,6 +36,7 @@ use crate::pick::{
 };
 use crate::plugin_state::PluginState;
 use crate::prepare::*;
+use crate::program::{ProgramParameters, ProgramPreparer, ProgramRecorder};
 use crate::record::{
     PredictRecorder, PrefillQueueParameters, PrefillQueueRecorder, RecentWorkRecorder, RecentWorkRecorderParameters,
     SpeculateParameters, SpeculateRecorder,
@@ -46,8 +48,8 @@ use crate::score::{
 };
 
 /// The names of all stock profiles, the one to begin with first.
-pub const NAMES: [&str; 11] = {
-    let (all, mut names) = (<StockProfile>::ALL, [""; 11]);
+pub const NAMES: [&str; 12] = {
+    let (all, mut names) = (<StockProfile>::ALL, [""; 12]);
     let mut at = 0;
     while at < names.len() {
         names[at] = all[at].name;
@@ -80,8 +82,9 @@ macro_rules! stock {
 
 impl<const W: usize> StockProfile<W> {
     /// All of them, in the order of [`NAMES`].
-    pub const ALL: [Self; 11] = stock![
+    pub const ALL: [Self; 12] = stock![
         total_latency,
+        programs,
         first_token,
         round_robin,
         least_load,
@@ -179,13 +182,29 @@ pub fn total_latency_with<const W: usize>(
     state: &PluginState<W>,
     parameters: TotalLatencyParameters,
 ) -> ProfileBuilder<W> {
+    by_total_latency(prompt(ProfileBuilder::new("total_latency"), state), state, parameters)
+}
+
+/// As [`total_latency`], with agents' [programs](crate::program) recognized by a key or by their prompts: a context goes where it pushes nobody's
+/// out who will be back, as far as pods' [caches](routing_core::PodInfo::kv_tokens) are known. Beside [flow control](crate::flow) with a
+/// [`WorkingSetDetector`](crate::flow::WorkingSetDetector), programs whose contexts fit nowhere wait until they do: `docs/programs.md`.
+pub fn programs<const W: usize>(state: &PluginState<W>) -> ProfileBuilder<W> {
+    let (found, entered) = (Arc::clone(&state.programs), Arc::clone(&state.programs));
+    let profile = prompt(ProfileBuilder::new("programs"), state)
+        .preparer("program", |d: &mut Declare<'_>| ProgramPreparer::declare(d, ProgramParameters::default(), found));
+    by_total_latency(profile, state, TotalLatencyParameters::default())
+        .recorder("turn", |d: &mut Declare<'_>| ProgramRecorder::declare(d, entered))
+}
+
+fn by_total_latency<const W: usize>(
+    profile: ProfileBuilder<W>,
+    state: &PluginState<W>,
+    parameters: TotalLatencyParameters,
+) -> ProfileBuilder<W> {
     let PluginState { prefill_queues: queues, paces, index, .. } = state.clone();
     let (written, learned) = (Arc::clone(&queues), Arc::clone(&paces));
-    let profile = sound(prompt(ProfileBuilder::new("total_latency"), state), state).scorer(
-        "total",
-        1.0,
-        move |d: &mut Declare<'_>| TotalLatencyScorer::declare(d, parameters, queues, paces),
-    );
+    let profile = sound(profile, state)
+        .scorer("total", 1.0, move |d: &mut Declare<'_>| TotalLatencyScorer::declare(d, parameters, queues, paces));
     let queued = PrefillQueueParameters::default().cost_model(parameters.cost_model).learns(parameters.learns);
     best(profile)
         .recorder("queue", move |d: &mut Declare<'_>| PrefillQueueRecorder::declare(d, queued, written, learned))

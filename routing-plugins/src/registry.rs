@@ -11,6 +11,7 @@ use crate::filter::*;
 use crate::pick::*;
 use crate::plugin_state::{PluginState, Tokens};
 use crate::prepare::*;
+use crate::program::{ProgramParameters, ProgramPreparer, ProgramRecorder};
 use crate::record::*;
 use crate::score::*;
 
@@ -74,6 +75,8 @@ plugins! { fn register_main, MAIN, |state, parameters, declare|
     preparer "prefix_match_preparer" NoParameters => PrefixMatchPreparer::declare(declare, Arc::clone(&state.index));
     preparer "load_preparer" LoadParameters => LoadPreparer::declare(declare, parameters, Arc::clone(&state.load));
     preparer "session_key_preparer" SessionKeyParameters => SessionKeyPreparer::declare(declare, parameters);
+    preparer "program_preparer" ProgramParameters =>
+        ProgramPreparer::declare(declare, parameters, Arc::clone(&state.programs));
     preparer "hash_key_preparer" HashKeyParameters => HashKeyPreparer::declare(declare, parameters);
 
     filter "health_filter" NoParameters => HealthFilter::declare(declare);
@@ -119,6 +122,8 @@ plugins! { fn register_main, MAIN, |state, parameters, declare|
         RecentWorkRecorder::declare(declare, parameters, Arc::clone(&state.recent_work));
     recorder "prefill_queue_recorder" PrefillQueueParameters =>
         PrefillQueueRecorder::declare(declare, parameters, Arc::clone(&state.prefill_queues), Arc::clone(&state.paces));
+
+    recorder "program_recorder" NoParameters => ProgramRecorder::declare(declare, Arc::clone(&state.programs));
 
     condition "uncached_condition" UncachedParameters => UncachedCondition::<W>::declare(declare, &parameters);
 }

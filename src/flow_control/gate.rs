@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use http::StatusCode;
 use parking_lot::Mutex;
 use routing_core::flow::{
-    Charge, Dispatched, FlowConfig, FlowControl, FlowQueue, FlowRequest, FlowTrace, Pushed, Room, Shed, Ticket,
+    Charge, Dispatched, FlowConfig, FlowControl, FlowQueue, FlowRequest, FlowTrace, Pushed, Room, Shed, Ticket, Wanted,
 };
 use routing_core::{DecideError, PlanStep, PluginName, Role, Trace};
 use routing_plugins::load::{OutputEstimate, Work};
@@ -92,8 +92,9 @@ impl<const W: usize> Router<W> {
         let class = request.class();
         let (band, ceiling) = band_of(config, class.priority);
         let has_room = |step: &PlanStep| {
-            let first = step.candidates.first();
-            first.is_none_or(|first| control.has_room(&live.fleet, first.pod, ceiling, now))
+            Wanted::of(step).is_none_or(|wanted| {
+                control.has_room(&live.fleet, wanted.pod, ceiling, now) && control.admits(&live.fleet, &wanted, now)
+            })
         };
         match self.decide_with_room(live, &seen, &has_room, trace.as_mut()) {
             Ok(plan) => {
@@ -150,7 +151,7 @@ impl<const W: usize> Router<W> {
             woken.push((shed.item, Err(error)));
         }
         // Somebody else's request may be decided here: what panics fails that one alone.
-        let decide = |waiter: &Arc<Waiter<W>>, room: &Room<W>| {
+        let decide = |waiter: &Arc<Waiter<W>>, room: &Room<'_, W>| {
             let decided = catch_unwind(AssertUnwindSafe(|| self.decide_waiting(&live, waiter, room, now)));
             decided.unwrap_or_else(|_| Err(panicked(&live.profile)))
         };
@@ -222,7 +223,7 @@ impl<const W: usize> Router<W> {
         &self,
         live: &Arc<Live<W>>,
         waiter: &Waiter<W>,
-        room: &Room<W>,
+        room: &Room<'_, W>,
         now: Instant,
     ) -> Result<Decided<W>, DecideError> {
         // Not counted against itself.

@@ -8,7 +8,9 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use routing_core::flow::{BandConfig, FlowConfig, FlowControl, QueueLimits, Waited};
 use routing_exec::{DispatchHost, Timer};
-use routing_plugins::flow::{ConcurrencyDetector, ConcurrencyLimits};
+use routing_plugins::flow::{ConcurrencyDetector, ConcurrencyLimits, WorkingSetDetector, WorkingSetLimits};
+
+use routing_plugins::tokenize::{PromptError, PromptTokenizer};
 
 use super::*;
 use crate::{ApiError, PodSpec, Router, RouterUpdate};
@@ -300,4 +302,63 @@ fn who_does_not_wait_displaces_nobody() {
     assert_eq!(error.status.as_u16(), 429);
     drop(guard);
     assert!(now(&mut low).unwrap().is_ok());
+}
+
+/// A token for each byte of a body.
+#[derive(Debug)]
+struct Bytewise;
+
+impl PromptTokenizer for Bytewise {
+    fn tokenize(&self, body: &[u8], tokens: &mut Vec<u32>) -> Result<(), PromptError> {
+        tokens.extend(body.iter().copied().map(u32::from));
+        Ok(())
+    }
+}
+
+/// A program whose context does not fit waits until another is over, and a turn of one that is there does not.
+#[test]
+fn programs_wait_for_room_in_a_cache() {
+    let clock = TestClock::new();
+    let time = clock.clone();
+    let pod = PodSpec::new("pod", "http://pod").kv_tokens(4_000);
+    let router = Router::builder("m")
+        .pods([pod])
+        .profile("programs")
+        .tokenizer(Arc::new(Bytewise))
+        .clock(move || *time.0.lock())
+        .seed(7);
+    let detector = |state: &PluginState| WorkingSetDetector::new(WorkingSetLimits::default(), state);
+    let router =
+        router.flow_control(move |state| Ok(FlowControl::new(FlowConfig::default()).detector(detector(state))));
+    let router = router.build().unwrap();
+    let admit = |letter: &str, tokens: usize| -> Admitting<'_> {
+        let (parts, ()) = http::Request::post("/v1/completions").body(()).unwrap().into_parts();
+        let body = format!(r#"{{"model":"m","prompt":"{}"}}"#, letter.repeat(tokens));
+        Box::pin(router.admit(router.read(parts, Bytes::from(body)).unwrap(), true, &clock))
+    };
+    let first = begin(now(&mut admit("a", 3_000)).unwrap().unwrap());
+    let programs = Arc::clone(&router.plugin_state().programs);
+    assert_eq!((programs.stats().contexts, programs.stats().running), (1, 1));
+    let mut second = admit("b", 2_000);
+    assert!(now(&mut second).is_none(), "3,000 and 2,000 are more than 4,000");
+    assert!(now(&mut admit("c", 300)).is_some_and(|admitted| admitted.is_ok()), "a short one fits");
+    drop(first);
+    assert_eq!(programs.stats().running, 0, "it is over");
+    let admitted = now(&mut second).unwrap().unwrap();
+    assert_eq!(admitted.flow.clone().unwrap().why, Waited::Program);
+    assert!(admitted.trace.is_some());
+    // A host that routes by itself says what becomes of a turn by its attempt.
+    let tokens: Vec<u32> = (50_000..50_300).collect();
+    let request = routing_core::Request::new("m", clock.now()).tokens(&tokens).seed(1);
+    let running = programs.stats().running;
+    let mut routed = router.route(&request).unwrap();
+    assert_eq!(programs.stats().running, running + 1);
+    let pod = routed.first_pod().unwrap();
+    let attempt = routed.begin(0, pod).unwrap();
+    drop(routed);
+    assert_eq!(programs.stats().running, running + 1, "the attempt has it");
+    attempt.succeeded();
+    assert_eq!(programs.stats().running, running);
+    drop(router.route(&request).unwrap());
+    assert_eq!(programs.stats().running, running, "routed, and not sent");
 }

@@ -68,6 +68,19 @@ impl<const W: usize> Router<W> {
         true
     }
 
+    /// Takes what a pod's engine reports of its cache: the tokens that it has room for. False if it left.
+    ///
+    /// Profiles that know [programs](routing_plugins::program) go by it, where the pod was not [described](crate::PodSpec::kv_tokens) with it. Cheap
+    /// where nothing changed.
+    pub fn report_cache(&self, pod: Pod, tokens: u64) -> bool {
+        let mut registry = self.0.registry.lock();
+        let Some(entry) = registry.get_mut(pod) else { return false };
+        if entry.cache_tokens.replace(tokens) != Some(tokens) {
+            self.publish_fleet(&mut registry);
+        }
+        true
+    }
+
     /// Forgets the loads of pods whose engines fell silent: a pod that is avoided for what it said once would never be found
     /// to have worked it off.
     pub(super) fn forget_old_reports(&self, now: Instant) {

@@ -79,6 +79,7 @@ impl FlowReasons {
             Waited::No => "no",
             Waited::Saturated => "saturated",
             Waited::Behind => "behind",
+            Waited::Program => "program",
             _ => "affinity",
         };
         let (band, key) = (trace.band.to_string(), trace.key.to_string());

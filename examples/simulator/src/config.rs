@@ -32,6 +32,8 @@ pub(crate) struct SimConfig {
     pub(crate) classes: Classes,
     /// What has requests wait before they are routed; nothing if none.
     pub(crate) flow: Option<FlowDocument>,
+    /// Whether routers are told when each program will be back.
+    pub(crate) foresight: bool,
     /// Seed of the pseudorandom generators.
     pub(crate) seed: u64,
 }
@@ -69,6 +71,7 @@ impl SimConfig {
             slo: Slo { ttft_us: 1_000_000, per_token_us: 50_000 },
             classes: Classes::default(),
             flow: None,
+            foresight: false,
             seed: 1,
         }
     }

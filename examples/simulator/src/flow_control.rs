@@ -88,7 +88,7 @@ impl Gate {
         &mut self,
         now: u64,
         router: &mut Router,
-        mut decide: impl FnMut(&mut Router, u32, &Room) -> Result<RouteDecision, DecideError>,
+        mut decide: impl FnMut(&mut Router, u32, &Room<'_>) -> Result<RouteDecision, DecideError>,
     ) -> Option<Result<Passed, u32>> {
         let control = router.flow_control()?;
         let (fleet, now) = (router.fleet(), self.at(now));

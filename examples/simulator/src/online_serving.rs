@@ -12,6 +12,7 @@ use pointsman_engine_sim::scheduler::{BlockEvent, EngineRequest, Sampled};
 use pointsman_engine_sim::virtual_time::{Occurrence, VirtualFleet};
 use pointsman_lab::SplitMix64;
 use pointsman_lab::trace::Start;
+use routing_core::ProgramTurn;
 use routing_core::flow::Charge;
 use routing_plugins::PaceSample;
 use routing_plugins::load::LoadGuard;
@@ -101,6 +102,8 @@ struct InFlightRequest {
     serve: usize,
     guard: LoadGuard,
     sample: Option<PaceSample>,
+    /// The program that it is a turn of, where that is told.
+    turn: Option<ProgramTurn>,
     prefill: Option<LoadGuard>,
     /// Whether its prompt is still at another pod.
     away: bool,
@@ -225,7 +228,7 @@ impl<'t> Simulation<'t> {
     fn send(&mut self, place: u32, came: u64, decision: RouteDecision, charge: Option<Charge>) {
         let now = self.fleet.now();
         let request = &self.load.trace.requests[place as usize];
-        let RouteDecision { prefill, serve, prefill_guard, guard, sample, held } = decision;
+        let RouteDecision { prefill, serve, prefill_guard, guard, sample, turn, held } = decision;
         let missing = request.input.saturating_sub((held * self.load.trace.block) as u32);
         self.in_flight[place as usize] = Some(InFlightRequest {
             came,
@@ -235,6 +238,7 @@ impl<'t> Simulation<'t> {
             serve,
             guard,
             sample,
+            turn,
             prefill: prefill_guard,
             away: prefill.is_some(),
             missing,

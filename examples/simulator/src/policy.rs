@@ -118,6 +118,18 @@ impl Policy {
         Some(Self { name: format!("{} {plugin}.{parameter}={value}", self.name), document })
     }
 
+    /// The same, where programs are recognized by their prompts alone: no session has a name.
+    pub(crate) fn by_prompts(&self) -> Self {
+        let mut document = self.document.clone();
+        for plugin in document.get_mut("plugins").and_then(Value::as_sequence_mut).into_iter().flatten() {
+            if plugin.get("type").and_then(Value::as_str) == Some("program_preparer") {
+                let nowhere = Mapping::from_iter([("from".into(), Value::Sequence(Vec::new()))]);
+                plugin["parameters"] = Value::Mapping(nowhere);
+            }
+        }
+        Self { name: format!("{} by prompts", self.name), document }
+    }
+
     /// Whether it builds.
     pub(crate) fn check(&self) -> Result<(), SimulateError> {
         let block = BlockSize::new(16).ok_or(SimulateError::NoPods)?;

@@ -9,9 +9,11 @@ use pointsman_engine_sim::scheduler::{BlockEvent, Scheduler};
 use pointsman_lab::SplitMix64;
 use routing_core::flow::{FlowControl, Room, Wanted};
 use routing_core::{
-    DecideError, Fleet, Headers, Load, PodInfo, Request, Role, RoutingInput, RoutingPlan, Workflow, Workspace,
+    DecideError, Fleet, Headers, Load, PodInfo, ProgramTurn, Request, Role, RoutingInput, RoutingPlan, Workflow,
+    Workspace,
 };
 use routing_plugins::load::{LoadGuard, LoadTracker, PodLoad, Work};
+use routing_plugins::program::{Pause, Programs};
 use routing_plugins::{Hashing, PaceSample, PluginState, PodPaces};
 
 use crate::SimulateError;
@@ -26,6 +28,7 @@ pub(crate) struct Router {
     load: Arc<LoadTracker>,
     queued: Arc<LoadTracker>,
     paces: Arc<PodPaces>,
+    programs: Arc<Programs>,
     workflow: Workflow,
     workspace: Workspace,
     plan: RoutingPlan,
@@ -60,6 +63,8 @@ pub(crate) struct RouteDecision {
     pub(crate) guard: LoadGuard,
     /// What was expected of its first token, where that is learned.
     pub(crate) sample: Option<PaceSample>,
+    /// The program that it is a turn of, where that is told.
+    pub(crate) turn: Option<ProgramTurn>,
     /// Leading blocks that the pod which answers is known to hold.
     pub(crate) held: usize,
 }
@@ -84,10 +89,10 @@ impl Router {
             .and_then(|(pod, _)| BlockSize::new(u32::try_from(pod.block_tokens).ok()?))
             .ok_or(SimulateError::NoPods)?;
         let pods = (0..config.pods.len()).map(|at| index.join(&format!("pod-{at}"))).collect::<Result<Vec<_>, _>>()?;
-        let infos = pods
-            .iter()
-            .zip(&config.pods)
-            .map(|(&pod, &(_, role))| PodInfo::new(pod, &format!("pod-{pod:?}")).role(role));
+        let infos = pods.iter().zip(&config.pods).map(|(&pod, &(engine, role))| {
+            let tokens = (engine.blocks * engine.block_tokens) as u64;
+            PodInfo::new(pod, &format!("pod-{pod:?}")).role(role).kv_tokens(tokens)
+        });
         let fleet = Arc::new(Fleet::new(1, infos));
         let mut state = PluginState::new(Arc::clone(&index), Hashing::Given(block));
         if let Some(blocks) = std::num::NonZeroUsize::new(config.pods[0].0.blocks) {
@@ -101,6 +106,7 @@ impl Router {
             load: Arc::clone(&state.load),
             queued: Arc::clone(&state.queued),
             paces: Arc::clone(&state.paces),
+            programs: Arc::clone(&state.programs),
             workspace: workflow.workspace(),
             workflow,
             plan: RoutingPlan::default(),
@@ -170,6 +176,11 @@ impl Router {
         self.paces.first_token(sample, Duration::from_micros(took));
     }
 
+    /// A program's turn is over, and its context has so many tokens.
+    pub(crate) fn end_turn(&self, turn: &ProgramTurn, tokens: u64, pause: Pause, now: u64) {
+        self.programs.end_before(turn, tokens, pause, self.at(now));
+    }
+
     /// The pods' handles.
     pub(crate) fn handles(&self) -> &[Pod] {
         &self.pods
@@ -194,7 +205,7 @@ impl Router {
         &mut self,
         now: u64,
         asked: DecisionRequest<'_>,
-        room: Option<&Room>,
+        room: Option<&Room<'_>>,
     ) -> Result<RouteDecision, DecideError> {
         let first: u64 =
             asked.chain.iter().take(2).fold(u64::from(asked.prompt), |mix, hash| mix.rotate_left(7) ^ hash.get());
@@ -246,6 +257,7 @@ impl Router {
             prefill_guard,
             guard,
             sample: self.paces.sample(serve, now),
+            turn: last.program,
             held,
         })
     }

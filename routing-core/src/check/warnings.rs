@@ -26,8 +26,9 @@ impl<const W: usize> Check<'_, W> {
         for slot in self.nodes.iter().flat_map(|node| node.declared.reads.iter().chain(&node.declared.tries)) {
             is_read[usize::from(*slot)] = true;
         }
-        // Plans hint at what pods hold.
-        self.layout.prefix_matches.into_iter().for_each(|at| is_read[usize::from(at.index)] = true);
+        // Plans hint at what pods hold, and say which program a request is of.
+        let in_plans = self.layout.prefix_matches.into_iter().chain(self.layout.program);
+        in_plans.for_each(|at| is_read[usize::from(at.index)] = true);
         let is_unread = |slot: u16| !is_read[usize::from(slot)] && !self.layout.slots[usize::from(slot)].incidental;
         let nodes = self.nodes.iter().enumerate();
         let writes = nodes.flat_map(|(at, node)| node.declared.writes.iter().map(move |slot| (at, *slot)));

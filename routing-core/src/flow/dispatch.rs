@@ -8,16 +8,20 @@
 use std::cell::Cell;
 use std::time::Instant;
 
-use kv_index::{DEFAULT_POD_WORDS, Pod, PodId, PodSet};
+use kv_index::{DEFAULT_POD_WORDS, Pod, PodSet};
 
 use super::{FlowControl, FlowQueue, FlowTrace, Taken, Ticket, Waited};
 use crate::error::DecideError;
 use crate::fleet::{Fleet, Role};
 use crate::plan::PlanStep;
+use crate::program::ProgramTurn;
 
 /// The pods that have room for a request, for [`RoutingInput::with_room`](crate::RoutingInput::with_room).
 #[derive(Debug)]
-pub struct Room<const W: usize = DEFAULT_POD_WORDS> {
+pub struct Room<'f, const W: usize = DEFAULT_POD_WORDS> {
+    control: &'f FlowControl<W>,
+    fleet: &'f Fleet<W>,
+    now: Instant,
     pods: PodSet<W>,
     wanted: Cell<Option<Wanted>>,
 }
@@ -32,23 +36,36 @@ pub struct Wanted {
     pub role: Role,
     /// Leading blocks of the prompt that it holds.
     pub held: usize,
+    /// Blocks of the prompt; 0 where nobody looked.
+    pub blocks: usize,
+    /// The program that the request is a turn of.
+    pub program: Option<ProgramTurn>,
 }
 
-impl<const W: usize> Room<W> {
-    /// These pods have room.
+impl Wanted {
+    /// A step's first candidate, if it has one.
     #[must_use]
-    pub fn new(pods: PodSet<W>) -> Self {
-        Self { pods, wanted: Cell::new(None) }
+    pub fn of(step: &PlanStep) -> Option<Self> {
+        let (pod, program) = (step.candidates.first()?.pod, step.program);
+        let (held, blocks) = step.cache.map_or((0, 0), |cache| (cache.held, cache.blocks));
+        Some(Self { pod, role: step.role, held, blocks, program })
+    }
+}
+
+impl<'f, const W: usize> Room<'f, W> {
+    /// These pods of a fleet have room, as flow control has it.
+    #[must_use]
+    pub fn new(control: &'f FlowControl<W>, fleet: &'f Fleet<W>, pods: PodSet<W>, now: Instant) -> Self {
+        Self { control, fleet, now, pods, wanted: Cell::new(None) }
     }
 
-    /// Whether a step's first candidate has room. If not, it is [wanted](Self::wanted).
+    /// Whether a step's first candidate has room for the request. If not, it is [wanted](Self::wanted).
     #[must_use]
     pub fn admits(&self, step: &PlanStep) -> bool {
-        let Some(first) = step.candidates.first() else { return true };
-        let has_room = self.pods.contains(first.pod.id());
+        let Some(wanted) = Wanted::of(step) else { return true };
+        let has_room = self.pods.contains(wanted.pod.id()) && self.control.admits(self.fleet, &wanted, self.now);
         if !has_room {
-            let held = step.cache.map_or(0, |cache| cache.held);
-            self.wanted.set(Some(Wanted { pod: first.pod, role: step.role, held }));
+            self.wanted.set(Some(wanted));
         }
         has_room
     }
@@ -93,11 +110,11 @@ impl<T> FlowQueue<T> {
         control: &FlowControl<W>,
         fleet: &Fleet<W>,
         now: Instant,
-        mut decide: impl FnMut(&T, &Room<W>) -> Result<D, DecideError>,
+        mut decide: impl FnMut(&T, &Room<'_, W>) -> Result<D, DecideError>,
     ) -> Option<Dispatched<T, D>> {
         let mut rooms = Rooms { control, fleet, now, known: Vec::new() };
         for (ticket, pods) in self.to_try(&mut rooms) {
-            let room = Room::new(pods);
+            let room = Room::new(control, fleet, pods, now);
             match decide(self.item(ticket)?, &room) {
                 Ok(decided) => {
                     let trace = self.trace(ticket, now)?;
@@ -105,9 +122,14 @@ impl<T> FlowQueue<T> {
                     return Some(Dispatched::Goes { taken, decided, trace });
                 }
                 Err(DecideError::NoRoom { .. }) => {
-                    let why = if pods.is_empty() { Waited::Saturated } else { Waited::Affinity };
+                    let had_room = room.wanted().is_some_and(|wanted| pods.contains(wanted.pod.id()));
+                    let why = match pods.is_empty() {
+                        true => Waited::Saturated,
+                        false if had_room => Waited::Program,
+                        false => Waited::Affinity,
+                    };
                     let decided = Some((now, fleet.version()));
-                    self.keep(ticket, room.wanted().map(|wanted| wanted.pod.id()), why, decided);
+                    self.keep(ticket, room.wanted(), why, decided);
                 }
                 Err(error) => return self.remove(ticket).map(|item| Dispatched::Fails { item, error }),
             }
@@ -130,7 +152,9 @@ impl<T> FlowQueue<T> {
             let is_ready = match state.decided {
                 // The fleet is another one: perhaps no pod is left for it.
                 Some((_, of)) if of != version => true,
-                Some(_) => state.wants.is_some_and(|pod| room.contains(pod)),
+                Some(_) => state.wants.is_some_and(|wanted| {
+                    room.contains(wanted.pod.id()) && rooms.control.admits(rooms.fleet, &wanted, now)
+                }),
                 None => true,
             };
             // Later than that, lest it is asked for ever.
@@ -170,7 +194,7 @@ impl<const W: usize> Rooms<'_, W> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WaitState {
     /// The pod that it was decided for last.
-    pub(super) wants: Option<PodId>,
+    pub(super) wants: Option<Wanted>,
     /// When, and over which version of the fleet.
     pub(super) decided: Option<(Instant, u64)>,
     pub(super) why: Waited,

@@ -7,8 +7,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use kv_index::PodId;
-
 use super::band::{Band, Item, Size};
 use super::dispatch::WaitState;
 use super::in_service::InService;
@@ -16,7 +14,7 @@ use super::owed::Owed;
 use super::rate::ServiceRate;
 use super::{
     BandConfig, Charge, FlowConfig, FlowConfigError, FlowOrder, FlowRequest, FlowTrace, Shed, ShedReason, Taken,
-    Ticket, Waited, Waiting,
+    Ticket, Waited, Waiting, Wanted,
 };
 
 /// Requests that wait, each with whatever the host needs to go on with it.
@@ -321,7 +319,7 @@ impl<T> FlowQueue<T> {
     }
 
     /// A request that was decided for a pod without room goes on waiting. Why it waited first is what its trace says.
-    pub(super) fn keep(&mut self, ticket: Ticket, wants: Option<PodId>, why: Waited, decided: Option<(Instant, u64)>) {
+    pub(super) fn keep(&mut self, ticket: Ticket, wants: Option<Wanted>, why: Waited, decided: Option<(Instant, u64)>) {
         let Some(Place { state, .. }) = self.places.get_mut(&ticket.0) else { return };
         let why = if state.decided.is_none() { why } else { state.why };
         *state = WaitState { wants, decided, why, ..*state };

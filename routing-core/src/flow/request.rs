@@ -115,6 +115,8 @@ pub enum Waited {
     Behind,
     /// The pod that it was decided for had no room.
     Affinity,
+    /// That pod had room, and its program's context did not fit its cache beside those of others.
+    Program,
 }
 
 /// What flow control did to a request: part of a [trace](crate::Trace).

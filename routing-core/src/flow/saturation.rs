@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use kv_index::{DEFAULT_POD_WORDS, Pod, PodSet};
 
-use super::FlowConfig;
+use super::{FlowConfig, Wanted};
 use crate::fleet::Fleet;
 
 /// Judges whether a pod can begin a request.
@@ -17,6 +17,12 @@ pub trait SaturationDetector<const W: usize = DEFAULT_POD_WORDS>: Send + Sync + 
     /// Whether a pod can begin a request of a band that may make it `ceiling` full, 0..=1 of what this detector calls full. One that
     /// judges a pool as a whole says the same of each of its pods.
     fn has_room(&self, fleet: &Fleet<W>, pod: Pod, ceiling: f32, now: Instant) -> bool;
+
+    /// Whether a pod that has room can begin this very request, by what it holds of it and by its program; it can, unless a detector says
+    /// no. Asked whenever pods are further and the request still waits.
+    fn admits(&self, _fleet: &Fleet<W>, _wanted: &Wanted, _now: Instant) -> bool {
+        true
+    }
 }
 
 /// Flow control of a fleet: how requests wait, and what has them wait.
@@ -48,6 +54,13 @@ impl<const W: usize> FlowControl<W> {
     #[inline]
     pub fn has_room(&self, fleet: &Fleet<W>, pod: Pod, ceiling: f32, now: Instant) -> bool {
         self.detectors.iter().all(|detector| detector.has_room(fleet, pod, ceiling, now))
+    }
+
+    /// Whether a pod that has room can begin a request which was decided for it.
+    #[must_use]
+    #[inline]
+    pub fn admits(&self, fleet: &Fleet<W>, wanted: &Wanted, now: Instant) -> bool {
+        self.detectors.iter().all(|detector| detector.admits(fleet, wanted, now))
     }
 
     /// The pods that can.

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::{
     ConcurrencyDetector, ConcurrencyLimits, PoolDetector, PoolLimits, PredictedWaitDetector, PredictedWaitParameters,
-    UtilizationDetector, UtilizationLimits,
+    UtilizationDetector, UtilizationLimits, WorkingSetDetector, WorkingSetLimits,
 };
 use crate::{PluginState, duration};
 
@@ -126,6 +126,8 @@ pub struct SaturationDocument {
     pub utilization: Option<UtilizationLimits>,
     /// [`PoolDetector`].
     pub pool: Option<PoolLimits>,
+    /// [`WorkingSetDetector`].
+    pub working_set: Option<WorkingSetLimits>,
 }
 
 impl FlowDocument {
@@ -179,11 +181,10 @@ impl LimitsDocument {
 
 impl SaturationDocument {
     fn add_to<const W: usize>(self, mut control: FlowControl<W>, state: &PluginState<W>) -> FlowControl<W> {
-        let Self { predicted_wait, concurrency, utilization, pool } = match self {
-            Self { predicted_wait: None, concurrency: None, utilization: None, pool: None } => {
-                Self { predicted_wait: Some(Default::default()), utilization: Some(Default::default()), ..self }
-            }
-            given => given,
+        let Self { predicted_wait, concurrency, utilization, pool, working_set } = if self == Self::default() {
+            Self { predicted_wait: Some(Default::default()), utilization: Some(Default::default()), ..self }
+        } else {
+            self
         };
         if let Some(parameters) = predicted_wait {
             control = control.detector(PredictedWaitDetector::new(parameters, state));
@@ -196,6 +197,9 @@ impl SaturationDocument {
         }
         if let Some(limits) = pool {
             control = control.detector(PoolDetector::new(limits, state));
+        }
+        if let Some(limits) = working_set {
+            control = control.detector(WorkingSetDetector::new(limits, state));
         }
         control
     }

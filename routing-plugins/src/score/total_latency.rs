@@ -3,7 +3,7 @@
 use kv_index::DEFAULT_POD_WORDS;
 use std::sync::Arc;
 
-use routing_core::{Declare, PluginError, Read, RoutingContext, Scorer, Scores};
+use routing_core::{Declare, PluginError, Read, RoutingContext, Scorer, Scores, TryRead};
 
 use super::normalize::{self, finite};
 use super::prefill_queue::{PrefillQueues, queued};
@@ -14,6 +14,7 @@ use crate::memories::PrefillQueue;
 use crate::pace::PodPaces;
 use crate::parameters::{Amount, Positive, parameters};
 use crate::prepare::Loads;
+use crate::program::WorkingSetsSlot;
 
 parameters! {
     /// What [`TotalLatencyScorer`] takes.
@@ -39,6 +40,9 @@ parameters! {
         pub other_second: Amount = const { Amount::constant(0.08) },
         /// What a second of computing counts for the cache that it takes from others; 2, unless given.
         pub eviction: Amount = const { Amount::constant(2.0) },
+        /// What a second of computing counts for the contexts that it takes from [programs](crate::program) which will be back; 32, unless given.
+        /// Each of them takes another's in turn.
+        pub expected_back: Amount = const { Amount::constant(32.0) },
         /// Whether each pod's [pace](PodPaces) counts, as it is learned; it does, unless told not to. The recorder of queues has to
         /// say the same.
         pub learns: bool = true,
@@ -68,6 +72,9 @@ parameters! {
 ///   more as the fleet fills.
 /// - Its own answer of `L` tokens takes as many steps of `s`, and makes as many steps of others longer by `l`, of which they are half through.
 ///
+/// Where [programs](crate::program) are recognized and a pod's cache is known, what of `W` would push out contexts that are expected back counts
+/// `expected_back` besides.
+///
 /// All of a pod's seconds are by its [pace](PodPaces), and `C` by that of the fleet.
 ///
 /// So a holder that decodes much is left for another one before it is slow, a pod that computes is not given the answers of others,
@@ -81,6 +88,8 @@ pub struct TotalLatencyScorer<const W: usize = DEFAULT_POD_WORDS> {
     paces: Option<Arc<PodPaces<W>>>,
     loads: Read<Loads>,
     prompt: PromptReads<W>,
+    /// Where programs are recognized.
+    working_sets: TryRead<WorkingSetsSlot>,
 }
 
 impl<const W: usize> TotalLatencyScorer<W> {
@@ -93,7 +102,8 @@ impl<const W: usize> TotalLatencyScorer<W> {
     ) -> Self {
         declare.recalls::<PrefillQueue>((Arc::as_ptr(&queues) as usize, parameters.cost_model, parameters.learns));
         let (loads, prompt) = (declare.reads_parts(Loads::BACKLOGS), PromptReads::declare(declare));
-        Self { parameters, queues, paces: parameters.learns.then_some(paces), loads, prompt }
+        let working_sets = declare.tries();
+        Self { parameters, queues, paces: parameters.learns.then_some(paces), loads, prompt, working_sets }
     }
 }
 
@@ -213,6 +223,18 @@ impl<const W: usize> Scorer<W> for TotalLatencyScorer<W> {
                 costs[pod.index()] = parameters.cost(&held, &backlog, pace, wait);
             }
         });
+        // Programs whose contexts would be pushed out compute them again when they are back, for as long as this one takes.
+        if let Some(sets) = context.try_read(self.working_sets)?.filter(|sets| !sets.is_empty()) {
+            let price = typical * parameters.expected_back.get();
+            prompt.by_depth(scores.candidates(), |pods, depth| {
+                let work = if depth == 0 { cold.work } else { request(depth).work };
+                for pod in pods {
+                    if let Some(cache) = fleet.pod(pod).and_then(|info| info.kv_tokens) {
+                        costs[pod.index()] += finite(price * work * sets.pushed_out(pod, cache));
+                    }
+                }
+            });
+        }
         normalize::by_cost(scores, costs);
         Ok(())
     }

@@ -32,12 +32,13 @@ macro_rules! profile {
     };
 }
 
-const PROFILES: [(&str, InCode); 11] = [
+const PROFILES: [(&str, InCode); 12] = [
     profile!(round_robin),
     profile!(least_load),
     profile!(consistent_hash),
     profile!(first_token),
     profile!(total_latency),
+    profile!(programs),
     profile!(cache_aware),
     profile!(cache_aware_sticky),
     profile!(sticky_least_loaded),

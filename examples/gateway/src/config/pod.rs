@@ -24,6 +24,9 @@ pub struct PodSettings {
     /// Labels such as zone, host, rack.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
+    /// Tokens that its cache has room for; what its engine says, if unset.
+    #[serde(default)]
+    pub kv_tokens: Option<u64>,
     /// Its event source.
     #[serde(default, with = "serde_yaml_ng::with::singleton_map")]
     pub events: Events,
@@ -41,7 +44,7 @@ impl PodSettings {
     pub fn new(name: &str, url: &str) -> Self {
         let (name, url, role) = (name.to_owned(), url.to_owned(), PodRole::Both);
         let (labels, events) = (BTreeMap::new(), Events::None);
-        Self { name, url, role, labels, events, api_key: None, api_key_file: None }
+        Self { name, url, role, labels, kv_tokens: None, events, api_key: None, api_key_file: None }
     }
 
     /// The same in a role.
@@ -63,6 +66,7 @@ impl PodSettings {
         let key = key.map_err(|error| format!("pod `{}`: {error}", self.name))?;
         let spec =
             PodSpec::new(&self.name, &self.url).role(self.role.role()).event_source(format!("{:?}", self.events));
+        let spec = self.kv_tokens.into_iter().fold(spec, PodSpec::kv_tokens);
         let spec = self.labels.iter().fold(spec, |spec, (key, value)| spec.label(key, value));
         Ok(key.into_iter().fold(spec, PodSpec::api_key))
     }

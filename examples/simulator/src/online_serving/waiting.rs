@@ -1,5 +1,9 @@
 //! Requests that wait before routers: who is let go, and who waited for too long.
 
+use std::time::Duration;
+
+use routing_plugins::program::Pause;
+
 use super::{Simulation, Timer, decision_request};
 use crate::flow_control::Passed;
 
@@ -60,10 +64,26 @@ impl Simulation<'_> {
         }
     }
 
+    /// When the program of a request will be back, where routers are told.
+    fn pause_after(&self, place: u32) -> Pause {
+        if !self.config.foresight {
+            return Pause::Unknown;
+        }
+        let requests = &self.load.trace.requests;
+        let own = |at: u32| requests[at as usize].session == requests[place as usize].session;
+        let next =
+            self.load.followers.get(place).iter().filter(|(follower, _)| own(*follower)).map(|(_, think)| *think);
+        next.min().map_or(Pause::Over, |think| Pause::Lasts(Duration::from_micros(think)))
+    }
+
     /// A request is over, and took so many tokens: what it was charged is corrected.
     pub(super) fn settle(&mut self, place: u32, tokens: u64) {
-        if let Some(charge) = self.in_flight[place as usize].take().and_then(|flight| flight.charge) {
-            let gateway = place as usize % self.gates.len();
+        let Some(flight) = self.in_flight[place as usize].take() else { return };
+        let gateway = place as usize % self.routers.len();
+        if let Some(turn) = flight.turn {
+            self.routers[gateway].end_turn(&turn, tokens, self.pause_after(place), self.fleet.now());
+        }
+        if let Some(charge) = flight.charge {
             self.gates[gateway].served(&charge, tokens);
         }
     }

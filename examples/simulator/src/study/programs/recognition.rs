@@ -1,0 +1,74 @@
+//! Recognition of programs by their prompts alone, held against the names that a trace has of its sessions.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use kv_index::{Config, Index};
+use pointsman_lab::trace::Trace;
+use routing_plugins::program::{ProgramPrompt, Programs};
+
+use crate::SimulateError;
+use crate::chains::Chains;
+
+/// How many turns were put to the right program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Recognition {
+    /// Turns in all.
+    pub(crate) turns: usize,
+    /// Turns that were put to a program of their own session, or began one.
+    pub(crate) right: usize,
+    /// Turns that were put to the one program that has most of their session's: what one name for each session would do.
+    pub(crate) whole: usize,
+    pub(crate) sessions: usize,
+    pub(crate) programs: usize,
+}
+
+impl Recognition {
+    /// Recognizes a trace's programs, its turns in the order in which they are expected, sessions side by side.
+    pub(crate) fn of(trace: &Trace) -> Result<Self, SimulateError> {
+        let (programs, index) = (Programs::<1>::default(), Index::<1>::with_width(Config::default()));
+        let (pod, origin) = (index.join("pod")?, Instant::now());
+        let (chains, times) = (Chains::of(trace), trace.expected());
+        // Who began each program, and how many turns of each session each has.
+        let (mut founders, mut shares) = (BTreeMap::new(), BTreeMap::<u32, BTreeMap<u64, usize>>::new());
+        let (mut turns, mut right) = (0, 0);
+        for ((place, request), at) in (0..).zip(&trace.requests).zip(times) {
+            let chain = chains.get(place);
+            if chain.is_empty() {
+                // Too short to tell.
+                continue;
+            }
+            let now = origin + Duration::from_micros(at);
+            let prompt = ProgramPrompt::new(chain, trace.block, request.input.into());
+            let turn = programs.find(&prompt, now);
+            programs.begin(&turn, &prompt, pod, None, now);
+            programs.end(&turn, u64::from(request.input) + u64::from(request.output), now);
+            turns += 1;
+            right += usize::from(*founders.entry(turn.program).or_insert(request.session) == request.session);
+            *shares.entry(request.session).or_default().entry(turn.program).or_default() += 1;
+        }
+        let whole = shares.values().filter_map(|of| of.values().max()).sum();
+        let programs = shares.values().flat_map(BTreeMap::keys).collect::<BTreeSet<_>>().len();
+        Ok(Self { turns, right, whole, sessions: shares.len(), programs })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pointsman_lab::trace::synthetic::Synthetic;
+
+    use super::*;
+
+    #[test]
+    fn turns_are_put_to_the_right_program_without_any_name() {
+        for kind in [Synthetic::Agents, Synthetic::CodingAgents, Synthetic::Chat, Synthetic::FanOut] {
+            for seed in 1..=3 {
+                let trace = kind.trace(4_000, seed).with_population(64, seed);
+                let told = Recognition::of(&trace).unwrap();
+                println!("{kind}, seed {seed}: {told:?}");
+                assert!(told.turns > 3_000);
+                assert!(told.right * 100 >= told.turns * 95, "{kind}, seed {seed}: {told:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Contexts, and what those on each pod add up to.
+
+use std::time::Instant;
+
+use kv_index::Pod;
+
+use super::prompt::ProgramPrompt;
+
+/// A context of a program.
+#[derive(Debug)]
+pub(super) struct Context {
+    pub(super) program: u64,
+    pub(super) key: Option<u64>,
+    pub(super) kind: u64,
+    /// Blocks that it is known by.
+    pub(super) sampled: Vec<u64>,
+    /// Those of them that its first prompt had: others may begin alike.
+    pub(super) first: usize,
+    pub(super) tokens: u64,
+    /// Where it is, and tokens that the pod's cache holds, if that is known.
+    pub(super) at: Option<(Pod, Option<u64>)>,
+    /// Whether it counts in its pod's working set.
+    pub(super) is_counted: bool,
+    pub(super) running: u32,
+    pub(super) turns: u64,
+    /// Tokens that were computed for its program's requests.
+    pub(super) attained: u64,
+    pub(super) ended: Option<Instant>,
+    /// When the next turn came that has not begun.
+    pub(super) came: Option<Instant>,
+    pub(super) used: Instant,
+}
+
+impl Context {
+    /// One that begins with a prompt.
+    pub(super) fn new(program: u64, prompt: &ProgramPrompt, now: Instant) -> Self {
+        Self {
+            program,
+            key: prompt.key,
+            kind: prompt.kind,
+            sampled: Vec::new(),
+            first: prompt.sampled.len(),
+            tokens: 0,
+            at: None,
+            is_counted: false,
+            running: 0,
+            turns: 0,
+            attained: 0,
+            ended: None,
+            came: None,
+            used: now,
+        }
+    }
+}
+
+/// Tokens of contexts on each pod.
+#[derive(Debug)]
+pub(super) struct PodSums {
+    /// By id: the pod's generation, and the sum.
+    pub(super) sums: Vec<(u32, u64)>,
+}
+
+impl PodSums {
+    pub(super) fn new(pods: usize) -> Self {
+        Self { sums: vec![(0, 0); pods] }
+    }
+
+    pub(super) fn of(&self, pod: Pod) -> u64 {
+        let sum = self.sums.get(pod.id().index()).filter(|(generation, _)| *generation == pod.generation());
+        sum.map_or(0, |(_, tokens)| *tokens)
+    }
+
+    pub(super) fn count(&mut self, context: &mut Context) {
+        let Some((pod, _)) = context.at else { return };
+        let Some((generation, sum)) = self.sums.get_mut(pod.id().index()) else { return };
+        if *generation > pod.generation() {
+            return;
+        }
+        if *generation < pod.generation() {
+            // Another pod has the id: what the one before it held is gone.
+            (*generation, *sum) = (pod.generation(), 0);
+        }
+        *sum += context.tokens;
+        context.is_counted = true;
+    }
+
+    pub(super) fn uncount(&mut self, context: &mut Context) {
+        if !std::mem::take(&mut context.is_counted) {
+            return;
+        }
+        let Some((pod, _)) = context.at else { return };
+        let Some((generation, sum)) = self.sums.get_mut(pod.id().index()) else { return };
+        if *generation == pod.generation() {
+            *sum = sum.saturating_sub(context.tokens);
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! A prompt as programs are recognized by it.
+
+use kv_index::BlockHash;
+
+use super::owners::sample;
+
+/// A request's prompt, as programs are recognized by it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProgramPrompt {
+    pub(super) key: Option<u64>,
+    pub(super) kind: u64,
+    pub(super) sampled: Vec<u64>,
+    pub(super) tokens: u64,
+}
+
+impl ProgramPrompt {
+    /// A prompt by the hashes of its whole blocks, of so many tokens each, and the tokens that it has in all.
+    #[must_use]
+    pub fn new(chain: &[BlockHash], block_tokens: usize, tokens: u64) -> Self {
+        Self { key: None, kind: 0, sampled: sample(chain, block_tokens), tokens }
+    }
+
+    /// The same of a program that the client names: contexts of other keys are not looked at.
+    #[must_use]
+    pub fn key(self, key: Option<u64>) -> Self {
+        Self { key, ..self }
+    }
+
+    /// The same, followed by a pause of a kind: those of one kind are learned together, and all are of one unless told.
+    #[must_use]
+    pub fn kind(self, kind: u64) -> Self {
+        Self { kind, ..self }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.sampled.is_empty() && self.key.is_none()
+    }
+}

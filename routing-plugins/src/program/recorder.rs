@@ -1,0 +1,35 @@
+//! Program recorder: enters a turn at the pod that it goes to.
+
+use std::sync::Arc;
+
+use kv_index::DEFAULT_POD_WORDS;
+use routing_core::{Declare, PlanStep, PluginError, Program, Read, Recorder, RoutingContext};
+
+use super::preparer::RecognizedPrompt;
+use super::table::Programs;
+
+/// Enters a request's turn at its step's first pod, so that the program's context counts in that pod's working set.
+///
+/// The host says when the turn is [over](Programs::end); [`PlanStep::program`] has it.
+#[derive(Debug)]
+pub struct ProgramRecorder<const W: usize = DEFAULT_POD_WORDS> {
+    programs: Arc<Programs<W>>,
+    prompt: Read<RecognizedPrompt>,
+    program: Read<Program>,
+}
+
+impl<const W: usize> ProgramRecorder<W> {
+    /// Declares that it reads a request's program.
+    pub fn declare(declare: &mut Declare<'_>, programs: Arc<Programs<W>>) -> Self {
+        Self { programs, prompt: declare.reads(), program: declare.reads() }
+    }
+}
+
+impl<const W: usize> Recorder<W> for ProgramRecorder<W> {
+    fn record(&self, context: &RoutingContext<'_, W>, step: &PlanStep) -> Result<(), PluginError> {
+        let (Some(turn), Some(first)) = (context.read(self.program)?, step.candidates.first()) else { return Ok(()) };
+        let cache = context.fleet().pod(first.pod.id()).and_then(|info| info.kv_tokens);
+        self.programs.begin(turn, context.read(self.prompt)?, first.pod, cache, context.request().now);
+        Ok(())
+    }
+}
