@@ -53,6 +53,7 @@ pub(super) fn text(app: &Arc<AppState>) -> String {
     out.pods("pod_queued_prompt_tokens", &pods, |pod| pod.queued_tokens as f64);
     out.family("pod_pace", "gauge", "How much longer than by the cost model a pod takes for first tokens, as learned.");
     out.pods("pod_pace", &pods, |pod| pod.pace);
+    programs(&mut out, app, &pods);
     out.family("pod_index_blocks", "gauge", "Blocks of a pod in the index that its engine announced.");
     out.pods("pod_index_blocks", &pods, |pod| pod.blocks as f64);
     out.family("pod_event_source_live", "gauge", "Whether a pod's event source is live, with no known gap.");
@@ -69,6 +70,22 @@ pub(super) fn text(app: &Arc<AppState>) -> String {
     findings(&mut out, app);
     requests(&mut out, app, &totals);
     text
+}
+
+/// Programs that are under way, and what of their contexts pods should keep.
+fn programs(out: &mut Text<'_>, app: &AppState, pods: &[state::PodState]) {
+    let name = "pod_working_set_tokens";
+    out.family(name, "gauge", "Tokens of programs' contexts on a pod that run or will be back soon.");
+    out.pods(name, pods, |pod| pod.working_set as f64);
+    let name = "program_contexts";
+    out.family(name, "gauge", "Contexts of programs that are remembered: running, kept for their next turn, or gone.");
+    for model in &app.models {
+        let stats = model.router.plugin_state().programs.stats();
+        let gone = stats.contexts.saturating_sub(stats.running + stats.kept);
+        for (state, count) in [("running", stats.running), ("kept", stats.kept), ("gone", gone)] {
+            out.line(name, &[("model", model.router.name()), ("state", state)], count as f64);
+        }
+    }
 }
 
 /// The state of each pod's circuit breaker: 1 for the one it is in.

@@ -163,6 +163,10 @@ pub struct PodState {
     pub running: u32,
     /// How much longer than by the cost model it takes for first tokens, as learned.
     pub pace: f64,
+    /// Tokens that its cache has room for, if it was told.
+    pub kv_tokens: Option<u64>,
+    /// Tokens of programs' contexts on it that run or will be back soon; 0 where the profile knows no programs.
+    pub working_set: u64,
     /// Its blocks in the index that its engine announced.
     pub blocks: usize,
     /// Those that were entered ahead of its events.
@@ -284,6 +288,8 @@ fn pod_state(app: &AppState, router: &Router, entry: &RegisteredPod) -> PodState
         waiting: entry.load.waiting,
         running: entry.load.running,
         pace: entry.pace,
+        kv_tokens: entry.spec.kv_tokens.or(entry.cache_tokens),
+        working_set: state.programs.working_set(entry.pod, Instant::now()),
         blocks: stats.blocks.saturating_sub(stats.speculated),
         speculated: stats.speculated,
         events: app.sources.lock().view(&entry.spec.name),
