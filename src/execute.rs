@@ -147,14 +147,15 @@ impl<const W: usize> Router<W> {
 
     /// The dispatch of what was decided.
     fn prepared(&self, request: Arc<LlmRequest>, decided: Decided<W>) -> Admitted<W> {
-        let Decided { live, plan, at, mut trace, flow, charge, reserved } = decided;
+        let Decided { live, plan, at, mut trace, flow, charge, reserved, turn } = decided;
         if let Some(trace) = &mut trace {
             trace.flow.clone_from(&flow);
         }
         let (identity, body) = (self.identity(request.seed), request.body.clone());
         let client = ClientRequest::with_fields(&request.parts, body, identity, &live.client_fields);
         let dispatch = Dispatch::new(live.dispatch.clone(), client, plan, Vec::new());
-        let host = RouterHost::new(self.clone(), live, request, dispatch.plan(), at).reserved(reserved, charge);
+        let host =
+            RouterHost::new(self.clone(), live, request, dispatch.plan(), at).reserved(reserved, charge).turn(turn);
         Admitted { prepared: Prepared { dispatch, host }, trace, flow }
     }
 }

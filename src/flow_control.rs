@@ -26,6 +26,7 @@ use routing_core::{RoutingPlan, Trace};
 use routing_plugins::PluginState;
 
 use crate::execute::Prepared;
+use crate::open_turn::OpenTurn;
 use crate::router::Live;
 
 pub(crate) use self::charge::OpenCharge;
@@ -100,6 +101,7 @@ pub(crate) struct Decided<const W: usize> {
     pub(crate) trace: Option<Trace<W>>,
     pub(crate) flow: Option<FlowTrace>,
     pub(crate) reserved: Reserved<W>,
+    pub(crate) turn: Option<OpenTurn<W>>,
     /// Dropped last: who is let go instead finds the room.
     pub(crate) charge: Option<OpenCharge<W>>,
 }

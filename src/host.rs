@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use kv_index::{BlockHash, DEFAULT_POD_WORDS, Pod};
-use routing_core::{Fleet, PlanStep, ProgramTurn, Role, RoutingPlan};
+use routing_core::{Fleet, PlanStep, Role, RoutingPlan};
 use routing_exec::{AttemptRecord, DispatchHost, DispatchReport, TokenUsage};
 use routing_plugins::load::{LoadGuard, Work};
 use routing_plugins::{PaceSample, PluginState};
@@ -13,6 +13,7 @@ use routing_plugins::{PaceSample, PluginState};
 use crate::cache_audit::{Audited, AuditedPrompt, Expectation};
 use crate::flow_control::{AttemptGuard, OpenCharge, Reserved};
 use crate::llm_request::LlmRequest;
+use crate::open_turn::OpenTurn;
 use crate::routed::PromptSize;
 use crate::router::{Live, Router};
 
@@ -35,7 +36,7 @@ pub struct RouterHost<const W: usize = DEFAULT_POD_WORDS> {
     /// Its shares of its pods' load, until its attempts begin.
     reserved: Reserved<W>,
     /// The program that it is a turn of, until it is over.
-    turn: Option<ProgramTurn>,
+    turn: Option<OpenTurn<W>>,
     /// What it was charged by flow control, until it is over.
     charge: Option<OpenCharge<W>>,
     /// Set at the end, if an engine reported its cached tokens.
@@ -62,7 +63,7 @@ impl<const W: usize> RouterHost<W> {
             expectations: Vec::new(),
             sample: None,
             reserved: Reserved::default(),
-            turn: turn_of(plan),
+            turn: None,
             charge: None,
             audited: Arc::default(),
         };
@@ -92,7 +93,9 @@ impl<const W: usize> RouterHost<W> {
 
     /// It is over, and took so many tokens.
     fn settle(&mut self, tokens: Option<u64>) {
-        self.end_turn(tokens);
+        if let Some(mut turn) = self.turn.take() {
+            turn.tokens = tokens.unwrap_or(turn.tokens);
+        }
         let had_room = self.reserved.clear() | self.charge.is_some();
         if let Some(charge) = self.charge.take() {
             charge.settle(tokens);
@@ -102,11 +105,10 @@ impl<const W: usize> RouterHost<W> {
         }
     }
 
-    /// What its program has in its context by now, if it is a turn of one.
-    fn end_turn(&mut self, tokens: Option<u64>) {
-        if let Some(turn) = self.turn.take() {
-            self.router.plugin_state().programs.end(&turn, tokens.unwrap_or(turn.tokens), self.router.now());
-        }
+    /// The same of a turn of a program.
+    pub(crate) fn turn(mut self, turn: Option<OpenTurn<W>>) -> Self {
+        self.turn = turn;
+        self
     }
 
     /// The request.
@@ -222,8 +224,7 @@ impl<const W: usize> DispatchHost for RouterHost<W> {
         (self.decided, self.expected) = (self.router.now(), None);
         let request = self.request.request(self.router.name(), self.decided);
         let plan = self.router.decide(&self.live, &request, failed, None).ok()?;
-        self.end_turn(None);
-        self.turn = turn_of(&plan);
+        self.turn = OpenTurn::of(&self.router, &plan);
         Some(plan)
     }
 
@@ -245,11 +246,6 @@ impl<const W: usize> DispatchHost for RouterHost<W> {
             let _ = self.audited.set(audited);
         }
     }
-}
-
-/// The program that a plan's request is a turn of, as the step tells that answers.
-pub(crate) fn turn_of(plan: &RoutingPlan) -> Option<ProgramTurn> {
-    plan.steps().iter().rev().find_map(|step| step.program)
 }
 
 impl<const W: usize> Drop for RouterHost<W> {

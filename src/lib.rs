@@ -66,6 +66,7 @@ mod model;
 mod model_files;
 mod model_list;
 mod observations;
+mod open_turn;
 mod pod_key;
 mod pod_registry;
 mod pod_spec;

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kv_index::{DEFAULT_POD_WORDS, Pod};
-use routing_core::{Fleet, PlanStep, ProgramTurn, Request, Role, RoutingPlan};
+use routing_core::{Fleet, PlanStep, Request, Role, RoutingPlan};
 use routing_exec::{Admission, BreakerSample, Failure, Permit};
 use routing_plugins::PaceSample;
 use routing_plugins::load::{OutputEstimate, Work};
 
 use crate::flow_control::AttemptGuard;
-use crate::host::turn_of;
+use crate::open_turn::OpenTurn;
 use crate::router::{Live, Router};
 
 /// Where a request goes, for hosts that send it themselves; [`Router::execute`](crate::Router::execute) does both.
@@ -26,13 +26,14 @@ pub struct Routed<const W: usize = DEFAULT_POD_WORDS> {
     /// When the plan was made.
     decided: Instant,
     /// The program that it is a turn of, until an attempt has it.
-    turn: Option<ProgramTurn>,
+    turn: Option<OpenTurn<W>>,
 }
 
 impl<const W: usize> Routed<W> {
     pub(crate) fn new(router: Router<W>, request: &Request<'_>, live: Arc<Live<W>>, plan: RoutingPlan) -> Self {
         let prompt = PromptSize::of(request, router.block_size().tokens());
-        Self { router, live, prompt, prefilled: false, decided: request.now, turn: turn_of(&plan), plan }
+        let turn = OpenTurn::of(&router, &plan);
+        Self { router, live, prompt, prefilled: false, decided: request.now, turn, plan }
     }
 
     /// The plan.
@@ -84,8 +85,7 @@ impl<const W: usize> Routed<W> {
         let (router, admission) = (self.router.clone(), permit.admission());
         // Whoever answers ends the turn.
         let turn = if step.role == Role::Prefill { None } else { self.turn.take() };
-        let (began, first_token, generated) = (now, None, 0);
-        Ok(Attempt { router, load, sample, admission, _permit: permit, began, first_token, generated, turn })
+        Ok(Attempt { router, load, sample, admission, _permit: permit, began: now, first_token: None, turn })
     }
 }
 
@@ -129,9 +129,8 @@ pub struct Attempt<const W: usize = DEFAULT_POD_WORDS> {
     _permit: Permit<W>,
     began: Instant,
     first_token: Option<Instant>,
-    generated: u64,
-    /// The program that it is a turn of.
-    turn: Option<ProgramTurn>,
+    /// The program that it is a turn of: it goes on from here, however this ends.
+    turn: Option<OpenTurn<W>>,
 }
 
 impl<const W: usize> Attempt<W> {
@@ -156,7 +155,9 @@ impl<const W: usize> Attempt<W> {
         if tokens > 0 {
             self.first_token();
         }
-        self.generated = self.generated.max(tokens);
+        if let Some(turn) = &mut self.turn {
+            turn.generated(tokens);
+        }
         self.load.generated(tokens);
     }
 
@@ -173,25 +174,6 @@ impl<const W: usize> Attempt<W> {
 
     fn record(&self, sample: &BreakerSample) {
         self.router.breakers().record(self.admission, sample, self.router.now());
-    }
-}
-
-impl<const W: usize> Drop for Attempt<W> {
-    /// However it ended, the program goes on from here.
-    fn drop(&mut self) {
-        end_turn(&self.router, self.turn.take(), self.generated);
-    }
-}
-
-impl<const W: usize> Drop for Routed<W> {
-    fn drop(&mut self) {
-        end_turn(&self.router, self.turn.take(), 0);
-    }
-}
-
-fn end_turn<const W: usize>(router: &Router<W>, turn: Option<ProgramTurn>, generated: u64) {
-    if let Some(turn) = turn {
-        router.plugin_state().programs.end(&turn, turn.tokens.saturating_add(generated), router.now());
     }
 }
 

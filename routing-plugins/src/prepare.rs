@@ -23,4 +23,6 @@ pub use session_key::{Session, SessionKeyParameters, SessionKeyPreparer};
 pub use text_block::{TextBlockParameters, TextBlockPreparer};
 
 pub(crate) use block_hash::{PromptChain, PromptHasher};
+#[cfg(feature = "serde")]
+pub(crate) use key::read_any_sources;
 pub(crate) use prefix_match::HashedPrefix;

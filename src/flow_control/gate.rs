@@ -18,6 +18,7 @@ use super::waiting_count::WaitingCount;
 use super::{BandStatus, Decided, FlowClass, OpenCharge, Reserved};
 use crate::api_error::ApiError;
 use crate::llm_request::LlmRequest;
+use crate::open_turn::OpenTurn;
 use crate::routed::PromptSize;
 use crate::router::{Live, RouteError, Router};
 
@@ -72,9 +73,10 @@ impl<const W: usize> Router<W> {
         let seen = request.request(self.name(), now);
         let Some(control) = &live.flow else {
             let plan = self.decide(live, &seen, &[], trace.as_mut()).map_err(refused)?;
-            let live = Arc::clone(live);
+            let (live, turn) = (Arc::clone(live), OpenTurn::of(self, &plan));
             return Ok(Some(Decided {
                 live,
+                turn,
                 plan,
                 at: now,
                 trace,
@@ -100,7 +102,8 @@ impl<const W: usize> Router<W> {
             Ok(plan) => {
                 let reserved = self.reserve(request, &plan, now);
                 let flow = Some(FlowTrace::passed(band, class.key));
-                Ok(Some(Decided { live: Arc::clone(live), plan, at: now, trace, flow, charge: None, reserved }))
+                let (live, turn) = (Arc::clone(live), OpenTurn::of(self, &plan));
+                Ok(Some(Decided { live, plan, at: now, trace, flow, charge: None, reserved, turn }))
             }
             Err(DecideError::NoRoom { .. }) => Ok(None),
             Err(error) => Err(refused(error)),
@@ -242,7 +245,8 @@ impl<const W: usize> Router<W> {
         }
         let plan = decided?;
         let reserved = self.reserve(request, &plan, now);
-        Ok(Decided { live: Arc::clone(live), plan, at: now, trace, flow: None, charge: None, reserved })
+        let (live, turn) = (Arc::clone(live), OpenTurn::of(self, &plan));
+        Ok(Decided { live, plan, at: now, trace, flow: None, charge: None, reserved, turn })
     }
 
     /// Counts a plan towards its pods' load, until its attempts begin.

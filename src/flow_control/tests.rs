@@ -362,3 +362,28 @@ fn programs_wait_for_room_in_a_cache() {
     drop(router.route(&request).unwrap());
     assert_eq!(programs.stats().running, running, "routed, and not sent");
 }
+
+#[test]
+fn a_turn_that_was_given_to_who_left_is_over() {
+    let clock = TestClock::new();
+    let time = clock.clone();
+    let pod = PodSpec::new("pod", "http://pod").kv_tokens(4_000);
+    let router = Router::builder("m").pods([pod]).profile("programs").tokenizer(Arc::new(Bytewise));
+    let router = router.clock(move || *time.0.lock()).seed(7);
+    let router = router.flow_control(|state| Ok(control(1, &FlowConfig::default(), state))).build().unwrap();
+    let admit = |letter: &str| -> Admitting<'_> {
+        let (parts, ()) = http::Request::post("/v1/completions").body(()).unwrap().into_parts();
+        let body = format!(r#"{{"model":"m","prompt":"{}"}}"#, letter.repeat(300));
+        Box::pin(router.admit(router.read(parts, Bytes::from(body)).unwrap(), false, &clock))
+    };
+    let running = || router.plugin_state().programs.stats().running;
+    let first = begin(now(&mut admit("a")).unwrap().unwrap());
+    let mut second = admit("b");
+    assert!(now(&mut second).is_none());
+    assert_eq!(running(), 1);
+    drop(first);
+    // The second was let go, and never learned of it.
+    assert_eq!(running(), 1);
+    drop(second);
+    assert_eq!(running(), 0);
+}

@@ -80,12 +80,18 @@ impl KeySource {
 /// Reads where to look, for parameters: somewhere, and nowhere without a name.
 #[cfg(feature = "serde")]
 pub(super) fn read_sources<'d, D: serde::Deserializer<'d>>(from: D) -> Result<Vec<KeySource>, D::Error> {
+    use serde::de::Error;
+
+    let sources = read_any_sources(from)?;
+    if sources.is_empty() { Err(D::Error::custom("there is no place to look")) } else { Ok(sources) }
+}
+
+/// The same, or nowhere at all.
+#[cfg(feature = "serde")]
+pub(crate) fn read_any_sources<'d, D: serde::Deserializer<'d>>(from: D) -> Result<Vec<KeySource>, D::Error> {
     use serde::{Deserialize, de::Error};
 
     let sources = Vec::<KeySource>::deserialize(from)?;
-    if sources.is_empty() {
-        return Err(D::Error::custom("there is no place to look"));
-    }
     let nameless = sources.iter().any(|source| match source {
         KeySource::Header(name) | KeySource::Cookie(name) | KeySource::Label(name) => name.is_empty(),
         KeySource::Body(path) => path.split('.').any(str::is_empty),

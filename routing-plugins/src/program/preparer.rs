@@ -19,6 +19,7 @@ parameters! {
         /// Where a program's key is looked for, in this order. Unless given, where agents have one: the headers `x-session-id` and
         /// `x-conversation-id`; OpenAI's `conversation`, as a text or an object with an `id`, and `prompt_cache_key`; Anthropic's
         /// `metadata.user_id`; and `session_id`. Nowhere, if empty: programs are then recognized by their prompts alone.
+        #[cfg_attr(feature = "serde", serde(deserialize_with = "crate::prepare::read_any_sources"))]
         pub from: Vec<KeySource> = vec![
             KeySource::Header("x-session-id".to_owned()),
             KeySource::Header("x-conversation-id".to_owned()),
@@ -30,6 +31,7 @@ parameters! {
         ],
         /// Where it is said what the program does before its next turn, such as the kind of tool that it calls: pauses of one kind are
         /// learned together. The header `x-tool`, unless given.
+        #[cfg_attr(feature = "serde", serde(deserialize_with = "crate::prepare::read_any_sources"))]
         pub kind: Vec<KeySource> = vec![KeySource::Header("x-tool".to_owned())],
     }
 }

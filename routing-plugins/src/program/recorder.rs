@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use kv_index::DEFAULT_POD_WORDS;
-use routing_core::{Declare, PlanStep, PluginError, Program, Read, Recorder, RoutingContext};
+use routing_core::{Declare, PlanStep, PluginError, Program, Read, Recorder, Role, RoutingContext};
 
 use super::preparer::RecognizedPrompt;
 use super::table::Programs;
 
-/// Enters a request's turn at its step's first pod, so that the program's context counts in that pod's working set.
+/// Enters a request's turn at its step's first pod, if that answers, so that the program's context counts in that pod's working set.
 ///
 /// The host says when the turn is [over](Programs::end); [`PlanStep::program`] has it.
 #[derive(Debug)]
@@ -28,6 +28,10 @@ impl<const W: usize> ProgramRecorder<W> {
 impl<const W: usize> Recorder<W> for ProgramRecorder<W> {
     fn record(&self, context: &RoutingContext<'_, W>, step: &PlanStep) -> Result<(), PluginError> {
         let (Some(turn), Some(first)) = (context.read(self.program)?, step.candidates.first()) else { return Ok(()) };
+        // A context is where its next turn will look for it: where it is decoded.
+        if !matches!(step.role, Role::Both | Role::Decode) {
+            return Ok(());
+        }
         let cache = context.fleet().pod(first.pod.id()).and_then(|info| info.kv_tokens);
         self.programs.begin(turn, context.read(self.prompt)?, first.pod, cache, context.request().now);
         Ok(())

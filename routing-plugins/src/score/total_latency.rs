@@ -1,20 +1,20 @@
 //! Total latency scorer: the seconds that a request adds to all answers, its own and those of others on the pod.
 
-use kv_index::DEFAULT_POD_WORDS;
+use kv_index::{DEFAULT_POD_WORDS, PodSet};
 use std::sync::Arc;
 
-use routing_core::{Declare, PluginError, Read, RoutingContext, Scorer, Scores, TryRead};
+use routing_core::{Declare, Fleet, PluginError, Read, RoutingContext, Scorer, Scores, TryRead};
 
 use super::normalize::{self, finite};
 use super::prefill_queue::{PrefillQueues, queued};
-use super::prompt::PromptReads;
+use super::prompt::{PromptReads, PromptSize};
 use crate::cost_model::CostModel;
 use crate::load::Backlog;
 use crate::memories::PrefillQueue;
 use crate::pace::PodPaces;
 use crate::parameters::{Amount, Positive, parameters};
 use crate::prepare::Loads;
-use crate::program::WorkingSetsSlot;
+use crate::program::{WorkingSets, WorkingSetsSlot};
 
 parameters! {
     /// What [`TotalLatencyScorer`] takes.
@@ -104,6 +104,30 @@ impl<const W: usize> TotalLatencyScorer<W> {
         let (loads, prompt) = (declare.reads_parts(Loads::BACKLOGS), PromptReads::declare(declare));
         let working_sets = declare.tries();
         Self { parameters, queues, paces: parameters.learns.then_some(paces), loads, prompt, working_sets }
+    }
+}
+
+impl<const W: usize> TotalLatencyScorer<W> {
+    /// Adds what programs cost whose contexts would be pushed out: they compute them again when they are back, each for as long as this one takes.
+    #[cold]
+    fn add_pushed_out(
+        &self,
+        sets: &WorkingSets,
+        fleet: &Fleet<W>,
+        prompt: &PromptSize<'_, W>,
+        (candidates, typical): (PodSet<W>, f64),
+        costs: &mut [f64],
+    ) {
+        let (model, price) = (&self.parameters.cost_model, typical * self.parameters.expected_back.get());
+        prompt.by_depth(candidates, |pods, depth| {
+            let new = prompt.uncached(depth) as f64;
+            let work = (model.prefill_seconds(new, prompt.tokens as f64 - new) - model.fixed.get()).max(0.0);
+            for pod in pods {
+                if let Some(cache) = fleet.pod(pod).and_then(|info| info.kv_tokens) {
+                    costs[pod.index()] += finite(price * work * sets.pushed_out(pod, cache));
+                }
+            }
+        });
     }
 }
 
@@ -223,17 +247,8 @@ impl<const W: usize> Scorer<W> for TotalLatencyScorer<W> {
                 costs[pod.index()] = parameters.cost(&held, &backlog, pace, wait);
             }
         });
-        // Programs whose contexts would be pushed out compute them again when they are back, for as long as this one takes.
         if let Some(sets) = context.try_read(self.working_sets)?.filter(|sets| !sets.is_empty()) {
-            let price = typical * parameters.expected_back.get();
-            prompt.by_depth(scores.candidates(), |pods, depth| {
-                let work = if depth == 0 { cold.work } else { request(depth).work };
-                for pod in pods {
-                    if let Some(cache) = fleet.pod(pod).and_then(|info| info.kv_tokens) {
-                        costs[pod.index()] += finite(price * work * sets.pushed_out(pod, cache));
-                    }
-                }
-            });
+            self.add_pushed_out(sets, fleet, &prompt, (scores.candidates(), typical), costs);
         }
         normalize::by_cost(scores, costs);
         Ok(())

@@ -21,6 +21,7 @@ mod pod_tls;
 mod prefill_decode;
 #[cfg(unix)]
 mod process;
+mod programs;
 mod reload;
 mod requests;
 mod slow_clients;
