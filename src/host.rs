@@ -93,9 +93,7 @@ impl<const W: usize> RouterHost<W> {
 
     /// It is over, and took so many tokens.
     fn settle(&mut self, tokens: Option<u64>) {
-        if let Some(mut turn) = self.turn.take() {
-            turn.tokens = tokens.unwrap_or(turn.tokens);
-        }
+        self.turn = None;
         let had_room = self.reserved.clear() | self.charge.is_some();
         if let Some(charge) = self.charge.take() {
             charge.settle(tokens);
@@ -204,6 +202,9 @@ impl<const W: usize> DispatchHost for RouterHost<W> {
 
     fn begin_attempt(&mut self, pod: Pod, step: &PlanStep) -> AttemptGuard<W> {
         self.expect(pod, step);
+        if let Some(turn) = &self.turn {
+            turn.sent(step, pod, &self.live);
+        }
         let work = self.prompt.work(self.router.block_size(), step, pod, self.prefilled);
         self.prefilled |= step.role == Role::Prefill;
         let PluginState { paces, .. } = self.router.plugin_state();
@@ -223,6 +224,8 @@ impl<const W: usize> DispatchHost for RouterHost<W> {
         self.live = self.router.live();
         (self.decided, self.expected) = (self.router.now(), None);
         let request = self.request.request(self.router.name(), self.decided);
+        // What begins anew is not over when the other is.
+        self.turn = None;
         let plan = self.router.decide(&self.live, &request, failed, None).ok()?;
         self.turn = OpenTurn::of(&self.router, &plan);
         Some(plan)
@@ -232,6 +235,9 @@ impl<const W: usize> DispatchHost for RouterHost<W> {
         let usage = report.attempts.iter().rev().find_map(|attempt| attempt.usage);
         let tokens =
             |usage: TokenUsage| Some(usage.prompt_tokens?.saturating_add(usage.completion_tokens.unwrap_or(0)));
+        if let Some((turn, answer)) = self.turn.as_mut().zip(usage.and_then(|usage| usage.completion_tokens)) {
+            turn.generated(answer);
+        }
         self.settle(usage.and_then(tokens));
         let prompt = AuditedPrompt {
             tokens: self.request.tokens().len() as u64,

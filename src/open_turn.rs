@@ -2,35 +2,49 @@
 
 use std::fmt;
 
-use kv_index::DEFAULT_POD_WORDS;
-use routing_core::{ProgramTurn, RoutingPlan};
+use kv_index::{DEFAULT_POD_WORDS, Pod};
+use routing_core::{PlanStep, ProgramTurn, Role, RoutingPlan};
 
-use crate::router::Router;
+use crate::router::{Live, Router};
 
-/// The turn that a plan began. Dropped unsaid, its context is as long as its prompt.
+/// The turn that a plan began; over when it is dropped.
 pub(crate) struct OpenTurn<const W: usize = DEFAULT_POD_WORDS> {
     router: Router<W>,
     turn: ProgramTurn,
-    /// Tokens of prompt and answer so far.
-    pub(crate) tokens: u64,
+    /// Tokens of its answer so far, where that is known.
+    pub(crate) answer: Option<u64>,
 }
 
 impl<const W: usize> OpenTurn<W> {
     /// The turn of a plan that was decided and recorded, as the step tells that answers.
     pub(crate) fn of(router: &Router<W>, plan: &RoutingPlan) -> Option<Self> {
         let turn = plan.steps().iter().rev().find_map(|step| step.program)?;
-        Some(Self { router: router.clone(), turn, tokens: turn.tokens })
+        Some(Self { router: router.clone(), turn, answer: None })
+    }
+
+    /// A step is sent to a pod: where it answers, and is not the first that it was decided for, the context goes along.
+    pub(crate) fn sent(&self, step: &PlanStep, pod: Pod, live: &Live<W>) {
+        let is_first = step.candidates.first().is_some_and(|first| first.pod == pod);
+        if !is_first && answers(step) {
+            let cache = live.fleet.pod(pod.id()).and_then(|info| info.kv_tokens);
+            self.router.plugin_state().programs.moved(&self.turn, pod, cache);
+        }
     }
 
     /// So many tokens were generated.
     pub(crate) fn generated(&mut self, tokens: u64) {
-        self.tokens = self.tokens.max(self.turn.tokens.saturating_add(tokens));
+        self.answer = self.answer.max(Some(tokens));
     }
+}
+
+/// Whether a step's pod answers.
+pub(crate) fn answers(step: &PlanStep) -> bool {
+    matches!(step.role, Role::Both | Role::Decode)
 }
 
 impl<const W: usize> Drop for OpenTurn<W> {
     fn drop(&mut self) {
-        self.router.plugin_state().programs.end(&self.turn, self.tokens, self.router.now());
+        self.router.plugin_state().programs.end(&self.turn, self.answer, self.router.now());
     }
 }
 

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kv_index::{DEFAULT_POD_WORDS, Pod};
+use parking_lot::Mutex;
 use routing_core::{Fleet, PlanStep, Request, Role, RoutingPlan};
 use routing_exec::{Admission, BreakerSample, Failure, Permit};
 use routing_plugins::PaceSample;
 use routing_plugins::load::{OutputEstimate, Work};
 
 use crate::flow_control::AttemptGuard;
-use crate::open_turn::OpenTurn;
+use crate::open_turn::{OpenTurn, answers};
 use crate::router::{Live, Router};
 
 /// Where a request goes, for hosts that send it themselves; [`Router::execute`](crate::Router::execute) does both.
@@ -25,14 +26,14 @@ pub struct Routed<const W: usize = DEFAULT_POD_WORDS> {
     prefilled: bool,
     /// When the plan was made.
     decided: Instant,
-    /// The program that it is a turn of, until an attempt has it.
-    turn: Option<OpenTurn<W>>,
+    /// The program that it is a turn of, shared with the attempts that may answer: over with the last of them.
+    turn: Option<Arc<Mutex<OpenTurn<W>>>>,
 }
 
 impl<const W: usize> Routed<W> {
     pub(crate) fn new(router: Router<W>, request: &Request<'_>, live: Arc<Live<W>>, plan: RoutingPlan) -> Self {
         let prompt = PromptSize::of(request, router.block_size().tokens());
-        let turn = OpenTurn::of(&router, &plan);
+        let turn = OpenTurn::of(&router, &plan).map(|turn| Arc::new(Mutex::new(turn)));
         Self { router, live, prompt, prefilled: false, decided: request.now, turn, plan }
     }
 
@@ -83,8 +84,10 @@ impl<const W: usize> Routed<W> {
         let load = AttemptGuard::new(state.load.begin(pod, work), self.router.clone());
         self.prefilled |= step.role == Role::Prefill;
         let (router, admission) = (self.router.clone(), permit.admission());
-        // Whoever answers ends the turn.
-        let turn = if step.role == Role::Prefill { None } else { self.turn.take() };
+        let turn = self.turn.clone().filter(|_| answers(step));
+        if let Some(turn) = &turn {
+            turn.lock().sent(step, pod, &self.live);
+        }
         Ok(Attempt { router, load, sample, admission, _permit: permit, began: now, first_token: None, turn })
     }
 }
@@ -129,8 +132,8 @@ pub struct Attempt<const W: usize = DEFAULT_POD_WORDS> {
     _permit: Permit<W>,
     began: Instant,
     first_token: Option<Instant>,
-    /// The program that it is a turn of: it goes on from here, however this ends.
-    turn: Option<OpenTurn<W>>,
+    /// The program that it is a turn of.
+    turn: Option<Arc<Mutex<OpenTurn<W>>>>,
 }
 
 impl<const W: usize> Attempt<W> {
@@ -155,8 +158,8 @@ impl<const W: usize> Attempt<W> {
         if tokens > 0 {
             self.first_token();
         }
-        if let Some(turn) = &mut self.turn {
-            turn.generated(tokens);
+        if let Some(turn) = &self.turn {
+            turn.lock().generated(tokens);
         }
         self.load.generated(tokens);
     }

@@ -3,6 +3,7 @@
 //! | file | idea |
 //! |---|---|
 //! | [`Programs`] | the table: which program a request is of, where its context is, when it will be back |
+//! | `contexts` | what a prompt goes on with, and who is forgotten |
 //! | `owners` | which context a block belongs to, of some blocks of every prompt |
 //! | `gaps` | how long programs pause between two turns, and how long that is worth waiting for |
 //! | [`ProgramPreparer`], [`ProgramRecorder`] | a request's program, found; its turn, entered |
@@ -15,6 +16,7 @@
 //! [`WorkingSetDetector`](crate::flow::WorkingSetDetector) has those wait that fit nowhere.
 
 mod context;
+mod contexts;
 mod gaps;
 mod owners;
 mod preparer;

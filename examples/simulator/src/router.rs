@@ -176,9 +176,10 @@ impl Router {
         self.paces.first_token(sample, Duration::from_micros(took));
     }
 
-    /// A program's turn is over, and its context has so many tokens.
+    /// A program's turn is over, and took so many tokens; none, if it was not served.
     pub(crate) fn end_turn(&self, turn: &ProgramTurn, tokens: u64, pause: Pause, now: u64) {
-        self.programs.end_before(turn, tokens, pause, self.at(now));
+        let answer = (tokens > 0).then(|| tokens.saturating_sub(turn.tokens));
+        self.programs.end_before(turn, answer, pause, self.at(now));
     }
 
     /// The pods' handles.

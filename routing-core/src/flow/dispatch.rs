@@ -6,7 +6,7 @@
 //! and the loads as they are then, when that pod has room, and now and then while others have.
 
 use std::cell::Cell;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use kv_index::{DEFAULT_POD_WORDS, Pod, PodSet};
 
@@ -22,6 +22,7 @@ pub struct Room<'f, const W: usize = DEFAULT_POD_WORDS> {
     control: &'f FlowControl<W>,
     fleet: &'f Fleet<W>,
     now: Instant,
+    waited: Duration,
     pods: PodSet<W>,
     wanted: Cell<Option<Wanted>>,
 }
@@ -40,6 +41,8 @@ pub struct Wanted {
     pub blocks: usize,
     /// The program that the request is a turn of.
     pub program: Option<ProgramTurn>,
+    /// How long the request has waited.
+    pub waited: Duration,
 }
 
 impl Wanted {
@@ -48,7 +51,7 @@ impl Wanted {
     pub fn of(step: &PlanStep) -> Option<Self> {
         let (pod, program) = (step.candidates.first()?.pod, step.program);
         let (held, blocks) = step.cache.map_or((0, 0), |cache| (cache.held, cache.blocks));
-        Some(Self { pod, role: step.role, held, blocks, program })
+        Some(Self { pod, role: step.role, held, blocks, program, waited: Duration::ZERO })
     }
 }
 
@@ -56,13 +59,20 @@ impl<'f, const W: usize> Room<'f, W> {
     /// These pods of a fleet have room, as flow control has it.
     #[must_use]
     pub fn new(control: &'f FlowControl<W>, fleet: &'f Fleet<W>, pods: PodSet<W>, now: Instant) -> Self {
-        Self { control, fleet, now, pods, wanted: Cell::new(None) }
+        Self { control, fleet, now, waited: Duration::ZERO, pods, wanted: Cell::new(None) }
+    }
+
+    /// The same for a request that has waited for so long.
+    #[must_use]
+    pub fn waited(self, waited: Duration) -> Self {
+        Self { waited, ..self }
     }
 
     /// Whether a step's first candidate has room for the request. If not, it is [wanted](Self::wanted).
     #[must_use]
     pub fn admits(&self, step: &PlanStep) -> bool {
         let Some(wanted) = Wanted::of(step) else { return true };
+        let wanted = Wanted { waited: self.waited, ..wanted };
         let has_room = self.pods.contains(wanted.pod.id()) && self.control.admits(self.fleet, &wanted, self.now);
         if !has_room {
             self.wanted.set(Some(wanted));
@@ -113,8 +123,8 @@ impl<T> FlowQueue<T> {
         mut decide: impl FnMut(&T, &Room<'_, W>) -> Result<D, DecideError>,
     ) -> Option<Dispatched<T, D>> {
         let mut rooms = Rooms { control, fleet, now, known: Vec::new() };
-        for (ticket, pods) in self.to_try(&mut rooms) {
-            let room = Room::new(control, fleet, pods, now);
+        for (ticket, pods, waited) in self.to_try(&mut rooms) {
+            let room = Room::new(control, fleet, pods, now).waited(waited);
             match decide(self.item(ticket)?, &room) {
                 Ok(decided) => {
                     let trace = self.trace(ticket, now)?;
@@ -139,7 +149,7 @@ impl<T> FlowQueue<T> {
 
     /// The requests that could go, and the pods that have room for each: those first that were not decided about, or whose pod has room;
     /// then those that waited long enough to be decided about again. No more than the lookahead.
-    fn to_try<const W: usize>(&self, rooms: &mut Rooms<'_, W>) -> Vec<(Ticket, PodSet<W>)> {
+    fn to_try<const W: usize>(&self, rooms: &mut Rooms<'_, W>) -> Vec<(Ticket, PodSet<W>, Duration)> {
         let (now, version) = (rooms.now, rooms.fleet.version());
         let (patience, most) = (self.config().affinity_wait, self.config().lookahead);
         let (mut ready, mut due) = (Vec::new(), Vec::new());
@@ -148,11 +158,12 @@ impl<T> FlowQueue<T> {
                 break;
             }
             let Some(state) = self.state(waiting.ticket) else { continue };
-            let room = rooms.at(waiting.ceiling);
+            let (room, waited) = (rooms.at(waiting.ceiling), now.saturating_duration_since(waiting.came));
             let is_ready = match state.decided {
                 // The fleet is another one: perhaps no pod is left for it.
                 Some((_, of)) if of != version => true,
                 Some(_) => state.wants.is_some_and(|wanted| {
+                    let wanted = Wanted { waited, ..wanted };
                     room.contains(wanted.pod.id()) && rooms.control.admits(rooms.fleet, &wanted, now)
                 }),
                 None => true,
@@ -160,9 +171,9 @@ impl<T> FlowQueue<T> {
             // Later than that, lest it is asked for ever.
             let is_due = state.decided.is_some_and(|(at, _)| now > at && now.saturating_duration_since(at) >= patience);
             if is_ready {
-                ready.push((waiting.ticket, room));
+                ready.push((waiting.ticket, room, waited));
             } else if is_due && !room.is_empty() && due.len() < most {
-                due.push((waiting.ticket, room));
+                due.push((waiting.ticket, room, waited));
             }
         }
         ready.extend(due);

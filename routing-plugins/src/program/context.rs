@@ -11,11 +11,15 @@ use super::prompt::ProgramPrompt;
 pub(super) struct Context {
     pub(super) program: u64,
     pub(super) key: Option<u64>,
+    pub(super) tenant: u64,
     pub(super) kind: u64,
     /// Blocks that it is known by.
     pub(super) sampled: Vec<u64>,
     /// Those of them that its first prompt had: others may begin alike.
     pub(super) first: usize,
+    /// Tokens at its beginning that others had before it: they count with those.
+    pub(super) shared: u64,
+    /// Tokens that it takes of a cache: those that others have too count with them.
     pub(super) tokens: u64,
     /// Where it is, and tokens that the pod's cache holds, if that is known.
     pub(super) at: Option<(Pod, Option<u64>)>,
@@ -28,6 +32,8 @@ pub(super) struct Context {
     pub(super) ended: Option<Instant>,
     /// When the next turn came that has not begun.
     pub(super) came: Option<Instant>,
+    /// When its last turn began, and when anything was last done with it.
+    pub(super) began: Instant,
     pub(super) used: Instant,
 }
 
@@ -37,9 +43,11 @@ impl Context {
         Self {
             program,
             key: prompt.key,
+            tenant: prompt.tenant,
             kind: prompt.kind,
             sampled: Vec::new(),
             first: prompt.sampled.len(),
+            shared: 0,
             tokens: 0,
             at: None,
             is_counted: false,
@@ -48,8 +56,16 @@ impl Context {
             attained: 0,
             ended: None,
             came: None,
+            began: now,
             used: now,
         }
+    }
+}
+
+impl Context {
+    /// What a prompt and answer of so many tokens take of a cache.
+    pub(super) fn taken(&self, tokens: u64) -> u64 {
+        tokens.saturating_sub(self.shared)
     }
 }
 
@@ -57,12 +73,14 @@ impl Context {
 #[derive(Debug)]
 pub(super) struct PodSums {
     /// By id: the pod's generation, and the sum.
-    pub(super) sums: Vec<(u32, u64)>,
+    sums: Vec<(u32, u64)>,
+    /// Contexts that count.
+    pub(super) counted: usize,
 }
 
 impl PodSums {
     pub(super) fn new(pods: usize) -> Self {
-        Self { sums: vec![(0, 0); pods] }
+        Self { sums: vec![(0, 0); pods], counted: 0 }
     }
 
     pub(super) fn of(&self, pod: Pod) -> u64 {
@@ -80,14 +98,16 @@ impl PodSums {
             // Another pod has the id: what the one before it held is gone.
             (*generation, *sum) = (pod.generation(), 0);
         }
-        *sum += context.tokens;
+        *sum = sum.saturating_add(context.tokens);
         context.is_counted = true;
+        self.counted += 1;
     }
 
     pub(super) fn uncount(&mut self, context: &mut Context) {
         if !std::mem::take(&mut context.is_counted) {
             return;
         }
+        self.counted = self.counted.saturating_sub(1);
         let Some((pod, _)) = context.at else { return };
         let Some((generation, sum)) = self.sums.get_mut(pod.id().index()) else { return };
         if *generation == pod.generation() {

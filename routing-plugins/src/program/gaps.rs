@@ -40,6 +40,8 @@ impl Gaps {
     /// takes its share of those seconds. So of all times to give up after, the one is best at which the wait, and the seconds for those who
     /// come back later than that, are the fewest. Who never comes back costs the wait alone.
     pub(super) fn keep(&self, refill: f64) -> f64 {
+        // Infinite, where a cache is as large as can be.
+        let refill = refill.min(LONGEST);
         let back: f32 = self.counts.iter().sum();
         let all = f64::from(back + self.over);
         if all < LEAST_KNOWN {
@@ -76,6 +78,8 @@ fn bucket(seconds: f64) -> usize {
 /// From 10 ms to an hour and a half.
 const SHORTEST: f64 = 0.01;
 const BUCKETS: usize = 38;
+/// Seconds that nothing takes longer than.
+const LONGEST: f64 = 1e9;
 /// Pauses that count in full at most.
 const REMEMBERED: f32 = 4096.0;
 /// Fewer say nothing.
@@ -114,6 +118,7 @@ mod tests {
     fn of_a_kind_that_is_not_known_what_it_costs_is_waited() {
         assert_eq!(Gaps::default().keep(25.0), 25.0);
         assert!(Gaps::default().keep(f64::INFINITY) < 10_000.0);
+        assert!(of(&[(1.0, 90), (600.0, 10)], 0).keep(f64::INFINITY) > 600.0);
     }
 
     #[test]

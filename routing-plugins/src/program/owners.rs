@@ -1,8 +1,8 @@
 //! Which context a block belongs to: some blocks of every prompt, and whether several contexts have them.
 //!
 //! Every block that ends on a multiple of [`SAMPLED_TOKENS`] is looked at, whatever the size of blocks, so that two prompts which begin alike are
-//! compared at the same places. A request belongs to the context that alone has the last such block known of it. One that several have,
-//! of a system prompt, says nothing.
+//! compared at the same places. A request belongs to the context that alone has the last such block known of it, or to the program that all who
+//! have it are of. One that several programs have, of a system prompt, says nothing.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -19,45 +19,69 @@ pub(super) struct Owners {
 
 #[derive(Clone, Copy, Debug)]
 enum Owner {
+    /// One context.
     Context(u64),
-    /// So many contexts have it.
-    Shared(u32),
+    /// Several: how many, the program that all of them are of, if they are of one, and the one that had it last.
+    Shared { contexts: u32, program: Option<u64>, last: u64 },
+}
+
+/// Whose the last known block of a prompt is, and how many of its sampled blocks lead there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    /// Of one context.
+    Context { context: u64, depth: usize },
+    /// Of several of one program, and the one that had it last.
+    Program { program: u64, last: u64, depth: usize },
+    /// Of several, or of nobody.
+    Nobody,
 }
 
 impl Owners {
-    /// Blocks that are known.
-    pub(super) fn len(&self) -> usize {
-        self.owners.len()
-    }
-
-    /// The context that alone has the last known block of a prompt, and how many of its sampled blocks lead there.
-    pub(super) fn find(&self, sampled: &[u64]) -> Option<(u64, usize)> {
+    /// Whose the last known block of a prompt is.
+    pub(super) fn find(&self, sampled: &[u64]) -> Known {
         for (at, hash) in sampled.iter().enumerate().rev() {
+            let depth = at + 1;
             match self.owners.get(hash) {
                 None => {}
-                Some(Owner::Shared(_)) => return None,
-                Some(Owner::Context(context)) => return Some((*context, at + 1)),
+                Some(Owner::Context(context)) => return Known::Context { context: *context, depth },
+                Some(Owner::Shared { program: Some(program), last, .. }) => {
+                    return Known::Program { program: *program, last: *last, depth };
+                }
+                Some(Owner::Shared { .. }) => return Known::Nobody,
             }
         }
-        None
+        Known::Nobody
     }
 
-    /// A context has these blocks now, and had those.
-    pub(super) fn replace(&mut self, context: u64, before: &[u64], now: &[u64]) {
+    /// A context of a program has these blocks now, and had those. `program_of` says whose another context is. How many of the blocks,
+    /// from the first on, others have.
+    pub(super) fn replace(
+        &mut self,
+        (context, program): (u64, u64),
+        before: &[u64],
+        now: &[u64],
+        program_of: impl Fn(u64) -> Option<u64>,
+    ) -> usize {
         let common = before.iter().zip(now).take_while(|(a, b)| a == b).count();
         before[common..].iter().for_each(|hash| self.remove(context, *hash));
-        now[common..].iter().for_each(|hash| self.insert(context, *hash));
+        now[common..].iter().for_each(|hash| self.insert((context, program), *hash, &program_of));
+        let is_shared = |hash: &&u64| matches!(self.owners.get(*hash), Some(Owner::Shared { .. }));
+        now.iter().take_while(is_shared).count()
     }
 
-    fn insert(&mut self, context: u64, hash: u64) {
+    fn insert(&mut self, (context, program): (u64, u64), hash: u64, program_of: &impl Fn(u64) -> Option<u64>) {
         match self.owners.entry(hash) {
             Entry::Vacant(free) => {
                 free.insert(Owner::Context(context));
             }
-            Entry::Occupied(mut taken) => match taken.get_mut() {
-                Owner::Shared(contexts) => *contexts += 1,
-                owner => *owner = Owner::Shared(2),
-            },
+            Entry::Occupied(mut taken) => {
+                let (contexts, of) = match *taken.get() {
+                    Owner::Context(other) => (2, program_of(other)),
+                    Owner::Shared { contexts, program, .. } => (contexts + 1, program),
+                };
+                let program = of.filter(|of| *of == program);
+                taken.insert(Owner::Shared { contexts, program, last: context });
+            }
         }
     }
 
@@ -65,7 +89,7 @@ impl Owners {
         let Entry::Occupied(mut known) = self.owners.entry(hash) else { return };
         match known.get_mut() {
             // Once shared it stays so until nobody has it: what is left says nothing of who it is.
-            Owner::Shared(contexts) if *contexts > 1 => *contexts -= 1,
+            Owner::Shared { contexts, .. } if *contexts > 1 => *contexts -= 1,
             Owner::Context(owner) if *owner != context => {}
             _ => {
                 known.remove();
@@ -76,9 +100,14 @@ impl Owners {
 
 /// The blocks of a chain that are looked at.
 pub(super) fn sample(chain: &[BlockHash], block_tokens: usize) -> Vec<u64> {
-    let stride = (SAMPLED_TOKENS / block_tokens.max(1)).max(1);
+    let stride = step(block_tokens) / block_tokens.max(1);
     chain.iter().skip(stride - 1).step_by(stride).map(|hash| hash.get()).collect()
 }
 
 /// Tokens from one block that is looked at to the next.
+pub(super) fn step(block_tokens: usize) -> usize {
+    let block = block_tokens.max(1);
+    (SAMPLED_TOKENS / block).max(1) * block
+}
+
 const SAMPLED_TOKENS: usize = 64;

@@ -29,8 +29,8 @@ parameters! {
             KeySource::Body("metadata.user_id".to_owned()),
             KeySource::Body("session_id".to_owned()),
         ],
-        /// Where it is said what the program does before its next turn, such as the kind of tool that it calls: pauses of one kind are
-        /// learned together. The header `x-tool`, unless given.
+        /// Where it is said what the program did before this turn, such as the kind of tool that it called: pauses of one kind are learned
+        /// together, and the next one is taken to be of the same. The header `x-tool`, unless given.
         #[cfg_attr(feature = "serde", serde(deserialize_with = "crate::prepare::read_any_sources"))]
         pub kind: Vec<KeySource> = vec![KeySource::Header("x-tool".to_owned())],
     }
@@ -39,7 +39,7 @@ parameters! {
 /// Writes [`Program`]: the program that a request is a turn of; none of a request without a key whose prompt is too short to tell. And beside
 /// it the [working sets](WorkingSetsSlot) of all pods.
 ///
-/// Keys of one tenant say nothing of another's. A key bounds a program: within it, contexts are still told apart by their prompts, since
+/// What one tenant says is nothing of another's. A key bounds a program: within it, contexts are still told apart by their prompts, since
 /// an agent and its helpers have one each.
 #[derive(Debug)]
 pub struct ProgramPreparer<const W: usize = DEFAULT_POD_WORDS> {
@@ -63,8 +63,7 @@ impl<const W: usize> ProgramPreparer<W> {
 
 impl<const W: usize> Preparer<W> for ProgramPreparer<W> {
     fn prepare(&self, context: &mut PrepareContext<'_, W>) -> Result<(), PluginError> {
-        let (request, pods) =
-            (context.request(), context.fleet().pods().iter().last().map_or(0, |pod| pod.index() + 1));
+        let (request, fleet) = (context.request(), context.fleet());
         let (reads, prompt) = context.write(self.prompt)?;
         let given = reads.try_read(self.tokens)?.map(|tokens| tokens.of(request));
         let tokens = given.unwrap_or_default();
@@ -72,15 +71,15 @@ impl<const W: usize> Preparer<W> for ProgramPreparer<W> {
         let hashes = chain.hashes(request, tokens)?;
         let counted = if tokens.is_empty() { hashes.len() * chain.block_tokens() } else { tokens.len() };
         let find = |sources: &[KeySource]| sources.iter().find_map(|source| source.find(request, given));
-        let tenant = request.tenant.unwrap_or_default();
-        let key = find(&self.parameters.from).map(|key| xxhash_rust::xxh3::xxh3_64_with_seed(tenant.as_bytes(), key));
+        let tenant = xxhash_rust::xxh3::xxh3_64(request.tenant.unwrap_or_default().as_bytes());
+        let key = find(&self.parameters.from);
         let kind = find(&self.parameters.kind).unwrap_or(0);
-        *prompt = ProgramPrompt::new(&hashes, chain.block_tokens(), counted as u64).key(key).kind(kind);
+        *prompt = ProgramPrompt::new(&hashes, chain.block_tokens(), counted as u64).key(key).kind(kind).tenant(tenant);
         // What says nothing of whose it is, is nobody's.
         let turn = (!prompt.is_empty()).then(|| self.programs.find(prompt, request.now));
         *context.write(self.program)?.1 = turn;
         let sets = context.write(self.working_sets)?.1;
-        turn.iter().for_each(|turn| self.programs.working_sets(turn, pods, request.now, sets));
+        turn.iter().for_each(|turn| self.programs.working_sets(turn, fleet, request.now, sets));
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use kv_index::BlockHash;
 
-use super::owners::sample;
+use super::owners::{sample, step};
 
 /// A request's prompt, as programs are recognized by it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -10,14 +10,19 @@ pub struct ProgramPrompt {
     pub(super) key: Option<u64>,
     pub(super) kind: u64,
     pub(super) sampled: Vec<u64>,
+    /// Tokens from one of them to the next.
+    pub(super) step: u64,
     pub(super) tokens: u64,
+    /// A hash of whose it is: what one says is nothing of another's.
+    pub(super) tenant: u64,
 }
 
 impl ProgramPrompt {
     /// A prompt by the hashes of its whole blocks, of so many tokens each, and the tokens that it has in all.
     #[must_use]
     pub fn new(chain: &[BlockHash], block_tokens: usize, tokens: u64) -> Self {
-        Self { key: None, kind: 0, sampled: sample(chain, block_tokens), tokens }
+        let step = step(block_tokens) as u64;
+        Self { key: None, kind: 0, sampled: sample(chain, block_tokens), step, tokens, tenant: 0 }
     }
 
     /// The same of a program that the client names: contexts of other keys are not looked at.
@@ -26,7 +31,14 @@ impl ProgramPrompt {
         Self { key, ..self }
     }
 
-    /// The same, followed by a pause of a kind: those of one kind are learned together, and all are of one unless told.
+    /// The same of a tenant, by a hash of its name: programs of one go on with nothing of another's.
+    #[must_use]
+    pub fn tenant(self, tenant: u64) -> Self {
+        Self { tenant, ..self }
+    }
+
+    /// The same after a pause of a kind, such as that of a tool: those of one kind are learned together, and all are of one unless told. The
+    /// next pause of its program is taken to be of the same.
     #[must_use]
     pub fn kind(self, kind: u64) -> Self {
         Self { kind, ..self }

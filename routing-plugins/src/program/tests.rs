@@ -41,7 +41,7 @@ impl Scene {
     /// The same with an answer of a block.
     fn turn(&self, prompt: &ProgramPrompt, pod: usize) -> ProgramTurn {
         let turn = self.begin(prompt, pod);
-        self.programs.end(&turn, turn.tokens + BLOCK as u64, self.now);
+        self.programs.end(&turn, Some(BLOCK as u64), self.now);
         turn
     }
 
@@ -88,7 +88,7 @@ fn requests_at_once_on_one_context_are_a_fan_out_and_later_ones_are_not() {
     for own in 10..14 {
         assert_eq!(scene.turn(&prompt(&[1, 2, 3, own]), 0).program, first.program);
     }
-    scene.programs.end(&first, 300, scene.now);
+    scene.programs.end(&first, None, scene.now);
     scene.after(60.0);
     assert_ne!(scene.turn(&prompt(&[1, 2, 3, 20]), 0).program, first.program, "a system prompt");
 }
@@ -129,7 +129,7 @@ fn a_context_counts_where_it_is_until_it_is_not_expected_back() {
     assert_eq!(scene.programs.stats().running, 1);
     // What its own prompt needs is not counted twice.
     assert_eq!(scene.programs.working_set_with(&turn, scene.pods[2], scene.now), scene.working_set(2));
-    scene.programs.end_before(&turn, 5_000, Pause::Over, scene.now);
+    scene.programs.end_before(&turn, Some(100), Pause::Over, scene.now);
     assert_eq!(scene.working_set(2), 0, "it was the last one");
 }
 
@@ -139,11 +139,11 @@ fn what_is_told_counts_more_than_what_was_learned() {
     let at = |seconds: f64| scene.now + Duration::from_secs_f64(seconds);
     let set = |seconds: f64| scene.programs.working_set(scene.pods[0], at(seconds));
     let turn = scene.begin(&prompt(&[1, 2]), 0);
-    scene.programs.end_before(&turn, 200, Pause::Lasts(Duration::from_secs_f64(0.5)), scene.now);
+    scene.programs.end_before(&turn, Some(72), Pause::Lasts(Duration::from_secs_f64(0.5)), scene.now);
     assert_eq!((set(0.5), set(2.0)), (200, 0));
     // It takes longer than computing all of the cache again.
     let turn = scene.begin(&prompt(&[1, 2, 3]), 0);
-    scene.programs.end_before(&turn, 200, Pause::Lasts(Duration::from_secs(600)), scene.now);
+    scene.programs.end_before(&turn, Some(8), Pause::Lasts(Duration::from_secs(600)), scene.now);
     assert_eq!(set(0.0), 0);
 }
 
@@ -182,7 +182,7 @@ fn there_are_no_more_than_may_be_and_old_ones_are_forgotten() {
     assert_eq!(scene.programs.stats().contexts, 1);
     // Of one that is forgotten while it runs nothing is left to end.
     let forgotten = turns[0];
-    scene.programs.end(&forgotten, 1_000, scene.now);
+    scene.programs.end(&forgotten, Some(1_000), scene.now);
 }
 
 #[test]
@@ -195,6 +195,94 @@ fn a_pod_that_took_anothers_place_has_nothing() {
     assert_eq!(scene.working_set(0), 0);
     scene.begin(&prompt(&[5]), 0);
     let own = scene.working_set(0);
-    scene.programs.end(&turn, 900, scene.now);
+    scene.programs.end(&turn, Some(900), scene.now);
     assert_eq!(scene.working_set(0), own, "what ends was another's");
+}
+
+/// While one runs, others that begin alike are branches with a context each: none takes another's.
+#[test]
+fn users_of_one_system_prompt_do_not_take_each_others_contexts() {
+    let mut scene = Scene::new(ProgramLimits::default());
+    let system: Vec<u64> = (1..=20).collect();
+    let of = |user: u64, turns: u64| -> Vec<u64> {
+        let own = (0..3 * turns).map(|at| 1_000 * user + at);
+        system.iter().copied().chain(own).collect()
+    };
+    let first: Vec<_> = (1..=5).map(|user| scene.begin(&prompt(&of(user, 1)), user as usize % 3)).collect();
+    let mut contexts: Vec<u64> = first.iter().map(|turn| turn.context).collect();
+    contexts.dedup();
+    assert_eq!(contexts.len(), 5);
+    // The system prompt counts once, with the first of them.
+    let all: u64 = (0..3).map(|pod| scene.working_set(pod)).sum();
+    assert_eq!(all, 20 * 64 + 5 * (3 * 64 + 256));
+    first.iter().for_each(|turn| scene.programs.end(turn, Some(64), scene.now));
+    scene.after(5.0);
+    for (user, first) in (1..=5).zip(&first) {
+        assert_eq!(scene.begin(&prompt(&of(user, 2)), 0).context, first.context, "user {user}");
+    }
+}
+
+#[test]
+fn what_one_tenant_says_is_nothing_of_anothers() {
+    let scene = Scene::new(ProgramLimits::default());
+    let one = scene.turn(&prompt(&[1, 2, 3]).tenant(1), 0);
+    assert_ne!(scene.turn(&prompt(&[1, 2, 3, 4]).tenant(2), 0).program, one.program);
+    let keyed = scene.turn(&prompt(&[7]).key(Some(5)).tenant(1), 0);
+    assert_ne!(scene.turn(&prompt(&[7, 8]).key(Some(5)).tenant(2), 0).program, keyed.program);
+}
+
+#[test]
+fn a_short_request_of_a_key_takes_nothing_from_its_agent() {
+    let scene = Scene::new(ProgramLimits::default());
+    let agent = scene.turn(&prompt(&[1, 2, 3]).key(Some(7)), 0);
+    let short = scene.turn(&prompt(&[]).key(Some(7)), 1);
+    assert!(short.program == agent.program && short.context != agent.context);
+    assert_eq!(scene.working_set(0), 4 * 64);
+    assert_eq!(scene.turn(&prompt(&[1, 2, 3, 4]).key(Some(7)), 0).context, agent.context);
+}
+
+#[test]
+fn made_up_kinds_and_answers_harm_nobody() {
+    let mut scene = Scene::new(ProgramLimits::default());
+    for at in 0..40 {
+        scene.turn(&prompt(&[10_000 + at]), 0);
+        scene.after(0.5);
+        scene.turn(&prompt(&[10_000 + at, 20_000 + at]), 0);
+    }
+    let known = scene.programs.keep(0, 60.0);
+    let mut blocks = vec![1];
+    for kind in 1..5_000 {
+        scene.turn(&prompt(&blocks).kind(kind), 0);
+        if blocks.len() < 4 {
+            blocks.push(blocks.len() as u64 + 1);
+        }
+    }
+    assert!(known < 1.0 && scene.programs.keep(0, 60.0) <= known);
+    let turn = scene.begin(&prompt(&[77]), 1);
+    scene.programs.end(&turn, Some(u64::MAX), scene.now);
+    let next = scene.begin(&prompt(&[78]), 2);
+    assert!(scene.programs.working_set_with(&next, scene.pods[2], scene.now) < 100_000);
+}
+
+#[test]
+fn a_context_goes_along_to_the_pod_that_answers() {
+    let scene = Scene::new(ProgramLimits::default());
+    let turn = scene.begin(&prompt(&[1, 2]), 0);
+    let tokens = scene.working_set(0);
+    scene.programs.moved(&turn, scene.pods[1], None);
+    assert_eq!((scene.working_set(0), scene.working_set(1)), (0, tokens));
+}
+
+#[test]
+fn a_beginning_that_all_share_is_remembered_in_bounds_too() {
+    let few = ProgramLimits::default().blocks(NonZeroUsize::new(1_000).unwrap());
+    let mut scene = Scene::new(few);
+    let system: Vec<u64> = (1..=90).collect();
+    for user in 0..100 {
+        scene.after(3.0);
+        let blocks: Vec<u64> = system.iter().copied().chain([1_000 + user]).collect();
+        scene.turn(&prompt(&blocks), 0);
+        assert!(scene.programs.stats().blocks <= 1_000);
+    }
+    assert_eq!(scene.programs.stats().contexts, 10);
 }

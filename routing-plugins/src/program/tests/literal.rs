@@ -11,10 +11,12 @@ struct LiteralContext {
     program: u64,
     blocks: Vec<u64>,
     first: usize,
+    /// Tokens of its beginning that others had first.
+    shared: u64,
     tokens: u64,
     pod: usize,
     running: u32,
-    used: Instant,
+    began: Instant,
     /// When it is not kept any more, once it does not run.
     until: Instant,
 }
@@ -22,62 +24,84 @@ struct LiteralContext {
 #[derive(Default)]
 struct Literal {
     contexts: Vec<LiteralContext>,
-    /// Blocks that two contexts had at once, as long as one has them.
-    shared: Vec<u64>,
+    /// Blocks that two contexts had at once, as long as one has them: the program that all of them were of, and who had it last.
+    shared: Vec<(u64, Option<u64>, u64)>,
     next: u64,
 }
 
 impl Literal {
+    fn new_context(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
     fn find(&mut self, blocks: &[u64], now: Instant) -> (u64, u64) {
+        let is_at_once = |one: &LiteralContext| now.duration_since(one.began) <= Duration::from_secs(2);
+        let is_half = |one: &LiteralContext, depth: usize| 2 * depth >= one.blocks.len();
         for depth in (1..=blocks.len()).rev() {
             let block = blocks[depth - 1];
-            if self.shared.contains(&block) {
-                break;
+            if let Some((_, program, last)) = self.shared.iter().find(|(shared, ..)| *shared == block) {
+                let last = self.contexts.iter().find(|one| one.id == *last);
+                match (*program, last) {
+                    (Some(program), Some(last)) if is_half(last, depth) && is_at_once(last) => {
+                        return (program, self.new_context());
+                    }
+                    _ => break,
+                }
             }
             let Some(one) = self.contexts.iter().find(|one| one.blocks.contains(&block)) else { continue };
-            let is_answered = depth > one.first;
-            let is_at_once = one.running > 0 || now.duration_since(one.used) <= Duration::from_secs(2);
-            if 2 * depth >= one.blocks.len() {
-                if is_answered || depth == one.blocks.len() || is_at_once {
-                    return (one.program, one.id);
-                }
-            } else if is_answered {
-                self.next += 1;
-                return (one.program, self.next);
+            let (program, id) = (one.program, one.id);
+            if depth > one.first {
+                return if is_half(one, depth) { (program, id) } else { (program, self.new_context()) };
+            }
+            if depth == one.blocks.len() && one.running == 0 {
+                return (program, id);
+            }
+            if is_half(one, depth) && is_at_once(one) {
+                return (program, self.new_context());
             }
             break;
         }
-        self.next += 1;
-        (self.next, self.next)
+        let new = self.new_context();
+        (new, new)
     }
 
     fn begin(&mut self, (program, id): (u64, u64), blocks: &[u64], pod: usize, answer: u64, now: Instant) {
         let at = self.contexts.iter().position(|one| one.id == id);
-        let mut one = at.map_or_else(
-            || LiteralContext {
-                id,
-                program,
-                blocks: Vec::new(),
-                first: blocks.len(),
-                tokens: 0,
-                pod,
-                running: 0,
-                used: now,
-                until: now,
-            },
-            |at| self.contexts.remove(at),
-        );
-        for block in blocks {
-            if !one.blocks.contains(block) && self.contexts.iter().any(|other| other.blocks.contains(block)) {
-                self.shared.push(*block);
+        let new = || LiteralContext {
+            id,
+            program,
+            blocks: Vec::new(),
+            first: blocks.len(),
+            shared: 0,
+            tokens: 0,
+            pod,
+            running: 0,
+            began: now,
+            until: now,
+        };
+        let mut one = at.map_or_else(new, |at| self.contexts.remove(at));
+        one.blocks.retain(|block| blocks.contains(block));
+        let has = |one: &LiteralContext, block: &u64| one.blocks.contains(block);
+        let contexts = &self.contexts;
+        self.shared.retain(|(block, ..)| has(&one, block) || contexts.iter().any(|other| has(other, block)));
+        for block in blocks.iter().filter(|block| !has(&one, block)) {
+            let other = contexts.iter().find(|other| has(other, block));
+            match self.shared.iter_mut().find(|(shared, ..)| shared == block) {
+                Some((_, of, last)) => (*of, *last) = (of.filter(|of| *of == program), id),
+                None => {
+                    self.shared.extend(other.map(|other| (*block, Some(other.program).filter(|of| *of == program), id)))
+                }
             }
         }
+        if at.is_none() {
+            let is_shared = |block: &&u64| self.shared.iter().any(|(shared, ..)| shared == *block);
+            one.shared = (blocks.iter().take_while(is_shared).count() * BLOCK) as u64;
+        }
         one.blocks = blocks.to_vec();
-        one.tokens = (blocks.len() * BLOCK) as u64 + answer;
-        (one.pod, one.running, one.used) = (pod, one.running + 1, now);
+        one.tokens = ((blocks.len() * BLOCK) as u64 + answer).saturating_sub(one.shared);
+        (one.pod, one.running, one.began) = (pod, one.running + 1, now);
         self.contexts.push(one);
-        let contexts = &self.contexts;
-        self.shared.retain(|block| contexts.iter().any(|one| one.blocks.contains(block)));
     }
 
     fn working_set(&self, pod: usize, now: Instant) -> u64 {
@@ -124,12 +148,11 @@ proptest! {
                 let (turn, (_, id)) = running.swap_remove(ending % running.len());
                 // What is told, so that nothing is learned.
                 let pause = Duration::from_millis(400 * ending as u64);
-                scene.programs.end_before(&turn, turn.tokens + 10, Pause::Lasts(pause), scene.now);
+                scene.programs.end_before(&turn, Some(10), Pause::Lasts(pause), scene.now);
                 let one = literal.contexts.iter_mut().find(|one| one.id == id).unwrap();
                 one.running -= 1;
-                one.tokens = turn.tokens + 10;
-                one.used = scene.now;
                 if one.running == 0 {
+                    one.tokens = (turn.tokens + 10).saturating_sub(one.shared);
                     one.until = scene.now + pause + Duration::from_secs(1);
                 }
             }

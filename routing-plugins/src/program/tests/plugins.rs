@@ -49,12 +49,12 @@ fn a_plan_says_whose_turn_it_is_and_a_context_goes_where_there_is_room() {
     let turn = first.program.unwrap();
     assert_eq!(turn.tokens, 64_000);
     let home = first.candidates[0].pod;
-    fixture.state.programs.end(&turn, 64_100, fixture.now);
+    fixture.state.programs.end(&turn, Some(100), fixture.now);
     // Nothing is under way, and the other pod has all of its cache for it.
     for _ in 0..8 {
         let other = fixture.send(5_000..6_000, &[("x-session-id", "b")]);
         assert_ne!(other.candidates[0].pod, home);
-        fixture.state.programs.end_before(&other.program.unwrap(), 64_000, Pause::Over, fixture.now);
+        fixture.state.programs.end_before(&other.program.unwrap(), None, Pause::Over, fixture.now);
     }
     assert_eq!(fixture.state.programs.stats().contexts, 2);
 }
@@ -89,6 +89,9 @@ fn who_does_not_fit_waits_unless_it_is_warm_or_the_pod_is_idle() {
     assert!(admits(&wanted), "it fits");
     let half = WorkingSetLimits::default().share(crate::Positive::new(0.5).unwrap());
     assert!(!WorkingSetDetector::new(half, &fixture.state).admits(&fixture.fleet, &wanted, fixture.now));
+    let mut waited = wanted;
+    waited.waited = Duration::from_secs(300);
+    assert!(detector.admits(&fixture.fleet, &waited, fixture.now), "it waited for long");
     // Of what is not known nobody is kept from.
     let unknown = Fleet::new(2, fixture.pods.iter().map(|&pod| PodInfo::new(pod, "pod")));
     wanted.program = Some(ProgramTurn::new(99, 99, 900_000));

@@ -1,10 +1,13 @@
 //! Recognition of programs by their prompts alone, held against the names that a trace has of its sessions.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::time::{Duration, Instant};
 
 use kv_index::{Config, Index};
 use pointsman_lab::trace::Trace;
+use pointsman_lab::trace::order::ANSWER_US;
+use routing_core::ProgramTurn;
 use routing_plugins::program::{ProgramPrompt, Programs};
 
 use crate::SimulateError;
@@ -32,7 +35,14 @@ impl Recognition {
         // Who began each program, and how many turns of each session each has.
         let (mut founders, mut shares) = (BTreeMap::new(), BTreeMap::<u32, BTreeMap<u64, usize>>::new());
         let (mut turns, mut right) = (0, 0);
+        // Turns under way, by when they are over.
+        let mut running = BinaryHeap::<Reverse<(u64, u64, u64, u64, u64)>>::new();
         for ((place, request), at) in (0..).zip(&trace.requests).zip(times) {
+            while running.peek().is_some_and(|Reverse((over, ..))| *over <= at) {
+                let Some(Reverse((over, program, context, tokens, answer))) = running.pop() else { break };
+                let turn = ProgramTurn::new(program, context, tokens);
+                programs.end(&turn, Some(answer), origin + Duration::from_micros(over));
+            }
             let chain = chains.get(place);
             if chain.is_empty() {
                 // Too short to tell.
@@ -42,7 +52,8 @@ impl Recognition {
             let prompt = ProgramPrompt::new(chain, trace.block, request.input.into());
             let turn = programs.find(&prompt, now);
             programs.begin(&turn, &prompt, pod, None, now);
-            programs.end(&turn, u64::from(request.input) + u64::from(request.output), now);
+            let answer = u64::from(request.output);
+            running.push(Reverse((at + answer * ANSWER_US, turn.program, turn.context, turn.tokens, answer)));
             turns += 1;
             right += usize::from(*founders.entry(turn.program).or_insert(request.session) == request.session);
             *shares.entry(request.session).or_default().entry(turn.program).or_default() += 1;
