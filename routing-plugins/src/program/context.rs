@@ -27,8 +27,6 @@ pub(super) struct Context {
     pub(super) is_counted: bool,
     pub(super) running: u32,
     pub(super) turns: u64,
-    /// Tokens that were computed for its program's requests.
-    pub(super) attained: u64,
     pub(super) ended: Option<Instant>,
     /// When the next turn came that has not begun.
     pub(super) came: Option<Instant>,
@@ -53,7 +51,6 @@ impl Context {
             is_counted: false,
             running: 0,
             turns: 0,
-            attained: 0,
             ended: None,
             came: None,
             began: now,

@@ -92,6 +92,16 @@ impl Table {
         }
     }
 
+    /// Forgets when those were to be back that are, so that what is remembered of turns does not outgrow contexts.
+    pub(super) fn forget_kept(&mut self) {
+        if self.kept.len() <= 2 * self.contexts.len() + LEAST_KEPT {
+            return;
+        }
+        let contexts = &self.contexts;
+        let is_due = |id: &u64, turn: u64| contexts.peek(id).is_some_and(|one| one.turns == turn && one.running == 0);
+        self.kept.retain(|Reverse((_, id, turn))| is_due(id, *turn));
+    }
+
     /// Forgets who was not there for long, and who was not there for longest, as far as there is no room; who runs last of all.
     pub(super) fn make_room(&mut self, limits: &ProgramLimits, now: Instant) {
         let ttl = Duration::from_secs(limits.ttl_seconds.get().into());
@@ -130,5 +140,7 @@ impl Table {
     }
 }
 
+/// Fewer are not worth going through.
+const LEAST_KEPT: usize = 256;
 /// Requests that come within it, one after the other, come at once.
 const AT_ONCE: Duration = Duration::from_secs(2);

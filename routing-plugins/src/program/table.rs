@@ -222,35 +222,34 @@ impl<const W: usize> Programs<W> {
         context.running -= 1;
         context.used = context.used.max(now);
         let answer = answer.unwrap_or(table.answer as u64);
-        context.attained = context.attained.saturating_add(answer);
-        if context.running == 0 {
-            table.running -= 1;
-            let was_counted = context.is_counted;
-            table.working_sets.uncount(context);
-            context.tokens = context.taken(turn.tokens.saturating_add(answer));
-            if was_counted {
-                table.working_sets.count(context);
+        if context.running > 0 {
+            return;
+        }
+        table.running -= 1;
+        let was_counted = context.is_counted;
+        table.working_sets.uncount(context);
+        context.tokens = context.taken(turn.tokens.saturating_add(answer));
+        if was_counted {
+            table.working_sets.count(context);
+        }
+        context.ended = Some(now);
+        // What a cache holds is not known: nothing is pushed out as far as can be told.
+        let refill = context.at.and_then(|(_, cache)| cache).map_or(f64::INFINITY, |cache| {
+            let whole = self.limits.cost_model.prefill_seconds(turn.tokens as f64, 0.0);
+            whole / turn.tokens.max(1) as f64 * cache as f64
+        });
+        let keep = match pause {
+            Pause::Over => 0.0,
+            Pause::Lasts(time) => {
+                Some(time.as_secs_f64()).filter(|time| *time <= refill).map_or(0.0, |time| time + SLACK)
             }
-        }
-        if context.running == 0 {
-            context.ended = Some(now);
-            // What a cache holds is not known: nothing is pushed out as far as can be told.
-            let refill = context.at.and_then(|(_, cache)| cache).map_or(f64::INFINITY, |cache| {
-                let whole = self.limits.cost_model.prefill_seconds(turn.tokens as f64, 0.0);
-                whole / turn.tokens.max(1) as f64 * cache as f64
-            });
-            let keep = match pause {
-                Pause::Over => 0.0,
-                Pause::Lasts(time) => {
-                    Some(time.as_secs_f64()).filter(|time| *time <= refill).map_or(0.0, |time| time + SLACK)
-                }
-                Pause::Unknown => {
-                    table.gaps.get(&context.kind).map_or_else(|| Gaps::default().keep(refill), |gaps| gaps.keep(refill))
-                }
-            };
-            let until = now + Duration::try_from_secs_f64(keep).unwrap_or(Duration::ZERO);
-            table.kept.push(Reverse((until, turn.context, context.turns)));
-        }
+            Pause::Unknown => {
+                table.gaps.get(&context.kind).map_or_else(|| Gaps::default().keep(refill), |gaps| gaps.keep(refill))
+            }
+        };
+        let until = now + Duration::try_from_secs_f64(keep).unwrap_or(Duration::ZERO);
+        table.kept.push(Reverse((until, turn.context, context.turns)));
+        table.forget_kept();
     }
 
     /// Tokens of contexts on a pod whose programs run or will be back soon.
@@ -284,17 +283,18 @@ impl<const W: usize> Programs<W> {
         into.own = turn.tokens.saturating_add(table.answer as u64);
     }
 
-    /// Tokens that were generated for a program's context so far: little of one that just began.
-    #[must_use]
-    pub fn attained(&self, turn: &ProgramTurn) -> u64 {
-        self.table.lock().contexts.peek(&turn.context).map_or(0, |context| context.attained)
-    }
-
     /// Seconds for which the context of an ended turn is kept on a pod, by pauses of its kind, where a cache of so many tokens takes
     /// `refill` seconds to compute.
     #[must_use]
     pub fn keep(&self, kind: u64, refill: f64) -> f64 {
         self.table.lock().gaps.get(&kind).map_or_else(|| Gaps::default().keep(refill), |gaps| gaps.keep(refill))
+    }
+
+    /// Contexts, and times at which some were to be back.
+    #[cfg(test)]
+    pub(super) fn table_sizes(&self) -> (usize, usize) {
+        let table = self.table.lock();
+        (table.contexts.len(), table.kept.len())
     }
 
     /// Counts what is known.

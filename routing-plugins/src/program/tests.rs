@@ -265,6 +265,19 @@ fn made_up_kinds_and_answers_harm_nobody() {
 }
 
 #[test]
+fn what_is_remembered_of_turns_does_not_outgrow_contexts() {
+    let scene = Scene::new(ProgramLimits::default());
+    // Nothing is known of the cache, so that each is kept for long.
+    for _ in 0..20_000 {
+        let turn = scene.programs.find(&prompt(&[1, 2]), scene.now);
+        scene.programs.begin(&turn, &prompt(&[1, 2]), scene.pods[0], None, scene.now);
+        scene.programs.end(&turn, Some(1), scene.now);
+    }
+    assert!(scene.programs.table_sizes().1 < 1_000, "{:?}", scene.programs.table_sizes());
+    assert_eq!(scene.programs.stats().contexts, 1);
+}
+
+#[test]
 fn a_context_goes_along_to_the_pod_that_answers() {
     let scene = Scene::new(ProgramLimits::default());
     let turn = scene.begin(&prompt(&[1, 2]), 0);
