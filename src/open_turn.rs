@@ -4,6 +4,7 @@ use std::fmt;
 
 use kv_index::{DEFAULT_POD_WORDS, Pod};
 use routing_core::{PlanStep, ProgramTurn, Role, RoutingPlan};
+use routing_plugins::program::PodCache;
 
 use crate::router::{Live, Router};
 
@@ -26,8 +27,9 @@ impl<const W: usize> OpenTurn<W> {
     pub(crate) fn sent(&self, step: &PlanStep, pod: Pod, live: &Live<W>) {
         let is_first = step.candidates.first().is_some_and(|first| first.pod == pod);
         if !is_first && answers(step) {
-            let cache = live.fleet.pod(pod.id()).and_then(|info| info.kv_tokens);
-            self.router.plugin_state().programs.moved(&self.turn, pod, cache);
+            let (state, cache) = (self.router.plugin_state(), live.fleet.pod(pod.id()).and_then(|info| info.kv_tokens));
+            let to = PodCache::new(pod, cache).pace(state.paces.of(pod.id()));
+            state.programs.moved(&self.turn, to);
         }
     }
 

@@ -189,11 +189,11 @@ pub fn total_latency_with<const W: usize>(
 /// out who will be back, as far as pods' [caches](routing_core::PodInfo::kv_tokens) are known. Beside [flow control](crate::flow) with a
 /// [`WorkingSetDetector`](crate::flow::WorkingSetDetector), programs whose contexts fit nowhere wait until they do: `docs/programs.md`.
 pub fn programs<const W: usize>(state: &PluginState<W>) -> ProfileBuilder<W> {
-    let (found, entered) = (Arc::clone(&state.programs), Arc::clone(&state.programs));
+    let (found, entered, paces) = (Arc::clone(&state.programs), Arc::clone(&state.programs), Arc::clone(&state.paces));
     let profile = prompt(ProfileBuilder::new("programs"), state)
         .preparer("program", |d: &mut Declare<'_>| ProgramPreparer::declare(d, ProgramParameters::default(), found));
     by_total_latency(profile, state, TotalLatencyParameters::default())
-        .recorder("turn", |d: &mut Declare<'_>| ProgramRecorder::declare(d, entered))
+        .recorder("turn", |d: &mut Declare<'_>| ProgramRecorder::declare(d, entered, paces))
 }
 
 fn by_total_latency<const W: usize>(

@@ -25,6 +25,7 @@ mod recorder;
 mod table;
 mod working_set;
 
+pub use context::PodCache;
 pub use preparer::{ProgramParameters, ProgramPreparer};
 pub use prompt::ProgramPrompt;
 pub use recorder::ProgramRecorder;

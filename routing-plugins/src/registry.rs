@@ -123,7 +123,8 @@ plugins! { fn register_main, MAIN, |state, parameters, declare|
     recorder "prefill_queue_recorder" PrefillQueueParameters =>
         PrefillQueueRecorder::declare(declare, parameters, Arc::clone(&state.prefill_queues), Arc::clone(&state.paces));
 
-    recorder "program_recorder" NoParameters => ProgramRecorder::declare(declare, Arc::clone(&state.programs));
+    recorder "program_recorder" NoParameters =>
+        ProgramRecorder::declare(declare, Arc::clone(&state.programs), Arc::clone(&state.paces));
 
     condition "uncached_condition" UncachedParameters => UncachedCondition::<W>::declare(declare, &parameters);
 }

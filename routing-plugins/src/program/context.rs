@@ -6,6 +6,32 @@ use kv_index::Pod;
 
 use super::prompt::ProgramPrompt;
 
+/// A pod and its cache.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct PodCache {
+    /// The pod.
+    pub pod: Pod,
+    /// Tokens that its cache has room for; none if that is not known.
+    pub tokens: Option<u64>,
+    /// How much longer than by the cost model it [takes](crate::PodPaces) for a prefill.
+    pub pace: f64,
+}
+
+impl PodCache {
+    /// A pod as fast as the cost model says, whose cache has room for so many tokens.
+    #[must_use]
+    pub const fn new(pod: Pod, tokens: Option<u64>) -> Self {
+        Self { pod, tokens, pace: 1.0 }
+    }
+
+    /// The same at another pace.
+    #[must_use]
+    pub const fn pace(self, pace: f64) -> Self {
+        Self { pace, ..self }
+    }
+}
+
 /// A context of a program.
 #[derive(Debug)]
 pub(super) struct Context {
@@ -21,8 +47,8 @@ pub(super) struct Context {
     pub(super) shared: u64,
     /// Tokens that it takes of a cache: those that others have too count with them.
     pub(super) tokens: u64,
-    /// Where it is, and tokens that the pod's cache holds, if that is known.
-    pub(super) at: Option<(Pod, Option<u64>)>,
+    /// Where it is.
+    pub(super) at: Option<PodCache>,
     /// Whether it counts in its pod's working set.
     pub(super) is_counted: bool,
     pub(super) running: u32,
@@ -86,7 +112,7 @@ impl PodSums {
     }
 
     pub(super) fn count(&mut self, context: &mut Context) {
-        let Some((pod, _)) = context.at else { return };
+        let Some(PodCache { pod, .. }) = context.at else { return };
         let Some((generation, sum)) = self.sums.get_mut(pod.id().index()) else { return };
         if *generation > pod.generation() {
             return;
@@ -105,7 +131,7 @@ impl PodSums {
             return;
         }
         self.counted = self.counted.saturating_sub(1);
-        let Some((pod, _)) = context.at else { return };
+        let Some(PodCache { pod, .. }) = context.at else { return };
         let Some((generation, sum)) = self.sums.get_mut(pod.id().index()) else { return };
         if *generation == pod.generation() {
             *sum = sum.saturating_sub(context.tokens);

@@ -79,7 +79,7 @@ impl Table {
 
     pub(super) fn own(&self, context: u64) -> Option<(Pod, u64)> {
         let context = self.contexts.peek(&context).filter(|context| context.is_counted)?;
-        Some((context.at?.0, context.tokens))
+        Some((context.at?.pod, context.tokens))
     }
 
     /// Those whose programs should have been back count no more.

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use kv_index::DEFAULT_POD_WORDS;
 use routing_core::{Declare, PlanStep, PluginError, Program, Read, Recorder, Role, RoutingContext};
 
+use super::context::PodCache;
 use super::preparer::RecognizedPrompt;
 use super::table::Programs;
+use crate::pace::PodPaces;
 
 /// Enters a request's turn at its step's first pod, if that answers, so that the program's context counts in that pod's working set.
 ///
@@ -14,14 +16,15 @@ use super::table::Programs;
 #[derive(Debug)]
 pub struct ProgramRecorder<const W: usize = DEFAULT_POD_WORDS> {
     programs: Arc<Programs<W>>,
+    paces: Arc<PodPaces<W>>,
     prompt: Read<RecognizedPrompt>,
     program: Read<Program>,
 }
 
 impl<const W: usize> ProgramRecorder<W> {
     /// Declares that it reads a request's program.
-    pub fn declare(declare: &mut Declare<'_>, programs: Arc<Programs<W>>) -> Self {
-        Self { programs, prompt: declare.reads(), program: declare.reads() }
+    pub fn declare(declare: &mut Declare<'_>, programs: Arc<Programs<W>>, paces: Arc<PodPaces<W>>) -> Self {
+        Self { programs, paces, prompt: declare.reads(), program: declare.reads() }
     }
 }
 
@@ -33,7 +36,8 @@ impl<const W: usize> Recorder<W> for ProgramRecorder<W> {
             return Ok(());
         }
         let cache = context.fleet().pod(first.pod.id()).and_then(|info| info.kv_tokens);
-        self.programs.begin(turn, context.read(self.prompt)?, first.pod, cache, context.request().now);
+        let pod = PodCache::new(first.pod, cache).pace(self.paces.of(first.pod.id()));
+        self.programs.begin(turn, context.read(self.prompt)?, pod, context.request().now);
         Ok(())
     }
 }

@@ -15,7 +15,7 @@ use lru::LruCache;
 use parking_lot::Mutex;
 use routing_core::{Fleet, ProgramTurn};
 
-use super::context::{Context, PodSums};
+use super::context::{Context, PodCache, PodSums};
 use super::contexts::{Recognized, Table};
 use super::gaps::Gaps;
 use super::owners::Owners;
@@ -52,7 +52,7 @@ parameters! {
 /// use std::time::{Duration, Instant};
 ///
 /// use kv_index::{BlockHash, Config, Index};
-/// use routing_plugins::program::{ProgramPrompt, Programs};
+/// use routing_plugins::program::{PodCache, ProgramPrompt, Programs};
 ///
 /// let index: Index = Index::new(Config::default());
 /// let (pod, now) = (index.join("pod-0")?, Instant::now());
@@ -61,7 +61,7 @@ parameters! {
 /// let programs: Programs = Programs::default();
 /// let prompt = ProgramPrompt::new(&chain[..40], 16, 640);
 /// let first = programs.find(&prompt, now);
-/// programs.begin(&first, &prompt, pod, Some(100_000), now);
+/// programs.begin(&first, &prompt, PodCache::new(pod, Some(100_000)), now);
 /// programs.end(&first, Some(60), now + Duration::from_secs(2));
 /// assert_eq!(programs.working_set(pod, now + Duration::from_secs(2)), 700);
 ///
@@ -158,8 +158,8 @@ impl<const W: usize> Programs<W> {
         }
     }
 
-    /// A turn that was [found](Self::find) goes to a pod whose cache has room for so many tokens, if that is known.
-    pub fn begin(&self, turn: &ProgramTurn, prompt: &ProgramPrompt, pod: Pod, cache_tokens: Option<u64>, now: Instant) {
+    /// A turn that was [found](Self::find) goes to a pod.
+    pub fn begin(&self, turn: &ProgramTurn, prompt: &ProgramPrompt, pod: PodCache, now: Instant) {
         let ProgramPrompt { key, kind, .. } = *prompt;
         let mut table = self.table.lock();
         let table = &mut *table;
@@ -183,7 +183,7 @@ impl<const W: usize> Programs<W> {
         table.working_sets.uncount(context);
         context.sampled.clone_from(&prompt.sampled);
         (context.kind, context.came, context.began, context.used) = (kind, None, now, now);
-        context.at = Some((pod, cache_tokens));
+        context.at = Some(pod);
         context.tokens = context.taken(turn.tokens.saturating_add(table.answer as u64));
         table.running += usize::from(context.running == 0);
         (context.running, context.turns) = (context.running.saturating_add(1), context.turns + 1);
@@ -195,12 +195,12 @@ impl<const W: usize> Programs<W> {
     }
 
     /// A turn goes to another pod than it was entered at, since that failed.
-    pub fn moved(&self, turn: &ProgramTurn, pod: Pod, cache_tokens: Option<u64>) {
+    pub fn moved(&self, turn: &ProgramTurn, pod: PodCache) {
         let mut table = self.table.lock();
         let table = &mut *table;
         let Some(context) = table.contexts.peek_mut(&turn.context) else { return };
         table.working_sets.uncount(context);
-        context.at = Some((pod, cache_tokens));
+        context.at = Some(pod);
         table.working_sets.count(context);
     }
 
@@ -234,8 +234,9 @@ impl<const W: usize> Programs<W> {
         }
         context.ended = Some(now);
         // What a cache holds is not known: nothing is pushed out as far as can be told.
-        let refill = context.at.and_then(|(_, cache)| cache).map_or(f64::INFINITY, |cache| {
-            let whole = self.limits.cost_model.prefill_seconds(turn.tokens as f64, 0.0);
+        let cache = context.at.and_then(|at| Some((at.tokens?, at.pace)));
+        let refill = cache.map_or(f64::INFINITY, |(cache, pace)| {
+            let whole = pace * self.limits.cost_model.prefill_seconds(turn.tokens as f64, 0.0);
             whole / turn.tokens.max(1) as f64 * cache as f64
         });
         let keep = match pause {

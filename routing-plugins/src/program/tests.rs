@@ -34,7 +34,7 @@ impl Scene {
     /// A turn on a pod with a cache of 100,000 tokens, which is not over.
     fn begin(&self, prompt: &ProgramPrompt, pod: usize) -> ProgramTurn {
         let turn = self.programs.find(prompt, self.now);
-        self.programs.begin(&turn, prompt, self.pods[pod], Some(100_000), self.now);
+        self.programs.begin(&turn, prompt, PodCache::new(self.pods[pod], Some(100_000)), self.now);
         turn
     }
 
@@ -145,6 +145,22 @@ fn what_is_told_counts_more_than_what_was_learned() {
     let turn = scene.begin(&prompt(&[1, 2, 3]), 0);
     scene.programs.end_before(&turn, Some(8), Pause::Lasts(Duration::from_secs(600)), scene.now);
     assert_eq!(set(0.0), 0);
+}
+
+/// A pod that computes ten times as slow as the cost model says keeps contexts for longer.
+#[test]
+fn a_slow_pod_keeps_what_it_has_for_longer() {
+    let kept = |pace: f64| {
+        let scene = Scene::new(ProgramLimits::default());
+        let (turn, pod) = (scene.programs.find(&prompt(&[1]), scene.now), scene.pods[0]);
+        scene.programs.begin(&turn, &prompt(&[1]), PodCache::new(pod, Some(100_000)).pace(pace), scene.now);
+        scene.programs.end(&turn, None, scene.now);
+        (0..1_000)
+            .find(|second| scene.programs.working_set(pod, scene.now + Duration::from_secs(*second)) == 0)
+            .unwrap()
+    };
+    let (fast, slow) = (kept(1.0), kept(10.0));
+    assert!(fast > 1 && (8 * fast..=10 * fast).contains(&slow), "{fast} and {slow} s");
 }
 
 #[test]
@@ -270,7 +286,7 @@ fn what_is_remembered_of_turns_does_not_outgrow_contexts() {
     // Nothing is known of the cache, so that each is kept for long.
     for _ in 0..20_000 {
         let turn = scene.programs.find(&prompt(&[1, 2]), scene.now);
-        scene.programs.begin(&turn, &prompt(&[1, 2]), scene.pods[0], None, scene.now);
+        scene.programs.begin(&turn, &prompt(&[1, 2]), PodCache::new(scene.pods[0], None), scene.now);
         scene.programs.end(&turn, Some(1), scene.now);
     }
     assert!(scene.programs.table_sizes().1 < 1_000, "{:?}", scene.programs.table_sizes());
@@ -282,7 +298,7 @@ fn a_context_goes_along_to_the_pod_that_answers() {
     let scene = Scene::new(ProgramLimits::default());
     let turn = scene.begin(&prompt(&[1, 2]), 0);
     let tokens = scene.working_set(0);
-    scene.programs.moved(&turn, scene.pods[1], None);
+    scene.programs.moved(&turn, PodCache::new(scene.pods[1], None));
     assert_eq!((scene.working_set(0), scene.working_set(1)), (0, tokens));
 }
 

@@ -140,7 +140,7 @@ proptest! {
             let others = literal.contexts.iter().filter(|one| one.id != turn.context).cloned().collect();
             let beside = Literal { contexts: others, ..Literal::default() }.working_set(pod, scene.now);
             let answer = answer - beside - turn.tokens;
-            scene.programs.begin(&turn, &prompt(&blocks), scene.pods[pod], Some(100_000), scene.now);
+            scene.programs.begin(&turn, &prompt(&blocks), PodCache::new(scene.pods[pod], Some(100_000)), scene.now);
             literal.begin(expected, &blocks, pod, answer, scene.now);
             running.push((turn, expected));
             // Some are over, in no order.

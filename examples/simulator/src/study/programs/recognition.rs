@@ -8,7 +8,7 @@ use kv_index::{Config, Index};
 use pointsman_lab::trace::Trace;
 use pointsman_lab::trace::order::ANSWER_US;
 use routing_core::ProgramTurn;
-use routing_plugins::program::{ProgramPrompt, Programs};
+use routing_plugins::program::{PodCache, ProgramPrompt, Programs};
 
 use crate::SimulateError;
 use crate::chains::Chains;
@@ -51,7 +51,7 @@ impl Recognition {
             let now = origin + Duration::from_micros(at);
             let prompt = ProgramPrompt::new(chain, trace.block, request.input.into());
             let turn = programs.find(&prompt, now);
-            programs.begin(&turn, &prompt, pod, None, now);
+            programs.begin(&turn, &prompt, PodCache::new(pod, None), now);
             let answer = u64::from(request.output);
             running.push(Reverse((at + answer * ANSWER_US, turn.program, turn.context, turn.tokens, answer)));
             turns += 1;
