@@ -11,7 +11,6 @@ seeds and the least and the most. The fewer tokens, the better the choice of pod
 """
 
 import asyncio
-import json
 import os
 import random
 import signal
@@ -22,7 +21,7 @@ from pathlib import Path
 
 import aiohttp
 
-from pods import Gateway, Rig, parser, pod, stop_as_an_error_does
+from pods import Gateway, Rig, counted, parser, pod, stop_as_an_error_does, streamed
 
 PORT = 18100
 
@@ -53,19 +52,10 @@ class Conversations:
 
     async def turn(self, at: int, said: str, tokens: int) -> None:
         prompt = f"{self.texts[at]} {said}"
-        body = {"model": "tiny", "prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True, "stream": True}
-        answer, is_whole = [], False
-        try:
-            async with self.session.post(f"http://127.0.0.1:{PORT}/v1/completions", json=body) as response:
-                async for line in response.content:
-                    is_whole |= line.startswith(b"data: [DONE]")
-                    if line.startswith(b"data: {"):
-                        answer += [choice["text"] for choice in json.loads(line[6:])["choices"]]
-                if response.status != 200 or not is_whole:
-                    raise ValueError(response.status)
-        except (aiohttp.ClientError, TimeoutError, KeyError, ValueError):
-            self.failed += 1
-        self.texts[at] = f"{prompt} {''.join(answer).strip()}"
+        body = {"model": "tiny", "prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True}
+        answer = await streamed(self.session, PORT, body)
+        self.failed += answer is None
+        self.texts[at] = f"{prompt} {answer or ''}"
 
 
 class Peer:
@@ -122,18 +112,6 @@ class Comparison:
         profile = {"file": str(Path(name).resolve())} if name.endswith(".yaml") else name
         return Gateway(self.options.gateway, self.options.rig, PORT, pods, model=tokenizer, profile=profile)
 
-    async def counted(self, session: aiohttp.ClientSession) -> tuple[float, float]:
-        """Prompt tokens that all pods looked up, and those that they found."""
-        totals = {"vllm:prefix_cache_queries_total": 0.0, "vllm:prefix_cache_hits_total": 0.0}
-        for n in self.numbers:
-            async with session.get(f"http://127.0.0.1:{18000 + n}/metrics") as response:
-                for line in (await response.text()).splitlines():
-                    name = line.split("{")[0]
-                    if name in totals:
-                        totals[name] += float(line.rsplit(" ", 1)[1])
-        asked, found = totals.values()
-        return asked, found
-
     async def run(self, session: aiohttp.ClientSession, blocks: int, name: str, seed: int) -> None:
         for n in self.numbers:
             async with session.post(f"http://127.0.0.1:{18000 + n}/reset_prefix_cache") as response:
@@ -141,10 +119,10 @@ class Comparison:
         gateway = self.start(name)
         try:
             await gateway.ready(session)
-            before = await self.counted(session)
+            before = await counted(session, self.numbers)
             traffic = Conversations(session, seed, self.options.conversations, self.options.turns)
             await traffic.run(self.options.at_once)
-            after = await self.counted(session)
+            after = await counted(session, self.numbers)
         finally:
             gateway.stop()
         asked, found = (later - earlier for earlier, later in zip(before, after))

@@ -90,6 +90,33 @@ def pod(n: int, events: int | None = None, **more) -> dict:
     return {"name": f"pod-{n}", "url": f"http://127.0.0.1:{18000 + n}", "events": {"zmq": zmq}, **more}
 
 
+async def streamed(session: aiohttp.ClientSession, port: int, body: dict) -> str | None:
+    """The text of a streamed completion; none if it failed or has no end."""
+    answer, is_whole = [], False
+    try:
+        async with session.post(f"http://127.0.0.1:{port}/v1/completions", json={**body, "stream": True}) as response:
+            async for line in response.content:
+                is_whole |= line.startswith(b"data: [DONE]")
+                if line.startswith(b"data: {"):
+                    answer += [choice["text"] for choice in json.loads(line[6:])["choices"]]
+    except (aiohttp.ClientError, TimeoutError, KeyError, ValueError):
+        return None
+    return "".join(answer).strip() if response.status == 200 and is_whole else None
+
+
+async def counted(session: aiohttp.ClientSession, numbers: list[int]) -> tuple[float, float]:
+    """Prompt tokens that these pods looked up, and those that they found."""
+    totals = {"vllm:prefix_cache_queries_total": 0.0, "vllm:prefix_cache_hits_total": 0.0}
+    for n in numbers:
+        async with session.get(f"http://127.0.0.1:{18000 + n}/metrics") as response:
+            for line in (await response.text()).splitlines():
+                name = line.split("{")[0]
+                if name in totals:
+                    totals[name] += float(line.rsplit(" ", 1)[1])
+    asked, found = totals.values()
+    return asked, found
+
+
 def parser(description: str) -> argparse.ArgumentParser:
     """The options of every program over the rig."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)

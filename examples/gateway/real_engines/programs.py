@@ -9,7 +9,6 @@ behind the profile `programs` with flow control's `working_set`; no request says
 """
 
 import asyncio
-import json
 import random
 import statistics
 import sys
@@ -17,7 +16,7 @@ import time
 
 import aiohttp
 
-from pods import Gateway, Rig, parser, pod, stop_as_an_error_does
+from pods import Gateway, Rig, counted, parser, pod, stop_as_an_error_does, streamed
 
 PORT = 18100
 RULES = {
@@ -52,31 +51,10 @@ class Programs:
 
     async def turn(self, at: int, printed: str, tokens: int) -> None:
         prompt = f"{self.texts[at]} {printed}"
-        body = {"model": "tiny", "prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True, "stream": True}
-        answer, is_whole = [], False
-        try:
-            async with self.session.post(f"http://127.0.0.1:{PORT}/v1/completions", json=body) as response:
-                async for line in response.content:
-                    is_whole |= line.startswith(b"data: [DONE]")
-                    if line.startswith(b"data: {"):
-                        answer += [choice["text"] for choice in json.loads(line[6:])["choices"]]
-            if not is_whole:
-                raise ValueError(response.status)
-        except (aiohttp.ClientError, TimeoutError, KeyError, ValueError):
-            self.failed += 1
-        self.texts[at] = f"{prompt} {''.join(answer).strip()}"
-
-
-async def counted(session: aiohttp.ClientSession, numbers: list[int]) -> tuple[float, float]:
-    """Prompt tokens that all pods looked up, and those that they found."""
-    totals = {"vllm:prefix_cache_queries_total": 0.0, "vllm:prefix_cache_hits_total": 0.0}
-    for n in numbers:
-        async with session.get(f"http://127.0.0.1:{18000 + n}/metrics") as response:
-            for line in (await response.text()).splitlines():
-                name = line.split("{")[0]
-                if name in totals:
-                    totals[name] += float(line.rsplit(" ", 1)[1])
-    return tuple(totals.values())
+        body = {"model": "tiny", "prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True}
+        answer = await streamed(self.session, PORT, body)
+        self.failed += answer is None
+        self.texts[at] = f"{prompt} {answer or ''}"
 
 
 async def run(options, session: aiohttp.ClientSession, name: str, seed: int) -> tuple[float, float, float]:

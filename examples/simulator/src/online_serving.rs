@@ -3,6 +3,7 @@
 //! Invariant: the router learns of caches from events alone, never from an engine.
 
 mod batch;
+mod decision_request;
 mod program_times;
 mod waiting;
 
@@ -10,7 +11,6 @@ use std::collections::HashMap;
 
 use pointsman_engine_sim::scheduler::{BlockEvent, EngineRequest, Sampled};
 use pointsman_engine_sim::virtual_time::{Occurrence, VirtualFleet};
-use pointsman_lab::SplitMix64;
 use pointsman_lab::trace::Start;
 use routing_core::ProgramTurn;
 use routing_core::flow::Charge;
@@ -25,8 +25,9 @@ use crate::flow_control::Gate;
 use crate::policy::Policy;
 use crate::prepared_trace::PreparedTrace;
 use crate::results::{ClassResult, PolicyResult};
-use crate::router::{DecisionRequest, RouteDecision, Router};
+use crate::router::{RouteDecision, Router};
 use crate::time_series::TimeSeries;
+use decision_request::decision_request;
 use program_times::ProgramTimes;
 
 /// Simulates a policy on a trace; `watch` is called now and then with the number of answers.
@@ -374,32 +375,6 @@ impl<'t> Simulation<'t> {
         (self.result, self.batch_result)
     }
 }
-
-/// A request of a trace, as a router is asked about it.
-fn decision_request<'t>(
-    load: &'t PreparedTrace<'_>,
-    config: &SimConfig,
-    answered: (u64, u64),
-    place: u32,
-) -> DecisionRequest<'t> {
-    let request = &load.trace.requests[place as usize];
-    DecisionRequest {
-        chain: load.chains.get(place),
-        prompt: request.input,
-        session: request.session,
-        output: answered.1 / answered.0,
-        seed: chance(config.seed, place),
-    }
-}
-
-/// What chance begins with in the decision about a request: of one seed's numbers, the one at its place. Not the next one in the
-/// order of arrival, which in a closed loop depends on answers, and so on the policy.
-fn chance(seed: u64, place: u32) -> u64 {
-    SplitMix64::new(seed.wrapping_add(u64::from(place).wrapping_mul(GOLDEN_GAMMA))).next_u64()
-}
-
-/// What a generator's state goes on by.
-const GOLDEN_GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// Answers between two looks of a watcher.
 const WATCH_EVERY: u64 = 1_000;
