@@ -1,0 +1,1 @@
+//! Pods from where clusters list them.

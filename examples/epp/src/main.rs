@@ -1,0 +1,3 @@
+//! The endpoint picker program.
+
+fn main() {}

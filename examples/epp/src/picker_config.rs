@@ -1,0 +1,1 @@
+//! `EndpointPickerConfig`, as llm-d reads it, turned into a workflow of stock plugins.
