@@ -258,8 +258,8 @@ impl Dispatch {
         let is_last = self.is_last(leg);
         let record = &mut self.log.attempts[attempt.record];
         let sample = attempt.sample(record, &outcome, is_last);
-        (record.ended, record.bytes, record.outcome) = (Some(now), attempt.received, outcome);
-        record.usage = attempt.usage.found();
+        (record.ended, record.bytes, record.outcome) = (Some(now), attempt.answer.received, outcome);
+        record.usage = attempt.answer.usage();
         match (&record.outcome, &sample) {
             (_, Some(BreakerSample::Failure(failure)))
                 if failure.may_be_the_requests() && !self.log.sampled.contains(&attempt.pod) =>

@@ -52,6 +52,8 @@
 //! - A [`handoff::Handoff`] is a dialect of prefill/decode disaggregation: what an engine's prefill and decode pods are sent.
 //! - [`Breakers`] are circuit breakers, published for decisions to leave pods out; a [`RetryBudget`] bounds the retries of all
 //!   dispatches together.
+//! - An [`AnswerReader`] reads a response as it passes: its tokens, its errors, whether it is whole. Hosts that send requests
+//!   themselves judge pods by it as dispatches do.
 //! - [`Hook`]s change requests and responses; a [`DispatchReport`] lists the outcome of every attempt; [`observe`] exports it
 //!   to `tracing` and `metrics`.
 //! - [`batch::BatchRunner`] executes a batch plan through any [`Executor`].
@@ -98,6 +100,7 @@
 mod action;
 #[cfg(any(feature = "hyper-util", feature = "reqwest", feature = "tokio", feature = "tower"))]
 pub mod adapter;
+mod answer;
 pub mod batch;
 mod breaker;
 mod client_fields;
@@ -121,6 +124,7 @@ mod sse;
 mod usage;
 
 pub use action::{Action, AttemptId, BreakerSample, Input, TimerId};
+pub use answer::AnswerReader;
 pub use breaker::{
     Admission, BreakerCause, BreakerChange, BreakerConfig, BreakerState, BreakerStatus, Breakers, BreakersId, Permit,
 };

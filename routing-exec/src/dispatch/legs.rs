@@ -190,7 +190,7 @@ impl Dispatch {
         }
         let id = AttemptId(self.next_attempt);
         self.next_attempt = self.next_attempt.wrapping_add(1);
-        let mut attempt = Attempt::new(id, pod, self.log.attempts.len());
+        let mut attempt = Attempt::new(id, pod, self.log.attempts.len(), self.request.api);
         self.log.attempts.push(AttemptRecord::begun(name, pod, now));
         self.push(Action::Acquire(id, pod, leg));
         // A concurrent decode leg waits for prefill: its first-byte timeout starts when that is done.
@@ -226,7 +226,7 @@ impl Dispatch {
         let last = self.legs.len() - 1;
         if self.is_concurrent() && !self.is_prefilling() {
             if let Some(mut attempt) = self.legs[last].take_attempt() {
-                if attempt.received == 0 {
+                if attempt.answer.received == 0 {
                     self.start_timeout(last, &mut attempt, now);
                 }
                 self.legs[last].state = LegState::InFlight(attempt);

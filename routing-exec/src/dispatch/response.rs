@@ -68,7 +68,7 @@ impl Dispatch {
         let (status, is_last) = (head.status, self.is_last(leg));
         let Some(attempt) = self.legs[leg].attempt_mut() else { return };
         // Informational responses are the transport's, and a second head is ignored.
-        if status.is_informational() || attempt.status.is_some() {
+        if status.is_informational() || attempt.answer.status.is_some() {
             return;
         }
         attempt.set_head(head, self.request.method());
@@ -96,27 +96,20 @@ impl Dispatch {
         let Some(attempt) = self.legs[leg].attempt_mut() else { return };
         if chunk.is_empty() {
             // Restarts the idle timeout: an executor sends this after its client was slow.
-            if attempt.received > 0 {
+            if attempt.answer.received > 0 {
                 attempt.due = now.checked_add(idle_timeout);
             }
             return;
         }
-        if attempt.status.is_none() {
+        if attempt.answer.status.is_none() {
             return self.fail(leg, Failure::Truncated("body without a head".into()), now);
         }
-        let is_first = attempt.received == 0;
-        attempt.received = attempt.received.saturating_add(chunk.len() as u64);
+        let is_first = attempt.answer.received == 0;
+        attempt.answer.pass(&chunk);
         // The timer is moved once. When it fires after later chunks, it is set to what is due then.
         attempt.due = now.checked_add(idle_timeout);
-        if attempt.exceeds_length() {
+        if attempt.answer.exceeds_length() {
             return self.fail(leg, Failure::Truncated("longer than its content-length".into()), now);
-        }
-        if let Some(events) = &mut attempt.events {
-            events.pass(&chunk);
-            attempt.last_event.pass(self.request.api.last_events(), &chunk);
-        }
-        if !attempt.is_compressed {
-            attempt.usage.pass(self.request.api, &chunk);
         }
         if is_first {
             let (id, due) = (attempt.id, attempt.due);
@@ -139,7 +132,7 @@ impl Dispatch {
         let Some(attempt) = self.legs[leg].attempt_mut() else { return };
         attempt.ended = true;
         let must_be_done = is_forwarded && self.config.policy.require_done;
-        if let Some(why) = attempt.truncated(self.request.api, must_be_done) {
+        if let Some(why) = attempt.answer.truncated(must_be_done) {
             return self.fail(leg, Failure::Truncated(why.into()), now);
         }
         if !is_forwarded && attempt.begins_with_error() {
@@ -172,7 +165,8 @@ impl Dispatch {
             strip_internal(&mut trailers);
             self.push(Action::Trailers(trailers));
         }
-        let status = self.legs[leg].attempt().and_then(|attempt| attempt.status).map_or(200, |status| status.as_u16());
+        let status =
+            self.legs[leg].attempt().and_then(|attempt| attempt.answer.status).map_or(200, |status| status.as_u16());
         self.stop(leg, AttemptOutcome::Completed, now);
         self.finish(DispatchOutcome::Completed(status), now);
     }
@@ -189,7 +183,7 @@ impl Dispatch {
                 let id = attempt.id;
                 self.push(Action::SetTimer(TimerId::Attempt(id), due));
             }
-            Some(_) if attempt.received > 0 => self.fail(leg, Failure::IdleTimeout, now),
+            Some(_) if attempt.answer.received > 0 => self.fail(leg, Failure::IdleTimeout, now),
             Some(_) if self.waits_for_silent_decode(leg) => self.fail_pair(leg, now),
             Some(_) => self.fail(leg, Failure::FirstByteTimeout, now),
             None => {}
@@ -199,7 +193,7 @@ impl Dispatch {
     /// Whether a leg prefills for a concurrent decode leg that has not responded either.
     fn waits_for_silent_decode(&self, leg: usize) -> bool {
         let Some(last) = self.legs.len().checked_sub(1).filter(|_| self.is_concurrent()) else { return false };
-        let is_silent = self.legs[last].attempt().is_some_and(|attempt| attempt.received == 0);
+        let is_silent = self.legs[last].attempt().is_some_and(|attempt| attempt.answer.received == 0);
         is_silent && self.prefill_leg(last) == Some(leg)
     }
 
@@ -222,14 +216,14 @@ impl Dispatch {
     fn open(&mut self, leg: usize, mut chunk: Bytes, now: Instant) {
         let (limit, probing) = (self.config.policy.max_buffered_bytes, self.probing);
         let Some(attempt) = self.legs[leg].attempt_mut() else { return };
-        let may_decline = probing && !attempt.passes_through && !attempt.is_compressed;
-        if may_decline && attempt.events.is_none() && chunk.len() <= limit.saturating_sub(attempt.buffered.len()) {
+        let may_decline = probing && !attempt.passes_through && !attempt.answer.is_compressed;
+        if may_decline && !attempt.answer.is_stream() && chunk.len() <= limit.saturating_sub(attempt.buffered.len()) {
             // A document is parsed when it is complete.
             return attempt.buffered.extend_from_slice(&chunk);
         }
         if !may_decline && attempt.is_held(limit) {
             attempt.held.push(chunk);
-            if attempt.length == Some(attempt.received) {
+            if attempt.answer.length == Some(attempt.answer.received) {
                 self.open_held(leg, now);
             }
             return;
@@ -238,7 +232,7 @@ impl Dispatch {
             attempt.buffered.extend_from_slice(&chunk);
             chunk = attempt.take_buffered();
         }
-        if attempt.events.is_some() && !attempt.passes_through {
+        if attempt.answer.is_stream() && !attempt.passes_through {
             if !attempt.first_event.is_whole(&chunk) && chunk.len() <= limit {
                 attempt.buffered = chunk.into();
                 return;
@@ -252,7 +246,7 @@ impl Dispatch {
                     if self.retry(leg, Failure::ErrorEvent, now) {
                         return;
                     }
-                    self.change_attempt(leg, |attempt| attempt.has_error_event = true);
+                    self.change_attempt(leg, |attempt| attempt.answer.has_error_event = true);
                 }
                 _ => match self.wants_prefill(leg, &chunk) {
                     Some(true) => {
@@ -291,19 +285,16 @@ impl Dispatch {
 
     /// Looks for an error event in a forwarded stream: it counts as the pod's failure.
     fn scan_for_error(&mut self, leg: usize, chunk: &[u8]) {
-        let attempt =
-            self.legs[leg].attempt_mut().filter(|attempt| attempt.events.is_some() && !attempt.passes_through);
-        if let Some(attempt) = attempt {
-            attempt.has_error_event |= sse::has_error(chunk);
-            attempt.told_error |= sse::tells_error(chunk);
+        if let Some(attempt) = self.legs[leg].attempt_mut().filter(|attempt| !attempt.passes_through) {
+            attempt.answer.scan_for_error(chunk);
         }
     }
 
     /// Whether a decode pod that was sent its request first declines it for prefill; `None` if that is not known yet.
     fn wants_prefill(&self, leg: usize, response: &[u8]) -> Option<bool> {
-        let may_decline = |attempt: &&Attempt| self.probing && !attempt.passes_through && !attempt.is_compressed;
+        let may_decline = |attempt: &&Attempt| self.probing && !attempt.passes_through && !attempt.answer.is_compressed;
         let attempt = self.legs[leg].attempt().filter(may_decline);
-        attempt.map_or(Some(false), |attempt| self.config.handoff.wants_prefill(attempt.events.is_some(), response))
+        attempt.map_or(Some(false), |attempt| self.config.handoff.wants_prefill(attempt.answer.is_stream(), response))
     }
 
     /// Sends the legs in order, after the decode pod declined.
@@ -315,8 +306,8 @@ impl Dispatch {
     /// Begins the client's response with a leg's head.
     fn begin(&mut self, leg: usize) -> Result<(), HookError> {
         let Some(attempt) = self.legs[leg].attempt_mut() else { return Ok(()) };
-        let (pod, is_stream) = (attempt.pod, attempt.events.is_some());
-        let is_corrected = !attempt.passes_through && !attempt.is_compressed;
+        let (pod, is_stream) = (attempt.pod, attempt.answer.is_stream());
+        let is_corrected = !attempt.passes_through && !attempt.answer.is_compressed;
         let Some(mut head) = attempt.head.take() else { return Ok(()) };
         // The pod did not decline.
         self.probing = false;

@@ -209,7 +209,8 @@ impl Dispatch {
 
     /// Ends a leg's attempt as failed, and excludes its pod.
     fn stop_failed(&mut self, leg: usize, failure: Failure, now: Instant) {
-        let Some((pod, asked)) = self.legs[leg].attempt().map(|attempt| (attempt.pod, attempt.retry_after)) else {
+        let Some((pod, asked)) = self.legs[leg].attempt().map(|attempt| (attempt.pod, attempt.answer.retry_after))
+        else {
             return;
         };
         self.stop(leg, AttemptOutcome::Failed(failure.clone()), now);
