@@ -19,6 +19,7 @@ use crate::api_error::ApiError;
 use crate::flow_control::{Admitted, Decided, Patience};
 use crate::host::RouterHost;
 use crate::llm_request::LlmRequest;
+use crate::routed::Routed;
 use crate::router::Router;
 
 /// A request that is routed and ready to be dispatched, by [`Executor::execute`].
@@ -29,6 +30,15 @@ pub struct Prepared<const W: usize = DEFAULT_POD_WORDS> {
     pub dispatch: Dispatch,
     /// Its host: counts loads, makes new plans when pods fail, compares what engines report. A host of your own may wrap it.
     pub host: RouterHost<W>,
+}
+
+impl<const W: usize> Prepared<W> {
+    /// The same for a host that sends it itself: its plan, with what counts it towards the load of its pods, and what flow control charged.
+    #[must_use]
+    pub fn into_routed(self) -> Routed<W> {
+        let plan = self.dispatch.plan().clone();
+        self.host.into_routed(plan)
+    }
 }
 
 impl<const W: usize> Router<W> {

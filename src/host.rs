@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use kv_index::{BlockHash, DEFAULT_POD_WORDS, Pod};
 use routing_core::{Fleet, PlanStep, Role, RoutingPlan};
-use routing_exec::{AttemptRecord, DispatchHost, DispatchReport, TokenUsage};
+use routing_exec::{AttemptRecord, DispatchHost, DispatchReport};
 use routing_plugins::load::{LoadGuard, Work};
 use routing_plugins::{PaceSample, PluginState};
 
@@ -14,8 +14,9 @@ use crate::cache_audit::{Audited, AuditedPrompt, Expectation};
 use crate::flow_control::{AttemptGuard, OpenCharge, Reserved};
 use crate::llm_request::LlmRequest;
 use crate::open_turn::OpenTurn;
-use crate::routed::PromptSize;
+use crate::routed::{PromptSize, Routed};
 use crate::router::{Live, Router};
+use crate::watched_answer::taken;
 
 /// The host of one request. Wrap it to learn what happens: delegate each call, and look at what comes.
 pub struct RouterHost<const W: usize = DEFAULT_POD_WORDS> {
@@ -107,6 +108,13 @@ impl<const W: usize> RouterHost<W> {
     pub(crate) fn turn(mut self, turn: Option<OpenTurn<W>>) -> Self {
         self.turn = turn;
         self
+    }
+
+    /// The plan and what counts it, for hosts that send it themselves.
+    pub(crate) fn into_routed(mut self, plan: RoutingPlan) -> Routed<W> {
+        let (router, live) = (self.router.clone(), Arc::clone(&self.live));
+        let (reserved, charge) = (std::mem::take(&mut self.reserved), self.charge.take());
+        Routed::decided(router, live, plan, self.prompt, self.decided).turn(self.turn.take()).reserved(reserved, charge)
     }
 
     /// The request.
@@ -226,19 +234,18 @@ impl<const W: usize> DispatchHost for RouterHost<W> {
         let request = self.request.request(self.router.name(), self.decided);
         // What begins anew is not over when the other is.
         self.turn = None;
-        let plan = self.router.decide(&self.live, &request, failed, None).ok()?;
+        let excluded = self.request.excluded(&self.live.fleet, failed);
+        let plan = self.router.decide(&self.live, &request, excluded, None).ok()?;
         self.turn = OpenTurn::of(&self.router, &plan);
         Some(plan)
     }
 
     fn finished(&mut self, report: DispatchReport) {
         let usage = report.attempts.iter().rev().find_map(|attempt| attempt.usage);
-        let tokens =
-            |usage: TokenUsage| Some(usage.prompt_tokens?.saturating_add(usage.completion_tokens.unwrap_or(0)));
         if let Some((turn, answer)) = self.turn.as_mut().zip(usage.and_then(|usage| usage.completion_tokens)) {
             turn.generated(answer);
         }
-        self.settle(usage.and_then(tokens));
+        self.settle(usage.and_then(taken));
         let prompt = AuditedPrompt {
             tokens: self.request.tokens().len() as u64,
             block_tokens: self.router.block_size().tokens() as u64,

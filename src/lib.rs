@@ -79,6 +79,7 @@ mod service;
 #[cfg(feature = "tower")]
 mod uploads;
 mod version_cell;
+mod watched_answer;
 #[cfg(feature = "zmq")]
 pub mod zmq;
 
@@ -125,6 +126,7 @@ pub use router::{RouteError, Router, RouterBuilder, RouterError, RouterFault, Ro
 pub use service::{BodyLimits, ForeignExecutor, NameTaken, RouterService, requested_model};
 #[cfg(feature = "tower")]
 pub use uploads::{Upload, UploadLimits, Uploads};
+pub use watched_answer::WatchedAnswer;
 
 /// What most embedders name.
 pub mod prelude {

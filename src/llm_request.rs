@@ -6,7 +6,8 @@ use std::time::Instant;
 use bytes::Bytes;
 use http::request::Parts;
 use json_edit::{Edit, Kind, Object, Raw};
-use routing_core::Request;
+use kv_index::{Pod, PodSet};
+use routing_core::{Fleet, Request};
 use routing_exec::handoff::Api;
 use routing_plugins::tokenize::{PromptApi, PromptTokenizer};
 
@@ -27,6 +28,8 @@ pub struct LlmRequest {
     fields: RequestFields,
     /// Who it is of, if the host says so.
     class: Option<FlowClass>,
+    /// The pods that it may go to; any, unless the host says so.
+    pods: Option<Vec<Pod>>,
 }
 
 /// What the body of a request says beside its prompt.
@@ -65,10 +68,10 @@ impl RequestFields {
     /// # Errors
     ///
     /// 400 if it is no JSON object or names no model, 404 if `named` does not know the name.
-    pub fn read<'m>(
+    pub fn read(
         body: Bytes,
         model: &str,
-        named: impl FnOnce(&str) -> Option<NamedModel<'m>>,
+        named: impl FnOnce(&str) -> Option<NamedModel<'_>>,
     ) -> Result<(Self, Bytes), ApiError> {
         // One pass over the body, however long its prompt is.
         let (object, found) = Object::parse_finding(&body, NAMES)
@@ -82,12 +85,13 @@ impl RequestFields {
             return Err(ApiError::bad_request("missing_model", "the request names no `model`"));
         };
         let named = named(&name).ok_or_else(|| ApiError::unknown_model(&name))?;
+        let (is_alias, is_adapter) = (named == NamedModel::Alias, matches!(named, NamedModel::Adapter(_)));
         let max_output = ["max_completion_tokens", "max_tokens", "max_output_tokens"].into_iter().find_map(number);
         let priority = get("priority").and_then(|value| value.as_f64()).map_or(0, |priority| priority as i32);
         let user_id = || get("metadata")?.object()?.get("user_id")?.as_str().map(|id| id.into_owned());
         let fields = Self {
             api: Api::default(),
-            adapter: matches!(named, NamedModel::Adapter(_)).then_some(name),
+            adapter: is_adapter.then_some(name),
             salt: text("cache_salt").filter(|salt| !salt.is_empty()),
             user: text("user").or_else(user_id),
             max_output_tokens: max_output.map(|tokens| u32::try_from(tokens).unwrap_or(u32::MAX)),
@@ -99,7 +103,7 @@ impl RequestFields {
             truncate_prompt_tokens: number("truncate_prompt_tokens").and_then(|tokens| usize::try_from(tokens).ok()),
             truncates_end: text("truncation_side").as_deref() == Some("right"),
         };
-        let edited = (named == NamedModel::Alias).then(|| Bytes::from(Edit::new(object).set("model", model).finish()));
+        let edited = is_alias.then(|| Bytes::from(Edit::new(object).set("model", model).finish()));
         Ok((fields, edited.unwrap_or(body)))
     }
 
@@ -149,7 +153,7 @@ impl LlmRequest {
                 Vec::new()
             })
         });
-        Ok(Self { parts, body, tokens, seed, fields, class: None })
+        Ok(Self { parts, body, tokens, seed, fields, class: None, pods: None })
     }
 
     /// The same, with who it is of and how urgent it is, for flow control. Unless said, it is of nobody in particular and of priority 0:
@@ -157,6 +161,22 @@ impl LlmRequest {
     #[must_use]
     pub fn classify(self, class: FlowClass) -> Self {
         Self { class: Some(class), ..self }
+    }
+
+    /// The same, for some pods alone.
+    #[must_use]
+    pub fn among(self, pods: impl IntoIterator<Item = Pod>) -> Self {
+        Self { pods: Some(pods.into_iter().collect()), ..self }
+    }
+
+    /// The pods of a fleet that it may not go to: those that failed it, and those that its host rules out.
+    pub(crate) fn excluded<const W: usize>(&self, fleet: &Fleet<W>, failed: &[Pod]) -> PodSet<W> {
+        let failed: PodSet<W> = failed.iter().map(|pod| pod.id()).collect();
+        let Some(pods) = &self.pods else { return failed };
+        // A place that another pod has by now is not meant.
+        let is_here = |pod: &&Pod| fleet.handle(pod.id()) == Some(**pod);
+        let among: PodSet<W> = pods.iter().filter(is_here).map(|pod| pod.id()).collect();
+        failed | (fleet.pods() - among)
     }
 
     /// Who it is of.

@@ -10,13 +10,13 @@ use routing_plugins::Hashing;
 /// What a request's `model` means here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum NamedModel<'m> {
+pub enum NamedModel<'n> {
     /// The model itself.
     Model,
     /// Another name for it: pods are sent its own.
     Alias,
     /// A LoRA adapter of it, by this name.
-    Adapter(&'m str),
+    Adapter(&'n str),
 }
 
 /// The model that a router's pods serve.
@@ -26,20 +26,22 @@ pub(crate) struct Model {
     pub(crate) aliases: Vec<String>,
     /// By the name that clients use; with where engines load it from, which some of them hash.
     pub(crate) adapters: BTreeMap<String, Option<String>>,
+    /// Whether every other name is an adapter's, too.
+    pub(crate) any_adapter: bool,
     pub(crate) block_size: BlockSize,
     pub(crate) hashing: Hashing,
 }
 
 impl Model {
     /// What a name means; none if it is none of this model's.
-    pub(crate) fn named(&self, name: &str) -> Option<NamedModel<'_>> {
+    pub(crate) fn named<'n>(&self, name: &'n str) -> Option<NamedModel<'n>> {
         if name == self.name {
             return Some(NamedModel::Model);
         }
         if self.aliases.iter().any(|alias| alias == name) {
             return Some(NamedModel::Alias);
         }
-        self.adapters.get_key_value(name).map(|(adapter, _)| NamedModel::Adapter(adapter))
+        (self.any_adapter || self.adapters.contains_key(name)).then_some(NamedModel::Adapter(name))
     }
 
     /// Every name that clients may use.

@@ -2,18 +2,21 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use http::Method;
 use kv_index::{DEFAULT_POD_WORDS, Pod};
 use parking_lot::Mutex;
 use routing_core::{Fleet, PlanStep, Request, Role, RoutingPlan};
+use routing_exec::handoff::Api;
 use routing_exec::{Admission, BreakerSample, Failure, Permit};
 use routing_plugins::PaceSample;
 use routing_plugins::load::{OutputEstimate, Work};
 
-use crate::flow_control::AttemptGuard;
+use crate::flow_control::{AttemptGuard, OpenCharge, Reserved};
 use crate::open_turn::{OpenTurn, answers};
 use crate::router::{Live, Router};
+use crate::watched_answer::WatchedAnswer;
 
 /// Where a request goes, for hosts that send it themselves; [`Router::execute`](crate::Router::execute) does both.
 ///
@@ -26,15 +29,44 @@ pub struct Routed<const W: usize = DEFAULT_POD_WORDS> {
     prefilled: bool,
     /// When the plan was made.
     decided: Instant,
+    /// Its shares of its pods' load, until its attempts begin.
+    reserved: Reserved<W>,
     /// The program that it is a turn of, shared with the attempts that may answer: over with the last of them.
     turn: Option<Arc<Mutex<OpenTurn<W>>>>,
+    /// What it was charged by flow control, shared alike: given back with the last of them, unless one of them answered.
+    charge: SharedCharge<W>,
 }
+
+type SharedCharge<const W: usize> = Option<Arc<Mutex<Option<OpenCharge<W>>>>>;
 
 impl<const W: usize> Routed<W> {
     pub(crate) fn new(router: Router<W>, request: &Request<'_>, live: Arc<Live<W>>, plan: RoutingPlan) -> Self {
         let prompt = PromptSize::of(request, router.block_size().tokens());
-        let turn = OpenTurn::of(&router, &plan).map(|turn| Arc::new(Mutex::new(turn)));
-        Self { router, live, prompt, prefilled: false, decided: request.now, turn, plan }
+        let turn = OpenTurn::of(&router, &plan);
+        Self::decided(router, live, plan, prompt, request.now).turn(turn)
+    }
+
+    /// A plan that was made at an instant.
+    pub(crate) fn decided(
+        router: Router<W>,
+        live: Arc<Live<W>>,
+        plan: RoutingPlan,
+        prompt: PromptSize,
+        decided: Instant,
+    ) -> Self {
+        let (reserved, turn, charge) = (Reserved::default(), None, None);
+        Self { router, live, prompt, prefilled: false, decided, reserved, turn, charge, plan }
+    }
+
+    pub(crate) fn turn(mut self, turn: Option<OpenTurn<W>>) -> Self {
+        self.turn = turn.map(|turn| Arc::new(Mutex::new(turn)));
+        self
+    }
+
+    /// The same of a request that counts on its pods already, and was charged.
+    pub(crate) fn reserved(mut self, reserved: Reserved<W>, charge: Option<OpenCharge<W>>) -> Self {
+        (self.reserved, self.charge) = (reserved, charge.map(|charge| Arc::new(Mutex::new(Some(charge)))));
+        self
     }
 
     /// The plan.
@@ -81,14 +113,42 @@ impl<const W: usize> Routed<W> {
         let work = self.prompt.work(self.router.block_size(), step, pod, self.prefilled);
         let state = self.router.plugin_state();
         let sample = state.paces.sample(pod, self.decided).filter(|_| step.role != Role::Prefill);
-        let load = AttemptGuard::new(state.load.begin(pod, work), self.router.clone());
+        let share = self.reserved.take(pod).unwrap_or_else(|| state.load.begin(pod, work));
+        let load = AttemptGuard::new(share, self.router.clone());
         self.prefilled |= step.role == Role::Prefill;
+        // Whatever else was kept is not needed any more, once it is where it ends.
+        if answers(step) && self.reserved.clear() {
+            self.router.pump();
+        }
         let (router, admission) = (self.router.clone(), permit.admission());
-        let turn = self.turn.clone().filter(|_| answers(step));
+        let ends = answers(step);
+        let (turn, charge) = (self.turn.clone().filter(|_| ends), self.charge.clone().filter(|_| ends));
         if let Some(turn) = &turn {
             turn.lock().sent(step, pod, &self.live);
         }
-        Ok(Attempt { router, load, sample, admission, _permit: permit, began: now, first_token: None, turn })
+        let prompt = self.prompt.tokens();
+        Ok(Attempt {
+            router,
+            load,
+            sample,
+            admission,
+            _permit: permit,
+            began: now,
+            first_token: None,
+            turn,
+            charge,
+            prompt,
+            answer: None,
+        })
+    }
+}
+
+impl<const W: usize> Drop for Routed<W> {
+    /// What was kept for steps that nobody sent is others'.
+    fn drop(&mut self) {
+        if self.reserved.clear() {
+            self.router.pump();
+        }
     }
 }
 
@@ -134,6 +194,10 @@ pub struct Attempt<const W: usize = DEFAULT_POD_WORDS> {
     first_token: Option<Instant>,
     /// The program that it is a turn of.
     turn: Option<Arc<Mutex<OpenTurn<W>>>>,
+    charge: SharedCharge<W>,
+    /// Tokens of its prompt, and of its answer so far, where that is known.
+    prompt: u64,
+    answer: Option<u64>,
 }
 
 impl<const W: usize> Attempt<W> {
@@ -158,15 +222,28 @@ impl<const W: usize> Attempt<W> {
         if tokens > 0 {
             self.first_token();
         }
+        self.answered(tokens);
+        self.load.generated(tokens);
+    }
+
+    /// So many tokens were generated, as its end tells: no news of when the first one came.
+    pub(crate) fn answered(&mut self, tokens: u64) {
         if let Some(turn) = &self.turn {
             turn.lock().generated(tokens);
         }
-        self.load.generated(tokens);
+        self.answer = self.answer.max(Some(tokens));
+    }
+
+    /// Reads its answer as it passes, and does all of the above: first token, tokens, success or failure. For requests of an API by
+    /// a method, as the pod was sent them.
+    pub fn watch(self, api: Api, method: Method) -> WatchedAnswer<W> {
+        WatchedAnswer::new(self, api, method)
     }
 
     /// The pod answered, with whatever status that a client is to blame for.
     pub fn succeeded(self) {
-        let first = self.first_token.map(|at| at.saturating_duration_since(self.began));
+        let first = self.time_to_first_token();
+        self.settle(self.answer.map(|answer| self.prompt.saturating_add(answer)));
         self.record(&BreakerSample::Success(first));
     }
 
@@ -175,7 +252,19 @@ impl<const W: usize> Attempt<W> {
         self.record(&BreakerSample::Failure(failure));
     }
 
-    fn record(&self, sample: &BreakerSample) {
+    /// How long it took to the first token, if that came.
+    pub(crate) fn time_to_first_token(&self) -> Option<Duration> {
+        self.first_token.map(|at| at.saturating_duration_since(self.began))
+    }
+
+    /// It was served, and took so many tokens.
+    pub(crate) fn settle(&self, tokens: Option<u64>) {
+        if let Some(charge) = self.charge.as_ref().and_then(|charge| charge.lock().take()) {
+            charge.settle(tokens);
+        }
+    }
+
+    pub(crate) fn record(&self, sample: &BreakerSample) {
         self.router.breakers().record(self.admission, sample, self.router.now());
     }
 }

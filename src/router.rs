@@ -143,7 +143,7 @@ impl<const W: usize> Router<W> {
     ) -> Result<Routed<W>, RouteError> {
         let request = self.named(request)?;
         let live = self.live();
-        let plan = self.decide(&live, &request, excluded, trace)?;
+        let plan = self.decide(&live, &request, excluded.iter().map(|pod| pod.id()).collect(), trace)?;
         Ok(Routed::new(self.clone(), &request, live, plan))
     }
 
@@ -152,10 +152,10 @@ impl<const W: usize> Router<W> {
         &self,
         live: &Live<W>,
         request: &Request<'_>,
-        excluded: &[Pod],
+        excluded: PodSet<W>,
         trace: Option<&mut Trace<W>>,
     ) -> Result<RoutingPlan, DecideError> {
-        let plan = live.decide(request, pod_set(excluded), None, trace)?;
+        let plan = live.decide(request, excluded, None, trace)?;
         self.decided(request, plan)
     }
 
@@ -164,10 +164,11 @@ impl<const W: usize> Router<W> {
         &self,
         live: &Live<W>,
         request: &Request<'_>,
+        excluded: PodSet<W>,
         has_room: &dyn Fn(&PlanStep) -> bool,
         trace: Option<&mut Trace<W>>,
     ) -> Result<RoutingPlan, DecideError> {
-        let plan = live.decide(request, PodSet::EMPTY, Some(has_room), trace)?;
+        let plan = live.decide(request, excluded, Some(has_room), trace)?;
         self.decided(request, plan)
     }
 
@@ -236,7 +237,7 @@ impl<const W: usize> Router<W> {
 
     /// What a name means here; none if it is another model's.
     #[must_use]
-    pub fn named_model(&self, name: &str) -> Option<NamedModel<'_>> {
+    pub fn named_model<'n>(&self, name: &'n str) -> Option<NamedModel<'n>> {
         self.0.model.named(name)
     }
 
@@ -369,15 +370,6 @@ impl<const W: usize> fmt::Debug for Router<W> {
         let (model, pods) = (&self.0.model.name, live.fleet.pods().len());
         f.debug_struct("Router").field("model", model).field("profile", &live.profile).field("pods", &pods).finish()
     }
-}
-
-/// A set of pods.
-fn pod_set<const W: usize>(pods: &[Pod]) -> PodSet<W> {
-    let mut set = PodSet::EMPTY;
-    for pod in pods {
-        set.insert(pod.id());
-    }
-    set
 }
 
 /// Blocks visited by one tick.

@@ -72,7 +72,8 @@ impl<const W: usize> Router<W> {
         let mut trace = is_traced.then(Trace::default);
         let seen = request.request(self.name(), now);
         let Some(control) = &live.flow else {
-            let plan = self.decide(live, &seen, &[], trace.as_mut()).map_err(refused)?;
+            let excluded = request.excluded(&live.fleet, &[]);
+            let plan = self.decide(live, &seen, excluded, trace.as_mut()).map_err(refused)?;
             let (live, turn) = (Arc::clone(live), OpenTurn::of(self, &plan));
             return Ok(Some(Decided {
                 live,
@@ -98,7 +99,7 @@ impl<const W: usize> Router<W> {
                 control.has_room(&live.fleet, wanted.pod, ceiling, now) && control.admits(&live.fleet, &wanted, now)
             })
         };
-        match self.decide_with_room(live, &seen, &has_room, trace.as_mut()) {
+        match self.decide_with_room(live, &seen, request.excluded(&live.fleet, &[]), &has_room, trace.as_mut()) {
             Ok(plan) => {
                 let reserved = self.reserve(request, &plan, now);
                 let flow = Some(FlowTrace::passed(band, class.key));
@@ -235,7 +236,8 @@ impl<const W: usize> Router<W> {
         let mut trace = waiter.is_traced.then(Trace::default);
         let seen = request.request(self.name(), now);
         let has_room = |step: &PlanStep| room.admits(step);
-        let decided = self.decide_with_room(live, &seen, &has_room, trace.as_mut());
+        let excluded = request.excluded(&live.fleet, &[]);
+        let decided = self.decide_with_room(live, &seen, excluded, &has_room, trace.as_mut());
         if let Some(wanted) = room.wanted() {
             let prompt = PromptSize::of(&seen, self.block_size().tokens()).tokens();
             let output = OutputEstimate::default().of(prompt, request.max_output_tokens());

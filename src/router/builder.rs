@@ -35,6 +35,7 @@ pub struct RouterBuilder<const W: usize = DEFAULT_POD_WORDS> {
     name: String,
     aliases: Vec<String>,
     adapters: BTreeMap<String, Option<String>>,
+    any_adapter: bool,
     block_size: u32,
     hashing: HashedBy,
     tokenizer: Option<Arc<dyn PromptTokenizer>>,
@@ -76,6 +77,7 @@ impl<const W: usize> RouterBuilder<W> {
             name: model.into(),
             aliases: Vec::new(),
             adapters: BTreeMap::new(),
+            any_adapter: false,
             block_size: 16,
             hashing: HashedBy::Native,
             tokenizer: None,
@@ -106,6 +108,12 @@ impl<const W: usize> RouterBuilder<W> {
     pub fn adapter(mut self, name: impl Into<String>, path: Option<&str>) -> Self {
         self.adapters.insert(name.into(), path.map(str::to_owned));
         self
+    }
+
+    /// Takes every name that is not the model's own, or an alias, for an adapter's: pods know best what they serve, and what one adapter
+    /// computed is of no use to another.
+    pub fn any_adapter(self) -> Self {
+        Self { any_adapter: true, ..self }
     }
 
     /// Tokens in a block, as the engines have it; 16 unless given.
@@ -307,7 +315,14 @@ impl<const W: usize> RouterBuilder<W> {
         };
         let gate = Gate::new(live.flow.as_ref().map(|flow| flow.config.clone()).unwrap_or_default());
         let router = Router(Arc::new(Inner {
-            model: Model { name: self.name, aliases: self.aliases, adapters: self.adapters, block_size, hashing },
+            model: Model {
+                name: self.name,
+                aliases: self.aliases,
+                adapters: self.adapters,
+                any_adapter: self.any_adapter,
+                block_size,
+                hashing,
+            },
             breakers: Arc::new(Breakers::new(self.breakers, Arc::clone(&plugin_state.open_breakers))),
             plugin_state,
             tokenizer: self.tokenizer,
