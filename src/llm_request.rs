@@ -156,6 +156,13 @@ impl LlmRequest {
         Ok(Self { parts, body, tokens, seed, fields, class: None, pods: None })
     }
 
+    /// A request whose body is not read: no names, no prompt.
+    pub(crate) fn opaque<const W: usize>(router: &Router<W>, parts: Parts, body: Bytes, seed: u64) -> Self {
+        let fields = RequestFields::default().api(Api::of(parts.uri.path()));
+        let tokens = router.tokenizer().map(|_| Vec::new());
+        Self { parts, body, tokens, seed, fields, class: None, pods: None }
+    }
+
     /// The same, with who it is of and how urgent it is, for flow control. Unless said, it is of nobody in particular and of priority 0:
     /// what its body says of that is a client's own word.
     #[must_use]
@@ -290,6 +297,15 @@ mod tests {
     fn read(body: &'static str) -> Result<LlmRequest, ApiError> {
         let (parts, ()) = http::Request::post("/v1/completions").body(()).unwrap().into_parts();
         router().read(parts, Bytes::from_static(body.as_bytes()))
+    }
+
+    #[test]
+    fn a_body_that_is_not_read_may_be_anything_and_is_routed_all_the_same() {
+        let router = Router::builder("sim").pod(crate::PodSpec::new("a", "a:1")).build().unwrap();
+        let (parts, ()) = http::Request::post("/v1/audio/transcriptions").body(()).unwrap().into_parts();
+        let request = router.read_opaque(parts, Bytes::from_static(b"--boundary"));
+        assert_eq!((&request.body()[..], request.adapter()), (&b"--boundary"[..], None));
+        assert!(router.prepare(request, None).is_ok());
     }
 
     #[test]

@@ -121,6 +121,13 @@ impl<const W: usize> Router<W> {
         LlmRequest::read(self, parts, body, self.0.seeds.next())
     }
 
+    /// Takes a request whose body is none of an API that is understood, or not to be looked at: it goes by what is known of the pods,
+    /// and by its bytes where the profile guesses by text.
+    #[must_use]
+    pub fn read_opaque(&self, parts: Parts, body: Bytes) -> LlmRequest {
+        LlmRequest::opaque(self, parts, body, self.0.seeds.next())
+    }
+
     /// Decides where a request goes. The plan comes with what counts it towards the load of the pods it is sent to.
     ///
     /// # Errors

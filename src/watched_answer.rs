@@ -79,6 +79,17 @@ impl<const W: usize> WatchedAnswer<W> {
         }
     }
 
+    /// The attempt, of an answer that is read no further: whoever knows more of it says what became of it.
+    pub fn into_attempt(self) -> Attempt<W> {
+        self.attempt
+    }
+
+    /// Its status, once that came.
+    #[must_use]
+    pub fn status(&self) -> Option<StatusCode> {
+        self.answer.status()
+    }
+
     /// The pod failed before its answer ended.
     pub fn failed(self, failure: Failure) {
         self.attempt.failed(failure);

@@ -1,0 +1,106 @@
+//! One exchange: a request and its answer, as Envoy shows them message by message.
+//!
+//! ```text
+//!  request headers ─▶ body … ─▶ decide (may wait) ─▶ headers with the destination, the body
+//!  response headers ─▶ body … ─▶ end:  each piece is watched and passes
+//! ```
+//!
+//! The rules: a request is decided about once, when all of it is there; an answer is never held back; whatever way an exchange ends,
+//! what it counted for is given back once, since guards hold it.
+
+mod request;
+mod response;
+mod sent;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use envoy_types::pb::envoy::extensions::filters::http::ext_proc::v3::processing_mode::BodySendMode;
+use envoy_types::pb::envoy::service::ext_proc::v3::processing_request::Request;
+use envoy_types::pb::envoy::service::ext_proc::v3::{ProcessingRequest, ProcessingResponse, ProtocolConfiguration};
+
+use self::request::PendingRequest;
+use self::sent::Sent;
+use crate::picker::Picker;
+
+/// Messages to Envoy, in order.
+pub(crate) type Outbox = VecDeque<ProcessingResponse>;
+
+/// An exchange.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    picker: Arc<Picker>,
+    modes: Modes,
+    phase: Phase,
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// Its request is not all there.
+    Request(PendingRequest),
+    /// It was decided about.
+    Sent(Sent),
+    /// Its answer ended, or was our own.
+    Over,
+}
+
+/// How Envoy sends bodies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Modes {
+    request: BodyMode,
+    response: BodyMode,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BodyMode {
+    /// In pieces, of which it keeps none: what is to go on is sent back.
+    Duplex,
+    /// It keeps what it sends, and asks whether to go on.
+    Kept,
+    /// Not at all.
+    Absent,
+}
+
+impl Exchange {
+    pub(crate) fn new(picker: Arc<Picker>) -> Self {
+        let modes = Modes { request: BodyMode::Duplex, response: BodyMode::Duplex };
+        Self { picker, modes, phase: Phase::Request(PendingRequest::default()) }
+    }
+
+    /// Whether nothing more is to be said.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.phase, Phase::Over)
+    }
+
+    /// Takes a message, and puts what is to be said to it into the outbox.
+    pub(crate) async fn handle(&mut self, mut message: ProcessingRequest, outbox: &mut Outbox) {
+        if let Some(config) = &message.protocol_config {
+            self.modes = Modes::of(config);
+        }
+        let Some(request) = message.request.take() else { return };
+        match request {
+            Request::RequestHeaders(headers) => self.request_headers(&message, &headers, outbox),
+            Request::RequestBody(body) => self.request_body(&message, body, outbox).await,
+            Request::RequestTrailers(_) => self.request_trailers(outbox).await,
+            Request::ResponseHeaders(headers) => self.response_headers(&message, &headers, outbox),
+            Request::ResponseBody(body) => self.response_body(body, outbox),
+            Request::ResponseTrailers(_) => self.response_trailers(outbox),
+        }
+    }
+}
+
+impl Modes {
+    fn of(config: &ProtocolConfiguration) -> Self {
+        Self { request: BodyMode::of(config.request_body_mode()), response: BodyMode::of(config.response_body_mode()) }
+    }
+}
+
+impl BodyMode {
+    fn of(mode: BodySendMode) -> Self {
+        match mode {
+            BodySendMode::FullDuplexStreamed | BodySendMode::Grpc => Self::Duplex,
+            BodySendMode::None => Self::Absent,
+            _ => Self::Kept,
+        }
+    }
+}

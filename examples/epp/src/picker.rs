@@ -1,0 +1,179 @@
+//! The picker: a router with what is around it, shared by all requests.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use http::request::Parts;
+use pointsman::exec::adapter::TokioTimer;
+use pointsman::exec::handoff::Api;
+use pointsman::index::Pod;
+use pointsman::{ApiError, FlowClass, LlmRequest, Routed, Router};
+
+use crate::endpoints::Endpoints;
+use crate::headers::{FAIRNESS_ID, OBJECTIVE, TEST_SELECTION, first};
+use crate::metadata;
+use crate::metrics::Metrics;
+
+/// Priorities by the name of an objective, as somebody keeps them up to date.
+pub type Objectives = Arc<ArcSwap<HashMap<String, i32>>>;
+
+/// How a picker deals with requests.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PickerOptions {
+    /// How many endpoints are named, the best one included.
+    pub endpoints: usize,
+    /// The longest body that is taken.
+    pub max_body_bytes: usize,
+    /// Whether bodies are read; if not, they may be anything.
+    pub reads_bodies: bool,
+    /// The port at which a sidecar listens for all data-parallel ranks of a pod, where there is one.
+    pub data_parallel_port: Option<u16>,
+    /// Whether requests may name their endpoints in a header, as conformance tests do.
+    pub test_selection: bool,
+}
+
+impl Default for PickerOptions {
+    fn default() -> Self {
+        Self {
+            endpoints: 1,
+            max_body_bytes: 64 << 20,
+            reads_bodies: true,
+            data_parallel_port: None,
+            test_selection: false,
+        }
+    }
+}
+
+/// What all requests share.
+#[derive(Debug)]
+pub struct Picker {
+    router: Router,
+    options: PickerOptions,
+    endpoints: Endpoints,
+    objectives: Objectives,
+    metrics: Metrics,
+}
+
+impl Picker {
+    /// A picker over a router.
+    #[must_use]
+    pub fn new(router: Router, options: PickerOptions) -> Self {
+        Self {
+            router,
+            options,
+            endpoints: Endpoints::default(),
+            objectives: Objectives::default(),
+            metrics: Metrics::default(),
+        }
+    }
+
+    /// The same with priorities that somebody keeps up to date.
+    #[must_use]
+    pub fn objectives(self, objectives: Objectives) -> Self {
+        Self { objectives, ..self }
+    }
+
+    /// The router.
+    #[must_use]
+    pub fn router(&self) -> &Router {
+        &self.router
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    pub(crate) fn options(&self) -> &PickerOptions {
+        &self.options
+    }
+
+    /// The pods at these endpoints.
+    pub(crate) fn pods_at<'e>(&self, endpoints: impl IntoIterator<Item = &'e str>) -> Vec<Pod> {
+        endpoints.into_iter().flat_map(|endpoint| self.endpoints.find(&self.router, endpoint)).collect()
+    }
+
+    pub(crate) fn is_at(&self, pod: Pod, endpoint: &str) -> bool {
+        self.endpoints.is_at(&self.router, pod, endpoint)
+    }
+
+    /// Routes a request that has a body, once a pod has room for it.
+    pub(crate) async fn route(
+        &self,
+        parts: Parts,
+        body: Bytes,
+        among: Option<Vec<Pod>>,
+    ) -> Result<(Routed, Bytes), ApiError> {
+        let (class, among) = (self.class(&parts), self.selected(&parts, among));
+        let request = self.read(parts, body).await?.classify(class);
+        let request = match among {
+            Some(pods) if pods.is_empty() => return Err(nobody()),
+            Some(pods) => request.among(pods),
+            None => request,
+        };
+        let body = request.body().clone();
+        let admitted = self.router.admit(request, false, &TokioTimer::default()).await?;
+        Ok((admitted.prepared.into_routed(), body))
+    }
+
+    /// Routes a request without a body: a list of models, for one. It waits for nobody, and counts for nothing.
+    pub(crate) fn route_bodiless(&self, parts: &Parts, among: Option<Vec<Pod>>) -> Result<Routed, ApiError> {
+        let fleet = self.router.fleet();
+        let excluded: Vec<Pod> = match self.selected(parts, among) {
+            Some(pods) if pods.is_empty() => return Err(nobody()),
+            Some(pods) => {
+                let others = fleet.pods().iter().filter_map(|id| fleet.handle(id));
+                others.filter(|pod| !pods.contains(pod)).collect()
+            }
+            None => Vec::new(),
+        };
+        let request = self.router.request(Instant::now()).headers(&parts.headers);
+        Ok(self.router.route_with(&request, &excluded, None)?)
+    }
+
+    async fn read(&self, parts: Parts, body: Bytes) -> Result<LlmRequest, ApiError> {
+        // What is of no known API may be a form, or sound.
+        let is_opaque = Api::of(parts.uri.path()) == Api::Other && !begins_object(&body);
+        if !self.options.reads_bodies || is_opaque {
+            return Ok(self.router.read_opaque(parts, body));
+        }
+        if body.len() < LONG_BODY {
+            return self.router.read(parts, body);
+        }
+        let router = self.router.clone();
+        let read = tokio::task::spawn_blocking(move || router.read(parts, body)).await;
+        read.unwrap_or_else(|_| {
+            Err(ApiError::new(http::StatusCode::INTERNAL_SERVER_ERROR, "internal", "the request could not be read"))
+        })
+    }
+
+    /// Who a request is of, by its headers.
+    fn class(&self, parts: &Parts) -> FlowClass {
+        let priority = first(&parts.headers, &OBJECTIVE).and_then(|name| self.objectives.load().get(name).copied());
+        FlowClass::new(priority.unwrap_or(0), first(&parts.headers, &FAIRNESS_ID).unwrap_or_default())
+    }
+
+    /// The pods that a request may go to: those that a test names, of those that the proxy allows.
+    fn selected(&self, parts: &Parts, among: Option<Vec<Pod>>) -> Option<Vec<Pod>> {
+        let wanted = first(&parts.headers, &[TEST_SELECTION]).filter(|_| self.options.test_selection);
+        let Some(wanted) = wanted.map(|wanted| self.pods_at(metadata::split(wanted))) else { return among };
+        let is_allowed = |pod: &Pod| among.as_ref().is_none_or(|among| among.contains(pod));
+        Some(wanted.into_iter().filter(is_allowed).collect())
+    }
+}
+
+fn nobody() -> ApiError {
+    ApiError::unavailable("no_endpoints", "none of the endpoints that the proxy allows is a pod of this pool")
+}
+
+fn begins_object(body: &[u8]) -> bool {
+    body.trim_ascii_start().first() == Some(&b'{')
+}
+
+/// Bodies from here on are read on a thread of their own: tokenizing them takes a millisecond or more.
+const LONG_BODY: usize = 64 << 10;

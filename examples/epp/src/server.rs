@@ -1,0 +1,62 @@
+//! The gRPC server: Envoy's external processing service, a stream for each request.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use envoy_types::pb::envoy::service::ext_proc::v3::external_processor_server::{
+    ExternalProcessor, ExternalProcessorServer,
+};
+use envoy_types::pb::envoy::service::ext_proc::v3::{ProcessingRequest, ProcessingResponse};
+use futures_util::Stream;
+use futures_util::stream::unfold;
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::exchange::{Exchange, Outbox};
+use crate::picker::Picker;
+
+/// The service.
+#[derive(Clone, Debug)]
+pub struct ExtProc(Arc<Picker>);
+
+impl ExtProc {
+    /// The service of a picker, for a tonic server.
+    #[must_use]
+    pub fn new(picker: Arc<Picker>) -> ExternalProcessorServer<Self> {
+        // A body of any length comes in pieces; where it does not, it is in one.
+        let most = picker.options().max_body_bytes.saturating_add(MESSAGE_AROUND);
+        ExternalProcessorServer::new(Self(picker)).max_decoding_message_size(most)
+    }
+}
+
+#[tonic::async_trait]
+impl ExternalProcessor for ExtProc {
+    type ProcessStream = Pin<Box<dyn Stream<Item = Result<ProcessingResponse, Status>> + Send>>;
+
+    async fn process(
+        &self,
+        request: Request<Streaming<ProcessingRequest>>,
+    ) -> Result<Response<Self::ProcessStream>, Status> {
+        let exchange = Exchange::new(Arc::clone(&self.0));
+        // All of an exchange is in the stream of its responses: when Envoy leaves, it is dropped, and what it counted for with it.
+        let responses = unfold(
+            (exchange, request.into_inner(), Outbox::new()),
+            |(mut exchange, mut requests, mut outbox)| async move {
+                loop {
+                    if let Some(response) = outbox.pop_front() {
+                        return Some((Ok(response), (exchange, requests, outbox)));
+                    }
+                    if exchange.is_over() {
+                        return None;
+                    }
+                    // An end is Envoy's to make, and an error says that it is gone.
+                    let message = requests.message().await.ok().flatten()?;
+                    exchange.handle(message, &mut outbox).await;
+                }
+            },
+        );
+        Ok(Response::new(Box::pin(responses)))
+    }
+}
+
+/// What is around a body in a message, at most.
+const MESSAGE_AROUND: usize = 1 << 20;
