@@ -55,8 +55,10 @@ struct Modes {
 enum BodyMode {
     /// In pieces, of which it keeps none: what is to go on is sent back.
     Duplex,
-    /// It keeps what it sends, and asks whether to go on.
-    Kept,
+    /// In one piece, which it keeps, and headers with it: it asks whether to go on.
+    Whole,
+    /// In pieces, of which each goes on once that is said. Headers went before.
+    Pieces,
     /// Not at all.
     Absent,
 }
@@ -99,8 +101,14 @@ impl BodyMode {
     fn of(mode: BodySendMode) -> Self {
         match mode {
             BodySendMode::FullDuplexStreamed | BodySendMode::Grpc => Self::Duplex,
+            BodySendMode::Buffered => Self::Whole,
+            BodySendMode::Streamed | BodySendMode::BufferedPartial => Self::Pieces,
             BodySendMode::None => Self::Absent,
-            _ => Self::Kept,
         }
+    }
+
+    /// Whether a request can be looked at before it has to go.
+    fn waits_for_body(self) -> bool {
+        matches!(self, Self::Duplex | Self::Whole)
     }
 }

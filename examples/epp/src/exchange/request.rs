@@ -42,7 +42,7 @@ impl Exchange {
         let Phase::Request(pending) = &mut self.phase else { return };
         pending.among = self.picker.allowed(message).or(pending.among.take());
         let parts = headers::request_parts(headers.headers.as_ref());
-        if headers.end_of_stream || self.modes.request == BodyMode::Absent {
+        if headers.end_of_stream || !self.modes.request.waits_for_body() {
             return self.without_body(&parts, outbox);
         }
         let announced =
@@ -51,7 +51,7 @@ impl Exchange {
         if announced.is_some_and(|length: usize| length > self.picker.options().max_body_bytes) {
             return self.refuse(&self.too_long(), outbox);
         }
-        if self.modes.request == BodyMode::Kept {
+        if self.modes.request == BodyMode::Whole {
             // It sends the body once this is said.
             outbox.push_back(messages::headers_pass(Direction::Request));
         }
@@ -59,7 +59,9 @@ impl Exchange {
 
     pub(super) async fn request_body(&mut self, message: &ProcessingRequest, body: HttpBody, outbox: &mut Outbox) {
         let Phase::Request(pending) = &mut self.phase else {
-            // Nobody asks for it any more.
+            if self.modes.request == BodyMode::Pieces {
+                outbox.push_back(messages::body_passes(Direction::Request));
+            }
             return;
         };
         pending.among = self.picker.allowed(message).or(pending.among.take());
@@ -68,15 +70,14 @@ impl Exchange {
             return self.refuse(&self.too_long(), outbox);
         }
         pending.pieces.push(body.body);
-        if body.end_of_stream {
+        // In one piece it is all there, even if trailers follow.
+        if body.end_of_stream || self.modes.request == BodyMode::Whole {
             self.decide(true, outbox).await;
-        } else if self.modes.request == BodyMode::Kept {
-            outbox.push_back(messages::body_passes(Direction::Request));
         }
     }
 
     pub(super) async fn request_trailers(&mut self, outbox: &mut Outbox) {
-        if matches!(self.phase, Phase::Request(_)) {
+        if matches!(self.phase, Phase::Request(_)) && self.modes.request == BodyMode::Duplex {
             self.decide(false, outbox).await;
         }
         if !self.is_over() {
@@ -117,7 +118,7 @@ impl Exchange {
             Err(error) => return self.answer(&error, api, outbox),
         };
         let common = messages::picked(&pick.endpoints, pick.set, pick.remove);
-        if self.modes.request == BodyMode::Kept {
+        if self.modes.request == BodyMode::Whole {
             outbox.push_back(messages::buffered_body(common, &pick.endpoints, edited.map(Into::into)));
         } else {
             outbox.push_back(messages::request_headers(common, &pick.endpoints));

@@ -141,16 +141,37 @@ async fn a_proxy_that_buffers_bodies_is_told_the_destination_with_the_body() {
     let protocol_config = modes(BUFFERED, 0);
     exchange.send_with(ProcessingRequest { request, protocol_config, ..ProcessingRequest::default() }).await;
     assert!(matches!(exchange.next().await, Some(Response::RequestHeaders(_))), "it waits for this");
-    exchange.body(BODY, true).await;
+    // Trailers follow, so that the body does not end the request.
+    exchange.body(BODY, false).await;
     let Some(Response::RequestBody(body)) = exchange.next().await else { panic!("no body") };
     let common = body.response.unwrap();
     assert!(common.body_mutation.is_none(), "it keeps what it sent");
     assert!(mutation(common).endpoints.starts_with("10.0.0."));
+    exchange.trailers().await;
+    assert!(matches!(exchange.next().await, Some(Response::RequestTrailers(_))));
     // It shows no bodies of answers: what its headers say has to do.
     assert_eq!(fixture.in_flight(1) + fixture.in_flight(2), 1);
     exchange.answers("200", "text/event-stream", None).await;
     fixture.until("given back", |fixture| fixture.in_flight(1) + fixture.in_flight(2) == 0).await;
     assert_eq!(fixture.picker.metrics().answers(), (1, 0));
+}
+
+/// Proxies that send a request on before its body was seen: it goes by its headers alone.
+#[tokio::test]
+async fn a_proxy_that_does_not_wait_for_bodies_is_told_the_destination_with_the_headers() {
+    let fixture = Fixture::plain().await;
+    for (mode, has_body) in [(1, true), (3, true), (0, false)] {
+        let mut exchange = fixture.open().await;
+        let request = Some(Request::RequestHeaders(request_headers("POST", "/v1/completions", &[], false)));
+        let protocol_config = modes(mode, mode);
+        exchange.send_with(ProcessingRequest { request, protocol_config, ..ProcessingRequest::default() }).await;
+        assert!(exchange.picked().await.endpoints.starts_with("10.0.0."));
+        for end in [false, true].into_iter().filter(|_| has_body) {
+            exchange.body(BODY, end).await;
+            let Some(Response::RequestBody(body)) = exchange.next().await else { panic!("no body") };
+            assert!(body.response.is_none(), "it passes");
+        }
+    }
 }
 
 /// llm-d: model names are rewritten where a header says so; here with the body's other bytes as they were.
