@@ -65,6 +65,31 @@ pub fn engine_cache(text: &str) -> Option<u64> {
     Some(ranks.values().fold(0, |sum: u64, tokens| sum.saturating_add(*tokens))).filter(|tokens| *tokens > 0)
 }
 
+/// LoRA adapters as an engine tells of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EngineAdapters {
+    /// Those that its requests run with.
+    pub running: Vec<String>,
+    /// Those that its requests wait for.
+    pub waiting: Vec<String>,
+    /// How many it has room for.
+    pub slots: Option<u16>,
+}
+
+/// The adapters in a metrics text of vLLM, which tells of them once requests name some; the newest of several samples counts.
+pub fn engine_adapters(text: &str) -> Option<EngineAdapters> {
+    let samples = text.lines().filter_map(|line| Some((line, sample(line)?)));
+    let of_adapters = samples.filter(|(_, (name, _))| *name == "vllm:lora_requests_info");
+    let (line, _) = of_adapters.max_by(|a, b| a.1.1.total_cmp(&b.1.1))?;
+    let names = |name| {
+        let list = label(line, name).unwrap_or_default();
+        list.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    };
+    let slots = label(line, "max_lora").and_then(|slots| slots.parse().ok());
+    Some(EngineAdapters { running: names("running_lora_adapters"), waiting: names("waiting_lora_adapters"), slots })
+}
+
 /// Requests by SGLang's data-parallel rank.
 #[derive(Default)]
 struct PerRank<'t>(BTreeMap<&'t str, u32>);
@@ -152,6 +177,18 @@ mod tests {
             sglang:num_queue_reqs{priority=\"9\"} 4\n";
         assert_eq!(engine_load(priorities).unwrap().waiting, 5);
         assert_eq!(engine_load("sglang:num_running_reqs{} 1.0").unwrap().running, 1);
+    }
+
+    #[test]
+    fn adapters_are_those_of_the_newest_sample() {
+        let text = "vllm:lora_requests_info{max_lora=\"4\",running_lora_adapters=\"old\",waiting_lora_adapters=\"\"} 1.7e9\n\
+            vllm:lora_requests_info{max_lora=\"4\",running_lora_adapters=\"a, b\",waiting_lora_adapters=\"c\"} 1.8e9\n";
+        let adapters = engine_adapters(text).unwrap();
+        assert_eq!(
+            (adapters.running, adapters.waiting, adapters.slots),
+            (vec!["a".into(), "b".into()], vec!["c".into()], Some(4))
+        );
+        assert_eq!(engine_adapters("vllm:num_requests_running 1"), None);
     }
 
     #[test]

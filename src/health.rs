@@ -21,7 +21,7 @@ use routing_exec::handoff::PodAddresses;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, timeout};
 
-use crate::engine_metrics::{engine_cache, engine_load};
+use crate::engine_metrics::{EngineAdapters, engine_adapters, engine_cache, engine_load};
 use crate::router::Router;
 
 /// How a pod is, by one check.
@@ -59,6 +59,11 @@ pub trait HealthCheck: Send + Sync + 'static {
     fn cache_tokens(&self, _pod: Pod) -> Option<u64> {
         None
     }
+
+    /// A pod's LoRA adapters, as the last check learned; none if it did not.
+    fn adapters(&self, _pod: Pod) -> Option<EngineAdapters> {
+        None
+    }
 }
 
 /// `GET /health` and then `/metrics`: any engine's health, and vLLM's or SGLang's load.
@@ -70,9 +75,12 @@ pub struct HttpHealth<C = HttpConnector> {
     client: Client<C, Full<Bytes>>,
     addresses: Arc<dyn PodAddresses>,
     timeout: Duration,
-    /// What pods said their caches have room for.
-    caches: Arc<Mutex<HashMap<Pod, u64>>>,
+    /// What pods said of themselves beside their load.
+    told: Arc<Mutex<HashMap<Pod, Told>>>,
 }
+
+/// The tokens that a pod's cache has room for, and its adapters.
+type Told = (Option<u64>, Option<EngineAdapters>);
 
 impl HttpHealth {
     /// Checks of pods at these addresses, each within a second.
@@ -86,7 +94,7 @@ impl<C> HttpHealth<C> {
     /// The same over a client of the host's.
     #[must_use]
     pub fn with_client(client: Client<C, Full<Bytes>>, addresses: Arc<dyn PodAddresses>) -> Self {
-        Self { client, addresses, timeout: Duration::from_secs(1), caches: Arc::default() }
+        Self { client, addresses, timeout: Duration::from_secs(1), told: Arc::default() }
     }
 
     /// The same within another time.
@@ -126,14 +134,12 @@ impl<C: Connect + Clone + Send + Sync + 'static> HealthCheck for HttpHealth<C> {
             Ok(_) => {
                 let Ok(metrics) = self.get(pod, "/metrics").await else { return Health::Healthy(None) };
                 let metrics = String::from_utf8_lossy(&metrics);
-                if let Some(tokens) = engine_cache(&metrics) {
-                    let mut caches = self.caches.lock();
-                    // Of pods that left something stays, and is asked for by nobody.
-                    if caches.len() >= MOST_CACHES {
-                        caches.clear();
-                    }
-                    caches.insert(pod, tokens);
+                let mut told = self.told.lock();
+                // Of pods that left something stays, and is asked for by nobody.
+                if told.len() >= MOST_TOLD {
+                    told.clear();
                 }
+                told.insert(pod, (engine_cache(&metrics), engine_adapters(&metrics)));
                 Health::Healthy(engine_load(&metrics))
             }
             Err(health) => health,
@@ -141,7 +147,11 @@ impl<C: Connect + Clone + Send + Sync + 'static> HealthCheck for HttpHealth<C> {
     }
 
     fn cache_tokens(&self, pod: Pod) -> Option<u64> {
-        self.caches.lock().get(&pod).copied()
+        self.told.lock().get(&pod)?.0
+    }
+
+    fn adapters(&self, pod: Pod) -> Option<EngineAdapters> {
+        self.told.lock().get(&pod)?.1.clone()
     }
 }
 
@@ -195,6 +205,9 @@ impl<const W: usize> Router<W> {
                 if let Some(tokens) = check.cache_tokens(*pod) {
                     self.report_cache(*pod, tokens);
                 }
+                if let Some(adapters) = check.adapters(*pod) {
+                    self.report_adapters(*pod, adapters);
+                }
                 self.take_health(*pod, health);
             }
         }
@@ -224,8 +237,8 @@ impl<const W: usize> Router<W> {
     }
 }
 
-/// Pods whose caches are known at most; they are told again with the next check.
-const MOST_CACHES: usize = 4_096;
+/// Pods of which something is kept at most; it is told again with the next check.
+const MOST_TOLD: usize = 4_096;
 /// How long one check may take.
 const LONGEST_CHECK: Duration = Duration::from_secs(10);
 /// Bytes read of a pod's answer.

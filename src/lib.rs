@@ -96,7 +96,7 @@ pub use cache_audit::{Audited, AuditedPrompt, CacheAccuracy, CacheAudit, Cause, 
 pub use diagnosis::{Finding, FindingKind};
 #[cfg(feature = "discovery")]
 pub use discovery::{Discovering, Discovery, DnsPods, FileError, FilePods, StaticPods};
-pub use engine_metrics::{engine_cache, engine_load};
+pub use engine_metrics::{EngineAdapters, engine_adapters, engine_cache, engine_load};
 pub use execute::{AnswerBody, Prepared, ensure_request_id};
 pub use flow_control::{Admitted, AttemptGuard, BandStatus, FlowClass};
 #[cfg(feature = "hyper-util")]

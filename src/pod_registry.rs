@@ -16,6 +16,7 @@ use routing_core::{Fleet, Load};
 use routing_exec::BreakerStatus;
 use routing_exec::handoff::PodAddresses;
 
+use crate::engine_metrics::EngineAdapters;
 use crate::pod_key::PodKey;
 use crate::pod_spec::PodSpec;
 
@@ -91,6 +92,8 @@ pub struct RegisteredPod {
     pub reported: Option<Instant>,
     /// Tokens that its cache has room for, as its engine said; what it was [described](PodSpec::kv_tokens) as counts first.
     pub cache_tokens: Option<u64>,
+    /// Its adapters, as its engine said; they count beside those that it was [described](PodSpec::adapters) with.
+    pub adapters: Option<EngineAdapters>,
     /// When it joined.
     pub joined: Instant,
     /// Whether its last health check failed, which may be bad luck.
@@ -159,6 +162,7 @@ impl PodRegistry {
                 load: probed.map_or_else(Load::default, |old| old.load),
                 reported: probed.and_then(|old| old.reported),
                 cache_tokens: probed.and_then(|old| old.cache_tokens),
+                adapters: probed.and_then(|old| old.adapters.clone()),
                 joined: now,
                 #[cfg(feature = "hyper-util")]
                 failed_check: false,
@@ -201,6 +205,12 @@ impl PodRegistry {
         let info = |entry: &RegisteredPod| {
             let mut info = entry.spec.info(entry.pod, entry.healthy).load(entry.load);
             info.kv_tokens = info.kv_tokens.or(entry.cache_tokens);
+            if let Some(EngineAdapters { running, waiting, slots }) = &entry.adapters {
+                let is_new = |name: &&String| !entry.spec.adapters.contains(name);
+                info.adapters.extend(running.iter().filter(is_new).map(|name| (&**name).into()));
+                info.adapters_waiting.extend(waiting.iter().map(|name| (&**name).into()));
+                info.adapter_slots = info.adapter_slots.or(*slots);
+            }
             info
         };
         Fleet::new(self.version, self.pods.iter().map(info))

@@ -6,6 +6,7 @@ use kv_index::Pod;
 use routing_core::Load;
 
 use super::Router;
+use crate::engine_metrics::EngineAdapters;
 use crate::log;
 
 impl<const W: usize> Router<W> {
@@ -81,6 +82,19 @@ impl<const W: usize> Router<W> {
         true
     }
 
+    /// Takes what a pod's engine reports of its LoRA adapters. False if it left.
+    ///
+    /// They count beside those that the pod was [described](crate::PodSpec::adapters) with. Cheap where nothing changed.
+    pub fn report_adapters(&self, pod: Pod, adapters: EngineAdapters) -> bool {
+        let mut registry = self.0.registry.lock();
+        let Some(entry) = registry.get_mut(pod) else { return false };
+        if entry.adapters.as_ref() != Some(&adapters) {
+            entry.adapters = Some(adapters);
+            self.publish_fleet(&mut registry);
+        }
+        true
+    }
+
     /// Forgets the loads of pods whose engines fell silent: a pod that is avoided for what it said once would never be found
     /// to have worked it off.
     pub(super) fn forget_old_reports(&self, now: Instant) {
@@ -118,6 +132,22 @@ mod tests {
             counts[usize::from(routed.first_pod() == second)] += 1;
         }
         counts
+    }
+
+    #[test]
+    fn adapters_that_engines_tell_of_count_beside_those_that_a_pod_was_described_with() {
+        let router = Router::builder("m").pod(PodSpec::new("a", "a:1").adapter("x")).build().unwrap();
+        let pod = router.pod("a").unwrap();
+        let version = router.fleet().version();
+        let adapters =
+            EngineAdapters { running: vec!["y".into(), "x".into()], waiting: vec!["z".into()], slots: Some(4) };
+        assert!(router.report_adapters(pod, adapters.clone()) && router.report_adapters(pod, adapters));
+        let fleet = router.fleet();
+        assert_eq!(fleet.version(), version + 1, "what is not new changes nothing");
+        let info = fleet.pod(pod.id()).unwrap();
+        let names = |names: &[Box<str>]| names.iter().map(|name| name.to_string()).collect::<Vec<_>>().join(" ");
+        assert_eq!((names(&info.adapters), names(&info.adapters_waiting)), ("x y".into(), "z".into()));
+        assert_eq!(info.adapter_slots, Some(4));
     }
 
     #[test]
