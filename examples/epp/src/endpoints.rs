@@ -26,8 +26,8 @@ impl Endpoints {
         if let Some(pod) = table.pods.get(address) {
             return vec![*pod];
         }
-        let is_of = |(known, _): &(&Box<str>, &Pod)| known.rsplit_once(':').is_some_and(|(host, _)| host == address);
-        table.pods.iter().filter(is_of).map(|(_, pod)| *pod).collect()
+        let is_of = |known: &str| known.rsplit_once(':').is_some_and(|(host, _)| host == address);
+        table.pods.iter().filter(|(known, _)| is_of(known)).map(|(_, pod)| *pod).collect()
     }
 
     /// Whether a pod is the one at an address.

@@ -37,9 +37,9 @@ pub(crate) struct Exchange {
 #[derive(Debug)]
 enum Phase {
     /// Its request is not all there.
-    Request(PendingRequest),
+    Request(Box<PendingRequest>),
     /// It was decided about.
-    Sent(Sent),
+    Sent(Box<Sent>),
     /// Its answer ended, or was our own.
     Over,
 }
@@ -66,7 +66,7 @@ enum BodyMode {
 impl Exchange {
     pub(crate) fn new(picker: Arc<Picker>) -> Self {
         let modes = Modes { request: BodyMode::Duplex, response: BodyMode::Duplex };
-        Self { picker, modes, phase: Phase::Request(PendingRequest::default()) }
+        Self { picker, modes, phase: Phase::Request(Box::default()) }
     }
 
     /// Whether nothing more is to be said.

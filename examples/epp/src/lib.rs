@@ -2,6 +2,7 @@
 //!
 //! [`Picker`] is what all requests share, [`ExtProc`] the gRPC service; the program `epp` puts both together.
 
+mod assembly;
 pub mod discovery;
 mod endpoints;
 mod exchange;
@@ -10,14 +11,22 @@ mod kv_events;
 mod messages;
 mod metadata;
 mod metrics;
+mod options;
 mod picker;
 pub mod picker_config;
+mod program;
+mod saturation;
 mod scrape;
 mod server;
+mod tls;
 
+pub use assembly::{Assembly, AssemblyError};
 pub use endpoints::Endpoints;
 pub use kv_events::{FollowingPods, follow_pods};
 pub use metrics::Metrics;
+pub use options::Options;
 pub use picker::{Objectives, Picker, PickerOptions};
+pub use program::{Addresses, Program};
 pub use scrape::{Figures, Scrape};
 pub use server::ExtProc;
+pub use tls::{TlsError, server_tls};

@@ -74,6 +74,13 @@ pub(crate) fn headers_pass(direction: Direction) -> ProcessingResponse {
     })
 }
 
+/// An answer's headers that pass with one more.
+pub(crate) fn response_headers(header: HeaderValueOption) -> ProcessingResponse {
+    let header_mutation = Some(HeaderMutation { set_headers: vec![header], remove_headers: Vec::new() });
+    let common = CommonResponse { header_mutation, ..CommonResponse::default() };
+    plain(Response::ResponseHeaders(HeadersResponse { response: Some(common) }))
+}
+
 /// A piece of a body that passes, in a mode in which Envoy waits for what to send on.
 pub(crate) fn streamed(direction: Direction, body: Vec<u8>, end_of_stream: bool) -> ProcessingResponse {
     let piece = StreamedBodyResponse { body, end_of_stream, ..StreamedBodyResponse::default() };

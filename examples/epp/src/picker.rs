@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use http::StatusCode;
 use http::request::Parts;
 use pointsman::exec::adapter::TokioTimer;
 use pointsman::exec::handoff::Api;
@@ -16,6 +17,8 @@ use crate::endpoints::Endpoints;
 use crate::headers::{FAIRNESS_ID, OBJECTIVE, TEST_SELECTION, first};
 use crate::metadata;
 use crate::metrics::Metrics;
+use crate::picker_config::{Fairness, Saturation, SessionToken};
+use crate::saturation;
 
 /// Priorities by the name of an objective, as somebody keeps them up to date.
 pub type Objectives = Arc<ArcSwap<HashMap<String, i32>>>;
@@ -34,6 +37,12 @@ pub struct PickerOptions {
     pub data_parallel_port: Option<u16>,
     /// Whether requests may name their endpoints in a header, as conformance tests do.
     pub test_selection: bool,
+    /// Whose requests share a band's room, where requests wait.
+    pub fairness: Fairness,
+    /// What makes the pool full: requests of a priority below 0 are refused then, where none wait.
+    pub saturation: Saturation,
+    /// The header of an answer that tells a client its pod, where sessions are kept by clients.
+    pub session_token: Option<SessionToken>,
 }
 
 impl Default for PickerOptions {
@@ -44,6 +53,9 @@ impl Default for PickerOptions {
             reads_bodies: true,
             data_parallel_port: None,
             test_selection: false,
+            fairness: Fairness::ByFlow,
+            saturation: Saturation::default(),
+            session_token: None,
         }
     }
 }
@@ -110,6 +122,15 @@ impl Picker {
         among: Option<Vec<Pod>>,
     ) -> Result<(Routed, Bytes), ApiError> {
         let (class, among) = (self.class(&parts), self.selected(&parts, among));
+        let sheds = class.priority < 0 && self.router.flow_band(class.priority).is_none();
+        if sheds && saturation::is_saturated(&self.router, &self.options.saturation) {
+            let error = ApiError::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                "saturated",
+                "the pool is full, and the request is sheddable",
+            );
+            return Err(error.retry_after(Duration::from_secs(1)));
+        }
         let request = self.read(parts, body).await?.classify(class);
         let request = match among {
             Some(pods) if pods.is_empty() => return Err(nobody()),
@@ -148,14 +169,15 @@ impl Picker {
         let router = self.router.clone();
         let read = tokio::task::spawn_blocking(move || router.read(parts, body)).await;
         read.unwrap_or_else(|_| {
-            Err(ApiError::new(http::StatusCode::INTERNAL_SERVER_ERROR, "internal", "the request could not be read"))
+            Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the request could not be read"))
         })
     }
 
     /// Who a request is of, by its headers.
     fn class(&self, parts: &Parts) -> FlowClass {
         let priority = first(&parts.headers, &OBJECTIVE).and_then(|name| self.objectives.load().get(name).copied());
-        FlowClass::new(priority.unwrap_or(0), first(&parts.headers, &FAIRNESS_ID).unwrap_or_default())
+        let key = first(&parts.headers, &FAIRNESS_ID).filter(|_| self.options.fairness != Fairness::GlobalStrict);
+        FlowClass::new(priority.unwrap_or(0), key.unwrap_or_default())
     }
 
     /// The pods that a request may go to: those that a test names, of those that the proxy allows.

@@ -40,8 +40,11 @@ pub struct Scrape {
     addresses: Arc<dyn PodAddresses>,
     settings: MetricsScrape,
     figures: Arc<Figures>,
-    told: RwLock<HashMap<Pod, (Option<u64>, Option<EngineAdapters>)>>,
+    told: RwLock<HashMap<Pod, Told>>,
 }
+
+/// The tokens that a pod's cache has room for, and its adapters.
+type Told = (Option<u64>, Option<EngineAdapters>);
 
 impl Scrape {
     /// Asks pods at these addresses, and keeps figures that plugins ask for by name.

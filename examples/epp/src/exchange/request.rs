@@ -98,7 +98,7 @@ impl Exchange {
             Ok((pick, sent)) => {
                 let common = messages::picked(&pick.endpoints, pick.set, pick.remove);
                 outbox.push_back(messages::request_headers(common, &pick.endpoints));
-                self.phase = Phase::Sent(sent);
+                self.phase = Phase::Sent(Box::new(sent));
             }
             Err(error) => self.answer(&error, api, outbox),
         }
@@ -107,7 +107,7 @@ impl Exchange {
     /// Decides about a request that is all there. `ends` where no trailers follow.
     async fn decide(&mut self, ends: bool, outbox: &mut Outbox) {
         let Phase::Request(pending) = &mut self.phase else { return };
-        let PendingRequest { parts, pieces, among, .. } = std::mem::take(pending);
+        let PendingRequest { parts, pieces, among, .. } = *std::mem::take(pending);
         let parts = parts.unwrap_or_else(|| headers::request_parts(None));
         let (api, method) = (Api::of(parts.uri.path()), parts.method.clone());
         let began = Instant::now();
@@ -125,7 +125,7 @@ impl Exchange {
             let pieces = edited.map_or(pieces, |edited| vec![edited.into()]);
             send_back(pieces, ends, outbox);
         }
-        self.phase = Phase::Sent(sent);
+        self.phase = Phase::Sent(Box::new(sent));
     }
 
     async fn route(
@@ -140,12 +140,8 @@ impl Exchange {
         let rewritten = first(&parts.headers, &MODEL_REWRITE).and_then(|name| with_model(&whole, name));
         let body = rewritten.unwrap_or_else(|| whole.clone());
         let (mut routed, body) = self.picker.route(parts.clone(), body, among).await?;
-        let sent = Sent::begin(&mut routed, api, method).ok_or_else(|| {
-            ApiError::unavailable(
-                "no_endpoints",
-                "no pod that was chosen may be sent anything: all of them failed lately",
-            )
-        })?;
+        // Where no circuit breaker lets it through by now it goes all the same: a pod that may fail is better than none.
+        let sent = Sent::begin(&mut routed, api, method).unwrap_or_else(Sent::unwatched);
         let edited = (body != whole).then_some(body);
         let mut pick = self.pick(&routed, sent.pod(), sent.prefill_pod(), parts)?;
         if let Some(edited) = &edited {

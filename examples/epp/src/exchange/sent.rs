@@ -54,6 +54,14 @@ impl Sent {
         self.prefill.as_ref().map(Attempt::pod)
     }
 
+    /// The pod of a step by its name; of the one that answers, unless named.
+    pub(super) fn pod_of(&self, step: Option<&str>) -> Option<Pod> {
+        let Some(name) = step else { return self.pod() };
+        let steps = self.routed.as_ref()?.plan().steps();
+        let step = steps.iter().find(|step| &*step.name == name)?;
+        if matches!(step.role, Role::Decode | Role::Both) { self.pod() } else { Some(step.candidates.first()?.pod) }
+    }
+
     /// Another pod of the plan served: the first one did not take it.
     pub(super) fn served_by(&mut self, pod: Pod) {
         let Some(routed) = &mut self.routed else { return };

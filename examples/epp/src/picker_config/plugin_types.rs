@@ -132,7 +132,7 @@ pub(super) const TYPES: &[PluginType] = &[
     refused(
         "header-based-testing-filter",
         &[Filter],
-        "it is for llm-d's conformance tests; `label-selector-filter` comes nearest",
+        "it is for conformance tests: start the picker with --allow-test-selection instead",
     ),
     refused("multicluster-session-affinity-filter", &[Filter], POOLS),
     translated("queue-scorer", &[Scorer]),

@@ -2,11 +2,13 @@
 //! `gateway_following_epp_routing`, its data-parallel form, `gateway_destination_endpoint_served`, `epp_unavailable_fail_open`.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use pointsman_epp::PickerOptions;
 
+use crate::echo_pod::EchoPod;
 use crate::envoy::{Cluster, Envoy, is_there};
 use crate::picker_server::PickerServer;
 use crate::scene::{BODY, Scene, client, get, http2_client, post, router};
@@ -86,25 +88,28 @@ async fn what_served_is_reported_back_and_counts() {
     if !is_there() {
         return;
     }
-    let mut scene = Scene::echo(2, Cluster::OverrideHost, naming(2)).await;
-    let (gone, kept) = (scene.address(0), scene.address(1));
-    // It leaves before anybody notices: the picker goes on naming it first.
-    drop(scene.pods.remove(0));
-    for _ in 0..20 {
-        let router = scene.picker.picker.router();
-        router.set_healthy(router.pod(&gone).unwrap(), true);
-        let answer = scene.ask(&[]).await;
-        assert_eq!(answer["served_by"], *kept, "the next one of the list takes it");
+    let [gone, kept] = [EchoPod::start().await, EchoPod::start().await];
+    let pods = [gone.address, kept.address];
+    let router = router(&pods).build().unwrap();
+    // Nobody notices that one of them left: the picker goes on naming it first, until its breaker opens.
+    let picker = PickerServer::start_unchecked(router.clone(), naming(2), ([127, 0, 0, 1], 0).into()).await;
+    let envoy = Envoy::start(Cluster::OverrideHost, picker.address, &pods, 0).await;
+    drop(gone);
+    let client = client();
+    for turn in 0..20 {
+        let body = BODY.replace("San Francisco", &format!("city {turn}"));
+        let (status, answer) = post(&client, envoy.clients, "/v1/completions", &[], &body).await;
+        assert_eq!(status, 200, "{answer}");
+        let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+        assert_eq!(answer["served_by"], pods[1].to_string(), "the next one of the list takes it");
     }
-    scene.settles().await;
-    let (ended, failed) = scene.picker.picker.metrics().answers();
-    assert_eq!((ended, failed), (20, 0), "every client was served");
-    let times_opened = |name: &str| {
-        let pods = scene.picker.picker.router().pods();
-        pods.into_iter().find(|pod| pod.spec.name == name).unwrap().breaker.failing_since
+    assert_eq!(picker.picker.metrics().answers(), (20, 0), "every client was served");
+    let failing = |pod: SocketAddr| {
+        let name = pod.to_string();
+        router.pods().into_iter().find(|entry| entry.spec.name == name).unwrap().breaker.failing_since
     };
-    assert!(times_opened(&gone).is_some(), "whoever was passed over is charged");
-    assert!(times_opened(&kept).is_none());
+    assert!(failing(pods[0]).is_some(), "whoever was passed over is charged");
+    assert!(failing(pods[1]).is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -33,9 +33,20 @@ pub(crate) fn is_there() -> bool {
 
 impl Envoy {
     pub(crate) async fn start(cluster: Cluster, picker: SocketAddr, pods: &[SocketAddr], listen: u16) -> Self {
+        Self::start_with(cluster, picker, pods, listen, |config| config).await
+    }
+
+    /// The same with a configuration that is changed.
+    pub(crate) async fn start_with(
+        cluster: Cluster,
+        picker: SocketAddr,
+        pods: &[SocketAddr],
+        listen: u16,
+        change: impl FnOnce(String) -> String,
+    ) -> Self {
         let folder = programs::temp_folder(env!("CARGO_TARGET_TMPDIR"), "envoy");
         let config = folder.join("envoy.yaml");
-        std::fs::write(&config, configuration(cluster, picker, pods, listen)).unwrap();
+        std::fs::write(&config, change(configuration(cluster, picker, pods, listen))).unwrap();
         let (admin_file, log) = (folder.join("admin"), folder.join("log"));
         let child = Command::new("envoy")
             .arg("-c")

@@ -9,3 +9,4 @@ mod envoy;
 mod faults;
 mod picker_server;
 mod scene;
+mod tls;

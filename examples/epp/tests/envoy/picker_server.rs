@@ -15,12 +15,19 @@ pub(crate) struct PickerServer {
     pub(crate) picker: Arc<Picker>,
     /// Of its own, so that it can die with all of its connections.
     runtime: Option<Runtime>,
-    _checks: HealthChecks,
+    _checks: Option<HealthChecks>,
 }
 
 impl PickerServer {
     pub(crate) async fn start(router: Router, options: PickerOptions, listen: SocketAddr) -> Self {
         let checks = router.spawn_health_checks(HttpHealth::new(router.addresses()), Duration::from_millis(50));
+        let mut server = Self::start_unchecked(router, options, listen).await;
+        server._checks = Some(checks);
+        server
+    }
+
+    /// The same, with pods that are taken to be well.
+    pub(crate) async fn start_unchecked(router: Router, options: PickerOptions, listen: SocketAddr) -> Self {
         let picker = Arc::new(Picker::new(router, options));
         let service = ExtProc::new(Arc::clone(&picker));
         let runtime = Runtime::new().unwrap();
@@ -38,7 +45,7 @@ impl PickerServer {
         runtime.spawn(async move {
             let _ = Server::builder().add_service(service).serve_with_incoming(incoming).await;
         });
-        Self { address, picker, runtime: Some(runtime), _checks: checks }
+        Self { address, picker, runtime: Some(runtime), _checks: None }
     }
 
     /// Cuts its connections.

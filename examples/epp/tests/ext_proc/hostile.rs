@@ -27,7 +27,7 @@ async fn messages_in_any_order_leave_nothing_behind() {
                 _ => Request::ResponseTrailers(HttpTrailers::default()),
             };
             let request = (random.below(10) > 0).then_some(request);
-            let any_mode = [0, 1, 2, 3, 4, 5, 99, -1][random.below(8) as usize];
+            let any_mode = [0, 1, 2, 3, 4, 5, 99, -1][random.below(8)];
             let protocol_config = modes(any_mode, any_mode).filter(|_| random.below(3) == 0);
             let message = ProcessingRequest { request, protocol_config, ..ProcessingRequest::default() };
             if !exchange.try_send(message).await {

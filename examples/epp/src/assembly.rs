@@ -1,0 +1,249 @@
+//! Assembly: a router and a picker of what a configuration and the options say, and the tasks that keep them up to date.
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use pointsman::plugins::PluginState;
+use pointsman::plugins::flow::FlowDocument;
+use pointsman::plugins::tokenize::PromptTokenizer;
+use pointsman::{
+    Discovering, Discovery, HealthChecks, Housekeeping, PodSpec, ProfileError, Router, RouterError, StaticPods, named,
+};
+use routing_core::{Registry, Workflow};
+
+use crate::discovery::{Dns, DnsNameError, EndpointsFile, Synced};
+use crate::kv_events::{FollowingPods, follow_pods};
+use crate::options::Options;
+use crate::picker::{Objectives, Picker, PickerOptions};
+use crate::picker_config::{
+    self, EstimateTokenizer, Parser, PickerSettings, PrefixCache, Profiles, Tokenizer, Translation,
+};
+use crate::scrape::{Figures, Scrape};
+
+/// A picker, with the tasks behind it. Dropped, they end.
+#[derive(Debug)]
+pub struct Assembly {
+    /// The picker.
+    pub picker: Arc<Picker>,
+    /// Whether a first list of pods came.
+    pub synced: Synced,
+    _discovering: Discovering,
+    _checks: Option<HealthChecks>,
+    _following: Option<FollowingPods>,
+    _housekeeping: Housekeeping,
+}
+
+impl Assembly {
+    /// Puts a picker together, on the current tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// When what is asked for does not go together, or is not in this build.
+    pub async fn start(translation: &Translation, options: &Options) -> Result<Self, AssemblyError> {
+        let settings = &translation.settings;
+        let figures = Arc::new(Figures::default());
+        let router = router(translation, options, &figures)?;
+        let (objectives, (synced, discovering)) = discover(&router, settings, options).await?;
+        let checks = (!settings.metrics.disabled).then(|| {
+            let scrape = Scrape::new(router.addresses(), settings.metrics.clone(), figures);
+            let interval = settings.metrics.interval.unwrap_or(options.refresh_metrics_interval);
+            router.spawn_health_checks(scrape, interval)
+        });
+        let following = match &settings.prefix_cache {
+            PrefixCache::Precise { events, .. } => Some(follow_pods(&router, events.clone())),
+            _ => None,
+        };
+        let housekeeping = router.spawn_housekeeping();
+        let picker = Arc::new(Picker::new(router, picker_options(settings, options)).objectives(objectives));
+        Ok(Self {
+            picker,
+            synced,
+            _discovering: discovering,
+            _checks: checks,
+            _following: following,
+            _housekeeping: housekeeping,
+        })
+    }
+}
+
+/// The router of a configuration. It has no pods yet.
+fn router(translation: &Translation, options: &Options, figures: &Arc<Figures>) -> Result<Router, AssemblyError> {
+    let settings = &translation.settings;
+    let mut builder = Router::builder(if options.model.is_empty() { "pool" } else { &options.model }).any_adapter();
+    if let Some(tokens) = settings.prefix_cache.block_tokens() {
+        builder = builder.block_size(tokens);
+    }
+    if !settings.metrics.disabled {
+        builder = builder.health_checked();
+    }
+    let is_precise = matches!(settings.prefix_cache, PrefixCache::Precise { .. });
+    match tokenizer(options)? {
+        Some(tokenizer) => builder = builder.tokenizer(tokenizer),
+        None if is_precise => return Err(AssemblyError::NoTokenizer),
+        // Whoever asks for tokens gets estimates.
+        None => builder = builder.tokens_given(),
+    }
+    let (figures, cache) = (Arc::clone(figures), settings.prefix_cache.clone());
+    let estimates = settings.tokenizer == Tokenizer::Estimate && options.tokenizer.is_none();
+    builder = builder.plugin_state(move |mut state: PluginState| {
+        if estimates {
+            state = state.tokenizers(Arc::new(EstimateTokenizer::default()));
+        }
+        if let PrefixCache::Approximate { blocks_per_pod, .. } = cache {
+            state = state.predicting(NonZeroUsize::new(blocks_per_pod).unwrap_or(NonZeroUsize::MIN));
+        }
+        state.metrics(figures)
+    });
+    if let Some(text) = &translation.flow_control {
+        let document: FlowDocument =
+            serde_yaml_ng::from_str(text).map_err(|error| AssemblyError::FlowControl(error.to_string()))?;
+        builder = builder.flow_control(move |state| document.build(state));
+    }
+    let workflow = translation.workflow.clone();
+    let profile = move |state: &PluginState| build(&workflow, state);
+    Ok(builder.profile(named("endpoint_picker_config", profile)).build()?)
+}
+
+/// A workflow of a document of stock plugins and the picker's own.
+fn build(document: &str, state: &PluginState) -> Result<Workflow, ProfileError> {
+    let other = |error: &dyn fmt::Display| ProfileError::Other(error.to_string().into());
+    let mut registry = Registry::new();
+    pointsman::plugins::register(&mut registry, state).map_err(|error| other(&error))?;
+    picker_config::register(&mut registry, state).map_err(|error| other(&error))?;
+    let document = registry.read(serde_yaml_ng::Deserializer::from_str(document)).map_err(|error| other(&error))?;
+    document.build(&registry).map_err(|error| other(&error))
+}
+
+fn picker_options(settings: &PickerSettings, options: &Options) -> PickerOptions {
+    let data_parallel_port = match settings.profiles {
+        Profiles::DataParallel { primary_port } => Some(primary_port),
+        Profiles::Disaggregated { primary_port, .. } => primary_port,
+        _ => None,
+    };
+    PickerOptions {
+        endpoints: settings.fallbacks.max(1),
+        max_body_bytes: options.max_body_bytes,
+        reads_bodies: settings.parsers.first() != Some(&Parser::Passthrough),
+        data_parallel_port,
+        test_selection: options.allow_test_selection,
+        fairness: settings.fairness,
+        saturation: settings.saturation,
+        session_token: settings.session_token.clone(),
+    }
+}
+
+/// Follows the pods, by the one way that is named.
+async fn discover(
+    router: &Router,
+    settings: &PickerSettings,
+    options: &Options,
+) -> Result<(Objectives, (Synced, Discovering)), AssemblyError> {
+    let file = options.endpoints_file.clone().map(EndpointsFile::new);
+    let configured = settings.discovery.as_ref().map(|file| EndpointsFile::new(&file.path).watch_file(file.watch));
+    let ways = [
+        !options.endpoints.is_empty(),
+        file.is_some() || configured.is_some(),
+        options.dns.is_some(),
+        options.pool_name.is_some(),
+    ];
+    if ways.iter().filter(|way| **way).count() != 1 {
+        return Err(AssemblyError::Discovery);
+    }
+    if let Some(file) = file.or(configured) {
+        return Ok((Objectives::default(), follow(router, file)));
+    }
+    if let Some(name) = &options.dns {
+        return Ok((Objectives::default(), follow(router, Dns::new(name)?)));
+    }
+    if let Some(pool) = &options.pool_name {
+        return kubernetes(router, pool, options).await;
+    }
+    let pods = options.endpoints.iter().map(|endpoint| PodSpec::new(endpoint, endpoint));
+    Ok((Objectives::default(), follow(router, StaticPods::new(pods))))
+}
+
+fn follow(router: &Router, discovery: impl Discovery) -> (Synced, Discovering) {
+    let (synced, discovery) = Synced::of(discovery);
+    let told = |error: &dyn fmt::Display| tracing::warn!(%error, "the list of pods stays as it was");
+    (synced, router.spawn_discovery(discovery, told))
+}
+
+#[cfg(feature = "kube")]
+async fn kubernetes(
+    router: &Router,
+    pool: &str,
+    options: &Options,
+) -> Result<(Objectives, (Synced, Discovering)), AssemblyError> {
+    use crate::discovery::kubernetes::{self, InferencePoolPods, PoolVersion};
+
+    let client = kube::Client::try_default().await.map_err(|error| AssemblyError::Kubernetes(error.to_string()))?;
+    let mut pods = InferencePoolPods::new(client.clone(), &options.pool_namespace, pool);
+    if let Some(group) = &options.pool_group {
+        let version = PoolVersion::of_group(group);
+        pods =
+            pods.version(version.ok_or_else(|| AssemblyError::Kubernetes(format!("`{group}` has no InferencePool")))?);
+    }
+    let told = |error: &dyn fmt::Display| tracing::warn!(%error, "objectives stay as they were");
+    let objectives = kubernetes::Objectives::follow(&client, &options.pool_namespace, pool, told);
+    // The task goes on for as long as the program does.
+    let priorities = objectives.priorities();
+    std::mem::forget(objectives);
+    Ok((priorities, follow(router, pods)))
+}
+
+#[cfg(not(feature = "kube"))]
+async fn kubernetes(_: &Router, _: &str, _: &Options) -> Result<(Objectives, (Synced, Discovering)), AssemblyError> {
+    Err(AssemblyError::Feature { option: "--pool-name", feature: "kube" })
+}
+
+#[cfg(feature = "tokenizers")]
+fn tokenizer(options: &Options) -> Result<Option<Arc<dyn PromptTokenizer>>, AssemblyError> {
+    let made = options.tokenizer.as_ref().map(|file| pointsman::tokenizer_files(file, None));
+    made.transpose().map_err(|error| AssemblyError::Tokenizer(error.to_string()))
+}
+
+#[cfg(not(feature = "tokenizers"))]
+fn tokenizer(options: &Options) -> Result<Option<Arc<dyn PromptTokenizer>>, AssemblyError> {
+    match options.tokenizer {
+        Some(_) => Err(AssemblyError::Feature { option: "--tokenizer", feature: "tokenizers" }),
+        None => Ok(None),
+    }
+}
+
+/// Why there is no picker.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AssemblyError {
+    /// There is no one way to the pods.
+    #[error(
+        "say once where the pods are: --endpoint, --endpoints-file, --dns, --pool-name, or `discovery` in the configuration"
+    )]
+    Discovery,
+    /// Something is not in this build.
+    #[error("{option} needs the feature `{feature}`: build with --features {feature}")]
+    Feature {
+        /// What was asked for.
+        option: &'static str,
+        /// What it needs.
+        feature: &'static str,
+    },
+    /// Tokens cannot be had.
+    #[error("a precise prefix cache knows blocks by their tokens: name the model's tokenizer.json by --tokenizer")]
+    NoTokenizer,
+    /// The tokenizer's files are wrong.
+    #[error("the tokenizer cannot be used: {0}")]
+    Tokenizer(String),
+    /// Flow control's document is wrong.
+    #[error("flow control cannot be used: {0}")]
+    FlowControl(String),
+    /// The cluster cannot be asked.
+    #[error("the Kubernetes API cannot be used: {0}")]
+    Kubernetes(String),
+    /// The name is none.
+    #[error(transparent)]
+    Dns(#[from] DnsNameError),
+    /// The router refuses.
+    #[error(transparent)]
+    Router(#[from] RouterError),
+}

@@ -1,0 +1,144 @@
+//! Options of the program; those that llm-d's picker has are called as there.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgAction, Parser};
+
+/// An endpoint picker for Envoy: routes by what pods hold in their caches, with llm-d's own configuration.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "epp", version)]
+#[non_exhaustive]
+pub struct Options {
+    /// The EndpointPickerConfig; llm-d's defaults without one.
+    #[arg(long, alias = "config", value_name = "FILE", conflicts_with = "config_text")]
+    pub config_file: Option<PathBuf>,
+    /// The same as a text.
+    #[arg(long, value_name = "YAML")]
+    pub config_text: Option<String>,
+    /// Prints the workflow that the configuration becomes, and what there is to say about it, and ends.
+    #[arg(long)]
+    pub translate: bool,
+
+    /// A pod; may be given more than once.
+    #[arg(long = "endpoint", value_name = "IP:PORT")]
+    pub endpoints: Vec<String>,
+    /// A file of pods, as llm-d's `file-discovery` reads it; watched.
+    #[arg(long, value_name = "FILE")]
+    pub endpoints_file: Option<PathBuf>,
+    /// A name whose addresses are pods, such as a headless service's: HOST:PORT, or several ports for ranks.
+    #[arg(long, value_name = "HOST:PORT[,PORT]")]
+    pub dns: Option<String>,
+    /// The InferencePool whose pods are picked (needs the feature `kube`).
+    #[arg(long, value_name = "NAME")]
+    pub pool_name: Option<String>,
+    /// Its namespace.
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    pub pool_namespace: String,
+    /// Its API group, unless it is to be found out.
+    #[arg(long, value_name = "GROUP")]
+    pub pool_group: Option<String>,
+
+    /// The model's name; other names are its LoRA adapters'. Needed where engines' events are followed.
+    #[arg(long, value_name = "NAME", default_value = "")]
+    pub model: String,
+    /// The model's `tokenizer.json` (needs the feature `tokenizers`): a precise prefix cache wants it.
+    #[arg(long, value_name = "FILE")]
+    pub tokenizer: Option<PathBuf>,
+
+    /// Where to listen.
+    #[arg(long, value_name = "IP", default_value = "0.0.0.0")]
+    pub listen: IpAddr,
+    /// The port that Envoy connects to; 0 takes a free one.
+    #[arg(long, value_name = "PORT", default_value_t = 9002)]
+    pub grpc_port: u16,
+    /// The port of gRPC health checks.
+    #[arg(long, value_name = "PORT", default_value_t = 9003)]
+    pub grpc_health_port: u16,
+    /// The port of the page of metrics.
+    #[arg(long, value_name = "PORT", default_value_t = 9090)]
+    pub metrics_port: u16,
+    /// TLS towards Envoy, by a certificate of its own making unless one is given.
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    pub secure_serving: bool,
+    /// The folder of `tls.crt` and `tls.key`.
+    #[arg(long, value_name = "FOLDER")]
+    pub cert_path: Option<PathBuf>,
+
+    /// How often engines are asked for their figures.
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = duration)]
+    pub refresh_metrics_interval: Duration,
+    /// The longest body of a request.
+    #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
+    pub max_body_bytes: usize,
+    /// How long requests under way may take when the program stops.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
+    pub drain_timeout: Duration,
+    /// Lets requests name their endpoints in a header, as conformance tests do. Not where others can reach it.
+    #[arg(long)]
+    pub allow_test_selection: bool,
+
+    /// The level of the log: error, warn, info, debug.
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    pub log_level: String,
+    /// The log as JSON.
+    #[arg(long)]
+    pub log_json: bool,
+}
+
+/// A time as Go writes it: `50ms`, `1m30s`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("`{text}` is no time: write 50ms, 2s or 1m30s");
+    let (mut total, mut rest) = (0.0, text);
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
+        let number: f64 = rest[..digits].parse().map_err(|_| wrong())?;
+        let unit = rest[digits..].find(|c: char| c.is_ascii_digit()).map_or(rest.len(), |at| digits + at);
+        total += number
+            * match &rest[digits..unit] {
+                "ms" => 1e-3,
+                "us" | "µs" => 1e-6,
+                "s" => 1.0,
+                "m" => 60.0,
+                "h" => 3600.0,
+                _ => return Err(wrong()),
+            };
+        rest = &rest[unit..];
+    }
+    Duration::try_from_secs_f64(total).ok().filter(|time| !time.is_zero()).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_as_in_go() {
+        for (text, seconds) in [("50ms", 0.05), ("2s", 2.0), ("1m30s", 90.0), ("1.5h", 5400.0)] {
+            assert_eq!(duration(text).unwrap().as_secs_f64(), seconds, "{text}");
+        }
+        for wrong in ["", "5", "s", "5 s", "5d", "-1s", "0s"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn llmds_flags_are_taken() {
+        let parse = |args: &[&str]| Options::try_parse_from([&["epp"], args].concat());
+        let options = parse(&[
+            "--config-file=/etc/epp/config.yaml",
+            "--pool-name",
+            "vllm",
+            "--pool-namespace=ns",
+            "--grpc-port=1",
+            "--secure-serving=false",
+            "--refresh-metrics-interval",
+            "50ms",
+        ])
+        .unwrap();
+        assert_eq!((options.grpc_port, options.secure_serving, options.pool_name.as_deref()), (1, false, Some("vllm")));
+        assert!(parse(&["--config", "a", "--secure-serving"]).unwrap().secure_serving);
+        assert!(parse(&[]).unwrap().secure_serving && parse(&["--config", "a", "--config-text", "b"]).is_err());
+    }
+}

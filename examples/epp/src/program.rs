@@ -1,0 +1,144 @@
+//! The program: servers for Envoy, for health checks and for metrics, from start to the last request.
+
+use std::error::Error;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router as Routes;
+use axum::routing::get;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
+use tonic_health::ServingStatus;
+use tonic_health::server::HealthReporter;
+
+use crate::assembly::Assembly;
+use crate::discovery::Synced;
+use crate::options::Options;
+use crate::picker::Picker;
+use crate::server::ExtProc;
+use crate::tls::server_tls;
+
+/// A picker that serves.
+#[derive(Debug)]
+pub struct Program {
+    assembly: Assembly,
+    addresses: Addresses,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+/// Where it listens.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Addresses {
+    /// For Envoy.
+    pub grpc: SocketAddr,
+    /// For health checks.
+    pub health: SocketAddr,
+    /// For whoever collects metrics.
+    pub metrics: SocketAddr,
+}
+
+impl Program {
+    /// Starts serving.
+    ///
+    /// # Errors
+    ///
+    /// When a port is taken, or there is no certificate.
+    pub async fn start(assembly: Assembly, options: &Options) -> Result<Self, Box<dyn Error>> {
+        let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+        let bind = |port: u16| TcpIncoming::bind(SocketAddr::new(options.listen, port));
+        let (grpc, health) = (bind(options.grpc_port)?, bind(options.grpc_health_port)?);
+        let metrics = TcpListener::bind(SocketAddr::new(options.listen, options.metrics_port)).await?;
+        let addresses =
+            Addresses { grpc: grpc.local_addr()?, health: health.local_addr()?, metrics: metrics.local_addr()? };
+
+        let (reporter, checked) = tonic_health::server::health_reporter();
+        let mut server = Server::builder().http2_keepalive_interval(Some(KEEPALIVE)).tcp_nodelay(true);
+        if options.secure_serving {
+            server = server.tls_config(server_tls(options.cert_path.as_deref())?)?;
+        }
+        let picker = Arc::clone(&assembly.picker);
+        let serving = server
+            .add_service(checked.clone())
+            .add_service(ExtProc::new(Arc::clone(&picker)))
+            .serve_with_incoming_shutdown(grpc.with_nodelay(Some(true)), stop.clone().cancelled_owned());
+        tasks.spawn(log_end("ext_proc", serving));
+        let checks =
+            Server::builder().add_service(checked).serve_with_incoming_shutdown(health, stop.clone().cancelled_owned());
+        tasks.spawn(log_end("health checks", checks));
+        tasks.spawn(report(reporter, assembly.synced.clone(), stop.clone()));
+        tasks.spawn(serve_metrics(metrics, picker, stop.clone()));
+        tasks.close();
+        Ok(Self { assembly, addresses, stop, tasks })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn addresses(&self) -> Addresses {
+        self.addresses
+    }
+
+    /// The picker.
+    #[must_use]
+    pub fn picker(&self) -> &Arc<Picker> {
+        &self.assembly.picker
+    }
+
+    /// Takes nothing new, and waits for what is under way, for so long at most. True if all of it ended.
+    pub async fn drain(self, timeout: Duration) -> bool {
+        self.stop.cancel();
+        tokio::time::timeout(timeout, self.tasks.wait()).await.is_ok()
+    }
+}
+
+async fn log_end(what: &'static str, serving: impl Future<Output = Result<(), tonic::transport::Error>>) {
+    if let Err(error) = serving.await {
+        tracing::error!(what, %error, "a server ended");
+    }
+}
+
+/// Says how it is: alive at once, ready once there is a list of pods, and neither when it stops.
+async fn report(reporter: HealthReporter, synced: Synced, stop: CancellationToken) {
+    reporter.set_service_status("liveness", ServingStatus::Serving).await;
+    for name in READY {
+        reporter.set_service_status(name, ServingStatus::NotServing).await;
+    }
+    let ready = async {
+        while !synced.has_synced() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        for name in READY {
+            reporter.set_service_status(name, ServingStatus::Serving).await;
+        }
+    };
+    stop.run_until_cancelled(ready).await;
+    stop.cancelled().await;
+    for name in READY {
+        reporter.set_service_status(name, ServingStatus::NotServing).await;
+    }
+}
+
+async fn serve_metrics(listener: TcpListener, picker: Arc<Picker>, stop: CancellationToken) {
+    let page = move || {
+        let picker = Arc::clone(&picker);
+        async move {
+            ([("content-type", "text/plain; version=0.0.4; charset=utf-8")], picker.metrics().page(picker.router()))
+        }
+    };
+    let routes = Routes::new().route("/metrics", get(page));
+    let served: io::Result<()> = axum::serve(listener, routes).with_graceful_shutdown(stop.cancelled_owned()).await;
+    if let Err(error) = served {
+        tracing::error!(%error, "the page of metrics ended");
+    }
+}
+
+/// The services whose status is that of readiness, the one without a name among them.
+const READY: [&str; 3] = ["", "readiness", "envoy.service.ext_proc.v3.ExternalProcessor"];
+/// How often a connection that is silent is tried.
+const KEEPALIVE: Duration = Duration::from_secs(30);
