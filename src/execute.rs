@@ -19,7 +19,7 @@ use crate::api_error::ApiError;
 use crate::flow_control::{Admitted, Decided, Patience};
 use crate::host::RouterHost;
 use crate::llm_request::LlmRequest;
-use crate::routed::Routed;
+use crate::routed::{PromptSize, Routed};
 use crate::router::Router;
 
 /// A request that is routed and ready to be dispatched, by [`Executor::execute`].
@@ -144,6 +144,26 @@ impl<const W: usize> Router<W> {
         self.pump();
         let decided = waiting.outcome(timer).await?;
         Ok(self.prepared(request, decided))
+    }
+
+    /// The same as [`Self::admit`], for hosts that send the request themselves: the plan, with what counts it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::admit`].
+    pub async fn admit_routed<C: Timer>(&self, request: LlmRequest, timer: &C) -> Result<Routed<W>, ApiError> {
+        let request = self.begin(request);
+        let decided = match self.pass(&self.live(), &request, false, self.now())? {
+            Some(decided) => decided,
+            None => {
+                let waiting = self.enqueue(Arc::clone(&request), false, Patience::Waits, self.now())?;
+                self.pump();
+                waiting.outcome(timer).await?
+            }
+        };
+        let Decided { live, plan, at, charge, reserved, turn, .. } = decided;
+        let prompt = PromptSize::of(&request.request(self.name(), at), self.block_size().tokens());
+        Ok(Routed::decided(self.clone(), live, plan, prompt, at).turn(turn).reserved(reserved, charge))
     }
 
     /// A request without what is between gateway and client, and with an id.

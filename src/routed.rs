@@ -135,6 +135,7 @@ impl<const W: usize> Routed<W> {
             _permit: permit,
             began: now,
             first_token: None,
+            is_timed: true,
             turn,
             charge,
             prompt,
@@ -192,6 +193,8 @@ pub struct Attempt<const W: usize = DEFAULT_POD_WORDS> {
     _permit: Permit<W>,
     began: Instant,
     first_token: Option<Instant>,
+    /// Whether its beginning is known.
+    is_timed: bool,
     /// The program that it is a turn of.
     turn: Option<Arc<Mutex<OpenTurn<W>>>>,
     charge: SharedCharge<W>,
@@ -240,6 +243,12 @@ impl<const W: usize> Attempt<W> {
         WatchedAnswer::new(self, api, method)
     }
 
+    /// The same of a request that was sent before anybody said so: how long it takes from now on is no measure of the pod.
+    pub fn untimed(mut self) -> Self {
+        (self.sample, self.is_timed) = (None, false);
+        self
+    }
+
     /// The pod answered, with whatever status that a client is to blame for.
     pub fn succeeded(self) {
         let first = self.time_to_first_token();
@@ -254,7 +263,11 @@ impl<const W: usize> Attempt<W> {
 
     /// How long it took to the first token, if that came.
     pub(crate) fn time_to_first_token(&self) -> Option<Duration> {
-        self.first_token.map(|at| at.saturating_duration_since(self.began))
+        self.first_token.filter(|_| self.is_timed).map(|at| at.saturating_duration_since(self.began))
+    }
+
+    pub(crate) fn has_first_token(&self) -> bool {
+        self.first_token.is_some()
     }
 
     /// It was served, and took so many tokens.

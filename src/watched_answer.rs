@@ -39,7 +39,7 @@ impl<const W: usize> WatchedAnswer<W> {
     pub fn chunk(&mut self, chunk: &[u8]) -> bool {
         let is_served = self.answer.status().is_some_and(|status| status.is_success());
         // Of an answer that is not streamed the first byte comes with the last token.
-        let is_first = is_served && self.answer.is_stream() && self.attempt.time_to_first_token().is_none();
+        let is_first = is_served && self.answer.is_stream() && !self.attempt.has_first_token();
         if is_first && !chunk.is_empty() {
             self.attempt.first_token();
         }

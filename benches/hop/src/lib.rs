@@ -21,6 +21,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use client::Lap;
+pub use process::Process;
 pub use systems::Places;
 use systems::System;
 pub use workload::Workload;

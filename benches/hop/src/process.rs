@@ -8,13 +8,17 @@ use std::time::{Duration, Instant};
 
 /// A hop that runs; killed with all it started when dropped.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub struct Process {
     child: Child,
 }
 
 impl Process {
     /// Starts a command on a core. What it prints goes to a file.
-    pub(crate) fn start(core: usize, command: &[String], log: &Path) -> std::io::Result<Self> {
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be made, or there is no `taskset`.
+    pub fn start(core: usize, command: &[String], log: &Path) -> std::io::Result<Self> {
         use std::os::unix::process::CommandExt as _;
 
         let file = fs::File::create(log)?;
@@ -25,7 +29,8 @@ impl Process {
     }
 
     /// Waits until somebody listens; false if nobody does in time.
-    pub(crate) fn listens(&mut self, address: SocketAddr, within: Duration) -> bool {
+    #[must_use]
+    pub fn listens(&mut self, address: SocketAddr, within: Duration) -> bool {
         let until = Instant::now() + within;
         while Instant::now() < until {
             if TcpStream::connect(address).is_ok() {
@@ -40,7 +45,8 @@ impl Process {
     }
 
     /// Processor time so far, of it and all it started.
-    pub(crate) fn cpu(&self) -> Duration {
+    #[must_use]
+    pub fn cpu(&self) -> Duration {
         tree(self.child.id()).into_iter().map(of_process).sum()
     }
 }

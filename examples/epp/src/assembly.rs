@@ -1,12 +1,13 @@
 //! Assembly: a router and a picker of what a configuration and the options say, and the tasks that keep them up to date.
 
 use std::fmt;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::Arc;
 
-use pointsman::plugins::PluginState;
 use pointsman::plugins::flow::FlowDocument;
+use pointsman::plugins::pick::SessionLimits;
 use pointsman::plugins::tokenize::PromptTokenizer;
+use pointsman::plugins::{PluginState, SessionTables};
 use pointsman::{
     Discovering, Discovery, HealthChecks, Housekeeping, PodSpec, ProfileError, Router, RouterError, StaticPods, named,
 };
@@ -42,6 +43,7 @@ impl Assembly {
     /// When what is asked for does not go together, or is not in this build.
     pub async fn start(translation: &Translation, options: &Options) -> Result<Self, AssemblyError> {
         let settings = &translation.settings;
+        check(settings)?;
         let figures = Arc::new(Figures::default());
         let router = router(translation, options, &figures)?;
         let (objectives, (synced, discovering)) = discover(&router, settings, options).await?;
@@ -67,6 +69,28 @@ impl Assembly {
     }
 }
 
+/// What a configuration may say and this program does not do.
+fn check(settings: &PickerSettings) -> Result<(), AssemblyError> {
+    if let Profiles::ByHeader { header, .. } = &settings.profiles {
+        return Err(AssemblyError::Unsupported(format!(
+            "profiles that the header `{header}` chooses: run a picker for each"
+        )));
+    }
+    if settings.metrics.scheme != "http" {
+        return Err(AssemblyError::Unsupported(format!(
+            "metrics over `{}`: engines are asked over http",
+            settings.metrics.scheme
+        )));
+    }
+    match &settings.prefix_cache {
+        PrefixCache::Precise { events, .. } if events.socket_port.is_none() => {
+            let why = "events that engines publish to one address: let the picker connect to them (`podDiscoveryConfig.socketPort`)";
+            Err(AssemblyError::Unsupported(why.to_owned()))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The router of a configuration. It has no pods yet.
 fn router(translation: &Translation, options: &Options, figures: &Arc<Figures>) -> Result<Router, AssemblyError> {
     let settings = &translation.settings;
@@ -85,13 +109,23 @@ fn router(translation: &Translation, options: &Options, figures: &Arc<Figures>) 
         None => builder = builder.tokens_given(),
     }
     let (figures, cache) = (Arc::clone(figures), settings.prefix_cache.clone());
-    let estimates = settings.tokenizer == Tokenizer::Estimate && options.tokenizer.is_none();
+    let estimates = options.tokenizer.is_none();
+    if estimates && settings.tokenizer != Tokenizer::Estimate {
+        tracing::warn!(
+            "prompts are not rendered by a vLLM server: tokens are estimated; name the model's tokenizer.json by --tokenizer"
+        );
+    }
+    let session_ttl =
+        settings.session_time_to_live.and_then(|time| NonZeroU32::new(time.as_secs().try_into().unwrap_or(u32::MAX)));
     builder = builder.plugin_state(move |mut state: PluginState| {
         if estimates {
             state = state.tokenizers(Arc::new(EstimateTokenizer::default()));
         }
         if let PrefixCache::Approximate { blocks_per_pod, .. } = cache {
             state = state.predicting(NonZeroUsize::new(blocks_per_pod).unwrap_or(NonZeroUsize::MIN));
+        }
+        if let Some(seconds) = session_ttl {
+            state.sessions = Arc::new(SessionTables::new(SessionLimits::default().ttl_seconds(seconds)));
         }
         state.metrics(figures)
     });
@@ -124,6 +158,7 @@ fn picker_options(settings: &PickerSettings, options: &Options) -> PickerOptions
     PickerOptions {
         endpoints: settings.fallbacks.max(1),
         max_body_bytes: options.max_body_bytes,
+        max_buffered_bytes: options.max_buffered_bytes,
         reads_bodies: settings.parsers.first() != Some(&Parser::Passthrough),
         data_parallel_port,
         test_selection: options.allow_test_selection,
@@ -240,6 +275,9 @@ pub enum AssemblyError {
     /// The cluster cannot be asked.
     #[error("the Kubernetes API cannot be used: {0}")]
     Kubernetes(String),
+    /// The configuration asks for what is not here.
+    #[error("not here: {0}")]
+    Unsupported(String),
     /// The name is none.
     #[error(transparent)]
     Dns(#[from] DnsNameError),

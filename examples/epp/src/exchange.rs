@@ -19,6 +19,8 @@ use envoy_types::pb::envoy::extensions::filters::http::ext_proc::v3::processing_
 use envoy_types::pb::envoy::service::ext_proc::v3::processing_request::Request;
 use envoy_types::pb::envoy::service::ext_proc::v3::{ProcessingRequest, ProcessingResponse, ProtocolConfiguration};
 
+use tonic::{Code, Status};
+
 use self::request::PendingRequest;
 use self::sent::Sent;
 use crate::picker::Picker;
@@ -74,10 +76,24 @@ impl Exchange {
         matches!(self.phase, Phase::Over)
     }
 
+    /// Envoy's stream broke: whether that is answered. A message that is too long is a body that is; all else is an error.
+    pub(crate) fn failed(&mut self, status: &Status, outbox: &mut Outbox) -> bool {
+        let is_answered = status.code() == Code::OutOfRange && matches!(self.phase, Phase::Request(_));
+        if is_answered {
+            self.refuse(&self.too_long(), outbox);
+        } else {
+            self.phase = Phase::Over;
+        }
+        is_answered
+    }
+
     /// Takes a message, and puts what is to be said to it into the outbox.
     pub(crate) async fn handle(&mut self, mut message: ProcessingRequest, outbox: &mut Outbox) {
         if let Some(config) = &message.protocol_config {
             self.modes = Modes::of(config);
+            if !self.modes.request.waits_for_body() {
+                self.picker.says_blind();
+            }
         }
         let Some(request) = message.request.take() else { return };
         match request {
@@ -87,6 +103,14 @@ impl Exchange {
             Request::ResponseHeaders(headers) => self.response_headers(&message, &headers, outbox),
             Request::ResponseBody(body) => self.response_body(body, outbox),
             Request::ResponseTrailers(_) => self.response_trailers(outbox),
+        }
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        if matches!(self.phase, Phase::Sent(_)) {
+            self.picker.metrics().cancelled();
         }
     }
 }

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use pointsman::Router;
 use pointsman::index::Pod;
 use pointsman::index::engine::FollowerConfig;
 use pointsman::zmq::{Following, SubscriberConfig};
+use pointsman::{PodSpec, Router};
 use tokio::task::JoinHandle;
 
 use crate::endpoints::authority;
@@ -34,7 +34,7 @@ pub fn follow_pods(router: &Router, events: KvEvents) -> FollowingPods {
             let pods = router.pods();
             followed.retain(|pod, _| pods.iter().any(|entry| entry.pod == *pod));
             for entry in pods.iter().filter(|entry| !followed.contains_key(&entry.pod)).collect::<Vec<_>>() {
-                match follow(&router, entry.pod, &entry.spec.address, &events) {
+                match follow(&router, entry.pod, &entry.spec, &events) {
                     Ok(Some(following)) => {
                         followed.insert(entry.pod, following);
                     }
@@ -46,17 +46,33 @@ pub fn follow_pods(router: &Router, events: KvEvents) -> FollowingPods {
     }))
 }
 
-fn follow(router: &Router, pod: Pod, address: &str, events: &KvEvents) -> Result<Option<Following>, String> {
+fn follow(router: &Router, pod: Pod, spec: &PodSpec, events: &KvEvents) -> Result<Option<Following>, String> {
     let Some(port) = events.socket_port else { return Ok(None) };
-    let address = authority(address);
+    let (address, rank) = (authority(&spec.address), rank(&spec.name));
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
     let feed = router.feed_config(pod).map_err(|error| error.to_string())?;
-    let endpoint = |port: u16| format!("tcp://{host}:{port}").parse().map_err(|error| format!("{error}"));
+    let endpoint =
+        |port: u16| format!("tcp://{host}:{}", port.saturating_add(rank)).parse().map_err(|error| format!("{error}"));
     let mut config = SubscriberConfig::new(endpoint(port)?, FollowerConfig::new(feed));
     config.replay = events.replay_port.map(endpoint).transpose()?;
     config.topic = events.topic_filter.as_str().into();
     router.follow_with(pod, config).map(Some).map_err(|error| error.to_string())
 }
 
+/// The rank of a pod by its name, as llm-d calls them: `…-rank-N` publishes N ports above the first one.
+fn rank(name: &str) -> u16 {
+    name.rsplit_once("-rank-").and_then(|(_, rank)| rank.parse().ok()).unwrap_or(0)
+}
+
 /// How soon a pod that joined is followed.
 const PERIOD: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests {
+    use super::rank;
+
+    #[test]
+    fn a_rank_is_the_end_of_a_pods_name() {
+        assert_eq!(["vllm-0-rank-3", "ns/pod-rank-0", "pod", "pod-rank-x", "pod-rank-"].map(rank), [3, 0, 0, 0, 0]);
+    }
+}

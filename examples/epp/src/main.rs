@@ -56,7 +56,7 @@ async fn operate(options: &Options) -> Result<ExitCode, Box<dyn Error>> {
     tracing::info!(grpc = %addresses.grpc, health = %addresses.health, metrics = %addresses.metrics, tls = options.secure_serving, "serving");
     signals.stop(&Notify::new()).await?;
     tracing::info!(timeout = ?options.drain_timeout, "stopping");
-    let all_ended = program.drain(options.drain_timeout).await;
+    let all_ended = program.drain(options.drain_grace, options.drain_timeout).await;
     Ok(if all_ended { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

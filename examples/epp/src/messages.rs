@@ -65,6 +65,13 @@ pub(crate) fn buffered_body(mut common: CommonResponse, endpoints: &str, body: O
     }
 }
 
+/// A request's headers that pass without some, while its body is waited for.
+pub(crate) fn request_headers_without(remove_headers: Vec<String>) -> ProcessingResponse {
+    let header_mutation = Some(HeaderMutation { set_headers: Vec::new(), remove_headers });
+    let common = CommonResponse { header_mutation, ..CommonResponse::default() };
+    plain(Response::RequestHeaders(HeadersResponse { response: Some(common) }))
+}
+
 /// Headers that pass as they are.
 pub(crate) fn headers_pass(direction: Direction) -> ProcessingResponse {
     let passed = HeadersResponse { response: None };
@@ -116,7 +123,7 @@ pub(crate) fn error(error: &ApiError, api: Api) -> ProcessingResponse {
     let mut set_headers: Vec<_> =
         parts.headers.iter().map(|(name, value)| set(name.as_str(), value.as_bytes())).collect();
     if matches!(error.status.as_u16(), 429 | 503) {
-        set_headers.push(set(DROPPED_REASON, error.code));
+        set_headers.push(set(DROPPED_REASON, dropped_reason(error.code)));
     }
     let immediate = ImmediateResponse {
         status: Some(HttpStatus { code: i32::from(error.status.as_u16()) }),
@@ -126,6 +133,15 @@ pub(crate) fn error(error: &ApiError, api: Api) -> ProcessingResponse {
         ..ImmediateResponse::default()
     };
     plain(Response::ImmediateResponse(immediate))
+}
+
+/// A code in the words of llm-d's header, where it has some.
+fn dropped_reason(code: &str) -> String {
+    match code {
+        "no_endpoints" | "no_pod_available" => "rejected-no-endpoints".to_owned(),
+        "expired" => "rejected-ttl-expired".to_owned(),
+        code => format!("rejected-{}", code.replace('_', "-")),
+    }
 }
 
 fn plain(response: Response) -> ProcessingResponse {

@@ -30,6 +30,16 @@ pub(crate) fn code_details(message: &ProcessingRequest) -> Option<&str> {
     text(attribute(message, "response.code_details")?)
 }
 
+/// How many endpoints the proxy tried, if it was asked to say so.
+#[must_use]
+pub(crate) fn attempts(message: &ProcessingRequest) -> Option<f64> {
+    match kind(attribute(message, "upstream.request_attempt_count")?)? {
+        Kind::NumberValue(attempts) => Some(*attempts),
+        Kind::StringValue(attempts) => attempts.parse().ok(),
+        _ => None,
+    }
+}
+
 /// Endpoints in a list as headers have them.
 pub(crate) fn split(list: &str) -> impl Iterator<Item = &str> {
     list.split(',').map(str::trim).filter(|endpoint| !endpoint.is_empty())

@@ -13,14 +13,20 @@ use pointsman::{ApiError, Router};
 #[derive(Debug, Default)]
 pub struct Metrics {
     decisions: AtomicU64,
+    read_nanos: AtomicU64,
     decision_nanos: AtomicU64,
     ended: AtomicU64,
+    cancelled: AtomicU64,
     /// By what answers failed of, and by why requests were refused: few of either.
     failed: Mutex<BTreeMap<&'static str, u64>>,
     refused: Mutex<BTreeMap<(u16, &'static str), u64>>,
 }
 
 impl Metrics {
+    pub(crate) fn read(&self, took: Duration) {
+        self.read_nanos.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
+    }
+
     pub(crate) fn decided(&self, took: Duration) {
         self.decisions.fetch_add(1, Ordering::Relaxed);
         self.decision_nanos.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
@@ -37,7 +43,11 @@ impl Metrics {
         }
     }
 
-    /// Decisions so far, and how long they took in all: reading, waiting and routing.
+    pub(crate) fn cancelled(&self) {
+        self.cancelled.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Decisions so far, and how long they took in all, waits included.
     #[must_use]
     pub fn decisions(&self) -> (u64, Duration) {
         let nanos = self.decision_nanos.load(Ordering::Relaxed);
@@ -57,15 +67,20 @@ impl Metrics {
         let mut page = String::new();
         family(&mut page, "decisions_total", "counter", "Requests that were decided about.");
         line(&mut page, "decisions_total", "", decisions as f64);
-        family(
-            &mut page,
-            "decision_seconds_total",
-            "counter",
-            "Time from a whole request to its destination, waits included.",
-        );
+        family(&mut page, "decision_seconds_total", "counter", "Time that decisions took, waits for room included.");
         line(&mut page, "decision_seconds_total", "", took.as_secs_f64());
+        family(&mut page, "read_seconds_total", "counter", "Time that reading bodies took, tokenizing included.");
+        let read = Duration::from_nanos(self.read_nanos.load(Ordering::Relaxed));
+        line(&mut page, "read_seconds_total", "", read.as_secs_f64());
         family(&mut page, "answers_total", "counter", "Answers that ended.");
         line(&mut page, "answers_total", "", self.ended.load(Ordering::Relaxed) as f64);
+        family(
+            &mut page,
+            "answers_cancelled_total",
+            "counter",
+            "Answers that did not come to their end: clients left, or pods died.",
+        );
+        line(&mut page, "answers_cancelled_total", "", self.cancelled.load(Ordering::Relaxed) as f64);
         family(&mut page, "answers_failed_total", "counter", "Answers that a pod failed, by how.");
         for (failure, count) in &*self.failed.lock() {
             line(&mut page, "answers_failed_total", &format!("failure=\"{failure}\""), *count as f64);

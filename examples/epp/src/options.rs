@@ -72,6 +72,12 @@ pub struct Options {
     /// The longest body of a request.
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
     pub max_body_bytes: usize,
+    /// The bytes of all bodies together that are held until they are decided about; beyond, requests are answered 503.
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
+    pub max_buffered_bytes: usize,
+    /// How long it goes on serving when it stops, while it says that it is not ready any more.
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration)]
+    pub drain_grace: Duration,
     /// How long requests under way may take when the program stops.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     pub drain_timeout: Duration,

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -31,6 +32,8 @@ pub struct PickerOptions {
     pub endpoints: usize,
     /// The longest body that is taken.
     pub max_body_bytes: usize,
+    /// The bytes of all bodies together that are held until they are decided about.
+    pub max_buffered_bytes: usize,
     /// Whether bodies are read; if not, they may be anything.
     pub reads_bodies: bool,
     /// The port at which a sidecar listens for all data-parallel ranks of a pod, where there is one.
@@ -50,6 +53,7 @@ impl Default for PickerOptions {
         Self {
             endpoints: 1,
             max_body_bytes: 64 << 20,
+            max_buffered_bytes: 1 << 30,
             reads_bodies: true,
             data_parallel_port: None,
             test_selection: false,
@@ -68,6 +72,9 @@ pub struct Picker {
     endpoints: Endpoints,
     objectives: Objectives,
     metrics: Metrics,
+    /// Bytes of bodies that are held.
+    buffered: AtomicUsize,
+    said_blind: AtomicBool,
 }
 
 impl Picker {
@@ -80,6 +87,8 @@ impl Picker {
             endpoints: Endpoints::default(),
             objectives: Objectives::default(),
             metrics: Metrics::default(),
+            buffered: AtomicUsize::new(0),
+            said_blind: AtomicBool::new(false),
         }
     }
 
@@ -103,6 +112,31 @@ impl Picker {
 
     pub(crate) fn options(&self) -> &PickerOptions {
         &self.options
+    }
+
+    /// Says once that Envoy shows no bodies before requests have to go.
+    pub(crate) fn says_blind(&self) {
+        // Relaxed: it only keeps the log short.
+        if !self.said_blind.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "Envoy's request_body_mode shows no body in time: requests go by their headers alone, and count for nothing; set FULL_DUPLEX_STREAMED or BUFFERED"
+            );
+        }
+    }
+
+    /// Takes room for bytes of a body; false if there is none.
+    pub(crate) fn take_room(&self, bytes: usize) -> bool {
+        // Relaxed: a count that publishes nothing.
+        let taken = self.buffered.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+        let fits = taken <= self.options.max_buffered_bytes;
+        if !fits {
+            self.give_room(bytes);
+        }
+        fits
+    }
+
+    pub(crate) fn give_room(&self, bytes: usize) {
+        self.buffered.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// The pods at these endpoints.
@@ -131,15 +165,19 @@ impl Picker {
             );
             return Err(error.retry_after(Duration::from_secs(1)));
         }
+        let began = Instant::now();
         let request = self.read(parts, body).await?.classify(class);
+        self.metrics.read(began.elapsed());
         let request = match among {
             Some(pods) if pods.is_empty() => return Err(nobody()),
             Some(pods) => request.among(pods),
             None => request,
         };
         let body = request.body().clone();
-        let admitted = self.router.admit(request, false, &TokioTimer::default()).await?;
-        Ok((admitted.prepared.into_routed(), body))
+        let began = Instant::now();
+        let routed = self.router.admit_routed(request, &TokioTimer::default()).await;
+        self.metrics.decided(began.elapsed());
+        Ok((routed?, body))
     }
 
     /// Routes a request without a body: a list of models, for one. It waits for nobody, and counts for nothing.

@@ -28,7 +28,10 @@ use crate::tls::server_tls;
 pub struct Program {
     assembly: Assembly,
     addresses: Addresses,
+    /// Not ready any more; no new connections; all is over.
+    withdraw: CancellationToken,
     stop: CancellationToken,
+    over: CancellationToken,
     tasks: TaskTracker,
 }
 
@@ -51,7 +54,8 @@ impl Program {
     ///
     /// When a port is taken, or there is no certificate.
     pub async fn start(assembly: Assembly, options: &Options) -> Result<Self, Box<dyn Error>> {
-        let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+        let (withdraw, stop, over) = (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
+        let tasks = TaskTracker::new();
         let bind = |port: u16| TcpIncoming::bind(SocketAddr::new(options.listen, port));
         let (grpc, health) = (bind(options.grpc_port)?, bind(options.grpc_health_port)?);
         let metrics = TcpListener::bind(SocketAddr::new(options.listen, options.metrics_port)).await?;
@@ -70,12 +74,12 @@ impl Program {
             .serve_with_incoming_shutdown(grpc.with_nodelay(Some(true)), stop.clone().cancelled_owned());
         tasks.spawn(log_end("ext_proc", serving));
         let checks =
-            Server::builder().add_service(checked).serve_with_incoming_shutdown(health, stop.clone().cancelled_owned());
-        tasks.spawn(log_end("health checks", checks));
-        tasks.spawn(report(reporter, assembly.synced.clone(), stop.clone()));
-        tasks.spawn(serve_metrics(metrics, picker, stop.clone()));
+            Server::builder().add_service(checked).serve_with_incoming_shutdown(health, over.clone().cancelled_owned());
+        tokio::spawn(log_end("health checks", checks));
+        tokio::spawn(report(reporter, assembly.synced.clone(), withdraw.clone()));
+        tokio::spawn(serve_metrics(metrics, picker, over.clone()));
         tasks.close();
-        Ok(Self { assembly, addresses, stop, tasks })
+        Ok(Self { assembly, addresses, withdraw, stop, over, tasks })
     }
 
     /// Where it listens.
@@ -90,10 +94,15 @@ impl Program {
         &self.assembly.picker
     }
 
-    /// Takes nothing new, and waits for what is under way, for so long at most. True if all of it ended.
-    pub async fn drain(self, timeout: Duration) -> bool {
+    /// Says that it is not ready any more and serves on for a while, so that proxies notice; then takes no new connections, and waits
+    /// for what is under way, for so long at most. True if all of it ended.
+    pub async fn drain(self, grace: Duration, timeout: Duration) -> bool {
+        self.withdraw.cancel();
+        tokio::time::sleep(grace).await;
         self.stop.cancel();
-        tokio::time::timeout(timeout, self.tasks.wait()).await.is_ok()
+        let all_ended = tokio::time::timeout(timeout, self.tasks.wait()).await.is_ok();
+        self.over.cancel();
+        all_ended
     }
 }
 

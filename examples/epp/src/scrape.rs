@@ -84,9 +84,12 @@ impl Scrape {
         told.insert(pod, (engine_cache(metrics), engine_adapters(metrics)));
         drop(told);
         for (name, metric) in &self.settings.attributes {
-            if let Some(figure) = figure(metrics, metric) {
-                self.figures.0.write().insert((name.as_str().into(), pod.id()), figure);
-            }
+            let (key, mut figures) = ((name.as_str().into(), pod.id()), self.figures.0.write());
+            // What is not told any more is not known any more.
+            match figure(metrics, metric) {
+                Some(figure) => figures.insert(key, figure),
+                None => figures.remove(&key),
+            };
         }
     }
 }

@@ -48,8 +48,15 @@ impl ExternalProcessor for ExtProc {
                     if exchange.is_over() {
                         return None;
                     }
-                    // An end is Envoy's to make, and an error says that it is gone.
-                    let message = requests.message().await.ok().flatten()?;
+                    let message = match requests.message().await {
+                        Ok(Some(message)) => message,
+                        Ok(None) => return None,
+                        // Never a clean end: Envoy would send the request on, wherever its client wants it.
+                        Err(status) => match exchange.failed(&status, &mut outbox) {
+                            true => continue,
+                            false => return Some((Err(status), (exchange, requests, outbox))),
+                        },
+                    };
                     exchange.handle(message, &mut outbox).await;
                 }
             },

@@ -1,10 +1,11 @@
 //! The request's half of an exchange: headers and body are gathered, then it is decided about.
 
-use std::time::Instant;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use envoy_types::pb::envoy::config::core::v3::HeaderValueOption;
 use envoy_types::pb::envoy::service::ext_proc::v3::{HttpBody, HttpHeaders, ProcessingRequest};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, UPGRADE};
 use http::request::Parts;
 use http::{Method, StatusCode};
 use json_edit::{Edit, Object};
@@ -14,19 +15,34 @@ use pointsman::{ApiError, Routed};
 
 use super::sent::Sent;
 use super::{BodyMode, Exchange, Outbox, Phase};
-use crate::headers::{self, DATA_PARALLEL, ENCODERS, MODEL_REWRITE, PREFILLER, first};
+use crate::endpoints::authority;
+use crate::headers::{self, DATA_PARALLEL, DESTINATION, ENCODERS, MODEL_REWRITE, PREFILLER, first};
 use crate::messages::{self, Direction};
 use crate::metadata;
+use crate::picker::Picker;
 
 /// A request, as far as it came.
 #[derive(Debug, Default)]
 pub(super) struct PendingRequest {
     parts: Option<Parts>,
-    /// The pieces of its body, as they came.
-    pieces: Vec<Vec<u8>>,
-    bytes: usize,
+    body: Vec<u8>,
+    /// Where in the picker its bytes count, until it is decided about.
+    room: Option<Room>,
     /// The pods that the proxy allows.
     among: Option<Vec<Pod>>,
+}
+
+/// Bytes that are held; given back when it is dropped.
+#[derive(Debug)]
+struct Room {
+    picker: Arc<Picker>,
+    bytes: usize,
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.picker.give_room(self.bytes);
+    }
 }
 
 /// What a decision makes of a request's headers.
@@ -42,34 +58,49 @@ impl Exchange {
         let Phase::Request(pending) = &mut self.phase else { return };
         pending.among = self.picker.allowed(message).or(pending.among.take());
         let parts = headers::request_parts(headers.headers.as_ref());
-        if headers.end_of_stream || !self.modes.request.waits_for_body() {
+        if headers.end_of_stream || !self.modes.request.waits_for_body() || never_ends(&parts) {
             return self.without_body(&parts, outbox);
         }
         let announced =
-            parts.headers.get(http::header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+            parts.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+        let forged = forged(&parts);
         pending.parts = Some(parts);
-        if announced.is_some_and(|length: usize| length > self.picker.options().max_body_bytes) {
+        if announced.is_some_and(|length| length > self.picker.options().max_body_bytes) {
             return self.refuse(&self.too_long(), outbox);
         }
         if self.modes.request == BodyMode::Whole {
             // It sends the body once this is said.
-            outbox.push_back(messages::headers_pass(Direction::Request));
+            outbox.push_back(messages::request_headers_without(forged));
         }
     }
 
     pub(super) async fn request_body(&mut self, message: &ProcessingRequest, body: HttpBody, outbox: &mut Outbox) {
         let Phase::Request(pending) = &mut self.phase else {
-            if self.modes.request == BodyMode::Pieces {
-                outbox.push_back(messages::body_passes(Direction::Request));
+            // It went by its headers alone.
+            match self.modes.request {
+                BodyMode::Duplex => {
+                    outbox.push_back(messages::streamed(Direction::Request, body.body, body.end_of_stream))
+                }
+                BodyMode::Absent => {}
+                _ => outbox.push_back(messages::body_passes(Direction::Request)),
             }
             return;
         };
         pending.among = self.picker.allowed(message).or(pending.among.take());
-        pending.bytes = pending.bytes.saturating_add(body.body.len());
-        if pending.bytes > self.picker.options().max_body_bytes {
+        if pending.body.len().saturating_add(body.body.len()) > self.picker.options().max_body_bytes {
             return self.refuse(&self.too_long(), outbox);
         }
-        pending.pieces.push(body.body);
+        if !self.picker.take_room(body.body.len()) {
+            let error = ApiError::unavailable("out_of_memory", "too many requests are being read; try again");
+            return self.refuse(&error, outbox);
+        }
+        let room = pending.room.get_or_insert_with(|| Room { picker: Arc::clone(&self.picker), bytes: 0 });
+        room.bytes += body.body.len();
+        if pending.body.is_empty() {
+            pending.body = body.body;
+        } else {
+            pending.body.extend_from_slice(&body.body);
+        }
         // In one piece it is all there, even if trailers follow.
         if body.end_of_stream || self.modes.request == BodyMode::Whole {
             self.decide(true, outbox).await;
@@ -77,8 +108,14 @@ impl Exchange {
     }
 
     pub(super) async fn request_trailers(&mut self, outbox: &mut Outbox) {
-        if matches!(self.phase, Phase::Request(_)) && self.modes.request == BodyMode::Duplex {
-            self.decide(false, outbox).await;
+        if matches!(self.phase, Phase::Request(_)) {
+            match self.modes.request {
+                BodyMode::Duplex => self.decide(false, outbox).await,
+                // Its headers cannot be changed any more.
+                _ => {
+                    self.refuse(&ApiError::bad_request("missing_body", "the request has trailers and no body"), outbox)
+                }
+            }
         }
         if !self.is_over() {
             outbox.push_back(messages::trailers_pass(Direction::Request));
@@ -91,8 +128,8 @@ impl Exchange {
         let (api, among) = (Api::of(parts.uri.path()), pending.among.take());
         let routed = self.picker.route_bodiless(parts, among);
         let sent = routed.and_then(|routed| {
-            let pick = self.pick(&routed, None, None, parts)?;
-            Ok((pick, Sent::unwatched()))
+            let sent = Sent::unwatched();
+            Ok((self.pick(&routed, &sent, parts)?, sent))
         });
         match sent {
             Ok((pick, sent)) => {
@@ -107,23 +144,21 @@ impl Exchange {
     /// Decides about a request that is all there. `ends` where no trailers follow.
     async fn decide(&mut self, ends: bool, outbox: &mut Outbox) {
         let Phase::Request(pending) = &mut self.phase else { return };
-        let PendingRequest { parts, pieces, among, .. } = *std::mem::take(pending);
+        let PendingRequest { parts, body, among, room: _room } = *std::mem::take(pending);
         let parts = parts.unwrap_or_else(|| headers::request_parts(None));
-        let (api, method) = (Api::of(parts.uri.path()), parts.method.clone());
-        let began = Instant::now();
-        let decided = self.route(&parts, &pieces, among, api, method).await;
-        self.picker.metrics().decided(began.elapsed());
-        let (pick, sent, edited) = match decided {
+        let api = Api::of(parts.uri.path());
+        let whole = Bytes::from(body);
+        let (pick, sent, body) = match self.route(&parts, &whole, among, api).await {
             Ok(decided) => decided,
             Err(error) => return self.answer(&error, api, outbox),
         };
         let common = messages::picked(&pick.endpoints, pick.set, pick.remove);
         if self.modes.request == BodyMode::Whole {
-            outbox.push_back(messages::buffered_body(common, &pick.endpoints, edited.map(Into::into)));
+            let edited = (body != whole).then(|| body.into());
+            outbox.push_back(messages::buffered_body(common, &pick.endpoints, edited));
         } else {
             outbox.push_back(messages::request_headers(common, &pick.endpoints));
-            let pieces = edited.map_or(pieces, |edited| vec![edited.into()]);
-            send_back(pieces, ends, outbox);
+            send_back(&body, ends, outbox);
         }
         self.phase = Phase::Sent(Box::new(sent));
     }
@@ -131,48 +166,47 @@ impl Exchange {
     async fn route(
         &self,
         parts: &Parts,
-        pieces: &[Vec<u8>],
+        whole: &Bytes,
         among: Option<Vec<Pod>>,
         api: Api,
-        method: Method,
-    ) -> Result<(Pick, Sent, Option<Bytes>), ApiError> {
-        let whole = Bytes::from(pieces.concat());
-        let rewritten = first(&parts.headers, &MODEL_REWRITE).and_then(|name| with_model(&whole, name));
+    ) -> Result<(Pick, Sent, Bytes), ApiError> {
+        let rewritten = first(&parts.headers, &MODEL_REWRITE).and_then(|name| with_model(whole, name));
         let body = rewritten.unwrap_or_else(|| whole.clone());
         let (mut routed, body) = self.picker.route(parts.clone(), body, among).await?;
         // Where no circuit breaker lets it through by now it goes all the same: a pod that may fail is better than none.
-        let sent = Sent::begin(&mut routed, api, method).unwrap_or_else(Sent::unwatched);
-        let edited = (body != whole).then_some(body);
-        let mut pick = self.pick(&routed, sent.pod(), sent.prefill_pod(), parts)?;
-        if let Some(edited) = &edited {
-            pick.set.push(messages::set("content-length", edited.len().to_string()));
+        let sent = Sent::begin(&mut routed, api, parts.method.clone()).unwrap_or_else(Sent::unwatched);
+        let mut pick = self.pick(&routed, &sent, parts)?;
+        if body.len() != whole.len() {
+            pick.set.push(messages::set("content-length", body.len().to_string()));
         }
-        Ok((pick, sent.keep(routed), edited))
+        Ok((pick, sent.keep(routed), body))
     }
 
     /// The destination of what was routed, and the headers that sidecars read.
-    fn pick(&self, routed: &Routed, first: Option<Pod>, prefill: Option<Pod>, parts: &Parts) -> Result<Pick, ApiError> {
+    fn pick(&self, routed: &Routed, sent: &Sent, parts: &Parts) -> Result<Pick, ApiError> {
         let router = self.picker.router();
-        let step = super::sent::answering_step(routed);
-        let named: Vec<(Pod, String)> = routed.candidates(step).collect();
-        let chosen = named.iter().filter(|(pod, _)| first == Some(*pod));
-        let others = named.iter().filter(|(pod, _)| first != Some(*pod));
-        let mut endpoints: Vec<&str> =
-            chosen.chain(others).map(|(_, address)| crate::endpoints::authority(address)).collect();
+        let (step, first) = (super::sent::answering_step(routed), sent.pod());
+        let mut named: Vec<(Pod, String)> = routed.candidates(step).collect();
+        // Stable: the others stay in their order.
+        named.sort_by_key(|(pod, _)| first.is_some_and(|first| first != *pod));
+        let mut endpoints: Vec<&str> = named.iter().map(|(_, address)| authority(address)).collect();
         endpoints.truncate(self.picker.options().endpoints.max(1));
         let Some(best) = endpoints.first().copied() else {
             return Err(ApiError::unavailable("no_endpoints", "no pod is left for the request"));
         };
         let mut set = Vec::new();
-        // What a client says in these would be taken for ours.
-        let mut remove: Vec<String> = [PREFILLER, ENCODERS, DATA_PARALLEL].map(str::to_owned).into();
-        remove.retain(|name| parts.headers.contains_key(name));
+        let mut remove = forged(parts);
+        remove.retain(|name| name != DESTINATION);
         let mut say = |name: &str, value: &str| {
             remove.retain(|removed| removed != name);
             set.push(messages::set(name, value));
         };
-        if let Some(address) = prefill.and_then(|pod| router.address(pod)) {
-            say(PREFILLER, crate::endpoints::authority(&address));
+        if let Some(address) = sent.prefill_pod().and_then(|pod| router.address(pod)) {
+            say(PREFILLER, authority(&address));
+        }
+        let encoders = sent.encoders(routed);
+        if !encoders.is_empty() {
+            say(ENCODERS, &encoders.iter().map(|address| authority(address)).collect::<Vec<_>>().join(","));
         }
         let endpoints = match (self.picker.options().data_parallel_port, best.rsplit_once(':')) {
             (Some(port), Some((host, _))) => {
@@ -184,12 +218,12 @@ impl Exchange {
         Ok(Pick { endpoints, set, remove })
     }
 
-    fn too_long(&self) -> ApiError {
+    pub(super) fn too_long(&self) -> ApiError {
         let most = self.picker.options().max_body_bytes;
         ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", format!("bodies may have {most} bytes"))
     }
 
-    fn refuse(&mut self, error: &ApiError, outbox: &mut Outbox) {
+    pub(super) fn refuse(&mut self, error: &ApiError, outbox: &mut Outbox) {
         let Phase::Request(pending) = &self.phase else { return };
         let api = pending.parts.as_ref().map_or(Api::Other, |parts| Api::of(parts.uri.path()));
         self.answer(error, api, outbox);
@@ -203,7 +237,7 @@ impl Exchange {
     }
 }
 
-impl crate::picker::Picker {
+impl Picker {
     /// The pods that a message's subset hint allows.
     fn allowed(&self, message: &ProcessingRequest) -> Option<Vec<Pod>> {
         metadata::subset(message).map(|endpoints| self.pods_at(endpoints))
@@ -216,22 +250,29 @@ fn with_model(body: &[u8], name: &str) -> Option<Bytes> {
     Some(Edit::new(object).set("model", name).finish().into())
 }
 
-/// Sends a body back as it came, in pieces that Envoy takes.
-fn send_back(pieces: Vec<Vec<u8>>, ends: bool, outbox: &mut Outbox) {
-    let mut pieces: Vec<Vec<u8>> = pieces.into_iter().flat_map(split).collect();
-    if pieces.is_empty() {
-        pieces.push(Vec::new());
+/// Sends a body back, in pieces that Envoy takes.
+fn send_back(body: &[u8], ends: bool, outbox: &mut Outbox) {
+    let mut pieces = body.chunks(LONGEST_PIECE).peekable();
+    if pieces.peek().is_none() {
+        outbox.push_back(messages::streamed(Direction::Request, Vec::new(), ends));
     }
-    let last = pieces.len() - 1;
-    let pieces = pieces.into_iter().enumerate();
-    outbox.extend(pieces.map(|(at, piece)| messages::streamed(Direction::Request, piece, ends && at == last)));
+    while let Some(piece) = pieces.next() {
+        let is_last = pieces.peek().is_none();
+        outbox.push_back(messages::streamed(Direction::Request, piece.to_vec(), ends && is_last));
+    }
 }
 
-fn split(piece: Vec<u8>) -> Vec<Vec<u8>> {
-    if piece.len() <= LONGEST_PIECE {
-        return vec![piece];
-    }
-    piece.chunks(LONGEST_PIECE).map(<[u8]>::to_vec).collect()
+/// The headers of a request that only a picker may set, and its client did.
+fn forged(parts: &Parts) -> Vec<String> {
+    let ours = [DESTINATION, PREFILLER, ENCODERS, DATA_PARALLEL];
+    ours.iter().filter(|name| parts.headers.contains_key(**name)).map(|name| (*name).to_owned()).collect()
+}
+
+/// Whether a request's body may last for as long as its answer: it goes by its headers alone.
+fn never_ends(parts: &Parts) -> bool {
+    let kind = parts.headers.get(CONTENT_TYPE).map(|kind| kind.as_bytes());
+    let is_grpc = kind.is_some_and(|kind| kind.starts_with(b"application/grpc"));
+    is_grpc || parts.method == Method::CONNECT || parts.headers.contains_key(UPGRADE)
 }
 
 /// Envoy takes pieces of up to 64 KiB, with what is around them.

@@ -5,6 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 use envoy_types::pb::envoy::config::core::v3::HeaderValueOption;
 use envoy_types::pb::envoy::service::ext_proc::v3::{HttpBody, HttpHeaders, ProcessingRequest};
 
+use pointsman::exec::Failure;
+
 use super::sent::Sent;
 use super::{BodyMode, Exchange, Outbox, Phase};
 use crate::headers;
@@ -18,14 +20,14 @@ impl Exchange {
         let mut passes = messages::headers_pass(Direction::Response);
         if let Phase::Sent(sent) = &mut self.phase {
             let (status, map) = headers::response_head(headers.headers.as_ref());
-            let details = metadata::code_details(message).filter(|details| is_own_answer(details));
+            let details = metadata::code_details(message).filter(|details| *details != "via_upstream");
             match (details, metadata::served(message)) {
-                (Some(details), _) => sent.unreachable(details),
+                (Some(details), _) => sent.unserved(failure(details)),
                 // With ranks behind one port the address says nothing of them.
                 (_, Some(served)) if self.picker.options().data_parallel_port.is_none() => {
                     let first = sent.pod().filter(|pod| !self.picker.is_at(*pod, served));
                     if let Some(pod) = first.and_then(|_| self.picker.pods_at([served]).first().copied()) {
-                        sent.served_by(pod);
+                        sent.served_by(pod, metadata::attempts(message).is_some_and(|attempts| attempts > 1.0));
                     }
                 }
                 _ => {}
@@ -75,14 +77,33 @@ impl Picker {
     fn session_token(&self, sent: &Sent) -> Option<HeaderValueOption> {
         let SessionToken { header, step, .. } = self.options().session_token.as_ref()?;
         let pod = sent.pod_of(step.as_deref())?;
-        let name = self.router().pods().into_iter().find(|entry| entry.pod == pod)?.spec.name;
+        let fleet = self.router().fleet();
+        let name = &fleet.pod(pod.id()).filter(|info| info.pod == pod)?.name;
         // Names without a namespace are of the default one.
-        let name = if name.contains('/') { name } else { format!("default/{name}") };
+        let name = if name.contains('/') { name.to_string() } else { format!("default/{name}") };
         Some(messages::set(header, STANDARD.encode(name)))
     }
 }
 
-/// Whether Envoy says that no pod's answer is behind this one.
-fn is_own_answer(details: &str) -> bool {
-    details.starts_with("upstream_reset_before_response_started") || details == "no_healthy_upstream"
+/// How the pod failed, by Envoy's words for an answer of its own; none where it is not the pod's fault, as when Envoy's own limits are
+/// reached.
+fn failure(details: &str) -> Option<Failure> {
+    let reason = details.strip_prefix("upstream_reset_before_response_started{");
+    match reason {
+        Some(reason) if OF_THE_POD.iter().any(|known| reason.starts_with(known)) => {
+            Some(Failure::Connect(details.into()))
+        }
+        None if details.contains("timeout") => Some(Failure::FirstByteTimeout),
+        _ => None,
+    }
 }
+
+/// Reasons of a stream's end that are the pod's.
+const OF_THE_POD: [&str; 6] = [
+    "remote_connection_failure",
+    "connection_failure",
+    "connection_timeout",
+    "connection_termination",
+    "remote_reset",
+    "protocol_error",
+];

@@ -13,8 +13,11 @@ pub(super) struct Sent {
     routed: Option<Routed>,
     /// None where nothing is counted.
     answer: Option<WatchedAnswer>,
-    /// The prefill pod's share, until the first token.
+    /// The shares of the pods that work before the first token, until that comes.
     prefill: Option<Attempt>,
+    encode: Option<Attempt>,
+    /// How the pod failed that the proxy sent it to.
+    failure: Option<Failure>,
     api: Api,
     method: Method,
     /// Whether its answer's headers came.
@@ -24,21 +27,24 @@ pub(super) struct Sent {
 impl Sent {
     /// One that counts nowhere.
     pub(super) fn unwatched() -> Self {
-        Self { routed: None, answer: None, prefill: None, api: Api::Other, method: Method::GET, has_head: false }
+        Self::with(None, Api::Other, Method::GET)
+    }
+
+    fn with(answer: Option<WatchedAnswer>, api: Api, method: Method) -> Self {
+        Self { routed: None, answer, prefill: None, encode: None, failure: None, api, method, has_head: false }
     }
 
     /// Begins on the first pod of each step that may be sent something; none if none of those may that answer.
     pub(super) fn begin(routed: &mut Routed, api: Api, method: Method) -> Option<Self> {
         let answering = answering_step(routed);
-        let prefilling = prefilling_step(routed).filter(|_| api.generates());
-        let mut prefill = prefilling.and_then(|step| begin_first(routed, step));
-        let answer = begin_first(routed, answering)?;
-        if prefill.as_ref().is_some_and(|prefill| prefill.pod() == answer.pod()) {
-            // It prefills for itself.
-            prefill = None;
-        }
-        let answer = Some(answer.watch(api, method.clone()));
-        Some(Self { routed: None, answer, prefill, api, method, has_head: false })
+        // One that is first for both prefills for itself.
+        let first = |step: usize| Some(routed.candidates(step).next()?.0);
+        let is_split = |step: &usize| api.generates() && first(*step) != first(answering);
+        let (prefilling, encoding) =
+            (step_of(routed, Role::Prefill).filter(is_split), step_of(routed, Role::Encode).filter(is_split));
+        let [encode, prefill] = [encoding, prefilling].map(|step| step.and_then(|step| begin_first(routed, step)));
+        let answer = begin_first(routed, answering)?.watch(api, method.clone());
+        Some(Self { encode, prefill, ..Self::with(Some(answer), api, method) })
     }
 
     /// The same with the plan, in case another of its pods serves.
@@ -54,6 +60,12 @@ impl Sent {
         self.prefill.as_ref().map(Attempt::pod)
     }
 
+    /// The addresses of the pods that encode.
+    pub(super) fn encoders(&self, routed: &Routed) -> Vec<String> {
+        let step = self.encode.as_ref().and(step_of(routed, Role::Encode));
+        step.map(|step| routed.candidates(step).map(|(_, address)| address).collect()).unwrap_or_default()
+    }
+
     /// The pod of a step by its name; of the one that answers, unless named.
     pub(super) fn pod_of(&self, step: Option<&str>) -> Option<Pod> {
         let Some(name) = step else { return self.pod() };
@@ -62,14 +74,14 @@ impl Sent {
         if matches!(step.role, Role::Decode | Role::Both) { self.pod() } else { Some(step.candidates.first()?.pod) }
     }
 
-    /// Another pod of the plan served: the first one did not take it.
-    pub(super) fn served_by(&mut self, pod: Pod) {
+    /// Another pod of the plan served. The first one did not take the request, if it was tried.
+    pub(super) fn served_by(&mut self, pod: Pod, was_tried: bool) {
         let Some(routed) = &mut self.routed else { return };
-        if let Some(passed_over) = self.answer.take() {
+        if let Some(passed_over) = self.answer.take().filter(|_| was_tried) {
             passed_over.failed(Failure::Connect("the proxy went on to the next endpoint".into()));
         }
         let answer = routed.begin(answering_step(routed), pod).ok();
-        self.answer = answer.map(|attempt| attempt.watch(self.api, self.method.clone()));
+        self.answer = answer.map(|attempt| attempt.untimed().watch(self.api, self.method.clone()));
     }
 
     pub(super) fn head(&mut self, status: StatusCode, headers: &HeaderMap) {
@@ -82,23 +94,27 @@ impl Sent {
     pub(super) fn chunk(&mut self, chunk: &[u8]) {
         let Some(answer) = &mut self.answer else { return };
         if answer.chunk(chunk) {
-            // What was to be computed elsewhere is there.
-            self.prefill.take().into_iter().for_each(Attempt::succeeded);
+            self.prefilled();
         }
     }
 
-    /// The proxy could not reach the pod, and answered itself.
-    pub(super) fn unreachable(&mut self, details: &str) {
-        if let Some(answer) = self.answer.take() {
-            answer.failed(Failure::Connect(details.into()));
+    /// The proxy answered itself: the pod failed it, or nobody knows.
+    pub(super) fn unserved(&mut self, failure: Option<Failure>) {
+        if let Some((answer, failure)) = self.answer.take().zip(failure.clone()) {
+            answer.failed(failure);
         }
-        // Of the prefill pod nothing is known.
-        self.prefill = None;
+        // Of the others nothing is known.
+        (self.prefill, self.encode, self.failure) = (None, None, failure);
+    }
+
+    /// What was to be computed elsewhere is there.
+    fn prefilled(&mut self) {
+        [self.encode.take(), self.prefill.take()].into_iter().flatten().for_each(Attempt::succeeded);
     }
 
     /// No more of the answer will be seen than its headers.
     pub(super) fn end_unseen(mut self) -> Result<(), Failure> {
-        let Some(answer) = self.answer.take() else { return Ok(()) };
+        let Some(answer) = self.answer.take() else { return self.failure.map_or(Ok(()), Err) };
         let status = answer.status().map_or(502, |status| status.as_u16());
         let (attempt, failure) = (answer.into_attempt(), Failure::Status(status));
         match status {
@@ -110,15 +126,19 @@ impl Sent {
             // The request's own fault, or the pod is full: what the pod said of that came too early to be read.
             _ => {}
         }
-        self.prefill.take().into_iter().for_each(Attempt::succeeded);
+        self.prefilled();
         Ok(())
     }
 
     /// The answer is over.
     pub(super) fn end(mut self) -> Result<(), Failure> {
-        let ended = self.answer.take().map_or(Ok(()), WatchedAnswer::end);
-        let prefill = self.prefill.take().filter(|_| ended.is_ok());
-        prefill.into_iter().for_each(Attempt::succeeded);
+        let ended = match self.answer.take() {
+            Some(answer) => answer.end(),
+            None => self.failure.take().map_or(Ok(()), Err),
+        };
+        if ended.is_ok() {
+            self.prefilled();
+        }
         ended
     }
 }
@@ -132,8 +152,8 @@ pub(super) fn answering_step(routed: &Routed) -> usize {
         .unwrap_or(steps.len().saturating_sub(1))
 }
 
-fn prefilling_step(routed: &Routed) -> Option<usize> {
-    routed.plan().steps().iter().position(|step| step.role == Role::Prefill)
+fn step_of(routed: &Routed, role: Role) -> Option<usize> {
+    routed.plan().steps().iter().position(|step| step.role == role)
 }
 
 fn begin_first(routed: &mut Routed, step: usize) -> Option<Attempt> {

@@ -122,9 +122,13 @@ async fn without_a_picker_any_pod_serves_where_the_proxy_fails_open() {
     assert_eq!(scene.ask(&[("test-epp-endpoint-selection", &target)]).await["served_by"], *target);
     let Scene { pods, picker, envoy } = scene;
     picker.kill();
+    // And whatever clients say of destinations still counts for nothing.
+    let forged = [("x-gateway-destination-endpoint", "127.0.0.1:1"), ("x-prefiller-host-port", "6.6.6.6:6")];
     for _ in 0..10 {
-        let (status, body) = post(&client(), envoy.clients, "/v1/completions", &[], BODY).await;
+        let (status, body) = post(&client(), envoy.clients, "/v1/completions", &forged, BODY).await;
         assert_eq!(status, 200, "{body}");
+        let answer: serde_json::Value = serde_json::from_str(&body).unwrap();
+        assert!(forged.iter().all(|(name, _)| answer["headers"].get(name).is_none()), "{answer}");
     }
     drop(pods);
 }

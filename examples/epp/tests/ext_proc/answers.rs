@@ -3,11 +3,10 @@
 use envoy_types::pb::envoy::service::ext_proc::v3::processing_request::Request;
 use envoy_types::pb::envoy::service::ext_proc::v3::processing_response::Response;
 use envoy_types::pb::envoy::service::ext_proc::v3::{HttpHeaders, HttpTrailers, ProcessingRequest};
-use envoy_types::pb::google::protobuf::{Struct, Value};
 use pointsman::exec::BreakerState;
 use pointsman_epp::PickerOptions;
 
-use crate::fixture::{BODY, Exchange, Fixture, builder, header_map, text};
+use crate::fixture::{BODY, Exchange, Fixture, attributes, builder, header_map, text};
 
 /// One pod, and a request that was sent to it.
 async fn sent() -> (Fixture, Exchange) {
@@ -109,24 +108,31 @@ async fn answers_that_a_pod_fails_open_its_breaker_and_a_clients_own_errors_do_n
     }
 }
 
-/// A proxy that could not reach the pod answers itself, and may say so.
+/// A proxy that could not reach the pod answers itself, and may say so. What is its own want is not the pod's fault.
 #[tokio::test]
-async fn an_answer_of_the_proxys_own_is_a_connection_that_failed() {
-    let fixture = Fixture::new(builder(1), PickerOptions::default()).await;
-    for _ in 0..40 {
-        let mut exchange = send(&fixture).await;
-        let details = Value { kind: Some(text("upstream_reset_before_response_started{connection_failure}")) };
-        let fields = [("response.code_details".into(), details)].into();
-        let attributes = [("envoy.filters.http.ext_proc".into(), Struct { fields })].into();
-        let headers = Some(header_map(&[(":status", "503")]));
-        let request = Some(Request::ResponseHeaders(HttpHeaders { headers, ..HttpHeaders::default() }));
-        exchange.send_with(ProcessingRequest { request, attributes, ..ProcessingRequest::default() }).await;
-        exchange.next().await;
-        assert_eq!(fixture.in_flight(1), 0);
-        exchange.passes("upstream connect error", true).await;
-        if fixture.router().pods()[0].breaker.state == BreakerState::Open {
-            return;
+async fn an_answer_of_the_proxys_own_is_the_pods_failure_if_it_says_so() {
+    for (details, is_failure) in [
+        ("upstream_reset_before_response_started{remote_connection_failure}", true),
+        ("upstream_reset_before_response_started{connection_timeout}", true),
+        ("upstream_response_timeout", true),
+        ("upstream_reset_before_response_started{overflow}", false),
+        ("request_rate_limited", false),
+        ("no_healthy_upstream", false),
+    ] {
+        let fixture = Fixture::new(builder(1), PickerOptions::default()).await;
+        let mut is_open = false;
+        for _ in 0..40 {
+            let mut exchange = send(&fixture).await;
+            let headers = Some(header_map(&[(":status", "503")]));
+            let request = Some(Request::ResponseHeaders(HttpHeaders { headers, ..HttpHeaders::default() }));
+            let attributes = attributes("response.code_details", text(details));
+            exchange.send_with(ProcessingRequest { request, attributes, ..ProcessingRequest::default() }).await;
+            exchange.next().await;
+            assert_eq!(fixture.in_flight(1), 0);
+            exchange.passes("upstream connect error", true).await;
+            is_open |= fixture.router().pods()[0].breaker.state == BreakerState::Open;
         }
+        assert_eq!(is_open, is_failure, "{details}");
+        assert_eq!(fixture.picker.metrics().answers().1 > 0, is_failure, "{details}");
     }
-    panic!("its breaker stays closed");
 }

@@ -49,7 +49,10 @@ async fn only_what_the_proxy_allows_is_picked() {
                 None => {
                     let immediate = exchange.refused().await;
                     assert_eq!(status(&immediate), 503);
-                    assert_eq!(immediate_header(&immediate, "x-llm-d-request-dropped-reason").unwrap(), "no_endpoints");
+                    assert_eq!(
+                        immediate_header(&immediate, "x-llm-d-request-dropped-reason").unwrap(),
+                        "rejected-no-endpoints"
+                    );
                 }
             }
         }
@@ -71,7 +74,7 @@ async fn fallbacks_are_named_behind_the_best_and_the_one_that_served_counts() {
         let number = |endpoint: &str| endpoint[7..8].parse::<usize>().unwrap();
         assert_eq!(fixture.in_flight(number(named[0])), 1);
         exchange.request_body().await;
-        exchange.answers("200", "application/json", Some(named[1])).await;
+        exchange.answers_after(2, "200", "application/json", Some(named[1])).await;
         assert_eq!((fixture.in_flight(number(named[0])), fixture.in_flight(number(named[1]))), (0, 1));
         exchange.passes("{}", true).await;
         // Whoever is passed over again and again is out of order.
@@ -81,6 +84,21 @@ async fn fallbacks_are_named_behind_the_best_and_the_one_that_served_counts() {
         }
     }
     panic!("no breaker opened");
+}
+
+/// A proxy that does not know a pod yet uses another without trying it: that is no failure.
+#[tokio::test]
+async fn a_pod_that_was_not_tried_is_not_blamed() {
+    let fixture = Fixture::new(builder(2), naming(2)).await;
+    for _ in 0..30 {
+        let (mut exchange, picked) = fixture.picked(BODY).await;
+        exchange.request_body().await;
+        let second = picked.endpoints.split(',').nth(1).unwrap().to_owned();
+        exchange.answers_after(1, "200", "application/json", Some(&second)).await;
+        exchange.passes("{}", true).await;
+    }
+    assert!(fixture.router().pods().iter().all(|pod| pod.breaker.state == BreakerState::Closed));
+    assert_eq!(fixture.in_flight(1) + fixture.in_flight(2), 0);
 }
 
 #[tokio::test]
@@ -183,4 +201,52 @@ async fn a_test_may_name_its_endpoints_where_that_is_switched_on() {
     exchange.post("/v1/completions", &[("test-epp-endpoint-selection", "10.9.9.9")]).await;
     exchange.body(BODY, true).await;
     exchange.picked().await;
+}
+
+/// A pod that is first for both steps is sent one plain request, and all of it counts there.
+#[tokio::test]
+async fn a_pod_that_prefills_for_itself_is_named_once() {
+    let pod = PodSpec::new("b", "10.0.3.1:8000").role(Role::Both);
+    let router = Router::builder("model").any_adapter().pod(pod).tokens_given().profile("prefill_decode");
+    let fixture = Fixture::new(router, PickerOptions::default()).await;
+    let (_exchange, picked) = fixture.picked(BODY).await;
+    assert_eq!((picked.endpoints.as_str(), picked.header("x-prefiller-host-port")), ("10.0.3.1:8000", None));
+    let pod = fixture.router().pod("b").unwrap();
+    let load = fixture.router().plugin_state().load.in_flight(pod.id());
+    assert_eq!((load.requests, load.uncached_tokens > 0), (1, true), "its prompt is computed there");
+}
+
+/// Encode, prefill, decode: each pod is in its header.
+#[tokio::test]
+async fn the_pods_that_encode_are_in_their_header() {
+    const EPD: &str = "
+plugins:
+  - { name: encoders, type: role_filter, parameters: { role: encode } }
+  - { name: decoders, type: role_filter, parameters: { role: decode } }
+  - { type: max_score_picker, parameters: { most: 2 } }
+profiles:
+  - { name: e, filter: [encoders], pick: max_score_picker }
+  - { name: d, filter: [decoders], pick: max_score_picker }
+workflow:
+  steps:
+    - { name: encode, profile: e, role: encode }
+    - { name: decode, profile: d, role: decode }
+";
+    let pods = [("e", Role::Encode, "10.0.1.1:8000"), ("d", Role::Decode, "10.0.2.1:8000")];
+    let pods = pods.map(|(name, role, address)| PodSpec::new(name, address).role(role));
+    let profile = |state: &pointsman::plugins::PluginState| {
+        pointsman::document(serde_yaml_ng::Deserializer::from_str(EPD), state)
+    };
+    let fixture = Fixture::new(
+        Router::builder("model").any_adapter().pods(pods).tokens_given().profile(profile),
+        PickerOptions::default(),
+    )
+    .await;
+    let (_exchange, picked) = fixture.picked(BODY).await;
+    assert_eq!(
+        (picked.endpoints.as_str(), picked.header("x-encoder-hosts-ports")),
+        ("10.0.2.1:8000", Some("10.0.1.1:8000"))
+    );
+    let encoder = fixture.router().pod("e").unwrap();
+    assert_eq!(fixture.router().plugin_state().load.in_flight(encoder.id()).requests, 1);
 }

@@ -1,5 +1,6 @@
 //! A picker's server, and the other end of its streams.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -143,12 +144,19 @@ impl Exchange {
 
     /// An answer's headers, with the endpoint that served where that is said.
     pub(crate) async fn answers(&mut self, status: &str, kind: &str, served: Option<&str>) {
+        self.answers_after(1, status, kind, served).await;
+    }
+
+    /// The same, after so many attempts of the proxy.
+    pub(crate) async fn answers_after(&mut self, attempts: u32, status: &str, kind: &str, served: Option<&str>) {
         let headers = [(":status", status), ("content-type", kind)];
         let request =
             Request::ResponseHeaders(HttpHeaders { headers: Some(header_map(&headers)), ..HttpHeaders::default() });
         let metadata_context =
             served.map(|served| metadata("envoy.lb", "x-gateway-destination-endpoint-served", text(served)));
-        let message = ProcessingRequest { request: Some(request), metadata_context, ..ProcessingRequest::default() };
+        let attributes = attributes("upstream.request_attempt_count", Kind::NumberValue(attempts.into()));
+        let message =
+            ProcessingRequest { request: Some(request), metadata_context, attributes, ..ProcessingRequest::default() };
         self.send_with(message).await;
         assert!(matches!(self.next().await, Some(Response::ResponseHeaders(_))));
     }
@@ -260,6 +268,12 @@ pub(crate) fn header_map(headers: &[(&str, &str)]) -> HeaderMap {
 
 pub(crate) fn text(text: &str) -> Kind {
     Kind::StringValue(text.into())
+}
+
+/// An attribute, as Envoy tells it.
+pub(crate) fn attributes(name: &str, kind: Kind) -> HashMap<String, Struct> {
+    let fields = [(name.into(), Value { kind: Some(kind) })].into();
+    [("envoy.filters.http.ext_proc".into(), Struct { fields })].into()
 }
 
 /// A subset hint.
