@@ -21,6 +21,7 @@ use crate::picker_config::{
     self, EstimateTokenizer, Parser, PickerSettings, PrefixCache, Profiles, Tokenizer, Translation,
 };
 use crate::scrape::{Figures, Scrape};
+use crate::sidecar::SidecarHandoff;
 
 /// A picker, with the tasks behind it. Dropped, they end.
 #[derive(Debug)]
@@ -94,7 +95,8 @@ fn check(settings: &PickerSettings) -> Result<(), AssemblyError> {
 /// The router of a configuration. It has no pods yet.
 fn router(translation: &Translation, options: &Options, figures: &Arc<Figures>) -> Result<Router, AssemblyError> {
     let settings = &translation.settings;
-    let mut builder = Router::builder(if options.model.is_empty() { "pool" } else { &options.model }).any_adapter();
+    let name = if options.model.is_empty() { "pool" } else { &options.model };
+    let mut builder = Router::builder(name).any_adapter().handoff(Arc::new(SidecarHandoff::default()));
     if let Some(tokens) = settings.prefix_cache.block_tokens() {
         builder = builder.block_size(tokens);
     }

@@ -18,6 +18,7 @@ mod program;
 mod saturation;
 mod scrape;
 mod server;
+mod sidecar;
 mod tls;
 
 pub use assembly::{Assembly, AssemblyError};
@@ -29,4 +30,5 @@ pub use picker::{Objectives, Picker, PickerOptions};
 pub use program::{Addresses, Program};
 pub use scrape::{Figures, Scrape};
 pub use server::ExtProc;
+pub use sidecar::SidecarHandoff;
 pub use tls::{TlsError, server_tls};

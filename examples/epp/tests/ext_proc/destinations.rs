@@ -1,11 +1,13 @@
 //! Destinations: subset hints, fallbacks and what served, sidecars' headers.
 
+use std::sync::Arc;
+
 use envoy_types::pb::envoy::service::ext_proc::v3::ProcessingRequest;
 use envoy_types::pb::envoy::service::ext_proc::v3::processing_request::Request;
 use pointsman::core::{Load, Role};
 use pointsman::exec::BreakerState;
 use pointsman::{PodSpec, Router};
-use pointsman_epp::PickerOptions;
+use pointsman_epp::{PickerOptions, SidecarHandoff};
 
 use crate::fixture::{BODY, Fixture, builder, immediate_header, request_headers, status, subset};
 
@@ -225,8 +227,8 @@ plugins:
   - { name: decoders, type: role_filter, parameters: { role: decode } }
   - { type: max_score_picker, parameters: { most: 2 } }
 profiles:
-  - { name: e, filter: [encoders], pick: max_score_picker }
-  - { name: d, filter: [decoders], pick: max_score_picker }
+  - { name: e, filter: [{ plugin: encoders }], pick: max_score_picker }
+  - { name: d, filter: [{ plugin: decoders }], pick: max_score_picker }
 workflow:
   steps:
     - { name: encode, profile: e, role: encode }
@@ -238,7 +240,12 @@ workflow:
         pointsman::document(serde_yaml_ng::Deserializer::from_str(EPD), state)
     };
     let fixture = Fixture::new(
-        Router::builder("model").any_adapter().pods(pods).tokens_given().profile(profile),
+        Router::builder("model")
+            .any_adapter()
+            .pods(pods)
+            .tokens_given()
+            .profile(profile)
+            .handoff(Arc::new(SidecarHandoff::default())),
         PickerOptions::default(),
     )
     .await;
