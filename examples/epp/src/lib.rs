@@ -1,6 +1,15 @@
 //! An endpoint picker for Envoy: an `ext_proc` server in front of a [`Router`](pointsman::Router), with llm-d's own configuration.
 //!
-//! [`Picker`] is what all requests share, [`ExtProc`] the gRPC service; the program `epp` puts both together.
+//! [`Picker`] is what all requests share, [`ExtProc`] the gRPC service; the program `epp` ([`Assembly`], [`Program`]) puts both together.
+//!
+//! | module | idea |
+//! |---|---|
+//! | `server`, `exchange` | Envoy's external processing: a stream for each request, and what is said to each message |
+//! | `messages`, `metadata`, `headers` | what goes to Envoy, what comes from it, the names that all agree on |
+//! | `picker`, `endpoints`, `saturation`, `metrics` | the router and what is around it: pods by address, a full pool, what was counted |
+//! | [`picker_config`] | llm-d's configuration, turned into a workflow of stock plugins |
+//! | [`discovery`], `scrape`, `kv_events` | which pods there are, what their engines tell, what their caches hold |
+//! | `assembly`, `program`, `options`, `tls`, `sidecar` | the program |
 
 mod assembly;
 pub mod discovery;

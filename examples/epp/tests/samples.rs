@@ -1,5 +1,4 @@
 //! Every sample configuration of llm-d runs: it is put together as the program does, and a request is picked a pod.
-#![expect(clippy::unwrap_used, reason = "what helps a test may stop it")]
 
 use std::path::Path;
 use std::time::{Duration, Instant};
