@@ -93,6 +93,7 @@ await() {
 # Succeeds once a log has a match of the expression, whose first group it prints.
 said() {
     local found
+    [[ -e $work/$1.log ]] || return 1
     found=$(sed -n "s|$2|\\1|p" "$work/$1.log" | head -n 1)
     [[ -n $found ]] && printf '%s\n' "$found"
 }
@@ -190,7 +191,7 @@ ask() {
         fail "the completion about $topic failed; logs are in $work"
     [[ $answer == *'data: [DONE]'* ]] || fail "the completion about $topic did not end: $answer"
     pod=$(served_since "$before") || fail "no pod took the completion about $topic"
-    printf '%-10s %-8s %13s %13s\n' "$topic" "$pod" \
+    printf '%-10s %-8s %14s %14s\n' "$topic" "$pod" \
         "$(sed -n 's/.*"prompt_tokens":\([0-9]*\).*/\1/p' <<<"$answer")" \
         "$(sed -n 's/.*"cached_tokens":\([0-9]*\).*/\1/p' <<<"$answer")"
 }
@@ -202,17 +203,19 @@ for ((pod = 0; pod < pods; pod++)); do
     check_ports $((first_pod_port == 0 ? 0 : first_pod_port + pod))
 done
 
-say 'Building the picker and the simulated pods'
-cd "$root"
-target=$(cargo metadata --format-version 1 --no-deps | sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')
+# From the root, where cargo looks for its settings.
+target=$(cd "$root" && cargo metadata --format-version 1 --no-deps | sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')
 [[ -n $target ]] || fail "cargo does not say where it builds; is $root the repository?"
-cargo build --release -p pointsman-epp -p pointsman-engine-sim --bin epp --bin engine-sim ||
-    fail 'the build failed; what cargo says is above'
 work=${POINTSMAN_QUICKSTART:-$target/quickstart}
 mkdir -p "$work"
 work=$(cd "$work" && pwd)
 rm -f "$work"/*.log "$work/admin"
+# First, since it ends soon where something is missing.
 envoy=$(find_envoy)
+
+say 'Building the picker and the simulated pods'
+(cd "$root" && cargo build --release -p pointsman-epp -p pointsman-engine-sim --bin epp --bin engine-sim) ||
+    fail 'the build failed; what cargo says is above'
 
 say 'Starting pods, picker and Envoy'
 addresses=() endpoints=()
@@ -226,7 +229,7 @@ for ((pod = 0; pod < pods; pod++)); do
     endpoints+=(--endpoint "${addresses[pod]}")
 done
 start picker "$target/release/epp" "${endpoints[@]}" --secure-serving=false --listen 127.0.0.1 \
-    --grpc-port "$grpc_port" --grpc-health-port "$health_port" --metrics-port "$metrics_port"
+    --grpc-port "$grpc_port" --grpc-health-port "$health_port" --metrics-port "$metrics_port" --drain-grace 100ms
 await 'the picker' said picker '.* grpc=\([^ ]*\) .*' >/dev/null
 picker=$(said picker '.* grpc=\([^ ]*\) .*')
 metrics=$(said picker '.* metrics=\([^ ]*\) .*')
@@ -241,7 +244,7 @@ done
 printf 'picker  %s, metrics http://%s/metrics\nEnvoy   http://%s\n' "$picker" "$metrics" "$clients"
 
 say 'Six streamed completions: three topics, each asked about twice'
-printf '%-10s %-8s %13s %13s\n' prompt 'went to' 'prompt tokens' 'of them cached'
+printf '%-10s %-8s %14s %14s\n' 'prompt on' 'went to' 'prompt tokens' 'of them cached'
 for topic in weather music bread weather music bread; do
     ask "$topic"
 done

@@ -14,7 +14,7 @@ use pointsman::{
 use routing_core::{Registry, Workflow};
 
 use crate::discovery::{Dns, DnsNameError, EndpointsFile, Synced};
-use crate::kv_events::{FollowingPods, follow_pods};
+use crate::kv_events::{EventStatuses, FollowingPods, follow_pods};
 use crate::options::Options;
 use crate::picker::{Objectives, Picker, PickerOptions};
 use crate::picker_config::{
@@ -53,12 +53,14 @@ impl Assembly {
             let interval = settings.metrics.interval.unwrap_or(options.refresh_metrics_interval);
             router.spawn_health_checks(scrape, interval)
         });
+        let events = EventStatuses::default();
         let following = match &settings.prefix_cache {
-            PrefixCache::Precise { events, .. } => Some(follow_pods(&router, events.clone())),
+            PrefixCache::Precise { events: from, .. } => Some(follow_pods(&router, from.clone(), Arc::clone(&events))),
             _ => None,
         };
         let housekeeping = router.spawn_housekeeping();
-        let picker = Arc::new(Picker::new(router, picker_options(settings, options)).objectives(objectives));
+        let picker =
+            Arc::new(Picker::new(router, picker_options(settings, options)).objectives(objectives).events(events));
         Ok(Self {
             picker,
             synced,
@@ -95,7 +97,14 @@ fn check(settings: &PickerSettings) -> Result<(), AssemblyError> {
 /// The router of a configuration. It has no pods yet.
 fn router(translation: &Translation, options: &Options, figures: &Arc<Figures>) -> Result<Router, AssemblyError> {
     let settings = &translation.settings;
-    let name = if options.model.is_empty() { "pool" } else { &options.model };
+    let is_precise = matches!(settings.prefix_cache, PrefixCache::Precise { .. });
+    let name = match (&*options.model, &settings.tokenizer) {
+        ("", Tokenizer::Vllm { model, .. }) if !model.is_empty() => model,
+        // An engine's blocks are the model's own, and not those of an adapter of something else.
+        ("", _) if is_precise => return Err(AssemblyError::NoModel),
+        ("", _) => "pool",
+        (model, _) => model,
+    };
     let mut builder = Router::builder(name).any_adapter().handoff(Arc::new(SidecarHandoff::default()));
     if let Some(tokens) = settings.prefix_cache.block_tokens() {
         builder = builder.block_size(tokens);
@@ -103,7 +112,6 @@ fn router(translation: &Translation, options: &Options, figures: &Arc<Figures>) 
     if !settings.metrics.disabled {
         builder = builder.health_checked();
     }
-    let is_precise = matches!(settings.prefix_cache, PrefixCache::Precise { .. });
     match tokenizer(options)? {
         Some(tokenizer) => builder = builder.tokenizer(tokenizer),
         None if is_precise => return Err(AssemblyError::NoTokenizer),
@@ -268,6 +276,9 @@ pub enum AssemblyError {
     /// Tokens cannot be had.
     #[error("a precise prefix cache knows blocks by their tokens: name the model's tokenizer.json by --tokenizer")]
     NoTokenizer,
+    /// The model cannot be told from its adapters.
+    #[error("a precise prefix cache tells the model from its adapters: name it by --model, as engines serve it")]
+    NoModel,
     /// The tokenizer's files are wrong.
     #[error("the tokenizer cannot be used: {0}")]
     Tokenizer(String),

@@ -1,16 +1,21 @@
 //! Events of engines' caches: each pod of the fleet is followed, from the moment it joins until it leaves.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use pointsman::index::Pod;
 use pointsman::index::engine::FollowerConfig;
-use pointsman::zmq::{Following, SubscriberConfig};
+use pointsman::zmq::{Following, SubscriberConfig, SubscriberStatus};
 use pointsman::{PodSpec, Router};
 use tokio::task::JoinHandle;
 
 use crate::endpoints::authority;
 use crate::picker_config::KvEvents;
+
+/// How the following of each pod stands, by its name.
+pub type EventStatuses = Arc<Mutex<BTreeMap<String, SubscriberStatus>>>;
 
 /// The task that follows all pods. Dropped, it ends.
 #[derive(Debug)]
@@ -23,8 +28,8 @@ impl Drop for FollowingPods {
     }
 }
 
-/// Follows the events of a router's pods.
-pub fn follow_pods(router: &Router, events: KvEvents) -> FollowingPods {
+/// Follows the events of a router's pods, and says how that stands.
+pub fn follow_pods(router: &Router, events: KvEvents, statuses: EventStatuses) -> FollowingPods {
     let router = router.clone();
     FollowingPods(tokio::spawn(async move {
         let mut followed: HashMap<Pod, Following> = HashMap::new();
@@ -33,9 +38,11 @@ pub fn follow_pods(router: &Router, events: KvEvents) -> FollowingPods {
             ticks.tick().await;
             let pods = router.pods();
             followed.retain(|pod, _| pods.iter().any(|entry| entry.pod == *pod));
+            statuses.lock().retain(|name, _| pods.iter().any(|entry| entry.spec.name == *name));
             for entry in pods.iter().filter(|entry| !followed.contains_key(&entry.pod)).collect::<Vec<_>>() {
                 match follow(&router, entry.pod, &entry.spec, &events) {
                     Ok(Some(following)) => {
+                        statuses.lock().insert(entry.spec.name.clone(), following.status().clone());
                         followed.insert(entry.pod, following);
                     }
                     Ok(None) => {}
@@ -50,7 +57,9 @@ fn follow(router: &Router, pod: Pod, spec: &PodSpec, events: &KvEvents) -> Resul
     let Some(port) = events.socket_port else { return Ok(None) };
     let (address, rank) = (authority(&spec.address), rank(&spec.name));
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
-    let feed = router.feed_config(pod).map_err(|error| error.to_string())?;
+    let mut feed = router.feed_config(pod).map_err(|error| error.to_string())?;
+    // Blocks of the configuration may be several of the engine's.
+    feed.accumulate = true;
     let endpoint =
         |port: u16| format!("tcp://{host}:{}", port.saturating_add(rank)).parse().map_err(|error| format!("{error}"));
     let mut config = SubscriberConfig::new(endpoint(port)?, FollowerConfig::new(feed));

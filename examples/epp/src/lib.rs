@@ -32,7 +32,7 @@ mod tls;
 
 pub use assembly::{Assembly, AssemblyError};
 pub use endpoints::Endpoints;
-pub use kv_events::{FollowingPods, follow_pods};
+pub use kv_events::{EventStatuses, FollowingPods, follow_pods};
 pub use metrics::Metrics;
 pub use options::Options;
 pub use picker::{Objectives, Picker, PickerOptions};

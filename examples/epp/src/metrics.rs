@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use pointsman::exec::Failure;
+use pointsman::index::engine::FollowerState;
+use pointsman::zmq::SubscriberStatus;
 use pointsman::{ApiError, Router};
 
 /// Counters of a picker. All of them are statistics, which publish nothing: relaxed.
@@ -61,8 +63,7 @@ impl Metrics {
     }
 
     /// The page, in the text format of Prometheus.
-    #[must_use]
-    pub fn page(&self, router: &Router) -> String {
+    pub(crate) fn page(&self, router: &Router, events: &BTreeMap<String, SubscriberStatus>) -> String {
         let (decisions, took) = self.decisions();
         let mut page = String::new();
         family(&mut page, "decisions_total", "counter", "Requests that were decided about.");
@@ -95,6 +96,7 @@ impl Metrics {
             line(&mut page, "refused_total", &format!("status=\"{status}\",reason=\"{code}\""), *count as f64);
         }
         pods(&mut page, router);
+        followed(&mut page, events);
         page
     }
 }
@@ -116,10 +118,41 @@ fn pods(page: &mut String, router: &Router) {
         let is_open = pod.breaker.state != pointsman::exec::BreakerState::Closed;
         line(page, "pod_breaker_open", &label(&pod.spec.name), healthy(is_open));
     }
+    family(page, "pod_blocks", "gauge", "Blocks that a pod is known, or guessed, to hold.");
+    for pod in &pods {
+        let blocks = router.index().pod_stats(pod.pod).map_or(0, |stats| stats.blocks);
+        line(page, "pod_blocks", &label(&pod.spec.name), blocks as f64);
+    }
     family(page, "waiting", "gauge", "Requests that wait for a pod to have room, by band.");
     for band in router.flow_status(0) {
         line(page, "waiting", &format!("band=\"{}\"", escaped(&band.name)), band.requests as f64);
     }
+}
+
+/// Whether engines' events arrive, of pods that are followed.
+fn followed(page: &mut String, events: &BTreeMap<String, SubscriberStatus>) {
+    let mut rows = |name: &str, kind: &str, help: &str, of: &dyn Fn(&SubscriberStatus) -> f64| {
+        family(page, name, kind, help);
+        events.iter().for_each(|(pod, status)| line(page, name, &label(pod), of(status)));
+    };
+    let is_live = |status: &SubscriberStatus| f64::from(u8::from(status.get().state == FollowerState::Live));
+    rows("pod_events_live", "gauge", "Whether a pod's cache events are followed without a gap.", &is_live);
+    let batches = |status: &SubscriberStatus| status.get().batches as f64;
+    rows("pod_events_batches_total", "counter", "Batches of a pod's events that were taken in.", &batches);
+    let dropped = |status: &SubscriberStatus| status.get().dropped as f64;
+    rows(
+        "pod_events_dropped_total",
+        "counter",
+        "A pod's events that could not be used: another block size, for one.",
+        &dropped,
+    );
+    let lost = |status: &SubscriberStatus| status.get().lost as f64;
+    rows(
+        "pod_events_lost_total",
+        "counter",
+        "Times that a pod's events were lost for good, and its cache forgotten.",
+        &lost,
+    );
 }
 
 fn family(page: &mut String, name: &str, kind: &str, help: &str) {

@@ -16,6 +16,7 @@ use pointsman::{ApiError, FlowClass, LlmRequest, Routed, Router};
 
 use crate::endpoints::Endpoints;
 use crate::headers::{FAIRNESS_ID, OBJECTIVE, TEST_SELECTION, first};
+use crate::kv_events::EventStatuses;
 use crate::metadata;
 use crate::metrics::Metrics;
 use crate::picker_config::{Fairness, Saturation, SessionToken};
@@ -71,6 +72,7 @@ pub struct Picker {
     options: PickerOptions,
     endpoints: Endpoints,
     objectives: Objectives,
+    events: EventStatuses,
     metrics: Metrics,
     /// Bytes of bodies that are held.
     buffered: AtomicUsize,
@@ -86,6 +88,7 @@ impl Picker {
             options,
             endpoints: Endpoints::default(),
             objectives: Objectives::default(),
+            events: EventStatuses::default(),
             metrics: Metrics::default(),
             buffered: AtomicUsize::new(0),
             said_blind: AtomicBool::new(false),
@@ -96,6 +99,18 @@ impl Picker {
     #[must_use]
     pub fn objectives(self, objectives: Objectives) -> Self {
         Self { objectives, ..self }
+    }
+
+    /// The same with how the following of pods' events stands.
+    #[must_use]
+    pub fn events(self, events: EventStatuses) -> Self {
+        Self { events, ..self }
+    }
+
+    /// The page of metrics.
+    #[must_use]
+    pub fn metrics_page(&self) -> String {
+        self.metrics.page(&self.router, &self.events.lock())
     }
 
     /// The router.

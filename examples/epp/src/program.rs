@@ -136,9 +136,7 @@ async fn report(reporter: HealthReporter, synced: Synced, stop: CancellationToke
 async fn serve_metrics(listener: TcpListener, picker: Arc<Picker>, stop: CancellationToken) {
     let page = move || {
         let picker = Arc::clone(&picker);
-        async move {
-            ([("content-type", "text/plain; version=0.0.4; charset=utf-8")], picker.metrics().page(picker.router()))
-        }
+        async move { ([("content-type", "text/plain; version=0.0.4; charset=utf-8")], picker.metrics_page()) }
     };
     let routes = Routes::new().route("/metrics", get(page));
     let served: io::Result<()> = axum::serve(listener, routes).with_graceful_shutdown(stop.cancelled_owned()).await;
