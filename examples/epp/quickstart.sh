@@ -214,6 +214,8 @@ rm -f "$work"/*.log "$work/admin"
 envoy=$(find_envoy)
 
 say 'Building the picker and the simulated pods'
+# A third less to wait for, and fast enough for a look.
+export CARGO_PROFILE_RELEASE_LTO=off
 (cd "$root" && cargo build --release -p pointsman-epp -p pointsman-engine-sim --bin epp --bin engine-sim) ||
     fail 'the build failed; what cargo says is above'
 

@@ -184,7 +184,7 @@ async fn discover(
     settings: &PickerSettings,
     options: &Options,
 ) -> Result<(Objectives, (Synced, Discovering)), AssemblyError> {
-    let file = options.endpoints_file.clone().map(EndpointsFile::new);
+    let file = options.endpoints_file.clone().map(|path| EndpointsFile::new(path).watch_file(true));
     let configured = settings.discovery.as_ref().map(|file| EndpointsFile::new(&file.path).watch_file(file.watch));
     let ways = [
         !options.endpoints.is_empty(),

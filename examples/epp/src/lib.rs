@@ -9,12 +9,13 @@
 //! | `picker`, `endpoints`, `saturation`, `metrics` | the router and what is around it: pods by address, a full pool, what was counted |
 //! | [`picker_config`] | llm-d's configuration, turned into a workflow of stock plugins |
 //! | [`discovery`], `scrape`, `kv_events` | which pods there are, what their engines tell, what their caches hold |
-//! | `assembly`, `program`, `options`, `tls`, `sidecar` | the program |
+//! | `assembly`, `program`, `options`, `foreign_options`, `tls`, `sidecar` | the program |
 
 mod assembly;
 pub mod discovery;
 mod endpoints;
 mod exchange;
+mod foreign_options;
 pub mod headers;
 mod kv_events;
 mod messages;
@@ -32,6 +33,7 @@ mod tls;
 
 pub use assembly::{Assembly, AssemblyError};
 pub use endpoints::Endpoints;
+pub use foreign_options::without_foreign;
 pub use kv_events::{EventStatuses, FollowingPods, follow_pods};
 pub use metrics::Metrics;
 pub use options::Options;

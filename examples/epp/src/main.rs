@@ -9,7 +9,7 @@ use std::str::FromStr;
 use clap::Parser;
 use mimalloc::MiMalloc;
 use pointsman_epp::picker_config::{PickerConfig, Translation};
-use pointsman_epp::{Assembly, Options, Program};
+use pointsman_epp::{Assembly, Options, Program, without_foreign};
 use pointsman_example_common::cli::fail;
 use pointsman_example_common::signals::Signals;
 use tokio::sync::Notify;
@@ -24,10 +24,11 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    operate(&Options::parse()).await.unwrap_or_else(|error| fail("epp", &*error))
+    let (arguments, foreign) = without_foreign(std::env::args());
+    operate(&Options::parse_from(arguments), &foreign).await.unwrap_or_else(|error| fail("epp", &*error))
 }
 
-async fn operate(options: &Options) -> Result<ExitCode, Box<dyn Error>> {
+async fn operate(options: &Options, foreign: &[String]) -> Result<ExitCode, Box<dyn Error>> {
     let translation = match read(options)? {
         Ok(translation) => translation,
         Err(error) => {
@@ -42,6 +43,9 @@ async fn operate(options: &Options) -> Result<ExitCode, Box<dyn Error>> {
     log(options)?;
     for warning in &translation.warnings {
         tracing::warn!("{warning}");
+    }
+    for name in foreign {
+        tracing::info!("--{name} is llm-d's, and changes nothing here");
     }
     let assembly = match Assembly::start(&translation, options).await {
         Ok(assembly) => assembly,

@@ -104,7 +104,8 @@ impl Drop for Serving {
 fn it_is_ready_once_it_knows_its_pods_counts_them_and_ends_when_told() {
     let runtime = Runtime::new().unwrap();
     let pod = runtime.block_on(SimPod::start(PodConfig::new("pod", "sim"), Vec::new())).unwrap();
-    let serving = Serving::start(&["--endpoint", &pod.address().to_string()]);
+    // As a deployment of llm-d's picker has it.
+    let serving = Serving::start(&["--v=4", "--zap-encoder", "json", "--endpoint", &pod.address().to_string()]);
     runtime.block_on(async {
         let mut client = connected(serving.health).await;
         for service in ["", "liveness", "readiness", "envoy.service.ext_proc.v3.ExternalProcessor"] {
@@ -163,5 +164,21 @@ fn without_pods_it_is_alive_and_not_ready() {
     assert_eq!(check("readiness"), NOT_SERVING);
     std::fs::write(&file, "endpoints:\n- {name: a, address: 127.0.0.1, port: \"1\"}\n").unwrap();
     until("readiness", SERVING);
+    // The file is followed.
+    std::fs::write(&file, "endpoints:\n- {name: b, address: 127.0.0.1, port: \"2\"}\n").unwrap();
+    let began = Instant::now();
+    let page = || {
+        text(
+            &Command::new("curl")
+                .args(["--silent", "--max-time", "5", &format!("http://{}/metrics", serving.metrics)])
+                .output()
+                .unwrap()
+                .stdout,
+        )
+    };
+    while !page().contains("pod=\"b\"") {
+        assert!(began.elapsed() < Duration::from_secs(20), "{}", page());
+        std::thread::sleep(Duration::from_millis(100));
+    }
     assert_eq!(serving.end("-INT"), Some(0));
 }
