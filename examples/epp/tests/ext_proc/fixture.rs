@@ -19,7 +19,7 @@ use envoy_types::pb::google::protobuf::{ListValue, Struct, Value};
 use futures_util::stream::unfold;
 use pointsman::index::Pod;
 use pointsman::{PodSpec, Router, RouterBuilder};
-use pointsman_epp::{ExtProc, Picker, PickerOptions};
+use pointsman_epp::{ExtProc, Objectives, Picker, PickerOptions};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tonic::Streaming;
@@ -40,7 +40,15 @@ pub(crate) fn builder(pods: usize) -> RouterBuilder {
 
 impl Fixture {
     pub(crate) async fn new(router: RouterBuilder, options: PickerOptions) -> Self {
-        let picker = Arc::new(Picker::new(router.build().unwrap(), options));
+        Self::of(Arc::new(Picker::new(router.build().unwrap(), options))).await
+    }
+
+    pub(crate) async fn with_objectives(router: RouterBuilder, options: PickerOptions, objectives: Objectives) -> Self {
+        Self::of(Arc::new(Picker::new(router.build().unwrap(), options).objectives(objectives))).await
+    }
+
+    /// The server of a picker.
+    pub(crate) async fn of(picker: Arc<Picker>) -> Self {
         let address: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let incoming = TcpIncoming::bind(address).unwrap();
         let address = incoming.local_addr().unwrap();

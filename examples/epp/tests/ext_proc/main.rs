@@ -7,3 +7,4 @@ mod fixture;
 mod flow_control;
 mod hostile;
 mod requests;
+mod sessions;
