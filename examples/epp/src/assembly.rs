@@ -18,7 +18,7 @@ use crate::kv_events::{EventStatuses, FollowingPods, follow_pods};
 use crate::options::Options;
 use crate::picker::{Objectives, Picker, PickerOptions};
 use crate::picker_config::{
-    self, EstimateTokenizer, Parser, PickerSettings, PrefixCache, Profiles, Tokenizer, Translation,
+    self, EstimateTokenizer, KvEvents, Parser, PickerSettings, PrefixCache, Profiles, Tokenizer, Translation,
 };
 use crate::scrape::{Figures, Scrape};
 use crate::sidecar::SidecarHandoff;
@@ -43,6 +43,8 @@ impl Assembly {
     ///
     /// When what is asked for does not go together, or is not in this build.
     pub async fn start(translation: &Translation, options: &Options) -> Result<Self, AssemblyError> {
+        let by_profile = options.profile.is_some().then(|| by_profile(translation, options));
+        let translation = by_profile.as_ref().unwrap_or(translation);
         let settings = &translation.settings;
         check(settings)?;
         let figures = Arc::new(Figures::default());
@@ -70,6 +72,20 @@ impl Assembly {
             _housekeeping: housekeeping,
         })
     }
+}
+
+/// What a stock profile goes by, in place of what a configuration says.
+fn by_profile(translation: &Translation, options: &Options) -> Translation {
+    let mut by_profile = translation.clone();
+    by_profile.settings.prefix_cache = match options.kv_events_port {
+        Some(port) => {
+            let events =
+                KvEvents { socket_port: Some(port), replay_port: options.kv_replay_port, ..KvEvents::default() };
+            PrefixCache::Precise { block_tokens: options.block_size, hash_seed: String::new(), events }
+        }
+        None => PrefixCache::None,
+    };
+    by_profile
 }
 
 /// What a configuration may say and this program does not do.
@@ -146,7 +162,11 @@ fn router(translation: &Translation, options: &Options, figures: &Arc<Figures>) 
     }
     let workflow = translation.workflow.clone();
     let profile = move |state: &PluginState| build(&workflow, state);
-    Ok(builder.profile(named("endpoint_picker_config", profile)).build()?)
+    let builder = match &options.profile {
+        Some(stock) => builder.profile(stock.clone()),
+        None => builder.profile(named("endpoint_picker_config", profile)),
+    };
+    Ok(builder.build()?)
 }
 
 /// A workflow of a document of stock plugins and the picker's own.

@@ -17,6 +17,19 @@ pub struct Options {
     /// The same as a text.
     #[arg(long, value_name = "YAML")]
     pub config_text: Option<String>,
+    /// A stock profile of Pointsman's in place of llm-d's plugins: total_latency (with --tokenizer and --kv-events-port),
+    /// approximate_prefix, least_load, …
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["config_file", "config_text", "translate"])]
+    pub profile: Option<String>,
+    /// With --profile: the port at which each pod's engine publishes its cache events (5557 with vLLM's usual settings).
+    #[arg(long, value_name = "PORT", requires = "profile")]
+    pub kv_events_port: Option<u16>,
+    /// With --profile: the port at which it replays them.
+    #[arg(long, value_name = "PORT", requires = "kv_events_port")]
+    pub kv_replay_port: Option<u16>,
+    /// With --profile: tokens in a block of the engines' caches.
+    #[arg(long, value_name = "TOKENS", default_value_t = 16)]
+    pub block_size: u32,
     /// Prints the workflow that the configuration becomes, and what there is to say about it, and ends.
     #[arg(long)]
     pub translate: bool,

@@ -41,6 +41,8 @@ fn what_is_wrong_is_said_and_the_exit_code_is_2() {
         (&["--endpoint", "a:1", "--dns", "b:1"], "say once"),
         (&["--no-such-option"], "--no-such-option"),
         (&["--dns", "nonsense"], "nonsense"),
+        (&["--endpoint", "a:1", "--profile", "total_latencies"], "total_latency"),
+        (&["--endpoint", "a:1", "--profile", "total_latency", "--kv-events-port", "5557"], "--model"),
     ] {
         let output = run(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");

@@ -67,3 +67,14 @@ async fn every_sample_configuration_is_put_together_and_picks() {
     }
     assert!(run >= 25 && run + precise >= 40, "{run} run, {precise} want a tokenizer");
 }
+
+/// Our own profiles behind Envoy, in place of llm-d's plugins.
+#[tokio::test]
+async fn stock_profiles_take_the_place_of_a_configuration() {
+    for profile in ["total_latency", "approximate_prefix", "least_load", "programs"] {
+        let options = Options::parse_from(["epp", "--endpoint", "10.0.0.9:8000", "--profile", profile]);
+        let translation = PickerConfig::default().translate().unwrap();
+        let assembly = Assembly::start(&translation, &options).await.unwrap();
+        assert_eq!(&*assembly.picker.router().profile(), profile);
+    }
+}
