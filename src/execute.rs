@@ -137,12 +137,7 @@ impl<const W: usize> Router<W> {
         timer: &C,
     ) -> Result<Admitted<W>, ApiError> {
         let request = self.begin(request);
-        if let Some(decided) = self.pass(&self.live(), &request, is_traced, self.now())? {
-            return Ok(self.prepared(request, decided));
-        }
-        let waiting = self.enqueue(Arc::clone(&request), is_traced, Patience::Waits, self.now())?;
-        self.pump();
-        let decided = waiting.outcome(timer).await?;
+        let decided = self.decided_in_turn(&request, is_traced, timer).await?;
         Ok(self.prepared(request, decided))
     }
 
@@ -153,17 +148,25 @@ impl<const W: usize> Router<W> {
     /// As [`Self::admit`].
     pub async fn admit_routed<C: Timer>(&self, request: LlmRequest, timer: &C) -> Result<Routed<W>, ApiError> {
         let request = self.begin(request);
-        let decided = match self.pass(&self.live(), &request, false, self.now())? {
-            Some(decided) => decided,
-            None => {
-                let waiting = self.enqueue(Arc::clone(&request), false, Patience::Waits, self.now())?;
-                self.pump();
-                waiting.outcome(timer).await?
-            }
-        };
+        let decided = self.decided_in_turn(&request, false, timer).await?;
         let Decided { live, plan, at, charge, reserved, turn, .. } = decided;
         let prompt = PromptSize::of(&request.request(self.name(), at), self.block_size().tokens());
         Ok(Routed::decided(self.clone(), live, plan, prompt, at).turn(turn).reserved(reserved, charge))
+    }
+
+    /// Decides about a request, once it is its turn.
+    async fn decided_in_turn<C: Timer>(
+        &self,
+        request: &Arc<LlmRequest>,
+        is_traced: bool,
+        timer: &C,
+    ) -> Result<Decided<W>, ApiError> {
+        if let Some(decided) = self.pass(&self.live(), request, is_traced, self.now())? {
+            return Ok(decided);
+        }
+        let waiting = self.enqueue(Arc::clone(request), is_traced, Patience::Waits, self.now())?;
+        self.pump();
+        waiting.outcome(timer).await
     }
 
     /// A request without what is between gateway and client, and with an id.

@@ -1,6 +1,6 @@
 //! Assembly: a router and a picker of what a configuration and the options say, and the tasks that keep them up to date.
 
-use std::fmt;
+use std::fmt::{self, Debug};
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub struct Assembly {
     pub picker: Arc<Picker>,
     /// Whether a first list of pods came.
     pub synced: Synced,
-    _discovering: Discovering,
+    _discovering: DiscoveryTasks,
     _checks: Option<HealthChecks>,
     _following: Option<FollowingPods>,
     _housekeeping: Housekeeping,
@@ -49,7 +49,7 @@ impl Assembly {
         check(settings)?;
         let figures = Arc::new(Figures::default());
         let router = router(translation, options, &figures)?;
-        let (objectives, (synced, discovering)) = discover(&router, settings, options).await?;
+        let Discovered { priorities, synced, _tasks: tasks } = discover(&router, settings, options).await?;
         let checks = (!settings.metrics.disabled).then(|| {
             let scrape = Scrape::new(router.addresses(), settings.metrics.clone(), figures);
             let interval = settings.metrics.interval.unwrap_or(options.refresh_metrics_interval);
@@ -62,11 +62,11 @@ impl Assembly {
         };
         let housekeeping = router.spawn_housekeeping();
         let picker =
-            Arc::new(Picker::new(router, picker_options(settings, options)).objectives(objectives).events(events));
+            Arc::new(Picker::new(router, picker_options(settings, options)).objectives(priorities).events(events));
         Ok(Self {
             picker,
             synced,
-            _discovering: discovering,
+            _discovering: tasks,
             _checks: checks,
             _following: following,
             _housekeeping: housekeeping,
@@ -198,12 +198,25 @@ fn picker_options(settings: &PickerSettings, options: &Options) -> PickerOptions
     }
 }
 
+/// The tasks that follow pods and, in a cluster, objectives: the second one's handle is of a feature's type.
+type DiscoveryTasks = (Discovering, Option<Box<dyn Debug + Send + Sync>>);
+
+/// What keeps the list of pods, and priorities where there are some.
+struct Discovered {
+    priorities: Objectives,
+    synced: Synced,
+    _tasks: DiscoveryTasks,
+}
+
+impl Discovered {
+    /// Pods without priorities.
+    fn plain((synced, discovering): (Synced, Discovering)) -> Self {
+        Self { priorities: Objectives::default(), synced, _tasks: (discovering, None) }
+    }
+}
+
 /// Follows the pods, by the one way that is named.
-async fn discover(
-    router: &Router,
-    settings: &PickerSettings,
-    options: &Options,
-) -> Result<(Objectives, (Synced, Discovering)), AssemblyError> {
+async fn discover(router: &Router, settings: &PickerSettings, options: &Options) -> Result<Discovered, AssemblyError> {
     let file = options.endpoints_file.clone().map(|path| EndpointsFile::new(path).watch_file(true));
     let configured = settings.discovery.as_ref().map(|file| EndpointsFile::new(&file.path).watch_file(file.watch));
     let ways = [
@@ -216,16 +229,16 @@ async fn discover(
         return Err(AssemblyError::Discovery);
     }
     if let Some(file) = file.or(configured) {
-        return Ok((Objectives::default(), follow(router, file)));
+        return Ok(Discovered::plain(follow(router, file)));
     }
     if let Some(name) = &options.dns {
-        return Ok((Objectives::default(), follow(router, Dns::new(name)?)));
+        return Ok(Discovered::plain(follow(router, Dns::new(name)?)));
     }
     if let Some(pool) = &options.pool_name {
         return kubernetes(router, pool, options).await;
     }
     let pods = options.endpoints.iter().map(|endpoint| PodSpec::new(endpoint, endpoint));
-    Ok((Objectives::default(), follow(router, StaticPods::new(pods))))
+    Ok(Discovered::plain(follow(router, StaticPods::new(pods))))
 }
 
 fn follow(router: &Router, discovery: impl Discovery) -> (Synced, Discovering) {
@@ -235,11 +248,7 @@ fn follow(router: &Router, discovery: impl Discovery) -> (Synced, Discovering) {
 }
 
 #[cfg(feature = "kube")]
-async fn kubernetes(
-    router: &Router,
-    pool: &str,
-    options: &Options,
-) -> Result<(Objectives, (Synced, Discovering)), AssemblyError> {
+async fn kubernetes(router: &Router, pool: &str, options: &Options) -> Result<Discovered, AssemblyError> {
     use crate::discovery::kubernetes::{self, InferencePoolPods, PoolVersion};
 
     let client = kube::Client::try_default().await.map_err(|error| AssemblyError::Kubernetes(error.to_string()))?;
@@ -251,14 +260,13 @@ async fn kubernetes(
     }
     let told = |error: &dyn fmt::Display| tracing::warn!(%error, "objectives stay as they were");
     let objectives = kubernetes::Objectives::follow(&client, &options.pool_namespace, pool, told);
-    // The task goes on for as long as the program does.
+    let (synced, discovering) = follow(router, pods);
     let priorities = objectives.priorities();
-    std::mem::forget(objectives);
-    Ok((priorities, follow(router, pods)))
+    Ok(Discovered { priorities, synced, _tasks: (discovering, Some(Box::new(objectives))) })
 }
 
 #[cfg(not(feature = "kube"))]
-async fn kubernetes(_: &Router, _: &str, _: &Options) -> Result<(Objectives, (Synced, Discovering)), AssemblyError> {
+async fn kubernetes(_: &Router, _: &str, _: &Options) -> Result<Discovered, AssemblyError> {
     Err(AssemblyError::Feature { option: "--pool-name", feature: "kube" })
 }
 

@@ -5,7 +5,7 @@
 //!  response headers ─▶ body … ─▶ end:  each piece is watched and passes
 //! ```
 //!
-//! The rules: a request is decided about once, when all of it is there; an answer is never held back; whatever way an exchange ends,
+//! The rules: a request is decided about once, when all of it is there (or by its headers, where no body is shown in time); an answer is never held back; whatever way an exchange ends,
 //! what it counted for is given back once, since guards hold it.
 
 mod request;

@@ -20,8 +20,6 @@ pub(super) struct Sent {
     failure: Option<Failure>,
     api: Api,
     method: Method,
-    /// Whether its answer's headers came.
-    pub(super) has_head: bool,
 }
 
 impl Sent {
@@ -31,7 +29,7 @@ impl Sent {
     }
 
     fn with(answer: Option<WatchedAnswer>, api: Api, method: Method) -> Self {
-        Self { routed: None, answer, prefill: None, encode: None, failure: None, api, method, has_head: false }
+        Self { routed: None, answer, prefill: None, encode: None, failure: None, api, method }
     }
 
     /// Begins on the first pod of each step that may be sent something; none if none of those may that answer.
@@ -85,7 +83,6 @@ impl Sent {
     }
 
     pub(super) fn head(&mut self, status: StatusCode, headers: &HeaderMap) {
-        self.has_head = true;
         if let Some(answer) = &mut self.answer {
             answer.head(status, headers);
         }
