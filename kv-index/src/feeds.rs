@@ -2,6 +2,7 @@
 
 mod feed;
 mod predict;
+mod recency;
 
 pub use feed::{Batch, BatchOutcome, Consumer, Feed};
 pub use predict::Predictor;

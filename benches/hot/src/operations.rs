@@ -6,8 +6,8 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use kv_index::{
-    BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Event, EventSemantics, Index, Matches, Parent, Pod, Removed,
-    Stored,
+    BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Event, EventSemantics, Index, Matches, Parent, Pod,
+    Predictor, Removed, Stored,
 };
 use pointsman_test_support::SplitMix64;
 
@@ -40,10 +40,11 @@ pub(crate) trait Workload {
     fn run(&mut self, times: usize) -> u64;
 }
 
-pub(crate) const OPERATIONS: [Operation; 13] = [
+pub(crate) const OPERATIONS: [Operation; 14] = [
     Operation::new("search_held_128", 2_000, || Box::new(Search::new(Prompts::Held))),
     Operation::new("search_cold_128", 5_000, || Box::new(Search::new(Prompts::Cold))),
     Operation::new("store_evict_64", 500, || Box::new(Write::new())),
+    Operation::new("predict_32", 500, || Box::new(Predict::new())),
     Operation::new("tokens_to_match_512", 500, || Box::new(Tokens::deep())),
     Operation::new("decide_cache_aware_64", 500, || Box::new(Decide::new(Profile::CacheAware, 64))),
     // What decisions add to their searches.
@@ -156,7 +157,37 @@ impl Workload for Write {
     }
 }
 
-/// (4): prompts as tokens, hashed as far as the search asks.
+/// (4): prompts of 32 new blocks guessed to be on a pod that is full, for which others go.
+struct Predict {
+    index: Index,
+    pod: Pod,
+    predictor: Predictor,
+    routed: Vec<Vec<BlockHash>>,
+}
+
+impl Predict {
+    fn new() -> Self {
+        let mut numbers = PromptSource(SplitMix64::new(5));
+        let index = Index::new(Config::default().hash_seed(1));
+        let pod = index.join("pod").expect("room");
+        // Half of the prompts fit, so that each is forgotten before it comes again.
+        let (predictor, routed) = (Predictor::new(PROMPTS * 16), (0..PROMPTS).map(|_| numbers.chain(32)).collect());
+        let mut predict = Self { index, pod, predictor, routed };
+        predict.run(PROMPTS);
+        predict
+    }
+}
+
+impl Workload for Predict {
+    fn run(&mut self, times: usize) -> u64 {
+        for prompt in self.routed.iter().cycle().take(times) {
+            self.predictor.routed(&self.index, self.pod, black_box(prompt)).expect("live");
+        }
+        self.predictor.blocks(self.pod) as u64
+    }
+}
+
+/// (5): prompts as tokens, hashed as far as the search asks.
 pub(crate) struct Tokens {
     filled: Filled,
     prompts: Vec<Vec<u32>>,
@@ -246,6 +277,11 @@ mod tests {
         cold.run(1);
         assert_eq!(held.matches.groups().iter().map(|group| group.depth).collect::<Vec<_>>(), [128, 96, 64, 32]);
         assert!(cold.matches.groups().is_empty());
+    }
+
+    #[test]
+    fn what_is_guessed_is_what_fits() {
+        assert_eq!(Predict::new().run(10), (PROMPTS * 16) as u64);
     }
 
     #[test]

@@ -4,9 +4,8 @@
 //! is least recently used, by whole prefixes: using a prompt renews all of it, its start last, so that what
 //! goes first is always the end of something, never its beginning.
 
-use std::collections::BTreeMap;
-
 use crate::blocks::{ApplyStats, BlockHash, Event, EventSemantics, Removed, Stored};
+use crate::feeds::recency::Recency;
 use crate::index::Index;
 use crate::map::FixedMap;
 use crate::pods::{Pod, PodId, PodRetired};
@@ -33,14 +32,33 @@ use crate::pods::{Pod, PodId, PodRetired};
 #[derive(Debug)]
 pub struct Predictor {
     capacity: usize,
-    pods: FixedMap<PodId, Recency>,
+    pods: FixedMap<PodId, Guess>,
+}
+
+/// What a pod is taken to hold. A parent was always used after its children.
+#[derive(Debug)]
+struct Guess {
+    pod: Pod,
+    blocks: Recency,
+}
+
+impl Guess {
+    fn new(pod: Pod) -> Self {
+        Self { pod, blocks: Recency::default() }
+    }
+
+    fn evict_down_to(&mut self, capacity: usize) -> Vec<BlockHash> {
+        let excess = self.blocks.len().saturating_sub(capacity);
+        (0..excess).map_while(|_| self.blocks.pop_oldest()).collect()
+    }
 }
 
 impl Predictor {
     /// A predictor for pods that cache `capacity` blocks each.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
-        Self { capacity, pods: FixedMap::default() }
+        // A prompt comes in before others go for it.
+        Self { capacity: capacity.min(Recency::MOST / 2), pods: FixedMap::default() }
     }
 
     /// Notes that a prompt was routed to `pod`: it will hold the prompt, and no longer what had to go for it.
@@ -56,13 +74,15 @@ impl Predictor {
         pod: Pod,
         chain: &[BlockHash],
     ) -> Result<ApplyStats, PodRetired> {
-        let recency = self.pods.entry(pod.id()).or_insert_with(|| Recency::new(pod));
-        if recency.pod != pod {
-            *recency = Recency::new(pod);
+        let guess = self.pods.entry(pod.id()).or_insert_with(|| Guess::new(pod));
+        if guess.pod != pod {
+            *guess = Guess::new(pod);
         }
         let chain = &chain[..chain.len().min(self.capacity)];
-        recency.renew(chain);
-        let evicted = recency.evict_down_to(self.capacity);
+        for hash in chain.iter().rev() {
+            guess.blocks.used(*hash);
+        }
+        let evicted = guess.evict_down_to(self.capacity);
         let result =
             index.apply(pod, EventSemantics::Membership, &Event::Removed(Removed::new(&evicted))).and_then(|removed| {
                 let mut applied =
@@ -84,42 +104,7 @@ impl Predictor {
     /// Blocks predicted on a pod.
     #[must_use]
     pub fn blocks(&self, pod: Pod) -> usize {
-        self.pods.get(&pod.id()).filter(|recency| recency.pod == pod).map_or(0, |recency| recency.used.len())
-    }
-}
-
-/// When each block of a pod was last used. A parent was always used after its children.
-#[derive(Debug)]
-struct Recency {
-    pod: Pod,
-    clock: u64,
-    used: FixedMap<BlockHash, u64>,
-    by_age: BTreeMap<u64, BlockHash>,
-}
-
-impl Recency {
-    fn new(pod: Pod) -> Self {
-        Self { pod, clock: 0, used: FixedMap::default(), by_age: BTreeMap::new() }
-    }
-
-    fn renew(&mut self, chain: &[BlockHash]) {
-        for &hash in chain.iter().rev() {
-            self.clock += 1;
-            if let Some(before) = self.used.insert(hash, self.clock) {
-                self.by_age.remove(&before);
-            }
-            self.by_age.insert(self.clock, hash);
-        }
-    }
-
-    fn evict_down_to(&mut self, capacity: usize) -> Vec<BlockHash> {
-        let mut evicted = Vec::new();
-        while self.used.len() > capacity {
-            let Some((_, oldest)) = self.by_age.pop_first() else { break };
-            self.used.remove(&oldest);
-            evicted.push(oldest);
-        }
-        evicted
+        self.pods.get(&pod.id()).filter(|guess| guess.pod == pod).map_or(0, |guess| guess.blocks.len())
     }
 }
 

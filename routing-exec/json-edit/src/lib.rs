@@ -34,6 +34,7 @@ mod scan;
 mod text;
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::fmt;
 
 pub use edit::Edit;
@@ -170,8 +171,13 @@ impl<'a> Member<'a> {
     /// Whether this is its name, however it is escaped.
     #[must_use]
     pub fn is(&self, name: &str) -> bool {
-        // Escapes only make a name longer, so most are told apart by their length.
-        self.name.inner().len() >= name.len() && self.name.as_str().is_some_and(|own| own == name)
+        // Escapes only make a name longer: most are told apart by their length, and the others by their bytes.
+        let written = self.name.inner();
+        match written.len().cmp(&name.len()) {
+            Ordering::Less => false,
+            Ordering::Equal => written == name && !name.contains('\\'),
+            Ordering::Greater => written.contains('\\') && self.name.as_str().is_some_and(|own| own == name),
+        }
     }
 }
 

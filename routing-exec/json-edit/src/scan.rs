@@ -266,7 +266,7 @@ impl Nesting {
 fn plain_until(bytes: &[u8], mut at: usize) -> usize {
     // Long stretches in blocks that compilers turn into a few vector instructions: three times as fast as words alone.
     while let Some(block) = bytes.get(at..).and_then(|rest| rest.first_chunk::<BLOCK>()) {
-        if block.iter().fold(false, |any, byte| any | is_special(byte)) {
+        if block.iter().fold(u8::MAX, |least, byte| least.min(unless_special(*byte))) == 0 {
             break;
         }
         at += BLOCK;
@@ -281,7 +281,12 @@ fn plain_until(bytes: &[u8], mut at: usize) -> usize {
     bytes.get(at..).and_then(|rest| rest.iter().position(is_special)).map_or(bytes.len(), |offset| at + offset)
 }
 
-const BLOCK: usize = 32;
+const BLOCK: usize = 64;
+
+/// 0 for what ends plain text, and something else for all other bytes: by a minimum, which vectors have.
+fn unless_special(byte: u8) -> u8 {
+    (byte ^ b'"').min(byte ^ b'\\').min(byte.saturating_sub(b' ' - 1))
+}
 
 fn is_special(byte: &u8) -> bool {
     (*byte == b'"') | (*byte == b'\\') | (*byte < b' ')
@@ -303,13 +308,13 @@ mod tests {
     #[test]
     fn plain_text_ends_where_a_loop_over_bytes_says() {
         for byte in 0..=u8::MAX {
-            for at in 0..76 {
-                let mut text = [b'a'; 80];
+            for at in 0..156 {
+                let mut text = [b'a'; 160];
                 text[at] = byte;
                 // A byte beyond, so that borrows upwards are seen to do no harm, and high bytes below.
                 text[at + 2] = b'"';
                 text[at.saturating_sub(1)] = if at > 0 { 0xbf } else { byte };
-                let expected = text.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..=0x1f)).unwrap_or(80);
+                let expected = text.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..=0x1f)).unwrap_or(160);
                 assert_eq!(plain_until(&text, 0), expected, "byte {byte:#x} at {at}");
             }
         }

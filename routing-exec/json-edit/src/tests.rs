@@ -24,6 +24,16 @@ fn values_are_slices_of_the_text() {
 }
 
 #[test]
+fn a_name_is_what_it_says_however_it_is_written() {
+    let object = parse(r#"{"mod\u0065l": 1, "\n": 2, "n": 3}"#).unwrap();
+    let number = |name: &str| object.get(name).and_then(|value| value.as_u64());
+    assert_eq!(
+        ["model", "\n", "n", "\\n", "mod\\u0065l", "mode"].map(number),
+        [Some(1), Some(2), Some(3), None, None, None]
+    );
+}
+
+#[test]
 fn kinds_and_readings_agree() {
     let object = parse(r#"{"n":null,"t":true,"i":18446744073709551615,"m":-1,"f":1e2,"s":"1","a":[],"o":{}}"#).unwrap();
     let kind = |name| object.get(name).unwrap().kind();
