@@ -7,8 +7,9 @@ use bytes::Bytes;
 use http::request::Parts;
 use json_edit::{Edit, Kind, Object, Raw};
 use kv_index::{Pod, PodSet};
-use routing_core::{Fleet, Request};
+use routing_core::{Fleet, PromptSpans, Request};
 use routing_exec::handoff::Api;
+use routing_plugins::prepare::PromptFinder;
 use routing_plugins::tokenize::{PromptApi, PromptTokenizer};
 
 use crate::api_error::ApiError;
@@ -59,6 +60,8 @@ pub struct RequestFields {
     pub truncate_prompt_tokens: Option<usize>,
     /// Whether it keeps the first ones of them; the last, unless asked for.
     pub truncates_end: bool,
+    /// Where in the body the prompt is.
+    pub prompt: Option<PromptSpans>,
 }
 
 impl RequestFields {
@@ -74,8 +77,14 @@ impl RequestFields {
         named: impl FnOnce(&str) -> Option<NamedModel<'_>>,
     ) -> Result<(Self, Bytes), ApiError> {
         // One pass over the body, however long its prompt is.
-        let (object, found) = Object::parse_finding(&body, NAMES)
-            .map_err(|error| ApiError::bad_request("invalid_json", error.to_string()))?;
+        let (mut found, mut finder) = ([None; NAMES.len()], PromptFinder::default());
+        let object = Object::parse_each(&body, |member| {
+            finder.pass(&member);
+            if let Some(at) = NAMES.iter().position(|name| member.is(name)) {
+                found[at] = Some(member.value());
+            }
+        })
+        .map_err(|error| ApiError::bad_request("invalid_json", error.to_string()))?;
         let get = |name: &str| found[NAMES.iter().position(|known| *known == name)?];
         let text = |name: &str| get(name).and_then(|value| value.as_str()).map(|text| text.into_owned());
         let number = |name: &str| get(name).and_then(|value| value.as_u64());
@@ -102,9 +111,14 @@ impl RequestFields {
             streams: is_true("stream"),
             truncate_prompt_tokens: number("truncate_prompt_tokens").and_then(|tokens| usize::try_from(tokens).ok()),
             truncates_end: text("truncation_side").as_deref() == Some("right"),
+            prompt: Some(finder.finish(&body)),
         };
-        let edited = is_alias.then(|| Bytes::from(Edit::new(object).set("model", model).finish()));
-        Ok((fields, edited.unwrap_or(body)))
+        if !is_alias {
+            return Ok((fields, body));
+        }
+        let edited = Bytes::from(Edit::new(object).set("model", model).finish());
+        // Its places are others.
+        Ok((Self { prompt: Some(PromptFinder::find(&edited)), ..fields }, edited))
     }
 
     /// The same of a request of another API.
@@ -198,7 +212,7 @@ impl LlmRequest {
         let RequestFields { adapter, salt, user, max_output_tokens, priority, .. } = &self.fields;
         let mut request = Request::new(model, now).headers(&self.parts.headers).body(&self.body);
         request = request.seed(self.seed).priority(*priority);
-        request.tokens = self.tokens.as_deref();
+        (request.tokens, request.prompt) = (self.tokens.as_deref(), self.fields.prompt.as_ref());
         (request.salt, request.tenant) = (salt.as_deref(), user.as_deref());
         (request.adapter, request.most_output) = (adapter.as_deref(), *max_output_tokens);
         request
@@ -297,6 +311,22 @@ mod tests {
     fn read(body: &'static str) -> Result<LlmRequest, ApiError> {
         let (parts, ()) = http::Request::post("/v1/completions").body(()).unwrap().into_parts();
         router().read(parts, Bytes::from_static(body.as_bytes()))
+    }
+
+    #[test]
+    fn where_the_prompt_is_is_known_of_the_body_that_pods_get() {
+        for body in [
+            r#"{"model":"sim","system":"Be brief.","messages":[{"role":"user","content":"Why?"}]}"#,
+            r#"{"model":"default","prompt":"Why is the sky blue?","tools":[]}"#,
+            r#"{"model":"sql","max_tokens":1}"#,
+        ] {
+            let request = read(body).unwrap();
+            let spans = request.request("sim", Instant::now()).prompt.cloned();
+            assert_eq!(spans, Some(PromptFinder::find(&request.body)), "{body}");
+        }
+        let alias = read(r#"{"model":"default","prompt":"Why is the sky blue?"}"#).unwrap();
+        let spans = alias.request("sim", Instant::now()).prompt.cloned().unwrap();
+        assert_eq!(&alias.body[spans.text], b"\"Why is the sky blue?");
     }
 
     #[test]

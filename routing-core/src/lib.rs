@@ -201,7 +201,7 @@ pub use program::{Program, ProgramTurn};
 #[cfg(feature = "serde")]
 pub use registry::{Registry, TypeTaken};
 pub use reload::WorkflowCell;
-pub use request::{Headers, Request};
+pub use request::{Headers, PromptSpans, Request};
 pub use scores::{Pick, Ranking, Scores, Totals};
 pub use selector::Selector;
 pub use slot::{Parts, Read, Reads, Slot, SlotError, TryRead, Write};

@@ -1,6 +1,7 @@
 //! Request metadata, borrowed from the host: no body is copied to route it.
 
 use std::fmt;
+use std::ops::Range;
 use std::time::Instant;
 
 use kv_index::BlockHash;
@@ -27,6 +28,8 @@ pub struct Request<'r> {
     pub headers: Option<&'r dyn Headers>,
     /// The body's bytes, as far as the host has them.
     pub body: &'r [u8],
+    /// Where in the body the prompt is, if the host read it already.
+    pub prompt: Option<&'r PromptSpans>,
     /// The prompt's token ids, if the host has them already.
     pub tokens: Option<&'r [u32]>,
     /// The hashes of the prompt's whole blocks, if the host has them already.
@@ -73,6 +76,7 @@ impl<'r> Request<'r> {
             model,
             headers: None,
             body: &[],
+            prompt: None,
             tokens: None,
             hashes: None,
             tenant: None,
@@ -93,6 +97,8 @@ impl<'r> Request<'r> {
         headers(headers: &'r dyn Headers) => Some(headers);
         /// The same with a body.
         body(body: &'r [u8]) => body;
+        /// The same with where in its body the prompt is.
+        prompt(spans: &'r PromptSpans) => Some(spans);
         /// The same with its prompt as tokens.
         tokens(tokens: &'r [u32]) => Some(tokens);
         /// The same with the hashes of its prompt's whole blocks, made by the rules that the index is filled by.
@@ -142,6 +148,30 @@ impl fmt::Debug for Request<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tokens = self.tokens.map(<[u32]>::len);
         write!(f, "Request({:?}, {} bytes, tokens: {tokens:?}, seed {})", self.model, self.body.len(), self.seed)
+    }
+}
+
+/// Where in a request's body its prompt is written: found once by whoever reads the body, for plugins that go by its text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PromptSpans {
+    /// The prompt's bytes.
+    pub text: Range<usize>,
+    /// What comes before it in what an engine computes, wherever in the body it is.
+    pub before: [Option<Range<usize>>; 3],
+}
+
+impl PromptSpans {
+    /// A prompt at a place, and nothing before it.
+    #[must_use]
+    pub const fn new(text: Range<usize>) -> Self {
+        Self { text, before: [const { None }; 3] }
+    }
+
+    /// The same with what comes before it.
+    #[must_use]
+    pub fn before(self, before: [Option<Range<usize>>; 3]) -> Self {
+        Self { before, ..self }
     }
 }
 

@@ -7,6 +7,7 @@ mod hash_key;
 mod key;
 mod loads;
 mod prefix_match;
+mod prompt_finder;
 mod session_key;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -19,6 +20,7 @@ pub use hash_key::{HashKey, HashKeyParameters, HashKeyPreparer};
 pub use key::KeySource;
 pub use loads::{LoadParameters, LoadPreparer, LoadTable, Loads};
 pub use prefix_match::PrefixMatchPreparer;
+pub use prompt_finder::PromptFinder;
 pub use session_key::{Session, SessionKeyParameters, SessionKeyPreparer};
 pub use text_block::{TextBlockParameters, TextBlockPreparer};
 

@@ -6,7 +6,7 @@ use json_edit::Object;
 use routing_core::Request;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::prepare::text_block;
+use super::prompt_finder::spans;
 
 /// Where a request's key is found. Keys are compared by a hash of 64 bits that is the same in every gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl KeySource {
                 (!tokens.is_empty()).then(|| hasher.digest())
             }
             Self::Text(most) => {
-                let text = &request.body[text_block::prompt(request.body)];
+                let text = request.body.get(spans(request).text).unwrap_or_default();
                 hash(&text[..text.len().min(most.get())])
             }
         }

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use kv_index::{BlockSize, ChainHasher, ChainSeed, Config, Event, EventSemantics, Index, Stored};
 use routing_core::{
-    DecideError, Declare, Fleet, Picker, PluginError, PodInfo, PrefixMatches, ProfileBuilder, Ranking, Read, Request,
-    RoutingContext, RoutingInput, RoutingPlan, Slot, Totals,
+    DecideError, Declare, Fleet, Picker, PluginError, PodInfo, PrefixMatches, ProfileBuilder, PromptSpans, Ranking,
+    Read, Request, RoutingContext, RoutingInput, RoutingPlan, Slot, Totals,
 };
 
 use super::*;
@@ -173,6 +173,15 @@ fn text_is_matched_by_what_was_routed_before() {
     assert_eq!(held(&cats.replace("cats", "dogs"), "").0, 0);
     assert_eq!(held(&cats.replace("system", "instructions"), "").0, 0);
     assert_eq!(held("no json at all, but long enough", "").1, 3);
+
+    let given = |spans: &PromptSpans| {
+        let request = request().body(turn.as_bytes()).salt("").prompt(spans);
+        let held = shown::<PrefixMatches>(profile(), &request, &fleet).expect("pods are there");
+        (held.deepest().map_or(0, |group| group.depth), held.blocks())
+    };
+    assert_eq!(given(&PromptFinder::find(turn.as_bytes())), (5, 5), "whoever finds the prompt, it is the same");
+    assert_eq!(given(&PromptSpans::new(0..16)), (0, 2), "what is given counts");
+    assert_eq!(given(&PromptSpans::new(10..9999)), (0, 0), "a place outside the body has no blocks");
 }
 
 #[test]

@@ -1,13 +1,12 @@
 //! Text blocks: the prompt's bytes hashed in blocks, for gateways without a tokenizer.
 
 use std::num::NonZeroUsize;
-use std::ops::Range;
 
-use json_edit::{Kind, Object, Raw};
-use routing_core::{Declare, PluginError, PrepareContext, Preparer, Request, Write};
+use routing_core::{Declare, PluginError, PrepareContext, Preparer, PromptSpans, Request, Write};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::parameters::parameters;
+use crate::prepare::prompt_finder::spans;
 use crate::prepare::text_chain::TextHasher;
 use crate::prepare::{PromptChain, PromptHasher};
 
@@ -28,10 +27,10 @@ parameters! {
 /// Writes `PromptChain` from the text of the request's body.
 ///
 /// Its hashes have nothing to do with any engine's: the index must be fed by prediction
-/// ([`PredictRecorder`](crate::record::PredictRecorder)). Of a body in JSON the prompt counts: the first of `messages`,
-/// `prompt`, `input`, `text` and `input_ids` that is a list or a text, byte for byte as it is written, so that another
-/// `max_tokens` is no other prompt. A body that is not JSON, or has none of these, counts whole. Model, adapter, salt and
-/// tenant keep prompts apart, and so do `system`, `instructions` and `tools`, which come before all else in a prompt.
+/// ([`PredictRecorder`](crate::record::PredictRecorder)). Of a body in JSON the prompt counts, where
+/// [`PromptFinder`](crate::prepare::PromptFinder) finds it, so that another `max_tokens` is no other prompt. A body that is
+/// not JSON, or has none, counts whole. Model, adapter, salt and tenant keep prompts apart, and so does what comes before
+/// all else in a prompt.
 #[derive(Debug)]
 pub struct TextBlockPreparer {
     parameters: TextBlockParameters,
@@ -49,7 +48,9 @@ impl<const W: usize> Preparer<W> for TextBlockPreparer {
     fn prepare(&self, context: &mut PrepareContext<'_, W>) -> Result<(), PluginError> {
         let request = context.request();
         let TextBlockParameters { block_bytes: size, most_bytes, bytes_per_token } = self.parameters;
-        let Parts { prompt: mut bytes, before } = parts(request.body);
+        let spans = spans(request);
+        let before = before(request, &spans);
+        let mut bytes = spans.text;
         let most =
             [most_bytes.map(NonZeroUsize::get), most_prefix(request, bytes_per_token)].into_iter().flatten().min();
         bytes.end = most.map_or(bytes.end, |most| bytes.end.min(bytes.start.saturating_add(most)));
@@ -76,48 +77,13 @@ fn seed(request: &Request<'_>) -> u64 {
     })
 }
 
-/// Where in a body the prompt is; everything, if that cannot be told.
-pub(crate) fn prompt(body: &[u8]) -> Range<usize> {
-    parts(body).prompt
+/// A hash of what comes before the prompt; 0 if there is nothing.
+fn before(request: &Request<'_>, spans: &PromptSpans) -> u64 {
+    spans.before.iter().enumerate().fold(0, |seed, (at, span)| {
+        let text = span.as_ref().and_then(|span| request.body.get(span.clone()));
+        text.map_or(seed, |text| xxh3_64_with_seed(text, seed ^ (at as u64 + 1)))
+    })
 }
-
-/// What of a body an engine makes its prompt of.
-struct Parts {
-    /// Where the prompt is; everything, if that cannot be told.
-    prompt: Range<usize>,
-    /// A hash of what comes before it; 0 if there is nothing.
-    before: u64,
-}
-
-fn parts(body: &[u8]) -> Parts {
-    let whole = Parts { prompt: 0..body.len(), before: 0 };
-    let Ok(object) = Object::parse(body) else { return whole };
-    let (mut prompts, mut preambles) = ([None; PROMPTS.len()], [None; PREAMBLES.len()]);
-    // One walk for all names; of members of one name the last counts.
-    for member in object.members() {
-        if let Some(at) = PROMPTS.iter().position(|name| member.is(name)) {
-            prompts[at] = Some(member.value());
-        } else if let Some(at) = PREAMBLES.iter().position(|name| member.is(name)) {
-            preambles[at] = Some(member.value());
-        }
-    }
-    let is_prompt = |value: &Raw<'_>| matches!(value.kind(), Kind::Array | Kind::String);
-    let Some(value) = prompts.into_iter().flatten().find(is_prompt) else { return whole };
-    // Without the bracket or quote at its end, which a longer prompt does not have there.
-    let text = value.as_bytes();
-    let start = text.as_ptr() as usize - body.as_ptr() as usize;
-    let before = preambles.into_iter().enumerate().fold(0, |seed, (at, value)| match value {
-        Some(value) if value.kind() != Kind::Null => xxh3_64_with_seed(value.as_bytes(), seed ^ (at as u64 + 1)),
-        _ => seed,
-    });
-    Parts { prompt: start..start + text.len() - 1, before }
-}
-
-/// Names of what is the prompt, the first that is there.
-const PROMPTS: [&str; 5] = ["messages", "prompt", "input", "text", "input_ids"];
-
-/// Names of what comes before it, wherever in the body it is.
-const PREAMBLES: [&str; 3] = ["system", "instructions", "tools"];
 
 /// Parameters as they are written, before they are checked together.
 #[cfg(feature = "serde")]

@@ -1,12 +1,13 @@
 //! Lazy hashing of text in blocks of bytes.
 //!
-//! Each block's hash is seeded with the one before it, so that it covers everything before its block, as a chain must.
+//! Each block's hash is seeded with the one before it, so that it covers everything before its block, as a chain must. The block itself is
+//! hashed without: of more than 240 bytes, a seed costs as much as the bytes.
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
 use kv_index::{BlockHash, ChainSource};
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 /// Which bytes of a body are hashed, and how.
 #[derive(Clone, Debug)]
@@ -47,7 +48,8 @@ impl ChainSource for TextChain<'_> {
         let size = self.hasher.size.get();
         let mut before = self.hashes.last().map_or(self.hasher.seed, |last| last.get());
         for at in self.hashes.len()..blocks {
-            before = xxh3_64_with_seed(&self.text[at * size..(at + 1) * size], before);
+            let block = xxh3_64(&self.text[at * size..(at + 1) * size]);
+            before = xxh3_64_with_seed(&block.to_le_bytes(), before);
             let hash = BlockHash::new(before);
             before = hash.get();
             self.hashes.push(hash);

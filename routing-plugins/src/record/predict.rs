@@ -13,7 +13,7 @@ use crate::tokens::PromptTokens;
 ///
 /// The index is then a guess, fed by decisions alone. It must not be fed events of the same pods, which would take back
 /// what was guessed. Decisions wait for each other here: guessing is one at a time. It takes no parameters: how much fits
-/// on a pod is said of the host's [`PredictedBlocks`].
+/// on a pod, and whether prompts are entered [later](PredictedBlocks::later), is said of the host's [`PredictedBlocks`].
 ///
 /// A pod that failed a request is still guessed to hold its prompt, until that is evicted or the pod is retired: what it
 /// held before and what it computed before it failed cannot be told from what it lacks. The next plan of the request, made
@@ -39,7 +39,7 @@ impl<const W: usize> Recorder<W> for PredictRecorder<W> {
         let Some(chosen) = step.candidates.first() else { return Ok(()) };
         let tokens = context.try_read(self.tokens)?.map_or(&[][..], |tokens| tokens.of(request));
         let chain = context.read(self.chain)?.hashes(request, tokens)?;
-        self.predicted_blocks.routed(&self.index, chosen.pod, &chain);
+        self.predicted_blocks.routed(&self.index, chosen.pod, chain);
         Ok(())
     }
 }
@@ -47,6 +47,8 @@ impl<const W: usize> Recorder<W> for PredictRecorder<W> {
 #[cfg(test)]
 mod tests {
     use std::num::NonZeroUsize;
+
+    use parking_lot::Mutex;
 
     use super::*;
     use crate::record::testing::Site;
@@ -72,6 +74,18 @@ mod tests {
         assert_eq!(site.send(&workflow, 1, &[first]), 1);
         assert_eq!(site.depths(1), [4, 4], "what the failed pod holds cannot be told");
         assert_eq!(predicted_blocks.blocks(site.pods[1].pod), 4);
+    }
+
+    #[test]
+    fn what_is_entered_later_is_not_seen_before() {
+        let site = Site::new();
+        let jobs = Arc::new(Mutex::new(Vec::new()));
+        let queue = Arc::clone(&jobs);
+        let predicted_blocks = Arc::new(PredictedBlocks::default().later(move |job| queue.lock().push(job)));
+        site.send(&site.workflow(recorder(&site, &predicted_blocks)), 1, &[]);
+        assert_eq!(site.depths(1), [0, 0]);
+        jobs.lock().drain(..).for_each(|job: Box<dyn FnOnce() + Send>| job());
+        assert_eq!((site.depths(1), predicted_blocks.blocks(site.pods[0].pod)), ([4, 0], 4));
     }
 
     #[test]
