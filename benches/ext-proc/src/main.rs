@@ -1,8 +1,9 @@
 //! What an endpoint picker costs behind Envoy: `pointsman-ext-proc`, with `epp` and `trivial-picker` beside it and `envoy` in the path.
 //!
-//! Three Envoys with the configuration that is shipped: without a picker, with one that always answers the same pod (the price of
-//! `ext_proc` itself), and with ours by llm-d's default configuration. One client sends one request after the other; rounds of all
-//! three are taken in turn. Pods are addresses of one server, which streams 50 chunks, one a millisecond.
+//! Four Envoys with the configuration that is shipped: without a picker, with one that always answers the same pod (the price of
+//! `ext_proc` itself) or all in turn (and that of more than one pod), and with ours by llm-d's default configuration. One client sends
+//! one request after the other, to all Envoys in an order by chance, so that what a machine does meanwhile falls on all alike: *added* is the middle of
+//! differences between requests that follow each other. Pods are addresses of one server, which streams 50 chunks, one a millisecond.
 
 mod pods;
 mod setup;
@@ -18,10 +19,11 @@ use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use pointsman_ext_proc::{body, middle, range};
 use pointsman_lab::table::TextTable;
 use pointsman_test_support::SplitMix64;
 
-use setup::{SYSTEMS, Setup};
+use setup::{SYSTEMS, SYSTEMS_AT, Setup, TRIVIAL};
 
 /// Added latency and processor time of a picker.
 #[derive(Debug, Parser)]
@@ -46,6 +48,8 @@ struct Args {
 struct Rounds {
     /// Microseconds to the first byte: the middle and the 99th percentile.
     first_byte: Vec<[f64; 2]>,
+    /// Microseconds more than the trivial picker's.
+    added: Vec<f64>,
     /// Microseconds of processor time a request: the picker's, and Envoy's.
     cpu: Vec<[f64; 2]>,
 }
@@ -72,21 +76,18 @@ async fn main() -> Result<(), Box<dyn Error>> {
             let (mut measured, before) = (SYSTEMS.map(|_| Rounds::default()), setup.counted());
             let mut random = SplitMix64::new(*kilobytes as u64);
             for round in 0..=rounds {
-                for (at, rounds) in measured.iter_mut().enumerate() {
-                    let lap = lap(&setup, at, requests, *kilobytes, &mut random).await?;
-                    // The first one warms up.
-                    if round > 0 {
-                        rounds.first_byte.push(lap.0);
-                        rounds.cpu.push(lap.1);
-                    }
+                let lap = lap(&setup, requests, *kilobytes, &mut random).await?;
+                // The first one warms up.
+                for (rounds, (first_byte, added, cpu)) in measured.iter_mut().zip(lap).filter(|_| round > 0) {
+                    rounds.first_byte.push(first_byte);
+                    rounds.added.push(added);
+                    rounds.cpu.push(cpu);
                 }
                 eprintln!("{kilobytes} KB, {pods} pods: round {round} of {rounds}");
             }
             let after = setup.counted();
             let decisions = (after.decisions - before.decisions).max(1.0);
-            let base = middle(measured[1].first_byte.iter().map(|late| late[0]));
             for (system, rounds) in SYSTEMS.iter().zip(&measured) {
-                let p50 = middle(rounds.first_byte.iter().map(|late| late[0]));
                 let is_ours = *system == "ours";
                 let per_decision =
                     |nanos: f64| if is_ours { format!("{:.1}", nanos / decisions * 1e6) } else { "–".into() };
@@ -94,11 +95,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
                     format!("{kilobytes} KB"),
                     pods.to_string(),
                     (*system).to_owned(),
-                    range(rounds.first_byte.iter().map(|late| late[0])),
-                    range(rounds.first_byte.iter().map(|late| late[1])),
-                    format!("{:+.0}", p50 - base),
-                    range(rounds.cpu.iter().map(|cpu| cpu[0])),
-                    range(rounds.cpu.iter().map(|cpu| cpu[1])),
+                    range(rounds.first_byte.iter().map(|late| late[0]), 0),
+                    range(rounds.first_byte.iter().map(|late| late[1]), 0),
+                    range(rounds.added.iter().copied(), 0),
+                    range(rounds.cpu.iter().map(|cpu| cpu[0]), 0),
+                    range(rounds.cpu.iter().map(|cpu| cpu[1]), 0),
                     per_decision(after.read - before.read),
                     per_decision(after.decided - before.decided),
                 ]);
@@ -109,26 +110,35 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Requests one after the other: times to first bytes, and processor times a request.
+/// Requests one after the other, each to all systems. Of each: times to first bytes, what was added, and processor times a request.
 async fn lap(
     setup: &Setup,
-    system: usize,
     requests: usize,
     kilobytes: usize,
     random: &mut SplitMix64,
-) -> Result<([f64; 2], [f64; 2]), Box<dyn Error>> {
+) -> Result<[([f64; 2], f64, [f64; 2]); SYSTEMS.len()], Box<dyn Error>> {
     let client: Client<HttpConnector, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
-    let bodies: Vec<Bytes> = (0..requests).map(|_| body(kilobytes, random)).collect();
-    let before = setup.cpu(system);
-    let mut first_bytes = Vec::new();
-    for body in bodies {
-        first_bytes.push(ask(&client, setup.clients(system), setup.pod, body).await?);
+    let before = SYSTEMS_AT.map(|at| setup.cpu(at));
+    let mut first_bytes = SYSTEMS.map(|_| Vec::new());
+    for _ in 0..requests {
+        // In any order: what one does last is the next one's beginning.
+        let mut order = SYSTEMS_AT;
+        random.shuffle(&mut order);
+        for system in order {
+            let body = body(kilobytes, random);
+            first_bytes[system].push(ask(&client, setup.clients(system), setup.pod, body).await?);
+        }
     }
-    let after = setup.cpu(system);
-    first_bytes.sort_by(f64::total_cmp);
-    let at = |share: f64| first_bytes[((first_bytes.len() - 1) as f64 * share).round() as usize];
-    let per_request = |at: usize| (after[at] - before[at]).as_secs_f64() * 1e6 / requests as f64;
-    Ok(([at(0.5), at(0.99)], [per_request(0), per_request(1)]))
+    Ok(SYSTEMS_AT.map(|at| {
+        let added = first_bytes[at].iter().zip(&first_bytes[TRIVIAL]).map(|(own, trivial)| own - trivial);
+        let added = middle(added);
+        let mut sorted = first_bytes[at].clone();
+        sorted.sort_by(f64::total_cmp);
+        let late = |share: f64| sorted[((sorted.len() - 1) as f64 * share).round() as usize];
+        let after = setup.cpu(at);
+        let per_request = |part: usize| (after[part] - before[at][part]).as_secs_f64() * 1e6 / requests as f64;
+        ([late(0.5), late(0.99)], added, [per_request(0), per_request(1)])
+    }))
 }
 
 async fn ask(
@@ -153,28 +163,4 @@ async fn ask(
         return Err(format!("{gateway} answered {status}, and not all of it").into());
     }
     Ok(took.as_secs_f64() * 1e6)
-}
-
-/// A request whose prompt nobody has seen.
-fn body(kilobytes: usize, random: &mut SplitMix64) -> Bytes {
-    let mut text = String::with_capacity(kilobytes * 1024 + 100);
-    text.push_str(r#"{"model":"m","stream":true,"max_tokens":50,"prompt":""#);
-    while text.len() < kilobytes * 1024 {
-        text.push_str(&format!("{:x} ", random.next_u64()));
-    }
-    text.push_str("\"}");
-    text.into()
-}
-
-fn middle(samples: impl Iterator<Item = f64>) -> f64 {
-    let mut samples: Vec<f64> = samples.collect();
-    samples.sort_by(f64::total_cmp);
-    samples[samples.len() / 2]
-}
-
-/// The middle with its ends.
-fn range(samples: impl Iterator<Item = f64>) -> String {
-    let mut samples: Vec<f64> = samples.collect();
-    samples.sort_by(f64::total_cmp);
-    format!("{:.0} ({:.0}..{:.0})", samples[samples.len() / 2], samples[0], samples[samples.len() - 1])
 }

@@ -1,4 +1,4 @@
-//! The three Envoys, and the pickers behind two of them.
+//! The Envoys, and the pickers behind all but one of them.
 
 use std::error::Error;
 use std::io::{Read, Write};
@@ -8,8 +8,14 @@ use std::time::Duration;
 
 use pointsman_hop::Process;
 
-/// Without a picker, with a trivial one, with ours.
-pub(crate) const SYSTEMS: [&str; 3] = ["none", "trivial", "ours"];
+/// Without a picker, with a trivial one that always answers the same pod or all in turn, with ours.
+pub(crate) const SYSTEMS: [&str; 4] = ["none", "trivial", "in turn", "ours"];
+
+/// Their places.
+pub(crate) const SYSTEMS_AT: [usize; SYSTEMS.len()] = [0, 1, 2, 3];
+
+/// The one that the others are measured against.
+pub(crate) const TRIVIAL: usize = 1;
 
 pub(crate) struct Setup {
     envoys: Vec<(Process, SocketAddr)>,
@@ -33,32 +39,37 @@ impl Setup {
         let folder = std::env::temp_dir().join(format!("pointsman-ext-proc-{}-{pods}", std::process::id()));
         std::fs::create_dir_all(&folder)?;
         let program = |name: &str| programs.join(name).display().to_string();
-        let ports: Vec<u16> = (0..8).map(|_| free_port()).collect::<Result<_, _>>()?;
-        let metrics = SocketAddr::from(([127, 0, 0, 1], ports[7]));
+        let ports: Vec<u16> = (0..10).map(|_| free_port()).collect::<Result<_, _>>()?;
+        let [trivial_port, turn_port, our_port, health_port, metrics_port] =
+            [ports[4], ports[5], ports[6], ports[7], ports[8]];
+        let metrics = SocketAddr::from(([127, 0, 0, 1], metrics_port));
+        let endpoints: Vec<String> =
+            (0..pods).map(|at| format!("127.0.{}.{}:{}", at / 200, at % 200 + 1, pod.port())).collect();
         let mut ours: Vec<String> =
             vec![program("epp"), "--listen".into(), "127.0.0.1".into(), "--secure-serving=false".into()];
-        for (flag, port) in [("--grpc-port", ports[4]), ("--grpc-health-port", ports[6]), ("--metrics-port", ports[7])]
+        for (flag, port) in
+            [("--grpc-port", our_port), ("--grpc-health-port", health_port), ("--metrics-port", metrics_port)]
         {
             ours.extend([flag.to_owned(), port.to_string()]);
         }
         // What engines tell is none of a request's price, and all of these are one server.
         ours.extend(["--refresh-metrics-interval".into(), "5s".into()]);
-        for at in 0..pods {
-            ours.extend(["--endpoint".to_owned(), format!("127.0.{}.{}:{}", at / 200, at % 200 + 1, pod.port())]);
-        }
-        let trivial = vec![program("trivial-picker"), ports[3].to_string(), pod.to_string()];
+        ours.extend(endpoints.iter().flat_map(|endpoint| ["--endpoint".to_owned(), endpoint.clone()]));
+        let trivial = vec![program("trivial-picker"), trivial_port.to_string(), pod.to_string()];
+        let in_turn = [vec![program("trivial-picker"), turn_port.to_string()], endpoints].concat();
         let log = |name: &str| folder.join(name);
         let mut pickers = vec![None];
-        for (command, port, name) in [(trivial, ports[3], "trivial.log"), (ours, ports[4], "ours.log")] {
-            let mut process = Process::start(1, &command, &log(name))?;
+        for (command, port) in [(trivial, trivial_port), (in_turn, turn_port), (ours, our_port)] {
+            let log = log(&format!("picker-{port}.log"));
+            let mut process = Process::start(1, &command, &log)?;
             if !process.listens(([127, 0, 0, 1], port).into(), Duration::from_secs(20)) {
-                return Err(format!("{} does not start: {}", command[0], std::fs::read_to_string(log(name))?).into());
+                return Err(format!("{} does not start: {}", command[0], std::fs::read_to_string(log)?).into());
             }
             pickers.push(Some(process));
         }
         let mut envoys = Vec::new();
         for (at, system) in SYSTEMS.iter().enumerate() {
-            let (listen, picker) = (ports[at], [0, ports[3], ports[4]][at]);
+            let (listen, picker) = (ports[at], [0, trivial_port, turn_port, our_port][at]);
             let config = folder.join(format!("{system}.yaml"));
             std::fs::write(&config, configuration(listen, free_port()?, (picker > 0).then_some(picker)))?;
             let command = [

@@ -1,9 +1,11 @@
-//! A picker that always answers the same pod: the price of `ext_proc` itself. `trivial-picker PORT ENDPOINT`.
+//! A picker that decides nothing: the price of `ext_proc` itself. `trivial-picker PORT ENDPOINT...` answers the endpoints in turn; where
+//! there is one, always that.
 
 use std::collections::VecDeque;
 use std::error::Error;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use envoy_types::pb::envoy::config::core::v3::{HeaderValue, HeaderValueOption};
 use envoy_types::pb::envoy::service::ext_proc::v3::body_mutation::Mutation;
@@ -22,7 +24,17 @@ use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status, Streaming};
 
-struct Trivial(String);
+struct Trivial {
+    endpoints: Vec<String>,
+    answered: AtomicUsize,
+}
+
+impl Trivial {
+    fn next(&self) -> String {
+        // Relaxed: a count that publishes nothing.
+        self.endpoints[self.answered.fetch_add(1, Ordering::Relaxed) % self.endpoints.len()].clone()
+    }
+}
 
 #[tonic::async_trait]
 impl ExternalProcessor for Trivial {
@@ -32,7 +44,7 @@ impl ExternalProcessor for Trivial {
         &self,
         request: Request<Streaming<ProcessingRequest>>,
     ) -> Result<Response<Self::ProcessStream>, Status> {
-        let state = (request.into_inner(), Vec::new(), VecDeque::new(), self.0.clone());
+        let state = (request.into_inner(), Vec::new(), VecDeque::new(), self.next());
         let responses = unfold(state, |(mut requests, mut pieces, mut outbox, endpoint)| async move {
             loop {
                 if let Some(response) = outbox.pop_front() {
@@ -90,8 +102,12 @@ fn streamed(body: Vec<u8>, end_of_stream: bool) -> BodyResponse {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
-    let (port, endpoint) = (arguments.next().ok_or("no port")?, arguments.next().ok_or("no endpoint")?);
+    let (port, endpoints) = (arguments.next().ok_or("no port")?, arguments.collect::<Vec<_>>());
+    if endpoints.is_empty() {
+        return Err("no endpoint".into());
+    }
+    let trivial = Trivial { endpoints, answered: AtomicUsize::new(0) };
     let incoming = TcpIncoming::bind(SocketAddr::from(([127, 0, 0, 1], port.parse()?)))?.with_nodelay(Some(true));
-    let server = Server::builder().tcp_nodelay(true).add_service(ExternalProcessorServer::new(Trivial(endpoint)));
+    let server = Server::builder().tcp_nodelay(true).add_service(ExternalProcessorServer::new(trivial));
     Ok(server.serve_with_incoming(incoming).await?)
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use pointsman::plugins::flow::FlowDocument;
 use pointsman::plugins::pick::SessionLimits;
+use pointsman::plugins::record::PredictedBlocks;
 use pointsman::plugins::tokenize::PromptTokenizer;
 use pointsman::plugins::{PluginState, SessionTables};
 use pointsman::{
@@ -110,6 +111,14 @@ fn check(settings: &PickerSettings) -> Result<(), AssemblyError> {
     }
 }
 
+/// Runs a job once others had their turn: the connection that an answer goes out by, for one.
+fn after_answer(job: Box<dyn FnOnce() + Send>) {
+    match tokio::runtime::Handle::try_current() {
+        Ok(runtime) => drop(runtime.spawn(async move { job() })),
+        Err(_) => job(),
+    }
+}
+
 /// The router of a configuration. It has no pods yet.
 fn router(translation: &Translation, options: &Options, figures: &Arc<Figures>) -> Result<Router, AssemblyError> {
     let settings = &translation.settings;
@@ -148,7 +157,8 @@ fn router(translation: &Translation, options: &Options, figures: &Arc<Figures>) 
             state = state.tokenizers(Arc::new(EstimateTokenizer::default()));
         }
         if let PrefixCache::Approximate { blocks_per_pod, .. } = cache {
-            state = state.predicting(NonZeroUsize::new(blocks_per_pod).unwrap_or(NonZeroUsize::MIN));
+            let blocks = PredictedBlocks::new(NonZeroUsize::new(blocks_per_pod).unwrap_or(NonZeroUsize::MIN));
+            state.predicted_blocks = Arc::new(blocks.later(after_answer));
         }
         if let Some(seconds) = session_ttl {
             state.sessions = Arc::new(SessionTables::new(SessionLimits::default().ttl_seconds(seconds)));

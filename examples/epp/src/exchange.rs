@@ -2,11 +2,12 @@
 //!
 //! ```text
 //!  request headers ─▶ body … ─▶ decide (may wait) ─▶ headers with the destination, the body
-//!  response headers ─▶ body … ─▶ end:  each piece is watched and passes
+//!  response headers ─▶ body … ─▶ end:  each piece passes and is watched
 //! ```
 //!
-//! The rules: a request is decided about once, when all of it is there (or by its headers, where no body is shown in time); an answer is never held back; whatever way an exchange ends,
-//! what it counted for is given back once, since guards hold it.
+//! The rules: a request is decided about once, when all of it is there (or by its headers, where no body is shown in time); an answer is
+//! never held back: what it tells is looked at once it went on; whatever way an exchange ends, what it counted for is given back once,
+//! since guards hold it.
 
 mod request;
 mod response;
@@ -22,6 +23,7 @@ use envoy_types::pb::envoy::service::ext_proc::v3::{ProcessingRequest, Processin
 use tonic::{Code, Status};
 
 use self::request::PendingRequest;
+use self::response::Passed;
 use self::sent::Sent;
 use crate::picker::Picker;
 
@@ -34,6 +36,8 @@ pub(crate) struct Exchange {
     picker: Arc<Picker>,
     modes: Modes,
     phase: Phase,
+    /// What went on already, and is still to be looked at.
+    unseen: Option<Passed>,
 }
 
 #[derive(Debug)]
@@ -68,7 +72,7 @@ enum BodyMode {
 impl Exchange {
     pub(crate) fn new(picker: Arc<Picker>) -> Self {
         let modes = Modes { request: BodyMode::Duplex, response: BodyMode::Duplex };
-        Self { picker, modes, phase: Phase::Request(Box::default()) }
+        Self { picker, modes, phase: Phase::Request(Box::default()), unseen: None }
     }
 
     /// Whether nothing more is to be said.
@@ -87,6 +91,11 @@ impl Exchange {
         is_answered
     }
 
+    /// Whether something went on that is still to be looked at: [`Self::look`], once it was sent.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.unseen.is_some()
+    }
+
     /// Takes a message, and puts what is to be said to it into the outbox.
     pub(crate) async fn handle(&mut self, mut message: ProcessingRequest, outbox: &mut Outbox) {
         if let Some(config) = &message.protocol_config {
@@ -100,7 +109,7 @@ impl Exchange {
             Request::RequestHeaders(headers) => self.request_headers(&message, &headers, outbox),
             Request::RequestBody(body) => self.request_body(&message, body, outbox).await,
             Request::RequestTrailers(_) => self.request_trailers(outbox).await,
-            Request::ResponseHeaders(headers) => self.response_headers(&message, &headers, outbox),
+            Request::ResponseHeaders(headers) => self.response_headers(message, headers, outbox),
             Request::ResponseBody(body) => self.response_body(body, outbox),
             Request::ResponseTrailers(_) => self.response_trailers(outbox),
         }
@@ -109,6 +118,8 @@ impl Exchange {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
+        // Envoy may leave as soon as it has the end.
+        self.look();
         if matches!(self.phase, Phase::Sent(_)) {
             self.picker.metrics().cancelled();
         }

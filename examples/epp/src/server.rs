@@ -1,7 +1,9 @@
 //! The gRPC server: Envoy's external processing service, a stream for each request.
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use envoy_types::pb::envoy::service::ext_proc::v3::external_processor_server::{
     ExternalProcessor, ExternalProcessorServer,
@@ -45,6 +47,10 @@ impl ExternalProcessor for ExtProc {
                     if let Some(response) = outbox.pop_front() {
                         return Some((Ok(response), (exchange, requests, outbox)));
                     }
+                    if exchange.is_behind() {
+                        sent_first().await;
+                        exchange.look();
+                    }
                     if exchange.is_over() {
                         return None;
                     }
@@ -63,6 +69,21 @@ impl ExternalProcessor for ExtProc {
         );
         Ok(Response::new(Box::pin(responses)))
     }
+}
+
+/// Waits until what was said is on its way. A body is asked again for more before its frame is sent, twice: by tonic, which gathers
+/// messages, and by hyper; then it is the connection's turn.
+async fn sent_first() {
+    let mut turns = 2;
+    poll_fn(|context| {
+        if turns == 0 {
+            return Poll::Ready(());
+        }
+        turns -= 1;
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// What is around a body in a message, at most.

@@ -129,7 +129,7 @@ impl Exchange {
         let routed = self.picker.route_bodiless(parts, among);
         let sent = routed.and_then(|routed| {
             let sent = Sent::unwatched();
-            Ok((self.pick(&routed, &sent, parts)?, sent))
+            Ok((self.pick(&routed, &sent, forged(parts))?, sent))
         });
         match sent {
             Ok((pick, sent)) => {
@@ -148,7 +148,7 @@ impl Exchange {
         let parts = parts.unwrap_or_else(|| headers::request_parts(None));
         let api = Api::of(parts.uri.path());
         let whole = Bytes::from(body);
-        let (pick, sent, body) = match self.route(&parts, &whole, among, api).await {
+        let (pick, sent, body) = match self.route(parts, &whole, among, api).await {
             Ok(decided) => decided,
             Err(error) => return self.answer(&error, api, outbox),
         };
@@ -165,25 +165,26 @@ impl Exchange {
 
     async fn route(
         &self,
-        parts: &Parts,
+        parts: Parts,
         whole: &Bytes,
         among: Option<Vec<Pod>>,
         api: Api,
     ) -> Result<(Pick, Sent, Bytes), ApiError> {
         let rewritten = first(&parts.headers, &MODEL_REWRITE).and_then(|name| with_model(whole, name));
         let body = rewritten.unwrap_or_else(|| whole.clone());
-        let (mut routed, body) = self.picker.route(parts.clone(), body, among).await?;
+        let (method, forged) = (parts.method.clone(), forged(&parts));
+        let (mut routed, body) = self.picker.route(parts, body, among).await?;
         // Where no circuit breaker lets it through by now it goes all the same: a pod that may fail is better than none.
-        let sent = Sent::begin(&mut routed, api, parts.method.clone()).unwrap_or_else(Sent::unwatched);
-        let mut pick = self.pick(&routed, &sent, parts)?;
+        let sent = Sent::begin(&mut routed, api, method).unwrap_or_else(Sent::unwatched);
+        let mut pick = self.pick(&routed, &sent, forged)?;
         if body.len() != whole.len() {
             pick.set.push(messages::set("content-length", body.len().to_string()));
         }
         Ok((pick, sent.keep(routed), body))
     }
 
-    /// The destination of what was routed, and the headers that sidecars read.
-    fn pick(&self, routed: &Routed, sent: &Sent, parts: &Parts) -> Result<Pick, ApiError> {
+    /// The destination of what was routed, and the headers that sidecars read, in place of what a client forged.
+    fn pick(&self, routed: &Routed, sent: &Sent, forged: Vec<String>) -> Result<Pick, ApiError> {
         let router = self.picker.router();
         let (step, first) = (super::sent::answering_step(routed), sent.pod());
         let mut named: Vec<(Pod, String)> = routed.candidates(step).collect();
@@ -195,7 +196,7 @@ impl Exchange {
             return Err(ApiError::unavailable("no_endpoints", "no pod is left for the request"));
         };
         let mut set = Vec::new();
-        let mut remove = forged(parts);
+        let mut remove = forged;
         remove.retain(|name| name != DESTINATION);
         let mut say = |name: &str, value: &str| {
             remove.retain(|removed| removed != name);

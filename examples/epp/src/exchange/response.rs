@@ -14,9 +14,79 @@ use crate::metadata;
 use crate::picker::Picker;
 use crate::picker_config::SessionToken;
 
+/// A part of an answer that went on.
+#[derive(Debug)]
+pub(super) enum Passed {
+    /// Headers, with what Envoy said beside them.
+    Head { message: Box<ProcessingRequest>, headers: HttpHeaders },
+    /// A piece of its body.
+    Piece { bytes: Vec<u8>, ends: bool },
+    /// Its end, in trailers.
+    End,
+}
+
 impl Exchange {
-    pub(super) fn response_headers(&mut self, message: &ProcessingRequest, headers: &HttpHeaders, outbox: &mut Outbox) {
-        let mut passes = messages::headers_pass(Direction::Response);
+    pub(super) fn response_headers(&mut self, message: ProcessingRequest, headers: HttpHeaders, outbox: &mut Outbox) {
+        if self.picker.options().session_token.is_none() {
+            outbox.push_back(messages::headers_pass(Direction::Response));
+            return self.pass(Passed::Head { message: Box::new(message), headers });
+        }
+        // What is said depends on who served.
+        self.saw_head(&message, &headers);
+        let token = match &self.phase {
+            Phase::Sent(sent) => self.picker.session_token(sent),
+            _ => None,
+        };
+        outbox.push_back(token.map_or_else(|| messages::headers_pass(Direction::Response), messages::response_headers));
+        self.end_with_head(&headers);
+    }
+
+    pub(super) fn response_body(&mut self, body: HttpBody, outbox: &mut Outbox) {
+        let HttpBody { body: bytes, end_of_stream: ends, .. } = body;
+        outbox.push_back(match self.modes.response {
+            BodyMode::Duplex => {
+                self.pass(Passed::Piece { bytes: bytes.clone(), ends });
+                messages::streamed(Direction::Response, bytes, ends)
+            }
+            _ => {
+                self.pass(Passed::Piece { bytes, ends });
+                messages::body_passes(Direction::Response)
+            }
+        });
+    }
+
+    pub(super) fn response_trailers(&mut self, outbox: &mut Outbox) {
+        outbox.push_back(messages::trailers_pass(Direction::Response));
+        self.pass(Passed::End);
+    }
+
+    fn pass(&mut self, passed: Passed) {
+        // In order, should nobody have looked at what went before.
+        self.look();
+        self.unseen = Some(passed);
+    }
+
+    /// Looks at what went on.
+    pub(crate) fn look(&mut self) {
+        match self.unseen.take() {
+            Some(Passed::Head { message, headers }) => {
+                self.saw_head(&message, &headers);
+                self.end_with_head(&headers);
+            }
+            Some(Passed::Piece { bytes, ends }) => {
+                if let Phase::Sent(sent) = &mut self.phase {
+                    sent.chunk(&bytes);
+                }
+                if ends {
+                    self.end(true);
+                }
+            }
+            Some(Passed::End) => self.end(true),
+            None => {}
+        }
+    }
+
+    fn saw_head(&mut self, message: &ProcessingRequest, headers: &HttpHeaders) {
         if let Phase::Sent(sent) = &mut self.phase {
             let (status, map) = headers::response_head(headers.headers.as_ref());
             let details = metadata::code_details(message).filter(|details| *details != "via_upstream");
@@ -34,33 +104,14 @@ impl Exchange {
             if let Some(status) = status {
                 sent.head(status, &map);
             }
-            if let Some(token) = self.picker.session_token(sent) {
-                passes = messages::response_headers(token);
-            }
         }
-        outbox.push_back(passes);
+    }
+
+    /// Ends with the headers, where no body follows that is shown.
+    fn end_with_head(&mut self, headers: &HttpHeaders) {
         if headers.end_of_stream || self.modes.response == BodyMode::Absent {
             self.end(headers.end_of_stream);
         }
-    }
-
-    pub(super) fn response_body(&mut self, body: HttpBody, outbox: &mut Outbox) {
-        if let Phase::Sent(sent) = &mut self.phase {
-            sent.chunk(&body.body);
-        }
-        let ends = body.end_of_stream;
-        outbox.push_back(match self.modes.response {
-            BodyMode::Duplex => messages::streamed(Direction::Response, body.body, ends),
-            _ => messages::body_passes(Direction::Response),
-        });
-        if ends {
-            self.end(true);
-        }
-    }
-
-    pub(super) fn response_trailers(&mut self, outbox: &mut Outbox) {
-        outbox.push_back(messages::trailers_pass(Direction::Response));
-        self.end(true);
     }
 
     /// Nothing more is heard of the answer: it ended, or its body is not shown.
