@@ -1,6 +1,6 @@
 //! Health checks: who asks pods how they are, and the task that does so all the time.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::error::Error;
 use std::future::Future;
 use std::sync::Arc;
@@ -18,7 +18,8 @@ use parking_lot::Mutex;
 use routing_core::Load;
 use routing_exec::TransportError;
 use routing_exec::handoff::PodAddresses;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::{Id, JoinHandle, JoinSet};
+use tokio::time::error::Elapsed;
 use tokio::time::{MissedTickBehavior, timeout};
 
 use crate::engine_metrics::{EngineAdapters, engine_adapters, engine_cache, engine_load};
@@ -166,19 +167,66 @@ impl Drop for HealthChecks {
     }
 }
 
+/// Checks under way, one for a pod at most. Dropped, they end.
+struct RunningChecks<C> {
+    check: Arc<C>,
+    tasks: JoinSet<Result<Health, Elapsed>>,
+    pods: HashMap<Id, Pod>,
+}
+
+impl<C: HealthCheck> RunningChecks<C> {
+    fn new(check: Arc<C>) -> Self {
+        Self { check, tasks: JoinSet::new(), pods: HashMap::new() }
+    }
+
+    /// Starts a check of every pod that none runs of.
+    fn start<const W: usize>(&mut self, router: &Router<W>) {
+        let checked: HashSet<Pod> = self.pods.values().copied().collect();
+        for pod in router.pods().into_iter().map(|entry| entry.pod).filter(|pod| !checked.contains(pod)) {
+            let check = Arc::clone(&self.check);
+            let checking = async move { timeout(LONGEST_CHECK, check.check(pod)).await };
+            self.pods.insert(self.tasks.spawn(checking).id(), pod);
+        }
+    }
+
+    /// Takes in what the next one that ends says, as it comes: what is in flight is taken to be in a report that has just come. False
+    /// if none runs.
+    async fn take_next<const W: usize>(&mut self, router: &Router<W>) -> bool {
+        let Some(checked) = self.tasks.join_next_with_id().await else { return false };
+        let (id, health) = match checked {
+            Ok((id, health)) => (id, health.unwrap_or(Health::Failing)),
+            // It panicked: nothing is known of the pod.
+            Err(error) => (error.id(), Health::Failing),
+        };
+        if let Some(pod) = self.pods.remove(&id) {
+            if let Some(tokens) = self.check.cache_tokens(pod) {
+                router.report_cache(pod, tokens);
+            }
+            if let Some(adapters) = self.check.adapters(pod) {
+                router.report_adapters(pod, adapters);
+            }
+            router.take_health(pod, health);
+        }
+        true
+    }
+}
+
 impl<const W: usize> Router<W> {
-    /// Spawns a task that checks every pod at an interval, all at once, on the current tokio runtime.
+    /// Spawns a task that checks every pod at an interval, all at once, on the current tokio runtime. A pod whose check still runs is
+    /// not asked again before that ends, and none waits for another's.
     ///
     /// Build the router with [`health_checked`](crate::RouterBuilder::health_checked), so that no pod gets a request before its
     /// first check.
     pub fn spawn_health_checks(&self, check: impl HealthCheck, interval: Duration) -> HealthChecks {
-        let (router, check) = (self.clone(), Arc::new(check));
+        let (router, mut running) = (self.clone(), RunningChecks::new(Arc::new(check)));
         HealthChecks(tokio::spawn(async move {
             let mut ticks = tokio::time::interval(interval.max(Duration::from_millis(1)));
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
-                ticks.tick().await;
-                router.check_health(&check).await;
+                tokio::select! {
+                    _ = ticks.tick() => running.start(&router),
+                    true = running.take_next(&router) => {}
+                }
             }
         }))
     }
@@ -188,29 +236,9 @@ impl<const W: usize> Router<W> {
     /// A pod that nobody answers for is unhealthy at once, one that fails a check is after the second in a row, and one that
     /// passes is healthy again. One that could not be asked is as it was.
     pub async fn check_health(&self, check: &Arc<impl HealthCheck>) {
-        let (mut checks, mut pods) = (JoinSet::new(), HashMap::new());
-        for entry in self.pods() {
-            let check = Arc::clone(check);
-            let checking = async move { timeout(LONGEST_CHECK, check.check(entry.pod)).await };
-            pods.insert(checks.spawn(checking).id(), entry.pod);
-        }
-        // Each as it comes: what is in flight is taken to be in a report that has just come.
-        while let Some(checked) = checks.join_next_with_id().await {
-            let (id, health) = match checked {
-                Ok((id, health)) => (id, health.unwrap_or(Health::Failing)),
-                // It panicked: nothing is known of the pod.
-                Err(error) => (error.id(), Health::Failing),
-            };
-            if let Some(pod) = pods.get(&id) {
-                if let Some(tokens) = check.cache_tokens(*pod) {
-                    self.report_cache(*pod, tokens);
-                }
-                if let Some(adapters) = check.adapters(*pod) {
-                    self.report_adapters(*pod, adapters);
-                }
-                self.take_health(*pod, health);
-            }
-        }
+        let mut running = RunningChecks::new(Arc::clone(check));
+        running.start(self);
+        while running.take_next(self).await {}
     }
 
     fn take_health(&self, pod: Pod, health: Health) {
@@ -246,6 +274,8 @@ const MAX_BYTES: usize = 4 << 20;
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
     use crate::PodSpec;
 
@@ -301,6 +331,35 @@ mod tests {
         while healthy() != [false, false, true] {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
+    }
+
+    /// The first pod's check takes seconds; the second's are counted.
+    struct Slow(AtomicUsize);
+
+    impl HealthCheck for Slow {
+        async fn check(&self, pod: Pod) -> Health {
+            match pod.id().index() {
+                0 => tokio::time::sleep(Duration::from_secs(2)).await,
+                // Relaxed: a count that publishes nothing.
+                _ => drop(self.0.fetch_add(1, Ordering::Relaxed)),
+            }
+            Health::Healthy(None)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_pod_waits_for_another_s_check() {
+        let pods = ["a", "b"].map(|name| PodSpec::new(name, format!("{name}:1")));
+        let router = Router::builder("m").pods(pods).build().unwrap();
+        let check = Arc::new(Slow(AtomicUsize::new(0)));
+        let mut running = RunningChecks::new(Arc::clone(&check));
+        let mut ticks = tokio::time::interval(Duration::from_millis(100));
+        for _ in 0..10 {
+            ticks.tick().await;
+            running.start(&router);
+            running.take_next(&router).await;
+        }
+        assert_eq!((check.0.load(Ordering::Relaxed), running.tasks.len()), (10, 1));
     }
 
     #[tokio::test]
