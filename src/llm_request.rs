@@ -76,7 +76,7 @@ impl RequestFields {
         model: &str,
         named: impl FnOnce(&str) -> Option<NamedModel<'_>>,
     ) -> Result<(Self, Bytes), ApiError> {
-        // One pass over the body, however long its prompt is.
+        // One pass over the body, however long its prompt is; another where an alias is replaced.
         let (mut found, mut finder) = ([None; NAMES.len()], PromptFinder::default());
         let object = Object::parse_each(&body, |member| {
             finder.pass(&member);

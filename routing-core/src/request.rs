@@ -95,8 +95,6 @@ impl<'r> Request<'r> {
     setters! {
         /// The same with headers.
         headers(headers: &'r dyn Headers) => Some(headers);
-        /// The same with a body.
-        body(body: &'r [u8]) => body;
         /// The same with where in its body the prompt is.
         prompt(spans: &'r PromptSpans) => Some(spans);
         /// The same with its prompt as tokens.
@@ -121,6 +119,12 @@ impl<'r> Request<'r> {
         most_prefix(tokens: u32) => Some(tokens);
         /// The same with a seed for ties and chance.
         seed(seed: u64) => seed;
+    }
+
+    /// The same with a body. Where its prompt is has to be said after this: places in another body are none in this one.
+    #[must_use]
+    pub const fn body(self, body: &'r [u8]) -> Self {
+        Self { body, prompt: None, ..self }
     }
 
     /// A header's value; names are compared without regard to case.

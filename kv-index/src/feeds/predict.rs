@@ -75,6 +75,10 @@ impl Predictor {
         chain: &[BlockHash],
     ) -> Result<ApplyStats, PodRetired> {
         let guess = self.pods.entry(pod.id()).or_insert_with(|| Guess::new(pod));
+        if guess.pod.generation() > pod.generation() {
+            // It comes late: another pod has its place, and what that one holds is to stay known.
+            return Err(PodRetired(pod));
+        }
         if guess.pod != pod {
             *guess = Guess::new(pod);
         }
@@ -168,6 +172,20 @@ mod tests {
         assert_eq!(matches.depth(pod.id()), 3, "renewed");
         index.search(&new, &mut matches);
         assert_eq!(matches.depth(pod.id()), 1, "its tail made room");
+    }
+
+    #[test]
+    fn what_comes_late_for_a_retired_pod_leaves_its_successor_alone() {
+        let index: Index = Index::new(Config::default());
+        let old = index.join("a").unwrap();
+        let mut predictor = Predictor::new(2);
+        index.retire(old);
+        let new = index.join("b").unwrap();
+        assert_eq!(new.id(), old.id(), "or this shows nothing");
+        predictor.routed(&index, new, &chain(&[0, 0])).unwrap();
+        assert_eq!(predictor.routed(&index, old, &chain(&[1])), Err(PodRetired(old)));
+        predictor.routed(&index, new, &chain(&[1, 1])).unwrap();
+        assert_eq!(index.pod_stats(new).unwrap().blocks, 2, "what it held before was known, and went");
     }
 
     #[test]
