@@ -3,7 +3,7 @@
 //! Four Envoys with the configuration that is shipped: without a picker, with one that always answers the same pod (the price of
 //! `ext_proc` itself) or all in turn (and that of more than one pod), and with ours by llm-d's default configuration. One client sends
 //! one request after the other, to all Envoys in an order by chance, so that what a machine does meanwhile falls on all alike: *added* is the middle of
-//! differences between requests that follow each other. Pods are addresses of one server, which streams 50 chunks, one a millisecond.
+//! differences between requests of one turn. Pods are addresses of one server, which streams 50 chunks, one a millisecond.
 
 mod pods;
 mod setup;

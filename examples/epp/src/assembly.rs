@@ -111,7 +111,7 @@ fn check(settings: &PickerSettings) -> Result<(), AssemblyError> {
     }
 }
 
-/// Runs a job once others had their turn: the connection that an answer goes out by, for one.
+/// Runs a job in a task of its own: the answer to the request need not wait for it.
 fn after_answer(job: Box<dyn FnOnce() + Send>) {
     match tokio::runtime::Handle::try_current() {
         Ok(runtime) => drop(runtime.spawn(async move { job() })),
@@ -143,7 +143,8 @@ fn router(translation: &Translation, options: &Options, figures: &Arc<Figures>) 
         // Whoever asks for tokens gets estimates.
         None => builder = builder.tokens_given(),
     }
-    let (figures, cache) = (Arc::clone(figures), settings.prefix_cache.clone());
+    let (figures, cache, waits) =
+        (Arc::clone(figures), settings.prefix_cache.clone(), translation.flow_control.is_some());
     let estimates = options.tokenizer.is_none();
     if estimates && settings.tokenizer != Tokenizer::Estimate {
         tracing::warn!(
@@ -158,7 +159,8 @@ fn router(translation: &Translation, options: &Options, figures: &Arc<Figures>) 
         }
         if let PrefixCache::Approximate { blocks_per_pod, .. } = cache {
             let blocks = PredictedBlocks::new(NonZeroUsize::new(blocks_per_pod).unwrap_or(NonZeroUsize::MIN));
-            state.predicted_blocks = Arc::new(blocks.later(after_answer));
+            // Requests that waited are decided about one right after the other: each is to see the ones before.
+            state.predicted_blocks = Arc::new(if waits { blocks } else { blocks.later(after_answer) });
         }
         if let Some(seconds) = session_ttl {
             state.sessions = Arc::new(SessionTables::new(SessionLimits::default().ttl_seconds(seconds)));
@@ -201,6 +203,7 @@ fn picker_options(settings: &PickerSettings, options: &Options) -> PickerOptions
         max_buffered_bytes: options.max_buffered_bytes,
         reads_bodies: settings.parsers.first() != Some(&Parser::Passthrough),
         data_parallel_port,
+        subsets: !options.disable_endpoint_subset_filter,
         test_selection: options.allow_test_selection,
         fairness: settings.fairness,
         saturation: settings.saturation,

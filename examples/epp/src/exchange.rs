@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The rules: a request is decided about once, when all of it is there (or by its headers, where no body is shown in time); an answer is
-//! never held back: what it tells is looked at once it went on; whatever way an exchange ends, what it counted for is given back once,
+//! never held back: what it tells is looked at once it went on (but for headers, where those that go on depend on it); whatever way an exchange ends, what it counted for is given back once,
 //! since guards hold it.
 
 mod request;
@@ -37,7 +37,7 @@ pub(crate) struct Exchange {
     modes: Modes,
     phase: Phase,
     /// What went on already, and is still to be looked at.
-    unseen: Option<Passed>,
+    unseen: VecDeque<Passed>,
 }
 
 #[derive(Debug)]
@@ -72,7 +72,7 @@ enum BodyMode {
 impl Exchange {
     pub(crate) fn new(picker: Arc<Picker>) -> Self {
         let modes = Modes { request: BodyMode::Duplex, response: BodyMode::Duplex };
-        Self { picker, modes, phase: Phase::Request(Box::default()), unseen: None }
+        Self { picker, modes, phase: Phase::Request(Box::default()), unseen: VecDeque::new() }
     }
 
     /// Whether nothing more is to be said.
@@ -93,7 +93,7 @@ impl Exchange {
 
     /// Whether something went on that is still to be looked at: [`Self::look`], once it was sent.
     pub(crate) fn is_behind(&self) -> bool {
-        self.unseen.is_some()
+        !self.unseen.is_empty()
     }
 
     /// Takes a message, and puts what is to be said to it into the outbox.

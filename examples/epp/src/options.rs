@@ -46,12 +46,19 @@ pub struct Options {
     /// The InferencePool whose pods are picked (needs the feature `kube`).
     #[arg(long, value_name = "NAME")]
     pub pool_name: Option<String>,
-    /// Its namespace.
-    #[arg(long, value_name = "NAME", default_value = "default")]
+    /// Its namespace; unless given that of the variable NAMESPACE, or `default`.
+    #[arg(long, value_name = "NAME", default_value_t = own_namespace())]
     pub pool_namespace: String,
     /// Its API group, unless it is to be found out.
     #[arg(long, value_name = "GROUP")]
     pub pool_group: Option<String>,
+
+    /// llm-d's pods by label, without a pool: refused, with what to say instead.
+    #[arg(long, alias = "endpoint-target-ports", hide = true, value_parser = no_selector)]
+    pub endpoint_selector: Option<String>,
+    /// Passes over which endpoints Envoy allows for a request.
+    #[arg(long, value_name = "BOOL", default_value_t = false, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub disable_endpoint_subset_filter: bool,
 
     /// The model's name; other names are its LoRA adapters'. Needed where engines' events are followed.
     #[arg(long, value_name = "NAME", default_value = "")]
@@ -106,6 +113,14 @@ pub struct Options {
     pub log_json: bool,
 }
 
+fn own_namespace() -> String {
+    std::env::var("NAMESPACE").ok().filter(|name| !name.is_empty()).unwrap_or_else(|| "default".to_owned())
+}
+
+fn no_selector(_: &str) -> Result<String, String> {
+    Err("pods by label need an InferencePool that selects them (--pool-name); or name them by --dns, --endpoints-file or --endpoint".to_owned())
+}
+
 /// A time as Go writes it: `50ms`, `1m30s`.
 fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is no time: write 50ms, 2s or 1m30s");
@@ -158,6 +173,10 @@ mod tests {
         .unwrap();
         assert_eq!((options.grpc_port, options.secure_serving, options.pool_name.as_deref()), (1, false, Some("vllm")));
         assert!(parse(&["--config", "a", "--secure-serving"]).unwrap().secure_serving);
+        assert!(parse(&["--disable-endpoint-subset-filter"]).unwrap().disable_endpoint_subset_filter);
+        for flag in ["--endpoint-selector=app=vllm", "--endpoint-target-ports=8000"] {
+            assert!(parse(&[flag]).unwrap_err().to_string().contains("--pool-name"), "{flag}");
+        }
         assert!(parse(&[]).unwrap().secure_serving && parse(&["--config", "a", "--config-text", "b"]).is_err());
     }
 }

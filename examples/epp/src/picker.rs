@@ -39,6 +39,8 @@ pub struct PickerOptions {
     pub reads_bodies: bool,
     /// The port at which a sidecar listens for all data-parallel ranks of a pod, where there is one.
     pub data_parallel_port: Option<u16>,
+    /// Whether a proxy may say which endpoints it allows for a request.
+    pub subsets: bool,
     /// Whether requests may name their endpoints in a header, as conformance tests do.
     pub test_selection: bool,
     /// Whose requests share a band's room, where requests wait.
@@ -57,6 +59,7 @@ impl Default for PickerOptions {
             max_buffered_bytes: 1 << 30,
             reads_bodies: true,
             data_parallel_port: None,
+            subsets: true,
             test_selection: false,
             fairness: Fairness::ByFlow,
             saturation: Saturation::default(),

@@ -9,8 +9,8 @@ use envoy_types::pb::envoy::service::ext_proc::v3::external_processor_server::{
     ExternalProcessor, ExternalProcessorServer,
 };
 use envoy_types::pb::envoy::service::ext_proc::v3::{ProcessingRequest, ProcessingResponse};
-use futures_util::Stream;
 use futures_util::stream::unfold;
+use futures_util::{FutureExt, Stream};
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::exchange::{Exchange, Outbox};
@@ -47,14 +47,20 @@ impl ExternalProcessor for ExtProc {
                     if let Some(response) = outbox.pop_front() {
                         return Some((Ok(response), (exchange, requests, outbox)));
                     }
-                    if exchange.is_behind() {
+                    // What is there already goes on first.
+                    let ready = exchange.is_behind().then(|| requests.message().now_or_never()).flatten();
+                    if ready.is_none() && exchange.is_behind() {
                         sent_first().await;
                         exchange.look();
                     }
                     if exchange.is_over() {
                         return None;
                     }
-                    let message = match requests.message().await {
+                    let next = match ready {
+                        Some(next) => next,
+                        None => requests.message().await,
+                    };
+                    let message = match next {
                         Ok(Some(message)) => message,
                         Ok(None) => return None,
                         // Never a clean end: Envoy would send the request on, wherever its client wants it.

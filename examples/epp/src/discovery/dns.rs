@@ -55,14 +55,27 @@ impl Dns {
     }
 }
 
+impl Dns {
+    /// The pods at an address. Several ports are a pod's ranks, and called as llm-d calls those: by that each one's events are found.
+    fn at<'d>(&'d self, host: &'d str) -> impl Iterator<Item = PodSpec> + use<'d> {
+        self.ports.iter().enumerate().map(move |(rank, port)| {
+            let address = format!("{host}:{port}");
+            let name = match &*self.ports {
+                [_] => address.clone(),
+                ports => format!("{host}:{}-rank-{rank}", ports[0]),
+            };
+            PodSpec::new(name, address)
+        })
+    }
+}
+
 impl Discovery for Dns {
     type Error = io::Error;
 
     async fn next(&mut self) -> Result<Vec<PodSpec>, io::Error> {
         let found = self.pods.next().await?;
         let hosts = found.iter().filter_map(|pod| pod.address.rsplit_once(':')).map(|(host, _)| host);
-        let pods = hosts.flat_map(|host| self.ports.iter().map(move |port| format!("{host}:{port}")));
-        Ok(pods.map(|address| PodSpec::new(address.clone(), address)).collect())
+        Ok(hosts.flat_map(|host| self.at(host)).collect())
     }
 }
 
@@ -85,7 +98,9 @@ mod tests {
     async fn each_port_of_each_address_is_a_pod() {
         let mut dns = Dns::new("127.0.0.1:8000,8001").unwrap();
         let names: Vec<String> = dns.next().await.unwrap().into_iter().map(|pod| pod.name).collect();
-        assert_eq!(names, ["127.0.0.1:8000", "127.0.0.1:8001"]);
+        assert_eq!(names, ["127.0.0.1:8000-rank-0", "127.0.0.1:8000-rank-1"]);
+        let names: Vec<String> = Dns::new("127.0.0.1:8000").unwrap().at("127.0.0.1").map(|pod| pod.name).collect();
+        assert_eq!(names, ["127.0.0.1:8000"]);
         let mut dns = Dns::new("[::1]:8000,8001").unwrap();
         let addresses: Vec<String> = dns.next().await.unwrap().into_iter().map(|pod| pod.address).collect();
         assert_eq!(addresses, ["[::1]:8000", "[::1]:8001"]);

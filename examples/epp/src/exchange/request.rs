@@ -241,7 +241,8 @@ impl Exchange {
 impl Picker {
     /// The pods that a message's subset hint allows.
     fn allowed(&self, message: &ProcessingRequest) -> Option<Vec<Pod>> {
-        metadata::subset(message).map(|endpoints| self.pods_at(endpoints))
+        let subset = metadata::subset(message).filter(|_| self.options().subsets);
+        subset.map(|endpoints| self.pods_at(endpoints))
     }
 }
 

@@ -45,7 +45,8 @@ impl Exchange {
         let HttpBody { body: bytes, end_of_stream: ends, .. } = body;
         outbox.push_back(match self.modes.response {
             BodyMode::Duplex => {
-                self.pass(Passed::Piece { bytes: bytes.clone(), ends });
+                let copy = if self.is_watched() { bytes.clone() } else { Vec::new() };
+                self.pass(Passed::Piece { bytes: copy, ends });
                 messages::streamed(Direction::Response, bytes, ends)
             }
             _ => {
@@ -61,29 +62,36 @@ impl Exchange {
     }
 
     fn pass(&mut self, passed: Passed) {
-        // In order, should nobody have looked at what went before.
-        self.look();
-        self.unseen = Some(passed);
+        if self.unseen.len() >= MOST_UNSEEN {
+            self.look();
+        }
+        self.unseen.push_back(passed);
     }
 
     /// Looks at what went on.
     pub(crate) fn look(&mut self) {
-        match self.unseen.take() {
-            Some(Passed::Head { message, headers }) => {
-                self.saw_head(&message, &headers);
-                self.end_with_head(&headers);
-            }
-            Some(Passed::Piece { bytes, ends }) => {
-                if let Phase::Sent(sent) = &mut self.phase {
-                    sent.chunk(&bytes);
+        while let Some(passed) = self.unseen.pop_front() {
+            match passed {
+                Passed::Head { message, headers } => {
+                    self.saw_head(&message, &headers);
+                    self.end_with_head(&headers);
                 }
-                if ends {
-                    self.end(true);
+                Passed::Piece { bytes, ends } => {
+                    if let Phase::Sent(sent) = &mut self.phase {
+                        sent.chunk(&bytes);
+                    }
+                    if ends {
+                        self.end(true);
+                    }
                 }
+                Passed::End => self.end(true),
             }
-            Some(Passed::End) => self.end(true),
-            None => {}
         }
+    }
+
+    /// Whether anybody wants to know what an answer says.
+    fn is_watched(&self) -> bool {
+        matches!(&self.phase, Phase::Sent(sent) if sent.pod().is_some())
     }
 
     fn saw_head(&mut self, message: &ProcessingRequest, headers: &HttpHeaders) {
@@ -147,6 +155,9 @@ fn failure(details: &str) -> Option<Failure> {
         _ => None,
     }
 }
+
+/// Parts of an answer that are kept to be looked at, at most.
+const MOST_UNSEEN: usize = 8;
 
 /// Reasons of a stream's end that are the pod's.
 const OF_THE_POD: [&str; 6] = [

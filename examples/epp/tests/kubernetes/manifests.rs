@@ -46,7 +46,8 @@ fn container() -> Value {
 fn every_file_is_applied_and_every_object_is_in_the_namespace() {
     let kustomization = documents("kustomization.yaml").remove(0);
     let mut applied: Vec<&str> = items(&kustomization["resources"]).iter().map(|file| file.as_str().unwrap()).collect();
-    applied.push("kustomization.yaml");
+    // And what is for one gateway alone.
+    applied.extend(["kustomization.yaml", "istio.yaml"]);
     applied.sort_unstable();
     let files = fs::read_dir(folder()).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
     let mut manifests: Vec<String> = files.filter(|file| file.ends_with(".yaml")).collect();
@@ -145,4 +146,21 @@ fn the_flags_name_the_pool_the_ports_and_the_mounted_configuration() {
     let key = file.strip_prefix(mount["mountPath"].as_str().unwrap()).unwrap().trim_start_matches('/');
     let picker = PickerConfig::read(config["data"][key].as_str().unwrap()).unwrap();
     assert!(picker.translate().is_ok());
+}
+
+#[test]
+fn istio_is_told_of_the_service_that_the_pool_names() {
+    let rule = documents("istio.yaml").remove(0);
+    let service = name(&object("Service")).to_owned();
+    assert_eq!(rule["spec"]["host"], format!("{service}.default.svc.cluster.local"));
+    assert_eq!(object("InferencePool")["spec"]["endpointPickerRef"]["name"], service);
+}
+
+#[test]
+fn bodies_fit_twice_into_the_memory_that_the_picker_may_take() {
+    let container = container();
+    let option = items(&container["args"]).iter().find_map(|arg| arg.as_str()?.strip_prefix("--max-buffered-bytes="));
+    let (bytes, limit) = (option.unwrap().parse::<u64>().unwrap(), &container["resources"]["limits"]["memory"]);
+    assert_eq!(*limit, "1Gi");
+    assert!(2 * bytes + (512 << 20) <= 1 << 30);
 }
