@@ -12,6 +12,8 @@
 mod request;
 mod response;
 mod sent;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -82,11 +84,13 @@ impl Exchange {
 
     /// Envoy's stream broke: whether that is answered. A message that is too long is a body that is; all else is an error.
     pub(crate) fn failed(&mut self, status: &Status, outbox: &mut Outbox) -> bool {
+        // It may break right behind the end.
+        self.look();
         let is_answered = status.code() == Code::OutOfRange && matches!(self.phase, Phase::Request(_));
         if is_answered {
             self.refuse(&self.too_long(), outbox);
-        } else {
-            self.phase = Phase::Over;
+        } else if matches!(std::mem::replace(&mut self.phase, Phase::Over), Phase::Sent(_)) {
+            self.picker.metrics().cancelled();
         }
         is_answered
     }
