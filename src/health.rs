@@ -20,7 +20,7 @@ use routing_exec::TransportError;
 use routing_exec::handoff::PodAddresses;
 use tokio::task::{Id, JoinHandle, JoinSet};
 use tokio::time::error::Elapsed;
-use tokio::time::{MissedTickBehavior, timeout};
+use tokio::time::{MissedTickBehavior, timeout, timeout_at};
 
 use crate::engine_metrics::{EngineAdapters, engine_adapters, engine_cache, engine_load};
 use crate::router::Router;
@@ -220,13 +220,13 @@ impl<const W: usize> Router<W> {
     pub fn spawn_health_checks(&self, check: impl HealthCheck, interval: Duration) -> HealthChecks {
         let (router, mut running) = (self.clone(), RunningChecks::new(Arc::new(check)));
         HealthChecks(tokio::spawn(async move {
-            let mut ticks = tokio::time::interval(interval.max(Duration::from_millis(1)));
+            let interval = interval.max(Duration::from_millis(1));
+            let mut ticks = tokio::time::interval(interval);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
-                tokio::select! {
-                    _ = ticks.tick() => running.start(&router),
-                    true = running.take_next(&router) => {}
-                }
+                let next = ticks.tick().await + interval;
+                running.start(&router);
+                while let Ok(true) = timeout_at(next, running.take_next(&router)).await {}
             }
         }))
     }
@@ -333,15 +333,16 @@ mod tests {
         }
     }
 
-    /// The first pod's check takes seconds; the second's are counted.
-    struct Slow(AtomicUsize);
+    /// Counts checks; the first pod's take two seconds each.
+    struct Slow(Arc<[AtomicUsize; 2]>);
 
     impl HealthCheck for Slow {
         async fn check(&self, pod: Pod) -> Health {
-            match pod.id().index() {
-                0 => tokio::time::sleep(Duration::from_secs(2)).await,
-                // Relaxed: a count that publishes nothing.
-                _ => drop(self.0.fetch_add(1, Ordering::Relaxed)),
+            let at = usize::from(pod.id().index() > 0);
+            // Relaxed: a count that publishes nothing.
+            self.0[at].fetch_add(1, Ordering::Relaxed);
+            if at == 0 {
+                tokio::time::sleep(Duration::from_secs(2)).await;
             }
             Health::Healthy(None)
         }
@@ -351,15 +352,10 @@ mod tests {
     async fn no_pod_waits_for_another_s_check() {
         let pods = ["a", "b"].map(|name| PodSpec::new(name, format!("{name}:1")));
         let router = Router::builder("m").pods(pods).build().unwrap();
-        let check = Arc::new(Slow(AtomicUsize::new(0)));
-        let mut running = RunningChecks::new(Arc::clone(&check));
-        let mut ticks = tokio::time::interval(Duration::from_millis(100));
-        for _ in 0..10 {
-            ticks.tick().await;
-            running.start(&router);
-            running.take_next(&router).await;
-        }
-        assert_eq!((check.0.load(Ordering::Relaxed), running.tasks.len()), (10, 1));
+        let counts = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
+        let _checks = router.spawn_health_checks(Slow(Arc::clone(&counts)), Duration::from_millis(100));
+        tokio::time::sleep(Duration::from_millis(1_050)).await;
+        assert_eq!([0, 1].map(|at| counts[at].load(Ordering::Relaxed)), [1, 11]);
     }
 
     #[tokio::test]
