@@ -77,7 +77,7 @@ pub use cached_prefixes::{CachedPrefixes, ColdCaches, IndexedCaches};
 pub use config::{BatchConfig, BatchError, Mixing};
 pub use costs::BatchCosts;
 pub use planner::BatchPlanner;
-pub use queues::BatchQueues;
+pub use queues::{BatchQueues, CohortStart, ConcurrencyLimit, NextRequest, RequestSize};
 
 /// One request of a batch.
 #[derive(Clone, Copy, Debug)]
@@ -146,6 +146,10 @@ pub struct PodPlan {
     pub takes: Duration,
     /// Tokens of prompts that it computes.
     pub prefill_tokens: u64,
+    /// Tokens that its KV cache has room for, as it was planned for.
+    pub kv_tokens: u64,
+    /// How fast it is, as it was planned for.
+    pub speed: f64,
 }
 
 /// Requests that share the beginning of their prompts.
@@ -160,15 +164,26 @@ pub struct Cohort {
     pub shared_blocks: u32,
     /// Which requests, by their place in the batch, in the order they are sent.
     pub requests: Vec<u32>,
+    /// Tokens of each one's prompt that are to be computed, in the order of `requests`; empty if that is not known.
+    pub new_tokens: Vec<u32>,
     /// Leading blocks of its chains that a later cohort of this pod still needs: what lies beyond may be dropped when it is done.
     pub keep_blocks: u32,
+    /// How urgent it is: all of a lower tier comes before it, wherever it is. 0 unless requests have deadlines.
+    pub tier: u32,
 }
 
 impl Cohort {
     /// A cohort that is planned by someone else.
     #[must_use]
     pub fn new(shared_blocks: u32, requests: Vec<u32>, keep_blocks: u32) -> Self {
-        Self { shared_blocks, requests, keep_blocks }
+        Self { shared_blocks, requests, new_tokens: Vec::new(), keep_blocks, tier: 0 }
+    }
+
+    /// The same in this tier.
+    #[must_use]
+    pub fn tier(mut self, tier: u32) -> Self {
+        self.tier = tier;
+        self
     }
 }
 

@@ -24,21 +24,21 @@
 //! - After an error nothing is sent, and no guard is held (`after_an_error_nothing_is_held_and_nobody_is_asked`).
 //! - Backpressure: a consumer that takes no results stops new sends (`a_consumer_that_stops_stops_the_sends`); results by index
 //!   need no more memory than results as completed (`in_order_holds_no_more_than_its_window`).
+//! - A pod that has begun all its requests takes over others' that are not begun (`who_runs_dry_takes_over_what_is_not_begun`), by
+//!   [`BatchQueues`](routing_core::batch::BatchQueues), as simulations do. More urgent ones go first, wherever they are
+//!   (`what_is_more_urgent_comes_first_on_every_pod`).
+//! - How long answers are is learned (`answers_that_are_shorter_than_expected_let_more_in`), and a pod that says it is overloaded is
+//!   given less at a time (`a_pod_that_pushes_back_is_given_less`).
+//! - Requests may be added while a batch runs, and after (`requests_that_come_later_are_planned_and_done`).
 //! - A killed run is resumed, and all results together are those of a run that was not killed
 //!   (`killed_anywhere_and_resumed_it_is_as_if_it_had_not_been`).
-//!
-//! # Limitation
-//!
-//! No work stealing: a pod that has done its part early is idle until the others are done.
-//! [`BatchQueues`](routing_core::batch::BatchQueues) has it, for simulations so far; the queues here are this crate's own, since
-//! cohorts may wait for their leader.
 
 mod backoff;
 mod config;
 mod error;
 mod in_flight;
 pub mod journal;
-mod pod_queue;
+mod pod_state;
 mod progress;
 mod request_states;
 mod result;
@@ -47,9 +47,10 @@ mod runner;
 mod source;
 mod wakers;
 
-pub use config::{Backoff, BatchRunnerConfig, CohortStart, ConcurrencyLimit, ResultOrder};
+pub use config::{Backoff, BatchRunnerConfig, ResultOrder};
 pub use error::BatchError;
 pub use progress::{BatchProgress, PodProgress};
 pub use result::{BatchFailure, BatchResponse, BatchResult, BatchUsage};
+pub use routing_core::batch::{CohortStart, ConcurrencyLimit, RequestSize};
 pub use runner::BatchRunner;
-pub use source::{BatchGuard, BatchSource, RequestSize};
+pub use source::{BatchGuard, BatchSource};

@@ -27,7 +27,7 @@ fn together(requests: u32) -> BatchRunnerConfig {
 fn no_pod_has_more_than_its_bound() {
     for (limit, most) in [
         (ConcurrencyLimit::default().requests(4).tokens(None), 4),
-        (ConcurrencyLimit::default().requests(100).tokens(Some(65)), 3),
+        (ConcurrencyLimit::default().requests(100).tokens(Some(50)), 3),
         // Larger than what there is room for, and sent alone.
         (ConcurrencyLimit::default().requests(100).tokens(Some(5)), 1),
     ] {
@@ -63,7 +63,7 @@ fn requests_are_begun_in_the_order_of_the_plan() {
         }
         let executor: TransportExecutor<_, _> = TransportExecutor::new(fleet.clone(), clock.clone());
         let mut runner = BatchRunner::new(executor, clock.clone(), dispatch_config(), Made::new(4), 40, plan)
-            .config(together(in_flight));
+            .config(together(in_flight).work_stealing(false));
         assert_eq!(run_all(&clock, &mut runner).0.len(), 40);
         for (pod, order) in pods.iter().zip(&orders) {
             assert_eq!(fleet.log.sent_to(*pod), *order);
@@ -203,7 +203,8 @@ fn progress_counts_and_foresees() {
     let fleet = Fleet::new(&clock, 2, |pod, index, _| answers(index, if pod == 0 { 1_000 } else { 4_000 }));
     let seen = Arc::new(Mutex::new(Vec::new()));
     let told = Arc::clone(&seen);
-    let mut runner = runner(&clock, &fleet, &pods, 40, Made::new(5), together(1))
+    let config = together(1).work_stealing(false);
+    let mut runner = runner(&clock, &fleet, &pods, 40, Made::new(1), config)
         .on_progress(move |progress| told.lock().unwrap().push(progress.clone()));
     assert_eq!(runner.progress().eta, None, "nobody knows yet");
     assert_eq!(run_all(&clock, &mut runner).0.len(), 40);
@@ -211,7 +212,9 @@ fn progress_counts_and_foresees() {
     assert_eq!(seen.iter().map(|progress| progress.completed()).collect::<Vec<_>>(), (1..=40).collect::<Vec<_>>());
     for progress in seen.iter().filter(|progress| progress.pods[1].succeeded > 0) {
         let whole = (progress.elapsed + progress.eta.unwrap()).as_secs_f64();
-        assert!((79.9..=80.1).contains(&whole), "20 of 4 s each: {whole}");
+        // As sure as there are answers: of the one under way nobody knows how far it is.
+        let unsure = 80.0 / progress.pods[1].succeeded as f64;
+        assert!((80.0 - whole).abs() <= unsure, "20 of 4 s each: {whole}");
     }
     let last = seen.last().unwrap();
     assert_eq!((last.prompt_tokens, last.cached_tokens, last.output_tokens), (400, 320, 200));

@@ -92,6 +92,7 @@ fn what_the_host_does_not_admit_waits_and_is_asked_again() {
     let config = BatchRunnerConfig::default()
         .limit(ConcurrencyLimit::default().requests(4).tokens(None))
         .cohort_start(CohortStart::Together)
+        .work_stealing(false)
         .admission_interval(Duration::from_millis(100));
     let executor: TransportExecutor<_, _> = TransportExecutor::new(fleet.clone(), clock.clone());
     let mut runner = BatchRunner::new(executor, clock.clone(), dispatch_config(), source, 40, plan).config(config);

@@ -197,7 +197,8 @@ impl From<&CostModel> for BatchCosts {
             .prompt_token(model.per_token.get())
             .attended_pair(model.per_pair.get())
             .step(model.decode_step.get())
-            .output_token(model.per_sequence.get() + products)
+            .products(products)
+            .output_token(model.per_sequence.get())
             .context_token(model.per_context.get())
     }
 }

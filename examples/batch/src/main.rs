@@ -78,8 +78,8 @@ struct Args {
     /// KV cache of each pod, in tokens.
     #[arg(long, value_name = "TOKENS", default_value_t = 65_536, value_parser = clap::value_parser!(u64).range(16..))]
     kv_tokens: u64,
-    /// Concurrency limit of each pod.
-    #[arg(long, value_name = "REQUESTS", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Concurrency limit of each pod; fewer are sent where more would only wait there.
+    #[arg(long, value_name = "REQUESTS", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
     in_flight: u32,
     /// Order of output lines.
     #[arg(long, value_enum, default_value = "any")]

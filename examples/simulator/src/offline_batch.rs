@@ -1,6 +1,10 @@
 //! Offline batch simulation: all requests are there at the start, pods pull from queues; makespan and computed tokens.
 
+pub(crate) mod bound;
+pub(crate) mod cohort_share;
 pub(crate) mod planned;
+
+use std::time::Duration;
 
 use pointsman_engine_sim::scheduler::{EngineRequest, Sampled};
 use pointsman_engine_sim::virtual_time::{Occurrence, VirtualFleet};
@@ -11,11 +15,11 @@ use crate::results::PolicyResult;
 
 /// Where pods pull batch requests from.
 pub(crate) trait WorkSource {
-    /// The next request for a pod; none if there is none for now. DecisionRequest again when something was done.
-    fn next(&mut self, pod: usize) -> Option<u32>;
+    /// The next request for a pod; none if there is none for now. Asked again when something was done.
+    fn next(&mut self, pod: usize, now: Duration) -> Option<u32>;
 
     /// A request is done.
-    fn done(&mut self, pod: usize, request: u32);
+    fn done(&mut self, pod: usize, request: u32, now: Duration);
 }
 
 /// Prompts and answers by their place in a batch: how many tokens each has.
@@ -28,6 +32,8 @@ pub(crate) struct OfflineBatchResult {
     pub(crate) totals: PolicyResult,
     /// When each pod was done, in virtual µs.
     pub(crate) ends_us: Vec<u64>,
+    /// By request: the pod that it was on, and when its first and its last token were there, in virtual µs.
+    pub(crate) spans_us: Vec<(usize, u64, u64)>,
 }
 
 impl OfflineBatchResult {
@@ -56,18 +62,20 @@ pub(crate) fn simulate_batch(
     let (blocks, blocks_known) = chains.known();
     let mut totals = PolicyResult { blocks, blocks_known, ..PolicyResult::default() };
     let mut ends_us = vec![0; engines.len()];
+    let mut spans_us = vec![(0, 0, 0); lengths.len()];
     let mut outstanding = vec![0; engines.len()];
     let (mut sampled, mut idle) = (Vec::new(), (0..engines.len()).collect::<Vec<_>>());
     loop {
+        let now = Duration::from_micros(fleet.now());
         for pod in idle.drain(..) {
             while outstanding[pod] < in_flight {
-                let Some(request) = lists.next(pod) else { break };
+                let Some(request) = lists.next(pod, now) else { break };
                 let (prompt, output) = lengths[request as usize];
                 if fleet.submit(pod, EngineRequest { id: request, prompt, output, ..EngineRequest::default() }) {
                     outstanding[pod] += 1;
                 } else {
                     totals.refused += 1;
-                    lists.done(pod, request);
+                    lists.done(pod, request, now);
                 }
             }
             if let Some(engine) = fleet.start(pod) {
@@ -81,11 +89,15 @@ pub(crate) fn simulate_batch(
             Some(Occurrence::Step(step)) => {
                 let pod = step.engine;
                 for one in step.sampled {
-                    if let Sampled::Done(request) = one {
-                        outstanding[pod] -= 1;
-                        totals.requests += 1;
-                        ends_us[pod] = fleet.now();
-                        lists.done(pod, request.id);
+                    match one {
+                        Sampled::First(request) => spans_us[request.id as usize] = (pod, fleet.now(), fleet.now()),
+                        Sampled::Done(request) => {
+                            outstanding[pod] -= 1;
+                            totals.requests += 1;
+                            ends_us[pod] = fleet.now();
+                            spans_us[request.id as usize].2 = fleet.now();
+                            lists.done(pod, request.id, Duration::from_micros(fleet.now()));
+                        }
                     }
                 }
                 // Who had nothing to do may have now: lists may move.
@@ -94,7 +106,7 @@ pub(crate) fn simulate_batch(
         }
     }
     totals.prefill_tokens = fleet.totals().iter().map(|pod| pod.prefill_tokens).sum();
-    OfflineBatchResult { totals, ends_us }
+    OfflineBatchResult { totals, ends_us, spans_us }
 }
 
 /// One FIFO queue for all pods.
@@ -107,12 +119,12 @@ pub(crate) struct SharedQueue {
 impl SharedQueue {
     /// A queue in this order; memory is budgeted by the true lengths of answers.
     pub(crate) fn new(order: Vec<u32>, lengths: &TokenLengths, config: &SimConfig) -> Self {
-        Self { order: order.into_iter().peekable(), room: KvBudget::new(lengths.iter().copied(), config) }
+        Self { order: order.into_iter().peekable(), room: KvBudget::new(lengths, config) }
     }
 }
 
 impl WorkSource for SharedQueue {
-    fn next(&mut self, pod: usize) -> Option<u32> {
+    fn next(&mut self, pod: usize, _: Duration) -> Option<u32> {
         let next = *self.order.peek()?;
         if !self.room.has(pod, next) {
             return None;
@@ -121,7 +133,7 @@ impl WorkSource for SharedQueue {
         self.order.next()
     }
 
-    fn done(&mut self, pod: usize, request: u32) {
+    fn done(&mut self, pod: usize, request: u32, _: Duration) {
         self.room.give(pod, request);
     }
 }
@@ -135,8 +147,8 @@ struct KvBudget {
 }
 
 impl KvBudget {
-    fn new(lengths: impl Iterator<Item = (u32, u32)>, config: &SimConfig) -> Self {
-        let sizes = lengths.map(|(prompt, output)| u64::from(prompt) + u64::from(output)).collect();
+    fn new(lengths: &TokenLengths, config: &SimConfig) -> Self {
+        let sizes = lengths.iter().map(|&(prompt, output)| u64::from(prompt) + u64::from(output)).collect();
         Self {
             sizes,
             pods: config.pods.iter().map(|(engine, _)| ((engine.blocks * engine.block_tokens) as u64, 0)).collect(),
@@ -147,10 +159,6 @@ impl KvBudget {
     fn has(&self, pod: usize, request: u32) -> bool {
         let (room, used) = self.pods[pod];
         used == 0 || used + self.sizes[request as usize] <= room
-    }
-
-    fn is_full(&self, pod: usize) -> bool {
-        self.pods[pod].1 >= self.pods[pod].0
     }
 
     fn take(&mut self, pod: usize, request: u32) {

@@ -17,7 +17,9 @@ pub(super) fn cohorts(job: &Job<'_>, items: &[Item]) -> Vec<Cohort> {
         cohorts.push(Cohort {
             shared_blocks: shared,
             requests: items[from..to].iter().map(|item| job.queue.number(item.at as usize)).collect(),
+            new_tokens: items[from..to].iter().map(|item| job.new_tokens(item.at, item.cached)).collect(),
             keep_blocks: later.leave(job, from, to),
+            tier: items[from].tier,
         });
         from = to;
     }
@@ -33,7 +35,7 @@ fn extent(job: &Job<'_>, items: &[Item], from: usize) -> (usize, u32) {
         let next = items.get(i + 1).map_or(0, |item| item.near);
         let half = u64::from(near) * 2 >= u64::from(most.max(next));
         let worthwhile = near > 0 && u64::from(near) * 8 >= u64::from(blocks(i - 1).min(blocks(i)));
-        if !(half && worthwhile) {
+        if !(half && worthwhile) || items[i].tier != items[from].tier {
             return (i, shared);
         }
         shared = shared.min(near);

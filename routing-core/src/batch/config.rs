@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use kv_index::Pod;
 
-use super::{BatchCosts, BatchRequest};
+use super::BatchCosts;
 
 /// How a planner plans.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -48,17 +48,20 @@ impl BatchConfig {
         }
     }
 
-    /// Seconds that a request adds to what a pod of speed 1 and so large a cache has to do, `cached` blocks of it being
-    /// there: its prompt, its answer, and its share of the steps of a batch that fills the cache.
-    pub(super) fn work(&self, request: &BatchRequest<'_>, cached: u32, kv_tokens: u64) -> f64 {
-        let new = request.new_tokens(cached, self.block_tokens.get());
-        let (prompt, output) = (request.prompt_tokens, f64::from(request.output_tokens));
-        let share =
-            ((f64::from(new) + output) / kv_tokens.max(1) as f64).max(1.0 / f64::from(self.most_running)).min(1.0);
+    /// Seconds that a request adds to what a pod of speed 1 and so large a cache has to do, `cached` tokens of it being
+    /// there: for its prompt, and for its answer with its share of the steps of a batch that fills the cache.
+    pub(super) fn work(&self, prompt: u32, output: u32, cached: u32, kv_tokens: u64) -> (f64, f64) {
+        let new = prompt.saturating_sub(cached).max(1);
+        let output = f64::from(output);
+        let full = self.full_batch(f64::from(new) + output, kv_tokens);
         let costs = &self.costs;
-        costs.prefill(prompt.saturating_sub(new), new)
-            + output * (costs.output_token + costs.context_token * (f64::from(prompt) + output / 2.0))
-            + output * costs.step * share
+        let reads = costs.output_token + costs.context_token * (f64::from(prompt) + output / 2.0);
+        (costs.prefill(prompt.saturating_sub(new), new), output * (reads + costs.step_alone(full) / full))
+    }
+
+    /// How many run at once in a cache that is full of requests which take up so many tokens each.
+    pub(super) fn full_batch(&self, tokens: f64, kv_tokens: u64) -> f64 {
+        (kv_tokens as f64 / tokens.max(1.0)).min(f64::from(self.most_running)).max(1.0)
     }
 }
 

@@ -78,7 +78,7 @@ impl ContinuousBatch<'_> {
         }
         if !self.running.is_empty() {
             let costs = &self.job.config.costs;
-            let each = costs.decode_step(self.running.len(), self.context) - costs.step;
+            let each = costs.beside_prompts(self.running.len(), self.context);
             self.now += (until - self.steps) as f64 * each / self.speed;
             self.steps = until;
         }

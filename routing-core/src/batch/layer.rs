@@ -57,7 +57,7 @@ pub(super) struct Layer {
     prefill: Vec<f64>,
     /// Seconds to generate the answer, but for what steps cost by themselves.
     decode: Vec<f64>,
-    /// Seconds of the steps that it takes part in.
+    /// Steps that it takes part in.
     steps: Vec<f64>,
     /// Tokens that it adds to a cache.
     pub(super) adds: Vec<f64>,
@@ -84,7 +84,7 @@ impl Layer {
             layer.near.push(near);
             layer.prefill.push(job.prefill(at, near));
             layer.decode.push(output * (costs.output_token + costs.context_token * context));
-            layer.steps.push(output * costs.step);
+            layer.steps.push(output);
             layer.adds.push(f64::from(job.new_tokens(at, near)) + output);
         }
         layer
@@ -96,7 +96,7 @@ impl Layer {
 
     /// Seconds that a pod takes to generate the `i`th one's answer, in a batch that fills its cache.
     pub(super) fn decode(&self, job: &Job<'_>, pod: usize, i: usize) -> f64 {
-        self.reads(job, pod, i) + self.steps(job, pod, i) * self.share(job, pod, i)
+        self.reads(job, pod, i) + self.shared_steps(job, pod, i)
     }
 
     /// Seconds of that which nobody shares.
@@ -106,13 +106,19 @@ impl Layer {
 
     /// Seconds of the steps that it takes part in, if it were alone.
     pub(super) fn steps(&self, job: &Job<'_>, pod: usize, i: usize) -> f64 {
-        self.steps[i] / job.pods[pod].speed
+        self.steps[i] * job.config.costs.step_alone(1.0) / job.pods[pod].speed
     }
 
-    /// Its share of each of them in a batch that fills the cache.
-    pub(super) fn share(&self, job: &Job<'_>, pod: usize, i: usize) -> f64 {
-        let least = 1.0 / f64::from(job.config.most_running);
-        (self.adds[i] / job.pods[pod].kv_tokens as f64).max(least).min(1.0)
+    /// Its share of them in a batch that fills the cache.
+    pub(super) fn shared_steps(&self, job: &Job<'_>, pod: usize, i: usize) -> f64 {
+        let full = job.config.full_batch(self.adds[i], job.pods[pod].kv_tokens);
+        self.steps[i] * job.config.costs.step_alone(full) / full / job.pods[pod].speed
+    }
+
+    /// Seconds from its first token to its last in such a batch, with as much context for each.
+    pub(super) fn residence(&self, job: &Job<'_>, pod: usize, i: usize) -> f64 {
+        let full = job.config.full_batch(self.adds[i], job.pods[pod].kv_tokens);
+        (self.reads(job, pod, i) + self.shared_steps(job, pod, i)) * full
     }
 
     /// Seconds that a pod takes to compute the `i`th one's prompt behind the one before it; or `cold`, without it.

@@ -111,7 +111,7 @@ impl Dealer<'_> {
         let steps = part.iter().map(|&i| layer.steps(job, pod, i as usize) * handicap);
         Load {
             work: load.work + new * handicap + sum(&|i| layer.reads(job, pod, i)),
-            steps: load.steps + sum(&|i| layer.steps(job, pod, i) * layer.share(job, pod, i)),
+            steps: load.steps + sum(&|i| layer.shared_steps(job, pod, i)),
             longest: steps.fold(load.longest, f64::max),
             new: new * job.pods[pod].speed,
         }

@@ -124,6 +124,8 @@ fn write(job: &Job<'_>, schedule: Schedule, requests: usize) -> BatchPlan {
         pod: pod.pod,
         cohorts: cohorts(job, items),
         takes: seconds(*takes),
+        kv_tokens: pod.kv_tokens,
+        speed: pod.speed,
         prefill_tokens: items.iter().map(|item| u64::from(job.new_tokens(item.at, item.cached))).sum(),
     });
     let distinct = (0..job.queue.len()).map(|at| u64::from(job.new_tokens(at as u32, job.queue.near(at)))).sum();

@@ -1,25 +1,48 @@
 //! Run-time queues of a batch plan: a list for each pod, with work stealing by pods that run dry.
 //!
 //! A plan is made of estimates, so pods end apart however even it was. Whoever runs dry takes the tail of the list of the pod
-//! with the most expected work left ([`tail`]): it is what that pod would begin last, so nobody waits for it, and cohorts
-//! stay whole as far as that goes.
+//! that would end last ([`tail`]): it is what that pod would begin last, so nobody waits for it, and cohorts stay whole as far as
+//! that goes. When a pod would end is worked out anew each time, from what is left of what runs, from how long answers turned out to
+//! be, and from how fast the pod turned out to be.
 //!
-//! The rule that must never break: every request of the plan is given out once, and again only if the pod that had it was
-//! lost (`tests/batch/work_stealing.rs`).
+//! The rule that must never break: a request is unassigned, in one list, begun, or done; and it is begun again only after it
+//! was given back (`tests/batch/work_stealing.rs`).
+
+mod bound;
+mod entry;
+mod lengths;
+mod list;
+mod moving;
+mod next_request;
+mod pace;
+mod work;
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
-use super::work_stealing::{Part, Side, Tail, tail};
-use super::{BatchConfig, BatchPlan, BatchPod, BatchRequest, Cohort};
+use kv_index::Pod;
 
-/// A plan's lists, as pods work them off. No clock, no chance: equal calls give equal answers.
+use self::entry::{Entry, Place};
+use self::lengths::AnswerLengths;
+use self::list::List;
+use super::{BatchConfig, BatchCosts, BatchPlan, BatchPod, Cohort};
+
+pub use self::bound::ConcurrencyLimit;
+pub use self::entry::RequestSize;
+pub use self::next_request::{CohortStart, NextRequest};
+
+/// A plan's lists, as pods work them off. It has no clock and leaves nothing to chance: equal calls give equal answers.
+///
+/// Times are since the start of the batch, by the caller's clock.
 ///
 /// # Example
 ///
 /// ```
+/// use std::time::Duration;
+///
 /// use kv_index::{BlockHash, Config, Index};
-/// # use routing_core::batch::BatchCosts;
 /// use routing_core::batch::{BatchConfig, BatchPlanner, BatchPod, BatchQueues, BatchRequest, ColdCaches};
+/// use routing_core::batch::{BatchCosts, CohortStart, ConcurrencyLimit, RequestSize};
 ///
 /// let index: Index = Index::new(Config::default());
 /// let pods = ["a", "b"].map(|name| index.join(name).map(|pod| BatchPod { pod, kv_tokens: 100_000, speed: 1.0 }));
@@ -28,16 +51,22 @@ use super::{BatchConfig, BatchPlan, BatchPod, BatchRequest, Cohort};
 /// let request = |chain| BatchRequest { chain, prompt_tokens: 20, output_tokens: 100, deadline: None };
 /// let requests: Vec<_> = chains.iter().map(|chain| request(chain)).collect();
 ///
-/// # let costs = BatchCosts::ZERO.prompt_token(28.8e-6).attended_pair(8.51e-10).step(17.1e-3);
-/// # let costs = costs.output_token(60.7e-6).context_token(3.34e-7);
-/// let config = BatchConfig::new(costs);
+/// let config = BatchConfig::new(BatchCosts::TYPICAL);
 /// let plan = BatchPlanner::new(config).plan(&requests, &pods, &mut ColdCaches)?;
-/// let mut queues = BatchQueues::new(&plan, &requests, &pods, &config);
-/// // The second pod is slow to begin: the first one is done with its own four, and takes over three more. The last one would
-/// // not be done earlier by going too.
+/// let mut queues = BatchQueues::new(8, config, CohortStart::Together);
+/// for pod in pods {
+///     queues.join(pod, ConcurrencyLimit::default().requests(1));
+/// }
+/// queues.assign(&plan, |_| RequestSize { prompt: 20, output: 100 });
+///
+/// // The second pod does not begin: the first one is done with its own four, and takes over three more. The last one would not be
+/// // done earlier by going too.
+/// let mut now = Duration::ZERO;
 /// let mut done = 0;
-/// while let Some(request) = queues.next(0) {
-///     queues.done(0, request);
+/// while let Some(next) = queues.next(0, now) {
+///     queues.begin(0, next, now);
+///     now += Duration::from_secs(1);
+///     queues.done(0, next, Some(100), now);
 ///     done += 1;
 /// }
 /// assert_eq!((done, queues.moved(), queues.waiting()), (7, 3, 1));
@@ -45,120 +74,257 @@ use super::{BatchConfig, BatchPlan, BatchPod, BatchRequest, Cohort};
 /// ```
 #[derive(Clone, Debug)]
 pub struct BatchQueues {
+    entries: Vec<Entry>,
     lists: Vec<List>,
-    moved: usize,
-    /// Seconds to compute so many leading blocks: by the costs and tokens of a block.
+    lengths: AnswerLengths,
     config: BatchConfig,
-}
-
-/// What a pod has before it, and under way.
-#[derive(Clone, Debug)]
-struct List {
-    cohorts: VecDeque<Rest>,
-    begun: Vec<Entry>,
-    /// Seconds of all that is not begun and of all that is under way, at speed 1.
-    left: f64,
-    running: f64,
-    speed: f64,
-    kv_tokens: u64,
-    is_lost: bool,
-}
-
-/// A cohort, as far as it is not begun.
-#[derive(Clone, Debug)]
-struct Rest {
-    requests: VecDeque<Entry>,
-    /// Leading blocks that all share, and that its first one shares with what came before it.
-    shared: u32,
-    near: u32,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    request: u32,
-    /// Seconds that it adds to what its pod has to do, behind the others of its cohort.
-    work: f64,
-    /// Tokens that it needs room for.
-    room: u64,
+    start: CohortStart,
+    moving: bool,
+    moved: usize,
 }
 
 impl BatchQueues {
-    /// The lists of a plan for `requests` over `pods`, both as the planner was given them. Pods are told by their place
-    /// among `pods`; what the plan has for others is nobody's until somebody runs dry.
+    /// So many requests, all unassigned, and no pods. Costs that are below zero or no numbers are taken as
+    /// [`BatchCosts::TYPICAL`].
     #[must_use]
-    pub fn new(plan: &BatchPlan, requests: &[BatchRequest<'_>], pods: &[BatchPod], config: &BatchConfig) -> Self {
-        let mut lists: Vec<List> = pods.iter().map(List::of).collect();
+    pub fn new(requests: u32, config: BatchConfig, start: CohortStart) -> Self {
+        let mut queues = Self {
+            entries: Vec::new(),
+            lists: Vec::new(),
+            lengths: AnswerLengths::default(),
+            config: if config.costs.are_sound() { config } else { config.costs(BatchCosts::TYPICAL) },
+            start,
+            moving: true,
+            moved: 0,
+        };
+        queues.extend(requests);
+        queues
+    }
+
+    /// Adds so many requests, unassigned, behind those that there are.
+    pub fn extend(&mut self, requests: u32) {
+        self.entries.resize(self.entries.len() + requests as usize, Entry::default());
+    }
+
+    /// Sets whether work moves; it does unless told.
+    #[must_use]
+    pub fn moving(mut self, moving: bool) -> Self {
+        self.moving = moving;
+        self
+    }
+
+    /// Adds a pod with nothing to do, or marks one that was lost as there; the number that it has in all other calls, or nothing if
+    /// there are 65,536 already. Where its cache is `u64::MAX` tokens, nothing is moved to it before a plan has named it.
+    pub fn join(&mut self, pod: BatchPod, limit: ConcurrencyLimit) -> Option<usize> {
+        if let Some(known) = self.number(pod.pod) {
+            let list = &mut self.lists[known];
+            if std::mem::take(&mut list.is_lost) {
+                list.bound.renew();
+            }
+            return Some(known);
+        }
+        let number = self.lists.len();
+        u16::try_from(number).ok()?;
+        self.lists.push(List::new(pod, limit, &self.config));
+        Some(number)
+    }
+
+    /// The number of a pod.
+    #[must_use]
+    pub fn number(&self, pod: Pod) -> Option<usize> {
+        self.lists.iter().position(|list| list.pod.pod == pod)
+    }
+
+    /// Sets a pod's limit.
+    pub fn limit(&mut self, pod: usize, limit: ConcurrencyLimit) {
+        if let Some(list) = self.lists.get_mut(pod) {
+            list.bound.limit(limit);
+        }
+    }
+
+    /// Puts the requests of a plan into the lists of its pods, behind what is there, but before what is less urgent. Whatever the
+    /// plan, only unassigned requests are, and those of pods that are not there stay so.
+    pub fn assign(&mut self, plan: &BatchPlan, size: impl Fn(u32) -> RequestSize) {
         for part in &plan.pods {
-            let at = pods.iter().position(|pod| pod.pod == part.pod);
-            let list = match at {
-                Some(at) => &mut lists[at],
-                None => {
-                    lists.push(List { is_lost: true, ..List::EMPTY });
-                    let last = lists.len() - 1;
-                    &mut lists[last]
-                }
-            };
-            let mut near = 0;
+            let Some(number) = self.number(part.pod).filter(|number| !self.lists[*number].is_lost) else { continue };
+            self.lists[number].planned_for(part);
+            let (mut near, mut listed, mut work) = (0, Vec::new(), 0.0);
             for cohort in &part.cohorts {
-                list.push(Rest::of(cohort, near.min(cohort.shared_blocks), requests, list.kv_tokens, config));
+                listed.push((cohort.tier, self.list(number, cohort, near.min(cohort.shared_blocks), &size, &mut work)));
                 near = cohort.keep_blocks;
             }
-            list.scale(part.takes.as_secs_f64());
+            // All of it together takes what the plan says, if it says so.
+            let list = &mut self.lists[number];
+            let by = part.takes.as_secs_f64() * list.pod.speed / work;
+            let by = if by.is_finite() && by > 0.0 { by } else { 1.0 };
+            for (tier, requests) in listed {
+                requests.iter().for_each(|&request| self.entries[request as usize].scale(by));
+                list.push(tier, requests, self.start, &mut self.entries);
+            }
         }
-        Self { lists, moved: 0, config: *config }
     }
 
-    /// The next request for a pod; from another's list if its own is empty. None if there is nothing that is worth moving, or
-    /// for which it has room at all.
-    pub fn next(&mut self, pod: usize) -> Option<u32> {
-        if self.lists.get(pod)?.is_lost {
+    /// Those of a cohort that are unassigned, which are now of this list; `near` blocks of the first one are there. Adds up what all of
+    /// the cohort takes.
+    fn list(
+        &mut self,
+        number: usize,
+        cohort: &Cohort,
+        near: u32,
+        size: impl Fn(u32) -> RequestSize,
+        work: &mut f64,
+    ) -> VecDeque<u32> {
+        let kv_tokens = self.lists[number].pod.kv_tokens;
+        let mut requests = VecDeque::with_capacity(cohort.requests.len());
+        for (at, &request) in cohort.requests.iter().enumerate() {
+            let Some(entry) = self.entries.get_mut(request as usize) else { continue };
+            let size = size(request);
+            let shared =
+                (if at == 0 { near } else { cohort.shared_blocks }).saturating_mul(self.config.block_tokens.get());
+            let cached = cohort.new_tokens.get(at).map_or(shared, |new| size.prompt.saturating_sub(*new));
+            let planned = Entry::new(number, size, cached, kv_tokens, &self.config);
+            *work += planned.work(1.0);
+            if entry.place == Place::Unassigned {
+                *entry = planned;
+                requests.push_back(request);
+            }
+        }
+        requests
+    }
+
+    /// Says how large a request is that is in no plan.
+    pub fn describe(&mut self, request: u32, size: RequestSize) {
+        if let Some(entry) = self.entries.get_mut(request as usize).filter(|entry| entry.place == Place::Unassigned) {
+            *entry = Entry::unassigned(size, &self.config);
+        }
+    }
+
+    /// The next request for a pod that has room for it now; from another's list if its own is empty, or holds nothing as urgent.
+    pub fn next(&mut self, pod: usize, now: Duration) -> Option<NextRequest> {
+        if self.lists.get(pod)?.is_lost || !self.lists[pod].bound.has_room(0) {
             return None;
         }
-        if self.lists[pod].cohorts.is_empty() {
-            self.move_to(pod)?;
+        if self.moving && !self.lists[pod].is_held_up {
+            self.move_to(pod, now.as_secs_f64());
         }
         let list = &mut self.lists[pod];
-        let cohort = list.cohorts.front_mut()?;
-        let entry = cohort.requests.pop_front()?;
-        if cohort.requests.is_empty() {
-            list.cohorts.pop_front();
-        }
-        list.left = if list.cohorts.is_empty() { 0.0 } else { (list.left - entry.work).max(0.0) };
-        list.running += entry.work;
-        list.begun.push(entry);
-        Some(entry.request)
+        let next = list.next(pod, &self.entries)?;
+        let tokens = self.entries[next.request as usize].tokens(&self.lengths);
+        list.bound.has_room(tokens).then_some(next)
     }
 
-    /// The request that [`next`](Self::next) would give a pod from its own list.
+    /// Says whether a pod's next request is held up, by who sends it: then nothing is moved to it, and what it has may go to others.
+    pub fn hold_up(&mut self, pod: usize, is_held_up: bool) {
+        if let Some(list) = self.lists.get_mut(pod) {
+            list.is_held_up = is_held_up;
+        }
+    }
+
+    /// Whether a pod has room for a request now, in whose list ever it is.
     #[must_use]
-    pub fn peek(&self, pod: usize) -> Option<u32> {
-        Some(self.lists.get(pod)?.cohorts.front()?.requests.front()?.request)
+    pub fn has_room(&self, pod: usize, request: u32) -> bool {
+        let Some((list, entry)) = self.lists.get(pod).zip(self.entries.get(request as usize)) else { return false };
+        !list.is_lost && list.bound.has_room(entry.tokens(&self.lengths))
     }
 
-    /// A request is done, well or not. One that the pod does not have is passed over.
-    pub fn done(&mut self, pod: usize, request: u32) {
-        let Some(list) = self.lists.get_mut(pod) else { return };
-        if let Some(at) = list.begun.iter().position(|entry| entry.request == request) {
-            let entry = list.begun.swap_remove(at);
-            list.running = if list.begun.is_empty() { 0.0 } else { (list.running - entry.work).max(0.0) };
+    /// A request is begun by a pod, which may be another than the one that had it, and whether or not it has room.
+    pub fn begin(&mut self, pod: usize, next: NextRequest, now: Duration) {
+        let tokens = self.entries[next.request as usize].tokens(&self.lengths);
+        self.unlist(next.request);
+        let entry = &mut self.entries[next.request as usize];
+        debug_assert_eq!(entry.place, Place::Unassigned, "begun twice: {}", next.request);
+        (entry.place, entry.began, entry.held) = (Place::Begun(pod as u16), now.as_secs_f64(), tokens);
+        self.lengths.begin(entry);
+        self.lists[pod].begin(next, entry);
+    }
+
+    /// The response to a request begins: if it is a cohort's first, the others may follow before it is [done](Self::done).
+    pub fn answering(&mut self, pod: usize, next: NextRequest) {
+        self.settle(pod, next, true);
+    }
+
+    /// A request has its answer, of so many tokens if that is known.
+    pub fn done(&mut self, pod: usize, next: NextRequest, output: Option<u32>, now: Duration) {
+        self.end(pod, next, Some(output), now.as_secs_f64());
+        self.entries[next.request as usize].place = Place::Done;
+    }
+
+    /// A request has failed for good. If it was a cohort's first, another one leads.
+    pub fn failed(&mut self, pod: usize, next: NextRequest, now: Duration) {
+        self.end(pod, next, None, now.as_secs_f64());
+        self.entries[next.request as usize].place = Place::Done;
+    }
+
+    /// A request that was begun is unassigned again. If it was a cohort's first, another one leads.
+    pub fn give_back(&mut self, next: NextRequest, now: Duration) {
+        if let Place::Begun(pod) = self.entries[next.request as usize].place {
+            self.end(usize::from(pod), next, None, now.as_secs_f64());
+            self.entries[next.request as usize].place = Place::Unassigned;
         }
     }
 
-    /// A pod is lost: it gets nothing more, and all that it had is for the others, what was under way too.
-    pub fn lost(&mut self, pod: usize) {
-        let Some(list) = self.lists.get_mut(pod) else { return };
-        (list.is_lost, list.running) = (true, 0.0);
-        let mut begun = std::mem::take(&mut list.begun);
-        begun.sort_unstable_by_key(|entry| entry.request);
-        for entry in begun {
-            list.push(Rest { requests: [entry].into(), shared: 0, near: 0 });
+    /// An unassigned request has its result from elsewhere.
+    pub fn skip(&mut self, request: u32) {
+        if let Some(entry) = self.entries.get_mut(request as usize).filter(|entry| entry.place == Place::Unassigned) {
+            entry.place = Place::Done;
         }
     }
 
-    /// Requests that are not begun.
+    /// A pod is lost: it gets nothing more. What it had in its list is unassigned, and returned; what it had begun is the caller's
+    /// to [give back](Self::give_back).
+    pub fn lose(&mut self, pod: usize) -> Vec<u32> {
+        let Some(list) = self.lists.get_mut(pod) else { return Vec::new() };
+        list.is_lost = true;
+        self.clear(pod)
+    }
+
+    /// Unassigns all that a pod has in its list, and returns it.
+    pub fn clear(&mut self, pod: usize) -> Vec<u32> {
+        let Some(list) = self.lists.get_mut(pod) else { return Vec::new() };
+        let listed: Vec<u32> = list.requests(pod, &self.entries).collect();
+        listed.iter().for_each(|&request| self.unlist(request));
+        self.lists[pod].forget();
+        listed
+    }
+
+    /// Tells a pod that it is overloaded, by a push-back of its own: it is given less at a time.
+    pub fn push_back(&mut self, pod: usize) {
+        if let Some(list) = self.lists.get_mut(pod) {
+            list.bound.push_back();
+        }
+    }
+
+    /// Requests in lists.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.lists.iter().flat_map(|list| &list.cohorts).map(|cohort| cohort.requests.len()).sum()
+        self.lists.iter().map(|list| list.waiting.requests()).sum()
+    }
+
+    /// Requests in a pod's list.
+    #[must_use]
+    pub fn waiting_for(&self, pod: usize) -> usize {
+        self.lists.get(pod).map_or(0, |list| list.waiting.requests())
+    }
+
+    /// Requests that a pod has begun and not done.
+    #[must_use]
+    pub fn running(&self, pod: usize) -> usize {
+        self.lists.get(pod).map_or(0, |list| list.begun.len())
+    }
+
+    /// How many a pod is given at a time, as found so far.
+    #[must_use]
+    pub fn bound(&self, pod: usize) -> u32 {
+        self.lists.get(pod).map_or(0, |list| list.bound.requests())
+    }
+
+    /// How long it takes until the last pod is done with all that it has, by what is known so far.
+    #[must_use]
+    pub fn remaining(&self, now: Duration) -> Duration {
+        let known = self.known(now.as_secs_f64());
+        let there = self.lists.iter().filter(|list| !list.is_lost);
+        let seconds = there.map(|list| list.side(None, &known).with(0.0)).fold(0.0, f64::max);
+        Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
     }
 
     /// Requests that went from one pod's list to another's so far.
@@ -167,111 +333,50 @@ impl BatchQueues {
         self.moved
     }
 
-    /// Moves the tail of the longest list that has one worth moving.
-    fn move_to(&mut self, to: usize) -> Option<()> {
-        let seconds = |list: &List| (list.left + list.running) / list.speed;
-        let mut others: Vec<usize> = (0..self.lists.len()).filter(|&at| !self.lists[at].cohorts.is_empty()).collect();
-        // What nobody would do comes first; of equal ones the first.
-        others.sort_by(|&a, &b| {
-            let (a, b) = (&self.lists[a], &self.lists[b]);
-            b.is_lost.cmp(&a.is_lost).then(seconds(b).total_cmp(&seconds(a)))
-        });
-        let taken = others.into_iter().find_map(|from| self.take_from(from, to))?;
-        for rest in taken {
-            self.moved += rest.requests.len();
-            self.lists[to].push(rest);
-        }
-        Some(())
+    /// Whether a request is in none of the lists, not begun and not done.
+    #[must_use]
+    pub fn is_unassigned(&self, request: u32) -> bool {
+        self.entries.get(request as usize).is_some_and(|entry| entry.place == Place::Unassigned)
     }
 
-    /// Takes what `to` should have of `from`'s list.
-    fn take_from(&mut self, from: usize, to: usize) -> Option<Vec<Rest>> {
-        let (side, room) = (self.lists[to].side(), self.lists[to].kv_tokens);
-        let list = &mut self.lists[from];
-        let again = |blocks: u32| self.config.costs.prefill(0, blocks.saturating_mul(self.config.block_tokens.get()));
-        let fitting = list.cohorts.iter().rev().take_while(|rest| rest.requests.iter().all(|entry| entry.room <= room));
-        let parts = fitting.map(|rest| Part {
-            works: rest.requests.iter().map(|entry| entry.work),
-            again: again(rest.near),
-            split: again(rest.shared),
-        });
-        let found = tail(list.side(), side, parts);
-        let found = found.or_else(|| list.is_lost.then(|| list.last_that_fits(room)).flatten())?;
-        Some(list.split_off(found.cohorts, found.requests))
-    }
-}
-
-impl List {
-    const EMPTY: Self = Self {
-        cohorts: VecDeque::new(),
-        begun: Vec::new(),
-        left: 0.0,
-        running: 0.0,
-        speed: 1.0,
-        kv_tokens: u64::MAX,
-        is_lost: false,
-    };
-
-    fn of(pod: &BatchPod) -> Self {
-        Self { speed: pod.speed, kv_tokens: pod.kv_tokens, ..Self::EMPTY }
-    }
-
-    fn push(&mut self, rest: Rest) {
-        if !rest.requests.is_empty() {
-            self.left += rest.work();
-            self.cohorts.push_back(rest);
+    /// The pod in whose list a request is.
+    #[must_use]
+    pub fn listed_for(&self, request: u32) -> Option<usize> {
+        match self.entries.get(request as usize)?.place {
+            Place::Listed(pod) => Some(usize::from(pod)),
+            _ => None,
         }
     }
 
-    /// Makes all work together what the plan says that it takes, if it says so.
-    fn scale(&mut self, takes: f64) {
-        let by = takes * self.speed / self.left;
-        if by.is_finite() && by > 0.0 {
-            self.left *= by;
-            self.cohorts.iter_mut().flat_map(|rest| &mut rest.requests).for_each(|entry| entry.work *= by);
+    /// Tokens that a request needs room for, by what is known of answers so far.
+    #[must_use]
+    pub fn tokens(&self, request: u32) -> u64 {
+        self.entries.get(request as usize).map_or(0, |entry| u64::from(entry.tokens(&self.lengths)))
+    }
+
+    /// Takes a request out of its list.
+    fn unlist(&mut self, request: u32) {
+        let entry = &mut self.entries[request as usize];
+        if let Place::Listed(pod) = entry.place {
+            entry.place = Place::Unassigned;
+            self.lists[usize::from(pod)].waiting.remove(entry);
         }
     }
 
-    fn side(&self) -> Side {
-        Side { load: self.left + self.running, speed: self.speed }
-    }
-
-    /// The last request, if there is room for it.
-    fn last_that_fits(&self, room: u64) -> Option<Tail> {
-        let last = self.cohorts.back()?;
-        let fits = last.requests.back().is_some_and(|entry| entry.room <= room);
-        let whole = last.requests.len() == 1;
-        fits.then_some(Tail { cohorts: usize::from(whole), requests: usize::from(!whole) })
-    }
-
-    /// Takes whole cohorts from the end, and so many requests of the one before them.
-    fn split_off(&mut self, cohorts: usize, requests: usize) -> Vec<Rest> {
-        let mut taken: Vec<Rest> = self.cohorts.split_off(self.cohorts.len() - cohorts).into();
-        if let Some(cut) = self.cohorts.back_mut().filter(|_| requests > 0) {
-            let (shared, at) = (cut.shared, cut.requests.len() - requests);
-            taken.insert(0, Rest { requests: cut.requests.split_off(at), shared, near: 0 });
+    /// A request is no longer under way: it has an answer, of so many tokens if that is known, or none.
+    fn end(&mut self, pod: usize, next: NextRequest, answer: Option<Option<u32>>, now: f64) {
+        let entry = &self.entries[next.request as usize];
+        self.lengths.end(entry, answer.flatten());
+        if let Some(list) = self.lists.get_mut(pod) {
+            list.end(next.request, entry, answer, now);
         }
-        if let Some(first) = taken.first_mut() {
-            first.near = 0;
+        self.settle(pod, next, answer.is_some());
+    }
+
+    /// A cohort's first request has its response, or none.
+    fn settle(&mut self, pod: usize, next: NextRequest, is_answered: bool) {
+        if let Some((list, cohort)) = self.lists.get_mut(pod).zip(next.leader_of) {
+            list.leader_answered(cohort, is_answered);
         }
-        let work: f64 = taken.iter().map(Rest::work).sum();
-        self.left = if self.cohorts.is_empty() { 0.0 } else { (self.left - work).max(0.0) };
-        taken
-    }
-}
-
-impl Rest {
-    fn of(cohort: &Cohort, near: u32, requests: &[BatchRequest<'_>], kv_tokens: u64, config: &BatchConfig) -> Self {
-        let entry = |(at, &request): (usize, &u32)| {
-            let cached = if at == 0 { near } else { cohort.shared_blocks };
-            let known = requests.get(request as usize);
-            let (work, room) = known.map_or((0.0, 0), |known| (config.work(known, cached, kv_tokens), known.room()));
-            Entry { request, work, room }
-        };
-        Self { requests: cohort.requests.iter().enumerate().map(entry).collect(), shared: cohort.shared_blocks, near }
-    }
-
-    fn work(&self) -> f64 {
-        self.requests.iter().map(|entry| entry.work).sum()
     }
 }

@@ -61,7 +61,9 @@ pub(super) fn sequenced<'s>(
 ) -> Vec<Item> {
     let mut items = Vec::new();
     for (at, layer) in layers.iter().enumerate() {
+        let before = items.len();
         sequence(job, layer, pod, share(at), &mut items);
+        items[before..].iter_mut().for_each(|item| item.tier = at as u32);
     }
     items
 }

@@ -7,6 +7,7 @@
 //! Reordering units computes at most what they share again: their number times the depth at which they part, beyond what
 //! all of the pod's requests share. Units are made no smaller than the budget for that allows.
 
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use super::Mixing;
@@ -21,6 +22,8 @@ pub(super) struct Item {
     pub(super) cached: u32,
     /// Blocks that it shares with the one before.
     pub(super) near: u32,
+    /// The layer that it is of, the most urgent one first.
+    pub(super) tier: u32,
 }
 
 /// Appends a pod's share of a layer to its items.
@@ -30,6 +33,7 @@ pub(super) fn sequence(job: &Job<'_>, layer: &Layer, pod: usize, share: &[u32], 
     }
     let near: Vec<u32> = (0..share.len()).map(|j| layer.near_in(job, share, j)).collect();
     let (root, units) = units(job, layer, share, &near);
+    let before = items.len();
     let mut writer = Writer { job, layer, pod, share, near: &near, root, first: true, items };
     let (mut urgent, free): (Vec<Unit>, Vec<Unit>) = units.into_iter().partition(|unit| unit.deadline.is_some());
     urgent.sort_by_key(|unit| (unit.deadline, unit.from));
@@ -42,6 +46,41 @@ pub(super) fn sequence(job: &Job<'_>, layer: &Layer, pod: usize, share: &[u32], 
     match halves(job, layer, pod, share, free) {
         Ok(halves) => interleave(&mut writer, halves),
         Err(apart) => apart.iter().flat_map(|unit| unit.from..unit.to).for_each(|j| writer.write(j, &mut end)),
+    }
+    if urgent.is_empty() && job.config.mixing != Mixing::Apart {
+        begin_long_answers_first(job, layer, pod, share, &mut items[before..]);
+    }
+}
+
+/// Brings those to the front whose answers would go on when all others are done: what comes last keeps the pod waiting.
+///
+/// Only where the cache holds all of the share, so that nothing is computed again, and where not all begin at once anyway.
+fn begin_long_answers_first(job: &Job<'_>, layer: &Layer, pod: usize, share: &[u32], items: &mut [Item]) {
+    let of: HashMap<u32, usize> = share.iter().map(|&i| (layer.at[i as usize], i as usize)).collect();
+    let held: f64 = share.iter().map(|&i| layer.adds[i as usize]).sum();
+    if held > job.pods[pod].kv_tokens as f64 || items.len() <= job.config.most_running as usize {
+        return;
+    }
+    let works: Vec<f64> = items.iter().map(|item| layer.work(job, pod, of[&item.at], false)).collect();
+    let all: f64 = works.iter().sum();
+    let mut begins = 0.0;
+    let (mut long, mut rest) = (Vec::new(), Vec::new());
+    for (item, work) in items.iter().zip(works) {
+        let outlasts = begins + layer.residence(job, pod, of[&item.at]) > all;
+        (if outlasts { &mut long } else { &mut rest }).push(*item);
+        begins += work;
+    }
+    // All that was begun before is there; its neighbours in trie order share most with each.
+    let mut begun: BTreeSet<u32> = BTreeSet::new();
+    let mut before: Option<u32> = None;
+    for (place, mut item) in items.iter_mut().zip(long.into_iter().chain(rest)) {
+        let shared = |other: u32| job.queue.shared(other as usize, item.at as usize);
+        let beside = begun.range(..item.at).next_back().into_iter().chain(begun.range(item.at..).next());
+        let there = beside.map(|&other| shared(other)).max().unwrap_or(0);
+        item.near = before.map_or(0, shared);
+        item.cached = there.max(job.claim(item.at).on(pod));
+        begun.insert(item.at);
+        (*place, before) = (item, Some(item.at));
     }
 }
 
@@ -234,7 +273,7 @@ impl Writer<'_> {
         };
         let root = if self.first { 0 } else { self.root };
         let cached = near.max(behind).max(root).max(self.job.claim(at).on(self.pod));
-        self.items.push(Item { at, cached, near });
+        self.items.push(Item { at, cached, near, tier: 0 });
         (*end, self.first) = (Some(j), false);
     }
 }

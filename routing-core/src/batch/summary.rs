@@ -45,10 +45,10 @@ impl BatchPlan {
 }
 
 impl PodPlan {
-    /// Work for a pod that is planned by someone else; nothing is said of how long it takes.
+    /// Work for a pod that is planned by someone else; nothing is said of how long it takes, and it has room for anything.
     #[must_use]
     pub fn new(pod: Pod, cohorts: Vec<Cohort>) -> Self {
-        Self { pod, cohorts, takes: Duration::ZERO, prefill_tokens: 0 }
+        Self { pod, cohorts, takes: Duration::ZERO, prefill_tokens: 0, kv_tokens: u64::MAX, speed: 1.0 }
     }
 
     /// Its requests, by their places in the batch, in the order they are sent.

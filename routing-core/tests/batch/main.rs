@@ -184,15 +184,31 @@ fn pods_get_what_they_hold() {
 
 #[test]
 fn cohorts_are_deeper_than_a_block_that_all_share() {
-    let mut queue = documents(50, 6, 20);
+    let mut queue = documents(40, 6, 20);
     queue.rows.iter_mut().for_each(|row| row.chain.insert(0, BlockHash::new(1)));
     let requests = queue.requests();
     let (_, pods) = pods(&[(4_000, 1.0)]);
     let plan = plan(&requests, &pods);
-    assert_eq!(plan.pods[0].cohorts.len(), 50);
+    assert_eq!(plan.pods[0].cohorts.len(), 40);
     assert!(plan.pods[0].cohorts.iter().all(|cohort| cohort.shared_blocks == 21 && cohort.requests.len() == 6));
     let (last, others) = plan.pods[0].cohorts.split_last().unwrap();
     assert!(others.iter().all(|cohort| cohort.keep_blocks == 1) && last.keep_blocks == 0);
+}
+
+#[test]
+fn answers_that_would_outlast_all_others_are_begun_first() {
+    let mut queue = documents(100, 6, 20);
+    // The last ones in the order of their prompts, of each document one: no document as a whole is long to generate.
+    let mut order: Vec<usize> = (0..queue.rows.len()).collect();
+    order.sort_by_key(|&at| queue.rows[at].chain.clone());
+    let long: Vec<usize> = order.iter().rev().step_by(6).take(12).copied().collect();
+    long.iter().for_each(|&at| queue.rows[at].output = 120);
+    let requests = queue.requests();
+    let (_, pods) = pods(&[(8_000, 1.0)]);
+    let plan = plan(&requests, &pods);
+    let place = |long: &usize| plan.pods[0].requests().position(|request| request as usize == *long).unwrap();
+    let places: Vec<usize> = long.iter().map(place).collect();
+    assert!(places.iter().all(|place| *place < 256), "all run from the start: {places:?}");
 }
 
 #[test]

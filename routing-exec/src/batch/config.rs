@@ -2,14 +2,21 @@
 
 use std::time::Duration;
 
+use routing_core::batch::{BatchConfig, BatchCosts, CohortStart, ConcurrencyLimit};
+
 use crate::failure::RetryOn;
 
 /// Configuration of a [`BatchRunner`](crate::batch::BatchRunner).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct BatchRunnerConfig {
-    /// The limit of each pod, unless [`BatchRunner::limit`](crate::batch::BatchRunner::limit) sets another.
+    /// The limit of each pod, unless [`BatchRunner::limit`](crate::batch::BatchRunner::limit) sets another. Requests that back off
+    /// count. Within it, a pod is given fewer at a time where more would only wait there, or where it says that it is overloaded.
     pub limit: ConcurrencyLimit,
+    /// What work costs, by which it is judged who would end last.
+    pub planning: BatchConfig,
+    /// Whether a pod that has begun all its requests takes over others that are not begun.
+    pub work_stealing: bool,
     /// Whether a cohort's first request is sent ahead of the others.
     pub cohort_start: CohortStart,
     /// Attempts of a request that pods processed; at least one. Attempts that no pod processed, because there was no connection
@@ -42,6 +49,8 @@ pub struct BatchRunnerConfig {
 
 crate::setters::setters! { BatchRunnerConfig {
     limit: ConcurrencyLimit,
+    planning: BatchConfig,
+    work_stealing: bool,
     cohort_start: CohortStart,
     max_attempts: u32,
     retry_on: RetryOn,
@@ -56,11 +65,13 @@ crate::setters::setters! { BatchRunnerConfig {
 } }
 
 impl Default for BatchRunnerConfig {
-    /// 64 requests a pod, leaders first, five attempts with a backoff of 0.5 s to 30 s, down after three failures and probed
+    /// 256 requests a pod, work stealing, leaders first, five attempts with a backoff of 0.5 s to 30 s, down after three failures and probed
     /// every 30 s, five minutes without a pod, admission every 20 ms, results as completed, 16,384 outstanding, 16 MiB each.
     fn default() -> Self {
         Self {
             limit: ConcurrencyLimit::default(),
+            planning: BatchConfig::new(BatchCosts::TYPICAL),
+            work_stealing: true,
             cohort_start: CohortStart::LeaderFirst,
             max_attempts: 5,
             // There, "once" is as often as anything else.
@@ -75,42 +86,6 @@ impl Default for BatchRunnerConfig {
             max_response_bytes: 16 << 20,
         }
     }
-}
-
-/// A pod's concurrency limit. Requests that back off count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ConcurrencyLimit {
-    /// Requests; at least one.
-    pub requests: u32,
-    /// Tokens of prompts and expected outputs, as the pod's KV cache has to hold them; `None` for no limit. Shared prefixes count
-    /// for each request. A larger request is sent when the pod is idle.
-    pub tokens: Option<u64>,
-}
-
-crate::setters::setters! { ConcurrencyLimit {
-    requests: u32,
-    tokens: Option<u64>,
-} }
-
-impl Default for ConcurrencyLimit {
-    /// 64 requests of any size.
-    fn default() -> Self {
-        Self { requests: 64, tokens: None }
-    }
-}
-
-/// Whether a cohort's first request, which computes the shared prefix, is sent ahead of the others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum CohortStart {
-    /// The others wait until its response begins; later cohorts of the pod overtake them. For engines that share blocks once they
-    /// are computed: sent together, each request of the cohort would compute them.
-    ///
-    /// A response that is not streamed begins when it is complete, so this costs a large cohort one response's time.
-    LeaderFirst,
-    /// All are sent within the pod's limit. For engines that share prefixes between waiting prompts.
-    Together,
 }
 
 /// Exponential backoff with jitter: each wait doubles, less up to half of it at random, so that requests that failed together do

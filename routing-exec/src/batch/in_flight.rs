@@ -11,6 +11,7 @@ use http::header::RETRY_AFTER;
 use http::{HeaderMap, Response, StatusCode};
 use http_body::Body;
 use parking_lot::Mutex;
+use routing_core::batch::NextRequest;
 use routing_core::{InFlightGuard, PlanStep, Pod};
 
 use super::source::BatchGuard;
@@ -29,11 +30,16 @@ pub(super) struct RequestInfo {
     pub(super) index: u32,
     /// The index of its pod's queue.
     pub(super) queue: usize,
-    /// Its size when it was sent, which it counts for until it ends.
-    pub(super) tokens: u64,
     /// The id of the cohort that waits for its response.
-    pub(super) leader_of: Option<u64>,
+    pub(super) leader_of: Option<u32>,
     pub(super) attempts: Attempts,
+}
+
+impl RequestInfo {
+    /// As lists know it.
+    pub(super) fn next(&self) -> NextRequest {
+        NextRequest { request: self.index, leader_of: self.leader_of }
+    }
 }
 
 /// The attempts of a request, over all its pods.

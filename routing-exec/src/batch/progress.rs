@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use routing_core::Pod;
 
-use super::pod_queue::{PodHealth, PodQueue};
+use super::pod_state::{PodHealth, PodState};
 use super::request_states::RequestStates;
 
 /// The progress of a batch.
@@ -37,8 +37,10 @@ pub struct BatchProgress {
     pub output_tokens: u64,
     /// Since the first poll.
     pub elapsed: Duration,
-    /// The estimated time to completion: the slowest pod's, at each one's rate of expected tokens so far. `None` until something
-    /// is done.
+    /// Requests that went from one pod's list to another's.
+    pub moved: usize,
+    /// The estimated time to completion: the slowest pod's, by how long answers turned out to be and how fast pods. `None` until
+    /// something is done.
     pub eta: Option<Duration>,
     /// By pod.
     pub pods: Vec<PodProgress>,
@@ -60,18 +62,20 @@ impl BatchProgress {
     ) -> Self {
         let started = started.unwrap_or(now);
         let elapsed = now.saturating_duration_since(started);
-        let sum = |count: fn(&PodQueue) -> u64| states.queues.iter().map(count).sum::<u64>();
+        let sum = |count: fn(&PodState) -> u64| states.pods.iter().map(count).sum::<u64>();
+        let pods = || states.pods.iter().enumerate();
         Self {
             requests: states.requests(),
-            in_flight: sum(|queue| u64::from(queue.in_flight)) as usize,
+            in_flight: pods().map(|(number, _)| states.lists.running(number)).sum(),
             queued: states.queued(),
             buffered,
-            prompt_tokens: sum(|queue| queue.totals.prompt),
-            cached_tokens: sum(|queue| queue.totals.cached),
-            output_tokens: sum(|queue| queue.totals.output),
+            prompt_tokens: sum(|pod| pod.totals.prompt),
+            cached_tokens: sum(|pod| pod.totals.cached),
+            output_tokens: sum(|pod| pod.totals.output),
             elapsed,
-            eta: eta(states, started, now),
-            pods: states.queues.iter().map(|queue| PodProgress::of(queue, started)).collect(),
+            moved: states.lists.moved(),
+            eta: eta(states, elapsed),
+            pods: pods().map(|(number, pod)| PodProgress::of(states, number, pod, started)).collect(),
             ..counts.clone()
         }
     }
@@ -91,6 +95,8 @@ pub struct PodProgress {
     pub failed: usize,
     /// Requests in flight.
     pub in_flight: usize,
+    /// How many it is given at a time, as found so far.
+    pub bound: u32,
     /// Requests that are not started.
     pub queued: usize,
     /// Prompt tokens, by its responses' usage.
@@ -104,40 +110,29 @@ pub struct PodProgress {
 }
 
 impl PodProgress {
-    fn of(queue: &PodQueue, started: Instant) -> Self {
+    fn of(states: &RequestStates, number: usize, pod: &PodState, started: Instant) -> Self {
         Self {
-            pod: queue.pod,
-            is_up: queue.health == PodHealth::Up,
-            succeeded: queue.totals.succeeded,
-            failed: queue.totals.failed,
-            in_flight: queue.in_flight as usize,
-            queued: queue.queued,
-            prompt_tokens: queue.totals.prompt,
-            cached_tokens: queue.totals.cached,
-            output_tokens: queue.totals.output,
-            busy: queue.totals.last.map_or(Duration::ZERO, |last| last.saturating_duration_since(started)),
+            pod: pod.pod,
+            is_up: pod.health == PodHealth::Up,
+            succeeded: pod.totals.succeeded,
+            failed: pod.totals.failed,
+            in_flight: states.lists.running(number),
+            bound: states.lists.bound(number),
+            queued: states.lists.waiting_for(number),
+            prompt_tokens: pod.totals.prompt,
+            cached_tokens: pod.totals.cached,
+            output_tokens: pod.totals.output,
+            busy: pod.totals.last.map_or(Duration::ZERO, |last| last.saturating_duration_since(started)),
         }
     }
 }
 
-/// Extrapolates each pod's rate; a pod that has done nothing yet is taken to be as fast as the average.
-fn eta(states: &RequestStates, started: Instant, now: Instant) -> Option<Duration> {
+/// When the last pod that is up would be done with all that it has.
+fn eta(states: &RequestStates, elapsed: Duration) -> Option<Duration> {
     if states.remaining() == 0 {
         return Some(Duration::ZERO);
     }
-    let elapsed = now.saturating_duration_since(started).as_secs_f64();
-    let up = || states.queues.iter().filter(|queue| queue.health == PodHealth::Up);
-    let (all, pods) = (states.queues.iter().map(|queue| queue.totals.done).sum::<u64>(), up().count());
-    if all == 0 || pods == 0 {
-        return None;
-    }
-    let usual = elapsed * pods as f64 / all as f64;
-    let times = up().filter(|queue| queue.remaining > 0).map(|queue| {
-        let last = queue.totals.last.filter(|_| queue.totals.done > 0);
-        last.map_or(queue.remaining as f64 * usual, |last| {
-            let busy = last.saturating_duration_since(started).as_secs_f64();
-            busy * queue.remaining as f64 / queue.totals.done as f64 - (elapsed - busy)
-        })
-    });
-    Duration::try_from_secs_f64(times.fold(0.0, f64::max)).ok()
+    let is_up = states.pods.iter().any(|pod| pod.health == PodHealth::Up);
+    let is_known = states.pods.iter().any(|pod| pod.totals.last.is_some());
+    (is_up && is_known).then(|| states.lists.remaining(elapsed))
 }

@@ -1,93 +1,72 @@
-//! Request states: unassigned, queued, in flight or done, for every request of a batch.
+//! Request states: the lists of a batch's requests, the pods that work them off, and who has a result.
 //!
 //! The rule that must never break: a request has one state, and one that is done stays done.
 
-use std::collections::VecDeque;
-
 use routing_core::Pod;
-use routing_core::batch::{BatchPlan, InfeasibleReason};
+use routing_core::batch::{BatchPlan, BatchPod, BatchQueues, ConcurrencyLimit, InfeasibleReason, RequestSize};
 
-use super::config::{CohortStart, ConcurrencyLimit};
-use super::pod_queue::{NextRequest, PodHealth, PodQueue};
+use super::config::BatchRunnerConfig;
+use super::pod_state::{PodHealth, PodState};
 
-/// The state of every request of a batch, and the queues of its pods.
+/// The state of every request of a batch, and of its pods.
 #[derive(Debug)]
 pub(super) struct RequestStates {
-    states: Vec<RequestState>,
-    pub(super) queues: Vec<PodQueue>,
+    /// By pod, in the order of `pods`.
+    pub(super) lists: BatchQueues,
+    pub(super) pods: Vec<PodState>,
     /// Unassigned requests that wait for a pod: none was up when they were planned, or none that was up could hold them.
     pub(super) parked: Vec<u32>,
+    /// By request, whether its result is from an earlier run.
+    resumed: Vec<bool>,
     /// Requests without a result.
     remaining: usize,
 }
 
-/// The state of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RequestState {
-    Unassigned,
-    /// The index of its queue, and the tokens that it counts for there.
-    Queued(u16, u64),
-    InFlight,
-    Done,
-    /// Its result is from an earlier run.
-    Resumed,
-}
-
 impl RequestStates {
-    pub(super) fn new(requests: u32) -> Self {
-        let states = vec![RequestState::Unassigned; requests as usize];
-        Self { remaining: states.len(), states, queues: Vec::new(), parked: Vec::new() }
+    pub(super) fn new(requests: u32, config: &BatchRunnerConfig) -> Self {
+        let lists = BatchQueues::new(requests, config.planning, config.cohort_start).moving(config.work_stealing);
+        let resumed = vec![false; requests as usize];
+        Self { lists, pods: Vec::new(), parked: Vec::new(), remaining: resumed.len(), resumed }
+    }
+
+    /// Adds requests, unassigned; their indices.
+    pub(super) fn extend(&mut self, requests: u32) -> std::ops::Range<u32> {
+        let first = self.resumed.len() as u32;
+        let requests = requests.min(u32::MAX - first);
+        self.lists.extend(requests);
+        self.resumed.resize((first + requests) as usize, false);
+        self.remaining += requests as usize;
+        first..first + requests
     }
 
     /// Marks a request whose result is from an earlier run; ignores one that is not of this batch.
     pub(super) fn mark_resumed(&mut self, index: u32) {
-        if let Some(state @ RequestState::Unassigned) = self.states.get_mut(index as usize) {
-            *state = RequestState::Resumed;
-            self.remaining -= 1;
+        if self.lists.is_unassigned(index) {
+            self.resumed[index as usize] = true;
+            self.mark_done(index);
         }
     }
 
-    /// Adds a pod, unless it is known; the index of its queue, or `None` if there are too many.
+    /// Adds a pod, unless it is known; its number, or `None` if there are too many.
     pub(super) fn add_pod(&mut self, pod: Pod, limit: ConcurrencyLimit) -> Option<usize> {
-        if let Some(known) = self.queues.iter().position(|queue| queue.pod == pod) {
-            return Some(known);
+        let number =
+            self.lists.join(BatchPod { pod, kv_tokens: limit.tokens.unwrap_or(u64::MAX), speed: 1.0 }, limit)?;
+        if number == self.pods.len() {
+            self.pods.push(PodState::new(pod));
         }
-        let number = self.queues.len();
-        if number > usize::from(u16::MAX) {
-            return None;
-        }
-        self.queues.push(PodQueue::new(pod, limit));
         Some(number)
     }
 
-    /// Queues requests on the pods of a plan that are up; returns those of `requests` that are in none of its cohorts, and why.
+    /// Lists the requests of a plan for its pods that are up; returns those of `requests` that are in none of its cohorts, and why.
     ///
-    /// Whatever the plan, no request is queued twice, and only unassigned ones are.
+    /// Whatever the plan, no request is listed twice, and only unassigned ones are.
     pub(super) fn assign(
         &mut self,
         plan: &BatchPlan,
         requests: &[u32],
-        cohort_start: CohortStart,
-        tokens: impl Fn(u32) -> u64,
+        size: impl Fn(u32) -> RequestSize,
     ) -> Vec<(u32, Unplanned)> {
-        for part in &plan.pods {
-            let queue = self.queues.iter().position(|queue| queue.pod == part.pod && queue.health == PodHealth::Up);
-            let Some(number) = queue else { continue };
-            for cohort in &part.cohorts {
-                let mut queued = VecDeque::with_capacity(cohort.requests.len());
-                for &index in &cohort.requests {
-                    if let Some(state @ RequestState::Unassigned) = self.states.get_mut(index as usize) {
-                        let tokens = tokens(index);
-                        *state = RequestState::Queued(number as u16, tokens);
-                        self.queues[number].remaining += tokens;
-                        queued.push_back(index);
-                    }
-                }
-                if !queued.is_empty() {
-                    self.queues[number].push(queued, cohort_start);
-                }
-            }
-        }
+        self.lists.assign(plan, &size);
         let mut too_long: Vec<u32> = plan
             .infeasible
             .iter()
@@ -95,113 +74,62 @@ impl RequestStates {
             .map(|infeasible| infeasible.request)
             .collect();
         too_long.sort_unstable();
-        let unplanned =
-            requests.iter().filter(|index| self.states.get(**index as usize) == Some(&RequestState::Unassigned));
+        let mut unplanned = Vec::new();
+        for &index in requests {
+            if self.lists.is_unassigned(index) {
+                self.lists.describe(index, size(index));
+                let is_too_long = too_long.binary_search(&index).is_ok();
+                unplanned.push((index, if is_too_long { Unplanned::TooLong } else { Unplanned::Missing }));
+            }
+        }
         unplanned
-            .map(|&index| {
-                (index, if too_long.binary_search(&index).is_ok() { Unplanned::TooLong } else { Unplanned::Missing })
-            })
-            .collect()
     }
 
-    /// The next request of a queue, if its pod has capacity.
-    pub(super) fn next_request(&mut self, queue: usize, tokens: impl Fn(u32) -> u64) -> Option<NextRequest> {
-        let (states, queue) = (&self.states, &mut self.queues[queue]);
-        if queue.health != PodHealth::Up {
-            return None;
-        }
-        let next = queue.next_request(|index| matches!(states[index as usize], RequestState::Queued(..)))?;
-        queue.has_capacity(tokens(next.index)).then_some(next)
+    /// Parks unassigned requests until there is a pod for them.
+    pub(super) fn park(&mut self, requests: Vec<u32>, size: impl Fn(u32) -> RequestSize) {
+        requests.iter().for_each(|&index| self.lists.describe(index, size(index)));
+        self.parked.extend(requests);
     }
 
-    /// The queue of a request, if its pod is up and has capacity: for a request that is sent out of order.
-    pub(super) fn queue_with_capacity(&self, index: u32, tokens: u64) -> Option<usize> {
-        let Some(RequestState::Queued(queue, _)) = self.states.get(index as usize) else { return None };
-        let number = usize::from(*queue);
-        let queue = &self.queues[number];
-        (queue.health == PodHealth::Up && queue.has_capacity(tokens)).then_some(number)
-    }
-
-    /// A request is sent to a pod, which may be another than it from for.
-    pub(super) fn start(&mut self, index: u32, queue: usize, tokens: u64) {
-        match std::mem::replace(&mut self.states[index as usize], RequestState::InFlight) {
-            RequestState::Queued(from, counted) => {
-                let from = &mut self.queues[usize::from(from)];
-                from.queued -= 1;
-                from.remaining -= counted;
-            }
-            RequestState::Unassigned => self.parked.retain(|parked| *parked != index),
-            RequestState::InFlight | RequestState::Done | RequestState::Resumed => {
-                debug_assert!(false, "sent twice: {index}")
-            }
-        }
-        let queue = &mut self.queues[queue];
-        queue.in_flight += 1;
-        queue.tokens += tokens;
-        queue.remaining += tokens;
-    }
-
-    /// A request is no longer in flight: it is done or unassigned. The tokens are those that it started with.
-    pub(super) fn stop(&mut self, index: u32, queue: usize, tokens: u64, is_done: bool) {
-        let queue = &mut self.queues[queue];
-        queue.in_flight -= 1;
-        queue.tokens -= tokens;
-        queue.remaining -= tokens;
-        self.states[index as usize] = RequestState::Unassigned;
-        if is_done {
-            self.mark_done(index);
-        }
+    /// The pod in whose list a request is, if it is up and has capacity: for a request that is sent out of order.
+    pub(super) fn pod_with_capacity(&self, index: u32) -> Option<usize> {
+        let number = self.lists.listed_for(index)?;
+        (self.pods[number].health == PodHealth::Up && self.lists.has_room(number, index)).then_some(number)
     }
 
     /// Marks an unassigned request as done.
     pub(super) fn mark_done(&mut self, index: u32) {
-        if std::mem::replace(&mut self.states[index as usize], RequestState::Done) == RequestState::Unassigned {
-            self.remaining -= 1;
-        }
+        self.lists.skip(index);
+        self.remaining -= 1;
     }
 
-    /// Unassigns the requests of a queue, into `out`.
-    pub(super) fn unassign(&mut self, queue: usize, out: &mut Vec<u32>) {
-        let (states, queue) = (&mut self.states, &mut self.queues[queue]);
-        for index in queue.take_all() {
-            let state = &mut states[index as usize];
-            if let RequestState::Queued(_, counted) = *state {
-                *state = RequestState::Unassigned;
-                queue.queued -= 1;
-                queue.remaining -= counted;
-                out.push(index);
-            }
-        }
+    /// A request that was in flight is done.
+    pub(super) fn completed(&mut self) {
+        self.remaining -= 1;
     }
 
     /// Takes a request to probe a pod with: the smallest one that is not started. Of equals the first unassigned one, or the last
-    /// queued one.
-    pub(super) fn take_smallest(&mut self, tokens: impl Fn(u32) -> u64) -> Option<u32> {
-        let queued = self.states.iter().zip(0_u32..).filter_map(|(state, index)| match state {
-            RequestState::Unassigned => Some((tokens(index), false, index, index)),
-            RequestState::Queued(_, counted) => Some((*counted, true, u32::MAX - index, index)),
-            RequestState::InFlight | RequestState::Done | RequestState::Resumed => None,
+    /// listed one.
+    pub(super) fn smallest(&self) -> Option<u32> {
+        let waiting = (0..self.resumed.len() as u32).filter_map(|index| {
+            let order = match self.lists.listed_for(index) {
+                Some(_) => (true, u32::MAX - index),
+                None if self.lists.is_unassigned(index) => (false, index),
+                None => return None,
+            };
+            Some((self.lists.tokens(index), order, index))
         });
-        let (.., index) = queued.min()?;
-        if let RequestState::Queued(queue, _) = self.states[index as usize] {
-            self.queues[usize::from(queue)].take(index);
-        }
-        Some(index)
+        waiting.min().map(|(.., index)| index)
     }
 
     /// Whether a pod that is down may recover by itself: it is probed, or will be.
     pub(super) fn may_recover(&self) -> bool {
-        self.queues.iter().any(|queue| matches!(queue.health, PodHealth::Down(Some(_)) | PodHealth::Probing))
+        self.pods.iter().any(|pod| matches!(pod.health, PodHealth::Down(Some(_)) | PodHealth::Probing))
     }
 
     /// Whether a request's result is from an earlier run.
     pub(super) fn is_resumed(&self, index: u32) -> bool {
-        self.states.get(index as usize) == Some(&RequestState::Resumed)
-    }
-
-    /// Whether a request is unassigned.
-    pub(super) fn is_unassigned(&self, index: u32) -> bool {
-        self.states.get(index as usize) == Some(&RequestState::Unassigned)
+        self.resumed.get(index as usize) == Some(&true)
     }
 
     /// Requests without a result.
@@ -211,23 +139,22 @@ impl RequestStates {
 
     /// Requests of the batch.
     pub(super) fn requests(&self) -> usize {
-        self.states.len()
+        self.resumed.len()
     }
 
     /// Requests that are neither in flight nor done.
     pub(super) fn queued(&self) -> usize {
-        self.parked.len() + self.queues.iter().map(|queue| queue.queued).sum::<usize>()
+        self.parked.len() + self.lists.waiting()
     }
 
     /// The pods that are up.
     pub(super) fn pods_up(&self) -> Vec<Pod> {
-        self.queues.iter().filter(|queue| queue.health == PodHealth::Up).map(|queue| queue.pod).collect()
+        self.pods.iter().filter(|pod| pod.health == PodHealth::Up).map(|pod| pod.pod).collect()
     }
 
     /// All unassigned requests, in order.
     pub(super) fn unassigned(&self) -> Vec<u32> {
-        let unassigned = self.states.iter().enumerate().filter(|(_, state)| **state == RequestState::Unassigned);
-        unassigned.map(|(index, _)| index as u32).collect()
+        (0..self.resumed.len() as u32).filter(|index| self.lists.is_unassigned(*index)).collect()
     }
 }
 

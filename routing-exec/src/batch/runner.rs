@@ -13,12 +13,12 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use routing_core::Pod;
-use routing_core::batch::BatchPlan;
+use routing_core::batch::{BatchPlan, ConcurrencyLimit};
 
-use super::config::{BatchRunnerConfig, ConcurrencyLimit};
+use super::config::BatchRunnerConfig;
 use super::error::BatchError;
 use super::in_flight::{Attempts, InFlight};
 use super::journal::ResultSink;
@@ -46,7 +46,7 @@ use crate::executor::{Executor, Timer};
 /// use std::pin::{Pin, pin};
 /// use std::sync::Arc;
 /// use std::task::{Context, Poll, Waker};
-/// use std::time::Instant;
+/// use std::time::{Duration, Instant};
 ///
 /// use bytes::Bytes;
 /// use http::{Request, Response};
@@ -147,6 +147,8 @@ pub struct BatchRunner<E: Executor, C: Timer, S> {
     wakeup: Option<(Instant, Sleep)>,
     /// When to consult the source's admission again.
     admit_at: Option<Instant>,
+    /// When to look again whether to move work.
+    move_at: Option<Instant>,
     /// Since when no pod is up.
     no_pods_since: Option<Instant>,
     /// Since when requests are parked that no pod that is up can hold.
@@ -161,6 +163,8 @@ pub struct BatchRunner<E: Executor, C: Timer, S> {
     /// Whether something may have become sendable.
     may_send: bool,
     state: State,
+    /// Whether it is over because of an error.
+    is_failed: bool,
 }
 
 type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -190,7 +194,7 @@ impl<E: Executor, C: Timer, S: BatchSource> BatchRunner<E, C, S> {
         let policy = (*dispatch_config.policy).clone().fail_open(false);
         dispatch_config.policy = policy.into();
         let config = BatchRunnerConfig::default();
-        let mut states = RequestStates::new(requests);
+        let mut states = RequestStates::new(requests, &config);
         for part in &plan.pods {
             states.add_pod(part.pod, config.limit);
         }
@@ -211,6 +215,7 @@ impl<E: Executor, C: Timer, S: BatchSource> BatchRunner<E, C, S> {
             on_progress: None,
             wakeup: None,
             admit_at: None,
+            move_at: None,
             no_pods_since: None,
             oversized_since: None,
             counts: BatchProgress::default(),
@@ -219,6 +224,7 @@ impl<E: Executor, C: Timer, S: BatchSource> BatchRunner<E, C, S> {
             first_queue: 0,
             may_send: true,
             state: State::Running,
+            is_failed: false,
         }
     }
 
@@ -226,15 +232,23 @@ impl<E: Executor, C: Timer, S: BatchSource> BatchRunner<E, C, S> {
     #[must_use]
     pub fn config(mut self, config: BatchRunnerConfig) -> Self {
         self.results = ResultQueue::new(config.order);
-        self.states.queues.iter_mut().for_each(|queue| queue.limit = config.limit);
-        self.config = config;
+        let mut states = RequestStates::new(self.states.requests() as u32, &config);
+        for pod in &self.states.pods {
+            states.add_pod(pod.pod, config.limit);
+        }
+        (0..self.states.requests() as u32)
+            .filter(|index| self.states.is_resumed(*index))
+            .for_each(|index| states.mark_resumed(index));
+        (self.states, self.config) = (states, config);
         self
     }
 
     /// Sets the limit of a pod of the plan.
     #[must_use]
     pub fn limit(mut self, pod: Pod, limit: ConcurrencyLimit) -> Self {
-        self.states.queues.iter_mut().filter(|queue| queue.pod == pod).for_each(|queue| queue.limit = limit);
+        if let Some(number) = self.states.lists.number(pod) {
+            self.states.lists.limit(number, limit);
+        }
         self
     }
 
@@ -287,12 +301,19 @@ impl<E: Executor, C: Timer, S: BatchSource> BatchRunner<E, C, S> {
         }
         match std::mem::replace(&mut self.state, State::Over) {
             State::Over => Poll::Ready(None),
-            State::Failing(error) => Poll::Ready(Some(Err(error))),
+            State::Failing(error) => {
+                self.is_failed = true;
+                Poll::Ready(Some(Err(error)))
+            }
             State::Running if self.states.remaining() > 0 => {
                 self.state = State::Running;
                 Poll::Pending
             }
-            State::Running => Poll::Ready(self.close().err().map(Err)),
+            State::Running => {
+                let closed = self.close();
+                self.is_failed = closed.is_err();
+                Poll::Ready(closed.err().map(Err))
+            }
         }
     }
 
@@ -301,6 +322,19 @@ impl<E: Executor, C: Timer, S: BatchSource> BatchRunner<E, C, S> {
         if self.state == State::Running {
             self.mark_up(pod);
         }
+    }
+
+    /// Adds so many requests to the batch, with the indices that follow: the source is asked to plan them. They go behind what is as
+    /// urgent, and before what is less so. A journal, if there is one, has to have been made for all of them.
+    ///
+    /// To be called after those that set something. Also after the last result, when [`next`](Self::next) has returned `None`; not after an error.
+    pub fn extend(&mut self, requests: u32) {
+        self.start();
+        let added = self.states.extend(requests);
+        if self.state == State::Over && !self.is_failed {
+            self.state = State::Running;
+        }
+        self.replan_requests(added.collect());
     }
 
     /// The progress.
@@ -317,6 +351,11 @@ impl<E: Executor, C: Timer, S: BatchSource> BatchRunner<E, C, S> {
 
     fn now(&self) -> Instant {
         self.timer.now()
+    }
+
+    /// Since the first poll.
+    fn since_start(&self) -> Duration {
+        self.started.map_or(Duration::ZERO, |started| self.now().saturating_duration_since(started))
     }
 }
 

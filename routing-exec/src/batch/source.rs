@@ -1,14 +1,14 @@
 //! Batch source: the requests of a batch, their sizes, admission, and new plans.
 
-use routing_core::batch::BatchPlan;
+use routing_core::batch::{BatchPlan, RequestSize};
 use routing_core::{InFlightGuard, Pod};
 
 use crate::dispatch::ClientRequest;
 
 /// A batch. Requests are identified by their index in it.
 pub trait BatchSource: Send {
-    /// The expected size of a request. It may change over time: the size counts that was returned last, when the request was
-    /// queued or when it was sent.
+    /// The expected size of a request, asked for when it is planned. How much longer or shorter answers are than expected is learned as
+    /// they come.
     fn size(&self, index: u32) -> RequestSize;
 
     /// Admission: the request's share of the pod's load, held until it ends, or `None` if the pod may not start it now.
@@ -31,25 +31,11 @@ pub trait BatchSource: Send {
     /// Plans requests that lost their pod, in ascending order, over the pods that are up; without a plan the batch ends. Cohorts
     /// name requests by their index in the batch, not in `requests`.
     ///
-    /// Called when a pod goes down, with its requests, and when one comes up, with all that are not in flight.
+    /// Called when a pod goes down, with its requests; when one comes up, with all that are not in flight; and when requests were
+    /// [added](crate::batch::BatchRunner::extend), with those. Work moves to any pod that a plan has named, within the
+    /// [cache](routing_core::batch::PodPlan::kv_tokens) that it names.
     fn replan(&mut self, requests: &[u32], pods: &[Pod]) -> Option<BatchPlan>;
 }
 
 /// A request's share of its pod's load: notified of the first byte, dropped at the end.
 pub type BatchGuard = Box<dyn InFlightGuard>;
-
-/// The expected size of a request, in tokens.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "what a host fills in by name")]
-pub struct RequestSize {
-    /// Prompt tokens.
-    pub prompt: u32,
-    /// Output tokens.
-    pub output: u32,
-}
-
-impl RequestSize {
-    pub(super) fn tokens(self) -> u64 {
-        u64::from(self.prompt) + u64::from(self.output)
-    }
-}

@@ -112,7 +112,7 @@ pub(crate) fn says(status: u16) -> Vec<Act> {
     vec![head(status, "application/json"), chunk("{}")]
 }
 
-/// A batch whose requests are 10 tokens long and as much is expected of their answers, in cohorts of so many.
+/// A batch whose requests are 10 tokens long and their answers 5, as is expected, in cohorts of so many.
 #[derive(Clone)]
 pub(crate) struct Made {
     pub(crate) cohort: usize,
@@ -131,7 +131,7 @@ impl Made {
 
 impl BatchSource for Made {
     fn size(&self, _: u32) -> RequestSize {
-        RequestSize { prompt: 10, output: 10 }
+        RequestSize { prompt: 10, output: 5 }
     }
 
     fn request(&mut self, index: u32) -> ClientRequest {

@@ -9,15 +9,15 @@
 //! question never turn a no into a yes (`more_load_never_makes_room`).
 
 use super::{InFlight, PodLoad, Work};
+use crate::cost_model::{CostModel, Products};
 
 /// Whether a pod may begin a request of a batch now.
 ///
 /// It is asked before each request that is sent; a request that was begun is not called back. So what people wait for at
 /// most is what was begun before they came: decode steps a little longer, and one piece of a prompt.
 ///
-/// The defaults are for pods whose decode step alone takes about 20 ms; `docs/routing-quality.md` shows what they do, and
-/// where they are too much. The figures to read off an engine's own measurements are `most_requests` and `most_tokens`, where
-/// a decode step begins to lengthen, and `most_prefill`, which should take about as long as a step.
+/// [`by_costs`](Self::by_costs) has the bounds that follow from a device's costs; `docs/routing-quality.md` shows what they do, and
+/// where they are too much. The defaults are cautious ones, for pods whose decode step alone takes about 20 ms.
 ///
 /// # Examples
 ///
@@ -90,6 +90,9 @@ impl Default for BatchAdmission {
     }
 }
 
+/// Prompts go in pieces of whole blocks, so a bound below this would let nothing in.
+const LARGEST_BLOCK: u64 = 512;
+
 /// How many pods there are, and how many of them have work of the batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "two figures that a host fills in by name")]
@@ -101,6 +104,34 @@ pub struct BatchCrowd {
 }
 
 impl BatchAdmission {
+    /// The rule for pods of such costs, measured or learned: so many requests and so much context that each lengthens a decode step by
+    /// a third at most, and pieces of prompts that take as long as two steps, though no smaller than a block of 512 tokens; on all pods.
+    ///
+    /// ```
+    /// use routing_plugins::CostModel;
+    /// use routing_plugins::load::BatchAdmission;
+    ///
+    /// let rule = BatchAdmission::by_costs(&CostModel::FUSED);
+    /// assert_eq!((rule.most_requests, rule.most_tokens, rule.most_prefill), (64, 52_444, 512));
+    /// ```
+    #[must_use]
+    pub fn by_costs(costs: &CostModel) -> Self {
+        let products = match costs.products {
+            Products::Additive => 0.0,
+            Products::Roofline => costs.per_token.get(),
+        };
+        // A cast from a float saturates, and makes 0 of what is not a number: what costs nothing has no bound.
+        let within = |seconds: f64, each: f64| if each > 0.0 { seconds / each } else { f64::INFINITY };
+        let step = costs.decode_step.get();
+        Self {
+            most_requests: within(step / 3.0, costs.per_sequence.get() + products) as u32,
+            most_tokens: within(step / 3.0, costs.per_context.get()) as u64,
+            most_prefill: (within(step * 2.0, costs.per_token.get()) as u64).max(LARGEST_BLOCK),
+            most_pods: 1.0,
+            ..Self::default()
+        }
+    }
+
     /// Whether a pod may begin this request of a batch now.
     ///
     /// `all` is what it has to do altogether, the batch's part included, and `batch` that part. A pod that does not hold

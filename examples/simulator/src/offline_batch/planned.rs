@@ -1,16 +1,18 @@
 //! Queues of a batch plan, with or without work stealing.
 
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 use kv_index::{Config, Index};
 use pointsman_engine_sim::scheduler::EngineConfig;
 use pointsman_lab::SplitMix64;
 use routing_core::Role;
 use routing_core::batch::{
-    BatchConfig, BatchCosts, BatchPlan, BatchPlanner, BatchPod, BatchQueues, BatchRequest, ColdCaches,
+    BatchConfig, BatchCosts, BatchPlan, BatchPlanner, BatchPod, BatchQueues, BatchRequest, CohortStart, ColdCaches,
+    ConcurrencyLimit, NextRequest, RequestSize,
 };
 
-use super::{KvBudget, TokenLengths, WorkSource};
+use super::{TokenLengths, WorkSource};
 use crate::SimulateError;
 use crate::chains::Chains;
 use crate::config::SimConfig;
@@ -22,24 +24,26 @@ pub(crate) enum OutputEstimate {
     Exact,
     /// Twice as long for half of the requests, half as long for the others.
     OffByTwo,
-    /// The mean for all.
-    Mean,
+    /// Nothing is known.
+    None,
 }
 
 impl OutputEstimate {
     /// What it says of answers of these lengths.
     pub(crate) fn outputs(self, lengths: &TokenLengths, seed: u64) -> Vec<u32> {
         let mut rng = SplitMix64::new(seed ^ 0x6E55);
-        let mean = lengths.iter().map(|&(_, output)| u64::from(output)).sum::<u64>() / lengths.len().max(1) as u64;
         let guess = |&(_, output): &(u32, u32)| match self {
             Self::Exact => output,
             Self::OffByTwo if rng.next_u64() & 1 == 0 => output.saturating_mul(2),
             Self::OffByTwo => (output / 2).max(1),
-            Self::Mean => mean.max(1) as u32,
+            Self::None => 0,
         };
         lengths.iter().map(guess).collect()
     }
 }
+
+/// Tokens of an answer of which nothing is known.
+const UNKNOWN: u32 = 256;
 
 /// Whether idle pods steal work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,8 +59,7 @@ pub(crate) enum WorkStealing {
 pub(crate) struct PlannedQueues {
     plan: BatchPlan,
     queues: BatchQueues,
-    moving: WorkStealing,
-    room: KvBudget,
+    lengths: Vec<u32>,
 }
 
 impl PlannedQueues {
@@ -69,13 +72,23 @@ impl PlannedQueues {
         moving: WorkStealing,
     ) -> Result<Self, SimulateError> {
         let outputs = guess.outputs(lengths, config.seed);
-        let expected = lengths.iter().zip(outputs).map(|(&(prompt, _), output)| (prompt, output));
-        let requests = requests(chains, 0, expected.clone());
+        let expected: Vec<_> = lengths.iter().zip(outputs).map(|(&(prompt, _), output)| (prompt, output)).collect();
+        // A planner has to be told something.
+        let planned = expected.iter().map(|&(prompt, output)| (prompt, if output == 0 { UNKNOWN } else { output }));
+        let requests = requests(chains, 0, planned);
         let pods = pods(config)?;
         let planning = planning(config).ok_or(SimulateError::NoPods)?;
         let plan = BatchPlanner::new(planning).plan(&requests, &pods, &mut ColdCaches)?;
-        let queues = BatchQueues::new(&plan, &requests, &pods, &planning);
-        Ok(Self { queues, moving, room: KvBudget::new(expected, config), plan })
+        let mut queues =
+            BatchQueues::new(requests.len() as u32, planning, CohortStart::Together).moving(moving == WorkStealing::On);
+        for pod in pods {
+            queues.join(pod, ConcurrencyLimit::default());
+        }
+        queues.assign(&plan, |request| {
+            let (prompt, output) = expected[request as usize];
+            RequestSize { prompt, output }
+        });
+        Ok(Self { plan, queues, lengths: lengths.iter().map(|&(_, output)| output).collect() })
     }
 
     /// The plan.
@@ -87,23 +100,24 @@ impl PlannedQueues {
     pub(crate) fn moved(&self) -> usize {
         self.queues.moved()
     }
+
+    /// How many a pod was given at a time in the end, in the mean.
+    pub(crate) fn bound(&self) -> usize {
+        let pods = self.plan.pods.len();
+        (0..pods).map(|pod| self.queues.bound(pod) as usize).sum::<usize>() / pods.max(1)
+    }
 }
 
 impl WorkSource for PlannedQueues {
-    fn next(&mut self, pod: usize) -> Option<u32> {
-        match self.queues.peek(pod) {
-            Some(next) if !self.room.has(pod, next) => return None,
-            None if self.moving == WorkStealing::Off || self.room.is_full(pod) => return None,
-            _ => {}
-        }
-        let next = self.queues.next(pod)?;
-        self.room.take(pod, next);
-        Some(next)
+    fn next(&mut self, pod: usize, now: Duration) -> Option<u32> {
+        let next = self.queues.next(pod, now)?;
+        self.queues.begin(pod, next, now);
+        Some(next.request)
     }
 
-    fn done(&mut self, pod: usize, request: u32) {
-        self.queues.done(pod, request);
-        self.room.give(pod, request);
+    fn done(&mut self, pod: usize, request: u32, now: Duration) {
+        let output = self.lengths[request as usize];
+        self.queues.done(pod, NextRequest::alone(request), Some(output), now);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Colocated batch: batch throughput beside online traffic, and what it costs online latency.
 //!
 //! The batch is synthetic RAG traffic, planned for the fleet as a whole and restarted when it is done. It is admitted with a
-//! fixed concurrency ("no rule") and by the stock admission rule; on engines that serve first come, first served, and on engines
+//! fixed concurrency ("no rule"), by the stock admission rule's cautious defaults, and by its bounds for these costs; on engines that serve first come, first served, and on engines
 //! that prioritize online requests.
 
 use std::fmt::{self, Write};
@@ -69,12 +69,14 @@ fn compare(workload: &Workload, policy: &Policy, load: f64, seed: u64) -> Result
     let (_, offline) = simulate_colocated(policy, &idle, &config, whole, Some(OFFLINE_US))?;
     let alone = simulate(policy, &online, &config, &mut |_| {})?;
     let mut variants = Vec::new();
+    let by_costs = BatchAdmission::by_costs(&config.costs);
     for (name, rule, config) in [
         ("no rule", AdmissionMode::FixedConcurrency(NAIVE_IN_FLIGHT), &config),
         ("no rule, online first", AdmissionMode::FixedConcurrency(NAIVE_IN_FLIGHT), &first),
-        ("rule", AdmissionMode::Admission(BatchAdmission::default()), &config),
-        ("rule, online first", AdmissionMode::Admission(BatchAdmission::default()), &first),
-        ("rule, unseen", AdmissionMode::HiddenAdmission(BatchAdmission::default()), &config),
+        ("cautious", AdmissionMode::Admission(BatchAdmission::default()), &config),
+        ("by costs", AdmissionMode::Admission(by_costs), &config),
+        ("by costs, online first", AdmissionMode::Admission(by_costs), &first),
+        ("by costs, unseen", AdmissionMode::HiddenAdmission(by_costs), &config),
     ] {
         let (mut result, batch_result) = simulate_colocated(policy, &online, config, (&batch, rule), None)?;
         result.series.clear();

@@ -1,6 +1,7 @@
 //! Offline batch: makespan and computed tokens of planned, arrival-order, random and online execution.
 //!
-//! Each strategy is run with several concurrency limits and shown with the one of the shortest makespan.
+//! A plan is carried out as `BatchRunner` does, which finds by itself how many requests a pod is given at a time. Every other strategy is
+//! run with several concurrency limits and shown with the one of the shortest makespan.
 
 use std::fmt::{self, Write};
 
@@ -10,8 +11,10 @@ use pointsman_lab::trace::{Start, Trace};
 use super::run_tasks;
 use crate::SimulateError;
 use crate::config::SimConfig;
+use crate::offline_batch::bound::{least_makespan, longest_answer};
+use crate::offline_batch::cohort_share::share_beside_cohort;
 use crate::offline_batch::planned::{OutputEstimate, PlannedQueues, WorkStealing};
-use crate::offline_batch::{OfflineBatchResult, SharedQueue, WorkSource, simulate_batch};
+use crate::offline_batch::{OfflineBatchResult, SharedQueue, simulate_batch};
 use crate::online_serving::simulate;
 use crate::options::Options;
 use crate::policy::Policy;
@@ -45,29 +48,37 @@ enum Strategy {
 
 /// The names of strategies in tables.
 const STRATEGIES: [(&str, Strategy); 10] = [
-    ("planned, work stealing", Strategy::Planned(OutputEstimate::Exact, WorkStealing::On)),
+    ("planned", Strategy::Planned(OutputEstimate::Exact, WorkStealing::On)),
     ("planned, no stealing", Strategy::Planned(OutputEstimate::Exact, WorkStealing::Off)),
-    ("estimates 2× wrong, work stealing", Strategy::Planned(OutputEstimate::OffByTwo, WorkStealing::On)),
+    ("estimates 2× wrong", Strategy::Planned(OutputEstimate::OffByTwo, WorkStealing::On)),
     ("estimates 2× wrong, no stealing", Strategy::Planned(OutputEstimate::OffByTwo, WorkStealing::Off)),
-    ("all estimates equal, work stealing", Strategy::Planned(OutputEstimate::Mean, WorkStealing::On)),
-    ("all estimates equal, no stealing", Strategy::Planned(OutputEstimate::Mean, WorkStealing::Off)),
+    ("no estimates", Strategy::Planned(OutputEstimate::None, WorkStealing::On)),
+    ("no estimates, no stealing", Strategy::Planned(OutputEstimate::None, WorkStealing::Off)),
     ("order of arrival", Strategy::Arrival),
     ("random order", Strategy::Random),
     ("online, `cache_aware`", Strategy::Online("cache_aware")),
     ("online, `lmetric`", Strategy::Online("lmetric")),
 ];
 
-/// Requests that a pod may have under strategy: what is tried.
-const IN_FLIGHT: [usize; 5] = [8, 16, 32, 64, 128];
+/// Requests that a pod may have under way, for strategies that do not find that out.
+const IN_FLIGHT: [usize; 5] = [16, 32, 64, 128, 256];
 
 /// The result of one strategy.
 #[derive(Clone, Debug)]
 struct Row {
     in_flight: usize,
     result: OfflineBatchResult,
-    moved: Option<usize>,
-    /// Tokens that have to be computed, if it was planned.
-    bound: Option<u64>,
+    /// If it was planned.
+    plan: Option<Planned>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Planned {
+    moved: usize,
+    /// Tokens that have to be computed.
+    distinct: u64,
+    /// The share of decoding beside others of the cohort.
+    beside_cohort: f64,
 }
 
 /// A trace as one batch.
@@ -83,9 +94,12 @@ impl<'t> Batch<'t> {
         Self { trace, config, lengths }
     }
 
-    /// The bound that ends first; of equal ones the smallest.
+    /// The limit that ends first, where limits are tried; of equal ones the smallest.
     fn best(&self, strategy: Strategy) -> Result<Row, SimulateError> {
         let load = PreparedTrace::new(self.trace);
+        if let Strategy::Planned(guess, moving) = strategy {
+            return self.planned(guess, moving, &load);
+        }
         let mut best: Option<Row> = None;
         for in_flight in IN_FLIGHT {
             let row = self.run(strategy, in_flight, &load)?;
@@ -96,22 +110,35 @@ impl<'t> Batch<'t> {
         best.ok_or(SimulateError::NoPods)
     }
 
+    fn planned(
+        &self,
+        guess: OutputEstimate,
+        moving: WorkStealing,
+        load: &PreparedTrace<'_>,
+    ) -> Result<Row, SimulateError> {
+        let mut queues = PlannedQueues::new(&load.chains, &self.lengths, &self.config, guess, moving)?;
+        let mut result = simulate_batch(&mut queues, &load.chains, &self.lengths, &self.config, usize::MAX);
+        // What no pod is thought to have room for is in no list.
+        result.totals.refused = self.lengths.len() as u64 - result.totals.requests;
+        let plan = queues.plan();
+        let beside_cohort = share_beside_cohort(&result, plan);
+        let plan = Planned { moved: queues.moved(), distinct: plan.distinct_tokens(), beside_cohort };
+        Ok(Row { in_flight: queues.bound(), result, plan: Some(plan) })
+    }
+
     fn run(&self, strategy: Strategy, in_flight: usize, load: &PreparedTrace<'_>) -> Result<Row, SimulateError> {
         let (chains, lengths, config) = (&load.chains, &self.lengths[..], &self.config);
-        let work = |lists: &mut dyn WorkSource| simulate_batch(lists, chains, lengths, config, in_flight);
-        let (result, moved, bound) = match strategy {
-            Strategy::Planned(guess, moving) => {
-                let mut planned = PlannedQueues::new(chains, lengths, config, guess, moving)?;
-                let mut result = work(&mut planned);
-                // What no pod is thought to have room for is in no list.
-                result.totals.refused = self.lengths.len() as u64 - result.totals.requests;
-                (result, Some(planned.moved()), Some(planned.plan().distinct_tokens()))
-            }
-            Strategy::Arrival => (work(&mut SharedQueue::new(self.order(false), lengths, config)), None, None),
-            Strategy::Random => (work(&mut SharedQueue::new(self.order(true), lengths, config)), None, None),
-            Strategy::Online(policy) => (self.online(policy, in_flight)?, None, None),
+        let queue = |shuffled: bool| {
+            let mut queue = SharedQueue::new(self.order(shuffled), lengths, config);
+            simulate_batch(&mut queue, chains, lengths, config, in_flight)
         };
-        Ok(Row { in_flight, result, moved, bound })
+        let result = match strategy {
+            Strategy::Planned(guess, moving) => return self.planned(guess, moving, load),
+            Strategy::Arrival => queue(false),
+            Strategy::Random => queue(true),
+            Strategy::Online(policy) => self.online(policy, in_flight)?,
+        };
+        Ok(Row { in_flight, result, plan: None })
     }
 
     fn order(&self, shuffled: bool) -> Vec<u32> {
@@ -136,50 +163,41 @@ impl<'t> Batch<'t> {
         if let Some(last) = ends_us.iter_mut().max() {
             *last = result.span_us;
         }
-        Ok(OfflineBatchResult { totals: result, ends_us })
-    }
-
-    /// Seconds of the longest answer, had it a pod for itself and its prompt for nothing: no strategy ends earlier.
-    fn longest(&self) -> f64 {
-        let alone = |&(prompt, output): &(u32, u32)| {
-            let step = self.config.costs.decode(1, (prompt + output / 2) as usize);
-            step.as_secs_f64() * f64::from(output.saturating_sub(1))
-        };
-        self.lengths.iter().map(alone).fold(0.0, f64::max)
+        Ok(OfflineBatchResult { totals: result, ends_us, spans_us: Vec::new() })
     }
 }
 
 fn write_table(text: &mut String, name: &str, batch: &Batch<'_>, rows: &[Row]) -> fmt::Result {
-    let bound = rows.iter().find_map(|row| row.bound).unwrap_or(0).max(1);
+    let distinct = rows.iter().find_map(|row| row.plan).map_or(0, |plan| plan.distinct).max(1);
     let (requests, pods) = (batch.lengths.len(), batch.config.pods.len());
+    let least = least_makespan(&PreparedTrace::new(batch.trace).chains, &batch.lengths, &batch.config);
+    let longest = longest_answer(&batch.lengths, &batch.config.costs);
     writeln!(text, "\n### {name}: {requests} requests on {pods} pods\n")?;
     writeln!(
         text,
-        "{bound} tokens of prompts have to be computed. The longest answer takes {:.1} s by itself.\n",
-        batch.longest()
+        "{distinct} tokens of prompts have to be computed. The longest answer takes {longest:.1} s by itself; nothing ends before {least:.1} s.\n"
     )?;
     writeln!(
         text,
-        "| strategy | in flight a pod | tokens / bound | shared hits | makespan | imbalance | least imbalance | against arrival | moved |"
+        "| strategy | in flight a pod | makespan | / least | against arrival | tokens / distinct | shared hits | beside cohort | imbalance | moved |"
     )?;
-    writeln!(text, "|---|---|---|---|---|---|---|---|---|")?;
+    writeln!(text, "|---|---|---|---|---|---|---|---|---|---|")?;
     let arrival = STRATEGIES.iter().zip(rows).find(|((_, strategy), _)| *strategy == Strategy::Arrival);
     let arrival = arrival.map_or(0.0, |(_, row)| row.result.makespan_us() as f64);
     for ((called, _), row) in STRATEGIES.iter().zip(rows) {
-        let result = &row.result;
-        let ends = &result.ends_us;
-        let mean = ends.iter().sum::<u64>() as f64 / 1e6 / ends.len().max(1) as f64;
+        let (result, makespan) = (&row.result, row.result.makespan_us() as f64);
         writeln!(
             text,
-            "| {called} | {} | {:.3} | {:.2}% | {:.1} s | {:.1}% | {:.1}% | {:.3} | {} |",
+            "| {called} | {} | {:.1} s | {:.3} | {:.3} | {:.3} | {:.2}% | {} | {:.1}% | {} |",
             row.in_flight,
-            result.totals.prefill_tokens as f64 / bound as f64,
+            makespan / 1e6,
+            makespan / 1e6 / least,
+            makespan / arrival,
+            result.totals.prefill_tokens as f64 / distinct as f64,
             result.totals.share_of_bound().unwrap_or(1.0) * 100.0,
-            result.makespan_us() as f64 / 1e6,
+            row.plan.map_or(String::new(), |plan| format!("{:.0}%", plan.beside_cohort * 100.0)),
             result.imbalance() * 100.0,
-            (batch.longest() / mean - 1.0).max(0.0) * 100.0,
-            result.makespan_us() as f64 / arrival,
-            row.moved.map_or(String::new(), |moved| moved.to_string()),
+            row.plan.map_or(String::new(), |plan| plan.moved.to_string()),
         )?;
     }
     Ok(())

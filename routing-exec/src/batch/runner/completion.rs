@@ -7,7 +7,7 @@ use http::StatusCode;
 use super::{BatchRunner, State};
 use crate::batch::error::BatchError;
 use crate::batch::in_flight::{AttemptEnd, Attempts, RequestInfo, Stage};
-use crate::batch::pod_queue::PodHealth;
+use crate::batch::pod_state::PodHealth;
 use crate::batch::result::{BatchFailure, BatchResponse, BatchResult, BatchUsage};
 use crate::batch::source::BatchSource;
 use crate::error::DispatchError;
@@ -21,14 +21,14 @@ const UNPROCESSED_PER_ATTEMPT: u32 = 4;
 impl<E: Executor, C: Timer, S: BatchSource> BatchRunner<E, C, S> {
     /// The head of a pod's response: the pod is up, and after a success its cohort may start.
     pub(super) fn on_head(&mut self, info: RequestInfo, status: StatusCode) {
-        let queue = &mut self.states.queues[info.queue];
-        queue.consecutive_failures = 0;
-        if let Some(cohort) = info.leader_of.filter(|_| status.is_success()) {
-            queue.leader_done(cohort, true);
+        let pod = &mut self.states.pods[info.queue];
+        pod.consecutive_failures = 0;
+        let (pod, is_probe) = (pod.pod, pod.health == PodHealth::Probing);
+        if status.is_success() && info.leader_of.is_some() {
+            self.states.lists.answering(info.queue, info.next());
             self.may_send = true;
         }
-        if queue.health == PodHealth::Probing {
-            let pod = queue.pod;
+        if is_probe {
             self.mark_up(pod);
         }
     }
@@ -41,14 +41,16 @@ impl<E: Executor, C: Timer, S: BatchSource> BatchRunner<E, C, S> {
         let is_processed = failure.as_ref().is_some_and(|failure| !is_unprocessed(failure));
         request.info.attempts.failed += u32::from(is_processed);
         let info = request.info;
+        if let Some(Failure::Status(429 | 503)) = failure {
+            self.states.lists.push_back(info.queue);
+        }
         let is_retried = failure.as_ref().is_some_and(|failure| self.may_retry(info, failure));
         let is_down = failure.as_ref().is_some_and(|failure| self.takes_pod_down(info.queue, failure));
         if !is_retried {
-            self.remove(slot, true);
-            self.complete(info, outcome);
+            self.complete(slot, outcome);
         }
         // A probe that got no response.
-        let is_failed_probe = self.states.queues[info.queue].health == PodHealth::Probing;
+        let is_failed_probe = self.states.pods[info.queue].health == PodHealth::Probing;
         if is_down || is_failed_probe {
             return self.mark_down(info.queue);
         }
@@ -61,7 +63,7 @@ impl<E: Executor, C: Timer, S: BatchSource> BatchRunner<E, C, S> {
     fn may_retry(&self, info: RequestInfo, failure: &Failure) -> bool {
         let max = self.config.max_attempts.max(1);
         // A probe is expected to fail.
-        let is_probe = self.states.queues[info.queue].health == PodHealth::Probing;
+        let is_probe = self.states.pods[info.queue].health == PodHealth::Probing;
         let Attempts { sent, failed, .. } = info.attempts;
         let is_left = failed < max && (is_probe || sent < max.saturating_mul(UNPROCESSED_PER_ATTEMPT));
         let budget = self.dispatch_config.retry_budget.as_ref().filter(|_| !failure.is_unsent() && !is_probe);
@@ -70,16 +72,16 @@ impl<E: Executor, C: Timer, S: BatchSource> BatchRunner<E, C, S> {
 
     /// Counts a failure; whether the pod is down after it.
     fn takes_pod_down(&mut self, queue: usize, failure: &Failure) -> bool {
-        let queue = &mut self.states.queues[queue];
+        let pod = &mut self.states.pods[queue];
         let counts = matches!(
             failure,
             Failure::Connect(_) | Failure::Truncated(_) | Failure::FirstByteTimeout | Failure::IdleTimeout
         );
         if counts {
-            queue.consecutive_failures = queue.consecutive_failures.saturating_add(1);
+            pod.consecutive_failures = pod.consecutive_failures.saturating_add(1);
         }
-        let is_at_threshold = queue.consecutive_failures >= self.config.failure_threshold.max(1);
-        *failure == Failure::BreakerOpen || (counts && (is_at_threshold || queue.health == PodHealth::Probing))
+        let is_at_threshold = pod.consecutive_failures >= self.config.failure_threshold.max(1);
+        *failure == Failure::BreakerOpen || (counts && (is_at_threshold || pod.health == PodHealth::Probing))
     }
 
     /// Backs off before a retry.
@@ -93,31 +95,41 @@ impl<E: Executor, C: Timer, S: BatchSource> BatchRunner<E, C, S> {
         self.wakers.schedule(slot);
     }
 
-    /// Removes a request in flight: it is done, or unassigned.
-    pub(super) fn remove(&mut self, slot: usize, is_done: bool) -> Option<RequestInfo> {
+    /// Removes a request in flight, which is unassigned then.
+    pub(super) fn remove(&mut self, slot: usize) -> Option<RequestInfo> {
+        let info = self.vacate(slot)?;
+        self.states.lists.give_back(info.next(), self.since_start());
+        self.attempts.insert(info.index, info.attempts);
+        Some(info)
+    }
+
+    fn vacate(&mut self, slot: usize) -> Option<RequestInfo> {
         let info = self.slots.get_mut(slot)?.take()?.info;
         self.free_slots.push(slot);
         self.in_flight -= 1;
         self.may_send = true;
-        self.states.stop(info.index, info.queue, info.tokens, is_done);
-        if !is_done {
-            self.attempts.insert(info.index, info.attempts);
-        }
         Some(info)
     }
 
-    /// Completes a request that was in flight.
-    fn complete(&mut self, info: RequestInfo, outcome: Result<BatchResponse, BatchFailure>) {
+    /// Completes a request in flight.
+    fn complete(&mut self, slot: usize, outcome: Result<BatchResponse, BatchFailure>) {
+        let Some(info) = self.vacate(slot) else { return };
         let now = self.now();
         let usage = outcome.as_ref().map(|response| BatchUsage::of(&response.body)).unwrap_or_default();
-        let queue = &mut self.states.queues[info.queue];
+        let pod = &mut self.states.pods[info.queue];
         let duration = now.saturating_duration_since(info.attempts.since);
-        let (index, attempts, pod) = (info.index, info.attempts.sent, Some(queue.pod));
-        let result = BatchResult { index, outcome, attempts, usage, duration, pod };
-        queue.done(info.tokens, usage, result.is_success(), now);
-        if let Some(cohort) = info.leader_of {
-            queue.leader_done(cohort, result.is_success());
+        let (index, attempts) = (info.index, info.attempts.sent);
+        let result = BatchResult { index, outcome, attempts, usage, duration, pod: Some(pod.pod) };
+        let is_success = result.is_success();
+        pod.done(usage, is_success, now);
+        let since_start = self.since_start();
+        if is_success {
+            let output = Some(usage.output).filter(|output| *output > 0);
+            self.states.lists.done(info.queue, info.next(), output, since_start);
+        } else {
+            self.states.lists.failed(info.queue, info.next(), since_start);
         }
+        self.states.completed();
         self.publish(result);
     }
 

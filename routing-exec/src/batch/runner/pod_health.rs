@@ -7,7 +7,7 @@ use routing_core::batch::BatchPlan;
 
 use super::{BatchRunner, State};
 use crate::batch::error::BatchError;
-use crate::batch::pod_queue::PodHealth;
+use crate::batch::pod_state::PodHealth;
 use crate::batch::request_states::Unplanned;
 use crate::batch::result::BatchFailure;
 use crate::batch::source::BatchSource;
@@ -17,30 +17,30 @@ impl<E: Executor, C: Timer, S: BatchSource> BatchRunner<E, C, S> {
     /// Marks a pod as down, and replans its requests.
     pub(super) fn mark_down(&mut self, queue: usize) {
         let probe_at = self.config.probe_interval.and_then(|interval| self.now().checked_add(interval));
-        self.states.queues[queue].health = PodHealth::Down(probe_at);
+        self.states.pods[queue].health = PodHealth::Down(probe_at);
         let mut requests = Vec::new();
         for slot in 0..self.slots.len() {
             let is_here = self.slots[slot].as_ref().is_some_and(|request| request.info.queue == queue);
             if is_here {
-                requests.extend(self.remove(slot, false).map(|info| info.index));
+                requests.extend(self.remove(slot).map(|info| info.index));
             }
         }
-        self.states.unassign(queue, &mut requests);
+        requests.extend(self.states.lists.lose(queue));
         self.replan_requests(requests);
     }
 
     /// Marks a pod as up, a new one or one that was down, and replans all that is not in flight.
     pub(super) fn mark_up(&mut self, pod: Pod) {
         let Some(queue) = self.states.add_pod(pod, self.config.limit) else { return };
-        (self.states.queues[queue].health, self.states.queues[queue].consecutive_failures) = (PodHealth::Up, 0);
+        (self.states.pods[queue].health, self.states.pods[queue].consecutive_failures) = (PodHealth::Up, 0);
         self.no_pods_since = None;
         // The first poll checks whether the plan has it.
         if self.plan.is_some() {
             return;
         }
         let mut requests = std::mem::take(&mut self.states.parked);
-        for queue in 0..self.states.queues.len() {
-            self.states.unassign(queue, &mut requests);
+        for queue in 0..self.states.pods.len() {
+            requests.extend(self.states.lists.clear(queue));
         }
         self.replan_requests(requests);
     }
@@ -48,14 +48,16 @@ impl<E: Executor, C: Timer, S: BatchSource> BatchRunner<E, C, S> {
     /// Replans unassigned requests; if no pod is up, they are parked until one is.
     pub(super) fn replan_requests(&mut self, mut requests: Vec<u32>) {
         self.may_send = true;
+        let source = &self.source;
         if self.state != State::Running {
-            return self.states.parked.extend(requests);
+            return self.states.park(requests, |index| source.size(index));
         }
         let pods = self.states.pods_up();
         if pods.is_empty() {
             let now = self.now();
             self.no_pods_since.get_or_insert(now);
-            return self.states.parked.extend(requests);
+            let source = &self.source;
+            return self.states.park(requests, |index| source.size(index));
         }
         if requests.is_empty() {
             return;
@@ -74,8 +76,7 @@ impl<E: Executor, C: Timer, S: BatchSource> BatchRunner<E, C, S> {
     /// Assigns a plan's requests. Those that it leaves out fail, unless a pod that can hold them may recover.
     pub(super) fn assign_plan(&mut self, plan: &BatchPlan, requests: &[u32]) {
         let source = &self.source;
-        let unplanned =
-            self.states.assign(plan, requests, self.config.cohort_start, |index| source.size(index).tokens());
+        let unplanned = self.states.assign(plan, requests, |index| source.size(index));
         let may_recover = self.states.may_recover();
         for (index, why) in unplanned {
             match why {
@@ -120,16 +121,16 @@ impl<E: Executor, C: Timer, S: BatchSource> BatchRunner<E, C, S> {
             return None;
         }
         let can_probe = self.can_probe();
-        let probes = self.states.queues.iter().filter(|_| can_probe).filter_map(|queue| match queue.health {
+        let probes = self.states.pods.iter().filter(|_| can_probe).filter_map(|pod| match pod.health {
             PodHealth::Down(at) => at,
             _ => None,
         });
         let timeouts = no_pods_deadline.filter(|_| !self.is_probing()).into_iter().chain(self.oversized_deadline());
-        probes.chain(timeouts).chain(self.admit_at).min()
+        probes.chain(timeouts).chain(self.admit_at).chain(self.move_at).min()
     }
 
     fn is_probing(&self) -> bool {
-        self.states.queues.iter().any(|queue| queue.health == PodHealth::Probing)
+        self.states.pods.iter().any(|pod| pod.health == PodHealth::Probing)
     }
 }
 

@@ -87,7 +87,7 @@ impl<E: Executor, C: Timer, S: BatchSource> BatchRunner<E, C, S> {
     /// Ends the batch before its requests: cancels what is in flight.
     pub(super) fn fail(&mut self, error: BatchError) {
         for slot in 0..self.slots.len() {
-            let cancelled = self.remove(slot, false).map(|info| info.index);
+            let cancelled = self.remove(slot).map(|info| info.index);
             self.states.parked.extend(cancelled);
         }
         self.wakeup = None;
