@@ -2,16 +2,17 @@
 //!
 //! A step has two halves. [`Scheduler::begin`] shares a budget of tokens among decoding, prefilling and waiting requests, in
 //! this order, and gives the step's duration; [`Scheduler::end`] gives the requests with a first token and those that are
-//! done. A decoding request is visited only when it fills a block that has a hash and when it is done.
+//! done. A decoding request is visited only when it fills a block and when it is done.
 //!
-//! A request is admitted when there are blocks for all of it, output included, and takes them at once. Real engines admit
-//! earlier and preempt when they must; so where memory is short a modelled one queues sooner, evicts sooner, and never
-//! computes anything twice.
+//! A request is admitted when there are blocks for all of its prompt, which it takes at once; its answer takes them one by one. Where
+//! there is none left, the request that was admitted last is preempted ([`preempt`]), as vLLM does it.
 //!
 //! Invariant: events, counted copy by copy, add up to the pool (`tests::events_add_up_to_the_pool`).
 
 mod config;
+mod preempt;
 mod request;
+mod running;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -21,6 +22,7 @@ use kv_index::Tier;
 use routing_plugins::CostModel;
 
 use crate::block_pool::{BlockId, BlockPool, Evicted};
+use running::{Running, Waiting};
 
 pub use config::{EngineConfig, RemovedEvents};
 pub use request::{Admitted, BlockChains, BlockEvent, EngineRequest, Sampled};
@@ -30,7 +32,7 @@ pub use request::{Admitted, BlockChains, BlockEvent, EngineRequest, Sampled};
 pub struct Scheduler {
     config: EngineConfig,
     pool: BlockPool,
-    waiting: VecDeque<EngineRequest>,
+    waiting: VecDeque<Waiting>,
     running: Vec<Running>,
     /// Places in `running` that are free.
     vacant: Vec<u32>,
@@ -38,6 +40,8 @@ pub struct Scheduler {
     prefilling: VecDeque<u32>,
     /// By the step in which something is due: a full block, or the end.
     decoding: BinaryHeap<Reverse<(u64, u32)>>,
+    /// Those that decode and have no room for their next token.
+    full: Vec<u32>,
     background_decoding: usize,
     /// Tokens of all contexts that decode.
     context: u64,
@@ -51,22 +55,11 @@ pub struct Scheduler {
     events: Vec<BlockEvent>,
     admitted: Vec<Admitted>,
     prefilled: u64,
+    /// Requests that were admitted so far, again or for the first time.
+    admissions: u64,
+    preemptions: u64,
     /// Blocks of requests that are done, until they are released.
     kept: HashMap<u32, Vec<BlockId>>,
-}
-
-/// A request that was admitted.
-#[derive(Debug, Default)]
-struct Running {
-    request: EngineRequest,
-    /// All that it will need.
-    blocks: Vec<BlockId>,
-    /// Leading blocks that are cached under their hash.
-    sealed: usize,
-    /// Tokens of the prompt that are computed.
-    computed: usize,
-    /// The step that gave the first token.
-    first: u64,
 }
 
 impl Scheduler {
@@ -81,8 +74,9 @@ impl Scheduler {
         let tokens = request.prompt as usize + request.output as usize;
         let fits = tokens <= self.config.blocks * self.config.block_tokens;
         if fits {
-            let place = self.waiting.iter().position(|other| self.passes(request, *other));
-            self.waiting.insert(place.unwrap_or(self.waiting.len()), request);
+            let place = self.waiting.iter().position(|other| self.passes(request, other.request));
+            let waiting = Waiting { request, generated: 0, is_preempted: false };
+            self.waiting.insert(place.unwrap_or(self.waiting.len()), waiting);
         }
         fits
     }
@@ -92,6 +86,7 @@ impl Scheduler {
         if self.stepping {
             return None;
         }
+        let has_preempted = self.grow();
         let decoding = self.decoding.len();
         let mut budget = self.config.step_tokens.saturating_sub(decoding);
         self.chunks.clear();
@@ -102,12 +97,13 @@ impl Scheduler {
             self.prefill(self.prefilling[at], &mut budget, chains);
         }
         let mut fetched = 0;
-        while budget > 0 && decoding + self.prefilling.len() < self.config.max_running {
-            let Some(&request) = self.waiting.front() else { break };
-            let Some((slot, tokens)) = self.admit(request, chains) else { break };
+        let may_admit = !has_preempted || decoding + self.prefilling.len() == 0;
+        while budget > 0 && may_admit && decoding + self.prefilling.len() < self.config.max_running {
+            let Some(&waiting) = self.waiting.front() else { break };
+            let Some((slot, tokens)) = self.admit(waiting, chains) else { break };
             self.waiting.pop_front();
             fetched += tokens;
-            let passes = |&other: &u32| self.passes(request, self.running[other as usize].request);
+            let passes = |&other: &u32| self.passes(waiting.request, self.running[other as usize].request);
             let place = self.prefilling.iter().position(passes);
             self.prefilling.insert(place.unwrap_or(self.prefilling.len()), slot);
             self.prefill(slot, &mut budget, chains);
@@ -122,39 +118,43 @@ impl Scheduler {
         Some(Duration::try_from_secs_f64(step + fetching).unwrap_or(Duration::MAX))
     }
 
-    /// The second half: the requests that have a first token and those that are done; how many decoded.
+    /// The second half: the requests that have a first token and those that are done; how many have one more.
     pub fn end(&mut self, chains: &impl BlockChains, sampled: &mut Vec<Sampled>) -> usize {
         self.stepping = false;
         self.step += 1;
-        let decoded = self.decoding.len();
-        self.context += decoded as u64;
+        self.context += self.decoding.len() as u64;
+        let resumed = self.ready.iter().filter(|slot| self.running[**slot as usize].generated > 0).count();
+        let decoded = self.decoding.len() + resumed;
         while let Some(&Reverse((due, slot))) = self.decoding.peek() {
             if due > self.step {
                 break;
             }
             self.decoding.pop();
-            let Running { request, first, .. } = self.running[slot as usize];
-            let written = u64::from(request.prompt) + self.step - first;
+            let running = &self.running[slot as usize];
+            let (written, is_done) = (running.written(self.step), self.step >= running.last());
+            let is_background = running.request.background;
             self.seal(slot, written as usize / self.config.block_tokens, chains);
-            if written + 1 == u64::from(request.prompt) + u64::from(request.output) {
+            if is_done {
                 self.context -= written + 1;
-                self.background_decoding -= usize::from(request.background);
+                self.background_decoding -= usize::from(is_background);
                 self.finish(slot, sampled);
             } else {
-                self.decode(slot, chains);
+                self.decode(slot);
             }
         }
         for slot in std::mem::take(&mut self.ready) {
             let running = &mut self.running[slot as usize];
             let request = running.request;
             running.first = self.step;
-            sampled.push(Sampled::First(request));
-            if request.output <= 1 {
+            if running.generated == 0 {
+                sampled.push(Sampled::First(request));
+            }
+            if running.last() <= self.step {
                 self.finish(slot, sampled);
             } else {
-                self.context += u64::from(request.prompt) + 1;
+                self.context += running.length() as u64 + 1;
                 self.background_decoding += usize::from(request.background);
-                self.decode(slot, chains);
+                self.decode(slot);
             }
         }
         decoded
@@ -162,24 +162,12 @@ impl Scheduler {
 
     /// Gives up a request and its blocks; false if it is not there any more.
     pub fn abort(&mut self, id: u32) -> bool {
-        if let Some(at) = self.waiting.iter().position(|request| request.id == id) {
+        if let Some(at) = self.waiting.iter().position(|waiting| waiting.request.id == id) {
             self.waiting.remove(at);
             return true;
         }
-        let decoding = self.decoding.iter().map(|&Reverse((_, slot))| slot);
-        let mut slots = self.prefilling.iter().chain(&self.ready).copied().chain(decoding);
-        let Some(slot) = slots.find(|&slot| self.running[slot as usize].request.id == id) else { return false };
-        let before = self.decoding.len();
-        self.decoding.retain(|Reverse((_, other))| *other != slot);
-        self.prefilling.retain(|other| *other != slot);
-        self.ready.retain(|other| *other != slot);
-        let Running { request, blocks, first, .. } = self.remove(slot);
-        if self.decoding.len() < before {
-            self.context -= u64::from(request.prompt) + 1 + self.step - first;
-            self.background_decoding -= usize::from(request.background);
-        }
-        self.pool.release(&blocks);
-        true
+        let slot = self.slots().find(|&slot| self.running[slot as usize].request.id == id);
+        slot.map(|slot| self.take_out(slot)).is_some()
     }
 
     /// Releases the blocks that a done request kept; false if there are none.
@@ -206,7 +194,22 @@ impl Scheduler {
     /// Requests that run, and that wait.
     #[must_use]
     pub fn requests(&self) -> (usize, usize) {
-        (self.decoding.len() + self.prefilling.len() + self.ready.len(), self.waiting.len())
+        let decoding = self.decoding.len() + self.full.len();
+        (decoding + self.prefilling.len() + self.ready.len(), self.waiting.len())
+    }
+
+    /// Requests that have tokens of their answer and get no more for now: preempted, they wait or are computed again.
+    pub fn paused(&self) -> impl Iterator<Item = u32> + '_ {
+        let waiting = self.waiting.iter().map(|waiting| (waiting.request.id, waiting.generated));
+        let prefilling = self.prefilling.iter().map(|slot| &self.running[*slot as usize]);
+        let all = waiting.chain(prefilling.map(|running| (running.request.id, running.generated)));
+        all.filter(|(_, generated)| *generated > 0).map(|(id, _)| id)
+    }
+
+    /// How often a request was preempted so far.
+    #[must_use]
+    pub fn preemptions(&self) -> u64 {
+        self.preemptions
     }
 
     /// Background requests that decode.
@@ -215,7 +218,7 @@ impl Scheduler {
         self.background_decoding
     }
 
-    /// Prompt tokens computed so far; those of prompts that came from another engine are left out.
+    /// Prompt tokens computed so far, and what was preempted again; prompts that came from another engine are left out.
     #[must_use]
     pub fn prefilled(&self) -> u64 {
         self.prefilled
@@ -239,13 +242,13 @@ impl Scheduler {
     }
 
     /// Gives a request its blocks and what of its prompt is there; its place, and tokens to fetch from host memory.
-    fn admit(&mut self, request: EngineRequest, chains: &impl BlockChains) -> Option<(u32, usize)> {
+    fn admit(&mut self, waiting: Waiting, chains: &impl BlockChains) -> Option<(u32, usize)> {
+        let Waiting { request, generated, is_preempted } = waiting;
         let (chain, size) = (chains.chain(request.id), self.config.block_tokens);
-        let prompt = request.prompt as usize;
+        let length = request.prompt as usize + generated as usize;
         // At least one token is computed, so that there is something to sample from.
-        let reusable = &chain[..chain.len().min((prompt - 1) / size)];
-        // The last token of the output is never read, and so takes no room.
-        let needed = (prompt + request.output.max(1) as usize - 1).div_ceil(size);
+        let reusable = &chain[..chain.len().min((length - 1) / size)];
+        let needed = length.div_ceil(size);
         let mut blocks = Vec::with_capacity(needed);
         blocks.extend(self.pool.prefix(reusable));
         let cached = blocks.len();
@@ -260,41 +263,48 @@ impl Scheduler {
             blocks.push(self.pool.allocate(&mut self.evicted).expect("counted above"));
         }
         self.report_evicted();
-        let cached_blocks = (cached + fetched) as u32;
-        self.admitted.push(Admitted { request, cached_blocks });
-        let received = (request.received as usize).min(prompt);
         let have = cached + fetched;
-        let computed = (have * size).max(received.min(prompt - 1));
-        let slot = self.insert(Running { request, blocks, sealed: cached, computed, first: 0 });
+        if !is_preempted {
+            self.admitted.push(Admitted { request, cached_blocks: have as u32 });
+        }
+        // What another engine sent is gone once it was preempted.
+        let received = if is_preempted { 0 } else { request.received.min(request.prompt) as usize };
+        let computed = (have * size).max(received.min(length - 1));
+        self.admissions += 1;
+        let admission = self.admissions;
+        let slot = self.insert(Running { request, generated, admission, blocks, sealed: cached, computed, first: 0 });
         self.seal(slot, have.max(received / size), chains);
         Some((slot, fetched * size))
     }
 
     fn prefill(&mut self, slot: u32, budget: &mut usize, chains: &impl BlockChains) {
         let running = &mut self.running[slot as usize];
-        let prompt = running.request.prompt as usize;
-        let tokens = (prompt - running.computed).min(*budget);
+        let length = running.length();
+        let tokens = (length - running.computed).min(*budget);
         *budget -= tokens;
         self.chunks.push((running.computed, tokens));
-        if running.request.received == 0 {
+        if running.request.received == 0 || running.generated > 0 {
             self.prefilled += tokens as u64;
         }
         running.computed += tokens;
         let computed = running.computed;
         self.seal(slot, computed / self.config.block_tokens, chains);
-        if computed == prompt {
+        if computed == length {
             self.ready.push(slot);
         }
     }
 
     /// Notes when a decoding request has to be looked at next.
-    fn decode(&mut self, slot: u32, chains: &impl BlockChains) {
+    fn decode(&mut self, slot: u32) {
         let running = &self.running[slot as usize];
-        let done = running.first + u64::from(running.request.output) - 1;
-        let is_hashed = running.sealed < chains.chain(running.request.id).len();
-        let full = ((running.sealed + 1) * self.config.block_tokens) as u64;
-        let due = if is_hashed { done.min(running.first + full - u64::from(running.request.prompt)) } else { done };
-        self.decoding.push(Reverse((due, slot)));
+        let room = (running.blocks.len() * self.config.block_tokens) as u64;
+        let written = running.written(self.step);
+        // The last token is never read, and so takes no room.
+        if written == room {
+            self.full.push(slot);
+        } else {
+            self.decoding.push(Reverse((running.last().min(self.step + room - written), slot)));
+        }
     }
 
     /// Enters a request's leading blocks under their hashes.

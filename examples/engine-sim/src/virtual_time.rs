@@ -65,6 +65,8 @@ pub struct EngineTotals {
     pub output_tokens: u64,
     /// Virtual µs in steps.
     pub busy_us: u64,
+    /// How often it preempted a request.
+    pub preemptions: u64,
 }
 
 impl<'t, C: BlockChains, T: Ord + Copy> VirtualFleet<'t, C, T> {
@@ -109,6 +111,7 @@ impl<'t, C: BlockChains, T: Ord + Copy> VirtualFleet<'t, C, T> {
         let totals = &mut self.totals[number];
         totals.busy_us += took;
         totals.prefill_tokens = engine.prefilled();
+        totals.preemptions = engine.preemptions();
         totals.output_tokens += decoded as u64;
         for one in sampled.iter() {
             match one {

@@ -231,7 +231,7 @@ mod tests {
 
     /// Prompts of 900 tokens behind online ones, answers of 100.
     fn batch(online: &PreparedTrace<'_>, pods: usize) -> ColocatedBatch {
-        let mut chains = online.chains.clone();
+        let mut chains = online.with_answers.clone();
         let first = chains.len() as u32;
         (0..2_000).for_each(|at| chains.push([BlockHash::new(0xF111 << 32 | at)].into_iter()));
         let queues = (0..pods as u32).map(|pod| (0..2_000).filter(|at| at % pods as u32 == pod).collect()).collect();

@@ -24,19 +24,19 @@
 //! is virtual. Decision times are measured.
 //!
 //! **Modelled:** a pod runs continuous batching with chunked prefill: decodes first, then prefill chunks up to the step's token
-//! budget, then waiting requests as memory allows. Step times come from the measured cost model. Whole prompt blocks are
-//! shared and evicted least recently used first, tail before head; evicted blocks may go to host memory. Events reach the
-//! index after a delay, or never; pods report load every second. A turn of a conversation follows the answer to the one before it
+//! budget, then waiting requests whose prompts memory has room for; where an answer finds none, the request that was admitted last is
+//! preempted and computed again. Step times come from the measured cost model. Whole blocks of prompts and answers are
+//! shared and evicted least recently used first, tail before head; evicted blocks may go to host memory. A later turn finds the answer
+//! before it if its prompt has room for it. Events reach the index after a delay, or never; pods report load every second. A turn of a conversation follows the answer to the one before it
 //! after a think time. KV transfers of disaggregated fleets take network time.
 //!
-//! **Not modelled:** preemption (a request is admitted once all of it fits), blocks of answers (traces do not hold their
-//! hashes), tokenization, HTTP, pod failures, client timeouts.
+//! **Not modelled:** tokenization, HTTP, pod failures, client timeouts.
 //!
 //! Invariants:
 //!
 //! - The router learns of caches from events alone, never from an engine.
 //! - One seed gives one result, bit for bit, at any parallelism; only measured decision times differ.
-//! - Every prompt token is computed once or found in a cache; every request is answered or refused.
+//! - Every prompt token is computed or found in a cache, once unless it was preempted; every request is answered or refused.
 
 #![forbid(unsafe_code)]
 

@@ -11,6 +11,7 @@ use pointsman_engine_sim::virtual_time::{Occurrence, VirtualFleet};
 
 use crate::chains::Chains;
 use crate::config::SimConfig;
+use crate::prepared_trace::PreparedTrace;
 use crate::results::PolicyResult;
 
 /// Where pods pull batch requests from.
@@ -52,14 +53,15 @@ impl OfflineBatchResult {
 /// Simulates a batch with a concurrency limit for each pod.
 pub(crate) fn simulate_batch(
     lists: &mut dyn WorkSource,
-    chains: &Chains,
+    load: &PreparedTrace<'_>,
     lengths: &TokenLengths,
     config: &SimConfig,
     in_flight: usize,
 ) -> OfflineBatchResult {
     let engines: Vec<_> = config.pods.iter().map(|(engine, _)| *engine).collect();
-    let mut fleet: VirtualFleet<'_, Chains, ()> = VirtualFleet::new(engines.iter().copied(), &config.costs, chains);
-    let (blocks, blocks_known) = chains.known();
+    let mut fleet: VirtualFleet<'_, Chains, ()> =
+        VirtualFleet::new(engines.iter().copied(), &config.costs, &load.with_answers);
+    let (blocks, blocks_known) = load.known;
     let mut totals = PolicyResult { blocks, blocks_known, ..PolicyResult::default() };
     let mut ends_us = vec![0; engines.len()];
     let mut spans_us = vec![(0, 0, 0); lengths.len()];

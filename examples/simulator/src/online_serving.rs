@@ -138,7 +138,7 @@ impl<'t> Simulation<'t> {
             fleet: VirtualFleet::new(
                 config.pods.iter().map(|(engine, _)| *engine),
                 &config.costs,
-                batch.as_ref().map_or(&load.chains, BatchFeeder::chains),
+                batch.as_ref().map_or(&load.with_answers, BatchFeeder::chains),
             ),
             load,
             config,

@@ -2,7 +2,7 @@
 
 use pointsman_lab::trace::{Start, Trace};
 
-use crate::chains::{Chains, Lists};
+use crate::chains::{Chains, Lists, Turns};
 
 /// A trace with what every simulation of it needs.
 #[derive(Debug)]
@@ -10,6 +10,8 @@ pub(crate) struct PreparedTrace<'t> {
     pub(crate) trace: &'t Trace,
     /// Its prompts.
     pub(crate) chains: Chains,
+    /// Its prompts and answers, as engines keep them.
+    pub(crate) with_answers: Chains,
     /// Whole blocks, and those that an infinite cache would hold.
     pub(crate) known: (u64, u64),
     /// Who comes after whom is answered.
@@ -19,8 +21,18 @@ pub(crate) struct PreparedTrace<'t> {
 impl<'t> PreparedTrace<'t> {
     /// Hashes a trace's prompts.
     pub(crate) fn new(trace: &'t Trace) -> Self {
+        Self::of(trace, Turns::Follow)
+    }
+
+    /// The same as one batch: all prompts are there before anything is answered.
+    pub(crate) fn batch(trace: &'t Trace) -> Self {
+        Self::of(trace, Turns::Stand)
+    }
+
+    fn of(trace: &'t Trace, turns: Turns) -> Self {
         let chains = Chains::of(trace);
-        Self { known: chains.known(), chains, followers: followers(trace), trace }
+        let with_answers = chains.with_answers(trace, turns);
+        Self { known: chains.known(&with_answers), chains, with_answers, followers: followers(trace), trace }
     }
 }
 

@@ -31,6 +31,7 @@ fn request(start: Start, session: u32, input: u32, output: u32) -> Request {
 
 #[test]
 fn every_token_is_computed_or_found_and_every_request_answered_or_refused() {
+    let mut preempted = 0;
     for (made, policy) in [
         (Synthetic::Conversation, "cache_aware"),
         (Synthetic::Conversation, "round_robin"),
@@ -51,7 +52,10 @@ fn every_token_is_computed_or_found_and_every_request_answered_or_refused() {
         let answers: u64 = taken.iter().map(|one| u64::from(one.output)).sum();
         assert_eq!((result.prompt_tokens, result.output_tokens), (prompts, answers), "{made} {policy}");
         let found = result.blocks_hit * trace.block as u64;
-        assert_eq!(result.prefill_tokens + found, result.prompt_tokens, "{made} {policy}");
+        let preemptions: u64 = result.pods.iter().map(|pod| pod.preemptions).sum();
+        let again = result.prefill_tokens + found - result.prompt_tokens;
+        assert_eq!(again > 0, preemptions > 0, "{made} {policy}: {again} tokens after {preemptions} preemptions");
+        preempted += preemptions;
         assert!(result.blocks_hit <= result.blocks_known, "{made} {policy}");
         // By pod, by time, and as a whole.
         let sum = |figure: fn(&EngineTotals) -> u64| result.pods.iter().map(figure).sum::<u64>();
@@ -63,6 +67,7 @@ fn every_token_is_computed_or_found_and_every_request_answered_or_refused() {
         let busy = result.pods.iter().map(|pod| pod.busy_us).max().unwrap();
         assert!(busy <= result.span_us, "no pod works longer than it takes");
     }
+    assert!(preempted > 0);
 }
 
 #[test]

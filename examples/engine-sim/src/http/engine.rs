@@ -185,8 +185,9 @@ impl Engine {
                 Sampled::Done(EngineRequest { id, .. }) => self.finish(state, id, now),
             }
         }
+        let paused: Vec<u32> = state.scheduler.paused().collect();
         for (id, request) in &mut state.requests.0 {
-            if request.generated > 0 || first.contains(id) {
+            if (request.generated > 0 && !paused.contains(id)) || first.contains(id) {
                 request.advance(now, &mut state.metrics);
                 request.progress.send_modify(|progress| progress.tokens = request.generated);
             }

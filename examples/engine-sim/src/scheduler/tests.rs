@@ -135,8 +135,29 @@ fn what_does_not_fit_waits_in_order_and_what_never_will_is_refused() {
     assert_eq!(sampled[0], (4, Sampled::Done(first)));
     assert_eq!(sampled[1], (5, Sampled::First(second)), "it began when the first was done");
     let events: Vec<BlockEvent> = engine.events().collect();
-    let tail = BlockEvent::Removed([4, 3, 2].map(BlockHash::new).to_vec(), Tier::Gpu);
+    let tail = BlockEvent::Removed([4, 3].map(BlockHash::new).to_vec(), Tier::Gpu);
     assert_eq!(events[..3], [stored(0, 0, 4), tail, stored(1, 0, 4)], "the first one's tail made room");
+}
+
+#[test]
+fn whoever_was_admitted_last_is_preempted_and_computes_again_what_is_gone() {
+    // Two prompts of two blocks each in five blocks; each answer needs a third block for its first token, one gets it.
+    let chains = chains(&[&[1, 2, 3, 4], &[5, 6, 7, 8]]);
+    let mut engine = Scheduler::new(EngineConfig { blocks: 5, ..CONFIG });
+    let (first, second) = (request(0, 8, 8), request(1, 8, 3));
+    assert!(engine.submit(first) && engine.submit(second));
+    let sampled = run(&mut engine, &chains);
+    // The second one has its first token in step 1, and waits for the first, which is done in step 8. Its fourth block
+    // is the second one's last; so a block and the token after it are computed again, for the second token.
+    let expected = [
+        (1, Sampled::First(first)),
+        (1, Sampled::First(second)),
+        (8, Sampled::Done(first)),
+        (10, Sampled::Done(second)),
+    ];
+    assert_eq!(sampled, expected);
+    assert_eq!((engine.preemptions(), engine.prefilled()), (1, 16 + 5));
+    assert_eq!(cached(&mut engine), [0, 0], "admitted for the first time");
 }
 
 #[test]
@@ -272,13 +293,29 @@ fn count(told: &mut HashMap<BlockHash, u32>, engine: &mut Scheduler, chains: &Ch
     told.retain(|_, copies| *copies > 0);
 }
 
+/// Ends a step; whoever has tokens and is not paused has one more, and all of them when it is done.
+fn end(engine: &mut Scheduler, chains: &Chains, tokens: &mut HashMap<u32, u32>) -> Result<(), TestCaseError> {
+    let mut sampled = Vec::new();
+    engine.end(chains, &mut sampled);
+    let paused: Vec<u32> = engine.paused().collect();
+    tokens.iter_mut().filter(|(id, _)| !paused.contains(id)).for_each(|(_, tokens)| *tokens += 1);
+    for one in sampled {
+        match one {
+            Sampled::First(request) => prop_assert_eq!(tokens.insert(request.id, 1), None),
+            Sampled::Done(request) => prop_assert_eq!(tokens.remove(&request.id), Some(request.output)),
+        }
+    }
+    Ok(())
+}
+
 proptest! {
-    /// Whatever is asked: events add up to the pool, blocks in use stay, sums are right, and in the end nothing is in use.
+    /// Whatever is asked: events add up to the pool, blocks in use stay, answers are whole, sums are right, and in the end
+    /// nothing is in use.
     #[test]
     fn events_add_up_to_the_pool(acts in proptest::collection::vec(act(), 0..120), priority_scheduling: bool) {
-        let config = EngineConfig { blocks: 24, max_running: 6, priority_scheduling, ..CONFIG };
+        let config = EngineConfig { blocks: 14, max_running: 6, priority_scheduling, ..CONFIG };
         let (mut engine, costs) = (Scheduler::new(config), CostModel::default());
-        let (mut chains, mut told, mut sampled) = (Chains::default(), HashMap::new(), Vec::new());
+        let (mut chains, mut told, mut tokens) = (Chains::default(), HashMap::new(), HashMap::new());
         for act in acts {
             match act {
                 Act::Submit(story, request) => {
@@ -288,17 +325,19 @@ proptest! {
                     prop_assert!(engine.submit(request));
                 }
                 Act::Begin => _ = engine.begin(&costs, &chains),
-                Act::End if engine.stepping => _ = engine.end(&chains, &mut sampled),
+                Act::End if engine.stepping => end(&mut engine, &chains, &mut tokens)?,
                 Act::End => {}
-                Act::Abort(id) => _ = engine.abort(id),
+                Act::Abort(id) => {
+                    engine.abort(id);
+                    tokens.remove(&id);
+                }
                 Act::Release(id) => _ = engine.release(id),
             }
             count(&mut told, &mut engine, &chains);
             prop_assert_eq!(&told, &engine.pool().copies().collect::<HashMap<_, _>>());
             let mut context = 0;
-            for &Reverse((_, slot)) in &engine.decoding {
-                let running = &engine.running[slot as usize];
-                context += u64::from(running.request.prompt) + 1 + engine.step - running.first;
+            for slot in engine.decoding.iter().map(|Reverse((_, slot))| slot).chain(&engine.full) {
+                context += engine.running[*slot as usize].written(engine.step) + 1;
             }
             prop_assert_eq!(context, engine.context);
             for running in &engine.running {
@@ -309,7 +348,7 @@ proptest! {
         }
         for _ in 0..2_000 {
             if engine.stepping {
-                engine.end(&chains, &mut sampled);
+                end(&mut engine, &chains, &mut tokens)?;
             }
             (0..chains.0.len() as u32).for_each(|id| _ = engine.release(id));
             if engine.requests() == (0, 0) {
@@ -319,6 +358,6 @@ proptest! {
             count(&mut told, &mut engine, &chains);
         }
         prop_assert_eq!((engine.requests(), engine.pool().used(), engine.context), ((0, 0), 0, 0));
-        prop_assert_eq!(engine.background_decoding(), 0);
+        prop_assert_eq!((engine.background_decoding(), tokens.len()), (0, 0));
     }
 }

@@ -36,6 +36,7 @@ pub(crate) fn merge_seeds(results: Vec<PolicyResult>) -> PolicyResult {
             pod.prefill_tokens += more.prefill_tokens;
             pod.output_tokens += more.output_tokens;
             pod.busy_us += more.busy_us;
+            pod.preemptions += more.preemptions;
         }
     }
     all.mean_imbalance = (runs > 1).then(|| imbalances / runs as f64);

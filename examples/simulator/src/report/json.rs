@@ -19,7 +19,7 @@
 //!   slowdown_milli                                as below: TTFT against a cold, idle pod's, in thousandths
 //!   ttft_us, per_token_us, inter_token_us         count, p50, p90, p95, p99, p99_9, max; null where there are none
 //!   ttft_distribution[]                           [µs, share of requests that stay within], at most 201
-//!   pods[]                                        requests, prefill_tokens, output_tokens, busy_us
+//!   pods[]                                        requests, prefill_tokens, output_tokens, busy_us, preemptions
 //!   series[]                                      at_us, blocks, blocks_hit, mean_load, most_load
 //! ```
 //!

@@ -93,7 +93,7 @@ fn planned(
     seed: u64,
 ) -> Result<ColocatedBatch, SimulateError> {
     let trace = Synthetic::Rag.trace(BATCH, seed ^ 0xBA7C);
-    let mut chains = online.chains.clone();
+    let mut chains = online.with_answers.clone();
     let first = chains.len() as u32;
     for request in &trace.requests {
         let ids = in_blocks(request.whole_blocks(trace.block), trace.block, block);

@@ -96,7 +96,7 @@ impl<'t> Batch<'t> {
 
     /// The limit that ends first, where limits are tried; of equal ones the smallest.
     fn best(&self, strategy: Strategy) -> Result<Row, SimulateError> {
-        let load = PreparedTrace::new(self.trace);
+        let load = PreparedTrace::batch(self.trace);
         if let Strategy::Planned(guess, moving) = strategy {
             return self.planned(guess, moving, &load);
         }
@@ -117,7 +117,7 @@ impl<'t> Batch<'t> {
         load: &PreparedTrace<'_>,
     ) -> Result<Row, SimulateError> {
         let mut queues = PlannedQueues::new(&load.chains, &self.lengths, &self.config, guess, moving)?;
-        let mut result = simulate_batch(&mut queues, &load.chains, &self.lengths, &self.config, usize::MAX);
+        let mut result = simulate_batch(&mut queues, load, &self.lengths, &self.config, usize::MAX);
         // What no pod is thought to have room for is in no list.
         result.totals.refused = self.lengths.len() as u64 - result.totals.requests;
         let plan = queues.plan();
@@ -127,10 +127,10 @@ impl<'t> Batch<'t> {
     }
 
     fn run(&self, strategy: Strategy, in_flight: usize, load: &PreparedTrace<'_>) -> Result<Row, SimulateError> {
-        let (chains, lengths, config) = (&load.chains, &self.lengths[..], &self.config);
+        let (lengths, config) = (&self.lengths[..], &self.config);
         let queue = |shuffled: bool| {
             let mut queue = SharedQueue::new(self.order(shuffled), lengths, config);
-            simulate_batch(&mut queue, chains, lengths, config, in_flight)
+            simulate_batch(&mut queue, load, lengths, config, in_flight)
         };
         let result = match strategy {
             Strategy::Planned(guess, moving) => return self.planned(guess, moving, load),
@@ -157,7 +157,7 @@ impl<'t> Batch<'t> {
         for (at, request) in (0..).zip(&mut trace.requests) {
             request.start = u32::checked_sub(at, all).map_or(Start::At(0), |before| Start::After(before, 0));
         }
-        let result = simulate(&Policy::find(policy)?, &PreparedTrace::new(&trace), &self.config, &mut |_| {})?;
+        let result = simulate(&Policy::find(policy)?, &PreparedTrace::batch(&trace), &self.config, &mut |_| {})?;
         // A pod that is never idle but at its end ends when it was busy for so long. The last end is known.
         let mut ends_us: Vec<u64> = result.pods.iter().map(|pod| pod.busy_us).collect();
         if let Some(last) = ends_us.iter_mut().max() {
@@ -170,7 +170,7 @@ impl<'t> Batch<'t> {
 fn write_table(text: &mut String, name: &str, batch: &Batch<'_>, rows: &[Row]) -> fmt::Result {
     let distinct = rows.iter().find_map(|row| row.plan).map_or(0, |plan| plan.distinct).max(1);
     let (requests, pods) = (batch.lengths.len(), batch.config.pods.len());
-    let least = least_makespan(&PreparedTrace::new(batch.trace).chains, &batch.lengths, &batch.config);
+    let least = least_makespan(&PreparedTrace::batch(batch.trace).chains, &batch.lengths, &batch.config);
     let longest = longest_answer(&batch.lengths, &batch.config.costs);
     writeln!(text, "\n### {name}: {requests} requests on {pods} pods\n")?;
     writeln!(
