@@ -13,7 +13,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use kv_index::{BlockHash, Digest, Tier};
 
 /// The KV memory of one engine.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct BlockPool {
     capacity: usize,
     /// Blocks that were ever used; the others come into being when they are.

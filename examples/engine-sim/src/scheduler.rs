@@ -28,7 +28,7 @@ pub use config::{EngineConfig, RemovedEvents};
 pub use request::{Admitted, BlockChains, BlockEvent, EngineRequest, Sampled};
 
 /// The scheduler of one engine and its memory.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Scheduler {
     config: EngineConfig,
     pool: BlockPool,
@@ -210,6 +210,12 @@ impl Scheduler {
     #[must_use]
     pub fn preemptions(&self) -> u64 {
         self.preemptions
+    }
+
+    /// Whether a step is under way.
+    #[must_use]
+    pub fn is_stepping(&self) -> bool {
+        self.stepping
     }
 
     /// Background requests that decode.

@@ -4,6 +4,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::time::Duration;
 
 use routing_plugins::CostModel;
 
@@ -17,6 +18,8 @@ pub struct VirtualFleet<'t, C, T> {
     costs: &'t CostModel,
     engines: Vec<Scheduler>,
     totals: Vec<EngineTotals>,
+    /// By engine: when the step that it is at ends.
+    ends: Vec<u64>,
     queue: BinaryHeap<Reverse<(u64, u64, Due<T>)>>,
     scheduled: u64,
 }
@@ -73,9 +76,38 @@ impl<'t, C: BlockChains, T: Ord + Copy> VirtualFleet<'t, C, T> {
     /// Idle engines at time 0.
     #[must_use]
     pub fn new(engines: impl IntoIterator<Item = EngineConfig>, costs: &'t CostModel, chains: &'t C) -> Self {
-        let engines: Vec<Scheduler> = engines.into_iter().map(Scheduler::new).collect();
-        let totals = vec![EngineTotals::default(); engines.len()];
-        Self { now: 0, chains, costs, engines, totals, queue: BinaryHeap::new(), scheduled: 0 }
+        let (totals, ends, queue) = (Vec::new(), Vec::new(), BinaryHeap::new());
+        let mut fleet = Self { now: 0, chains, costs, engines: Vec::new(), totals, ends, queue, scheduled: 0 };
+        engines.into_iter().for_each(|engine| _ = fleet.join(engine));
+        fleet
+    }
+
+    /// One more idle engine; its number.
+    pub fn join(&mut self, engine: EngineConfig) -> usize {
+        self.engines.push(Scheduler::new(engine));
+        self.totals.push(EngineTotals::default());
+        self.ends.push(0);
+        self.engines.len() - 1
+    }
+
+    /// What an engine's requests take from now on if nothing more comes, in µs, all together; with one more, where there is one. None
+    /// if that one is longer than the engine's memory.
+    #[must_use]
+    pub fn foresee(&self, engine: usize, more: Option<EngineRequest>) -> Option<u64> {
+        let (mut copy, mut sampled) = (self.engines[engine].clone(), Vec::new());
+        if more.is_some_and(|request| !copy.submit(request)) {
+            return None;
+        }
+        let (mut now, mut all) = (0, 0);
+        loop {
+            if copy.is_stepping() {
+                now = now.max(self.ends[engine].saturating_sub(self.now));
+                copy.end(self.chains, &mut sampled);
+                all += sampled.drain(..).filter(|one| matches!(one, Sampled::Done(_))).count() as u64 * now;
+            }
+            let Some(cost) = copy.begin(self.costs, self.chains) else { return Some(all) };
+            now += micros(cost);
+        }
     }
 
     /// Sets a timer, now at the earliest.
@@ -91,7 +123,8 @@ impl<'t, C: BlockChains, T: Ord + Copy> VirtualFleet<'t, C, T> {
     /// Lets an engine begin its next step; the engine, unless it has nothing to do or is at one.
     pub fn start(&mut self, engine: usize) -> Option<&mut Scheduler> {
         let cost = self.engines[engine].begin(self.costs, self.chains)?;
-        let took = (cost.as_secs_f64() * 1e6).ceil().max(1.0) as u64;
+        let took = micros(cost);
+        self.ends[engine] = self.now + took;
         self.push(self.now + took, Due::Step { engine: engine as u32, took });
         Some(&mut self.engines[engine])
     }
@@ -149,5 +182,48 @@ impl<'t, C: BlockChains, T: Ord + Copy> VirtualFleet<'t, C, T> {
     fn push(&mut self, at: u64, due: Due<T>) {
         self.scheduled += 1;
         self.queue.push(Reverse((at, self.scheduled, due)));
+    }
+}
+
+/// Whole µs of a step.
+fn micros(cost: Duration) -> u64 {
+    (cost.as_secs_f64() * 1e6).ceil().max(1.0) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use kv_index::BlockHash;
+
+    use super::*;
+
+    struct NoChains;
+
+    impl BlockChains for NoChains {
+        fn chain(&self, _: u32) -> &[BlockHash] {
+            &[]
+        }
+    }
+
+    #[test]
+    fn what_is_foreseen_is_what_happens() {
+        let costs = CostModel::FUSED;
+        let mut fleet: VirtualFleet<'_, NoChains, ()> =
+            VirtualFleet::new([EngineConfig { blocks: 40, ..EngineConfig::default() }], &costs, &NoChains);
+        let request = |id, prompt, output| EngineRequest { id, prompt, output, ..EngineRequest::default() };
+        assert_eq!(fleet.foresee(0, None), Some(0));
+        assert!(fleet.submit(0, request(0, 9_000, 50)) && fleet.start(0).is_some());
+        let (mut sampled, mut sum) = (Vec::new(), 0);
+        // In the middle of a step, with one that waits and one that comes.
+        assert!(fleet.submit(0, request(1, 700, 30)));
+        let third = request(2, 3_000, 80);
+        let (without, with) = (fleet.foresee(0, None).unwrap(), fleet.foresee(0, Some(third)).unwrap());
+        assert_eq!(fleet.foresee(0, Some(request(3, 40 * 512, 1))), None, "there is no room for it");
+        assert!(fleet.submit(0, third));
+        while let Some(Occurrence::Step(step)) = fleet.next(&mut sampled) {
+            sum += step.sampled.iter().filter(|one| matches!(one, Sampled::Done(_))).count() as u64 * fleet.now();
+            fleet.start(0);
+        }
+        assert_eq!(sum, with);
+        assert!(without < with);
     }
 }

@@ -24,6 +24,8 @@ pub(crate) struct SimConfig {
     pub(crate) transfer_us_per_token: f64,
     /// µs that such a move takes at least.
     pub(crate) transfer_us: u64,
+    /// µs after which the oldest pod is replaced by a cold one; never if none.
+    pub(crate) churn_us: Option<u64>,
     /// Gateways that share the traffic, each with what it sent itself and what engines tell.
     pub(crate) gateways: usize,
     /// What makes an answer good.
@@ -67,6 +69,7 @@ impl SimConfig {
             // 128 KiB of a Llama-8B over 400 Gb/s.
             transfer_us_per_token: 2.6,
             transfer_us: 2_000,
+            churn_us: None,
             gateways: 1,
             slo: Slo { ttft_us: 1_000_000, per_token_us: 50_000 },
             classes: Classes::default(),

@@ -3,7 +3,10 @@
 //! Invariant: the router learns of caches from events alone, never from an engine.
 
 mod batch;
+mod churn;
+mod clairvoyant;
 mod decision_request;
+mod in_flight;
 mod program_times;
 mod waiting;
 
@@ -12,9 +15,7 @@ use std::collections::HashMap;
 use pointsman_engine_sim::scheduler::{BlockEvent, EngineRequest, Sampled};
 use pointsman_engine_sim::virtual_time::{Occurrence, VirtualFleet};
 use pointsman_lab::trace::Start;
-use routing_core::ProgramTurn;
 use routing_core::flow::Charge;
-use routing_plugins::PaceSample;
 use routing_plugins::load::LoadGuard;
 
 use crate::SimulateError;
@@ -28,6 +29,7 @@ use crate::results::{ClassResult, PolicyResult};
 use crate::router::{RouteDecision, Router};
 use crate::time_series::TimeSeries;
 use decision_request::decision_request;
+use in_flight::InFlightRequest;
 use program_times::ProgramTimes;
 
 /// Simulates a policy on a trace; `watch` is called now and then with the number of answers.
@@ -54,8 +56,12 @@ pub(crate) fn simulate_colocated(
 
 struct Simulation<'t> {
     fleet: VirtualFleet<'t, Chains, Timer>,
+    /// The pod that was there longest.
+    oldest: usize,
     /// Gateways, of which each request comes to one.
     routers: Vec<Router>,
+    /// Whether they are not asked.
+    is_clairvoyant: bool,
     /// The queues before them, where there is flow control.
     gates: Vec<Gate>,
     load: &'t PreparedTrace<'t>,
@@ -90,26 +96,8 @@ enum Timer {
     Tick,
     /// A request may have waited for too long before a router.
     Expiry(u32),
-}
-
-struct InFlightRequest {
-    came: u64,
-    /// When it was decided about.
-    decided: u64,
-    /// When it had its first token.
-    first: u64,
-    /// What it was charged for by flow control.
-    charge: Option<Charge>,
-    serve: usize,
-    guard: LoadGuard,
-    sample: Option<PaceSample>,
-    /// The program that it is a turn of, where that is told.
-    turn: Option<ProgramTurn>,
-    prefill: Option<LoadGuard>,
-    /// Whether its prompt is still at another pod.
-    away: bool,
-    /// Tokens that the pod which answers lacked when it was chosen.
-    missing: u32,
+    /// The oldest pod is replaced.
+    Churn,
 }
 
 impl<'t> Simulation<'t> {
@@ -132,7 +120,9 @@ impl<'t> Simulation<'t> {
         let result = PolicyResult { classes: vec![ClassResult::default(); config.classes.classes.len()], ..result };
         let mut simulation = Self {
             gates: routers.iter().filter_map(gate).collect::<Result<_, _>>()?,
+            oldest: 0,
             routers,
+            is_clairvoyant: policy.is_clairvoyant(),
             waiting: HashMap::new(),
             came: vec![0; if config.flow.is_some() { load.trace.requests.len() } else { 0 }],
             fleet: VirtualFleet::new(
@@ -153,6 +143,7 @@ impl<'t> Simulation<'t> {
             batch_result: ColocatedBatchResult::default(),
         };
         simulation.schedule_next();
+        simulation.schedule_churn();
         simulation.poll_batch();
         Ok(simulation)
     }
@@ -166,6 +157,7 @@ impl<'t> Simulation<'t> {
                 Some(Occurrence::Timer(Timer::Received(request))) => self.received(request),
                 Some(Occurrence::Timer(Timer::Tick)) => self.poll_batch(),
                 Some(Occurrence::Timer(Timer::Expiry(gateway))) => self.expire(gateway as usize),
+                Some(Occurrence::Timer(Timer::Churn)) => self.replace_oldest(),
                 Some(Occurrence::Step(step)) => {
                     let (pod, took, decoded) = (step.engine, step.took, step.decoded - step.background);
                     self.result.between.record_many(took, decoded as u64);
@@ -218,10 +210,15 @@ impl<'t> Simulation<'t> {
             self.set_expiry(gateway);
             return;
         }
-        let asked = decision_request(self.load, self.config, self.answered, place);
-        match self.routers[gateway].decide(now, asked, None) {
-            Ok(decision) => self.send(place, now, decision, None),
-            Err(_) => self.refuse(place),
+        let decision = if self.is_clairvoyant {
+            self.foresee(gateway, place)
+        } else {
+            let asked = decision_request(self.load, self.config, self.answered, place);
+            self.routers[gateway].decide(now, asked, None).ok()
+        };
+        match decision {
+            Some(decision) => self.send(place, now, decision, None),
+            None => self.refuse(place),
         }
     }
 

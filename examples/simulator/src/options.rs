@@ -52,9 +52,9 @@ pub(crate) struct Options {
     /// Prefill-only pods; the others are then decode-only.
     #[arg(long, default_value_t = 0)]
     pub(crate) prefill_pods: usize,
-    /// KV cache of a pod in GPU memory, in tokens.
-    #[arg(long, default_value_t = 1_000_000)]
-    pub(crate) kv_tokens: usize,
+    /// KV cache of pods in GPU memory, in tokens, over and over: `1000000,500000` gives every second pod half of it.
+    #[arg(long, value_name = "A,B,C", default_value = "1000000", value_delimiter = ',')]
+    pub(crate) kv_tokens: Vec<usize>,
     /// KV cache of a pod in host memory, in tokens.
     #[arg(long, default_value_t = 0)]
     pub(crate) host_tokens: usize,
@@ -64,6 +64,9 @@ pub(crate) struct Options {
     /// Speeds of pods against the cost table, over and over: `1,0.5` makes every second pod half as fast.
     #[arg(long, value_name = "A,B,C", default_value = "1", value_delimiter = ',')]
     pub(crate) speeds: Vec<f64>,
+    /// Time after which a pod is replaced, in seconds: the oldest takes no more requests, and one with an empty cache comes.
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) churn: Option<f64>,
     /// Gateways that share the traffic. Each knows the load that it sent itself, and what engines report.
     #[arg(long, default_value_t = 1)]
     pub(crate) gateways: usize,
@@ -168,14 +171,17 @@ impl Options {
     /// The fleet for traffic in blocks of this size.
     pub(crate) fn fleet(&self, block: usize) -> Result<SimConfig, SimulateError> {
         self.check()?;
-        if self.kv_tokens < block {
-            let wrong = format!("{} tokens have no room for a block of {block}", self.kv_tokens);
+        if let Some(tokens) = self.kv_tokens.iter().find(|tokens| **tokens < block) {
+            let wrong = format!("{tokens} tokens have no room for a block of {block}");
             return Err(SimulateError::flag("kv-tokens", wrong));
         }
-        let mut config = SimConfig::mixed(self.pods, self.kv_tokens, block);
-        for ((engine, _), &speed) in config.pods.iter_mut().zip(self.speeds.iter().cycle()) {
-            *engine = EngineConfig { host_blocks: self.host_tokens / block, speed, ..*engine };
+        let mut config = SimConfig::mixed(self.pods, 0, block);
+        let (speeds, kv_tokens) = (self.speeds.iter().cycle(), self.kv_tokens.iter().cycle());
+        for ((engine, _), (&speed, &kv_tokens)) in config.pods.iter_mut().zip(speeds.zip(kv_tokens)) {
+            let (blocks, host_blocks) = (kv_tokens / block, self.host_tokens / block);
+            *engine = EngineConfig { blocks, host_blocks, speed, ..*engine };
         }
+        config.churn_us = self.churn.map(|seconds| (seconds * 1e6) as u64);
         if let Some(path) = &self.costs {
             let named = path.display().to_string();
             let text = std::fs::read_to_string(path).map_err(|error| SimulateError::File(named.clone(), error))?;

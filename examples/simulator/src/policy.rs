@@ -34,6 +34,9 @@ const PUBLISHED: [(&str, &str); 11] = documents!("../policies/":
     random, longest_prefix, session_sticky, smg_cache_aware, smg_expected_wait, dynamo_linear, vllm_rfc, lmetric,
     preble_e2, mooncake_ttft, llm_d);
 
+/// The rule that no router can have: it knows the state of every pod, what everything costs, and how long answers will be.
+pub(crate) const CLAIRVOYANT: &str = "clairvoyant";
+
 /// Stock profiles and published rules: names, and texts.
 fn documents() -> impl Iterator<Item = (&'static str, &'static str)> {
     // Prompts are tokens here: what goes by their text has nothing to go by.
@@ -60,11 +63,21 @@ impl Policy {
 
     /// All that come along, each with what it says of itself in one sentence.
     pub(crate) fn described() -> impl Iterator<Item = (&'static str, String)> {
-        documents().map(|(name, text)| (name, first_sentence(text)))
+        let clairvoyant = "No rule but a bound, run where it is named: where all answers together end soonest, by true state, costs and lengths";
+        documents().map(|(name, text)| (name, first_sentence(text))).chain([(CLAIRVOYANT, clairvoyant.to_owned())])
+    }
+
+    /// Whether it decides by what no router knows.
+    pub(crate) fn is_clairvoyant(&self) -> bool {
+        self.name == CLAIRVOYANT
     }
 
     /// One that comes along, or of a file.
     pub(crate) fn find(name: &str) -> Result<Self, SimulateError> {
+        if name == CLAIRVOYANT {
+            // Its router is asked nothing.
+            return Ok(Self { name: name.to_owned(), ..Self::find("round_robin")? });
+        }
         let known = documents().find(|(known, _)| *known == name).map(|(_, text)| text.to_owned());
         let (name, text) = match known {
             Some(text) => (name.to_owned(), text),

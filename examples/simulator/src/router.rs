@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kv_index::{BlockHash, BlockSize, Config, Event, EventSemantics, Index, Parent, Pod, Removed, Stored, Tier};
-use pointsman_engine_sim::scheduler::{BlockEvent, Scheduler};
+use pointsman_engine_sim::scheduler::{BlockEvent, EngineConfig, Scheduler};
 use pointsman_lab::SplitMix64;
 use routing_core::flow::{FlowControl, Room, Wanted};
 use routing_core::{
@@ -33,6 +33,8 @@ pub(crate) struct Router {
     workspace: Workspace,
     plan: RoutingPlan,
     fleet: Arc<Fleet>,
+    /// Those of the pods that may get requests.
+    members: Vec<PodInfo>,
     flow_control: Option<Arc<FlowControl>>,
     pods: Vec<Pod>,
     block: BlockSize,
@@ -89,11 +91,8 @@ impl Router {
             .and_then(|(pod, _)| BlockSize::new(u32::try_from(pod.block_tokens).ok()?))
             .ok_or(SimulateError::NoPods)?;
         let pods = (0..config.pods.len()).map(|at| index.join(&format!("pod-{at}"))).collect::<Result<Vec<_>, _>>()?;
-        let infos = pods.iter().zip(&config.pods).map(|(&pod, &(engine, role))| {
-            let tokens = (engine.blocks * engine.block_tokens) as u64;
-            PodInfo::new(pod, &format!("pod-{pod:?}")).role(role).kv_tokens(tokens)
-        });
-        let fleet = Arc::new(Fleet::new(1, infos));
+        let members: Vec<PodInfo> = pods.iter().zip(&config.pods).map(|(&pod, engine)| info(pod, *engine)).collect();
+        let fleet = Arc::new(Fleet::new(1, members.iter().cloned()));
         let mut state = PluginState::new(Arc::clone(&index), Hashing::Given(block));
         if let Some(blocks) = std::num::NonZeroUsize::new(config.pods[0].0.blocks) {
             state = state.predicting(blocks);
@@ -112,6 +111,7 @@ impl Router {
             plan: RoutingPlan::default(),
             index,
             fleet,
+            members,
             pods,
             block,
             origin: Instant::now(),
@@ -153,6 +153,18 @@ impl Router {
                 self.load.report_beside(pod, load, self.queued.in_flight(pod.id()), self.at(now));
             }
         }
+    }
+
+    /// A pod gets no more requests, and one with an empty cache comes; false if the index has no place for it.
+    pub(crate) fn replace(&mut self, old: usize, new: (EngineConfig, Role)) -> bool {
+        let Ok(pod) = self.index.join(&format!("pod-{}", self.pods.len())) else { return false };
+        self.index.retire(self.pods[old]);
+        while self.index.sweep(1 << 16).pending > 0 {}
+        self.members.retain(|member| member.pod != self.pods[old]);
+        self.members.push(info(pod, new));
+        self.pods.push(pod);
+        self.fleet = Arc::new(Fleet::new(self.pods.len() as u64, self.members.iter().cloned()));
+        true
     }
 
     /// What a pod has to do, as the router knows it.
@@ -265,7 +277,7 @@ impl Router {
 
     fn apply(&self, pod: usize, change: &BlockEvent, chains: &Chains) {
         let tell = |event: &Event<'_>| {
-            // Pods of a simulation never leave.
+            // What a pod says that was replaced is nobody's concern.
             let _ = self.index.apply(self.pods[pod], EventSemantics::Membership, event);
         };
         match change {
@@ -286,6 +298,11 @@ impl Router {
     fn at(&self, now: u64) -> Instant {
         self.origin + Duration::from_micros(now)
     }
+}
+
+fn info(pod: Pod, (engine, role): (EngineConfig, Role)) -> PodInfo {
+    let tokens = (engine.blocks * engine.block_tokens) as u64;
+    PodInfo::new(pod, &format!("pod-{pod:?}")).role(role).kv_tokens(tokens)
 }
 
 /// A session's name in the header that gateways look into.

@@ -267,3 +267,31 @@ fn what_is_too_long_for_a_pod_is_refused_counted_and_said() {
     assert!(notes.contains(&said), "{notes:?}");
     assert!(compared.to_string().contains(&said));
 }
+
+#[test]
+fn whoever_foresees_all_that_is_under_way_answers_sooner() {
+    let trace = Synthetic::SharedPrompts.trace(300, 3).at_rate(30.0, 3);
+    let config = SimConfig::mixed(4, 100_000, trace.block);
+    let clairvoyant = run("clairvoyant", &trace, &config);
+    assert_eq!(clairvoyant.requests, 300);
+    for policy in ["round_robin", "cache_aware", "total_latency"] {
+        let other = run(policy, &trace, &config);
+        assert!(clairvoyant.whole_us < other.whole_us, "{policy}: {} {}", clairvoyant.whole_us, other.whole_us);
+    }
+}
+
+#[test]
+fn pods_come_and_go_and_no_request_is_lost() {
+    let trace = Synthetic::Conversation.trace(400, 7).at_rate(4.0, 7);
+    let mut config = SimConfig::mixed(4, 1_000_000, trace.block);
+    let stays = run("cache_aware", &trace, &config);
+    config.churn_us = Some(10_000_000);
+    let changes = run("cache_aware", &trace, &config);
+    assert_eq!((stays.pods.len(), changes.requests, changes.refused), (4, 400, 0));
+    let replaced = changes.pods.len() - 4;
+    assert!((8..=14).contains(&replaced), "{replaced} in 100 s and the last answers");
+    assert!(changes.pods.iter().filter(|pod| pod.requests > 0).count() > 8, "those that come are used");
+    assert!(changes.hit_rate() < stays.hit_rate(), "{} {}", changes.hit_rate(), stays.hit_rate());
+    config.gateways = 3;
+    assert_eq!(run("total_latency", &trace, &config).requests, 400);
+}

@@ -13,7 +13,7 @@ pub(super) struct Waiting {
 }
 
 /// A request that was admitted.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Running {
     pub(super) request: EngineRequest,
     /// Tokens of its answer when it was admitted, which are computed like its prompt.

@@ -13,12 +13,15 @@ impl Options {
         let counts = [
             ("requests", self.requests, MOST_REQUESTS),
             ("pods", self.pods, MOST_PODS),
-            ("kv-tokens", self.kv_tokens, MOST_TOKENS),
             ("jobs", self.jobs.unwrap_or(1), MOST_JOBS),
         ];
         for (flag, value, most) in counts {
             within(flag, value as f64, 1.0, most as f64)?;
         }
+        for &tokens in &self.kv_tokens {
+            within("kv-tokens", tokens as f64, 1.0, MOST_TOKENS as f64)?;
+        }
+        within("churn", self.churn.unwrap_or(1.0), 0.1, MOST_CHURN)?;
         within("host-tokens", self.host_tokens as f64, 0.0, MOST_TOKENS as f64)?;
         if self.prefill_pods >= self.pods {
             let wrong = format!("{} of {} pods leave none that decodes", self.prefill_pods, self.pods);
@@ -61,6 +64,8 @@ const MOST_LOAD: f64 = 1_000.0;
 const MOST_RATE: f64 = 1e6;
 /// An hour, in ms.
 const MOST_DELAY: f64 = 3.6e6;
+/// A year, in seconds.
+const MOST_CHURN: f64 = 3.2e7;
 const MOST_GATEWAYS: f64 = 256.0;
 const MOST_SEEDS: f64 = 1_000.0;
 
@@ -82,6 +87,9 @@ mod tests {
             "--pods 5000",
             "--requests 0",
             "--kv-tokens 0",
+            "--kv-tokens 4096,0",
+            "--churn 0",
+            "--churn nan",
             "--jobs 0",
             "--prefill-pods 16",
             "--load 80,0",

@@ -30,7 +30,8 @@ impl Options {
         }
         say("pods", self.pods.to_string(), default.pods.to_string());
         say("prefill-pods", self.prefill_pods.to_string(), default.prefill_pods.to_string());
-        say("kv-tokens", self.kv_tokens.to_string(), default.kv_tokens.to_string());
+        say("kv-tokens", joined(&self.kv_tokens), joined(&default.kv_tokens));
+        say("churn", self.churn.map(|seconds| seconds.to_string()).unwrap_or_default(), String::new());
         say("host-tokens", self.host_tokens.to_string(), default.host_tokens.to_string());
         say("costs", self.costs.as_deref().map(file_name).unwrap_or_default(), String::new());
         say("speeds", joined(&self.speeds), joined(&default.speeds));

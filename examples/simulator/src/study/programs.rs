@@ -108,7 +108,7 @@ impl ProgramStudy<'_> {
         let trace = self.trace.clone().with_population(self.population(), seed);
         let tokens = options.programs as f64 * trace.mean_context() / ratio;
         let longest = trace.requests.iter().map(|one| one.input as usize + one.output as usize).max().unwrap_or(0);
-        let fleet = Options { kv_tokens: (tokens as usize).max(longest + 2 * trace.block), ..options.clone() };
+        let fleet = Options { kv_tokens: vec![(tokens as usize).max(longest + 2 * trace.block)], ..options.clone() };
         let config = SimConfig { seed, ..fleet.fleet(trace.block)? };
         Ok((trace, config))
     }
