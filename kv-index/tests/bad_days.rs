@@ -39,19 +39,25 @@ fn once<T>(mut prepare: impl FnMut() -> T, mut work: impl FnMut(&mut T)) -> Dura
     took
 }
 
+/// Rounds that are taken in any case, and while a busy machine may be to blame.
 const ROUNDS: usize = 7;
+const MOST_ROUNDS: usize = 70;
 
 /// Bounds the least of some times by the least of others that are taken in turn with them: a machine that changes its pace
 /// changes both.
 #[track_caller]
 fn within(bound: f64, mut bad: impl FnMut() -> Duration, mut ordinary: impl FnMut() -> Duration) {
-    let times: Vec<_> = (0..ROUNDS).map(|_| (bad(), ordinary())).collect();
-    let least = |times: &mut dyn Iterator<Item = Duration>| times.min().unwrap_or_default();
-    let bad = least(&mut times.iter().map(|(bad, _)| *bad));
-    let ordinary = least(&mut times.iter().map(|(_, ordinary)| *ordinary));
-    let ratio = bad.as_secs_f64() / ordinary.as_secs_f64();
-    println!("{bad:?} against {ordinary:?}: {ratio:.2} times, of {bound}");
-    assert!(ratio <= bound, "{bad:?} is {ratio:.1} times {ordinary:?}; {bound} is the bound");
+    let (mut least_bad, mut least_ordinary) = (Duration::MAX, Duration::MAX);
+    for round in 1..=MOST_ROUNDS {
+        least_bad = least_bad.min(bad());
+        least_ordinary = least_ordinary.min(ordinary());
+        let ratio = least_bad.as_secs_f64() / least_ordinary.as_secs_f64();
+        if round >= ROUNDS && ratio <= bound {
+            println!("{least_bad:?} against {least_ordinary:?}: {ratio:.2} times, of {bound}");
+            return;
+        }
+    }
+    panic!("{least_bad:?} against {least_ordinary:?}, of which {bound} times is the bound");
 }
 
 fn holding(blocks: &[BlockHash]) -> (Index, Pod) {

@@ -1,7 +1,7 @@
 //! Runs OpenAI batch files: planned as a whole over pods, resumable by a journal.
 //!
-//! Lines are parsed and validated ([`input`]), prompts become chains of block hashes and a plan assigns them to pods
-//! ([`planning`]), a runner executes the plan with a journal ([`run`], [`source`]) and writes OpenAI's result lines ([`output`]).
+//! Lines are parsed and validated ([`input`]), prompts become chains of block hashes ([`tokenizer`]) and a plan assigns them to pods
+//! ([`planning`], [`pods`]), a runner executes the plan with a journal ([`run`], [`source`]) and writes OpenAI's result lines ([`output`]).
 //! Invariant: every line of the input is in the output or among the errors, once.
 //!
 //! Exit status: 0 if every request was answered, by this run or an earlier one, 1 if not, 2 on invalid arguments. A journal of
@@ -12,12 +12,14 @@
 mod input;
 mod output;
 mod planning;
+mod pods;
 mod run;
 mod source;
 mod summary;
 mod synthetic;
 #[cfg(test)]
 mod tests;
+mod tokenizer;
 
 use std::error::Error;
 use std::fs::File;
@@ -35,7 +37,8 @@ use pointsman_lab::format::grouped;
 use routing_exec::batch::{BatchProgress, ResultOrder};
 
 use input::Batch;
-use run::{Options, PodEndpoint, run_batch};
+use pods::PodEndpoint;
+use run::{Options, run_batch};
 use summary::BatchSummary;
 use synthetic::synthetic_batch;
 
@@ -75,9 +78,16 @@ struct Args {
     /// URL of a pod, such as `http://127.0.0.1:8000`; repeatable.
     #[arg(long = "pod", value_name = "URL", conflicts_with_all = ["pods", "speed"])]
     pod_urls: Vec<String>,
-    /// KV cache of each pod, in tokens.
-    #[arg(long, value_name = "TOKENS", default_value_t = 65_536, value_parser = clap::value_parser!(u64).range(16..))]
-    kv_tokens: u64,
+    /// KV cache of each pod, in tokens. Without it engines are asked, and simulated pods have 65,536.
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(16..))]
+    kv_tokens: Option<u64>,
+    /// Tokens of a block of engines' caches.
+    #[arg(long, value_name = "TOKENS", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    block_size: u32,
+    /// Tokenizer of the model, `tokenizer.json`, with its chat template beside it; needs the feature `tokenizers`. Without it prompts
+    /// are cut into words, which shows shared prefixes as well but not their length.
+    #[arg(long, value_name = "FILE")]
+    tokenizer: Option<PathBuf>,
     /// Concurrency limit of each pod; fewer are sent where more would only wait there.
     #[arg(long, value_name = "REQUESTS", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
     in_flight: u32,
@@ -87,6 +97,12 @@ struct Args {
     /// Model that prompts are hashed for.
     #[arg(long, default_value = "sim")]
     model: String,
+}
+
+impl Args {
+    fn simulated_kv_tokens(&self) -> u64 {
+        self.kv_tokens.unwrap_or(65_536)
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -120,15 +136,19 @@ async fn run_file(args: &Args) -> Result<BatchSummary, Box<dyn Error>> {
     if let Some(journal) = args.journal.as_ref().filter(|journal| args.fresh && journal.exists()) {
         std::fs::remove_file(journal)?;
     }
-    let simulated = simulate(args).await?;
-    let own =
-        args.pod_urls.iter().map(|url| PodEndpoint { name: url.clone(), url: url.clone(), kv_tokens: args.kv_tokens });
-    let pods: Vec<PodEndpoint> = own.chain(simulated.iter().map(|pod| at(pod, args.kv_tokens))).collect();
+    let tokenizer = tokenizer::load(args.tokenizer.as_deref())?;
+    let block_size = BlockSize::new(args.block_size).ok_or("a block has tokens")?;
+    let simulated = simulate(args, block_size).await?;
+    let mut pods: Vec<PodEndpoint> = simulated.iter().map(|pod| at(pod, args.simulated_kv_tokens())).collect();
+    for url in &args.pod_urls {
+        pods.push(PodEndpoint::at(url, args.kv_tokens).await?);
+    }
     let kind = if simulated.is_empty() { "" } else { " simulated" };
     eprintln!("{} requests over {}{kind} pods", grouped(batch.lines.len()), pods.len());
     let options = Options {
+        tokenizer,
         model: args.model.clone(),
-        block_size: BLOCK,
+        block_size,
         in_flight: args.in_flight,
         order: match args.order {
             OutputOrder::In => ResultOrder::Index,
@@ -146,13 +166,13 @@ async fn run_file(args: &Args) -> Result<BatchSummary, Box<dyn Error>> {
     Ok(summary)
 }
 
-async fn simulate(args: &Args) -> std::io::Result<Vec<SimPod>> {
+async fn simulate(args: &Args, block_size: BlockSize) -> std::io::Result<Vec<SimPod>> {
     let mut pods = Vec::new();
     let count = if args.pod_urls.is_empty() { args.pods } else { 0 };
     for nth in 0..count {
         let mut config = PodConfig::new(&format!("pod-{nth}"), &args.model);
-        let blocks = u32::try_from(args.kv_tokens / BLOCK.tokens() as u64).unwrap_or(u32::MAX);
-        (config.speed, config.block_size, config.blocks) = (args.speed, BLOCK, blocks);
+        let blocks = u32::try_from(args.simulated_kv_tokens() / block_size.tokens() as u64).unwrap_or(u32::MAX);
+        (config.speed, config.block_size, config.blocks) = (args.speed, block_size, blocks);
         pods.push(SimPod::start(config, Vec::new()).await?);
     }
     Ok(pods)
@@ -174,5 +194,3 @@ fn bar(requests: usize) -> impl FnMut(&BatchProgress) + Send + 'static {
         }
     }
 }
-
-const BLOCK: BlockSize = BlockSize::new(16).expect("not zero");

@@ -7,10 +7,9 @@ use kv_index::engine::native_seed;
 use kv_index::{BlockHash, BlockSize, ChainHasher, ChainSeed};
 use routing_core::batch::{BatchConfig, BatchPlan, BatchPlanner, BatchPod, BatchRequest, ColdCaches, PodPlan};
 use routing_plugins::CostModel;
-use routing_plugins::tokenize::{PromptTokenizer, TemplateError};
+use routing_plugins::tokenize::PromptTokenizer;
 
 use crate::input::Line;
-use pointsman_example_common::words;
 
 /// The prompts of a batch as pods see them: chains of block hashes, and how long they are.
 #[derive(Clone, Debug)]
@@ -23,16 +22,16 @@ pub(crate) struct PromptChains {
 }
 
 impl PromptChains {
-    /// The chains of a batch for a model, in blocks of so many tokens, by words as simulated pods have them. A prompt that
-    /// cannot be read is an empty one: its pod will say what is wrong with it.
-    pub(crate) fn of(lines: &[Line], model: &str, size: BlockSize) -> Result<Self, TemplateError> {
+    /// The chains of a batch for a model, in blocks of so many tokens. A prompt that cannot be read is an empty one: its pod will
+    /// say what is wrong with it.
+    pub(crate) fn of(lines: &[Line], tokenizer: &dyn PromptTokenizer, model: &str, size: BlockSize) -> Self {
         let block = u32::try_from(size.tokens()).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN);
-        let (prompts, model) = (words::prompts()?, ChainSeed::new(model));
+        let model = ChainSeed::new(model);
         let mut chains = Self { hashes: Vec::new(), ends: Vec::with_capacity(lines.len()), block };
         let mut tokens = Vec::new();
         for line in lines {
             tokens.clear();
-            if prompts.tokenize(&line.body, &mut tokens).is_err() {
+            if tokenizer.tokenize(&line.body, &mut tokens).is_err() {
                 tokens.clear();
             }
             let body = Object::parse(&line.body).ok();
@@ -44,7 +43,7 @@ impl PromptChains {
             let count = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
             chains.ends.push((chains.hashes.len(), count(tokens.len() as u64), count(output)));
         }
-        Ok(chains)
+        chains
     }
 
     /// A request as planners see it.
@@ -63,18 +62,14 @@ impl PromptChains {
 pub(crate) fn plan(chains: &PromptChains, places: &[u32], pods: &[BatchPod]) -> BatchPlan {
     let config = BatchConfig::new((&CostModel::default()).into()).block_tokens(chains.block);
     let requests: Vec<BatchRequest<'_>> = places.iter().map(|place| chains.request(*place)).collect();
-    let mut plan = BatchPlan::default();
-    let Ok(made) = BatchPlanner::new(config).plan(&requests, pods, &mut ColdCaches) else {
-        plan.pods.extend(pods.iter().map(|pod| PodPlan::new(pod.pod, Vec::new())));
-        return plan;
-    };
-    // A planner counts what it is given; the runner counts the whole batch.
-    plan.pods = made.pods;
-    plan.infeasible = made.infeasible;
-    let in_cohorts = plan.pods.iter_mut().flat_map(|pod| &mut pod.cohorts).flat_map(|cohort| &mut cohort.requests);
-    let in_neither = plan.infeasible.iter_mut().map(|infeasible| &mut infeasible.request);
-    in_cohorts.chain(in_neither).for_each(|request| *request = places[*request as usize]);
-    plan
+    match BatchPlanner::new(config).plan(&requests, pods, &mut ColdCaches) {
+        Ok(plan) => plan.at_places(places),
+        Err(_) => {
+            let mut plan = BatchPlan::default();
+            plan.pods.extend(pods.iter().map(|pod| PodPlan::new(pod.pod, Vec::new())));
+            plan
+        }
+    }
 }
 
 /// Tokens of an answer where the request sets no limit.
@@ -91,11 +86,12 @@ mod tests {
     use crate::input::Batch;
     use crate::synthetic::synthetic_batch;
     use pointsman_engine_sim::MODEL;
+    use pointsman_example_common::words;
 
     #[test]
     fn a_plan_has_every_request_once_and_few_pods_a_document() {
         let batch = Batch::read(synthetic_batch(120, 7).as_bytes()).unwrap();
-        let chains = PromptChains::of(&batch.lines, MODEL, BlockSize::new(16).unwrap()).unwrap();
+        let chains = PromptChains::of(&batch.lines, &words::prompts().unwrap(), MODEL, BlockSize::new(16).unwrap());
         let index: Index = Index::new(Config::default());
         let pods: Vec<BatchPod> = (0..3)
             .map(|nth| BatchPod { pod: index.join(&format!("pod-{nth}")).unwrap(), kv_tokens: 65_536, speed: 1.0 })
@@ -117,7 +113,7 @@ mod tests {
     #[test]
     fn what_no_pod_has_room_for_is_said_by_its_place_in_the_batch() {
         let batch = Batch::read(synthetic_batch(10, 7).as_bytes()).unwrap();
-        let mut chains = PromptChains::of(&batch.lines, MODEL, BlockSize::new(16).unwrap()).unwrap();
+        let mut chains = PromptChains::of(&batch.lines, &words::prompts().unwrap(), MODEL, BlockSize::new(16).unwrap());
         chains.ends[6].2 = 1_000_000;
         let index: Index = Index::new(Config::default());
         let pods = [BatchPod { pod: index.join("pod").unwrap(), kv_tokens: 65_536, speed: 1.0 }];

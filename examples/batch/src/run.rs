@@ -1,6 +1,5 @@
 //! Batch execution over pods, resumable by a journal.
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Write};
@@ -8,40 +7,26 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::Full;
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer as PoolTimer};
-use kv_index::{BlockSize, Config, Index, Pod};
-use routing_core::batch::BatchPod;
+use kv_index::BlockSize;
 use routing_exec::adapter::{HyperTransport, TokioTimer};
 use routing_exec::batch::journal::{self, Journal, JournalError, JournalReader, Recovered, SyncPolicy};
 use routing_exec::batch::{BatchProgress, BatchResult, BatchRunner, BatchRunnerConfig, ConcurrencyLimit, ResultOrder};
 use routing_exec::handoff::{Plain, PodAddresses};
 use routing_exec::{DispatchConfig, TransportExecutor};
-use routing_plugins::tokenize::TemplateError;
+use routing_plugins::tokenize::PromptTokenizer;
 
 use crate::input::Batch;
 use crate::output::Output;
 use crate::planning::{PromptChains, plan};
+use crate::pods::{PodEndpoint, PodError, client, join};
 use crate::source::FileSource;
-use crate::summary::BatchSummary;
-
-/// A pod of the batch.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct PodEndpoint {
-    /// Its name in tables.
-    pub(crate) name: String,
-    /// Where it serves, such as `http://127.0.0.1:8000`.
-    pub(crate) url: String,
-    /// Tokens that its cache has room for.
-    pub(crate) kv_tokens: u64,
-}
+use crate::summary::{BatchSummary, Planned};
 
 /// How a batch is executed.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
+    /// Makes the tokens of prompts.
+    pub(crate) tokenizer: Arc<dyn PromptTokenizer>,
     /// The model that prompts are hashed for.
     pub(crate) model: String,
     /// Tokens in a block.
@@ -59,18 +44,15 @@ pub(crate) struct Options {
 /// Why a batch was not executed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BatchRunError {
-    /// More pods than an index has places for.
-    #[error("{0} pods are too many")]
-    TooManyPods(usize),
+    /// The pods cannot run it.
+    #[error(transparent)]
+    Pods(#[from] PodError),
     /// More requests than a journal has indices.
     #[error("{0} requests are too many")]
     TooManyRequests(usize),
     /// The journal cannot be used.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// The vocabulary of words is broken.
-    #[error(transparent)]
-    Template(#[from] TemplateError),
     /// A file cannot be written.
     #[error("the output cannot be written")]
     Output(#[from] io::Error),
@@ -94,7 +76,7 @@ pub(crate) async fn run_batch<O: Write, E: Write>(
         None => (None, RecoveredResults::default()),
     };
     let (members, addresses) = join(pods)?;
-    let chains = PromptChains::of(&batch.lines, &options.model, options.block_size)?;
+    let chains = PromptChains::of(&batch.lines, &*options.tokenizer, &options.model, options.block_size);
     let (good, errors) = open()?;
     let mut output = Output { good, errors };
     batch.invalid.iter().try_for_each(|invalid| output.invalid(invalid))?;
@@ -103,6 +85,7 @@ pub(crate) async fn run_batch<O: Write, E: Write>(
     }
     let rest: Vec<u32> = (0..requests).filter(|index| recovered_results.recovered.offset(*index).is_none()).collect();
     let first = plan(&chains, &rest, &members);
+    let planned = Planned { distinct_tokens: first.distinct_tokens(), prefill_tokens: first.prefill_tokens() };
     let limit = ConcurrencyLimit::default().requests(options.in_flight).tokens(None);
     let config = BatchRunnerConfig::default().limit(limit).order(options.order).probe_interval(options.probe_interval);
     let source = FileSource { batch: Arc::clone(&batch), chains, pods: members.clone() };
@@ -134,7 +117,7 @@ pub(crate) async fn run_batch<O: Write, E: Write>(
     output.flush()?;
     let names = pods.iter().map(|pod| pod.name.clone()).collect();
     let (progress, failed_before) = (runner.progress(), recovered_results.failed.len());
-    Ok(BatchSummary { progress, names, invalid: batch.invalid.len(), failed_before, error })
+    Ok(BatchSummary { progress, planned, names, invalid: batch.invalid.len(), failed_before, error })
 }
 
 /// Results of earlier runs, from the journal.
@@ -178,38 +161,4 @@ impl RecoveredResults {
         }
         Ok(())
     }
-}
-
-/// The addresses of pods.
-#[derive(Debug)]
-struct PodUrls(Vec<(Pod, String)>);
-
-impl PodAddresses for PodUrls {
-    fn address(&self, pod: Pod) -> Option<Cow<'_, str>> {
-        self.0.iter().find(|(known, _)| *known == pod).map(|(_, url)| Cow::Borrowed(&**url))
-    }
-}
-
-fn join(pods: &[PodEndpoint]) -> Result<(Vec<BatchPod>, PodUrls), BatchRunError> {
-    let index: Index = Index::new(Config::default());
-    let mut members = Vec::with_capacity(pods.len());
-    let mut directory = Vec::with_capacity(pods.len());
-    for (nth, at) in pods.iter().enumerate() {
-        let joined = index.join(&format!("{nth}"));
-        let pod = joined.map_err(|_| BatchRunError::TooManyPods(pods.len()))?;
-        members.push(BatchPod { pod, kv_tokens: at.kv_tokens, speed: 1.0 });
-        directory.push((pod, at.url.clone()));
-    }
-    Ok((members, PodUrls(directory)))
-}
-
-fn client() -> Client<HttpConnector, Full<Bytes>> {
-    let mut connector = HttpConnector::new();
-    connector.set_nodelay(true);
-    connector.set_connect_timeout(Some(Duration::from_secs(5)));
-    let mut builder = Client::builder(TokioExecutor::new());
-    builder.pool_timer(PoolTimer::new()).pool_idle_timeout(Duration::from_secs(5));
-    // Retries are the runner's.
-    builder.retry_canceled_requests(false);
-    builder.build(connector)
 }

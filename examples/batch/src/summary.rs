@@ -11,6 +11,8 @@ use routing_exec::batch::{BatchError, BatchProgress};
 #[derive(Clone, Debug)]
 pub(crate) struct BatchSummary {
     pub(crate) progress: BatchProgress,
+    /// What this run was planned to compute.
+    pub(crate) planned: Planned,
     /// Names of the pods, in the order of `progress.pods`.
     pub(crate) names: Vec<String>,
     /// Invalid lines of the input.
@@ -19,6 +21,15 @@ pub(crate) struct BatchSummary {
     pub(crate) failed_before: usize,
     /// Why it ended with requests left.
     pub(crate) error: Option<BatchError>,
+}
+
+/// Prompt tokens that a plan has pods compute.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Planned {
+    /// Of one pod with an endless cache.
+    pub(crate) distinct_tokens: u64,
+    /// Of all pods together.
+    pub(crate) prefill_tokens: u64,
 }
 
 impl BatchSummary {
@@ -42,6 +53,9 @@ impl fmt::Display for BatchSummary {
         row("invalid lines", grouped(self.invalid));
         row("prompt tokens", grouped(progress.prompt_tokens));
         row("  cached", percent(progress.cached_tokens, progress.prompt_tokens));
+        row("  computed", grouped(progress.prompt_tokens.saturating_sub(progress.cached_tokens)));
+        row("  by the plan", grouped(self.planned.prefill_tokens));
+        row("  distinct", grouped(self.planned.distinct_tokens));
         row("output tokens", grouped(progress.output_tokens));
         row("retries", grouped(progress.retries));
         row("replans", grouped(progress.replans));

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::input::Batch;
-use crate::run::{BatchRunError, Options, PodEndpoint, run_batch};
+use crate::pods::PodEndpoint;
+use crate::run::{BatchRunError, Options, run_batch};
 use crate::summary::BatchSummary;
 use crate::synthetic::synthetic_batch;
+use crate::tokenizer;
 use kv_index::BlockSize;
 use pointsman_engine_sim::{Fault, MODEL, PodConfig, SimPod};
 use routing_exec::batch::journal::JournalError;
@@ -38,7 +40,8 @@ async fn pods(count: usize) -> (Vec<Arc<SimPod>>, Vec<PodEndpoint>) {
 
 fn options(order: ResultOrder, journal: Option<PathBuf>) -> Options {
     let block_size = BlockSize::new(16).unwrap();
-    Options { model: MODEL.to_owned(), block_size, in_flight: 8, order, journal, probe_interval: None }
+    let tokenizer = tokenizer::load(None).unwrap();
+    Options { tokenizer, model: MODEL.to_owned(), block_size, in_flight: 8, order, journal, probe_interval: None }
 }
 
 /// What a run wrote.

@@ -42,6 +42,27 @@ impl BatchPlan {
     pub fn finish(&self, request: u32) -> Option<Duration> {
         self.finishes.get(request as usize).copied().flatten()
     }
+
+    /// The plan of a part of a batch, with the places of the whole: what is place `n` here is `places[n]` there.
+    ///
+    /// A planner counts what it is given, and whoever runs a batch counts all of it, also where some requests are done already.
+    ///
+    /// # Panics
+    ///
+    /// When there are fewer places than requests in the plan.
+    #[must_use]
+    pub fn at_places(mut self, places: &[u32]) -> Self {
+        let cohorts = self.pods.iter_mut().flat_map(|pod| &mut pod.cohorts);
+        let planned = cohorts.flat_map(|cohort| &mut cohort.requests);
+        let infeasible = self.infeasible.iter_mut().map(|infeasible| &mut infeasible.request);
+        planned.chain(infeasible).for_each(|request| *request = places[*request as usize]);
+        let whole = places.iter().max().map_or(0, |last| *last as usize + 1);
+        let finishes = std::mem::replace(&mut self.finishes, vec![None; whole]);
+        for (finish, place) in finishes.into_iter().zip(places) {
+            self.finishes[*place as usize] = finish;
+        }
+        self
+    }
 }
 
 impl PodPlan {

@@ -160,6 +160,27 @@ fn what_no_pod_can_hold_is_reported_and_the_rest_is_planned() {
 }
 
 #[test]
+fn a_part_of_a_batch_has_the_places_of_the_whole() {
+    let mut queue = documents(3, 3, 5);
+    queue.rows[4].output = 1_000_000;
+    let requests = queue.requests();
+    let (_, pods) = pods(&[(4_000, 1.0), (4_000, 1.0)]);
+    let part = plan(&requests, &pods);
+    let places: Vec<u32> = (0..requests.len() as u32).map(|number| 7 + number * 3).collect();
+    let whole = part.clone().at_places(&places);
+    for (before, after) in part.pods.iter().zip(&whole.pods) {
+        let expected: Vec<u32> = before.requests().map(|number| places[number as usize]).collect();
+        assert_eq!(after.requests().collect::<Vec<_>>(), expected);
+    }
+    assert_eq!((whole.infeasible[0].request, whole.infeasible.len()), (places[4], 1));
+    for (number, place) in (0..).zip(&places) {
+        assert_eq!((whole.finish(*place), whole.finish(*place + 1)), (part.finish(number), None));
+    }
+    assert_eq!((whole.distinct_tokens(), whole.makespan()), (part.distinct_tokens(), part.makespan()));
+    assert_eq!(BatchPlan::default().at_places(&[]), BatchPlan::default());
+}
+
+#[test]
 fn pods_get_what_they_hold() {
     let queue = documents(64, 10, 40);
     let requests = queue.requests();
