@@ -30,9 +30,12 @@ macro_rules! documents {
 pub(crate) const DEFAULT: &str = "total_latency";
 
 /// Policies published by others, as documents of stock plugins.
-const PUBLISHED: [(&str, &str); 11] = documents!("../policies/":
-    random, longest_prefix, session_sticky, smg_cache_aware, smg_expected_wait, dynamo_linear, vllm_rfc, lmetric,
-    preble_e2, mooncake_ttft, llm_d);
+const PUBLISHED: [(&str, &str); 16] = documents!("../policies/":
+    random, longest_prefix, session_sticky, smg_cache_aware, expected_wait, dynamo_linear, dynamo_tuned, vllm_rfc, lmetric,
+    preble_e2, mooncake_ttft, mooncake_decode, llm_d, llm_d_affinity, llm_d_latency, aibrix_prefix);
+
+/// How often a rule's own router asks engines for their figures, in µs, where that is part of the rule.
+const OWN_REPORTS: [(&str, u64); 1] = [("llm_d", 50_000)];
 
 /// The rule that no router can have: it knows the state of every pod, what everything costs, and how long answers will be.
 pub(crate) const CLAIRVOYANT: &str = "clairvoyant";
@@ -65,6 +68,12 @@ impl Policy {
     pub(crate) fn described() -> impl Iterator<Item = (&'static str, String)> {
         let clairvoyant = "No rule but a bound, run where it is named: where all answers together end soonest, by true state, costs and lengths";
         documents().map(|(name, text)| (name, first_sentence(text))).chain([(CLAIRVOYANT, clairvoyant.to_owned())])
+    }
+
+    /// µs between two reports of a pod's figures: its own, where that is part of the rule and shorter.
+    pub(crate) fn report_every_us(&self, usual: u64) -> u64 {
+        let own = OWN_REPORTS.iter().find(|(prefix, _)| self.name.starts_with(prefix));
+        own.map_or(usual, |(_, every)| usual.min(*every))
     }
 
     /// Whether it decides by what no router knows.

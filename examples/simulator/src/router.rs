@@ -121,7 +121,7 @@ impl Router {
             loss: config.event_loss,
             coming: VecDeque::new(),
             reported: None,
-            report_every: config.report_every_us.max(1),
+            report_every: policy.report_every_us(config.report_every_us).max(1),
             decisions: 0,
             decision_ns: 0,
         })

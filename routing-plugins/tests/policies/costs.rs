@@ -9,11 +9,11 @@ fn prefill(new: f64, held: f64) -> f64 {
     0.0224 + 1.65e-5 * new + 1.73e-9 * new * (held + new / 2.0)
 }
 
-/// A linear cost in blocks, with what a request counts.
-fn linear(pod: &Pod, request: f64) -> f64 {
+/// A linear cost in blocks, with what prefilling and a request count.
+fn linear(pod: &Pod, weight: f64, request: f64) -> f64 {
     let block = BLOCK as f64;
     let prefill = (pod.queued() + TOKENS as f64) / block - pod.held as f64;
-    prefill.max(0.0) + (pod.prompts() + pod.outputs()) / block + request * pod.requests()
+    weight * prefill.max(0.0) + (pod.prompts() + pod.outputs()) / block + request * pod.requests()
 }
 
 fn first_token(pod: &Pod) -> f64 {
@@ -52,12 +52,13 @@ proptest! {
 
     #[test]
     fn dynamo_takes_the_least_linear_cost(pods in pods()) {
-        cheapest("dynamo_linear", &pods, |pod| linear(pod, 0.0))?;
+        cheapest("dynamo_linear", &pods, |pod| linear(pod, 1.0, 0.0))?;
+        cheapest("dynamo_tuned", &pods, |pod| linear(pod, 16.0, 0.0))?;
     }
 
     #[test]
     fn the_rfc_counts_requests_too(pods in pods()) {
-        cheapest("vllm_rfc", &pods, |pod| linear(pod, 1.0))?;
+        cheapest("vllm_rfc", &pods, |pod| linear(pod, 1.0, 1.0))?;
     }
 
     #[test]
@@ -71,8 +72,8 @@ proptest! {
     }
 
     #[test]
-    fn smg_takes_the_shortest_wait(pods in pods()) {
-        cheapest("smg_expected_wait", &pods, |pod| {
+    fn the_shortest_wait_wins(pods in pods()) {
+        cheapest("expected_wait", &pods, |pod| {
             let tokens = pod.queued() + pod.lacks() + pod.outputs() + 512.0 * f64::from(pod.waiting);
             let used = f64::from(pod.kv_used).min(0.99);
             tokens / 10_000.0 + 0.1 * used / (1.0 - used)

@@ -47,19 +47,24 @@ const PROFILES: [(&str, InCode); 12] = [
     profile!(approximate_prefix),
 ];
 
-const POLICIES: [&str; 13] = [
+const POLICIES: [&str; 18] = [
+    "aibrix_prefix",
     "dynamo_linear",
+    "dynamo_tuned",
+    "expected_wait",
     "least_load",
     "llm_d",
+    "llm_d_affinity",
+    "llm_d_latency",
     "lmetric",
     "longest_prefix",
+    "mooncake_decode",
     "mooncake_ttft",
     "preble_e2",
     "random",
     "round_robin",
     "session_sticky",
     "smg_cache_aware",
-    "smg_expected_wait",
     "vllm_rfc",
 ];
 
