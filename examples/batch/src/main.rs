@@ -48,7 +48,7 @@ use synthetic::synthetic_batch;
 #[derive(Debug, Parser)]
 #[command(name = "batch", version)]
 struct Args {
-    /// Input file; with `--generate` it is written first.
+    /// Input file. `--generate` overwrites it.
     #[arg(long, value_name = "FILE", default_value = "batch.jsonl")]
     input: PathBuf,
     /// Output file for answers.
@@ -60,8 +60,8 @@ struct Args {
     /// Journal of completed requests. An existing one is resumed; output and errors are rewritten from it.
     #[arg(long, value_name = "FILE")]
     journal: Option<PathBuf>,
-    /// Ignores an existing journal and starts over.
-    #[arg(long)]
+    /// Deletes an existing journal and starts over.
+    #[arg(long, requires = "journal")]
     fresh: bool,
     /// Generates a synthetic batch of so many requests.
     #[arg(long, value_name = "REQUESTS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -78,14 +78,14 @@ struct Args {
     /// URL of a pod, such as `http://127.0.0.1:8000`; repeatable.
     #[arg(long = "pod", value_name = "URL", conflicts_with_all = ["pods", "speed"])]
     pod_urls: Vec<String>,
-    /// KV cache of each pod, in tokens. Without it engines are asked, and simulated pods have 65,536.
+    /// KV cache of each pod, in tokens. Without it `/metrics` of vLLM or SGLang is asked, and simulated pods have 65,536.
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(16..))]
     kv_tokens: Option<u64>,
     /// Tokens of a block of engines' caches.
     #[arg(long, value_name = "TOKENS", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=4096))]
     block_size: u32,
-    /// Tokenizer of the model, `tokenizer.json`, with its chat template beside it; needs the feature `tokenizers`. Without it prompts
-    /// are cut into words, which shows shared prefixes as well but not their length.
+    /// Tokenizer of the model, `tokenizer.json`, with `tokenizer_config.json` or `chat_template.jinja` in the same folder; needs the
+    /// feature `tokenizers`. Without it prompts are cut into words: shared prefixes are found, but not how many tokens they have.
     #[arg(long, value_name = "FILE")]
     tokenizer: Option<PathBuf>,
     /// Concurrency limit of each pod; fewer are sent where more would only wait there.
@@ -133,15 +133,16 @@ async fn run_file(args: &Args) -> Result<BatchSummary, Box<dyn Error>> {
     }
     let input = File::open(&args.input).map_err(|error| format!("cannot open `{}`: {error}", args.input.display()))?;
     let batch = Batch::read(BufReader::new(input))?;
-    if let Some(journal) = args.journal.as_ref().filter(|journal| args.fresh && journal.exists()) {
-        std::fs::remove_file(journal)?;
-    }
     let tokenizer = tokenizer::load(args.tokenizer.as_deref())?;
     let block_size = BlockSize::new(args.block_size).ok_or("a block has tokens")?;
     let simulated = simulate(args, block_size).await?;
     let mut pods: Vec<PodEndpoint> = simulated.iter().map(|pod| at(pod, args.simulated_kv_tokens())).collect();
     for url in &args.pod_urls {
         pods.push(PodEndpoint::at(url, args.kv_tokens).await?);
+    }
+    // Not before all else is known to be right: what was done is lost with it.
+    if let Some(journal) = args.journal.as_ref().filter(|journal| args.fresh && journal.exists()) {
+        std::fs::remove_file(journal)?;
     }
     let kind = if simulated.is_empty() { "" } else { " simulated" };
     eprintln!("{} requests over {}{kind} pods", grouped(batch.lines.len()), pods.len());

@@ -5,7 +5,7 @@
 //! done. A decoding request is visited only when it fills a block and when it is done.
 //!
 //! A request is admitted when there are blocks for all of its prompt, which it takes at once; its answer takes them one by one. Where
-//! there is none left, the request that was admitted last is preempted ([`preempt`]), as vLLM does it.
+//! there is none left, the request that was admitted last is preempted, as vLLM does it.
 //!
 //! Invariant: events, counted copy by copy, add up to the pool (`tests::events_add_up_to_the_pool`).
 

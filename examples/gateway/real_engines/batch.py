@@ -99,7 +99,7 @@ async def everything(options, rig: Rig) -> None:
             asked, computed, took, summary = await measured(session, numbers, planned(options, numbers, bodies))
             _, arrival, arrival_took, _ = await measured(session, numbers, in_order_of_arrival(session, numbers, bodies))
             rows.append((seed, asked, summary["distinct"], summary["by the plan"], computed, arrival, took, arrival_took))
-    print("| seed | prompt tokens | distinct | planned | computed | in order of arrival | seconds | in order of arrival |\n|---|---:|---:|---:|---:|---:|---:|---:|")
+    print("| seed | prompt tokens | distinct | the plan's | computed, planned | computed, in order of arrival | seconds, planned | seconds, in order of arrival |\n|---|---:|---:|---:|---:|---:|---:|---:|")
     for seed, *tokens, took, arrival_took in rows:
         print(f"| {seed} | {' | '.join(f'{number:,.0f}' for number in tokens)} | {took:.1f} | {arrival_took:.1f} |")
     for seed, _, _, plan, computed, *_ in rows:

@@ -34,7 +34,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE", conflicts_with = "synthetic")]
     pub(crate) trace: Vec<PathBuf>,
     /// Synthetic traffic: conversation, chat, rag, agents, shared_prompts, documents, fan_out, coding_agents, bursts, or mixed:SHARE
-    /// with a share of long cold prompts; repeatable.
+    /// with a share of long cold prompts, 0.5 if left out; repeatable.
     #[arg(long, value_name = "KIND", default_value = "conversation")]
     pub(crate) synthetic: Vec<Synthetic>,
     /// Synthetic requests; a trace is repeated with other conversations until it has at least so many.
@@ -109,7 +109,7 @@ pub(crate) struct Options {
     /// Lists all policies with a description.
     #[arg(long)]
     pub(crate) list: bool,
-    /// Runs an experiment of docs/routing-quality.md and prints it as Markdown.
+    /// Runs an experiment of docs/routing-quality.md, docs/flow-control.md or docs/programs.md and prints it as Markdown.
     #[arg(long, value_enum)]
     pub(crate) study: Option<Study>,
     /// Programs under way at a time for each pod, in the study of programs.

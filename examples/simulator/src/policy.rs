@@ -66,7 +66,7 @@ impl Policy {
 
     /// All that come along, each with what it says of itself in one sentence.
     pub(crate) fn described() -> impl Iterator<Item = (&'static str, String)> {
-        let clairvoyant = "No rule but a bound, run where it is named: where all answers together end soonest, by true state, costs and lengths";
+        let clairvoyant = "A yardstick that no router can be, run only where it is named: where all answers together end soonest, by true state, costs and lengths";
         documents().map(|(name, text)| (name, first_sentence(text))).chain([(CLAIRVOYANT, clairvoyant.to_owned())])
     }
 

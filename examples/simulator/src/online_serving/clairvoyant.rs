@@ -1,7 +1,7 @@
 //! The clairvoyant rule: every pod is played to its end with the request and without, and the one that loses least gets it.
 //!
-//! Greedy: it knows all that is under way, and nothing of what comes. So it is no bound on what could be done, but on what a rule could do that looks
-//! at one request at a time.
+//! Greedy: it knows all that is under way, and nothing of what comes. So it is a yardstick, and no bound: a rule that keeps room for what comes may do
+//! better.
 
 use pointsman_engine_sim::scheduler::EngineRequest;
 use routing_plugins::load::Work;
