@@ -137,9 +137,7 @@ async fn run_file(args: &Args) -> Result<BatchSummary, Box<dyn Error>> {
     let block_size = BlockSize::new(args.block_size).ok_or("a block has tokens")?;
     let simulated = simulate(args, block_size).await?;
     let mut pods: Vec<PodEndpoint> = simulated.iter().map(|pod| at(pod, args.simulated_kv_tokens())).collect();
-    for url in &args.pod_urls {
-        pods.push(PodEndpoint::at(url, args.kv_tokens).await?);
-    }
+    pods.extend(PodEndpoint::all(&args.pod_urls, args.kv_tokens).await?);
     // Not before all else is known to be right: what was done is lost with it.
     if let Some(journal) = args.journal.as_ref().filter(|journal| args.fresh && journal.exists()) {
         std::fs::remove_file(journal)?;

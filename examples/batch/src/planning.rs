@@ -10,6 +10,7 @@ use routing_plugins::CostModel;
 use routing_plugins::tokenize::PromptTokenizer;
 
 use crate::input::Line;
+use pointsman_example_common::cli::error_chain;
 
 /// The prompts of a batch as pods see them: chains of block hashes, and how long they are.
 #[derive(Clone, Debug)]
@@ -19,20 +20,23 @@ pub(crate) struct PromptChains {
     ends: Vec<(usize, u32, u32)>,
     /// Tokens in a block.
     block: NonZeroU32,
+    /// Prompts that could not be read, and why the first of them could not.
+    pub(crate) unread: Option<(usize, String)>,
 }
 
 impl PromptChains {
-    /// The chains of a batch for a model, in blocks of so many tokens. A prompt that cannot be read is an empty one: its pod will
-    /// say what is wrong with it.
+    /// The chains of a batch for a model, in blocks of so many tokens. A prompt that cannot be read is an empty one, and
+    /// counted.
     pub(crate) fn of(lines: &[Line], tokenizer: &dyn PromptTokenizer, model: &str, size: BlockSize) -> Self {
         let block = u32::try_from(size.tokens()).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN);
         let model = ChainSeed::new(model);
-        let mut chains = Self { hashes: Vec::new(), ends: Vec::with_capacity(lines.len()), block };
+        let mut chains = Self { hashes: Vec::new(), ends: Vec::with_capacity(lines.len()), block, unread: None };
         let mut tokens = Vec::new();
         for line in lines {
             tokens.clear();
-            if tokenizer.tokenize(&line.body, &mut tokens).is_err() {
+            if let Err(error) = tokenizer.tokenize(&line.body, &mut tokens) {
                 tokens.clear();
+                chains.unread.get_or_insert_with(|| (0, error_chain(&error))).0 += 1;
             }
             let body = Object::parse(&line.body).ok();
             let salt = body.and_then(|body| body.get("cache_salt")?.as_str());

@@ -43,8 +43,27 @@ pub(crate) enum PodError {
 }
 
 impl PodEndpoint {
+    /// Pods by their addresses. One that does not tell the size of its cache, since it may be down for now, is taken to have as much as
+    /// the smallest of the others.
+    pub(crate) async fn all(urls: &[String], kv_tokens: Option<u64>) -> Result<Vec<Self>, PodError> {
+        let (mut pods, mut silent) = (Vec::new(), Vec::new());
+        for url in urls {
+            match Self::at(url, kv_tokens).await {
+                Ok(pod) => pods.push(pod),
+                Err(error) => silent.push((url, error)),
+            }
+        }
+        let least = pods.iter().map(|pod: &Self| pod.kv_tokens).min();
+        for (url, error) in silent {
+            let Some(least) = least else { return Err(error) };
+            eprintln!("batch: {error}; until then it is taken to be {least}");
+            pods.push(Self::at(url, Some(least)).await?);
+        }
+        Ok(pods)
+    }
+
     /// A pod by its address. Unless it is given, its engine is asked for the size of its cache.
-    pub(crate) async fn at(url: &str, kv_tokens: Option<u64>) -> Result<Self, PodError> {
+    async fn at(url: &str, kv_tokens: Option<u64>) -> Result<Self, PodError> {
         let url = url.trim_end_matches('/').to_owned();
         let kv_tokens = match kv_tokens {
             Some(kv_tokens) => kv_tokens,
@@ -127,8 +146,11 @@ mod tests {
         let asked = PodEndpoint::at(&url, None).await.expect("it tells");
         assert_eq!((asked.kv_tokens, asked.url.ends_with('/')), (100 * block, false));
         assert_eq!(PodEndpoint::at(&url, Some(7)).await.expect("it is given").kv_tokens, 7);
+        let nobody = "http://127.0.0.1:9".to_owned();
+        let both = PodEndpoint::all(&[nobody.clone(), url.clone()], None).await.expect("one of them tells");
+        assert!(both.iter().all(|pod| pod.kv_tokens == 100 * block) && both[1].url == nobody);
         pod.stop().await;
-        let error = PodEndpoint::at(&url, None).await.expect_err("nobody is there").to_string();
+        let error = PodEndpoint::all(&[url], None).await.expect_err("nobody is there").to_string();
         assert!(error.contains("--kv-tokens") && error.contains(&asked.url), "{error}");
     }
 }

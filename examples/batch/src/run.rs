@@ -77,6 +77,9 @@ pub(crate) async fn run_batch<O: Write, E: Write>(
     };
     let (members, addresses) = join(pods)?;
     let chains = PromptChains::of(&batch.lines, &*options.tokenizer, &options.model, options.block_size);
+    if let Some((count, why)) = &chains.unread {
+        eprintln!("batch: the prompts of {count} requests cannot be read, so that what they share is not known: {why}");
+    }
     let (good, errors) = open()?;
     let mut output = Output { good, errors };
     batch.invalid.iter().try_for_each(|invalid| output.invalid(invalid))?;

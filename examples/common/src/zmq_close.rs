@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use zeromq::Socket;
 
 /// Closes a socket, and waits until its tasks are gone.
 pub async fn close(socket: impl Socket + 'static) {
-    let backend = socket.backend();
+    let (backend, began) = (socket.backend(), Instant::now());
     let closed = tokio::spawn(async move {
         // An address that cannot be left any more has been left. The crate waits for its own tasks by blocking the thread, so
         // that must not be one that runs them.
@@ -24,9 +24,11 @@ pub async fn close(socket: impl Socket + 'static) {
         // Every task of the socket holds on to its backend, so the last holder knows that they are gone. Connections that
         // were made meanwhile are shut down too.
         while Arc::strong_count(&backend) > 1 {
+            // A peer that stays silent is looked at less often after a while.
+            let pause = Duration::from_millis(if began.elapsed() > LONGEST { 100 } else { 1 });
             let shared = Arc::clone(&backend);
             let _ = spawn_blocking(move || shared.shutdown()).await;
-            sleep(Duration::from_millis(1)).await;
+            sleep(pause).await;
         }
     });
     // On a busy machine a handshake may outlast that and become a connection, which the task still shuts down.

@@ -218,10 +218,12 @@ impl Scheduler {
         self.stepping
     }
 
-    /// Background requests that decode.
+    /// Background requests that have one more token at the end of the step.
     #[must_use]
     pub fn background_decoding(&self) -> usize {
-        self.background_decoding
+        let ready = self.ready.iter().map(|slot| &self.running[*slot as usize]);
+        let resumed = ready.filter(|running| running.generated > 0 && running.request.background).count();
+        self.background_decoding + resumed
     }
 
     /// Prompt tokens computed so far, and what was preempted again; prompts that came from another engine are left out.

@@ -62,7 +62,7 @@ pub struct StepDone<'s> {
 pub struct EngineTotals {
     /// Requests that it finished.
     pub requests: u64,
-    /// Prompt tokens that it computed.
+    /// Tokens that it computed: of prompts, and what was preempted again.
     pub prefill_tokens: u64,
     /// Tokens that it generated.
     pub output_tokens: u64,

@@ -235,10 +235,12 @@ fn notes(workload: &Workload, load: Option<f64>) -> Vec<String> {
     if trace.skipped > 0 {
         notes.push(format!("{} rows of the trace have no tokens and were left out.", trace.skipped));
     }
-    let room = workload.config.pods.iter().map(|(engine, _)| engine.block_tokens * engine.blocks).max().unwrap_or(0);
+    let room = workload.config.pods.iter().map(|(engine, _)| engine.block_tokens * engine.blocks).min().unwrap_or(0);
     let long = trace.requests.iter().filter(|one| (one.input + one.output) as usize > room).count();
     if long > 0 {
-        notes.push(format!("{long} of {requests} requests are longer than a pod's {room} tokens, and were refused."));
+        notes.push(format!(
+            "{long} of {requests} requests are longer than {room} tokens: a pod of that size refuses them."
+        ));
     }
     notes
 }

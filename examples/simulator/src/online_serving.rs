@@ -160,6 +160,7 @@ impl<'t> Simulation<'t> {
                 Some(Occurrence::Timer(Timer::Churn)) => self.replace_oldest(),
                 Some(Occurrence::Step(step)) => {
                     let (pod, took, decoded) = (step.engine, step.took, step.decoded - step.background);
+                    // Of those that were preempted the pause is in the time per token and the whole answer alone.
                     self.result.between.record_many(took, decoded as u64);
                     for &one in step.sampled {
                         self.sampled(one);
@@ -198,7 +199,7 @@ impl<'t> Simulation<'t> {
         self.programs.arrive(self.load.trace.requests[place as usize].session, now);
         let gateway = place as usize % self.routers.len();
         self.routers[gateway].catch_up(now, self.fleet.chains(), self.fleet.engines());
-        self.series.loads(now, self.fleet.engines());
+        self.series.loads(now, &self.fleet.engines()[self.oldest..]);
         if let Some(gate) = self.gates.get_mut(gateway) {
             self.came[place as usize] = now;
             let request = &self.load.trace.requests[place as usize];

@@ -21,7 +21,7 @@ pub(crate) struct PolicyResult {
     pub(crate) blocks_known: u64,
     /// Tokens of all prompts.
     pub(crate) prompt_tokens: u64,
-    /// Those of them that had to be computed.
+    /// Tokens that had to be computed: of prompts, and what was preempted again.
     pub(crate) prefill_tokens: u64,
     /// Tokens of all answers.
     pub(crate) output_tokens: u64,

@@ -263,7 +263,7 @@ fn what_is_too_long_for_a_pod_is_refused_counted_and_said() {
     let Section { report, notes, .. } = &compared.sections[0];
     let refused = report.results[0].refused;
     assert!(refused > 0, "the test should have a prompt that is too long");
-    let said = format!("{refused} of 60 requests are longer than a pod's 8192 tokens, and were refused.");
+    let said = format!("{refused} of 60 requests are longer than 8192 tokens: a pod of that size refuses them.");
     assert!(notes.contains(&said), "{notes:?}");
     assert!(compared.to_string().contains(&said));
 }

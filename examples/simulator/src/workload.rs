@@ -40,8 +40,8 @@ impl Workload {
             };
             let traffic = match options.rate {
                 Some(_) => SaturatingTrace { trace: trace.clone(), copies: 1, capacity: 0.0 },
-                // What pods take does not depend on who waits before them.
-                None => saturate(trace, &SimConfig { flow: None, ..config.clone() }, probed)?,
+                // What pods take does not depend on who waits before them, and is that of pods that stay.
+                None => saturate(trace, &SimConfig { flow: None, churn_us: None, ..config.clone() }, probed)?,
             };
             Ok(Self { name: name.clone(), config, burstiness: options.burstiness, traffic })
         };

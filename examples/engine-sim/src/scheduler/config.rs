@@ -19,7 +19,7 @@ pub struct EngineConfig {
     /// How many times faster than the cost model it is.
     pub speed: f64,
     /// Whether background requests wait for all others, as under vLLM's `--scheduling-policy priority`. What runs is not
-    /// preempted.
+    /// preempted for them, but first where memory runs out.
     pub priority_scheduling: bool,
     /// When a block is reported as removed.
     pub removed_events: RemovedEvents,

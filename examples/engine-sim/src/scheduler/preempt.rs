@@ -1,7 +1,7 @@
 //! Preemption: whoever was admitted last gives up its blocks, where an answer needs one and there is none.
 //!
-//! It waits before all others, keeps its tokens, and computes again what is no longer cached of them. In a step that preempted nobody
-//! is admitted.
+//! It waits before all others of its priority, keeps its tokens, and computes again what is no longer cached of them. In a step that preempted nobody
+//! is admitted, unless nobody else runs.
 
 use std::cmp::Reverse;
 
@@ -42,7 +42,9 @@ impl Scheduler {
         let (request, generated) = (running.request, running.generated + more as u32);
         self.take_out(slot);
         self.preemptions += 1;
-        self.waiting.push_front(Waiting { request, generated, is_preempted: true });
+        let first = self.waiting.iter().position(|other| !self.passes(other.request, request));
+        let place = first.unwrap_or(self.waiting.len());
+        self.waiting.insert(place, Waiting { request, generated, is_preempted: true });
     }
 
     /// Takes a request out of the step that it is in, and its blocks from it.

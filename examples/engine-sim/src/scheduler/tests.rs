@@ -47,6 +47,14 @@ fn run(engine: &mut Scheduler, chains: &Chains) -> Vec<(u64, Sampled)> {
     all
 }
 
+/// Runs from the middle of a step to the end; who was sampled.
+fn run_on(engine: &mut Scheduler, chains: &Chains) -> Vec<Sampled> {
+    let mut sampled = Vec::new();
+    engine.end(chains, &mut sampled);
+    sampled.extend(run(engine, chains).into_iter().map(|(_, one)| one));
+    sampled
+}
+
 fn stored(request: u32, from: u32, to: u32) -> BlockEvent {
     BlockEvent::Stored { request, from, to }
 }
@@ -230,6 +238,22 @@ fn background_requests_are_passed_under_priority_scheduling() {
         });
         assert_eq!(firsts.collect::<Vec<_>>(), order);
     }
+}
+
+#[test]
+fn a_preempted_background_request_does_not_pass_those_that_wait() {
+    let chains = chains(&[&[], &[], &[]]);
+    let mut engine = Scheduler::new(EngineConfig { blocks: 5, priority_scheduling: true, ..CONFIG });
+    let background = EngineRequest { background: true, ..request(1, 8, 9) };
+    assert!(engine.submit(request(0, 8, 9)) && engine.submit(background));
+    engine.begin(&CostModel::default(), &chains).unwrap();
+    assert!(engine.submit(request(2, 12, 1)));
+    let firsts = run_on(&mut engine, &chains).into_iter().filter_map(|one| match one {
+        Sampled::Done(request) => Some(request.id),
+        Sampled::First(_) => None,
+    });
+    assert_eq!(firsts.collect::<Vec<_>>(), [0, 2, 1]);
+    assert_eq!(engine.preemptions(), 1);
 }
 
 #[test]

@@ -31,6 +31,9 @@ pub(crate) fn merge_seeds(results: Vec<PolicyResult>) -> PolicyResult {
         all.per_token.merge(&one.per_token);
         all.between.merge(&one.between);
         all.whole.merge(&one.whole);
+        // Where pods come and go, runs have different numbers of them.
+        let pods = all.pods.len().max(one.pods.len());
+        all.pods.resize_with(pods, Default::default);
         for (pod, more) in all.pods.iter_mut().zip(one.pods) {
             pod.requests += more.requests;
             pod.prefill_tokens += more.prefill_tokens;

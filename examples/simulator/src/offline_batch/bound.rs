@@ -22,7 +22,7 @@ pub(crate) fn longest_answer(lengths: &TokenLengths, costs: &CostModel) -> f64 {
 /// the engine's limit and its memory allow. Where a pod has few requests it is far from what can be had: steps are not full once
 /// the short answers are done.
 pub(crate) fn least_makespan(chains: &Chains, lengths: &TokenLengths, config: &SimConfig) -> f64 {
-    let Some((engine, _)) = config.pods.first() else { return 0.0 };
+    let Some((engine, _)) = config.pods.iter().max_by_key(|(engine, _)| engine.blocks) else { return 0.0 };
     let work = Work::of(chains, lengths, engine.block_tokens);
     let speed: f64 = config.pods.iter().map(|(engine, _)| engine.speed).sum();
     (work.seconds(&config.costs, engine) / speed).max(longest_answer(lengths, &config.costs))

@@ -1,7 +1,10 @@
 //! Validation of the command line, before anything runs.
 
-use super::Options;
+use kv_index::DEFAULT_POD_WORDS;
+
+use super::{Options, Study};
 use crate::SimulateError;
+use crate::policy::CLAIRVOYANT;
 
 impl Options {
     /// Checks every value, and values that depend on each other; the error names the first flag that is wrong.
@@ -22,6 +25,8 @@ impl Options {
             within("kv-tokens", tokens as f64, 1.0, MOST_TOKENS as f64)?;
         }
         within("churn", self.churn.unwrap_or(1.0), 0.1, MOST_CHURN)?;
+        self.check_churn()?;
+        self.check_clairvoyant()?;
         within("host-tokens", self.host_tokens as f64, 0.0, MOST_TOKENS as f64)?;
         if self.prefill_pods >= self.pods {
             let wrong = format!("{} of {} pods leave none that decodes", self.prefill_pods, self.pods);
@@ -51,6 +56,30 @@ impl Options {
             }
             _ => Ok(()),
         }
+    }
+}
+
+impl Options {
+    fn check_churn(&self) -> Result<(), SimulateError> {
+        let wrong = match self.study {
+            _ if self.churn.is_none() => return Ok(()),
+            Some(Study::OfflineBatch | Study::ColocatedBatch) => "a batch is planned for pods that stay",
+            _ if self.pods >= DEFAULT_POD_WORDS * 64 => "the index has no place for one more pod",
+            _ => return Ok(()),
+        };
+        Err(SimulateError::flag("churn", wrong))
+    }
+
+    /// Who foresees everything is asked about one request at a time, for a pod that does all of it.
+    fn check_clairvoyant(&self) -> Result<(), SimulateError> {
+        let is_named = self.compare.iter().any(|name| name.trim() == CLAIRVOYANT);
+        let is_apart = self.prefill_pods > 0 || self.flow.is_some();
+        let studies = [Study::Disaggregation, Study::ColocatedBatch, Study::FlowControl, Study::Programs];
+        if is_named && (is_apart || self.study.is_some_and(|study| studies.contains(&study))) {
+            let wrong = "`clairvoyant` knows neither flow control nor pods that only prefill, nor batches and programs";
+            return Err(SimulateError::flag("compare", wrong));
+        }
+        Ok(())
     }
 }
 
@@ -90,6 +119,10 @@ mod tests {
             "--kv-tokens 4096,0",
             "--churn 0",
             "--churn nan",
+            "--churn 60 --pods 256",
+            "--churn 60 --study colocated-batch",
+            "--compare clairvoyant --prefill-pods 4",
+            "--compare clairvoyant --study flow-control",
             "--jobs 0",
             "--prefill-pods 16",
             "--load 80,0",
