@@ -19,7 +19,7 @@ from pathlib import Path
 
 import aiohttp
 
-from pods import BLOCK, ROOT, Rig, counted, parser, stop_as_an_error_does
+from pods import BLOCK, ROOT, Rig, counted, over_rig, parser
 
 # Requests that order of arrival has in flight at each pod: as many as a pod runs.
 IN_FLIGHT = 8
@@ -114,13 +114,7 @@ def main() -> None:
     arguments.add_argument("--blocks", type=int, default=200, help="blocks of a pod's cache")
     arguments.add_argument("--requests", type=int, default=300)
     arguments.add_argument("--seeds", type=int, default=3)
-    options = arguments.parse_args()
-    rig = Rig(options.rig)
-    stop_as_an_error_does("batch")
-    try:
-        asyncio.run(everything(options, rig))
-    finally:
-        rig.run("stop")
+    over_rig("batch", arguments.parse_args(), everything)
 
 
 if __name__ == "__main__":

@@ -126,6 +126,16 @@ def parser(description: str) -> argparse.ArgumentParser:
     return parser
 
 
+def over_rig(name: str, options: argparse.Namespace, everything) -> None:
+    """Runs a program over the rig's pods, which are stopped however it ends."""
+    rig = Rig(options.rig)
+    stop_as_an_error_does(name)
+    try:
+        asyncio.run(everything(options, rig))
+    finally:
+        rig.run("stop")
+
+
 def stop_as_an_error_does(name: str) -> None:
     """So that pods and gateways are stopped when the program is."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(f"{name}: stopped"))

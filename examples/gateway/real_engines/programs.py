@@ -16,7 +16,7 @@ import time
 
 import aiohttp
 
-from pods import Gateway, Rig, counted, parser, pod, stop_as_an_error_does, streamed
+from pods import Gateway, Rig, counted, over_rig, parser, pod, streamed
 
 PORT = 18100
 RULES = {
@@ -103,13 +103,7 @@ def main() -> None:
     arguments.add_argument("--programs", type=int, default=24)
     arguments.add_argument("--turns", type=int, default=12)
     arguments.add_argument("--seeds", type=int, default=2)
-    options = arguments.parse_args()
-    rig = Rig(options.rig)
-    stop_as_an_error_does("programs")
-    try:
-        asyncio.run(everything(options, rig))
-    finally:
-        rig.run("stop")
+    over_rig("programs", arguments.parse_args(), everything)
 
 
 if __name__ == "__main__":
