@@ -68,6 +68,7 @@
 // On docs.rs each item says which feature it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod answer_lengths;
 pub mod condition;
 mod cost_model;
 #[cfg(feature = "serde")]
@@ -93,12 +94,13 @@ pub mod score;
 pub mod tokenize;
 mod tokens;
 
+pub use answer_lengths::{AnswerKey, AnswerLengths};
 pub use cost_model::{
     CostModel, DecodeRow, Fit, FitError, Measurements, MixedRow, PrefillRow, Products, RelativeError,
 };
 #[cfg(feature = "engine")]
 pub use engine_hashing::EngineHashing;
-pub use pace::{PaceSample, PodPaces};
+pub use pace::{DecodeSample, ExpectedPrefill, PaceSample, PodPaces};
 pub use parameters::{Amount, Fraction, OutOfRange, Positive};
 pub use plugin_state::{Hashing, NamedTables, PluginState, SessionTables, Tokens};
 #[cfg(feature = "serde")]

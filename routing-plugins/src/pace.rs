@@ -1,8 +1,12 @@
-//! Learned pace: how much longer each pod takes for a first token than the cost model says.
+//! Learned pace: how much longer each pod takes for first tokens and for those after it than the cost model says.
 //!
-//! A table of costs is of one GPU, one model and one engine. What differs elsewhere is mostly a factor, and that is seen: a recorder
-//! notes what it expects of a decision, the host tells when the first token came. The factor of a pod is learned by its
-//! logarithm, a little from each first token, and forgotten where none comes: what a pod is not asked it cannot prove.
+//! A table of costs is of one GPU, one model and one engine. What differs elsewhere is mostly a factor for prefill and one for decoding, and both
+//! are seen: a recorder notes what it expects of a decision, the host tells when the first token came and when the last one did. A
+//! pod's factors are learned by their logarithms, a little from each answer, and forgotten where none comes: what a pod is not asked it
+//! cannot prove.
+
+mod decoding;
+mod factors;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -10,11 +14,16 @@ use std::time::{Duration, Instant};
 use kv_index::{DEFAULT_POD_WORDS, Pod, PodId, PodSet};
 use parking_lot::Mutex;
 
+use crate::cost_model::CostModel;
+
+pub use decoding::DecodeSample;
+use factors::{Factors, Known};
+
 /// How much longer than by the cost model each pod takes; owned by the host.
 ///
 /// A [`PrefillQueueRecorder`](crate::record::PrefillQueueRecorder) that [learns](crate::record::PrefillQueueParameters::learns)
 /// notes what is expected, and [`TotalLatencyScorer`](crate::score::TotalLatencyScorer) goes by what came of it. Pods that nothing
-/// is known of have the pace of the fleet: that of all first tokens lately. Paces are told in steps of six percent, so that pods which
+/// is known of have the pace of the fleet: that of all answers lately. Paces are told in steps of six percent, so that pods which
 /// are alike stay alike.
 ///
 /// # Examples
@@ -23,28 +32,30 @@ use parking_lot::Mutex;
 /// use std::time::{Duration, Instant};
 ///
 /// use kv_index::{Config, Index};
-/// use routing_plugins::PodPaces;
+/// use routing_plugins::{CostModel, ExpectedPrefill, PodPaces};
 ///
 /// let index: Index = Index::new(Config::default());
 /// let (pod, mut now) = (index.join("a")?, Instant::now());
 /// let paces: PodPaces = PodPaces::default();
+/// let expected = ExpectedPrefill::new(CostModel::FUSED, 0.5);
 /// for _ in 0..100 {
-///     paces.expect(pod, 0.5, now);
+///     paces.expect(pod, expected, now);
 ///     let sample = paces.sample(pod, now).expect("the last decision about the pod");
 ///     paces.first_token(sample, Duration::from_millis(1_500));
 ///     now += Duration::from_secs(2);
 /// }
 /// assert!((paces.of(pod.id()) - 3.0).abs() < 0.15);
+/// // Of its decoding nothing was seen: it is taken to be as much slower.
+/// assert!((paces.decoding(pod.id()) - 3.0).abs() < 0.3);
 /// # Ok::<(), kv_index::JoinError>(())
 /// ```
 #[derive(Debug)]
 pub struct PodPaces<const W: usize = DEFAULT_POD_WORDS> {
-    /// What decisions read: the bits of a float each, side by side; 0 where nothing is known.
-    factors: Box<[AtomicU32]>,
+    prefill: Factors,
+    decoding: Factors,
     learners: Box<[Mutex<Learner>]>,
-    /// The bits of the fleet's pace, as a logarithm, and as decisions read it.
-    fleet: AtomicU64,
-    typical: AtomicU32,
+    /// Prefill that was sent to each pod ever, in µs at pace 1.
+    sent: Box<[AtomicU64]>,
     /// Whose turn it is to be looked at for what was forgotten.
     turn: AtomicU32,
 }
@@ -53,14 +64,43 @@ pub struct PodPaces<const W: usize = DEFAULT_POD_WORDS> {
 #[derive(Clone, Copy, Debug, Default)]
 struct Learner {
     generation: u32,
-    /// First tokens that were learned from, up to as many as matter.
-    seen: u32,
-    /// The logarithm of its pace.
-    pace: f64,
+    prefill: Known,
+    decoding: Known,
     /// When it was learned or last forgotten a little.
     at: Option<Instant>,
-    /// The last decision: when, and seconds to the first token at pace 1.
-    expected: Option<(Instant, f64)>,
+    /// The last decision: when, and what was expected.
+    expected: Option<(Instant, ExpectedPrefill)>,
+}
+
+/// What a cost model says of a request that is sent to a pod, in seconds at pace 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ExpectedPrefill {
+    /// Until its first token: the wait for others, and its own prefill. None where others' are not known.
+    pub first_token: Option<f64>,
+    /// Its own prefill.
+    pub own: f64,
+    /// The model: what decoding takes is known when it begins.
+    pub cost_model: CostModel,
+}
+
+impl ExpectedPrefill {
+    /// On an idle pod.
+    #[must_use]
+    pub const fn new(cost_model: CostModel, seconds: f64) -> Self {
+        Self { first_token: Some(seconds), own: seconds, cost_model }
+    }
+
+    /// The same behind others, so that the first token takes longer; none where it is not known how long.
+    #[must_use]
+    pub const fn first_token(self, seconds: Option<f64>) -> Self {
+        Self { first_token: seconds, ..self }
+    }
+
+    /// What it adds to the steps of those that decode beside it: they have a step in any case.
+    fn work(&self) -> f64 {
+        (self.own - self.cost_model.fixed.get()).max(0.0)
+    }
 }
 
 /// What was expected of a request on a pod.
@@ -68,54 +108,81 @@ struct Learner {
 pub struct PaceSample {
     pod: Pod,
     decided: Instant,
-    seconds: f64,
+    expected: ExpectedPrefill,
+}
+
+impl PaceSample {
+    /// The pod.
+    #[must_use]
+    pub fn pod(&self) -> Pod {
+        self.pod
+    }
 }
 
 impl<const W: usize> Default for PodPaces<W> {
     fn default() -> Self {
         Self {
-            factors: (0..PodSet::<W>::CAPACITY).map(|_| AtomicU32::new(0)).collect(),
+            prefill: Factors::new(PodSet::<W>::CAPACITY),
+            decoding: Factors::new(PodSet::<W>::CAPACITY),
             learners: (0..PodSet::<W>::CAPACITY).map(|_| Mutex::default()).collect(),
-            fleet: AtomicU64::new(0),
-            typical: AtomicU32::new(1.0_f32.to_bits()),
+            sent: (0..PodSet::<W>::CAPACITY).map(|_| AtomicU64::new(0)).collect(),
             turn: AtomicU32::new(0),
         }
     }
 }
 
 impl<const W: usize> PodPaces<W> {
-    /// How much longer than by the cost model a pod takes; 1 at first.
+    /// How much longer than by the cost model a pod takes for first tokens; 1 at first.
     #[must_use]
     #[inline]
     pub fn of(&self, pod: PodId) -> f64 {
-        let typical = self.typical();
-        self.factors.get(pod.index()).map_or(typical, |bits| known_or(bits, typical))
+        self.prefill.of(pod, self.typical())
     }
 
-    /// That of the fleet: of all first tokens lately, whichever pod's.
+    /// The same for the tokens after the first. Where nothing was seen of that, it is taken to be as much slower than the fleet as it is for
+    /// first tokens.
+    #[must_use]
+    #[inline]
+    pub fn decoding(&self, pod: PodId) -> f64 {
+        self.decoding.of(pod, self.typical_decoding())
+    }
+
+    /// That of the fleet for first tokens: of all lately, whichever pod's.
     #[must_use]
     #[inline]
     pub fn typical(&self) -> f64 {
-        f64::from(f32::from_bits(self.typical.load(Ordering::Relaxed)))
+        self.prefill.typical_or(1.0)
     }
 
-    /// Those of pods 0, 1 and so on.
+    /// The same for the tokens after the first.
+    #[must_use]
     #[inline]
-    pub(crate) fn iter(&self) -> impl Iterator<Item = f64> + '_ {
-        let typical = self.typical();
-        self.factors.iter().map(move |bits| known_or(bits, typical))
+    pub fn typical_decoding(&self) -> f64 {
+        self.decoding.typical_or(self.typical())
     }
 
-    /// A request is sent to a pod at an instant, and so many seconds to its first token are expected by the cost model alone.
-    pub fn expect(&self, pod: Pod, seconds: f64, now: Instant) {
-        let Some(learner) = self.learners.get(pod.id().index()) else { return };
+    /// Those of pods 0, 1 and so on, for first tokens and for those after it.
+    #[inline]
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
+        self.prefill.iter(self.typical()).zip(self.decoding.iter(self.typical_decoding()))
+    }
+
+    /// A request is sent to a pod at an instant.
+    pub fn expect(&self, pod: Pod, expected: ExpectedPrefill, now: Instant) {
+        let at = pod.id().index();
+        let Some((learner, sent)) = self.learners.get(at).zip(self.sent.get(at)) else { return };
+        // Relaxed: a figure that publishes nothing. A cast from a float saturates, and no number is 0.
+        sent.fetch_add((expected.work() * 1e6) as u64, Ordering::Relaxed);
         let mut learner = learner.lock();
         if learner.generation != pod.generation() {
             // Another pod has the id. What is known of the fleet is the best guess of it.
-            *learner = Learner { generation: pod.generation(), pace: self.fleet(), ..Learner::default() };
-            self.factors[pod.id().index()].store(0, Ordering::Relaxed);
+            let (prefill, decoding) = self.fleet();
+            let [prefill, decoding] = [prefill, decoding].map(|pace| Known { pace, seen: 0.0 });
+            *learner = Learner { generation: pod.generation(), prefill, decoding, ..Learner::default() };
+            self.prefill.hide(at);
+            self.decoding.hide(at);
         }
-        learner.expected = seconds.is_finite().then_some((now, seconds));
+        learner.expected = Some((now, expected));
         drop(learner);
         self.forget_next(now);
     }
@@ -124,42 +191,49 @@ impl<const W: usize> PodPaces<W> {
     #[must_use]
     pub fn sample(&self, pod: Pod, decided: Instant) -> Option<PaceSample> {
         let learner = self.learners.get(pod.id().index())?.lock();
-        let (at, seconds) = learner.expected.filter(|_| learner.generation == pod.generation())?;
-        (at == decided).then_some(PaceSample { pod, decided, seconds })
+        let (at, expected) = learner.expected.filter(|_| learner.generation == pod.generation())?;
+        (at == decided).then_some(PaceSample { pod, decided, expected })
     }
 
     /// A request's first token came, so long after the decision. Only of streams: a whole answer takes as long as its decoding.
     pub fn first_token(&self, sample: PaceSample, took: Duration) {
-        let PaceSample { pod, decided, seconds } = sample;
-        let Some(learner) = self.learners.get(pod.id().index()) else { return };
-        let mut learner = learner.lock();
-        if learner.generation != pod.generation() || took.is_zero() {
+        let PaceSample { pod, decided, expected } = sample;
+        let Some(seconds) = expected.first_token.filter(|seconds| seconds.is_finite() && !took.is_zero()) else {
             return;
-        }
+        };
+        let Some(mut learner) = self.learner(pod) else { return };
         let seen = (took.as_secs_f64() / seconds.max(LEAST_SECONDS)).ln();
         // Short ones are mostly what a network and the step under way take.
         let weight = seconds / (seconds + SHORT_SECONDS);
-        let gain = weight * (1.0 / f64::from(learner.seen + PRIOR)).max(LEAST_GAIN);
-        let step = |known: f64, gain: f64| {
-            (known + gain * (seen - known).clamp(-LARGEST_SURPRISE, LARGEST_SURPRISE)).clamp(-FARTHEST, FARTHEST)
-        };
-        learner.pace = step(learner.pace, gain);
-        learner.seen = learner.seen.saturating_add(1).min(MOST_SEEN);
-        learner.at = Some(learner.at.map_or(decided, |at| at.max(decided)));
+        learner.prefill.learn(seen, weight);
+        learner.learned(decided);
         self.show(pod.id().index(), &learner);
         drop(learner);
-        // An estimate that publishes nothing: of two at once one may be lost.
-        let fleet = step(self.fleet(), weight * FLEET_GAIN);
-        self.fleet.store(fleet.to_bits(), Ordering::Relaxed);
-        self.typical.store(shown(fleet), Ordering::Relaxed);
+        self.prefill.learn(seen, weight, self.fleet().0);
     }
 
-    fn fleet(&self) -> f64 {
-        f64::from_bits(self.fleet.load(Ordering::Relaxed))
+    /// The logarithms of the fleet's paces. Where nobody decoded yet, it is taken to be as slow at that as at prompts.
+    fn fleet(&self) -> (f64, f64) {
+        let prefill = self.prefill.fleet().unwrap_or(0.0);
+        (prefill, self.decoding.fleet().unwrap_or(prefill))
+    }
+
+    /// What decoding on a pod is taken for that was never seen to decode: who is slow at one is mostly slow at the other.
+    fn unseen_decoding(&self, learner: &Learner) -> f64 {
+        let (prefill, decoding) = self.fleet();
+        decoding + learner.prefill.pace - prefill
+    }
+
+    /// What is known of a pod, if it still has its id.
+    fn learner(&self, pod: Pod) -> Option<parking_lot::MutexGuard<'_, Learner>> {
+        let learner = self.learners.get(pod.id().index())?.lock();
+        (learner.generation == pod.generation()).then_some(learner)
     }
 
     fn show(&self, at: usize, learner: &Learner) {
-        self.factors[at].store(shown(learner.pace), Ordering::Relaxed);
+        self.prefill.show(at, learner.prefill.pace);
+        let is_seen = learner.decoding.seen > 0.0;
+        self.decoding.show(at, if is_seen { learner.decoding.pace } else { self.unseen_decoding(learner) });
     }
 
     /// Looks at one pod more: who was not learned of for a while is taken to be as the fleet is. One for each decision, so that
@@ -172,42 +246,24 @@ impl<const W: usize> PodPaces<W> {
             return;
         };
         let kept = (-since.as_secs_f64() / FORGET_SECONDS).exp();
-        learner.pace = self.fleet() + (learner.pace - self.fleet()) * kept;
-        learner.seen = (f64::from(learner.seen) * kept) as u32;
+        let (prefill, decoding) = self.fleet();
+        learner.prefill.forget(kept, prefill);
+        learner.decoding.forget(kept, decoding);
         learner.at = Some(now);
         self.show(at, &learner);
     }
 }
 
-/// The bits of a pace, in steps of some percent: pods that are alike are the same, and share what nothing else decides.
-fn shown(logarithm: f64) -> u32 {
-    (((logarithm * STEPS).round() / STEPS).exp() as f32).to_bits()
-}
-
-#[inline]
-fn known_or(bits: &AtomicU32, typical: f64) -> f64 {
-    match bits.load(Ordering::Relaxed) {
-        0 => typical,
-        bits => f64::from(f32::from_bits(bits)),
+impl Learner {
+    /// Something was learned of a decision.
+    fn learned(&mut self, decided: Instant) {
+        self.at = Some(self.at.map_or(decided, |at| at.max(decided)));
     }
 }
-
-/// Steps from one pace to the next, for each e-fold.
-const STEPS: f64 = 16.0;
 
 /// Nothing takes less; and what takes less than the second is not much of a sign.
 const LEAST_SECONDS: f64 = 1e-4;
 const SHORT_SECONDS: f64 = 0.02;
-
-/// How much one first token says: as one of so many, and then a share.
-const PRIOR: u32 = 4;
-const LEAST_GAIN: f64 = 1.0 / 24.0;
-const FLEET_GAIN: f64 = 1.0 / 64.0;
-const MOST_SEEN: u32 = 64;
-
-/// A first token that comes four times as late as expected says no less than one that comes forty times as late. Logarithms.
-const LARGEST_SURPRISE: f64 = 1.4;
-const FARTHEST: f64 = 4.2;
 
 /// What was learned lasts so long, and then fades.
 const PATIENCE: Duration = Duration::from_secs(10);

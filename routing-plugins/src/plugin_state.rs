@@ -10,6 +10,7 @@ use kv_index::{BlockSize, DEFAULT_POD_WORDS, Index};
 use parking_lot::Mutex;
 use routing_core::{Declare, OpenBreakers, Preparer};
 
+use crate::answer_lengths::AnswerLengths;
 #[cfg(feature = "engine")]
 use crate::engine_hashing::EngineHashing;
 use crate::extra::{LruOrder, Metrics};
@@ -49,6 +50,8 @@ pub struct PluginState<const W: usize = DEFAULT_POD_WORDS> {
     pub prefill_queues: Arc<PrefillQueues<W>>,
     /// How much longer than by the cost model each pod takes, as learned.
     pub paces: Arc<PodPaces<W>>,
+    /// How many tokens answers have, as learned.
+    pub answer_lengths: Arc<AnswerLengths>,
     /// Programs that are under way, and where their contexts are.
     pub programs: Arc<Programs<W>>,
     /// What pods that report nothing are guessed to hold.
@@ -80,6 +83,7 @@ impl<const W: usize> PluginState<W> {
             queued: Arc::default(),
             prefill_queues: Arc::default(),
             paces: Arc::default(),
+            answer_lengths: Arc::default(),
             programs: Arc::default(),
             predicted_blocks: Arc::default(),
             recent_work: Arc::default(),

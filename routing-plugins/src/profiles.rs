@@ -201,10 +201,10 @@ fn by_total_latency<const W: usize>(
     state: &PluginState<W>,
     parameters: TotalLatencyParameters,
 ) -> ProfileBuilder<W> {
-    let PluginState { prefill_queues: queues, paces, index, .. } = state.clone();
-    let (written, learned) = (Arc::clone(&queues), Arc::clone(&paces));
+    let PluginState { prefill_queues: written, paces: learned, index, .. } = state.clone();
+    let read = state.clone();
     let profile = sound(profile, state)
-        .scorer("total", 1.0, move |d: &mut Declare<'_>| TotalLatencyScorer::declare(d, parameters, queues, paces));
+        .scorer("total", 1.0, move |d: &mut Declare<'_>| TotalLatencyScorer::declare(d, parameters, &read));
     let queued = PrefillQueueParameters::default().cost_model(parameters.cost_model).learns(parameters.learns);
     best(profile)
         .recorder("queue", move |d: &mut Declare<'_>| PrefillQueueRecorder::declare(d, queued, written, learned))

@@ -93,8 +93,7 @@ plugins! { fn register_main, MAIN, |state, parameters, declare|
     scorer "kv_utilization_scorer" NoParameters => KvUtilizationScorer::declare(declare);
     scorer "first_token_scorer" FirstTokenParameters =>
         FirstTokenScorer::declare(declare, parameters, Arc::clone(&state.prefill_queues));
-    scorer "total_latency_scorer" TotalLatencyParameters =>
-        TotalLatencyScorer::declare(declare, parameters, Arc::clone(&state.prefill_queues), Arc::clone(&state.paces));
+    scorer "total_latency_scorer" TotalLatencyParameters => TotalLatencyScorer::declare(declare, parameters, &state);
     scorer "prefill_cost_scorer" NoParameters => PrefillCostScorer::<W>::declare(declare);
     scorer "linear_cost_scorer" LinearCostParameters => LinearCostScorer::<W>::declare(declare, parameters);
     scorer "expected_wait_scorer" ExpectedWaitParameters => ExpectedWaitScorer::<W>::declare(declare, parameters);

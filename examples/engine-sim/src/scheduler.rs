@@ -113,9 +113,18 @@ impl Scheduler {
             return None;
         }
         self.stepping = true;
-        let step = costs.step(&self.chunks, decoding, self.context as usize).as_secs_f64() / self.config.speed;
+        let step = self.seconds(costs, decoding);
         let fetching = fetched as f64 * self.config.host_us_per_token / 1e6;
         Some(Duration::try_from_secs_f64(step + fetching).unwrap_or(Duration::MAX))
+    }
+
+    /// What the step takes that was begun.
+    fn seconds(&self, costs: &CostModel, decoding: usize) -> f64 {
+        let EngineConfig { speed, decode_speed, .. } = self.config;
+        let step = costs.step(&self.chunks, decoding, self.context as usize).as_secs_f64();
+        // What decodes beside a prompt takes its share of the step's time.
+        let decode = costs.step(&[], decoding, self.context as usize).as_secs_f64();
+        (step - decode + decode / decode_speed) / speed
     }
 
     /// The second half: the requests that have a first token and those that are done; how many have one more.

@@ -77,8 +77,6 @@ struct Simulation<'t> {
     result: PolicyResult,
     /// The next to come of those whose time is known.
     next: usize,
-    /// Answers so far, and their tokens: what the next one is expected to have.
-    answered: (u64, u64),
     shown: u64,
     /// The colocated batch.
     batch: Option<BatchFeeder<'t>>,
@@ -137,7 +135,6 @@ impl<'t> Simulation<'t> {
             programs: ProgramTimes::new(load.trace),
             result,
             next: 0,
-            answered: (FIRST_GUESS.0, FIRST_GUESS.1),
             shown: 0,
             batch,
             batch_result: ColocatedBatchResult::default(),
@@ -204,7 +201,7 @@ impl<'t> Simulation<'t> {
             self.came[place as usize] = now;
             let request = &self.load.trace.requests[place as usize];
             let class = self.config.classes.classes.get(self.config.classes.of(request.session));
-            let tokens = u64::from(request.input) + self.answered.1 / self.answered.0;
+            let tokens = u64::from(request.input) + self.routers[gateway].expected_answer(request.input);
             let shed = gate.push(now, place, class, tokens);
             shed.into_iter().for_each(|place| self.refuse(place));
             self.let_go_of(gateway);
@@ -214,7 +211,7 @@ impl<'t> Simulation<'t> {
         let decision = if self.is_clairvoyant {
             self.foresee(gateway, place)
         } else {
-            let asked = decision_request(self.load, self.config, self.answered, place);
+            let asked = decision_request(self.load, self.config, place);
             self.routers[gateway].decide(now, asked, None).ok()
         };
         match decision {
@@ -237,6 +234,7 @@ impl<'t> Simulation<'t> {
             serve,
             guard,
             sample,
+            decoding: None,
             turn,
             prefill: prefill_guard,
             away: prefill.is_some(),
@@ -312,7 +310,10 @@ impl<'t> Simulation<'t> {
                 let ttft = now - flight.came;
                 let router = &self.routers[job.id as usize % self.routers.len()];
                 let took = now - flight.decided;
-                flight.sample.into_iter().for_each(|sample| router.first_token(sample, took));
+                if let Some(sample) = flight.sample {
+                    router.first_token(sample, took);
+                    flight.decoding = Some(router.decode_sample(sample, flight.serve, now));
+                }
                 self.result.ttft.record(ttft);
                 if let Some(class) = self.class(job.id) {
                     class.ttft.record(ttft);
@@ -321,6 +322,11 @@ impl<'t> Simulation<'t> {
             }
             Sampled::Done(_) => {
                 let (ttft, whole) = (flight.first - flight.came, now - flight.came);
+                let router = &self.routers[job.id as usize % self.routers.len()];
+                router.answered(job.prompt, job.output);
+                if let Some(sample) = flight.decoding {
+                    router.decoded(sample, flight.serve, (job.output.into(), whole - ttft), now);
+                }
                 let per_token = (whole - ttft).checked_div(u64::from(job.output.saturating_sub(1)));
                 self.result.whole.record(whole);
                 self.result.whole_us += whole;
@@ -333,7 +339,6 @@ impl<'t> Simulation<'t> {
                     (class.requests, class.tokens) = (class.requests + 1, class.tokens + tokens);
                 }
                 self.result.output_tokens += u64::from(job.output);
-                self.answered = (self.answered.0 + 1, self.answered.1 + u64::from(job.output));
                 self.result.span_us = now;
                 self.follow(job.id);
             }
@@ -376,9 +381,6 @@ impl<'t> Simulation<'t> {
 
 /// Answers between two looks of a watcher.
 const WATCH_EVERY: u64 = 1_000;
-
-/// What answers are taken to have before there were any: so many answers, and their tokens.
-const FIRST_GUESS: (u64, u64) = (8, 8 * 256);
 
 #[cfg(test)]
 mod tests;

@@ -64,6 +64,10 @@ pub(crate) struct Options {
     /// Speeds of pods against the cost table, over and over: `1,0.5` makes every second pod half as fast.
     #[arg(long, value_name = "A,B,C", default_value = "1", value_delimiter = ',')]
     pub(crate) speeds: Vec<f64>,
+    /// How many times faster than that pods decode, over and over: `--speeds 1,0.5 --decode-speeds 1,3` has every second pod prefill at
+    /// half the speed and decode at one and a half.
+    #[arg(long, value_name = "A,B,C", default_value = "1", value_delimiter = ',')]
+    pub(crate) decode_speeds: Vec<f64>,
     /// Time after which a pod is replaced, in seconds: the oldest takes no more requests, and one with an empty cache comes.
     #[arg(long, value_name = "SECONDS")]
     pub(crate) churn: Option<f64>,
@@ -176,10 +180,12 @@ impl Options {
             return Err(SimulateError::flag("kv-tokens", wrong));
         }
         let mut config = SimConfig::mixed(self.pods, 0, block);
-        let (speeds, kv_tokens) = (self.speeds.iter().cycle(), self.kv_tokens.iter().cycle());
-        for ((engine, _), (&speed, &kv_tokens)) in config.pods.iter_mut().zip(speeds.zip(kv_tokens)) {
+        let speeds = self.speeds.iter().cycle().zip(self.decode_speeds.iter().cycle());
+        for ((engine, _), ((&speed, &decode_speed), &kv_tokens)) in
+            config.pods.iter_mut().zip(speeds.zip(self.kv_tokens.iter().cycle()))
+        {
             let (blocks, host_blocks) = (kv_tokens / block, self.host_tokens / block);
-            *engine = EngineConfig { blocks, host_blocks, speed, ..*engine };
+            *engine = EngineConfig { blocks, host_blocks, speed, decode_speed, ..*engine };
         }
         config.churn_us = self.churn.map(|seconds| (seconds * 1e6) as u64);
         if let Some(path) = &self.costs {

@@ -14,7 +14,7 @@ use routing_core::{
 };
 use routing_plugins::load::{LoadGuard, LoadTracker, PodLoad, Work};
 use routing_plugins::program::{Pause, Programs};
-use routing_plugins::{Hashing, PaceSample, PluginState, PodPaces};
+use routing_plugins::{AnswerKey, AnswerLengths, DecodeSample, Hashing, PaceSample, PluginState, PodPaces};
 
 use crate::SimulateError;
 use crate::chains::Chains;
@@ -28,6 +28,7 @@ pub(crate) struct Router {
     load: Arc<LoadTracker>,
     queued: Arc<LoadTracker>,
     paces: Arc<PodPaces>,
+    lengths: Arc<AnswerLengths>,
     programs: Arc<Programs>,
     workflow: Workflow,
     workspace: Workspace,
@@ -77,8 +78,6 @@ pub(crate) struct DecisionRequest<'t> {
     pub(crate) chain: &'t [BlockHash],
     pub(crate) prompt: u32,
     pub(crate) session: u32,
-    /// Tokens that its answer is expected to have.
-    pub(crate) output: u64,
     pub(crate) seed: u64,
 }
 
@@ -105,6 +104,7 @@ impl Router {
             load: Arc::clone(&state.load),
             queued: Arc::clone(&state.queued),
             paces: Arc::clone(&state.paces),
+            lengths: Arc::clone(&state.answer_lengths),
             programs: Arc::clone(&state.programs),
             workspace: workflow.workspace(),
             workflow,
@@ -178,14 +178,43 @@ impl Router {
     }
 
     /// Counts a request that waits on the pod that it was decided for.
-    pub(crate) fn wait_for(&self, wanted: Wanted, prompt: u32, output: u64) -> [LoadGuard; 2] {
-        let work = Work::of(prompt.into()).held_blocks(wanted.held, self.block).output(output);
+    pub(crate) fn wait_for(&self, wanted: Wanted, prompt: u32) -> [LoadGuard; 2] {
+        let work = Work::of(prompt.into()).held_blocks(wanted.held, self.block).output(self.expected_answer(prompt));
         [&self.load, &self.queued].map(|tracker| tracker.begin(wanted.pod, work))
     }
 
     /// A first token came, so many µs after the decision.
     pub(crate) fn first_token(&self, sample: PaceSample, took: u64) {
         self.paces.first_token(sample, Duration::from_micros(took));
+    }
+
+    /// The same, and more tokens are to come.
+    pub(crate) fn decode_sample(&self, sample: PaceSample, pod: usize, now: u64) -> DecodeSample {
+        self.paces.decode_sample(sample, &self.load_of(pod, now))
+    }
+
+    /// An answer of so many tokens ended, so many µs after its first.
+    pub(crate) fn decoded(&self, sample: DecodeSample, pod: usize, (tokens, took): (u64, u64), now: u64) {
+        self.paces.decoded(sample, &self.load_of(pod, now), tokens, Duration::from_micros(took));
+    }
+
+    fn load_of(&self, pod: usize, now: u64) -> PodLoad {
+        let pod = self.pods[pod];
+        self.load.load_of(pod, self.fleet.load(pod.id()), self.at(now), Duration::MAX)
+    }
+
+    /// Tokens that the answer to such a prompt is expected to have: nobody is told how many.
+    pub(crate) fn expected_answer(&self, prompt: u32) -> u64 {
+        self.lengths.expected(self.answer_key(prompt)).round() as u64
+    }
+
+    /// The answer to such a prompt has so many tokens.
+    pub(crate) fn answered(&self, prompt: u32, tokens: u32) {
+        self.lengths.learn(self.answer_key(prompt), tokens.into());
+    }
+
+    fn answer_key(&self, prompt: u32) -> AnswerKey {
+        AnswerKey::of(&Request::new("model", self.origin), prompt.into())
     }
 
     /// A program's turn is over, and took so many tokens; none, if it was not served.
@@ -231,7 +260,6 @@ impl Router {
             .tokens(&self.tokens[..asked.prompt as usize])
             .hashes(asked.chain)
             .headers(&session)
-            .most_output(u32::try_from(asked.output).unwrap_or(u32::MAX))
             .seed(asked.seed);
         let began = Instant::now();
         let mut input = RoutingInput::new(&request, &self.fleet);
@@ -262,7 +290,7 @@ impl Router {
             Some((pod, held)) => (Some(self.load.begin(pod, work.held_blocks(held, self.block))), work.held(u64::MAX)),
             None => (None, work.held_blocks(held, self.block)),
         };
-        let guard = self.load.begin(serve, own.output(asked.output));
+        let guard = self.load.begin(serve, own.output(self.expected_answer(asked.prompt)));
         let at = |pod: Pod| self.pods.iter().position(|&known| known == pod);
         Some(RouteDecision {
             prefill: prefill.and_then(|(pod, _)| at(pod)),

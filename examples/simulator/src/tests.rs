@@ -167,6 +167,16 @@ fn pods_a_third_as_fast_are_found_out_by_a_rule_that_learns() {
     assert!(learned.mean_whole() < fixed.mean_whole());
 }
 
+/// Twice as slow for prompts and one and a half times as fast for answers, as another kind of device may be.
+#[test]
+fn pods_of_another_kind_get_what_they_are_good_at() {
+    let trace = Synthetic::Mixed(0.5).trace(3_000, 3).at_rate(60.0, 3);
+    let mut config = SimConfig::mixed(16, 1_000_000, trace.block);
+    config.pods.iter_mut().step_by(2).for_each(|(engine, _)| (engine.speed, engine.decode_speed) = (0.5, 3.0));
+    let [others, learned] = ["lmetric", "total_latency"].map(|policy| run(policy, &trace, &config).mean_whole());
+    assert!(learned < 0.7 * others, "{learned} for {others}");
+}
+
 #[test]
 fn gateways_share_the_traffic_and_hear_all_events() {
     let trace = Synthetic::Documents.trace(400, 3).at_rate(4.0, 3);

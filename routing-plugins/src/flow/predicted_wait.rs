@@ -61,12 +61,13 @@ impl<const W: usize> SaturationDetector<W> for PredictedWaitDetector<W> {
             return true;
         }
         let backlog = load.backlog();
-        let pace = if learns { self.paces.of(pod.id()) } else { 1.0 };
+        let (pace, decoding) =
+            if learns { (self.paces.of(pod.id()), self.paces.decoding(pod.id())) } else { (1.0, 1.0) };
         let others = pace * cost_model.waiting_prefill(&backlog, waiting_tokens.get());
         let wait = others + cost_model.expected_wait(&backlog, pace, self.queues.of(pod, now));
         let one_more = f64::from(backlog.sequences + backlog.prefilling) + backlog.waiting + 1.0;
         let longest = |step: Positive| step.get() * f64::from(ceiling);
-        let next = || pace * (cost_model.decode_products(one_more).0 + cost_model.decode_share(&backlog));
+        let next = || decoding * (cost_model.decode_products(one_more).0 + cost_model.decode_share(&backlog));
         wait < within.get() * f64::from(ceiling) && step.is_none_or(|step| next() < longest(step))
     }
 }

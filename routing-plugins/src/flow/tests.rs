@@ -10,7 +10,7 @@ use routing_core::{Fleet, Load, PodInfo, Role};
 use super::*;
 use crate::load::{LoadGuard, Work, start};
 use crate::parameters::{Fraction, Positive};
-use crate::{Hashing, PluginState};
+use crate::{CostModel, ExpectedPrefill, Hashing, PluginState};
 
 struct Scene {
     state: PluginState,
@@ -115,10 +115,10 @@ fn a_slow_pod_has_less_room() {
     let detector = PredictedWaitDetector::new(PredictedWaitParameters::default(), &scene.state);
     (0..2).for_each(|pod| scene.begin(pod, 8_000));
     assert_eq!(scene.room(&detector, 1.0), [true, true]);
-    let mut at = scene.now;
+    let (mut at, expected) = (scene.now, ExpectedPrefill::new(CostModel::FUSED, 1.0));
     for _ in 0..200 {
         for (pod, took) in [(0, 1.0), (1, 3.0)] {
-            scene.state.paces.expect(scene.pods[pod], 1.0, at);
+            scene.state.paces.expect(scene.pods[pod], expected, at);
             let sample = scene.state.paces.sample(scene.pods[pod], at).unwrap();
             scene.state.paces.first_token(sample, Duration::from_secs_f64(took));
         }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::load::{handles, start};
+use crate::load::{PodLoad, handles, start};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -7,10 +7,14 @@ const SECOND: Duration = Duration::from_secs(1);
 fn send(paces: &PodPaces, pod: Pod, (expected, took): (f64, f64), times: u32, from: Instant) -> Instant {
     for at in 0..times {
         let now = from + SECOND * at;
-        paces.expect(pod, expected, now);
+        paces.expect(pod, prefill(expected), now);
         paces.first_token(paces.sample(pod, now).unwrap(), Duration::from_secs_f64(took));
     }
     from + SECOND * times
+}
+
+fn prefill(seconds: f64) -> ExpectedPrefill {
+    ExpectedPrefill::new(CostModel::FUSED, seconds)
 }
 
 fn near(pace: f64, expected: f64) -> bool {
@@ -71,9 +75,9 @@ fn a_new_pod_begins_as_the_fleet_is() {
     let (paces, pods) = (PodPaces::default(), handles(2, 1));
     let [old, new] = [pods[0][0], pods[1][0]];
     let now = send(&paces, old, (0.2, 0.6), 400, start());
-    paces.expect(old, 0.2, now);
+    paces.expect(old, prefill(0.2), now);
     let late = paces.sample(old, now).unwrap();
-    paces.expect(new, 0.2, now);
+    paces.expect(new, prefill(0.2), now);
     assert!(near(paces.of(new.id()), 3.0));
     assert!(paces.sample(old, now).is_none());
     paces.first_token(late, 100 * SECOND);
@@ -84,11 +88,87 @@ fn a_new_pod_begins_as_the_fleet_is() {
 fn a_sample_is_of_its_decision() {
     let (paces, pods, now) = (<PodPaces>::default(), handles(1, 2), start());
     assert!(paces.sample(pods[0][0], now).is_none());
-    paces.expect(pods[0][0], 1.0, now);
+    paces.expect(pods[0][0], prefill(1.0), now);
     assert!(paces.sample(pods[0][1], now).is_none() && paces.sample(pods[0][0], now + SECOND).is_none());
     assert!(paces.sample(pods[0][0], now).is_some());
-    paces.expect(pods[0][0], f64::NAN, now);
-    assert!(paces.sample(pods[0][0], now).is_none(), "no number is expected");
+    for seconds in [None, Some(f64::NAN), Some(f64::INFINITY)] {
+        paces.expect(pods[0][0], prefill(1.0).first_token(seconds), now);
+        paces.first_token(paces.sample(pods[0][0], now).unwrap(), 9 * SECOND);
+    }
+    assert_eq!(paces.of(pods[0][0].id()), 1.0, "where it is not known what to expect nothing is learned");
+}
+
+/// Answers of so many tokens on a pod with so many requests of 1,000 tokens, and prompts of so many seconds computed meanwhile: each
+/// takes what it should at these paces.
+fn answer(
+    paces: &PodPaces,
+    pod: Pod,
+    (tokens, beside): (u64, f64),
+    (slow_prefill, slow_decode): (f64, f64),
+    at: Instant,
+) {
+    let load = PodLoad { requests: 8, tokens: 8_000, ..PodLoad::default() };
+    paces.expect(pod, prefill(0.2), at);
+    let sample = paces.sample(pod, at).unwrap();
+    paces.first_token(sample, Duration::from_secs_f64(0.2 * slow_prefill));
+    let began = paces.decode_sample(sample, &load);
+    let work = if beside > 0.0 {
+        paces.expect(pod, prefill(beside).first_token(None), at);
+        beside - CostModel::FUSED.fixed.get()
+    } else {
+        0.0
+    };
+    let step = CostModel::FUSED.step(&[], 8, 8_000).as_secs_f64();
+    let took = (tokens - 1) as f64 * step * slow_decode + work * slow_prefill;
+    paces.decoded(began, &load, tokens, Duration::from_secs_f64(took));
+}
+
+#[test]
+fn a_pod_of_another_kind_is_known_by_both_within_a_minute_of_traffic() {
+    for (slow_prefill, slow_decode) in [(3.0, 3.0), (2.0, 0.5), (1.0, 3.0), (0.5, 1.5)] {
+        for beside in [0.0, 0.4] {
+            let (paces, pods) = (PodPaces::default(), handles(1, 2));
+            for at in 0..120 {
+                let now = start() + SECOND * at / 2;
+                answer(&paces, pods[0][0], (200, beside), (slow_prefill, slow_decode), now);
+                answer(&paces, pods[0][1], (200, beside), (1.0, 1.0), now);
+            }
+            let known = [0, 1].map(|at| pods[0][at].id()).map(|pod| (paces.of(pod), paces.decoding(pod)));
+            for ((known, of), kind) in [((known[0].1, slow_decode), "decode"), ((known[0].0, slow_prefill), "prefill")]
+            {
+                assert!((known / of - 1.0).abs() < 0.25, "{kind} {known} of {of}, {beside} s beside");
+            }
+            assert!((known[1].1 - 1.0).abs() < 0.15, "the other one {}", known[1].1);
+        }
+    }
+}
+
+#[test]
+fn who_was_never_seen_to_decode_is_as_slow_at_it_as_at_prompts() {
+    let (paces, pods) = (PodPaces::default(), handles(1, 2));
+    let now = send(&paces, pods[0][0], (0.2, 0.8), 100, start());
+    assert!(near(paces.decoding(pods[0][0].id()), 4.0), "{}", paces.decoding(pods[0][0].id()));
+    assert_eq!(paces.decoding(pods[0][1].id()), paces.typical());
+    for at in 0..100 {
+        answer(&paces, pods[0][0], (200, 0.0), (4.0, 1.0), now + SECOND * at);
+    }
+    assert!(near(paces.decoding(pods[0][0].id()), 1.0), "{}", paces.decoding(pods[0][0].id()));
+}
+
+#[test]
+fn an_answer_beside_prompts_that_nobody_here_knows_says_nothing() {
+    let (paces, pod): (PodPaces, _) = (PodPaces::default(), handles(1, 1)[0][0]);
+    let now = start();
+    paces.expect(pod, prefill(0.2), now);
+    let sample = paces.sample(pod, now).unwrap();
+    let load = PodLoad { requests: 8, waiting_elsewhere: 2, tokens: 8_000, ..PodLoad::default() };
+    for (began, ended) in [(load, PodLoad::default()), (PodLoad::default(), load)] {
+        paces.decoded(paces.decode_sample(sample, &began), &ended, 100, 50 * SECOND);
+    }
+    for (tokens, took) in [(0, SECOND), (1, SECOND), (100, Duration::ZERO)] {
+        paces.decoded(paces.decode_sample(sample, &PodLoad::default()), &PodLoad::default(), tokens, took);
+    }
+    assert_eq!(paces.decoding(pod.id()), 1.0);
 }
 
 #[test]

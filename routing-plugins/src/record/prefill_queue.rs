@@ -7,7 +7,7 @@ use routing_core::{Declare, PlanStep, PluginError, Read, Recorder, RoutingContex
 
 use crate::cost_model::CostModel;
 use crate::memories::PrefillQueue;
-use crate::pace::PodPaces;
+use crate::pace::{ExpectedPrefill, PodPaces};
 use crate::prepare::Loads;
 use crate::score::{PrefillQueues, PromptReads};
 
@@ -34,7 +34,7 @@ crate::parameters::setters! { PrefillQueueParameters {
 /// same cost model.
 ///
 /// Where it learns, it notes when the first token should come, but for pods where requests of others wait: how much those have to
-/// compute is not known.
+/// compute is not known. What it sends counts beside what decodes there.
 #[derive(Debug)]
 pub struct PrefillQueueRecorder<const W: usize = DEFAULT_POD_WORDS> {
     cost_model: CostModel,
@@ -78,10 +78,11 @@ impl<const W: usize> Recorder<W> for PrefillQueueRecorder<W> {
             return Ok(());
         };
         let pace = paces.of(first.pod.id());
-        if backlog.waiting == 0.0 {
+        let first_token = (backlog.waiting == 0.0).then(|| {
             let wait = model.expected_wait(&backlog, pace, self.queues.of(first.pod, now)) / pace;
-            paces.expect(first.pod, wait + own + model.step_under_way(&backlog), now);
-        }
+            wait + own + model.step_under_way(&backlog)
+        });
+        paces.expect(first.pod, ExpectedPrefill::new(*model, own).first_token(first_token), now);
         self.queues.add(first.pod, pace * own, now);
         Ok(())
     }
@@ -157,6 +158,7 @@ mod tests {
         let learned = Arc::clone(&paces);
         let parameters = PrefillQueueParameters::default().learns(true);
         scene.record(move |d| PrefillQueueRecorder::declare(d, parameters, written, learned));
-        assert!(paces.sample(scene.pod(0), scene.now).is_none());
+        paces.first_token(paces.sample(scene.pod(0), scene.now).unwrap(), Duration::from_secs(60));
+        assert_eq!(paces.of(scene.pod(0).id()), 1.0);
     }
 }

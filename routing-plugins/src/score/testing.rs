@@ -15,7 +15,7 @@ use routing_core::{
 
 use crate::extra::{TierMatchParameters, TierMatchPreparer};
 use crate::load::PodLoad;
-use crate::plugin_state::Hashing;
+use crate::plugin_state::{Hashing, PluginState};
 use crate::prepare::{BlockHashParameters, BlockHashPreparer, GivenTokensPreparer, Loads, PrefixMatchPreparer};
 
 /// Tokens in a block of a scene's prompt.
@@ -98,6 +98,11 @@ impl Scene {
 
     pub(crate) fn pod(&self, at: usize) -> Pod {
         self.infos[at].pod
+    }
+
+    /// What plugins share, with nothing learned.
+    pub(crate) fn state(&self) -> PluginState {
+        PluginState::new(Arc::clone(&self.index), Hashing::Native(size()))
     }
 
     pub(crate) fn request(&self) -> Request<'_> {

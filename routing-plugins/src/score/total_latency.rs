@@ -8,11 +8,13 @@ use routing_core::{Declare, Fleet, PluginError, Read, RoutingContext, Scorer, Sc
 use super::normalize::{self, finite};
 use super::prefill_queue::{PrefillQueues, queued};
 use super::prompt::{PromptReads, PromptSize};
+use crate::answer_lengths::{AnswerKey, AnswerLengths};
 use crate::cost_model::CostModel;
 use crate::load::Backlog;
 use crate::memories::PrefillQueue;
 use crate::pace::PodPaces;
 use crate::parameters::{Amount, Positive, parameters};
+use crate::plugin_state::PluginState;
 use crate::prepare::Loads;
 use crate::program::{WorkingSets, WorkingSetsSlot};
 
@@ -22,7 +24,8 @@ parameters! {
     pub struct TotalLatencyParameters {
         /// How long steps take. A [`PrefillQueueRecorder`](crate::record::PrefillQueueRecorder) beside it takes the same.
         pub cost_model: CostModel = CostModel::FUSED,
-        /// Tokens of an answer as most are; 256, unless given. One that a request allows fewer has those.
+        /// Tokens of an answer as most are; 256, unless given. One that is expected to have fewer, or that its request allows fewer, has
+        /// those. One that has more counts for as many: by then the pod is another than it is now.
         pub answer_tokens: Positive = const { Positive::constant(256.0) },
         /// Tokens that have to be computed of a request that was not sent from here and waits, as its engine reports; 1,024,
         /// unless given.
@@ -43,8 +46,8 @@ parameters! {
         /// What a second of computing counts for the contexts that it takes from [programs](crate::program) which will be back; 32, unless given.
         /// Each of them takes another's in turn.
         pub expected_back: Amount = const { Amount::constant(32.0) },
-        /// Whether each pod's [pace](PodPaces) counts, as it is learned; it does, unless told not to. The recorder of queues has to
-        /// say the same.
+        /// Whether each pod's [pace](PodPaces) and the [lengths of answers](AnswerLengths) count, as they are learned; they do, unless told
+        /// not to. The recorder of queues has to say the same.
         pub learns: bool = true,
     }
 }
@@ -75,7 +78,7 @@ parameters! {
 /// Where [programs](crate::program) are recognized and a pod's cache is known, what of `W` would push out contexts that are expected back counts
 /// `expected_back` besides.
 ///
-/// All of a pod's seconds are by its [pace](PodPaces), and `C` by that of the fleet.
+/// All of a pod's seconds are by its [pace](PodPaces), those of its answer by that of its decoding, and `C` by the fleet's.
 ///
 /// So a holder that decodes much is left for another one before it is slow, a pod that computes is not given the answers of others,
 /// and what is computed twice has its price. A [`SpeculateRecorder`](crate::record::SpeculateRecorder) beside it lets a crowd
@@ -85,25 +88,31 @@ pub struct TotalLatencyScorer<const W: usize = DEFAULT_POD_WORDS> {
     parameters: TotalLatencyParameters,
     queues: Arc<PrefillQueues<W>>,
     /// Where it learns.
-    paces: Option<Arc<PodPaces<W>>>,
+    learned: Option<Learned<W>>,
     loads: Read<Loads>,
     prompt: PromptReads<W>,
     /// Where programs are recognized.
     working_sets: TryRead<WorkingSetsSlot>,
 }
 
+/// What is learned of pods and answers.
+#[derive(Debug)]
+struct Learned<const W: usize> {
+    paces: Arc<PodPaces<W>>,
+    lengths: Arc<AnswerLengths>,
+}
+
 impl<const W: usize> TotalLatencyScorer<W> {
-    /// Declares that it reads loads and who holds the prompt.
-    pub fn declare(
-        declare: &mut Declare<'_>,
-        parameters: TotalLatencyParameters,
-        queues: Arc<PrefillQueues<W>>,
-        paces: Arc<PodPaces<W>>,
-    ) -> Self {
+    /// Declares that it reads loads and who holds the prompt. Of the state it takes queues, paces and lengths of answers.
+    pub fn declare(declare: &mut Declare<'_>, parameters: TotalLatencyParameters, state: &PluginState<W>) -> Self {
+        let queues = Arc::clone(&state.prefill_queues);
         declare.recalls::<PrefillQueue>((Arc::as_ptr(&queues) as usize, parameters.cost_model, parameters.learns));
         let (loads, prompt) = (declare.reads_parts(Loads::BACKLOGS), PromptReads::declare(declare));
         let working_sets = declare.tries();
-        Self { parameters, queues, paces: parameters.learns.then_some(paces), loads, prompt, working_sets }
+        let learned = parameters
+            .learns
+            .then(|| Learned { paces: Arc::clone(&state.paces), lengths: Arc::clone(&state.answer_lengths) });
+        Self { parameters, queues, learned, loads, prompt, working_sets }
     }
 }
 
@@ -134,7 +143,7 @@ impl<const W: usize> TotalLatencyScorer<W> {
 impl TotalLatencyParameters {
     /// What a request costs on a pod with this backlog and pace, if it waits so long for what was sent there.
     #[inline]
-    fn cost(&self, request: &RequestCost, backlog: &Backlog, pace: f64, wait: f64) -> f64 {
+    fn cost(&self, request: &RequestCost, backlog: &Backlog, (pace, decoding_pace): (f64, f64), wait: f64) -> f64 {
         let model = &self.cost_model;
         let waiting = waiting(backlog);
         let beside = request.steps * model.decode_share(backlog);
@@ -152,7 +161,7 @@ impl TotalLatencyParameters {
         let others = decoding + request.second * waiting;
         let answer = request.answer * (request.second * step + others * 0.5 * longer);
         // Amounts are finite, and may still multiply to more than there are numbers.
-        finite(first + late + delayed + pace * answer)
+        finite(first + late + delayed + decoding_pace * answer)
     }
 
     /// Seconds until a pod with this backlog and pace gets to a request, if its queue is expected to take so long.
@@ -196,9 +205,14 @@ impl<const W: usize> Scorer<W> for TotalLatencyScorer<W> {
         let (parameters, total) = (&self.parameters, prompt.tokens as f64);
         let model = &parameters.cost_model;
         let typical_answer = parameters.answer_tokens.get();
-        let answer = context.request().most_output.map_or(typical_answer, |most| typical_answer.min(most.into()));
-        let paces = self.paces.as_deref();
-        let typical = paces.map_or(1.0, PodPaces::typical);
+        let (paces, lengths) = match &self.learned {
+            Some(learned) => (Some(&*learned.paces), Some(&*learned.lengths)),
+            None => (None, None),
+        };
+        let learned = lengths.map(|lengths| lengths.expected(AnswerKey::of(context.request(), prompt.tokens)));
+        let most = context.request().most_output.map(f64::from);
+        let answer = [learned, most].into_iter().flatten().fold(typical_answer, f64::min);
+        let (typical, typical_decoding) = paces.map_or((1.0, 1.0), |paces| (paces.typical(), paces.typical_decoding()));
         let whole = model.prefill_seconds(total, 0.0);
         let alone = (typical_answer * model.decode_products(1.0).0).max(f64::MIN_POSITIVE);
         let [second, token] = [whole, model.per_token.get()].map(|seconds| parameters.decode.get() * seconds / alone);
@@ -223,13 +237,13 @@ impl<const W: usize> Scorer<W> for TotalLatencyScorer<W> {
         let (mut costs, words) = ([[0.0; 64]; W], scores.candidates().words().iter().rposition(|word| *word != 0));
         let costs = costs[..words.map_or(0, |last| last + 1)].as_flattened_mut();
         let (known, idle) = costs.split_at_mut(backlogs.len().min(costs.len()));
-        idle.fill(parameters.cost(&cold, &Backlog::default(), typical, 0.0));
+        idle.fill(parameters.cost(&cold, &Backlog::default(), (typical, typical_decoding), 0.0));
         match paces {
             Some(paces) => known.iter_mut().zip(backlogs).zip(paces.iter()).for_each(|((cost, backlog), pace)| {
                 *cost = parameters.cost(&cold, backlog, pace, 0.0);
             }),
             None => known.iter_mut().zip(backlogs).for_each(|(cost, backlog)| {
-                *cost = parameters.cost(&cold, backlog, 1.0, 0.0);
+                *cost = parameters.cost(&cold, backlog, (1.0, 1.0), 0.0);
             }),
         }
         let queued = queued::<W>(backlogs) & scores.candidates();
@@ -237,10 +251,10 @@ impl<const W: usize> Scorer<W> for TotalLatencyScorer<W> {
             let (pods, held) = if depth == 0 { (pods & queued, cold) } else { (pods, request(depth)) };
             for pod in pods {
                 let backlog = backlogs.get(pod.index()).copied().unwrap_or_default();
-                let pace = paces.map_or(1.0, |paces| paces.of(pod));
+                let pace = paces.map_or((1.0, 1.0), |paces| (paces.of(pod), paces.decoding(pod)));
                 let wait = if queued.contains(pod) {
                     let queue = fleet.handle(pod).and_then(|pod| queues.of(pod));
-                    parameters.wait(&backlog, pace, queue)
+                    parameters.wait(&backlog, pace.0, queue)
                 } else {
                     0.0
                 };

@@ -18,6 +18,8 @@ pub struct EngineConfig {
     pub max_running: usize,
     /// How many times faster than the cost model it is.
     pub speed: f64,
+    /// How many times faster than that its decoding is: another kind of device reads memory faster and computes slower.
+    pub decode_speed: f64,
     /// Whether background requests wait for all others, as under vLLM's `--scheduling-policy priority`. What runs is not
     /// preempted for them, but first where memory runs out.
     pub priority_scheduling: bool,
@@ -36,6 +38,7 @@ impl Default for EngineConfig {
             step_tokens: 8192,
             max_running: 256,
             speed: 1.0,
+            decode_speed: 1.0,
             priority_scheduling: false,
             removed_events: RemovedEvents::LastCopy,
         }

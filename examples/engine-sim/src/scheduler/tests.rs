@@ -15,6 +15,7 @@ const CONFIG: EngineConfig = EngineConfig {
     step_tokens: 16,
     max_running: 4,
     speed: 1.0,
+    decode_speed: 1.0,
     priority_scheduling: false,
     removed_events: RemovedEvents::EveryCopy,
 };

@@ -7,18 +7,12 @@ use crate::prepared_trace::PreparedTrace;
 use crate::router::DecisionRequest;
 
 /// A request of a trace, as a router is asked about it.
-pub(super) fn decision_request<'t>(
-    load: &'t PreparedTrace<'_>,
-    config: &SimConfig,
-    answered: (u64, u64),
-    place: u32,
-) -> DecisionRequest<'t> {
+pub(super) fn decision_request<'t>(load: &'t PreparedTrace<'_>, config: &SimConfig, place: u32) -> DecisionRequest<'t> {
     let request = &load.trace.requests[place as usize];
     DecisionRequest {
         chain: load.chains.get(place),
         prompt: request.input,
         session: request.session,
-        output: answered.1 / answered.0,
         seed: chance(config.seed, place),
     }
 }

@@ -2,8 +2,8 @@
 
 use routing_core::ProgramTurn;
 use routing_core::flow::Charge;
-use routing_plugins::PaceSample;
 use routing_plugins::load::LoadGuard;
+use routing_plugins::{DecodeSample, PaceSample};
 
 /// A request under way.
 pub(super) struct InFlightRequest {
@@ -17,6 +17,8 @@ pub(super) struct InFlightRequest {
     pub(super) serve: usize,
     pub(super) guard: LoadGuard,
     pub(super) sample: Option<PaceSample>,
+    /// Its pod as it was at the first token.
+    pub(super) decoding: Option<DecodeSample>,
     /// The program that it is a turn of, where that is told.
     pub(super) turn: Option<ProgramTurn>,
     pub(super) prefill: Option<LoadGuard>,

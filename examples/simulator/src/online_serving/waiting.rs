@@ -18,15 +18,15 @@ impl Simulation<'_> {
         loop {
             let router = &mut self.routers[gateway];
             router.catch_up(now, self.fleet.chains(), self.fleet.engines());
-            let (load, config, answered) = (self.load, self.config, self.answered);
+            let (load, config) = (self.load, self.config);
             let waiting = &mut self.waiting;
             let went = self.gates[gateway].dispatch(now, router, |router, place, room| {
                 // Not counted against itself.
                 waiting.remove(&place);
-                let asked = decision_request(load, config, answered, place);
+                let asked = decision_request(load, config, place);
                 let decided = router.decide(now, asked, Some(room));
                 if let Some(wanted) = room.wanted() {
-                    waiting.insert(place, router.wait_for(wanted, asked.prompt, asked.output));
+                    waiting.insert(place, router.wait_for(wanted, asked.prompt));
                 }
                 decided
             });

@@ -36,8 +36,8 @@ impl Options {
             within("load", load, 1.0, MOST_LOAD)?;
         }
         within("rate", self.rate.unwrap_or(0.0), 0.0, MOST_RATE)?;
-        for &speed in &self.speeds {
-            within("speeds", speed, 0.001, 1_000.0)?;
+        for (flag, speeds) in [("speeds", &self.speeds), ("decode-speeds", &self.decode_speeds)] {
+            speeds.iter().try_for_each(|&speed| within(flag, speed, 0.001, 1_000.0))?;
         }
         within("gateways", self.gateways as f64, 1.0, MOST_GATEWAYS)?;
         within("report-every", self.report_every, 0.001, MOST_DELAY)?;
@@ -135,6 +135,7 @@ mod tests {
             "--event-loss 101",
             "--event-loss nan",
             "--speeds 1,0",
+            "--decode-speeds 1,0",
             "--gateways 0",
             "--report-every 0",
             "--burstiness 0",

@@ -2,8 +2,11 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
+use routing_core::Request;
+
 use super::*;
 use crate::load::{InFlight, PodLoad};
+use crate::pace::ExpectedPrefill;
 use crate::score::testing::{BLOCK, Scene, any_load, best};
 
 /// Seconds that are easy to add: 1 a prefill, 1 for ten tokens, 2 a decode step, 1 for a sequence in it, and one for a hundred tokens.
@@ -31,11 +34,12 @@ fn plain() -> TotalLatencyParameters {
 }
 
 fn scores(scene: &Scene, parameters: TotalLatencyParameters) -> Vec<f32> {
-    paced(scene, parameters, Arc::default())
+    learned(scene, parameters, &scene.state())
 }
 
-fn paced(scene: &Scene, parameters: TotalLatencyParameters, paces: Arc<PodPaces>) -> Vec<f32> {
-    scene.scores(move |d| TotalLatencyScorer::declare(d, parameters, Arc::default(), paces))
+fn learned(scene: &Scene, parameters: TotalLatencyParameters, state: &PluginState) -> Vec<f32> {
+    let state = state.clone();
+    scene.scores(move |d| TotalLatencyScorer::declare(d, parameters, &state))
 }
 
 fn expect(scene: &Scene, parameters: TotalLatencyParameters, costs: &[f64]) {
@@ -81,16 +85,26 @@ fn the_cost_is_its_own_time_and_that_of_others() {
 fn an_answer_is_as_long_as_the_request_allows() {
     // Of eight pods one holds the prompt, and is alone at work.
     let scene = Scene::new(8).prompt(250 * BLOCK, &[250]).loads(|at| load(if at == 0 { 300 } else { 0 }, 0));
-    let wins = |most: u32| {
+    let state = scene.state();
+    let wins = |request: &Request<'_>| {
+        let state = state.clone();
         let scores = scene.scores_of(
-            &scene.request().most_output(most),
-            scene.profile().scorer("total", 1.0, |d: &mut Declare<'_>| {
-                TotalLatencyScorer::declare(d, TotalLatencyParameters::default(), Arc::default(), Arc::default())
+            request,
+            scene.profile().scorer("total", 1.0, move |d: &mut Declare<'_>| {
+                TotalLatencyScorer::declare(d, TotalLatencyParameters::default(), &state)
             }),
         );
         usize::from(scores[1] > scores[0])
     };
-    assert_eq!([1, 100_000].map(wins), [0, 1], "a word where it is held, a book where nobody else writes one");
+    let most = |most: u32| wins(&scene.request().most_output(most));
+    assert_eq!([1, 100_000].map(most), [0, 1], "a word where it is held, a book where nobody else writes one");
+    // And as long as such answers were: a classifier's are a word.
+    let classifier = scene.request().tenant("classifier");
+    assert_eq!(wins(&classifier), 1);
+    for _ in 0..100 {
+        state.answer_lengths.learn(AnswerKey::of(&classifier, 250 * BLOCK as u64), 1);
+    }
+    assert_eq!([wins(&classifier), most(1)], [0, 0]);
 }
 
 #[test]
@@ -112,18 +126,35 @@ fn a_long_prompt_is_patient_and_a_short_one_is_not() {
 #[test]
 fn a_pod_known_to_be_slow_is_left_for_one_that_has_more_to_do() {
     let scene = Scene::new(2).prompt(100 * BLOCK, &[]).loads(|at| [load(0, 0), load(3, 1)][at]);
-    let paces: Arc<PodPaces> = Arc::default();
+    let state = scene.state();
     let winner = |learns: bool| {
         let parameters = TotalLatencyParameters { learns, ..TotalLatencyParameters::default() };
-        best(&paced(&scene, parameters, Arc::clone(&paces)))
+        best(&learned(&scene, parameters, &state))
     };
     assert_eq!(winner(true), 0, "nothing is known of either");
     for at in 0..50 {
         let now = scene.now + Duration::from_secs(at);
-        paces.expect(scene.pod(0), 0.5, now);
-        paces.first_token(paces.sample(scene.pod(0), now).unwrap(), Duration::from_secs(4));
+        state.paces.expect(scene.pod(0), ExpectedPrefill::new(CostModel::FUSED, 0.5), now);
+        state.paces.first_token(state.paces.sample(scene.pod(0), now).unwrap(), Duration::from_secs(4));
     }
     assert_eq!((winner(true), winner(false)), (1, 0));
+}
+
+#[test]
+fn an_answer_goes_where_decoding_is_fast() {
+    let scene = Scene::new(2).prompt(2 * BLOCK, &[]).loads(|_| load(2, 0));
+    let state = scene.state();
+    let begun = load(2, 0);
+    for at in 0..50 {
+        let now = scene.now + Duration::from_secs(at);
+        state.paces.expect(scene.pod(0), ExpectedPrefill::new(CostModel::FUSED, 0.1), now);
+        let sample = state.paces.sample(scene.pod(0), now).unwrap();
+        state.paces.first_token(sample, Duration::from_millis(100));
+        state.paces.decoded(state.paces.decode_sample(sample, &begun), &begun, 100, Duration::from_secs(3));
+    }
+    assert!((state.paces.of(scene.pod(0).id()) - 1.0).abs() < 0.1);
+    let scores = learned(&scene, TotalLatencyParameters::default(), &state);
+    assert_eq!(best(&scores), 1, "as fast for prompts, and six times as slow for answers: {scores:?}");
 }
 
 proptest! {
