@@ -19,7 +19,7 @@ use crate::api_error::ApiError;
 use crate::flow_control::{Admitted, Decided, Patience};
 use crate::host::RouterHost;
 use crate::llm_request::LlmRequest;
-use crate::routed::{PromptSize, Routed};
+use crate::routed::Routed;
 use crate::router::Router;
 
 /// A request that is routed and ready to be dispatched, by [`Executor::execute`].
@@ -150,7 +150,7 @@ impl<const W: usize> Router<W> {
         let request = self.begin(request);
         let decided = self.decided_in_turn(&request, false, timer).await?;
         let Decided { live, plan, at, charge, reserved, turn, .. } = decided;
-        let prompt = PromptSize::of(&request.request(self.name(), at), self.block_size().tokens());
+        let prompt = self.prompt_size(&request.request(self.name(), at));
         Ok(Routed::decided(self.clone(), live, plan, prompt, at).turn(turn).reserved(reserved, charge))
     }
 

@@ -8,13 +8,15 @@ use kv_index::{BlockHash, DEFAULT_POD_WORDS, Pod};
 use routing_core::{Fleet, PlanStep, Role, RoutingPlan};
 use routing_exec::{AttemptRecord, DispatchHost, DispatchReport};
 use routing_plugins::load::{LoadGuard, Work};
-use routing_plugins::{PaceSample, PluginState};
+use routing_plugins::{DecodeSample, PaceSample, PluginState};
 
+use crate::answer_learning::answered;
 use crate::cache_audit::{Audited, AuditedPrompt, Expectation};
 use crate::flow_control::{AttemptGuard, OpenCharge, Reserved};
 use crate::llm_request::LlmRequest;
 use crate::open_turn::OpenTurn;
-use crate::routed::{PromptSize, Routed};
+use crate::prompt_size::PromptSize;
+use crate::routed::Routed;
 use crate::router::{Live, Router};
 use crate::watched_answer::taken;
 
@@ -32,8 +34,8 @@ pub struct RouterHost<const W: usize = DEFAULT_POD_WORDS> {
     expected: Option<(Pod, u64)>,
     /// What was expected of each attempt's pod.
     expectations: Vec<Expectation>,
-    /// When the first token of the current plan's first attempt was expected, if that teaches how fast its pod is.
-    sample: Option<(usize, PaceSample)>,
+    /// The newest attempt of a stream whose first token was expected, if that teaches how fast its pod is.
+    sample: Option<(usize, PaceSample, Arc<OnceLock<DecodeSample>>)>,
     /// Its shares of its pods' load, until its attempts begin.
     reserved: Reserved<W>,
     /// The program that it is a turn of, until it is over.
@@ -52,7 +54,7 @@ impl<const W: usize> RouterHost<W> {
         plan: &RoutingPlan,
         decided: Instant,
     ) -> Self {
-        let prompt = PromptSize::of(&request.request(router.name(), decided), router.block_size().tokens());
+        let prompt = router.prompt_size(&request.request(router.name(), decided));
         let mut host = Self {
             router,
             live,
@@ -189,6 +191,21 @@ impl<const W: usize> RouterHost<W> {
         hashes
     }
 
+    /// Learns how fast the pod is from when tokens came, and how long such answers are.
+    fn learn(&self, report: &DispatchReport) {
+        let first_token = |attempt| report.attempts.get(attempt).and_then(AttemptRecord::time_to_first_token);
+        let sampled = self.sample.as_ref();
+        if let Some((sample, took)) = sampled.and_then(|(attempt, sample, _)| Some((*sample, first_token(*attempt)?))) {
+            self.router.plugin_state().paces.first_token(sample, took);
+        }
+        // Of several answers to one request the tokens are told together.
+        let Some((at, answer, tokens)) = answered(report).filter(|_| !self.request.has_samples()) else { return };
+        let decoding = sampled
+            .filter(|(attempt, ..)| *attempt == at)
+            .and_then(|(.., begun)| Some((*begun.get()?, answer.ended?.saturating_duration_since(answer.first_byte?))));
+        self.router.learn_answer(self.prompt.key(), tokens, decoding);
+    }
+
     fn expect(&mut self, pod: Pod, step: &PlanStep) {
         let name = self.live.fleet.pod(pod.id()).map_or_else(|| "?".into(), |info| info.name.as_ref().into());
         // What a decode pod reports includes what came over the wire, and one of several answers had the others' blocks. What
@@ -218,10 +235,12 @@ impl<const W: usize> DispatchHost for RouterHost<W> {
         let PluginState { paces, .. } = self.router.plugin_state();
         if self.request.streams() && step.role != Role::Prefill {
             let attempt = self.expectations.len() - 1;
-            self.sample = paces.sample(pod, self.decided).map(|sample| (attempt, sample));
+            self.sample = paces.sample(pod, self.decided).map(|sample| (attempt, sample, Arc::default()));
         }
+        let watched = self.sample.as_ref().filter(|(attempt, ..)| *attempt + 1 == self.expectations.len());
+        let watched = watched.map(|(_, sample, begun)| (*sample, Arc::clone(begun)));
         let share = self.share(pod, step, work);
-        AttemptGuard::new(share, self.router.clone())
+        AttemptGuard::new(share, self.router.clone()).watching(watched)
     }
 
     fn replan(&mut self, failed: &[Pod]) -> Option<RoutingPlan> {
@@ -251,10 +270,7 @@ impl<const W: usize> DispatchHost for RouterHost<W> {
             block_tokens: self.router.block_size().tokens() as u64,
             hashes: &|| self.hashes(usize::MAX),
         };
-        let first_token = |attempt| report.attempts.get(attempt).and_then(AttemptRecord::time_to_first_token);
-        if let Some((sample, took)) = self.sample.and_then(|(attempt, sample)| Some((sample, first_token(attempt)?))) {
-            self.router.plugin_state().paces.first_token(sample, took);
-        }
+        self.learn(&report);
         if let Some(audited) = self.router.cache_audit().record(&self.expectations, &report, &prompt) {
             let _ = self.audited.set(audited);
         }

@@ -44,6 +44,7 @@
 // On docs.rs each item says which feature it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod answer_learning;
 mod api_error;
 mod cache_audit;
 mod diagnosis;
@@ -71,6 +72,7 @@ mod pod_key;
 mod pod_registry;
 mod pod_spec;
 mod profile;
+mod prompt_size;
 mod request_encoding;
 mod routed;
 mod router;

@@ -101,8 +101,10 @@ pub struct RegisteredPod {
     pub(crate) failed_check: bool,
     /// Its circuit breaker, as of the moment it was asked for: an open one keeps requests away whatever its health.
     pub breaker: BreakerStatus,
-    /// How much longer than by the cost model it takes, as learned by then; 1 where the profile does not learn.
+    /// How much longer than by the cost model it takes for first tokens, as learned by then; 1 where the profile does not learn.
     pub pace: f64,
+    /// The same for the tokens after the first.
+    pub decode_pace: f64,
 }
 
 /// The pods, in the order they were given.
@@ -168,6 +170,7 @@ impl PodRegistry {
                 failed_check: false,
                 breaker: BreakerStatus::default(),
                 pace: 1.0,
+                decode_pace: 1.0,
             });
         }
         Ok(Self { pods: entries, version: self.version })

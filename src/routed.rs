@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use http::Method;
 use kv_index::{DEFAULT_POD_WORDS, Pod};
 use parking_lot::Mutex;
-use routing_core::{Fleet, PlanStep, Request, Role, RoutingPlan};
+use routing_core::{Fleet, Request, Role, RoutingPlan};
 use routing_exec::handoff::Api;
 use routing_exec::{Admission, BreakerSample, Failure, Permit};
-use routing_plugins::PaceSample;
-use routing_plugins::load::{OutputEstimate, Work};
+use routing_plugins::{DecodeSample, PaceSample};
 
 use crate::flow_control::{AttemptGuard, OpenCharge, Reserved};
 use crate::open_turn::{OpenTurn, answers};
+use crate::prompt_size::PromptSize;
 use crate::router::{Live, Router};
 use crate::watched_answer::WatchedAnswer;
 
@@ -41,7 +41,7 @@ type SharedCharge<const W: usize> = Option<Arc<Mutex<Option<OpenCharge<W>>>>>;
 
 impl<const W: usize> Routed<W> {
     pub(crate) fn new(router: Router<W>, request: &Request<'_>, live: Arc<Live<W>>, plan: RoutingPlan) -> Self {
-        let prompt = PromptSize::of(request, router.block_size().tokens());
+        let prompt = router.prompt_size(request);
         let turn = OpenTurn::of(&router, &plan);
         Self::decided(router, live, plan, prompt, request.now).turn(turn)
     }
@@ -126,11 +126,12 @@ impl<const W: usize> Routed<W> {
         if let Some(turn) = &turn {
             turn.lock().sent(step, pod, &self.live);
         }
-        let prompt = self.prompt.tokens();
+        let prompt = self.prompt;
         Ok(Attempt {
             router,
             load,
             sample,
+            decoding: None,
             admission,
             _permit: permit,
             began: now,
@@ -189,6 +190,8 @@ pub struct Attempt<const W: usize = DEFAULT_POD_WORDS> {
     load: AttemptGuard<W>,
     /// What was expected of the first token, until it comes.
     sample: Option<PaceSample>,
+    /// Its pod as it was when that came.
+    decoding: Option<DecodeSample>,
     admission: Admission,
     _permit: Permit<W>,
     began: Instant,
@@ -198,8 +201,8 @@ pub struct Attempt<const W: usize = DEFAULT_POD_WORDS> {
     /// The program that it is a turn of.
     turn: Option<Arc<Mutex<OpenTurn<W>>>>,
     charge: SharedCharge<W>,
-    /// Tokens of its prompt, and of its answer so far, where that is known.
-    prompt: u64,
+    prompt: PromptSize,
+    /// Tokens of its answer so far, where that is known.
     answer: Option<u64>,
 }
 
@@ -217,6 +220,7 @@ impl<const W: usize> Attempt<W> {
         self.load.first_token();
         if let Some(sample) = self.sample.take() {
             self.router.plugin_state().paces.first_token(sample, now.saturating_duration_since(self.began));
+            self.decoding = Some(self.router.decode_sample(sample));
         }
     }
 
@@ -252,8 +256,19 @@ impl<const W: usize> Attempt<W> {
     /// The pod answered, with whatever status that a client is to blame for.
     pub fn succeeded(self) {
         let first = self.time_to_first_token();
-        self.settle(self.answer.map(|answer| self.prompt.saturating_add(answer)));
+        self.settle(self.answer.map(|answer| self.prompt.tokens().saturating_add(answer)));
+        self.learn();
         self.record(&BreakerSample::Success(first));
+    }
+
+    /// It ended by itself: how long such answers are is learned from it, and how fast its pod decodes.
+    pub(crate) fn learn(&self) {
+        let Some(tokens) = self.answer else { return };
+        let decoding = self
+            .decoding
+            .zip(self.first_token)
+            .map(|(sample, first)| (sample, self.router.now().saturating_duration_since(first)));
+        self.router.learn_answer(self.prompt.key(), tokens, decoding);
     }
 
     /// The pod failed.
@@ -287,45 +302,3 @@ impl<const W: usize> fmt::Debug for Attempt<W> {
         f.debug_struct("Attempt").field("pod", &self.pod()).field("began", &self.began).finish_non_exhaustive()
     }
 }
-
-/// How much work a prompt is.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PromptSize {
-    tokens: u64,
-    most_output: Option<u32>,
-}
-
-impl PromptSize {
-    pub(crate) fn of(request: &Request<'_>, block_tokens: usize) -> Self {
-        let hashed = request.hashes.map(|hashes| hashes.len() * block_tokens);
-        let counted = request.tokens.map(<[u32]>::len).filter(|tokens| *tokens > 0).or(hashed);
-        // Without a tokenizer four bytes are taken for a token; images in a body are not that long a prompt.
-        let tokens = counted.unwrap_or((request.body.len() / 4).min(MOST_GUESSED)) as u64;
-        Self { tokens, most_output: request.most_output }
-    }
-
-    /// The tokens of the prompt.
-    pub(crate) fn tokens(self) -> u64 {
-        self.tokens
-    }
-
-    /// What the prompt costs a pod of a step; `prefilled` where another pod computed it before.
-    pub(crate) fn work(self, size: kv_index::BlockSize, step: &PlanStep, pod: Pod, prefilled: bool) -> Work {
-        let work = Work::of(self.tokens);
-        // What the plan knows is about the first candidate.
-        let held = step.cache.filter(|_| step.candidates.first().is_some_and(|first| first.pod == pod));
-        let work = match held {
-            // What another pod computed comes over the wire.
-            _ if step.role == Role::Decode && prefilled => work.held(self.tokens),
-            Some(cache) => work.held_blocks(cache.held, size),
-            None => work,
-        };
-        match step.role {
-            Role::Prefill => work.output(1),
-            _ => work.output(OutputEstimate::default().of(self.tokens, self.most_output)),
-        }
-    }
-}
-
-/// The longest prompt that a body without tokens is taken for.
-const MOST_GUESSED: usize = 1 << 17;

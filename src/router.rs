@@ -290,7 +290,8 @@ impl<const W: usize> Router<W> {
         let mut pods = self.0.registry.lock().pods.clone();
         for entry in &mut pods {
             entry.breaker = self.0.breakers.status(entry.pod).unwrap_or_default();
-            entry.pace = self.plugin_state().paces.of(entry.pod.id());
+            let paces = &self.plugin_state().paces;
+            (entry.pace, entry.decode_pace) = (paces.of(entry.pod.id()), paces.decoding(entry.pod.id()));
         }
         pods
     }

@@ -74,6 +74,7 @@ impl<const W: usize> WatchedAnswer<W> {
             }
             _ => {
                 self.attempt.settle(usage.and_then(taken));
+                self.attempt.learn();
                 Ok(())
             }
         }

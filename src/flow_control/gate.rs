@@ -11,7 +11,7 @@ use routing_core::flow::{
     Charge, Dispatched, FlowConfig, FlowControl, FlowQueue, FlowRequest, FlowTrace, Pushed, Room, Shed, Ticket, Wanted,
 };
 use routing_core::{DecideError, PlanStep, PluginName, Role, Trace};
-use routing_plugins::load::{OutputEstimate, Work};
+use routing_plugins::load::Work;
 
 use super::waiter::{Waiter, WaitingRequest};
 use super::waiting_count::WaitingCount;
@@ -19,7 +19,6 @@ use super::{BandStatus, Decided, FlowClass, OpenCharge, Reserved};
 use crate::api_error::ApiError;
 use crate::llm_request::LlmRequest;
 use crate::open_turn::OpenTurn;
-use crate::routed::PromptSize;
 use crate::router::{Live, RouteError, Router};
 
 /// The requests that wait before a router.
@@ -120,8 +119,8 @@ impl<const W: usize> Router<W> {
         now: Instant,
     ) -> Result<WaitingRequest<W>, ApiError> {
         let FlowClass { priority, key, deadline } = request.class();
-        let prompt = PromptSize::of(&request.request(self.name(), now), self.block_size().tokens()).tokens();
-        let output = OutputEstimate::default().of(prompt, request.max_output_tokens());
+        let size = self.prompt_size(&request.request(self.name(), now));
+        let (prompt, output) = (size.tokens(), size.output());
         let bytes = request.body().len() as u64;
         let waiter = Arc::new(Waiter::new(request, is_traced));
         let mut state = self.gate().state.lock();
@@ -239,9 +238,8 @@ impl<const W: usize> Router<W> {
         let excluded = request.excluded(&live.fleet, &[]);
         let decided = self.decide_with_room(live, &seen, excluded, &has_room, trace.as_mut());
         if let Some(wanted) = room.wanted() {
-            let prompt = PromptSize::of(&seen, self.block_size().tokens()).tokens();
-            let output = OutputEstimate::default().of(prompt, request.max_output_tokens());
-            let work = Work::of(prompt).held_blocks(wanted.held, self.block_size()).output(output);
+            let size = self.prompt_size(&seen);
+            let work = Work::of(size.tokens()).held_blocks(wanted.held, self.block_size()).output(size.output());
             let state = self.plugin_state();
             *waiter.queued.lock() = Some([&state.load, &state.queued].map(|load| load.begin(wanted.pod, work)));
         }
@@ -253,7 +251,7 @@ impl<const W: usize> Router<W> {
 
     /// Counts a plan towards its pods' load, until its attempts begin.
     fn reserve(&self, request: &LlmRequest, plan: &routing_core::RoutingPlan, now: Instant) -> Reserved<W> {
-        let prompt = PromptSize::of(&request.request(self.name(), now), self.block_size().tokens());
+        let prompt = self.prompt_size(&request.request(self.name(), now));
         let mut reserved = Reserved::default();
         let mut is_prefilled = false;
         for step in plan.steps() {

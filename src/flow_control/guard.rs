@@ -1,10 +1,12 @@
 //! Attempt guard: a request's share of a pod's load, which lets those go that wait when there is less of it.
 
 use std::fmt;
+use std::sync::{Arc, OnceLock};
 
 use kv_index::{DEFAULT_POD_WORDS, Pod};
 use routing_core::InFlightGuard;
 use routing_plugins::load::LoadGuard;
+use routing_plugins::{DecodeSample, PaceSample};
 
 use crate::router::Router;
 
@@ -15,11 +17,19 @@ pub struct AttemptGuard<const W: usize = DEFAULT_POD_WORDS> {
     load: Option<LoadGuard<W>>,
     pod: Pod,
     router: Router<W>,
+    /// Where its pod is noted as it is when the first token comes, if that teaches anything.
+    watched: Option<(PaceSample, Arc<OnceLock<DecodeSample>>)>,
 }
 
 impl<const W: usize> AttemptGuard<W> {
     pub(crate) fn new(load: LoadGuard<W>, router: Router<W>) -> Self {
-        Self { pod: load.pod(), load: Some(load), router }
+        Self { pod: load.pod(), load: Some(load), router, watched: None }
+    }
+
+    /// The same, noting its pod as it is when the first token comes.
+    pub(crate) fn watching(mut self, watched: Option<(PaceSample, Arc<OnceLock<DecodeSample>>)>) -> Self {
+        self.watched = watched;
+        self
     }
 
     /// The pod.
@@ -32,6 +42,9 @@ impl<const W: usize> AttemptGuard<W> {
     pub fn first_token(&mut self) {
         if let Some(load) = &mut self.load {
             load.first_token();
+        }
+        if let Some((sample, begun)) = self.watched.take() {
+            begun.get_or_init(|| self.router.decode_sample(sample));
         }
         self.router.pump();
     }

@@ -68,6 +68,48 @@ fn how_fast_each_pod_is_is_learned_from_first_tokens() {
 }
 
 #[test]
+fn how_long_answers_are_and_how_fast_pods_decode_is_learned_from_answers() {
+    let (router, millis) = with_clock(two_pods().tokens_given().profile("total_latency"));
+    let (slow, tokens) = (router.pod("a").unwrap(), [7; 4096]);
+    let begin = |tenant, pod: Option<kv_index::Pod>| {
+        let request = router.request(router.now()).tokens(&tokens).tenant(tenant);
+        let mut routed = router.route(&request).unwrap();
+        routed.begin(0, pod.unwrap_or(routed.first_pod().unwrap())).unwrap()
+    };
+    let expected = |tenant| {
+        let attempt = begin(tenant, Some(slow));
+        let output = router.plugin_state().load.in_flight(slow.id()).output_tokens;
+        drop(attempt);
+        output
+    };
+    for _ in 0..100 {
+        let mut attempt = begin("classifier", None);
+        let step = if attempt.pod() == slow { 30 } else { 5 };
+        millis.fetch_add(100, Ordering::Relaxed);
+        attempt.first_token();
+        millis.fetch_add(step * 50, Ordering::Relaxed);
+        attempt.generated(51);
+        attempt.succeeded();
+        // Of who leaves or fails nothing is learned.
+        let mut left = begin("classifier", Some(slow));
+        left.generated(5_000);
+        drop(left);
+        let mut failed = begin("classifier", Some(slow));
+        failed.generated(5_000);
+        failed.failed(routing_exec::Failure::ErrorEvent);
+        router.breakers().recovered(slow);
+    }
+    assert!((50..60).contains(&expected("classifier")), "{}", expected("classifier"));
+    assert!((50..200).contains(&expected("somebody")), "such prompts' are short: {}", expected("somebody"));
+    let capped = router.request(router.now()).tokens(&tokens).tenant("classifier").most_output(3);
+    let attempt = router.route(&capped).unwrap().begin(0, slow).unwrap();
+    assert_eq!(router.plugin_state().load.in_flight(slow.id()).output_tokens, 3);
+    drop(attempt);
+    let [slow, fast] = [0, 1].map(|pod| router.pods()[pod].decode_pace);
+    assert!(slow > 2.0 * fast && (0.8..1.3).contains(&fast), "{slow} and {fast}");
+}
+
+#[test]
 fn every_fault_is_told_at_once() {
     let builder = Router::builder("").alias("x").alias("x").profile("cash_aware");
     let error = builder.index_config(kv_index::Config::default().max_pods(257)).build().unwrap_err();
@@ -132,7 +174,7 @@ fn attempts_count_while_they_last_and_failures_open_the_breaker() {
     };
     let in_flight = || router.plugin_state().load.in_flight(a.id());
     let mut first = attempt().unwrap();
-    assert_eq!((in_flight().requests, in_flight().uncached_tokens, in_flight().output_tokens), (1, 100, 150));
+    assert_eq!((in_flight().requests, in_flight().uncached_tokens, in_flight().output_tokens), (1, 100, 256));
     first.generated(1);
     assert_eq!(in_flight().uncached_tokens, 0);
     drop(first);

@@ -100,6 +100,38 @@ async fn a_name_an_alias_or_an_adapter_picks_the_model() {
     assert_eq!(again.unwrap_err(), NameTaken("m".into()));
 }
 
+/// Pods that stream an answer of so many tokens, with its usage.
+fn streams(tokens: u64) -> impl Transport {
+    move |_, _: Request<Bytes>| async move {
+        let end = json!({"usage": {"prompt_tokens": 1, "completion_tokens": tokens}});
+        let answer = format!("data: {{}}\n\ndata: {end}\n\ndata: [DONE]\n\n");
+        let answer = Response::builder().header("content-type", "text/event-stream").body(Full::new(answer.into()));
+        Ok::<_, TransportError>(answer.unwrap())
+    }
+}
+
+#[tokio::test]
+async fn how_long_answers_are_is_learned_of_whole_ones_that_end() {
+    let router = router("m");
+    let expected = || router.plugin_state().answer_lengths.typical();
+    let (service, refusing) = (
+        served(&router, streams(2)),
+        served(&router, |_, _: Request<Bytes>| async {
+            let told = json!({"usage": {"completion_tokens": 9_000}}).to_string();
+            Ok::<_, TransportError>(Response::builder().status(400).body(Full::new(Bytes::from(told))).unwrap())
+        }),
+    );
+    let mut before = expected();
+    for body in [r#"{"model":"m","prompt":"x","stream":true}"#, r#"{"model":"m","prompt":"x"}"#] {
+        assert_eq!(post(&service, body).await.0, 200);
+        assert!(expected() < before, "{body}: {} of {before}", expected());
+        before = expected();
+    }
+    post(&service, r#"{"model":"m","prompt":"x","n":4}"#).await;
+    post(&refusing, r#"{"model":"m","prompt":"x"}"#).await;
+    assert_eq!(expected(), before, "several answers are told as one, and a refusal is none");
+}
+
 #[tokio::test]
 async fn a_pod_that_refuses_costs_a_retry_and_no_load_is_left() {
     let router = router("m");

@@ -53,6 +53,9 @@ pub(super) fn text(app: &Arc<AppState>) -> String {
     out.pods("pod_queued_prompt_tokens", &pods, |pod| pod.queued_tokens as f64);
     out.family("pod_pace", "gauge", "How much longer than by the cost model a pod takes for first tokens, as learned.");
     out.pods("pod_pace", &pods, |pod| pod.pace);
+    out.family("pod_decode_pace", "gauge", "The same for the tokens after the first.");
+    out.pods("pod_decode_pace", &pods, |pod| pod.decode_pace);
+    answers(&mut out, app);
     programs(&mut out, app, &pods);
     out.family("pod_index_blocks", "gauge", "Blocks of a pod in the index that its engine announced.");
     out.pods("pod_index_blocks", &pods, |pod| pod.blocks as f64);
@@ -85,6 +88,15 @@ fn programs(out: &mut Text<'_>, app: &AppState, pods: &[state::PodState]) {
         for (state, count) in [("running", stats.running), ("kept", stats.kept), ("gone", gone)] {
             out.line(name, &[("model", model.router.name()), ("state", state)], count as f64);
         }
+    }
+}
+
+fn answers(out: &mut Text<'_>, app: &AppState) {
+    let name = "expected_answer_tokens";
+    out.family(name, "gauge", "Tokens of answers lately, on average, by which requests are counted and placed.");
+    for model in &app.models {
+        let lengths = &model.router.plugin_state().answer_lengths;
+        out.line(name, &[("model", model.router.name())], lengths.typical());
     }
 }
 

@@ -163,6 +163,8 @@ pub struct PodState {
     pub running: u32,
     /// How much longer than by the cost model it takes for first tokens, as learned.
     pub pace: f64,
+    /// The same for the tokens after the first.
+    pub decode_pace: f64,
     /// Tokens that its cache has room for, if it was told.
     pub kv_tokens: Option<u64>,
     /// Tokens of programs' contexts on it that run or will be back soon; 0 where the profile knows no programs.
@@ -288,6 +290,7 @@ fn pod_state(app: &AppState, router: &Router, entry: &RegisteredPod) -> PodState
         waiting: entry.load.waiting,
         running: entry.load.running,
         pace: entry.pace,
+        decode_pace: entry.decode_pace,
         kv_tokens: entry.spec.kv_tokens.or(entry.cache_tokens),
         working_set: state.programs.working_set(entry.pod, Instant::now()),
         blocks: stats.blocks.saturating_sub(stats.speculated),

@@ -60,15 +60,17 @@ function updatePod(row, pod, requests, most) {
   fill(parts.loadBar, (pod.in_flight ?? 0) / most, `${count(pod.in_flight)} in flight`);
   write(parts.used, percent(pod.kv_used));
   write(parts.blocks, `${brief(pod.blocks)} blocks`);
-  write(parts.running, `${count(pod.running)} running${pace(pod.pace)}${accuracy(pod.cache)}`);
+  write(parts.running, `${count(pod.running)} running${pace(pod)}${accuracy(pod.cache)}`);
   fill(parts.cacheBar, pod.kv_used ?? 0, percent(pod.kv_used));
   showEvents(parts, pod.events ?? {});
   showLane(parts.lane, pod.name, requests);
 }
 
-/** How much longer it takes than the cost model says, where that was learned. */
-function pace(learned) {
-  return Math.abs((learned ?? 1) - 1) >= 0.05 ? `, ${learned.toFixed(1)} × as long` : "";
+/** How much longer prompts and answers take than the cost model says, where that was learned. */
+function pace(pod) {
+  const [prompts, answers] = [pod.pace ?? 1, pod.decode_pace ?? 1];
+  const isLearned = [prompts, answers].some((learned) => Math.abs(learned - 1) >= 0.05);
+  return isLearned ? `, prompts ${prompts.toFixed(1)}×, answers ${answers.toFixed(1)}×` : "";
 }
 
 /** How often as many tokens were cached as the gateway expected, if the engine says how many. */
