@@ -231,7 +231,7 @@ impl<const W: usize> Pass<'_, '_, W> {
 
     fn score(&mut self, candidates: PodSet<W>) -> Result<(), DecideError> {
         let length = scores::length(&candidates);
-        self.workspace.totals[..length].fill(0.0);
+        let mut begun = false;
         for scorer in &self.step.stages.scorers {
             let (weight, plugin) = &scorer.plugin;
             let Workspace { slots, picks, row, totals, .. } = &mut *self.workspace;
@@ -242,7 +242,12 @@ impl<const W: usize> Pass<'_, '_, W> {
             let scored = plugin.score(&context, &mut scores);
             let row = scores.finish();
             // A row that nobody set anything in is all 0, and adds nothing.
-            let added = scored.map(|()| row.map_or(Ok(()), |row| scores::add(&candidates, row, *weight, totals)));
+            let added = scored.map(|()| match row {
+                Some(row) if begun => scores::add(&candidates, row, *weight, totals),
+                Some(row) => scores::begin(&candidates, row, *weight, totals),
+                None => Ok(()),
+            });
+            begun |= row.is_some();
             match added {
                 Ok(Ok(())) => {}
                 Ok(Err(pod)) => return Err(DecideError::NotANumber { scorer: self.plugin(&scorer.name), pod }),
@@ -251,6 +256,9 @@ impl<const W: usize> Pass<'_, '_, W> {
             if let Some(trace) = &mut self.trace {
                 trace.scored(&scorer.name, *weight, candidates, row);
             }
+        }
+        if !begun {
+            self.workspace.totals[..length].fill(0.0);
         }
         Ok(())
     }

@@ -152,34 +152,6 @@ fn each<const W: usize>(pods: PodSet<W>, mut visit: impl FnMut(PodId)) {
     }
 }
 
-/// Calls a function for each four of a row of which a bit is set in the row's word, with a mask for the four.
-#[inline]
-pub(crate) fn each_four<T>(word: u64, fours: impl Iterator<Item = T>, mut visit: impl FnMut(T, [u32; 4])) {
-    let mut bits = word;
-    for four in fours {
-        if bits == 0 {
-            return;
-        }
-        if bits & 15 != 0 {
-            visit(four, MASKS[bits as usize & 15]);
-        }
-        bits >>= 4;
-    }
-}
-
-/// Four bits as masks for four numbers.
-const MASKS: [[u32; 4]; 16] = {
-    let mut masks = [[0; 4]; 16];
-    let mut at = 0;
-    while at < 64 {
-        if (at / 4) >> (at % 4) & 1 == 1 {
-            masks[at / 4][at % 4] = u32::MAX;
-        }
-        at += 1;
-    }
-    masks
-};
-
 /// How long rows are for these candidates: to the last of them, in whole vectors.
 pub(crate) fn length<const W: usize>(candidates: &PodSet<W>) -> usize {
     let last = candidates.words().iter().enumerate().rfind(|(_, word)| **word != 0);
@@ -187,8 +159,19 @@ pub(crate) fn length<const W: usize>(candidates: &PodSet<W>) -> usize {
     pods.next_multiple_of(LANES)
 }
 
-/// Pods that are looked at together.
-pub(crate) const LANES: usize = 8;
+/// Pods that are looked at together: four vectors. Rows have no rest beyond these.
+pub(crate) const LANES: usize = 16;
+
+/// Begins totals with a row; a candidate whose score is not a number, if there is one.
+pub(crate) fn begin<const W: usize>(
+    candidates: &PodSet<W>,
+    row: &[f32],
+    weight: f32,
+    totals: &mut [f32],
+) -> Result<(), PodId> {
+    // No weight is above 1, so neither is this.
+    weigh(candidates, row, totals, |_, score| weight * score)
+}
 
 /// Adds a row to the totals; a candidate whose score is not a number, if there is one.
 pub(crate) fn add<const W: usize>(
@@ -197,25 +180,43 @@ pub(crate) fn add<const W: usize>(
     weight: f32,
     totals: &mut [f32],
 ) -> Result<(), PodId> {
-    let mut odd = false;
-    // Without a branch for each pod, and whether it is a candidate or not: the compiler makes vectors of it.
-    for (score, total) in row.iter().zip(totals) {
-        odd |= score.is_nan();
-        // Comparisons and no `clamp`: what is not a number needs no care here, it ends the decision.
-        let score = if *score > 0.0 { *score } else { 0.0 };
-        let score = if score < 1.0 { score } else { 1.0 };
-        let sum = *total + weight * score;
+    weigh(candidates, row, totals, |total, score| {
+        let sum = total + weight * score;
         // Shares add up to 1 but for rounding, and totals are promised to.
-        *total = if sum < 1.0 { sum } else { 1.0 };
+        if sum < 1.0 { sum } else { 1.0 }
+    })
+}
+
+/// Makes each total anew of what it was and of a score in 0..=1.
+#[inline]
+fn weigh<const W: usize>(
+    candidates: &PodSet<W>,
+    row: &[f32],
+    totals: &mut [f32],
+    join: impl Fn(f32, f32) -> f32,
+) -> Result<(), PodId> {
+    // What is not a number stays in a sum: telling so takes one operation for each vector. Of two vectors, so that one sum
+    // does not wait for the other.
+    let mut sums = [0.0; SUMS];
+    let rows = row.chunks_exact(SUMS).filter_map(<[f32]>::first_chunk::<SUMS>);
+    for (row, totals) in rows.zip(totals.chunks_exact_mut(SUMS).filter_map(<[f32]>::first_chunk_mut::<SUMS>)) {
+        // Without a branch for each pod, and whether it is a candidate or not: the compiler makes vectors of it.
+        sums = std::array::from_fn(|lane| sums[lane] + row[lane]);
+        // Comparisons and no `clamp`: what is not a number needs no care here, it ends the decision.
+        let scores = row.map(|score| if score > 0.0 { score } else { 0.0 });
+        *totals = std::array::from_fn(|lane| join(totals[lane], if scores[lane] < 1.0 { scores[lane] } else { 1.0 }));
     }
-    if odd {
-        // Pods that are no candidates may have anything.
+    if sums.iter().any(|sum| sum.is_nan()) {
+        // Pods that are no candidates may have anything, and infinities of both signs add up to no number either.
         if let Some(pod) = candidates.iter().find(|pod| row[pod.index()].is_nan()) {
             return Err(pod);
         }
     }
     Ok(())
 }
+
+/// Scores that are weighed at once: two vectors.
+const SUMS: usize = 8;
 
 /// What all scorers make of the candidates: weighted sums in 0..=1, the weights adding up to 1.
 #[derive(Clone, Copy, Debug)]
@@ -335,7 +336,8 @@ mod tests {
     #[test]
     fn nothing_of_an_earlier_row_shows() {
         assert_eq!(row(|_| {}), None);
-        let two = [0.0, 0.0, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0];
+        let mut two = [0.0; LANES];
+        two[2] = 0.5;
         assert_eq!(row(|scores| scores.set(PodId::new(2), 0.5)), Some(two.to_vec()));
         assert_eq!(
             row(|scores| scores.set_all([1, 2].map(PodId::new).into_iter().collect(), 0.5)).unwrap()[..4],
@@ -348,7 +350,7 @@ mod tests {
     #[test]
     fn pods_beyond_the_figures_have_the_default() {
         let scored = row(|scores| scores.fill_from(&[0.25, 0.5, 0.75], |used: f32| 1.0 - used)).unwrap();
-        assert_eq!(scored, [0.75, 0.5, 0.25, 1.0, 1.0, 1.0, 1.0, 1.0]);
+        assert_eq!((&scored[..3], &scored[3..]), (&[0.75, 0.5, 0.25][..], &[1.0; LANES - 3][..]));
         let many = [0.5; 100];
         assert_eq!(row(|scores| scores.fill_from(&many, |used: f32| used)), Some(vec![0.5; LANES]));
     }

@@ -6,7 +6,7 @@
 
 use kv_index::{PodId, PodSet};
 
-use crate::scores::{Totals, each_four};
+use crate::scores::{LANES, Totals};
 
 /// The best of some pods, best first; up to [`MOST_K`].
 pub(crate) struct TopK {
@@ -20,30 +20,48 @@ impl TopK {
     /// The best `most` of these candidates, or all if they are fewer. `most` is from 1 to [`MOST_K`].
     pub(crate) fn of<const W: usize>(totals: &Totals<'_, W>, pods: &PodSet<W>, most: usize) -> Self {
         let mut best = Self { keys: [0; MOST_K], pods: [PodId::new(0); MOST_K], found: 0 };
-        let keys = &mut best.keys[..most];
-        let bound = bound(totals.totals, pods, most);
-        for (at, (word, row)) in pods.words().iter().zip(totals.totals.chunks(64)).enumerate() {
-            let mut bits = if *word == 0 { 0 } else { *word & reaching(row, bound) };
-            while bits != 0 {
-                let lane = bits.trailing_zeros() as usize;
-                bits &= bits - 1;
-                let pod = PodId::new((at * 64 + lane) as u16);
-                // The total above, one more so that 0 is somebody's, and what decides ties below.
-                let key = u128::from(row[lane].to_bits() + 1) << 64 | u128::from(totals.tie(pod));
-                let mut place = most - 1;
-                if key < keys[place] {
-                    continue;
+        let mut highest = [[[0.0; VECTOR]; BLOCKS]; W];
+        let bound = bound(leaders(totals.totals, pods, &mut highest), most);
+        let used = totals.totals.len() / LANES;
+        for (at, highest) in highest.as_flattened()[..used].iter().enumerate() {
+            let [a, b, c, d] = highest.map(|total| total >= bound);
+            if !(a | b | c | d) {
+                continue;
+            }
+            for lane in (0..VECTOR).filter(|lane| highest[*lane] >= bound) {
+                for pod in (0..LANES / VECTOR).map(|vector| PodId::new((at * LANES + vector * VECTOR + lane) as u16)) {
+                    let total = totals.totals[pod.index()];
+                    if total >= bound && pods.contains(pod) {
+                        best.offer(totals, pod, total, most);
+                    }
                 }
-                best.found = most.min(best.found + 1);
-                while place > 0 && key > keys[place - 1] {
-                    keys[place] = keys[place - 1];
-                    best.pods[place] = best.pods[place - 1];
-                    place -= 1;
-                }
-                (keys[place], best.pods[place]) = (key, pod);
             }
         }
         best
+    }
+
+    /// Takes a pod in, if it is among the best so far.
+    #[inline]
+    fn offer<const W: usize>(&mut self, totals: &Totals<'_, W>, pod: PodId, total: f32, most: usize) {
+        let (keys, mut place) = (&mut self.keys[..most], most - 1);
+        // One more, so that 0 is somebody's.
+        let total = total.to_bits() + 1;
+        // Most of those that are worse are so without a look at ties.
+        if total < (keys[place] >> 64) as u32 {
+            return;
+        }
+        // The total above, and what decides ties below.
+        let key = u128::from(total) << 64 | u128::from(totals.tie(pod));
+        if key < keys[place] {
+            return;
+        }
+        self.found = most.min(self.found + 1);
+        while place > 0 && key > keys[place - 1] {
+            keys[place] = keys[place - 1];
+            self.pods[place] = self.pods[place - 1];
+            place -= 1;
+        }
+        (keys[place], self.pods[place]) = (key, pod);
     }
 
     /// Who they are.
@@ -52,57 +70,68 @@ impl TopK {
     }
 }
 
-/// Those of up to 64 totals that reach a bound, as bits.
-#[inline]
-fn reaching(totals: &[f32], bound: f32) -> u64 {
-    let mut bits = 0;
-    for (at, totals) in totals.chunks(BITS.len()).enumerate() {
-        // Each keeps or drops a bit of its own, and all are joined in the end: vectors do that, but no shifts by lane.
-        let kept = totals.iter().zip(&BITS).map(|(total, bit)| if *total >= bound { *bit } else { 0 });
-        bits |= u64::from(kept.fold(0, std::ops::BitOr::bitor)) << (at * BITS.len());
+/// The best candidates of each lane, and the best of what other blocks have in that lane: all are different pods. Fills in the
+/// highest totals of each block.
+///
+/// By itself: beside what follows, the compiler takes vectors apart.
+#[inline(never)]
+fn leaders<const W: usize>(totals: &[f32], pods: &PodSet<W>, highest: &mut [[Lanes; BLOCKS]; W]) -> [Lanes; 2] {
+    let (mut first, mut second) = ([0.0; VECTOR], [0.0; VECTOR]);
+    for ((word, totals), places) in pods.words().iter().zip(totals.chunks(64)).zip(highest) {
+        let mut bits = *word;
+        for (block, place) in totals.chunks_exact(LANES).filter_map(<[f32]>::first_chunk).zip(places) {
+            let candidates = bits as u16;
+            let best = if candidates == u16::MAX { best_of(block) } else { best_among(block, candidates) };
+            second = std::array::from_fn(|lane| higher(lower(first[lane], best[lane]), second[lane]));
+            first = std::array::from_fn(|lane| higher(first[lane], best[lane]));
+            *place = best;
+            bits >>= LANES;
+        }
     }
-    bits
+    [first, second]
 }
-
-/// A bit for each of some totals.
-const BITS: [u32; 32] = {
-    let (mut bits, mut at) = ([0; 32], 0);
-    while at < bits.len() {
-        bits[at] = 1 << at;
-        at += 1;
-    }
-    bits
-};
 
 /// A total that at least `most` of the pods reach, if there are as many, and that nobody misses if there are fewer.
-///
-/// Pods are dealt to four heaps, and the best of each heap is found. Those are that many different pods.
-#[inline]
-fn bound<const W: usize>(totals: &[f32], pods: &PodSet<W>, most: usize) -> f32 {
-    let mut heaps = [0.0f32; MOST_K];
-    for (word, row) in pods.words().iter().zip(totals.chunks(64)) {
-        if *word == u64::MAX {
-            // In eights, of which the compiler makes two vectors.
-            for eight in row.chunks_exact(2 * MOST_K).filter_map(<[f32]>::first_chunk::<{ 2 * MOST_K }>) {
-                for (lane, best) in heaps.iter_mut().enumerate() {
-                    *best = higher(higher(eight[lane], eight[lane + MOST_K]), *best);
-                }
-            }
-            continue;
-        }
-        each_four(*word, row.chunks_exact(MOST_K), |row, mask| {
-            for ((best, total), mask) in heaps.iter_mut().zip(row).zip(mask) {
-                // Totals are not below 0, which is what the others count for.
-                *best = higher(f32::from_bits(total.to_bits() & mask), *best);
-            }
-        });
-    }
-    // The best of the heaps, best first: a sorting network.
+fn bound([mut first, second]: [Lanes; 2], most: usize) -> f32 {
+    // The lanes, best first: a sorting network.
     for (above, below) in [(0, 1), (2, 3), (0, 2), (1, 3), (1, 2)] {
-        (heaps[above], heaps[below]) = (higher(heaps[above], heaps[below]), lower(heaps[above], heaps[below]));
+        (first[above], first[below]) = (higher(first[above], first[below]), lower(first[above], first[below]));
     }
-    heaps[most - 1]
+    // So many lanes reach the one; one fewer, and the best of the others, reach the other.
+    let others = second.into_iter().fold(0.0, higher);
+    higher(first[most - 1], if most > 1 { lower(first[most - 2], others) } else { 0.0 })
 }
+
+/// The highest total of each lane.
+#[inline]
+fn best_of(block: &[f32; LANES]) -> Lanes {
+    let of = |lane: usize, vector: usize| block[vector * VECTOR + lane];
+    std::array::from_fn(|lane| higher(higher(of(lane, 0), of(lane, 1)), higher(of(lane, 2), of(lane, 3))))
+}
+
+/// The same of some candidates. Totals are not below 0, which is what the others count for.
+#[inline]
+fn best_among(block: &[f32; LANES], candidates: u16) -> Lanes {
+    let mut best = [0.0; VECTOR];
+    for (vector, totals) in block.chunks_exact(VECTOR).enumerate() {
+        let mask = &MASKS[usize::from(candidates >> (vector * VECTOR)) & 15];
+        best = std::array::from_fn(|lane| higher(f32::from_bits(totals[lane].to_bits() & mask[lane]), best[lane]));
+    }
+    best
+}
+
+/// Four bits as masks for four numbers.
+const MASKS: [[u32; VECTOR]; 16] = {
+    let mut masks = [[0; VECTOR]; 16];
+    let mut at = 0;
+    while at < 64 {
+        if (at / 4) >> (at % 4) & 1 == 1 {
+            masks[at / 4][at % 4] = u32::MAX;
+        }
+        at += 1;
+    }
+    masks
+};
 
 #[inline]
 fn higher(a: f32, b: f32) -> f32 {
@@ -115,7 +144,15 @@ fn lower(a: f32, b: f32) -> f32 {
 }
 
 /// Pods found in one pass: as many as most lists are long, and as a vector has lanes.
-pub(crate) const MOST_K: usize = 4;
+pub(crate) const MOST_K: usize = VECTOR;
+
+/// Totals in a vector.
+const VECTOR: usize = 4;
+
+type Lanes = [f32; VECTOR];
+
+/// Blocks in a word of pods.
+const BLOCKS: usize = 64 / LANES;
 
 #[cfg(test)]
 mod tests {
