@@ -6,7 +6,7 @@ use crate::blocks::{ApplyStats, BlockHash, Event, EventSemantics, Parent, Stored
 use crate::index::Index;
 use crate::index::digest::Digest;
 use crate::index::pod_update::Entry;
-use crate::pods::{Pod, PodRetired};
+use crate::pods::{Pod, PodRetired, PodSet};
 use crate::reclamation::pin;
 
 impl<const WORDS: usize> Index<WORDS> {
@@ -44,13 +44,14 @@ impl<const WORDS: usize> Index<WORDS> {
     /// Call it now and then, and again while something is left. Where nothing is due it takes no lock: it may be called
     /// before every search.
     pub fn expire(&self, now: Instant, budget: usize) -> Expired {
-        let mut step = Expired::default();
-        let Some(now_tick) = self.expiry.tick(now) else { return step };
-        let mut work = 0;
-        for id in self.speculating.get() {
-            if !self.expiry.is_due(id, now_tick) {
-                continue;
-            }
+        let due = self.expiry.tick(now).map(|tick| self.expiry.due(self.speculating.get(), tick));
+        due.filter(|due| !due.is_empty()).map_or_else(Expired::default, |due| self.expire_of(due, now, budget))
+    }
+
+    #[cold]
+    fn expire_of(&self, due: PodSet<WORDS>, now: Instant, budget: usize) -> Expired {
+        let (mut step, mut work) = (Expired::default(), 0);
+        for id in due {
             if work >= budget.max(1) {
                 step.pending = true;
                 break;
