@@ -30,23 +30,6 @@ impl Span {
         self.most = if number > self.most { number } else { self.most };
     }
 
-    /// The same for many, which are dealt to lanes: one after another, each would wait for the one before it.
-    #[inline]
-    fn add_numbers(&mut self, numbers: &[f64]) {
-        let (mut least, mut most) = ([self.least; LANES], [self.most; LANES]);
-        let whole = numbers.chunks_exact(LANES);
-        let rest = whole.remainder();
-        for numbers in whole.filter_map(<[f64]>::first_chunk::<LANES>) {
-            for (lane, number) in numbers.iter().enumerate() {
-                least[lane] = if *number < least[lane] { *number } else { least[lane] };
-                most[lane] = if *number > most[lane] { *number } else { most[lane] };
-            }
-        }
-        self.least = least.into_iter().fold(self.least, f64::min);
-        self.most = most.into_iter().fold(self.most, f64::max);
-        rest.iter().for_each(|number| self.add_number(*number));
-    }
-
     pub(crate) fn most(&self) -> f64 {
         self.most
     }
@@ -86,6 +69,35 @@ impl Span {
     }
 }
 
+/// Spans of numbers that are dealt to lanes: one after another, each would wait for the one before it.
+#[derive(Clone, Copy, Debug)]
+struct Spans {
+    least: [f64; LANES],
+    most: [f64; LANES],
+}
+
+impl Spans {
+    const EMPTY: Self = Self { least: [Span::EMPTY.least; LANES], most: [Span::EMPTY.most; LANES] };
+
+    #[inline]
+    fn add(&mut self, numbers: &[f64; LANES]) {
+        let Self { least, most } = *self;
+        self.least = std::array::from_fn(|lane| if numbers[lane] < least[lane] { numbers[lane] } else { least[lane] });
+        self.most = std::array::from_fn(|lane| if numbers[lane] > most[lane] { numbers[lane] } else { most[lane] });
+    }
+
+    /// The span of all of them, and of another one's.
+    fn join(self, mut span: Span) -> Span {
+        for least in self.least {
+            span.least = if least < span.least { least } else { span.least };
+        }
+        for most in self.most {
+            span.most = if most > span.most { most } else { span.most };
+        }
+        span
+    }
+}
+
 /// Numbers that are compared at once.
 const LANES: usize = 8;
 
@@ -105,10 +117,29 @@ pub(crate) fn by_cost_and_depth<const W: usize>(
 /// Scores every candidate by what it costs; the costs of all pods stand side by side, and none is NaN.
 #[inline]
 pub(crate) fn by_cost<const W: usize>(scores: &mut Scores<'_, W>, costs: &[f64]) {
-    let mut span = Span::EMPTY;
-    for (word, costs) in scores.candidates().words().iter().zip(costs.chunks(64)) {
+    let span = span_of(scores.candidates(), costs);
+    // Whether costs differ is told once, so that the loop is nothing but arithmetic.
+    let (width, half_width) = (span.most - span.least, span.half_width());
+    let scale = 1.0 / width;
+    if width.is_finite() && scale.is_finite() {
+        // Vectors multiply several times as fast as they divide.
+        scores.fill_from(costs, |cost| ((span.most - cost) * scale) as f32);
+    } else if half_width > 0.0 {
+        scores.fill_from(costs, |cost| ((span.most * 0.5 - cost * 0.5) / half_width) as f32);
+    } else {
+        scores.fill_from(costs, |_| 1.0);
+    }
+}
+
+/// The span of what candidates cost, of whom there is one at least.
+#[inline]
+fn span_of<const W: usize>(candidates: PodSet<W>, costs: &[f64]) -> Span {
+    let (mut spans, mut span) = (Spans::EMPTY, Span::EMPTY);
+    for (word, costs) in candidates.words().iter().zip(costs.chunks(64)) {
         if *word == u64::MAX {
-            span.add_numbers(costs);
+            let whole = costs.chunks_exact(LANES);
+            whole.remainder().iter().for_each(|cost| span.add_number(*cost));
+            whole.filter_map(<[f64]>::first_chunk).for_each(|numbers| spans.add(numbers));
             continue;
         }
         let mut bits = *word;
@@ -117,14 +148,7 @@ pub(crate) fn by_cost<const W: usize>(scores: &mut Scores<'_, W>, costs: &[f64])
             bits &= bits - 1;
         }
     }
-    // Whether costs differ is told once, so that the loop is nothing but arithmetic.
-    let width = span.half_width();
-    if width > 0.0 {
-        let most = span.most * 0.5;
-        scores.fill_from(costs, |cost| ((most - cost * 0.5) / width) as f32);
-    } else {
-        scores.fill_from(costs, |_| 1.0);
-    }
+    spans.join(span)
 }
 
 /// `number.min(f64::MAX)`, as vectors have it.
@@ -184,11 +208,17 @@ mod tests {
     }
 
     proptest! {
-        /// Many at once have the span that one by one they have.
+        /// Many at once have the span that one by one they have, whoever is a candidate.
         #[test]
-        fn numbers_at_once_are_numbers_one_by_one(numbers in prop::collection::vec(-f64::MAX..f64::MAX, 1..40)) {
-            let (one_by_one, mut at_once) = (span(&numbers), Span::EMPTY);
-            at_once.add_numbers(&numbers);
+        fn numbers_at_once_are_numbers_one_by_one(
+            numbers in prop::collection::vec(-f64::MAX..f64::MAX, 1..140),
+            words: [u64; 2],
+            all: [bool; 2],
+        ) {
+            let words = std::array::from_fn(|at| if all[at] { u64::MAX } else { words[at] });
+            let candidates = PodSet::<2>::from_words(words);
+            let asked: Vec<f64> = candidates.iter().filter_map(|pod| numbers.get(pod.index()).copied()).collect();
+            let (one_by_one, at_once) = (span(&asked), span_of(candidates, &numbers));
             prop_assert_eq!((at_once.least, at_once.most), (one_by_one.least, one_by_one.most));
         }
 
