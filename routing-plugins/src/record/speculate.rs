@@ -26,7 +26,7 @@ parameters! {
 /// A burst of requests with one new prefix would otherwise be spread over the fleet, since none of them can know of the
 /// others before the first event. The entry turns real when the pod's event comes, and is gone at its deadline if none
 /// does: [`PrefixMatchPreparer`](crate::prepare::PrefixMatchPreparer) clears such entries away before it searches, and so
-/// does each call here. A request that follows gives the entry no more time: the first one's events should come by then.
+/// does each call here that enters something. A request that follows gives the entry no more time: the first one's events should come by then.
 ///
 /// Decisions that are made at once cannot know of each other:
 /// [`Ties::ByPrompt`](crate::pick::Ties::ByPrompt) makes them agree where nothing else does.
@@ -53,9 +53,9 @@ impl<const W: usize> Recorder<W> for SpeculateRecorder<W> {
         let held = context.read(self.held)?;
         let Some(chosen) = step.candidates.first() else { return Ok(()) };
         let lacking = held.blocks() - held.depth(chosen.pod.id()).min(held.blocks());
-        // Twice what is entered goes, so that what is past its deadline never piles up.
-        self.index.expire(request.now, 2 * lacking + EXPIRED_AT_LEAST);
         if lacking > 0 {
+            // Twice what is entered goes, so that what is past its deadline never piles up.
+            self.index.expire(request.now, 2 * lacking + EXPIRED_AT_LEAST);
             let tokens = context.try_read(self.tokens)?.map_or(&[][..], |tokens| tokens.of(request));
             let chain = context.read(self.chain)?.hashes(request, tokens)?;
             // A pod that left meanwhile holds nothing; whoever sends the request will find out.
