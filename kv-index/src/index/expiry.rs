@@ -44,7 +44,7 @@ impl Expiry {
             while asked != 0 {
                 let bit = asked & asked.wrapping_neg();
                 let tick = ticks.get(asked.trailing_zeros() as usize);
-                if !tick.is_some_and(|tick| tick.load(Ordering::Relaxed) <= now) {
+                if tick.is_none_or(|tick| tick.load(Ordering::Relaxed) > now) {
                     *word ^= bit;
                 }
                 asked ^= bit;
