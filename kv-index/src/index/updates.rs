@@ -32,9 +32,26 @@ impl<const WORDS: usize> Index<WORDS> {
     ///
     /// When the pod is retired.
     pub fn speculate(&self, pod: Pod, chain: &[BlockHash], deadline: Instant) -> Result<ApplyStats, PodRetired> {
+        self.speculate_after(pod, Parent::Root, chain, deadline)
+    }
+
+    /// The same for blocks that follow one which the pod is known to hold: what another router tells of its decisions.
+    ///
+    /// If the pod does not hold that block here, they are not found before it does.
+    ///
+    /// # Errors
+    ///
+    /// When the pod is retired.
+    pub fn speculate_after(
+        &self,
+        pod: Pod,
+        parent: Parent,
+        blocks: &[BlockHash],
+        deadline: Instant,
+    ) -> Result<ApplyStats, PodRetired> {
         let mut change = self.change(pod)?;
         self.speculating.insert(pod.id());
-        change.store(&Stored::new(Parent::Root, chain), Entry::Speculated(deadline));
+        change.store(&Stored::new(parent, blocks), Entry::Speculated(deadline));
         self.expiry.set(pod.id(), change.cache().next_expiry());
         Ok(change.finish())
     }

@@ -37,7 +37,11 @@ fn decode_op(next: &mut impl FnMut() -> Option<u8>) -> Option<Op> {
             // The upper half of the byte is a number, or says that there is none.
             if count < 128 { Op::Reconcile(pod, items) } else { Op::Inventory(pod, count >> 2, next()?, items) }
         }
-        13 => Op::Speculate(next()?, decode_prompt(next)?, next()?),
+        13 => {
+            // The upper half of the pod's byte is how much of the prompt is left out.
+            let pod = next()?;
+            Op::Speculate(pod, decode_prompt(next)?, pod.saturating_sub(127), next()?)
+        }
         14 => Op::Expire(next()?),
         _ => Op::Restart,
     })

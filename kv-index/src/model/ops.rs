@@ -27,8 +27,8 @@ pub enum Op {
     Reconcile(u8, Vec<(Prompt, u8, Tier, u8)>),
     /// The same under a number: pod, incarnation, sequence, prompts.
     Inventory(u8, u8, u8, Vec<(Prompt, u8, Tier, u8)>),
-    /// A speculation until a tick.
-    Speculate(u8, Prompt, u8),
+    /// A speculation until a tick, without the first so many blocks.
+    Speculate(u8, Prompt, u8, u8),
     /// Time passes to a tick.
     Expire(u8),
     /// The index is replaced by its snapshot.
@@ -148,12 +148,15 @@ impl<const W: usize> World<W> {
             Op::Inventory(pod, incarnation, sequence, items) => {
                 self.inventory(*pod, u64::from(*incarnation % 4), u64::from(*sequence % 8), items);
             }
-            Op::Speculate(pod, prompt, tick) => {
+            Op::Speculate(pod, prompt, from, tick) => {
                 let chain = self.chain(prompt);
+                let from = usize::from(*from) % (chain.len() + 1);
+                let parent = from.checked_sub(1).map_or(Parent::Root, |before| Parent::Block(chain[before]));
+                let chain = &chain[from..];
                 let deadline = origin() + Duration::from_secs(u64::from(*tick));
                 if let Some((pod, name)) = self.live(*pod) {
-                    let got = self.index.speculate(pod, &chain, deadline).expect("live");
-                    assert_eq!(got, self.model.speculate(&name, &chain, deadline));
+                    let got = self.index.speculate_after(pod, parent, chain, deadline).expect("live");
+                    assert_eq!(got, self.model.speculate(&name, chain, deadline));
                 }
             }
             Op::Expire(tick) => {

@@ -39,7 +39,8 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(p, i, s, g, c)| Op::Batch(p, i, s, g, c)),
         2 => (0u8..4, inventory()).prop_map(|(p, i)| Op::Reconcile(p, i)),
         2 => (0u8..4, 0u8..4, 0u8..8, inventory()).prop_map(|(p, l, s, i)| Op::Inventory(p, l, s, i)),
-        2 => (0u8..4, prompt(), any::<u8>()).prop_map(|(p, c, t)| Op::Speculate(p, c, t)),
+        2 => (0u8..4, prompt(), any::<u8>(), any::<u8>())
+            .prop_map(|(p, c, f, t)| Op::Speculate(p, c, if f < 128 { 0 } else { f }, t)),
         1 => any::<u8>().prop_map(Op::Expire),
         1 => Just(Op::Restart),
     ]
