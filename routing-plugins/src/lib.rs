@@ -82,6 +82,7 @@ pub mod load;
 mod memories;
 mod pace;
 mod parameters;
+pub mod peers;
 pub mod pick;
 mod plugin_state;
 pub mod prepare;

@@ -8,6 +8,7 @@ mod backlog;
 mod cell;
 mod guard;
 mod merged;
+mod peer_share;
 mod tracker;
 mod work;
 
@@ -20,8 +21,9 @@ pub use tracker::LoadTracker;
 pub use work::{OutputEstimate, Work};
 
 pub(crate) use merged::{MergedLoads, share};
+pub(crate) use peer_share::PeerShare;
 
-/// What was sent to a pod from here and is not done.
+/// What was sent to a pod from here, or from [peers](crate::peers) that tell of it, and is not done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "figures that a host's own preparer fills in by name")]
 pub struct InFlight {
@@ -54,6 +56,18 @@ impl InFlight {
             prompt_tokens: self.prompt_tokens.saturating_sub(some.prompt_tokens),
             uncached_tokens: self.uncached_tokens.saturating_sub(some.uncached_tokens),
             output_tokens: self.output_tokens.saturating_sub(some.output_tokens),
+        }
+    }
+
+    /// The same and more.
+    #[must_use]
+    pub fn and(&self, more: &Self) -> Self {
+        Self {
+            requests: self.requests.saturating_add(more.requests),
+            prefilling: self.prefilling.saturating_add(more.prefilling),
+            prompt_tokens: self.prompt_tokens.saturating_add(more.prompt_tokens),
+            uncached_tokens: self.uncached_tokens.saturating_add(more.uncached_tokens),
+            output_tokens: self.output_tokens.saturating_add(more.output_tokens),
         }
     }
 

@@ -16,6 +16,7 @@ use crate::engine_hashing::EngineHashing;
 use crate::extra::{LruOrder, Metrics};
 use crate::load::LoadTracker;
 use crate::pace::PodPaces;
+use crate::peers::Peers;
 use crate::pick::{RoundRobinOrder, SessionLimits, Sessions};
 use crate::prepare::{GivenTokensPreparer, OnTokenizeFailure};
 use crate::program::Programs;
@@ -35,7 +36,7 @@ pub struct PluginState<const W: usize = DEFAULT_POD_WORDS> {
     pub hashing: Hashing,
     /// Who makes tokens of prompts.
     pub tokens: Tokens,
-    /// What was sent to each pod and is not done.
+    /// What was sent to each pod and is not done, from here and from [peers](crate::peers) that tell of it.
     pub load: Arc<LoadTracker<W>>,
     /// What of that waits before the router for its pod to have room ([flow control](crate::flow)): decisions see it, and pods do not
     /// have it.
@@ -52,6 +53,8 @@ pub struct PluginState<const W: usize = DEFAULT_POD_WORDS> {
     pub paces: Arc<PodPaces<W>>,
     /// How many tokens answers have, as learned.
     pub answer_lengths: Arc<AnswerLengths>,
+    /// What other gateways told of what they sent, and what they are to be told.
+    pub peers: Arc<Peers>,
     /// Programs that are under way, and where their contexts are.
     pub programs: Arc<Programs<W>>,
     /// What pods that report nothing are guessed to hold.
@@ -84,6 +87,7 @@ impl<const W: usize> PluginState<W> {
             prefill_queues: Arc::default(),
             paces: Arc::default(),
             answer_lengths: Arc::default(),
+            peers: Arc::default(),
             programs: Arc::default(),
             predicted_blocks: Arc::default(),
             recent_work: Arc::default(),

@@ -201,14 +201,16 @@ fn by_total_latency<const W: usize>(
     state: &PluginState<W>,
     parameters: TotalLatencyParameters,
 ) -> ProfileBuilder<W> {
-    let PluginState { prefill_queues: written, paces: learned, index, .. } = state.clone();
+    let PluginState { prefill_queues: written, paces: learned, index, peers, .. } = state.clone();
     let read = state.clone();
     let profile = sound(profile, state)
         .scorer("total", 1.0, move |d: &mut Declare<'_>| TotalLatencyScorer::declare(d, parameters, &read));
     let queued = PrefillQueueParameters::default().cost_model(parameters.cost_model).learns(parameters.learns);
     best(profile)
         .recorder("queue", move |d: &mut Declare<'_>| PrefillQueueRecorder::declare(d, queued, written, learned))
-        .recorder("enter", |d: &mut Declare<'_>| SpeculateRecorder::declare(d, SpeculateParameters::default(), index))
+        .recorder("enter", |d: &mut Declare<'_>| {
+            SpeculateRecorder::declare(d, SpeculateParameters::default(), index).telling(peers)
+        })
 }
 
 /// Where most of the prompt is held, unless that pod has so much more to do that computing it elsewhere is better: a whole
@@ -231,7 +233,7 @@ pub fn cache_aware_sticky<const W: usize>(state: &PluginState<W>) -> ProfileBuil
 /// the first is entered agree where pods are equally loaded, since ties are drawn from the prompt.
 pub fn sticky_least_loaded<const W: usize>(state: &PluginState<W>) -> ProfileBuilder<W> {
     let share = Fraction::new(0.5).unwrap_or(Fraction::ONE);
-    let index = Arc::clone(&state.index);
+    let (index, peers) = (Arc::clone(&state.index), Arc::clone(&state.peers));
     let profile = sound(prompt(ProfileBuilder::new("sticky_least_loaded"), state), state)
         .filter("holders", OnEmpty::KeepPrevious, move |d: &mut Declare<'_>| {
             AffinityFilter::<W>::declare(d, AffinityParameters { share, ..AffinityParameters::default() })
@@ -240,7 +242,9 @@ pub fn sticky_least_loaded<const W: usize>(state: &PluginState<W>) -> ProfileBui
     let ties = MaxScoreParameters { ties: Ties::ByPrompt, ..MaxScoreParameters::default() };
     profile
         .picker("best", move |d: &mut Declare<'_>| MaxScorePicker::declare(d, ties))
-        .recorder("enter", |d: &mut Declare<'_>| SpeculateRecorder::declare(d, SpeculateParameters::default(), index))
+        .recorder("enter", |d: &mut Declare<'_>| {
+            SpeculateRecorder::declare(d, SpeculateParameters::default(), index).telling(peers)
+        })
 }
 
 /// Where prompts that begin alike went before, unless that pod has too much more to do; for gateways without a tokenizer, and

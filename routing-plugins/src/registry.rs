@@ -116,7 +116,7 @@ plugins! { fn register_main, MAIN, |state, parameters, declare|
     recorder "predict_recorder" NoParameters =>
         PredictRecorder::declare(declare, Arc::clone(&state.index), Arc::clone(&state.predicted_blocks));
     recorder "speculate_recorder" SpeculateParameters =>
-        SpeculateRecorder::declare(declare, parameters, Arc::clone(&state.index));
+        SpeculateRecorder::declare(declare, parameters, Arc::clone(&state.index)).telling(Arc::clone(&state.peers));
     recorder "recent_work_recorder" RecentWorkRecorderParameters =>
         RecentWorkRecorder::declare(declare, parameters, Arc::clone(&state.recent_work));
     recorder "prefill_queue_recorder" PrefillQueueParameters =>

@@ -3,6 +3,7 @@
 //! Whoever writes holds the lock, so what a guard takes back is what it added, and from the pod that it added it to.
 //! Readers take the figures one by one: each is right, and two of them may be from moments a write apart.
 
+mod peer_share;
 mod shown;
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};

@@ -8,6 +8,7 @@ use kv_index::{DEFAULT_POD_WORDS, Index};
 use routing_core::{Declare, PlanStep, PluginError, PrefixMatches, Read, Recorder, RoutingContext, TryRead};
 
 use crate::parameters::parameters;
+use crate::peers::Peers;
 use crate::prepare::PromptChain;
 use crate::tokens::PromptTokens;
 
@@ -37,13 +38,21 @@ pub struct SpeculateRecorder<const W: usize = DEFAULT_POD_WORDS> {
     tokens: TryRead<PromptTokens>,
     chain: Read<PromptChain>,
     held: Read<PrefixMatches<W>>,
+    /// Where peers are told.
+    peers: Option<Arc<Peers>>,
 }
 
 impl<const W: usize> SpeculateRecorder<W> {
     /// Declares that it reads the prompt and who holds it.
     pub fn declare(declare: &mut Declare<'_>, parameters: SpeculateParameters, index: Arc<Index<W>>) -> Self {
         let ttl = Duration::from_millis(parameters.ttl_ms.get().into());
-        Self { ttl, index, tokens: declare.tries(), chain: declare.reads(), held: declare.reads() }
+        Self { ttl, index, tokens: declare.tries(), chain: declare.reads(), held: declare.reads(), peers: None }
+    }
+
+    /// The same, and notes each decision for what [peers](crate::peers) are told.
+    #[must_use]
+    pub fn telling(self, peers: Arc<Peers>) -> Self {
+        Self { peers: Some(peers), ..self }
     }
 }
 
@@ -60,6 +69,11 @@ impl<const W: usize> Recorder<W> for SpeculateRecorder<W> {
             let chain = context.read(self.chain)?.hashes(request, tokens)?;
             // A pod that left meanwhile holds nothing; whoever sends the request will find out.
             let _ = self.index.speculate(chosen.pod, &chain, request.now + self.ttl);
+            if let Some(peers) = &self.peers {
+                peers.decided(chosen.pod, &chain, chain.len().saturating_sub(lacking), request.now + self.ttl);
+            }
+        } else if let Some(peers) = &self.peers {
+            peers.decided(chosen.pod, &[], 0, request.now);
         }
         Ok(())
     }

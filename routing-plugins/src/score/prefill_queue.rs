@@ -39,6 +39,8 @@ pub struct PrefillQueues<const W: usize = DEFAULT_POD_WORDS> {
     /// When the first prompt was sent: ends are counted from there.
     start: OnceLock<Instant>,
     ends: Box<[AtomicU64]>,
+    /// What was added in all, where peers are told: words as of ends.
+    sent: OnceLock<Box<[AtomicU64]>>,
 }
 
 /// A word: some bits of the generation above, then one more than the end in microseconds. 0 is nothing sent.
@@ -47,20 +49,43 @@ const END: u64 = (1 << END_BITS) - 1;
 
 impl<const W: usize> Default for PrefillQueues<W> {
     fn default() -> Self {
-        Self { start: OnceLock::new(), ends: (0..PodSet::<W>::CAPACITY).map(|_| AtomicU64::new(0)).collect() }
+        Self { start: OnceLock::new(), ends: words::<W>(), sent: OnceLock::new() }
     }
+}
+
+fn words<const W: usize>() -> Box<[AtomicU64]> {
+    (0..PodSet::<W>::CAPACITY).map(|_| AtomicU64::new(0)).collect()
 }
 
 impl<const W: usize> PrefillQueues<W> {
     /// A prompt is sent to a pod that takes so long to compute.
     pub fn add(&self, pod: Pod, seconds: f64, now: Instant) {
-        let now = micros(*self.start.get_or_init(|| now), now);
         // A cast from a float saturates, and takes what is no number for 0.
         let more = (seconds * 1e6) as u64;
+        if let Some(place) = self.sent.get().and_then(|sent| sent.get(pod.id().index())) {
+            let longer = |word: u64| Some(word_of(pod, end(word, pod).unwrap_or(0).saturating_add(more)));
+            let _ = place.fetch_update(Ordering::Relaxed, Ordering::Relaxed, longer);
+        }
+        self.lengthen(pod, more, now);
+    }
+
+    /// The same of what a peer sent there, in microseconds.
+    pub(crate) fn add_of_peer(&self, pod: Pod, micros: u64, now: Instant) {
+        self.lengthen(pod, micros, now);
+    }
+
+    /// Microseconds that were added to a pod's queue from here, in all since this was asked for the first time.
+    pub(crate) fn sent(&self, pod: Pod) -> u64 {
+        let place = self.sent.get_or_init(words::<W>).get(pod.id().index());
+        place.and_then(|place| end(place.load(Ordering::Relaxed), pod)).unwrap_or(0)
+    }
+
+    fn lengthen(&self, pod: Pod, more: u64, now: Instant) {
+        let now = micros(*self.start.get_or_init(|| now), now);
         let Some(place) = self.ends.get(pod.id().index()) else { return };
         let longer = |word: u64| {
             let before = end(word, pod).unwrap_or(0);
-            Some(generation(pod) << END_BITS | (before.max(now).saturating_add(more).min(END - 1) + 1))
+            Some(word_of(pod, before.max(now).saturating_add(more)))
         };
         // Relaxed: an estimate that publishes nothing. It never fails.
         let _ = place.fetch_update(Ordering::Relaxed, Ordering::Relaxed, longer);
@@ -100,6 +125,11 @@ impl QueuesAt<'_> {
         let end = end(word, pod)?;
         Some(end.saturating_sub(self.now) as f64 / 1e6)
     }
+}
+
+/// A word of a pod's generation and so many microseconds.
+fn word_of(pod: Pod, micros: u64) -> u64 {
+    generation(pod) << END_BITS | (micros.min(END - 1) + 1)
 }
 
 /// A pod's end, if the word is of its generation.
