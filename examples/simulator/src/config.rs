@@ -28,6 +28,9 @@ pub(crate) struct SimConfig {
     pub(crate) churn_us: Option<u64>,
     /// Gateways that share the traffic, each with what it sent itself and what engines tell.
     pub(crate) gateways: usize,
+    /// µs between two summaries of what a gateway has in flight, which it tells the others; its decisions it tells at once. They are
+    /// told nothing if none.
+    pub(crate) share_every_us: Option<u64>,
     /// What makes an answer good.
     pub(crate) slo: Slo,
     /// Who requests are of.
@@ -71,6 +74,7 @@ impl SimConfig {
             transfer_us: 2_000,
             churn_us: None,
             gateways: 1,
+            share_every_us: None,
             slo: Slo { ttft_us: 1_000_000, per_token_us: 50_000 },
             classes: Classes::default(),
             flow: None,

@@ -8,6 +8,7 @@ mod clairvoyant;
 mod decision_request;
 mod in_flight;
 mod program_times;
+mod sharing;
 mod waiting;
 
 use std::collections::HashMap;
@@ -96,6 +97,8 @@ enum Timer {
     Expiry(u32),
     /// The oldest pod is replaced.
     Churn,
+    /// Gateways tell each other what they have in flight.
+    Share,
 }
 
 impl<'t> Simulation<'t> {
@@ -112,8 +115,9 @@ impl<'t> Simulation<'t> {
             blocks_known: load.known.1,
             ..PolicyResult::default()
         };
-        let routers =
-            (0..config.gateways.max(1)).map(|_| Router::new(policy, config, longest)).collect::<Result<Vec<_>, _>>()?;
+        let routers = (0..config.gateways.max(1))
+            .map(|at| Router::new(policy, config, longest, at))
+            .collect::<Result<Vec<_>, _>>()?;
         let gate = |router: &Router| config.flow.as_ref().map(|flow| Gate::new(flow, router.origin()));
         let result = PolicyResult { classes: vec![ClassResult::default(); config.classes.classes.len()], ..result };
         let mut simulation = Self {
@@ -141,6 +145,7 @@ impl<'t> Simulation<'t> {
         };
         simulation.schedule_next();
         simulation.schedule_churn();
+        simulation.schedule_share();
         simulation.poll_batch();
         Ok(simulation)
     }
@@ -155,6 +160,7 @@ impl<'t> Simulation<'t> {
                 Some(Occurrence::Timer(Timer::Tick)) => self.poll_batch(),
                 Some(Occurrence::Timer(Timer::Expiry(gateway))) => self.expire(gateway as usize),
                 Some(Occurrence::Timer(Timer::Churn)) => self.replace_oldest(),
+                Some(Occurrence::Timer(Timer::Share)) => self.share(),
                 Some(Occurrence::Step(step)) => {
                     let (pod, took, decoded) = (step.engine, step.took, step.decoded - step.background);
                     // Of those that were preempted the pause is in the time per token and the whole answer alone.
@@ -215,7 +221,10 @@ impl<'t> Simulation<'t> {
             self.routers[gateway].decide(now, asked, None).ok()
         };
         match decision {
-            Some(decision) => self.send(place, now, decision, None),
+            Some(decision) => {
+                self.send(place, now, decision, None);
+                self.tell_changes(gateway);
+            }
             None => self.refuse(place),
         }
     }

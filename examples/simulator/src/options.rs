@@ -74,6 +74,10 @@ pub(crate) struct Options {
     /// Gateways that share the traffic. Each knows the load that it sent itself, and what engines report.
     #[arg(long, default_value_t = 1)]
     pub(crate) gateways: usize,
+    /// Time between two summaries that gateways tell each other of what they have in flight, in milliseconds; what they decide they tell at once
+    /// then, and both come as late as cache events. 0 for gateways that tell each other nothing.
+    #[arg(long, value_name = "MS", default_value_t = 0.0)]
+    pub(crate) share_every: f64,
     /// Time between two load reports of a pod, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 1_000.0)]
     pub(crate) report_every: f64,
@@ -198,6 +202,7 @@ impl Options {
         config.event_loss = self.event_loss / 100.0;
         config.report_every_us = (self.report_every * 1e3) as u64;
         config.gateways = self.gateways;
+        config.share_every_us = Some((self.share_every * 1e3) as u64).filter(|us| *us > 0);
         config.slo = Slo { ttft_us: (self.slo_ttft * 1e3) as u64, per_token_us: (self.slo_tpot * 1e3) as u64 };
         config.seed = self.seed;
         config.flow = self.flow_document()?;

@@ -13,6 +13,7 @@ use routing_core::{
     Workspace,
 };
 use routing_plugins::load::{LoadGuard, LoadTracker, PodLoad, Work};
+use routing_plugins::peers::{GatewayId, PeerSummary, SummaryScope};
 use routing_plugins::program::{Pause, Programs};
 use routing_plugins::{AnswerKey, AnswerLengths, DecodeSample, Hashing, PaceSample, PluginState, PodPaces};
 
@@ -25,6 +26,8 @@ use crate::policy::Policy;
 #[derive(Debug)]
 pub(crate) struct Router {
     index: Arc<Index>,
+    state: PluginState,
+    id: GatewayId,
     load: Arc<LoadTracker>,
     queued: Arc<LoadTracker>,
     paces: Arc<PodPaces>,
@@ -46,6 +49,8 @@ pub(crate) struct Router {
     rng: SplitMix64,
     delay: u64,
     loss: f64,
+    /// What other gateways told and is under way, the oldest first.
+    told: VecDeque<(u64, Arc<PeerSummary>)>,
     /// Events under way, the oldest first.
     coming: VecDeque<(u64, usize, BlockEvent)>,
     reported: Option<u64>,
@@ -82,7 +87,13 @@ pub(crate) struct DecisionRequest<'t> {
 }
 
 impl Router {
-    pub(crate) fn new(policy: &Policy, config: &SimConfig, longest: u32) -> Result<Self, SimulateError> {
+    /// A gateway's router, by the gateway's number.
+    pub(crate) fn new(
+        policy: &Policy,
+        config: &SimConfig,
+        longest: u32,
+        gateway: usize,
+    ) -> Result<Self, SimulateError> {
         let index = Arc::new(Index::new(Config::default()));
         let block = config
             .pods
@@ -110,6 +121,9 @@ impl Router {
             workflow,
             plan: RoutingPlan::default(),
             index,
+            id: GatewayId::new(gateway as u64),
+            told: VecDeque::new(),
+            state,
             fleet,
             members,
             pods,
@@ -137,12 +151,26 @@ impl Router {
         }
     }
 
-    /// Applies the events and load reports that are due.
+    /// What the other gateways are to be told now.
+    pub(crate) fn tell(&self, scope: SummaryScope, now: u64) -> Option<Arc<PeerSummary>> {
+        self.state.tell_peers(self.id, scope, self.at(now)).map(Arc::new)
+    }
+
+    /// Queues what another gateway told, which arrives after the delay of events.
+    pub(crate) fn told(&mut self, now: u64, summary: Arc<PeerSummary>) {
+        self.told.push_back((now + self.delay, summary));
+    }
+
+    /// Applies the events, load reports and summaries of other gateways that are due.
     pub(crate) fn catch_up(&mut self, now: u64, chains: &Chains, engines: &[Scheduler]) {
         while self.coming.front().is_some_and(|(due, ..)| *due <= now) {
             if let Some((_, pod, change)) = self.coming.pop_front() {
                 self.apply(pod, &change, chains);
             }
+        }
+        while let Some((due, summary)) = self.told.pop_front_if(|(due, _)| *due <= now) {
+            // One that came late is of no use any more; here none does.
+            let _ = self.state.hear_peer(self.id, &summary, self.at(due));
         }
         if self.reported.is_none_or(|last| now >= last + self.report_every) {
             self.reported = Some(now - now % self.report_every);

@@ -35,6 +35,7 @@ impl Simulation<'_> {
                 Some(Err(place)) => self.refuse(place),
                 Some(Ok(Passed { place, decision, charge })) => {
                     self.send(place, self.came[place as usize], decision, Some(charge));
+                    self.tell_changes(gateway);
                 }
             }
         }

@@ -40,6 +40,11 @@ impl Options {
             speeds.iter().try_for_each(|&speed| within(flag, speed, 0.001, 1_000.0))?;
         }
         within("gateways", self.gateways as f64, 1.0, MOST_GATEWAYS)?;
+        within("share-every", self.share_every, 0.0, MOST_DELAY)?;
+        if self.share_every > 0.0 && self.share_every < LEAST_SHARE {
+            let wrong = format!("{} is not 0, nor from {LEAST_SHARE} to {MOST_DELAY}", self.share_every);
+            return Err(SimulateError::flag("share-every", wrong));
+        }
         within("report-every", self.report_every, 0.001, MOST_DELAY)?;
         within("burstiness", self.burstiness.unwrap_or(1.0), 0.01, 100.0)?;
         within("slo-ttft", self.slo_ttft, 0.0, MOST_DELAY)?;
@@ -93,6 +98,8 @@ const MOST_LOAD: f64 = 1_000.0;
 const MOST_RATE: f64 = 1e6;
 /// An hour, in ms.
 const MOST_DELAY: f64 = 3.6e6;
+/// As report-every: a µs.
+const LEAST_SHARE: f64 = 0.001;
 /// A year, in seconds.
 const MOST_CHURN: f64 = 3.2e7;
 const MOST_GATEWAYS: f64 = 256.0;
@@ -137,6 +144,9 @@ mod tests {
             "--speeds 1,0",
             "--decode-speeds 1,0",
             "--gateways 0",
+            "--share-every=-1",
+            "--share-every nan",
+            "--share-every 0.0001",
             "--report-every 0",
             "--burstiness 0",
             "--slo-ttft=-1",

@@ -37,6 +37,7 @@ impl Options {
         say("speeds", joined(&self.speeds), joined(&default.speeds));
         say("decode-speeds", joined(&self.decode_speeds), joined(&default.decode_speeds));
         say("gateways", self.gateways.to_string(), default.gateways.to_string());
+        say("share-every", self.share_every.to_string(), default.share_every.to_string());
         say("report-every", self.report_every.to_string(), default.report_every.to_string());
         say("burstiness", self.burstiness.map(|shape| shape.to_string()).unwrap_or_default(), String::new());
         say("slo-ttft", self.slo_ttft.to_string(), default.slo_ttft.to_string());
@@ -80,7 +81,7 @@ mod tests {
         assert_eq!(said(""), "");
         assert_eq!(said("--out somewhere --jobs 3"), "", "where it is written makes no other run");
         let args = "--synthetic rag --synthetic mixed:0.25 --requests 500 --load 60,95.5 --pods 4 --prefill-pods 1 --kv-tokens 1000 \
-                    --host-tokens 7 --speeds 1,0.5 --decode-speeds 1,3 --gateways 4 --report-every 50 --burstiness 0.5 --slo-ttft 500 --slo-tpot 20 --event-delay 20 --event-loss 1.5 --compare random,lmetric --sweep lmetric:a=1,2 --seed 5 --seeds 2";
+                    --host-tokens 7 --speeds 1,0.5 --decode-speeds 1,3 --gateways 4 --share-every 100 --report-every 50 --burstiness 0.5 --slo-ttft 500 --slo-tpot 20 --event-delay 20 --event-loss 1.5 --compare random,lmetric --sweep lmetric:a=1,2 --seed 5 --seeds 2";
         let words: Vec<&str> = args.split_whitespace().collect();
         assert_eq!(said(args), words.join(" "));
         assert_eq!(said(&said(args)), said(args));
