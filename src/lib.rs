@@ -25,6 +25,7 @@
 //!   execution settings are replaced with them, all at once or not at all.
 //! - `Router::feed` takes an engine's events; `zmq` follows its sockets.
 //! - [`RouterBuilder::flow_control`] has requests wait in fair order while no pod has room; [`Router::admit`] waits for that.
+//! - [`Router::tell_peers`] and [`Router::hear_peer`] let gateways of one fleet know at once what each of them sent where.
 //! - [`Router::tick`] is the housekeeping; [`Router::diagnosis`] says what is probably wrong, after about 30 s of traffic.
 //!
 //! The four crates are re-exported by short paths: [`index`], [`core`], [`plugins`], [`exec`].
@@ -68,6 +69,7 @@ mod model_files;
 mod model_list;
 mod observations;
 mod open_turn;
+mod peer_message;
 mod pod_key;
 mod pod_registry;
 mod pod_spec;
@@ -113,6 +115,7 @@ pub use model::NamedModel;
 #[cfg(all(feature = "chat", feature = "tokenizers"))]
 pub use model_files::{ModelFileError, tokenizer_files};
 pub use model_list::{model_list, model_object, model_of_path};
+pub use peer_message::PeerMessageError;
 pub use pod_key::{InvalidPodKey, PodKey};
 pub use pod_registry::{PodChanges, PodError, RegisteredPod};
 pub use pod_spec::PodSpec;
@@ -123,7 +126,7 @@ pub use request_encoding::check_encoding;
 pub use routed::{Attempt, BeginError, Routed};
 #[cfg(feature = "engine")]
 pub use router::FeedError;
-pub use router::{RouteError, Router, RouterBuilder, RouterError, RouterFault, RouterUpdate};
+pub use router::{PeerError, RouteError, Router, RouterBuilder, RouterError, RouterFault, RouterUpdate};
 #[cfg(feature = "tower")]
 pub use service::{BodyLimits, ForeignExecutor, NameTaken, RouterService, requested_model};
 #[cfg(feature = "tower")]

@@ -5,6 +5,7 @@ mod error;
 #[cfg(feature = "engine")]
 mod feed;
 mod live;
+mod peers;
 mod reports;
 mod seeds;
 mod update;
@@ -41,6 +42,7 @@ pub use self::error::{RouteError, RouterError, RouterFault};
 #[cfg(feature = "engine")]
 pub use self::feed::FeedError;
 pub(crate) use self::live::Live;
+pub use self::peers::PeerError;
 pub use self::update::RouterUpdate;
 
 /// Routes the requests of one model to its pods. Cheap to clone: clones are one router.
@@ -308,12 +310,13 @@ impl<const W: usize> Router<W> {
         &self.0.audit
     }
 
-    /// Housekeeping, to be called about once a second: breakers whose time is up, engines' reports that are too old, speculated
+    /// Housekeeping, to be called about once a second: breakers whose time is up, engines' reports that are too old, peers that fell silent, speculated
     /// blocks past their deadline, blocks
     /// of pods that left, causes of cache misses. In bounded steps, so that none of it takes long.
     pub fn tick(&self, now: Instant) {
         self.0.breakers.tick(now);
         self.forget_old_reports(now);
+        self.forget_silent_peers(now);
         self.0.plugin_state.index.expire(now, STEP);
         self.0.plugin_state.index.sweep(STEP);
         self.0.audit.settle(false);

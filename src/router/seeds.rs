@@ -26,6 +26,11 @@ impl Seeds {
         splitmix64(seed.wrapping_add(self.own))
     }
 
+    /// A number that no other router has.
+    pub(super) fn own(&self) -> u64 {
+        self.own
+    }
+
     pub(super) fn next(&self) -> u64 {
         // Relaxed: only the numbers matter, and each is given once.
         let number = self.given.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
