@@ -17,6 +17,7 @@ use super::findings::FindingLog;
 use super::flow::FlowMetrics;
 use super::model::Model;
 use super::observers::Observers;
+use super::peers::PeerCounts;
 use super::pod_client::PodClient;
 use super::pod_metrics::PodMetrics;
 use super::request_log::RequestLog;
@@ -39,6 +40,7 @@ pub(super) struct AppState {
     pub(super) request_log: RequestLog,
     pub(super) pod_metrics: PodMetrics,
     pub(super) flow_metrics: FlowMetrics,
+    pub(super) peers: PeerCounts,
     pub(super) findings: Mutex<FindingLog>,
     pub(super) observers: Observers,
     pub(super) tasks: Tasks,
@@ -126,6 +128,7 @@ impl AppState {
             request_log: RequestLog::new(Instant::now()),
             pod_metrics: PodMetrics::default(),
             flow_metrics: FlowMetrics::default(),
+            peers: PeerCounts::default(),
             findings: Mutex::default(),
             observers,
             tasks,

@@ -11,6 +11,7 @@ mod events;
 mod hashing;
 mod model;
 mod observe;
+mod peers;
 mod pod;
 mod pod_access;
 mod profile;
@@ -35,6 +36,7 @@ pub use self::hashing::EngineHashes;
 pub(crate) use self::model::Served;
 pub use self::model::{ModelSettings, NamedTokenizer, ServedModel, TokenizerFiles, TokenizerSettings};
 pub use self::observe::{AccessLog, LogFormat, LogSettings, OtlpSettings};
+pub use self::peers::PeerSettings;
 pub use self::pod::{PodRole, PodSettings};
 pub(crate) use self::pod_access::key as pod_key;
 pub use self::pod_access::{PodAuth, PodTls, Secret};
@@ -89,6 +91,9 @@ pub struct Config {
     /// Fleet-wide event sources.
     #[serde(default)]
     pub event_sources: EventSourceSettings,
+    /// Other gateways of the same pods, which are told what this one sent; none if unset. Needs `event_sources.nats`.
+    #[serde(default)]
+    pub peers: Option<PeerSettings>,
     /// Limits towards clients.
     #[serde(default)]
     pub limits: Limits,
@@ -178,6 +183,7 @@ impl Config {
             pod_tls: None,
             models: Vec::new(),
             event_sources: EventSourceSettings::default(),
+            peers: None,
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             retry: Retry::default(),

@@ -50,6 +50,7 @@ mod model;
 mod observers;
 #[cfg(feature = "otlp")]
 mod otlp;
+mod peers;
 mod pod_client;
 mod pod_metrics;
 mod pod_tls;

@@ -66,6 +66,7 @@ pub(super) fn text(app: &Arc<AppState>) -> String {
     out.family("requests_in_flight", "gauge", "Requests in flight.");
     out.line("requests_in_flight", &[], *app.in_flight.borrow() as f64);
     uploads(&mut out, app);
+    peers(&mut out, app);
     flow(&mut out, app);
     out.family("index_blocks", "gauge", "Distinct blocks in the index.");
     let blocks: usize = app.models.iter().map(|model| model.router.index().stats().blocks).sum();
@@ -208,6 +209,22 @@ fn uploads(out: &mut Text<'_>, app: &AppState) {
         "Bodies refused since too many, or too many bytes, were being read.",
     );
     out.line("uploads_refused_total", &[], refused as f64);
+}
+
+/// Other gateways of the same pods.
+fn peers(out: &mut Text<'_>, app: &AppState) {
+    out.family("peers", "gauge", "Other gateways that tell what they have in flight to a model's pods.");
+    for model in &app.models {
+        out.line("peers", &[("model", model.router.name())], model.router.peers().peers as f64);
+    }
+    out.family("peer_messages_total", "counter", "Messages to other gateways and from them.");
+    for (direction, count) in [("sent", app.peers.sent()), ("received", app.peers.received())] {
+        out.line("peer_messages_total", &[("direction", direction)], count as f64);
+    }
+    out.family("peer_messages_ignored_total", "counter", "Messages from other gateways that changed nothing.");
+    for (reason, count) in app.peers.ignored() {
+        out.line("peer_messages_ignored_total", &[("reason", reason)], count as f64);
+    }
 }
 
 /// Flow control: who waits, and what became of whom.

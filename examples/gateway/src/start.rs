@@ -18,6 +18,8 @@ use super::event_sources::FleetWide;
 use super::listener::Listener;
 use super::model::Model;
 use super::observers::Observers;
+#[cfg(feature = "nats")]
+use super::peers;
 use super::snapshot::{self, Restored};
 use super::tasks::Tasks;
 use super::tls::Acceptor;
@@ -44,6 +46,10 @@ pub(super) async fn start(config: Config) -> Result<Gateway, StartError> {
     let settings = app.config.lock().event_sources.clone();
     let fleet_wide = FleetWide { settings: &settings, token: token.as_deref(), position };
     app.sources.lock().start_fleet_wide(&app, fleet_wide)?;
+    #[cfg(feature = "nats")]
+    if let (Some(peers), Some(nats)) = (app.config.lock().peers.clone(), &settings.nats) {
+        peers::start(&app, &nats.url, &peers);
+    }
 
     let (router, operators) = (routes::public(&app), routes::internal(&app, token.as_deref()));
     let listener = Listener { app: Arc::clone(&app), router, tls, limits, connections };

@@ -133,6 +133,8 @@ pub struct ModelState {
     pub profile: String,
     /// Distinct blocks in its index.
     pub blocks: usize,
+    /// Other gateways that tell what they have in flight to its pods.
+    pub peers: usize,
 }
 
 /// A pod.
@@ -270,12 +272,14 @@ fn model_state(router: &Router) -> ModelState {
         names: router.names().map(str::to_owned).collect(),
         profile: router.profile().to_string(),
         blocks: router.index().stats().blocks,
+        peers: router.peers().peers,
     }
 }
 
 fn pod_state(app: &AppState, router: &Router, entry: &RegisteredPod) -> PodState {
     let state = router.plugin_state();
     let view = state.load.load_of(entry.pod, entry.load, Instant::now(), Duration::from_secs(10));
+    let in_flight = view.in_flight.without(&state.peers.in_flight(entry.pod));
     let stats = router.index().pod_stats(entry.pod).unwrap_or_default();
     PodState {
         name: entry.spec.name.clone(),
@@ -283,9 +287,9 @@ fn pod_state(app: &AppState, router: &Router, entry: &RegisteredPod) -> PodState
         role: PodRole::of(entry.spec.role).name(),
         healthy: entry.healthy,
         circuit: entry.breaker.name(),
-        in_flight: view.in_flight.requests,
-        prefilling: view.in_flight.prefilling,
-        queued_tokens: view.in_flight.uncached_tokens,
+        in_flight: in_flight.requests,
+        prefilling: in_flight.prefilling,
+        queued_tokens: in_flight.uncached_tokens,
         kv_used: entry.load.kv_used,
         waiting: entry.load.waiting,
         running: entry.load.running,

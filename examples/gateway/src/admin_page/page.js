@@ -51,6 +51,9 @@ function showModels(models) {
   write($("model-title"), models.length > 1 ? "models" : "model");
   write($("model"), unique(models.map((model) => String(model.name))));
   write($("profile"), unique(models.map((model) => String(model.profile))));
+  const peers = Math.max(0, ...models.map((model) => model.peers ?? 0));
+  $("peers-fact").hidden = peers === 0;
+  write($("peers"), count(peers));
 }
 
 /** Bands of flow control: what waits in each, who waits most, and what became of the others. */

@@ -7,7 +7,7 @@ use routing_plugins::profiles;
 
 use super::{
     ClientSettings, Config, EventSourceSettings, Events, InternalSettings, Limits, ModelSettings, OtlpSettings,
-    PodRole, Problem, Profile, Served, pod_access,
+    PeerSettings, PodRole, Problem, Profile, Served, pod_access,
 };
 
 pub(super) fn problems(config: &Config) -> Vec<Problem> {
@@ -20,6 +20,7 @@ pub(super) fn problems(config: &Config) -> Vec<Problem> {
     server(config, &mut found);
     pod_access::check(config, &mut found);
     EventSourceSettings::check(config, &mut found);
+    PeerSettings::check(config, &mut found);
     config.breakers.check(&mut found);
     config.retry.check(&mut found);
     durations(config, &mut found);

@@ -165,6 +165,27 @@ fn a_stream_of_events_has_a_server_and_a_name() {
 }
 
 #[test]
+fn peers_have_a_server_a_subject_of_their_own_and_an_interval() {
+    let nats = "event_sources: { nats: { url: 'nats://x:1' } }";
+    let config = Config::parse(&format!(
+        "model: {{ name: sim }}\npods: [{{ name: a, url: 'http://x' }}]\n{nats}\npeers: {{ interval: 50ms }}"
+    ));
+    let peers = config.unwrap().peers.unwrap();
+    assert_eq!((&*peers.subject, peers.interval), ("pointsman.peers", Duration::from_millis(50)));
+    let places = |peers: &str, nats: &str| {
+        let found = problems(&format!("model: {{ name: sim }}\n{nats}\npeers: {peers}"));
+        found.iter().filter_map(|problem| Some(problem.split(':').next()?.to_owned())).collect::<Vec<_>>()
+    };
+    assert_eq!(places("{}", ""), ["peers"]);
+    for subject in ["''", "'a b'", "'a.*'", "'a..b'", "pointsman.events.peers"] {
+        assert_eq!(places(&format!("{{ subject: {subject} }}"), nats), ["peers.subject"], "{subject}");
+    }
+    for interval in ["0s", "2s"] {
+        assert_eq!(places(&format!("{{ interval: {interval} }}"), nats), ["peers.interval"], "{interval}");
+    }
+}
+
+#[test]
 fn several_models_have_what_one_has_and_take_the_rest_from_the_file() {
     let config = Config::parse(
         "profile: cache_aware
