@@ -191,6 +191,21 @@ fn gateways_share_the_traffic_and_hear_all_events() {
 }
 
 #[test]
+fn gateways_that_tell_each_other_do_about_as_well_as_one() {
+    let trace = Synthetic::FanOut.trace(800, 3).at_rate(32.0, 3);
+    let mut config = SimConfig::mixed(16, 1_000_000, trace.block);
+    let one = run("total_latency", &trace, &config);
+    config.gateways = 4;
+    let apart = run("total_latency", &trace, &config);
+    config.share_every_us = Some(100_000);
+    let told = run("total_latency", &trace, &config);
+    let late = |result: &PolicyResult| result.ttft.quantile(0.99).unwrap() as f64;
+    assert_eq!(told.requests, 800);
+    assert!(late(&told) < 1.1 * late(&one), "{} for {}, and {} apart", late(&told), late(&one), late(&apart));
+    assert!(late(&told) < 0.9 * late(&apart) && told.hit_rate() > apart.hit_rate());
+}
+
+#[test]
 fn one_pod_with_room_for_everything_reaches_the_bound() {
     // Whole turns one after the other, so that what will be held is held when it is asked for.
     let trace = Synthetic::Chat.trace(150, 9);
