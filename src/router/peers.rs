@@ -42,7 +42,7 @@ impl PeerError {
 impl<const W: usize> Router<W> {
     /// What peers are to be told now, for a host that carries messages between gateways of one fleet.
     ///
-    /// Send [`Whole`](SummaryScope::Whole) ones at an interval, a tenth of a second for example, and
+    /// Send [`Whole`](SummaryScope::Whole) ones at an interval, 50 ms for example, and
     /// [`Changes`](SummaryScope::Changes) soon after [decisions](Self::on_decision); nothing is returned where only changes are wanted and
     /// there are none. A peer is known from its first whole one. They may be lost, come twice or late.
     ///

@@ -21,7 +21,7 @@ pub struct PeerSettings {
 
 impl Default for PeerSettings {
     fn default() -> Self {
-        Self { subject: "pointsman.peers".to_owned(), interval: Duration::from_millis(100) }
+        Self { subject: "pointsman.peers".to_owned(), interval: Duration::from_millis(50) }
     }
 }
 

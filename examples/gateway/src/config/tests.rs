@@ -168,10 +168,10 @@ fn a_stream_of_events_has_a_server_and_a_name() {
 fn peers_have_a_server_a_subject_of_their_own_and_an_interval() {
     let nats = "event_sources: { nats: { url: 'nats://x:1' } }";
     let config = Config::parse(&format!(
-        "model: {{ name: sim }}\npods: [{{ name: a, url: 'http://x' }}]\n{nats}\npeers: {{ interval: 50ms }}"
+        "model: {{ name: sim }}\npods: [{{ name: a, url: 'http://x' }}]\n{nats}\npeers: {{ interval: 20ms }}"
     ));
     let peers = config.unwrap().peers.unwrap();
-    assert_eq!((&*peers.subject, peers.interval), ("pointsman.peers", Duration::from_millis(50)));
+    assert_eq!((&*peers.subject, peers.interval), ("pointsman.peers", Duration::from_millis(20)));
     let places = |peers: &str, nats: &str| {
         let found = problems(&format!("model: {{ name: sim }}\n{nats}\npeers: {peers}"));
         found.iter().filter_map(|problem| Some(problem.split(':').next()?.to_owned())).collect::<Vec<_>>()
