@@ -168,9 +168,11 @@ impl Router {
                 self.apply(pod, &change, chains);
             }
         }
-        while let Some((due, summary)) = self.told.pop_front_if(|(due, _)| *due <= now) {
-            // One that came late is of no use any more; here none does.
-            let _ = self.state.hear_peer(self.id, &summary, self.at(due));
+        while self.told.front().is_some_and(|(due, _)| *due <= now) {
+            if let Some((due, summary)) = self.told.pop_front() {
+                // One that came late is of no use any more; here none does.
+                let _ = self.state.hear_peer(self.id, &summary, self.at(due));
+            }
         }
         if self.reported.is_none_or(|last| now >= last + self.report_every) {
             self.reported = Some(now - now % self.report_every);

@@ -199,7 +199,7 @@ fn gateways_that_tell_each_other_do_about_as_well_as_one() {
     let apart = run("total_latency", &trace, &config);
     config.share_every_us = Some(100_000);
     let told = run("total_latency", &trace, &config);
-    let late = |result: &PolicyResult| result.ttft.quantile(0.99).unwrap() as f64;
+    let late = |result: &PolicyResult| result.ttft.quantile(0.99).unwrap();
     assert_eq!(told.requests, 800);
     assert!(late(&told) < 1.1 * late(&one), "{} for {}, and {} apart", late(&told), late(&one), late(&apart));
     assert!(late(&told) < 0.9 * late(&apart) && told.hit_rate() > apart.hit_rate());
