@@ -187,6 +187,14 @@ impl<const W: usize> PodPaces<W> {
         self.forget_next(now);
     }
 
+    /// A peer sent a pod prompts that take so many microseconds there.
+    pub(crate) fn sent_by_peer(&self, pod: Pod, micros: u64) {
+        if let Some(sent) = self.sent.get(pod.id().index()) {
+            // Queues are by the pod's pace, and what was sent is not.
+            sent.fetch_add((micros as f64 / self.of(pod.id())) as u64, Ordering::Relaxed);
+        }
+    }
+
     /// What was expected of the decision of this instant; nothing, where the pod was decided for again since.
     #[must_use]
     pub fn sample(&self, pod: Pod, decided: Instant) -> Option<PaceSample> {

@@ -34,9 +34,10 @@ impl<const W: usize> PluginState<W> {
         let whole = whole.filter(|_| scope == SummaryScope::Whole);
         let of_peers = self.peers.table().in_flight();
         for pod in whole.chain(notes.decided.iter().map(|decided| decided.pod)) {
-            if !places.contains_key(&pod)
-                && let Some(summary) = self.summary_of(pod, of_peers.get(&pod))
-            {
+            if places.contains_key(&pod) {
+                continue;
+            }
+            if let Some(summary) = self.summary_of(pod, of_peers.get(&pod)) {
                 places.insert(pod, pods.len() as u16);
                 pods.push(summary);
             }
@@ -70,7 +71,10 @@ impl<const W: usize> PluginState<W> {
             return Err(PeerIgnored::Own);
         }
         let find = |name: &str| self.index.pod(name);
-        let queued = |pod, micros| self.prefill_queues.add_of_peer(pod, micros, now);
+        let queued = |pod, micros| {
+            self.prefill_queues.add_of_peer(pod, micros, now);
+            self.paces.sent_by_peer(pod, micros);
+        };
         let pods = self.peers.table().hear(summary, &self.load, now, find, queued)?;
         for fresh in &summary.blocks {
             let Some(pod) = pods.get(usize::from(fresh.pod)).copied().flatten() else { continue };
