@@ -150,7 +150,7 @@ impl<const W: usize> Router<W> {
         let request = self.begin(request);
         let decided = self.decided_in_turn(&request, false, timer).await?;
         let Decided { live, plan, at, charge, reserved, turn, .. } = decided;
-        let prompt = self.prompt_size(&request.request(self.name(), at));
+        let prompt = self.prompt_size(&request.request(self.name(), at)).of_samples(request.has_samples());
         Ok(Routed::decided(self.clone(), live, plan, prompt, at).turn(turn).reserved(reserved, charge))
     }
 

@@ -8,9 +8,9 @@ use kv_index::{BlockHash, DEFAULT_POD_WORDS, Pod};
 use routing_core::{Fleet, PlanStep, Role, RoutingPlan};
 use routing_exec::{AttemptRecord, DispatchHost, DispatchReport};
 use routing_plugins::load::{LoadGuard, Work};
-use routing_plugins::{DecodeSample, PaceSample, PluginState};
+use routing_plugins::{PaceSample, PluginState};
 
-use crate::answer_learning::answered;
+use crate::answer_learning::{Decoding, answered};
 use crate::cache_audit::{Audited, AuditedPrompt, Expectation};
 use crate::flow_control::{AttemptGuard, OpenCharge, Reserved};
 use crate::llm_request::LlmRequest;
@@ -35,7 +35,7 @@ pub struct RouterHost<const W: usize = DEFAULT_POD_WORDS> {
     /// What was expected of each attempt's pod.
     expectations: Vec<Expectation>,
     /// The newest attempt of a stream whose first token was expected, if that teaches how fast its pod is.
-    sample: Option<(usize, PaceSample, Arc<OnceLock<DecodeSample>>)>,
+    sample: Option<(usize, PaceSample, Arc<Decoding>)>,
     /// Its shares of its pods' load, until its attempts begin.
     reserved: Reserved<W>,
     /// The program that it is a turn of, until it is over.
@@ -54,7 +54,7 @@ impl<const W: usize> RouterHost<W> {
         plan: &RoutingPlan,
         decided: Instant,
     ) -> Self {
-        let prompt = router.prompt_size(&request.request(router.name(), decided));
+        let prompt = router.prompt_size(&request.request(router.name(), decided)).of_samples(request.has_samples());
         let mut host = Self {
             router,
             live,
@@ -196,14 +196,14 @@ impl<const W: usize> RouterHost<W> {
         let first_token = |attempt| report.attempts.get(attempt).and_then(AttemptRecord::time_to_first_token);
         let sampled = self.sample.as_ref();
         if let Some((sample, took)) = sampled.and_then(|(attempt, sample, _)| Some((*sample, first_token(*attempt)?))) {
-            self.router.plugin_state().paces.first_token(sample, took);
+            self.router.plugin_state().paces.first_token(sample, took, self.router.now());
         }
-        // Of several answers to one request the tokens are told together.
-        let Some((at, answer, tokens)) = answered(report).filter(|_| !self.request.has_samples()) else { return };
-        let decoding = sampled
-            .filter(|(attempt, ..)| *attempt == at)
-            .and_then(|(.., begun)| Some((*begun.get()?, answer.ended?.saturating_duration_since(answer.first_byte?))));
-        self.router.learn_answer(self.prompt.key(), tokens, decoding);
+        let Some((at, answer, tokens)) = answered(report) else { return };
+        let decoding = sampled.filter(|(attempt, ..)| *attempt == at).and_then(|(.., decoding)| {
+            let samples = [*decoding.began.get()?, *decoding.ended.get()?];
+            Some((samples, answer.ended?.saturating_duration_since(answer.first_byte?)))
+        });
+        self.router.learn_answer(self.prompt, tokens, decoding);
     }
 
     fn expect(&mut self, pod: Pod, step: &PlanStep) {
@@ -238,7 +238,7 @@ impl<const W: usize> DispatchHost for RouterHost<W> {
             self.sample = paces.sample(pod, self.decided).map(|sample| (attempt, sample, Arc::default()));
         }
         let watched = self.sample.as_ref().filter(|(attempt, ..)| *attempt + 1 == self.expectations.len());
-        let watched = watched.map(|(_, sample, begun)| (*sample, Arc::clone(begun)));
+        let watched = watched.map(|(_, sample, decoding)| (*sample, Arc::clone(decoding)));
         let share = self.share(pod, step, work);
         AttemptGuard::new(share, self.router.clone()).watching(watched)
     }

@@ -22,6 +22,8 @@ pub(crate) struct PromptSize {
     output: u64,
     /// What answers like it are known by.
     key: AnswerKey,
+    /// Whether several answers are wanted.
+    has_samples: bool,
 }
 
 impl PromptSize {
@@ -34,7 +36,7 @@ impl PromptSize {
         // A cast from a float saturates.
         let expected = lengths.expected(key).round() as u64;
         let output = request.most_output.map_or(expected, |most| expected.min(most.into()));
-        Self { tokens, output, key }
+        Self { tokens, output, key, has_samples: false }
     }
 
     /// Tokens that its answer is expected to have.
@@ -47,9 +49,14 @@ impl PromptSize {
         self.tokens
     }
 
-    /// What answers like its own are known by.
-    pub(crate) fn key(self) -> AnswerKey {
-        self.key
+    /// What its answer teaches of others like it; nothing, where there are several.
+    pub(crate) fn key(self) -> Option<AnswerKey> {
+        (!self.has_samples).then_some(self.key)
+    }
+
+    /// The same where several answers may be wanted.
+    pub(crate) fn of_samples(self, has_samples: bool) -> Self {
+        Self { has_samples, ..self }
     }
 
     /// What the prompt costs a pod of a step; `prefilled` where another pod computed it before.

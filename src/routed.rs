@@ -140,6 +140,7 @@ impl<const W: usize> Routed<W> {
             turn,
             charge,
             prompt,
+            answers: ends,
             answer: None,
         })
     }
@@ -191,7 +192,7 @@ pub struct Attempt<const W: usize = DEFAULT_POD_WORDS> {
     /// What was expected of the first token, until it comes.
     sample: Option<PaceSample>,
     /// Its pod as it was when that came.
-    decoding: Option<DecodeSample>,
+    decoding: Option<(PaceSample, DecodeSample)>,
     admission: Admission,
     _permit: Permit<W>,
     began: Instant,
@@ -202,6 +203,8 @@ pub struct Attempt<const W: usize = DEFAULT_POD_WORDS> {
     turn: Option<Arc<Mutex<OpenTurn<W>>>>,
     charge: SharedCharge<W>,
     prompt: PromptSize,
+    /// Whether the client has its answer: that of a prefill step is none.
+    answers: bool,
     /// Tokens of its answer so far, where that is known.
     answer: Option<u64>,
 }
@@ -219,8 +222,8 @@ impl<const W: usize> Attempt<W> {
         let now = *self.first_token.get_or_insert_with(|| self.router.now());
         self.load.first_token();
         if let Some(sample) = self.sample.take() {
-            self.router.plugin_state().paces.first_token(sample, now.saturating_duration_since(self.began));
-            self.decoding = Some(self.router.decode_sample(sample));
+            self.router.plugin_state().paces.first_token(sample, now.saturating_duration_since(self.began), now);
+            self.decoding = Some((sample, self.router.decode_sample(sample)));
         }
     }
 
@@ -263,12 +266,12 @@ impl<const W: usize> Attempt<W> {
 
     /// It ended by itself: how long such answers are is learned from it, and how fast its pod decodes.
     pub(crate) fn learn(&self) {
-        let Some(tokens) = self.answer else { return };
-        let decoding = self
-            .decoding
-            .zip(self.first_token)
-            .map(|(sample, first)| (sample, self.router.now().saturating_duration_since(first)));
-        self.router.learn_answer(self.prompt.key(), tokens, decoding);
+        let Some(tokens) = self.answer.filter(|_| self.answers) else { return };
+        let decoding = self.decoding.zip(self.first_token).map(|((sample, began), first)| {
+            let ended = self.router.decode_sample(sample);
+            ([began, ended], self.router.now().saturating_duration_since(first))
+        });
+        self.router.learn_answer(self.prompt, tokens, decoding);
     }
 
     /// The pod failed.

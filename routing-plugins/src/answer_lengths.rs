@@ -100,6 +100,14 @@ impl AnswerLengths {
         })
     }
 
+    /// The same, if any answer was learned from.
+    #[must_use]
+    #[inline]
+    pub fn learned(&self, key: AnswerKey) -> Option<f64> {
+        let is_learned = f64::from(Slot::of(self.all.load(Ordering::Relaxed)).seen) > PRIOR;
+        is_learned.then(|| self.expected(key))
+    }
+
     /// An answer to such a request ended by itself or at its limit, and has so many tokens.
     pub fn learn(&self, key: AnswerKey, tokens: u64) {
         let tokens = tokens.min(MOST_TOKENS) as f32;

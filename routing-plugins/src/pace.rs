@@ -41,7 +41,7 @@ use factors::{Factors, Known};
 /// for _ in 0..100 {
 ///     paces.expect(pod, expected, now);
 ///     let sample = paces.sample(pod, now).expect("the last decision about the pod");
-///     paces.first_token(sample, Duration::from_millis(1_500));
+///     paces.first_token(sample, Duration::from_millis(1_500), now + Duration::from_millis(1_500));
 ///     now += Duration::from_secs(2);
 /// }
 /// assert!((paces.of(pod.id()) - 3.0).abs() < 0.15);
@@ -107,7 +107,6 @@ impl ExpectedPrefill {
 #[derive(Clone, Copy, Debug)]
 pub struct PaceSample {
     pod: Pod,
-    decided: Instant,
     expected: ExpectedPrefill,
 }
 
@@ -200,12 +199,13 @@ impl<const W: usize> PodPaces<W> {
     pub fn sample(&self, pod: Pod, decided: Instant) -> Option<PaceSample> {
         let learner = self.learners.get(pod.id().index())?.lock();
         let (at, expected) = learner.expected.filter(|_| learner.generation == pod.generation())?;
-        (at == decided).then_some(PaceSample { pod, decided, expected })
+        (at == decided).then_some(PaceSample { pod, expected })
     }
 
-    /// A request's first token came, so long after the decision. Only of streams: a whole answer takes as long as its decoding.
-    pub fn first_token(&self, sample: PaceSample, took: Duration) {
-        let PaceSample { pod, decided, expected } = sample;
+    /// A request's first token came, so long after the decision; `now` is when it is told, be it later. Only of streams: a whole
+    /// answer takes as long as its decoding.
+    pub fn first_token(&self, sample: PaceSample, took: Duration, now: Instant) {
+        let PaceSample { pod, expected } = sample;
         let Some(seconds) = expected.first_token.filter(|seconds| seconds.is_finite() && !took.is_zero()) else {
             return;
         };
@@ -214,7 +214,7 @@ impl<const W: usize> PodPaces<W> {
         // Short ones are mostly what a network and the step under way take.
         let weight = seconds / (seconds + SHORT_SECONDS);
         learner.prefill.learn(seen, weight);
-        learner.learned(decided);
+        learner.learned(now);
         self.show(pod.id().index(), &learner);
         drop(learner);
         self.prefill.learn(seen, weight, self.fleet().0);
@@ -263,9 +263,8 @@ impl<const W: usize> PodPaces<W> {
 }
 
 impl Learner {
-    /// Something was learned of a decision.
-    fn learned(&mut self, decided: Instant) {
-        self.at = Some(self.at.map_or(decided, |at| at.max(decided)));
+    fn learned(&mut self, now: Instant) {
+        self.at = Some(self.at.map_or(now, |at| at.max(now)));
     }
 }
 

@@ -1,13 +1,14 @@
 //! Attempt guard: a request's share of a pod's load, which lets those go that wait when there is less of it.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use kv_index::{DEFAULT_POD_WORDS, Pod};
 use routing_core::InFlightGuard;
+use routing_plugins::PaceSample;
 use routing_plugins::load::LoadGuard;
-use routing_plugins::{DecodeSample, PaceSample};
 
+use crate::answer_learning::Decoding;
 use crate::router::Router;
 
 /// A request's share of a pod's load; lets go when dropped.
@@ -17,8 +18,8 @@ pub struct AttemptGuard<const W: usize = DEFAULT_POD_WORDS> {
     load: Option<LoadGuard<W>>,
     pod: Pod,
     router: Router<W>,
-    /// Where its pod is noted as it is when the first token comes, if that teaches anything.
-    watched: Option<(PaceSample, Arc<OnceLock<DecodeSample>>)>,
+    /// Where its pod is noted as it is when the first token comes and at the end, if that teaches anything.
+    watched: Option<(PaceSample, Arc<Decoding>)>,
 }
 
 impl<const W: usize> AttemptGuard<W> {
@@ -26,8 +27,8 @@ impl<const W: usize> AttemptGuard<W> {
         Self { pod: load.pod(), load: Some(load), router, watched: None }
     }
 
-    /// The same, noting its pod as it is when the first token comes.
-    pub(crate) fn watching(mut self, watched: Option<(PaceSample, Arc<OnceLock<DecodeSample>>)>) -> Self {
+    /// The same, noting its pod as it is when the first token comes and at the end.
+    pub(crate) fn watching(mut self, watched: Option<(PaceSample, Arc<Decoding>)>) -> Self {
         self.watched = watched;
         self
     }
@@ -43,8 +44,8 @@ impl<const W: usize> AttemptGuard<W> {
         if let Some(load) = &mut self.load {
             load.first_token();
         }
-        if let Some((sample, begun)) = self.watched.take() {
-            begun.get_or_init(|| self.router.decode_sample(sample));
+        if let Some((sample, decoding)) = &self.watched {
+            decoding.began.get_or_init(|| self.router.decode_sample(*sample));
         }
         self.router.pump();
     }
@@ -65,6 +66,10 @@ impl<const W: usize> InFlightGuard for AttemptGuard<W> {
 
 impl<const W: usize> Drop for AttemptGuard<W> {
     fn drop(&mut self) {
+        if let Some((sample, decoding)) = self.watched.take().filter(|(_, decoding)| decoding.began.get().is_some()) {
+            // While it counts: it was in the last step too.
+            decoding.ended.get_or_init(|| self.router.decode_sample(sample));
+        }
         self.load = None;
         self.router.pump();
     }

@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use kv_index::{ChainHasher, ChainSeed, Event, EventSemantics, Stored};
-use routing_core::Load;
+use routing_core::{Load, Role};
 use routing_exec::{BreakerState, Failure};
 
 use super::*;
@@ -107,6 +107,24 @@ fn how_long_answers_are_and_how_fast_pods_decode_is_learned_from_answers() {
     drop(attempt);
     let [slow, fast] = [0, 1].map(|pod| router.pods()[pod].decode_pace);
     assert!(slow > 2.0 * fast && (0.8..1.3).contains(&fast), "{slow} and {fast}");
+}
+
+/// A prefill leg generates one token, whatever the answer will be; of several answers the tokens are told together.
+#[test]
+fn nothing_is_learned_of_answers_that_are_none() {
+    let roles = [("a", Role::Prefill), ("b", Role::Decode)];
+    let pods = roles.map(|(name, role)| PodSpec::new(name, format!("http://{name}")).role(role));
+    let router = Router::builder("m").pods(pods).tokens_given().profile("prefill_decode").build().unwrap();
+    let typical = || router.plugin_state().answer_lengths.typical();
+    let mut routed = router.route(&router.request(router.now()).tokens(&[7; 4096])).unwrap();
+    assert_eq!(routed.plan().steps().len(), 2);
+    for (step, generated, is_learned) in [(0, 1, false), (1, 900, true)] {
+        let (pod, before) = (routed.plan().steps()[step].candidates[0].pod, typical());
+        let mut attempt = routed.begin(step, pod).unwrap();
+        attempt.generated(generated);
+        attempt.succeeded();
+        assert_eq!(typical() != before, is_learned, "step {step}");
+    }
 }
 
 #[test]

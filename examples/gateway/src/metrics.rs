@@ -218,8 +218,15 @@ fn peers(out: &mut Text<'_>, app: &AppState) {
         out.line("peers", &[("model", model.router.name())], model.router.peers().peers as f64);
     }
     out.family("peer_messages_total", "counter", "Messages to other gateways and from them.");
-    for (direction, count) in [("sent", app.peers.sent()), ("received", app.peers.received())] {
+    for (direction, count) in
+        [("sent", app.peers.sent()), ("failed", app.peers.failed()), ("received", app.peers.received())]
+    {
         out.line("peer_messages_total", &[("direction", direction)], count as f64);
+    }
+    out.family("peer_decisions_left_out_total", "counter", "Decisions that other gateways were not told in time.");
+    for model in &app.models {
+        let left_out = model.router.plugin_state().peers.left_out();
+        out.line("peer_decisions_left_out_total", &[("model", model.router.name())], left_out as f64);
     }
     out.family("peer_messages_ignored_total", "counter", "Messages from other gateways that changed nothing.");
     for (reason, count) in app.peers.ignored() {

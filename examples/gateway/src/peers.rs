@@ -15,6 +15,7 @@ pub(super) use self::exchange::start;
 #[derive(Debug, Default)]
 pub(super) struct PeerCounts {
     sent: AtomicU64,
+    failed: AtomicU64,
     received: AtomicU64,
     ignored: Mutex<BTreeMap<&'static str, u64>>,
 }
@@ -23,6 +24,11 @@ impl PeerCounts {
     /// Messages sent.
     pub(super) fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Messages that could not be sent: too large for the server, say.
+    pub(super) fn failed(&self) -> u64 {
+        self.failed.load(Ordering::Relaxed)
     }
 
     /// Messages received.
@@ -92,24 +98,25 @@ mod exchange {
                         Some(message) => self.hear(&message.payload),
                         None => return Ok(()),
                     },
-                    _ = ticks.tick() => self.tell(&client, SummaryScope::Whole).await?,
+                    _ = ticks.tick() => self.tell(&client, SummaryScope::Whole).await,
                     () = self.decided.notified(), if due.is_none() => due = Some(time::Instant::now() + TOGETHER),
                     () = time::sleep_until(due.unwrap_or_else(time::Instant::now)), if due.is_some() => {
                         due = None;
-                        self.tell(&client, SummaryScope::Changes).await?;
+                        self.tell(&client, SummaryScope::Changes).await;
                     }
                 }
             }
         }
 
-        async fn tell(&self, client: &Client, scope: SummaryScope) -> Result<(), async_nats::Error> {
+        async fn tell(&self, client: &Client, scope: SummaryScope) {
             for model in &self.app.models {
                 if let Some(message) = model.router.tell_peers(scope, Instant::now()) {
-                    client.publish(self.settings.subject.clone(), message.into()).await?;
-                    self.app.peers.sent.fetch_add(1, Ordering::Relaxed);
+                    // One that a server does not take is told again by the next summary; a connection mends itself.
+                    let sent = client.publish(self.settings.subject.clone(), message.into()).await.is_ok();
+                    let count = if sent { &self.app.peers.sent } else { &self.app.peers.failed };
+                    count.fetch_add(1, Ordering::Relaxed);
                 }
             }
-            Ok(())
         }
 
         fn hear(&self, message: &[u8]) {

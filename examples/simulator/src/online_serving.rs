@@ -320,7 +320,7 @@ impl<'t> Simulation<'t> {
                 let router = &self.routers[job.id as usize % self.routers.len()];
                 let took = now - flight.decided;
                 if let Some(sample) = flight.sample {
-                    router.first_token(sample, took);
+                    router.first_token(sample, took, now);
                     flight.decoding = Some(router.decode_sample(sample, flight.serve, now));
                 }
                 self.result.ttft.record(ttft);
@@ -333,8 +333,9 @@ impl<'t> Simulation<'t> {
                 let (ttft, whole) = (flight.first - flight.came, now - flight.came);
                 let router = &self.routers[job.id as usize % self.routers.len()];
                 router.answered(job.prompt, job.output);
-                if let Some(sample) = flight.decoding {
-                    router.decoded(sample, flight.serve, (job.output.into(), whole - ttft), now);
+                if let Some((sample, began)) = flight.sample.zip(flight.decoding) {
+                    let ended = router.decode_sample(sample, flight.serve, now);
+                    router.decoded([began, ended], (job.output.into(), whole - ttft), now);
                 }
                 let per_token = (whole - ttft).checked_div(u64::from(job.output.saturating_sub(1)));
                 self.result.whole.record(whole);

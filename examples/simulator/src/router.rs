@@ -214,18 +214,18 @@ impl Router {
     }
 
     /// A first token came, so many µs after the decision.
-    pub(crate) fn first_token(&self, sample: PaceSample, took: u64) {
-        self.paces.first_token(sample, Duration::from_micros(took));
+    pub(crate) fn first_token(&self, sample: PaceSample, took: u64, now: u64) {
+        self.paces.first_token(sample, Duration::from_micros(took), self.at(now));
     }
 
-    /// The same, and more tokens are to come.
+    /// Its pod as it is when that comes, or when its answer ends.
     pub(crate) fn decode_sample(&self, sample: PaceSample, pod: usize, now: u64) -> DecodeSample {
         self.paces.decode_sample(sample, &self.load_of(pod, now))
     }
 
     /// An answer of so many tokens ended, so many µs after its first.
-    pub(crate) fn decoded(&self, sample: DecodeSample, pod: usize, (tokens, took): (u64, u64), now: u64) {
-        self.paces.decoded(sample, &self.load_of(pod, now), tokens, Duration::from_micros(took));
+    pub(crate) fn decoded(&self, [began, ended]: [DecodeSample; 2], (tokens, took): (u64, u64), now: u64) {
+        self.paces.decoded(began, ended, tokens, Duration::from_micros(took), self.at(now));
     }
 
     fn load_of(&self, pod: usize, now: u64) -> PodLoad {

@@ -24,7 +24,9 @@ fn near(expected: f64, tokens: f64) -> bool {
 fn before_there_were_any_an_answer_is_as_most_are() {
     let lengths = AnswerLengths::default();
     assert_eq!((lengths.typical(), lengths.expected(key(None, None, 100))), (256.0, 256.0));
+    assert_eq!(lengths.learned(key(None, None, 100)), None);
     learn(&lengths, key(None, None, 100), 1_000, 1);
+    assert!(lengths.learned(key(None, None, 100)).is_some());
     assert!((256.0..450.0).contains(&lengths.expected(key(None, None, 100))), "one says little");
 }
 

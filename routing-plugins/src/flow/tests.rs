@@ -120,7 +120,7 @@ fn a_slow_pod_has_less_room() {
         for (pod, took) in [(0, 1.0), (1, 3.0)] {
             scene.state.paces.expect(scene.pods[pod], expected, at);
             let sample = scene.state.paces.sample(scene.pods[pod], at).unwrap();
-            scene.state.paces.first_token(sample, Duration::from_secs_f64(took));
+            scene.state.paces.first_token(sample, Duration::from_secs_f64(took), at);
         }
         at += Duration::from_secs(1);
     }

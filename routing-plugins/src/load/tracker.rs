@@ -62,6 +62,11 @@ impl<const W: usize> LoadTracker<W> {
         self.cells.get(pod).map(Cell::in_flight).unwrap_or_default()
     }
 
+    /// The same of this pod, and of no other that has its id.
+    pub(crate) fn in_flight_of(&self, pod: Pod) -> InFlight {
+        self.cell(pod).filter(|cell| cell.is_of(pod.generation())).map(Cell::in_flight).unwrap_or_default()
+    }
+
     /// What a pod has to do, as it is known at an instant. Reports that are older than `stale_after` are marked as stale;
     /// `elsewhere` counts if the pod did not report.
     ///

@@ -8,7 +8,8 @@ fn send(paces: &PodPaces, pod: Pod, (expected, took): (f64, f64), times: u32, fr
     for at in 0..times {
         let now = from + SECOND * at;
         paces.expect(pod, prefill(expected), now);
-        paces.first_token(paces.sample(pod, now).unwrap(), Duration::from_secs_f64(took));
+        let took = Duration::from_secs_f64(took);
+        paces.first_token(paces.sample(pod, now).unwrap(), took, now);
     }
     from + SECOND * times
 }
@@ -70,6 +71,22 @@ fn who_is_not_asked_fades_to_what_the_fleet_is() {
     assert!(paces.of(slow.id()) > 3.0, "and is soon known again");
 }
 
+/// Hosts tell when an answer is over, which may take longer than what is learned is left alone.
+#[test]
+fn what_is_told_late_is_not_forgotten_at_once() {
+    let (paces, pods): (PodPaces, _) = (PodPaces::default(), handles(1, 2));
+    let (late, begin) = (40 * SECOND, start());
+    for at in 0..200 {
+        let now = begin + SECOND * at;
+        for (pod, took) in [(pods[0][0], 600), (pods[0][1], 200)] {
+            paces.expect(pod, prefill(0.2), now);
+            let sample = paces.sample(pod, now).unwrap();
+            paces.first_token(sample, Duration::from_millis(took), now + late);
+        }
+    }
+    assert!(paces.of(pods[0][0].id()) > 2.7, "{}", paces.of(pods[0][0].id()));
+}
+
 #[test]
 fn a_new_pod_begins_as_the_fleet_is() {
     let (paces, pods) = (PodPaces::default(), handles(2, 1));
@@ -80,7 +97,7 @@ fn a_new_pod_begins_as_the_fleet_is() {
     paces.expect(new, prefill(0.2), now);
     assert!(near(paces.of(new.id()), 3.0));
     assert!(paces.sample(old, now).is_none());
-    paces.first_token(late, 100 * SECOND);
+    paces.first_token(late, 100 * SECOND, now);
     assert!(near(paces.of(new.id()), 3.0), "what the old one did says nothing of it");
 }
 
@@ -93,7 +110,7 @@ fn a_sample_is_of_its_decision() {
     assert!(paces.sample(pods[0][0], now).is_some());
     for seconds in [None, Some(f64::NAN), Some(f64::INFINITY)] {
         paces.expect(pods[0][0], prefill(1.0).first_token(seconds), now);
-        paces.first_token(paces.sample(pods[0][0], now).unwrap(), 9 * SECOND);
+        paces.first_token(paces.sample(pods[0][0], now).unwrap(), 9 * SECOND, now);
     }
     assert_eq!(paces.of(pods[0][0].id()), 1.0, "where it is not known what to expect nothing is learned");
 }
@@ -110,7 +127,7 @@ fn answer(
     let load = PodLoad { requests: 8, tokens: 8_000, ..PodLoad::default() };
     paces.expect(pod, prefill(0.2), at);
     let sample = paces.sample(pod, at).unwrap();
-    paces.first_token(sample, Duration::from_secs_f64(0.2 * slow_prefill));
+    paces.first_token(sample, Duration::from_secs_f64(0.2 * slow_prefill), at);
     let began = paces.decode_sample(sample, &load);
     let work = if beside > 0.0 {
         paces.expect(pod, prefill(beside).first_token(None), at);
@@ -120,7 +137,8 @@ fn answer(
     };
     let step = CostModel::FUSED.step(&[], 8, 8_000).as_secs_f64();
     let took = (tokens - 1) as f64 * step * slow_decode + work * slow_prefill;
-    paces.decoded(began, &load, tokens, Duration::from_secs_f64(took));
+    let ended = paces.decode_sample(sample, &load);
+    paces.decoded(began, ended, tokens, Duration::from_secs_f64(took), at);
 }
 
 #[test]
@@ -163,10 +181,12 @@ fn an_answer_beside_prompts_that_nobody_here_knows_says_nothing() {
     let sample = paces.sample(pod, now).unwrap();
     let load = PodLoad { requests: 8, waiting_elsewhere: 2, tokens: 8_000, ..PodLoad::default() };
     for (began, ended) in [(load, PodLoad::default()), (PodLoad::default(), load)] {
-        paces.decoded(paces.decode_sample(sample, &began), &ended, 100, 50 * SECOND);
+        let [began, ended] = [began, ended].map(|load| paces.decode_sample(sample, &load));
+        paces.decoded(began, ended, 100, 50 * SECOND, now);
     }
     for (tokens, took) in [(0, SECOND), (1, SECOND), (100, Duration::ZERO)] {
-        paces.decoded(paces.decode_sample(sample, &PodLoad::default()), &PodLoad::default(), tokens, took);
+        let idle = paces.decode_sample(sample, &PodLoad::default());
+        paces.decoded(idle, idle, tokens, took, now);
     }
     assert_eq!(paces.decoding(pod.id()), 1.0);
 }

@@ -32,7 +32,9 @@ impl<const W: usize> PluginState<W> {
         let (mut pods, mut places) = (Vec::new(), HashMap::new());
         let whole = (0..PodSet::<W>::CAPACITY).filter_map(|at| self.index.handle(PodId::new(at as u16)));
         let whole = whole.filter(|_| scope == SummaryScope::Whole);
-        let of_peers = self.peers.table().in_flight();
+        // Locked until all loads are read: what a peer tells meanwhile would be taken for one's own.
+        let table = self.peers.table();
+        let of_peers = table.in_flight();
         for pod in whole.chain(notes.decided.iter().map(|decided| decided.pod)) {
             if places.contains_key(&pod) {
                 continue;
@@ -42,6 +44,7 @@ impl<const W: usize> PluginState<W> {
                 pods.push(summary);
             }
         }
+        drop(table);
         let (mut blocks, mut rest) = (Vec::new(), &notes.blocks[..]);
         for decided in &notes.decided {
             let (own, others) = rest.split_at(decided.blocks);
@@ -56,7 +59,7 @@ impl<const W: usize> PluginState<W> {
 
     fn summary_of(&self, pod: Pod, of_peers: Option<&InFlight>) -> Option<PodSummary> {
         let name = self.index.name(pod)?.into();
-        let sent = self.load.in_flight(pod.id()).without(&self.queued.in_flight(pod.id()));
+        let sent = self.load.in_flight_of(pod).without(&self.queued.in_flight_of(pod));
         let in_flight = of_peers.map_or(sent, |of_peers| sent.without(of_peers));
         Some(PodSummary { name, in_flight, queued_micros: self.prefill_queues.sent(pod) })
     }

@@ -73,13 +73,12 @@ impl Table {
         mut queued: impl FnMut(Pod, u64),
     ) -> Result<Vec<Option<Pod>>, PeerIgnored> {
         let is_full = self.peers.len() >= MOST_PEERS;
-        let is_new = match self.peers.get(&summary.gateway) {
+        match self.peers.get(&summary.gateway) {
             Some(known) if summary.sequence <= known.sequence => return Err(PeerIgnored::Old),
-            Some(_) => false,
             None if summary.scope == SummaryScope::Changes => return Err(PeerIgnored::Unknown),
             None if is_full => return Err(PeerIgnored::TooMany),
-            None => true,
-        };
+            Some(_) | None => {}
+        }
         let new = || Peer { sequence: summary.sequence, heard: now, pods: HashMap::new() };
         let peer = self.peers.entry(summary.gateway).or_insert_with(new);
         (peer.sequence, peer.heard) = (summary.sequence, peer.heard.max(now));
@@ -89,8 +88,7 @@ impl Table {
             self.stats.unknown_pods += u64::from(pod.is_none());
             if let Some(pod) = pod {
                 let more = peer.hear(pod, told, load);
-                // What was queued before the peer was known is not known to be queued still.
-                if more > 0 && !is_new {
+                if more > 0 {
                     queued(pod, more);
                 }
             }
@@ -98,8 +96,14 @@ impl Table {
         }
         if summary.scope == SummaryScope::Whole {
             let sequence = summary.sequence;
-            let others = peer.pods.values_mut().filter(|told| told.sequence != sequence);
-            others.for_each(|told| told.share.tell(load, InFlight::default()));
+            // Who is not named is gone there: names of pods come and go.
+            peer.pods.retain(|_, told| {
+                let is_named = told.sequence == sequence;
+                if !is_named {
+                    told.share.tell(load, InFlight::default());
+                }
+                is_named
+            });
         }
         Ok(pods)
     }
@@ -136,11 +140,20 @@ impl Table {
 impl Peer {
     /// Takes what is told of a pod; by how many microseconds its queue is longer.
     fn hear<const W: usize>(&mut self, pod: Pod, told: &PodSummary, load: &LoadTracker<W>) -> u64 {
-        if self.pods.len() >= MOST_PODS && !self.pods.contains_key(&told.name) {
+        let Some(known) = self.pods.get_mut(&told.name) else {
+            if self.pods.len() < MOST_PODS {
+                let mut share = PeerShare::new(pod);
+                share.tell(load, told.in_flight);
+                let known = ToldOfPod { share, queued_micros: told.queued_micros, sequence: self.sequence };
+                self.pods.insert(told.name.clone(), known);
+            }
+            // How much of what was ever queued there still is, nobody knows.
+            return 0;
+        };
+        if known.sequence == self.sequence {
+            // Named twice.
             return 0;
         }
-        let new = || ToldOfPod { share: PeerShare::new(pod), queued_micros: 0, sequence: 0 };
-        let known = self.pods.entry(told.name.clone()).or_insert_with(new);
         if known.share.pod() != pod {
             // Another pod has the name here: what the one before had is nobody's.
             known.share.forget(load);

@@ -150,6 +150,63 @@ fn a_report_is_compared_with_what_peers_told() {
 }
 
 #[test]
+fn who_ended_before_a_report_leaves_others_in_it() {
+    let (one, other, now) = (gateway(&["a"]), gateway(&["a"]), start());
+    let mut guards: Vec<_> = (0..5).map(|_| one.load.begin(pod(&one, "a"), Work::of(10))).collect();
+    other.hear_peer(OTHER, &whole(&one, ONE, now), now).unwrap();
+    guards.truncate(1);
+    let there = pod(&other, "a");
+    assert!(other.load.report(there, Load { running: 5, ..Load::default() }, now));
+    other.hear_peer(OTHER, &whole(&one, ONE, now), now).unwrap();
+    assert_eq!(load(&other, there, now).requests, 5, "one of the peer's, and four of nobody known");
+}
+
+#[test]
+fn a_pod_s_successor_is_not_told_to_have_what_it_had() {
+    let (state, now) = (gateway(&["a"]), start());
+    let _guards: Vec<_> = (0..5).map(|_| state.load.begin(pod(&state, "a"), Work::of(10))).collect();
+    assert!(state.index.retire(pod(&state, "a")) && state.index.sweep(1).freed == 1);
+    let b = state.index.join("b").unwrap();
+    assert_eq!((whole(&state, ONE, now).pods[0].in_flight, &*state.index.name(b).unwrap()), (InFlight::default(), "b"));
+}
+
+#[test]
+fn names_come_and_go_for_ever() {
+    let (other, now) = (gateway(&["last"]), start());
+    let told = |sequence: u64, name: &str| {
+        let in_flight = InFlight { requests: 1, ..InFlight::default() };
+        let pods = vec![PodSummary { name: name.into(), in_flight, queued_micros: 0 }; 2];
+        PeerSummary { gateway: ONE, sequence, scope: SummaryScope::Whole, pods, blocks: Vec::new() }
+    };
+    for at in 0..10_000 {
+        let name = format!("pod-{at}");
+        let pod = other.index.join(&name).unwrap();
+        other.hear_peer(OTHER, &told(at + 1, &name), now).unwrap();
+        assert_eq!(other.load.in_flight(pod.id()).requests, 1, "{name}");
+        assert!(other.index.retire(pod) && other.index.sweep(1).freed == 1);
+    }
+    other.hear_peer(OTHER, &told(20_000, "last"), now).unwrap();
+    assert_eq!(other.peers.in_flight(pod(&other, "last")).requests, 1);
+}
+
+#[test]
+fn a_pod_that_joins_here_late_is_not_queued_all_that_it_ever_had() {
+    let (one, other, now) = (gateway(&["a"]), gateway(&[]), start());
+    let _begun = whole(&one, ONE, now);
+    one.prefill_queues.add(pod(&one, "a"), 50.0, now);
+    other.hear_peer(OTHER, &whole(&one, ONE, now), now).unwrap();
+    let there = other.index.join("a").unwrap();
+    other.hear_peer(OTHER, &whole(&one, ONE, now), now).unwrap();
+    assert_eq!(other.prefill_queues.of(there, now), None);
+    one.prefill_queues.add(pod(&one, "a"), 2.0, now);
+    let mut told = whole(&one, ONE, now);
+    // Named many times over, it counts once.
+    told.pods = (0..100).flat_map(|_| told.pods.clone()).collect();
+    other.hear_peer(OTHER, &told, now).unwrap();
+    assert_eq!(other.prefill_queues.of(there, now), Some(2.0));
+}
+
+#[test]
 fn what_a_silent_peer_had_is_what_the_report_says() {
     let (one, other, now) = (gateway(&["a"]), gateway(&["a"]), start());
     let _guards: Vec<_> = (0..3).map(|_| one.load.begin(pod(&one, "a"), Work::of(10))).collect();
@@ -345,8 +402,10 @@ impl Model {
     fn tell(&mut self, peer: usize, now: u32) {
         let (before, since) = self.told.insert(peer, (now, true)).unwrap_or((0, false));
         if let Some((requests, waiting)) = self.others.as_mut().filter(|_| !since) {
-            *requests = requests.saturating_sub(now.saturating_sub(before));
-            *waiting = waiting.saturating_sub(now.saturating_sub(before)).min(*requests);
+            // What it tells more was in the report; and of whom it tells less, the report had others.
+            *requests = requests.saturating_sub(now.saturating_sub(before)) + before.saturating_sub(now);
+            let waited = waiting.saturating_sub(now.saturating_sub(before)).min(*requests);
+            *waiting = (waited + before.saturating_sub(now)).min(*requests);
         }
     }
 

@@ -142,7 +142,7 @@ mod tests {
             let (queues, learned) = (Arc::new(PrefillQueues::default()), Arc::clone(&paces));
             let written = Arc::clone(&queues);
             scene.record(move |d| PrefillQueueRecorder::declare(d, parameters, written, learned));
-            paces.first_token(paces.sample(pod, scene.now).unwrap(), Duration::from_secs_f64(3.0 * one));
+            paces.first_token(paces.sample(pod, scene.now).unwrap(), Duration::from_secs_f64(3.0 * one), scene.now);
             queues.of(pod, scene.now).unwrap() / one
         };
         assert!((send() - 1.0).abs() < 1e-3);
@@ -158,7 +158,7 @@ mod tests {
         let learned = Arc::clone(&paces);
         let parameters = PrefillQueueParameters::default().learns(true);
         scene.record(move |d| PrefillQueueRecorder::declare(d, parameters, written, learned));
-        paces.first_token(paces.sample(scene.pod(0), scene.now).unwrap(), Duration::from_secs(60));
+        paces.first_token(paces.sample(scene.pod(0), scene.now).unwrap(), Duration::from_secs(60), scene.now);
         assert_eq!(paces.of(scene.pod(0).id()), 1.0);
     }
 }

@@ -180,8 +180,10 @@ pub(crate) fn kv_used(reported: f32) -> f64 {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use routing_core::{PluginError, RoutingContext, Scorer};
 
     use super::*;
+    use crate::score::testing::Scene;
 
     fn span(numbers: &[f64]) -> Span {
         let mut span = Span::EMPTY;
@@ -207,6 +209,16 @@ mod tests {
         assert_eq!([f32::NAN, -1.0, 0.25, 9.0].map(kv_used), [1.0, 0.0, 0.25, 1.0]);
     }
 
+    /// Scores by given costs.
+    struct ByCost(Vec<f64>);
+
+    impl Scorer for ByCost {
+        fn score(&self, _: &RoutingContext<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
+            by_cost(scores, &self.0);
+            Ok(())
+        }
+    }
+
     proptest! {
         /// Many at once have the span that one by one they have, whoever is a candidate.
         #[test]
@@ -220,6 +232,23 @@ mod tests {
             let asked: Vec<f64> = candidates.iter().filter_map(|pod| numbers.get(pod.index()).copied()).collect();
             let (one_by_one, at_once) = (span(&asked), span_of(candidates, &numbers));
             prop_assert_eq!((at_once.least, at_once.most), (one_by_one.least, one_by_one.most));
+        }
+
+        /// However costs are made scores, by a product or by quotients, the order of candidates is that of their costs.
+        #[test]
+        fn by_cost_keeps_the_order(
+            costs in prop::collection::vec(
+                prop_oneof![-1e3..1e3f64, -f64::MAX..f64::MAX, Just(1.0), Just(1.0 + f64::EPSILON), Just(f64::MIN_POSITIVE)], 20),
+            offered in prop::collection::btree_set(0..20usize, 1..20),
+        ) {
+            let mut scene = Scene::new(20);
+            scene.offer(&offered);
+            let given = ByCost(costs.clone());
+            let scores = scene.scores(move |_| given);
+            for (a, b) in offered.iter().flat_map(|a| offered.iter().map(move |b| (*a, *b))) {
+                prop_assert!((0.0..=1.0).contains(&scores[a]), "{}", scores[a]);
+                prop_assert!(costs[a] > costs[b] || scores[a] >= scores[b], "{} {}", costs[a], costs[b]);
+            }
         }
 
         /// Scores lie in 0..=1 and never turn the order of the costs round, however large these are.

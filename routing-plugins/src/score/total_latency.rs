@@ -209,7 +209,7 @@ impl<const W: usize> Scorer<W> for TotalLatencyScorer<W> {
             Some(learned) => (Some(&*learned.paces), Some(&*learned.lengths)),
             None => (None, None),
         };
-        let learned = lengths.map(|lengths| lengths.expected(AnswerKey::of(context.request(), prompt.tokens)));
+        let learned = lengths.and_then(|lengths| lengths.learned(AnswerKey::of(context.request(), prompt.tokens)));
         let most = context.request().most_output.map(f64::from);
         let answer = [learned, most].into_iter().flatten().fold(typical_answer, f64::min);
         let (typical, typical_decoding) = paces.map_or((1.0, 1.0), |paces| (paces.typical(), paces.typical_decoding()));

@@ -1,7 +1,7 @@
 //! A peer's share of a pod's load: what another gateway sent there counts as what was sent from here.
 //!
 //! So a report is compared with both, and nothing counts twice. The rule for figures of different moments: the first that a peer
-//! tells after a report is of the report's moment, and what it adds was in the report.
+//! tells after a report is of the report's moment: what it adds was in the report, and what it has less was others'.
 
 use std::sync::atomic::Ordering;
 
@@ -14,6 +14,7 @@ impl Writer<'_> {
         let report = self.report_at();
         if report.is_some() && report != seen {
             self.change_others(now.without(&before), u32::saturating_sub, u64::saturating_sub);
+            self.change_others(before.without(&now), u32::saturating_add, u64::saturating_add);
         }
         if before != now {
             self.take(before);

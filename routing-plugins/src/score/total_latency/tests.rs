@@ -135,7 +135,7 @@ fn a_pod_known_to_be_slow_is_left_for_one_that_has_more_to_do() {
     for at in 0..50 {
         let now = scene.now + Duration::from_secs(at);
         state.paces.expect(scene.pod(0), ExpectedPrefill::new(CostModel::FUSED, 0.5), now);
-        state.paces.first_token(state.paces.sample(scene.pod(0), now).unwrap(), Duration::from_secs(4));
+        state.paces.first_token(state.paces.sample(scene.pod(0), now).unwrap(), Duration::from_secs(4), now);
     }
     assert_eq!((winner(true), winner(false)), (1, 0));
 }
@@ -149,8 +149,9 @@ fn an_answer_goes_where_decoding_is_fast() {
         let now = scene.now + Duration::from_secs(at);
         state.paces.expect(scene.pod(0), ExpectedPrefill::new(CostModel::FUSED, 0.1), now);
         let sample = state.paces.sample(scene.pod(0), now).unwrap();
-        state.paces.first_token(sample, Duration::from_millis(100));
-        state.paces.decoded(state.paces.decode_sample(sample, &begun), &begun, 100, Duration::from_secs(3));
+        state.paces.first_token(sample, Duration::from_millis(100), now);
+        let load = state.paces.decode_sample(sample, &begun);
+        state.paces.decoded(load, load, 100, Duration::from_secs(3), now);
     }
     assert!((state.paces.of(scene.pod(0).id()) - 1.0).abs() < 0.1);
     let scores = learned(&scene, TotalLatencyParameters::default(), &state);
