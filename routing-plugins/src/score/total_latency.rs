@@ -36,8 +36,8 @@ parameters! {
         /// What it counts that an answer takes twice as long as alone on a pod, against a first token that takes as long again as
         /// a cold, idle pod takes for the prompt; 0.25, unless given.
         pub decode: Amount = const { Amount::constant(0.25) },
-        /// What a second of its answer counts besides, against one of its first token; 0.5, unless given.
-        pub answer_second: Amount = const { Amount::constant(0.5) },
+        /// What a second of its answer counts besides, against one of its first token; 0.75, unless given.
+        pub answer_second: Amount = const { Amount::constant(0.75) },
         /// What a second of an answer counts besides that is on the pod already; 0.08, unless given. Less than one of its own: what
         /// is computed delays somebody wherever it is.
         pub other_second: Amount = const { Amount::constant(0.08) },
