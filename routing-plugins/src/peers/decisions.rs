@@ -67,7 +67,7 @@ impl Decisions {
         notes.blocks.extend_from_slice(blocks);
         notes.decided.push(decided);
         drop(notes);
-        if is_first && let Some(wake) = self.wake.get() {
+        if let Some(wake) = self.wake.get().filter(|_| is_first) {
             wake();
         }
     }
