@@ -152,8 +152,7 @@ impl<const W: usize> World<W> {
                 let chain = self.chain(prompt);
                 let from = usize::from(*from) % (chain.len() + 1);
                 let parent = from.checked_sub(1).map_or(Parent::Root, |before| Parent::Block(chain[before]));
-                let chain = &chain[from..];
-                let deadline = origin() + Duration::from_secs(u64::from(*tick));
+                let (chain, deadline) = (&chain[from..], origin() + Duration::from_secs(u64::from(*tick)));
                 if let Some((pod, name)) = self.live(*pod) {
                     let got = self.index.speculate_after(pod, parent, chain, deadline).expect("live");
                     assert_eq!(got, self.model.speculate(&name, chain, deadline));
