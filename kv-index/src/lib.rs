@@ -55,7 +55,10 @@
 //!   other about: where a pod stops there, the block is looked up, and a segment with detached spans locked for a moment. A
 //!   warm search allocates nothing (`tests/allocations.rs`).
 //! - Whatever one pod says, answers about every other are right; contradictions are counted by pod
-//!   ([`PodStats::parent_conflicts`], `model::tests`, whose traces lie).
+//!   ([`PodStats::parent_conflicts`], `model::tests`, whose traces lie). What two honest pods or more hold takes as few look-ups as
+//!   without it (`tests/bad_days`); where one pod alone holds a chain, a liar that comes later may split it while it is there. The depth of a liar that
+//!   names, for each block, another parent which it holds as well takes one for each while it is there; so does that of a pod that sends each block
+//!   in an event of its own and never a parent, until another pod says.
 //! - Membership sources may repeat themselves per block, numbered ones per batch: nothing is counted twice
 //!   (`feeds::feed::tests`).
 //! - A retired pod is in no later search; its id is used again only when nothing of it is left, under a new

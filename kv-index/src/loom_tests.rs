@@ -115,6 +115,31 @@ fn loom_search_against_a_merge() {
     });
 }
 
+/// Two pods say that a block follows another than a third one said, which is outvoted: what that one holds all the while is found.
+#[test]
+fn loom_search_against_a_merge_behind_another_block() {
+    model(|| {
+        let index = index(3);
+        let [honest, a, b] = ["honest", "a", "b"].map(|name| index.join(name).unwrap());
+        let other = BlockHash::new(9);
+        let lie = |pod| {
+            let stored = Stored::new(crate::Parent::Block(other), &CHAIN[1..]);
+            index.apply(pod, EventSemantics::Membership, &Event::Stored(stored)).unwrap()
+        };
+        assert!(store(&index, a, &CHAIN[1..]) && store(&index, honest, &CHAIN));
+        [honest, a, b].iter().for_each(|&pod| assert!(store(&index, pod, &[other])));
+        lie(b);
+        assert_eq!(index.stats().segments, 3);
+        let searcher = {
+            let index = Arc::clone(&index);
+            thread::spawn(move || assert_eq!(depth(&index, &CHAIN, honest), 2))
+        };
+        lie(a);
+        searcher.join().unwrap();
+        assert_eq!((index.stats().segments, depth(&index, &CHAIN, honest)), (2, 2));
+    });
+}
+
 #[test]
 fn loom_retire_against_search() {
     model(|| {

@@ -10,11 +10,13 @@
 //!
 //! The rules that must never break:
 //! - **A pod holds a block in one place.**
-//! - A block has one place, or one as a head and one in the middle of a segment. Both segments are *doubled* then, said before the second
+//! - A block has one place, or several, of which one at most is a head. Their segments are *doubled* then, said before another
 //!   place can be seen: a search that loses a pod in such a segment looks the block up. That happens where pods contradict each
-//!   other about what a block follows; see [`placing`].
+//!   other about what a block follows; see [`placing`] and [`claims`].
+//! - A pod that has a block behind one which it did not say to be before it is *loose*, said before it can be seen there.
 
 mod chunks;
+mod claims;
 mod detached_spans;
 mod entering;
 mod holders;
@@ -53,6 +55,8 @@ pub(crate) struct Segments<const W: usize> {
     /// Pods that hold a block in the middle of a segment without having said that it follows what is before it there: searches look up
     /// where they stop.
     loose: AtomicPodSet<W>,
+    /// How often a pod became one of these.
+    loosened: AtomicU64,
     /// Stretches that a pod holds behind a block that it lacks, over all segments.
     detached: AtomicU64,
     /// Walks from segment to segment that are under way: nothing is merged meanwhile.
@@ -79,6 +83,7 @@ impl<const W: usize> Segments<W> {
             nobody: Segment::new(0),
             births: AtomicU64::new(1),
             loose: AtomicPodSet::new(),
+            loosened: AtomicU64::new(0),
             detached: AtomicU64::new(0),
             walks: AtomicU64::new(0),
             array_bytes: AtomicU64::new(0),
@@ -117,8 +122,18 @@ impl<const W: usize> Segments<W> {
         self.loose.get()
     }
 
+    /// How often a pod became one of these: who finds the same count before it asks for them and later has missed none.
+    #[inline]
+    pub(crate) fn loosened(&self) -> u64 {
+        // Acquire: whoever sees what made a pod loose has its bit; pairs with `set_loose`.
+        self.loosened.load(Ordering::Acquire)
+    }
+
+    /// Said before the first block is seen to lie behind what the pod did not say that it follows.
     pub(crate) fn set_loose(&self, pod: PodId) {
         self.loose.insert(pod);
+        // Release: publishes the bit; pairs with `loosened`.
+        self.loosened.fetch_add(1, Ordering::Release);
     }
 
     /// The pod holds nothing any more.
@@ -156,9 +171,7 @@ impl<const W: usize> Segments<W> {
         let segment = self.lock(id, pin);
         for (from, to) in segment.holders.held(pod, 0, segment.holders.len()) {
             let parent = match from {
-                // Of what others said nobody knows whether this pod did.
-                0 if segment.is_apart() => Parent::Unknown,
-                0 => segment.parent(),
+                0 => segment.claim_of(pod),
                 _ => Parent::Block(segment.hash(from as usize - 1)),
             };
             let blocks: Vec<BlockHash> = (from..to).map(|at| segment.hash(at as usize)).collect();

@@ -1,4 +1,4 @@
-//! Allocation test: a warm search allocates nothing, eager or lazy, with holes or without.
+//! Allocation tests: a warm search allocates nothing, eager or lazy, with holes or without; an index that was emptied gives its memory back.
 
 use kv_index::{
     BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Event, EventSemantics, Index, Matches, Parent, Pod, Removed,
@@ -69,4 +69,26 @@ fn nor_does_one_in_an_engine_s_dialect() {
         assert_eq!(allocations(search), 0, "{algorithm}");
         assert_eq!(matches.depth(pod.id()), 400);
     }
+}
+
+/// By the allocator's count, not by ours: a million segments of one block each.
+#[test]
+fn an_index_that_was_emptied_gives_its_memory_back() {
+    let index: Index = Index::new(Config::default());
+    let pod = index.join("a").expect("room");
+    let mut random = pointsman_test_support::SplitMix64::new(1);
+    let blocks: Vec<BlockHash> = (0..1_000_000).map(|_| BlockHash::new(random.next_u64())).collect();
+    let empty = alloc::live_bytes();
+    for block in blocks.chunks(1) {
+        store(&index, pod, Parent::Root, block);
+    }
+    kv_index::collect_garbage();
+    let full = alloc::live_bytes() - empty;
+    assert_eq!(index.stats().segments, blocks.len());
+    for blocks in blocks.chunks(100) {
+        index.apply(pod, EventSemantics::Membership, &Event::Removed(Removed::new(blocks))).expect("live");
+    }
+    kv_index::collect_garbage();
+    let left = alloc::live_bytes() - empty;
+    assert!(left * 10 <= full, "{left} of {full} bytes are left");
 }

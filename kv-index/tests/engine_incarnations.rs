@@ -144,6 +144,24 @@ fn a_number_far_ahead_is_given_up_once() {
     }
 }
 
+/// Behind the last number there is none: a batch that has it is nobody's, however often it comes, and the stream goes on.
+#[test]
+fn the_last_number_of_all_is_foreign() {
+    let index: Index = Index::new(Config::default());
+    let pod = index.join("a").expect("room");
+    let size = BlockSize::new(4).expect("not zero");
+    let feed = EngineFeed::new(&index, pod, EngineFeedConfig::tokens(model(), size)).expect("live");
+    let (mut engine, mut time) = (Publisher::new(1000, ReplayForm::WithTopic), 0.0);
+    for _ in 0..3 {
+        let frames = publish(&mut engine, &mut time);
+        assert!(matches!(feed.receive(&frames).expect("well-formed").outcome, BatchOutcome::Applied(_)));
+        let mut odd = publish(&mut Publisher::new(0, ReplayForm::WithTopic), &mut time);
+        odd[1] = u64::MAX.to_be_bytes().to_vec();
+        let received = feed.receive(&odd).expect("well-formed");
+        assert_eq!((received.outcome, received.replay_from), (BatchOutcome::Foreign, None));
+    }
+}
+
 /// The engine had answered when it published on; what was lost then is seen to be missing before the answer's end is.
 #[test]
 fn what_was_missed_since_it_was_asked_is_asked_for_again() {

@@ -99,6 +99,7 @@ impl PodCache {
     fn set_state(&mut self, hash: BlockHash, state: State) {
         if state == State::PLAIN {
             self.marks.remove(&hash);
+            self.free_marks();
         } else {
             self.marks.insert(hash, state);
         }
@@ -145,7 +146,7 @@ impl PodCache {
     fn unspeculated(&mut self, hash: BlockHash) -> State {
         let state = self.state(hash);
         if state.has(State::SPECULATED) {
-            self.deadlines.remove(&hash);
+            self.no_longer_speculated(hash);
         }
         state.without(State::SPECULATED)
     }
@@ -174,9 +175,14 @@ impl PodCache {
             self.details.remove(&hash);
         }
         if state.has(State::SPECULATED) {
-            self.deadlines.remove(&hash);
+            self.no_longer_speculated(hash);
         }
-        if self.marks.is_empty() && self.marks.capacity() > 1024 {
+        self.free_marks();
+    }
+
+    /// Gives the room for marks back when there are none left.
+    fn free_marks(&mut self) {
+        if self.marks.is_empty() && self.marks.capacity() > MANY {
             (self.marks, self.details) = Default::default();
         }
     }
@@ -280,6 +286,9 @@ pub(crate) struct NewCopy {
     pub(crate) source: EventSemantics,
     pub(crate) location: Option<Location>,
 }
+
+/// Room in a map that is given back when the map is empty.
+const MANY: usize = 1024;
 
 /// Segments that are not worth going through.
 const FEW: usize = 64;

@@ -69,16 +69,23 @@ impl<const WORDS: usize> Index<WORDS> {
             // Its lines are on their way while we look who is there.
             Some(segment) => self.segments.prefetch(segment, &pin),
             None if self.segments.loose().is_empty() => return,
-            None => {}
+            None => {
+                *lookups += 1;
+                if self.segments.directory.candidates(first, &pin).is_empty() {
+                    return;
+                }
+            }
         }
         *lookups = 0;
         for _ in 0..ATTEMPTS {
-            let joins = self.registry.joins();
+            let (joins, loosened) = (self.registry.joins(), self.segments.loosened());
             let loose = self.segments.loose();
             let is_wary = !loose.is_empty();
             groups.clear();
             let mut walk = Walk { index: self, pin: &pin, groups, lookups, passed, loose, is_wary, apart: Vec::new() };
-            if walk.walk(&mut chain, self.registry.alive()) && self.registry.joins() == joins {
+            let steady = walk.walk(&mut chain, self.registry.alive()) && self.registry.joins() == joins;
+            // Who became loose meanwhile was to be looked up where it stopped.
+            if steady && self.segments.loosened() == loosened {
                 break;
             }
         }

@@ -86,3 +86,25 @@ fn fuzz_findings_stay_fixed() {
         restore_any(&bytes);
     }
 }
+
+/// A block that is named twice in one event counts for each; whoever says so follows no chain, so it is scanned for.
+#[test]
+fn blocks_that_one_event_names_twice() {
+    let [x, a, b] = [1, 2, 3].map(BlockHash::new);
+    for source in [EventSemantics::Membership, EventSemantics::Copies] {
+        let index: crate::Index<1> = crate::Index::with_width(Config::default());
+        let (pod, mut model) = (index.join("pod").unwrap(), Model::new(Config::default()));
+        assert!(model.join("pod"));
+        for blocks in [&[a, a][..], &[x, a, a], &[x, a, b, a], &[b, b, x]] {
+            for event in [Event::Stored(crate::Stored::prompt(blocks)), Event::Removed(crate::Removed::new(blocks))] {
+                let got = index.apply(pod, source, &event).unwrap();
+                assert_eq!(got, model.apply("pod", source, &event), "{source:?}, {event:?}");
+                assert_eq!(index.digest(pod).unwrap(), model.digest("pod"));
+                let mut matches = crate::Matches::default();
+                index.scan(&[x, a, b], &mut matches);
+                assert_eq!(matches.depth(pod.id()), model.search(&[x, a, b])["pod"]);
+                index.audit();
+            }
+        }
+    }
+}

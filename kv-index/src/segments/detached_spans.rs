@@ -148,7 +148,12 @@ impl DetachedSpans {
 
     /// Whether a pod has anything here.
     pub(super) fn has(&self, pod: PodId) -> bool {
-        self.last_until(pod, u32::MAX).is_some()
+        self.last(pod).is_some()
+    }
+
+    /// The last stretch that a pod has here.
+    pub(super) fn last(&self, pod: PodId) -> Option<(u32, u32)> {
+        self.last_until(pod, u32::MAX)
     }
 
     /// The pod's last one that begins at `until` or before.

@@ -121,6 +121,15 @@ impl<const W: usize> Holders<W> {
         offset < self.reach(pod) || self.detached.as_ref().is_some_and(|detached| detached.holds(pod, offset))
     }
 
+    /// Who holds all blocks up to this one.
+    pub(crate) fn pods_at(&self, offset: u32) -> PodSet<W> {
+        let mut pods = self.base;
+        self.drop_offs.iter().take_while(|drop_off| drop_off.offset() <= offset).for_each(|drop_off| {
+            pods.remove(drop_off.pod());
+        });
+        pods
+    }
+
     /// Which of the blocks `from..to` a pod holds, as ranges in order.
     pub(crate) fn held(&self, pod: PodId, from: u32, to: u32) -> Ranges {
         let mut held = Ranges::new();
@@ -132,6 +141,12 @@ impl<const W: usize> Holders<W> {
             detached.held(pod, from, to, &mut held);
         }
         held
+    }
+
+    /// The last blocks in a row that a pod holds.
+    pub(crate) fn last_held(&self, pod: PodId) -> Option<(u32, u32)> {
+        let detached = self.detached.as_ref().and_then(|detached| detached.last(pod));
+        detached.or_else(|| Some((0, self.reach(pod))).filter(|(_, reach)| *reach > 0))
     }
 
     /// How many drop-offs there would be if `pod` made the segment longer.

@@ -67,17 +67,13 @@ impl<const W: usize> Segments<W> {
         let mut writing = self.lock(segment, pin);
         let detached = writing.holders.detached();
         let mut gone = Gone::default();
-        let mut held = writing.holders.held(pod, 0, writing.holders.len());
-        if held.is_empty() {
-            return (gone, true);
-        }
-        while let Some((from, to)) = held.pop() {
+        while let Some((from, to)) = writing.holders.last_held(pod).filter(|_| gone.held < most) {
             let from = from.max(to.saturating_sub((most - gone.held).min(u32::MAX as usize) as u32));
             gone.held += (to - from) as usize;
             gone.dead += writing.holders.remove(pod, from, to) as usize;
-            if gone.held == most {
-                break;
-            }
+        }
+        if gone.held == 0 {
+            return (gone, true);
         }
         let done = !writing.holders.has(pod);
         self.finish(segment, writing, detached, pin);
@@ -105,12 +101,16 @@ impl<const W: usize> Segments<W> {
         self.count_detached(detached, writing.holders.detached());
         self.forget(BlockPosition { segment: id, offset: writing.holders.len() }, writing.trimmed(), pin);
         if writing.holders.len() > 0 {
-            return writing.publish();
+            let parent = writing.parent();
+            writing.publish();
+            drop(writing);
+            return self.merge_again(id, parent, pin);
         }
         if let Some(head) = writing.head() {
             self.heads.remove(head, pin);
         }
-        self.wait_no_more(&mut writing, id, pin);
+        let parent = writing.parent();
+        self.wait_no_more(&mut writing, parent, id, pin);
         writing.publish();
         drop(writing);
         self.give_back(id, pin);

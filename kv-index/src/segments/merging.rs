@@ -4,6 +4,8 @@
 //! a segment for each block. The longer of two that are merged is not copied, or at most twice what stays: so a block is copied
 //! a logarithm of times in its life, and segments that stay apart along a chain that the same pods hold double in length.
 //!
+//! Two that cannot become one, since too many pods stop between them or have holes there, are noted, and tried again when a pod leaves one of them.
+//!
 //! The first segment takes the second one's blocks over. Its new end is published first, then the directory's entries move one by one, then
 //! the head of the second is taken out and the second given up: whoever looks a block up meanwhile finds it in one of the
 //! two, and waits for its lock. A search that passed the first segment before and finds no second looks at the first again.
@@ -13,6 +15,7 @@ use smallvec::SmallVec;
 use crate::blocks::{BlockHash, Parent};
 use crate::pods::PodSet;
 use crate::reclamation::Pin;
+use crate::segments::claims::Sides;
 use crate::segments::holders::{Holders, INLINE};
 use crate::segments::segment::Writing;
 use crate::segments::{BlockPosition, LONGEST, SegmentId, Segments};
@@ -20,9 +23,39 @@ use crate::sync::Ordering;
 
 impl<const W: usize> Segments<W> {
     /// Merges a segment with the one that goes on from it, if that is due, and the result with what waits for its last block.
-    pub(crate) fn merge(&self, first: SegmentId, second: SegmentId, pin: &Pin) {
-        if self.may_merge(first, second, pin) && self.merge_two(first, second, pin) {
+    ///
+    /// Whether the two became one.
+    pub(crate) fn merge(&self, first: SegmentId, second: SegmentId, pin: &Pin) -> bool {
+        let merged = self.may_merge(first, second, pin) && self.merge_two(first, second, pin);
+        if merged {
             self.merge_awaiting(first, pin);
+            let next = || self.segment(first, pin).next().filter(|next| *next != first);
+            while next().is_some_and(|next| self.may_merge(first, next, pin) && self.merge_two(first, next, pin)) {}
+        } else {
+            self.note_next(first, second, pin);
+        }
+        merged
+    }
+
+    /// Pods left a segment: what it could not become one with before it may now.
+    pub(super) fn merge_again(&self, id: SegmentId, parent: Parent, pin: &Pin) {
+        if let Some(next) = self.segment(id, pin).next().filter(|next| *next != id) {
+            self.merge(id, next, pin);
+        }
+        if let (true, Parent::Block(parent)) = (self.segment(id, pin).is_next(), parent) {
+            if let Some((at, _)) = self.place(parent, pin).filter(|(at, _)| at.segment != id) {
+                self.merge(at.segment, id, pin);
+            }
+        }
+    }
+
+    /// Notes that two segments might become one later, unless most of those that hold the first one go elsewhere: along a chain that
+    /// happens a logarithm of times.
+    fn note_next(&self, first: SegmentId, second: SegmentId, pin: &Pin) {
+        let (a, b) = (self.view(first, pin), self.view(second, pin));
+        if a.len() > 0 && b.len() > 0 && 2 * b.base().len() >= a.base().len() {
+            self.segment(first, pin).set_next(Some(second));
+            self.segment(second, pin).set_is_next();
         }
     }
 
@@ -61,9 +94,9 @@ impl<const W: usize> Segments<W> {
         segment.set_waits(true);
     }
 
-    /// A segment waits no more.
-    pub(super) fn wait_no_more(&self, segment: &mut Writing<'_, W>, id: SegmentId, pin: &Pin) {
-        if let (true, Parent::Block(parent)) = (segment.waits(), segment.parent()) {
+    /// A segment waits no more for the block that its first one was said to follow.
+    pub(super) fn wait_no_more(&self, segment: &mut Writing<'_, W>, parent: Parent, id: SegmentId, pin: &Pin) {
+        if let (true, Parent::Block(parent)) = (segment.waits(), parent) {
             self.directory.remove(parent, BlockPosition { segment: id, offset: WAITING }, pin);
             segment.set_waits(false);
         }
@@ -91,6 +124,9 @@ impl<const W: usize> Segments<W> {
             return false;
         }
         let Some(merged) = merged(&first, &rest) else { return false };
+        // Before the first of them lies behind what they did not say that it follows.
+        let Sides { contradict, silent, .. } = rest.sides();
+        (contradict | silent).iter().for_each(|pod| self.set_loose(pod));
         let (from, count) = (first.holders.len() as usize, rest.holders.len() as usize);
         let blocks: SmallVec<[BlockHash; 16]> = (0..count).map(|at| rest.hash(at)).collect();
         first.write_behind(&blocks);
@@ -109,7 +145,9 @@ impl<const W: usize> Segments<W> {
         if rest.is_doubled() {
             first.set_doubled();
         }
-        self.wait_no_more(&mut rest, second, pin);
+        self.segment(id, pin).set_next(self.segment(second, pin).next());
+        let parent = rest.parent();
+        self.wait_no_more(&mut rest, parent, second, pin);
         self.heads.remove(blocks[0], pin);
         rest.end_life();
         rest.holders = Holders::default();
@@ -128,7 +166,8 @@ fn merged<const W: usize>(first: &Writing<'_, W>, second: &Writing<'_, W>) -> Op
         return None;
     }
     let follows = second.parent() == Parent::Block(first.hash(a.len() as usize - 1));
-    if !follows || second.is_apart() || first.is_doubled() || a.detached() + b.detached() > 0 {
+    let Sides { agree, contradict, .. } = second.sides();
+    if !follows || contradict.len() > agree.len() || a.detached() + b.detached() > 0 {
         return None;
     }
     let mut whole = a.base();

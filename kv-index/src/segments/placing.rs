@@ -21,12 +21,22 @@ pub(crate) enum Anchor {
 }
 
 impl Anchor {
-    fn parent(self) -> Parent {
+    pub(super) fn parent(self) -> Parent {
         match self {
             Self::Behind(parent, _) => Parent::Block(parent),
             Self::Nowhere(parent) => parent,
         }
     }
+}
+
+/// Blocks that a pod is to hold, and where.
+#[derive(Clone, Copy)]
+struct Store<'b> {
+    pod: PodId,
+    anchor: Anchor,
+    blocks: &'b [BlockHash],
+    /// Whether they may be ones that nobody holds.
+    room: bool,
 }
 
 /// What became of an attempt to place blocks.
@@ -65,6 +75,7 @@ impl<const W: usize> Segments<W> {
     ///
     /// There is room for all of them, or there is one block and `room` says whether it may be one that nobody holds.
     pub(crate) fn take(&self, pod: PodId, anchor: Anchor, blocks: &[BlockHash], room: bool, pin: &Pin) -> Take {
+        let store = Store { pod, anchor, blocks, room };
         loop {
             let mut parent_segment = None;
             if let Anchor::Behind(last, at) = anchor {
@@ -83,7 +94,7 @@ impl<const W: usize> Segments<W> {
                     return Take::Moved;
                 }
                 if segment.is_at(next, blocks[0]) {
-                    match self.join(pod, segment, first, blocks, room, pin) {
+                    match self.join(store, segment, first, pin) {
                         Some(take) => return take,
                         None => continue,
                     }
@@ -110,14 +121,13 @@ impl<const W: usize> Segments<W> {
                         ..Taken::new(first, blocks.len())
                     });
                 }
-                let mut segment = self.lock(id, pin);
+                let segment = self.lock(id, pin);
                 if !segment.begins_with(blocks[0]) {
                     // It was given up between our finding and locking it.
                     continue;
                 }
-                let contradicted = learn_parent(&mut segment, anchor.parent());
-                match self.join(pod, segment, first, blocks, room, pin) {
-                    Some(Take::Taken(taken)) => return Take::Taken(Taken { contradicted, by_head: true, ..taken }),
+                match self.join(store, segment, first, pin) {
+                    Some(Take::Taken(taken)) => return Take::Taken(Taken { by_head: true, ..taken }),
                     Some(take) => return take,
                     None => continue,
                 }
@@ -126,15 +136,17 @@ impl<const W: usize> Segments<W> {
                 // In the middle of a segment, unless somebody was quicker than we.
                 drop(parent_segment.take());
                 let segment = self.lock(at.segment, pin);
-                if !segment.is_at(at.offset, blocks[0]) {
+                if at.offset == 0 || !segment.is_at(at.offset, blocks[0]) {
                     continue;
                 }
-                let follows = at.offset > 0 && anchor.parent() == Parent::Block(segment.hash(at.offset as usize - 1));
-                if follows || anchor.parent() == Parent::Unknown {
+                let follows = anchor.parent() == Parent::Block(segment.hash(at.offset as usize - 1));
+                let contradicted = !follows && anchor.parent() != Parent::Unknown;
+                if !contradicted || self.is_vouched_for(&segment, at.offset) {
                     if !follows && !segment.holders.holds(pod, at.offset) {
                         self.set_loose(pod);
                     }
-                    match self.join(pod, segment, at, blocks, room, pin) {
+                    match self.join(store, segment, at, pin) {
+                        Some(Take::Taken(taken)) => return Take::Taken(Taken { contradicted, ..taken }),
                         Some(take) => return take,
                         None => continue,
                     }
@@ -158,15 +170,13 @@ impl<const W: usize> Segments<W> {
     /// follow; none if the segment turned out to be doubled.
     fn join<'p>(
         &'p self,
-        pod: PodId,
+        store: Store<'_>,
         mut segment: Writing<'p, W>,
         first: BlockPosition,
-        blocks: &[BlockHash],
-        room: bool,
         pin: &'p Pin,
     ) -> Option<Take> {
+        let Store { pod, anchor, mut blocks, room } = store;
         let from = first.offset;
-        let mut blocks = blocks;
         if segment.is_doubled() {
             // Block by block: the pod may hold it elsewhere. What it holds where stays so, since we are who changes it.
             blocks = &blocks[..1];
@@ -191,13 +201,30 @@ impl<const W: usize> Segments<W> {
         let to = from + common as u32;
         let (repeats, joined) = (segment.holders.held(pod, from, to), !segment.holders.has(pod));
         let mut taken = Taken { repeats, joined, count: common, ..Taken::new(first, 0) };
+        if from == 0 {
+            taken.contradicted = self.hear(pod, anchor, &mut segment, first.segment, pin);
+        }
         taken.entered = segment.holders.add(pod, from, to) as usize;
         if to == segment.holders.len() && room {
             self.grow(pod, &mut segment, &mut taken, &blocks[common..], pin);
         }
-        self.count_detached(detached, segment.holders.detached());
+        let detached_now = segment.holders.detached();
+        self.count_detached(detached, detached_now);
         segment.publish();
+        if detached > detached_now {
+            // A hole has healed, which may have kept what goes on from here apart.
+            drop(segment);
+            if let Some(next) = self.segment(first.segment, pin).next() {
+                self.merge(first.segment, next, pin);
+            }
+        }
         Some(Take::Taken(taken))
+    }
+
+    /// Whether several pods said that a block follows what is before it there: who says otherwise is loose there, and gets no place of its own, along
+    /// which a search would have to follow it.
+    fn is_vouched_for(&self, segment: &Writing<'_, W>, offset: u32) -> bool {
+        (segment.holders.pods_at(offset) - self.loose()).len() >= ENOUGH
     }
 
     /// Makes a segment longer by what may follow its last block, which the pod holds. It is yet to be published.
@@ -229,9 +256,6 @@ impl<const W: usize> Segments<W> {
         let first = BlockPosition { segment: id, offset: 0 };
         let mut segment = self.lock(id, pin);
         segment.clear_doubled();
-        if parent == Parent::Unknown {
-            segment.keep_apart();
-        }
         let mut awaited = false;
         let contradicted = match self.enter_head(&segment, first, blocks[0], &mut awaited, pin) {
             Ok(contradicted) => contradicted,
@@ -284,27 +308,6 @@ impl Taken {
     }
 }
 
-/// Learns what a segment's first block follows, if nobody said so far. Whether something else was said: then the segment is doubled, since
-/// who comes from elsewhere must find it by its head.
-fn learn_parent<const W: usize>(segment: &mut Writing<'_, W>, parent: Parent) -> bool {
-    let known = segment.parent();
-    match (known, parent) {
-        (_, Parent::Unknown) => {
-            segment.keep_apart();
-            false
-        }
-        _ if known == parent => false,
-        (Parent::Unknown, _) => {
-            segment.set_parent(parent);
-            false
-        }
-        _ => {
-            segment.set_doubled();
-            true
-        }
-    }
-}
-
 /// Whether a pod may make a segment longer. Where several pods hold all of it, it is likely a prompt that they share,
 /// and what each has behind it is its own.
 fn may_grow<const W: usize>(segment: &Writing<'_, W>, pod: PodId) -> bool {
@@ -316,3 +319,6 @@ fn may_grow<const W: usize>(segment: &Writing<'_, W>, pod: PodId) -> bool {
 
 /// Pods that may hold all of a segment which another makes longer.
 const OTHERS: usize = 1;
+
+/// Pods that are believed against one.
+const ENOUGH: usize = 2;

@@ -15,6 +15,8 @@ use std::fmt;
 use crate::blocks::{BlockHash, Parent};
 use crate::pods::{PodId, PodSet};
 use crate::reclamation::Pin;
+use crate::segments::SegmentId;
+use crate::segments::claims::Dissent;
 use crate::segments::detached_spans::DetachedSpans;
 use crate::segments::holders::{Holders, INLINE};
 use crate::segments::segment::writing::Array;
@@ -25,17 +27,21 @@ use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, 
 pub(super) struct Segment<const W: usize> {
     /// Publications so far; the lowest bit says which record is current.
     version: AtomicU64,
-    /// [`DOUBLED`], [`APART`], or neither.
+    /// [`DOUBLED`], [`NEXT`], or neither.
     doubled: AtomicU32,
-    writer: Mutex<Writer>,
+    /// The segment that goes on from this one and could not become part of it, as far as it is worth another try; zero if none.
+    next: AtomicU32,
+    writer: Mutex<Writer<W>>,
     records: [Record<W>; 2],
 }
 
 /// What only writers read.
 #[derive(Debug)]
-struct Writer {
+struct Writer<const W: usize> {
     /// What the first block follows, as far as anybody said.
     parent: Parent,
+    /// Who said something else, if anybody did.
+    dissent: Option<Box<Dissent<W>>>,
     detached: Option<Box<DetachedSpans>>,
     /// Room in the array of hashes.
     capacity: u32,
@@ -64,10 +70,10 @@ struct Record<const W: usize> {
     drop_offs: [AtomicU32; INLINE],
 }
 
-/// A block of the segment may be in another one too, or its first block is said to follow several.
+/// A block of the segment may be in another one too.
 const DOUBLED: u32 = 1;
-/// Who holds the segment's first block did not always say what it follows.
-const APART: u32 = 2;
+/// The segment goes on from one of which it could not become part.
+const NEXT: u32 = 2;
 
 /// Spreads the lives that segments begin with.
 const LIVES: u32 = 0x9E37_79B1;
@@ -114,7 +120,14 @@ impl<const W: usize> Segment<W> {
         Self {
             version: AtomicU64::new(birth << 24),
             doubled: AtomicU32::new(0),
-            writer: Mutex::new(Writer { parent: Parent::Unknown, detached: None, capacity: 0, waits: false }),
+            next: AtomicU32::new(0),
+            writer: Mutex::new(Writer {
+                parent: Parent::Unknown,
+                dissent: None,
+                detached: None,
+                capacity: 0,
+                waits: false,
+            }),
             records: [Record::new(shape), Record::new(shape)],
         }
     }
@@ -169,6 +182,30 @@ impl<const W: usize> Segment<W> {
         self.doubled.fetch_or(DOUBLED, Ordering::Relaxed);
     }
 
+    /// The segment that may become part of this one when pods leave. A hint: it may be another one by now.
+    pub(super) fn next(&self) -> Option<SegmentId> {
+        // Relaxed, here and below: hints, which are looked at under the locks.
+        SegmentId::from_raw(self.next.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn set_next(&self, next: Option<SegmentId>) {
+        let next = next.map_or(0, SegmentId::raw);
+        if self.next.load(Ordering::Relaxed) != next {
+            self.next.store(next, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether this is another one's [`Self::next`].
+    pub(super) fn is_next(&self) -> bool {
+        self.doubled.load(Ordering::Relaxed) & NEXT != 0
+    }
+
+    pub(super) fn set_is_next(&self) {
+        if !self.is_next() {
+            self.doubled.fetch_or(NEXT, Ordering::Relaxed);
+        }
+    }
+
     /// Whether a store of `blocks` behind `parent` says nothing new: the segment begins with them, `pod` holds them all, and what the first one
     /// follows is known. Not everything that is nothing new is told.
     pub(super) fn is_known(&self, pod: PodId, parent: Parent, blocks: &[BlockHash], pin: &Pin) -> bool {
@@ -178,7 +215,8 @@ impl<const W: usize> Segment<W> {
             return false;
         }
         let writer = self.writer.lock();
-        parent != Parent::Unknown && writer.parent == parent && view.is_current()
+        let is_said = parent != Parent::Unknown && writer.parent == parent && writer.dissent.is_none();
+        is_said && view.is_current()
     }
 
     /// Makes the segment longer by the first of `blocks`, if `pod` holds all of it, nobody else any, and it ends with `last` at
@@ -243,7 +281,7 @@ impl<const W: usize> Segment<W> {
     }
 
     /// The version, record and shape, if `pod` holds all of the segment, nobody else any, and it has `len` blocks.
-    fn own(&self, writer: &Writer, pod: PodId, len: u32) -> Option<(u64, &Record<W>, Shape)> {
+    fn own(&self, writer: &Writer<W>, pod: PodId, len: u32) -> Option<(u64, &Record<W>, Shape)> {
         self.published(pod, len).filter(|_| writer.detached.is_none())
     }
 
@@ -298,7 +336,12 @@ impl<const W: usize> Segment<W> {
         Some(self.write(self.writer.try_lock()?, bytes, pin))
     }
 
-    fn write<'p>(&'p self, mut writer: MutexGuard<'p, Writer>, bytes: &'p AtomicU64, pin: &'p Pin) -> Writing<'p, W> {
+    fn write<'p>(
+        &'p self,
+        mut writer: MutexGuard<'p, Writer<W>>,
+        bytes: &'p AtomicU64,
+        pin: &'p Pin,
+    ) -> Writing<'p, W> {
         let view = self.view(pin);
         let drop_offs = (0..view.shape.drop_offs).map(|at| view.drop_off(at));
         let holders = Holders::from_parts(view.shape.len, view.base(), drop_offs, std::mem::take(&mut writer.detached));

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Instant;
 
-use super::PodCache;
+use super::{MANY, PodCache};
 use crate::blocks::BlockHash;
 use crate::index::state::State;
 use crate::map::FixedMap;
@@ -19,7 +19,16 @@ impl PodCache {
         self.bound_expiries();
     }
 
-    /// Lets go of entries whose blocks left, so that a speculation leaves no more of them than there are blocks speculated.
+    /// A speculated block was confirmed, or left.
+    pub(super) fn no_longer_speculated(&mut self, hash: BlockHash) {
+        self.deadlines.remove(&hash);
+        if self.deadlines.is_empty() && self.deadlines.capacity() > MANY {
+            self.deadlines = FixedMap::default();
+        }
+        self.bound_expiries();
+    }
+
+    /// Lets go of entries whose blocks left or were confirmed, so that there are hardly more of them than blocks speculated.
     fn bound_expiries(&mut self) {
         if self.expiries.len() <= 2 * self.deadlines.len() + LOOSE {
             return;

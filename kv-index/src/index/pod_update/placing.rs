@@ -99,7 +99,10 @@ impl<const W: usize> PodUpdate<'_, W> {
                 Take::Taken(taken) => {
                     used += taken.entered;
                     match *anchor {
-                        Anchor::Behind(_, before) if taken.by_head => seams.push((before.segment, taken.first.segment)),
+                        // Where others said that it follows something else, what would have been made longer was not.
+                        Anchor::Behind(_, before) if taken.by_head | taken.contradicted => {
+                            seams.push((before.segment, taken.first.segment));
+                        }
                         _ => {}
                     }
                     awaited = taken.awaited;
@@ -122,9 +125,11 @@ impl<const W: usize> PodUpdate<'_, W> {
                 Take::Full => return None,
             }
         }
-        // From the last on: what is merged keeps the name of the first.
-        for &(first, second) in seams.iter().rev() {
-            index.segments.merge(first, second, &self.pin);
+        let mut merged = None;
+        for (mut first, second) in seams {
+            // What is merged keeps the name of the first.
+            first = merged.filter(|(_, gone)| *gone == first).map_or(first, |(name, _)| name);
+            merged = index.segments.merge(first, second, &self.pin).then_some((first, second));
         }
         if let (true, Anchor::Behind(_, last)) = (awaited, *anchor) {
             index.segments.merge_awaiting(last.segment, &self.pin);

@@ -1,16 +1,17 @@
 //! The writer's side of a segment: changes, and publication of the next version.
 
-use super::{APART, Segment, Shape, Writer};
+use super::{Segment, Shape, Writer};
 use crate::blocks::{BlockHash, Parent};
 use crate::reclamation::Pin;
 use crate::segments::LONGEST;
+use crate::segments::claims::Dissent;
 use crate::segments::holders::{Holders, INLINE};
 use crate::sync::{AtomicU32, AtomicU64, MutexGuard, Ordering, fence};
 
 /// A segment with its one writer.
 pub(in crate::segments) struct Writing<'p, const W: usize> {
     pub(super) segment: &'p Segment<W>,
-    pub(super) writer: MutexGuard<'p, Writer>,
+    pub(super) writer: MutexGuard<'p, Writer<W>>,
     pub(super) head: u64,
     pub(super) hashes: *mut AtomicU64,
     pub(super) spill: *mut AtomicU32,
@@ -65,21 +66,24 @@ impl<'p, const W: usize> Writing<'p, W> {
         self.segment.set_doubled();
     }
 
-    /// Somebody holds the first block and did not say what it follows: it stays one that is found by its hash.
-    pub(in crate::segments) fn keep_apart(&self) {
-        // Relaxed: only who has the lock asks.
-        self.segment.doubled.fetch_or(APART, Ordering::Relaxed);
+    /// Who says that the first block follows something else than the parent, if anybody does.
+    pub(in crate::segments) fn dissent(&self) -> Option<&Dissent<W>> {
+        self.writer.dissent.as_deref()
     }
 
-    /// Whether the segment's first block is to stay its first.
-    pub(in crate::segments) fn is_apart(&self) -> bool {
-        self.segment.doubled.load(Ordering::Relaxed) != 0
+    pub(in crate::segments) fn take_dissent(&mut self) -> Option<Dissent<W>> {
+        self.writer.dissent.take().map(|dissent| *dissent)
+    }
+
+    pub(in crate::segments) fn set_dissent(&mut self, dissent: Option<Dissent<W>>) {
+        self.writer.dissent = dissent.map(Box::new);
     }
 
     /// The segment is about to begin anew.
     pub(in crate::segments) fn clear_doubled(&self) {
         // Relaxed: as in `set_doubled`.
         self.segment.doubled.store(0, Ordering::Relaxed);
+        self.segment.set_next(None);
     }
 
     /// Places of the segment are void from now on, though its blocks may be elsewhere.
@@ -205,6 +209,9 @@ impl<'p, const W: usize> Writing<'p, W> {
         // SAFETY: (1) the record before this one had `old_cuts`, and spilled all beyond `INLINE`; (2) neither this guard nor
         // the current record names it any more.
         self.retire(unsafe { Array::from_raw(spill, (old_drop_offs as usize).saturating_sub(INLINE)) });
+        if len == 0 {
+            self.writer.dissent = None;
+        }
         // A small array is kept for whoever uses the segment next: short conversations come and go all the time.
         if len == 0 && self.writer.capacity as usize > KEPT {
             let capacity = std::mem::take(&mut self.writer.capacity);
@@ -216,7 +223,8 @@ impl<'p, const W: usize> Writing<'p, W> {
 
     /// Bytes of the segment's arrays.
     pub(in crate::segments) fn own_bytes(&self) -> usize {
-        self.writer.capacity as usize * 8 + spilled(&self.holders) * 4 + self.holders.detached_bytes()
+        let dissent = self.dissent().map_or(0, Dissent::bytes);
+        self.writer.capacity as usize * 8 + spilled(&self.holders) * 4 + self.holders.detached_bytes() + dissent
     }
 
     fn retire<T: Send + 'static>(&self, old: Option<Array<T>>) {
@@ -230,7 +238,8 @@ impl<const W: usize> Drop for Writing<'_, W> {
     fn drop(&mut self) {
         let (capacity, spilled) = (self.writer.capacity as usize, spilled(&self.holders));
         self.writer.detached = std::mem::take(&mut self.holders).into_detached();
-        let has = capacity * 8 + spilled * 4 + self.writer.detached.as_ref().map_or(0, |detached| detached.bytes());
+        let detached = self.writer.detached.as_ref().map_or(0, |detached| detached.bytes());
+        let has = capacity * 8 + spilled * 4 + detached + self.dissent().map_or(0, Dissent::bytes);
         if has != self.had {
             // Relaxed: a sum that publishes nothing. Wraps, both ways, to the right one.
             self.bytes.fetch_add((has as u64).wrapping_sub(self.had as u64), Ordering::Relaxed);

@@ -3,6 +3,9 @@
 //! A ratio of two times in the same process, each the best of several rounds: the bound is the contract's, with room for a
 //! noisy machine in none of them.
 
+mod contradictions;
+mod leaving;
+
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
