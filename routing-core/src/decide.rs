@@ -255,6 +255,8 @@ impl<const W: usize> Pass<'_, '_, W> {
             }
             if let Some(trace) = &mut self.trace {
                 trace.scored(&scorer.name, *weight, candidates, row);
+                let context = RoutingContext { request: self.request, fleet: self.fleet, slots, picks };
+                trace.explained(candidates.iter().map(|pod| (pod, plugin.explain(&context, pod))));
             }
         }
         if !begun {

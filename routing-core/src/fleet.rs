@@ -1,11 +1,15 @@
-//! Fleet snapshots: every pod in one immutable version, with pod sets precomputed for common queries; published by swap (RCU).
+//! Fleet snapshots: every pod in one immutable version, with pod sets precomputed for common queries.
+
+mod cell;
+mod fallback;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
-use arc_swap::ArcSwap;
 use kv_index::{DEFAULT_POD_WORDS, Pod, PodId, PodSet};
+
+pub use self::cell::FleetCell;
 
 /// One version of the fleet.
 ///
@@ -39,6 +43,7 @@ pub struct Fleet<const W: usize = DEFAULT_POD_WORDS> {
     loads: Vec<Load>,
     all: PodSet<W>,
     healthy: PodSet<W>,
+    fallback: PodSet<W>,
     draining: PodSet<W>,
     serving: [PodSet<W>; 3],
     labels: BTreeMap<Box<str>, BTreeMap<Box<str>, PodSet<W>>>,
@@ -58,6 +63,7 @@ impl<const W: usize> Fleet<W> {
             loads: Vec::new(),
             all: PodSet::EMPTY,
             healthy: PodSet::EMPTY,
+            fallback: PodSet::EMPTY,
             draining: PodSet::EMPTY,
             serving: [PodSet::EMPTY; 3],
             labels: BTreeMap::new(),
@@ -95,6 +101,7 @@ impl<const W: usize> Fleet<W> {
                 fleet.adapters.entry(adapter.clone()).or_default().insert(id);
             }
         }
+        fleet.fallback = fleet.find_fallback();
         fleet
     }
 
@@ -242,6 +249,8 @@ pub struct PodInfo {
     pub kv_tokens: Option<u64>,
     /// Whether it answers its health checks.
     pub healthy: bool,
+    /// Since when it fails them, if it passed them before.
+    pub unhealthy_since: Option<Instant>,
     /// Whether it takes nothing new.
     pub draining: bool,
     /// What its engine reports.
@@ -263,6 +272,7 @@ impl PodInfo {
             context_tokens: None,
             kv_tokens: None,
             healthy: true,
+            unhealthy_since: None,
             draining: false,
             load: Load::default(),
         }
@@ -313,10 +323,16 @@ impl PodInfo {
         Self { kv_tokens: Some(tokens), ..self }
     }
 
-    /// The same, failing its health checks.
+    /// The same, failing its health checks from the first one on: it gets nothing before it passes one.
     #[must_use]
     pub fn unhealthy(self) -> Self {
-        Self { healthy: false, ..self }
+        Self { healthy: false, unhealthy_since: None, ..self }
+    }
+
+    /// The same, failing its health checks after it passed them: a [fallback](Fleet::fallback) where no other pod passes them.
+    #[must_use]
+    pub fn unhealthy_since(self, since: Instant) -> Self {
+        Self { healthy: false, unhealthy_since: Some(since), ..self }
     }
 
     /// The same, taking nothing new.
@@ -359,34 +375,4 @@ pub struct Load {
     pub tokens: u64,
     /// How much of the KV cache is in use, 0..=1.
     pub kv_used: f32,
-}
-
-/// Where the current version of the fleet is published.
-///
-/// Readers take no lock; a decision that began on one version ends on it.
-#[derive(Debug)]
-pub struct FleetCell<const W: usize = DEFAULT_POD_WORDS>(ArcSwap<Fleet<W>>);
-
-impl<const W: usize> FleetCell<W> {
-    /// A cell with a first version.
-    #[must_use]
-    pub fn new(fleet: Fleet<W>) -> Self {
-        Self(ArcSwap::from_pointee(fleet))
-    }
-
-    /// Publishes a version, whole.
-    pub fn publish(&self, fleet: Fleet<W>) {
-        self.0.store(Arc::new(fleet));
-    }
-
-    /// The current version.
-    #[must_use]
-    pub fn load(&self) -> Arc<Fleet<W>> {
-        self.0.load_full()
-    }
-
-    /// Works with the current version, without counting a reference.
-    pub fn with<T>(&self, work: impl FnOnce(&Fleet<W>) -> T) -> T {
-        work(&self.0.load())
-    }
 }

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | bands | the highest [`priority`](BandConfig::priority) first, but for bands that are owed their [`min_share`](BandConfig::min_share) of the tokens |
 //! | keys within a band | start-time fair queueing by tokens served: who had the fewest, by [weight](FlowConfig::weights), is next |
-//! | requests of a key | by [arrival, deadline or size](FlowOrder), with aging |
+//! | requests of a key | by [arrival, deadline, size or attained service](FlowOrder), with aging |
 //! | room | a band fills pods up to its [`ceiling`](BandConfig::ceiling), a key with more than its share in flight up to what the [`headroom`](BandConfig::headroom) leaves |
 //! | bounds | requests, tokens and bytes, of a band and of all; when they are reached, whoever waits with the most loses its last |
 //!
@@ -23,6 +23,7 @@ mod band;
 mod config;
 mod dispatch;
 mod in_service;
+mod order;
 mod owed;
 mod queue;
 mod rate;
@@ -30,9 +31,10 @@ mod request;
 mod saturation;
 mod shed;
 
-pub use config::{BandConfig, FlowConfig, FlowConfigError, FlowFault, FlowOrder, QueueLimits};
+pub use config::{BandConfig, FlowConfig, FlowConfigError, FlowFault, QueueLimits};
 pub use dispatch::{Dispatched, Room, Wanted};
+pub use order::{FlowOrder, ServiceLevels};
 pub use queue::{FlowQueue, Pushed};
-pub use request::{Charge, FlowRequest, FlowTrace, Taken, Ticket, Waited, Waiting};
+pub use request::{Charge, FlowRequest, FlowTrace, ProgramStanding, Taken, Ticket, Waited, Waiting};
 pub use saturation::{FlowControl, SaturationDetector};
 pub use shed::{Shed, ShedReason};

@@ -130,6 +130,14 @@ pub struct CacheHint {
     pub blocks: usize,
 }
 
+impl CacheHint {
+    /// So many leading blocks of so many.
+    #[must_use]
+    pub const fn new(held: usize, blocks: usize) -> Self {
+        Self { held, blocks }
+    }
+}
+
 /// What to do when a step's pods fail.
 ///
 /// Under every policy but [`Fail`](Self::Fail) the step's candidates are tried first, best first, as long as the failure is worth

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use kv_index::{DEFAULT_POD_WORDS, PodSet};
+use kv_index::{DEFAULT_POD_WORDS, PodId, PodSet};
 
 use crate::context::{PrepareContext, RoutingContext};
 use crate::plan::PlanStep;
@@ -86,6 +86,12 @@ pub trait Scorer<const W: usize = DEFAULT_POD_WORDS>: Send + Sync {
     ///
     /// When it cannot be told. The decision ends with it.
     fn score(&self, context: &RoutingContext<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError>;
+
+    /// What the score of a candidate was made of that nobody sees otherwise, such as what was learned of the pod: figures by name, for
+    /// the [trace](crate::Trace). Asked after [`score`](Self::score), of traced decisions alone; none, unless said.
+    fn explain(&self, _context: &RoutingContext<'_, W>, _pod: PodId) -> Vec<(&'static str, f64)> {
+        Vec::new()
+    }
 }
 
 /// Chooses among the scored candidates.

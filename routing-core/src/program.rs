@@ -12,13 +12,29 @@ pub struct ProgramTurn {
     pub context: u64,
     /// Tokens of the prompt.
     pub tokens: u64,
+    /// Tokens that were computed and generated for the program so far; 0 unless told.
+    pub service: u64,
+    /// Turns that follow this one on the longest way to the program's end, as its client tells; 0 unless told.
+    pub remaining: u32,
 }
 
 impl ProgramTurn {
     /// A turn with a prompt of so many tokens.
     #[must_use]
     pub const fn new(program: u64, context: u64, tokens: u64) -> Self {
-        Self { program, context, tokens }
+        Self { program, context, tokens, service: 0, remaining: 0 }
+    }
+
+    /// The same of a program that was served so many tokens.
+    #[must_use]
+    pub const fn service(self, service: u64) -> Self {
+        Self { service, ..self }
+    }
+
+    /// The same with so many turns that follow it.
+    #[must_use]
+    pub const fn remaining(self, remaining: u32) -> Self {
+        Self { remaining, ..self }
     }
 }
 

@@ -36,6 +36,8 @@ pub struct Request<'r> {
     pub hashes: Option<&'r [BlockHash]>,
     /// Whose request it is.
     pub tenant: Option<&'r str>,
+    /// Who sent it, as the host knows it and not by its own word: the holder of an API key, such as a tenant with users of its own.
+    pub client: Option<&'r str>,
     /// Labels of the client, such as its region.
     pub labels: &'r [(&'r str, &'r str)],
     /// When it is decided.
@@ -80,6 +82,7 @@ impl<'r> Request<'r> {
             tokens: None,
             hashes: None,
             tenant: None,
+            client: None,
             labels: &[],
             now,
             deadline: None,
@@ -103,6 +106,8 @@ impl<'r> Request<'r> {
         hashes(hashes: &'r [BlockHash]) => Some(hashes);
         /// The same of a tenant.
         tenant(tenant: &'r str) => Some(tenant);
+        /// The same of a client that the host knows.
+        client(client: &'r str) => Some(client);
         /// The same of a client with these labels.
         labels(labels: &'r [(&'r str, &'r str)]) => labels;
         /// The same with a deadline.

@@ -163,6 +163,9 @@ pub(crate) fn length<const W: usize>(candidates: &PodSet<W>) -> usize {
 pub(crate) const LANES: usize = 16;
 
 /// Begins totals with a row; a candidate whose score is not a number, if there is one.
+///
+/// By itself, as is [`add`]: beside what follows, the compiler takes vectors apart.
+#[inline(never)]
 pub(crate) fn begin<const W: usize>(
     candidates: &PodSet<W>,
     row: &[f32],
@@ -174,6 +177,7 @@ pub(crate) fn begin<const W: usize>(
 }
 
 /// Adds a row to the totals; a candidate whose score is not a number, if there is one.
+#[inline(never)]
 pub(crate) fn add<const W: usize>(
     candidates: &PodSet<W>,
     row: &[f32],

@@ -67,6 +67,8 @@ pub struct ScorerTrace {
     pub weight: f32,
     /// Each candidate's score, as it counted.
     pub scores: Vec<(PodId, f32)>,
+    /// Figures that [explain](crate::Scorer::explain) them, by name, where there are some.
+    pub figures: Vec<(PodId, Vec<(&'static str, f64)>)>,
 }
 
 impl<const W: usize> Trace<W> {
@@ -91,7 +93,18 @@ impl<const W: usize> Trace<W> {
     pub(crate) fn scored(&mut self, scorer: &Arc<str>, weight: f32, candidates: PodSet<W>, row: Option<&[f32]>) {
         let score = |pod: PodId| row.map_or(0.0, |row| row[pod.index()].clamp(0.0, 1.0));
         let scores = candidates.iter().map(|pod| (pod, score(pod))).collect();
-        self.last(|step| step.scorers.push(ScorerTrace { scorer: Arc::clone(scorer), weight, scores }));
+        self.last(|step| {
+            step.scorers.push(ScorerTrace { scorer: Arc::clone(scorer), weight, scores, figures: Vec::new() });
+        });
+    }
+
+    /// What explains the scores of the scorer that came last.
+    pub(crate) fn explained(&mut self, figures: impl Iterator<Item = (PodId, Vec<(&'static str, f64)>)>) {
+        self.last(|step| {
+            if let Some(scorer) = step.scorers.last_mut() {
+                scorer.figures = figures.filter(|(_, figures)| !figures.is_empty()).collect();
+            }
+        });
     }
 
     pub(crate) fn picked(&mut self, picker: &Arc<str>, candidates: PodSet<W>, totals: &[f32], ranking: &[Pick]) {
@@ -157,10 +170,18 @@ impl<const W: usize> Table<'_, W> {
             write!(f, " {:>14.3}", of(&scorer.scores).unwrap_or(0.0))?;
         }
         // A decision that failed has no totals.
-        let Some(total) = of(&step.totals) else { return writeln!(f) };
-        write!(f, " {total:>8.4}")?;
-        let Some(rank) = step.ranking.iter().position(|pick| pick.pod == pod) else { return writeln!(f) };
-        let tied = step.totals.iter().any(|(other, score)| *other != pod && *score == total);
-        if tied { writeln!(f, " {:>5} by seed {}", rank + 1, self.trace.seed) } else { writeln!(f, " {:>5}", rank + 1) }
+        if let Some(total) = of(&step.totals) {
+            write!(f, " {total:>8.4}")?;
+            if let Some(rank) = step.ranking.iter().position(|pick| pick.pod == pod) {
+                write!(f, " {:>5}", rank + 1)?;
+                let tied = step.totals.iter().any(|(other, score)| *other != pod && *score == total);
+                if tied {
+                    write!(f, " by seed {}", self.trace.seed)?;
+                }
+            }
+        }
+        let figures = step.scorers.iter().flat_map(|scorer| &scorer.figures).filter(|(known, _)| *known == pod);
+        figures.flat_map(|(_, figures)| figures).try_for_each(|(name, value)| write!(f, " {name}={value:.3}"))?;
+        writeln!(f)
     }
 }

@@ -6,7 +6,7 @@ use common::{Best, By, Keep, fleet, request};
 use kv_index::{PodId, PodSet};
 use routing_core::{
     Condition, DecideError, Declare, OnEmpty, PluginError, ProfileBuilder, RoutingContext, RoutingInput, RoutingPlan,
-    StepBuilder, Trace, Workflow, WorkflowBuilder,
+    Scorer, Scores, StepBuilder, Trace, Workflow, WorkflowBuilder,
 };
 
 struct Never;
@@ -15,6 +15,37 @@ impl Condition for Never {
     fn holds(&self, _: &RoutingContext<'_>) -> Result<bool, PluginError> {
         Ok(false)
     }
+}
+
+/// Explains the pods with odd ids.
+struct Odd;
+
+impl Scorer for Odd {
+    fn score(&self, _: &RoutingContext<'_>, scores: &mut Scores<'_>) -> Result<(), PluginError> {
+        scores.set_all(scores.candidates(), 1.0);
+        Ok(())
+    }
+
+    fn explain(&self, _: &RoutingContext<'_>, pod: PodId) -> Vec<(&'static str, f64)> {
+        if pod.index() % 2 == 1 { vec![("odd", pod.index() as f64)] } else { Vec::new() }
+    }
+}
+
+#[test]
+fn a_scorer_explains_candidates_of_traced_decisions() {
+    let profile = ProfileBuilder::new("").scorer("odd", 1.0, |_: &mut Declare<'_>| Odd).picker("best", Best::declare);
+    let workflow = WorkflowBuilder::new().step(StepBuilder::new("decode", profile)).build().expect("it fits together");
+    let ((_, fleet), mut plan, mut trace) = (fleet(4), RoutingPlan::default(), Trace::default());
+    workflow
+        .decide(&mut workflow.workspace(), RoutingInput::new(&request(), &fleet).traced(&mut trace), &mut plan)
+        .expect("a plan");
+    let figures = &trace.steps[0].scorers[0].figures;
+    assert_eq!(*figures, [1, 3].map(|pod| (PodId::new(pod), vec![("odd", f64::from(pod))])));
+    let table = trace.table(&fleet).to_string();
+    assert!(
+        table.lines().filter(|line| line.contains("odd=")).count() == 2 && table.contains("odd=3.000\n"),
+        "{table}"
+    );
 }
 
 fn workflow() -> Workflow {

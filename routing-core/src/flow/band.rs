@@ -69,7 +69,7 @@ pub(super) type ItemKey = (u64, u64);
 pub(super) struct Item<T> {
     pub(super) item: T,
     pub(super) size: Size,
-    pub(super) new_tokens: u64,
+    pub(super) prompt_tokens: u64,
     pub(super) came: Instant,
     pub(super) deadline: Option<Instant>,
 }
@@ -137,13 +137,8 @@ impl<T> Band<T> {
         self.keys.get(key).map(|key| key.size).unwrap_or_default()
     }
 
-    pub(super) fn item(&self, key: &str, at: ItemKey) -> Option<&T> {
-        Some(&self.keys.get(key)?.items.get(&at)?.item)
-    }
-
-    /// When an item came.
-    pub(super) fn came(&self, key: &str, at: ItemKey) -> Option<Instant> {
-        Some(self.keys.get(key)?.items.get(&at)?.came)
+    pub(super) fn item(&self, key: &str, at: ItemKey) -> Option<&Item<T>> {
+        self.keys.get(key)?.items.get(&at)
     }
 
     /// Keys in the order of their turn, with their items in theirs.
@@ -179,6 +174,14 @@ impl<T> Band<T> {
         self.turns.insert((key.counter, key.since, Arc::clone(name)));
         self.largest.insert((key.size.tokens, key.since, Arc::clone(name)));
         self.most.insert((key.size.requests as u64, key.since, Arc::clone(name)));
+    }
+
+    /// Moves an item of a key to another rank.
+    pub(super) fn move_item(&mut self, name: &str, at: ItemKey, rank: u64) {
+        let Some(key) = self.keys.get_mut(name) else { return };
+        if let Some(item) = key.items.remove(&at) {
+            key.items.insert((rank, at.1), item);
+        }
     }
 
     /// Removes an item. If it is served, its key is charged its tokens.

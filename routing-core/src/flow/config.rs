@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::FlowOrder;
+
 /// What a [`FlowQueue`](super::FlowQueue) goes by.
 ///
 /// # Examples
@@ -182,6 +184,11 @@ impl BandConfig {
         if self.limits.has_zero() {
             faults.push(FlowFault::ZeroLimit { band: Some(band()) });
         }
+        if let FlowOrder::AttainedService(levels) = self.order {
+            if !levels.is_sound() {
+                faults.push(FlowFault::Levels { band: band() });
+            }
+        }
     }
 }
 
@@ -228,20 +235,6 @@ impl BandConfig {
     pub fn limits(self, limits: QueueLimits) -> Self {
         Self { limits, ..self }
     }
-}
-
-/// The order in which requests of one key leave.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum FlowOrder {
-    /// First come, first served.
-    #[default]
-    Arrival,
-    /// Earliest deadline first; who has none has the end of its time to live.
-    Deadline,
-    /// Fewest tokens to compute first, with aging: a token counts as a millisecond that it came later. So a prompt of 10,000 tokens
-    /// goes before short ones that come more than ten seconds after it.
-    ShortestFirst,
 }
 
 /// Bounds on what waits.
@@ -339,6 +332,12 @@ pub enum FlowFault {
         /// What was given.
         time: Duration,
     },
+    /// Levels of attained service that are none.
+    #[error("band `{band}`: attained service takes a first level of 1 token or more and an aging above 0, up to a day")]
+    Levels {
+        /// Whose.
+        band: Arc<str>,
+    },
     /// A limit under which nobody could wait.
     #[error("{}a limit is 0: nothing could wait", band.as_ref().map_or_else(String::new, |band| format!("band `{band}`: ")))]
     ZeroLimit {
@@ -361,7 +360,7 @@ pub enum FlowFault {
     },
 }
 
-/// Who waited for a day has other worries.
+/// Longer than anybody waits.
 const LONGEST_LIFE: Duration = Duration::from_secs(86_400);
 /// The least that a weight may be, and its inverse the most.
 const LEAST_WEIGHT: f64 = 1e-3;
@@ -369,6 +368,7 @@ const LEAST_WEIGHT: f64 = 1e-3;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flow::ServiceLevels;
 
     #[test]
     fn every_fault_is_told_at_once() {
@@ -379,16 +379,21 @@ mod tests {
             .band(BandConfig::new("a").priority(1).min_share(2.0).limits(nothing))
             .limits(nothing)
             .lookahead(0)
-            .weight("k", 0.0);
+            .weight("k", 0.0)
+            .band(
+                BandConfig::new("l")
+                    .priority(2)
+                    .order(FlowOrder::AttainedService(ServiceLevels::default().first_level(0))),
+            );
         let faults = wrong.check().unwrap_err().faults;
         let texts: Vec<_> = faults.iter().map(ToString::to_string).collect();
-        assert_eq!(texts.len(), 11, "{texts:#?}");
+        assert_eq!(texts.len(), 12, "{texts:#?}");
         for part in
             ["no name", "NaN", "`a`: a ceiling of 0", "called `a`", "same priority", "share of 2", "a time to live"]
         {
             assert!(texts.iter().any(|text| text.contains(part)), "{part} is not in {texts:#?}");
         }
-        assert!(wrong.check().unwrap_err().to_string().lines().count() == 11);
+        assert!(wrong.check().unwrap_err().to_string().lines().count() == 12);
         assert_eq!(FlowConfig::default().check(), Ok(()));
     }
 }

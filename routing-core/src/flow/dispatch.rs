@@ -53,6 +53,12 @@ impl Wanted {
         let (held, blocks) = step.cache.map_or((0, 0), |cache| (cache.held, cache.blocks));
         Some(Self { pod, role: step.role, held, blocks, program, waited: Duration::ZERO })
     }
+
+    /// What it computes of a prompt of so many tokens; all of it where nobody looked.
+    pub(super) fn new_tokens(&self, prompt: u64) -> u64 {
+        let (held, blocks) = (self.held.min(self.blocks) as u128, self.blocks.max(1) as u128);
+        prompt - (u128::from(prompt) * held / blocks) as u64
+    }
 }
 
 impl<'f, const W: usize> Room<'f, W> {

@@ -1,21 +1,26 @@
 //! The flow control queue: bands of fair queues, with bounds, expiry and load shedding.
 
+mod new_work;
 mod shedding;
+mod standing;
+mod wait_state;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
+use self::standing::Standing;
 use super::band::{Band, Item, Size};
 use super::dispatch::WaitState;
 use super::in_service::InService;
+use super::order::Came;
 use super::owed::Owed;
 use super::rate::ServiceRate;
 use super::{
-    BandConfig, Charge, FlowConfig, FlowConfigError, FlowOrder, FlowRequest, FlowTrace, Shed, ShedReason, Taken,
-    Ticket, Waited, Waiting, Wanted,
+    BandConfig, Charge, FlowConfig, FlowConfigError, FlowRequest, Shed, ShedReason, Taken, Ticket, Waited, Waiting,
 };
+use crate::program::ProgramTurn;
 
 /// Requests that wait, each with whatever the host needs to go on with it.
 ///
@@ -49,6 +54,8 @@ pub struct FlowQueue<T> {
     by_priority: Vec<usize>,
     owed: Owed,
     places: BTreeMap<u64, Place>,
+    /// Those of one program that wait, by band, key and program, in the order in which they go.
+    siblings: BTreeMap<(usize, Arc<str>, u64), Vec<u64>>,
     /// When tickets expire.
     expiries: BTreeSet<(Instant, u64)>,
     rates: Vec<ServiceRate>,
@@ -67,6 +74,9 @@ struct Place {
     rank: u64,
     expires: Instant,
     state: WaitState,
+    /// Where it is by its program's attained service, once that is known and the order goes by it.
+    standing: Option<Standing>,
+    program: Option<ProgramTurn>,
 }
 
 /// What became of a request that was put into the queue.
@@ -101,6 +111,7 @@ impl<T> FlowQueue<T> {
             config,
             in_service: InService::default(),
             places: BTreeMap::new(),
+            siblings: BTreeMap::new(),
             expiries: BTreeSet::new(),
             size: Size::default(),
             next: 0,
@@ -170,16 +181,18 @@ impl<T> FlowQueue<T> {
         }
         let mut shed = Vec::new();
         for ticket in self.places.keys().copied().collect::<Vec<_>>() {
-            let Some((item, Place { band, key, .. })) = self.leave(ticket, false) else { continue };
+            let trace = self.trace(Ticket(ticket), now);
+            let Some((item, Place { band, key, program, .. })) = self.leave(ticket, false) else { continue };
             let BandConfig { name, priority, .. } = &self.config.bands[band];
             let same = next.config.bands.iter().position(|band| band.name == *name);
             let band = same.unwrap_or_else(|| next.band_of(*priority));
-            let Item { item, size, new_tokens, came, deadline } = item;
+            let Item { item, size, prompt_tokens, came, deadline } = item;
             let (tokens, bytes) = (size.tokens, size.bytes);
-            let request = FlowRequest { band, key, tokens, new_tokens, bytes, deadline, displaces: true };
+            let request = FlowRequest { band, key, tokens, prompt_tokens, bytes, deadline, program, displaces: true };
             let Pushed { ticket, displaced } = next.enter(ticket, request, item, came, now);
             shed.extend(displaced);
-            shed.extend(ticket.err());
+            // It waited before.
+            shed.extend(ticket.err().map(|shed| shed.traced(trace)));
         }
         *self = next;
         Ok(shed)
@@ -230,7 +243,7 @@ impl<T> FlowQueue<T> {
     #[must_use]
     pub fn item(&self, ticket: Ticket) -> Option<&T> {
         let Place { band, key, rank, .. } = self.places.get(&ticket.0)?;
-        self.bands[*band].item(key, (*rank, ticket.0))
+        Some(&self.bands[*band].item(key, (*rank, ticket.0))?.item)
     }
 
     /// The band of requests of a priority.
@@ -295,48 +308,29 @@ impl<T> FlowQueue<T> {
                     .extend(victims.into_iter().filter_map(|victim| self.shed(victim, ShedReason::Displaced, now)));
             }
             Err(reason) => {
-                let retry_after = self.retry_after(&request, now);
-                let (band, waited) = (request.band, now.saturating_duration_since(came));
-                return Pushed { ticket: Err(Shed { item, reason, band, retry_after, waited }), displaced };
+                let shed = self.turn_away(request, item, reason, now);
+                return Pushed { ticket: Err(shed), displaced };
             }
         }
-        let FlowRequest { band, key, new_tokens, deadline, .. } = request;
+        let FlowRequest { band, key, prompt_tokens, deadline, program, .. } = request;
         let config = &self.config.bands[band];
         let end = came + config.time_to_live;
         let expires = deadline.map_or(end, |deadline| deadline.min(end));
-        let rank = rank(*self.origin.get_or_insert(came), came, config.order, new_tokens, expires);
+        let rank =
+            config.order.rank(*self.origin.get_or_insert(came), &Came { at: came, expires, new_tokens: prompt_tokens });
         let weight = self.weight(&key);
-        self.bands[band].insert(&key, weight, (rank, ticket), Item { item, size, new_tokens, came, deadline });
+        if self.bands[band].is_empty() {
+            self.rates[band].begins(now);
+        }
+        self.bands[band].insert(&key, weight, (rank, ticket), Item { item, size, prompt_tokens, came, deadline });
         self.size = self.size.plus(size);
         self.expiries.insert((expires, ticket));
         let state = WaitState { wants: None, decided: None, why: Waited::Behind, ahead: self.size.requests - 1 };
-        self.places.insert(ticket, Place { band, key, rank, expires, state });
+        self.places.insert(ticket, Place { band, key, rank, expires, state, standing: None, program });
+        if program.is_some() {
+            self.stand(ticket, program);
+        }
         Pushed { ticket: Ok(Ticket(ticket)), displaced }
-    }
-
-    pub(super) fn state(&self, ticket: Ticket) -> Option<WaitState> {
-        Some(self.places.get(&ticket.0)?.state)
-    }
-
-    /// A request that was decided for a pod without room goes on waiting. Why it waited first is what its trace says.
-    pub(super) fn keep(&mut self, ticket: Ticket, wants: Option<Wanted>, why: Waited, decided: Option<(Instant, u64)>) {
-        let Some(Place { state, .. }) = self.places.get_mut(&ticket.0) else { return };
-        let why = if state.decided.is_none() { why } else { state.why };
-        *state = WaitState { wants, decided, why, ..*state };
-    }
-
-    pub(super) fn trace(&self, ticket: Ticket, now: Instant) -> Option<FlowTrace> {
-        let Place { band, key, rank, state, .. } = self.places.get(&ticket.0)?;
-        let came = self.bands[*band].came(key, (*rank, ticket.0))?;
-        // Whatever the clock says between the two calls.
-        let is_at_once = state.decided.is_none() && state.ahead == 0;
-        Some(FlowTrace {
-            band: Arc::clone(&self.config.bands[*band].name),
-            key: Arc::clone(key),
-            why: if is_at_once { Waited::No } else { state.why },
-            waited: now.saturating_duration_since(came),
-            ahead: state.ahead,
-        })
     }
 
     fn leave(&mut self, ticket: u64, is_served: bool) -> Option<(Item<T>, Place)> {
@@ -345,8 +339,12 @@ impl<T> FlowQueue<T> {
         let Place { band, key, rank, .. } = &place;
         let item = self.bands[*band].remove(key, (*rank, ticket), is_served)?;
         self.size = self.size.minus(item.size);
-        if self.bands[*band].is_empty() && !is_served {
-            self.owed.emptied(*band);
+        self.leave_siblings(ticket, &place);
+        if self.bands[*band].is_empty() {
+            self.rates[*band].ends();
+            if !is_served {
+                self.owed.emptied(*band);
+            }
         }
         Some((item, place))
     }
@@ -358,19 +356,6 @@ impl<T> fmt::Debug for FlowQueue<T> {
         f.debug_map().entries(bands.map(|(config, band)| (&config.name, band.size().requests))).finish()
     }
 }
-
-/// The order within a key, as nanoseconds from the queue's first request.
-fn rank(origin: Instant, came: Instant, order: FlowOrder, new_tokens: u64, expires: Instant) -> u64 {
-    let since = |at: Instant| u64::try_from(at.saturating_duration_since(origin).as_nanos()).unwrap_or(u64::MAX);
-    match order {
-        FlowOrder::Arrival => since(came),
-        FlowOrder::Deadline => since(expires),
-        FlowOrder::ShortestFirst => since(came).saturating_add(new_tokens.saturating_mul(TOKEN_NANOS)),
-    }
-}
-
-/// How much later a token to compute makes a request, where short ones go first.
-const TOKEN_NANOS: u64 = 1_000_000;
 
 #[cfg(test)]
 pub(super) mod tests {

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::program::ProgramTurn;
+
 /// A request as flow control sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -13,12 +15,15 @@ pub struct FlowRequest {
     pub key: Arc<str>,
     /// Tokens that serving it takes: its prompt and its answer.
     pub tokens: u64,
-    /// Those of its prompt that have to be computed: what [`ShortestFirst`](super::FlowOrder::ShortestFirst) goes by.
-    pub new_tokens: u64,
+    /// Those of its prompt: what [`ShortestFirst`](super::FlowOrder::ShortestFirst) goes by, without those that its pod holds, once that is known.
+    pub prompt_tokens: u64,
     /// Bytes that it keeps in memory.
     pub bytes: u64,
     /// When its answer is of no use any more; the end of the band's time to live, where that is earlier.
     pub deadline: Option<Instant>,
+    /// The program that it is a turn of, where the host knows it: what [`AttainedService`](super::FlowOrder::AttainedService) goes by. Else it
+    /// is that of the first decision about it.
+    pub program: Option<ProgramTurn>,
     /// Whether others are shed to make room for it; they are, unless told not to.
     pub displaces: bool,
 }
@@ -26,13 +31,14 @@ pub struct FlowRequest {
 impl FlowRequest {
     /// A request of a band and a key that takes so many tokens to serve.
     pub fn new(band: usize, key: impl Into<Arc<str>>, tokens: u64) -> Self {
-        Self { band, key: key.into(), tokens, new_tokens: tokens, bytes: 0, deadline: None, displaces: true }
+        let (key, bytes, deadline, program) = (key.into(), 0, None, None);
+        Self { band, key, tokens, prompt_tokens: tokens, bytes, deadline, program, displaces: true }
     }
 
-    /// The same with so many tokens to compute of its prompt.
+    /// The same with so many tokens of prompt.
     #[must_use]
-    pub fn new_tokens(self, tokens: u64) -> Self {
-        Self { new_tokens: tokens, ..self }
+    pub fn prompt_tokens(self, tokens: u64) -> Self {
+        Self { prompt_tokens: tokens, ..self }
     }
 
     /// The same with so many bytes.
@@ -45,6 +51,12 @@ impl FlowRequest {
     #[must_use]
     pub fn deadline(self, deadline: Instant) -> Self {
         Self { deadline: Some(deadline), ..self }
+    }
+
+    /// The same as a turn of a program.
+    #[must_use]
+    pub fn program(self, program: ProgramTurn) -> Self {
+        Self { program: Some(program), ..self }
     }
 
     /// The same, for which nobody is shed: of one that will not wait.
@@ -133,12 +145,28 @@ pub struct FlowTrace {
     pub waited: Duration,
     /// Requests that waited when it came.
     pub ahead: usize,
+    /// What its turn was decided by, where that is its program's attained service and it waited.
+    pub program: Option<ProgramStanding>,
+}
+
+/// What put a request of a program where it was in the order of [attained service](super::FlowOrder::AttainedService).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ProgramStanding {
+    /// Tokens that its program was served.
+    pub service: u64,
+    /// The [level](super::ServiceLevels::level) of that.
+    pub level: u32,
+    /// Turns that follow it, as its client tells.
+    pub remaining: u32,
+    /// Whether it was the last of several of its program that waited, and went earlier for that, by a level at most.
+    pub is_last: bool,
 }
 
 impl FlowTrace {
     /// Of a request that did not wait.
     #[must_use]
     pub fn passed(band: Arc<str>, key: Arc<str>) -> Self {
-        Self { band, key, why: Waited::No, waited: Duration::ZERO, ahead: 0 }
+        Self { band, key, why: Waited::No, waited: Duration::ZERO, ahead: 0, program: None }
     }
 }

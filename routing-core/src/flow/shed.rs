@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::FlowTrace;
+
 /// A request that is not served, with what was put into the queue.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -12,10 +14,21 @@ pub struct Shed<T> {
     pub reason: ShedReason,
     /// Its band's place.
     pub band: usize,
-    /// When it is likely to be served, if it comes again: what waits before it, by the tokens that left for pods lately.
-    pub retry_after: Duration,
+    /// When it is likely to be served, if it comes again: what waits before it, by the tokens that left for pods lately. None where it never will
+    /// be.
+    pub retry_after: Option<Duration>,
     /// How long it waited.
     pub waited: Duration,
+    /// Why, and behind whom.
+    pub trace: FlowTrace,
+}
+
+impl<T> Shed<T> {
+    /// The same of one that waited before.
+    pub(super) fn traced(self, trace: Option<FlowTrace>) -> Self {
+        let Some(trace) = trace else { return self };
+        Self { waited: trace.waited, trace, ..self }
+    }
 }
 
 /// Why a request is shed.
@@ -37,14 +50,19 @@ pub enum ShedReason {
     /// It is larger than what may wait altogether.
     #[error("it is larger than all that may wait")]
     TooLarge,
+    /// No pod has room for it, and its host does not let it wait.
+    #[error("no pod has room for it now")]
+    Saturated,
 }
 
 impl ShedReason {
-    /// The status that an HTTP client is told: 429 where fewer requests would have helped, 503 where it waited in vain.
+    /// The status that an HTTP client is told: 429 where fewer requests would have helped, 503 where it waited in vain, 413 where it is too large,
+    /// which clients do not send again.
     #[must_use]
     pub const fn status(self) -> u16 {
         match self {
-            Self::BandFull | Self::QueueFull | Self::TooLarge => 429,
+            Self::BandFull | Self::QueueFull | Self::Saturated => 429,
+            Self::TooLarge => 413,
             Self::Displaced | Self::Expired => 503,
         }
     }
@@ -58,6 +76,7 @@ impl ShedReason {
             Self::Displaced => "displaced",
             Self::Expired => "expired",
             Self::TooLarge => "too_large",
+            Self::Saturated => "saturated",
         }
     }
 }

@@ -22,7 +22,7 @@ fn served(
         let now = start + Duration::from_millis(at as u64);
         for &(band, key) in keys {
             while queue.keys(band).find(|(name, ..)| &***name == key).is_none_or(|(_, requests, _)| requests < 3) {
-                let request = FlowRequest::new(band, key, tokens).new_tokens(tokens);
+                let request = FlowRequest::new(band, key, tokens).prompt_tokens(tokens);
                 queue.push(request, (band, key.to_owned(), tokens), now).ticket.unwrap();
             }
         }

@@ -4,13 +4,20 @@
 mod dispatch;
 mod fairness;
 mod model;
+mod new_work;
+mod programs;
+mod retry_after;
 
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use routing_core::flow::{BandConfig, FlowConfig, FlowOrder, FlowQueue, FlowRequest, QueueLimits, Ticket};
+use routing_core::flow::{
+    BandConfig, FlowConfig, FlowOrder, FlowQueue, FlowRequest, QueueLimits, ServiceLevels, Ticket,
+};
+use routing_core::{CacheHint, ProgramTurn};
 
 use self::model::Model;
+use self::programs::{FullFleet, turn};
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -19,10 +26,14 @@ enum Op {
         key: usize,
         tokens: u64,
         bytes: u64,
-        new_tokens: u64,
+        prompt_tokens: u64,
         deadline: Option<u64>,
         displaces: bool,
+        /// A turn of a program, and whether that is known when it comes.
+        program: Option<(ProgramTurn, bool)>,
     },
+    /// All that wait are decided about, and no pod has room. The number says how much the pod holds of each.
+    Decide(u64),
     /// One of those that wait, by its place in order; the first, mostly.
     Take(usize),
     Remove(usize),
@@ -43,19 +54,28 @@ fn op() -> impl Strategy<Value = Op> {
         0..200_u64,
         prop::option::of(0..3_000_u64),
         prop::bool::weighted(0.8),
+        prop::option::of((turn(), any::<bool>())),
     );
     prop_oneof![
-        8 => push.prop_map(|(band, key, tokens, bytes, new_tokens, deadline, displaces)|
-            Op::Push { band, key, tokens, bytes, new_tokens, deadline, displaces }),
+        8 => push.prop_map(|(band, key, tokens, bytes, prompt_tokens, deadline, displaces, program)|
+            Op::Push { band, key, tokens, bytes, prompt_tokens, deadline, displaces, program }),
         6 => (0..4_usize).prop_map(|at| Op::Take(at.saturating_sub(2))),
         1 => (0..8_usize).prop_map(Op::Remove),
         1 => (0..8_usize, 0..400_u64).prop_map(|(at, tokens)| Op::Served { at, tokens }),
         2 => (0..800_u64).prop_map(Op::Advance),
+        3 => (0..100_u64).prop_map(Op::Decide),
     ]
 }
 
 fn config() -> impl Strategy<Value = FlowConfig> {
-    let order = || prop::sample::select(vec![FlowOrder::Arrival, FlowOrder::Deadline, FlowOrder::ShortestFirst]);
+    let levels = |aging| ServiceLevels::default().first_level(100).aging(Duration::from_millis(aging));
+    let order = move || {
+        let others = vec![FlowOrder::Arrival, FlowOrder::Deadline, FlowOrder::ShortestFirst];
+        prop_oneof![
+            prop::sample::select(others),
+            (1..400_u64).prop_map(move |aging| FlowOrder::AttainedService(levels(aging)))
+        ]
+    };
     let limits = || {
         (1..12_usize, 150..1_500_u64, 60..400_u64)
             .prop_map(|(requests, tokens, bytes)| QueueLimits::default().requests(requests).tokens(tokens).bytes(bytes))
@@ -77,11 +97,14 @@ proptest! {
     fn the_queue_agrees_with_the_model(config in config(), ops in prop::collection::vec(op(), 1..200)) {
         let (mut queue, mut model) = (FlowQueue::new(config.clone()).unwrap(), Model::new(config.clone()));
         let (mut now, mut charges, mut pushes) = (Instant::now(), Vec::new(), 0_u64);
+        let (full, mut programs) = (FullFleet::new(config.clone()), Vec::new());
         for op in ops {
             match op {
-                Op::Push { band, key, tokens, bytes, new_tokens, deadline, displaces } => {
-                    let mut request = FlowRequest::new(band, format!("key-{key}"), tokens).bytes(bytes).new_tokens(new_tokens);
+                Op::Push { band, key, tokens, bytes, prompt_tokens, deadline, displaces, program } => {
+                    let mut request = FlowRequest::new(band, format!("key-{key}"), tokens).bytes(bytes).prompt_tokens(prompt_tokens);
                     request.displaces = displaces;
+                    request.program = program.filter(|(_, is_known)| *is_known).map(|(turn, _)| turn);
+                    programs.push(program.map(|(turn, _)| turn));
                     request.deadline = deadline.map(|millis| now + Duration::from_millis(millis));
                     let pushed = queue.push(request.clone(), pushes, now);
                     pushes += 1;
@@ -89,6 +112,19 @@ proptest! {
                     let shed: Vec<_> = pushed.displaced.iter().map(|shed| (shed.item, shed.reason)).collect();
                     prop_assert_eq!(shed, displaced);
                     prop_assert_eq!(pushed.ticket.as_ref().err().map(|shed| shed.reason), refused);
+                }
+                Op::Decide(held) => {
+                    let held = |number: u64| ((number + held) % 8, 7);
+                    full.decide(&mut queue, now, |number, step| {
+                        step.program = programs[*number as usize];
+                        let (held, blocks) = held(*number);
+                        step.cache = Some(CacheHint::new(held as usize, blocks as usize));
+                    });
+                    let waiting: Vec<u64> = model.waiting.iter().map(|entry| entry.ticket).collect();
+                    for number in waiting {
+                        model.known(number, programs[number as usize]);
+                        model.held(number, held(number));
+                    }
                 }
                 Op::Take(at) => {
                     let first = queue.in_order().nth(at).map(|waiting| (waiting.ticket, *waiting.item, waiting.band));
@@ -152,30 +188,4 @@ fn a_priority_falls_into_the_band_below_it() {
     let queue = FlowQueue::<()>::new(config).unwrap();
     assert_eq!([-50, -10, -1, 0, 99, 100, 1_000].map(|priority| queue.band_of(priority)), [0, 0, 0, 2, 2, 1, 1]);
     assert_eq!(FlowQueue::<()>::new(FlowConfig::default()).unwrap().band_of(7), 0);
-}
-
-#[test]
-fn who_is_shed_is_told_when_to_come_again() {
-    let limits = QueueLimits::default().requests(3);
-    let config = FlowConfig::default().band(BandConfig::new("all").limits(limits));
-    let (mut queue, start) = (FlowQueue::new(config).unwrap(), Instant::now());
-    let push = |queue: &mut FlowQueue<u32>, now| queue.push(FlowRequest::new(0, "k", 1_000), 0, now).ticket;
-    // 1,000 tokens leave every two seconds.
-    for second in 0..60 {
-        let now = start + Duration::from_secs(second);
-        let _ = push(&mut queue, now);
-        if second % 2 == 0 {
-            let first = queue.next_ticket().unwrap();
-            queue.take(first, now).unwrap();
-        }
-    }
-    let now = start + Duration::from_secs(60);
-    let shed = loop {
-        if let Err(shed) = push(&mut queue, now) {
-            break shed;
-        }
-    };
-    let seconds = shed.retry_after.as_secs_f64();
-    assert!((6.0..=10.0).contains(&seconds), "three before it and itself, two seconds each: {seconds}");
-    assert_eq!((shed.reason.status(), shed.reason.name()), (429, "band_full"));
 }

@@ -4,7 +4,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use routing_core::flow::{FlowConfig, FlowOrder, FlowRequest, QueueLimits, ShedReason};
+use routing_core::ProgramTurn;
+use routing_core::flow::{FlowConfig, FlowOrder, FlowRequest, QueueLimits, ServiceLevels, ShedReason};
 
 /// One that waits.
 #[derive(Clone, Debug)]
@@ -13,6 +14,14 @@ pub(crate) struct Entry {
     pub(crate) request: FlowRequest,
     came: Instant,
     expires: Instant,
+    /// When it goes, by its program's attained service, once that is known, and when the request came that brought this turn.
+    turn: Option<(Instant, Instant)>,
+    /// Its program, and where it is among its requests.
+    program: Option<(u64, Instant)>,
+    /// Whether it was the last of its program.
+    is_last: bool,
+    /// Blocks that its pod holds, and that it has, by the last decision.
+    held: (u64, u64),
 }
 
 #[derive(Clone, Debug, Default)]
@@ -80,7 +89,20 @@ impl Model {
         if is_new {
             *key = Key { counter: key.counter.max(floor), since: ticket };
         }
-        self.waiting.push(Entry { ticket, request, came: now, expires });
+        let program = request.program;
+        self.waiting.push(Entry {
+            ticket,
+            request,
+            came: now,
+            expires,
+            turn: None,
+            program: None,
+            is_last: false,
+            held: (0, 1),
+        });
+        if program.is_some() {
+            self.known(ticket, program);
+        }
         (shed, None)
     }
 
@@ -129,9 +151,41 @@ impl Model {
         due
     }
 
+    /// A request is known to be of a program, or of none: it has a turn by what that was served, and its program's turns go round.
+    pub(crate) fn known(&mut self, ticket: u64, program: Option<ProgramTurn>) {
+        let entry = self.waiting.iter_mut().find(|entry| entry.ticket == ticket).unwrap();
+        let FlowOrder::AttainedService(levels) = self.config.bands[entry.request.band].order else { return };
+        if entry.turn.is_some() {
+            return;
+        }
+        let level = levels.level(program.map_or(0, |turn| turn.service));
+        entry.turn = Some((entry.came + levels.aging * (level + 1), entry.came));
+        let Some(program) = program else { return };
+        let fewer = ServiceLevels::MOST - program.remaining.min(ServiceLevels::MOST);
+        entry.program = Some((program.program, entry.came + levels.aging * fewer));
+        let own = entry.clone();
+        let mut siblings: Vec<&mut Entry> = self.waiting.iter_mut().filter(|entry| is_sibling(entry, &own)).collect();
+        let mut turns: Vec<_> = siblings.iter().map(|entry| entry.turn).collect();
+        turns.sort();
+        siblings.sort_by_key(|entry| (entry.program.unwrap().1, entry.ticket));
+        siblings.into_iter().zip(turns).for_each(|(entry, turn)| entry.turn = turn);
+    }
+
+    /// A request is known to have so many of its blocks on its pod.
+    pub(crate) fn held(&mut self, ticket: u64, held: (u64, u64)) {
+        self.waiting.iter_mut().find(|entry| entry.ticket == ticket).unwrap().held = held;
+    }
+
     pub(crate) fn leave(&mut self, ticket: u64) {
         let at = self.waiting.iter().position(|entry| entry.ticket == ticket).unwrap();
-        let band = self.waiting.remove(at).request.band;
+        let own = self.waiting.remove(at);
+        let band = own.request.band;
+        let mut left: Vec<&mut Entry> = self.waiting.iter_mut().filter(|entry| is_sibling(entry, &own)).collect();
+        if let ([last], FlowOrder::AttainedService(levels)) = (&mut left[..], self.config.bands[band].order) {
+            if !std::mem::replace(&mut last.is_last, true) {
+                last.turn = last.turn.map(|(turn, brought)| ((turn - levels.aging).max(brought), brought));
+            }
+        }
         if !self.waiting.iter().any(|entry| entry.request.band == band) {
             self.keys.retain(|(of, _), _| *of != band);
             self.floors[band] = 0;
@@ -221,7 +275,13 @@ impl Model {
     fn rank(&self, entry: &Entry) -> Instant {
         match self.config.bands[entry.request.band].order {
             FlowOrder::Deadline => entry.expires,
-            FlowOrder::ShortestFirst => entry.came + Duration::from_millis(entry.request.new_tokens),
+            FlowOrder::ShortestFirst => {
+                let (prompt, (held, blocks)) = (entry.request.prompt_tokens, entry.held);
+                entry.came + Duration::from_millis(prompt - prompt * held / blocks)
+            }
+            FlowOrder::AttainedService(levels) => {
+                entry.turn.map_or(entry.came + levels.aging * (ServiceLevels::MOST + 1), |(turn, _)| turn)
+            }
             _ => entry.came,
         }
     }
@@ -237,4 +297,11 @@ impl Model {
     fn waits(&self, band: usize, key: &str) -> bool {
         self.waiting.iter().any(|entry| entry.request.band == band && &*entry.request.key == key)
     }
+}
+
+/// Whether two are of one program, as far as that is known.
+fn is_sibling(entry: &Entry, other: &Entry) -> bool {
+    let (a, b) = (&entry.request, &other.request);
+    let program = |entry: &Entry| entry.program.map(|(program, _)| program);
+    (a.band, &a.key) == (b.band, &b.key) && program(entry).is_some() && program(entry) == program(other)
 }

@@ -1,28 +1,46 @@
 //! Load shedding of the queue: who makes room, and when to come again.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::super::band::{Figure, Size};
-use super::super::{FlowRequest, Shed, ShedReason};
-use super::{FlowQueue, Place};
+use super::super::{BandConfig, FlowRequest, FlowTrace, Shed, ShedReason, Ticket};
+use super::FlowQueue;
 
 impl<T> FlowQueue<T> {
-    /// How long a request of a band and key that takes so many tokens would wait, by what waits before it and what left lately; none
-    /// if nothing did.
+    /// How long a request of a band and key that takes so many tokens would wait, by what waits before it and what left lately: ten minutes
+    /// at most. None where nothing is known.
+    ///
+    /// It goes once those above it are through, and no sooner than its own band gets to it with what those above leave, or with its share.
+    /// Where nothing of its band leaves, that goes on for as long again.
     #[must_use]
     pub fn wait_estimate(&self, band: usize, key: &str, tokens: u64, now: Instant) -> Option<Duration> {
-        let priority = self.config.bands.get(band)?.priority;
-        let above = (0..self.bands.len()).filter(|&at| self.config.bands[at].priority > priority);
-        let above: u64 = above.map(|at| self.bands[at].size().tokens).sum();
+        let BandConfig { priority, min_share, .. } = *self.config.bands.get(band)?;
+        let bands = || self.config.bands.iter().zip(&self.bands).zip(&self.rates);
+        let above = bands().filter(|((config, _), _)| config.priority > priority);
+        let above: u64 = above.map(|((_, band), _)| band.size().tokens).sum();
         // In turn with the others of its band, until they have none left.
-        let own = self.bands[band].key_size(key).tokens.saturating_add(tokens);
-        let others = (self.bands[band].waiting_keys() as u64).max(1).saturating_mul(own);
-        let beside = others.min(self.bands[band].size().tokens.saturating_add(tokens));
-        let rate =
-            self.rates.iter().filter_map(|rate| rate.time_for(1 << 20, now)).map(|time| 1.0 / time.as_secs_f64());
-        let rate: f64 = rate.sum::<f64>() * (1 << 20) as f64;
-        let seconds = above.saturating_add(beside) as f64 / rate;
-        (rate > 0.0).then(|| Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST_RETRY).min(LONGEST_RETRY))
+        let waiting = self.bands[band].key_size(key);
+        let (own, keys) = (waiting.tokens.saturating_add(tokens), self.bands[band].waiting_keys());
+        let others = (keys + usize::from(waiting.requests == 0)) as u64;
+        let beside = others.saturating_mul(own).min(self.bands[band].size().tokens.saturating_add(tokens));
+        let rate = |from: &dyn Fn(i32) -> bool| -> f64 {
+            bands().filter(|((config, _), _)| from(config.priority)).filter_map(|(_, rate)| rate.per_second(now)).sum()
+        };
+        let all = rate(&|_| true);
+        let in_turn = above.saturating_add(beside) as f64 / all;
+        // What leaves of those below would be its own.
+        let of_own = self.rates[band].per_second(now).map(|_| beside as f64 / rate(&|other| other <= priority));
+        let by_share = beside as f64 / (all * f64::from(min_share));
+        let by_rate = of_own.map_or(in_turn, |of_own| in_turn.max(of_own)).min(by_share);
+        let silence = self.rates[band].silence(now);
+        let seconds = Some(by_rate).filter(|_| all > 0.0).unwrap_or(0.0).max(silence.as_secs_f64());
+        (seconds > 0.0).then(|| Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST_RETRY).min(LONGEST_RETRY))
+    }
+
+    /// Sheds a request that does not wait for room, since there is none. None if it does not wait any more.
+    pub fn refuse(&mut self, ticket: Ticket, now: Instant) -> Option<Shed<T>> {
+        self.shed(ticket.0, ShedReason::Saturated, now)
     }
 
     /// Who has to go for a request: nobody, mostly.
@@ -62,16 +80,27 @@ impl<T> FlowQueue<T> {
     }
 
     pub(super) fn shed(&mut self, ticket: u64, reason: ShedReason, now: Instant) -> Option<Shed<T>> {
-        let (item, Place { band, key, .. }) = self.leave(ticket, false)?;
-        let request = FlowRequest::new(band, key, item.size.tokens);
-        let retry_after = self.retry_after(&request, now);
-        let waited = now.saturating_duration_since(item.came);
-        Some(Shed { item: item.item, reason, band, retry_after, waited })
+        let trace = self.trace(Ticket(ticket), now)?;
+        let band = self.places.get(&ticket)?.band;
+        // While it waits: it counts among those before it.
+        let retry_after = Some(self.retry_after(band, &trace.key, 0, now));
+        let item = self.leave(ticket, false)?.0.item;
+        Some(Shed { item, reason, band, retry_after, waited: trace.waited, trace })
     }
 
-    pub(super) fn retry_after(&self, request: &FlowRequest, now: Instant) -> Duration {
-        let estimate = self.wait_estimate(request.band, &request.key, request.tokens, now);
-        estimate.unwrap_or(SHORTEST_RETRY).clamp(SHORTEST_RETRY, LONGEST_RETRY)
+    /// A request does not get to wait.
+    pub(super) fn turn_away(&self, request: FlowRequest, item: T, reason: ShedReason, now: Instant) -> Shed<T> {
+        let FlowRequest { band, key, tokens, .. } = request;
+        // However few are waiting, it is as large when it comes again.
+        let helps = reason != ShedReason::TooLarge;
+        let retry_after = helps.then(|| self.retry_after(band, &key, tokens, now));
+        let name = Arc::clone(&self.config.bands[band].name);
+        let trace = FlowTrace { ahead: self.size.requests, ..FlowTrace::passed(name, key) };
+        Shed { item, reason, band, retry_after, waited: Duration::ZERO, trace }
+    }
+
+    fn retry_after(&self, band: usize, key: &str, tokens: u64, now: Instant) -> Duration {
+        self.wait_estimate(band, key, tokens, now).unwrap_or(SHORTEST_RETRY).max(SHORTEST_RETRY)
     }
 }
 
