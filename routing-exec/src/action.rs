@@ -118,6 +118,18 @@ pub enum BreakerSample {
     Success(Option<Duration>),
     /// It failed.
     Failure(Failure),
+    /// It failed, and for want of retry budget no other pod was asked whether the request itself is at fault.
+    Unconfirmed(Failure),
     /// It pushed back (429, 503), and says for how long, if it does.
     Overloaded(Option<Duration>),
+}
+
+impl BreakerSample {
+    /// The same of a request that no other pod was asked to serve.
+    pub(crate) fn unconfirmed(self) -> Self {
+        match self {
+            Self::Failure(failure) if failure.may_be_the_requests() => Self::Unconfirmed(failure),
+            sample => sample,
+        }
+    }
 }

@@ -160,8 +160,9 @@ impl AnswerReader {
     /// Looks for error events in a piece of a stream.
     pub(crate) fn scan_for_error(&mut self, chunk: &[u8]) {
         if self.events.is_some() {
-            self.has_error_event |= sse::has_error(chunk);
-            self.told_error |= sse::tells_error(chunk);
+            let told = sse::told_errors(chunk);
+            self.has_error_event |= told.of_the_pod;
+            self.told_error |= told.any;
         }
     }
 

@@ -51,15 +51,21 @@ struct Breaker {
     failing_since: Option<Instant>,
     /// Requests that were admitted, which numbers them.
     admitted: u64,
-    /// The failures that count since the last success, by the numbers of their requests.
-    counted: Vec<u64>,
+    /// The latest failures that count, by the numbers of their requests, and whether no success came since.
+    counted: Vec<(u64, bool)>,
     /// Push-backs in a row.
     pushbacks: u32,
+    /// Failures since a success, or a request that failed elsewhere too, that may be the requests' own: no other pod was asked.
+    unconfirmed: u32,
     rate: FailureRate,
 }
 
-/// Failures in a row that can be taken back.
+/// Failures that can be taken back.
 const MAX_COUNTED: usize = 64;
+
+/// Unconfirmed failures in a row that do not count. A pod that fails everything has so many soon; where half of what it is sent fails
+/// everywhere, it has five more of them, which open a breaker, once in a million requests.
+const MAX_UNCONFIRMED: u32 = 15;
 
 impl Breaker {
     fn status(&self) -> BreakerStatus {
@@ -69,6 +75,17 @@ impl Breaker {
     fn admission(&mut self, pod: Pod) -> Admission {
         self.admitted += 1;
         Admission { pod, epoch: self.epoch, number: self.admitted }
+    }
+
+    /// Whether a sample shows nothing of the pod: an unconfirmed failure of one that served others a moment ago.
+    fn excuses(&mut self, sample: &BreakerSample) -> bool {
+        match sample {
+            BreakerSample::Success(_) => self.unconfirmed = 0,
+            BreakerSample::Unconfirmed(_) => self.unconfirmed = self.unconfirmed.saturating_add(1),
+            BreakerSample::Failure(_) | BreakerSample::Overloaded(_) => return false,
+        }
+        // A probe that fails is no reason to send more.
+        (1..=MAX_UNCONFIRMED).contains(&self.unconfirmed) && self.state.failures().is_some()
     }
 
     /// The state after a success or a failure.
@@ -163,27 +180,33 @@ impl<const W: usize> Breakers<W> {
 
     /// Records a sample of a pod. It is ignored if the pod was replaced since, or if the request was admitted before the breaker's
     /// last transition: it shows nothing of the pod's present state.
-    /// So is a want of this process's own: it is no pod's failure.
+    /// So is a want of this process's own: it is no pod's failure. And so is a failure that may be the request's own, as long as there are
+    /// not many in a row: where other pods are not asked, for want of retry budget, only that tells a broken pod from bad requests.
     pub fn record(&self, admission: Admission, sample: &BreakerSample, now: Instant) {
         let is_failure = match sample {
             BreakerSample::Failure(failure) if failure.is_local() => return,
             BreakerSample::Success(first_byte) => first_byte.is_some_and(|first_byte| self.is_slow(first_byte)),
-            BreakerSample::Failure(_) | BreakerSample::Overloaded(_) => true,
+            _ => true,
         };
         let may_open = self.may_open(admission.pod.id());
         self.with(
             admission.pod,
             || BreakerCause::of(sample, is_failure),
             |breaker, config| {
-                if breaker.epoch != admission.epoch {
+                if breaker.epoch != admission.epoch || breaker.excuses(sample) {
                     return;
                 }
                 match sample {
-                    BreakerSample::Failure(_) if breaker.counted.len() < MAX_COUNTED => {
-                        breaker.counted.push(admission.number);
+                    BreakerSample::Failure(_) | BreakerSample::Unconfirmed(_) => {
+                        if breaker.counted.len() == MAX_COUNTED {
+                            breaker.counted.remove(0);
+                        }
+                        breaker.counted.push((admission.number, true));
                     }
-                    BreakerSample::Success(_) => breaker.counted.clear(),
-                    _ => {}
+                    BreakerSample::Success(_) => {
+                        breaker.counted.iter_mut().for_each(|(_, is_in_row)| *is_in_row = false)
+                    }
+                    BreakerSample::Overloaded(_) => {}
                 }
                 let before = breaker.state;
                 let after = match sample {
@@ -198,6 +221,7 @@ impl<const W: usize> Breakers<W> {
                 // A pod that was full for a while has failed as often as before.
                 if is_changed && (before.failures().is_none() || breaker.state.failures().is_none()) {
                     breaker.rate = FailureRate::default();
+                    breaker.counted.retain(|(_, is_in_row)| *is_in_row);
                 }
                 breaker.failing_since = is_failure.then(|| breaker.failing_since.unwrap_or(now));
             },
@@ -212,8 +236,15 @@ impl<const W: usize> Breakers<W> {
             || BreakerCause::Exonerated,
             |breaker, config| {
                 // One that came after the breaker opened has not counted.
-                let Some(at) = breaker.counted.iter().position(|number| *number == admission.number) else { return };
-                breaker.counted.swap_remove(at);
+                let Some(at) = breaker.counted.iter().position(|(number, _)| *number == admission.number) else {
+                    return;
+                };
+                let (_, is_in_row) = breaker.counted.remove(at);
+                // Nor were those the pod's, more likely than not, that nobody was asked about.
+                breaker.unconfirmed = 0;
+                if !is_in_row {
+                    return breaker.rate.take_back(config);
+                }
                 let state = breaker.state.taken_back(config);
                 // Failures outlast a push-back, which is another epoch.
                 if breaker.state.failures().is_some() {

@@ -103,6 +103,8 @@ struct Log {
     blamed: Vec<(usize, AttemptId, Pod)>,
     /// Pods that refused what another may serve: they are charged if one does.
     refusals: Vec<(usize, AttemptId, Pod, Failure)>,
+    /// Whether no other pod was asked after a failure, for want of retry budget.
+    is_out_of_budget: bool,
     /// Whether a pod refused the request, and another was tried.
     was_refused: bool,
     /// Successes of pods that may get another request of this dispatch: sampled at its end.
@@ -179,7 +181,7 @@ impl Dispatch {
     /// Whether it is over.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.state == State::Over
+        matches!(self.state, State::Over)
     }
 
     /// Handles an input. One that concerns a cancelled attempt, or comes after the end, is ignored.
@@ -258,6 +260,8 @@ impl Dispatch {
         let is_last = self.is_last(leg);
         let record = &mut self.log.attempts[attempt.record];
         let sample = attempt.sample(record, &outcome, is_last);
+        let is_alone = self.log.is_out_of_budget && self.log.blamed.iter().all(|(.., pod)| *pod == attempt.pod);
+        let sample = sample.map(|sample| if is_alone { sample.unconfirmed() } else { sample });
         (record.ended, record.bytes, record.outcome) = (Some(now), attempt.answer.received, outcome);
         record.usage = attempt.answer.usage();
         match (&record.outcome, &sample) {

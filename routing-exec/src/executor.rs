@@ -1,6 +1,7 @@
 //! Executor: takes a plan and a request, and returns the streamed response.
 
 mod body;
+mod deadlines;
 mod execution;
 mod future;
 mod host;
@@ -8,6 +9,7 @@ mod timers;
 mod transport;
 mod transport_executor;
 mod upstream;
+mod wakeups;
 
 use std::error::Error;
 use std::future::Future;
@@ -17,6 +19,7 @@ use http::Response;
 use http_body::Body;
 
 pub use self::body::{DispatchBody, ResponseTruncated};
+pub use self::deadlines::Deadlines;
 pub use self::future::DispatchFuture;
 pub use self::host::DispatchHost;
 #[cfg(any(feature = "tower", feature = "hyper-util", feature = "reqwest"))]

@@ -103,6 +103,7 @@ pub mod adapter;
 mod answer;
 pub mod batch;
 mod breaker;
+mod byte_search;
 mod client_fields;
 mod dispatch;
 mod error;
@@ -133,8 +134,8 @@ pub use dispatch::{ClientRequest, Dispatch, DispatchConfig};
 pub use error::{DispatchError, anthropic_error};
 pub use error_body::error_body;
 pub use executor::{
-    DispatchBody, DispatchFuture, DispatchHost, Executor, ResponseTruncated, Timer, Transport, TransportError,
-    TransportExecutor,
+    Deadlines, DispatchBody, DispatchFuture, DispatchHost, Executor, ResponseTruncated, Timer, Transport,
+    TransportError, TransportExecutor,
 };
 pub use failure::{Failure, RetryOn};
 pub use gathered::GatheredBody;

@@ -20,7 +20,8 @@ pub struct DispatchPolicy {
     pub first_byte_timeout: Duration,
     /// Time of one attempt to any other pod's response that is not streamed, which includes all of its generation.
     pub per_try_timeout: Duration,
-    /// Time of a request in all: every attempt, pause, new plan, and the stream to its end. No pod is charged where it passes.
+    /// Time of a request in all: every attempt, pause, new plan, and the stream to its end. No pod is charged where it passes. Where
+    /// nobody reads the response, it takes [`Deadlines`](crate::Deadlines) to notice, as routers have them.
     pub request_timeout: Duration,
     /// Time between two chunks of a stream.
     pub idle_timeout: Duration,

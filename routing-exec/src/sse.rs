@@ -4,6 +4,7 @@ mod last_event;
 
 use json_edit::Object;
 
+use crate::byte_search::find_either;
 use crate::error_body::OF_THE_REQUEST;
 use crate::handoff::Api;
 
@@ -19,8 +20,10 @@ pub(crate) struct Boundary {
 impl Boundary {
     /// Takes note of bytes that passed.
     pub(crate) fn pass(&mut self, bytes: &[u8]) {
-        let tail = &bytes[bytes.len().saturating_sub(16)..];
-        self.last = tail.iter().fold(self.last, |last, byte| last << 8 | u128::from(*byte));
+        self.last = match bytes.last_chunk() {
+            Some(tail) => u128::from_be_bytes(*tail),
+            None => bytes.iter().fold(self.last, |last, byte| last << 8 | u128::from(*byte)),
+        };
     }
 
     /// Whether nothing passed, or what passed ends in an empty line.
@@ -60,8 +63,7 @@ impl FirstEvent {
     pub(crate) fn is_whole(&mut self, first: &[u8]) -> bool {
         loop {
             let from = self.searched.max(self.line);
-            let Some(end) = first[from..].iter().position(|byte| matches!(byte, b'\n' | b'\r')).map(|at| from + at)
-            else {
+            let Some(end) = find_either(&first[from..], *b"\n\r").map(|at| from + at) else {
                 self.searched = first.len();
                 return false;
             };
@@ -134,28 +136,34 @@ fn data_says(data: &[u8], is_error: bool, is_whole: bool) -> Opening {
     }
 }
 
-/// Whether a piece of a stream tells of any error.
-pub(crate) fn tells_error(piece: &[u8]) -> bool {
-    let mut lines = piece.split(|byte| matches!(byte, b'\n' | b'\r'));
-    lines.any(|line| match (line.strip_prefix(b"event:"), line.strip_prefix(b"data:").map(<[u8]>::trim_ascii)) {
-        (Some(kind), _) => is_error_kind(kind),
-        (_, Some(data)) => data.strip_prefix(b"{").is_some_and(|object| object.trim_ascii_start().starts_with(ERROR)),
-        _ => false,
-    })
+/// The errors that a piece of a stream tells of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ToldErrors {
+    /// Any error, the request's own too.
+    pub(crate) any: bool,
+    /// One that is not the request's own.
+    pub(crate) of_the_pod: bool,
 }
 
-/// Whether a piece of a stream tells of an error that is not the request's own: an event of that kind, or data whose first
-/// member says so, each at the beginning of a line that came whole.
-pub(crate) fn has_error(piece: &[u8]) -> bool {
-    let mut lines = piece.split(|byte| matches!(byte, b'\n' | b'\r'));
-    lines.any(|line| match (line.strip_prefix(b"event:"), line.strip_prefix(b"data:").map(<[u8]>::trim_ascii)) {
-        (Some(kind), _) => is_error_kind(kind),
-        (_, Some(data)) => {
+/// The errors that a piece of a stream tells of: by an event of that kind, or by data whose first member says so, each at the
+/// beginning of a line that came whole.
+pub(crate) fn told_errors(mut piece: &[u8]) -> ToldErrors {
+    let mut told = ToldErrors::default();
+    while !piece.is_empty() {
+        let end = find_either(piece, *b"\n\r").unwrap_or(piece.len());
+        let line = &piece[..end];
+        if let Some(kind) = line.strip_prefix(b"event:") {
+            let is_error = is_error_kind(kind);
+            told = ToldErrors { any: told.any | is_error, of_the_pod: told.of_the_pod | is_error };
+        } else if let Some(data) = line.strip_prefix(b"data:").map(<[u8]>::trim_ascii) {
             let object = data.strip_prefix(b"{").map(<[u8]>::trim_ascii_start);
-            object.is_some_and(|object| object.starts_with(ERROR)) && !is_no_failure(data)
+            if object.is_some_and(|object| object.starts_with(ERROR)) {
+                told = ToldErrors { any: true, of_the_pod: told.of_the_pod || !is_no_failure(data) };
+            }
         }
-        _ => false,
-    })
+        piece = piece.get(end + 1..).unwrap_or_default();
+    }
+    told
 }
 
 /// Whether an event tells of an error by its kind. OpenAI's Responses have a kind of their own.
@@ -274,14 +282,15 @@ mod tests {
         for error in
             ["data: a\n\ndata: {\"error\":{\"code\":500}}\n\n", "event: error\r\ndata: x\r\n", "data:{ \"error\": 1}"]
         {
-            assert!(has_error(error.as_bytes()), "{error}");
+            assert_eq!(told_errors(error.as_bytes()), ToldErrors { any: true, of_the_pod: true }, "{error}");
         }
         let of_the_request = "event: x\ndata: {\"error\":{\"code\":400}}\n\n";
         for fine in
             [of_the_request, "data: {\"error\":null}\n\n", "data: {\"a\":{\"error\":1}}\n", "data: event: error\n", ""]
         {
-            assert!(!has_error(fine.as_bytes()), "{fine}");
+            assert!(!told_errors(fine.as_bytes()).of_the_pod, "{fine}");
         }
+        assert!(told_errors(of_the_request.as_bytes()).any && !told_errors(b"data: {}\n\n").any);
     }
 
     #[test]

@@ -3,8 +3,9 @@
 //! Nothing is held back and nothing is changed. A key of a JSON object cannot occur inside of a string, where its quotes
 //! would be escaped, so the key is searched for in bytes, and only the object behind it is parsed.
 
-use json_edit::Object;
+use json_edit::{Object, Raw};
 
+use crate::byte_search::find_pair;
 use crate::handoff::Api;
 
 /// What an engine's response says of the tokens of a request.
@@ -28,22 +29,30 @@ impl TokenUsage {
 
     /// The usage that an object tells, in any of the engines' spellings; none if it tells nothing.
     fn parse(api: Api, object: &[u8]) -> Option<Self> {
-        let object = Object::parse(object).ok()?;
-        let first = |paths: &[&[&str]]| paths.iter().find_map(|path| object.get_path(path)?.as_u64());
+        let names = [
+            "prompt_tokens",
+            "input_tokens",
+            "completion_tokens",
+            "output_tokens",
+            "prompt_tokens_details",
+            "input_tokens_details",
+            "cache_read_input_tokens",
+            "cached_tokens",
+            "cache_creation_input_tokens",
+        ];
+        let (_, found) = Object::parse_finding(object, names).ok()?;
+        let [prompt, input, completion, output, prompt_details, input_details, cache_read, cached, cache_creation] =
+            found;
+        let first = |values: &[Option<Raw<'_>>]| values.iter().flatten().find_map(|value| value.as_u64());
         let usage = Self {
-            prompt_tokens: first(&[&["prompt_tokens"], &["input_tokens"]]),
-            cached_tokens: first(&[
-                &["prompt_tokens_details", "cached_tokens"],
-                &["input_tokens_details", "cached_tokens"],
-                &["cache_read_input_tokens"],
-                &["cached_tokens"],
-            ]),
-            completion_tokens: first(&[&["completion_tokens"], &["output_tokens"]]),
+            prompt_tokens: first(&[prompt, input]),
+            cached_tokens: first(&[cached_of(prompt_details), cached_of(input_details), cache_read, cached]),
+            completion_tokens: first(&[completion, output]),
         };
         let usage = match api {
             // Anthropic's input is what was neither read from the cache nor written to it.
             Api::Messages => {
-                let aside = [usage.cached_tokens, first(&[&["cache_creation_input_tokens"]])];
+                let aside = [usage.cached_tokens, first(&[cache_creation])];
                 let aside = aside.into_iter().flatten().fold(0, u64::saturating_add);
                 Self { prompt_tokens: usage.prompt_tokens.map(|tokens| tokens.saturating_add(aside)), ..usage }
             }
@@ -60,6 +69,11 @@ impl TokenUsage {
             completion_tokens: self.completion_tokens.or(earlier.completion_tokens),
         }
     }
+}
+
+/// The cached tokens that the details of a prompt's tokens tell.
+fn cached_of(details: Option<Raw<'_>>) -> Option<Raw<'_>> {
+    details?.object()?.get("cached_tokens")
 }
 
 /// Finds the usage in a response that passes in pieces of any size. Of several the last one counts; of Anthropic's, which tell the
@@ -104,14 +118,22 @@ impl UsageReader {
         self.found
     }
 
-    /// Searches for the key; what is behind it, or nothing.
-    fn search<'b>(&mut self, key: &[u8], bytes: &'b [u8]) -> &'b [u8] {
+    /// Searches for the key; what is behind it or behind what only began like it, or nothing.
+    fn search<'b>(&mut self, key: &[u8], mut bytes: &'b [u8]) -> &'b [u8] {
+        if let (0, [quote, letter, ..]) = (self.matched, key) {
+            // What is behind the last byte is not known yet.
+            let next = find_pair(bytes, [*quote, *letter]).unwrap_or(bytes.len().saturating_sub(1));
+            bytes = &bytes[next..];
+        }
         for (at, byte) in bytes.iter().enumerate() {
             // No beginning of the key but its quote is inside of it again.
             self.matched =
                 if key.get(self.matched) == Some(byte) { self.matched + 1 } else { usize::from(*byte == b'"') };
             if self.matched == key.len() {
                 (self.matched, self.object) = (0, Some(PartialObject::default()));
+                return bytes.get(at + 1..).unwrap_or_default();
+            }
+            if self.matched == 0 {
                 return bytes.get(at + 1..).unwrap_or_default();
             }
         }

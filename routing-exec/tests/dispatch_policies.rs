@@ -11,7 +11,8 @@ use common::*;
 use http::{Request, response};
 use routing_core::{FailurePolicy, Pod};
 use routing_exec::{
-    DispatchError, DispatchOutcome, DispatchReport, Failure, Hook, HookError, RetryBudget, RetryOn, Target,
+    BreakerSample, DispatchError, DispatchOutcome, DispatchReport, Failure, Hook, HookError, RetryBudget, RetryOn,
+    Target,
 };
 
 fn policy(name: &str, pods: &[usize], on_failure: FailurePolicy) -> routing_core::PlanStep {
@@ -192,6 +193,36 @@ fn without_budget_the_failure_stands() {
     let mut world = setup.start();
     world.fails(0, Failure::BreakerOpen).fails(1, Failure::BreakerOpen);
     assert_eq!(world.pods(), [0, 1, 2], "what was not sent is no retry");
+}
+
+#[test]
+fn without_budget_nobody_confirms_that_a_failure_is_the_pods() {
+    let spent = |tokens: f64| {
+        let mut setup = Setup::new(REUSABLE, single(&[0, 1, 2]));
+        setup.budget = Some(Arc::new(RetryBudget::new(0.0, 0.0, 1.0).reserve(tokens)));
+        setup.start()
+    };
+    let unconfirmed = |at: usize, failure| (pod(at), BreakerSample::Unconfirmed(failure));
+    let mut world = spent(0.0);
+    world.fails(0, Failure::FirstByteTimeout);
+    assert_eq!(world.judged, [unconfirmed(0, Failure::FirstByteTimeout)]);
+    let mut world = spent(0.0);
+    world.head(0, 500).chunk(0, "own").end(0);
+    assert_eq!(world.judged, [unconfirmed(0, Failure::Status(500))], "whoever's words the client is sent");
+    let mut world = spent(0.0);
+    world.fails(0, connect());
+    assert_eq!(world.charged(), [0], "no request keeps a pod from listening");
+    // One more was asked, and says the same: it is taken back.
+    let mut world = spent(1.0);
+    world.head(0, 500).head(1, 500).chunk(1, "own").end(1);
+    assert_eq!((world.charged(), world.exonerated.len()), (vec![0, 1], 2));
+    // A step that can be done without is not tried on its other pod.
+    let steps = [policy("prefill", &[0, 1], FailurePolicy::Skip), step("decode", &[2])];
+    let mut setup = Setup::new(REUSABLE, plan(steps));
+    setup.budget = Some(Arc::new(RetryBudget::new(0.0, 0.0, 0.0)));
+    let mut world = setup.start();
+    world.fails(0, Failure::FirstByteTimeout).stream(1).chunk(1, "data: a\n\n").end(1);
+    assert_eq!(world.judged[0], unconfirmed(0, Failure::FirstByteTimeout));
 }
 
 #[test]

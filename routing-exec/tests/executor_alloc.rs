@@ -5,7 +5,8 @@ mod executor_world;
 use std::convert::Infallible;
 use std::future::{Future, pending, ready};
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -32,14 +33,22 @@ impl Body for Events {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         if self.paused < self.pauses {
             self.paused += 1;
+            cx.waker().wake_by_ref();
             return Poll::Pending;
         }
         self.paused = 0;
         Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(EVENT)))))
     }
+}
+
+/// A task that is polled on and on.
+struct Task;
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {}
 }
 
 struct Still(Clock);
@@ -64,7 +73,9 @@ fn read_frames(pauses: u32, is_gathered: bool) -> (usize, usize, usize) {
     };
     let executor: TransportExecutor<_, _> = TransportExecutor::new(transport, Still(Clock::default()));
     let mut answer = executor.execute(dispatch(&pods(1)), ());
-    let mut cx = Context::from_waker(Waker::noop());
+    // One that is its clones', as those of runtimes are.
+    let waker = Waker::from(Arc::new(Task));
+    let mut cx = Context::from_waker(&waker);
     let body = loop {
         if let Poll::Ready(answer) = Pin::new(&mut answer).poll(&mut cx) {
             break answer.into_body();

@@ -34,7 +34,6 @@ mod scan;
 mod text;
 
 use std::borrow::Cow;
-use std::cmp::Ordering;
 use std::fmt;
 
 pub use edit::Edit;
@@ -152,6 +151,8 @@ impl fmt::Debug for Object<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member<'a> {
     name: Raw<'a>,
+    /// Whether its name is written with escapes: asked for once, and not for each name that it is compared with.
+    is_escaped: bool,
     value: Raw<'a>,
 }
 
@@ -170,14 +171,9 @@ impl<'a> Member<'a> {
 
     /// Whether this is its name, however it is escaped.
     #[must_use]
+    #[inline]
     pub fn is(&self, name: &str) -> bool {
-        // Escapes only make a name longer: most are told apart by their length, and the others by their bytes.
-        let written = self.name.inner();
-        match written.len().cmp(&name.len()) {
-            Ordering::Less => false,
-            Ordering::Equal => written == name && !name.contains('\\'),
-            Ordering::Greater => written.contains('\\') && self.name.as_str().is_some_and(|own| own == name),
-        }
+        if self.is_escaped { self.name.as_str().is_some_and(|own| own == name) } else { self.name.inner() == name }
     }
 }
 
@@ -247,7 +243,8 @@ impl<'a> Walk<'a> {
         let start = scanner.at();
         // The object itself is one level.
         scanner.value(1)?;
-        Ok(Some((at, Member { name, value: scanner.since(start) })))
+        let is_escaped = name.inner().bytes().any(|byte| byte == b'\\');
+        Ok(Some((at, Member { name, is_escaped, value: scanner.since(start) })))
     }
 }
 

@@ -126,6 +126,7 @@ impl<'a> Raw<'a> {
     }
 
     /// What is between the quotes of a string.
+    #[inline]
     pub(super) fn inner(self) -> &'a str {
         self.text.get(1..self.text.len().saturating_sub(1)).unwrap_or_default()
     }

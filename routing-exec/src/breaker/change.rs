@@ -46,7 +46,7 @@ pub enum BreakerCause {
 impl BreakerCause {
     pub(super) fn of(sample: &BreakerSample, is_failure: bool) -> Self {
         match sample {
-            BreakerSample::Failure(failure) => Self::Failure(failure.clone()),
+            BreakerSample::Failure(failure) | BreakerSample::Unconfirmed(failure) => Self::Failure(failure.clone()),
             BreakerSample::Overloaded(_) => Self::Overloaded,
             BreakerSample::Success(_) if is_failure => Self::Slow,
             BreakerSample::Success(_) => Self::Success,

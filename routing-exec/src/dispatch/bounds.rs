@@ -21,6 +21,11 @@ impl Dispatch {
         }
     }
 
+    /// When it ends, complete or not.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.bound.as_ref().map(|(at, _)| *at)
+    }
+
     /// The error of a total bound that has passed.
     pub(super) fn bound_passed(&self, now: Instant) -> Option<DispatchError> {
         self.bound.as_ref().filter(|(at, _)| *at <= now).map(|(_, error)| error.clone())

@@ -1,39 +1,37 @@
 //! Headers that a proxy does not forward: hop-by-hop ones, and those of a pod that tell where it is.
 
 use http::HeaderMap;
-use http::header::{ALT_SVC, CONNECTION, CONTENT_LOCATION, HeaderName, LINK, LOCATION, REFRESH, SERVER, VIA};
+use http::header::{ALT_SVC, CONNECTION, CONTENT_LOCATION, HeaderName, LINK, LOCATION, PROXY_AUTHENTICATE};
+use http::header::{PROXY_AUTHORIZATION, REFRESH, SERVER, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA};
 
-use crate::handoff::headers::ROUTING;
+use crate::handoff::headers::{ROUTING, remove_where};
 
 /// Removes hop-by-hop headers: the known ones, and those that `Connection` names.
 pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     let named = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
     let named = named.flat_map(|value| value.split(',')).filter_map(|name| name.trim().parse().ok());
     let named: Vec<HeaderName> = named.collect();
-    named.into_iter().for_each(|name| drop(headers.remove(name)));
-    HOP_BY_HOP.into_iter().for_each(|name| drop(headers.remove(name)));
+    remove_where(headers, |name| HOP_BY_HOP.contains(name) || named.contains(name));
 }
 
 /// Removes headers of a pod's response that name addresses behind the gateway, or what listens there: no client can go there, and
 /// none is to know.
 pub(super) fn strip_internal(headers: &mut HeaderMap) {
-    let is_internal = |name: &&HeaderName| INTERNAL.contains(name) || ROUTING.contains(name);
-    let found: Vec<HeaderName> = headers.keys().filter(is_internal).cloned().collect();
-    found.iter().for_each(|name| drop(headers.remove(name)));
+    remove_where(headers, |name| INTERNAL.contains(name) || ROUTING.contains(name));
 }
 
 const INTERNAL: [HeaderName; 7] = [ALT_SVC, CONTENT_LOCATION, LINK, LOCATION, REFRESH, SERVER, VIA];
 
-const HOP_BY_HOP: [&str; 9] = [
-    "connection",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
+const HOP_BY_HOP: [HeaderName; 9] = [
+    CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    HeaderName::from_static("proxy-connection"),
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
 ];
 
 #[cfg(test)]

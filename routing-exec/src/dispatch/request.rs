@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use bytes::Bytes;
-use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST};
+use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST, HeaderName};
 use http::{HeaderMap, Method, Request, Uri, request};
 use json_edit::JsonError;
 use routing_core::{Pod, Role};
@@ -12,7 +12,7 @@ use super::Dispatch;
 use super::headers::strip_hop_by_hop;
 use super::legs::LegState;
 use crate::client_fields::ClientFields;
-use crate::handoff::headers::{ensure_request_id, strip_own_headers, strip_routing_headers};
+use crate::handoff::headers::{ROUTING, ensure_request_id, is_own, remove_where};
 use crate::handoff::{Api, HandoffError, LegContext, UsageFix};
 use crate::splitmix64;
 
@@ -53,12 +53,7 @@ impl ClientRequest {
     pub fn with_fields(parts: &request::Parts, body: Bytes, seed: u64, fields: &ClientFields) -> Self {
         let mut headers = parts.headers.clone();
         strip_hop_by_hop(&mut headers);
-        strip_own_headers(&mut headers);
-        strip_routing_headers(&mut headers);
-        headers.remove(HOST);
-        headers.remove(EXPECT);
-        headers.remove(CONTENT_LENGTH);
-        headers.remove(ACCEPT_ENCODING);
+        remove_where(&mut headers, |name| is_own(name) || ROUTING.contains(name) || REMADE.contains(name));
         let path = parts.uri.path_and_query().cloned();
         let uri = path.map_or_else(|| Uri::from_static("/"), Uri::from);
         ensure_request_id(&mut headers, splitmix64::finalize(seed));
@@ -110,6 +105,9 @@ impl ClientRequest {
         self.transfer = splitmix64::finalize(self.seed) >> 1;
     }
 }
+
+/// Headers of a connection to this end, and of a body or a response that may be another on the way.
+const REMADE: [HeaderName; 4] = [HOST, EXPECT, CONTENT_LENGTH, ACCEPT_ENCODING];
 
 /// Whether a pod may parse a body as JSON: by its content type it is, or it has none.
 fn may_be_json(headers: &HeaderMap) -> bool {

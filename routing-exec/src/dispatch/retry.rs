@@ -96,7 +96,10 @@ impl Dispatch {
     pub(super) fn retry(&mut self, leg: usize, failure: Failure, now: Instant) -> bool {
         let next = self.decide(leg, &failure, now);
         match next {
-            Next::GiveUp | Next::NoBudget => return false,
+            Next::GiveUp | Next::NoBudget => {
+                self.log.is_out_of_budget = next == Next::NoBudget;
+                return false;
+            }
             Next::AskElsewhere => self.ask_elsewhere(leg, failure),
             next => self.apply(leg, failure, next, now),
         }
@@ -111,6 +114,9 @@ impl Dispatch {
             HandoffReuse::IfUnprocessed => !failure.is_unprocessed(),
             HandoffReuse::Never => !failure.is_unsent(),
         };
+        // A step is skipped while it has another candidate for the same reason.
+        let is_skipped_early = next == Next::Skip && self.has_another(leg, &failure);
+        self.log.is_out_of_budget = next == Next::NoBudget || is_skipped_early;
         self.stop_failed(leg, failure.clone(), now);
         // The other engine would wait in vain.
         if self.is_concurrent() {

@@ -1,13 +1,16 @@
 //! Response body: reading it drives the dispatch (backpressure).
 
-use routing_core::DEFAULT_POD_WORDS;
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
+use parking_lot::Mutex;
+use routing_core::DEFAULT_POD_WORDS;
 
+use super::deadlines::Watch;
 use super::execution::{Event, Execution};
 use super::host::DispatchHost;
 use super::transport::{Timer, Transport};
@@ -15,7 +18,8 @@ use super::transport::{Timer, Transport};
 /// The body of a client's response. Dropped before its end, it cancels what is in flight.
 ///
 /// A pod is read from only while this is polled, so a slow client slows its pod down; the time it takes does not count
-/// towards the pod's idle timeout. Dropping the body of a client that stopped reading is up to the server.
+/// towards the pod's idle timeout. Dropping the body of a client that stopped reading is up to the server; what holds for it
+/// without a poll is the request's total timeout, where the executor has [`Deadlines`](crate::Deadlines).
 pub struct DispatchBody<T: Transport, C: Timer, H: DispatchHost, const W: usize = DEFAULT_POD_WORDS> {
     state: State<T, C, H, W>,
     /// The rest of an announced `content-length`.
@@ -26,7 +30,11 @@ pub struct DispatchBody<T: Transport, C: Timer, H: DispatchHost, const W: usize 
 
 enum State<T: Transport, C: Timer, H: DispatchHost, const W: usize> {
     Whole(Bytes),
-    Streaming(Box<Execution<T, C, H, W>>),
+    Streaming {
+        execution: Arc<Mutex<Execution<T, C, H, W>>>,
+        /// Over its deadline, for as long as it is read.
+        _watch: Option<Watch>,
+    },
     Ended,
 }
 
@@ -37,8 +45,10 @@ enum State<T: Transport, C: Timer, H: DispatchHost, const W: usize> {
 pub struct ResponseTruncated;
 
 impl<T: Transport, C: Timer, H: DispatchHost, const W: usize> DispatchBody<T, C, H, W> {
-    pub(super) fn streaming(execution: Box<Execution<T, C, H, W>>, length: Option<u64>) -> Self {
-        let state = if execution.is_over() { State::Ended } else { State::Streaming(execution) };
+    pub(super) fn streaming(execution: Arc<Mutex<Execution<T, C, H, W>>>, length: Option<u64>) -> Self {
+        let is_over = execution.lock().is_over();
+        let watch = if is_over { None } else { Execution::watch(&execution) };
+        let state = if is_over { State::Ended } else { State::Streaming { execution, _watch: watch } };
         Self { state, left: length, lookahead: None }
     }
 
@@ -62,7 +72,8 @@ impl<T: Transport, C: Timer, H: DispatchHost, const W: usize> DispatchBody<T, C,
     }
 
     fn poll_streaming(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ResponseTruncated>>> {
-        let State::Streaming(execution) = &mut self.state else { return Poll::Ready(None) };
+        let State::Streaming { execution, .. } = &self.state else { return Poll::Ready(None) };
+        let mut execution = execution.lock();
         let frame = loop {
             match execution.poll_event(cx) {
                 Poll::Pending => return Poll::Pending,
@@ -75,7 +86,9 @@ impl<T: Transport, C: Timer, H: DispatchHost, const W: usize> DispatchBody<T, C,
             }
         };
         // The end is known without another poll, and what the dispatch held is released.
-        if execution.is_over() || matches!(frame, None | Some(Err(_))) {
+        let is_over = execution.is_over();
+        drop(execution);
+        if is_over || matches!(frame, None | Some(Err(_))) {
             self.state = State::Ended;
         }
         Poll::Ready(frame)
@@ -95,7 +108,7 @@ impl<T: Transport, C: Timer, H: DispatchHost, const W: usize> Body for DispatchB
         }
         let frame = match &mut self.state {
             State::Ended => return Poll::Ready(None),
-            State::Streaming(_) => match self.poll_streaming(cx) {
+            State::Streaming { .. } => match self.poll_streaming(cx) {
                 Poll::Ready(frame) => frame,
                 Poll::Pending => return Poll::Pending,
             },

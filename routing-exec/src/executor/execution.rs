@@ -4,18 +4,22 @@
 //! that (backpressure).
 
 use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, response};
+use parking_lot::Mutex;
 use routing_core::{InFlightGuard, Pod};
 
+use super::deadlines::{Expire, Watch};
 use super::host::DispatchHost;
 use super::timers::Timers;
 use super::transport::{Timer, Transport};
 use super::transport_executor::TransportExecutor;
 use super::upstream::Upstream;
+use super::wakeups::Wakeups;
 use crate::action::{Action, AttemptId, Input, TimerId};
 use crate::breaker::{Admission, Permit};
 use crate::dispatch::Dispatch;
@@ -56,6 +60,9 @@ pub(super) struct Execution<T: Transport, C: Timer, H: DispatchHost, const W: us
     started: bool,
     /// Whether the client was handed something since pods were last polled.
     paused: bool,
+    wakeups: Wakeups,
+    /// Whether pods and timers were polled in vain: they are polled again once one of them woke.
+    waits: bool,
 }
 
 // Pinned futures and bodies are boxed.
@@ -79,11 +86,24 @@ impl<T: Transport, C: Timer, H: DispatchHost, const W: usize> Execution<T, C, H,
             ready: VecDeque::new(),
             started: false,
             paused: false,
+            wakeups: Wakeups::default(),
+            waits: false,
         }
     }
 
     /// The next part of the client's response.
     pub(super) fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
+        let mut wakeups = std::mem::take(&mut self.wakeups);
+        let (is_woken, waker) = wakeups.take(cx);
+        let event = match is_woken || !self.waits {
+            true => self.poll_woken(&mut Context::from_waker(waker)),
+            false => Poll::Pending,
+        };
+        (self.wakeups, self.waits) = (wakeups, event.is_pending());
+        event
+    }
+
+    fn poll_woken(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
         if !self.started {
             self.start();
         }
@@ -107,6 +127,14 @@ impl<T: Transport, C: Timer, H: DispatchHost, const W: usize> Execution<T, C, H,
         }
         cx.waker().wake_by_ref();
         Poll::Pending
+    }
+
+    /// Ends it at its deadline, though its response may not be polled.
+    pub(super) fn watch(shared: &Arc<Mutex<Self>>) -> Option<Watch> {
+        let execution = shared.lock();
+        let deadlines = execution.executor.deadlines.as_ref()?;
+        let watched: Weak<Mutex<Self>> = Arc::downgrade(shared);
+        execution.dispatch.deadline().map(|deadline| deadlines.watch(deadline, watched))
     }
 
     /// Whether the client has got everything.
@@ -234,6 +262,16 @@ impl<T: Transport, C: Timer, H: DispatchHost, const W: usize> Execution<T, C, H,
                 self.host.finished(report);
             }
         }
+    }
+}
+
+impl<T: Transport, C: Timer, H: DispatchHost, const W: usize> Expire for Mutex<Execution<T, C, H, W>> {
+    fn expire(&self, now: Instant) {
+        let mut execution = self.lock();
+        execution.dispatch.handle(now, Input::Expired(TimerId::Deadline));
+        execution.perform_all();
+        // There is something for whoever polls next, whether or not anything woke.
+        execution.waits = false;
     }
 }
 

@@ -1,12 +1,14 @@
 //! Response future: drives a dispatch to the head of the client's response.
 
-use routing_core::DEFAULT_POD_WORDS;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::{Response, StatusCode};
+use parking_lot::Mutex;
+use routing_core::DEFAULT_POD_WORDS;
 
 use super::body::DispatchBody;
 use super::execution::{Event, Execution};
@@ -19,12 +21,12 @@ use super::transport::{Timer, Transport};
 #[must_use = "nothing is sent before it is polled"]
 pub struct DispatchFuture<T: Transport, C: Timer, H: DispatchHost, const W: usize = DEFAULT_POD_WORDS> {
     /// `None` once resolved.
-    execution: Option<Box<Execution<T, C, H, W>>>,
+    execution: Option<Arc<Mutex<Execution<T, C, H, W>>>>,
 }
 
 impl<T: Transport, C: Timer, H: DispatchHost, const W: usize> DispatchFuture<T, C, H, W> {
     pub(super) fn new(execution: Execution<T, C, H, W>) -> Self {
-        Self { execution: Some(Box::new(execution)) }
+        Self { execution: Some(Arc::new(Mutex::new(execution))) }
     }
 }
 
@@ -34,8 +36,8 @@ impl<T: Transport, C: Timer, H: DispatchHost, const W: usize> Future for Dispatc
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
             // Polled again after it resolved, which is a caller's bug, it is pending for ever.
-            let Some(execution) = &mut self.execution else { return Poll::Pending };
-            let Poll::Ready(event) = execution.poll_event(cx) else { return Poll::Pending };
+            let Some(execution) = &self.execution else { return Poll::Pending };
+            let Poll::Ready(event) = execution.lock().poll_event(cx) else { return Poll::Pending };
             let response = match event {
                 Event::Head(head) => self.execution.take().map(|execution| {
                     let length = content_length(&head);

@@ -1,15 +1,21 @@
 //! Timers of a dispatch: one for each attempt and one for its deadline.
+//!
+//! They wake by a waker of their own: a dispatch that is woken for every chunk asks no timer whether it fired, unless one did.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use super::wakeups::Wakeups;
 use crate::action::TimerId;
 
 #[derive(Default)]
 pub(super) struct Timers {
     armed: Vec<ArmedTimer>,
+    wakeups: Wakeups,
+    /// Whether one was set since they were last polled.
+    is_changed: bool,
 }
 
 struct ArmedTimer {
@@ -24,6 +30,7 @@ impl Timers {
     /// Sets a timer, or moves it.
     pub(super) fn set(&mut self, id: TimerId, at: Instant, sleep: Sleep) {
         self.clear(id);
+        self.is_changed = true;
         self.armed.push(ArmedTimer { id, at, sleep });
     }
 
@@ -39,7 +46,14 @@ impl Timers {
 
     /// A timer that fired. Pending only if all were polled.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<TimerId> {
-        let fired = self.armed.iter_mut().position(|timer| timer.sleep.as_mut().poll(cx).is_ready());
+        let (is_woken, waker) = self.wakeups.take(cx);
+        if !is_woken && !self.is_changed {
+            return Poll::Pending;
+        }
+        let mut cx = Context::from_waker(waker);
+        let fired = self.armed.iter_mut().position(|timer| timer.sleep.as_mut().poll(&mut cx).is_ready());
+        // Those behind one that fired were not polled.
+        self.is_changed = fired.is_some();
         fired.map_or(Poll::Pending, |at| Poll::Ready(self.armed.swap_remove(at).id))
     }
 }

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 ///
 /// Implemented for functions `Fn(Pod, Request<Bytes>) -> Future`; [`TransportExecutor`](crate::TransportExecutor) has an example.
 pub trait Transport: Send + Sync + 'static {
-    /// The streamed body of a response.
+    /// The streamed body of a response. Pending, it is polled again once it woke its task, and not before.
     type Body: Body<Data = Bytes, Error: std::fmt::Display> + Send + 'static;
 
     /// Sends a request to a pod. Its URI has a path and no authority; resolving the pod's address is up to the transport.

@@ -10,6 +10,7 @@ use routing_core::DEFAULT_POD_WORDS;
 
 use super::Executor;
 use super::body::DispatchBody;
+use super::deadlines::Deadlines;
 use super::execution::Execution;
 use super::future::DispatchFuture;
 use super::host::DispatchHost;
@@ -101,6 +102,7 @@ use crate::dispatch::Dispatch;
 /// ```
 pub struct TransportExecutor<T, C, const W: usize = DEFAULT_POD_WORDS> {
     pub(super) parts: Arc<Parts<T, C, W>>,
+    pub(super) deadlines: Option<Arc<Deadlines>>,
 }
 
 pub(super) struct Parts<T, C, const W: usize> {
@@ -112,12 +114,18 @@ pub(super) struct Parts<T, C, const W: usize> {
 impl<T: Transport, C: Timer, const W: usize> TransportExecutor<T, C, W> {
     /// An executor without circuit breakers.
     pub fn new(transport: T, timer: C) -> Self {
-        Self { parts: Arc::new(Parts { transport, timer, breakers: None }) }
+        Self { parts: Arc::new(Parts { transport, timer, breakers: None }), deadlines: None }
     }
 
     /// An executor with circuit breakers: each attempt is admitted by its pod's breaker, and sampled by it when it is over.
     pub fn with_breakers(transport: T, timer: C, breakers: Arc<Breakers<W>>) -> Self {
-        Self { parts: Arc::new(Parts { transport, timer, breakers: Some(breakers) }) }
+        Self { parts: Arc::new(Parts { transport, timer, breakers: Some(breakers) }), deadlines: None }
+    }
+
+    /// The same with deadlines that hold for responses which nobody reads, too, as long as somebody ticks them.
+    #[must_use]
+    pub fn deadlines(self, deadlines: Arc<Deadlines>) -> Self {
+        Self { deadlines: Some(deadlines), ..self }
     }
 }
 
@@ -136,7 +144,7 @@ impl<T: Transport, C: Timer, const W: usize> Executor for TransportExecutor<T, C
 
 impl<T, C, const W: usize> Clone for TransportExecutor<T, C, W> {
     fn clone(&self) -> Self {
-        Self { parts: Arc::clone(&self.parts) }
+        Self { parts: Arc::clone(&self.parts), deadlines: self.deadlines.clone() }
     }
 }
 

@@ -33,9 +33,7 @@ pub const ROUTING: [HeaderName; 8] = [
 
 /// Removes every header that would steer a request. To be called with a client's headers before any are added.
 pub fn strip_routing_headers(headers: &mut HeaderMap) {
-    for name in ROUTING {
-        headers.remove(name);
-    }
+    remove_where(headers, |name| ROUTING.contains(name));
 }
 
 /// The beginning of headers that are between a gateway and its clients.
@@ -44,8 +42,18 @@ pub const OWN: &str = "x-pointsman-";
 /// Removes headers that begin with [`OWN`]: a client's are for the gateway alone, and a pod says nothing in its name. A dispatch
 /// does so with the client's request and with a pod's response.
 pub fn strip_own_headers(headers: &mut HeaderMap) {
-    let own: Vec<HeaderName> = headers.keys().filter(|name| name.as_str().starts_with(OWN)).cloned().collect();
-    own.iter().for_each(|name| drop(headers.remove(name)));
+    remove_where(headers, is_own);
+}
+
+/// Whether a header is between a gateway and its clients.
+pub(crate) fn is_own(name: &HeaderName) -> bool {
+    name.as_str().starts_with(OWN)
+}
+
+/// Removes the headers that are meant. A message has few headers: looking at each is less than looking up all that it might have.
+pub(crate) fn remove_where(headers: &mut HeaderMap, is_meant: impl Fn(&HeaderName) -> bool) {
+    let meant: Vec<HeaderName> = headers.keys().filter(|name| is_meant(name)).cloned().collect();
+    meant.iter().for_each(|name| drop(headers.remove(name)));
 }
 
 /// Gives a request an id that follows from a random number, unless the client gave it one. To be called once for a request,

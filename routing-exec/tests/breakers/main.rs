@@ -15,6 +15,7 @@ use routing_exec::{BreakerConfig, BreakerSample, BreakerState, BreakerStatus, Br
 
 const BAD: BreakerSample = BreakerSample::Failure(Failure::FirstByteTimeout);
 const GOOD: BreakerSample = BreakerSample::Success(None);
+const UNCONFIRMED: BreakerSample = BreakerSample::Unconfirmed(Failure::FirstByteTimeout);
 
 /// Three ids in three generations each: `pods()[generation][id]`.
 fn pods() -> &'static [[Pod; 3]; 3] {
@@ -97,6 +98,52 @@ fn a_want_of_our_own_is_no_pods_failure() {
     let local = BreakerSample::Failure(Failure::LocalResources("too many open files".into()));
     (0..20).for_each(|_| judge(&breakers, pod, &local, now));
     assert_eq!((breakers.status(pod), open_breakers.opened().len()), (Some(BreakerStatus::default()), 0));
+}
+
+#[test]
+fn what_nobody_confirmed_counts_once_there_is_much_of_it_and_no_success() {
+    let ((breakers, _), now, pod) = (breakers(config().failure_rate(Some(0.5))), start(), pods()[0][0]);
+    let fail = |times: u32| {
+        (0..times).for_each(|_| judge(&breakers, pod, &UNCONFIRMED, now));
+        breakers.status(pod).unwrap()
+    };
+    for _ in 0..20 {
+        assert_eq!(fail(15), BreakerStatus::default(), "so many bad requests in a row are chance");
+        judge(&breakers, pod, &GOOD, now);
+    }
+    fail(15);
+    assert_eq!((fail(1).state, fail(1).state), (BreakerState::Closed, BreakerState::Open), "and then two as of any");
+    breakers.tick(after(now, 10));
+    judge(&breakers, pod, &UNCONFIRMED, after(now, 10));
+    assert_eq!(breakers.status(pod).unwrap().times_opened, 2, "a probe that fails is enough");
+}
+
+#[test]
+fn a_request_that_fails_everywhere_speaks_for_those_that_nobody_confirmed() {
+    let ((breakers, _), now, pod) = (breakers(config()), start(), pods()[0][0]);
+    for _ in 0..20 {
+        (0..15).for_each(|_| judge(&breakers, pod, &UNCONFIRMED, now));
+        let admission = breakers.admit(pod, now).unwrap().admission();
+        breakers.record(admission, &BAD, now);
+        breakers.exonerate(admission);
+    }
+    assert_eq!(breakers.status(pod), Some(BreakerStatus::default()));
+}
+
+#[test]
+fn a_failure_that_is_taken_back_after_a_success_is_none_of_the_rate() {
+    let ((breakers, _), now, pod) = (breakers(config().failure_rate(Some(0.4))), start(), pods()[0][0]);
+    for _ in 0..100 {
+        let admission = breakers.admit(pod, now).unwrap().admission();
+        breakers.record(admission, &BAD, now);
+        judge(&breakers, pod, &GOOD, now);
+        breakers.exonerate(admission);
+        // Once is enough.
+        breakers.exonerate(admission);
+    }
+    assert_eq!(breakers.status(pod), Some(BreakerStatus::default()));
+    (0..100).for_each(|at| judge(&breakers, pod, if at % 2 == 0 { &BAD } else { &GOOD }, now));
+    assert_eq!(breakers.status(pod).unwrap().times_opened, 1, "as it does where nothing is taken back");
 }
 
 #[test]

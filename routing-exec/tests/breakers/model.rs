@@ -14,6 +14,8 @@ struct Model {
     state: Told,
     /// Which requests were let through since it last opened, closed or recovered.
     current: BTreeSet<usize>,
+    /// Failures since the last success that nobody confirmed.
+    unconfirmed: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -29,7 +31,7 @@ impl Model {
     /// Whether a pod of this generation is heard; a newer one takes the older one's place.
     fn hears(&mut self, generation: usize) -> bool {
         if generation > self.generation {
-            *self = Self { generation, state: CLOSED, current: BTreeSet::new() };
+            *self = Self { generation, state: CLOSED, current: BTreeSet::new(), unconfirmed: 0 };
         }
         generation == self.generation
     }
@@ -55,9 +57,19 @@ impl Model {
         admitted
     }
 
-    fn judge(&mut self, permit: usize, well: bool, now: u64) {
+    fn judge(&mut self, permit: usize, sample: &BreakerSample, now: u64) {
         if !self.current.contains(&permit) {
             return;
+        }
+        let well = *sample == GOOD;
+        if well {
+            self.unconfirmed = 0;
+        }
+        if *sample == UNCONFIRMED {
+            self.unconfirmed += 1;
+            if self.unconfirmed <= 15 && matches!(self.state, Told::Closed { .. }) {
+                return;
+            }
         }
         let before = std::mem::discriminant(&self.state);
         self.judge_current(well, now);
@@ -90,7 +102,7 @@ impl Model {
 enum Op {
     Admit,
     GiveBack(prop::sample::Index),
-    Judge(prop::sample::Index, bool),
+    Judge(prop::sample::Index, BreakerSample),
     Recovered,
     Tick,
     Wait(u64),
@@ -100,11 +112,15 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         4 => Just(Op::Admit),
         3 => any::<prop::sample::Index>().prop_map(Op::GiveBack),
-        6 => (any::<prop::sample::Index>(), prop::bool::weighted(0.4)).prop_map(|(which, well)| Op::Judge(which, well)),
+        6 => (any::<prop::sample::Index>(), sample()).prop_map(|(which, sample)| Op::Judge(which, sample)),
         1 => Just(Op::Recovered),
         2 => Just(Op::Tick),
         3 => (1..30_u64).prop_map(Op::Wait),
     ]
+}
+
+fn sample() -> impl Strategy<Value = BreakerSample> {
+    prop_oneof![4 => Just(GOOD), 4 => Just(BAD), 4 => Just(UNCONFIRMED)]
 }
 
 proptest! {
@@ -113,7 +129,7 @@ proptest! {
     #[test]
     fn breakers_do_as_the_model_does(ops in prop::collection::vec((op(), 0..3_usize, 0..40_usize), 0..200)) {
         let ((breakers, open_breakers), base) = (breakers(config()), start());
-        let mut models = vec![Model { generation: 0, state: CLOSED, current: BTreeSet::new() }; 3];
+        let mut models = vec![Model { generation: 0, state: CLOSED, current: BTreeSet::new(), unconfirmed: 0 }; 3];
         let (mut permits, mut now, mut count) = (Vec::<(usize, usize, Permit)>::new(), 0, 0);
         // Every request that was let through, whether its permit is still held or not.
         let mut admitted = Vec::<(usize, usize, usize, Admission)>::new();
@@ -136,20 +152,20 @@ proptest! {
                     drop(permit);
                 }
                 Op::GiveBack(_) => {}
-                Op::Judge(which, well) if !admitted.is_empty() => {
+                Op::Judge(which, sample) if !admitted.is_empty() => {
                     // Mostly of the latest; now and then of one long ago.
                     let latest = admitted.len().min(3 + which.index(admitted.len()) / 2);
                     let (id, generation, count, admitted) = admitted[admitted.len() - 1 - which.index(latest)];
-                    breakers.record(admitted, if well { &GOOD } else { &BAD }, at);
+                    breakers.record(admitted, &sample, at);
                     if models[id].hears(generation) {
-                        models[id].judge(count, well, now);
+                        models[id].judge(count, &sample, now);
                     }
                 }
                 Op::Judge(..) => {}
                 Op::Recovered => {
                     breakers.recovered(pod);
                     if models[id].hears(generation) {
-                        models[id] = Model { generation, state: CLOSED, current: BTreeSet::new() };
+                        models[id] = Model { generation, state: CLOSED, current: BTreeSet::new(), unconfirmed: 0 };
                     }
                 }
                 Op::Tick => {

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "what helps a test may stop it")]
 
 mod body;
+mod deadlines;
 #[path = "../executor_world/mod.rs"]
 mod executor_world;
 
