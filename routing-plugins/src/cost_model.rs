@@ -15,6 +15,7 @@ use crate::parameters::{Amount, Positive, parameters};
 
 pub use fit::{Fit, FitError, RelativeError};
 pub use table::{DecodeRow, Measurements, MixedRow, PrefillRow};
+pub(crate) use under_load::sent_or_kept;
 
 parameters! {
     /// Seconds of one engine step, by what is in it.
@@ -30,11 +31,8 @@ parameters! {
     /// the larger of a step that does both. With [`Products::Roofline`] the first two terms are
     /// `sqrt(base² + (per_token · (Σn + b))²)`. A pair is a new token and one before it that it attends to.
     ///
-    /// [`fit`](Self::fit) makes one from [`Measurements`]. The default is the additive fit to a Llama-8B-shaped model on one H200 (PyTorch
-    /// SDPA, bf16; 24 prefills of 128 to 100,000 new tokens after 0 to 75,000 cached ones, 9 decode steps). The relative error is
-    /// 18% in the mean for prefill and 6% for decode. A cold prompt of 100,000 tokens takes 10.3 s by the model and took 7.2;
-    /// 128 tokens after 75,000 cached ones took 2.6 times as long as the model says, without a fused kernel. Fit your own device
-    /// and model; what matters for routing is how the numbers stand to each other.
+    /// [`fit`](Self::fit) makes one from [`Measurements`]. The default is [`FUSED`](Self::FUSED). Fit your own device and model; what
+    /// matters for routing is how the numbers stand to each other.
     ///
     /// # Examples
     ///
@@ -44,32 +42,32 @@ parameters! {
     /// use routing_plugins::CostModel;
     ///
     /// let model = CostModel::default();
-    /// assert!(model.prefill(0, 8_192) > Duration::from_millis(200));
-    /// assert!(model.prefill(8_064, 128) < Duration::from_millis(30));
+    /// assert!(model.prefill(0, 8_192) > Duration::from_millis(150));
+    /// assert!(model.prefill(8_064, 128) < Duration::from_millis(10));
     /// let mixed = model.step(&[(0, 8_192)], 32, 32 * 1_024);
     /// assert!(mixed < model.prefill(0, 8_192) + model.decode(32, 1_024));
     /// ```
     #[derive(Clone, Copy, Debug, PartialEq)]
     #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
     pub struct CostModel {
-        /// How the matrix products add to the fixed part; additive by default.
-        pub products: Products = Products::Additive,
-        /// Seconds of every step that prefills; 0.0224 by default.
-        pub fixed: Amount = const { Amount::constant(0.0224) },
-        /// Seconds for each new token; 1.65e-5 by default.
-        pub per_token: Amount = const { Amount::constant(1.65e-5) },
-        /// Seconds for each pair of a new token and one before it; 1.73e-9 by default.
-        pub per_pair: Amount = const { Amount::constant(1.73e-9) },
-        /// Seconds for each cached token that a chunk follows; 0 by default.
-        pub per_cached: Amount = Amount::ZERO,
-        /// Seconds of every step that decodes; 0.0171 by default.
-        pub decode_step: Amount = const { Amount::constant(0.0171) },
-        /// Seconds for each decoding sequence; 6.07e-5 by default.
-        pub per_sequence: Amount = const { Amount::constant(6.07e-5) },
-        /// Seconds for each token in the contexts of decoding sequences; 3.3e-7 by default.
-        pub per_context: Amount = const { Amount::constant(3.3e-7) },
+        /// How the matrix products add to the fixed part; a roofline by default.
+        pub products: Products = CostModel::FUSED.products,
+        /// Seconds of every step that prefills; 4.84e-3 by default.
+        pub fixed: Amount = CostModel::FUSED.fixed,
+        /// Seconds for each new token; 2.33e-5 by default.
+        pub per_token: Amount = CostModel::FUSED.per_token,
+        /// Seconds for each pair of a new token and one before it; 9.05e-10 by default.
+        pub per_pair: Amount = CostModel::FUSED.per_pair,
+        /// Seconds for each cached token that a chunk follows; 1.81e-8 by default.
+        pub per_cached: Amount = CostModel::FUSED.per_cached,
+        /// Seconds of every step that decodes; 4.72e-3 by default.
+        pub decode_step: Amount = CostModel::FUSED.decode_step,
+        /// Seconds for each decoding sequence; 9.55e-7 by default.
+        pub per_sequence: Amount = CostModel::FUSED.per_sequence,
+        /// Seconds for each token in the contexts of decoding sequences; 3e-8 by default.
+        pub per_context: Amount = CostModel::FUSED.per_context,
         /// New tokens of a full step; 8,192 by default. A longer prompt takes several steps, each with its share of decoding.
-        pub step_tokens: Positive = const { Positive::constant(8_192.0) },
+        pub step_tokens: Positive = CostModel::FUSED.step_tokens,
     }
 }
 
@@ -98,6 +96,21 @@ impl CostModel {
         decode_step: Amount::constant(4.72e-3),
         per_sequence: Amount::constant(9.55e-7),
         per_context: Amount::constant(3.0e-8),
+        step_tokens: Positive::constant(8_192.0),
+    };
+
+    /// The additive fit to the same model and device without fused kernels (PyTorch SDPA; 24 prefills of 128 to 100,000 new tokens after 0
+    /// to 75,000 cached ones, 9 decode steps). The relative error is 18% in the mean for prefill and 6% for decode. A cold prompt
+    /// of 100,000 tokens takes 10.3 s by the model and took 7.2; 128 tokens after 75,000 cached ones took 2.6 times as long as it says.
+    pub const UNFUSED: Self = Self {
+        products: Products::Additive,
+        fixed: Amount::constant(0.0224),
+        per_token: Amount::constant(1.65e-5),
+        per_pair: Amount::constant(1.73e-9),
+        per_cached: Amount::ZERO,
+        decode_step: Amount::constant(0.0171),
+        per_sequence: Amount::constant(6.07e-5),
+        per_context: Amount::constant(3.3e-7),
         step_tokens: Positive::constant(8_192.0),
     };
 

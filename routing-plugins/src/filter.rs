@@ -2,7 +2,7 @@
 //!
 //! | filter | who stays | when nobody would |
 //! |---|---|---|
-//! | [`HealthFilter`] | pods that answer their health checks | fail |
+//! | [`HealthFilter`] | pods that answer their health checks, or did last where none does | fail |
 //! | [`DrainFilter`] | pods that take new requests | fail |
 //! | [`BreakerFilter`] | pods whose circuit breaker is closed | keep previous |
 //! | [`RoleFilter`] | pods that do the step's work | fail |

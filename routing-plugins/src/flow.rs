@@ -14,6 +14,8 @@
 mod concurrency;
 #[cfg(feature = "serde")]
 mod document;
+#[cfg(feature = "serde")]
+mod order;
 mod pool;
 mod predicted_wait;
 mod utilization;
@@ -21,7 +23,9 @@ mod working_set;
 
 pub use concurrency::{ConcurrencyDetector, ConcurrencyLimits};
 #[cfg(feature = "serde")]
-pub use document::{BandDocument, FlowDocument, LimitsDocument, OrderDocument, SaturationDocument};
+pub use document::{BandDocument, FlowDocument, LimitsDocument, SaturationDocument};
+#[cfg(feature = "serde")]
+pub use order::{LevelsDocument, OrderDocument};
 pub use pool::{PoolDetector, PoolLimits};
 pub use predicted_wait::{PredictedWaitDetector, PredictedWaitParameters};
 pub use utilization::{UtilizationDetector, UtilizationLimits};

@@ -5,6 +5,7 @@
 
 mod admission;
 mod backlog;
+mod backlog_rows;
 mod cell;
 mod guard;
 mod merged;
@@ -20,6 +21,7 @@ pub use guard::LoadGuard;
 pub use tracker::LoadTracker;
 pub use work::{OutputEstimate, Work};
 
+pub(crate) use backlog_rows::{BacklogBlock, LANES, Queue};
 pub(crate) use merged::{MergedLoads, share};
 pub(crate) use peer_share::PeerShare;
 

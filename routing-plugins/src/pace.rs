@@ -7,10 +7,14 @@
 
 mod decoding;
 mod factors;
+mod prefill_share;
+mod table;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwap;
 use kv_index::{DEFAULT_POD_WORDS, Pod, PodId, PodSet};
 use parking_lot::Mutex;
 
@@ -18,6 +22,9 @@ use crate::cost_model::CostModel;
 
 pub use decoding::DecodeSample;
 use factors::{Factors, Known};
+pub(crate) use prefill_share::PrefillShare;
+use prefill_share::RecentPrefills;
+pub(crate) use table::{Pace, PaceBlock, PaceTable};
 
 /// How much longer than by the cost model each pod takes; owned by the host.
 ///
@@ -53,6 +60,12 @@ use factors::{Factors, Known};
 pub struct PodPaces<const W: usize = DEFAULT_POD_WORDS> {
     prefill: Factors,
     decoding: Factors,
+    /// Both once more, as decisions read them of all pods.
+    table: ArcSwap<PaceTable>,
+    /// Held by whoever makes a table, so that the last one made has all that was learned before.
+    publishing: Mutex<()>,
+    /// When shares of prefill were looked at last.
+    looked: Mutex<Option<Instant>>,
     learners: Box<[Mutex<Learner>]>,
     /// Prefill that was sent to each pod ever, in µs at pace 1.
     sent: Box<[AtomicU64]>,
@@ -66,6 +79,7 @@ struct Learner {
     generation: u32,
     prefill: Known,
     decoding: Known,
+    recent: RecentPrefills,
     /// When it was learned or last forgotten a little.
     at: Option<Instant>,
     /// The last decision: when, and what was expected.
@@ -123,6 +137,9 @@ impl<const W: usize> Default for PodPaces<W> {
         Self {
             prefill: Factors::new(PodSet::<W>::CAPACITY),
             decoding: Factors::new(PodSet::<W>::CAPACITY),
+            table: ArcSwap::from_pointee(PaceTable::new(PodSet::<W>::CAPACITY, Pace::ONE, std::iter::empty())),
+            publishing: Mutex::default(),
+            looked: Mutex::default(),
             learners: (0..PodSet::<W>::CAPACITY).map(|_| Mutex::default()).collect(),
             sent: (0..PodSet::<W>::CAPACITY).map(|_| AtomicU64::new(0)).collect(),
             turn: AtomicU32::new(0),
@@ -160,10 +177,10 @@ impl<const W: usize> PodPaces<W> {
         self.decoding.typical_or(self.typical())
     }
 
-    /// Those of pods 0, 1 and so on, for first tokens and for those after it.
+    /// Those of all pods.
     #[inline]
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
-        self.prefill.iter(self.typical()).zip(self.decoding.iter(self.typical_decoding()))
+    pub(crate) fn table(&self) -> arc_swap::Guard<Arc<PaceTable>> {
+        self.table.load()
     }
 
     /// A request is sent to a pod at an instant.
@@ -178,15 +195,16 @@ impl<const W: usize> PodPaces<W> {
             let (prefill, decoding) = self.fleet();
             let [prefill, decoding] = [prefill, decoding].map(|pace| Known { pace, seen: 0.0 });
             *learner = Learner { generation: pod.generation(), prefill, decoding, ..Learner::default() };
-            self.prefill.hide(at);
-            self.decoding.hide(at);
+            let was_known = self.prefill.hide(at) | self.decoding.hide(at);
+            self.publish(was_known);
         }
+        learner.recent.sent(self.of(pod.id()) * expected.own, &expected.cost_model, now);
         learner.expected = Some((now, expected));
         drop(learner);
         self.forget_next(now);
     }
 
-    /// A peer sent a pod prompts that take so many microseconds there.
+    /// A peer sent a pod prompts that take so many microseconds there: who decodes there waits for them, though they do not count in its share.
     pub(crate) fn sent_by_peer(&self, pod: Pod, micros: u64) {
         if let Some(sent) = self.sent.get(pod.id().index()) {
             // Queues are by the pod's pace, and what was sent is not.
@@ -217,7 +235,24 @@ impl<const W: usize> PodPaces<W> {
         learner.learned(now);
         self.show(pod.id().index(), &learner);
         drop(learner);
-        self.prefill.learn(seen, weight, self.fleet().0);
+        let is_changed = self.prefill.learn(seen, weight, self.fleet().0);
+        self.publish(is_changed);
+        self.tick(now);
+    }
+
+    /// Looks at what was sent lately, ten times a second at most: it changes with every prompt, and says something after some. To be called now
+    /// and then; a first token calls it as well. It takes memory, and so is no part of a decision.
+    pub fn tick(&self, now: Instant) {
+        let Some(mut looked) = self.looked.try_lock() else { return };
+        if looked.is_some_and(|before| now.saturating_duration_since(before) < LOOKS_EVERY) {
+            return;
+        }
+        *looked = Some(now);
+        // One after the other, and none held while the table is made: who learns of a pod may wait for that.
+        let recent: Vec<RecentPrefills> = self.learners.iter().map(|learner| learner.lock().recent).collect();
+        let (fleet, shares) = prefill_share::shares(&recent, now);
+        let _alone = self.publishing.lock();
+        self.publish_with(fleet, shares.into_iter());
     }
 
     /// The logarithms of the fleet's paces. Where nobody decoded yet, it is taken to be as slow at that as at prompts.
@@ -239,9 +274,29 @@ impl<const W: usize> PodPaces<W> {
     }
 
     fn show(&self, at: usize, learner: &Learner) {
-        self.prefill.show(at, learner.prefill.pace);
         let is_seen = learner.decoding.seen > 0.0;
-        self.decoding.show(at, if is_seen { learner.decoding.pace } else { self.unseen_decoding(learner) });
+        let decoding = if is_seen { learner.decoding.pace } else { self.unseen_decoding(learner) };
+        let is_changed = self.prefill.show(at, learner.prefill.pace) | self.decoding.show(at, decoding);
+        self.publish(is_changed);
+    }
+
+    /// Makes the table anew if something changed that decisions read: seldom, since what they read is rounded.
+    ///
+    /// It allocates. A decision gets here where a pod is new or was not learned of for long, and mostly even then nothing changes.
+    fn publish(&self, is_changed: bool) {
+        if is_changed {
+            let _alone = self.publishing.lock();
+            let table = self.table.load();
+            self.publish_with(table.typical.share, table.shares());
+        }
+    }
+
+    /// The same with these shares of prefill: that of the fleet, and of all pods. Whoever does it has `publishing`.
+    fn publish_with(&self, fleet: PrefillShare, shares: impl Iterator<Item = PrefillShare>) {
+        let typical = Pace { prefill: self.typical(), decoding: self.typical_decoding(), share: fleet };
+        let both = self.prefill.iter(typical.prefill).zip(self.decoding.iter(typical.decoding));
+        let paces = both.zip(shares).map(|((prefill, decoding), share)| Pace { prefill, decoding, share });
+        self.table.store(Arc::new(PaceTable::new(self.learners.len(), typical, paces)));
     }
 
     /// Looks at one pod more: who was not learned of for a while is taken to be as the fleet is. One for each decision, so that
@@ -275,6 +330,8 @@ const SHORT_SECONDS: f64 = 0.02;
 /// What was learned lasts so long, and then fades.
 const PATIENCE: Duration = Duration::from_secs(10);
 const FORGET_SECONDS: f64 = 60.0;
+
+const LOOKS_EVERY: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests;

@@ -9,6 +9,7 @@
 //!
 //! - A **whole** summary, now and then, names every pod; so one that is lost does no harm.
 //! - **Changes**, soon after decisions, name the pods that were decided for, and blocks that were entered. They may be lost as well.
+//! - **Turns** ([`PeerTurns`]) say where sessions and programs went, so that the next one finds its context whichever gateway it comes to.
 //! - A peer is known from its first whole summary. An older sequence number changes nothing, nor does a pod that is not known
 //!   here. A peer that is silent for long is forgotten, and what it had in flight is what reports say of it.
 //!
@@ -44,8 +45,10 @@
 
 mod decisions;
 mod exchange;
+mod outbox;
 mod summary;
 mod table;
+mod turns;
 
 use std::sync::atomic::AtomicU64;
 
@@ -54,8 +57,10 @@ use parking_lot::Mutex;
 use self::decisions::Decisions;
 use self::table::Table;
 
+pub(crate) use self::outbox::Outbox;
 pub use self::summary::{FreshBlocks, GatewayId, PeerSummary, PodSummary, SummaryScope};
 pub use self::table::{PeerIgnored, PeerStats};
+pub use self::turns::{PeerTurn, PeerTurns, TurnOf};
 
 /// What peers told, and what they are to be told; owned by the host, in a [`PluginState`](crate::PluginState).
 ///
@@ -64,6 +69,8 @@ pub use self::table::{PeerIgnored, PeerStats};
 pub struct Peers {
     decisions: Decisions,
     sequence: AtomicU64,
+    /// Messages of turns that were told.
+    turns: AtomicU64,
     table: Mutex<Table>,
 }
 

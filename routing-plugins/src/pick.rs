@@ -34,6 +34,7 @@ pub use max_score::{MaxScoreParameters, MaxScorePicker, Ties};
 pub use round_robin::{RoundRobinParameters, RoundRobinPicker};
 pub use round_robin_order::RoundRobinOrder;
 pub use session::{SessionParameters, SessionPicker, WhenRefused};
+pub(crate) use sessions::SessionNote;
 pub use sessions::{SessionLimits, Sessions};
 pub use weighted_random::{WeightedRandomParameters, WeightedRandomPicker};
 

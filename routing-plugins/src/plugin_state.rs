@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use kv_index::{BlockSize, DEFAULT_POD_WORDS, Index};
+use kv_index::{BlockSize, DEFAULT_POD_WORDS, Index, Pod};
 use parking_lot::Mutex;
 use routing_core::{Declare, OpenBreakers, Preparer};
 
@@ -16,8 +16,8 @@ use crate::engine_hashing::EngineHashing;
 use crate::extra::{LruOrder, Metrics};
 use crate::load::LoadTracker;
 use crate::pace::PodPaces;
-use crate::peers::Peers;
-use crate::pick::{RoundRobinOrder, SessionLimits, Sessions};
+use crate::peers::{Outbox, Peers};
+use crate::pick::{RoundRobinOrder, SessionLimits, SessionNote, Sessions};
 use crate::prepare::{GivenTokensPreparer, OnTokenizeFailure};
 use crate::program::Programs;
 use crate::record::PredictedBlocks;
@@ -183,19 +183,34 @@ impl<T: Default> NamedTables<T> {
 pub struct SessionTables {
     limits: SessionLimits,
     tables: Mutex<BTreeMap<String, Arc<Sessions>>>,
+    /// Where turns went, until peers are told.
+    outbox: Arc<Outbox<SessionNote>>,
 }
 
 impl SessionTables {
     /// Tables of these limits each.
     #[must_use]
     pub fn new(limits: SessionLimits) -> Self {
-        Self { limits, tables: Mutex::default() }
+        Self { limits, ..Self::default() }
     }
 
     /// A table; a new one if there is none of the name.
     #[must_use]
     pub fn table(&self, name: &str) -> Arc<Sessions> {
         let mut tables = self.tables.lock();
-        Arc::clone(tables.entry(name.to_owned()).or_insert_with(|| Arc::new(Sessions::new(self.limits))))
+        let new = || Arc::new(Sessions::new(self.limits).telling(name, Arc::clone(&self.outbox)));
+        Arc::clone(tables.entry(name.to_owned()).or_insert_with(new))
+    }
+
+    pub(crate) fn outbox(&self) -> &Outbox<SessionNote> {
+        &self.outbox
+    }
+
+    /// A peer's turn of a session went to a pod. Of a table that there is not here, nothing is kept.
+    pub(crate) fn hear(&self, name: &str, session: u64, pod: Pod, at: Instant) {
+        let table = self.tables.lock().get(name).cloned();
+        if let Some(table) = table {
+            table.hear(session, pod, at);
+        }
     }
 }

@@ -26,5 +26,5 @@ pub use text_block::{TextBlockParameters, TextBlockPreparer};
 
 pub(crate) use block_hash::{PromptChain, PromptHasher};
 #[cfg(feature = "serde")]
-pub(crate) use key::read_any_sources;
+pub(crate) use key::{read_any_sources, read_number_sources};
 pub(crate) use prefix_match::HashedPrefix;

@@ -27,7 +27,7 @@ use routing_core::{
 };
 
 use crate::condition::{UncachedCondition, UncachedParameters};
-use crate::cost_model::CostModel;
+use crate::cost_model::{CostModel, Products};
 use crate::filter::*;
 use crate::parameters::{Amount, Fraction, Positive};
 use crate::pick::{
@@ -318,7 +318,8 @@ fn apart() -> RecentWorkParameters {
 fn times(factor: f64) -> CostModel {
     let [fixed, per_token, per_pair] = [CostModel::FUSED.fixed, CostModel::FUSED.per_token, CostModel::FUSED.per_pair]
         .map(|amount| Amount::new(amount.get() * factor).unwrap_or_default());
-    CostModel { fixed, per_token, per_pair, ..CostModel::default() }
+    // Additive: each token counts, of short prompts too.
+    CostModel { products: Products::Additive, fixed, per_token, per_pair, per_cached: Amount::ZERO, ..CostModel::FUSED }
 }
 
 /// Who is well, stays, and is not known to fail.

@@ -5,6 +5,8 @@
 //! | [`Programs`] | the table: which program a request is of, where its context is, when it will be back |
 //! | `contexts` | what a prompt goes on with, and who is forgotten |
 //! | `owners` | which context a block belongs to, of some blocks of every prompt |
+//! | `heard` | programs of other gateways |
+//! | `service` | what each program was served so far |
 //! | `gaps` | how long programs pause between two turns, and how long that is worth waiting for |
 //! | [`ProgramPreparer`], [`ProgramRecorder`] | a request's program, found; its turn, entered |
 //!
@@ -18,14 +20,17 @@
 mod context;
 mod contexts;
 mod gaps;
+mod heard;
 mod owners;
 mod preparer;
 mod prompt;
 mod recorder;
+mod service;
 mod table;
 mod working_set;
 
 pub use context::PodCache;
+pub use heard::ToldProgram;
 pub use preparer::{ProgramParameters, ProgramPreparer};
 pub use prompt::ProgramPrompt;
 pub use recorder::ProgramRecorder;

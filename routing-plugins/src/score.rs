@@ -14,8 +14,10 @@ mod least_load;
 mod linear_cost;
 mod locality;
 pub(crate) mod normalize;
+mod pod_rows;
 mod prefill_cost;
 mod prefill_queue;
+mod prefill_wait;
 mod prompt;
 mod recent_work;
 #[cfg(test)]

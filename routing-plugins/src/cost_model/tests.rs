@@ -8,7 +8,7 @@ fn row(cached: u32, new: u32, ms: f64) -> PrefillRow {
 
 #[test]
 fn scorer_planner_and_engine_agree_on_a_cold_prompt() {
-    let model = CostModel::default();
+    let model = CostModel::UNFUSED;
     let scorer = model.prefill_seconds(100_000.0, 0.0);
     assert!((scorer - 10.32).abs() < 0.005, "{scorer}");
     assert!((model.prefill(0, 100_000).as_secs_f64() - scorer).abs() < 1e-6);
@@ -18,7 +18,7 @@ fn scorer_planner_and_engine_agree_on_a_cold_prompt() {
 
 #[test]
 fn an_empty_step_takes_no_time_and_the_fixed_part_is_paid_once() {
-    let model = CostModel::default();
+    let model = CostModel::UNFUSED;
     assert_eq!((model.step(&[], 0, 0), model.prefill(75_000, 0)), (Duration::ZERO, Duration::ZERO));
     let (prefill, decode) = (model.prefill(0, 4_096), model.decode(8, 1_024));
     let both = model.step(&[(0, 4_096)], 8, 8 * 1_024);
@@ -32,7 +32,7 @@ fn a_model_is_found_again_from_its_own_times() {
     for products in [Products::Additive, Products::Roofline] {
         let per_cached = if products == Products::Roofline { amount(2e-8) } else { Amount::ZERO };
         let (fixed, decode_step) = (amount(5e-3), amount(4e-3));
-        let truth = CostModel { products, per_cached, fixed, decode_step, ..CostModel::default() };
+        let truth = CostModel { products, per_cached, fixed, decode_step, ..CostModel::UNFUSED };
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
         let mut table = Measurements::default();
         for new in [1, 16, 256, 1_024, 8_192] {
@@ -121,7 +121,7 @@ proptest! {
     #[test]
     fn it_grows(new in 0.0..1e19f64, more in 0.0..1e19f64, cached in 0.0..1e19f64) {
         for products in [Products::Additive, Products::Roofline] {
-            let model = CostModel { products, per_pair: Amount::constant(f64::MAX), ..CostModel::default() };
+            let model = CostModel { products, per_pair: Amount::constant(f64::MAX), ..CostModel::UNFUSED };
             prop_assert!(model.prefill_seconds(new, cached) <= model.prefill_seconds(new + more, cached));
             prop_assert!(model.prefill_seconds(new, cached).is_finite());
         }
@@ -133,6 +133,6 @@ proptest! {
         // A token attends to those before it and half to itself: what is missing at one end comes at the other.
         let pairs: f64 = (0..new).map(|at| f64::from(cached) + f64::from(at) + 0.5).sum();
         let literal = 0.0224 + 1.65e-5 * f64::from(new) + 1.73e-9 * pairs;
-        prop_assert!((CostModel::default().prefill_seconds(f64::from(new), f64::from(cached)) - literal).abs() < 1e-9);
+        prop_assert!((CostModel::UNFUSED.prefill_seconds(f64::from(new), f64::from(cached)) - literal).abs() < 1e-9);
     }
 }

@@ -25,13 +25,7 @@ impl CostModel {
     /// Seconds until a pod of this pace gets to a request behind what was sent from here, if its queue is expected to take so long.
     #[inline]
     pub(crate) fn expected_wait(&self, backlog: &Backlog, pace: f64, queue: Option<f64>) -> f64 {
-        let sent = pace * self.queued_prefill(backlog);
-        match queue {
-            // Time has worked the queue off, and still somebody waits: the pod is slower than the model.
-            Some(queue) if queue <= 0.0 => 0.5 * sent,
-            Some(queue) => queue.min(sent),
-            None => sent,
-        }
+        sent_or_kept(pace * self.queued_prefill(backlog), queue)
     }
 
     /// Seconds of the decode step that a request finds under way, on average: half of one.
@@ -45,15 +39,21 @@ impl CostModel {
     /// A decode step of so many sequences: its seconds but for their contexts, and those by which one more makes it longer.
     #[inline]
     pub(crate) fn decode_products(&self, sequences: f64) -> (f64, f64) {
-        let token = match self.products {
-            Products::Additive => 0.0,
-            Products::Roofline => self.per_token.get(),
-        };
+        let token = self.product_seconds();
         let tokens = token * sequences;
         let products = root(self.decode_step.get(), tokens);
         // The slope there, which grows with them: a difference of large numbers would not.
         let slope = token * (tokens / products.max(f64::MIN_POSITIVE));
         (products + self.per_sequence.get() * sequences, slope + self.per_sequence.get())
+    }
+
+    /// Seconds of a decode step's products for each sequence, were its fixed part not read meanwhile.
+    #[inline]
+    pub(crate) fn product_seconds(&self) -> f64 {
+        match self.products {
+            Products::Additive => 0.0,
+            Products::Roofline => self.per_token.get(),
+        }
     }
 
     /// Seconds to work off what others sent to a pod and waits there, if each has so many tokens to compute.
@@ -67,5 +67,16 @@ impl CostModel {
     #[inline]
     pub(crate) fn decode_share(&self, backlog: &Backlog) -> f64 {
         self.per_context.get() * backlog.decoding
+    }
+}
+
+/// Seconds until a pod is done with what was sent from here, if all of that takes so long, and its queue is expected to.
+#[inline]
+pub(crate) fn sent_or_kept(sent: f64, queue: Option<f64>) -> f64 {
+    match queue {
+        // Time has worked the queue off, and still somebody waits: the pod is slower than the model.
+        Some(queue) if queue <= 0.0 => 0.5 * sent,
+        Some(queue) => queue.min(sent),
+        None => sent,
     }
 }

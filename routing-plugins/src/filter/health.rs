@@ -3,10 +3,11 @@
 use kv_index::PodSet;
 use routing_core::{Declare, Filter, PluginError, RoutingContext};
 
-/// Keeps the pods that answer their health checks.
+/// Keeps the pods that answer their health checks; where none of the fleet does that takes something new, those that did last
+/// ([`Fleet::fallback`](routing_core::Fleet::fallback)), since a fault of all pods mostly ends before a check says so.
 ///
-/// `OnEmpty::Fail` is sensible: a request to a dead pod is an error that comes late. Where health checks are less reliable
-/// than pods, `OnEmpty::KeepPrevious` tries them all the same.
+/// `OnEmpty::Fail` is sensible: who is left out then never was well, or has been gone for long, and a request to a dead pod is an
+/// error that comes late. Where health checks are less reliable than pods, `OnEmpty::KeepPrevious` tries them all the same.
 #[derive(Clone, Copy, Debug)]
 pub struct HealthFilter;
 
@@ -20,7 +21,10 @@ impl HealthFilter {
 
 impl<const W: usize> Filter<W> for HealthFilter {
     fn filter(&self, context: &RoutingContext<'_, W>, candidates: PodSet<W>) -> Result<PodSet<W>, PluginError> {
-        Ok(candidates & context.fleet().healthy())
+        let fleet = context.fleet();
+        let well = candidates & fleet.healthy();
+        // One that drains is left out by the next filter, and would leave nobody.
+        Ok(if (well - fleet.draining()).is_empty() { well | (candidates & fleet.fallback()) } else { well })
     }
 }
 
@@ -41,5 +45,18 @@ mod tests {
         check::<1>();
         check::<4>();
         check::<16>();
+    }
+
+    #[test]
+    fn where_none_is_well_those_stay_that_were_last() {
+        let now = request().now;
+        let one_never_was = || Setup::<1>::new(4).pod(0, |pod| pod.unhealthy());
+        let ill = |from: Setup<1>, pods: std::ops::Range<usize>| {
+            pods.fold(from, |setup, at| setup.pod(at, |pod| pod.unhealthy_since(now)))
+        };
+        let kept = |setup: Setup<1>| setup.kept(request(), HealthFilter::declare);
+        assert_eq!(kept(ill(one_never_was(), 1..4)), [1, 2, 3]);
+        assert_eq!(kept(ill(one_never_was(), 1..3)), [3], "one is well");
+        assert_eq!(kept(ill(one_never_was(), 1..3).pod(3, |pod| pod.draining())), [1, 2, 3], "but takes nothing new");
     }
 }

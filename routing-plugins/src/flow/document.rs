@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use routing_core::flow::{BandConfig, FlowConfig, FlowConfigError, FlowControl, FlowOrder, QueueLimits};
+use routing_core::flow::{BandConfig, FlowConfig, FlowConfigError, FlowControl, QueueLimits};
 use serde::Deserialize;
 
 use super::{
-    ConcurrencyDetector, ConcurrencyLimits, PoolDetector, PoolLimits, PredictedWaitDetector, PredictedWaitParameters,
-    UtilizationDetector, UtilizationLimits, WorkingSetDetector, WorkingSetLimits,
+    ConcurrencyDetector, ConcurrencyLimits, OrderDocument, PoolDetector, PoolLimits, PredictedWaitDetector,
+    PredictedWaitParameters, UtilizationDetector, UtilizationLimits, WorkingSetDetector, WorkingSetLimits,
 };
 use crate::{PluginState, duration};
 
@@ -86,20 +86,6 @@ pub struct BandDocument {
     pub limits: LimitsDocument,
 }
 
-/// The order within a key, as a document has it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum OrderDocument {
-    /// First come, first served.
-    #[default]
-    Arrival,
-    /// Earliest deadline first.
-    Deadline,
-    /// Fewest tokens to compute first, with aging.
-    ShortestFirst,
-}
-
 /// Limits, as a document has them: what is not given is as [`QueueLimits::default`] has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -157,11 +143,7 @@ impl FlowDocument {
 
 impl BandDocument {
     fn config(&self) -> BandConfig {
-        let order = match self.order {
-            OrderDocument::Arrival => FlowOrder::Arrival,
-            OrderDocument::Deadline => FlowOrder::Deadline,
-            OrderDocument::ShortestFirst => FlowOrder::ShortestFirst,
-        };
+        let order = self.order.order();
         let band = BandConfig::new(self.name.as_str()).priority(self.priority).min_share(self.min_share);
         let band = band.ceiling(self.ceiling).headroom(self.headroom).order(order).limits(self.limits.limits());
         match self.time_to_live {
@@ -205,7 +187,7 @@ impl SaturationDocument {
     }
 }
 
-fn some_duration<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+pub(super) fn some_duration<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
     duration::deserialize(from).map(Some)
 }
 

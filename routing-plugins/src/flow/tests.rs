@@ -155,11 +155,13 @@ fn a_document_is_checked_as_a_whole() {
     let state = Scene::new(&[]).state;
     let document = read("bands: [{name: a, min_share: 0.7}, {name: a, min_share: 0.7, ceiling: 2}]").unwrap();
     assert_eq!(document.build(&state).unwrap_err().faults.len(), 4);
+    let wrong = read("bands: [{name: a, order: {attained_service: {first_level: 0, aging: 0s}}}]").unwrap();
+    assert!(wrong.build(&state).unwrap_err().to_string().contains("band `a`: attained service takes"));
     let detectors = read("{}").unwrap().build(&state).unwrap().detectors;
     assert_eq!(detectors.len(), 2, "predicted wait and engines' reports");
     for (text, told) in [
         ("bands: [{name: a, time_to_live: 10}]", "write `10s`"),
-        ("bands: [{name: a, order: random}]", "unknown variant `random`"),
+        ("bands: [{name: a, order: arival}]", "unknown order `arival` (did you mean `arrival`?)"),
         ("band: []", "unknown field `band`"),
         ("saturation: {predicted_wait: {within: 0}}", "not above 0"),
         ("saturation: {guess: {}}", "unknown field `guess`"),

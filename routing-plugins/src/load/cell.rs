@@ -5,6 +5,7 @@
 
 mod peer_share;
 mod shown;
+mod shown_block;
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
@@ -12,8 +13,9 @@ use kv_index::{Pod, PodId};
 use parking_lot::{Mutex, MutexGuard};
 use routing_core::Load;
 
-use super::InFlight;
+use super::{InFlight, LANES};
 use shown::{Shown, ShownBacklog};
+use shown_block::ShownBlock;
 
 pub(super) use shown::Summary;
 
@@ -21,7 +23,7 @@ pub(super) use shown::Summary;
 ///
 /// In arrays. Requests come and go on one, where each pod has a line to itself: pods do not disturb each other. Only
 /// reports write the others, and seldom, so they are packed: there is less to read for a decision that needs them. Most do
-/// with what is merged already ([`shown`]), and packed as well: eight pods a line, and eight pods' backlogs in five.
+/// with what is merged already ([`shown`]), and packed as well: eight pods a line, and four pods' backlogs in three.
 #[derive(Debug)]
 pub(super) struct Cells {
     own: Box<[Own]>,
@@ -31,6 +33,9 @@ pub(super) struct Cells {
     backlogs: Box<[ShownBacklog]>,
     /// For which fleet, by its stamp, what is shown of each pod is merged; 0 for none.
     shown_for: Box<[AtomicU64]>,
+    blocks: Box<[ShownBlock]>,
+    /// Counts changes of what is shown to whom.
+    turns: AtomicU64,
 }
 
 impl Cells {
@@ -44,6 +49,8 @@ impl Cells {
             shown: (0..pods).map(|_| Shown::default()).collect(),
             backlogs: (0..pods).map(|_| ShownBacklog::default()).collect(),
             shown_for: (0..pods).map(|_| AtomicU64::new(0)).collect(),
+            blocks: (0..pods.div_ceil(LANES)).map(|_| ShownBlock::default()).collect(),
+            turns: AtomicU64::new(0),
         }
     }
 
@@ -52,7 +59,8 @@ impl Cells {
         let at = pod.index();
         let (own, reported) = (self.own.get(at)?, self.reported.get(at)?);
         let (shown, backlog, shown_for) = (self.shown.get(at)?, self.backlogs.get(at)?, self.shown_for.get(at)?);
-        Some(Cell { own, reported, shown, backlog, shown_for })
+        let (block, lane) = (self.blocks.get(at / LANES)?, at % LANES);
+        Some(Cell { own, reported, shown, backlog, shown_for, block, lane, turns: &self.turns })
     }
 
     /// What of figures from elsewhere is not from here, as of when they were first seen. `own` is what is in flight now.
@@ -78,6 +86,9 @@ pub(super) struct Cell<'c> {
     shown: &'c Shown,
     backlog: &'c ShownBacklog,
     shown_for: &'c AtomicU64,
+    block: &'c ShownBlock,
+    lane: usize,
+    turns: &'c AtomicU64,
 }
 
 #[derive(Debug, Default)]

@@ -9,7 +9,7 @@ use routing_core::{Fleet, Load};
 
 use super::cell::{Cell, Cells, Summary};
 use super::merged::MergedLoads;
-use super::{Backlog, Figures, InFlight, LoadGuard, PodLoad, Work};
+use super::{BacklogBlock, Figures, InFlight, LoadGuard, PodLoad, Work};
 
 /// Counts what was sent to each pod and is not done, and remembers what engines report.
 ///
@@ -109,9 +109,9 @@ impl<const W: usize> LoadTracker<W> {
         self.cells.figures_into(fleet.stamp(), figures, |at| self.merge(fleet, at).figures);
     }
 
-    /// The same of backlogs.
-    pub(crate) fn backlogs_into(&self, fleet: &Fleet<W>, backlogs: &mut [Backlog]) {
-        self.cells.backlogs_into(fleet.stamp(), backlogs, |at| self.merge(fleet, at).backlog);
+    /// The same of backlogs, of so many pods.
+    pub(crate) fn backlogs_into(&self, fleet: &Fleet<W>, pods: usize, blocks: &mut [BacklogBlock]) {
+        self.cells.backlogs_into(fleet.stamp(), pods, blocks, |at| self.merge(fleet, at).backlog);
     }
 
     #[cold]

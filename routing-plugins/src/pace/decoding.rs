@@ -74,7 +74,8 @@ impl<const W: usize> PodPaces<W> {
         learner.learned(now);
         self.show(pod.id().index(), &learner);
         drop(learner);
-        self.decoding.learn(seen, weight, self.fleet().1);
+        let is_changed = self.decoding.learn(seen, weight, self.fleet().1);
+        self.publish(is_changed);
     }
 }
 

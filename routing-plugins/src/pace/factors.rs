@@ -45,20 +45,25 @@ impl Factors {
         (self.typical.load(Ordering::Relaxed) != 0).then(|| f64::from_bits(self.fleet.load(Ordering::Relaxed)))
     }
 
-    pub(super) fn show(&self, at: usize, logarithm: f64) {
-        self.shown[at].store(rounded(logarithm), Ordering::Relaxed);
+    /// Whether that changes what is shown.
+    pub(super) fn show(&self, at: usize, logarithm: f64) -> bool {
+        let bits = rounded(logarithm);
+        self.shown[at].swap(bits, Ordering::Relaxed) != bits
     }
 
-    pub(super) fn hide(&self, at: usize) {
-        self.shown[at].store(0, Ordering::Relaxed);
+    /// Whether anything was shown.
+    pub(super) fn hide(&self, at: usize) -> bool {
+        self.shown[at].swap(0, Ordering::Relaxed) != 0
     }
 
-    /// The fleet's share of what was learned of a pod, which had it that the fleet's is so much `before`.
-    pub(super) fn learn(&self, seen: f64, weight: f64, before: f64) {
+    /// The fleet's share of what was learned of a pod, which had it that the fleet's is so much `before`; whether it changes what is
+    /// shown.
+    pub(super) fn learn(&self, seen: f64, weight: f64, before: f64) -> bool {
         // An estimate that publishes nothing: of two at once one may be lost.
         let fleet = stepped(before, seen, weight * FLEET_GAIN);
         self.fleet.store(fleet.to_bits(), Ordering::Relaxed);
-        self.typical.store(rounded(fleet), Ordering::Relaxed);
+        let bits = rounded(fleet);
+        self.typical.swap(bits, Ordering::Relaxed) != bits
     }
 }
 

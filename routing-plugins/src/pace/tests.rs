@@ -199,3 +199,28 @@ fn no_number_is_too_much() {
         assert!((0.01..100.0).contains(&paces.of(pod.id())));
     }
 }
+
+#[test]
+fn the_table_is_what_each_pod_is_asked_for() {
+    let (paces, pods) = (<PodPaces>::default(), handles(2, 20));
+    let agrees = |paces: &PodPaces| {
+        let table = paces.table();
+        let all = table.blocks.iter().flat_map(|block| block.prefill.into_iter().zip(block.decoding));
+        let asked = (0..PodSet::<DEFAULT_POD_WORDS>::CAPACITY as u16)
+            .map(PodId::new)
+            .map(|pod| (paces.of(pod), paces.decoding(pod)));
+        let typical = (table.typical.prefill, table.typical.decoding);
+        all.eq(asked) && typical == (paces.typical(), paces.typical_decoding())
+    };
+    assert!(agrees(&paces), "nothing is known");
+    for (at, slow) in (0..90).zip([3.0, 1.0, 0.2, 7.0].iter().cycle()) {
+        // Now and then a new pod has the id, and now and then nothing comes for long.
+        let (pod, now) = (pods[usize::from(at > 60)][at as usize % 17], start() + SECOND * (at + 60 * (at / 30)));
+        if at % 3 == 0 {
+            answer(&paces, pod, (200, 0.0), (*slow, 2.0 / slow), now);
+        } else {
+            send(&paces, pod, (0.5, 0.5 * slow), 1, now);
+        }
+        assert!(agrees(&paces), "after {at}");
+    }
+}

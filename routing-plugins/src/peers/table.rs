@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use kv_index::Pod;
 
-use super::{GatewayId, PeerSummary, Peers, PodSummary, SummaryScope};
+use super::{GatewayId, PeerSummary, PeerTurns, Peers, PodSummary, SummaryScope};
 use crate::load::{InFlight, LoadTracker, PeerShare};
 
 /// Why a summary changed nothing.
@@ -49,6 +49,8 @@ pub(super) struct Table {
 #[derive(Debug)]
 struct Peer {
     sequence: u64,
+    /// Of what it told of turns.
+    turns: u64,
     heard: Instant,
     pods: HashMap<Box<str>, ToldOfPod>,
 }
@@ -79,7 +81,7 @@ impl Table {
             None if is_full => return Err(PeerIgnored::TooMany),
             Some(_) | None => {}
         }
-        let new = || Peer { sequence: summary.sequence, heard: now, pods: HashMap::new() };
+        let new = || Peer { sequence: summary.sequence, turns: 0, heard: now, pods: HashMap::new() };
         let peer = self.peers.entry(summary.gateway).or_insert_with(new);
         (peer.sequence, peer.heard) = (summary.sequence, peer.heard.max(now));
         let mut pods = Vec::with_capacity(summary.pods.len());
@@ -106,6 +108,16 @@ impl Table {
             });
         }
         Ok(pods)
+    }
+
+    /// Takes note that a peer told of turns.
+    pub(super) fn hear_turns(&mut self, told: &PeerTurns) -> Result<(), PeerIgnored> {
+        let peer = self.peers.get_mut(&told.gateway).ok_or(PeerIgnored::Unknown)?;
+        if told.sequence <= peer.turns {
+            return Err(PeerIgnored::Old);
+        }
+        peer.turns = told.sequence;
+        Ok(())
     }
 
     /// What peers have in flight to each pod.

@@ -1,6 +1,7 @@
 //! Two gateways of one fleet.
 
 mod literal;
+mod turns;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -3,6 +3,7 @@
 mod shard;
 
 use std::num::{NonZeroU32, NonZeroUsize};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kv_index::Pod;
@@ -11,6 +12,7 @@ use shard::Shard;
 
 use super::chance::mix;
 use crate::parameters::parameters;
+use crate::peers::Outbox;
 
 parameters! {
     /// How many sessions are remembered, and how long.
@@ -52,6 +54,17 @@ pub struct Sessions {
     ttl: Duration,
     /// As many as a power of two.
     shards: Box<[Mutex<Shard>]>,
+    /// The table's name, and where peers are told from.
+    told: Option<(Arc<str>, Arc<Outbox<SessionNote>>)>,
+}
+
+/// A session's turn that went to a pod.
+#[derive(Clone, Debug)]
+pub(crate) struct SessionNote {
+    pub(crate) table: Arc<str>,
+    pub(crate) session: u64,
+    pub(crate) pod: Pod,
+    pub(crate) at: Instant,
 }
 
 impl Sessions {
@@ -64,7 +77,12 @@ impl Sessions {
         let count = 1 << count.ilog2();
         let share = |at| most / count + usize::from(at < most % count);
         let shards = (0..count).map(|at| Mutex::new(Shard::new(share(at)))).collect();
-        Self { ttl: Duration::from_secs(limits.ttl_seconds.get().into()), shards }
+        Self { ttl: Duration::from_secs(limits.ttl_seconds.get().into()), shards, told: None }
+    }
+
+    /// The same, whose turns peers are told of under a name.
+    pub(crate) fn telling(self, name: &str, outbox: Arc<Outbox<SessionNote>>) -> Self {
+        Self { told: Some((name.into(), outbox)), ..self }
     }
 
     /// Binds a session to a pod, wherever it was before.
@@ -72,6 +90,18 @@ impl Sessions {
     /// For hosts that learn that a session went elsewhere, such as after a failover.
     pub fn bind(&self, session: u64, pod: Pod, now: Instant) {
         self.shard(session).bind(session, pod, now);
+        self.tell(session, pod, now);
+    }
+
+    /// A peer's turn of a session went to a pod.
+    pub(crate) fn hear(&self, session: u64, pod: Pod, at: Instant) {
+        self.shard(session).hear(session, pod, at);
+    }
+
+    fn tell(&self, session: u64, pod: Pod, at: Instant) {
+        if let Some((table, outbox)) = &self.told {
+            outbox.push(|| SessionNote { table: Arc::clone(table), session, pod, at });
+        }
     }
 
     /// Lets go of every session of a pod; how many there were.
@@ -105,6 +135,8 @@ impl Sessions {
         let mut shard = self.shard(session);
         let pod = shard.bound(session, now, self.ttl).filter(|pod| stays(*pod))?;
         shard.bind(session, pod, now);
+        drop(shard);
+        self.tell(session, pod, now);
         Some(pod)
     }
 
@@ -114,6 +146,8 @@ impl Sessions {
         let mut shard = self.shard(session);
         let pod = shard.bound(session, now, self.ttl).filter(|bound| stays(*bound)).unwrap_or(pod);
         shard.bind(session, pod, now);
+        drop(shard);
+        self.tell(session, pod, now);
         pod
     }
 

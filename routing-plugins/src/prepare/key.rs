@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use json_edit::Object;
+use json_edit::{Object, Raw};
 use routing_core::Request;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -31,6 +31,20 @@ pub enum KeySource {
 }
 
 impl KeySource {
+    /// The whole number, if there is one: in a header, the body or a label.
+    pub(crate) fn number(&self, request: &Request<'_>) -> Option<u32> {
+        let parsed = |text: &str| text.trim().parse().ok();
+        match self {
+            Self::Header(name) => parsed(std::str::from_utf8(request.header(name)?).ok()?),
+            Self::Body(path) => {
+                let value = member(request.body, path)?;
+                value.as_u64().and_then(|number| u32::try_from(number).ok()).or_else(|| parsed(&value.as_str()?))
+            }
+            Self::Label(name) => parsed(request.label(name)?),
+            _ => None,
+        }
+    }
+
     /// The key, if the request has one there that is not empty.
     #[must_use]
     pub fn find(&self, request: &Request<'_>, tokens: Option<&[u32]>) -> Option<u64> {
@@ -46,12 +60,7 @@ impl KeySource {
                 found
             }
             Self::Body(path) => {
-                let (first, rest) =
-                    path.split_once('.').map_or((path.as_str(), None), |(first, rest)| (first, Some(rest)));
-                let mut value = Object::find(request.body, first).ok()??;
-                for name in rest.into_iter().flat_map(|rest| rest.split('.')) {
-                    value = value.object()?.get(name)?;
-                }
+                let value = member(request.body, path)?;
                 match value.as_str() {
                     Some(text) => hash(text.as_bytes()),
                     None => value.as_f64().and_then(|_| hash(value.as_bytes())),
@@ -74,6 +83,30 @@ impl KeySource {
                 hash(&text[..text.len().min(most.get())])
             }
         }
+    }
+}
+
+/// What is in a body at a path.
+fn member<'b>(body: &'b [u8], path: &str) -> Option<Raw<'b>> {
+    let (first, rest) = path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest)));
+    let mut value = Object::find(body, first).ok()??;
+    for name in rest.into_iter().flat_map(|rest| rest.split('.')) {
+        value = value.object()?.get(name)?;
+    }
+    Some(value)
+}
+
+/// Reads where to look for a number.
+#[cfg(feature = "serde")]
+pub(crate) fn read_number_sources<'d, D: serde::Deserializer<'d>>(from: D) -> Result<Vec<KeySource>, D::Error> {
+    use serde::de::Error;
+
+    let sources = read_any_sources(from)?;
+    let has_numbers =
+        |source: &KeySource| matches!(source, KeySource::Header(_) | KeySource::Body(_) | KeySource::Label(_));
+    match sources.iter().all(has_numbers) {
+        true => Ok(sources),
+        false => Err(D::Error::custom("a number is in a `header`, in the `body` or in a `label`")),
     }
 }
 
@@ -112,6 +145,19 @@ mod tests {
 
     fn found(source: KeySource, request: &Request<'_>) -> Option<u64> {
         source.find(request, None)
+    }
+
+    #[test]
+    fn numbers_are_read_where_they_are_whole_and_not_too_large() {
+        let body = br#"{"a":{"b":7},"text":" 8 ","half":0.5,"large":4294967296}"#;
+        let headers = &[("x-left", "3"), ("x-minus", "-1"), ("x-word", "many")][..];
+        let request = request().body(body).headers(&headers);
+        let of = |source: KeySource| source.number(&request);
+        let header = |name: &str| of(KeySource::Header(name.to_owned()));
+        let body = |path: &str| of(KeySource::Body(path.to_owned()));
+        assert_eq!(["x-left", "x-minus", "x-word", "x-none"].map(header), [Some(3), None, None, None]);
+        assert_eq!(["a.b", "text", "half", "large", "a", "none"].map(body), [Some(7), Some(8), None, None, None, None]);
+        assert_eq!(of(KeySource::Tenant), None);
     }
 
     #[test]

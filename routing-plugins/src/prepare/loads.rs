@@ -6,13 +6,13 @@ use std::time::Duration;
 use kv_index::{DEFAULT_POD_WORDS, PodId, PodSet};
 use routing_core::{Declare, Fleet, Parts, PluginError, PrepareContext, Preparer, Slot, Write};
 
-use crate::load::{Backlog, Figures, LoadTracker, MergedLoads, PodLoad};
+use crate::load::{Backlog, BacklogBlock, Figures, LANES, LoadTracker, MergedLoads, PodLoad};
 use crate::parameters::parameters;
 
 /// What every pod has to do.
 ///
 /// A plugin that needs no more than [`Figures`] declares to read [`Loads::FIGURES`], and reads [`LoadTable::figures`]; one that
-/// needs [`Backlog`]s declares [`Loads::BACKLOGS`]. Where no plugin needs more, the rest is not gathered.
+/// needs [`Backlog`]s declares [`Loads::BACKLOGS`], and reads [`LoadTable::backlog`]. Where no plugin needs more, the rest is not gathered.
 #[derive(Debug)]
 pub struct Loads;
 
@@ -55,7 +55,8 @@ impl Slot for Loads {
 pub struct LoadTable {
     /// What most plugins read, side by side.
     figures: Row<Figures>,
-    backlogs: Row<Backlog>,
+    /// In blocks of some pods.
+    backlogs: Row<BacklogBlock>,
     /// Everything, where somebody reads more.
     pods: Row<PodLoad>,
 }
@@ -75,25 +76,44 @@ impl LoadTable {
         self.figures.get()
     }
 
-    /// The backlogs of pods 0, 1 and so on; pods beyond the end have none, and all if nobody declared to read them.
+    /// What stands before a new prompt's first token on a pod; nothing, if the pod is not of the fleet, or if nobody declared to read
+    /// backlogs.
     #[must_use]
     #[inline]
-    pub fn backlogs(&self) -> &[Backlog] {
+    pub fn backlog(&self, pod: PodId) -> Backlog {
+        let (block, lane) = (pod.index() / LANES, pod.index() % LANES);
+        self.backlogs.get().get(block).map(|block| block.get(lane)).unwrap_or_default()
+    }
+
+    /// The same of pods 0, 1 and so on, side by side; pods beyond the end have none, and all if nobody declared to read them.
+    #[inline]
+    pub(crate) fn backlogs(&self) -> &[BacklogBlock] {
         self.backlogs.get()
     }
 
     /// Everything that is known of a fleet's pods.
     fn fill_whole<const W: usize>(&mut self, fleet: &Fleet<W>, view: MergedLoads<'_>) {
-        let pods = self.pods.begin(fleet.pods()).iter_mut();
-        let parts = self.figures.begin(fleet.pods()).iter_mut().zip(self.backlogs.begin(fleet.pods()));
-        for (id, (load, (figures, backlog))) in (0..).map(PodId::new).zip(pods.zip(parts)) {
+        let count = ids(fleet);
+        let capacity = PodSet::<W>::CAPACITY;
+        let pods = self.pods.begin(count, capacity).iter_mut().zip(self.figures.begin(count, capacity));
+        let blocks = self.backlogs.begin(count.div_ceil(LANES), capacity / LANES);
+        blocks.last_mut().into_iter().for_each(|last| *last = BacklogBlock::default());
+        for (at, (load, figures)) in pods.enumerate() {
+            let id = PodId::new(at as u16);
             match fleet.handle(id) {
                 Some(pod) => view.write(pod, fleet.load(id), load),
                 None => *load = PodLoad::default(),
             }
-            (*figures, *backlog) = (load.figures(), load.backlog());
+            *figures = load.figures();
+            blocks[at / LANES].set(at % LANES, &load.backlog());
         }
     }
+}
+
+/// From id 0 to the last of a fleet.
+fn ids<const W: usize>(fleet: &Fleet<W>) -> usize {
+    let last = fleet.pods().words().iter().enumerate().rfind(|(_, word)| **word != 0).map(|(at, word)| (at, *word));
+    last.map_or(0, |(at, word)| (at + 1) * 64 - word.leading_zeros() as usize)
 }
 
 /// Something of each pod, by pod. The list is made once and written again and again.
@@ -114,21 +134,20 @@ impl<T: Copy + Default> Row<T> {
         &self.list[..self.used]
     }
 
-    /// Those of pods 0 to the last of these, to be written, all of them: they are of an earlier fleet.
-    fn begin<const W: usize>(&mut self, pods: PodSet<W>) -> &mut [T] {
-        if self.list.len() < PodSet::<W>::CAPACITY {
+    /// The first `used` of them, to be written, all of them: they are of an earlier fleet. There are never more than `most`.
+    fn begin(&mut self, used: usize, most: usize) -> &mut [T] {
+        if self.list.len() < most {
             // All at once, so that a fleet that grows does not make a later decision allocate.
-            self.list.resize(PodSet::<W>::CAPACITY, T::default());
+            self.list.resize(most, T::default());
         }
-        let last = pods.words().iter().enumerate().rfind(|(_, word)| **word != 0);
-        self.used = last.map_or(0, |(at, word)| (at + 1) * 64 - word.leading_zeros() as usize);
-        &mut self.list[..self.used]
+        self.used = used;
+        &mut self.list[..used]
     }
 
-    fn set(&mut self, pod: PodId, value: T) {
-        self.used = self.used.max(pod.index() + 1);
+    fn at(&mut self, at: usize) -> &mut T {
+        self.used = self.used.max(at + 1);
         self.list.resize(self.used, T::default());
-        self.list[pod.index()] = value;
+        &mut self.list[at]
     }
 }
 
@@ -137,9 +156,10 @@ impl FromIterator<(PodId, PodLoad)> for LoadTable {
     fn from_iter<T: IntoIterator<Item = (PodId, PodLoad)>>(loads: T) -> Self {
         let mut table = Self::default();
         for (pod, load) in loads {
-            table.pods.set(pod, load);
-            table.figures.set(pod, load.figures());
-            table.backlogs.set(pod, load.backlog());
+            let at = pod.index();
+            *table.pods.at(at) = load;
+            *table.figures.at(at) = load.figures();
+            table.backlogs.at(at / LANES).set(at % LANES, &load.backlog());
         }
         table
     }
@@ -181,15 +201,17 @@ impl<const W: usize> Preparer<W> for LoadPreparer<W> {
         let (fleet, now) = (context.fleet(), context.request().now);
         let wanted = context.wanted(self.loads)?;
         let (_, table) = context.write(self.loads)?;
+        let pods = ids(fleet);
         if wanted.contains(Parts::ALL) {
             table.fill_whole(fleet, self.tracker.view(now, self.stale_after));
             return Ok(());
         }
         if wanted.contains(Loads::FIGURES) {
-            self.tracker.figures_into(fleet, table.figures.begin(fleet.pods()));
+            self.tracker.figures_into(fleet, table.figures.begin(pods, PodSet::<W>::CAPACITY));
         }
         if wanted.contains(Loads::BACKLOGS) {
-            self.tracker.backlogs_into(fleet, table.backlogs.begin(fleet.pods()));
+            let blocks = table.backlogs.begin(pods.div_ceil(LANES), PodSet::<W>::CAPACITY / LANES);
+            self.tracker.backlogs_into(fleet, pods, blocks);
         }
         Ok(())
     }

@@ -16,19 +16,27 @@ pub struct PodCache {
     pub tokens: Option<u64>,
     /// How much longer than by the cost model it [takes](crate::PodPaces) for a prefill.
     pub pace: f64,
+    /// Tokens of the turn's prompt that it has in its cache, and does not compute.
+    pub held: u64,
 }
 
 impl PodCache {
     /// A pod as fast as the cost model says, whose cache has room for so many tokens.
     #[must_use]
     pub const fn new(pod: Pod, tokens: Option<u64>) -> Self {
-        Self { pod, tokens, pace: 1.0 }
+        Self { pod, tokens, pace: 1.0, held: 0 }
     }
 
     /// The same at another pace.
     #[must_use]
     pub const fn pace(self, pace: f64) -> Self {
         Self { pace, ..self }
+    }
+
+    /// The same with so many tokens of the prompt in its cache.
+    #[must_use]
+    pub const fn held(self, held: u64) -> Self {
+        Self { held, ..self }
     }
 }
 
@@ -51,8 +59,11 @@ pub(super) struct Context {
     pub(super) at: Option<PodCache>,
     /// Whether it counts in its pod's working set.
     pub(super) is_counted: bool,
+    /// Whether it is known by what a peer told alone.
+    pub(super) is_told: bool,
     pub(super) running: u32,
     pub(super) turns: u64,
+    /// When the last turn ended that did, unless a peer had one since.
     pub(super) ended: Option<Instant>,
     /// When the next turn came that has not begun.
     pub(super) came: Option<Instant>,
@@ -75,6 +86,7 @@ impl Context {
             tokens: 0,
             at: None,
             is_counted: false,
+            is_told: false,
             running: 0,
             turns: 0,
             ended: None,

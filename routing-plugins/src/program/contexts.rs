@@ -13,6 +13,7 @@ use super::context::{Context, PodSums};
 use super::gaps::Gaps;
 use super::owners::{Known, Owners};
 use super::prompt::ProgramPrompt;
+use super::service::Services;
 use super::table::ProgramLimits;
 
 /// All contexts.
@@ -28,6 +29,8 @@ pub(super) struct Table {
     pub(super) keys: HashMap<(u64, u64), u64, BuildHasherDefault<AHasher>>,
     /// Tokens of an answer, as they were lately.
     pub(super) answer: f64,
+    /// What programs were served.
+    pub(super) services: Services,
     /// By kind of pause.
     pub(super) gaps: HashMap<u64, Gaps, BuildHasherDefault<AHasher>>,
     pub(super) working_sets: PodSums,
@@ -120,6 +123,7 @@ impl Table {
             }
             let Some(mut context) = self.contexts.pop(&id) else { return };
             self.working_sets.uncount(&mut context);
+            self.services.leave(context.program);
             let contexts = &self.contexts;
             let program_of = |id: u64| contexts.peek(&id).map(|context| context.program);
             self.owners.replace((id, context.program), &context.sampled, &[], program_of);
@@ -130,8 +134,8 @@ impl Table {
             {
                 self.keys.remove(&key);
             }
-            // One that had to make room may well come back.
-            if is_old && context.running == 0 {
+            // One that had to make room may well come back, and one whose last turn a peer had does so there, as far as can be told here.
+            if is_old && context.running == 0 && context.ended.is_some() {
                 if let Some(gaps) = self.gaps.get_mut(&context.kind) {
                     gaps.over();
                 }

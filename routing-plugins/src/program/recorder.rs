@@ -9,6 +9,7 @@ use super::context::PodCache;
 use super::preparer::RecognizedPrompt;
 use super::table::Programs;
 use crate::pace::PodPaces;
+use crate::prepare::PromptChain;
 
 /// Enters a request's turn at its step's first pod, if that answers, so that the program's context counts in that pod's working set.
 ///
@@ -19,12 +20,13 @@ pub struct ProgramRecorder<const W: usize = DEFAULT_POD_WORDS> {
     paces: Arc<PodPaces<W>>,
     prompt: Read<RecognizedPrompt>,
     program: Read<Program>,
+    chain: Read<PromptChain>,
 }
 
 impl<const W: usize> ProgramRecorder<W> {
     /// Declares that it reads a request's program.
     pub fn declare(declare: &mut Declare<'_>, programs: Arc<Programs<W>>, paces: Arc<PodPaces<W>>) -> Self {
-        Self { programs, paces, prompt: declare.reads(), program: declare.reads() }
+        Self { programs, paces, prompt: declare.reads(), program: declare.reads(), chain: declare.reads() }
     }
 }
 
@@ -36,7 +38,9 @@ impl<const W: usize> Recorder<W> for ProgramRecorder<W> {
             return Ok(());
         }
         let cache = context.fleet().pod(first.pod.id()).and_then(|info| info.kv_tokens);
-        let pod = PodCache::new(first.pod, cache).pace(self.paces.of(first.pod.id()));
+        let held = step.cache.map_or(0, |cache| cache.held);
+        let held = held * context.read(self.chain)?.block_tokens();
+        let pod = PodCache::new(first.pod, cache).pace(self.paces.of(first.pod.id())).held(held as u64);
         self.programs.begin(turn, context.read(self.prompt)?, pod, context.request().now);
         Ok(())
     }

@@ -18,11 +18,14 @@ use routing_core::{Fleet, ProgramTurn};
 use super::context::{Context, PodCache, PodSums};
 use super::contexts::{Recognized, Table};
 use super::gaps::Gaps;
+use super::heard::{ProgramNote, ToldProgram};
 use super::owners::Owners;
 use super::prompt::ProgramPrompt;
+use super::service::Services;
 use super::working_set::WorkingSets;
 use crate::cost_model::CostModel;
 use crate::parameters::parameters;
+use crate::peers::Outbox;
 
 parameters! {
     /// How many programs are remembered, and how long.
@@ -36,6 +39,17 @@ parameters! {
         pub ttl_seconds: NonZeroU32 = const { NonZeroU32::new(1_800).expect("not 0") },
         /// How long prefills take: what it costs to compute a context again.
         pub cost_model: CostModel = CostModel::FUSED,
+    }
+}
+
+impl ProgramLimits {
+    /// Seconds that a pod takes for all that its cache holds, at the pace of a prompt of so many tokens.
+    pub(super) fn refill(&self, at: Option<PodCache>, tokens: u64) -> f64 {
+        // What a cache holds is not known: nothing is pushed out as far as can be told.
+        at.and_then(|at| Some((at.tokens?, at.pace))).map_or(f64::INFINITY, |(cache, pace)| {
+            let whole = pace * self.cost_model.prefill_seconds(tokens as f64, 0.0);
+            whole / tokens.max(1) as f64 * cache as f64
+        })
     }
 }
 
@@ -72,10 +86,11 @@ parameters! {
 /// ```
 #[derive(Debug)]
 pub struct Programs<const W: usize = DEFAULT_POD_WORDS> {
-    limits: ProgramLimits,
+    pub(super) limits: ProgramLimits,
     /// The next number of a program or context.
-    next: AtomicU64,
-    table: Mutex<Table>,
+    pub(super) next: AtomicU64,
+    pub(super) table: Mutex<Table>,
+    pub(super) outbox: Outbox<ProgramNote>,
 }
 
 /// What follows a turn.
@@ -122,11 +137,12 @@ impl<const W: usize> Programs<W> {
             running: 0,
             keys: HashMap::default(),
             answer: FIRST_ANSWER,
+            services: Services::default(),
             gaps: HashMap::default(),
             working_sets: PodSums::new(PodSet::<W>::CAPACITY),
             kept: BinaryHeap::new(),
         };
-        Self { limits, next: AtomicU64::new(1), table: Mutex::new(table) }
+        Self { limits, next: AtomicU64::new(1), table: Mutex::new(table), outbox: Outbox::default() }
     }
 
     /// The program that a request belongs to, by its key or its prompt; a new one, if it goes on with none that is known.
@@ -137,13 +153,14 @@ impl<const W: usize> Programs<W> {
         let ProgramPrompt { key, tokens, .. } = *prompt;
         let mut table = self.table.lock();
         let table = &mut *table;
-        let last = key.and_then(|key| table.contexts.peek(table.keys.get(&(prompt.tenant, key))?));
-        let of_key = last.map(|context| context.program);
+        let of_last = key.and_then(|key| table.keys.get(&(prompt.tenant, key)).copied());
+        let last = of_last.and_then(|id| table.contexts.peek(&id)).map(|last| (last.program, last.is_told));
+        let of_key = last.map(|(program, _)| program);
         let new = |program: Option<u64>| {
             let context = self.next.fetch_add(1, Ordering::Relaxed);
             ProgramTurn::new(program.unwrap_or(context), context, tokens)
         };
-        match table.recognize(prompt, now) {
+        let turn = match table.recognize(prompt, now) {
             Recognized::Context(id) => match table.contexts.peek_mut(&id) {
                 Some(context) => {
                     if context.running == 0 {
@@ -154,8 +171,13 @@ impl<const W: usize> Programs<W> {
                 None => new(of_key),
             },
             Recognized::Program(program) => new(Some(program)),
-            Recognized::New => new(of_key),
-        }
+            // Of its context a peer told, and not what it says.
+            Recognized::New => match last.zip(of_last) {
+                Some(((program, true), id)) => ProgramTurn::new(program, id, tokens),
+                _ => new(of_key),
+            },
+        };
+        turn.service(table.services.of(turn.program))
     }
 
     /// A turn that was [found](Self::find) goes to a pod.
@@ -171,8 +193,12 @@ impl<const W: usize> Programs<W> {
         let shared = table.owners.replace((turn.context, turn.program), before, &prompt.sampled, program_of);
         let context = table.contexts.get_or_insert_mut(turn.context, || Context::new(turn.program, prompt, now));
         if is_new {
-            context.shared = shared as u64 * prompt.step;
+            table.services.enter(turn.program);
         }
+        if is_new || std::mem::take(&mut context.is_told) {
+            (context.first, context.shared) = (prompt.sampled.len(), shared as u64 * prompt.step);
+        }
+        table.services.serve(context.program, turn.tokens.saturating_sub(pod.held));
         if let (0, Some(ended)) = (context.running, context.ended) {
             let came = context.came.unwrap_or(now);
             let pause = came.saturating_duration_since(ended).as_secs_f64();
@@ -190,6 +216,9 @@ impl<const W: usize> Programs<W> {
         table.working_sets.count(context);
         if let Some(key) = key {
             table.keys.insert((prompt.tenant, key), turn.context);
+            let (tenant, tokens, service) = (prompt.tenant, context.tokens, table.services.of(context.program));
+            let program = ToldProgram { tenant, key, tokens, service };
+            self.outbox.push(|| ProgramNote { program, pod: pod.pod, at: now });
         }
         table.make_room(&self.limits, now);
     }
@@ -222,6 +251,7 @@ impl<const W: usize> Programs<W> {
         context.running -= 1;
         context.used = context.used.max(now);
         let answer = answer.unwrap_or(table.answer as u64);
+        table.services.serve(context.program, answer);
         if context.running > 0 {
             return;
         }
@@ -233,12 +263,7 @@ impl<const W: usize> Programs<W> {
             table.working_sets.count(context);
         }
         context.ended = Some(now);
-        // What a cache holds is not known: nothing is pushed out as far as can be told.
-        let cache = context.at.and_then(|at| Some((at.tokens?, at.pace)));
-        let refill = cache.map_or(f64::INFINITY, |(cache, pace)| {
-            let whole = pace * self.limits.cost_model.prefill_seconds(turn.tokens as f64, 0.0);
-            whole / turn.tokens.max(1) as f64 * cache as f64
-        });
+        let refill = self.limits.refill(context.at, turn.tokens);
         let keep = match pause {
             Pause::Over => 0.0,
             Pause::Lasts(time) => {
@@ -296,6 +321,12 @@ impl<const W: usize> Programs<W> {
     pub(super) fn table_sizes(&self) -> (usize, usize) {
         let table = self.table.lock();
         (table.contexts.len(), table.kept.len())
+    }
+
+    /// Programs of which it is known what they were served.
+    #[cfg(test)]
+    pub(super) fn served(&self) -> usize {
+        self.table.lock().services.len()
     }
 
     /// Counts what is known.

@@ -1,3 +1,5 @@
+mod heard;
+mod keys;
 mod literal;
 mod plugins;
 
@@ -79,6 +81,27 @@ fn what_goes_on_with_an_answer_is_of_the_same_program() {
     // Both go on.
     assert_eq!(scene.turn(&prompt(&[1, 2, 3, 4, 30, 31, 32]), 0).context, branch.context);
     assert_eq!(scene.turn(&prompt(&[1, 2, 3, 4, 5, 6, 7, 8, 20, 21]), 0).context, first.context);
+}
+
+#[test]
+fn service_is_forgotten_with_the_last_context() {
+    let limits = ProgramLimits::default().contexts(NonZeroUsize::new(3).unwrap());
+    let mut scene = Scene::new(limits);
+    let first = scene.turn(&prompt(&[1, 2, 3]), 0);
+    assert_eq!(first.service, 0);
+    scene.after(10.0);
+    let again = scene.turn(&prompt(&[1, 2, 3, 4, 5]), 0);
+    assert_eq!((again.program, again.service), (first.program, 4 * 64), "three blocks and an answer");
+    scene.after(10.0);
+    let branch = scene.turn(&prompt(&[1, 2, 3, 4, 9]), 0);
+    assert_eq!((branch.program, branch.service), (first.program, 10 * 64), "and five, with an answer");
+    assert_eq!(scene.programs.served(), 1);
+    for other in 100..120 {
+        scene.after(10.0);
+        scene.turn(&prompt(&[other, other + 1_000]), 0);
+    }
+    assert_eq!((scene.programs.stats().contexts, scene.programs.served()), (3, 3));
+    assert_eq!(scene.programs.find(&prompt(&[1, 2, 3, 4, 5, 6]), scene.now).service, 0);
 }
 
 #[test]

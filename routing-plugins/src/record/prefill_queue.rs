@@ -70,7 +70,7 @@ impl<const W: usize> Recorder<W> for PrefillQueueRecorder<W> {
         let (loads, prompt) = (context.read(self.loads)?, self.prompt.read(context)?);
         let new = prompt.uncached(prompt.held.depth(first.pod.id()));
         let held = prompt.tokens.saturating_sub(new);
-        let backlog = loads.backlogs().get(first.pod.id().index()).copied().unwrap_or_default();
+        let backlog = loads.backlog(first.pod.id());
         let (model, now) = (&self.cost_model, context.request().now);
         let own = model.prefill_under_load(&backlog, new as f64, held as f64);
         let Some(paces) = &self.paces else {
@@ -106,7 +106,7 @@ mod tests {
             per_pair: amount(0.001),
             per_context: amount(0.01),
             step_tokens: Positive::new(100.0).unwrap(),
-            ..CostModel::default()
+            ..CostModel::UNFUSED
         };
         let scene = Scene::new(2).prompt(10 * BLOCK, &[6, 10]).loads(|_| PodLoad {
             requests: 1,

@@ -68,7 +68,7 @@ mod tests {
         let recent = Arc::new(RecentWork::default());
         let amount = |number| Amount::new(number).unwrap();
         let (fixed, per_token, per_pair) = (Amount::ONE, amount(0.1), amount(0.001));
-        let cost_model = CostModel { fixed, per_token, per_pair, ..CostModel::default() };
+        let cost_model = CostModel { fixed, per_token, per_pair, ..CostModel::UNFUSED };
         for times in [1.0, 2.0] {
             let written = Arc::clone(&recent);
             scene.record(move |d| RecentWorkRecorder::declare(d, RecentWorkRecorderParameters { cost_model }, written));

@@ -1,15 +1,17 @@
 //! Time-to-first-token (TTFT) scorer: queue, own prefill and decoding beside it, with a wait credit for cached prefixes.
 
-use kv_index::{DEFAULT_POD_WORDS, PodId};
+use kv_index::DEFAULT_POD_WORDS;
 use std::sync::Arc;
 
 use routing_core::{Declare, PluginError, Read, RoutingContext, Scorer, Scores};
 
 use super::normalize::{self, finite};
-use super::prefill_queue::{PrefillQueues, queued};
+use super::pod_rows::{ROWS, each_place, each_waiting, rows_of};
+use super::prefill_queue::PrefillQueues;
+use super::prefill_wait::PrefillWaits;
 use super::prompt::PromptReads;
 use crate::cost_model::CostModel;
-use crate::load::Backlog;
+use crate::load::{BacklogBlock, LANES};
 use crate::memories::PrefillQueue;
 use crate::parameters::Amount;
 use crate::prepare::Loads;
@@ -117,13 +119,6 @@ impl<const W: usize> FirstTokenScorer<W> {
 }
 
 impl FirstTokenParameters {
-    /// Seconds until a pod with this backlog gets to a request, if its queue is expected to take so long.
-    #[inline]
-    fn wait(&self, backlog: &Backlog, queue: Option<f64>) -> f64 {
-        let others = self.cost_model.waiting_prefill(backlog, self.waiting_tokens.get());
-        others + self.cost_model.expected_wait(backlog, 1.0, queue)
-    }
-
     /// What a prompt of so many tokens costs where so many of them are new.
     fn prompt(&self, total: f64, new: f64) -> PromptCost {
         let own = self.cost_model.prefill_seconds(new, total - new);
@@ -162,38 +157,42 @@ impl PromptCost {
 impl<const W: usize> Scorer<W> for FirstTokenScorer<W> {
     fn score(&self, context: &RoutingContext<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
         let (backlogs, prompt) = (context.read(self.loads)?.backlogs(), self.prompt.read(context)?);
-        let (fleet, queues) = (context.fleet(), self.queues.at(context.request().now));
-        let cost_model = self.parameters.cost_model;
-        let total = prompt.tokens as f64;
+        let (fleet, candidates) = (context.fleet(), scores.candidates());
+        let (parameters, total) = (&self.parameters, prompt.tokens as f64);
         // Most pods hold nothing of the prompt and have nothing queued: they are worked out side by side, others after them.
-        let cold = self.parameters.prompt(total, prompt.uncached(0) as f64);
-        let (mut costs, words) = ([[0.0; 64]; W], scores.candidates().words().iter().rposition(|word| *word != 0));
-        let costs = costs[..words.map_or(0, |last| last + 1)].as_flattened_mut();
-        let (known, idle) = costs.split_at_mut(backlogs.len().min(costs.len()));
-        idle.fill(cold.at_once(0.0));
-        for (cost, backlog) in known.iter_mut().zip(backlogs) {
-            *cost = cold.at_once(cost_model.decode_share(backlog));
+        let cold = parameters.prompt(total, prompt.uncached(0) as f64);
+        let mut costs = [[[0.0; LANES]; ROWS]; W];
+        let costs = rows_of(&mut costs, candidates);
+        let backlogs = &backlogs[..backlogs.len().min(costs.len())];
+        let (known, idle) = costs.split_at_mut(backlogs.len());
+        idle.fill([cold.at_once(0.0); LANES]);
+        let context_seconds = parameters.cost_model.per_context.get();
+        for (costs, backlog) in known.iter_mut().zip(backlogs) {
+            *costs = backlog.decoding.map(|tokens| cold.at_once(context_seconds * tokens));
         }
-        let queued = queued::<W>(backlogs) & scores.candidates();
-        let cost = |pod: PodId, prompt: &PromptCost| {
-            let backlog = backlogs.get(pod.index()).copied().unwrap_or_default();
-            let decoding = cost_model.decode_share(&backlog);
-            if !queued.contains(pod) {
-                return prompt.at_once(decoding);
+        let queues = self.queues.at(context.request().now);
+        let wait = PrefillWaits::new(&parameters.cost_model, parameters.waiting_tokens.get(), fleet, queues);
+        let cost = |backlog: &BacklogBlock, (row, lane): (usize, usize), prompt: &PromptCost| {
+            let decoding = context_seconds * backlog.decoding[lane];
+            if backlog.waiting[lane] > 0.0 {
+                prompt.after(wait.of(backlog, (row, lane), 1.0), decoding)
+            } else {
+                prompt.at_once(decoding)
             }
-            let queue = fleet.handle(pod).and_then(|pod| queues.of(pod));
-            prompt.after(self.parameters.wait(&backlog, queue), decoding)
         };
-        prompt.by_depth(scores.candidates(), |pods, depth| {
-            let (pods, held) = match depth {
-                0 => (pods & queued, cold),
-                _ => (pods, self.parameters.prompt(total, prompt.uncached(depth) as f64)),
-            };
-            for pod in pods {
-                costs[pod.index()] = cost(pod, &held);
+        each_waiting(backlogs, |place, backlog| known[place.0][place.1] = cost(backlog, place, &cold));
+        prompt.by_depth(candidates, |pods, depth| {
+            if depth > 0 {
+                let held = parameters.prompt(total, prompt.uncached(depth) as f64);
+                each_place(pods, |(row, lane)| {
+                    costs[row][lane] = match backlogs.get(row) {
+                        Some(backlog) => cost(backlog, (row, lane), &held),
+                        None => held.at_once(0.0),
+                    };
+                });
             }
         });
-        normalize::by_cost(scores, costs);
+        normalize::by_cost(scores, costs.as_flattened());
         Ok(())
     }
 }

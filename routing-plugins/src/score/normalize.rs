@@ -82,8 +82,9 @@ impl Spans {
     #[inline]
     fn add(&mut self, numbers: &[f64; LANES]) {
         let Self { least, most } = *self;
-        self.least = std::array::from_fn(|lane| if numbers[lane] < least[lane] { numbers[lane] } else { least[lane] });
-        self.most = std::array::from_fn(|lane| if numbers[lane] > most[lane] { numbers[lane] } else { most[lane] });
+        // What is kept comes first: it stays in its register.
+        self.least = std::array::from_fn(|lane| if least[lane] < numbers[lane] { least[lane] } else { numbers[lane] });
+        self.most = std::array::from_fn(|lane| if most[lane] > numbers[lane] { most[lane] } else { numbers[lane] });
     }
 
     /// The span of all of them, and of another one's.

@@ -9,8 +9,6 @@ use std::time::Instant;
 
 use kv_index::{DEFAULT_POD_WORDS, Pod, PodSet};
 
-use crate::load::Backlog;
-
 /// When each pod is expected to be done with the prompts that were sent to it; owned by the host.
 ///
 /// Written by [`PrefillQueueRecorder`](crate::record::PrefillQueueRecorder), read by
@@ -108,7 +106,9 @@ impl<const W: usize> PrefillQueues<W> {
 
 /// Microseconds from the start to an instant.
 fn micros(start: Instant, at: Instant) -> u64 {
-    u64::try_from(at.saturating_duration_since(start).as_micros()).unwrap_or(u64::MAX).min(END - 1)
+    let after = at.saturating_duration_since(start);
+    // As `as_micros`, without numbers of 128 bits.
+    after.as_secs().saturating_mul(1_000_000).saturating_add(after.subsec_micros().into()).min(END - 1)
 }
 
 /// Queues at an instant.
@@ -142,29 +142,6 @@ fn end(word: u64, pod: Pod) -> Option<u64> {
 fn generation(pod: Pod) -> u64 {
     u64::from(pod.generation()) & (u64::MAX >> END_BITS)
 }
-
-/// The pods that have something queued.
-#[inline]
-pub(super) fn queued<const W: usize>(backlogs: &[Backlog]) -> PodSet<W> {
-    let mut words = [0; W];
-    for (word, backlogs) in words.iter_mut().zip(backlogs.chunks(64)) {
-        // Each keeps or drops a bit of its own, and all are joined in the end: vectors do that, but no shifts by lane.
-        let bits = backlogs.iter().zip(&BITS);
-        let bits = bits.map(|(backlog, bit)| if backlog.queued + backlog.waiting > 0.0 { *bit } else { 0 });
-        *word = bits.fold(0, std::ops::BitOr::bitor);
-    }
-    PodSet::from_words(words)
-}
-
-/// A bit for each pod of a word.
-const BITS: [u64; 64] = {
-    let (mut bits, mut at) = ([0; 64], 0);
-    while at < bits.len() {
-        bits[at] = 1 << at;
-        at += 1;
-    }
-    bits
-};
 
 #[cfg(test)]
 mod tests {

@@ -87,7 +87,7 @@ mod tests {
     fn plain() -> RecentWorkParameters {
         let amount = |number| Amount::new(number).unwrap();
         let (fixed, per_token, per_pair) = (Amount::ZERO, amount(0.1), Amount::ZERO);
-        let cost_model = CostModel { fixed, per_token, per_pair, ..CostModel::default() };
+        let cost_model = CostModel { fixed, per_token, per_pair, ..CostModel::UNFUSED };
         RecentWorkParameters { cost_model, request: amount(2.0), token: Amount::ZERO, eviction: Amount::ONE }
     }
 
@@ -139,7 +139,7 @@ mod tests {
             numbers in prop::array::uniform4(prop_oneof![0.0..10.0, Just(f64::MAX)]),
         ) {
             let [per_token, request, token, eviction] = numbers.map(|number| Amount::new(number).unwrap());
-            let cost_model = CostModel { per_token, ..CostModel::default() };
+            let cost_model = CostModel { per_token, ..CostModel::UNFUSED };
             let scene = Scene::new(loads.len()).prompt(10 * BLOCK, &[3]).loads(|at| loads[at].0);
             let recent = Arc::new(RecentWork::default());
             (0..loads.len()).for_each(|at| recent.add(scene.pod(at), loads[at].1, scene.now));

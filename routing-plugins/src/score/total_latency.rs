@@ -1,22 +1,27 @@
 //! Total latency scorer: the seconds that a request adds to all answers, its own and those of others on the pod.
 
-use kv_index::{DEFAULT_POD_WORDS, PodSet};
+mod cost;
+
+use kv_index::{DEFAULT_POD_WORDS, PodId, PodSet};
 use std::sync::Arc;
 
-use routing_core::{Declare, Fleet, PluginError, Read, RoutingContext, Scorer, Scores, TryRead};
+use routing_core::{Declare, Fleet, PluginError, Read, Request, RoutingContext, Scorer, Scores, TryRead};
 
 use super::normalize::{self, finite};
-use super::prefill_queue::{PrefillQueues, queued};
+use super::pod_rows::{ROWS, each_place, each_waiting, rows_of, waiting};
+use super::prefill_queue::PrefillQueues;
+use super::prefill_wait::PrefillWaits;
 use super::prompt::{PromptReads, PromptSize};
 use crate::answer_lengths::{AnswerKey, AnswerLengths};
 use crate::cost_model::CostModel;
-use crate::load::Backlog;
+use crate::load::LANES;
 use crate::memories::PrefillQueue;
-use crate::pace::PodPaces;
+use crate::pace::{Pace, PaceTable, PodPaces};
 use crate::parameters::{Amount, Positive, parameters};
 use crate::plugin_state::PluginState;
 use crate::prepare::Loads;
 use crate::program::{WorkingSets, WorkingSetsSlot};
+use cost::{PodTerms, Prefill, RequestCost, RequestFigures};
 
 parameters! {
     /// What [`TotalLatencyScorer`] takes.
@@ -74,6 +79,8 @@ parameters! {
 ///   another's, of use to nobody. `W` is `P` at the pace of the fleet: a slow pod's second is worth less. So what is held matters ever
 ///   more as the fleet fills.
 /// - Its own answer of `L` tokens takes as many steps of `s`, and makes as many steps of others longer by `l`, of which they are half through.
+///   Where more of the pod's time than of others' went lately to prompts that were sent from here, `s` is as much longer: an answer has a
+///   token for each step, and prompts that come later are not in any queue yet.
 ///
 /// Where [programs](crate::program) are recognized and a pod's cache is known, what of `W` would push out contexts that are expected back counts
 /// `expected_back` besides.
@@ -89,6 +96,8 @@ pub struct TotalLatencyScorer<const W: usize = DEFAULT_POD_WORDS> {
     queues: Arc<PrefillQueues<W>>,
     /// Where it learns.
     learned: Option<Learned<W>>,
+    /// What stands for paces where it does not.
+    model_paces: PaceTable,
     loads: Read<Loads>,
     prompt: PromptReads<W>,
     /// Where programs are recognized.
@@ -112,11 +121,18 @@ impl<const W: usize> TotalLatencyScorer<W> {
         let learned = parameters
             .learns
             .then(|| Learned { paces: Arc::clone(&state.paces), lengths: Arc::clone(&state.answer_lengths) });
-        Self { parameters, queues, learned, loads, prompt, working_sets }
+        let model_paces = PaceTable::new(PodSet::<W>::CAPACITY, Pace::ONE, std::iter::empty());
+        Self { parameters, queues, learned, model_paces, loads, prompt, working_sets }
     }
-}
 
-impl<const W: usize> TotalLatencyScorer<W> {
+    /// Tokens of the answer: as learned, no more than the request allows, and no more than count.
+    fn answer(&self, request: &Request<'_>, prompt_tokens: u64) -> f64 {
+        let lengths = self.learned.as_ref().map(|learned| &learned.lengths);
+        let learned = lengths.and_then(|lengths| lengths.learned(AnswerKey::of(request, prompt_tokens)));
+        let most = request.most_output.map(f64::from);
+        [learned, most].into_iter().flatten().fold(self.parameters.answer_tokens.get(), f64::min)
+    }
+
     /// Adds what programs cost whose contexts would be pushed out: they compute them again when they are back, each for as long as this one takes.
     #[cold]
     fn add_pushed_out(
@@ -140,134 +156,77 @@ impl<const W: usize> TotalLatencyScorer<W> {
     }
 }
 
-impl TotalLatencyParameters {
-    /// What a request costs on a pod with this backlog and pace, if it waits so long for what was sent there.
-    #[inline]
-    fn cost(&self, request: &RequestCost, backlog: &Backlog, (pace, decoding_pace): (f64, f64), wait: f64) -> f64 {
-        let model = &self.cost_model;
-        let waiting = waiting(backlog);
-        let beside = request.steps * model.decode_share(backlog);
-        let first = wait + pace * (request.own + beside);
-        // Others are on the way with it: a step is begun for all of them.
-        let work = request.work + beside;
-        let late = first * first * request.late;
-        let decoding = request.token * backlog.decoding + self.other_second.get() * f64::from(backlog.sequences);
-        let delayed = work * (pace * (waiting + decoding) + request.later);
-        let (products, one_more) = model.decode_products(f64::from(backlog.sequences) + waiting + 1.0);
-        let per_context = model.per_context.get();
-        let step = products + per_context * (backlog.decoding + (waiting + 1.0) * request.context);
-        let longer = one_more + per_context * request.context;
-        // Those who wait will decode as well; what their answers are is not known, and they are taken for ones like it.
-        let others = decoding + request.second * waiting;
-        let answer = request.answer * (request.second * step + others * 0.5 * longer);
-        // Amounts are finite, and may still multiply to more than there are numbers.
-        finite(first + late + delayed + decoding_pace * answer)
-    }
-
-    /// Seconds until a pod with this backlog and pace gets to a request, if its queue is expected to take so long.
-    #[inline]
-    fn wait(&self, backlog: &Backlog, pace: f64, queue: Option<f64>) -> f64 {
-        let others = self.cost_model.waiting_prefill(backlog, self.waiting_tokens.get());
-        pace * others + self.cost_model.expected_wait(backlog, pace, queue)
-    }
-}
-
-/// What a request costs on every pod that holds as much of its prompt.
-#[derive(Clone, Copy, Debug)]
-struct RequestCost {
-    /// Seconds of its own prefill, and those of them that it adds to steps of others.
-    own: f64,
-    work: f64,
-    /// Steps that its prefill takes.
-    steps: f64,
-    /// What the square of a wait counts.
-    late: f64,
-    /// What a second of prefill costs those who come later, wherever they go.
-    later: f64,
-    /// What a second of its answer counts, and of others' for each token of their contexts.
-    second: f64,
-    token: f64,
-    /// Tokens of its answer, and of its context half through that.
-    answer: f64,
-    context: f64,
-}
-
-/// Requests that wait for their first token on a pod.
-#[inline]
-fn waiting(backlog: &Backlog) -> f64 {
-    f64::from(backlog.prefilling) + backlog.waiting
-}
-
 impl<const W: usize> Scorer<W> for TotalLatencyScorer<W> {
     fn score(&self, context: &RoutingContext<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
         let (backlogs, prompt) = (context.read(self.loads)?.backlogs(), self.prompt.read(context)?);
-        let (fleet, queues) = (context.fleet(), self.queues.at(context.request().now));
+        let (fleet, candidates) = (context.fleet(), scores.candidates());
         let (parameters, total) = (&self.parameters, prompt.tokens as f64);
-        let model = &parameters.cost_model;
-        let typical_answer = parameters.answer_tokens.get();
-        let (paces, lengths) = match &self.learned {
-            Some(learned) => (Some(&*learned.paces), Some(&*learned.lengths)),
-            None => (None, None),
-        };
-        let learned = lengths.and_then(|lengths| lengths.learned(AnswerKey::of(context.request(), prompt.tokens)));
-        let most = context.request().most_output.map(f64::from);
-        let answer = [learned, most].into_iter().flatten().fold(typical_answer, f64::min);
-        let (typical, typical_decoding) = paces.map_or((1.0, 1.0), |paces| (paces.typical(), paces.typical_decoding()));
-        let whole = model.prefill_seconds(total, 0.0);
-        let alone = (typical_answer * model.decode_products(1.0).0).max(f64::MIN_POSITIVE);
-        let [second, token] = [whole, model.per_token.get()].map(|seconds| parameters.decode.get() * seconds / alone);
-        let crowd: f64 = backlogs.iter().map(waiting).sum();
-        let request = |depth| {
-            let new = prompt.uncached(depth) as f64;
-            let own = model.prefill_seconds(new, total - new);
-            RequestCost {
-                own,
-                work: (own - model.fixed.get()).max(0.0),
-                steps: new / model.step_tokens.get(),
-                late: 1.0 / (parameters.patience.get() * typical * whole).max(f64::MIN_POSITIVE),
-                later: typical * (parameters.eviction.get() + crowd / fleet.pods().len().max(1) as f64),
-                second: parameters.answer_second.get() + second,
-                token,
-                answer,
-                context: total + answer * 0.5,
-            }
-        };
-        // Most pods hold nothing of the prompt and have nothing queued: they are worked out side by side, others after them.
-        let cold = request(0);
-        let (mut costs, words) = ([[0.0; 64]; W], scores.candidates().words().iter().rposition(|word| *word != 0));
-        let costs = costs[..words.map_or(0, |last| last + 1)].as_flattened_mut();
-        let (known, idle) = costs.split_at_mut(backlogs.len().min(costs.len()));
-        idle.fill(parameters.cost(&cold, &Backlog::default(), (typical, typical_decoding), 0.0));
-        match paces {
-            Some(paces) => known.iter_mut().zip(backlogs).zip(paces.iter()).for_each(|((cost, backlog), pace)| {
-                *cost = parameters.cost(&cold, backlog, pace, 0.0);
-            }),
-            None => known.iter_mut().zip(backlogs).for_each(|(cost, backlog)| {
-                *cost = parameters.cost(&cold, backlog, (1.0, 1.0), 0.0);
-            }),
-        }
-        let queued = queued::<W>(backlogs) & scores.candidates();
-        prompt.by_depth(scores.candidates(), |pods, depth| {
-            let (pods, held) = if depth == 0 { (pods & queued, cold) } else { (pods, request(depth)) };
-            for pod in pods {
-                let backlog = backlogs.get(pod.index()).copied().unwrap_or_default();
-                let pace = paces.map_or((1.0, 1.0), |paces| (paces.of(pod), paces.decoding(pod)));
-                let wait = if queued.contains(pod) {
-                    let queue = fleet.handle(pod).and_then(|pod| queues.of(pod));
-                    parameters.wait(&backlog, pace.0, queue)
-                } else {
-                    0.0
-                };
-                costs[pod.index()] = parameters.cost(&held, &backlog, pace, wait);
+        let learned = self.learned.as_ref().map(|learned| learned.paces.table());
+        let paces: &PaceTable = learned.as_deref().map_or(&self.model_paces, |table| table);
+        let typical = paces.typical;
+        let cost = RequestCost::new(
+            parameters,
+            &RequestFigures {
+                whole: parameters.cost_model.prefill_seconds(total, 0.0),
+                tokens: total,
+                answer: self.answer(context.request(), prompt.tokens),
+                crowd: waiting(backlogs) / fleet.pods().len().max(1) as f64,
+                typical: typical.prefill,
+                share: typical.share,
+            },
+        );
+        let prefill = |depth| Prefill::new(parameters, total, prompt.uncached(depth) as f64);
+        let [mut costs, mut wait, mut second, mut answer] = [[[[0.0; LANES]; ROWS]; W]; 4];
+        let [costs, wait, second, answer] =
+            [&mut costs, &mut wait, &mut second, &mut answer].map(|rows| rows_of(rows, candidates));
+        let mut terms = PodTerms { wait, second, answer };
+        let backlogs = &backlogs[..backlogs.len().min(costs.len())];
+        let queues = self.queues.at(context.request().now);
+        let waits = PrefillWaits::new(&parameters.cost_model, parameters.waiting_tokens.get(), fleet, queues);
+        each_waiting(backlogs, |(row, lane), backlog| {
+            terms.wait[row][lane] = waits.of(backlog, (row, lane), paces.blocks[row].prefill[lane]);
+        });
+        // Most pods hold nothing of the prompt: they are worked out side by side, others after them.
+        let cold = prefill(0);
+        let (known, idle) = costs.split_at_mut(backlogs.len());
+        cost.fill(&cold, (backlogs, &paces.blocks), &mut terms, known);
+        idle.fill([cost.idle(&cold, typical); LANES]);
+        prompt.by_depth(candidates, |pods, depth| {
+            if depth > 0 {
+                let held = prefill(depth);
+                each_place(pods, |(row, lane)| {
+                    costs[row][lane] = match (backlogs.get(row), paces.blocks.get(row)) {
+                        (Some(backlog), Some(pace)) => {
+                            cost.with(&held, backlog.decoding[lane], pace.prefill[lane], terms.of((row, lane)))
+                        }
+                        _ => cost.idle(&held, typical),
+                    };
+                });
             }
         });
+        let costs = costs.as_flattened_mut();
         if let Some(sets) = context.try_read(self.working_sets)?.filter(|sets| !sets.is_empty()) {
-            self.add_pushed_out(sets, fleet, &prompt, (scores.candidates(), typical), costs);
+            self.add_pushed_out(sets, fleet, &prompt, (candidates, typical.prefill), costs);
         }
         normalize::by_cost(scores, costs);
         Ok(())
     }
+
+    /// What was learned of the pod and of such answers.
+    fn explain(&self, context: &RoutingContext<'_, W>, pod: PodId) -> Vec<(&'static str, f64)> {
+        let (Some(learned), Ok(prompt)) = (&self.learned, self.prompt.read(context)) else { return Vec::new() };
+        // What scores go by, and of one instant.
+        let Pace { prefill, decoding, share } = learned.paces.table().of(pod);
+        vec![
+            ("prefill_pace", prefill),
+            ("decode_pace", decoding),
+            ("prefill_share", share.busy),
+            ("answer_tokens", self.answer(context.request(), prompt.tokens)),
+        ]
+    }
 }
 
+#[cfg(test)]
+mod literal;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! What is warm allocates nothing: decisions with loads, guards, reports, every picker, every published rule.
 
 mod load;
+mod pace;
 mod pick;
 mod policies;
 

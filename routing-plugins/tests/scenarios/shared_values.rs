@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use routing_core::{Document, Fleet, PodInfo, Registry, Request, RoutingInput, RoutingPlan, Value, Warning};
 use routing_plugins::profiles::StockProfile;
-use routing_plugins::{CostModel, PluginState, register};
+use routing_plugins::{Amount, CostModel, PluginState, register};
 
 use super::world::{prompt, state};
 
@@ -51,9 +51,10 @@ fn one_place_is_changed_and_both_with_it() {
     let tokens = prompt(1, 150).len() as f64;
     let default = CostModel::default().prefill_seconds(tokens, 0.0);
     assert!((queued(shipped()) - default).abs() < 1e-4, "the numbers that are shipped are those of the default");
-    let slower = shipped().replacen("fixed: 0.0224", "fixed: 5.0224", 1);
-    assert_ne!(slower, shipped());
-    assert!((queued(&slower) - default - 5.0).abs() < 1e-4, "{}", queued(&slower));
+    let slower = shipped().replacen("fixed: 0.00484", "fixed: 5", 1);
+    let model = CostModel::default().fixed(Amount::new(5.0).expect("an amount"));
+    assert!((queued(&slower) - model.prefill_seconds(tokens, 0.0)).abs() < 1e-4, "{}", queued(&slower));
+    assert!(queued(&slower) > 10.0 * default);
 }
 
 #[test]

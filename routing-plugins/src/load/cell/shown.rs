@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use kv_index::Pod;
 use routing_core::Load;
 
-use super::{Cell, Cells, InFlight, Others, key};
-use crate::load::{Backlog, Figures, share};
+use super::{Cell, Cells, InFlight, Others, ShownBlock, key};
+use crate::load::{Backlog, BacklogBlock, Figures, LANES, Queue, share};
 
 /// A pod's figures in one word, so that they are read and written in one go.
 #[derive(Debug, Default)]
@@ -28,37 +28,47 @@ impl Shown {
 /// A pod's backlog: the bits of its numbers. They are read one by one, as all that is in flight is.
 #[derive(Debug, Default)]
 pub(super) struct ShownBacklog {
-    decoding: AtomicU64,
-    queued: AtomicU64,
-    before: AtomicU64,
-    waiting: AtomicU64,
-    /// Those that decode in the lower half, those that are prefilling in the upper.
-    counts: AtomicU64,
+    /// What is read of every pod, as [`Backlog::dense`] has it.
+    dense: [AtomicU64; 3],
+    /// What is read where somebody waits: as in a [`Queue`].
+    queue: [AtomicU64; 3],
 }
 
 impl ShownBacklog {
     #[inline]
+    fn dense(&self) -> [f64; 3] {
+        self.dense.each_ref().map(number)
+    }
+
+    #[inline]
+    fn queue(&self) -> Queue {
+        let [queued, before, elsewhere] = self.queue.each_ref().map(number);
+        Queue { queued, before, elsewhere }
+    }
+
     fn get(&self) -> Backlog {
-        let number = |bits: &AtomicU64| f64::from_bits(bits.load(Ordering::Relaxed));
-        let counts = self.counts.load(Ordering::Relaxed);
-        Backlog {
-            decoding: number(&self.decoding),
-            queued: number(&self.queued),
-            before: number(&self.before),
-            waiting: number(&self.waiting),
-            sequences: f32::from_bits(counts as u32),
-            prefilling: f32::from_bits((counts >> 32) as u32),
-        }
+        Backlog::new(self.dense(), self.queue())
     }
 
     fn set(&self, backlog: Backlog) {
-        self.decoding.store(backlog.decoding.to_bits(), Ordering::Relaxed);
-        self.queued.store(backlog.queued.to_bits(), Ordering::Relaxed);
-        self.before.store(backlog.before.to_bits(), Ordering::Relaxed);
-        self.waiting.store(backlog.waiting.to_bits(), Ordering::Relaxed);
-        let [sequences, prefilling] = [backlog.sequences, backlog.prefilling].map(|count| u64::from(count.to_bits()));
-        self.counts.store(prefilling << 32 | sequences, Ordering::Relaxed);
+        let Queue { queued, before, elsewhere } = backlog.queue();
+        let numbers = backlog.dense().into_iter().chain([queued, before, elsewhere]);
+        self.dense.iter().chain(&self.queue).zip(numbers).for_each(|(place, number)| {
+            place.store(number.to_bits(), Ordering::Relaxed);
+        });
     }
+}
+
+/// Whether a pod is shown to the fleet of a stamp.
+#[inline]
+fn is_shown(shown_for: &AtomicU64, stamp: u64) -> bool {
+    // Acquire: what is shown to the fleet is there. Pairs with `Cell::show_to`.
+    shown_for.load(Ordering::Acquire) == stamp
+}
+
+#[inline]
+fn number(bits: &AtomicU64) -> f64 {
+    f64::from_bits(bits.load(Ordering::Relaxed))
 }
 
 /// What of a load is shown.
@@ -89,63 +99,76 @@ impl Cell<'_> {
         let word = u64::from(figures.kv_used.to_bits()) << 32 | u64::from(figures.requests);
         self.shown.0.store(word, Ordering::Relaxed);
         self.backlog.set(backlog);
+        self.block.set_waiting(self.lane, backlog.all_waiting() > 0.0);
     }
 
     /// Shows nothing to any fleet: what is others' has changed. Only for who has the lock.
     pub(super) fn hide(self) {
-        self.shown_for.store(0, Ordering::Relaxed);
+        self.show_to(0);
     }
-}
 
-/// Pods that are looked at together: what tells whether they are shown fills a line.
-const GROUP: usize = 8;
-
-/// Copies what is shown to the fleet of a stamp, a group of pods at a time; what is not shown is merged.
-///
-/// Whether a group is shown is asked before any of it is copied, so that copying is nothing but loads and stores.
-#[inline]
-fn copy<S, T>(
-    (shown, shown_for): (&[S], &[AtomicU64]),
-    stamp: u64,
-    places: &mut [T],
-    get: impl Fn(&S) -> T,
-    merge: impl Fn(usize) -> T,
-) {
-    // Acquire: what is shown to the fleet is there. Pairs with `merge`.
-    let is_shown = |shown_for: &AtomicU64| shown_for.load(Ordering::Acquire) == stamp;
-    let pods = places.len().min(shown.len()).min(shown_for.len());
-    let (shown, shown_for, places) = (&shown[..pods], &shown_for[..pods], &mut places[..pods]);
-    for start in (0..pods).step_by(GROUP) {
-        let (shown, shown_for, places) = (&shown[start..], &shown_for[start..], &mut places[start..]);
-        let whole = (shown.first_chunk(), shown_for.first_chunk(), places.first_chunk_mut());
-        if let (Some(shown), Some(shown_for), Some(places)) = whole {
-            let (shown, shown_for): (&[S; GROUP], &[AtomicU64; GROUP]) = (shown, shown_for);
-            let places: &mut [T; GROUP] = places;
-            if shown_for.iter().all(is_shown) {
-                places.iter_mut().zip(shown).for_each(|(place, shown)| *place = get(shown));
-                continue;
-            }
-        }
-        for (at, ((shown, shown_for), place)) in shown.iter().zip(shown_for).zip(places).take(GROUP).enumerate() {
-            *place = if is_shown(shown_for) { get(shown) } else { merge(start + at) };
-        }
+    /// Shows what is shown to the fleet of a stamp, and to no other. Only for who has the lock.
+    fn show_to(self, stamp: u64) {
+        // Release: publishes what is shown. Pairs with `copy` and `ShownBlock::look`.
+        self.shown_for.store(stamp, Ordering::Release);
+        // Relaxed: only that it is another number each time matters.
+        self.block.unmark(self.turns.fetch_add(1, Ordering::Relaxed));
     }
 }
 
 impl Cells {
     /// The figures of pods 0, 1 and so on, as shown to the fleet of a stamp; `merge` for those that are not.
     pub(in crate::load) fn figures_into(&self, stamp: u64, figures: &mut [Figures], merge: impl Fn(usize) -> Figures) {
-        copy((&self.shown, &self.shown_for), stamp, figures, Shown::get, merge);
+        for (start, places) in (0..).step_by(LANES).zip(figures.chunks_mut(LANES)) {
+            let Some((shown, shown_for, block)) = self.block(&self.shown, start) else { return };
+            // Asked before any is copied, so that copying is nothing but loads and stores.
+            let places = match <&mut [_; LANES]>::try_from(&mut *places) {
+                Ok(places) if block.is_shown(stamp, shown_for) => {
+                    places.iter_mut().zip(shown).for_each(|(place, shown)| *place = shown.get());
+                    continue;
+                }
+                _ => places,
+            };
+            for (at, ((shown, shown_for), place)) in shown.iter().zip(shown_for).zip(places).enumerate() {
+                *place = if is_shown(shown_for, stamp) { shown.get() } else { merge(start + at) };
+            }
+        }
     }
 
-    /// The same of backlogs.
+    /// The same of backlogs, of so many pods; the others of the blocks have none.
     pub(in crate::load) fn backlogs_into(
         &self,
         stamp: u64,
-        backlogs: &mut [Backlog],
+        pods: usize,
+        blocks: &mut [BacklogBlock],
         merge: impl Fn(usize) -> Backlog,
     ) {
-        copy((&self.backlogs, &self.shown_for), stamp, backlogs, ShownBacklog::get, merge);
+        for (start, places) in (0..).step_by(LANES).zip(blocks) {
+            let Some((shown, shown_for, block)) = self.block(&self.backlogs, start) else { return };
+            if block.is_shown(stamp, shown_for) {
+                places.write(block.waiting(), |lane| shown[lane].dense(), |lane| shown[lane].queue());
+                continue;
+            }
+            for (lane, (shown, shown_for)) in shown.iter().zip(shown_for).enumerate() {
+                let backlog = match () {
+                    () if is_shown(shown_for, stamp) => shown.get(),
+                    () if start + lane < pods => merge(start + lane),
+                    () => Backlog::default(),
+                };
+                places.set(lane, &backlog);
+            }
+        }
+    }
+
+    /// What is shown of a block's pods, to whom, and to whom of all of them.
+    #[inline]
+    fn block<'c, S>(
+        &'c self,
+        shown: &'c [S],
+        start: usize,
+    ) -> Option<(&'c [S; LANES], &'c [AtomicU64; LANES], &'c ShownBlock)> {
+        let block = self.blocks.get(start / LANES)?;
+        Some((shown.get(start..)?.first_chunk()?, self.shown_for.get(start..)?.first_chunk()?, block))
     }
 
     /// Merges a pod's figures, and shows them from now on to the fleet of a stamp, which says this load of the pod.
@@ -179,8 +202,7 @@ impl Cells {
             cell.own.other_tokens.store(others.tokens, Ordering::Relaxed);
             cell.own.kv_used.store(kv_used.to_bits(), Ordering::Relaxed);
             cell.show();
-            // Release: publishes what is shown. Pairs with `copy`.
-            cell.shown_for.store(stamp, Ordering::Release);
+            cell.show_to(stamp);
         }
         Some(Summary::new(&own, others, kv_used))
     }
@@ -261,10 +283,11 @@ mod tests {
                     }
                     Op::Decide(fleet) => {
                         let fleet = &fleets[fleet];
-                        let (mut figures, mut backlogs) = ([Figures::default(); IDS], [Backlog::default(); IDS]);
+                        let (mut figures, mut block) = ([Figures::default(); IDS], [BacklogBlock::default()]);
                         shown.figures_into(fleet, &mut figures);
-                        shown.backlogs_into(fleet, &mut backlogs);
+                        shown.backlogs_into(fleet, IDS, &mut block);
                         let view = anew.view(at, Duration::ZERO);
+                        let backlogs = (0..).map(|lane| block[0].get(lane));
                         for (at, copied) in figures.into_iter().zip(backlogs).enumerate() {
                             let id = kv_index::PodId::new(at as u16);
                             let told = fleet.handle(id).map(|pod| view.of(pod, fleet.load(id))).unwrap_or_default();

@@ -39,6 +39,13 @@ impl Shard {
         self.bindings.put(session, Binding { pod, used: now });
     }
 
+    /// The same where a session went at some time, as is told later: unless it had a turn since.
+    pub(super) fn hear(&mut self, session: u64, pod: Pod, at: Instant) {
+        if self.bindings.peek(&session).is_none_or(|binding| binding.used < at) {
+            self.bind(session, pod, at);
+        }
+    }
+
     /// Lets go of a pod's sessions; how many there were.
     pub(super) fn forget(&mut self, pod: Pod) -> usize {
         let its = self.bindings.iter().filter(|(_, binding)| binding.pod == pod);

@@ -26,6 +26,8 @@ struct Literal {
     contexts: Vec<LiteralContext>,
     /// Blocks that two contexts had at once, as long as one has them: the program that all of them were of, and who had it last.
     shared: Vec<(u64, Option<u64>, u64)>,
+    /// Programs, and what was computed and generated for each at a time.
+    served: Vec<(u64, u64)>,
     next: u64,
 }
 
@@ -104,6 +106,10 @@ impl Literal {
         self.contexts.push(one);
     }
 
+    fn service(&self, program: u64) -> u64 {
+        self.served.iter().filter(|(of, _)| *of == program).map(|(_, tokens)| tokens).sum()
+    }
+
     fn working_set(&self, pod: usize, now: Instant) -> u64 {
         let counts = |one: &&LiteralContext| one.pod == pod && (one.running > 0 || now < one.until);
         self.contexts.iter().filter(counts).map(|one| one.tokens).sum()
@@ -128,29 +134,33 @@ proptest! {
 
     #[test]
     fn the_table_agrees_with_the_model(
-        steps in proptest::collection::vec((chain(), 0..3_usize, 0..4_u32, 0..4_usize), 1..60),
+        steps in proptest::collection::vec((chain(), 0..3_usize, 0..4_u32, 0..4_usize, 0..700_u64), 1..60),
     ) {
         let mut scene = Scene::new(ProgramLimits::default());
         let (mut literal, mut running) = (Literal::default(), Vec::<(ProgramTurn, (u64, u64))>::new());
-        for (blocks, pod, seconds, ending) in steps {
+        for (blocks, pod, seconds, ending, held) in steps {
             scene.after(f64::from(seconds) * 1.5);
             let (turn, expected) = (scene.programs.find(&prompt(&blocks), scene.now), literal.find(&blocks, scene.now));
             prop_assert_eq!((turn.program, turn.context), expected, "{:?} in {:?}", blocks, literal.contexts);
+            prop_assert_eq!(turn.service, literal.service(expected.0));
             let answer = scene.programs.working_set_with(&turn, scene.pods[pod], scene.now);
             let others = literal.contexts.iter().filter(|one| one.id != turn.context).cloned().collect();
             let beside = Literal { contexts: others, ..Literal::default() }.working_set(pod, scene.now);
             let answer = answer - beside - turn.tokens;
-            scene.programs.begin(&turn, &prompt(&blocks), PodCache::new(scene.pods[pod], Some(100_000)), scene.now);
+            let cache = PodCache::new(scene.pods[pod], Some(100_000)).held(held);
+            scene.programs.begin(&turn, &prompt(&blocks), cache, scene.now);
+            literal.served.push((expected.0, turn.tokens.saturating_sub(held)));
             literal.begin(expected, &blocks, pod, answer, scene.now);
             running.push((turn, expected));
             // Some are over, in no order.
             if ending > 0 {
-                let (turn, (_, id)) = running.swap_remove(ending % running.len());
+                let (turn, (program, id)) = running.swap_remove(ending % running.len());
                 // What is told, so that nothing is learned.
                 let pause = Duration::from_millis(400 * ending as u64);
                 scene.programs.end_before(&turn, Some(10), Pause::Lasts(pause), scene.now);
                 let one = literal.contexts.iter_mut().find(|one| one.id == id).unwrap();
                 one.running -= 1;
+                literal.served.push((program, 10));
                 if one.running == 0 {
                     one.tokens = (turn.tokens + 10).saturating_sub(one.shared);
                     one.until = scene.now + pause + Duration::from_secs(1);

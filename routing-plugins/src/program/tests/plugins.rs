@@ -60,6 +60,20 @@ fn a_plan_says_whose_turn_it_is_and_a_context_goes_where_there_is_room() {
 }
 
 #[test]
+fn a_turn_has_what_its_program_was_served_and_what_its_client_tells() {
+    let mut fixture = Fixture::new(100_000);
+    let first = fixture.send(0..100, &[("x-session-id", "a"), ("x-remaining-turns", "3")]).program.unwrap();
+    assert_eq!((first.service, first.remaining), (0, 3));
+    fixture.state.programs.end(&first, Some(36), fixture.now);
+    // Expected on the pod, as it is: what it holds is not computed.
+    fixture.now += Duration::from_secs(1);
+    let second = fixture.send(0..120, &[("x-session-id", "a"), ("x-remaining-turns", "all")]).program.unwrap();
+    assert_eq!((second.service, second.remaining), (6_436, 0));
+    fixture.state.programs.end(&second, Some(0), fixture.now);
+    assert_eq!(fixture.send(0..130, &[("x-session-id", "a")]).program.unwrap().service, 6_436 + 20 * 64);
+}
+
+#[test]
 fn a_request_of_no_program_is_routed_all_the_same() {
     let mut fixture = Fixture::new(100_000);
     assert_eq!(fixture.send(0..0, &[]).program, None);

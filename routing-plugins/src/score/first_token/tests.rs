@@ -21,7 +21,7 @@ fn decoding(decode: f64) -> FirstTokenParameters {
         per_pair: amount(0.001),
         per_context: amount(decode),
         step_tokens: Positive::new(100.0).unwrap(),
-        ..CostModel::default()
+        ..CostModel::UNFUSED
     };
     FirstTokenParameters { cost_model, ..FirstTokenParameters::default() }
 }
@@ -172,7 +172,7 @@ proptest! {
         numbers in prop::array::uniform8(prop_oneof![0.0..10.0, Just(f64::MAX)]),
     ) {
         let [fixed, per_token, per_pair, per_context, factor, above, most, waiting_tokens] = numbers.map(amount);
-        let cost_model = CostModel { fixed, per_token, per_pair, per_context, ..CostModel::default() };
+        let cost_model = CostModel { fixed, per_token, per_pair, per_context, ..CostModel::UNFUSED };
         let wait_credit = WaitCredit { factor, above, most };
         let parameters = FirstTokenParameters { cost_model, wait_credit, waiting_tokens };
         let scene = Scene::new(loads.len()).prompt(10 * BLOCK, &[3]).loads(|at| loads[at]);

@@ -20,7 +20,7 @@ fn plain() -> TotalLatencyParameters {
         per_sequence: Amount::ONE,
         per_context: amount(0.01),
         step_tokens: Positive::new(100.0).unwrap(),
-        ..CostModel::default()
+        ..CostModel::UNFUSED
     };
     TotalLatencyParameters {
         cost_model,
@@ -156,6 +156,24 @@ fn an_answer_goes_where_decoding_is_fast() {
     assert!((state.paces.of(scene.pod(0).id()) - 1.0).abs() < 0.1);
     let scores = learned(&scene, TotalLatencyParameters::default(), &state);
     assert_eq!(best(&scores), 1, "as fast for prompts, and six times as slow for answers: {scores:?}");
+}
+
+#[test]
+fn an_answer_goes_where_few_prompts_are_computed() {
+    let scene = Scene::new(4).prompt(2 * BLOCK, &[]).loads(|_| load(2, 0));
+    let state = scene.state();
+    for at in 0..100 {
+        let now = scene.now + Duration::from_millis(at * 50);
+        state.paces.expect(scene.pod(1), ExpectedPrefill::new(CostModel::FUSED, 0.04), now);
+        if at % 10 == 0 {
+            for pod in [0, 2, 3] {
+                state.paces.expect(scene.pod(pod), ExpectedPrefill::new(CostModel::FUSED, 0.04), now);
+            }
+        }
+    }
+    state.paces.tick(scene.now + Duration::from_secs(5));
+    let scores = learned(&scene, TotalLatencyParameters::default(), &state);
+    assert!(scores[1] < 0.1 && [0, 2, 3].iter().all(|pod| scores[*pod] > 0.9), "{scores:?}");
 }
 
 proptest! {

@@ -1,0 +1,138 @@
+//! Prefill share: what part of its time each pod computes prompts, lately.
+//!
+//! An answer that decodes beside prompts gets a token for each of their steps, which may be thirty times as long as its own. Who comes later is
+//! not in a pod's queue yet: pods that were sent many prompts lately will be sent more. Exponentially weighted, and no further from the
+//! fleet's than chance would not have it. Of prompts that were sent from here: a peer tells sums, and not of how many prompts they are, which
+//! both chance and steps go by.
+
+use std::time::Instant;
+
+use crate::cost_model::CostModel;
+
+/// What was sent to a pod lately, weighed by its age.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RecentPrefills {
+    share: PrefillShare,
+    /// The variance of the share, if prompts came by chance.
+    variance: f64,
+    /// When that was so.
+    at: Option<Instant>,
+}
+
+/// The part of its time that a pod computes prompts, and the steps a second in which it does.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct PrefillShare {
+    pub(crate) busy: f64,
+    pub(crate) steps: f64,
+}
+
+impl RecentPrefills {
+    /// A prompt is sent that takes the pod so long.
+    pub(super) fn sent(&mut self, seconds: f64, model: &CostModel, now: Instant) {
+        if seconds.is_nan() {
+            return;
+        }
+        *self = self.at(now);
+        let full = model.prefill_seconds(model.step_tokens.get(), 0.0).max(f64::MIN_POSITIVE);
+        let part = (seconds / WINDOW).clamp(0.0, MOST);
+        self.share.busy += part;
+        self.share.steps += (seconds / full).clamp(1.0, MOST) / WINDOW;
+        self.variance += 0.5 * part * part;
+        self.at = Some(self.at.map_or(now, |at| at.max(now)));
+    }
+
+    /// What is left of it at an instant.
+    fn at(self, now: Instant) -> Self {
+        let Some(at) = self.at else { return self };
+        let kept = (-now.saturating_duration_since(at).as_secs_f64() / WINDOW).exp();
+        let PrefillShare { busy, steps } = self.share;
+        let share = PrefillShare { busy: busy * kept, steps: steps * kept };
+        Self { share, variance: self.variance * kept, at: Some(at.max(now)) }
+    }
+}
+
+/// That of the fleet on average, and that of each pod: the fleet's, as far as chance may have made the difference.
+pub(super) fn shares(recent: &[RecentPrefills], now: Instant) -> (PrefillShare, Vec<PrefillShare>) {
+    let is_known =
+        |pod: &&RecentPrefills| pod.at.is_some_and(|at| now.saturating_duration_since(at).as_secs_f64() < 6.0 * WINDOW);
+    let known: Vec<RecentPrefills> = recent.iter().filter(is_known).map(|pod| pod.at(now)).collect();
+    let mean = |of: fn(&RecentPrefills) -> f64| known.iter().map(of).sum::<f64>() / known.len().max(1) as f64;
+    let fleet = PrefillShare { busy: mean(|pod| pod.share.busy), steps: mean(|pod| pod.share.steps) };
+    // Of a pod that got few, its own prompts say too little of how much they vary.
+    let variance = mean(|pod| pod.variance);
+    let of_pod = |pod: &RecentPrefills| {
+        let pod = pod.at(now);
+        let apart = pod.share.busy - fleet.busy;
+        let sure = (1.0 - pod.variance.max(variance) / (apart * apart).max(f64::MIN_POSITIVE)).max(0.0);
+        let between = |fleet: f64, own: f64| fleet + (own - fleet) * sure;
+        PrefillShare { busy: between(fleet.busy, pod.share.busy), steps: between(fleet.steps, pod.share.steps) }
+            .bounded()
+    };
+    (fleet.bounded(), recent.iter().map(of_pod).collect())
+}
+
+impl PrefillShare {
+    /// No pod does nothing else for ever: what waits longer is in its queue.
+    fn bounded(self) -> Self {
+        Self { busy: self.busy.min(BUSIEST), ..self }
+    }
+}
+
+/// Seconds that count as lately.
+const WINDOW: f64 = 10.0;
+const BUSIEST: f64 = 0.95;
+/// More than any prompt takes; a sum of some is still a number.
+const MOST: f64 = 1e6;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::load::start;
+
+    /// Pods that are sent prompts of a tenth of a second for ten seconds, one every so many milliseconds; the shares then.
+    fn after_ten_seconds(every: &[u64]) -> (PrefillShare, Vec<PrefillShare>) {
+        let mut pods = vec![RecentPrefills::default(); every.len()];
+        for ms in 0..10_000 {
+            for (pod, every) in pods.iter_mut().zip(every) {
+                if ms % every == 0 {
+                    pod.sent(0.1, &CostModel::FUSED, start() + Duration::from_millis(ms));
+                }
+            }
+        }
+        shares(&pods, start() + Duration::from_secs(10))
+    }
+
+    #[test]
+    fn a_pod_that_computes_more_than_others_is_known_to() {
+        let (fleet, pods) = after_ten_seconds(&[125, 500, 500, 500]);
+        assert!((0.15..0.3).contains(&fleet.busy), "{fleet:?}: two thirds of what was sent in ten seconds");
+        assert!(pods[0].busy > 0.4 && pods[0].steps > 2.0 * fleet.steps, "{pods:?}");
+        assert!(pods[1..].iter().all(|pod| pod.busy <= fleet.busy), "{pods:?}");
+    }
+
+    #[test]
+    fn what_may_be_chance_is_no_difference() {
+        let (fleet, pods) = after_ten_seconds(&[250, 240, 265, 250]);
+        assert!(pods.iter().all(|pod| *pod == fleet), "{fleet:?} {pods:?}");
+        // Nor is one prompt, however long.
+        let mut pods = [RecentPrefills::default(); 4];
+        pods.iter_mut()
+            .zip([6.0, 0.1, 0.1, 0.1])
+            .for_each(|(pod, seconds)| pod.sent(seconds, &CostModel::FUSED, start()));
+        let (fleet, pods) = shares(&pods, start());
+        assert!(pods[0].busy - fleet.busy < 0.1 * (0.6 - fleet.busy), "{fleet:?} {pods:?}");
+    }
+
+    #[test]
+    fn it_is_forgotten_and_never_no_number() {
+        let mut pod = RecentPrefills::default();
+        for seconds in [f64::NAN, f64::INFINITY, f64::MAX, -1.0, 3.0] {
+            pod.sent(seconds, &CostModel::FUSED, start());
+        }
+        let (fleet, _) = shares(&[pod], start());
+        assert!((0.0..=1.0).contains(&fleet.busy) && fleet.steps.is_finite(), "{fleet:?}");
+        assert_eq!(shares(&[pod], start() + Duration::from_secs(600)).0, PrefillShare::default());
+    }
+}
