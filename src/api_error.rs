@@ -1,10 +1,12 @@
 //! Error responses in the form of OpenAI's API, and of Anthropic's for its clients.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
+use routing_core::flow::FlowTrace;
 use routing_exec::handoff::Api;
 use routing_exec::{anthropic_error, error_body};
 
@@ -33,12 +35,14 @@ pub struct ApiError {
     pub close: bool,
     /// When to come again, if that is known; a second for a 503, if not.
     pub retry_after: Option<Duration>,
+    /// What flow control did to the request, if it was shed: behind whom it waited, why and for how long.
+    pub shed: Option<Arc<FlowTrace>>,
 }
 
 impl ApiError {
     /// An error after which the connection stays open.
     pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        Self { status, code, message: message.into(), close: false, retry_after: None }
+        Self { status, code, message: message.into(), close: false, retry_after: None, shed: None }
     }
 
     /// 400.

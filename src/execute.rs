@@ -4,10 +4,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use kv_index::DEFAULT_POD_WORDS;
 use routing_core::Trace;
@@ -115,7 +114,7 @@ impl<const W: usize> Router<W> {
             None => {
                 let waiting = self.enqueue(Arc::clone(&request), trace.is_some(), Patience::NowOrNever, self.now())?;
                 self.pump();
-                waiting.now().unwrap_or_else(|| Err(busy()))?
+                waiting.now()?
             }
         };
         let Admitted { prepared, trace: reasons, .. } = self.prepared(request, decided);
@@ -193,10 +192,6 @@ impl<const W: usize> Router<W> {
     }
 }
 
-fn busy() -> ApiError {
-    ApiError::new(StatusCode::TOO_MANY_REQUESTS, "saturated", "all pods are busy").retry_after(Duration::from_secs(1))
-}
-
 /// Gives a request its id, in the header `x-request-id`: the client's own if it is a short text, or one made of a number.
 pub fn ensure_request_id(headers: &mut HeaderMap, number: u64) -> HeaderValue {
     let is_sound = |id: &&HeaderValue| id.len() <= LONGEST_ID && id.to_str().is_ok_and(|id| !id.is_empty());
@@ -256,5 +251,5 @@ impl<B: Body<Data = Bytes> + Unpin> Body for AnswerBody<B> {
 }
 
 /// The header of the request id, towards clients and pods.
-pub(crate) const REQUEST_ID: &str = "x-request-id";
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const LONGEST_ID: usize = 128;

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The rules: whoever waits is woken once, with a plan or an error; whoever leaves is out of the queue at once; a request that goes
-//! counts on its pods from then on, before the next is decided about. While nothing waits, the gate costs one atomic read and a look at
-//! the chosen pod.
+//! counts on its pods from then on, before the next is let go: room is looked at and taken under one lock, whoever comes at the same time. While
+//! nothing waits, the gate costs one atomic read, and that lock for a look at the chosen pod.
 
 mod charge;
 mod gate;
@@ -83,7 +83,7 @@ pub struct BandStatus {
     pub requests: usize,
     /// Tokens that serving them takes.
     pub tokens: u64,
-    /// Bytes of their bodies.
+    /// Bytes that they keep: of their bodies and of their prompts' tokens.
     pub bytes: u64,
     /// The keys that wait, with their requests: those with the most first, as many as were asked for.
     pub keys: Vec<(Arc<str>, usize)>,

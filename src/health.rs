@@ -1,29 +1,24 @@
 //! Health checks: who asks pods how they are, and the task that does so all the time.
 
+mod http_health;
+
 use std::collections::{HashMap, HashSet};
 use std::error::Error;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::Request;
-use http::header::AUTHORIZATION;
-use http_body_util::{BodyExt, Full, Limited};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::{Connect, HttpConnector};
-use hyper_util::rt::TokioExecutor;
 use kv_index::Pod;
-use parking_lot::Mutex;
 use routing_core::Load;
 use routing_exec::TransportError;
-use routing_exec::handoff::PodAddresses;
 use tokio::task::{Id, JoinHandle, JoinSet};
 use tokio::time::error::Elapsed;
 use tokio::time::{MissedTickBehavior, timeout, timeout_at};
 
-use crate::engine_metrics::{EngineAdapters, engine_adapters, engine_cache, engine_load};
+use crate::engine_metrics::EngineAdapters;
 use crate::router::Router;
+
+pub use http_health::HttpHealth;
 
 /// How a pod is, by one check.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -64,95 +59,6 @@ pub trait HealthCheck: Send + Sync + 'static {
     /// A pod's LoRA adapters, as the last check learned; none if it did not.
     fn adapters(&self, _pod: Pod) -> Option<EngineAdapters> {
         None
-    }
-}
-
-/// `GET /health` and then `/metrics`: any engine's health, and vLLM's or SGLang's load.
-///
-/// Its own client speaks plain HTTP: a pod at `https://` is unreachable to it. Bring one [that speaks TLS](Self::with_client) for such
-/// pods. A pod's key is sent along.
-#[derive(Clone, Debug)]
-pub struct HttpHealth<C = HttpConnector> {
-    client: Client<C, Full<Bytes>>,
-    addresses: Arc<dyn PodAddresses>,
-    timeout: Duration,
-    /// What pods said of themselves beside their load.
-    told: Arc<Mutex<HashMap<Pod, Told>>>,
-}
-
-/// The tokens that a pod's cache has room for, and its adapters.
-type Told = (Option<u64>, Option<EngineAdapters>);
-
-impl HttpHealth {
-    /// Checks of pods at these addresses, each within a second.
-    #[must_use]
-    pub fn new(addresses: Arc<dyn PodAddresses>) -> Self {
-        Self::with_client(Client::builder(TokioExecutor::new()).build_http(), addresses)
-    }
-}
-
-impl<C> HttpHealth<C> {
-    /// The same over a client of the host's.
-    #[must_use]
-    pub fn with_client(client: Client<C, Full<Bytes>>, addresses: Arc<dyn PodAddresses>) -> Self {
-        Self { client, addresses, timeout: Duration::from_secs(1), told: Arc::default() }
-    }
-
-    /// The same within another time.
-    #[must_use]
-    pub fn timeout(self, timeout: Duration) -> Self {
-        Self { timeout, ..self }
-    }
-}
-
-impl<C: Connect + Clone + Send + Sync + 'static> HttpHealth<C> {
-    async fn get(&self, pod: Pod, path: &str) -> Result<Bytes, Health> {
-        let address = self.addresses.address(pod).ok_or(Health::Unreachable)?;
-        let scheme = if address.contains("://") { "" } else { "http://" };
-        let url = format!("{scheme}{}{path}", address.trim_end_matches('/'));
-        let mut request = Request::get(url).body(Full::default()).map_err(|_| Health::Unreachable)?;
-        if let Some(key) = self.addresses.authorization(pod) {
-            request.headers_mut().insert(AUTHORIZATION, key);
-        }
-        let fetch = async {
-            let response = self.client.request(request).await.map_err(|error| match error.is_connect() {
-                true => Health::not_connected(&error),
-                false => Health::Failing,
-            })?;
-            if !response.status().is_success() {
-                return Err(Health::Failing);
-            }
-            let body = Limited::new(response.into_body(), MAX_BYTES).collect().await;
-            body.map(|body| body.to_bytes()).map_err(|_| Health::Failing)
-        };
-        tokio::time::timeout(self.timeout, fetch).await.unwrap_or(Err(Health::Failing))
-    }
-}
-
-impl<C: Connect + Clone + Send + Sync + 'static> HealthCheck for HttpHealth<C> {
-    async fn check(&self, pod: Pod) -> Health {
-        match self.get(pod, "/health").await {
-            Ok(_) => {
-                let Ok(metrics) = self.get(pod, "/metrics").await else { return Health::Healthy(None) };
-                let metrics = String::from_utf8_lossy(&metrics);
-                let mut told = self.told.lock();
-                // Of pods that left something stays, and is asked for by nobody.
-                if told.len() >= MOST_TOLD {
-                    told.clear();
-                }
-                told.insert(pod, (engine_cache(&metrics), engine_adapters(&metrics)));
-                Health::Healthy(engine_load(&metrics))
-            }
-            Err(health) => health,
-        }
-    }
-
-    fn cache_tokens(&self, pod: Pod) -> Option<u64> {
-        self.told.lock().get(&pod)?.0
-    }
-
-    fn adapters(&self, pod: Pod) -> Option<EngineAdapters> {
-        self.told.lock().get(&pod)?.1.clone()
     }
 }
 
@@ -265,12 +171,8 @@ impl<const W: usize> Router<W> {
     }
 }
 
-/// Pods of which something is kept at most; it is told again with the next check.
-const MOST_TOLD: usize = 4_096;
 /// How long one check may take.
 const LONGEST_CHECK: Duration = Duration::from_secs(10);
-/// Bytes read of a pod's answer.
-const MAX_BYTES: usize = 4 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -356,15 +258,5 @@ mod tests {
         let _checks = router.spawn_health_checks(Slow(Arc::clone(&counts)), Duration::from_millis(100));
         tokio::time::sleep(Duration::from_millis(1_050)).await;
         assert_eq!([0, 1].map(|at| counts[at].load(Ordering::Relaxed)), [1, 11]);
-    }
-
-    #[tokio::test]
-    async fn nobody_there_is_unreachable_and_silence_is_a_failure() {
-        let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (open, gone) = (silent.local_addr().unwrap().to_string(), "127.0.0.1:1");
-        let router = Router::builder("m").pod(PodSpec::new("s", open)).pod(PodSpec::new("g", gone)).build().unwrap();
-        let check = HttpHealth::new(router.addresses()).timeout(Duration::from_millis(50));
-        assert_eq!(check.check(router.pod("s").unwrap()).await, Health::Failing);
-        assert_eq!(check.check(router.pod("g").unwrap()).await, Health::Unreachable);
     }
 }

@@ -215,6 +215,7 @@ impl LlmRequest {
         (request.tokens, request.prompt) = (self.tokens.as_deref(), self.fields.prompt.as_ref());
         (request.salt, request.tenant) = (salt.as_deref(), user.as_deref());
         (request.adapter, request.most_output) = (adapter.as_deref(), *max_output_tokens);
+        request.client = self.class.as_ref().map(|class| &*class.key).filter(|key| !key.is_empty());
         request
     }
 
@@ -234,6 +235,11 @@ impl LlmRequest {
     #[must_use]
     pub fn tokens(&self) -> &[u32] {
         self.tokens.as_deref().unwrap_or_default()
+    }
+
+    /// Bytes that it keeps in memory: its body, and its prompt's tokens.
+    pub(crate) fn kept_bytes(&self) -> u64 {
+        (self.body.len() + size_of_val(self.tokens())) as u64
     }
 
     /// What decides its ties. Its identifiers are made of this and of what the router drew for itself.

@@ -9,6 +9,8 @@
 //! Numbers are LEB128 but for hashes and ids, which are little-endian. The rule that must never break: whatever the bytes, decoding ends with a
 //! value or an error, and allocates no more than in proportion to them.
 
+pub(crate) mod turns;
+
 use std::time::Duration;
 
 use kv_index::{BlockHash, Parent};
@@ -153,9 +155,13 @@ impl<'b> Reader<'b> {
         (0..count).map(|_| each(self)).collect()
     }
 
-    fn pod(&mut self) -> Result<PodSummary, PeerMessageError> {
+    fn name(&mut self) -> Result<Box<str>, PeerMessageError> {
         let length = self.small()?;
-        let name = std::str::from_utf8(self.take(length)?).map_err(|_| self.wrong())?.into();
+        Ok(std::str::from_utf8(self.take(length)?).map_err(|_| self.wrong())?.into())
+    }
+
+    fn pod(&mut self) -> Result<PodSummary, PeerMessageError> {
+        let name = self.name()?;
         let in_flight = InFlight {
             requests: self.small()?,
             prefilling: self.small()?,

@@ -84,6 +84,8 @@ pub struct RegisteredPod {
     pub pod: Pod,
     /// Whether it passes its health checks.
     pub healthy: bool,
+    /// Since when it fails them, if it passed them before.
+    pub unhealthy_since: Option<Instant>,
     /// When somebody said so last; none if nobody ever did.
     pub checked: Option<Instant>,
     /// What its engine reported last.
@@ -160,6 +162,7 @@ impl PodRegistry {
                 spec: spec.clone(),
                 pod,
                 healthy: probed.map_or(healthy, |old| old.healthy),
+                unhealthy_since: probed.and_then(|old| old.unhealthy_since),
                 checked: probed.and_then(|old| old.checked),
                 load: probed.map_or_else(Load::default, |old| old.load),
                 reported: probed.and_then(|old| old.reported),
@@ -207,6 +210,7 @@ impl PodRegistry {
         self.version += 1;
         let info = |entry: &RegisteredPod| {
             let mut info = entry.spec.info(entry.pod, entry.healthy).load(entry.load);
+            info.unhealthy_since = entry.unhealthy_since;
             info.kv_tokens = info.kv_tokens.or(entry.cache_tokens);
             if let Some(EngineAdapters { running, waiting, slots }) = &entry.adapters {
                 let is_new = |name: &&String| !entry.spec.adapters.contains(name);

@@ -21,7 +21,7 @@ use kv_index::{DEFAULT_POD_WORDS, Index, Pod, PodSet};
 use parking_lot::Mutex;
 use routing_core::{DecideError, Fleet, PlanStep, Request, RoutingPlan, Trace};
 use routing_exec::handoff::PodAddresses;
-use routing_exec::{Breakers, Timer, Transport, TransportExecutor};
+use routing_exec::{Breakers, Deadlines, Timer, Transport, TransportExecutor};
 use routing_plugins::PluginState;
 use routing_plugins::tokenize::PromptTokenizer;
 
@@ -87,6 +87,8 @@ struct Inner<const W: usize> {
     registry: Mutex<PodRegistry>,
     addresses: Arc<AddressTable>,
     breakers: Arc<Breakers<W>>,
+    /// Of responses that are being read.
+    deadlines: Arc<Deadlines>,
     gate: Gate<W>,
     audit: CacheAudit,
     observations: Observations,
@@ -218,7 +220,8 @@ impl<const W: usize> Router<W> {
     /// the same ids.
     #[must_use]
     pub fn executor<T: Transport, C: Timer>(&self, transport: T, timer: C) -> TransportExecutor<T, C, W> {
-        TransportExecutor::with_breakers(transport, timer, Arc::clone(&self.0.breakers))
+        let executor = TransportExecutor::with_breakers(transport, timer, Arc::clone(&self.0.breakers));
+        executor.deadlines(Arc::clone(&self.0.deadlines))
     }
 
     /// The pods' addresses, for transports: those of pods that left too, for a while.
@@ -310,13 +313,15 @@ impl<const W: usize> Router<W> {
         &self.0.audit
     }
 
-    /// Housekeeping, to be called about once a second: breakers whose time is up, engines' reports that are too old, peers that fell silent, speculated
-    /// blocks past their deadline, blocks
-    /// of pods that left, causes of cache misses. In bounded steps, so that none of it takes long.
+    /// Housekeeping, to be called about once a second: breakers whose time is up, responses whose time is up though nobody reads them, engines'
+    /// reports that are too old, peers that fell silent, what pods were sent lately, speculated blocks past their deadline, blocks of
+    /// pods that left, causes of cache misses. In bounded steps, so that none of it takes long.
     pub fn tick(&self, now: Instant) {
         self.0.breakers.tick(now);
+        self.0.deadlines.tick(now);
         self.forget_old_reports(now);
         self.forget_silent_peers(now);
+        self.0.plugin_state.paces.tick(now);
         self.0.plugin_state.index.expire(now, STEP);
         self.0.plugin_state.index.sweep(STEP);
         self.0.audit.settle(false);

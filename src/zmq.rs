@@ -2,7 +2,7 @@
 //!
 //! A [`Subscriber`] connects to the PUB socket of vLLM or SGLang and to its ROUTER socket for replays, and keeps a pod of the
 //! index in step: gaps are replayed, restarts noticed, broken connections made anew
-//! ([`Follower`](kv_index::engine::Follower) says by which rules).
+//! ([`Follower`](kv_index::engine::Follower) says by which rules). A [`Listener`] is for engines that connect to one address themselves.
 //!
 //! ZMTP 3.0 and 3.1 are written here, as much as SUB and DEALER sockets with the NULL mechanism need, since the `zeromq` crate
 //! allocates by the length that a peer announces. Here a message has [`Limits`]: what announces more is refused by its header, counted as
@@ -47,6 +47,7 @@ mod follow;
 mod handshake;
 mod limits;
 mod link;
+mod listener;
 mod subscriber;
 
 pub use connection::ConnectionConfig;
@@ -55,4 +56,5 @@ pub use error::ZmqError;
 pub use follow::{FollowError, Following};
 pub use handshake::SocketType;
 pub use limits::Limits;
+pub use listener::{Listener, PeerEvent, PeerId};
 pub use subscriber::{Subscriber, SubscriberConfig, SubscriberStatus};

@@ -1,5 +1,6 @@
 //! The gate of a router: its queue, who may pass, and who is let go when pods are further.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -10,12 +11,13 @@ use parking_lot::Mutex;
 use routing_core::flow::{
     Charge, Dispatched, FlowConfig, FlowControl, FlowQueue, FlowRequest, FlowTrace, Pushed, Room, Shed, Ticket, Wanted,
 };
-use routing_core::{DecideError, PlanStep, PluginName, Role, Trace};
+use routing_core::{DecideError, PlanStep, PluginName, Trace};
 use routing_plugins::load::Work;
 
+use super::reserved::{Reserved, Reserving};
 use super::waiter::{Waiter, WaitingRequest};
 use super::waiting_count::WaitingCount;
-use super::{BandStatus, Decided, FlowClass, OpenCharge, Reserved};
+use super::{BandStatus, Decided, FlowClass, OpenCharge};
 use crate::api_error::ApiError;
 use crate::llm_request::LlmRequest;
 use crate::open_turn::OpenTurn;
@@ -93,21 +95,36 @@ impl<const W: usize> Router<W> {
         }
         let class = request.class();
         let (band, ceiling) = band_of(config, class.priority);
+        let reserving = RefCell::new(Reserving::new(self.prompt_size(&seen), self.block_size()));
         let has_room = |step: &PlanStep| {
-            Wanted::of(step).is_none_or(|wanted| {
-                control.has_room(&live.fleet, wanted.pod, ceiling, now) && control.admits(&live.fleet, &wanted, now)
-            })
+            let Some(wanted) = Wanted::of(step) else { return true };
+            let mut reserving = reserving.borrow_mut();
+            // Held from the look to the reservation: who looks next sees it, whether it passes or is let go.
+            let state = self.gate().state.lock();
+            let has_room = state.queue.is_empty()
+                && (reserving.has(wanted.pod) || control.has_room(&live.fleet, wanted.pod, ceiling, now))
+                && control.admits(&live.fleet, &wanted, now);
+            if has_room {
+                reserving.step(step, &self.plugin_state().load);
+            }
+            has_room
         };
-        match self.decide_with_room(live, &seen, request.excluded(&live.fleet, &[]), &has_room, trace.as_mut()) {
+        let excluded = request.excluded(&live.fleet, &[]);
+        let decided = self.decide_with_room(live, &seen, excluded, &has_room, trace.as_mut());
+        let mut reserved = reserving.into_inner().reserved;
+        let error = match decided {
             Ok(plan) => {
-                let reserved = self.reserve(request, &plan, now);
                 let flow = Some(FlowTrace::passed(band, class.key));
                 let (live, turn) = (Arc::clone(live), OpenTurn::of(self, &plan));
-                Ok(Some(Decided { live, plan, at: now, trace, flow, charge: None, reserved, turn }))
+                return Ok(Some(Decided { live, plan, at: now, trace, flow, charge: None, reserved, turn }));
             }
-            Err(DecideError::NoRoom { .. }) => Ok(None),
-            Err(error) => Err(refused(error)),
+            Err(error) => error,
+        };
+        // Of several pods one had room, which others may have missed meanwhile.
+        if reserved.clear() {
+            self.pump();
         }
+        if matches!(error, DecideError::NoRoom { .. }) { Ok(None) } else { Err(refused(error)) }
     }
 
     /// Lets a request wait.
@@ -121,11 +138,11 @@ impl<const W: usize> Router<W> {
         let FlowClass { priority, key, deadline } = request.class();
         let size = self.prompt_size(&request.request(self.name(), now));
         let (prompt, output) = (size.tokens(), size.output());
-        let bytes = request.body().len() as u64;
+        let bytes = request.kept_bytes();
         let waiter = Arc::new(Waiter::new(request, is_traced));
         let mut state = self.gate().state.lock();
         let band = state.queue.band_of(priority);
-        let mut asked = FlowRequest::new(band, key, prompt.saturating_add(output)).new_tokens(prompt).bytes(bytes);
+        let mut asked = FlowRequest::new(band, key, prompt.saturating_add(output)).prompt_tokens(prompt).bytes(bytes);
         asked.deadline = deadline;
         asked.displaces = patience == Patience::Waits;
         let Pushed { ticket, displaced, .. } = state.queue.push(asked, Arc::clone(&waiter), now);
@@ -193,6 +210,14 @@ impl<const W: usize> Router<W> {
         self.gate().waiting.set(state.queue.len());
     }
 
+    /// A request that is to wait no longer is shed, if nothing became of it; none if something did.
+    pub(super) fn refuse(&self, ticket: Ticket) -> Option<ApiError> {
+        let mut state = self.gate().state.lock();
+        let shed = state.queue.refuse(ticket, self.now())?;
+        self.gate().waiting.set(state.queue.len());
+        Some(shed_error(&shed))
+    }
+
     /// A request that went is over, and took so many tokens.
     pub(crate) fn served(&self, charge: &Charge, tokens: u64) {
         self.gate().state.lock().queue.served(charge, tokens);
@@ -252,18 +277,9 @@ impl<const W: usize> Router<W> {
     /// Counts a plan towards its pods' load, until its attempts begin.
     fn reserve(&self, request: &LlmRequest, plan: &routing_core::RoutingPlan, now: Instant) -> Reserved<W> {
         let prompt = self.prompt_size(&request.request(self.name(), now));
-        let mut reserved = Reserved::default();
-        let mut is_prefilled = false;
-        for step in plan.steps() {
-            let Some(first) = step.candidates.first() else { continue };
-            // One that is first for two steps is sent one request.
-            if !reserved.has(first.pod) {
-                let work = prompt.work(self.block_size(), step, first.pod, is_prefilled);
-                reserved.keep(self.plugin_state().load.begin(first.pod, work));
-            }
-            is_prefilled |= step.role == Role::Prefill;
-        }
-        reserved
+        let mut reserving = Reserving::new(prompt, self.block_size());
+        plan.steps().iter().for_each(|step| reserving.step(step, &self.plugin_state().load));
+        reserving.reserved
     }
 }
 
@@ -296,11 +312,12 @@ fn wake_shed<const W: usize>(shed: Shed<Arc<Waiter<W>>>) {
 
 /// What a client is told.
 fn shed_error<T>(shed: &Shed<T>) -> ApiError {
-    let Shed { reason, retry_after, .. } = shed;
+    let Shed { reason, retry_after, trace, .. } = shed;
     let status = StatusCode::from_u16(reason.status()).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
-    let seconds = retry_after.as_secs_f64().ceil();
-    let message = format!("all pods are busy and the request was shed: {reason}; try again in {seconds} s");
-    ApiError::new(status, reason.name(), message).retry_after(*retry_after)
+    let when = retry_after.map_or_else(String::new, |time| format!("; try again in {} s", time.as_secs_f64().ceil()));
+    let message = format!("all pods are busy and the request was shed: {reason}{when}");
+    let (retry_after, shed) = (*retry_after, Some(Arc::new(trace.clone())));
+    ApiError { retry_after, shed, ..ApiError::new(status, reason.name(), message) }
 }
 
 /// Somebody looked, if it was so lately.

@@ -1,7 +1,12 @@
 //! A request's shares of its pods' load between its decision and its attempts.
 
-use kv_index::Pod;
-use routing_plugins::load::LoadGuard;
+use std::sync::Arc;
+
+use kv_index::{BlockSize, Pod};
+use routing_core::{PlanStep, Role};
+use routing_plugins::load::{LoadGuard, LoadTracker};
+
+use crate::prompt_size::PromptSize;
 
 /// The shares, of the plan's first three pods: encode, prefill and decode. In place, since most requests pass without waiting.
 #[derive(Debug)]
@@ -15,13 +20,13 @@ impl<const W: usize> Default for Reserved<W> {
 
 impl<const W: usize> Reserved<W> {
     /// Keeps a share, if there is a place for it.
-    pub(super) fn keep(&mut self, share: LoadGuard<W>) {
+    fn keep(&mut self, share: LoadGuard<W>) {
         if let Some(free) = self.0.iter_mut().find(|kept| kept.is_none()) {
             *free = Some(share);
         }
     }
 
-    pub(super) fn has(&self, pod: Pod) -> bool {
+    fn has(&self, pod: Pod) -> bool {
         self.0.iter().flatten().any(|share| share.pod() == pod)
     }
 
@@ -35,5 +40,34 @@ impl<const W: usize> Reserved<W> {
         let had = self.0.iter().any(Option::is_some);
         self.0 = [None, None, None];
         had
+    }
+}
+
+/// The shares of a plan, while its steps are gone through in order.
+pub(super) struct Reserving<const W: usize> {
+    prompt: PromptSize,
+    block_size: BlockSize,
+    is_prefilled: bool,
+    pub(super) reserved: Reserved<W>,
+}
+
+impl<const W: usize> Reserving<W> {
+    pub(super) fn new(prompt: PromptSize, block_size: BlockSize) -> Self {
+        Self { prompt, block_size, is_prefilled: false, reserved: Reserved::default() }
+    }
+
+    /// Whether a pod has its share: one that is first for two steps is sent one request.
+    pub(super) fn has(&self, pod: Pod) -> bool {
+        self.reserved.has(pod)
+    }
+
+    /// Counts a step towards its pod's load.
+    pub(super) fn step(&mut self, step: &PlanStep, load: &Arc<LoadTracker<W>>) {
+        let Some(first) = step.candidates.first() else { return };
+        if !self.has(first.pod) {
+            let work = self.prompt.work(self.block_size, step, first.pod, self.is_prefilled);
+            self.reserved.keep(load.begin(first.pod, work));
+        }
+        self.is_prefilled |= step.role == Role::Prefill;
     }
 }

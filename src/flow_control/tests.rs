@@ -1,3 +1,7 @@
+mod new_work;
+mod shed;
+mod threads;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -6,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use routing_core::flow::{BandConfig, FlowConfig, FlowControl, QueueLimits, Waited};
+use routing_core::flow::{BandConfig, FlowConfig, FlowControl, FlowOrder, QueueLimits, Waited};
 use routing_exec::{DispatchHost, Timer};
 use routing_plugins::flow::{ConcurrencyDetector, ConcurrencyLimits, WorkingSetDetector, WorkingSetLimits};
 
@@ -192,8 +196,15 @@ fn what_does_not_wait_is_refused() {
     };
     let first = scene.router.prepare(read(), None).unwrap();
     let error = scene.router.prepare(read(), None).unwrap_err();
-    assert_eq!((error.status.as_u16(), error.code, error.retry_after.is_some()), (429, "saturated", true));
+    assert_eq!((error.status.as_u16(), error.code), (429, "saturated"));
+    assert_eq!(error.retry_after, Some(Duration::from_secs(1)));
+    let waits = &mut scene.admit(0, "k");
+    assert!(now(waits).is_none());
+    scene.clock.advance(Duration::from_secs(20));
+    let error = scene.router.prepare(read(), None).unwrap_err();
+    assert_eq!(error.retry_after, Some(Duration::from_secs(20)), "as long as another has waited");
     drop(first);
+    assert!(now(waits).unwrap().is_ok());
     assert!(scene.router.prepare(read(), None).is_ok());
 }
 

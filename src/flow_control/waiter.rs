@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
+use http::StatusCode;
 use parking_lot::Mutex;
 use routing_core::flow::Ticket;
 use routing_exec::Timer;
@@ -70,9 +71,14 @@ pub(crate) struct WaitingRequest<const W: usize> {
 }
 
 impl<const W: usize> WaitingRequest<W> {
-    /// What became of it by now, if anything did. If nothing did, it is gone.
-    pub(crate) fn now(self) -> Option<Result<Decided<W>, ApiError>> {
-        self.waiter.slot.lock().outcome.take()
+    /// What became of it by now. If nothing did, it is shed.
+    pub(crate) fn now(self) -> Result<Decided<W>, ApiError> {
+        if let Some(error) = self.router.refuse(self.ticket) {
+            return Err(error);
+        }
+        let outcome = self.waiter.slot.lock().outcome.take();
+        // Another thread took it out of the queue, and is about to say so: it finds it gone.
+        outcome.unwrap_or_else(|| Err(ApiError::new(StatusCode::TOO_MANY_REQUESTS, "saturated", "all pods are busy")))
     }
 
     /// Waits until it may go, or is shed.

@@ -110,3 +110,13 @@ fn what_is_not_served_is_refused() {
         assert_eq!((error.status.as_u16(), error.code), (status, code), "{body}");
     }
 }
+
+/// What its body says of its user is no client's.
+#[test]
+fn who_the_host_says_it_is_of_is_its_client() {
+    let body = r#"{"model":"sim","prompt":"p","user":"ann"}"#;
+    let client = |request: &LlmRequest| request.request("sim", Instant::now()).client.map(str::to_owned);
+    assert_eq!(client(&read(body).unwrap()), None);
+    assert_eq!(client(&read(body).unwrap().classify(FlowClass::new(0, ""))), None, "nobody in particular");
+    assert_eq!(client(&read(body).unwrap().classify(FlowClass::new(0, "team-a"))).as_deref(), Some("team-a"));
+}

@@ -323,6 +323,7 @@ impl<const W: usize> RouterBuilder<W> {
                 block_size,
                 hashing,
             },
+            deadlines: Arc::default(),
             breakers: Arc::new(Breakers::new(self.breakers, Arc::clone(&plugin_state.open_breakers))),
             plugin_state,
             tokenizer: self.tokenizer,

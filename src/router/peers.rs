@@ -6,7 +6,7 @@ use routing_core::Request;
 use routing_plugins::peers::{GatewayId, PeerIgnored, PeerStats, SummaryScope};
 
 use super::Router;
-use crate::peer_message::{self, PeerMessageError};
+use crate::peer_message::{self, PeerMessageError, turns};
 
 /// Why a peer's message changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -81,15 +81,31 @@ impl<const W: usize> Router<W> {
         Some(peer_message::encode(self.peer_terms(now), &summary))
     }
 
+    /// Where turns of sessions and programs went since this was last asked, for peers; nothing if there were none. Send it along with what is
+    /// [told](Self::tell_peers), as a message of its own: peers of a release that does not know it skip it. It may be lost, or come late.
+    #[must_use]
+    pub fn tell_turns(&self, now: Instant) -> Option<Vec<u8>> {
+        let told = self.0.plugin_state.tell_turns(self.gateway_id(), now)?;
+        Some(turns::encode(self.peer_terms(now), &told))
+    }
+
     /// Takes what a peer told. Any bytes may be given: what is no message of a peer changes nothing.
     ///
-    /// What it has in flight counts as what was sent from here, blocks it entered are entered here. [`Self::tick`] forgets a peer
+    /// Where its turns went, the next ones of the same sessions go from here, and its programs are known. What it has in flight counts as what was sent from here, blocks it entered are entered here. [`Self::tick`] forgets a peer
     /// that was silent for [two seconds](Self::PEER_LIFE).
     ///
     /// # Errors
     ///
     /// When it changes nothing: it is malformed, of another model, one's own, or not the newest.
     pub fn hear_peer(&self, message: &[u8], now: Instant) -> Result<(), PeerError> {
+        if turns::is_turns(message) {
+            let (terms, told) = turns::decode(message).map_err(PeerError::Message)?;
+            if terms != self.peer_terms(now) {
+                return Err(PeerError::Model);
+            }
+            let (live, state) = (self.live(), &self.0.plugin_state);
+            return state.hear_turns(self.gateway_id(), &told, &live.fleet, now).map_err(PeerError::Ignored);
+        }
         let (terms, summary) = peer_message::decode(message).map_err(PeerError::Message)?;
         if terms != self.peer_terms(now) {
             return Err(PeerError::Model);
@@ -142,6 +158,63 @@ mod tests {
     fn builder(model: &str) -> RouterBuilder {
         let pods = ["a", "b"].map(|name| PodSpec::new(name, format!("http://{name}")));
         Router::builder(model).pods(pods).block_size(16).tokens_given()
+    }
+
+    /// Which pod a turn of a session goes to.
+    fn send(router: &Router<4>, session: &str, now: Instant) -> Option<String> {
+        let headers = [("x-session-id", session)];
+        let (headers, tokens) = (&headers[..], [1; 64]);
+        let routed = router.route(&router.request(now).tokens(&tokens).headers(&headers)).unwrap();
+        router.address(routed.first_pod()?).map(|address| address.to_string())
+    }
+
+    #[test]
+    fn a_session_s_next_turn_goes_where_a_peer_had_the_one_before() {
+        let pods = || (0..8).map(|at| PodSpec::new(format!("pod-{at}"), format!("http://pod-{at}")));
+        let of = |seed| {
+            Router::builder("m").pods(pods()).block_size(16).tokens_given().profile("cache_aware_sticky").seed(seed)
+        };
+        let [one, other, untold] = [1, 2, 3].map(|seed| of(seed).build().unwrap());
+        let now = Instant::now();
+        let _ = (one.tell_turns(now), other.tell_turns(now));
+        other.hear_peer(&one.tell_peers(SummaryScope::Whole, now).unwrap(), now).unwrap();
+        let sessions: Vec<String> = (0..40).map(|at| format!("session {at}")).collect();
+        let went: Vec<_> = sessions.iter().map(|session| send(&one, session, now)).collect();
+        let told = one.tell_turns(now).unwrap();
+        assert_eq!(one.tell_turns(now), None);
+        other.hear_peer(&told, now).unwrap();
+        assert_eq!(other.hear_peer(&told, now).unwrap_err().reason(), "old");
+        // Long after anything that was only expected of pods.
+        let later = now + Duration::from_secs(60);
+        let next: Vec<_> = sessions.iter().map(|session| send(&other, session, later)).collect();
+        assert_eq!(next, went);
+        assert_ne!(sessions.iter().map(|session| send(&untold, session, later)).collect::<Vec<_>>(), went);
+        let stranger = builder("n").build().unwrap();
+        assert_eq!(stranger.hear_peer(&told, now), Err(PeerError::Model));
+        assert_eq!(other.hear_peer(&told[..told.len() - 1], now).unwrap_err().reason(), "malformed");
+    }
+
+    /// The blocks that are expected of the pod say where; the turn says whose, and how much was computed for it.
+    #[test]
+    fn a_program_s_next_turn_goes_where_a_peer_had_the_one_before() {
+        let pods = || (0..8).map(|at| PodSpec::new(format!("pod-{at}"), format!("http://pod-{at}")).kv_tokens(100_000));
+        let of = |seed| Router::builder("m").pods(pods()).block_size(16).tokens_given().profile("programs").seed(seed);
+        let [one, other]: [Router; 2] = [1, 2].map(|seed| of(seed).build().unwrap());
+        let now = Instant::now();
+        let _ = (one.tell_turns(now), other.tell_turns(now));
+        other.hear_peer(&one.tell_peers(SummaryScope::Whole, now).unwrap(), now).unwrap();
+        let headers = &[("x-session-id", "agent")][..];
+        let tokens: Vec<u32> = (0..8_192).collect();
+        let routed = one.route(&one.request(now).tokens(&tokens[..4_096]).headers(&headers)).unwrap();
+        for told in [one.tell_peers(SummaryScope::Changes, now), one.tell_turns(now)] {
+            other.hear_peer(&told.unwrap(), now).unwrap();
+        }
+        let next = other.route(&other.request(now).tokens(&tokens).headers(&headers)).unwrap();
+        let pod = next.first_pod().unwrap();
+        assert_eq!(other.address(pod), one.address(routed.first_pod().unwrap()));
+        assert_eq!(next.plan().steps()[0].program.unwrap().service, 4_096);
+        let programs = &other.plugin_state().programs;
+        assert_eq!((programs.stats().contexts, programs.working_set(pod, now)), (1, 8_192 + 256));
     }
 
     #[test]

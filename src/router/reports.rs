@@ -12,7 +12,8 @@ use crate::log;
 impl<const W: usize> Router<W> {
     /// Says whether a pod passes its health checks: what `spawn_health_checks` calls, and a host that checks by itself.
     ///
-    /// A pod that does not gets no request; those under way go on. One that passes again has its circuit breaker closed, since
+    /// A pod that does not gets no request; those under way go on. Where no pod does, those that passed last get them all the same
+    /// ([`Fleet::fallback`](routing_core::Fleet::fallback)). One that passes again has its circuit breaker closed, since
     /// it is well by other means than requests. Where the router was built with
     /// [`health_checked`](crate::RouterBuilder::health_checked), no pod gets a request before it was said to pass; elsewhere each
     /// pod counts as healthy until somebody says otherwise. Cheap where nothing changed, so it may be called after every check.
@@ -34,7 +35,7 @@ impl<const W: usize> Router<W> {
         }
         entry.checked = Some(now);
         if entry.healthy != healthy {
-            entry.healthy = healthy;
+            (entry.healthy, entry.unhealthy_since) = (healthy, (!healthy).then_some(now));
             if healthy {
                 self.0.breakers.recovered(pod);
             }
@@ -163,7 +164,9 @@ mod tests {
         assert_eq!(chosen(&router, start + REPORT_LIFE, 2), [20, 0], "the last word is as good as any");
         let late = start + REPORT_LIFE + Duration::from_millis(1);
         router.tick(late);
-        assert!(chosen(&router, late, 3).iter().all(|count| *count > 0));
+        // The other one had all prompts of late, which counts for a while.
+        assert!(chosen(&router, late, 3)[1] > 0);
+        assert!(chosen(&router, late + REPORT_LIFE, 4).iter().all(|count| *count > 0));
         assert_eq!(router.pods().iter().map(|pod| pod.load.waiting).sum::<u32>(), 0);
     }
 }
