@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use routing_plugins::CostModel;
 
-use crate::scheduler::{BlockChains, EngineConfig, EngineRequest, Sampled, Scheduler};
+use crate::scheduler::{BlockChains, BlockEvent, EngineConfig, EngineRequest, Sampled, Scheduler};
 
 /// Engines in virtual time, and timers of type `T`.
 #[derive(Debug)]
@@ -127,6 +127,11 @@ impl<'t, C: BlockChains, T: Ord + Copy> VirtualFleet<'t, C, T> {
         self.ends[engine] = self.now + took;
         self.push(self.now + took, Due::Step { engine: engine as u32, took });
         Some(&mut self.engines[engine])
+    }
+
+    /// What became of an engine's cache since this was asked last. vLLM publishes it when a step ends.
+    pub fn events(&mut self, engine: usize) -> impl Iterator<Item = BlockEvent> + '_ {
+        self.engines[engine].events()
     }
 
     /// Goes on to the next occurrence; none when nothing is left to come.

@@ -63,10 +63,11 @@ impl Gate {
     }
 
     /// A request comes; returns those that are shed for it, or itself.
-    pub(crate) fn push(&mut self, now: u64, place: u32, class: Option<&Class>, tokens: u64) -> Vec<u32> {
+    pub(crate) fn push(&mut self, now: u64, place: u32, class: Option<&Class>, prompt: u32, answer: u64) -> Vec<u32> {
         let band = self.queue.band_of(class.map_or(i32::MAX, |class| class.priority));
         let key = class.map_or_else(|| "".into(), |class| Arc::clone(&class.key));
-        let pushed = self.queue.push(FlowRequest::new(band, key, tokens), place, self.at(now));
+        let request = FlowRequest::new(band, key, u64::from(prompt) + answer).prompt_tokens(prompt.into());
+        let pushed = self.queue.push(request, place, self.at(now));
         pushed.displaced.into_iter().chain(pushed.ticket.err()).map(|shed| shed.item).collect()
     }
 

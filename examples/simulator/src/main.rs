@@ -100,6 +100,7 @@ fn run(options: &Options) -> Result<String, SimulateError> {
         Some(Study::OfflineBatch) => study::offline_batch::run(options),
         Some(Study::ColocatedBatch) => study::colocated_batch::run(options),
         Some(Study::FlowControl) => study::flow_control::run(options),
+        Some(Study::ProgramOrder) => study::program_order::run(options),
         Some(Study::Programs) => study::programs::run(options),
     }
 }

@@ -13,7 +13,7 @@ mod waiting;
 
 use std::collections::HashMap;
 
-use pointsman_engine_sim::scheduler::{BlockEvent, EngineRequest, Sampled};
+use pointsman_engine_sim::scheduler::{EngineRequest, Sampled};
 use pointsman_engine_sim::virtual_time::{Occurrence, VirtualFleet};
 use pointsman_lab::trace::Start;
 use routing_core::flow::Charge;
@@ -168,6 +168,7 @@ impl<'t> Simulation<'t> {
                     for &one in step.sampled {
                         self.sampled(one);
                     }
+                    self.publish(pod);
                     self.let_go();
                     self.feed_batch(pod);
                     self.start(pod);
@@ -207,8 +208,8 @@ impl<'t> Simulation<'t> {
             self.came[place as usize] = now;
             let request = &self.load.trace.requests[place as usize];
             let class = self.config.classes.classes.get(self.config.classes.of(request.session));
-            let tokens = u64::from(request.input) + self.routers[gateway].expected_answer(request.input);
-            let shed = gate.push(now, place, class, tokens);
+            let answer = self.routers[gateway].expected_answer(request.input);
+            let shed = gate.push(now, place, class, request.input, answer);
             shed.into_iter().for_each(|place| self.refuse(place));
             self.let_go_of(gateway);
             self.set_expiry(gateway);
@@ -282,8 +283,6 @@ impl<'t> Simulation<'t> {
     fn start(&mut self, pod: usize) {
         let (now, block) = (self.fleet.now(), self.load.trace.block as u32);
         let Some(engine) = self.fleet.start(pod) else { return };
-        let events: Vec<BlockEvent> = engine.events().collect();
-        self.routers.iter_mut().for_each(|router| router.changed(now, pod, &events));
         // What came from another pod was counted there.
         for one in engine.admitted().filter(|one| !one.request.background && one.request.received == 0) {
             let (prompt, hit) = (one.request.prompt, u64::from(one.cached_blocks));

@@ -58,6 +58,12 @@ pub(crate) struct Options {
     /// KV cache of a pod in host memory, in tokens.
     #[arg(long, default_value_t = 0)]
     pub(crate) host_tokens: usize,
+    /// Tokens of one step of a pod at most, as vLLM's `--max-num-batched-tokens`.
+    #[arg(long, value_name = "N", default_value_t = EngineConfig::default().step_tokens)]
+    pub(crate) step_tokens: usize,
+    /// Requests that a pod runs at once at most, as vLLM's `--max-num-seqs`.
+    #[arg(long, value_name = "N", default_value_t = EngineConfig::default().max_running)]
+    pub(crate) max_running: usize,
     /// Cost table of another GPU or model, as JSON; one H200 with an 8B model and fused kernels by default.
     #[arg(long, value_name = "FILE")]
     pub(crate) costs: Option<PathBuf>,
@@ -145,7 +151,7 @@ pub(crate) enum Study {
     Quality,
     /// The same with events that are late or lost.
     EventLoss,
-    /// Prefill/decode disaggregation, against mixed pods.
+    /// Prefill/decode disaggregation, against mixed pods: for shares of long cold prompts, or the kinds of traffic that are named.
     Disaggregation,
     /// The trace as one offline batch: planned, in order of arrival, at random, or routed online.
     OfflineBatch,
@@ -155,6 +161,8 @@ pub(crate) enum Study {
     FlowControl,
     /// Agents' programs whose contexts are more than the fleet's cache, or less.
     Programs,
+    /// The time of agents' programs under overload, by the order in which requests wait.
+    ProgramOrder,
 }
 
 impl Options {
@@ -189,7 +197,8 @@ impl Options {
             config.pods.iter_mut().zip(speeds.zip(self.kv_tokens.iter().cycle()))
         {
             let (blocks, host_blocks) = (kv_tokens / block, self.host_tokens / block);
-            *engine = EngineConfig { blocks, host_blocks, speed, decode_speed, ..*engine };
+            let (step_tokens, max_running) = (self.step_tokens, self.max_running);
+            *engine = EngineConfig { blocks, host_blocks, step_tokens, max_running, speed, decode_speed, ..*engine };
         }
         config.churn_us = self.churn.map(|seconds| (seconds * 1e6) as u64);
         if let Some(path) = &self.costs {

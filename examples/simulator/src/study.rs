@@ -8,6 +8,7 @@
 //! | [`offline_batch`] | batch planning against other orders |
 //! | [`colocated_batch`] | a batch beside online traffic |
 //! | [`flow_control`] | overload, a noisy tenant, priorities |
+//! | [`program_order`] | the time of programs by the order in which they wait |
 //! | [`programs`] | agents' programs in caches that are too small, or not |
 
 pub(crate) mod colocated_batch;
@@ -15,6 +16,7 @@ pub(crate) mod disaggregation;
 pub(crate) mod event_loss;
 pub(crate) mod flow_control;
 pub(crate) mod offline_batch;
+pub(crate) mod program_order;
 pub(crate) mod programs;
 pub(crate) mod quality;
 

@@ -1,19 +1,21 @@
 //! A scheduler in real time: requests from HTTP in, tokens and cache events out, and KV kept for other pods.
 //!
-//! Invariant: the cache, looked at between two events, is what the events said.
+//! Invariant: the cache, looked at between two steps, is what the events said: they are published when a step ends, as vLLM does.
+
+mod publishing;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use kv_index::BlockHash;
 use kv_index::engine::{BlockDigest, DialectError};
-use kv_index::{BlockHash, Tier};
 use parking_lot::Mutex;
 use routing_plugins::CostModel;
 use tokio::sync::{Notify, watch};
 
-use super::block_hashing::{BlockHasher, block};
+use super::block_hashing::BlockHasher;
 use super::completion::FinishReason;
 use super::config::PodConfig;
 use super::events::{CacheEvent, EventSink};
@@ -21,7 +23,7 @@ use super::in_flight::{Request, Requests, Submission};
 use super::ledger::ExecutionEnd;
 use super::metrics::EngineMetrics;
 use super::request_handle::{KeptBlocks, Progress, RequestHandle};
-use crate::scheduler::{Admitted, BlockEvent, EngineConfig, EngineRequest, RemovedEvents, Sampled, Scheduler};
+use crate::scheduler::{Admitted, EngineConfig, EngineRequest, RemovedEvents, Sampled, Scheduler};
 
 /// The engine of a pod, in all its incarnations.
 pub(super) struct Engine {
@@ -66,6 +68,8 @@ struct State {
     /// Leases on KV blocks that were prefilled for another pod, by the name that it is given.
     leases: HashMap<String, KvLease>,
     sinks: Vec<Box<dyn EventSink>>,
+    /// What changed in the cache in the step under way.
+    unpublished: Vec<CacheEvent>,
     metrics: EngineMetrics,
 }
 
@@ -95,6 +99,7 @@ impl Engine {
             digests: HashMap::new(),
             leases: HashMap::new(),
             sinks,
+            unpublished: Vec::new(),
             metrics: EngineMetrics::default(),
         };
         let condition = watch::Sender::new(Condition { hung: false, slowdown: 1.0, status: None, cuts: 0 });
@@ -164,8 +169,13 @@ impl Engine {
                 request.progress.send_modify(|progress| progress.cached = cached + received);
             }
         }
-        state.publish();
-        cost.map(|cost| (state.incarnation, longer(cost, slowdown)))
+        state.gather();
+        let Some(cost) = cost else {
+            // There is no step in whose end to say it.
+            state.publish();
+            return None;
+        };
+        Some((state.incarnation, longer(cost, slowdown)))
     }
 
     /// The second half of a step, if the pod has not died meanwhile.
@@ -177,6 +187,7 @@ impl Engine {
         }
         let mut sampled = Vec::new();
         state.scheduler.end(&state.requests, &mut sampled);
+        state.gather();
         state.publish();
         let mut first = Vec::new();
         for one in sampled {
@@ -205,6 +216,7 @@ impl Engine {
         state.metrics.lost += state.requests.0.len() as u64;
         state.requests.0.clear();
         state.digests.clear();
+        state.unpublished.clear();
         state.leases.clear();
         state.scheduler = scheduler(&self.config);
     }
@@ -330,42 +342,6 @@ impl State {
         for (_, lease) in self.leases.extract_if(has_run_out) {
             self.scheduler.release(lease.request);
             self.metrics.leases_expired += 1;
-        }
-    }
-
-    /// Sends what changed in the cache to the sinks, by both of a block's names.
-    fn publish(&mut self) {
-        let (mut events, mut removed) = (Vec::new(), Vec::new());
-        for event in self.scheduler.events() {
-            match event {
-                BlockEvent::Stored { request, from, to } => {
-                    let Some(request) = self.requests.0.get(&request) else { continue };
-                    let chain = &request.chain;
-                    let (from, to) = (from as usize, to as usize);
-                    let size = self.hasher.block_size().tokens();
-                    self.digests.extend((from..to).map(|at| (chain.hashes[at], chain.digests[at])));
-                    events.push(CacheEvent::Stored {
-                        parent: from.checked_sub(1).map(|at| chain.block(at)),
-                        blocks: (from..to).map(|at| chain.block(at)).collect(),
-                        tokens: request.tokens[from * size..to * size].to_vec(),
-                        block_size: size as u32,
-                        salt: chain.salt.clone().filter(|_| from == 0),
-                    });
-                }
-                BlockEvent::Removed(hashes, Tier::Gpu) => {
-                    events.extend(hashes.iter().map(|hash| CacheEvent::Removed(block(*hash, &self.digests[hash]))));
-                    removed.extend(hashes);
-                }
-                _ => {}
-            }
-        }
-        for hash in removed {
-            if self.scheduler.pool().find(hash).is_none() {
-                self.digests.remove(&hash);
-            }
-        }
-        if !events.is_empty() {
-            self.sinks.iter_mut().for_each(|sink| sink.step(&events));
         }
     }
 }

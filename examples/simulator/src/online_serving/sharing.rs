@@ -1,10 +1,17 @@
-//! Gateways that tell each other what they have in flight now and then, and what they decide at once.
+//! What gateways hear: pods' cache events, and what the others have in flight.
 
+use pointsman_engine_sim::scheduler::BlockEvent;
 use routing_plugins::peers::SummaryScope;
 
 use super::{Simulation, Timer};
 
 impl Simulation<'_> {
+    /// Tells gateways what became of a pod's cache in a step, as vLLM does: when it ends.
+    pub(super) fn publish(&mut self, pod: usize) {
+        let (now, events): (_, Vec<BlockEvent>) = (self.fleet.now(), self.fleet.events(pod).collect());
+        self.routers.iter_mut().for_each(|router| router.changed(now, pod, &events));
+    }
+
     /// Asks to be woken when gateways tell each other next, while requests are to come.
     pub(super) fn schedule_share(&mut self) {
         let is_over = self.result.requests + self.result.refused >= self.load.trace.requests.len() as u64;

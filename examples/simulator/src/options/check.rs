@@ -16,6 +16,8 @@ impl Options {
         let counts = [
             ("requests", self.requests, MOST_REQUESTS),
             ("pods", self.pods, MOST_PODS),
+            ("step-tokens", self.step_tokens, MOST_TOKENS),
+            ("max-running", self.max_running, MOST_REQUESTS),
             ("jobs", self.jobs.unwrap_or(1), MOST_JOBS),
         ];
         for (flag, value, most) in counts {
@@ -79,7 +81,8 @@ impl Options {
     fn check_clairvoyant(&self) -> Result<(), SimulateError> {
         let is_named = self.compare.iter().any(|name| name.trim() == CLAIRVOYANT);
         let is_apart = self.prefill_pods > 0 || self.flow.is_some();
-        let studies = [Study::Disaggregation, Study::ColocatedBatch, Study::FlowControl, Study::Programs];
+        let studies =
+            [Study::Disaggregation, Study::ColocatedBatch, Study::FlowControl, Study::ProgramOrder, Study::Programs];
         if is_named && (is_apart || self.study.is_some_and(|study| studies.contains(&study))) {
             let wrong = "`clairvoyant` knows neither flow control nor pods that only prefill, nor batches and programs";
             return Err(SimulateError::flag("compare", wrong));
@@ -124,6 +127,8 @@ mod tests {
             "--requests 0",
             "--kv-tokens 0",
             "--kv-tokens 4096,0",
+            "--step-tokens 0",
+            "--max-running 0",
             "--churn 0",
             "--churn nan",
             "--churn 60 --pods 256",

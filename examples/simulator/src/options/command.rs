@@ -33,6 +33,8 @@ impl Options {
         say("kv-tokens", joined(&self.kv_tokens), joined(&default.kv_tokens));
         say("churn", self.churn.map(|seconds| seconds.to_string()).unwrap_or_default(), String::new());
         say("host-tokens", self.host_tokens.to_string(), default.host_tokens.to_string());
+        say("step-tokens", self.step_tokens.to_string(), default.step_tokens.to_string());
+        say("max-running", self.max_running.to_string(), default.max_running.to_string());
         say("costs", self.costs.as_deref().map(file_name).unwrap_or_default(), String::new());
         say("speeds", joined(&self.speeds), joined(&default.speeds));
         say("decode-speeds", joined(&self.decode_speeds), joined(&default.decode_speeds));
@@ -81,7 +83,7 @@ mod tests {
         assert_eq!(said(""), "");
         assert_eq!(said("--out somewhere --jobs 3"), "", "where it is written makes no other run");
         let args = "--synthetic rag --synthetic mixed:0.25 --requests 500 --load 60,95.5 --pods 4 --prefill-pods 1 --kv-tokens 1000 \
-                    --host-tokens 7 --speeds 1,0.5 --decode-speeds 1,3 --gateways 4 --share-every 100 --report-every 50 --burstiness 0.5 --slo-ttft 500 --slo-tpot 20 --event-delay 20 --event-loss 1.5 --compare random,lmetric --sweep lmetric:a=1,2 --seed 5 --seeds 2";
+                    --host-tokens 7 --step-tokens 2048 --max-running 8 --speeds 1,0.5 --decode-speeds 1,3 --gateways 4 --share-every 100 --report-every 50 --burstiness 0.5 --slo-ttft 500 --slo-tpot 20 --event-delay 20 --event-loss 1.5 --compare random,lmetric --sweep lmetric:a=1,2 --seed 5 --seeds 2";
         let words: Vec<&str> = args.split_whitespace().collect();
         assert_eq!(said(args), words.join(" "));
         assert_eq!(said(&said(args)), said(args));

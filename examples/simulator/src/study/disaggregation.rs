@@ -1,7 +1,7 @@
 //! Prefill/decode disaggregation against mixed pods, and the conditional workflow that decides for each request.
 //!
-//! The traffic is a share of long cold prompts with short answers among short warm ones with long answers. Every fleet
-//! has as many pods, and gets the same arrivals: a share of what mixed pods can take.
+//! The traffic is a share of long cold prompts with short answers among short warm ones with long answers, or of kinds that are named.
+//! Every fleet has as many pods, and gets the same arrivals: a share of what mixed pods can take.
 
 use std::fmt::{self, Write};
 
@@ -18,25 +18,33 @@ use crate::policy::{DEFAULT, Policy};
 use crate::prepared_trace::PreparedTrace;
 use crate::results::PolicyResult;
 
-/// Runs every fleet on every share of cold prompts.
+/// Runs every fleet on every kind of traffic.
 pub(crate) fn run(options: &Options) -> Result<String, SimulateError> {
-    let fleets = fleets(options)?;
+    let (fleets, kinds) = (fleets(options)?, kinds(options));
     let mut tasks = Vec::new();
     for &load in &options.load {
-        for share in SHARES {
-            tasks.extend(options.seeds().map(|seed| (load, share, seed)));
+        for &kind in &kinds {
+            tasks.extend(options.seeds().map(|seed| (load, kind, seed)));
         }
     }
-    let work = |&(load, share, seed): &(f64, f64, u64)| run_fleets(options, &fleets, load, share, seed);
+    let work = |&(load, kind, seed): &(f64, Synthetic, u64)| run_fleets(options, &fleets, load, kind, seed);
     let results = run_tasks(&tasks, options, work)?;
     let mut text = String::new();
     let seeds = options.seeds().count();
-    for (&load, runs) in options.load.iter().zip(results.chunks(seeds * SHARES.len())) {
-        let rows: Vec<Row<'_>> = runs.chunks(seeds).zip(SHARES).map(|(runs, share)| Row { share, runs }).collect();
+    for (&load, runs) in options.load.iter().zip(results.chunks(seeds * kinds.len())) {
+        let rows: Vec<Row<'_>> = runs.chunks(seeds).zip(&kinds).map(|(runs, &kind)| Row { kind, runs }).collect();
         // Writing to a string does not fail.
         let _ = write_tables(&mut text, options, load, &fleets, &rows);
     }
     Ok(text)
+}
+
+/// Those that were named, or shares of cold prompts where none was but the one that is there by default.
+fn kinds(options: &Options) -> Vec<Synthetic> {
+    match options.synthetic[..] {
+        [Synthetic::Conversation] => SHARES.map(Synthetic::Mixed).to_vec(),
+        _ => options.synthetic.clone(),
+    }
 }
 
 /// Pods of some roles, and who routes to them.
@@ -90,10 +98,10 @@ fn run_fleets(
     options: &Options,
     fleets: &[Fleet],
     load: f64,
-    share: f64,
+    kind: Synthetic,
     seed: u64,
 ) -> Result<(f64, Vec<PolicyResult>), SimulateError> {
-    let trace = Synthetic::Mixed(share).trace(options.requests, seed);
+    let trace = kind.trace(options.requests, seed);
     let config = SimConfig { seed, ..options.fleet(trace.block)? };
     let capacity = capacity(&trace, &config)?;
     let trace = trace.at_rate(capacity * load / 100.0, seed);
@@ -126,13 +134,20 @@ fn mean(times: &LatencyHistogram) -> f64 {
     times.distribution().map(|(time, within)| time * (within - std::mem::replace(&mut before, within))).sum()
 }
 
-/// A share of cold prompts: what mixed pods can take of it, and what came of every fleet with every seed.
+/// Traffic: what mixed pods can take of it, and what came of every fleet with every seed.
 struct Row<'r> {
-    share: f64,
+    kind: Synthetic,
     runs: &'r [(f64, Vec<PolicyResult>)],
 }
 
 impl Row<'_> {
+    fn name(&self) -> String {
+        match self.kind {
+            Synthetic::Mixed(share) => format!("{:.0}% cold", share * 100.0),
+            kind => kind.to_string(),
+        }
+    }
+
     fn capacity(&self) -> f64 {
         median(self.runs.iter().map(|(capacity, _)| *capacity))
     }
@@ -162,7 +177,7 @@ impl Row<'_> {
 fn write_tables(text: &mut String, options: &Options, load: f64, fleets: &[Fleet], rows: &[Row<'_>]) -> fmt::Result {
     let pods = options.pods;
     writeln!(text, "\n### {pods} pods at {load}% of what mixed ones take\n")?;
-    writeln!(text, "| cold | fleet | TTFT p50 | p99 | between tokens | p99 | whole answer | p99 | requests/s |")?;
+    writeln!(text, "| traffic | fleet | TTFT p50 | p99 | between tokens | p99 | whole answer | p99 | requests/s |")?;
     writeln!(text, "|---|---|---|---|---|---|---|---|---|")?;
     for row in rows {
         let (mixed, split) = (row.best(fleets, Kind::Mixed), row.best(fleets, Kind::Disaggregated));
@@ -173,8 +188,8 @@ fn write_tables(text: &mut String, options: &Options, load: f64, fleets: &[Fleet
             let mark = if row.measure(at) <= better * (1.0 + NEAR) { "**" } else { "" };
             writeln!(
                 text,
-                "| {:.0}% | {} | {:.2} s | {:.2} s | {:.0} ms | {:.0} ms | {mark}{:.2} s{mark} | {:.1} s | {:.1}{} |",
-                row.share * 100.0,
+                "| {} | {} | {:.2} s | {:.2} s | {:.0} ms | {:.0} ms | {mark}{:.2} s{mark} | {:.1} s | {:.1}{} |",
+                row.name(),
                 fleets[at].name(pods),
                 row.of(at, ttft_p50),
                 row.of(at, ttft_p99),
@@ -194,7 +209,7 @@ fn write_tables(text: &mut String, options: &Options, load: f64, fleets: &[Fleet
 fn write_summary(text: &mut String, options: &Options, fleets: &[Fleet], rows: &[Row<'_>]) -> fmt::Result {
     writeln!(
         text,
-        "\n| cold | mixed pods take | better | by | conditional | against the better | TTFT p99 | between tokens p99 | both | both against the best |"
+        "\n| traffic | mixed pods take | better | by | conditional | against the better | TTFT p99 | between tokens p99 | both | both against the best |"
     )?;
     writeln!(text, "|---|---|---|---|---|---|---|---|---|---|")?;
     let (mut kept, mut all) = (0, 0);
@@ -211,8 +226,8 @@ fn write_summary(text: &mut String, options: &Options, fleets: &[Fleet], rows: &
             kept += usize::from(behind <= 1.0 + NEAR);
             writeln!(
                 text,
-                "| {:.0}% | {:.1}/s | {} | {:.1}% | {} | {behind:.2} | {:.2} | {:.2} | {:.2} | {:.2} |",
-                row.share * 100.0,
+                "| {} | {:.1}/s | {} | {:.1}% | {} | {behind:.2} | {:.2} | {:.2} | {:.2} | {:.2} |",
+                row.name(),
                 row.capacity(),
                 fleets[better].name(options.pods),
                 (against(&of(whole_mean), worse) - 1.0) * 100.0,

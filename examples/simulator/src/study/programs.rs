@@ -151,12 +151,13 @@ impl ProgramStudy<'_> {
 }
 
 fn write_recognition(text: &mut String, told: &Recognition) -> fmt::Result {
-    let Recognition { turns, right, whole, sessions, programs } = *told;
+    let Recognition { turns, right, extends, follows, whole, sessions, programs } = *told;
     let percent = |part: usize| 100.0 * part as f64 / turns.max(1) as f64;
+    let followed = 100.0 * follows as f64 / extends.max(1) as f64;
     writeln!(
         text,
         "\nBy prompts alone, {:.1}% of {turns} turns are put to a program of their own session, and {:.1}% to the one that has most of it: {sessions} \
-         sessions are {programs} programs.",
+         sessions are {programs} programs. Of {extends} turns that go on with an earlier one and its answer, {followed:.1}% are put to its program.",
         percent(right),
         percent(whole),
     )

@@ -67,21 +67,25 @@ fn write_losses(text: &mut String, workloads: &[Workload], cells: &[Cell]) -> fm
         writeln!(text, "| trace | load |{}", FIGURES.map(|figure| format!(" {} |", figure.name)).concat())?;
         writeln!(text, "|---|---|{}", "---:|".repeat(FIGURES.len()))?;
         let mut counts = [(0, 0.0_f64); FIGURES.len()];
+        let (mut within, mut beaten) = ([(0, 0); FIGURES.len()], Vec::new());
         let mut rows = 0;
         for cell in cells.iter().filter(|cell| cell.policy() == own) {
             rows += 1;
             write!(text, "| {} | {}% |", workloads[cell.workload].name, cell.load)?;
             let same = |other: &&Cell| other.workload == cell.workload && other.load == cell.load;
-            let others: Vec<&Cell> = cells.iter().filter(same).filter(|other| !is_own(other.policy())).collect();
-            for (figure, (behind, most)) in FIGURES.iter().zip(&mut counts) {
+            let is_other = |other: &&Cell| !is_own(other.policy()) && other.policy() != PROGRAMS;
+            let others: Vec<&Cell> = cells.iter().filter(same).filter(is_other).collect();
+            beaten.extend(beaten_by(cell, &others).into_iter().map(|rule| (cell, rule)));
+            for ((figure, (behind, most)), within) in FIGURES.iter().zip(&mut counts).zip(&mut within) {
                 let Some(loss) = figure.loss(cell, &others) else {
                     write!(text, " – |")?;
                     continue;
                 };
-                // Beyond the bound, and beyond chance.
-                let is_behind = loss.mean > NOISE && loss.mean - loss.half_width > 0.0;
+                let is_behind = loss.side() > 0;
                 *behind += usize::from(is_behind);
                 *most = most.max(loss.mean);
+                let [near, far] = figure.bounds.unwrap_or([NOISE, f64::MAX]);
+                *within = (within.0 + u32::from(loss.mean <= near), within.1 + u32::from(loss.mean > far));
                 let mark = if is_behind { "**" } else { "" };
                 write!(text, " {mark}{:+.1} ± {:.1}{mark} |", loss.mean * 100.0, loss.half_width * 100.0)?;
             }
@@ -91,9 +95,40 @@ fn write_losses(text: &mut String, workloads: &[Workload], cells: &[Cell]) -> fm
         for (behind, most) in counts {
             write!(text, " {behind}, most {:+.0} |", most * 100.0)?;
         }
-        writeln!(text)?;
+        write!(text, "\n| within its bound, beyond the farther one | of {rows} |")?;
+        for (figure, (near, far)) in FIGURES.iter().zip(within) {
+            match figure.bounds {
+                Some([bound, farther]) => {
+                    let percent = [bound, farther].map(|share| (share * 100.0).round());
+                    write!(text, " {near} within {}%, {far} beyond {}% |", percent[0], percent[1])?;
+                }
+                None => write!(text, " – |")?,
+            }
+        }
+        write_beaten(text, workloads, &beaten)?;
     }
     Ok(())
+}
+
+/// Rules that are better than our own in a cell, all in all.
+fn write_beaten(text: &mut String, workloads: &[Workload], beaten: &[(&Cell, &str)]) -> fmt::Result {
+    let what =
+        "better by more than 5% on two of first tokens, whole answers, goodput and hits, and on none worse by that";
+    writeln!(text, "\n\nRules that are {what}: {}", if beaten.is_empty() { "none" } else { "" })?;
+    for (cell, rule) in beaten {
+        writeln!(text, "- {}, {}%: `{rule}`", workloads[cell.workload].name, cell.load)?;
+    }
+    Ok(())
+}
+
+/// Others that are surely better than a rule on two figures that have bounds, or more, and surely worse on none.
+fn beaten_by<'c>(own: &Cell, others: &[&'c Cell]) -> Vec<&'c str> {
+    let is_better_all_in_all = |other: &&&'c Cell| {
+        let losses = FIGURES.iter().filter(|figure| figure.bounds.is_some());
+        let sides: Vec<i32> = losses.filter_map(|figure| figure.loss(own, &[other])).map(Loss::side).collect();
+        sides.iter().filter(|side| **side > 0).count() >= 2 && sides.iter().all(|side| *side >= 0)
+    };
+    others.iter().filter(is_better_all_in_all).map(|other| other.policy()).collect()
 }
 
 /// A figure that rules are compared by.
@@ -102,6 +137,8 @@ struct Figure {
     of: fn(&PolicyResult) -> f64,
     /// Whether more is better.
     is_gain: bool,
+    /// How far behind the best other rule a good one is in nine cells of ten, and how far in none.
+    bounds: Option<[f64; 2]>,
 }
 
 /// How much worse one is than another, as a share: the mean over seeds, and half of its 95% interval.
@@ -120,7 +157,7 @@ impl Figure {
         let pairs = own.results.iter().map(self.of).zip(best.results.iter().map(self.of));
         let worse = |(own, best): (f64, f64)| {
             let (more, less) = if self.is_gain { (best, own) } else { (own, best) };
-            more / less.max(f64::MIN_POSITIVE) - 1.0
+            if more == less { 0.0 } else { more / less.max(f64::MIN_POSITIVE) - 1.0 }
         };
         Some(Loss::of(&pairs.map(worse).collect::<Vec<f64>>()))
     }
@@ -139,22 +176,41 @@ impl Loss {
     }
 }
 
+impl Loss {
+    /// 1 where it is a loss beyond what does not matter and beyond chance, -1 where it is such a gain.
+    fn side(self) -> i32 {
+        match self.mean {
+            mean if mean.abs() <= NOISE || mean.abs() <= self.half_width => 0,
+            mean if mean > 0.0 => 1,
+            _ => -1,
+        }
+    }
+}
+
 fn mean(values: impl Iterator<Item = f64>) -> f64 {
     let (sum, count) = values.fold((0.0, 0), |(sum, count), value| (sum + value, count + 1));
     sum / f64::from(count.max(1))
 }
 
 const FIGURES: [Figure; 6] = [
-    Figure { name: "TTFT p99", of: ttft_p99, is_gain: false },
-    Figure { name: "slowdown p99", of: |result| result.slowdown.quantile(0.99).unwrap_or(0.0), is_gain: false },
-    Figure { name: "TPOT p99", of: |result| seconds(&result.per_token, 0.99), is_gain: false },
-    Figure { name: "mean whole answer", of: PolicyResult::mean_whole, is_gain: false },
-    Figure { name: "goodput", of: PolicyResult::goodput, is_gain: true },
-    Figure { name: "hits", of: PolicyResult::hit_rate, is_gain: true },
+    Figure { name: "TTFT p99", of: ttft_p99, is_gain: false, bounds: Some([0.1, 0.2]) },
+    Figure {
+        name: "slowdown p99",
+        of: |result| result.slowdown.quantile(0.99).unwrap_or(0.0),
+        is_gain: false,
+        bounds: None,
+    },
+    Figure { name: "TPOT p99", of: |result| seconds(&result.per_token, 0.99), is_gain: false, bounds: None },
+    Figure { name: "mean whole answer", of: PolicyResult::mean_whole, is_gain: false, bounds: Some([0.05, 0.15]) },
+    Figure { name: "goodput", of: PolicyResult::goodput, is_gain: true, bounds: Some([0.05, 0.15]) },
+    Figure { name: "hits", of: PolicyResult::hit_rate, is_gain: true, bounds: Some([0.1, 0.2]) },
 ];
 
 /// The stock profiles that are held against all others.
 const OWN: [&str; 2] = [DEFAULT, "first_token"];
+
+/// Decides as the default does, where nothing tells which requests are one program.
+const PROGRAMS: &str = "programs";
 
 /// How much better another may be.
 const NOISE: f64 = 0.05;
@@ -183,6 +239,25 @@ mod tests {
         assert_eq!(whole.loss(&own, &[]), None);
         let gain = Figure { is_gain: true, ..FIGURES[3] };
         assert!((gain.loss(&good, &[&own]).unwrap().mean - 0.1).abs() < 1e-12);
+    }
+
+    #[test]
+    fn who_is_better_on_two_figures_and_worse_on_none_is_named() {
+        let result = |whole: u64, good: u64, hits: u64| PolicyResult {
+            policy: format!("{whole} {good} {hits}"),
+            requests: 100,
+            whole_us: whole,
+            good,
+            arrivals_us: 1_000_000,
+            blocks_hit: hits,
+            blocks: 100,
+            ..PolicyResult::default()
+        };
+        let cell = |result: PolicyResult| Cell { workload: 0, load: 80.0, results: vec![result] };
+        let own = cell(result(1_000, 50, 50));
+        // Whole answers and goodput; whole answers alone; both, for fewer hits; both, by too little.
+        let others = [result(900, 60, 50), result(900, 50, 50), result(900, 60, 40), result(960, 52, 50)].map(cell);
+        assert_eq!(beaten_by(&own, &others.each_ref()), ["900 60 50"]);
     }
 
     #[test]

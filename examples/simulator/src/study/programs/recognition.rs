@@ -1,10 +1,10 @@
 //! Recognition of programs by their prompts alone, held against the names that a trace has of its sessions.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 use std::time::{Duration, Instant};
 
-use kv_index::{Config, Index};
+use kv_index::{BlockHash, Config, Index};
 use pointsman_lab::trace::Trace;
 use pointsman_lab::trace::order::ANSWER_US;
 use routing_core::ProgramTurn;
@@ -20,6 +20,10 @@ pub(crate) struct Recognition {
     pub(crate) turns: usize,
     /// Turns that were put to a program of their own session, or began one.
     pub(crate) right: usize,
+    /// Turns whose prompt is an earlier one's of their session, its answer, and more.
+    pub(crate) extends: usize,
+    /// Those of them that were put to the earlier one's program: who opens a program for each turn has none, where all of its turns are right.
+    pub(crate) follows: usize,
     /// Turns that were put to the one program that has most of their session's: what one name for each session would do.
     pub(crate) whole: usize,
     pub(crate) sessions: usize,
@@ -34,7 +38,9 @@ impl Recognition {
         let (chains, times) = (Chains::of(trace), trace.expected());
         // Who began each program, and how many turns of each session each has.
         let (mut founders, mut shares) = (BTreeMap::new(), BTreeMap::<u32, BTreeMap<u64, usize>>::new());
-        let (mut turns, mut right) = (0, 0);
+        let (mut turns, mut right, mut extends, mut follows) = (0, 0, 0, 0);
+        // By session and last block of a prompt: tokens of that and its answer, and the program that it was put to.
+        let mut earlier = HashMap::<(u32, BlockHash), (u32, u64)>::new();
         // Turns under way, by when they are over.
         let mut running = BinaryHeap::<Reverse<(u64, u64, u64, u64, u64)>>::new();
         for ((place, request), at) in (0..).zip(&trace.requests).zip(times) {
@@ -44,23 +50,29 @@ impl Recognition {
                 programs.end(&turn, Some(answer), origin + Duration::from_micros(over));
             }
             let chain = chains.get(place);
-            if chain.is_empty() {
-                // Too short to tell.
-                continue;
-            }
+            // Too short to tell.
+            let Some(&last) = chain.last() else { continue };
             let now = origin + Duration::from_micros(at);
             let prompt = ProgramPrompt::new(chain, trace.block, request.input.into());
             let turn = programs.find(&prompt, now);
             programs.begin(&turn, &prompt, PodCache::new(pod, None), now);
             let answer = u64::from(request.output);
             running.push(Reverse((at + answer * ANSWER_US, turn.program, turn.context, turn.tokens, answer)));
+            let with_answer = |hash: &BlockHash| {
+                earlier.get(&(request.session, *hash)).filter(|(tokens, _)| *tokens <= request.input)
+            };
+            if let Some((_, program)) = chain.iter().rev().find_map(with_answer) {
+                extends += 1;
+                follows += usize::from(*program == turn.program);
+            }
+            earlier.insert((request.session, last), (request.input + request.output, turn.program));
             turns += 1;
             right += usize::from(*founders.entry(turn.program).or_insert(request.session) == request.session);
             *shares.entry(request.session).or_default().entry(turn.program).or_default() += 1;
         }
         let whole = shares.values().filter_map(|of| of.values().max()).sum();
         let programs = shares.values().flat_map(BTreeMap::keys).collect::<BTreeSet<_>>().len();
-        Ok(Self { turns, right, whole, sessions: shares.len(), programs })
+        Ok(Self { turns, right, extends, follows, whole, sessions: shares.len(), programs })
     }
 }
 
@@ -79,6 +91,10 @@ mod tests {
                 println!("{kind}, seed {seed}: {told:?}");
                 assert!(told.turns > 3_000);
                 assert!(told.right * 100 >= told.turns * 95, "{kind}, seed {seed}: {told:?}");
+                // Of these it is less than the 95% that is wanted: docs/programs.md has the figures.
+                let least = if matches!(kind, Synthetic::Agents | Synthetic::Chat) { 85 } else { 95 };
+                assert!(told.follows * 100 >= told.extends * least, "{kind}, seed {seed}: {told:?}");
+                assert!(told.extends * 10 > told.turns, "{kind}, seed {seed}: {told:?}");
             }
         }
     }
