@@ -9,7 +9,6 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use pointsman::{ApiError, BodyLimits, UploadLimits, Uploads, requested_model};
 use tokio::sync::{Notify, watch};
-use tokio_util::sync::CancellationToken;
 
 use super::config::{ClientSettings, Config, Limits};
 use super::event_sources::EventSources;
@@ -21,6 +20,7 @@ use super::peers::PeerCounts;
 use super::pod_client::PodClient;
 use super::pod_metrics::PodMetrics;
 use super::request_log::RequestLog;
+use super::stop_signal::StopSignal;
 use super::tasks::Tasks;
 use pointsman_reporter::event_ingest::EventIngest;
 
@@ -52,14 +52,14 @@ pub(super) struct AppState {
     /// Whether readiness is gone, which a drain's grace period begins with.
     pub(super) withdrawn: AtomicBool,
     pub(super) draining: AtomicBool,
-    /// Cancelled when a drain begins: connections close after their current request.
-    pub(super) winding_down: CancellationToken,
-    /// Cancelled soon after: bodies are not read any more.
-    pub(super) uploads_closed: CancellationToken,
-    /// Cancelled at the drain timeout: responses are truncated.
-    pub(super) force_closed: CancellationToken,
-    /// Cancelled when listeners close.
-    pub(super) closed: CancellationToken,
+    /// Given when a drain begins: connections close after their current request.
+    pub(super) winding_down: StopSignal,
+    /// Given soon after: bodies are not read any more.
+    pub(super) uploads_closed: StopSignal,
+    /// Given at the drain timeout: responses are truncated.
+    pub(super) force_closed: StopSignal,
+    /// Given when listeners close.
+    pub(super) closed: StopSignal,
     seeds: RandomState,
     requests: AtomicU64,
     /// When `/state` was last read, in milliseconds after the start; 0 for never.
@@ -137,10 +137,10 @@ impl AppState {
             uploads: Uploads::default(),
             withdrawn: AtomicBool::new(false),
             draining: AtomicBool::new(false),
-            winding_down: CancellationToken::new(),
-            uploads_closed: CancellationToken::new(),
-            force_closed: CancellationToken::new(),
-            closed: CancellationToken::new(),
+            winding_down: StopSignal::default(),
+            uploads_closed: StopSignal::default(),
+            force_closed: StopSignal::default(),
+            closed: StopSignal::default(),
             seeds: RandomState::new(),
             requests: AtomicU64::new(0),
             last_viewed: AtomicU64::new(0),

@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use super::app_state::AppState;
 use super::config::{Config, EventSourceSettings, Events, PodSettings, ZmqEndpoints};
 use super::error::StartError;
+use pointsman_example_common::bearer_token::Token;
 use pointsman_reporter::event_ingest::{EventIngest, PushedPod};
 use pointsman_reporter::source_status::{SourceState, SourceStatus, SourceView};
 
@@ -188,7 +189,7 @@ fn subscribe_zmq(
 
 /// The endpoints that reporters push to. All of them need the token.
 pub(super) fn push_routes(ingest: &Arc<EventIngest>, token: &str) -> axum::Router {
-    http::routes(Arc::clone(ingest), http::BodyLimits::default(), http::Token::new(token))
+    http::routes(Arc::clone(ingest), http::BodyLimits::default(), Token::new(token))
 }
 
 #[cfg(not(all(feature = "nats", feature = "grpc")))]

@@ -4,6 +4,8 @@
 //! while trailers are dropped by most clients and proxies. The price is a bound: what is longer than [`MAX_BYTES`] is
 //! shortened and marked, since servers and proxies reject long headers.
 
+use std::collections::BTreeMap;
+
 use routing_core::flow::{FlowTrace, Waited};
 use routing_core::{Fleet, StepTrace, Trace};
 use serde::Serialize;
@@ -55,6 +57,9 @@ pub struct ScoreReason {
     pub weight: f64,
     /// The score.
     pub score: f64,
+    /// What explains it: what was learned of the pod.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub figures: BTreeMap<&'static str, f64>,
 }
 
 /// What flow control did to a request.
@@ -65,12 +70,32 @@ pub struct FlowReasons {
     pub band: String,
     /// Its key.
     pub key: String,
-    /// Why it waited: `no`, `saturated`, `behind` others, or for a pod that holds its prompt (`affinity`).
+    /// Why it waited: `no`, `saturated`, `behind` others, for room for its `program`, or for a pod that holds its prompt (`affinity`).
     pub waited: &'static str,
     /// How long.
     pub waited_ms: f64,
     /// Requests that waited when it came.
     pub ahead: usize,
+    /// Why it was shed, if it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shed: Option<&'static str>,
+    /// What its program's turn was decided by, where requests wait in the order of attained service.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub program: Option<ProgramReasons>,
+}
+
+/// Where a request stood by its program's attained service.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct ProgramReasons {
+    /// Tokens that its program was served.
+    pub service: u64,
+    /// The level of that.
+    pub level: u32,
+    /// Turns that follow it, as its client tells.
+    pub remaining: u32,
+    /// Whether it was the last of several of its program that waited.
+    pub is_last: bool,
 }
 
 impl FlowReasons {
@@ -83,7 +108,13 @@ impl FlowReasons {
             _ => "affinity",
         };
         let (band, key) = (trace.band.to_string(), trace.key.to_string());
-        Self { band, key, waited, waited_ms: trace.waited.as_secs_f64() * 1e3, ahead: trace.ahead }
+        let program = trace.program.map(|standing| ProgramReasons {
+            service: standing.service,
+            level: standing.level,
+            remaining: standing.remaining,
+            is_last: standing.is_last,
+        });
+        Self { band, key, waited, waited_ms: trace.waited.as_secs_f64() * 1e3, ahead: trace.ahead, shed: None, program }
     }
 }
 
@@ -98,6 +129,11 @@ pub(super) fn reasons(trace: &Trace, fleet: &Fleet) -> Vec<StepReasons> {
 pub(super) fn header(trace: &Trace, fleet: &Fleet) -> String {
     let flow = trace.flow.as_ref().map(FlowReasons::of);
     shortened(&reasons(trace, fleet), flow.as_ref())
+}
+
+/// The same of a request that was shed before anything was decided for good.
+pub(super) fn shed_header(trace: &FlowTrace, why: &'static str) -> String {
+    shortened(&[], Some(&FlowReasons { shed: Some(why), ..FlowReasons::of(trace) }))
 }
 
 fn shortened(steps: &[StepReasons], flow: Option<&FlowReasons>) -> String {
@@ -142,7 +178,10 @@ fn step_reasons(step: &StepTrace, fleet: &Fleet) -> StepReasons {
         let removed = step.filters.iter().find(|filter| !filter.passed_over && filter.removed.contains(pod));
         let scores = step.scorers.iter().filter_map(|scorer| {
             let score = of(&scorer.scores)?;
-            Some(ScoreReason { scorer: scorer.scorer.to_string(), weight: rounded(scorer.weight), score })
+            let figures =
+                scorer.figures.iter().find(|(known, _)| *known == pod).into_iter().flat_map(|(_, figures)| figures);
+            let figures = figures.map(|(name, value)| (*name, rounded(*value as f32))).collect();
+            Some(ScoreReason { scorer: scorer.scorer.to_string(), weight: rounded(scorer.weight), score, figures })
         });
         PodReasons {
             name: name(pod),

@@ -44,8 +44,9 @@ impl Claimed {
         let seen = request.request(model, Instant::now());
         // So that nobody passes for a client that has a key.
         let user = || seen.tenant.filter(|_| settings.trust_user).map(|user| bounded(&format!("user:{user}")));
+        let adapter = || seen.adapter.filter(|_| settings.by_adapter).map(|name| bounded(&format!("adapter:{name}")));
         let priority = self.priority.or(settings.trust_priority.then_some(seen.priority)).unwrap_or(0);
-        let mut class = FlowClass::new(priority, self.key.or_else(user).unwrap_or_default());
+        let mut class = FlowClass::new(priority, self.key.or_else(user).or_else(adapter).unwrap_or_default());
         class.deadline = self.deadline;
         class
     }
@@ -142,6 +143,33 @@ mod tests {
         let nobody =
             Claimed::of(&ClientSettings::default(), &headers(&[("x-tenant", "t"), ("x-urgent", "9")]), Instant::now());
         assert_eq!((nobody.key, nobody.priority), (None, None), "nobody's word counts unless it is said so");
+    }
+
+    #[test]
+    fn users_and_adapters_are_keys_where_it_is_said_so_and_nobody_else_is() {
+        let router: pointsman::Router = pointsman::Router::builder("m")
+            .adapter("sql", None)
+            .pod(pointsman::PodSpec::new("p", "p"))
+            .build()
+            .unwrap();
+        let key = |settings: &str, headers: &[(&'static str, &'static str)], body: &'static str| {
+            let settings: ClientSettings = serde_yaml_ng::from_str(settings).unwrap();
+            let (parts, ()) = http::Request::post("/v1/completions").body(()).unwrap().into_parts();
+            let request = router.read(parts, bytes::Bytes::from_static(body.as_bytes())).unwrap();
+            let claimed = Claimed::of(&settings, &self::headers(headers), Instant::now());
+            let class = claimed.class(&settings, "m", &request);
+            (class.key.to_string(), class.priority)
+        };
+        let both = r#"{"model":"sql","prompt":"p","user":"ann","priority":7}"#;
+        assert_eq!(key("{}", &[], both), (String::new(), 0), "nobody's word counts");
+        assert_eq!(key("by_adapter: true", &[], both).0, "adapter:sql");
+        assert_eq!(key("by_adapter: true", &[], r#"{"model":"m","prompt":"p"}"#).0, "", "the model itself is nobody's");
+        assert_eq!(
+            key("{ by_adapter: true, trust_user: true, trust_priority: true }", &[], both),
+            ("user:ann".to_owned(), 7)
+        );
+        let tenant = &[("x-tenant", "t")];
+        assert_eq!(key("{ by_adapter: true, trust_user: true, key_header: x-tenant }", tenant, both).0, "t");
     }
 
     #[test]

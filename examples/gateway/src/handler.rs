@@ -3,6 +3,7 @@
 //! The rule: a request is counted once, its load is released, and its client gets a response or an error, whatever happens.
 //! Responses are streamed as they come; a client that disconnects cancels its pod.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -10,7 +11,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use kv_index::Pod;
 use pointsman::{Admitted, Audited, LlmRequest, Prepared, check_encoding, ensure_request_id};
@@ -37,21 +38,32 @@ pub(super) async fn completions(State(app): State<Arc<AppState>>, mut request: R
     let api = Api::of(request.uri().path());
     let arrival = Arrival::of(&request, id.to_str().unwrap_or("?"));
     request.extensions_mut().insert(arrival.clone());
-    let mut response = match respond(&app, request, &id).await {
+    let explained = request.headers().get(EXPLAIN).is_some_and(|value| value == "1");
+    let mut response = match respond(&app, request, &id, explained).await {
         Ok(response) => response,
         Err(error) => {
             app.request_log.record_rejection();
             if app.observers.wants_records() {
                 app.observers.take(RequestRecord::rejected(&arrival, error.status.as_u16(), error.code));
             }
-            error_response::response(&error, api)
+            let mut response = error_response::response(&error, api);
+            let shed = error.shed.filter(|_| explained).map(|trace| explain::shed_header(&trace, error.code));
+            if let Some(reasons) = shed.and_then(|reasons| HeaderValue::try_from(reasons).ok()) {
+                response.headers_mut().insert(TRACE, reasons);
+            }
+            response
         }
     };
     response.headers_mut().insert(REQUEST_ID, id);
     response
 }
 
-async fn respond(app: &Arc<AppState>, request: Request, id: &HeaderValue) -> Result<Response, ApiError> {
+async fn respond(
+    app: &Arc<AppState>,
+    request: Request,
+    id: &HeaderValue,
+    explained: bool,
+) -> Result<Response, ApiError> {
     let began = Instant::now();
     let limits = app.limits.load_full();
     check_encoding(request.headers())?;
@@ -59,17 +71,23 @@ async fn respond(app: &Arc<AppState>, request: Request, id: &HeaderValue) -> Res
     let (body, admission) = uploads::receive(app, &limits, body).await?;
     let model = app.model_of(&body)?;
     let claimed = Claimed::of(&limits.clients, &parts.headers, began);
-    let explained = parts.headers.get(EXPLAIN).is_some_and(|value| value == "1");
     strip_own(&mut parts.headers);
     if !limits.forwards_authorization {
-        CREDENTIALS.iter().for_each(|name| drop(parts.headers.remove(*name)));
+        CREDENTIALS.iter().for_each(|name| drop(parts.headers.remove(name)));
     }
     let api = Api::of(parts.uri.path());
     let request = model.router.read_async(parts, body).await?;
     let class = claimed.class(&limits.clients, model.router.name(), &request);
     let is_traced = explained || app.is_viewed();
     let deciding = Instant::now();
-    let Admitted { prepared, trace, .. } = admit(app, model, request.classify(class), is_traced).await?;
+    let prompt_tokens = request.tokens().len() as u64;
+    let admitted = admit(app, model, request.classify(class), is_traced).await;
+    if let Err(ApiError { shed: Some(trace), code, .. }) = &admitted {
+        let (router, id) = (&model.router, id.to_str().unwrap_or("?").into());
+        let decision = Decision::new(id, began, router.name(), router.profile(), router.fleet());
+        app.request_log.record_shed(Decision { prompt_tokens, ..decision }, trace, code);
+    }
+    let Admitted { prepared, trace, .. } = admitted?;
     let routed = Routed { prepared, trace: trace.map(Arc::new), began, deciding, explained, admission, api, id };
     Ok(dispatch(app, model, routed).await)
 }
@@ -79,15 +97,13 @@ async fn admit(app: &Arc<AppState>, model: &Model, request: LlmRequest, is_trace
     let class = request.class();
     let band = model.router.flow_band(class.priority);
     let mut leaving = Leaving(band.map(|band| (app, band, class.key)));
-    let admitted = tokio::select! {
-        admitted = model.router.admit(request, is_traced, &model.timer) => admitted,
-        () = app.force_closed.cancelled() => Err(error_response::draining()),
-    };
-    let band = leaving.0.take();
-    match (&admitted, band) {
-        (Ok(Admitted { flow: Some(trace), .. }), _) => app.flow_metrics.went(trace),
-        (Err(error), Some((app, band, key))) if error.retry_after.is_some() => {
-            app.flow_metrics.shed(band, &key, error.code);
+    let admitted = app.force_closed.until(pin!(model.router.admit(request, is_traced, &model.timer))).await;
+    let admitted = admitted.unwrap_or_else(|| Err(error_response::draining()));
+    leaving.0 = None;
+    match &admitted {
+        Ok(Admitted { flow: Some(trace), .. }) => app.flow_metrics.went(trace),
+        Err(ApiError { shed: Some(trace), code, .. }) => {
+            app.flow_metrics.shed(Arc::clone(&trace.band), &trace.key, code);
         }
         _ => {}
     }
@@ -135,9 +151,9 @@ async fn dispatch(app: &Arc<AppState>, model: &Model, routed: Routed<'_>) -> Res
     let labels = RequestLabels::new(operation).model(host.model().to_owned());
     let spans = app.observers.spans(&host, operation, deciding);
     let host = RequestHost::new(Arc::clone(app), host, key, spans);
-    let mut response = tokio::select! {
-        response = model.executor.execute(dispatch, MeteredHost::new(host, labels)) => response,
-        () = app.force_closed.cancelled() => return error_response::response(&error_response::draining(), api),
+    let executing = model.executor.execute(dispatch, MeteredHost::new(host, labels));
+    let Some(mut response) = app.force_closed.until(executing).await else {
+        return error_response::response(&error_response::draining(), api);
     };
     strip_own(response.headers_mut());
     // Read now: the request may be finished before its response is forwarded.
@@ -146,13 +162,13 @@ async fn dispatch(app: &Arc<AppState>, model: &Model, routed: Routed<'_>) -> Res
     let (head, body) = response.map(GatheredBody::new).into_parts();
     let is_whole = !is_events && announced_length(&head.headers).is_some_and(|bytes| bytes <= WHOLE_BYTES);
     let body = match is_whole {
-        true => tokio::select! {
-            body = Prefetched::all(body) => body,
-            () = app.force_closed.cancelled() => return error_response::response(&error_response::draining(), api),
+        true => match app.force_closed.until(pin!(Prefetched::all(body))).await {
+            Some(body) => body,
+            None => return error_response::response(&error_response::draining(), api),
         },
         false => Prefetched::none(body),
     };
-    let body = ResponseBody::new(body, admission, app.force_closed.clone(), is_events.then_some(api));
+    let body = ResponseBody::new(body, admission, app.force_closed.given(), is_events.then_some(api));
     let mut response = Response::from_parts(head, Body::new(body));
     if let Some(Audited { observation, .. }) = audited.get() {
         let headers = response.headers_mut();
@@ -202,7 +218,7 @@ pub(super) fn json(status: StatusCode, value: &impl serde::Serialize) -> Respons
 /// The header of the request id, towards clients and pods.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Headers that clients of the APIs say who they are by.
-const CREDENTIALS: [&str; 2] = ["authorization", "x-api-key"];
+const CREDENTIALS: [HeaderName; 2] = [AUTHORIZATION, HeaderName::from_static("x-api-key")];
 /// Request header: return the decision trace.
 const EXPLAIN: &str = "x-pointsman-explain";
 /// Response header: the decision trace.

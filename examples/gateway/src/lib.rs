@@ -21,7 +21,7 @@
 //! | `observers`, `request_record`, `record_log` | decision log and access log: a line a request, with the cached tokens expected, reported, and why they differ |
 //! | [`logging`], `source_log`, `truncation_log`, `otlp` | the log, what is told in it once a second, traces |
 //! | `request_log`, `findings`, [`state`], [`state_page`], `metrics`, `pod_metrics`, `histogram`, `explain`, [`admin_page`] | observability |
-//! | `start`, `app_state`, `tasks`, `maintenance` | startup, shared state, tasks |
+//! | `start`, `app_state`, `tasks`, `stop_signal`, `maintenance` | startup, shared state, tasks |
 //!
 //! Invariants: a request sees one version of its model's profile and fleet; a reload takes effect whole or not at all; after
 //! [`Gateway::drain`], or when a [`Gateway`] is dropped, no task and no socket of it is left.
@@ -67,6 +67,7 @@ mod source_log;
 mod start;
 pub mod state;
 pub mod state_page;
+mod stop_signal;
 mod tasks;
 mod tls;
 mod tokenizer;
@@ -176,9 +177,9 @@ impl Gateway {
     /// configured snapshot is written.
     pub async fn drain(self, timeout: Duration) -> Drained {
         let app = &self.app;
-        // Relaxed: the token wakes waiting tasks; requests only need to see it soon.
+        // Relaxed: the signal wakes waiting tasks; requests only need to see it soon.
         app.draining.store(true, Ordering::Relaxed);
-        app.winding_down.cancel();
+        app.winding_down.give();
         let now = tokio::time::Instant::now();
         let deadline = now.checked_add(timeout).unwrap_or(now + FAR_OFF);
         info!(in_flight = *app.in_flight.borrow(), ?timeout, "draining");
@@ -188,11 +189,11 @@ impl Gateway {
         let mut truncated = 0;
         if !ended {
             truncated = *app.in_flight.borrow();
-            app.force_closed.cancel();
+            app.force_closed.give();
             // Not longer: a client may have stopped reading.
             let _ = tokio::time::timeout(LAST_BYTES_TIMEOUT, in_flight.wait_for(|count| *count == 0)).await;
         }
-        app.closed.cancel();
+        app.closed.give();
         self.connections.close();
         let _ = tokio::time::timeout(LAST_BYTES_TIMEOUT, self.connections.wait()).await;
         maintenance::write_snapshot(app).await;
@@ -215,7 +216,7 @@ impl Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        self.app.closed.cancel();
+        self.app.closed.give();
         self.app.tasks.stop();
     }
 }

@@ -39,11 +39,11 @@ pub(super) struct Listener {
 impl Listener {
     /// Accepts connections until the gateway closes.
     pub(super) async fn run(self, socket: TcpListener) {
-        let closed = self.app.closed.clone();
+        let mut closed = self.app.closed.given();
         let permits = Arc::new(Semaphore::new(self.limits.max_connections.min(Semaphore::MAX_PERMITS)));
         loop {
             let accepted = tokio::select! {
-                () = closed.cancelled() => return,
+                () = &mut closed => return,
                 accepted = accept(&socket, &permits) => accepted,
             };
             let Ok((stream, client, permit)) = accepted else {
@@ -75,8 +75,8 @@ impl Listener {
     }
 
     async fn serve(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, client: ClientAddress) {
-        let winding_down = self.app.winding_down.clone();
-        let is_late = winding_down.is_cancelled();
+        let mut winding_down = self.app.winding_down.given();
+        let is_late = winding_down.is_given();
         let limits = self.app.limits.load_full();
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new())
@@ -92,8 +92,9 @@ impl Listener {
         let mut connection = std::pin::pin!(connection);
         if !is_late {
             tokio::select! {
+                biased;
                 _ = connection.as_mut() => return,
-                () = winding_down.cancelled() => connection.as_mut().graceful_shutdown(),
+                () = &mut winding_down => connection.as_mut().graceful_shutdown(),
             }
         }
         let _ = connection.await;

@@ -5,12 +5,14 @@
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::{io, thread};
 
 use clap::Parser;
 use mimalloc::MiMalloc;
 use pointsman_example_common::cli::fail;
 use pointsman_example_common::signals::Signals;
 use pointsman_gateway::{Config, Gateway, logging, watch};
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -27,9 +29,17 @@ struct Args {
     config: PathBuf,
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    operate(&Args::parse().config).await.unwrap_or_else(|error| fail("gateway", &*error))
+fn main() -> ExitCode {
+    let config = Args::parse().config;
+    let operated = runtime().map_err(Into::into).and_then(|runtime| runtime.block_on(operate(&config)));
+    operated.unwrap_or_else(|error| fail("gateway", &*error))
+}
+
+/// Where requests run: a thread for each core, or on a single core this one, without what hands work from thread to thread.
+fn runtime() -> io::Result<Runtime> {
+    let is_single = thread::available_parallelism().is_ok_and(|cores| cores.get() == 1);
+    let mut builder = if is_single { Builder::new_current_thread() } else { Builder::new_multi_thread() };
+    builder.enable_all().build()
 }
 
 async fn operate(path: &Path) -> Result<ExitCode, Box<dyn Error>> {

@@ -110,7 +110,9 @@ mod exchange {
 
         async fn tell(&self, client: &Client, scope: SummaryScope) {
             for model in &self.app.models {
-                if let Some(message) = model.router.tell_peers(scope, Instant::now()) {
+                let now = Instant::now();
+                let told = [model.router.tell_peers(scope, now), model.router.tell_turns(now)];
+                for message in told.into_iter().flatten() {
                     // One that a server does not take is told again by the next summary; a connection mends itself.
                     let sent = client.publish(self.settings.subject.clone(), message.into()).await.is_ok();
                     let count = if sent { &self.app.peers.sent } else { &self.app.peers.failed };

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use routing_core::Role;
+use routing_core::flow::FlowTrace;
+use routing_core::{Role, Trace};
 use routing_exec::{DispatchOutcome, DispatchReport};
 use serde::Serialize;
 
@@ -65,6 +66,16 @@ struct Inner {
     next: u64,
 }
 
+impl Inner {
+    /// Keeps a decision as the last one.
+    fn keep(&mut self, decision: Decision) {
+        if self.decisions.len() == MAX_DECISIONS {
+            self.decisions.pop_front();
+        }
+        self.decisions.push_back(decision);
+    }
+}
+
 impl RequestLog {
     pub(super) fn new(started: Instant) -> Self {
         Self { started, inner: Mutex::default() }
@@ -86,11 +97,20 @@ impl RequestLog {
         *inner.totals.decisions.entry(decider).or_default() += 1;
         inner.series.record_decision(decision.prompt_tokens, decision.expected_tokens);
         inner.active.insert(key, ActiveRequest::new(decision.id.clone(), decision.at));
-        if inner.decisions.len() == MAX_DECISIONS {
-            inner.decisions.pop_front();
-        }
-        inner.decisions.push_back(Decision { key, ..decision });
+        inner.keep(Decision { key, ..decision });
         key
+    }
+
+    /// Records a request that flow control shed, among the decisions: none was made for good.
+    pub(super) fn record_shed(&self, decision: Decision, flow: &FlowTrace, why: &'static str) {
+        let mut trace = Trace::default();
+        trace.flow = Some(flow.clone());
+        let (id, total) = (Arc::clone(&decision.id), decision.at.elapsed());
+        let ended = Ended { id, outcome: format!("shed: {why}"), pod: None, ttft: None, total };
+        let mut inner = self.inner.lock();
+        let key = inner.next;
+        inner.next += 1;
+        inner.keep(Decision { key, trace: Some(Arc::new(trace)), ended: Some(ended), ..decision });
     }
 
     /// Records a request rejected before dispatch.

@@ -10,17 +10,16 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use routing_exec::handoff::Api;
-use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::app_state::Admission;
 use super::error_response;
+use super::stop_signal::Given;
 
 /// A body that can be truncated.
 pub(super) struct ResponseBody<B> {
     /// None once it was truncated.
     body: Option<B>,
-    force_closed: CancellationToken,
-    closing: Pin<Box<WaitForCancellationFutureOwned>>,
+    force_closed: Given,
     /// The API of an SSE stream; none if it is none.
     events_of: Option<Api>,
     /// The last two bytes forwarded.
@@ -39,9 +38,8 @@ pub(super) enum ResponseBodyError {
 }
 
 impl<B> ResponseBody<B> {
-    pub(super) fn new(body: B, admission: Admission, force_closed: CancellationToken, events_of: Option<Api>) -> Self {
-        let closing = Box::pin(force_closed.clone().cancelled_owned());
-        Self { body: Some(body), force_closed, closing, events_of, last: *b"\n\n", _admission: admission }
+    pub(super) fn new(body: B, admission: Admission, force_closed: Given, events_of: Option<Api>) -> Self {
+        Self { body: Some(body), force_closed, events_of, last: *b"\n\n", _admission: admission }
     }
 
     /// The end of a truncated body.
@@ -75,7 +73,7 @@ impl<B: Body<Data = Bytes, Error: std::error::Error + Send + Sync + 'static> + U
     ) -> Poll<Option<Result<Frame<Bytes>, ResponseBodyError>>> {
         let this = &mut *self;
         let Some(body) = &mut this.body else { return Poll::Ready(None) };
-        if this.force_closed.is_cancelled() {
+        if this.force_closed.is_given() {
             return Poll::Ready(Some(this.truncate()));
         }
         match Pin::new(body).poll_frame(cx) {
@@ -88,7 +86,7 @@ impl<B: Body<Data = Bytes, Error: std::error::Error + Send + Sync + 'static> + U
             Poll::Ready(other) => {
                 Poll::Ready(other.map(|frame| frame.map_err(|error| ResponseBodyError::Upstream(Box::new(error)))))
             }
-            Poll::Pending => match this.closing.as_mut().poll(cx) {
+            Poll::Pending => match Pin::new(&mut this.force_closed).poll(cx) {
                 Poll::Ready(()) => Poll::Ready(Some(this.truncate())),
                 Poll::Pending => Poll::Pending,
             },

@@ -12,7 +12,7 @@ use super::app_state::AppState;
 use super::config::PodRole;
 pub use super::config::{Breakers, Retry};
 use super::explain;
-pub use super::explain::{FlowReasons, PodReasons, ScoreReason, StepReasons};
+pub use super::explain::{FlowReasons, PodReasons, ProgramReasons, ScoreReason, StepReasons};
 use super::findings;
 pub use super::findings::ModelFinding;
 use super::model::Model;
@@ -85,7 +85,7 @@ pub struct FlowBandState {
     pub requests: usize,
     /// Tokens that serving them takes.
     pub tokens: u64,
-    /// Bytes of their bodies.
+    /// Bytes that they keep: of their bodies and of their prompts' tokens.
     pub bytes: u64,
     /// Keys with the most waiting requests.
     pub keys: Vec<(String, usize)>,

@@ -7,21 +7,23 @@ use std::future::Future;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::stop_signal::StopSignal;
+
 /// The tasks of one gateway. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tasks {
     tracker: TaskTracker,
-    stopped: CancellationToken,
+    stopped: StopSignal,
 }
 
 impl Tasks {
     /// Starts a task. It is dropped, wherever it is, when everything stops.
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let stopped = self.stopped.clone();
+        let stopped = self.stopped.given();
         self.tracker.spawn(async move {
             tokio::select! {
                 biased;
-                () = stopped.cancelled() => {}
+                () = stopped => {}
                 () = task => {}
             }
         });
@@ -40,7 +42,7 @@ impl Tasks {
 
     /// Ends everything.
     pub(super) fn stop(&self) {
-        self.stopped.cancel();
+        self.stopped.give();
         self.tracker.close();
     }
 

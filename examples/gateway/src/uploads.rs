@@ -2,6 +2,7 @@
 //!
 //! The rule: a body is counted as an upload until its request is admitted, so that a drain that sees neither has seen all.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,10 +32,8 @@ pub(super) async fn receive(
     }
     let mut upload = app.uploads.begin(limits.uploads)?;
     let timer = TokioTimer::new();
-    let body = tokio::select! {
-        body = upload.collect(body, limits.body, &timer) => body?,
-        () = app.uploads_closed.cancelled() => return Err(error_response::draining()),
-    };
+    let body = app.uploads_closed.until(pin!(upload.collect(body, limits.body, &timer))).await;
+    let body = body.ok_or_else(error_response::draining)??;
     let admission = app.admit(max_requests).ok_or_else(|| error_response::busy(max_requests))?;
     Ok((body, admission))
 }
@@ -45,7 +44,7 @@ pub(super) async fn close(app: &AppState, deadline: Instant) {
     let mut uploading = app.uploading.subscribe();
     let soon = deadline.min(Instant::now() + LAST_UPLOADS);
     let _ = tokio::time::timeout_at(soon, uploading.wait_for(|count| *count == 0)).await;
-    app.uploads_closed.cancel();
+    app.uploads_closed.give();
     // They end now, each in its own task.
     let _ = tokio::time::timeout(LAST_UPLOADS, uploading.wait_for(|count| *count == 0)).await;
 }

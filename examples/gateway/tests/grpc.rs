@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kv_index::{BlockHash, BlockSize, Config as IndexConfig, Digest, Index, Parent};
+use pointsman_example_common::bearer_token::Token;
 use pointsman_gateway::event_sources::grpc::GrpcServer;
-use pointsman_gateway::event_sources::http::Token;
 use pointsman_gateway::{Config as GatewayConfig, Gateway};
 use pointsman_reporter::event_ingest::EventIngest;
 use pointsman_reporter::grpc::GrpcSink;

@@ -87,9 +87,37 @@ fn a_decision_opens_to_its_scores() {
             assert!(rows.iter().any(|row| told(&row)), "{} should say `{wanted}`: {rows:?}", pod["name"]);
         }
     }
-    let (head, best) = (&found["decisions"][1]["rows"][0], &found["decisions"][1]["rows"][1]);
+    let (head, best) = (&found["decisions"][2]["rows"][0], &found["decisions"][2]["rows"][1]);
     assert_eq!(head, &serde_json::json!(["pod", "cost × 0.667", "cache × 0.333", "total", "rank", "result"]));
     assert_eq!(best, &serde_json::json!(["pod-6", "0.93+0.620", "0.93+0.310", "0.930", "1", "picked"]));
+}
+
+#[test]
+fn what_waits_is_shown_and_why_a_request_did_or_was_shed() {
+    let Some(found) = look("flow", 1280, |_| whole()) else { return };
+    assert_eq!(found["flow_is_shown"], true);
+    let interactive = "interactive1,204 requests, 2.60 M tokens · team <b>a</b> 1,100, nobody in particular 104 · \
+                       expired 12, passed 2,300, waited 119";
+    assert_eq!(found["flow"], serde_json::json!([interactive, "batch0 requests, 0 tokens"]));
+    let shown = |id: &str| {
+        let decisions = found["decisions"].as_array().unwrap();
+        decisions.iter().find(|shown| shown["summary"].as_str().unwrap().contains(id)).unwrap()
+    };
+    let shed = shown("req-01fb");
+    assert_eq!(shed["waited"], "interactive, team <b>a</b>: waited 10.0 s (saturated), 1,203 before it");
+    assert!(["nobody", "shed: expired"].iter().all(|part| shed["summary"].as_str().unwrap().contains(part)), "{shed}");
+    let turn = "interactive, nobody in particular: waited 310 ms (program), 0 before it; its program was served 5,000 \
+                tokens (level 3), 2 turns follow";
+    assert_eq!(shown("req-01f9")["waited"], turn);
+    assert_eq!(shown("req-01f8")["waited"], Value::Null, "without flow control there is nothing to tell");
+    // Where there is none, there is no panel.
+    let found = look("no-flow", 1280, |_| {
+        let mut state: Value = serde_json::from_str(STATE).unwrap();
+        state["flow"] = serde_json::json!([]);
+        Some(state.to_string())
+    });
+    let Some(found) = found else { return };
+    assert_eq!((&found["flow_is_shown"], &found["flow"]), (&Value::from(false), &serde_json::json!([])));
 }
 
 #[test]

@@ -62,7 +62,7 @@ function update(details, decision) {
   const parts = details.parts;
   details.decision = decision;
   write(parts.age, `${seconds(decision.age_s)} ago`);
-  write(parts.to, decision.steps.map((step) => step.picked ?? "nobody").join(" → "));
+  write(parts.to, decision.steps.map((step) => step.picked ?? "nobody").join(" → ") || "nobody");
   parts.to.title = parts.to.textContent;
   const share = decision.prompt_tokens > 0 ? decision.expected_tokens / decision.prompt_tokens : 0;
   parts.bar.style.setProperty("--share", share.toFixed(3));
@@ -82,7 +82,17 @@ function breakdown(decision) {
   const told = given(decision.cached_tokens) ? `, ${count(decision.cached_tokens)} were` : "";
   const cause = decision.cause ? ` (${decision.cause})` : "";
   const about = `${decision.id}: ${count(decision.expected_tokens)} of ${count(decision.prompt_tokens)} prompt tokens were expected to be cached${told}${cause}`;
-  return make("div", "breakdown", make("p", "reason", about), ...steps);
+  const flow = decision.flow ? [make("p", "reason waited", waited(decision.flow))] : [];
+  return make("div", "breakdown", make("p", "reason", about), ...flow, ...steps);
+}
+
+/** What flow control did to a request: who it is of, why it waited and for how long, and what its program's turn was decided by. */
+function waited(flow) {
+  const wait = flow.waited === "no" ? "did not wait" : `waited ${milliseconds(flow.waited_ms)} (${flow.waited})`;
+  const { program } = flow;
+  const left = program?.remaining > 0 ? `, ${count(program.remaining)} turns follow` : "";
+  const turn = program ? `; its program was served ${count(program.service)} tokens (level ${program.level})${left}` : "";
+  return `${flow.band}, ${flow.key || "nobody in particular"}: ${wait}, ${count(flow.ahead)} before it${turn}`;
 }
 
 /** A row for each pod: its scores, what each adds to the total, its place, or which filter took it away. */

@@ -21,6 +21,8 @@ pub struct ClientSettings {
     pub deadline_header: Option<String>,
     /// Whether a request's own `user` says who it is of, where nothing else does.
     pub trust_user: bool,
+    /// Whether the LoRA adapter that a request asks for says whose share it takes, where nothing else says who it is of.
+    pub by_adapter: bool,
     /// Whether a request's own `priority` says how urgent it is, where nothing else does.
     pub trust_priority: bool,
 }

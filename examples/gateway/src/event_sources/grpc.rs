@@ -19,12 +19,12 @@ use tonic::codegen::{BoxFuture, Service};
 use tonic::server::{Grpc, NamedService, StreamingService};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::http::Token;
 use crate::LAST_BYTES_TIMEOUT;
 use crate::app_state::AppState;
 use crate::config::GrpcSource;
 use crate::error::StartError;
 use connection::Connection;
+use pointsman_example_common::bearer_token::Token;
 use pointsman_reporter::event_ingest::{EventIngest, IngestError};
 use pointsman_reporter::wire::Message;
 use pointsman_reporter::wire::proto::codec::{MAX_BYTES, METHOD, ProstCodec};

@@ -13,44 +13,14 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use bytes::Bytes;
-use http::{HeaderMap, Request, StatusCode, header};
+use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+pub use pointsman_example_common::bearer_token::Token;
 use serde::de::DeserializeOwned;
 
 use pointsman_reporter::event_ingest::{EventIngest, IngestError};
 use pointsman_reporter::wire::bounds::Bounded;
 use pointsman_reporter::wire::{Ack, DecodeError, EventBatch, Malformed, Message, decode};
-
-/// The bearer token of the internal endpoints.
-#[derive(Clone)]
-pub struct Token(Arc<str>);
-
-impl Token {
-    /// The expected token.
-    #[must_use]
-    pub fn new(token: &str) -> Self {
-        Self(token.into())
-    }
-
-    /// Whether an `authorization` header bears it.
-    pub(super) fn is_borne_by(&self, headers: &HeaderMap) -> bool {
-        let borne = headers.get(header::AUTHORIZATION).and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
-        borne.is_some_and(|borne| self.is(borne))
-    }
-
-    /// Comparison in constant time for equal lengths.
-    fn is(&self, other: &[u8]) -> bool {
-        let own = self.0.as_bytes();
-        let differ = own.iter().zip(other).fold(0, |differ, (a, b)| std::hint::black_box(differ | (a ^ b)));
-        own.len() == other.len() && differ == 0 && !own.is_empty()
-    }
-}
-
-impl std::fmt::Debug for Token {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Token(..)")
-    }
-}
 
 /// Limits of a request body.
 #[derive(Clone, Copy, Debug)]
@@ -170,21 +140,5 @@ impl IntoResponse for Rejection {
             Self::Ingest(error) => error.status(),
         };
         (status, Json(serde_json::json!({ "error": self.to_string() }))).into_response()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_the_whole_token_will_do() {
-        let token = Token::new("secret");
-        for wrong in ["", "s", "secre", "secrets", "Secret"] {
-            assert!(!token.is(wrong.as_bytes()), "{wrong}");
-        }
-        assert!(token.is(b"secret"));
-        assert!(!Token::new("").is(b""), "no token lets nobody in");
-        assert_eq!(format!("{token:?}"), "Token(..)");
     }
 }

@@ -14,7 +14,7 @@ const TOKEN: &str = "a token";
 const JSON: (&str, &str) = ("content-type", "application/json");
 const BEARER: (&str, &str) = ("authorization", "Bearer a token");
 
-fn stored(sequence: u64, blocks: std::ops::Range<u64>) -> String {
+pub(crate) fn stored(sequence: u64, blocks: std::ops::Range<u64>) -> String {
     let blocks = blocks.map(BlockHash::new).collect();
     let changes = vec![Change::Stored { parent: Parent::Root, blocks, tier: Tier::Gpu }];
     let source = EventSemantics::Copies;
@@ -23,7 +23,7 @@ fn stored(sequence: u64, blocks: std::ops::Range<u64>) -> String {
     serde_json::to_string(&report).unwrap()
 }
 
-async fn report(client: &Client, body: &str) -> ClientResponse {
+pub(crate) async fn report(client: &Client, body: &str) -> ClientResponse {
     client.post("/internal/events", body, &[JSON, BEARER]).await
 }
 

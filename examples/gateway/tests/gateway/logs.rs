@@ -4,7 +4,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::fixture::{CHAT, Client, FakePod, Script, WHOLE, within};
+use super::event_ingest;
+use super::fixture::{CHAT, Client, FakePod, STREAMED, Script, WHOLE, within};
 use super::process::{Process, folder, write};
 use super::reload::replace;
 
@@ -58,6 +59,48 @@ async fn health_breakers_reloads_and_drains_are_lines_with_fields() {
     process.signal("TERM");
     line(&mut process, "draining", &[]).await;
     line(&mut process, "stopped", &[("truncated", "0")]).await;
+    assert_eq!(process.exit_code().await, Some(0));
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[tokio::test]
+async fn events_truncated_responses_and_findings_are_lines_with_fields() {
+    let pod = FakePod::start("a", Script::Events(&["data: {\"choices\":[]}\n\n"])).await;
+    let folder = folder("findings");
+    let path = folder.join("gateway.yaml");
+    // The second one's port was forgotten.
+    let pods = format!(
+        "- {{ name: a, url: 'http://{0}', events: pushed }}\n- {{ name: b, url: 'http://127.0.0.1' }}\n",
+        pod.address
+    );
+    let more = "internal: { token: a token }\nlog: { format: json }\nhealth_check: { interval: 50ms }\n";
+    replace(&path, &format!("listen: 127.0.0.1:0\nmodel: {{ name: sim }}\npods:\n{pods}{more}"));
+    let mut process = Process::start(&path);
+    let listening = line(&mut process, "listening", &[("listener", "clients")]).await;
+    let client = Client::new(listening["address"].as_str().unwrap().parse().unwrap());
+    let waits = line(&mut process, "events of a pod", &[("pod", "a"), ("after", "connecting")]).await;
+    assert_eq!(
+        (&waits["level"], &waits["before"], &waits["gaps"]),
+        (&"WARN".into(), &"off".into(), &0.into()),
+        "{waits}"
+    );
+
+    assert_eq!(event_ingest::report(&client, &event_ingest::stored(0, 1..3)).await.status, 200);
+    line(&mut process, "events of a pod", &[("pod", "a"), ("after", "live"), ("level", "INFO")]).await;
+
+    // It ends without `[DONE]`.
+    client.post("/v1/chat/completions", STREAMED, &[("x-request-id", "cut")]).await;
+    let cut = line(&mut process, "responses were truncated", &[("id", "cut"), ("responses", "1")]).await;
+    assert_eq!(
+        (&cut["level"], cut["pod"].is_string(), cut["error"].is_string()),
+        (&"WARN".into(), true, true),
+        "{cut}"
+    );
+
+    let finding = line(&mut process, "something is probably wrong", &[("kind", "no_port"), ("pod", "b")]).await;
+    assert_eq!((&finding["level"], &finding["model"]), (&"WARN".into(), &"sim".into()), "{finding}");
+    assert!(finding["finding"].as_str().unwrap().contains("has no port"), "{finding}");
+    process.signal("TERM");
     assert_eq!(process.exit_code().await, Some(0));
     std::fs::remove_dir_all(folder).unwrap();
 }

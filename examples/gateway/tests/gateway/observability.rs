@@ -18,13 +18,33 @@ async fn health_follows_the_pods() {
     until("the pod to be ill", || !gateway.state().pods[0].healthy).await;
     let health = client.get("/health").await;
     assert_eq!((health.status, &health.json()["status"]), (503, &"no healthy pod".into()));
-    let refused = client.chat().await;
-    assert_eq!((refused.status, &refused.json()["error"]["code"]), (503, &"no_pod_available".into()));
+    assert_eq!(client.get("/readyz").await.status, 503);
+    assert_eq!(client.chat().await.status, 200, "there is none better, and it was well a moment ago");
     a.is_healthy(true);
     until("the pod to be well", || gateway.state().pods[0].healthy).await;
     assert_eq!(client.chat().await.status, 200);
     a.die().await;
     until("the pod to be gone", || !gateway.state().pods[0].healthy).await;
+    gateway.drain(Duration::ZERO).await;
+}
+
+/// The pods are back before a health check says so.
+#[tokio::test]
+async fn a_fault_of_all_pods_is_over_when_it_is_over() {
+    let pods = [FakePod::start("a", Script::Whole(WHOLE)).await, FakePod::start("b", Script::Whole(WHOLE)).await];
+    let (gateway, client) = gateway(&[&pods[0], &pods[1]]).await;
+    let answers = |script: Script| pods.iter().for_each(|pod| pod.answers(script.clone()));
+    answers(Script::Status(500));
+    pods.iter().for_each(|pod| pod.is_healthy(false));
+    until("both to be ill", || gateway.state().pods.iter().all(|pod| !pod.healthy)).await;
+    for _ in 0..20 {
+        assert_eq!(client.chat().await.status, 500, "they are asked all the same");
+    }
+    answers(Script::Whole(WHOLE));
+    for _ in 0..20 {
+        assert_eq!(client.chat().await.status, 200);
+    }
+    assert!(gateway.state().pods.iter().all(|pod| !pod.healthy));
     gateway.drain(Duration::ZERO).await;
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use pointsman_gateway::Gateway;
 use pointsman_test_support::programs::is_installed;
+use routing_exec::Failure;
 
 use super::fixture::{CHAT, Client, EVENTS, FakePod, STREAMED, Script, WHOLE, config, gateway, until};
 
@@ -142,4 +143,21 @@ async fn the_docs_list_every_metric() {
     assert!(missing.is_empty(), "docs/operating.md lacks {missing:?}");
     let gone: Vec<_> = rows.difference(&families).filter(|row| !rare.contains(*row)).collect();
     assert!(gone.is_empty(), "docs/operating.md has what there is not: {gone:?}");
+}
+
+/// `docs/operating.md` names every way in which an attempt fails.
+#[test]
+fn the_docs_name_every_outcome_of_an_attempt() {
+    let docs = include_str!("../../../../docs/operating.md");
+    let listed = docs.split("Outcomes of an attempt:").nth(1).and_then(|rest| rest.split("\n\n").next()).unwrap();
+    let text = || "why".into();
+    let statuses = [500, 503, 404, 400].map(Failure::Status);
+    let [connect, truncated, local] =
+        [Failure::Connect(text()), Failure::Truncated(text()), Failure::LocalResources(text())];
+    let [first, idle] = [Failure::FirstByteTimeout, Failure::IdleTimeout];
+    let rest =
+        [connect, truncated, local, first, idle, Failure::ErrorEvent, Failure::ResponseTooLarge, Failure::BreakerOpen];
+    for name in statuses.iter().chain(&rest).map(Failure::name) {
+        assert!(listed.contains(&format!("`{name}`")), "{name} is not in {listed}");
+    }
 }

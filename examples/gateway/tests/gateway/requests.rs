@@ -51,7 +51,13 @@ async fn a_decision_is_explained_to_who_asks() {
     let step = &trace["steps"][0];
     assert_eq!(step["picked"], answer.header("x-pointsman-pod").unwrap());
     assert_eq!(step["pods"].as_array().unwrap().len(), 2);
-    assert_eq!(step["pods"][0]["scores"][0]["scorer"], "total");
+    let score = &step["pods"][0]["scores"][0];
+    assert_eq!(score["scorer"], "total");
+    // What was learned of the pod: nothing yet.
+    assert_eq!(
+        (score["figures"]["prefill_pace"].as_f64(), score["figures"]["prefill_share"].as_f64()),
+        (Some(1.0), Some(0.0))
+    );
     gateway.drain(std::time::Duration::ZERO).await;
 }
 

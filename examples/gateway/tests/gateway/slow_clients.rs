@@ -202,6 +202,20 @@ async fn a_client_that_takes_nothing_more_does_not_hold_its_pod_for_ever() {
 }
 
 #[tokio::test]
+async fn the_total_timeout_holds_for_a_client_that_reads_nothing() {
+    let pod = FakePod::start("a", Script::Endless).await;
+    let gateway = hurried(&pod, |config| config.timeouts.request_timeout = Duration::from_secs(1)).await;
+    let mut stream = connect(gateway.address()).await;
+    stream.write_all((chat(&format!("content-length: {}\r\n", STREAMED.len())) + STREAMED).as_bytes()).await.unwrap();
+    reads(&mut stream, &["200 OK"]).await;
+    // Nothing polls its answer, which is half a minute from its own timeout.
+    until("the pod to be let go", || gateway.state().pods[0].in_flight == 0).await;
+    assert_eq!(gateway.state().totals.cancelled, 0, "its client is still there");
+    drop(stream);
+    gateway.drain(Duration::ZERO).await;
+}
+
+#[tokio::test]
 async fn a_client_that_sends_a_byte_now_and_then_is_not_waited_for() {
     let pod = FakePod::start("a", Script::Whole(WHOLE)).await;
     let gateway = hurried(&pod, |config| config.timeouts.body_timeout = Duration::from_secs(1)).await;
