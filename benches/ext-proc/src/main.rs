@@ -2,8 +2,9 @@
 //!
 //! Four Envoys with the configuration that is shipped: without a picker, with one that always answers the same pod (the price of
 //! `ext_proc` itself) or all in turn (and that of more than one pod), and with ours by llm-d's default configuration. One client sends
-//! one request after the other, to all Envoys in an order by chance, so that what a machine does meanwhile falls on all alike: *added* is the middle of
-//! differences between requests of one turn. Pods are addresses of one server, which streams 50 chunks, one a millisecond.
+//! one request after the other, to all Envoys in an order by chance, so that what a machine does meanwhile falls on all alike: *added* is what differs
+//! between requests of one turn. Its middle is that of each round; its 99th percentile is of all rounds together, and wants some hundred requests
+//! (`--rounds` times `--requests`), a hundredth of which it leaves out. Pods are addresses of one server, which streams 50 chunks, one a millisecond.
 
 mod pods;
 mod setup;
@@ -19,7 +20,7 @@ use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use pointsman_ext_proc::{body, middle, range};
+use pointsman_ext_proc::{body, differences, late, range};
 use pointsman_lab::table::TextTable;
 use pointsman_test_support::SplitMix64;
 
@@ -48,8 +49,8 @@ struct Args {
 struct Rounds {
     /// Microseconds to the first byte: the middle and the 99th percentile.
     first_byte: Vec<[f64; 2]>,
-    /// Microseconds more than the trivial picker's.
-    added: Vec<f64>,
+    /// Microseconds more than the trivial picker's, of each round and request.
+    added: Vec<Vec<f64>>,
     /// Microseconds of processor time a request: the picker's, and Envoy's.
     cpu: Vec<[f64; 2]>,
 }
@@ -65,6 +66,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         "first byte p50 µs",
         "p99 µs",
         "added p50 µs",
+        "added p99 µs",
         "picker CPU µs",
         "Envoy CPU µs",
         "reads µs",
@@ -97,7 +99,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
                     (*system).to_owned(),
                     range(rounds.first_byte.iter().map(|late| late[0]), 0),
                     range(rounds.first_byte.iter().map(|late| late[1]), 0),
-                    range(rounds.added.iter().copied(), 0),
+                    range(rounds.added.iter().map(|added| late(added.iter().copied(), 0.5)), 0),
+                    format!("{:.0}", late(rounds.added.iter().flatten().copied(), 0.99)),
                     range(rounds.cpu.iter().map(|cpu| cpu[0]), 0),
                     range(rounds.cpu.iter().map(|cpu| cpu[1]), 0),
                     per_decision(after.read - before.read),
@@ -116,7 +119,7 @@ async fn lap(
     requests: usize,
     kilobytes: usize,
     random: &mut SplitMix64,
-) -> Result<[([f64; 2], f64, [f64; 2]); SYSTEMS.len()], Box<dyn Error>> {
+) -> Result<[([f64; 2], Vec<f64>, [f64; 2]); SYSTEMS.len()], Box<dyn Error>> {
     let client: Client<HttpConnector, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
     let before = SYSTEMS_AT.map(|at| setup.cpu(at));
     let mut first_bytes = SYSTEMS.map(|_| Vec::new());
@@ -130,14 +133,11 @@ async fn lap(
         }
     }
     Ok(SYSTEMS_AT.map(|at| {
-        let added = first_bytes[at].iter().zip(&first_bytes[TRIVIAL]).map(|(own, trivial)| own - trivial);
-        let added = middle(added);
-        let mut sorted = first_bytes[at].clone();
-        sorted.sort_by(f64::total_cmp);
-        let late = |share: f64| sorted[((sorted.len() - 1) as f64 * share).round() as usize];
+        let added = differences(&first_bytes[at], &first_bytes[TRIVIAL]);
+        let first_byte = [0.5, 0.99].map(|share| late(first_bytes[at].iter().copied(), share));
         let after = setup.cpu(at);
         let per_request = |part: usize| (after[part] - before[at][part]).as_secs_f64() * 1e6 / requests as f64;
-        ([late(0.5), late(0.99)], added, [per_request(0), per_request(1)])
+        (first_byte, added, [per_request(0), per_request(1)])
     }))
 }
 

@@ -1,27 +1,34 @@
 //! Assembly: a router and a picker of what a configuration and the options say, and the tasks that keep them up to date.
 
 use std::fmt::{self, Debug};
+use std::io;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::Arc;
+use std::time::Duration;
 
+use http::uri::Scheme;
+use pointsman::exec::ClientFields;
 use pointsman::plugins::flow::FlowDocument;
 use pointsman::plugins::pick::SessionLimits;
 use pointsman::plugins::record::PredictedBlocks;
 use pointsman::plugins::tokenize::PromptTokenizer;
 use pointsman::plugins::{PluginState, SessionTables};
 use pointsman::{
-    Discovering, Discovery, HealthChecks, Housekeeping, PodSpec, ProfileError, Router, RouterError, StaticPods, named,
+    Discovering, Discovery, HealthChecks, Housekeeping, HttpHealth, PodSpec, ProfileError, Router, RouterError,
+    StaticPods, named,
 };
 use routing_core::{Registry, Workflow};
 
 use crate::discovery::{Dns, DnsNameError, EndpointsFile, Synced};
+use crate::figures::Figures;
 use crate::kv_events::{EventStatuses, FollowingPods, follow_pods};
+use crate::model_rewrites::ModelRewrites;
 use crate::options::Options;
 use crate::picker::{Objectives, Picker, PickerOptions};
 use crate::picker_config::{
-    self, EstimateTokenizer, KvEvents, Parser, PickerSettings, PrefixCache, Profiles, Tokenizer, Translation,
+    self, EstimateTokenizer, KvEvents, MetricsScrape, Parser, PickerSettings, PrefixCache, Profiles, Tokenizer,
+    Translation,
 };
-use crate::scrape::{Figures, Scrape};
 use crate::sidecar::SidecarHandoff;
 
 /// A picker, with the tasks behind it. Dropped, they end.
@@ -50,20 +57,24 @@ impl Assembly {
         check(settings)?;
         let figures = Arc::new(Figures::default());
         let router = router(translation, options, &figures)?;
-        let Discovered { priorities, synced, _tasks: tasks } = discover(&router, settings, options).await?;
+        let Discovered { priorities, model_rewrites, synced, _tasks: tasks } =
+            discover(&router, settings, options).await?;
         let checks = (!settings.metrics.disabled).then(|| {
-            let scrape = Scrape::new(router.addresses(), settings.metrics.clone(), figures);
             let interval = settings.metrics.interval.unwrap_or(options.refresh_metrics_interval);
-            router.spawn_health_checks(scrape, interval)
+            router.spawn_health_checks(scrape(&router, &settings.metrics, figures), interval)
         });
         let events = EventStatuses::default();
         let following = match &settings.prefix_cache {
-            PrefixCache::Precise { events: from, .. } => Some(follow_pods(&router, from.clone(), Arc::clone(&events))),
+            PrefixCache::Precise { events: from, .. } => {
+                let following = follow_pods(&router, from.clone(), Arc::clone(&events)).await;
+                let endpoint = from.endpoint.clone().unwrap_or_default();
+                Some(following.map_err(|error| AssemblyError::EventsAddress { endpoint, error })?)
+            }
             _ => None,
         };
         let housekeeping = router.spawn_housekeeping();
-        let picker =
-            Arc::new(Picker::new(router, picker_options(settings, options)).objectives(priorities).events(events));
+        let picker = Picker::new(router, picker_options(settings, options)).events(events);
+        let picker = Arc::new(picker.objectives(priorities).model_rewrites(model_rewrites));
         Ok(Self {
             picker,
             synced,
@@ -73,6 +84,16 @@ impl Assembly {
             _housekeeping: housekeeping,
         })
     }
+}
+
+/// Asks engines for their metrics. One that answers at all is one that serves: engines differ in what else they would say to that.
+fn scrape(router: &Router, settings: &MetricsScrape, figures: Arc<Figures>) -> HttpHealth {
+    let check = HttpHealth::new(router.addresses()).timeout(SCRAPE_TIMEOUT).by_metrics();
+    // Whatever pods themselves speak: `check` refuses any other scheme of a configuration.
+    let check = check.metrics_path(settings.path.as_str()).metrics_scheme(Scheme::HTTP);
+    let check = settings.port.into_iter().fold(check, HttpHealth::metrics_port);
+    let attributes = settings.attributes.clone();
+    check.on_metrics(move |pod, metrics| figures.learn(pod, metrics, &attributes))
 }
 
 /// What a stock profile goes by, in place of what a configuration says.
@@ -103,8 +124,8 @@ fn check(settings: &PickerSettings) -> Result<(), AssemblyError> {
         )));
     }
     match &settings.prefix_cache {
-        PrefixCache::Precise { events, .. } if events.socket_port.is_none() => {
-            let why = "events that engines publish to one address: let the picker connect to them (`podDiscoveryConfig.socketPort`)";
+        PrefixCache::Precise { events, .. } if events.socket_port.is_none() && events.endpoint.is_none() => {
+            let why = "a precise prefix cache without events: `discoverPods` is false, and there is no `zmqEndpoint`";
             Err(AssemblyError::Unsupported(why.to_owned()))
         }
         _ => Ok(()),
@@ -198,25 +219,35 @@ fn picker_options(settings: &PickerSettings, options: &Options) -> PickerOptions
         _ => None,
     };
     PickerOptions {
+        pool_name: options.pool_name.clone().unwrap_or_else(|| "pool".to_owned()),
         endpoints: settings.fallbacks.max(1),
         max_body_bytes: options.max_body_bytes,
         max_buffered_bytes: options.max_buffered_bytes,
         reads_bodies: settings.parsers.first() != Some(&Parser::Passthrough),
+        client_fields: client_fields(options),
         data_parallel_port,
         subsets: !options.disable_endpoint_subset_filter,
         test_selection: options.allow_test_selection,
         fairness: settings.fairness,
         saturation: settings.saturation,
-        session_token: settings.session_token.clone(),
+        session_tokens: settings.session_tokens.clone(),
+        agent_headers: settings.agent_headers.clone(),
     }
 }
 
-/// The tasks that follow pods and, in a cluster, objectives: the second one's handle is of a feature's type.
+/// What clients may say to engines. The options were checked when they were read.
+fn client_fields(options: &Options) -> ClientFields {
+    let allow = |fields: ClientFields, name: &String| fields.clone().allow(name).unwrap_or(fields);
+    options.allowed_client_fields.iter().fold(ClientFields::default(), allow)
+}
+
+/// The tasks that follow pods and, in a cluster, objectives and rewrites: those handles are of a feature's types.
 type DiscoveryTasks = (Discovering, Option<Box<dyn Debug + Send + Sync>>);
 
-/// What keeps the list of pods, and priorities where there are some.
+/// What keeps the list of pods, and priorities and rules for models' names where there are some.
 struct Discovered {
     priorities: Objectives,
+    model_rewrites: ModelRewrites,
     synced: Synced,
     _tasks: DiscoveryTasks,
 }
@@ -224,7 +255,8 @@ struct Discovered {
 impl Discovered {
     /// Pods without priorities.
     fn plain((synced, discovering): (Synced, Discovering)) -> Self {
-        Self { priorities: Objectives::default(), synced, _tasks: (discovering, None) }
+        let (priorities, model_rewrites) = (Objectives::default(), ModelRewrites::default());
+        Self { priorities, model_rewrites, synced, _tasks: (discovering, None) }
     }
 }
 
@@ -273,9 +305,11 @@ async fn kubernetes(router: &Router, pool: &str, options: &Options) -> Result<Di
     }
     let told = |error: &dyn fmt::Display| tracing::warn!(%error, "objectives stay as they were");
     let objectives = kubernetes::Objectives::follow(&client, &options.pool_namespace, pool, told);
+    let told = |error: &dyn fmt::Display| tracing::warn!(%error, "rules for models' names stay as they were");
+    let rewrites = kubernetes::Rewrites::follow(&client, &options.pool_namespace, pool, told);
     let (synced, discovering) = follow(router, pods);
-    let priorities = objectives.priorities();
-    Ok(Discovered { priorities, synced, _tasks: (discovering, Some(Box::new(objectives))) })
+    let (priorities, model_rewrites) = (objectives.priorities(), rewrites.rules());
+    Ok(Discovered { priorities, model_rewrites, synced, _tasks: (discovering, Some(Box::new((objectives, rewrites)))) })
 }
 
 #[cfg(not(feature = "kube"))]
@@ -296,6 +330,9 @@ fn tokenizer(options: &Options) -> Result<Option<Arc<dyn PromptTokenizer>>, Asse
         None => Ok(None),
     }
 }
+
+/// How long an engine's answer may take.
+const SCRAPE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Why there is no picker.
 #[derive(Debug, thiserror::Error)]
@@ -329,6 +366,14 @@ pub enum AssemblyError {
     /// The cluster cannot be asked.
     #[error("the Kubernetes API cannot be used: {0}")]
     Kubernetes(String),
+    /// Engines cannot bring their events.
+    #[error("cache events cannot be taken at `{endpoint}` (`zmqEndpoint`): {error}")]
+    EventsAddress {
+        /// Where engines publish to.
+        endpoint: String,
+        /// Why nobody listens there.
+        error: io::Error,
+    },
     /// The configuration asks for what is not here.
     #[error("not here: {0}")]
     Unsupported(String),

@@ -5,7 +5,8 @@
 //!  response headers ─▶ body … ─▶ end:  each piece passes and is watched
 //! ```
 //!
-//! The rules: a request is decided about once, when all of it is there (or by its headers, where no body is shown in time); an answer is
+//! The rules: a request is decided about once, when all of it is there (or as soon as it is known that nobody reads its body, or that none is
+//! shown in time: what comes of it then passes and is not held); an answer is
 //! never held back: what it tells is looked at once it went on (but for headers, where those that go on depend on it); whatever way an exchange ends, what it counted for is given back once,
 //! since guards hold it.
 
@@ -27,6 +28,8 @@ use tonic::{Code, Status};
 use self::request::PendingRequest;
 use self::response::Passed;
 use self::sent::Sent;
+use crate::answer_model::AnswerModel;
+use crate::messages::{self, Direction};
 use crate::picker::Picker;
 
 /// Messages to Envoy, in order.
@@ -40,6 +43,8 @@ pub(crate) struct Exchange {
     phase: Phase,
     /// What went on already, and is still to be looked at.
     unseen: VecDeque<Passed>,
+    /// Where the client called its model otherwise.
+    answer_model: Option<AnswerModel>,
 }
 
 #[derive(Debug)]
@@ -74,7 +79,7 @@ enum BodyMode {
 impl Exchange {
     pub(crate) fn new(picker: Arc<Picker>) -> Self {
         let modes = Modes { request: BodyMode::Duplex, response: BodyMode::Duplex };
-        Self { picker, modes, phase: Phase::Request(Box::default()), unseen: VecDeque::new() }
+        Self { picker, modes, phase: Phase::Request(Box::default()), unseen: VecDeque::new(), answer_model: None }
     }
 
     /// Whether nothing more is to be said.
@@ -110,13 +115,25 @@ impl Exchange {
         }
         let Some(request) = message.request.take() else { return };
         match request {
-            Request::RequestHeaders(headers) => self.request_headers(&message, &headers, outbox),
+            Request::RequestHeaders(headers) => self.request_headers(&message, &headers, outbox).await,
             Request::RequestBody(body) => self.request_body(&message, body, outbox).await,
             Request::RequestTrailers(_) => self.request_trailers(outbox).await,
             Request::ResponseHeaders(headers) => self.response_headers(message, headers, outbox),
             Request::ResponseBody(body) => self.response_body(body, outbox),
             Request::ResponseTrailers(_) => self.response_trailers(outbox),
         }
+    }
+}
+
+/// Has a body go on, or a part of it, in pieces that Envoy takes. `ends` where nothing follows.
+fn pass_on(direction: Direction, body: impl AsRef<[u8]> + Into<Vec<u8>>, ends: bool, outbox: &mut Outbox) {
+    if body.as_ref().len() <= LONGEST_PIECE {
+        return outbox.push_back(messages::streamed(direction, body.into(), ends));
+    }
+    let mut pieces = body.as_ref().chunks(LONGEST_PIECE).peekable();
+    while let Some(piece) = pieces.next() {
+        let is_last = pieces.peek().is_none();
+        outbox.push_back(messages::streamed(direction, piece.to_vec(), ends && is_last));
     }
 }
 
@@ -151,3 +168,6 @@ impl BodyMode {
         matches!(self, Self::Duplex | Self::Whole)
     }
 }
+
+/// Envoy takes pieces of up to 64 KiB, with what is around them.
+const LONGEST_PIECE: usize = 60_000;

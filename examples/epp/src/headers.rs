@@ -20,6 +20,17 @@ pub const PREFILLER: &str = "x-prefiller-host-port";
 pub const ENCODERS: &str = "x-encoder-hosts-ports";
 /// The data-parallel rank, for the sidecar that listens for all of them.
 pub const DATA_PARALLEL: &str = "x-data-parallel-host-port";
+/// Headers that steer a request, or a pod: a client's own are never passed on.
+pub const STEERING: [&str; 8] = [
+    DESTINATION,
+    SUBSET,
+    PREFILLER,
+    ENCODERS,
+    DATA_PARALLEL,
+    "x-data-parallel-rank",
+    "x-kv-cache-source-host-port",
+    "epp-profile",
+];
 /// Why a request was dropped, on the answer.
 pub const DROPPED_REASON: &str = "x-llm-d-request-dropped-reason";
 /// Who shares fairly; the second name is the older one.
@@ -104,6 +115,15 @@ mod tests {
         let (status, map) = response_head(Some(&headers(&[(":status", "429"), ("retry-after", "3")])));
         assert_eq!((status, map.len()), (Some(StatusCode::TOO_MANY_REQUESTS), 1));
         assert_eq!(response_head(None), (None, HeaderMap::new()));
+    }
+
+    #[test]
+    fn what_steers_is_what_a_gateway_strips() {
+        let mut map: HeaderMap =
+            STEERING.iter().map(|name| (HeaderName::from_static(name), HeaderValue::from_static("1"))).collect();
+        map.insert("x-other", HeaderValue::from_static("1"));
+        pointsman::exec::handoff::strip_routing_headers(&mut map);
+        assert_eq!(map.keys().map(HeaderName::as_str).collect::<Vec<_>>(), ["x-other"]);
     }
 
     #[test]

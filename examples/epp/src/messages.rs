@@ -81,9 +81,9 @@ pub(crate) fn headers_pass(direction: Direction) -> ProcessingResponse {
     })
 }
 
-/// An answer's headers that pass with one more.
-pub(crate) fn response_headers(header: HeaderValueOption) -> ProcessingResponse {
-    let header_mutation = Some(HeaderMutation { set_headers: vec![header], remove_headers: Vec::new() });
+/// An answer's headers that pass with some more.
+pub(crate) fn response_headers(set_headers: Vec<HeaderValueOption>) -> ProcessingResponse {
+    let header_mutation = Some(HeaderMutation { set_headers, remove_headers: Vec::new() });
     let common = CommonResponse { header_mutation, ..CommonResponse::default() };
     plain(Response::ResponseHeaders(HeadersResponse { response: Some(common) }))
 }
@@ -93,6 +93,17 @@ pub(crate) fn streamed(direction: Direction, body: Vec<u8>, end_of_stream: bool)
     let piece = StreamedBodyResponse { body, end_of_stream, ..StreamedBodyResponse::default() };
     let mutation = BodyMutation { mutation: Some(Mutation::StreamedResponse(piece)) };
     body_response(direction, Some(CommonResponse { body_mutation: Some(mutation), ..CommonResponse::default() }))
+}
+
+/// An answer's body, or a piece of it, in place of the one that Envoy keeps. Of a whole one its length goes along.
+pub(crate) fn response_body(body: Vec<u8>, is_whole: bool) -> ProcessingResponse {
+    let length = is_whole.then(|| set("content-length", body.len().to_string()));
+    let header_mutation = length.map(|length| HeaderMutation { set_headers: vec![length], remove_headers: Vec::new() });
+    let body_mutation = Some(BodyMutation { mutation: Some(Mutation::Body(body)) });
+    body_response(
+        Direction::Response,
+        Some(CommonResponse { header_mutation, body_mutation, ..CommonResponse::default() }),
+    )
 }
 
 /// A body that passes, in a mode in which Envoy keeps it.

@@ -1,15 +1,24 @@
 //! What a picker counted, as a page of metrics.
 
+mod histogram;
+mod llmd_pool;
+mod llmd_requests;
+mod page;
+mod requests;
+mod scheduling;
+
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use pointsman::exec::Failure;
-use pointsman::index::engine::FollowerState;
-use pointsman::zmq::SubscriberStatus;
-use pointsman::{ApiError, Router};
+use pointsman::exec::{BreakerState, Failure};
+use pointsman::index::engine::{FollowerState, FollowerStatus};
+use pointsman::{ApiError, RegisteredPod, Router};
+
+use page::Page;
+pub(crate) use requests::{RequestLabels, RequestMeter, RequestMetrics};
+pub(crate) use scheduling::{Attempt, SchedulingMetrics};
 
 /// Counters of a picker. All of them are statistics, which publish nothing: relaxed.
 #[derive(Debug, Default)]
@@ -19,9 +28,24 @@ pub struct Metrics {
     decision_nanos: AtomicU64,
     ended: AtomicU64,
     cancelled: AtomicU64,
+    reloads: AtomicU64,
+    reload_failures: AtomicU64,
     /// By what answers failed of, and by why requests were refused: few of either.
     failed: Mutex<BTreeMap<&'static str, u64>>,
     refused: Mutex<BTreeMap<(u16, &'static str), u64>>,
+    pub(crate) requests: RequestMetrics,
+    pub(crate) scheduling: SchedulingMetrics,
+}
+
+/// What a page tells beside what was counted.
+#[derive(Clone, Copy)]
+pub(crate) struct PageContext<'p> {
+    pub(crate) router: &'p Router,
+    pub(crate) events: &'p BTreeMap<String, FollowerStatus>,
+    /// The pool's name.
+    pub(crate) pool: &'p str,
+    /// How full it is.
+    pub(crate) saturation: f64,
 }
 
 impl Metrics {
@@ -29,12 +53,18 @@ impl Metrics {
         self.read_nanos.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
     }
 
-    pub(crate) fn decided(&self, took: Duration) {
+    /// A request was decided about, which took so long. With flow control it may have waited.
+    pub(crate) fn decided<T>(&self, decision: &Result<T, ApiError>, took: Duration, flow: Option<i32>) {
         self.decisions.fetch_add(1, Ordering::Relaxed);
         self.decision_nanos.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
+        match flow {
+            Some(priority) => self.scheduling.flowed(decision, priority),
+            None => self.scheduling.decided(took),
+        }
     }
 
-    pub(crate) fn refused(&self, error: &ApiError) {
+    pub(crate) fn refused(&self, error: &ApiError, labels: RequestLabels) {
+        self.requests.refused(labels, error);
         *self.refused.lock().entry((error.status.as_u16(), error.code)).or_default() += 1;
     }
 
@@ -47,6 +77,17 @@ impl Metrics {
 
     pub(crate) fn cancelled(&self) {
         self.cancelled.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn certificate_reloaded(&self, is_good: bool) {
+        let count = if is_good { &self.reloads } else { &self.reload_failures };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Certificates that were taken over from changed files, and those that were not, being broken.
+    #[must_use]
+    pub fn certificate_reloads(&self) -> (u64, u64) {
+        (self.reloads.load(Ordering::Relaxed), self.reload_failures.load(Ordering::Relaxed))
     }
 
     /// Decisions so far, and how long they took in all, waits included.
@@ -62,115 +103,94 @@ impl Metrics {
         (self.ended.load(Ordering::Relaxed), self.failed.lock().values().sum())
     }
 
-    /// The page, in the text format of Prometheus.
-    pub(crate) fn page(&self, router: &Router, events: &BTreeMap<String, SubscriberStatus>) -> String {
-        let (decisions, took) = self.decisions();
-        let mut page = String::new();
-        family(&mut page, "decisions_total", "counter", "Requests that were decided about.");
-        line(&mut page, "decisions_total", "", decisions as f64);
-        family(&mut page, "decision_seconds_total", "counter", "Time that decisions took, waits for room included.");
-        line(&mut page, "decision_seconds_total", "", took.as_secs_f64());
-        family(&mut page, "read_seconds_total", "counter", "Time that reading bodies took, tokenizing included.");
-        let read = Duration::from_nanos(self.read_nanos.load(Ordering::Relaxed));
-        line(&mut page, "read_seconds_total", "", read.as_secs_f64());
-        family(&mut page, "answers_total", "counter", "Answers that ended.");
-        line(&mut page, "answers_total", "", self.ended.load(Ordering::Relaxed) as f64);
-        family(
-            &mut page,
-            "answers_cancelled_total",
-            "counter",
-            "Answers that did not come to their end: clients left, or pods died.",
-        );
-        line(&mut page, "answers_cancelled_total", "", self.cancelled.load(Ordering::Relaxed) as f64);
-        family(&mut page, "answers_failed_total", "counter", "Answers that a pod failed, by how.");
-        for (failure, count) in &*self.failed.lock() {
-            line(&mut page, "answers_failed_total", &format!("failure=\"{failure}\""), *count as f64);
-        }
-        family(
-            &mut page,
-            "refused_total",
-            "counter",
-            "Requests that were answered in the pods' place, by status and reason.",
-        );
-        for ((status, code), count) in &*self.refused.lock() {
-            line(&mut page, "refused_total", &format!("status=\"{status}\",reason=\"{code}\""), *count as f64);
-        }
+    /// The page, in the text format of Prometheus: our own names, and beside them those of llm-d's picker where they mean the same.
+    pub(crate) fn page(&self, about: &PageContext<'_>) -> String {
+        let PageContext { router, events, pool, saturation } = *about;
+        let mut page = Page::default();
+        self.own(&mut page);
         pods(&mut page, router);
         followed(&mut page, events);
-        page
+        llmd_requests::write(&mut page, &self.requests.all());
+        llmd_pool::write(&mut page, router, pool);
+        self.scheduling.write(&mut page, pool);
+        if router.flow_band(0).is_some() {
+            llmd_pool::write_flow_control(&mut page, router, pool, saturation);
+        }
+        page.finish()
+    }
+
+    fn own(&self, page: &mut Page) {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
+        let seconds = |nanos: &AtomicU64| Duration::from_nanos(nanos.load(Ordering::Relaxed)).as_secs_f64();
+        let mut counter = |name: &str, help: &str, value| page.single(&own(name), "counter", help, value);
+        counter("decisions_total", "Requests that were decided about.", count(&self.decisions));
+        let help = "Time that decisions took, waits for room included.";
+        counter("decision_seconds_total", help, seconds(&self.decision_nanos));
+        let help = "Time that reading bodies took, tokenizing included.";
+        counter("read_seconds_total", help, seconds(&self.read_nanos));
+        counter("answers_total", "Answers that ended.", count(&self.ended));
+        let help = "Answers that did not come to their end: clients left, or pods died.";
+        counter("answers_cancelled_total", help, count(&self.cancelled));
+        counter("certificate_reloads_total", "Changed certificates that were taken over.", count(&self.reloads));
+        let help = "Changed certificates that were not taken over, being broken.";
+        counter("certificate_reload_failures_total", help, count(&self.reload_failures));
+        let name = own("answers_failed_total");
+        page.family(&name, "counter", "Answers that a pod failed, by how.");
+        for (failure, count) in &*self.failed.lock() {
+            page.sample(&name, &[("failure", failure)], *count as f64);
+        }
+        let name = own("refused_total");
+        page.family(&name, "counter", "Requests that were answered in the pods' place, by status and reason.");
+        for ((status, code), count) in &*self.refused.lock() {
+            page.sample(&name, &[("status", &status.to_string()), ("reason", code)], *count as f64);
+        }
     }
 }
 
-fn pods(page: &mut String, router: &Router) {
+fn pods(page: &mut Page, router: &Router) {
     let pods = router.pods();
-    let healthy = |healthy: bool| if healthy { 1.0 } else { 0.0 };
-    family(page, "pod_healthy", "gauge", "Whether a pod passes its health checks.");
-    for pod in &pods {
-        line(page, "pod_healthy", &label(&pod.spec.name), healthy(pod.healthy));
-    }
-    family(page, "pod_in_flight", "gauge", "Requests that were sent to a pod and have not ended.");
-    for pod in &pods {
-        let in_flight = router.plugin_state().load.in_flight(pod.pod.id());
-        line(page, "pod_in_flight", &label(&pod.spec.name), f64::from(in_flight.requests));
-    }
-    family(page, "pod_breaker_open", "gauge", "Whether a pod's circuit breaker keeps requests away.");
-    for pod in &pods {
-        let is_open = pod.breaker.state != pointsman::exec::BreakerState::Closed;
-        line(page, "pod_breaker_open", &label(&pod.spec.name), healthy(is_open));
-    }
-    family(page, "pod_blocks", "gauge", "Blocks that a pod is known, or guessed, to hold.");
-    for pod in &pods {
-        let blocks = router.index().pod_stats(pod.pod).map_or(0, |stats| stats.blocks);
-        line(page, "pod_blocks", &label(&pod.spec.name), blocks as f64);
-    }
-    family(page, "waiting", "gauge", "Requests that wait for a pod to have room, by band.");
+    let mut rows = |name: &str, help: &str, of: &dyn Fn(&RegisteredPod) -> f64| {
+        let name = own(name);
+        page.family(&name, "gauge", help);
+        pods.iter().for_each(|pod| page.sample(&name, &[("pod", &pod.spec.name)], of(pod)));
+    };
+    rows("pod_healthy", "Whether a pod passes its health checks.", &|pod| f64::from(u8::from(pod.healthy)));
+    rows("pod_in_flight", "Requests that were sent to a pod and have not ended.", &|pod| {
+        f64::from(router.plugin_state().load.in_flight(pod.pod.id()).requests)
+    });
+    rows("pod_breaker_open", "Whether a pod's circuit breaker keeps requests away.", &|pod| {
+        f64::from(u8::from(pod.breaker.state != BreakerState::Closed))
+    });
+    rows("pod_blocks", "Blocks that a pod is known, or guessed, to hold.", &|pod| {
+        router.index().pod_stats(pod.pod).map_or(0, |stats| stats.blocks) as f64
+    });
+    let name = own("waiting");
+    page.family(&name, "gauge", "Requests that wait for a pod to have room, by band.");
     for band in router.flow_status(0) {
-        line(page, "waiting", &format!("band=\"{}\"", escaped(&band.name)), band.requests as f64);
+        page.sample(&name, &[("band", &band.name)], band.requests as f64);
     }
 }
 
 /// Whether engines' events arrive, of pods that are followed.
-fn followed(page: &mut String, events: &BTreeMap<String, SubscriberStatus>) {
-    let mut rows = |name: &str, kind: &str, help: &str, of: &dyn Fn(&SubscriberStatus) -> f64| {
-        family(page, name, kind, help);
-        events.iter().for_each(|(pod, status)| line(page, name, &label(pod), of(status)));
+fn followed(page: &mut Page, events: &BTreeMap<String, FollowerStatus>) {
+    let mut rows = |name: &str, kind: &str, help: &str, of: &dyn Fn(&FollowerStatus) -> f64| {
+        let name = own(name);
+        page.family(&name, kind, help);
+        events.iter().for_each(|(pod, status)| page.sample(&name, &[("pod", pod)], of(status)));
     };
-    let is_live = |status: &SubscriberStatus| f64::from(u8::from(status.get().state == FollowerState::Live));
+    let is_live = |status: &FollowerStatus| f64::from(u8::from(status.state == FollowerState::Live));
     rows("pod_events_live", "gauge", "Whether a pod's cache events are followed without a gap.", &is_live);
-    let batches = |status: &SubscriberStatus| status.get().batches as f64;
+    let batches = |status: &FollowerStatus| status.batches as f64;
     rows("pod_events_batches_total", "counter", "Batches of a pod's events that were taken in.", &batches);
-    let dropped = |status: &SubscriberStatus| status.get().dropped as f64;
-    rows(
-        "pod_events_dropped_total",
-        "counter",
-        "A pod's events that could not be used: another block size, for one.",
-        &dropped,
-    );
-    let lost = |status: &SubscriberStatus| status.get().lost as f64;
-    rows(
-        "pod_events_lost_total",
-        "counter",
-        "Times that a pod's events were lost for good, and its cache forgotten.",
-        &lost,
-    );
+    let dropped = |status: &FollowerStatus| status.dropped as f64;
+    let help = "A pod's events that could not be used: another block size, for one.";
+    rows("pod_events_dropped_total", "counter", help, &dropped);
+    let lost = |status: &FollowerStatus| status.lost as f64;
+    let help = "Times that a pod's events were lost for good, and its cache forgotten.";
+    rows("pod_events_lost_total", "counter", help, &lost);
 }
 
-fn family(page: &mut String, name: &str, kind: &str, help: &str) {
-    // Writing to a text does not fail.
-    let _ = writeln!(page, "# HELP {PREFIX}{name} {help}\n# TYPE {PREFIX}{name} {kind}");
+/// A name of our own.
+fn own(name: &str) -> String {
+    format!("pointsman_epp_{name}")
 }
-
-fn line(page: &mut String, name: &str, labels: &str, value: f64) {
-    let labels = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
-    let _ = writeln!(page, "{PREFIX}{name}{labels} {value}");
-}
-
-fn label(pod: &str) -> String {
-    format!("pod=\"{}\"", escaped(pod))
-}
-
-fn escaped(value: &str) -> String {
-    value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
-}
-
-const PREFIX: &str = "pointsman_epp_";

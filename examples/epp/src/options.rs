@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Parser};
+use pointsman::exec::ClientFields;
 
 /// An endpoint picker for Envoy: routes by what pods hold in their caches, with llm-d's own configuration.
 #[derive(Clone, Debug, Parser)]
@@ -79,10 +80,13 @@ pub struct Options {
     /// The port of the page of metrics.
     #[arg(long, value_name = "PORT", default_value_t = 9090)]
     pub metrics_port: u16,
+    /// A file with the bearer token that requests for it need; followed. Whoever reaches the port is let in without one.
+    #[arg(long, value_name = "FILE")]
+    pub metrics_token_file: Option<PathBuf>,
     /// TLS towards Envoy, by a certificate of its own making unless one is given.
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
     pub secure_serving: bool,
-    /// The folder of `tls.crt` and `tls.key`.
+    /// The folder of `tls.crt` and `tls.key`, which are followed.
     #[arg(long, value_name = "FOLDER")]
     pub cert_path: Option<PathBuf>,
 
@@ -101,6 +105,10 @@ pub struct Options {
     /// How long requests under way may take when the program stops.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     pub drain_timeout: Duration,
+    /// A field of bodies that is otherwise removed, since it would let clients name hosts or ranks, by its path: kv_transfer_params,
+    /// vllm_xargs.kv_transfer_params, … May be given more than once.
+    #[arg(long = "allow-client-field", value_name = "NAME", value_parser = client_field)]
+    pub allowed_client_fields: Vec<String>,
     /// Lets requests name their endpoints in a header, as conformance tests do. Not where others can reach it.
     #[arg(long)]
     pub allow_test_selection: bool,
@@ -119,6 +127,11 @@ fn own_namespace() -> String {
 
 fn no_selector(_: &str) -> Result<String, String> {
     Err("pods by label need an InferencePool that selects them (--pool-name); or name them by --dns, --endpoints-file or --endpoint".to_owned())
+}
+
+/// A field that is restricted; no other can be allowed.
+fn client_field(name: &str) -> Result<String, String> {
+    ClientFields::default().allow(name).map(|_| name.to_owned()).map_err(|error| error.to_string())
 }
 
 /// A time as Go writes it: `50ms`, `1m30s`.
@@ -173,6 +186,12 @@ mod tests {
         .unwrap();
         assert_eq!((options.grpc_port, options.secure_serving, options.pool_name.as_deref()), (1, false, Some("vllm")));
         assert!(parse(&["--config", "a", "--secure-serving"]).unwrap().secure_serving);
+        let fields =
+            parse(&["--allow-client-field", "bootstrap_host", "--allow-client-field=data_parallel_rank"]).unwrap();
+        assert_eq!(fields.allowed_client_fields, ["bootstrap_host", "data_parallel_rank"]);
+        assert!(
+            parse(&["--allow-client-field=temperature"]).unwrap_err().to_string().contains("not a restricted field")
+        );
         assert!(parse(&["--disable-endpoint-subset-filter"]).unwrap().disable_endpoint_subset_filter);
         for flag in ["--endpoint-selector=app=vllm", "--endpoint-target-ports=8000"] {
             assert!(parse(&[flag]).unwrap_err().to_string().contains("--pool-name"), "{flag}");

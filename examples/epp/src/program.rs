@@ -1,13 +1,10 @@
 //! The program: servers for Envoy, for health checks and for metrics, from start to the last request.
 
 use std::error::Error;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router as Routes;
-use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -18,10 +15,11 @@ use tonic_health::server::HealthReporter;
 
 use crate::assembly::Assembly;
 use crate::discovery::Synced;
+use crate::metrics_server::MetricsServer;
 use crate::options::Options;
 use crate::picker::Picker;
 use crate::server::ExtProc;
-use crate::tls::server_tls;
+use crate::tls::{Certificate, over_tls};
 
 /// A picker that serves.
 #[derive(Debug)]
@@ -52,7 +50,7 @@ impl Program {
     ///
     /// # Errors
     ///
-    /// When a port is taken, or there is no certificate.
+    /// When a port is taken, or there is no certificate or token.
     pub async fn start(assembly: Assembly, options: &Options) -> Result<Self, Box<dyn Error>> {
         let (withdraw, stop, over) = (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
         let tasks = TaskTracker::new();
@@ -62,22 +60,26 @@ impl Program {
         let addresses =
             Addresses { grpc: grpc.local_addr()?, health: health.local_addr()?, metrics: metrics.local_addr()? };
 
+        let picker = Arc::clone(&assembly.picker);
+        let page = MetricsServer::new(Arc::clone(&picker), options.metrics_token_file.clone())?;
         let (reporter, checked) = tonic_health::server::health_reporter();
         let mut server = Server::builder().http2_keepalive_interval(Some(KEEPALIVE)).tcp_nodelay(true);
+        let server = server.add_service(checked.clone()).add_service(ExtProc::new(Arc::clone(&picker)));
+        let (grpc, stopped) = (grpc.with_nodelay(Some(true)), stop.clone().cancelled_owned());
         if options.secure_serving {
-            server = server.tls_config(server_tls(options.cert_path.as_deref())?)?;
+            let certificate = Arc::new(Certificate::new(options.cert_path.as_deref())?);
+            let connections = over_tls(grpc, Arc::clone(&certificate))?;
+            tasks.spawn(log_end("ext_proc", server.serve_with_incoming_shutdown(connections, stopped)));
+            let following = certificate.follow(Arc::clone(&picker));
+            tokio::spawn(over.clone().run_until_cancelled_owned(following));
+        } else {
+            tasks.spawn(log_end("ext_proc", server.serve_with_incoming_shutdown(grpc, stopped)));
         }
-        let picker = Arc::clone(&assembly.picker);
-        let serving = server
-            .add_service(checked.clone())
-            .add_service(ExtProc::new(Arc::clone(&picker)))
-            .serve_with_incoming_shutdown(grpc.with_nodelay(Some(true)), stop.clone().cancelled_owned());
-        tasks.spawn(log_end("ext_proc", serving));
         let checks =
             Server::builder().add_service(checked).serve_with_incoming_shutdown(health, over.clone().cancelled_owned());
         tokio::spawn(log_end("health checks", checks));
         tokio::spawn(report(reporter, assembly.synced.clone(), withdraw.clone()));
-        tokio::spawn(serve_metrics(metrics, picker, over.clone()));
+        tokio::spawn(page.serve(metrics, over.clone()));
         tasks.close();
         Ok(Self { assembly, addresses, withdraw, stop, over, tasks })
     }
@@ -130,18 +132,6 @@ async fn report(reporter: HealthReporter, synced: Synced, stop: CancellationToke
     stop.cancelled().await;
     for name in READY {
         reporter.set_service_status(name, ServingStatus::NotServing).await;
-    }
-}
-
-async fn serve_metrics(listener: TcpListener, picker: Arc<Picker>, stop: CancellationToken) {
-    let page = move || {
-        let picker = Arc::clone(&picker);
-        async move { ([("content-type", "text/plain; version=0.0.4; charset=utf-8")], picker.metrics_page()) }
-    };
-    let routes = Routes::new().route("/metrics", get(page));
-    let served: io::Result<()> = axum::serve(listener, routes).with_graceful_shutdown(stop.cancelled_owned()).await;
-    if let Err(error) = served {
-        tracing::error!(%error, "the page of metrics ended");
     }
 }
 

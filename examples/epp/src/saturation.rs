@@ -8,6 +8,11 @@ use crate::picker_config::Saturation;
 
 /// Whether the pool is full. One without pods is, and a pod whose engine is silent counts as full.
 pub(crate) fn is_saturated(router: &Router, saturation: &Saturation) -> bool {
+    share(router, saturation) >= 1.0
+}
+
+/// How full the pool is; full from 1 on.
+pub(crate) fn share(router: &Router, saturation: &Saturation) -> f64 {
     let pods = router.pods();
     let share: f64 = match saturation {
         Saturation::Utilization { waiting, kv_used, stale_after } => {
@@ -33,7 +38,7 @@ pub(crate) fn is_saturated(router: &Router, saturation: &Saturation) -> bool {
         }
     };
     // Of no pods it is not a number.
-    share.is_nan() || share >= 1.0
+    if share.is_nan() { 1.0 } else { share }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Discovery by the Kubernetes API against an API server of ours that plays recorded answers, and the manifests of `deploy/`.
+//! Discovery by the Kubernetes API against an API server of ours that plays answers from files (`recorded.rs` says where they come from), and the manifests of `deploy/`.
 
 #![expect(clippy::unwrap_used, reason = "what helps a test may stop it")]
 
@@ -13,6 +13,9 @@ mod manifests;
 #[cfg(feature = "kube")]
 #[path = "kubernetes/model.rs"]
 mod model;
+#[cfg(feature = "kube")]
+#[path = "kubernetes/model_rewrites.rs"]
+mod model_rewrites;
 #[cfg(feature = "kube")]
 #[path = "kubernetes/objectives.rs"]
 mod objectives;

@@ -184,3 +184,32 @@ fn without_pods_it_is_alive_and_not_ready() {
     }
     assert_eq!(serving.end("-INT"), Some(0));
 }
+
+#[test]
+fn the_page_of_metrics_is_for_whoever_bears_the_token_of_a_file_that_is_followed() {
+    let folder = pointsman_test_support::programs::temp_folder(env!("CARGO_TARGET_TMPDIR"), "epp");
+    let file = folder.join("token");
+    let pods = ["--endpoint", "127.0.0.1:1", "--metrics-token-file", file.to_str().unwrap()];
+    let empty = run(&pods);
+    assert!(!empty.status.success() && text(&empty.stderr).contains("token"), "{}", text(&empty.stderr));
+    std::fs::write(&file, "one\n").unwrap();
+    let serving = Serving::start(&pods);
+    let url = format!("http://{}/metrics", serving.metrics);
+    let status = |token: &str| {
+        let bearer = format!("authorization: Bearer {token}");
+        let mut curl = Command::new("curl");
+        curl.args(["--silent", "--max-time", "5", "--output", "/dev/null", "--write-out", "%{http_code}", &url]);
+        text(&curl.args(["--header", &bearer]).output().unwrap().stdout)
+    };
+    assert_eq!(["one", "two", ""].map(status), ["200", "401", "401"]);
+    std::fs::write(&file, "").unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    assert_eq!(status("one"), "200", "a file without a token changes nothing");
+    std::fs::write(&file, "two").unwrap();
+    let began = Instant::now();
+    while status("two") != "200" {
+        assert!(began.elapsed() < Duration::from_secs(20));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(status("one"), "401");
+}

@@ -40,11 +40,6 @@ async fn every_sample_configuration_is_put_together_and_picks() {
                 precise += 1;
                 continue;
             }
-            Err(AssemblyError::Unsupported(why)) => {
-                assert!(why.contains("publish to one address"), "{}: {why}", file.display());
-                precise += 1;
-                continue;
-            }
             Err(error) => panic!("{}: {error}", file.display()),
         };
         let router = assembly.picker.router();
@@ -66,6 +61,16 @@ async fn every_sample_configuration_is_put_together_and_picks() {
         run += 1;
     }
     assert!(run >= 25 && run + precise >= 40, "{run} run, {precise} want a tokenizer");
+}
+
+#[tokio::test]
+async fn a_precise_cache_that_nobody_feeds_is_refused() {
+    let text = include_str!("picker_config/llmd/deploy_sim_epp_kvcache.yaml");
+    let text = text.replace("zmqEndpoint: tcp://0.0.0.0:5557", "discoverPods: false");
+    let translation = PickerConfig::read(&text).unwrap().translate().unwrap();
+    let options = Options::parse_from(["epp", "--endpoint", "10.0.0.9:8000"]);
+    let error = Assembly::start(&translation, &options).await.unwrap_err();
+    assert!(matches!(&error, AssemblyError::Unsupported(why) if why.contains("zmqEndpoint")), "{error}");
 }
 
 /// Our own profiles behind Envoy, in place of llm-d's plugins.

@@ -3,9 +3,11 @@
 //! What the API server says is followed; where it says nothing, the last list stands. Only a pool that is deleted leaves none.
 
 mod error;
+mod model_rewrites;
 mod objectives;
 mod pool;
 mod pool_pod;
+mod published;
 mod resource;
 mod watched;
 
@@ -20,6 +22,7 @@ use pointsman::{Discovery, PodSpec};
 use tokio::time::{Instant, sleep_until};
 
 pub use error::KubernetesError;
+pub use model_rewrites::Rewrites;
 pub use objectives::Objectives;
 use pool::Pool;
 pub use pool::PoolFault;

@@ -1,6 +1,7 @@
-//! The request's half of an exchange: headers and body are gathered, then it is decided about.
+//! The request's half of an exchange: headers and body are gathered as far as somebody reads them, then it is decided about.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use envoy_types::pb::envoy::config::core::v3::HeaderValueOption;
@@ -8,28 +9,43 @@ use envoy_types::pb::envoy::service::ext_proc::v3::{HttpBody, HttpHeaders, Proce
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, UPGRADE};
 use http::request::Parts;
 use http::{Method, StatusCode};
-use json_edit::{Edit, Object};
 use pointsman::exec::handoff::Api;
 use pointsman::index::Pod;
 use pointsman::{ApiError, Routed};
 
 use super::sent::Sent;
-use super::{BodyMode, Exchange, Outbox, Phase};
+use super::{BodyMode, Exchange, Outbox, Phase, pass_on};
+use crate::answer_model::AnswerModel;
 use crate::endpoints::authority;
-use crate::headers::{self, DATA_PARALLEL, DESTINATION, ENCODERS, MODEL_REWRITE, PREFILLER, first};
+use crate::headers::{self, DATA_PARALLEL, DESTINATION, ENCODERS, PREFILLER, STEERING};
 use crate::messages::{self, Direction};
 use crate::metadata;
+use crate::metrics::{Attempt, RequestLabels};
 use crate::picker::Picker;
 
 /// A request, as far as it came.
 #[derive(Debug, Default)]
 pub(super) struct PendingRequest {
+    /// When its headers came.
+    received: Option<Instant>,
     parts: Option<Parts>,
+    /// Whether anybody reads its body, once that is known.
+    is_read: Option<bool>,
     body: Vec<u8>,
     /// Where in the picker its bytes count, until it is decided about.
     room: Option<Room>,
     /// The pods that the proxy allows.
     among: Option<Vec<Pod>>,
+}
+
+impl PendingRequest {
+    /// Whether its body is read, as far as that is known with one more piece.
+    fn is_read(&mut self, piece: &[u8], picker: &Picker) -> Option<bool> {
+        if self.is_read.is_none() {
+            self.is_read = self.parts.as_ref().and_then(|parts| picker.reads(parts, &self.body, piece));
+        }
+        self.is_read
+    }
 }
 
 /// Bytes that are held; given back when it is dropped.
@@ -54,8 +70,14 @@ struct Pick {
 }
 
 impl Exchange {
-    pub(super) fn request_headers(&mut self, message: &ProcessingRequest, headers: &HttpHeaders, outbox: &mut Outbox) {
+    pub(super) async fn request_headers(
+        &mut self,
+        message: &ProcessingRequest,
+        headers: &HttpHeaders,
+        outbox: &mut Outbox,
+    ) {
         let Phase::Request(pending) = &mut self.phase else { return };
+        pending.received.get_or_insert_with(Instant::now);
         pending.among = self.picker.allowed(message).or(pending.among.take());
         let parts = headers::request_parts(headers.headers.as_ref());
         if headers.end_of_stream || !self.modes.request.waits_for_body() || never_ends(&parts) {
@@ -65,7 +87,13 @@ impl Exchange {
             parts.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
         let forged = forged(&parts);
         pending.parts = Some(parts);
-        if announced.is_some_and(|length| length > self.picker.options().max_body_bytes) {
+        // Where the proxy keeps the body itself, there is no point in saying more before it is there.
+        let is_read =
+            if self.modes.request == BodyMode::Duplex { pending.is_read(&[], &self.picker) } else { Some(true) };
+        if is_read == Some(false) {
+            return self.decide(false, outbox).await;
+        }
+        if is_read == Some(true) && announced.is_some_and(|length| length > self.picker.options().max_body_bytes) {
             return self.refuse(&self.too_long(), outbox);
         }
         if self.modes.request == BodyMode::Whole {
@@ -75,18 +103,26 @@ impl Exchange {
     }
 
     pub(super) async fn request_body(&mut self, message: &ProcessingRequest, body: HttpBody, outbox: &mut Outbox) {
-        let Phase::Request(pending) = &mut self.phase else {
-            // It went by its headers alone.
-            match self.modes.request {
-                BodyMode::Duplex => {
-                    outbox.push_back(messages::streamed(Direction::Request, body.body, body.end_of_stream))
+        let pending = match &mut self.phase {
+            Phase::Request(pending) => pending,
+            // It was decided about before its body, or the rest of that, was there.
+            phase => {
+                if let Phase::Sent(sent) = phase {
+                    sent.request_piece(body.body.len(), body.end_of_stream);
                 }
-                BodyMode::Absent => {}
-                _ => outbox.push_back(messages::body_passes(Direction::Request)),
+                match self.modes.request {
+                    BodyMode::Duplex => pass_on(Direction::Request, body.body, body.end_of_stream, outbox),
+                    BodyMode::Absent => {}
+                    _ => outbox.push_back(messages::body_passes(Direction::Request)),
+                }
+                return;
             }
-            return;
         };
         pending.among = self.picker.allowed(message).or(pending.among.take());
+        if self.modes.request == BodyMode::Duplex && pending.is_read(&body.body, &self.picker) == Some(false) {
+            pending.body.extend_from_slice(&body.body);
+            return self.decide(body.end_of_stream, outbox).await;
+        }
         if pending.body.len().saturating_add(body.body.len()) > self.picker.options().max_body_bytes {
             return self.refuse(&self.too_long(), outbox);
         }
@@ -117,6 +153,9 @@ impl Exchange {
                 }
             }
         }
+        if let Phase::Sent(sent) = &mut self.phase {
+            sent.request_piece(0, true);
+        }
         if !self.is_over() {
             outbox.push_back(messages::trailers_pass(Direction::Request));
         }
@@ -137,28 +176,45 @@ impl Exchange {
                 outbox.push_back(messages::request_headers(common, &pick.endpoints));
                 self.phase = Phase::Sent(Box::new(sent));
             }
-            Err(error) => self.answer(&error, api, outbox),
+            Err(error) => self.answer(&error, api, self.picker.labels(parts), outbox),
         }
     }
 
-    /// Decides about a request that is all there. `ends` where no trailers follow.
+    /// Decides about a request that is all there, or the rest of which nobody reads. `ends` where nothing follows.
     async fn decide(&mut self, ends: bool, outbox: &mut Outbox) {
         let Phase::Request(pending) = &mut self.phase else { return };
-        let PendingRequest { parts, body, among, room: _room } = *std::mem::take(pending);
+        let PendingRequest { received, parts, is_read, body, among, room: _room } = *std::mem::take(pending);
+        let is_all = ends || is_read != Some(false);
         let parts = parts.unwrap_or_else(|| headers::request_parts(None));
-        let api = Api::of(parts.uri.path());
+        let (api, received) = (Api::of(parts.uri.path()), received.unwrap_or_else(Instant::now));
         let whole = Bytes::from(body);
-        let (pick, sent, body) = match self.route(parts, &whole, among, api).await {
-            Ok(decided) => decided,
-            Err(error) => return self.answer(&error, api, outbox),
+        let given = match self.picker.client_body(&parts, &whole).await {
+            Ok(given) => given,
+            Err(error) => return self.answer(&error, api, self.picker.labels(&parts), outbox),
         };
+        let labels = RequestLabels { model: given.model, target: given.target, ..self.picker.labels(&parts) };
+        let routed = self.route(parts, given.body, among, api).await;
+        self.picker.metrics().scheduling.processed(received.elapsed());
+        self.picker.attempted(&labels, routed.as_ref().ok().and_then(|(_, sent, _)| sent.pod()));
+        let (mut pick, sent, body) = match routed {
+            Ok(decided) => decided,
+            Err(error) => return self.answer(&error, api, labels, outbox),
+        };
+        if body.len() != whole.len() {
+            pick.set.push(messages::set("content-length", body.len().to_string()));
+        }
+        self.answer_model = AnswerModel::new(&labels.target, &labels.model);
+        let mut sent = sent.metered(self.picker.metrics().requests.begin(labels, received));
+        sent.request_piece(body.len(), is_all);
         let common = messages::picked(&pick.endpoints, pick.set, pick.remove);
         if self.modes.request == BodyMode::Whole {
             let edited = (body != whole).then(|| body.into());
             outbox.push_back(messages::buffered_body(common, &pick.endpoints, edited));
         } else {
             outbox.push_back(messages::request_headers(common, &pick.endpoints));
-            send_back(&body, ends, outbox);
+            if ends || !body.is_empty() {
+                pass_on(Direction::Request, body, ends, outbox);
+            }
         }
         self.phase = Phase::Sent(Box::new(sent));
     }
@@ -166,20 +222,15 @@ impl Exchange {
     async fn route(
         &self,
         parts: Parts,
-        whole: &Bytes,
+        body: Bytes,
         among: Option<Vec<Pod>>,
         api: Api,
     ) -> Result<(Pick, Sent, Bytes), ApiError> {
-        let rewritten = first(&parts.headers, &MODEL_REWRITE).and_then(|name| with_model(whole, name));
-        let body = rewritten.unwrap_or_else(|| whole.clone());
         let (method, forged) = (parts.method.clone(), forged(&parts));
         let (mut routed, body) = self.picker.route(parts, body, among).await?;
         // Where no circuit breaker lets it through by now it goes all the same: a pod that may fail is better than none.
         let sent = Sent::begin(&mut routed, api, method).unwrap_or_else(Sent::unwatched);
-        let mut pick = self.pick(&routed, &sent, forged)?;
-        if body.len() != whole.len() {
-            pick.set.push(messages::set("content-length", body.len().to_string()));
-        }
+        let pick = self.pick(&routed, &sent, forged)?;
         Ok((pick, sent.keep(routed), body))
     }
 
@@ -226,13 +277,15 @@ impl Exchange {
 
     pub(super) fn refuse(&mut self, error: &ApiError, outbox: &mut Outbox) {
         let Phase::Request(pending) = &self.phase else { return };
-        let api = pending.parts.as_ref().map_or(Api::Other, |parts| Api::of(parts.uri.path()));
-        self.answer(error, api, outbox);
+        let parts = pending.parts.as_ref();
+        let api = parts.map_or(Api::Other, |parts| Api::of(parts.uri.path()));
+        let labels = parts.map(|parts| self.picker.labels(parts)).unwrap_or_default();
+        self.answer(error, api, labels, outbox);
     }
 
     /// Answers in the pods' place.
-    fn answer(&mut self, error: &ApiError, api: Api, outbox: &mut Outbox) {
-        self.picker.metrics().refused(error);
+    fn answer(&mut self, error: &ApiError, api: Api, labels: RequestLabels, outbox: &mut Outbox) {
+        self.picker.metrics().refused(error, labels);
         outbox.push_back(messages::error(error, api));
         self.phase = Phase::Over;
     }
@@ -244,30 +297,21 @@ impl Picker {
         let subset = metadata::subset(message).filter(|_| self.options().subsets);
         subset.map(|endpoints| self.pods_at(endpoints))
     }
-}
 
-/// A body for another model; none if it is no object, which whoever reads it says.
-fn with_model(body: &[u8], name: &str) -> Option<Bytes> {
-    let object = Object::parse(body).ok()?;
-    Some(Edit::new(object).set("model", name).finish().into())
-}
-
-/// Sends a body back, in pieces that Envoy takes.
-fn send_back(body: &[u8], ends: bool, outbox: &mut Outbox) {
-    let mut pieces = body.chunks(LONGEST_PIECE).peekable();
-    if pieces.peek().is_none() {
-        outbox.push_back(messages::streamed(Direction::Request, Vec::new(), ends));
-    }
-    while let Some(piece) = pieces.next() {
-        let is_last = pieces.peek().is_none();
-        outbox.push_back(messages::streamed(Direction::Request, piece.to_vec(), ends && is_last));
+    /// Counts a decision, and the pod that it named first.
+    fn attempted(&self, labels: &RequestLabels, pod: Option<Pod>) {
+        let fleet = self.router().fleet();
+        let info = pod.and_then(|pod| fleet.pod(pod.id()).filter(|info| info.pod == pod));
+        let address = pod.and_then(|pod| self.router().address(pod)).unwrap_or_default();
+        let port = authority(&address).rsplit_once(':').map_or("", |(_, port)| port);
+        let pod = info.map(|info| ((*info.name).into(), port.into()));
+        self.metrics().scheduling.attempted(Attempt { target: labels.target.clone(), pod });
     }
 }
 
-/// The headers of a request that only a picker may set, and its client did.
+/// The headers of a request that would steer it, and that its client set.
 fn forged(parts: &Parts) -> Vec<String> {
-    let ours = [DESTINATION, PREFILLER, ENCODERS, DATA_PARALLEL];
-    ours.iter().filter(|name| parts.headers.contains_key(**name)).map(|name| (*name).to_owned()).collect()
+    STEERING.iter().filter(|name| parts.headers.contains_key(**name)).map(|name| (*name).to_owned()).collect()
 }
 
 /// Whether a request's body may last for as long as its answer: it goes by its headers alone.
@@ -276,6 +320,3 @@ fn never_ends(parts: &Parts) -> bool {
     let is_grpc = kind.is_some_and(|kind| kind.starts_with(b"application/grpc"));
     is_grpc || parts.method == Method::CONNECT || parts.headers.contains_key(UPGRADE)
 }
-
-/// Envoy takes pieces of up to 64 KiB, with what is around them.
-const LONGEST_PIECE: usize = 60_000;

@@ -7,7 +7,8 @@ use envoy_types::pb::envoy::service::ext_proc::v3::{HttpBody, HttpHeaders, Proce
 use pointsman::exec::Failure;
 
 use super::sent::Sent;
-use super::{BodyMode, Exchange, Outbox, Phase};
+use super::{BodyMode, Exchange, Outbox, Phase, pass_on};
+use crate::answer_model::AnswerModel;
 use crate::headers;
 use crate::messages::{self, Direction};
 use crate::metadata;
@@ -27,36 +28,48 @@ pub(super) enum Passed {
 
 impl Exchange {
     pub(super) fn response_headers(&mut self, message: ProcessingRequest, headers: HttpHeaders, outbox: &mut Outbox) {
-        if self.picker.options().session_token.is_none() {
+        if self.picker.options().session_tokens.is_empty() {
             outbox.push_back(messages::headers_pass(Direction::Response));
             return self.pass(Passed::Head { message: Box::new(message), headers });
         }
         // What is said depends on who served.
         self.saw_head(&message, &headers);
-        let token = match &self.phase {
-            Phase::Sent(sent) => self.picker.session_token(sent),
-            _ => None,
+        let tokens = match &self.phase {
+            Phase::Sent(sent) => self.picker.session_tokens(sent),
+            _ => Vec::new(),
         };
-        outbox.push_back(token.map_or_else(|| messages::headers_pass(Direction::Response), messages::response_headers));
+        outbox.push_back(messages::response_headers(tokens));
         self.end_with_head(&headers);
     }
 
     pub(super) fn response_body(&mut self, body: HttpBody, outbox: &mut Outbox) {
         let HttpBody { body: bytes, end_of_stream: ends, .. } = body;
-        outbox.push_back(match self.modes.response {
-            BodyMode::Duplex => {
-                let copy = if self.is_watched() { bytes.clone() } else { Vec::new() };
-                self.pass(Passed::Piece { bytes: copy, ends });
-                messages::streamed(Direction::Response, bytes, ends)
-            }
-            _ => {
-                self.pass(Passed::Piece { bytes, ends });
-                messages::body_passes(Direction::Response)
-            }
-        });
+        let mode = self.modes.response;
+        if mode != BodyMode::Duplex && self.answer_model.is_none() {
+            self.pass(Passed::Piece { bytes, ends });
+            return outbox.push_back(messages::body_passes(Direction::Response));
+        }
+        let seen = if self.is_watched() { bytes.clone() } else { Vec::new() };
+        // In other modes trailers would come in between what is held back and the rest of it.
+        let may_hold = mode == BodyMode::Duplex && !ends;
+        let passed = match &mut self.answer_model {
+            Some(model) => model.pass(bytes, may_hold),
+            None => bytes,
+        };
+        match mode {
+            // It may be longer than what came, by what was held back and by the client's name.
+            BodyMode::Duplex => pass_on(Direction::Response, passed, ends, outbox),
+            _ if passed == seen => outbox.push_back(messages::body_passes(Direction::Response)),
+            _ => outbox.push_back(messages::response_body(passed, mode == BodyMode::Whole)),
+        }
+        self.pass(Passed::Piece { bytes: seen, ends });
     }
 
     pub(super) fn response_trailers(&mut self, outbox: &mut Outbox) {
+        let held = self.answer_model.as_mut().map(AnswerModel::rest).filter(|held| !held.is_empty());
+        if let Some(held) = held {
+            pass_on(Direction::Response, held, false, outbox);
+        }
         outbox.push_back(messages::trailers_pass(Direction::Response));
         self.pass(Passed::End);
     }
@@ -91,7 +104,7 @@ impl Exchange {
 
     /// Whether anybody wants to know what an answer says.
     fn is_watched(&self) -> bool {
-        matches!(&self.phase, Phase::Sent(sent) if sent.pod().is_some())
+        matches!(&self.phase, Phase::Sent(sent) if sent.is_watched())
     }
 
     fn saw_head(&mut self, message: &ProcessingRequest, headers: &HttpHeaders) {
@@ -131,15 +144,17 @@ impl Exchange {
 }
 
 impl Picker {
-    /// The header that tells a client its session's pod.
-    fn session_token(&self, sent: &Sent) -> Option<HeaderValueOption> {
-        let SessionToken { header, step, .. } = self.options().session_token.as_ref()?;
-        let pod = sent.pod_of(step.as_deref())?;
+    /// The headers that tell a client its session's pods.
+    fn session_tokens(&self, sent: &Sent) -> Vec<HeaderValueOption> {
         let fleet = self.router().fleet();
-        let name = &fleet.pod(pod.id()).filter(|info| info.pod == pod)?.name;
-        // Names without a namespace are of the default one.
-        let name = if name.contains('/') { name.to_string() } else { format!("default/{name}") };
-        Some(messages::set(header, STANDARD.encode(name)))
+        let token = |SessionToken { header, step, .. }: &SessionToken| {
+            let pod = sent.pod_of(step.as_deref())?;
+            let name = &fleet.pod(pod.id()).filter(|info| info.pod == pod)?.name;
+            // Names without a namespace are of the default one.
+            let name = if name.contains('/') { name.to_string() } else { format!("default/{name}") };
+            Some(messages::set(header, STANDARD.encode(name)))
+        };
+        self.options().session_tokens.iter().filter_map(token).collect()
     }
 }
 

@@ -1,11 +1,14 @@
 //! What became of a request: the pods that it counts on, until its answer ends.
 
+use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Method, StatusCode};
 use pointsman::core::Role;
 use pointsman::exec::Failure;
 use pointsman::exec::handoff::Api;
 use pointsman::index::Pod;
 use pointsman::{Attempt, Routed, WatchedAnswer};
+
+use crate::metrics::RequestMeter;
 
 /// A request that was sent on.
 #[derive(Debug)]
@@ -18,6 +21,8 @@ pub(super) struct Sent {
     encode: Option<Attempt>,
     /// How the pod failed that the proxy sent it to.
     failure: Option<Failure>,
+    /// None where there is no body, and so no model.
+    meter: Option<RequestMeter>,
     api: Api,
     method: Method,
 }
@@ -29,7 +34,7 @@ impl Sent {
     }
 
     fn with(answer: Option<WatchedAnswer>, api: Api, method: Method) -> Self {
-        Self { routed: None, answer, prefill: None, encode: None, failure: None, api, method }
+        Self { routed: None, answer, prefill: None, encode: None, failure: None, meter: None, api, method }
     }
 
     /// Begins on the first pod of each step that may be sent something; none if none of those may that answer.
@@ -48,6 +53,16 @@ impl Sent {
     /// The same with the plan, in case another of its pods serves.
     pub(super) fn keep(self, routed: Routed) -> Self {
         Self { routed: Some(routed), ..self }
+    }
+
+    /// The same, counted.
+    pub(super) fn metered(self, meter: RequestMeter) -> Self {
+        Self { meter: Some(meter), ..self }
+    }
+
+    /// Whether anybody wants to know what the answer says.
+    pub(super) fn is_watched(&self) -> bool {
+        self.answer.is_some() || self.meter.is_some()
     }
 
     pub(super) fn pod(&self) -> Option<Pod> {
@@ -82,13 +97,29 @@ impl Sent {
         self.answer = answer.map(|attempt| attempt.untimed().watch(self.api, self.method.clone()));
     }
 
+    /// More of its body went on, or the last of it.
+    pub(super) fn request_piece(&mut self, bytes: usize, is_last: bool) {
+        let Some(meter) = &mut self.meter else { return };
+        meter.request_piece(bytes);
+        if is_last {
+            meter.request_ended();
+        }
+    }
+
     pub(super) fn head(&mut self, status: StatusCode, headers: &HeaderMap) {
+        if let Some(meter) = &mut self.meter {
+            let kind = headers.get(CONTENT_TYPE).map_or(&b""[..], |kind| kind.as_bytes());
+            meter.head(status.is_success(), kind.starts_with(b"text/event-stream"));
+        }
         if let Some(answer) = &mut self.answer {
             answer.head(status, headers);
         }
     }
 
     pub(super) fn chunk(&mut self, chunk: &[u8]) {
+        if let Some(meter) = &mut self.meter {
+            meter.chunk(chunk.len());
+        }
         let Some(answer) = &mut self.answer else { return };
         if answer.chunk(chunk) {
             self.prefilled();
@@ -111,6 +142,15 @@ impl Sent {
 
     /// No more of the answer will be seen than its headers.
     pub(super) fn end_unseen(mut self) -> Result<(), Failure> {
+        let meter = self.meter.take();
+        let ended = self.judge_unseen();
+        if let Some(meter) = meter {
+            meter.end(None, ended.is_ok());
+        }
+        ended
+    }
+
+    fn judge_unseen(mut self) -> Result<(), Failure> {
         let Some(answer) = self.answer.take() else { return self.failure.map_or(Ok(()), Err) };
         let status = answer.status().map_or(502, |status| status.as_u16());
         let (attempt, failure) = (answer.into_attempt(), Failure::Status(status));
@@ -129,10 +169,14 @@ impl Sent {
 
     /// The answer is over.
     pub(super) fn end(mut self) -> Result<(), Failure> {
+        let usage = self.answer.as_ref().and_then(WatchedAnswer::usage);
         let ended = match self.answer.take() {
             Some(answer) => answer.end(),
             None => self.failure.take().map_or(Ok(()), Err),
         };
+        if let Some(meter) = self.meter.take() {
+            meter.end(usage, ended.is_ok());
+        }
         if ended.is_ok() {
             self.prefilled();
         }

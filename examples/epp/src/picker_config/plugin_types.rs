@@ -8,6 +8,8 @@ use Part::*;
 pub enum TypeSupport {
     /// It has a counterpart, or is a setting of the picker.
     Translated,
+    /// It is translated, but the program does not run what it becomes.
+    TranslatedAlone,
     /// A warning says that it does nothing here: decisions go on without it, as llm-d's would.
     Ignored,
     /// Decisions would be others without it: a configuration that has it is refused.
@@ -54,6 +56,7 @@ pub(super) enum Part {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Support {
     Translated,
+    TranslatedAlone,
     /// Why decisions can do without, and the parameters that llm-d takes.
     Ignored(&'static str, &'static [&'static str]),
     /// Why they cannot, or what comes nearest.
@@ -64,6 +67,7 @@ impl From<Support> for TypeSupport {
     fn from(support: Support) -> Self {
         match support {
             Support::Translated => Self::Translated,
+            Support::TranslatedAlone => Self::TranslatedAlone,
             Support::Ignored(..) => Self::Ignored,
             Support::Refused(_) => Self::Refused,
         }
@@ -107,8 +111,6 @@ const fn refused(name: &'static str, parts: &'static [Part], why: &'static str) 
     PluginType { name, parts, support: Support::Refused(why), replaced_by: None }
 }
 
-const POOLS: &str = "there is one pool of pods here, and no cluster of pools";
-
 pub(super) const TYPES: &[PluginType] = &[
     translated("label-selector-filter", &[Filter]),
     translated("by-label-selector", &[Filter]).replaced_by("label-selector-filter"),
@@ -132,9 +134,13 @@ pub(super) const TYPES: &[PluginType] = &[
     refused(
         "header-based-testing-filter",
         &[Filter],
-        "it is for conformance tests: start the picker with --allow-test-selection instead",
+        "it is for conformance tests; the option `--allow-test-selection` comes nearest",
     ),
-    refused("multicluster-session-affinity-filter", &[Filter], POOLS),
+    refused(
+        "multicluster-session-affinity-filter",
+        &[Filter],
+        "there is one pool of pods here; `session-affinity-filter` comes nearest",
+    ),
     translated("queue-scorer", &[Scorer]),
     translated("running-requests-size-scorer", &[Scorer]),
     translated("kv-cache-utilization-scorer", &[Scorer]),
@@ -173,7 +179,12 @@ pub(super) const TYPES: &[PluginType] = &[
     translated("weighted-random-picker", &[Picker]),
     translated("single-profile-handler", &[Handler]),
     translated("data-parallel-profile-handler", &[Handler]).replaced_by("single-profile-handler"),
-    translated("header-profile-handler", &[Handler]),
+    PluginType {
+        name: "header-profile-handler",
+        parts: &[Handler],
+        support: Support::TranslatedAlone,
+        replaced_by: None,
+    },
     translated("disagg-profile-handler", &[Handler]),
     translated("pd-profile-handler", &[Handler]).replaced_by("disagg-profile-handler"),
     translated("disagg-headers-handler", &[Other]).replaced_by("disagg-profile-handler"),
@@ -230,12 +241,7 @@ pub(super) const TYPES: &[PluginType] = &[
         &["attributes"],
     ),
     ignored("destination-endpoint-served-verifier", &[Other], "it is for llm-d's conformance tests", &[]),
-    ignored(
-        "agent-identity",
-        &[Other],
-        "agents are known by their session's header, which `session-affinity-scorer` reads",
-        &["additionalSessionHeaders"],
-    ),
+    translated("agent-identity", &[Other]),
     translated("global-strict-fairness-policy", &[Fairness]),
     translated("round-robin-fairness-policy", &[Fairness]),
     translated("program-aware-fairness", &[Fairness]),
@@ -276,8 +282,16 @@ pub(super) const TYPES: &[PluginType] = &[
         "objects other than pods are not watched",
         &["group", "version", "kind"],
     ),
-    refused("multicluster-metrics-data-source", &[Source], POOLS),
-    refused("multicluster-metrics-extractor", &[Extractor], POOLS),
+    refused(
+        "multicluster-metrics-data-source",
+        &[Source],
+        "there is one pool of pods here; `metrics-data-source` comes nearest",
+    ),
+    refused(
+        "multicluster-metrics-extractor",
+        &[Extractor],
+        "there is one pool of pods here; `core-metrics-extractor` comes nearest",
+    ),
     translated("file-discovery", &[Discovery]),
     refused(
         "multicluster-file-discovery",

@@ -14,6 +14,7 @@ pub(super) fn check(world: World<'_>, plugin: &PluginSpec) -> bool {
     match plugin.kind.as_str() {
         "token-producer" | "tokenizer" => drop(read_tokenizer(&fields)),
         "session-id-producer" => sessions::check_producer(&fields),
+        "agent-identity" => drop(fields.texts("additionalSessionHeaders")),
         "inflight-load-producer" => in_flight(&fields),
         "predicted-latency-producer" => {
             fields.skip(&LATENCY);

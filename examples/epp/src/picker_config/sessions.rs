@@ -48,11 +48,14 @@ fn sources(world: World<'_>, session: &Fields<'_>) -> Vec<Value> {
         let producer = source.text("producer");
         match (source.text("header"), source.text("attribute")) {
             (Some(header), None) => found.push(one("header", header.to_ascii_lowercase())),
-            (None, Some(attribute)) => match produced(world, producer) {
+            (None, Some(AGENT)) if producer.is_none() && world.of_type(AGENT).next().is_some() => {
+                found.extend(agent_headers(world).map(|header| one("header", header)));
+            }
+            (None, Some(attribute)) => match produced(world, producer).filter(|_| attribute != AGENT) {
                 Some(place) => found.push(place),
                 None => source.problem(
                     "attribute",
-                    format!("nothing here writes `{attribute}`: name a `header`, or define a session-id-producer"),
+                    format!("nothing here writes `{attribute}`: name a `header`, or define a session-id-producer, or agent-identity for `{AGENT}`"),
                 ),
             },
             _ => world.found.problem(&source.place, "expected one of `header` and `attribute`"),
@@ -72,6 +75,15 @@ fn produced(world: World<'_>, name: Option<&str>) -> Option<Value> {
         .or_else(|| cookie.map(|cookie| one("cookie", cookie.trim())))
 }
 
+/// The headers by which agents tell their sessions, first those that `agent-identity` is told; none without it.
+pub(super) fn agent_headers(world: World<'_>) -> impl Iterator<Item = String> {
+    let plugin = world.of_type(AGENT).next();
+    let own = plugin.map(|plugin| world.parameters(plugin).texts("additionalSessionHeaders")).unwrap_or_default();
+    let own = own.into_iter().filter(|header| !header.is_empty());
+    let known = AGENT_HEADERS.into_iter().filter(move |_| plugin.is_some());
+    own.chain(known).map(str::to_ascii_lowercase)
+}
+
 /// Checks a `session-id-producer`.
 pub(super) fn check_producer(fields: &Fields<'_>) {
     let both = (fields.text("headerName").is_some(), fields.text("cookieName").is_some());
@@ -80,9 +92,9 @@ pub(super) fn check_producer(fields: &Fields<'_>) {
     }
 }
 
-/// The token that clients keep, and how long names are kept here, by the plugins that go by sessions.
-pub(super) fn settings(world: World<'_>) -> (Option<SessionToken>, Option<std::time::Duration>) {
-    let (mut token, mut kept) = (None, None);
+/// The tokens that clients keep, and how long names are kept here, by the plugins that go by sessions.
+pub(super) fn settings(world: World<'_>) -> (Vec<SessionToken>, Option<std::time::Duration>) {
+    let (mut tokens, mut kept) = (Vec::new(), None);
     let plugins = ["session-affinity-scorer", "session-affinity-filter"].map(|kind| world.of_type(kind));
     for plugin in plugins.into_iter().flatten() {
         let mut fields = world.parameters(plugin);
@@ -97,11 +109,14 @@ pub(super) fn settings(world: World<'_>) -> (Option<SessionToken>, Option<std::t
             kept = std::time::Duration::try_from_secs_f64(seconds).ok();
         } else {
             let header = fields.fields("encodedEndpointHeaderConfig").and_then(|config| config.text("header"));
-            token = Some(SessionToken { header: lower(header), step });
+            let token = SessionToken { header: lower(header), step };
+            if !tokens.contains(&token) {
+                tokens.push(token);
+            }
         }
         fields.skip_all();
     }
-    (token, kept)
+    (tokens, kept)
 }
 
 fn lower(header: Option<&str>) -> String {
@@ -110,3 +125,7 @@ fn lower(header: Option<&str>) -> String {
 }
 
 const DEFAULT_SESSION: &str = "x-session-id";
+/// The plugin that knows agents, and what it writes.
+const AGENT: &str = "agent-identity";
+/// Claude Code's header, OpenCode's, and Codex', of which older ones have an underscore.
+const AGENT_HEADERS: [&str; 4] = ["x-claude-code-session-id", "x-session-affinity", "session-id", "session_id"];

@@ -22,14 +22,16 @@ pub struct PickerSettings {
     pub discovery: Option<FileDiscovery>,
     /// How engines are asked for their figures.
     pub metrics: MetricsScrape,
-    /// The response header that tells a client its session's pod, and how requests bring it back.
-    pub session_token: Option<SessionToken>,
+    /// The response headers that tell a client its session's pods, and how requests bring them back.
+    pub session_tokens: Vec<SessionToken>,
     /// How long a session's binding lasts that is not used, where sessions are kept here.
     pub session_time_to_live: Option<Duration>,
     /// What makes the pool full. Without flow control, requests of a priority below 0 are refused then.
     pub saturation: Saturation,
     /// Whose requests share a band's room, with flow control.
     pub fairness: Fairness,
+    /// Headers that name an agent's session: whose requests these are, where nothing else says so.
+    pub agent_headers: Vec<String>,
 }
 
 /// A format of bodies.
@@ -146,7 +148,7 @@ pub struct KvEvents {
     pub socket_port: Option<u16>,
     /// The port of each pod that replays events.
     pub replay_port: Option<u16>,
-    /// An address that all engines publish to.
+    /// An address of the picker's own, to which engines publish.
     pub endpoint: Option<String>,
     /// `vllm` or `sglang`.
     pub engine: String,

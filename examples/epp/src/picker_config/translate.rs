@@ -69,14 +69,15 @@ fn draft<'w>(
 }
 
 fn settings(world: World<'_>) -> PickerSettings {
-    let (session_token, session_time_to_live) = sessions::settings(world);
+    let (session_tokens, session_time_to_live) = sessions::settings(world);
     PickerSettings {
         parsers: data_layer::parsers(world),
         tokenizer: producers::tokenizer(world),
         discovery: data_layer::discovery(world),
         metrics: data_layer::metrics(world),
         saturation: flow_control::saturation(world),
-        session_token,
+        session_tokens,
+        agent_headers: sessions::agent_headers(world).collect(),
         session_time_to_live,
         ..PickerSettings::default()
     }
@@ -117,7 +118,7 @@ fn convert(world: World<'_>, plugin: &PluginSpec) -> Parts {
             world.found.warn(format!("`{}`: {why}", plugin.name));
             return Parts::default();
         }
-        Support::Translated => {}
+        Support::Translated | Support::TranslatedAlone => {}
     }
     check(world, plugin);
     let converted =

@@ -130,7 +130,12 @@ async fn without_a_picker_any_pod_serves_where_the_proxy_fails_open() {
     let Scene { pods, picker, envoy } = scene;
     picker.kill();
     // And whatever clients say of destinations still counts for nothing.
-    let forged = [("x-gateway-destination-endpoint", "127.0.0.1:1"), ("x-prefiller-host-port", "6.6.6.6:6")];
+    let forged = [
+        ("x-gateway-destination-endpoint", "127.0.0.1:1"),
+        ("x-prefiller-host-port", "6.6.6.6:6"),
+        ("x-kv-cache-source-host-port", "6.6.6.6:6"),
+        ("x-data-parallel-rank", "6"),
+    ];
     for _ in 0..10 {
         let (status, body) = post(&client(), envoy.clients, "/v1/completions", &forged, BODY).await;
         assert_eq!(status, 200, "{body}");
@@ -196,4 +201,21 @@ async fn errors_are_the_pickers_own_in_the_form_of_the_api() {
     assert_eq!(response.headers()["retry-after"], "1");
     assert_eq!(response.headers()["content-type"], "application/json");
     response.into_body().collect().await.unwrap();
+}
+
+/// The pod is asked for the model that a header names, and the client reads its own name, of whatever length either is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_is_renamed_on_the_way_and_back() {
+    if !is_there() {
+        return;
+    }
+    for cluster in BOTH {
+        let scene = Scene::echo(1, cluster, naming(1)).await;
+        for name in ["s", "simulated-model-with-a-longer-name"] {
+            let answer = scene.ask(&[("x-llm-d-model-name-rewrite", name)]).await;
+            assert_eq!(answer["body"], BODY.replace("\"sim\"", &format!("\"{name}\"")), "{cluster:?}");
+            assert_eq!(answer["model"], "sim", "{cluster:?}");
+        }
+        scene.settles().await;
+    }
 }

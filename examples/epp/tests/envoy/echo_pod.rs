@@ -31,7 +31,9 @@ impl EchoPod {
                 headers.iter().map(|(name, value)| (name.to_string(), value.to_str().unwrap_or("?").to_owned()));
             let headers: serde_json::Map<_, _> = names.map(|(name, value)| (name, value.into())).collect();
             let body = String::from_utf8_lossy(&body).into_owned();
+            let model = serde_json::from_str::<serde_json::Value>(&body).ok().map(|body| body["model"].clone());
             let said = serde_json::json!({
+                "model": model,
                 "served_by": address.to_string(), "method": method, "path": path, "headers": headers, "body": body,
             });
             said.to_string()

@@ -89,8 +89,13 @@ impl Load {
             .unwrap_or_else(|_| panic!("stalled: {:?}", self.counts));
     }
 
-    pub(crate) async fn stop(self) -> Arc<Counts> {
+    /// Clients begin nothing more.
+    pub(crate) fn tell_to_stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) async fn stop(self) -> Arc<Counts> {
+        self.tell_to_stop();
         self.clients.join_all().await;
         self.counts
     }

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use crate::engines::{Load, addresses, engines};
 use crate::envoy::{Cluster, Envoy, is_there};
 use crate::picker_server::PickerServer;
-use crate::scene::{BODY, PATIENCE, client, post, router};
+use crate::scene::{BODY, PATIENCE, client, post, router, settled};
 
 const CLIENTS: usize = 6;
 
@@ -18,15 +18,6 @@ fn naming(endpoints: usize) -> PickerOptions {
     let mut options = PickerOptions::default();
     options.endpoints = endpoints;
     options
-}
-
-async fn settles(picker: &PickerServer) {
-    let waits = async {
-        while picker.in_flight() > 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    timeout(PATIENCE, waits).await.expect("nothing counts any more");
 }
 
 /// Failing open, none but those may fail whose answer was under way when the picker died.
@@ -58,7 +49,34 @@ async fn a_picker_that_is_killed_and_started_again_under_load() {
     timeout(PATIENCE, used).await.expect("Envoy comes back to the picker");
     let counts = load.stop().await;
     assert_eq!(counts.failed(), 0, "{counts:?}");
-    settles(&picker).await;
+    settled(&picker).await;
+}
+
+/// Where Envoy keeps nothing, what is under way goes with the picker, and nothing else: each client loses one answer at most, nobody is
+/// kept waiting while it is away, and once it is back none fails.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_picker_that_is_killed_takes_along_what_passes_through_it_and_no_more() {
+    if !is_there() {
+        return;
+    }
+    let pods = engines(3).await;
+    let router = || router(&addresses(&pods)).build().unwrap();
+    let mut picker = PickerServer::start(router(), naming(1), ([127, 0, 0, 1], 0).into()).await;
+    let envoy = Envoy::start(Cluster::OriginalDst, picker.address, &[], 0).await;
+    for _ in 0..3 {
+        let load = Load::start(CLIENTS, envoy.clients);
+        load.serves(30).await;
+        assert_eq!(load.counts.failed(), 0, "{:?}", load.counts);
+        // Of each client the request that is under way is its last.
+        load.tell_to_stop();
+        let address = picker.kill();
+        let counts = load.stop().await;
+        assert!(counts.failed() <= CLIENTS, "{counts:?}");
+        let (status, answer) = post(&client(), envoy.clients, "/v1/completions", &[], BODY).await;
+        assert!(status >= 500, "it is told at once: {status} {answer}");
+        picker = PickerServer::start(router(), naming(1), address).await;
+    }
+    settled(&picker).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -74,11 +92,11 @@ async fn an_envoy_that_is_killed_leaves_nothing_in_flight() {
     load.serves(30).await;
     let port = envoy.clients.port();
     drop(envoy);
-    settles(&picker).await;
+    settled(&picker).await;
     let _envoy = Envoy::start(Cluster::OriginalDst, picker.address, &[], port).await;
     load.serves(30).await;
     load.stop().await;
-    settles(&picker).await;
+    settled(&picker).await;
 }
 
 /// Of a pod that dies, what it answered is lost; whoever comes later is served by the others.
@@ -125,7 +143,7 @@ async fn pods_die_come_back_and_leave_under_load() {
         // Those under way, and those that came before a health check or a breaker told.
         assert!(while_dead <= 4 * CLIENTS, "{cluster:?}: {while_dead} of {counts:?}");
         assert_eq!(counts.failed(), before_leaving, "who leaves in order is missed by nobody");
-        settles(&picker).await;
+        settled(&picker).await;
     }
 }
 
@@ -148,5 +166,5 @@ async fn a_pod_that_fails_fast_is_no_black_hole() {
         failed += usize::from(status != 200);
     }
     assert!(failed <= 20, "{failed} of 200 failed");
-    settles(&picker).await;
+    settled(&picker).await;
 }

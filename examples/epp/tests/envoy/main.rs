@@ -4,9 +4,13 @@
 mod clients;
 mod data_plane;
 mod echo_pod;
+mod endings;
 mod engines;
 mod envoy;
 mod faults;
+mod flow_control;
+mod passing;
 mod picker_server;
+mod raw_pod;
 mod scene;
 mod tls;

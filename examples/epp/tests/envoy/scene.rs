@@ -54,15 +54,19 @@ impl Scene {
         serde_json::from_str(&body).unwrap()
     }
 
-    /// Waits until nothing is in flight.
     pub(crate) async fn settles(&self) {
-        let waits = async {
-            while self.picker.in_flight() > 0 {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        timeout(PATIENCE, waits).await.expect("nothing counts any more");
+        settled(&self.picker).await;
     }
+}
+
+/// Waits until nothing is in flight.
+pub(crate) async fn settled(picker: &PickerServer) {
+    let waits = async {
+        while picker.in_flight() > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(PATIENCE, waits).await.expect("nothing counts any more");
 }
 
 pub(crate) type TestClient = Client<HttpConnector, Full<Bytes>>;

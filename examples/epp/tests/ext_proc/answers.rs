@@ -1,4 +1,4 @@
-//! Answers: they pass as they are, and loads, breakers and learned costs are true by them.
+//! Answers: they pass as they are, and loads and breakers are true by them; what is learned is in `learned.rs`.
 
 use envoy_types::pb::envoy::service::ext_proc::v3::processing_request::Request;
 use envoy_types::pb::envoy::service::ext_proc::v3::processing_response::Response;

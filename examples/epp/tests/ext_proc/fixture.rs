@@ -141,8 +141,8 @@ impl Exchange {
         self.send(Request::RequestHeaders(request_headers("POST", path, headers, false))).await;
     }
 
-    pub(crate) async fn body(&self, body: &str, end_of_stream: bool) {
-        let body = HttpBody { body: body.into(), end_of_stream, ..HttpBody::default() };
+    pub(crate) async fn body(&self, body: impl AsRef<[u8]>, end_of_stream: bool) {
+        let body = HttpBody { body: body.as_ref().into(), end_of_stream, ..HttpBody::default() };
         self.send(Request::RequestBody(body)).await;
     }
 

@@ -11,12 +11,16 @@ use crate::fixture::{BODY, Fixture, builder, immediate_header, status};
 
 /// One pod that takes one request, and so many may wait.
 async fn fixture(waiting: usize) -> Fixture {
+    with_options(waiting, PickerOptions::default()).await
+}
+
+async fn with_options(waiting: usize, options: PickerOptions) -> Fixture {
     let router = builder(1).flow_control(move |state| {
         let limits = ConcurrencyLimits::default().requests(NonZeroU32::MIN);
         let band = BandConfig::new("all").limits(QueueLimits::default().requests(waiting));
         Ok(FlowControl::new(FlowConfig::default().band(band)).detector(ConcurrencyDetector::new(limits, state)))
     });
-    Fixture::new(router, PickerOptions::default()).await
+    Fixture::new(router, options).await
 }
 
 fn waiting(fixture: &Fixture) -> usize {
@@ -37,6 +41,27 @@ async fn a_request_waits_for_the_one_before_it() {
     first.passes("{}", true).await;
     second.picked().await;
     assert_eq!((waiting(&fixture), fixture.in_flight(1)), (0, 1));
+}
+
+/// llm-d: with `agent-identity` an agent's session is a flow, unless its client names another.
+#[tokio::test]
+async fn an_agents_session_shares_as_one_unless_it_says_otherwise() {
+    let mut options = PickerOptions::default();
+    options.agent_headers = vec!["x-first".to_owned(), "x-second".to_owned()];
+    let fixture = with_options(10, options).await;
+    let (_first, _) = fixture.picked(BODY).await;
+    let mut waits = Vec::new();
+    let (second, first, own) = (("x-second", "b"), ("x-first", "a"), ("x-llm-d-inference-fairness-id", "own"));
+    for headers in [&[second][..], &[second, first], &[first, own], &[]] {
+        let exchange = fixture.open().await;
+        exchange.post("/v1/completions", headers).await;
+        exchange.body(BODY, true).await;
+        waits.push(exchange);
+    }
+    fixture.until("all wait", |fixture| waiting(fixture) == 4).await;
+    let mut keys = fixture.router().flow_status(9)[0].keys.clone();
+    keys.sort();
+    assert_eq!(keys, [("".into(), 1), ("a".into(), 1), ("b".into(), 1), ("own".into(), 1)]);
 }
 
 #[tokio::test]

@@ -103,6 +103,66 @@ async fn bodies_that_are_not_to_be_read_are_not() {
     assert_eq!(exchange.request_body().await, ("passthrough-parser".to_owned(), true));
 }
 
+/// Nothing is held of what nobody reads, and so there is no bound on it.
+#[tokio::test]
+async fn a_body_that_nobody_reads_passes_piece_by_piece_behind_its_destination() {
+    for (reads_bodies, path, waits_for_a_piece) in
+        [(false, "/v1/completions", false), (false, "/any", false), (true, "/v1/audio/transcriptions", true)]
+    {
+        let mut options = PickerOptions::default();
+        (options.reads_bodies, options.max_body_bytes, options.max_buffered_bytes) = (reads_bodies, 100, 100);
+        let fixture = Fixture::new(builder(2), options).await;
+        let mut exchange = fixture.open().await;
+        exchange.post(path, &[("content-length", "1000000")]).await;
+        if !waits_for_a_piece {
+            exchange.picked().await;
+        }
+        // By the first piece it is known that it is no object.
+        for at in 0..10 {
+            let piece = vec![b'x'; 50_000];
+            exchange.body(&piece, at == 9).await;
+            if waits_for_a_piece && at == 0 {
+                exchange.picked().await;
+            }
+            let Some(Response::RequestBody(body)) = exchange.next().await else { panic!("no body") };
+            assert_eq!(crate::fixture::streamed(body.response.unwrap()), (piece, at == 9), "{path}");
+        }
+        assert_eq!(fixture.in_flight(1) + fixture.in_flight(2), 1, "it counts as any other");
+        exchange.answers("200", "application/json", None).await;
+        exchange.passes("{}", true).await;
+        fixture
+            .until("its size is counted", |fixture| {
+                fixture
+                    .picker
+                    .metrics_page()
+                    .lines()
+                    .any(|line| line.starts_with("llm_d_epp_request_size_bytes_sum") && line.ends_with(" 500000"))
+            })
+            .await;
+    }
+}
+
+/// Blanks and zeros do not tell, and neither does a part of a mark.
+#[tokio::test]
+async fn what_may_still_be_an_object_is_waited_for() {
+    let fixture = Fixture::plain().await;
+    let object = "\u{feff} \n {\"model\": \"model\", \"bootstrap_host\": \"6.6.6.6\"}";
+    let mut exchange = fixture.open().await;
+    exchange.post("/any", &[]).await;
+    for (at, byte) in object.bytes().enumerate() {
+        exchange.body([byte], at + 1 == object.len()).await;
+    }
+    assert_eq!(status(&exchange.refused().await), 400, "an engine may read it as an object, and the picker does not");
+    let mut sound = fixture.open().await;
+    sound.post("/any", &[]).await;
+    for piece in ["\0", "\0\0 \0\0", "ftyp"] {
+        sound.body(piece, false).await;
+    }
+    sound.picked().await;
+    let Some(Response::RequestBody(body)) = sound.next().await else { panic!("no body") };
+    assert_eq!(crate::fixture::streamed(body.response.unwrap()), (b"\0\0\0 \0\0ftyp".to_vec(), false));
+}
+
 #[tokio::test]
 async fn trailers_come_behind_a_body_that_did_not_end() {
     let fixture = Fixture::plain().await;

@@ -21,6 +21,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 pub(crate) const PODS: &str = "/api/v1/namespaces/default/pods";
 pub(crate) const POOLS: &str = "/apis/inference.networking.k8s.io/v1/namespaces/default/inferencepools";
 pub(crate) const OLD_POOLS: &str = "/apis/inference.networking.x-k8s.io/v1alpha2/namespaces/default/inferencepools";
+pub(crate) const REWRITES: &str = "/apis/llm-d.ai/v1alpha2/namespaces/default/inferencemodelrewrites";
+pub(crate) const OLD_REWRITES: &str =
+    "/apis/inference.networking.x-k8s.io/v1alpha2/namespaces/default/inferencemodelrewrites";
 pub(crate) const OBJECTIVES: &str = "/apis/llm-d.ai/v1alpha2/namespaces/default/inferenceobjectives";
 
 /// The server, which ends with this.

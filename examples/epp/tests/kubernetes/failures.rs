@@ -43,6 +43,22 @@ async fn a_cluster_without_the_kind_is_told_so() {
     assert_eq!(server.requests(OLD_POOLS).len(), before, "the older one is not looked for");
 }
 
+/// Asked for by the older group since the newer one was not there, and not allowed to read it: once the newer one is there it is read.
+#[tokio::test]
+async fn a_refusal_by_the_older_group_is_not_the_last_word() {
+    let server = ApiServer::start();
+    server.list(PODS, 200, include_str!("pods.list.json"));
+    server.list(OLD_POOLS, 403, include_str!("pods.forbidden.json"));
+    let mut pods = server.pods();
+    for _ in 0..2 {
+        let error = next(&mut pods).await.unwrap_err();
+        assert!(matches!(error, KubernetesError::Forbidden { verb: "list", .. }), "{error}");
+        assert!(error.to_string().contains("inferencepools.inference.networking.x-k8s.io"), "{error}");
+    }
+    server.list(POOLS, 200, include_str!("pools.v1.list.json"));
+    assert_eq!(until_list(&mut pods).await.len(), 2);
+}
+
 #[tokio::test]
 async fn an_expired_watch_lists_again() {
     let server = ApiServer::recorded();

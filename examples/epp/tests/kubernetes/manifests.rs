@@ -79,6 +79,8 @@ fn the_account_has_the_role_and_the_role_has_what_discovery_reads() {
         ("inference.networking.x-k8s.io", "inferencepools"),
         ("llm-d.ai", "inferenceobjectives"),
         ("inference.networking.x-k8s.io", "inferenceobjectives"),
+        ("llm-d.ai", "inferencemodelrewrites"),
+        ("inference.networking.x-k8s.io", "inferencemodelrewrites"),
     ] {
         for verb in ["get", "list", "watch"] {
             assert!(may(group, resource, verb), "{verb} {resource}.{group}");

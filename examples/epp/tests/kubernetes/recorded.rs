@@ -1,4 +1,7 @@
-//! A recorded day of a pool: its pods come, drain and go, its ports and its selector change.
+//! A day of a pool: its pods come, drain and go, its ports and its selector change.
+//!
+//! The answers (`*.list.json`, `pods.watch.jsonl`) are written by hand in the form that Kubernetes' API documents, with the fields that a cluster
+//! adds: none was taken from a cluster. `model.rs` has an API server that makes its own.
 
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pointsman_epp::picker_config::{TypeSupport, plugin_types};
+use pointsman_epp::picker_config::{PickerConfig, TypeSupport, plugin_types};
 
 const DOCS: &str = include_str!("../../../../docs/llmd_plugins.md");
 
@@ -20,6 +20,7 @@ fn the_table_says_what_becomes_of_every_type() {
     let said = |text: &str| match text {
         text if text.starts_with("warning") => TypeSupport::Ignored,
         text if text.starts_with("not here") => TypeSupport::Refused,
+        text if text.starts_with("translated, not run") => TypeSupport::TranslatedAlone,
         _ => TypeSupport::Translated,
     };
     let documented: BTreeMap<&str, TypeSupport> = rows().map(|(name, text)| (name, said(text))).collect();
@@ -27,9 +28,26 @@ fn the_table_says_what_becomes_of_every_type() {
     assert_eq!(rows().count(), plugin_types().count(), "each once");
 }
 
+/// What the README counts are those that are run.
 #[test]
 fn most_types_are_supported() {
+    use TypeSupport::{Ignored, Refused, Translated, TranslatedAlone};
     let count = |support| plugin_types().filter(|(_, found)| *found == support).count();
-    let counts = [TypeSupport::Translated, TypeSupport::Ignored, TypeSupport::Refused].map(count);
-    assert_eq!(counts, [68, 17, 12]);
+    assert_eq!([Translated, TranslatedAlone, Ignored, Refused].map(count), [68, 1, 16, 12]);
+    assert!(include_str!("../../../../README.md").contains("68 of its plugin types become stock plugins"));
+}
+
+#[test]
+fn every_type_that_is_refused_names_the_nearest_as_the_table_does() {
+    let table: BTreeMap<&str, &str> = rows().collect();
+    for (name, _) in plugin_types().filter(|(_, support)| *support == TypeSupport::Refused) {
+        let text = format!(
+            "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nplugins: [{{type: queue-scorer}}, {{type: {name}}}]\n"
+        );
+        let error = PickerConfig::read(&text).unwrap_err().to_string();
+        let nearest = error.split_once("comes nearest").and_then(|(before, _)| before.split('`').nth_back(1));
+        let nearest = nearest.unwrap_or_else(|| panic!("{name}: {error}"));
+        assert!(nearest.starts_with("--") || plugin_types().any(|(known, _)| known == nearest), "{name}: {nearest}");
+        assert!(table[name].starts_with(&format!("not here: nearest `{nearest}`")), "{name}: {}", table[name]);
+    }
 }

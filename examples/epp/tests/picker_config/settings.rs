@@ -128,8 +128,9 @@ dataLayer:
 
 #[test]
 fn sessions_are_kept_by_the_client_or_here() {
-    let token = settings("wellknown_payload_agnostic").session_token.unwrap();
-    assert_eq!((token.header.as_str(), token.step), ("x-session-token", None));
+    let tokens = settings("wellknown_payload_agnostic").session_tokens;
+    let tokens: Vec<_> = tokens.iter().map(|token| (token.header.as_str(), token.step.as_deref())).collect();
+    assert_eq!(tokens, [("x-session-token", None)]);
     let translation = translated(&with(
         "
 plugins:
@@ -143,10 +144,32 @@ plugins:
       evictionTtlSeconds: 60
 ",
     ));
-    assert_eq!(translation.settings.session_token, None);
+    assert_eq!(translation.settings.session_tokens, []);
     assert_eq!(translation.settings.session_time_to_live, Some(Duration::from_secs(60)));
     assert!(translation.workflow.contains("from: [{ cookie: sid }, { header: x-agent }]"), "{}", translation.workflow);
     assert_eq!(build(&translation.workflow, &state(&translation)).unwrap().warnings(), &[]);
+}
+
+/// llm-d: `TestSessionAffinityFilter_SessionIDHeaderStrategy`, whose sources these are.
+#[test]
+fn agents_are_known_by_their_headers() {
+    let affinity = "
+- type: session-affinity-filter
+  parameters:
+    strategy: session_id
+    sessionIdConfig: { sources: [{ header: x-session-id }, { attribute: agent-identity }] }
+";
+    let agents = "\nplugins:\n- type: agent-identity\n  parameters: { additionalSessionHeaders: [X-Team] }";
+    let translation = translated(&with(&format!("{agents}{affinity}")));
+    let agents = ["x-team", "x-claude-code-session-id", "x-session-affinity", "session-id", "session_id"];
+    assert_eq!(translation.settings.agent_headers, agents);
+    let sources = ["x-session-id"].iter().chain(&agents).map(|name| format!("{{ header: {name} }}"));
+    let sources = format!("from: [{}]", sources.collect::<Vec<_>>().join(", "));
+    let document = translation.workflow.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(document.contains(&sources), "{document}");
+    // Without the plugin nobody writes it.
+    let error = PickerConfig::read(&with(&format!("\nplugins:{affinity}"))).unwrap_err();
+    assert!(error.to_string().contains("nothing here writes `agent-identity`"), "{error}");
 }
 
 #[test]

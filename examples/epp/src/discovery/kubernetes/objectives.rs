@@ -7,21 +7,16 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use kube::Client;
 use kube::core::DynamicObject;
-use kube::runtime::watcher;
-use tokio::task::JoinHandle;
 
-use super::resource::{PoolVersion, Resource};
-use super::watched::{Retry, Watched};
+use super::published::Published;
+use super::resource::{Resource, pool_of};
 
 /// The priorities of a pool's objectives by their names, kept current by a task that ends with the last clone of this.
 ///
 /// A request names its objective in the header `x-llm-d-inference-objective`. An objective without a priority has 0. Until a first
 /// list came, and where the cluster has no such kind, there are none.
 #[derive(Clone)]
-pub struct Objectives {
-    priorities: Arc<ArcSwap<HashMap<String, i32>>>,
-    _task: Arc<Task>,
-}
+pub struct Objectives(Published<HashMap<String, i32>>);
 
 impl Objectives {
     /// Follows the objectives of a pool, of `llm-d.ai/v1alpha2` or else of `inference.networking.x-k8s.io/v1alpha2`, on the
@@ -30,56 +25,34 @@ impl Objectives {
         client: &Client,
         namespace: &str,
         pool: impl Into<String>,
-        mut told: impl FnMut(&dyn fmt::Display) + Send + 'static,
+        told: impl FnMut(&dyn fmt::Display) + Send + 'static,
     ) -> Self {
-        let (pool, priorities) = (pool.into(), Arc::<ArcSwap<_>>::default());
-        let resources = Resource::objectives(client, namespace);
-        let mut objectives = Watched::new(resources, watcher::Config::default(), Objective::read, Retry::default());
-        let published = Arc::clone(&priorities);
-        let task = tokio::spawn(async move {
-            let mut last = None;
-            loop {
-                match objectives.changed().await {
-                    Ok(()) => {
-                        last = None;
-                        let named = objectives.objects().into_iter().flatten();
-                        let of_pool = named.filter(|(_, objective)| objective.is_of(&pool));
-                        let found = of_pool.map(|(name, objective)| (name.clone(), objective.priority)).collect();
-                        published.store(Arc::new(found));
-                    }
-                    Err(error) if last.as_ref() == Some(&error) => {}
-                    Err(error) => {
-                        told(&error);
-                        last = Some(error);
-                    }
-                }
-            }
-        });
-        Self { priorities, _task: Arc::new(Task(task)) }
+        let (pool, resources) = (pool.into(), Resource::objectives(client, namespace));
+        Self(Published::follow(
+            resources,
+            Objective::read,
+            move |objectives| {
+                let of_pool = objectives.iter().filter(|(_, objective)| objective.pool.as_ref() == Some(&pool));
+                of_pool.map(|(name, objective)| (name.clone(), objective.priority)).collect()
+            },
+            told,
+        ))
     }
 
     /// The priority of an objective, if there is one of that name.
     pub fn priority(&self, name: &str) -> Option<i32> {
-        self.priorities.load().get(name).copied()
+        self.0.current.load().get(name).copied()
     }
 
     /// The map itself, to be shared.
     pub fn priorities(&self) -> Arc<ArcSwap<HashMap<String, i32>>> {
-        Arc::clone(&self.priorities)
+        Arc::clone(&self.0.current)
     }
 }
 
 impl fmt::Debug for Objectives {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Objectives").field(&self.priorities.load()).finish()
-    }
-}
-
-struct Task(JoinHandle<()>);
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        self.0.abort();
+        f.debug_tuple("Objectives").field(&self.0.current.load()).finish()
     }
 }
 
@@ -91,16 +64,7 @@ struct Objective {
 
 impl Objective {
     fn read(object: DynamicObject) -> Self {
-        let spec = &object.data["spec"];
-        let pool = &spec["poolRef"];
-        // The API server fills an absent group in, so that one means the pool's own.
-        let is_pool = pool["group"].as_str().is_none_or(|group| PoolVersion::of_group(group).is_some());
-        let name = pool["name"].as_str().filter(|_| is_pool && object.metadata.deletion_timestamp.is_none());
-        let priority = spec["priority"].as_i64().and_then(|priority| i32::try_from(priority).ok());
-        Self { pool: name.map(str::to_owned), priority: priority.unwrap_or(0) }
-    }
-
-    fn is_of(&self, pool: &str) -> bool {
-        self.pool.as_deref() == Some(pool)
+        let priority = object.data["spec"]["priority"].as_i64().and_then(|priority| i32::try_from(priority).ok());
+        Self { pool: pool_of(&object), priority: priority.unwrap_or(0) }
     }
 }

@@ -51,10 +51,18 @@ impl Resource<DynamicObject> {
         Self::custom(client, &GroupVersionKind::gvk(group, version, "InferencePool"), "inferencepools", namespace)
     }
 
-    /// Objectives: of llm-d's group first, as it prefers them.
     pub(super) fn objectives(client: &Client, namespace: &str) -> Vec<Self> {
-        let of = |group| GroupVersionKind::gvk(group, "v1alpha2", "InferenceObjective");
-        ["llm-d.ai", OLD_GROUP].map(|group| Self::custom(client, &of(group), "inferenceobjectives", namespace)).into()
+        Self::of_either_group(client, "InferenceObjective", "inferenceobjectives", namespace)
+    }
+
+    pub(super) fn model_rewrites(client: &Client, namespace: &str) -> Vec<Self> {
+        Self::of_either_group(client, "InferenceModelRewrite", "inferencemodelrewrites", namespace)
+    }
+
+    /// A kind of llm-d's group first, as it prefers them.
+    fn of_either_group(client: &Client, kind: &str, plural: &str, namespace: &str) -> Vec<Self> {
+        let of = |group| GroupVersionKind::gvk(group, "v1alpha2", kind);
+        ["llm-d.ai", OLD_GROUP].map(|group| Self::custom(client, &of(group), plural, namespace)).into()
     }
 
     fn custom(client: &Client, kind: &GroupVersionKind, plural: &str, namespace: &str) -> Self {
@@ -62,6 +70,15 @@ impl Resource<DynamicObject> {
         let api = Api::namespaced_with(client.clone(), namespace, &resource);
         Self { api, namespace: namespace.to_owned(), name: format!("{plural}.{}", kind.group) }
     }
+}
+
+/// The pool that an object's `poolRef` names; none where the object is being deleted, or refers to something that is no pool.
+pub(super) fn pool_of(object: &DynamicObject) -> Option<String> {
+    let pool = &object.data["spec"]["poolRef"];
+    // The API server fills an absent group in, so that one means the pool's own.
+    let is_pool = pool["group"].as_str().is_none_or(|group| PoolVersion::of_group(group).is_some());
+    let name = pool["name"].as_str().filter(|_| is_pool && object.metadata.deletion_timestamp.is_none());
+    name.map(str::to_owned)
 }
 
 const OLD_GROUP: &str = "inference.networking.x-k8s.io";

@@ -140,6 +140,12 @@ where
                 let names: Vec<&str> = self.resources.iter().map(|resource| &*resource.name).collect();
                 told = KubernetesError::NoApi { resources: names.join(" or ") };
             }
+            // Of a version that is not preferred a refusal is not the last word: the preferred one may be there by now, and it is what a
+            // role is written for.
+            Some(403) if self.at > 0 => {
+                (self.at, self.missing) = (0, 0);
+                self.restart();
+            }
             // kube lists again where the stream says so; where the request itself is refused it would ask for the same
             // version for ever.
             Some(410) => self.restart(),
