@@ -136,6 +136,11 @@ impl<const W: usize> Segments<W> {
         self.loosened.fetch_add(1, Ordering::Release);
     }
 
+    /// A pod that is loose may be so in this segment.
+    pub(crate) fn set_unsaid(&self, segment: SegmentId, pin: &Pin) {
+        self.segment(segment, pin).set_unsaid();
+    }
+
     /// The pod holds nothing any more.
     pub(crate) fn unset_loose(&self, pod: PodId) {
         self.loose.remove(pod);

@@ -116,7 +116,8 @@ impl<const WORDS: usize> Index<WORDS> {
         }
         let pod = self.registry.join_after(name, generation).map_err(|_| SnapshotError::Malformed { at })?;
         let mut change = self.change(pod).map_err(|_| SnapshotError::Malformed { at })?;
-        if reader.u8()? != 0 {
+        let loose = reader.u8()? != 0;
+        if loose {
             self.segments.set_loose(pod.id());
         }
         for _ in 0..reader.u32()? {
@@ -136,6 +137,10 @@ impl<const WORDS: usize> Index<WORDS> {
         }
         if !change.restore(&blocks) {
             return Err(reader.malformed());
+        }
+        if loose {
+            // Which of its blocks it did not say to follow what lay before them is not written.
+            change.cache().segments().into_iter().for_each(|segment| self.segments.set_unsaid(segment, &pin()));
         }
         change.finish();
         Ok(())

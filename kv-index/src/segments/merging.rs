@@ -126,7 +126,11 @@ impl<const W: usize> Segments<W> {
         let Some(merged) = merged(&first, &rest) else { return false };
         // Before the first of them lies behind what they did not say that it follows.
         let Sides { contradict, silent, .. } = rest.sides();
-        (contradict | silent).iter().for_each(|pod| self.set_loose(pod));
+        let unsaid = contradict | silent;
+        if rest.is_unsaid() | !unsaid.is_empty() {
+            first.set_unsaid();
+        }
+        unsaid.iter().for_each(|pod| self.set_loose(pod));
         let (from, count) = (first.holders.len() as usize, rest.holders.len() as usize);
         let blocks: SmallVec<[BlockHash; 16]> = (0..count).map(|at| rest.hash(at)).collect();
         first.write_behind(&blocks);

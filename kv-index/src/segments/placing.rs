@@ -143,6 +143,7 @@ impl<const W: usize> Segments<W> {
                 let contradicted = !follows && anchor.parent() != Parent::Unknown;
                 if !contradicted || self.is_vouched_for(&segment, at.offset) {
                     if !follows && !segment.holders.holds(pod, at.offset) {
+                        segment.set_unsaid();
                         self.set_loose(pod);
                     }
                     match self.join(store, segment, at, pin) {
@@ -255,7 +256,7 @@ impl<const W: usize> Segments<W> {
         let id = self.claim();
         let first = BlockPosition { segment: id, offset: 0 };
         let mut segment = self.lock(id, pin);
-        segment.clear_doubled();
+        segment.clear_flags();
         let mut awaited = false;
         let contradicted = match self.enter_head(&segment, first, blocks[0], &mut awaited, pin) {
             Ok(contradicted) => contradicted,

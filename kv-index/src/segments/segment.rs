@@ -4,6 +4,7 @@
 //! up; a reader that finds the version unchanged has read what one writer left. A reader is turned back only by
 //! a publication in its course, never by a writer that sleeps: it waits for nobody.
 
+mod flags;
 mod view;
 mod writing;
 
@@ -15,7 +16,6 @@ use std::fmt;
 use crate::blocks::{BlockHash, Parent};
 use crate::pods::{PodId, PodSet};
 use crate::reclamation::Pin;
-use crate::segments::SegmentId;
 use crate::segments::claims::Dissent;
 use crate::segments::detached_spans::DetachedSpans;
 use crate::segments::holders::{Holders, INLINE};
@@ -27,8 +27,8 @@ use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, 
 pub(super) struct Segment<const W: usize> {
     /// Publications so far; the lowest bit says which record is current.
     version: AtomicU64,
-    /// [`DOUBLED`], [`NEXT`], or neither.
-    doubled: AtomicU32,
+    /// See [`flags`].
+    flags: AtomicU32,
     /// The segment that goes on from this one and could not become part of it, as far as it is worth another try; zero if none.
     next: AtomicU32,
     writer: Mutex<Writer<W>>,
@@ -69,11 +69,6 @@ struct Record<const W: usize> {
     spill: AtomicPtr<AtomicU32>,
     drop_offs: [AtomicU32; INLINE],
 }
-
-/// A block of the segment may be in another one too.
-const DOUBLED: u32 = 1;
-/// The segment goes on from one of which it could not become part.
-const NEXT: u32 = 2;
 
 /// Spreads the lives that segments begin with.
 const LIVES: u32 = 0x9E37_79B1;
@@ -119,7 +114,7 @@ impl<const W: usize> Segment<W> {
         let shape = Shape { len: 0, drop_offs: 0, detached: false, life: (birth as u32).wrapping_mul(LIVES) >> 3 };
         Self {
             version: AtomicU64::new(birth << 24),
-            doubled: AtomicU32::new(0),
+            flags: AtomicU32::new(0),
             next: AtomicU32::new(0),
             writer: Mutex::new(Writer {
                 parent: Parent::Unknown,
@@ -168,42 +163,6 @@ impl<const W: usize> Segment<W> {
     pub(super) fn is_at(&self, version: u64) -> bool {
         // Relaxed: whoever read that version has seen to the order in `View::is_current`.
         self.version.load(Ordering::Relaxed) == version
-    }
-
-    /// Whether a block of the segment may be in another one too.
-    #[inline]
-    pub(super) fn is_doubled(&self) -> bool {
-        // Relaxed: said before the other place is published; whoever sees that sees this.
-        self.doubled.load(Ordering::Relaxed) & DOUBLED != 0
-    }
-
-    /// From now on look-ups are made for who stops in the segment.
-    pub(super) fn set_doubled(&self) {
-        self.doubled.fetch_or(DOUBLED, Ordering::Relaxed);
-    }
-
-    /// The segment that may become part of this one when pods leave. A hint: it may be another one by now.
-    pub(super) fn next(&self) -> Option<SegmentId> {
-        // Relaxed, here and below: hints, which are looked at under the locks.
-        SegmentId::from_raw(self.next.load(Ordering::Relaxed))
-    }
-
-    pub(super) fn set_next(&self, next: Option<SegmentId>) {
-        let next = next.map_or(0, SegmentId::raw);
-        if self.next.load(Ordering::Relaxed) != next {
-            self.next.store(next, Ordering::Relaxed);
-        }
-    }
-
-    /// Whether this is another one's [`Self::next`].
-    pub(super) fn is_next(&self) -> bool {
-        self.doubled.load(Ordering::Relaxed) & NEXT != 0
-    }
-
-    pub(super) fn set_is_next(&self) {
-        if !self.is_next() {
-            self.doubled.fetch_or(NEXT, Ordering::Relaxed);
-        }
     }
 
     /// Whether a store of `blocks` behind `parent` says nothing new: the segment begins with them, `pod` holds them all, and what the first one

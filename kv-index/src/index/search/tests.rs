@@ -79,6 +79,27 @@ fn a_false_block_in_the_middle_changes_no_answer_about_others() {
     index.audit();
 }
 
+/// A liar's segment leaves the chain and comes upon it again, and a pod that does not say what it stores behind all of it follows has all of it:
+/// it has the chain only as far as that segment is on it.
+#[test]
+fn a_silent_pod_behind_a_false_parent_has_no_more_than_it_holds() {
+    let block = |n: u64| BlockHash::new(n);
+    let index: Index = Index::new(Config::default());
+    let (liar, silent) = (index.join("a").unwrap(), index.join("b").unwrap());
+    store(&index, liar, &[1, 2, 3, 4].map(block), 0, 4);
+    store(&index, silent, &[1, 2, 3].map(block), 0, 3);
+    let behind = [block(4)];
+    let stored = Event::Stored(Stored::new(Parent::Unknown, &behind));
+    index.apply(silent, EventSemantics::Membership, &stored).expect("live");
+    for beyond in [&[][..], &[14][..]] {
+        let chain: Vec<_> = [1, 12, 13, 4].iter().chain(beyond).map(|&n| block(n)).collect();
+        assert_eq!(depth(&index, &chain, silent), 1);
+        let index: Index = Index::restore(Config::default(), &index.snapshot()).expect("our own");
+        assert_eq!(depth(&index, &chain, index.pod("b").unwrap()), 1, "after a restart too");
+    }
+    index.audit();
+}
+
 #[test]
 fn the_first_of_several_holes_counts() {
     let index: Index = Index::new(Config::default());

@@ -58,6 +58,12 @@ impl<'p, const W: usize> View<'p, W> {
         self.segment.is_doubled()
     }
 
+    /// Whether some pod did not say that a block follows what lies before it here.
+    #[inline]
+    pub(crate) fn is_unsaid(&self) -> bool {
+        self.segment.is_unsaid()
+    }
+
     /// Whether some pod holds blocks behind one that it lacks: of those nothing is said here.
     #[inline]
     pub(crate) fn has_detached(&self) -> bool {

@@ -79,11 +79,17 @@ impl<'p, const W: usize> Writing<'p, W> {
         self.writer.dissent = dissent.map(Box::new);
     }
 
+    pub(in crate::segments) fn is_unsaid(&self) -> bool {
+        self.segment.is_unsaid()
+    }
+
+    pub(in crate::segments) fn set_unsaid(&self) {
+        self.segment.set_unsaid();
+    }
+
     /// The segment is about to begin anew.
-    pub(in crate::segments) fn clear_doubled(&self) {
-        // Relaxed: as in `set_doubled`.
-        self.segment.doubled.store(0, Ordering::Relaxed);
-        self.segment.set_next(None);
+    pub(in crate::segments) fn clear_flags(&self) {
+        self.segment.clear_flags();
     }
 
     /// Places of the segment are void from now on, though its blocks may be elsewhere.
