@@ -308,7 +308,8 @@ impl<'c, const W: usize> Check<'c, W> {
                     let fault = Fault::NotIndependent { reader: reader.clone(), step: Arc::clone(&step) };
                     faults.push((Site::Step(node.step, "independent"), fault));
                 }
-                if index >= node.step {
+                // Recorders run when all steps are decided.
+                if index >= node.step && node.stage != Stage::Record {
                     faults.push((site, Fault::PickNotYet { reader, step }));
                 } else if pick.required && self.may_be_skipped(&self.steps[index]) {
                     faults.push((site, Fault::PickMayBeMissing { reader, step }));

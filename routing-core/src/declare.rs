@@ -47,12 +47,12 @@ impl Declare<'_> {
         Write::new(at)
     }
 
-    /// The plugin reads what an earlier step picked.
+    /// The plugin reads what an earlier step picked; a recorder, what any step did.
     pub fn reads_pick(&mut self, step: &str) -> ReadPick {
         self.pick(step, true)
     }
 
-    /// The plugin reads what an earlier step picked, if that step was not skipped.
+    /// The plugin reads what an earlier step picked, if that step was not skipped; a recorder, what any step did.
     pub fn tries_pick(&mut self, step: &str) -> TryReadPick {
         TryReadPick(self.pick(step, false))
     }

@@ -118,7 +118,7 @@ pub struct Document {
     /// The version of what documents may say; 1, unless given. No other is known yet.
     #[serde(skip_serializing_if = "is_current")]
     pub version: u32,
-    /// Values by name, for what several plugins must agree on. A parameter `{ $value: NAME }` stands for one.
+    /// Values by name, for what several plugins must agree on. A parameter `{ $value: NAME }` stands for one, and so does one inside of another.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub values: BTreeMap<String, Value>,
     /// What profiles choose from. Each profile gets a plugin of its own of every definition it names.

@@ -198,7 +198,10 @@ impl<const W: usize> PodPaces<W> {
             let was_known = self.prefill.hide(at) | self.decoding.hide(at);
             self.publish(was_known);
         }
-        learner.recent.sent(self.of(pod.id()) * expected.own, &expected.cost_model, now);
+        // Another pod may compute the prompt.
+        if expected.own > 0.0 {
+            learner.recent.sent(self.of(pod.id()) * expected.own, &expected.cost_model, now);
+        }
         learner.expected = Some((now, expected));
         drop(learner);
         self.forget_next(now);

@@ -3,6 +3,7 @@
 mod block_hash;
 mod given_chain;
 mod given_tokens;
+mod handoff_costs;
 mod hash_key;
 mod key;
 mod loads;
@@ -16,6 +17,9 @@ pub(crate) mod text_chain;
 
 pub use block_hash::{BlockHashParameters, BlockHashPreparer};
 pub use given_tokens::{GivenTokensPreparer, OnTokenizeFailure, TokensParameters};
+pub use handoff_costs::{
+    HandoffCost, HandoffCostParameters, HandoffCostPreparer, HandoffCostTable, HandoffCosts, Network, NetworkLevel,
+};
 pub use hash_key::{HashKey, HashKeyParameters, HashKeyPreparer};
 pub use key::KeySource;
 pub use loads::{LoadParameters, LoadPreparer, LoadTable, Loads};

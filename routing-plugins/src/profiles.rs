@@ -13,7 +13,7 @@
 //! | [`sticky_least_loaded`] | to the least loaded of those that hold the prompt, or of all |
 //! | [`approximate_prefix`] | where prompts that begin alike went before, by their text: for requests without tokens, pods without events |
 //! | [`prefill_decode`] | to a prefill pod and then to a decode pod near it |
-//! | [`prefill_decode_conditional`] | to a decode pod, and to another first if that holds too little |
+//! | [`prefill_decode_conditional`] | to one pod, or to another first for its prompt where that costs less |
 //!
 //! They are builders: take one as it is, or add to it. A request whose prompt has no tokens is routed as one with an empty
 //! prompt, and counted in [`PluginState::tokenize_failures`].
@@ -26,10 +26,9 @@ use routing_core::{
     BuildError, Declare, FailurePolicy, OnEmpty, ProfileBuilder, Role, StepBuilder, Workflow, WorkflowBuilder,
 };
 
-use crate::condition::{UncachedCondition, UncachedParameters};
-use crate::cost_model::{CostModel, Products};
+use crate::condition::{HandoffPaysCondition, HandoffPaysParameters};
 use crate::filter::*;
-use crate::parameters::{Amount, Fraction, Positive};
+use crate::parameters::{Fraction, Positive};
 use crate::pick::{
     ConsistentHashParameters, ConsistentHashPicker, MaxScoreParameters, MaxScorePicker, RoundRobinParameters,
     RoundRobinPicker, SessionParameters, SessionPicker, Ties,
@@ -38,13 +37,12 @@ use crate::plugin_state::PluginState;
 use crate::prepare::*;
 use crate::program::{ProgramParameters, ProgramPreparer, ProgramRecorder};
 use crate::record::{
-    PredictRecorder, PrefillQueueParameters, PrefillQueueRecorder, RecentWorkRecorder, RecentWorkRecorderParameters,
-    SpeculateParameters, SpeculateRecorder,
+    PredictRecorder, PrefillQueueParameters, PrefillQueueRecorder, SpeculateParameters, SpeculateRecorder,
 };
 use crate::score::{
-    CacheAffinityParameters, CacheAffinityScorer, FirstTokenParameters, FirstTokenScorer, KvUtilizationScorer,
-    LeastLoadParameters, LeastLoadScorer, LoadForm, LocalityParameters, LocalityScorer, PrefillCostScorer,
-    RecentWorkParameters, RecentWorkScorer, TotalLatencyParameters, TotalLatencyScorer,
+    CacheAffinityParameters, CacheAffinityScorer, FirstTokenParameters, FirstTokenScorer, HandoffCostScorer,
+    HandoffCostScorerParameters, KvUtilizationScorer, LeastLoadParameters, LeastLoadScorer, LoadForm,
+    LocalityParameters, LocalityScorer, PrefillCostScorer, TotalLatencyParameters, TotalLatencyScorer,
 };
 
 /// The names of all stock profiles, the one to begin with first.
@@ -201,16 +199,11 @@ fn by_total_latency<const W: usize>(
     state: &PluginState<W>,
     parameters: TotalLatencyParameters,
 ) -> ProfileBuilder<W> {
-    let PluginState { prefill_queues: written, paces: learned, index, peers, .. } = state.clone();
     let read = state.clone();
     let profile = sound(profile, state)
         .scorer("total", 1.0, move |d: &mut Declare<'_>| TotalLatencyScorer::declare(d, parameters, &read));
-    let queued = PrefillQueueParameters::default().cost_model(parameters.cost_model).learns(parameters.learns);
-    best(profile)
-        .recorder("queue", move |d: &mut Declare<'_>| PrefillQueueRecorder::declare(d, queued, written, learned))
-        .recorder("enter", |d: &mut Declare<'_>| {
-            SpeculateRecorder::declare(d, SpeculateParameters::default(), index).telling(peers)
-        })
+    let queue = PrefillQueueParameters::default().cost_model(parameters.cost_model).learns(parameters.learns);
+    queued_and_entered(best(profile), state, queue, SpeculateParameters::default())
 }
 
 /// Where most of the prompt is held, unless that pod has so much more to do that computing it elsewhere is better: a whole
@@ -276,50 +269,64 @@ pub fn prefill_decode<const W: usize>(state: &PluginState<W>) -> WorkflowBuilder
         .step(StepBuilder::new("decode", best(decode)).role(Role::Decode))
 }
 
-/// Decode is decided first, where little was prefilled lately and little decodes; another pod prefills only if that one
-/// lacks 2,048 tokens of the prompt or more.
+/// One pod or two, whichever adds fewer seconds to all answers, by the price of [`total_latency`]: the pod that answers is decided first, by
+/// its answer there and the prefill there or on the best other pod; another one computes the prompt only if that, with the transfer of what the
+/// first lacks, costs less than computing it beside those who decode.
 ///
-/// It is for pods that may do both, and for pods apart. Where all may do both they part by themselves: a prompt is computed
-/// where few decode, decoding keeps away from where prompts were computed within [the window of recent work](PluginState::recent), and so
-/// the next prompt goes there again. How many pods prefill follows from the traffic, and none does where all prompts are
-/// warm. A token on a pod counts ten microseconds of three minutes: a million of them keep decoding away as ten seconds of
-/// prefills do, since with fused kernels decoding takes little of a pod, and a chunk beside it much of a token's time. The
-/// prompt's own prefill counts sixteen times, since all that decode on the pod wait for it.
+/// It is for pods that may do both, and for pods apart. Where all may do both they part by themselves as far as the traffic wants: a prompt is
+/// computed where few decode or where it is held, and where all prompts are warm or nobody is busy, each request stays on one pod.
 pub fn prefill_decode_conditional<const W: usize>(state: &PluginState<W>) -> WorkflowBuilder<W> {
-    let (sent, recent) = (Arc::clone(&state.recent_work), Arc::clone(&state.recent_work));
-    let decode = sound(serving(prompt(ProfileBuilder::new("decode"), state), "decodes", Role::Decode), state)
-        .scorer("work", 4.0, |d: &mut Declare<'_>| RecentWorkScorer::declare(d, apart(), recent))
-        .scorer("kv", 1.0, KvUtilizationScorer::declare);
-    let prefill = sound(serving(ProfileBuilder::new("prefill"), "prefills", Role::Prefill), state)
-        .scorer("cost", 2.0, PrefillCostScorer::<W>::declare)
-        .scorer("cache", 1.0, held::<W>)
-        .scorer("near", 2.0, |d: &mut Declare<'_>| near(d, "decode"));
-    let prefill = best(prefill).recorder("sent", |d: &mut Declare<'_>| {
-        let cost_model = times(1.0);
-        RecentWorkRecorder::declare(d, RecentWorkRecorderParameters { cost_model }, sent)
-    });
-    let prefill = StepBuilder::new("prefill", prefill).role(Role::Prefill).on_failure(FailurePolicy::Skip);
+    prefill_decode_conditional_with(state, HandoffCostParameters::default())
+}
+
+/// The same by figures of one's own: how fast pods are, what counts how much, and what a transfer takes.
+pub fn prefill_decode_conditional_with<const W: usize>(
+    state: &PluginState<W>,
+    parameters: HandoffCostParameters,
+) -> WorkflowBuilder<W> {
+    let TotalLatencyParameters { cost_model, learns, .. } = parameters.price;
+    let read = state.clone();
+    let computed = |profile, unless: Option<&str>| {
+        let queue =
+            PrefillQueueParameters::default().cost_model(cost_model).learns(learns).unless(unless.map(Into::into));
+        let enter = SpeculateParameters::default().unless(unless.map(Into::into));
+        queued_and_entered(best(profile), state, queue, enter)
+    };
+    let decode = prompt(ProfileBuilder::new("decode"), state)
+        .preparer("costs", move |d: &mut Declare<'_>| HandoffCostPreparer::declare(d, parameters, &read));
+    let decode =
+        sound(serving(decode, "decodes", Role::Decode), state).scorer("answers", 1.0, |d: &mut Declare<'_>| {
+            HandoffCostScorer::<W>::declare(d, &HandoffCostScorerParameters::default())
+        });
+    let prefill = sound(serving(ProfileBuilder::new("prefill"), "prefills", Role::Prefill), state).scorer(
+        "computes",
+        1.0,
+        |d: &mut Declare<'_>| {
+            let for_decode = HandoffCostScorerParameters::default().prefill_for(Some("decode".into()));
+            HandoffCostScorer::<W>::declare(d, &for_decode)
+        },
+    );
+    let prefill =
+        StepBuilder::new("prefill", computed(prefill, None)).role(Role::Prefill).on_failure(FailurePolicy::Skip);
     WorkflowBuilder::new()
-        .step(StepBuilder::new("decode", best(decode)).role(Role::Decode))
-        .step(prefill.when("uncached_condition", |d: &mut Declare<'_>| {
-            let tokens = NonZeroU32::new(2048).unwrap_or(NonZeroU32::MIN);
-            UncachedCondition::<W>::declare(d, &UncachedParameters { step: "decode".into(), tokens, prompt_tokens: 0 })
+        .step(StepBuilder::new("decode", computed(decode, Some("prefill"))).role(Role::Decode))
+        .step(prefill.when("handoff_pays_condition", |d: &mut Declare<'_>| {
+            HandoffPaysCondition::<W>::declare(d, &HandoffPaysParameters::new("decode"))
         }))
         .executed_in(&["prefill", "decode"])
 }
 
-/// What decoding costs on a pod: what was prefilled there lately, and the tokens of those who decode there.
-fn apart() -> RecentWorkParameters {
-    let token = const { Amount::constant(0.00001) };
-    RecentWorkParameters { cost_model: times(16.0), request: Amount::ZERO, token, eviction: Amount::ZERO }
-}
-
-/// Prefills that count so many times what was measured with fused kernels.
-fn times(factor: f64) -> CostModel {
-    let [fixed, per_token, per_pair] = [CostModel::FUSED.fixed, CostModel::FUSED.per_token, CostModel::FUSED.per_pair]
-        .map(|amount| Amount::new(amount.get() * factor).unwrap_or_default());
-    // Additive: each token counts, of short prompts too.
-    CostModel { products: Products::Additive, fixed, per_token, per_pair, per_cached: Amount::ZERO, ..CostModel::FUSED }
+/// What is sent is queued and entered at once.
+fn queued_and_entered<const W: usize>(
+    profile: ProfileBuilder<W>,
+    state: &PluginState<W>,
+    queue: PrefillQueueParameters,
+    enter: SpeculateParameters,
+) -> ProfileBuilder<W> {
+    let PluginState { prefill_queues, paces, index, peers, .. } = state.clone();
+    profile
+        .recorder("queue", move |d: &mut Declare<'_>| PrefillQueueRecorder::declare(d, queue, prefill_queues, paces))
+        .recorder("enter", move |d: &mut Declare<'_>| SpeculateRecorder::declare(d, enter, index).telling(peers))
 }
 
 /// Who is well, stays, and is not known to fail.

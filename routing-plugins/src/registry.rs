@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use routing_core::{NoParameters, Registry, TypeTaken};
 
-use crate::condition::{UncachedCondition, UncachedParameters};
+use crate::condition::{HandoffPaysCondition, HandoffPaysParameters, UncachedCondition, UncachedParameters};
 use crate::extra::*;
 use crate::filter::*;
 use crate::pick::*;
@@ -74,6 +74,7 @@ plugins! { fn register_main, MAIN, |state, parameters, declare|
         BlockHashPreparer::declare(declare, parameters, state.hashing.clone());
     preparer "prefix_match_preparer" NoParameters => PrefixMatchPreparer::declare(declare, Arc::clone(&state.index));
     preparer "load_preparer" LoadParameters => LoadPreparer::declare(declare, parameters, Arc::clone(&state.load));
+    preparer "handoff_cost_preparer" HandoffCostParameters => HandoffCostPreparer::declare(declare, parameters, &state);
     preparer "session_key_preparer" SessionKeyParameters => SessionKeyPreparer::declare(declare, parameters);
     preparer "program_preparer" ProgramParameters =>
         ProgramPreparer::declare(declare, parameters, Arc::clone(&state.programs));
@@ -94,6 +95,8 @@ plugins! { fn register_main, MAIN, |state, parameters, declare|
     scorer "first_token_scorer" FirstTokenParameters =>
         FirstTokenScorer::declare(declare, parameters, Arc::clone(&state.prefill_queues));
     scorer "total_latency_scorer" TotalLatencyParameters => TotalLatencyScorer::declare(declare, parameters, &state);
+    scorer "handoff_cost_scorer" HandoffCostScorerParameters =>
+        HandoffCostScorer::<W>::declare(declare, &parameters);
     scorer "prefill_cost_scorer" NoParameters => PrefillCostScorer::<W>::declare(declare);
     scorer "linear_cost_scorer" LinearCostParameters => LinearCostScorer::<W>::declare(declare, parameters);
     scorer "expected_wait_scorer" ExpectedWaitParameters => ExpectedWaitScorer::<W>::declare(declare, parameters);
@@ -125,6 +128,7 @@ plugins! { fn register_main, MAIN, |state, parameters, declare|
     recorder "program_recorder" NoParameters =>
         ProgramRecorder::declare(declare, Arc::clone(&state.programs), Arc::clone(&state.paces));
 
+    condition "handoff_pays_condition" HandoffPaysParameters => HandoffPaysCondition::<W>::declare(declare, &parameters);
     condition "uncached_condition" UncachedParameters => UncachedCondition::<W>::declare(declare, &parameters);
 }
 

@@ -9,6 +9,7 @@
 mod cache_affinity;
 mod expected_wait;
 mod first_token;
+mod handoff_cost;
 mod kv_utilization;
 mod least_load;
 mod linear_cost;
@@ -28,6 +29,7 @@ mod work_window;
 pub use cache_affinity::{CacheAffinityParameters, CacheAffinityScorer};
 pub use expected_wait::{ExpectedWaitParameters, ExpectedWaitScorer};
 pub use first_token::{FirstTokenParameters, FirstTokenScorer, WaitCredit};
+pub use handoff_cost::{HandoffCostScorer, HandoffCostScorerParameters};
 pub use kv_utilization::KvUtilizationScorer;
 pub use least_load::{LeastLoadParameters, LeastLoadScorer, LoadFigure, LoadForm};
 pub use linear_cost::{LinearCostParameters, LinearCostScorer};
@@ -38,7 +40,9 @@ pub use recent_work::{RecentWorkParameters, RecentWorkScorer};
 pub use total_latency::{TotalLatencyParameters, TotalLatencyScorer};
 pub use work_window::RecentWork;
 
+pub(crate) use pod_rows::{ROWS, rows_of};
 pub(crate) use prompt::{PromptReads, length, uncached};
+pub(crate) use total_latency::TotalLatency;
 
 #[cfg(all(test, feature = "serde"))]
 mod tests {

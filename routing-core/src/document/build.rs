@@ -22,7 +22,6 @@ use crate::registry::Registry;
 use crate::stage::Stage;
 use crate::step::StepBuilder;
 use crate::suggest::Suggestions;
-use crate::value::Value;
 use crate::workflow::{Workflow, WorkflowBuilder};
 
 impl Document {
@@ -110,11 +109,7 @@ impl Document {
         let conditions =
             self.workflow.iter().flat_map(|workflow| &workflow.steps).filter_map(|step| step.when.as_ref());
         let parameters = self.plugins.iter().chain(conditions).flat_map(|plugin| plugin.parameters.values());
-        let name = |given| match values::reference(given) {
-            Some(Value::Text(name)) => Some(name.as_str()),
-            _ => None,
-        };
-        parameters.filter_map(name).collect()
+        parameters.flat_map(values::referred).collect()
     }
 
     /// The values that no parameter refers to, the profiles that no step uses, the plugins that none of the others has, and profiles without a name.

@@ -79,6 +79,26 @@ fn a_value_that_is_not_there_is_told_with_its_place() {
     assert!(error.problems().len() == 3 && error.problems().iter().all(unknown), "{error}");
 }
 
+/// Inside of a list, or of a map, a reference is as good as in place of a whole parameter.
+#[test]
+fn inside_of_a_parameter() {
+    let nested = text("eu").replacen("near: { $value: near }", "near: [us, { $value: home }]", 1);
+    let nested = nested.replacen("  near: [eu]\n", "", 1);
+    let workflow = registry().load(|seed| read_yaml(&nested, seed)).expect("it is sound");
+    assert!(!workflow.placed_warnings().any(|(path, _)| path.to_string().starts_with("values")));
+    assert_eq!(
+        told(&nested.replacen("us, { $value: home }", "us, { $value: hoem }", 1)),
+        "- plugins[1].parameters.near[1].$value (line 5 column 76): plugin `b` refers to value `hoem`, which is not defined (did \
+         you mean `home`?)"
+    );
+    // What is wrong inside of the value is told where it stands, what is wrong beside it where that does.
+    let only = nested.replacen("region: { $value: home }", "region: eu", 1).replacen("value: { $value: home }", "value: eu", 1);
+    let wrong = told(&only.replacen("home: eu", "home: 4", 1));
+    assert!(wrong.starts_with("- values.home (line 2 column 9): plugin `b`"), "{wrong}");
+    let beside = told(&only.replacen("us, {", "7, {", 1));
+    assert!(beside.starts_with("- plugins[1].parameters.near[0] (line "), "{beside}");
+}
+
 #[test]
 fn in_every_format() {
     let yaml = text("eu").replacen("$value: home", "$value: hoem", 1);

@@ -61,3 +61,28 @@ fn an_independent_step_that_reads_a_pick() {
         "step `prefill` is marked as independent, but `prefill/near` reads the pick of `decode`: remove the mark",
     );
 }
+
+/// Recorders run when all steps are decided.
+#[test]
+fn a_recorder_reads_the_pick_of_a_step_that_comes_later() {
+    let with = |reads: fn(&mut Declare<'_>), conditional: bool| {
+        let decode = step("decode", profile());
+        WorkflowBuilder::new().step(step("prefill", profile().recorder("sent", that(reads)))).step(if conditional {
+            decode.when("if", that(|_| {}))
+        } else {
+            decode
+        })
+    };
+    let tries: fn(&mut Declare<'_>) = |d| {
+        d.tries_pick("decode");
+    };
+    let relies: fn(&mut Declare<'_>) = |d| {
+        d.reads_pick("decode");
+    };
+    assert!(with(relies, false).build().is_ok() && with(tries, true).build().is_ok());
+    refused(
+        with(relies, true),
+        Fault::PickMayBeMissing { reader: plugin("prefill", "sent"), step: "decode".into() },
+        "`prefill/sent` relies on the pick of step `decode`, which may be skipped: read it optionally",
+    );
+}

@@ -3,7 +3,7 @@
 use kv_index::DEFAULT_POD_WORDS;
 use std::sync::Arc;
 
-use routing_core::{Declare, PlanStep, PluginError, Read, Recorder, RoutingContext};
+use routing_core::{Declare, PlanStep, PluginError, Read, Recorder, RoutingContext, TryReadPick};
 
 use crate::cost_model::CostModel;
 use crate::memories::PrefillQueue;
@@ -12,7 +12,7 @@ use crate::prepare::Loads;
 use crate::score::{PrefillQueues, PromptReads};
 
 /// What [`PrefillQueueRecorder`] takes.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default))]
 #[non_exhaustive]
 pub struct PrefillQueueParameters {
@@ -21,11 +21,15 @@ pub struct PrefillQueueParameters {
     /// Whether each pod's [pace](PodPaces) counts, and is learned from what is expected here and what the host then sees; not,
     /// unless given.
     pub learns: bool,
+    /// The step that computes the prompt instead, where it is taken and picks another pod: nothing is queued here then. There is none,
+    /// unless given.
+    pub unless: Option<String>,
 }
 
 crate::parameters::setters! { PrefillQueueParameters {
     cost_model: CostModel,
     learns: bool,
+    unless: Option<String>,
 } }
 
 /// Adds the prompt's prefill to the [queue](PrefillQueues) of the pod that is tried first, by what that holds of it.
@@ -41,6 +45,7 @@ pub struct PrefillQueueRecorder<const W: usize = DEFAULT_POD_WORDS> {
     queues: Arc<PrefillQueues<W>>,
     /// Where it learns.
     paces: Option<Arc<PodPaces<W>>>,
+    unless: Option<TryReadPick>,
     loads: Read<Loads>,
     prompt: PromptReads<W>,
 }
@@ -58,6 +63,7 @@ impl<const W: usize> PrefillQueueRecorder<W> {
             cost_model: parameters.cost_model,
             queues,
             paces: parameters.learns.then_some(paces),
+            unless: parameters.unless.as_deref().map(|step| declare.tries_pick(step)),
             loads: declare.reads_parts(Loads::BACKLOGS),
             prompt: PromptReads::declare(declare),
         }
@@ -67,11 +73,19 @@ impl<const W: usize> PrefillQueueRecorder<W> {
 impl<const W: usize> Recorder<W> for PrefillQueueRecorder<W> {
     fn record(&self, context: &RoutingContext<'_, W>, step: &PlanStep) -> Result<(), PluginError> {
         let Some(first) = step.candidates.first() else { return Ok(()) };
+        let now = context.request().now;
+        let elsewhere = self.unless.map(|step| context.try_pick(step)).transpose()?.flatten();
+        if elsewhere.is_some_and(|pod| pod != first.pod.id()) {
+            // Of its first token nothing is learned: most of the wait for that is another pod's. Of those after it all is.
+            let decodes_only = ExpectedPrefill::new(self.cost_model, 0.0).first_token(None);
+            self.paces.iter().for_each(|paces| paces.expect(first.pod, decodes_only, now));
+            return Ok(());
+        }
         let (loads, prompt) = (context.read(self.loads)?, self.prompt.read(context)?);
         let new = prompt.uncached(prompt.held.depth(first.pod.id()));
         let held = prompt.tokens.saturating_sub(new);
         let backlog = loads.backlog(first.pod.id());
-        let (model, now) = (&self.cost_model, context.request().now);
+        let model = &self.cost_model;
         let own = model.prefill_under_load(&backlog, new as f64, held as f64);
         let Some(paces) = &self.paces else {
             self.queues.add(first.pod, own, now);
@@ -119,7 +133,7 @@ mod tests {
             scene.record(move |d| {
                 PrefillQueueRecorder::declare(
                     d,
-                    PrefillQueueParameters { cost_model, learns: false },
+                    PrefillQueueParameters { cost_model, ..PrefillQueueParameters::default() },
                     written,
                     Arc::default(),
                 )
@@ -136,11 +150,12 @@ mod tests {
     fn where_it_learns_queues_go_by_the_pace_and_expectations_do_not() {
         let scene = Scene::new(1).prompt(1_000 * BLOCK, &[]).loads(|_| PodLoad::default());
         let (pod, paces): (_, Arc<PodPaces>) = (scene.pod(0), Arc::default());
-        let parameters = PrefillQueueParameters { cost_model: CostModel::FUSED, learns: true };
+        let parameters = PrefillQueueParameters::default().cost_model(CostModel::FUSED).learns(true);
         let one = CostModel::FUSED.prefill_seconds((1_000 * BLOCK) as f64, 0.0);
         let send = || {
             let (queues, learned) = (Arc::new(PrefillQueues::default()), Arc::clone(&paces));
             let written = Arc::clone(&queues);
+            let parameters = parameters.clone();
             scene.record(move |d| PrefillQueueRecorder::declare(d, parameters, written, learned));
             paces.first_token(paces.sample(pod, scene.now).unwrap(), Duration::from_secs_f64(3.0 * one), scene.now);
             queues.of(pod, scene.now).unwrap() / one

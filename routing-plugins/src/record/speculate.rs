@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kv_index::{DEFAULT_POD_WORDS, Index};
-use routing_core::{Declare, PlanStep, PluginError, PrefixMatches, Read, Recorder, RoutingContext, TryRead};
+use routing_core::{
+    Declare, PlanStep, PluginError, PrefixMatches, Read, Recorder, RoutingContext, TryRead, TryReadPick,
+};
 
 use crate::parameters::parameters;
 use crate::peers::Peers;
@@ -14,11 +16,14 @@ use crate::tokens::PromptTokens;
 
 parameters! {
     /// What [`SpeculateRecorder`] takes.
-    #[derive(Clone, Copy, Debug)]
+    #[derive(Clone, Debug)]
     pub struct SpeculateParameters {
         /// How long an entry lasts that no event confirms, in milliseconds; 2,000 unless given. It should outlast the wait for
         /// a first token: events come when blocks are full.
         pub ttl_ms: NonZeroU32 = const { NonZeroU32::new(2_000).expect("not 0") },
+        /// The step that computes the prompt instead, where it is taken and picks another pod: nothing is entered here then, since the prompt
+        /// is here only when that pod is done with it. There is none, unless given.
+        pub unless: Option<String> = None,
     }
 }
 
@@ -38,6 +43,7 @@ pub struct SpeculateRecorder<const W: usize = DEFAULT_POD_WORDS> {
     tokens: TryRead<PromptTokens>,
     chain: Read<PromptChain>,
     held: Read<PrefixMatches<W>>,
+    unless: Option<TryReadPick>,
     /// Where peers are told.
     peers: Option<Arc<Peers>>,
 }
@@ -46,7 +52,8 @@ impl<const W: usize> SpeculateRecorder<W> {
     /// Declares that it reads the prompt and who holds it.
     pub fn declare(declare: &mut Declare<'_>, parameters: SpeculateParameters, index: Arc<Index<W>>) -> Self {
         let ttl = Duration::from_millis(parameters.ttl_ms.get().into());
-        Self { ttl, index, tokens: declare.tries(), chain: declare.reads(), held: declare.reads(), peers: None }
+        let unless = parameters.unless.as_deref().map(|step| declare.tries_pick(step));
+        Self { ttl, index, tokens: declare.tries(), chain: declare.reads(), held: declare.reads(), unless, peers: None }
     }
 
     /// The same, and notes each decision for what [peers](crate::peers) are told.
@@ -61,6 +68,10 @@ impl<const W: usize> Recorder<W> for SpeculateRecorder<W> {
         let request = context.request();
         let held = context.read(self.held)?;
         let Some(chosen) = step.candidates.first() else { return Ok(()) };
+        let elsewhere = self.unless.map(|step| context.try_pick(step)).transpose()?.flatten();
+        if elsewhere.is_some_and(|pod| pod != chosen.pod.id()) {
+            return Ok(());
+        }
         let lacking = held.blocks() - held.depth(chosen.pod.id()).min(held.blocks());
         if lacking > 0 {
             // Twice what is entered goes, so that what is past its deadline never piles up.

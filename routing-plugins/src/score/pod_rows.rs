@@ -5,14 +5,14 @@ use kv_index::PodSet;
 use crate::load::{BacklogBlock, LANES};
 
 /// A number of each pod of a block.
-pub(super) type Row = [f64; LANES];
+pub(crate) type Row = [f64; LANES];
 
 /// Rows for each word of a set of pods.
-pub(super) const ROWS: usize = 64 / LANES;
+pub(crate) const ROWS: usize = 64 / LANES;
 
 /// As many rows, or what has some, as it takes to have a place for every candidate.
 #[inline]
-pub(super) fn rows_of<T, const W: usize>(rows: &mut [[T; ROWS]; W], candidates: PodSet<W>) -> &mut [T] {
+pub(crate) fn rows_of<T, const W: usize>(rows: &mut [[T; ROWS]; W], candidates: PodSet<W>) -> &mut [T] {
     let last = candidates.words().iter().enumerate().rfind(|(_, word)| **word != 0);
     let pods = last.map_or(0, |(at, word)| (at + 1) * 64 - word.leading_zeros() as usize);
     &mut rows.as_flattened_mut()[..pods.div_ceil(LANES)]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use routing_core::{Declare, Fleet, PluginError, Read, Request, RoutingContext, Scorer, Scores, TryRead};
 
 use super::normalize::{self, finite};
-use super::pod_rows::{ROWS, each_place, each_waiting, rows_of, waiting};
+use super::pod_rows::{ROWS, Row, each_place, each_waiting, rows_of, waiting};
 use super::prefill_queue::PrefillQueues;
 use super::prefill_wait::PrefillWaits;
 use super::prompt::{PromptReads, PromptSize};
@@ -91,7 +91,11 @@ parameters! {
 /// and what is computed twice has its price. A [`SpeculateRecorder`](crate::record::SpeculateRecorder) beside it lets a crowd
 /// on a new prompt meet where the first of it went, until waiting there costs more than computing it again.
 #[derive(Debug)]
-pub struct TotalLatencyScorer<const W: usize = DEFAULT_POD_WORDS> {
+pub struct TotalLatencyScorer<const W: usize = DEFAULT_POD_WORDS>(TotalLatency<W>);
+
+/// What requests cost on pods, for whoever goes by it.
+#[derive(Debug)]
+pub(crate) struct TotalLatency<const W: usize> {
     parameters: TotalLatencyParameters,
     queues: Arc<PrefillQueues<W>>,
     /// Where it learns.
@@ -114,6 +118,16 @@ struct Learned<const W: usize> {
 impl<const W: usize> TotalLatencyScorer<W> {
     /// Declares that it reads loads and who holds the prompt. Of the state it takes queues, paces and lengths of answers.
     pub fn declare(declare: &mut Declare<'_>, parameters: TotalLatencyParameters, state: &PluginState<W>) -> Self {
+        Self(TotalLatency::declare(declare, parameters, state))
+    }
+}
+
+impl<const W: usize> TotalLatency<W> {
+    pub(crate) fn declare(
+        declare: &mut Declare<'_>,
+        parameters: TotalLatencyParameters,
+        state: &PluginState<W>,
+    ) -> Self {
         let queues = Arc::clone(&state.prefill_queues);
         declare.recalls::<PrefillQueue>((Arc::as_ptr(&queues) as usize, parameters.cost_model, parameters.learns));
         let (loads, prompt) = (declare.reads_parts(Loads::BACKLOGS), PromptReads::declare(declare));
@@ -154,13 +168,18 @@ impl<const W: usize> TotalLatencyScorer<W> {
             }
         });
     }
-}
 
-impl<const W: usize> Scorer<W> for TotalLatencyScorer<W> {
-    fn score(&self, context: &RoutingContext<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
+    /// What the request costs on each candidate, and what of that is for its answer. In rows of zeros, as many as [`rows_of`] has.
+    #[inline]
+    pub(crate) fn costs(
+        &self,
+        context: &RoutingContext<'_, W>,
+        candidates: PodSet<W>,
+        costs: &mut [Row],
+        answer: &mut [Row],
+    ) -> Result<(), PluginError> {
         let (backlogs, prompt) = (context.read(self.loads)?.backlogs(), self.prompt.read(context)?);
-        let (fleet, candidates) = (context.fleet(), scores.candidates());
-        let (parameters, total) = (&self.parameters, prompt.tokens as f64);
+        let (fleet, parameters, total) = (context.fleet(), &self.parameters, prompt.tokens as f64);
         let learned = self.learned.as_ref().map(|learned| learned.paces.table());
         let paces: &PaceTable = learned.as_deref().map_or(&self.model_paces, |table| table);
         let typical = paces.typical;
@@ -176,11 +195,11 @@ impl<const W: usize> Scorer<W> for TotalLatencyScorer<W> {
             },
         );
         let prefill = |depth| Prefill::new(parameters, total, prompt.uncached(depth) as f64);
-        let [mut costs, mut wait, mut second, mut answer] = [[[[0.0; LANES]; ROWS]; W]; 4];
-        let [costs, wait, second, answer] =
-            [&mut costs, &mut wait, &mut second, &mut answer].map(|rows| rows_of(rows, candidates));
-        let mut terms = PodTerms { wait, second, answer };
+        let [mut wait, mut second] = [[[[0.0; LANES]; ROWS]; W]; 2];
+        let [wait, second] = [&mut wait, &mut second].map(|rows| rows_of(rows, candidates));
         let backlogs = &backlogs[..backlogs.len().min(costs.len())];
+        let (answer, idle_answer) = answer.split_at_mut(backlogs.len());
+        let mut terms = PodTerms { wait, second, answer };
         let queues = self.queues.at(context.request().now);
         let waits = PrefillWaits::new(&parameters.cost_model, parameters.waiting_tokens.get(), fleet, queues);
         each_waiting(backlogs, |(row, lane), backlog| {
@@ -191,6 +210,7 @@ impl<const W: usize> Scorer<W> for TotalLatencyScorer<W> {
         let (known, idle) = costs.split_at_mut(backlogs.len());
         cost.fill(&cold, (backlogs, &paces.blocks), &mut terms, known);
         idle.fill([cost.idle(&cold, typical); LANES]);
+        idle_answer.fill([cost.idle_answer(typical); LANES]);
         prompt.by_depth(candidates, |pods, depth| {
             if depth > 0 {
                 let held = prefill(depth);
@@ -204,18 +224,24 @@ impl<const W: usize> Scorer<W> for TotalLatencyScorer<W> {
                 });
             }
         });
-        let costs = costs.as_flattened_mut();
         if let Some(sets) = context.try_read(self.working_sets)?.filter(|sets| !sets.is_empty()) {
+            let costs = costs.as_flattened_mut();
             self.add_pushed_out(sets, fleet, &prompt, (candidates, typical.prefill), costs);
         }
-        normalize::by_cost(scores, costs);
         Ok(())
     }
 
-    /// What was learned of the pod and of such answers.
-    fn explain(&self, context: &RoutingContext<'_, W>, pod: PodId) -> Vec<(&'static str, f64)> {
+    /// What `new` of a prompt's tokens push out of a pod's cache where they come to it computed: half of what `eviction` counts, whose other half is
+    /// what they leave behind in another's.
+    pub(crate) fn pushed_out(&self, total: f64, new: f64) -> f64 {
+        let typical = self.learned.as_ref().map_or(self.model_paces.typical, |learned| learned.paces.table().typical);
+        0.5 * self.parameters.eviction.get() * typical.prefill * Prefill::new(&self.parameters, total, new).work()
+    }
+
+    /// What was learned of a pod and of such answers.
+    pub(crate) fn explain(&self, context: &RoutingContext<'_, W>, pod: PodId) -> Vec<(&'static str, f64)> {
         let (Some(learned), Ok(prompt)) = (&self.learned, self.prompt.read(context)) else { return Vec::new() };
-        // What scores go by, and of one instant.
+        // What costs go by, and of one instant.
         let Pace { prefill, decoding, share } = learned.paces.table().of(pod);
         vec![
             ("prefill_pace", prefill),
@@ -223,6 +249,22 @@ impl<const W: usize> Scorer<W> for TotalLatencyScorer<W> {
             ("prefill_share", share.busy),
             ("answer_tokens", self.answer(context.request(), prompt.tokens)),
         ]
+    }
+}
+
+impl<const W: usize> Scorer<W> for TotalLatencyScorer<W> {
+    fn score(&self, context: &RoutingContext<'_, W>, scores: &mut Scores<'_, W>) -> Result<(), PluginError> {
+        let candidates = scores.candidates();
+        let [mut costs, mut answer] = [[[[0.0; LANES]; ROWS]; W]; 2];
+        let [costs, answer] = [&mut costs, &mut answer].map(|rows| rows_of(rows, candidates));
+        self.0.costs(context, candidates, costs, answer)?;
+        normalize::by_cost(scores, costs.as_flattened());
+        Ok(())
+    }
+
+    /// What was learned of the pod and of such answers.
+    fn explain(&self, context: &RoutingContext<'_, W>, pod: PodId) -> Vec<(&'static str, f64)> {
+        self.0.explain(context, pod)
     }
 }
 

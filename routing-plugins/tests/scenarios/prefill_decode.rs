@@ -1,7 +1,5 @@
 //! Profiles that send a request to a prefill pod and then to a decode pod.
 
-use std::collections::VecDeque;
-
 use routing_core::{FailurePolicy, PodInfo, Role};
 use routing_plugins::profiles;
 
@@ -52,66 +50,87 @@ fn prompts_are_spread_over_prefill_pods_by_what_they_have_to_compute() {
     assert_ne!(first.to("prefill"), second.to("prefill"));
 }
 
-#[test]
-fn a_prefill_pod_is_left_out_where_the_decode_pod_holds_enough() {
+/// Six pods apart, on each of whose decode pods so many requests are under way with 4,000 tokens each.
+fn conditional(decoding: u32) -> World {
     let state = state();
     let workflow = profiles::prefill_decode_conditional(&state).build().expect("a ready profile builds");
     assert!(workflow.warnings().is_empty(), "{:?}", workflow.warnings());
     let mut world = World::new(state, 6, place, workflow);
-    // Cold and long: both pods, and prefill first.
-    let cold = world.send(&prompt(1, 200));
-    assert!(cold.try_to("prefill").is_some());
-    assert_eq!(&*cold.plan.steps()[0].name, "prefill");
-    world.done(cold);
-    // The decode pod holds it now: what is new is a few blocks.
-    let warm = world.send(&prompt(1, 210));
-    assert_eq!(warm.try_to("prefill"), None);
-    // Short and cold: not worth the transfer.
-    assert_eq!(world.send(&prompt(2, 127)).try_to("prefill"), None);
-    assert!(world.send(&prompt(3, 128)).try_to("prefill").is_some(), "2,048 tokens are enough");
-}
-
-/// Four pods that do both, on which 40 warm requests decode at any time. In each of many rounds one is done, one comes, and
-/// so do some that are cold. Who prefilled those of the last rounds, and how many decode on each pod then.
-fn parted(rounds: u32, cold_of_a_round: u32) -> ([usize; 4], [usize; 4]) {
-    let state = state();
-    let workflow = profiles::prefill_decode_conditional(&state).build().expect("a ready profile builds");
-    let mut world = World::new(state, 4, |_, info| info.role(Role::Both), workflow);
-    let at = |pod: &str| pod.trim_start_matches("pod-").parse::<usize>().expect("a number");
-    let warm = prompt(1, 100);
-    (0..4).for_each(|pod| world.store(world.pod(&format!("pod-{pod}")), &warm));
-    let (mut decoding, mut prefilled) = (VecDeque::new(), [0; 4]);
-    for round in 0..rounds {
-        decoding.push_back(world.send(&warm));
-        if decoding.len() > 40 {
-            decoding.pop_front();
-        }
-        for cold in 0..cold_of_a_round {
-            let sent = world.send(&prompt(2 + round * cold_of_a_round + cold, 200));
-            if round >= rounds - 50 {
-                prefilled[at(&sent.to("prefill"))] += 1;
-            }
-        }
+    for pod in 2..6 {
+        world.change(&format!("pod-{pod}"), |info| {
+            (info.load.running, info.load.tokens) = (decoding, u64::from(decoding) * 4_000)
+        });
     }
-    let mut decode = [0; 4];
-    decoding.iter().for_each(|sent| decode[at(&sent.to("decode"))] += 1);
-    (prefilled, decode)
+    world
 }
 
 #[test]
-fn pods_that_do_both_part_by_themselves_where_prompts_are_cold() {
-    let (prefilled, decode) = parted(300, 2);
-    let computing: Vec<usize> = (0..4).filter(|&pod| prefilled[pod] > 2).collect();
-    assert!((1..=2).contains(&computing.len()), "some pods prefill: {prefilled:?}");
-    assert!(computing.iter().all(|&pod| decode[pod] <= 2), "and nobody decodes there: {prefilled:?}, {decode:?}");
+fn a_prompt_goes_to_another_pod_first_where_that_costs_less() {
+    let mut world = conditional(60);
+    // Cold and long: both pods, and prefill first.
+    let cold = world.send(&prompt(1, 500));
+    assert!(cold.try_to("prefill").is_some());
+    assert_eq!(&*cold.plan.steps()[0].name, "prefill");
+    world.done(cold);
+    // The decode pod holds it now: what is new is a block, and not worth the handoff.
+    assert_eq!(world.send(&prompt(1, 501)).try_to("prefill"), None);
+    assert_eq!(world.send(&prompt(2, 1)).try_to("prefill"), None);
+    // Nobody to keep waiting.
+    assert_eq!(conditional(0).send(&prompt(1, 500)).try_to("prefill"), None);
+}
+
+/// What the first pod of two computes is queued and entered there, and not at the second, which gets it when it is computed.
+#[test]
+fn a_handoff_is_queued_and_entered_where_it_is_computed() {
+    let mut world = conditional(60);
+    let cold = world.send(&prompt(1, 500));
+    let (prefill, decode) = (cold.to("prefill"), cold.to("decode"));
+    let held = |world: &World, pod: &str| world.state.index.has_speculated(world.pod(pod));
+    assert!(held(&world, &prefill) && !held(&world, &decode));
+    // A crowd on it: the same pod computes what they share, for whoever answers.
+    let next = world.send(&prompt(1, 505));
+    assert_eq!(next.try_to("prefill").unwrap_or(next.to("decode")), prefill);
+    // One that stays where it is decided is queued and entered there.
+    let mut world = conditional(0);
+    let alone = world.send(&prompt(1, 500));
+    assert_eq!(alone.try_to("prefill"), None);
+    assert!(held(&world, &alone.to("decode")));
+}
+
+/// Four pods that do both, and so many requests under way on each.
+fn both(decoding: [u32; 4]) -> World {
+    let state = state();
+    let workflow = profiles::prefill_decode_conditional(&state).build().expect("a ready profile builds");
+    let mut world = World::new(state, 4, |_, info| info.role(Role::Both), workflow);
+    for (pod, decoding) in decoding.into_iter().enumerate() {
+        let load = |info: &mut PodInfo| (info.load.running, info.load.tokens) = (decoding, u64::from(decoding) * 4_000);
+        world.change(&format!("pod-{pod}"), load);
+    }
+    world
+}
+
+#[test]
+fn pods_that_do_both_compute_prompts_where_few_decode() {
+    let mut world = both([60, 60, 60, 2]);
+    let sent: Vec<_> = (0..2).map(|number| world.send(&prompt(number, 500))).collect();
+    for sent in &sent {
+        assert_eq!(sent.try_to("prefill").unwrap_or(sent.to("decode")), "pod-3");
+    }
+    // A pod that holds a prompt computes the rest of it, however many decode there.
+    world.store(world.pod("pod-1"), &prompt(9, 2_000));
+    let held = world.send(&prompt(9, 2_010));
+    assert_eq!(held.try_to("prefill").unwrap_or(held.to("decode")), "pod-1");
 }
 
 #[test]
 fn pods_that_do_both_all_decode_where_prompts_are_warm() {
-    let (prefilled, decode) = parted(300, 0);
-    assert_eq!(prefilled, [0; 4]);
-    // One more comes before one is done.
-    assert!(decode.iter().all(|requests| (9..=11).contains(requests)), "{decode:?}");
+    let (mut world, warm) = (both([0; 4]), prompt(1, 100));
+    (0..4).for_each(|pod| world.store(world.pod(&format!("pod-{pod}")), &warm));
+    let sent: Vec<_> = (0..40).map(|_| world.send(&warm)).collect();
+    assert!(sent.iter().all(|sent| sent.try_to("prefill").is_none()));
+    let mut decoding = [0; 4];
+    sent.iter().for_each(|sent| decoding[sent.plan.step("decode").expect("taken").candidates[0].pod.id().index()] += 1);
+    assert_eq!(decoding, [10; 4]);
 }
 
 #[test]

@@ -41,6 +41,11 @@ impl Prefill {
         let steps = new / model.step_tokens.get();
         Self { own, work: (own - model.fixed.get()).max(0.0), beside: steps * model.per_context.get() }
     }
+
+    /// Seconds that it adds to steps of others.
+    pub(super) fn work(&self) -> f64 {
+        self.work
+    }
 }
 
 /// The formula's constants for one request.
@@ -159,11 +164,13 @@ impl RequestCost {
 
     /// What it costs on a pod that has nothing to do.
     pub(super) fn idle(&self, prefill: &Prefill, pace: Pace) -> f64 {
-        let (decoding, sequences, waiting) = (0.0, 0.0, 0.0);
-        let (share, decoding_pace) = (pace.share, pace.decoding);
-        let pod = PodFigures { decoding, sequences, waiting, pace: pace.prefill, decoding_pace, share };
-        let (second, answer) = self.beside(&pod);
-        self.with(prefill, decoding, pace.prefill, [0.0, second, answer])
+        let (second, answer) = self.beside(&PodFigures::idle(pace));
+        self.with(prefill, 0.0, pace.prefill, [0.0, second, answer])
+    }
+
+    /// What of that its answer costs.
+    pub(super) fn idle_answer(&self, pace: Pace) -> f64 {
+        self.beside(&PodFigures::idle(pace)).1
     }
 }
 
@@ -203,6 +210,11 @@ fn steps_in(share: PrefillShare, seconds: f64) -> f64 {
 }
 
 impl PodFigures {
+    fn idle(pace: Pace) -> Self {
+        let (decoding, sequences, waiting) = (0.0, 0.0, 0.0);
+        Self { decoding, sequences, waiting, pace: pace.prefill, decoding_pace: pace.decoding, share: pace.share }
+    }
+
     #[inline(always)]
     fn of(backlog: &BacklogBlock, pace: &PaceBlock, lane: usize) -> Self {
         Self {
