@@ -22,6 +22,7 @@
 //! | `metric_scorer` | [`MetricScorer`] | any metric of the host's |
 //! | `two_choices_picker` | [`TwoChoicesPicker`] | power of two choices |
 //! | `session_recorder` | [`SessionRecorder`] | binds sessions for `session_scorer` |
+//! | `uncached_condition` | [`UncachedCondition`] | a step only where the pod that another picked lacks so many tokens of the prompt |
 //! | `cold_prompt_recorder` | [`ColdPromptRecorder`] | notes cold prompts for `no_hit_spread_scorer` |
 
 mod prepare {
@@ -64,6 +65,11 @@ mod record {
     pub(crate) mod session;
 }
 
+mod condition {
+    pub(crate) mod uncached;
+}
+
+pub use condition::uncached::{UncachedCondition, UncachedParameters};
 pub use filter::adapter::{AdapterFilter, AdapterParameters};
 pub use filter::capacity::{CapacityFilter, CapacityParameters};
 pub use filter::ceilings::{Ceilings, CeilingsError};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use routing_core::{NoParameters, Registry, TypeTaken};
 
-use crate::condition::{HandoffPaysCondition, HandoffPaysParameters, UncachedCondition, UncachedParameters};
+use crate::condition::{HandoffPaysCondition, HandoffPaysParameters};
 use crate::extra::*;
 use crate::filter::*;
 use crate::pick::*;
@@ -129,7 +129,6 @@ plugins! { fn register_main, MAIN, |state, parameters, declare|
         ProgramRecorder::declare(declare, Arc::clone(&state.programs), Arc::clone(&state.paces));
 
     condition "handoff_pays_condition" HandoffPaysParameters => HandoffPaysCondition::<W>::declare(declare, &parameters);
-    condition "uncached_condition" UncachedParameters => UncachedCondition::<W>::declare(declare, &parameters);
 }
 
 // The others, documented in `extra`.
@@ -168,6 +167,8 @@ plugins! { fn register_extra, EXTRA, |state, parameters, declare|
         SessionRecorder::declare(declare, state.sessions.table(&parameters.table.0));
     recorder "cold_prompt_recorder" NoParameters =>
         ColdPromptRecorder::declare(declare, Arc::clone(&state.cold_prompts));
+
+    condition "uncached_condition" UncachedParameters => UncachedCondition::<W>::declare(declare, &parameters);
 }
 
 /// The name of one of the host's tables; not empty. Two steps of a workflow should not share one: a session would be

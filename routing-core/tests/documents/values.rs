@@ -92,7 +92,11 @@ fn inside_of_a_parameter() {
          you mean `home`?)"
     );
     // What is wrong inside of the value is told where it stands, what is wrong beside it where that does.
-    let only = nested.replacen("region: { $value: home }", "region: eu", 1).replacen("value: { $value: home }", "value: eu", 1);
+    let only = nested.replacen("region: { $value: home }", "region: eu", 1).replacen(
+        "value: { $value: home }",
+        "value: eu",
+        1,
+    );
     let wrong = told(&only.replacen("home: eu", "home: 4", 1));
     assert!(wrong.starts_with("- values.home (line 2 column 9): plugin `b`"), "{wrong}");
     let beside = told(&only.replacen("us, {", "7, {", 1));

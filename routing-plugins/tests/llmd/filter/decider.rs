@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use kv_index::{BlockSize, Tier};
 use routing_core::{DecideError, ProfileBuilder, RoutingInput, RoutingPlan, StepBuilder, WorkflowBuilder};
-use routing_plugins::condition::{UncachedCondition, UncachedParameters};
+use routing_plugins::extra::{UncachedCondition, UncachedParameters};
 use routing_plugins::prepare::GivenTokensPreparer;
 use serde_json::Value;
 
