@@ -22,9 +22,9 @@ use crate::cost_model::CostModel;
 
 pub use decoding::DecodeSample;
 use factors::{Factors, Known};
-pub(crate) use prefill_share::PrefillShare;
 use prefill_share::RecentPrefills;
-pub(crate) use table::{Pace, PaceBlock, PaceTable};
+pub(crate) use prefill_share::{PrefillShare, PrefillShares};
+pub(crate) use table::{Pace, PaceBlock, PaceTable, ShareBlock};
 
 /// How much longer than by the cost model each pod takes; owned by the host.
 ///
@@ -290,15 +290,16 @@ impl<const W: usize> PodPaces<W> {
         if is_changed {
             let _alone = self.publishing.lock();
             let table = self.table.load();
-            self.publish_with(table.typical.share, table.shares());
+            self.publish_with(table.typical.shares.seen, table.shares());
         }
     }
 
     /// The same with these shares of prefill: that of the fleet, and of all pods. Whoever does it has `publishing`.
-    fn publish_with(&self, fleet: PrefillShare, shares: impl Iterator<Item = PrefillShare>) {
-        let typical = Pace { prefill: self.typical(), decoding: self.typical_decoding(), share: fleet };
+    fn publish_with(&self, fleet: PrefillShare, shares: impl Iterator<Item = PrefillShares>) {
+        let shares_of_fleet = PrefillShares::same(fleet);
+        let typical = Pace { prefill: self.typical(), decoding: self.typical_decoding(), shares: shares_of_fleet };
         let both = self.prefill.iter(typical.prefill).zip(self.decoding.iter(typical.decoding));
-        let paces = both.zip(shares).map(|((prefill, decoding), share)| Pace { prefill, decoding, share });
+        let paces = both.zip(shares).map(|((prefill, decoding), shares)| Pace { prefill, decoding, shares });
         self.table.store(Arc::new(PaceTable::new(self.learners.len(), typical, paces)));
     }
 

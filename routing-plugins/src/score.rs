@@ -41,7 +41,7 @@ pub use total_latency::{TotalLatencyParameters, TotalLatencyScorer};
 pub use work_window::RecentWork;
 
 pub(crate) use pod_rows::{ROWS, rows_of};
-pub(crate) use prompt::{PromptReads, length, uncached};
+pub(crate) use prompt::{PromptReads, PromptSize, length, uncached};
 pub(crate) use total_latency::TotalLatency;
 
 #[cfg(all(test, feature = "serde"))]

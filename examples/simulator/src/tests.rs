@@ -177,6 +177,21 @@ fn pods_of_another_kind_get_what_they_are_good_at() {
     assert!(learned < 0.7 * others, "{learned} for {others}");
 }
 
+/// Nobody tells pods that do both how many of them should compute prompts: from all cold to mostly warm they answer about as soon as the split that
+/// suits the traffic, and where that is none, as pods that each do all.
+#[test]
+fn pods_that_do_both_part_as_far_as_the_traffic_wants() {
+    for (cold, rate, prefill, at_most) in [(1.0, 21.5, 7, 1.2), (0.5, 40.0, 6, 1.1), (0.0, 120.0, 1, 0.95)] {
+        let trace = Synthetic::Mixed(cold).trace(2_000, 3).at_rate(rate, 3);
+        let config = SimConfig::mixed(8, 1_000_000, trace.block);
+        let split = run("prefill_decode", &trace, &config.clone().disaggregated(prefill)).mean_whole();
+        let both = run("prefill_decode_conditional", &trace, &config).mean_whole();
+        let all = run("total_latency", &trace, &config).mean_whole();
+        assert!(both < at_most * split, "{cold} cold: {both} for {split} of {prefill} pods that compute");
+        assert!(both < 1.02 * all, "{cold} cold: {both} for {all}");
+    }
+}
+
 #[test]
 fn gateways_share_the_traffic_and_hear_all_events() {
     let trace = Synthetic::Documents.trace(400, 3).at_rate(4.0, 3);

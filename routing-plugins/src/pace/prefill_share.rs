@@ -2,7 +2,7 @@
 //!
 //! An answer that decodes beside prompts gets a token for each of their steps, which may be thirty times as long as its own. Who comes later is
 //! not in a pod's queue yet: pods that were sent many prompts lately will be sent more. Exponentially weighted, and no further from the
-//! fleet's than chance would not have it. Of prompts that were sent from here: a peer tells sums, and not of how many prompts they are, which
+//! fleet's than chance would not have it, or as seen. Of prompts that were sent from here: a peer tells sums, and not of how many prompts they are, which
 //! both chance and steps go by.
 
 use std::time::Instant;
@@ -17,6 +17,15 @@ pub(super) struct RecentPrefills {
     variance: f64,
     /// When that was so.
     at: Option<Instant>,
+}
+
+/// A pod's, in two ways.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct PrefillShares {
+    /// The fleet's, as far as chance may have made the difference: for who only wants to know which pods are slow.
+    pub(crate) likely: PrefillShare,
+    /// As it was: for who makes differences larger.
+    pub(crate) seen: PrefillShare,
 }
 
 /// The part of its time that a pod computes prompts, and the steps a second in which it does.
@@ -51,8 +60,8 @@ impl RecentPrefills {
     }
 }
 
-/// That of the fleet on average, and that of each pod: the fleet's, as far as chance may have made the difference.
-pub(super) fn shares(recent: &[RecentPrefills], now: Instant) -> (PrefillShare, Vec<PrefillShare>) {
+/// That of the fleet on average, and those of each pod.
+pub(super) fn shares(recent: &[RecentPrefills], now: Instant) -> (PrefillShare, Vec<PrefillShares>) {
     let is_known =
         |pod: &&RecentPrefills| pod.at.is_some_and(|at| now.saturating_duration_since(at).as_secs_f64() < 6.0 * WINDOW);
     let known: Vec<RecentPrefills> = recent.iter().filter(is_known).map(|pod| pod.at(now)).collect();
@@ -65,13 +74,25 @@ pub(super) fn shares(recent: &[RecentPrefills], now: Instant) -> (PrefillShare, 
         let apart = pod.share.busy - fleet.busy;
         let sure = (1.0 - pod.variance.max(variance) / (apart * apart).max(f64::MIN_POSITIVE)).max(0.0);
         let between = |fleet: f64, own: f64| fleet + (own - fleet) * sure;
-        PrefillShare { busy: between(fleet.busy, pod.share.busy), steps: between(fleet.steps, pod.share.steps) }
-            .bounded()
+        let likely =
+            PrefillShare { busy: between(fleet.busy, pod.share.busy), steps: between(fleet.steps, pod.share.steps) };
+        PrefillShares { likely: likely.bounded(), seen: pod.share.bounded() }
     };
     (fleet.bounded(), recent.iter().map(of_pod).collect())
 }
 
+impl PrefillShares {
+    pub(crate) fn same(share: PrefillShare) -> Self {
+        Self { likely: share, seen: share }
+    }
+}
+
 impl PrefillShare {
+    /// So much of it.
+    pub(crate) fn part(self, part: f64) -> Self {
+        Self { busy: self.busy * part, steps: self.steps * part }
+    }
+
     /// No pod does nothing else for ever: what waits longer is in its queue.
     fn bounded(self) -> Self {
         Self { busy: self.busy.min(BUSIEST), ..self }
@@ -92,7 +113,7 @@ mod tests {
     use crate::load::start;
 
     /// Pods that are sent prompts of a tenth of a second for ten seconds, one every so many milliseconds; the shares then.
-    fn after_ten_seconds(every: &[u64]) -> (PrefillShare, Vec<PrefillShare>) {
+    fn after_ten_seconds(every: &[u64]) -> (PrefillShare, Vec<PrefillShares>) {
         let mut pods = vec![RecentPrefills::default(); every.len()];
         for ms in 0..10_000 {
             for (pod, every) in pods.iter_mut().zip(every) {
@@ -108,21 +129,24 @@ mod tests {
     fn a_pod_that_computes_more_than_others_is_known_to() {
         let (fleet, pods) = after_ten_seconds(&[125, 500, 500, 500]);
         assert!((0.15..0.3).contains(&fleet.busy), "{fleet:?}: two thirds of what was sent in ten seconds");
-        assert!(pods[0].busy > 0.4 && pods[0].steps > 2.0 * fleet.steps, "{pods:?}");
-        assert!(pods[1..].iter().all(|pod| pod.busy <= fleet.busy), "{pods:?}");
+        let likely = pods[0].likely;
+        assert!(likely.busy > 0.4 && likely.steps > 2.0 * fleet.steps, "{pods:?}");
+        assert!(pods[1..].iter().all(|pod| pod.likely.busy <= fleet.busy), "{pods:?}");
     }
 
     #[test]
     fn what_may_be_chance_is_no_difference() {
         let (fleet, pods) = after_ten_seconds(&[250, 240, 265, 250]);
-        assert!(pods.iter().all(|pod| *pod == fleet), "{fleet:?} {pods:?}");
+        assert!(pods.iter().all(|pod| pod.likely == fleet), "{fleet:?} {pods:?}");
+        let seen = |at: usize| pods[at].seen.busy;
+        assert!(seen(2) < seen(0) && seen(0) < seen(1), "and is seen all the same: {pods:?}");
         // Nor is one prompt, however long.
         let mut pods = [RecentPrefills::default(); 4];
         pods.iter_mut()
             .zip([6.0, 0.1, 0.1, 0.1])
             .for_each(|(pod, seconds)| pod.sent(seconds, &CostModel::FUSED, start()));
         let (fleet, pods) = shares(&pods, start());
-        assert!(pods[0].busy - fleet.busy < 0.1 * (0.6 - fleet.busy), "{fleet:?} {pods:?}");
+        assert!(pods[0].likely.busy - fleet.busy < 0.1 * (0.6 - fleet.busy), "{fleet:?} {pods:?}");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use kv_index::PodId;
 
-use super::PrefillShare;
+use super::{PrefillShare, PrefillShares};
 use crate::load::LANES;
 
 /// The paces of pods 0, 1 and so on, where the fleet's stands for what is not known.
@@ -23,7 +23,7 @@ pub(crate) struct Pace {
     pub(crate) prefill: f64,
     /// For those after it.
     pub(crate) decoding: f64,
-    pub(crate) share: PrefillShare,
+    pub(crate) shares: PrefillShares,
 }
 
 /// The paces of as many pods as there are in a [block of backlogs](crate::load::BacklogBlock).
@@ -31,14 +31,45 @@ pub(crate) struct Pace {
 pub(crate) struct PaceBlock {
     pub(crate) prefill: [f64; LANES],
     pub(crate) decoding: [f64; LANES],
-    /// Of [`PrefillShare`].
-    pub(crate) busy: [f64; LANES],
-    pub(crate) steps: [f64; LANES],
+    pub(crate) likely: ShareBlock,
+    pub(crate) seen: ShareBlock,
+}
+
+/// As many [`PrefillShare`]s.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ShareBlock {
+    busy: [f64; LANES],
+    steps: [f64; LANES],
 }
 
 impl Pace {
     /// That of the cost model.
-    pub(crate) const ONE: Self = Self { prefill: 1.0, decoding: 1.0, share: PrefillShare { busy: 0.0, steps: 0.0 } };
+    pub(crate) const ONE: Self = {
+        let none = PrefillShare { busy: 0.0, steps: 0.0 };
+        Self { prefill: 1.0, decoding: 1.0, shares: PrefillShares { likely: none, seen: none } }
+    };
+}
+
+impl ShareBlock {
+    fn same(share: PrefillShare) -> Self {
+        Self { busy: [share.busy; LANES], steps: [share.steps; LANES] }
+    }
+
+    fn put(&mut self, lane: usize, share: PrefillShare) {
+        (self.busy[lane], self.steps[lane]) = (share.busy, share.steps);
+    }
+
+    #[inline(always)]
+    pub(crate) fn of(&self, lane: usize) -> PrefillShare {
+        PrefillShare { busy: self.busy[lane], steps: self.steps[lane] }
+    }
+}
+
+impl PaceBlock {
+    fn of(&self, lane: usize) -> Pace {
+        let shares = PrefillShares { likely: self.likely.of(lane), seen: self.seen.of(lane) };
+        Pace { prefill: self.prefill[lane], decoding: self.decoding[lane], shares }
+    }
 }
 
 impl PaceTable {
@@ -47,31 +78,27 @@ impl PaceTable {
         let same = PaceBlock {
             prefill: [typical.prefill; LANES],
             decoding: [typical.decoding; LANES],
-            busy: [typical.share.busy; LANES],
-            steps: [typical.share.steps; LANES],
+            likely: ShareBlock::same(typical.shares.likely),
+            seen: ShareBlock::same(typical.shares.seen),
         };
         let mut blocks = vec![same; pods.div_ceil(LANES)];
         for (at, pace) in paces.take(pods).enumerate() {
             let (block, lane) = (&mut blocks[at / LANES], at % LANES);
             (block.prefill[lane], block.decoding[lane]) = (pace.prefill, pace.decoding);
-            (block.busy[lane], block.steps[lane]) = (pace.share.busy, pace.share.steps);
+            block.likely.put(lane, pace.shares.likely);
+            block.seen.put(lane, pace.shares.seen);
         }
         Self { typical, blocks: blocks.into() }
     }
 
     /// A pod's.
     pub(crate) fn of(&self, pod: PodId) -> Pace {
-        let (at, lane) = (pod.index() / LANES, pod.index() % LANES);
-        self.blocks.get(at).map_or(self.typical, |block| {
-            let share = PrefillShare { busy: block.busy[lane], steps: block.steps[lane] };
-            Pace { prefill: block.prefill[lane], decoding: block.decoding[lane], share }
-        })
+        self.blocks.get(pod.index() / LANES).map_or(self.typical, |block| block.of(pod.index() % LANES))
     }
 
     /// The shares of prefill of all pods.
-    pub(super) fn shares(&self) -> impl Iterator<Item = PrefillShare> + '_ {
-        let of_block = |block: &PaceBlock| block.busy.into_iter().zip(block.steps);
-        self.blocks.iter().flat_map(of_block).map(|(busy, steps)| PrefillShare { busy, steps })
+    pub(super) fn shares(&self) -> impl Iterator<Item = PrefillShares> + '_ {
+        self.blocks.iter().flat_map(|block| (0..LANES).map(|lane| block.of(lane).shares))
     }
 }
 
@@ -81,15 +108,16 @@ mod tests {
 
     #[test]
     fn a_pod_has_the_pace_that_was_given_for_it_and_others_that_of_the_fleet() {
+        let share = |at: usize| PrefillShare { busy: 1.0 / (at + 1) as f64, steps: 200.0 + at as f64 };
         let pace = |at: usize| Pace {
             prefill: at as f64,
             decoding: 100.0 + at as f64,
-            share: PrefillShare { busy: 1.0 / (at + 1) as f64, steps: 200.0 + at as f64 },
+            shares: PrefillShares { likely: share(at), seen: share(at + 50) },
         };
         let table = PaceTable::new(2 * LANES, Pace::ONE, (0..LANES + 3).map(pace));
         let of = |at: usize| table.of(PodId::new(at as u16));
         assert!((0..LANES + 3).all(|at| of(at) == pace(at)));
         assert_eq!([LANES + 3, 2 * LANES, 1_000].map(of), [Pace::ONE; 3]);
-        assert!(table.shares().zip(0..LANES + 3).all(|(share, at)| share == pace(at).share));
+        assert!(table.shares().zip(0..LANES + 3).all(|(shares, at)| shares == pace(at).shares));
     }
 }

@@ -4,6 +4,8 @@
 //! Both are parts of one price, that of [`TotalLatencyScorer`](crate::score::TotalLatencyScorer): so whether one pod does all or two
 //! part the work is decided as which pod does it.
 
+mod reuse;
+
 use std::sync::Arc;
 
 use kv_index::{DEFAULT_POD_WORDS, PodId, PodSet};
@@ -14,9 +16,10 @@ use routing_core::{
 #[cfg(feature = "serde")]
 use crate::filter::checks;
 use crate::load::LANES;
-use crate::parameters::{Amount, parameters};
+use crate::parameters::{Amount, Fraction, parameters};
 use crate::plugin_state::PluginState;
 use crate::score::{PromptReads, ROWS, TotalLatency, TotalLatencyParameters, rows_of};
+use reuse::Reuse;
 
 /// What a request costs on every pod, by parts. Written by [`HandoffCostPreparer`].
 #[derive(Debug)]
@@ -42,7 +45,7 @@ pub struct HandoffCost {
     /// Its prefill on the pod that does that cheapest beside this one, the transfer of what this one lacks, and what that pushes out; infinite if there
     /// is no other.
     pub elsewhere: f64,
-    /// What a transfer pushes out of the cache there.
+    /// What a transfer pushes out of the cache there, as far as what is held is asked for again.
     pub pushed_out: f64,
     /// Tokens of the prompt that are not held there.
     pub lacking: f64,
@@ -175,6 +178,9 @@ parameters! {
         pub price: TotalLatencyParameters = TotalLatencyParameters::default().other_second(Amount::constant(0.3)),
         /// What it takes to move a prompt's blocks from one pod to another.
         pub network: Network = Network::default(),
+        /// How soon pods part into those that compute prompts and those that answer: what part of the time that prompts take on a pod counts for an
+        /// answer there as on one that computes none; the rest counts by how much more it is than on others. 0.5, unless given.
+        pub parting: Fraction = const { Fraction::constant(0.5) },
     }
 }
 
@@ -187,6 +193,7 @@ pub struct HandoffCostPreparer<const W: usize = DEFAULT_POD_WORDS> {
     network: Arc<Network>,
     open_breakers: Arc<OpenBreakers<W>>,
     prompt: PromptReads<W>,
+    reuse: Reuse,
     costs: Write<HandoffCosts>,
 }
 
@@ -194,10 +201,11 @@ impl<const W: usize> HandoffCostPreparer<W> {
     /// Declares that it reads loads and who holds the prompt, and writes costs.
     pub fn declare(declare: &mut Declare<'_>, parameters: HandoffCostParameters, state: &PluginState<W>) -> Self {
         Self {
-            price: TotalLatency::declare(declare, parameters.price, state),
+            price: TotalLatency::declare(declare, parameters.price, state).parting(parameters.parting),
             network: Arc::new(parameters.network),
             open_breakers: Arc::clone(&state.open_breakers),
             prompt: PromptReads::declare(declare),
+            reuse: Reuse::default(),
             costs: declare.writes(),
         }
     }
@@ -257,9 +265,10 @@ impl<const W: usize> Preparer<W> for HandoffCostPreparer<W> {
             lacking: 0.0,
         }));
         let prompt = self.prompt.read(&view)?;
+        let reused = self.reuse.of(&prompt, pods);
         prompt.by_depth(pods, |pods, depth| {
             let lacking = prompt.uncached(depth) as f64;
-            let pushed_out = self.price.pushed_out(prompt.tokens as f64, lacking);
+            let pushed_out = reused * self.price.pushed_out(prompt.tokens as f64, lacking);
             pods.iter().for_each(|pod| {
                 let cost = &mut table.pods[pod.index()];
                 (cost.lacking, cost.pushed_out) = (lacking, pushed_out);

@@ -17,7 +17,7 @@ use crate::cost_model::CostModel;
 use crate::load::LANES;
 use crate::memories::PrefillQueue;
 use crate::pace::{Pace, PaceTable, PodPaces};
-use crate::parameters::{Amount, Positive, parameters};
+use crate::parameters::{Amount, Fraction, Positive, parameters};
 use crate::plugin_state::PluginState;
 use crate::prepare::Loads;
 use crate::program::{WorkingSets, WorkingSetsSlot};
@@ -97,6 +97,7 @@ pub struct TotalLatencyScorer<const W: usize = DEFAULT_POD_WORDS>(TotalLatency<W
 #[derive(Debug)]
 pub(crate) struct TotalLatency<const W: usize> {
     parameters: TotalLatencyParameters,
+    parting: Option<Fraction>,
     queues: Arc<PrefillQueues<W>>,
     /// Where it learns.
     learned: Option<Learned<W>>,
@@ -136,7 +137,14 @@ impl<const W: usize> TotalLatency<W> {
             .learns
             .then(|| Learned { paces: Arc::clone(&state.paces), lengths: Arc::clone(&state.answer_lengths) });
         let model_paces = PaceTable::new(PodSet::<W>::CAPACITY, Pace::ONE, std::iter::empty());
-        Self { parameters, queues, learned, model_paces, loads, prompt, working_sets }
+        Self { parameters, parting: None, queues, learned, model_paces, loads, prompt, working_sets }
+    }
+
+    /// The same where pods may part into those that compute prompts and those that answer. An answer is as much longer as prompts
+    /// were seen to take of a pod's time, be that chance, and this part of that counts against a pod that computes none, the rest against the fleet: what
+    /// chance began goes on.
+    pub(crate) fn parting(self, parting: Fraction) -> Self {
+        Self { parting: Some(parting), ..self }
     }
 
     /// Tokens of the answer: as learned, no more than the request allows, and no more than count.
@@ -191,7 +199,8 @@ impl<const W: usize> TotalLatency<W> {
                 answer: self.answer(context.request(), prompt.tokens),
                 crowd: waiting(backlogs) / fleet.pods().len().max(1) as f64,
                 typical: typical.prefill,
-                share: typical.share,
+                share: typical.shares.seen.part(1.0 - self.parting.map_or(0.0, |parting| f64::from(parting.get()))),
+                as_seen: self.parting.is_some(),
             },
         );
         let prefill = |depth| Prefill::new(parameters, total, prompt.uncached(depth) as f64);
@@ -242,7 +251,8 @@ impl<const W: usize> TotalLatency<W> {
     pub(crate) fn explain(&self, context: &RoutingContext<'_, W>, pod: PodId) -> Vec<(&'static str, f64)> {
         let (Some(learned), Ok(prompt)) = (&self.learned, self.prompt.read(context)) else { return Vec::new() };
         // What costs go by, and of one instant.
-        let Pace { prefill, decoding, share } = learned.paces.table().of(pod);
+        let Pace { prefill, decoding, shares } = learned.paces.table().of(pod);
+        let share = if self.parting.is_some() { shares.seen } else { shares.likely };
         vec![
             ("prefill_pace", prefill),
             ("decode_pace", decoding),

@@ -88,6 +88,9 @@ proptest! {
         let fleet: Fleet = Fleet::new(1, scene.infos.clone());
         let takers = fleet.serving(Role::Prefill) - fleet.draining() - open;
         let well = if (takers & fleet.healthy()).is_empty() { takers & fleet.fallback() } else { takers & fleet.healthy() };
+        // A first prompt is all that is known of how much is asked for again.
+        let deepest = held[..loads.len()].iter().max().map_or(0.0, |blocks| (blocks * BLOCK) as f64);
+        let reused = (3.0 * deepest / (12 * BLOCK + 5) as f64).min(1.0);
         for (at, cost) in table.iter().enumerate() {
             let lacking = (12 * BLOCK + 5 - held[at] * BLOCK) as f64;
             prop_assert_eq!(cost.lacking, lacking);
@@ -95,7 +98,9 @@ proptest! {
             let best = others.min_by(|a, b| table[*a].prefill.total_cmp(&table[*b].prefill));
             let work = price.cost_model.prefill_seconds(lacking, held[at] as f64 * BLOCK as f64) - price.cost_model.fixed.get();
             // Nothing is learned: the fleet is as the model.
-            let pushed_out = price.eviction.get() / 2.0 * work.max(0.0);
+            let pushed_out = reused * price.eviction.get() / 2.0 * work.max(0.0);
+            prop_assert!((cost.pushed_out - pushed_out).abs() <= 1e-6 * pushed_out, "{at}: {cost:?}, {pushed_out}");
+            let pushed_out = cost.pushed_out;
             let elsewhere = best.map_or(f64::INFINITY, |other| {
                 let hosts = [at, other].map(|at| label(&scene.infos[at]));
                 table[other].prefill + pushed_out + moved(&network, hosts, lacking)
@@ -113,7 +118,7 @@ proptest! {
             let expected = table[at].prefill + if at == answering { 0.0 } else { way };
             prop_assert!(cost == expected || (cost - expected).abs() <= 1e-9 * expected.abs(), "{at}: {cost}, {expected}");
         }
-        // Pods in the order of both parts together are in the order of the price.
+        // Nobody computed anything yet, so that there is nothing to part by. Pods in the order of both parts together are in the order of the price.
         let scores = scene.scores(move |d| TotalLatencyScorer::declare(d, price, &state));
         for (a, b) in (0..loads.len()).flat_map(|a| (0..loads.len()).map(move |b| (a, b))) {
             let whole = [a, b].map(|at| table[at].prefill + table[at].answer);

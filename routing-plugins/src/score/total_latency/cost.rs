@@ -5,7 +5,7 @@
 
 use super::TotalLatencyParameters;
 use crate::load::{BacklogBlock, LANES};
-use crate::pace::{Pace, PaceBlock, PrefillShare};
+use crate::pace::{Pace, PaceBlock, PrefillShare, ShareBlock};
 use crate::score::normalize::finite;
 use crate::score::pod_rows::Row;
 
@@ -20,8 +20,10 @@ pub(super) struct RequestFigures {
     /// Requests that wait for their first token, on a pod of the fleet on average; and the fleet's pace.
     pub(super) crowd: f64,
     pub(super) typical: f64,
-    /// What part of its time a pod computes prompts on average.
+    /// What part of its time a pod computes prompts on average, as far as it counts.
     pub(super) share: PrefillShare,
+    /// Whether that of a pod counts as seen.
+    pub(super) as_seen: bool,
 }
 
 /// What a prefill costs on every pod that holds as much of the prompt.
@@ -73,11 +75,12 @@ pub(super) struct RequestCost {
     /// Steps of its own answer for what a second of them counts, and the part of their time that pods compute prompts on average.
     per_step: f64,
     share: PrefillShare,
+    as_seen: bool,
 }
 
 impl RequestCost {
     pub(super) fn new(parameters: &TotalLatencyParameters, request: &RequestFigures) -> Self {
-        let RequestFigures { whole, tokens, answer, crowd, typical, share } = *request;
+        let RequestFigures { whole, tokens, answer, crowd, typical, share, as_seen } = *request;
         let model = &parameters.cost_model;
         let alone = (parameters.answer_tokens.get() * model.decode_products(1.0).0).max(f64::MIN_POSITIVE);
         let [second, token] = [whole, model.per_token.get()].map(|seconds| parameters.decode.get() * seconds / alone);
@@ -101,6 +104,7 @@ impl RequestCost {
             longer: half * (model.per_sequence.get() + context),
             per_step: 1.0 / step.max(f64::MIN_POSITIVE),
             share,
+            as_seen,
         }
     }
 
@@ -117,8 +121,9 @@ impl RequestCost {
     ) {
         let PodTerms { wait, second, answer } = terms;
         for (((backlog, pace), second), answer) in backlogs.iter().zip(paces).zip(&mut **second).zip(&mut **answer) {
+            let shares = if self.as_seen { &pace.seen } else { &pace.likely };
             for lane in 0..LANES {
-                (second[lane], answer[lane]) = self.beside(&PodFigures::of(backlog, pace, lane));
+                (second[lane], answer[lane]) = self.beside(&PodFigures::of(backlog, pace, shares, lane));
             }
         }
         let terms = wait.iter().zip(second.iter()).zip(answer.iter());
@@ -212,18 +217,25 @@ fn steps_in(share: PrefillShare, seconds: f64) -> f64 {
 impl PodFigures {
     fn idle(pace: Pace) -> Self {
         let (decoding, sequences, waiting) = (0.0, 0.0, 0.0);
-        Self { decoding, sequences, waiting, pace: pace.prefill, decoding_pace: pace.decoding, share: pace.share }
+        Self {
+            decoding,
+            sequences,
+            waiting,
+            pace: pace.prefill,
+            decoding_pace: pace.decoding,
+            share: pace.shares.likely,
+        }
     }
 
     #[inline(always)]
-    fn of(backlog: &BacklogBlock, pace: &PaceBlock, lane: usize) -> Self {
+    fn of(backlog: &BacklogBlock, pace: &PaceBlock, shares: &ShareBlock, lane: usize) -> Self {
         Self {
             decoding: backlog.decoding[lane],
             sequences: backlog.sequences[lane],
             waiting: backlog.waiting[lane],
             pace: pace.prefill[lane],
             decoding_pace: pace.decoding[lane],
-            share: PrefillShare { busy: pace.busy[lane], steps: pace.steps[lane] },
+            share: shares.of(lane),
         }
     }
 }

@@ -25,7 +25,13 @@ impl LiteralPod {
     }
 
     /// What a prompt of so many tokens costs here of which so many are new, where on average so many wait on a pod.
-    fn cost(&self, parameters: &TotalLatencyParameters, (total, new): (f64, f64), crowd: f64, fleet: &Pace) -> f64 {
+    fn cost(
+        &self,
+        parameters: &TotalLatencyParameters,
+        (total, new): (f64, f64),
+        crowd: f64,
+        (fleet, parting): (&Pace, f64),
+    ) -> f64 {
         let (Self { backlog, pace, decoding_pace, queue, share }, model) = (self, &parameters.cost_model);
         let typical = fleet.prefill;
         let (sequences, beside) = (f64::from(backlog.sequences), model.decode_share(backlog));
@@ -47,7 +53,9 @@ impl LiteralPod {
         // In a second a pod takes so many steps, of prompts and others; none of them is shorter than one that only decodes.
         let alone = decoding_pace * step;
         let steps = |share: PrefillShare| (share.busy / alone).min(share.steps) + (1.0 - share.busy) / alone;
-        let stretch = steps(fleet.share) / steps(*share);
+        // Against what the fleet takes, or one that computes none.
+        let against = (1.0 - parting) * steps(fleet.shares.seen) + parting / alone;
+        let stretch = against / steps(*share);
         first * (1.0 + first / (parameters.patience.get() * typical * whole))
             + pace * work * (self.waiting() + begun)
             + typical * work * (parameters.eviction.get() + crowd)
@@ -79,6 +87,7 @@ proptest! {
         more in prop::collection::vec(prop_oneof![2 => Just(0), 1 => 0..60u32], 40),
         rest in 1..BLOCK,
         learns: bool,
+        parting in prop::option::of(0.0..=1.0f32),
     ) {
         let scene = Scene::new(loads.len()).prompt(8 * BLOCK + rest, &held[..held.len().min(loads.len())]).loads(|at| loads[at]);
         let state = scene.state();
@@ -103,17 +112,24 @@ proptest! {
             let (pod, backlog) = (scene.pod(at), load.backlog());
             let (pace, decoding_pace) =
                 if learns { (state.paces.of(pod.id()), state.paces.decoding(pod.id())) } else { (1.0, 1.0) };
-            let share = if learns { table.of(pod.id()).share } else { fleet.share };
+            let shares = if learns { table.of(pod.id()).shares } else { fleet.shares };
+            let share = if parting.is_some() { shares.seen } else { shares.likely };
             LiteralPod { backlog, pace, decoding_pace, share, queue: state.prefill_queues.of(pod, scene.now) }
         }).collect();
         let crowd = pods.iter().map(LiteralPod::waiting).sum::<f64>() / pods.len() as f64;
         let costs: Vec<f64> = pods.iter().enumerate().map(|(at, pod)| {
             let total = 8 * BLOCK + rest;
             let new = total - held.get(at).map_or(0, |held| held.min(&8) * BLOCK);
-            pod.cost(&parameters, (total as f64, new as f64), crowd, &fleet)
+            pod.cost(&parameters, (total as f64, new as f64), crowd, (&fleet, f64::from(parting.unwrap_or(0.0))))
         }).collect();
         let given = state.clone();
-        let scores = scene.scores(move |d| TotalLatencyScorer::declare(d, parameters, &given));
+        let scores = scene.scores(move |d| {
+            let scorer = TotalLatency::declare(d, parameters, &given);
+            TotalLatencyScorer(match parting {
+                Some(parting) => scorer.parting(Fraction::new(parting).unwrap()),
+                None => scorer,
+            })
+        });
         let (least, most) = costs.iter().fold((f64::MAX, 0.0_f64), |(l, m), cost| (l.min(*cost), m.max(*cost)));
         // What differs by less than numbers can tell is the same, or not.
         if most - least > most * 1e-9 {
