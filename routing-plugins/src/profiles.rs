@@ -129,7 +129,7 @@ pub fn consistent_hash<const W: usize>(state: &PluginState<W>) -> ProfileBuilder
 
 /// Where the first token is expected soonest, by what each pod holds, has queued and decodes. A prompt that a pod holds waits
 /// there for a while rather than being computed again elsewhere ([`WaitCredit::MEASURED`](crate::score::WaitCredit::MEASURED)); requests that engines report as
-/// waiting count, so that several gateways see each other's. How fast pods are is [measured](CostModel) on one
+/// waiting count, so that several gateways see each other's. How fast pods are is [measured](crate::CostModel) on one
 /// kind of them; give a model of your own for others.
 pub fn first_token<const W: usize>(state: &PluginState<W>) -> ProfileBuilder<W> {
     first_token_with(state, FirstTokenParameters::measured())
@@ -169,7 +169,7 @@ pub fn first_token_with<const W: usize>(state: &PluginState<W>, parameters: Firs
 /// Where the request adds the fewest seconds to all answers: its own, and those of requests that wait or decode on the pod, by what
 /// it holds, has queued and decodes ([`TotalLatencyScorer`] has the formula). What is sent is entered at once, so that a crowd on
 /// a new prompt meets where the first of it went. The one to begin with: `docs/routing-quality.md` holds it against all others. How
-/// fast pods are is [measured](CostModel::FUSED) on one kind of them, and how much slower or faster each of yours is, is
+/// fast pods are is [measured](crate::CostModel::FUSED) on one kind of them, and how much slower or faster each of yours is, is
 /// [learned](crate::PodPaces).
 pub fn total_latency<const W: usize>(state: &PluginState<W>) -> ProfileBuilder<W> {
     total_latency_with(state, TotalLatencyParameters::default())

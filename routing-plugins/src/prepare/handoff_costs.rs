@@ -175,7 +175,7 @@ parameters! {
     pub struct HandoffCostParameters {
         /// The price of requests. A [`PrefillQueueRecorder`](crate::record::PrefillQueueRecorder) takes the same cost model. A second of others' answers
         /// counts 0.3 by itself unless given, more than where one pod does all: a prompt that delays them can go elsewhere.
-        pub price: TotalLatencyParameters = TotalLatencyParameters::default().other_second(Amount::constant(0.3)),
+        pub price: TotalLatencyParameters = TotalLatencyParameters::default(),
         /// What it takes to move a prompt's blocks from one pod to another.
         pub network: Network = Network::default(),
         /// How soon pods part into those that compute prompts and those that answer: what part of the time that prompts take on a pod counts for an

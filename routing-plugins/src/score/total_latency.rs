@@ -43,9 +43,9 @@ parameters! {
         pub decode: Amount = const { Amount::constant(0.25) },
         /// What a second of its answer counts besides, against one of its first token; 0.75, unless given.
         pub answer_second: Amount = const { Amount::constant(0.75) },
-        /// What a second of an answer counts besides that is on the pod already; 0.08, unless given. Less than one of its own: what
-        /// is computed delays somebody wherever it is.
-        pub other_second: Amount = const { Amount::constant(0.08) },
+        /// What a second of an answer counts besides that is on the pod already. Less than one of its own: what is computed delays somebody wherever it
+        /// is. Unless given, 0.08; and 0.3 where [another pod may compute the prompt](crate::prepare::HandoffCostPreparer), which is there for that.
+        pub other_second: Option<Amount> = None,
         /// What a second of computing counts for the cache that it takes from others; 2, unless given.
         pub eviction: Amount = const { Amount::constant(2.0) },
         /// What a second of computing counts for the contexts that it takes from [programs](crate::program) which will be back; 32, unless given.
@@ -92,6 +92,9 @@ parameters! {
 /// on a new prompt meet where the first of it went, until waiting there costs more than computing it again.
 #[derive(Debug)]
 pub struct TotalLatencyScorer<const W: usize = DEFAULT_POD_WORDS>(TotalLatency<W>);
+
+/// What a second of others' answers counts where one pod does all.
+const OTHER_SECOND: Amount = Amount::constant(0.08);
 
 /// What requests cost on pods, for whoever goes by it.
 #[derive(Debug)]
@@ -143,7 +146,8 @@ impl<const W: usize> TotalLatency<W> {
     /// The same where pods may part into those that compute prompts and those that answer. An answer is as much longer as prompts
     /// were seen to take of a pod's time, be that chance, and this part of that counts against a pod that computes none, the rest against the fleet: what
     /// chance began goes on.
-    pub(crate) fn parting(self, parting: Fraction) -> Self {
+    pub(crate) fn parting(mut self, parting: Fraction) -> Self {
+        self.parameters.other_second.get_or_insert(const { Amount::constant(0.3) });
         Self { parting: Some(parting), ..self }
     }
 

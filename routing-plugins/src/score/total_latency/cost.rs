@@ -3,7 +3,7 @@
 //! What a request, a model and parameters make of it is worked out once, so that a pod takes some products and sums. They are the same
 //! for all pods and without a branch: the compiler makes vectors of them. What they have to give stands in `literal`.
 
-use super::TotalLatencyParameters;
+use super::{OTHER_SECOND, TotalLatencyParameters};
 use crate::load::{BacklogBlock, LANES};
 use crate::pace::{Pace, PaceBlock, PrefillShare, ShareBlock};
 use crate::score::normalize::finite;
@@ -91,7 +91,7 @@ impl RequestCost {
             late: 1.0 / (parameters.patience.get() * typical * whole).max(f64::MIN_POSITIVE),
             later: typical * (parameters.eviction.get() + crowd),
             token,
-            sequence: parameters.other_second.get(),
+            sequence: parameters.other_second.unwrap_or(OTHER_SECOND).get(),
             second,
             // So that no pod's products are 0: they divide.
             base: (model.decode_step.get() * model.decode_step.get()).max(f64::MIN_POSITIVE),

@@ -30,7 +30,7 @@ impl LiteralPod {
         parameters: &TotalLatencyParameters,
         (total, new): (f64, f64),
         crowd: f64,
-        (fleet, parting): (&Pace, f64),
+        (fleet, parting): (&Pace, Option<f64>),
     ) -> f64 {
         let (Self { backlog, pace, decoding_pace, queue, share }, model) = (self, &parameters.cost_model);
         let typical = fleet.prefill;
@@ -43,8 +43,9 @@ impl LiteralPod {
         let whole = model.prefill_seconds(total, 0.0);
         let alone = parameters.answer_tokens.get() * model.decode_products(1.0).0;
         let second = parameters.answer_second.get() + parameters.decode.get() * whole / alone;
+        let others = parameters.other_second.map_or(if parting.is_some() { 0.3 } else { 0.08 }, Amount::get);
         let token = parameters.decode.get() * model.per_token.get() / alone;
-        let begun = token * backlog.decoding + parameters.other_second.get() * sequences;
+        let begun = token * backlog.decoding + others * sequences;
         let answer = parameters.answer_tokens.get();
         let context = total + answer / 2.0;
         let (products, one_more) = model.decode_products(sequences + self.waiting() + 1.0);
@@ -54,6 +55,7 @@ impl LiteralPod {
         let alone = decoding_pace * step;
         let steps = |share: PrefillShare| (share.busy / alone).min(share.steps) + (1.0 - share.busy) / alone;
         // Against what the fleet takes, or one that computes none.
+        let parting = parting.unwrap_or(0.0);
         let against = (1.0 - parting) * steps(fleet.shares.seen) + parting / alone;
         let stretch = against / steps(*share);
         first * (1.0 + first / (parameters.patience.get() * typical * whole))
@@ -120,7 +122,7 @@ proptest! {
         let costs: Vec<f64> = pods.iter().enumerate().map(|(at, pod)| {
             let total = 8 * BLOCK + rest;
             let new = total - held.get(at).map_or(0, |held| held.min(&8) * BLOCK);
-            pod.cost(&parameters, (total as f64, new as f64), crowd, (&fleet, f64::from(parting.unwrap_or(0.0))))
+            pod.cost(&parameters, (total as f64, new as f64), crowd, (&fleet, parting.map(f64::from)))
         }).collect();
         let given = state.clone();
         let scores = scene.scores(move |d| {

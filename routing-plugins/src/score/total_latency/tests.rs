@@ -28,7 +28,7 @@ fn plain() -> TotalLatencyParameters {
         patience: Positive::new(0.5).unwrap(),
         decode: amount(12.0),
         answer_second: amount(0.3),
-        other_second: amount(0.2),
+        other_second: Some(amount(0.2)),
         ..TotalLatencyParameters::default()
     }
 }
