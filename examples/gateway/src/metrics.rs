@@ -165,6 +165,9 @@ fn events(out: &mut Text<'_>, pods: &[state::PodState]) {
         "Events of a pod that lost something on their way into the index.",
     );
     out.pods("pod_events_dropped_total", pods, |pod| pod.events.dropped as f64);
+    let name = "pod_parent_conflicts_total";
+    out.family(name, "counter", "Blocks that a pod said follow another block than an earlier event did.");
+    out.pods(name, pods, |pod| pod.parent_conflicts as f64);
 }
 
 /// Cached tokens expected of pods against those that their engines reported.

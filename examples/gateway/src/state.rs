@@ -175,6 +175,8 @@ pub struct PodState {
     pub blocks: usize,
     /// Those that were entered ahead of its events.
     pub speculated: usize,
+    /// Events of it that named another parent of a block than an earlier one did, its own or another pod's: who hashes otherwise contradicts everybody.
+    pub parent_conflicts: u64,
     /// Its event source.
     pub events: SourceView,
     /// Cached tokens expected of it against those it reported.
@@ -299,6 +301,7 @@ fn pod_state(app: &AppState, router: &Router, entry: &RegisteredPod) -> PodState
         working_set: state.programs.working_set(entry.pod, Instant::now()),
         blocks: stats.blocks.saturating_sub(stats.speculated),
         speculated: stats.speculated,
+        parent_conflicts: stats.parent_conflicts,
         events: app.sources.lock().view(&entry.spec.name),
         cache: router.cache_audit().of(&entry.spec.name),
     }

@@ -98,7 +98,11 @@ async fn how_a_pods_events_come_in_is_shown_and_counted() {
     report(&client, &stored(0, 1..3)).await;
     let events = &gateway.state().pods[0].events;
     assert_eq!((events.source, events.state, events.batches), ("pushed", SourceState::Live, 1));
-    assert_eq!(report(&client, &stored(2, 3..5)).await.json()["verdict"], "gap");
+    assert_eq!(gateway.state().pods[0].parent_conflicts, 0);
+    // The second block of that, as a first one.
+    report(&client, &stored(1, 2..3)).await;
+    assert_eq!(gateway.state().pods[0].parent_conflicts, 1);
+    assert_eq!(report(&client, &stored(3, 3..5)).await.json()["verdict"], "gap");
     assert_eq!(
         (gateway.state().pods[0].events.state, gateway.state().pods[0].events.gaps),
         (SourceState::Replaying, 1)
@@ -106,7 +110,8 @@ async fn how_a_pods_events_come_in_is_shown_and_counted() {
     let page = client.get("/metrics").await;
     for line in [
         "pod_event_source_live{pod=\"a\"} 0",
-        "pod_event_batches_total{pod=\"a\",verdict=\"applied\"} 1",
+        "pod_event_batches_total{pod=\"a\",verdict=\"applied\"} 2",
+        "pod_parent_conflicts_total{pod=\"a\"} 1",
         "pod_event_batches_total{pod=\"a\",verdict=\"gap\"} 1",
         "pod_event_batches_total{pod=\"a\",verdict=\"stale\"} 0",
     ] {
