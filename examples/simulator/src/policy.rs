@@ -193,6 +193,14 @@ mod tests {
     }
 
     #[test]
+    fn a_rule_of_somebody_names_where_it_is_from() {
+        let of_nobody = ["random", "session_sticky"];
+        for (name, text) in PUBLISHED {
+            assert_eq!(text.contains("\n# Source: https://"), !of_nobody.contains(&name), "{name}");
+        }
+    }
+
+    #[test]
     fn an_unknown_name_is_told_with_the_nearest() {
         for (wrong, nearest) in [("lmetrik", "lmetric"), ("leastload", "least_load"), ("cache-aware", "cache_aware")] {
             let error = Policy::find(wrong).unwrap_err();
