@@ -24,8 +24,8 @@ impl ExtProc {
     /// The service of a picker, for a tonic server.
     #[must_use]
     pub fn new(picker: Arc<Picker>) -> ExternalProcessorServer<Self> {
-        // A body of any length comes in pieces; where it does not, it is in one.
-        let most = picker.options().max_body_bytes.saturating_add(MESSAGE_AROUND);
+        // A body of any length comes in pieces; where it does not, it is in one. A piece is what Envoy's buffer held, whether anybody reads it or not.
+        let most = picker.options().max_body_bytes.max(ENVOY_BUFFER).saturating_add(MESSAGE_AROUND);
         ExternalProcessorServer::new(Self(picker)).max_decoding_message_size(most)
     }
 }
@@ -92,5 +92,7 @@ async fn sent_first() {
     .await;
 }
 
+/// Bytes that Envoy buffers of a connection unless told otherwise (`per_connection_buffer_limit_bytes`), and then some.
+const ENVOY_BUFFER: usize = 1 << 20;
 /// What is around a body in a message, at most.
 const MESSAGE_AROUND: usize = 1 << 20;
