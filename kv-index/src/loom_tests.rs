@@ -1,6 +1,6 @@
 //! Loom models of the protocols between an index's parts, small enough to finish.
 //!
-//! Searches segment in the spawned thread: loom remembers only the last access to an atomic, and a writer that
+//! Searches run in the spawned thread: loom remembers only the last access to an atomic, and a writer that
 //! loads before it stores would hide an earlier load of a search from it.
 
 use loom::sync::Arc;

@@ -296,7 +296,7 @@ impl Model {
     }
 }
 
-/// Segments any bytes as a trace, half of them in narrow bounds: the fuzz target, and the replay of its findings.
+/// Runs any bytes as a trace, half of them in narrow bounds: the fuzz target, and the replay of its findings.
 ///
 /// # Panics
 ///

@@ -196,7 +196,7 @@ impl Line for Pair {
     }
 }
 
-/// Lets others segment that hold what we want.
+/// Lets others run that hold what we want.
 pub(super) fn snooze(backoff: &Backoff) {
     backoff.snooze();
     #[cfg(all(test, routing_loom))]

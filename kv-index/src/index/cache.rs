@@ -1,8 +1,7 @@
 //! Per-pod cache state: which segments a pod has a part in, and what is not plain about its blocks.
 //!
 //! Pure bookkeeping behind the pod's lock. What a pod holds of a segment is said by the segment; a block that is neither speculated, nor
-//! copied, nor located, nor in another tier than GPU memory leaves no trace here. A change happens here and among
-//! the segments ([`crate::change`]).
+//! copied, nor located, nor in another tier than GPU memory leaves no trace here. A change happens here and among the segments.
 
 mod buffers;
 mod speculated;

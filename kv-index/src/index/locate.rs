@@ -23,14 +23,14 @@ pub struct TierSpan {
 impl<const WORDS: usize> Index<WORDS> {
     /// Finds where `pod` keeps the leading blocks of `chain` that it really holds; how many those are.
     ///
-    /// `segments` is cleared and gets each tier's segments, fastest tier first; a block in two tiers is in both.
+    /// `spans` is cleared and gets each tier's spans, fastest tier first; a block in two tiers is in both.
     /// With several copies in a tier, the location is the one announced last.
     ///
     /// # Errors
     ///
     /// When the pod is retired.
-    pub fn locate(&self, pod: Pod, chain: &[BlockHash], segments: &mut Vec<TierSpan>) -> Result<usize, PodRetired> {
-        segments.clear();
+    pub fn locate(&self, pod: Pod, chain: &[BlockHash], spans: &mut Vec<TierSpan>) -> Result<usize, PodRetired> {
+        spans.clear();
         let cache = self.cache(pod)?;
         let real = chain[..self.announced_in(&cache, pod, chain)].iter().map_while(|hash| cache.real(*hash));
         let mut depth = 0;
@@ -38,12 +38,12 @@ impl<const WORDS: usize> Index<WORDS> {
             for tier in Tier::ALL {
                 if detail.copies[tier.index()] > 0 {
                     let location = detail.locations.iter().find(|(t, _)| *t == tier).map(|(_, l)| *l);
-                    extend(segments, TierSpan { tier, from: depth, to: depth + 1, location });
+                    extend(spans, TierSpan { tier, from: depth, to: depth + 1, location });
                 }
             }
             depth += 1;
         }
-        segments.sort_by_key(|segment| (segment.tier, segment.from));
+        spans.sort_by_key(|span| (span.tier, span.from));
         Ok(depth)
     }
 
@@ -77,9 +77,9 @@ impl<const WORDS: usize> Index<WORDS> {
     }
 }
 
-/// Adds one block's segment, to the tier's last segment if it adjoins that.
-fn extend(segments: &mut Vec<TierSpan>, block: TierSpan) {
-    if let Some(last) = segments.iter_mut().rev().find(|segment| segment.tier == block.tier) {
+/// Adds one block's span, to the tier's last one if it adjoins that.
+fn extend(spans: &mut Vec<TierSpan>, block: TierSpan) {
+    if let Some(last) = spans.iter_mut().rev().find(|span| span.tier == block.tier) {
         let adjoins = match (last.location, block.location) {
             (None, None) => Some(None),
             (Some(a), Some(b)) if a.device == b.device && a.offset.checked_add(a.length) == Some(b.offset) => {
@@ -93,7 +93,7 @@ fn extend(segments: &mut Vec<TierSpan>, block: TierSpan) {
             return;
         }
     }
-    segments.push(block);
+    spans.push(block);
 }
 
 #[cfg(all(test, not(routing_loom)))]
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_come_fastest_tier_first_and_adjoining_blocks_as_one() {
+    fn spans_come_fastest_tier_first_and_adjoining_blocks_as_one() {
         let index: Index = Index::new(Config::default());
         let pod = index.join("a").unwrap();
         let chain: Vec<BlockHash> = (1..=6).map(BlockHash::new).collect();

@@ -49,7 +49,8 @@ impl<const WORDS: usize> Index<WORDS> {
         put_u32(body, name.len() as u32);
         body.extend_from_slice(name.as_bytes());
         put_u32(body, pod.generation());
-        body.push(u8::from(self.segments.loose().contains(pod.id())));
+        let loose = body.len();
+        body.push(0);
         let cursors: Vec<_> = cache.cursors.iter().collect();
         put_u32(body, cursors.len() as u32);
         for (stream, cursor) in cursors {
@@ -69,18 +70,22 @@ impl<const WORDS: usize> Index<WORDS> {
             body.extend_from_slice(bytes);
         }
         put_u64(body, (cache.len - cache.speculated()) as u64);
-        let _still = self.segments.hold_still();
-        for segment in cache.segments() {
-            self.segments.for_held(pod.id(), segment, &pin, |_, parent, blocks| {
-                let mut parent = parent;
-                for &hash in blocks {
-                    if let Some(detail) = cache.real(hash) {
-                        put_block(body, hash, parent, &detail);
+        {
+            let _still = self.segments.hold_still();
+            for segment in cache.segments() {
+                self.segments.for_held(pod.id(), segment, &pin, |_, parent, blocks| {
+                    let mut parent = parent;
+                    for &hash in blocks {
+                        if let Some(detail) = cache.real(hash) {
+                            put_block(body, hash, parent, &detail);
+                        }
+                        parent = Parent::Block(hash);
                     }
-                    parent = Parent::Block(hash);
-                }
-            });
+                });
+            }
         }
+        // After its blocks: a merge of another pod's may have put some behind what it never said that they follow, and said so before.
+        body[loose] = u8::from(self.segments.loose().contains(pod.id()));
         true
     }
 

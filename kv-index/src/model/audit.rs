@@ -64,7 +64,7 @@ impl<const WORDS: usize> Index<WORDS> {
             assert!(cache.marked().all(|hash| held.contains(&hash)), "{pod:?} knows nothing of what it lacks");
             assert!(!held.is_empty() || !self.segments.loose().contains(pod), "who has nothing is not loose");
         }
-        assert_eq!(self.segments.detached(), detached, "every detached is counted");
+        assert_eq!(self.segments.detached(), detached, "every detached span is counted");
         assert_eq!(self.room.used(), live, "no room is lost");
     }
 }

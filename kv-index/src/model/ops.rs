@@ -75,7 +75,7 @@ pub enum Order {
 /// A prompt as stretches of equal tokens: token and how often. Prompts share what they start with.
 pub type Prompt = Vec<(u8, u8)>;
 
-/// Segments a trace against the index and the model and compares everything both say.
+/// Runs a trace against the index and the model and compares everything both say.
 ///
 /// # Panics
 ///

@@ -72,16 +72,15 @@ impl<const W: usize> Writing<'_, W> {
                 None => dissent.0.push((claim, PodSet::of_one(pod))),
             }
         }
-        dissent.0.retain(|(_, pods)| !pods.is_empty());
-        self.elect(dissent, pod, claim);
+        self.elect(dissent, base | PodSet::of_one(pod), Some(claim));
         claim != Parent::Unknown && parent != Parent::Unknown && claim != parent
     }
 
-    /// Lets the claim of most be the parent; of those that as many make, the parent stays, but for the newest one, which this pod made: it
-    /// may be about to come.
-    fn elect(&mut self, mut dissent: Dissent<W>, pod: PodId, newest: Parent) {
-        let agree = (self.holders.base() | PodSet::of_one(pod)) - dissent.pods();
-        let votes = |(claim, pods): &(Parent, PodSet<W>)| 2 * pods.len() + usize::from(*claim == newest);
+    /// Lets the claim of most of these pods be the parent; of those that as many make, the parent stays, but for the newest one, if one was made.
+    fn elect(&mut self, mut dissent: Dissent<W>, pods: PodSet<W>, newest: Option<Parent>) {
+        dissent.0.retain(|(_, pods)| !pods.is_empty());
+        let agree = pods - dissent.pods();
+        let votes = |(claim, pods): &(Parent, PodSet<W>)| 2 * pods.len() + usize::from(Some(*claim) == newest);
         let claims = dissent.0.iter().enumerate().filter(|(_, (claim, _))| *claim != Parent::Unknown);
         let most = claims.map(|(at, claim)| (votes(claim), at)).max();
         if let Some((_, at)) = most.filter(|(votes, _)| *votes > 2 * agree.len() || self.parent() == Parent::Unknown) {
@@ -114,6 +113,24 @@ impl<const W: usize> Segments<W> {
             }
         }
         contradicted
+    }
+
+    /// Pods left: the claim of most of those that still hold the first block is the parent. Whether that is another one now.
+    pub(super) fn recount(&self, segment: &mut Writing<'_, W>, id: SegmentId, pin: &Pin) -> bool {
+        let Some(mut dissent) = segment.take_dissent() else { return false };
+        let (before, base) = (segment.parent(), segment.holders.base());
+        dissent.0.iter_mut().for_each(|(_, pods)| *pods = *pods & base);
+        segment.elect(dissent, base, None);
+        if segment.parent() == before {
+            return false;
+        }
+        self.wait_no_more(segment, before, id, pin);
+        if let Parent::Block(parent) = segment.parent() {
+            if self.places(parent, pin).is_empty() {
+                self.wait(segment, id, parent, pin);
+            }
+        }
+        true
     }
 }
 
@@ -165,7 +182,8 @@ mod tests {
                 let segment = segments.lock(id, &pin);
                 let kept = segment.holders.base().iter().map(|pod| (pod.index() as u16, segment.claim_of(pod)));
                 prop_assert_eq!(&kept.collect::<BTreeMap<_, _>>(), &said);
-                if claim.is_some_and(|claim| claim != Parent::Unknown) {
+                // Who says nothing changes no vote but that it has no other any more.
+                if claim != Some(Parent::Unknown) && said.values().any(|claim| *claim != Parent::Unknown) {
                     let votes = |of: Parent| said.values().filter(|&&claim| claim == of).count();
                     let most = said.values().filter(|claim| **claim != Parent::Unknown).map(|claim| votes(*claim)).max();
                     prop_assert_eq!(Some(votes(segment.parent())), most);

@@ -296,14 +296,17 @@ impl<const W: usize> Holders<W> {
         for one in &self.drop_offs {
             assert!(
                 one.offset() > 0 && one.offset() < self.len && drop_off.insert(one.pod()),
-                "{self:?} drop_offs each pod once"
+                "{self:?} has each pod drop off once"
             );
         }
-        assert!(drop_off.is_subset(&self.base) && self.pods == self.base.len(), "{self:?} drop_offs who is there");
+        assert!(
+            drop_off.is_subset(&self.base) && self.pods == self.base.len(),
+            "{self:?} has those drop off who are there"
+        );
         let mut before = None;
         for (pod, from, to) in self.detached.iter().flat_map(|detached| detached.iter()) {
-            assert!(from > self.reach(pod) && from < to && to <= self.len, "{self:?} has real detached");
-            assert!(before.is_none_or(|(of, end)| of != pod || end < from), "{self:?} keeps detached apart");
+            assert!(from > self.reach(pod) && from < to && to <= self.len, "{self:?} has real spans");
+            assert!(before.is_none_or(|(of, end)| of != pod || end < from), "{self:?} keeps spans apart");
             before = Some((pod, to));
         }
         assert!(self.len == 0 || self.is_live(self.len - 1), "{self:?} ends with a held block");
@@ -316,8 +319,8 @@ impl<const W: usize> Holders<W> {
     }
 }
 
-/// Cuts kept in the segment itself.
-pub(crate) const INLINE: usize = if cfg!(routing_loom) { 1 } else { 14 };
+/// Drop-offs kept in the segment itself.
+pub(crate) const INLINE: usize = if cfg!(routing_loom) { 1 } else { 12 };
 
 #[cfg(all(test, not(routing_loom)))]
 mod tests {

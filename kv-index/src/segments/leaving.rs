@@ -101,10 +101,11 @@ impl<const W: usize> Segments<W> {
         self.count_detached(detached, writing.holders.detached());
         self.forget(BlockPosition { segment: id, offset: writing.holders.len() }, writing.trimmed(), pin);
         if writing.holders.len() > 0 {
+            let is_another = self.recount(&mut writing, id, pin);
             let parent = writing.parent();
             writing.publish();
             drop(writing);
-            return self.merge_again(id, parent, pin);
+            return self.merge_again(id, parent, is_another, pin);
         }
         if let Some(head) = writing.head() {
             self.heads.remove(head, pin);

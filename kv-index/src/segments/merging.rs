@@ -37,12 +37,12 @@ impl<const W: usize> Segments<W> {
         merged
     }
 
-    /// Pods left a segment: what it could not become one with before it may now.
-    pub(super) fn merge_again(&self, id: SegmentId, parent: Parent, pin: &Pin) {
+    /// Pods left a segment: what it could not become one with before it may now, and what its parent is in, if that is another one.
+    pub(super) fn merge_again(&self, id: SegmentId, parent: Parent, is_another: bool, pin: &Pin) {
         if let Some(next) = self.segment(id, pin).next().filter(|next| *next != id) {
             self.merge(id, next, pin);
         }
-        if let (true, Parent::Block(parent)) = (self.segment(id, pin).is_next(), parent) {
+        if let (true, Parent::Block(parent)) = (is_another || self.segment(id, pin).is_next(), parent) {
             if let Some((at, _)) = self.place(parent, pin).filter(|(at, _)| at.segment != id) {
                 self.merge(at.segment, id, pin);
             }
@@ -135,6 +135,10 @@ impl<const W: usize> Segments<W> {
         let blocks: SmallVec<[BlockHash; 16]> = (0..count).map(|at| rest.hash(at)).collect();
         first.write_behind(&blocks);
         first.holders = merged;
+        if rest.is_doubled() {
+            // Before a search can see the blocks in it.
+            first.set_doubled();
+        }
         // Who noted a place behind the end, which went since, must not find it there again.
         first.end_life();
         first.publish();
@@ -145,7 +149,7 @@ impl<const W: usize> Segments<W> {
             );
             self.directory.replace(hash, old, new, pin);
         }
-        // Whoever entered a block's other place before its entry moved said so of the second segment.
+        // Whoever entered a block's other place meanwhile, before its entry moved, said so of the second segment.
         if rest.is_doubled() {
             first.set_doubled();
         }

@@ -168,7 +168,7 @@ impl<const W: usize> Segments<W> {
     }
 
     /// Lets the pod hold what the segment has of `blocks` from `first` on, which is there, and makes the segment longer by what may
-    /// follow; none if the segment turned out to be doubled.
+    /// follow; none if the segment changed while it was not locked for that.
     fn join<'p>(
         &'p self,
         store: Store<'_>,

@@ -65,6 +65,8 @@ struct Record<const W: usize> {
     /// Blocks, drop-offs, and how often the segment began anew: see [`Shape`].
     shape: AtomicU64,
     base: [AtomicU64; W],
+    /// The version at which a search found all blocks on its chain; of another one it says nothing.
+    on_chain: AtomicU64,
     /// The drop-offs that have no place in `drop_offs`.
     spill: AtomicPtr<AtomicU32>,
     drop_offs: [AtomicU32; INLINE],
@@ -350,6 +352,7 @@ impl<const W: usize> Record<W> {
             hashes: AtomicPtr::new(std::ptr::null_mut()),
             shape: AtomicU64::new(shape.pack()),
             base: std::array::from_fn(|_| AtomicU64::new(0)),
+            on_chain: AtomicU64::new(u64::MAX),
             spill: AtomicPtr::new(std::ptr::null_mut()),
             drop_offs: std::array::from_fn(|_| AtomicU32::new(0)),
         }

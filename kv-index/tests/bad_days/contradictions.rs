@@ -80,6 +80,36 @@ fn a_liar_block_by_block() {
     }
 }
 
+/// It says so again when an honest pod came, so that what it says is the newest of as many claims.
+#[test]
+fn a_liar_of_every_other_block_that_repeats_itself() {
+    let prompt = chain(1, BLOCKS);
+    let index: Index = Index::new(Config::default());
+    let (pods, liar) = (join(&index, 1), index.join("liar").expect("room"));
+    let lie = || prompt.iter().skip(1).step_by(2).for_each(|block| store(&index, liar, Parent::Root, &[*block]));
+    lie();
+    store(&index, pods[0], Parent::Root, &prompt);
+    lie();
+    exact(&index, &pods, &prompt);
+    index.retire(liar);
+    while index.sweep(1_000).pending > 0 {}
+    unharmed(&index, &pods, &prompt);
+}
+
+/// A prompt's first block is said to follow its second.
+#[test]
+fn a_liar_that_closes_a_circle() {
+    let prompt = chain(1, 2);
+    let index: Index = Index::new(Config::default());
+    let (pods, liar) = (join(&index, 1), index.join("liar").expect("room"));
+    let lie = || store(&index, liar, Parent::Block(prompt[1]), &prompt);
+    store(&index, pods[0], Parent::Block(prompt[0]), &prompt[1..]);
+    lie();
+    store(&index, pods[0], Parent::Root, &prompt[..1]);
+    lie();
+    exact(&index, &pods, &prompt);
+}
+
 /// What the liar held is stored by honest pods chunk by chunk.
 #[test]
 fn a_liar_beside_pods_that_prefill_in_step() {

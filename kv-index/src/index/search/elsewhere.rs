@@ -27,9 +27,13 @@ impl<const W: usize> Walk<'_, '_, W> {
             .filter(|drop_off| now.left.contains(drop_off.pod()))
             .map(|drop_off| drop_off.offset() as usize);
         // Who did not say that a block follows what lies before it has all of it only as far as that is on the chain.
-        let is_unsaid = segment.is_unsaid() && !(now.left & self.loose).is_empty();
+        let is_unsaid = segment.is_unsaid() && !(now.left & self.loose).is_empty() && !segment.is_on_chain();
         let is_sure = !is_unsaid && stops.take_while(|offset| *offset < agreed).all(is_on);
         let agreed = if is_sure { agreed } else { on_chain(segment, hashes) };
+        if is_unsaid && agreed == segment.len() {
+            // The next search need not look again.
+            segment.set_on_chain();
+        }
         now.at += agreed;
         // Those that stop at one block together: one look-up is enough for them.
         let mut stop: Option<(u32, PodSet<W>)> = None;

@@ -1,4 +1,4 @@
-//! What is said of a segment at any time, its lock held or not. It is never taken back before the segment begins anew.
+//! What is said of a segment at any time, its lock held or not. But for what follows it, it is never taken back before the segment begins anew.
 
 use super::Segment;
 use crate::segments::SegmentId;

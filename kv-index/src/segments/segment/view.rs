@@ -64,6 +64,20 @@ impl<'p, const W: usize> View<'p, W> {
         self.segment.is_unsaid()
     }
 
+    /// Whether a search found all blocks on its chain: each follows what lies before it, whatever was said, since hashes of chains tell all of
+    /// what comes before.
+    #[inline]
+    pub(crate) fn is_on_chain(&self) -> bool {
+        // Relaxed: it says something of blocks that are seen already, those of this version.
+        self.record.on_chain.load(Ordering::Relaxed) == self.version
+    }
+
+    /// All blocks of the segment were compared with a chain's, and are the same.
+    pub(crate) fn set_on_chain(&self) {
+        // Relaxed, and perhaps too late: then it is of a version that has passed, and nobody goes by it.
+        self.record.on_chain.store(self.version, Ordering::Relaxed);
+    }
+
     /// Whether some pod holds blocks behind one that it lacks: of those nothing is said here.
     #[inline]
     pub(crate) fn has_detached(&self) -> bool {

@@ -212,7 +212,7 @@ impl<'p, const W: usize> Writing<'p, W> {
         let outgrown = self.outgrown.take();
         self.retire(outgrown);
         let spill = std::mem::replace(&mut self.spill, spill);
-        // SAFETY: (1) the record before this one had `old_cuts`, and spilled all beyond `INLINE`; (2) neither this guard nor
+        // SAFETY: (1) the record before this one had `old_drop_offs`, and spilled all beyond `INLINE`; (2) neither this guard nor
         // the current record names it any more.
         self.retire(unsafe { Array::from_raw(spill, (old_drop_offs as usize).saturating_sub(INLINE)) });
         if len == 0 {
@@ -253,7 +253,7 @@ impl<const W: usize> Drop for Writing<'_, W> {
     }
 }
 
-/// Cuts that have no place in the segment itself.
+/// Drop-offs that have no place in the segment itself.
 fn spilled<const W: usize>(holders: &Holders<W>) -> usize {
     holders.drop_offs().len().saturating_sub(INLINE)
 }
