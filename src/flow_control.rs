@@ -12,7 +12,6 @@
 mod charge;
 mod gate;
 mod guard;
-mod reserved;
 mod waiter;
 mod waiting_count;
 
@@ -27,12 +26,13 @@ use routing_plugins::PluginState;
 
 use crate::execute::Prepared;
 use crate::open_turn::OpenTurn;
+use crate::reserved::Reserved;
 use crate::router::Live;
 
 pub(crate) use self::charge::OpenCharge;
 pub(crate) use self::gate::{Gate, Patience};
 pub use self::guard::AttemptGuard;
-pub(crate) use self::reserved::Reserved;
+pub(crate) use self::guard::PrefillLeg;
 
 /// Who a request is of, and how urgent it is: see [`LlmRequest::classify`](crate::LlmRequest::classify).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

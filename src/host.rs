@@ -2,20 +2,22 @@
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use kv_index::{BlockHash, DEFAULT_POD_WORDS, Pod};
 use routing_core::{Fleet, PlanStep, Role, RoutingPlan};
-use routing_exec::{AttemptRecord, DispatchHost, DispatchReport};
+use routing_exec::{AttemptOutcome, AttemptRecord, DispatchHost, DispatchReport};
+use routing_plugins::PaceSample;
 use routing_plugins::load::{LoadGuard, Work};
-use routing_plugins::{PaceSample, PluginState};
 
 use crate::answer_learning::{Decoding, answered};
 use crate::cache_audit::{Audited, AuditedPrompt, Expectation};
-use crate::flow_control::{AttemptGuard, OpenCharge, Reserved};
+use crate::flow_control::{AttemptGuard, OpenCharge, PrefillLeg};
 use crate::llm_request::LlmRequest;
-use crate::open_turn::OpenTurn;
+use crate::open_turn::{OpenTurn, answers};
+use crate::pace_samples::PaceSamples;
 use crate::prompt_size::PromptSize;
+use crate::reserved::Reserved;
 use crate::routed::Routed;
 use crate::router::{Live, Router};
 use crate::watched_answer::taken;
@@ -26,16 +28,20 @@ pub struct RouterHost<const W: usize = DEFAULT_POD_WORDS> {
     live: Arc<Live<W>>,
     request: Arc<LlmRequest>,
     prompt: PromptSize,
-    /// Whether a prefill pod was used.
-    prefilled: bool,
+    /// The last prefill pod's attempt.
+    prefill: Option<Arc<PrefillLeg>>,
     /// When the current plan was made.
     decided: Instant,
     /// The plan's first pod, and the prompt tokens that it is expected to have cached.
     expected: Option<(Pod, u64)>,
     /// What was expected of each attempt's pod.
     expectations: Vec<Expectation>,
+    /// What the current plan expects of its first pods.
+    samples: PaceSamples,
     /// The newest attempt of a stream whose first token was expected, if that teaches how fast its pod is.
     sample: Option<(usize, PaceSample, Arc<Decoding>)>,
+    /// The same of a pod that computes the prompt for another.
+    prefill_sample: Option<(usize, PaceSample)>,
     /// Its shares of its pods' load, until its attempts begin.
     reserved: Reserved<W>,
     /// The program that it is a turn of, until it is over.
@@ -60,16 +66,19 @@ impl<const W: usize> RouterHost<W> {
             live,
             request,
             prompt,
-            prefilled: false,
+            prefill: None,
             decided,
             expected: None,
             expectations: Vec::new(),
+            samples: PaceSamples::default(),
             sample: None,
+            prefill_sample: None,
             reserved: Reserved::default(),
             turn: None,
             charge: None,
             audited: Arc::default(),
         };
+        host.samples = host.samples_of(plan);
         host.expected = plan.steps().first().and_then(|step| {
             let pod = step.candidates.first()?.pod;
             Some((pod, host.expected_tokens(pod, step)))
@@ -83,12 +92,21 @@ impl<const W: usize> RouterHost<W> {
         self
     }
 
+    fn samples_of(&self, plan: &RoutingPlan) -> PaceSamples {
+        PaceSamples::of(plan, &self.router.plugin_state().paces, self.decided)
+    }
+
+    /// Whether another pod computed the prompt, or is about to.
+    fn is_prefilled(&self) -> bool {
+        self.prefill.as_ref().is_some_and(|leg| !leg.has_failed())
+    }
+
     /// Its share of a pod's load that was kept for it, or a new one.
     fn share(&mut self, pod: Pod, step: &PlanStep, work: Work) -> LoadGuard<W> {
-        let kept = self.reserved.take(pod);
+        let kept = self.reserved.take(pod, step.role, self.is_prefilled());
         let share = kept.unwrap_or_else(|| self.router.plugin_state().load.begin(pod, work));
         // Whatever else was kept is not needed any more, once it is where it ends.
-        if matches!(step.role, Role::Decode | Role::Both) && self.reserved.clear() {
+        if answers(step) && self.reserved.clear() {
             self.router.pump();
         }
         share
@@ -198,6 +216,11 @@ impl<const W: usize> RouterHost<W> {
         if let Some((sample, took)) = sampled.and_then(|(attempt, sample, _)| Some((*sample, first_token(*attempt)?))) {
             self.router.plugin_state().paces.first_token(sample, took, self.router.now());
         }
+        if let Some((sample, took)) =
+            self.prefill_sample.and_then(|(at, sample)| Some((sample, computed_in(report, at)?)))
+        {
+            self.router.plugin_state().paces.first_token(sample, took, self.router.now());
+        }
         let Some((at, answer, tokens)) = answered(report) else { return };
         let decoding = sampled.filter(|(attempt, ..)| *attempt == at).and_then(|(.., decoding)| {
             let samples = [*decoding.began.get()?, *decoding.ended.get()?];
@@ -210,7 +233,7 @@ impl<const W: usize> RouterHost<W> {
         let name = self.live.fleet.pod(pod.id()).map_or_else(|| "?".into(), |info| info.name.as_ref().into());
         // What a decode pod reports includes what came over the wire, and one of several answers had the others' blocks. What
         // is guessed by text has no blocks of an engine's to compare.
-        let is_handed_off = step.role == Role::Decode && self.prefilled;
+        let is_handed_off = step.role == Role::Decode && self.is_prefilled();
         let is_told = !self.request.tokens().is_empty() && !self.live.is_predicted;
         let is_comparable = !is_handed_off && !self.request.has_samples() && is_told;
         // Of the first pod it is known from the decision.
@@ -222,6 +245,14 @@ impl<const W: usize> RouterHost<W> {
     }
 }
 
+/// How long an attempt took to compute a prompt for another pod; nothing where that began meanwhile, since each may have waited for the other.
+fn computed_in(report: &DispatchReport, attempt: usize) -> Option<Duration> {
+    let own = report.attempts.get(attempt)?;
+    let took = own.time_to_first_token()?;
+    let is_alone = report.attempts.get(attempt + 1).is_none_or(|next| next.sent >= own.sent + took);
+    (own.outcome == AttemptOutcome::Completed && is_alone).then_some(took)
+}
+
 impl<const W: usize> DispatchHost for RouterHost<W> {
     type Guard = AttemptGuard<W>;
 
@@ -230,17 +261,20 @@ impl<const W: usize> DispatchHost for RouterHost<W> {
         if let Some(turn) = &self.turn {
             turn.sent(step, pod, &self.live);
         }
-        let work = self.prompt.work(self.router.block_size(), step, pod, self.prefilled);
-        self.prefilled |= step.role == Role::Prefill;
-        let PluginState { paces, .. } = self.router.plugin_state();
-        if self.request.streams() && step.role != Role::Prefill {
-            let attempt = self.expectations.len() - 1;
-            self.sample = paces.sample(pod, self.decided).map(|sample| (attempt, sample, Arc::default()));
+        let (attempt, sample) = (self.expectations.len() - 1, self.samples.of_pod(pod));
+        let mut leg = None;
+        if step.role == Role::Prefill {
+            leg = Some(Arc::default());
+            self.prefill_sample = sample.map(|sample| (attempt, sample));
+        } else if self.request.streams() {
+            self.sample = sample.map(|sample| (attempt, sample, Arc::default()));
         }
+        let work = self.prompt.work(self.router.block_size(), step, pod, self.is_prefilled());
         let watched = self.sample.as_ref().filter(|(attempt, ..)| *attempt + 1 == self.expectations.len());
         let watched = watched.map(|(_, sample, decoding)| (*sample, Arc::clone(decoding)));
         let share = self.share(pod, step, work);
-        AttemptGuard::new(share, self.router.clone()).watching(watched)
+        self.prefill = leg.clone().or(self.prefill.take());
+        AttemptGuard::new(share, self.router.clone()).watching(watched).leg(leg)
     }
 
     fn replan(&mut self, failed: &[Pod]) -> Option<RoutingPlan> {
@@ -256,6 +290,8 @@ impl<const W: usize> DispatchHost for RouterHost<W> {
         let excluded = self.request.excluded(&self.live.fleet, failed);
         let plan = self.router.decide(&self.live, &request, excluded, None).ok()?;
         self.turn = OpenTurn::of(&self.router, &plan);
+        (self.prefill, self.samples) = (None, self.samples_of(&plan));
+        self.reserved = self.router.reserve(self.prompt, &plan);
         Some(plan)
     }
 

@@ -69,6 +69,7 @@ mod model_files;
 mod model_list;
 mod observations;
 mod open_turn;
+mod pace_samples;
 mod peer_message;
 mod pod_key;
 mod pod_registry;
@@ -76,6 +77,7 @@ mod pod_spec;
 mod profile;
 mod prompt_size;
 mod request_encoding;
+mod reserved;
 mod routed;
 mod router;
 #[cfg(feature = "tower")]

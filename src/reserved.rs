@@ -1,16 +1,26 @@
-//! A request's shares of its pods' load between its decision and its attempts.
+//! A request's shares of its pods' load between its decision and its attempts: of what waits before the router and is let go, and of the later pods of a
+//! plan, which are sent something only when an earlier one is done. Whoever is decided about meanwhile sees them.
 
 use std::sync::Arc;
 
 use kv_index::{BlockSize, Pod};
-use routing_core::{PlanStep, Role};
+use routing_core::{PlanStep, Role, RoutingPlan};
 use routing_plugins::load::{LoadGuard, LoadTracker};
 
 use crate::prompt_size::PromptSize;
 
-/// The shares, of the plan's first three pods: encode, prefill and decode. In place, since most requests pass without waiting.
+/// The shares, of the plan's first three pods: encode, prefill and decode. In place, since most requests have none.
 #[derive(Debug)]
-pub(crate) struct Reserved<const W: usize>([Option<LoadGuard<W>>; 3]);
+pub(crate) struct Reserved<const W: usize>([Option<Share<W>>; 3]);
+
+/// A pod's, in the step that it is first for.
+#[derive(Debug)]
+struct Share<const W: usize> {
+    role: Role,
+    /// Whether another pod is taken to compute the prompt.
+    is_prefilled: bool,
+    load: LoadGuard<W>,
+}
 
 impl<const W: usize> Default for Reserved<W> {
     fn default() -> Self {
@@ -19,20 +29,42 @@ impl<const W: usize> Default for Reserved<W> {
 }
 
 impl<const W: usize> Reserved<W> {
-    /// Keeps a share, if there is a place for it.
-    fn keep(&mut self, share: LoadGuard<W>) {
-        if let Some(free) = self.0.iter_mut().find(|kept| kept.is_none()) {
-            *free = Some(share);
+    /// Those of a plan with several pods. What goes to one pod is sent at once, and counts from then on.
+    pub(crate) fn of(plan: &RoutingPlan, prompt: PromptSize, size: BlockSize, load: &Arc<LoadTracker<W>>) -> Self {
+        let mut reserved = Self::default();
+        if plan.steps().len() > 1 {
+            plan.steps().iter().for_each(|step| reserved.add(step, prompt, size, load));
+        }
+        reserved
+    }
+
+    /// Counts the next step towards its first pod's load. A pod that is first for two is sent one request, the later one.
+    pub(crate) fn add(&mut self, step: &PlanStep, prompt: PromptSize, size: BlockSize, load: &Arc<LoadTracker<W>>) {
+        let Some(pod) = step.candidates.first().map(|first| first.pod) else { return };
+        let is_prefilled = self.0.iter().flatten().any(|share| share.role == Role::Prefill && share.load.pod() != pod);
+        let is_same = |kept: &Option<Share<W>>| kept.as_ref().is_some_and(|share| share.load.pod() == pod);
+        let place = self.0.iter().position(is_same).or_else(|| self.0.iter().position(Option::is_none));
+        if let Some(place) = place.and_then(|place| self.0.get_mut(place)) {
+            let load = load.begin(pod, prompt.work(size, step, pod, is_prefilled));
+            *place = Some(Share { role: step.role, is_prefilled, load });
         }
     }
 
-    fn has(&self, pod: Pod) -> bool {
-        self.0.iter().flatten().any(|share| share.pod() == pod)
+    pub(crate) fn has(&self, pod: Pod) -> bool {
+        self.0.iter().flatten().any(|share| share.load.pod() == pod)
     }
 
-    /// The share of a pod, whose attempt begins.
-    pub(crate) fn take(&mut self, pod: Pod) -> Option<LoadGuard<W>> {
-        self.0.iter_mut().find(|kept| kept.as_ref().is_some_and(|share| share.pod() == pod))?.take()
+    /// The share of a pod whose attempt begins in a step, if it was kept for such a one. Those of other pods for that step are let go.
+    pub(crate) fn take(&mut self, pod: Pod, role: Role, is_prefilled: bool) -> Option<LoadGuard<W>> {
+        let is_of = |share: &&mut Option<Share<W>>| {
+            share.as_ref().is_some_and(|share| share.load.pod() == pod || share.role == role)
+        };
+        let mut kept = None;
+        for share in self.0.iter_mut().filter(is_of).filter_map(Option::take) {
+            let fits = share.load.pod() == pod && share.is_prefilled == is_prefilled;
+            kept = fits.then_some(share.load).or(kept);
+        }
+        kept
     }
 
     /// Lets go of all; false if there were none.
@@ -40,34 +72,5 @@ impl<const W: usize> Reserved<W> {
         let had = self.0.iter().any(Option::is_some);
         self.0 = [None, None, None];
         had
-    }
-}
-
-/// The shares of a plan, while its steps are gone through in order.
-pub(super) struct Reserving<const W: usize> {
-    prompt: PromptSize,
-    block_size: BlockSize,
-    is_prefilled: bool,
-    pub(super) reserved: Reserved<W>,
-}
-
-impl<const W: usize> Reserving<W> {
-    pub(super) fn new(prompt: PromptSize, block_size: BlockSize) -> Self {
-        Self { prompt, block_size, is_prefilled: false, reserved: Reserved::default() }
-    }
-
-    /// Whether a pod has its share: one that is first for two steps is sent one request.
-    pub(super) fn has(&self, pod: Pod) -> bool {
-        self.reserved.has(pod)
-    }
-
-    /// Counts a step towards its pod's load.
-    pub(super) fn step(&mut self, step: &PlanStep, load: &Arc<LoadTracker<W>>) {
-        let Some(first) = step.candidates.first() else { return };
-        if !self.has(first.pod) {
-            let work = self.prompt.work(self.block_size, step, first.pod, self.is_prefilled);
-            self.reserved.keep(load.begin(first.pod, work));
-        }
-        self.is_prefilled |= step.role == Role::Prefill;
     }
 }

@@ -12,9 +12,11 @@ use routing_exec::handoff::Api;
 use routing_exec::{Admission, BreakerSample, Failure, Permit};
 use routing_plugins::{DecodeSample, PaceSample};
 
-use crate::flow_control::{AttemptGuard, OpenCharge, Reserved};
+use crate::flow_control::{AttemptGuard, OpenCharge, PrefillLeg};
 use crate::open_turn::{OpenTurn, answers};
+use crate::pace_samples::PaceSamples;
 use crate::prompt_size::PromptSize;
+use crate::reserved::Reserved;
 use crate::router::{Live, Router};
 use crate::watched_answer::WatchedAnswer;
 
@@ -26,9 +28,10 @@ pub struct Routed<const W: usize = DEFAULT_POD_WORDS> {
     live: Arc<Live<W>>,
     plan: RoutingPlan,
     prompt: PromptSize,
-    prefilled: bool,
-    /// When the plan was made.
-    decided: Instant,
+    /// The last attempt at a prefill step.
+    prefill: Option<Arc<PrefillLeg>>,
+    /// What the plan expects of its first pods.
+    samples: PaceSamples,
     /// Its shares of its pods' load, until its attempts begin.
     reserved: Reserved<W>,
     /// The program that it is a turn of, shared with the attempts that may answer: over with the last of them.
@@ -42,8 +45,8 @@ type SharedCharge<const W: usize> = Option<Arc<Mutex<Option<OpenCharge<W>>>>>;
 impl<const W: usize> Routed<W> {
     pub(crate) fn new(router: Router<W>, request: &Request<'_>, live: Arc<Live<W>>, plan: RoutingPlan) -> Self {
         let prompt = router.prompt_size(request);
-        let turn = OpenTurn::of(&router, &plan);
-        Self::decided(router, live, plan, prompt, request.now).turn(turn)
+        let (turn, reserved) = (OpenTurn::of(&router, &plan), router.reserve(prompt, &plan));
+        Self::decided(router, live, plan, prompt, request.now).turn(turn).reserved(reserved, None)
     }
 
     /// A plan that was made at an instant.
@@ -55,7 +58,8 @@ impl<const W: usize> Routed<W> {
         decided: Instant,
     ) -> Self {
         let (reserved, turn, charge) = (Reserved::default(), None, None);
-        Self { router, live, prompt, prefilled: false, decided, reserved, turn, charge, plan }
+        let samples = PaceSamples::of(&plan, &router.plugin_state().paces, decided);
+        Self { router, live, prompt, prefill: None, samples, reserved, turn, charge, plan }
     }
 
     pub(crate) fn turn(mut self, turn: Option<OpenTurn<W>>) -> Self {
@@ -110,12 +114,15 @@ impl<const W: usize> Routed<W> {
             if breakers.status(pod).is_some() { BeginError::BreakerOpen(name) } else { BeginError::PodLeft(name) }
         };
         let permit = breakers.admit(pod, now).ok_or_else(refused)?;
-        let work = self.prompt.work(self.router.block_size(), step, pod, self.prefilled);
-        let state = self.router.plugin_state();
-        let sample = state.paces.sample(pod, self.decided).filter(|_| step.role != Role::Prefill);
-        let share = self.reserved.take(pod).unwrap_or_else(|| state.load.begin(pod, work));
-        let load = AttemptGuard::new(share, self.router.clone());
-        self.prefilled |= step.role == Role::Prefill;
+        let is_prefilled = self.prefill.as_ref().is_some_and(|leg| !leg.has_failed());
+        let work = self.prompt.work(self.router.block_size(), step, pod, is_prefilled);
+        let is_prefill = step.role == Role::Prefill;
+        let sample = self.samples.of_pod(pod).filter(|_| !is_prefill);
+        let kept = self.reserved.take(pod, step.role, is_prefilled);
+        let share = kept.unwrap_or_else(|| self.router.plugin_state().load.begin(pod, work));
+        let leg = is_prefill.then(Arc::default);
+        self.prefill = leg.clone().or(self.prefill.take());
+        let load = AttemptGuard::new(share, self.router.clone()).leg(leg);
         // Whatever else was kept is not needed any more, once it is where it ends.
         if answers(step) && self.reserved.clear() {
             self.router.pump();
@@ -257,7 +264,11 @@ impl<const W: usize> Attempt<W> {
     }
 
     /// The pod answered, with whatever status that a client is to blame for.
-    pub fn succeeded(self) {
+    pub fn succeeded(mut self) {
+        if !self.answers {
+            // What it computed is there for the next.
+            self.load.first_token();
+        }
         let first = self.time_to_first_token();
         self.settle(self.answer.map(|answer| self.prompt.tokens().saturating_add(answer)));
         self.learn();

@@ -1,6 +1,6 @@
 //! The routing context: a request, one version of the fleet, and typed slots, as plugins see them.
 
-use kv_index::{DEFAULT_POD_WORDS, PodId};
+use kv_index::{DEFAULT_POD_WORDS, PodId, PodSet};
 
 use crate::declare::{ReadPick, TryReadPick};
 use crate::fleet::Fleet;
@@ -38,6 +38,7 @@ use crate::slot::{Parts, Read, Reads, Slot, SlotError, Slots, TryRead, Write};
 pub struct RoutingContext<'d, const W: usize = DEFAULT_POD_WORDS> {
     pub(crate) request: &'d Request<'d>,
     pub(crate) fleet: &'d Fleet<W>,
+    pub(crate) excluded: &'d PodSet<W>,
     pub(crate) slots: &'d Slots,
     pub(crate) picks: &'d [Option<PodId>],
 }
@@ -53,6 +54,12 @@ impl<'d, const W: usize> RoutingContext<'d, W> {
     #[must_use]
     pub fn fleet(&self) -> &'d Fleet<W> {
         self.fleet
+    }
+
+    /// Pods that the request may not go to in any step: those that failed it, or that its client is not allowed. They are offered to no filter.
+    #[must_use]
+    pub fn excluded(&self) -> PodSet<W> {
+        *self.excluded
     }
 
     /// What an earlier plugin wrote.
@@ -141,6 +148,7 @@ const PICK: &str = "pick of a step";
 pub struct PrepareContext<'d, const W: usize = DEFAULT_POD_WORDS> {
     pub(crate) request: &'d Request<'d>,
     pub(crate) fleet: &'d Fleet<W>,
+    pub(crate) excluded: &'d PodSet<W>,
     pub(crate) slots: &'d mut Slots,
     pub(crate) picks: &'d [Option<PodId>],
 }
@@ -161,7 +169,8 @@ impl<'d, const W: usize> PrepareContext<'d, W> {
     /// Everything that can be read, as the later stages see it.
     #[must_use]
     pub fn view(&self) -> RoutingContext<'_, W> {
-        RoutingContext { request: self.request, fleet: self.fleet, slots: self.slots, picks: self.picks }
+        let Self { request, fleet, excluded, picks, .. } = *self;
+        RoutingContext { request, fleet, excluded, slots: self.slots, picks }
     }
 
     /// The parts of a slot that plugins of this workflow read. What they do not, its writer may leave out.

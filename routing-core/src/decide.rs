@@ -64,7 +64,8 @@ impl<const W: usize> Workflow<W> {
         for (at, step) in self.steps.iter().enumerate() {
             // Each step draws for itself: tied pods of two steps must not be the same ones every time.
             let seed = scores::mix(request.seed.wrapping_add(at as u64));
-            let mut pass = Pass { step, request, fleet, seed, workspace, trace: trace.as_deref_mut() };
+            let trace = trace.as_deref_mut();
+            let mut pass = Pass { step, request, fleet, excluded: &excluded, seed, workspace, trace };
             if !pass.is_taken()? {
                 continue;
             }
@@ -90,7 +91,7 @@ impl<const W: usize> Workflow<W> {
             let full = plan.steps().iter().find(|step| !has_room(step));
             full.map_or(Ok(()), |step| Err(DecideError::NoRoom { step: Arc::clone(&step.name) }))?;
         }
-        self.record(workspace, request, fleet, plan)
+        self.record(workspace, (request, fleet, &excluded), plan)
     }
 
     /// Whether the plan is of use without a step: not without the one that is executed last.
@@ -102,8 +103,7 @@ impl<const W: usize> Workflow<W> {
     fn record(
         &self,
         workspace: &mut Workspace<W>,
-        request: &Request<'_>,
-        fleet: &Fleet<W>,
+        (request, fleet, excluded): (&Request<'_>, &Fleet<W>, &PodSet<W>),
         plan: &RoutingPlan,
     ) -> Result<(), DecideError> {
         for step in self.steps.iter().filter(|step| !step.stages.recorders.is_empty()) {
@@ -111,7 +111,7 @@ impl<const W: usize> Workflow<W> {
             for recorder in &step.stages.recorders {
                 workspace.slots.running = recorder.brand;
                 let Workspace { slots, picks, .. } = &*workspace;
-                let context = RoutingContext { request, fleet, slots, picks };
+                let context = RoutingContext { request, fleet, excluded, slots, picks };
                 recorder.plugin.record(&context, planned).map_err(|source| {
                     let plugin = PluginName { step: Arc::clone(&step.name), plugin: Arc::clone(&recorder.name) };
                     DecideError::Plugin { plugin, source }
@@ -154,6 +154,7 @@ struct Pass<'d, 't, const W: usize> {
     step: &'d Step<W>,
     request: &'d Request<'d>,
     fleet: &'d Fleet<W>,
+    excluded: &'d PodSet<W>,
     seed: u64,
     workspace: &'d mut Workspace<W>,
     trace: Option<&'t mut Trace<W>>,
@@ -162,7 +163,7 @@ struct Pass<'d, 't, const W: usize> {
 impl<const W: usize> Pass<'_, '_, W> {
     fn context(&self) -> RoutingContext<'_, W> {
         let Workspace { slots, picks, .. } = &*self.workspace;
-        RoutingContext { request: self.request, fleet: self.fleet, slots, picks }
+        RoutingContext { request: self.request, fleet: self.fleet, excluded: self.excluded, slots, picks }
     }
 
     fn plugin(&self, name: &Arc<str>) -> PluginName {
@@ -191,7 +192,8 @@ impl<const W: usize> Pass<'_, '_, W> {
         for preparer in &self.step.stages.preparers {
             let Workspace { slots, picks, .. } = &mut *self.workspace;
             slots.running = preparer.brand;
-            let mut context = PrepareContext { request: self.request, fleet: self.fleet, slots, picks };
+            let mut context =
+                PrepareContext { request: self.request, fleet: self.fleet, excluded: self.excluded, slots, picks };
             let prepared = preparer.plugin.plugin.prepare(&mut context);
             prepared.map_err(|source| self.failed(&preparer.name, source))?;
             for (index, slot) in &preparer.plugin.writes {
@@ -237,7 +239,8 @@ impl<const W: usize> Pass<'_, '_, W> {
             let Workspace { slots, picks, row, totals, .. } = &mut *self.workspace;
             let (row, totals) = (&mut row[..length], &mut totals[..length]);
             slots.running = scorer.brand;
-            let context = RoutingContext { request: self.request, fleet: self.fleet, slots, picks };
+            let context =
+                RoutingContext { request: self.request, fleet: self.fleet, excluded: self.excluded, slots, picks };
             let mut scores = Scores::new(candidates, row);
             let scored = plugin.score(&context, &mut scores);
             let row = scores.finish();
@@ -255,7 +258,8 @@ impl<const W: usize> Pass<'_, '_, W> {
             }
             if let Some(trace) = &mut self.trace {
                 trace.scored(&scorer.name, *weight, candidates, row);
-                let context = RoutingContext { request: self.request, fleet: self.fleet, slots, picks };
+                let context =
+                    RoutingContext { request: self.request, fleet: self.fleet, excluded: self.excluded, slots, picks };
                 trace.explained(candidates.iter().map(|pod| (pod, plugin.explain(&context, pod))));
             }
         }
@@ -273,7 +277,8 @@ impl<const W: usize> Pass<'_, '_, W> {
         ranking.picks.clear();
         slots.running = picker.brand;
         let totals = &totals[..scores::length(&candidates)];
-        let context = RoutingContext { request: self.request, fleet: self.fleet, slots, picks };
+        let context =
+            RoutingContext { request: self.request, fleet: self.fleet, excluded: self.excluded, slots, picks };
         let picked = picker.plugin.pick(&context, &Totals { candidates, totals, seed: self.seed }, ranking);
         ranking.picks.retain(|pick| candidates.contains(pick.pod));
         ranking.picks.iter_mut().for_each(|pick| pick.score = totals[pick.pod.index()]);

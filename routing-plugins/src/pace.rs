@@ -198,20 +198,22 @@ impl<const W: usize> PodPaces<W> {
             let was_known = self.prefill.hide(at) | self.decoding.hide(at);
             self.publish(was_known);
         }
-        // Another pod may compute the prompt.
-        if expected.own > 0.0 {
-            learner.recent.sent(self.of(pod.id()) * expected.own, &expected.cost_model, now);
-        }
+        learner.recent.sent(self.of(pod.id()) * expected.own, &expected.cost_model, now);
         learner.expected = Some((now, expected));
         drop(learner);
         self.forget_next(now);
     }
 
-    /// A peer sent a pod prompts that take so many microseconds there: who decodes there waits for them, though they do not count in its share.
-    pub(crate) fn sent_by_peer(&self, pod: Pod, micros: u64) {
+    /// A peer sent a pod prompts that take so many microseconds there: who decodes there waits for them.
+    pub(crate) fn sent_by_peer(&self, pod: Pod, micros: u64, now: Instant) {
         if let Some(sent) = self.sent.get(pod.id().index()) {
             // Queues are by the pod's pace, and what was sent is not.
             sent.fetch_add((micros as f64 / self.of(pod.id())) as u64, Ordering::Relaxed);
+        }
+        if let Some(mut learner) = self.learner(pod) {
+            // Of a pod that nothing is sent from here the model is not known, nor is it asked for.
+            let model = learner.expected.map(|(_, expected)| expected.cost_model);
+            model.iter().for_each(|model| learner.recent.sent_by_peer(micros as f64 / 1e6, model, now));
         }
     }
 
@@ -290,14 +292,13 @@ impl<const W: usize> PodPaces<W> {
         if is_changed {
             let _alone = self.publishing.lock();
             let table = self.table.load();
-            self.publish_with(table.typical.shares.seen, table.shares());
+            self.publish_with(table.typical.shares, table.shares());
         }
     }
 
     /// The same with these shares of prefill: that of the fleet, and of all pods. Whoever does it has `publishing`.
-    fn publish_with(&self, fleet: PrefillShare, shares: impl Iterator<Item = PrefillShares>) {
-        let shares_of_fleet = PrefillShares::same(fleet);
-        let typical = Pace { prefill: self.typical(), decoding: self.typical_decoding(), shares: shares_of_fleet };
+    fn publish_with(&self, fleet: PrefillShares, shares: impl Iterator<Item = PrefillShares>) {
+        let typical = Pace { prefill: self.typical(), decoding: self.typical_decoding(), shares: fleet };
         let both = self.prefill.iter(typical.prefill).zip(self.decoding.iter(typical.decoding));
         let paces = both.zip(shares).map(|((prefill, decoding), shares)| Pace { prefill, decoding, shares });
         self.table.store(Arc::new(PaceTable::new(self.learners.len(), typical, paces)));

@@ -11,16 +11,17 @@ use parking_lot::Mutex;
 use routing_core::flow::{
     Charge, Dispatched, FlowConfig, FlowControl, FlowQueue, FlowRequest, FlowTrace, Pushed, Room, Shed, Ticket, Wanted,
 };
-use routing_core::{DecideError, PlanStep, PluginName, Trace};
+use routing_core::{DecideError, PlanStep, PluginName, RoutingPlan, Trace};
 use routing_plugins::load::Work;
 
-use super::reserved::{Reserved, Reserving};
 use super::waiter::{Waiter, WaitingRequest};
 use super::waiting_count::WaitingCount;
 use super::{BandStatus, Decided, FlowClass, OpenCharge};
 use crate::api_error::ApiError;
 use crate::llm_request::LlmRequest;
 use crate::open_turn::OpenTurn;
+use crate::prompt_size::PromptSize;
+use crate::reserved::Reserved;
 use crate::router::{Live, RouteError, Router};
 
 /// The requests that wait before a router.
@@ -75,17 +76,9 @@ impl<const W: usize> Router<W> {
         let Some(control) = &live.flow else {
             let excluded = request.excluded(&live.fleet, &[]);
             let plan = self.decide(live, &seen, excluded, trace.as_mut()).map_err(refused)?;
+            let reserved = self.reserve(self.prompt_size(&seen), &plan);
             let (live, turn) = (Arc::clone(live), OpenTurn::of(self, &plan));
-            return Ok(Some(Decided {
-                live,
-                turn,
-                plan,
-                at: now,
-                trace,
-                flow: None,
-                charge: None,
-                reserved: Reserved::default(),
-            }));
+            return Ok(Some(Decided { live, turn, plan, at: now, trace, flow: None, charge: None, reserved }));
         };
         let config = &control.config;
         // Who has how much in flight is kept by the queue, where it matters.
@@ -95,23 +88,23 @@ impl<const W: usize> Router<W> {
         }
         let class = request.class();
         let (band, ceiling) = band_of(config, class.priority);
-        let reserving = RefCell::new(Reserving::new(self.prompt_size(&seen), self.block_size()));
+        let (prompt, reserved) = (self.prompt_size(&seen), RefCell::new(Reserved::default()));
         let has_room = |step: &PlanStep| {
             let Some(wanted) = Wanted::of(step) else { return true };
-            let mut reserving = reserving.borrow_mut();
+            let mut reserved = reserved.borrow_mut();
             // Held from the look to the reservation: who looks next sees it, whether it passes or is let go.
             let state = self.gate().state.lock();
             let has_room = state.queue.is_empty()
-                && (reserving.has(wanted.pod) || control.has_room(&live.fleet, wanted.pod, ceiling, now))
+                && (reserved.has(wanted.pod) || control.has_room(&live.fleet, wanted.pod, ceiling, now))
                 && control.admits(&live.fleet, &wanted, now);
             if has_room {
-                reserving.step(step, &self.plugin_state().load);
+                reserved.add(step, prompt, self.block_size(), &self.plugin_state().load);
             }
             has_room
         };
         let excluded = request.excluded(&live.fleet, &[]);
         let decided = self.decide_with_room(live, &seen, excluded, &has_room, trace.as_mut());
-        let mut reserved = reserving.into_inner().reserved;
+        let mut reserved = reserved.into_inner();
         let error = match decided {
             Ok(plan) => {
                 let flow = Some(FlowTrace::passed(band, class.key));
@@ -269,17 +262,16 @@ impl<const W: usize> Router<W> {
             *waiter.queued.lock() = Some([&state.load, &state.queued].map(|load| load.begin(wanted.pod, work)));
         }
         let plan = decided?;
-        let reserved = self.reserve(request, &plan, now);
+        let (size, load) = (self.block_size(), &self.plugin_state().load);
+        let mut reserved = Reserved::default();
+        plan.steps().iter().for_each(|step| reserved.add(step, self.prompt_size(&seen), size, load));
         let (live, turn) = (Arc::clone(live), OpenTurn::of(self, &plan));
         Ok(Decided { live, plan, at: now, trace, flow: None, charge: None, reserved, turn })
     }
 
-    /// Counts a plan towards its pods' load, until its attempts begin.
-    fn reserve(&self, request: &LlmRequest, plan: &routing_core::RoutingPlan, now: Instant) -> Reserved<W> {
-        let prompt = self.prompt_size(&request.request(self.name(), now));
-        let mut reserving = Reserving::new(prompt, self.block_size());
-        plan.steps().iter().for_each(|step| reserving.step(step, &self.plugin_state().load));
-        reserving.reserved
+    /// Counts a plan of several pods towards their load, until its attempts begin.
+    pub(crate) fn reserve(&self, prompt: PromptSize, plan: &RoutingPlan) -> Reserved<W> {
+        Reserved::of(plan, prompt, self.block_size(), &self.plugin_state().load)
     }
 }
 

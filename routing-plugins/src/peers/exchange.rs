@@ -76,7 +76,7 @@ impl<const W: usize> PluginState<W> {
         let find = |name: &str| self.index.pod(name);
         let queued = |pod, micros| {
             self.prefill_queues.add_of_peer(pod, micros, now);
-            self.paces.sent_by_peer(pod, micros);
+            self.paces.sent_by_peer(pod, micros, now);
         };
         let pods = self.peers.table().hear(summary, &self.load, now, find, queued)?;
         for fresh in &summary.blocks {

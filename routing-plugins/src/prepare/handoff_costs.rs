@@ -186,7 +186,7 @@ parameters! {
 
 /// Writes [`HandoffCosts`]: what the request costs on each pod, and what its prefill would cost on the best other one.
 ///
-/// The pod that computes for another is one that serves [`Role::Prefill`], is well, takes something new and has its breaker closed.
+/// The pod that computes for another is one that serves [`Role::Prefill`], may be sent the request, is well, takes something new and has its breaker closed.
 #[derive(Debug)]
 pub struct HandoffCostPreparer<const W: usize = DEFAULT_POD_WORDS> {
     price: TotalLatency<W>,
@@ -211,8 +211,9 @@ impl<const W: usize> HandoffCostPreparer<W> {
     }
 
     /// Pods that may compute a prompt for another.
-    fn prefillers(&self, fleet: &Fleet<W>) -> PodSet<W> {
-        let takers = fleet.serving(Role::Prefill) - fleet.draining() - self.open_breakers.opened();
+    fn prefillers(&self, context: &RoutingContext<'_, W>) -> PodSet<W> {
+        let fleet = context.fleet();
+        let takers = fleet.serving(Role::Prefill) - context.excluded() - fleet.draining() - self.open_breakers.opened();
         let well = takers & fleet.healthy();
         if well.is_empty() { takers & fleet.fallback() } else { well }
     }
@@ -222,7 +223,7 @@ impl<const W: usize> HandoffCostPreparer<W> {
         let fleet = context.fleet();
         // The cheapest, and the one that is for the cheapest itself.
         let mut best: [Option<(PodId, f64)>; 2] = [None; 2];
-        for pod in self.prefillers(fleet) {
+        for pod in self.prefillers(context) {
             let cost = table[pod.index()].prefill;
             if best[0].is_none_or(|(_, least)| cost < least) {
                 best = [Some((pod, cost)), best[0]];

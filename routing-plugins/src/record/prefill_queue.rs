@@ -21,7 +21,7 @@ pub struct PrefillQueueParameters {
     /// Whether each pod's [pace](PodPaces) counts, and is learned from what is expected here and what the host then sees; not,
     /// unless given.
     pub learns: bool,
-    /// The step that computes the prompt instead, where it is taken and picks another pod: nothing is queued here then. There is none,
+    /// The step that computes the prompt instead, where it is taken: nothing is queued here then, but by that step's own recorder. There is none,
     /// unless given.
     pub unless: Option<String>,
 }
@@ -75,10 +75,12 @@ impl<const W: usize> Recorder<W> for PrefillQueueRecorder<W> {
         let Some(first) = step.candidates.first() else { return Ok(()) };
         let now = context.request().now;
         let elsewhere = self.unless.map(|step| context.try_pick(step)).transpose()?.flatten();
-        if elsewhere.is_some_and(|pod| pod != first.pod.id()) {
-            // Of its first token nothing is learned: most of the wait for that is another pod's. Of those after it all is.
-            let decodes_only = ExpectedPrefill::new(self.cost_model, 0.0).first_token(None);
-            self.paces.iter().for_each(|paces| paces.expect(first.pod, decodes_only, now));
+        if let Some(pod) = elsewhere {
+            if pod != first.pod.id() {
+                // Of its first token nothing is learned: most of the wait for that is another pod's. Of those after it all is.
+                let decodes_only = ExpectedPrefill::new(self.cost_model, 0.0).first_token(None);
+                self.paces.iter().for_each(|paces| paces.expect(first.pod, decodes_only, now));
+            }
             return Ok(());
         }
         let (loads, prompt) = (context.read(self.loads)?, self.prompt.read(context)?);

@@ -21,7 +21,7 @@ parameters! {
         /// How long an entry lasts that no event confirms, in milliseconds; 2,000 unless given. It should outlast the wait for
         /// a first token: events come when blocks are full.
         pub ttl_ms: NonZeroU32 = const { NonZeroU32::new(2_000).expect("not 0") },
-        /// The step that computes the prompt instead, where it is taken and picks another pod: nothing is entered here then, since the prompt
+        /// The step that computes the prompt instead, where it is taken: nothing is entered here then but by that step's own recorder, since the prompt
         /// is here only when that pod is done with it. There is none, unless given.
         pub unless: Option<String> = None,
     }
@@ -69,7 +69,10 @@ impl<const W: usize> Recorder<W> for SpeculateRecorder<W> {
         let held = context.read(self.held)?;
         let Some(chosen) = step.candidates.first() else { return Ok(()) };
         let elsewhere = self.unless.map(|step| context.try_pick(step)).transpose()?.flatten();
-        if elsewhere.is_some_and(|pod| pod != chosen.pod.id()) {
+        if let Some(pod) = elsewhere {
+            if let Some(peers) = self.peers.as_ref().filter(|_| pod != chosen.pod.id()) {
+                peers.decided(chosen.pod, &[], 0, request.now);
+            }
             return Ok(());
         }
         let lacking = held.blocks() - held.depth(chosen.pod.id()).min(held.blocks());
