@@ -1,3 +1,4 @@
+mod handoffs;
 mod learning;
 
 use std::sync::atomic::{AtomicU64, Ordering};
