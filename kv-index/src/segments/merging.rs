@@ -26,6 +26,10 @@ impl<const W: usize> Segments<W> {
     ///
     /// Whether the two became one.
     pub(crate) fn merge(&self, first: SegmentId, second: SegmentId, pin: &Pin) -> bool {
+        if first == second {
+            // Where pods lie, it may have become one on the way.
+            return false;
+        }
         let merged = self.may_merge(first, second, pin) && self.merge_two(first, second, pin);
         if merged {
             self.merge_awaiting(first, pin);

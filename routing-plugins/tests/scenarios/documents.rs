@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use routing_core::{Fleet, PodInfo, Registry, Request, Role, RoutingInput, RoutingPlan, Trace, Workflow};
+use routing_core::{Fleet, Load, PodInfo, Registry, Request, Role, RoutingInput, RoutingPlan, Trace, Workflow};
 use routing_plugins::profiles::StockProfile;
 use routing_plugins::{PluginState, profiles, register};
 
@@ -31,13 +31,17 @@ fn documents_and_code_decide_alike_for_the_same_reasons() {
         // Each has a state of its own: what one remembers the other must not see.
         let (a, b) = (state(), state());
         let workflows = [(read(text, &a), a), (build(&b).expect(READY), b)];
+        let mut has_two_steps = false;
         let mut traces = workflows.map(|(workflow, state)| {
             assert!(workflow.warnings().is_empty(), "{name}: {:?}", workflow.warnings());
             let pods = (0..6).map(|at| {
                 let pod = format!("pod-{at}");
                 let role = [Role::Prefill, Role::Decode, Role::Both][at % 3];
                 let info = PodInfo::new(state.index.join(&pod).expect("room"), &pod);
-                info.role(role).label("zone", ["a", "b"][at % 2])
+                // So many decode that prompts are better computed elsewhere.
+                let running = [0, 60, 40][at % 3];
+                let load = Load { running, tokens: u64::from(running) * 4_000, ..Load::default() };
+                info.role(role).label("zone", ["a", "b"][at % 2]).load(load)
             });
             let fleet = Fleet::new(1, pods.collect::<Vec<_>>());
             let mut workspace = workflow.workspace();
@@ -50,12 +54,14 @@ fn documents_and_code_decide_alike_for_the_same_reasons() {
                 workflow
                     .decide(&mut workspace, RoutingInput::new(&request, &fleet).traced(&mut trace), &mut plan)
                     .expect("somebody takes it");
+                has_two_steps |= plan.steps().len() == 2;
                 let pods: Vec<_> =
                     plan.steps().iter().map(|step| (step.role, step.on_failure, step.candidates.clone())).collect();
                 traces.push((format!("{pods:?}"), trace));
             }
             traces.into_iter()
         });
+        assert_eq!(has_two_steps, name.starts_with("prefill_decode"), "{name}");
         let [from_text, from_code] = &mut traces;
         for (at, (text, code)) in from_text.zip(from_code).enumerate() {
             assert_eq!(text, code, "{name}, decision {at}");

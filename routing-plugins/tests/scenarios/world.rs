@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use kv_index::{
     BlockHash, BlockSize, ChainHasher, ChainSeed, Config, Event, EventSemantics, Index, Pod, Removed, Stored,
 };
-use routing_core::{DecideError, Fleet, PodInfo, PodSet, Request, RoutingInput, RoutingPlan, Workflow, Workspace};
+use routing_core::{
+    DecideError, Fleet, PlanStep, PodInfo, PodSet, Request, Role, RoutingInput, RoutingPlan, Workflow, Workspace,
+};
 use routing_plugins::load::{LoadGuard, Work};
 use routing_plugins::{Hashing, PluginState};
 
@@ -118,11 +120,17 @@ impl World {
         let request = Request::new("m", self.now).tokens(tokens).headers(&headers);
         let plan = self.decide(request, &[]).expect("somebody takes it");
         let guards = plan.steps().iter().map(|step| {
-            let held = step.cache.map_or(0, |cache| cache.held) as u64 * u64::from(BLOCK);
+            let pod = step.candidates[0].pod;
             let prompt_tokens = tokens.len() as u64;
+            let is_other = |before: &PlanStep| before.role == Role::Prefill && before.candidates[0].pod != pod;
+            let held = match step.role {
+                // Another pod computes it.
+                Role::Decode if plan.steps().iter().any(is_other) => prompt_tokens,
+                _ => step.cache.map_or(0, |cache| cache.held) as u64 * u64::from(BLOCK),
+            };
             let work =
                 Work { prompt_tokens, uncached_tokens: prompt_tokens - held.min(prompt_tokens), output_tokens: 64 };
-            self.state.load.begin(step.candidates[0].pod, work)
+            self.state.load.begin(pod, work)
         });
         let guards = guards.collect();
         Sent { plan, tokens: tokens.to_vec(), _guards: guards }
