@@ -332,9 +332,9 @@ impl Learner {
 const LEAST_SECONDS: f64 = 1e-4;
 const SHORT_SECONDS: f64 = 0.02;
 
-/// What was learned lasts so long, and then fades.
+/// What was learned lasts so long, and then fades, soon: where others are idle, a pod that was slow for a while is sent nothing that would say that it no longer is.
 const PATIENCE: Duration = Duration::from_secs(10);
-const FORGET_SECONDS: f64 = 60.0;
+const FORGET_SECONDS: f64 = 5.0;
 
 const LOOKS_EVERY: Duration = Duration::from_millis(100);
 
