@@ -291,7 +291,7 @@ impl<const W: usize> DispatchHost for RouterHost<W> {
         let plan = self.router.decide(&self.live, &request, excluded, None).ok()?;
         self.turn = OpenTurn::of(&self.router, &plan);
         (self.prefill, self.samples) = (None, self.samples_of(&plan));
-        self.reserved = self.router.reserve(self.prompt, &plan);
+        self.reserved = self.router.reserve(&plan, || self.prompt);
         Some(plan)
     }
 

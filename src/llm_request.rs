@@ -305,4 +305,4 @@ const NAMES: [&str; 17] = [
 ];
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

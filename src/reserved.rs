@@ -29,12 +29,10 @@ impl<const W: usize> Default for Reserved<W> {
 }
 
 impl<const W: usize> Reserved<W> {
-    /// Those of a plan with several pods. What goes to one pod is sent at once, and counts from then on.
+    /// Those of a plan.
     pub(crate) fn of(plan: &RoutingPlan, prompt: PromptSize, size: BlockSize, load: &Arc<LoadTracker<W>>) -> Self {
         let mut reserved = Self::default();
-        if plan.steps().len() > 1 {
-            plan.steps().iter().for_each(|step| reserved.add(step, prompt, size, load));
-        }
+        plan.steps().iter().for_each(|step| reserved.add(step, prompt, size, load));
         reserved
     }
 

@@ -45,7 +45,7 @@ type SharedCharge<const W: usize> = Option<Arc<Mutex<Option<OpenCharge<W>>>>>;
 impl<const W: usize> Routed<W> {
     pub(crate) fn new(router: Router<W>, request: &Request<'_>, live: Arc<Live<W>>, plan: RoutingPlan) -> Self {
         let prompt = router.prompt_size(request);
-        let (turn, reserved) = (OpenTurn::of(&router, &plan), router.reserve(prompt, &plan));
+        let (turn, reserved) = (OpenTurn::of(&router, &plan), router.reserve(&plan, || prompt));
         Self::decided(router, live, plan, prompt, request.now).turn(turn).reserved(reserved, None)
     }
 

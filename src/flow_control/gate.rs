@@ -76,7 +76,7 @@ impl<const W: usize> Router<W> {
         let Some(control) = &live.flow else {
             let excluded = request.excluded(&live.fleet, &[]);
             let plan = self.decide(live, &seen, excluded, trace.as_mut()).map_err(refused)?;
-            let reserved = self.reserve(self.prompt_size(&seen), &plan);
+            let reserved = self.reserve(&plan, || self.prompt_size(&seen));
             let (live, turn) = (Arc::clone(live), OpenTurn::of(self, &plan));
             return Ok(Some(Decided { live, turn, plan, at: now, trace, flow: None, charge: None, reserved }));
         };
@@ -262,16 +262,17 @@ impl<const W: usize> Router<W> {
             *waiter.queued.lock() = Some([&state.load, &state.queued].map(|load| load.begin(wanted.pod, work)));
         }
         let plan = decided?;
-        let (size, load) = (self.block_size(), &self.plugin_state().load);
-        let mut reserved = Reserved::default();
-        plan.steps().iter().for_each(|step| reserved.add(step, self.prompt_size(&seen), size, load));
+        let reserved = Reserved::of(&plan, self.prompt_size(&seen), self.block_size(), &self.plugin_state().load);
         let (live, turn) = (Arc::clone(live), OpenTurn::of(self, &plan));
         Ok(Decided { live, plan, at: now, trace, flow: None, charge: None, reserved, turn })
     }
 
-    /// Counts a plan of several pods towards their load, until its attempts begin.
-    pub(crate) fn reserve(&self, prompt: PromptSize, plan: &RoutingPlan) -> Reserved<W> {
-        Reserved::of(plan, prompt, self.block_size(), &self.plugin_state().load)
+    /// Counts a plan of several pods towards their load, until its attempts begin. What goes to one is sent at once, and counts from then on.
+    pub(crate) fn reserve(&self, plan: &RoutingPlan, prompt: impl FnOnce() -> PromptSize) -> Reserved<W> {
+        match plan.steps().len() {
+            0 | 1 => Reserved::default(),
+            _ => Reserved::of(plan, prompt(), self.block_size(), &self.plugin_state().load),
+        }
     }
 }
 

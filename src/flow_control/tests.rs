@@ -14,9 +14,8 @@ use routing_core::flow::{BandConfig, FlowConfig, FlowControl, FlowOrder, QueueLi
 use routing_exec::{DispatchHost, Timer};
 use routing_plugins::flow::{ConcurrencyDetector, ConcurrencyLimits, WorkingSetDetector, WorkingSetLimits};
 
-use routing_plugins::tokenize::{PromptError, PromptTokenizer};
-
 use super::*;
+use crate::llm_request::tests::Bytewise;
 use crate::{ApiError, PodSpec, Router, RouterUpdate};
 
 /// Time that a test sets. Sleepers look at it whenever they are polled.
@@ -313,17 +312,6 @@ fn who_does_not_wait_displaces_nobody() {
     assert_eq!(error.status.as_u16(), 429);
     drop(guard);
     assert!(now(&mut low).unwrap().is_ok());
-}
-
-/// A token for each byte of a body.
-#[derive(Debug)]
-struct Bytewise;
-
-impl PromptTokenizer for Bytewise {
-    fn tokenize(&self, body: &[u8], tokens: &mut Vec<u32>) -> Result<(), PromptError> {
-        tokens.extend(body.iter().copied().map(u32::from));
-        Ok(())
-    }
 }
 
 /// A program whose context does not fit waits until another is over, and a turn of one that is there does not.

@@ -60,7 +60,7 @@ fn an_adapter_is_named_as_a_model() {
 
 /// One token a byte of the prompt's body.
 #[derive(Debug)]
-struct Bytewise;
+pub(crate) struct Bytewise;
 
 impl PromptTokenizer for Bytewise {
     fn tokenize(&self, body: &[u8], out: &mut Vec<u32>) -> Result<(), routing_plugins::tokenize::PromptError> {

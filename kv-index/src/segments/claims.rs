@@ -182,7 +182,7 @@ mod tests {
                 let segment = segments.lock(id, &pin);
                 let kept = segment.holders.base().iter().map(|pod| (pod.index() as u16, segment.claim_of(pod)));
                 prop_assert_eq!(&kept.collect::<BTreeMap<_, _>>(), &said);
-                // Who says nothing changes no vote but that it has no other any more.
+                // Votes are counted when somebody claims something or leaves, and not when one comes that says nothing.
                 if claim != Some(Parent::Unknown) && said.values().any(|claim| *claim != Parent::Unknown) {
                     let votes = |of: Parent| said.values().filter(|&&claim| claim == of).count();
                     let most = said.values().filter(|claim| **claim != Parent::Unknown).map(|claim| votes(*claim)).max();

@@ -203,7 +203,11 @@ impl<const W: usize> TotalLatency<W> {
                 answer: self.answer(context.request(), prompt.tokens),
                 crowd: waiting(backlogs) / fleet.pods().len().max(1) as f64,
                 typical: typical.prefill,
-                share: typical.shares.seen.part(1.0 - self.parting.map_or(0.0, |parting| f64::from(parting.get()))),
+                // As that of pods is, which it is held against.
+                share: match self.parting {
+                    Some(parting) => typical.shares.seen.part(1.0 - f64::from(parting.get())),
+                    None => typical.shares.likely,
+                },
                 as_seen: self.parting.is_some(),
             },
         );

@@ -2,11 +2,12 @@
 
 use kv_index::Pod;
 use routing_core::{InFlightGuard, Role};
-use routing_exec::{DispatchHost, Failure};
+use routing_exec::{AttemptRecord, DispatchHost, DispatchOutcome, DispatchReport, Failure};
 use routing_plugins::load::{InFlight, LoadGuard, Work};
 
 use super::*;
 use crate::Prepared;
+use crate::llm_request::tests::Bytewise;
 
 const PROMPT: usize = 4096;
 
@@ -82,6 +83,50 @@ fn a_host_counts_what_became_of_the_prefill() {
         assert_eq!(on(&router, b), (1, if has_computed { 0 } else { lacking }), "{has_computed}");
         drop((guard, host));
         assert_eq!([a, b].map(|pod| on(&router, pod)), [(0, 0); 2]);
+    }
+}
+
+/// Its whole response is its first token, where nobody worked beside it.
+#[test]
+fn how_fast_a_pod_computes_prompts_for_others_is_learned() {
+    for (is_beside, is_learned) in [(false, true), (true, false)] {
+        let pods = [("a", Role::Prefill), ("b", Role::Decode)]
+            .map(|(name, role)| PodSpec::new(name, format!("http://{name}")).role(role));
+        let builder = Router::builder("m").pods(pods).tokenizer(Arc::new(Bytewise));
+        let (router, millis) = with_clock(builder.profile("prefill_decode_conditional"));
+        let [a, b] = ["a", "b"].map(|name| router.pod(name).unwrap());
+        // Many decode, so that the prompt is computed elsewhere.
+        let begun = || {
+            let mut guard = router.plugin_state().load.begin(b, Work::of(4_000).output(500));
+            guard.first_token();
+            guard
+        };
+        let _busy: Vec<LoadGuard> = (0..100).map(|_| begun()).collect();
+        for at in 0..30 {
+            let (parts, ()) = http::Request::post("/v1/completions").body(()).unwrap().into_parts();
+            let body = format!(r#"{{"prompt":"{}","model":"m"}}"#, format!("{at:04}").repeat(2_000));
+            let request = router.read(parts, body.into()).unwrap();
+            let Prepared { dispatch, mut host, .. } = router.prepare(request, None).unwrap();
+            // Until it is known to be too slow for that.
+            let [prefill, decode] = dispatch.plan().steps() else { break };
+            let mut guard = host.begin_attempt(a, prefill);
+            let sent = router.now();
+            millis.fetch_add(2_000, Ordering::Relaxed);
+            guard.first_byte();
+            drop((guard, host.begin_attempt(b, decode)));
+            let record = |step: &routing_core::PlanStep, pod, sent| {
+                let mut record = AttemptRecord::completed(Arc::clone(&step.name), pod, sent, None);
+                (record.first_byte, record.bytes) = (Some(router.now()), 100);
+                record
+            };
+            let mut report = DispatchReport::new(DispatchOutcome::Completed(200));
+            let second = if is_beside { sent } else { router.now() };
+            report.attempts = vec![record(prefill, a, sent), record(decode, b, second)];
+            host.finished(report);
+            millis.fetch_add(1_000, Ordering::Relaxed);
+        }
+        let pace = router.pods().iter().find(|entry| entry.pod == a).unwrap().pace;
+        assert_eq!(pace > 1.5, is_learned, "{is_beside}: {pace}");
     }
 }
 

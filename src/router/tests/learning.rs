@@ -27,6 +27,28 @@ fn how_fast_each_pod_is_is_learned_from_first_tokens() {
     assert!(sent_to_slow[0] > 0 && sent_to_slow[1] < 20, "{sent_to_slow:?}: it is left for the other");
 }
 
+/// What is expected of a request is kept from its decision on, whoever is decided about before it is sent.
+#[test]
+fn a_later_decision_about_a_pod_takes_nothing_from_what_is_learned_of_it() {
+    let builder = Router::builder("m").pod(PodSpec::new("a", "http://a")).tokens_given().profile("total_latency");
+    let (router, millis) = with_clock(builder);
+    let route = |seed: u32| {
+        let tokens: Vec<u32> = (seed * 8192..(seed + 1) * 8192).collect();
+        router.route(&router.request(router.now()).tokens(&tokens)).unwrap()
+    };
+    for at in 0..50 {
+        let mut first = route(at);
+        millis.fetch_add(1, Ordering::Relaxed);
+        drop(route(1_000 + at));
+        let mut attempt = first.begin(0, router.pod("a").unwrap()).unwrap();
+        millis.fetch_add(20_000, Ordering::Relaxed);
+        attempt.first_token();
+        attempt.succeeded();
+        millis.fetch_add(1_000, Ordering::Relaxed);
+    }
+    assert!(router.pods()[0].pace > 1.5, "{}", router.pods()[0].pace);
+}
+
 #[test]
 fn how_long_answers_are_and_how_fast_pods_decode_is_learned_from_answers() {
     let (router, millis) = with_clock(two_pods().tokens_given().profile("total_latency"));

@@ -169,13 +169,13 @@ impl RequestCost {
 
     /// What it costs on a pod that has nothing to do.
     pub(super) fn idle(&self, prefill: &Prefill, pace: Pace) -> f64 {
-        let (second, answer) = self.beside(&PodFigures::idle(pace));
+        let (second, answer) = self.beside(&PodFigures::idle(pace, self.as_seen));
         self.with(prefill, 0.0, pace.prefill, [0.0, second, answer])
     }
 
     /// What of that its answer costs.
     pub(super) fn idle_answer(&self, pace: Pace) -> f64 {
-        self.beside(&PodFigures::idle(pace)).1
+        self.beside(&PodFigures::idle(pace, self.as_seen)).1
     }
 }
 
@@ -215,7 +215,7 @@ fn steps_in(share: PrefillShare, seconds: f64) -> f64 {
 }
 
 impl PodFigures {
-    fn idle(pace: Pace) -> Self {
+    fn idle(pace: Pace, as_seen: bool) -> Self {
         let (decoding, sequences, waiting) = (0.0, 0.0, 0.0);
         Self {
             decoding,
@@ -223,7 +223,7 @@ impl PodFigures {
             waiting,
             pace: pace.prefill,
             decoding_pace: pace.decoding,
-            share: pace.shares.likely,
+            share: if as_seen { pace.shares.seen } else { pace.shares.likely },
         }
     }
 

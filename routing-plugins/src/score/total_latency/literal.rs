@@ -55,8 +55,10 @@ impl LiteralPod {
         let alone = decoding_pace * step;
         let steps = |share: PrefillShare| (share.busy / alone).min(share.steps) + (1.0 - share.busy) / alone;
         // Against what the fleet takes, or one that computes none.
-        let parting = parting.unwrap_or(0.0);
-        let against = (1.0 - parting) * steps(fleet.shares.seen) + parting / alone;
+        let against = match parting {
+            Some(parting) => (1.0 - parting) * steps(fleet.shares.seen) + parting / alone,
+            None => steps(fleet.shares.likely),
+        };
         let stretch = against / steps(*share);
         first * (1.0 + first / (parameters.patience.get() * typical * whole))
             + pace * work * (self.waiting() + begun)
@@ -90,6 +92,7 @@ proptest! {
         rest in 1..BLOCK,
         learns: bool,
         parting in prop::option::of(0.0..=1.0f32),
+        by_peer in prop::collection::vec(prop_oneof![2 => Just(0), 1 => 0..6_000_000u64], 40),
     ) {
         let scene = Scene::new(loads.len()).prompt(8 * BLOCK + rest, &held[..held.len().min(loads.len())]).loads(|at| loads[at]);
         let state = scene.state();
@@ -103,7 +106,12 @@ proptest! {
                 state.paces.expect(pod, ExpectedPrefill::new(CostModel::FUSED, 0.1 * slow), then + Duration::from_millis(200));
             }
         }
+        // And some by a peer.
+        for (at, micros) in by_peer.iter().take(loads.len()).enumerate() {
+            state.paces.sent_by_peer(scene.pod(at), *micros, scene.now);
+        }
         state.paces.expect(scene.pod(0), ExpectedPrefill::new(CostModel::FUSED, 0.1), scene.now);
+        state.paces.tick(scene.now + Duration::from_secs(1));
         for (at, seconds) in queues.iter().take(loads.len()).enumerate() {
             seconds.iter().for_each(|seconds| state.prefill_queues.add(scene.pod(at), *seconds, scene.now));
         }
